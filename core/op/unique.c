@@ -33,14 +33,14 @@ typedef struct groups {
 static int groups_open(groups *g, const moth_tensor *input, const moth_rows *r, bool sorts) {
   g->n = r->count;
   g->width = g->n ? r->length : 0; /* of no slices the length does not matter */
-  int64_t each = g->width * 8 + (sorts ? 2 * (int64_t)sizeof(moth_keyed) : 0);
+  int64_t each = (g->width ? g->width : 1) * 8 + (sorts ? 2 * (int64_t)sizeof(moth_keyed) : 0);
   if (moth_mul_overflow(g->n ? g->n : 1, each, &g->bytes)) g->bytes = INT64_MAX;
   g->room = moth_alloc(input->ctx, g->bytes);
   if (!g->room) return input->ctx->error.code;
   g->keys = g->room;
   moth_keys_of(g->n * g->width, r->x, r->dtype, false, g->keys);
   if (!sorts) return MOTH_OK;
-  g->x = (moth_keyed *)(void *)(g->keys + g->n * g->width);
+  g->x = (moth_keyed *)(void *)((char *)g->room + g->bytes) - 2 * g->n;
   g->spare = g->x + g->n;
   for (int64_t i = 0; i < g->n; i++) g->x[i].at = i;
   return MOTH_OK;
@@ -56,16 +56,24 @@ static int groups_sort(groups *g, moth_ctx *ctx) {
   return MOTH_OK;
 }
 
-/* Whether the i-th slice is another one than that before it; i > 0. */
-static inline bool begins(const groups *g, int64_t i, bool floats) {
-  const uint64_t *a = g->keys + (i - 1), *b = a + 1;
-  if (g->x && g->width == 1) a = &g->x[i - 1].key, b = &g->x[i].key; /* at hand */
-  if (g->width == 1) return (*a != *b) | (floats & (*b == MOTH_KEY_NAN));
-  a = g->keys + (g->x ? g->x[i - 1].at : i - 1) * g->width;
-  b = g->keys + (g->x ? g->x[i].at : i) * g->width;
+/* Whether the i-th slice is another one than that before it. */
+static bool differs(const groups *g, int64_t i, bool floats) {
+  const uint64_t *a = g->keys + (g->x ? g->x[i - 1].at : i - 1) * g->width;
+  const uint64_t *b = g->keys + (g->x ? g->x[i].at : i) * g->width;
   for (int64_t c = 0; c < g->width; c++)
     if (a[c] != b[c] || (floats && a[c] == MOTH_KEY_NAN)) return true;
   return false;
+}
+
+/* Slices in order have one key each from now on: how many other ones stand before. A key is
+** written when it is not compared any more. */
+static void groups_number(groups *g, bool floats) {
+  uint64_t key = 0;
+  for (int64_t i = 0; i < g->n; i++) {
+    const bool next = i + 1 < g->n && differs(g, i + 1, floats);
+    *(g->x ? &g->x[i].key : &g->keys[i]) = key;
+    key += next;
+  }
 }
 
 static moth_tensor *new_list(moth_ctx *ctx, int64_t n) {
@@ -75,26 +83,34 @@ static moth_tensor *new_list(moth_ctx *ctx, int64_t n) {
 
 static int64_t *numbers(moth_tensor *x) { return (int64_t *)(void *)moth_at(x); }
 
+/* Whether a group begins with a key, `step` words behind that before it; NaN is like nothing. */
+static inline bool begins(const uint64_t *key, int64_t step, bool floats) {
+  return (*key != key[-step]) | (floats & (*key == MOTH_KEY_NAN));
+}
+
 /* Fills inverse; the first of each group and its size go to new lists. Equals stand in the order of
 ** their positions. From the end on, so that the first of a group is written last and no branch has
 ** to be guessed. */
-static int groups_read(const groups *g, bool floats, moth_tensor *inverse, moth_tensor **first,
+static int groups_read(groups *g, bool floats, moth_tensor *inverse, moth_tensor **first,
                        moth_tensor **counts) {
   moth_ctx *ctx = inverse->ctx;
-  int64_t n = g->n > 0, *group = numbers(inverse);
-  for (int64_t i = 1; i < g->n; i++) n += begins(g, i, floats);
+  if (g->width != 1) groups_number(g, floats);
+  const uint64_t *key = g->x ? &g->x->key : g->keys;
+  const int64_t all = g->n, step = g->x ? sizeof *g->x / sizeof *key : 1;
+  int64_t n = all > 0, *group = numbers(inverse);
+  for (int64_t i = 1; i < all; i++) n += begins(key + i * step, step, floats);
   *first = new_list(ctx, n);
   *counts = *first ? new_list(ctx, n) : NULL;
   if (!*counts) return ctx->error.code;
   int64_t *f = numbers(*first), *c = numbers(*counts), to = n - 1;
-  for (int64_t i = g->n - 1; i >= 0; i--) {
+  for (int64_t i = all - 1; i >= 0; i--) {
     const int64_t at = g->x ? g->x[i].at : i;
     f[to] = at;
     c[to] = i;
     group[at] = to;
-    if (i > 0) to -= begins(g, i, floats);
+    if (i > 0) to -= begins(key + i * step, step, floats);
   }
-  for (int64_t i = 0; i < n; i++) c[i] = (i + 1 < n ? c[i + 1] : g->n) - c[i];
+  for (int64_t i = 0; i < n; i++) c[i] = (i + 1 < n ? c[i + 1] : all) - c[i];
   return MOTH_OK;
 }
 
