@@ -8,7 +8,6 @@
 #include "fold.h"
 #include "level.h"
 #include "softmax.h"
-#include "../threads.h"
 
 int moth_rows_of(moth_rows *r, const moth_tensor *x, uint32_t mask, int dtype) {
   moth_tensor seen = *x; /* x with its dims in another order; never leaves this function */
@@ -56,18 +55,22 @@ int moth_row_result_done(moth_row_result *o, int status) {
   return status;
 }
 
-/* Runs the body for each row, with x and the row's number i; polls between rows. */
-#define EACH_ROW(type, ...)                                                    \
-  for (int64_t i = 0, since = 0; i < r->count; i++) {                          \
-    const type *x = (const type *)(const void *)r->x + i * r->length;          \
-    __VA_ARGS__                                                                \
-    since += r->length;                                                        \
-    if (since < 1 << 20) continue;                                             \
-    since = 0;                                                                 \
-    if (moth_cancelled(r->owner->ctx)) return moth_stopped(r->owner->ctx);  \
-  }
+int moth_rows_share(const moth_rows *r, double each, moth_work *work, const void *arg) {
+  const double cost = 5 + each * (double)r->length;
+  if ((double)r->count * cost > 1000)
+    return moth_parallel(r->owner->ctx, r->count, 4, cost, work, arg);
+  work(0, r->count, 0, arg);
+  return MOTH_OK;
+}
 
 /* -- variance: the mean first, then the squares of what is left, all in f64 -- */
+
+typedef struct spread {
+  const moth_rows *r;
+  void *y;
+  double by;
+  bool root;
+} spread;
 
 static double mean_of(const moth_rows *r, const void *x) {
   const moth_fold *fold = &moth_mean_folds[r->dtype];
@@ -93,20 +96,23 @@ static double mean_of(const moth_rows *r, const void *x) {
     }                                                                          \
     return sum - rest * rest / (double)n; /* what rounding left in the mean */ \
   }                                                                            \
-  static int var_##name(const moth_rows *r, type *y, double by, bool root) {   \
-    EACH_ROW(type, {                                                           \
-      double v = squares_##name(x, r->length, mean_of(r, x)) / by;             \
-      y[i] = (type)(root ? sqrt(v) : v);                                       \
-    })                                                                         \
-    return MOTH_OK;                                                            \
+  static void var_##name(int64_t row, int64_t end, int lane, const void *arg) { \
+    const spread *s = arg;                                                     \
+    const int64_t n = s->r->length;                                            \
+    (void)lane;                                                                \
+    for (; row < end; row++) {                                                 \
+      const type *x = (const type *)(const void *)s->r->x + row * n;           \
+      const double v = squares_##name(x, n, mean_of(s->r, x)) / s->by;         \
+      ((type *)s->y)[row] = (type)(s->root ? sqrt(v) : v);                     \
+    }                                                                          \
   }
 MOTH_EACH_FLOAT(SQUARES)
 
 int moth_rows_var(const moth_rows *r, char *y, int64_t correction, bool root) {
   double by = (double)r->length - (double)correction;
   if (by < 0) by = 0;
-  if (r->dtype == MOTH_F32) return var_f32(r, (float *)(void *)y, by, root);
-  return var_f64(r, (double *)(void *)y, by, root);
+  return moth_rows_share(r, 0.7, r->dtype == MOTH_F32 ? var_f32 : var_f64,
+                         &(spread){r, y, by, root});
 }
 
 int moth_rows_logsumexp(const moth_rows *r, char *y) {
@@ -115,29 +121,35 @@ int moth_rows_logsumexp(const moth_rows *r, char *y) {
 
 /* -- positions -- */
 
+typedef struct peaks {
+  const moth_rows *r;
+  int64_t *y;
+  bool least;
+} peaks;
+
 #define EXTREME(name, type, wide)                                              \
-  static int extreme_##name(const moth_rows *r, int64_t *y, bool least) {      \
-    EACH_ROW(type, {                                                           \
+  static void extreme_##name(int64_t row, int64_t end, int lane, const void *arg) { \
+    const peaks *p = arg;                                                      \
+    const int64_t n = p->r->length;                                            \
+    const bool least = p->least;                                               \
+    (void)lane;                                                                \
+    for (; row < end; row++) {                                                 \
+      const type *x = (const type *)(const void *)p->r->x + row * n;           \
       int64_t at = 0;                                                          \
       type best = x[0];                                                        \
-      for (int64_t j = 1; j < r->length && best == best; j++) {                \
-        const type v = x[j];                                                   \
-        if ((least ? v < best : v > best) || v != v) best = v, at = j;         \
-      }                                                                        \
-      y[i] = at;                                                               \
-    })                                                                         \
-    return MOTH_OK;                                                            \
+      for (int64_t j = 1; j < n; j++)                                          \
+        if (least ? x[j] < best : x[j] > best) best = x[j], at = j;            \
+      p->y[row] = at;                                                          \
+    }                                                                          \
   }
 MOTH_EACH_INT(EXTREME)
 
-typedef int extreme_loop(const moth_rows *r, int64_t *y, bool least);
-
 int moth_rows_extreme(const moth_rows *r, int64_t *position, bool least) {
-  static extreme_loop *const loops[MOTH_DTYPES] = {
+  static moth_work *const loops[MOTH_DTYPES] = {
     [MOTH_BOOL] = extreme_u8, MOTH_INT_ROWS(extreme)};
   if (moth_is_float(r->dtype))
     return moth_extremes(r->owner->ctx, r->dtype, r->count, r->length, 1, least, r->x, position);
-  return loops[r->dtype](r, position, least);
+  return moth_rows_share(r, 0.7, loops[r->dtype], &(peaks){r, position, least});
 }
 
 /* -- running sums -- */
@@ -184,9 +196,5 @@ int moth_rows_cumsum(const moth_rows *r, char *y, bool from_end) {
   moth_work *work = r->dtype == MOTH_I64 ? cumsum_i64 : r->dtype == MOTH_F32 ? cumsum_f32
                                                                              : cumsum_f64;
   const running all = {r->x, y, r->length, from_end};
-  const double cost = 5 + 0.3 * (double)r->length;
-  if ((double)r->count * cost > 1000)
-    return moth_parallel(r->owner->ctx, r->count, 4, cost, work, &all);
-  work(0, r->count, 0, &all);
-  return MOTH_OK;
+  return moth_rows_share(r, 0.3, work, &all);
 }

@@ -5,6 +5,7 @@
 #define MOTH_KERNEL_ROWS_H
 
 #include "../loop.h"
+#include "../threads.h"
 
 typedef struct moth_rows {
   int64_t count, length; /* how many rows, of how many elements */
@@ -31,5 +32,8 @@ int moth_rows_logsumexp(const moth_rows *r, char *y);
 int moth_rows_extreme(const moth_rows *r, int64_t *position, bool least);
 /* i64, f32 or f64; y has the rows' layout. from_end: each element sums those from it on. */
 int moth_rows_cumsum(const moth_rows *r, char *y, bool from_end);
+
+/* Runs work over all rows, on several threads where that pays; `each`: ns of an element. */
+int moth_rows_share(const moth_rows *r, double each, moth_work *work, const void *arg);
 
 #endif

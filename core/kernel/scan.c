@@ -6,72 +6,74 @@
 #include "elementwise.h"
 #include "level.h"
 
-/* Runs the body for each row i, which begins at element i * r->length; polls between rows. */
-#define EACH_ROW(...) EACH_ROWS(1, __VA_ARGS__)
-/* Or of so many rows at a time, and at the end for each of the others. */
-#define EACH_ROWS(most, ...)                                                   \
-  for (int64_t i = 0, since = 0, m; i < r->count; i += m) {                    \
-    const int64_t first = i * r->length;                                       \
-    m = r->count - i < most ? 1 : most;                                        \
-    __VA_ARGS__                                                                \
-    since += r->length * m;                                                    \
-    if (since < 1 << 20) continue;                                             \
-    since = 0;                                                                 \
-    if (moth_cancelled(r->owner->ctx)) return moth_stopped(r->owner->ctx);  \
-  }
+/* What rows are asked for, as a moth_work's arg. */
+typedef struct scan {
+  const moth_rows *r, *factor;
+  void *y;
+  int64_t *position;
+  double p;
+  bool from_end, least;
+} scan;
 
 /* -- products: of f32 in f64, integers wrap; four rows at a time, since each waits for itself -- */
 
 #define CUMPROD(name, type, wide)                                              \
-  static int cumprod_##name(const moth_rows *r, void *to) {                    \
-    const int64_t n = r->length;                                               \
-    const type *x = (const type *)(const void *)r->x;                          \
-    type *y = to;                                                              \
-    EACH_ROWS(4, {                                                             \
-      wide p = 1, q = 1, s = 1, t = 1;                                         \
-      for (int64_t j = first; j < first + n && m == 1; j++)                    \
-        y[j] = (type)(p *= (wide)x[j]);                                        \
-      for (int64_t j = first; j < first + n && m == 4; j++) {                  \
+  static void cumprod_##name(int64_t row, int64_t end, int lane, const void *arg) { \
+    const scan *s = arg;                                                       \
+    const int64_t n = s->r->length;                                            \
+    (void)lane;                                                                \
+    while (row < end) {                                                        \
+      const type *x = (const type *)(const void *)s->r->x + row * n;           \
+      type *y = (type *)s->y + row * n;                                        \
+      wide p = 1, q = 1, t = 1, u = 1;                                         \
+      if (end - row < 4) {                                                     \
+        for (int64_t j = 0; j < n; j++) y[j] = (type)(p *= (wide)x[j]);        \
+        row++;                                                                 \
+        continue;                                                              \
+      }                                                                        \
+      for (int64_t j = 0; j < n; j++) {                                        \
         y[j] = (type)(p *= (wide)x[j]);                                        \
         y[j + n] = (type)(q *= (wide)x[j + n]);                                \
-        y[j + 2 * n] = (type)(s *= (wide)x[j + 2 * n]);                        \
-        y[j + 3 * n] = (type)(t *= (wide)x[j + 3 * n]);                        \
+        y[j + 2 * n] = (type)(t *= (wide)x[j + 2 * n]);                        \
+        y[j + 3 * n] = (type)(u *= (wide)x[j + 3 * n]);                        \
       }                                                                        \
-    })                                                                         \
-    return MOTH_OK;                                                            \
+      row += 4;                                                                \
+    }                                                                          \
   }
 CUMPROD(i64, int64_t, uint64_t)
 CUMPROD(f32, float, double)
 CUMPROD(f64, double, double)
 
 int moth_rows_cumprod(const moth_rows *r, char *y) {
-  if (r->dtype == MOTH_I64) return cumprod_i64(r, y);
-  return r->dtype == MOTH_F32 ? cumprod_f32(r, y) : cumprod_f64(r, y);
+  moth_work *work = r->dtype == MOTH_I64 ? cumprod_i64 : r->dtype == MOTH_F32 ? cumprod_f32
+                                                                               : cumprod_f64;
+  return moth_rows_share(r, 0.5, work, &(scan){.r = r, .y = y});
 }
 
 /* -- linear recurrences -- */
 
 #define RECUR(name, type, wide)                                                \
-  static int recur_##name(const moth_rows *r, const moth_rows *factor, void *to, bool from_end) { \
-    const type *x = (const type *)(const void *)r->x;                          \
-    const type *f = (const type *)(const void *)factor->x;                     \
-    const int64_t step = from_end ? -1 : 1;                                    \
-    type *y = to;                                                              \
-    EACH_ROW({                                                                 \
+  static void recur_##name(int64_t row, int64_t end, int lane, const void *arg) { \
+    const scan *s = arg;                                                       \
+    const int64_t n = s->r->length, step = s->from_end ? -1 : 1;               \
+    const type *x = (const type *)(const void *)s->r->x;                       \
+    const type *f = (const type *)(const void *)s->factor->x;                  \
+    type *y = s->y;                                                            \
+    (void)lane;                                                                \
+    for (; row < end; row++) {                                                 \
       double last = 0;                                                         \
-      int64_t at = from_end ? first + r->length - 1 : first;                   \
-      for (int64_t j = 0; j < r->length; j++, at += step) {                    \
+      int64_t at = s->from_end ? row * n + n - 1 : row * n;                    \
+      for (int64_t j = 0; j < n; j++, at += step) {                            \
         last = (double)x[at] + (j ? (double)f[at] * last : 0);                 \
         y[at] = (type)last;                                                    \
       }                                                                        \
-    })                                                                         \
-    return MOTH_OK;                                                            \
+    }                                                                          \
   }
 MOTH_EACH_FLOAT(RECUR)
 
 int moth_rows_recur(const moth_rows *r, const moth_rows *factor, char *y, bool from_end) {
-  if (r->dtype == MOTH_F32) return recur_f32(r, factor, y, from_end);
-  return recur_f64(r, factor, y, from_end);
+  return moth_rows_share(r, 2, r->dtype == MOTH_F32 ? recur_f32 : recur_f64,
+                         &(scan){.r = r, .factor = factor, .y = y, .from_end = from_end});
 }
 
 /* -- extremes so far -- */
@@ -80,11 +82,15 @@ int moth_rows_recur(const moth_rows *r, const moth_rows *factor, char *y, bool f
 enum { CALM = 16 };
 
 #define CUMEXTREME(name, type, wide)                                           \
-  static int cumextreme_##name(const moth_rows *r, void *to, int64_t *position, bool least) { \
-    const type *x = (const type *)(const void *)r->x;                          \
-    type *y = to;                                                              \
-    EACH_ROW({                                                                 \
-      const int64_t end = first + r->length;                                   \
+  static void cumextreme_##name(int64_t row, int64_t last, int lane, const void *arg) { \
+    const scan *s = arg;                                                       \
+    const type *x = (const type *)(const void *)s->r->x;                       \
+    const bool least = s->least;                                               \
+    int64_t *position = s->position;                                           \
+    type *y = s->y;                                                            \
+    (void)lane;                                                                \
+    for (; row < last; row++) {                                                \
+      const int64_t first = row * s->r->length, end = first + s->r->length;    \
       int64_t best = first;                                                    \
       type w = end > first ? x[first] : 0;                                     \
       for (int64_t j = first; j < end;) {                                      \
@@ -107,17 +113,16 @@ enum { CALM = 16 };
           position[j] = best - first;                                          \
         }                                                                      \
       }                                                                        \
-    })                                                                         \
-    return MOTH_OK;                                                            \
+    }                                                                          \
   }
 MOTH_EACH_INT(CUMEXTREME)
 MOTH_EACH_FLOAT(CUMEXTREME)
 
 int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool least) {
-  typedef int scan_loop(const moth_rows *r, void *y, int64_t *position, bool least);
-  static scan_loop *const loops[MOTH_DTYPES] = {
+  static moth_work *const loops[MOTH_DTYPES] = {
     [MOTH_BOOL] = cumextreme_u8, MOTH_INT_ROWS(cumextreme), MOTH_FLOAT_ROWS(cumextreme)};
-  return loops[r->dtype](r, y, position, least);
+  return moth_rows_share(r, 0.7, loops[r->dtype],
+                         &(scan){.r = r, .y = y, .position = position, .least = least});
 }
 
 /* -- norms -- */
@@ -147,17 +152,22 @@ int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool le
     if (p == 0) LANES(v != 0);                                                 \
     else if (p == 1) LANES(v);                                                 \
     else if (p == 2) LANES(v * v);                                             \
+    else if (p == 3) LANES(v * v * v);                                         \
     else LANES(pow(v, p));                                                     \
     return p == 2 ? sqrt(sum) : p == 1 || p == 0 ? sum : pow(sum, 1 / p);      \
   }                                                                            \
-  static int norm_##name(const moth_rows *r, double p, void *to) {             \
-    const type *x = (const type *)(const void *)r->x;                          \
-    type *y = to;                                                              \
-    EACH_ROW({ y[i] = (type)norm_of_##name(r->length, x + first, p); })        \
-    return MOTH_OK;                                                            \
+  static void norm_##name(int64_t row, int64_t end, int lane, const void *arg) { \
+    const scan *s = arg;                                                       \
+    const type *x = (const type *)(const void *)s->r->x;                       \
+    type *y = s->y;                                                            \
+    (void)lane;                                                                \
+    for (; row < end; row++)                                                   \
+      y[row] = (type)norm_of_##name(s->r->length, x + row * s->r->length, s->p); \
   }
 MOTH_EACH_FLOAT(NORM)
 
 int moth_rows_norm(const moth_rows *r, double p, char *y) {
-  return r->dtype == MOTH_F32 ? norm_f32(r, p, y) : norm_f64(r, p, y);
+  const double each = p == 0 || p == 1 || p == 2 || p == 3 || isinf(p) ? 0.5 : 10;
+  return moth_rows_share(r, each, r->dtype == MOTH_F32 ? norm_f32 : norm_f64,
+                         &(scan){.r = r, .y = y, .p = p});
 }

@@ -154,6 +154,8 @@ static int norm_p_grad(const norm_p_args *a, moth_grad *g) {
                           .dtype = -1);
     dx = TIMES(OF(sign, x), SPREAD_BACK(OVER(dy, n)));
     dx = GRAD(g, where, .condition = chosen, .input = dx, .other = NUMBER(0));
+  } else if (a->p == 1) {
+    dx = TIMES(OF(sign, x), SPREAD_BACK(dy));
   } else {
     moth_tensor *zero = OF(logical_not, x);
     moth_tensor *size_of_x = GRAD(g, abs, .input = FILLED(x, zero, 1));
