@@ -8,7 +8,7 @@
 
 #include "../op.h"
 
-/* All bits below 0, else none, by shifting, since plain vectors cannot compare 64 bits; the sign. */
+/* All bits below 0, else none, and the sign: by shifts, as plain vectors cannot compare 64 bits. */
 #define UNARY_TOP(x) ((x) >> (8 * sizeof(x) - 1))
 #define UNARY_BELOW(x) (0 - UNARY_TOP(WIDE(x)))
 #define UNARY_SIGN(x) (UNARY_BELOW(x) | UNARY_TOP(0 - WIDE(x)))

@@ -42,7 +42,7 @@ numbers.ldexp = define {
 
 -- x 2^n in two steps, for neither 2^n nor its inverse may be a number.
 local function scaled(x, n)
-  local half = n:div(2, { rounding_mode = "floor" })
+  local half = (n * 0.5):floor()
   return x * half:to(x.dtype):exp2() * (n - half):to(x.dtype):exp2()
 end
 
@@ -59,7 +59,8 @@ numbers.frexp = define {
     if not input:is_floating_point() then
       refuse("frexp", "input", "a float tensor is needed", input, "E_DTYPE")
     end
-    local x = input:detach():to(require("moth").float64)
+    local x = input:detach()
+    if x:element_size() < 4 then x = x:float() end
     local plain = x:isfinite():logical_and(x:ne(0))
     local n = ops.where(plain, x:abs():log2():floor() + 1, 0)
     local m = scaled(x, -n):abs() -- rounding of log2 may have gone one too far

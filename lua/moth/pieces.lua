@@ -128,6 +128,12 @@ pieces.combinations = define {
     if input:dim() ~= 1 then refuse("combinations", "input", "a vector is needed", input) end
     if r < 0 then refuse("combinations", "r", "a number from 0 on is needed", r, "E_DOMAIN") end
     if r == 0 then return (input:narrow(1, 1, 0)) end
+    if r == 2 and not lib.capture then -- whose sizes would be read
+      local n = input:size(1)
+      local at = require("moth.composed").triu_indices(n, n, again and 0 or 1,
+                                                       { device = input.device })
+      return (input:index_select(1, at:t():reshape(-1)):reshape(-1, 2))
+    end
     local found = {}
     choose(found, {}, 1, input:size(1), r, again)
     if #found == 0 then return (input:narrow(1, 1, 0):reshape(0, r)) end
@@ -259,8 +265,9 @@ pieces.trapezoid = define {
   scoped = true,
   run = function(y, x, dx, dim)
     if y:size(dim) == 0 then return (y:sum(dim)) end
-    local heights = mean_of_neighbours(y, dim)
-    if x == nil then return (heights:sum(dim) * dx) end
+    if x == nil then
+      return ((y:sum(dim) - (y:select(dim, 1) + y:select(dim, -1)) * 0.5) * dx)
+    end
     if x:dim() == 1 and y:dim() > 1 then
       local at = dim > 0 and dim or y:dim() + 1 + dim
       x = x:reshape(lib.filled(y:dim(), 1, at, x:size(1)))
@@ -268,7 +275,7 @@ pieces.trapezoid = define {
     if x:size(dim) ~= y:size(dim) then
       refuse("trapezoid", "x", ("%d of them are needed"):format(y:size(dim)), x)
     end
-    return ((heights * x:diff(1, dim)):sum(dim))
+    return ((mean_of_neighbours(y, dim) * x:diff(1, dim)):sum(dim))
   end,
 }
 
