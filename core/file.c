@@ -195,7 +195,10 @@ static int sync_directory(moth_sink *s) {
   size_t dir = directory_size(s->path);
   if (dir) s->path[dir] = 0;
   if (!moth_folder_sync(dir ? s->path : ".")) return MOTH_OK;
-  return io_error(s->ctx, "make durable", s->shown, errno);
+  char text[128];
+  return moth_fail(s->ctx, MOTH_E_IO, "path", "%s is written, but a power failure may undo that: "
+                   "cannot sync its folder: %s", s->shown,
+                   moth_errno_text(errno, text, sizeof text));
 }
 
 static int commit(moth_sink *s) {

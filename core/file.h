@@ -42,7 +42,8 @@ typedef struct moth_sink {
 int moth_sink_open(moth_ctx *ctx, const moth_text *path, int64_t size, bool durable, moth_sink *s);
 int moth_sink_write(moth_sink *s, const char *bytes, int64_t size);
 /* Ends it either way, and only once: the target is replaced if status is MOTH_OK and all goes
-** well, else it is as it was and the temporary file is gone. Returns the status to report. */
+** well, else it is as it was and the temporary file is gone; if the folder's fsync alone fails it
+** is replaced, and the error says so. Returns the status to report. */
 int moth_sink_close(moth_sink *s, int status);
 
 #endif

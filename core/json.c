@@ -54,7 +54,9 @@ const char *moth_quote(moth_text text, char *to, size_t room) {
   while (from < stop) {
     size_t n = utf8_length(from, stop);
     if (at + (n > 4 || n == 0 ? 4 : n) > end) break;
-    if (n == 0 || (n == 1 && ((unsigned char)*from < 0x20 || *from == 0x7f))) {
+    const unsigned char c = (unsigned char)*from;
+    const bool second = n == 2 && c == 0xc2 && (unsigned char)from[1] < 0xa0; /* ISO 6429's C1 */
+    if (n == 0 || second || (n == 1 && (c < 0x20 || c == 0x7f))) {
       at += snprintf(at, 5, "\\x%02x", (unsigned char)*from++);
     } else {
       memcpy(at, from, n);

@@ -52,6 +52,19 @@ describe("a reader", function()
 end)
 
 describe("a name in a file is shown so that it does no harm:", function()
+  it("a path", function()
+    for name, shown in pairs { ["\27[2J\n"] = "\\x1b[2J\\x0a", ["\194\155J"] = "\\xc2\\x9bJ",
+      ["\255\127é"] = "\\xff\\x7fé" } do
+      for _, read in ipairs { moth.load, moth.data.csv } do
+        local path = files.path(name)
+        assert.matches(shown .. "': No such file", files.refusal("", read, path), 1, true)
+        files.write(name, "")
+        assert.matches(shown .. "'", files.refusal("", read, path), 1, true)
+        os.remove(path)
+      end
+    end
+  end)
+
   local evil = json.string(files.evil):sub(2, -2)
   local entry = files.entry(evil, "F32", 2, 0, 4)
 

@@ -387,6 +387,31 @@ describe("a save that fails", function()
     untouched()
   end)
 
+  it("in the folder's fsync alone has written the file, and says so", function()
+    local process, shim = require "spec.support.process", path_of "shim.c"
+    files.write("shim.c", [[
+      #include <errno.h>
+      #include <sys/stat.h>
+      int fdatasync(int fd);
+      int fsync(int fd) {
+        struct stat is;
+        if (fstat(fd, &is) || !S_ISDIR(is.st_mode)) return fdatasync(fd);
+        errno = EIO;
+        return -1;
+      }]])
+    files.write("save.lua", ("local moth = require 'moth' print(pcall(moth.save, "
+      .. "{ x = moth.ones(10) }, %q))"):format(path))
+    local build = ("cc -shared -fPIC -o '%s.so' '%s'"):format(shim, shim)
+    local run = ("LD_PRELOAD=\"$LD_PRELOAD %s.so\" %s '%s'"):format(shim, process.program,
+      path_of "save.lua")
+    local said = process.shell(build .. " && " .. run)
+    for _, name in ipairs { "shim.c", "shim.c.so", "save.lua" } do os.remove(path_of(name)) end
+    assert.matches("kept.st' is written, but a power failure may undo that: cannot sync its "
+      .. "folder: Input/output error", said, 1, true)
+    assert.equal(10, moth.load(path).x:sum():item())
+    assert.same(before, list_folder())
+  end)
+
   it("is stopped by an interrupt", function()
     local lib, value = require "moth.lib", { x = moth.ones(10) }
     lib.C.moth_cancel(lib.ctx, 1)
