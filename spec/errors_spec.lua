@@ -256,6 +256,36 @@ describe("what passes in silence elsewhere", function()
   end)
 end)
 
+describe("more values than a call can take", function()
+  it("are refused by the argument that has them", function()
+    local list, parts, schedules, epochs = {}, {}, {}, {}
+    local optimizer = optim.SGD({ nn.Parameter(moth.ones(1)) }, { lr = 1 })
+    for i = 1, 7001 do
+      list[i], parts[i] = moth.ones(1), moth.data.TensorDataset(moth.ones(1))
+      schedules[i], epochs[i] = optim.lr_scheduler.ConstantLR(optimizer), i
+    end
+    local function refused(fname, argname, ...)
+      assert.has_error_like(..., ("bad argument '%s' to '%s' %%(a call in Lua takes at most 7000 "
+        .. "values, got 7001"):format(argname, fname))
+    end
+    refused("TensorDataset", "tensors", function() moth.data.TensorDataset(list) end)
+    refused("StackDataset", "datasets", function() moth.data.StackDataset(parts) end)
+    refused("functional_call", "args", function()
+      moth.func.functional_call(nn.Identity(), {}, list)
+    end)
+    refused("jacobian", "inputs", function()
+      moth.autograd.functional.jacobian(function(...) return (...) end, list)
+    end)
+    refused("ChainedScheduler", "schedulers", function()
+      optim.lr_scheduler.ChainedScheduler(schedules)
+    end)
+    refused("SequentialLR", "schedulers", function()
+      epochs[7001] = nil
+      optim.lr_scheduler.SequentialLR(optimizer, schedules, epochs)
+    end)
+  end)
+end)
+
 describe("shapes and sizes", function()
   local x = moth.ones(2, 3)
 

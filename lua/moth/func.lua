@@ -111,6 +111,7 @@ local functional_call = define {
     if kwargs ~= nil and not lib.is_plain(kwargs) then
       errors.refuse(FNAME, "kwargs", "a table is needed", kwargs, "E_TYPE")
     end
+    if lib.is_plain(args) then lib.few(FNAME, "args", #args) end
     local list = lib.is_plain(args) and {unpack(args)} or {args}
     if kwargs and next(kwargs) ~= nil then list[#list + 1] = kwargs end
     swap(swaps)

@@ -43,6 +43,7 @@ end
 local function begin(fname, inputs, create_graph)
   local list, several = listed(fname, "inputs", inputs)
   local own = {}
+  lib.few(fname, "inputs", #list)
   for i, x in ipairs(list) do
     if not x.dtype.is_floating_point then
       errors.argument(fname, "inputs", ("element %d is %s; floating tensors have gradients"):format(

@@ -88,6 +88,14 @@ lib.C, lib.ctx, lib.path, lib.Handle, lib.live = C, ctx, path, Handle, live
 --- Values as a list with their number n, since nil may be among them.
 function lib.pack(...) return { n = select("#", ...), ... } end
 
+--- Raises unless n values can be one call's arguments, or its results.
+function lib.few(fname, argname, n)
+  if n > 7000 then -- LuaJIT's own end is near 8000
+    errors.argument(fname, argname, ("a call in Lua takes at most 7000 values, got %d"):format(n),
+      "E_UNSUPPORTED")
+  end
+end
+
 --- A list of n values, all the same but for `other` at `dim`, if that is given:
 -- lib.filled(3, 1, 2, 5) is {1, 5, 1}.
 function lib.filled(n, value, dim, other)

@@ -126,6 +126,7 @@ function TensorDataset:init(...)
   if n == 0 then
     errors.argument("TensorDataset", "tensors", "at least one tensor is needed, got none")
   end
+  lib.few("TensorDataset", "tensors", n)
   for i = 1, n do
     local x = tensors[i]
     if not lib.istensor(x) then
@@ -298,6 +299,7 @@ function StackDataset:init(...)
   if not self.length then
     errors.argument("StackDataset", "datasets", "at least one dataset is needed, got none")
   end
+  lib.few("StackDataset", "datasets", #self.datasets)
 end
 
 function StackDataset:len()

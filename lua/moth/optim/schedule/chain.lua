@@ -13,6 +13,7 @@ local function check(fname, list, optimizer)
   if not lib.is_plain(list) or #list == 0 then
     errors.refuse(fname, "schedulers", "a list of schedulers is needed", list, "E_TYPE")
   end
+  lib.few(fname, "schedulers", #list)
   for i, scheduler in ipairs(list) do
     if not class.isinstance(scheduler, LRScheduler) then
       errors.argument(fname, "schedulers", ("element %d is %s, not a scheduler"):format(i,
