@@ -1,10 +1,11 @@
---- bytes.lua -- files of other programs, byte by byte: what the readers of files that are written
--- in Lua stand on. A file is mapped; numbers are read at a place that moves on, and each is held
+--- bytes.lua -- files of other programs, byte by byte: what their readers and writers in Lua stand
+-- on. A file is mapped; numbers are read at a place that moves on, and each is held
 -- against the file's end before it is read.
 --
 --     local file = bytes.open(path, "load")
 --     file:int(4)  file:text(8)  file:double()      from file.at on, which counts from 0
 --     file:tensor("float32", {2, 3}, from)          shares the file's pages where it may
+--     bytes.save(path, {"head", x}, "save")         whole or not at all
 --
 -- No float is read through a float pointer: a NaN of the file's could be a forged Lua value.
 
@@ -122,6 +123,23 @@ function bytes.open(path, fname, argument, mmap)
   local start = ffi.cast("const uint8_t *", C.moth_data(ctx, all))
   return setmetatable({ path = path, shown = errors.shown(path, 200), fname = fname, all = all,
     argument = argument or "path", start = start, size = all:numel(), at = 0 }, File)
+end
+
+--- Writes a file, whole or not at all.
+-- @param path     the file
+-- @param pieces   a list of strings and tensors, whose bytes it will be
+-- @param fname    the function that errors name
+-- @param durable  wait until it is on the disk (default true)
+-- Raises E_IO.
+function bytes.save(path, pieces, fname, durable)
+  local array, one = lib.array("moth_piece", #pieces), ffi.new "moth_text[1]"
+  for i, piece in ipairs(pieces) do
+    local at = array[i - 1]
+    if type(piece) == "string" then at.text.at, at.text.size = piece, #piece
+    else at.tensor = piece end
+  end
+  one[0].at, one[0].size = path, #path
+  lib.check(C.moth_file_save(ctx, one, array, #pieces, durable == false and 0 or 1), fname)
 end
 
 return bytes

@@ -379,9 +379,9 @@ local function escaped(bytes)
   return (bytes:gsub(".", function(c) return format("\\x%02x", c:byte()) end))
 end
 
---- A text from a file or a user, for a message: quoted, of at most `most` bytes (default 60), with
--- what could move a terminal's cursor, or is no UTF-8, as \x1b.
-function errors.shown(text, most)
+--- A text from a file or a user, for a message: at most `most` bytes of it (default 60), with what
+-- could move a terminal's cursor, or is no UTF-8, as \x1b.
+function errors.bare(text, most)
   most = most or 60
   local cut = #text > most
   if cut then text = text:sub(1, most):gsub("[\192-\255][\128-\191]*$", "") end
@@ -392,8 +392,11 @@ function errors.shown(text, most)
     text = text:sub(1, at - 1) .. escaped(text:sub(at, at)) .. text:sub(at + 1)
     at = bad_utf8(text)
   end
-  return "'" .. text .. (cut and "...'" or "'")
+  return cut and text .. "..." or text
 end
+
+--- The same in quotes.
+function errors.shown(text, most) return "'" .. errors.bare(text, most) .. "'" end
 
 --- What a value is, for messages: "f32 (2, 3)", "a string ('abc')", "1.5", "nil".
 function errors.describe(value)

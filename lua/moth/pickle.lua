@@ -140,7 +140,7 @@ local function global(self, module, name)
   name = module .. "." .. name
   if not builders[name] and not STORAGES[name:match "^torch%.(%w+)$" or ""] then
     refuse(self, ("names %s, which is code; tensors, dicts, lists, numbers and texts are read: "
-      .. "save a state_dict"):format(shown(name):sub(2, -2)), "E_UNSUPPORTED")
+      .. "save a state_dict"):format(errors.bare(name)), "E_UNSUPPORTED")
   end
   push(self, setmetatable({ name = name }, Global))
 end

@@ -108,7 +108,7 @@ local function read_object(self, index)
   self.known[index] = object
   if self.file:int(4) ~= 3 then
     self.file:refuse(("holds an object of %s, which is no table of fields"):format(
-      errors.shown(class):sub(2, -2)), "E_UNSUPPORTED")
+      errors.bare(class)), "E_UNSUPPORTED")
   end
   local inner = self.file:int(4)
   if self.known[inner] ~= nil then self.file:refuse "is broken: an object's table is another's" end

@@ -23,7 +23,6 @@ local lib = require "moth.lib"
 local nn = require "moth.nn"
 local parse = require "moth.darknet.parse"
 
-local C, ctx = lib.C, lib.ctx
 local ops = require("moth.bind").ops
 local darknet = {}
 
@@ -223,13 +222,9 @@ darknet.save = define {
     head[0], head[1], head[2] = 0, 2, 5 -- version
     local seen = ffi.cast("uint64_t", net.seen)
     head[3], head[4] = seen % 2 ^ 32, seen / 2 ^ 32
+    list[1] = ffi.string(head, 20)
     each_tensor(net, function(x) list[#list + 1] = x:detach():float():cpu():contiguous() end)
-    local pieces, one = lib.array("moth_piece", #list + 1), ffi.new "moth_text[1]"
-    local start = ffi.string(head, 20)
-    pieces[0].text.at, pieces[0].text.size = start, 20
-    for i, x in ipairs(list) do pieces[i].tensor = x end
-    one[0].at, one[0].size = path, #path
-    lib.check(C.moth_file_save(ctx, one, pieces, #list + 1, 1), "darknet.save")
+    bytes.save(path, list, "darknet.save")
   end,
 }
 

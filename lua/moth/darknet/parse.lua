@@ -8,8 +8,7 @@
 local bytes = require "moth.bytes"
 local errors = require "moth.error"
 
-local shown = errors.shown
-local function bare(text) return shown(text):sub(2, -2) end
+local bare, shown = errors.bare, errors.shown
 
 local parse = {}
 

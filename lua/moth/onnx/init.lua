@@ -9,30 +9,19 @@
 -- load/: reader.lua checks a file, init.lua makes a net of it, which runs the rows of nodes.lua and
 -- layers.lua. proto.lua knows the file format.
 
-local ffi = require "ffi"
+local bytes = require "moth.bytes"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
 local lib = require "moth.lib"
 local given = require "moth.onnx.export.given"
 
-local C, ctx, refuse = lib.C, lib.ctx, given.refuse
+local refuse = given.refuse
 
 local onnx = {}
 
 local MOST_BYTES = 2 ^ 31 - 1 -- of a message, in protobuf
 local FIRST, LAST = 17, 21    -- opsets that are written
-
-local function write(path, pieces)
-  local array, one = lib.array("moth_piece", #pieces), ffi.new "moth_text[1]"
-  for i, piece in ipairs(pieces) do
-    local at = array[i - 1]
-    if type(piece) == "string" then at.text.at, at.text.size = piece, #piece
-    else at.tensor = piece end
-  end
-  one[0].at, one[0].size = path, #path
-  lib.check(C.moth_file_save(ctx, one, array, #pieces, 1), "onnx.export")
-end
 
 --- Writes a net as an ONNX file. The net runs once on the examples, in eval mode and without
 -- gradients; what it asks of the engine becomes the graph. Shapes, branches and numbers are those
@@ -103,7 +92,7 @@ branch at a size beyond these is not seen. Positions and token ids count from 1,
       refuse("net", ("%.1f GiB are more than an ONNX file holds; external data is not written")
         :format(pieces.size / 2 ^ 30), "E_UNSUPPORTED")
     end
-    write(path, pieces)
+    bytes.save(path, pieces, "onnx.export")
   end,
 }
 

@@ -2,7 +2,7 @@
 -- chrome://tracing show: events of the CPU and of each GPU as lanes, live bytes as a curve.
 
 local averages = require "moth.profiler.averages"
-local errors = require "moth.error"
+local bytes = require "moth.bytes"
 local ffi = require "ffi"
 local json = require "moth.json"
 local lib = require "moth.lib"
@@ -58,18 +58,12 @@ local function each_line(noted, put)
   end
 end
 
---- Writes the file; an error leaves what was written.
+--- Writes the file, whole or not at all.
 return function(noted, path)
-  local file, problem = io.open(path, "wb")
-  local function fail(why) errors.argument("export_chrome_trace", "path", why, "E_IO") end
-  if not file then fail(problem) end
-  local ok, why = file:write('{"displayTimeUnit":"ms","traceEvents":[')
-  local between = "\n"
+  local pieces = {'{"displayTimeUnit":"ms","traceEvents":['}
   each_line(noted, function(line)
-    if ok then ok, why = file:write(between, line) end
-    between = ",\n"
+    pieces[#pieces + 1] = (#pieces == 1 and "\n" or ",\n") .. line
   end)
-  if ok then ok, why = file:write("\n]}\n") end
-  local closed, late = file:close()
-  if not (ok and closed) then fail(why or late) end
+  pieces[#pieces + 1] = "\n]}\n"
+  bytes.save(path, {table.concat(pieces)}, "export_chrome_trace", false)
 end

@@ -18,6 +18,7 @@ local nn = require "moth.nn"
 
 local C, ctx = lib.C, lib.ctx
 local by_code = require("moth.dtype").by_code
+local bare = errors.bare
 
 local M = {}
 
@@ -37,8 +38,6 @@ function Net:extra_repr()
 end
 
 -- ---- inputs ----
-
-local function bare(text, most) return errors.shown(text, most):sub(2, -2) end
 
 local function wrong(input, text, code)
   errors.argument("forward", bare(input.name), text, code)

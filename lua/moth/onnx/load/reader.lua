@@ -138,7 +138,7 @@ local function parse(text)
 end
 
 local function shown(node)
-  return ("node %s (%s)"):format(quoted(node.name), quoted(node.op_type):sub(2, -2))
+  return ("node %s (%s)"):format(quoted(node.name), errors.bare(node.op_type))
 end
 
 local function attributes_of(node, row, state)
@@ -289,7 +289,7 @@ local function take_node(g, node, rows, state)
     return
   elseif not row then
     refuse(("has %s%s, which Moth does not know%s"):format(shown(node),
-      domain == "" and "" or " of " .. quoted(domain):sub(2, -2),
+      domain == "" and "" or " of " .. errors.bare(domain),
       errors.nearest(node.op_type, state.known)), "E_UNSUPPORTED")
   end
   if #node.input > MOST_VALUES or #node.output > MOST_VALUES then
