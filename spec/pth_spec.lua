@@ -137,6 +137,8 @@ describe("moth.load of a file of torch.save", function()
     local function counter(items) return pth("ccollections\nCounter\n}(" .. items .. "u\133R.") end
     assert.same({2, 5, 5}, load(counter "K\5K\2K\2K\1"))
     assert.same({}, load(pth "ccollections\nCounter\n}\133R."))
+    local many = "J" .. le(6e5, 4)
+    refused(counter("K\1" .. many .. "K\2" .. many), "of very many elements", "E_UNSUPPORTED")
     refused(counter(word "a" .. "K\1"), "a collections.Counter of something else than numbers",
       "E_UNSUPPORTED")
   end)

@@ -22,6 +22,7 @@ local STORAGES = { -- the storage classes of PyTorch, by element type
   ShortStorage = "int16", CharStorage = "int8", ByteStorage = "uint8", BoolStorage = "bool",
 }
 local DEEPEST = 10 ^ 6 -- values on the stack
+local MOST_COUNTED = 10 ^ 6 -- elements of a Counter
 
 local Machine = {}
 Machine.__index = Machine
@@ -230,8 +231,10 @@ builders["collections.OrderedDict"] = function() return {} end
 builders["collections.Counter"] = function(self, args)
   local list = {}
   for value, count in pairs(type(args[1]) == "table" and args[1] or {}) do
-    if type(value) ~= "number" or type(count) ~= "number" or count > 1e6 then
+    if type(value) ~= "number" or type(count) ~= "number" then
       refuse(self, "holds a collections.Counter of something else than numbers", "E_UNSUPPORTED")
+    elseif #list + count > MOST_COUNTED then
+      refuse(self, "holds a collections.Counter of very many elements", "E_UNSUPPORTED")
     end
     for _ = 1, count do list[#list + 1] = value end
   end
