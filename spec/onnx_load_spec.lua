@@ -223,6 +223,12 @@ local hostile = {
     "node 'add' %(Add%) reads 'z', which nothing before it gives" },
   { "node that reads itself", model { node("Relu", { "y" }, { "y" }) }, "reads 'y'" },
   { "node that reads nothing", model { node("Relu", {}, { "y" }) }, "reads nothing" },
+  { "node that lacks an operand", model { node("Gather", { "x" }, { "y" }) },
+    "node 'gather' %(Gather%) lacks its operand 2" },
+  { "node whose operand is left out", model { node("Where", { "x", "", "x" }, { "y" }) },
+    "node 'where' %(Where%) lacks its operand 2" },
+  { "node that lacks an attribute", model { node("Concat", { "x", "w" }, { "y" }) },
+    "node 'concat' %(Concat%) lacks its attribute 'axis'" },
   { "node that gives nothing", model { node("Relu", { "x" }, {}) }, "gives nothing" },
   { "value given twice", model { node("Relu", { "x" }, { "y" }), node("Relu", { "x" }, { "y" }) },
     "two values are called 'y'" },
@@ -258,6 +264,14 @@ local hostile = {
 }
 
 describe("a file", function()
+  it("whose lists are too short is told of with the node", function()
+    local perm = { { name = "perm", ints = {}, type = 7 } }
+    local net = moth.onnx.load(files.write("short.onnx", model { node("Transpose", { "x" }, { "y" },
+      perm) }))
+    assert.error_matches(function() net(moth.ones(2)) end, "an operand or an attribute lacks "
+      .. "numbers: .* %(in node 'transpose', Transpose, of '.*short.onnx'%)")
+  end)
+
   it("shows its names so that they do no harm", function()
     local evil, path = files.evil, files.path "bad.onnx"
     for _, bytes in ipairs { model { node(evil, { "x" }, { "y" }) },

@@ -191,6 +191,9 @@ end
 
 -- Raises what went wrong in a node. Moth's own errors have the user's line and the module's path.
 local function rethrow(problem, node, path)
+  local own = problem:match "%.lua:%d+: (attempt to .*)"
+    or problem:match "%.lua:%d+: (bad argument #.*)"
+  if own then problem = "an operand or an attribute lacks numbers: " .. own end
   problem = ("%s (in node %s, %s, of %s)"):format(bare(problem, 1000), errors.shown(node.name),
     node.op, errors.shown(path, 200))
   problem = problem:gsub("position (%-?%d+) is out of range(.-)size (%d+)", from_zero)

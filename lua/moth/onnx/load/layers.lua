@@ -12,7 +12,7 @@ local function refuse(...) error(string.format(...), 0) end
 
 -- ---- products ----
 
-N.Gemm = row("alpha=1.0 beta=1.0 transA=0 transB=0", function(a, x, y, c)
+N.Gemm = row("2 alpha=1.0 beta=1.0 transA=0 transB=0", function(a, x, y, c)
   if a.transA == 0 and a.transB == 1 and a.alpha == 1 and a.beta == 1 and c and c:dim() == 1
      and c:size(1) == y:size(1) then
     return F.linear(x, y, c)
@@ -79,16 +79,17 @@ local function ranked(name, rank)
   return F[name .. rank .. "d"]
 end
 
-local WINDOW = "kernel_shape:ints strides:ints pads:ints dilations:ints auto_pad=NOTSET "
+local WINDOW = " strides:ints pads:ints dilations:ints auto_pad=NOTSET "
 
-N.Conv = row(WINDOW .. "group=1", function(a, x, weight, bias)
+N.Conv = row("2 kernel_shape:ints" .. WINDOW .. "group=1", function(a, x, weight, bias)
   local kernel = { unpack(weight.shape, 3) }
   local strides, dilations = steps(a, #kernel)
   local input, pad = sides(a, x, kernel, strides, dilations, 0)
   return ranked("conv", #kernel)(input, weight, bias, strides, pad, dilations, a.group)
 end)
 
-N.ConvTranspose = row(WINDOW .. "group=1 output_padding:ints output_shape:ints",
+N.ConvTranspose = row("2 kernel_shape:ints" .. WINDOW
+  .. "group=1 output_padding:ints output_shape:ints",
   function(a, x, weight, bias)
     local kernel = { unpack(weight.shape, 3) }
     local n = #kernel
@@ -102,7 +103,7 @@ N.ConvTranspose = row(WINDOW .. "group=1 output_padding:ints output_shape:ints",
     return ranked("conv_transpose", n)(x, weight, bias, strides, before, more, a.group, dilations)
   end)
 
-N.MaxPool = row(WINDOW .. "ceil_mode=0 storage_order=0!", function(a, x)
+N.MaxPool = row("kernel_shape:ints!" .. WINDOW .. "ceil_mode=0 storage_order=0!", function(a, x)
   if a.noutputs > 1 then refuse "positions as a second output" end
   local n = #a.kernel_shape
   local strides, dilations = steps(a, n)
@@ -111,7 +112,8 @@ N.MaxPool = row(WINDOW .. "ceil_mode=0 storage_order=0!", function(a, x)
     padding = pad, dilation = dilations, ceil_mode = a.ceil_mode == 1 }))
 end)
 
-N.AveragePool = row(WINDOW .. "ceil_mode=0 count_include_pad=0", function(a, x)
+N.AveragePool = row("kernel_shape:ints!" .. WINDOW
+  .. "ceil_mode=0 count_include_pad=0", function(a, x)
   local n = #a.kernel_shape
   local strides, dilations = steps(a, n)
   if not equal(dilations, lib.filled(n, 1)) then refuse "dilations" end
@@ -135,11 +137,11 @@ N.GlobalAveragePool, N.GlobalMaxPool = global "mean", global "amax"
 
 -- ---- norms ----
 
-N.BatchNormalization = row("epsilon=1e-5. momentum=0.9 training_mode=0! spatial=1!",
+N.BatchNormalization = row("5 epsilon=1e-5. momentum=0.9 training_mode=0! spatial=1!",
   function(a, x, weight, bias, mean, var)
     return F.batch_norm(x, mean, var, weight, bias, false, 0, a.epsilon)
   end)
-N.InstanceNormalization = row("epsilon=1e-5.", function(a, x, weight, bias)
+N.InstanceNormalization = row("3 epsilon=1e-5.", function(a, x, weight, bias)
   return F.instance_norm(x, { weight = weight, bias = bias, eps = a.epsilon })
 end)
 
@@ -149,14 +151,14 @@ local function from_axis(x, axis)
   return shape
 end
 
-N.LayerNormalization = row("axis=-1 epsilon=1e-5. stash_type=1!", function(a, x, weight, bias)
+N.LayerNormalization = row("2 axis=-1 epsilon=1e-5. stash_type=1!", function(a, x, weight, bias)
   if a.noutputs > 1 then refuse "the mean as a second output" end
   return F.layer_norm(x, from_axis(x, a.axis), weight, bias, a.epsilon)
 end)
-N.RMSNormalization = row("axis=-1 epsilon=1e-5. stash_type=1!", function(a, x, weight)
+N.RMSNormalization = row("2 axis=-1 epsilon=1e-5. stash_type=1!", function(a, x, weight)
   return F.rms_norm(x, from_axis(x, a.axis), weight, a.epsilon)
 end)
-local GROUPS = "num_groups:int epsilon=1e-5. stash_type=1!"
+local GROUPS = "3 num_groups:int! epsilon=1e-5. stash_type=1!"
 N.GroupNormalization = row(GROUPS, function(a, x, weight, bias)
   if a.opset < 21 then -- one for each group
     local per = x:size(2) / a.num_groups
@@ -219,7 +221,7 @@ N.Resize = row("mode=nearest coordinate_transformation_mode=half_pixel "
   end, "2 3 4")
 
 local GRID = { linear = "bilinear", cubic = "bicubic" }
-N.GridSample = row("mode=bilinear padding_mode=zeros align_corners=0", function(a, x, grid)
+N.GridSample = row("2 mode=bilinear padding_mode=zeros align_corners=0", function(a, x, grid)
   return F.grid_sample(x, grid, { mode = GRID[a.mode] or a.mode, padding_mode = a.padding_mode,
     align_corners = a.align_corners == 1 })
 end)
@@ -259,7 +261,7 @@ local function kind_of(a, kind, directions, usual)
 end
 
 local function recurrent(kind, usual, more)
-  return row("hidden_size:int direction=forward activations:strings layout=0! clip:floats "
+  return row("3 hidden_size:int direction=forward activations:strings layout=0! clip:floats "
     .. "activation_alpha:floats activation_beta:floats " .. more,
     function(a, x, w, r, b, lengths, h, c, peepholes)
       if lengths or peepholes or a.clip then refuse "lengths, peepholes or clip" end

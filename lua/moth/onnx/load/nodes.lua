@@ -4,8 +4,10 @@
 -- A row is N.Softmax = row("axis=-1", function(a, x) ... end): the attributes, then what runs. An
 -- attribute is `name=default` (a number with a point is a float), `name=default!` where Moth knows
 -- no other value, or `name:ints`, `name:floats`, `name:tensor`, `name:string`, `name:int` where it
--- may be absent. `a` holds them, and opset, noutputs. Operands at the places in `lists` come as Lua
--- lists of numbers, all others as tensors; absent ones are nil. Positions in files count from 0.
+-- may be absent (`name:ints!` where it may not). A number before them is how many operands there
+-- must be, if more than one. `a` holds the attributes, and opset, noutputs. Operands at the places
+-- in `lists` come as Lua lists of numbers, all others as tensors; absent ones are nil. Positions in
+-- files count from 0.
 
 local M = require "moth"
 local proto = require "moth.onnx.proto"
@@ -18,7 +20,8 @@ local nodes = { N = N }
 local function row(attributes, run, lists)
   local places = {}
   for place in (lists or ""):gmatch "%d+" do places[tonumber(place)] = true end
-  return { attributes = attributes, run = run, lists = places }
+  return { attributes = attributes, run = run, lists = places,
+           needs = tonumber(attributes:match "^%d+") or 1 }
 end
 nodes.row = row
 
@@ -85,7 +88,7 @@ end)
 N.Shrink = row("bias=0.0 lambd=0.5", function(a, x)
   return M.where(x:lt(-a.lambd), x + a.bias, M.where(x:gt(a.lambd), x - a.bias, x * 0))
 end)
-N.PRelu = row("", function(_, x, slope) return M.where(x:lt(0), x * slope, x) end)
+N.PRelu = row("2", function(_, x, slope) return M.where(x:lt(0), x * slope, x) end)
 N.Clip = row("", function(_, x, low, high)
   if low then x = M.maximum(x, low) end
   return high and M.minimum(x, high) or x
@@ -95,10 +98,10 @@ N.IsInf = row("detect_negative=1 detect_positive=1", function(a, x)
   return a.detect_positive == 0 and x:isneginf() or x:isinf()
 end)
 N.Dropout = row("seed:int", function(_, x) return x, M.ones_like(x):bool() end, "2 3")
-N.Cast = row("to:int saturate=1 round_mode:string", function(a, x)
+N.Cast = row("to:int! saturate=1 round_mode:string", function(a, x)
   return x:to(nodes.dtype(a.to))
 end)
-N.CastLike = row("saturate=1 round_mode:string", function(_, x, y) return x:to(y.dtype) end)
+N.CastLike = row("2 saturate=1 round_mode:string", function(_, x, y) return x:to(y.dtype) end)
 
 -- ---- two operands and more ----
 
@@ -106,17 +109,17 @@ for op, name in pairs { Add = "add", Sub = "sub", Mul = "mul", Equal = "eq", Gre
     GreaterOrEqual = "ge", Less = "lt", LessOrEqual = "le", And = "logical_and", Or = "logical_or",
     Xor = "logical_xor", BitwiseAnd = "bitwise_and", BitwiseOr = "bitwise_or",
     BitwiseXor = "bitwise_xor", MatMul = "matmul" } do
-  N[op] = row("", function(_, x, y) return (M[name](x, y)) end)
+  N[op] = row("2", function(_, x, y) return (M[name](x, y)) end)
 end
 
-N.Div = row("", function(_, x, y)
+N.Div = row("2", function(_, x, y)
   return whole(x) and x:div(y, { rounding_mode = "trunc" }) or x / y
 end)
-N.Mod = row("fmod=0", function(a, x, y)
+N.Mod = row("2 fmod=0", function(a, x, y)
   return a.fmod == 1 and M.fmod(x, y) or M.remainder(x, y)
 end)
-N.Pow = row("", function(_, x, y) return x:pow(y:to(x.dtype)) end)
-N.Where = row("", function(_, mask, x, y) return M.where(mask, x, y) end)
+N.Pow = row("2", function(_, x, y) return x:pow(y:to(x.dtype)) end)
+N.Where = row("3", function(_, mask, x, y) return M.where(mask, x, y) end)
 
 local function fold(f)
   return function(_, ...)
@@ -128,7 +131,7 @@ end
 N.Max, N.Min = row("", fold(M.maximum)), row("", fold(M.minimum))
 N.Sum = row("", fold(M.add))
 N.Mean = row("", function(a, ...) return N.Sum.run(a, ...) / select("#", ...) end)
-N.Einsum = row("equation:string", function(a, ...) return M.einsum(a.equation, ...) end)
+N.Einsum = row("equation:string!", function(a, ...) return M.einsum(a.equation, ...) end)
 
 -- Before opset 13 everything from the axis on was one dimension.
 local function softmax(name)
@@ -159,7 +162,7 @@ N.Shape = row("start=0 end:int", function(a, x)
 end)
 N.Size = row("", function(_, x) return M.tensor(x:numel(), { dtype = M.int64 }) end)
 
-N.Reshape = row("allowzero=0", function(a, x, shape)
+N.Reshape = row("2 allowzero=0", function(a, x, shape)
   local list = {}
   for d, size in ipairs(shape) do
     list[d] = size == 0 and a.allowzero == 0 and x:size(d) or size
@@ -196,7 +199,7 @@ N.Unsqueeze = row("axes:ints", function(a, x, axes)
   for _, d in ipairs(list) do x = x:unsqueeze(d) end
   return x
 end, "2")
-N.Expand = row("", function(_, x, shape)
+N.Expand = row("2", function(_, x, shape)
   local n, list = math.max(#shape, x:dim()), {}
   for d = n, 1, -1 do
     local wanted, size = shape[d - n + #shape] or 1, 1
@@ -205,8 +208,8 @@ N.Expand = row("", function(_, x, shape)
   end
   return x:expand(list)
 end, "2")
-N.Tile = row("", function(_, x, counts) return x:tile(counts) end, "2")
-N.Concat = row("axis:int", function(a, x, ...) return M.cat({ x, ... }, dim(a.axis)) end)
+N.Tile = row("2", function(_, x, counts) return x:tile(counts) end, "2")
+N.Concat = row("axis:int!", function(a, x, ...) return M.cat({ x, ... }, dim(a.axis)) end)
 N.Split = row("axis=0 split:ints num_outputs:int", function(a, x, sizes)
   local d, list = dim(a.axis), sizes or a.split
   if not list then
@@ -236,7 +239,7 @@ local function slice(x, d, first, last, step)
   return x[index]
 end
 
-N.Slice = row("", function(_, x, starts, ends, axes, steps)
+N.Slice = row("3", function(_, x, starts, ends, axes, steps)
   for k, first in ipairs(starts) do
     x = slice(x, place(x, axes and axes[k] or k - 1), first, ends[k], steps and steps[k] or 1)
   end
@@ -245,7 +248,7 @@ end, "2 3 4 5")
 
 local MODES = { constant = "constant", reflect = "reflect", edge = "replicate", wrap = "circular" }
 
-N.Pad = row("mode=constant", function(a, x, pads, value, axes)
+N.Pad = row("2 mode=constant", function(a, x, pads, value, axes)
   local n, before, after = x:dim(), {}, {}
   for d = 1, n do before[d], after[d] = 0, 0 end
   local count = #pads / 2
@@ -271,12 +274,12 @@ local function blocks(f)
     return f(x, n, c, h, w, a.blocksize, a.mode)
   end
 end
-N.DepthToSpace = row("blocksize:int mode=DCR", blocks(function(x, n, c, h, w, b, mode)
+N.DepthToSpace = row("blocksize:int! mode=DCR", blocks(function(x, n, c, h, w, b, mode)
   if mode == "CRD" then return F.pixel_shuffle(x, b) end
   return x:reshape(n, b, b, c / (b * b), h, w):permute(1, 4, 5, 2, 6, 3)
     :reshape(n, c / (b * b), h * b, w * b)
 end))
-N.SpaceToDepth = row("blocksize:int", blocks(function(x, n, c, h, w, b)
+N.SpaceToDepth = row("blocksize:int!", blocks(function(x, n, c, h, w, b)
   return x:reshape(n, c, h / b, b, w / b, b):permute(1, 4, 6, 2, 3, 5)
     :reshape(n, c * b * b, h / b, w / b)
 end))
@@ -287,10 +290,10 @@ N.ConstantOfShape = row("value:tensor", function(a, shape)
   local value = a.value or M.zeros(1)
   return M.full(shape, value:reshape(-1)[1]:item(), { dtype = value.dtype })
 end, "1")
-N.Range = row("", function(_, first, last, step)
+N.Range = row("3", function(_, first, last, step)
   return M.arange(first:item(), last:item(), step:item(), { dtype = first.dtype })
 end)
-N.OneHot = row("axis=-1", function(a, i, depth, values)
+N.OneHot = row("3 axis=-1", function(a, i, depth, values)
   local at = positions(i, depth[1]):unsqueeze(-1)
   local y = M.where(at:eq(M.range(1, depth[1]):to(i.device)), values[2], values[1])
   return a.axis == -1 and y or y:movedim(-1, place(i, a.axis, 1))
@@ -299,7 +302,7 @@ N.NonZero = row("", function(_, x) return x:nonzero():t() - 1 end)
 
 -- ---- picking ----
 
-N.Gather = row("axis=0", function(a, x, i)
+N.Gather = row("2 axis=0", function(a, x, i)
   local d = place(x, a.axis)
   local at = positions(i, x:size(d))
   if i:dim() == 1 then return x:index_select(d, at) end
@@ -309,7 +312,7 @@ N.Gather = row("axis=0", function(a, x, i)
   for k = d + 1, x:dim() do shape[#shape + 1] = x:size(k) end
   return y:reshape(shape)
 end)
-N.GatherElements = row("axis=0", function(a, x, i)
+N.GatherElements = row("2 axis=0", function(a, x, i)
   local d = place(x, a.axis)
   return x:gather(d, positions(i, x:size(d)))
 end)
@@ -321,26 +324,26 @@ local function columns(x, i)
   return list
 end
 
-N.GatherND = row("batch_dims=0!", function(_, x, i) return x[columns(x, i)] end)
-N.ScatterND = row("reduction=none", function(a, x, i, values)
+N.GatherND = row("2 batch_dims=0!", function(_, x, i) return x[columns(x, i)] end)
+N.ScatterND = row("3 reduction=none", function(a, x, i, values)
   if a.reduction ~= "none" and a.reduction ~= "add" then
     error("reduction '" .. a.reduction .. "'", 0)
   end
   return M.index_put(x, columns(x, i), values, a.reduction == "add")
 end)
 local REDUCTIONS = { add = "sum", mul = "prod", max = "amax", min = "amin" }
-N.ScatterElements = row("axis=0 reduction=none", function(a, x, i, values)
+N.ScatterElements = row("3 axis=0 reduction=none", function(a, x, i, values)
   local d = place(x, a.axis)
   local at = positions(i, x:size(d))
   if a.reduction == "none" then return x:scatter(d, at, values) end
   return x:scatter_reduce(d, at, values, REDUCTIONS[a.reduction])
 end)
-N.Compress = row("axis:int", function(a, x, mask)
+N.Compress = row("2 axis:int", function(a, x, mask)
   local at = mask:nonzero():select(2, 1)
   if not a.axis then return x:reshape(-1):index_select(1, at) end
   return x:index_select(dim(a.axis), at)
 end)
-N.TopK = row("axis=-1 largest=1 sorted=1", function(a, x, k)
+N.TopK = row("2 axis=-1 largest=1 sorted=1", function(a, x, k)
   local values, at = x:topk(k[1], { dim = dim(a.axis), largest = a.largest == 1,
                                     sorted = a.sorted == 1 })
   return values, at - 1
@@ -378,7 +381,7 @@ local function position(name)
 end
 N.ArgMax, N.ArgMin = position "argmax", position "argmin"
 
-N.CumSum = row("exclusive=0 reverse=0", function(a, x, axis)
+N.CumSum = row("2 exclusive=0 reverse=0", function(a, x, axis)
   local d = dim(axis[1])
   local y = a.reverse == 1 and x:flip { d }:cumsum(d):flip { d } or x:cumsum(d)
   return a.exclusive == 1 and y - x or y

@@ -119,13 +119,13 @@ end
 local SPELLED = { int = "i", float = "f", string = "s", tensor = "t", ints = "ints",
                   floats = "floats", strings = "strings" }
 
--- What a row says of its attributes: name -> {field, default, only}.
+-- What a row says of its attributes: name -> {field, default, only} or {field, needed}.
 local function parse(text)
   local rows = {}
-  for item in text:gmatch "%S+" do
-    local name, kind = item:match "^([%w_]+):(%a+)$"
+  for item in text:gsub("^%d+", ""):gmatch "%S+" do
+    local name, kind, needed = item:match "^([%w_]+):(%a+)(!?)$"
     if name then
-      rows[name] = { field = SPELLED[kind] }
+      rows[name] = { field = SPELLED[kind], needed = needed == "!" }
     else
       local value, only
       name, value, only = item:match "^([%w_]+)=(.-)(!?)$"
@@ -169,6 +169,11 @@ local function attributes_of(node, row, state)
         shown(node), tostring(known.default)), "E_UNSUPPORTED")
     end
     values[name] = value
+  end
+  for name, known in pairs(row.known) do
+    if known.needed and values[name] == nil then
+      refuse(("is broken: %s lacks its attribute '%s'"):format(shown(node), name))
+    end
   end
   return values
 end
@@ -308,6 +313,11 @@ local function take_node(g, node, rows, state)
     new.static = new.static and (slot == 0 or g.static[slot] or false)
   end
   if #new.inputs == 0 then refuse(("is broken: %s reads nothing"):format(shown(node))) end
+  for k = 1, row.needs do
+    if (new.inputs[k] or 0) == 0 then
+      refuse(("is broken: %s lacks its operand %d"):format(shown(node), k))
+    end
+  end
   new.static = new.static or STATIC[new.op] or false
   for k, name in ipairs(node.output) do
     new.outputs[k] = name == "" and 0 or new_slot(g, name, state)
