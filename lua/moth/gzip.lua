@@ -117,7 +117,7 @@ function Reader:some(buffer, n)
   return got
 end
 
--- The rest of the file up to `most` bytes, as a string. Grows with what arrives.
+-- The rest of the file up to `most` bytes: a list of strings, and how many bytes they have.
 local function gather(reader, most)
   local buffer, parts, have = lib.array("uint8_t", math.min(most, PIECE)), {}, 0
   while have < most do
@@ -128,7 +128,7 @@ local function gather(reader, most)
   end
   local problem = complaint(reader) -- of a stream cut short gzread itself says nothing
   if problem then refuse(reader.path, "is damaged: " .. problem) end
-  return table.concat(parts)
+  return parts, have
 end
 
 local function too_short(reader, have, size, what)
@@ -139,7 +139,8 @@ end
 -- are compressed: asked before memory is.
 function Reader:expect(size, what)
   if size > self.whole.size * MOST_PER_BYTE then
-    too_short(self, #gather(self, size), size, what)
+    local _, have = gather(self, size)
+    too_short(self, have, size, what)
   end
 end
 
@@ -198,9 +199,9 @@ end
 
 --- The rest of the file as a string; E_LIMIT if it is more than `limit` bytes.
 function Reader:all(limit)
-  local text = gather(self, limit + 1)
-  if #text > limit then refuse(self.path, ("is longer than %d bytes"):format(limit), "E_LIMIT") end
-  return text
+  local parts, have = gather(self, limit + 1)
+  if have > limit then refuse(self.path, ("is longer than %d bytes"):format(limit), "E_LIMIT") end
+  return table.concat(parts)
 end
 
 return gzip

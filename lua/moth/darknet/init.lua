@@ -61,8 +61,12 @@ function Darknet:init(cfg)
       parse.refuse_unknown(sections[i], "sections [%s] are unknown to Moth", sections[i].type,
         layers.sections)
     end
-    list[i - 1], shape = make(sections[i], shape, net)
-    net.shapes[i - 1] = shape
+    local made, layer, after = pcall(make, sections[i], shape, net)
+    if not made and layer:find(sections.shown, 1, true) then error(layer, 0) end
+    if not made then -- for want of memory
+      parse.refuse(sections, sections[i], (layer:gsub("^[^\n]-:%d+: ", "")), errors.code())
+    end
+    list[i - 1], shape, net.shapes[i - 1] = layer, after, after
     parse.warn_of_unread(sections[i])
   end
   if #list == 0 then parse.refuse(sections, nil, "has no layers") end

@@ -20,7 +20,7 @@ local Dataset = require("moth.data.dataset").Dataset
 local ffi = require "ffi"
 local byte, find, gsub, sub = string.byte, string.find, string.gsub, string.sub
 
-local LIMIT = 2 ^ 31 -- bytes of text; LuaJIT's strings are shorter
+local LIMIT = 2 ^ 31 - 2 ^ 10 -- bytes of text: LuaJIT's strings are hardly longer
 local QUOTE, LF, CR = 34, 10, 13
 
 local function refuse(path, line, text)
