@@ -28,6 +28,18 @@ static char *path_of(moth_ctx *ctx, const moth_text *path) {
   return copy;
 }
 
+/* A path as messages show it: of a long one the end. */
+static void show(moth_text path, char to[MOTH_SHOWN]) {
+  const size_t most = MOTH_SHOWN - 16;
+  const bool cut = path.size > most;
+  if (cut) {
+    path.at += path.size - most;
+    for (path.size = most; path.size && (*path.at & 0xc0) == 0x80; path.size--) path.at++;
+  }
+  moth_quote(path, cut ? to + 3 : to, cut ? MOTH_SHOWN - 3 : MOTH_SHOWN);
+  if (cut) memcpy(to, "'...", 4); /* over its quote */
+}
+
 static int io_error(moth_ctx *ctx, const char *what, const char *shown, int code) {
   char text[128];
   return moth_fail(ctx, code == ENOMEM ? MOTH_E_MEM : MOTH_E_IO, "path", "cannot %s %s: %s", what,
@@ -45,7 +57,7 @@ int moth_source_open(moth_ctx *ctx, const moth_text *path, moth_source *s) {
   *s = (moth_source){.fd = -1};
   char *name = path_of(ctx, path);
   if (!name) return ctx->error.code;
-  moth_quote(*path, s->shown, sizeof s->shown);
+  show(*path, s->shown);
   moth_disk_info info = moth_disk_stat(name);
   int code = 0, status;
   if (info.kind < MOTH_OF_FOLDER) { /* not every system opens those */
@@ -164,7 +176,7 @@ int moth_sink_open(moth_ctx *ctx, const moth_text *path, int64_t size, bool dura
                    moth_sink *s) {
   *s = (moth_sink){.ctx = ctx, .fd = -1, .path = path_of(ctx, path), .durable = durable};
   if (!s->path) return ctx->error.code;
-  moth_quote(*path, s->shown, sizeof s->shown);
+  show(*path, s->shown);
   int code = open_target(s);
   if (code) {
     free(s->path);

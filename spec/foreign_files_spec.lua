@@ -51,6 +51,25 @@ describe("a reader", function()
   end)
 end)
 
+describe("a long path", function()
+  it("is shown with its end, where the file's name is", function()
+    local lfs, folder = require "lfs", files.path(("é"):rep(100))
+    assert(lfs.mkdir(folder))
+    local path = folder .. "/é/that.csv"
+    for _, read in ipairs { moth.load, moth.data.csv, moth.onnx.load } do
+      assert.matches("cannot open '...é", files.refusal("ééé/é/that.csv'", read, path), 1, true)
+    end
+    path = folder .. "/aé/that.csv"
+    assert(lfs.mkdir(folder .. "/aé"))
+    assert(io.open(path, "w")):close()
+    for _, read in ipairs { moth.load, moth.data.csv, moth.onnx.load } do
+      assert.matches("'...é", files.refusal("ééé/aé/that.csv'", read, path), 1, true)
+    end
+    assert.matches("'...é", files.refusal("ééé/é/that.csv'", moth.save, {}, folder
+      .. "/é/that.csv"), 1, true)
+  end)
+end)
+
 describe("a name in a file is shown so that it does no harm:", function()
   it("a path", function()
     for name, shown in pairs { ["\27[2J\n"] = "\\x1b[2J\\x0a", ["\194\155J"] = "\\xc2\\x9bJ",

@@ -121,7 +121,7 @@ function bytes.open(path, fname, argument, mmap)
   lib.check(status, fname)
   local all = lib.adopt(h, 0)
   local start = ffi.cast("const uint8_t *", C.moth_data(ctx, all))
-  return setmetatable({ path = path, shown = errors.shown(path, 200), fname = fname, all = all,
+  return setmetatable({ path = path, shown = errors.path(path), fname = fname, all = all,
     argument = argument or "path", start = start, size = all:numel(), at = 0 }, File)
 end
 

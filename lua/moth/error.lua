@@ -398,6 +398,12 @@ end
 --- The same in quotes.
 function errors.shown(text, most) return "'" .. errors.bare(text, most) .. "'" end
 
+--- The same for a path: of a long one the end.
+function errors.path(path)
+  if #path <= 200 then return errors.shown(path, 200) end
+  return "'..." .. errors.bare((path:sub(-200):gsub("^[\128-\191]+", "")), 200) .. "'"
+end
+
 --- What a value is, for messages: "f32 (2, 3)", "a string ('abc')", "1.5", "nil".
 function errors.describe(value)
   local kind = type(value)

@@ -57,7 +57,7 @@ end
 
 --- Raises an error about a file.
 function gzip.refuse(path, text, code)
-  errors.raise(("%s: %s"):format(errors.shown(path, 200), text), code or "E_FORMAT")
+  errors.raise(("%s: %s"):format(errors.path(path), text), code or "E_FORMAT")
 end
 local refuse = gzip.refuse
 

@@ -175,7 +175,7 @@ local function open(fname, path, mmap, device)
   lib.check(C.moth_safetensors_open(ctx, array_of { path }, mmap and 1 or 0, handle), fname)
   handle = lib.adopt(handle, 0)
   C.moth_keep_always(ctx, handle)
-  local state = { fname = fname, handle = handle, shown = errors.shown(path, 200), device = device,
+  local state = { fname = fname, handle = handle, shown = errors.path(path), device = device,
     tied = {}, cache = setmetatable({}, { __mode = "v" }) }
   state.metadata = read_metadata(state)
   state.index, state.names = read_names(state)

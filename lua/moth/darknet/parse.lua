@@ -123,7 +123,7 @@ end
 -- Darknet's layers do, [net] having -1
 function parse.cfg(given, fname)
   local is_text = given:find("\n", 1, true) ~= nil
-  local cfg = { fname = fname, shown = is_text and "the cfg" or shown(given, 200) }
+  local cfg = { fname = fname, shown = is_text and "the cfg" or errors.path(given) }
   local number, section = 0, nil
   for line in ((is_text and given or read(given, fname)) .. "\n"):gmatch "(.-)\r?\n" do
     number = number + 1

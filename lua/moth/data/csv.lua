@@ -217,7 +217,7 @@ local function place_of(self, fname, column)
   if k and k < 0 then k = #self.names + 1 + k end
   if not k or not self.names[k] then
     local text = type(column) == "string"
-    errors.argument(fname, "column", ("%s has no column %s%s"):format(shown(self.path, 200),
+    errors.argument(fname, "column", ("%s has no column %s%s"):format(errors.path(self.path),
       (text and shown or errors.describe)(column), text and errors.nearest(column, self.names)
       or ("; they are 1 to %d"):format(#self.names)), "E_INDEX")
   end

@@ -124,7 +124,7 @@ local function missing(folder, name)
   errors.raise(("%s was not found, or is no file that can be read; Fashion-MNIST comes with the " ..
     "Debian package dataset-fashion-mnist (apt-get install dataset-fashion-mnist, then it is in " ..
     "%s); MNIST's own four files may lie in any folder"):format(
-    errors.shown(folder .. "/" .. name .. "(.gz)", 200), FASHION), "E_IO")
+    errors.path(folder .. "/" .. name .. "(.gz)"), FASHION), "E_IO")
 end
 
 local function pair(folder, part)

@@ -195,7 +195,7 @@ local function rethrow(problem, node, path)
     or problem:match "%.lua:%d+: (bad argument #.*)"
   if own then problem = "an operand or an attribute lacks numbers: " .. own end
   problem = ("%s (in node %s, %s, of %s)"):format(bare(problem, 1000), errors.shown(node.name),
-    node.op, errors.shown(path, 200))
+    node.op, errors.path(path))
   problem = problem:gsub("position (%-?%d+) is out of range(.-)size (%d+)", from_zero)
     :gsub("positions count from 1, got %-?%d+", "a negative position lies before the first element")
   local place = errors.where()
