@@ -375,33 +375,8 @@ local function describe_table(value)
   return "a table"
 end
 
-local function escaped(bytes)
-  return (bytes:gsub(".", function(c) return format("\\x%02x", c:byte()) end))
-end
-
---- A text from a file or a user, for a message: at most `most` bytes of it (default 60), with what
--- could move a terminal's cursor, or is no UTF-8, as \x1b.
-function errors.bare(text, most)
-  most = most or 60
-  local cut = #text > most
-  if cut then text = text:sub(1, most):gsub("[\192-\255][\128-\191]*$", "") end
-  text = text:gsub("%c", escaped):gsub("\194[\128-\159]", escaped)
-  local bad_utf8 = require("moth.json").bad_utf8
-  local at = bad_utf8(text)
-  while at do
-    text = text:sub(1, at - 1) .. escaped(text:sub(at, at)) .. text:sub(at + 1)
-    at = bad_utf8(text)
-  end
-  return cut and text .. "..." or text
-end
-
---- The same in quotes.
-function errors.shown(text, most) return "'" .. errors.bare(text, most) .. "'" end
-
---- The same for a path: of a long one the end.
-function errors.path(path)
-  if #path <= 200 then return errors.shown(path, 200) end
-  return "'..." .. errors.bare((path:sub(-200):gsub("^[\128-\191]+", "")), 200) .. "'"
+for _, name in ipairs { "bare", "shown", "path" } do -- of shown.lua, which few programs need
+  errors[name] = function(text, most) return require "moth.shown"[name](text, most) end
 end
 
 --- What a value is, for messages: "f32 (2, 3)", "a string ('abc')", "1.5", "nil".

@@ -1,0 +1,37 @@
+--- shown.lua -- texts from files and users in messages, fit for a terminal: errors.bare,
+-- errors.shown and errors.path.
+
+local bad_utf8 = require("moth.json").bad_utf8
+
+local M = {}
+
+local function escaped(bytes)
+  return (bytes:gsub(".", function(c) return ("\\x%02x"):format(c:byte()) end))
+end
+
+--- At most `most` bytes of a text (default 60), with what could move a terminal's cursor, or is no
+-- UTF-8, as \x1b.
+function M.bare(text, most)
+  most = most or 60
+  local cut = #text > most
+  if cut then text = text:sub(1, most):gsub("[\192-\255][\128-\191]*$", "") end
+  text = text:gsub("%c", escaped):gsub("\194[\128-\159]", escaped) -- C0 and C1 of ISO 6429
+  local at = bad_utf8(text)
+  while at do
+    text = text:sub(1, at - 1) .. escaped(text:sub(at, at)) .. text:sub(at + 1)
+    at = bad_utf8(text)
+  end
+  return cut and text .. "..." or text
+end
+
+--- The same in quotes.
+function M.shown(text, most) return "'" .. M.bare(text, most) .. "'" end
+
+--- A path in quotes: of a long one the end.
+function M.path(path)
+  if #path <= 200 then return M.shown(path, 200) end
+  path = path:sub(-200):gsub("^[\128-\191]+", "")
+  return "'..." .. M.bare(path, 200) .. "'"
+end
+
+return M
