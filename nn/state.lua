@@ -197,9 +197,14 @@ local function take(copy, assign)
   end
 end
 
+local MOST_LISTED = 100
+
 local function listing(title, names, lines)
   if #names == 0 then return end
-  lines[#lines + 1] = ("%s: '%s'"):format(title, table.concat(names, "', '"))
+  local parts = {}
+  for i = 1, math.min(#names, MOST_LISTED) do parts[i] = errors.shown(names[i], 120) end
+  if #names > MOST_LISTED then parts[#parts + 1] = ("and %d more"):format(#names - MOST_LISTED) end
+  lines[#lines + 1] = title .. ": " .. table.concat(parts, ", ")
 end
 
 -- What load_state_dict gives.

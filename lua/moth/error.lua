@@ -11,7 +11,8 @@ local ffi = require "ffi"
 local system = require "moth.system"
 
 local getinfo, getlocal, getupvalue = debug.getinfo, debug.getlocal, debug.getupvalue
-local concat, format, floor, min = table.concat, string.format, math.floor, math.min
+local concat, find, format = table.concat, string.find, string.format
+local floor, min = math.floor, math.min
 
 local errors = {}
 
@@ -219,6 +220,7 @@ function errors.raise(text, code)
   last_code = code or "E_ARG"
   local place, path, tail = locate(3)
   if tail then text = format("%s (in a return call of %s)", text, tail) end
+  if find(text, "[%z\1-\8\11-\31\127]") then text = require("moth.shown").escaped(text) end
   if place == "" then unplaced = path .. text end
   error(place .. path .. text, 0)
 end

@@ -53,8 +53,8 @@ local function swaps_of(module, given, tied, strict)
   local swaps, taken = {}, {}
   for name in pairs(given) do
     if not by_name[name] then
-      wrong("%s has no parameter or buffer '%s'%s", class.typename(module), name,
-        errors.nearest(name, names))
+      wrong("%s has no parameter or buffer %s%s", class.typename(module),
+        errors.shown(tostring(name)), errors.nearest(name, names))
     end
   end
   for _, name in ipairs(names) do

@@ -1,13 +1,15 @@
 --- shown.lua -- texts from files and users in messages, fit for a terminal: errors.bare,
--- errors.shown and errors.path.
+-- errors.shown, errors.path, and what errors.raise does to all.
 
 local bad_utf8 = require("moth.json").bad_utf8
 
 local M = {}
 
-local function escaped(bytes)
-  return (bytes:gsub(".", function(c) return ("\\x%02x"):format(c:byte()) end))
-end
+local function escape(c) return ("\\x%02x"):format(c:byte()) end
+local function escaped(bytes) return (bytes:gsub(".", escape)) end
+
+--- A text with its control characters, but tabs and line ends, as \x1b.
+function M.escaped(text) return (text:gsub("[%z\1-\8\11-\31\127]", escape)) end
 
 --- At most `most` bytes of a text (default 60), with what could move a terminal's cursor, or is no
 -- UTF-8, as \x1b.

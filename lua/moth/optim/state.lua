@@ -91,8 +91,8 @@ function M.adopt(self, p, values)
       if value:dim() == 0 and p:dim() > 0 or NUMBERS[name] then
         value = tonumber(value:item())
       elseif not self:fits(p, name, value) then
-        misfit(self, ("'%s' is %s, its parameter is %s"):format(name, errors.describe(value),
-          errors.describe(p)))
+        misfit(self, ("%s is %s, its parameter is %s"):format(errors.shown(name),
+          errors.describe(value), errors.describe(p)))
       else
         value = value:detach():to(p.dtype):to(p.device):clone()
         lib.check(lib.C.moth_keep_always(lib.ctx, value), "load_state_dict")
@@ -113,8 +113,8 @@ local function adopt_options(self, group, saved, i)
     if known and name ~= "params" then
       if value ~= lib.none or self.defaults[name] == lib.none then options[name] = value end
     elseif not known and not ignored[name] and value ~= false and value ~= lib.none then
-      misfit(self, ("its group %d has the option '%s', which is unknown%s"):format(i,
-        tostring(name), self:_nearest_option(name)))
+      misfit(self, ("its group %d has the option %s, which is unknown%s"):format(i,
+        errors.shown(tostring(name)), self:_nearest_option(name)))
     end
   end
   local names = saved.param_names
