@@ -51,6 +51,24 @@ describe("a reader", function()
   end)
 end)
 
+describe("an interrupt", function()
+  it("stops the reading of a file that calls no op", function()
+    local lib = require "moth.lib"
+    local path = files.write("a.csv", ("1,2\n"):rep(3000))
+    local t = moth.data.csv(path)
+    for _, f in ipairs { function() moth.data.csv(path) end, function() t:column(1) end,
+      function() moth.data.idx(path) end } do
+      lib.C.moth_cancel(lib.ctx, 1)
+      local ok, message = pcall(f)
+      lib.C.moth_cancel(lib.ctx, 0)
+      assert.is_false(ok)
+      assert.matches("interrupted", message)
+      assert.equal("E_INTERRUPT", moth.errcode())
+    end
+    assert.equal(2999, moth.data.csv(path):len())
+  end)
+end)
+
 describe("a long path", function()
   it("is shown with its end, where the file's name is", function()
     local lfs, folder = require "lfs", files.path(("é"):rep(100))

@@ -15,6 +15,7 @@ local define = require "moth.define"
 local dtypes = require("moth.dtype").by_name
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
+local lib = require "moth.lib"
 local scope = require "moth.scope"
 
 local ops = require("moth.bind").ops
@@ -173,6 +174,7 @@ local readers = {
 function value_of(file, kind, deep)
   local read = readers[kind]
   if not read then file:refuse(("is broken: a value of the unknown type %d"):format(kind)) end
+  lib.poll()
   return read(file, deep)
 end
 

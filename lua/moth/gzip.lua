@@ -112,6 +112,7 @@ end
 
 --- Reads up to n bytes into a buffer. @return how many there were
 function Reader:some(buffer, n)
+  lib.poll()
   local got = zlib.moth_gzread(self.file, buffer, n)
   if got < 0 then refuse(self.path, "is damaged: " .. (complaint(self) or "cannot be read")) end
   return got
@@ -186,7 +187,7 @@ function Reader:fill(buffer, size, what)
   if gzip.at_once(self, buffer, size) then return end
   local have, beyond = 0, lib.array("uint8_t", 1)
   while have < size do
-    local got = self:some(buffer + have, math.min(size - have, 2 ^ 30))
+    local got = self:some(buffer + have, math.min(size - have, 16 * PIECE))
     if got == 0 then break end
     have = have + got
   end

@@ -88,6 +88,11 @@ lib.C, lib.ctx, lib.path, lib.Handle, lib.live = C, ctx, path, Handle, live
 --- Values as a list with their number n, since nil may be among them.
 function lib.pack(...) return { n = select("#", ...), ... } end
 
+--- Raises if Ctrl-C or the host asks to stop: for long loops in which no op would.
+function lib.poll()
+  if C.moth_interrupted(ctx) ~= 0 then errors.raise("interrupted", "E_INTERRUPT") end
+end
+
 --- Raises unless n values can be one call's arguments, or its results.
 function lib.few(fname, argname, n)
   if n > 7000 then -- LuaJIT's own end is near 8000

@@ -335,6 +335,7 @@ local steps = {
 
 local function run(self)
   while true do
+    lib.poll()
     local code = take(self, 1)
     if code == "." then return pop(self) end
     local step = steps[code]

@@ -10,6 +10,7 @@
 local bytes = require "moth.bytes"
 local dtypes = require("moth.dtype").by_name
 local errors = require "moth.error"
+local lib = require "moth.lib"
 local ops = require("moth.bind").ops
 
 local t7 = {}
@@ -127,6 +128,7 @@ local readers = {
 
 -- The next value. Tables and objects carry an index, by which they come again.
 function Reader:value()
+  lib.poll()
   local file = self.file
   local at = file.at
   local kind = file:int(4)

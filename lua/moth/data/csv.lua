@@ -83,6 +83,7 @@ local function read_rows(path, text, stop, from, line)
   local columns, lines, count, wanted = {}, {}, 0, nil
   local i, row = from, {}
   while i <= #text do
+    if count % 256 == 0 then lib.poll() end
     local start = line
     local c = byte(text, i)
     if c == LF or (c == CR and byte(text, i + 1) == LF) then
@@ -134,6 +135,7 @@ end
 local function kind_of(fields, missing)
   local kind, some = "whole", false
   for i = 1, #fields do
+    if i % 1024 == 0 then lib.poll() end
     local field = fields[i]
     if missing[field] then
       kind = "number"
@@ -160,6 +162,7 @@ local function to_tensor(self, k, dtype)
   local moth, fields, values = require "moth", self.fields[k], {}
   local whole = not dtype.is_floating_point
   for i = 1, #fields do
+    if i % 1024 == 0 then lib.poll() end
     local field, value = fields[i], nil
     if whole then
       if find(field, WHOLE) then value = integer_of(field) end

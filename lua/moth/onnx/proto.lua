@@ -254,6 +254,7 @@ end
 function decode(r, message, at, last, depth)
   depth = depth or 0
   if depth > DEEPEST then r:refuse("is broken: messages nest too deep") end
+  lib.poll()
   local fields, into = schema[message], {}
   for _, field in pairs(fields) do
     if field[3] then into[field[1]] = {} end
