@@ -391,6 +391,7 @@ local function printed(self)
   local position = self[STORE].names
   for i, child in ipairs(self:_children()) do
     local name = position and tostring(i - 1) == child[1] and tostring(i) or child[1]
+    name = errors.bare(name, 120)
     lines[#lines + 1] = "  (" .. name .. "): " .. tostring(child[2]):gsub("\n", "\n  ")
   end
   local name = class.typename(self)

@@ -68,7 +68,8 @@ end
 function StateDict:__tostring()
   local lines = {}
   for name, value in StateDict.items(self) do
-    lines[#lines + 1] = ("  %s: %s"):format(name, errors.describe(value))
+    lines[#lines + 1] = ("  %s: %s"):format(errors.bare(tostring(name), 120),
+      errors.describe(value))
   end
   return "StateDict {\n" .. table.concat(lines, "\n") .. "\n}"
 end
@@ -84,7 +85,7 @@ end
 
 local function check_depth(self, prefix)
   if #prefix > 4000 then
-    errors.raise(class.typename(self) .. " contains itself, at '" .. prefix:sub(1, 60) .. "...'")
+    errors.raise(class.typename(self) .. " contains itself, at " .. errors.shown(prefix))
   end
 end
 

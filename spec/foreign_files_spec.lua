@@ -127,6 +127,11 @@ describe("a name in a file is shown so that it does no harm:", function()
     end
     local net, given = moth.nn.Linear(2, 2), { [files.evil] = moth.ones(2) }
     assert.matches("unexpected: '\\x1b[2J\\x0axxx", told(net.load_state_dict, net, given), 1, true)
+    local outer = moth.nn.Sequential()
+    outer:add_module(files.evil:sub(1, 300), net)
+    for _, shown in ipairs { tostring(outer), tostring(outer:state_dict()) } do
+      assert.is_true(#shown < 500 and not shown:find "\27")
+    end
     told(moth.func.functional_call, net, given, moth.ones(1, 2))
     told(function() return moth.ones(2)["\27[2J"] end)
     local optimizer = moth.optim.SGD(net:parameters(), { lr = 1 })
