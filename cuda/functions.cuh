@@ -19,6 +19,11 @@ HD uint32_t WIDE(int16_t x) { return (uint32_t)x; }
 HD uint32_t WIDE(int8_t x) { return (uint32_t)x; }
 HD uint32_t WIDE(uint8_t x) { return x; }
 
+/* As core/kernel/elementwise.h has them. */
+#define TOP_BIT(x) ((x) >> (8 * sizeof(x) - 1))
+#define BELOW_0(x) (0 - TOP_BIT(WIDE(x)))
+#define SIGN_OF(x) (BELOW_0(x) | TOP_BIT(0 - WIDE(x)))
+
 template <class T> struct is_truth_ {
   enum { value = 0 };
 };

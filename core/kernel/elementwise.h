@@ -66,6 +66,12 @@ typedef struct moth_loops {
 #define WIDE(x)                               \
   _Generic((x), float: (x), double: (x), int64_t: (uint64_t)(x), default: (uint32_t)(x))
 
+/* Of integers: all bits below 0, else none; and the sign. By shifts, as plain vectors cannot
+** compare 64 bits. */
+#define TOP_BIT(x) ((x) >> (8 * sizeof(x) - 1))
+#define BELOW_0(x) (0 - TOP_BIT(WIDE(x)))
+#define SIGN_OF(x) (BELOW_0(x) | TOP_BIT(0 - WIDE(x)))
+
 #define FOR_REAL(f) _Generic((real)0, float: f##_f32, default: f##_f64)
 
 /* -- loops: those for each type once, f32 for each level -- */

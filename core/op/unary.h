@@ -8,16 +8,11 @@
 
 #include "../op.h"
 
-/* All bits below 0, else none, and the sign: by shifts, as plain vectors cannot compare 64 bits. */
-#define UNARY_TOP(x) ((x) >> (8 * sizeof(x) - 1))
-#define UNARY_BELOW(x) (0 - UNARY_TOP(WIDE(x)))
-#define UNARY_SIGN(x) (UNARY_BELOW(x) | UNARY_TOP(0 - WIDE(x)))
-
 #define UNARY_FUNCTIONS(F)                                                      \
-  F(NUMBER, abs, (WIDE(x) ^ UNARY_BELOW(x)) - UNARY_BELOW(x), fabs(x))          \
+  F(NUMBER, abs, (WIDE(x) ^ BELOW_0(x)) - BELOW_0(x), fabs(x))          \
   F(NUMBER, neg, 0 - WIDE(x), -x)                                               \
-  F(NUMBER, sign, UNARY_SIGN(x), x != x ? x : (real)((x > 0) - (x < 0)))        \
-  F(NUMBER, sgn, UNARY_SIGN(x), x != x ? x : (real)((x > 0) - (x < 0)))         \
+  F(NUMBER, sign, SIGN_OF(x), x != x ? x : (real)((x > 0) - (x < 0)))        \
+  F(NUMBER, sgn, SIGN_OF(x), x != x ? x : (real)((x > 0) - (x < 0)))         \
   F(NUMBER, positive, x, x)                                                     \
   F(NUMBER, square, WIDE(x) * WIDE(x), x * x)                                   \
   F(NUMBER, relu, x < 0 ? 0 : x, x < 0 ? 0 : x)                                 \
