@@ -487,10 +487,12 @@ describe("weights in a file beside the model", function()
   it("are read from where they begin, and are tensors of their own", function()
     local path = files.write("w.bin", "skip" .. F4 .. F4 .. F4)
     for _, mmap in ipairs { true, false } do
-      local net = both_of(outside("v", { 2 }, 4), { mmap = mmap }) -- the same bytes as w
-      moth.no_grad(function() net.w:fill_(7) end)
-      assert.same({ 1, 1 }, net.v:tolist())
-      assert.same({ 8, 9 }, net(moth.tensor { 1, 2 }):tolist())
+      for _, offset in ipairs { 4, 8 } do -- all of w's bytes, and some
+        local net = both_of(outside("v", { 2 }, offset), { mmap = mmap })
+        moth.no_grad(function() net.w:fill_(7) end)
+        assert.same({ 1, 1 }, net.v:tolist())
+        assert.same({ 8, 9 }, net(moth.tensor { 1, 2 }):tolist())
+      end
     end
     assert.equal("skip" .. F4 .. F4 .. F4, files.read(path))
   end)
@@ -511,7 +513,7 @@ describe("weights in a file beside the model", function()
     file:close()
     moth.collect()
     local before = moth.memory().live_bytes
-    local net = both_of(outside("v", { 3 * 2 ^ 28 - 2 }, 8))
+    local net = both_of(outside("v", { 3 * 2 ^ 28 - 3 }, 12))
     assert.equal(1, net.v[-1]:item())
     assert.is_true(moth.memory().live_bytes - before < 2 ^ 20)
     os.remove(files.path "w.bin")

@@ -78,11 +78,11 @@ local function listed(t, code, size, state)
   return packed(list, code, state.refuse, t.name or "")
 end
 
--- A tensor of a file, over its pages; a copy where another one has them.
-local function within(file, name, shape, from, state)
-  local x, place = file:tensor(name, shape, from), ("%s %.0f"):format(file.path, from)
-  if state.taken[place] then x = x:clone() end
-  state.taken[place] = true
+-- A tensor of a file, over its pages; a copy where another one may have them.
+local function within(file, kind, shape, from, size, state)
+  local x, stop = file:tensor(kind, shape, from), state.stops[file] or 0
+  if from < stop then x = x:clone() end
+  state.stops[file] = math.max(stop, from + size)
   return x
 end
 
@@ -107,7 +107,7 @@ local function tensor(t, state)
     state.refuse(("is broken: the tensor %s takes %.0f bytes, the file has %.0f"):format(
       quoted(name), size, got))
   end
-  if from then return within(file, by_code[code].name, t.dims, from, state), code end
+  if from then return within(file, by_code[code].name, t.dims, from, size, state), code end
   local shape, h = lib.int64s(math.max(#t.dims, 1)), Handle()
   for d, n in ipairs(t.dims) do shape[d - 1] = n end
   lib.check(C.moth_from_bytes(ctx, code, shape, #t.dims, bytes, size, h), "onnx.load")
@@ -367,7 +367,7 @@ local function compile(path, model, rows, file, mmap)
   local graph = model.graph
   local function refuse(text, code) file:refuse(text, code) end
   local state = { path = path, file = file, mmap = mmap, refuse = refuse, known = {}, beside = {},
-                  taken = {} }
+                  stops = {} }
   if not graph then refuse "is no ONNX model: it has no graph" end
   state.opset = opset_of(model, refuse)
   if #graph.sparse_initializer > 0 then refuse("has sparse tensors", "E_UNSUPPORTED") end
