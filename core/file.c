@@ -162,7 +162,9 @@ static int open_target(moth_sink *s) {
   if (!real) return errno;
   free(s->path);
   s->path = real;
-  return open_temporary(s, info.mode);
+  const int code = open_temporary(s, info.mode);
+  s->alone = code != 0;
+  return code;
 }
 
 /* Lets the disk begin while the rest is still being copied: fsync then waits for little. */
@@ -180,7 +182,7 @@ int moth_sink_open(moth_ctx *ctx, const moth_text *path, int64_t size, bool dura
   int code = open_target(s);
   if (code) {
     free(s->path);
-    return io_error(ctx, "write", s->shown, code);
+    return io_error(ctx, s->alone ? "make a file beside" : "write", s->shown, code);
   }
   moth_signals_hold(&s->held);
   if (s->temp && size > 0) moth_disk_reserve(s->fd, size);

@@ -32,7 +32,7 @@ typedef struct moth_sink {
   moth_ctx *ctx;
   int fd;
   char *path, *temp; /* temp is NULL for what is no regular file: a device, a pipe */
-  bool durable;
+  bool durable, alone; /* alone: it may be written, but nothing be made beside it */
   int64_t written, sent; /* bytes written, and of these on their way to the disk */
   char shown[MOTH_SHOWN];
   moth_signals held;

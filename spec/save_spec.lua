@@ -412,6 +412,19 @@ describe("a save that fails", function()
     assert.same(before, list_folder())
   end)
 
+  it("says that nothing can be made beside a file that may be written", function()
+    local folder = path_of "closed"
+    os.execute(("mkdir '%s'; echo old > '%s/x.st'; chmod 666 '%s/x.st'; chmod 555 '%s'"):format(
+      folder, folder, folder, folder))
+    assert.is_true(child.run(function()
+      child.be_nobody()
+      local fine, message = pcall(moth.save, moth.ones(1), folder .. "/x.st")
+      return not fine and message:find("cannot make a file beside '.*x.st': Permission denied")
+    end))
+    assert.equal("old\n", files.read(folder .. "/x.st"))
+    os.execute(("chmod 755 '%s'; rm -r '%s'"):format(folder, folder))
+  end)
+
   it("is stopped by an interrupt", function()
     local lib, value = require "moth.lib", { x = moth.ones(10) }
     lib.C.moth_cancel(lib.ctx, 1)

@@ -8,6 +8,8 @@ pcall(ffi.cdef, "int waitpid(int pid, int *status, int options);")
 pcall(ffi.cdef, "int kill(int pid, int signal);")
 pcall(ffi.cdef, "void _exit(int status);")
 pcall(ffi.cdef, "int usleep(unsigned microseconds);")
+pcall(ffi.cdef, "unsigned getuid(void);")
+pcall(ffi.cdef, "int setuid(unsigned user);")
 pcall(ffi.cdef, "struct moth_spec_limit { uint64_t soft, hard; };")
 pcall(ffi.cdef, "int setrlimit(int resource, const struct moth_spec_limit *limit);")
 
@@ -33,6 +35,11 @@ end
 
 --- Runs fn in a child. @return whether it ended well: no error, no signal, a result but false
 function child.run(fn) return wait(start(fn)) == 0 end
+
+--- Makes root, who may write everywhere, somebody who may not; for use in a child.
+function child.be_nobody()
+  if C.getuid() == 0 then C.setuid(65534) end
+end
 
 --- Runs fn in a child and kills it (SIGKILL) after some microseconds.
 -- @return whether the kill is what ended it
