@@ -14,12 +14,6 @@
 #include "sort.h"
 #include "view.h"
 
-#define POLL_AFTER (1 << 16) /* elements between two looks at the cancel flag */
-
-static int poll_at(moth_ctx *ctx, int64_t i) {
-  return i % POLL_AFTER == 0 && moth_cancelled(ctx) ? moth_stopped(ctx) : MOTH_OK;
-}
-
 /* -- unique -- */
 
 typedef struct groups {
@@ -303,15 +297,56 @@ static moth_tensor *keys_of(const moth_tensor *x) {
   return y;
 }
 
-/* How many of n sorted keys are below v; or, of equals as well, not above it. */
-static int64_t rank_of(const uint64_t *keys, int64_t n, uint64_t v, bool right) {
-  int64_t lo = 0, hi = n;
-  while (lo < hi) {
-    int64_t mid = lo + (hi - lo) / 2;
-    if (keys[mid] < v || (right && keys[mid] == v)) lo = mid + 1;
-    else hi = mid;
+/* How many of n sorted keys are below v. Without branches, half of which would be guessed wrongly,
+** the steps of several values overlap. */
+static inline int64_t rank_of(const uint64_t *keys, int64_t n, uint64_t v) {
+  const uint64_t *at = keys;
+  for (int64_t half = n / 2; n > 1; n -= half, half = n / 2)
+    at += half & -(int64_t)(at[half - 1] < v);
+  return at - keys + (n > 0 && *at < v);
+}
+
+/* Values x among sorted keys; for searchsorted rows of n keys, each for so many values. */
+typedef struct search {
+  const uint64_t *keys, *x;
+  int64_t n, each;
+  bool right, floats, invert;
+  void *y;
+} search;
+
+static void find_places(int64_t i, int64_t end, int lane, const void *arg) {
+  const search *s = arg;
+  (void)lane;
+  while (i < end) {
+    const int64_t row = s->each ? i / s->each : 0;
+    const int64_t stop = (row + 1) * s->each < end ? (row + 1) * s->each : end;
+    for (; i < stop; i++) { /* of equals on the right as well: what is below the next key */
+      const uint64_t v = s->x[i], next = v + s->right;
+      ((int64_t *)s->y)[i] = next < v ? s->n : rank_of(s->keys + row * s->n, s->n, next);
+    }
   }
-  return lo;
+}
+
+static void find_same(int64_t i, int64_t end, int lane, const void *arg) {
+  const search *s = arg;
+  (void)lane;
+  for (; i < end; i++) {
+    const uint64_t v = s->x[i];
+    const int64_t p = rank_of(s->keys, s->n, v);
+    const bool found = p < s->n && s->keys[p] == v && !(s->floats && v == MOTH_KEY_NAN);
+    ((uint8_t *)s->y)[i] = found != s->invert;
+  }
+}
+
+/* Runs work for every element of input. */
+static int look_up(search *s, const moth_tensor *keys, const moth_tensor *input, moth_work *work) {
+  moth_tensor *x = keys_of(input);
+  if (!x) return input->ctx->error.code;
+  s->keys = (const uint64_t *)(const void *)moth_at(keys);
+  s->x = (const uint64_t *)(const void *)moth_at(x);
+  int status = moth_parallel(input->ctx, input->l.numel, 64, 10, work, s);
+  moth_tensor_release(x);
+  return status;
 }
 
 static int searchsorted_shape(const searchsorted_args *a, moth_layout *y) {
@@ -329,19 +364,13 @@ static int searchsorted_shape(const searchsorted_args *a, moth_layout *y) {
 }
 
 static int searchsorted_cpu(const searchsorted_args *a, moth_tensor **out) {
-  moth_tensor *s = keys_of(a->sorted_sequence), *x = s ? keys_of(a->input) : NULL;
-  int status = x ? MOTH_OK : a->ctx->error.code;
-  const int64_t n = a->sorted_sequence->l.shape[a->sorted_sequence->l.ndim - 1];
-  const int64_t rows = n ? a->sorted_sequence->l.numel / n : 1, all = a->input->l.numel;
-  const int64_t each = rows ? all / rows : 0;
-  for (int64_t i = 0; i < all && !status; i++) {
-    const uint64_t *keys = (const uint64_t *)(const void *)moth_at(s) + (n ? i / each * n : 0);
-    const uint64_t v = ((const uint64_t *)(const void *)moth_at(x))[i];
-    numbers(out[0])[i] = rank_of(keys, n, v, a->right || a->side == 1);
-    status = poll_at(a->ctx, i);
-  }
-  moth_tensor_release(x);
-  moth_tensor_release(s);
+  const moth_layout *l = &a->sorted_sequence->l;
+  const int64_t n = l->shape[l->ndim - 1], rows = n ? l->numel / n : 1;
+  search s = {.n = n, .each = rows ? a->input->l.numel / rows : 0,
+              .right = a->right || a->side == 1, .y = moth_at(out[0])};
+  moth_tensor *keys = keys_of(a->sorted_sequence);
+  int status = keys ? look_up(&s, keys, a->input, find_places) : a->ctx->error.code;
+  moth_tensor_release(keys);
   return status;
 }
 
@@ -377,31 +406,21 @@ static int isin_shape(const isin_args *a, moth_layout *y) {
 
 static int isin_cpu(const isin_args *a, moth_tensor **out) {
   moth_rows r;
-  uint8_t *y = (uint8_t *)moth_at(out[0]);
   const moth_tensor *test = a->test_elements;
   const uint32_t mask = (1u << test->l.ndim) - 1u;
   int status = moth_rows_of(&r, test, mask, moth_compute_dtype(test->l.dtype));
   if (status) return status;
   moth_layout l = {.ndim = 1, .dtype = (uint8_t)r.dtype, .shape = {test->l.numel}};
-  moth_tensor *at = new_list(a->ctx, test->l.numel), *values = NULL, *s = NULL, *x = NULL;
+  moth_tensor *at = new_list(a->ctx, test->l.numel), *values = NULL, *keys = NULL;
   if (at && moth_layout_pack(&l)) values = moth_tensor_new(a->ctx, &l);
   status = values ? MOTH_OK : a->ctx->error.code;
   if (!status && r.length)
     status = moth_rows_sort(&r, r.length, false, moth_at(values), numbers(at));
-  if (!status) s = keys_of(values);
-  if (s) x = keys_of(a->elements);
-  if (!status && !x) status = a->ctx->error.code;
-  for (int64_t i = 0; i < a->elements->l.numel && !status; i++) {
-    const uint64_t *keys = (const uint64_t *)(const void *)moth_at(s);
-    const uint64_t v = ((const uint64_t *)(const void *)moth_at(x))[i];
-    const int64_t p = rank_of(keys, test->l.numel, v, false);
-    bool found = p < test->l.numel && keys[p] == v;
-    if (moth_is_float(r.dtype) && v == MOTH_KEY_NAN) found = false;
-    y[i] = found != (bool)a->invert;
-    status = poll_at(a->ctx, i);
-  }
-  moth_tensor_release(x);
-  moth_tensor_release(s);
+  if (!status && !(keys = keys_of(values))) status = a->ctx->error.code;
+  search s = {.n = test->l.numel, .floats = moth_is_float(r.dtype), .invert = a->invert,
+              .y = moth_at(out[0])};
+  if (!status) status = look_up(&s, keys, a->elements, find_same);
+  moth_tensor_release(keys);
   moth_tensor_release(values);
   moth_tensor_release(at);
   moth_tensor_release(r.owner);
