@@ -239,6 +239,8 @@ void moth_convert(int64_t n, int from, const char *src, int64_t src_step, int to
       moth_reverse((int)size, n, src - (n - 1) * size, dst);
       return;
     }
+    if (n > 8 && src_step == 2 * size && dst_step == size && moth_skip((int)size, n, src, dst))
+      return;
     converter *copy = size == 8 ? copy_64 : size == 4 ? copy_32 : size == 2 ? copy_16 : copy_8;
     copy(n, src, src_step, dst, dst_step);
     return;

@@ -50,6 +50,12 @@ void moth_reverse(int size, int64_t n, const void *x, void *y) {
   else MOTH_BEST(reverse_64)(n, x, y);
 }
 
+bool moth_skip(int size, int64_t n, const void *x, void *y) {
+  if (size == 2) MOTH_BEST(skip_16)(n, x, y);
+  else if (size == 4) MOTH_BEST(skip_32)(n, x, y);
+  return size == 2 || size == 4;
+}
+
 #define SPREAD(type)                                             \
   do {                                                           \
     const type *restrict x = from;                               \

@@ -22,6 +22,9 @@ void moth_repeat_each(int size, int64_t n, int64_t by, const void *x, void *y);
 /* y := x from its end on; the two are apart. */
 void moth_reverse(int size, int64_t n, const void *x, void *y);
 
+/* y := every second of x's elements, n of them; the two are apart. false: not for such a size. */
+bool moth_skip(int size, int64_t n, const void *x, void *y);
+
 /* to := positions from 0 for those from 1, negative ones as they are; false: a 0 was there. */
 bool moth_positions_shift(int64_t n, const int64_t *from, int64_t *to);
 

@@ -44,6 +44,16 @@ REVERSE(32, uint32_t)
 REVERSE(64, uint64_t)
 #undef REVERSE
 
+#define SKIP(name, type)                                                      \
+  TARGET static void NAME(skip_##name)(int64_t n, const void *from, void *to) { \
+    const type *restrict x = from;                                            \
+    type *restrict y = to;                                                    \
+    for (int64_t i = 0; i < n; i++) y[i] = x[2 * i];                          \
+  }
+SKIP(16, uint16_t)
+SKIP(32, uint32_t)
+#undef SKIP
+
 #define FILL(name, type)                                                       \
   TARGET static void NAME(fill_##name)(int64_t n, void *to, const void *from) { \
     type *y = to;                                                              \
