@@ -77,15 +77,21 @@ MOTH_SPECIAL double moth_digamma_f64(double x) {
   return more + log(x) - 0.5 / x - tail;
 }
 
+/* q^-s, by products where it is what the first slopes of digamma ask for. */
+MOTH_SPECIAL double moth_inverse_power(double q, double s) {
+  const double square = q * q;
+  return s == 2 ? 1 / square : s == 3 ? 1 / (square * q) : pow(q, -s);
+}
+
 /* The sum of (q + k)^-s over k from 0 on, for q > 0 and s > 1. */
 MOTH_SPECIAL double moth_zeta_above(double s, double q) {
   double sum = 0;
   for (; q < 12 || q < 2 * s; q += 1) { /* the terms below are powers of s / q */
-    const double term = pow(q, -s);
+    const double term = moth_inverse_power(q, s);
     sum += term;
     if (term <= 1e-18 * sum) return sum;
   }
-  const double first = pow(q, -s);
+  const double first = moth_inverse_power(q, s);
   sum += q * first / (s - 1) + first * 0.5;
   /* B_2j / (2j)! s (s + 1) ... (s + 2j - 2) q^(1 - s - 2j) */
   const double by[] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160,
