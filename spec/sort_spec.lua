@@ -14,10 +14,14 @@ describe("sort", function()
         if n > 1 then
           assert.is_true(y[{ {}, { 2, n } }]:ge(y[{ {}, { 1, n - 1 } }]):all():item())
         end
-        local top, where = x:topk(math.ceil(n / 10), 2)
-        local down = x:sort { dim = 2, descending = true }
-        assert.is_true(moth.equal(top, down[{ {}, { 1, math.ceil(n / 10) } }]))
-        assert.is_true(moth.equal(x:gather(2, where), top))
+        local down, order = x:sort { dim = 2, descending = true, stable = true }
+        for _, share in ipairs { 10, 40, 100 } do
+          local k = math.ceil(n / share)
+          local top, where = x:topk(k, 2)
+          assert.is_true(moth.equal(top, down[{ {}, { 1, k } }]))
+          assert.is_true(moth.equal(where, order[{ {}, { 1, k } }]))
+          assert.is_true(moth.equal(top, (y:topk(k, 2)))) -- each is better than those before
+        end
       end
     end
   end)
