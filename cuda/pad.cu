@@ -29,6 +29,12 @@ static border border_of(const moth_tensor *in, const moth_tensor *out, moth_ints
   return b;
 }
 
+/* How many elements of a dimension are not cut off. */
+static __device__ inline int64_t kept(const border &b, int d) {
+  const int64_t n = b.in[d], before = b.before[d], after = b.out[d] - n - before;
+  return n + (before < 0 ? before : 0) + (after < 0 ? after : 0);
+}
+
 /* Which element stands at place i of a dimension; -1: the constant. */
 static __device__ inline int64_t source(const border &b, int d, int64_t i) {
   const int64_t at = i - b.before[d], n = b.in[d];
@@ -36,7 +42,7 @@ static __device__ inline int64_t source(const border &b, int d, int64_t i) {
   switch (b.mode) {
     case REFLECT: return at < 0 ? -at : 2 * n - 2 - at;
     case REPLICATE: return at < 0 ? 0 : n - 1;
-    case CIRCULAR: return at < 0 ? at + n : at - n;
+    case CIRCULAR: return at < 0 ? at + kept(b, d) : at - kept(b, d);
     default: return -1;
   }
 }
@@ -65,10 +71,11 @@ static __device__ inline int64_t place(const border &b, int d, int64_t i, int64_
     const int64_t at = (low < 0 ? 0 : low) + k;
     return own >= all && i != n - 1 ? -1 : at <= high && at < all && at >= 0 && high >= 0 ? at : -1;
   }
+  const bool round = b.mode == CIRCULAR && own >= 0 && own < all; /* what is cut off does not */
   const int64_t left = b.mode == REFLECT ? (i > 0 ? first - i : -1)
-                       : b.mode == CIRCULAR ? own - n : -1;
+                       : round ? own - kept(b, d) : -1;
   const int64_t right = b.mode == REFLECT ? (i < n - 1 ? first + 2 * n - 2 - i : -1)
-                        : b.mode == CIRCULAR ? own + n : -1;
+                        : round ? own + kept(b, d) : -1;
   const int64_t at[3] = {left, own, right};
   for (int c = 0; c < 3; c++)
     if (at[c] >= 0 && at[c] < all && k-- == 0) return at[c];

@@ -304,6 +304,7 @@ describe("channels_last on a GPU", function()
   it("is kept by padding", function()
     for _, mode in ipairs { "constant", "reflect", "replicate", "circular" } do
       agrees(function(x) return F.pad(x, { 2, 1, 1, 2 }, mode) end, { r(2, 3, 4, 5) })
+      agrees(function(x) return F.pad(x, { -1, 2, 2, -2 }, mode) end, { r(2, 3, 4, 5) })
     end
     agrees(function(x) return F.pad(x, { -1, 1, 0, -2, 1, 2, 1, 0 }) end, { r(2, 3, 4, 5) })
     local x = r(2, 3, 4, 5)

@@ -91,6 +91,20 @@ describe("pad", function()
     assert.same({{{2, 3, 1, 2, 3, 1}}}, F.pad(r, {2, 1}, "circular"):tolist())
   end)
 
+  it("wraps what a negative pair leaves, as PyTorch does", function()
+    local r = row(0, 1, 2, 3, 4, 5):requires_grad_()
+    local after, before = F.pad(r, {-1, 2}, "circular"), F.pad(r, {4, -2}, "circular")
+    assert.same({{{1, 2, 3, 4, 5, 1, 2}}}, after:tolist())
+    assert.same({{{0, 1, 2, 3, 0, 1, 2, 3}}}, before:tolist())
+    after:sum():backward()
+    assert.same({{{0, 2, 2, 1, 1, 1}}}, r.grad:tolist())
+    r.grad = nil
+    before:sum():backward()
+    assert.same({{{2, 2, 2, 2, 0, 0}}}, r.grad:tolist())
+    refuses("5 in mode 'circular' is more than a dimension of 6 elements",
+      function() return (F.pad(r, {5, -2}, "circular")) end)
+  end)
+
   it("says what it cannot do", function()
     refuses("'pad' to 'pad' %(an even count", function() return (F.pad(x, {1, 2, 3})) end)
     refuses("'pad' to 'pad' %(3 pairs are more",

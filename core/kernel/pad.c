@@ -3,13 +3,19 @@
 */
 #include "pad.h"
 
+/* How many elements of a dimension are not cut off. */
+static int64_t kept(const moth_pad *p, int d) {
+  const int64_t n = p->in[d], before = p->before[d], after = p->out[d] - n - before;
+  return n + (before < 0 ? before : 0) + (after < 0 ? after : 0);
+}
+
 static int64_t source(const moth_pad *p, int d, int64_t i) {
   int64_t at = i - p->before[d], n = p->in[d];
   if (at >= 0 && at < n) return at;
   switch (p->mode) {
     case MOTH_PAD_REFLECT: return at < 0 ? -at : 2 * n - 2 - at;
     case MOTH_PAD_REPLICATE: return at < 0 ? 0 : n - 1;
-    case MOTH_PAD_CIRCULAR: return at < 0 ? at + n : at - n;
+    case MOTH_PAD_CIRCULAR: return at < 0 ? at + kept(p, d) : at - kept(p, d);
     default: return -1;
   }
 }

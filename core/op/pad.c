@@ -11,7 +11,8 @@ static const char *const MODES[] = {"constant", "reflect", "replicate", "circula
 static int pad_dim(moth_ctx *ctx, const moth_tensor *shown, int mode, int64_t n, int64_t before,
                    int64_t after, int64_t *out) {
   int64_t border = before > after ? before : after;
-  int64_t most = mode == MOTH_PAD_REFLECT ? n - 1 : mode == MOTH_PAD_CIRCULAR ? n : INT64_MAX;
+  int64_t kept = n + (before < 0 ? before : 0) + (after < 0 ? after : 0);
+  int64_t most = mode == MOTH_PAD_REFLECT ? n - 1 : mode == MOTH_PAD_CIRCULAR ? kept : INT64_MAX;
   if (mode != MOTH_PAD_CONSTANT && border > 0 && (border > most || n == 0))
     return moth_fail(ctx, MOTH_E_SHAPE, "pad", "%lld in mode '%s' is more than a dimension of %lld "
                      "elements has to give: %s", (long long)border, MODES[mode], (long long)n,
