@@ -112,15 +112,11 @@ static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
 
 /* -- instructions -- */
 
-static bool fills(const moth_tensor *y) {
-  return moth_dense(y) &&
-         y->l.numel * moth_dtype_size[y->l.dtype] == y->storage->nbytes;
-}
-
-/* Notes that y is written. whole: nothing of it is left. */
-static int note_write(moth_capture *c, const moth_tensor *y, bool whole) {
+/* Notes that y is written. fresh: it was made for that. What no op made is put back before each
+** replay even where it is written whole: it may have been read before. */
+static int note_write(moth_capture *c, const moth_tensor *y, bool fresh) {
   moth_storage *s = y->storage;
-  int status = whole ? MOTH_OK : moth_capture_initial(c, moth_storage_root(s));
+  int status = fresh ? MOTH_OK : moth_capture_initial(c, moth_storage_root(s));
   if (status) return status;
   s->held |= s->held & MOTH_C_WRITTEN ? MOTH_C_AGAIN : MOTH_C_WRITTEN;
   if (s->root) s->root->held |= MOTH_C_WRITTEN | MOTH_C_AGAIN;
@@ -159,8 +155,7 @@ static int append(moth_capture *c, const moth_op *op, moth_kernel run, const voi
   for (uint32_t i = 0; i < nout && out[i]; i++) {
     in.out[i] = freeze(c, out[i]);
     if (!in.out[i]) return c->ctx->error.code;
-    bool whole = fresh || (op == &moth_op_copy_ && fills(out[i]));
-    status = note_write(c, in.out[i], whole);
+    status = note_write(c, in.out[i], fresh);
     if (status) return status;
   }
   if (op->flags & MOTH_OP_WHOLE) {
