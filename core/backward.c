@@ -356,8 +356,7 @@ static int walk(moth_task *t) {
   }
   t->stopped = status > 0;
   if (status <= 0) return status;
-  if (status == MOTH_TASK_AGAIN) return status; /* the function ran before, and changed nothing */
-  int failed = moth_waiting_add_all(t);         /* Lua may change what they are made of */
+  int failed = moth_waiting_add_all(t); /* Lua may change what they are made of */
   return failed ? failed : status;
 }
 
