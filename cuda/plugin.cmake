@@ -85,8 +85,8 @@ endif()
 check_language(CXX)
 if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a build
   enable_language(CXX)
-  set(MOTH_STANDS cuda/emulated/emulated.cpp cuda/emulated/made.cpp cuda/emulated/memory.cpp
-    cuda/emulated/ptx.cpp cuda/emulated/streams.cpp)
+  set(MOTH_STANDS cuda/emulated/counts.cpp cuda/emulated/emulated.cpp cuda/emulated/made.cpp
+    cuda/emulated/memory.cpp cuda/emulated/ptx.cpp cuda/emulated/streams.cpp)
   add_library(moth_cuda_emulated MODULE EXCLUDE_FROM_ALL ${MOTH_CUDA_SOURCES} ${MOTH_STANDS})
   moth_plugin(moth_cuda_emulated)
   set_source_files_properties(${MOTH_CUDA_SOURCES} PROPERTIES LANGUAGE CXX)

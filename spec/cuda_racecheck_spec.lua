@@ -7,7 +7,7 @@ local root = require("moth.error").root
 
 local BUILD = [[
   cd '%s/cuda/emulated' || exit
-  for file in emulated.cpp memory.cpp ptx.cpp streams.cpp watch.cpp; do
+  for file in counts.cpp emulated.cpp memory.cpp ptx.cpp streams.cpp watch.cpp; do
     c++ -std=c++17 -O1 -g1 -DMOTH_WATCHED -c $file -o %s.$file.o & jobs="$jobs $!"
   done
   c++ -std=c++17 -O1 -g1 -DMOTH_WATCHED -I. -fsanitize=thread \

@@ -46,10 +46,16 @@ bool moth_emulated_knows(const void *kernel);      /* whether a launch may ask f
 
 /* -- ptx.cpp: kernels as NVIDIA's compilers made them -- */
 
+/* What it would take (counts.cpp), if anybody asks. */
+void moth_counts_begin(const moth_ptx_kernel *kernel); /* a thread */
+void moth_counts_touch(const char *kernel, int line, uint64_t at, unsigned n, const char *room);
+unsigned long long *moth_counts_instructions(void);
+
 /* What runs in place of a kernel, or NULL; false: there should be one. */
 bool moth_ptx_stands_for(const void *kernel, const moth_ptx_kernel **is);
 void moth_ptx_hold(const moth_ptx_kernel *kernel, char *params, void *const *args);
 static inline void moth_ptx_run(const moth_ptx_kernel *kernel, size_t shared, char *params) {
+  moth_counts_begin(kernel);
   kernel->run((char *)moth_emulated_shared(), shared, kernel->name, params);
 }
 void *moth_ptx_compile(const char *text); /* a shared object's handle, or NULL */

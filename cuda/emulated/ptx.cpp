@@ -24,7 +24,7 @@ static const moth_ptx_machine machine = {
   (const unsigned(*)[3])(const void *)&threadIdx, (const unsigned(*)[3])(const void *)&blockIdx,
   (const unsigned(*)[3])(const void *)&blockDim,  (const unsigned(*)[3])(const void *)&gridDim,
   lane, barrier, barrier_count, warp_barrier, nap, moth_exchange, moth_together, moth_copy_later,
-  moth_await_copies, __ballot_sync};
+  moth_await_copies, __ballot_sync, moth_counts_instructions(), moth_counts_touch};
 
 /* Both compilers name a kernel alike, but for the mark of what is static; its file tells those of
 ** one name apart. */

@@ -27,8 +27,11 @@ local function comparison(how, t, a, b)
 end
 
 -- Floating-point results: rounded as asked for, kept in 0 to 1, subnormal ones 0.
-local function rounded(m, t, value)
+local function rounded(m, t, form, ...)
   local how = m.rz and "FE_TOWARDZERO" or m.rm and "FE_DOWNWARD" or m.rp and "FE_UPWARD"
+  local from = { ... }
+  for i = 1, how and #from or 0 do from[i] = "HIDDEN(" .. from[i] .. ")" end
+  local value = form:format(unpack(from))
   if how then value = ("ROUNDED(%s, %s)"):format(how, value) end
   if m.ftz and t == "f32" then value = "FLUSH(" .. value .. ")" end
   if m.sat then value = "SAT(" .. value .. ")" end
@@ -42,7 +45,7 @@ local ops = {}
 local function arithmetic(sign)
   return function(m, o, t)
     if is_float(t) then
-      return write(o[1], t, rounded(m, t, read(o[2], t) .. sign .. read(o[3], t)))
+      return write(o[1], t, rounded(m, t, "%s" .. sign .. "%s", read(o[2], t), read(o[3], t)))
     end
     local u = bits_type(t)
     if m.cc or m.takes_carry then
@@ -78,7 +81,7 @@ end
 
 function ops.mul(m, o, t)
   if is_float(t) then
-    return write(o[1], t, rounded(m, t, read(o[2], t) .. " * " .. read(o[3], t)))
+    return write(o[1], t, rounded(m, t, "%s * %s", read(o[2], t), read(o[3], t)))
   end
   local value, as = product(m, o, t)
   return write(o[1], as, value)
@@ -99,13 +102,13 @@ function ops.madc(m, o, t) m.takes_carry = true return ops.mad(m, o, t) end
 
 function ops.fma(m, o, t)
   local call = t == "f32" and "fmaf" or "fma"
-  return write(o[1], t, rounded(m, t, ("%s(%s, %s, %s)"):format(call, read(o[2], t),
-    read(o[3], t), read(o[4], t))))
+  return write(o[1], t, rounded(m, t, call .. "(%s, %s, %s)", read(o[2], t),
+    read(o[3], t), read(o[4], t)))
 end
 
 function ops.div(m, o, t)
   if is_float(t) then
-    return write(o[1], t, rounded(m, t, read(o[2], t) .. " / " .. read(o[3], t)))
+    return write(o[1], t, rounded(m, t, "%s / %s", read(o[2], t), read(o[3], t)))
   end
   return write(o[1], t, ("DIV_%s(%s, %s)"):format(c_type(t), read(o[2], t), read(o[3], t)))
 end
@@ -148,14 +151,13 @@ for op, call in pairs { sqrt = "sqrt(%s)", rcp = "1 / (%s)", rsqrt = "1 / sqrt(%
   ops[op] = function(m, o, t)
     local x = read(o[2], t)
     if t == "f64" then
-      local value = call:format(x)
-      if m.approx and m.ftz then value = "UPPER(" .. value .. ")" end
-      return write(o[1], t, rounded({ rz = m.rz, rm = m.rm, rp = m.rp }, t, value))
+      if m.approx and m.ftz then call = "UPPER(" .. call .. ")" end
+      return write(o[1], t, rounded({ rz = m.rz, rm = m.rm, rp = m.rp }, t, call, x))
     end
     if m.ftz then x = "FLUSH(" .. x .. ")" end
-    local value = op == "sqrt" and "sqrtf(" .. x .. ")" or op == "rcp" and "1.0f / " .. x
-    if m.approx or not value then value = ("(float)(%s)"):format(call:format("(double)" .. x)) end
-    return write(o[1], t, rounded(m, t, value))
+    local own = op == "sqrt" and "sqrtf(%s)" or op == "rcp" and "1.0f / %s"
+    if m.approx or not own then own, x = "(float)(" .. call .. ")", "(double)" .. x end
+    return write(o[1], t, rounded(m, t, own, x))
   end
 end
 
@@ -294,8 +296,7 @@ function ops.cvt(m, o)
     if as ~= "f32" then value = "(float)" .. value end
     return write(o[1], "u16", ("f32_to_%s(%s)"):format(to, value))
   elseif is_float(to) then
-    value = ("(%s)%s"):format(to == "f32" and "float" or "double", value)
-    return write(o[1], to, rounded(m, to, value))
+    return write(o[1], to, rounded(m, to, to == "f32" and "(float)%s" or "(double)%s", value))
   elseif is_float(as) then
     return write(o[1], to, ("to_%s((double)%s, %d)"):format(to, value,
       (from == "f64" or BITS[to] == 64) and 1 or 0))
@@ -453,7 +454,7 @@ local function instruction(text, tables)
     end
     c = ("switch (%s) { %s }"):format(read(o[1], "u32"), table.concat(lines, " "))
   else
-    if not ops[op] then fail("an instruction that is not known", text) end
+    if not ops[op] then fail("an instruction", text) end
     c = ops[op](m, o, m.types[#m.types])
   end
   if not mark then return c end

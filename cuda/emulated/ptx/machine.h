@@ -18,6 +18,8 @@ struct moth_ptx_machine {
   void (*copy_later)(void *to, const void *from, size_t n);
   void (*await_copies)(int left);
   unsigned (*ballot)(unsigned mask, int value);
+  unsigned long long *instructions; /* so many so far, where they are counted (PTX_COUNT) */
+  void (*touch)(const char *kernel, int line, uint64_t at, unsigned n, const char *room);
 };
 
 struct moth_ptx_kernel {

@@ -104,7 +104,18 @@ static inline __attribute__((always_inline)) void *address(u64 at, unsigned n, c
   if (__builtin_expect(at % n != 0, 0)) fault(kernel, "an address that is not aligned", at);
   return (void *)at;
 }
+#ifdef PTX_COUNT /* counts.cpp */
+#define I_ (*ptx->instructions)++;
+#define AT(type, at, count)                                                                    \
+  ({                                                                                           \
+    const u64 at_ = (at);                                                                      \
+    ptx->touch(kernel_, __LINE__, at_, sizeof(type) * (count), room_);                         \
+    (type *)address(at_, sizeof(type) * (count), kernel_);                                     \
+  })
+#else
+#define I_
 #define AT(type, at, count) (type *)address((at), sizeof(type) * (count), kernel_)
+#endif
 #define UNSHARED(at) ((at) - (u64)room_)
 #define SHARED(at, n) shared(room_, room_size_, (at), (n), kernel_)
 static inline u64 shared(char *room, u64 size, u64 at, unsigned n, const char *kernel) {
@@ -164,6 +175,13 @@ static inline u64 bfi_b64(u64 a, u64 b, u32 from, u32 n) {
 
 /* -- floats -- */
 
+/* Operands are HIDDEN: else what was computed before, in another rounding, is taken for the same. */
+#define HIDDEN(x)                                                                              \
+  ({                                                                                           \
+    __typeof__(x) hidden_ = (x);                                                               \
+    __asm__ volatile("" : "+m"(hidden_));                                                      \
+    hidden_;                                                                                   \
+  })
 #define ROUNDED(how, x)                                                                        \
   ({                                                                                           \
     const int was_ = fegetround();                                                             \

@@ -26,7 +26,7 @@ local function statement(line, tables)
   elseif line:find "^%.shared" then
     operands.add_shared(line)
   elseif not line:find "^%.pragma" then
-    return instruction(line, tables)
+    return "I_ " .. instruction(line, tables)
   end
 end
 
