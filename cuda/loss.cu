@@ -138,7 +138,7 @@ template <class T, bool WIDE>
 static __global__ void parts_of_rows(int64_t rows, int64_t n, const T *x, real_of<T> *most,
                                      real_of<T> *rest) {
   enum { EACH = LUMP<T> };
-  const team me = team_of<WIDE>();
+  const team me = team_of<WIDE, EACH>(n);
   const bool works = me.row < rows;
   const T *row = x + (works ? me.row * n : 0);
   const int64_t off = (int64_t)((uintptr_t)row % 16 / sizeof(T)), to_lump = off ? EACH - off : 0;
@@ -147,11 +147,11 @@ static __global__ void parts_of_rows(int64_t rows, int64_t n, const T *x, real_o
   for (int64_t i = me.lane; works && i < first; i += me.size) take(&t, get(row + i));
   for (int64_t i = me.lane; works && i < lumps; i += me.size) {
     const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(row + first + i * EACH);
-    for (int k = 0; k < EACH; k++) take(&t, get(&in.at[k]));
+    take_lump(&t, in);
   }
   for (int64_t i = first + lumps * EACH + me.lane; works && i < n; i += me.size)
     take(&t, get(row + i));
-  t = join_team<WIDE>(join_tops<real_of<T>>(), t);
+  t = join_top<WIDE>(me, t);
   if (!works || me.lane != 0) return;
   most[me.row] = t.most;
   rest[me.row] = log(t.sum);
@@ -183,7 +183,7 @@ static int parts_run(const strips &s, const moth_tensor *x, moth_tensor *most, m
                     data<real_of<T>>(most), data<real_of<T>>(rest));
     const bool wide = s.n > ROW_OF_WARP;
     return launch(x->ctx, x, wide ? parts_of_rows<T, true> : parts_of_rows<T, false>,
-                  teams_for(wide, s.outer), BLOCK, 0, s.outer, s.n, from,
+                  teams_for(wide, s.outer, s.n, LUMP<T>), BLOCK, 0, s.outer, s.n, from,
                   data<real_of<T>>(most), data<real_of<T>>(rest));
   });
 }
@@ -316,7 +316,7 @@ static __global__ void back_to_scores(class_back<T> b, int64_t n, quotient_by cl
     const real_of<T> x = get(&in.at[k]);
     put(&out.at[k], k < left ? f(x, its == k) : g(x, others == k));
   }
-  if (whole) *(lump<T, EACH> *)(void *)(b.dx + at) = out;
+  if (whole) write_lump(b.dx + at, out);
   for (int k = 0; k < EACH && !whole; k++)
     if (at + k < n) b.dx[at + k] = out.at[k];
 }

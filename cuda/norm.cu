@@ -83,7 +83,7 @@ template <class T, int EACH>
 static __device__ inline void write_half(void *at, int64_t i, const float *v) {
   lump<T, EACH> many;
   for (int k = 0; k < EACH; k++) put(&many.at[k], v[k]);
-  *(lump<T, EACH> *)(void *)((T *)at + i) = many;
+  write_lump((T *)at + i, many);
 }
 
 /* A result once more, where that is wanted. */
@@ -115,7 +115,7 @@ static __device__ inline double sum_of_row(const team &me, const row_form &f, co
       sum += SQUARE ? d * d : d;
     }
   }
-  return join_team<WIDE>(adds<double>(), (double)sum);
+  return join_team<WIDE>(me, adds<double>(), (double)sum);
 }
 
 template <class T> struct row_norm {
@@ -129,7 +129,7 @@ template <class T> struct row_norm {
 
 template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_norm<T> p) {
   typedef real_of<T> R;
-  const team me = team_of<WIDE>();
+  const team me = team_of<WIDE, EACH>(p.f.n);
   const bool works = me.row < p.f.rows;
   const int64_t row = works ? me.row : 0, n = works ? p.f.n : 0;
   const int64_t start = row_start(p.f, row);
@@ -147,7 +147,7 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
     for (int k = 0; k < EACH; k++)
       put(&out.at[k], (get(&in.at[k]) - mean) * rstd * w[k] + b[k]);
     const int64_t at = start + place_of(p.f, i);
-    if (p.y) *(lump<T, EACH> *)(void *)(p.y + at) = out;
+    if (p.y) write_lump(p.y + at, out);
     if constexpr (is_f32<T>) p.brief.template put_lump<EACH>(at, out.at);
   }
   if (!works || me.lane != 0) return;
@@ -158,7 +158,7 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
 template <class T, int EACH> static int norm_launch(moth_tensor *out, const row_norm<T> &p) {
   const bool wide = p.f.n > ROW_OF_WARP;
   return launch(out->ctx, out, wide ? norm_rows<T, true, EACH> : norm_rows<T, false, EACH>,
-                teams_for(wide, p.f.rows), BLOCK, 0, p);
+                teams_for(wide, p.f.rows, p.f.n, EACH), BLOCK, 0, p);
 }
 
 static int rows_run(const moth_tensor *input, const moth_tensor *weight, const moth_tensor *bias,
@@ -231,7 +231,7 @@ template <class T> struct row_back {
 template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_back<T> p) {
   typedef real_of<T> R;
   typedef lump<T, EACH> many;
-  const team me = team_of<WIDE>();
+  const team me = team_of<WIDE, EACH>(p.f.n);
   const bool works = me.row < p.f.rows;
   const int64_t row = works ? me.row : 0, last = works ? p.f.n : 0, at = row_start(p.f, row);
   const int64_t first = (int64_t)me.lane * EACH, step = (int64_t)me.size * EACH;
@@ -251,7 +251,7 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
     }
   }
   const sums_of<double> s =
-    join_team<WIDE>(add_sums<double>(), sums_of<double>{(double)own.a, (double)own.b});
+    join_team<WIDE>(me, add_sums<double>(), sums_of<double>{(double)own.a, (double)own.b});
   const double n = (double)p.f.n, r = (double)rstd;
   const R even = p.mean ? (R)(-r * s.a / n) : 0, along = (R)(-r * r * r * s.b / n);
   for (int64_t i = first; i < last; i += step) {
@@ -266,7 +266,7 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
       read_lump<T, EACH>(p.sum, from, sum);
       for (int k = 0; k < EACH; k++) put(&out.at[k], sum[k] + get(&out.at[k]));
     }
-    *(many *)(void *)(p.dx + from) = out;
+    write_lump(p.dx + from, out);
     if constexpr (is_f32<T>) p.brief.template put_lump<EACH>(from, out.at);
   }
 }
@@ -274,7 +274,7 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
 template <class T, int EACH> static int back_launch(moth_tensor *out, const row_back<T> &p) {
   const bool wide = p.f.n > ROW_OF_WARP;
   return launch(out->ctx, out, wide ? back_rows<T, true, EACH> : back_rows<T, false, EACH>,
-                teams_for(wide, p.f.rows), BLOCK, 0, p);
+                teams_for(wide, p.f.rows, p.f.n, EACH), BLOCK, 0, p);
 }
 
 /* The gradients of weight and bias are sums over channels, rows taking turns in the groups. */

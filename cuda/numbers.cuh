@@ -103,6 +103,31 @@ template <> struct is_real_<bf16> {
 };
 template <class T> constexpr bool is_real = is_real_<T>::value != 0;
 
+/* -- several elements that are moved at once -- */
+
+template <class T, int EACH> struct alignas(sizeof(T) * EACH) lump {
+  T at[EACH];
+};
+
+/* By one instruction: of a struct's assignment nvcc may make a store of each element. */
+template <class T, int EACH>
+static __device__ inline void write_lump(T *to, const lump<T, EACH> &x) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof x == 16 || sizeof x == 8) {
+    uint32_t w[sizeof x / 4];
+    memcpy(w, &x, sizeof x);
+    const size_t at = __cvta_generic_to_global(to);
+    if constexpr (sizeof x == 16)
+      asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(w[0]), "r"(w[1]),
+                   "r"(w[2]), "r"(w[3]) : "memory");
+    else asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(w[0]), "r"(w[1])
+                      : "memory");
+    return;
+  }
+#endif
+  *(lump<T, EACH> *)(void *)to = x;
+}
+
 /* -- conversion, as moth_convert's: floats to integers saturate, NaN becomes 0 -- */
 
 template <class To> struct whole_range;

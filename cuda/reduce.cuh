@@ -24,10 +24,6 @@
 
 #define MEMBER __host__ __device__ inline
 
-template <class T, int EACH> struct alignas(sizeof(T) * EACH) lump { /* moved at once */
-  T at[EACH];
-};
-
 /* -- lanes -- */
 
 /* Plain data of any size through a shuffle of words. */

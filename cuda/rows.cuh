@@ -49,27 +49,38 @@ template <class real> struct add_sums {
   MEMBER room join(room x, room y) const { return added(x, y); }
 };
 
-/* A team is a warp, or where rows are WIDE the block. */
-template <bool WIDE, class F>
-static __device__ inline typename F::room join_team(const F &f, typename F::room mine) {
-  if constexpr (WIDE) return join_block(f, mine);
-  else return join_lanes(f, mine);
+enum { ROW_OF_WARP = 1024 }; /* rows up to here are for a warp, or a part of one */
+
+/* How often 1 is doubled for the lanes of a warp that a row has work for. */
+HD int lanes_shift(int64_t n, int each) {
+  int shift = 5;
+  while (shift > 0 && (int64_t)each << (shift - 1) >= n) shift--;
+  return shift;
 }
+static_assert(WARP == 1 << 5, "lanes_shift");
 
-enum { ROW_OF_WARP = 1024 }; /* rows up to here are for a warp */
-
+/* What shares a row: lanes of a warp, or where rows are WIDE the block. */
 struct team {
   int64_t row;    /* beyond the last one: it has nothing to do, but comes along */
   int lane, size; /* of this thread in it, of all */
 };
 
-template <bool WIDE> static __device__ inline team team_of() {
+/* Rows of n elements, of which a thread takes EACH at a time. */
+template <bool WIDE, int EACH> static __device__ inline team team_of(int64_t n) {
   if constexpr (WIDE) return team{(int64_t)blockIdx.x, (int)threadIdx.x, (int)blockDim.x};
-  else return team{thread_number() / WARP, (int)threadIdx.x % WARP, WARP};
+  const int shift = lanes_shift(n, EACH), size = 1 << shift;
+  return team{thread_number() >> shift, (int)threadIdx.x & (size - 1), size};
 }
 
-static inline dim3 teams_for(bool wide, int64_t rows) {
-  return wide ? grid_for(rows) : blocks_for(rows * WARP);
+template <bool WIDE, class F>
+static __device__ inline typename F::room join_team(const team &me, const F &f,
+                                                    typename F::room mine) {
+  if constexpr (WIDE) return join_block(f, mine);
+  else return join_lanes(f, mine, me.size);
+}
+
+static inline dim3 teams_for(bool wide, int64_t rows, int64_t n, int each) {
+  return wide ? grid_for(rows) : blocks_for(rows << lanes_shift(n, each));
 }
 
 /* -- where other dimensions lie behind: threads (x, y) of a block, x along `inner`, and y sharing

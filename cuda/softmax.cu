@@ -1,5 +1,6 @@
-/* softmax.cu -- softmax, its logarithm and their gradients: a warp for each short row, a block for
-** a long one. A row is read from memory once; what is read again comes from the cache.
+/* softmax.cu -- softmax, its logarithm and their gradients: a warp or a part of one for each short
+** row, a block for a long one. A row is read from memory once; what is read again comes from the
+** cache.
 */
 #include "../core/op/softmax.h"
 
@@ -18,7 +19,7 @@ template <bool LOG, class real> HD real factor_of(const top<real> &t) {
 
 template <class T, bool LOG, bool WIDE, int EACH>
 static __global__ void softmax_rows(int64_t rows, int64_t n, const T *x, T *y) {
-  const team me = team_of<WIDE>();
+  const team me = team_of<WIDE, EACH>(n);
   const bool works = me.row < rows;
   x += works ? me.row * n : 0;
   const top<real_of<T>> t = top_of_row<WIDE, EACH>(me, x, works ? n : 0);
@@ -29,7 +30,7 @@ static __global__ void softmax_rows(int64_t rows, int64_t n, const T *x, T *y) {
     const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + i);
     lump<T, EACH> out;
     for (int k = 0; k < EACH; k++) put(&out.at[k], of_top<LOG>(get(&in.at[k]), t, by));
-    *(lump<T, EACH> *)(void *)(y + i) = out;
+    write_lump(y + i, out);
   }
 }
 
@@ -51,7 +52,7 @@ static int launch_rows(moth_tensor *out, const strips &s, const T *x) {
   const bool wide = s.n > ROW_OF_WARP;
   return launch(out->ctx, out,
                 wide ? softmax_rows<T, LOG, true, EACH> : softmax_rows<T, LOG, false, EACH>,
-                teams_for(wide, s.outer), BLOCK, 0, s.outer, s.n, x,
+                teams_for(wide, s.outer, s.n, EACH), BLOCK, 0, s.outer, s.n, x,
                 data<T>(out));
 }
 
@@ -100,7 +101,7 @@ template <bool LOG, class real> HD real back_value(real dy, real y, real sum) {
 template <class T, bool LOG, bool WIDE, int EACH>
 static __global__ void back_rows(int64_t rows, int64_t n, const T *dy, const T *y, T *dx) {
   typedef lump<T, EACH> many;
-  const team me = team_of<WIDE>();
+  const team me = team_of<WIDE, EACH>(n);
   const bool works = me.row < rows;
   const int64_t at = works ? me.row * n : 0, first = (int64_t)me.lane * EACH;
   const int64_t step = (int64_t)me.size * EACH, last = works ? n : 0;
@@ -110,14 +111,14 @@ static __global__ void back_rows(int64_t rows, int64_t n, const T *dy, const T *
     const many w = *(const many *)(const void *)(y + at + i);
     for (int k = 0; k < EACH; k++) s.a += back_term<LOG>(get(&v.at[k]), get(&w.at[k]));
   }
-  s = join_team<WIDE>(add_sums<real_of<T>>(), s);
+  s = join_team<WIDE>(me, add_sums<real_of<T>>(), s);
   for (int64_t i = first; i < last; i += step) {
     const many v = *(const many *)(const void *)(dy + at + i);
     const many w = *(const many *)(const void *)(y + at + i);
     many out;
     for (int k = 0; k < EACH; k++)
       put(&out.at[k], back_value<LOG>(get(&v.at[k]), get(&w.at[k]), s.a));
-    *(many *)(void *)(dx + at + i) = out;
+    write_lump(dx + at + i, out);
   }
 }
 
@@ -140,7 +141,7 @@ static int launch_back(moth_tensor *out, const strips &s, const T *dy, const T *
   const bool wide = s.n > ROW_OF_WARP;
   return launch(out->ctx, out,
                 wide ? back_rows<T, LOG, true, EACH> : back_rows<T, LOG, false, EACH>,
-                teams_for(wide, s.outer), BLOCK, 0, s.outer, s.n, dy, y,
+                teams_for(wide, s.outer, s.n, EACH), BLOCK, 0, s.outer, s.n, dy, y,
                 data<T>(out));
 }
 

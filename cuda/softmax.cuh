@@ -22,6 +22,21 @@ template <class real> HD void take(top<real> *t, real x) {
   }
 }
 
+/* Several at once, for which the sum is scaled but once. */
+template <class T, int EACH> HD void take_lump(top<real_of<T>> *t, const lump<T, EACH> &in) {
+  typedef real_of<T> real;
+  real most = -(real)INFINITY;
+  for (int k = 0; k < EACH; k++) most = get(&in.at[k]) > most ? get(&in.at[k]) : most;
+  if (most > t->most) {
+    t->sum *= exp(t->most - most);
+    t->most = most;
+  }
+  for (int k = 0; k < EACH; k++) {
+    const real x = get(&in.at[k]);
+    t->sum += x == -(real)INFINITY ? 0 : exp(x - t->most);
+  }
+}
+
 template <class real> struct join_tops {
   typedef top<real> room;
   MEMBER room join(room a, room b) const {
@@ -32,15 +47,29 @@ template <class real> struct join_tops {
   }
 };
 
+/* What the lanes of a team have, for all of them: scaled once, to the largest. */
+template <bool WIDE, class real>
+static __device__ inline top<real> join_top(const team &me, top<real> t) {
+  if constexpr (WIDE) return join_block(join_tops<real>(), t);
+  const real own = t.most;
+  for (int by = 1; by < me.size; by *= 2) {
+    const real theirs = from_lane(t.most, by);
+    if (theirs > t.most) t.most = theirs;
+  }
+  if (own != t.most) t.sum *= exp(own - t.most);
+  t.sum = join_lanes(adds<real>(), t.sum, me.size);
+  return t;
+}
+
 /* The team's row of n elements, n a multiple of EACH; the same for all threads. */
 template <bool WIDE, int EACH, class T>
 static __device__ inline top<real_of<T>> top_of_row(const team &me, const T *x, int64_t n) {
   top<real_of<T>> t = no_top<real_of<T>>();
   for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH) {
     const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + i);
-    for (int k = 0; k < EACH; k++) take(&t, get(&in.at[k]));
+    take_lump(&t, in);
   }
-  return join_team<WIDE>(join_tops<real_of<T>>(), t);
+  return join_top<WIDE>(me, t);
 }
 
 #endif

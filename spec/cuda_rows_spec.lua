@@ -72,6 +72,21 @@ describe("on a GPU", function()
     end)
   end
 
+  it("short rows, which share a warp, are as on the CPU", function()
+    local halves = {float32 = 2e-6, bfloat16 = 2e-2}
+    for _, n in ipairs {1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 24, 31, 32, 33, 40, 63, 64, 96, 128} do
+      compare("softmax of " .. n, {{37, n}}, function(_, x) return F.softmax(x, 2) end, halves)
+      compare("log_softmax of " .. n, {{37, n}}, function(_, x) return F.log_softmax(x, 2) end,
+        halves)
+      compare("rms_norm of " .. n, {{37, n}, {n}}, function(_, x, w)
+        return F.rms_norm(x, {n}, w)
+      end, SINGLE)
+      compare("cross_entropy of " .. n, {{37, n}}, function(device, x)
+        return F.cross_entropy(x, labels(37, n, device))
+      end, SINGLE)
+    end
+  end)
+
   it("norms of rows are as on the CPU", function()
     for _, n in ipairs {30, 1000, 3000, 5001} do
       compare("layer_norm of " .. n, {{5, n}, {n}, {n}}, function(_, x, w, b)
