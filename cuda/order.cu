@@ -7,14 +7,19 @@
 
 /* -- rows -- */
 
-/* How often each digit comes in each thread's run of a tile; then, digit by digit, how often in
-** those before it. total: of the tile. */
-static __device__ inline void count_digits(const uint64_t *key, int64_t first, int64_t end,
-                                           int shift, uint16_t *count, int *total) {
-  const int64_t own = first + threadIdx.x * RADIX_EACH;
+static __device__ inline int digit_of(uint64_t key, int shift) {
+  return (int)(key >> shift & (RADIX_DIGITS - 1));
+}
+
+/* How often each digit comes among a thread's elements; then, digit by digit, how often among those
+** of the threads before it. digit(k): of the k-th, or -1 if there is none. total: of the tile. */
+template <class F>
+static __device__ inline void count_digits(F digit, uint16_t *count, int *total) {
   for (int d = 0; d < RADIX_DIGITS; d++) count[d * BLOCK + threadIdx.x] = 0;
-  for (int64_t i = own; i < own + RADIX_EACH && i < end; i++)
-    count[(key[i] >> shift & (RADIX_DIGITS - 1)) * BLOCK + threadIdx.x]++;
+  for (int k = 0; k < RADIX_EACH; k++) {
+    const int d = digit(k);
+    if (d >= 0) count[d * BLOCK + threadIdx.x]++;
+  }
   __syncthreads();
   for (int d = threadIdx.x / WARP; d < RADIX_DIGITS; d += BLOCK / WARP) { /* a warp for each */
     const int lane = threadIdx.x % WARP;
@@ -35,7 +40,11 @@ static __global__ void digit_counts(int64_t n, int64_t tiles, int shift, const u
   __shared__ uint16_t count[RADIX_DIGITS * BLOCK];
   __shared__ int total[RADIX_DIGITS];
   const int64_t row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
-  count_digits(key, row * n + tile * RADIX_TILE, (row + 1) * n, shift, count, total);
+  const int64_t first = row * n + tile * RADIX_TILE + threadIdx.x, end = (row + 1) * n;
+  count_digits([=](int k) {
+    const int64_t i = first + k * BLOCK;
+    return i < end ? digit_of(key[i], shift) : -1;
+  }, count, total);
   if (threadIdx.x < RADIX_DIGITS)
     starts[(row * RADIX_DIGITS + threadIdx.x) * tiles + tile] = total[threadIdx.x];
 }
@@ -65,23 +74,47 @@ static __global__ void __launch_bounds__(1024) scan_counts(int64_t n, int64_t *a
   if (threadIdx.x == 0) at[n] = before;
 }
 
-/* from: NULL in the first pass, when each stands at its own place of its row. */
+/* Where a tile's i-th key lies in shared memory: no two runs of RADIX_EACH begin in one bank. */
+static __device__ inline int apart(int i) { return i + i / RADIX_EACH; }
+
+/* Keys are put in order within a tile first, so that those of a digit are written side by side.
+** from: NULL in the first pass, when each stands at its own place of its row. */
 template <class From>
 static __global__ void move_keys(int64_t n, int64_t tiles, int shift, const uint64_t *key,
                                  const From *from, const int64_t *starts, uint64_t *to_key,
                                  From *to_from) {
-  __shared__ uint16_t count[RADIX_DIGITS * BLOCK];
-  __shared__ int total[RADIX_DIGITS];
+  __shared__ uint64_t keys[RADIX_TILE + BLOCK];
+  __shared__ uint16_t count[RADIX_DIGITS * BLOCK], place[RADIX_TILE];
+  __shared__ int total[RADIX_DIGITS], below[RADIX_DIGITS];
+  __shared__ int64_t begin[RADIX_DIGITS];
   const int64_t row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
-  const int64_t first = row * n + tile * RADIX_TILE, end = (row + 1) * n;
-  count_digits(key, first, end, shift, count, total);
-  const int64_t own = first + threadIdx.x * RADIX_EACH;
-  for (int64_t i = own; i < own + RADIX_EACH && i < end; i++) {
-    const int d = (int)(key[i] >> shift & (RADIX_DIGITS - 1));
-    const int64_t to = starts[(row * RADIX_DIGITS + d) * tiles + tile] +
-                       count[d * BLOCK + threadIdx.x]++;
-    to_key[to] = key[i];
-    to_from[to] = from ? from[i] : (From)(i - row * n);
+  const int64_t first = row * n + tile * RADIX_TILE, left = (row + 1) * n - first;
+  const int t = (int)threadIdx.x, all = left < RADIX_TILE ? (int)left : RADIX_TILE;
+  for (int i = t; i < all; i += BLOCK) keys[apart(i)] = key[first + i];
+  __syncthreads();
+  const auto digit = [&](int k) {
+    const int i = t * RADIX_EACH + k;
+    return i < all ? digit_of(keys[apart(i)], shift) : -1;
+  };
+  count_digits(digit, count, total);
+  if (t < RADIX_DIGITS) {
+    int before = 0;
+    for (int d = 0; d < t; d++) before += total[d];
+    below[t] = before;
+    begin[t] = starts[(row * RADIX_DIGITS + t) * tiles + tile] - before;
+  }
+  __syncthreads();
+  for (int k = 0; k < RADIX_EACH; k++) {
+    const int d = digit(k);
+    if (d >= 0) place[below[d] + count[d * BLOCK + t]++] = (uint16_t)(t * RADIX_EACH + k);
+  }
+  __syncthreads();
+  for (int i = t; i < all; i += BLOCK) {
+    const int own = place[i];
+    const uint64_t moved = keys[apart(own)];
+    const int64_t to = begin[digit_of(moved, shift)] + i;
+    to_key[to] = moved;
+    to_from[to] = from ? from[first + own] : (From)(first + own - row * n);
   }
 }
 
