@@ -45,27 +45,26 @@ static __device__ inline float mixed_at(const operand &o, int dtype, int64_t byt
 }
 
 template <class T, int EACH> static __device__ inline void read_run(const char *at, float *v) {
-  const pack<T, EACH> many = *(const pack<T, EACH> *)(const void *)at;
+  const lump<T, EACH> many = *(const lump<T, EACH> *)(const void *)at;
   for (int j = 0; j < EACH; j++) v[j] = get(&many.at[j]);
 }
 
-/* EACH elements from `first` on, of n; or one that stands for all. */
+/* EACH elements `at` bytes behind it, of which there are `left`; or one that stands for all. */
 template <int EACH>
-static __device__ inline void mixed_run(const operand &o, int dtype, bool one, int64_t first,
-                                        int64_t n, float *v) {
+static __device__ inline void mixed_run(const operand &o, int dtype, bool one, int64_t at,
+                                        int64_t left, float *v) {
   const int size = dtype == MOTH_F32 ? 4 : 2;
   if (one) {
-    const float lone = mixed_at(o, dtype, 0);
+    const float lone = mixed_at(o, dtype, at);
     for (int j = 0; j < EACH; j++) v[j] = lone;
-  } else if (first + EACH > n) {
-    for (int j = 0; j < EACH; j++)
-      v[j] = first + j < n ? mixed_at(o, dtype, (first + j) * size) : 0;
+  } else if (left < EACH) {
+    for (int j = 0; j < EACH; j++) v[j] = j < left ? mixed_at(o, dtype, at + j * size) : 0;
   } else if (dtype == MOTH_F32) {
-    read_run<float, EACH>(o.at + first * size, v);
+    read_run<float, EACH>(o.at + at, v);
   } else if (dtype == MOTH_BF16) {
-    read_run<bf16, EACH>(o.at + first * size, v);
+    read_run<bf16, EACH>(o.at + at, v);
   } else {
-    read_run<f16, EACH>(o.at + first * size, v);
+    read_run<f16, EACH>(o.at + at, v);
   }
 }
 
@@ -74,16 +73,19 @@ static __global__ void mix_runs(walk<3> w, two_types t, three_numbers<float> num
   const int64_t first = thread_number() * EACH;
   if (first >= w.n) return;
   float x[EACH], y[EACH];
-  pack<float, EACH> result;
-  mixed_run<EACH>(w.of[1], t.of[0], w.of[1].is_held || w.step[0][1] == 0, first, w.n, x);
-  mixed_run<EACH>(w.of[2], t.of[1], w.of[2].is_held || w.step[0][2] == 0, first, w.n, y);
+  int64_t at[3];
+  lump<float, EACH> result;
+  offsets(w, first, at);
+  const int64_t left = w.n - first;
+  mixed_run<EACH>(w.of[1], t.of[0], w.of[1].is_held || w.step[0][1] == 0, at[1], left, x);
+  mixed_run<EACH>(w.of[2], t.of[1], w.of[2].is_held || w.step[0][2] == 0, at[2], left, y);
   for (int j = 0; j < EACH; j++)
     result.at[j] = value_of<Row, float>(x[j], y[j], x[j], numbers.at);
-  float *to = (float *)(void *)w.of[0].at + first;
-  if (first + EACH <= w.n) *(pack<float, EACH> *)(void *)to = result;
+  float *to = (float *)(void *)(w.of[0].at + at[0]);
+  if (left >= EACH) write_lump(to, result);
   else
     for (int j = 0; j < EACH; j++)
-      if (first + j < w.n) to[j] = result.at[j];
+      if (j < left) to[j] = result.at[j];
 }
 
 template <class Row>
@@ -103,15 +105,11 @@ static int mix(moth_ctx *ctx, const moth_tensor *const *operands, const void *ar
   three_numbers<float> numbers = {};
   walk<3> w;
   int sizes[3];
-  bool aligned = true;
   if (operands[0]->l.numel == 0) return MOTH_OK;
   if (arg) memcpy(&numbers, arg, sizeof numbers);
   walk_over<3>(&w, ctx, operands);
-  for (int k = 0; k < 3; k++) {
-    sizes[k] = moth_dtype_size[operands[k]->l.dtype];
-    if (!w.of[k].is_held) aligned = aligned && (uintptr_t)w.of[k].at % (sizes[k] * EACH) == 0;
-  }
-  if (aligned && walk_flat(w, sizes))
+  for (int k = 0; k < 3; k++) sizes[k] = moth_dtype_size[operands[k]->l.dtype];
+  if (walk_packs(w, sizes, 1, EACH))
     return launch(ctx, operands[0], mix_runs<Row, EACH>, blocks_for(w.n, EACH), BLOCK, 0, w, t,
                   numbers);
   return launch(ctx, operands[0], mix_any<Row>, blocks_for(w.n), BLOCK, 0, w, t, numbers);
@@ -157,15 +155,48 @@ template <class T> static __global__ void choose(walk<4> w) {
   *(T *)(void *)(w.of[0].at + at[0]) = *from;
 }
 
+/* EACH elements of operand k, of which there are `left`; behind the end the last one again. */
+template <class T, int EACH>
+static __device__ inline lump<T, EACH> read_some(const walk<4> &w, int k, int64_t at,
+                                                 int64_t left) {
+  const T *from = element<T>(w.of[k], at);
+  const bool one = w.of[k].is_held || w.step[0][k] == 0;
+  lump<T, EACH> some;
+  if (!one && left >= EACH) return *(const lump<T, EACH> *)(const void *)from;
+  for (int j = 0; j < EACH; j++) some.at[j] = from[one ? 0 : j < left ? j : left - 1];
+  return some;
+}
+
+template <class T> static __global__ void choose_runs(walk<4> w) {
+  enum { EACH = 16 / sizeof(T) };
+  const int64_t first = thread_number() * EACH, left = w.n - first;
+  int64_t at[4];
+  if (left <= 0) return;
+  offsets(w, first, at);
+  const lump<uint8_t, EACH> condition = read_some<uint8_t, EACH>(w, 1, at[1], left);
+  const lump<T, EACH> x = read_some<T, EACH>(w, 2, at[2], left);
+  const lump<T, EACH> y = read_some<T, EACH>(w, 3, at[3], left);
+  lump<T, EACH> result;
+  for (int j = 0; j < EACH; j++) result.at[j] = condition.at[j] ? x.at[j] : y.at[j];
+  T *to = (T *)(void *)(w.of[0].at + at[0]);
+  if (left >= EACH) write_lump(to, result);
+  else
+    for (int j = 0; j < EACH; j++)
+      if (j < left) to[j] = result.at[j];
+}
+
 static int where_map(moth_ctx *ctx, int dtype, int noperands, const moth_tensor *const *operands,
                      const void *arg) {
   (void)noperands, (void)arg;
   if (operands[0]->l.numel == 0) return MOTH_OK;
   walk<4> w;
   walk_over<4>(&w, ctx, operands);
+  const int size = moth_dtype_size[dtype], sizes[4] = {size, 1, size, size};
+  const bool packs = walk_packs(w, sizes, 1, 16 / size);
   return with_size(dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    return launch(ctx, operands[0], choose<T>, blocks_for(w.n), BLOCK, 0, w);
+    return launch(ctx, operands[0], packs ? choose_runs<T> : choose<T>,
+                  blocks_for(w.n, packs ? 16 / size : 1), BLOCK, 0, w);
   });
 }
 MOTH_ENTRY(where_maps, {"where", NULL, where_map})

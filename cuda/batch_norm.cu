@@ -80,7 +80,7 @@ static __global__ void apply_map(int64_t n, quotient_by inner, quotient_by chann
     }
     put_result<KIND>(job.relu, &in.at[k], &more.at[k], m, was, &out.at[k]);
   }
-  *(lump<T, EACH> *)(void *)(job.y + first) = out;
+  write_lump(job.y + first, out);
 }
 
 /* The same where channels lie side by side: each thread keeps the maps of its EACH channels. */
@@ -104,7 +104,7 @@ static __global__ void apply_columns(int64_t n, int64_t channels, column_form b,
 #pragma unroll
     for (int k = 0; k < EACH; k++)
       put_result<KIND>(job.relu, &in.at[k], &more.at[k], m[k], was[k], &out.at[k]);
-    *(lump<T, EACH> *)(void *)(job.y + at) = out;
+    write_lump(job.y + at, out);
   }
 }
 

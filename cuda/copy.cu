@@ -29,18 +29,14 @@ template <class T> static __global__ void convert_any(walk<2> w, int dtype) {
 }
 
 /* Between f32 and a half type, elements side by side: several a thread. */
-enum { CONVERTED = 8 };
-template <class T> struct alignas(sizeof(T) * CONVERTED) several {
-  T at[CONVERTED];
-};
-
+enum { CONVERTED = 4 };
 template <class X, class Y> static __global__ void convert_runs(int64_t n, Y *y, const X *x) {
   const int64_t i = thread_number() * CONVERTED;
   if (i + CONVERTED <= n) {
-    const several<X> in = *(const several<X> *)(const void *)(x + i);
-    several<Y> out;
+    const lump<X, CONVERTED> in = *(const lump<X, CONVERTED> *)(const void *)(x + i);
+    lump<Y, CONVERTED> out;
     for (int k = 0; k < CONVERTED; k++) put(&out.at[k], get(&in.at[k]));
-    *(several<Y> *)(void *)(y + i) = out;
+    write_lump(y + i, out);
   } else {
     for (int64_t k = i; k < n; k++) put(y + k, get(x + k));
   }
@@ -52,6 +48,27 @@ template <class T> static __global__ void move_any(walk<2> w) {
   if (i >= w.n) return;
   offsets(w, i, at);
   *(T *)(void *)(w.of[0].at + at[0]) = *element<T>(w.of[1], at[1]);
+}
+
+/* 16 bytes a thread, as walk_packs allows it. */
+template <class T> static __global__ void move_runs(walk<2> w) {
+  enum { EACH = 16 / sizeof(T) };
+  const int64_t first = thread_number() * EACH, left = w.n - first;
+  int64_t at[2];
+  if (left <= 0) return;
+  offsets(w, first, at);
+  const T *from = element<T>(w.of[1], at[1]);
+  T *to = (T *)(void *)(w.of[0].at + at[0]);
+  lump<T, EACH> run;
+  if (w.of[1].is_held || w.step[0][1] == 0)
+    for (int j = 0; j < EACH; j++) run.at[j] = *from;
+  else if (left >= EACH) run = *(const lump<T, EACH> *)(const void *)from;
+  else
+    for (int j = 0; j < EACH; j++) run.at[j] = from[j < left ? j : 0];
+  if (left >= EACH) write_lump(to, run);
+  else
+    for (int j = 0; j < EACH; j++)
+      if (j < left) to[j] = run.at[j];
 }
 
 /* -- one whose tensors have their elements side by side in different dimensions: tiles of both pass
@@ -162,9 +179,11 @@ static int copy_here(moth_tensor *y, const moth_tensor *x) {
   }
   const int side = w.ndim > 1 ? other_side(w, size) : 0;
   if (side) return turn_here(y, w, side);
+  const bool packs = walk_packs(w, sizes, 1, 16 / size);
   return with_size(y->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    return launch(ctx, y, move_any<T>, blocks_for(w.n), BLOCK, 0, w);
+    return launch(ctx, y, packs ? move_runs<T> : move_any<T>,
+                  blocks_for(w.n, packs ? 16 / size : 1), BLOCK, 0, w);
   });
 }
 

@@ -44,11 +44,11 @@ static __global__ void drop(int64_t n, stream s, uint64_t least, double by, cons
   }
   lump<uint8_t, 4> bytes;
   for (int k = 0; k < 4; k++) bytes.at[k] = w.at[k] >= least;
-  *(lump<uint8_t, 4> *)(void *)(mask + first) = bytes;
+  write_lump(mask + first, bytes);
   const lump<T, 4> in = *(const lump<T, 4> *)(const void *)(x + first);
   lump<T, 4> out;
   for (int k = 0; k < 4; k++) keep(bytes.at[k], &in.at[k], (real_of<T>)by, &out.at[k]);
-  *(lump<T, 4> *)(void *)(y + first) = out;
+  write_lump(y + first, out);
 }
 
 /* Whether the mask's byte number `at` is set. */
@@ -88,7 +88,7 @@ static __global__ void drop_runs(int64_t n, images m, bool apart, quotient_by ru
     if (at == byte * run.by) mask[byte] = kept;
     keep(kept, &in.at[k], (real_of<T>)by, &out.at[k]);
   }
-  *(lump<T, EACH> *)(void *)(y + first) = out;
+  write_lump(y + first, out);
 }
 
 /* Each byte of the mask is for `run` elements in a row. */
@@ -101,7 +101,7 @@ static __global__ void apply(int64_t n, quotient_by run, double by, const T *x,
   lump<T, EACH> out;
   for (int k = 0; k < EACH; k++)
     keep(mask[divide(first + k, run)] != 0, &in.at[k], (real_of<T>)by, &out.at[k]);
-  *(lump<T, EACH> *)(void *)(y + first) = out;
+  write_lump(y + first, out);
 }
 
 /* The same of images, whose mask is for their first dimensions. */

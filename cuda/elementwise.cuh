@@ -6,7 +6,7 @@
 **   MOTH_CUDA_FAMILY(LISTS)
 **
 ** Each function becomes a struct with its expressions, and two kernels for each element type: one
-** for runs, whose threads move 16 bytes at a time, and one for any strides.
+** whose threads move 16 bytes at a time, and one for any strides.
 */
 #ifndef MOTH_CUDA_ELEMENTWISE_CUH
 #define MOTH_CUDA_ELEMENTWISE_CUH
@@ -34,36 +34,38 @@ template <class T> static inline void widen_held(operand *o, int dtype) {
   }
 }
 
-/* EACH elements a thread, one after another in memory. All are computed, those behind the end from
+/* EACH elements a thread, as walk_packs allows it. All are computed, those behind the end from
 ** zeros: loops of a bound that the compiler knows leave the elements in registers. */
 template <class Row, class T, class R, int N, int EACH>
 static __global__ void map_runs(walk<N + 1> w, three_numbers<T> numbers) {
   const int64_t first = thread_number() * EACH;
   if (first >= w.n) return;
-  pack<T, EACH> in[3];
+  lump<T, EACH> in[3];
   real_of<T> lone[3];
   bool one[3];
+  int64_t at[N + 1];
+  offsets(w, first, at);
   for (int k = 0; k < N; k++) {
     const operand &o = w.of[k + 1];
     one[k] = o.is_held || w.step[0][k + 1] == 0;
     if (one[k]) {
-      lone[k] = value_at<T>(o, 0);
+      lone[k] = value_at<T>(o, at[k + 1]);
     } else if (first + EACH <= w.n) {
-      in[k] = *element<pack<T, EACH>>(o, first * (int64_t)sizeof(T));
+      in[k] = *element<lump<T, EACH>>(o, at[k + 1]);
     } else {
       for (int j = 0; j < EACH; j++)
-        in[k].at[j] = first + j < w.n ? *element<T>(o, (first + j) * (int64_t)sizeof(T)) : T{};
+        in[k].at[j] = first + j < w.n ? *element<T>(o, at[k + 1] + j * (int)sizeof(T)) : T{};
     }
   }
-  pack<R, EACH> result;
+  lump<R, EACH> result;
   for (int j = 0; j < EACH; j++) {
     const real_of<T> x = one[0] ? lone[0] : get(&in[0].at[j]);
     const real_of<T> y = N < 2 ? x : one[1] ? lone[1] : get(&in[1].at[j]);
     const real_of<T> z = N < 3 ? x : one[2] ? lone[2] : get(&in[2].at[j]);
     put(&result.at[j], value_of<Row, T>(x, y, z, numbers.at));
   }
-  R *to = (R *)(void *)w.of[0].at + first;
-  if (first + EACH <= w.n) *(pack<R, EACH> *)(void *)to = result;
+  R *to = (R *)(void *)(w.of[0].at + at[0]);
+  if (first + EACH <= w.n) write_lump(to, result);
   else
     for (int j = 0; j < EACH; j++)
       if (first + j < w.n) to[j] = result.at[j];
@@ -93,13 +95,9 @@ static int map_typed(moth_ctx *ctx, const moth_tensor *const *operands, const vo
   if (arg) memcpy(&numbers, arg, sizeof numbers);
   walk_over<N + 1>(&w, ctx, operands);
   for (int k = 1; k <= N; k++) widen_held<T>(&w.of[k], operands[k]->l.dtype);
-  bool aligned = true;
-  for (int k = 0; k <= N; k++) {
-    sizes[k] = k ? (int)sizeof(T) : (int)sizeof(R);
-    if (!w.of[k].is_held) aligned = aligned && (uintptr_t)w.of[k].at % (sizes[k] * EACH) == 0;
-  }
+  for (int k = 0; k <= N; k++) sizes[k] = k ? (int)sizeof(T) : (int)sizeof(R);
   if constexpr (is_real<T>)
-    if (aligned && walk_flat(w, sizes))
+    if (walk_packs(w, sizes, 1, EACH))
       return launch(ctx, operands[0], map_runs<Row, T, R, N, EACH>, blocks_for(w.n, EACH), BLOCK,
                     0, w, numbers);
   return launch(ctx, operands[0], map_any<Row, T, R, N>, blocks_for(w.n), BLOCK, 0, w, numbers);

@@ -272,7 +272,7 @@ static __device__ inline void online_softmax(float by, float (*s)[NT][4], float 
 template <class T>
 static __device__ inline void put_two(T *row, int c, int cols, float x, float y) {
   if (c + 1 < cols && cols % 2 == 0) {
-    if constexpr (sizeof(T) == 4) *(pack<float, 2> *)(void *)(row + c) = {{x, y}};
+    if constexpr (sizeof(T) == 4) *(lump<float, 2> *)(void *)(row + c) = {{x, y}};
     else *(uint32_t *)(void *)(row + c) = pair_of<T>(x, y);
     return;
   }

@@ -49,10 +49,6 @@ template <class Row, class T> HD auto value_of(real_of<T> x, real_of<T> y, real_
   else return Row::whole_(x, y, z, n[0], n[1], n[2]);
 }
 
-template <class T, int EACH> struct alignas(sizeof(T) * EACH) pack { /* moved at once */
-  T at[EACH];
-};
-
 #ifndef MOTH_AT_RUN_TIME
 /* -- the lines as text, found by the function's name in a section of the plugin (fused.cu) -- */
 

@@ -1,5 +1,5 @@
 /* fused.cu -- several elementwise functions in one pass: the op's program becomes the source of two
-** kernels, one for runs, whose threads move up to 16 bytes at a time, and one for any strides. They
+** kernels, one whose threads move up to 16 bytes at a time, and one for any strides. They
 ** are made when a program is first met, once a process and kind of device, and kept there and on
 ** disk.
 */
@@ -182,20 +182,21 @@ static void say_element(writer *w, const program *p) {
 /* The operands of a launch are the results, then the inputs. */
 static int operand_of(const program *p, int v) { return v < p->nin ? p->nres + v : v - p->nin; }
 
-static void say_runs(writer *w, const program *p, int each) {
+static void say_runs(writer *w, const program *p, int each, int room) {
   const int outside = p->nin + p->nres;
   say(w, "\nMOTH_MADE(fused_runs) {\n  const int64_t first = thread_number() * %d;\n"
-         "  if (first >= t.w.n) return;\n", each);
+         "  if (first >= t.w.n) return;\n  int64_t at[%d];\n  offsets(t.w, first, at);\n",
+      each, room);
   for (int v = 0; v < outside; v++)
     if (v < p->nin)
-      say(w, "  const pack<%s, %d> v%d = read_run<%s, %d>(t, %d, first);\n",
+      say(w, "  const lump<%s, %d> v%d = read_run<%s, %d>(t, %d, at, first);\n",
           type_name(p->dtype[v]), each, v, type_name(p->dtype[v]), each, operand_of(p, v));
-    else say(w, "  pack<%s, %d> v%d;\n", type_name(p->dtype[v]), each, v);
+    else say(w, "  lump<%s, %d> v%d;\n", type_name(p->dtype[v]), each, v);
   say(w, "#pragma unroll\n  for (int j = 0; j < %d; j++) element(t", each);
   for (int v = 0; v < outside; v++) say(w, ", v%d.at[j]", v);
   say(w, ");\n");
   for (int v = p->nin; v < outside; v++)
-    say(w, "  write_run(t, %d, first, v%d);\n", operand_of(p, v), v);
+    say(w, "  write_run(t, %d, at, first, v%d);\n", operand_of(p, v), v);
   say(w, "}\n");
 }
 
@@ -234,7 +235,7 @@ static char *source_of(const program *p, int *each) {
   *each = each_of(&w, p);
   say(&w, "typedef given_of<%d, %d> given;\n", room_for(p), p->nsteps);
   say_element(&w, p);
-  say_runs(&w, p, *each);
+  say_runs(&w, p, *each, room_for(p));
   say_any(&w, p, room_for(p));
   return w.at;
 }
@@ -344,7 +345,6 @@ static int run(const fused_args *a, const moth_queue *q, const made_program *m, 
   const moth_tensor *operands[N];
   given<N> t = {};
   int sizes[N];
-  bool aligned = true;
   for (int k = 0; k < N; k++) { /* those beyond the last are never read */
     const int v = k - p->nres;
     operands[k] = k < p->nres ? out[k] : v < p->nin ? a->input.at[v] : out[0];
@@ -352,12 +352,9 @@ static int run(const fused_args *a, const moth_queue *q, const made_program *m, 
   }
   walk_over<N>(&t.w, a->ctx, operands);
   fill_numbers(a, p, t.numbers);
-  for (int k = 0; k < N; k++)
-    if (!t.w.of[k].is_held && (k < p->nres || t.w.step[0][k] != 0))
-      aligned = aligned && (uintptr_t)t.w.of[k].at % (sizes[k] * m->each) == 0;
-  const bool flat = aligned && walk_flat(t.w, sizes);
+  const bool packs = walk_packs(t.w, sizes, p->nres, m->each);
   void *at[] = {&t};
-  const moth_kernel_call call = {flat ? m->runs : m->any, blocks_for(t.w.n, flat ? m->each : 1),
+  const moth_kernel_call call = {packs ? m->runs : m->any, blocks_for(t.w.n, packs ? m->each : 1),
                                  dim3(BLOCK), 0, at, false};
   return moth_launch(a->ctx, q, &call);
 }

@@ -106,7 +106,7 @@ static __global__ void finish_stored(whole_product<T> g, quotient_by across, quo
   T *c = g.c + product * g.batch.c + (row - product * rows.by) * g.ldc + q;
   lump<T, EACH> many = *(const lump<T, EACH> *)(const void *)c;
   for (int k = 0; k < EACH; k++) finish(g, &many.at[k], q + k, (sum_of<T>)get(&many.at[k]));
-  *(lump<T, EACH> *)(void *)c = many;
+  write_lump(c, many);
 }
 
 /* Without a bias, results that lie side by side are one row. */

@@ -91,7 +91,7 @@ static __device__ inline void put_sums(const whole_product<T> &g, int64_t produc
   float *part = g.partial + ((blockIdx.y * products + p.number) * g.a.rows + r) * n + col;
   if (!g.partial && pairs && col + 1 < n) {
     const float x = finished(g, to, col, sum[0]), y = finished(g, to + 1, col + 1, sum[1]);
-    if constexpr (sizeof(T) == 4) *(pack<float, 2> *)(void *)to = {{x, y}};
+    if constexpr (sizeof(T) == 4) *(lump<float, 2> *)(void *)to = {{x, y}};
     else *(uint32_t *)(void *)to = pair_of<T>(x, y);
     return;
   }

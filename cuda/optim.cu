@@ -73,7 +73,7 @@ static __device__ inline void step_at(const step_word *at, int operands, int64_t
   }
 #pragma unroll
   for (int k = 0; k < MOST; k++)
-    if (k < operands && k != 1) *(lump<T, EACH> *)(void *)((T *)at[k].at + i) = x[k];
+    if (k < operands && k != 1) write_lump((T *)at[k].at + i, x[k]);
 }
 
 template <int RULE, class T>

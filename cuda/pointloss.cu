@@ -53,7 +53,7 @@ template <class Pair, class T, int EACH> struct pair_losses {
       put(&losses.at[k], loss);
       sum += (double)loss;
     }
-    if (reduction == EACH_PAIR) ((lump<T, EACH> *)(void *)y)[i] = losses;
+    if (reduction == EACH_PAIR) write_lump(y + i * EACH, losses);
     return sums_of<double>{sum, 0};
   }
   __device__ void finish(sums_of<double> s) const {

@@ -66,27 +66,28 @@ template <class R, class X, class Y> HD R choose(truth condition, X x, Y y) {
 
 /* -- moves -- */
 
-/* EACH elements of operand k, from `first` on; zeros behind the end. */
+/* EACH elements of operand k, the `first` and those behind it; zeros behind the end. */
 template <class T, int EACH, class G>
-static __device__ inline pack<T, EACH> read_run(const G &t, int k, int64_t first) {
+static __device__ inline lump<T, EACH> read_run(const G &t, int k, const int64_t *at,
+                                                int64_t first) {
   const operand &o = t.w.of[k];
-  pack<T, EACH> run;
+  lump<T, EACH> run;
   if (o.is_held || t.w.step[0][k] == 0) { /* one for all */
-    const T lone = o.is_held ? *(const T *)(const void *)&o.held : *(const T *)(const void *)o.at;
+    const T lone = *element<T>(o, at[k]);
     for (int j = 0; j < EACH; j++) run.at[j] = lone;
     return run;
   }
-  const T *from = (const T *)(const void *)o.at + first;
-  if (first + EACH <= t.w.n) return *(const pack<T, EACH> *)(const void *)from;
+  const T *from = (const T *)(const void *)(o.at + at[k]);
+  if (first + EACH <= t.w.n) return *(const lump<T, EACH> *)(const void *)from;
   for (int j = 0; j < EACH; j++) run.at[j] = first + j < t.w.n ? from[j] : T{};
   return run;
 }
 
 template <class T, int EACH, class G>
-static __device__ inline void write_run(const G &t, int k, int64_t first,
-                                        const pack<T, EACH> &run) {
-  T *to = (T *)(void *)t.w.of[k].at + first;
-  if (first + EACH <= t.w.n) *(pack<T, EACH> *)(void *)to = run;
+static __device__ inline void write_run(const G &t, int k, const int64_t *at, int64_t first,
+                                        const lump<T, EACH> &run) {
+  T *to = (T *)(void *)(t.w.of[k].at + at[k]);
+  if (first + EACH <= t.w.n) write_lump(to, run);
   else
     for (int j = 0; j < EACH; j++)
       if (first + j < t.w.n) to[j] = run.at[j];
@@ -94,8 +95,7 @@ static __device__ inline void write_run(const G &t, int k, int64_t first,
 
 template <class T, class G>
 static __device__ inline T read_one(const G &t, int k, const int64_t *at) {
-  const operand &o = t.w.of[k];
-  return o.is_held ? *(const T *)(const void *)&o.held : *(const T *)(const void *)(o.at + at[k]);
+  return *element<T>(t.w.of[k], at[k]);
 }
 
 template <class T, class G>

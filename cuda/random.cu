@@ -114,7 +114,7 @@ static __global__ void fill_from(Maker m, stream s, int64_t n, T *y) {
   lump<T, Maker::values> out;
   for (int k = 0; k < Maker::values; k++) convert_to(&out.at[k], v[k]);
   if (first + Maker::values <= n && (uintptr_t)y % sizeof out == 0) {
-    *(lump<T, Maker::values> *)(void *)(y + first) = out;
+    write_lump(y + first, out);
     return;
   }
   for (int k = 0; k < Maker::values; k++)

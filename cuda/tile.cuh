@@ -48,7 +48,7 @@ static __device__ inline void take(const side<T> &s, int64_t row, int64_t col, R
   const T *from = s.at + r * s.rs + c * s.cs;
   const int64_t step = along ? s.cs : s.rs;
   if (inside && s.packs && last >= EACH_TAKES) {
-    const pack<T, EACH_TAKES> four = *(const pack<T, EACH_TAKES> *)(const void *)from;
+    const lump<T, EACH_TAKES> four = *(const lump<T, EACH_TAKES> *)(const void *)from;
 #pragma unroll
     for (int j = 0; j < EACH_TAKES; j++) to[j] = (R)get(&four.at[j]);
     return;
@@ -87,11 +87,11 @@ static __device__ inline void add_shared(const R *a, const R *b, int depth,
   enum { PER = tile_of<TILE>::per, HALF = tile_of<TILE>::half, WIDE = tile_of<TILE>::wide };
   const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
   for (int k = 0; k < depth; k++) {
-    pack<R, HALF> p[PER / HALF], q[PER / HALF];
+    lump<R, HALF> p[PER / HALF], q[PER / HALF];
 #pragma unroll
     for (int i = 0; i < PER / HALF; i++) {
-      p[i] = *(const pack<R, HALF> *)(const void *)(a + k * WIDE + place<TILE>(y, i * HALF));
-      q[i] = *(const pack<R, HALF> *)(const void *)(b + k * WIDE + place<TILE>(x, i * HALF));
+      p[i] = *(const lump<R, HALF> *)(const void *)(a + k * WIDE + place<TILE>(y, i * HALF));
+      q[i] = *(const lump<R, HALF> *)(const void *)(b + k * WIDE + place<TILE>(x, i * HALF));
     }
 #pragma unroll
     for (int i = 0; i < PER; i++)

@@ -85,7 +85,7 @@ template <int N> HD void offsets(const walk<N> &w, int64_t i, int64_t *at) {
   int64_t rest = i;
 #pragma unroll 1
   for (int d = 0; d < w.ndim; d++) {
-    const int64_t over = rest / w.wide[d], index = rest - over * w.wide[d];
+    const int64_t over = d + 1 < w.ndim ? rest / w.wide[d] : 0, index = rest - over * w.wide[d];
     for (int k = 0; k < N; k++) at[k] += index * w.step[d][k];
     rest = over;
   }
@@ -118,6 +118,23 @@ template <int N> static inline bool walk_flat(const walk<N> &w, const int *sizes
   if (w.ndim != 1) return false;
   for (int k = 0; k < N; k++)
     if (w.step[0][k] != sizes[k] && (k == 0 || w.step[0][k] != 0)) return w.n <= 1;
+  return true;
+}
+
+/* Whether threads may take `each` elements at once, of all operands: those lie side by side, and at
+** multiples of their bytes, or are one and the same; of the first `results` they lie side by side.
+** Where there are several rows, no thread's elements are of two. */
+template <int N>
+static inline bool walk_packs(const walk<N> &w, const int *sizes, int results, int each) {
+  if (w.ndim > 1 && w.wide[0] % each != 0) return false;
+  if (w.ndim <= 1 && w.n <= 1) return true;
+  for (int k = 0; k < N; k++) {
+    const bool one = k >= results && (w.of[k].is_held || w.step[0][k] == 0);
+    if (one) continue;
+    if (w.step[0][k] != sizes[k] || (uintptr_t)w.of[k].at % (sizes[k] * each) != 0) return false;
+    for (int d = 1; d < w.ndim; d++)
+      if (w.step[d][k] % (sizes[k] * each) != 0) return false;
+  }
   return true;
 }
 
