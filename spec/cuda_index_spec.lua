@@ -264,7 +264,7 @@ describe("positions on a GPU", function()
       at = at:unique()
       return x:index_copy(1, at, x[{ { 1, #at } }])
     end,
-    index_fill = function(x, at) return x:index_fill(1, at, 2) end,
+    index_fill = function(x, at) return x:index_fill(1, at:unique(), 2) end,
     index_put = function(x, at)
       return x:index_put({ at }, x[{ { 1, 4 } }], { accumulate = true })
     end,
