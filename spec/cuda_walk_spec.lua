@@ -82,7 +82,9 @@ describe("on a GPU, of operands that broadcast,", function()
       local y, n = second(x), x.shape[3]
       local wide = moth.zeros_like(moth.cat({x, x}, 3))
       wide:narrow(3, 2, n):copy_(y)
-      return moth.zeros_like(x):copy_(y), wide, moth.zeros_like(x):transpose(1, 2):copy_(
+      local wider = moth.zeros({2, 3, 64}, {dtype = x.dtype, device = x.device})
+      wider:narrow(3, 1, n):copy_(y)
+      return moth.zeros_like(x):copy_(y), wide, wider, moth.zeros_like(x):transpose(1, 2):copy_(
         y:expand(2, 3, n):transpose(1, 2))
     end)
   end)
