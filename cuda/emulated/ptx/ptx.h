@@ -175,7 +175,7 @@ static inline u64 bfi_b64(u64 a, u64 b, u32 from, u32 n) {
 
 /* -- floats -- */
 
-/* Operands are HIDDEN: else what was computed before, in another rounding, is taken for the same. */
+/* Operands are HIDDEN: else what was computed before in another rounding is taken for the same. */
 #define HIDDEN(x)                                                                              \
   ({                                                                                           \
     __typeof__(x) hidden_ = (x);                                                               \
