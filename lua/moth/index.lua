@@ -134,6 +134,17 @@ local function numbers_apart(items)
   return list
 end
 
+-- Refuses a position by the dimension that the user counts; `select` would name the one of a view.
+local function within(x, position, dim)
+  ndim_of(x)
+  local size = tonumber(info.shape[dim - 1])
+  local far = math.abs(position)
+  if far > size and far <= 2 ^ 53 and far % 1 == 0 then
+    errors.argument("select", "index", ("position %d is out of range for dim %d of %s, which has "
+      .. "size %d"):format(position, dim, errors.describe(x), size), "E_INDEX")
+  end
+end
+
 local COVERED = {} -- a dimension that a mask before it takes up
 
 -- Applies all items that give views. Returns the view and, if there are others, the list of
@@ -148,6 +159,7 @@ local function walk(x, items)
     local item = items[i]
     if type(item) == "number" then
       if source > ndim then too_many(x, n, ndim) end
+      if i > 1 then within(x, item, source) end
       y = ops.select(y, dim, item)
       source = source + 1
     elseif lib.is_plain(item) and not is_positions(item) then
