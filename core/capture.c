@@ -137,6 +137,17 @@ static int note_whole(moth_capture *c, const moth_op *op, void *args) {
   return MOTH_OK;
 }
 
+/* A generator that was made here goes on where numbers are drawn from it. */
+static int note_drawn(moth_capture *c, const moth_op *op, void *args) {
+  moth_cursor cursor = {.op = op, .args = args};
+  int status = MOTH_OK;
+  while (!status && moth_next_input(&cursor))
+    if (*cursor.at && op->kinds[cursor.from] == MOTH_KIND_generator &&
+        (*cursor.at)->storage->capture == c->id)
+      status = note_write(c, *cursor.at, false);
+  return status;
+}
+
 /* Whether the op gives the same each time. */
 static bool is_constant(const moth_op *op, const void *args) {
   moth_cursor cursor = {.op = op, .args = (void *)(uintptr_t)args};
@@ -158,10 +169,9 @@ static int append(moth_capture *c, const moth_op *op, moth_kernel run, const voi
     status = note_write(c, in.out[i], fresh);
     if (status) return status;
   }
-  if (op->flags & MOTH_OP_WHOLE) {
-    status = note_whole(c, op, in.args);
-    if (status) return status;
-  }
+  if (op->flags & MOTH_OP_RANDOM) status = note_drawn(c, op, in.args);
+  if (!status && op->flags & MOTH_OP_WHOLE) status = note_whole(c, op, in.args);
+  if (status) return status;
   in.once = fresh && nout == 1 && !(out[0]->storage->held & MOTH_C_POOLED) && is_constant(op, args);
   c->code[c->ncode++] = in;
   return MOTH_OK;

@@ -168,6 +168,22 @@ describe("the bytes of a recording", function()
     end
   end)
 
+  it("a generator that the step makes begins anew in each replay", function()
+    local function draw(a)
+      local g = moth.Generator()
+      g:manual_seed(5)
+      local h = moth.Generator()
+      return moth.rand(3, {generator = g}) + a, moth.randn(2, {generator = h}),
+        moth.rand(2, {generator = h})
+    end
+    local step, a = moth.capture(draw), moth.zeros(3)
+    local want = {draw(a)}
+    for _ = 1, 3 do
+      local got = {step(a)}
+      for k = 1, 3 do assert.are.same(want[k]:tolist(), got[k]:tolist()) end
+    end
+  end)
+
   it("inputs that are results of the last replay come in as they were then", function()
     local step = moth.capture(function(a, b) return a + b, a end)
     local a, b, got = moth.ones(1), moth.ones(1), {}
