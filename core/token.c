@@ -51,6 +51,7 @@ int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
                      "belong to one state");
   moth_storage_share(ctx, x->storage);
   moth_storage_retain(x->storage);
+  moth_workers_can_fork();
   pthread_mutex_lock(&lock);
   uint32_t i = free_entry();
   if (i != UINT32_MAX) {

@@ -266,6 +266,11 @@ static void once_in_a_process(void) {
   atexit(at_exit);
 }
 
+void moth_workers_can_fork(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, once_in_a_process);
+}
+
 /* -- a worker's thread -- */
 
 void moth_workers_opened(moth_ctx *ctx) {
@@ -372,13 +377,12 @@ static bool start(crew *c) {
 
 int32_t moth_workers_start(moth_ctx *ctx, const moth_lua *lua, const moth_message *programs,
                            uint32_t n, moth_handle *out) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
   moth_error_clear(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (moth_capture_refuse(ctx, "workers are started")) return ctx->error.code;
   if (here)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a worker cannot have workers of its own");
-  pthread_once(&once, once_in_a_process);
+  moth_workers_can_fork();
   crew *c = crew_new(ctx, lua, programs, n);
   if (!c) return moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory for %u workers", n);
   moth_tensor *x = moth_tensor_standing(ctx, c, drop);

@@ -7,6 +7,7 @@
 /* A context was opened on this thread, or is about to end: workers of its own are waited for. */
 void moth_workers_opened(moth_ctx *ctx);
 void moth_workers_close(moth_ctx *ctx);
+void moth_workers_can_fork(void); /* from here on a fork waits for these locks and the tokens' */
 
 /* -- tokens (token.c) -- */
 

@@ -138,6 +138,10 @@ describe("two states in one process", function()
     local text = process.host "states"
     assert.equal("0 failures\nrc=0\n", text)
   end)
+
+  it("pass tensors while the process forks, whose children can do so too", function()
+    assert.equal("0 children failed\nrc=0\n", process.host "forks")
+  end)
 end)
 
 describe("a handle made by hand", function()
