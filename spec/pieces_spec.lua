@@ -54,6 +54,13 @@ describe("pieces of tensors", function()
     refuses("'window_length' to 'hann_window' %(a number from 0 on is needed, got %-1",
       function() moth.hann_window(-1) end)
     refuses("'x' to 'trapezoid'", function() moth.trapezoid(x, moth.ones(2)) end)
+    refuses("'r' to 'combinations' %(at most 100000000 elements",
+      function() moth.combinations(moth.arange(100), 50) end)
+  end)
+
+  it("chosen nearly all are found without trying what cannot be completed", function()
+    assert.same({ 30, 29 }, { unpack(moth.combinations(moth.arange(30), 29).shape) })
+    assert.same({ 0, 40 }, { unpack(moth.combinations(moth.arange(39), 40).shape) })
   end)
 
   it("of a signal are weighed by windows that add up", function()

@@ -108,12 +108,22 @@ local function choose(found, row, first, n, left, again)
     found[#found + 1] = { unpack(row) }
     return
   end
-  for i = first, n do
+  for i = first, again and n or n - left + 1 do
     row[#row + 1] = i
     choose(found, row, again and i or i + 1, n, left - 1, again)
     row[#row] = nil
   end
 end
+
+-- How many ways there are, as a number that may be rounded or infinite.
+local function ways(n, r, again)
+  local count = 1
+  if again then n = n + r - 1 end
+  for i = 1, math.min(r, n - r) do count = count * (n - i + 1) / i end
+  return n < r and 0 or count
+end
+
+local MOST_CHOSEN = 1e8 -- numbers: they are listed in Lua first
 
 --- moth.combinations(x, r, with_replacement): every choice of r elements.
 pieces.combinations = define {
@@ -133,6 +143,11 @@ pieces.combinations = define {
       local at = require("moth.composed").triu_indices(n, n, again and 0 or 1,
                                                        { device = input.device })
       return (input:index_select(1, at:t():reshape(-1)):reshape(-1, 2))
+    end
+    local rows = ways(input:size(1), r, again)
+    if rows * r > MOST_CHOSEN then
+      refuse("combinations", "r", ("at most %d elements are listed, these are %.3g rows of %d")
+        :format(MOST_CHOSEN, rows, r), r, "E_DOMAIN")
     end
     local found = {}
     choose(found, {}, 1, input:size(1), r, again)
