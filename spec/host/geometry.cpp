@@ -39,7 +39,11 @@ static void grids() {
   const strips two = {((int64_t)1 << 32) + 5, 2, 2}, wide = {3, 2, BILLIONS};
   HOLDS(lanes_for(two).grid.x == 0, "lanes in 2^32 + 5 blocks");
   HOLDS(lanes_for(wide).grid.x == 3 * (BILLIONS / WARP), "lanes side by side");
-  HOLDS(teams_for(true, ((int64_t)1 << 32) + 5).x == 0, "a block for each of 2^32 + 5 rows");
+  const int64_t rows = ((int64_t)1 << 32) + 5;
+  HOLDS(teams_for(true, rows, 5000, 4).x == 0, "a block for each of 2^32 + 5 rows");
+  HOLDS(teams_for(false, rows, 64, 8).x == rows * 8 / BLOCK + 1, "eight lanes for each");
+  HOLDS(teams_for(false, rows, 3, 4).x == rows / BLOCK + 1, "one lane for each");
+  HOLDS(teams_for(false, 8, 1024, 4).x == 1, "a warp for each of eight");
 }
 
 /* Places that are likely to go wrong, below n. */
