@@ -24,15 +24,13 @@ template <class V> HD uint64_t key_of(V v) { /* of integers */
 /* The greatest key of a type; of floats that of NaN. */
 template <class T> HD uint64_t last_key() { return UINT64_MAX >> (64 - 8 * sizeof(real_of<T>)); }
 
-/* How many of n keys in order are below v; or, if `right`, not above it. */
+/* How many of n keys in order are below v; or, if `right`, not above it. It looks where the CPU
+** does, so that of keys in no order, too, both find the same. */
 template <class At> HD int64_t rank_among(int64_t n, uint64_t v, bool right, At key) {
-  int64_t low = 0, high = n;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (key(middle) < v || (right && key(middle) == v)) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+  const auto below = [&](int64_t i) { return key(i) < v || (right && key(i) == v); };
+  int64_t at = 0;
+  for (int64_t half = n / 2; n > 1; n -= half, half = n / 2) at += below(at + half - 1) ? half : 0;
+  return at + (n > 0 && below(at));
 }
 
 #endif
