@@ -372,7 +372,8 @@ function ops.cp(m, o)
   if m.commit_group then return "ptx->copy_later(0, 0, 0);" end
   if m.wait_group then return ("ptx->await_copies(%s);"):format(o[1]) end
   if m.wait_all then return "ptx->await_copies(0);" end
-  local to, from = place(o[1], "b8", "shared"), place(o[2], "b8", "global")
+  local n = tonumber(o[3])
+  local to, from = place(o[1], "b8", "shared", n), place(o[2], "b8", "global", n)
   return ("copy_later(%s, %s, %s, %s);"):format(to, from, o[3], o[4] and read(o[4], "u32") or o[3])
 end
 
@@ -386,8 +387,8 @@ function ops.ldmatrix(m, o)
   local to, lines = parts(o[1]), {}
   if not (m.m8n8 and m.x4 and m.b16) then fail("ldmatrix", table.concat(m, ".")) end
   for i, part in ipairs(to) do lines[i] = write(part, "b32", ("w_[%d]"):format(i - 1)) end
-  return ("{ u32 w_[4]; load_matrices(w_, %s, %d); %s }"):format(place(o[2], "b8", "shared"),
-    m.trans and 1 or 0, table.concat(lines, " "))
+  return ("{ u32 w_[4]; load_matrices(w_, %s, %d); %s }"):format(
+    place(o[2], "b8", "shared", 16), m.trans and 1 or 0, table.concat(lines, " "))
 end
 
 function ops.mma(m, o)
