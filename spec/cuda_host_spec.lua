@@ -93,6 +93,22 @@ describe("the host's share of work on a GPU", function()
     assert.equal(13, launches(policy, optim.Adam, on_gpu(64, 4), loss))
   end)
 
+  it("is few launches for a policy's values to be checked", function()
+    local Categorical = moth.distributions.Categorical
+    local scores = on_gpu(64, 2)
+    local action = moth.randint(1, 3, { 64 }):cuda()
+    local policy = Categorical { logits = scores, validate_args = false }
+    local function of(f) return asked(f).cudaLaunchKernel or 0 end
+    local function make(checks)
+      return of(function() Categorical { logits = scores, validate_args = checks } end)
+    end
+    -- equal to itself, all; between the bounds, equal to that, all
+    assert.equal(2, make(true) - make(false))
+    local plain = of(function() policy:log_prob(action) end)
+    policy.validate_args = true
+    assert.equal(3, of(function() policy:log_prob(action) end) - plain)
+  end)
+
   it("is one launch for what positions read, and one where no two can meet in a write", function()
     local w, at = on_gpu(5, 3):requires_grad_(), moth.tensor { 5LL, 1LL, 3LL }:cuda()
     local each = moth.tensor { { 5LL, 1LL, 2LL } }:cuda()

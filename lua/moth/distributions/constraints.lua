@@ -21,6 +21,15 @@ function Constraint:check(x)
   return (self.holds(x))
 end
 
+--- The same number by number where that is as good, for those who want to know of all of them.
+function Constraint:_parts(x)
+  local base = self.kind == "independent" and self.base_constraint
+  if base then
+    return (base:_parts(x))
+  end
+  return (self:check(x))
+end
+
 function Constraint:__tostring() return self.text end
 
 local constraints = { Constraint = Constraint, by_default = true }
@@ -37,6 +46,13 @@ constraints.set_default_validate_args = define {
 
 local function whole(x)
   return x:is_floating_point() and x:eq(x:floor()) or x:eq(x)
+end
+
+-- Whether numbers are whole and from low on (up to high): of integers by two ops.
+local function whole_from(x, low, high)
+  if x.dtype == require("moth").bool then x = x:long() end
+  local near = x:is_floating_point() and x:floor() or x
+  return near:clamp(low, high):eq(x)
 end
 
 local function simplex(x)
@@ -68,11 +84,11 @@ constraints.nonnegative = Constraint("numbers from 0 on", function(x) return x:g
   "greater_than", { lower_bound = 0 })
 constraints.nonzero = Constraint("numbers other than 0",
   function(x) return x:ne(0):logical_and(x:eq(x)) end)
-constraints.boolean = Constraint("0 or 1", function(x) return x:eq(0):logical_or(x:eq(1)) end)
+constraints.boolean = Constraint("0 or 1", function(x) return x:ne(0):eq(x) end)
 constraints.nonnegative_integer = Constraint("whole numbers from 0 on",
-  function(x) return x:ge(0):logical_and(whole(x)) end)
+  function(x) return whole_from(x, 0) end)
 constraints.positive_integer = Constraint("whole numbers from 1 on",
-  function(x) return x:ge(1):logical_and(whole(x)) end)
+  function(x) return whole_from(x, 1) end)
 
 --- Above a bound, a tensor or a number; greater_than_eq: it too.
 function constraints.greater_than(bound)
@@ -119,7 +135,10 @@ constraints.half_open_unit = Constraint("numbers above 0, at most 1",
 --- Positions among n, from 1.
 function constraints.positions(n)
   return Constraint("positions from 1 to " .. shown(n),
-    function(x) return x:ge(1):logical_and(x:le(n)):logical_and(whole(x)) end)
+    function(x)
+      if type(n) == "number" then return whole_from(x, 1, n) end
+      return whole_from(x, 1):logical_and(x:le(n))
+    end)
 end
 
 -- ---- vectors ----

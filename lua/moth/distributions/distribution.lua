@@ -136,8 +136,8 @@ end
 local function enforce(fname, name, x, constraint)
   if lib.capture then return end -- a recording cannot look at values
   autograd.no_grad(function()
+    if constraint:_parts(x):all():item() then return end
     local good = constraint:check(x)
-    if good:all():item() then return end
     errors.argument(fname, name, ("%s are needed, got %s%s"):format(tostring(constraint),
       errors.describe(x), offender(x, good)), "E_DOMAIN")
   end)
