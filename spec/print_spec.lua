@@ -26,6 +26,12 @@ describe("print", function()
     shows("{ 1, -1,  0}\n[moth.int64 of size 3]", moth.tensor{ 1LL, -1LL, 0LL })
   end)
 
+  it("writes sizes in full", function()
+    local x = moth.zeros(2 ^ 50, 0)
+    shows("{}\n[moth.float32 of size 1125899906842624x0]", x)
+    assert.equal("(1125899906842624, 0)", tostring(x.shape))
+  end)
+
   it("writes powers of ten where sizes differ much", function()
     assert.matches("1%.0000e%-08, 1%.0000e%+00", tostring(moth.tensor{ 1e-8, 1 }))
     assert.matches("1%.0000e%+10", tostring(moth.tensor{ 1e10, 1 }))

@@ -211,7 +211,7 @@ end
 -- @param more  what stands last; optional
 local function footer(x, info, sizes, kind, more)
   local parts = { kind .. tostring(dtype.by_code[info.dtype]) }
-  if #sizes > 0 then parts[1] = parts[1] .. " of size " .. concat(sizes, "x") end
+  if #sizes > 0 then parts[1] = parts[1] .. " of size " .. require("moth.size").text(sizes, "x") end
   if info.device > 0 then
     parts[2] = "device=" .. require "moth.device".by_code[info.device].name
   end

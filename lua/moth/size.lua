@@ -6,8 +6,6 @@
 -- A list in other respects: shape[1], #shape, ipairs(shape), unpack(shape). shape[-1] is the last
 -- size; a dimension that is not there is an error.
 
-local concat = table.concat
-
 local methods = {}
 local Size = { __name = "Size" }
 
@@ -40,11 +38,16 @@ function Size.__call()
   require("moth.error").raise("a shape is a field, not a method: x.shape, or x:size(1)", "E_TYPE")
 end
 
-function Size:__tostring() return "(" .. concat(self, ", ") .. ")" end
+local M = {}
+
+--- Sizes in full: Lua by itself writes 10^14 and more as powers of ten.
+function M.text(sizes, between)
+  return (("%d" .. between):rep(#sizes):sub(1, -1 - #between):format(unpack(sizes)))
+end
+
+function Size:__tostring() return "(" .. M.text(self, ", ") .. ")" end
 
 function Size.__concat(a, b) return tostring(a) .. tostring(b) end
-
-local M = {}
 
 --- Makes a Size of a list that becomes it.
 function M.wrap(list) return setmetatable(list, Size) end
