@@ -136,6 +136,13 @@ claim("words of 64 bits are divided and compared with their sign", [[
   selp.u32 %r8, 1, 0, %p1;]], {0xfffffff9, 0xffffffff, 2, 0},
   {0xfffffffd, 0xffffffff, 0xffffffff, 1})
 
+claim("reciprocals are of all bits, also after one of the upper half alone", [[
+  cvt.f64.f32 %fd1, %f1;
+  rcp.approx.ftz.f64 %fd2, %fd1;
+  rcp.rn.f64 %fd3, %fd1;
+  mov.b64 {%r5, %r6}, %fd2;
+  mov.b64 {%r7, %r8}, %fd3;]], {bits(3), 0, 0, 0}, {0, 0x3fd55555, 0x55555555, 0x3fd55555})
+
 local function object(text)
   local path = os.tmpname()
   local file = assert(io.open(path, "w"))

@@ -151,8 +151,8 @@ for op, call in pairs { sqrt = "sqrt(%s)", rcp = "1 / (%s)", rsqrt = "1 / sqrt(%
   ops[op] = function(m, o, t)
     local x = read(o[2], t)
     if t == "f64" then
-      if m.approx and m.ftz then call = "UPPER(" .. call .. ")" end
-      return write(o[1], t, rounded({ rz = m.rz, rm = m.rm, rp = m.rp }, t, call, x))
+      local form = m.approx and m.ftz and "UPPER(" .. call .. ")" or call
+      return write(o[1], t, rounded({ rz = m.rz, rm = m.rm, rp = m.rp }, t, form, x))
     end
     if m.ftz then x = "FLUSH(" .. x .. ")" end
     local own = op == "sqrt" and "sqrtf(%s)" or op == "rcp" and "1.0f / %s"
