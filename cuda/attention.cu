@@ -4,8 +4,8 @@
 **
 ** One kernel does three things, which differ in what a block's rows are and what they gather: the
 ** result and the gradient of the queries go through the keys, those of keys and values, both at
-** once, through the queries. Every sum has a fixed order. This is the way of f32 and f64, and of
-** half types where neither cuDNN (cudnn_attention.cu) nor flash.cu has a kernel.
+** once, through the queries. Every sum has a fixed order. This is the way of f64, and of
+** other types where neither cuDNN (cudnn_attention.cu) nor flash.cu has a kernel.
 */
 #include "attention.cuh"
 

@@ -165,7 +165,7 @@ MOTH_LOCAL int moth_attention_cudnn(const attention_args *a, const moth_queue *q
 MOTH_LOCAL int moth_attention_back_cudnn(const attention_back_args *a, const moth_queue *q,
                                          moth_tensor *const *out, bool *done);
 
-/* -- half types on tensor cores (flash.cu): *done tells whether they could -- */
+/* -- on tensor cores (flash.cu): *done tells whether they could -- */
 
 /* y: the result, with its heads before its rows however it lies. */
 MOTH_LOCAL int moth_flash(const attention_args *a, const moth_queue *q, const moth_tensor *y,

@@ -5,7 +5,9 @@
 ** Backward, one kernel goes through the queries for a tile of keys and values, another through the
 ** keys for a tile of queries. Each computes the weights again, from the log of the sum that the
 ** forward pass saved. That is two products more than one kernel with atomic sums would need, and
-** every sum has its fixed order. f32 goes the same way as TF32, where that is allowed.
+** every sum has its fixed order. f32 goes the same way, as TF32 where that is allowed, else as two
+** of them (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
+** surpassing the FP32 theoretical peak performance", 2022).
 */
 #include <type_traits>
 
@@ -16,8 +18,8 @@
 /* How much a block takes: rows of its warps, columns of a tile of what it goes through, so that
 ** sums and scores fit the registers. HELD and SLOT are elements of shared memory. */
 template <class T, int HEAD, int MT_> struct forward_shape {
-  enum { HALF = sizeof(T) == 2, MT = HALF ? MT_ : 1, ROWS = FLASH_WARPS * 16 * MT };
-  enum { COLS = HALF || HEAD <= 64 ? 64 : 32, WIDE = wide_of<T, HEAD> };
+  enum { FITS = sizeof(T) == 2 || HEAD <= 64, MT = FITS ? MT_ : 1, ROWS = FLASH_WARPS * 16 * MT };
+  enum { COLS = FITS ? 64 : 32, WIDE = wide_of<T, HEAD> };
   enum { HELD = ROWS * WIDE, SLOT = 2 * COLS * WIDE };
 };
 template <class T, int HEAD> struct keys_shape {
@@ -268,22 +270,18 @@ static int with_flash(moth_ctx *ctx, const moth_queue *q, const moth_tensor *que
   const int dtype = query->l.dtype;
   *done = false;
   if (q->major < TENSOR_MAJOR || e > MOST_HEAD || v > MOST_HEAD || l > MOST_ROWS ||
-      s > MOST_ROWS || dtype == MOTH_F64 || (dtype == MOTH_F32 && !moth_float32_precision(ctx)) ||
-      !(fabs(scale) >= LEAST_SCALE))
+      s > MOST_ROWS || dtype == MOTH_F64 || !(fabs(scale) >= LEAST_SCALE))
     return MOTH_OK;
   return with_head(e > v ? e : v, [&](auto size) {
-    return with_float(dtype, [&](auto t) {
+    const auto call = [&](auto t) {
       typedef typename decltype(t)::of T;
       enum { HEAD = decltype(size)::value };
-      if constexpr (sizeof(T) <= 4) {
-        if (has_room<forward_shape<T, HEAD, 2>, T>(q) && has_room<keys_shape<T, HEAD>, T>(q) &&
-            has_room<queries_shape<T, HEAD>, T>(q)) {
-          *done = true;
-          return f(t, size);
-        }
-      }
-      return (int)MOTH_OK;
-    });
+      *done = has_room<forward_shape<T, HEAD, 2>, T>(q) && has_room<keys_shape<T, HEAD>, T>(q) &&
+              has_room<queries_shape<T, HEAD>, T>(q);
+      return *done ? f(t, size) : (int)MOTH_OK;
+    };
+    return dtype == MOTH_F16 ? call(type<f16>()) : dtype == MOTH_BF16 ? call(type<bf16>())
+           : moth_float32_precision(ctx) ? call(type<float>()) : call(type<whole_f32>());
   });
 }
 
@@ -297,7 +295,7 @@ int moth_flash(const attention_args *a, const moth_queue *q, const moth_tensor *
     flash_job_of(&g, a, lse, &batches);
     g.of.y = matrices_of<T>(y, g.of.lead);
     const int64_t l = g.of.l;
-    if constexpr (sizeof(T) == 2)
+    if constexpr (forward_shape<T, HEAD, 2>::MT == 2)
       if (l > 64 && (l + 127) / 128 * batches >= q->processors)
         return launch_tiles<forward_shape<T, HEAD, 2>>(a->ctx, q, flash_forward<T, HEAD, 2>, g, l,
                                                        batches);

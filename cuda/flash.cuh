@@ -4,7 +4,8 @@
 ** A block's four warps have 16 MT rows each. Scores of a warp are sums of multiply_rows, rows of
 ** one matrix by rows of another; they stay in registers and are a factor of multiply_weights. Rows
 ** in shared memory are HEAD elements and 16 bytes: the eight that ldmatrix reads at a time then
-** lie in different banks. Elements are half types, or f32 that is multiplied as TF32.
+** lie in different banks. Elements are half types, or f32 that is multiplied as TF32 or as two of
+** them.
 */
 #ifndef MOTH_CUDA_FLASH_CUH
 #define MOTH_CUDA_FLASH_CUH
@@ -15,6 +16,16 @@
 enum { FLASH_WARPS = 4, FLASH_THREADS = FLASH_WARPS * WARP, MOST_ROWS = 1 << 29 };
 template <class T> constexpr int each_of = 16 / (int)sizeof(T); /* elements of 16 bytes */
 template <class T, int HEAD> constexpr int wide_of = HEAD + each_of<T>;
+
+/* An f32 that is multiplied as two of TF32: three products, without that of both rests. */
+struct whole_f32 {
+  float at;
+};
+HD float get(const whole_f32 *x) { return x->at; }
+template <class V> HD void put(whole_f32 *x, V v) { x->at = (float)v; }
+
+template <class T> constexpr int parts_of = 1; /* of TF32 */
+template <> constexpr int parts_of<whole_f32> = 2;
 
 static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
@@ -60,84 +71,66 @@ static __device__ inline void bring(T *to, const side<T> &from, int row) {
   }
 }
 
-/* Works at tiles from, from + step, ... below `to`: bring(slot, at) puts one into shared memory,
-** use(slot, at) works at it. `ahead`: there are two slots, one is filled while the other is used.
-*/
-template <class Bring, class Use>
-static __device__ inline void in_turns(bool ahead, int from, int to, int step, Bring bring,
-                                       Use use) {
-  int slot = 0;
-  if (ahead && from < to) bring(0, from);
-  end_copies();
-  for (int at = from; at < to; at += step) {
-    if (!ahead) {
-      __syncthreads(); /* all have used the last one */
-      bring(0, at);
-      end_copies();
-    }
-    await_copies<0>();
-    __syncthreads();
-    if (ahead && at + step < to) bring(slot ^ 1, at + step);
-    end_copies();
-    use(slot, at);
-    slot ^= ahead;
-  }
-  await_copies<0>(); /* also where there was no tile: a block must not end before its copies */
-}
-
 /* -- products of a warp -- */
 
-template <class T> static __device__ inline void load_factor(uint32_t *to, const T *row) {
-  load_matrices(to, row);
-  if constexpr (sizeof(T) == 4)
-    for (int i = 0; i < 4; i++) to[i] = tf32_of(__uint_as_float(to[i]));
+template <class T> static __device__ inline void load_rows(uint32_t (*to)[4], const T *row) {
+  if constexpr (sizeof(T) == 2) load_matrices(to[0], row);
+  else load_factor<parts_of<T>>(to, (const float *)(const void *)row);
+}
+
+/* c += a b, b from element `at` on */
+template <class T>
+static __device__ inline void multiply_parts(float *c, const uint32_t (*a)[4],
+                                             const uint32_t (*b)[4], int at) {
+  if constexpr (sizeof(T) == 2) multiply_add<T>(c, a[0], b[0] + at);
+  else multiply_factors<parts_of<T>>(c, a, b, at);
 }
 
 /* c += the 16 MT rows at `a` by the 8 NT rows at `b`, both HEAD long. */
 template <int HEAD, int MT, int NT, class T>
 static __device__ inline void multiply_rows(const T *a, const T *b, float (*c)[NT][4]) {
-  enum { EACH = each_of<T>, WIDE = HEAD + EACH };
+  enum { EACH = each_of<T>, WIDE = HEAD + EACH, PARTS = parts_of<T> };
   const int lane = (int)threadIdx.x % WARP;
   const T *left = a + lane % 16 * WIDE + lane / 16 * EACH;
   const T *right = b + (lane / 16 * 8 + lane % 8) * WIDE + lane / 8 % 2 * EACH;
 #pragma unroll 2
   for (int k = 0; k < HEAD; k += 2 * EACH) {
-    uint32_t p[MT][4], q[4];
+    uint32_t p[MT][PARTS][4], q[PARTS][4];
 #pragma unroll
-    for (int m = 0; m < MT; m++) load_factor<T>(p[m], left + m * 16 * WIDE + k);
+    for (int m = 0; m < MT; m++) load_rows<T>(p[m], left + m * 16 * WIDE + k);
 #pragma unroll
     for (int n = 0; n < NT; n += 2) {
-      load_factor<T>(q, right + n * 8 * WIDE + k);
+      load_rows<T>(q, right + n * 8 * WIDE + k);
 #pragma unroll
       for (int m = 0; m < MT; m++) {
-        multiply_add<T>(c[m][n], p[m], q);
-        multiply_add<T>(c[m][n + 1], p[m], q + 2);
+        multiply_parts<T>(c[m][n], p[m], q, 0);
+        multiply_parts<T>(c[m][n + 1], p[m], q, 2);
       }
     }
   }
 }
 
-/* multiply_weights of TF32. A tile's columns are taken in the order 0, 2, 4, 6, 1, 3, 5, 7, and so
+/* multiply_weights of f32. A tile's columns are taken in the order 0, 2, 4, 6, 1, 3, 5, 7, and so
 ** are the rows of b: then each thread has the elements of its factor. */
-template <int HEAD, int MT, int NT>
-static __device__ inline void multiply_tf32_weights(const float (*w)[NT][4], const float *b,
-                                                    float (*c)[HEAD / 8][4]) {
-  enum { WIDE = wide_of<float, HEAD> };
+template <int HEAD, int MT, int NT, class T>
+static __device__ inline void multiply_f32_weights(const float (*w)[NT][4], const T *b,
+                                                   float (*c)[HEAD / 8][4]) {
+  enum { WIDE = wide_of<T, HEAD>, PARTS = parts_of<T> };
   const int lane = (int)threadIdx.x % WARP;
-  const float *right = b + lane % 4 * 2 * WIDE + lane / 4;
+  const T *right = b + lane % 4 * 2 * WIDE + lane / 4;
 #pragma unroll
   for (int k = 0; k < NT; k++) {
-    uint32_t p[MT][4];
+    uint32_t p[MT][PARTS][4], q[PARTS][4];
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
-      for (int i = 0; i < 4; i++) p[m][i] = tf32_of(w[m][k][i % 2 * 2 + i / 2]);
+      for (int i = 0; i < 4; i++) put_factor<PARTS>(p[m], i, w[m][k][i % 2 * 2 + i / 2]);
 #pragma unroll
     for (int n = 0; n < HEAD / 8; n++) {
-      const float *at = right + k * 8 * WIDE + n * 8;
-      const uint32_t q[2] = {tf32_of(at[0]), tf32_of(at[WIDE])};
+      const T *at = right + k * 8 * WIDE + n * 8;
+      for (int i = 0; i < 2; i++) put_factor<PARTS>(q, i, get(at + i * WIDE));
 #pragma unroll
-      for (int m = 0; m < MT; m++) multiply_add<float>(c[m][n], p[m], q);
+      for (int m = 0; m < MT; m++) multiply_factors<PARTS>(c[m][n], p[m], q, 0);
     }
   }
 }
@@ -168,12 +161,12 @@ static __device__ inline void multiply_half_weights(const float (*w)[NT][4], con
   }
 }
 
-/* c += w b: w are sums of multiply_rows, rounded to T; b has 8 NT rows, HEAD long. */
+/* c += w b: w are sums of multiply_rows, rounded as T is; b has 8 NT rows, HEAD long. */
 template <int HEAD, int MT, int NT, class T>
 static __device__ inline void multiply_weights(const float (*w)[NT][4], const T *b,
                                                float (*c)[HEAD / 8][4]) {
   if constexpr (sizeof(T) == 2) multiply_half_weights<HEAD, MT, NT>(w, b, c);
-  else multiply_tf32_weights<HEAD, MT, NT>(w, b, c);
+  else multiply_f32_weights<HEAD, MT, NT>(w, b, c);
 }
 
 /* -- scores -- */

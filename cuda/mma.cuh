@@ -126,4 +126,65 @@ static __device__ inline float exp2_approx(float x) {
 }
 
 #endif
+
+/* -- tiles in shared memory -- */
+
+/* Works at tiles from, from + step, ... below `to`: bring(slot, at) puts one into shared memory,
+** use(slot, at) works at it. `ahead`: there are two slots, one is filled while the other is used.
+*/
+template <class Bring, class Use>
+static __device__ inline void in_turns(bool ahead, int from, int to, int step, Bring bring,
+                                       Use use) {
+  int slot = 0;
+  if (ahead && from < to) bring(0, from);
+  end_copies();
+  for (int at = from; at < to; at += step) {
+    if (!ahead) {
+      __syncthreads(); /* all have used the last one */
+      bring(0, at);
+      end_copies();
+    }
+    await_copies<0>();
+    __syncthreads();
+    if (ahead && at + step < to) bring(slot ^ 1, at + step);
+    end_copies();
+    use(slot, at);
+    slot ^= ahead;
+  }
+  await_copies<0>(); /* also where there was no tile: a block must not end before its copies */
+}
+
+/* -- f32 as PARTS of TF32: one, or two that make up the whole -- */
+
+/* An f32 as two of TF32, which miss it by 2^-22 of it at most; infinities become NaN. Products do
+** not look at the last 13 bits of the second. */
+static __device__ inline void split_tf32(float x, uint32_t *first, uint32_t *rest) {
+  *first = bits_of(x) & 0xffffe000u;
+  *rest = bits_of(x - float_of(*first)) + 0x1000u;
+}
+
+/* Element i of a factor, its parts of to[0] and to[1]. */
+template <int PARTS>
+static __device__ inline void put_factor(uint32_t (*to)[4], int i, float x) {
+  if constexpr (PARTS == 2) split_tf32(x, &to[0][i], &to[1][i]);
+  else to[0][i] = tf32_of(x);
+}
+
+template <int PARTS>
+static __device__ inline void load_factor(uint32_t (*to)[4], const float *row) {
+  load_matrices(to[0], row);
+  for (int i = 0; i < 4; i++) put_factor<PARTS>(to, i, float_of(to[0][i]));
+}
+
+/* c += a b, b from element `at` on: small products first, that of both rests left out. */
+template <int PARTS>
+static __device__ inline void multiply_factors(float *c, const uint32_t (*a)[4],
+                                               const uint32_t (*b)[4], int at) {
+  if constexpr (PARTS == 2) {
+    multiply_add<float>(c, a[1], b[0] + at);
+    multiply_add<float>(c, a[0], b[1] + at);
+  }
+  multiply_add<float>(c, a[0], b[0] + at);
+}
+
 #endif

@@ -101,6 +101,7 @@ static lane<R> lane_of(const moth_rnn_call *c, const moth_queue *q, int64_t numb
   a.n = n, a.wide = moth_rnn_gates(r->mode) * n, a.kept = kept * n, a.ld = r->directions * n;
   a.shared = r->mode == MOTH_GRU ? 2 * n : a.wide;
   a.number = number, a.layer = number / r->directions, a.reversed = number % r->directions == 1;
+  a.tf32 = r->given == MOTH_BF16 || moth_float32_precision(c->ctx);
   a.w_ih = (const R *)params[0], a.w = (const R *)params[1];
   if (r->biased) a.b_ih = (const R *)params[2], a.b_hh = (const R *)params[3];
   a.gates = (R *)c->reserve + block * kept * number;
@@ -142,7 +143,7 @@ static int product(const lane<R> &l, int64_t m, int64_t n, int64_t k, const R *a
   g.b = b, g.rs_b = rs_b, g.cs_b = cs_b;
   g.c = c, g.ldc = ldc, g.bias = bias;
   g.alpha = 1, g.beta = beta;
-  g.tf32 = l.r->halves; /* it has all bits of half types */
+  g.tf32 = l.tf32 || moth_is_half(l.r->given); /* it has all bits of half types */
   return moth_gemm_run(l.ctx, &g);
 }
 

@@ -82,7 +82,7 @@ template <class R> HD void unit_back(const step<R> &s, int64_t k, int64_t j, R l
 /* All steps of a layer in one direction: `steps` times `batch` rows of n units. */
 template <class R> struct rnn_steps {
   int mode;
-  bool reversed;
+  bool reversed, tf32; /* tf32: states and gates may be narrowed to it in products */
   int64_t steps, batch, n, ld;
   const R *w, *h0, *c0; /* w: of the state, (gates n, n) */
   R *gates, *cells, *y;

@@ -1,5 +1,5 @@
--- Attention on a GPU's tensor cores, where half types and TF32 go: results and gradients are those
--- of f32 on the CPU, whatever the lengths, head sizes, masks and strides.
+-- Attention on a GPU's tensor cores: results and gradients are those of f32 on the CPU, whatever
+-- the lengths, head sizes, masks and strides.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -8,7 +8,7 @@ local process = require "spec.support.process"
 local sdpa = moth.nn.functional.scaled_dot_product_attention
 
 -- Of the largest element or 1: what a weight in a half type is rounded by, and a result.
-local MOST = { float16 = 2e-3, bfloat16 = 1.6e-2 }
+local MOST = { float16 = 2e-3, bfloat16 = 1.6e-2, float32 = 1e-5 }
 
 local function close(there, here, most)
   local x, y = there:cpu():to(moth.float64), here:to(moth.float64)
@@ -111,6 +111,25 @@ describe("attention on tensor cores", function()
     end
   end)
 
+  it("takes a factor of nothing, where all keys weigh the same", function()
+    moth.manual_seed(10)
+    for dtype, most in pairs(MOST) do
+      agree({ draw(dtype, 2, 70, 24), draw(dtype, 90, 24), draw(dtype, 2, 90, 40) },
+        { scale = 0 }, most)
+    end
+  end)
+
+  it("keeps a NaN where it belongs", function()
+    moth.manual_seed(11)
+    for dtype in pairs(MOST) do
+      local q, k, v = draw(dtype, 1, 70, 16), draw(dtype, 1, 40, 16), draw(dtype, 1, 40, 16)
+      q[{1, 3, 5}], v[{1, 9, 7}] = 0 / 0, 0 / 0
+      local y = sdpa(q:cuda(), k:cuda(), v:cuda()):isnan():cpu()
+      assert.is_true(y[{1, 3}]:all():item() and y[{1, {}, 7}]:all():item())
+      assert.equal(16 + 69, y:sum():item())
+    end
+  end)
+
   for _, card in ipairs { "MOTH_EMULATED_MAJOR=7", "MOTH_EMULATED_SHARED=101376" } do
     it("is that of f32 on an older card, " .. card, function()
       if not cuda.name:find "emulated" then return end
@@ -141,15 +160,18 @@ describe("attention on tensor cores", function()
     if moth.cuda.get_device_capability() < 8 then return pending "this GPU has no TF32" end
     moth.manual_seed(9)
     for _, head in ipairs { 20, 64, 90, 128 } do
-      local x = { moth.randn(70, head), moth.randn(45, head), moth.randn(45, head) }
-      local bias = { attn_mask = moth.randn(70, 45) }
-      agree(x, bias, 1e-5)
-      moth.set_float32_matmul_precision("high")
-      local fine, message = pcall(agree, x, bias, 4e-3)
-      local exact = pcall(agree, x, bias, 1e-5)
-      moth.set_float32_matmul_precision("highest")
-      assert(fine, message)
-      assert.is_false(exact)
+      for _, batches in ipairs { 1, 4 } do -- whose tiles are larger
+        local x = { moth.randn(batches, 70, head), moth.randn(batches, 45, head),
+          moth.randn(45, head) }
+        local bias = { attn_mask = moth.randn(70, 45) }
+        agree(x, bias, 1e-5)
+        moth.set_float32_matmul_precision("high")
+        local fine, message = pcall(agree, x, bias, 4e-3)
+        local exact = pcall(agree, x, bias, 1e-5)
+        moth.set_float32_matmul_precision("highest")
+        assert(fine, message)
+        assert.is_false(exact)
+      end
     end
   end)
 
@@ -160,7 +182,7 @@ describe("attention on tensor cores", function()
       local y = sdpa(x[1], x[2], x[3])
       assert.is_true(y:transpose(2, 3):is_contiguous())
       assert.is_true(sdpa(x[1]:contiguous(), x[2], x[3]):is_contiguous())
-      agree(x, { is_causal = true }, MOST[dtype] or 1e-5)
+      agree(x, { is_causal = true }, MOST[dtype])
     end
   end)
 

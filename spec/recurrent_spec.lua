@@ -265,6 +265,11 @@ describe("a state that is moth.none", function()
     assert.has_error_like(function() lstm {x, hx = {h}} end,
       "two tensors, {h, c}, is needed, got a table of 1, {")
     assert.has_error_like(function() lstm {x, hx = {h, 3}} end, "got a table of 2, {.*, 3}")
+    local wide = moth.zeros(1, 1, 5)
+    assert.has_error_like(function() lstm(x, {wide, wide}) end,
+      "'hx' to 'lstm' %(%(1, 1, 4%) is needed for f32 %(2, 1, 3%), got f32 %(1, 1, 5%)")
+    assert.has_error_like(function() nn.GRUCell(3, 4)(x[1], wide[1]) end,
+      "'hx' to 'gru_cell' %(%(1, 4%) is needed for f32 %(1, 3%), got f32 %(1, 5%)")
   end)
 end)
 

@@ -18,7 +18,7 @@ typedef struct moth_rnn {
   int64_t steps, batch, input, hidden;
   int64_t layers, directions;
   bool biased, masked;  /* masked: dropout between layers */
-  bool halves;          /* what came is of a half type */
+  int given;            /* dtype of what came: halves are computed in f32 */
   const int64_t *sizes; /* how many sequences reach each step, falling; NULL: all */
   const void **params;  /* w_ih, w_hh[, b_ih, b_hh] for each layer and direction */
 } moth_rnn;

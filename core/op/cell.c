@@ -12,10 +12,12 @@ static int check_cell(const recurrent_call *c, const moth_tensor *b_ih, const mo
   int64_t wide = moth_rnn_gates(r->mode) * r->hidden;
   if (!b_ih != !b_hh)
     return moth_fail(ctx, MOTH_E_ARG, b_ih ? "b_hh" : "b_ih", "is needed beside the other bias");
-  if (c->h0->l.shape[0] != r->batch || (c->c0 && !moth_shape_same(&c->c0->l, &c->h0->l)))
+  const int64_t *state = c->h0->l.shape;
+  const bool misfits = state[0] != r->batch || state[1] != r->hidden;
+  if (misfits || (c->c0 && !moth_shape_same(&c->c0->l, &c->h0->l)))
     return moth_fail(ctx, MOTH_E_SHAPE, "hx", "%s is needed for %s, got %s",
                      moth_str_shape(ctx, 2, (int64_t[]){r->batch, r->hidden}), moth_str(c->input),
-                     moth_str(c->h0->l.shape[0] != r->batch ? c->h0 : c->c0));
+                     moth_str(misfits ? c->h0 : c->c0));
   moth_tensor **p = c->params.at;
   status = moth_recurrent_param(ctx, "w_ih", "the input's weight", p[0], wide, r->input);
   if (!status)

@@ -69,13 +69,20 @@ static int check_sizes(const recurrent_call *c, moth_rnn *r) {
 }
 
 /* Sizes from the input and the states alone. */
+/* H, by the state's weight where that is one: then a state of another size is to blame. */
+static int64_t hidden_of(const recurrent_call *c, int64_t otherwise) {
+  const moth_tensor *w = c->params.n > 1 ? c->params.at[1] : NULL;
+  bool fits = w && w->l.ndim == 2 && w->l.shape[0] == moth_rnn_gates(c->mode) * w->l.shape[1];
+  return fits ? w->l.shape[1] : otherwise;
+}
+
 static int measure(const recurrent_call *c, moth_rnn *r) {
   const moth_tensor *x = c->input, *h = c->h0;
   int32_t dims = c->cell ? 2 : 3;
   *r = (moth_rnn){.mode = c->mode, .dtype = moth_compute_dtype(x->l.dtype),
                   .device = x->l.device, .layers = c->layers,
                   .directions = c->bidirectional ? 2 : 1, .biased = c->biased,
-                  .masked = c->masked, .halves = moth_is_half(x->l.dtype)};
+                  .masked = c->masked, .given = x->l.dtype};
   if (x->l.ndim != dims)
     return moth_fail(c->ctx, MOTH_E_SHAPE, "input", "%s is needed, got %s",
                      c->cell ? "(N, I)" : c->batch_first ? "(N, L, I)" : "(L, N, I)", moth_str(x));
@@ -85,7 +92,7 @@ static int measure(const recurrent_call *c, moth_rnn *r) {
   r->steps = c->cell ? 1 : x->l.shape[c->batch_first ? 1 : 0];
   r->batch = x->l.shape[c->cell || c->batch_first ? 0 : 1];
   r->input = x->l.shape[dims - 1];
-  r->hidden = h->l.shape[dims - 1];
+  r->hidden = hidden_of(c, h->l.shape[dims - 1]);
   if (r->steps < 1)
     return moth_fail(c->ctx, MOTH_E_SHAPE, "input", "at least one step is needed, got %s",
                      moth_str(x));
