@@ -8,6 +8,7 @@
 
 struct shares {
   int64_t n, in[2], out[2]; /* n: results of the kernel */
+  quotient_by by_in[2], by_out[2];
   channels c;
   cells at;
 };
@@ -15,10 +16,13 @@ struct shares {
 static shares shares_of(const moth_layout *image, const moth_layout *seen, const moth_layout *of,
                         bool channels_last) {
   const int high = image->ndim - 2;
-  shares s = {of->numel, {0, 0}, {0, 0}, channels_of(of, channels_last), {}};
+  shares s = {of->numel, {0, 0}, {0, 0}, {}, {}, channels_of(of, channels_last), {}};
   for (int i = 0; i < 2; i++) {
     s.in[i] = image->shape[high + i];
     s.out[i] = seen->shape[high + i];
+    const int64_t most = s.in[i] * s.out[i] + s.in[i] + s.out[i];
+    s.by_in[i] = quotients(s.in[i], most);
+    s.by_out[i] = quotients(s.out[i], most);
   }
   s.at = cells_of(planes_of(image, s.c), of->shape[high], of->shape[high + 1]);
   return s;
@@ -29,15 +33,10 @@ struct share { /* a rectangle of a plane */
 };
 
 static __device__ inline share share_of(const shares &s, int oy, int ox) {
-  const int64_t r0 = oy * s.in[0] / s.out[0], c0 = ox * s.in[1] / s.out[1];
-  const int64_t r1 = ((oy + 1) * s.in[0] + s.out[0] - 1) / s.out[0];
-  const int64_t c1 = ((ox + 1) * s.in[1] + s.out[1] - 1) / s.out[1];
+  const int64_t r0 = divide(oy * s.in[0], s.by_out[0]), c0 = divide(ox * s.in[1], s.by_out[1]);
+  const int64_t r1 = divide((oy + 1) * s.in[0] + s.out[0] - 1, s.by_out[0]);
+  const int64_t c1 = divide((ox + 1) * s.in[1] + s.out[1] - 1, s.by_out[1]);
   return share{r0, c0, c1 - c0, (r1 - r0) * (c1 - c0)};
-}
-
-static __device__ inline int64_t element_of(const shares &s, const share &h, int64_t k) {
-  const int64_t row = k / h.wide;
-  return (h.row + row) * s.in[1] + h.col + k - row * h.wide;
 }
 
 /* What a thread of a team of TEAM does for result i: its share of the plane and its turn. */
@@ -65,9 +64,18 @@ static __global__ void fold_shares(F f, shares s, const T *x) {
   const share h = share_of(s, oy, ox);
   typename F::room r = f.start();
   x += plane * s.in[0] * s.in[1] * s.c.each.by + channel;
+  /* by TEAM elements at a time, which are so many rows and columns: no division on the way */
+  const unsigned wide = h.wide > TEAM ? TEAM + 1 : (unsigned)h.wide;
+  const unsigned row = (unsigned)turn / wide, rows = (unsigned)TEAM / wide;
+  const int64_t columns = TEAM - rows * wide, ahead = rows * s.in[1] + columns;
+  int64_t col = turn - row * wide, at = (h.row + row) * s.in[1] + h.col + col;
   for (int64_t k = turn; k < h.n; k += TEAM) {
-    const int64_t at = element_of(s, h, k);
     f.take(r, get(x + at * s.c.each.by), at);
+    at += ahead;
+    col += columns;
+    if (col < h.wide) continue;
+    col -= h.wide;
+    at += s.in[1] - h.wide;
   }
   r = joined<TEAM>(f, r);
   if (mine && turn == 0) f.end(r, i, h.n);
@@ -124,8 +132,8 @@ template <class T> static __global__ void mean_shares_back(shares s, const T *dy
   if (i >= s.n) return;
   cell_of(s.at, pixel_of(s.c, i, &channel), &plane, &at[0], &at[1]);
   for (int d = 0; d < 2; d++) { /* the places that see it */
-    first[d] = at[d] * s.out[d] / s.in[d];
-    last[d] = ((at[d] + 1) * s.out[d] + s.in[d] - 1) / s.in[d];
+    first[d] = divide(at[d] * s.out[d], s.by_in[d]);
+    last[d] = divide((at[d] + 1) * s.out[d] + s.in[d] - 1, s.by_in[d]);
   }
   real_of<T> sum = 0;
   dy += plane * s.out[0] * s.out[1] * s.c.each.by + channel;

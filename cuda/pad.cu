@@ -1,31 +1,41 @@
 /* pad.cu -- borders around tensors: each element of the result finds where it comes from, and each
-** element of a gradient all the places where it stands. Tensors are packed, or channels_last both;
+** element of a gradient all the places where it stands; with a constant border that is one at most,
+** and the gradient is padded by as much less. Tensors are packed, or channels_last both;
 ** dimensions count as they lie in memory.
 */
 #include "../core/op/pad.h"
 
-#include "numbers.cuh"
+#include "walk.cuh"
 
 enum { CONSTANT, REFLECT, REPLICATE, CIRCULAR };
 
 struct border {
   int ndim, mode;
   int64_t in[MOTH_MAX_DIMS], out[MOTH_MAX_DIMS], before[MOTH_MAX_DIMS];
+  quotient_by size[MOTH_MAX_DIMS]; /* of the result of the kernel, whatever that is */
 };
 
-static border border_of(const moth_tensor *in, const moth_tensor *out, moth_ints pad, int mode,
-                        bool channels_last) {
+static bool is_kept(const border &b, int d) { return b.in[d] == b.out[d] && b.before[d] == 0; }
+
+/* Neighbouring dimensions without a border are one. `of`: what the kernel's threads are cells of;
+** sign: 1, or -1 where `in` was padded to be `out` and loses its border. */
+static border border_of(const moth_tensor *in, const moth_tensor *out, const moth_tensor *of,
+                        moth_ints pad, int sign, int mode, bool channels_last) {
   static const int ORDER[4] = {0, 2, 3, 1}; /* of channels_last */
   border b;
   memset(&b, 0, sizeof b);
-  b.ndim = in->l.ndim;
   b.mode = mode;
-  for (int i = 0; i < b.ndim; i++) {
-    const int d = channels_last ? ORDER[i] : i, pair = b.ndim - 1 - d;
-    b.in[i] = in->l.shape[d];
-    b.out[i] = out->l.shape[d];
-    if (pair < pad.n / 2) b.before[i] = pad.at[2 * pair];
+  for (int i = 0; i < in->l.ndim; i++) {
+    const int d = channels_last ? ORDER[i] : i, pair = in->l.ndim - 1 - d, k = b.ndim++;
+    b.in[k] = in->l.shape[d];
+    b.out[k] = out->l.shape[d];
+    b.before[k] = pair < pad.n / 2 ? sign * pad.at[2 * pair] : 0;
+    if (k == 0 || !is_kept(b, k) || !is_kept(b, k - 1)) continue;
+    b.in[k - 1] = b.out[k - 1] = b.in[k - 1] * b.in[k];
+    b.ndim = k;
   }
+  for (int k = 0; k < b.ndim; k++)
+    b.size[k] = quotients(of == in ? b.in[k] : b.out[k], of->l.numel);
   return b;
 }
 
@@ -53,7 +63,8 @@ template <class T> static __global__ void pad_out(border b, int64_t n, const T *
   int64_t rest = i, at = 0, step = 1;
   bool inside = true;
   for (int d = b.ndim - 1; d >= 0; d--) {
-    const int64_t over = rest / b.out[d], from = source(b, d, rest - over * b.out[d]);
+    const int64_t over = d > 0 ? divide(rest, b.size[d]) : 0;
+    const int64_t from = source(b, d, rest - over * b.out[d]);
     inside = inside && from >= 0;
     at += from * step;
     step *= b.in[d];
@@ -89,8 +100,9 @@ template <class T> static __global__ void pad_in(border b, int64_t n, const T *d
   int64_t own[MOTH_MAX_DIMS], k[MOTH_MAX_DIMS] = {0}, step[MOTH_MAX_DIMS], rest = i, size = 1;
   bool some = true;
   for (int d = b.ndim - 1; d >= 0; d--) {
-    own[d] = rest % b.in[d];
-    rest /= b.in[d];
+    const int64_t over = d > 0 ? divide(rest, b.size[d]) : 0;
+    own[d] = rest - over * b.in[d];
+    rest = over;
     step[d] = size;
     size *= b.out[d];
     some = some && place(b, d, own[d], 0) >= 0;
@@ -110,31 +122,40 @@ template <class T> static __global__ void pad_in(border b, int64_t n, const T *d
   put(dx + i, sum);
 }
 
-MOTH_CUDA(pad) {
-  const moth_scalar s = a->value;
-  const int64_t n = out[0]->l.numel;
-  const bool channels_last = moth_is_channels_last(out[0]);
-  const border b = border_of(a->input, out[0], a->pad, (int)a->mode, channels_last);
-  uint64_t fill = 0;
-  moth_tensor *x = moth_packed_as(a->input, channels_last);
-  moth_convert(1, s.type == 0 ? MOTH_F64 : MOTH_I64, (const char *)&s.as, 8, out[0]->l.dtype,
-               (char *)&fill, 8);
-  if (!x) return moth_status(a->ctx);
+static int pad_with(const border &b, const moth_tensor *input, bool channels_last, uint64_t fill,
+                    moth_tensor *y) {
+  moth_tensor *x = moth_packed_as(input, channels_last);
+  if (!x) return moth_status(y->ctx);
+  const int64_t n = y->l.numel;
   int status = n == 0 ? MOTH_OK : with_size(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     T element;
     memcpy(&element, &fill, sizeof element);
-    return launch(a->ctx, out[0], pad_out<T>, blocks_for(n), BLOCK, 0, b, n, data<T>(x), element,
-                  data<T>(out[0]));
+    return launch(y->ctx, y, pad_out<T>, blocks_for(n), BLOCK, 0, b, n, data<T>(x), element,
+                  data<T>(y));
   });
   moth_tensor_release(x);
   return status;
 }
 
+MOTH_CUDA(pad) {
+  const moth_scalar s = a->value;
+  const bool channels_last = moth_is_channels_last(out[0]);
+  uint64_t fill = 0;
+  moth_convert(1, s.type == 0 ? MOTH_F64 : MOTH_I64, (const char *)&s.as, 8, out[0]->l.dtype,
+               (char *)&fill, 8);
+  return pad_with(border_of(a->input, out[0], out[0], a->pad, 1, (int)a->mode, channels_last),
+                  a->input, channels_last, fill, out[0]);
+}
+
 MOTH_CUDA(pad_back) {
   const int64_t n = out[0]->l.numel;
   const bool channels_last = moth_is_channels_last(out[0]);
-  const border b = border_of(out[0], a->input, a->pad, (int)a->mode, channels_last);
+  if ((int)a->mode == CONSTANT)
+    return pad_with(border_of(a->input, out[0], out[0], a->pad, -1, CONSTANT, channels_last),
+                    a->input, channels_last, 0, out[0]);
+  const border b =
+      border_of(out[0], a->input, out[0], a->pad, 1, (int)a->mode, channels_last);
   moth_tensor *dy = moth_packed_as(a->input, channels_last);
   if (!dy) return moth_status(a->ctx);
   int status = n == 0 ? MOTH_OK : with_float(dy->l.dtype, [&](auto t) {

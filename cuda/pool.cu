@@ -38,9 +38,9 @@ static __device__ inline int64_t place_at(const pooling &p, int64_t i, const int
 
 /* The windows first..last-1 on an axis that see element i. */
 static __device__ inline void seen_by(const window &w, int axis, int i, int *first, int *last) {
-  const int at = i + w.padding[axis], before = at - w.kernel[axis] + 1;
-  *first = before > 0 ? (before + w.stride[axis] - 1) / w.stride[axis] : 0;
-  *last = at / w.stride[axis] + 1;
+  const int at = i + w.padding[axis], before = at - w.kernel[axis];
+  *first = before >= 0 ? (int)divide((uint32_t)before, w.by_stride[axis]) + 1 : 0;
+  *last = (int)divide((uint32_t)at, w.by_stride[axis]) + 1;
   if (*last > w.out[axis]) *last = w.out[axis];
 }
 
@@ -176,11 +176,11 @@ static __global__ void largest_back(pooling p, const T *dy, const int64_t *index
   seen_by(p.w, 0, y, &y0, &y1);
   seen_by(p.w, 1, x, &x0, &x1);
   real_of<T> sum = 0;
-  for (int oy = y0; oy < y1; oy++)
-    for (int ox = x0; ox < x1; ox++) {
-      const int64_t at = first + ((int64_t)oy * p.w.out[1] + ox) * p.c.each.by;
+  for (int oy = y0; oy < y1; oy++) {
+    int64_t at = first + ((int64_t)oy * p.w.out[1] + x0) * p.c.each.by;
+    for (int ox = x0; ox < x1; ox++, at += p.c.each.by)
       if (index[at] == own) sum += get(dy + at);
-    }
+  }
   put(dx + i, sum);
 }
 
@@ -304,14 +304,16 @@ template <class T> static __global__ void means_back(pooling p, const T *dy, T *
   seen_by(p.w, 0, y, &y0, &y1);
   seen_by(p.w, 1, x, &x0, &x1);
   real_of<T> sum = 0;
-  for (int oy = y0; oy < y1; oy++)
-    for (int ox = x0; ox < x1; ox++) {
-      int first[2], last[2];
-      window_clip(p.w, 0, oy, &first[0], &last[0]);
+  for (int oy = y0; oy < y1; oy++) {
+    int first[2], last[2];
+    int64_t at = ((int64_t)oy * p.w.out[1] + x0) * p.c.each.by;
+    window_clip(p.w, 0, oy, &first[0], &last[0]);
+    for (int ox = x0; ox < x1; ox++, at += p.c.each.by) {
       window_clip(p.w, 1, ox, &first[1], &last[1]);
       const int64_t n = divisor_of(p, oy, ox, first, last);
-      if (n) sum += get(dy + ((int64_t)oy * p.w.out[1] + ox) * p.c.each.by) / (real_of<T>)n;
+      if (n) sum += get(dy + at) / (real_of<T>)n;
     }
+  }
   put(dx + i, sum);
 }
 

@@ -8,6 +8,7 @@
 
 struct window { /* [0] along the height, [1] along the width */
   int in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
+  divider by_stride[2], by_dilation[2];
 };
 
 /* Fills w, or refuses sides whose sums would not fit 32 bits. */
@@ -25,16 +26,18 @@ static inline int window_of(window *w, moth_ctx *ctx, const int64_t *in, const i
     w->stride[i] = (int)stride[i];
     w->padding[i] = (int)padding[i];
     w->dilation[i] = (int)dilation[i];
+    w->by_stride[i] = divider_of((uint32_t)w->stride[i]);
+    w->by_dilation[i] = divider_of((uint32_t)w->dilation[i]);
   }
   return MOTH_OK;
 }
 
 /* The taps first..last-1 of the window `at` on an axis that lie inside the image. */
 HD void window_clip(const window &w, int axis, int at, int *first, int *last) {
-  const int start = at * w.stride[axis] - w.padding[axis], step = w.dilation[axis];
-  const int room = w.in[axis] - start;
-  const int end = room > 0 ? (room + step - 1) / step : 0;
-  *first = start < 0 ? (step - 1 - start) / step : 0;
+  const int start = at * w.stride[axis] - w.padding[axis], room = w.in[axis] - start;
+  const divider &step = w.by_dilation[axis];
+  const int end = room > 0 ? (int)divide((uint32_t)(room - 1), step) + 1 : 0;
+  *first = start < 0 ? (int)divide((uint32_t)(-1 - start), step) + 1 : 0;
   *last = end < w.kernel[axis] ? end : w.kernel[axis];
 }
 

@@ -221,6 +221,38 @@ describe("a large tensor on a GPU", function()
     end
   end)
 
+  it("is pooled, padded and unfolded, however it lies", function()
+    local function cl(x) return x:contiguous { memory_format = moth.channels_last } end
+    local function turned(x) return x:transpose(2, 4):contiguous():transpose(2, 4) end
+    for _, dtype in ipairs(ALL) do
+      local x = draw(dtype, 2, 3, 11, 14)
+      for i, v in ipairs { x, cl(x), turned(x), draw(dtype, 2, 1, 1, 40) } do
+        local function says(name, ...)
+          local list = { ... }
+          agrees(("%s, layout %d"):format(name, i), dtype,
+            function(y) return F[name](y, unpack(list)) end, v)
+        end
+        for _, border in ipairs { { 1, 2 }, { 0, 0, 2, 1 }, { -1, 3, 0, 0, 0, 0, 1, 0 } } do
+          says("pad", border, "constant", 1)
+        end
+        if MOST[dtype] then
+          for _, mode in ipairs { "reflect", "replicate", "circular" } do
+            says("pad", { 2, 1, 0, 0 }, mode)
+          end
+          for _, size in ipairs { 1, { 3, 4 }, { 13, 5 } } do
+            says("adaptive_avg_pool2d", size)
+            says("adaptive_max_pool2d", size)
+          end
+          says("avg_pool2d", { 1, 3 }, { 3, 2 }, { 0, 1 }, false, false)
+          says("avg_pool2d", { 1, 2 }, { divisor_override = 3 })
+          says("max_pool2d", { 1, 3 }, { 1, 2 }, { 0, 1 }, 3)
+          says("max_pool2d", 1, 2 ^ 30)
+          says("unfold", { 1, 3 }, { dilation = 2, padding = { 0, 3 }, stride = { 4, 2 } })
+        end
+      end
+    end
+  end)
+
   it("is convolved by its widest tiles", function()
     for _, dtype in ipairs { "float16", "bfloat16", "float32" } do
       agrees("conv2d", dtype, function(x, w) return F.conv2d(x, w) end, draw(dtype, 1, 2, 186, 186),
