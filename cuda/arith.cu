@@ -44,7 +44,7 @@ static __device__ inline float mixed_at(const operand &o, int dtype, int64_t byt
   return dtype == MOTH_F16 ? get(element<f16>(o, bytes)) : *element<float>(o, bytes);
 }
 
-template <class T, int EACH> static __device__ inline void read_run(const char *at, float *v) {
+template <class T, int EACH> static __device__ inline void read_floats(const char *at, float *v) {
   const lump<T, EACH> many = *(const lump<T, EACH> *)(const void *)at;
   for (int j = 0; j < EACH; j++) v[j] = get(&many.at[j]);
 }
@@ -60,11 +60,11 @@ static __device__ inline void mixed_run(const operand &o, int dtype, bool one, i
   } else if (left < EACH) {
     for (int j = 0; j < EACH; j++) v[j] = j < left ? mixed_at(o, dtype, at + j * size) : 0;
   } else if (dtype == MOTH_F32) {
-    read_run<float, EACH>(o.at + at, v);
+    read_floats<float, EACH>(o.at + at, v);
   } else if (dtype == MOTH_BF16) {
-    read_run<bf16, EACH>(o.at + at, v);
+    read_floats<bf16, EACH>(o.at + at, v);
   } else {
-    read_run<f16, EACH>(o.at + at, v);
+    read_floats<f16, EACH>(o.at + at, v);
   }
 }
 
@@ -81,11 +81,7 @@ static __global__ void mix_runs(walk<3> w, two_types t, three_numbers<float> num
   mixed_run<EACH>(w.of[2], t.of[1], w.of[2].is_held || w.step[0][2] == 0, at[2], left, y);
   for (int j = 0; j < EACH; j++)
     result.at[j] = value_of<Row, float>(x[j], y[j], x[j], numbers.at);
-  float *to = (float *)(void *)(w.of[0].at + at[0]);
-  if (left >= EACH) write_lump(to, result);
-  else
-    for (int j = 0; j < EACH; j++)
-      if (j < left) to[j] = result.at[j];
+  write_run(w, 0, at[0], left, result);
 }
 
 template <class Row>
@@ -155,34 +151,18 @@ template <class T> static __global__ void choose(walk<4> w) {
   *(T *)(void *)(w.of[0].at + at[0]) = *from;
 }
 
-/* EACH elements of operand k, of which there are `left`; behind the end the last one again. */
-template <class T, int EACH>
-static __device__ inline lump<T, EACH> read_some(const walk<4> &w, int k, int64_t at,
-                                                 int64_t left) {
-  const T *from = element<T>(w.of[k], at);
-  const bool one = w.of[k].is_held || w.step[0][k] == 0;
-  lump<T, EACH> some;
-  if (!one && left >= EACH) return *(const lump<T, EACH> *)(const void *)from;
-  for (int j = 0; j < EACH; j++) some.at[j] = from[one ? 0 : j < left ? j : left - 1];
-  return some;
-}
-
 template <class T> static __global__ void choose_runs(walk<4> w) {
   enum { EACH = 16 / sizeof(T) };
   const int64_t first = thread_number() * EACH, left = w.n - first;
   int64_t at[4];
   if (left <= 0) return;
   offsets(w, first, at);
-  const lump<uint8_t, EACH> condition = read_some<uint8_t, EACH>(w, 1, at[1], left);
-  const lump<T, EACH> x = read_some<T, EACH>(w, 2, at[2], left);
-  const lump<T, EACH> y = read_some<T, EACH>(w, 3, at[3], left);
+  const lump<uint8_t, EACH> condition = read_run<uint8_t, EACH>(w, 1, at[1], left);
+  const lump<T, EACH> x = read_run<T, EACH>(w, 2, at[2], left);
+  const lump<T, EACH> y = read_run<T, EACH>(w, 3, at[3], left);
   lump<T, EACH> result;
   for (int j = 0; j < EACH; j++) result.at[j] = condition.at[j] ? x.at[j] : y.at[j];
-  T *to = (T *)(void *)(w.of[0].at + at[0]);
-  if (left >= EACH) write_lump(to, result);
-  else
-    for (int j = 0; j < EACH; j++)
-      if (j < left) to[j] = result.at[j];
+  write_run(w, 0, at[0], left, result);
 }
 
 static int where_map(moth_ctx *ctx, int dtype, int noperands, const moth_tensor *const *operands,

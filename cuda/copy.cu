@@ -57,18 +57,7 @@ template <class T> static __global__ void move_runs(walk<2> w) {
   int64_t at[2];
   if (left <= 0) return;
   offsets(w, first, at);
-  const T *from = element<T>(w.of[1], at[1]);
-  T *to = (T *)(void *)(w.of[0].at + at[0]);
-  lump<T, EACH> run;
-  if (w.of[1].is_held || w.step[0][1] == 0)
-    for (int j = 0; j < EACH; j++) run.at[j] = *from;
-  else if (left >= EACH) run = *(const lump<T, EACH> *)(const void *)from;
-  else
-    for (int j = 0; j < EACH; j++) run.at[j] = from[j < left ? j : 0];
-  if (left >= EACH) write_lump(to, run);
-  else
-    for (int j = 0; j < EACH; j++)
-      if (j < left) to[j] = run.at[j];
+  write_run(w, 0, at[0], left, read_run<T, EACH>(w, 1, at[1], left));
 }
 
 /* -- one whose tensors have their elements side by side in different dimensions: tiles of both pass

@@ -64,11 +64,7 @@ static __global__ void map_runs(walk<N + 1> w, three_numbers<T> numbers) {
     const real_of<T> z = N < 3 ? x : one[2] ? lone[2] : get(&in[2].at[j]);
     put(&result.at[j], value_of<Row, T>(x, y, z, numbers.at));
   }
-  R *to = (R *)(void *)(w.of[0].at + at[0]);
-  if (first + EACH <= w.n) write_lump(to, result);
-  else
-    for (int j = 0; j < EACH; j++)
-      if (first + j < w.n) to[j] = result.at[j];
+  write_run(w, 0, at[0], w.n - first, result);
 }
 
 template <class Row, class T, class R, int N>

@@ -43,6 +43,10 @@ template <class real> HD real moth_sigmoid(real x) {
   return moth_sigmoids(x, &other);
 }
 
+#define moth_plain_exp exp
+#define moth_plain_tanh tanh
+#define moth_plain_sigmoid moth_sigmoid
+
 template <class real> HD real moth_less_one(real x) { return expm1(x); }
 template <class real> HD real moth_sinc(real x) {
   const real turn = x * (real)3.14159265358979323846;
@@ -59,6 +63,32 @@ template <class real> HD real moth_gelu(real x) {
 template <class real> HD real gelu_slope_of(real x) {
   const real bell = exp(-x * x * (real)0.5) * (real)0.39894228040143267794;
   return moth_share(x) + (bell == 0 ? (real)0 : x * bell);
+}
+/* f32 by the polynomials of core/kernel/exp.h: erfc is three times as long. */
+HD float moth_ratio(float x, float y) { /* to 2 ulp; y is neither large nor small */
+#ifdef __CUDA_ARCH__
+  return __fdividef(x, y);
+#else
+  return x / y;
+#endif
+}
+HD float moth_bell(float x) { /* exp(-x^2 / 2); x^2 2^-23 of it off, some ulp where it matters */
+#ifdef __CUDA_ARCH__
+  return __expf(-0.5f * (x * x));
+#else
+  return exp(-0.5f * (x * x));
+#endif
+}
+HD float moth_gelu(float x) {
+  float q, p = moth_share_terms_f32(x, &q), share = 0.5f + x * moth_ratio(p, q);
+  share = share < 0 ? 0 : share;
+  return x * (share > 1 ? 1 : share);
+}
+HD float gelu_slope_of(float x) {
+  const float bell = moth_bell(x);
+  const float tail = bell * moth_half_erfcx_f32(moth_ratio(1, 1 + 0.28284271247461901f * fabs(x)));
+  const float turn = 0.39894228040143267794f * bell;
+  return (x > 0 ? 1 - tail : tail) + (bell == 0 ? 0 : x * turn);
 }
 template <class real> HD real gelu_angle(real x) {
   return (real)1.5957691216057307117 * (x + (real)0.044715 * x * x * x);

@@ -184,19 +184,20 @@ static int operand_of(const program *p, int v) { return v < p->nin ? p->nres + v
 
 static void say_runs(writer *w, const program *p, int each, int room) {
   const int outside = p->nin + p->nres;
-  say(w, "\nMOTH_MADE(fused_runs) {\n  const int64_t first = thread_number() * %d;\n"
-         "  if (first >= t.w.n) return;\n  int64_t at[%d];\n  offsets(t.w, first, at);\n",
-      each, room);
+  say(w, "\nMOTH_MADE(fused_runs) {\n"
+         "  const int64_t first = thread_number() * %d, left = t.w.n - first;\n"
+         "  if (left <= 0) return;\n  int64_t at[%d];\n  offsets(t.w, first, at);\n", each, room);
   for (int v = 0; v < outside; v++)
     if (v < p->nin)
-      say(w, "  const lump<%s, %d> v%d = read_run<%s, %d>(t, %d, at, first);\n",
-          type_name(p->dtype[v]), each, v, type_name(p->dtype[v]), each, operand_of(p, v));
+      say(w, "  const lump<%s, %d> v%d = read_run<%s, %d>(t.w, %d, at[%d], left);\n",
+          type_name(p->dtype[v]), each, v, type_name(p->dtype[v]), each, operand_of(p, v),
+          operand_of(p, v));
     else say(w, "  lump<%s, %d> v%d;\n", type_name(p->dtype[v]), each, v);
   say(w, "#pragma unroll\n  for (int j = 0; j < %d; j++) element(t", each);
   for (int v = 0; v < outside; v++) say(w, ", v%d.at[j]", v);
   say(w, ");\n");
   for (int v = p->nin; v < outside; v++)
-    say(w, "  write_run(t, %d, at, first, v%d);\n", operand_of(p, v), v);
+    say(w, "  write_run(t.w, %d, at[%d], left, v%d);\n", operand_of(p, v), operand_of(p, v), v);
   say(w, "}\n");
 }
 

@@ -1,5 +1,5 @@
 /* program.cuh -- what the source that fused.cu writes is made of: steps between values, each
-** rounded to its type as if it had been written, and the moves of operands.
+** rounded to its type as if it had been written, and the moves of single elements.
 */
 #ifndef MOTH_CUDA_PROGRAM_CUH
 #define MOTH_CUDA_PROGRAM_CUH
@@ -65,33 +65,6 @@ template <class R, class X, class Y> HD R choose(truth condition, X x, Y y) {
 }
 
 /* -- moves -- */
-
-/* EACH elements of operand k, the `first` and those behind it; zeros behind the end. */
-template <class T, int EACH, class G>
-static __device__ inline lump<T, EACH> read_run(const G &t, int k, const int64_t *at,
-                                                int64_t first) {
-  const operand &o = t.w.of[k];
-  lump<T, EACH> run;
-  if (o.is_held || t.w.step[0][k] == 0) { /* one for all */
-    const T lone = *element<T>(o, at[k]);
-    for (int j = 0; j < EACH; j++) run.at[j] = lone;
-    return run;
-  }
-  const T *from = (const T *)(const void *)(o.at + at[k]);
-  if (first + EACH <= t.w.n) return *(const lump<T, EACH> *)(const void *)from;
-  for (int j = 0; j < EACH; j++) run.at[j] = first + j < t.w.n ? from[j] : T{};
-  return run;
-}
-
-template <class T, int EACH, class G>
-static __device__ inline void write_run(const G &t, int k, const int64_t *at, int64_t first,
-                                        const lump<T, EACH> &run) {
-  T *to = (T *)(void *)(t.w.of[k].at + at[k]);
-  if (first + EACH <= t.w.n) write_lump(to, run);
-  else
-    for (int j = 0; j < EACH; j++)
-      if (first + j < t.w.n) to[j] = run.at[j];
-}
 
 template <class T, class G>
 static __device__ inline T read_one(const G &t, int k, const int64_t *at) {

@@ -138,4 +138,26 @@ static inline bool walk_packs(const walk<N> &w, const int *sizes, int results, i
   return true;
 }
 
+/* As walk_packs allows it: EACH elements of operand k, `at` bytes behind it, of which there are
+** `left`; and zeros behind the end. */
+template <class T, int EACH, int N>
+static __device__ inline lump<T, EACH> read_run(const walk<N> &w, int k, int64_t at, int64_t left) {
+  const T *from = element<T>(w.of[k], at);
+  const bool one = w.of[k].is_held || w.step[0][k] == 0;
+  lump<T, EACH> run;
+  if (!one && left >= EACH) return *(const lump<T, EACH> *)(const void *)from;
+  for (int j = 0; j < EACH; j++) run.at[j] = one ? *from : j < left ? from[j] : T{};
+  return run;
+}
+
+template <class T, int EACH, int N>
+static __device__ inline void write_run(const walk<N> &w, int k, int64_t at, int64_t left,
+                                        const lump<T, EACH> &run) {
+  T *to = (T *)(void *)(w.of[k].at + at);
+  if (left >= EACH) write_lump(to, run);
+  else
+    for (int j = 0; j < EACH; j++)
+      if (j < left) to[j] = run.at[j];
+}
+
 #endif

@@ -135,7 +135,9 @@ static int pack_across(const moth_loop *loop, const moth_tensor *const *operands
 
 moth_inner moth_loop_of(const moth_loops *loops, int dtype) {
   const int real = moth_compute_dtype(dtype), level = moth_level();
-  return loops->of[real == MOTH_F32 && level ? MOTH_DTYPES - 1 + level : real];
+  const int at = MOTH_DTYPES - 1 + level + (real == MOTH_F64 ? 2 : 0);
+  const bool built = level && (real == MOTH_F32 || (real == MOTH_F64 && loops->of[at]));
+  return loops->of[built ? at : real];
 }
 
 static int run_map(const moth_loop *loop, const moth_loops *loops, int dtype,

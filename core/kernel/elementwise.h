@@ -28,9 +28,10 @@
 **
 **   REAL      of floats
 **   CURVE     of floats, and far more work than moving them
+**   BOTH      the same, in f64 at every level of instructions, too
 **   SLOW      of floats, one after another at every level of instructions
-**   OWN       the same, with a loop of its own for AVX-512 (wide.c)
-**   WAVE      the same, for functions of angles; and C's function, for large ones
+**   OWN       as BOTH, with a loop of its own for f32 and AVX-512 (wide.c)
+**   WAVE      as CURVE, for functions of angles; and C's function, for large ones
 **   NUMBER    of integers; of floats
 **   HEAVY     the same, and far more work
 **   QUOTIENT  the same; and of f32 where the quotient is below 2^28
@@ -51,7 +52,7 @@
 ** writes all loops and the family's table, moth_unary: one member per function.
 */
 #define MOTH_MAP_OPERANDS 6
-#define MOTH_LEVEL_ROWS (MOTH_DTYPES + 2) /* f32 at the two higher levels comes last */
+#define MOTH_LEVEL_ROWS (MOTH_DTYPES + 4) /* f32 and f64 at the two higher levels come last */
 
 typedef struct moth_loops {
   moth_inner of[MOTH_LEVEL_ROWS]; /* by dtype; use moth_loop_of */
@@ -78,6 +79,7 @@ typedef struct moth_loops {
 
 #define MOTH_BASE_REAL(MAP, op, f) MAP(, op##_f64, double, double, f)
 #define MOTH_BASE_CURVE MOTH_BASE_REAL
+#define MOTH_BASE_BOTH MOTH_BASE_REAL
 #define MOTH_BASE_SLOW(MAP, op, f)         \
   MAP(, op##_f32, float, float, f)         \
   MOTH_BASE_REAL(MAP, op, f)
@@ -113,9 +115,12 @@ typedef struct moth_loops {
 
 #define MOTH_SINGLE_REAL(MAP, target, name, f) MAP(target, name, float, float, f)
 #define MOTH_SINGLE_CURVE MOTH_SINGLE_REAL
+#define MOTH_SINGLE_BOTH(MAP, target, name, f) \
+  MAP(target, name, float, float, f)           \
+  MAP(__attribute__((unused)) target, name##_f64, double, double, f)
 #define MOTH_SINGLE_SLOW(MAP, target, name, f)
 #define MOTH_SINGLE_OWN(MAP, target, name, f) \
-  MAP(__attribute__((unused)) target, name, float, float, f)
+  MOTH_SINGLE_BOTH(MAP, __attribute__((unused)) target, name, f)
 #define MOTH_SINGLE_WAVE(MAP, target, name, f, far) MOTH_MAP_WAVE(target, name, f, far)
 #define MOTH_SINGLE_WHOLE(MAP, target, name, f)
 #define MOTH_SINGLE_NUMBER(MAP, target, name, whole, f) MAP(target, name, float, float, f)
@@ -150,17 +155,23 @@ typedef struct moth_loops {
   LISTS(MOTH_AVX512_1, MOTH_AVX512_2, MOTH_AVX512_3)
 #define MOTH_REAL_ROWS(op) \
   MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_avx2, [MOTH_DTYPES + 1] = op##_avx512
-#define MOTH_OWN_ROWS(op) \
-  MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_avx2, [MOTH_DTYPES + 1] = moth_##op##_wide
+#define MOTH_WIDE_ROWS(op) \
+  [MOTH_DTYPES + 2] = op##_avx2_f64, [MOTH_DTYPES + 3] = op##_avx512_f64
+#define MOTH_BOTH_ROWS(op) MOTH_REAL_ROWS(op), MOTH_WIDE_ROWS(op)
+#define MOTH_OWN_ROWS(op)                                                                    \
+  MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_avx2, [MOTH_DTYPES + 1] = moth_##op##_wide,      \
+  MOTH_WIDE_ROWS(op)
 #else
 #define MOTH_LEVELS_OF(LISTS)
 #define MOTH_REAL_ROWS(op) MOTH_FLOAT_ROWS(op)
+#define MOTH_BOTH_ROWS(op) MOTH_FLOAT_ROWS(op)
 #define MOTH_OWN_ROWS(op) MOTH_FLOAT_ROWS(op)
 #endif
 
 #define MOTH_ROWS_WHOLE(op) {MOTH_INT_ROWS(op)}, #op, 0
 #define MOTH_ROWS_REAL(op) {MOTH_REAL_ROWS(op)}, #op, 0
 #define MOTH_ROWS_CURVE(op) {MOTH_REAL_ROWS(op)}, #op, 0.3f
+#define MOTH_ROWS_BOTH(op) {MOTH_BOTH_ROWS(op)}, #op, 0.3f
 #define MOTH_ROWS_SLOW(op)                                                            \
   {MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_f32, [MOTH_DTYPES + 1] = op##_f32}, #op, 20
 #define MOTH_ROWS_OWN(op) {MOTH_OWN_ROWS(op)}, #op, 0.2f

@@ -190,9 +190,9 @@ MOTH_INLINE float moth_tail_f32(float x, float *bell) {
   return *bell * moth_half_erfcx_f32(1.0f / (1.0f + 0.28284271247461901f * a));
 }
 
-/* x times the share below it, 1/2 + x P(x^2) / Q(x^2), fitted up to |x| = 5.2 and cut at 0 and 1:
-** within 2e-7 of the share. Half the steps of the tail above, which a slope wants. */
-MOTH_INLINE float moth_gelu_f32(float x) {
+/* P(x^2), and Q(x^2) in *below: 1/2 + x P / Q is the share below x, within 2e-7. Fitted up to
+** |x| = 5.2, and to be cut at 0 and 1. */
+MOTH_INLINE float moth_share_terms_f32(float x, float *below) {
   float z = x * x;
   z = z > 27.04f ? 27.04f : z;
   float p = 2.47311596e-08f;
@@ -206,8 +206,13 @@ MOTH_INLINE float moth_gelu_f32(float x) {
   q = q * z + 0.00181720166f;
   q = q * z + 0.0279266797f;
   q = q * z + 0.248243397f;
-  q = q * z + 1.0f;
-  float share = 0.5f + x * (p / q);
+  *below = q * z + 1.0f;
+  return p;
+}
+
+/* x times the share below it, by half the steps of the tail above, which a slope wants. */
+MOTH_INLINE float moth_gelu_f32(float x) {
+  float q, p = moth_share_terms_f32(x, &q), share = 0.5f + x * (p / q);
   share = share < 0 ? 0 : share;
   share = share > 1 ? 1 : share;
   return x * share;

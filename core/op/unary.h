@@ -16,7 +16,7 @@
   F(NUMBER, positive, x, x)                                                     \
   F(NUMBER, square, WIDE(x) * WIDE(x), x * x)                                   \
   F(NUMBER, relu, x < 0 ? 0 : x, x < 0 ? 0 : x)                                 \
-  F(OWN, exp, exp(x))                                                           \
+  F(OWN, exp, FOR_REAL(moth_plain_exp)(x))                                      \
   F(CURVE, expm1, expm1(x))                                                     \
   F(CURVE, log, log(x))                                                         \
   F(CURVE, log1p, log1p(x))                                                     \
@@ -34,14 +34,14 @@
   F(CURVE, atan, atan(x))                                                       \
   F(CURVE, sinh, sinh(x))                                                       \
   F(CURVE, cosh, cosh(x))                                                       \
-  F(OWN, tanh, tanh(x))                                                         \
+  F(OWN, tanh, FOR_REAL(moth_plain_tanh)(x))                                    \
   F(CURVE, asinh, asinh(x))                                                     \
   F(CURVE, acosh, acosh(x))                                                     \
   F(CURVE, atanh, atanh(x))                                                     \
   F(CURVE, sinc, FOR_REAL(moth_sinc)(x))                                           \
   F(REAL, deg2rad, x * (real)0.017453292519943295769)                           \
   F(REAL, rad2deg, x * (real)57.295779513082320877)                             \
-  F(CURVE, sigmoid, FOR_REAL(moth_sigmoid)(x))                                    \
+  F(BOTH, sigmoid, FOR_REAL(moth_plain_sigmoid)(x))                             \
   F(CURVE, erf, erf(x))                                                         \
   F(CURVE, erfc, erfc(x))                                                       \
   F(NUMBER, floor, x, floor(x))                                                 \
