@@ -77,6 +77,21 @@ for _, group in ipairs{ basic, advanced } do
     local y = x:scatter_reduce(1, moth.tensor{{1LL, 1LL}, {1LL, 1LL}}, x, "sum")
     assert.same({{5, 8}, {3, 4}}, y:tolist())
   end)
+
+  it("joins the rows that an expanded list names as it joins elements", function()
+    local x, rows = moth.randn(7, 5), moth.randn(40, 5)
+    rows[3][2] = 0 / 0
+    local list = moth.randint(1, 8, {40}):unsqueeze(2)
+    for _, how in ipairs{ "sum", "prod", "mean", "amax", "amin" } do
+      for _, own in ipairs{ true, false } do
+        local named = {include_self = own}
+        local y = x:scatter_reduce(1, list:expand(40, 5), rows, how, named)
+        local z = x:scatter_reduce(1, list:expand(40, 5):clone(), rows, how, named)
+        assert.same(tostring(z), tostring(y))
+        assert.is_true(y:isnan():any():item())
+      end
+    end
+  end)
 end)
 
 describe(group == basic and "x[{...}] with" or "x[{...}] by", function()

@@ -26,6 +26,23 @@ describe("sort", function()
     end
   end)
 
+  it("has the ends of int64 where they belong, beside what lies on both sides of 0", function()
+    local least = -9223372036854775807LL - 1
+    for _, n in ipairs { 3, 100, 1000 } do
+      local x = moth.arange(n) - math.floor(n / 2)
+      x[1], x[2] = 9223372036854775807LL, least
+      for _, down in ipairs { false, true } do
+        local y, at = x:sort { descending = down }
+        assert.is_true(x[{ at }]:equal(y))
+        assert.is_true(y[down and n or 1]:eq(least):item())
+        local small = (x[{ { 3, n } }] * 1e9):long()
+        local z, place = small:sort { descending = down }
+        assert.is_true(small[{ place }]:equal(z))
+        assert.is_true(z[down and -1 or 1]:eq(small:min()):item())
+      end
+    end
+  end)
+
   it("keeps the order of equals in both directions", function()
     local x = moth.arange(1000) % 3
     local _, up = x:sort()

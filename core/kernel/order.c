@@ -226,6 +226,23 @@ static void take_values(int64_t k, const char *row, int64_t size, const int64_t 
     memcpy(values + i * size, row + position[i] * size, (size_t)size);
 }
 
+/* Of i64, from their keys, which lie in a row: `less` of the least. */
+static void values_of_keys(int64_t k, const moth_keyed *x, uint64_t less, bool descending,
+                           char *values) {
+  const uint64_t turn = descending ? ~TOP : TOP;
+  uint64_t *to = (uint64_t *)(void *)values;
+  for (int64_t i = 0; i < k; i++) to[i] = (x[i].key + less) ^ turn;
+}
+
+/* All of a row; integers by how far their keys are from the least, which is returned: those on both
+** sides of 0 differ in bytes above the ones that tell them apart. */
+static uint64_t from_least(int64_t n, bool whole, const uint64_t *keys, moth_keyed *x) {
+  uint64_t least = whole ? UINT64_MAX : 0;
+  for (int64_t j = 0; whole && j < n; j++) least = keys[j] < least ? keys[j] : least;
+  for (int64_t j = 0; j < n; j++) x[j] = (moth_keyed){keys[j] - least, j};
+  return least;
+}
+
 /* Rows of a job that threads share. Each has room of its own for one row. */
 typedef struct ordering {
   const moth_rows *r;
@@ -247,16 +264,18 @@ static void sort_rows(int64_t first, int64_t last, int lane, const void *arg) {
   const bool part = k < n / 4, few = part && k > 0 && k <= SMALL;
   for (int64_t i = first; i < last && !atomic_load(o->stopped); i++) {
     const char *row = o->r->x + i * n * size;
+    char *values = o->values ? o->values + i * k * size : NULL;
     int64_t *position = o->position + i * k;
+    uint64_t less = 0;
     moth_keys_of(n, row, o->r->dtype, o->descending, keys);
     if (few) choose_few(n, keys, k, x);
     else if (part && k > 0 && k < n / 64) choose_kept(n, keys, k, x, spare);
     else if (part) choose(n, keys, k, x);
-    else
-      for (int64_t j = 0; j < n; j++) x[j] = (moth_keyed){keys[j], j};
+    else less = from_least(n, !moth_is_float(o->r->dtype), keys, x);
     if (!few && !moth_keyed_sort(ctx, part ? k : n, x, spare)) atomic_store(o->stopped, true);
     for (int64_t j = 0; j < k; j++) position[j] = x[j].at;
-    if (o->values) take_values(k, row, size, position, o->values + i * k * size);
+    if (values && o->r->dtype == MOTH_I64) values_of_keys(k, x, less, o->descending, values);
+    else if (values) take_values(k, row, size, position, values);
     if (moth_cancelled(ctx)) atomic_store(o->stopped, true);
   }
 }

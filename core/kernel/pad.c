@@ -3,6 +3,8 @@
 */
 #include "pad.h"
 
+#include "../threads.h"
+
 /* How many elements of a dimension are not cut off. */
 static int64_t kept(const moth_pad *p, int d) {
   const int64_t n = p->in[d], before = p->before[d], after = p->out[d] - n - before;
@@ -91,6 +93,31 @@ COPIES(2, uint16_t)
 COPIES(4, uint32_t)
 COPIES(8, uint64_t)
 
+typedef struct forward {
+  const walk *from_first;
+  int64_t size;
+  const char *x, *fill;
+  char *y;
+} forward;
+
+static void forward_rows(int64_t first, int64_t last, int lane, const void *arg) {
+  const forward *f = arg;
+  walk w = *f->from_first;
+  const int64_t size = f->size, bytes = w.p->out[w.p->ndim - 1] * size;
+  int64_t rest = first;
+  char *y = f->y + first * bytes;
+  (void)lane;
+  for (int d = w.p->ndim - 2; d >= 0; rest /= w.p->out[d--]) w.index[d] = rest % w.p->out[d];
+  for (int64_t r = first; r < last; r++, y += bytes, step(&w)) {
+    const int64_t from = row_of(&w);
+    const char *row = from < 0 ? NULL : f->x + from * size;
+    if (size == 1) copy_1(&w, row, f->fill, y);
+    else if (size == 2) copy_2(&w, row, f->fill, y);
+    else if (size == 4) copy_4(&w, row, f->fill, y);
+    else copy_8(&w, row, f->fill, y);
+  }
+}
+
 int moth_pad_forward(moth_ctx *ctx, const moth_pad *p, int64_t size, const char *x,
                      const char *fill, char *y) {
   walk w;
@@ -98,16 +125,8 @@ int moth_pad_forward(moth_ctx *ctx, const moth_pad *p, int64_t size, const char 
   if (rows == 0 || width == 0) return MOTH_OK; /* the others may be huge, and have tables */
   int64_t *block = start(ctx, p, &w);
   if (!block) return ctx->error.code;
-  int status = MOTH_OK;
-  for (int64_t r = 0; r < rows && !status; r++, y += width * size, step(&w)) {
-    int64_t from = row_of(&w);
-    const char *row = from < 0 ? NULL : x + from * size;
-    if (size == 1) copy_1(&w, row, fill, y);
-    else if (size == 2) copy_2(&w, row, fill, y);
-    else if (size == 4) copy_4(&w, row, fill, y);
-    else copy_8(&w, row, fill, y);
-    if ((r & 4095) == 4095 && moth_cancelled(ctx)) status = moth_stopped(ctx);
-  }
+  const forward f = {&w, size, x, fill, y};
+  int status = moth_parallel(ctx, rows, 1, 15 + 0.05 * (double)(width * size), forward_rows, &f);
   moth_dealloc(ctx, block, table_bytes(p));
   return status;
 }
@@ -130,6 +149,14 @@ ADDS(f64, double)
 
 int moth_pad_back(moth_ctx *ctx, const moth_pad *p, int dtype, const void *dy, void *dx) {
   walk w;
+  if (p->mode == MOTH_PAD_CONSTANT) { /* what was put around is cut off, and the other way round */
+    const double zero = 0;
+    moth_pad back = *p;
+    memcpy(back.in, p->out, sizeof back.in);
+    memcpy(back.out, p->in, sizeof back.out);
+    for (int d = 0; d < p->ndim; d++) back.before[d] = -p->before[d];
+    return moth_pad_forward(ctx, &back, moth_dtype_size[dtype], dy, (const char *)&zero, dx);
+  }
   const int64_t width = p->out[p->ndim - 1], rows = rows_of(p, p->out);
   const int64_t bytes = rows_of(p, p->in) * p->in[p->ndim - 1] * moth_dtype_size[dtype];
   if (bytes) memset(dx, 0, (size_t)bytes);

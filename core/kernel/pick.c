@@ -74,6 +74,20 @@ MOVER(add_i32, uint32_t, *b += *v)
 MOVER(add_i64, uint64_t, *b += *v)
 MOVER(add_f32, float, *b += *v)
 MOVER(add_f64, double, *b += *v)
+MOVER(mul_i64, uint64_t, *b *= *v)
+MOVER(mul_f32, float, *b *= *v)
+MOVER(mul_f64, double, *b *= *v)
+
+/* NaN wins. No branch asks which, which would be guessed wrongly half of the time. */
+#define EITHER(type, second)              \
+  const type either[2] = {*b, *v};        \
+  *b = either[(second) | (*v != *v)]
+#define EXTREMES(name, type)                      \
+  MOVER(max_##name, type, EITHER(type, *v > *b))  \
+  MOVER(min_##name, type, EITHER(type, *v < *b))
+EXTREMES(i64, int64_t)
+EXTREMES(f32, float)
+EXTREMES(f64, double)
 
 /* Signed integers wrap like unsigned ones of their size. */
 static const mover *mover_of(int mode, int dtype) {
@@ -82,7 +96,14 @@ static const mover *mover_of(int mode, int dtype) {
     [MOTH_I16] = &move_add_i16,   [MOTH_I32] = &move_add_i32, [MOTH_I64] = &move_add_i64,
     [MOTH_F32] = &move_add_f32,   [MOTH_F64] = &move_add_f64,
   };
+  static const mover *const rest[][3] = {
+    {&move_mul_i64, &move_mul_f32, &move_mul_f64},
+    {&move_max_i64, &move_max_f32, &move_max_f64},
+    {&move_min_i64, &move_min_f32, &move_min_f64},
+  };
   if (mode == MOTH_PICK_ADD) return adds[dtype];
+  if (mode > MOTH_PICK_ADD)
+    return rest[mode - MOTH_PICK_MUL][dtype == MOTH_I64 ? 0 : dtype == MOTH_F32 ? 1 : 2];
   bool get = mode == MOTH_PICK_GET;
   switch (moth_dtype_size[dtype]) {
   case 1: return get ? &move_get1 : &move_put1;
@@ -159,7 +180,7 @@ static inner inner_of(moth_pick *p, int mode, int dtype) {
   in.n = p->size[last];
   in.base_step = p->base_step[last];
   in.value_step = p->value_step[last];
-  bool dense = mode != MOTH_PICK_ADD && in.base_step == size && in.value_step == size;
+  bool dense = mode < MOTH_PICK_ADD && in.base_step == size && in.value_step == size;
   if (dense && in.n > 1) in.block = (size_t)(in.n * size);
   return in;
 }

@@ -16,9 +16,10 @@ typedef struct moth_pick {
   int64_t step;           /* between neighbouring picks in the values, bytes */
 } moth_pick;
 
-enum { MOTH_PICK_GET, MOTH_PICK_PUT, MOTH_PICK_ADD };
+enum { MOTH_PICK_GET, MOTH_PICK_PUT, MOTH_PICK_ADD, MOTH_PICK_MUL, MOTH_PICK_MAX, MOTH_PICK_MIN };
 
-/* values := base, base := values, or base += values. Half types cannot be added. */
+/* values := base, base := values, base += values, or in i64, f32 and f64 base *= values or the
+** larger or the smaller of both. Half types cannot be added. */
 int moth_pick_run(moth_ctx *ctx, const moth_pick *p, int mode, int dtype, char *base, char *values);
 
 typedef struct moth_reach { /* what an argument `index` must lie within */

@@ -274,6 +274,16 @@ static int move_along(int mode, moth_tensor *base, int32_t dim, const moth_tenso
   return status;
 }
 
+int moth_scatter(int mode, const moth_tensor *of, moth_tensor *base, int32_t dim,
+                 const moth_tensor *index, const moth_tensor *values) {
+  const moth_reach reach = reach_of(of, dim);
+  moth_tensor *at = positions_of(index, dim);
+  int status = at ? moth_pick_check_positions(at, &reach) : base->ctx->error.code;
+  if (!status) status = move_along(mode, base, dim, index, at, values, NULL);
+  moth_tensor_release(at);
+  return status;
+}
+
 static int gather_shape(const gather_args *a, moth_layout *y) {
   int32_t dim;
   int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &dim);

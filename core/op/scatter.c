@@ -1,6 +1,9 @@
 /* scatter.c -- scatter_reduce: values gathered at positions along a dimension and made one. Its
 ** face, and the list it is in, are index's.
 */
+#include <math.h>
+
+#include "../kernel/move.h"
 #include "../kernel/pick.h"
 #include "../kernel/real.h"
 #include "../loop.h"
@@ -15,7 +18,7 @@
 
 enum { SUM, PROD, MEAN, AMAX, AMIN };
 
-/* -- the kernel: where each value comes from and goes to, then one loop per type -- */
+/* -- the kernel -- */
 
 static bool covers(const moth_tensor *x, const moth_tensor *index, int32_t but) {
   bool fits = x->l.ndim == index->l.ndim;
@@ -38,64 +41,75 @@ static int scatter_reduce_shape(const scatter_reduce_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* Fills to[k] and from[k], offsets in packed tensors shaped as input and src, for each position. */
-static void places(const scatter_reduce_args *a, int32_t dim, const moth_tensor *list, int64_t *to,
-                   int64_t *from) {
-  const int64_t *at = (const int64_t *)(const void *)moth_at(list), first = list->l.index_base;
-  moth_layout x = a->input->l, v = a->src->l;
-  const moth_layout *index = &a->index->l;
-  int64_t here[MOTH_MAX_DIMS] = {0};
-  moth_layout_pack(&x);
-  moth_layout_pack(&v);
-  for (int64_t k = 0; k < index->numel; k++) {
-    to[k] = from[k] = 0;
-    for (int32_t d = 0; d < index->ndim; d++) {
-      to[k] += (d == dim ? at[k] - first : here[d]) * x.stride[d];
-      from[k] += here[d] * v.stride[d];
-    }
-    for (int32_t d = index->ndim - 1; d >= 0 && ++here[d] == index->shape[d]; d--) here[d] = 0;
+/* A tensor of one value, shaped as index: for sums -0, to which 0 may be added and stays what it
+** is, for extremes the one that any other exceeds. */
+static moth_tensor *neutral(moth_ctx *ctx, int64_t how, int dtype, const moth_layout *index) {
+  static const double real[] = {-0.0, 1, -0.0, -INFINITY, INFINITY};
+  static const int64_t whole[] = {0, 1, 0, INT64_MIN, INT64_MAX};
+  moth_layout l = {.numel = 1, .dtype = (uint8_t)dtype};
+  moth_tensor *x = moth_tensor_new(ctx, &l);
+  if (!x) return NULL;
+  void *to = (void *)moth_at(x);
+  if (dtype == MOTH_F32) *(float *)to = (float)real[how];
+  else if (dtype == MOTH_F64) *(double *)to = real[how];
+  else *(int64_t *)to = whole[how];
+  l = *index;
+  l.dtype = (uint8_t)dtype;
+  l.offset = 0;
+  memset(l.stride, 0, sizeof l.stride);
+  moth_tensor *y = moth_tensor_like(ctx, &l, x->storage);
+  moth_tensor_release(x);
+  return y;
+}
+
+/* Only values beside which others stand are divided. */
+static void divide(moth_tensor *y, const moth_tensor *counts) {
+  const int64_t n = y->l.numel, *seen = (const int64_t *)(const void *)moth_at(counts);
+  void *at = (void *)moth_at(y);
+  float *f = at;
+  double *d = at;
+  int64_t *q = at;
+  if (y->l.dtype == MOTH_F32) {
+    for (int64_t i = 0; i < n; i++) f[i] = seen[i] > 1 ? f[i] / (float)seen[i] : f[i];
+  } else if (y->l.dtype == MOTH_F64) {
+    for (int64_t i = 0; i < n; i++) d[i] = seen[i] > 1 ? d[i] / (double)seen[i] : d[i];
+  } else {
+    for (int64_t i = 0; i < n; i++)
+      if (seen[i] > 1) q[i] = q[i] / seen[i] - (q[i] % seen[i] < 0);
   }
 }
 
-/* seen[i] counts what went to element i, itself included where that takes part. */
-#define REDUCE_LOOP(T, name)                                                                  \
-  static void reduce_##name(int64_t how, int64_t n, const int64_t *to, const int64_t *from,   \
-                            const T *src, int64_t *seen, T *y) {                              \
-    for (int64_t k = 0; k < n; k++) {                                                         \
-      T v = src[from[k]], *at = &y[to[k]];                                                    \
-      if (seen[to[k]]++ == 0) *at = v;                                                        \
-      else if (how == SUM || how == MEAN) *at = (T)(*at + v);                                 \
-      else if (how == PROD) *at = (T)(*at * v);                                               \
-      else if (how == AMAX ? v > *at : v < *at) *at = v;                                      \
-      else if (v != v) *at = v;                                                               \
-    }                                                                                         \
+static int mean_of(const scatter_reduce_args *a, int32_t dim, moth_tensor *y) {
+  const moth_tensor *index = a->index;
+  moth_layout l = y->l;
+  l.dtype = MOTH_I64;
+  moth_tensor *counts = moth_tensor_new(a->ctx, &l);
+  moth_tensor *one = counts ? neutral(a->ctx, PROD, MOTH_I64, &index->l) : NULL;
+  int status = one ? MOTH_OK : a->ctx->error.code;
+  if (!status) {
+    const int64_t own = a->include_self;
+    moth_fill(sizeof own, l.numel, (void *)moth_at(counts), &own);
+    status = moth_scatter(MOTH_PICK_ADD, a->input, counts, dim, index, one);
   }
-REDUCE_LOOP(float, f32)
-REDUCE_LOOP(double, f64)
-REDUCE_LOOP(uint64_t, wrap) /* sums and products of integers wrap around */
-REDUCE_LOOP(int64_t, i64)
+  if (!status) divide(y, counts);
+  moth_tensor_release(one);
+  moth_tensor_release(counts);
+  return status;
+}
 
-static void run_typed(const scatter_reduce_args *a, const int64_t *to, const int64_t *from,
-                      moth_tensor *src, int64_t *seen, moth_tensor *y) {
-  const int64_t n = a->index->l.numel, how = a->reduce, size = y->l.numel;
-  void *p = (void *)moth_at(y);
-  const void *v = (const void *)moth_at(src);
-  if (y->l.dtype == MOTH_F32) {
-    reduce_f32(how, n, to, from, v, seen, p);
-    for (int64_t i = 0; i < size && how == MEAN; i++)
-      if (seen[i] > 1) ((float *)p)[i] /= (float)seen[i];
-  } else if (y->l.dtype == MOTH_F64) {
-    reduce_f64(how, n, to, from, v, seen, p);
-    for (int64_t i = 0; i < size && how == MEAN; i++)
-      if (seen[i] > 1) ((double *)p)[i] /= (double)seen[i];
-  } else {
-    if (how <= MEAN) reduce_wrap(how, n, to, from, v, seen, p);
-    else reduce_i64(how, n, to, from, v, seen, p);
-    for (int64_t i = 0; i < size && how == MEAN; i++) {
-      int64_t *q = &((int64_t *)p)[i], rest = seen[i] > 1 ? *q % seen[i] : 0;
-      if (seen[i] > 1) *q = *q / seen[i] - (rest < 0);
-    }
+static int join(const scatter_reduce_args *a, int32_t dim, const moth_tensor *src,
+                moth_tensor *y) {
+  static const int modes[] = {MOTH_PICK_ADD, MOTH_PICK_MUL, MOTH_PICK_ADD, MOTH_PICK_MAX,
+                              MOTH_PICK_MIN};
+  int status = MOTH_OK;
+  if (!a->include_self) {
+    moth_tensor *none = neutral(a->ctx, a->reduce, y->l.dtype, &a->index->l);
+    status = none ? moth_scatter(MOTH_PICK_PUT, a->input, y, dim, a->index, none)
+                  : a->ctx->error.code;
+    moth_tensor_release(none);
   }
+  if (!status) status = moth_scatter(modes[a->reduce], a->input, y, dim, a->index, src);
+  return !status && a->reduce == MEAN ? mean_of(a, dim, y) : status;
 }
 
 static int scatter_reduce_cpu(const scatter_reduce_args *a, moth_tensor **out) {
@@ -103,26 +117,13 @@ static int scatter_reduce_cpu(const scatter_reduce_args *a, moth_tensor **out) {
   int32_t dim;
   int status = moth_dim(ctx, "dim", a->dim, a->input->l.ndim, &dim);
   if (status) return status;
-  const int type = moth_is_float(out[0]->l.dtype) ? moth_compute_dtype(out[0]->l.dtype) : MOTH_I64;
-  const int64_t n = a->index->l.numel, size = a->input->l.numel;
-  const int64_t bytes = (2 * n + size + 1) * 8; /* both exist, so this does not overflow */
-  const moth_reach reach = {a->input, dim, a->input->l.ndim ? a->input->l.shape[dim] : 1};
-  moth_tensor *at = moth_pick_positions(a->index, &reach);
-  moth_tensor *src = at ? moth_cast(a->src, type) : NULL;
+  const int own = out[0]->l.dtype, type = moth_is_float(own) ? moth_compute_dtype(own) : MOTH_I64;
+  moth_tensor *src = a->src->l.dtype == type ? moth_tensor_retain(a->src) : moth_cast(a->src, type);
   moth_tensor *y = src ? moth_cast(a->input, type) : NULL;
-  int64_t *to = y ? moth_alloc(ctx, bytes) : NULL;
-  status = to ? MOTH_OK : ctx->error.code;
-  if (!status) {
-    int64_t *from = to + n, *seen = from + n;
-    for (int64_t i = 0; i < size; i++) seen[i] = a->include_self;
-    places(a, dim, at, to, from);
-    run_typed(a, to, from, src, seen, y);
-    status = moth_copy_into(out[0], y);
-    moth_dealloc(ctx, to, bytes);
-  }
+  status = y ? join(a, dim, src, y) : ctx->error.code;
+  if (!status) status = moth_copy_into(out[0], y);
   moth_tensor_release(y);
   moth_tensor_release(src);
-  moth_tensor_release(at);
   return status;
 }
 
