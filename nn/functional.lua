@@ -11,7 +11,8 @@ local lazy = require "moth.lazy"
 local rows = {}
 lazy.from(rows, "moth.dispatch", "cross_entropy")
 lazy.from(rows, "moth.interpolate", "interpolate")
-lazy.from(rows, "moth.nn.margins", "cosine_similarity margin_ranking_loss hinge_embedding_loss "
+lazy.from(rows, "moth.nn.margins", "mse_loss l1_loss huber_loss cosine_similarity "
+  .. "margin_ranking_loss hinge_embedding_loss "
   .. "cosine_embedding_loss triplet_margin_loss poisson_nll_loss gaussian_nll_loss "
   .. "soft_margin_loss pairwise_distance bilinear triplet_margin_with_distance_loss "
   .. "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss")

@@ -12,14 +12,14 @@ local loss = {}
 local REDUCTION = {"enum", "reduction", "what the losses of single elements become",
                    choices = {"mean", "sum", "none"}}
 
--- The functions, and how many tensors each takes.
+-- The functions, how many tensors each takes, and what of it the class does not.
 local OF = {
   NLLLoss = {"nll_loss", 2},
   CrossEntropyLoss = {"cross_entropy", 2},
-  MSELoss = {"mse_loss", 2},
-  L1Loss = {"l1_loss", 2},
+  MSELoss = {"mse_loss", 2, "weight"},
+  L1Loss = {"l1_loss", 2, "weight"},
   SmoothL1Loss = {"smooth_l1_loss", 2},
-  HuberLoss = {"huber_loss", 2},
+  HuberLoss = {"huber_loss", 2, "weight"},
   KLDivLoss = {"kl_div", 2},
   BCELoss = {"binary_cross_entropy", 2},
   BCEWithLogitsLoss = {"binary_cross_entropy_with_logits", 2},

@@ -1,5 +1,6 @@
---- margins.lua -- losses composed of ops: of pairs and triplets with a margin, of angles, and the
--- likelihoods of Poisson and of Gauss; and bilinear. They are found in moth.nn.functional.
+--- margins.lua -- losses composed of ops: of pairs and triplets with a margin, of angles, of
+-- differences with weights, and the likelihoods of Poisson and of Gauss; and bilinear. They are
+-- found in moth.nn.functional.
 
 local define = require "moth.define"
 local errors = require "moth.error"
@@ -16,6 +17,73 @@ local function reduced(loss, reduction)
   elseif reduction == "sum" then loss = loss:sum() end
   return loss
 end
+
+-- Raises unless x has the shape of the input: broadcast, each would be compared with all others.
+local function same_shape(name, arg, x, input)
+  if x.shape == input.shape then return end
+  errors.argument(name, arg, ("the shape of the input, %s, is needed, got %s"):format(
+    tostring(input.shape), errors.describe(x)), "E_SHAPE")
+end
+
+-- Raises unless x fits the first tensor dimension by dimension; a size of 1 is broadcast.
+local function same_dims(name, arg, x, first)
+  local fits = x:dim() == first:dim()
+  for d = 1, fits and x:dim() or 0 do
+    local n, m = x:size(d), first:size(d)
+    fits = fits and (n == m or n == 1 or m == 1)
+  end
+  if not fits then
+    errors.argument(name, arg, ("%s does not fit %s"):format(errors.describe(x),
+      errors.describe(first)), "E_SHAPE")
+  end
+end
+
+-- -- of differences: one op without a weight --
+
+-- The function of a loss by its op; `setting` is the row of an argument of its own, if it has one.
+-- PyTorch divides the mean by the sum of the weights, of huber_loss by their number.
+local function of_differences(name, doc, by_weights, setting)
+  local args = {
+    {"tensor", "input", "any shape"},
+    {"tensor", "target", "of the same shape"},
+    REDUCTION,
+    {"tensor", "weight", "a factor of each loss, of the same shape" .. (by_weights
+      and "; a mean is divided by the sum of them" or ""), optional = true},
+  }
+  if setting then table.insert(args, 4, setting) end
+  local function weighted(losses, reduction, weight)
+    same_shape(name, "weight", weight, losses)
+    losses = losses * weight
+    if reduction == "mean" and by_weights then return losses:sum() / weight:sum() end
+    return (reduced(losses, reduction))
+  end
+  local run
+  if setting then
+    run = function(input, target, reduction, number, weight)
+      if weight == nil then return (ops[name](input, target, reduction, number)) end
+      return (weighted(ops[name](input, target, "none", number), reduction, weight))
+    end
+  else
+    run = function(input, target, reduction, weight)
+      if weight == nil then return (ops[name](input, target, reduction)) end
+      return (weighted(ops[name](input, target, "none"), reduction, weight))
+    end
+  end
+  local more = setting and setting[2] .. " = 0.6, " or ""
+  margins[name] = define {
+    name = name, doc = doc, args = args, run = run,
+    examples = "moth.randn(3, 4), moth.randn(3, 4)\nmoth.randn(3, 4), moth.randn(3, 4), {" .. more
+      .. "reduction = 'sum', weight = moth.rand(3, 4)}",
+  }
+end
+
+of_differences("mse_loss", "The squared differences of input and target.", true)
+of_differences("l1_loss", "The absolute differences of input and target.", true)
+of_differences("huber_loss", "Half the squared difference up to `delta`, from there on a straight "
+  .. "line (Huber, 1964).", false,
+  {"float", "delta", "distance up to which the loss is a square", default = 1})
+
+-- -- of angles and order --
 
 local HALF = {float16 = true, bfloat16 = true}
 
@@ -61,6 +129,8 @@ margins.margin_ranking_loss = define {
   },
   scoped = true,
   run = function(input1, input2, target, margin, reduction)
+    same_dims("margin_ranking_loss", "input2", input2, input1)
+    same_dims("margin_ranking_loss", "target", target, input1)
     local loss = ops.relu(margin - target * (input1 - input2))
     return (reduced(loss, reduction))
   end,
@@ -80,6 +150,7 @@ margins.hinge_embedding_loss = define {
   },
   scoped = true,
   run = function(input, target, margin, reduction)
+    same_dims("hinge_embedding_loss", "target", target, input)
     local far = ops.where(target:ne(1), ops.relu(margin - input), 0)
     local near = ops.where(target:ne(-1), input, 0)
     return (reduced(far + near, reduction))
@@ -101,6 +172,12 @@ margins.cosine_embedding_loss = define {
   },
   scoped = true,
   run = function(input1, input2, target, margin, reduction)
+    same_dims("cosine_embedding_loss", "input2", input2, input1)
+    if input1:dim() ~= target:dim() + 1 or target:dim() > 1
+       or (target:dim() == 1 and target:size(1) ~= math.max(input1:size(1), input2:size(1))) then
+      errors.argument("cosine_embedding_loss", "target", ("%s does not fit %s: (N) is for (N, D), "
+        .. "() for (D)"):format(errors.describe(target), errors.describe(input1)), "E_SHAPE")
+    end
     local tiny = 1e-12
     local a, b = input1:square():sum(-1) + tiny, input2:square():sum(-1) + tiny
     local cos = (input1 * input2):sum(-1) / (a * b):sqrt()
@@ -130,6 +207,8 @@ margins.triplet_margin_loss = define {
   },
   scoped = true,
   run = function(anchor, positive, negative, margin, p, eps, swap, reduction)
+    same_dims("triplet_margin_loss", "positive", positive, anchor)
+    same_dims("triplet_margin_loss", "negative", negative, anchor)
     local near = (anchor - positive + eps):norm(p, -1)
     local far = (anchor - negative + eps):norm(p, -1)
     if swap then far = ops.minimum(far, (positive - negative + eps):norm(p, -1)) end
@@ -181,6 +260,7 @@ margins.poisson_nll_loss = define {
   },
   scoped = true,
   run = function(input, target, log_input, full, eps, reduction)
+    same_dims("poisson_nll_loss", "target", target, input)
     local loss
     if log_input then loss = input:exp() - target * input
     else loss = input - target * (input + eps):log() end
@@ -227,6 +307,7 @@ margins.gaussian_nll_loss = define {
   },
   scoped = true,
   run = function(input, target, var, full, eps, reduction)
+    same_dims("gaussian_nll_loss", "target", target, input)
     var = variances(input, var)
     -- looked at where no GPU is waited for, and never while a step is recorded
     if not lib.capture and not var.is_cuda and var:lt(0):any():item() then
@@ -251,6 +332,7 @@ margins.soft_margin_loss = define {
   },
   scoped = true,
   run = function(input, target, reduction)
+    same_shape("soft_margin_loss", "target", target, input)
     return (reduced(ops.softplus(-target * input), reduction))
   end,
 }
@@ -260,7 +342,8 @@ margins.soft_margin_loss = define {
 -- Scores and targets with a batch; whether they had one.
 local function batched(name, input, target, below)
   local ndim = input:dim()
-  if (ndim ~= 1 and ndim ~= 2) or target:dim() ~= ndim - below then
+  if (ndim ~= 1 and ndim ~= 2) or target:dim() ~= ndim - below
+     or (ndim == 2 and target:size(1) ~= input:size(1)) then
     errors.argument(name, "target", ("%s does not fit %s"):format(errors.describe(target),
       errors.describe(input)), "E_SHAPE")
   end
@@ -314,10 +397,7 @@ margins.multilabel_margin_loss = define {
   },
   scoped = true,
   run = function(input, target, reduction)
-    if target.shape ~= input.shape then
-      errors.argument("multilabel_margin_loss", "target", ("%s does not fit %s"):format(
-        errors.describe(target), errors.describe(input)), "E_SHAPE")
-    end
+    same_shape("multilabel_margin_loss", "target", target, input)
     local x, y, many = batched("multilabel_margin_loss", input, target, 0)
     local classes = x:size(2)
     local counts = y:le(0):long():cumsum(2):eq(0)
@@ -345,10 +425,7 @@ margins.multilabel_soft_margin_loss = define {
   },
   scoped = true,
   run = function(input, target, weight, reduction)
-    if not (input.shape == target.shape) then
-      errors.refuse("multilabel_soft_margin_loss", "target", "the shape of "
-        .. errors.describe(input) .. " is needed", target, "E_SHAPE")
-    end
+    same_shape("multilabel_soft_margin_loss", "target", target, input)
     local loss = -(target * ops.logsigmoid(input) + (1 - target) * ops.logsigmoid(-input))
     if weight then loss = loss * weight end
     return (reduced(loss:mean(-1), reduction))

@@ -22,6 +22,28 @@ describe("the composed losses", function()
     near(4 - 1 + 1, F.triplet_margin_loss(f64{{0, 0}}, f64{{4, 0}}, f64{{0, 1}}, {eps = 0}))
   end)
 
+  it("refuse shapes that would be compared each with all others", function()
+    local column, row = f64{{1}, {2}, {3}}, f64{3, 2, 1}
+    local vectors = moth.eye(3, {dtype = moth.float64})
+    local class = moth.tensor({1}, {dtype = moth.int64})
+    for name, call in pairs {
+      margin_ranking_loss = function(f) f(column, row, moth.ones(3)) end,
+      hinge_embedding_loss = function(f) f(column, row) end,
+      poisson_nll_loss = function(f) f(column, row) end,
+      gaussian_nll_loss = function(f) f(column, row, row) end,
+      soft_margin_loss = function(f) f(column, row) end,
+      multilabel_soft_margin_loss = function(f) f(column, row) end,
+      multi_margin_loss = function(f) f(vectors, class) end,
+      cosine_embedding_loss = function(f) f(vectors, vectors, column) end,
+      triplet_margin_loss = function(f) f(vectors, row, vectors) end,
+    } do
+      assert.has_error_like(function() call(F[name]) end, "bad argument '%w+' to '" .. name .. "'")
+    end
+    assert.has_error_like(function() F.soft_margin_loss(column, row) end,
+      "the shape of the input, %(3, 1%), is needed, got f64 %(3%)")
+    assert.equal(1, F.margin_ranking_loss(row, row, moth.ones(1), {margin = 1}):item())
+  end)
+
   it("have the right gradients, twice", function()
     for _, f in ipairs {
       function(a, b) return (F.cosine_similarity(a, b)) end,
@@ -124,6 +146,50 @@ describe("the losses of a difference take targets of whole numbers, as PyTorch d
       assert.has_error_like(function() loss(moth.zeros(3), whole) end,
         "'target' to '" .. name .. "' %(the shape of f32 %(3%) is needed")
       assert.has_error_like(function() loss(moth.zeros(2), 3) end, "a tensor is needed, got 3")
+    end)
+  end
+end)
+
+describe("weights of the losses of a difference", function()
+  local x = {{1, -2, 0.5}, {0.25, 3, -1}}
+  local t = moth.tensor {{0, 1, 0.25}, {2, -0.5, -1}}
+  local w = moth.tensor {{1, 2, 0.5}, {3, 0.25, 4}}
+
+  -- Of PyTorch 2.15: the mean and the sum, and the mean's gradients by input and weights.
+  for name, wanted in pairs {
+    mse_loss = {2.909883737564087, 31.28125,
+      {0.1860465109348297, -1.116279125213623, 0.023255813866853714, -0.9767442345619202,
+       0.1627907007932663, 0},
+      {-0.17766360938549042, 0.5665224194526672, -0.2648729085922241, 0.014196842908859253,
+       0.8688479661941528, -0.2706868648529053}},
+    l1_loss = {1.2325581312179565, 13.25,
+      {0.09302325546741486, -0.1860465109348297, 0.04651162773370743, -0.27906978130340576,
+       0.023255813866853714, 0},
+      {-0.021633312106132507, 0.1644132137298584, -0.09140075743198395, 0.04813413321971893,
+       0.21092483401298523, -0.11465656757354736}},
+    huber_loss = {1.1276042461395264, 6.765625476837158,
+      {0.1, -0.2, 0.02083333395421505, -0.3, 0.025, 0},
+      {0.07, 0.27, 0.0052083334885537624, 0.145, 0.32, 0}},
+  } do
+    it("count in " .. name .. " as in PyTorch", function()
+      local a, b = moth.tensor(x):requires_grad_(), w:clone():requires_grad_()
+      local options = {weight = b, delta = name == "huber_loss" and 0.6 or nil}
+      local mean = F[name](a, t, options)
+      assert.close(wanted[1], mean:item(), 1e-6)
+      mean:backward()
+      assert.close(wanted[3], a.grad:reshape(-1):tolist(), 1e-6)
+      assert.close(wanted[4], b.grad:reshape(-1):tolist(), 1e-6)
+      options.reduction = "sum"
+      assert.close(wanted[2], F[name](a, t, options):item(), 1e-5)
+      options.reduction = "none"
+      assert.close(wanted[2], F[name](a, t, options):sum():item(), 1e-5)
+    end)
+
+    it("must have the shape of the input in " .. name .. ", whose class takes none", function()
+      assert.has_error_like(function() F[name](t, t, {weight = w[1]}) end, "'weight' to '" .. name
+        .. "' %(the shape of the input, %(2, 3%), is needed, got f32 %(3%)%)")
+      local class = ({mse_loss = "MSELoss", l1_loss = "L1Loss", huber_loss = "HuberLoss"})[name]
+      assert.has_error_like(function() moth.nn[class] {weight = w} end, "has no argument 'weight'")
     end)
   end
 end)
