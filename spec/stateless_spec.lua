@@ -53,6 +53,22 @@ describe("functional_call", function()
     refuses(function() return (call(two, {given[1], given[1]}, {})) end, "'a' is given twice")
   end)
 
+  it("is recorded once in a captured function, whatever it is given there", function()
+    local w = moth.randn(3, 2)
+    local step = moth.capture(function(u, scale)
+      return call(net, {["0.weight"] = w * scale}, u) + net(u)
+    end)
+    for k = 1, 4 do
+      local scale = moth.tensor(k)
+      moth.no_grad(w.add_, w, 1)
+      same(call(net, {["0.weight"] = w * k}, x) + net(x), step(x, scale))
+    end
+    assert.is_nil(step.why)
+    net[1].weight = nn.Parameter(moth.ones(3, 2))
+    same(call(net, {["0.weight"] = w}, x) + net(x), step(x, moth.tensor(1)))
+    assert.is_truthy(step.why:find("'weight' of Linear is not what it was", 1, true))
+  end)
+
   it("writes the buffers that are given, not the module's", function()
     local norm = nn.BatchNorm1d(2)
     local mean = moth.zeros(2)

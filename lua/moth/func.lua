@@ -114,6 +114,7 @@ local functional_call = define {
     if lib.is_plain(args) then lib.few(FNAME, "args", #args) end
     local list = lib.is_plain(args) and {unpack(args)} or {args}
     if kwargs and next(kwargs) ~= nil then list[#list + 1] = kwargs end
+    Module.sight.note(module)
     swap(swaps)
     local results = lib.pack(pcall(module, unpack(list)))
     swap(swaps)
@@ -122,4 +123,8 @@ local functional_call = define {
   end,
 }
 
-return (lazy.namespace("moth.func", {functional_call = functional_call}, {}))
+local rows = {}
+lazy.from(rows, "moth.vmap", "vmap stack_module_state")
+lazy.from(rows, "moth.transforms", "grad grad_and_value hessian jacfwd jacrev jvp vjp")
+
+return (lazy.namespace("moth.func", {functional_call = functional_call}, rows))
