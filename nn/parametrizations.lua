@@ -1,5 +1,5 @@
 --- parametrizations.lua -- nn.utils.parametrizations: weights made of a length and a direction, and
--- weights divided by their largest singular value.
+-- weights divided by their largest singular value; orthogonal ones are in a file of their own.
 
 local class = require "moth.class"
 local define = require "moth.define"
@@ -170,4 +170,5 @@ parametrizations.spectral_norm = define {
   end,
 }
 
-return (lazy.namespace("moth.nn.utils.parametrizations", parametrizations, {}))
+return (lazy.namespace("moth.nn.utils.parametrizations", parametrizations,
+  {orthogonal = {"moth.nn.orthogonal", "orthogonal"}}))
