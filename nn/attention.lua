@@ -169,7 +169,7 @@ local function added(name, mask, like)
   local moth = require "moth"
   if mask == nil then return nil end
   if mask.dtype == moth.bool then
-    return moth.zeros(mask.shape, {dtype = like.dtype}):masked_fill(mask, -math.huge)
+    return like:new_zeros(mask.shape):masked_fill(mask, -math.huge)
   end
   if not mask.dtype.is_floating_point then
     bad(name, "a bool or floating tensor is needed, got " .. errors.describe(mask), "E_DTYPE")
@@ -215,7 +215,7 @@ local function widen(mask)
   local size = {}
   for d = 1, mask:dim() do size[d] = mask:size(d) end
   size[#size] = 1
-  return require("moth").cat({mask, require("moth").zeros(size, {dtype = mask.dtype})}, -1)
+  return require("moth").cat({mask, mask:new_zeros(size)}, -1)
 end
 
 -- (..., N, embed_dim) -> (N, heads, ..., head_dim)
@@ -235,7 +235,7 @@ local function more_keys(self, q, k, v, mask)
       widen(mask)
   end
   if self.add_zero_attn then
-    local zero = moth.zeros({q:size(1), self.num_heads, 1, self.head_dim}, {dtype = q.dtype})
+    local zero = q:new_zeros {q:size(1), self.num_heads, 1, self.head_dim}
     k, v, mask = moth.cat({k, zero}, 3), moth.cat({v, zero}, 3), widen(mask)
   end
   return k, v, mask

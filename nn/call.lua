@@ -228,6 +228,15 @@ return function(Module, STORE)
   end
   Module.__call = call
 
+  --- Notes the parts that a module has now, before others take their place for a while: a recorded
+  -- step is still good when they are back.
+  function sight.note(module)
+    local recording = lib.capture
+    if recording and not recording.seen[module] then
+      note_module(recording, module, store_of(module), store_of)
+    end
+  end
+
   --- Lets a profile see the calls of modules: run(module, ...) is to be called for each, and what
   -- it returns returned. nil: no more.
   function sight.profile(fn)

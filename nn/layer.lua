@@ -81,14 +81,14 @@ end]]):format(inputs, fname, inputs, table.concat(given, ", ")), "=[moth.nn.laye
     built_in(fname), other)
 end
 
--- The class of that name, of a function of n tensors.
-local function make(name, fname, n)
+-- The class of that name, of a function of n tensors, but for one of its arguments.
+local function make(name, fname, n, without)
   local Layer = class(name, Module)
   local inputs, rows, names = {}, {}, {}
   for i, arg in ipairs(bind.signature(built_in(fname)).args) do
     if i <= n then
       inputs[i], names[i] = {"tensor", arg.name, arg.doc}, arg.name
-    elseif not LEFT_OUT[arg.name] then
+    elseif not LEFT_OUT[arg.name] and arg.name ~= without then
       rows[#rows + 1] = row_of(arg)
     end
   end
@@ -125,15 +125,15 @@ end
 --- Gives a table the classes of some rows. What stands for a function of one tensor is a layer: it
 -- shows its settings, and keeps neither its input nor its result.
 -- @param space  the table
--- @param rows   name -> function, or {function, how many tensors it takes}
+-- @param rows   name -> function, or {function, how many tensors it takes, an argument left out}
 -- @return the table
 function layer.of(space, rows)
   return (setmetatable(space, {__index = function(_, name)
     local row = rows[name]
     if not row then return nil end
-    local fname, n = row, 1
-    if type(row) == "table" then fname, n = row[1], row[2] end
-    local Layer, settings = make(name, fname, n)
+    local fname, n, without = row, 1, nil
+    if type(row) == "table" then fname, n, without = row[1], row[2], row[3] end
+    local Layer, settings = make(name, fname, n, without)
     if n == 1 then
       show(Layer, settings)
       Module.passing[Layer.forward] = true

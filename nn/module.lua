@@ -250,6 +250,7 @@ Module.register_module = Module.add_module
 -- @param param  an nn.Parameter, or nil to unregister
 function Module:register_parameter(name, param)
   check_free(self, name, "parameter")
+  if param == lib.none then param = nil end
   if param ~= nil and kind_of(param) ~= "parameter" then
     errors.refuse("register_parameter", "param", "nn.Parameter is needed", param)
   end

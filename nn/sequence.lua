@@ -72,7 +72,7 @@ function sequence.spread(packed, value)
   for row, place in ipairs(places(sizes)) do index[place] = row end
   local blank = {1}
   for d = 2, data:dim() do blank[d], shape[d + 1] = data:size(d), data:size(d) end
-  local last = moth().full(blank, value or 0, {dtype = data.dtype})
+  local last = data:new_full(blank, value or 0)
   return moth().cat({data, last}, 1):index_select(1, index):view(shape), sizes
 end
 
@@ -169,7 +169,7 @@ sequence.pad_packed_sequence = define {
     end
     if more > 0 then
       local shape = {more, unpack(padded.shape, 2)}
-      padded = moth().cat({padded, moth().full(shape, padding_value, {dtype = padded.dtype})}, 1)
+      padded = moth().cat({padded, padded:new_full(shape, padding_value)}, 1)
     end
     lengths = integers(lengths)
     local back = packed.unsorted_indices
@@ -185,7 +185,7 @@ local function padded_to(x, rows, value, side)
   local shape = {rows - x:size(1)}
   if shape[1] == 0 then return x end
   for d = 2, x:dim() do shape[d] = x:size(d) end
-  local blank = moth().full(shape, value, {dtype = x.dtype})
+  local blank = x:new_full(shape, value)
   return moth().cat(side == "left" and {blank, x} or {x, blank}, 1)
 end
 
@@ -223,6 +223,14 @@ sequence.unpad_sequence = define {
     end
     return list
   end,
+}
+
+sequence.unpack_sequence = define {
+  name = "unpack_sequence", doc = "A PackedSequence as a list of its sequences, (L, ...).",
+  examples = "moth.nn.utils.rnn.pack_sequence{{moth.randn(3, 2), moth.randn(1, 2)}}",
+  args = {{"any", "packed_sequences", "a PackedSequence"}},
+  outputs = "sequences",
+  run = function(packed) return (sequence.unpad_sequence(sequence.pad_packed_sequence(packed))) end,
 }
 
 sequence.pack_sequence = define {
