@@ -124,6 +124,9 @@ void moth_stack_swap(const moth_stack *s, char *x, char *y, int64_t n, int64_t s
 ** unique up to their sign are given with that one positive. And -y. */
 bool moth_stack_turns(const moth_stack *s, const char *x, int64_t n, int64_t step);
 void moth_stack_negate(const moth_stack *s, char *y, int64_t n, int64_t step);
+/* x := the LU factors of the i-th matrix, of which LAPACK takes rows for columns unless it is
+** `turned`, and its pivots; their info, or MOTH_NOT_FINITE. solve.c has it. */
+int moth_stack_factor(const moth_stack *s, int64_t i, bool turned, char *x, int *pivots);
 /* One element. */
 double moth_stack_get(const moth_stack *s, const char *x, int64_t i);
 void moth_stack_put(const moth_stack *s, char *y, int64_t i, double value);

@@ -421,6 +421,28 @@ describe("linear algebra", function()
     assert.equal(1, linalg.matrix_rank(x, {atol = 0, hermitian = true}):item())
   end)
 
+  it("tells the pivot that is 0, of one matrix as of many, small and large", function()
+    for _, n in ipairs {2, 40, 100} do
+      local x = moth.eye(n) + moth.eye(n):roll(1, 2)
+      x[1] = 0                                  -- of A the last pivot is 0, of A' the first one
+      assert.equal(n, select(2, linalg.inv_ex(x)):item())
+      assert.equal(n, select(2, linalg.solve_ex(x, moth.ones(n))):item())
+      assert.equal(n, select(2, linalg.inv_ex(x:expand(70, n, n)))[70]:item())
+    end
+  end)
+
+  it("factors subnormal numbers by quotients, also wide and tall", function()
+    for dtype, v in pairs {[moth.float32] = 1e-41, [moth.float64] = 1e-312} do
+      for _, shape in ipairs {{2, 2}, {3, 2}, {2, 3}, {70, 2, 2}, {70, 50}} do
+        local x = moth.rand(shape, {dtype = dtype}):add(moth.eye(shape[#shape - 1], shape[#shape],
+          {dtype = dtype})) * v
+        local p, l, u = linalg.lu(x)
+        assert.is_true(p:matmul(l):matmul(u):allclose(x, {rtol = 0.01, atol = v / 100}))
+        assert.is_true(l:abs():max():item() <= 1)
+      end
+    end
+  end)
+
   it("divides by subnormal pivots", function()
     local tiny = {[moth.float32] = 1e-40, [moth.float64] = 1e-310}
     for dtype, v in pairs(tiny) do

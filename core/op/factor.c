@@ -399,9 +399,8 @@ static int linalg_lu_factor_shape(const linalg_lu_factor_args *a, moth_layout *y
 static int lu_one(const moth_stack *s, int64_t i, char *scratch) {
   char *x = scratch + s->a, *y = moth_stack_y(s, 0, i);
   int64_t *pivots = (int64_t *)(void *)moth_stack_y(s, 1, i);
-  int *at = (int *)(void *)(scratch + s->integers), info = 0;
-  const bool finite = moth_stack_turn(s, moth_stack_x(s, 0, i), s->m, s->n, x, s->m);
-  if (finite) LAPACK(s, getrf)(&s->m, &s->n, x, &s->m, at, &info);
+  int *at = (int *)(void *)(scratch + s->integers);
+  const bool finite = moth_stack_factor(s, i, true, x, at) != MOTH_NOT_FINITE;
   for (int j = 0; j < s->k; j++) pivots[j] = finite ? at[j] - 1 : j;
   if (finite) moth_stack_turn(s, x, s->n, s->m, y, s->n);
   else moth_stack_fill(s, y, (int64_t)s->m * s->n, NAN);

@@ -19,8 +19,8 @@ static const int *pivots_of(const moth_stack *s, const char *scratch) {
 
 static bool has_subnormal_pivot(const moth_stack *s, const char *x) {
   const double least = s->wide ? DBL_MIN : (double)FLT_MIN;
-  for (int64_t j = 0; j < s->n; j++) {
-    const double pivot = fabs(moth_stack_get(s, x, j * (s->n + 1)));
+  for (int64_t j = 0; j < s->k; j++) {
+    const double pivot = fabs(moth_stack_get(s, x, j * (s->m + 1)));
     if (pivot > 0 && pivot < least) return true;
   }
   return false;
@@ -29,36 +29,46 @@ static bool has_subnormal_pivot(const moth_stack *s, const char *x) {
 /* What getrf does, by quotients: it may multiply by a pivot's reciprocal, which is infinite of a
 ** subnormal one. */
 static int factor_slowly(const moth_stack *s, char *x, int *pivots) {
-  const int64_t n = s->n;
+  const int64_t m = s->m, n = s->n;
   int info = 0;
-  for (int64_t j = 0; j < n; j++) {
-    char *at = x + j * n * s->size;
+  for (int64_t j = 0; j < s->k; j++) {
+    char *at = x + j * m * s->size;
     int64_t best = j;
-    for (int64_t r = j + 1; r < n; r++)
+    for (int64_t r = j + 1; r < m; r++)
       if (fabs(moth_stack_get(s, at, r)) > fabs(moth_stack_get(s, at, best))) best = r;
     pivots[j] = (int)best + 1;
-    if (best != j) moth_stack_swap(s, x + j * s->size, x + best * s->size, n, n);
+    if (best != j) moth_stack_swap(s, x + j * s->size, x + best * s->size, n, m);
     const double pivot = moth_stack_get(s, at, j);
     if (pivot == 0 && !info) info = (int)j + 1;
-    for (int64_t r = j + 1; r < n && pivot != 0; r++) {
+    for (int64_t r = j + 1; r < m && pivot != 0; r++) {
       const double by = moth_stack_get(s, at, r) / pivot;
       moth_stack_put(s, at, r, by);
       for (int64_t c = j + 1; c < n; c++)
-        moth_stack_put(s, x, c * n + r,
-                       moth_stack_get(s, x, c * n + r) - by * moth_stack_get(s, x, c * n + j));
+        moth_stack_put(s, x, c * m + r,
+                       moth_stack_get(s, x, c * m + r) - by * moth_stack_get(s, x, c * m + j));
     }
   }
   return info;
 }
 
-/* x := the factors of the i-th matrix; its info. */
-static int factor(const moth_stack *s, int64_t i, char *x, char *scratch) {
-  int info = 0, *pivots = (int *)(void *)(scratch + s->integers);
-  if (!moth_stack_load(s, moth_stack_x(s, 0, i), s->n, s->n, x)) return MOTH_NOT_FINITE;
-  LAPACK(s, getrf)(&s->n, &s->n, x, &s->n, pivots, &info);
+/* x := the i-th matrix in LAPACK's order if `turned`, else as it lies; whether it is finite. */
+static bool lay(const moth_stack *s, int64_t i, bool turned, char *x) {
+  const char *from = moth_stack_x(s, 0, i);
+  return turned ? moth_stack_turn(s, from, s->m, s->n, x, s->m)
+                : moth_stack_load(s, from, s->n, s->n, x);
+}
+
+int moth_stack_factor(const moth_stack *s, int64_t i, bool turned, char *x, int *pivots) {
+  int info = 0;
+  if (!lay(s, i, turned, x)) return MOTH_NOT_FINITE;
+  LAPACK(s, getrf)(&s->m, &s->n, x, &s->m, pivots, &info);
   if (!has_subnormal_pivot(s, x)) return info;
-  moth_stack_load(s, moth_stack_x(s, 0, i), s->n, s->n, x);
+  lay(s, i, turned, x);
   return factor_slowly(s, x, pivots);
+}
+
+static int factor(const moth_stack *s, int64_t i, char *x, char *scratch) {
+  return moth_stack_factor(s, i, false, x, (int *)(void *)(scratch + s->integers));
 }
 
 static int singular(const moth_stack *s, int64_t i) {
@@ -139,10 +149,14 @@ static int linalg_inv_shape(const linalg_inv_args *a, moth_layout *y) {
 
 static int inv_one(const moth_stack *s, int64_t i, char *scratch) {
   const int64_t n = s->n;
-  const int *pivots = pivots_of(s, scratch);
+  int *pivots = (int *)(void *)(scratch + s->integers);
   char *y = moth_stack_y(s, 0, i), *x = n > SMALL ? y : scratch + s->a;
   int info = factor(s, i, x, scratch);
   if (info) {
+    if (info != MOTH_NOT_FINITE) { /* which pivot is 0 is asked of A, not of A' */
+      const int of_a = moth_stack_factor(s, i, true, x, pivots);
+      if (of_a) info = of_a;
+    }
     moth_stack_fill(s, y, n * n, NAN);
     return info == MOTH_NOT_FINITE ? 0 : info;
   }
