@@ -440,6 +440,8 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   moth_tensor *y[MOTH_MAX_OUTPUTS] = {NULL};
   moth_error_clear(ctx);
   moth_results_clear(&ctx->results);
+  if (!op)
+    return moth_fail(ctx, MOTH_E_ARG, "op", "is NULL: moth_op_find() knows no op of that name");
   moth_settle_lanes(ctx);
   moth_error_blame(ctx, op->name);
   moth_frame_open(&f, ctx);

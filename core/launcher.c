@@ -11,6 +11,7 @@
 #include "moth.h"
 #include "system.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -369,6 +370,11 @@ static int run(lua_State *L, int argc, char **argv) {
   if (is_command(first)) return run_module(L, "moth.cli", argc, argv, 0);
   if (first[0] == '-') {
     fprintf(stderr, "moth: unknown option '%s' (moth --help lists what there is)\n", first);
+    return EXIT_FAILURE;
+  }
+  if (access(first, R_OK) != 0) {
+    fprintf(stderr, "moth: cannot open '%s': %s%s\n", first, strerror(errno),
+            strpbrk(first, "./") ? "" : " (moth --help lists the commands)");
     return EXIT_FAILURE;
   }
   return run_chunk(L, luaL_loadfile(L, first), argc, argv, 1);

@@ -332,4 +332,4 @@ const moth_op *moth_op_find(const char *name) {
   return NULL;
 }
 
-const moth_op_info *moth_op_describe(const moth_op *op) { return &op->info; }
+const moth_op_info *moth_op_describe(const moth_op *op) { return op ? &op->info : NULL; }

@@ -12,7 +12,7 @@ parser:option("--momentum", "Of SGD.", "0.5"):convert(tonumber)
 parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
 parser:option("--data", "Folder of the four IDX files (default: Debian's Fashion-MNIST).")
 parser:option("--limit", "Use only so many images of each set."):convert(tonumber)
-parser:option("--out", "Where the model is saved.", os.tmpname() .. ".safetensors")
+parser:option("--out", "Where the model is saved.", os.tmpname())
 parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
 local args = parser:parse()
 

@@ -8,7 +8,7 @@ local moth = require "moth"
 local nn, F, optim, data = moth.nn, moth.nn.functional, moth.optim, moth.data
 
 local parser = require "argparse"("08_resume", "Stops a training and resumes it from a file.")
-parser:option("--checkpoint", "Where the state is kept.", os.tmpname() .. ".safetensors")
+parser:option("--checkpoint", "Where the state is kept.", os.tmpname())
 parser:option("--stop-after", "Steps after which the run is cut off.", "37"):convert(tonumber)
 parser:option("--epochs", "Passes over the data.", "4"):convert(tonumber)
 parser:flag("--resume", "Go on from the checkpoint.")

@@ -94,6 +94,8 @@ describe("backward", function()
     local gx, gw = ag.grad(y, {x, w}, {allow_unused = true})
     assert.equal(4, gx:item())
     assert.is_nil(gw)
+    gw = select(2, ag.grad(x * x, {x, w}, {materialize_grads = true}))
+    assert.same({0, false}, {gw:item(), gw.requires_grad})
   end)
 
   it("is named by its errors, with its own arguments", function()

@@ -237,6 +237,12 @@ describe("results", function()
     assert.equal(1, select("#", x:chunk(2)))
   end)
 
+  it("tells who calls a loss's class with tensors that it makes a module", function()
+    local scores, classes = moth.randn(2, 3), moth.tensor({1, 2}, {dtype = moth.int64})
+    assert.has_error_like(function() return (moth.nn.CrossEntropyLoss(scores, classes)) end,
+      "nn.CrossEntropyLoss%(...%) makes a module; that is then called with tensors")
+  end)
+
   it("passed on by mistake are named as such", function()
     local x = moth.randn(2, 3)
     local hint = "a second result passed on?"

@@ -26,6 +26,16 @@ describe("requiring moth again", function()
     assert.is_true(again.is_tensor(x))
   end)
 
+  it("is told to hosts, who stop one of several by it", function()
+    local ffi = require "ffi"
+    lib.C.moth_cancel(ffi.cast("moth_ctx *", moth.context()), 1)
+    local ok, message = pcall(moth.ones, 3)
+    lib.C.moth_cancel(lib.ctx, 0)
+    assert.is_false(ok)
+    assert.matches("interrupted", tostring(message))
+    assert.same({ 1 }, moth.ones(1):tolist())
+  end)
+
   it("needs nothing of a host that takes loadstring away from its scripts", function()
     local text = child [[
       local moth = require "moth"

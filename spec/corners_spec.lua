@@ -41,6 +41,14 @@ describe("the dtype", function()
   end)
 end)
 
+describe("vander", function()
+  it("refuses more powers than memory can hold, at once", function()
+    assert.has_error_like(function() moth.vander(moth.ones(2), 2 ^ 53) end, "out of memory")
+    assert.same({{1}, {1}}, moth.vander(moth.tensor {2, 3}, 1):tolist())
+    assert.same({2, 0}, {unpack(moth.vander(moth.tensor {2, 3}, 0).shape)})
+  end)
+end)
+
 describe("a single variable", function()
   it("has a number for its cov and corrcoef, as a row too", function()
     local x = moth.tensor {{1, 2, 6}}

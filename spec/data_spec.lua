@@ -126,6 +126,24 @@ describe("a DataLoader", function()
     assert.equal(3, loader:len())
   end)
 
+  it("gives samples one by one where batch_size is none", function()
+    local seen, threes = {}, {}
+    local loader = data.DataLoader {ten(), batch_size = moth.none}
+    for x, y in loader do
+      assert.same({1, 0}, {x:dim(), y:dim()})
+      seen[#seen + 1] = y:item()
+    end
+    assert.same(ALL, seen)
+    assert.equal(10, loader:len())
+    loader = data.DataLoader {moth.arange(7), batch_size = moth.none, num_workers = 1,
+                              collate_fn = function(x) return x * 3 end}
+    for x in loader do threes[#threes + 1] = x:item() end
+    assert.same({0, 3, 6, 9, 12, 15, 18}, threes)
+    assert.has_error_like(function()
+      data.DataLoader {ten(), batch_size = moth.none, drop_last = true}
+    end, "'drop_last' to 'DataLoader' %(goes with batches; batch_size = moth.none asks for none")
+  end)
+
   it("leaves out the last one with drop_last", function()
     local loader = data.DataLoader(ten(), {batch_size = 4, drop_last = true})
     local labels, sizes = labels_of(loader)

@@ -134,7 +134,7 @@ describe("help", function()
       assert.is_not_nil(x[name] ~= nil or name == "grad_fn" or nil, name)
       assert.is_truthy(help.text("x." .. name):find("^x%." .. name .. ": "), name)
     end
-    assert.is_truthy(help.text "grad":find("also of that name: x.grad", 1, true))
+    assert.matches("also of that name: .*x%.grad", help.text "grad")
     assert.is_truthy(help.text "x.grad":find("^x%.grad: "))
     assert.is_truthy(help.text "param_groups":find("^optimizer%.param_groups: "))
   end)

@@ -299,6 +299,18 @@ describe("an optimizer refuses", function()
     assert.has_error_like(function() optim.SGD({{params = {p}, momentun = 1}}) end,
       "SGD has no option 'momentun'; did you mean 'momentum'%?")
   end)
+
+  it("but not fields of one's own in a group, which it keeps and saves", function()
+    local function make()
+      return optim.SGD({{params = {p}, name = "head", lr_scale = 0.5}}, {lr = 0.1})
+    end
+    local first, second = make(), make()
+    assert.same({"head", 0.5, 0.1}, {first.param_groups[1].name, first.param_groups[1].lr_scale,
+                                     first.param_groups[1].lr})
+    first.param_groups[1].lr_scale = 0.25
+    second:load_state_dict(first:state_dict())
+    assert.equal(0.25, second.param_groups[1].lr_scale)
+  end)
 end)
 
 describe("a tiny regression", function()

@@ -33,7 +33,8 @@ local function large_work()
   local middle, where = part:median(2)
   return { x:exp(), F.softmax(x, 2), x:matmul(x:t()), x:sum(1), x:sum(), F.layer_norm(x, { 2048 }),
            sorted, order, top, which, middle, where, x[{ {}, 1 }]:matmul(x),
-           moth.zeros(512, 2048):scatter_add(2, which, top), x:kthvalue(100, 2) }
+           moth.zeros(512, 2048):scatter_add(2, which, top), x:kthvalue(100, 2),
+           F.pad(x, { 3, 2, 1, -2 }), x:scatter_reduce(2, order, part, "mean"), x:double():tanh() }
 end
 
 describe("the pool of threads", function()

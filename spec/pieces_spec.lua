@@ -68,4 +68,23 @@ describe("pieces of tensors", function()
     assert.is_true((w + w:roll(4, 1)):allclose(moth.ones(8, { dtype = moth.float64 })))
     assert.is_true(moth.hamming_window(7, false):equal(moth.hamming_window(7, false):flip(1)))
   end)
+
+  it("far apart are measured two by two, with no room for all pairs at once", function()
+    moth.manual_seed(1)
+    local x = moth.randn(200, 100):requires_grad_()
+    local at = moth.triu_indices(200, 200, 1)
+    local want = (x:index_select(1, at[1]) - x:index_select(1, at[2])):norm(2, 2)
+    local by = moth.randn(want:size(1))
+    want:backward(by)
+    local slope = x.grad
+    x.grad = nil
+    assert.is_true(moth.pdist(x):equal(want))
+    moth.pdist(x):backward(by)
+    assert.is_true(x.grad:allclose(slope, 1e-4, 1e-4))
+    moth.collect()
+    moth.reset_peak_memory()
+    local before = moth.memory().live_bytes
+    moth.no_grad(function() moth.scope(function() return moth.pdist(x):sum():item() end) end)
+    assert.is_true(moth.memory().peak_bytes - before < 2e6, "pairs are held")
+  end)
 end)

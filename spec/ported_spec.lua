@@ -63,6 +63,13 @@ describe("calls in a ported script", function()
     assert.same({ 3, 3 }, w.grad:tolist())
   end)
 
+  it("find inf, nan, pi, e and numel where PyTorch has them", function()
+    assert.same({ math.huge, math.pi, math.exp(1) }, { moth.inf, moth.pi, moth.e })
+    assert.is_true(moth.nan ~= moth.nan)
+    assert.equal(6, moth.numel(moth.ones(2, 3)))
+    assert.has_error_like(function() moth.numel(3) end, "'input' to 'numel' %(a tensor is needed")
+  end)
+
   it("TransformerEncoder takes PyTorch's switches of its fast path", function()
     local layer = moth.nn.TransformerEncoderLayer { 8, 2, dropout = 0, batch_first = true }
     local net = moth.nn.TransformerEncoder(layer, 1, { enable_nested_tensor = false })

@@ -181,6 +181,14 @@ describe("a misspelt method", function()
     assert.is_truthy(text:find("x:item()", 1, true), text)
   end)
 
+  it("says of an object that was called that it is no module", function()
+    local text = complaint("local Net = nn.class 'Net'\nfunction Net:forward(x) return x end\n"
+      .. "local net = Net()\nprint(net(1))")
+    assert.is_truthy(text:find('(Net is no module: nn.class("Net", nn.Module)', 1, true), text)
+    text = complaint "local t = {} print(t(1))"
+    assert.is_nil(text:find("module", 1, true), text)
+  end)
+
   it("stays nil when it is only read, and Lua's own words where nothing is near", function()
     local text = complaint "assert(nn.Linear(1, 1).zero_gard == nil) print 'fine'"
     assert.equal("fine\n", text)

@@ -246,10 +246,16 @@ local function run(roots, grads, nroots, inputs, ninputs, flags, collect, fname)
   return run_on(status, task, flags, collect)
 end
 
--- The error of a backward pass: in anomaly mode with the line that made the node.
+local saved_out = ffi.new "uint32_t[1]"
+
+-- The error of a backward pass: in anomaly mode with the line that made the node, else of a change
+-- in place with the way to see its line.
 function M.fail(status, fname, x)
   local node = tonumber(C.moth_error_node(ctx))
   local note = node ~= 0 and M.anomaly and M.anomaly.note(node)
+  if not M.anomaly and C.moth_error_storage(ctx, saved_out) ~= 0 then
+    note = "; moth.autograd.set_detect_anomaly(true) tells by which line"
+  end
   if not note then return errors.status(status, fname, nil, x) end
   local _, problem = pcall(errors.status, status, fname)
   error(problem .. note, 0)
@@ -345,7 +351,8 @@ local rows = {
   grad = { { "any", "outputs", "what is differentiated" },
     { "any", "inputs", "by what" },
     { "any", "grad_outputs", "gradients of the outputs", optional = true }, FLAGS[1], FLAGS[2],
-    { "bool", "allow_unused", "nil where no output depends on an input", default = false } },
+    { "bool", "allow_unused", "nil where no output depends on an input", default = false },
+    { "bool", "materialize_grads", "zeros there instead of nil", default = false } },
 }
 
 local function parsed(fname, ...)
@@ -428,15 +435,16 @@ function M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
   return run(roots, grads, nroots, pack(inputs, ninputs, "inputs"), ninputs, flags, collect, fname)
 end
 
---- moth.autograd.grad(outputs, inputs, {grad_outputs, retain_graph, create_graph, allow_unused}):
--- the derivatives of the outputs (summed) by each input, as several values; .grad is not touched.
--- (As torch.autograd.grad.)
+--- moth.autograd.grad(outputs, inputs, {grad_outputs, retain_graph, create_graph, allow_unused,
+-- materialize_grads}): the derivatives of the outputs (summed) by each input, as several values;
+-- .grad is not touched. (As torch.autograd.grad.)
 -- @param outputs a tensor or a list of tensors
 -- @param inputs a tensor or a list of tensors that the outputs were made from
 -- @param grad_outputs the gradients of the outputs; may be absent for those with one element
 -- @param allow_unused nil for an input that no output depends on, instead of an error
+-- @param materialize_grads zeros for such an input
 function M.grad(...)
-  local outputs, inputs, grads, retain_graph, create_graph, allow_unused = parsed("grad", ...)
+  local outputs, inputs, grads, retain_graph, create_graph, unused, zeros = parsed("grad", ...)
   local roots, n = listed(outputs, "grad", "outputs")
   local list, m = listed(inputs, "grad", "inputs")
   if n == 0 or m == 0 then
@@ -445,8 +453,11 @@ function M.grad(...)
   end
   check_length(grads, n, "grad", "grad_outputs")
   grads = pack(listed(grads, "grad", "grad_outputs", n), n, "grads")
-  local flags = flags_of(retain_graph, create_graph, allow_unused)
+  local flags = flags_of(retain_graph, create_graph, unused or zeros)
   local results = M.collected(pack(roots, n, "roots"), grads, n, list, m, flags, "grad")
+  for i = 1, zeros and m or 0 do
+    if results[i] == nil then results[i] = require "moth.bind".ops.zeros_like(list[i]) end
+  end
   return unpack(results, 1, m)
 end
 

@@ -417,7 +417,8 @@ end
 
 local FEW = 20 -- among more names than these a short one is near to many
 local alias = { axis = "dim", keepdims = "keepdim", x = "input", -- as other libraries say
-                map_location = "device", bias = "linear_bias" }
+                map_location = "device", bias = "linear_bias",
+                learning_rate = "lr" }
 
 --- "; did you mean 'x'?" for the candidate nearest to a name, or "".
 -- A wrong guess is worse than none, so that short names must be all but right.

@@ -19,19 +19,19 @@ local function failed()
   end
 end
 
--- Calls visit(value) with what the function at a level, and everybody, can name.
+-- Calls visit(value, name) with what the function at a level, and everybody, can name.
 local function each_value(level, fn, visit)
   for i = 1, 250 do
     local name, value = debug.getlocal(level + 1, i)
     if not name then break end
-    visit(value)
+    visit(value, name)
   end
   for i = 1, 60 do
     local name, value = debug.getupvalue(fn, i)
     if not name then break end
-    visit(value)
+    visit(value, name)
   end
-  for _, value in pairs(_G) do visit(value) end
+  for name, value in pairs(_G) do visit(value, name) end
 end
 
 local WRITE = {
@@ -41,6 +41,19 @@ local WRITE = {
   ["%(number expected, got cdata%)$"] = "the number in a tensor is x:item()",
 }
 
+-- An object that was called, by a name that the function knows: only modules can be.
+local function uncalled(message)
+  local wanted = message:match "attempt to call %w+ '([%w_]+)' %(a table value%)$"
+  local level, fn = failed()
+  local found
+  if not wanted or not level then return nil end
+  each_value(level, fn, function(value, name)
+    if name == wanted and type(value) == "table" then found = found or class.typename(value) end
+  end)
+  return found and ("%s (%s is no module: nn.class(\"%s\", nn.Module) has forward called)"):format(
+    message, found, found)
+end
+
 --- A message with a hint at its end, or as it is.
 -- @param message  an error's text, while the stack is as it was raised
 return function(message)
@@ -48,7 +61,7 @@ return function(message)
     if message:find(pattern) then return ("%s (%s)"):format(message, text) end
   end
   local name = message:match "attempt to call method '([%w_]+)' %(a nil value%)$"
-  if not name then return message end
+  if not name then return uncalled(message) or message end
   local level, fn = failed()
   if not level then return message end
   local names = {}

@@ -99,6 +99,7 @@ from("moth.quantize", "fake_quantize_per_tensor_affine fake_quantize_per_channel
 from("moth.interpolate", "interpolate")
 from("moth.window", "hann_window hamming_window blackman_window bartlett_window kaiser_window")
 from("moth.stft", "stft istft")
+from("moth.vmap", "vmap")
 from("moth.deepcopy", "deepcopy")
 from("moth.contract", "einsum tensordot")
 from("moth.sparse", "sparse_coo_tensor")
@@ -117,10 +118,11 @@ from("moth.help", "help")
 from("moth.index", "newaxis")
 from("moth.settings", "get_default_dtype set_default_dtype get_default_device "
   .. "set_default_device get_num_threads set_num_threads errcode "
-  .. "is_tensor is_floating_point typename token open_token get_float32_matmul_precision "
-  .. "set_float32_matmul_precision use_deterministic_algorithms "
+  .. "is_tensor is_floating_point numel typename context token open_token "
+  .. "get_float32_matmul_precision set_float32_matmul_precision use_deterministic_algorithms "
   .. "are_deterministic_algorithms_enabled")
 
+moth.inf, moth.nan, moth.pi, moth.e = math.huge, 0 / 0, math.pi, math.exp(1)
 for name, object in pairs(dtype.by_name) do moth[name] = object end
 for _, names in ipairs {require("moth.layout").docs, require("moth.layout").kinds} do
   for name in pairs(names) do moth[name] = name end

@@ -13,9 +13,6 @@ local STRIDED = "moth.as_strided views memory in any order"
 local DEVICES = "a net runs on one device; moth.token shares its weights between threads, as in "
   .. "examples/12_word2vec.lua"
 local RECURRENT = "nn.RNN, nn.LSTM and nn.GRU can be inherited from"
-local LOOP = "ops take batches; moth.stack puts the results of a loop together, and moth.capture "
-  .. "runs the loop as one call"
-local FUNC = "moth.autograd.functional has jacobian, hessian, vjp, jvp, vhp and hvp"
 local GRAPH = "x:register_hook sees gradients, moth.utils.checkpoint saves memory"
 
 -- Rows of names and what is said of them.
@@ -24,7 +21,6 @@ local ROWS = {
     ["compile jit fx"] = FASTER,
     ["complex view_as_real view_as_complex complex64 complex128 is_complex"] = COMPLEX,
     ["real imag"] = COMPLEX,
-    ["vmap"] = LOOP,
     ["transforms"] = "F.interpolate, F.pad, x:flip and arithmetic in a Dataset's get do their work",
     ["adjoint"] = "x:adjoint(), or x.mH, is x.mT",
     ["from_file"] = "moth.load maps a safetensors file",
@@ -67,9 +63,7 @@ local ROWS = {
     ["grouped_mm scaled_mm scaled_grouped_mm"] = "there are no dtypes of 8 bits but integers",
   },
   ["moth.func"] = {
-    ["jacrev jacfwd hessian vjp jvp linearize"] = FUNC,
-    ["vmap stack_module_state"] = LOOP,
-    ["grad grad_and_value"] = "moth.autograd.grad(f(x), x) does it",
+    ["linearize"] = "moth.func.jvp gives the derivative along tangents",
   },
   ["moth.data"] = {
     ["default_convert"] = "samples hold tensors already, there are no arrays to convert",
@@ -85,5 +79,8 @@ local ROWS = {
 return function(path, name)
   for names, text in pairs(ROWS[path] or {}) do
     if (" " .. names .. " "):find(" " .. name .. " ", 1, true) then return text end
+  end
+  if path == "moth" and getmetatable(require "moth.nn.functional").__built_in(name) ~= nil then
+    return "it is moth.nn.functional." .. name
   end
 end

@@ -263,7 +263,13 @@ local function choices_text(arg)
   return table.concat(names, ", ")
 end
 
-local SECOND = "a second result passed on? wrap the call in parentheses)"
+-- Why a tensor may have come where none is wanted.
+local function explain_tensor(fname)
+  if fname and fname:find "^%u" and require("moth.nn")[fname] then
+    return format("nn.%s(...) makes a module; that is then called with tensors)", fname)
+  end
+  return "a second result passed on? wrap the call in parentheses)"
+end
 local SINGLE = { bool = true, int = true, float = true, enum = true, dim = true, position = true,
                  scalar = true, dtype = true, device = true, string = true }
 
@@ -305,8 +311,9 @@ end
 --- Why a value is not what an argument needs.
 -- @param arg    the argument: row (its kind), choices, ...
 -- @param value  what was given; nil: nothing
+-- @param fname  the function's name, if it is known
 -- @return the text for a message and its code
-function kinds.explain(arg, value)
+function kinds.explain(arg, value, fname)
   local row = arg.row
   local name = row.name
   if row.choices and value ~= nil and not lib.istensor(value) then
@@ -328,7 +335,8 @@ function kinds.explain(arg, value)
   local text = errors.unwanted(need, value)
   if lib.istensor(value) and SINGLE[name] then
     local number = row.need:find "number" and text:find "%(%)$" -- it may have been released
-    text = text .. (number and " (x:item() is its number; " or " (") .. SECOND
+    text = text .. (number and " (x:item() is its number; " or " (")
+      .. explain_tensor(fname)
   end
   local number = type(value) == "number" and need:find("integer")
   if number and value == floor(value) and math.abs(value) >= 2 ^ 53 and value - value == 0 then

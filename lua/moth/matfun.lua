@@ -3,6 +3,7 @@
 local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
+local lib = require "moth.lib"
 
 local ops = bind.ops
 local matfun = {}
@@ -76,10 +77,11 @@ matfun.vander = define {
       errors.argument("vander", "N", "a count is not negative, got " .. count, "E_ARG")
     end
     if not x:is_floating_point() then x = x:long() end
-    local powers = { ops.ones_like(x) }
-    for k = 2, count do powers[k] = k == 2 and x or powers[k - 1] * x end
-    if count == 0 then return (ops.stack(powers, -1):narrow(-1, 1, 0)) end
-    return (ops.stack(powers, -1))
+    x = x:unsqueeze(-1)
+    if count < 2 then return (ops.ones_like(x):narrow(-1, 1, count)) end
+    local sizes = lib.filled(x:dim(), -1)
+    sizes[#sizes] = count - 1
+    return (ops.cat({ ops.ones_like(x), x:expand(sizes):cumprod(-1) }, -1))
   end,
 }
 

@@ -244,6 +244,8 @@ pieces.diagonal_scatter = define {
 
 -- ---- measures ----
 
+local MANY = 1e6 -- numbers in the differences of all pairs, beyond which no room is taken for them
+
 --- moth.pdist(x, p): the distances of all pairs of rows.
 pieces.pdist = define {
   name = "pdist",
@@ -256,6 +258,15 @@ pieces.pdist = define {
     if input:dim() ~= 2 then refuse("pdist", "input", "(N, M) is needed", input) end
     local n = input:size(1)
     if n < 2 then return (input:new_zeros { 0 }) end
+    if n * (n - 1) / 2 * input:size(2) > MANY then
+      local parts = {}
+      for i = 1, n - 1 do
+        local apart = input:narrow(1, i, 1) - input:narrow(1, i + 1, n - i)
+        parts[i] = apart:norm(p, 2)
+        apart:free()
+      end
+      return (ops.cat(parts, 1))
+    end
     local at = require("moth.composed").triu_indices(n, n, 1, { device = input.device })
     local apart = input:index_select(1, at[1]) - input:index_select(1, at[2])
     return (apart:norm(p, 2))

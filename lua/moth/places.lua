@@ -57,7 +57,7 @@ places.list = {
   { path = "moth.autograd.functional", short = "moth.autograd.functional",
     doc = "derivatives of whole functions, and their products with vectors" },
   { path = "moth.func", short = "moth.func",
-    doc = "calls of a module with other parameters than its own" },
+    doc = "derivatives as functions; calls of a module with other parameters than its own" },
   { path = "moth.utils.checkpoint", short = "moth.utils.checkpoint", hidden = "again",
     doc = "calls that are run again in backward, to save memory" },
   { path = "moth.utils", short = "moth.utils", doc = "what else training scripts want" },

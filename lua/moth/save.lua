@@ -87,7 +87,9 @@ end
 -- E_IO where the disk does. Format: huggingface/safetensors.
 M.save = define {
   name = "save",
-  doc = "Writes tensors, a state_dict or nested tables to a safetensors file, all or nothing.",
+  doc = "Writes tensors, a state_dict or nested tables to a safetensors file, all or nothing. Of "
+    .. "tied weights it has one, with the other names beside it: moth.load gives all, PyTorch's "
+    .. "safetensors.torch.load_model too; its load_file gives one.",
   examples = "{weight = moth.ones(2, 3), bias = moth.zeros(3)}, os.tmpname()\n"
     .. "moth.ones(2), os.tmpname(), {note = 'made by hand'}\n"
     .. "{moth.ones(2), os.tmpname(), durable = false}",

@@ -122,12 +122,20 @@ function settings.errcode() return errors.code() end
 --- Whether a value is a tensor.
 function settings.is_tensor(x) return lib.istensor(x) end
 
+local function need_tensor(fname, x)
+  if not lib.istensor(x) then errors.refuse(fname, "input", "a tensor is needed", x, "E_TYPE") end
+end
+
 --- Whether a tensor's dtype is one of the float dtypes.
 function settings.is_floating_point(x)
-  if not lib.istensor(x) then
-    errors.refuse("is_floating_point", "input", "a tensor is needed", x, "E_TYPE")
-  end
+  need_tensor("is_floating_point", x)
   return x:is_floating_point()
+end
+
+--- The number of elements of a tensor.
+function settings.numel(x)
+  need_tensor("numel", x)
+  return x:numel()
 end
 
 --- The name of a value's class, "Tensor" for tensors, else Lua's type.
@@ -135,6 +143,10 @@ function settings.typename(x)
   if lib.istensor(x) then return "Tensor" end
   return class.typename(x) or type(x)
 end
+
+--- This Lua state's `moth_ctx *`, as a number: a host that has several stops one of them from
+-- another thread by moth_cancel(ctx, 1), and its next op fails.
+function settings.context() return tonumber(ffi.cast("uintptr_t", ctx)) end
 
 local token = ffi.new("uint64_t[1]")
 

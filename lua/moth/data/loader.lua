@@ -128,7 +128,8 @@ loader.DataLoader = DataLoader
 DataLoader.signature = define.signature("DataLoader", {
   {"any", "dataset", "a dataset (with :len() and :get(i)), a stream (:iter()) or a tensor",
     hint = " (of a random_split? it gives one list: local a, b = unpack(list))"},
-  {"int", "batch_size", "samples in a batch", default = 1},
+  {"int", "batch_size", "samples in a batch; moth.none: no batches, a sample at a time",
+    default = 1, optional = true},
   {"bool", "shuffle", "a new random order in every pass?", default = false},
   {"any", "sampler", "gives the positions, instead of shuffle", optional = true},
   {"any", "batch_sampler", "gives lists of positions, instead of all the above", optional = true},
@@ -179,9 +180,20 @@ local function init_stream(self, source, excluded)
   self.dataset, self.stream = source, true
 end
 
+-- What joins "batches" of one sample where none are wanted.
+local function alone(collate_fn)
+  return function(list)
+    local one = list[1]
+    if collate_fn then return loader.checked(collate_fn(one)) end
+    if plain(one) and type(one.n) == "number" then return unpack(one, 1, one.n) end
+    return one
+  end
+end
+
 --- Batches of a dataset.
 -- @param dataset        a dataset, an IterableDataset, or a tensor whose rows are the samples
--- @param batch_size     samples in a batch (default 1)
+-- @param batch_size     samples in a batch (default 1); moth.none: each sample comes as it is, or
+--                       as what collate_fn, in this state, makes of it, and counts as a batch
 -- @param shuffle        a new random order in every pass (default false)
 -- @param sampler        gives the positions; excludes shuffle
 -- @param batch_sampler  gives lists of positions; excludes the four around it
@@ -212,7 +224,12 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
   check_pinning(pin_memory)
   check_sampler(own, "sampler")
   check_sampler(batches, "batch_sampler")
-  if batch_size < 1 then
+  if not batch_size and (batches or drop_last) then
+    errors.argument("DataLoader", batches and "batch_sampler" or "drop_last",
+      "goes with batches; batch_size = moth.none asks for none")
+  elseif not batch_size then
+    batch_size, collate_fn = 1, alone(collate_fn)
+  elseif batch_size < 1 then
     errors.refuse("DataLoader", "batch_size", "a number from 1 on is needed", batch_size,
       "E_DOMAIN")
   elseif own and shuffle then

@@ -101,7 +101,8 @@ end
 --- Adds a group of parameters with options of its own; those left out are the optimizer's.
 -- `optimizer:add_param_group{params = head:parameters(), lr = 1e-3}`; from
 -- `head:named_parameters()`, or a list of {name, tensor}, it has `param_names` too, as then all
--- groups must.
+-- groups must. Fields of your own, `name = "head"`, stay in the group, unless they look like an
+-- option misspelt.
 function Optimizer:add_param_group(group)
   if not lib.is_plain(group) or group.params == nil then
     errors.refuse("add_param_group", "param_group", "{params = list of tensors, ...} is needed",
@@ -111,9 +112,10 @@ function Optimizer:add_param_group(group)
   if lib.istensor(params) then params = {params} else params, names = split_names(self, params) end
   check_list(self, params)
   for name in pairs(group) do
-    if name ~= "params" and not self:_knows(name) then
+    local nearest = name ~= "params" and not self:_knows(name) and self:_nearest_option(name) or ""
+    if nearest ~= "" then
       errors.raise(("%s has no option '%s'%s"):format(class.typename(self), tostring(name),
-        self:_nearest_option(name)))
+        nearest))
     end
   end
   local earlier = {}

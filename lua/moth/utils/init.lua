@@ -1,5 +1,6 @@
---- init.lua -- moth.utils: what PyTorch has in torch.utils and Moth has nowhere else.
+--- init.lua -- moth.utils: what PyTorch has in torch.utils; moth.utils.data is moth.data.
 
 local lazy = require "moth.lazy"
 
-return (lazy.namespace("moth.utils", {}, {checkpoint = {"moth.utils.checkpoint"}}))
+return (lazy.namespace("moth.utils", {}, {checkpoint = {"moth.utils.checkpoint"},
+  data = {"moth.data"}}))
