@@ -209,7 +209,7 @@ end
 
 --- Raises: value v is not what argument i needs.
 function calls.bad(sig, i, v)
-  local text, code = require("moth.kinds").explain(sig.args[i], v, sig.name)
+  local text, code = require "moth.explain"(sig.args[i], v, sig.name)
   if type(v) == "number" and not sig.row then -- perhaps sizes in a row, where they need a list
     for j = sig.lone, i - 1 do
       if sig.args[j].row.name == "shape" then

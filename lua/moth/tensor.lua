@@ -83,7 +83,7 @@ local function first_time(x, name)
   if f == nil then
     errors.raise("a tensor has no field or method '" .. name .. "'"
       .. (missing(name) or errors.nearest(name, M.names()))
-      .. errors.dotted(function(v) return istensor(v) and v._slot == x._slot end))
+      .. require("moth.stack").dotted(function(v) return istensor(v) and v._slot == x._slot end))
   end
   methods[name] = f
   return f

@@ -1,0 +1,49 @@
+--- nearest.lua -- guesses which name was meant by a misspelt one: errors.nearest.
+
+local format, min = string.format, math.min
+
+-- Edits that turn a into b, two swapped letters counting once; a letter for another costs `other`.
+local function distance(a, b, other)
+  local before, row = nil, {}
+  for j = 0, #b do row[j] = j end
+  for i = 1, #a do
+    local new = { [0] = i }
+    for j = 1, #b do
+      local same = a:byte(i) == b:byte(j)
+      new[j] = min(row[j] + 1, new[j - 1] + 1, row[j - 1] + (same and 0 or other))
+      if before and j > 1 and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j) then
+        new[j] = min(new[j], before[j - 2] + 1)
+      end
+    end
+    before, row = row, new
+  end
+  return row[#b]
+end
+
+local FEW = 20 -- among more names than these a short one is near to many
+local alias = { axis = "dim", keepdims = "keepdim", x = "input", -- as other libraries say
+                map_location = "device", bias = "linear_bias",
+                learning_rate = "lr" }
+
+--- "; did you mean 'x'?" for the candidate nearest to a name, or "".
+-- A wrong guess is worse than none, so that short names must be all but right.
+-- @param name        what was written
+-- @param candidates  a list of names
+return function(name, candidates)
+  local best, least
+  name = tostring(name)
+  if #name > 60 then return "" end
+  local limit = #name <= 4 and 1 or #name <= 8 and 2 or 3
+  local other = #name <= 4 and #candidates > FEW and 2 or 1
+  for i = 1, #candidates do
+    local candidate = candidates[i]
+    if type(candidate) == "string" then
+      if candidate == alias[name] then return format("; did you mean '%s'?", candidate) end
+      local d = distance(name:lower(), candidate:lower(), other)
+      local better = not best or d < least or (d == least and candidate < best)
+      local near = d <= 1 or d <= limit and candidate:sub(1, 1):lower() == name:sub(1, 1):lower()
+      if near and d < #candidate and better then best, least = candidate, d end
+    end
+  end
+  return best and format("; did you mean '%s'?", best) or ""
+end
