@@ -90,7 +90,8 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
       *dy = NULL;
       return MOTH_OK;
     }
-    const int64_t format = channels_last ? MOTH_CHANNELS_LAST : MOTH_CONTIGUOUS_FORMAT;
+    const int64_t format = channels_last ? moth_channels_last_of(l->ndim)
+                                         : MOTH_CONTIGUOUS_FORMAT;
     int status = MOTH_CALL(ctx, &y, clone, .input = *dy, .memory_format = format);
     if (!status) moth_leaf_set(leaf, y);
     return status;

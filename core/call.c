@@ -34,8 +34,12 @@ static int64_t format_of(const moth_op *op, const void *args) {
 }
 
 static int check_format(moth_ctx *ctx, const moth_op *op, const void *args, const moth_layout *y) {
-  if (y->ndim == 4 || format_of(op, args) != MOTH_CHANNELS_LAST) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_SHAPE, "memory_format", "channels_last is for (N, C, H, W), got %s",
+  const int64_t format = format_of(op, args);
+  const bool images = format == MOTH_CHANNELS_LAST, volumes = format == MOTH_CHANNELS_LAST_3D;
+  if ((!images || y->ndim == 4) && (!volumes || y->ndim == 5)) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_SHAPE, "memory_format", "%s, got %s",
+                   images ? "channels_last is for (N, C, H, W)"
+                          : "channels_last_3d is for (N, C, D, H, W)",
                    moth_str_shape(ctx, y->ndim, y->shape));
 }
 
@@ -44,14 +48,14 @@ static int check_format(moth_ctx *ctx, const moth_op *op, const void *args, cons
 ** devices that know this one follow any. */
 static bool lies_channels_last(const moth_call_frame *f, const moth_op *op, const moth_layout *y) {
   const bool any = op->flags & MOTH_OP_CHANNELS_LAST;
-  if (y->ndim != 4 || (any && !f->device)) return false;
+  if ((y->ndim != 4 && y->ndim != 5) || (any && !f->device)) return false;
   if (!any && !(op->flags & MOTH_OP_STRIDED)) return false;
   const int64_t format = format_of(op, &f->args);
-  if (format != MOTH_PRESERVE_FORMAT) return format == MOTH_CHANNELS_LAST;
+  if (format != MOTH_PRESERVE_FORMAT) return format != MOTH_CONTIGUOUS_FORMAT;
   moth_cursor c = {.op = op, .args = (void *)(uintptr_t)&f->args};
   while (moth_next_input(&c)) {
     const moth_tensor *x = *c.at;
-    if (!x || x->l.ndim != 4 || !c.value) continue;
+    if (!x || x->l.ndim != y->ndim || !c.value) continue;
     if (any ? moth_channels_last(x) : moth_shape_same(&x->l, y) && moth_dense(x))
       return any || !moth_contiguous(x);
   }

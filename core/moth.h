@@ -184,7 +184,7 @@ enum {
   MOTH_IS_GRAD = 4, /* requires grad */
   MOTH_IS_VIEW = 8,
   MOTH_IS_RETAIN = 16, /* retains grad */
-  MOTH_IS_CHANNELS_LAST = 32, /* contiguous as well where sizes of 1 are all that differs */
+  MOTH_IS_CHANNELS_LAST = 32, /* or _3d; contiguous as well where sizes of 1 are all that differs */
   MOTH_IS_SPARSE = 64,    /* see below; strides are 0 */
   MOTH_IS_COALESCED = 128, /* ... and holds each row once, in order */
   MOTH_IS_SHAPELESS = 256  /* by moth_shapeless */

@@ -181,12 +181,16 @@ struct moth_op {
 #define MOTH_OP_FROM_ONE_THERE 0x8000000 /* FROM_ONE beside the CPU alone */
 
 /* Choices of an argument `memory_format`, which says how a fresh result lies. */
-enum { MOTH_PRESERVE_FORMAT, MOTH_CONTIGUOUS_FORMAT, MOTH_CHANNELS_LAST };
-#define MOTH_FORMAT_ROW(ARG, doc) \
-  ARG(enum, memory_format, preserve_format|contiguous_format|channels_last, doc)
+enum { MOTH_PRESERVE_FORMAT, MOTH_CONTIGUOUS_FORMAT, MOTH_CHANNELS_LAST, MOTH_CHANNELS_LAST_3D };
+#define MOTH_FORMAT_ROW(ARG, doc)                                                             \
+  ARG(enum, memory_format, preserve_format|contiguous_format|channels_last|channels_last_3d, doc)
+/* That of images, or of volumes. */
+static inline int64_t moth_channels_last_of(int32_t ndim) {
+  return ndim == 5 ? MOTH_CHANNELS_LAST_3D : MOTH_CHANNELS_LAST;
+}
 /* For a gradient of x, where nothing else says it. */
 static inline int64_t moth_format_of(const moth_tensor *x) {
-  return moth_channels_last(x) ? MOTH_CHANNELS_LAST : MOTH_PRESERVE_FORMAT;
+  return moth_channels_last(x) ? moth_channels_last_of(x->l.ndim) : MOTH_PRESERVE_FORMAT;
 }
 
 #define MOTH_OP_RECORD_(op, LIST)                                                          \

@@ -18,14 +18,16 @@ bool moth_layout_pack(moth_layout *l) {
   return !moth_mul_overflow(step, 8, &bytes);
 }
 
-/* (N, C, H, W), from the innermost dimension on. */
-static const int8_t channels_last_order[] = {1, 3, 2, 0};
+/* The i-th dimension of (N, C, H, W) or (N, C, D, H, W), from the innermost on. */
+static int channels_last_dim(const moth_layout *l, int i) {
+  return i == 0 ? 1 : i == l->ndim - 1 ? 0 : l->ndim - i;
+}
 
 bool moth_layout_pack_channels_last(moth_layout *l) {
   int64_t step = 1;
   if (!moth_layout_pack(l)) return false;
-  for (int i = 0; i < 4; i++) {
-    const int d = channels_last_order[i];
+  for (int i = 0; i < l->ndim; i++) {
+    const int d = channels_last_dim(l, i);
     l->stride[d] = step;
     step *= l->shape[d] > 1 ? l->shape[d] : 1;
   }
@@ -34,9 +36,9 @@ bool moth_layout_pack_channels_last(moth_layout *l) {
 
 bool moth_layout_channels_last(const moth_layout *l) {
   int64_t step = 1;
-  if (l->ndim != 4) return false;
-  for (int i = 0; i < 4; i++) {
-    const int d = channels_last_order[i];
+  if (l->ndim != 4 && l->ndim != 5) return false;
+  for (int i = 0; i < l->ndim; i++) {
+    const int d = channels_last_dim(l, i);
     if (l->shape[d] == 1) continue;
     if (l->stride[d] != step) return l->numel < 2;
     step *= l->shape[d];

@@ -117,8 +117,8 @@ bool moth_add_overflow(int64_t a, int64_t b, int64_t *y);
 bool moth_layout_pack(moth_layout *l);
 bool moth_layout_contiguous(const moth_layout *l);
 /* The same for channels_last, which is a layout of (N, C, H, W) in memory: images, their rows,
-** pixels, and the channels of a pixel side by side. Where the order of sizes of 1 is all that
-** differs, a layout is both. */
+** pixels, and the channels of a pixel side by side; and of (N, C, D, H, W), whose users call it
+** channels_last_3d. Where the order of sizes of 1 is all that differs, a layout is both. */
 bool moth_layout_pack_channels_last(moth_layout *l);
 bool moth_layout_channels_last(const moth_layout *l);
 bool moth_layout_overlaps(const moth_layout *l); /* two indices reach one element */
@@ -171,7 +171,7 @@ static inline char *moth_at(const moth_tensor *x) {
 static inline bool moth_contiguous(const moth_tensor *x) { return moth_layout_contiguous(&x->l); }
 /* channels_last, and not in row-major order as well. */
 static inline bool moth_channels_last(const moth_tensor *x) {
-  return x->l.ndim == 4 && moth_layout_channels_last(&x->l) && !moth_layout_contiguous(&x->l);
+  return moth_layout_channels_last(&x->l) && !moth_layout_contiguous(&x->l);
 }
 /* In one of the two ways that results lie in, without gaps or repeats. */
 static inline bool moth_dense(const moth_tensor *x) {

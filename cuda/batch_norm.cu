@@ -213,7 +213,7 @@ static int pack_all(const moth_tensor *y, int n, const moth_tensor *const *from,
   const bool channels_last = moth_is_channels_last(y);
   for (int i = 0; i < n; i++) {
     if (!from[i]) continue;
-    to[i] = moth_packed_as(from[i], channels_last && from[i]->l.ndim == 4);
+    to[i] = moth_packed_as(from[i], channels_last && from[i]->l.ndim == y->l.ndim);
     if (!to[i]) return moth_status(y->ctx);
   }
   return MOTH_OK;

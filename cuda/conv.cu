@@ -504,33 +504,12 @@ int moth_conv_packed(const conv_job &j) {
   });
 }
 
-/* Images or filters that are channels_last: all of it is, where cuDNN can. */
-static int compute_channels_last(const conv_job &j, const conv_tensors &given, bool *done) {
-  const bool any = moth_is_channels_last(given.x) || moth_is_channels_last(given.w) ||
-                   moth_is_channels_last(given.y);
-  *done = false;
-  if (!any || !moth_layout_channels_last(&j.to->l)) return MOTH_OK;
-  return with_layout(j, given, j.to, true, [&](const conv_job &l) { return by_cudnn(l, done); });
-}
-
-/* The same by way of a packed result, where that is not what is wanted. */
-static int compute_packed(const conv_job &j, const conv_tensors &given) {
-  moth_tensor *to = moth_is_channels_last(j.to) ? moth_tensor_new(j.ctx, &j.to->l) : NULL;
-  if (moth_is_channels_last(j.to) && !to) return moth_status(j.ctx);
-  int status = with_layout(j, given, to ? to : j.to, false, moth_conv_packed);
-  if (!status && to) status = moth_copy_into(j.to, to);
-  moth_tensor_release(to);
-  return status;
-}
-
 template <class A>
 static int convolve(const A *a, conv_what what, const conv_tensors &given, moth_tensor *to) {
   conv_job j = {};
-  bool done = false;
   int status = conv_job_of(&j, a, 2, what, given, to);
   if (status || to->l.numel == 0) return status;
-  status = compute_channels_last(j, given, &done);
-  return status || done ? status : compute_packed(j, given);
+  return as_it_lies(j, given, 2, by_cudnn, moth_conv_packed);
 }
 
 MOTH_CUDA(conv2d) {

@@ -57,6 +57,26 @@ static int with_layout(conv_job j, const conv_tensors &given, moth_tensor *to, b
   return status;
 }
 
+/* Images (dims = 2), volumes (3) or filters that are channels_last: all of it is, where `last` can
+** (it says whether it has); else packed, by way of a packed result where that is not wanted. */
+template <class L, class P>
+static int as_it_lies(const conv_job &j, const conv_tensors &given, int dims, L last, P packed) {
+  const bool any = moth_is_channels_last(given.x) || moth_is_channels_last(given.w) ||
+                   moth_is_channels_last(given.y);
+  bool done = false;
+  int status = MOTH_OK;
+  if (any && given.x->l.ndim == dims + 2 && moth_layout_channels_last(&j.to->l))
+    status = with_layout(j, given, j.to, true, [&](const conv_job &l) { return last(l, &done); });
+  if (status || done) return status;
+  const bool turned = moth_is_channels_last(j.to);
+  moth_tensor *to = turned ? moth_tensor_new(j.ctx, &j.to->l) : NULL;
+  if (turned && !to) return moth_status(j.ctx);
+  status = with_layout(j, given, turned ? to : j.to, false, packed);
+  if (!status && turned) status = moth_copy_into(j.to, to);
+  moth_tensor_release(to);
+  return status;
+}
+
 /* Checks what the ops' arguments `a` say of images (dims = 2) or volumes, and fills j but for the
 ** tensors that are read. */
 template <class A>

@@ -38,8 +38,10 @@ static void *describe_tensor(dnn_plan *p, const conv_key *k, int64_t name, int64
   dnn_tensor t = {name, sum ? 16 : k->alignment[name], sum ? computed_in(k) : (int)k->type,
                   sum ? DNN_VIRTUAL : DNN_IN_MEMORY, {n, c, h, w},
                   {c * h * w, last ? 1 : h * w, last ? w * c : w, last ? c : 1}, 0};
-  if (k->depth.kernel) { /* packed: channels_last are images only */
-    const int64_t shape[5] = {n, c, d, h, w}, strides[5] = {c * d * h * w, d * h * w, h * w, w, 1};
+  if (k->depth.kernel) {
+    const int64_t shape[5] = {n, c, d, h, w}, strides[5] = {
+        c * d * h * w, last ? 1 : d * h * w, last ? h * w * c : h * w, last ? w * c : w,
+        last ? c : 1};
     memcpy(t.shape, shape, sizeof shape);
     memcpy(t.strides, strides, sizeof strides);
     t.more = 1;

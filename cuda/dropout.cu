@@ -7,13 +7,15 @@
 #include "philox.cuh"
 #include "rows.cuh"
 
-/* Images that are channels_last. */
+/* Images, or volumes, that are channels_last. */
 struct images {
   quotient_by channels, plane;
 };
 
 static images images_of(const moth_layout *l) {
-  return images{quotients(l->shape[1], l->numel), quotients(l->shape[2] * l->shape[3], l->numel)};
+  int64_t plane = 1;
+  for (int32_t d = 2; d < l->ndim; d++) plane *= l->shape[d];
+  return images{quotients(l->shape[1], l->numel), quotients(plane, l->numel)};
 }
 
 /* The number that their i-th element would have in row-major order. */
@@ -119,7 +121,7 @@ static int apply_run(const moth_tensor *x, const moth_tensor *mask, double by, m
   const quotient_by run = quotients(n / mask->l.numel, n);
   const T *from = data<T>(x);
   const uint8_t *bytes = data<uint8_t>(mask);
-  if (moth_is_channels_last(y) && mask->l.ndim < 4)
+  if (moth_is_channels_last(y) && mask->l.ndim < y->l.ndim)
     return launch(y->ctx, y, apply_images<T>, blocks_for(n), BLOCK, 0, n, images_of(&y->l), run,
                   by, from, bytes, data<T>(y));
   if (n % LUMP<T> == 0 && on_lump(from) && on_lump(data<T>(y)))
@@ -157,7 +159,7 @@ static int dropout_run(const moth_tensor *input, double p, bool training, moth_t
     const T *from = data<T>(x);
     uint8_t *bytes = data<uint8_t>(mask);
     T *to = data<T>(y);
-    if (channels_last && mask->l.ndim == 4)
+    if (channels_last && mask->l.ndim == y->l.ndim)
       return launch(ctx, y, drop_images<T>, blocks_for(n), BLOCK, 0, n, m, s, least, scale_of(p),
                     from, bytes, to);
     if (n == all && aligned(x, y, 4))
@@ -178,7 +180,7 @@ MOTH_CUDA(dropout2d) { return dropout_run(a->input, a->p, a->training, a->genera
 MOTH_CUDA(dropout_apply) {
   const bool channels_last = moth_is_channels_last(out[0]);
   moth_tensor *x = moth_packed_as(a->input, channels_last);
-  moth_tensor *mask = moth_packed_as(a->mask, channels_last && a->mask->l.ndim == 4);
+  moth_tensor *mask = moth_packed_as(a->mask, channels_last && a->mask->l.ndim == out[0]->l.ndim);
   int status = x && mask ? MOTH_OK : moth_status(a->ctx);
   if (!status)
     status = with_float(out[0]->l.dtype, [&](auto type) {

@@ -21,12 +21,12 @@ static bool is_kept(const border &b, int d) { return b.in[d] == b.out[d] && b.be
 ** sign: 1, or -1 where `in` was padded to be `out` and loses its border. */
 static border border_of(const moth_tensor *in, const moth_tensor *out, const moth_tensor *of,
                         moth_ints pad, int sign, int mode, bool channels_last) {
-  static const int ORDER[4] = {0, 2, 3, 1}; /* of channels_last */
   border b;
   memset(&b, 0, sizeof b);
   b.mode = mode;
   for (int i = 0; i < in->l.ndim; i++) {
-    const int d = channels_last ? ORDER[i] : i, pair = in->l.ndim - 1 - d, k = b.ndim++;
+    const int inner = i == in->l.ndim - 1 ? 1 : i + 1; /* where channels are the last */
+    const int d = channels_last && i > 0 ? inner : i, pair = in->l.ndim - 1 - d, k = b.ndim++;
     b.in[k] = in->l.shape[d];
     b.out[k] = out->l.shape[d];
     b.before[k] = pair < pad.n / 2 ? sign * pad.at[2 * pair] : 0;

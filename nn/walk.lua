@@ -9,6 +9,7 @@ local cleared = require "moth.cleared"
 local define = require "moth.define"
 local devices = require "moth.device"
 local errors = require "moth.error"
+local layout = require "moth.layout"
 local lib = require "moth.lib"
 local parameter = require "moth.nn.parameter"
 
@@ -286,32 +287,32 @@ local function add_modes(Module)
   define.takes(Module.zero_grad, cleared.parse)
 end
 
--- What Tensor:to was given, without a memory format.
+-- What Tensor:to was given, without a memory format; and that.
 local function without_format(args, n)
-  local list = {}
+  local list, format = {}, nil
   for i = 1, n do
     local arg = args[i]
     if lib.is_plain(arg) and arg.memory_format ~= nil then
-      arg = {}
+      arg, format = {}, arg.memory_format
       for name, value in pairs(args[i]) do arg[name] = name ~= "memory_format" and value or nil end
     end
     list[i] = arg
   end
-  return list
+  return list, format
 end
 
 local function add_casts(Module)
   --- Moves all parameters and buffers to a device, or the floating ones to a dtype.
   -- `net:to(moth.float64)`, `net:to("cpu")`, `net:to{device = "cpu", dtype = moth.float64}`,
-  -- `net:to(tensor)`: takes what Tensor:to takes. A memory_format is for tensors of four dimensions
-  -- alone. The tensors stay the same Lua objects.
+  -- `net:to(tensor)`: takes what Tensor:to takes. A memory_format is for tensors of as many
+  -- dimensions as it has. The tensors stay the same Lua objects.
   -- @return the module
   function Module:to(...)
     local n, args = select("#", ...), {...}
-    local plain = without_format(args, n)
+    local plain, format = without_format(args, n)
     return convert_all(self, function(x)
       if x:is_floating_point() then
-        return x:to(unpack(x:dim() == 4 and args or plain, 1, n))
+        return x:to(unpack(layout.fits(format, x:dim()) and args or plain, 1, n))
       end
       local device = (type(args[1]) == "string" or devices.is(args[1])) and args[1]
         or lib.istensor(args[1]) and args[1].device

@@ -83,6 +83,7 @@ describe("cuDNN has plans", function()
       LD_LIBRARY_PATH = drivers .. ":" .. (os.getenv "LD_LIBRARY_PATH" or ""),
     }, [[
       local F, last = moth.nn.functional, moth.channels_last
+      local last_3d = moth.channels_last_3d
       local function empty(shape, dtype, format)
         local x = moth.empty(shape, {dtype = dtype, device = "cuda"})
         return (format and x:to{memory_format = format} or x):requires_grad_()
@@ -114,6 +115,7 @@ describe("cuDNN has plans", function()
     convolve(F.conv2d, {0, 8, 14, 14}, {8, 1, 3, 3}, {groups = 8, padding = 1}, last)
     convolve(F.conv1d, {0, 8, 30}, {8, 8, 3}, {padding = 1})
     convolve(F.conv3d, {0, 4, 8, 9, 10}, {6, 4, 3, 3, 3}, {padding = 1})
+    convolve(F.conv3d, {0, 4, 8, 9, 10}, {6, 4, 3, 3, 3}, {padding = 1}, last_3d)
   ]]
 
   --- Each line is two graphs without a mask and two with a causal one.
@@ -148,7 +150,7 @@ describe("cuDNN has plans", function()
 
   for _, card in ipairs(CARDS) do
     it("of every convolution that it is asked for on " .. card[1], function()
-      local all, dtypes = "graphs=51 ran=51 refused=0\nrc=0\n", { "float32", "float16", "float64" }
+      local all, dtypes = "graphs=54 ran=54 refused=0\nrc=0\n", { "float32", "float16", "float64" }
       if card[2] >= 80 then dtypes[4] = "bfloat16" end -- older ones have it from Moth's kernels
       for _, dtype in ipairs(dtypes) do assert.equal(all, convolved(card, dtype), dtype) end
       assert.equal(all, convolved(card, "float32", true), "TF32")

@@ -4,7 +4,7 @@ local moth = require "moth"
 local cuda = require "spec.support.cuda"
 
 local nn, F = moth.nn, moth.nn.functional
-local LAST = moth.channels_last
+local LAST, LAST_3D = moth.channels_last, moth.channels_last_3d
 
 local function strides(x)
   local list = {}
@@ -13,7 +13,9 @@ local function strides(x)
 end
 
 local function images(...) return moth.randn(...):to { memory_format = LAST } end
-local function is_last(x) return x:is_contiguous { memory_format = LAST } end
+local function is_last(x)
+  return x:is_contiguous { memory_format = x:dim() == 5 and LAST_3D or LAST }
+end
 local function close(x, y, most)
   local off = (x:cpu():double() - y:cpu():double()):abs():max():item()
   return off <= most * math.max(1, y:abs():max():item())
@@ -33,6 +35,29 @@ describe("channels_last", function()
     assert.same({ 60, 1, 15, 3 }, strides(x:contiguous { memory_format = LAST }))
     assert.same({ 60, 1, 15, 3 }, strides(x:clone { memory_format = LAST }))
     assert.same({ 60, 1, 15, 3 }, strides(x:to { copy = true, memory_format = LAST }))
+  end)
+
+  it("is called channels_last_3d of volumes", function()
+    local x = moth.arange(0, 720):view(2, 3, 4, 5, 6)
+    local y = x:to { memory_format = LAST_3D }
+    assert.same({ 360, 1, 90, 18, 3 }, strides(y))
+    assert.same(x:tolist(), y:tolist())
+    assert.is_true(y:is_contiguous(LAST_3D))
+    assert.is_false(y:is_contiguous(LAST))
+    assert.is_false(y:is_contiguous())
+    assert.is_false(x:is_contiguous(LAST_3D))
+    assert.is_false(images(2, 3, 4, 5):is_contiguous(LAST_3D))
+    assert.equal(y, y:contiguous(LAST_3D))
+    for _, z in ipairs { y * 2, y:clone(), moth.relu(y), moth.zeros_like(y), y:double(),
+      x:contiguous(LAST_3D), moth.ones_like(x, { memory_format = LAST_3D }) } do
+      assert.same({ 360, 1, 90, 18, 3 }, strides(z))
+    end
+    assert.same(y:mul(2):tolist(), x:mul(2):tolist())
+    assert.same({ 360, 120, 30, 6, 1 }, strides(y:contiguous()))
+    local leaf = y:double():requires_grad_()
+    leaf:pow(2):sum():backward()
+    assert.is_true(is_last(leaf.grad))
+    assert.same((x * 2):tolist(), leaf.grad:tolist())
   end)
 
   it("is asked for by is_contiguous, and is both where sizes of 1 are all that differs", function()
@@ -64,6 +89,10 @@ describe("channels_last", function()
     end
     assert.has_error_like(function() moth.ones(2, 3):contiguous(LAST) end,
       "'memory_format' to 'contiguous' %(.*%(N, C, H, W%), got %(2, 3%)")
+    assert.has_error_like(function() images(2, 3, 4, 5):contiguous(LAST_3D) end,
+      "channels_last_3d is for %(N, C, D, H, W%), got %(2, 3, 4, 5%)")
+    assert.has_error_like(function() moth.ones(1, 2, 3, 4, 5):to { memory_format = LAST } end,
+      "channels_last is for %(N, C, H, W%), got %(1, 2, 3, 4, 5%)")
     assert.has_error_like(function() moth.zeros_like { moth.ones(3), memory_format = LAST } end,
       "memory_format")
     assert.has_error_like(function() moth.ones(2):to { memory_format = "nhwc" } end,
@@ -118,6 +147,17 @@ describe("net:to{memory_format}", function()
       nn.Conv2d(6, 4, 2), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 2))
   end
 
+  it("turns parameters of volumes by the name of theirs alone", function()
+    local both = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv3d(3, 4, 3))
+    local weight = both[2].weight
+    both:to { memory_format = LAST_3D }
+    assert.equal(weight, both[2].weight)
+    assert.is_true(is_last(weight))
+    assert.is_false(is_last(both[1].weight))
+    both:to { memory_format = LAST }
+    assert.is_true(is_last(both[1].weight))
+  end)
+
   it("turns parameters of four dimensions, which stay the same ones", function()
     local model = net()
     local weight = model[1].weight
@@ -164,18 +204,24 @@ end)
 describe("channels_last on a GPU", function()
   if not cuda.here then return pending("is computed with: " .. cuda.why) end
 
+  --- Images and volumes as this says, the rest as it is.
+  local function as_last(x)
+    if x:dim() == 5 then return x:to { memory_format = LAST_3D } end
+    return x:dim() == 4 and x:to { memory_format = LAST } or x
+  end
+
   --- What f gives, and the gradients of its inputs, on the GPU: contiguous, or channels_last.
   local function both_ways(f, inputs, last)
     local leaves = {}
     for i, x in ipairs(inputs) do
       local y = x:cuda()
-      if last and y:dim() == 4 then y = y:to { memory_format = LAST } end
+      if last then y = as_last(y) end
       leaves[i] = y:requires_grad_(y:is_floating_point())
     end
     local y = f(unpack(leaves))
     moth.manual_seed(5)
     local dy = moth.randn(y.shape, { dtype = y.dtype, device = "cuda" })
-    y:backward(last and dy:dim() == 4 and dy:to { memory_format = LAST } or dy)
+    y:backward(last and as_last(dy) or dy)
     local list = { y:detach() }
     for i, x in ipairs(leaves) do list[i + 1] = x.grad end
     return list
@@ -186,7 +232,7 @@ describe("channels_last on a GPU", function()
     local wanted, got = both_ways(f, inputs, false), both_ways(f, inputs, true)
     for i, x in ipairs(wanted) do
       assert.is_true(close(got[i], x, most or 1e-10), "result " .. i)
-      if x:dim() == 4 then assert.is_true(is_last(got[i]), "layout of result " .. i) end
+      if x:dim() > 3 then assert.is_true(is_last(got[i]), "layout of result " .. i) end
     end
   end
 
@@ -204,6 +250,41 @@ describe("channels_last on a GPU", function()
     agrees(function(x, w) return F.conv_transpose2d(x, w, { stride = 2 }) end,
       { r(2, 4, 3, 3), r(4, 5, 3, 3) })
     agrees(conv { padding = 1 }, { r(2, 5, 7, 6), r(4, 5, 3, 3), r(4) }, moth.bfloat16, 0.02)
+  end)
+
+  it("is kept by what volumes go through", function()
+    local function conv(options)
+      return function(x, w, b) return F.conv3d(x, w, b, options) end
+    end
+    agrees(conv { padding = 1 }, { r(2, 5, 3, 7, 6), r(4, 5, 3, 3, 3), r(4) })
+    agrees(conv { stride = { 1, 2, 2 } }, { r(2, 4, 3, 7, 6), r(6, 4, 1, 1, 1) })
+    agrees(conv { groups = 4, padding = 1 }, { r(2, 4, 3, 5, 4), r(4, 1, 3, 3, 3) })
+    agrees(conv { groups = 2, dilation = 2 }, { r(1, 4, 5, 7, 6), r(6, 2, 2, 2, 3), r(6) })
+    agrees(conv { padding = 1 }, { r(2, 3, 3, 5, 6), r(4, 3, 3, 3, 3), r(4) }, moth.bfloat16, 0.02)
+    agrees(function(x, w) return F.conv_transpose3d(x, w, { stride = 2 }) end,
+      { r(2, 4, 2, 3, 3), r(4, 5, 2, 3, 3) })
+    agrees(function(x, w) return F.batch_norm(x, { weight = w, training = true }) end,
+      { r(3, 5, 2, 4, 3), r(5) })
+    agrees(function(x, w, b) return F.group_norm(x, 2, w, b) end, { r(3, 8, 2, 5, 3), r(8), r(8) })
+    agrees(function(x) return F.pad(x, { 2, 1, 1, 2, -1, 1 }) end, { r(2, 3, 3, 4, 5) })
+    agrees(function(x) return F.pad(x, { 1, 2, 1, 0, 2, 1 }, "replicate") end, { r(2, 3, 3, 4, 5) })
+    for dim = 1, 5 do
+      agrees(function(x, y) return moth.cat({ x, y }, dim) end,
+        { r(2, 3, 4, 2, 3), r(2, 3, 4, 2, 3) })
+    end
+    for _, drop in ipairs { F.dropout, F.dropout3d } do
+      local x = r(2, 6, 3, 4, 5)
+      local function seeded(z)
+        moth.manual_seed(3)
+        return (drop(z, 0.4))
+      end
+      agrees(seeded, { x })
+      local y = seeded(as_last(x:float():cuda()))
+      assert.is_true(is_last(y) and y:cpu():equal(seeded(x:float())))
+    end
+    local x, w = r(3, 4, 5, 6):cuda(), r(2, 3, 3, 3, 3):cuda() -- no batch
+    local y = F.conv3d(as_last(x), w)
+    assert.is_true(close(y, F.conv3d(x, w), 1e-5))
   end)
 
   it("is what one of images and filters brings to the other", function()

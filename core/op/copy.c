@@ -63,10 +63,13 @@ MOTH_OP(clone, CLONE,
         .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)
 
 static int contiguous_compose(const contiguous_args *a, moth_tensor **out) {
-  const bool channels_last = a->memory_format == PACK_CHANNELS_LAST;
-  if (!(channels_last ? moth_layout_channels_last(&a->input->l) : moth_contiguous(a->input)))
+  const moth_layout *l = &a->input->l;
+  const bool lies = a->memory_format == PACK_CONTIGUOUS ? moth_layout_contiguous(l)
+                    : l->ndim == (a->memory_format == PACK_CHANNELS_LAST ? 4 : 5) &&
+                      moth_layout_channels_last(l);
+  if (!lies)
     return MOTH_CALL(a->ctx, out, clone, .input = a->input,
-                     .memory_format = channels_last ? MOTH_CHANNELS_LAST : MOTH_CONTIGUOUS_FORMAT);
+                     .memory_format = a->memory_format - PACK_CONTIGUOUS + MOTH_CONTIGUOUS_FORMAT);
   out[0] = moth_tensor_retain(a->input);
   return MOTH_OK;
 }

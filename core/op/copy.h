@@ -15,12 +15,13 @@ MOTH_ARGS(copy_, COPY_)
   MOTH_FORMAT_ROW(ARG, "how the copy lies")
 MOTH_ARGS(clone, CLONE)
 
-/* Choices of memory_format; preserve_format would ask for nothing. */
-enum { PACK_CONTIGUOUS, PACK_CHANNELS_LAST };
+/* Choices of memory_format, one before those of op.h; preserve_format would ask for nothing. */
+enum { PACK_CONTIGUOUS, PACK_CHANNELS_LAST, PACK_CHANNELS_LAST_3D };
 
 #define CONTIGUOUS(ARG) \
   ARG(tensor, input,     , "tensor to pack") \
-  ARG(enum,   memory_format, contiguous_format|channels_last, "the order to pack in")
+  ARG(enum,   memory_format, contiguous_format|channels_last|channels_last_3d, \
+      "the order to pack in")
 MOTH_ARGS(contiguous, CONTIGUOUS)
 
 #define CAST(ARG) \

@@ -1,6 +1,7 @@
 --- layout.lua -- memory formats: in which order the elements of a tensor lie. The names are
--- PyTorch's: moth.contiguous_format, moth.channels_last and moth.preserve_format, which are their
--- own names as text; so are moth.strided and moth.sparse_coo, one of which is x.layout.
+-- PyTorch's: moth.contiguous_format, moth.channels_last, moth.channels_last_3d and
+-- moth.preserve_format, which are their own names as text; so are moth.strided and moth.sparse_coo,
+-- one of which is x.layout.
 
 local errors = require "moth.error"
 
@@ -15,7 +16,10 @@ layout.docs = {
     .. "Functions of single\nelements and copies give what lies so again; on a GPU also "
     .. "convolution, batch_norm, pooling,\nresampling and cat. All else takes such tensors too and "
     .. "gives contiguous ones",
-  preserve_format = "as the tensor that it is made from: channels_last, else contiguous_format",
+  channels_last_3d = "of volumes (N, C, D, H, W): the channels of a place side by side. What "
+    .. "channels_last\nis for images, but that pooling and resampling give contiguous volumes",
+  preserve_format = "as the tensor that it is made from: channels_last or channels_last_3d, else "
+    .. "contiguous_format",
 }
 
 --- What x.layout may be.
@@ -25,6 +29,16 @@ layout.kinds = {
     .. "gradients of nn.Embedding{..., sparse = true}",
 }
 
+-- Shapes that formats are for.
+local shapes = {channels_last = {4, "(N, C, H, W)"}, channels_last_3d = {5, "(N, C, D, H, W)"}}
+
+--- Whether a tensor of so many dimensions may lie so; else why not.
+function layout.fits(format, ndim)
+  local shape = shapes[format]
+  if not shape or shape[1] == ndim then return true end
+  return false, ("%s is for %s"):format(format, shape[2])
+end
+
 --- The memory format that was given to a function, by name or by itself; nil for none.
 -- @param only  may it not be preserve_format?
 function layout.read(fname, value, only)
@@ -32,8 +46,9 @@ function layout.read(fname, value, only)
   if value == nil or (layout.docs[value] and not (only and value == "preserve_format")) then
     return value
   end
-  errors.argument(fname, "memory_format", ("moth.contiguous_format%s moth.channels_last is needed, "
-    .. "got %s"):format(only and " or" or ", moth.preserve_format or", errors.describe(value)))
+  errors.argument(fname, "memory_format", ("moth.contiguous_format,%s moth.channels_last or "
+    .. "moth.channels_last_3d is needed, got %s"):format(only and "" or " moth.preserve_format,",
+    errors.describe(value)))
 end
 
 return layout

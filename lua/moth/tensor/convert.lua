@@ -18,9 +18,9 @@ local methods = {}
 local function cast(x, dtype, copy, device, non_blocking, format)
   local found = inspect(x, "to")
   local moves, turns = device and device ~= found.device, dtype and dtype ~= found.dtype
-  if format == "channels_last" and found.ndim ~= 4 then
-    errors.argument("to", "memory_format", "channels_last is for (N, C, H, W), got "
-      .. tostring(x.shape), "E_SHAPE")
+  local fits, why = layout.fits(format, found.ndim)
+  if not fits then
+    errors.argument("to", "memory_format", why .. ", got " .. tostring(x.shape), "E_SHAPE")
   end
   if copy and not moves and not turns then return ops.clone(x, format or "preserve_format") end
   if turns then x = ops.cast(x, dtypes.by_code[dtype]) end

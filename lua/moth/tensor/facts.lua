@@ -122,9 +122,10 @@ end
 --- Whether the elements lie in row-major order without gaps; or in that of another memory_format.
 function methods.is_contiguous(x, memory_format)
   local found = inspect(x, "is_contiguous")
-  local flag = (require "moth.layout").read("is_contiguous", memory_format, true) == "channels_last"
-    and IS_CHANNELS_LAST or IS_CONTIGUOUS
-  return band(found.flags, flag) ~= 0
+  local layout = require "moth.layout"
+  local format = layout.read("is_contiguous", memory_format, true) or "contiguous_format"
+  local flag = format == "contiguous_format" and IS_CONTIGUOUS or IS_CHANNELS_LAST
+  return layout.fits(format, found.ndim) and band(found.flags, flag) ~= 0
 end
 
 --- Whether the dtype is one of the float dtypes.

@@ -141,7 +141,7 @@ local function conv(name, x, weight, options)
   for size in weight:gmatch "%d+" do sizes[#sizes + 1] = size end
   local inputs = ("*[%s] *[%s] *[%s]"):format(x, weight, sizes[transposed and 2 or 1])
   local stride, padding = options.stride or 1, options.padding or 0
-  for _, variant in ipairs(options.variants or { "tf32", "bf16", "bf16_cl" }) do
+  for _, variant in ipairs { "tf32", "bf16", "bf16_cl" } do
     op("conv/" .. name, "x, weight, bias", inputs, function(input, w, b)
       return fn(input, w, b, { stride = stride, padding = padding,
         groups = rows.cap(options.groups or 1) })
@@ -159,8 +159,7 @@ conv("256x256x14x14_k1", "256,256,14,14", "1024,256,1,1")
 conv("depthwise_256x128x28x28_k3", "256,128,28,28", "128,1,3,3", { padding = 1, groups = 128 })
 conv("transpose_64x256x16x16_k4s2", "64,256,16,16", "256,128,4,4",
   { stride = 2, padding = 1, fn = "conv_transpose2d" })
-conv("3d_8x16x32x64x64_k3", "8,16,32,64,64", "32,16,3,3,3", -- channels_last are images only
-  { padding = 1, fn = "conv3d", variants = { "tf32", "bf16" } })
+conv("3d_8x16x32x64x64_k3", "8,16,32,64,64", "32,16,3,3,3", { padding = 1, fn = "conv3d" })
 
 -- ---- attention: L2 warm ----
 

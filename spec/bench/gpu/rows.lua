@@ -3,7 +3,7 @@
 -- A row is a name, what it is, a function that sets it up, and "warm" or "cold", the state of the
 -- L2 cache. setup() gives the step, and what a call of it does: {flop =, bytes =, images =,
 -- tokens =, mfu =}. In names: f32, tf32 (float32, TF32 in products and convolutions), bf16, f16;
--- _cl: images and filters are channels_last;
+-- _cl: images and filters are channels_last (volumes _3d);
 -- fwd is a call with nothing recorded, fwdbwd drops the old gradients, calls and goes back from a
 -- fixed randn gradient; eager and graph (the step in moth.capture) are modes of whole steps.
 
@@ -50,8 +50,8 @@ function rows.input(spec, gradients, variant, fixed)
     return moth.rand(shape):lt(0.5)
   end
   local x = moth.randn(shape, { dtype = moth[DTYPES[(variant or "f32"):match "^%w+"]] })
-  if #shape == 4 and rows.is_channels_last(variant) then
-    x = x:to { memory_format = moth.channels_last }
+  if #shape > 3 and rows.is_channels_last(variant) then
+    x = x:to { memory_format = #shape == 5 and moth.channels_last_3d or moth.channels_last }
   end
   return x:requires_grad_(gradients == true and kind == "*")
 end
