@@ -220,12 +220,21 @@ const char *moth_str_ints(moth_ctx *ctx, int64_t n, const int64_t *at) {
   return buf;
 }
 
+const char *moth_str_axes(const moth_tensor *x, int64_t n, const int64_t *at) {
+  const int64_t height = x->flags & MOTH_T_LINES ? 1 : 0;
+  return moth_str_ints(x->ctx, n - height, at + height);
+}
+
 const char *moth_str(const moth_tensor *x) {
   char *buf = ring(x->ctx);
   if (x->flags & MOTH_T_NUMBER) return "a number";
   const char *kind = x->flags & MOTH_T_SPARSE ? "sparse " : "";
   if (x->flags & MOTH_T_SHAPELESS) return "an uninitialized tensor";
+  int64_t shape[MOTH_MAX_DIMS];
+  int32_t n = 0;
+  for (int32_t d = 0; d < x->l.ndim; d++)
+    if (!(x->flags & MOTH_T_LINES) || d != x->l.ndim - 2) shape[n++] = x->l.shape[d];
   int used = snprintf(buf, 24, "%s%s ", kind, moth_dtype_name(x->l.dtype));
-  list_text(buf + used, MOTH_STR_ROOM - 32, '(', ')', x->l.ndim, x->l.shape);
+  list_text(buf + used, MOTH_STR_ROOM - 32, '(', ')', n, shape);
   return buf;
 }

@@ -81,7 +81,8 @@ enum {                     /* moth_tensor.flags */
   MOTH_T_IS_GRAD = 64,     /* some leaf's .grad: outlives scopes */
   MOTH_T_SPARSE = 128,     /* holds some of its rows: see sparse.h */
   MOTH_T_COALESCED = 256,  /* ... each of them once, in order */
-  MOTH_T_SHAPELESS = 512   /* waits for its shape and values: nothing but moth_become takes it */
+  MOTH_T_SHAPELESS = 512,  /* waits for its shape and values: nothing but moth_become takes it */
+  MOTH_T_LINES = 1024      /* a user's sequences, as images of height one: texts leave that out */
 };
 
 struct moth_tensor { /* what every call reads stands first: two or three lines of the cache */
@@ -183,5 +184,7 @@ static inline bool moth_dense(const moth_tensor *x) {
 const char *moth_str(const moth_tensor *x);
 const char *moth_str_shape(moth_ctx *ctx, int32_t ndim, const int64_t *shape);
 const char *moth_str_ints(moth_ctx *ctx, int64_t n, const int64_t *at); /* "{9, 9}" */
+/* The same, one for each of the last n dimensions of x. */
+const char *moth_str_axes(const moth_tensor *x, int64_t n, const int64_t *at);
 
 #endif

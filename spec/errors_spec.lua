@@ -215,6 +215,43 @@ describe("the ten mistakes", function()
   end)
 end)
 
+describe("an error of an op within", function()
+  local x = moth.ones(2, 3, 4)
+
+  it("names what was called there as well", function()
+    refuses(function() local _ = moth.corrcoef(x) end,
+      ": in corrcoef: bad argument 'input' to 'cov' (a matrix", { x })
+    refuses(function() local _ = F.gumbel_softmax(x, { dim = 5 }) end,
+      ": in gumbel_softmax: bad argument 'dim' to 'softmax' (", { x })
+    refuses(function() local _ = F.cosine_similarity(x, moth.ones(5)) end,
+      ": in cosine_similarity: bad argument 'other' to 'mul' (", { x })
+  end)
+
+  it("names nothing twice, and modules by their path", function()
+    local line = debug.getinfo(1, "l").currentline + 1
+    refuses(function() local _ = F.softmax(x, 5) end,
+      ("errors_spec.lua:%d: bad argument 'dim' to 'softmax'"):format(line))
+    refuses(function() local _ = nn.CosineSimilarity(1)(x, moth.ones(5)) end,
+      ": in CosineSimilarity: bad argument 'other' to 'mul'")
+  end)
+
+  it("shows sequences as they are, not as images of height one", function()
+    local w = moth.ones(4, 5, 3)
+    refuses(function() local _ = F.conv1d(x, w) end,
+      "(the filters f32 (4, 5, 3) want 5 channels, got f32 (2, 3, 4))", { x, w })
+    refuses(function() local _ = F.conv1d(x, moth.ones(4, 3, 9), { dilation = 2 }) end,
+      "(a kernel of {9} with dilation {2} does not fit f32 (2, 3, 4))", { x })
+    refuses(function() local _ = F.conv1d(x, moth.ones(4, 3, 2), { stride = 0 }) end,
+      "'stride' to 'conv1d' (numbers from 1 on are needed, got {0})", { x })
+    refuses(function() local _ = F.conv_transpose1d(x, w) end, "got f32 (2, 3, 4))", { x, w })
+    refuses(function() local _ = F.max_pool1d(x, 5) end,
+      "'kernel_size' to 'max_pool1d' ({5} does not fit f32 (2, 3, 4))", { x })
+    refuses(function() local _ = F.avg_pool1d(x, { kernel_size = 2, padding = 2 }) end,
+      "({2} is more than half the window {2})", { x })
+    refuses(function() local _ = F.adaptive_avg_pool1d(x, -1) end, "got {-1})", { x })
+  end)
+end)
+
 describe("what passes in silence elsewhere", function()
   local x = moth.ones(2, 3)
 

@@ -96,7 +96,7 @@ describe("the state", function()
   end)
 
   it("of a generator is its own", function()
-    local a, b = moth.Generator{ seed = 3 }, moth.Generator(3)
+    local a, b = moth.Generator{ seed = 3, device = "cpu" }, moth.Generator(3)
     moth.manual_seed(3)
     local x = moth.randn(4, { generator = a })
     moth.randn(10)

@@ -4,15 +4,17 @@
 /* Nothing sensible is larger; below it no sum or product of two sizes overflows. */
 #define LARGEST (INT64_C(1) << 30)
 
-static int in_range(moth_ctx *ctx, const char *arg, int n, const int64_t *size, int64_t least) {
+static int in_range(const moth_tensor *image, const char *arg, int n, const int64_t *size,
+                    int64_t least) {
+  moth_ctx *ctx = image->ctx;
   for (int i = 0; i < n; i++)
     if (size[i] < least)
       return moth_fail(ctx, MOTH_E_DOMAIN, arg, "numbers from %d on are needed, got %s",
-                       (int)least, moth_str_ints(ctx, n, size));
+                       (int)least, moth_str_axes(image, n, size));
   for (int i = 0; i < n; i++)
     if (size[i] > LARGEST)
       return moth_fail(ctx, MOTH_E_DOMAIN, arg, "numbers up to 2^30 are needed, got %s",
-                       moth_str_ints(ctx, n, size));
+                       moth_str_axes(image, n, size));
   return MOTH_OK;
 }
 
@@ -24,32 +26,32 @@ static bool all(int n, const int64_t *size, int64_t value) {
 
 static int does_not_fit(const moth_window *w, const moth_tensor *image, const char *blame) {
   moth_ctx *ctx = image->ctx;
-  const char *kernel = moth_str_ints(ctx, w->axes, w->kernel);
+  const char *kernel = moth_str_axes(image, w->axes, w->kernel);
   const char *dilation = "", *padding = "", *dilated = "", *padded = "";
   if (!all(w->axes, w->dilation, 1)) {
     dilated = " with dilation ";
-    dilation = moth_str_ints(ctx, w->axes, w->dilation);
+    dilation = moth_str_axes(image, w->axes, w->dilation);
   }
   if (!all(w->axes, w->padding, 0)) {
     padded = " with padding ";
-    padding = moth_str_ints(ctx, w->axes, w->padding);
+    padding = moth_str_axes(image, w->axes, w->padding);
   }
   return moth_fail(ctx, MOTH_E_SHAPE, blame, "%s%s%s%s does not fit %s%s%s",
                    strcmp(blame, "weight") ? "" : "a kernel of ", kernel, dilated, dilation,
                    moth_str(image), padded, padding);
 }
 
-int moth_window_check(moth_ctx *ctx, const moth_window *w, const char *blame) {
-  int status = in_range(ctx, blame, w->axes, w->kernel, 1);
-  if (!status) status = in_range(ctx, "stride", w->axes, w->stride, 1);
-  if (!status) status = in_range(ctx, "padding", w->axes, w->padding, 0);
-  if (!status) status = in_range(ctx, "dilation", w->axes, w->dilation, 1);
+int moth_window_check(const moth_tensor *image, const moth_window *w, const char *blame) {
+  int status = in_range(image, blame, w->axes, w->kernel, 1);
+  if (!status) status = in_range(image, "stride", w->axes, w->stride, 1);
+  if (!status) status = in_range(image, "padding", w->axes, w->padding, 0);
+  if (!status) status = in_range(image, "dilation", w->axes, w->dilation, 1);
   return status;
 }
 
 int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame, bool ceil) {
   moth_ctx *ctx = image->ctx;
-  int status = moth_window_check(ctx, w, blame);
+  int status = moth_window_check(image, w, blame);
   if (status) return status;
   for (int i = 0; i < w->axes; i++) {
     w->in[i] = image->l.shape[image->l.ndim - w->axes + i];

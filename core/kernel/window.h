@@ -16,8 +16,9 @@ typedef struct moth_window {
   int64_t extra[3];      /* further padding at the far side */
 } moth_window;
 
-/* Whether kernel, stride, padding and dilation are sensible sizes; `blame` gave the kernel. */
-int moth_window_check(moth_ctx *ctx, const moth_window *w, const char *blame);
+/* Whether kernel, stride, padding and dilation are sensible sizes for an image; `blame` gave the
+** kernel. */
+int moth_window_check(const moth_tensor *image, const moth_window *w, const char *blame);
 /* Checks them and works out w->out, or refuses: `image` has the dimensions (..., [D, ]H, W),
 ** and `blame` is the argument that gave the kernel. ceil: a window may hang over the far edge. */
 int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame, bool ceil);

@@ -29,7 +29,7 @@ static int shares_fit(moth_shares *p, const moth_tensor *input, const int64_t si
   }
   if (p->out[0] < 0 || p->out[1] < 0 || p->out[0] > LARGEST || p->out[1] > LARGEST)
     return moth_fail(ctx, MOTH_E_DOMAIN, "output_size", "numbers from 0 to 2^30 are needed, got %s",
-                     moth_str_ints(ctx, 2, p->out));
+                     moth_str_axes(input, 2, p->out));
   return MOTH_OK;
 }
 

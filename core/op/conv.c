@@ -5,7 +5,7 @@
 
 #define DIMS 2
 #include "conv_rooms.h"
-#include "view.h"
+#include "height.h"
 
 MOTH_OP(conv2d, CONV2D,
   .doc = "Convolution of images with filters (cross-correlation, as everywhere in deep learning): "
@@ -57,30 +57,21 @@ MOTH_OP_COMPOSES(conv_transpose2d, CONV_TRANSPOSE2D,
 
 /* -- in one dimension: images of height one -- */
 
-static int flatten_height(moth_tensor *y, moth_tensor **out) { /* takes y */
-  int64_t height = -2;
-  int status = MOTH_CALL(y->ctx, out, squeeze, .input = y, .dim = {&height, 1});
-  moth_tensor_release(y);
-  return status;
-}
-
 /* x and w := input and weight with a height of one before their last dimension. Owned, also after
 ** an error. */
-static int heighten(moth_tensor *input, moth_tensor *weight, const char *names, moth_tensor **x,
-                    moth_tensor **w) {
-  moth_ctx *ctx = input->ctx;
-  if (input->l.ndim != 2 && input->l.ndim != 3)
-    return moth_fail(ctx, MOTH_E_SHAPE, "input", "(N, C, L) or (C, L) is needed, got %s",
-                     moth_str(input));
+static int both_with_height(moth_tensor *input, moth_tensor *weight, const char *names,
+                            moth_tensor **x, moth_tensor **w) {
+  int status = with_height(input, x);
+  if (status) return status;
   if (weight->l.ndim != 3)
-    return moth_fail(ctx, MOTH_E_SHAPE, "weight", "%s is needed, got %s", names, moth_str(weight));
-  int status = MOTH_CALL(ctx, x, unsqueeze, .input = input, .dim = -2);
-  return status ? status : MOTH_CALL(ctx, w, unsqueeze, .input = weight, .dim = -2);
+    return moth_fail(input->ctx, MOTH_E_SHAPE, "weight", "%s is needed, got %s", names,
+                     moth_str(weight));
+  return heighten(weight, w);
 }
 
 static int conv1d_compose(const conv1d_args *a, moth_tensor **out) {
   moth_tensor *x = NULL, *w = NULL, *y = NULL;
-  int status = heighten(a->input, a->weight, "(O, C / groups, K)", &x, &w);
+  int status = both_with_height(a->input, a->weight, "(O, C / groups, K)", &x, &w);
   if (!status)
     status = MOTH_CALL(a->ctx, &y, conv2d, .input = x, .weight = w, .bias = a->bias,
                        .stride = {1, a->stride[0]},
@@ -88,7 +79,7 @@ static int conv1d_compose(const conv1d_args *a, moth_tensor **out) {
                        .dilation = {1, a->dilation[0]}, .groups = a->groups);
   moth_tensor_release(x);
   moth_tensor_release(w);
-  return status ? status : flatten_height(y, out);
+  return status ? status : without_height(a->ctx, &y, 1, out);
 }
 
 MOTH_OP_COMPOSES(conv1d, CONV1D,
@@ -103,7 +94,7 @@ MOTH_OP_COMPOSES(conv1d, CONV1D,
 
 static int conv_transpose1d_compose(const conv_transpose1d_args *a, moth_tensor **out) {
   moth_tensor *x = NULL, *w = NULL, *y = NULL;
-  int status = heighten(a->input, a->weight, "(C, O / groups, K)", &x, &w);
+  int status = both_with_height(a->input, a->weight, "(C, O / groups, K)", &x, &w);
   if (!status)
     status = MOTH_CALL(a->ctx, &y, conv_transpose2d, .input = x, .weight = w, .bias = a->bias,
                        .stride = {1, a->stride[0]}, .padding = {0, a->padding[0]},
@@ -111,7 +102,7 @@ static int conv_transpose1d_compose(const conv_transpose1d_args *a, moth_tensor 
                        .dilation = {1, a->dilation[0]});
   moth_tensor_release(x);
   moth_tensor_release(w);
-  return status ? status : flatten_height(y, out);
+  return status ? status : without_height(a->ctx, &y, 1, out);
 }
 
 MOTH_OP_COMPOSES(conv_transpose1d, CONV_TRANSPOSE1D,

@@ -112,12 +112,12 @@ static int fit_window(moth_window *w, const moth_tensor *image, const char *blam
   moth_ctx *ctx = image->ctx;
   *w = window_of(how, kernel);
   if (how->choice == SAME) {
-    int status = moth_window_check(ctx, w, blame);
+    int status = moth_window_check(image, w, blame);
     if (status) return status;
     for (int i = 0; i < w->axes; i++) {
       if (w->stride[i] != 1)
         return moth_fail(ctx, MOTH_E_DOMAIN, "padding", "'same' needs stride 1, got %s",
-                         moth_str_ints(ctx, w->axes, w->stride));
+                         moth_str_axes(image, w->axes, w->stride));
       const int64_t border = w->dilation[i] * (w->kernel[i] - 1);
       w->padding[i] = border / 2;
       w->extra[i] = border % 2;
@@ -157,7 +157,7 @@ int moth_conv_input_fit(const moth_tensor *input, const moth_tensor *weight, con
   if (moth_mul_overflow(w[1], how->groups, &c->channels))
     return moth_fail(input->ctx, MOTH_E_SHAPE, "groups", "%lld groups are too many",
                      (long long)how->groups);
-  moth_tensor image = {.ctx = input->ctx, .l = input->l}; /* only a layout */
+  moth_tensor image = {.ctx = input->ctx, .l = input->l, .flags = input->flags}; /* only a layout */
   take_batch(&image.l, input, c->n, c->channels, how->dims, size);
   status = fit_window(&c->w, &image, "size", w + 2, how);
   if (!status && (dy[1] != w[0] || !sees(c, dy + 2)))
@@ -260,14 +260,14 @@ static int turned_fit(const moth_tensor *input, const int64_t *x, const moth_win
     if (extra < 0 || (extra >= w->stride[i] && extra >= w->dilation[i]))
       return moth_fail(ctx, MOTH_E_DOMAIN, "output_padding",
                        "less than stride or dilation is needed, got %s",
-                       moth_str_ints(ctx, dims, output_padding));
+                       moth_str_axes(input, dims, output_padding));
     if (moth_mul_overflow(x[i] - 1, w->stride[i], &t->size[i]) || t->size[i] > INT64_MAX / 4)
       return moth_fail(ctx, MOTH_E_SHAPE, "stride", "the result of %s would be too large",
                        moth_str(input));
     t->size[i] += w->dilation[i] * (w->kernel[i] - 1) + 1;
     if (t->size[i] + extra - 2 * w->padding[i] < 1)
       return moth_fail(ctx, MOTH_E_SHAPE, "padding", "%s cuts off all of the result",
-                       moth_str_ints(ctx, dims, w->padding));
+                       moth_str_axes(input, dims, w->padding));
     t->cuts |= extra >= w->stride[i];
   }
   for (int i = 0; i < dims; i++) {
@@ -293,7 +293,7 @@ int moth_conv_turned_fit(const moth_tensor *input, const moth_tensor *weight,
   if (!status) status = check_bias(bias, w[1] * how->groups);
   if (status) return status;
   const moth_window window = window_of(how, w + 2);
-  status = moth_window_check(input->ctx, &window, "weight");
+  status = moth_window_check(input, &window, "weight");
   return status ? status : turned_fit(input, x + 2, &window, output_padding, t);
 }
 

@@ -1,15 +1,22 @@
-/* height.h -- sequences as images of height one, for poolings in one dimension. */
+/* height.h -- sequences as images of height one, for convolutions and poolings in one dimension. */
 #ifndef MOTH_OP_HEIGHT_H
 #define MOTH_OP_HEIGHT_H
 
 #include "view.h"
 
-/* y := x, (N, C, L) or (C, L), with a height; owned. */
+/* y := x with a height before its last dimension, which errors do not tell of; owned. */
+static inline int heighten(moth_tensor *x, moth_tensor **y) {
+  int status = MOTH_CALL(x->ctx, y, unsqueeze, .input = x, .dim = -2);
+  if (!status) (*y)->flags |= MOTH_T_LINES;
+  return status;
+}
+
+/* The same of x that should be (N, C, L) or (C, L). */
 static inline int with_height(moth_tensor *x, moth_tensor **y) {
   if (x->l.ndim != 2 && x->l.ndim != 3)
     return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "(N, C, L) or (C, L) is needed, got %s",
                      moth_str(x));
-  return MOTH_CALL(x->ctx, y, unsqueeze, .input = x, .dim = -2);
+  return heighten(x, y);
 }
 
 /* out := n results without their height; takes y. After an error there are none. */

@@ -35,7 +35,7 @@ static int pool_fit(moth_window *w, const moth_tensor *input, bool ceil) {
                        moth_str(input));
   if (w->padding[0] > w->kernel[0] / 2 || w->padding[1] > w->kernel[1] / 2)
     return moth_fail(ctx, MOTH_E_DOMAIN, "padding", "%s is more than half the window %s",
-                     moth_str_ints(ctx, 2, w->padding), moth_str_ints(ctx, 2, w->kernel));
+                     moth_str_axes(input, 2, w->padding), moth_str_axes(input, 2, w->kernel));
   return MOTH_OK;
 }
 

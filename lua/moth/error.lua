@@ -113,8 +113,12 @@ end
 -- @param code  the code that moth.errcode() gives (default "E_ARG")
 function errors.raise(text, code)
   last_code = code or "E_ARG"
-  local place, path, tail = require("moth.stack").locate(3)
-  if tail then text = format("%s (in a return call of %s)", text, tail) end
+  local place, path, tail, name = require("moth.stack").locate(3)
+  if tail then
+    text = format("%s (in a return call of %s)", text, tail)
+  elseif name and path == "" and not find(text, name, 1, true) then
+    path = "in " .. name .. ": "
+  end
   if find(text, "[%z\1-\8\11-\31\127]") then text = require("moth.shown").escaped(text) end
   if place == "" then unplaced = path .. text end
   error(place .. path .. text, 0)

@@ -39,10 +39,12 @@ local function checked_state(fname, state)
 end
 
 Generator.signature = define.signature("Generator", {
-  { "float", "seed", "whole number from 0 to 2^53", default = 0 } })
+  { "float", "seed", "whole number from 0 to 2^53", default = 0 },
+  { "device?", "device", "taken and not needed: a generator serves every device" } })
 
 --- moth.Generator{seed = n}: a new source of random numbers; seed 0 if none is given.
--- @param seed whole number from 0 to 2^53
+-- @param seed   whole number from 0 to 2^53
+-- @param device taken and not needed, as PyTorch's scripts give one: each serves every device
 function Generator:init(seed)
   checked_seed("Generator", seed)
   local values = ffi.new("int64_t[2]", seed, 0)

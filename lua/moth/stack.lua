@@ -67,6 +67,14 @@ local function erased(level, user, callee)
   if value ~= callee.func then return place_of(value, name) end
 end
 
+-- What the user called there as `F.name` or `x:name`, where that is a function of Moth's in Lua:
+-- the ops within it have names of their own.
+local function called_by_name(callee)
+  local what = callee.namewhat
+  local named = what == "field" or what == "method"
+  return named and not callee.source:find "^=%[moth" and callee.name or nil
+end
+
 -- Of modules that were called, innermost first, one whose forward is a user's: no frame of it
 -- stands above the module's call.
 local function erased_forward(called)
@@ -82,10 +90,10 @@ end
 
 local DEPTH = 200 -- frames looked at beyond the user's
 
---- Position "file:line: ", module path "in net.fc1: " and erased call of the function at `level`
--- of the stack.
+--- Position "file:line: ", module path "in net.fc1: ", erased call and name of what the user called
+-- there, which lead to the function at `level` of the stack.
 function stack.locate(level)
-  local user, line, tail, namer
+  local user, line, tail, namer, name
   local modules, inner, callee, stop = {}, {}, nil, nil
   while not stop or level < stop do
     local info = getinfo(level, "Slnf")
@@ -104,14 +112,16 @@ function stack.locate(level)
       user, line = info, info.currentline
       stop = level + DEPTH
       if inner[1] then tail = erased_forward(inner)
-      elseif callee then tail = erased(level, info, callee) end
+      elseif callee then
+        tail, name = erased(level, info, callee), called_by_name(callee)
+      end
     end
     if info.what ~= "C" then callee = info end
     level = level + 1
   end
   local place = user and line >= 0 and format("%s:%d: ", user.short_src, line) or ""
   local path = namer and namer(modules)
-  return place, path and "in " .. path .. ": " or "", tail
+  return place, path and "in " .. path .. ": " or "", tail, name
 end
 
 -- ---- '.' where ':' belongs ----
