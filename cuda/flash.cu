@@ -6,8 +6,9 @@
 ** keys for a tile of queries. Each computes the weights again, from the log of the sum that the
 ** forward pass saved. That is two products more than one kernel with atomic sums would need, and
 ** every sum has its fixed order. f32 goes the same way, as TF32 where that is allowed, else as two
-** of them (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
-** surpassing the FP32 theoretical peak performance", 2022).
+** of them, whose products are added outside of the tensor cores, which round towards zero (Ootomo
+** and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
+** theoretical peak performance", 2022).
 */
 #include <type_traits>
 

@@ -83,7 +83,7 @@ template <class T>
 static __device__ inline void multiply_parts(float *c, const uint32_t (*a)[4],
                                              const uint32_t (*b)[4], int at) {
   if constexpr (sizeof(T) == 2) multiply_add<T>(c, a[0], b[0] + at);
-  else multiply_factors<parts_of<T>>(c, a, b, at);
+  else gather_factors<parts_of<T>>(c, a, b, at);
 }
 
 /* c += the 16 MT rows at `a` by the 8 NT rows at `b`, both HEAD long. */
@@ -93,7 +93,7 @@ static __device__ inline void multiply_rows(const T *a, const T *b, float (*c)[N
   const int lane = (int)threadIdx.x % WARP;
   const T *left = a + lane % 16 * WIDE + lane / 16 * EACH;
   const T *right = b + (lane / 16 * 8 + lane % 8) * WIDE + lane / 8 % 2 * EACH;
-#pragma unroll 2
+#pragma unroll parts_of<T> == 2 ? 1 : 2
   for (int k = 0; k < HEAD; k += 2 * EACH) {
     uint32_t p[MT][PARTS][4], q[PARTS][4];
 #pragma unroll
@@ -130,7 +130,7 @@ static __device__ inline void multiply_f32_weights(const float (*w)[NT][4], cons
       const T *at = right + k * 8 * WIDE + n * 8;
       for (int i = 0; i < 2; i++) put_factor<PARTS>(q, i, get(at + i * WIDE));
 #pragma unroll
-      for (int m = 0; m < MT; m++) multiply_factors<PARTS>(c[m][n], p[m], q, 0);
+      for (int m = 0; m < MT; m++) gather_factors<PARTS>(c[m][n], p[m], q, 0);
     }
   }
 }

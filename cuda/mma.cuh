@@ -187,4 +187,18 @@ static __device__ inline void multiply_factors(float *c, const uint32_t (*a)[4],
   multiply_add<float>(c, a[0], b[0] + at);
 }
 
+/* The same for long sums, and those of one sign: tensor cores round them towards zero, which adds
+** up, so that what two parts give is added outside of them (Ootomo and Yokota 2022). */
+template <int PARTS>
+static __device__ inline void gather_factors(float *c, const uint32_t (*a)[4],
+                                             const uint32_t (*b)[4], int at) {
+  if constexpr (PARTS == 2) {
+    float sum[4] = {0, 0, 0, 0};
+    multiply_factors<PARTS>(sum, a, b, at);
+    for (int i = 0; i < 4; i++) c[i] += sum[i];
+  } else {
+    multiply_factors<PARTS>(c, a, b, at);
+  }
+}
+
 #endif
