@@ -207,21 +207,32 @@ static bool goes_anywhere(const moth_op *op, const moth_cursor *c) {
 
 #define MOTH_NOWHERE (-1) /* no tensor says where */
 
+/* The input at c lies elsewhere than `y`, an earlier one; a list's are told by their numbers. */
+static int lies_elsewhere(const moth_op *op, const moth_cursor *c, const moth_tensor *y) {
+  const moth_tensor *x = *c->at;
+  moth_cursor first = {.op = op, .args = c->args};
+  char here[24], there[24], which[40] = "it", other[80];
+  while (moth_next_input(&first) && *first.at != y) continue;
+  if (c->item) snprintf(which, sizeof which, "number %lld", (long long)c->item);
+  if (c->item && c->from == first.from)
+    snprintf(other, sizeof other, "number %lld", (long long)first.item);
+  else
+    snprintf(other, sizeof other, "'%s'", op->rows[first.from].name);
+  return moth_fail(x->ctx, MOTH_E_DEVICE, op->rows[c->from].name,
+                   "%s lies on %s, but %s on %s; move one of them with :to()", which,
+                   moth_device_name(x->l.device, here), other,
+                   moth_device_name(y->l.device, there));
+}
+
 static int check_devices(moth_call_frame *f, const moth_op *op) {
   moth_cursor c = {.op = op, .args = &f->args};
   const moth_tensor *first = NULL;
-  const char *its_name = NULL;
   while (moth_next_input(&c)) {
     const moth_tensor *x = *c.at;
     if (!x || goes_anywhere(op, &c)) continue;
-    if (first && x->l.device != first->l.device && !(op->flags & MOTH_OP_ACROSS)) {
-      char here[24], there[24];
-      return moth_fail(x->ctx, MOTH_E_DEVICE, op->rows[c.from].name,
-                       "it lies on %s, but '%s' on %s; move one of them with :to()",
-                       moth_device_name(x->l.device, here), its_name,
-                       moth_device_name(first->l.device, there));
-    }
-    if (!first || x->l.device) first = x, its_name = op->rows[c.from].name;
+    if (first && x->l.device != first->l.device && !(op->flags & MOTH_OP_ACROSS))
+      return lies_elsewhere(op, &c, first);
+    if (!first || x->l.device) first = x;
   }
   f->device = first ? first->l.device : MOTH_NOWHERE;
   return MOTH_OK;

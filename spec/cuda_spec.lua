@@ -57,6 +57,9 @@ describe("a tensor on a GPU", function()
     local weight = moth.ones(3, 2)
     assert.has_error_like(function() return F.linear(x, weight) end,
       "bad argument 'weight' to 'linear' %(it lies on cpu, but 'input' on cuda:0; move one of")
+    local three = { moth.ones(2), moth.ones(2), x }
+    assert.has_error_like(function() return moth.cat(three) end,
+      "bad argument 'tensors' to 'cat' %(number 3 lies on cuda:0, but number 1 on cpu; move one of")
     assert.has_error_like(function() return F.linear(x:cpu(), weight:cuda()) end,
       "bad argument 'weight' to 'linear' %(it lies on cuda:0, but 'input' on cpu; move one of")
     assert.equal("E_DEVICE", moth.errcode())
