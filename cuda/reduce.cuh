@@ -99,6 +99,7 @@ struct axes {
   int64_t n; /* of all */
   int ndim;
   bool small;
+  bool lumps;              /* 16 bytes from a multiple of them on are elements in a row */
   divider size[WALK_DIMS]; /* [0] is the innermost */
   int64_t wide[WALK_DIMS], step[WALK_DIMS]; /* bytes */
 };
@@ -149,6 +150,9 @@ static inline void axes_of(axes *a, const moth_tensor *x, uint32_t mask, bool in
     }
   }
   if (!a->ndim) a->wide[0] = 1, a->step[0] = moth_dtype_size[l->dtype], a->ndim = 1;
+  const int64_t each = moth_dtype_size[l->dtype];
+  a->lumps = a->step[0] == each && (a->ndim == 1 || a->wide[0] * each % 16 == 0);
+  for (int d = 1; d < a->ndim; d++) a->lumps = a->lumps && a->step[d] % 16 == 0;
   a->small = a->n < MOTH_SMALL && a->n > 0;
   for (int d = 0; d < a->ndim; d++) a->size[d] = divider_of(a->small ? (uint32_t)a->wide[d] : 1);
 }
@@ -175,8 +179,8 @@ static __device__ inline void fold_put(const F &f, const fold_plan<F> &p, typena
 ** error grows with the runs' number and length, not with that of the elements. */
 enum { FOLD_RUN = 16 };
 
-/* Takes first..last of a row, by every lane of `lanes` its share; 16 bytes at a time if they lie
-** in a row. */
+/* Takes first..last of a row, by every lane of `lanes` its share; 16 bytes at a time where they
+** lie so. */
 template <class F, class T>
 static __device__ inline typename F::room take_row(const F &f, const axes &over, const char *row,
                                                    int64_t first, int64_t last, int lane,
@@ -185,13 +189,14 @@ static __device__ inline typename F::room take_row(const F &f, const axes &over,
   const bool packed = over.ndim == 1 && over.step[0] == (int64_t)sizeof(T);
   const T *x = (const T *)(const void *)row;
   typename F::room all = f.start();
-  if (packed && (uintptr_t)(x + first) % 16 == 0) {
+  if (over.lumps && (uintptr_t)(x + first) % 16 == 0) { /* first is a multiple of 16 */
     const int64_t step = (int64_t)lanes * EACH, whole = first + (last - first) / EACH * EACH;
     for (int64_t begin = first + (int64_t)lane * EACH; begin < whole; begin += FOLD_RUN * step) {
       const int64_t stop = begin + FOLD_RUN * step;
       typename F::room r = f.start();
       for (int64_t i = begin; i < whole && i < stop; i += step) {
-        const lump<T, EACH> v = *(const lump<T, EACH> *)(const void *)(x + i);
+        const char *at = row + (packed ? i * (int64_t)sizeof(T) : axes_at(over, i));
+        const lump<T, EACH> v = *(const lump<T, EACH> *)(const void *)at;
         for (int j = 0; j < EACH; j++) f.take(r, get(&v.at[j]), i + j);
       }
       all = f.join(all, r);

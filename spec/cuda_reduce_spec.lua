@@ -15,6 +15,8 @@ local CUTS = {
   {"columns between others", {3, 200, 35}, {2}},
   {"a channel of images", {6, 5, 12, 11}, {1, 3, 4}},
   {"outer and inner dims", {5, 30, 7}, {1, 3}},
+  {"a channel of planes of many bytes", {6, 5, 4, 8}, {1, 3, 4}},
+  {"a channel for many blocks", {70, 3, 16, 16}, {1, 3, 4}},
 }
 
 local VIEWS = {
@@ -53,6 +55,23 @@ describe("a reduction on a GPU", function()
       assert.is_true(whole:cuda():sum(dims):cpu():equal(whole:sum(dims)), name)
       alike(x:half():sum(dims), x:half():cuda():sum(dims), 2e-3, name)
     end)
+  end)
+
+  it("takes several elements at once where they lie so, from wherever they begin", function()
+    for _, dtype in ipairs { moth.float32, moth.float16, moth.float64, moth.uint8 } do
+      local all = (moth.rand(6 * 5 * 48 + 3) * 100):floor():to(dtype)
+      for offset = 1, 3 do
+        local here = all:narrow(1, offset, 6 * 5 * 48):view(6, 5, 48)
+        local there = all:cuda():narrow(1, offset, 6 * 5 * 48):view(6, 5, 48)
+        for _, columns in ipairs { 48, 32, 20 } do
+          local x, y = here:narrow(3, 1, columns), there:narrow(3, 1, columns)
+          alike(x:double():sum({1, 3}), y:to(moth.float64):sum({1, 3}), 0, "float64")
+          alike(x:sum({1, 3}):double(), y:sum({1, 3}), 1e-3, tostring(dtype))
+          assert.is_true(x:amax({1, 3}):equal(y:amax({1, 3}):cpu()))
+          assert.equal(x:argmax():item(), y:argmax():item())
+        end
+      end
+    end
   end)
 
   it("sums of f32 are off by no more than twice what the CPU's are", function()
