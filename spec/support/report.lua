@@ -67,6 +67,9 @@ function report.show(found)
   if os.getenv "MOTH_SLOW" then show_slow(found.slow, os.getenv "MOTH_SLOW") end
   show_list("skipped", found.skips)
   show_list("failed", found.failures)
+  if found.passed + found.failed + found.skipped == 0 then
+    io.stdout:write "\nno claim is called so: nothing ran\n"
+  end
   local skips = found.skipped > 0 and (", %d skipped"):format(found.skipped) or ""
   io.stdout:write(("\n%d passed, %d failed%s\n"):format(found.passed, found.failed, skips))
   io.stdout:flush()
