@@ -5,6 +5,7 @@
 -- from 0, as PyTorch's: "layers.0.weight" is layers[1].weight. list[{2, -1}] is a list of those
 -- from the second on; of a Sequential they keep their names, as in PyTorch.
 
+local calls = require "moth.calls"
 local class = require "moth.class"
 local define = require "moth.define"
 local dict = require "moth.nn.dict"
@@ -36,6 +37,19 @@ end
 local function check_module(self, fname, value)
   if not ismodule(value) then
     errors.refuse(fname or class.typename(self), "module", "a module is needed", value, "E_TYPE")
+  end
+end
+
+-- Raises unless a plain table is a list: its names would have no order, or be left out.
+local function listed(fname, modules)
+  calls.whole_list(fname, "modules", modules)
+  for name in pairs(modules) do
+    if type(name) == "string" then
+      local cure = fname == "Sequential" and ("{{'%s', module}, ...}"):format(name)
+        or "nn.ModuleDict, or a list"
+      errors.argument(fname, "modules", ("names in a table have no order, got '%s'; write %s")
+        :format(name, cure), "E_TYPE")
+    end
   end
 end
 
@@ -102,6 +116,7 @@ function List:extend(modules)
   if type(modules) ~= "table" then
     errors.refuse("extend", "modules", "a list of modules is needed", modules, "E_TYPE")
   end
+  if plain(modules) then listed("ModuleList", modules) end
   for _, module in ipairs(modules) do check_module(self, "extend", module) end
   for i = 1, #modules do
     self[STORE].names[#self + 1] = fresh(self[STORE].names, #self + 1)
@@ -165,7 +180,7 @@ end
 
 --- Runs modules one after the other; each gets the first value that the one before it returned.
 -- `nn.Sequential(a, b)`, `nn.Sequential{a, b}`, with names `nn.Sequential{{"conv", a},
--- {"relu", b}}` (then also `seq.conv`), or `nn.Sequential{conv = a, relu = b}` in sorted order.
+-- {"relu", b}}` (then also `seq.conv`).
 local Sequential = class("Sequential", List)
 container.Sequential = Sequential
 
@@ -203,10 +218,7 @@ function Sequential:init(...)
     list = list[1]
     if plain(list[1]) and not ispair(list[1]) then list = list[1] end -- the list as one value
     n = #list
-    if n == 0 then
-      for _, name in ipairs(sorted_keys(list)) do add_named(self, name, list[name]) end
-      return
-    end
+    listed("Sequential", list)
   end
   for i = 1, n do
     local item = list[i]

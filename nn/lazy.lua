@@ -22,12 +22,14 @@ local STORE = Module.store_key
 
 local function moth() return require "moth" end
 
--- The rows that another class's signature was made of, but for one.
-local function rows_without(signature, name)
+-- The rows that another class's signature was made of, but for one; with other defaults.
+local function rows_without(signature, name, defaults)
   local rows = {}
   for _, arg in ipairs(bind.signature(signature).args) do
     if arg.name ~= name then
-      rows[#rows + 1] = {arg.kind, arg.name, arg.doc, default = arg.default,
+      local default = defaults and defaults[arg.name]
+      if default == nil then default = arg.default end
+      rows[#rows + 1] = {arg.kind, arg.name, arg.doc, default = default,
         optional = arg.optional, choices = arg.choices, same = arg.same}
     end
   end
@@ -70,10 +72,11 @@ end
 
 -- One row: base, the class; size, the argument that the input tells; like, a tensor that it always
 -- has; least, of how many dimensions; of_weight(x, args) -> the size from that tensor; of_input(x)
--- -> the size, or nil and what is needed; output_size, its kind where calls take one.
+-- -> the size, or nil and what is needed; output_size, its kind where calls take one; defaults,
+-- which are others than the base's.
 local function make(row)
   local name = "Lazy" .. class.typename(row.base)
-  local rows = rows_without(row.base.signature, row.size)
+  local rows = rows_without(row.base.signature, row.size, row.defaults)
   local Lazy = class(name, row.base)
   lazy[name] = Lazy
   Lazy.signature = define.signature(name, rows)
@@ -181,7 +184,8 @@ end
 -- What BatchNorm and InstanceNorm have: weights if wanted, running statistics if wanted.
 local function statistics(args)
   local list = {}
-  if args.affine then list = {{"weight", "parameter"}, {"bias", "parameter"}} end
+  if args.affine then list = {{"weight", "parameter"}} end
+  if args.affine and args.bias then list[2] = {"bias", "parameter"} end
   if args.track_running_stats then
     for _, name in ipairs {"running_mean", "running_var", "num_batches_tracked"} do
       list[#list + 1] = {name, "buffer"}
@@ -195,7 +199,7 @@ for n = 1, 3 do
     local of_input = channels(n, batched)
     make {
       base = nn.norm[name .. n .. "d"], size = "num_features", like = "weight", least = 1,
-      members = statistics,
+      members = statistics, defaults = {affine = true, track_running_stats = true},
       of_weight = function(x) return x:size(1) end,
       of_input = function(x)
         if batched and n == 1 and x:dim() == 2 then return x:size(2) end

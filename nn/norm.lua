@@ -14,6 +14,7 @@ local parameter = require "moth.nn.parameter"
 local norm = {}
 
 local DEVICE = {"device", "device", "where the parameters live", optional = true}
+local BIAS = {"bool", "bias", "is there a bias, beside the weight?", default = true}
 local DTYPE = {"dtype", "dtype", "their element type; the default one when absent", optional = true}
 
 local function ones(size, dtype, device) return require("moth").ones(size, dtype, device) end
@@ -51,18 +52,18 @@ local function channel_rows(affine, track)
       default = 0.1, optional = true},
     {"bool", "affine", "are there weight and bias?", default = affine},
     {"bool", "track_running_stats", "are there running statistics?", default = track},
-    DEVICE, DTYPE,
+    DEVICE, DTYPE, BIAS,
   }
 end
 
-local function channel_init(self, num_features, eps, momentum, affine, track, device, dtype)
+local function channel_init(self, num_features, eps, momentum, affine, track, device, dtype, bias)
   if num_features < 0 then
     errors.argument(class.typename(self), "num_features",
       "a number from 0 on is needed, got " .. num_features, "E_SHAPE")
   end
   self.num_features, self.eps, self.momentum = num_features, eps, momentum
   self.affine, self.track_running_stats = affine, track
-  affine_parameters(self, {num_features}, affine, affine, device, dtype)
+  affine_parameters(self, {num_features}, affine, affine and bias, device, dtype)
   if track then running_buffers(self, device, dtype) end
 end
 
@@ -202,8 +203,7 @@ LayerNorm.signature = define.signature("LayerNorm", {
   {"ints", "normalized_shape", "sizes of the last dimensions"},
   {"float", "eps", "added to the variance", default = 1e-5},
   {"bool", "elementwise_affine", "are there weight and bias?", default = true},
-  {"bool", "bias", "is there a bias, beside the weight?", default = true},
-  DEVICE, DTYPE,
+  BIAS, DEVICE, DTYPE,
 })
 
 function LayerNorm:init(normalized_shape, eps, elementwise_affine, bias, device, dtype)
@@ -268,17 +268,17 @@ GroupNorm.signature = define.signature("GroupNorm", {
   {"int", "num_channels", "channels, C"},
   {"float", "eps", "added to the variance", default = 1e-5},
   {"bool", "affine", "are there weight and bias?", default = true},
-  DEVICE, DTYPE,
+  DEVICE, DTYPE, BIAS,
 })
 
-function GroupNorm:init(num_groups, num_channels, eps, affine, device, dtype)
+function GroupNorm:init(num_groups, num_channels, eps, affine, device, dtype, bias)
   if num_groups < 1 or num_channels % num_groups ~= 0 then
     errors.argument("GroupNorm", "num_groups", ("%d channels do not make %d groups"):format(
       num_channels, num_groups), "E_SHAPE")
   end
   self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
   self.affine = affine
-  affine_parameters(self, {num_channels}, affine, affine, device, dtype)
+  affine_parameters(self, {num_channels}, affine, affine and bias, device, dtype)
 end
 
 GroupNorm.reset_parameters = reset_parameters

@@ -5,6 +5,7 @@
 -- data (steps in all, features), batch_sizes, how many sequences reach each step, and, if the
 -- sequences were put in order for it, sorted_indices and unsorted_indices (1-based).
 
+local calls = require "moth.calls"
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
@@ -39,6 +40,7 @@ end
 -- A list of whole numbers from a list or a tensor.
 local function numbers(fname, name, value)
   local list = lib.istensor(value) and value:dim() == 1 and value:tolist() or value
+  calls.whole_list(fname, name, list)
   local good, copy = lib.is_plain(list) and #list > 0, {}
   for i = 1, good and #list or 0 do
     copy[i] = tonumber(list[i])

@@ -1,6 +1,7 @@
 --- utils.lua -- nn.utils: clipping gradients, and parameters as one vector; what else lies there is
 -- loaded at its first use.
 
+local calls = require "moth.calls"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
@@ -21,7 +22,7 @@ local function listed(fname, name, value)
     errors.refuse(fname, name, "a tensor or a list of them, as net:parameters() gives, is needed",
       value, "E_TYPE")
   end
-  for i, x in ipairs(value) do
+  for i, x in ipairs(calls.whole_list(fname, name, value)) do
     if not lib.istensor(x) then
       errors.argument(fname, name, ("element %d is %s, not a tensor"):format(i,
         errors.describe(x)), "E_TYPE")

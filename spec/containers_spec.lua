@@ -29,7 +29,21 @@ describe("Sequential", function()
     assert.equal("lin.weight lin.bias", names_of(named:named_parameters()))
     assert.equal("lin act", names_of(nn.Sequential({"lin", nn.ReLU()}, {"act", nn.ReLU()})
       :named_children()))
-    assert.equal("a b", names_of(nn.Sequential {b = nn.ReLU(), a = nn.ReLU()}:named_children()))
+  end)
+
+  it("are lists: without names in a table, gaps, or an element 0", function()
+    local relu, tanh = nn.ReLU(), nn.Tanh()
+    local function refused(make, pattern)
+      assert.has_error_like(make, pattern)
+    end
+    refused(function() nn.Sequential {b = relu, a = tanh} end,
+      "'Sequential' %(names in a table have no order, got '[ab]'; write {{'[ab]', module}")
+    refused(function() nn.Sequential {relu, act = tanh} end, "no order, got 'act'")
+    refused(function() nn.ModuleList {a = relu} end, "'ModuleList' %(names .* write nn.ModuleDict")
+    refused(function() nn.Sequential {[0] = relu, tanh} end, "lists count from 1")
+    refused(function() nn.ModuleList {[0] = relu, tanh} end, "lists count from 1")
+    refused(function() nn.ModuleList {relu, nil, tanh} end, "value 2 is nil")
+    refused(function() nn.Sequential(relu, nil, tanh) end, "number 2 is nil")
   end)
 
   it("passes on the first value only", function()

@@ -25,13 +25,14 @@ describe("a lazy layer becomes the plain one, with its numbers:", function()
     rows["LazyConvTranspose" .. name] = {function(L) return L {4, kernel_size = 2} end, shape,
       function() return nn["ConvTranspose" .. name](3, 4, 2) end}
     rows["LazyInstanceNorm" .. name] = {
-      function(L) return L {affine = true, track_running_stats = true} end, shape,
+      function(L) return L() end, shape, -- unlike those of a known size, as in PyTorch
       function()
         return nn["InstanceNorm" .. name](3, {affine = true, track_running_stats = true})
       end}
     if n > 1 then
-      rows["LazyBatchNorm" .. name] = {function(L) return L {momentum = 0.5} end, shape,
-        function() return nn["BatchNorm" .. name](3, {momentum = 0.5}) end}
+      rows["LazyBatchNorm" .. name] = {
+        function(L) return L {momentum = 0.5, bias = n == 2} end, shape,
+        function() return nn["BatchNorm" .. name](3, {momentum = 0.5, bias = n == 2}) end}
     end
   end
   for name, row in pairs(rows) do

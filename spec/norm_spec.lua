@@ -41,6 +41,18 @@ describe("batch_norm", function()
     for i = 1, 2 do assert.close(list(p[i]), list(q[i]), 1e-12) end
   end)
 
+  it("has a weight without a bias where a layer is told so", function()
+    local images = moth.randn(2, 4, 3, 3)
+    for _, made in ipairs {nn.BatchNorm2d {4, bias = false}, nn.GroupNorm {2, 4, bias = false},
+      nn.InstanceNorm2d {4, affine = true, bias = false}, nn.LayerNorm {3, bias = false}} do
+      assert.is_nil(made.bias)
+      assert.equal(1, #made:parameters())
+      made.weight.data:fill_(2)
+      local y = made(images)
+      assert.is_true(y:mean():abs():item() < 1e-5 and math.abs(y:std():item() - 2) < 0.2)
+    end
+  end)
+
   it("refuses one value per channel, half of the statistics, and the wrong number", function()
     assert.has_error_like(function() F.batch_norm(moth.ones(1, 3), {training = true}) end,
       "'input' to 'batch_norm'.*more than one value per channel")

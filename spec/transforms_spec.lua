@@ -103,6 +103,9 @@ describe("moth.func", function()
     end
     assert.has_error_like(function() pull(x) end,
       "'v' to 'vjp' %(tensors in tables as func returned them are needed")
+    assert.has_error_like(function()
+      func.vjp(function(a, b) return a * b, a + b end, x, y)
+    end, "'func' to 'vjp' %(returned 2 values; return one tensor, or a table of them")
     local value, along = func.jvp(moth.mul, {x, y}, {moth.ones(2), moth.zeros(2)})
     same({3, 8}, value)
     same({3, 4}, along)

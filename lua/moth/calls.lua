@@ -42,11 +42,34 @@ local function is_list(v)
 end
 calls.is_list = is_list
 
---- Whether a value stands behind the end of a list: {2, nil, 3} has the length 1.
--- Looks a few places ahead; the length is given.
+--- Whether a value stands behind the end of a list, {2, nil, 3} has the length 1, or before its
+-- beginning, as of one that counts from 0. Looks a few places ahead; the length is given.
 function calls.has_hole(v, n)
   return type(rawget(v, n + 2)) ~= "nil" or type(rawget(v, n + 3)) ~= "nil"
-    or type(rawget(v, n + 4)) ~= "nil"
+    or type(rawget(v, n + 4)) ~= "nil" or type(rawget(v, 0)) ~= "nil"
+end
+
+--- What is wrong with a table as a list, for a message: "value 2 is nil", or that it counts from 0;
+-- nil where it is one.
+function calls.gap(v)
+  if rawget(v, 0) ~= nil then return "lists count from 1, and this one has an element 0" end
+  local n = #v
+  for i = 1, n do
+    if rawget(v, i) == nil then return format("value %d is nil", i) end
+  end
+  return calls.has_hole(v, n) and format("value %d is nil", n + 1) or nil
+end
+
+--- Raises if a plain table has such a gap. @return the table
+function calls.whole_list(fname, argname, v)
+  local text = lib.is_plain(v) and calls.gap(v)
+  if text then errors.argument(fname, argname, text, "E_TYPE") end
+  return v
+end
+
+--- Whether a value may be a list: a table, if a plain one then without gaps.
+function calls.is_row(v)
+  return type(v) == "table" and not (lib.is_plain(v) and calls.gap(v))
 end
 
 local function put_int(buffer, j, x)
@@ -147,7 +170,7 @@ function calls.is_tensors(v)
   for j = 1, #v do
     if not lib.istensor(v[j]) then return false end
   end
-  return true
+  return not calls.has_hole(v, #v)
 end
 
 --- Whether a value can be called.
@@ -284,7 +307,7 @@ end
 function calls.array(t)
   local list, n = {}, #t
   for i = 1, n do list[i] = t[i] end
-  if calls.has_hole(t, n) then errors.raise(format("value %d is nil", n + 1), "E_TYPE") end
+  if calls.has_hole(t, n) then errors.raise(calls.gap(t), "E_TYPE") end
   return list
 end
 

@@ -76,6 +76,7 @@ end
 local function survey(walk, list, depth)
   local n = #list
   if depth > MAX_DIMS then bad(walk, "more than " .. MAX_DIMS .. " tables within each other") end
+  if rawget(list, 0) ~= nil then bad(walk, calls.gap(list), "E_TYPE") end
   if calls.has_hole(list, n) then
     walk.path[depth] = n + 1
     bad(walk, depth == 1 and ("value %d is nil"):format(n + 1) or where(walk, depth) .. " is nil",

@@ -5,7 +5,6 @@ local device = require "moth.device"
 local dtype = require "moth.dtype"
 local errors = require "moth.error"
 local lib = require "moth.lib"
-local size = require "moth.size"
 
 local format, floor = string.format, math.floor
 
@@ -17,7 +16,7 @@ end
 
 -- Why a tensor may have come where none is wanted.
 local function explain_tensor(fname)
-  if fname and fname:find "^%u" and require("moth.nn")[fname] then
+  if fname and fname:find "^%u" and pcall(function() return require("moth.nn")[fname] end) then
     return format("nn.%s(...) makes a module; that is then called with tensors)", fname)
   end
   return "a second result passed on? wrap the call in parentheses)"
@@ -35,7 +34,6 @@ end
 local function explain_list(arg, value)
   for j = 1, #value do
     local x = rawget(value, j)
-    if x == nil then return format("value %d is nil", j), "E_TYPE" end
     if arg.row.buffer == "handles" then
       if not lib.istensor(x) then
         return format("%s, got %s at position %d", arg.row.need, errors.describe(x), j), "E_TYPE"
@@ -48,7 +46,6 @@ local function explain_list(arg, value)
         type(x) == "number" and "E_ARG" or "E_TYPE"
     end
   end
-  if calls.has_hole(value, #value) then return format("value %d is nil", #value + 1), "E_TYPE" end
 end
 
 local function explain_name(arg, value)
@@ -80,8 +77,9 @@ return function(arg, value, fname)
   if type(value) == "string" and (name == "device" or name == "dtype") then
     return explain_name(arg, value)
   end
-  if type(value) == "table" and (getmetatable(value) == nil or size.is(value)) and row.buffer then
-    local text, code = explain_list(arg, value)
+  if calls.is_list(value) and (row.buffer or row.collects) then
+    local text, code = calls.gap(value), "E_TYPE"
+    if not text and row.buffer then text, code = explain_list(arg, value) end
     if text then return text, code end
   end
   local text = errors.unwanted(need, value)

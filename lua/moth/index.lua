@@ -16,11 +16,11 @@
 
 local ffi = require "ffi"
 local bind = require "moth.bind"
+local calls = require "moth.calls"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local C, ctx, ops = lib.C, lib.ctx, bind.ops
-local has_hole = require("moth.calls").has_hole
 local istensor = lib.istensor
 
 local M = {}
@@ -147,13 +147,18 @@ end
 
 local COVERED = {} -- a dimension that a mask before it takes up
 
+-- "value 2 of an index is nil"
+local function gap_in(list, what)
+  return (calls.gap(list):gsub("^value %d+", "%0 of " .. what))
+end
+
 -- Applies all items that give views. Returns the view and, if there are others, the list of
 -- tensors for the op `index`, one per leading dimension of the view.
 local function walk(x, items)
   local ndim = ndim_of(x)
   local y, dim, source, advanced = x, 1, 1, nil
   local n = #items
-  if has_hole(items, n) then errors.raise("value " .. n + 1 .. " of an index is nil", "E_TYPE") end
+  if calls.has_hole(items, n) then errors.raise(gap_in(items, "an index"), "E_TYPE") end
   if n > 2 then items = numbers_apart(items) end
   for i = 1, n do
     local item = items[i]
@@ -165,8 +170,8 @@ local function walk(x, items)
     elseif lib.is_plain(item) and not is_positions(item) then
       if source > ndim then too_many(x, n, ndim) end
       local count = #item
-      if has_hole(item, count) then
-        errors.raise(("value %d of index %d is nil"):format(count + 1, i), "E_TYPE")
+      if calls.has_hole(item, count) then
+        errors.raise(gap_in(item, "index " .. i), "E_TYPE")
       end
       if count == 2 or count == 3 then
         ndim_of(x) -- anew: since then a finalizer may have indexed another tensor

@@ -234,10 +234,10 @@ add("data", { need = "numbers, booleans, tensors or nested lists of them are nee
   table = true, collects = true,
   check = "if not T.is_data($v) then T.bad(sig, $i, $v) end" })
 add("modules", { need = "a list of modules is needed", table = true, collects = true,
-  check = 'if type($v) ~= "table" then T.bad(sig, $i, $v) end' })
+  check = "if not T.is_row($v) then T.bad(sig, $i, $v) end" })
 add("params", { need = "a list of parameters is needed, such as net:parameters()",
   table = true, collects = true, -- a function: what net:named_parameters() gives
-  check = 'if type($v) ~= "table" and type($v) ~= "function" then T.bad(sig, $i, $v) end' })
+  check = 'if not T.is_row($v) and type($v) ~= "function" then T.bad(sig, $i, $v) end' })
 
 -- ---- lookups ----
 

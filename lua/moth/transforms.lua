@@ -215,6 +215,14 @@ offer("hessian", "hessian", "A function that takes what func takes and returns t
   .. "function(x, y) return (x * y * y):sum() end, {argnums = 2}", {FUNC, ARGNUMS},
   matrix("hessian", functional.hessian, true))
 
+-- The value that func returned, where cotangents of more would not be heard.
+local function only(fname, ...)
+  local n = select("#", ...)
+  if n == 1 then return (...) end
+  errors.argument(fname, "func", ("returned %d values; return one tensor, or a table of them")
+    :format(n))
+end
+
 --- moth.func.vjp(func, a, b, ...): one function of tensors, so its arguments come as they are.
 -- @return what func returned, and a function: v, of the form of that, -> v^T J by a, by b, ...
 function transforms.vjp(func, ...)
@@ -226,7 +234,7 @@ function transforms.vjp(func, ...)
   for i = 1, n do at[i] = i end
   local p = prepared("vjp", func, at, false, lib.pack(...))
   local own, y = begin(p), nil
-  within(function() y = p.call(unpack(own)) end)
+  within(function() y = only("vjp", p.call(unpack(own))) end)
   local ys, form = flat("vjp", "func", y)
   return map(y, function(x) return ended(p, x) end), function(v)
     return unpack(gradients(p, own, ys, taken(form, v, {}), true), 1, n)

@@ -1,5 +1,6 @@
 --- dataset.lua -- datasets: things with a length and samples to get by position.
 
+local calls = require "moth.calls"
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
@@ -120,8 +121,14 @@ function TensorDataset:init(...)
   local n = select("#", ...)
   local tensors = {...}
   if n == 1 and lib.is_plain(tensors[1]) then
-    tensors = tensors[1]
+    tensors = calls.whole_list("TensorDataset", "tensors", tensors[1])
     n = #tensors
+    for name in pairs(tensors) do
+      if type(name) == "string" then
+        errors.argument("TensorDataset", "tensors", ("samples of it have no names, got '%s'; "
+          .. "StackDataset{%s = ...} has"):format(name, name))
+      end
+    end
   end
   if n == 0 then
     errors.argument("TensorDataset", "tensors", "at least one tensor is needed, got none")
@@ -201,7 +208,7 @@ function Subset:init(whole, indices)
     errors.refuse("Subset", "indices", "a list of positions is needed", indices, "E_TYPE")
   end
   local n, list = self.dataset:len(), {}
-  for i, at in ipairs(indices) do
+  for i, at in ipairs(calls.whole_list("Subset", "indices", indices)) do
     at = tonumber(at) or at
     if type(at) ~= "number" or at ~= math.floor(at) or at < 1 or at > n then
       errors.argument("Subset", "indices", ("element %d is %s; positions are 1 to %d"):format(i,
@@ -251,7 +258,7 @@ function ConcatDataset:init(datasets)
   end
   self.datasets, self.ends = {}, {}
   local total = 0
-  for i, part in ipairs(datasets) do
+  for i, part in ipairs(calls.whole_list("ConcatDataset", "datasets", datasets)) do
     self.datasets[i] = dataset.of(part, "ConcatDataset", "datasets")
     total = total + self.datasets[i]:len()
     self.ends[i] = total
@@ -326,7 +333,7 @@ end
 -- Sizes of the parts: counts that add up to n, or shares of it that add up to 1.
 local function sizes_of(lengths, n)
   local total, sizes = 0, {}
-  for i, length in ipairs(lengths) do
+  for i, length in ipairs(calls.whole_list("random_split", "lengths", lengths)) do
     if type(length) ~= "number" or not (length >= 0) then
       errors.argument("random_split", "lengths", ("element %d is %s, not a length"):format(i,
         errors.describe(length)), "E_TYPE")

@@ -3,6 +3,7 @@
 -- nil.
 
 local bind = require "moth.bind"
+local calls = require "moth.calls"
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
@@ -125,7 +126,8 @@ function SubsetRandomSampler:init(indices, generator)
     errors.argument("SubsetRandomSampler", "indices", "a list of positions is needed, got " ..
       errors.describe(indices), "E_TYPE")
   end
-  self.indices, self.generator = indices, generator
+  self.indices = calls.whole_list("SubsetRandomSampler", "indices", indices)
+  self.generator = generator
 end
 
 function SubsetRandomSampler:len()

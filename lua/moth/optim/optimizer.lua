@@ -13,6 +13,7 @@
 --     end
 
 local bundle = require "moth.optim.bundle"
+local calls = require "moth.calls"
 local class = require "moth.class"
 local cleared = require "moth.cleared"
 local define = require "moth.define"
@@ -39,6 +40,8 @@ local function check_list(self, list)
   elseif not lib.is_plain(list) then
     bad_params(self, "a list of tensors, as net:parameters() gives, is needed, got " ..
       errors.describe(list))
+  elseif calls.gap(list) then
+    bad_params(self, calls.gap(list))
   elseif #list == 0 then
     bad_params(self, next(list) == nil and "a list of tensors is needed, got an empty one"
       or "a list of tensors is needed, got named entries alone")
@@ -158,6 +161,7 @@ function Optimizer:init(params, defaults)
   if lib.is_plain(params) and params.params then
     params = {params}
   end
+  if lib.is_plain(params) and calls.gap(params) then bad_params(self, calls.gap(params)) end
   local first = lib.is_plain(params) and params[1]
   if type(first) == "table" and not is_named(first) then
     for _, group in ipairs(params) do self:add_param_group(group) end

@@ -1,6 +1,7 @@
 --- chain.lua -- schedules of schedules: SequentialLR, one after the other, and ChainedScheduler,
 -- all at once.
 
+local calls = require "moth.calls"
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
@@ -14,6 +15,7 @@ local function check(fname, list, optimizer)
     errors.refuse(fname, "schedulers", "a list of schedulers is needed", list, "E_TYPE")
   end
   lib.few(fname, "schedulers", #list)
+  calls.whole_list(fname, "schedulers", list)
   for i, scheduler in ipairs(list) do
     if not class.isinstance(scheduler, LRScheduler) then
       errors.argument(fname, "schedulers", ("element %d is %s, not a scheduler"):format(i,
