@@ -109,6 +109,23 @@ static void prepend(lua_State *L, const char *field, const char *front) {
   lua_pop(L, 1);
 }
 
+/* Modules beside a script in another folder are found last of all. */
+static void find_beside(lua_State *L, const char *script) {
+  size_t n = strlen(script);
+  while (n > 0 && !strchr(MOTH_SLASHES, script[n - 1])) n--;
+  if (n == 0 || memchr(script, '?', n) || memchr(script, ';', n)) return;
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "path");
+  lua_pushliteral(L, ";");
+  lua_pushlstring(L, script, n);
+  lua_pushliteral(L, "?.lua;");
+  lua_pushlstring(L, script, n);
+  lua_pushliteral(L, "?/init.lua");
+  lua_concat(L, 6);
+  lua_setfield(L, -2, "path");
+  lua_pop(L, 1);
+}
+
 /* ---- Ctrl-C ---- */
 
 /* Whether the function that runs is Moth's own or C: an error in the middle of those would leave
@@ -377,6 +394,7 @@ static int run(lua_State *L, int argc, char **argv) {
             strpbrk(first, "./") ? "" : " (moth --help lists the commands)");
     return EXIT_FAILURE;
   }
+  find_beside(L, first);
   return run_chunk(L, luaL_loadfile(L, first), argc, argv, 1);
 }
 

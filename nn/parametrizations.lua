@@ -52,7 +52,7 @@ end
 
 function WeightNorm:extra_repr() return "dim=" .. tostring(self.dim) end
 
-local MODULE = {"any", "module", "whose weight it is"}
+local MODULE = {"object", "module", "whose weight it is"}
 local NAME = {"string", "name", "the name of the parameter", default = "weight"}
 --- Rows for arguments that functions of other files take too.
 parametrizations.rows = {MODULE, NAME,

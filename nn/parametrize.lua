@@ -225,7 +225,7 @@ local function extend(module, name, parametrization, unsafe)
   error(problem, 0)
 end
 
-local MODULE = {"any", "module", "whose parameter it is"}
+local MODULE = {"object", "module", "whose parameter it is"}
 local NAME = {"string", "tensor_name", "the name of the parameter or buffer"}
 
 parametrize.register_parametrization = define {

@@ -119,7 +119,7 @@ local function unstructured(fname, module, name, amount, score)
   return module
 end
 
-local MODULE = {"any", "module", "whose parameter it is"}
+local MODULE = {"object", "module", "whose parameter it is"}
 local NAME = {"string", "name", "the name of the parameter"}
 local AMOUNT = {"float", "amount", "share of what is left, below 1, or how many"}
 local SCORES = {"tensor", "importance_scores", "what is compared instead of the parameter",

@@ -164,7 +164,7 @@ local Encoder = class("TransformerEncoder", Module)
 transformer.TransformerEncoder = Encoder
 
 Encoder.signature = define.signature("TransformerEncoder", {
-  {"any", "encoder_layer", "a TransformerEncoderLayer, or a module like it"},
+  {"object", "encoder_layer", "a TransformerEncoderLayer, or a module like it"},
   {"int", "num_layers", "how many copies of it"},
   {"any", "norm", "a module that the result goes through", optional = true},
   {"bool", "enable_nested_tensor", "changes nothing: padding is always computed", default = true},
@@ -247,7 +247,7 @@ local Decoder = class("TransformerDecoder", Module)
 transformer.TransformerDecoder = Decoder
 
 Decoder.signature = define.signature("TransformerDecoder", {
-  {"any", "decoder_layer", "a TransformerDecoderLayer, or a module like it"},
+  {"object", "decoder_layer", "a TransformerDecoderLayer, or a module like it"},
   {"int", "num_layers", "how many copies of it"},
   {"any", "norm", "a module that the result goes through", optional = true},
 })

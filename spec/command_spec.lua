@@ -48,6 +48,15 @@ describe("moth", function()
     end)
   end)
 
+  it("runs a script that requires a module beside it, from any folder", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    local output, status = shell(("mkdir %s && cd %s && echo 'print(require(\"beside\"))' >run.lua"
+      .. " && echo 'return \"found\"' >beside.lua && cd / && %s %s/run.lua; rm -r %s"):format(
+      quoted(folder), quoted(folder), quoted(launcher.program), quoted(folder), quoted(folder)))
+    assert.are.same({ "found\n", 0 }, { output, status })
+  end)
+
   it("runs a script from a pipe", function()
     local output, status = shell("echo 'print(6 * 7)' | " .. quoted(launcher.program))
     assert.are.same({ "42\n", 0 }, { output, status })

@@ -29,6 +29,40 @@ end
 
 local ALL = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
 
+describe("a list of samples", function()
+  it("is a dataset, a list within it a sample of several components", function()
+    local list = {}
+    for i = 1, 10 do list[i] = {moth.tensor {10 * i, 10 * i + 1}, moth.tensor {i}:squeeze()} end
+    local loader = data.DataLoader(list, {batch_size = 4})
+    local labels, sizes = labels_of(loader)
+    assert.same(ALL, labels)
+    assert.same({4, 4, 2}, sizes)
+    for numbers in data.DataLoader {{5, 6, 7}, batch_size = 3} do
+      assert.same({5, 6, 7}, numbers:tolist())
+    end
+    for batch in data.DataLoader {{{a = 1, b = 2}, {a = 3, b = 4}}, batch_size = 2} do
+      assert.same({1, 3}, batch.a:tolist())
+    end
+    assert.equal(2, data.Subset({8, 9, 7}, {1, 3}):len())
+  end)
+
+  it("of positions, or of lists of them, is a sampler", function()
+    local function labels(options)
+      options[1] = ten()
+      return (labels_of(data.DataLoader(options)))
+    end
+    assert.same({4, 1, 9}, labels {sampler = {4, 1, 9}, batch_size = 2})
+    assert.same({4, 1, 9}, labels {sampler = moth.tensor {4LL, 1LL, 9LL}, batch_size = 2})
+    assert.same({3, 2, 5}, labels {batch_sampler = {{3, 2}, {5}}})
+    assert.has_error_like(function() labels {sampler = 3} end, "or a list, is needed, got 3")
+  end)
+
+  it("is not what a dataset and a number in braces are", function()
+    assert.has_error_like(function() data.DataLoader {ten(), 2} end,
+      "'dataset' to 'DataLoader' %(got {dataset, number}; name what follows")
+  end)
+end)
+
 describe("a TensorDataset", function()
   it("has the rows of its tensors as samples", function()
     local set = ten()
@@ -231,7 +265,7 @@ describe("a DataLoader", function()
 
   it("refuses what is wrong with its arguments", function()
     assert.has_error_like(function() data.DataLoader {5} end,
-      "a dataset %(with :len%(%) and :get%(i%)%) or a tensor is needed")
+      "a dataset %(with :len%(%) and :get%(i%)%), a tensor or a list of samples is needed")
     assert.has_error_like(function() data.DataLoader {ten(), batch_size = 0} end,
       "a number from 1 on is needed, got 0")
     assert.has_error_like(function() data.DataLoader {ten(), shufle = true} end,
@@ -240,7 +274,7 @@ describe("a DataLoader", function()
       data.DataLoader {ten(), shuffle = true, sampler = data.SequentialSampler(ten())}
     end, "goes without a sampler")
     assert.has_error_like(function() data.DataLoader {ten(), sampler = 3} end,
-      "a sampler with :iter%(%) and :len%(%) is needed")
+      "a sampler with :iter%(%) and :len%(%), or a list, is needed")
   end)
 end)
 

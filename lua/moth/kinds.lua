@@ -224,6 +224,8 @@ add("device", {
 
 add("any", { need = "a value is needed", table = true,
   check = "if $v == nil then T.bad(sig, $i, $v) end" })
+add("object", { need = "an object is needed", -- never a plain table, which then lists arguments
+  check = "if $v == nil then T.bad(sig, $i, $v) end" })
 add("string", { need = "a string is needed",
   check = 'if type($v) ~= "string" then T.bad(sig, $i, $v) end' })
 add("function", { need = "a function is needed",

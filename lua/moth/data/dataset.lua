@@ -62,7 +62,7 @@ function dataset.made(source)
 end
 
 --- Makes a dataset of what can be one: a dataset itself, any table with :len() and :get(i), or
--- a tensor, whose rows are the samples.
+-- a tensor, whose rows are the samples; or a list of samples.
 -- @param fname  the function that was given it, for messages
 -- @param name   the argument's name
 function dataset.of(value, fname, name)
@@ -84,11 +84,13 @@ function dataset.of(value, fname, name)
   if not (found and fits) then
     local parts = lib.is_plain(value) and value
     if parts and class.isinstance(parts[1], Dataset) then
-      errors.argument(fname, name, ("got a list of %d datasets; local a, b = unpack(list)"):format(
-        #parts), "E_TYPE")
+      errors.argument(fname, name, type(parts[2]) == "number"
+        and "got {dataset, number}; name what follows: {dataset, batch_size = 2}"
+        or ("got a list of %d datasets; local a, b = unpack(list)"):format(#parts), "E_TYPE")
     end
-    errors.refuse(fname, name, "a dataset (with :len() and :get(i)) or a tensor is needed", value,
-      "E_TYPE")
+    if parts and #parts > 0 then return (dataset.ListDataset(parts)) end
+    errors.refuse(fname, name, "a dataset (with :len() and :get(i)), a tensor or a list of samples "
+      .. "is needed", value, "E_TYPE")
   end
   return value
 end
@@ -194,7 +196,7 @@ local function batch_of_subset(self, positions)
 end
 
 Subset.signature = define.signature("Subset", {
-  {"any", "dataset", "a dataset or a tensor"},
+  {"object", "dataset", "a dataset or a tensor"},
   {"any", "indices", "a list or a tensor of positions in it, from 1"},
 })
 
@@ -231,6 +233,22 @@ end
 function Subset:worker()
   local inner = dataset.source_of(self.dataset)
   return inner and remade(self, "Subset", inner, self.indices)
+end
+
+local ListDataset = class("ListDataset", Dataset)
+dataset.ListDataset = ListDataset
+
+--- The samples of a list, which is kept. One that is a list itself, {x, y}, has several components.
+function ListDataset:init(list)
+  self.samples = calls.whole_list("ListDataset", "samples", list)
+end
+
+function ListDataset:len() return #self.samples end
+
+function ListDataset:get(i)
+  local sample = self.samples[dataset.position("get", i, #self.samples)]
+  if lib.is_plain(sample) and #sample > 0 then return unpack(sample) end
+  return sample
 end
 
 -- The same for the parts of a dataset; nil if one of them has none.
@@ -359,7 +377,7 @@ local function sizes_of(lengths, n)
 end
 
 local parse_split = define.signature("random_split", {
-  {"any", "dataset", "the dataset to split"},
+  {"object", "dataset", "the dataset to split"},
   {"any", "lengths", "sizes of the parts, or shares of the whole that add up to 1"},
   {"generator", "generator", "source of random numbers", optional = true},
 })

@@ -126,13 +126,16 @@ local DataLoader = class("DataLoader")
 loader.DataLoader = DataLoader
 
 DataLoader.signature = define.signature("DataLoader", {
-  {"any", "dataset", "a dataset (with :len() and :get(i)), a stream (:iter()) or a tensor",
+  {"any", "dataset", "a dataset (with :len() and :get(i)), a stream (:iter()), a tensor "
+    .. "or a list of samples",
     hint = " (of a random_split? it gives one list: local a, b = unpack(list))"},
   {"int", "batch_size", "samples in a batch; moth.none: no batches, a sample at a time",
     default = 1, optional = true},
   {"bool", "shuffle", "a new random order in every pass?", default = false},
-  {"any", "sampler", "gives the positions, instead of shuffle", optional = true},
-  {"any", "batch_sampler", "gives lists of positions, instead of all the above", optional = true},
+  {"any", "sampler", "gives the positions, or is a list of them, instead of shuffle",
+    optional = true},
+  {"any", "batch_sampler", "gives lists of positions, or is a list of such, instead of all the "
+    .. "above", optional = true},
   {"function", "collate_fn", "makes a batch of a list of samples", optional = true},
   {"bool", "drop_last", "leave out a last batch that is not full?", default = false},
   {"generator", "generator", "source of random numbers for shuffle and workers", optional = true},
@@ -162,11 +165,17 @@ local function pinned(x)
   return out
 end
 
-local function check_sampler(given, name)
-  if given ~= nil and not (type(given) == "table" and given.iter and given.len) then
-    errors.refuse("DataLoader", name, "a sampler with :iter() and :len() is needed", given,
-      "E_TYPE")
+-- A sampler: a list or a tensor of what it gives is one too.
+local function sampler_of(given, name)
+  if lib.istensor(given) and given:dim() > 0 then given = given:tolist() end
+  if plain(given) and #given > 0 then
+    return (sampler.ListSampler(calls.whole_list("DataLoader", name, given)))
   end
+  if given ~= nil and not (type(given) == "table" and given.iter and given.len) then
+    errors.refuse("DataLoader", name, "a sampler with :iter() and :len(), or a list, is needed",
+      given, "E_TYPE")
+  end
+  return given
 end
 
 -- A stream gives its samples in its own order.
@@ -222,8 +231,7 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
                          generator, num_workers, pin_memory, timeout, init_fn, prefetch,
                          persistent)
   check_pinning(pin_memory)
-  check_sampler(own, "sampler")
-  check_sampler(batches, "batch_sampler")
+  own, batches = sampler_of(own, "sampler"), sampler_of(batches, "batch_sampler")
   if not batch_size and (batches or drop_last) then
     errors.argument("DataLoader", batches and "batch_sampler" or "drop_last",
       "goes with batches; batch_size = moth.none asks for none")

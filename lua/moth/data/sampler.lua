@@ -203,6 +203,14 @@ function WeightedRandomSampler:iter()
   return walk(self:positions():tolist())
 end
 
+local ListSampler = class("ListSampler", Sampler)
+sampler.ListSampler = ListSampler
+
+--- What a list has, in its order in every pass: positions, or lists of them.
+function ListSampler:init(list) self.list = list end
+function ListSampler:len() return #self.list end
+function ListSampler:iter() return walk(self.list) end
+
 -- ---- batches of positions ----
 
 local BatchSampler = class("BatchSampler", Sampler)

@@ -15,8 +15,8 @@ local Mixture = class("MixtureSameFamily", Distribution)
 M.MixtureSameFamily = Mixture
 
 Mixture.signature = define.signature("MixtureSameFamily", {
-  { "any", "mixture_distribution", "a Categorical" },
-  { "any", "component_distribution", "a distribution whose batch ends in the components" },
+  { "object", "mixture_distribution", "a Categorical" },
+  { "object", "component_distribution", "a distribution whose batch ends in the components" },
   tools.VALIDATE })
 
 function Mixture:init(mixture, component, validate_args)

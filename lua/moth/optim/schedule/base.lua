@@ -28,7 +28,7 @@ local Optimizer = require "moth.optim.optimizer"
 -- @field base_lrs    the rate that each group began with
 local LRScheduler = class("LRScheduler")
 
-LRScheduler.OPTIMIZER = {"any", "optimizer", "whose learning rates are set"}
+LRScheduler.OPTIMIZER = {"object", "optimizer", "whose learning rates are set"}
 LRScheduler.LAST_EPOCH = {"int", "last_epoch", "the epoch to go on from; -1 begins", default = -1}
 LRScheduler.signature = define.signature("LRScheduler", {
   LRScheduler.OPTIMIZER, LRScheduler.LAST_EPOCH,
