@@ -299,7 +299,7 @@ margins.gaussian_nll_loss = define {
     {"tensor", "input", "expected values, any shape"},
     {"tensor", "target", "values, of the same shape"},
     {"tensor", "var", "their variances, of the same shape, with a 1 in one dimension, or without "
-     .. "the last one"},
+     .. "the last one; a number is that of all", numbers = true},
     {"bool", "full", "add the constant log(2 pi) / 2?", default = false},
     {"float", "eps", "the least variance, which passes on gradients as if it were none",
      default = 1e-6},
@@ -308,6 +308,7 @@ margins.gaussian_nll_loss = define {
   scoped = true,
   run = function(input, target, var, full, eps, reduction)
     same_dims("gaussian_nll_loss", "target", target, input)
+    if not lib.istensor(var) then var = require("moth").full_like(input, tonumber(var)) end
     var = variances(input, var)
     -- looked at where no GPU is waited for, and never while a step is recorded
     if not lib.capture and not var.is_cuda and var:lt(0):any():item() then

@@ -2,6 +2,7 @@
 -- 2017).
 
 local bind = require "moth.bind"
+local calls = require "moth.calls"
 local class = require "moth.class"
 local container = require "moth.nn.container"
 local define = require "moth.define"
@@ -55,7 +56,8 @@ local function activation_of(v, fname)
     end
     return found
   end
-  return v
+  if calls.is_callable(v) then return v end
+  errors.refuse(fname, "activation", "\"relu\", \"gelu\" or a function is needed", v, "E_TYPE")
 end
 
 local function is_own_activation(self)

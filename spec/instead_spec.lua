@@ -23,6 +23,8 @@ describe("a name that is left out by choice says what there is instead:", functi
     says(moth, "sparse_csr_tensor sparse_bsc_tensor", "sparse_coo_tensor")
     says(moth, "quantize_per_tensor", "no quantized dtypes")
     says(moth, "cosine_similarity ctc_loss", "; it is moth.nn.functional.c")
+    says(moth, "FloatTensor LongTensor scalar_tensor", "moth.tensor(")
+    says(moth, "detach", "x:detach()")
     says(moth, "lu triangular_solve lobpcg geqrf", "moth.linalg.")
   end)
 

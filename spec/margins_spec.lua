@@ -6,6 +6,15 @@ local F = moth.nn.functional
 
 local function f64(values) return moth.tensor(values, {dtype = moth.float64}) end
 
+describe("gaussian_nll_loss", function()
+  it("takes one number as the variance of all", function()
+    local x, y = moth.randn(4, 3), moth.randn(4, 3)
+    assert.equal(F.gaussian_nll_loss(x, y, moth.ones(4, 3) * 0.5):item(),
+      F.gaussian_nll_loss(x, y, 0.5):item())
+    assert.has_error_like(function() F.gaussian_nll_loss(x, y, -1) end, "may be negative")
+  end)
+end)
+
 describe("the composed losses", function()
   local x, y = f64{{1, 2}, {-3, 0.5}}, f64{{0.5, -1}, {2, 2}}
   local sign = f64{1, -1}

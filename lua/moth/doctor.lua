@@ -46,9 +46,25 @@ local function editor()
     .. " found: no editing, no completion"
 end
 
+-- Variables of the environment that would be passed over, as lines of advice.
+local function unheard(list)
+  local levels = {plain = true, neon = true, avx2 = true, avx512 = true}
+  local isa, threads = os.getenv "MOTH_ISA", os.getenv "MOTH_NUM_THREADS"
+  if isa and not levels[isa] then
+    list[#list + 1] = ("MOTH_ISA=%s is no level of instructions, so that the processor's highest "
+      .. "is taken; avx2 and plain are some"):format(isa)
+  end
+  local count = threads and tonumber(threads)
+  if threads and not (count and count >= 1 and count % 1 == 0) then
+    list[#list + 1] = ("MOTH_NUM_THREADS=%s is no number of threads, so that OMP_NUM_THREADS or "
+      .. "all processors count"):format(threads)
+  end
+end
+
 --- What slows Moth down or stops it, as lines of advice.
 local function warnings(missing)
   local list = {}
+  unheard(list)
   local core = os.getenv "OPENBLAS_CORETYPE"
   if core then
     list[#list + 1] = ("OPENBLAS_CORETYPE=%s in the environment chooses OpenBLAS's kernels by "

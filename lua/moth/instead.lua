@@ -31,6 +31,13 @@ local ROWS = {
     ["quantize_per_tensor quantize_per_channel"] = QUANTIZED,
     ["set_default_tensor_type"] = "moth.set_default_dtype and set_default_device",
     ["lu"] = "moth.linalg.lu and lu_factor", ["triangular_solve"] = "moth.linalg.solve_triangular",
+    ["FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ByteTensor "
+      .. "BoolTensor Tensor"] = "moth.tensor(list, {dtype = moth.int64}), moth.empty(2, 3)",
+    ["detach"] = "x:detach()", ["is_nonzero"] = "x:item() ~= 0",
+    ["scalar_tensor"] = "moth.tensor(3)",
+    ["random"] = "moth.manual_seed, moth.get_rng_state and moth.set_rng_state",
+    ["testing"] = "moth.allclose and x:equal compare",
+    ["matrix_rank cond"] = "moth.linalg.matrix_rank and moth.linalg.cond",
     ["lobpcg"] = "moth.linalg.eigh gives all eigenvalues", ["geqrf"] = "moth.linalg.qr",
   },
   ["tensor"] = {
