@@ -101,6 +101,31 @@ local function broken(noted)
   end
 end
 
+-- Notes what else a module holds, as Dropout its p, which the step may read. (parts_of has its
+-- tensors and modules.)
+local function note_fields(noted, module, store)
+  for name, value in pairs(store.fields) do
+    if not store.kind[name] and name ~= "training" then
+      note_link(noted, module, store.fields, name, value)
+      noted.free[#noted.keys] = true
+    end
+  end
+end
+
+-- At a recording's end: fields that the step itself has changed, as a counter, are its own affair.
+local function settle(noted)
+  local kept, n = 0, #noted.keys
+  for k = 1, n do
+    local own = noted.free[k] and not rawequal(rawget(noted.tables[k], noted.keys[k]),
+      noted.values[k])
+    if not own then kept = kept + 1 end
+    for _, list in ipairs {noted.holders, noted.tables, noted.keys, noted.values} do
+      if not own then list[kept] = list[k] end
+      if kept < k then list[k] = nil end
+    end
+  end
+end
+
 -- Notes where the modules above one hold it: a step may call net.head without calling net.
 local function note_above(noted, module, store_of)
   local child, parent = module, sight.parents[module]
@@ -126,6 +151,7 @@ local function note_parts(noted, module, store_of)
   noted.seen[store] = true
   noted.modules[n], noted.stores[n], noted.lists[n] = module, store, parts_of(module, store)
   for i = 1, #module do note_link(noted, module, module, i, rawget(module, i)) end
+  note_fields(noted, module, store)
   for _, child in ipairs(module:_children()) do note_parts(noted, child[2], store_of) end
 end
 
@@ -136,9 +162,9 @@ local function note_module(recording, self, store, store_of)
   recording.modules[n], recording.training[n] = store.fields, store.fields.training
   local noted = recording.noted
   if not noted then
-    noted = {same = same_parts, broken = broken, modules = {}, stores = {}, lists = {},
-             seen = recording.seen, sight = sight, parts = sight.parts,
-             linked = {}, holders = {}, tables = {}, keys = {}, values = {}}
+    noted = {same = same_parts, broken = broken, settle = settle, sight = sight,
+             parts = sight.parts, seen = recording.seen, modules = {}, stores = {}, lists = {},
+             free = {}, linked = {}, holders = {}, tables = {}, keys = {}, values = {}}
     recording.noted = noted
   end
   if not noted.seen[store] then note_above(noted, self, store_of) end

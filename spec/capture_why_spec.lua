@@ -194,3 +194,50 @@ describe("step.why", function()
     assert.are.equal("'[1]' of Sequential is not what it was", step.why)
   end)
 end)
+
+describe("a field of a module that ran in a captured step", function()
+  local Scaled = nn.class("Scaled", nn.Module)
+  function Scaled:init() self.scale, self.calls = 2, 0 end
+  function Scaled:forward(input)
+    self.calls = self.calls + 1
+    return input * self.scale
+  end
+
+  it("is looked at: a number, a tensor, a table, in modules below too", function()
+    local net = nn.Sequential(Scaled(), nn.Sequential(Scaled()))
+    local step = moth.capture(function(input) return net(input) end)
+    for _ = 1, 3 do assert.are.equal(8, step(x):sum():item()) end
+    net[2][1].scale = 5
+    for _ = 1, 2 do assert.are.equal(20, step(x):sum():item()) end
+    assert.are.equal("'scale' of Scaled is not what it was", step.why)
+    net[1].scale = moth.tensor {1, 3}
+    for _ = 1, 2 do assert.are.equal(20, step(x):sum():item()) end
+    net[1].scale = moth.tensor {1, 0}
+    for _ = 1, 2 do assert.are.equal(5, step(x):sum():item()) end
+    local conv = nn.Conv1d(1, 1, 3)
+    local slid = moth.capture(function(input) return conv(input) end)
+    for _ = 1, 2 do assert.are.equal(8, slid(moth.ones(1, 10)):size(2)) end
+    conv.stride = 2
+    for _ = 1, 2 do assert.are.equal(4, slid(moth.ones(1, 10)):size(2)) end
+  end)
+
+  it("follows a schedule of Dropout", function()
+    local drop = nn.Dropout(0)
+    local step = moth.capture(function(input) return drop(input) end)
+    for _ = 1, 2 do assert.are.equal(2, step(x):sum():item()) end
+    drop.p = 1
+    for _ = 1, 2 do assert.are.equal(0, step(x):sum():item()) end
+    drop.p = 0 -- an earlier recording fits again
+    local text = tostring(step)
+    for _ = 1, 2 do assert.are.equal(2, step(x):sum():item()) end
+    assert.are.equal(text, tostring(step))
+  end)
+
+  it("that the step changes itself, as a counter, is its own affair", function()
+    local net = Scaled()
+    local step = moth.capture(function(input) return net(input) end)
+    for _ = 1, 5 do step(x) end
+    assert.are.equal("captured step (1 recording", tostring(step):sub(1, 26))
+    assert.are.equal(1, net.calls)
+  end)
+end)

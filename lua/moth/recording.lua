@@ -429,6 +429,7 @@ function recording.record(fn, ...)
   for _, f in ipairs(r.later) do f() end
   if not ok then error(problem, 0) end
   if problem == STALE then return results, nil, r.expected end
+  if r.noted then r.noted.settle(r.noted) end
   r.results, r.shown, r.seen = results, {}, nil
   each_tensor(results, results.n, function(t, key) r.shown[#r.shown + 1] = t[key] end)
   set_template(results)
