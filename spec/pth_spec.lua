@@ -139,7 +139,8 @@ describe("moth.load of a file of torch.save", function()
     assert.same({}, load(pth "ccollections\nCounter\n}\133R."))
     local many = "J" .. le(6e5, 4)
     refused(counter("K\1" .. many .. "K\2" .. many), "of very many elements", "E_UNSUPPORTED")
-    refused(counter(word "a" .. "K\1"), "a collections.Counter of something else than numbers",
+    assert.same({a = 1}, load(counter(word "a" .. "K\1")))
+    refused(counter("K\1" .. word "a"), "a collections.Counter of something else than numbers",
       "E_UNSUPPORTED")
   end)
 
@@ -223,5 +224,43 @@ describe("moth.load of a file of torch.save", function()
       assert(ok or message:find("bad argument 'path' to 'load'", 1, true), message)
     end
     assert.equal(3, moth.load(PATH).epoch)
+  end)
+end)
+
+describe("a checkpoint with what training scripts put beside weights", function()
+  local saved = moth.load "spec/support/torch_objects.pth"
+
+  it("gives Python's objects as tables, lists, texts and numbers", function()
+    assert.same({ lr = 0.1, layers = { 2, 3 }, name = "net", out = "a/b" }, saved.args)
+    assert.same({ depth = 3 }, saved.simple)
+    assert.same({ { 3 }, { "x" }, { 1, 2, 3 } }, { saved.seen, saved.fixed, saved.recent })
+    assert.same({ a = { 1, 2 } }, saved.by_name)
+    assert.same({ the = 2, a = 1 }, saved.words)
+    assert.same({ "\0\255A", "\1\128" }, { saved.raw, saved.array })
+    assert.same({ "cuda:1", "cpu" }, { saved.device, saved.cpu })
+    assert.same({ 1, 2 }, saved.turn)
+  end)
+
+  it("gives NumPy's scalars as numbers, and the weights", function()
+    assert.same({ 0.75, 1.5, 0.25, 200, true }, { saved.best, saved.small, saved.half,
+      tonumber(saved.byte), saved.flag })
+    assert.equal(-3, tonumber(saved.count))
+    assert.same({ { 0, 1 }, { 2, 3 } }, saved.weight:tolist())
+  end)
+
+  it("is refused where they are told wrongly", function()
+    local function call(name, arguments) return "c" .. name .. "\n" .. arguments .. "\133R." end
+    refused(pth(call("builtins\nset", word "ab")), "holds a set or list of something else",
+      "E_UNSUPPORTED")
+    refused(pth(call("_codecs\nencode", word "ab")), "holds bytes in an unknown way",
+      "E_UNSUPPORTED")
+    refused(pth(call("numpy\ndtype", word "V8")), "NumPy scalar of kind a string %('V8'%)",
+      "E_UNSUPPORTED")
+    refused(pth(call("numpy._core.multiarray\nscalar", "K\1")), "scalar in an unknown way",
+      "E_UNSUPPORTED")
+    refused(pth(call("pathlib\nPosixPath", "K\1")), "a path of something else", "E_UNSUPPORTED")
+    refused(pth(call("torch\ndevice", "K\1")), "a device without a name", "E_UNSUPPORTED")
+    refused(pth(call("builtins\neval", word "1")), "names builtins.eval, which is code",
+      "E_UNSUPPORTED")
   end)
 end)

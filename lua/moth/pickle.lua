@@ -3,7 +3,8 @@
 --
 -- A pickle is a program for a small stack machine. This one builds tables, lists, texts, numbers
 -- and tensors and nothing else: a class or function that the file names is a mark which is compared
--- with a short list, never looked up and never called. What is not on the list is refused by name.
+-- with a short list (pickled.lua has its end), never looked up and never called. What is not on the
+-- list is refused by name.
 --
 -- Format: Python's pickletools (protocols 2 to 4), PyTorch's torch/serialization.py.
 
@@ -99,11 +100,16 @@ end
 -- A class or function that may stand in a file: compared, never looked up.
 local Global = {}
 
--- Values for a list or a dict, none of them a class, as in ('storage', class, key, ...) alone.
+-- Values for a list or a dict, none of them a class, as in ('storage', class, key, ...) alone; the
+-- one that a defaultdict has is its name.
 local function plain(self, values)
   for i = 1, #values do
     if getmetatable(values[i]) == Global and values[1] ~= "storage" then
-      refuse(self, "holds " .. values[i].name .. " itself, which is code", "E_UNSUPPORTED")
+      if require("moth.pickled").factories[values[i].name] then
+        values[i] = values[i].name
+      else
+        refuse(self, "holds " .. values[i].name .. " itself, which is code", "E_UNSUPPORTED")
+      end
     end
   end
   return values
@@ -135,11 +141,15 @@ end
 
 local builders = {} -- name -> function(self, arguments): what calls of it give
 
+local function builder_of(name)
+  return builders[name] or require("moth.pickled").builders[name]
+end
+
 local function global(self, module, name)
   local kind = module == "torch" and dtype.by_name[name]
   if kind then return push(self, kind) end
   name = module .. "." .. name
-  if not builders[name] and not STORAGES[name:match "^torch%.(%w+)$" or ""] then
+  if not STORAGES[name:match "^torch%.(%w+)$" or ""] and not builder_of(name) then
     refuse(self, ("names %s, which is code; tensors, dicts, lists, numbers and texts are read: "
       .. "save a state_dict"):format(errors.bare(name)), "E_UNSUPPORTED")
   end
@@ -229,10 +239,12 @@ end
 builders["collections.OrderedDict"] = function() return {} end
 -- Each as often as it was counted: so PyTorch's MultiStepLR keeps its milestones.
 builders["collections.Counter"] = function(self, args)
-  local list = {}
-  for value, count in pairs(type(args[1]) == "table" and args[1] or {}) do
-    if type(value) ~= "number" or type(count) ~= "number" then
+  local list, counts = {}, type(args[1]) == "table" and args[1] or {}
+  for value, count in pairs(counts) do
+    if type(count) ~= "number" then
       refuse(self, "holds a collections.Counter of something else than numbers", "E_UNSUPPORTED")
+    elseif type(value) == "string" then
+      return counts
     elseif #list + count > MOST_COUNTED then
       refuse(self, "holds a collections.Counter of very many elements", "E_UNSUPPORTED")
     end
@@ -245,7 +257,7 @@ builders["torch.Size"] = function(self, args) return sizes(self, args[1] or {}) 
 
 local function reduce(self)
   local args, mark = pop(self), pop(self)
-  local build = getmetatable(mark) == Global and builders[mark.name]
+  local build = getmetatable(mark) == Global and builder_of(mark.name)
   if not build or type(args) ~= "table" then
     refuse(self, "is broken: its pickle calls what is no function")
   end
@@ -330,7 +342,10 @@ local steps = {
   Q = function(self) push(self, storage(self, pop(self))) end,
   R = reduce,
   ["\129"] = reduce,
-  b = function(self) pop(self) end, -- attributes, as of a state_dict's _metadata: not data
+  b = function(self) -- attributes, as of a state_dict's _metadata, which is no data
+    require("moth.pickled").build(self, self.stack[self.top - 1], self.stack[self.top])
+    pop(self)
+  end,
 }
 
 local function run(self)
@@ -351,7 +366,7 @@ end
 
 local function read(archive, device)
   local self = setmetatable({ archive = archive, at = 1, device = device, stack = {}, top = 0,
-    memo = {}, kept = 0, storages = {} }, Machine)
+    memo = {}, kept = 0, storages = {}, attributes = {} }, Machine)
   for _, name in ipairs(archive.names) do
     self.root = self.root or name:match "^(.-)data%.pkl$"
   end
@@ -369,7 +384,8 @@ end
 
 --- Reads what torch.save wrote (PyTorch 1.6 and later): dicts and lists are tables, dict keys stay
 -- what they are, tensors share storage as they did, None in a dict is absent and in a list
--- moth.none. Nothing in the file is called.
+-- moth.none; Python's and NumPy's own objects are what pickled.lua says. Nothing in the file is
+-- called.
 -- @param path  the file
 -- @param fname  the function that errors name
 -- @param device  where the tensors go
