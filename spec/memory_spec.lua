@@ -396,3 +396,24 @@ describe("moth.memory", function()
     assert.is_true(moth.memory().cached_bytes < 4000000)
   end)
 end)
+
+describe("moth.empty_cache", function()
+  it("gives back what Lua has collected, before anything else is asked for", function()
+    moth.collect()
+    moth.empty_cache()
+    local before = moth.memory().live_bytes
+    do
+      local held = {}
+      for i = 1, 4 do held[i] = moth.zeros(FLOATS) end
+    end
+    collectgarbage "stop" -- no sweep beside the one that is asked for
+    collectgarbage()
+    collectgarbage()
+    collectgarbage "stop"
+    moth.empty_cache()
+    collectgarbage "restart"
+    local memory = moth.memory()
+    assert.at_most(before, memory.live_bytes)
+    assert.at_most(TEMPORARY - 1, memory.cached_bytes)
+  end)
+end)

@@ -69,8 +69,12 @@ memory.set_memory_floor = define {
   end,
 }
 
---- Gives the free blocks that are kept for reuse back to the system.
-function memory.empty_cache() C.moth_empty_cache(ctx) end
+--- Gives the free blocks that are kept for reuse back to the system, those of tensors that Lua has
+-- collected among them.
+function memory.empty_cache()
+  lib.sweep()
+  C.moth_empty_cache(ctx)
+end
 
 --- Lets peak_bytes start anew from what is live.
 function memory.reset_peak_memory() C.moth_memory_reset_peak(ctx) end
