@@ -83,3 +83,22 @@ describe("arguments in braces without names", function()
     assert.equal("Linear", nn.typename(layer))
   end)
 end)
+
+describe("a list of numbers as an operand", function()
+  local x = moth.ones(2, 2)
+
+  it("is refused where the second would be taken for alpha, or for one too many", function()
+    local lists = { sub = { 0.5, 0.2 }, add = { 1, 2 }, mul = { 1, 2 }, eq = { 1, 2, 3 } }
+    for name, list in pairs(lists) do
+      assert.has_error_like(function() x[name](x, list) end,
+        "to '" .. name .. "' %(a list of numbers is no operand; write moth.tensor{")
+      assert.has_error_like(function() moth[name](x, list) end, "is no operand")
+    end
+  end)
+
+  it("is two operands where two are wanted, and braces take one or names", function()
+    assert.equal(0.5, x:clamp { 0, 0.5 }:max():item())
+    assert.equal(2, x:add { 1 }:max():item())
+    assert.equal(3, x:add { x, alpha = 2 }:max():item())
+  end)
+end)

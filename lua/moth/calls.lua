@@ -274,6 +274,18 @@ local function may_be_table(arg)
     or row.name == "number"
 end
 
+-- Raises for numbers in a lone table where one operand is wanted, x:sub({0.5, 0.2}): the second
+-- would be alpha, or too many. Where two are wanted, x:clamp{0, 1}, they are these.
+local function refuse_numbers(sig, t, at)
+  local arg, after = sig.args[at], sig.args[at + 1]
+  local next = after and after.row.name
+  if arg.row.name == "number" and type(t[1]) == "number" and type(t[2]) == "number"
+    and next ~= "number" and next ~= "float" then
+    errors.argument(sig.name, arg.name, "a list of numbers is no operand; write moth.tensor"
+      .. errors.describe(t), "E_TYPE")
+  end
+end
+
 --- Whether the last value given, t in position `at`, is a list of arguments.
 function calls.is_arguments(sig, t, at)
   if type(t) ~= "table" or getmetatable(t) ~= nil then return false end
@@ -290,6 +302,7 @@ function calls.is_arguments(sig, t, at)
   if at > 1 and next(t) == nil and not (arg and may_be_table(arg)) then return true end
   if at > sig.lone then return false end
   if not arg then return true end
+  if at > 1 then refuse_numbers(sig, t, at) end
   if arg.row.collects then return calls.first_is_value(arg, t[1]) end
   return not arg.row.table
 end
