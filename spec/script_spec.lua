@@ -190,6 +190,8 @@ describe("a misspelt method", function()
   end)
 
   it("stays nil when it is only read, and Lua's own words where nothing is near", function()
+    local dotted = complaint "moth.data.TensorDataset(moth.ones(3)).get(1)"
+    assert.is_truthy(dotted:find("call it with ':': x:name()", 1, true), dotted)
     local text = complaint "assert(nn.Linear(1, 1).zero_gard == nil) print 'fine'"
     assert.equal("fine\n", text)
     text = complaint "local net, t = nn.Linear(1, 1), {} t:zzz()"

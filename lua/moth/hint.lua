@@ -38,6 +38,8 @@ local WRITE = {
   ["attempt to call a table value$"] = "a list is walked by `for i, x in ipairs(list) do`",
   ["'ipairs' %(table expected, got function%)$"] =
     "an iterator is walked without ipairs: `for name, x in net:named_parameters() do`",
+  ["attempt to index local 'self' %(a %a+ value%)$"] =
+    "a method that was called by '.' does not know its object; call it with ':': x:name()",
   ["%(number expected, got cdata%)$"] = "the number in a tensor is x:item()",
 }
 
