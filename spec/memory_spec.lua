@@ -402,10 +402,7 @@ describe("moth.empty_cache", function()
     moth.collect()
     moth.empty_cache()
     local before = moth.memory().live_bytes
-    do
-      local held = {}
-      for i = 1, 4 do held[i] = moth.zeros(FLOATS) end
-    end
+    for _ = 1, 4 do moth.zeros(FLOATS) end
     collectgarbage "stop" -- no sweep beside the one that is asked for
     collectgarbage()
     collectgarbage()
