@@ -1,10 +1,11 @@
 /* mma.h -- the instructions of cuda/mma.cuh on the CPU, by the letter of the layouts that it tells
 ** of: when all 32 threads of a warp have come, one does the work of all. Sums lose what a tensor
-** core's do (Fasi, Higham, Mikaitis and Pranesh 2021): some products at a time and what there was
-** are brought to the largest one's exponent, one bit beyond those of an f32, and rounded towards 0.
+** core's do (sums.h).
 */
 #ifndef MOTH_EMULATED_MMA_H
 #define MOTH_EMULATED_MMA_H
+
+#include "sums.h"
 
 struct moth_fragments { /* of a thread */
   float *c;
@@ -37,21 +38,6 @@ template <> struct moth_factor<float> {
     return tf32(of[column * 4 + k % 4]->b[k / 4]);
   }
 };
-
-/* x := what is left of it in multiples of a unit. */
-static inline double moth_cut(double x, double unit) { return trunc(x / unit) * unit; }
-
-/* sum + a b, of n products. */
-static float moth_add_products(float sum, int n, const float *a, const float *b, int step) {
-  double largest = fabs((double)sum), total = 0;
-  for (int k = 0; k < n; k++) largest = fmax(largest, fabs((double)a[k] * b[step * k]));
-  for (int k = 0; k < n; k++) total += (double)a[k] * b[step * k];
-  if (!(largest > 0) || !isfinite(largest) || !isfinite(total)) return sum + (float)total;
-  const double unit = ldexp(1, ilogb(largest) - 24);
-  total = moth_cut(sum, unit);
-  for (int k = 0; k < n; k++) total += moth_cut((double)a[k] * b[step * k], unit);
-  return total == 0 ? 0 : (float)moth_cut(total, ldexp(1, ilogb(total) - 23));
-}
 
 template <class T> static void moth_multiply_warp(void *const *all) {
   const moth_fragments *const *of = (const moth_fragments *const *)(void *)all;

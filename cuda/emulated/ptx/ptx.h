@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../sums.h"
 #include "machine.h"
 
 typedef uint8_t u8;
@@ -291,18 +292,6 @@ static inline float element(int kind, const u32 *words, int k) {
   const u16 half = (u16)(words[k / 2] >> (16 * (k % 2)));
   return kind == F16 ? f16_to_f32(half) : bf16_to_f32(half);
 }
-/* sum + a b as a tensor core adds some products: emulated/mma.h. */
-static inline double cut(double x, double unit) { return trunc(x / unit) * unit; }
-static inline float add_products(float sum, int n, const float *a, const float *b, int step) {
-  double largest = fabs((double)sum), total = 0;
-  for (int k = 0; k < n; k++) largest = fmax(largest, fabs((double)a[k] * b[step * k]));
-  for (int k = 0; k < n; k++) total += (double)a[k] * b[step * k];
-  if (!(largest > 0) || !isfinite(largest) || !isfinite(total)) return sum + (float)total;
-  const double unit = ldexp(1, ilogb(largest) - 24);
-  total = cut(sum, unit);
-  for (int k = 0; k < n; k++) total += cut((double)a[k] * b[step * k], unit);
-  return total == 0 ? 0 : (float)cut(total, ldexp(1, ilogb(total) - 23));
-}
 /* Which numbers a thread holds: PTX ISA, "Matrix Fragments for mma.m16n8k16" and ".m16n8k8". */
 static inline void multiply_warp(void *const *all) {
   const struct fragments *const *of = (const struct fragments *const *)all;
@@ -325,7 +314,7 @@ static inline void multiply_warp(void *const *all) {
     for (int i = 0; i < 4; i++) {
       const int row = (lane >> 2) + (i >= 2 ? 8 : 0), column = (lane & 3) * 2 + (i & 1);
       for (int k = 0; k < depth; k += depth / 2)
-        of[lane]->c[i] = add_products(of[lane]->c[i], depth / 2, &a[row][k], &b[k][column], 8);
+        of[lane]->c[i] = moth_add_products(of[lane]->c[i], depth / 2, &a[row][k], &b[k][column], 8);
     }
 }
 static inline void multiply(int kind, int depth, float *c, const u32 *a, const u32 *b) {
