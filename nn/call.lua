@@ -114,15 +114,17 @@ end
 
 -- At a recording's end: fields that the step itself has changed, as a counter, are its own affair.
 local function settle(noted)
+  local lists = {noted.holders, noted.tables, noted.keys, noted.values}
   local kept, n = 0, #noted.keys
   for k = 1, n do
-    local own = noted.free[k] and not rawequal(rawget(noted.tables[k], noted.keys[k]),
-      noted.values[k])
-    if not own then kept = kept + 1 end
-    for _, list in ipairs {noted.holders, noted.tables, noted.keys, noted.values} do
-      if not own then list[kept] = list[k] end
-      if kept < k then list[k] = nil end
+    local now = rawget(noted.tables[k], noted.keys[k])
+    if not noted.free[k] or rawequal(now, noted.values[k]) then
+      kept = kept + 1
+      for _, list in ipairs(lists) do list[kept] = list[k] end
     end
+  end
+  for k = kept + 1, n do
+    for _, list in ipairs(lists) do list[k] = nil end
   end
 end
 
