@@ -239,8 +239,8 @@ describe("moth test", function()
     shell(("cd %s && chmod +x build/moth bin/cmake && touch build/.data-asked build/.stamp")
       :format(dir))
     local ok, message = pcall(use, dir, function(words)
-      local output, status = shell(("PATH=%s/bin:$PATH MOTH_NO_INSTALL=1 %s/moth test %s")
-        :format(dir, dir, words))
+      local output, status = shell(("env -u MOTH_SANITIZED PATH=%s/bin:$PATH "
+        .. "MOTH_NO_INSTALL=1 %s/moth test %s"):format(dir, dir, words))
       return output, status
     end)
     shell("rm -r " .. dir)
