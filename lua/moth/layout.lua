@@ -16,8 +16,8 @@ layout.docs = {
     .. "Functions of single\nelements and copies give what lies so again; on a GPU also "
     .. "convolution, batch_norm, pooling,\nresampling and cat. All else takes such tensors too and "
     .. "gives contiguous ones",
-  channels_last_3d = "of volumes (N, C, D, H, W): the channels of a place side by side. What "
-    .. "channels_last\nis for images, but that pooling and resampling give contiguous volumes",
+  channels_last_3d = "of volumes (N, C, D, H, W): the channels of a place\nside by side. What "
+    .. "channels_last is for images, but that pooling and resampling\ngive contiguous volumes",
   preserve_format = "as the tensor that it is made from: channels_last or channels_last_3d, else "
     .. "contiguous_format",
 }
