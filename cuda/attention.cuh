@@ -13,7 +13,7 @@ struct leading { /* the leading dimensions, all broadcast */
   int64_t shape[MOTH_MAX_DIMS];
 };
 
-template <class T> struct matrices { /* one for each batch */
+template <class T> struct batched { /* one for each batch */
   const T *at;
   int64_t rs, cs;
   int64_t step[MOTH_MAX_DIMS];
@@ -23,14 +23,14 @@ template <class T> struct matrices { /* one for each batch */
 template <class T, class R> struct attention_job {
   leading lead;
   int64_t l, s, e, v; /* queries, keys, their size, size of the values */
-  matrices<T> query, key, value, bias, y, dy; /* y: the result, which forward kernels write */
+  batched<T> query, key, value, bias, y, dy; /* y: the result, which forward kernels write */
   bool causal;
   R scale, *lse;
   int64_t first; /* batch of a launch */
 };
 
 template <class T>
-static __device__ inline side<T> part_of(const matrices<T> &m, const leading &lead, int64_t batch,
+static __device__ inline side<T> part_of(const batched<T> &m, const leading &lead, int64_t batch,
                                          int64_t rows, int64_t cols) {
   side<T> s = {m.at, rows, cols, m.rs, m.cs, m.packs};
   for (int d = lead.ndim - 1; d >= 0; d--) {
@@ -72,8 +72,8 @@ static inline leading lead_of(const moth_tensor *lse, int64_t *batches) {
 
 /* x, of which dimensions before the last two may be missing or of size 1. */
 template <class T>
-static inline matrices<T> matrices_of(const moth_tensor *x, const leading &lead) {
-  matrices<T> m = {};
+static inline batched<T> matrices_of(const moth_tensor *x, const leading &lead) {
+  batched<T> m = {};
   const int n = x->l.ndim, more = lead.ndim - (n - 2);
   m.at = data<T>(x);
   m.rs = n < 2 || x->l.shape[n - 2] == 1 ? 0 : x->l.stride[n - 2];
@@ -88,8 +88,8 @@ static inline matrices<T> matrices_of(const moth_tensor *x, const leading &lead)
   return m;
 }
 
-template <class T> static inline matrices<T> bias_of(const moth_tensor *x, const leading &lead) {
-  matrices<T> m = {};
+template <class T> static inline batched<T> bias_of(const moth_tensor *x, const leading &lead) {
+  batched<T> m = {};
   if (!x) return m;
   m = matrices_of<T>(x, lead);
   if (x->l.ndim < 1 || x->l.shape[x->l.ndim - 1] == 1) m.cs = 0;

@@ -59,7 +59,7 @@ template <class T> static __global__ void cholesky_small(cholesky_of<T> p) {
 
 template <class T> static __global__ void cholesky_load(cholesky_of<T> p) {
   if (thread_number() >= p.count * p.n * p.n) return;
-  const place at(thread_number(), p.n, p.n);
+  const matrix_place at(thread_number(), p.n, p.n);
   const T v = at.col <= at.row ? p.x[at.i](at.row, at.col) : 0;
   p.y[at.i](at.row, at.col) = v;
   if (v - v != 0) atomicExch(&p.codes[at.i], 1);
@@ -111,7 +111,7 @@ static __global__ void cholesky_rest(cholesky_of<T> p, int64_t from, int64_t til
 
 template <class T> static __global__ void cholesky_end(cholesky_of<T> p) {
   if (thread_number() >= p.count * p.n * p.n) return;
-  const place at(thread_number(), p.n, p.n);
+  const matrix_place at(thread_number(), p.n, p.n);
   const int code = p.codes[at.i];
   if (code && at.col <= at.row) p.y[at.i](at.row, at.col) = (T)NAN;
   if (code && p.trouble && !at.row && !at.col) report(p.trouble, TROUBLE_DEFINITE, code, 0);
@@ -187,7 +187,7 @@ template <class T> static __global__ void lu_small(lu_of<T> p) {
 
 template <class T> static __global__ void lu_load(lu_of<T> p) {
   if (thread_number() >= p.count * p.m * p.n) return;
-  const place at(thread_number(), p.m, p.n);
+  const matrix_place at(thread_number(), p.m, p.n);
   const T v = p.x[at.i](at.row, at.col);
   p.y[at.i](at.row, at.col) = v;
   if (at.col == 0) p.order[at.i * p.m + at.row] = (int32_t)at.row;
@@ -271,7 +271,7 @@ static __global__ void lu_rest(lu_of<T> p, int64_t from, int64_t down, int64_t a
 
 template <class T> static __global__ void lu_end(lu_of<T> p) {
   if (thread_number() >= p.count * p.m * p.n) return;
-  const place at(thread_number(), p.m, p.n);
+  const matrix_place at(thread_number(), p.m, p.n);
   const int code = p.codes[at.i];
   if (code < 0 || (code && p.refuses)) p.y[at.i](at.row, at.col) = (T)NAN;
   if (at.col == 0 && at.row < p.k && p.pivots)

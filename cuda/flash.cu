@@ -244,7 +244,7 @@ static int launch_tiles(moth_ctx *ctx, const moth_queue *q, void (*kernel)(flash
 
 /* -- arguments -- */
 
-template <class T> static void pack_rows(matrices<T> *m, int64_t cols, int ndim) {
+template <class T> static void pack_rows(batched<T> *m, int64_t cols, int ndim) {
   enum { EACH = each_of<T> };
   m->packs = m->cs == 1 && m->rs % EACH == 0 && cols % EACH == 0 && (uintptr_t)m->at % 16 == 0;
   for (int d = 0; d < ndim; d++) m->packs = m->packs && m->step[d] % EACH == 0;

@@ -73,9 +73,9 @@ static moth_tensor *room_of(moth_ctx *ctx, int device, int dtype, int64_t n) {
 }
 
 /* Where element e of a stack of matrices is, which has so many rows and columns. */
-struct place {
+struct matrix_place {
   int64_t i, row, col;
-  MEMBER place(int64_t e, int64_t rows, int64_t cols)
+  MEMBER matrix_place(int64_t e, int64_t rows, int64_t cols)
       : i(e / (rows * cols)), row(e / cols % rows), col(e % cols) {}
 };
 

@@ -147,7 +147,7 @@ template <class T> static __global__ void qr_small(qr_of<T> p) {
 
 template <class T> static __global__ void qr_load(qr_of<T> p) {
   if (thread_number() >= p.count * p.m * p.n) return;
-  const place at(thread_number(), p.m, p.n);
+  const matrix_place at(thread_number(), p.m, p.n);
   const T v = p.x[at.i](at.row, at.col);
   p.y[thread_number()] = v;
   if (v - v != 0) atomicExch(&p.codes[at.i], -1);
@@ -178,7 +178,7 @@ static __global__ void __launch_bounds__(PANEL, 1) qr_reflect(qr_of<T> p, int64_
 
 template <class T> static __global__ void qr_r(qr_of<T> p) {
   if (thread_number() >= p.count * p.columns * p.n) return;
-  const place at(thread_number(), p.columns, p.n);
+  const matrix_place at(thread_number(), p.columns, p.n);
   p.r[thread_number()] = p.codes[at.i]       ? (T)NAN
                          : at.row > at.col ? 0
                                            : p.y_of(at.i)(at.row, at.col);
@@ -186,7 +186,7 @@ template <class T> static __global__ void qr_r(qr_of<T> p) {
 
 template <class T> static __global__ void qr_q(qr_of<T> p) {
   if (thread_number() >= p.count * p.m * p.columns) return;
-  const place at(thread_number(), p.m, p.columns);
+  const matrix_place at(thread_number(), p.m, p.columns);
   p.q[thread_number()] = p.codes[at.i] ? (T)NAN : at.row == at.col;
 }
 

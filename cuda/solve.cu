@@ -223,7 +223,7 @@ static __global__ void solve_small(system_of<T> p, options how, moth_trouble *tr
 template <class T>
 static __global__ void scaled_by(matrices<T> y, int64_t n, int64_t count, const double *scale) {
   if (thread_number() >= count * n * n) return;
-  const place at(thread_number(), n, n);
+  const matrix_place at(thread_number(), n, n);
   T &v = y[at.i](at.row, at.col);
   v = (T)(scale[at.i] * v);
 }

@@ -137,6 +137,25 @@ describe("the house", function()
     none(complaints)
   end)
 
+  -- What such a type has, and functions made for it, are found by its name in the whole plugin: of
+  -- two that differ the linker keeps one.
+  it("gives no two types of the CUDA plugin the same name", function()
+    local complaints, where = {}, {}
+    for _, path in ipairs(sources("^cuda/.*%.cuh?$", "^cuda/.*%.h$", "^cuda/.*%.cpp$")) do
+      for line in read(path):gmatch "[^\n]+" do
+        local name = line:gsub("^template %b<> ", ""):gsub("alignas%b() ", "")
+          :match "^struct ([%w_]+) [:{]"
+        if name and path:find "/ptx/" or path:find "preamble" then name = nil end -- programs apart
+        if name and where[name] and where[name] ~= path then
+          complaints[#complaints + 1] = ("%s: '%s' is also a type of %s"):format(path, name,
+            where[name])
+        end
+        if name then where[name] = path end
+      end
+    end
+    none(complaints)
+  end)
+
   it("names no place of one machine and leaves nothing unfinished", function()
     -- Written in pieces, so that this file passes its own check.
     local wrong = {

@@ -29,14 +29,14 @@ struct request { /* of a warp */
   unsigned bytes = 0;
 };
 
-struct access { /* an instruction, over all warps */
+struct line_access { /* an instruction, over all warps */
   unsigned long long requests = 0, bytes = 0, sectors = 0, turns = 0, least = 0;
   bool shared = false;
 };
 
 struct tally {
   unsigned long long launches = 0, threads = 0, looked = 0, instructions = 0;
-  std::map<int, access> lines;
+  std::map<int, line_access> lines;
 };
 
 static const char *const path = getenv("MOTH_EMULATED_COUNTS");
@@ -59,7 +59,7 @@ static void close_block() {
   to->instructions += instructions - before;
   of_block = NULL;
   for (const auto &each : under_way) {
-    access &a = to->lines[std::get<1>(each.first)];
+    line_access &a = to->lines[std::get<1>(each.first)];
     const request &r = each.second;
     a.requests++;
     a.bytes += r.bytes;
@@ -84,7 +84,7 @@ static void write_all() {
             of.first.c_str(), t.launches, t.threads, t.looked,
             (double)t.instructions / (double)(t.looked ? t.looked : 1));
     for (const auto &line : t.lines) {
-      const access &a = line.second;
+      const line_access &a = line.second;
       fprintf(file, "  %s line %d requests %llu bytes %.1f %s %.2f least %.2f\n",
               a.shared ? "shared" : "global", line.first, a.requests,
               (double)a.bytes / (double)a.requests, a.shared ? "turns" : "sectors",
