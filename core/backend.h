@@ -111,6 +111,7 @@ typedef struct moth_host {
   const char *(*str)(const moth_tensor *x);
   const char *(*dtype_name)(int32_t dtype);
   moth_tensor *(*tensor_new)(moth_ctx *ctx, const moth_layout *l);
+  moth_tensor *(*tensor_new_channels_last)(moth_ctx *ctx, const moth_layout *l);
   void (*tensor_release)(moth_tensor *x);
   moth_tensor *(*packed)(const moth_tensor *x);
   moth_tensor *(*packed_channels_last)(const moth_tensor *x);

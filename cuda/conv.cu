@@ -3,11 +3,11 @@
 ** channels by columns of pixels; the tiles of its factors are gathered from the images into shared
 ** memory, a few taps at a time. The gradient of the images with a stride falls into classes of
 ** pixels that see the same taps. Sums over many pixels are split among blocks and joined in order,
-** so that results repeat.
+** so that results repeat. What tensor cores multiply goes to conv_mma.cu.
 */
 #include "../core/op/conv.h"
 
-#include "conv.cuh"
+#include "conv_tiles.cuh"
 
 enum { THREADS = 256, NOWHERE = INT32_MIN / 2 };
 
@@ -17,54 +17,14 @@ template <class T> struct images_job {
   const T *from, *weight, *bias;
   T *to;
   real_of<T> *parts; /* or NULL: straight to `to` */
-  int64_t images, groups, numel; /* numel: of `to` */
+  conv_tiling tiling;
+  int64_t images, numel; /* numel: of `to` */
   int rows, depth;    /* channels of a group that are made, and that are summed */
-  window w;
+  conv_side side[2];
   int plane[2], made[2]; /* planes of `from` and of `to` */
   int64_t weight_row, weight_depth; /* steps in the filters */
-  int classes[2];     /* CONV_INPUT: of pixels on each axis */
-  bool back;
-  int64_t row_tiles, column_tiles, splits, chunk;
+  bool back; /* CONV_INPUT */
 };
-
-/* One axis for one class: tap k is the kernel's first_tap + k * next_tap, and looks at an element
-** of `from` that is at_tap + k * by_tap away from where place i looks, at + i * by; place i is
-** element first + i * next of `to`. */
-struct conv_axis {
-  int taps, first_tap, next_tap, at_tap, by_tap;
-  int places, at, by, first, next;
-};
-
-static __device__ inline int common_divisor(int a, int b) {
-  while (b) {
-    const int rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
-static __device__ inline conv_axis axis_of(const window &w, int i, bool back, int number) {
-  const int s = w.stride[i], d = w.dilation[i], pad = w.padding[i];
-  if (!back)
-    return conv_axis{w.kernel[i], 0, 1, 0, d, w.out[i], -pad, s, 0, 1};
-  /* pixels with pixel + pad = rest (mod s) see taps with tap * d = rest (mod s) */
-  const int rest = (int)(((int64_t)number + pad) % s), next = s / common_divisor(d, s);
-  int tap = 0;
-  while (tap < next && (int)((int64_t)tap * d % s) != rest) tap++;
-  conv_axis a = {};
-  a.first_tap = tap;
-  a.next_tap = next;
-  a.taps = tap < next && tap < w.kernel[i] ? (w.kernel[i] - tap + next - 1) / next : 0;
-  a.at_tap = a.taps ? -((tap * d - rest) / s) : 0;
-  a.by_tap = -(int)((int64_t)next * d / s);
-  a.at = (number + pad - rest) / s;
-  a.by = 1;
-  a.first = number;
-  a.next = s;
-  a.places = (w.in[i] - number + s - 1) / s;
-  return a;
-}
 
 struct conv_tap {
   int64_t from, weight; /* of its channel in `from`, and of it in the filters */
@@ -162,28 +122,6 @@ static __device__ inline real_of<T> pixel_of(const T *from, const int *plane, co
   return get(from + p.from + t.from + (int64_t)y * plane[1] + x);
 }
 
-/* Where the block works. */
-struct conv_block {
-  int64_t row, column, group, split;
-  int number[2]; /* of the class */
-};
-
-template <class S, class J> static __device__ inline conv_block block_of(const J &j) {
-  int64_t rest = blockIdx.x;
-  conv_block b;
-  b.row = rest % j.row_tiles * S::rows;
-  rest /= j.row_tiles;
-  b.column = rest % j.column_tiles * S::columns;
-  rest /= j.column_tiles;
-  b.group = rest % j.groups;
-  rest /= j.groups;
-  b.split = rest % j.splits;
-  rest /= j.splits;
-  b.number[0] = (int)(rest / j.classes[1]);
-  b.number[1] = (int)(rest % j.classes[1]);
-  return b;
-}
-
 template <class T>
 static __device__ inline conv_pixel place_at(const images_job<T> &j, const conv_axis *a,
                                              int64_t columns, int64_t i) {
@@ -192,8 +130,8 @@ static __device__ inline conv_pixel place_at(const images_job<T> &j, const conv_
   int64_t image;
   int y, x;
   split_place(i, a, &image, &y, &x);
-  p.from = image * j.groups * j.depth * ((int64_t)j.plane[0] * j.plane[1]);
-  p.to = image * j.groups * j.rows * ((int64_t)j.made[0] * j.made[1]) +
+  p.from = image * j.tiling.groups * j.depth * ((int64_t)j.plane[0] * j.plane[1]);
+  p.to = image * j.tiling.groups * j.rows * ((int64_t)j.made[0] * j.made[1]) +
          (int64_t)(a[0].first + y * a[0].next) * j.made[1] + a[1].first + x * a[1].next;
   p.y = a[0].at + y * a[0].by;
   p.x = a[1].at + x * a[1].by;
@@ -226,21 +164,23 @@ static __global__ void __launch_bounds__(THREADS, 2) image_tiles(images_job<T> j
   __shared__ __align__(32) R left[S::depth * S::wide_left], right[S::depth * S::wide_right];
   __shared__ conv_tap taps[2][S::depth];
   __shared__ conv_axis axis[2];
-  const conv_block b = block_of<S>(j);
+  const conv_block b = block_of<S>(j.tiling);
   const int t = (int)threadIdx.x, k = t % S::depth, turn = t / S::columns;
-  if (t < 2) axis[t] = axis_of(j.w, t, j.back, b.number[t]);
+  const int wide = j.side[1].kernel;
+  if (t < 2) axis[t] = axis_of(j.side[t], j.back, b.number[1 + t]);
   __syncthreads();
   const int64_t columns = j.images * axis[0].places * axis[1].places;
   const int64_t depth = (int64_t)j.depth * axis[0].taps * axis[1].taps;
-  const int64_t first = b.split * j.chunk, end = first + j.chunk, last = end < depth ? end : depth;
+  const int64_t first = b.split * j.tiling.chunk, end = first + j.tiling.chunk;
+  const int64_t last = end < depth ? end : depth;
   const int64_t plane = (int64_t)j.plane[0] * j.plane[1], made = (int64_t)j.made[0] * j.made[1];
   const conv_pixel p = place_at(j, axis, columns, b.column + t % S::columns);
   const T *from = j.from + b.group * j.depth * plane;
   const T *weight = j.weight + b.group * ((int64_t)j.rows * j.depth) *
-                                 ((int64_t)j.w.kernel[0] * j.w.kernel[1]);
+                                 ((int64_t)j.side[0].kernel * wide);
   R sum[S::per_row][S::per_column] = {}, lefts[S::lefts], rights[S::rights];
   if (t < S::depth)
-    taps[0][t] = tap_at(axis, plane, j.weight_depth, j.w.kernel[1], last, first + t);
+    taps[0][t] = tap_at(axis, plane, j.weight_depth, wide, last, first + t);
   __syncthreads();
   for (int64_t at = first - S::depth, now = 1; at < last; at += S::depth, now ^= 1) {
     if (at >= first) { /* what was brought last time */
@@ -249,8 +189,7 @@ static __global__ void __launch_bounds__(THREADS, 2) image_tiles(images_job<T> j
       for (int i = 0; i < S::rights; i++)
         right[(turn + i * (THREADS / S::columns)) * S::wide_right + t % S::columns] = rights[i];
       if (t < S::depth)
-        taps[now ^ 1][t] = tap_at(axis, plane, j.weight_depth, j.w.kernel[1], last,
-                                  at + S::depth + t);
+        taps[now ^ 1][t] = tap_at(axis, plane, j.weight_depth, wide, last, at + S::depth + t);
     }
     __syncthreads();
     const conv_tap *next = taps[now ^ 1];
@@ -278,12 +217,11 @@ template <class T> struct filters_job {
   const T *x, *y;
   T *to;
   real_of<T> *parts;
-  int64_t images, groups, numel, depth; /* depth: results of a channel, of all images */
+  conv_tiling tiling;
+  int64_t images, numel, depth; /* depth: results of a channel, of all images */
   int rows, channels;
-  int classes[2]; /* 1 */
   window w;
   cells at; /* of the results */
-  int64_t row_tiles, column_tiles, splits, chunk;
 };
 
 template <class T>
@@ -293,8 +231,8 @@ static __device__ inline conv_pixel result_at(const filters_job<T> &j, int64_t i
   int64_t image;
   int y, x;
   cell_of(j.at, i, &image, &y, &x);
-  p.from = image * j.groups * j.channels * ((int64_t)j.w.in[0] * j.w.in[1]);
-  p.to = image * j.groups * j.rows * ((int64_t)j.w.out[0] * j.w.out[1]) +
+  p.from = image * j.tiling.groups * j.channels * ((int64_t)j.w.in[0] * j.w.in[1]);
+  p.to = image * j.tiling.groups * j.rows * ((int64_t)j.w.out[0] * j.w.out[1]) +
          (int64_t)y * j.w.out[1] + x;
   p.y = y * j.w.stride[0] - j.w.padding[0];
   p.x = x * j.w.stride[1] - j.w.padding[1];
@@ -305,12 +243,13 @@ template <class T, class S>
 static __global__ void __launch_bounds__(THREADS, 2) filter_tiles(filters_job<T> j) {
   typedef real_of<T> R;
   __shared__ __align__(32) R left[S::depth * S::wide_left], right[S::depth * S::wide_right];
-  const conv_block b = block_of<S>(j);
+  const conv_block b = block_of<S>(j.tiling);
   const int t = (int)threadIdx.x, k = t % S::depth, turn = t / S::depth;
-  const conv_axis axis[2] = {axis_of(j.w, 0, false, 0), axis_of(j.w, 1, false, 0)};
+  const conv_axis axis[2] = {axis_of(side_on(j.w, 0), false, 0),
+                             axis_of(side_on(j.w, 1), false, 0)};
   const int64_t plane = (int64_t)j.w.in[0] * j.w.in[1], made = (int64_t)j.w.out[0] * j.w.out[1];
   const int64_t columns = (int64_t)j.channels * j.w.kernel[0] * j.w.kernel[1];
-  const int64_t first = b.split * j.chunk, end = first + j.chunk;
+  const int64_t first = b.split * j.tiling.chunk, end = first + j.tiling.chunk;
   const int64_t last = end < j.depth ? end : j.depth;
   const T *x = j.x + b.group * j.channels * plane, *y = j.y + b.group * j.rows * made;
   R sum[S::per_row][S::per_column] = {}, lefts[S::lefts], rights[S::rights];
@@ -357,7 +296,8 @@ static __global__ void join_parts(int64_t n, int64_t splits, const real_of<T> *p
 }
 
 int moth_conv_join(const conv_job &j, const moth_tensor *parts, int64_t splits) {
-  const int64_t n = j.to->l.numel, plane = (int64_t)j.c.w.out[0] * j.c.w.out[1];
+  const int64_t n = j.to->l.numel; /* a channel's elements that lie side by side: */
+  const int64_t plane = j.channels_last ? 1 : (int64_t)j.c.w.out[0] * j.c.w.out[1];
   return with_float(j.to->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     return launch_on(j.ctx, j.q, join_parts<T>, blocks_for(n), BLOCK, 0, n, splits,
@@ -368,60 +308,27 @@ int moth_conv_join(const conv_job &j, const moth_tensor *parts, int64_t splits) 
 
 /* -- launching -- */
 
-/* How often the sum is split: as a shape says, not a machine, so that results are the same on all
-** of them. */
-template <class S, class J>
-static void plan_tiles(J *j, int64_t columns, int64_t depth, int64_t classes) {
-  enum { ENOUGH = 512, LEAST = 16 * S::depth, LARGEST = 1 << 27 };
-  j->row_tiles = (j->rows + S::rows - 1) / S::rows;
-  j->column_tiles = (columns + S::columns - 1) / S::columns;
-  int64_t splits = ENOUGH / (j->row_tiles * j->column_tiles * j->groups * classes);
-  if (splits > depth / LEAST) splits = depth / LEAST;
-  if (splits > LARGEST / j->numel) splits = LARGEST / j->numel;
-  if (splits < 1) splits = 1;
-  j->chunk = ((depth + splits - 1) / splits + S::depth - 1) / S::depth * S::depth;
-  if (j->chunk < S::depth) j->chunk = S::depth;
-  j->splits = (depth + j->chunk - 1) / j->chunk;
-  if (j->splits < 1) j->splits = 1;
-}
-
-/* Launches a kernel of tiles, through parts where the sum is split. */
-template <class J, class T>
-static int run_tiles(const conv_job &c, J *j, void (*kernel)(J), int64_t classes, T) {
-  typedef real_of<typename T::of> R;
-  moth_tensor *parts = NULL;
-  const int64_t blocks = j->row_tiles * j->column_tiles * j->groups * j->splits * classes;
-  if (blocks > INT32_MAX)
-    return moth_fail(c.ctx, MOTH_E_UNSUPPORTED, NULL, "%s is too large for one convolution",
-                     moth_str(c.to));
-  if (j->splits > 1) {
-    parts = conv_room(c, j->splits * j->numel, sizeof(R) == 8 ? MOTH_F64 : MOTH_F32);
-    if (!parts) return moth_status(c.ctx);
-    j->parts = data<R>(parts);
-  }
-  int status = launch_on(c.ctx, c.q, kernel, grid_for(blocks), THREADS, 0, *j);
-  if (!status && parts) status = moth_conv_join(c, parts, j->splits);
-  moth_tensor_release(parts);
-  return status;
-}
-
 template <class S, class J, class T>
-static int run_planned(const conv_job &c, J *j, int64_t columns, int64_t depth, T t) {
-  const int64_t classes = (int64_t)j->classes[0] * j->classes[1];
+static int run_planned(const conv_job &c, J *j, int64_t columns, int64_t depth, T) {
   typedef typename T::of E;
-  plan_tiles<S>(j, columns, depth, classes);
-  if constexpr (std::is_same<J, images_job<E>>::value)
-    return run_tiles(c, j, image_tiles<E, S>, classes, t);
-  else return run_tiles(c, j, filter_tiles<E, S>, classes, t);
+  plan_tiles<S>(&j->tiling, j->rows, columns, depth, j->numel);
+  return run_tiles<real_of<E>>(c, j->tiling, [&](real_of<E> *parts, dim3 grid) {
+    j->parts = parts;
+    if constexpr (std::is_same<J, images_job<E>>::value)
+      return launch_on(c.ctx, c.q, image_tiles<E, S>, grid, THREADS, 0, *j);
+    else return launch_on(c.ctx, c.q, filter_tiles<E, S>, grid, THREADS, 0, *j);
+  });
 }
 
 /* Tiles by the number of rows, and of blocks that keep a device busy. */
 template <class J, class T>
 static int choose_tiles(const conv_job &c, J *j, int64_t columns, int64_t depth, T t) {
-  const int64_t large = (j->rows + 127) / 128 * ((columns + 127) / 128) * j->groups;
+  const conv_tiling &w = j->tiling;
+  const int64_t large = (j->rows + 127) / 128 * ((columns + 127) / 128) * w.groups *
+                        w.classes[1] * w.classes[2];
   if (j->rows <= 32) return run_planned<flat_tile>(c, j, columns, depth, t);
   if constexpr (sizeof(real_of<typename T::of>) == 4)
-    if (j->rows > 64 && large * j->classes[0] * j->classes[1] >= 264)
+    if (j->rows > 64 && large >= 264)
       return run_planned<wide_tile>(c, j, columns, depth, t);
   return run_planned<square_tile>(c, j, columns, depth, t);
 }
@@ -437,20 +344,21 @@ template <class T> static int over_images(const conv_job &c, T t) {
   j.bias = c.bias ? data<E>(c.bias) : NULL;
   j.to = data<E>(c.to);
   j.images = s.images;
-  j.groups = s.groups;
   j.numel = c.to->l.numel;
   j.rows = back ? s.channels : s.filters;
   j.depth = back ? s.filters : s.channels;
-  j.w = s.w;
+  j.tiling = conv_tiling{s.groups, 0, 0, 0, 0, {1, 1, 1}};
   j.back = back;
   j.weight_row = back ? taps : s.channels * taps;
   j.weight_depth = back ? s.channels * taps : taps;
   int64_t columns = s.images, depth = j.depth;
   for (int i = 0; i < 2; i++) {
+    const int classes = classes_of(side_on(s.w, i), back);
+    j.side[i] = side_on(s.w, i);
     j.plane[i] = back ? s.w.out[i] : s.w.in[i];
     j.made[i] = back ? s.w.in[i] : s.w.out[i];
-    j.classes[i] = !back ? 1 : s.w.stride[i] < s.w.in[i] ? s.w.stride[i] : s.w.in[i];
-    columns *= (j.made[i] + j.classes[i] - 1) / j.classes[i];
+    j.tiling.classes[1 + i] = classes;
+    columns *= (j.made[i] + classes - 1) / classes;
     depth *= s.w.kernel[i]; /* a bound, where there are classes */
   }
   return choose_tiles(c, &j, columns, depth, t);
@@ -464,12 +372,11 @@ template <class T> static int over_filters(const conv_job &c, T t) {
   j.y = data<E>(c.y);
   j.to = data<E>(c.to);
   j.images = s.images;
-  j.groups = s.groups;
   j.numel = c.to->l.numel;
   j.depth = s.images * s.w.out[0] * s.w.out[1];
   j.rows = s.filters;
   j.channels = s.channels;
-  j.classes[0] = j.classes[1] = 1;
+  j.tiling = conv_tiling{s.groups, 0, 0, 0, 0, {1, 1, 1}};
   j.w = s.w;
   j.at = cells_of(s.images, s.w.out[0], s.w.out[1]);
   return choose_tiles(c, &j, (int64_t)s.channels * s.w.kernel[0] * s.w.kernel[1], j.depth, t);
@@ -494,11 +401,19 @@ static int by_cudnn(const conv_job &j, bool *done) {
   return moth_conv_cudnn(j, done);
 }
 
+/* Of images that are channels_last. */
+static int by_pixels(const conv_job &j, bool *done) {
+  const int status = by_cudnn(j, done);
+  return *done || status ? status : moth_conv_tensor_cores(j, done);
+}
+
 int moth_conv_packed(const conv_job &j) {
   bool done;
   int status = by_cudnn(j, &done);
   if (done || status) return status;
   if (few_rows(j)) return moth_conv_direct(j);
+  status = moth_conv_tensor_cores(j, &done);
+  if (done || status) return status;
   return with_float(j.to->l.dtype, [&](auto t) {
     return j.what == CONV_WEIGHT ? over_filters(j, t) : over_images(j, t);
   });
@@ -509,7 +424,7 @@ static int convolve(const A *a, conv_what what, const conv_tensors &given, moth_
   conv_job j = {};
   int status = conv_job_of(&j, a, 2, what, given, to);
   if (status || to->l.numel == 0) return status;
-  return as_it_lies(j, given, 2, by_cudnn, moth_conv_packed);
+  return as_it_lies(j, given, 2, by_pixels, moth_conv_packed);
 }
 
 MOTH_CUDA(conv2d) {

@@ -4,13 +4,13 @@
 
 #include "window.cuh"
 
-struct conv_depth { /* the first axis of volumes; kernel 0: of images, which have none */
+struct conv_side { /* one axis */
   int in, out, kernel, stride, padding, dilation;
 };
 
 struct conv_shape {
   window w;
-  conv_depth depth;
+  conv_side depth; /* the first axis of volumes; kernel 0: of images, which have none */
   int64_t images, groups;
   int channels, filters; /* of a group */
   bool even;             /* the same padding on both sides */
@@ -110,8 +110,8 @@ static inline int conv_job_of(conv_job *j, const A *a, int dims, conv_what what,
                        padding + rest, a->dilation + rest);
   if (status) return status;
   if (rest)
-    j->c.depth = conv_depth{first.in[0], first.out[0], first.kernel[0], first.stride[0],
-                            first.padding[0], first.dilation[0]};
+    j->c.depth = conv_side{first.in[0], first.out[0], first.kernel[0], first.stride[0],
+                           first.padding[0], first.dilation[0]};
   if (to->l.numel && (int64_t)j->c.channels * j->c.filters * taps >= INT32_MAX)
     return moth_fail(a->ctx, MOTH_E_UNSUPPORTED, NULL,
                      "filters of 2^31 elements and more are not supported on a GPU");
@@ -136,6 +136,10 @@ MOTH_LOCAL int moth_conv_join(const conv_job &j, const moth_tensor *parts, int64
 
 /* A thread for each result, or a block (conv_direct.cu): for few channels in a group. */
 MOTH_LOCAL int moth_conv_direct(const conv_job &j);
+
+/* Tensor cores (conv_mma.cu), also of volumes. *done: whether they could; if not, nothing has
+** happened. */
+MOTH_LOCAL int moth_conv_tensor_cores(const conv_job &j, bool *done);
 
 /* cuDNN (cudnn.cu), also of volumes. *done: whether it could; if not, nothing has happened. */
 MOTH_LOCAL int moth_conv_cudnn(const conv_job &j, bool *done);

@@ -1,7 +1,8 @@
-/* conv3d.cu -- convolution of volumes and its gradients: by cuDNN where it is found, else by that
-** of images, as core/kernel/conv3d.c does it: the slices that the taps along the depth see are
-** further channels. Some volumes at a time are gathered, convolved, and their results put where
-** they belong. Each element is written by one thread, so that results repeat.
+/* conv3d.cu -- convolution of volumes and its gradients: by cuDNN where it is found, or on tensor
+** cores (conv_mma.cu), else by that of images, as core/kernel/conv3d.c does it: the slices that the
+** taps along the depth see are further channels. Some volumes at a time are gathered, convolved,
+** and their results put where they belong. Each element is written by one thread, so that results
+** repeat.
 */
 #include "../core/op/conv3d.h"
 
@@ -12,7 +13,7 @@ enum { CHUNK_BYTES = 1 << 26 }; /* of slices and results at a time, if a volume 
 /* Slices of volumes (n, channels, depth), as windows along the depth see them: (n out, channels
 ** taps). */
 struct slices {
-  conv_depth d;
+  conv_side d;
   int64_t n, channels, plane;
 };
 
@@ -22,7 +23,7 @@ static inline int64_t seen_of(const slices &s) {
 }
 
 /* What one tap in one place makes of a depth: results. */
-static inline conv_depth as_made(int out) { return conv_depth{out, out, 1, 1, 0, 1}; }
+static inline conv_side as_made(int out) { return conv_side{out, out, 1, 1, 0, 1}; }
 
 /* Element i of the slices, and `inside` of it in the volumes, or -1. */
 HD int64_t inside_of(const slices &s, const quotient_by &plane, int64_t i) {
@@ -149,7 +150,7 @@ static int by_images(const conv_job &j) {
   const int dtype = j.to->l.dtype;
   slices_job s = cut(j);
   s.images = j;
-  s.images.c.depth = conv_depth{};
+  s.images.c.depth = conv_side{};
   s.images.c.channels = c.channels * c.depth.kernel;
   s.x_room = conv_room(j, s.chunk * seen_of(s.x), dtype);
   s.y_room = conv_room(j, s.chunk * seen_of(s.y), dtype);
@@ -195,13 +196,13 @@ static int by_wide_images(const conv_job &j) {
 /* Filters along the depth only: volumes are images, whose rows are slices. */
 static bool is_along_depth(const conv_shape &c, conv_shape *flat) {
   const window &w = c.w;
-  const conv_depth &d = c.depth;
+  const conv_side &d = c.depth;
   const int64_t in = (int64_t)w.in[0] * w.in[1], out = (int64_t)w.out[0] * w.out[1];
   if (in != out || in >= 1 << 29) return false;
   for (int i = 0; i < 2; i++)
     if (w.kernel[i] != 1 || w.stride[i] != 1 || w.padding[i]) return false;
   *flat = c;
-  flat->depth = conv_depth{};
+  flat->depth = conv_side{};
   flat->w = window{{d.in, (int)in}, {d.out, (int)out}, {d.kernel, 1}, {d.stride, 1},
                    {d.padding, 0}, {d.dilation, 1}};
   return true;
@@ -215,10 +216,16 @@ static int by_cudnn(const conv_job &j, bool *done) {
   return moth_conv_cudnn(j, done);
 }
 
+/* Whole volumes at once, however they lie. */
+static int by_volumes(const conv_job &j, bool *done) {
+  const int status = by_cudnn(j, done);
+  return *done || status ? status : moth_conv_tensor_cores(j, done);
+}
+
 static int compute(const conv_job &j) {
   const conv_shape &c = j.c;
   bool done = false;
-  int status = by_cudnn(j, &done);
+  int status = by_volumes(j, &done);
   if (status || done) return status;
   conv_job flat = j;
   if (is_along_depth(c, &flat.c)) return moth_conv_packed(flat);
@@ -231,7 +238,7 @@ static int convolve(const A *a, conv_what what, const conv_tensors &given, moth_
   conv_job j = {};
   int status = conv_job_of(&j, a, 3, what, given, to);
   if (status || to->l.numel == 0) return status;
-  return as_it_lies(j, given, 3, by_cudnn, compute);
+  return as_it_lies(j, given, 3, by_volumes, compute);
 }
 
 MOTH_CUDA(conv3d) {

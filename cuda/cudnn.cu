@@ -24,7 +24,7 @@ typedef struct conv_key {
   int64_t what, type, exact, timed, images, groups, channels, filters, channels_last;
   int64_t alignment[TENSORS]; /* of BIAS 0: there is none */
   window w;
-  conv_depth depth;
+  conv_side depth;
 } conv_key;
 
 /* -- descriptors -- */
@@ -51,7 +51,7 @@ static void *describe_tensor(dnn_plan *p, const conv_key *k, int64_t name, int64
 
 static void *describe_convolution(dnn_plan *p, const conv_key *k) {
   const window *w = &k->w;
-  const conv_depth *deep = &k->depth;
+  const conv_side *deep = &k->depth;
   const int64_t paddings[3] = {deep->padding, w->padding[0], w->padding[1]};
   const int64_t strides[3] = {deep->stride, w->stride[0], w->stride[1]};
   const int64_t dilations[3] = {deep->dilation, w->dilation[0], w->dilation[1]};
@@ -73,7 +73,7 @@ static void *describe_convolution(dnn_plan *p, const conv_key *k) {
 static void describe(dnn_plan *p, const dnn_state *s, const conv_key *k) {
   static const int kinds[3] = {DNN_FORWARD, DNN_BACKWARD_DATA, DNN_BACKWARD_FILTER};
   const window *w = &k->w;
-  const conv_depth *d = &k->depth;
+  const conv_side *d = &k->depth;
   const int first = OPERATION_FIRST + OPERATION_ATTRIBUTES * (int)k->what;
   const int real = k->type == DNN_DOUBLE ? DNN_IS_DOUBLE : DNN_IS_FLOAT;
   const int64_t all = k->filters * k->groups;

@@ -18,6 +18,7 @@ MOTH_LOCAL extern const moth_host *moth_engine;
 #define moth_str (moth_engine->str)
 #define moth_dtype_name (moth_engine->dtype_name)
 #define moth_tensor_new (moth_engine->tensor_new)
+#define moth_tensor_new_channels_last (moth_engine->tensor_new_channels_last)
 #define moth_tensor_release (moth_engine->tensor_release)
 #define moth_packed (moth_engine->packed)
 #define moth_packed_channels_last (moth_engine->packed_channels_last)

@@ -18,7 +18,7 @@ struct divider {
   uint32_t by, magic, shift;
 };
 
-static inline divider divider_of(uint32_t by) {
+HD divider divider_of(uint32_t by) {
   divider d = {by, 0, 0};
   while (d.shift < 31 && ((uint32_t)1 << d.shift) < by) d.shift++;
   d.magic = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << d.shift) - by)) / by + 1);

@@ -110,6 +110,98 @@ describe("convolution on a GPU", function()
   end)
 end)
 
+describe("convolution on tensor cores", function()
+  if not cuda.here then
+    pending("agrees with the CPU's: " .. cuda.why)
+    return
+  end
+
+  local formats = { [4] = "channels_last", [5] = "channels_last_3d" }
+
+  -- Small whole numbers: every product and sum is exact, in whatever order, and rounded once.
+  local function whole(size, dtype, step)
+    moth.manual_seed(step)
+    return moth.randint(-2, 3, size):to(moth[dtype])
+  end
+
+  -- large: one layout, and without the gradient of the filters.
+  local function exact(x_size, w_size, options, large)
+    options = options or {}
+    local x, w = whole(x_size, "float64", 1), whole(w_size, "float64", 2)
+    local conv = #x_size == 5 and F.conv3d or F.conv2d
+    local function run(a, b, bias)
+      a.requires_grad, b.requires_grad = true, not large
+      local y = conv(a, b, bias, options.stride, options.padding, options.dilation, options.groups)
+      y:backward(whole(y.shape, "float64", 3):to(y.dtype):to(y.device))
+      return { result = y:detach(), images = a.grad, filters = b.grad }
+    end
+    local bias = whole({ w_size[1] }, "float64", 4)
+    local wanted = run(x, w, bias)
+    for _, dtype in ipairs { "float16", "bfloat16", "float32" } do
+      for _, format in ipairs { formats[#x_size], not large and "contiguous_format" or nil } do
+        local function there(t) return t:detach():to(moth[dtype]):cuda() end
+        local function laid(t) return there(t):to { memory_format = moth[format] } end
+        local got = run(laid(x), laid(w), there(bias))
+        for what, value in pairs(wanted) do
+          assert.is_true(moth.equal(value:to(moth[dtype]), got[what]:cpu()),
+            ("%s in %s, %s"):format(what, dtype, format))
+        end
+        if format ~= "contiguous_format" then
+          assert.is_true(got.result:is_contiguous { memory_format = moth[format] })
+        end
+      end
+    end
+  end
+
+  before_each(function() moth.backends.cudnn.allow_tf32 = true end)
+  after_each(function() moth.backends.cudnn.allow_tf32 = false end)
+
+  it("is the plain sum of whole numbers, with every stride, step and border", function()
+    exact({ 2, 16, 9, 7 }, { 24, 16, 3, 3 }, { padding = 1 })
+    exact({ 2, 16, 9, 8 }, { 8, 16, 3, 2 }, { stride = { 2, 3 }, padding = { 0, 2 } })
+    exact({ 1, 8, 14, 15 }, { 16, 8, 3, 4 }, { dilation = { 2, 3 }, stride = 2, padding = 3 })
+    exact({ 2, 32, 9, 9 }, { 48, 16, 2, 3 }, { groups = 2, padding = "same" })
+    exact({ 2, 16, 3, 3 }, { 16, 16, 3, 3 }, { stride = 7 })
+  end)
+
+  it("takes volumes whole", function()
+    exact({ 2, 16, 4, 5, 6 }, { 8, 16, 3, 3, 3 }, { padding = 1 })
+    exact({ 1, 16, 7, 6, 5 }, { 24, 8, 2, 3, 1 }, { groups = 2, stride = { 2, 1, 3 },
+      dilation = { 3, 2, 1 }, padding = { 2, 0, 1 } })
+  end)
+
+  it("is the plain sum in tiles of every size, and where sums are split", function()
+    exact({ 1, 8, 130, 130 }, { 8, 8, 1, 1 }, nil, "large")
+    exact({ 1, 8, 92, 92 }, { 136, 8, 1, 1 }, nil, "large")
+    exact({ 1, 136, 92, 92 }, { 8, 136, 1, 1 }, nil, "large")
+    exact({ 2, 72, 4, 4 }, { 72, 72, 3, 3 }, { padding = 1 })
+  end)
+
+  it("narrows f32 to TF32 where that is allowed, and only there", function()
+    if moth.cuda.get_device_capability() < 8 then return pending "this GPU has no TF32" end
+    local function off(tf32)
+      moth.backends.cudnn.allow_tf32 = tf32
+      moth.manual_seed(7)
+      local x, w = moth.randn(2, 32, 9, 9), moth.randn(24, 32, 3, 3)
+      local y = F.conv2d(x, w)
+      return ((F.conv2d(x:cuda(), w:cuda()):cpu() - y):abs():max() / y:abs():max()):item()
+    end
+    local near, far = off(false), off(true)
+    assert(near < 2e-6 and far > 2e-6 and far < 2e-3, near .. " " .. far)
+  end)
+
+  it("takes what does not lie at multiples of 16 bytes, too", function()
+    moth.manual_seed(8)
+    local bytes = moth.randint(-2, 3, { 1 + 2 * 16 * 5 * 6 }):to(moth.bfloat16)
+    local w = whole({ 8, 16, 3, 3 }, "bfloat16", 2)
+    local function run(device)
+      local x = bytes:to(device)[{ { 2, -1 } }]:view(2, 5, 6, 16):permute(1, 4, 2, 3)
+      return F.conv2d(x, w:to(device)):cpu()
+    end
+    assert.is_true(moth.equal(run "cpu", run "cuda"))
+  end)
+end)
+
 describe("pooling on a GPU", function()
   if not cuda.here then
     pending("agrees with the CPU's: " .. cuda.why)
