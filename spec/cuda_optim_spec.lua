@@ -77,6 +77,34 @@ describe("an optimizer on a GPU", function()
     end
   end)
 
+  it("is part of one graph with the step around it, and hears of a new rate there", function()
+    for _, name in ipairs {"SGD", "Adam", "RAdam", "Rprop", "Adafactor", "Muon"} do
+      local function steps(device, run)
+        moth.manual_seed(5)
+        local ws = {moth.randn(4, 6), moth.randn(5, 4)}
+        for i, w in ipairs(ws) do ws[i] = w:to(device):detach():requires_grad_() end
+        local opt = optim[name](ws, {lr = 0.1})
+        local step = run(function(x)
+          opt:zero_grad()
+          x:matmul(ws[1]:t()):tanh():matmul(ws[2]:t()):square():mean():backward()
+          opt:step()
+        end)
+        for i = 1, 6 do
+          if i == 4 then opt.param_groups[1].lr = 0.03 end
+          step(moth.randn(3, 6):to(device))
+        end
+        return ws, step
+      end
+      local here = steps("cpu", function(f) return f end)
+      local there, step = steps("cuda", moth.cuda.graph)
+      assert.equal("captured step (1 recording; a call is 1 graph)", tostring(step), name)
+      for i, w in ipairs(here) do
+        local most = name == "Muon" and 2e-2 or 1e-4
+        assert.is_true(moth.allclose(w, there[i]:cpu(), {rtol = most, atol = most}), name)
+      end
+    end
+  end)
+
   it("counts what it writes, so that a graph from before is refused", function()
     local p = moth.randn(3, {device = "cuda"}):requires_grad_()
     local y = (p * p):mean()

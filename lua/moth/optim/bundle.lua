@@ -14,7 +14,7 @@ local C, ctx = lib.C, lib.ctx
 local bundle = {}
 
 local wholes = setmetatable({}, {__mode = "k"}) -- group -> bundle
-local numbers = setmetatable({}, {__mode = "k"}) -- group -> name -> tensor
+local numbers = setmetatable({}, {__mode = "k"}) -- group -> name and place -> tensor
 local NONE = {}
 
 --- Handles of gradients that the step under way has made, or nil.
@@ -195,17 +195,29 @@ function bundle.note(self, group, found, op, number, more)
     amsgrad = group.amsgrad, centered = group.centered, buffered = (group.momentum or 0) > 0})
 end
 
---- A number of the step as a tensor of one element, for optimizers made of several ops; it goes
--- with tensors of any device and dtype. A note of "fill_" after it lets replays fill it anew.
+--- Where numbers lie that go with a parameter, as a name: on the CPU those in float64 go with all
+-- dtypes there. On a GPU they are of its own dtype, so that ops read them where they lie, and a
+-- captured step is one graph; half types go with float32.
+function bundle.place(p)
+  if p.device.type == "cpu" then return "cpu float64" end
+  return ("%s %s"):format(p.device, p.dtype == require("moth").float64 and "float64" or "float32")
+end
+
+--- A number of the step as a tensor of one element, for optimizers made of several ops. A note of
+-- "fill_" after it lets replays fill it anew.
 -- @param group  the group whose number it is
-function bundle.number(group, name, value)
+-- @param place  where it lies (bundle.place)
+function bundle.number(group, name, place, value)
+  local moth = require "moth"
   local own = numbers[group]
   if not own then
     own = {}
     numbers[group] = own
   end
-  local x = own[name] or bundle.put(own, name,
-    require("moth").zeros({}, {dtype = require("moth").float64, device = "cpu"}))
+  local device, dtype = place:match "^(%S+) (%S+)$"
+  local key = name .. " " .. place
+  local x = own[key] or bundle.put(own, key,
+    moth.zeros({}, {dtype = moth[dtype], device = device}))
   x:fill_(value)
   return x
 end

@@ -36,6 +36,21 @@ local function note(self, group, found, names, value)
   end)
 end
 
+-- The numbers of a step beside a parameter, name -> tensor: make(place, name, value) makes one for
+-- each place where parameters lie.
+local function numbers_at(make, values)
+  local made = {}
+  return function(p)
+    local place = bundle.place(p)
+    if not made[place] then
+      local all = {}
+      for name, value in pairs(values) do all[name] = make(place, name, value) end
+      made[place] = all
+    end
+    return made[place]
+  end
+end
+
 -- ---- Adafactor ----
 
 --- Adafactor (Shazeer and Stern, 2018): as Adam without the running mean, and of the squares of a
@@ -149,21 +164,18 @@ local PLAIN, CONSTANT = {}, {"eps", "d", "maximize", "weight_decay"}
 
 local function step_of(own) return own.step end
 
-local function number(self, group, found, name, value)
-  local x = bundle.number(group, name, value(group, found.step + 1))
-  note(self, group, found, CONSTANT, value)
-  return x
-end
-
 function Adafactor:update(group)
   for _, b in ipairs(bundle.of(self, group, PLAIN, step_of)) do
     for i, p in ipairs(b.params) do begin(b.states[i], p) end
-    local share = number(self, group, b, "share", share_of)
-    local rho = number(self, group, b, "rho", rho_of)
-    local shrink = number(self, group, b, "shrink", shrink_of)
+    local numbers = numbers_at(function(place, name, value)
+      local x = bundle.number(group, name, place, value(group, b.step + 1))
+      note(self, group, b, CONSTANT, value)
+      return x
+    end, {share = share_of, rho = rho_of, shrink = shrink_of})
     for i, p in ipairs(b.params) do
       if p:numel() > 0 then
-        factored_step(p, b.grads[i], b.states[i], group, share, rho, shrink)
+        local by = numbers(p)
+        factored_step(p, b.grads[i], b.states[i], group, by.share, by.rho, by.shrink)
       end
     end
     bundle.count(b)
@@ -251,8 +263,8 @@ local FIXED = {"momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "ad
 local function rate_of(group) return group.lr end
 
 -- A number of the step; see bundle.note, which wants steps to be counted.
-local function rate(self, group, count, name, value)
-  local x = bundle.number(group, name, value(group))
+local function rate(self, group, count, place, name, value)
+  local x = bundle.number(group, name, place, value(group))
   if not lib.capture then return x end
   local were, state, groups = options_of(group, FIXED), self.state, #self.param_groups
   require("moth.recording").cell("fill_", {write = function(_, s, at)
@@ -280,9 +292,13 @@ function Muon:update(group)
     end
   end
   if n == 0 then return end
-  local by = rate(self, group, #all, "lr", rate_of)
-  local shrink = rate(self, group, #all, "shrink", shrink_of)
-  for i = 1, n do orthogonal_step(params[i], grads[i], buffers[i], group, by, shrink) end
+  local numbers = numbers_at(function(place, name, value)
+    return (rate(self, group, #all, place, name, value))
+  end, {lr = rate_of, shrink = shrink_of})
+  for i = 1, n do
+    local by = numbers(params[i])
+    orthogonal_step(params[i], grads[i], buffers[i], group, by.lr, by.shrink)
+  end
 end
 
 return matrix
