@@ -173,10 +173,12 @@ MOTH_LOCAL void moth_blocks_trim(moth_place *p);  /* those of all streams, but o
 MOTH_LOCAL int64_t moth_blocks_cached(const moth_place *p);
 MOTH_LOCAL void moth_blocks_free(moth_blocks *b); /* with its free blocks; NULL is fine */
 
-/* Size classes, eight to an octave as in core/context.h, from 512 bytes on. */
-enum { BLOCK_CLASSES = 256, BLOCK_LEAST = 512 };
+/* Size classes from 512 bytes on, up to 1 TiB: eight to an octave as in core/context.h, more where
+** blocks are large. What is asked for may get a free block of a class up to its class's `reach`. */
+enum { BLOCK_CLASSES = 992, BLOCK_LEAST = 512 };
 MOTH_LOCAL unsigned moth_block_class(int64_t nbytes);
 MOTH_LOCAL int64_t moth_block_size(unsigned c);
+MOTH_LOCAL unsigned moth_block_reach(unsigned c);
 
 /* -- graphs (graph.cu): launches written down once, and asked for together -- */
 

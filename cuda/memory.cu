@@ -51,20 +51,50 @@ struct moth_blocks {
   slab *slabs; /* of a stream; blocks of its graphs come from there */
 };
 
+/* Classes of more than 2^k units of BLOCK_LEAST bytes, up to twice that: the first one's number,
+** and how many there are, as a power of two. From 32 MiB on they are finer: what a device gives is
+** gone, whether or not it is touched. */
+typedef struct octave {
+  unsigned first, bits;
+} octave;
+
+enum { FINE_OCTAVE = 16, FINE_CLASS = (FINE_OCTAVE - 2) * 8 };
+
+static octave octave_of(unsigned k) {
+  if (k < FINE_OCTAVE) return octave{(k - 2) * 8, 3};
+  const unsigned bits = k < FINE_OCTAVE + 2 ? k - FINE_OCTAVE + 4 : 6; /* steps of 2 MiB, or 64 */
+  const unsigned before = bits < 6 ? 0 : (k - FINE_OCTAVE - 2) * 64;
+  return octave{FINE_CLASS - 16 + (1u << bits) + before, bits};
+}
+
 unsigned moth_block_class(int64_t nbytes) {
   if (nbytes <= BLOCK_LEAST) return 0;
   const uint64_t n = ((uint64_t)nbytes + BLOCK_LEAST - 1) / BLOCK_LEAST;
   const unsigned k = 63u - (unsigned)__builtin_clzll(n - 1); /* 2^k < n <= 2^(k+1) */
   if (k < 3) return (unsigned)n - 1;
-  const uint64_t step = (uint64_t)1 << (k - 3);
-  return (k - 2) * 8 + (unsigned)((n - ((uint64_t)1 << k) + step - 1) >> (k - 3)) - 1;
+  const octave o = octave_of(k);
+  const uint64_t step = (uint64_t)1 << (k - o.bits);
+  return o.first + (unsigned)((n - ((uint64_t)1 << k) + step - 1) / step) - 1;
+}
+
+static unsigned octave_with(unsigned c) {
+  unsigned k = c < FINE_CLASS ? c / 8 + 2 : (unsigned)FINE_OCTAVE;
+  while (c >= FINE_CLASS && octave_of(k + 1).first <= c) k++;
+  return k;
 }
 
 int64_t moth_block_size(unsigned c) {
   if (c < 8) return (int64_t)BLOCK_LEAST * (c + 1);
-  const unsigned k = c / 8 + 2;
+  const unsigned k = octave_with(c);
+  const octave o = octave_of(k);
   return (int64_t)BLOCK_LEAST *
-         (((int64_t)1 << k) + ((int64_t)(c % 8) + 1) * ((int64_t)1 << (k - 3)));
+         (((int64_t)1 << k) + ((int64_t)(c - o.first) + 1) * ((int64_t)1 << (k - o.bits)));
+}
+
+unsigned moth_block_reach(unsigned c) {
+  if (c < FINE_CLASS) return c;
+  const unsigned last = c + (1u << octave_of(octave_with(c)).bits) / 8;
+  return last < BLOCK_CLASSES ? last : BLOCK_CLASSES - 1;
 }
 
 moth_blocks *moth_blocks_new(void) { return (moth_blocks *)calloc(1, sizeof(moth_blocks)); }
@@ -113,6 +143,7 @@ static moth_block *new_block(moth_device_stream *s, unsigned c) {
 }
 
 static moth_block *take_free(moth_blocks *from, unsigned c) {
+  for (const unsigned last = moth_block_reach(c); c < last && !from->free_of[c];) c++;
   moth_block *b = from->free_of[c];
   if (!b) return NULL;
   from->free_of[c] = b->next;
@@ -130,7 +161,7 @@ moth_block *moth_blocks_take_for_graph(moth_device_stream *s, int64_t nbytes) {
   if (!b) b = new_block(s, c);
   if (!b) return NULL;
   b->graphs = true;
-  moth_watch_block(s->queue.stream, b->at, moth_block_size(c), moth_block_size(c));
+  moth_watch_block(s->queue.stream, b->at, moth_block_size(b->c), moth_block_size(b->c));
   return b;
 }
 
@@ -144,7 +175,7 @@ moth_block *moth_blocks_take(moth_device_stream *s, int64_t nbytes) {
   }
   if (!b) return NULL;
   b->since = s->place->launches;
-  moth_watch_block(s->queue.stream, b->at, nbytes, moth_block_size(c));
+  moth_watch_block(s->queue.stream, b->at, nbytes, moth_block_size(b->c));
   return b;
 }
 

@@ -117,10 +117,12 @@ void moth_pinned_trim(void) {
 moth_pinned *moth_pinned_take(int64_t nbytes, int64_t most) {
   const unsigned c = moth_block_class(nbytes);
   if (c >= BLOCK_CLASSES) return NULL;
+  moth_pinned **from = &free_of[c], **const last = &free_of[moth_block_reach(c)];
   pthread_mutex_lock(&lock);
   advance(most);
-  moth_pinned *p = free_of[c];
-  if (p) free_of[c] = p->next;
+  while (from < last && !*from) from++;
+  moth_pinned *p = *from;
+  if (p) *from = p->next;
   pthread_mutex_unlock(&lock);
   if (p || (p = lock_pages(c))) return p;
   moth_pinned_trim();

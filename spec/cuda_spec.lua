@@ -131,6 +131,24 @@ describe("memory of a GPU", function()
     assert.equal(reserved, moth.cuda.memory_reserved())
   end)
 
+  it("is hardly more than a large tensor has, and one that is little smaller gets it", function()
+    local MIB = 2^20
+    local function empty(mib)
+      return moth.empty(mib * MIB, { dtype = moth.uint8, device = "cuda" })
+    end
+    moth.collect()
+    for _, mib in ipairs { 41, 129 } do
+      moth.cuda.empty_cache()
+      local before = moth.cuda.mem_get_info()
+      moth.scope(function() empty(mib) end)
+      local taken = before - moth.cuda.mem_get_info()
+      assert.is_true(taken >= mib * MIB and taken <= (mib + 2) * MIB, taken / MIB .. " MiB")
+      moth.scope(function() empty(mib * 15 / 16) end)
+      assert.equal(taken, before - moth.cuda.mem_get_info())
+    end
+    moth.cuda.empty_cache()
+  end)
+
   it("is given back with the tables of Fourier transforms", function()
     moth.collect()
     moth.cuda.empty_cache()
