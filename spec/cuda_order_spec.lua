@@ -190,5 +190,8 @@ describe("kernels", function()
     assert.equal(steps, text)
     assert.equal(3 * 40 - 2, apart - together)
     assert.equal(steps, (launched "MOTH_EMULATED_ORDER=random"))
+    for _, order in ipairs { "ascending", "random" } do -- blocks for other rows, too
+      assert.equal(steps, (launched("MOTH_EMULATED_PROCESSORS=132 MOTH_EMULATED_ORDER=" .. order)))
+    end
   end)
 end)

@@ -3,7 +3,8 @@
 **
 ** MOTH_EMULATED_DEVICES says how many devices there are (1), MOTH_EMULATED_MAJOR and
 ** MOTH_EMULATED_SHARED their compute capability (9) and how much shared memory a block may have
-** (227 KiB); MOTH_EMULATED_DRIVER=none stands for a machine without a driver, and
+** (227 KiB), MOTH_EMULATED_PROCESSORS how many multiprocessors (4: what is shared out is in few
+** parts); MOTH_EMULATED_DRIVER=none stands for a machine without a driver, and
 ** MOTH_EMULATED_TOGETHER=0 for a device where blocks cannot be launched together. Blocks launched
 ** together take turns where one waits for another (__nanosleep); their shared memory is the dynamic
 ** one alone. MOTH_EMULATED_SMALL=n lowers the count from which on kernels work with 64 bits
@@ -503,7 +504,7 @@ unsigned __activemask(void) { return 0xffffffffu; }
 /* -- the runtime -- */
 
 /* Who looks on follows one block at a time. */
-enum { PROCESSORS = 4, TOGETHER = 1 WATCH(-1) };
+enum { TOGETHER = 1 WATCH(-1) };
 
 int moth_emulated_devices() { return card("MOTH_EMULATED_DEVICES", 1); }
 thread_local int moth_emulated_device;
@@ -529,7 +530,7 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int) {
-  *value = which == cudaDevAttrMultiProcessorCount            ? PROCESSORS
+  *value = which == cudaDevAttrMultiProcessorCount ? card("MOTH_EMULATED_PROCESSORS", 4)
            : which == cudaDevAttrComputeCapabilityMajor       ? card("MOTH_EMULATED_MAJOR", 9)
            : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)moth_emulated_most_shared()
            : which == cudaDevAttrCooperativeLaunch ? card("MOTH_EMULATED_TOGETHER", TOGETHER)
