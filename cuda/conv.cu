@@ -393,11 +393,11 @@ static bool few_rows(const conv_job &j) {
   return c.filters * (int64_t)c.channels <= 2 * FEW;
 }
 
-/* Whether cuDNN has done it, or an error. What it has for depthwise filters is no faster, but for
-** channels_last, which Moth's own kernels do not read. */
+/* What cuDNN has for depthwise filters is no faster than Moth's own kernels, but of images that are
+** channels_last, which only some of these read. */
 static int by_cudnn(const conv_job &j, bool *done) {
-  *done = false;
-  if (j.c.images == 0 || (j.c.channels == 1 && !j.channels_last)) return MOTH_OK;
+  int status = moth_conv_depthwise(j, done);
+  if (*done || status || j.c.images == 0 || (j.c.channels == 1 && !j.channels_last)) return status;
   return moth_conv_cudnn(j, done);
 }
 

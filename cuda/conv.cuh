@@ -137,6 +137,10 @@ MOTH_LOCAL int moth_conv_join(const conv_job &j, const moth_tensor *parts, int64
 /* A thread for each result, or a block (conv_direct.cu): for few channels in a group. */
 MOTH_LOCAL int moth_conv_direct(const conv_job &j);
 
+/* A filter for each channel (conv_depthwise.cu), of images. *done: whether there was a kernel for
+** it; if not, nothing has happened. */
+MOTH_LOCAL int moth_conv_depthwise(const conv_job &j, bool *done);
+
 /* Tensor cores (conv_mma.cu), also of volumes. *done: whether they could; if not, nothing has
 ** happened. */
 MOTH_LOCAL int moth_conv_tensor_cores(const conv_job &j, bool *done);

@@ -109,7 +109,21 @@ template <class T, int EACH> struct alignas(sizeof(T) * EACH) lump {
   T at[EACH];
 };
 
-/* By one instruction: of a struct's assignment nvcc may make a store of each element. */
+/* By one instruction: of a struct's copy nvcc may make one of each element. */
+template <size_t BYTES> struct word_of_; /* of so many bytes */
+template <> struct word_of_<2> { typedef uint16_t type; };
+template <> struct word_of_<4> { typedef uint32_t type; };
+template <> struct word_of_<8> { typedef uint64_t type; };
+template <class T, int EACH> static __device__ inline lump<T, EACH> read_lump(const T *from) {
+  typedef typename word_of_<(sizeof(T) * EACH < 8 ? sizeof(T) * EACH : 8)>::type word;
+  lump<T, EACH> x;
+  if constexpr (sizeof x == 16) x = *(const lump<T, EACH> *)(const void *)from;
+  else {
+    const word w = *(const word *)(const void *)from;
+    memcpy(&x, &w, sizeof x);
+  }
+  return x;
+}
 template <class T, int EACH>
 static __device__ inline void write_lump(T *to, const lump<T, EACH> &x) {
 #ifdef __CUDA_ARCH__

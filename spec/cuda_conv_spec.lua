@@ -110,47 +110,67 @@ describe("convolution on a GPU", function()
   end)
 end)
 
-describe("convolution on tensor cores", function()
+-- ---- whole numbers: every product and sum is exact, in whatever order, and rounded once ----
+
+local formats = { [4] = "channels_last", [5] = "channels_last_3d" }
+
+local function whole(size, dtype, step)
+  moth.manual_seed(step)
+  return moth.randint(-2, 3, size):to(moth[dtype])
+end
+
+-- large: one layout, and without the gradient of the filters.
+local function exact(x_size, w_size, options, large)
+  options = options or {}
+  local x, w = whole(x_size, "float64", 1), whole(w_size, "float64", 2)
+  local conv = #x_size == 5 and F.conv3d or F.conv2d
+  local function run(a, b, bias)
+    a.requires_grad, b.requires_grad = true, not large
+    local y = conv(a, b, bias, options.stride, options.padding, options.dilation, options.groups)
+    local dy = whole(y.shape, "float64", 3):to(y.dtype):to(y.device)
+    y:backward(large and dy:to { memory_format = moth.channels_last } or dy)
+    return { result = y:detach(), images = a.grad, filters = b.grad }
+  end
+  local bias = whole({ w_size[1] }, "float64", 4)
+  local wanted = run(x, w, bias)
+  for _, dtype in ipairs { "float16", "bfloat16", "float32" } do
+    for _, format in ipairs { formats[#x_size], not large and "contiguous_format" or nil } do
+      local function there(t) return t:detach():to(moth[dtype]):cuda() end
+      local function laid(t) return there(t):to { memory_format = moth[format] } end
+      local got = run(laid(x), laid(w), there(bias))
+      for what, value in pairs(wanted) do
+        assert.is_true(moth.equal(value:to(moth[dtype]), got[what]:cpu()),
+          ("%s in %s, %s"):format(what, dtype, format))
+      end
+      if format ~= "contiguous_format" then
+        assert.is_true(got.result:is_contiguous { memory_format = moth[format] })
+      end
+    end
+  end
+end
+
+describe("depthwise convolution on a GPU", function()
   if not cuda.here then
     pending("agrees with the CPU's: " .. cuda.why)
     return
   end
 
-  local formats = { [4] = "channels_last", [5] = "channels_last_3d" }
+  it("is the plain sum of whole numbers, whatever its filters and however images lie", function()
+    exact({ 2, 16, 21, 9 }, { 16, 1, 3, 3 }, { groups = 16, padding = 1 })
+    exact({ 3, 8, 11, 12 }, { 8, 1, 3, 3 }, { groups = 8, stride = 2, padding = { 0, 2 } })
+    exact({ 2, 8, 13, 10 }, { 8, 1, 5, 5 }, { groups = 8, padding = "same" })
+    exact({ 1, 8, 20, 9 }, { 8, 1, 5, 5 }, { groups = 8, stride = 2, padding = 5 })
+    exact({ 2, 12, 9, 8 }, { 12, 1, 7, 7 }, { groups = 12, padding = 3 })
+    exact({ 2, 8, 15, 14 }, { 8, 1, 7, 7 }, { groups = 8, stride = { 2, 1 }, padding = 3 })
+    exact({ 2, 5, 9, 8 }, { 5, 1, 3, 3 }, { groups = 5, padding = 3 })
+    exact({ 90, 12, 4, 30 }, { 12, 1, 3, 3 }, { groups = 12, padding = 1 })
+  end)
+end)
 
-  -- Small whole numbers: every product and sum is exact, in whatever order, and rounded once.
-  local function whole(size, dtype, step)
-    moth.manual_seed(step)
-    return moth.randint(-2, 3, size):to(moth[dtype])
-  end
-
-  -- large: one layout, and without the gradient of the filters.
-  local function exact(x_size, w_size, options, large)
-    options = options or {}
-    local x, w = whole(x_size, "float64", 1), whole(w_size, "float64", 2)
-    local conv = #x_size == 5 and F.conv3d or F.conv2d
-    local function run(a, b, bias)
-      a.requires_grad, b.requires_grad = true, not large
-      local y = conv(a, b, bias, options.stride, options.padding, options.dilation, options.groups)
-      y:backward(whole(y.shape, "float64", 3):to(y.dtype):to(y.device))
-      return { result = y:detach(), images = a.grad, filters = b.grad }
-    end
-    local bias = whole({ w_size[1] }, "float64", 4)
-    local wanted = run(x, w, bias)
-    for _, dtype in ipairs { "float16", "bfloat16", "float32" } do
-      for _, format in ipairs { formats[#x_size], not large and "contiguous_format" or nil } do
-        local function there(t) return t:detach():to(moth[dtype]):cuda() end
-        local function laid(t) return there(t):to { memory_format = moth[format] } end
-        local got = run(laid(x), laid(w), there(bias))
-        for what, value in pairs(wanted) do
-          assert.is_true(moth.equal(value:to(moth[dtype]), got[what]:cpu()),
-            ("%s in %s, %s"):format(what, dtype, format))
-        end
-        if format ~= "contiguous_format" then
-          assert.is_true(got.result:is_contiguous { memory_format = moth[format] })
-        end
-      end
-    end
+describe("convolution on tensor cores", function()
+  if not cuda.here then
+    pending("agrees with the CPU's: " .. cuda.why)
+    return
   end
 
   before_each(function() moth.backends.cudnn.allow_tf32 = true end)
