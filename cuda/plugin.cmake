@@ -63,8 +63,11 @@ if(MOTH_BUILD_CUDA)
   find_package(CUDAToolkit REQUIRED)
   add_library(moth_cuda MODULE ${MOTH_CUDA_SOURCES})
   moth_plugin(moth_cuda)
+  # NVIDIA's other libraries are opened by their names (library.cu): those of this toolkit are found
+  # where the loader has not been told of it, too.
   set_target_properties(moth_cuda PROPERTIES CUDA_STANDARD 17 CUDA_RUNTIME_LIBRARY Static
-    CUDA_VISIBILITY_PRESET hidden)
+    CUDA_VISIBILITY_PRESET hidden INSTALL_RPATH "${CUDAToolkit_LIBRARY_DIR}"
+    BUILD_WITH_INSTALL_RPATH ON)
   # 186: an unsigned number is never below 0, 177: a helper that not every file uses.
   # Kernels lie compressed, and are unpacked file by file where the first of a file is launched.
   target_compile_options(moth_cuda PRIVATE --expt-relaxed-constexpr -diag-suppress=186,177
