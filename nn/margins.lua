@@ -187,6 +187,13 @@ margins.cosine_embedding_loss = define {
   end,
 }
 
+-- Without one the loss is least where all vectors are the same.
+local function some_margin(name, margin)
+  if not (margin > 0) then
+    errors.refuse(name, "margin", "a number above 0 is needed", margin, "E_DOMAIN")
+  end
+end
+
 --- max(0, |anchor - positive| - |anchor - negative| + margin) (Balntas et al., 2016).
 margins.triplet_margin_loss = define {
   name = "triplet_margin_loss",
@@ -207,6 +214,7 @@ margins.triplet_margin_loss = define {
   },
   scoped = true,
   run = function(anchor, positive, negative, margin, p, eps, swap, reduction)
+    some_margin("triplet_margin_loss", margin)
     same_dims("triplet_margin_loss", "positive", positive, anchor)
     same_dims("triplet_margin_loss", "negative", negative, anchor)
     local near = (anchor - positive + eps):norm(p, -1)
@@ -236,6 +244,7 @@ margins.triplet_margin_with_distance_loss = define {
   },
   scoped = true,
   run = function(anchor, positive, negative, distance, margin, swap, reduction)
+    some_margin("triplet_margin_with_distance_loss", margin)
     distance = distance or margins.pairwise_distance
     local near, far = distance(anchor, positive), distance(anchor, negative)
     if swap then far = ops.minimum(far, distance(positive, negative)) end

@@ -53,6 +53,13 @@ describe("the composed losses", function()
     assert.equal(1, F.margin_ranking_loss(row, row, moth.ones(1), {margin = 1}):item())
   end)
 
+  it("refuse triplets without a margin, where nothing would be learned", function()
+    for _, name in ipairs {"triplet_margin_loss", "triplet_margin_with_distance_loss"} do
+      assert.has_error_like(function() F[name](x, y, y, {margin = 0}) end,
+        "bad argument 'margin' to '" .. name .. "' %(a number above 0 is needed, got 0%)")
+    end
+  end)
+
   it("have the right gradients, twice", function()
     for _, f in ipairs {
       function(a, b) return (F.cosine_similarity(a, b)) end,
