@@ -126,7 +126,7 @@ static bool key_of(conv_key *k, const conv_job &j) {
   k->type = dtype == MOTH_F64 ? DNN_DOUBLE : dtype == MOTH_F16 ? DNN_HALF
             : dtype == MOTH_BF16 ? DNN_BFLOAT16 : DNN_FLOAT;
   k->exact = dtype == MOTH_F32 && !moth_cudnn_is(j.ctx, MOTH_CUDNN_TF32);
-  k->timed = moth_cudnn_is(j.ctx, MOTH_CUDNN_BENCHMARK) && !dnn_is_captured(j.q);
+  k->timed = moth_cudnn_is(j.ctx, MOTH_CUDNN_BENCHMARK);
   k->images = c.images;
   k->groups = c.groups;
   k->channels = c.channels;
@@ -141,6 +141,17 @@ static bool key_of(conv_key *k, const conv_job &j) {
   return c.even && j.x->l.numel < INT32_MAX && j.y->l.numel < INT32_MAX;
 }
 
+/* A graph gets the plan that was timed before; while it is made nothing can be. */
+static dnn_plan *plan_of(dnn_state *s, conv_key *k, bool captured, bool *is_new) {
+  dnn_key key = dnn_key_of(*k);
+  dnn_plan *p = k->timed && captured ? dnn_plan_known(s, &key) : NULL;
+  *is_new = false;
+  if (p) return p;
+  k->timed = k->timed && !captured;
+  key = dnn_key_of(*k);
+  return dnn_plan_of(s, &key, INFINITY, is_new);
+}
+
 int moth_conv_cudnn(const conv_job &j, bool *done) {
   static const int64_t names[TENSORS] = {X, W, Y, BIAS};
   void *const at[TENSORS] = {moth_address(j.x), moth_address(j.w), moth_address(j.y),
@@ -151,8 +162,7 @@ int moth_conv_cudnn(const conv_job &j, bool *done) {
   bool is_new;
   *done = false;
   if (!s || !key_of(&k, j)) return MOTH_OK;
-  const dnn_key key = dnn_key_of(k);
-  dnn_plan *p = dnn_plan_of(s, &key, INFINITY, &is_new);
+  dnn_plan *p = plan_of(s, &k, dnn_is_captured(j.q), &is_new);
   if (!p) return MOTH_OK;
   if (is_new) {
     p->exact = k.exact;

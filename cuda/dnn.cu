@@ -143,6 +143,12 @@ dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, double work, bool *is_ne
   return p;
 }
 
+dnn_plan *dnn_plan_known(dnn_state *s, const dnn_key *key) {
+  bool is_new;
+  dnn_plan *p = plan_for(s->plans, *key, &is_new, [](const dnn_plan &) { return false; });
+  return is_new ? NULL : p;
+}
+
 /* -- descriptors of a plan -- */
 
 void *dnn_begin(dnn_plan *p, int kind) {

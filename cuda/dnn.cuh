@@ -51,6 +51,8 @@ MOTH_LOCAL size_t dnn_version(const dnn_state *s);
 ** are chosen, which takes seconds: NULL until the calls of a key, of `work` operations each, are
 ** worth that. INFINITY: always, unless graphs need all plans that it could replace. */
 MOTH_LOCAL dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, double work, bool *is_new);
+/* The same if it is there already, else NULL. */
+MOTH_LOCAL dnn_plan *dnn_plan_known(dnn_state *s, const dnn_key *key);
 
 template <class K> static inline dnn_key dnn_key_of(const K &of) {
   static_assert(sizeof of <= sizeof(dnn_key), "a key is larger than its place");
