@@ -142,6 +142,8 @@ static lt_state *state_of(const moth_queue *q) {
   return s->handle ? s : NULL;
 }
 
+bool moth_blaslt_is_here(const moth_queue *q) { return state_of(q) != NULL; }
+
 /* -- plans -- */
 
 static void *layout_of(int type, bool turned, int64_t rows, int64_t cols, int64_t ld,

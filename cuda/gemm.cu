@@ -174,6 +174,9 @@ int moth_gemm_run(moth_ctx *ctx, const moth_gemm *m) {
   const moth_queue *q = moth_queue_of(ctx, m->device);
   if (!q) return moth_status(ctx);
   int status = MOTH_OK;
+  if (products == 1 && q->major >= 8 && moth_gemm_narrows(ctx, m)) /* tensor cores, TF32 too */
+    status = moth_gemm_padded(ctx, q, m, &done);
+  if (status || done) return status;
   if (m->k && !is_small(m, products)) status = multiply_by_library(ctx, q, m, products, &done);
   if (status || done) return status;
   return with_any(m->dtype, [&](auto t) {

@@ -25,14 +25,27 @@ typedef struct moth_gemm {
   ** without bias and beta; *summed tells whether it has. */
   void *sums;
   bool *summed;
+  bool ends_a, ends_b; /* lines end in zeros, up to a multiple of 16 bytes */
 } moth_gemm;
 
 MOTH_LOCAL int moth_gemm_run(moth_ctx *ctx, const moth_gemm *g);
 MOTH_LOCAL int moth_cuda_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
 
+/* The same of one large product on tensor cores, where lines do not begin at multiples of 16 bytes:
+** by copies that do (gemm_pad.cu). *done: whether it was; if not, nothing has happened. */
+MOTH_LOCAL int moth_gemm_padded(moth_ctx *ctx, const moth_queue *q, const moth_gemm *g,
+                                bool *done);
+
+/* Would tensor cores do it, if it lay well? */
+static inline bool moth_gemm_narrows(moth_ctx *ctx, const moth_gemm *g) {
+  return moth_dtype_size[g->dtype] == 2 ? moth_is_float(g->dtype)
+         : g->dtype == MOTH_F32 && (g->tf32 || moth_float32_precision(ctx));
+}
+
 /* The same by cuBLASLt (blaslt.cu), but for the relu. *done: whether it could; if not, nothing has
 ** happened. */
 MOTH_LOCAL int moth_blaslt_run(moth_ctx *ctx, const moth_queue *q, const moth_gemm *g,
                                bool *done);
+MOTH_LOCAL bool moth_blaslt_is_here(const moth_queue *q);
 
 #endif

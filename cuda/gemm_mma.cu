@@ -75,11 +75,12 @@ static int multiply_by_layout(moth_ctx *ctx, const moth_queue *q, const moth_gem
   return multiply_laid<T, TILE, false, false>(ctx, q, m, g, products);
 }
 
-/* May a side be copied 16 bytes at a time? */
-template <class T> static bool by_sixteen(const side<T> &s, int batches, const int64_t *steps) {
+/* May a side be copied 16 bytes at a time? ends: what is beyond a line may be read. */
+template <class T>
+static bool by_sixteen(const side<T> &s, bool ends, int batches, const int64_t *steps) {
   const int64_t each = 16 / sizeof(T), along = s.cs == 1 ? s.cols : s.rows;
-  bool good = (s.cs == 1 || s.rs == 1) && (uintptr_t)s.at % 16 == 0 && along % each == 0 &&
-              (s.cs == 1 ? s.rs : s.cs) % each == 0;
+  bool good = (s.cs == 1 || s.rs == 1) && (uintptr_t)s.at % 16 == 0 &&
+              (ends || along % each == 0) && (s.cs == 1 ? s.rs : s.cs) % each == 0;
   for (int d = 0; d < batches; d++) good = good && steps[d] % each == 0;
   return good;
 }
@@ -90,7 +91,8 @@ int multiply_on_tensor_cores(moth_ctx *ctx, const moth_queue *q, const moth_gemm
   *done = false;
   if (q->major < TENSOR_MAJOR || (sizeof(T) == 4 && !moth_float32_precision(ctx)) ||
       mma_shape<T, 128, 128, true, true>::room > q->shared ||
-      !by_sixteen(g.a, g.batch.ndim, g.batch.a) || !by_sixteen(g.b, g.batch.ndim, g.batch.b))
+      !by_sixteen(g.a, m->ends_a, g.batch.ndim, g.batch.a) ||
+      !by_sixteen(g.b, m->ends_b, g.batch.ndim, g.batch.b))
     return MOTH_OK;
   *done = true;
   if (m->m > 64 && m->n > 64 &&

@@ -156,7 +156,7 @@ describe("convolution by cuDNN", function()
     assert.equal("runs=12 plans=12 left=0 engines=0,6,6\nrc=0\n", text)
   end)
 
-  it("is given channels_last images as they are, depthwise filters too", function()
+  it("is given channels_last images as they are, with depthwise filters of any size", function()
     assert.equal("runs=12 plans=12 left=0 engines=0,6,6\nrc=0\n", convolved({}, [[
       local last = moth.channels_last
       check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1}, moth.float64, last)
@@ -483,6 +483,40 @@ describe("a matrix product by cuBLASLt", function()
       moth.use_deterministic_algorithms(true)
       local a, b = r(5, 130), r(130, 3)
       for _ = 1, 4 do check(moth.matmul, a, b) end
+    ]]))
+  end)
+
+  -- On a card so much is to be gained from some 10^9 products on.
+  local lines = [[
+    moth.manual_seed(3)
+    local function whole(rows, cols) return moth.randint(-2, 3, {rows, cols}) end
+    for _, dtype in ipairs {moth.bfloat16, moth.float16} do
+      local a, b = whole(70, 131), whole(131, 69)
+      local function there(x) return x:to(dtype):cuda() end
+      local wanted = a:matmul(b):to(dtype)
+      local function same(y) assert(moth.equal(y:cpu(), wanted)) end
+      same(there(a):matmul(there(b)))
+      same(there(a:t():contiguous()):t():matmul(there(b)))
+      same(there(a):matmul(there(b:t():contiguous()):t()))
+      same(there(moth.cat({whole(70, 1), a}, 2))[{{}, {2, -1}}]:matmul(there(b)))
+      local bias = whole(1, 69)[1]:to(dtype)
+      local y = moth.nn.functional.linear(there(a), there(b:t():contiguous()), bias:cuda(), "relu")
+      assert(moth.equal(y:cpu(), (a:matmul(b) + bias):relu():to(dtype)))
+    end
+  ]]
+
+  it("is asked for with lines that begin at multiples of 16 bytes, where much is gained", function()
+    local text = multiplied({ LT_ALIGNED = "1", MOTH_EMULATED_SMALL = "1" }, lines)
+    assert.equal("products=10 heuristics=8 left=0 sums=2\nrc=0\n", text)
+  end)
+
+  it("goes to tensor cores by such lines where there is no library", function()
+    assert.equal("rc=0\n", with("MOTH_CUBLASLT", "none", { MOTH_EMULATED_SMALL = "1" }, lines .. [[
+      moth.set_float32_matmul_precision "high"
+      local a, b = moth.randn(70, 131), moth.randn(131, 69)
+      local y = a:matmul(b)
+      local off = ((a:cuda():matmul(b:cuda()):cpu() - y):abs():max() / y:abs():max()):item()
+      assert(off > 2e-6 and off < 2e-3, off) -- TF32
     ]]))
   end)
 

@@ -3,6 +3,7 @@
 **
 ** Built as a shared library by spec/cuda_libraries_spec.lua and opened through MOTH_CUBLASLT. At
 ** its end it says on standard output what was asked of it. LT_REFUSES: so many products do not run.
+** LT_ALIGNED: lines of half types have to begin at multiples of 16 bytes.
 */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -223,6 +224,9 @@ int cublasLtMatmul(void *h, void *desc, const void *alpha, const void *a, void *
   if (!h || c != d || c_layout != d_layout || !stream || (size && !room)) wrong("a product", 0);
   for (int i = 0; i < 4; i++)
     if ((uintptr_t)at[i] % ((const uint32_t *)algorithm)[i]) wrong("a matrix is not aligned", i);
+  for (int i = 0; getenv("LT_ALIGNED") && i < 3; i++)
+    if (l[i]->ld % 8 || ((const uint32_t *)algorithm)[i] % 16)
+      wrong("lines are not aligned", (int)l[i]->ld);
   if (p->epilogue != 1 && (uintptr_t)p->bias % ((const uint32_t *)algorithm)[3])
     wrong("a bias is not aligned as its result", (int)p->epilogue);
   if ((p->turned[0] ? l[0]->cols : l[0]->rows) != l[2]->rows ||
