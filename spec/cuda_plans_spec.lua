@@ -112,7 +112,7 @@ describe("cuDNN has plans", function()
       convolve(F.conv2d, {0, 8, 14, 14}, {12, 4, 3, 3}, {groups = 2}, format)
       convolve(F.conv_transpose2d, {0, 8, 7, 7}, {8, 6, 4, 4}, {stride = 2, padding = 1}, format)
     end
-    convolve(F.conv2d, {0, 8, 14, 14}, {8, 1, 3, 3}, {groups = 8, padding = 1}, last)
+    convolve(F.conv2d, {0, 8, 14, 14}, {8, 1, 3, 2}, {groups = 8, padding = 1}, last)
     convolve(F.conv1d, {0, 8, 30}, {8, 8, 3}, {padding = 1})
     convolve(F.conv3d, {0, 4, 8, 9, 10}, {6, 4, 3, 3, 3}, {padding = 1})
     convolve(F.conv3d, {0, 4, 8, 9, 10}, {6, 4, 3, 3, 3}, {padding = 1}, last_3d)
