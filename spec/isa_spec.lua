@@ -1,4 +1,4 @@
--- Loops are compiled for several levels of instructions, and MOTH_ISA names one: errors of f32
+-- Loops are compiled for several levels of instructions, and MOTH_ISA names one: errors of
 -- functions are bounded at each, random numbers are the same bits at each and for any number of
 -- threads, and so are elementwise results for any number of threads.
 
@@ -83,6 +83,54 @@ cosh inf inf nan 1
 erfc 0 2 nan 1
 relu inf 0 nan -0
 rc=0
+]]
+
+-- The same of f64, against C's functions, which are within a unit of the truth. Angles beyond 1e6
+-- are C's own. Elements that lie apart have the results of those that lie together.
+local DOUBLES = [[
+local ffi = require "ffi"
+local moth = require "moth"
+ffi.cdef "double expm1(double); double log1p(double); double erf(double);"
+local C = setmetatable({sqrt = math.sqrt, sigmoid = function(x) return 1 / (1 + math.exp(-x)) end},
+  {__index = ffi.C})
+ffi.cdef "double exp(double); double log(double); double sinh(double); double cosh(double);"
+ffi.cdef "double tanh(double); double sin(double); double cos(double); double tan(double);"
+local bounds = {
+  exp = {3, -740, 709}, expm1 = {4, -40, 709}, log = {3, 1e-310, 1e308}, log1p = {4, -0.999, 1e5},
+  sin = {3, -1e6, 1e6}, cos = {3, -1e6, 1e6}, tan = {5, -1e6, 1e6}, tanh = {4, -20, 20},
+  sinh = {5, -710, 710}, cosh = {5, -710, 710}, erf = {5, -6, 6}, sigmoid = {5, -700, 36},
+  sqrt = {0, 0, 1e300},
+}
+local function unit(y) -- of the last place near y
+  local _, e = math.frexp(y)
+  return 2 ^ math.max(e - 53, -1074)
+end
+for name, b in pairs(bounds) do
+  moth.manual_seed(1)
+  local x = moth.rand{3001, dtype = moth.float64} * (b[3] - b[2]) + b[2]
+  if name == "log" then x = moth.exp(moth.rand{3001, dtype = moth.float64} * 1420 - 711) end
+  local small = moth.randn{1000, dtype = moth.float64} * 0.3
+  x = moth.cat({x, small:clamp(b[2], b[3]), moth.tensor({b[2], b[3]}, moth.float64)})
+  if name == "sin" then x[1], x[2], x[3] = 1e300, -3e6, 1.0000001e6 end
+  local y, off, at = moth[name](x), 0, 0
+  for i = 1, #x do
+    local want = C[name](x[i]:item())
+    local o = math.abs(y[i]:item() - want) / unit(want)
+    if not (o <= off) then off, at = o, x[i]:item() end
+  end
+  if not (off <= b[1]) then print(("%s(%.17g) is %g units off"):format(name, at, off)) end
+  for _, step in ipairs {2, 1001} do
+    local some = {1, -1, step}
+    assert(moth.equal(moth[name](x[{some}]), y[{some}]), name .. " of elements that lie apart")
+  end
+end
+local apart = moth.linspace(-3, 3, 1000, {dtype = moth.float64}):view(500, 2):t()
+for _, name in ipairs {"gelu", "silu", "elu", "softplus", "logsigmoid"} do
+  local f = moth.nn.functional[name]
+  assert(moth.equal(f(apart), f(apart:contiguous())), name)
+  local narrow = (f(apart):float() - f(apart:float())):abs():max():item()
+  if not (narrow < 2e-6) then print(name, narrow) end
+end
 ]]
 
 -- Prints a number that depends on every bit of results, of sizes that are split among threads.
@@ -177,6 +225,14 @@ describe("at every level of instructions", function()
   for _, level in ipairs(LEVELS) do
     it("functions of f32 keep their errors and their special values: " .. level, function()
       assert.equal(SPECIALS, lua("MOTH_ISA=" .. level, ERRORS))
+    end)
+  end
+
+  for _, level in ipairs(LEVELS) do
+    it("functions of f64 are a few units off at most: " .. level, function()
+      assert.equal("rc=0\n", lua("MOTH_ISA=" .. level, DOUBLES))
+      local specials = ERRORS:match "local function special.*":gsub("tile%(9%)", "double():%0")
+      assert.equal(SPECIALS, lua("MOTH_ISA=" .. level, "local moth = require 'moth'\n" .. specials))
     end)
   end
 

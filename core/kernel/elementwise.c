@@ -55,7 +55,7 @@ void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *ar
 double moth_cost_of(const moth_loops *loops, int dtype, int noperands) {
   static const float slower[] = {8, 2, 1}; /* plain, AVX2, AVX-512 */
   double each = loops->cost, moved = 0.03 * noperands;
-  if (dtype == MOTH_F64) return moved * 2 + each * 20; /* C's functions, one by one */
+  if (dtype == MOTH_F64) return moved * 2 + each * 10; /* some are C's, one by one */
   if (moth_is_float(dtype)) each *= (double)slower[moth_level()];
   else each *= 10;
   return moved + each + (moth_compute_dtype(dtype) == dtype ? 0 : 0.1 * noperands);
@@ -182,23 +182,42 @@ int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
   return status;
 }
 
-void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, moth_inner near,
-               moth_inner far) {
+#define FAR_AWAY(name, real, word, bits, absolute, limit)                            \
+  static bool name(int64_t n, const char *p, int64_t step) {                        \
+    const word most = bits(limit);                                                  \
+    word beyond = 0;                                                                \
+    if (step == sizeof(real)) {                                                     \
+      const real *x = (const real *)(const void *)p;                                \
+      for (int64_t i = 0; i < n; i++) beyond |= most - bits(absolute(x[i]));        \
+    } else {                                                                        \
+      for (int64_t i = 0; i < n; i++)                                               \
+        beyond |= most - bits(absolute(*(const real *)(const void *)(p + i * step))); \
+    }                                                                               \
+    return beyond >> (8 * sizeof beyond - 1);                                       \
+  }
+FAR_AWAY(far_f32, float, uint32_t, moth_bits_f32, moth_abs_f32, MOTH_WAVE_FAR)
+FAR_AWAY(far_f64, double, uint64_t, moth_bits_f64, moth_abs_f64, MOTH_WAVE_FAR_F64)
+
+void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, bool wide,
+               moth_inner near, moth_inner far) {
+  bool (*away)(int64_t, const char *, int64_t) = wide ? far_f64 : far_f32;
+  const int64_t size = wide ? sizeof(double) : sizeof(float);
   for (int64_t i = 0; i < n; i += BLOCK) {
     const int64_t m = n - i < BLOCK ? n - i : BLOCK;
     char *block[] = {at[0] + i * step[0], at[1] + i * step[1]};
-    const uint32_t limit = moth_bits_f32(MOTH_WAVE_FAR);
-    uint32_t beyond = 0;
-    if (step[1] == sizeof(float)) {
-      const float *x = (const float *)(const void *)block[1];
-      for (int64_t j = 0; j < m; j++) beyond |= limit - moth_bits_f32(moth_abs_f32(x[j]));
-    } else {
-      for (int64_t j = 0; j < m; j++) {
-        const float x = *(const float *)(const void *)(block[1] + j * step[1]);
-        beyond |= limit - moth_bits_f32(moth_abs_f32(x));
-      }
+    if (!away(m, block[1], step[1])) {
+      near(m, block, step, arg);
+      continue;
     }
-    (beyond >> 31 ? far : near)(m, block, step, arg);
+    double room[BLOCK]; /* of x, which the result may lie over */
+    char *x = (char *)room;
+    for (int64_t j = 0; j < m; j++)
+      memcpy(x + j * size, block[1] + j * step[1], (size_t)size);
+    near(m, (char *const[]){block[0], x}, (const int64_t[]){step[0], size}, arg);
+    for (int64_t j = 0; j < m; j++) {
+      char *one[] = {block[0] + j * step[0], x + j * size};
+      if (away(1, one[1], size)) far(1, one, step, arg);
+    }
   }
 }
 

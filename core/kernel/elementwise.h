@@ -31,7 +31,7 @@
 **   BOTH      the same, in f64 at every level of instructions, too
 **   SLOW      of floats, one after another at every level of instructions
 **   OWN       as BOTH, with a loop of its own for f32 and AVX-512 (wide.c)
-**   WAVE      as CURVE, for functions of angles; and C's function, for large ones
+**   WAVE      as BOTH, for functions of angles; and C's function, for large ones
 **   NUMBER    of integers; of floats
 **   HEAVY     the same, and far more work
 **   QUOTIENT  the same; and of f32 where the quotient is below 2^28
@@ -79,12 +79,12 @@ typedef struct moth_loops {
 
 #define MOTH_BASE_REAL(MAP, op, f) MAP(, op##_f64, double, double, f)
 #define MOTH_BASE_CURVE MOTH_BASE_REAL
-#define MOTH_BASE_BOTH MOTH_BASE_REAL
+#define MOTH_BASE_BOTH(MAP, op, f) MAP##_LONG(, op##_f64, double, double, f)
 #define MOTH_BASE_SLOW(MAP, op, f)         \
   MAP(, op##_f32, float, float, f)         \
   MOTH_BASE_REAL(MAP, op, f)
-#define MOTH_BASE_OWN MOTH_BASE_REAL
-#define MOTH_BASE_WAVE(MAP, op, f, far) MOTH_BASE_REAL(MAP, op, f)
+#define MOTH_BASE_OWN MOTH_BASE_BOTH
+#define MOTH_BASE_WAVE(MAP, op, f, far) MOTH_MAP_WAVE(, op##_f64, double, f, far)
 #define MOTH_BASE_WHOLE(MAP, op, f)      \
   MAP(, op##_u8, uint8_t, uint8_t, f)    \
   MAP(, op##_i8, int8_t, int8_t, f)      \
@@ -114,14 +114,16 @@ typedef struct moth_loops {
 #define MOTH_BASE3(kind, op, ...) MOTH_BASE_##kind(MOTH_MAP3, op, __VA_ARGS__)
 
 #define MOTH_SINGLE_REAL(MAP, target, name, f) MAP(target, name, float, float, f)
-#define MOTH_SINGLE_CURVE MOTH_SINGLE_REAL
+#define MOTH_SINGLE_CURVE(MAP, target, name, f) MAP##_LONG(target, name, float, float, f)
 #define MOTH_SINGLE_BOTH(MAP, target, name, f) \
-  MAP(target, name, float, float, f)           \
-  MAP(__attribute__((unused)) target, name##_f64, double, double, f)
+  MAP##_LONG(target, name, float, float, f)    \
+  MAP##_LONG(__attribute__((unused)) target, name##_f64, double, double, f)
 #define MOTH_SINGLE_SLOW(MAP, target, name, f)
 #define MOTH_SINGLE_OWN(MAP, target, name, f) \
   MOTH_SINGLE_BOTH(MAP, __attribute__((unused)) target, name, f)
-#define MOTH_SINGLE_WAVE(MAP, target, name, f, far) MOTH_MAP_WAVE(target, name, f, far)
+#define MOTH_SINGLE_WAVE(MAP, target, name, f, far) \
+  MOTH_MAP_WAVE(target, name, float, f, far)        \
+  MOTH_MAP_WAVE(__attribute__((unused)) target, name##_f64, double, f, far)
 #define MOTH_SINGLE_WHOLE(MAP, target, name, f)
 #define MOTH_SINGLE_NUMBER(MAP, target, name, whole, f) MAP(target, name, float, float, f)
 #define MOTH_SINGLE_HEAVY(MAP, target, name, whole, f) MOTH_MAP_SPREAD(target, name, f)
@@ -175,7 +177,7 @@ typedef struct moth_loops {
 #define MOTH_ROWS_SLOW(op)                                                            \
   {MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_f32, [MOTH_DTYPES + 1] = op##_f32}, #op, 20
 #define MOTH_ROWS_OWN(op) {MOTH_OWN_ROWS(op)}, #op, 0.2f
-#define MOTH_ROWS_WAVE(op) {MOTH_REAL_ROWS(op)}, #op, 0.4f
+#define MOTH_ROWS_WAVE(op) {MOTH_BOTH_ROWS(op)}, #op, 0.4f
 #define MOTH_ROWS_NUMBER(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
 #define MOTH_ROWS_HEAVY(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 1
 #define MOTH_ROWS_QUOTIENT(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 1
@@ -238,12 +240,33 @@ typedef struct moth_loops {
     }                                                                                 \
   }
 
-/* A function of angles: in blocks, since one that is very large sends its block to C's function. */
-#define MOTH_MAP_WAVE(target, name, expression, of_c)                                 \
-  MOTH_MAP1(target, name##_near, float, float, expression)                            \
-  MOTH_MAP1(, name##_far, float, float, of_c)                                         \
-  MOTH_INNER(name) {                                                                  \
-    moth_wave(n, at, step, arg, name##_near, name##_far);                             \
+/* The same of an expression that is long: elements that lie apart, and are few (moth_blocks gathers
+** more), are rows of one. */
+#define MOTH_MAP1_LONG(target, name, from, to, expression)                            \
+  target MOTH_INNER(name) {                                                           \
+    typedef from real;                                                                \
+    MOTH_NUMBERS(real)                                                                \
+    if (n > 1 && (step[0] != sizeof(to) || step[1] != sizeof(from))) {                \
+      for (int64_t i = 0; i < n; i++) {                                               \
+        char *const one[] = {at[0] + i * step[0], at[1] + i * step[1]};               \
+        name(1, one, step, arg);                                                      \
+      }                                                                               \
+      return;                                                                         \
+    }                                                                                 \
+    to *result = (to *)(void *)at[0];                                                 \
+    const real *first = (const real *)(const void *)at[1];                            \
+    MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                      \
+      const real x = first[i];                                                        \
+      result[i] = (to)(expression);                                                   \
+    }                                                                                 \
+  }
+
+/* A function of angles: those that are very large go to C's function. */
+#define MOTH_MAP_WAVE(target, name, type, expression, of_c)                           \
+  MOTH_MAP1_LONG(target, name##_near, type, type, expression)                         \
+  MOTH_MAP1_LONG(, name##_far, type, type, of_c)                                      \
+  target MOTH_INNER(name) {                                                           \
+    moth_wave(n, at, step, arg, sizeof(type) == 8, name##_near, name##_far);          \
   }
 
 /* result := expression of x and y. */
@@ -287,6 +310,43 @@ typedef struct moth_loops {
       const real x = *(const real *)(const void *)p;                                  \
       const real y = *(const real *)(const void *)q;                                  \
       *(to *)(void *)r = (to)(expression);                                            \
+    }                                                                                 \
+  }
+
+#define MOTH_MAP2_LONG(target, name, from, to, expression)                            \
+  target MOTH_INNER(name) {                                                           \
+    typedef from real;                                                                \
+    enum { S = sizeof(from) };                                                        \
+    const int64_t dp = n > 1 ? step[1] : S, dq = n > 1 ? step[2] : S;                 \
+    const bool apart = n > 1 && step[0] != sizeof(to);                                \
+    MOTH_NUMBERS(real)                                                                \
+    if (apart || (dp != S && dp) || (dq != S && dq) || !(dp || dq)) {                 \
+      for (int64_t i = 0; i < n; i++) {                                               \
+        char *const one[] = {at[0] + i * step[0], at[1] + i * dp, at[2] + i * dq};    \
+        name(1, one, step, arg);                                                      \
+      }                                                                               \
+      return;                                                                         \
+    }                                                                                 \
+    to *result = (to *)(void *)at[0];                                                 \
+    const real *first = (const real *)(const void *)at[1];                            \
+    const real *second = (const real *)(const void *)at[2];                           \
+    if (dp && dq) {                                                                   \
+      MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
+        const real x = first[i], y = second[i];                                       \
+        result[i] = (to)(expression);                                                 \
+      }                                                                               \
+    } else if (dp) {                                                                  \
+      const real y = *second;                                                         \
+      MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
+        const real x = first[i];                                                      \
+        result[i] = (to)(expression);                                                 \
+      }                                                                               \
+    } else {                                                                          \
+      const real x = *first;                                                          \
+      MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
+        const real y = second[i];                                                     \
+        result[i] = (to)(expression);                                                 \
+      }                                                                               \
     }                                                                                 \
   }
 
@@ -334,6 +394,30 @@ typedef struct moth_loops {
     }                                                                                 \
   }
 
+#define MOTH_MAP3_LONG(target, name, from, to, expression)                            \
+  target MOTH_INNER(name) {                                                           \
+    typedef from real;                                                                \
+    enum { S = sizeof(from) };                                                        \
+    const bool apart = step[0] != sizeof(to) || step[1] != S || step[2] != S || step[3] != S; \
+    MOTH_NUMBERS(real)                                                                \
+    if (n > 1 && apart) {                                                             \
+      for (int64_t i = 0; i < n; i++) {                                               \
+        char *const one[] = {at[0] + i * step[0], at[1] + i * step[1],                \
+                             at[2] + i * step[2], at[3] + i * step[3]};               \
+        name(1, one, step, arg);                                                      \
+      }                                                                               \
+      return;                                                                         \
+    }                                                                                 \
+    to *result = (to *)(void *)at[0];                                                 \
+    const real *first = (const real *)(const void *)at[1];                            \
+    const real *second = (const real *)(const void *)at[2];                           \
+    const real *third = (const real *)(const void *)at[3];                            \
+    MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                      \
+      const real x = first[i], y = second[i], z = third[i];                           \
+      result[i] = (to)(expression);                                                   \
+    }                                                                                 \
+  }
+
 /* Runs loops[dtype], operands[0] being the result, over its shape; dtype is that of the values
 ** computed with. `arg` is for the loop: NULL or three numbers of that dtype, f32 for half types. */
 int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
@@ -352,9 +436,10 @@ void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *ca
 moth_inner moth_loop_of(const moth_loops *loops, int dtype);
 double moth_cost_of(const moth_loops *loops, int dtype, int noperands);
 
-/* Of f32 functions of angles: near up to MOTH_WAVE_FAR, far beyond. */
-void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, moth_inner near,
-               moth_inner far);
+/* Of functions of angles: near up to MOTH_WAVE_FAR, or in f64 (wide) MOTH_WAVE_FAR_F64; far beyond,
+** one after another, so that no element's result depends on its neighbours. */
+void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, bool wide,
+               moth_inner near, moth_inner far);
 
 /* Of f32 x and y: near where y is finite and |x / y| below 2^28, far elsewhere. */
 void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void *arg,

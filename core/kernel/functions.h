@@ -1,7 +1,6 @@
 /* functions.h -- elementwise functions for the loops: f_f32 is plain arithmetic without branches,
-** so that loops vectorise, f_f64 the C library's but for three. What is not in exp.h is worked out
-** in f64 and rounded once: half a unit in the last place and the shortest formulas, at half the
-** speed.
+** so that loops vectorise, f_f64 the C library's. What is not in exp.h is worked out in f64 and
+** rounded once: half a unit in the last place and the shortest formulas, at half the speed.
 **
 ** In a family's list exp(x) is moth_exp_f32 or _f64; words.h says so.
 */
@@ -9,18 +8,7 @@
 #define MOTH_KERNEL_FUNCTIONS_H
 
 #include "exp.h"
-
-MOTH_INLINE uint64_t moth_bits_f64(double x) {
-  uint64_t bits;
-  memcpy(&bits, &x, 8);
-  return bits;
-}
-
-MOTH_INLINE double moth_double_of(uint64_t bits) {
-  double x;
-  memcpy(&x, &bits, 8);
-  return x;
-}
+#include "exp_f64.h"
 
 /* -- exponentials: those in f64 have relative errors of 1e-10 -- */
 
@@ -91,49 +79,22 @@ MOTH_INLINE float moth_cosh_f32(float x) {
   return (float)(0.5 * (moth_wide_pow2(turn) + moth_wide_pow2(-turn)));
 }
 
-/* -- exp, tanh and the logistic function without the C library: loops over them vectorise in f64,
-** too. Errors of f64, found at random: 1.1, 1.3 and 2.4 units in the last place. */
-
+/* Those of exp_f64.h, for both types */
 #define moth_plain_exp_f32 moth_full_exp_f32
+#define moth_plain_expm1_f32 moth_expm1_f32
+#define moth_plain_less_one_f32 moth_less_one_f32
+#define moth_plain_less_one_f64 moth_plain_expm1_f64
+#define moth_plain_sinh_f32 moth_sinh_f32
+#define moth_plain_cosh_f32 moth_cosh_f32
 #define moth_plain_tanh_f32 moth_tanh_f32
 #define moth_plain_sigmoid_f32 moth_sigmoid_f32
-
-/* exp.h says how; the polynomial meets (exp(r) - 1 - r) / r^2 in Chebyshev's points. */
-MOTH_INLINE double moth_plain_exp_f64(double x) {
-  const double shift = 6755399441055744.0 + 2046.0;
-  double low = x < -746.0 ? -746.0 : x, y = low > 710.0 ? 710.0 : low;
-  double whole = y * 1.4426950408889634074 + shift;
-  uint64_t n = moth_bits_f64(whole), half = n >> 1;
-  whole -= shift;
-  double r = y - whole * 6.93147180369123816490e-01 - whole * 1.90821492927058770002e-10;
-  double p = 2.5100424157005067e-08;
-  p = p * r + 2.7620138719733994e-07;
-  p = p * r + 2.7557268378684192e-06;
-  p = p * r + 2.480152119021773e-05;
-  p = p * r + 0.00019841269863105968;
-  p = p * r + 0.0013888888917281794;
-  p = p * r + 0.008333333333330051;
-  p = p * r + 0.04166666666662399;
-  p = p * r + 0.16666666666666669;
-  p = p * r + 0.5000000000000001;
-  double t = p * (r * r) + r, a = moth_double_of(half << 52);
-  return (t * a + a) * moth_double_of((n - half) << 52);
-}
-
-MOTH_INLINE double moth_plain_sigmoid_f64(double x) {
-  double e = moth_plain_exp_f64(-fabs(x));
-  return (x < 0 ? e : 1.0) / (1.0 + e);
-}
-
-/* Cephes' quotient near 0, elsewhere 1 - 2 / (exp(2 a) + 1). */
-MOTH_INLINE double moth_plain_tanh_f64(double x) {
-  double a = fabs(x), z = a * a;
-  double p = (-0.964399179425052238628 * z - 99.2877231001918586564) * z - 1614.68768441708447952;
-  double q = ((z + 112.811678491632931402) * z + 2235.48839060100448583) * z;
-  double near = p * z / (q + 4844.06305325125486048) * a + a;
-  double far = 1.0 - 2.0 / (moth_plain_exp_f64(a + a) + 1.0);
-  return moth_double_of(moth_bits_f64(a < 0.625 ? near : far) | (moth_bits_f64(x) & 1ull << 63));
-}
+#define moth_plain_log_f32 moth_log_f32
+#define moth_plain_log1p_f32 moth_log1p_f32
+#define moth_plain_erf_f32 moth_erf_f32
+#define moth_plain_gelu_f32 moth_gelu_f32
+#define moth_plain_sin_f32 moth_sin_f32
+#define moth_plain_cos_f32 moth_cos_f32
+#define moth_plain_tan_f32 moth_tan_f32
 
 /* -- logarithms -- */
 
@@ -166,8 +127,6 @@ MOTH_INLINE float moth_wide_log(double x, double by, double whole) {
   return (float)(x < 0 ? NAN : y);
 }
 
-#define MOTH_LN2 0.69314718055994530942
-
 MOTH_INLINE float moth_log2_f32(float x) { return moth_wide_log(x, 1.4426950408889634074, 1); }
 MOTH_INLINE float moth_log10_f32(float x) {
   return moth_wide_log(x, 0.43429448190325182765, 0.30102999566398119521);
@@ -184,7 +143,7 @@ MOTH_INLINE float moth_log1p_unit_f32(float t) {
   float f = (float)y;
   return t < 1e-4f ? t - t * t * 0.5f : f;
 }
-MOTH_INLINE double moth_log1p_unit_f64(double t) { return log1p(t); }
+#define moth_log1p_unit_f64 moth_plain_log1p_f64
 
 MOTH_INLINE float moth_asinh_f32(float x) {
   double a = moth_abs_f32(x);
