@@ -7,6 +7,7 @@
 
 #include "../threads.h"
 #include "exp.h"
+#include "exp_f64.h"
 #include "turn.h"
 
 #define WIDE 256 /* lanes or elements at a time */
@@ -26,8 +27,13 @@ typedef struct entropy_job {
   void *most, *rest, *dx;
 } entropy_job;
 
+#define moth_row_exp_f32 moth_exp_f32
+#define moth_row_exp_f64 moth_plain_exp_f64
+#define LEVELS_OF_F64
 #define LOOPS "softmax_real.h"
 #include "each_level.h"
+
+#define BEST(f) (dtype == MOTH_F32 ? MOTH_BEST(f) : MOTH_BEST(f##_f64))
 
 moth_strips moth_strips_of(const moth_layout *x, int32_t dim) {
   moth_strips l = {1, 1, 1};
@@ -52,27 +58,24 @@ static int run(moth_ctx *ctx, int dtype, const moth_strips *l, const void *j, mo
 int moth_softmax(moth_ctx *ctx, int dtype, const moth_strips *l, bool logarithm, const void *x,
                  void *y) {
   softmax_job j = {l->n, l->inner, logarithm, x, NULL, y};
-  return run(ctx, dtype, l, &j,
-             dtype == MOTH_F32 ? MOTH_BEST(lanes) : lanes_f64);
+  return run(ctx, dtype, l, &j, BEST(lanes));
 }
 
 int moth_softmax_back(moth_ctx *ctx, int dtype, const moth_strips *l, bool logarithm,
                       const void *dy, const void *y, void *dx) {
   softmax_job j = {l->n, l->inner, logarithm, y, dy, dx};
-  return run(ctx, dtype, l, &j,
-             dtype == MOTH_F32 ? MOTH_BEST(lanes) : lanes_f64);
+  return run(ctx, dtype, l, &j, BEST(lanes));
 }
 
 int moth_logsumexp(moth_ctx *ctx, int dtype, int64_t rows, int64_t n, const void *x, void *y) {
   softmax_job j = {n, 1, true, x, NULL, y};
-  return run(ctx, dtype, &(moth_strips){rows, n, 1}, &j,
-             dtype == MOTH_F32 ? MOTH_BEST(sum_rows) : sum_rows_f64);
+  return run(ctx, dtype, &(moth_strips){rows, n, 1}, &j, BEST(sum_rows));
 }
 
 int moth_softmax_parts(moth_ctx *ctx, int dtype, const moth_strips *l, const void *x, void *most,
                        void *rest) {
   entropy_job j = {.n = l->n, .inner = l->inner, .x = x, .most = most, .rest = rest};
-  return run(ctx, dtype, l, &j, dtype == MOTH_F32 ? MOTH_BEST(parts) : parts_f64);
+  return run(ctx, dtype, l, &j, BEST(parts));
 }
 
 int moth_entropy_back(moth_ctx *ctx, int dtype, const moth_strips *l, const void *x,
@@ -81,5 +84,5 @@ int moth_entropy_back(moth_ctx *ctx, int dtype, const moth_strips *l, const void
   entropy_job j = {.n = l->n, .inner = l->inner, .x = x, .factor = factor, .target = target,
                    .most = (void *)(uintptr_t)parts[0], .rest = (void *)(uintptr_t)parts[1],
                    .dx = dx};
-  return run(ctx, dtype, l, &j, dtype == MOTH_F32 ? MOTH_BEST(entropy_back) : entropy_back_f64);
+  return run(ctx, dtype, l, &j, BEST(entropy_back));
 }

@@ -10,7 +10,7 @@ VECTOR_SUM(plain_sum, v)
 
 /* Writes exp(x - m) for up to WIDE elements and returns the sum. */
 TARGET INLINED REAL NAME(exp_block)(int64_t n, const REAL *restrict x, REAL m, REAL *restrict y) {
-  for (int64_t i = 0; i < n; i++) y[i] = MATH(exp)(x[i] - m);
+  for (int64_t i = 0; i < n; i++) y[i] = MATH(row_exp)(x[i] - m);
   return NAME(plain_sum_block)(n, y, 0);
 }
 
@@ -65,7 +65,7 @@ TARGET INLINED VEC NAME(ending)(int64_t n, const REAL *x, int64_t room, const VM
 TARGET INLINED VEC NAME(exps)(const VEC *v, REAL m) {
   REAL a[EACH];
   memcpy(a, v, VECTOR_BYTES);
-  ROLLED for (int64_t l = 0; l < PER; l++) a[l] = MATH(exp)(a[l] - m);
+  ROLLED for (int64_t l = 0; l < PER; l++) a[l] = MATH(row_exp)(a[l] - m);
   return VEC_AT(a);
 }
 
@@ -182,7 +182,7 @@ TARGET static void NAME(block)(int64_t n, int64_t wide, int64_t step, bool logar
     const REAL *xi = x + i * step;
     REAL *yi = y + i * step;
     for (int64_t k = 0; k < wide; k++) {
-      yi[k] = MATH(exp)(xi[k] - m[k]);
+      yi[k] = MATH(row_exp)(xi[k] - m[k]);
       sum[k] += yi[k];
     }
   }
@@ -214,7 +214,7 @@ TARGET static void NAME(row_back)(int64_t n, bool logarithm, const REAL *dy, con
                                   REAL *restrict dx) {
   if (logarithm) {
     REAL sum = (REAL)NAME(plain_sum)(n, dy, 0);
-    for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - MATH(exp)(y[i]) * sum;
+    for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - MATH(row_exp)(y[i]) * sum;
     return;
   }
   double sum = 0;
@@ -236,7 +236,7 @@ TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool 
   for (int64_t i = 0; i < n; i++)
     for (int64_t k = 0; k < wide; k++) {
       int64_t at = i * step + k;
-      dx[at] = logarithm ? dy[at] - MATH(exp)(y[at]) * sum[k] : y[at] * (dy[at] - sum[k]);
+      dx[at] = logarithm ? dy[at] - MATH(row_exp)(y[at]) * sum[k] : y[at] * (dy[at] - sum[k]);
     }
 }
 
@@ -282,7 +282,7 @@ TARGET static void NAME(block_parts)(int64_t n, int64_t wide, int64_t step, cons
   }
   for (int64_t i = 0; i < n; i++) {
     const REAL *xi = x + i * step;
-    for (int64_t k = 0; k < wide; k++) rest[k] += MATH(exp)(xi[k] - most[k]);
+    for (int64_t k = 0; k < wide; k++) rest[k] += MATH(row_exp)(xi[k] - most[k]);
   }
   for (int64_t k = 0; k < wide; k++) rest[k] = MATH(log)(rest[k]);
 }
@@ -307,7 +307,7 @@ TARGET static void NAME(parts)(int64_t first, int64_t last, int lane, const void
 /* dx = factor (softmax - [target]); what counts for nothing gets zeros, whatever it is. */
 TARGET static void NAME(row_entropy)(int64_t n, const REAL *x, REAL m, REAL r, REAL f,
                                      REAL *restrict dx) {
-  for (int64_t i = 0; i < n; i++) dx[i] = MATH(exp)((x[i] - m) - r) * f;
+  for (int64_t i = 0; i < n; i++) dx[i] = MATH(row_exp)((x[i] - m) - r) * f;
 }
 
 TARGET static void NAME(block_entropy)(int64_t n, int64_t wide, int64_t step, const REAL *x,
@@ -315,7 +315,7 @@ TARGET static void NAME(block_entropy)(int64_t n, int64_t wide, int64_t step, co
                                        REAL *restrict dx) {
   for (int64_t i = 0; i < n; i++, x += step, dx += step)
     for (int64_t k = 0; k < wide; k++) {
-      const REAL v = MATH(exp)((x[k] - m[k]) - r[k]) * f[k];
+      const REAL v = MATH(row_exp)((x[k] - m[k]) - r[k]) * f[k];
       dx[k] = f[k] == 0 ? 0 : v;
     }
 }
