@@ -370,7 +370,7 @@ static int run_fused(fused_call *c, bool *done) {
                                              k.b * k.h * k.l * (i ? k.e : 1));
     has_room = own[i] != NULL;
   }
-  if (!has_room) dnn_forget_failure(c->ctx);
+  if (!has_room) forget_failure(c->ctx);
   const int status = has_room ? run_plan(c, s, p, done) : MOTH_OK;
   for (int i = 0; i < 2; i++) moth_tensor_release(own[i]);
   return status;

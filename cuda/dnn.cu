@@ -294,7 +294,7 @@ static moth_tensor *room_of(const dnn_plan *p, const dnn_call *c) {
   l.dtype = MOTH_U8;
   l.device = (uint8_t)c->device;
   moth_tensor *room = p->room ? moth_tensor_new(c->ctx, &l) : NULL;
-  if (p->room && !room) dnn_forget_failure(c->ctx);
+  if (p->room && !room) forget_failure(c->ctx);
   return room;
 }
 

@@ -111,9 +111,6 @@ MOTH_LOCAL void dnn_choose_fastest(const dnn_state *s, dnn_plan *p, const dnn_ca
 /* Runs p; *done: whether it could. If not, nothing has happened. */
 MOTH_LOCAL int dnn_run(const dnn_state *s, dnn_plan *p, const dnn_call *c, bool *done);
 
-/* For want of scratch another kernel does it: that is no failure. */
-static inline void dnn_forget_failure(moth_ctx *ctx) { moth_fail(ctx, MOTH_OK, NULL, "%s", ""); }
-
 /* Whether what a stream is asked for goes into a graph: then nothing can be waited for. */
 MOTH_LOCAL bool dnn_is_captured(const moth_queue *q);
 

@@ -124,6 +124,7 @@ int moth_gemm_padded(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, boo
     y.shape[0] = y.numel = l[i].outer * padded(l[i], moth_dtype_size[m->dtype]);
     room[i] = moth_tensor_new(ctx, &y);
     *done = room[i] != NULL; /* else as it lies */
+    if (!*done) forget_failure(ctx);
   }
   int status = MOTH_OK;
   if (*done) status = pad(ctx, q, m, l[0], room[0], &g.a, &g.rs_a, &g.cs_a, &g.ends_a);

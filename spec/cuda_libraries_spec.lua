@@ -520,6 +520,20 @@ describe("a matrix product by cuBLASLt", function()
     ]]))
   end)
 
+  it("is made as its factors lie where there is no room for such lines", function()
+    assert.equal("rc=0\n", with("MOTH_CUBLASLT", "none", { MOTH_EMULATED_SMALL = "1" }, [[
+      local lib, ffi = require "moth.lib", require "ffi"
+      local a, b = moth.ones{70, 131, dtype = moth.float16}, moth.ones{131, 69, dtype = moth.float16}
+      a, b = a:cuda(), b:cuda()
+      moth.cuda.empty_cache()
+      moth.cuda.set_memory_limit(moth.cuda.memory_allocated() + 70 * 69 * 2 + 2048)
+      local y = a:matmul(b)
+      assert(ffi.string(lib.C.moth_error(lib.ctx, 1)) == "", "what was tried is told as a failure")
+      moth.cuda.set_memory_limit(0)
+      assert(moth.equal(y:cpu():float(), moth.full({70, 69}, 131)))
+    ]]))
+  end)
+
   it("is Moth's own where the library does not run it", function()
     assert.equal("products=0 heuristics=1 left=0 sums=7\nrc=0\n",
       multiplied({ LT_REFUSES = "1" }, "check(moth.matmul, r(5, 130), r(130, 3))"))
