@@ -3,7 +3,7 @@
 **
 ** Built as a shared library by spec/cuda_libraries_spec.lua and opened through MOTH_CUBLASLT. At
 ** its end it says on standard output what was asked of it. LT_REFUSES: so many products do not run.
-** LT_ALIGNED: lines of half types have to begin at multiples of 16 bytes.
+** LT_ALIGNED: lines have to begin at multiples of 16 bytes.
 */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -225,7 +225,7 @@ int cublasLtMatmul(void *h, void *desc, const void *alpha, const void *a, void *
   for (int i = 0; i < 4; i++)
     if ((uintptr_t)at[i] % ((const uint32_t *)algorithm)[i]) wrong("a matrix is not aligned", i);
   for (int i = 0; getenv("LT_ALIGNED") && i < 3; i++)
-    if (l[i]->ld % 8 || ((const uint32_t *)algorithm)[i] % 16)
+    if (l[i]->ld * size_of(l[i]->type) % 16 || ((const uint32_t *)algorithm)[i] % 16)
       wrong("lines are not aligned", (int)l[i]->ld);
   if (p->epilogue != 1 && (uintptr_t)p->bias % ((const uint32_t *)algorithm)[3])
     wrong("a bias is not aligned as its result", (int)p->epilogue);
