@@ -72,6 +72,48 @@ local function same(a, b, tolerance)
   return true
 end
 
+-- An example as a function of its float tensors, and leaves to call it with.
+local function of_leaves(op, example)
+  local arguments = example.arguments()
+  local inputs, order = {}, registry.tensors(arguments)
+  for i, x in ipairs(order) do
+    if registry.isfloat(x) then
+      order[i] = registry.redraw(x, example.domain, i):requires_grad_()
+      inputs[#inputs + 1] = order[i]
+    end
+  end
+  return function(...)
+    local given, k, list = {...}, 0, {}
+    for i, x in ipairs(order) do
+      list[i] = x
+      if registry.isfloat(x) then
+        k = k + 1
+        list[i] = registry.inside(given[k], example.domain)
+      end
+    end
+    if op.mutates then list[1] = list[1] * 1 end
+    local kept = {}
+    for _, y in ipairs(results(op, registry.replace(arguments, list))) do
+      if registry.isfloat(y) then kept[#kept + 1] = y end
+    end
+    return unpack(kept)
+  end, inputs
+end
+
+-- What each of some leaves adds to the sum of f's results; nothing of those that add none.
+local function slopes(f, given, leaves)
+  local total
+  for _, y in ipairs{f(unpack(given))} do
+    if y.requires_grad then total = total and total + y:sum() or y:sum() end
+  end
+  local got = {}
+  if not total then return got end
+  for i, x in ipairs(leaves) do
+    got[i] = moth.autograd.grad(total, x, {allow_unused = true, retain_graph = true})
+  end
+  return got
+end
+
 -- The same values in other layouts.
 local layouts = {
   transposed = function(x)
@@ -146,34 +188,23 @@ for _, op in ipairs(registry.ops()) do
     if op.grad and not op.derived then
       it("has the right gradient, twice", function()
         each_example(op, function(example)
-          local arguments = example.arguments()
-          local inputs, order = {}, registry.tensors(arguments)
-          for i, x in ipairs(order) do
-            if registry.isfloat(x) then
-              order[i] = registry.redraw(x, example.domain, i):requires_grad_()
-              inputs[#inputs + 1] = order[i]
-            end
-          end
-          if #inputs == 0 then return end
-          local function f(...)
-            local given, k, list = {...}, 0, {}
-            for i, x in ipairs(order) do
-              list[i] = x
-              if registry.isfloat(x) then
-                k = k + 1
-                list[i] = registry.inside(given[k], example.domain)
-              end
-            end
-            if op.mutates then list[1] = list[1] * 1 end
-            local kept = {}
-            for _, y in ipairs(results(op, registry.replace(arguments, list))) do
-              if registry.isfloat(y) then kept[#kept + 1] = y end
-            end
-            return unpack(kept)
-          end
-          if f(unpack(inputs)) == nil then return end
+          local f, inputs = of_leaves(op, example)
+          if #inputs == 0 or f(unpack(inputs)) == nil then return end
           moth.autograd.gradcheck(f, inputs)
           moth.autograd.gradgradcheck(f, inputs)
+        end)
+      end)
+
+      it("has it where one input alone needs one", function()
+        each_example(op, function(example)
+          local f, inputs = of_leaves(op, example)
+          local wanted = #inputs > 1 and slopes(f, inputs, inputs) or {}
+          for k, slope in pairs(wanted) do
+            local given = {}
+            for i, x in ipairs(inputs) do given[i] = i == k and x or x:detach() end
+            local got = slopes(f, given, {inputs[k]})[1]
+            assert(got and same(slope, got, 1e-9), "input " .. k)
+          end
         end)
       end)
     end

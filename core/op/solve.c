@@ -494,11 +494,9 @@ static int linalg_solve_cpu(const linalg_solve_args *a, moth_tensor **out) {
 /* dB solves A' X = dX; -dB X' flows to A, in the other order without `left`. */
 static int linalg_solve_grad(const linalg_solve_args *a, moth_grad *g) {
   const bool vector = moth_vectors(a->A, a->B);
-  moth_tensor *x = g->out[0], *dx = g->dy;
-  if (vector) {
-    x = GRAD(g, unsqueeze, .input = x, .dim = -1);
-    dx = GRAD(g, unsqueeze, .input = dx, .dim = -1);
-  }
+  moth_tensor *x = g->out[0], *dx = g->dy; /* x has bytes only where A wants a gradient */
+  if (vector) dx = GRAD(g, unsqueeze, .input = dx, .dim = -1);
+  if (vector && moth_wants(g, a->A)) x = GRAD(g, unsqueeze, .input = x, .dim = -1);
   moth_tensor *db = GRAD(g, linalg_solve, .A = TURNED(a->A), .B = dx, .left = a->left);
   if (moth_wants(g, a->B))
     moth_flow(g, a->B, vector ? GRAD(g, select, .input = db, .dim = -1, .index = 0) : db);
