@@ -1,6 +1,7 @@
 -- Mistakes: each is an error at the user's line that names function, argument, wanted and got, and
 -- changes nothing.
 
+local ffi = require "ffi"
 local moth = require "moth"
 local intact = require "spec.support.intact"
 local forms = require "spec.support.forms"
@@ -347,6 +348,19 @@ describe("shapes and sizes", function()
     refuses(function() return (moth.zeros(1, 1, 1, 1, 1, 1, 1, 1, 1)) end,
       "at most 8 dimensions are possible, got more")
     refuses(function() return (moth.zeros(1e300)) end, "1e+300")
+  end)
+
+  it("that a C host gives may be any int64", function()
+    local lib = require "moth.lib"
+    local C, ctx, least = lib.C, lib.ctx, -0x8000000000000000LL
+    local slots, y = ffi.new "moth_slot[4]", ffi.new "moth_handle[1]"
+    local border = ffi.new("int64_t[2]", least, least)
+    slots[0].handle, slots[1].pointer, slots[2].integer = x, border, 2
+    for mode = 0, 3 do -- UBSan sees what overflows
+      slots[3].integer = mode
+      assert.is_true(C.moth_call(ctx, C.moth_op_find "pad", slots, 4, 7, y, 1) < 0)
+      assert.equal("pad", ffi.string(C.moth_error_arg(ctx)))
+    end
   end)
 
   it("of dims count from 1", function()

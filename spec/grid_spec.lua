@@ -230,5 +230,10 @@ describe("grid_sample", function()
       function() F.grid_sample(moth.ones(1, 1, 3, 3), moth.ones(2, 2, 2, 2)) end)
     refuses("'mode' to 'grid_sample'",
       function() F.grid_sample(moth.ones(1, 1, 3, 3), moth.ones(1, 2, 2, 2), "cubic") end)
+    for _, side in ipairs { 0, 2 ^ 53 } do -- what its gradients are made of
+      refuses("'size' to 'grid_positions'", function()
+        require("moth.bind").ops.grid_positions(moth.ones(1, 2, 2, 2), { 2 ^ 31 - 1, side })
+      end)
+    end
   end)
 end)

@@ -28,21 +28,28 @@ static int check_grid(grid_how h, const moth_tensor *grid, int sides) {
   return MOTH_OK;
 }
 
+/* Positions in an image are numbers of 32 bits in some kernels. */
+static int check_sides(grid_how h, const char *arg, const char *shown, const int64_t *side,
+                       int64_t n) {
+  int64_t plane = 1;
+  for (int64_t k = 0; k < n; k++) {
+    if (side[k] < 1)
+      return moth_fail(h.ctx, MOTH_E_SHAPE, arg, "sides of at least 1 are needed, got %s",
+                       shown);
+    if (moth_mul_overflow(plane, side[k], &plane) || plane > INT32_MAX)
+      return moth_fail(h.ctx, MOTH_E_SHAPE, arg, "images below 2^31 elements are needed, got %s",
+                       shown);
+  }
+  return MOTH_OK;
+}
+
 /* Whether a grid goes with images of a layout, called `shown`. */
 static int check(grid_how h, const moth_layout *x, const char *shown, const moth_tensor *grid) {
   if (x->ndim != 4 && x->ndim != 5)
     return moth_fail(h.ctx, MOTH_E_SHAPE, "input", "(N, C, H, W) or (N, C, D, H, W) is needed, "
                      "got %s", shown);
-  int64_t plane = 1;
-  for (int k = 2; k < x->ndim; k++) {
-    if (x->shape[k] < 1)
-      return moth_fail(h.ctx, MOTH_E_SHAPE, "input", "sides of at least 1 are needed, got %s",
-                       shown);
-    if (moth_mul_overflow(plane, x->shape[k], &plane) || plane > INT32_MAX)
-      return moth_fail(h.ctx, MOTH_E_SHAPE, "input", "images below 2^31 elements are needed, got "
-                       "%s", shown);
-  }
-  int status = check_grid(h, grid, x->ndim - 2);
+  int status = check_sides(h, "input", shown, x->shape + 2, x->ndim - 2);
+  if (!status) status = check_grid(h, grid, x->ndim - 2);
   if (!status && grid->l.shape[0] != x->shape[0])
     status = moth_fail(h.ctx, MOTH_E_SHAPE, "grid", "%lld samples as in %s are needed, got %s",
                        (long long)x->shape[0], shown, moth_str(grid));
@@ -188,13 +195,10 @@ static int listed(grid_how h, const moth_tensor *grid, moth_ints size, moth_layo
   if (size.n != 2 && size.n != 3)
     return moth_fail(h.ctx, MOTH_E_SHAPE, "size", "2 or 3 sides are needed, got %lld",
                      (long long)size.n);
-  for (int64_t k = 0; k < size.n; k++)
-    if (size.at[k] < 1)
-      return moth_fail(h.ctx, MOTH_E_SHAPE, "size", "sides of at least 1 are needed, got %lld",
-                       (long long)size.at[k]);
-  const moth_grid g = grid_of(h, size.at, (int)size.n);
-  int status = check_grid(h, grid, (int)size.n);
+  int status = check_sides(h, "size", moth_str_ints(h.ctx, size.n, size.at), size.at, size.n);
+  if (!status) status = check_grid(h, grid, (int)size.n);
   if (status) return status;
+  const moth_grid g = grid_of(h, size.at, (int)size.n);
   y->ndim = 3;
   y->shape[0] = grid->l.shape[0];
   y->shape[1] = 1;

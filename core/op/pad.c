@@ -10,8 +10,10 @@ static const char *const MODES[] = {"constant", "reflect", "replicate", "circula
 /* One dimension of n elements; the checks that its mode wants. */
 static int pad_dim(moth_ctx *ctx, const moth_tensor *shown, int mode, int64_t n, int64_t before,
                    int64_t after, int64_t *out) {
-  int64_t border = before > after ? before : after;
-  int64_t kept = n + (before < 0 ? before : 0) + (after < 0 ? after : 0);
+  const int64_t border = before > after ? before : after;
+  const int64_t front = before < 0 ? before : 0, back = after < 0 ? after : 0;
+  const bool gone = n + front < 0 || n + back < 0; /* else their sum does not overflow */
+  const int64_t kept = gone ? 0 : n + front + back;
   int64_t most = mode == MOTH_PAD_REFLECT ? n - 1 : mode == MOTH_PAD_CIRCULAR ? kept : INT64_MAX;
   if (mode != MOTH_PAD_CONSTANT && border > 0 && (border > most || n == 0))
     return moth_fail(ctx, MOTH_E_SHAPE, "pad", "%lld in mode '%s' is more than a dimension of %lld "
@@ -19,7 +21,6 @@ static int pad_dim(moth_ctx *ctx, const moth_tensor *shown, int mode, int64_t n,
                      moth_str(shown));
   if (moth_add_overflow(n, before, out) || moth_add_overflow(*out, after, out))
     return moth_fail(ctx, MOTH_E_SHAPE, "pad", "the result would be too large");
-  bool gone = n + (before < 0 ? before : 0) < 0 || n + (after < 0 ? after : 0) < 0;
   if (*out < 0 || gone)
     return moth_fail(ctx, MOTH_E_SHAPE, "pad", "{%lld, %lld} cuts more off than there is: %s",
                      (long long)before, (long long)after, moth_str(shown));
