@@ -203,8 +203,8 @@ static bool is_along_depth(const conv_shape &c, conv_shape *flat) {
     if (w.kernel[i] != 1 || w.stride[i] != 1 || w.padding[i]) return false;
   *flat = c;
   flat->depth = conv_side{};
-  flat->w = window{{d.in, (int)in}, {d.out, (int)out}, {d.kernel, 1}, {d.stride, 1},
-                   {d.padding, 0}, {d.dilation, 1}};
+  window_axis(&flat->w, 0, d.in, d.out, d.kernel, d.stride, d.padding, d.dilation);
+  window_axis(&flat->w, 1, (int)in, (int)out, 1, 1, 0, 1);
   return true;
 }
 

@@ -11,6 +11,18 @@ struct window { /* [0] along the height, [1] along the width */
   divider by_stride[2], by_dilation[2];
 };
 
+static inline void window_axis(window *w, int axis, int in, int out, int kernel, int stride,
+                               int padding, int dilation) {
+  w->in[axis] = in;
+  w->out[axis] = out;
+  w->kernel[axis] = kernel;
+  w->stride[axis] = stride;
+  w->padding[axis] = padding;
+  w->dilation[axis] = dilation;
+  w->by_stride[axis] = divider_of((uint32_t)stride);
+  w->by_dilation[axis] = divider_of((uint32_t)dilation);
+}
+
 /* Fills w, or refuses sides whose sums would not fit 32 bits. */
 static inline int window_of(window *w, moth_ctx *ctx, const int64_t *in, const int64_t *out,
                             const int64_t *kernel, const int64_t *stride, const int64_t *padding,
@@ -20,14 +32,8 @@ static inline int window_of(window *w, moth_ctx *ctx, const int64_t *in, const i
     if (in[i] + 2 * padding[i] >= 1 << 30 || reach >= 1 << 30)
       return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
                        "sides of 2^30 and more are not supported on a GPU");
-    w->in[i] = (int)in[i];
-    w->out[i] = (int)out[i];
-    w->kernel[i] = (int)kernel[i];
-    w->stride[i] = (int)stride[i];
-    w->padding[i] = (int)padding[i];
-    w->dilation[i] = (int)dilation[i];
-    w->by_stride[i] = divider_of((uint32_t)w->stride[i]);
-    w->by_dilation[i] = divider_of((uint32_t)w->dilation[i]);
+    window_axis(w, i, (int)in[i], (int)out[i], (int)kernel[i], (int)stride[i], (int)padding[i],
+                (int)dilation[i]);
   }
   return MOTH_OK;
 }

@@ -56,6 +56,15 @@ describe("convolution on a GPU", function()
     check({ 2, 36, 7, 7 }, { 36, 18, 3, 3 }, { groups = 2, padding = "same", dilation = 2 })
   end)
 
+  it("agrees with the CPU's for filters along the depth alone", function()
+    for _, options in ipairs { {}, { padding = { 1, 0, 0 }, dilation = { 2, 1, 1 } },
+                               { stride = { 2, 1, 1 }, dilation = { 3, 2, 1 } },
+                               { stride = { 3, 1, 1 }, padding = { 2, 0, 0 }, groups = 3 } } do
+      local channels = options.groups and 1 or 3
+      check({ 2, 3, 9, 4, 5 }, { 6, channels, 3, 1, 1 }, options)
+    end
+  end)
+
   it("agrees with the CPU's for floats in the widest tiles", function()
     check({ 3, 16, 107, 107 }, { 66, 16, 1, 1 }, {}, moth.float32, 1e-5)
   end)
