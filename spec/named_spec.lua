@@ -82,6 +82,13 @@ describe("a layer called with names", function()
     refuses(function() return (linear{inputs = x}) end, "'Linear' has no argument 'inputs'")
   end)
 
+  it("takes a list of no names behind what it needs, and so does a function", function()
+    local layer = nn.TransformerDecoderLayer(4, 2, 8, {dropout = 0})
+    same(layer(x, x), layer(x, x, {}))
+    same(F.linear(x, moth.ones(2, 4)), F.linear(x, moth.ones(2, 4), {}))
+    refuses(function() return (layer(x, {})) end, "'memory' to 'TransformerDecoderLayer")
+  end)
+
   it("refuses what it does not know, twice the same, and too much", function()
     local lstm, relu = nn.LSTM(4, 6), nn.ReLU()
     refuses(function() return (lstm{x, h0 = x}) end,

@@ -269,9 +269,7 @@ end
 -- Whether an empty table is meant, or mistaken, for the value of an argument. Elsewhere it is a
 -- list of options of which none is given.
 local function may_be_table(arg)
-  local row = arg.row
-  return arg.required or row.table or row.collects or row.name == "tensor" or row.name == "mask"
-    or row.name == "number"
+  return arg.required or arg.row.table or arg.row.collects
 end
 
 -- Raises for numbers in a lone table where one operand is wanted, x:sub({0.5, 0.2}): the second
