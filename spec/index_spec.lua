@@ -191,6 +191,21 @@ describe("x[i]", function()
     assert.equal(9, x[{ 1, 1 }]:item())
   end)
 
+  it("takes a value with more dims, if those in front are of size 1", function()
+    local x, row = moth.zeros(3, 4), moth.tensor{{{1, 2, 3, 4}}}:requires_grad_()
+    x[1] = row
+    x[{2, {1, 2}}] = row[{{}, {}, {1, 2}}]
+    x[moth.tensor({3}, moth.int64)] = row
+    assert.same({{1, 2, 3, 4}, {1, 2, 0, 0}, {1, 2, 3, 4}}, x:tolist())
+    x[x:eq(0)] = moth.full({1, 1}, 9)
+    x[{1, 1}] = moth.full({1}, 8)
+    assert.same({{8, 2, 3, 4}, {1, 2, 9, 9}, {1, 2, 3, 4}}, x:tolist())
+    x:sum():backward()
+    assert.same({{{2, 3, 2, 2}}}, row.grad:tolist())
+    assert.has_error(function() x[1] = moth.ones(2, 4) end)
+    assert.has_error(function() x[1] = moth.ones(1, 2, 4) end)
+  end)
+
   it("takes a tensor with another dtype or fewer dims as a value", function()
     local x = moth.zeros(2, 3)
     x[1] = moth.tensor({ 1, 2, 3 }, { dtype = f64 })

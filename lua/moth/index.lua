@@ -241,10 +241,17 @@ function M.get_tensor(x, key)
   return ops.index(x, { key })
 end
 
+-- v without dimensions of size 1 in front, until it has as many as may be: what is assigned may have
+-- more of these than where it goes, as in PyTorch and NumPy.
+local function without_ones(v, most)
+  while v.ndim > most and v:size(1) == 1 do v = ops.select(v, 1, 1) end
+  return v
+end
+
 -- Writes v into the view y of x.
 local function assign(y, v)
   if istensor(v) then
-    ops.copy_(y, v)
+    ops.copy_(y, v.ndim > y.ndim and without_ones(v, y.ndim) or v)
   elseif type(v) == "number" or type(v) == "boolean" or ffi.istype("int64_t", v) then
     ops.fill_(y, v)
   elseif type(v) == "table" then
@@ -266,7 +273,7 @@ local function put(y, list, v)
     v = create.like(v, y)
     if v.ndim > 0 then v = v:to(y.device) end
   end
-  ops.index_put_(y, list, v)
+  ops.index_put_(y, list, without_ones(v, 0))
 end
 
 --- x[i] = v where i is a number.
