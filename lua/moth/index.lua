@@ -241,8 +241,8 @@ function M.get_tensor(x, key)
   return ops.index(x, { key })
 end
 
--- v without dimensions of size 1 in front, until it has as many as may be: what is assigned may have
--- more of these than where it goes, as in PyTorch and NumPy.
+-- v without dimensions of size 1 in front, until it has as many as may be: what is assigned may
+-- have more of these than where it goes, as in PyTorch and NumPy.
 local function without_ones(v, most)
   while v.ndim > most and v:size(1) == 1 do v = ops.select(v, 1, 1) end
   return v
