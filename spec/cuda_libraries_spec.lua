@@ -332,8 +332,11 @@ describe("attention by cuDNN", function()
   it("is Moth's own for what fused kernels do not know, and for versions that err", function()
     local none = "runs=0 plans=0 left=0 engines=0,0,0\nrc=0\n"
     assert.equal(none, attended({ DNN_VERSION = "91700" }, "check{9, 5}"))
-    assert.equal("runs=4 plans=4 left=0 engines=4,0,0\nrc=0\n", attended({},
-      "check{3, 64} check{64, 64} check{64, 64, causal = true}"))
+    for major, runs in pairs { [8] = 6, [9] = 4 } do -- two of the gradients err on compute 9
+      local wanted = ("runs=%d plans=%d left=0 engines=%d,0,0\nrc=0\n"):format(runs, runs, runs)
+      assert.equal(wanted, attended({ MOTH_EMULATED_MAJOR = tostring(major) },
+        "check{3, 64} check{64, 64} check{64, 64, causal = true}"))
+    end
     assert.equal(none, attended({}, [[
       check{1, 5} check{5, 1} check{9, 5, 12} check{9, 5, 264} check{9, 5, scale = -1}
       check{9, 5, shared = {1, 4}}
