@@ -129,7 +129,9 @@ static int ones_like(moth_ctx *ctx, const moth_tensor *x, moth_tensor **y) {
   if (status || !kept) return status;
   moth_tensor_release(kept->one);
   kept->one = moth_tensor_like(ctx, &(*y)->l, (*y)->storage);
-  return kept->one ? MOTH_OK : ctx->error.code;
+  if (kept->one) return MOTH_OK;
+  moth_tensor_release(*y);
+  return ctx->error.code;
 }
 
 static int add_root(moth_task *t, const moth_handle *h, const moth_handle *grad) {

@@ -5,6 +5,7 @@
 local ffi = require "ffi"
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
+local intact = require "spec.support.intact"
 
 local nn, F = moth.nn, moth.nn.functional
 
@@ -492,6 +493,29 @@ describe("a pass that is given no gradient, on a GPU", function()
       moth.scope(function() pass(triple) end)
       assert.same({ want, want }, { pass(), pass() })
     end
+  end)
+
+  it("leaves nothing behind where memory ends", function()
+    local lib = require "moth.lib"
+    local collect = lib.collect
+    finally(function() lib.collect = collect end)
+    slope()
+    local held = intact.counts()
+    for k = 1, 40 do
+      local done = moth.scope(function()
+        local y = w:square()
+        lib.collect = function() return false end -- no second try
+        lib.C.moth_fail_allocation(lib.ctx, k)
+        local passed = pcall(y.backward, y)
+        lib.C.moth_fail_allocation(lib.ctx, 0)
+        return passed
+      end)
+      lib.collect = collect
+      slope() -- what is kept for the next pass is made anew
+      assert.equal(held.tensors, intact.counts().tensors, "allocation " .. k)
+      if done then return end
+    end
+    error "no pass succeeded"
   end)
 
   it("divides nothing for a mean after the first pass", function()
