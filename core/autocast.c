@@ -1,15 +1,16 @@
 /* autocast.c -- mixed precision: inside a region, products are computed in a shorter dtype and
-** what is delicate in f32, as PyTorch does (losses as its CPU lists say, softmax and norms as its
-** CUDA lists, since rounding hurts them most); all other ops take what they are given, at the
-** widest dtype among it, but for batch_norm, whose images stay short beside f32 weights, and
-** cross_entropy, which makes an f32 loss of short scores: of many nets they are the largest tensor.
-** Casts are recorded, so gradients flow back to f32 leaves; a leaf's cast is kept until the
-** outermost region ends, since weights are used again and again, and what a norm gives to products
-** is written in both dtypes at once.
+** what is delicate in f32, as PyTorch's CUDA lists say: rounding hurts it most, or it leaves the
+** range of f16. All other ops take what they are given, at the widest dtype among it, but for
+** batch_norm, whose images stay short beside f32 weights, and cross_entropy, which makes an f32
+** loss of short scores: of many nets they are the largest tensor. Casts are recorded, so gradients
+** flow back to f32 leaves; a leaf's cast is kept until the outermost region ends, since weights are
+** used again and again, and what a norm gives to products is written in both dtypes at once.
 */
 #include "backward_parts.h"
 #include "frame.h"
 
+#include "op/activation.h"
+#include "op/arith.h"
 #include "op/attention.h"
 #include "op/conv.h"
 #include "op/conv3d.h"
@@ -24,6 +25,8 @@
 #include "op/reduce.h"
 #include "op/scan.h"
 #include "op/softmax.h"
+#include "op/special.h"
+#include "op/unary.h"
 
 struct moth_cast {
   moth_tensor *x, *y; /* counted: a leaf and its cast, */
@@ -67,11 +70,11 @@ static bool lowers(const moth_op *op) {
     &moth_op_matmul, &moth_op_linear, &moth_op_mm, &moth_op_bmm, &moth_op_mv, &moth_op_addmm,
     &moth_op_baddbmm, &moth_op_addbmm, &moth_op_conv1d, &moth_op_conv2d, &moth_op_conv3d,
     &moth_op_conv_transpose1d, &moth_op_conv_transpose2d, &moth_op_conv_transpose3d,
-    &moth_op_scaled_dot_product_attention, &moth_op_attention, NULL};
+    &moth_op_scaled_dot_product_attention, &moth_op_attention, &moth_op_prelu, NULL};
   return listed(op, list);
 }
 
-/* What is delicate, and what knows no half types: linear algebra. */
+/* What is delicate, what leaves the range of f16, and what knows no half types: linear algebra. */
 static bool raises(const moth_op *op) {
   const uint32_t halves = MOTH_BIT(MOTH_F16) | MOTH_BIT(MOTH_BF16);
   if (op->dtypes & MOTH_BIT(MOTH_F32) && !(op->dtypes & halves)) return true;
@@ -82,7 +85,11 @@ static bool raises(const moth_op *op) {
     &moth_op_huber_loss, &moth_op_binary_cross_entropy,
     &moth_op_binary_cross_entropy_with_logits, &moth_op_kl_div, &moth_op_layer_norm,
     &moth_op_rms_norm, &moth_op_group_norm, &moth_op_instance_norm,
-    &moth_op_normalize, &moth_op_prod, &moth_op_cumprod, &moth_op_logsumexp, NULL};
+    &moth_op_normalize, &moth_op_norm_p, &moth_op_dist, &moth_op_prod, &moth_op_cumprod,
+    &moth_op_sum, &moth_op_cumsum, &moth_op_logsumexp, &moth_op_exp, &moth_op_expm1, &moth_op_log,
+    &moth_op_log1p, &moth_op_log2, &moth_op_log10, &moth_op_pow, &moth_op_square,
+    &moth_op_reciprocal, &moth_op_rsqrt, &moth_op_sinh, &moth_op_cosh, &moth_op_tan,
+    &moth_op_asin, &moth_op_acos, &moth_op_erfinv, &moth_op_softplus, NULL};
   return listed(op, list);
 }
 

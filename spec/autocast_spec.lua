@@ -25,6 +25,25 @@ describe("autocast", function()
     assert.equal(moth.float32, F.linear(x, w, b).dtype)
   end)
 
+  it("raises sums, powers and exponentials, which leave the range of float16", function()
+    local w = moth.full({2, 4}, 3):requires_grad_()
+    moth.autocast("cpu", moth.float16, function()
+      local y = F.linear(moth.full({3, 4}, 25), w) -- of 300
+      assert.equal(moth.float16, y.dtype)
+      for name, wanted in pairs {square = 90000, exp = math.huge, cosh = math.huge} do
+        assert.same({moth.float32, wanted}, {moth[name](y).dtype, moth[name](y)[{1, 1}]:item()})
+      end
+      assert.same({moth.float32, 9e4}, {(y ^ 2).dtype, (y ^ 2)[{1, 1}]:item()})
+      assert.same({moth.float32, 76800}, {(y * 128):cumsum(1).dtype, (y[1] * 128):sum():item()})
+      assert.is_true(math.abs((y * 100):norm():item() - 3e4 * math.sqrt(6)) < 1)
+      assert.equal(moth.float16, y:mean().dtype)
+      assert.equal(moth.float16, F.prelu(y, moth.tensor{0.25}).dtype)
+      assert.equal(moth.float16, y:sum({dtype = moth.float16}).dtype)
+      moth.sum(moth.square(y * 100)):backward()
+    end)
+    assert.equal(moth.float32, w.grad.dtype)
+  end)
+
   it("does not ask plain numbers what dtype a result has", function()
     local one = moth.tensor{1LL}
     for _, dtype in ipairs {moth.float32, moth.bfloat16} do

@@ -90,11 +90,12 @@ local function begin(code, f, ...)
 end
 
 --- Calls f(...) in mixed precision, and returns what it returns: matrix products, convolutions and
--- attention cast their float32 inputs to `dtype` and give that; softmax, losses and norms cast
--- theirs to float32; other ops take what comes, at the widest dtype. Parameters and gradients stay
--- float32; a parameter is cast once in a region. Backward passes go outside the region or inside.
--- The mode holds for ops on every device, whichever is named; "cuda" wants a GPU to be there, which
--- is where products of half types are several times as fast as those of float32.
+-- attention cast their float32 inputs to `dtype` and give that; softmax, losses, norms, sums,
+-- powers and exponentials cast theirs to float32, as PyTorch's on CUDA; other ops take what comes,
+-- at the widest dtype. Parameters and gradients stay float32; a parameter is cast once in a region.
+-- Backward passes go outside the region or inside. The mode holds for ops on every device,
+-- whichever is named; "cuda" wants a GPU to be there, which is where products of half types are
+-- several times as fast as those of float32.
 -- Where the processor has AMX (Intel) or AVX512-BF16 (AMD), matrix products and convolutions of
 -- bfloat16 run at up to six times or twice the speed of float32 (numbers below 1.2e-38 count as 0
 -- in them). Elsewhere, and for attention, on the CPU it saves memory, not time: what computes is
