@@ -44,6 +44,19 @@ describe("autocast", function()
     assert.equal(moth.float32, w.grad.dtype)
   end)
 
+  it("leaves distances exact that go through a product of matrices", function()
+    local x = moth.randn(30, 4):requires_grad_()
+    local wanted = moth.cdist(x, x * 2)
+    inside(function()
+      assert.is_true(moth.equal(wanted, moth.cdist(x, x * 2)))
+      local y = moth.cdist(x:bfloat16(), x)
+      assert.equal(moth.float32, y.dtype)
+      y:sum():backward()
+    end)
+    assert.is_false(moth.is_autocast_enabled())
+    assert.equal(moth.float32, x.grad.dtype)
+  end)
+
   it("does not ask plain numbers what dtype a result has", function()
     local one = moth.tensor{1LL}
     for _, dtype in ipairs {moth.float32, moth.bfloat16} do

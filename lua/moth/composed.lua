@@ -158,6 +158,14 @@ local function euclidean(a, b)
   return (ops.where(apart, ops.where(apart, square, 1):sqrt(), 0))
 end
 
+-- f(a, b) as it is outside autocast, whose products would leave nothing of small differences.
+local function exactly(f, a, b)
+  local autocast = require "moth.autocast"
+  if not autocast.is_autocast_enabled() then return (f(a, b)) end
+  local function wide(x) return x.dtype == require("moth").float64 and x or x:float() end
+  return (autocast.autocast(a.device.type, { enabled = false }, f, wide(a), wide(b)))
+end
+
 --- moth.cdist(x1, x2, p): x1 (..., P, M), x2 (..., R, M) -> (..., P, R).
 composed.cdist = define {
   name = "cdist",
@@ -182,7 +190,7 @@ composed.cdist = define {
     end
     local product = mode == "use_mm_for_euclid_dist" or (mode ~= "donot_use_mm_for_euclid_dist"
       and (x1:size(-2) > MANY or x2:size(-2) > MANY))
-    if p == 2 and product then return (euclidean(x1, x2)) end
+    if p == 2 and product then return (exactly(euclidean, x1, x2)) end
     if x1:size(-1) == 0 then p = 2 end -- nothing is far from nothing by any norm
     return ((x1:unsqueeze(-2) - x2:unsqueeze(-3)):norm(p, -1))
   end,
