@@ -269,8 +269,11 @@ local parse_buffer = define.signature("register_buffer", {
 -- @param persistent  is it part of the state_dict? (default true)
 function Module:register_buffer(...)
   local name, tensor, persistent = parse_buffer(...)
+  local given = select(2, ...)
   check_free(self, name, "buffer")
-  if tensor == nil then
+  if lib.is_plain(given) and next(given) == nil then -- no list of options: it would unregister
+    errors.refuse("register_buffer", "tensor", "a tensor is needed", given)
+  elseif tensor == nil then
     self[name] = nil
   elseif kind_of(tensor) == "parameter" then
     errors.argument("register_buffer", "tensor", "is an nn.Parameter; pass its detach()")
