@@ -74,6 +74,12 @@ claim("bits are counted, put and permuted", [[
   prmt.b32 %r8, %r1, %r2, 0x4321;]], {0x00f0f0a0, 0x12345678, 0, 0},
   {8, 10, 0x1234a078, 0x7800f0f0})
 
+claim("bits are taken out, with their sign or without", [[
+  bfe.u32 %r5, %r1, 8, 8;
+  bfe.s32 %r6, %r1, 16, 8;
+  bfe.u32 %r7, %r1, 28, 8;
+  bfe.s32 %r8, %r1, 40, 8;]], {0x92f45678, 0, 0, 0}, {0x56, 0xfffffff4, 9, 0xffffffff})
+
 claim("shifts past the end leave nothing, or the sign", [[
   shl.b32 %r5, %r1, 32;
   shr.u32 %r6, %r1, 40;

@@ -190,6 +190,10 @@ function ops.bfi(_, o, t)
   return write(o[1], t, ("bfi_%s(%s, %s, %s, %s)"):format(t, read(o[2], t), read(o[3], t),
     read(o[4], "u32"), read(o[5], "u32")))
 end
+function ops.bfe(_, o, t)
+  return write(o[1], t, ("bfe_%s(%s, %s, %s)"):format(t, read(o[2], t), read(o[3], "u32"),
+    read(o[4], "u32")))
+end
 for _, op in ipairs { "popc", "clz" } do
   ops[op] = function(_, o, t)
     return write(o[1], "b32", ("%s_%s(%s)"):format(op, t, read(o[2], t)))

@@ -173,6 +173,20 @@ static inline u64 bfi_b64(u64 a, u64 b, u32 from, u32 n) {
   return b;
 }
 #define bfi_b32(a, b, from, n) (u32)bfi_b64(a, b, from, n)
+/* n bits of a, which has `size`, from one on; what is beyond them is 0, or their sign */
+static inline u64 bfe(u64 a, u32 from, u32 n, u32 size, int is_signed) {
+  const u32 at = from & 255, count = n & 255;
+  const u32 top = at + count > size ? size - 1 : at + count - 1;
+  const u64 fill = is_signed && count ? a >> top & 1 : 0;
+  u64 bits = 0;
+  for (u32 i = 0; i < size; i++)
+    bits |= (i < count && at + i < size ? a >> (at + i) & 1 : fill) << i;
+  return bits;
+}
+#define bfe_u32(a, from, n) (u32)bfe((u32)(a), from, n, 32, 0)
+#define bfe_s32(a, from, n) (s32)(u32)bfe((u32)(a), from, n, 32, 1)
+#define bfe_u64(a, from, n) bfe(a, from, n, 64, 0)
+#define bfe_s64(a, from, n) (s64)bfe((u64)(a), from, n, 64, 1)
 
 /* -- floats -- */
 
