@@ -80,6 +80,13 @@ claim("bits are taken out, with their sign or without", [[
   bfe.u32 %r7, %r1, 28, 8;
   bfe.s32 %r8, %r1, 40, 8;]], {0x92f45678, 0, 0, 0}, {0x56, 0xfffffff4, 9, 0xffffffff})
 
+claim("two words are shifted as one", [[
+  shf.l.wrap.b32 %r5, %r1, %r2, 36;
+  shf.r.wrap.b32 %r6, %r1, %r2, 4;
+  shf.l.clamp.b32 %r7, %r1, %r2, 40;
+  shf.r.clamp.b32 %r8, %r1, %r2, 32;]], {0x87654321, 0x12345678, 0, 0},
+  {0x23456788, 0x88765432, 0x87654321, 0x12345678})
+
 claim("shifts past the end leave nothing, or the sign", [[
   shl.b32 %r5, %r1, 32;
   shr.u32 %r6, %r1, 40;

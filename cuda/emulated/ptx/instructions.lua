@@ -190,6 +190,10 @@ function ops.bfi(_, o, t)
   return write(o[1], t, ("bfi_%s(%s, %s, %s, %s)"):format(t, read(o[2], t), read(o[3], t),
     read(o[4], "u32"), read(o[5], "u32")))
 end
+function ops.shf(m, o)
+  return write(o[1], "b32", ("shf_%s(%s, %s, %s, %d)"):format(m.l and "l" or "r",
+    read(o[2], "u32"), read(o[3], "u32"), read(o[4], "u32"), m.wrap and 1 or 0))
+end
 function ops.bfe(_, o, t)
   return write(o[1], t, ("bfe_%s(%s, %s, %s)"):format(t, read(o[2], t), read(o[3], "u32"),
     read(o[4], "u32")))

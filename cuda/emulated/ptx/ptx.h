@@ -173,6 +173,16 @@ static inline u64 bfi_b64(u64 a, u64 b, u32 from, u32 n) {
   return b;
 }
 #define bfi_b32(a, b, from, n) (u32)bfi_b64(a, b, from, n)
+/* The upper word of two, `high` above `low`, shifted to the left; the lower one to the right. A
+** distance above 31 wraps, or is 32. */
+static inline u32 shf_l(u32 low, u32 high, u32 by, int wraps) {
+  const u32 n = wraps ? by & 31 : by > 32 ? 32 : by;
+  return n == 32 ? low : (u32)(((u64)high << 32 | low) << n >> 32);
+}
+static inline u32 shf_r(u32 low, u32 high, u32 by, int wraps) {
+  const u32 n = wraps ? by & 31 : by > 32 ? 32 : by;
+  return (u32)(((u64)high << 32 | low) >> n);
+}
 /* n bits of a, which has `size`, from one on; what is beyond them is 0, or their sign */
 static inline u64 bfe(u64 a, u32 from, u32 n, u32 size, int is_signed) {
   const u32 at = from & 255, count = n & 255;
