@@ -13,7 +13,7 @@ if why then return pending("PTX runs on the CPU: " .. why) end
 -- A kernel reads four words (%r1 to %r4, also as %f1 to %f4, and two at a time as %rd3 and %rd4),
 -- and writes what `body` leaves in %r5 to %r8.
 local KERNEL = [[
-.visible .entry %s(.param .u64 to, .param .u64 from)
+.visible .entry %s(.param .u64 .ptr .align 1 to, .param .u64 .ptr .global .align 16 from)
 {
   .reg .pred %%p<4>;
   .reg .b16 %%rs<4>;

@@ -60,6 +60,7 @@ local function parameters(text)
   local list, size = {}, 0
   for line in text:gmatch "[^,]+" do
     if line:find "%.param" then
+      line = line:gsub("%.ptr[%w%s.]*%.align%s+%d+", "") -- of what a pointer points to
       local name, bytes, align = operands.declared(line)
       size = math.ceil(size / align) * align
       list[#list + 1] = { name, size, bytes }
