@@ -43,20 +43,6 @@ template <class real> HD real moth_sigmoid(real x) {
   return moth_sigmoids(x, &other);
 }
 
-#define moth_plain_exp exp
-#define moth_plain_expm1 expm1
-#define moth_plain_sinh sinh
-#define moth_plain_cosh cosh
-#define moth_plain_less_one expm1
-#define moth_plain_log log
-#define moth_plain_log1p log1p
-#define moth_plain_erf erf
-#define moth_plain_sin sin
-#define moth_plain_cos cos
-#define moth_plain_tan tan
-#define moth_plain_gelu moth_gelu
-#define moth_plain_tanh tanh
-#define moth_plain_sigmoid moth_sigmoid
 
 template <class real> HD real moth_less_one(real x) { return expm1(x); }
 template <class real> HD real moth_sinc(real x) {

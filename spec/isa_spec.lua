@@ -95,11 +95,17 @@ local C = setmetatable({sqrt = math.sqrt, sigmoid = function(x) return 1 / (1 + 
   {__index = ffi.C})
 ffi.cdef "double exp(double); double log(double); double sinh(double); double cosh(double);"
 ffi.cdef "double tanh(double); double sin(double); double cos(double); double tan(double);"
+ffi.cdef "double exp2(double); double log2(double); double log10(double); double erfc(double);"
+ffi.cdef "double asin(double); double acos(double); double atan(double); double asinh(double);"
+ffi.cdef "double acosh(double); double atanh(double); double pow(double, double);"
+ffi.cdef "double atan2(double, double); double hypot(double, double);"
 local bounds = {
   exp = {3, -740, 709}, expm1 = {4, -40, 709}, log = {3, 1e-310, 1e308}, log1p = {4, -0.999, 1e5},
   sin = {3, -1e6, 1e6}, cos = {3, -1e6, 1e6}, tan = {5, -1e6, 1e6}, tanh = {4, -20, 20},
   sinh = {5, -710, 710}, cosh = {5, -710, 710}, erf = {5, -6, 6}, sigmoid = {5, -700, 36},
-  sqrt = {0, 0, 1e300},
+  sqrt = {0, 0, 1e300}, exp2 = {3, -1080, 1024}, log2 = {3, 1e-310, 1e308},
+  log10 = {3, 1e-310, 1e308}, asin = {3, -1, 1}, acos = {3, -1, 1}, atan = {4, -1e3, 1e3},
+  asinh = {3, -1e5, 1e200}, acosh = {4, 1, 1e200}, atanh = {5, -1, 1}, erfc = {13, -6, 27},
 }
 local function unit(y) -- of the last place near y
   local _, e = math.frexp(y)
@@ -108,14 +114,16 @@ end
 for name, b in pairs(bounds) do
   moth.manual_seed(1)
   local x = moth.rand{3001, dtype = moth.float64} * (b[3] - b[2]) + b[2]
-  if name == "log" then x = moth.exp(moth.rand{3001, dtype = moth.float64} * 1420 - 711) end
+  if name:match "^log%d*$" then
+    x = moth.exp(moth.rand{3001, dtype = moth.float64} * 1420 - 711)
+  end
   local small = moth.randn{1000, dtype = moth.float64} * 0.3
   x = moth.cat({x, small:clamp(b[2], b[3]), moth.tensor({b[2], b[3]}, moth.float64)})
   if name == "sin" then x[1], x[2], x[3] = 1e300, -3e6, 1.0000001e6 end
   local y, off, at = moth[name](x), 0, 0
   for i = 1, #x do
     local want = C[name](x[i]:item())
-    local o = math.abs(y[i]:item() - want) / unit(want)
+    local o = y[i]:item() == want and 0 or math.abs(y[i]:item() - want) / unit(want)
     if not (o <= off) then off, at = o, x[i]:item() end
   end
   if not (off <= b[1]) then print(("%s(%.17g) is %g units off"):format(name, at, off)) end
@@ -123,6 +131,35 @@ for name, b in pairs(bounds) do
     local some = {1, -1, step}
     assert(moth.equal(moth[name](x[{some}]), y[{some}]), name .. " of elements that lie apart")
   end
+end
+for name, most in pairs {pow = 2, atan2 = 3, hypot = 2} do
+  moth.manual_seed(1)
+  local ends = moth.tensor({0, -0.0, 1, -1, 0.5, 2, -3, 7.5, 1 / 0, -1 / 0, 0 / 0, 1e308, 5e-324,
+                            2 ^ 53 + 2, -2 ^ 52 - 1, 1 - 2 ^ -53}, moth.float64)
+  local x = moth.exp(moth.randn{2001, dtype = moth.float64} * 9)
+  local y = moth.randn{2001, dtype = moth.float64} * 9
+  x = moth.cat({x, ends:repeat_interleave(#ends)})
+  y = moth.cat({y, ends:tile(#ends)})
+  local f = moth[name]
+  local z = f(x, y)
+  for i = 1, #x do
+    local got, want = z[i]:item(), C[name](x[i]:item(), y[i]:item())
+    local same = got == want and (got ~= 0 or 1 / got == 1 / want) or got ~= got and want ~= want
+    if not same and not (math.abs(got - want) <= most * unit(want)) then
+      print(name, x[i]:item(), y[i]:item(), got, want)
+    end
+  end
+  local some = moth.stack({x, y}, 2):t()
+  local function alike(a, b) assert(moth.equal(a:nan_to_num(7), b:nan_to_num(7)), name) end
+  alike(f(some[1], some[2]), z)
+  alike(f(x, y[5]), f(x, y[5]:expand(#x):contiguous()))
+  alike(f(x[5], y), f(x[5]:expand(#x):contiguous(), y))
+end
+for k = -300, 300 do
+  local y = moth.tensor({10 ^ k, 2 ^ k, k}, moth.float64)
+  if y:log10()[1]:item() ~= math.log10(10 ^ k) then print("log10 of 10^" .. k) end
+  if y:log2()[2]:item() ~= k then print("log2 of 2^" .. k) end
+  if y:exp2()[3]:item() ~= 2 ^ k then print("2^" .. k) end
 end
 local apart = moth.linspace(-3, 3, 1000, {dtype = moth.float64}):view(500, 2):t()
 for _, name in ipairs {"gelu", "silu", "elu", "softplus", "logsigmoid"} do

@@ -9,7 +9,7 @@
 
 #include "../blas.h"
 #include "../threads.h"
-#include "exp.h"
+#include "exp_f64.h"
 #include "matrix.h"
 
 #define ROWS 36  /* queries at a time: six tiles of a product */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../threads.h"
-#include "exp.h"
+#include "exp_f64.h"
 
 typedef struct sample { /* what a thread works on, and its scratch */
   int64_t n, steps, states, wide; /* wide: places of a row */

@@ -10,11 +10,11 @@
 #define MOTH_CURVES(name, real, wide)                                               \
   MOTH_INLINE real softplus_of_##name(real x) { /* log(1 + exp(x)) */               \
     real more = x < 0 ? 0 : x; /* NaN comes from here */                            \
-    return more + moth_log1p_unit_##name(moth_plain_exp_##name(-moth_abs_##name(x))); \
+    return more + moth_log1p_unit_##name(moth_full_exp_##name(-moth_abs_##name(x))); \
   }                                                                                 \
   MOTH_INLINE real logsigmoid_of_##name(real x) { /* -softplus(-x), and 0 far above 0 */ \
     real less = x > 0 ? 0 : x;                                                      \
-    return less - moth_log1p_unit_##name(moth_plain_exp_##name(-moth_abs_##name(x))); \
+    return less - moth_log1p_unit_##name(moth_full_exp_##name(-moth_abs_##name(x))); \
   }                                                                                 \
   MOTH_INLINE real gelu_slope_of_##name(real x) {                                   \
     real bell, tail = moth_tail_##name(x, &bell);                                   \

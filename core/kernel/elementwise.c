@@ -55,7 +55,7 @@ void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *ar
 double moth_cost_of(const moth_loops *loops, int dtype, int noperands) {
   static const float slower[] = {8, 2, 1}; /* plain, AVX2, AVX-512 */
   double each = loops->cost, moved = 0.03 * noperands;
-  if (dtype == MOTH_F64) return moved * 2 + each * 10; /* some are C's, one by one */
+  if (dtype == MOTH_F64) moved *= 2, each *= 2;
   if (moth_is_float(dtype)) each *= (double)slower[moth_level()];
   else each *= 10;
   return moved + each + (moth_compute_dtype(dtype) == dtype ? 0 : 0.1 * noperands);
@@ -248,18 +248,23 @@ void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void 
   }
 }
 
-void moth_spread(int64_t n, char *const *at, const int64_t *step, const void *arg,
-                 moth_inner inner) {
-  float room[BLOCK];
-  const int64_t most = n < BLOCK ? n : BLOCK, wide[] = {step[0], step[1], sizeof *room};
-  if (step[2] || n < FEW) {
-    inner(n, at, step, arg);
-    return;
-  }
-  for (int64_t i = 0; i < most; i++) memcpy(&room[i], at[2], sizeof *room);
-  for (int64_t i = 0; i < n; i += most) {
-    char *block[] = {at[0] + i * step[0], at[1] + i * step[1], (char *)room};
-    inner(n - i < most ? n - i : most, block, wide, arg);
+void moth_together(int64_t n, char *const *at, const int64_t *step, const void *arg, int noperands,
+                   int64_t size, moth_inner inner) {
+  double room[4][BLOCK];
+  const int64_t wide[] = {size, size, size, size};
+  const int dtype = size == sizeof(double) ? MOTH_F64 : MOTH_F32;
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    const int64_t m = n - i < BLOCK ? n - i : BLOCK;
+    char *block[4];
+    for (int k = 0; k < noperands; k++) {
+      char *from = at[k] + i * step[k];
+      block[k] = step[k] == size ? from : (char *)room[k];
+      if (k == 0 || step[k] == size || (i > 0 && step[k] == 0)) continue;
+      moth_convert(m, dtype, from, step[k], dtype, block[k], size);
+    }
+    inner(m, block, wide, arg);
+    if (step[0] != size)
+      moth_convert(m, dtype, block[0], size, dtype, at[0] + i * step[0], step[0]);
   }
 }
 

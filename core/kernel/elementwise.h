@@ -3,8 +3,9 @@
 **
 ** A loop is a moth_inner: operand 0 is the result. Contiguous operands and single elements have
 ** loops of their own, which compilers vectorise; any other steps go through the last one, if there
-** are few elements, or are gathered in blocks. f32 loops are compiled for every level of
-** instructions (level.h); f16 and bf16 pass through them in blocks.
+** are few elements, or are gathered in blocks. Loops of f32 are compiled for every level of
+** instructions (level.h), those of f64 for the higher ones too; f16 and bf16 pass through those of
+** f32 in blocks.
 **
 **   MOTH_MAP2(target, add_f32, float, float, x + y)      x and y are the operands
 **
@@ -28,10 +29,10 @@
 **
 **   REAL      of floats
 **   CURVE     of floats, and far more work than moving them
-**   BOTH      the same, in f64 at every level of instructions, too
+**   PAIR      the same of two operands, of which one is often single
 **   SLOW      of floats, one after another at every level of instructions
-**   OWN       as BOTH, with a loop of its own for f32 and AVX-512 (wide.c)
-**   WAVE      as BOTH, for functions of angles; and C's function, for large ones
+**   OWN       as CURVE, with a loop of its own for f32 and AVX-512 (wide.c)
+**   WAVE      as CURVE, for functions of angles; and C's function, for large ones
 **   NUMBER    of integers; of floats
 **   HEAVY     the same, and far more work
 **   QUOTIENT  the same; and of f32 where the quotient is below 2^28
@@ -78,12 +79,12 @@ typedef struct moth_loops {
 /* -- loops: those for each type once, f32 for each level -- */
 
 #define MOTH_BASE_REAL(MAP, op, f) MAP(, op##_f64, double, double, f)
-#define MOTH_BASE_CURVE MOTH_BASE_REAL
-#define MOTH_BASE_BOTH(MAP, op, f) MAP##_LONG(, op##_f64, double, double, f)
+#define MOTH_BASE_CURVE(MAP, op, f) MAP##_WIDE(, op##_f64, f)
+#define MOTH_BASE_PAIR MOTH_BASE_CURVE
 #define MOTH_BASE_SLOW(MAP, op, f)         \
   MAP(, op##_f32, float, float, f)         \
   MOTH_BASE_REAL(MAP, op, f)
-#define MOTH_BASE_OWN MOTH_BASE_BOTH
+#define MOTH_BASE_OWN MOTH_BASE_CURVE
 #define MOTH_BASE_WAVE(MAP, op, f, far) MOTH_MAP_WAVE(, op##_f64, double, f, far)
 #define MOTH_BASE_WHOLE(MAP, op, f)      \
   MAP(, op##_u8, uint8_t, uint8_t, f)    \
@@ -94,7 +95,9 @@ typedef struct moth_loops {
 #define MOTH_BASE_NUMBER(MAP, op, whole, f) \
   MOTH_BASE_WHOLE(MAP, op, whole)           \
   MOTH_BASE_REAL(MAP, op, f)
-#define MOTH_BASE_HEAVY MOTH_BASE_NUMBER
+#define MOTH_BASE_HEAVY(MAP, op, whole, f) \
+  MOTH_BASE_WHOLE(MAP, op, whole)          \
+  MOTH_BASE_CURVE(MAP, op, f)
 #define MOTH_BASE_QUOTIENT(MAP, op, whole, f, near) MOTH_BASE_NUMBER(MAP, op, whole, f)
 #define MOTH_BASE_BITS(MAP, op, truth, whole)  \
   MAP(, op##_truth, uint8_t, uint8_t, truth)   \
@@ -114,19 +117,16 @@ typedef struct moth_loops {
 #define MOTH_BASE3(kind, op, ...) MOTH_BASE_##kind(MOTH_MAP3, op, __VA_ARGS__)
 
 #define MOTH_SINGLE_REAL(MAP, target, name, f) MAP(target, name, float, float, f)
-#define MOTH_SINGLE_CURVE(MAP, target, name, f) MAP##_LONG(target, name, float, float, f)
-#define MOTH_SINGLE_BOTH(MAP, target, name, f) \
-  MAP##_LONG(target, name, float, float, f)    \
-  MAP##_LONG(__attribute__((unused)) target, name##_f64, double, double, f)
+#define MOTH_SINGLE_CURVE(MAP, target, name, f) MAP##_LONG(target, name, f)
+#define MOTH_SINGLE_PAIR(MAP, target, name, f) MAP##_LOOPS(target, name, float, 1, 1, f)
 #define MOTH_SINGLE_SLOW(MAP, target, name, f)
 #define MOTH_SINGLE_OWN(MAP, target, name, f) \
-  MOTH_SINGLE_BOTH(MAP, __attribute__((unused)) target, name, f)
-#define MOTH_SINGLE_WAVE(MAP, target, name, f, far) \
-  MOTH_MAP_WAVE(target, name, float, f, far)        \
-  MOTH_MAP_WAVE(__attribute__((unused)) target, name##_f64, double, f, far)
+  MOTH_SINGLE_CURVE(MAP, __attribute__((unused)) target, name, f)
+#define MOTH_SINGLE_WAVE(MAP, target, name, f, far) MOTH_MAP_WAVE(target, name, float, f, far)
 #define MOTH_SINGLE_WHOLE(MAP, target, name, f)
 #define MOTH_SINGLE_NUMBER(MAP, target, name, whole, f) MAP(target, name, float, float, f)
-#define MOTH_SINGLE_HEAVY(MAP, target, name, whole, f) MOTH_MAP_SPREAD(target, name, f)
+#define MOTH_SINGLE_HEAVY(MAP, target, name, whole, f) \
+  MAP##_LOOPS(target, name, float, 1, 0, f) /* pow's choices by y stay in the loop, for vectors */
 #define MOTH_SINGLE_QUOTIENT(MAP, target, name, whole, f, near) \
   MOTH_MAP_QUOTIENT(target, name, f, near)
 #define MOTH_SINGLE_BITS(MAP, target, name, truth, whole)
@@ -136,6 +136,25 @@ typedef struct moth_loops {
 #define MOTH_PLAIN1(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP1, , op##_f32, __VA_ARGS__)
 #define MOTH_PLAIN2(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP2, , op##_f32, __VA_ARGS__)
 #define MOTH_PLAIN3(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP3, , op##_f32, __VA_ARGS__)
+
+/* f64: what costs no more than moving it needs no more than AVX2. */
+#define MOTH_DOUBLE_REAL(MAP, op, f) MAP(MOTH_AVX2, op##_avx2_f64, double, double, f)
+#define MOTH_DOUBLE_CURVE(MAP, op, f)               \
+  MAP##_WIDE(MOTH_AVX2, op##_avx2_f64, f)   \
+  MAP##_WIDE(MOTH_AVX512, op##_avx512_f64, f)
+#define MOTH_DOUBLE_PAIR MOTH_DOUBLE_CURVE
+#define MOTH_DOUBLE_SLOW(MAP, op, f)
+#define MOTH_DOUBLE_OWN MOTH_DOUBLE_CURVE
+#define MOTH_DOUBLE_WAVE(MAP, op, f, far)                   \
+  MOTH_MAP_WAVE(MOTH_AVX2, op##_avx2_f64, double, f, far)   \
+  MOTH_MAP_WAVE(MOTH_AVX512, op##_avx512_f64, double, f, far)
+#define MOTH_DOUBLE_WHOLE(MAP, op, f)
+#define MOTH_DOUBLE_NUMBER(MAP, op, whole, f) MOTH_DOUBLE_REAL(MAP, op, f)
+#define MOTH_DOUBLE_HEAVY(MAP, op, whole, f) MOTH_DOUBLE_CURVE(MAP, op, f)
+#define MOTH_DOUBLE_QUOTIENT(MAP, op, whole, f, near)
+#define MOTH_DOUBLE_BITS(MAP, op, truth, whole)
+#define MOTH_DOUBLE_ANY(MAP, op, truth, whole, f) MOTH_DOUBLE_REAL(MAP, op, f)
+#define MOTH_DOUBLE_QUESTION(MAP, op, whole, f)
 
 /* -- tables -- */
 
@@ -152,19 +171,26 @@ typedef struct moth_loops {
 #define MOTH_AVX512_1(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP1, MOTH_AVX512, op##_avx512, __VA_ARGS__)
 #define MOTH_AVX512_2(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP2, MOTH_AVX512, op##_avx512, __VA_ARGS__)
 #define MOTH_AVX512_3(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP3, MOTH_AVX512, op##_avx512, __VA_ARGS__)
-#define MOTH_LEVELS_OF(LISTS)                    \
-  LISTS(MOTH_AVX2_1, MOTH_AVX2_2, MOTH_AVX2_3)   \
-  LISTS(MOTH_AVX512_1, MOTH_AVX512_2, MOTH_AVX512_3)
-#define MOTH_REAL_ROWS(op) \
+#define MOTH_DOUBLE_1(k, op, ...) MOTH_DOUBLE_##k(MOTH_MAP1, op, __VA_ARGS__)
+#define MOTH_DOUBLE_2(k, op, ...) MOTH_DOUBLE_##k(MOTH_MAP2, op, __VA_ARGS__)
+#define MOTH_DOUBLE_3(k, op, ...) MOTH_DOUBLE_##k(MOTH_MAP3, op, __VA_ARGS__)
+#define MOTH_LEVELS_OF(LISTS)                         \
+  LISTS(MOTH_AVX2_1, MOTH_AVX2_2, MOTH_AVX2_3)        \
+  LISTS(MOTH_AVX512_1, MOTH_AVX512_2, MOTH_AVX512_3)  \
+  LISTS(MOTH_DOUBLE_1, MOTH_DOUBLE_2, MOTH_DOUBLE_3)
+#define MOTH_SINGLE_ROWS(op) \
   MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_avx2, [MOTH_DTYPES + 1] = op##_avx512
+#define MOTH_REAL_ROWS(op)                                                                \
+  MOTH_SINGLE_ROWS(op), [MOTH_DTYPES + 2] = op##_avx2_f64, [MOTH_DTYPES + 3] = op##_avx2_f64
 #define MOTH_WIDE_ROWS(op) \
   [MOTH_DTYPES + 2] = op##_avx2_f64, [MOTH_DTYPES + 3] = op##_avx512_f64
-#define MOTH_BOTH_ROWS(op) MOTH_REAL_ROWS(op), MOTH_WIDE_ROWS(op)
+#define MOTH_BOTH_ROWS(op) MOTH_SINGLE_ROWS(op), MOTH_WIDE_ROWS(op)
 #define MOTH_OWN_ROWS(op)                                                                    \
   MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_avx2, [MOTH_DTYPES + 1] = moth_##op##_wide,      \
   MOTH_WIDE_ROWS(op)
 #else
 #define MOTH_LEVELS_OF(LISTS)
+#define MOTH_SINGLE_ROWS(op) MOTH_FLOAT_ROWS(op)
 #define MOTH_REAL_ROWS(op) MOTH_FLOAT_ROWS(op)
 #define MOTH_BOTH_ROWS(op) MOTH_FLOAT_ROWS(op)
 #define MOTH_OWN_ROWS(op) MOTH_FLOAT_ROWS(op)
@@ -172,20 +198,20 @@ typedef struct moth_loops {
 
 #define MOTH_ROWS_WHOLE(op) {MOTH_INT_ROWS(op)}, #op, 0
 #define MOTH_ROWS_REAL(op) {MOTH_REAL_ROWS(op)}, #op, 0
-#define MOTH_ROWS_CURVE(op) {MOTH_REAL_ROWS(op)}, #op, 0.3f
-#define MOTH_ROWS_BOTH(op) {MOTH_BOTH_ROWS(op)}, #op, 0.3f
+#define MOTH_ROWS_CURVE(op) {MOTH_BOTH_ROWS(op)}, #op, 0.3f
+#define MOTH_ROWS_PAIR MOTH_ROWS_CURVE
 #define MOTH_ROWS_SLOW(op)                                                            \
   {MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_f32, [MOTH_DTYPES + 1] = op##_f32}, #op, 20
 #define MOTH_ROWS_OWN(op) {MOTH_OWN_ROWS(op)}, #op, 0.2f
 #define MOTH_ROWS_WAVE(op) {MOTH_BOTH_ROWS(op)}, #op, 0.4f
 #define MOTH_ROWS_NUMBER(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
-#define MOTH_ROWS_HEAVY(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 1
-#define MOTH_ROWS_QUOTIENT(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 1
+#define MOTH_ROWS_HEAVY(op) {MOTH_INT_ROWS(op), MOTH_BOTH_ROWS(op)}, #op, 1
+#define MOTH_ROWS_QUOTIENT(op) {MOTH_INT_ROWS(op), MOTH_SINGLE_ROWS(op)}, #op, 1
 #define MOTH_ROWS_BITS(op) {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op)}, #op, 0
 #define MOTH_ROWS_ANY(op) \
   {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
 #define MOTH_ROWS_QUESTION(op) \
-  {[MOTH_BOOL] = op##_u8, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0, .asks = true
+  {[MOTH_BOOL] = op##_u8, MOTH_INT_ROWS(op), MOTH_SINGLE_ROWS(op)}, #op, 0, .asks = true
 #define MOTH_ROWS1(kind, op, ...) .op = {{MOTH_ROWS_##kind(op), .noperands = 2}},
 #define MOTH_ROWS2(kind, op, ...) .op = {{MOTH_ROWS_##kind(op), .noperands = 3}},
 #define MOTH_ROWS3(kind, op, ...) .op = {{MOTH_ROWS_##kind(op), .noperands = 4}},
@@ -240,31 +266,30 @@ typedef struct moth_loops {
     }                                                                                 \
   }
 
-/* The same of an expression that is long: elements that lie apart, and are few (moth_blocks gathers
-** more), are rows of one. */
-#define MOTH_MAP1_LONG(target, name, from, to, expression)                            \
+/* The same of an expression that is long: its loop is written once, for elements that lie together;
+** others are copied together first. */
+#define MOTH_MAP1_LOOPS(target, name, type, expression)                                \
   target MOTH_INNER(name) {                                                           \
-    typedef from real;                                                                \
+    typedef type real;                                                                \
     MOTH_NUMBERS(real)                                                                \
-    if (n > 1 && (step[0] != sizeof(to) || step[1] != sizeof(from))) {                \
-      for (int64_t i = 0; i < n; i++) {                                               \
-        char *const one[] = {at[0] + i * step[0], at[1] + i * step[1]};               \
-        name(1, one, step, arg);                                                      \
-      }                                                                               \
+    if (moth_apart(n, step, 2, sizeof(real))) {                                       \
+      moth_together(n, at, step, arg, 2, sizeof(real), name);                         \
       return;                                                                         \
     }                                                                                 \
-    to *result = (to *)(void *)at[0];                                                 \
+    real *result = (real *)(void *)at[0];                                             \
     const real *first = (const real *)(const void *)at[1];                            \
     MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                      \
       const real x = first[i];                                                        \
-      result[i] = (to)(expression);                                                   \
+      result[i] = (real)(expression);                                                 \
     }                                                                                 \
   }
+#define MOTH_MAP1_LONG(target, name, f) MOTH_MAP1_LOOPS(target, name, float, f)
+#define MOTH_MAP1_WIDE(target, name, f) MOTH_MAP1_LOOPS(target, name, double, f)
 
 /* A function of angles: those that are very large go to C's function. */
 #define MOTH_MAP_WAVE(target, name, type, expression, of_c)                           \
-  MOTH_MAP1_LONG(target, name##_near, type, type, expression)                         \
-  MOTH_MAP1_LONG(, name##_far, type, type, of_c)                                      \
+  MOTH_MAP1_LOOPS(target, name##_near, type, expression)                         \
+  MOTH_MAP1_LOOPS(, name##_far, type, of_c)                                      \
   target MOTH_INNER(name) {                                                           \
     moth_wave(n, at, step, arg, sizeof(type) == 8, name##_near, name##_far);          \
   }
@@ -313,50 +338,45 @@ typedef struct moth_loops {
     }                                                                                 \
   }
 
-#define MOTH_MAP2_LONG(target, name, from, to, expression)                            \
+/* Single operands have loops of their own where single_x and single_y, 0 or 1, say so. */
+#define MOTH_MAP2_LOOPS(target, name, type, single_x, single_y, expression)           \
   target MOTH_INNER(name) {                                                           \
-    typedef from real;                                                                \
-    enum { S = sizeof(from) };                                                        \
-    const int64_t dp = n > 1 ? step[1] : S, dq = n > 1 ? step[2] : S;                 \
-    const bool apart = n > 1 && step[0] != sizeof(to);                                \
+    typedef type real;                                                                \
+    enum { S = sizeof(type) };                                                        \
+    const bool one_x = single_x && n > 1 && !step[1];                                 \
+    const bool one_y = single_y && n > 1 && !step[2] && !one_x;                       \
+    const int64_t apart[] = {step[0], one_x ? S : step[1], one_y ? S : step[2]};      \
     MOTH_NUMBERS(real)                                                                \
-    if (apart || (dp != S && dp) || (dq != S && dq) || !(dp || dq)) {                 \
-      for (int64_t i = 0; i < n; i++) {                                               \
-        char *const one[] = {at[0] + i * step[0], at[1] + i * dp, at[2] + i * dq};    \
-        name(1, one, step, arg);                                                      \
-      }                                                                               \
+    if (moth_apart(n, apart, 3, S)) {                                                 \
+      moth_together(n, at, step, arg, 3, S, name);                                    \
       return;                                                                         \
     }                                                                                 \
-    to *result = (to *)(void *)at[0];                                                 \
+    real *result = (real *)(void *)at[0];                                             \
     const real *first = (const real *)(const void *)at[1];                            \
     const real *second = (const real *)(const void *)at[2];                           \
-    if (dp && dq) {                                                                   \
-      MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
-        const real x = first[i], y = second[i];                                       \
-        result[i] = (to)(expression);                                                 \
-      }                                                                               \
-    } else if (dp) {                                                                  \
-      const real y = *second;                                                         \
-      MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
-        const real x = first[i];                                                      \
-        result[i] = (to)(expression);                                                 \
-      }                                                                               \
-    } else {                                                                          \
+    if (one_x) {                                                                      \
       const real x = *first;                                                          \
       MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
         const real y = second[i];                                                     \
-        result[i] = (to)(expression);                                                 \
+        result[i] = (real)(expression);                                               \
+      }                                                                               \
+    } else if (one_y) {                                                               \
+      const real y = *second;                                                         \
+      MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
+        const real x = first[i];                                                      \
+        result[i] = (real)(expression);                                               \
+      }                                                                               \
+    } else {                                                                          \
+      MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
+        const real x = first[i], y = second[i];                                       \
+        result[i] = (real)(expression);                                               \
       }                                                                               \
     }                                                                                 \
   }
-
-/* The same of f32, but a single y is written out beside every x: what depends on it alone would be
-** taken out of the loop as branches, and leave a loop that is no vectors' any more. */
-#define MOTH_MAP_SPREAD(target, name, expression)                                     \
-  MOTH_MAP2(target, name##_spread, float, float, expression)                          \
-  MOTH_INNER(name) {                                                                  \
-    moth_spread(n, at, step, arg, name##_spread);                                     \
-  }
+#define MOTH_MAP2_LONG(target, name, expression) \
+  MOTH_MAP2_LOOPS(target, name, float, 0, 0, expression)
+#define MOTH_MAP2_WIDE(target, name, expression) \
+  MOTH_MAP2_LOOPS(target, name, double, 0, 0, expression)
 
 /* Of f32 in blocks, as the functions of angles. */
 #define MOTH_MAP_QUOTIENT(target, name, of_c, expression)                             \
@@ -394,29 +414,36 @@ typedef struct moth_loops {
     }                                                                                 \
   }
 
-#define MOTH_MAP3_LONG(target, name, from, to, expression)                            \
+#define MOTH_MAP3_LOOPS(target, name, type, expression)                                \
   target MOTH_INNER(name) {                                                           \
-    typedef from real;                                                                \
-    enum { S = sizeof(from) };                                                        \
-    const bool apart = step[0] != sizeof(to) || step[1] != S || step[2] != S || step[3] != S; \
+    typedef type real;                                                                \
     MOTH_NUMBERS(real)                                                                \
-    if (n > 1 && apart) {                                                             \
-      for (int64_t i = 0; i < n; i++) {                                               \
-        char *const one[] = {at[0] + i * step[0], at[1] + i * step[1],                \
-                             at[2] + i * step[2], at[3] + i * step[3]};               \
-        name(1, one, step, arg);                                                      \
-      }                                                                               \
+    if (moth_apart(n, step, 4, sizeof(real))) {                                       \
+      moth_together(n, at, step, arg, 4, sizeof(real), name);                         \
       return;                                                                         \
     }                                                                                 \
-    to *result = (to *)(void *)at[0];                                                 \
+    real *result = (real *)(void *)at[0];                                             \
     const real *first = (const real *)(const void *)at[1];                            \
     const real *second = (const real *)(const void *)at[2];                           \
     const real *third = (const real *)(const void *)at[3];                            \
     MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                      \
       const real x = first[i], y = second[i], z = third[i];                           \
-      result[i] = (to)(expression);                                                   \
+      result[i] = (real)(expression);                                                 \
     }                                                                                 \
   }
+#define MOTH_MAP3_LONG(target, name, f) MOTH_MAP3_LOOPS(target, name, float, f)
+#define MOTH_MAP3_WIDE(target, name, f) MOTH_MAP3_LOOPS(target, name, double, f)
+
+/* Whether elements lie apart, or operands are single ones. */
+INLINED bool moth_apart(int64_t n, const int64_t *step, int noperands, int64_t size) {
+  bool apart = false;
+  for (int k = 0; k < noperands; k++) apart |= step[k] != size;
+  return apart && n > 1;
+}
+
+/* Runs a loop for elements that lie together, of `size` bytes all, on others, in blocks. */
+void moth_together(int64_t n, char *const *at, const int64_t *step, const void *arg, int noperands,
+                   int64_t size, moth_inner inner);
 
 /* Runs loops[dtype], operands[0] being the result, over its shape; dtype is that of the values
 ** computed with. `arg` is for the loop: NULL or three numbers of that dtype, f32 for half types. */
@@ -444,10 +471,6 @@ void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg,
 /* Of f32 x and y: near where y is finite and |x / y| below 2^28, far elsewhere. */
 void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void *arg,
                     moth_inner near, moth_inner far);
-
-/* Of f32: a single second operand is written out, a block at a time. */
-void moth_spread(int64_t n, char *const *at, const int64_t *step, const void *arg,
-                 moth_inner inner);
 
 /* Writes three numbers as a loop for values of this dtype wants them. */
 void moth_numbers(int dtype, uint64_t arg[3], double a, double b, double c);

@@ -1,6 +1,6 @@
 /* exp.h -- exp, log, the logistic function, tanh and the error function in f32 as plain arithmetic,
 ** without branches, so that loops over them vectorise at every level of instructions; NaN passes.
-** functions.h has the others.
+** functions.h has the others, exp_f64.h those of f64.
 **
 ** Errors, found over all floats in steps: exp 1.0 units in the last place, log 0.9, tanh 0.9,
 ** sigmoid 2.7, erf 1.5. Polynomials by Cephes (S. Moshier), others fitted for the range they name.
@@ -217,30 +217,5 @@ MOTH_INLINE float moth_gelu_f32(float x) {
   share = share > 1 ? 1 : share;
   return x * share;
 }
-
-/* -- f64: the C library's -- */
-
-MOTH_INLINE double moth_exp_f64(double x) { return exp(x); }
-MOTH_INLINE double moth_full_exp_f64(double x) { return exp(x); }
-MOTH_INLINE double moth_log_f64(double x) { return log(x); }
-MOTH_INLINE double moth_sigmoid_f64(double x) {
-  double e = exp(-fabs(x));
-  return (x < 0 ? e : 1) / (1 + e);
-}
-MOTH_INLINE double moth_sigmoids_f64(double x, double *other) {
-  double e = exp(-fabs(x));
-  *other = (x < 0 ? 1 : e) / (1 + e);
-  return (x < 0 ? e : 1) / (1 + e);
-}
-MOTH_INLINE double moth_less_one_f64(double x) { return expm1(x); }
-MOTH_INLINE double moth_abs_f64(double x) { return fabs(x); }
-MOTH_INLINE double moth_tail_f64(double x, double *bell) {
-  *bell = exp(-0.5 * x * x);
-  return 0.5 * erfc(fabs(x) * 0.70710678118654752440);
-}
-MOTH_INLINE double moth_share_f64(double x) { return 0.5 * erfc(x * -0.70710678118654752440); }
-MOTH_INLINE double moth_gelu_f64(double x) { return x * moth_share_f64(x); }
-MOTH_INLINE double moth_tanh_f64(double x) { return tanh(x); }
-MOTH_INLINE double moth_erf_f64(double x) { return erf(x); }
 
 #endif

@@ -1,15 +1,16 @@
 /* exp_f64.h -- functions in f64 as plain arithmetic, without branches and without the C library, so
-** that loops over them vectorise, which is worth their size where a family's list says BOTH; all
-** else calls C's. NaN passes.
+** that loops over them vectorise; inverse_f64.h has more of them. NaN passes.
 **
-** Errors, found at random, in units in the last place: exp 1.1, expm1 2.3, log 0.9, log1p 1.5,
-** tanh 1.4, sigmoid 2.4, sinh and cosh 2.9, erf 2.9, the share of the normal distribution 11, sin
-** and cos 1.5, tan 2.9.
+** Errors, found at random, in units in the last place: exp 1.1, expm1 2.3, log 0.9, log2 and log10
+** 1.5, log1p 1.5, tanh 1.4, sigmoid 2.4, sinh and cosh 2.9, erf 1.5, erfc and the share of the
+** normal distribution 11, sin and cos 1.5, tan 2.9.
 ** Methods and numbers: Cephes (S. Moshier) and fdlibm (Sun Microsystems); exp's polynomial meets
 ** (exp(r) - 1 - r) / r^2 in Chebyshev's points.
 */
 #ifndef MOTH_KERNEL_EXP_F64_H
 #define MOTH_KERNEL_EXP_F64_H
+
+#include "exp.h"
 
 #define MOTH_LN2 0.69314718055994530942
 #define MOTH_SHIFT_F64 6755399441055744.0 /* added, it leaves a whole number in the lowest bits */
@@ -24,6 +25,13 @@ MOTH_INLINE double moth_double_of(uint64_t bits) {
   double x;
   memcpy(&x, &bits, 8);
   return x;
+}
+
+MOTH_INLINE double moth_abs_f64(double x) { return fabs(x); }
+
+/* x with the upper half of its bits: its products with such numbers are exact. */
+MOTH_INLINE double moth_high_f64(double x) {
+  return moth_double_of(moth_bits_f64(x) & 0xffffffff00000000u);
 }
 
 /* y, which is not negative, with the sign of x */
@@ -66,7 +74,7 @@ MOTH_INLINE double moth_exp_join_f64(double t, uint64_t n) {
   return (t * a + a) * moth_double_of((n - half) << 52);
 }
 
-MOTH_INLINE double moth_plain_exp_f64(double x) {
+MOTH_INLINE double moth_exp_f64(double x) {
   double low = x < -746.0 ? -746.0 : x, y = low > 710.0 ? 710.0 : low;
   uint64_t n;
   const double t = moth_exp_parts_f64(y, 2046, &n);
@@ -74,7 +82,7 @@ MOTH_INLINE double moth_plain_exp_f64(double x) {
 }
 
 /* exp(x) - 1: below -40 it is -1, above 40 exp(x) */
-MOTH_INLINE double moth_plain_expm1_f64(double x) {
+MOTH_INLINE double moth_expm1_f64(double x) {
   double low = x < -40.0 ? -40.0 : x, y = low > 710.0 ? 710.0 : low;
   uint64_t n;
   const double t = moth_exp_parts_f64(y, 2046, &n);
@@ -84,44 +92,55 @@ MOTH_INLINE double moth_plain_expm1_f64(double x) {
   return x > 40.0 ? far : x == 0 ? x : near;
 }
 
-MOTH_INLINE double moth_plain_sigmoid_f64(double x) {
-  const double e = moth_plain_exp_f64(-moth_abs_f64(x));
+/* The logistic function; *other becomes 1 less it. */
+MOTH_INLINE double moth_sigmoids_f64(double x, double *other) {
+  const double e = moth_exp_f64(-moth_abs_f64(x));
+  *other = (x < 0 ? 1.0 : e) / (1.0 + e);
   return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 
+MOTH_INLINE double moth_sigmoid_f64(double x) {
+  double other;
+  return moth_sigmoids_f64(x, &other);
+}
+
 /* Cephes' quotient near 0, elsewhere 1 - 2 / (exp(2 a) + 1). */
-MOTH_INLINE double moth_plain_tanh_f64(double x) {
+MOTH_INLINE double moth_tanh_f64(double x) {
   double a = moth_abs_f64(x), z = a * a;
   double p = (-0.964399179425052238628 * z - 99.2877231001918586564) * z - 1614.68768441708447952;
   double q = ((z + 112.811678491632931402) * z + 2235.48839060100448583) * z;
   double near = p * z / (q + 4844.06305325125486048) * a + a;
-  double far = 1.0 - 2.0 / (moth_plain_exp_f64(a + a) + 1.0);
+  double far = 1.0 - 2.0 / (moth_exp_f64(a + a) + 1.0);
   return moth_signed_f64(a < 0.625 ? near : far, x);
 }
 
 /* Both halves of exp are wanted only where they are near each other; beyond 700, where half of exp
 ** fits and exp does not, it is squared. */
-MOTH_INLINE double moth_plain_sinh_f64(double x) {
-  const double a = moth_abs_f64(x), t = moth_plain_expm1_f64(a > 700.0 ? a * 0.5 : a);
+MOTH_INLINE double moth_sinh_f64(double x) {
+  const double a = moth_abs_f64(x), t = moth_expm1_f64(a > 700.0 ? a * 0.5 : a);
   const double near = 0.5 * (t + t / (t + 1.0)), far = 0.5 * t * t;
   return moth_signed_f64(a > 700.0 ? far : near, x);
 }
 
-MOTH_INLINE double moth_plain_cosh_f64(double x) {
-  const double a = moth_abs_f64(x), e = moth_plain_exp_f64(a > 700.0 ? a * 0.5 : a);
+MOTH_INLINE double moth_cosh_f64(double x) {
+  const double a = moth_abs_f64(x), e = moth_exp_f64(a > 700.0 ? a * 0.5 : a);
   return a > 700.0 ? 0.5 * e * e : 0.5 * (e + 1.0 / e);
 }
 
 /* -- log -- */
 
-/* log(1 + f) of x = (1 + f) 2^e, 1 + f in [sqrt(1/2), sqrt(2)), as f - *less; fdlibm's series in
-** f / (2 + f). Below the normal numbers x is taken up first. */
-MOTH_INLINE double moth_log_parts_f64(double x, double *e, double *less) {
+/* m in [sqrt(1/2), sqrt(2)) of x = m 2^e; below the normal numbers x is taken up first. */
+MOTH_INLINE double moth_mantissa_f64(double x, double *e) {
   const double up = x < 2.2250738585072014e-308 ? x * 18014398509481984.0 : x; /* 2^54 */
   const uint64_t shifted = moth_bits_f64(up) + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);
   const double power = moth_double_of((shifted >> 52) | 0x4330000000000000u) - 4503599627371519.0;
-  const double f = moth_double_of((shifted & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu) - 1.0;
-  const double s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+  *e = x < 2.2250738585072014e-308 ? power - 54.0 : power;
+  return moth_double_of((shifted & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
+}
+
+/* log(1 + f) of x = (1 + f) 2^e as f - *less; fdlibm's series in f / (2 + f). */
+MOTH_INLINE double moth_log_parts_f64(double x, double *e, double *less) {
+  const double f = moth_mantissa_f64(x, e) - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
   double p = 1.479819860511658591e-01;
   p = p * z + 1.531383769920937332e-01;
   p = p * z + 1.818357216161805012e-01;
@@ -129,7 +148,6 @@ MOTH_INLINE double moth_log_parts_f64(double x, double *e, double *less) {
   p = p * z + 2.857142874366239149e-01;
   p = p * z + 3.999999999940941908e-01;
   p = p * z + 6.666666666666735130e-01;
-  *e = x < 2.2250738585072014e-308 ? power - 54.0 : power;
   *less = half - s * (half + p * z);
   return f;
 }
@@ -141,16 +159,37 @@ MOTH_INLINE double moth_log_ends_f64(double y, double x) {
   return x < 0 ? NAN : y;
 }
 
-MOTH_INLINE double moth_plain_log_f64(double x) {
+MOTH_INLINE double moth_log_f64(double x) {
   double e, less;
   const double f = moth_log_parts_f64(x, &e, &less);
   return moth_log_ends_f64(e * 6.93147180369123816490e-01 -
                            ((less - e * 1.90821492927058770002e-10) - f), x);
 }
 
+/* The logarithm to another base, of whose factors of log(x) and e both halves are given, so that
+** powers of the base have whole ones. */
+MOTH_INLINE double moth_log_by_f64(double x, double by, double by_low, double per_e,
+                                   double per_e_low) {
+  double e, less;
+  const double f = moth_log_parts_f64(x, &e, &less);
+  const double high = moth_high_f64(f - less), low = (f - high) - less;
+  const double a = e * per_e, b = high * by, sum = a + b;
+  const double rest = (a - sum) + b + (e * per_e_low + ((low + high) * by_low + low * by));
+  return moth_log_ends_f64(sum + rest, x);
+}
+
+MOTH_INLINE double moth_log2_f64(double x) {
+  return moth_log_by_f64(x, 1.4426946640014648, 3.768874985636099e-07, 1.0, 0.0);
+}
+
+MOTH_INLINE double moth_log10_f64(double x) {
+  return moth_log_by_f64(x, 0.4342944622039795, 1.9699272335463627e-08, 0.30102992057800293,
+                         7.508597826552624e-08);
+}
+
 /* log(1 + x), with what the sum loses */
-MOTH_INLINE double moth_plain_log1p_f64(double x) {
-  const double u = 1.0 + x, lost = (x - (u - 1.0)) / u, y = moth_plain_log_f64(u);
+MOTH_INLINE double moth_log1p_f64(double x) {
+  const double u = 1.0 + x, lost = (x - (u - 1.0)) / u, y = moth_log_f64(u);
   return x == 0 ? x : x - x == 0 && u > 0 ? y + lost : y;
 }
 
@@ -161,23 +200,28 @@ MOTH_INLINE double moth_bell_f64(double x, double by) {
   const double a = moth_abs_f64(x), b = a > 40.0 ? 40.0 : a;
   const double high = moth_double_of(moth_bits_f64(b) & ~0x7ffffffull);
   const double d = by * ((high - b) * (high + b));
-  return moth_plain_exp_f64(-by * (high * high)) * (1.0 + d * (1.0 + d * (0.5 + d * (1.0 / 6.0))));
+  return moth_exp_f64(-by * (high * high)) * (1.0 + d * (1.0 + d * (0.5 + d * (1.0 / 6.0))));
 }
 
-/* erf(a) for a below 1 */
+/* erf(a) / a - 1 for a below 1 */
 MOTH_INLINE double moth_erf_near_f64(double a) {
   const double z = a * a;
-  double p = 9.60497373987051638749;
-  p = p * z + 9.00260197203842689217e1;
-  p = p * z + 2.23200534594684319226e3;
-  p = p * z + 7.00332514112805075473e3;
-  p = p * z + 5.55923013010394962768e4;
+  double p = -z - 23.95674042487979357721;
+  p = p * z - 431.3319300597684108733;
+  p = p * z - 2362.31848376295808761;
+  p = p * z - 15625.67492026104266987;
+  p = p * z + 6324.9070401759041682;
   double q = z + 3.35617141647503099647e1;
   q = q * z + 5.21357949780152679795e2;
   q = q * z + 4.59432382970980127987e3;
   q = q * z + 2.26290000613890934246e4;
   q = q * z + 4.92673942608635921086e4;
-  return a * p / q;
+  return p / q;
+}
+
+/* erfc(a), by the same; 1 - erf(a) would lose bits. */
+MOTH_INLINE double moth_erfc_near_f64(double a) {
+  return 0.5 - ((a - 0.5) + a * moth_erf_near_f64(a));
 }
 
 /* erfc(a) exp(a^2) for a from 1 on */
@@ -214,26 +258,39 @@ MOTH_INLINE double moth_erfcx_far_f64(double a) {
   return (a < 8.0 ? p : r) / (a < 8.0 ? q : s);
 }
 
-MOTH_INLINE double moth_plain_erf_f64(double x) {
+MOTH_INLINE double moth_erf_f64(double x) {
   const double a = moth_abs_f64(x), b = a > 6.0 ? 6.0 : a; /* 1 from there on */
   const double far = 1.0 - moth_bell_f64(b, 1.0) * moth_erfcx_far_f64(b);
-  return moth_signed_f64(a < 1.0 ? moth_erf_near_f64(a) : far, x);
+  return moth_signed_f64(a < 1.0 ? a + a * moth_erf_near_f64(a) : far, x);
+}
+
+MOTH_INLINE double moth_erfc_f64(double x) {
+  const double a = moth_abs_f64(x), b = a > 40.0 ? 40.0 : a; /* 0 from there on */
+  const double far = moth_bell_f64(b, 1.0) * moth_erfcx_far_f64(b);
+  const double tail = a < 1.0 ? moth_erfc_near_f64(a) : far;
+  return x < 0 ? 2.0 - tail : tail;
 }
 
 /* The share of the normal distribution beyond |x|; *bell becomes exp(-x^2 / 2). */
-MOTH_INLINE double moth_plain_tail_f64(double x, double *bell) {
+MOTH_INLINE double moth_tail_f64(double x, double *bell) {
   const double a = moth_abs_f64(x) * 0.70710678118654752440, b = a > 40.0 ? 40.0 : a;
   *bell = moth_bell_f64(x, 0.5);
-  return 0.5 * (a < 1.0 ? 1.0 - moth_erf_near_f64(a) : *bell * moth_erfcx_far_f64(b));
+  return 0.5 * (a < 1.0 ? moth_erfc_near_f64(a) : *bell * moth_erfcx_far_f64(b));
 }
 
-MOTH_INLINE double moth_plain_share_f64(double x) {
+MOTH_INLINE double moth_share_f64(double x) {
   double bell;
-  const double tail = moth_plain_tail_f64(x, &bell);
+  const double tail = moth_tail_f64(x, &bell);
   return x > 0 ? 1.0 - tail : tail;
 }
 
-MOTH_INLINE double moth_plain_gelu_f64(double x) { return x * moth_plain_share_f64(x); }
+MOTH_INLINE double moth_gelu_f64(double x) { return x * moth_share_f64(x); }
+
+/* -- by the names that f32 has beside them -- */
+
+#define moth_full_exp_f64 moth_exp_f64
+#define moth_less_one_f64 moth_expm1_f64
+#define moth_log1p_unit_f64 moth_log1p_f64
 
 /* -- waves: for |x| up to MOTH_WAVE_FAR_F64; beyond it the loops take those of C -- */
 
@@ -278,23 +335,32 @@ MOTH_INLINE double moth_wave_f64(double r, uint64_t n) {
   return moth_double_of(moth_bits_f64(y) ^ (n & 2) << 62);
 }
 
-MOTH_INLINE double moth_plain_sin_f64(double x) {
+MOTH_INLINE double moth_sin_f64(double x) {
   uint64_t n;
   const double r = moth_turn_f64(x, &n), y = moth_wave_f64(r, n);
   return x == 0 ? x : y;
 }
 
-MOTH_INLINE double moth_plain_cos_f64(double x) {
+MOTH_INLINE double moth_cos_f64(double x) {
   uint64_t n;
   const double r = moth_turn_f64(x, &n);
   return moth_wave_f64(r, n + 1);
 }
 
-MOTH_INLINE double moth_plain_tan_f64(double x) {
+MOTH_INLINE double moth_tan_f64(double x) {
   uint64_t n;
   const double r = moth_turn_f64(x, &n), s = moth_sin_series_f64(r), c = moth_cos_series_f64(r);
   const double over = n & 1 ? -c : s, under = n & 1 ? s : c, y = over / under;
   return x == 0 ? x : y;
+}
+
+/* sin(pi x) / (pi x): the turns of pi x are exact, and none are left from 2^52 on. */
+MOTH_INLINE double moth_sinc_f64(double x) {
+  const double t = moth_abs_f64(x) < 0x1p51 ? 2.0 * x : 0.0, whole = t + MOTH_SHIFT_F64;
+  const double r = (t - (whole - MOTH_SHIFT_F64)) * 1.57079632679489661923;
+  const double y = moth_wave_f64(r, moth_bits_f64(whole)) / (3.14159265358979323846 * x);
+  const double near = x == 0 ? 1.0 : y;
+  return x - x == 0 ? near : x != x ? x : 0.0;
 }
 
 #endif

@@ -1,6 +1,7 @@
-/* functions.h -- elementwise functions for the loops: f_f32 is plain arithmetic without branches,
-** so that loops vectorise, f_f64 the C library's. What is not in exp.h is worked out in f64 and
-** rounded once: half a unit in the last place and the shortest formulas, at half the speed.
+/* functions.h -- elementwise functions for the loops, plain arithmetic without branches, so that
+** loops vectorise: f_f32, those of f64 being in exp_f64.h and inverse_f64.h. What is not in exp.h
+** is worked out in f64 and rounded once: half a unit in the last place and the shortest formulas,
+** at half the speed.
 **
 ** In a family's list exp(x) is moth_exp_f32 or _f64; words.h says so.
 */
@@ -8,7 +9,7 @@
 #define MOTH_KERNEL_FUNCTIONS_H
 
 #include "exp.h"
-#include "exp_f64.h"
+#include "inverse_f64.h"
 
 /* -- exponentials: those in f64 have relative errors of 1e-10 -- */
 
@@ -79,23 +80,6 @@ MOTH_INLINE float moth_cosh_f32(float x) {
   return (float)(0.5 * (moth_wide_pow2(turn) + moth_wide_pow2(-turn)));
 }
 
-/* Those of exp_f64.h, for both types */
-#define moth_plain_exp_f32 moth_full_exp_f32
-#define moth_plain_expm1_f32 moth_expm1_f32
-#define moth_plain_less_one_f32 moth_less_one_f32
-#define moth_plain_less_one_f64 moth_plain_expm1_f64
-#define moth_plain_sinh_f32 moth_sinh_f32
-#define moth_plain_cosh_f32 moth_cosh_f32
-#define moth_plain_tanh_f32 moth_tanh_f32
-#define moth_plain_sigmoid_f32 moth_sigmoid_f32
-#define moth_plain_log_f32 moth_log_f32
-#define moth_plain_log1p_f32 moth_log1p_f32
-#define moth_plain_erf_f32 moth_erf_f32
-#define moth_plain_gelu_f32 moth_gelu_f32
-#define moth_plain_sin_f32 moth_sin_f32
-#define moth_plain_cos_f32 moth_cos_f32
-#define moth_plain_tan_f32 moth_tan_f32
-
 /* -- logarithms -- */
 
 /* f P(f) = log(1 + f), relative error 2e-11, for x = (1 + f) 2^e; x positive and normal. */
@@ -143,7 +127,6 @@ MOTH_INLINE float moth_log1p_unit_f32(float t) {
   float f = (float)y;
   return t < 1e-4f ? t - t * t * 0.5f : f;
 }
-#define moth_log1p_unit_f64 moth_plain_log1p_f64
 
 MOTH_INLINE float moth_asinh_f32(float x) {
   double a = moth_abs_f32(x);
@@ -348,20 +331,5 @@ MOTH_INLINE float moth_erfc_f32(float x) {
   double y = p * moth_wide_pow2(-1.4426950408889634074 * a * a);
   return (float)(x < 0 ? 2.0 - y : y);
 }
-
-/* -- f64, and the words -- */
-
-MOTH_INLINE double moth_sinc_f64(double x) {
-  double angle = 3.1415926535897932385 * x;
-  return x == 0 ? 1 : sin(angle) / angle;
-}
-#define MOTH_OF_C(f) \
-  MOTH_INLINE double moth_##f##_f64(double x) { return f(x); }
-#define MOTH_OF_C2(f) \
-  MOTH_INLINE double moth_##f##_f64(double x, double y) { return f(x, y); }
-MOTH_OF_C(exp2) MOTH_OF_C(expm1) MOTH_OF_C(sinh) MOTH_OF_C(cosh) MOTH_OF_C(log2) MOTH_OF_C(log10)
-MOTH_OF_C(log1p) MOTH_OF_C(asinh) MOTH_OF_C(acosh) MOTH_OF_C(atanh) MOTH_OF_C(sin) MOTH_OF_C(cos)
-MOTH_OF_C(tan) MOTH_OF_C(asin) MOTH_OF_C(acos) MOTH_OF_C(atan) MOTH_OF_C(erfc)
-MOTH_OF_C2(atan2) MOTH_OF_C2(hypot) MOTH_OF_C2(pow)
 
 #endif

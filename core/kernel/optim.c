@@ -1,7 +1,7 @@
 /* optim.c -- steps of the optimizers, one parameter at a time, for every dtype and layout. */
 #include "optim.h"
 
-#include "exp.h"
+#include "exp_f64.h"
 
 MOTH_INLINE float moth_sqrt_f32(float x) { return sqrtf(x); }
 MOTH_INLINE double moth_sqrt_f64(double x) { return sqrt(x); }

@@ -4,7 +4,7 @@
 #include "recurrent_lane.h"
 
 #include "elementwise.h"
-#include "exp.h"
+#include "exp_f64.h"
 
 #define SOME_ROWS 32 /* that a library multiplies at a time */
 

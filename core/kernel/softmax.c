@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "../threads.h"
-#include "exp.h"
 #include "exp_f64.h"
 #include "turn.h"
 
@@ -28,7 +27,7 @@ typedef struct entropy_job {
 } entropy_job;
 
 #define moth_row_exp_f32 moth_exp_f32
-#define moth_row_exp_f64 moth_plain_exp_f64
+#define moth_row_exp_f64 moth_exp_f64
 #define LEVELS_OF_F64
 #define LOOPS "softmax_real.h"
 #include "each_level.h"

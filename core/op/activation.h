@@ -11,13 +11,13 @@
 #define ACTIVATION_CURVES(F)                                                                 \
   F(REAL, leaky_relu, x > 0 ? x : a * x)                                                     \
   /* elu: celu, selu too */                                                                  \
-  F(BOTH, elu, x >= 0 ? b * x : a * b * FOR_REAL(moth_plain_less_one)(c * x))                \
-  F(BOTH, gelu, FOR_REAL(moth_plain_gelu)(x))                                                \
+  F(CURVE, elu, x >= 0 ? b * x : a * b * FOR_REAL(moth_less_one)(c * x))                     \
+  F(CURVE, gelu, FOR_REAL(moth_gelu)(x))                                                     \
   F(CURVE, gelu_tanh, x * FOR_REAL(moth_sigmoid)(FOR_REAL(gelu_angle)(x)))                   \
-  F(BOTH, silu, x * FOR_REAL(moth_plain_sigmoid)(x))                                         \
+  F(CURVE, silu, x * FOR_REAL(moth_sigmoid)(x))                                              \
   F(CURVE, mish, x * FOR_REAL(mish_of)(x))                                                   \
-  F(BOTH, softplus, a * x > b ? x : FOR_REAL(softplus_of)(a * x) / a)                        \
-  F(BOTH, logsigmoid, FOR_REAL(logsigmoid_of)(x))                                            \
+  F(CURVE, softplus, a * x > b ? x : FOR_REAL(softplus_of)(a * x) / a)                       \
+  F(CURVE, logsigmoid, FOR_REAL(logsigmoid_of)(x))                                           \
   F(REAL, softsign, x / (1 + fabs(x)))                                                       \
   F(CURVE, tanhshrink, x - tanh(x))                                                          \
   F(NUMBER, hardtanh, x < a ? a : x > b ? b : x, x < a ? a : x > b ? b : x) /* relu6 too */  \

@@ -8,11 +8,11 @@
 
 /* kernel/elementwise.h explains the columns. */
 #define BINARY_REALS(F)                                                                      \
-  F(CURVE, atan2, atan2(x, y))                                                                \
-  F(CURVE, hypot, hypot(x, y))                                                                \
+  F(CURVE, atan2, atan2(x, y))                                                               \
+  F(PAIR, hypot, hypot(x, y))                                                                \
   F(REAL, copysign, copysign(x, y))                                                          \
-  F(CURVE, xlogy, y != y ? y : x == 0 ? 0 : x * log(y))                                       \
-  F(CURVE, logaddexp, /* equal infinities have no difference */                               \
+  F(PAIR, xlogy, y != y ? y : x == 0 ? 0 : x * log(y))                                       \
+  F(CURVE, logaddexp, /* equal infinities have no difference */                              \
     (x > y || x != x ? x : y) +                                                              \
       FOR_REAL(moth_log1p_unit)(exp(-fabs(x == y ? (real)0 : x - y))))                       \
   F(ANY, fmax, x | y, x > y ? x : y, x > y || y != y ? x : y)                                \

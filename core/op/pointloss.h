@@ -16,7 +16,7 @@
   F(REAL, bounded_slope, x * (b * (y - z > a ? a : y - z < -a ? -a : y - z)))                   \
   F(REAL, chance_slope,                                                                         \
     x * ((y - z) / (y * (1 - y) < (real)1e-12 ? (real)1e-12 : y * (1 - y))))                    \
-  F(BOTH, logit_slope, x * (FOR_REAL(moth_plain_sigmoid)(y) - z))
+  F(CURVE, logit_slope, x * (FOR_REAL(moth_sigmoid)(y) - z))
 
 #define PAIR_LOSS(ARG) \
   ARG(tensor, input,  , "any shape") \

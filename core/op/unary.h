@@ -9,40 +9,40 @@
 #include "../op.h"
 
 #define UNARY_FUNCTIONS(F)                                                      \
-  F(NUMBER, abs, (WIDE(x) ^ BELOW_0(x)) - BELOW_0(x), fabs(x))          \
+  F(NUMBER, abs, (WIDE(x) ^ BELOW_0(x)) - BELOW_0(x), fabs(x))                  \
   F(NUMBER, neg, 0 - WIDE(x), -x)                                               \
-  F(NUMBER, sign, SIGN_OF(x), x != x ? x : (real)((x > 0) - (x < 0)))        \
-  F(NUMBER, sgn, SIGN_OF(x), x != x ? x : (real)((x > 0) - (x < 0)))         \
+  F(NUMBER, sign, SIGN_OF(x), x != x ? x : (real)((x > 0) - (x < 0)))           \
+  F(NUMBER, sgn, SIGN_OF(x), x != x ? x : (real)((x > 0) - (x < 0)))            \
   F(NUMBER, positive, x, x)                                                     \
   F(NUMBER, square, WIDE(x) * WIDE(x), x * x)                                   \
   F(NUMBER, relu, x < 0 ? 0 : x, x < 0 ? 0 : x)                                 \
-  F(OWN, exp, FOR_REAL(moth_plain_exp)(x))                                      \
-  F(BOTH, expm1, FOR_REAL(moth_plain_expm1)(x))                                 \
-  F(BOTH, log, FOR_REAL(moth_plain_log)(x))                                     \
-  F(BOTH, log1p, FOR_REAL(moth_plain_log1p)(x))                                 \
+  F(OWN, exp, exp(x))                                                           \
+  F(CURVE, expm1, expm1(x))                                                     \
+  F(CURVE, log, log(x))                                                         \
+  F(CURVE, log1p, log1p(x))                                                     \
   F(CURVE, exp2, exp2(x))                                                       \
   F(CURVE, log2, log2(x))                                                       \
   F(CURVE, log10, log10(x))                                                     \
-  F(BOTH, sqrt, sqrt(x))                                                        \
-  F(BOTH, rsqrt, 1 / sqrt(x))                                                   \
-  F(BOTH, reciprocal, 1 / x)                                                    \
-  F(WAVE, sin, FOR_REAL(moth_plain_sin)(x), (sin)(x))                           \
-  F(WAVE, cos, FOR_REAL(moth_plain_cos)(x), (cos)(x))                           \
-  F(WAVE, tan, FOR_REAL(moth_plain_tan)(x), (tan)(x))                           \
+  F(CURVE, sqrt, sqrt(x))                                                       \
+  F(CURVE, rsqrt, 1 / sqrt(x))                                                  \
+  F(CURVE, reciprocal, 1 / x)                                                   \
+  F(WAVE, sin, sin(x), (sin)(x))                                                \
+  F(WAVE, cos, cos(x), (cos)(x))                                                \
+  F(WAVE, tan, tan(x), (tan)(x))                                                \
   F(CURVE, asin, asin(x))                                                       \
   F(CURVE, acos, acos(x))                                                       \
   F(CURVE, atan, atan(x))                                                       \
-  F(BOTH, sinh, FOR_REAL(moth_plain_sinh)(x))                                   \
-  F(BOTH, cosh, FOR_REAL(moth_plain_cosh)(x))                                   \
-  F(OWN, tanh, FOR_REAL(moth_plain_tanh)(x))                                    \
+  F(CURVE, sinh, sinh(x))                                                       \
+  F(CURVE, cosh, cosh(x))                                                       \
+  F(OWN, tanh, tanh(x))                                                         \
   F(CURVE, asinh, asinh(x))                                                     \
   F(CURVE, acosh, acosh(x))                                                     \
   F(CURVE, atanh, atanh(x))                                                     \
-  F(CURVE, sinc, FOR_REAL(moth_sinc)(x))                                           \
+  F(CURVE, sinc, FOR_REAL(moth_sinc)(x))                                        \
   F(REAL, deg2rad, x * (real)0.017453292519943295769)                           \
   F(REAL, rad2deg, x * (real)57.295779513082320877)                             \
-  F(BOTH, sigmoid, FOR_REAL(moth_plain_sigmoid)(x))                             \
-  F(BOTH, erf, FOR_REAL(moth_plain_erf)(x))                                     \
+  F(CURVE, sigmoid, FOR_REAL(moth_sigmoid)(x))                                  \
+  F(CURVE, erf, erf(x))                                                         \
   F(CURVE, erfc, erfc(x))                                                       \
   F(NUMBER, floor, x, floor(x))                                                 \
   F(NUMBER, ceil, x, ceil(x))                                                   \
@@ -51,7 +51,7 @@
   F(BITS, bitwise_not, !x, ~x)                                                  \
   F(QUESTION, logical_not, x == 0, x == 0)                                      \
   F(QUESTION, isnan, x != x, x != x)                                            \
-  F(QUESTION, isinf, x != x, isinf(x) != 0)                                      \
+  F(QUESTION, isinf, x != x, isinf(x) != 0)                                     \
   F(QUESTION, isposinf, x != x, x == (real)INFINITY)                            \
   F(QUESTION, isneginf, x != x, x == -(real)INFINITY)                           \
   F(QUESTION, isfinite, x == x, x - x == 0)                                     \
