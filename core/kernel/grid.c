@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "../threads.h"
+#include "level.h"
+
+#if MOTH_HAS_LEVELS
+#include <immintrin.h>
+#endif
 
 enum { RUN = MOTH_GRID_RUN, SHARED = 16 }; /* places and channels that share found taps */
-
-typedef int32_t bits_f32, bits_avx2, bits_avx512;
-typedef int64_t bits_f64;
 
 typedef struct job {
   const moth_gridded *s;
@@ -17,6 +19,39 @@ typedef struct job {
   int64_t *at;
   moth_grid_find *find;
 } job;
+
+/* v[i] := x[at[i]], 0 for -1, without branches, which noisy grids would have guessed wrongly. */
+#define TAPS(name, real, bits)                                           \
+  INLINED void name(const real *x, const int32_t *at, real *v) {         \
+    for (int i = 0; i < RUN; i++) {                                      \
+      const bits inside = ~(at[i] >> 31);                                \
+      bits value;                                                        \
+      memcpy(&value, x + (at[i] & ~(at[i] >> 31)), sizeof value);        \
+      value &= inside;                                                   \
+      memcpy(v + i, &value, sizeof value);                               \
+    }                                                                    \
+  }
+TAPS(taps_f32, float, int32_t)
+TAPS(taps_f64, double, int64_t)
+
+#if MOTH_HAS_LEVELS
+/* Compilers hold that gathering pays nowhere; of taps it does. */
+MOTH_AVX2 INLINED void taps_avx2(const float *x, const int32_t *at, float *v) {
+  for (int i = 0; i < RUN; i += 8) {
+    const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(at + i));
+    const __m256 inside = _mm256_castsi256_ps(_mm256_andnot_si256(a, _mm256_set1_epi32(-1)));
+    _mm256_storeu_ps(v + i, _mm256_mask_i32gather_ps(_mm256_setzero_ps(), x, a, inside, 4));
+  }
+}
+
+MOTH_AVX512 INLINED void taps_avx512(const float *x, const int32_t *at, float *v) {
+  for (int i = 0; i < RUN; i += 16) {
+    const __m512i a = _mm512_loadu_si512(at + i);
+    const __mmask16 inside = _mm512_cmpge_epi32_mask(a, _mm512_setzero_si512());
+    _mm512_storeu_ps(v + i, _mm512_mask_i32gather_ps(_mm512_setzero_ps(), inside, a, x, 4));
+  }
+}
+#endif
 
 #define LOOPS "grid_real.h"
 #include "each_level.h"

@@ -3,46 +3,37 @@
 ** gives 0, whatever the first element is; one inside is used even where its weight is 0.
 */
 
-typedef struct NAME(taps) {
+typedef struct NAME(found) {
   int32_t at[MOTH_GRID_TAPS][RUN];
   REAL weight[3][MOTH_GRID_TAPS][RUN]; /* of the values, or of their slopes along each side */
-} NAME(taps);
+} NAME(found);
 
 /* The taps of n places from a sample's `first` on. */
 TARGET INLINED void NAME(find)(const job *j, int64_t sample, int64_t first, int64_t n, bool slopes,
-                               NAME(taps) *t) {
+                               NAME(found) *t) {
   const moth_gridded *s = j->s;
   const REAL *grid = (const REAL *)s->grid + (sample * s->points + first) * s->g.sides;
   j->find(&s->g, n, grid, slopes, t->at, t->weight);
 }
 
-/* x[at], 0 for -1: without a branch, which noisy grids would have guessed wrongly. */
-TARGET INLINED REAL NAME(tap)(const REAL *x, int32_t at) {
-  const NAME(bits) inside = ~(at >> 31);
-  NAME(bits) v;
-  REAL value;
-  memcpy(&v, x + (at & ~(at >> 31)), sizeof v);
-  v &= inside;
-  memcpy(&value, &v, sizeof v);
-  return value;
-}
-
-TARGET INLINED void NAME(gather)(const int count, int64_t n, const NAME(taps) *t, const REAL *x,
+TARGET INLINED void NAME(gather)(const int count, int64_t n, const NAME(found) *t, const REAL *x,
                                  REAL *restrict y) {
-  REAL sum[RUN] = {0};
-  for (int k = 0; k < count; k++)
-    for (int i = 0; i < RUN; i++) sum[i] += t->weight[0][k][i] * NAME(tap)(x, t->at[k][i]);
+  REAL sum[RUN] = {0}, v[RUN];
+  for (int k = 0; k < count; k++) {
+    NAME(taps)(x, t->at[k], v);
+    for (int i = 0; i < RUN; i++) sum[i] += t->weight[0][k][i] * v[i];
+  }
   memcpy(y, sum, (size_t)n * sizeof *y);
 }
 
 /* sum[side] += dy times the slope along the side; 0 where no tap is inside, whatever dy is. */
-TARGET INLINED void NAME(slope)(const int sides, const int count, int64_t n, const NAME(taps) *t,
+TARGET INLINED void NAME(slope)(const int sides, const int count, int64_t n, const NAME(found) *t,
                                 const REAL *x, const REAL *dy, REAL (*restrict sum)[RUN]) {
   REAL of[3][RUN] = {{0}}, v[RUN], by[RUN] = {0};
   int32_t inside[RUN] = {0};
   memcpy(by, dy, (size_t)n * sizeof *dy);
   for (int k = 0; k < count; k++) {
-    for (int i = 0; i < RUN; i++) v[i] = NAME(tap)(x, t->at[k][i]);
+    NAME(taps)(x, t->at[k], v);
     for (int i = 0; i < RUN; i++) inside[i] |= ~t->at[k][i];
     for (int side = 0; side < sides; side++)
       for (int i = 0; i < RUN; i++) of[side][i] += t->weight[side][k][i] * v[i];
@@ -52,7 +43,7 @@ TARGET INLINED void NAME(slope)(const int sides, const int count, int64_t n, con
     for (int i = 0; i < RUN; i++) sum[side][i] += of[side][i] * by[i];
 }
 
-TARGET INLINED void NAME(scatter)(const int count, int64_t n, const NAME(taps) *t, const REAL *dy,
+TARGET INLINED void NAME(scatter)(const int count, int64_t n, const NAME(found) *t, const REAL *dy,
                                   REAL *dx) {
   for (int64_t i = 0; i < n; i++)
     for (int k = 0; k < count; k++) {
@@ -67,7 +58,7 @@ TARGET static void NAME(sample)(int64_t first, int64_t last, int lane, const voi
   const moth_gridded *s = j->s;
   const int64_t runs = (s->points + RUN - 1) / RUN;
   const int count = moth_grid_count(&s->g);
-  NAME(taps) t;
+  NAME(found) t;
   (void)lane;
   for (int64_t item = first; item < last; item++) {
     const int64_t sample = item / runs, from = item % runs * RUN;
@@ -76,7 +67,8 @@ TARGET static void NAME(sample)(int64_t first, int64_t last, int lane, const voi
     for (int64_t c = sample * s->channels; c < (sample + 1) * s->channels; c++) {
       const REAL *x = (const REAL *)j->x + c * s->plane;
       REAL *y = (REAL *)j->y + c * s->points + from;
-      NAME(gather)(count, n, &t, x, y);
+      if (count == 4) NAME(gather)(4, n, &t, x, y);
+      else NAME(gather)(count, n, &t, x, y);
     }
   }
 }
@@ -87,7 +79,7 @@ TARGET static void NAME(back)(int64_t first, int64_t last, int lane, const void 
   const moth_gridded *s = j->s;
   const int64_t parts = (s->channels + SHARED - 1) / SHARED;
   const int count = moth_grid_count(&s->g);
-  NAME(taps) t;
+  NAME(found) t;
   (void)lane;
   for (int64_t item = first; item < last; item++) {
     const int64_t sample = item / parts, from = item % parts * SHARED;
@@ -114,7 +106,7 @@ TARGET static void NAME(turn)(int64_t first, int64_t last, int lane, const void 
   const moth_gridded *s = j->s;
   const int64_t runs = (s->points + RUN - 1) / RUN;
   const int count = moth_grid_count(&s->g), sides = s->g.sides;
-  NAME(taps) t;
+  NAME(found) t;
   (void)lane;
   for (int64_t item = first; item < last; item++) {
     const int64_t sample = item / runs, from = item % runs * RUN;
