@@ -173,15 +173,17 @@ bag.embedding_bag = define {
     local x = ops.embedding(input, weight, padding, max_norm, norm_type, by_freq, sparse)
     if HALF[x.dtype.name] then x = x:float() end
     if weights then x = x * weights:unsqueeze(-1) end
-    local counted = padding and input:ne(padding) or input:eq(input)
     local largest = mode == "max"
     if padding then
-      x = x:masked_fill(counted:logical_not():unsqueeze(-1), largest and -math.huge or 0)
+      x = x:masked_fill(input:eq(padding):unsqueeze(-1), largest and -math.huge or 0)
     end
     local y = join(x, largest, list, bags)
-    if mode ~= "sum" then
+    if mode ~= "sum" and (padding or list) then
+      local counted = padding and input:ne(padding) or input:eq(input)
       local count = join(counted:unsqueeze(-1):to(x.dtype), false, list, bags)
       y = largest and y:masked_fill(count:eq(0), 0) or y / count:clamp(1)
+    elseif mode == "mean" then
+      y = y / math.max(input:size(2), 1)
     end
     return (y:to(weight.dtype))
   end,
