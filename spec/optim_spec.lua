@@ -153,6 +153,29 @@ describe("an optimizer", function()
     opt:zero_grad()
   end)
 
+  it("writes zeros into the gradients that are there, which may lie in one buffer", function()
+    local net, flat = nn.Linear(2, 2), moth.zeros(6)
+    net.weight.grad, net.bias.grad = flat[{{1, 4}}]:view(2, 2), flat[{{5, 6}}]
+    for _, owner in ipairs {optim.SGD(net:parameters()), net} do
+      for _ = 1, 2 do
+        net(moth.ones(3, 2)):sum():backward()
+        assert.same({3, 3, 3, 3, 3, 3}, flat:tolist())
+        owner:zero_grad {set_to_none = false}
+        assert.same({0, 0, 0, 0, 0, 0}, flat:tolist())
+      end
+    end
+  end)
+
+  it("cuts the gradients that it fills with zeros from what made them", function()
+    local p = parameter()
+    local opt = optim.SGD {p}
+    p:square():sum():backward {create_graph = true}
+    assert.is_true(p.grad.requires_grad)
+    opt:zero_grad {set_to_none = false}
+    assert.is_false(p.grad.requires_grad)
+    assert.same({0, 0}, p.grad:tolist())
+  end)
+
   it("reads the learning rate from its groups at each step", function()
     local p = parameter()
     local opt = optim.SGD({p}, {lr = 1})

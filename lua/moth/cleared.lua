@@ -1,7 +1,6 @@
 --- cleared.lua -- zero_grad, which modules and optimizers share.
 
 local define = require "moth.define"
-local lib = require "moth.lib"
 
 local cleared = {}
 
@@ -15,14 +14,14 @@ cleared.parse = define.signature("zero_grad", {
 function cleared.clear(params, set_to_none)
   for i = 1, #params do
     local p = params[i]
-    if set_to_none then
+    local grad = not set_to_none and p.grad
+    if not grad then
       p.grad = nil
-    elseif p.grad ~= nil then
-      if lib.capture then -- replays clear the gradient that the step was recorded with
-        require("moth").no_grad(p.grad.zero_, p.grad)
-      else
-        p.grad = require("moth").zeros_like(p.grad)
-      end
+    elseif grad.is_sparse then
+      p.grad = require("moth").zeros_like(grad)
+    else -- in place: it may be a part of a buffer, or what a captured step was recorded with
+      if grad.requires_grad then grad:detach_() end
+      require("moth").no_grad(grad.zero_, grad)
     end
   end
 end
