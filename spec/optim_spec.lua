@@ -291,6 +291,92 @@ describe("an optimizer", function()
     local Lazy = nn.class("Lazy", optim.Optimizer)
     assert.has_error_like(function() Lazy({p}):step() end, "has no method ':update%(group%)'")
   end)
+
+  describe("of the user's with a step of its own, as in PyTorch,", function()
+    local function owner(count)
+      local Own = nn.class("Own", optim.Optimizer)
+      function Own:init(params, lr) optim.Optimizer.init(self, params, {lr = lr}) end
+      function Own:step(closure)
+        local loss = closure and closure()
+        moth.no_grad(function()
+          for _, group in ipairs(self.param_groups) do
+            for _, p in ipairs(group.params) do
+              local own = self.state[p] or {mean = moth.zeros_like(p), step = moth.zeros(1)}
+              self.state[p] = own
+              count(self, own)
+              own.mean:add_(p.grad)
+              p:sub_(own.mean * own.step, {alpha = group.lr})
+            end
+          end
+        end)
+        return loss
+      end
+      return Own
+    end
+    local function in_place(_, own) own.step:add_(1) end
+
+    local function losses(wrap, count)
+      local p = parameter()
+      local opt = owner(count or in_place)({p}, 0.1)
+      local schedule = optim.lr_scheduler.ExponentialLR(opt, 0.5)
+      local step = wrap(function()
+        opt:zero_grad()
+        local loss = p:square():sum()
+        loss:backward()
+        opt:step()
+        return loss
+      end)
+      local list = {}
+      for i = 1, 5 do
+        list[i] = step():item()
+        schedule:step()
+      end
+      return list
+    end
+    local function plainly(step) return step end
+
+    it("keeps what it notes beyond a scope", function()
+      assert.same(losses(plainly), losses(function(step)
+        return function() return (moth.scope(step)) end
+      end))
+    end)
+
+    it("is captured as any other, or refused", function()
+      assert.same(losses(plainly), losses(moth.capture))
+      for _, count in ipairs {
+        function(_, own)
+          own.step:add_(1)
+          own.n = (own.n or 0) + 1
+        end,
+        function(self, own)
+          own.step:add_(1)
+          self.n = (self.n or 0) + 1
+        end,
+      } do
+        assert.has_error_like(function() losses(moth.capture, count) end,
+          "the step of Own, which replaces 'n' in its state")
+      end
+    end)
+
+    it("has hooks, once also where it calls its base's step", function()
+      local p, seen = parameter(), {}
+      local function note(word)
+        return function()
+          seen[#seen + 1] = word
+          return 3
+        end
+      end
+      local Above = nn.class("Above", optim.SGD)
+      function Above:step(closure) return optim.SGD.step(self, closure) end
+      for _, opt in ipairs {Above({p}, {lr = 0}), owner(in_place)({p}, 0)} do
+        p.grad, seen = moth.ones(2), {}
+        opt:register_step_pre_hook(note "pre")
+        opt:register_step_post_hook(note "post")
+        assert.equal(3, (opt:step(note "closure")))
+        assert.same({"pre", "closure", "post"}, seen)
+      end
+    end)
+  end)
 end)
 
 describe("an optimizer refuses", function()
@@ -303,6 +389,10 @@ describe("an optimizer refuses", function()
     assert.has_error_like(function() optim.SGD({p:clone():requires_grad_() * 2}) end,
       "element 1, f32 %(2%), is the result of an op; only leaves are optimized")
     assert.has_error_like(function() optim.SGD({p, p}) end, "elements 1 and 2 are one tensor")
+    assert.has_error_like(function() optim.SGD({{p}, {p}}, {lr = 1}) end,
+      "'params' to 'SGD' %(element 1 is a list of tensors; join the lists, or write {params = li")
+    assert.has_error_like(function() optim.SGD({{parms = {p}}}, {lr = 1}) end,
+      "group 1 has 'parms'; did you mean 'params'%?")
   end)
 
   it("options out of their range", function()

@@ -11,6 +11,8 @@
 --         if p.grad ~= nil then p:add_(p.grad, {alpha = -group.lr}) end
 --       end
 --     end
+--
+-- Or it has a `step(closure)` of its own, as in PyTorch, which calls moth.no_grad itself.
 
 local bundle = require "moth.optim.bundle"
 local calls = require "moth.calls"
@@ -146,6 +148,19 @@ function Optimizer:add_param_group(group)
   self.param_groups[#self.param_groups + 1] = made
 end
 
+-- Lists among the parameters are groups, which have names.
+local function check_group(self, i, group)
+  if not lib.is_plain(group) or group.params ~= nil then return end
+  if lib.istensor(group[1]) then
+    bad_params(self, ("element %d is a list of tensors; join the lists, or write {params = list} "
+      .. "for a group of its own"):format(i))
+  end
+  for name in pairs(group) do
+    local nearest = errors.nearest(tostring(name), {"params"})
+    if nearest ~= "" then bad_params(self, ("group %d has '%s'%s"):format(i, name, nearest)) end
+  end
+end
+
 --- Sets up the groups.
 -- @param params    a list of tensors or of {name, tensor}, what net:named_parameters() gives, or a
 -- list of group tables {params = list, lr = ...}
@@ -158,13 +173,17 @@ function Optimizer:init(params, defaults)
   for name, value in pairs(defaults or {}) do self.defaults[name] = value end
   self.param_groups = {}
   self.state = {}
+  if not errors.is_own(class.written(self.step)) then self.step = self._own_step end
   if lib.is_plain(params) and params.params then
     params = {params}
   end
   if lib.is_plain(params) and calls.gap(params) then bad_params(self, calls.gap(params)) end
   local first = lib.is_plain(params) and params[1]
   if type(first) == "table" and not is_named(first) then
-    for _, group in ipairs(params) do self:add_param_group(group) end
+    for i, group in ipairs(params) do
+      check_group(self, i, group)
+      self:add_param_group(group)
+    end
   else
     self:add_param_group {params = params == nil and {}
       or (type(params) == "table" or type(params) == "function") and params
@@ -222,9 +241,13 @@ local function keep_state(self)
   end
 end
 
--- What a user's own optimizer has in its state, and its options, while a step is recorded.
+-- What a user's own optimizer has in its state and fields, and its options, while a step is
+-- recorded.
 local function plain_values(self)
   local list = {}
+  for name, value in pairs(self) do
+    if type(value) == "number" then list[#list + 1] = {self, name, value} end
+  end
   for p, values in pairs(self.state) do
     for name, value in pairs(type(values) == "table" and values or {}) do
       list[#list + 1] = {values, name, value, p}
@@ -250,12 +273,9 @@ local function unchanged(cell)
   return true
 end
 
--- An optimizer whose op Moth does not know: its options are constants, another value of one is
--- another recording; its state must be written in place.
-local function update_recorded(self)
-  local before, options = plain_values(self), options_of(self)
-  local groups = self.param_groups
-  for i = 1, #groups do self:update(groups[i]) end
+-- An optimizer whose op Moth does not know, recorded: its options are constants, another value of
+-- one is another recording; its state must be written in place.
+local function recorded(self, before, options, ...)
   keep_state(self)
   local recording = require "moth.recording"
   if #plain_values(self) ~= #before then recording.void() end
@@ -266,19 +286,26 @@ local function update_recorded(self)
     end
   end
   recording.cell(nil, {write = unchanged, options = options})
+  return ...
+end
+
+local function update_groups(self)
+  local groups = self.param_groups
+  for i = 1, #groups do self:update(groups[i]) end
 end
 
 local function update_all(self)
   if lib.capture then
     lib.capture.states[self.state] = true
-    if not rawget(class.of(self), "keeps_own_state") then return update_recorded(self) end
+    if not rawget(class.of(self), "keeps_own_state") then
+      local before, options = plain_values(self), options_of(self)
+      return recorded(self, before, options, update_groups(self))
+    end
   end
-  local groups = self.param_groups
-  local n = #groups
-  if n == 1 then
-    self:update(groups[1]) -- LuaJIT compiles this into the caller's loop, but no loop within
+  if #self.param_groups == 1 then
+    self:update(self.param_groups[1]) -- LuaJIT compiles this into the caller's loop, but no loop
   else
-    for i = 1, n do self:update(groups[i]) end
+    update_groups(self)
   end
   keep_state(self)
 end
@@ -306,8 +333,11 @@ local function add_hook(self, kind, fname, fn)
   return Hook(list, entry)
 end
 
-local function run_hooks(self, list, closure)
-  for _, entry in ipairs({unpack(list)}) do entry.fn(self, {closure}) end
+-- Calls the hooks around a step, unless _own_step does.
+local function run_hooks(self, list, closure, is_own)
+  if is_own or rawget(self, "step") ~= self._own_step then
+    for _, entry in ipairs({unpack(list)}) do entry.fn(self, {closure}) end
+  end
 end
 Optimizer.run_hooks = run_hooks
 
@@ -332,16 +362,20 @@ for name, list in pairs {state_dict_pre = "save_pre", state_dict_post = "save_po
   Optimizer[fname] = function(self, hook) return (add_hook(self, list, fname, hook)) end
 end
 
+local function before_step(self, closure, is_own)
+  self.stepped = true -- schedules ask for it
+  if lib.capture and (self.pre_hooks or self.post_hooks) then
+    require("moth.recording").refuse("an optimizer's hook")
+  end
+  if self.pre_hooks then run_hooks(self, self.pre_hooks, closure, is_own) end
+end
+
 --- One step of optimization.
 -- @param closure  computes the loss and its gradients anew; called first, if given
 -- @return the loss that the closure returned, or nothing
 function Optimizer:step(closure)
   local loss
-  self.stepped = true -- schedules ask for it
-  if lib.capture and (self.pre_hooks or self.post_hooks) then
-    require("moth.recording").refuse("an optimizer's hook")
-  end
-  if self.pre_hooks then run_hooks(self, self.pre_hooks, closure) end
+  before_step(self, closure)
   if closure ~= nil then loss = require("moth").enable_grad(closure) end
   local mode = lib.C.moth_grad_mode(lib.ctx, 0)
   local ok, problem = pcall(update_all, self)
@@ -350,6 +384,23 @@ function Optimizer:step(closure)
   if not ok then error(problem, 0) end
   if self.post_hooks then run_hooks(self, self.post_hooks, closure) end
   return loss
+end
+
+local function after_own(self, closure, ...)
+  keep_state(self)
+  if self.post_hooks then run_hooks(self, self.post_hooks, closure, true) end
+  return ...
+end
+
+--- What stands in the place of a step that a class of the user's defines: it does what has to be
+-- done around it.
+function Optimizer:_own_step(...)
+  local closure, step = ..., class.of(self).step
+  before_step(self, closure, true)
+  if not lib.capture then return after_own(self, closure, step(self, ...)) end
+  lib.capture.states[self.state] = true
+  local before, options = plain_values(self), options_of(self)
+  return recorded(self, before, options, step(self, ...))
 end
 
 -- ---- saving ----
