@@ -17,7 +17,7 @@
 #include "kernel/product.h"
 #include "loop.h"
 
-#define MOTH_BACKEND_VERSION 4
+#define MOTH_BACKEND_VERSION 5
 #define MOTH_MAX_DEVICES 16
 
 /* A kernel for an op, with the arguments of its `_cpu` function. */

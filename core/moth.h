@@ -536,7 +536,7 @@ typedef struct moth_device_info {
   char name[64];
   int64_t live_bytes, peak_bytes, cached_bytes, limit_bytes; /* this context's */
   int64_t free_bytes, total_bytes;                           /* the device's */
-  int32_t major, minor;                                      /* of what it can do: 8.0, 9.0 */
+  int32_t major, minor, processors; /* of what it can do: 8.0, 9.0; multiprocessors */
 } moth_device_info;
 
 int32_t moth_device_count(moth_ctx *ctx); /* negative: a status; the message says what is missing */

@@ -313,6 +313,7 @@ static int memory(moth_ctx *ctx, int device, moth_device_info *info) {
   info->total_bytes = (int64_t)all;
   info->major = p->streams[0]->queue.major;
   info->minor = p->streams[0]->queue.minor;
+  info->processors = p->streams[0]->queue.processors;
   return MOTH_OK;
 }
 

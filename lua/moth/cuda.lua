@@ -28,7 +28,7 @@ end
 
 --- Waits until a GPU has done all that was asked of it, on all streams; errors that came late are
 -- raised here.
--- @param which  a device, its name or its index; cuda:0 when absent
+-- @param which  a device, its name or its index; "cuda" when absent
 function cuda.synchronize(which)
   check(C.moth_device_synchronize(ctx, gpu("synchronize", which)), "synchronize")
 end
@@ -81,8 +81,54 @@ function cuda.get_device_capability(which)
   return found.major, found.minor
 end
 
---- The index of the GPU that "cuda" means: 0.
-function cuda.current_device() return 0 end
+--- What is known of a GPU: a table of `name`, `major`, `minor`, `total_memory` (bytes) and
+-- `multi_processor_count`.
+function cuda.get_device_properties(which)
+  local found = look("get_device_properties", which)
+  return { name = ffi.string(found.name), major = found.major, minor = found.minor,
+           total_memory = tonumber(found.total_bytes), multi_processor_count = found.processors }
+end
+
+--- Whether there is a GPU whose tensor cores take bfloat16: from 8.0 on. Older ones compute with it
+-- as well, by way of float32.
+function cuda.is_bf16_supported(which)
+  return cuda.is_available() and cuda.get_device_capability(which) >= 8
+end
+
+--- The index of the GPU that "cuda" means.
+function cuda.current_device() return device.current() end
+
+--- Lets "cuda" mean another GPU from here on, in this state of Lua. Tensors stay where they are.
+-- @param which  a device, its name or its index
+function cuda.set_device(which)
+  if which == nil then errors.refuse("set_device", "device", "a GPU is needed", which) end
+  device.current(gpu("set_device", which) - 1)
+end
+
+--- As many lines as tell what of a GPU's memory is in use, for people.
+function cuda.memory_summary(which)
+  local function mib(bytes) return ("%10.1f MiB"):format(tonumber(bytes) / 2 ^ 20) end
+  local found = look("memory_summary", which)
+  local lines = {
+    ffi.string(found.name), "in tensors   " .. mib(found.live_bytes),
+    "at most      " .. mib(found.peak_bytes), "kept free    " .. mib(found.cached_bytes),
+  }
+  if found.limit_bytes > 0 then lines[#lines + 1] = "limit        " .. mib(found.limit_bytes) end
+  lines[#lines + 1] = "of the GPU   " .. mib(found.total_bytes)
+  lines[#lines + 1] = "free of it   " .. mib(found.free_bytes)
+  return table.concat(lines, "\n")
+end
+
+--- Refuses to let tensors on a GPU take more than this part of its memory.
+-- @param fraction  from 0 to 1
+function cuda.set_per_process_memory_fraction(fraction, which)
+  if type(fraction) ~= "number" or not (fraction >= 0 and fraction <= 1) then
+    errors.refuse("set_per_process_memory_fraction", "fraction",
+      "a number from 0 to 1 is needed", fraction)
+  end
+  local all = tonumber(look("set_per_process_memory_fraction", which).total_bytes)
+  cuda.set_memory_limit(math.max(1, math.floor(all * fraction)), which) -- 0 would be no limit
+end
 
 --- Gives free blocks back to the driver; nothing where there is no GPU.
 function cuda.empty_cache(which)
@@ -107,6 +153,7 @@ function cuda.manual_seed(seed) return require "moth.generator".manual_seed(seed
 cuda.manual_seed_all = cuda.manual_seed
 
 local rows = {}
-lazy.from(rows, "moth.stream", "Stream Event stream current_stream default_stream")
+lazy.from(rows, "moth.generator", "seed initial_seed get_rng_state set_rng_state")
+lazy.from(rows, "moth.stream", "Stream Event stream device current_stream default_stream")
 
 return (lazy.namespace("moth.cuda", cuda, rows))

@@ -37,10 +37,12 @@ function device.name(value)
   return (kind == "cpu" or kind == "cuda") and value or nil
 end
 
+local current = 0 -- the index of the GPU that "cuda" means
+
 -- The engine's number of a device: 0 the CPU, 1 + i the i-th GPU.
 local function number_of(name)
   if name == "cpu" then return 0 end
-  return 1 + tonumber(name:match ":(%d+)$" or 0)
+  return 1 + (tonumber(name:match ":(%d+)$") or current)
 end
 
 local found -- how many GPUs there are, once that was asked
@@ -64,6 +66,18 @@ device.codes = setmetatable({}, {
   end,
 })
 
+--- The index of the GPU that "cuda" means, 0 at first; with an index, that from here on.
+-- @return what it was before
+function device.current(index)
+  local before = current
+  if index then
+    current = index
+    rawset(device.codes, "cuda", nil)
+    if known.cuda then rawset(device.codes, known.cuda, nil) end
+  end
+  return before
+end
+
 --- The engine's number -> device.
 device.by_code = setmetatable({ [0] = make("cpu", "cpu") }, {
   __index = function(list, number)
@@ -86,7 +100,8 @@ function device.missing(value)
 end
 
 --- moth.device("cpu"): a device, with `type` ("cpu" or "cuda") and `index` (from 0, as in PyTorch;
--- nil if there is none in the name). `moth.device("cuda", 0)` is "cuda:0".
+-- nil if there is none in the name: then it is the GPU of moth.cuda.set_device, 0 at first).
+-- `moth.device("cuda", 0)` is "cuda:0".
 -- @param name   "cpu", "cuda", "cuda:0" or a device
 -- @param index  the number of the device, optional
 function device.new(name, index)

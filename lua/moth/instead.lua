@@ -69,6 +69,24 @@ local ROWS = {
     ["rrelu_"] = "rrelu{x, inplace = true} does it",
     ["grouped_mm scaled_mm scaled_grouped_mm"] = "there are no dtypes of 8 bits but integers",
   },
+  ["moth.cuda"] = {
+    ["CUDAGraph graph_pool_handle make_graphed_callables is_current_stream_capturing"] =
+      "moth.cuda.graph(f) records a step and replays it",
+    ["amp"] = "moth.autocast and moth.amp.GradScaler serve all devices",
+    ["nvtx"] = "moth.profiler.record_function marks a part of a profile",
+    ["set_stream StreamContext"] = "moth.cuda.stream(s, f) calls f on a stream",
+    ["OutOfMemoryError"] = "after pcall, moth.errcode() is \"E_MEM\"",
+    ["memory_stats memory_snapshot max_memory_reserved max_memory_cached memory_cached"] =
+      "moth.cuda.memory_summary, memory_allocated, max_memory_allocated and memory_reserved tell",
+    ["reset_max_memory_allocated reset_max_memory_cached reset_accumulated_memory_stats"] =
+      "moth.cuda.reset_peak_memory_stats lets the peak begin anew",
+    ["get_rng_state_all set_rng_state_all seed_all"] = "one stream of random numbers serves all "
+      .. "devices: moth.get_rng_state and moth.set_rng_state",
+    ["FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ByteTensor "
+      .. "BoolTensor"] = "moth.tensor(list, {dtype = moth.int64, device = \"cuda\"})",
+    ["comm nccl"] = DEVICES, ["init is_initialized"] = "a GPU is looked for when it is first named",
+    ["utilization temperature power_draw clock_rate"] = "nvidia-smi tells",
+  },
   ["moth.func"] = {
     ["linearize"] = "moth.func.jvp gives the derivative along tangents",
   },

@@ -1,4 +1,4 @@
---- stream.lua -- moth.cuda's streams and events.
+--- stream.lua -- moth.cuda's streams and events, and a GPU for the time of a call.
 --
 --     local copies = moth.cuda.Stream()
 --     local batch = moth.cuda.stream(copies, function()
@@ -42,6 +42,17 @@ local function check_event(fname, name, value)
   errors.refuse(fname, name, "an Event is needed", value, "E_TYPE")
 end
 
+--- Calls f(...) with a GPU as the one that "cuda" means, and returns what it returns. The one from
+-- before comes back also when f raises. (As torch.cuda.device.)
+-- @param which  a device, its name or its index
+-- @param f      a function
+function M.device(which, f, ...)
+  if which == nil then errors.refuse("device", "device", "a GPU is needed", which) end
+  if not calls.is_callable(f) then errors.refuse("device", "f", "a function is needed", f) end
+  local at = devices.gpu("device", which)
+  return frames.finish(frames.enter(at - 1, "device", devices.current), pcall(f, ...))
+end
+
 -- ---- streams ----
 
 local Stream = class("Stream")
@@ -52,13 +63,14 @@ local known = setmetatable({}, { __mode = "v" }) -- "device:number" -> its objec
 local function name_of(device, number) return device .. ":" .. number end
 
 Stream.signature = define.signature("Stream", {
-  { "any", "device", "a GPU: a device, its name or its index; or cuda:0", optional = true },
+  { "any", "device", 'a GPU: a device, its name or its index; "cuda" when absent',
+    optional = true },
   { "int", "priority", "lower numbers go first; a GPU has a few from -5 to 0", default = 0 },
 })
 
 --- A stream beside the one that all begins on: what is asked for inside moth.cuda.stream(s, f) runs
 -- on it. One that is dropped is used again, when its work is done or not. (As torch.cuda.Stream.)
--- @param device    a GPU: a device, its name or its index (default cuda:0)
+-- @param device    a GPU: a device, its name or its index (default "cuda")
 -- @param priority  lower numbers go first (default 0)
 function Stream:init(device, priority)
   local at, where = place("Stream", device)
@@ -87,14 +99,14 @@ local function stream_or_current(fname, value)
 end
 
 --- The stream that work on a GPU is asked of now.
--- @param device  a GPU: a device, its name or its index (default cuda:0)
+-- @param device  a GPU: a device, its name or its index (default "cuda")
 function M.current_stream(device)
   local at = place("current_stream", device)
   return object(at, check(C.moth_stream_use(ctx, at, -1), "current_stream"))
 end
 
 --- The stream that all work on a GPU begins on.
--- @param device  a GPU: a device, its name or its index (default cuda:0)
+-- @param device  a GPU: a device, its name or its index (default "cuda")
 function M.default_stream(device) return object(place("default_stream", device), 0) end
 
 local setters = {} -- by the engine's number of a device; frames hold them weakly
