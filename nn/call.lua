@@ -104,6 +104,8 @@ end
 -- Notes what else a module holds, as Dropout its p, which the step may read. (parts_of has its
 -- tensors and modules.)
 local function note_fields(noted, module, store)
+  if noted.fields[store] then return end
+  noted.fields[store] = true
   for name, value in pairs(store.fields) do
     if not store.kind[name] and name ~= "training" then
       note_link(noted, module, store.fields, name, value)
@@ -128,7 +130,8 @@ local function settle(noted)
   end
 end
 
--- Notes where the modules above one hold it: a step may call net.head without calling net.
+-- Notes where the modules above one hold it, and what else they hold: a step may call net.head
+-- without calling net, as net:encode(x) does.
 local function note_above(noted, module, store_of)
   local child, parent = module, sight.parents[module]
   while parent and not noted.linked[child] do
@@ -141,6 +144,7 @@ local function note_above(noted, module, store_of)
       if rawequal(rawget(parent, i), child) then note_link(noted, parent, parent, i, child) end
     end
     if at then note_link(noted, parent, store.fields, at, child) end
+    note_fields(noted, parent, store)
     child, parent = parent, sight.parents[parent]
   end
 end
@@ -166,7 +170,7 @@ local function note_module(recording, self, store, store_of)
   if not noted then
     noted = {same = same_parts, broken = broken, settle = settle, sight = sight,
              parts = sight.parts, seen = recording.seen, modules = {}, stores = {}, lists = {},
-             free = {}, linked = {}, holders = {}, tables = {}, keys = {}, values = {}}
+             free = {}, linked = {}, fields = {}, holders = {}, tables = {}, keys = {}, values = {}}
     recording.noted = noted
   end
   if not noted.seen[store] then note_above(noted, self, store_of) end

@@ -233,6 +233,23 @@ describe("a field of a module that ran in a captured step", function()
     assert.are.equal(text, tostring(step))
   end)
 
+  it("is looked at too where another method than forward read it", function()
+    local Net = nn.class("Net", nn.Module)
+    function Net:init() self.body, self.temperature = nn.Sequential(Scaled()), 1 end
+    function Net:encode(input) return self.body[1](input) / self.temperature end
+    local net = Net()
+    local step = moth.capture(function(input) return net:encode(input) end)
+    for _ = 1, 3 do assert.are.equal(4, step(x):sum():item()) end
+    net.temperature = 4
+    for _ = 1, 2 do assert.are.equal(1, step(x):sum():item()) end
+    assert.are.equal("'temperature' of Net is not what it was", step.why)
+    local outer = nn.Sequential(net)
+    outer[1].temperature = 1
+    local text = tostring(step)
+    for _ = 1, 2 do assert.are.equal(4, step(x):sum():item()) end
+    assert.are.equal(text, tostring(step))
+  end)
+
   it("that the step changes itself, as a counter, is its own affair", function()
     local net = Scaled()
     local step = moth.capture(function(input) return net(input) end)

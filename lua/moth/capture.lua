@@ -293,14 +293,14 @@ end
 -- it, as in moth.scope.
 --
 -- Other shapes or dtypes of the inputs, other keys in their tables, another `training` of a module
--- that ran, another number, string, table or tensor in a field of one (but where the step itself
--- changes the field), another grad mode, other hooks of a module or parameter, parameters with
--- other storage, a parameter, buffer or module in a field of a module that ran that was replaced,
--- or is computed now (prune, weight_norm), other gradients where it reads them before its backward
--- pass: then the step is run and recorded again. The last 8 recordings are kept, and a ninth is
--- warned of; `tostring(step)` counts them, and `step.why` says why the last was made. The first
--- runs of an optimizer that make its state are not kept. Modules are seen that lie in modules;
--- those in plain tables and variables are constants.
+-- that ran, another number, string, table or tensor in a field of one or of what holds it (but
+-- where the step itself changes the field), another grad mode, other hooks of a module or
+-- parameter, parameters with other storage, a parameter, buffer or module in a field of a module
+-- that ran that was replaced, or is computed now (prune, weight_norm), other gradients where it
+-- reads them before its backward pass: then the step is run and recorded again. The last 8
+-- recordings are kept, and a ninth is warned of; `tostring(step)` counts them, and `step.why` says
+-- why the last was made. The first runs of an optimizer that make its state are not kept. Modules
+-- are seen that lie in modules; those in plain tables and variables are constants.
 --
 -- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
 -- CPU, and what waits for the GPU, stand between them; fewer than 4 launches in a row stay single
