@@ -74,6 +74,26 @@ describe("a loop of ten thousand temporaries of 80 KB", function()
   end)
 end)
 
+describe("cdist", function()
+  local function whole(a, b, p) return ((a:unsqueeze(-2) - b:unsqueeze(-3)):norm(p, -1)) end
+
+  it("holds a part of the differences at a time, if no gradient wants them", function()
+    moth.manual_seed(1)
+    local a, b = moth.randn(2, 700, 30), moth.randn(600, 30)
+    for _, p in ipairs { 0, 1, 2.5, math.huge } do
+      moth.collect()
+      local before = moth.memory().live_bytes
+      moth.reset_peak_memory()
+      local y = moth.cdist(a, b, p)
+      local taken = moth.memory().peak_bytes - before
+      assert.is_true(taken < 3 * y.nbytes, taken / y.nbytes) -- 30 times as much in one piece
+      assert.is_true(y:equal(whole(a, b, p)))
+    end
+    local x = a:clone():requires_grad_()
+    assert.is_true(moth.cdist(x, b, 1):detach():equal(whole(a, b, 1)))
+  end)
+end)
+
 describe("many small tensors", function()
   it("are collected although their bytes are few", function()
     moth.collect()

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "elementwise.h"
+#include "inverse_f64.h"
 #include "level.h"
 
 /* What rows are asked for, as a moth_work's arg. */
@@ -131,15 +132,21 @@ int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool le
 #define LANES(TERM)                                                            \
   do {                                                                         \
     double lane[8] = {0};                                                      \
-    for (int64_t j = 0; j < n; j++) {                                          \
+    int64_t j = 0;                                                             \
+    for (; j + 8 <= n; j += 8)                                                 \
+      for (int k = 0; k < 8; k++) {                                            \
+        const double v = fabs((double)x[j + k]);                               \
+        lane[k] += TERM;                                                       \
+      }                                                                        \
+    for (int k = 0; j < n; j++, k++) {                                         \
       const double v = fabs((double)x[j]);                                     \
-      lane[j % 8] += TERM;                                                     \
+      lane[k] += TERM;                                                         \
     }                                                                          \
     for (int k = 0; k < 8; k++) sum += lane[k];                                \
   } while (0)
 
-#define NORM(name, type, wide)                                                 \
-  static double norm_of_##name(int64_t n, const type *x, double p) {           \
+#define NORM(TARGET, name, type)                                               \
+  TARGET static double norm_of_##name(int64_t n, const type *x, double p) {    \
     double sum = 0;                                                            \
     if (isinf(p)) {                                                            \
       for (int64_t j = 0; j < n; j++) {                                        \
@@ -153,10 +160,10 @@ int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool le
     else if (p == 1) LANES(v);                                                 \
     else if (p == 2) LANES(v * v);                                             \
     else if (p == 3) LANES(v * v * v);                                         \
-    else LANES(pow(v, p));                                                     \
+    else LANES(moth_pow_f64(v, p));                                            \
     return p == 2 ? sqrt(sum) : p == 1 || p == 0 ? sum : pow(sum, 1 / p);      \
   }                                                                            \
-  static void norm_##name(int64_t row, int64_t end, int lane, const void *arg) { \
+  TARGET static void norm_##name(int64_t row, int64_t end, int lane, const void *arg) { \
     const scan *s = arg;                                                       \
     const type *x = (const type *)(const void *)s->r->x;                       \
     type *y = s->y;                                                            \
@@ -164,10 +171,19 @@ int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool le
     for (; row < end; row++)                                                   \
       y[row] = (type)norm_of_##name(s->r->length, x + row * s->r->length, s->p); \
   }
-MOTH_EACH_FLOAT(NORM)
+NORM(, f32, float)
+NORM(, f64, double)
+#if MOTH_HAS_LEVELS
+NORM(MOTH_AVX2, f32_avx2, float)
+NORM(MOTH_AVX2, f64_avx2, double)
+#endif
 
 int moth_rows_norm(const moth_rows *r, double p, char *y) {
-  const double each = p == 0 || p == 1 || p == 2 || p == 3 || isinf(p) ? 0.5 : 10;
-  return moth_rows_share(r, each, r->dtype == MOTH_F32 ? norm_f32 : norm_f64,
+  const double each = p == 0 || p == 1 || p == 2 || p == 3 || isinf(p) ? 0.2 : 5;
+  moth_work *loop = r->dtype == MOTH_F32 ? norm_f32 : norm_f64;
+#if MOTH_HAS_LEVELS
+  if (moth_level() != MOTH_LEVEL_PLAIN) loop = r->dtype == MOTH_F32 ? norm_f32_avx2 : norm_f64_avx2;
+#endif
+  return moth_rows_share(r, each, loop,
                          &(scan){.r = r, .y = y, .p = p});
 }

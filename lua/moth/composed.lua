@@ -6,6 +6,7 @@ local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local scope = require "moth.scope"
 
 local ops = bind.ops
 local istensor = lib.istensor
@@ -158,6 +159,28 @@ local function euclidean(a, b)
   return (ops.where(apart, ops.where(apart, square, 1):sqrt(), 0))
 end
 
+local apart = scope.inside(function(a, b, p)
+  return ((a:unsqueeze(-2) - b:unsqueeze(-3)):norm(p, -1))
+end)
+
+-- The same, a few rows of a at a time where no gradient wants the differences again: all of them
+-- are many times as large as a and b.
+local function apart_by_parts(a, b, p)
+  local grads = require("moth.autograd").is_grad_enabled() and (a.requires_grad or b.requires_grad)
+  local rows, each = a:size(-2), b:size(-2) * b:size(-1)
+  for k = 3, math.max(a:dim(), b:dim()) do
+    each = each * math.max(k <= a:dim() and a:size(-k) or 1, k <= b:dim() and b:size(-k) or 1)
+  end
+  local some = math.max(1, math.floor((a.is_cuda and 2 ^ 26 or 2 ^ 17) / math.max(each, 1)))
+  if grads or some >= rows then return (apart(a, b, p)) end
+  local parts = {}
+  for from = 1, rows, some do
+    local part = a:narrow(-2, from, math.min(some, rows - from + 1))
+    parts[#parts + 1] = apart(part, b, p)
+  end
+  return (ops.cat(parts, -2))
+end
+
 -- f(a, b) as it is outside autocast, whose products would leave nothing of small differences.
 local function exactly(f, a, b)
   local autocast = require "moth.autocast"
@@ -192,7 +215,7 @@ composed.cdist = define {
       and (x1:size(-2) > MANY or x2:size(-2) > MANY))
     if p == 2 and product then return (exactly(euclidean, x1, x2)) end
     if x1:size(-1) == 0 then p = 2 end -- nothing is far from nothing by any norm
-    return ((x1:unsqueeze(-2) - x2:unsqueeze(-3)):norm(p, -1))
+    return (apart_by_parts(x1, x2, p))
   end,
 }
 
