@@ -131,10 +131,14 @@ enum { LANES = 16 }; /* two registers of the longest */
 /* -- sum, mean -- */
 
 #define PLUS(p, q) ((p) + (q))
-#define SUM_INT(name, type, wide)                                     \
+#define SUM_INT(FOLD, name, type)                                     \
   FOLD(sum_##name, type, uint64_t, 0, (uint64_t)x, PLUS)              \
   FINISH(sum_##name##_end, uint64_t, int64_t, v)
-MOTH_EACH_INT(SUM_INT)
+SUM_INT(FOLD, u8, uint8_t)
+SUM_INT(FOLD, i8, int8_t)
+SUM_INT(FOLD, i16, int16_t)
+SUM_INT(FOLD_LEVELS, i32, int32_t)
+SUM_INT(FOLD_LEVELS, i64, int64_t)
 ACCUMULATOR(total, double, 0, PLUS)
 #define SUM_FLOAT(name, type, wide)                                   \
   FINISH(sum_##name##_end, double, type, v)                           \
@@ -142,7 +146,8 @@ ACCUMULATOR(total, double, 0, PLUS)
   FINISH(length_##name##_end, double, type, sqrt(v))
 MOTH_EACH_FLOAT(SUM_FLOAT)
 #define TOTALS(take, name) FLOATS(take, total, name##_f32_end, total, name##_f64_end)
-const moth_fold moth_sum_folds[MOTH_DTYPES] = {WHOLE(sum), TOTALS(sum_take, sum)};
+const moth_fold moth_sum_folds[MOTH_DTYPES] = {
+  SHORT(sum), LONG(LEVELS_ENTRY, sum), TOTALS(sum_take, sum)};
 const moth_fold moth_mean_folds[MOTH_DTYPES] = {TOTALS(sum_take, mean)};
 const moth_fold moth_length_folds[MOTH_DTYPES] = {TOTALS(squares_take, length)};
 
