@@ -320,6 +320,7 @@ static void *thread(void *at) {
   moth_on_worker = true;
   crew *c = w->crew;
   run(w);
+  if (!here) return NULL; /* a forked child's, which has no crews */
   letters_drop(w->program);
   letters_drop(w->held);
   pthread_mutex_lock(&lock);

@@ -525,6 +525,11 @@ describe("a forked process", function()
     assert.equal(2, step()[1][1]:item())
     assert.equal(9, #batches(lasting))
   end)
+
+  it("ends by itself where a worker has forked it", function()
+    local ended = batches(data.DataLoader(sets.Forked(3), {num_workers = 1}), 1)[1][1]
+    assert.same({"moth.float32", {0}}, ended)
+  end)
 end)
 
 describe("a process that ends with workers", function()

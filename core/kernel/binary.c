@@ -21,6 +21,20 @@ static int64_t common_multiple(int64_t x, int64_t y) {
   return (int64_t)product < 0 ? (int64_t)(0 - product) : (int64_t)product;
 }
 
+/* The bits of numbers count away from 0; NaN comes from the sum. */
+#define NEXT_AFTER(name, real, word, bits_of, real_of)                              \
+  MOTH_INLINE real next_after_##name(real x, real y) {                              \
+    const word top = (word)1 << (8 * sizeof(word) - 1);                             \
+    const word away = (x < y) == (x > 0) ? 1 : (word)0 - 1;                         \
+    const word to = x == 0 ? (bits_of(y) & top) | 1 : bits_of(x) + away;            \
+    const real z = x == y ? y : real_of(to);                                        \
+    return x != x || y != y ? x + y : z;                                            \
+  }
+NEXT_AFTER(f32, float, uint32_t, moth_bits_f32, moth_float_of)
+NEXT_AFTER(f64, double, uint64_t, moth_bits_f64, moth_double_of)
+#undef nextafter
+#define nextafter(x, y) FOR_REAL(next_after)(x, y)
+
 #define LISTS(ONE, TWO, THREE) \
   BINARY_REALS(TWO) \
   BINARY_BITS(TWO) \

@@ -248,23 +248,39 @@ void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void 
   }
 }
 
-void moth_together(int64_t n, char *const *at, const int64_t *step, const void *arg, int noperands,
-                   int64_t size, moth_inner inner) {
+/* Up to BLOCK elements: operands that do not lie as the loop wants them go through room, and so do
+** all if these are no whole vectors. */
+static void run_block(int64_t n, char *const *at, const int64_t *step, const void *arg,
+                      int noperands, int64_t size, int single, moth_inner inner) {
   double room[4][BLOCK];
-  const int64_t wide[] = {size, size, size, size};
   const int dtype = size == sizeof(double) ? MOTH_F64 : MOTH_F32;
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    const int64_t m = n - i < BLOCK ? n - i : BLOCK;
-    char *block[4];
-    for (int k = 0; k < noperands; k++) {
-      char *from = at[k] + i * step[k];
-      block[k] = step[k] == size ? from : (char *)room[k];
-      if (k == 0 || step[k] == size || (i > 0 && step[k] == 0)) continue;
-      moth_convert(m, dtype, from, step[k], dtype, block[k], size);
-    }
-    inner(m, block, wide, arg);
-    if (step[0] != size)
-      moth_convert(m, dtype, block[0], size, dtype, at[0] + i * step[0], step[0]);
+  const int64_t whole = (n + MOTH_VECTOR - 1) & -(int64_t)MOTH_VECTOR;
+  char *block[4];
+  int64_t width[4];
+  for (int k = 0; k < noperands; k++) {
+    const bool stays = single >> k & 1;
+    width[k] = stays ? 0 : size;
+    block[k] = stays || (step[k] == size && n == whole) ? at[k] : (char *)room[k];
+    if (k == 0 || block[k] == at[k]) continue;
+    moth_convert(n, dtype, at[k], step[k], dtype, block[k], size);
+    memset(block[k] + n * size, 0, (size_t)((whole - n) * size));
+  }
+  inner(whole, block, width, arg);
+  if (block[0] != at[0]) moth_convert(n, dtype, block[0], size, dtype, at[0], step[0]);
+}
+
+void moth_together(int64_t n, char *const *at, const int64_t *step, const void *arg, int noperands,
+                   int64_t size, int single, moth_inner inner) {
+  char *now[4] = {NULL};
+  int64_t done = 0;
+  bool together = true;
+  for (int k = 0; k < noperands; k++) together &= step[k] == size || (single >> k & 1);
+  if (together && n >= MOTH_VECTOR) inner(done = MOTH_WHOLE(n), at, step, arg);
+  while (done < n) {
+    const int64_t m = n - done < BLOCK ? n - done : BLOCK;
+    for (int k = 0; k < noperands; k++) now[k] = at[k] + done * step[k];
+    run_block(m, now, step, arg, noperands, size, single, inner);
+    done += m;
   }
 }
 

@@ -37,6 +37,7 @@
 **   HEAVY     the same, and far more work
 **   QUOTIENT  the same; and of f32 where the quotient is below 2^28
 **   ANY       of truths; of integers; of floats
+**   JOINT     the same; a sum with a product, which no single operand rounds before the others
 **   WHOLE     of integers
 **   BITS      of truths; of integers
 **   QUESTION  of integers and truths; of floats; the answer is a truth
@@ -105,6 +106,9 @@ typedef struct moth_loops {
 #define MOTH_BASE_ANY(MAP, op, truth, whole, f) \
   MOTH_BASE_BITS(MAP, op, truth, whole)         \
   MOTH_BASE_REAL(MAP, op, f)
+#define MOTH_BASE_JOINT(MAP, op, truth, whole, f) \
+  MOTH_BASE_BITS(MAP, op, truth, whole)           \
+  MAP##_WIDE(, op##_f64, f)
 #define MOTH_BASE_QUESTION(MAP, op, whole, f) \
   MAP(, op##_u8, uint8_t, uint8_t, whole)     \
   MAP(, op##_i8, int8_t, uint8_t, whole)      \
@@ -131,6 +135,7 @@ typedef struct moth_loops {
   MOTH_MAP_QUOTIENT(target, name, f, near)
 #define MOTH_SINGLE_BITS(MAP, target, name, truth, whole)
 #define MOTH_SINGLE_ANY(MAP, target, name, truth, whole, f) MAP(target, name, float, float, f)
+#define MOTH_SINGLE_JOINT(MAP, target, name, truth, whole, f) MAP##_LONG(target, name, f)
 #define MOTH_SINGLE_QUESTION(MAP, target, name, whole, f) MAP(target, name, float, uint8_t, f)
 
 #define MOTH_PLAIN1(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP1, , op##_f32, __VA_ARGS__)
@@ -139,7 +144,7 @@ typedef struct moth_loops {
 
 /* f64: what costs no more than moving it needs no more than AVX2. */
 #define MOTH_DOUBLE_REAL(MAP, op, f) MAP(MOTH_AVX2, op##_avx2_f64, double, double, f)
-#define MOTH_DOUBLE_CURVE(MAP, op, f)               \
+#define MOTH_DOUBLE_CURVE(MAP, op, f)       \
   MAP##_WIDE(MOTH_AVX2, op##_avx2_f64, f)   \
   MAP##_WIDE(MOTH_AVX512, op##_avx512_f64, f)
 #define MOTH_DOUBLE_PAIR MOTH_DOUBLE_CURVE
@@ -154,6 +159,7 @@ typedef struct moth_loops {
 #define MOTH_DOUBLE_QUOTIENT(MAP, op, whole, f, near)
 #define MOTH_DOUBLE_BITS(MAP, op, truth, whole)
 #define MOTH_DOUBLE_ANY(MAP, op, truth, whole, f) MOTH_DOUBLE_REAL(MAP, op, f)
+#define MOTH_DOUBLE_JOINT(MAP, op, truth, whole, f) MAP##_WIDE(MOTH_AVX2, op##_avx2_f64, f)
 #define MOTH_DOUBLE_QUESTION(MAP, op, whole, f)
 
 /* -- tables -- */
@@ -210,6 +216,7 @@ typedef struct moth_loops {
 #define MOTH_ROWS_BITS(op) {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op)}, #op, 0
 #define MOTH_ROWS_ANY(op) \
   {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
+#define MOTH_ROWS_JOINT MOTH_ROWS_ANY
 #define MOTH_ROWS_QUESTION(op) \
   {[MOTH_BOOL] = op##_u8, MOTH_INT_ROWS(op), MOTH_SINGLE_ROWS(op)}, #op, 0, .asks = true
 #define MOTH_ROWS1(kind, op, ...) .op = {{MOTH_ROWS_##kind(op), .noperands = 2}},
@@ -266,19 +273,20 @@ typedef struct moth_loops {
     }                                                                                 \
   }
 
-/* The same of an expression that is long: its loop is written once, for elements that lie together;
-** others are copied together first. */
+/* The same of an expression that is long: its loop is written once, for whole vectors of elements
+** that lie together; others are copied together first, and so is what is left at the end. So an
+** element has the same bits wherever it stands: a loop for single ones would contract otherwise. */
 #define MOTH_MAP1_LOOPS(target, name, type, expression)                                \
   target MOTH_INNER(name) {                                                           \
     typedef type real;                                                                \
     MOTH_NUMBERS(real)                                                                \
     if (moth_apart(n, step, 2, sizeof(real))) {                                       \
-      moth_together(n, at, step, arg, 2, sizeof(real), name);                         \
+      moth_together(n, at, step, arg, 2, sizeof(real), 0, name);                      \
       return;                                                                         \
     }                                                                                 \
     real *result = (real *)(void *)at[0];                                             \
     const real *first = (const real *)(const void *)at[1];                            \
-    MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                      \
+    MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                          \
       const real x = first[i];                                                        \
       result[i] = (real)(expression);                                                 \
     }                                                                                 \
@@ -348,7 +356,7 @@ typedef struct moth_loops {
     const int64_t apart[] = {step[0], one_x ? S : step[1], one_y ? S : step[2]};      \
     MOTH_NUMBERS(real)                                                                \
     if (moth_apart(n, apart, 3, S)) {                                                 \
-      moth_together(n, at, step, arg, 3, S, name);                                    \
+      moth_together(n, at, step, arg, 3, S, one_x << 1 | one_y << 2, name);           \
       return;                                                                         \
     }                                                                                 \
     real *result = (real *)(void *)at[0];                                             \
@@ -356,18 +364,18 @@ typedef struct moth_loops {
     const real *second = (const real *)(const void *)at[2];                           \
     if (one_x) {                                                                      \
       const real x = *first;                                                          \
-      MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
+      MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                        \
         const real y = second[i];                                                     \
         result[i] = (real)(expression);                                               \
       }                                                                               \
     } else if (one_y) {                                                               \
       const real y = *second;                                                         \
-      MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
+      MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                        \
         const real x = first[i];                                                      \
         result[i] = (real)(expression);                                               \
       }                                                                               \
     } else {                                                                          \
-      MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
+      MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                        \
         const real x = first[i], y = second[i];                                       \
         result[i] = (real)(expression);                                               \
       }                                                                               \
@@ -419,14 +427,14 @@ typedef struct moth_loops {
     typedef type real;                                                                \
     MOTH_NUMBERS(real)                                                                \
     if (moth_apart(n, step, 4, sizeof(real))) {                                       \
-      moth_together(n, at, step, arg, 4, sizeof(real), name);                         \
+      moth_together(n, at, step, arg, 4, sizeof(real), 0, name);                      \
       return;                                                                         \
     }                                                                                 \
     real *result = (real *)(void *)at[0];                                             \
     const real *first = (const real *)(const void *)at[1];                            \
     const real *second = (const real *)(const void *)at[2];                           \
     const real *third = (const real *)(const void *)at[3];                            \
-    MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                      \
+    MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                          \
       const real x = first[i], y = second[i], z = third[i];                           \
       result[i] = (real)(expression);                                                 \
     }                                                                                 \
@@ -434,16 +442,20 @@ typedef struct moth_loops {
 #define MOTH_MAP3_LONG(target, name, f) MOTH_MAP3_LOOPS(target, name, float, f)
 #define MOTH_MAP3_WIDE(target, name, f) MOTH_MAP3_LOOPS(target, name, double, f)
 
-/* Whether elements lie apart, or operands are single ones. */
+enum { MOTH_VECTOR = 16 }; /* elements of one call of a long loop: whole vectors of any level */
+#define MOTH_WHOLE(n) ((n) & -(int64_t)MOTH_VECTOR) /* which a compiler knows to leave no rest */
+
+/* Whether a loop for whole vectors of elements that lie together does not take these. */
 INLINED bool moth_apart(int64_t n, const int64_t *step, int noperands, int64_t size) {
-  bool apart = false;
+  bool apart = n % MOTH_VECTOR != 0;
   for (int k = 0; k < noperands; k++) apart |= step[k] != size;
-  return apart && n > 1;
+  return apart;
 }
 
-/* Runs a loop for elements that lie together, of `size` bytes all, on others, in blocks. */
+/* Runs such a loop on any elements, of `size` bytes all, in blocks; operand k stays a single one if
+** `single` has bit k. */
 void moth_together(int64_t n, char *const *at, const int64_t *step, const void *arg, int noperands,
-                   int64_t size, moth_inner inner);
+                   int64_t size, int single, moth_inner inner);
 
 /* Runs loops[dtype], operands[0] being the result, over its shape; dtype is that of the values
 ** computed with. `arg` is for the loop: NULL or three numbers of that dtype, f32 for half types. */

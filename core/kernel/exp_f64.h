@@ -356,10 +356,11 @@ MOTH_INLINE double moth_tan_f64(double x) {
 
 /* sin(pi x) / (pi x): the turns of pi x are exact, and none are left from 2^52 on. */
 MOTH_INLINE double moth_sinc_f64(double x) {
-  const double t = moth_abs_f64(x) < 0x1p51 ? 2.0 * x : 0.0, whole = t + MOTH_SHIFT_F64;
+  const double a = moth_abs_f64(x), half = a * 0.5, twos = (half + MOTH_SHIFT_F64) - MOTH_SHIFT_F64;
+  const double t = a < 0x1p52 ? 2.0 * (a - 2.0 * twos) : 0.0, whole = t + MOTH_SHIFT_F64;
   const double r = (t - (whole - MOTH_SHIFT_F64)) * 1.57079632679489661923;
-  const double y = moth_wave_f64(r, moth_bits_f64(whole)) / (3.14159265358979323846 * x);
-  const double near = x == 0 ? 1.0 : y;
+  const double y = moth_wave_f64(r, moth_bits_f64(whole)) / (3.14159265358979323846 * a);
+  const double near = a == 0 ? 1.0 : y;
   return x - x == 0 ? near : x != x ? x : 0.0;
 }
 

@@ -2,7 +2,7 @@
 ** hyperbolas, and powers.
 **
 ** Errors, found at random, in units in the last place: asin, acos, asinh, hypot, exp2 and pow 1.5,
-** atan, atan2 and acosh 2.5, atanh 3.5.
+** atan and atan2 2.5, acosh 3, atanh 3.5.
 ** Methods and numbers: fdlibm (Sun Microsystems); the series of pow's logarithm meets the function
 ** in Chebyshev's points.
 */

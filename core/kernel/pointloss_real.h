@@ -1,5 +1,6 @@
 /* pointloss_real.h -- the losses of pairs for one REAL and one TARGET: computed into a short block,
-** whose sum goes on in double. What each one is stands in pointloss.h.
+** whose sum goes on in double. What each one is stands in pointloss.h. Loops are for whole vectors,
+** as those of elementwise.h are: a loss has the same bits wherever its pair stands.
 */
 #include "sums_real.h"
 
@@ -9,7 +10,7 @@ VECTOR_SUM(loss_sum, v)
   TARGET static void NAME(f)(int64_t n, const REAL *x0, const REAL *t0, const REAL a,      \
                              REAL *restrict y) {                                           \
     (void)a;                                                                               \
-    for (int64_t i = 0; i < n; i++) {                                                      \
+    for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                                          \
       const REAL x = x0[i], t = t0[i], d = x - t, far = d < 0 ? -d : d;                    \
       (void)far;                                                                           \
       y[i] = LOSS;                                                                         \
@@ -33,10 +34,25 @@ PAIR(kl_log, MATH(full_exp)(t) * (t - x))
 #undef FLOOR
 #undef PAIR
 
+typedef void NAME(pair_loop)(int64_t, const REAL *, const REAL *, REAL, REAL *restrict);
+
+/* What is left beside whole vectors goes through room. */
+TARGET static void NAME(run_pairs)(NAME(pair_loop) *loop, int64_t n, const REAL *x, const REAL *t,
+                                   REAL a, REAL *y) {
+  const int64_t whole = MOTH_WHOLE(n);
+  REAL room[3][MOTH_VECTOR] = {{0}};
+  const size_t rest = (size_t)(n - whole) * sizeof *x;
+  loop(whole, x, t, a, y);
+  if (!rest) return;
+  memcpy(room[0], x + whole, rest);
+  memcpy(room[1], t + whole, rest);
+  loop(MOTH_VECTOR, room[0], room[1], a, room[2]);
+  memcpy(y + whole, room[2], rest);
+}
+
 TARGET static void NAME(pairs)(int64_t first, int64_t last, int lane, const void *arg) {
-  typedef void loop(int64_t, const REAL *, const REAL *, REAL, REAL *restrict);
 #define LOOP(LOSS, f) [MOTH_LOSS_##LOSS] = NAME(f),
-  static loop *const loops[] = {MOTH_PAIR_LOSSES(LOOP)};
+  static NAME(pair_loop) *const loops[] = {MOTH_PAIR_LOSSES(LOOP)};
 #undef LOOP
   const pair_job *j = arg;
   REAL block[512];
@@ -47,7 +63,8 @@ TARGET static void NAME(pairs)(int64_t first, int64_t last, int lane, const void
     for (int64_t i = b * PAIR_BLOCK; i < end; i += 512) {
       int64_t n = end - i < 512 ? end - i : 512;
       REAL *y = j->y ? (REAL *)j->y + i : block;
-      loops[j->which](n, (const REAL *)j->x + i, (const REAL *)j->target + i, (REAL)j->a, y);
+      NAME(run_pairs)(loops[j->which], n, (const REAL *)j->x + i, (const REAL *)j->target + i,
+                      (REAL)j->a, y);
       if (!j->y) sum += (double)NAME(loss_sum_block)(n, y, 0);
     }
     if (!j->y) j->sums[b] = sum;

@@ -2,6 +2,7 @@
 #include "special.h"
 
 #include "special_bessel.h"
+#include "special_loops.h"
 #include "special_rare.h"
 
 /* C's lgamma writes a global, which threads share. */
@@ -14,8 +15,6 @@ static double moth_lgamma_f64(double x) {
 #endif
 }
 
-static float moth_lgamma_f32(float x) { return (float)moth_lgamma_f64((double)x); }
-static float moth_erfinv_f32(float x) { return (float)moth_erfinv_f64((double)x); }
 static float moth_digamma_f32(float x) { return (float)moth_digamma_f64((double)x); }
 static float moth_polygamma_f32(float n, float x) {
   return (float)moth_polygamma_f64((double)n, (double)x);

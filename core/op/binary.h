@@ -29,7 +29,7 @@
 
 /* With faces of their own; a, b, c: rtol, atol, equal_nan */
 #define BINARY_OTHERS(F)                                                                     \
-  F(SLOW, nextafter, nextafter(x, y))                                                        \
+  F(CURVE, nextafter, nextafter(x, y))                                                       \
   F(ANY, heaviside, x ? x : y, x == 0 ? y : x > 0, x == 0 ? y : x > 0)                       \
   F(QUESTION, isclose, x == y,                                                               \
     x == y || (c != 0 && x != x && y != y) ||                                                \

@@ -6,8 +6,8 @@
 
 /* kernel/elementwise.h explains the columns; a is n. */
 #define SPECIAL_FUNCTIONS(F)                                          \
-  F(SLOW, erfinv, FOR_REAL(moth_erfinv)(x))                          \
-  F(SLOW, lgamma, FOR_REAL(moth_lgamma)(x))                          \
+  F(CURVE, erfinv, FOR_REAL(moth_erfinv)(x))                         \
+  F(CURVE, lgamma, FOR_REAL(moth_lgamma)(x))                         \
   F(SLOW, digamma, FOR_REAL(moth_digamma)(x))                        \
   F(SLOW, i0, FOR_REAL(moth_i0)(x))                                  \
   F(SLOW, special_i0e, FOR_REAL(moth_i0e)(x))                        \

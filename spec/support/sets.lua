@@ -123,6 +123,16 @@ dataset("Told", function(_, i)
                       info.dataset.mark or 0}
 end)
 
+-- The first sample is how a process ended that was forked from the worker and went on in its place.
+dataset("Forked", function(_, i)
+  if i > 1 then return moth.tensor(i) end
+  local ffi = require "ffi"
+  pcall(ffi.cdef, "int fork(void); int waitpid(int pid, int *status, int options);")
+  local pid, status = ffi.C.fork(), ffi.new("int[1]")
+  if pid > 0 then ffi.C.waitpid(pid, status, 0) end
+  return moth.tensor(status[0])
+end)
+
 function sets.mark(id, by) data.get_worker_info().dataset.mark = id * by end
 
 function sets.total(samples, times)
