@@ -72,7 +72,8 @@ flash_forward(flash_job<T> g) {
       const float inverse = all == 0 ? 0.0f : 1 / all;
       const int r = row + row_in(m, 2 * h);
       if (threadIdx.x % 4 == 0 && r < j.l)
-        j.lse[of.batch * j.l + r] = all == 0 ? INFINITY : most[m][h] * g.scale * LN_2 + logf(all);
+        j.lse[of.batch * j.l + r] =
+          all == 0 ? INFINITY : fmaxf(most[m][h] * g.scale * LN_2, -3e38f) + logf(all);
       for (int n = 0; n < OT; n++) o[m][n][2 * h] *= inverse, o[m][n][2 * h + 1] *= inverse;
     }
   put_rows<MT, OT>((T *)of.y.at, of.y.rs, row, (int)j.l, (int)j.v, 1.0f, o);
@@ -179,6 +180,10 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_queries(flash_j
   put_gradient<MT, OT>(g, 0, of.batch, row, j.l, j.e, j.scale, dq);
 }
 
+/* Beyond it 2^(score - lse), both rounded, may be anything: a row that a mask of finite numbers
+** hides as a whole has no gradient. */
+static const float MOST_LSE = 1e8f;
+
 /* sums[row] from lse[row] and the row of y times that of dy; a warp a row */
 template <class T>
 static __global__ void sums_of_rows(flash_job<T> g, int64_t rows, row_sums *sums) {
@@ -193,7 +198,8 @@ static __global__ void sums_of_rows(flash_job<T> g, int64_t rows, row_sums *sums
   for (int64_t i = threadIdx.x % WARP; i < j.v; i += WARP)
     sum += get(from + i * y.cs) * get(at + i * dy.cs);
   for (int by = WARP / 2; by; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
-  if (threadIdx.x % WARP == 0) sums[row] = row_sums{j.lse[row] * LOG2_E, sum};
+  const float lse = fabsf(j.lse[row]) > MOST_LSE ? INFINITY : j.lse[row];
+  if (threadIdx.x % WARP == 0) sums[row] = row_sums{lse * LOG2_E, sum};
 }
 
 /* -- launching -- */
@@ -255,6 +261,7 @@ static void flash_job_of(flash_job<T> *g, const A *a, const moth_tensor *lse, in
   job_of(&g->of, a, lse, batches);
   g->scale = fabsf(g->of.scale) * LOG2_E;
   g->over_scale = 1 / g->of.scale;
+  g->most_bias = 1e38f * fminf(fabsf(g->of.scale), 1.0f);
   g->negative = g->of.scale < 0;
   const int ndim = g->of.lead.ndim;
   pack_rows(&g->of.query, g->of.e, ndim);

@@ -38,6 +38,7 @@ struct alignas(8) row_sums {
 template <class T> struct flash_job {
   attention_job<T, float> of; /* packs: rows can be copied 16 bytes at a time */
   float scale, over_scale;    /* of scores, which are in base 2, and above 0; 1 / the true one */
+  float most_bias;            /* a larger one, unless it is infinite, is taken for this */
   bool negative;              /* the true one is below 0 */
   bool ahead;                 /* the next tile is brought while one is worked at */
   const row_sums *sums;
@@ -179,6 +180,12 @@ static __device__ inline int column_in(int n, int i) {
   return n * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
 }
 
+/* A mask of the least number there is must stay finite over a factor: where it hides a whole row,
+** all keys count. */
+static __device__ inline float bounded(float bias, float most) {
+  return fabsf(bias) < INFINITY ? fminf(fmaxf(bias, -most), most) : bias;
+}
+
 /* s := what products are added to: 0, or the bias over the factor that scores will get. Rows are
 ** queries from `row` on and columns keys from `col` on, or the other way round. */
 template <bool BY_QUERY, int MT, int NT, class T>
@@ -199,7 +206,7 @@ static __device__ inline void begin_scores(const flash_job<T> &g, const side<T> 
 #pragma unroll
         for (int i = 0; i < 2; i++) {
           const bool inside = m * 16 + h * 8 < rows && n * 8 + i < cols;
-          s[m][n][2 * h + i] = inside ? g.over_scale * get(here) : 0.0f;
+          s[m][n][2 * h + i] = inside ? g.over_scale * bounded(get(here), g.most_bias) : 0.0f;
           here += i ? 7 * over : over;
         }
     }
@@ -230,7 +237,8 @@ static __device__ inline void adjust(const flash_job<T> &g, int row, int col, fl
       }
 }
 
-/* s := 2^(s by - the row's largest); o, gathered before, is brought to the same measure. */
+/* s := 2^((s - the row's largest) by); o, gathered before, is brought to the same measure. They are
+** subtracted first: what a fused product of large numbers has beyond a rounded one would remain. */
 template <int MT, int NT, int OT>
 static __device__ inline void online_softmax(float by, float (*s)[NT][4], float (*most)[2],
                                              float (*sum)[2], float (*o)[OT][4]) {
@@ -243,15 +251,15 @@ static __device__ inline void online_softmax(float by, float (*s)[NT][4], float 
       for (int n = 0; n < NT; n++) top = fmaxf(top, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-      const float less = top == -INFINITY ? 0.0f : top * by;
-      const float old = exp2_approx(most[m][h] * by - less);
+      const float less = top == -INFINITY ? 0.0f : top;
+      const float old = exp2_approx((most[m][h] - less) * by);
       most[m][h] = top;
       sum[m][h] *= old;
 #pragma unroll
       for (int n = 0; n < NT; n++)
 #pragma unroll
         for (int i = 2 * h; i < 2 * h + 2; i++) {
-          s[m][n][i] = exp2_approx(s[m][n][i] * by - less);
+          s[m][n][i] = exp2_approx((s[m][n][i] - less) * by);
           sum[m][h] += s[m][n][i];
         }
 #pragma unroll
