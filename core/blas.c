@@ -12,6 +12,7 @@
 
 #include "device.h"
 #include "kernel/halves.h"
+#include "kernel/level.h"
 #include "kernel/matrix.h"
 #include "system.h"
 #include "threads.h"
@@ -51,8 +52,23 @@ static bool symbol(void *library, const char *name, void *function) {
   return at != NULL;
 }
 
+/* A processor that is younger than OpenBLAS gets the kernels of 2004, with a seventh of the speed:
+** then those of what it can do are asked for. */
+static void *open_at_best(const char *path) {
+  void *library = moth_library_open_alone(path, NULL);
+  const char *better = moth_level() == MOTH_LEVEL_AVX512 ? "SkylakeX"
+                       : moth_level() == MOTH_LEVEL_AVX2 ? "Haswell" : NULL;
+  char *(*core)(void);
+  if (!library || !better || !symbol(library, "openblas_get_corename", &core) ||
+      strcmp(core(), "Prescott") != 0)
+    return library;
+  moth_library_close(library);
+  library = moth_library_open_alone(path, better);
+  return library ? library : moth_library_open_alone(path, NULL);
+}
+
 static bool take(const char *path) {
-  void *library = moth_library_open_alone(path);
+  void *library = open_at_best(path);
   if (!library) return false;
   bool all = symbol(library, "cblas_sgemm", &blas.sgemm) &&
              symbol(library, "cblas_dgemm", &blas.dgemm) &&

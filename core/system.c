@@ -38,18 +38,22 @@ void moth_library_close(void *library) { dlclose(library); }
 
 /* For that moment the environment is another array, so that no other thread sees a change half
 ** done; it is kept for ever, since one may still be reading it. */
-void *moth_library_open_alone(const char *path) {
+void *moth_library_open_alone(const char *path, const char *core) {
+  static char one[] = "OPENBLAS_NUM_THREADS=1", kernels[64];
   char **old = environ, **with = NULL;
   size_t n = 0;
-  if (!getenv("OPENBLAS_NUM_THREADS")) {
+  const bool threads = !getenv("OPENBLAS_NUM_THREADS");
+  if (getenv("OPENBLAS_CORETYPE")) core = NULL;
+  if (threads || core) {
     while (old && old[n]) n++;
-    with = malloc((n + 2) * sizeof *with);
+    with = malloc((n + 3) * sizeof *with);
   }
   if (with) {
-    static char one[] = "OPENBLAS_NUM_THREADS=1";
     if (n) memcpy(with, old, n * sizeof *with);
-    with[n] = one;
-    with[n + 1] = NULL;
+    if (threads) with[n++] = one;
+    if (core) snprintf(kernels, sizeof kernels, "OPENBLAS_CORETYPE=%.40s", core);
+    if (core) with[n++] = kernels;
+    with[n] = NULL;
     environ = with;
   }
   void *library = moth_library_open(path);

@@ -33,8 +33,9 @@ const char *moth_library_trouble(const char *path);
 void *moth_library_symbol(void *library, const char *name);
 void moth_library_close(void *library);
 /* OpenBLAS, which starts its threads while it is being loaded unless the environment says one: for
-** that moment it does. */
-void *moth_library_open_alone(const char *path);
+** that moment it does, and names the processor whose kernels are to be taken, unless core is NULL.
+** What the user says there holds. */
+void *moth_library_open_alone(const char *path, const char *core);
 /* The folder that the library with this function of its own lies in. */
 bool moth_library_folder(void (*inside)(void), char folder[MOTH_PATH_ROOM]);
 bool moth_program_path(char path[MOTH_PATH_ROOM]); /* of the program that runs */

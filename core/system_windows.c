@@ -82,10 +82,13 @@ void *moth_library_symbol(void *library, const char *name) {
 
 void moth_library_close(void *library) { FreeLibrary((HMODULE)library); }
 
-void *moth_library_open_alone(const char *path) {
+void *moth_library_open_alone(const char *path, const char *core) {
   const bool set = !GetEnvironmentVariableW(L"OPENBLAS_NUM_THREADS", NULL, 0);
+  if (GetEnvironmentVariableW(L"OPENBLAS_CORETYPE", NULL, 0)) core = NULL;
   if (set) SetEnvironmentVariableW(L"OPENBLAS_NUM_THREADS", L"1");
+  if (core) SetEnvironmentVariableA("OPENBLAS_CORETYPE", core);
   void *library = moth_library_open(path);
+  if (core) SetEnvironmentVariableA("OPENBLAS_CORETYPE", NULL);
   if (set) SetEnvironmentVariableW(L"OPENBLAS_NUM_THREADS", NULL);
   return library;
 }

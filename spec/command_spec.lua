@@ -66,6 +66,13 @@ describe("moth", function()
     assert.falsy(output:find("! MOTH_", 1, true), output)
   end)
 
+  it("takes OpenBLAS's kernels for what this processor can do, also where it is too young", function()
+    local output = shell("env -u OPENBLAS_CORETYPE " .. quoted(launcher.program) .. " doctor")
+    if output:find("core Prescott", 1, true) then -- of 2004
+      assert.falsy(output:find("loops avx", 1, true), output)
+    end
+  end)
+
   it("runs a script from a pipe", function()
     local output, status = shell("echo 'print(6 * 7)' | " .. quoted(launcher.program))
     assert.are.same({ "42\n", 0 }, { output, status })
