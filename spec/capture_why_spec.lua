@@ -12,6 +12,59 @@ local function times(k)
   return layer
 end
 
+describe("what a captured step takes from outside", function()
+  -- What calls of a step give, with `change` before each but the first.
+  local function calls(step, change)
+    local list = {}
+    for k = 1, 3 do
+      if k > 1 then change(k) end
+      list[k] = step(x):sum():item()
+    end
+    return list, step.why
+  end
+
+  it("is looked at: numbers, booleans and tensors in its variables", function()
+    local by, twice, more = 1, false, moth.zeros(2)
+    local step = moth.capture(function(input) return (input * by * (twice and 2 or 1) + more) end)
+    local list, why = calls(step, function(k) by = k end)
+    assert.same({2, 4, 6}, list)
+    assert.is_truthy(why:find("'by', which the function takes from outside, is 3 now, and was 2 "
+      .. "before", 1, true), why)
+    assert.same({6, 12, 12}, (calls(step, function() twice = true end)))
+    list, why = calls(step, function(k) more = moth.ones(2) * k end)
+    assert.same({12, 16, 18}, list)
+    assert.is_truthy(why:find("'more', which the function takes from outside, is another tensor", 1,
+      true), why)
+  end)
+
+  it("and in plain tables, in functions that it calls, and in globals that it names", function()
+    local options = {scale = 1, inner = {[2] = 1}}
+    local function helper(input) return input * options.inner[2] end
+    rawset(getfenv(1), "offset_of_step", 0)
+    local step = moth.capture(function(input)
+      return helper(input) * options.scale + offset_of_step -- luacheck: ignore
+    end)
+    assert.same({2, 4, 6}, (calls(step, function(k) options.scale = k end)))
+    local list, why = calls(step, function(k) options.inner[2] = k end)
+    assert.same({6, 12, 18}, list)
+    assert.is_truthy(why:find("'options.inner[2]'", 1, true), why)
+    assert.same({18, 22, 24}, (calls(step, function(k) rawset(getfenv(1), "offset_of_step", k) end)))
+    rawset(getfenv(1), "offset_of_step", nil)
+  end)
+
+  it("but what it changes itself is left to it, and what it does not read may change", function()
+    local n, total, seen = 0, 0, {}
+    local step = moth.capture(function(input)
+      n = n + 1
+      seen.last = n
+      return input * 2
+    end)
+    assert.same({4, 4, 4}, (calls(step, function(k) total, n, seen.other = total + k, 7, k end)))
+    assert.are.equal("captured step (1 recording)", tostring(step))
+    assert.are.equal(5, total)
+  end)
+end)
+
 describe("a module that takes another's place in a captured step", function()
   -- Both exist before the step is recorded, so that nothing is registered meanwhile.
   local function seen(make, put)

@@ -9,6 +9,7 @@ local ffi = require "ffi"
 local autograd = require "moth.autograd"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local outside = require "moth.outside"
 local scope = require "moth.scope"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
@@ -253,11 +254,18 @@ end
 
 -- Those that Lua still holds: the others are freed by the next sweep.
 local open, held = {}, setmetatable({}, {__mode = "v"})
+local looks = setmetatable({}, {__mode = "v"}) -- of outside.lua
+
+local function drop_look(id)
+  if looks[id] then outside.drop(looks[id]) end
+  looks[id] = nil
+end
 
 table.insert(lib.on_sweep, function()
   for id in pairs(open) do
     if held[id] == nil then
       open[id] = nil
+      drop_look(id)
       C.moth_capture_free(ctx, id)
     end
   end
@@ -265,6 +273,7 @@ end)
 
 --- Gives back what the engine holds of one.
 function recording.free(r)
+  drop_look(r.id)
   open[r.id] = nil
   C.moth_capture_free(ctx, r.id)
 end
@@ -295,6 +304,8 @@ local function ready(r)
     if noted.broken(noted) then return false end
     if noted.parts ~= noted.sight.parts and not noted.same(noted) then return false end
   end
+  local taken = r.outside
+  if taken and not taken.look(taken.values, taken.tables, taken.keys) then return false end
   local cells = r.cells
   for i = 1, #cells do
     local cell = cells[i]
@@ -420,6 +431,7 @@ function recording.record(fn, ...)
   local r = {id = id_out[0], n = n, handles = handles, inputs = inputs, cells = {}, modules = {},
              training = {}, seen = {}, notes = notes, states = {}, guards = 0, later = {},
              grad_enabled = autograd.is_grad_enabled()}
+  local taken = outside.note(fn)
   lib.capture = r
   local ok, results = recording.run(fn, inputs, n)
   lib.capture = nil
@@ -430,6 +442,8 @@ function recording.record(fn, ...)
   if not ok then error(problem, 0) end
   if problem == STALE then return results, nil, r.expected end
   if r.noted then r.noted.settle(r.noted) end
+  r.outside = outside.settle(taken)
+  looks[r.id] = r.outside and r.outside.look
   r.results, r.shown, r.seen = results, {}, nil
   each_tensor(results, results.n, function(t, key) r.shown[#r.shown + 1] = t[key] end)
   set_template(results)

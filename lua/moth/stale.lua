@@ -6,6 +6,7 @@ local autograd = require "moth.autograd"
 local class = require "moth.class"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local outside = require "moth.outside"
 
 local C, ctx, istensor = lib.C, lib.ctx, lib.istensor
 
@@ -89,6 +90,15 @@ local function find_cell(r)
   end
 end
 
+local function find_outside(r)
+  local name, now, before = outside.find(r.outside or {list = {}})
+  if not name then return nil end
+  now, before = errors.describe(now), errors.describe(before)
+  name = ("'%s', which the function takes from outside,"):format(name)
+  return (now == before and name .. " is another tensor" or was(name, now, before))
+    .. " (what changes at each call is best a tensor among the arguments)"
+end
+
 -- What the engine says of the last try to replay.
 local function find_in_engine(r)
   local x = lib.Handle()
@@ -121,5 +131,5 @@ return function(r, n, ...)
   if autograd.is_grad_enabled() ~= r.grad_enabled then return "the grad mode is another", 3 end
   local mode = find_mode(r)
   if mode then return mode, 4 end
-  return find_part(r) or find_cell(r) or find_in_engine(r) or "something it uses is another", 5
+  return find_part(r) or find_outside(r) or find_cell(r) or find_in_engine(r) or "something it uses is another", 5
 end
