@@ -48,7 +48,8 @@ describe("what a captured step takes from outside", function()
     local list, why = calls(step, function(k) options.inner[2] = k end)
     assert.same({6, 12, 18}, list)
     assert.is_truthy(why:find("'options.inner[2]'", 1, true), why)
-    assert.same({18, 22, 24}, (calls(step, function(k) rawset(getfenv(1), "offset_of_step", k) end)))
+    local function offset(k) rawset(getfenv(1), "offset_of_step", k) end
+    assert.same({18, 22, 24}, (calls(step, offset)))
     rawset(getfenv(1), "offset_of_step", nil)
   end)
 
@@ -62,6 +63,7 @@ describe("what a captured step takes from outside", function()
     assert.same({4, 4, 4}, (calls(step, function(k) total, n, seen.other = total + k, 7, k end)))
     assert.are.equal("captured step (1 recording)", tostring(step))
     assert.are.equal(5, total)
+    assert.are.equal(3, seen.other)
   end)
 end)
 

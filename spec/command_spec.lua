@@ -66,7 +66,7 @@ describe("moth", function()
     assert.falsy(output:find("! MOTH_", 1, true), output)
   end)
 
-  it("takes OpenBLAS's kernels for what this processor can do, also where it is too young", function()
+  it("takes OpenBLAS's kernels for what a processor can do, also for a young one", function()
     local output = shell("env -u OPENBLAS_CORETYPE " .. quoted(launcher.program) .. " doctor")
     if output:find("core Prescott", 1, true) then -- of 2004
       assert.falsy(output:find("loops avx", 1, true), output)

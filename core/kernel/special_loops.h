@@ -61,8 +61,8 @@ MOTH_INLINE double moth_erfinv_f64(double x) {
   return moth_signed_f64(size < 1.0 ? y : far, x);
 }
 
-/* From 1 to 3 by a polynomial and the roots 1 and 2, below 1 by lgamma(a + 1) - log(a), from 3 on by
-** Stirling's series; of numbers below 0 by Euler's reflection. */
+/* From 1 to 3 by a polynomial and the roots 1 and 2, below 1 by lgamma(a + 1) - log(a), from 3 on
+** by Stirling's series; of numbers below 0 by Euler's reflection. */
 MOTH_INLINE float moth_lgamma_f32(float x) {
   const double a = moth_abs_f32(x), u = a < 1.0 ? a : a - 1.0, v = u - 1.0;
   double e, l = moth_wide_log_parts(a, &e);

@@ -21,7 +21,7 @@
 #define MOTH_HORNER(r, a, b, c, d, e, f, g, h) \
   (((((((a * r + b) * r + c) * r + d) * r + e) * r + f) * r + g) * r + h)
 
-/* Wichura's quotients for quantiles of the normal distribution: near its middle, beyond, far out. */
+/* Wichura's quotients for the normal distribution's quantiles: near its middle, beyond, far out. */
 #define MOTH_QUANTILE_NEAR_OVER(r)                                                           \
   MOTH_HORNER(r, 2509.0809287301226727, 33430.575583588128105, 67265.770927008700853,        \
               45921.953931549871457, 13731.693765509461125, 1971.5909503065514427,           \

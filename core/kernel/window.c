@@ -56,8 +56,8 @@ int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame,
   for (int i = 0; i < w->axes; i++) {
     w->in[i] = image->l.shape[image->l.ndim - w->axes + i];
     if (w->in[i] < 0 || w->in[i] > INT64_MAX / 4)
-      return moth_fail(ctx, MOTH_E_SHAPE, "input", w->in[i] < 0 ? "%s has a negative side" : "%s is too large",
-                       moth_str(image));
+      return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s has a side %s", moth_str(image),
+                       w->in[i] < 0 ? "below 0" : "that is too long");
     int64_t padded = w->in[i] + 2 * w->padding[i] + w->extra[i];
     int64_t room = padded - (w->dilation[i] * (w->kernel[i] - 1) + 1);
     if (ceil) room += w->stride[i] - 1;

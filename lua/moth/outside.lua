@@ -106,9 +106,9 @@ local function look_at(cells, nrows)
     text[#text + 1] = ("if not rawequal(rawget(T[%d], K[%d]), V[%d]) then return false end"):format(
       i, i, #cells + i)
   end
-  local chunk = assert(lib.loadstring(("local rawequal, rawget = ...\n%s\nreturn function(V, T, K)\n"
-    .. "%s\nreturn true end"):format(#names > 0 and "local " .. table.concat(names, ", ") or "",
-    table.concat(text, "\n")), "=[moth.outside]"))
+  local source = ("local rawequal, rawget = ...\n%s\nreturn function(V, T, K)\n%s\nreturn true end")
+    :format(#names > 0 and "local " .. table.concat(names, ", ") or "", table.concat(text, "\n"))
+  local chunk = assert(lib.loadstring(source, "=[moth.outside]"))
   return chunk(rawequal, rawget)
 end
 
@@ -162,7 +162,7 @@ end
 
 --- Lets go of upvalues, when a recording is gone.
 function outside.drop(look)
-  local none
+  local none = false
   local function empty() return none end
   for i = 1, MOST do
     local name = getupvalue(look, i)

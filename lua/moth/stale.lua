@@ -131,5 +131,6 @@ return function(r, n, ...)
   if autograd.is_grad_enabled() ~= r.grad_enabled then return "the grad mode is another", 3 end
   local mode = find_mode(r)
   if mode then return mode, 4 end
-  return find_part(r) or find_outside(r) or find_cell(r) or find_in_engine(r) or "something it uses is another", 5
+  return find_part(r) or find_outside(r) or find_cell(r) or find_in_engine(r)
+    or "something it uses is another", 5
 end
