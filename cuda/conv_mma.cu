@@ -333,7 +333,7 @@ template <class T> static int compute(const conv_job &c) {
 static bool suits(const conv_job &j) {
   const int dtype = j.to->l.dtype, each = dtype == MOTH_F32 ? 4 : 8;
   return dtype != MOTH_F64 && (dtype != MOTH_F32 || moth_cudnn_is(j.ctx, MOTH_CUDNN_TF32)) &&
-         j.q->major >= TENSOR_MAJOR &&
+         j.q->tensor_cores &&
          j.q->shared >= mma_shape<float, 128, 128, false, false>::room &&
          j.c.images > 0 && j.c.channels % each == 0 && j.c.filters % each == 0 &&
          j.x->l.numel < INT32_MAX && j.y->l.numel < INT32_MAX;

@@ -277,7 +277,7 @@ static int with_flash(moth_ctx *ctx, const moth_queue *q, const moth_tensor *que
   const int64_t e = query->l.shape[query->l.ndim - 1], v = value->l.shape[value->l.ndim - 1];
   const int dtype = query->l.dtype;
   *done = false;
-  if (q->major < TENSOR_MAJOR || e > MOST_HEAD || v > MOST_HEAD || l > MOST_ROWS ||
+  if (!q->tensor_cores || e > MOST_HEAD || v > MOST_HEAD || l > MOST_ROWS ||
       s > MOST_ROWS || dtype == MOTH_F64 || !(fabs(scale) >= LEAST_SCALE))
     return MOTH_OK;
   return with_head(e > v ? e : v, [&](auto size) {

@@ -1,6 +1,7 @@
 /* gemm_mma.cu -- matrix products of half types on tensor cores, and of f32 as TF32 where the
 ** precision asked for allows it; for machines without cuBLASLt.
 */
+#include "device.cuh"
 #include "mma_tile.cuh"
 #include "product.cuh"
 
@@ -89,7 +90,7 @@ template <class T>
 int multiply_on_tensor_cores(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                              const whole_product<T> &g, int64_t products, bool *done) {
   *done = false;
-  if (q->major < TENSOR_MAJOR || (sizeof(T) == 4 && !moth_float32_precision(ctx)) ||
+  if (!q->tensor_cores || (sizeof(T) == 4 && !moth_float32_precision(ctx)) ||
       mma_shape<T, 128, 128, true, true>::room > q->shared ||
       !by_sixteen(g.a, m->ends_a, g.batch.ndim, g.batch.a) ||
       !by_sixteen(g.b, m->ends_b, g.batch.ndim, g.batch.b))
@@ -99,6 +100,18 @@ int multiply_on_tensor_cores(moth_ctx *ctx, const moth_queue *q, const moth_gemm
       ((m->m + 127) / 128) * ((m->n + 127) / 128) * products >= q->processors / 2)
     return multiply_by_layout<T, 128>(ctx, q, m, g, products);
   return multiply_by_layout<T, 64>(ctx, q, m, g, products);
+}
+
+/* A card for which nothing was compiled runs what was for older ones: if that is below
+** TENSOR_MAJOR, what is made of it holds traps in place of these products. */
+cudaError_t moth_ask_tensor_cores(int major, bool *run) {
+  struct cudaFuncAttributes has = {};
+  *run = major >= TENSOR_MAJOR;
+  if (!*run) return cudaSuccess;
+  const cudaError_t error =
+    cudaFuncGetAttributes(&has, MOTH_KERNEL((multiply_tiles<bf16, 64, true, true>)));
+  *run = has.ptxVersion >= 10 * TENSOR_MAJOR;
+  return error;
 }
 
 #define MOTH_MULTIPLIES(T)                                                                   \

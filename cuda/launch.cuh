@@ -73,6 +73,7 @@ typedef struct moth_queue {
   int device;            /* as CUDA counts */
   int processors;        /* multiprocessors */
   int major, minor;
+  bool tensor_cores;     /* do kernels of mma.cuh run here? */
   size_t shared;         /* most bytes of dynamic shared memory a block may ask for */
   bool together;         /* can it launch blocks that wait for each other? */
 } moth_queue;

@@ -390,7 +390,7 @@ static bool fits(const moth_queue *q, const rnn_steps<float> &s, int m, int unit
 
 static cutting begin(const moth_queue *q, const rnn_steps<float> &s, int64_t columns) {
   cutting c = {};
-  c.parts = q->major < TENSOR_MAJOR ? 0 : s.tf32 ? 1 : 2;
+  c.parts = !q->tensor_cores ? 0 : s.tf32 ? 1 : 2;
   c.p.columns = (int)columns;
   return c;
 }

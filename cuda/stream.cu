@@ -44,7 +44,8 @@ static int read_properties(moth_ctx *ctx, moth_queue *q) {
   q->minor = value[2];
   q->shared = (size_t)value[3];
   q->together = value[4] != 0;
-  return MOTH_OK;
+  cudaError_t error = moth_ask_tensor_cores(q->major, &q->tensor_cores);
+  return error ? moth_fail_cuda(ctx, "its kernels cannot be loaded", error) : MOTH_OK;
 }
 
 /* Room for one more, also in what each stream knows of the others. */

@@ -308,6 +308,7 @@ enum cudaLibraryOption { cudaLibraryBinaryIsPreserved = 1 };
 struct cudaFuncAttributes {
   int numRegs;
   size_t sharedSizeBytes; /* beside the dynamic one */
+  int ptxVersion;         /* of the architecture that it was compiled for */
 };
 cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJitOption *,
                                 void **, unsigned, cudaLibraryOption *, void **, unsigned);

@@ -4,11 +4,12 @@
 ** MOTH_EMULATED_DEVICES says how many devices there are (1), MOTH_EMULATED_MAJOR and
 ** MOTH_EMULATED_SHARED their compute capability (9) and how much shared memory a block may have
 ** (227 KiB), MOTH_EMULATED_PROCESSORS how many multiprocessors (4: what is shared out is in few
-** parts); MOTH_EMULATED_DRIVER=none stands for a machine without a driver, and
-** MOTH_EMULATED_TOGETHER=0 for a device where blocks cannot be launched together. Blocks launched
-** together take turns where one waits for another (__nanosleep); their shared memory is the dynamic
-** one alone. MOTH_EMULATED_SMALL=n lowers the count from which on kernels work with 64 bits
-** (2^31 - 1), so that small tensors go the way of huge ones.
+** parts), MOTH_EMULATED_COMPILED for which architecture kernels were compiled (90);
+** MOTH_EMULATED_DRIVER=none stands for a machine without a driver, and MOTH_EMULATED_TOGETHER=0 for
+** a device where blocks cannot be launched together. Blocks launched together take turns where one
+** waits for another (__nanosleep); their shared memory is the dynamic one alone.
+** MOTH_EMULATED_SMALL=n lowers the count from which on kernels work with 64 bits (2^31 - 1), so
+** that small tensors go the way of huge ones.
 **
 ** Blocks and threads run in the order of their numbers, and warps side by side. A GPU promises
 ** none of that: with MOTH_EMULATED_ORDER=reverse or random (MOTH_EMULATED_SEED says which) they
@@ -34,12 +35,14 @@ dim3 blockDim(1), gridDim(1);
 pthread_mutex_t moth_emulated_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* What a machine has, unless the environment says otherwise. */
-static int card(const char *name, int usual) {
+int moth_emulated_card(const char *name, int usual) {
   const char *text = getenv(name);
   return text ? atoi(text) : usual;
 }
-const int64_t moth_emulated_small = card("MOTH_EMULATED_SMALL", INT32_MAX);
-size_t moth_emulated_most_shared() { return (size_t)card("MOTH_EMULATED_SHARED", 227 << 10); }
+const int64_t moth_emulated_small = moth_emulated_card("MOTH_EMULATED_SMALL", INT32_MAX);
+size_t moth_emulated_most_shared() {
+  return (size_t)moth_emulated_card("MOTH_EMULATED_SHARED", 227 << 10);
+}
 
 /* -- from one stack to another --
 ** What a call must keep goes onto the stack that is left, its pointer into *from, and the same
@@ -506,7 +509,7 @@ unsigned __activemask(void) { return 0xffffffffu; }
 /* Who looks on follows one block at a time. */
 enum { TOGETHER = 1 WATCH(-1) };
 
-int moth_emulated_devices() { return card("MOTH_EMULATED_DEVICES", 1); }
+int moth_emulated_devices() { return moth_emulated_card("MOTH_EMULATED_DEVICES", 1); }
 thread_local int moth_emulated_device;
 
 static thread_local cudaError_t last;
@@ -529,13 +532,18 @@ cudaError_t cudaSetDevice(int device) {
   moth_emulated_device = device;
   return cudaSuccess;
 }
+static int attribute(cudaDeviceAttr which) {
+  const auto card = moth_emulated_card;
+  switch (which) {
+    case cudaDevAttrMultiProcessorCount: return card("MOTH_EMULATED_PROCESSORS", 4);
+    case cudaDevAttrComputeCapabilityMajor: return card("MOTH_EMULATED_MAJOR", 9);
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: return (int)moth_emulated_most_shared();
+    case cudaDevAttrCooperativeLaunch: return card("MOTH_EMULATED_TOGETHER", TOGETHER);
+    default: return 0;
+  }
+}
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int) {
-  *value = which == cudaDevAttrMultiProcessorCount ? card("MOTH_EMULATED_PROCESSORS", 4)
-           : which == cudaDevAttrComputeCapabilityMajor       ? card("MOTH_EMULATED_MAJOR", 9)
-           : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)moth_emulated_most_shared()
-           : which == cudaDevAttrCooperativeLaunch ? card("MOTH_EMULATED_TOGETHER", TOGETHER)
-                                                              : 0;
-  return cudaSuccess;
+  return *value = attribute(which), cudaSuccess;
 }
 cudaError_t moth_emulated_occupancy(int *n, int threads, size_t shared) {
   const size_t fit = (moth_emulated_most_shared() + 1024) / (shared + 1024);

@@ -42,6 +42,7 @@ bool moth_emulated_is_locked(const void *at);    /* whether it lies in page-lock
 void moth_emulated_finish(void);                 /* all that was asked for, of all streams */
 cudaError_t moth_emulated_told(cudaError_t error); /* for cudaGetLastError */
 
+int moth_emulated_card(const char *name, int usual); /* what the environment says of it */
 bool moth_emulated_knows(const void *kernel);      /* whether a launch may ask for it */
 
 /* -- ptx.cpp: kernels as NVIDIA's compilers made them -- */

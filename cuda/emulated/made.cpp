@@ -55,6 +55,6 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *to, const void *kernel) {
   pthread_mutex_lock(&moth_emulated_lock);
   const bool there = moth_emulated_null || moth_emulated_knows(kernel);
   pthread_mutex_unlock(&moth_emulated_lock);
-  *to = cudaFuncAttributes{32, 0};
+  *to = cudaFuncAttributes{32, 0, moth_emulated_card("MOTH_EMULATED_COMPILED", 90)};
   return there ? cudaSuccess : moth_emulated_told(cudaErrorInvalidValue);
 }
