@@ -8,7 +8,7 @@ local files = require "spec.support.files"
 setup(files.setup)
 teardown(files.teardown)
 
-local PATH = "spec/support/torch.pth"
+local PATH, OLD = "spec/support/torch.pth", "spec/support/torch_old.pth"
 
 -- ---- archives made by hand ----
 
@@ -224,6 +224,51 @@ describe("moth.load of a file of torch.save", function()
       assert(ok or message:find("bad argument 'path' to 'load'", 1, true), message)
     end
     assert.equal(3, moth.load(PATH).epoch)
+  end)
+end)
+
+describe("what torch.save wrote before PyTorch 1.6", function()
+  local function same(one, other)
+    if moth.is_tensor(one) then
+      assert.equal(one.dtype, other.dtype)
+      assert.same(one.shape, other.shape)
+      assert.is_true(moth.equal(one, other))
+    elseif type(one) == "table" then
+      for key, value in pairs(one) do same(value, other[key]) end
+      for key in pairs(other) do assert.is_not_nil(one[key]) end
+    else
+      assert.equal(one, other)
+    end
+  end
+
+  it("is read as what it writes now", function()
+    same(moth.load(PATH), moth.load(OLD))
+    same(moth.load(PATH), moth.load(OLD, {mmap = false}))
+  end)
+
+  it("keeps views of one storage views of one storage", function()
+    local saved = moth.load(OLD)
+    saved.base[{2, 3}] = 99
+    assert.same({4, 5, 99, 7}, saved.row:tolist())
+    assert.equal(99, saved.turned[{3, 2}]:item())
+  end)
+
+  it("survives any cut and any changed byte, and is refused where it is wrong", function()
+    local bytes = files.read(OLD)
+    for size = 0, #bytes - 1, 19 do
+      assert.is_false((pcall(load, bytes:sub(1, size))))
+    end
+    for at = 1, #bytes, 3 do
+      local ok, message = pcall(load, bytes:sub(1, at - 1) .. string.char(255 - bytes:byte(at))
+        .. bytes:sub(at + 1))
+      assert(ok or message:find("bad argument 'path' to 'load'", 1, true), message)
+    end
+    refused(bytes:sub(1, 15) .. "\128\2}.abcd", "a pickle that torch.save did not write",
+      "E_UNSUPPORTED")
+    refused((bytes:gsub("little_endian(q.)\136", "little_endian%1\137")), "a big.endian machine",
+      "E_UNSUPPORTED")
+    refused((bytes:gsub("K\12N", "K\13N")), "storage %S+ is not what its pickle says")
+    refused((bytes:gsub("K\12N", "J\0\0\0\64N")), "would have more than 2504 bytes")
   end)
 end)
 

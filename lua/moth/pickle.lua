@@ -1,4 +1,5 @@
---- pickle.lua -- what torch.save writes: a zip with one pickle and the bytes of each storage.
+--- pickle.lua -- what torch.save writes: a zip with one pickle and the bytes of each storage, or,
+-- as before PyTorch 1.6, a row of pickles with those bytes behind them.
 -- moth.load comes here for such files.
 --
 -- A pickle is a program for a small stack machine. This one builds tables, lists, texts, numbers
@@ -11,6 +12,7 @@
 local ffi = require "ffi"
 local dtype = require "moth.dtype"
 local errors = require "moth.error"
+local files = require "moth.bytes"
 local lib = require "moth.lib"
 local zip = require "moth.zip"
 local shown = errors.shown
@@ -36,6 +38,7 @@ local function refuse(self, text, code) self.archive.file:refuse(text, code) end
 -- ---- the program's bytes ----
 
 local function take(self, n)
+  if not self.code then return self.archive.file:text(n, "a part of its pickle") end
   local at = self.at
   if n < 0 or at + n - 1 > #self.code then refuse(self, "is broken: its pickle ends too early") end
   self.at = at + n
@@ -50,6 +53,11 @@ local function unsigned(self, n)
 end
 
 local function line(self)
+  if not self.code then
+    local list = {}
+    repeat list[#list + 1] = take(self, 1) until list[#list] == "\n"
+    return (table.concat(list, "", 1, #list - 1))
+  end
   local stop = self.code:find("\n", self.at, true)
   if not stop then refuse(self, "is broken: its pickle ends too early") end
   local text = self.code:sub(self.at, stop - 1)
@@ -174,7 +182,7 @@ local function append(self, values)
   for _, value in ipairs(values) do target[#target + 1] = value end
 end
 
--- The 1-d tensor of a storage, from ('storage', class, key, location, elements).
+-- The 1-d tensor of a storage, from ('storage', class, key, location, elements[, part]).
 local function storage(self, id)
   if type(id) ~= "table" or id[1] ~= "storage" or getmetatable(id[2]) ~= Global
     or type(id[3]) ~= "string" or type(id[5]) ~= "number" then
@@ -183,11 +191,12 @@ local function storage(self, id)
   local class, key, count = id[2].name, id[3], id[5]
   local element = STORAGES[class:match "^torch%.(%w+)$" or ""]
   if not element then refuse(self, "holds data of " .. class, "E_UNSUPPORTED") end
-  local known = self.storages[key]
+  local known = self.root and self.storages[key]
   if known then return known end
   if not (count >= 0 and count % 1 == 0) then
     refuse(self, ("is broken: storage %s has %s elements"):format(shown(key), tostring(count)))
   end
+  if not self.root then return (self:promise(key, element, count, id[6])) end
   local kind, member = dtype.by_name[element], self.root .. "data/" .. key
   local length = self.archive:length(member)
   if length ~= count * kind.itemsize then
@@ -364,9 +373,19 @@ end
 
 -- ---- files ----
 
-local function read(archive, device)
-  local self = setmetatable({ archive = archive, at = 1, device = device, stack = {}, top = 0,
+local function machine(archive, device)
+  return setmetatable({ archive = archive, at = 1, device = device, stack = {}, top = 0,
     memo = {}, kept = 0, storages = {}, attributes = {} }, Machine)
+end
+
+-- What a pickle holds.
+local function value_of(self)
+  self.stack, self.top, self.memo, self.kept = {}, 0, {}, 0
+  return plain(self, { run(self) })[1]
+end
+
+local function read(archive, device)
+  local self = machine(archive, device)
   for _, name in ipairs(archive.names) do
     self.root = self.root or name:match "^(.-)data%.pkl$"
   end
@@ -378,11 +397,73 @@ local function read(archive, device)
     refuse(self, "was written on a big-endian machine", "E_UNSUPPORTED")
   end
   self.code = archive:read(self.root .. "data.pkl")
-  local value = run(self)
-  return plain(self, { value })[1]
+  return value_of(self)
 end
 
---- Reads what torch.save wrote (PyTorch 1.6 and later): dicts and lists are tables, dict keys stay
+-- ---- rows of pickles ----
+
+-- A number that PyTorch chose, and its version of the format, 1001, each a pickle.
+local HEAD = "\128\2\138\10l\252\156F\249 j\168P\25.\128\2M\233\3."
+
+-- A storage whose bytes come after the pickles: until then a tensor without values. The oldest
+-- files have views of storages: (key, offset, elements).
+function Machine:promise(key, element, count, view)
+  local known = self.storages[key]
+  if lib.is_plain(view) and known then
+    local from, n = tonumber(view[2]), tonumber(view[3])
+    if not (from and n and from >= 0 and n >= 0 and from + n <= known:numel()) then
+      refuse(self, "is broken: a view reaches beyond its storage")
+    end
+    return (known:narrow(1, from + 1, n))
+  end
+  if known then
+    if known:numel() ~= count then refuse(self, "is broken: a storage has two sizes") end
+    return known
+  end
+  local size = count * dtype.by_name[element].itemsize
+  self.promised = (self.promised or 0) + size
+  if self.promised > self.archive.file.size then
+    refuse(self, ("is broken: its storages would have more than %.0f bytes"):format(
+      self.archive.file.size))
+  end
+  local data = require("moth").empty(count, { dtype = dtype.by_name[element] })
+  self.storages[key] = data:to(self.device)
+  return self.storages[key]
+end
+
+-- The bytes of the storages, in the order that a last pickle has: their count, and they.
+local function keep_promises(self, keys)
+  local file, left = self.archive.file, {}
+  for key in pairs(self.storages) do left[key] = true end
+  for _, key in ipairs(type(keys) == "table" and keys or {}) do
+    local data = left[key] and self.storages[key]
+    if not data or file:uint(8) ~= data:numel() then
+      refuse(self, ("is broken: storage %s is not what its pickle says"):format(shown(
+        tostring(key))))
+    end
+    lib.poll()
+    local at = file:take(data:numel() * data.dtype.itemsize, "a storage")
+    data:copy_(file:tensor(data.dtype.name, { data:numel() }, at))
+    left[key] = nil
+  end
+  if next(left) then refuse(self, "is broken: it ends before its storages do") end
+end
+
+local function read_row(file, device)
+  local self = machine({ file = file }, device)
+  if file:text(#HEAD, "its first pickles") ~= HEAD then
+    refuse(self, "is a pickle that torch.save did not write", "E_UNSUPPORTED")
+  end
+  local system = value_of(self)
+  if type(system) ~= "table" or system.little_endian ~= true then
+    refuse(self, "was written on a big-endian machine", "E_UNSUPPORTED")
+  end
+  local value = value_of(self)
+  keep_promises(self, value_of(self))
+  return value
+end
+
+--- Reads what torch.save wrote: dicts and lists are tables, dict keys stay
 -- what they are, tensors share storage as they did, None in a dict is absent and in a list
 -- moth.none; Python's and NumPy's own objects are what pickled.lua says. Nothing in the file is
 -- called.
@@ -392,6 +473,9 @@ end
 -- @param mmap  share the file's pages instead of reading it (default true)
 -- @return the value; raises E_IO, E_FORMAT, or E_UNSUPPORTED naming what is not plain data
 function pickle.load(path, fname, device, mmap)
+  local file = files.open(path, fname, "path", mmap)
+  if file.size > 0 and file.start[0] == HEAD:byte() then return (read_row(file, device)) end
+  file:close()
   return (read(zip.open(path, fname, mmap), device))
 end
 
