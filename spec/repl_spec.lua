@@ -61,6 +61,20 @@ describe("a line at the prompt", function()
     assert.are.equal("s = 'local t = 1'", kept "local s = 'local t = 1'")
   end)
 
+  it("waits for the rest of an expression, and names the line of an error in one", function()
+    for _, text in ipairs { "x +", "f(1,", "{1, 2", "1 ==", "not", "x.y.", "for i = 1, 2 do" } do
+      local chunk, _, more = evaluate.compile(text, "[3]")
+      assert.is_nil(chunk)
+      assert.is_true(more, text)
+    end
+    for _, text in ipairs { "x + )", "1 2", "x y" } do
+      assert.is_false(select(3, evaluate.compile(text, "[3]")), text)
+    end
+    local chunk = evaluate.compile("moth_of_spec.no_such", "[5]")
+    assert.is_truthy(select(2, pcall(chunk, print)):find("[5]:1: ", 1, true))
+    assert.is_function(evaluate.compile("1 -- a comment", "[6]"))
+  end)
+
   it("names the line of an error in code of several lines", function()
     local chunk = evaluate.compile("x_of_spec = 1\nerror('ouch')", "[7]")
     local ok, message = pcall(chunk, print)

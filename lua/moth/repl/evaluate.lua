@@ -33,14 +33,18 @@ end
 function evaluate.compile(text, name)
   local expression, mute = trimmed(text)
   name = "=" .. name
-  if loadstring("return " .. expression, name) then
-    -- a `return f(x)` would leave no frame behind for messages to name
-    local chunk = loadstring("(...)(" .. expression .. "\n)", name)
+  local value, why = loadstring("return " .. expression, name)
+  if value then
+    -- a `return f(x)` would leave no frame behind for messages to name; a comment wants a new line
+    local chunk = loadstring("(...)(" .. expression .. ")", name)
+      or loadstring("(...)(" .. expression .. "\n)", name)
     if chunk then return chunk, not mute end
   end
   local chunk, message = loadstring(text, name)
   if chunk then return loadstring(lexer.globalized(text), name) or chunk, false end
-  return nil, message, message:find("'<eof>'$") ~= nil
+  local ends = "'<eof>'$" -- as of `x +`, which is no beginning of a statement
+  local more = message:find(ends) or why and expression:find "%S" and why:find(ends)
+  return nil, message, more ~= nil
 end
 
 -- ---- running ----
