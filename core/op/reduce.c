@@ -241,11 +241,30 @@ static int without_nan(moth_ctx *ctx, moth_tensor *x, moth_tensor **y, moth_tens
   return status;
 }
 
+static bool has_nan(const moth_tensor *y) {
+  double block[64];
+  const int64_t size = moth_dtype_size[y->l.dtype];
+  for (int64_t i = 0; i < y->l.numel; i += 64) {
+    const int64_t n = y->l.numel - i < 64 ? y->l.numel - i : 64;
+    moth_convert(n, y->l.dtype, (const char *)moth_at(y) + i * size, size, MOTH_F64,
+                 (char *)block, sizeof *block);
+    for (int64_t k = 0; k < n; k++)
+      if (block[k] != block[k]) return true;
+  }
+  return false;
+}
+
+/* Where values can be looked at, a plain sum that is no NaN is the one. */
 static int nansum_compose(const nansum_args *a, moth_tensor **out) {
   moth_tensor *x = NULL;
-  if (!moth_is_float(a->input->l.dtype))
-    return MOTH_CALL(a->ctx, out, sum, .input = a->input, .dim = a->dim, .keepdim = a->keepdim,
-                     .dtype = a->dtype);
+  const bool real = moth_is_float(a->input->l.dtype);
+  if (!real || (!a->input->l.device && !a->ctx->capture)) {
+    const int status = MOTH_CALL(a->ctx, out, sum, .input = a->input, .dim = a->dim,
+                                 .keepdim = a->keepdim, .dtype = a->dtype);
+    if (status || !real || !has_nan(out[0])) return status;
+    moth_tensor_release(out[0]);
+    out[0] = NULL;
+  }
   int status = without_nan(a->ctx, a->input, &x, NULL);
   if (!status)
     status = MOTH_CALL(a->ctx, out, sum, .input = x, .dim = a->dim, .keepdim = a->keepdim,
