@@ -1,6 +1,7 @@
 /* norm.cu -- layer_norm, rms_norm and group_norm: rows of (channels, inner) elements, normalised
-** by their own mean and variance, a warp or a block to a row. Variances are taken around the mean,
-** in a second pass that reads the row from the cache. Groups of images that are channels_last are
+** by their own mean and variance, a warp or a block to a row. A first pass finds about where the
+** mean is; a second one, which reads the row from the cache, finds mean and variance from there, so
+** that sums of f32 are enough, of rows far from 0 too. Groups of images that are channels_last are
 ** read where they lie. Beside f32, results and gradients may be in a half type, for which no pass
 ** of its own is made.
 */
@@ -37,10 +38,13 @@ static __device__ inline int64_t place_of(const row_form &f, int64_t i) {
 /* Elements that lie side by side, and begin at multiples of their number if the row does. */
 static int64_t run_of(const row_form &f) { return f.step ? f.channels : f.n; }
 
+/* By what sums over a row become means. */
+template <class real> static real share_of(const row_form &f) { return (real)(1 / (double)f.n); }
+
 /* Where the weights of a row begin. */
 template <class W> static __device__ inline const W *weights_of(const row_form &f, int64_t row,
                                                                 const W *w) {
-  return w ? w + row % f.groups * f.channels : NULL;
+  return w && f.groups > 1 ? w + row % f.groups * f.channels : w;
 }
 
 /* EACH numbers, one for each of the elements of a row from i on. */
@@ -103,24 +107,28 @@ static half_result half_of(const moth_tensor *brief) {
 
 /* -- forward -- */
 
-/* The sum over the team's row of x - m, or of its square. */
-template <bool WIDE, int EACH, bool SQUARE, class T>
-static __device__ inline double sum_of_row(const team &me, const row_form &f, const T *x, int64_t n,
-                                           real_of<T> m) {
-  real_of<T> sum = 0;
+/* A thread's share of the sums over a row of x - m and of its square. A lump has its own at first,
+** so that errors grow with the number of lumps. */
+template <int EACH, class T>
+static __device__ inline sums_of<real_of<T>> own_sums(const team &me, const row_form &f,
+                                                      const T *x, int64_t n, real_of<T> m) {
+  typedef real_of<T> R;
+  sums_of<R> s = {0, 0};
   for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH) {
     const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + place_of(f, i));
+    sums_of<R> own = {0, 0};
     for (int k = 0; k < EACH; k++) {
-      const real_of<T> d = get(&in.at[k]) - m;
-      sum += SQUARE ? d * d : d;
+      const R d = get(&in.at[k]) - m;
+      own = added(own, sums_of<R>{d, d * d});
     }
+    s = added(s, own);
   }
-  return join_team<WIDE>(me, adds<double>(), (double)sum);
+  return s;
 }
 
 template <class T> struct row_norm {
   row_form f;
-  double eps;
+  real_of<T> share, eps;
   const T *x, *weight, *bias;
   T *y; /* NULL: it is wanted in a half type alone */
   real_of<T> *mean, *rstd; /* mean is NULL if it is not taken away */
@@ -135,9 +143,12 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
   const int64_t start = row_start(p.f, row);
   const T *x = p.x + start;
   const T *weight = weights_of(p.f, row, p.weight), *bias = weights_of(p.f, row, p.bias);
-  const double all = (double)p.f.n;
-  const R mean = p.mean ? (R)(sum_of_row<WIDE, EACH, false>(me, p.f, x, n, (R)0) / all) : 0;
-  const R rstd = (R)(1 / sqrt(sum_of_row<WIDE, EACH, true>(me, p.f, x, n, mean) / all + p.eps));
+  R near = 0;
+  if (p.mean)
+    near = join_team<WIDE>(me, adds<R>(), own_sums<EACH>(me, p.f, x, n, near).a) * p.share;
+  const sums_of<R> s = join_team<WIDE>(me, add_sums<R>(), own_sums<EACH>(me, p.f, x, n, near));
+  const R off = p.mean ? s.a * p.share : 0, var = s.b * p.share - off * off, mean = near + off;
+  const R rstd = 1 / sqrt((var < 0 ? 0 : var) + p.eps);
   for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH) {
     const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + place_of(p.f, i));
     lump<T, EACH> out;
@@ -171,9 +182,9 @@ static int rows_run(const moth_tensor *input, const moth_tensor *weight, const m
     status = with_float(input->l.dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
       typedef real_of<T> R;
-      const row_norm<T> p = {f, eps, data<T>(x), w ? data<T>(w) : NULL, b ? data<T>(b) : NULL,
-                             out == brief ? NULL : data<T>(out), mean ? data<R>(mean) : NULL,
-                             data<R>(rstd), half_of(brief)};
+      const row_norm<T> p = {f, share_of<R>(f), (R)eps, data<T>(x), w ? data<T>(w) : NULL,
+                             b ? data<T>(b) : NULL, out == brief ? NULL : data<T>(out),
+                             mean ? data<R>(mean) : NULL, data<R>(rstd), half_of(brief)};
       const bool many = run_of(f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.y) &&
                         on_lump(p.weight) && on_lump(p.bias) && on_lump(p.brief.at);
       return many ? norm_launch<T, LUMP<T>>(out, p) : norm_launch<T, 1>(out, p);
@@ -219,6 +230,7 @@ MOTH_CUDA(group_norm) {
 
 template <class T> struct row_back {
   row_form f;
+  real_of<T> share;
   const T *x;
   const void *dy;
   int dy_dtype;
@@ -237,23 +249,23 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
   const int64_t first = (int64_t)me.lane * EACH, step = (int64_t)me.size * EACH;
   const R mean = p.mean && works ? p.mean[row] : 0, rstd = works ? p.rstd[row] : 0;
   const R *weight = weights_of(p.f, row, p.weight);
-  sums_of<R> own = {0, 0};
+  sums_of<R> s = {0, 0};
   R w[EACH], dy[EACH], sum[EACH];
   for (int64_t i = first; i < last; i += step) {
     const int64_t from = at + place_of(p.f, i);
     const many x = *(const many *)(const void *)(p.x + from);
+    sums_of<R> own = {0, 0};
     read_any<T, EACH>(p.dy, p.dy_dtype, from, dy);
     weights_at<EACH>(p.f, i, weight, (R)1, w);
     for (int k = 0; k < EACH; k++) {
       const R g = dy[k] * w[k];
-      own.a += g;
-      own.b += g * (get(&x.at[k]) - mean);
+      own = added(own, sums_of<R>{g, g * (get(&x.at[k]) - mean)});
     }
+    s = added(s, own);
   }
-  const sums_of<double> s =
-    join_team<WIDE>(me, add_sums<double>(), sums_of<double>{(double)own.a, (double)own.b});
-  const double n = (double)p.f.n, r = (double)rstd;
-  const R even = p.mean ? (R)(-r * s.a / n) : 0, along = (R)(-r * r * r * s.b / n);
+  s = join_team<WIDE>(me, add_sums<R>(), s);
+  const R even = p.mean ? -rstd * s.a * p.share : 0;
+  const R along = -(rstd * s.b * p.share) * rstd * rstd; /* rstd^3 may be too large */
   for (int64_t i = first; i < last; i += step) {
     const int64_t from = at + place_of(p.f, i);
     const many x = *(const many *)(const void *)(p.x + from);
@@ -331,10 +343,10 @@ static int back_typed(const row_norm_back_args *a, moth_tensor *const *t, moth_t
   const int64_t numel = a->input->l.numel, rows = numel ? a->rstd->l.numel : 0;
   const int64_t inner = rows ? numel / rows / a->channels : 1;
   const bool channels_last = moth_is_channels_last(out[0]);
-  const row_back<T> p = {form_of(rows, a->groups, a->channels, inner, channels_last), data<T>(t[X]),
-                         moth_address(t[DY]), t[DY]->l.dtype, t[SUM] ? data<T>(t[SUM]) : NULL,
-                         half_of(out[3]), t[WEIGHT] ? data<R>(t[WEIGHT]) : NULL,
-                         t[MEAN] ? data<R>(t[MEAN]) : NULL,
+  const row_form f = form_of(rows, a->groups, a->channels, inner, channels_last);
+  const row_back<T> p = {f, share_of<R>(f), data<T>(t[X]), moth_address(t[DY]), t[DY]->l.dtype,
+                         t[SUM] ? data<T>(t[SUM]) : NULL, half_of(out[3]),
+                         t[WEIGHT] ? data<R>(t[WEIGHT]) : NULL, t[MEAN] ? data<R>(t[MEAN]) : NULL,
                          data<R>(t[RSTD]), data<T>(out[0])};
   const bool many = run_of(p.f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.dy) &&
                     on_lump(p.sum) && on_lump(p.dx) && on_lump(p.brief.at) &&

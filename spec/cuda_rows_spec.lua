@@ -104,6 +104,28 @@ describe("on a GPU", function()
     end)
   end)
 
+  it("norms of rows that are far from 0 are no worse for it", function()
+    for _, dtype in ipairs {"float32", "float64"} do
+      for _, n in ipairs {40, 1000, 1501, 6000} do
+        local x = (moth.randn(9, n) + 1e4):to(moth[dtype])
+        x[2] = 1e10 / 3 -- the same everywhere: nothing is left
+        local wanted = F.layer_norm(x:double(), {n})
+        wanted[2] = 0
+        local got = F.layer_norm(x:cuda(), {n}):cpu():double()
+        -- What f32 has no place for is in the mean, which moves all of a row.
+        local off = dtype == "float64" and 1e-9 or 1e-3
+        assert.is_true(moth.allclose(got, wanted, {rtol = 0, atol = off}))
+        local one = got:var(2, {unbiased = false})
+        one[2] = 1
+        assert.is_true(moth.allclose(one, moth.ones(9):double(), {rtol = 2e-5, atol = 0}))
+      end
+      local images = (moth.randn(3, 6, 20, 33) - 3e3):to(moth[dtype])
+      local got = F.group_norm(images:cuda(), 2):cpu():double()
+      local wanted = F.group_norm(images:double(), 2)
+      assert.is_true(moth.allclose(got, wanted, {rtol = 0, atol = 1e-3}))
+    end
+  end)
+
   it("norms of channels are as on the CPU, and so are running statistics", function()
     for _, shape in ipairs {{9, 5}, {700, 40}, {40, 3, 19, 8}, {3, 70, 5, 5}} do
       local c = shape[2]
