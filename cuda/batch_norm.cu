@@ -1,6 +1,6 @@
-/* batch_norm.cu -- channels normalised over the batch, and the running statistics. Sums are kept in
-** f64, around the first element of each channel, so that one pass is enough for the variance: Chan
-** and others, "Algorithms for computing the sample variance" (1983).
+/* batch_norm.cu -- channels normalised over the batch, and the running statistics. Sums are around
+** an element of the channel, so that one pass is enough for the variance: Chan and others,
+** "Algorithms for computing the sample variance" (1983).
 */
 #include "../core/op/norm.h"
 
@@ -138,16 +138,24 @@ template <class real> static moth_tensor *maps_for(const moth_tensor *near, int6
 
 /* -- channel_norm -- */
 
-template <class T> struct spread_sums { /* of x and of its square, around the first element */
+/* Of x and of its square, around the first element; of a thread at first around the first one that
+** it meets, for f32 if that of the channel is far from all others. */
+template <class T> struct spread_sums {
+  typedef real_of<T> real;
   const T *x;
   int64_t inner;
-  template <int EACH> __device__ lump<T, EACH> load(int64_t at) const {
+  __device__ real of(int64_t, int64_t at) const { return get(x + at); }
+  template <int EACH> __device__ lump<T, EACH> load(real, int64_t, int64_t at) const {
     return *(const lump<T, EACH> *)(const void *)(x + at);
   }
   template <int EACH>
-  __device__ sums_of<double> term(int64_t, int64_t c, const lump<T, EACH> &of, int k) const {
-    const double d = (double)get(&of.at[k]) - (double)get(x + c * inner);
-    return sums_of<double>{d, d * d};
+  __device__ sums_of<real> term(real near, const lump<T, EACH> &of, int k) const {
+    const real d = get(&of.at[k]) - near;
+    return sums_of<real>{d, d * d};
+  }
+  __device__ sums_of<double> end(int64_t c, real near, sums_of<double> s, int64_t terms) const {
+    const double off = (double)near - (double)get(x + c * inner), all = off * (double)terms;
+    return sums_of<double>{s.a + all, s.b + off * (2 * s.a + all)};
   }
 };
 
@@ -234,20 +242,35 @@ MOTH_CUDA(channel_norm) {
 
 /* -- its gradients -- */
 
+static __device__ inline float rounded_product(float x, float y) { return __fmul_rn(x, y); }
+static __device__ inline double rounded_product(double x, double y) { return __dmul_rn(x, y); }
+
 /* Of dy, behind a relu, and of dy (x - mean): rounded before they are summed, so that the sums are
 ** the same bits with a relu and without one. */
 template <class T, bool RELU> struct back_sums {
+  typedef real_of<T> real;
   const T *x, *dy;
   any_real mean;
-  const channel_map<real_of<T>> *was;
-  template <int EACH> __device__ two_lumps<T, EACH> load(int64_t at) const {
+  const channel_map<real> *was;
+  struct known {
+    real mean;
+    channel_map<real> was;
+  };
+  __device__ known of(int64_t c, int64_t) const {
+    return known{(real)mean[c], RELU ? was[c] : channel_map<real>{}};
+  }
+  template <int EACH>
+  __device__ two_lumps<T, EACH> load(const known &, int64_t, int64_t at) const {
     return load_two<EACH>(x + at, dy + at);
   }
   template <int EACH>
-  __device__ sums_of<double> term(int64_t, int64_t c, const two_lumps<T, EACH> &of, int k) const {
-    double d = (double)get(&of.dy.at[k]);
-    if (RELU && !let_through(&of.x.at[k], was[c])) d = 0;
-    return sums_of<double>{d, __dmul_rn(d, (double)get(&of.x.at[k]) - mean[c])};
+  __device__ sums_of<real> term(const known &is, const two_lumps<T, EACH> &of, int k) const {
+    real d = get(&of.dy.at[k]);
+    if (RELU && !let_through(&of.x.at[k], is.was)) d = 0;
+    return sums_of<real>{d, rounded_product(d, get(&of.x.at[k]) - is.mean)};
+  }
+  __device__ sums_of<double> end(int64_t, const known &, sums_of<double> s, int64_t) const {
+    return s;
   }
 };
 

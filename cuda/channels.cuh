@@ -1,6 +1,7 @@
-/* channels.cuh -- two sums over all elements of each channel of a tensor (n, c, inner), in f64: by
-** blocks, whose parts are then added in order. Threads that stand side by side read side by side,
-** along `inner`, or where that is 1 along the channels, a few of them each.
+/* channels.cuh -- two sums over all elements of each channel of a tensor (n, c, inner), by blocks,
+** whose parts are then added in order. A thread adds up runs of a few elements in what they are
+** computed in, and these in f64. Threads that stand side by side read side by side, along `inner`,
+** or where that is 1 along the channels, a few elements each.
 */
 #ifndef MOTH_CUDA_CHANNELS_CUH
 #define MOTH_CUDA_CHANNELS_CUH
@@ -9,16 +10,17 @@
 
 struct channel_form {
   int64_t n, c;
-  quotient_by inner;
-  int parts; /* sums of each channel: parts rows of c */
+  quotient_by inner, pixels; /* pixels: so many of the n are of one sample */
+  int parts;                 /* sums of each channel: parts rows of c */
 };
 
 /* Enough blocks for a large device, the same on all of them. */
-static inline channel_form channels_for(int64_t n, int64_t c, int64_t inner) {
+static inline channel_form channels_for(int64_t n, int64_t c, int64_t inner, int64_t pixels = 1) {
   if (inner == 0) n = 0; /* whose `inner` counts as 1 below: nothing is read */
   const int64_t each = n * inner, wanted = each / (BLOCK * 8), room = 1024 / (c ? c : 1);
   const int64_t parts = wanted < room ? wanted : room;
-  return channel_form{n, c, quotients(inner, each), parts < 1 ? 1 : parts > 128 ? 128 : (int)parts};
+  return channel_form{n, c, quotients(inner, each), quotients(pixels, each),
+                      parts < 1 ? 1 : parts > 128 ? 128 : (int)parts};
 }
 
 /* A block over columns: `across` threads side by side, for EACH channels each, and rows of them. */
@@ -40,22 +42,70 @@ static inline int column_parts(const column_form &f, int64_t n, int64_t most) {
   return (int)(wanted < 1 ? 1 : wanted > most ? most : wanted);
 }
 
-/* Job has   template <int EACH> of EACH elements from `at` on
-**   __device__ auto load(int64_t at)                                   what it reads of them
-**   __device__ sums_of<double> term(sample, channel, const loaded &, int k)   of the k-th. */
+/* j / by, and what is left over, of a j that grows by the same step again and again: there is
+** neither a division nor a branch in a loop, so that loads of several turns are under way. */
+struct stepped {
+  int64_t over, rest, by, over_step, rest_step;
+  __device__ stepped(int64_t j, int64_t step, const quotient_by &q) {
+    by = q.by;
+    over = divide(j, q);
+    over_step = divide(step, q);
+    rest = j - over * by;
+    rest_step = step - over_step * by;
+  }
+  __device__ void next() {
+    rest += rest_step;
+    over += over_step + (rest >= by);
+    rest -= rest >= by ? by : 0;
+  }
+};
+
+template <class real> static __device__ inline sums_of<double> widened(sums_of<real> s) {
+  return sums_of<double>{(double)s.a, (double)s.b};
+}
+
+/* Job has   typedef ... real   and
+**   of(c, at)                       what a thread keeps of channel c, of which it meets the element
+**                                   at `at` first
+**   load<EACH>(known, sample, at)   what it reads of EACH elements from `at` on, the first of which
+**                                   is of the channel that is known so
+**   term(known, loaded, k)          the sums_of<real> of the k-th
+**   end(c, known, sums, terms)      its sums_of<double> over so many of these. */
+
+/* Every step-th row from `first` on, which there is, of EACH channels. */
+template <int EACH, class Job>
+static __device__ inline void add_rows(const Job &job, const channel_form &f, int64_t c,
+                                       int64_t first, int64_t step, sums_of<double> *s) {
+  decltype(job.of(c, c)) known[EACH];
+  int64_t terms = 0;
+  stepped at(first, step, f.pixels);
+#pragma unroll
+  for (int k = 0; k < EACH; k++) known[k] = job.of(c + k, first * f.c + c + k);
+  for (int64_t q = first; q < f.n;) {
+    const int64_t stop = q + FOLD_RUN * step < f.n ? q + FOLD_RUN * step : f.n;
+    sums_of<typename Job::real> run[EACH] = {};
+#pragma unroll 4
+    for (; q < stop; q += step, at.next(), terms++) {
+      const auto loaded = job.template load<EACH>(known[0], at.over, q * f.c + c);
+#pragma unroll
+      for (int k = 0; k < EACH; k++) run[k] = added(run[k], job.term(known[k], loaded, k));
+    }
+#pragma unroll
+    for (int k = 0; k < EACH; k++) s[k] = added(s[k], widened(run[k]));
+  }
+#pragma unroll
+  for (int k = 0; k < EACH; k++) s[k] = job.end(c + k, known[k], s[k], terms);
+}
+
 template <class Job, int EACH>
 static __global__ void sum_columns(Job job, channel_form f, column_form b, sums_of<double> *parts) {
   __shared__ sums_of<double> kept[EACH][BLOCK];
-  const int t = (int)threadIdx.x, row = t / b.across, step = (int)gridDim.y * b.down;
+  const int t = (int)threadIdx.x, row = t / b.across;
+  const int64_t first = (int64_t)blockIdx.y * b.down + row;
   const int64_t c = ((int64_t)blockIdx.x * b.across + t % b.across) * EACH;
   sums_of<double> s[EACH] = {};
-  if (c < f.c)
-#pragma unroll 4
-    for (int64_t q = (int64_t)blockIdx.y * b.down + row; q < f.n; q += step) {
-      const auto loaded = job.template load<EACH>(q * f.c + c);
-#pragma unroll
-      for (int k = 0; k < EACH; k++) s[k] = added(s[k], job.term(q, c + k, loaded, k));
-    }
+  if (c < f.c && first < f.n)
+    add_rows<EACH>(job, f, c, first, (int64_t)gridDim.y * b.down, s);
   for (int k = 0; k < EACH; k++) kept[k][t] = s[k];
   for (int half = b.down / 2; half > 0; half /= 2) {
     __syncthreads();
@@ -66,48 +116,70 @@ static __global__ void sum_columns(Job job, channel_form f, column_form b, sums_
     parts[blockIdx.y * f.c + c + k] = kept[k][t];
 }
 
-template <class Job>
-static __global__ void sum_planes(Job job, channel_form f, sums_of<double> *parts) {
-  const int64_t c = blockIdx.x, each = f.n * f.inner.by;
+/* Every step-th run of EACH elements from `first` on, which there is, of a channel's planes. */
+template <int EACH, class Job>
+static __device__ inline sums_of<double> add_planes(const Job &job, const channel_form &f,
+                                                    int64_t c, int64_t first, int64_t step) {
+  const int64_t each = f.n * f.inner.by;
   sums_of<double> s = {0, 0};
-  for (int64_t j = (int64_t)blockIdx.y * blockDim.x + threadIdx.x; j < each;
-       j += (int64_t)gridDim.y * blockDim.x) {
-    const int64_t q = divide(j, f.inner);
-    s = added(s, job.term(q, c, job.template load<1>((q * f.c + c - q) * f.inner.by + j), 0));
+  int64_t terms = 0;
+  stepped at(first, step, f.inner);
+  const auto place = [&] { return (at.over * f.c + c) * f.inner.by + at.rest; };
+  const auto known = job.of(c, place());
+  for (int64_t j = first; j < each;) {
+    const int64_t stop = j + FOLD_RUN * step < each ? j + FOLD_RUN * step : each;
+    sums_of<typename Job::real> run = {0, 0};
+#pragma unroll 4
+    for (; j < stop; j += step, at.next(), terms += EACH) {
+      const auto loaded = job.template load<EACH>(known, at.over, place());
+#pragma unroll
+      for (int k = 0; k < EACH; k++) run = added(run, job.term(known, loaded, k));
+    }
+    s = added(s, widened(run));
   }
+  return job.end(c, known, s, terms);
+}
+
+template <class Job, int EACH>
+static __global__ void sum_planes(Job job, channel_form f, sums_of<double> *parts) {
+  const int64_t c = blockIdx.x, step = (int64_t)gridDim.y * BLOCK * EACH;
+  const int64_t first = ((int64_t)blockIdx.y * BLOCK + threadIdx.x) * EACH;
+  sums_of<double> s = {0, 0};
+  if (first < f.n * f.inner.by) s = add_planes<EACH>(job, f, c, first, step);
   s = join_block(add_sums<double>(), s);
   if (threadIdx.x == 0) parts[blockIdx.y * f.c + c] = s;
 }
 
 template <class Job, int EACH>
-static int column_sums(const moth_tensor *near, const channel_form &f, const column_form &b,
+static int sums_launch(const moth_tensor *near, const channel_form &f, const column_form &b,
                        const Job &job, sums_of<double> *parts) {
-  return launch(near->ctx, near, sum_columns<Job, EACH>,
-                grid_for(b.blocks, f.parts), BLOCK, 0, job, f, b, parts);
+  if (f.inner.by == 1)
+    return launch(near->ctx, near, sum_columns<Job, EACH>, grid_for(b.blocks, f.parts), BLOCK, 0,
+                  job, f, b, parts);
+  return launch(near->ctx, near, sum_planes<Job, EACH>, grid_for(f.c, f.parts), BLOCK, 0, job, f,
+                parts);
 }
 
 /* The parts, in a tensor that is owned, and their number in f; NULL: an error is set. `packs`: what
-** is read lies at multiples of 16 bytes. */
+** is read lies at multiples of 16 bytes, and PACK channels of a pixel are of one kind. */
 template <int PACK, class Job>
 static moth_tensor *channel_sums(const moth_tensor *near, channel_form *f, const Job &job,
                                  bool packs) {
-  const bool columns = f->inner.by == 1, many = columns && packs && f->c % PACK == 0;
+  const bool columns = f->inner.by == 1;
+  const bool many = packs && (columns ? f->c : f->inner.by) % PACK == 0;
   const column_form b = columns_for(f->c, many ? PACK : 1);
   if (columns) f->parts = column_parts(b, f->n, 512);
   moth_tensor *room = device_room(near, f->c * f->parts * (int64_t)sizeof(sums_of<double>));
   if (!room || f->c == 0) return room;
   sums_of<double> *parts = data<sums_of<double>>(room);
-  int status = many      ? column_sums<Job, PACK>(near, *f, b, job, parts)
-               : columns ? column_sums<Job, 1>(near, *f, b, job, parts)
-                         : launch(near->ctx, near, sum_planes<Job>,
-                                  grid_for(f->c, f->parts), BLOCK, 0, job, *f,
-                                  parts);
+  int status = many ? sums_launch<Job, PACK>(near, *f, b, job, parts)
+                    : sums_launch<Job, 1>(near, *f, b, job, parts);
   if (!status) return room;
   moth_tensor_release(room);
   return NULL;
 }
 
-/* What one thread of a column sum takes at once: half a lump of a narrow type. */
+/* What one thread of a sum takes at once: half a lump of a narrow type. */
 template <class T> constexpr int HANDFUL = sizeof(T) == 8 ? 2 : 4;
 
 template <class T, int EACH> struct two_lumps {

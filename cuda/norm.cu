@@ -289,25 +289,34 @@ template <class T, int EACH> static int back_launch(moth_tensor *out, const row_
                 teams_for(wide, p.f.rows, p.f.n, EACH), BLOCK, 0, p);
 }
 
-/* The gradients of weight and bias are sums over channels, rows taking turns in the groups. */
-template <class T> struct affine_sums {
-  row_back<T> p;
-  quotient_by channels, pixels; /* pixels: of a sample, where the channels of each are a row */
+/* The gradients of weight and bias are sums over channels, rows taking turns in the groups. D: how
+** dy lies; the channels that are loaded at once are of one group. */
+template <class T, class D> struct affine_sums {
+  typedef real_of<T> real;
+  const T *x;
+  const D *dy;
+  const real *mean, *rstd;
+  int64_t groups;
+  quotient_by channels;
   template <int EACH> struct both {
     lump<T, EACH> x;
-    real_of<T> dy[EACH];
+    lump<D, EACH> dy;
+    real mean, rstd;
   };
-  template <int EACH> __device__ both<EACH> load(int64_t at) const {
-    both<EACH> of = {*(const lump<T, EACH> *)(const void *)(p.x + at), {}};
-    read_any<T, EACH>(p.dy, p.dy_dtype, at, of.dy);
-    return of;
+  __device__ int64_t of(int64_t c, int64_t) const { return divide(c, channels); }
+  template <int EACH>
+  __device__ both<EACH> load(int64_t group, int64_t sample, int64_t at) const {
+    const int64_t row = sample * groups + group;
+    return both<EACH>{*(const lump<T, EACH> *)(const void *)(x + at),
+                      *(const lump<D, EACH> *)(const void *)(dy + at), mean ? mean[row] : 0,
+                      rstd[row]};
   }
   template <int EACH>
-  __device__ sums_of<double> term(int64_t q, int64_t c, const both<EACH> &of, int k) const {
-    const int64_t row = divide(q, pixels) * p.f.groups + divide(c, channels);
-    const double d = (double)of.dy[k], mean = p.mean ? (double)p.mean[row] : 0;
-    return sums_of<double>{d * ((double)get(&of.x.at[k]) - mean) * (double)p.rstd[row], d};
+  __device__ sums_of<real> term(int64_t, const both<EACH> &of, int k) const {
+    const real d = get(&of.dy.at[k]);
+    return sums_of<real>{d * ((get(&of.x.at[k]) - of.mean) * of.rstd), d};
   }
+  __device__ sums_of<double> end(int64_t, int64_t, sums_of<double> s, int64_t) const { return s; }
 };
 
 template <class T>
@@ -320,19 +329,29 @@ static __global__ void put_affine(channel_form f, const sums_of<double> *parts, 
   put(dbias + c, s.b);
 }
 
-template <class T> static int affine_run(const row_back<T> &p, moth_tensor **out) {
+template <class T, class D> static int affine_run(const row_back<T> &p, moth_tensor **out) {
   const int64_t weights = out[1]->l.numel;
-  if (weights == 0) return MOTH_OK;
   const int64_t samples = p.f.rows / p.f.groups, pixels = p.f.step ? p.f.inner.by : 1;
-  channel_form f = channels_for(samples * pixels, weights, p.f.inner.by / pixels);
-  const affine_sums<T> job = {p, quotients(p.f.channels, weights),
-                              quotients(pixels, samples * pixels)};
-  moth_tensor *parts = channel_sums<HANDFUL<T>>(out[0], &f, job, on_lump(p.x) && on_lump(p.dy));
+  channel_form f = channels_for(samples * pixels, weights, p.f.inner.by / pixels, pixels);
+  const affine_sums<T, D> job = {p.x, (const D *)p.dy, p.mean, p.rstd, p.f.groups,
+                                 quotients(p.f.channels, weights)};
+  const bool alike = f.inner.by > 1 || p.f.channels % HANDFUL<T> == 0;
+  moth_tensor *parts = channel_sums<HANDFUL<T>>(out[0], &f, job,
+                                                alike && on_lump(p.x) && on_lump(p.dy));
   if (!parts) return moth_status(out[0]->ctx);
   int status = launch(out[0]->ctx, out[0], put_affine<T>, blocks_for(weights * WARP), BLOCK, 0, f,
                       data<sums_of<double>>(parts), data<T>(out[1]), data<T>(out[2]));
   moth_tensor_release(parts);
   return status;
+}
+
+template <class T> static int affine_by_dy(const row_back<T> &p, moth_tensor **out) {
+  if (out[1]->l.numel == 0) return MOTH_OK;
+  if constexpr (is_f32<T>) {
+    if (p.dy_dtype == MOTH_BF16) return affine_run<T, bf16>(p, out);
+    if (p.dy_dtype == MOTH_F16) return affine_run<T, f16>(p, out);
+  }
+  return affine_run<T, T>(p, out);
 }
 
 enum { X, DY, SUM, WEIGHT, MEAN, RSTD, INPUTS };
@@ -353,7 +372,7 @@ static int back_typed(const row_norm_back_args *a, moth_tensor *const *t, moth_t
                     on_lump(p.weight, sizeof(R) * LUMP<T>);
   int status = MOTH_OK;
   if (rows) status = many ? back_launch<T, LUMP<T>>(out[0], p) : back_launch<T, 1>(out[0], p);
-  return status ? status : affine_run(p, out);
+  return status ? status : affine_by_dy(p, out);
 }
 
 /* x in a dtype, owned, as the result lies. */

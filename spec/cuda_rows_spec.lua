@@ -126,6 +126,39 @@ describe("on a GPU", function()
     end
   end)
 
+  it("channels far from 0, or from their first element, have the variance of f64", function()
+    for _, shape in ipairs {{3000, 8}, {3000, 5}, {40, 3, 12, 8}, {40, 3, 5, 5}} do
+      local c = shape[2]
+      local x = moth.randn(shape) + 1e4
+      local same = moth.randn(shape) * 1e-3 + 0.1
+      same[1]:fill_(1000)
+      for _, y in ipairs {x, same} do
+        local mean, var = moth.zeros(c):cuda(), moth.ones(c):cuda()
+        local mean64, var64 = moth.zeros(c):double(), moth.ones(c):double()
+        F.batch_norm(y:cuda(), mean, var, nil, nil, {training = true, momentum = 1})
+        F.batch_norm(y:double(), mean64, var64, nil, nil, {training = true, momentum = 1})
+        local close = {rtol = 5e-6, atol = 0}
+        assert.is_true(moth.allclose(mean:cpu():double(), mean64, close))
+        assert.is_true(moth.allclose(var:cpu():double(), var64, {rtol = 1e-5, atol = 0}))
+      end
+    end
+  end)
+
+  it("weights of norms have the CPU's gradients, of many rows and of groups of any size", function()
+    compare("layer_norm of many rows", {{9000, 12}, {12}, {12}}, function(_, x, w, b)
+      return F.layer_norm(x, {12}, w, b)
+    end, {float32 = 1e-5})
+    for _, groups in ipairs {1, 3, 4, 6} do
+      for _, format in ipairs {"contiguous_format", "channels_last"} do
+        for _, size in ipairs {{5, 12, 6, 4}, {5, 12, 7, 5}} do
+          compare("group_norm in " .. format, {size, {12}, {12}}, function(_, x, w, b)
+            return F.group_norm(x:contiguous {memory_format = moth[format]}, groups, w, b)
+          end)
+        end
+      end
+    end
+  end)
+
   it("norms of channels are as on the CPU, and so are running statistics", function()
     for _, shape in ipairs {{9, 5}, {700, 40}, {40, 3, 19, 8}, {3, 70, 5, 5}} do
       local c = shape[2]

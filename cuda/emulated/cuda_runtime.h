@@ -236,6 +236,7 @@ static inline double rsqrt(double x) { return 1 / sqrt(x); }
 #define __expf expf
 #define __logf logf
 static inline double __dmul_rn(double x, double y) { return x * y; }
+static inline float __fmul_rn(float x, float y) { return x * y; }
 static inline float __fdividef(float x, float y) { return x / y; }
 template <class A> static inline A min(A a, A b) { return a < b ? a : b; }
 template <class A> static inline A max(A a, A b) { return a > b ? a : b; }
