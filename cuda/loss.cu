@@ -131,27 +131,13 @@ MOTH_CUDA(nll_loss) {
 
 /* -- of every case the largest score, and log(sum(exp(x - largest))) -- */
 
-/* Of rows of any length, wherever they begin: what lies before the first multiple of 16 bytes and
-** behind the last one is read element by element. Which thread adds what depends on where a row
-** begins so: where rows are no multiple of 16 bytes, equal ones may differ in the last bit. */
 template <class T, bool WIDE>
 static __global__ void parts_of_rows(int64_t rows, int64_t n, const T *x, real_of<T> *most,
                                      real_of<T> *rest) {
-  enum { EACH = LUMP<T> };
-  const team me = team_of<WIDE, EACH>(n);
+  const team me = team_of<WIDE, LUMP<T>>(n);
   const bool works = me.row < rows;
-  const T *row = x + (works ? me.row * n : 0);
-  const int64_t off = (int64_t)((uintptr_t)row % 16 / sizeof(T)), to_lump = off ? EACH - off : 0;
-  const int64_t first = to_lump < n ? to_lump : n, lumps = (n - first) / EACH;
-  top<real_of<T>> t = no_top<real_of<T>>();
-  for (int64_t i = me.lane; works && i < first; i += me.size) take(&t, get(row + i));
-  for (int64_t i = me.lane; works && i < lumps; i += me.size) {
-    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(row + first + i * EACH);
-    take_lump(&t, in);
-  }
-  for (int64_t i = first + lumps * EACH + me.lane; works && i < n; i += me.size)
-    take(&t, get(row + i));
-  t = join_top<WIDE>(me, t);
+  const top<real_of<T>> t =
+    top_of_row<WIDE, LUMP<T>>(me, x + (works ? me.row * n : 0), works ? n : 0);
   if (!works || me.lane != 0) return;
   most[me.row] = t.most;
   rest[me.row] = log(t.sum);

@@ -72,11 +72,32 @@ template <bool WIDE, int EACH> static __device__ inline team team_of(int64_t n) 
   return team{thread_number() >> shift, (int)threadIdx.x & (size - 1), size};
 }
 
+static __device__ inline team whole_block() { return team{0, (int)threadIdx.x, BLOCK}; }
+
 template <bool WIDE, class F>
 static __device__ inline typename F::room join_team(const team &me, const F &f,
                                                     typename F::room mine) {
   if constexpr (WIDE) return join_block(f, mine);
   else return join_lanes(f, mine, me.size);
+}
+
+/* A team's share of n elements, wherever the first one lies: many(i) for EACH of them, which lie at
+** a multiple of their size, and one(i) for each before the first of these and behind the last. */
+template <int EACH, class T, class Many, class One>
+static __device__ inline void each_lump(const team &me, const T *from, int64_t n, Many many,
+                                        One one) {
+  const int64_t off = (int64_t)((uintptr_t)from / sizeof(T) % EACH), before = off ? EACH - off : 0;
+  const int64_t first = before < n ? before : n, last = first + (n - first) / EACH * EACH;
+#pragma unroll 2
+  for (int64_t i = first + (int64_t)me.lane * EACH; i < last; i += (int64_t)me.size * EACH) many(i);
+  if (last - first == n) return;
+  for (int64_t i = me.lane; i < n - (last - first); i += me.size)
+    one(i < first ? i : i + (last - first));
+}
+
+/* Whether two tensors' elements reach multiples of 16 bytes together. */
+static inline bool in_step(const void *a, const void *b) {
+  return (uintptr_t)a % 16 == (uintptr_t)b % 16;
 }
 
 static inline dim3 teams_for(bool wide, int64_t rows, int64_t n, int each) {

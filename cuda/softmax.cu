@@ -6,6 +6,13 @@
 
 #include "softmax.cuh"
 
+/* Whether rows are read 16 bytes at a time: those that do not begin at a multiple have elements
+** before the first one and behind the last, which short rows are not worth. */
+template <class T> static bool by_lumps(int64_t n, const T *a, const T *b, const T *y) {
+  if (!in_step(a, y) || !in_step(b, y)) return false;
+  return n >= LUMP<T> * WARP / 2 || (n % LUMP<T> == 0 && on_lump(y));
+}
+
 /* -- forward -- */
 
 template <bool LOG, class real> HD real of_top(real x, const top<real> &t, real by) {
@@ -26,12 +33,12 @@ static __global__ void softmax_rows(int64_t rows, int64_t n, const T *x, T *y) {
   const real_of<T> by = factor_of<LOG>(t);
   if (!works) return;
   y += me.row * n;
-  for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH) {
-    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + i);
+  each_lump<EACH>(me, x, n, [=](int64_t i) {
+    const lump<T, EACH> in = read_lump<T, EACH>(x + i);
     lump<T, EACH> out;
     for (int k = 0; k < EACH; k++) put(&out.at[k], of_top<LOG>(get(&in.at[k]), t, by));
     write_lump(y + i, out);
-  }
+  }, [=](int64_t i) { put(y + i, of_top<LOG>(get(x + i), t, by)); });
 }
 
 template <class T, bool LOG>
@@ -65,9 +72,8 @@ template <bool LOG> static int softmax_of(const moth_tensor *x, int64_t dim, mot
     const lane_form f = lanes_for(s);
     if (s.inner > 1)
       return launch(y->ctx, y, softmax_lanes<T, LOG>, f.grid, f.block, 0, s, from, data<T>(y));
-    if (s.n % LUMP<T> == 0 && on_lump(from) && on_lump(data<T>(y)))
-      return launch_rows<T, LOG, LUMP<T>>(y, s, from);
-    return launch_rows<T, LOG, 1>(y, s, from);
+    return by_lumps(s.n, from, from, data<T>(y)) ? launch_rows<T, LOG, LUMP<T>>(y, s, from)
+                                                 : launch_rows<T, LOG, 1>(y, s, from);
   });
 }
 
@@ -103,36 +109,34 @@ static __global__ void back_rows(int64_t rows, int64_t n, const T *dy, const T *
   typedef lump<T, EACH> many;
   const team me = team_of<WIDE, EACH>(n);
   const bool works = me.row < rows;
-  const int64_t at = works ? me.row * n : 0, first = (int64_t)me.lane * EACH;
-  const int64_t step = (int64_t)me.size * EACH, last = works ? n : 0;
-  sums_of<real_of<T>> s = {0, 0};
-  for (int64_t i = first; i < last; i += step) {
-    const many v = *(const many *)(const void *)(dy + at + i);
-    const many w = *(const many *)(const void *)(y + at + i);
-    for (int k = 0; k < EACH; k++) s.a += back_term<LOG>(get(&v.at[k]), get(&w.at[k]));
-  }
-  s = join_team<WIDE>(me, add_sums<real_of<T>>(), s);
-  for (int64_t i = first; i < last; i += step) {
-    const many v = *(const many *)(const void *)(dy + at + i);
-    const many w = *(const many *)(const void *)(y + at + i);
+  const int64_t at = works ? me.row * n : 0;
+  real_of<T> sum = 0;
+  dy += at, y += at, dx += at;
+  each_lump<EACH>(me, dy, works ? n : 0, [&](int64_t i) {
+    const many v = read_lump<T, EACH>(dy + i), w = read_lump<T, EACH>(y + i);
+    for (int k = 0; k < EACH; k++) sum += back_term<LOG>(get(&v.at[k]), get(&w.at[k]));
+  }, [&](int64_t i) { sum += back_term<LOG>(get(dy + i), get(y + i)); });
+  sum = join_team<WIDE>(me, adds<real_of<T>>(), sum);
+  each_lump<EACH>(me, dy, works ? n : 0, [=](int64_t i) {
+    const many v = read_lump<T, EACH>(dy + i), w = read_lump<T, EACH>(y + i);
     many out;
     for (int k = 0; k < EACH; k++)
-      put(&out.at[k], back_value<LOG>(get(&v.at[k]), get(&w.at[k]), s.a));
-    write_lump(dx + at + i, out);
-  }
+      put(&out.at[k], back_value<LOG>(get(&v.at[k]), get(&w.at[k]), sum));
+    write_lump(dx + i, out);
+  }, [=](int64_t i) { put(dx + i, back_value<LOG>(get(dy + i), get(y + i), sum)); });
 }
 
 template <class T, bool LOG>
 static __global__ void back_lanes(strips s, const T *dy, const T *y, T *dx) {
   bool valid;
   const int64_t at = lane_start(s, &valid);
-  sums_of<real_of<T>> sum = {0, 0};
+  real_of<T> sum = 0;
   for (int64_t i = threadIdx.y; valid && i < s.n; i += blockDim.y)
-    sum.a += back_term<LOG>(get(dy + at + i * s.inner), get(y + at + i * s.inner));
-  sum = join_lane(add_sums<real_of<T>>(), sum);
+    sum += back_term<LOG>(get(dy + at + i * s.inner), get(y + at + i * s.inner));
+  sum = join_lane(adds<real_of<T>>(), sum);
   for (int64_t i = threadIdx.y; valid && i < s.n; i += blockDim.y) {
     const int64_t here = at + i * s.inner;
-    put(dx + here, back_value<LOG>(get(dy + here), get(y + here), sum.a));
+    put(dx + here, back_value<LOG>(get(dy + here), get(y + here), sum));
   }
 }
 
@@ -160,9 +164,8 @@ static int back_run(const moth_tensor *input, const moth_tensor *output, int64_t
       if (s.inner > 1)
         return launch(out->ctx, out, back_lanes<T, LOG>, f.grid, f.block, 0, s, p, q,
                       data<T>(out));
-      if (s.n % LUMP<T> == 0 && on_lump(p) && on_lump(q) && on_lump(data<T>(out)))
-        return launch_back<T, LOG, LUMP<T>>(out, s, p, q);
-      return launch_back<T, LOG, 1>(out, s, p, q);
+      return by_lumps(s.n, p, q, data<T>(out)) ? launch_back<T, LOG, LUMP<T>>(out, s, p, q)
+                                               : launch_back<T, LOG, 1>(out, s, p, q);
     });
   moth_tensor_release(dy);
   moth_tensor_release(y);

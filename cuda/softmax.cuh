@@ -61,14 +61,13 @@ static __device__ inline top<real> join_top(const team &me, top<real> t) {
   return t;
 }
 
-/* The team's row of n elements, n a multiple of EACH; the same for all threads. */
+/* The team's row of n elements, wherever it begins. Which thread adds what depends on that: where
+** rows are no multiple of 16 bytes, equal ones may differ in the last bit. */
 template <bool WIDE, int EACH, class T>
 static __device__ inline top<real_of<T>> top_of_row(const team &me, const T *x, int64_t n) {
   top<real_of<T>> t = no_top<real_of<T>>();
-  for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH) {
-    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + i);
-    take_lump(&t, in);
-  }
+  each_lump<EACH>(me, x, n, [&](int64_t i) { take_lump(&t, read_lump<T, EACH>(x + i)); },
+                  [&](int64_t i) { take(&t, get(x + i)); });
   return join_top<WIDE>(me, t);
 }
 
