@@ -4,7 +4,8 @@
 */
 #include "../core/op/clip.h"
 
-#include "reduce.cuh"
+#include "norms.cuh"
+#include "rows.cuh"
 
 enum { MOST = 64, PIECE = 16384 }; /* tensors of a batch; elements of a block */
 
@@ -79,45 +80,29 @@ template <class F> static int each_batch(moth_ctx *ctx, moth_tensors list, bool 
 
 /* -- the norm -- */
 
-template <class V> HD V norm_join(double p, V sum, V x) {
-  if (p == (double)INFINITY) return x > sum || x != x ? x : sum;
-  if (p == -(double)INFINITY) return x < sum || x != x ? x : sum;
-  return sum + x;
-}
-
-template <class V> struct norms {
-  typedef V room;
-  double p;
-  MEMBER V start() const { return p == -(double)INFINITY ? (V)INFINITY : (V)0; }
-  MEMBER V join(V a, V b) const { return norm_join(p, a, b); }
-};
-
-template <class T>
+template <class T, int ORDER>
 static __global__ void norm_pieces(batch b, double p, double *parts) {
   typedef real_of<T> real;
   int64_t from, to;
-  const norms<real> f = {p};
-  const T *x = (const T *)b.at[piece_of(b, &from, &to)];
+  const norm_of<real, ORDER> f = {p};
+  const T *x = (const T *)b.at[piece_of(b, &from, &to)] + from;
   real sum = f.start();
-#pragma unroll 4
-  for (int64_t i = from + threadIdx.x; i < to; i += BLOCK) {
-    const real v = get(x + i), size = fabs(v);
-    if (p == 2) sum += v * v;
-    else if (p == 1 || p - p != 0) sum = norm_join(p, sum, size);
-    else if (p == 0) sum += size != 0 ? 1 : 0;
-    else sum += pow(size, (real)p);
-  }
+  each_lump<LUMP<T>>(whole_block(), x, to - from, [&](int64_t i) {
+    const lump<T, LUMP<T>> in = read_lump<T, LUMP<T>>(x + i);
+    for (int k = 0; k < LUMP<T>; k++) f.add(&sum, get(&in.at[k]));
+  }, [&](int64_t i) { f.add(&sum, get(x + i)); });
   sum = join_block(f, sum);
   if (threadIdx.x == 0) parts[blockIdx.x] = (double)sum;
 }
 
 /* total := what was before and the batch's pieces, `to` the norm that makes; by one block. Of order
 ** 0 every tensor counts 1 that is not 0: PyTorch's is the norm of the norms. */
+template <int ORDER>
 static __global__ void norm_total(batch b, double p, const double *parts, double *total,
                                   bool begins, results to) {
-  const norms<double> f = {p};
+  const norm_of<double, ORDER> f = {p};
   double sum = begins ? f.start() : *total;
-  if (p == 0) {
+  if (ORDER == ORDER_0) {
     for (int i = 0; i < b.count; i++) {
       double found = 0;
       for (int64_t k = b.first[i] + threadIdx.x; k < b.first[i + 1]; k += BLOCK) found += parts[k];
@@ -131,10 +116,8 @@ static __global__ void norm_total(batch b, double p, const double *parts, double
   __syncthreads();
   if (threadIdx.x != 0) return;
   *total = sum;
-  if (p == 2) sum = sqrt(sum);
-  else if (p != 0 && p != 1 && p - p == 0) sum = pow(sum, 1 / p);
-  if (to.dtype == MOTH_F64) put_result(to, 0, sum);
-  else put_result(to, 0, (float)sum);
+  if (to.dtype == MOTH_F64) put_result(to, 0, f.root(sum));
+  else put_result(to, 0, (float)f.root(sum));
 }
 
 static int refuse_infinite(moth_ctx *ctx, const moth_tensor *y, double p) {
@@ -152,32 +135,39 @@ static int refuse_infinite(moth_ctx *ctx, const moth_tensor *y, double p) {
                    length != length ? "NaN" : "infinite");
 }
 
-MOTH_CUDA(total_norm) {
+template <int ORDER>
+static int norm_run(const total_norm_args *a, moth_tensor *y, double *total) {
   const double p = a->norm_type;
-  moth_tensor *y = out[0], *total = device_room(y, sizeof(double));
   const results to = {moth_address(y), y->l.dtype};
   bool begins = true;
-  if (!total) return moth_status(a->ctx);
-  double *at = (double *)(void *)moth_address(total);
   int status = each_batch(a->ctx, a->tensors, false, [&](const batch &b) {
     moth_tensor *room = device_room(y, b.first[b.count] * (int64_t)sizeof(double));
     if (!room) return moth_status(a->ctx);
-    double *parts = (double *)(void *)moth_address(room);
+    double *parts = data<double>(room);
     int done = with_float(b.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
-      return launch(a->ctx, y, norm_pieces<T>, grid_for(b.first[b.count]), BLOCK, 0, b, p,
+      return launch(a->ctx, y, norm_pieces<T, ORDER>, grid_for(b.first[b.count]), BLOCK, 0, b, p,
                     parts);
     });
-    if (!done) done = launch(a->ctx, y, norm_total, 1, BLOCK, 0, b, p, parts, at, begins, to);
+    if (!done)
+      done = launch(a->ctx, y, norm_total<ORDER>, 1, BLOCK, 0, b, p, parts, total, begins, to);
     begins = false;
     moth_tensor_release(room);
     return done;
   });
-  if (!status && begins) /* of nothing */
-    status = launch(a->ctx, y, norm_total, 1, BLOCK, 0, batch{}, p, (const double *)NULL, at, true,
-                    to);
+  if (status || !begins) return status;
+  return launch(a->ctx, y, norm_total<ORDER>, 1, BLOCK, 0, batch{}, p, (const double *)NULL, total,
+                true, to); /* of nothing */
+}
+
+MOTH_CUDA(total_norm) {
+  moth_tensor *y = out[0], *total = device_room(y, sizeof(double));
+  if (!total) return moth_status(a->ctx);
+  int status = with_order(a->norm_type, [&](auto kind) {
+    return norm_run<decltype(kind)::is>(a, y, data<double>(total));
+  });
   moth_tensor_release(total);
-  if (!status && a->error_if_nonfinite) status = refuse_infinite(a->ctx, y, p);
+  if (!status && a->error_if_nonfinite) status = refuse_infinite(a->ctx, y, a->norm_type);
   return status;
 }
 
@@ -206,19 +196,23 @@ static __device__ inline void note(const scale &s) {
 
 template <class T> static __global__ void scale_pieces(batch b, scale s) {
   int64_t from, to;
-  T *x = (T *)b.at[piece_of(b, &from, &to)];
+  T *x = (T *)b.at[piece_of(b, &from, &to)] + from;
   double factor = s.factor;
   bool found = false;
   if (s.length)
     factor = s.longest /
              ((s.narrow ? (double)*(const float *)s.length : *(const double *)s.length) + 1e-6);
   if (s.length && factor >= 1) return; /* NaN goes on, and is what the gradients become */
-#pragma unroll 4
-  for (int64_t i = from + threadIdx.x; i < to; i += BLOCK) {
-    const real_of<T> v = get(x + i);
+  const auto scaled = [&](T *at) {
+    const real_of<T> v = get(at);
     found = found || !(v - v == 0);
-    put(x + i, v * (real_of<T>)factor);
-  }
+    put(at, v * (real_of<T>)factor);
+  };
+  each_lump<LUMP<T>>(whole_block(), x, to - from, [&](int64_t i) {
+    lump<T, LUMP<T>> many = read_lump<T, LUMP<T>>(x + i);
+    for (int k = 0; k < LUMP<T>; k++) scaled(&many.at[k]);
+    write_lump(x + i, many);
+  }, [&](int64_t i) { scaled(x + i); });
   if (s.found && found) note(s);
 }
 

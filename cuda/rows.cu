@@ -6,7 +6,7 @@
 */
 #include "../core/op/reduce.h"
 
-#include "reduce.cuh"
+#include "norms.cuh"
 
 /* -- var, std -- */
 
@@ -60,35 +60,12 @@ MOTH_CUDA(std) {
 
 /* -- p-norms -- */
 
-template <class T> struct length_fold { /* p = 2 */
+template <class T, int ORDER> struct norm_fold : norm_of<real_of<T>, ORDER> {
   typedef real_of<T> room;
   results to;
-  double p;
-  MEMBER room start() const { return 0; }
-  MEMBER void take(room &r, room v, int64_t) const { r += v * v; }
-  MEMBER room join(room a, room b) const { return a + b; }
-  MEMBER void end(room r, int64_t at) const { put_result(to, at, (room)sqrt(r)); }
-};
-
-template <class T> struct norm_fold {
-  typedef real_of<T> room;
-  results to;
-  double p; /* infinite: the largest, or smallest, of the sizes */
-  MEMBER room start() const { return p == -(double)INFINITY ? (room)INFINITY : (room)0; }
-  MEMBER void take(room &r, room v, int64_t) const {
-    const room size = fabs(v);
-    if (p == 1 || p - p != 0) r = join(r, size);
-    else if (p == 0) r += size != 0 ? 1 : 0;
-    else r += pow(size, (room)p);
-  }
-  MEMBER room join(room a, room b) const {
-    if (p == (double)INFINITY) return b > a || b != b ? b : a;
-    if (p == -(double)INFINITY) return b < a || b != b ? b : a;
-    return a + b;
-  }
-  MEMBER void end(room r, int64_t at) const {
-    put_result(to, at, p == 0 || p == 1 || p - p != 0 ? r : (room)pow(r, (room)(1 / p)));
-  }
+  norm_fold(double p, const results &at) : norm_of<room, ORDER>{p}, to(at) {}
+  MEMBER void take(room &r, room v, int64_t) const { this->add(&r, v); }
+  MEMBER void end(room r, int64_t at) const { put_result(to, at, this->root(r)); }
 };
 
 MOTH_CUDA(norm_p) {
@@ -102,8 +79,9 @@ MOTH_CUDA(norm_p) {
   status = with_float(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     const results to = {moth_address(y), y->l.dtype};
-    if (a->p == 2) return fold<T>(a->ctx, length_fold<T>{to, a->p}, x, mask);
-    return fold<T>(a->ctx, norm_fold<T>{to, a->p}, x, mask);
+    return with_order(a->p, [&](auto kind) {
+      return fold<T>(a->ctx, norm_fold<T, decltype(kind)::is>(a->p, to), x, mask);
+    });
   });
   moth_tensor_release(owned);
   return status;

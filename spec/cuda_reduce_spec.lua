@@ -90,6 +90,26 @@ describe("a reduction on a GPU", function()
     assert.is_true(x:sum():cpu():equal(x:sum():cpu()))
   end)
 
+  it("finds norms of every order, NaN among them", function()
+    for _, dtype in ipairs { moth.float64, moth.float32, moth.bfloat16 } do
+      for _, size in ipairs { { 3, 37 }, { 2, 5000 }, { 400, 3 } } do
+        local x = moth.randn(size, { dtype = dtype })
+        x[2]:fill_(0)
+        x[{ 1, 3 }] = 0
+        for _, nan in ipairs { false, true } do
+          if nan then x[{ 1, 2 }] = 0 / 0 end
+          for _, p in ipairs { 0, 1, 2, 3, -1, 0.5, math.huge, -math.huge } do
+            for dim = 1, 2 do
+              local y, z = x:norm(p, dim):double(), x:cuda():norm(p, dim):cpu():double()
+              assert.is_true(moth.allclose(z, y, { rtol = dtype == moth.bfloat16 and 2e-2 or 1e-5,
+                atol = 1e-6, equal_nan = true }), p .. " along " .. dim)
+            end
+          end
+        end
+      end
+    end
+  end)
+
   it("finds spreads, norms and sums of exponentials", function()
     each_cut(function(x, dims, name)
       alike(x:var(dims), x:cuda():var(dims), 1e-5, name)
@@ -126,6 +146,28 @@ describe("many gradients on a GPU", function()
       local got = moth.nn.utils.clip_grad_norm_(there, 0.5, { norm_type = order })
       alike(wanted, got, 1e-5, "the norm")
       for i, p in ipairs(here) do alike(p.grad, there[i].grad, 1e-6, "gradient " .. i) end
+    end
+  end)
+
+  it("are clipped wherever they begin, in every dtype", function()
+    for _, dtype in ipairs { moth.float64, moth.float32, moth.float16, moth.bfloat16 } do
+      local sizes, all = { 1, 5, 33, 1000, 16384, 16391 }, moth.randn(40000):to(dtype)
+      for _, order in ipairs { 2, 1, 0, 2.5, math.huge, -math.huge } do
+        local grads, norms = {}, {}
+        for _, device in ipairs { "cpu", "cuda" } do
+          local list, flat, at = {}, all:to(device):clone(), 1
+          for i, n in ipairs(sizes) do -- a number lies between neighbours
+            list[i] = moth.zeros(n, { device = device, dtype = dtype }):requires_grad_()
+            list[i].grad = flat:narrow(1, at + 1, n)
+            at = at + n + 1
+          end
+          norms[device] = moth.nn.utils.clip_grad_norm_(list, 0.01, { norm_type = order })
+          grads[device] = flat:cpu():double()
+        end
+        local most = dtype == moth.bfloat16 and 1e-2 or dtype == moth.float16 and 2e-3 or 1e-5
+        alike(norms.cpu:double(), norms.cuda, most, "the norm")
+        alike(grads.cpu, grads.cuda, most, "gradients")
+      end
     end
   end)
 
