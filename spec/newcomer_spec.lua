@@ -15,6 +15,16 @@ local function dataset(get)
   return Own()
 end
 
+describe("names that scripts for any machine use", function()
+  it("are there: backends.mps, distributions.transforms", function()
+    assert.is_false(moth.backends.mps.is_available())
+    local d = moth.distributions
+    assert.equal(d.ExpTransform, d.transforms.ExpTransform)
+    assert.equal(d.StickBreakingTransform, d.transforms.StickBreakingTransform)
+    assert.error_matches(function() return moth.polar end, "moth.fft.polar")
+  end)
+end)
+
 describe("an epoch", function()
   it("does not end where a sample is nil", function()
     local holes = dataset(function(_, i) if i ~= 3 then return moth.ones(2) end end)

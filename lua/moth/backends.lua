@@ -110,4 +110,7 @@ return fixed("moth.backends", {
   cuda = fixed("moth.backends.cuda", {
     matmul = matmul, enable_cudnn_sdp = enable_cudnn_sdp, cudnn_sdp_enabled = sdp.get,
   }),
+  mps = fixed("moth.backends.mps", { -- scripts for any machine ask
+    is_available = function() return false end, is_built = function() return false end,
+  }),
 })

@@ -20,7 +20,7 @@ local ROWS = {
   ["moth"] = {
     ["compile jit fx"] = FASTER,
     ["complex view_as_real view_as_complex complex64 complex128 is_complex"] = COMPLEX,
-    ["real imag"] = COMPLEX,
+    ["real imag"] = COMPLEX, ["polar"] = "moth.fft.polar; " .. COMPLEX,
     ["transforms"] = "F.interpolate, F.pad, x:flip and arithmetic in a Dataset's get do their work",
     ["adjoint"] = "x:adjoint(), or x.mH, is x.mT",
     ["from_file"] = "moth.load maps a safetensors file",

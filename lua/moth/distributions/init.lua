@@ -24,18 +24,23 @@ from("matrices", "LKJCholesky Wishart")
 from("mixture", "MixtureSameFamily")
 from("family", "ExponentialFamily")
 from("wrapped", "Independent TransformedDistribution")
-from("transforms", "Transform AbsTransform AffineTransform ComposeTransform "
-  .. "CumulativeDistributionTransform ExpTransform IndependentTransform PowerTransform "
-  .. "SigmoidTransform SoftplusTransform TanhTransform identity_transform")
-from("vectors", "CatTransform CorrCholeskyTransform LowerCholeskyTransform "
-  .. "PositiveDefiniteTransform ReshapeTransform SoftmaxTransform StackTransform "
-  .. "StickBreakingTransform")
+local transforms = {}
+for _, names in ipairs {rows, transforms} do -- in PyTorch's module of their own, too
+  lazy.from(names, "moth.distributions.transforms", "Transform AbsTransform AffineTransform "
+    .. "ComposeTransform CumulativeDistributionTransform ExpTransform IndependentTransform "
+    .. "PowerTransform SigmoidTransform SoftplusTransform TanhTransform identity_transform")
+  lazy.from(names, "moth.distributions.vectors", "CatTransform CorrCholeskyTransform "
+    .. "LowerCholeskyTransform PositiveDefiniteTransform ReshapeTransform SoftmaxTransform "
+    .. "StackTransform StickBreakingTransform")
+end
 from("spaces", "biject_to transform_to")
 from("constraints", "set_default_validate_args")
 from("kl", "kl_divergence register_kl")
 
-return (lazy.namespace("moth.distributions", {}, rows, {
+local options = {
   found = function(value)
     if class.isclass(value) then class.guard(value, "d") end
   end,
-}))
+}
+local inner = lazy.namespace("moth.distributions.transforms", {}, transforms, options)
+return (lazy.namespace("moth.distributions", {transforms = inner}, rows, options))
