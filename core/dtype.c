@@ -156,6 +156,8 @@ MOTH_INLINE int32_t wide_to_i32(double v) {
 QUICK_BOTH(quick_f32_i32, float, int32_t, near_i32(v))
 QUICK_BOTH(quick_f32_u8, float, uint8_t, v != v ? 0 : (uint8_t)(int32_t)WITHIN(v, 0.0f, 255.0f))
 QUICK_BOTH(quick_f32_i8, float, int8_t, v != v ? 0 : (int8_t)(int32_t)WITHIN(v, -128.0f, 127.0f))
+QUICK_BOTH(quick_f32_i16, float, int16_t,
+           v != v ? 0 : (int16_t)(int32_t)WITHIN(v, -32768.0f, 32767.0f))
 QUICK_BOTH(quick_f32_i64, float, int64_t, near_i64((double)v))
 QUICK_BOTH(quick_f32_bool, float, uint8_t, v != 0)
 QUICK_BOTH(quick_f64_i64, double, int64_t, near_i64(v))
@@ -192,7 +194,8 @@ static quick *quick_of(int from, int to) {
     [MOTH_F32] = {[MOTH_F16] = BOTH(quick_f32_f16), [MOTH_BF16] = BOTH(quick_f32_bf16),
                   [MOTH_F64] = BOTH(quick_f32_f64), [MOTH_I32] = BOTH(quick_f32_i32),
                   [MOTH_I64] = BOTH(quick_f32_i64), [MOTH_U8] = BOTH(quick_f32_u8),
-                  [MOTH_I8] = BOTH(quick_f32_i8), [MOTH_BOOL] = BOTH(quick_f32_bool)}};
+                  [MOTH_I8] = BOTH(quick_f32_i8), [MOTH_I16] = BOTH(quick_f32_i16),
+                  [MOTH_BOOL] = BOTH(quick_f32_bool)}};
   const int level = moth_level();
   return level == MOTH_LEVEL_PLAIN ? NULL : all[from][to][level - 1];
 }

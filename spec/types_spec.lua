@@ -129,3 +129,21 @@ describe("a comparison in place", function()
     refuses(function() moth.ones(2, 1):eq_(moth.ones(2, 2)) end, "does not fit f32 (2, 1)")
   end)
 end)
+
+describe("a cast", function()
+  it("cuts floats to integers as it does one by one, and to the ends of what these hold", function()
+    local edges = { 0 / 0, 1 / 0, -1 / 0, 1e30, -1e30, -0.9, 0.9, 254.7, 255, 256, 127.9, 128,
+                    -128.9, -129, 32767.9, 32768, -32768.9, -32769, 2147483648, -2147483904 }
+    for _, from in ipairs { moth.float32, moth.float64, moth.float16, moth.bfloat16 } do
+      local x = moth.cat { moth.randn(200) * 300, moth.tensor(edges) }:to(from)
+      for _, to in ipairs { moth.int8, moth.uint8, moth.int16, moth.int32, moth.int64 } do
+        local y, apart = x:to(to), moth.stack({ x, x }, 2):t()[1]:to(to)
+        assert(moth.equal(y, apart), tostring(from) .. " to " .. tostring(to))
+        local info = moth.iinfo(to)
+        assert.equal(0, tonumber(y[201]:item()))
+        assert.equal(tonumber(info.max), tonumber(y[202]:item()))
+        assert.equal(tonumber(info.min), tonumber(y[203]:item()))
+      end
+    end
+  end)
+end)
