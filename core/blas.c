@@ -52,8 +52,8 @@ static bool symbol(void *library, const char *name, void *function) {
   return at != NULL;
 }
 
-/* A processor that is younger than OpenBLAS gets the kernels of 2004, with a seventh of the speed:
-** then those of what it can do are asked for. */
+/* OpenBLAS takes a processor younger than itself for a Prescott of 2004, at a seventh of the speed:
+** it is then opened again with the kernels of this processor's level. */
 static void *open_at_best(const char *path) {
   void *library = moth_library_open_alone(path, NULL);
   const char *better = moth_level() == MOTH_LEVEL_AVX512 ? "SkylakeX"

@@ -138,8 +138,9 @@ template <class real> static moth_tensor *maps_for(const moth_tensor *near, int6
 
 /* -- channel_norm -- */
 
-/* Of x and of its square, around the first element; of a thread at first around the first one that
-** it meets, for f32 if that of the channel is far from all others. */
+/* Sums of x - c0 and of its square, c0 being the channel's first element. A thread adds up around
+** the first element that it meets, and end() moves that to c0, which may be far from all others:
+** f32 would lose them. */
 template <class T> struct spread_sums {
   typedef real_of<T> real;
   const T *x;

@@ -4,7 +4,7 @@
 */
 #include "../core/op/clip.h"
 
-#include "norms.cuh"
+#include "orders.cuh"
 #include "rows.cuh"
 
 enum { MOST = 64, PIECE = 16384 }; /* tensors of a batch; elements of a block */

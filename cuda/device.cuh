@@ -154,9 +154,9 @@ MOTH_LOCAL bool moth_is_forked(void); /* nothing of CUDA may be touched any more
 ** kernel that needs more is asked room for once: all that a block may have, since another launch of
 ** it may need more than this one. */
 enum { SHARED_UNASKED = 40 << 10 };
+MOTH_LOCAL int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel);
 /* Whether kernels of mma.cuh run on a card of this compute capability (gemm_mma.cu). */
 MOTH_LOCAL cudaError_t moth_ask_tensor_cores(int major, bool *run);
-MOTH_LOCAL int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel);
 
 MOTH_LOCAL int moth_cuda_copy(moth_tensor *y, const moth_tensor *x, bool wait);
 

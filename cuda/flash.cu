@@ -35,6 +35,8 @@ template <class T, int HEAD> struct queries_shape {
   enum { HELD = 2 * ROWS * WIDE, SLOT = 2 * COLS * WIDE };
 };
 
+static const float LEAST_LSE = -3e38f; /* finite: infinity says that a row sees no key */
+
 template <class T, int HEAD, int MT>
 static __global__ void __launch_bounds__(FLASH_THREADS, HEAD <= 32 ? 3 : 2)
 flash_forward(flash_job<T> g) {
@@ -73,7 +75,7 @@ flash_forward(flash_job<T> g) {
       const int r = row + row_in(m, 2 * h);
       if (threadIdx.x % 4 == 0 && r < j.l)
         j.lse[of.batch * j.l + r] =
-          all == 0 ? INFINITY : fmaxf(most[m][h] * g.scale * LN_2, -3e38f) + logf(all);
+          all == 0 ? INFINITY : fmaxf(most[m][h] * g.scale * LN_2, LEAST_LSE) + logf(all);
       for (int n = 0; n < OT; n++) o[m][n][2 * h] *= inverse, o[m][n][2 * h + 1] *= inverse;
     }
   put_rows<MT, OT>((T *)of.y.at, of.y.rs, row, (int)j.l, (int)j.v, 1.0f, o);
@@ -180,8 +182,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_queries(flash_j
   put_gradient<MT, OT>(g, 0, of.batch, row, j.l, j.e, j.scale, dq);
 }
 
-/* Beyond it 2^(score - lse), both rounded, may be anything: a row that a mask of finite numbers
-** hides as a whole has no gradient. */
+/* Beyond MOST_LSE 2^(score - lse), both rounded, may be anything: a row that a mask of finite
+** numbers hides as a whole has no gradient. */
 static const float MOST_LSE = 1e8f;
 
 /* sums[row] from lse[row] and the row of y times that of dy; a warp a row */

@@ -120,7 +120,7 @@ template <class real> HD real moth_log1p_unit(real t) { return log1p(t); }
 
 /* -- those of core/kernel/special_*.h, in f64 whatever they are of -- */
 
-template <class real> HD real moth_erfinv(real x) { return (real)moth_erfinv_once((double)x); }
+template <class real> HD real moth_erfinv(real x) { return (real)moth_erfinv_single((double)x); }
 template <class real> HD real moth_lgamma(real x) { return lgamma(x); }
 template <class real> HD real moth_digamma(real x) { return (real)moth_digamma_f64((double)x); }
 template <class real> HD real moth_polygamma(real n, real x) {

@@ -1,7 +1,7 @@
 /* norm.cu -- layer_norm, rms_norm and group_norm: rows of (channels, inner) elements, normalised
 ** by their own mean and variance, a warp or a block to a row. A first pass finds about where the
 ** mean is; a second one, which reads the row from the cache, finds mean and variance from there, so
-** that sums of f32 are enough, of rows far from 0 too. Groups of images that are channels_last are
+** that sums of f32 are enough, for rows far from 0 too. Groups of images that are channels_last are
 ** read where they lie. Beside f32, results and gradients may be in a half type, for which no pass
 ** of its own is made.
 */
@@ -38,7 +38,7 @@ static __device__ inline int64_t place_of(const row_form &f, int64_t i) {
 /* Elements that lie side by side, and begin at multiples of their number if the row does. */
 static int64_t run_of(const row_form &f) { return f.step ? f.channels : f.n; }
 
-/* By what sums over a row become means. */
+/* What makes a sum over a row its mean. */
 template <class real> static real share_of(const row_form &f) { return (real)(1 / (double)f.n); }
 
 /* Where the weights of a row begin. */
@@ -107,8 +107,8 @@ static half_result half_of(const moth_tensor *brief) {
 
 /* -- forward -- */
 
-/* A thread's share of the sums over a row of x - m and of its square. A lump has its own at first,
-** so that errors grow with the number of lumps. */
+/* A thread's share of the sums over a row of x - m and of its square. Each lump is added up by
+** itself first: errors grow with the number of lumps, not of elements. */
 template <int EACH, class T>
 static __device__ inline sums_of<real_of<T>> own_sums(const team &me, const row_form &f,
                                                       const T *x, int64_t n, real_of<T> m) {

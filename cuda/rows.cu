@@ -6,7 +6,7 @@
 */
 #include "../core/op/reduce.h"
 
-#include "norms.cuh"
+#include "orders.cuh"
 
 /* -- var, std -- */
 

@@ -6,8 +6,8 @@
 
 #include "softmax.cuh"
 
-/* Whether rows are read 16 bytes at a time: those that do not begin at a multiple have elements
-** before the first one and behind the last, which short rows are not worth. */
+/* Whether rows are read 16 bytes at a time. Where they begin anywhere, some elements at both ends
+** go one by one: short rows are not worth that. */
 template <class T> static bool by_lumps(int64_t n, const T *a, const T *b, const T *y) {
   if (!in_step(a, y) || !in_step(b, y)) return false;
   return n >= LUMP<T> * WARP / 2 || (n % LUMP<T> == 0 && on_lump(y));

@@ -1,6 +1,7 @@
 -- Loops are compiled for several levels of instructions, and MOTH_ISA names one: errors of
--- functions are bounded at each, random numbers are the same bits at each and for any number of
--- threads, and so are elementwise results for any number of threads.
+-- functions are bounded at each, an element has the same bits wherever it stands, random numbers
+-- are the same bits at each and for any number of threads, f16 and places in a grid at each, and
+-- elementwise results for any number of threads.
 
 local ffi = require "ffi"
 
@@ -183,7 +184,7 @@ end
 local p = moth.cat({moth.linspace(-1, 1, 4001, {dtype = moth.float64}),
                     1 - moth.logspace(-16, -1, 500, {dtype = moth.float64})})
 local off = (moth.erfinv(p):erf() - p):abs() / (1 - p:abs()):clamp(2 ^ -53)
-if not (off:nan_to_num():max():item() < 1e-14 * 40) then print("erfinv", off:max():item()) end
+if not (off:max():item() < 1e-14) then print("erfinv", off:max():item()) end
 for k = -300, 300 do
   local y = moth.tensor({10 ^ k, 2 ^ k, k}, moth.float64)
   if y:log10()[1]:item() ~= math.log10(10 ^ k) then print("log10 of 10^" .. k) end
@@ -256,14 +257,14 @@ for name in ("binary_cross_entropy_with_logits mse_loss smooth_l1_loss huber_los
   losses[name] = function(x, y) return F[name](x, y, {reduction = "none"}) end
 end
 local N = 37
-local function bits(t) return t:reshape(-1):nan_to_num(7) end
+local function plain(t) return t:reshape(-1):nan_to_num(7) end
 local function check(name, f, ...)
   local args, whole = {...}, f(...)
   for first = 1, N do
     for n = 1, math.min(3, N - first + 1), 2 do
       local some = {}
       for k, x in ipairs(args) do some[k] = #x > 1 and x:narrow(1, first, n) or x end
-      if not moth.equal(bits(f(unpack(some))), bits(whole:narrow(1, first, n))) then
+      if not moth.equal(plain(f(unpack(some))), plain(whole:narrow(1, first, n))) then
         return print(name, args[1].dtype, first, n)
       end
     end
@@ -292,7 +293,7 @@ for seed = 1, 3 do
       check(name .. " of a single", f, x, y:narrow(1, 5, 1))
       check(name .. " by a single", function(a, b) return f(b, a) end, y, x:narrow(1, 5, 1))
       local single = y:narrow(1, 5, 1)
-      assert(moth.equal(bits(f(x, single)), bits(f(x, single:expand(N):contiguous()))), name)
+      assert(moth.equal(plain(f(x, single)), plain(f(x, single:expand(N):contiguous()))), name)
       check(name .. "'s slopes", slopes(f), y, y:flip(1))
     end
     for name, f in pairs(losses) do

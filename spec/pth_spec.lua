@@ -267,7 +267,7 @@ describe("what torch.save wrote before PyTorch 1.6", function()
       "E_UNSUPPORTED")
     refused((bytes:gsub("little_endian(q.)\136", "little_endian%1\137")), "a big.endian machine",
       "E_UNSUPPORTED")
-    refused((bytes:gsub("K\12N", "K\13N")), "storage %S+ is not what its pickle says")
+    refused((bytes:gsub("K\12N", "K\13N")), "storage %S+ has 12 elements, 13 in its pickle")
     refused((bytes:gsub("K\12N", "J\0\0\0\64N")), "would have more than 2504 bytes")
   end)
 end)

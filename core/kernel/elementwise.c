@@ -1,5 +1,6 @@
-/* elementwise.c -- runs an inner loop over its operands: f32 at the best level, on several threads,
-** and in blocks what its loop does not take as it is, half types and elements that lie apart.
+/* elementwise.c -- runs an inner loop over its operands: floats at the best level, on several
+** threads, and in blocks what its loop does not take as it is, half types and elements that lie
+** apart.
 */
 #include "elementwise.h"
 
@@ -10,7 +11,7 @@
 #include "functions.h"
 
 #define BLOCK 512 /* elements gathered at a time; all operands' blocks stay in the first cache */
-#define FEW 12    /* a run of fewer is left to the loop, which goes by single steps */
+#define FEW 12    /* a run of fewer is left to the loop, which takes any steps */
 
 /* Whether operand k must be gathered: a half type, or neither contiguous nor one element, which
 ** functions of three operands have no loop for. */
@@ -248,8 +249,8 @@ void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void 
   }
 }
 
-/* Up to BLOCK elements: operands that do not lie as the loop wants them go through room, and so do
-** all if these are no whole vectors. */
+/* Up to BLOCK elements: operands that do not lie as the loop wants them go through room, and all do
+** where these are no whole vectors: zeros fill the last one. */
 static void run_block(int64_t n, char *const *at, const int64_t *step, const void *arg,
                       int noperands, int64_t size, int single, moth_inner inner) {
   double room[4][BLOCK];

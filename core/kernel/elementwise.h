@@ -3,7 +3,8 @@
 **
 ** A loop is a moth_inner: operand 0 is the result. Contiguous operands and single elements have
 ** loops of their own, which compilers vectorise; any other steps go through the last one, if there
-** are few elements, or are gathered in blocks. Loops of f32 are compiled for every level of
+** are few elements, or are gathered in blocks. Long expressions have one loop, for whole vectors
+** alone (MOTH_MAP1_LOOPS). Loops of f32 are compiled for every level of
 ** instructions (level.h), those of f64 for the higher ones too; f16 and bf16 pass through those of
 ** f32 in blocks.
 **
@@ -37,7 +38,8 @@
 **   HEAVY     the same, and far more work
 **   QUOTIENT  the same; and of f32 where the quotient is below 2^28
 **   ANY       of truths; of integers; of floats
-**   JOINT     the same; a sum with a product, which no single operand rounds before the others
+**   JOINT     the same; a sum with a product: a loop for a single operand would round it by itself,
+**             where the others are fused
 **   WHOLE     of integers
 **   BITS      of truths; of integers
 **   QUESTION  of integers and truths; of floats; the answer is a truth
@@ -280,7 +282,7 @@ typedef struct moth_loops {
   target MOTH_INNER(name) {                                                           \
     typedef type real;                                                                \
     MOTH_NUMBERS(real)                                                                \
-    if (moth_apart(n, step, 2, sizeof(real))) {                                       \
+    if (moth_unfit(n, step, 2, sizeof(real))) {                                       \
       moth_together(n, at, step, arg, 2, sizeof(real), 0, name);                      \
       return;                                                                         \
     }                                                                                 \
@@ -355,7 +357,7 @@ typedef struct moth_loops {
     const bool one_y = single_y && n > 1 && !step[2] && !one_x;                       \
     const int64_t apart[] = {step[0], one_x ? S : step[1], one_y ? S : step[2]};      \
     MOTH_NUMBERS(real)                                                                \
-    if (moth_apart(n, apart, 3, S)) {                                                 \
+    if (moth_unfit(n, apart, 3, S)) {                                                 \
       moth_together(n, at, step, arg, 3, S, one_x << 1 | one_y << 2, name);           \
       return;                                                                         \
     }                                                                                 \
@@ -426,7 +428,7 @@ typedef struct moth_loops {
   target MOTH_INNER(name) {                                                           \
     typedef type real;                                                                \
     MOTH_NUMBERS(real)                                                                \
-    if (moth_apart(n, step, 4, sizeof(real))) {                                       \
+    if (moth_unfit(n, step, 4, sizeof(real))) {                                       \
       moth_together(n, at, step, arg, 4, sizeof(real), 0, name);                      \
       return;                                                                         \
     }                                                                                 \
@@ -442,11 +444,11 @@ typedef struct moth_loops {
 #define MOTH_MAP3_LONG(target, name, f) MOTH_MAP3_LOOPS(target, name, float, f)
 #define MOTH_MAP3_WIDE(target, name, f) MOTH_MAP3_LOOPS(target, name, double, f)
 
-enum { MOTH_VECTOR = 16 }; /* elements of one call of a long loop: whole vectors of any level */
+enum { MOTH_VECTOR = 16 }; /* long loops are for multiples of it: whole vectors at every level */
 #define MOTH_WHOLE(n) ((n) & -(int64_t)MOTH_VECTOR) /* which a compiler knows to leave no rest */
 
-/* Whether a loop for whole vectors of elements that lie together does not take these. */
-INLINED bool moth_apart(int64_t n, const int64_t *step, int noperands, int64_t size) {
+/* Whether these are not what a long loop takes: whole vectors of elements that lie together. */
+INLINED bool moth_unfit(int64_t n, const int64_t *step, int noperands, int64_t size) {
   bool apart = n % MOTH_VECTOR != 0;
   for (int k = 0; k < noperands; k++) apart |= step[k] != size;
   return apart;

@@ -15,19 +15,15 @@ static double moth_lgamma_f64(double x) {
 #endif
 }
 
-static float moth_digamma_f32(float x) { return (float)moth_digamma_f64((double)x); }
-static float moth_polygamma_f32(float n, float x) {
-  return (float)moth_polygamma_f64((double)n, (double)x);
-}
-
 #define OF_ONE(f) \
   static float moth_##f##_f32(float x) { return (float)moth_##f##_f64((double)x); }
+OF_ONE(digamma)
 OF_ONE(erfcx) OF_ONE(log_ndtr) OF_ONE(ndtri) OF_ONE(i0) OF_ONE(i0e) OF_ONE(i1) OF_ONE(i1e)
 #define OF_TWO(f)                                                 \
   static float moth_##f##_f32(float a, float x) {                \
     return (float)moth_##f##_f64((double)a, (double)x);          \
   }
-OF_TWO(bessel) OF_TWO(zeta) OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
+OF_TWO(polygamma) OF_TWO(bessel) OF_TWO(zeta) OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
 
 #define LISTS(ONE, TWO, THREE) \
   SPECIAL_FUNCTIONS(ONE)       \

@@ -39,7 +39,7 @@ MOTH_SPECIAL double moth_ndtri_f64(double p) {
   if (p == 0 || p == 1) return p == 0 ? -(double)INFINITY : (double)INFINITY;
   if (!(p > 0 && p < 1)) return (double)NAN;
   if (p > 0.5) return -moth_ndtri_f64(1 - p);
-  if (p > 0.02) return 2 * SPECIAL_ROOT_HALF * moth_erfinv_once(2 * p - 1);
+  if (p > 0.02) return 2 * SPECIAL_ROOT_HALF * moth_erfinv_single(2 * p - 1);
   const double wanted = log(p);
   double x = -sqrt(-2 * wanted);
   for (int k = 0; k < 6; k++) {

@@ -1,5 +1,6 @@
-/* special_real.h -- erfinv, lgamma, digamma and their kin in f64, for the CPU's loops and the GPU's
-** kernels; f32 and half types go through them and round once.
+/* special_real.h -- digamma and its kin in f64, for the CPU's loops and the GPU's kernels, and
+** erfinv for these and for single values (special_loops.h has it for loops); f32 and half types go
+** through them and round once.
 **
 ** erfinv is the quantile of the normal distribution by Wichura's AS 241 (1988), the others sums of
 ** Euler and Maclaurin with Bernoulli numbers, after the argument was shifted to where they end.
@@ -48,8 +49,7 @@
               0.0148753612908506148525, 0.136929880922735805310,                             \
               0.599832206555887937690, 1.0)
 
-/* With branches; special_loops.h has it for loops. */
-MOTH_SPECIAL double moth_erfinv_once(double x) {
+MOTH_SPECIAL double moth_erfinv_single(double x) {
   const double size = fabs(x);
   if (!(size < 1)) return size == 1 ? x * (double)INFINITY : (double)NAN;
   const double q = x * 0.5;

@@ -9,7 +9,7 @@
   F(ANY, add, x | y, WIDE(x) + WIDE(y), x + y)                                       \
   F(JOINT, more, x | (a & y), WIDE(x) + WIDE(a) * WIDE(y), x + a * y) /* add's alpha */ \
   F(NUMBER, sub, WIDE(x) - WIDE(y), x - y)                                           \
-  F(JOINT, less, x & !(a & y), WIDE(x) - WIDE(a) * WIDE(y), x - a * y)               \
+  F(JOINT, less, x & !(a & y), WIDE(x) - WIDE(a) * WIDE(y), x - a * y) /* of no truths */ \
   F(ANY, mul, x & y, WIDE(x) * WIDE(y), x * y)                                       \
   F(REAL, div, x / y)                                                                \
   F(NUMBER, div_trunc, trunc_div(x, y), trunc(x / y))                                \

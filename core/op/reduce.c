@@ -254,7 +254,8 @@ static bool has_nan(const moth_tensor *y) {
   return false;
 }
 
-/* Where values can be looked at, a plain sum that is no NaN is the one. */
+/* Where values can be looked at, the plain sum is tried first: without a NaN in it there was none
+** to leave out. */
 static int nansum_compose(const nansum_args *a, moth_tensor **out) {
   moth_tensor *x = NULL;
   const bool real = moth_is_float(a->input->l.dtype);

@@ -288,22 +288,21 @@ end
 -- place is not seen in the other. The tensors that fn returns are overwritten by each replay, and
 -- have no history. Learning rates and the other options of Moth's optimizers, their step counts,
 -- what a GradScaler decides, and random numbers go on as in an ordinary step. Every other number,
--- string, boolean and branch of fn is a constant of the recording, and tensors that it takes from
--- outside are read where they lay. What fn makes and does not return ends with it, as in
--- moth.scope.
+-- string, boolean and branch of fn is a constant of the recording. What fn makes and does not
+-- return ends with it, as in moth.scope.
 --
 -- Other shapes or dtypes of the inputs, other keys in their tables, another `training` of a module
 -- that ran, another number, string, table or tensor in a field of one or of what holds it (but
 -- where the step itself changes the field), another grad mode, other hooks of a module or
 -- parameter, parameters with other storage, a parameter, buffer or module in a field of a module
 -- that ran that was replaced, or is computed now (prune, weight_norm), other gradients where it
--- reads them before its backward pass; another number, string, boolean or tensor in a variable of
--- fn from outside, in a global that it names, in a plain table there (up to 200 of them, three
--- tables deep) or in what functions among these take, but where the step itself changes it: then
--- the step is run and recorded again. The last 8
--- recordings are kept, and a ninth is warned of; `tostring(step)` counts them, and `step.why` says
--- why the last was made. The first runs of an optimizer that make its state are not kept. Modules
--- are seen that lie in modules; those in plain tables and variables are constants.
+-- reads them before its backward pass; another number, string, boolean or tensor in what fn takes
+-- from outside: its variables, the globals that it names, plain tables there, read or not, and what
+-- functions among these take (50 variables, 200 values in tables, three deep), but where the step
+-- itself changes it: then the step is run and recorded again. The last 8 recordings are kept, and a
+-- ninth is warned of; `tostring(step)` counts them, and `step.why` says why the last was made. The
+-- first runs of an optimizer that make its state are not kept. Modules are seen that lie in
+-- modules; those in plain tables and variables are constants.
 --
 -- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
 -- CPU, and what waits for the GPU, stand between them; fewer than 4 launches in a row stay single

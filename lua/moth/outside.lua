@@ -1,8 +1,9 @@
 --- outside.lua -- what a captured step takes from outside of itself: numbers, strings, booleans and
--- tensors in its upvalues, in globals that it names, and in plain tables among these. A recording
--- holds them as constants; before a replay they are looked at, and if one is another, the step is
--- recorded anew.
+-- tensors in its upvalues, in globals that it names, in plain tables among these, and what
+-- functions among these take. A recording holds them as constants; before a replay they are looked
+-- at, and if one is another, the step is recorded anew.
 --
+-- Of tables every value counts, read or not; a function in one if its name is written in the step.
 -- What the step itself changes is left out, since a replay does not run it. Upvalues are read by a
 -- function that is joined to them, so that LuaJIT compiles the look.
 
@@ -15,9 +16,11 @@ local getupvalue, upvaluejoin = debug and debug.getupvalue, debug and debug.upva
 local found, util = pcall(require, "jit.util")
 local funck = found and util.funck
 
-local MOST = 50         -- upvalues, of the 60 that a function may have
+local UPVALUES = 60     -- that a function may have
+local MOST_CELLS = 50   -- upvalues that are looked at
 local MOST_ROWS = 200   -- values in tables
 local MOST_DEPTH = 3    -- how deep these tables lie in others, and functions in functions
+local CONSTANTS = 200   -- of a function, among which names of globals are
 
 local SCALAR = {number = true, string = true, boolean = true}
 
@@ -31,6 +34,8 @@ for _, name in ipairs {"_G", "string", "table", "math", "io", "os", "debug", "co
   if package.loaded[name] then LIBRARIES[package.loaded[name]] = true end
 end
 
+local add_function
+
 local function add_table(all, t, name, depth)
   if all.seen[t] or LIBRARIES[t] or depth > MOST_DEPTH then return end
   all.seen[t] = true
@@ -42,34 +47,47 @@ local function add_table(all, t, name, depth)
       all.rows[#all.rows + 1] = {table = t, key = key, value = value, name = place}
     elseif lib.is_plain(value) then
       add_table(all, value, place, depth + 1)
+    elseif type(value) == "function" and all.names[key] then
+      add_function(all, value, depth + 1)
     end
   end
 end
 
--- Names in a function's constants that are globals' too.
-local function add_globals(all, fn, depth)
-  local env = getfenv(fn)
-  if not funck or type(env) ~= "table" then return end
-  for i = 1, 200 do
+-- The names of fields and globals that a function has, with other texts.
+local function names_of(fn)
+  local list = {}
+  for i = 1, funck and CONSTANTS or 0 do
     local there, name = pcall(funck, fn, -i)
-    if not there or name == nil then return end
-    local value = type(name) == "string" and rawget(env, name)
+    if not there or name == nil then break end
+    if type(name) == "string" then list[#list + 1] = name end
+  end
+  return list
+end
+
+local function add_globals(all, fn, names, depth)
+  local env = getfenv(fn)
+  for _, name in ipairs(names) do
+    local value = rawget(env, name)
     if is_watched(value) and #all.rows < MOST_ROWS then
       all.rows[#all.rows + 1] = {table = env, key = name, value = value, name = name}
     elseif lib.is_plain(value) then
       add_table(all, value, name, depth)
+    elseif type(value) == "function" then
+      add_function(all, value, depth + 1)
     end
   end
 end
 
-local function add_function(all, fn, depth)
+add_function = function(all, fn, depth)
   if all.seen[fn] or depth > MOST_DEPTH or errors.is_own(fn) then return end
   all.seen[fn] = true
-  for i = 1, 60 do
+  local names = names_of(fn)
+  for _, name in ipairs(names) do all.names[name] = true end
+  for i = 1, UPVALUES do
     local name, value = getupvalue(fn, i)
     if not name then break end
     local id = debug.upvalueid(fn, i)
-    if is_watched(value) and not all.seen[id] and #all.cells < MOST then
+    if is_watched(value) and not all.seen[id] and #all.cells < MOST_CELLS then
       all.seen[id] = true
       all.cells[#all.cells + 1] = {fn = fn, at = i, value = value, name = name}
     elseif type(value) == "function" then
@@ -78,7 +96,7 @@ local function add_function(all, fn, depth)
       add_table(all, value, name, depth)
     end
   end
-  add_globals(all, fn, depth)
+  add_globals(all, fn, names, depth)
 end
 
 local function now(row)
@@ -114,7 +132,7 @@ end
 
 local function join(look, cells)
   local place = {}
-  for i = 1, 60 do
+  for i = 1, UPVALUES do
     local name = getupvalue(look, i)
     if not name then break end
     place[name] = i
@@ -128,7 +146,7 @@ end
 --- What fn takes from outside before it runs, for `settle`; nil where the host hides `debug`.
 function outside.note(fn)
   if not getupvalue or not upvaluejoin or not debug.upvalueid then return nil end
-  local all = {seen = {}, cells = {}, rows = {}}
+  local all = {seen = {}, names = {}, cells = {}, rows = {}}
   add_function(all, fn, 1)
   return all
 end
@@ -139,22 +157,22 @@ function outside.settle(all)
   if not all then return nil end
   local cells, rows = unchanged(all.cells), unchanged(all.rows)
   if #cells + #rows == 0 then return nil end
-  local seen = {values = {}, tables = {}, keys = {}, list = {}}
-  for i, row in ipairs(rows) do seen.tables[i], seen.keys[i] = row.table, row.key end
-  seen.look = look_at(cells, #rows)
-  join(seen.look, cells)
+  local watch = {values = {}, tables = {}, keys = {}, list = {}}
+  for i, row in ipairs(rows) do watch.tables[i], watch.keys[i] = row.table, row.key end
+  watch.look = look_at(cells, #rows)
+  join(watch.look, cells)
   for _, list in ipairs {cells, rows} do
     for _, row in ipairs(list) do
-      seen.list[#seen.list + 1] = row
-      seen.values[#seen.values + 1] = row.value
+      watch.list[#watch.list + 1] = row
+      watch.values[#watch.values + 1] = row.value
     end
   end
-  return seen
+  return watch
 end
 
---- The first that is not: its name, its value now, and the one before.
-function outside.find(seen)
-  for _, row in ipairs(seen.list) do
+--- The first value that is another now: its name, the value, and the one before.
+function outside.find(watch)
+  for _, row in ipairs(watch.list) do
     local value = now(row)
     if not rawequal(value, row.value) then return row.name, value, row.value end
   end
@@ -164,7 +182,7 @@ end
 function outside.drop(look)
   local none = false
   local function empty() return none end
-  for i = 1, MOST do
+  for i = 1, UPVALUES do
     local name = getupvalue(look, i)
     if not name then return end
     if name:find "^u%d" then upvaluejoin(look, i, empty, 1) end

@@ -7,7 +7,7 @@
 -- with a short list (pickled.lua has its end), never looked up and never called. What is not on the
 -- list is refused by name.
 --
--- Format: Python's pickletools (protocols 2 to 4), PyTorch's torch/serialization.py.
+-- Format: Python's pickletools (protocols 2 to 5), PyTorch's torch/serialization.py.
 
 local ffi = require "ffi"
 local dtype = require "moth.dtype"
@@ -437,9 +437,10 @@ local function keep_promises(self, keys)
   for key in pairs(self.storages) do left[key] = true end
   for _, key in ipairs(type(keys) == "table" and keys or {}) do
     local data = left[key] and self.storages[key]
-    if not data or file:uint(8) ~= data:numel() then
-      refuse(self, ("is broken: storage %s is not what its pickle says"):format(shown(
-        tostring(key))))
+    local count = file:uint(8)
+    if not data or count ~= data:numel() then
+      refuse(self, ("is broken: storage %s has %.0f elements, %s in its pickle"):format(shown(
+        tostring(key)), count, data and ("%.0f"):format(data:numel()) or "none"))
     end
     lib.poll()
     local at = file:take(data:numel() * data.dtype.itemsize, "a storage")

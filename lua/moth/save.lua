@@ -214,8 +214,9 @@ local function other_reader(path)
   local file = bytes.open(path, "load")
   local start = file:text(math.min(9, file.size))
   file:close()
-  if start:find "^PK\3\4" then return "moth.pickle" end -- what torch.save writes is a zip archive,
-  if start:find "^\128\2\138\10l\252\156F\249" then return "moth.pickle" end -- or was not
+  if start:find "^PK\3\4" or start:find "^\128\2\138\10l\252\156F\249" then
+    return "moth.pickle" -- torch.save's archive, and its pickles of before PyTorch 1.6
+  end
   if start:find "^GGUF" then return "moth.gguf" end
   -- safetensors begin with the length of a JSON text, Torch7's with two small numbers
   return path:find "%.t7$" and not start:find "^....%z%z%z%z{" and "moth.t7"

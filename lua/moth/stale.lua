@@ -91,12 +91,13 @@ local function find_cell(r)
 end
 
 local function find_outside(r)
-  local name, now, before = outside.find(r.outside or {list = {}})
+  if not r.outside then return nil end
+  local name, now, before = outside.find(r.outside)
   if not name then return nil end
   now, before = errors.describe(now), errors.describe(before)
   name = ("'%s', which the function takes from outside,"):format(name)
   return (now == before and name .. " is another tensor" or was(name, now, before))
-    .. " (what changes at each call is best a tensor among the arguments)"
+    .. "; what changes at each call is best a tensor among the arguments"
 end
 
 -- What the engine says of the last try to replay.

@@ -33,8 +33,8 @@ end
 function evaluate.compile(text, name)
   local expression, mute = trimmed(text)
   name = "=" .. name
-  local value, why = loadstring("return " .. expression, name)
-  if value then
+  local fine, why = loadstring("return " .. expression, name)
+  if fine then
     -- a `return f(x)` would leave no frame behind for messages to name; a comment wants a new line
     local chunk = loadstring("(...)(" .. expression .. ")", name)
       or loadstring("(...)(" .. expression .. "\n)", name)

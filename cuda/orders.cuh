@@ -1,8 +1,8 @@
-/* norms.cuh -- the norm of order p of many numbers, as a fold. Kernels are compiled for each kind
-** of p: a comparison for each element costs more than to read it.
+/* orders.cuh -- the norm of order p of many numbers, as a fold. Kernels are compiled for each kind
+** of p: comparing for each element costs more than reading it.
 */
-#ifndef MOTH_CUDA_NORMS_CUH
-#define MOTH_CUDA_NORMS_CUH
+#ifndef MOTH_CUDA_ORDERS_CUH
+#define MOTH_CUDA_ORDERS_CUH
 
 #include "reduce.cuh"
 
