@@ -7,6 +7,7 @@
 #include "../core/kernel/grid_taps.h"
 #include "keys.cuh"
 #include "pick.cuh"
+#include "runs.cuh"
 #include "walk.cuh"
 
 enum { CHANNELS = 8 }; /* that a thread reads */
@@ -288,35 +289,78 @@ template <class T> struct spreading {
   const uint32_t *from;
   const real_of<T> *weight;
   const T *dy;
+  real_of<T> *part; /* [sample][channel][piece of the sample's list (runs.cuh)] */
 };
+
+/* What elements of a sample's list bring to CHANNELS channels, or as many as are left. */
+template <class T> struct spread_part {
+  typedef real_of<T> R;
+  const uint64_t *key;
+  const uint32_t *from;
+  const R *weight;
+  const T *dy;
+  R *part, sum[CHANNELS] = {};
+  int64_t taps, pieces, points;
+  uint32_t count;
+  int channels;
+
+  __device__ inline spread_part(const spreading<T> &s, int64_t sample, int64_t c)
+      : taps(s.some * s.count), pieces(all_pieces(taps)), points(s.points),
+        count((uint32_t)s.count) {
+    const int64_t row = sample * s.channels + c;
+    key = s.key + sample * taps;
+    from = s.from + sample * taps;
+    weight = s.weight + sample * taps;
+    dy = s.dy + row * points + s.first;
+    part = s.part + row * pieces;
+    channels = s.channels - c < CHANNELS ? (int)(s.channels - c) : (int)CHANNELS;
+  }
+  /* f(channel, its sum) */
+  template <class F> __device__ __forceinline__ void each(F f) {
+#pragma unroll
+    for (int k = 0; k < CHANNELS; k++)
+      if (k < channels) f(k, sum[k]);
+  }
+  __device__ __forceinline__ void tap(int64_t at) {
+    const uint32_t tap = from[at];
+    const R w = weight[tap];
+    const T *of = dy + tap / count;
+    each([&](int k, R &v) { v += w * get(of + k * points); });
+  }
+  __device__ __forceinline__ void piece(int64_t i) {
+    each([&](int k, R &v) { v += part[k * pieces + i]; });
+  }
+};
+
+/* Pieces of the lists, from `first` on. */
+template <class T>
+static __global__ void add_pieces(spreading<T> s, int64_t parts, int64_t first, int64_t count) {
+  typedef real_of<T> R;
+  const int64_t i = thread_number(), own = first + i % count, n = i / count / parts;
+  if (n >= s.samples) return;
+  spread_part<T> to(s, n, i / count % parts * CHANNELS);
+  const uint64_t *key = to.key, end = (uint64_t)s.plane;
+  if (through_piece(own, to.taps,
+                    [=](int64_t a, int64_t b) { return key[a] == key[b] && key[a] < end; },
+                    [&](int64_t k) { to.tap(k); }, [&](int64_t k) { to.piece(k); }))
+    to.each([&](int k, R &v) { to.part[k * to.pieces + own] = v; });
+}
 
 /* An element of some channels: what came to it, one after another. */
 template <class T>
 static __global__ void add_runs(spreading<T> s, int64_t parts, real_of<T> *dx) {
   typedef real_of<T> R;
-  const int64_t i = thread_number(), n = i / s.plane / parts, taps = s.some * s.count;
+  const int64_t i = thread_number(), n = i / s.plane / parts;
   if (n >= s.samples) return;
   const int64_t element = i % s.plane, c = i / s.plane % parts * CHANNELS;
-  const int64_t row = n * s.channels + c;
-  const int last = s.channels - c < CHANNELS ? (int)(s.channels - c) : (int)CHANNELS;
-  const uint64_t *key = s.key + n * taps;
-  R sum[CHANNELS] = {};
-  dx += row * s.plane + element;
-#pragma unroll
-  for (int k = 0; k < CHANNELS; k++)
-    if (s.more && k < last) sum[k] = dx[k * s.plane];
-  int64_t at = rank_among(taps, (uint64_t)element, false, [=](int64_t k) { return key[k]; });
-  for (; at < taps && key[at] == (uint64_t)element; at++) {
-    const uint32_t tap = s.from[n * taps + at];
-    const R w = s.weight[n * taps + tap];
-    const T *dy = s.dy + row * s.points + s.first + tap / (uint32_t)s.count;
-#pragma unroll
-    for (int k = 0; k < CHANNELS; k++)
-      if (k < last) sum[k] += w * get(dy + k * s.points);
-  }
-#pragma unroll
-  for (int k = 0; k < CHANNELS; k++)
-    if (k < last) dx[k * s.plane] = sum[k];
+  spread_part<T> to(s, n, c);
+  const uint64_t *key = to.key, own = (uint64_t)element;
+  dx += (n * s.channels + c) * s.plane + element;
+  if (s.more) to.each([&](int k, R &v) { v = dx[k * s.plane]; });
+  through_run(rank_among(to.taps, own, false, [=](int64_t k) { return key[k]; }), to.taps,
+              [=](int64_t k) { return key[k] == own; }, [&](int64_t k) { to.tap(k); },
+              [&](int64_t k) { to.piece(k); });
+  to.each([&](int k, R &v) { dx[k * s.plane] = v; });
 }
 
 /* j: of the samples in s, whose lists are made in the room. */
@@ -329,7 +373,9 @@ static int spread_some(const moth_tensor *near, const grid_job<real_of<T>> &j, s
   uint64_t *key[2] = {data<uint64_t>(room), data<uint64_t>(room) + all};
   int64_t *starts = (int64_t *)(key[1] + all);
   R *weight = (R *)(starts + radix_counts(s.samples, n) + 1);
-  uint32_t *from[2] = {(uint32_t *)(weight + all), (uint32_t *)(weight + all) + all};
+  s.part = weight + all;
+  uint32_t *next = (uint32_t *)(s.part + s.samples * s.channels * all_pieces(n));
+  uint32_t *from[2] = {next, next + all};
   const radix<uint32_t> r = {s.samples, n, key[1], {key[0], key[1]}, {from[0], from[1]}, starts};
   int bits = 0, last = 0;
   while (s.plane >> bits > 0) bits++; /* so that -1 is behind all elements */
@@ -338,6 +384,11 @@ static int spread_some(const moth_tensor *near, const grid_job<real_of<T>> &j, s
   s.key = key[last];
   s.from = from[last];
   s.weight = weight;
+  if (!status)
+    status = over_pieces(n, [&](int64_t first, int64_t count) {
+      return launch(near->ctx, near, add_pieces<T>, blocks_for(s.samples * parts * count), BLOCK, 0,
+                    s, parts, first, count);
+    });
   return status ? status
                 : launch(near->ctx, near, add_runs<T>, blocks_for(s.samples * parts * s.plane),
                          BLOCK, 0, s, parts, dx);
@@ -351,20 +402,22 @@ static int spread_all(const grid_job<real_of<T>> &j, const moth_tensor *dy, moth
   const int64_t some = j.points < most ? j.points : most;
   if (some == 0) {
     const spreading<T> none = {j.samples, j.channels, 0, j.plane, 0, 0, count, false, NULL, NULL,
-                               NULL, NULL};
+                               NULL, NULL, NULL};
     return launch(dx->ctx, dx, add_runs<T>, blocks_for(dx->l.numel), BLOCK, 0, none,
                   (j.channels + CHANNELS - 1) / CHANNELS, data<R>(dx));
   }
   const int64_t together = most / some < j.samples ? most / some : j.samples;
   const int64_t taps = together * some * count, counts = radix_counts(together, some * count) + 1;
-  moth_tensor *room = device_room(dx, taps * (24 + (int64_t)sizeof(R)) + counts * 8);
+  const int64_t parts = together * j.channels * all_pieces(some * count);
+  moth_tensor *room =
+      device_room(dx, taps * (24 + (int64_t)sizeof(R)) + counts * 8 + parts * (int64_t)sizeof(R));
   int status = room ? MOTH_OK : moth_status(dx->ctx);
   for (int64_t n = 0; n < j.samples && !status; n += together)
     for (int64_t p = 0; p < j.points && !status; p += some) {
       const int64_t samples = j.samples - n < together ? j.samples - n : together;
       const spreading<T> s = {samples, j.channels, j.points, j.plane, p,
                               j.points - p < some ? j.points - p : some, count, p > 0, NULL, NULL,
-                              NULL, data<T>(dy) + n * j.channels * j.points};
+                              NULL, data<T>(dy) + n * j.channels * j.points, NULL};
       grid_job<R> part = j;
       part.samples = samples;
       part.grid += n * j.points * j.g.sides;

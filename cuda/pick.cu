@@ -1,15 +1,14 @@
 /* pick.cu -- elements moved by a list of places (pick.cuh). What is written goes by the list in
-** order (order.cuh), one thread for all values of one place, so that the last one stays and sums
-** are the same bits each time.
+** order (order.cuh), one thread for all values of one place, or of a piece of those (runs.cuh), so
+** that the last one stays and sums are the same bits each time.
 */
 #include "pick.cuh"
-
-enum { PICK_PIECE = 32, PICK_LONG = 2048 };
+#include "runs.cuh"
 
 /* -- in kernels -- */
 
 struct picked { /* one value: of which pick, and where in both sides that pick's slices have it */
-  int64_t pick, base, value;
+  int64_t pick, line, base, value; /* line: its number among the values of the pick */
 };
 
 /* Steps along dimensions [first, last). Returns what is left of id. */
@@ -26,10 +25,10 @@ static __device__ inline int64_t pick_walk(const pick &p, int first, int last, i
 }
 
 static __device__ inline picked pick_place(const pick &p, int64_t id) {
-  picked v = {0, 0, 0};
-  id = pick_walk(p, p.before, p.ndim, id, &v);
-  const int64_t rest = divide(id, p.by_count);
-  v.pick = id - rest * p.count;
+  picked v = {0, 0, 0, 0};
+  const int64_t own = pick_walk(p, p.before, p.ndim, id, &v), rest = divide(own, p.by_count);
+  v.pick = own - rest * p.count;
+  v.line = rest * p.inner + id - own * p.inner;
   pick_walk(p, 0, p.before, rest, &v);
   return v;
 }
@@ -67,62 +66,47 @@ static __global__ void pick_put(pick p, int64_t n, const int64_t *from, char *ba
     *(const V *)(const void *)(values + v.value + from[v.pick] * p.step);
 }
 
-template <class T>
-static __global__ void pick_add(pick p, int64_t n, const int64_t *from, char *base,
-                                const char *values) {
+template <class T> struct pick_sums {
+  pick p; /* p.at: in order */
+  const int64_t *from;
+  char *base;
+  const char *values;
+  int64_t lines;    /* values of a pick */
+  real_of<T> *part; /* [piece of the list (runs.cuh)][line] */
+
+  __device__ inline real_of<T> value(const picked &v, int64_t k) const {
+    return get((const T *)(const void *)(values + v.value + from[k] * p.step));
+  }
+};
+
+template <class T> static __global__ void pick_add(pick_sums<T> s, int64_t n) {
   const int64_t i = thread_number();
   if (i >= n) return;
+  const pick &p = s.p;
   const picked v = pick_place(p, i);
   const int64_t at = p.at[v.pick];
   if (at >= p.limit || (v.pick > 0 && p.at[v.pick - 1] == at)) return;
-  T *to = (T *)(void *)(base + v.base + at * p.scale);
+  T *to = (T *)(void *)(s.base + v.base + at * p.scale);
   real_of<T> sum = get(to);
-  for (int64_t k = v.pick; k < p.count && p.at[k] == at; k++)
-    sum = added<T>(sum, get((const T *)(const void *)(values + v.value + from[k] * p.step)));
+  through_run(v.pick, p.count, [&](int64_t k) { return p.at[k] == at; },
+              [&](int64_t k) { sum = added<T>(sum, s.value(v, k)); },
+              [&](int64_t k) { sum = added<T>(sum, s.part[k * s.lines + v.line]); });
   put(to, sum);
 }
 
-/* Long lists are added up in pieces of the ordered list, since one place may have most of it: runs
-** that lie within a piece at once, those that it shares with its neighbours as two sums to `part`,
-** of the run that began before and of the one that goes on. */
+/* pieces: as p, with pieces of the list from `first` on for picks. */
 template <class T>
-static __global__ void pick_add_pieces(pick p, pick pieces, int64_t n, const int64_t *from,
-                                       char *base, const char *values, real_of<T> *part) {
+static __global__ void pick_add_pieces(pick_sums<T> s, pick pieces, int64_t first, int64_t n) {
   const int64_t i = thread_number();
   if (i >= n) return;
+  const pick &p = s.p;
   const picked v = pick_place(pieces, i);
-  const int64_t first = v.pick * PICK_PIECE;
-  const int64_t last = first + PICK_PIECE < p.count ? first + PICK_PIECE : p.count;
-  for (int64_t k = first; k < last && p.at[k] < p.limit;) {
-    const int64_t at = p.at[k];
-    const bool begun = k == first && k > 0 && p.at[k - 1] == at;
-    real_of<T> sum = 0;
-    for (; k < last && p.at[k] == at; k++)
-      sum = added<T>(sum, get((const T *)(const void *)(values + v.value + from[k] * p.step)));
-    T *to = (T *)(void *)(base + v.base + at * p.scale);
-    if (begun) part[2 * i] = sum;
-    else if (k == last && k < p.count && p.at[k] == at) part[2 * i + 1] = sum;
-    else put(to, added<T>(get(to), sum));
-  }
-}
-
-/* The piece in which a shared run begins adds up the others' parts; `inner`: threads of a piece. */
-template <class T>
-static __global__ void pick_add_shared(pick p, pick pieces, int64_t n, int64_t inner, char *base,
-                                       const real_of<T> *part) {
-  const int64_t i = thread_number();
-  if (i >= n) return;
-  const picked v = pick_place(pieces, i);
-  const int64_t first = v.pick * PICK_PIECE;
-  int64_t next = first + PICK_PIECE;
-  if (next >= p.count || p.at[next] >= p.limit || p.at[next] != p.at[next - 1]) return;
-  const int64_t at = p.at[next];
-  if (first > 0 && p.at[first - 1] == at) return;
-  real_of<T> sum = part[2 * i + 1];
-  for (int64_t k = i + inner; next < p.count && p.at[next] == at; next += PICK_PIECE, k += inner)
-    sum = added<T>(sum, part[2 * k]);
-  T *to = (T *)(void *)(base + v.base + at * p.scale);
-  put(to, added<T>(get(to), sum));
+  real_of<T> sum = 0;
+  if (through_piece(first + v.pick, p.count,
+                    [&](int64_t a, int64_t b) { return p.at[a] == p.at[b] && p.at[a] < p.limit; },
+                    [&](int64_t k) { sum = added<T>(sum, s.value(v, k)); },
+                    [&](int64_t k) { sum = added<T>(sum, s.part[k * s.lines + v.line]); }))
+    s.part[(first + v.pick) * s.lines + v.line] = sum;
 }
 
 /* -- launching -- */
@@ -187,9 +171,11 @@ static int64_t pick_values(const pick *p) {
   return n;
 }
 
-/* Before a launch: what kernels divide by. Returns how many values there are. */
+/* Before a launch: what follows from the sizes. Returns how many values there are. */
 static int64_t pick_divisors(pick *p) {
   const int64_t n = pick_values(p);
+  p->inner = 1;
+  for (int d = p->before; d < p->ndim; d++) p->inner *= p->size[d];
   for (int d = 0; d < p->ndim; d++) p->by[d] = quotients(p->size[d], n);
   p->by_count = quotients(p->count, n);
   return n;
@@ -232,25 +218,18 @@ template <class T>
 static int pick_sum(const pick &p, const moth_tensor *base, const int64_t *from,
                     const char *values) {
   moth_ctx *ctx = base->ctx;
-  char *to = moth_address(base);
-  const int64_t all = pick_values(&p);
-  if (p.count < PICK_LONG)
-    return launch(ctx, base, pick_add<T>, blocks_for(all), BLOCK, 0, p, all, from, to, values);
-  pick pieces = p;
-  int64_t inner = 1;
-  pieces.count = (p.count + PICK_PIECE - 1) / PICK_PIECE;
-  for (int d = p.before; d < p.ndim; d++) inner *= p.size[d];
-  const int64_t n = pick_divisors(&pieces);
-  moth_tensor *part = list_new(base, 2 * n, sizeof(real_of<T>) == 8 ? MOTH_I64
-                                            : sizeof(real_of<T>) == 4 ? MOTH_I32
-                                            : sizeof(real_of<T>) == 2 ? MOTH_I16 : MOTH_I8);
-  int status = part ? MOTH_OK : moth_status(ctx);
-  if (!status)
-    status = launch(ctx, base, pick_add_pieces<T>, blocks_for(n), BLOCK, 0, p, pieces, n, from,
-                    to, values, data<real_of<T>>(part));
-  if (!status)
-    status = launch(ctx, base, pick_add_shared<T>, blocks_for(n), BLOCK, 0, p, pieces, n, inner,
-                    to, (const real_of<T> *)data<real_of<T>>(part));
+  const int64_t n = pick_values(&p), lines = n / p.count, pieces = all_pieces(p.count);
+  pick_sums<T> s = {p, from, moth_address(base), values, lines, NULL};
+  moth_tensor *part = pieces ? device_room(base, pieces * lines * (int64_t)sizeof *s.part) : NULL;
+  if (pieces && !part) return moth_status(ctx);
+  if (part) s.part = data<real_of<T>>(part);
+  int status = over_pieces(p.count, [&](int64_t first, int64_t count) {
+    pick some = p;
+    some.count = count;
+    const int64_t all = pick_divisors(&some);
+    return launch(ctx, base, pick_add_pieces<T>, blocks_for(all), BLOCK, 0, s, some, first, all);
+  });
+  if (!status) status = launch(ctx, base, pick_add<T>, blocks_for(n), BLOCK, 0, s, n);
   moth_tensor_release(part);
   return status;
 }

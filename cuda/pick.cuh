@@ -19,7 +19,8 @@ struct pick {
   int64_t step;        /* bytes between neighbouring picks in the values */
   bool skips;          /* writes leave out */
   int64_t skip;        /* this position */
-  quotient_by by[MOTH_MAX_DIMS], by_count; /* sizes and count, set when the rest is */
+  int64_t inner;       /* values of one pick side by side; this and the next set when the rest is */
+  quotient_by by[MOTH_MAX_DIMS], by_count; /* sizes and count */
 };
 
 enum { PICK_GET, PICK_PUT, PICK_ADD };

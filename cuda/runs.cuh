@@ -1,0 +1,64 @@
+/* runs.cuh -- runs of equal keys in a list that is in order, each gone through by the thread at its
+** first one. Most of a long list may be one run: what pieces of a single key make is found before,
+** by a thread for each, and then what pieces of such pieces make, so that no thread goes far. Where
+** a list is cut depends on its length alone, so that sums come in one order.
+*/
+#ifndef MOTH_CUDA_RUNS_CUH
+#define MOTH_CUDA_RUNS_CUH
+
+#include "numbers.cuh"
+
+enum { RUN_PIECE = 128, RUN_LONG = 2048 }; /* lists below this are not cut */
+
+/* Pieces of RUN_PIECE keys come first, then those of RUN_PIECE of them. */
+HD int64_t small_pieces(int64_t n) { return n < RUN_LONG ? 0 : n / RUN_PIECE; }
+HD int64_t all_pieces(int64_t n) { return small_pieces(n) + small_pieces(n) / RUN_PIECE; }
+
+/* Goes from `at` to the end of its run in a list of n: piece(i) where all of a piece belongs to it,
+** each(k) elsewhere; same(k): does the k-th? Returns the end. */
+template <class Same, class Each, class Piece>
+static __device__ __forceinline__ int64_t through_run(int64_t at, int64_t n, Same same, Each each,
+                                                      Piece piece) {
+  const int64_t small = RUN_PIECE, large = small * small;
+  const int64_t cut = small_pieces(n), end = cut * small;
+  while (at < n && same(at)) {
+    if (at % small || at >= end || !same(at + small - 1)) {
+      each(at++);
+    } else if (at % large || at > end - large || !same(at + large - 1)) {
+      piece(at / small);
+      at += small;
+    } else {
+      piece(cut + at / large);
+      at += large;
+    }
+  }
+  return at;
+}
+
+/* What piece i is made of: each(k), or piece(i). alike(a, b): are these and all between of one run
+** that is wanted? If not, it is left alone, and false. */
+template <class Alike, class Each, class Piece>
+static __device__ __forceinline__ bool through_piece(int64_t i, int64_t n, Alike alike, Each each,
+                                                     Piece piece) {
+  const int64_t small = RUN_PIECE, cut = small_pieces(n);
+  if (i < cut) {
+    if (!alike(i * small, (i + 1) * small - 1)) return false;
+#pragma unroll 4
+    for (int64_t k = i * small; k < (i + 1) * small; k++) each(k);
+  } else {
+    const int64_t first = (i - cut) * small, last = first + small - 1;
+    if (!alike(first * small, last * small + small - 1)) return false;
+#pragma unroll 4
+    for (int64_t k = first; k <= last; k++) piece(k);
+  }
+  return true;
+}
+
+/* f(first, count) launches what goes through so many pieces of a list of n. */
+template <class F> static inline int over_pieces(int64_t n, F f) {
+  const int64_t cut = small_pieces(n), rest = all_pieces(n) - cut;
+  const int status = cut ? f((int64_t)0, cut) : MOTH_OK;
+  return status || !rest ? status : f(cut, rest);
+}
+
+#endif
