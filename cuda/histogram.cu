@@ -3,7 +3,7 @@
 */
 #include "../core/op/reduce.h"
 
-#include "sort.cuh"
+#include "pick.cuh"
 
 typedef unsigned long long tally;
 
@@ -113,37 +113,13 @@ static __global__ void count_numbers(int64_t n, const int64_t *x, int64_t bins, 
   if (i < n && x[i] >= 0 && x[i] < bins) atomicAdd(y + x[i], (tally)1);
 }
 
-/* A thread for each bin, whose elements follow each other in order. */
-template <class T>
-static __global__ void add_weights(int64_t n, const int64_t *x, const int64_t *from,
-                                   const T *weights, int64_t bins, T *y) {
-  const int64_t bin = thread_number();
-  if (bin >= bins) return;
-  const auto key = [=](int64_t i) { return key_of(x[i]); };
-  const int64_t end = rank_among(n, key_of(bin), true, key);
-  T sum = 0;
-  for (int64_t i = rank_among(n, key_of(bin), false, key); i < end; i++) sum += weights[from[i]];
-  y[bin] = sum;
-}
-
+/* As index_add does it. */
 static int bincount_weights(const bincount_args *a, const moth_tensor *list, moth_tensor *y) {
-  const int64_t n = list->l.numel, bins = y->l.numel;
   moth_tensor *w = moth_cast(a->weights, y->l.dtype), *packed = w ? moth_packed(w) : NULL;
-  moth_tensor *room = device_room(y, n * 16 + 16);
-  int status = packed && room ? MOTH_OK : moth_status(a->ctx);
-  if (!status) {
-    int64_t *from = data<int64_t>(room), *sorted = from + n;
-    const order_plan<int64_t> p = {data<int64_t>(list), sorted, from, 1, n, 1, n, ALL_OF_THEM, 0};
-    status = put_in_order(a->ctx, y, p);
-    if (!status)
-      status = with_float(y->l.dtype, [&](auto t) {
-        typedef typename decltype(t)::of T;
-        if constexpr (sizeof(T) == 2) return (int)MOTH_OK; /* results are f32 or f64 */
-        else return launch(a->ctx, y, add_weights<T>, blocks_for(bins), BLOCK, 0, n, sorted, from,
-                           data<T>(packed), bins, data<T>(y));
-      });
-  }
-  moth_tensor_release(room);
+  int status = packed ? clear(y) : moth_status(a->ctx);
+  pick p = pick_slices(y, 0, list);
+  p.first = 0; /* these are numbers, whatever they were found as */
+  if (!status) status = pick_write(p, PICK_ADD, y, packed);
   moth_tensor_release(packed);
   moth_tensor_release(w);
   return status;

@@ -1,6 +1,7 @@
 /* pool.cu -- pooling: a thread for each result; gradients are gathered, so that they repeat. */
 #include "../core/op/pool.h"
 
+#include "pick.cuh"
 #include "window.cuh"
 
 struct pooling {
@@ -91,9 +92,7 @@ MOTH_CUDA(max_pool2d) {
   return status;
 }
 
-/* -- positions: each dy goes to its place in a plane. Those of one place are chained, by exchanges
-** whose order is left to chance; then the place's thread puts its chain in order and sums it. The
-** chains are short (as many windows as share an element) and come nearly in order. */
+/* -- positions -- */
 
 struct places {
   int64_t n;                /* positions in all */
@@ -122,48 +121,12 @@ static __device__ inline int64_t place_of(const places &p, const int64_t *index,
   return -1;
 }
 
-static __global__ void no_chains(int64_t n, int64_t *head) {
-  const int64_t i = thread_number();
-  if (i < n) head[i] = -1;
-}
-
-static __global__ void chain(places p, const int64_t *index, int64_t *head, int64_t *next,
-                             moth_trouble *trouble) {
+static __global__ void place_keys(places p, const int64_t *index, int64_t *key,
+                                  moth_trouble *trouble) {
   const int64_t i = thread_number();
   if (i >= p.n) return;
   const int64_t at = place_of(p, index, i, trouble);
-  if (at < 0) return;
-  next[i] = (int64_t)atomicExch((unsigned long long *)(void *)(head + at),
-                                (unsigned long long)i);
-}
-
-template <class T>
-static __global__ void sum_chains(int64_t n, const T *dy, const int64_t *head, int64_t *next,
-                                  T *dx) {
-  const int64_t i = thread_number();
-  if (i >= n) return;
-  int64_t first = -1;
-  for (int64_t at = head[i], after; at >= 0; at = after) { /* inserted one by one */
-    after = next[at];
-    int64_t before = -1;
-    for (int64_t k = first; k >= 0 && k < at; k = next[k]) before = k;
-    next[at] = before < 0 ? first : next[before];
-    if (before < 0) first = at;
-    else next[before] = at;
-  }
-  real_of<T> sum = 0;
-  for (; first >= 0; first = next[first]) sum += get(dy + first);
-  put(dx + i, sum);
-}
-
-static moth_tensor *numbers(moth_ctx *ctx, const moth_tensor *like, int64_t n) {
-  moth_layout l = {};
-  l.ndim = 1;
-  l.shape[0] = l.numel = n;
-  l.stride[0] = 1;
-  l.dtype = MOTH_I64;
-  l.device = like->l.device;
-  return moth_tensor_new(ctx, &l);
+  key[i] = at < 0 ? p.all : at;
 }
 
 /* Where windows are known, each element asks those that may have found it the largest. */
@@ -203,37 +166,64 @@ static int back_by_windows(const max_pool2d_back_args *a, bool channels_last, mo
   return status;
 }
 
-MOTH_CUDA(max_pool2d_back) {
-  const bool channels_last = goes_channels_last(a->input, out[0]);
-  if (a->reach[0] > 0) return back_by_windows(a, channels_last, out[0]);
-  const places p = places_of(&a->indices->l, a->size[0] * a->size[1], channels_last);
-  if (out[0]->l.numel == 0) return MOTH_OK;
-  moth_ctx *ctx = a->ctx;
-  const moth_queue *q = moth_queue_of(ctx, out[0]->l.device);
-  moth_tensor *dy = moth_packed_as(a->input, channels_last);
-  moth_tensor *index = moth_packed_as(a->indices, channels_last);
-  moth_tensor *head = numbers(ctx, out[0], p.all), *next = numbers(ctx, out[0], p.n);
-  int status = q && dy && index && head && next ? MOTH_OK : moth_status(ctx);
-  if (!status)
-    status = launch_on(ctx, q, no_chains, blocks_for(p.all), BLOCK, 0, p.all, data<int64_t>(head));
-  if (!status)
-    status = launch_on(ctx, q, chain, blocks_for(p.n), BLOCK, 0, p, data<int64_t>(index),
-                       data<int64_t>(head), data<int64_t>(next), q->trouble);
-  if (!status)
-    status = with_float(dy->l.dtype, [&](auto t) {
-      typedef typename decltype(t)::of T;
-      return launch_on(ctx, q, sum_chains<T>, blocks_for(p.all), BLOCK, 0, p.all, data<T>(dy),
-                       data<int64_t>(head), data<int64_t>(next), data<T>(out[0]));
-    });
-  moth_tensor_release(dy);
-  moth_tensor_release(index);
-  moth_tensor_release(head);
-  moth_tensor_release(next);
+/* x's elements in the order in which they lie, on the caller's stack. */
+static moth_tensor flat(const moth_tensor *x) {
+  moth_layout l = x->l;
+  l.ndim = 1;
+  l.shape[0] = l.numel;
+  l.stride[0] = 1;
+  return seen_as(x, &l);
+}
+
+/* to := what comes to each place, of two lists; half types are added up in f32. */
+static int add_places(const places &p, const moth_tensor *index, moth_tensor *to,
+                      moth_tensor *from) {
+  const moth_queue *q = moth_queue_of(to->ctx, to->l.device);
+  const int wide = moth_compute_dtype(to->l.dtype);
+  const bool direct = wide == to->l.dtype;
+  moth_tensor *work = direct ? moth_packed(to) : list_new(to, to->l.numel, wide);
+  moth_tensor *values = direct ? moth_packed(from) : moth_cast(from, wide);
+  moth_tensor *keys = list_new(to, p.n);
+  int status = q && work && values && keys ? clear(work) : moth_status(to->ctx);
+  if (!status && p.n) {
+    pick k = pick_slices(work, 0, keys);
+    k.limit = p.all + 1;
+    k.skips = true;
+    k.skip = p.all;
+    status = launch_on(to->ctx, q, place_keys, blocks_for(p.n), BLOCK, 0, p, data<int64_t>(index),
+                       data<int64_t>(keys), q->trouble);
+    if (!status) status = pick_write(k, PICK_ADD, work, values);
+  }
+  if (!status && !direct) status = moth_copy_into(to, work);
+  moth_tensor_release(keys);
+  moth_tensor_release(values);
+  moth_tensor_release(work);
   return status;
 }
 
+/* Where any place may be named, and as often as one likes. */
+static int back_by_places(const max_pool2d_back_args *a, bool channels_last, moth_tensor *dx) {
+  const places p = places_of(&a->indices->l, a->size[0] * a->size[1], channels_last);
+  moth_tensor *dy = moth_packed_as(a->input, channels_last);
+  moth_tensor *index = moth_packed_as(a->indices, channels_last);
+  int status = moth_status(a->ctx);
+  if (dy && index) {
+    moth_tensor to = flat(dx), from = flat(dy);
+    status = add_places(p, index, &to, &from);
+  }
+  moth_tensor_release(index);
+  moth_tensor_release(dy);
+  return status;
+}
+
+MOTH_CUDA(max_pool2d_back) {
+  const bool channels_last = goes_channels_last(a->input, out[0]);
+  if (out[0]->l.numel == 0) return MOTH_OK;
+  return (a->reach[0] > 0 ? back_by_windows : back_by_places)(a, channels_last, out[0]);
+}
+
 template <class T>
-static __global__ void pick(places p, const T *x, const int64_t *index, T *y,
+static __global__ void values_at(places p, const T *x, const int64_t *index, T *y,
                             moth_trouble *trouble) {
   const int64_t i = thread_number();
   if (i >= p.n) return;
@@ -255,7 +245,7 @@ MOTH_CUDA(max_pool2d_pick) {
   if (!status)
     status = with_float(x->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
-      return launch_on(a->ctx, q, pick<T>, blocks_for(p.n), BLOCK, 0, p, data<T>(x),
+      return launch_on(a->ctx, q, values_at<T>, blocks_for(p.n), BLOCK, 0, p, data<T>(x),
                        data<int64_t>(index), data<T>(out[0]), q->trouble);
     });
   moth_tensor_release(x);

@@ -86,6 +86,24 @@ describe("a long run of one position on a GPU", function()
     end)
   end)
 
+  it("is counted and weighed", function()
+    each({ "float32", "float64" }, function(at, _, dtype)
+      agree(function(a, w) return a:bincount { weights = w, minlength = 12 } end, at,
+        whole(at:size(1)):to(dtype))
+      agree(function(a) return a:bincount() end, at)
+    end)
+  end)
+
+  it("is what max_unpool2d names again and again", function()
+    moth.manual_seed(12)
+    for _, dtype in ipairs { "float32", "float64", "bfloat16" } do
+      local at = moth.randint(1, 4, { 2, 3, 40, 30 })
+      at[{ 1, 2 }] = 7
+      agree(function(v, a) return F.max_unpool2d(v, a, 2) end,
+        whole(2, 3, 40, 30):to(moth[dtype]), at)
+    end
+  end)
+
   it("is where grid_sample's places outside come from", function()
     moth.manual_seed(13)
     local grid = moth.rand(2, 60, 50, 2) * 8 - 4
