@@ -1,5 +1,6 @@
 /* histogram.cu -- how many elements lie in each class, as core/op/histogram.c has it. Counts are
-** added by atomics, which do not care for the order; weights in the order in which they come.
+** added by atomics, which do not care for the order, in shared memory first if there are few
+** classes; weights in the order in which they come.
 */
 #include "../core/op/reduce.h"
 
@@ -7,25 +8,63 @@
 
 typedef unsigned long long tally;
 
-/* -- histc -- */
+/* -- counting -- */
+
+enum { FEW_BINS = 4096, COUNT_EACH = 16, COUNT_BLOCKS = 8 }; /* of a multiprocessor */
 
 static __global__ void clear_tallies(int64_t n, tally *y) {
   const int64_t i = thread_number();
   if (i < n) y[i] = 0;
 }
 
+/* bin_of(i): where element i is counted, below 0: nowhere. A block counts few bins by itself, in 32
+** bits: it has fewer elements than these can tell. */
+template <class F>
+static __device__ inline void count_all(int64_t n, int64_t bins, tally *y, F bin_of) {
+  uint32_t *own = shared_memory<uint32_t>();
+  const bool few = bins <= FEW_BINS;
+  const int all = few ? (int)bins : 0;
+  for (int k = threadIdx.x; k < all; k += BLOCK) own[k] = 0;
+  __syncthreads();
+  for (int64_t i = thread_number(); i < n; i += (int64_t)gridDim.x * BLOCK) {
+    const int64_t bin = bin_of(i);
+    if (bin >= 0 && few) atomicAdd(own + bin, 1u);
+    else if (bin >= 0) atomicAdd(y + bin, (tally)1);
+  }
+  __syncthreads();
+  for (int k = threadIdx.x; k < all; k += BLOCK)
+    if (own[k]) atomicAdd(y + k, (tally)own[k]);
+}
+
+/* y := counts of n elements; kernel(n, bins, y, more...) */
+template <class K, class... A>
+static int count_launch(const moth_tensor *near, K kernel, int64_t n, int64_t bins, tally *y,
+                        A... more) {
+  moth_ctx *ctx = near->ctx;
+  const moth_queue *q = moth_queue_of(ctx, near->l.device);
+  int status = launch_on(ctx, q, clear_tallies, blocks_for(bins), BLOCK, 0, bins, y);
+  if (status || n == 0) return status;
+  const int64_t most = (int64_t)q->processors * COUNT_BLOCKS;
+  int64_t blocks = (n + BLOCK * COUNT_EACH - 1) / (BLOCK * COUNT_EACH);
+  if (blocks > most) blocks = most;
+  return launch_on(ctx, q, kernel, grid_for(blocks), BLOCK, bins <= FEW_BINS ? (size_t)bins * 4 : 0,
+                   n, bins, y, more...);
+}
+
+/* -- histc -- */
+
 template <class T>
-static __global__ void count_classes(int64_t n, const T *x, double lo, double hi, int64_t bins,
-                                     tally *y) {
-  const int64_t i = thread_number();
-  if (i >= n) return;
-  const double v = (double)get(x + i);
-  if (!(v >= lo && v <= hi)) return;
-  double at = (v - lo) * (double)bins / (hi - lo);
-  if (at - at != 0) at = (v / 2 - lo / 2) / (hi / 2 - lo / 2) * (double)bins;
-  if (at != at) at = (double)(bins / 2);
-  const int64_t k = (int64_t)at < bins ? (int64_t)at : bins - 1;
-  atomicAdd(y + (k < 0 ? 0 : k), (tally)1);
+static __global__ void count_classes(int64_t n, int64_t bins, tally *y, const T *x, double lo,
+                                     double hi) {
+  count_all(n, bins, y, [=](int64_t i) {
+    const double v = (double)get(x + i);
+    if (!(v >= lo && v <= hi)) return (int64_t)-1;
+    double at = (v - lo) * (double)bins / (hi - lo);
+    if (at - at != 0) at = (v / 2 - lo / 2) / (hi / 2 - lo / 2) * (double)bins;
+    if (at != at) at = (double)(bins / 2);
+    const int64_t k = (int64_t)at < bins ? (int64_t)at : bins - 1;
+    return k < 0 ? (int64_t)0 : k;
+  });
 }
 
 static __global__ void give_counts(int64_t n, const tally *from, results to) {
@@ -89,12 +128,10 @@ MOTH_CUDA(histc) {
   moth_tensor *work = direct ? y : moth_tensor_new(a->ctx, &l);
   status = room && work ? MOTH_OK : moth_status(a->ctx);
   tally *counts = room ? data<tally>(room) : NULL;
-  if (!status) status = launch(a->ctx, y, clear_tallies, blocks_for(bins), BLOCK, 0, bins, counts);
-  if (!status && n)
+  if (!status)
     status = with_numbers(x->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
-      return launch(a->ctx, y, count_classes<T>, blocks_for(n), BLOCK, 0, n, data<T>(x), lo, hi,
-                    bins, counts);
+      return count_launch(y, count_classes<T>, n, bins, counts, data<T>(x), lo, hi);
     });
   const results to = {work ? moth_address(work) : NULL, work ? (int)work->l.dtype : 0};
   if (!status)
@@ -108,9 +145,8 @@ MOTH_CUDA(histc) {
 
 /* -- bincount -- */
 
-static __global__ void count_numbers(int64_t n, const int64_t *x, int64_t bins, tally *y) {
-  const int64_t i = thread_number();
-  if (i < n && x[i] >= 0 && x[i] < bins) atomicAdd(y + x[i], (tally)1);
+static __global__ void count_numbers(int64_t n, int64_t bins, tally *y, const int64_t *x) {
+  count_all(n, bins, y, [=](int64_t i) { return x[i] < bins ? x[i] : (int64_t)-1; });
 }
 
 /* As index_add does it. */
@@ -130,15 +166,9 @@ MOTH_CUDA(bincount) {
   moth_tensor *x = list ? moth_packed(list) : NULL;
   const int64_t n = a->input->l.numel, bins = y->l.numel;
   int status = x ? MOTH_OK : moth_status(a->ctx);
-  if (!status && bins && a->weights) {
-    status = bincount_weights(a, x, y);
-  } else if (!status && bins) {
-    tally *counts = data<tally>(y);
-    status = launch(a->ctx, y, clear_tallies, blocks_for(bins), BLOCK, 0, bins, counts);
-    if (!status && n)
-      status = launch(a->ctx, y, count_numbers, blocks_for(n), BLOCK, 0, n, data<int64_t>(x), bins,
-                      counts);
-  }
+  if (!status && bins && a->weights) status = bincount_weights(a, x, y);
+  else if (!status && bins)
+    status = count_launch(y, count_numbers, n, bins, data<tally>(y), data<int64_t>(x));
   moth_tensor_release(x);
   moth_tensor_release(list);
   return status;

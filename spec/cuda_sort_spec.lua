@@ -151,4 +151,24 @@ describe("order on a GPU", function()
     local f = moth.randn(2000)
     same(f:histc(20), f:cuda():histc(20), "histc")
   end)
+
+  it("counts few classes block by block, and many all at once", function()
+    local long = moth.randn(20000)
+    for _, bins in ipairs { 1, 2, 4096, 4097 } do
+      for _, dtype in ipairs { "float32", "float64", "bfloat16", "int32" } do
+        local f = (long * 50):to(moth[dtype])
+        same(f:histc(bins), f:cuda():histc(bins), bins .. " of " .. dtype)
+      end
+      local k = moth.randint(0, bins, { 20000 })
+      k[1] = bins - 1
+      same(k:bincount(), k:cuda():bincount(), bins .. " numbers")
+      same(k[{ { 1, 1 } }]:bincount(), k[{ { 1, 1 } }]:cuda():bincount(), "one of " .. bins)
+    end
+    local none = moth.zeros(0)
+    same(none:histc(3, 0, 1), none:cuda():histc(3, 0, 1), "none")
+    same(none:long():bincount { minlength = 3 }, none:long():cuda():bincount { minlength = 3 },
+      "no numbers")
+    same(none:long():bincount { weights = none, minlength = 3 },
+      none:long():cuda():bincount { weights = none:cuda(), minlength = 3 }, "no weights")
+  end)
 end)
