@@ -55,33 +55,75 @@ template <class T> struct depthwise_job {
   plane_of from, to;
   int padding[2];
   bool turned;
-  int64_t n;      /* threads */
-  divider by[3];  /* packed: columns, DOWN rows, channels; else channels, columns, rows */
+  int64_t n;      /* threads; else places that threads of all channels have */
+  divider by[3];  /* packed: columns, DOWN rows, channels; else blocks of channels, columns, rows */
 };
 
+static __device__ inline uint32_t split(uint32_t *rest, const divider &by) {
+  const uint32_t over = divide(*rest, by), at = *rest - over * by.by;
+  *rest = over;
+  return at;
+}
+
+/* This thread's filters, false: it has none. Those of a block of channels_last lie behind each
+** other, and each thread's far from its neighbours': the block turns them in shared memory, whose
+** lines are odd in lumps so that few that are written side by side meet in a bank. */
+template <class T, int K, int EACH, bool LAST>
+static __device__ inline bool read_filters(real_of<T> (*w)[EACH], const T *from, int64_t count,
+                                           bool turned) {
+  enum { TAPS = K * K };
+  if constexpr (LAST) {
+    __shared__ lump<real_of<T>, EACH> by_tap[TAPS][WARP + 1];
+    for (int i = threadIdx.y * blockDim.x + threadIdx.x; i < count; i += blockDim.x * blockDim.y) {
+      const int c = i / TAPS, t = i % TAPS;
+      by_tap[turned ? TAPS - 1 - t : t][c / EACH].at[c % EACH] = get(from + i);
+    }
+    __syncthreads();
+    if (threadIdx.x * (EACH * TAPS) >= count) return false;
+#pragma unroll
+    for (int t = 0; t < TAPS; t++) {
+      const lump<real_of<T>, EACH> v = by_tap[t][threadIdx.x];
+#pragma unroll
+      for (int e = 0; e < EACH; e++) w[t][e] = v.at[e];
+    }
+  } else {
+    if (turned) from += TAPS - 1;
+#pragma unroll
+    for (int t = 0; t < TAPS; t++) w[t][0] = get(from + (turned ? -t : t));
+  }
+  return true;
+}
+
+/* channels_last: blocks of threads (x, y), x along the channels. */
 template <class T, int K, int S, bool LAST>
 static __global__ void depthwise_columns(depthwise_job<T> j) {
   typedef real_of<T> R;
-  enum { EACH = AT_ONCE<K, LAST>, DOWN = 8 / S };
-  if (thread_number() >= j.n) return;
-  uint32_t rest = (uint32_t)thread_number(), at[3];
-  for (int i = 0; i < 3; i++) {
-    const uint32_t over = divide(rest, j.by[i]);
-    at[i] = rest - over * j.by[i].by;
-    rest = over;
+  enum { EACH = AT_ONCE<K, LAST>, DOWN = 8 / S, TAPS = K * K };
+  R w[TAPS][EACH], sum[DOWN][EACH];
+  uint32_t rest = LAST ? blockIdx.x : (uint32_t)thread_number(), at[3];
+  at[0] = split(&rest, j.by[0]);
+  if constexpr (LAST) {
+    const int64_t begin = (int64_t)at[0] * blockDim.x * EACH, left = j.from.step[1] - begin;
+    const int64_t own = left < blockDim.x * EACH ? left : blockDim.x * EACH;
+    if (!read_filters<T, K, EACH, LAST>(w, j.weight + begin * TAPS, own * TAPS, j.turned)) return;
+    at[0] = at[0] * blockDim.x + threadIdx.x;
+    rest = rest * blockDim.y + threadIdx.y;
+    if (rest >= j.n) return;
+  } else if (thread_number() >= j.n) {
+    return;
   }
+  at[1] = split(&rest, j.by[1]);
+  at[2] = split(&rest, j.by[2]);
   const int64_t channel = (int64_t)at[LAST ? 0 : 2] * EACH;
+  if constexpr (!LAST)
+    read_filters<T, K, EACH, LAST>(w, j.weight + channel * TAPS, TAPS, j.turned);
   const int column = (int)at[LAST], first = (int)at[1 + LAST] * DOWN;
   const int top = first * S - j.padding[0];
   const window_columns<K, LAST> columns(j.from, column * S - j.padding[1]);
   const T *from = j.x + rest * j.from.image + channel * j.from.channel;
   T *to = j.y + rest * j.to.image + channel * j.to.channel + (int64_t)column * j.to.step[1];
-  R w[K * K][EACH], sum[DOWN][EACH];
 #pragma unroll
   for (int e = 0; e < EACH; e++) {
-    const T *weight = j.weight + (channel + e) * (K * K) + (j.turned ? K * K - 1 : 0);
-#pragma unroll
-    for (int t = 0; t < K * K; t++) w[t][e] = get(weight + (j.turned ? -t : t));
     const R bias = j.bias ? get(j.bias + channel + e) : (R)0;
 #pragma unroll
     for (int p = 0; p < DOWN; p++) sum[p][e] = bias;
@@ -166,11 +208,15 @@ template <class T, int K, int S, bool LAST>
 static int run_columns(const conv_job &c, depthwise_job<T> *j) {
   enum { EACH = AT_ONCE<K, LAST>, DOWN = 8 / S };
   const int64_t channels = c.c.groups / EACH, rows = (j->to.size[0] + DOWN - 1) / DOWN;
-  const int64_t count[3] = {LAST ? channels : j->to.size[1], LAST ? j->to.size[1] : rows,
+  const int64_t blocks = (channels + WARP - 1) / WARP, across = (channels + blocks - 1) / blocks;
+  const int64_t count[3] = {LAST ? blocks : j->to.size[1], LAST ? j->to.size[1] : rows,
                             LAST ? rows : channels};
   for (int i = 0; i < 3; i++) j->by[i] = divider_of((uint32_t)count[i]);
-  j->n = c.c.images * channels * rows * j->to.size[1];
-  return launch_on(c.ctx, c.q, depthwise_columns<T, K, S, LAST>, blocks_for(j->n), BLOCK, 0, *j);
+  j->n = c.c.images * rows * j->to.size[1] * (LAST ? 1 : channels);
+  const int64_t down = BLOCK / across;
+  const dim3 grid = LAST ? grid_for(blocks * ((j->n + down - 1) / down)) : blocks_for(j->n);
+  const dim3 block = LAST ? dim3((unsigned)across, (unsigned)down) : dim3(BLOCK);
+  return launch_on(c.ctx, c.q, depthwise_columns<T, K, S, LAST>, grid, block, 0, *j);
 }
 
 template <class T, int K, bool LAST> static int over_columns(const conv_job &c) {

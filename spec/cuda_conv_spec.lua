@@ -174,6 +174,13 @@ describe("depthwise convolution on a GPU", function()
     exact({ 2, 5, 9, 8 }, { 5, 1, 3, 3 }, { groups = 5, padding = 3 })
     exact({ 90, 12, 4, 30 }, { 12, 1, 3, 3 }, { groups = 12, padding = 1 })
   end)
+
+  it("is so of more channels than a block has", function()
+    exact({ 1, 132, 5, 4 }, { 132, 1, 3, 3 }, { groups = 132, padding = 1 })
+    exact({ 2, 260, 9, 3 }, { 260, 1, 3, 3 }, { groups = 260, stride = 2, padding = 1 })
+    exact({ 1, 68, 9, 11 }, { 68, 1, 5, 5 }, { groups = 68, padding = 2 })
+    exact({ 1, 36, 10, 3 }, { 36, 1, 7, 7 }, { groups = 36, padding = 3 })
+  end)
 end)
 
 describe("convolution on tensor cores", function()
