@@ -127,7 +127,11 @@ static __device__ inline int64_t thread_number() {
   return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
+/* One thread tells for all of its warp that come here: each time is an atomic across the bus. */
 static __device__ inline void report(moth_trouble *t, int code, long long value, long long limit) {
+  const unsigned row = threadIdx.z * blockDim.y + threadIdx.y;
+  const int lane = (int)((row * blockDim.x + threadIdx.x) % WARP);
+  if (lane != __ffs((int)__activemask()) - 1) return;
   if (atomicCAS(&t->code, 0, code) != 0) return;
   t->value = value;
   t->limit = limit;

@@ -81,6 +81,19 @@ describe("a GPU's tensor between brackets", function()
     assert.same({ 4, 3 }, { x:size(1), x:size(2) })
   end)
 
+  it("tells of one position outside among good ones, and of one of many", function()
+    for _, bad in ipairs { 77, 0 } do
+      local list = moth.arange(5000):remainder(4):long() + 1
+      list[{ bad > 0 and { bad, bad } or {} }] = 9
+      local ok, message = pcall(function()
+        moth.randn(4, 3):cuda():index_select(1, list:cuda())
+        moth.cuda.synchronize()
+      end)
+      assert.is_false(ok)
+      assert.truthy(message:find("9 of 4", 1, true))
+    end
+  end)
+
   it("takes positions from the CPU, and gives gradients through them", function()
     local x = moth.randn(4, 3)
     local there = x:cuda():requires_grad_()

@@ -502,7 +502,7 @@ unsigned __ballot_sync(unsigned mask, int value) {
   return votes;
 }
 
-unsigned __activemask(void) { return 0xffffffffu; }
+unsigned __activemask(void) { return 1u << moth_lane(); } /* one thread runs at a time */
 
 /* -- the runtime -- */
 

@@ -345,7 +345,7 @@ function ops.vote(m, o)
   if m.all then return write(o[1], "pred", ("ptx->ballot(%s, !%s) == 0"):format(mask, p)) end
   fail("a vote", table.concat(m, "."))
 end
-function ops.activemask(_, o) return write(o[1], "b32", "0xffffffffu") end
+function ops.activemask(_, o) return write(o[1], "b32", "1u << SPECIAL_laneid") end -- it alone
 for _, op in ipairs { "membar", "fence", "prefetch", "prefetchu", "pragma", "griddepcontrol" } do
   ops[op] = function() return "" end
 end
