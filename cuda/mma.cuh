@@ -156,11 +156,12 @@ static __device__ inline void in_turns(bool ahead, int from, int to, int step, B
 
 /* -- f32 as PARTS of TF32: one, or two that make up the whole -- */
 
-/* An f32 as two of TF32, which miss it by 2^-22 of it at most; infinities become NaN. Products do
-** not look at the last 13 bits of the second. */
+/* An f32 as two of TF32, the nearest and what is left, of which products do not look at the last 13
+** bits: they miss it by 2^-23 of it at most. Infinities, and what is rounded to them, become NaN:
+** they would be that by any factor whose own rest is 0. NaN may be 0 in the first, not in both. */
 static __device__ inline void split_tf32(float x, uint32_t *first, uint32_t *rest) {
-  *first = bits_of(x) & 0xffffe000u;
-  *rest = bits_of(x - float_of(*first)) + 0x1000u;
+  *first = (bits_of(x) + 0x1000u) & 0xffffe000u;
+  *rest = bits_of(x - float_of(*first));
 }
 
 /* Element i of a factor, its parts of to[0] and to[1]. */
