@@ -181,6 +181,22 @@ describe("on a GPU", function()
         end
       end
     end
+    local back = require("moth.bind").ops.row_norm_back
+    for _, dtype in ipairs {moth.float16, moth.bfloat16} do
+      for _, inner in ipairs {16, 15} do
+        for _, wide in ipairs {true, false} do
+          local dy, x = moth.randn(4, 6, inner):to(dtype), moth.randn(4, 6, inner):to(dtype)
+          if wide then x = x:float() end -- and a gradient in a half type, as in autocast
+          local list = {dy, x, moth.rand(6), moth.randn(8), moth.rand(8) + 0.5}
+          local _, w, b = back(list[1]:float(), list[2]:float(), list[3], list[4], list[5], 2, 3)
+          for i, t in ipairs(list) do list[i] = t:cuda() end
+          local _, dw, db = back(list[1], list[2], list[3], list[4], list[5], 2, 3)
+          local close = {rtol = 2e-2, atol = 5e-2}
+          assert.is_true(moth.allclose(dw:cpu():float(), w, close))
+          assert.is_true(moth.allclose(db:cpu():float(), b, close))
+        end
+      end
+    end
   end)
 
   it("norms of channels are as on the CPU, and so are running statistics", function()

@@ -116,6 +116,15 @@ describe("a long run of one position on a GPU", function()
         end, moth.randn(2, 11, 3, 4, { dtype = moth.float64 }), grid:double())
       end
     end
+    for _, dtype in ipairs { moth.float16, moth.bfloat16 } do -- rounded once, at the end
+      local found = {}
+      for _, device in ipairs { "cpu", "cuda" } do
+        local leaf = moth.full({ 2, 11, 3, 4 }, 0.5):to(dtype):to(device):requires_grad_()
+        F.grid_sample(leaf, grid:to(dtype):to(device), { padding_mode = "border" }):sum():backward()
+        found[#found + 1] = leaf.grad:cpu():double()
+      end
+      assert.is_true(found[2]:allclose(found[1], { rtol = 2e-2, atol = 0.1 }))
+    end
   end)
 
   it("gives an embedding's gradient", function()

@@ -7,9 +7,9 @@
 /* x and y are the operands; kernel/elementwise.h explains the columns. */
 #define ARITH_FUNCTIONS(F)                                                           \
   F(ANY, add, x | y, WIDE(x) + WIDE(y), x + y)                                       \
-  F(JOINT, more, x | (a & y), WIDE(x) + WIDE(a) * WIDE(y), x + a * y) /* add's alpha */ \
+  F(JOIN_ANY, more, x | (a & y), WIDE(x) + WIDE(a) * WIDE(y), x + a * y) /* add's alpha */ \
   F(NUMBER, sub, WIDE(x) - WIDE(y), x - y)                                           \
-  F(JOINT, less, x & !(a & y), WIDE(x) - WIDE(a) * WIDE(y), x - a * y) /* of no truths */ \
+  F(JOINT, less, WIDE(x) - WIDE(a) * WIDE(y), x - a * y)                             \
   F(ANY, mul, x & y, WIDE(x) * WIDE(y), x * y)                                       \
   F(REAL, div, x / y)                                                                \
   F(NUMBER, div_trunc, trunc_div(x, y), trunc(x / y))                                \
