@@ -80,6 +80,12 @@ claim("bits are taken out, with their sign or without", [[
   bfe.u32 %r7, %r1, 28, 8;
   bfe.s32 %r8, %r1, 40, 8;]], {0x92f45678, 0, 0, 0}, {0x56, 0xfffffff4, 9, 0xffffffff})
 
+claim("words are turned round, and their highest bits found", [[
+  brev.b32 %r5, %r1;
+  bfind.u32 %r6, %r1;
+  bfind.shiftamt.u32 %r7, %r1;
+  bfind.shiftamt.u32 %r8, %r2;]], {0x00000018, 0, 0, 0}, {0x18000000, 4, 27, 0xffffffff})
+
 claim("two words are shifted as one", [[
   shf.l.wrap.b32 %r5, %r1, %r2, 36;
   shf.r.wrap.b32 %r6, %r1, %r2, 4;

@@ -203,6 +203,11 @@ for _, op in ipairs { "popc", "clz" } do
     return write(o[1], "b32", ("%s_%s(%s)"):format(op, t, read(o[2], t)))
   end
 end
+function ops.brev(_, o, t) return write(o[1], t, ("brev_%s(%s)"):format(t, read(o[2], t))) end
+function ops.bfind(m, o, t)
+  if t ~= "u32" and t ~= "u64" then fail("bfind", t) end -- of signed ones the first that differs
+  return write(o[1], "b32", ("bfind_%s(%s, %d)"):format(t, read(o[2], t), m.shiftamt and 1 or 0))
+end
 
 function ops.selp(_, o, t)
   local u = bits_type(t)

@@ -165,6 +165,16 @@ static inline u32 prmt(u32 a, u32 b, u32 how) {
 #define popc_b64(a) (u32)__builtin_popcountll(a)
 #define clz_b32(a) ((a) ? (u32)__builtin_clz(a) : 32)
 #define clz_b64(a) ((a) ? (u32)__builtin_clzll(a) : 64)
+/* The place of the highest bit, or how far it is from the top; all bits where there is none. */
+#define bfind_u32(a, shift) ((a) ? (shift) ? clz_b32(a) : 31 - clz_b32(a) : ~(u32)0)
+#define bfind_u64(a, shift) ((a) ? (shift) ? clz_b64(a) : 63 - clz_b64(a) : ~(u32)0)
+static inline u64 brev(u64 a, int size) {
+  u64 turned = 0;
+  for (int i = 0; i < size; i++) turned |= (a >> i & 1) << (size - 1 - i);
+  return turned;
+}
+#define brev_b32(a) (u32)brev(a, 32)
+#define brev_b64(a) brev(a, 64)
 static inline u64 bfi_b64(u64 a, u64 b, u32 from, u32 n) {
   for (u32 i = 0; i < (n & 255) && (from & 255) + i < 64; i++) {
     const u32 at = (from & 255) + i;
