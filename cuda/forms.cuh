@@ -34,7 +34,7 @@ enum { OF_REALS = 1, OF_WHOLES = 2, OF_TRUTHS = 4, ASKS = 8 };
   MOTH_EXPRESSION(truth_, (uint8_t)(truth))                                       \
   MOTH_EXPRESSION(whole_, (real)(whole)) MOTH_EXPRESSION(real_, (real)(f))
 #define MOTH_FORM_JOINT MOTH_FORM_NUMBER
-#define MOTH_FORM_JOIN_ANY MOTH_FORM_ANY
+#define MOTH_FORM_JOINED MOTH_FORM_ANY
 #define MOTH_FORM_BITS(truth, whole)                                              \
   enum { takes = OF_WHOLES | OF_TRUTHS };                                         \
   MOTH_EXPRESSION(truth_, (uint8_t)(truth)) MOTH_EXPRESSION(whole_, (real)(whole))

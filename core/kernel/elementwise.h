@@ -40,7 +40,7 @@
 **   ANY       of truths; of integers; of floats
 **   JOINT     as NUMBER; a sum with a product, which a loop for a single operand would round by
 **             itself, where the others are fused
-**   JOIN_ANY  the same, of truths too
+**   JOINED    the same, of truths too
 **   WHOLE     of integers
 **   BITS      of truths; of integers
 **   QUESTION  of integers and truths; of floats; the answer is a truth
@@ -112,8 +112,8 @@ typedef struct moth_loops {
 #define MOTH_BASE_JOINT(MAP, op, whole, f) \
   MOTH_BASE_WHOLE(MAP, op, whole)          \
   MAP##_WIDE(, op##_f64, f)
-#define MOTH_BASE_JOIN_ANY(MAP, op, truth, whole, f) \
-  MAP(, op##_truth, uint8_t, uint8_t, truth)         \
+#define MOTH_BASE_JOINED(MAP, op, truth, whole, f) \
+  MAP(, op##_truth, uint8_t, uint8_t, truth)       \
   MOTH_BASE_JOINT(MAP, op, whole, f)
 #define MOTH_BASE_QUESTION(MAP, op, whole, f) \
   MAP(, op##_u8, uint8_t, uint8_t, whole)     \
@@ -142,7 +142,7 @@ typedef struct moth_loops {
 #define MOTH_SINGLE_BITS(MAP, target, name, truth, whole)
 #define MOTH_SINGLE_ANY(MAP, target, name, truth, whole, f) MAP(target, name, float, float, f)
 #define MOTH_SINGLE_JOINT(MAP, target, name, whole, f) MAP##_LONG(target, name, f)
-#define MOTH_SINGLE_JOIN_ANY(MAP, target, name, truth, whole, f) MAP##_LONG(target, name, f)
+#define MOTH_SINGLE_JOINED(MAP, target, name, truth, whole, f) MAP##_LONG(target, name, f)
 #define MOTH_SINGLE_QUESTION(MAP, target, name, whole, f) MAP(target, name, float, uint8_t, f)
 
 #define MOTH_PLAIN1(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP1, , op##_f32, __VA_ARGS__)
@@ -167,7 +167,7 @@ typedef struct moth_loops {
 #define MOTH_DOUBLE_BITS(MAP, op, truth, whole)
 #define MOTH_DOUBLE_ANY(MAP, op, truth, whole, f) MOTH_DOUBLE_REAL(MAP, op, f)
 #define MOTH_DOUBLE_JOINT(MAP, op, whole, f) MAP##_WIDE(MOTH_AVX2, op##_avx2_f64, f)
-#define MOTH_DOUBLE_JOIN_ANY(MAP, op, truth, whole, f) MOTH_DOUBLE_JOINT(MAP, op, whole, f)
+#define MOTH_DOUBLE_JOINED(MAP, op, truth, whole, f) MOTH_DOUBLE_JOINT(MAP, op, whole, f)
 #define MOTH_DOUBLE_QUESTION(MAP, op, whole, f)
 
 /* -- tables -- */
@@ -225,7 +225,7 @@ typedef struct moth_loops {
 #define MOTH_ROWS_ANY(op) \
   {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
 #define MOTH_ROWS_JOINT MOTH_ROWS_NUMBER
-#define MOTH_ROWS_JOIN_ANY MOTH_ROWS_ANY
+#define MOTH_ROWS_JOINED MOTH_ROWS_ANY
 #define MOTH_ROWS_QUESTION(op) \
   {[MOTH_BOOL] = op##_u8, MOTH_INT_ROWS(op), MOTH_SINGLE_ROWS(op)}, #op, 0, .asks = true
 #define MOTH_ROWS1(kind, op, ...) .op = {{MOTH_ROWS_##kind(op), .noperands = 2}},

@@ -7,7 +7,7 @@
 /* x and y are the operands; kernel/elementwise.h explains the columns. */
 #define ARITH_FUNCTIONS(F)                                                           \
   F(ANY, add, x | y, WIDE(x) + WIDE(y), x + y)                                       \
-  F(JOIN_ANY, more, x | (a & y), WIDE(x) + WIDE(a) * WIDE(y), x + a * y) /* add's alpha */ \
+  F(JOINED, more, x | (a & y), WIDE(x) + WIDE(a) * WIDE(y), x + a * y) /* add's alpha */ \
   F(NUMBER, sub, WIDE(x) - WIDE(y), x - y)                                           \
   F(JOINT, less, WIDE(x) - WIDE(a) * WIDE(y), x - a * y)                             \
   F(ANY, mul, x & y, WIDE(x) * WIDE(y), x * y)                                       \
