@@ -2,7 +2,7 @@
 -- functions are, that each file says what it is for, and what luacheck says.
 
 local SOURCE = "%.[ch][up]?[hp]?$" -- .c .h .cu .cuh .cpp
-local MAX_LINES, MAX_FUNCTION, MAX_COLUMNS, MAX_EXAMPLE = 600, 60, 100, 150
+local MAX_LINES, MAX_FUNCTION, MAX_COLUMNS, MAX_EXAMPLE = 800, 60, 100, 150
 
 local TOP = {}
 for name in ([[moth CMakeLists.txt core cuda lua nn examples spec rockspec README.md
@@ -62,7 +62,7 @@ describe("the house", function()
     none(complaints)
   end)
 
-  it("has no file above 600 lines, no example above 150", function()
+  it("has no file above 800 lines, no example above 150", function()
     local complaints = {}
     for _, path in ipairs(sources(SOURCE, "%.lua$", "%.py$", "^moth$", "%.txt$")) do
       local n = count_lines(read(path))

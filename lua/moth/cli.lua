@@ -11,6 +11,7 @@ moth -e 'CODE' [ARGUMENTS]  runs a line of code
 moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang: clang builds;
                             --racecheck: looks for races in kernels of GPUs;
                             --device=cuda: those of the GPU on a real one;
+                            --cases: inputs that failed once, with the right values;
                             --jobs=N: so many files at a time, not one a processor;
                             --coverage: the ops that golden values or gradchecks leave out;
                             other options go to busted, as --filter='a name' does)
@@ -81,7 +82,9 @@ local function test_words(words)
   local paths, options, count, alone = {}, {}, nil, false
   for _, word in ipairs(words) do
     if word == "--device=cuda" then count = count or 1 end -- the GPU's memory is one
-    if word:find "^%-%-jobs=" then
+    if word == "--cases" then
+      paths[#paths + 1] = "spec/cases"
+    elseif word:find "^%-%-jobs=" then
       count = tonumber(word:match "=(%d+)$") or fail("--jobs wants a number: " .. word)
     elseif word:sub(1, 1) ~= "-" then
       paths[#paths + 1] = word
