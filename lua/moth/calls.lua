@@ -218,11 +218,19 @@ local function unknown(sig, name)
   errors.raise(format("'%s' has no argument '%s'%s", sig.name, name, meant(name, names_of(sig))))
 end
 
---- Raises: a value beyond the last parameter.
+local PASSED_ON = " (a second result passed on? wrap the call in parentheses"
+
+--- Raises: a value beyond the last position. `out` has none: it is given by name alone, or a second
+-- result that was passed on would be overwritten.
 function calls.extra(sig, value)
-  local n = #sig.args
-  errors.raise(format("'%s' takes %d argument%s, got one more: %s", sig.name, n,
-    n == 1 and "" or "s", errors.describe(value)))
+  local out = sig.index.out
+  local n = #sig.args - (out and 1 or 0)
+  local hint = ""
+  if lib.istensor(value) then
+    hint = PASSED_ON .. (out and "; an output is given by name, {out = y})" or ")")
+  end
+  errors.raise(format("'%s' takes %d argument%s%s, got one more: %s%s", sig.name, n,
+    n == 1 and "" or "s", out and " by position" or "", errors.describe(value), hint))
 end
 
 --- Raises: an argument given by position and by name.

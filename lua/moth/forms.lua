@@ -90,8 +90,10 @@ function forms.tables(sig)
   out("return function(%s%sx)", concat(a, ", "), sep)
   out("  local t, at = x, %d", n + 1)
   for i = n, 1, -1 do out('  if type(t) == "nil" then t, at = a%d, %d end', i, i) end
+  local target = sig.index.out
   out("  if not T.is_arguments(sig, t, at) then")
   out("    if x ~= nil then T.extra(sig, x) end")
+  if target then out('    if type(a%d) ~= "nil" then T.extra(sig, a%d) end', target, target) end
   out("    return run(%s%sT.RESOLVED)", concat(a, ", "), sep)
   out("  end")
   if n > 0 then out("  local %s = %s", concat(v, ", "), concat(a, ", ")) end
@@ -100,6 +102,7 @@ function forms.tables(sig)
       at <= n and format("v%d = nil\n    ", at) or "", take(sig, at))
   end
   out("  end")
+  if target then out('  if type(v%d) ~= "nil" then T.extra(sig, v%d) end', target, target) end
   out("  local w")
   for i, arg in ipairs(sig.args) do
     out("  w = t[%q]", arg.name)
@@ -157,6 +160,8 @@ function forms.source(sig, head, body)
     out("  if over == nil then")
     out("    if %s then", concat(tests, " or "))
     out("      %s\n      return tables(%s)\n    end", WRITE, concat(a, ", "))
+    local target = sig.index.out
+    if target then out('    if type(a%d) ~= "nil" then T.extra(sig, a%d) end', target, target) end
     out("  elseif over ~= T.RESOLVED and over ~= T.AGAIN then")
   else
     out("  if over ~= nil and over ~= T.RESOLVED and over ~= T.AGAIN then")

@@ -134,7 +134,8 @@ results.where = define {
     if type(input) == "nil" and type(other) == "nil" then
       return (as_tuple(condition))
     end
-    return (bind.ops.where(condition, input, other, out))
+    if type(out) == "nil" then return (bind.ops.where(condition, input, other)) end
+    return (bind.ops.where(condition, input, other, { out = out }))
   end,
 }
 
