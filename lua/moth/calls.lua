@@ -300,7 +300,9 @@ function calls.is_arguments(sig, t, at)
   local index, named = sig.index, false
   for key in pairs(t) do
     if type(key) == "string" then
-      if not index[key] then unknown(sig, key) end
+      if not index[key] and not (key == "out" and require("moth.out").takes(sig)) then
+        unknown(sig, key)
+      end
       named = true
     end
   end
@@ -312,6 +314,9 @@ function calls.is_arguments(sig, t, at)
   if arg.row.collects then return calls.first_is_value(arg, t[1]) end
   return not arg.row.table
 end
+
+--- Runs a function with its arguments in position and writes its results to `out`.
+function calls.into(sig, run, out, ...) return require("moth.out").into(sig, run, out, ...) end
 
 --- For a collecting argument: whether the first element of a table is its value, not the table.
 function calls.first_is_value(arg, first)

@@ -132,8 +132,12 @@ local function in_row(fn, sig)
   if not row or (row.name ~= "modules" and row.name ~= "tensors") then return fn end
   return function(first, second, ...)
     local plain = lib.is_plain(first)
-    if first == nil or (plain and second == nil) then return fn(first) end
-    return fn({ first, second, ... })
+    if first == nil or plain then return fn(first, second, ...) end
+    local list = { first, second, ... }
+    local last = list[#list]
+    if not lib.is_plain(last) or type(next(last)) ~= "string" then return fn(list) end
+    list[#list] = nil
+    return fn(list, last)
   end
 end
 

@@ -110,6 +110,9 @@ function forms.tables(sig)
     out('    if type(v%d) ~= "nil" then T.twice(sig, %d) end', i, i)
     out("    v%d = w\n  end", i)
   end
+  if not sig.index.out then
+    out('  if type(t.out) ~= "nil" then return T.into(sig, run, t.out%s%s) end', sep, concat(v, ", "))
+  end
   out("  return run(%s%sT.RESOLVED)", concat(v, ", "), sep)
   out("end")
   return concat(lines, "\n")

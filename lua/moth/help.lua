@@ -53,10 +53,22 @@ local function shown_kind(arg)
   return row.name
 end
 
+local OUT = { name = "out", kind = "tensor", row = require("moth.kinds").find("tensor"),
+              doc = "tensor, or a list of one for each result, that receives the results; by name",
+              fallback = "none" }
+
+-- The arguments of a function, with the `out` that its signature leaves out.
+local function args_of(sig)
+  if sig.index and sig.index.out or not require("moth.out").takes(sig) then return sig.args end
+  local list = { unpack(sig.args) }
+  list[#list + 1] = OUT
+  return list
+end
+
 -- "(input, weight, bias = none, stride = 1) -> y"
 local function arguments(sig)
   local parts = {}
-  for i, arg in ipairs(sig.args) do
+  for i, arg in ipairs(args_of(sig)) do
     local default = help.default(arg, sig.lua)
     if arg.required and arg.choices then default = nil end
     parts[i] = default and arg.name .. " = " .. default or arg.name
@@ -89,9 +101,9 @@ end
 
 -- Adds a line for each argument.
 local function add_arguments(lines, sig)
-  local width = 0
-  for _, arg in ipairs(sig.args) do width = math.max(width, #arg.name) end
-  for _, arg in ipairs(sig.args) do
+  local args, width = args_of(sig), 0
+  for _, arg in ipairs(args) do width = math.max(width, #arg.name) end
+  for _, arg in ipairs(args) do
     lines[#lines + 1] = ("  %-" .. width .. "s  %s (%s)"):format(arg.name, arg.doc, shown_kind(arg))
   end
 end
@@ -169,7 +181,7 @@ local function page(fn, sig, path)
     doc = doc and ("\n" .. doc):gsub("\n@param.*$", ""):sub(2) -- they stand below
   end
   if doc and doc ~= "" then lines[#lines + 1] = doc end
-  if #sig.args > 0 then lines[#lines + 1] = "" end
+  if #args_of(sig) > 0 then lines[#lines + 1] = "" end
   add_arguments(lines, sig)
   local call = home and example(sig, home)
   if call then add_example(lines, call)
