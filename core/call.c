@@ -14,6 +14,7 @@
 #include "tape.h"
 
 #include "op/copy.h"
+#include "op/view.h"
 
 /* -- fresh results -- */
 
@@ -296,8 +297,27 @@ static int run_writer(moth_call_frame *f, const moth_op *op, moth_tensor **out) 
 
 /* -- the two entrances -- */
 
+/* `t_` from `t`: the first tensor becomes what the view of it would be, with the view's history. */
+static int run_view_in_place(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
+  moth_tensor *x = first_tensor(op, &f->args), *y = NULL;
+  moth_ctx *ctx = x->ctx;
+  const bool mode = ctx->grad_mode;
+  int dtype, status = moth_prepare(f, op, &dtype);
+  if (!status) status = moth_check_become(x, op->rows[0].name, op == &moth_op_as_strided);
+  if (status) return status;
+  ctx->grad_mode = x->node != NULL; /* under no_grad, too: a history must fit its tensor */
+  status = run_view(f, op, &y);
+  ctx->grad_mode = mode;
+  if (status) return status;
+  moth_become_view(x, y);
+  moth_tensor_release(y);
+  *out = moth_tensor_retain(x);
+  return MOTH_OK;
+}
+
 static int run_frame(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   int dtype = MOTH_NO_DTYPE, status;
+  if (op->origin && op->view) return run_view_in_place(f, op->origin, out);
   if (op->origin) {
     moth_tensor *target = first_tensor(op, &f->args);
     moth_args args = f->args; /* prepare may replace inputs; the fallback needs the user's */

@@ -86,13 +86,9 @@ static bool leaf_needs_grad(const moth_tensor *x) {
   return !x->node && (x->flags & MOTH_T_REQUIRES);
 }
 
-int moth_check_write(moth_tensor *x, const char *arg, bool recorded) {
+/* Whether the history of x may be rewritten. */
+static int check_history(moth_tensor *x, const char *arg, bool recorded) {
   moth_ctx *ctx = x->ctx;
-  if (moth_layout_overlaps(&x->l))
-    return moth_fail(ctx, MOTH_E_ALIAS, arg,
-                     "%s cannot be written in place: its elements overlap (as after expand); "
-                     "clone it first",
-                     moth_str(x));
   if (!ctx->grad_mode) return MOTH_OK;
   if (leaf_needs_grad(x))
     return moth_fail(ctx, MOTH_E_GRAPH, arg,
@@ -116,6 +112,41 @@ int moth_check_write(moth_tensor *x, const char *arg, bool recorded) {
                      "an output of a Function cannot be written in place under grad mode; "
                      "clone it first");
   return MOTH_OK;
+}
+
+int moth_check_write(moth_tensor *x, const char *arg, bool recorded) {
+  if (moth_layout_overlaps(&x->l))
+    return moth_fail(x->ctx, MOTH_E_ALIAS, arg,
+                     "%s cannot be written in place: its elements overlap (as after expand); "
+                     "clone it first",
+                     moth_str(x));
+  return check_history(x, arg, recorded);
+}
+
+int moth_check_become(moth_tensor *x, const char *arg, bool other) {
+  moth_ctx *ctx = x->ctx;
+  moth_edge edge;
+  int status = check_history(x, arg, false);
+  if (!status) status = moth_edge_of(x, &edge);
+  if (status) return status;
+  if (moth_captures(ctx) && !moth_capture_owns(ctx, x->storage))
+    return moth_fail(ctx, MOTH_E_UNSUPPORTED, arg,
+                     "a captured step cannot give another shape to a tensor from outside of it: "
+                     "replays would not do it again");
+  if (x->leaf && x->leaf->grad)
+    return moth_fail(ctx, MOTH_E_GRAPH, arg,
+                     "%s has a gradient of this shape; clear it first: x.grad = nil", moth_str(x));
+  if (other && !moth_base(x) && x->refs > 1)
+    return moth_fail(ctx, MOTH_E_ALIAS, arg,
+                     "%s has views, or is part of a graph; use as_strided", moth_str(x));
+  return MOTH_OK;
+}
+
+void moth_become_view(moth_tensor *x, moth_tensor *y) {
+  x->l = y->l;
+  if (y->node) set_history(x, moth_node_retain(y->node), y->output);
+  if (x->leaf) moth_node_release(x->leaf); /* older graphs keep theirs, of the old shape */
+  x->leaf = NULL;
 }
 
 /* -- what a user asks of a tensor -- */

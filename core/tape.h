@@ -118,6 +118,11 @@ moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *ed
 bool moth_records(const moth_op *op, const void *args);
 /* Before an in-place write: is it allowed? */
 int moth_check_write(moth_tensor *target, const char *arg, bool recorded);
+/* Whether x may become a view of itself, `t_` and the like; with other elements of its storage if
+** `other`. Brings its history up to date. */
+int moth_check_become(moth_tensor *x, const char *arg, bool other);
+/* x takes the layout and the history of y, a view of it. */
+void moth_become_view(moth_tensor *x, moth_tensor *y);
 
 /* Visits the tensor arguments of an args struct in order, lists element by element: inputs. The
 ** cursor starts as {op, args}; next returns false at the end. */

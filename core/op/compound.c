@@ -62,17 +62,32 @@ MOTH_OP_COMPOSES(rot90, ROT90, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
 
 /* -- other names -- */
 
-static int swapaxes_compose(const swapaxes_args *a, moth_tensor **out) {
-  return MOTH_CALL(a->ctx, out, transpose, .input = a->input, .dim0 = a->axis0, .dim1 = a->axis1);
+static int exchange(moth_ctx *ctx, moth_tensor *x, int64_t dim0, int64_t dim1, moth_layout *y) {
+  transpose_args args = {.ctx = ctx, .input = x, .dim0 = dim0, .dim1 = dim1};
+  return moth_op_transpose.view(&args, y);
 }
-MOTH_OP_COMPOSES(swapaxes, SWAPAXES, .dtypes = MOTH_ANY, .doc = "Another name of transpose.",
-                 .examples = "moth.randn(2, 3, 4), 1, 3")
 
-static int swapdims_compose(const swapdims_args *a, moth_tensor **out) {
-  return MOTH_CALL(a->ctx, out, transpose, .input = a->input, .dim0 = a->dim0, .dim1 = a->dim1);
+static int exchange_grad(moth_grad *g, moth_tensor *x, int64_t dim0, int64_t dim1) {
+  return moth_flow(g, x, GRAD(g, transpose, .input = g->dy, .dim0 = dim0, .dim1 = dim1));
 }
-MOTH_OP_COMPOSES(swapdims, SWAPDIMS, .dtypes = MOTH_ANY, .doc = "Another name of transpose.",
-                 .examples = "moth.randn(2, 3, 4), 1, 3")
+
+static int swapaxes_view(const swapaxes_args *a, moth_layout *y) {
+  return exchange(a->ctx, a->input, a->axis0, a->axis1, y);
+}
+static int swapaxes_grad(const swapaxes_args *a, moth_grad *g) {
+  return exchange_grad(g, a->input, a->axis0, a->axis1);
+}
+MOTH_OP_VIEWS(swapaxes, SWAPAXES, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
+              .doc = "Another name of transpose.", .examples = "moth.randn(2, 3, 4), 1, 3")
+
+static int swapdims_view(const swapdims_args *a, moth_layout *y) {
+  return exchange(a->ctx, a->input, a->dim0, a->dim1, y);
+}
+static int swapdims_grad(const swapdims_args *a, moth_grad *g) {
+  return exchange_grad(g, a->input, a->dim0, a->dim1);
+}
+MOTH_OP_VIEWS(swapdims, SWAPDIMS, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
+              .doc = "Another name of transpose.", .examples = "moth.randn(2, 3, 4), 1, 3")
 
 static int moveaxis_compose(const moveaxis_args *a, moth_tensor **out) {
   return MOTH_CALL(a->ctx, out, movedim, .input = a->input, .source = a->source,

@@ -288,7 +288,7 @@ static int as_strided_grad(const as_strided_args *a, moth_grad *g) {
   return moth_flow(g, a->input, laid(g, &base, &v));
 }
 
-MOTH_OP_VIEWS(as_strided, AS_STRIDED, .dtypes = MOTH_ANY,
+MOTH_OP_VIEWS(as_strided, AS_STRIDED, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
               .doc = "Any sizes and strides over the input's storage.",
               .examples = "moth.randn(3, 4), {2, 2}, {1, 2}\n"
                           "moth.randn(9), {3, 2}, {2, 1}, {storage_offset = 1}")

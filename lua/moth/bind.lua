@@ -290,7 +290,8 @@ lazy.from(in_lua, "moth.sparse", "coalesce is_coalesced indices values to_dense 
   .. "_nnz")
 lazy.from(in_lua, "moth.pieces", "hsplit vsplit dsplit select_scatter diagonal_scatter cov "
   .. "corrcoef logaddexp2 float_power")
-lazy.from(in_lua, "moth.numbers", "ldexp frexp mvlgamma renorm renorm_ logcumsumexp")
+lazy.from(in_lua, "moth.numbers", "ldexp frexp mvlgamma renorm renorm_ logcumsumexp angle isreal "
+  .. "rsub")
 lazy.from(in_lua, "moth.statistics", "mode nanquantile histogram")
 lazy.from(in_lua, "moth.reindex", "index_reduce index_reduce_ put put_ slice_scatter narrow_copy "
   .. "sum_to_size split_with_sizes diagflat")

@@ -91,7 +91,7 @@ from("moth.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag ca
   .. "combinations vander hsplit vsplit dsplit select_scatter diagonal_scatter trapezoid cov "
   .. "corrcoef logaddexp2 float_power pdist")
 from("moth.numbers", "ldexp frexp mvlgamma renorm logcumsumexp cumulative_trapezoid gradient "
-  .. "binomial")
+  .. "binomial angle isreal rsub")
 from("moth.statistics", "mode nanquantile histogram svd_lowrank pca_lowrank")
 from("moth.reindex", "index_reduce put slice_scatter unravel_index narrow_copy broadcast_shapes "
   .. "split_with_sizes diagflat")

@@ -45,7 +45,7 @@ local ROWS = {
     ["repeat_"] = "x:tile(2, 3) repeats, as a new tensor",
     ["set_"] = "x.data = other gives it the values of another of its shape",
     ["apply_ map_ map2_"] = ELEMENTS, ["numpy"] = "x:tolist() gives a table",
-    ["real imag is_complex conj cfloat cdouble isreal"] = COMPLEX,
+    ["real imag is_complex conj cfloat cdouble"] = COMPLEX,
     ["untyped_storage storage"] = "x:data_ptr(), x:storage_offset() and x.nbytes say where it lies",
     ["share_memory_ is_shared"] = SHARED, ["to_sparse"] = SPARSE,
     ["dim_order"] = "x:stride() tells the order in memory",

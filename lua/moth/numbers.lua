@@ -1,5 +1,5 @@
 --- numbers.lua -- functions of numbers made of a few ops each: frexp, ldexp, mvlgamma, renorm;
--- logcumsumexp, gradient, cumulative_trapezoid; binomial.
+-- angle, isreal, rsub; logcumsumexp, gradient, cumulative_trapezoid; binomial.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -27,6 +27,8 @@ local DIM = { "dim", "dim", "dimension to go along" }
 
 -- ---- of single elements ----
 
+local subtract = bind.as("sub", "rsub", { input = "other", other = "input" })
+
 --- moth.ldexp(x, n): x 2^n.
 numbers.ldexp = define {
   name = "ldexp",
@@ -37,6 +39,42 @@ numbers.ldexp = define {
   run = function(input, other)
     return input * ops.pow(2, other:is_floating_point() and other
       or other:to(input:is_floating_point() and input.dtype or require("moth").get_default_dtype()))
+  end,
+}
+
+--- moth.angle(x): 0, and pi of what is below it.
+numbers.angle = define {
+  name = "angle",
+  doc = "The angle of each element as a complex number: 0, pi where it is below 0, NaN of NaN. "
+    .. "Pairs, real and imaginary part, are for moth.fft.angle.",
+  examples = "moth.randn(2, 3)",
+  args = { INPUT },
+  scoped = true,
+  run = function(input)
+    if not input:is_floating_point() then input = input:to(require("moth").get_default_dtype()) end
+    return ops.where(input:lt(0), math.pi, 0) + input:sign() * 0 -- which keeps NaN
+  end,
+}
+
+--- moth.isreal(x): all true, for there are no complex dtypes.
+numbers.isreal = define {
+  name = "isreal",
+  doc = "Whether each element is real, which all are.",
+  examples = "moth.randn(2, 3)",
+  args = { INPUT },
+  run = function(input) return (ops.ones_like(input, require("moth").bool)) end,
+}
+
+--- moth.rsub(x, other, alpha): other - alpha x.
+numbers.rsub = define {
+  name = "rsub",
+  doc = "The other tensor, or number, minus the input: other - alpha * input.",
+  examples = "moth.randn(2, 3), 1\nmoth.randn(2, 3), moth.randn(3), {alpha = 2}",
+  args = { INPUT, { "tensor", "other", "what it is subtracted from", numbers = true },
+           { "scalar", "alpha", "factor of the input", default = 1 } },
+  run = function(input, other, alpha)
+    if lib.istensor(other) then return (subtract(other, input, alpha)) end
+    return (other - (alpha == 1 and input or input * alpha))
   end,
 }
 
