@@ -130,7 +130,7 @@ static int cumprod_grad(const cumprod_args *a, moth_grad *g) {
 }
 
 MOTH_OP(cumprod, CUMPROD, .dtypes = MOTH_ANY, .saves = "input y",
-        .flags = MOTH_OP_OUT | MOTH_OP_METHOD,
+        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_METHOD,
         .doc = "Each element multiplied with all before it along a dimension.",
         .examples = "moth.randn(2, 3), 2\nmoth.randn(2, 3), 1, {dtype = moth.float64}")
 

@@ -213,7 +213,8 @@ static int squeeze_grad(const squeeze_args *a, moth_grad *g) {
   return moth_flow(g, a->input, dy_reshaped(g, &a->input->l));
 }
 
-MOTH_OP_VIEWS(squeeze, SQUEEZE, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE, .doc = "Drops dimensions of size 1.",
+MOTH_OP_VIEWS(squeeze, SQUEEZE, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
+              .doc = "Drops dimensions of size 1.",
               .examples = "moth.randn(1, 3, 1)\n"
                           "moth.randn(1, 3, 1, 2), {dim = {1, 2}}")
 
@@ -236,7 +237,8 @@ static int unsqueeze_grad(const unsqueeze_args *a, moth_grad *g) {
   return moth_flow(g, a->input, dy_reshaped(g, &a->input->l));
 }
 
-MOTH_OP_VIEWS(unsqueeze, UNSQUEEZE, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE, .doc = "Adds a dimension of size 1.",
+MOTH_OP_VIEWS(unsqueeze, UNSQUEEZE, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
+              .doc = "Adds a dimension of size 1.",
               .examples = "moth.randn(2, 3), 2\n"
                           "moth.randn(2, 3), -1")
 
@@ -297,7 +299,8 @@ static int transpose_grad(const transpose_args *a, moth_grad *g) {
                    GRAD(g, transpose, .input = g->dy, .dim0 = a->dim0, .dim1 = a->dim1));
 }
 
-MOTH_OP_VIEWS(transpose, TRANSPOSE, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE, .doc = "Two dimensions change places.",
+MOTH_OP_VIEWS(transpose, TRANSPOSE, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
+              .doc = "Two dimensions change places.",
               .examples = "moth.randn(2, 3, 4), 1, 3\n"
                           "moth.randn(2, 3, 4), -1, -2")
 
@@ -314,7 +317,8 @@ static int t_grad(const t_args *a, moth_grad *g) {
   return moth_flow(g, a->input, GRAD(g, t, .input = g->dy));
 }
 
-MOTH_OP_VIEWS(t, T_, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE, .doc = "A matrix with rows and columns exchanged.",
+MOTH_OP_VIEWS(t, T_, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
+              .doc = "A matrix with rows and columns exchanged.",
               .examples = "moth.randn(2, 3)\n"
                           "moth.randn(3)")
 

@@ -111,7 +111,8 @@ function forms.tables(sig)
     out("    v%d = w\n  end", i)
   end
   if not sig.index.out then
-    out('  if type(t.out) ~= "nil" then return T.into(sig, run, t.out%s%s) end', sep, concat(v, ", "))
+    out('  if type(t.out) ~= "nil" then')
+    out("    return T.into(sig, run, t.out%s%s)\n  end", sep, concat(v, ", "))
   end
   out("  return run(%s%sT.RESOLVED)", concat(v, ", "), sep)
   out("end")

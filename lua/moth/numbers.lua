@@ -52,7 +52,7 @@ numbers.angle = define {
   scoped = true,
   run = function(input)
     if not input:is_floating_point() then input = input:to(require("moth").get_default_dtype()) end
-    return ops.where(input:lt(0), math.pi, 0) + input:sign() * 0 -- which keeps NaN
+    return input:lt(0):to(input.dtype) * math.pi + input:sign() * 0 -- which keeps NaN
   end,
 }
 

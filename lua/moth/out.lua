@@ -70,7 +70,9 @@ local function targets_of(sig, out)
         errors.describe(out[k])), "E_TYPE")
     end
     for j = 1, k - 1 do
-      if out[j] == out[k] then refuse(sig, ("results %d and %d have the same tensor"):format(j, k)) end
+      if out[j] == out[k] then
+        refuse(sig, ("results %d and %d have the same tensor"):format(j, k))
+      end
     end
   end
   return out, true

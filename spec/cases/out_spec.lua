@@ -1,5 +1,5 @@
--- `out`: every function of PyTorch's whose signature has it writes its results there; what cannot be
--- written is an error that names `out`. The lists are PyTorch 2.15's signatures, of what is here.
+-- `out`: every function of PyTorch's whose signature has it writes its results there; a tensor that
+-- cannot take them is an error that names `out`. The lists are PyTorch 2.15's, of what is here.
 
 local moth = require "moth"
 local bind = require "moth.bind"
@@ -49,8 +49,8 @@ local LISTS = {
     .. "softshrink"},
 }
 
--- The first example of a function as a call with `out`: what it gives without, the tensors that were
--- given and what came back.
+-- An example of a function as a call with `out`: the results without, the tensors that were given
+-- and the results with them.
 local function written(fn, example)
   local function call(out)
     moth.manual_seed(3)
@@ -118,11 +118,13 @@ describe("out", function()
   it("of the wrong shape, dtype or kind is an error that names it", function()
     local a = moth.eye(3)
     for _, case in ipairs {
-      {moth.linalg.inv, a, moth.zeros(2), "'out' to 'inv' %(the result is %(3, 3%), which does not"},
+      {moth.linalg.inv, a, moth.zeros(2),
+        "'out' to 'inv' %(the result is %(3, 3%), which does not"},
       {moth.linalg.inv, a, moth.zeros(3, 3, {dtype = moth.int64}),
         "'out' to 'inv' %(the result is f32 %(3, 3%) and cannot be written into i64"},
       {moth.linalg.inv, a, 3, "'out' to 'inv' %(a tensor or a list of tensors is needed, got 3"},
-      {moth.argmax, a, moth.zeros({}, {dtype = moth.bool}), "'out' to 'argmax' %(the result is i64"},
+      {moth.argmax, a, moth.zeros({}, {dtype = moth.bool}),
+        "'out' to 'argmax' %(the result is i64"},
       {moth.linalg.inv, a, moth.zeros(1, 3):expand(3, 3), "'out' to 'inv' .*its elements overlap"},
       {moth.add, a, moth.zeros(2), "'out'", 1},
       {F.gelu, a, moth.zeros(2), "'out' to 'gelu'"},
