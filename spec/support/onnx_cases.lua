@@ -220,4 +220,119 @@ case("cells", function(x, h, c)
   return h1, c1, gru(x, h), rnn(x, h)
 end, { R(2, 3), R(2, 4), R(2, 4) })
 
+-- ---- positions, writes ----
+
+local function L(t) return moth.tensor(t, { dtype = moth.int64 }) end
+local OPSET18 = { opset_version = 18 }
+local rows = L { { 1 }, { 2 }, { 3 } }
+case("positions of the net's own", function(x)
+  return x:gather(2, rows), x:scatter(2, rows, 9), x:scatter_add(2, rows, moth.ones(3, 1)),
+    x:index_select(2, { 1, 3 }), x:take(L { 12, 1 }), moth.take_along_dim(x, x:argsort(2), 2),
+    x:gather(2, moth.tensor { { 3, 1, 2 }, { 1, 3, 2 }, { 2, 3, 1 } }:argsort(2)),
+    x:gather(2, moth.range(1, 3):long():view(3, 1)), x[{ rows:view(-1), L { 2, 2, 4 } }]
+end, { R(3, 4) })
+case("parts of a source", function(x) return x:scatter_add(1, rows, moth.ones(5, 5)),
+  x:scatter(1, rows, moth.ones(4, 4)) end, { R(3, 5) })
+case("scatter_reduce", function(x)
+  local ones = moth.ones(3, 2)
+  return x:scatter_reduce(2, rows, ones, "sum"), x:scatter_reduce(2, rows, ones, "mean"),
+    x:scatter_reduce(2, rows, ones, "mean", { include_self = false }),
+    x:scatter_reduce(2, rows, ones * 2, "prod"), x:scatter_reduce(2, rows, ones, "amin"),
+    x:scatter_reduce(2, rows, ones * 2, "amax", { include_self = false }),
+    x:long():scatter_reduce(2, rows, L { { 9 }, { 9 }, { 9 } }, "amin", { include_self = false })
+end, { R(3, 4) }, OPSET18)
+case("index_add and its relatives", function(x)
+  return x:index_add(1, { 1, 3 }, moth.ones(2, 4), { alpha = 2 }), x:index_fill(1, { 1, 3 }, 5),
+    x:index_copy(2, { 4, 1 }, moth.ones(3, 2)),
+    x:index_reduce(1, L { 1, 3 }, x[{ { 1, 2 } }], "amax"),
+    x:index_put({ L { 1, 1 }, L { 2, 2 } }, moth.ones(2), true), x:index_put({ L { 2, 1 } }, x[1])
+end, { R(3, 4) }, OPSET18)
+case("assignments", function(x)
+  local y = x * 1
+  y[{ 1 }] = 0
+  y[{ {}, { 2, 3 } }] = x[{ {}, { 1, 2 } }]
+  y[{ {}, L { 1, 2 } }] = 4
+  y[x:gt(0)] = 3
+  y[x[{ {}, 1 }]:gt(0)] = moth.tensor { 1, 2, 3, 4 }
+  local z = moth.zeros(3, 4)
+  z[{ 1 }] = 5
+  local row = z[{ 2 }]
+  z[{ {}, 2 }] = x[{ {}, 1 }]
+  return y, z, row * 2, z[{ 1 }] + 1
+end, { R(3, 4) })
+batch("writes through views", function(x)
+  local y = x * 2
+  local flat, part = y:view(-1), y[{ {}, { 2, 3 } }]
+  flat[{ 1 }] = 7
+  part:add_(1)
+  y:transpose(1, 2)[{ 1 }]:mul_(3)
+  return flat, part, y, part:sum(2)
+end, { R(2, 4) })
+case("assignments between dimensions", function(x)
+  local y = x * 2
+  y[{ {}, { 1, 2 }, L { 1, 3 } }] = moth.ones(2, 2, 2) * 9
+  y[{ L { 1, 2 }, {}, L { 1, 1 } }] = moth.ones(2, 3)
+  return y, x[{ {}, L { 1, 2 }, L { 2, 1 } }], x[{ L { 1, 2 }, {}, L { 2, 1 } }]
+end, { R(2, 3, 4) })
+case("rolls and windows", function(x) return x:roll(1, 2), x:roll({ 1, -2 }, { 1, 2 }), x:roll(1),
+  x:roll(9, 1), x:unfold(2, 2, 1), x:unfold(1, 2, 2) end, { R(3, 4) })
+case("columns of windows", function(x) return F.unfold(x, 2, { padding = 1, stride = 2 }),
+  F.unfold(x[1], { 2, 3 }, { dilation = 2 }) end, { R(2, 3, 6, 7) })
+case("meshgrid", function(x, y)
+  local a, b = unpack(moth.meshgrid { x, y })
+  local c, d = unpack(moth.meshgrid({ x, y }, { indexing = "xy" }))
+  return a, b, c, d, x:count_nonzero(), x:gt(0):nonzero()
+end, { R(3), R(2) })
+
+-- ---- losses, special functions ----
+
+local classes, weight = L { 1, -100, 4 }, moth.tensor { 1, 2, 3, 4 }
+case("losses of classes", function(x, t)
+  return F.cross_entropy(x, t), F.cross_entropy(x, t, { label_smoothing = 0.1, weight = weight }),
+    F.cross_entropy(x, t, { reduction = "none", weight = weight }),
+    F.nll_loss(x, t, { reduction = "sum" }), F.cross_entropy(x, classes),
+    F.cross_entropy(x, x:softmax(2)),
+    F.cross_entropy(x, x:softmax(2), { label_smoothing = 0.2, weight = weight }),
+    F.cross_entropy(x[1], t[1])
+end, { R(3, 4), classes })
+case("losses of classes of pixels", function(x, t)
+  return F.cross_entropy(x, t), F.cross_entropy(x, t, { reduction = "none",
+    label_smoothing = 0.1, weight = weight[{ { 1, 3 } }] })
+end, { R(2, 3, 4), L { { 1, 2, 3, -100 }, { 2, 1, 1, 1 } } })
+case("other losses", function(x, y)
+  local p, q = x:sigmoid(), y:sigmoid()
+  return F.mse_loss(x, y), F.l1_loss(x, y, { reduction = "none" }), F.smooth_l1_loss(x, y),
+    F.huber_loss(x, y, { reduction = "sum" }), F.binary_cross_entropy(p, q),
+    F.binary_cross_entropy_with_logits(x, q, { pos_weight = weight }),
+    F.kl_div(x:log_softmax(2), y:softmax(2), { reduction = "batchmean" }),
+    F.cosine_similarity(x, y)
+end, { R(3, 4), R(3, 4) })
+case("erfinv, lgamma and atan2", function(x, y)
+  return x:clamp(-1, 1):erfinv(), moth.lgamma(x * 3), moth.atan2(x, y),
+    moth.lgamma(moth.tensor { 1, 2, 100, -2 } + x[1] * 0)
+end, { R(3, 4) * 0.5, R(3, 4) })
+do
+  local ys, xs, list = {}, {}, { 0, -1 / math.huge, 2, -2, math.huge, -math.huge, 0 / 0 }
+  for _, y in ipairs(list) do
+    for _, x in ipairs(list) do ys[#ys + 1], xs[#xs + 1] = y, x end
+  end
+  case("atan2 of special values", moth.atan2, { moth.tensor(ys), moth.tensor(xs) })
+end
+case("adaptive pools that do not divide", function(x)
+  return F.adaptive_avg_pool2d(x, 3), F.adaptive_max_pool2d(x, { 3, 2 }),
+    F.adaptive_avg_pool1d(x[1], 3), F.adaptive_avg_pool2d(x, 7)
+end, { R(2, 3, 5, 5) })
+case("attention with rows hidden as a whole", function(x, bias)
+  local attend = F.scaled_dot_product_attention
+  local mask = moth.tensor { { true, false, false }, { false, false, false }, { true, true, true } }
+  local low = moth.zeros(3, 3):masked_fill(mask:logical_not(), -math.huge)
+  return attend(x, x, x, { attn_mask = mask }), attend(x, x, x, { attn_mask = low }),
+    attend(x, x, x, { attn_mask = bias }), attend(x, x, x, { attn_mask = moth.ones(3, 3) })
+end, { R(2, 3, 4), moth.tensor { { 0, 1, -math.huge }, { -math.huge, -math.huge, -math.huge },
+  { 0, 0, 0 } } })
+case("an axis called n, others that are multiples", function(x)
+  local half = F.max_pool2d(F.relu(x), 2)
+  return moth.cat({ x, F.interpolate(half, { scale_factor = 2 }) }, 2)
+end, { R(1, 1, 4, 8) }, { dynamic_axes = { input = { [1] = "n" } } })
+
 return cases

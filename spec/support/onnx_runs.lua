@@ -36,4 +36,12 @@ function runs.longer(args, options)
   return { x, unpack(args, 2) }
 end
 
+--- The arguments of a case, with nothing along the dynamic axes of the first.
+function runs.empty(args, options)
+  local _, dims = next(options.dynamic_axes)
+  local x = args[1]
+  for dim in pairs(dims) do x = x:narrow(dim, 1, 0) end
+  return { x, unpack(args, 2) }
+end
+
 return runs

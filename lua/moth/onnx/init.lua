@@ -4,8 +4,8 @@
 --     local net = moth.onnx.load "net.onnx"
 --     local y = net(moth.randn(1, 3, 224, 224))
 --
--- export/: given.lua checks what export is given, noted.lua tells what a net does, init.lua turns
--- that into a graph (graph.lua) by the rows of elements.lua, shapes.lua, layers.lua.
+-- export/: given.lua checks the arguments, noted.lua reads the calls of a net, plan.lua turns them
+-- into a graph (graph.lua) by the rows of elements, shapes, indexing, layers and losses.lua.
 -- load/: reader.lua checks a file, init.lua makes a net of it, which runs the rows of nodes.lua and
 -- layers.lua. proto.lua knows the file format.
 
@@ -36,8 +36,12 @@ local FIRST, LAST = 17, 21    -- opsets that are written
 -- @param input_names, output_names  lists of names, one for each tensor, lists counted through
 -- (defaults: "input", or "input_1" and so on; "output")
 -- @param dynamic_axes  name of an input -> its dimensions whose sizes may differ, from 1: a list
--- {1, 2}, or names by dimension {[1] = "batch"}, which for the first is {"batch"}
+-- {1, 2}, or names by dimension {[1] = "batch"}, which for the first is {"batch"}. A net that takes
+-- some sizes alone, as a U-Net multiples of 16, has {[3] = {name = "height", step = 16}}; where no
+-- step is given and sizes one apart fail, steps that are powers of 2 are tried
 -- @param opset_version  17 to 21 (default 17)
+-- @param export_params  only true: a file holds its weights
+-- @param do_constant_folding  accepted as in PyTorch; what depends on no input is always a constant
 -- Raises E_UNSUPPORTED for an op that has no counterpart, with the module's path; for a size that
 -- cannot vary; for more than 2 GiB. Format: onnx.ai, "Open Neural Network Exchange Intermediate
 -- Representation Specification".
@@ -62,8 +66,11 @@ branch at a size beyond these is not seen. Positions and token ids count from 1,
     { "any", "dynamic_axes", "name of an input -> dimensions that may have other sizes",
       optional = true },
     { "int", "opset_version", "17 to 21", default = FIRST },
+    { "bool", "export_params", "only true: a file holds its weights", default = true },
+    { "bool", "do_constant_folding", "what depends on no input is a constant in any case",
+      default = true },
   },
-  run = function(net, args, path, input_names, output_names, dynamic_axes, opset)
+  run = function(net, args, path, input_names, output_names, dynamic_axes, opset, params)
     local export = require "moth.onnx.export"
     if type(net) ~= "function" and not require("moth.nn").isinstance(net, require("moth.nn").Module)
     then
@@ -72,6 +79,9 @@ branch at a size beyond these is not seen. Positions and token ids count from 1,
     if opset < FIRST or opset > LAST then
       refuse("opset_version", ("%d to %d are written, got %d"):format(FIRST, LAST, tonumber(opset)),
         "E_UNSUPPORTED")
+    end
+    if not params then
+      refuse("export_params", "a file always holds its weights, got false", "E_UNSUPPORTED")
     end
     if lib.istensor(args) then args = { args } end
     if not lib.is_plain(args) then

@@ -205,6 +205,74 @@ function ops.logaddexp(g, a)
   return g:Add(most, g:Log(g:Add(g:Exp(g:Sub(a.input, most)), g:Exp(g:Sub(a.other, most)))))
 end
 
+-- An angle from -pi to pi: that of the quotient, with pi added or taken away where x is negative.
+-- Infinite operands count as 1, and finite ones beside them as 0.
+function ops.atan2(g, a)
+  local y, x = a.input, a.other
+  local infinite = g:Or(g:IsInf(y), g:IsInf(x))
+  local function negative(v) -- a zero by its sign
+    return g:Less(g:Where(g:Equal(v, 0), g:Reciprocal(v), v), 0)
+  end
+  local function bounded(v)
+    return g:Where(infinite, g:Where(g:IsInf(v), g:Sign(v), 0), v)
+  end
+  local half, left = g:Where(negative(y), -math.pi, math.pi), negative(x)
+  local by, bx = bounded(y), bounded(x)
+  local quotient = g:Atan(g:Div(by, g:Where(g:Equal(bx, 0), 1, bx)))
+  local upright = g:Where(g:Equal(by, 0), g:Where(left, half, by), g:Mul(half, 0.5))
+  local result = g:Where(g:Equal(bx, 0), upright, g:Where(left, g:Add(quotient, half), quotient))
+  return g:Where(g:Or(g:IsNaN(y), g:IsNaN(x)), g:Add(y, x), result)
+end
+ops.arctan2 = ops.atan2
+
+-- A polynomial in w, coefficients of the highest power first.
+local function polynomial(g, w, list)
+  local y = list[1]
+  for k = 2, #list do y = g:Add(g:Mul(y, w), list[k]) end
+  return y
+end
+
+-- Mike Giles, "Approximating the erfinv function", GPU Computing Gems 2, 2011: single precision.
+local NEAR = { 2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+               -0.00125372503, -0.00417768164, 0.246640727, 1.50140941 }
+local FAR = { -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+              -0.0076224613, 0.00943887047, 1.00167406, 2.83297682 }
+
+function ops.erfinv(g, a)
+  if a.input.dtype == F64 then g:refuse "float64; ONNX's own functions of it are for float32" end
+  local x = a.input
+  local w = g:Neg(g:Log(g:Mul(g:Sub(1, x), g:Add(1, x))))
+  local near = polynomial(g, g:Sub(w, 2.5), NEAR)
+  local far = polynomial(g, g:Sub(g:Sqrt(w), 3), FAR)
+  local y = g:Mul(x, g:Where(g:Less(w, 5), near, far))
+  return g:Where(g:Equal(g:Abs(x), 1), g:Mul(x, math.huge), y)
+end
+
+-- C. Lanczos, "A Precision Approximation of the Gamma Function", 1964: g = 7, nine terms; float64.
+local LANCZOS = { 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
+                  12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6,
+                  1.5056327351493116e-7 }
+
+function ops.lgamma(g, a, c)
+  local dtype = c.results[1].dtype
+  g.dtype = F64
+  local x = g:cast(a.input, F64)
+  local below = g:Less(x, 0.5) -- by reflection
+  local z = g:Sub(g:Where(below, g:Sub(1, x), x), 1)
+  local sum = g:constant(0.99999999999980993, F64)
+  for k, p in ipairs(LANCZOS) do sum = g:Add(sum, g:Div(p, g:Add(z, k))) end
+  local t = g:Add(z, 7.5)
+  local y = g:Add(g:Sub(g:Mul(g:Add(z, 0.5), g:Log(t)), t),
+    g:Add(g:Log(sum), math.log(2 * math.pi) / 2))
+  y = g:Where(g:Equal(z, math.huge), math.huge, y)
+  local turn = g:Abs(g:Sin(g:Mul(g:Sub(x, g:Round(x)), math.pi)))
+  local reflected = g:Sub(g:Log(g:Div(math.pi, turn)), y)
+  reflected = g:Where(g:Equal(x, -math.huge), math.huge, reflected)
+  y = g:Where(below, reflected, y)
+  g.dtype = dtype
+  return dtype == F64 and y or g:Cast(y, { to = proto.types[dtype] })
+end
+
 function ops.where(g, a) return g:Where(g:cast(a.condition, BOOL), a.input, a.other) end
 function ops.masked_fill(g, a) return g:Where(g:cast(a.mask, BOOL), a.value, a.input) end
 

@@ -36,10 +36,26 @@ function given.names(wanted, n, argument, name)
   return list
 end
 
--- An axis: what input it is of, its dimension from 0, its name, its sizes in three readings.
-local function axis_of(x, at, input, key, value, sizes)
-  local dim, name = key, value
-  if type(value) == "number" then dim, name = value, nil end
+-- The name and the step of an axis: a name, or a table of both.
+local function name_of(input, value)
+  if type(value) ~= "table" then return value, nil end
+  for key in pairs(value) do
+    if key ~= "name" and key ~= "step" then
+      refuse("dynamic_axes", ("an axis of '%s' has a name and a step, got '%s'"):format(input,
+        tostring(key)))
+    end
+  end
+  local step = value.step
+  if step ~= nil and (type(step) ~= "number" or step < 1 or step ~= math.floor(step)) then
+    refuse("dynamic_axes", "a step is an integer from 1 on, got " .. errors.describe(step))
+  end
+  return value.name, step
+end
+
+-- An axis: what input it is of, its dimension from 0, its name, its step or nil.
+local function axis_of(x, at, input, key, value)
+  local dim, name, step = key, nil, nil
+  if type(value) == "number" then dim = value else name, step = name_of(input, value) end
   local n = x:dim()
   if type(dim) ~= "number" or dim ~= math.floor(dim) or dim == 0 or math.abs(dim) > n then
     refuse("dynamic_axes", ("'%s' has dimensions 1 to %d, got %s"):format(input, n,
@@ -48,22 +64,58 @@ local function axis_of(x, at, input, key, value, sizes)
     refuse("dynamic_axes", "names of axes are strings, got " .. errors.describe(name), "E_TYPE")
   end
   if dim < 0 then dim = dim + n + 1 end
-  name = name or ("%s_dynamic_axes_%d"):format(input, dim)
-  local size = x:size(dim)
-  if size == 0 then refuse("dynamic_axes", ("'%s' is empty"):format(input)) end
-  if sizes[name] and sizes[name][1] ~= size then
-    refuse("dynamic_axes", ("'%s' is %d and %d in the inputs"):format(name, sizes[name][1], size))
+  if x:size(dim) == 0 then refuse("dynamic_axes", ("'%s' is empty"):format(input)) end
+  return { at = at, dim = dim - 1, name = name or ("%s_dynamic_axes_%d"):format(input, dim),
+           step = step, size = x:size(dim) }
+end
+
+-- The sizes of each axis in three readings; axes of one name have the same. Each name grows by
+-- another number of steps.
+local function choose_sizes(list)
+  local known, count = {}, 0
+  for _, axis in ipairs(list) do
+    local same = known[axis.name]
+    if same and same.size ~= axis.size then
+      refuse("dynamic_axes", ("'%s' is %d and %d in the inputs"):format(axis.name, same.size,
+        axis.size))
+    elseif same and axis.step and same.step and axis.step ~= same.step then
+      refuse("dynamic_axes", ("'%s' has steps of %d and of %d"):format(axis.name, same.step,
+        axis.step))
+    end
+    if not same then
+      count = count + 1
+      axis.nth, known[axis.name] = count, axis
+    else
+      same.step = same.step or axis.step
+    end
   end
-  if not sizes[name] then -- each axis grows by another number
-    sizes.n = sizes.n + 1
-    sizes[name] = { size, size + 2 * sizes.n - 1, size + 3 * sizes.n + 1 }
+  for _, axis in ipairs(list) do
+    local first = known[axis.name]
+    local size, step, k = first.size, first.step or 1, first.nth
+    axis.step = first.step
+    axis.sizes = { size, size + step * (2 * k - 1), size + step * (3 * k + 1) }
   end
-  return { at = at, dim = dim - 1, name = name, sizes = sizes[name] }
+end
+
+--- The same axes with steps that keep each size a multiple of the powers of 2 that it is a multiple
+-- of, up to 32; or nil, where that changes nothing.
+function given.widened(list)
+  local wider, changed = {}, false
+  for i, axis in ipairs(list) do
+    local step = 1
+    while not axis.step and step < 32 and axis.size % (2 * step) == 0 do step = 2 * step end
+    wider[i] = { at = axis.at, dim = axis.dim, name = axis.name, size = axis.size,
+                 step = axis.step or step > 1 and step or nil }
+    changed = changed or wider[i].step ~= axis.step
+  end
+  if not changed then return nil end
+  choose_sizes(wider)
+  return wider
 end
 
 --- The dynamic axes of the inputs, in order.
 function given.axes(wanted, names, inputs, output_names)
-  local list, place, sizes, known = {}, {}, { n = 0 }, {}
+  local list, place, known = {}, {}, {}
   if wanted and type(wanted) ~= "table" then
     refuse("dynamic_axes", "a table is needed, such as {input = {'batch'}}, got "
       .. errors.describe(wanted), "E_TYPE")
@@ -86,10 +138,11 @@ function given.axes(wanted, names, inputs, output_names)
         errors.describe(wanted[name])), "E_TYPE")
     end
     for key, value in pairs(at and wanted[name] or {}) do
-      list[#list + 1] = axis_of(inputs[at], at, name, key, value, sizes)
+      list[#list + 1] = axis_of(inputs[at], at, name, key, value)
     end
   end
   table.sort(list, function(a, b) return a.at < b.at or a.at == b.at and a.dim < b.dim end)
+  choose_sizes(list)
   return list
 end
 

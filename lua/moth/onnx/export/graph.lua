@@ -120,6 +120,21 @@ end
 --- Integers, one after the other.
 function methods:ints(list) return self:constant(list, C.MOTH_I64) end
 
+-- Positions that count from 1 and are marked so, with those numbers in memory, count from 0 in a
+-- file; those below 1 stay (-100 is a usual ignore_index).
+local function from_zero(x)
+  local call = x.node
+  local source = call and call.given.input
+  if not source or not (call.name == "count_from_one" or call.name:find "^positions") then
+    return x.handle
+  end
+  local moth = require "moth"
+  return moth.no_grad(function()
+    local list = source.handle:long()
+    return moth.where(list:lt(1), list, list - 1)
+  end)
+end
+
 --- The name under which nodes find an operand.
 function methods:name(x)
   if x == nil or x == false then return "" end
@@ -128,7 +143,7 @@ function methods:name(x)
   if x.name then return x.name end
   self.nheld = (self.nheld or 0) + 1
   x.name = x.state or "held_" .. self.nheld
-  put(self, x.name, x.shapes[1], x.dtype, x.handle)
+  put(self, x.name, x.shapes[1], x.dtype, from_zero(x))
   return x.name
 end
 

@@ -1,25 +1,19 @@
 --- init.lua -- moth.onnx.export: a net as an ONNX file.
 --
 -- The net runs once on the example inputs and each of its calls of the engine is noted (noted.lua).
--- What depends on no input is a constant; the rest becomes nodes, by one row for each op
--- (elements.lua, shapes.lua, layers.lua). With dynamic axes it runs twice more on larger inputs:
--- numbers that differ then are sizes, and are computed in the file from those of the inputs.
+-- What depends on no input is a constant; the rest becomes nodes (plan.lua), by one row for each op
+-- (elements.lua, shapes.lua, indexing.lua, layers.lua, losses.lua). With dynamic axes it runs twice
+-- more, on larger inputs: numbers that differ then are sizes, which the file computes from those of
+-- the inputs.
 
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local Graph = require "moth.onnx.export.graph"
 local noted = require "moth.onnx.export.noted"
+local Plan = require "moth.onnx.export.plan"
 local proto = require "moth.onnx.proto"
 
-local C = lib.C
-local Value, refuse = Graph.Value, require("moth.onnx.export.given").refuse
-
-local ops, sized = {}, {}
-for _, name in ipairs { "elements", "layers", "shapes" } do
-  local rows = require("moth.onnx.export." .. name)
-  for op, fn in pairs(rows.ops or rows) do ops[op] = fn end
-  for op, fn in pairs(rows.sized or {}) do ops[op], sized[op] = fn, true end
-end
+local refuse = require("moth.onnx.export.given").refuse
 
 -- The tensors in a list of values and of lists of such, in order.
 local function flatten(list, n, what, into)
@@ -64,7 +58,7 @@ local function larger(x, axes, reading)
   return x
 end
 
--- One reading: calls, inputs, outputs.
+-- One reading: calls, inputs, outputs; or nil and why the net fails at other sizes.
 local function read(net, args, inputs, axes, reading)
   local by, now = {}, {}
   for i, x in ipairs(inputs) do
@@ -81,9 +75,8 @@ local function read(net, args, inputs, axes, reading)
   local ok, list, results = pcall(noted.read, module, net, unpack(given, 1, args.n))
   if not ok and reading == 1 then error(list, 0) end
   if not ok then
-    refuse("dynamic_axes", ("with inputs of other sizes, %s, the net fails: %s"):format(
-      errors.describe(now[axes[1].at]), (tostring(list):gsub("^[^\n]-:%d+: ", ""))),
-      "E_UNSUPPORTED")
+    return nil, ("with inputs of other sizes, %s, the net fails: %s"):format(
+      errors.describe(now[axes[1].at]), (tostring(list):gsub("^[^\n]-:%d+: ", "")))
   end
   if results.n == 0 then refuse("net", "it returns nothing", "E_TYPE") end
   return { calls = list, inputs = now,
@@ -103,217 +96,45 @@ local function in_eval(net, f)
   return result
 end
 
-local function same_calls(readings)
+-- Why readings cannot be of one graph, or nil.
+local function difference(readings)
   local first = readings[1]
   for i = 2, #readings do
     local other = readings[i]
     for k = 1, math.max(#first.calls, #other.calls) do
       local a, b = first.calls[k], other.calls[k]
       if not a or not b or a.name ~= b.name or #a.results ~= #b.results then
-        refuse("dynamic_axes", ("with other sizes the net does something else, from call %d on: "
-          .. "'%s', then '%s'"):format(k, a and a.name or "nothing", b and b.name or "nothing"),
-          "E_UNSUPPORTED")
+        return ("with other sizes the net does something else, from call %d on: '%s', then '%s'")
+          :format(k, a and a.name or "nothing", b and b.name or "nothing")
       end
     end
   end
 end
 
--- ---- values ----
-
-local Plan = {}
-Plan.__index = Plan
-
-local function key_of(x)
-  local info, parts = lib.inspect(x), {}
-  for d = 0, info.ndim - 1 do
-    parts[#parts + 1] = tostring(info.shape[d]) .. ":" .. tostring(info.stride[d])
+-- Readings with those axes; or nil and why there are none.
+local function try(net, args, inputs, axes)
+  local list = {}
+  for i = 1, #axes > 0 and 3 or 1 do
+    local reading, why = read(net, args, inputs, axes, i)
+    if not reading then return nil, why end
+    list[i] = reading
   end
-  return ("%s %s %d %s"):format(tostring(info.storage), tostring(info.offset), info.dtype,
-    table.concat(parts, " "))
+  local why = difference(list)
+  return not why and list or nil, why
 end
 
--- others: the handles of the same tensor in all readings; value: what else is known of it.
-function Plan:add(others, value)
-  value.handle, value.dtype, value.shapes = others[1], lib.inspect(others[1]).dtype, {}
-  for i = 1, #self.readings do value.shapes[i] = { unpack(others[i].shape) } end
-  value.storage = tostring(lib.inspect(others[1]).storage)
-  value.time = self.time
-  self.values[others[1]] = setmetatable(value, Value)
-  local made_by = value.node and value.node.name
-  if made_by ~= "count_from_one" and not (made_by or ""):match "^positions" then
-    self.aliases[key_of(others[1])] = value
+-- Readings, and the axes that they are of: where the net takes no sizes one apart, as a U-Net does
+-- not, multiples of powers of 2 are tried.
+local function readings_of(net, args, inputs, axes)
+  local list, why = try(net, args, inputs, axes)
+  if list then return list, axes end
+  local wider = require("moth.onnx.export.given").widened(axes)
+  if wider then list = try(net, args, inputs, wider) end
+  if not list then
+    refuse("dynamic_axes", why .. " (a step between the sizes that it takes can be given: "
+      .. "{input = {[3] = {name = 'height', step = 32}}})", "E_UNSUPPORTED")
   end
-  return value
-end
-
--- A tensor that no call made: a parameter, or one that Lua made, which is a constant if it is the
--- same in all readings.
-function Plan:constant(others, call)
-  local value = self:add(others, { state = self.state[others[1]], time = 0 })
-  value.number = #value.shapes[1] == 0 and not value.state
-  local equal = true
-  for i = 2, #self.readings do
-    equal = equal and (others[i] == others[1] or (table.concat(value.shapes[i], ",")
-      == table.concat(value.shapes[1], ",") and require("moth").equal(others[i], others[1])))
-  end
-  if equal then return value end
-  self.graph.call = call
-  if not value.number then
-    self.graph:refuse("a tensor that it reads, which no op made, has other values where the "
-      .. "dynamic axes have other sizes")
-  end
-  value.sizes, value.dynamic, value.varies = {}, true, true
-  for i = 1, #self.readings do value.sizes[i] = { tonumber(others[i]:item()) } end
-  return value
-end
-
--- The value that a call reads.
-function Plan:find(others, call)
-  local x = others[1]
-  local value = self.values[x] or self.aliases[key_of(x)]
-  if not value then return self:constant(others, call) end
-  local written = self.written[value.storage]
-  if written and value ~= written.value and value.time < written.time then
-    self.graph.call = call
-    self.graph:refuse(("it reads a tensor that '%s' changed through a view of it; make a new one "
-      .. "(cat, where) instead"):format(written.name))
-  end
-  return value
-end
-
-local function is_number(x) return type(x) == "number" end
-
--- The name of an argument whose numbers differ from reading to reading, or nil.
-local function differing(all)
-  for name, x in pairs(all[1]) do
-    for i = 2, #all do
-      local y = all[i][name]
-      if is_number(x) and x ~= y then return name end
-      if type(x) == "table" and (is_number(x[1]) or is_number(y[1])) then
-        for k = 1, math.max(#x, #y) do
-          if x[k] ~= y[k] then return name end
-        end
-      end
-    end
-  end
-end
-
--- Arguments with values for tensors.
-function Plan:arguments(k, call)
-  local args = {}
-  local function value(pick)
-    local others = {}
-    for i, reading in ipairs(self.readings) do others[i] = pick(reading.calls[k].args) end
-    local found = self:find(others, call)
-    if not found.dynamic then
-      self.graph.call = call
-      call.constants[found] = call.versions[others[1]]
-    end
-    call.dynamic = call.dynamic or found.dynamic
-    call.chance = call.chance or found.chance
-    return found
-  end
-  for name, x in pairs(call.args) do
-    if lib.istensor(x) then
-      args[name] = value(function(a) return a[name] end)
-    elseif type(x) == "table" and x.n then
-      args[name] = { n = x.n }
-      for i = 1, x.n do
-        args[name][i] = x[i] and value(function(a) return a[name][i] end) or false
-      end
-    else
-      args[name] = x
-    end
-  end
-  return args
-end
-
--- Layers that draw only in training refuse that themselves.
-local function draws(call) return call.random and (not ops[call.name] or call.args.training) end
-
--- Takes in call k of all readings.
-function Plan:take(k)
-  local call = self.readings[1].calls[k]
-  local shifted
-  self.time, call.constants, call.all = k, {}, {}
-  for i, reading in ipairs(self.readings) do call.all[i] = reading.calls[k].args end
-  call.given = self:arguments(k, call)
-  call.chance = call.chance or draws(call)
-  call.differs = differing(call.all)
-  if call.name == "empty" then call.chance = false end
-  local results = {}
-  for r = 1, #call.results do
-    local others = {}
-    for i, reading in ipairs(self.readings) do others[i] = reading.calls[k].results[r] end
-    local value = self:add(others, { node = call, chance = call.chance })
-    shifted = shifted or self.graph:varies(value.shapes)
-    results[r] = value
-  end
-  call.dynamic = call.dynamic or shifted or call.differs ~= nil
-  for _, value in ipairs(results) do value.dynamic = call.dynamic end
-  call.values = results
-  if call.writes and results[1] and call.dynamic then
-    self.written[results[1].storage] = { value = results[1], time = k, name = call.name }
-  end
-end
-
--- ---- nodes ----
-
--- In place: by the op that it comes down to.
-local function row_of(name)
-  return ops[name] or (name:sub(-1) == "_" and ops[name:sub(1, -2)]) or nil
-end
-
--- Operands in the dtype of the result where that is the wider one; numbers in any case.
-local function promote(g, args, dtype, fixed)
-  for name, x in pairs(args) do
-    if Graph.is_value(x) and not fixed[name]
-       and (x.dtype < dtype or (x.number and x.dtype ~= dtype)) then
-      args[name] = g:cast(x, dtype)
-    elseif type(x) == "table" and x.n and name == "tensors" then
-      args[name] = { n = x.n }
-      for i = 1, x.n do args[name][i] = g:cast(x[i], dtype) end
-    end
-  end
-end
-
-local AS_GIVEN = { cast = true, scaled_dot_product_attention = true, argmax = true, argmin = true,
-                   count_nonzero = true }
-
--- A number of the host's that is a size, as an operand.
-local function sized_number(g, value)
-  local y = g:Squeeze(g:sizes_of(value.sizes, "a number"))
-  value.name = value.dtype == C.MOTH_I64 and y or g:Cast(y, { to = proto.types[value.dtype] })
-end
-
-function Plan:emit(call)
-  local g, args = self.graph, {}
-  g.call, g.path = call, call.path == "" and "" or "/" .. call.path:gsub("%.", "/")
-  for name, x in pairs(call.given) do args[name] = x end
-  for x, version in pairs(call.constants) do
-    if x.chance then g:refuse "it reads random numbers; pass them as an input" end
-    if not x.name and not x.number and lib.inspect(x.handle).version ~= version then
-      g:refuse "a tensor that it reads was changed in place afterwards"
-    end
-  end
-  for _, x in pairs(args) do
-    if Graph.is_value(x) and x.sizes and not x.name then sized_number(g, x) end
-  end
-  local row = row_of(call.name)
-  if call.chance then g:refuse "it draws random numbers; export in eval mode, or pass them in" end
-  if not row then
-    g:refuse("ONNX has no node for it, or Moth does not know which: compute it from other ops, or "
-      .. "outside of the net that is exported")
-  end
-  if call.differs and not sized[call.name] then
-    g:refuse(("its argument '%s' follows from a dynamic axis"):format(call.differs))
-  end
-  local dtype = call.values[1].dtype
-  g.dtype = dtype
-  if not AS_GIVEN[call.name] and dtype ~= C.MOTH_BOOL then promote(g, args, dtype, call.fixed) end
-  if dtype == C.MOTH_BOOL and args.input and args.input.dtype then g.dtype = args.input.dtype end
-  local names = { row(g, args, { results = call.values, all = call.all }) }
-  for r, value in ipairs(call.values) do value.name = names[r] end
+  return list, wider
 end
 
 -- The calls that the outputs need, in order.
@@ -322,7 +143,7 @@ local function needed(plan, outputs)
   for _, value in ipairs(outputs) do
     if value.node and value.dynamic then wanted[value.node] = true end
   end
-  local list, all = {}, plan.readings[1].calls
+  local list, all = {}, plan.calls
   local function want(x)
     if Graph.is_value(x) and x.dynamic and x.node then wanted[x.node] = true end
   end
@@ -342,7 +163,7 @@ end
 local function warn_of_reads(plan)
   local told = {}
   for _, at in ipairs(plan.readings[1].calls.reads) do
-    local ok, key = pcall(key_of, at.x) -- it may have been released
+    local ok, key = pcall(Plan.key_of, at.x) -- it may have been released
     local value = plan.values[at.x] or ok and plan.aliases[key]
     local place = at.place or "?"
     if value and value.dynamic and not told[place] then
@@ -354,14 +175,6 @@ local function warn_of_reads(plan)
 end
 
 -- ---- the whole ----
-
-local function names_of_state(net)
-  local state = {}
-  if type(net) == "function" then return state end
-  for name, p in net:named_parameters() do state[p] = state[p] or name end
-  for name, b in net:named_buffers() do state[b] = state[b] or name end
-  return state
-end
 
 -- Outputs under the names that they are to have.
 local function name_outputs(plan, outputs, names)
@@ -445,25 +258,13 @@ function M.inputs(args) return flatten(args, args.n, "args", {}) end
 -- @param given   {input_names, axes, opset}; and output_names(n): the names of n results
 function M.model(net, args, given)
   local inputs = M.inputs(args)
+  local axes
   local readings = in_eval(net, function()
-    local list = {}
-    for i = 1, #given.axes > 0 and 3 or 1 do
-      list[i] = read(net, args, inputs, given.axes, i)
-    end
+    local list
+    list, axes = readings_of(net, args, inputs, given.axes)
     return list
   end)
-  same_calls(readings)
-  local g = Graph.new(given.opset, #readings)
-  local plan = setmetatable({ readings = readings, graph = g, values = {}, aliases = {},
-    written = {}, time = 0, state = names_of_state(net), inputs = {} }, Plan)
-  for i, name in ipairs(given.input_names) do
-    local others = {}
-    for k, reading in ipairs(readings) do others[k] = reading.inputs[i] end
-    plan.inputs[i] = plan:add(others, { name = name, dynamic = true, input = true })
-  end
-  g.axes = given.axes
-  for _, axis in ipairs(g.axes) do axis.input = plan.inputs[axis.at] end
-  for k = 1, #readings[1].calls do plan:take(k) end
+  local plan = Plan.of(net, readings, given, axes)
   warn_of_reads(plan)
   local outputs = {}
   for r = 1, #readings[1].outputs do

@@ -120,30 +120,61 @@ local function avg_pool(rank)
   end
 end
 
--- The only adaptive pools of ONNX are global ones; others are windows where sizes divide.
+-- Windows of adaptive pools that do not divide the input: dimension by dimension, for means a
+-- product with a matrix, for maxima a reduction of each window.
+local function uneven(g, x, mean, rank, from, to)
+  for d = 1, rank do
+    local n, m = from[d], to[d]
+    local cuts, matrix = {}, lib.filled(n * m, 0)
+    for k = 0, m - 1 do
+      local first, last = math.floor(k * n / m), math.ceil((k + 1) * n / m)
+      cuts[k + 1] = { first, last }
+      for i = first, last - 1 do matrix[i * m + k + 1] = 1 / (last - first) end
+    end
+    if mean then
+      local perm = {}
+      for k = 0, rank + 1 do perm[k + 1] = k end
+      perm[d + 2], perm[rank + 2] = rank + 1, d + 1
+      x = g:Transpose(x, { perm = perm })
+      x = g:MatMul(x, g:constant(matrix, g.dtype, { n, m }))
+      x = g:Transpose(x, { perm = perm })
+    else
+      local axis, list = g:ints { d + 1 }, {}
+      for k, cut in ipairs(cuts) do
+        local part = g:Slice(x, g:ints { cut[1] }, g:ints { cut[2] }, axis)
+        list[k] = g.opset >= 18 and g:ReduceMax(part, axis, { keepdims = 1 })
+          or g:ReduceMax(part, { axes = { d + 1 }, keepdims = 1 })
+      end
+      list[#list + 1] = { axis = d + 1 }
+      x = g:Concat(unpack(list))
+    end
+  end
+  return x
+end
+
+-- The only adaptive pools of ONNX are global ones; others are windows.
 local function adaptive(rank, global, op)
   return function(g, a, c)
     if a.return_indices then g:refuse "positions of a pool are other numbers in ONNX" end
-    local from, kernel, all = a.input.shapes, {}, true
-    local last = #from[1] - rank
+    local from, kernel, all, divides = a.input.shapes, {}, true, true
+    local last, sizes, wanted = #from[1] - rank, {}, {}
     for d = 1, rank do
-      local size = c.results[1].shapes[1][last + d]
-      kernel[d] = from[1][last + d] / size
-      all = all and size == 1
+      sizes[d], wanted[d] = from[1][last + d], c.results[1].shapes[1][last + d]
+      kernel[d] = sizes[d] / wanted[d]
+      all = all and wanted[d] == 1
+      divides = divides and kernel[d] == math.floor(kernel[d])
     end
     return batched(g, a, rank, function(x)
       if all then return g[global](g, x) end
-      for d = 1, rank do
-        if kernel[d] ~= math.floor(kernel[d]) then
-          g:refuse "the output's size does not divide the input's"
-        end
-      end
       for d = last + 1, last + rank do
-        if from[1][d] ~= from[g.readings][d] then
-          g:refuse "the size of images is fixed here; only the batch can vary"
+        for i = 2, g.readings do
+          if from[1][d] ~= from[i][d] then
+            g:refuse "the size of images is fixed here; only the batch can vary"
+          end
         end
       end
-      return g[op](g, x, { kernel_shape = kernel, strides = kernel })
+      if divides then return g[op](g, x, { kernel_shape = kernel, strides = kernel }) end
+      return uneven(g, x, op == "AveragePool", rank, sizes, wanted)
     end)
   end
 end
@@ -213,7 +244,14 @@ end
 -- opset 21.
 function ops.group_norm(g, a, c)
   local n = a.num_groups
-  local x = g:Reshape(a.input, g:ints { 0, n, -1 })
+  local shape, rest, left = a.input.shapes, 1 / n, -1
+  for d = 2, #shape[1] do rest = rest * shape[1][d] end
+  local fixed = true -- then an empty batch has a shape, too
+  for i = 2, g.readings do
+    for d = 2, #shape[1] do fixed = fixed and shape[i][d] == shape[1][d] end
+  end
+  if fixed then left = math.floor(rest + 0.5) end
+  local x = g:Reshape(a.input, g:ints { 0, n, left })
   local y = g:InstanceNormalization(x, filled(g, nil, 1, n), filled(g, nil, 0, n),
     { epsilon = float(a.eps) })
   y = g:Reshape(y, g:varies(a.input.shapes) and g:Shape(a.input)
@@ -247,6 +285,13 @@ local function causal(g, q, k)
   return g:Where(kept, 0, -math.huge)
 end
 
+-- Whether a mask of numbers may hide keys: it has entries of -inf, or is not known yet.
+local function may_hide(mask)
+  return mask.dynamic or require("moth").no_grad(function()
+    return mask.handle:isneginf():any():item()
+  end)
+end
+
 function ops.scaled_dot_product_attention(g, a)
   if a.dropout_p > 0 then g:refuse "it draws random numbers; export in eval mode" end
   local q, k = a.query, a.key
@@ -256,12 +301,21 @@ function ops.scaled_dot_product_attention(g, a)
   end
   local scale = a.scale or 1 / math.sqrt(q.shapes[1][nq])
   local scores = g:MatMul(g:Mul(q, scale), turned(g, k))
-  if a.is_causal then scores = g:Add(scores, causal(g, q, k)) end
-  if a.attn_mask then
-    local mask = a.attn_mask
-    scores = g:Add(scores, mask.dtype == C.MOTH_BOOL and g:Where(mask, 0, -math.huge) or mask)
+  local mask = a.attn_mask
+  if mask and mask.dtype == C.MOTH_BOOL then
+    mask = g:Where(mask, 0, -math.huge)
+  elseif mask and not may_hide(mask) then
+    scores, mask = g:Add(scores, mask), nil
   end
-  return g:MatMul(g:Softmax(scores, { axis = -1 }), a.value)
+  if a.is_causal then
+    mask = mask and g:Add(mask, causal(g, q, k)) or causal(g, q, k)
+  end
+  if not mask then return g:MatMul(g:Softmax(scores, { axis = -1 }), a.value) end
+  local weights = g:Softmax(g:Add(scores, mask), { axis = -1 })
+  if a.attn_mask then -- a row without any key has no weights
+    weights = g:Where(g:IsInf(mask, { detect_positive = 0 }), 0, weights)
+  end
+  return g:MatMul(weights, a.value)
 end
 
 -- ---- recurrent nets ----

@@ -1,4 +1,4 @@
---- shapes.lua -- how ops that move, join, pick, reduce and make tensors are written as ONNX nodes.
+--- shapes.lua -- how ops that move, join, reduce and make tensors are written as ONNX nodes.
 -- The rows are as in elements.lua. Those in `sized` read numbers that may vary with the sizes of
 -- inputs: they find them, for each reading, in c.all.
 
@@ -187,6 +187,129 @@ function ops.flip(g, a)
   return g:Slice(a.input, g:ints(from), g:ints(to), g:ints(axes), g:ints(steps))
 end
 
+-- Elements shift places to the right along a dimension; those that leave come in at the front.
+local function rolled(g, x, d, shift, sizes)
+  local least = math.huge
+  for _, size in ipairs(sizes) do least = math.min(least, size) end
+  if least == 0 then return x end
+  local fixed = sizes[1] == sizes[#sizes]
+  if fixed then shift = shift % least end
+  if shift == 0 then return x end
+  if math.abs(shift) > least then
+    g:refuse "it rolls by more than a size that varies; take the remainder before"
+  end
+  local axis, cut = g:ints { d }, g:ints { -shift }
+  return g:Concat(g:Slice(x, cut, g:ints { LAST }, axis), g:Slice(x, g:ints { 0 }, cut, axis),
+    { axis = d })
+end
+
+function ops.roll(g, a)
+  local x = a.input
+  local function sizes(d)
+    local list = {}
+    for i = 1, g.readings do list[i] = x.shapes[i][d + 1] end
+    return list
+  end
+  if ndim(x) == 0 then return g:Identity(x) end
+  if not a.dims then
+    local all = {}
+    for i = 1, g.readings do
+      all[i] = 1
+      for _, size in ipairs(x.shapes[i]) do all[i] = all[i] * size end
+    end
+    local y = rolled(g, g:Reshape(x, g:ints { -1 }), 0, a.shifts[1], all)
+    return g:Reshape(y, g:Shape(x))
+  end
+  local y = x
+  for k, d in ipairs(a.dims) do
+    y = rolled(g, y, dim_of(d, x), a.shifts[k], sizes(dim_of(d, x)))
+  end
+  return y == x and g:Identity(x) or y
+end
+
+-- Positions of windows: for `count` windows, `step` apart, of `size` elements `dilation` apart; a
+-- table of the windows, or with inner = true of the places in a window.
+local function windows(g, count, step, size, dilation, inner)
+  local list = {}
+  for i = 0, (inner and size or count) - 1 do
+    for k = 0, (inner and count or size) - 1 do
+      local window, place = inner and k or i, inner and i or k
+      list[#list + 1] = window * step + place * dilation
+    end
+  end
+  return g:constant(list, I64, inner and { size, count } or { count, size })
+end
+
+local function fixed_size(g, x, d)
+  for i = 2, g.readings do
+    if x.shapes[i][d + 1] ~= x.shapes[1][d + 1] then
+      g:refuse "the size that windows are taken from is fixed here; others can vary"
+    end
+  end
+  return x.shapes[1][d + 1]
+end
+
+function ops.unfold_dim(g, a)
+  local x, d, n = a.input, dim_of(a.dimension, a.input), ndim(a.input)
+  local count = math.floor((fixed_size(g, x, d) - a.size) / a.step) + 1
+  local y = g:Gather(x, windows(g, count, a.step, a.size, 1), { axis = d })
+  local perm = {}
+  for k = 0, n do
+    if k ~= d + 1 then perm[#perm + 1] = k end
+  end
+  perm[n + 1] = d + 1
+  return permuted(g, y, perm)
+end
+
+-- (N, C, H, W) or (C, H, W) to the columns of its windows.
+function ops.im2col(g, a, c)
+  local x, n = a.input, ndim(a.input)
+  local y, count = x, {}
+  if a.padding[1] > 0 or a.padding[2] > 0 then
+    local list = lib.filled(2 * n, 0)
+    for k = 1, 2 do list[n - 2 + k], list[2 * n - 2 + k] = a.padding[k], a.padding[k] end
+    y = g:Pad(x, g:ints(list), { mode = "constant" })
+  end
+  for k = 1, 2 do
+    local size = fixed_size(g, x, n - 3 + k) + 2 * a.padding[k]
+    count[k] = math.floor((size - a.dilation[k] * (a.kernel_size[k] - 1) - 1) / a.stride[k]) + 1
+  end
+  local function rows(k)
+    return windows(g, count[k], a.stride[k], a.kernel_size[k], a.dilation[k], true)
+  end
+  y = g:Gather(y, rows(1), { axis = n - 2 }) -- (..., C, kh, oh, W)
+  y = g:Gather(y, rows(2), { axis = n }) -- (..., C, kh, oh, kw, ow)
+  y = permuted(g, y, n == 4 and { 0, 1, 2, 4, 3, 5 } or { 0, 1, 3, 2, 4 })
+  local shape = c.results[1].shapes[1]
+  return g:Reshape(y, g:ints { n == 4 and 0 or shape[1], unpack(n == 4
+    and { shape[2], shape[3] } or { shape[2] }) })
+end
+
+function ops.fold(g, a)
+  if g.opset < 18 then g:refuse "it needs opset_version = 18" end
+  local flat = ndim(a.input) == 2
+  local x = flat and g:Unsqueeze(a.input, g:ints { 0 }) or a.input
+  local y = g:Col2Im(x, g:ints(a.output_size), g:ints(a.kernel_size), { dilations = a.dilation,
+    strides = a.stride, pads = { a.padding[1], a.padding[2], a.padding[1], a.padding[2] } })
+  return flat and g:Squeeze(y, g:ints { 0 }) or y
+end
+
+function ops.meshgrid(g, a, c)
+  local list = {}
+  local swap = a.indexing == "xy" and a.tensors.n > 1
+  for k = 1, a.tensors.n do
+    local at = swap and (k == 1 and 2 or k == 2 and 1) or k
+    local axes = {}
+    for d = 1, a.tensors.n do
+      if d ~= at then axes[#axes + 1] = d - 1 end
+    end
+    local x = g:Reshape(a.tensors[k], g:ints { -1 })
+    if #axes > 0 then x = g:Unsqueeze(x, g:ints(axes)) end
+    list[k] = g:Expand(x, g:sizes_of(c.results[k].shapes, "a size"))
+  end
+  return unpack(list)
+end
+
 local PADS = { constant = "constant", reflect = "reflect", replicate = "edge", circular = "wrap" }
 
 function ops.pad(g, a, c)
@@ -209,57 +332,6 @@ local function triangle(upper)
   end
 end
 ops.tril, ops.triu = triangle(0), triangle(1)
-
--- ---- picking ----
-
-function ops.index_select(g, a) return g:Gather(a.input, a.index, { axis = a.dim }) end
-function ops.gather(g, a) return g:GatherElements(a.input, a.index, { axis = a.dim }) end
-function ops.take(g, a)
-  return g:Gather(g:Reshape(a.input, g:ints { -1 }), a.index, { axis = 0 })
-end
-function ops.take_along_dim(g, a) return g:GatherElements(a.input, a.indices, { axis = a.dim }) end
-
-function ops.scatter(g, a)
-  local source = a.src
-  if ndim(source) == 0 then source = g:Expand(source, g:Shape(a.index)) end
-  return g:ScatterElements(a.input, a.index, source, { axis = a.dim })
-end
-function ops.scatter_add(g, a)
-  return g:ScatterElements(a.input, a.index, a.src, { axis = a.dim, reduction = "add" })
-end
-
-function ops.one_hot(g, a, c)
-  local shape = c.results[1].shapes[1]
-  return g:OneHot(a.input, g:constant(shape[#shape], I64), g:ints { 0, 1 })
-end
-
-function ops.masked_select(g, a)
-  local mask = g:Expand(a.mask, g:Shape(a.input))
-  return g:Compress(g:Reshape(a.input, g:ints { -1 }), g:Reshape(mask, g:ints { -1 }))
-end
-
--- Positions in one dimension, or in the first ones together.
-function ops.index(g, a)
-  local at, n = nil, 0
-  for k = 1, a.indices.n do
-    local x = a.indices[k]
-    if x and x.dtype == BOOL then g:refuse "a mask picks how many elements there are; use where" end
-    if x then at, n = at or k, n + 1 end
-  end
-  if n == 1 then return g:Gather(a.input, a.indices[at], { axis = at - 1 }) end
-  if at ~= 1 or n ~= a.indices.n then
-    g:refuse "positions in several dimensions are written if these are the first ones"
-  end
-  local list, shape = {}, a.indices[1].shapes[1]
-  for k = 1, n do
-    if table.concat(a.indices[k].shapes[1], ",") ~= table.concat(shape, ",") then
-      g:refuse "positions in several dimensions are written if they have one shape"
-    end
-    list[k] = g:Unsqueeze(a.indices[k], g:ints { -1 })
-  end
-  list[#list + 1] = { axis = -1 }
-  return g:GatherND(a.input, g:Concat(unpack(list)))
-end
 
 -- ---- reductions ----
 
@@ -380,6 +452,10 @@ end
 sized.zeros, sized.ones, sized.full = filled(0), filled(1), filled(nil)
 sized.zeros_like, sized.ones_like, sized.full_like = sized.zeros, sized.ones, sized.full
 sized.empty = sized.zeros
+
+function ops.fill(g, a) return g:Expand(a.value, g:Shape(a.input)) end
+function ops.zero(g, a) return g:Expand(0, g:Shape(a.input)) end
+function ops.copy(g, a) return g:Expand(a.source, g:Shape(a.input)) end
 
 function sized.arange(g, a, c)
   local code = c.results[1].dtype
