@@ -44,12 +44,12 @@ describe("a name that is left out by choice says what there is instead:", functi
   end)
 
   it("of layers and functions", function()
-    says(nn, "DataParallel SyncBatchNorm", "one device")
+    says(nn, "DataParallel", "one device")
     says(nn, "RNNBase RNNCellBase", "nn.LSTM")
     says(nn, "CrossMapLRN2d", "LocalResponseNorm")
     says(F, "upsample upsample_nearest upsample_bilinear", "interpolate")
     says(F, "multi_head_attention_forward", "MultiheadAttention")
-    says(moth.autograd, "forward_ad graph", ".")
+    says(moth.autograd, "forward_ad", ".")
     says(moth.data, "default_convert", "no arrays to convert")
   end)
 

@@ -9,6 +9,12 @@ local settings = require "moth.settings"
 
 local C, ctx = lib.C, lib.ctx
 
+-- What to write in place of a name.
+local function hint(path, name, names)
+  local text = type(name) == "string" and require("moth.instead").find(path, name)
+  return text and "; " .. text or errors.nearest(name, names)
+end
+
 -- A table that has the names of `known` and no others: get(entry) and set(entry, name, value).
 local function guarded(path, known, get, set)
   local names = {}
@@ -16,8 +22,7 @@ local function guarded(path, known, get, set)
   table.sort(names)
   local function found(name)
     return known[name]
-      or errors.raise(("%s has no '%s'%s"):format(path, tostring(name),
-        errors.nearest(name, names)))
+      or errors.raise(("%s has no '%s'%s"):format(path, tostring(name), hint(path, name, names)))
   end
   return setmetatable({}, {
     __names = function() return names end,

@@ -18,7 +18,8 @@ local lazy = require "moth.lazy"
 local ffi = require "ffi"
 
 local anchor = lib.anchor
-local moth = { none = lib.none, _VERSION = "Moth " .. ffi.string(lib.C.moth_version()) }
+local version = ffi.string(lib.C.moth_version())
+local moth = { none = lib.none, version = version, _VERSION = "Moth " .. version }
 
 -- ---- where modules are found ----
 
@@ -72,10 +73,12 @@ local rows = {
   trapz = {"moth.pieces", "trapezoid"},
   chain_matmul = {"moth.linalg", "multi_dot"},
   asarray = {"moth.create", "as_tensor"},
+  timer = {"moth.benchmark", "Timer"},
 }
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils ops amp backends cuda data define autograd class progress warn "
-  .. "summary distributions func linalg fft onnx profiler special darknet gguf")
+  .. "summary distributions func linalg fft onnx profiler special darknet gguf "
+  .. "random signal testing")
 from("moth.create", "tensor as_tensor frombuffer")
 from("moth.dispatch", "max min equal allclose norm arange range randint randperm "
   .. "cross_entropy")
@@ -97,6 +100,7 @@ from("moth.reindex", "index_reduce put slice_scatter unravel_index narrow_copy b
   .. "split_with_sizes diagflat")
 from("moth.quantize", "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine")
 from("moth.interpolate", "interpolate")
+from("moth.benchmark", "time")
 from("moth.window", "hann_window hamming_window blackman_window bartlett_window kaiser_window")
 from("moth.stft", "stft istft")
 from("moth.vmap", "vmap")

@@ -73,15 +73,12 @@ end
 --   names()      lists those names, and the list `also` some that it leaves out
 --   found(value) is called with each value that is found
 --   guesses(names, wrong)  lists those of the names that are worth guessing
---   instead      name -> what is there for a name that it has elsewhere, in words; instead.lua
---                has these of most namespaces
 --   hint         stands at the end of the error
 function lazy.namespace(path, space, rows, more)
   more = more or {}
   local function names() return names_of(space, rows, more) end
   local function missing(name)
-    local known, instead = names(), more.instead and more.instead[name]
-      or require "moth.instead"(path, name)
+    local known, instead = names(), require("moth.instead").find(path, name)
     if more.guesses then known = more.guesses(known, name) end
     errors.raise(("%s has no '%s'%s%s"):format(path, name, instead and "; " .. instead
       or errors.nearest(name, known), more.hint or ""))

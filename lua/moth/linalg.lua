@@ -429,13 +429,10 @@ lazy.from(rows, "moth.factors", "solve_ex lu_factor_ex matrix_sqrth")
 
 local function find(name) return OPS[name] and bind.as(OPS[name], name) end
 
-local SYMMETRIC = "cholesky, eigh and solve are there for symmetric matrices"
-
 local function names()
   local list = {}
   for name in pairs(OPS) do list[#list + 1] = name end
   return list
 end
 
-return (lazy.namespace("moth.linalg", linalg, rows, { find = find, names = names, instead = {
-  ldl_factor = SYMMETRIC, ldl_factor_ex = SYMMETRIC, ldl_solve = SYMMETRIC } }))
+return (lazy.namespace("moth.linalg", linalg, rows, { find = find, names = names }))

@@ -20,7 +20,14 @@ local function distance(a, b, other)
   return row[#b]
 end
 
-local FEW = 20 -- among more names than these a short one is near to many
+local FEW = 20 -- among more names than these a short name is close to an unrelated one
+
+-- The most edits of a guess: one for each four letters among many names, where "models" is not
+-- "mode".
+local function most(name, many)
+  if many then return math.max(1, min(3, math.floor(#name / 4))) end
+  return #name <= 4 and 1 or #name <= 8 and 2 or 3
+end
 local alias = { axis = "dim", keepdims = "keepdim", x = "input", -- as other libraries say
                 map_location = "device", bias = "linear_bias",
                 learning_rate = "lr" }
@@ -33,8 +40,9 @@ return function(name, candidates)
   local best, least
   name = tostring(name)
   if #name > 60 then return "" end
-  local limit = #name <= 4 and 1 or #name <= 8 and 2 or 3
-  local other = #name <= 4 and #candidates > FEW and 2 or 1
+  local many = #candidates > FEW
+  local limit = most(name, many)
+  local other = #name <= 4 and many and 2 or 1
   for i = 1, #candidates do
     local candidate = candidates[i]
     if type(candidate) == "string" then

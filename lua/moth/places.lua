@@ -10,7 +10,7 @@ local places = {}
 --- The namespaces in the order in which a name is sought: `path`, from moth on; `short`, how
 -- scripts call it; `doc`; and where not all that lies there is for users, `hidden` or `only`.
 places.list = {
-  { path = "moth", short = "moth", hidden = "_VERSION names define",
+  { path = "moth", short = "moth", hidden = "_VERSION version names define",
     doc = "tensors, what makes them, every op, and the rest of Moth" },
   { path = "moth.nn.functional", short = "F",
     doc = "every op as a function, losses and activations among them" },
@@ -70,6 +70,13 @@ places.list = {
   { path = "moth.gguf", short = "moth.gguf", doc = "tensors of GGUF files, quantised ones too" },
   { path = "moth.amp", short = "moth.amp", doc = "mixed precision; moth has both as well" },
   { path = "moth.cuda", short = "moth.cuda", doc = "what scripts ask about GPUs" },
+  { path = "moth.signal.windows", short = "moth.signal.windows",
+    doc = "windows of a signal" },
+  { path = "moth.random", short = "moth.random",
+    doc = "the stream of random numbers; moth has most of it as well" },
+  { path = "moth.utils.benchmark", short = "moth.utils.benchmark", hidden = "Measurement",
+    doc = "the timer, which is moth.timer too" },
+  { path = "moth.testing", short = "moth.testing", doc = "comparisons for tests" },
   { path = "moth.backends", short = "moth.backends",
     doc = "how libraries of others are used" },
 }

@@ -5,6 +5,7 @@
 -- have no state. They write functions and messages; `require` reads them again.
 
 local TOOLS = { "moth.forms", "moth.instead", "moth.kinds", "moth.registry", "moth.writer" }
+local HINTS = "^moth%.instead%." -- the files of moth.instead
 local ROUNDS = 16 -- collections from one look at what is wanted to the next
 
 local recent = {}
@@ -29,6 +30,9 @@ function recent.passed(loaded)
   if rounds % ROUNDS ~= 0 then return end
   now, before = {}, now
   for _, name in ipairs(TOOLS) do package.loaded[name], loaded[name] = nil, nil end
+  for name in pairs(loaded) do
+    if name:find(HINTS) then package.loaded[name], loaded[name] = nil, nil end
+  end
 end
 
 return recent

@@ -92,6 +92,9 @@ data.ChainDataset data.ChainDataset{data.IterableDataset(function() return ipair
 data.random_split data.random_split(moth.randn(10, 3), {0.8, 0.2})
 data.source data.DataLoader(data.source("moth:randn", 10, 3), {batch_size = 4, num_workers = 2})
 data.default_collate data.default_collate{moth.ones(2), moth.zeros(2)}
+moth.time moth.time()
+moth.timer moth.timer(function() moth.ones(2):exp() end):timeit(10)
+moth.utils.benchmark.Timer moth.utils.benchmark.Timer(function() moth.ones(2):exp() end):timeit(10)
 moth.distributions.LogNormal moth.distributions.LogNormal(0, 1):sample(3)
 moth.distributions.HalfNormal moth.distributions.HalfNormal(2):log_prob(0.5)
 moth.distributions.Uniform moth.distributions.Uniform(-1, moth.tensor{1, 2}):sample()

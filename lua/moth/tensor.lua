@@ -66,13 +66,9 @@ function M.names(of_methods)
   return list
 end
 
--- What there is instead of a name, if anything is known of it.
+-- What to write in place of a name, if anything is known of it.
 local function missing(name)
-  local text = require "moth.instead"("tensor", name)
-  local bare = name:match "^(.*%w)_$"
-  if not text and bare and (methods[bare] or lazy.module(M.parts, bare) or bind.method(bare)) then
-    text = ("x:%s() has no form in place; write x = x:%s()"):format(bare, bare)
-  end
+  local text = require("moth.instead").find("tensor", name)
   return text and "; " .. text
 end
 

@@ -36,6 +36,8 @@ end
 from("spaces", "biject_to transform_to")
 from("constraints", "set_default_validate_args")
 from("kl", "kl_divergence register_kl")
+local divergences = {}
+lazy.from(divergences, "moth.distributions.kl", "kl_divergence register_kl")
 
 local options = {
   found = function(value)
@@ -43,4 +45,6 @@ local options = {
   end,
 }
 local inner = lazy.namespace("moth.distributions.transforms", {}, transforms, options)
-return (lazy.namespace("moth.distributions", {transforms = inner}, rows, options))
+return (lazy.namespace("moth.distributions", {
+  transforms = inner, kl = lazy.namespace("moth.distributions.kl", {}, divergences),
+}, rows, options))

@@ -3,4 +3,4 @@
 local lazy = require "moth.lazy"
 
 return (lazy.namespace("moth.utils", {}, {checkpoint = {"moth.utils.checkpoint"},
-  data = {"moth.data"}}))
+  data = {"moth.data"}, benchmark = {"moth.utils.benchmark"}}))

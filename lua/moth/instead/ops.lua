@@ -1,0 +1,3 @@
+--- ops.lua -- hints for names of torchvision.ops.
+
+return { ["moth.ops"] = {} }

@@ -1,0 +1,3 @@
+--- signal.lua -- hints for names of torch.signal.
+
+return { ["moth.signal"] = {} }

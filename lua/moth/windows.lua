@@ -1,0 +1,153 @@
+--- windows.lua -- moth.signal.windows: windows of a signal, with PyTorch's names.
+--
+--     moth.signal.windows.hann(512)                    -- symmetric
+--     moth.signal.windows.hann(512, {sym = false})     -- periodic, for moth.stft
+
+local define = require "moth.define"
+local errors = require "moth.error"
+local lazy = require "moth.lazy"
+
+local cos, sin, exp, abs, sqrt, pi = math.cos, math.sin, math.exp, math.abs, math.sqrt, math.pi
+
+local windows = {}
+
+local LENGTH = { "int", "M", "how many elements" }
+local SYM = { "bool", "sym", "symmetric, or the first elements of a window of one element more",
+              default = true }
+local WHERE = {
+  { "dtype", "dtype", "element type; the default one when absent", optional = true },
+  { "device", "device", "where the elements live", optional = true },
+  { "bool", "requires_grad", "record gradients for it", default = false },
+}
+
+local function above(name, argument, value, least, strict)
+  if value > least or not strict and value == least then return end
+  errors.argument(name, argument, ("a number %s %g is needed, got %g"):format(
+    strict and "above" or "from", least, value), "E_DOMAIN")
+end
+
+-- Makes a window. terms(n, sym, ...) returns the function of an element's position, from 0; `...`
+-- are the values of the arguments in `more`.
+local function make(name, doc, more, terms, examples)
+  local args = { LENGTH }
+  for _, row in ipairs(more) do args[#args + 1] = row end
+  args[#args + 1] = SYM
+  for _, row in ipairs(WHERE) do args[#args + 1] = row end
+  local at = #more + 1
+  windows[name] = define {
+    name = name, doc = doc, args = args,
+    examples = (examples or "5") .. "\n4, {sym = false, dtype = moth.float64, requires_grad = "
+      .. "true}",
+    run = function(n, ...)
+      above(name, "M", n, 0)
+      local a, b = ...
+      local sym, dtype, device, requires_grad = select(at, ...)
+      if at == 1 then a, b = nil, nil elseif at == 2 then b = nil end
+      local f = terms(n, sym, a, b)
+      local moth, list = require "moth", {}
+      for k = 0, n - 1 do list[k + 1] = f(k) end
+      return (moth.tensor(list, { dtype = dtype or moth.get_default_dtype(), device = device,
+                                  requires_grad = requires_grad }):reshape(n))
+    end,
+  }
+end
+
+-- The step of a period over n elements.
+local function period(n, sym) return sym and n - 1 or n end
+
+local function one() return 1 end
+
+-- a[1] - a[2] cos t + a[3] cos 2t - ...
+local function cosines(n, sym, a)
+  if n == 1 then return one end
+  local step = 2 * pi / period(n, sym)
+  return function(k)
+    local sum = 0
+    for i = 1, #a do sum = sum + (i % 2 == 1 and a[i] or -a[i]) * cos((i - 1) * k * step) end
+    return sum
+  end
+end
+
+-- The modified Bessel function of order 0, by its series.
+local function bessel(x)
+  local sum, term, k = 1, 1, 0
+  repeat
+    k = k + 1
+    term = term * (x / (2 * k)) ^ 2
+    sum = sum + term
+  until term < sum * 1e-17
+  return sum
+end
+
+make("bartlett", "A triangle from 0 to 1 and back.", {}, function(n, sym)
+  if n == 1 then return one end
+  return function(k) return 1 - abs(2 * k / period(n, sym) - 1) end
+end)
+
+make("blackman", "A sum of two cosines, 0 at its ends.", {}, function(n, sym)
+  return cosines(n, sym, { 0.42, 0.5, 0.08 })
+end)
+
+make("cosine", "Half a wave of a sine.", {}, function(n, sym)
+  return function(k) return sin((k + 0.5) * pi / (not sym and n > 1 and n + 1 or n)) end
+end)
+
+make("exponential", "exp(-|n - center| / tau).", {
+  { "float", "center", "the position of the largest element, from 0; the middle when absent",
+    optional = true },
+  { "float", "tau", "how slowly it falls", default = 1 },
+}, function(n, sym, center, tau)
+  above("exponential", "tau", tau, 0, true)
+  if center and not sym then
+    errors.argument("exponential", "center", "only a symmetric window takes one (sym = true)",
+      "E_DOMAIN")
+  end
+  center = center or (not sym and n > 1 and n or n - 1) / 2
+  return function(k) return exp(-abs(k - center) / tau) end
+end, "5\n5, {center = 1, tau = 2}")
+
+make("gaussian", "A normal distribution's curve, 1 at its middle.", {
+  { "float", "std", "its standard deviation, in elements", default = 1 },
+}, function(n, sym, std)
+  above("gaussian", "std", std, 0, true)
+  local middle = (not sym and n > 1 and n or n - 1) / 2
+  return function(k) return exp(-0.5 * ((k - middle) / std) ^ 2) end
+end, "5\n5, {std = 0.9}")
+
+make("general_cosine", "A sum of cosines: a[1] - a[2] cos(t) + a[3] cos(2 t) - ...", {
+  { "floats", "a", "the factors" },
+}, function(n, sym, a)
+  if #a == 0 then errors.argument("general_cosine", "a", "at least one factor is "
+    .. "needed", "E_SHAPE") end
+  return cosines(n, sym, a)
+end, "5, {0.46, 0.23, 0.31}")
+
+make("general_hamming", "alpha - (1 - alpha) times a cosine.", {
+  { "float", "alpha", "the mean", default = 0.54 },
+}, function(n, sym, alpha) return cosines(n, sym, { alpha, 1 - alpha }) end, "5\n5, {alpha = 0.46}")
+
+make("hamming", "0.54 - 0.46 times a cosine.", {}, function(n, sym)
+  return cosines(n, sym, { 0.54, 0.46 })
+end)
+
+make("hann", "A cosine's wave from 0 to 1 and back.", {}, function(n, sym)
+  return cosines(n, sym, { 0.5, 0.5 })
+end)
+
+make("kaiser", "A Bessel function, the steeper the larger beta is.", {
+  { "float", "beta", "how steep it is", default = 12 },
+}, function(n, sym, beta)
+  above("kaiser", "beta", beta, 0)
+  if n == 1 then return one end
+  local top = bessel(beta)
+  return function(k)
+    local t = math.min(2 * k / period(n, sym) - 1, 1)
+    return bessel(beta * sqrt(1 - t * t)) / top
+  end
+end, "5\n5, {beta = 3}")
+
+make("nuttall", "A sum of three cosines whose side lobes are low.", {}, function(n, sym)
+  return cosines(n, sym, { 0.3635819, 0.4891775, 0.1365995, 0.0106411 })
+end)
+
+return (lazy.namespace("moth.signal.windows", windows, {}))
