@@ -253,6 +253,23 @@ static int write_result(moth_tensor *target, moth_tensor *y) {
 
 static int run_plain(const moth_op *op, const void *args, moth_tensor **out);
 
+/* Runs an op on a copy of the target: its gradient reads the value that the write replaces. The
+** copy is recorded, so that the gradient reaches the target's history. */
+static int run_on_copy(const moth_op *op, const void *args, moth_tensor *target,
+                       moth_tensor **fresh) {
+  moth_args own;
+  moth_tensor *copy = NULL;
+  int status = MOTH_CALL(target->ctx, &copy, clone, .input = target);
+  if (status) return status;
+  memcpy(&own, args, op->size);
+  moth_cursor c = {.op = op, .args = &own};
+  while (moth_next_input(&c))
+    if (c.arg == 0) *c.at = copy;
+  status = run_plain(op, &own, fresh);
+  moth_tensor_release(copy);
+  return status;
+}
+
 /* moth_run_into without the frame. `add_` has come down to `add`. */
 static int run_into(moth_call_frame *f, const moth_op *op, const void *args, moth_tensor *target) {
   moth_ctx *ctx = target->ctx;
@@ -275,7 +292,8 @@ static int run_into(moth_call_frame *f, const moth_op *op, const void *args, mot
   }
   if (status) return status;
   moth_tensor *fresh[MOTH_MAX_OUTPUTS] = {NULL};
-  status = run_plain(op, args, fresh);
+  status = in_place && recorded && op->save_in[0] ? run_on_copy(op, args, target, fresh)
+                                                  : run_plain(op, args, fresh);
   if (status) return status;
   status = check_target(op, target, &fresh[0]->l, arg);
   if (!status) status = write_result(target, fresh[0]);
