@@ -69,19 +69,19 @@ static int check_fit(const moth_tensor *input, const moth_tensor *product) {
                    moth_str(input), moth_str(product));
 }
 
-/* The same. Half types go through f32 where there are factors: these may lie between their numbers,
-** and the sum is to be rounded once. */
+/* The same. Half types go through f32, so that the sum is rounded once. */
 static int added(moth_tensor *input, moth_tensor *product, moth_scalar beta, moth_scalar alpha,
                  moth_tensor **out) {
   moth_ctx *ctx = input->ctx;
   moth_tensor *x = NULL, *y = NULL, *sum = NULL;
-  const int dtype = product->l.dtype;
+  const int dtype = input->l.dtype;
   int status = check_fit(input, product);
   if (status) {
     moth_tensor_release(product);
     return status;
   }
-  if (!moth_is_half(dtype) || (is_number(alpha, 1) && (is_number(beta, 0) || is_number(beta, 1))))
+  const bool plain = is_number(alpha, 1) && (is_number(beta, 0) || is_number(beta, 1));
+  if (!moth_is_half(dtype) || (plain && product->l.dtype == dtype))
     return summed(input, product, beta, alpha, out);
   status = MOTH_CALL(ctx, &x, cast, .input = input, .dtype = MOTH_F32);
   if (!status) status = MOTH_CALL(ctx, &y, cast, .input = product, .dtype = MOTH_F32);
@@ -101,12 +101,33 @@ static int product_of(moth_tensor *a, moth_tensor *b, const char *name, moth_ten
   return status;
 }
 
+/* Whether a product of half types is made in f32: something is added to it, or it has a factor. A
+** device's products are rounded to its own type. */
+static bool is_widened(const moth_tensor *input, moth_scalar beta, moth_scalar alpha) {
+  return moth_is_half(input->l.dtype) && !input->l.device &&
+         !(is_number(beta, 0) && is_number(alpha, 1));
+}
+
+/* *y := the product of a and b, in f32 if `widened`. */
+static int term_of(moth_tensor *a, moth_tensor *b, const char *name, bool widened,
+                   moth_tensor **y) {
+  moth_tensor *p = NULL, *q = NULL;
+  if (!widened) return product_of(a, b, name, y);
+  int status = MOTH_CALL(a->ctx, &p, cast, .input = a, .dtype = MOTH_F32);
+  if (!status) status = MOTH_CALL(a->ctx, &q, cast, .input = b, .dtype = MOTH_F32);
+  if (!status) status = MOTH_CALL(a->ctx, y, matmul, .input = p, .other = q);
+  moth_tensor_release(p);
+  moth_tensor_release(q);
+  return status == MOTH_E_SHAPE ? product_of(a, b, name, y) : status; /* names the user's dtypes */
+}
+
 static int addmm_compose(const addmm_args *a, moth_tensor **out) {
   moth_tensor *y = NULL;
   int status = check_factors(a->input, a->beta, a->alpha);
   if (!status) status = need(a->mat1, "mat1", 2);
   if (!status) status = need(a->mat2, "mat2", 2);
-  if (!status) status = product_of(a->mat1, a->mat2, "mat2", &y);
+  const bool widened = is_widened(a->input, a->beta, a->alpha);
+  if (!status) status = term_of(a->mat1, a->mat2, "mat2", widened, &y);
   return status ? status : added(a->input, y, a->beta, a->alpha, out);
 }
 MOTH_OP_COMPOSES(addmm, ADDMM, .doc = "beta input + alpha (mat1 mat2), (M, N).",
@@ -115,19 +136,20 @@ MOTH_OP_COMPOSES(addmm, ADDMM, .doc = "beta input + alpha (mat1 mat2), (M, N).",
                              " alpha = 3}",
                  .dtypes = MOTH_NUMERIC, .flags = ADDS)
 
-static int batches(moth_tensor *p, moth_tensor *q, moth_tensor **y) {
+static int batches(moth_tensor *p, moth_tensor *q, bool widened, moth_tensor **y) {
   int status = need(p, "batch1", 3);
   if (!status) status = need(q, "batch2", 3);
   if (!status && p->l.shape[0] != q->l.shape[0])
     status = moth_fail(p->ctx, MOTH_E_SHAPE, "batch2", "%s has not as many matrices as %s",
                        moth_str(q), moth_str(p));
-  return status ? status : product_of(p, q, "batch2", y);
+  return status ? status : term_of(p, q, "batch2", widened, y);
 }
 
 static int baddbmm_compose(const baddbmm_args *a, moth_tensor **out) {
   moth_tensor *y = NULL;
   int status = check_factors(a->input, a->beta, a->alpha);
-  if (!status) status = batches(a->batch1, a->batch2, &y);
+  const bool widened = is_widened(a->input, a->beta, a->alpha);
+  if (!status) status = batches(a->batch1, a->batch2, widened, &y);
   return status ? status : added(a->input, y, a->beta, a->alpha, out);
 }
 MOTH_OP_COMPOSES(baddbmm, BADDBMM, .doc = "beta input + alpha (batch1 batch2), (B, M, N).",
@@ -140,10 +162,11 @@ static int addbmm_compose(const addbmm_args *a, moth_tensor **out) {
   moth_tensor *y = NULL, *sum = NULL;
   int64_t first = 0;
   int status = check_factors(a->input, a->beta, a->alpha);
-  if (!status) status = batches(a->batch1, a->batch2, &y);
+  const bool widened = is_widened(a->input, a->beta, a->alpha);
+  if (!status) status = batches(a->batch1, a->batch2, widened, &y);
   if (!status)
     status = MOTH_CALL(a->ctx, &sum, sum, .input = y, .dim = {&first, 1},
-                       .dtype = a->input->l.dtype);
+                       .dtype = widened ? MOTH_F32 : a->input->l.dtype);
   moth_tensor_release(y);
   return status ? status : added(a->input, sum, a->beta, a->alpha, out);
 }
@@ -159,7 +182,8 @@ static int addmv_compose(const addmv_args *a, moth_tensor **out) {
   int status = check_factors(a->input, a->beta, a->alpha);
   if (!status) status = need(a->mat, "mat", 2);
   if (!status) status = need(a->vec, "vec", 1);
-  if (!status) status = product_of(a->mat, a->vec, "vec", &y);
+  const bool widened = is_widened(a->input, a->beta, a->alpha);
+  if (!status) status = term_of(a->mat, a->vec, "vec", widened, &y);
   return status ? status : added(a->input, y, a->beta, a->alpha, out);
 }
 MOTH_OP_COMPOSES(addmv, ADDMV, .doc = "beta input + alpha (mat vec), (M,).",
@@ -173,7 +197,17 @@ static int addr_compose(const addr_args *a, moth_tensor **out) {
   int status = check_factors(a->input, a->beta, a->alpha);
   if (!status) status = need(a->vec1, "vec1", 1);
   if (!status) status = need(a->vec2, "vec2", 1);
-  if (!status) status = MOTH_CALL(a->ctx, &y, outer, .input = a->vec1, .vec2 = a->vec2);
+  moth_tensor *column = NULL;
+  if (!status) status = MOTH_CALL(a->ctx, &column, unsqueeze, .input = a->vec1, .dim = 1);
+  if (!status && is_widened(a->input, a->beta, a->alpha)) {
+    moth_tensor *row = NULL;
+    status = MOTH_CALL(a->ctx, &row, unsqueeze, .input = a->vec2, .dim = 0);
+    if (!status) status = term_of(column, row, "vec2", true, &y);
+    moth_tensor_release(row);
+  } else if (!status) {
+    status = MOTH_CALL(a->ctx, &y, mul, .input = column, .other = a->vec2);
+  }
+  moth_tensor_release(column);
   return status ? status : added(a->input, y, a->beta, a->alpha, out);
 }
 MOTH_OP_COMPOSES(addr, ADDR, .doc = "beta input + alpha times the outer product, (M, N).",

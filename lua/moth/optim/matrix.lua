@@ -229,11 +229,6 @@ function Muon:check(group)
   end
 end
 
--- a x + b y of bfloat16 matrices, rounded once.
-local function sum(x, a, y, b)
-  return x:float():mul_(a):add_(y, b):to(x.dtype)
-end
-
 -- A matrix with the singular vectors of x, whose singular values are near 1: a polynomial, applied
 -- to x again and again, that takes small ones up and keeps what is near 1 there. In bfloat16, which
 -- is as good for this as anything, and fast on a GPU.
@@ -244,8 +239,8 @@ local function near_orthogonal(x, k, steps, eps)
   y = y / y:norm():clamp {min = eps}
   for _ = 1, steps do
     local gram = y:matmul(y:t())
-    local update = sum(gram, k[2], gram:matmul(gram), k[3])
-    y = sum(y, k[1], update:matmul(y), 1)
+    local update = gram:addmm(gram, gram, k[2], k[3]) -- which rounds once
+    y = y:addmm(update, y, k[1])
   end
   return tall and y:t() or y
 end
