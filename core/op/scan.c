@@ -251,11 +251,12 @@ static int diff_compose(const diff_args *a, moth_tensor **out) {
                      moth_str(a->input), (long long)a->n);
   int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
   if (status) return status;
+  if (a->n == 0) return MOTH_CALL(a->ctx, out, clone, .input = a->input);
   if (a->prepend) list[n++] = a->prepend;
   list[n++] = a->input;
   if (a->append) list[n++] = a->append;
   if (n > 1) status = MOTH_CALL(a->ctx, &x, cat, .tensors = {list, n}, .dim = d);
-  else if (a->n > 0 && a->input->l.shape[d]) x = moth_tensor_retain(a->input);
+  else if (a->input->l.shape[d]) x = moth_tensor_retain(a->input);
   else status = MOTH_CALL(a->ctx, &x, clone, .input = a->input);
   for (int64_t i = 0; i < a->n && !status && x->l.shape[d]; i++)
     status = differences(a->ctx, &x, d);

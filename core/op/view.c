@@ -204,6 +204,7 @@ static int squeeze_view(const squeeze_args *a, moth_layout *y) {
   uint32_t mask;
   int status = moth_dim_mask(a->ctx, "dim", a->dim, y->ndim, &mask);
   if (status) return status;
+  if (a->dim.at && a->dim.n == 0) return MOTH_OK; /* {} names no dimension */
   for (int32_t d = y->ndim - 1; d >= 0; d--)
     if ((mask >> d & 1u) && y->shape[d] == 1) moth_make_room(y, d + 1, -1);
   return MOTH_OK;

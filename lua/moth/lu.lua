@@ -138,8 +138,8 @@ end
 lu.lstsq = define {
   name = "lstsq",
   doc = "The X that brings A X nearest to B, of those the smallest; the squared distances that "
-    .. "are left, if M > N and every A has full rank; the ranks; and the singular values, if the "
-    .. "driver makes them.",
+    .. "are left, if M > N and every A has full rank; the ranks, but of the driver gels, which has "
+    .. "none; and the singular values, if the driver makes them.",
   examples = "moth.randn(4, 2), moth.randn(4, 1)  -- domain: matrix\n"
     .. "moth.randn(4, 2), moth.randn(4), {rcond = 1e-4, driver = 'gelsd'}  -- domain: matrix",
   outputs = "solution, residuals, rank, singular_values",
@@ -164,6 +164,10 @@ lu.lstsq = define {
       residuals = ops.zeros({ 0 }, { dtype = x.dtype, device = x.device })
     end
     if vector then y = y:squeeze(-1) end
+    if driver == "gels" then rank = ops.zeros({ 0 }, { dtype = rank.dtype, device = x.device }) end
+    if driver == "gels" or driver == "gelsy" then
+      values = ops.zeros({ 0 }, { dtype = x.dtype, device = x.device })
+    end
     return y, residuals, rank, values
   end,
 }

@@ -176,6 +176,7 @@ reindex.sum_to_size = define {
   examples = "moth.randn(2, 3), {1, 3}\nmoth.randn(4, 2, 3), {3}",
   args = { INPUT, { "shape", "size", "the sizes" } },
   run = function(input, size)
+    if #size == 0 then return (input:sum()) end
     local n, over = input:dim() - #size, {}
     for d = 1, input:dim() do
       local kept = d > n and size[d - n] or 1
