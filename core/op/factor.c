@@ -437,21 +437,43 @@ static int linalg_lu_factor_cpu(const linalg_lu_factor_args *a, moth_tensor **ou
   return status;
 }
 
-/* P L^-T (tril(L' dL, -1) + triu(dU U')) U^-T */
+#define PART(p, at, from, n) GRAD(g, narrow, .input = p, .dim = at, .start = from, .length = n)
+
+/* m := L^-T m for the unit triangle of the square part of LU, `turned` being its transpose. */
+static moth_tensor *behind_lower(moth_grad *g, moth_tensor *turned, moth_tensor *m) {
+  return GRAD(g, linalg_solve_triangular, .A = turned, .B = m, .upper = true, .left = true,
+              .unitriangular = true);
+}
+
+/* Of P' A, with A = P L U. The square part of it gets L^-T X U^-T, with X = tril(L' dL, -1) +
+** triu(dU U'); columns beyond it, whose part of U is V, get L^-T dV and take tril(dV V', -1) from
+** X; rows beyond it, whose part of L is W, get dW U^-T and take triu(W' dW) from X. */
+static moth_tensor *lu_back(moth_grad *g, moth_tensor *lu, moth_tensor *dlu) {
+  const int32_t d = lu->l.ndim;
+  const int64_t m = lu->l.shape[d - 2], n = lu->l.shape[d - 1], k = m < n ? m : n;
+  moth_tensor *square = lu, *dsquare = dlu, *rest = NULL, *drest = NULL;
+  const int32_t dim = m < n ? -1 : -2;
+  if (m != n) {
+    square = PART(lu, dim, 0, k), dsquare = PART(dlu, dim, 0, k);
+    rest = PART(lu, dim, k, m + n - 2 * k), drest = PART(dlu, dim, k, m + n - 2 * k);
+  }
+  moth_tensor *turned = TURNED(square), *strict = LOWER(square, -1);
+  moth_tensor *p = PRODUCT(TURNED(strict), LOWER(dsquare, -1)); /* the unit adds only to dL */
+  p = LOWER(PLUS(p, LOWER(dsquare, -1)), -1);
+  moth_tensor *x = PLUS(p, UPPER(PRODUCT(UPPER(dsquare, 0), TURNED(UPPER(square, 0))), 0));
+  if (m < n) x = MINUS(x, LOWER(PRODUCT(drest, TURNED(rest)), -1));
+  if (m > n) x = MINUS(x, UPPER(PRODUCT(TURNED(rest), drest), 0));
+  x = SOLVED(turned, behind_lower(g, turned, x), false, false);
+  if (m == n) return x;
+  drest = m < n ? behind_lower(g, turned, drest) : SOLVED(turned, drest, false, false);
+  moth_tensor *both[2] = {x, drest};
+  return x && drest ? GRAD(g, cat, .tensors = {both, 2}, .dim = dim) : NULL;
+}
+
 static int linalg_lu_factor_grad(const linalg_lu_factor_args *a, moth_grad *g) {
   const int32_t d = a->A->l.ndim;
   if (!g->dys[0]) return g->status;
-  if (a->A->l.shape[d - 2] != a->A->l.shape[d - 1])
-    return moth_fail(a->ctx, MOTH_E_GRAPH, "A", "gradients of an LU factorization are there for "
-                     "square matrices, got %s", moth_str(a->A));
-  moth_tensor *lu = g->out[0], *dlu = g->dys[0], *turned = TURNED(lu);
-  moth_tensor *strict = LOWER(lu, -1), *u = UPPER(lu, 0);
-  moth_tensor *p = PRODUCT(TURNED(strict), LOWER(dlu, -1)); /* L' dL: the unit adds only to dL */
-  p = LOWER(PLUS(p, LOWER(dlu, -1)), -1);
-  moth_tensor *m = PLUS(p, UPPER(PRODUCT(UPPER(dlu, 0), TURNED(u)), 0));
-  m = GRAD(g, linalg_solve_triangular, .A = turned, .B = m, .upper = true, .left = true,
-           .unitriangular = true);
-  m = SOLVED(turned, m, false, false);
+  moth_tensor *m = lu_back(g, g->out[0], g->dys[0]);
   moth_tensor *order = GRAD(g, linalg_lu_order, .pivots = g->out[1],
                             .rows = a->A->l.shape[d - 2], .inverse = true);
   order = GRAD(g, unsqueeze, .input = order, .dim = -1);
@@ -463,7 +485,9 @@ MOTH_LAPACK_OP(linalg_lu_factor, LINALG_LU, .saves = "LU pivots",
                .outputs = "LU, pivots: position",
                .doc = "L, its diagonal of ones left out, and U in one matrix, with the rows of A "
                       "swapped; and with which row each one was, one after the other.",
-               .examples = "moth.tensor{{1, 2}, {3, 4}}  -- domain: matrix")
+               .examples = "moth.tensor{{1, 2}, {3, 4}}  -- domain: matrix\n"
+                           "moth.randn(2, 3)  -- domain: matrix\n"
+                           "moth.randn(3, 2)  -- domain: matrix")
 
 static int linalg_lu_order_shape(const linalg_lu_order_args *a, moth_layout *y) {
   if (a->pivots->l.ndim < 1 || a->pivots->l.shape[a->pivots->l.ndim - 1] > a->rows)
