@@ -247,9 +247,14 @@ local function attend(self, q, k, v, mask, need_weights)
   if not need_weights then
     return functional.scaled_dot_product_attention(q, k, v, mask, dropout)
   end
-  local scores = (q / math.sqrt(self.head_dim)):matmul(k:transpose(-2, -1))
-  if mask ~= nil then scores = scores + mask end
+  local scores, empty = (q / math.sqrt(self.head_dim)):matmul(k:transpose(-2, -1)), nil
+  if mask ~= nil then
+    scores = scores + mask
+    empty = mask:detach():amax(-1, true):eq(-math.huge) -- rows whose keys are all masked
+    scores = scores:masked_fill(empty, 0)
+  end
   local weights = functional.softmax(scores, -1)
+  if empty ~= nil then weights = weights:masked_fill(empty, 0) end
   if dropout > 0 then weights = functional.dropout(weights, dropout) end
   return weights:matmul(v), weights
 end

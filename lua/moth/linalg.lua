@@ -11,6 +11,7 @@ local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
+local attach = require("moth.attach").attach
 
 local ops = bind.ops
 local huge = math.huge
@@ -222,8 +223,14 @@ linalg.cond = define {
 local HERMITIAN = { "bool", "hermitian", "A is symmetric, and only its lower triangle is read",
                     default = false }
 
--- The whole of symmetric matrices, of which the lower triangle counts.
-local function whole(x) return x:tril() + x:tril(-1):transpose(-1, -2) end
+-- The whole of symmetric matrices, of which the lower triangle is read. The gradient is symmetric.
+local function whole(x)
+  local y = x:detach()
+  y = y:tril() + y:tril(-1):transpose(-1, -2)
+  if not x.requires_grad then return y end
+  local both = (x + x:transpose(-1, -2)) * 0.5
+  return y + (both - both:detach())
+end
 
 --- moth.linalg.matrix_rank(A, atol, rtol, hermitian).
 linalg.matrix_rank = define {
@@ -292,7 +299,7 @@ linalg.matrix_power = define {
     need_matrices("matrix_power", x, true)
     if n == 0 then
       local one = ops.eye(x:size(-1), { dtype = x.dtype, device = x.device })
-      return (one:expand(x.shape):clone())
+      return (attach(one:expand(x.shape):clone(), x))
     end
     if n < 0 then x, n = as("linalg_inv", "matrix_power")(x), -n end
     local y
@@ -368,11 +375,15 @@ linalg.cross = define {
   examples = "moth.randn(2, 3), moth.randn(2, 3)\nmoth.randn(3, 2), moth.randn(3, 2), {dim = 1}",
   args = {
     { "tensor", "input", "vectors of 3 numbers" },
-    { "tensor", "other", "as many, or broadcast" },
+    { "tensor", "other", "as many, of as many dimensions; sizes of 1 are broadcast" },
     { "dim", "dim", "dimension along which they lie", default = -1 },
   },
   scoped = true,
   run = function(a, b, dim)
+    if a:dim() ~= b:dim() then
+      errors.argument("cross", "other", ("as many dimensions as the input has are needed, got %s "
+        .. "for %s"):format(errors.describe(b), errors.describe(a)), "E_SHAPE")
+    end
     for name, x in pairs { input = a, other = b } do
       if dim == 0 or math.abs(dim) > x:dim() or x:size(dim) ~= 3 then
         errors.argument("cross", name, ("vectors of 3 numbers are needed along dim %d, got %s")

@@ -1,6 +1,7 @@
 --- matfun.lua -- of moth.linalg: matrix_exp, vander, tensorinv, tensorsolve.
 
 local bind = require "moth.bind"
+local attach = require("moth.attach").attach
 local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
@@ -146,6 +147,11 @@ matfun.tensorsolve = define {
   scoped = true,
   run = function(x, b, dims)
     if type(dims) == "number" then dims = { dims } end
+    if b:dim() > x:dim() then
+      errors.argument("tensorsolve", "B", ("%s has more dimensions than A, %s"):format(
+        errors.describe(b), errors.describe(x)), "E_SHAPE")
+    end
+    for _, d in ipairs(dims or {}) do errors.dim("tensorsolve", "dims", d, x:dim()) end
     if dims then
       local ends = {}
       for i = 1, #dims do ends[i] = i - #dims - 1 end
@@ -207,7 +213,7 @@ matfun.householder_product = define {
       local by = tau:narrow(-1, i, 1):unsqueeze(-1)
       y = y - by * b:matmul(b:transpose(-1, -2):matmul(y))
     end
-    return y
+    return (attach(attach(y, x), tau))
   end,
 }
 

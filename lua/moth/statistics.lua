@@ -45,7 +45,7 @@ statistics.mode = define {
 local function share(sorted, good, q, how)
   local last = (good - 1):clamp(0):to(sorted.dtype)
   local at = last * q
-  local low = at:floor()
+  local low = at:detach():floor()
   local function pick(x) return (sorted:gather(-1, x:clamp(0):long() + 1)) end
   if how == "lower" then return (pick(low)) end
   if how == "higher" then return (pick(at:ceil())) end
@@ -80,13 +80,16 @@ statistics.nanquantile = define {
     local good = x:isnan():logical_not():sum(-1, { keepdim = true })
     local sorted = x:sort(-1)
     local several = type(q) == "table" or istensor(q) and q:dim() > 0
-    local list = {}
+    local list, shares = {}, nil
+    if istensor(q) and q.requires_grad and how == "linear" then
+      shares = q:reshape(-1):to(x.dtype)
+    end
     for i, one in ipairs(type(q) == "table" and q or istensor(q) and q:reshape(-1):tolist()
         or { q }) do
       if type(one) ~= "number" or not (one >= 0 and one <= 1) then
         refuse("nanquantile", "q", "numbers from 0 to 1 are needed", one, "E_DOMAIN")
       end
-      local y = share(sorted, good, one, how)
+      local y = share(sorted, good, shares and shares[i] or one, how)
       if keepdim and dim == nil then y = y:reshape(lib.filled(input:dim(), 1))
       elseif keepdim and input:dim() > 0 then y = y:movedim(-1, dim)
       else y = y:squeeze(-1) end

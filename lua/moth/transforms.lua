@@ -98,8 +98,13 @@ local function prepared(fname, func, argnums, has_aux, args)
     aux = {n = results.n - 1, unpack(results, 2, results.n)}
     return results[1]
   end
-  return {list = list, form = form, again = again and autograd.is_grad_enabled(), call = call,
-          aux = function() if aux then return unpack(aux, 1, aux.n) end end}
+  again = again and autograd.is_grad_enabled()
+  local function handed(x) return not again and istensor(x) and x:detach() or x end
+  return {list = list, form = form, again = again, call = call, aux = function()
+    if not aux then return end
+    for i = 1, aux.n do aux[i] = map(aux[i], handed) end
+    return unpack(aux, 1, aux.n)
+  end}
 end
 
 -- f(...) within grad mode, counted.

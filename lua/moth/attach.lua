@@ -1,0 +1,18 @@
+--- attach.lua -- ties a result to inputs that its value does not depend on, as A ^ 0 does not on A:
+-- their gradient is then zeros, and a backward pass is no error.
+
+local autograd = require "moth.autograd"
+
+local M = {}
+
+--- y with x in its history.
+-- @param y  a floating tensor
+-- @param x  what it follows from, or nil
+function M.attach(y, x)
+  if x == nil or not x.requires_grad or y.requires_grad or not autograd.is_grad_enabled() then
+    return y
+  end
+  return y + x:reshape(-1):narrow(1, 1, 0):sum():to(y.dtype)
+end
+
+return M
