@@ -130,6 +130,10 @@ RReLU.signature = define.signature("RReLU", {
 })
 
 function RReLU:init(lower, upper, inplace)
+  if not (lower <= upper) then
+    errors.argument("RReLU", "lower", ("a number up to upper, %g, is needed, got %g"):format(upper,
+      lower), "E_DOMAIN")
+  end
   self.lower, self.upper, self.inplace = lower, upper, inplace
 end
 

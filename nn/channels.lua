@@ -19,7 +19,7 @@ end
 -- ---- local_response_norm ----
 
 local RESPONSE = {
-  {"int", "size", "how many channels count, itself in the middle"},
+  {"int", "size", "how many channels count, itself in the middle", bounds = {1}},
   {"float", "alpha", "factor of their mean square", default = 1e-4},
   {"float", "beta", "the exponent", default = 0.75},
   {"float", "k", "added to the mean square", default = 1},

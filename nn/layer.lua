@@ -26,15 +26,26 @@ end
 local LEFT_OUT = {dtype = true, out = true}
 local KINDS = {position = "int"} -- it is counted by the function
 
+-- What the functions refuse, by argument, or by function and argument: refused where the layer is
+-- made.
+local ABOVE_0 = {0, open = true}
+local BOUNDS = {
+  label_smoothing = {0, 1}, upscale_factor = {1}, downscale_factor = {1}, kernel_size = {1},
+  dilation = {1}, stride = {1},
+  ["huber_loss delta"] = ABOVE_0, ["smooth_l1_loss beta"] = {0},
+  ["triplet_margin_loss margin"] = ABOVE_0, ["softshrink lambd"] = {0},
+}
+
 -- A setting of the class, of an argument of the function.
-local function row_of(arg)
+local function row_of(fname, arg)
   local default = arg.default
   if default == nil and not arg.choices then
     default = tonumber(arg.fallback)
     if arg.kind == "bool" then default = arg.fallback == "true" end
   end
   return {KINDS[arg.kind] or arg.kind, arg.name, arg.doc, optional = arg.optional,
-          default = default, choices = arg.choices, same = arg.same}
+          default = default, choices = arg.choices, same = arg.same,
+          bounds = BOUNDS[fname .. " " .. arg.name] or BOUNDS[arg.name]}
 end
 
 -- How many arguments a function of a user's takes: a kernel (moth.kernel) as its own function does.
@@ -81,6 +92,12 @@ end]]):format(inputs, fname, inputs, table.concat(given, ", ")), "=[moth.nn.laye
     built_in(fname), other)
 end
 
+local function check_order(name, min, max)
+  if min <= max then return end
+  errors.argument(name, "max_val", ("a number from min_val, %g, on is needed, got %g"):format(min,
+    max), "E_DOMAIN")
+end
+
 -- The class of that name, of a function of n tensors, but for one of its arguments.
 local function make(name, fname, n, without)
   local Layer = class(name, Module)
@@ -89,7 +106,7 @@ local function make(name, fname, n, without)
     if i <= n then
       inputs[i], names[i] = {"tensor", arg.name, arg.doc}, arg.name
     elseif not LEFT_OUT[arg.name] and arg.name ~= without then
-      rows[#rows + 1] = row_of(arg)
+      rows[#rows + 1] = row_of(fname, arg)
     end
   end
   Layer._of = fname
@@ -98,6 +115,7 @@ local function make(name, fname, n, without)
   named.takes(Layer.forward, inputs)
 
   function Layer:init(...)
+    if fname == "hardtanh" then check_order(name, ...) end
     for i, row in ipairs(rows) do
       local value = (select(i, ...))
       if not row.optional then self[row[2]] = value

@@ -196,6 +196,10 @@ return {
                    rows)
       if not istensor(target) then target = require("moth").tensor(target):long() end
       check(input, weight, target)
+      if target:is_floating_point() and ignore_index > 0 then
+        errors.argument("linear_cross_entropy", "ignore_index", "names a class; targets that are "
+          .. "probabilities have none, got " .. ignore_index, "E_ARG")
+      end
       if rows ~= nil and rows < 1 then
         errors.argument("linear_cross_entropy", "batch_chunk_size", "a number from 1 on is needed, "
           .. "got " .. rows, "E_ARG")

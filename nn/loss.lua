@@ -2,6 +2,7 @@
 
 local class = require "moth.class"
 local define = require "moth.define"
+local errors = require "moth.error"
 local layer = require "moth.nn.layer"
 local Linear = require("moth.nn.linear").Linear
 local Module = require "moth.nn.module"
@@ -44,7 +45,7 @@ loss.TripletMarginWithDistanceLoss = TripletMarginWithDistanceLoss
 TripletMarginWithDistanceLoss.signature = define.signature("TripletMarginWithDistanceLoss", {
   {"function", "distance_function", "called with two batches of vectors; pairwise_distance when "
     .. "absent", optional = true},
-  {"float", "margin", "by how much", default = 1},
+  {"float", "margin", "by how much", default = 1, bounds = {0, open = true}},
   {"bool", "swap", "also count the distance of positive and negative?", default = false},
   REDUCTION,
 })
@@ -73,12 +74,17 @@ LinearCrossEntropyLoss.signature = define.signature("LinearCrossEntropyLoss", {
   REDUCTION,
   {"tensor", "weight", "weight of each class, (num_classes)", optional = true},
   {"int", "ignore_index", "a target that counts for nothing", default = -100},
-  {"float", "label_smoothing", "share of the target spread evenly over all classes", default = 0},
+  {"float", "label_smoothing", "share of the target spread evenly over all classes", default = 0,
+   bounds = {0, 1}},
 })
 
 function LinearCrossEntropyLoss:init(in_features, num_classes, bias, device, dtype, reduction,
                                      weight, ignore_index, label_smoothing)
-  if weight then self:register_buffer("weight", weight) end
+  local name = class.typename(self)
+  if weight ~= nil and (weight:dim() ~= 1 or weight:size(1) ~= num_classes) then
+    errors.refuse(name, "weight", ("(%d) is needed"):format(num_classes), weight, "E_SHAPE")
+  end
+  if weight ~= nil then self:register_buffer("weight", weight) end
   self.linear = Linear { in_features, num_classes, bias = bias, device = device, dtype = dtype }
   self.reduction = reduction
   self.ignore_index, self.label_smoothing = ignore_index, label_smoothing

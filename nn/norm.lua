@@ -47,7 +47,7 @@ end
 local function channel_rows(affine, track)
   return {
     {"int", "num_features", "channels, C"},
-    {"float", "eps", "added to the variance", default = 1e-5},
+    {"float", "eps", "added to the variance", default = 1e-5, bounds = {0}},
     {"float", "momentum", "weight of the newest in the running statistics; none: their mean",
       default = 0.1, optional = true},
     {"bool", "affine", "are there weight and bias?", default = affine},
@@ -201,7 +201,7 @@ norm.LayerNorm = LayerNorm
 
 LayerNorm.signature = define.signature("LayerNorm", {
   {"ints", "normalized_shape", "sizes of the last dimensions"},
-  {"float", "eps", "added to the variance", default = 1e-5},
+  {"float", "eps", "added to the variance", default = 1e-5, bounds = {0}},
   {"bool", "elementwise_affine", "are there weight and bias?", default = true},
   BIAS, DEVICE, DTYPE,
 })
@@ -233,7 +233,7 @@ norm.RMSNorm = RMSNorm
 RMSNorm.signature = define.signature("RMSNorm", {
   {"ints", "normalized_shape", "sizes of the last dimensions"},
   {"float", "eps", "added to the mean square; when absent the spacing of floats at 1",
-    optional = true},
+    optional = true, bounds = {0}},
   {"bool", "elementwise_affine", "is there a weight?", default = true},
   DEVICE, DTYPE,
 })
@@ -266,7 +266,7 @@ norm.GroupNorm = GroupNorm
 GroupNorm.signature = define.signature("GroupNorm", {
   {"int", "num_groups", "how many groups the channels make"},
   {"int", "num_channels", "channels, C"},
-  {"float", "eps", "added to the variance", default = 1e-5},
+  {"float", "eps", "added to the variance", default = 1e-5, bounds = {0}},
   {"bool", "affine", "are there weight and bias?", default = true},
   DEVICE, DTYPE, BIAS,
 })

@@ -33,6 +33,10 @@ local function make(kind, mode, n, doc)
   end
 
   function Pad:forward(input)
+    if kind == "Circular" and (input:dim() < n + 1 or input:dim() > n + 2) then
+      errors.refuse(name, "input", ("%d or %d dimensions are needed"):format(n + 1, n + 2), input,
+        "E_SHAPE")
+    end
     return (functional.pad(input, self.padding, mode, self.value))
   end
   Module.passing[Pad.forward] = true

@@ -11,9 +11,10 @@ local pool = {}
 local text = window.text
 
 local function steps(n, border)
-  return {"int" .. n, "kernel_size", "size of the window"},
-    {"int" .. n, "stride", "step between windows", same = "kernel_size"},
-    {"int" .. n, "padding", border .. " on each side, at most half the window", default = 0}
+  return {"int" .. n, "kernel_size", "size of the window", bounds = {1}},
+    {"int" .. n, "stride", "step between windows", same = "kernel_size", bounds = {1}},
+    {"int" .. n, "padding", border .. " on each side, at most half the window", default = 0,
+     bounds = {0}}
 end
 
 local CEIL = {"bool", "ceil_mode", "count windows that hang over the far edge?", default = false}
@@ -28,7 +29,8 @@ for n = 1, 3 do
   local kernel_size, stride, padding = steps(n, "border of -inf")
   Pool.signature = define.signature(name, {
     kernel_size, stride, padding,
-    {"int" .. n, "dilation", "step between the elements of a window", default = 1},
+    {"int" .. n, "dilation", "step between the elements of a window", default = 1,
+     bounds = {1}},
     INDICES, CEIL,
   })
 
@@ -90,9 +92,11 @@ end
 -- ---- to a given size ----
 
 local SIZES = {
-  {"int1", "output_size", "length of the result"},
-  {"int2?", "output_size", "height and width of the result; a side that is moth.none stays"},
-  {"int3?", "output_size", "depth, height and width of the result; a side that is moth.none stays"},
+  {"int1", "output_size", "length of the result", bounds = {0}},
+  {"int2?", "output_size", "height and width of the result; a side that is moth.none stays",
+   bounds = {0}},
+  {"int3?", "output_size", "depth, height and width of the result; a side that is moth.none stays",
+   bounds = {0}},
 }
 
 local function make_adaptive(kind, n, which)

@@ -12,7 +12,7 @@ local resize = {}
 local SIZE = {"ints", "size", "sizes of the result: one for all sides, or one for each",
   optional = true}
 local FACTOR = {"floats", "scale_factor", "how much larger it is, for all sides or for each",
-  optional = true}
+  optional = true, bounds = {0, open = true}}
 
 local function copied(v)
   return type(v) == "table" and {unpack(v)} or v

@@ -19,8 +19,8 @@ local OUTPUT_SIZE = {"ints", "output_size",
                      optional = true}
 
 local function rows(n)
-  return {"int" .. n, "kernel_size", "size of the window that was pooled"},
-    {"int" .. n, "stride", "step between windows", same = "kernel_size"},
+  return {"int" .. n, "kernel_size", "size of the window that was pooled", bounds = {1}},
+    {"int" .. n, "stride", "step between windows", same = "kernel_size", bounds = {1}},
     {"int" .. n, "padding", "border that was on each side", default = 0}
 end
 

@@ -196,10 +196,6 @@ FUNCTION(hardsigmoid, ACTIVATION, hardsigmoid, hardsigmoid_back, 0, 0, 0, REAL_I
          DOC("Straight lines for sigmoid: min(max(x + 3, 0), 6) / 6."))
 FUNCTION(hardswish, ACTIVATION, hardswish, hardswish_back, 0, 0, 0, REAL_IN_PLACE, DISTINCT,
          DOC("x hardsigmoid(x)."))
-FUNCTION(softshrink, SHRINK, softshrink, shrink_back, a->lambd, 0, 0, REAL,
-         DOC("x drawn towards 0 by lambd."),
-         .examples = "moth.randn(2, 3)  -- domain: distinct\n"
-                     "moth.randn(2, 3), 0.25  -- domain: distinct")
 FUNCTION(hardshrink, SHRINK, hardshrink, shrink_back, a->lambd, 0, 0, REAL,
          DOC("x, and 0 where it is not beyond lambd."),
          .examples = "moth.randn(2, 3)  -- domain: distinct\n"
@@ -209,8 +205,8 @@ FUNCTION(threshold, THRESHOLD, threshold, threshold_back, a->threshold, a->value
          .examples = "moth.randn(2, 3), 0.1, 2  -- domain: distinct")
 
 static int hardtanh_shape(const hardtanh_args *a, moth_layout *y) {
-  if (a->min_val > a->max_val)
-    return moth_fail(a->ctx, MOTH_E_ARG, "min_val", "%g is above max_val, %g", a->min_val,
+  if (!(a->min_val <= a->max_val))
+    return moth_fail(a->ctx, MOTH_E_ARG, "min_val", "%g is not up to max_val, %g", a->min_val,
                      a->max_val);
   return moth_shape_like(a->input, y);
 }
@@ -225,6 +221,23 @@ MOTH_OP(hardtanh, HARDTANH, .saves = "input", NUMERIC_IN_PLACE,
         DOC("Each element, or the bound that it is beyond."),
         .examples = "moth.randn(2, 3)  -- domain: distinct\n"
                     "moth.randn(2, 3), -0.5, 0.25  -- domain: distinct")
+
+static int softshrink_shape(const softshrink_args *a, moth_layout *y) {
+  if (!(a->lambd >= 0))
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "lambd", "a number from 0 on is needed, got %g",
+                     a->lambd);
+  return moth_shape_like(a->input, y);
+}
+static int softshrink_cpu(const softshrink_args *a, moth_tensor **out) {
+  return map1(moth_activation.softshrink, out[0], a->input, a->lambd, 0, 0);
+}
+static int softshrink_grad(const softshrink_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD_OVER(g, shrink_back, .grad = g->dy, .input = a->input,
+                                          .a = a->lambd, .b = 0, .c = 0));
+}
+MOTH_OP(softshrink, SHRINK, .saves = "input", REAL, DOC("x drawn towards 0 by lambd."),
+        .examples = "moth.randn(2, 3)  -- domain: distinct\n"
+                    "moth.randn(2, 3), 0.25  -- domain: distinct")
 
 static int celu_shape(const celu_args *a, moth_layout *y) {
   if (a->alpha == 0)

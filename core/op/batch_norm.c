@@ -475,6 +475,7 @@ MOTH_OP_COMPOSES(move_running_, MOVE_RUNNING_,
 static int check_batch(const batch_norm_args *a) {
   moth_channel_norm p;
   int status = check_input(a->input);
+  if (!status) status = moth_norm_eps(a->ctx, a->eps);
   if (!status) status = check_running(a->input, a->running_mean, a->running_var, a->training);
   if (status) return status;
   if (!a->training && !a->running_mean)
@@ -552,6 +553,7 @@ static int check_instance(const instance_norm_args *a) {
   moth_channel_norm p;
   const int64_t *c = &a->input->l.shape[1];
   int status = check_input(a->input);
+  if (!status) status = moth_norm_eps(a->ctx, a->eps);
   if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, 1, c);
   if (!status) status = moth_norm_fits(a->ctx, "bias", a->bias, 1, c);
   if (!status)

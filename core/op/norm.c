@@ -29,6 +29,11 @@ int moth_norm_fits(moth_ctx *ctx, const char *arg, const moth_tensor *x, int32_t
                    moth_str(x));
 }
 
+int moth_norm_eps(moth_ctx *ctx, double eps) {
+  if (eps >= 0) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_DOMAIN, "eps", "a number from 0 on is needed, got %g", eps);
+}
+
 /* -- forward -- */
 
 /* y as the input; statistics, one for each row, in the type that is computed in. */
@@ -261,6 +266,7 @@ static int layer_norm_shape(const layer_norm_args *a, moth_layout *y) {
   row_form f;
   moth_ints shape = a->normalized_shape;
   int status = last_dims(a->input, shape, &f);
+  if (!status) status = moth_norm_eps(a->ctx, a->eps);
   if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, (int32_t)shape.n, shape.at);
   if (!status) status = moth_norm_fits(a->ctx, "bias", a->bias, (int32_t)shape.n, shape.at);
   if (!status) result_shapes(a->input, &f, 2, y);
@@ -304,6 +310,7 @@ static int rms_norm_shape(const rms_norm_args *a, moth_layout *y) {
   row_form f;
   moth_ints shape = a->normalized_shape;
   int status = last_dims(a->input, shape, &f);
+  if (!status) status = moth_norm_eps(a->ctx, rms_eps(a));
   if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, (int32_t)shape.n, shape.at);
   if (!status) result_shapes(a->input, &f, 1, y);
   if (!status) brief_shape(a->ctx->autocast, &y[0], &y[2]);
@@ -341,6 +348,9 @@ static int group_form(const group_norm_args *a, row_form *f) {
   if (x->ndim < 2)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "(N, C, ...) is needed, got %s",
                      moth_str(a->input));
+  if (x->shape[1] == 0)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "at least one channel is needed, got %s",
+                     moth_str(a->input));
   if (a->num_groups < 1 || x->shape[1] % a->num_groups)
     return moth_fail(a->ctx, MOTH_E_ARG, "num_groups", "%lld channels do not make %lld groups",
                      (long long)x->shape[1], (long long)a->num_groups);
@@ -362,7 +372,8 @@ static int group_norm_shape(const group_norm_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
                      "%s has one value in each group, whose spread means nothing",
                      moth_str(a->input));
-  status = moth_norm_fits(a->ctx, "weight", a->weight, 1, channels);
+  status = moth_norm_eps(a->ctx, a->eps);
+  if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, 1, channels);
   if (!status) status = moth_norm_fits(a->ctx, "bias", a->bias, 1, channels);
   if (!status) result_shapes(a->input, &f, 2, y);
   return status;

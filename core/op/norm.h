@@ -119,6 +119,9 @@ MOTH_ARGS(normalize, NORMALIZE)
 int moth_norm_fits(moth_ctx *ctx, const char *arg, const moth_tensor *x, int32_t ndim,
                    const int64_t *shape);
 
+/* An argument eps: a number from 0 on, so that NaN is refused too. */
+int moth_norm_eps(moth_ctx *ctx, double eps);
+
 extern moth_op moth_op_batch_norm, moth_op_instance_norm, moth_op_channel_norm,
     moth_op_channel_norm_back;
 

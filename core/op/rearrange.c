@@ -96,6 +96,8 @@ static int roll_shape(const roll_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_ARG, "shifts", "%lld of them are given for %s",
                      (long long)a->shifts.n,
                      a->dims.at ? moth_str_ints(a->ctx, a->dims.n, a->dims.at) : "all elements");
+  if (a->dims.at && a->dims.n && a->input->l.ndim == 0)
+    return moth_fail(a->ctx, MOTH_E_ARG, "dims", "%s has no dimensions", moth_str(a->input));
   return a->dims.at ? shifts_of(a, &a->input->l, shift) : MOTH_OK;
 }
 

@@ -251,6 +251,30 @@ function calls.bad(sig, i, v)
   errors.argument(sig.name, sig.args[i].name, text, code)
 end
 
+--- Raises unless a number, or each number in a list, lies within the bounds of argument i.
+function calls.within(sig, i, v)
+  local arg = sig.args[i]
+  local least, most, open = arg.bounds[1], arg.bounds[2], arg.bounds.open
+  for _, x in ipairs(type(v) == "table" and v or { v }) do
+    if type(x) == "number" and not (x >= least and (not most or x <= most)
+        and not (open and x == least)) then
+      errors.argument(sig.name, arg.name, format("a number %s %g%s is needed, got %s",
+        open and "above" or "from", least, most and format(" to %g", most) or open and "" or " on",
+        errors.describe(v)), "E_DOMAIN")
+    end
+  end
+end
+
+--- Raises: required argument i is missing. One before it that is of another kind, such as a name in
+-- the place of a dimension, is named instead.
+function calls.missing(sig, i, ...)
+  for k = 1, i - 1 do
+    local kind, v = sig.args[k].row.name, (select(k, ...))
+    if (kind == "dim" or kind == "int") and type(v) ~= "number" then calls.bad(sig, k, v) end
+  end
+  calls.bad(sig, i, nil)
+end
+
 --- Raises: a nil among sizes in a row, or among the elements of a table.
 function calls.hole(sig, i, n)
   errors.argument(sig.name, sig.args[i].name, format("value %d is nil", n), "E_TYPE")

@@ -41,17 +41,26 @@ local PICKS = {
   midpoint = function(low, high) return low + (high - low) * 0.5 end,
 }
 
--- The value of sorted rows at that share of their length n: exact where it meets an element.
-local function place(sorted, q, n, how)
+-- The value of sorted rows at that share of their length n: exact where it meets an element. slack
+-- is 0, with a gradient to the share, or nil.
+local function place(sorted, q, n, how, slack)
   local at = q * (n - 1)
   local floor = math.floor(at)
   local low, part = sorted:select(-1, floor + 1), at - floor
-  if part == 0 then return low end
+  if part == 0 then return slack and low + slack:to(low.dtype) * 0 or low end
+  if slack and how == "linear" then part = slack:to(low.dtype) * (n - 1) + part end
   local high = sorted:select(-1, floor + 2)
   if how == "nearest" then -- the even one of two as near
     return (part > 0.5 or (part == 0.5 and floor % 2 == 1)) and high or low
   end
   return (PICKS[how](low, high, part))
+end
+
+-- Of a tensor of shares that wants a gradient: 0, with that gradient.
+local function slack_of(q)
+  if istensor(q) and q.requires_grad and require("moth.autograd").is_grad_enabled() then
+    return q - q:detach()
+  end
 end
 
 local function checked_q(q)
@@ -90,13 +99,14 @@ composed.quantile = define {
     local sorted = x:sort(-1)
     -- NaN is sorted to the end: a row with one gives nothing else
     sorted = ops.where(sorted:select(-1, n):isnan():unsqueeze(-1), 0 / 0, sorted)
+    local slack = slack_of(q)
     if istensor(q) then q = q:tolist() end
     if type(q) ~= "table" then
-      return (keep(place(sorted, checked_q(q), n, how), input, dim, keepdim))
+      return (keep(place(sorted, checked_q(q), n, how, slack), input, dim, keepdim))
     end
     local list = {}
     for i, one in ipairs(q) do
-      list[i] = keep(place(sorted, checked_q(one), n, how), input, dim, keepdim)
+      list[i] = keep(place(sorted, checked_q(one), n, how, slack and slack[i]), input, dim, keepdim)
     end
     return (ops.stack(list, 1))
   end,
@@ -210,6 +220,9 @@ composed.cdist = define {
     if x1:dim() < 2 or x2:dim() < 2 or x1:size(-1) ~= x2:size(-1) then
       errors.argument("cdist", "x2", ("rows of one length are needed, got %s and %s"):format(
         errors.describe(x1), errors.describe(x2)), "E_SHAPE")
+    end
+    if not (p >= 0) then
+      errors.refuse("cdist", "p", "a number from 0 on is needed", p, "E_DOMAIN")
     end
     local product = mode == "use_mm_for_euclid_dist" or (mode ~= "donot_use_mm_for_euclid_dist"
       and (x1:size(-2) > MANY or x2:size(-2) > MANY))
@@ -382,6 +395,11 @@ composed.fill_diagonal_ = define {
 local GENERATOR = { "generator", "generator", "source of the numbers; the default one when absent",
                     optional = true }
 
+local function need_spread(fname, name, value)
+  if value > 0 then return end
+  errors.argument(fname, name, "a number above 0 is needed, got " .. value, "E_DOMAIN")
+end
+
 -- Writes what fn makes of an unrecorded tensor like x, so that x forgets its history at once.
 local function overwrite(x, fn)
   local drawn = require("moth.autograd").no_grad(function() return fn(ops.empty_like(x)) end)
@@ -400,6 +418,7 @@ composed.log_normal_ = define {
     GENERATOR,
   },
   run = function(input, mean, std, generator)
+    need_spread("log_normal_", "std", std)
     return (overwrite(input, function(y) return y:normal_(mean, std, generator):exp_() end))
   end,
 }
@@ -417,6 +436,7 @@ composed.cauchy_ = define {
     GENERATOR,
   },
   run = function(input, median, sigma, generator)
+    need_spread("cauchy_", "sigma", sigma)
     return (overwrite(input, function(y)
       return y:uniform_(-math.pi / 2, math.pi / 2, generator):tan_():mul_(sigma):add_(median)
     end))

@@ -12,6 +12,8 @@
 --   optional  may be absent (also written as a `?` after the kind): nil then, and for moth.none
 --   numbers   a tensor argument also takes numbers
 --   hint      stands at the end of the message when it is missing
+--   bounds    {least, most} of a number, or of each number in a list; with open = true it is above
+--             the least
 --   choices   of an enum: list of names, the first being the default unless `required`
 
 local bind = require "moth.bind"
@@ -51,7 +53,7 @@ local function read_arg(name, row)
   if row.numbers then found = kinds.find("number") end
   local arg = { name = row[2], kind = kind, row = found, doc = row[3] or "",
                 optional = optional or row.optional or false, default = row.default,
-                hint = row.hint, same = row.same }
+                hint = row.hint, same = row.same, bounds = row.bounds }
   if row.choices then read_choices(arg, row) end
   arg.required = not arg.optional and arg.default == nil and not arg.same
   if arg.choices and arg.kind == "enum" then arg.fallback = concat(arg.choices, "|")
@@ -83,6 +85,7 @@ local function write(sig)
   end
   for i, arg in ipairs(sig.args) do
     local check = forms.fill(arg.row.check, i, "a" .. i, 0, 0)
+    if arg.bounds then check = format("%s T.within(sig, %d, a%d)", check, i, i) end
     if arg.required then
       out("  %s", check)
     else
@@ -161,6 +164,10 @@ end
 
 local function pass_on(...) return ... end
 
+local function refuse(what, needed, got)
+  require("moth.error").refuse("define", what, needed, got, "E_TYPE")
+end
+
 -- The written function of a record.
 local function compiled(record)
   local sig = bind.read(record)
@@ -176,6 +183,11 @@ end
 -- when it returns: it must not keep them, nor call functions of the user's)
 -- @return the function
 local function late(record)
+  if type(record) ~= "table" then refuse("record", "a table is needed", record) end
+  if type(record.name) ~= "string" then refuse("name", "a string is needed", record.name) end
+  if type(record.args) ~= "table" then
+    refuse("args", "a list of arguments is needed", record.args)
+  end
   record.read = read_record
   local fn = function(...) return (record.call or compiled(record))(...) end
   bind.register(fn, record)

@@ -142,6 +142,10 @@ dispatch.cross_entropy = define {
           .. "with :long()) or probabilities of the input's shape, %s, got %s"):format(
           tostring(input.shape), errors.describe(target)), "E_SHAPE")
       end
+      if ignore_index > 0 then
+        errors.argument("cross_entropy", "ignore_index", "names a class; targets that are "
+          .. "probabilities have none, got " .. ignore_index, "E_ARG")
+      end
       return (losses.cross_entropy_soft(input, target, weight, reduction, label_smoothing))
     end
     return (losses.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing))

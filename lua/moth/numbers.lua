@@ -287,8 +287,13 @@ numbers.gradient = define {
     if #spacing ~= #dim then
       refuse("gradient", "spacing", ("%d of them are needed"):format(#dim), #spacing, "E_ARG")
     end
+    local seen = {}
     for i, d in ipairs(dim) do
       if d < 0 then d = d + n + 1 end
+      if seen[d] then
+        errors.argument("gradient", "dim", ("dimension %d is named twice"):format(d), "E_ARG")
+      end
+      seen[d] = true
       local at = spacing[i]
       if input:size(d) < edge_order + 1 then
         refuse("gradient", "input", ("at least %d values along dimension %d are needed"):format(

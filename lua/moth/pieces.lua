@@ -256,8 +256,11 @@ pieces.pdist = define {
   scoped = true,
   run = function(input, p)
     if input:dim() ~= 2 then refuse("pdist", "input", "(N, M) is needed", input) end
+    if not (p >= 0) then refuse("pdist", "p", "a number from 0 on is needed", p, "E_DOMAIN") end
     local n = input:size(1)
-    if n < 2 then return (input:new_zeros { 0 }) end
+    if n < 2 then
+      return (require("moth.attach").attach(input:new_zeros { 0 }, input))
+    end
     if n * (n - 1) / 2 * input:size(2) > MANY then
       local parts = {}
       for i = 1, n - 1 do
@@ -312,6 +315,21 @@ local function weights_of(name, w, n)
   return w
 end
 
+-- Counts are integers, weights floats, and neither is negative.
+local function check_weights(f, w)
+  if f ~= nil and (f:is_floating_point() or f.dtype == require("moth").bool) then
+    refuse("cov", "fweights", "integers are needed", f, "E_DTYPE")
+  elseif w ~= nil and not w:is_floating_point() then
+    refuse("cov", "aweights", "a float tensor is needed", w, "E_DTYPE")
+  end
+  if lib.capture then return end
+  for name, x in pairs { fweights = f, aweights = w } do
+    if not x:ge(0):all():item() then
+      errors.argument("cov", name, "numbers from 0 on are needed", "E_DOMAIN")
+    end
+  end
+end
+
 --- moth.cov(x, correction, fweights, aweights): rows are variables, columns observations.
 pieces.cov = define {
   name = "cov",
@@ -330,13 +348,14 @@ pieces.cov = define {
     if not x:is_floating_point() then x = x:to(require("moth").get_default_dtype()) end
     local n = x:size(2)
     local f, w = weights_of("fweights", fweights, n), weights_of("aweights", aweights, n)
+    check_weights(f, w)
     local by = f ~= nil and w ~= nil and f * w or f == nil and w or f
     local y
     if by == nil then
       local apart = x - x:mean(2, true)
       y = apart:matmul(apart:t()) / math.max(n - correction, 0)
     else
-      by = by:to(x.dtype)
+      if not by:is_floating_point() then by = by:to(x.dtype) end
       local total = by:sum()
       local apart = x - (x * by):sum(2, true) / total
       local left = (w ~= nil and correction ~= 0) and total - (by * w):sum() / total * correction

@@ -64,6 +64,10 @@ local function of_tensor(name, row, x, n)
   return y
 end
 
+local function refuse_boolean(name, arg, value)
+  errors.refuse(name, arg, "a tensor or a number is needed", value, "E_TYPE")
+end
+
 local function made(name, row, shifted)
   polynomials[name] = define {
     name = name,
@@ -77,6 +81,9 @@ local function made(name, row, shifted)
     scoped = true,
     run = function(input, n)
       local moth = require "moth"
+      if type(n) == "boolean" then refuse_boolean(name, "n", n) end
+      if type(input) == "boolean" then refuse_boolean(name, "input", input) end
+      if not istensor(n) then n = tonumber(n) end -- of an int64 too
       if not istensor(input) then
         if not istensor(n) then
           errors.argument(name, "input", "at least one tensor is needed, got "

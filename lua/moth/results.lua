@@ -220,7 +220,9 @@ results.normal = define {
       errors.argument("normal", dtype and "dtype" or "device", "the tensors have one")
     end
     local least = lib.istensor(std) and (std:numel() > 0 and std:min():item() or 0) or std
-    if least < 0 then errors.argument("normal", "std", "cannot be negative, got " .. least) end
+    if not (least >= 0) then
+      errors.argument("normal", "std", "cannot be negative, got " .. least)
+    end
     local autograd = require "moth.autograd"
     return (autograd.no_grad(function()
       local ops = bind.ops

@@ -75,6 +75,13 @@ local function store(sig, i, operand, out)
   end
 end
 
+-- ", a1, a2": the arguments before number i.
+local function before(i)
+  local names = {}
+  for k = 1, i - 1 do names[k] = ", a" .. k end
+  return concat(names)
+end
+
 -- Conversions and room for lists: what may allocate, before anything is stored.
 local function prepare(sig, out)
   for i, arg in ipairs(sig.args) do
@@ -83,6 +90,9 @@ local function prepare(sig, out)
       local ignored = arg.row.name == "index" and sig.index.ignore_index
       if ignored then expression = format("T.to_index(sig, %d, a%d, a%d)", i, i, ignored) end
       if arg.required then
+        if i > 1 then
+          out('  if type(a%d) == "nil" then T.missing(sig, %d%s) end', i, i, before(i))
+        end
         out("  local p%d = %s", i, expression)
       else
         out("  local p%d", i)
