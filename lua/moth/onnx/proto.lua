@@ -21,7 +21,10 @@ local schema = {
     [3] = { "producer_version", "text" }, [7] = { "graph", "Graph" },
     [8] = { "opset_import", "Opset", true }, [25] = { "functions", "Function", true } },
   Opset = { [1] = { "domain", "text" }, [2] = { "version", "int" } },
-  Function = { [1] = { "name", "text" } },
+  Function = { [1] = { "name", "text" }, [4] = { "input", "text", true },
+    [5] = { "output", "text", true }, [7] = { "node", "Node", true },
+    [9] = { "opset_import", "Opset", true }, [10] = { "domain", "text" },
+    [11] = { "attribute_proto", "Attribute", true } },
   Graph = { [1] = { "node", "Node", true }, [2] = { "name", "text" },
     [5] = { "initializer", "Tensor", true }, [11] = { "input", "ValueInfo", true },
     [12] = { "output", "ValueInfo", true }, [15] = { "sparse_initializer", "Sparse", true } },
@@ -32,7 +35,8 @@ local schema = {
   Attribute = { [1] = { "name", "text" }, [2] = { "f", "float" }, [3] = { "i", "int" },
     [4] = { "s", "text" }, [5] = { "t", "Tensor" }, [6] = { "g", "Graph" },
     [7] = { "floats", "float", true }, [8] = { "ints", "int", true },
-    [9] = { "strings", "text", true }, [20] = { "type", "int" } },
+    [9] = { "strings", "text", true }, [20] = { "type", "int" },
+    [21] = { "ref_attr_name", "text" } },
   ValueInfo = { [1] = { "name", "text" }, [2] = { "type", "Type" } },
   Type = { [1] = { "tensor_type", "TensorType" } },
   TensorType = { [1] = { "elem_type", "int" }, [2] = { "shape", "Shape" } },
@@ -62,7 +66,15 @@ proto.ctypes = { [0] = "uint8_t", "uint8_t", "int8_t", "int16_t", "int32_t", "in
                  "uint16_t", "float", "double" }
 
 --- Numbers of attribute types in files, by the field that holds the value.
-proto.attribute_types = { f = 1, i = 2, s = 3, t = 4, floats = 6, ints = 7, strings = 8 }
+proto.attribute_types = { f = 1, i = 2, s = 3, t = 4, g = 5, floats = 6, ints = 7, strings = 8 }
+
+local TYPES = { [0] = "undefined", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64",
+  "string", "bool", "float16", "float64", "uint32", "uint64", "complex64", "complex128", "bfloat16",
+  "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "uint4", "int4", "float4e2m1",
+  "float8e8m0", "uint2", "int2" }
+
+--- The name of an element type in files.
+function proto.type_name(number) return TYPES[number] or tostring(number) end
 
 -- ---- writing ----
 

@@ -1,288 +1,151 @@
---- layers.lua -- what the nodes of an ONNX graph do in Moth that are layers: products,
--- convolutions, pools, norms, recurrent nets, resampling. The rows are as in nodes.lua.
+--- conv.lua -- nodes of an ONNX graph that are convolutions, and what is related to them.
 
-local M = require "moth"
-local bind = require "moth.bind"
 local lib = require "moth.lib"
-local nodes = require "moth.onnx.load.nodes"
+local M = require "moth"
+local rows = require "moth.onnx.load.rows"
+local windows = require "moth.onnx.load.windows"
 
-local F, N, row = M.nn.functional, nodes.N, nodes.row
+local F = M.nn.functional
+local N, row, refuse = rows.N, rows.row, rows.refuse
+local ranked, equal = windows.ranked, windows.equal
 
-local function refuse(...) error(string.format(...), 0) end
-
--- ---- products ----
-
-N.Gemm = row("2 alpha=1.0 beta=1.0 transA=0 transB=0", function(a, x, y, c)
-  if a.transA == 0 and a.transB == 1 and a.alpha == 1 and a.beta == 1 and c and c:dim() == 1
-     and c:size(1) == y:size(1) then
-    return F.linear(x, y, c)
-  end
-  if a.transA == 1 then x = x:t() end
-  if a.transB == 1 then y = y:t() end
-  local z = x:mm(y)
-  if a.alpha ~= 1 then z = z * a.alpha end
-  if c and a.beta ~= 1 then c = c * a.beta end
-  return c and z + c or z
+N.Conv = row("2 kernel_shape:ints" .. windows.ATTRIBUTES .. "group=1", function(a, x, weight, bias)
+  local kernel = { unpack(weight.shape, 3) }
+  local strides, dilations = windows.steps(a, #kernel)
+  local input, pad = windows.sides(a, x, kernel, strides, dilations, 0)
+  return ranked("conv", #kernel)(input, weight, bias, strides, pad, dilations, a.group)
 end)
 
--- ---- windows ----
-
--- What is padded before and after each dimension, for windows of these sizes.
-local function padding(a, x, kernel, strides, dilations)
-  local n, before, after = #kernel, {}, {}
-  for d = 1, n do
-    if a.auto_pad == "NOTSET" then
-      before[d], after[d] = a.pads and a.pads[d] or 0, a.pads and a.pads[d + n] or 0
-    elseif a.auto_pad == "VALID" then
-      before[d], after[d] = 0, 0
-    elseif a.auto_pad == "SAME_UPPER" or a.auto_pad == "SAME_LOWER" then
-      local size, last = x:size(d + 2), (kernel[d] - 1) * dilations[d]
-      local total = math.max((math.ceil(size / strides[d]) - 1) * strides[d] + last + 1 - size, 0)
-      local less, more = math.floor(total / 2), math.ceil(total / 2)
-      before[d], after[d] = less, more
-      if a.auto_pad == "SAME_LOWER" then before[d], after[d] = more, less end
-    else
-      refuse("auto_pad '%s'", a.auto_pad)
-    end
+-- What a transposed convolution loses before and after each dimension, from output_shape (or the
+-- size that SAME asks for) where that is given.
+local function cut(a, x, kernel, strides, dilations, more)
+  local before, after = {}, {}
+  for d = 1, #kernel do
+    local wanted = a.output_shape and a.output_shape[#a.output_shape - #kernel + d]
+      or a.auto_pad:find "SAME" and x:size(d + 2) * strides[d]
+    if not wanted then return windows.padding(a, x, kernel, strides, dilations) end
+    local total = strides[d] * (x:size(d + 2) - 1) + more[d] + (kernel[d] - 1) * dilations[d] + 1
+      - wanted
+    local less = math.floor(total / 2)
+    before[d], after[d] = less, total - less
+    if a.auto_pad ~= "SAME_UPPER" then before[d], after[d] = total - less, less end
   end
   return before, after
 end
 
-local function equal(a, b)
-  for i = 1, #a do
-    if a[i] ~= b[i] then return false end
-  end
-  return true
-end
-
--- How far windows move, and how far apart their elements lie.
-local function steps(a, n)
-  return a.strides or lib.filled(n, 1), a.dilations or lib.filled(n, 1)
-end
-
--- x with its last dimensions padded.
-local function padded(x, before, after, value)
-  local list = {}
-  for d = #before, 1, -1 do list[#list + 1], list[#list + 2] = before[d], after[d] end
-  return F.pad(x, list, { value = value })
-end
-
--- x and the padding that is left to do, where only equal sides can be left.
-local function sides(a, x, kernel, strides, dilations, value)
-  local before, after = padding(a, x, kernel, strides, dilations)
-  if equal(before, after) then return x, before end
-  return padded(x, before, after, value), lib.filled(#kernel, 0)
-end
-
-local function ranked(name, rank)
-  if rank < 1 or rank > 3 then refuse("%d dimensions beside batch and channels", rank) end
-  return F[name .. rank .. "d"]
-end
-
-local WINDOW = " strides:ints pads:ints dilations:ints auto_pad=NOTSET "
-
-N.Conv = row("2 kernel_shape:ints" .. WINDOW .. "group=1", function(a, x, weight, bias)
-  local kernel = { unpack(weight.shape, 3) }
-  local strides, dilations = steps(a, #kernel)
-  local input, pad = sides(a, x, kernel, strides, dilations, 0)
-  return ranked("conv", #kernel)(input, weight, bias, strides, pad, dilations, a.group)
-end)
-
-N.ConvTranspose = row("2 kernel_shape:ints" .. WINDOW
+N.ConvTranspose = row("2 kernel_shape:ints" .. windows.ATTRIBUTES
   .. "group=1 output_padding:ints output_shape:ints",
   function(a, x, weight, bias)
-    local kernel = { unpack(weight.shape, 3) }
+    local kernel, more = { unpack(weight.shape, 3) }, {}
     local n = #kernel
-    local strides, dilations = steps(a, n)
-    local before, after = padding(a, x, kernel, strides, dilations)
-    if not equal(before, after) or a.output_shape or a.auto_pad:find "SAME" then
-      refuse "padding that differs by side, or an output_shape"
-    end
-    local more = a.output_padding or {}
-    for d = 1, n do more[d] = more[d] or 0 end
-    return ranked("conv_transpose", n)(x, weight, bias, strides, before, more, a.group, dilations)
-  end)
-
-N.MaxPool = row("kernel_shape:ints!" .. WINDOW .. "ceil_mode=0 storage_order=0!", function(a, x)
-  if a.noutputs > 1 then refuse "positions as a second output" end
-  local n = #a.kernel_shape
-  local strides, dilations = steps(a, n)
-  local input, pad = sides(a, x, a.kernel_shape, strides, dilations, -math.huge)
-  return (ranked("max_pool", n)(input, { kernel_size = a.kernel_shape, stride = strides,
-    padding = pad, dilation = dilations, ceil_mode = a.ceil_mode == 1 }))
-end)
-
-N.AveragePool = row("kernel_shape:ints!" .. WINDOW
-  .. "ceil_mode=0 count_include_pad=0", function(a, x)
-  local n = #a.kernel_shape
-  local strides, dilations = steps(a, n)
-  if not equal(dilations, lib.filled(n, 1)) then refuse "dilations" end
-  local before, after = padding(a, x, a.kernel_shape, strides, dilations)
-  if not equal(before, after) and a.count_include_pad == 0 then
-    refuse "padding that differs by side and is not counted"
-  end
-  local input, pad = sides(a, x, a.kernel_shape, strides, dilations, 0)
-  return ranked("avg_pool", n)(input, { kernel_size = a.kernel_shape, stride = strides,
-    padding = pad, ceil_mode = a.ceil_mode == 1, count_include_pad = a.count_include_pad == 1 })
-end)
-
-local function global(name)
-  return row("", function(_, x)
-    local dims = {}
-    for d = 3, x:dim() do dims[d - 2] = d end
-    return M[name](x, { dim = dims, keepdim = true })
-  end)
-end
-N.GlobalAveragePool, N.GlobalMaxPool = global "mean", global "amax"
-
--- ---- norms ----
-
-N.BatchNormalization = row("5 epsilon=1e-5. momentum=0.9 training_mode=0! spatial=1!",
-  function(a, x, weight, bias, mean, var)
-    return F.batch_norm(x, mean, var, weight, bias, false, 0, a.epsilon)
-  end)
-N.InstanceNormalization = row("3 epsilon=1e-5.", function(a, x, weight, bias)
-  return F.instance_norm(x, { weight = weight, bias = bias, eps = a.epsilon })
-end)
-
-local function from_axis(x, axis)
-  local shape = {}
-  for d = nodes.place(x, axis), x:dim() do shape[#shape + 1] = x:size(d) end
-  return shape
-end
-
-N.LayerNormalization = row("2 axis=-1 epsilon=1e-5. stash_type=1!", function(a, x, weight, bias)
-  if a.noutputs > 1 then refuse "the mean as a second output" end
-  return F.layer_norm(x, from_axis(x, a.axis), weight, bias, a.epsilon)
-end)
-N.RMSNormalization = row("2 axis=-1 epsilon=1e-5. stash_type=1!", function(a, x, weight)
-  return F.rms_norm(x, from_axis(x, a.axis), weight, a.epsilon)
-end)
-local GROUPS = "3 num_groups:int! epsilon=1e-5. stash_type=1!"
-N.GroupNormalization = row(GROUPS, function(a, x, weight, bias)
-  if a.opset < 21 then -- one for each group
-    local per = x:size(2) / a.num_groups
-    weight, bias = weight:repeat_interleave(per), bias:repeat_interleave(per)
-  end
-  return F.group_norm(x, a.num_groups, weight, bias, a.epsilon)
-end)
-N.LpNormalization = row("axis=-1 p=2", function(a, x)
-  return F.normalize(x, a.p, nodes.dim(a.axis))
-end)
-
--- ---- resampling ----
-
-local RANKED = { linear = { "linear", "bilinear", "trilinear" }, cubic = { false, "bicubic" } }
-
--- The mode of interpolate, and whether corners are aligned.
-local function mode_of(a, rank)
-  local how = a.coordinate_transformation_mode
-  if a.mode == "nearest" then
-    if how == "asymmetric" and a.nearest_mode == "floor" then return "nearest" end
-    if how:find "half_pixel" and a.nearest_mode:find "round" then return "nearest-exact" end
-    refuse("mode nearest with %s and %s", how, a.nearest_mode)
-  end
-  local name = RANKED[a.mode] and RANKED[a.mode][rank]
-  if not name then refuse("mode '%s' of %d dimensions", a.mode, rank) end
-  if how ~= "align_corners" and not how:find "half_pixel$" then
-    refuse("mode %s with %s", a.mode, how)
-  end
-  if a.mode == "cubic" and a.cubic_coeff_a ~= -0.75 then
-    refuse("cubic_coeff_a = %g; -0.75 alone is known", a.cubic_coeff_a)
-  end
-  return name, how == "align_corners"
-end
-
-N.Resize = row("mode=nearest coordinate_transformation_mode=half_pixel "
-  .. "nearest_mode=round_prefer_floor cubic_coeff_a=-0.75 exclude_outside=0! "
-  .. "extrapolation_value=0.0 antialias=0! keep_aspect_ratio_policy=stretch! axes:ints",
-  function(a, x, _, scales, sizes)
-    local n = x:dim()
-    local rank = n - 2
-    local mode, corners = mode_of(a, rank)
-    local given = sizes and #sizes > 0 and sizes or scales
-    if a.axes then
-      local all = {}
-      for d = 1, n do all[d] = given == sizes and x:size(d) or 1 end
-      for k, axis in ipairs(a.axes) do all[nodes.place(x, axis)] = given[k] end
-      given, sizes = all, given == sizes and all or sizes
-    end
-    local list = {}
+    local strides, dilations = windows.steps(a, n)
+    for d = 1, n do more[d] = a.output_padding and a.output_padding[d] or 0 end
+    local before, after = cut(a, x, kernel, strides, dilations, more)
+    local f, plain = ranked("conv_transpose", n), equal(before, after)
     for d = 1, n do
-      if d <= 2 and given[d] ~= (given == sizes and x:size(d) or 1) then
-        refuse "batch and channels in other sizes"
-      elseif d > 2 then
-        list[d - 2] = given[d]
-      end
+      plain = plain and before[d] >= 0 and (more[d] < strides[d] or more[d] < dilations[d])
     end
-    local options = { mode = mode, align_corners = corners or nil }
-    options[given == sizes and "size" or "scale_factor"] = list
-    return F.interpolate(x, options)
-  end, "2 3 4")
+    if plain then return f(x, weight, bias, strides, before, more, a.group, dilations) end
+    -- All of it, then without what is cut. Padding that is negative adds zeros, with the bias.
+    local y = f(x, weight, nil, strides, lib.filled(n, 0), lib.filled(n, 0), a.group, dilations)
+    for d = 1, n do before[d], after[d] = -before[d], more[d] - after[d] end
+    y = windows.padded(y, before, after, 0)
+    if not bias then return y end
+    local shape = lib.filled(n + 1, 1)
+    shape[1] = -1
+    return y + bias:reshape(shape)
+  end)
 
-local GRID = { linear = "bilinear", cubic = "bicubic" }
-N.GridSample = row("2 mode=bilinear padding_mode=zeros align_corners=0", function(a, x, grid)
-  return F.grid_sample(x, grid, { mode = GRID[a.mode] or a.mode, padding_mode = a.padding_mode,
-    align_corners = a.align_corners == 1 })
+-- A causal depthwise convolution, with what it has seen before as a state.
+N.CausalConvWithState = row("2 activation=none", function(a, x, weight, bias, past)
+  local before = weight:size(3) - 1
+  if past then x = M.cat({ past, x }, 3)
+  else x = F.pad(x, { before, 0 }) end
+  local y = F.conv1d(x, weight, bias, 1, 0, 1, x:size(2))
+  if a.activation == "silu" or a.activation == "swish" then y = F.silu(y)
+  elseif a.activation ~= "none" then refuse("activation %s", rows.quoted(a.activation)) end
+  return y, x:narrow(3, x:size(3) - before + 1, before)
 end)
 
--- ---- recurrent nets ----
+-- ---- columns ----
 
--- Where Moth has the gates of each: its order, by their places in ONNX's.
-local GATES = { lstm = { 1, 3, 4, 2 }, gru = { 2, 1, 3 }, rnn_tanh = { 1 }, rnn_relu = { 1 } }
+-- Columns of windows, added up to a tensor of n dimensions.
+N.Col2Im = row("3 dilations:ints pads:ints strides:ints", function(a, x, shape, kernel)
+  local n = #shape
+  local strides, dilations = windows.steps(a, n)
+  local batch, taps = x:size(1), 1
+  for d = 1, n do taps = taps * kernel[d] end
+  local channels = x:size(2) / taps
+  -- Position in the padded result, in row-major order, of each tap of each window.
+  local at, padded, total = M.zeros(1, 1, { dtype = M.int64 }), {}, 1
+  for d = 1, n do
+    local before, after = a.pads and a.pads[d] or 0, a.pads and a.pads[d + n] or 0
+    padded[d] = shape[d] + before + after
+    local count = math.floor((padded[d] - (kernel[d] - 1) * dilations[d] - 1) / strides[d]) + 1
+    local taps_of = (M.arange(kernel[d]) * dilations[d]):reshape(1, -1, 1, 1)
+    local windows_of = (M.arange(count) * strides[d]):reshape(1, 1, 1, -1)
+    local known = at:reshape(at:size(1), 1, at:size(2), 1) * padded[d]
+    at = (known + taps_of + windows_of):reshape(at:size(1) * kernel[d], at:size(2) * count)
+    total = total * padded[d]
+  end
+  local index = at:reshape(1, 1, -1):to(x.device):expand(batch, channels, -1) + 1
+  local y = M.zeros({ batch, channels, total }, rows.as(x))
+    :scatter_add(3, index, x:reshape(batch, channels, -1)):reshape({ batch, channels,
+      unpack(padded) })
+  for d = 1, n do y = y:narrow(d + 2, (a.pads and a.pads[d] or 0) + 1, shape[d]) end
+  return y
+end, "2 3")
 
-local function gates(x, order)
-  if #order == 1 then return x end
-  local chunks, list = x:chunk(#order, 1), {}
-  for k, at in ipairs(order) do list[k] = chunks[at] end
-  return M.cat(list, 1)
-end
-
-local function parameters(kind, directions, w, r, b)
-  local list, order = {}, GATES[kind]
-  for d = 1, directions do
-    list[#list + 1] = gates(w[d], order)
-    list[#list + 1] = gates(r[d], order)
-    if b then
-      local halves = b[d]:chunk(2, 1)
-      list[#list + 1], list[#list + 2] = gates(halves[1], order), gates(halves[2], order)
+-- The values of x (N, C, H, W) at (N, L) places, between elements; zero outside.
+local function between(x, h, w)
+  local n, c, height, width = x:size(1), x:size(2), x:size(3), x:size(4)
+  local flat, y = x:reshape(n, c, -1), nil
+  local h0, w0 = h:floor(), w:floor()
+  for dh = 0, 1 do
+    for dw = 0, 1 do
+      local hi, wi = h0 + dh, w0 + dw
+      local weight = (1 - (h - hi):abs()) * (1 - (w - wi):abs())
+      local inside = hi:ge(0):logical_and(hi:lt(height)):logical_and(wi:ge(0))
+        :logical_and(wi:lt(width))
+      local at = (hi:clamp(0, height - 1) * width + wi:clamp(0, width - 1)):detach():long() + 1
+      local part = flat:gather(3, at:unsqueeze(2):expand(-1, c, -1))
+        * M.where(inside, weight, 0):unsqueeze(2)
+      y = y and y + part or part
     end
   end
-  return list
+  return y
 end
 
--- The op for what the activations say.
-local function kind_of(a, kind, directions, usual)
-  local names, n = a.activations or usual, #usual
-  if kind == "rnn" then kind, usual = "rnn_" .. (names[1] or ""):lower(), { names[1] } end
-  local known = GATES[kind] and #names == (a.activations and directions or 1) * n
-  for i, name in ipairs(names) do known = known and name == usual[(i - 1) % n + 1] end
-  return known and kind or refuse("activations %s", table.concat(names, ", "))
-end
+-- Deformable convolution (Dai et al. 2017): each tap of each window has its own offset.
+N.DeformConv = row("3 kernel_shape:ints strides:ints pads:ints dilations:ints group=1 "
+  .. "offset_group=1", function(a, x, weight, offset, bias, mask)
+  if x:dim() ~= 4 then refuse("%d dimensions beside batch and channels", x:dim() - 2) end
+  local n, c, out, kh, kw = x:size(1), x:size(2), weight:size(1), weight:size(3), weight:size(4)
+  local strides, dilations = windows.steps(a, 2)
+  local pads, groups = a.pads or { 0, 0, 0, 0 }, a.offset_group
+  local oh, ow = offset:size(3), offset:size(4)
+  local options = { dtype = x.dtype, device = x.device }
+  local ys = M.arange(oh, options):reshape(-1, 1) * strides[1] - pads[1]
+  local xs = M.arange(ow, options):reshape(1, -1) * strides[2] - pads[2]
+  offset = offset:reshape(n, groups, kh * kw, 2, oh, ow)
+  mask = mask and mask:reshape(n, groups, kh * kw, 1, oh * ow)
+  local size, list = c / groups, {}
+  for g = 1, groups do
+    local part, taps = x:narrow(2, (g - 1) * size + 1, size), {}
+    for t = 1, kh * kw do
+      local i, j = math.floor((t - 1) / kw), (t - 1) % kw
+      local h = ys + i * dilations[1] + offset:select(2, g):select(2, t):select(2, 1)
+      local w = xs + j * dilations[2] + offset:select(2, g):select(2, t):select(2, 2)
+      local tap = between(part, h:reshape(n, -1), w:reshape(n, -1))
+      if mask then tap = tap * mask:select(2, g):select(2, t) end
+      taps[t] = tap
+    end
+    list[g] = M.stack(taps, 3) -- (N, C / groups, taps, L)
+  end
+  local columns = M.cat(list, 2):reshape(n, a.group, c / a.group * kh * kw, oh * ow)
+  local filters = weight:reshape(1, a.group, out / a.group, -1)
+  local y = filters:matmul(columns):reshape(n, out, oh, ow)
+  return bias and y + bias:reshape(1, -1, 1, 1) or y
+end)
 
-local function recurrent(kind, usual, more)
-  return row("3 hidden_size:int direction=forward activations:strings layout=0! clip:floats "
-    .. "activation_alpha:floats activation_beta:floats " .. more,
-    function(a, x, w, r, b, lengths, h, c, peepholes)
-      if lengths or peepholes or a.clip then refuse "lengths, peepholes or clip" end
-      if kind == "gru" and a.linear_before_reset ~= 1 then refuse "linear_before_reset = 0" end
-      local both, backward = a.direction == "bidirectional", a.direction == "reverse"
-      local directions, n, size = both and 2 or 1, x:size(2), r:size(3)
-      local op = kind_of(a, kind, directions, usual)
-      local function state(s)
-        return s or M.zeros(directions, n, size, { dtype = x.dtype, device = x.device })
-      end
-      local hx = state(h)
-      if kind == "lstm" then hx = { hx, state(c) } end
-      if backward then x = x:flip { 1 } end
-      local y, h_n, c_n = bind.ops[op](x, hx, parameters(op, directions, w, r, b),
-        { has_biases = b ~= nil, bidirectional = both })
-      if backward then y = y:flip { 1 } end
-      return y:reshape(x:size(1), n, directions, size):permute(1, 3, 2, 4), h_n, c_n
-    end)
-end
-N.LSTM = recurrent("lstm", { "Sigmoid", "Tanh", "Tanh" }, "input_forget=0!")
-N.GRU = recurrent("gru", { "Sigmoid", "Tanh" }, "linear_before_reset=0")
-N.RNN = recurrent("rnn", { "Tanh" }, "")
-
-return nodes
+return rows

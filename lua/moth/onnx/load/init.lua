@@ -9,7 +9,6 @@ local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local named = require "moth.nn.named"
-local nodes = require "moth.onnx.load.layers"
 local reader = require "moth.onnx.load.reader"
 
 local Module = require "moth.nn.module"
@@ -137,10 +136,16 @@ local function operand(g, known, values, slot, as_list, on_cpu)
   return known.there[slot]
 end
 
+local body_runner
+
 local function run_node(g, known, values, node)
   local args = {}
   for k, slot in ipairs(node.inputs) do
     args[k] = operand(g, known, values, slot, node.row.lists[k], node.static)
+  end
+  if node.row.control then
+    local env = body_runner(g, known, values, node)
+    return { node.row.run(node.attributes, env, unpack(args, 1, #node.inputs)) }
   end
   return { node.row.run(node.attributes, unpack(args, 1, #node.inputs)) }
 end
@@ -159,10 +164,10 @@ local function store(known, values, node, results)
   for _, slot in ipairs(node.last) do values[slot] = nil end
 end
 
-local function run_all(g, known, values)
-  for i, node in ipairs(g.nodes) do
-    g.at = i
-    local first = node.outputs[1]
+local function run_all(g, known, values, nodes)
+  for _, node in ipairs(nodes) do
+    g.at = node
+    local first = node.first
     if not (node.static and (known.values[first] or g.constants[first])) then
       if node.static then
         store(known, values, node, require("moth").no_grad(run_node, g, known, values, node))
@@ -171,6 +176,19 @@ local function run_all(g, known, values)
       end
     end
   end
+end
+
+-- What a node runs the graphs in its attributes with (control.lua). Their values are in `values`.
+function body_runner(g, known, values, node)
+  local function run(body, operands)
+    for k, slot in ipairs(body.inputs) do values[slot] = operands[k] end
+    run_all(g, known, values, body.nodes)
+    g.at = node
+    local results = {}
+    for k, slot in ipairs(body.outputs) do results[k] = operand(g, known, values, slot) end
+    return results
+  end
+  return { run = run, device = known.device }
 end
 
 -- Parameters as they are now: they may have been replaced or moved.
@@ -211,8 +229,8 @@ function Net:forward(...)
   for i, input in ipairs(g.inputs) do values[input.slot] = inputs[i] end
   take_parameters(self, g, values)
   local known = remembered(g, key, inputs[1] and inputs[1].device or "cpu")
-  local ok, problem = pcall(run_all, g, known, values)
-  if not ok then rethrow(tostring(problem), g.nodes[g.at], g.path) end
+  local ok, problem = pcall(run_all, g, known, values, g.nodes)
+  if not ok then rethrow(tostring(problem), g.at, g.path) end
   local results = {}
   for i, slot in ipairs(g.outputs) do
     results[i] = g.static[slot] and operand(g, known, values, slot) or values[slot]
@@ -258,7 +276,7 @@ end
 -- initializers are parameters under their names, running statistics buffers. Constants are 0-d
 -- ones and, under names that an exporter made up, single elements and initial states.
 -- Raises E_IO, E_FORMAT (the file is broken), E_UNSUPPORTED (an op, attribute or opset that Moth
--- lacks, with the node's name). Opsets 9 to 23.
+-- lacks, with the node's name). Opsets 7 to 28.
 M.load = define {
   name = "onnx.load",
   doc = [[
@@ -271,7 +289,7 @@ exporter wrote them once.]],
   args = { { "string", "path", "the file to read" },
     { "bool", "mmap", "share the files' pages instead of reading them", default = true } },
   run = function(path, mmap)
-    local g = setmetatable(reader.read(path, nodes.N, mmap), Compiled)
+    local g = setmetatable(reader.read(path, mmap), Compiled)
     g.known, g.nknown, g.parameters = {}, 0, {}
     local net = Net(g)
     for _, tensor in ipairs(g.tensors) do

@@ -1,150 +1,66 @@
 --- reader.lua -- an ONNX file as a graph that can be run: read, and checked as a whole.
 --
--- Values get numbers (slots) in place of names. A node is static if it follows from shapes and
--- constants alone. Nodes stand in order in a file, each behind those that it reads: one that reads
--- what comes later, as in a cycle, is an error.
+-- Values get numbers (slots) in place of names, one count for the graph and the graphs within its
+-- nodes. A node is static if it follows from shapes and constants alone. A value is loose if its
+-- shape follows from more than the shapes of the inputs: that shape is not static. Nodes are in
+-- order in a file, each behind those that it reads: one that reads what comes later, as in a cycle,
+-- is an error.
 
-local ffi = require "ffi"
 local files = require "moth.bytes"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local proto = require "moth.onnx.proto"
+local tensor = require "moth.onnx.load.tensors"
+local rows = require "moth.onnx.load.rows"
 
-local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+local C, ctx = lib.C, lib.ctx
 local by_code = require("moth.dtype").by_code
 local quoted = errors.shown
 
 local reader = {}
 
-local OLDEST, NEWEST = 9, 23 -- opsets
-local MOST_DIMS = 8
+local OLDEST, NEWEST = 7, 28 -- opsets
 local MOST_VALUES = 4000 -- that go into a node, or come out: Lua calls have no more arguments
-local F16, F32, F64 = C.MOTH_F16, C.MOTH_F32, C.MOTH_F64
-
--- ---- tensors ----
-
--- How many elements a tensor has; its sizes are checked.
-local function count_of(t, refuse)
-  local count = 1
-  if #t.dims > MOST_DIMS then
-    refuse(("has the tensor %s of %d dimensions, at most %d are possible"):format(
-      quoted(t.name or ""), #t.dims, MOST_DIMS), "E_UNSUPPORTED")
-  end
-  local empty = false
-  for _, size in ipairs(t.dims) do
-    empty = empty or size == 0
-    count = count * math.max(size, 1)
-    if size < 0 or count > 2 ^ 52 then
-      refuse(("is broken: the tensor %s has impossible sizes"):format(quoted(t.name or "")))
-    end
-  end
-  return empty and 0 or count
-end
-
--- The file beside the model's that a tensor's entries name, and where in it its bytes begin.
-local function external(t, size, state)
-  local at, name = {}, quoted(t.name or "")
-  for _, entry in ipairs(t.external_data) do at[entry.key or ""] = entry.value end
-  local place = at.location or ""
-  if place == "" or place:find("^[/\\]") or place:find("%.%.") or place:find("%z") then
-    state.refuse(("keeps the tensor %s in %s, which is not beside it"):format(name, quoted(place)))
-  end
-  state.beside[place] = state.beside[place] or files.open((state.path:match "^(.*/)" or "")
-    .. place, "onnx.load", "path", state.mmap)
-  local file, offset = state.beside[place], size == 0 and 0 or tonumber(at.offset or "0") or -1
-  if not (offset >= 0 and offset % 1 == 0 and offset + size <= file.size) then
-    state.refuse(("is broken: %s ends within the tensor %s"):format(quoted(place), name))
-  end
-  return file, offset
-end
-
--- Integers, and half types as their bits, from the list of their values.
-local function packed(list, code, refuse, name)
-  if code == F32 or code == F64 then
-    refuse(("is broken: the tensor %s has no values"):format(quoted(name)))
-  end
-  local ctype = proto.ctypes[code]
-  local array = lib.array(ctype, math.max(#list, 1))
-  for i, x in ipairs(list) do array[i - 1] = x end
-  return ffi.string(array, #list * ffi.sizeof(ctype))
-end
-
-local function listed(t, code, size, state)
-  local text = code == F32 and t.float_data or code == F64 and t.double_data
-  if text then return text end
-  local list = #t.int64_data > 0 and t.int64_data or #t.uint64_data > 0 and t.uint64_data
-    or t.int32_data
-  if size == 0 and #list == 0 then return "" end
-  return packed(list, code, state.refuse, t.name or "")
-end
-
--- A tensor of a file, over its pages; a copy where another one may have them.
-local function within(file, kind, shape, from, size, state)
-  local x, stop = file:tensor(kind, shape, from), state.stops[file] or 0
-  if from < stop then x = x:clone() end
-  state.stops[file] = math.max(stop, from + size)
-  return x
-end
-
--- A tensor of the model.
-local function tensor(t, state)
-  local code, name = proto.dtypes[t.data_type or 0], t.name or ""
-  if not code then
-    state.refuse(("has the tensor %s of element type %s, which Moth lacks"):format(quoted(name),
-      tostring(t.data_type)), "E_UNSUPPORTED")
-  end
-  local count = count_of(t, state.refuse)
-  local size, file, got, from, bytes = count * by_code[code].itemsize, state.file
-  if t.data_location == 1 then
-    got, file, from = size, external(t, size, state)
-  elseif t.raw_data then
-    from, got = t.raw_data.offset, t.raw_data.size
-  else
-    bytes = listed(t, code, size, state)
-    got = #bytes
-  end
-  if got ~= size then
-    state.refuse(("is broken: the tensor %s takes %.0f bytes, the file has %.0f"):format(
-      quoted(name), size, got))
-  end
-  if from then return within(file, by_code[code].name, t.dims, from, size, state), code end
-  local shape, h = lib.int64s(math.max(#t.dims, 1)), Handle()
-  for d, n in ipairs(t.dims) do shape[d - 1] = n end
-  lib.check(C.moth_from_bytes(ctx, code, shape, #t.dims, bytes, size, h), "onnx.load")
-  return lib.adopt(h, 0), code
-end
+local DEEPEST = 100 -- functions that call each other
+local F16 = C.MOTH_F16
 
 -- ---- attributes ----
 
 local SPELLED = { int = "i", float = "f", string = "s", tensor = "t", ints = "ints",
-                  floats = "floats", strings = "strings" }
+                  floats = "floats", strings = "strings", graph = "g" }
 
 -- What a row says of its attributes: name -> {field, default, only} or {field, needed}.
 local function parse(text)
-  local rows = {}
+  local known = {}
   for item in text:gsub("^%d+", ""):gmatch "%S+" do
     local name, kind, needed = item:match "^([%w_]+):(%a+)(!?)$"
     if name then
-      rows[name] = { field = SPELLED[kind], needed = needed == "!" }
+      known[name] = { field = SPELLED[kind], needed = needed == "!" }
     else
       local value, only
       name, value, only = item:match "^([%w_]+)=(.-)(!?)$"
       local number = tonumber((value:gsub("%.$", "")))
-      rows[name] = { field = not number and "s" or value:find "%." and "f" or "i",
+      known[name] = { field = not number and "s" or value:find "%." and "f" or "i",
                      default = number or value, only = only == "!" }
     end
   end
-  return rows
+  return known
 end
 
 local function shown(node)
   return ("node %s (%s)"):format(quoted(node.name), errors.bare(node.op_type))
 end
 
-local function attributes_of(node, row, state)
+local compile_body
+
+-- The attributes of a node of graph b.
+local function attributes_of(b, node, row, state)
   local refuse = state.refuse
   row.known = row.known or parse(row.attributes)
-  local values = { opset = state.opset, noutputs = #node.output }
+  local values = { opset = state.opset, noutputs = 0 }
+  for k, name in ipairs(node.output) do
+    if name ~= "" then values.noutputs = k end
+  end
   for name, known in pairs(row.known) do values[name] = known.default end
   for _, attribute in ipairs(node.attribute) do
     local name = attribute.name or ""
@@ -164,8 +80,12 @@ local function attributes_of(node, row, state)
       if type(value) ~= "table" then refuse("is broken: no tensor at " .. shown(node)) end
       value = tensor(value, state)
     end
+    if field == "g" then
+      if type(value) ~= "table" then refuse("is broken: no graph at " .. shown(node)) end
+      value = compile_body(b, value, state)
+    end
     if known.only and value ~= known.default then
-      refuse(("has %s = %s at %s; Moth knows %s alone"):format(name, errors.describe(value),
+      refuse(("has %s = %s at %s; only %s is supported"):format(name, errors.describe(value),
         shown(node), tostring(known.default)), "E_UNSUPPORTED")
     end
     values[name] = value
@@ -201,15 +121,23 @@ local function constant(node, state)
   return moth.tensor(value, { dtype = whole and moth.int64 or moth.float32 })
 end
 
--- ---- the graph ----
+-- ---- values ----
 
-local function new_slot(g, name, state)
-  if g.slots[name] then
+local function new_slot(b, name, state)
+  if rawget(b.slots, name) then
     state.refuse("is broken: two values are called " .. quoted(name))
   end
+  local g = state.g
   g.nslots = g.nslots + 1
-  g.slots[name] = g.nslots
+  b.slots[name], b.own[g.nslots] = g.nslots, true
   return g.nslots
+end
+
+-- The slot of a name that graph b reads, of its own or of a graph around it; nil if there is none.
+local function slot_of(b, name)
+  local slot = b.slots[name]
+  if slot and slot ~= 0 and not b.own[slot] then b.captured[slot] = true end
+  return slot
 end
 
 local MADE_UP = { "^val_%d+$", "::", "^constant_%d+$", "^held_%d+$" }
@@ -221,40 +149,60 @@ local function made_up(name)
   end
 end
 
+-- The name of a node's row.
+local function key_of(node)
+  local domain, op = node.domain or "", node.op_type or ""
+  return (domain == "" or domain == "ai.onnx") and op or domain .. "." .. op
+end
+
 local STATEFUL = { LSTM = true, GRU = true, RNN = true } -- from operand 6 on initial states
 
--- Which initializers nodes read otherwise than as lists, as statistics of a norm and as initial
--- states (or parts of these) that are no parameters.
-local function uses_of(nodes, rows)
-  local weights, statistics, states = {}, {}, {}
+-- Notes in `uses` which initializers nodes read otherwise than as lists (weights), as statistics of
+-- a norm, and as initial states (or parts of these) that are no parameters.
+local function uses_of(nodes, uses)
+  local weights, statistics, states = uses.weights, uses.statistics, uses.states
   for i = #nodes, 1, -1 do
     local node = nodes[i]
-    local op, row = node.op_type, rows[node.op_type]
+    local op, row = node.op_type, rows.N[key_of(node)]
     for k, name in ipairs(node.input) do
       local state = STATEFUL[op] and k >= 6 or op == "Slice" and k == 1 and states[node.output[1]]
       states[name] = states[name] or state
       if op == "BatchNormalization" and k >= 4 then statistics[name] = true
       elseif not (row and row.lists[k] or state and made_up(name)) then weights[name] = true end
     end
+    for _, attribute in ipairs(node.attribute) do
+      if attribute.g then uses_of(attribute.g.node, uses) end
+    end
   end
-  return weights, statistics
 end
 
-local function take_initializers(g, graph, rows, state)
-  local weights, statistics = uses_of(graph.node, rows)
+-- Initializers of any graph are parameters or buffers of the net, or constants.
+local function take_initializers(b, graph, state)
+  local g, uses = state.g, state.uses
+  if #graph.sparse_initializer > 0 then state.refuse("has sparse tensors", "E_UNSUPPORTED") end
   for _, t in ipairs(graph.initializer) do
     local x, code = tensor(t, state)
     local name = t.name or ""
-    local slot = new_slot(g, name, state)
+    local slot = new_slot(b, name, state)
     local number = #t.dims == 0 or x:numel() == 1 and made_up(name) or name:find "^zeros_like"
-    if code >= F16 and not number and (weights[t.name] or statistics[t.name]) then
-      g.tensors[#g.tensors + 1] = { slot = slot, name = t.name, value = x,
-                                    buffer = not weights[t.name] }
+    if code >= F16 and not number and (uses.weights[name] or uses.statistics[name]) then
+      g.tensors[#g.tensors + 1] = { slot = slot, name = name, value = x,
+                                    buffer = not uses.weights[name] }
+      if b ~= g then b.own[slot] = nil end -- the net's
     else
       C.moth_keep_always(ctx, x)
       g.constants[slot], g.static[slot] = x, true
     end
   end
+end
+
+local function dims_of(t)
+  local dims = t and t.shape and {}
+  for d, dim in ipairs(t and t.shape and t.shape.dim or {}) do
+    dims[d] = dim.dim_value or dim.dim_param or "?"
+    if type(dims[d]) == "number" and dims[d] < 0 then dims[d] = "?" end
+  end
+  return dims
 end
 
 local function take_inputs(g, graph, state)
@@ -267,11 +215,7 @@ local function take_inputs(g, graph, state)
         state.refuse(("has the input %s, which is no tensor of a type that Moth has"):format(
           quoted(name)), "E_UNSUPPORTED")
       end
-      local dims = t.shape and {}
-      for d, dim in ipairs(t.shape and t.shape.dim or {}) do
-        dims[d] = dim.dim_value or dim.dim_param or "?"
-      end
-      g.inputs[#g.inputs + 1] = { name = name, slot = new_slot(g, name, state), dims = dims,
+      g.inputs[#g.inputs + 1] = { name = name, slot = new_slot(g, name, state), dims = dims_of(t),
                                   dtype = by_code[code] }
       g.names[#g.names + 1] = name
       g.places[name] = #g.inputs
@@ -279,73 +223,195 @@ local function take_inputs(g, graph, state)
   end
 end
 
+local function take_outputs(b, graph, state)
+  for i, info in ipairs(graph.output) do
+    b.outputs[i] = slot_of(b, info.name or "")
+    if not b.outputs[i] or b.outputs[i] == 0 then
+      state.refuse("is broken: nothing gives the output " .. quoted(info.name or ""))
+    end
+  end
+  if #b.outputs == 0 then state.refuse "is broken: it has no output" end
+  if #b.outputs > MOST_VALUES then
+    state.refuse(("has %d outputs; %d are possible"):format(#b.outputs, MOST_VALUES),
+      "E_UNSUPPORTED")
+  end
+end
+
+-- ---- nodes ----
+
 local STATIC = { Shape = true, Size = true } -- they follow from shapes, whatever they are given
 
-local function take_node(g, node, rows, state)
-  local refuse = state.refuse
+local take_node
+
+-- A node that calls a function of the file: the function's nodes, under names of their own.
+local function inline(b, node, f, state)
+  local inner = setmetatable({ slots = {} }, { __index = b })
+  local given, opset = {}, state.opset
+  state.depth = state.depth + 1
+  if state.depth > DEEPEST then state.refuse "is broken: functions nest too deep" end
+  for k, name in ipairs(f.input) do
+    local actual = node.input[k] or ""
+    inner.slots[name] = actual == "" and 0 or slot_of(b, actual)
+    if not inner.slots[name] then
+      state.refuse(("is broken: %s reads %s, which nothing before it gives"):format(shown(node),
+        quoted(actual)))
+    end
+  end
+  for _, attribute in ipairs(f.attribute_proto) do given[attribute.name or ""] = attribute end
+  for _, attribute in ipairs(node.attribute) do given[attribute.name or ""] = attribute end
+  for _, import in ipairs(f.opset_import) do
+    if (import.domain or "") == "" then state.opset = import.version or opset end
+  end
+  for _, step in ipairs(f.node) do
+    local copy, list = setmetatable({}, { __index = step }), {}
+    for _, attribute in ipairs(step.attribute) do
+      local outer = attribute.ref_attr_name and given[attribute.ref_attr_name]
+      if outer then outer = setmetatable({ name = attribute.name }, { __index = outer }) end
+      if outer or not attribute.ref_attr_name then list[#list + 1] = outer or attribute end
+    end
+    copy.attribute = list
+    take_node(inner, copy, state)
+  end
+  for k, name in ipairs(node.output) do
+    local slot = inner.slots[f.output[k] or ""]
+    if name ~= "" and not slot then
+      state.refuse(("is broken: %s does not give %s"):format(shown(node), quoted(name)))
+    elseif name ~= "" then
+      b.slots[name] = slot
+    end
+  end
+  state.depth, state.opset = state.depth - 1, opset
+end
+
+local function refuse_op(node, state)
+  local domain, reason = node.domain or "", rows.reasons[node.op_type]
+  state.refuse(("has %s%s, which Moth does not know%s"):format(shown(node),
+    domain == "" and "" or " of " .. errors.bare(domain), reason and ": " .. reason
+    or errors.nearest(node.op_type, rows.ops)), "E_UNSUPPORTED")
+end
+
+-- What a node reads: its operands, and values that graphs in its attributes read.
+local function operands_of(b, new, node, state)
+  for k, name in ipairs(node.input) do
+    local slot = name == "" and 0 or slot_of(b, name)
+    if not slot then
+      state.refuse(("is broken: %s reads %s, which nothing before it gives"):format(shown(node),
+        quoted(name)))
+    end
+    new.inputs[k] = slot
+  end
+  for k = 1, new.row.needs do
+    if (new.inputs[k] or 0) == 0 and new.row.needs > 0 then
+      state.refuse(("is broken: %s lacks its operand %d"):format(shown(node), k))
+    end
+  end
+  for _, value in pairs(new.attributes) do
+    for slot in pairs(type(value) == "table" and value.captured or {}) do
+      if not b.own[slot] then b.captured[slot] = true end
+      new.hidden[#new.hidden + 1] = slot
+    end
+  end
+end
+
+-- Does a node follow from shapes alone, and do the shapes of its results?
+local function kind_of(new, g)
+  local row, static, loose = new.row, true, new.row.loose or new.row.control or false
+  for k, slot in ipairs(new.inputs) do
+    if slot ~= 0 then
+      static = static and g.static[slot] or false
+      loose = loose or g.loose[slot] or row.lists[k] and not g.static[slot] or false
+    end
+  end
+  static = static and not row.control or STATIC[new.op] and not g.loose[new.inputs[1]] or false
+  return static, loose and not static
+end
+
+function take_node(b, node, state)
+  local refuse, g = state.refuse, state.g
   node.name = node.name or node.output[1] or ""
   node.op_type = node.op_type or ""
-  local domain = node.domain or ""
-  local row = (domain == "" or domain == "ai.onnx") and rows[node.op_type]
-  if node.op_type == "Constant" and domain == "" then
-    local slot = new_slot(g, node.output[1] or "", state)
+  local key = key_of(node)
+  local f, row = state.functions[key], rows.N[key]
+  if f then return inline(b, node, f, state) end
+  if key == "Constant" then
+    local slot = new_slot(b, node.output[1] or "", state)
     g.constants[slot], g.static[slot] = constant(node, state), true
     C.moth_keep_always(ctx, g.constants[slot])
     return
   elseif not row then
-    refuse(("has %s%s, which Moth does not know%s"):format(shown(node),
-      domain == "" and "" or " of " .. errors.bare(domain),
-      errors.nearest(node.op_type, state.known)), "E_UNSUPPORTED")
+    refuse_op(node, state)
   end
   if #node.input > MOST_VALUES or #node.output > MOST_VALUES then
     refuse(("has %s of %d inputs and %d outputs; %d are possible"):format(shown(node), #node.input,
       #node.output, MOST_VALUES), "E_UNSUPPORTED")
   end
-  local new = { name = node.name, op = node.op_type, row = row, inputs = {}, outputs = {},
-                last = {}, attributes = attributes_of(node, row, state), static = true }
-  for k, name in ipairs(node.input) do
-    local slot = name == "" and 0 or g.slots[name]
-    if not slot then
-      refuse(("is broken: %s reads %s, which nothing before it gives"):format(shown(node),
-        quoted(name)))
-    end
-    new.inputs[k] = slot
-    new.static = new.static and (slot == 0 or g.static[slot] or false)
+  if #node.input == 0 and row.needs > 0 and not row.control then
+    refuse(("is broken: %s reads nothing"):format(shown(node)))
   end
-  if #new.inputs == 0 then refuse(("is broken: %s reads nothing"):format(shown(node))) end
-  for k = 1, row.needs do
-    if (new.inputs[k] or 0) == 0 then
-      refuse(("is broken: %s lacks its operand %d"):format(shown(node), k))
-    end
-  end
-  new.static = new.static or STATIC[new.op] or false
+  local new = { name = node.name, op = node.op_type, row = row, inputs = {}, hidden = {},
+                outputs = {}, last = {}, attributes = attributes_of(b, node, row, state) }
+  operands_of(b, new, node, state)
+  local static, loose = kind_of(new, g)
+  new.static = static
   for k, name in ipairs(node.output) do
-    new.outputs[k] = name == "" and 0 or new_slot(g, name, state)
-    if name ~= "" then g.static[new.outputs[k]] = new.static or nil end
+    new.outputs[k] = name == "" and 0 or new_slot(b, name, state)
+    if name ~= "" then
+      new.first = new.first or new.outputs[k]
+      g.static[new.outputs[k]], g.loose[new.outputs[k]] = static or nil, loose or nil
+    end
   end
-  if (new.outputs[1] or 0) == 0 then refuse(("is broken: %s gives nothing"):format(shown(node))) end
-  g.nodes[#g.nodes + 1] = new
+  if not new.first then refuse(("is broken: %s gives nothing"):format(shown(node))) end
+  b.nodes[#b.nodes + 1] = new
 end
 
+-- ---- graphs ----
+
 -- Leaves out nodes that no output needs, and notes where each value is read last.
-local function finish(g)
+local function finish(b, g)
   local wanted, kept, seen = {}, {}, {}
-  for _, slot in ipairs(g.outputs) do wanted[slot], seen[slot] = true, true end
-  for i = #g.nodes, 1, -1 do
-    local node, needed = g.nodes[i], false
+  for _, slot in ipairs(b.outputs) do wanted[slot], seen[slot] = true, true end
+  for i = #b.nodes, 1, -1 do
+    local node, needed = b.nodes[i], false
     for _, slot in ipairs(node.outputs) do needed = needed or wanted[slot] end
     if needed then
       table.insert(kept, node)
-      for _, slot in ipairs(node.inputs) do
-        if slot ~= 0 and not seen[slot] and not g.static[slot] then
-          table.insert(node.last, slot)
+      for _, list in ipairs { node.inputs, node.hidden } do
+        for _, slot in ipairs(list) do
+          if slot ~= 0 and not seen[slot] and not g.static[slot] and b.own[slot] then
+            table.insert(node.last, slot)
+          end
+          wanted[slot], seen[slot] = true, true
         end
-        wanted[slot], seen[slot] = true, true
       end
     end
+    node.hidden = nil
   end
-  g.nodes = {}
-  for i = #kept, 1, -1 do g.nodes[#g.nodes + 1] = kept[i] end
+  b.nodes = {}
+  for i = #kept, 1, -1 do b.nodes[#b.nodes + 1] = kept[i] end
+end
+
+-- Compiled bodies; a class so that they are no plain tables in a module.
+local Body = {}
+Body.__index = Body
+
+-- The graph of an attribute of a node of graph b.
+function compile_body(b, graph, state)
+  local body = setmetatable({ slots = setmetatable({}, { __index = b.slots }), own = {}, nodes = {},
+                              inputs = {}, outputs = {}, captured = {}, declared = {} }, Body)
+  take_initializers(body, graph, state)
+  for k, info in ipairs(graph.input) do
+    local slot = rawget(body.slots, info.name or "") or new_slot(body, info.name or "", state)
+    body.inputs[k], state.g.loose[slot] = slot, true
+  end
+  for _, node in ipairs(graph.node) do take_node(body, node, state) end
+  take_outputs(body, graph, state)
+  for k, info in ipairs(graph.output) do
+    local t = info.type and info.type.tensor_type
+    body.declared[k] = { elem_type = t and t.elem_type, dims = dims_of(t) }
+  end
+  finish(body, state.g)
+  body.slots, body.own = nil, nil
+  return body
 end
 
 local function opset_of(model, refuse)
@@ -363,44 +429,40 @@ local function opset_of(model, refuse)
   refuse "is no ONNX model, or lacks its opset"
 end
 
-local function compile(path, model, rows, file, mmap)
+local function compile(path, model, file, mmap)
   local graph = model.graph
   local function refuse(text, code) file:refuse(text, code) end
-  local state = { path = path, file = file, mmap = mmap, refuse = refuse, known = {}, beside = {},
-                  stops = {} }
+  local state = { path = path, file = file, mmap = mmap, refuse = refuse, beside = {}, stops = {},
+                  functions = {}, depth = 0,
+                  uses = { weights = {}, statistics = {}, states = {} } }
   if not graph then refuse "is no ONNX model: it has no graph" end
   state.opset = opset_of(model, refuse)
-  if #graph.sparse_initializer > 0 then refuse("has sparse tensors", "E_UNSUPPORTED") end
-  for name in pairs(rows) do state.known[#state.known + 1] = name end
-  local g = { path = path, opset = state.opset, nslots = 0, slots = {}, static = {}, constants = {},
-              tensors = {}, inputs = {}, names = {}, places = {}, nodes = {}, outputs = {} }
-  take_initializers(g, graph, rows, state)
+  for _, f in ipairs(model.functions) do
+    state.functions[key_of { domain = f.domain, op_type = f.name }] = f
+  end
+  local g = { path = path, opset = state.opset, nslots = 0, slots = {}, own = {}, static = {},
+              loose = {}, constants = {}, tensors = {}, inputs = {}, names = {}, places = {},
+              nodes = {}, outputs = {}, captured = {} }
+  state.g = g
+  uses_of(graph.node, state.uses)
+  for _, f in ipairs(model.functions) do uses_of(f.node, state.uses) end
+  take_initializers(g, graph, state)
   take_inputs(g, graph, state)
-  for _, node in ipairs(graph.node) do take_node(g, node, rows, state) end
-  for i, info in ipairs(graph.output) do
-    g.outputs[i] = g.slots[info.name or ""]
-    if not g.outputs[i] then
-      refuse("is broken: nothing gives the output " .. quoted(info.name or ""))
-    end
-  end
-  if #g.outputs == 0 then refuse "is broken: it has no output" end
-  if #g.outputs > MOST_VALUES then
-    refuse(("has %d outputs; %d are possible"):format(#g.outputs, MOST_VALUES), "E_UNSUPPORTED")
-  end
-  finish(g)
-  g.slots = nil
+  for _, node in ipairs(graph.node) do take_node(g, node, state) end
+  take_outputs(g, graph, state)
+  finish(g, g)
+  g.slots, g.own, g.loose, g.captured = nil, nil, nil, nil
   return g
 end
 
 --- Reads and checks a file.
--- @param rows  op -> row, of nodes.lua
 -- @param mmap  share the files' pages
 -- @return {path, opset, nodes, inputs, outputs, tensors (to be parameters and buffers), constants,
 -- static}
-function reader.read(path, rows, mmap)
+function reader.read(path, mmap)
   local file = files.open(path, "onnx.load", "path", mmap)
   if file.size == 0 then file:refuse "is empty" end
-  return (compile(path, proto.decode(file, "Model", 0, file.size), rows, file, mmap))
+  return (compile(path, proto.decode(file, "Model", 0, file.size), file, mmap))
 end
 
 return reader

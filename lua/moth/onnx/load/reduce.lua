@@ -1,0 +1,86 @@
+--- reduce.lua -- nodes of an ONNX graph that reduce dimensions, and running sums. Results have the
+-- input's dtype.
+
+local M = require "moth"
+local rows = require "moth.onnx.load.rows"
+
+local N, row, dim, whole = rows.N, rows.row, rows.dim, rows.whole
+
+local function reduction(f)
+  return row("axes:ints keepdims=1 noop_with_empty_axes=0", function(a, x, axes)
+    axes = axes or a.axes
+    if axes and #axes == 0 then axes = nil end
+    local dims = {}
+    if axes or a.noop_with_empty_axes ~= 1 then
+      for d = 1, axes and #axes or x:dim() do dims[d] = axes and dim(axes[d]) or d end
+    end
+    local y = f(x, dims, a.keepdims == 1)
+    return y.dtype == x.dtype and y or y:to(x.dtype)
+  end, "2")
+end
+
+-- An op of Moth's over dims; of none, of each element by itself.
+local function over(name, x, dims, keep)
+  if #dims == 0 then return x end
+  return (M[name](x, { dim = dims, keepdim = keep }))
+end
+
+local function wide(x) return whole(x) and x:double() or x end
+
+-- Integers are summed and multiplied as int64, from which they wrap as their own dtype does.
+N.ReduceSum = reduction(function(x, dims, keep) return over("sum", x, dims, keep) end)
+N.ReduceProd = reduction(function(x, dims, keep) return over("prod", x, dims, keep) end)
+N.ReduceSumSquare = reduction(function(x, dims, keep) return over("sum", x * x, dims, keep) end)
+N.ReduceL1 = reduction(function(x, dims, keep) return over("sum", x:abs(), dims, keep) end)
+N.ReduceMean = reduction(function(x, dims, keep) -- of integers, rounded towards zero
+  return over("mean", wide(x), dims, keep)
+end)
+N.ReduceL2 = reduction(function(x, dims, keep)
+  x = wide(x)
+  return over("sum", x * x, dims, keep):sqrt()
+end)
+N.ReduceLogSum = reduction(function(x, dims, keep)
+  return over("sum", wide(x), dims, keep):log()
+end)
+N.ReduceLogSumExp = reduction(function(x, dims, keep)
+  return over("logsumexp", wide(x), dims, keep)
+end)
+
+-- The largest or least, of no elements the least or largest of the dtype.
+local LIMITS = { [M.bool] = { 0, 1 }, [M.uint8] = { 0, 255 }, [M.int8] = { -128, 127 },
+  [M.int16] = { -32768, 32767 }, [M.int32] = { -2 ^ 31, 2 ^ 31 - 1 },
+  [M.int64] = { -0x7fffffffffffffffLL - 1, 0x7fffffffffffffffLL } }
+
+local function extreme(name, side)
+  return reduction(function(x, dims, keep)
+    if x:numel() > 0 or #dims == 0 then return over(name, x, dims, keep) end
+    local limits = LIMITS[x.dtype] or { -math.huge, math.huge }
+    local count = over("sum", x:double(), dims, keep)
+    return M.full(rows.shape(count), limits[side], rows.as(x))
+  end)
+end
+N.ReduceMax, N.ReduceMin = extreme("amax", 1), extreme("amin", 2)
+
+-- ---- running ----
+
+-- The positions before each: the first is that of no elements.
+local function shifted(y, d, first)
+  local n = y:size(d)
+  if n == 0 then return y end
+  local head = M.full_like(y:narrow(d, 1, 1), first)
+  return M.cat({ head, y:narrow(d, 1, n - 1) }, d)
+end
+
+local function running(name, first)
+  return row("2 exclusive=0 reverse=0", function(a, x, axis)
+    local d, dtype = dim(axis[1]), x.dtype
+    if a.reverse == 1 then x = x:flip { d } end
+    local y = M[name](x, d)
+    if y.dtype ~= dtype then y = y:to(dtype) end
+    if a.exclusive == 1 then y = shifted(y, d, first) end
+    return a.reverse == 1 and y:flip { d } or y
+  end, "2")
+end
+N.CumSum, N.CumProd = running("cumsum", 0), running("cumprod", 1)
+
+return rows
