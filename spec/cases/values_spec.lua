@@ -284,3 +284,177 @@ describe("pinv of symmetric matrices", function()
     near(L.inv(T { { 2, 1 }, { 1, 3 } }), L.pinv(T { { 2, 77 }, { 1, 3 } }, { hermitian = true }))
   end)
 end)
+
+-- ---- distributions, beside mpmath's numbers for the same float32 parameters ----
+
+local D = moth.distributions
+
+local function compared(title, rows)
+  describe(title, function()
+    for _, row in ipairs(rows) do
+      it("is right to the digits of float32: " .. row[1], function()
+        local y = assert(loadstring("local D, T, kl = ... return " .. row[1]))(D, T,
+          D.kl_divergence)
+        assert.equal(moth.float32, y.dtype)
+        local got = y:item()
+        local off = math.abs(got - row[2])
+        assert(off <= 2.4e-7 * math.max(math.abs(row[2]), 0.5), ("%.9g, not %.9g"):format(got,
+          row[2]))
+      end)
+    end
+  end)
+end
+
+compared("log_prob", {
+    { "D.Binomial(1e8, 0.5):log_prob(5e7)", -9.43613172712 },
+    { "D.Binomial(1e8, 0.1):log_prob(1e7)", -8.92530611051 },
+    { "D.Binomial(1e8, 1e-10):log_prob(0)", -0.010000000134 },
+    { "D.Binomial(1e8, 5e-8):log_prob(7)", -2.25909593565 },
+    { "D.Binomial(1e10, 0.25):log_prob(2.5e9)", -11.5948757814 },
+    { "D.Binomial(1e7, 0.999999):log_prob(9999990)", -2.07943507001 },
+    { "D.Binomial(20, 0.3):log_prob(7)", -1.80629259815 },
+    { "D.NegativeBinomial(1e8, 0.5):log_prob(1e8)", -10.4758524967 },
+    { "D.NegativeBinomial(0.5, 0.99999):log_prob(1e5)", -13.0859761483 },
+    { "D.NegativeBinomial(1e8, 1e-7):log_prob(9)", -2.07856179482 },
+    { "D.NegativeBinomial(1e-20, 0.5):log_prob(3)", -49.229755722 },
+    { "D.Poisson(1e10):log_prob(1e10)", -12.4318639982 },
+    { "D.Poisson(1e8):log_prob(100010000)", -10.6293122377 },
+    { "D.Poisson(4.5):log_prob(3)", -1.7795272789 },
+    { "D.Poisson(1e30):log_prob(1e30)", -35.4577149356 },
+    { "D.Gamma(1e8, 1):log_prob(1e8)", -10.129278906 },
+    { "D.Gamma(1e8, 1e4):log_prob(10001)", -1.4190051982 },
+    { "D.Gamma(0.5, 2):log_prob(0.25)", -0.0326441720848 },
+    { "D.Chi2(1e8):log_prob(1e8)", -10.4758524971 },
+    { "D.InverseGamma(1e8, 1e8):log_prob(1.0001)", 7.7912025656 },
+    { "D.Beta(1e8, 1e8):log_prob(0.5)", 9.33112260836 },
+    { "D.Beta(1e8, 3):log_prob(0.99999994)", 15.3373658188 },
+    { "D.Beta(1e6, 3e6):log_prob(0.25)", 7.51895205285 },
+    { "D.Beta(0.5, 0.5):log_prob(0.125)", -0.0382434186972 },
+    { "D.Dirichlet(T{1e8, 1e8}):log_prob(T{0.5, 0.5})", 9.33112260836 },
+    { "D.Dirichlet(T{1e6, 2e6, 1e6}):log_prob(T{0.25, 0.5, 0.25})", 15.0967956166 },
+    { "D.Dirichlet(T{2, 1e6, 0.5}):log_prob(T{2e-6, 0.9999975, 5e-7})", 25.5949831069 },
+    { "D.Multinomial(1e8, T{0.25, 0.75}):log_prob(T{2.5e7, 7.5e7})", -9.29229069201 },
+    { "D.Multinomial(1e7, T{0.5, 0.25, 0.25}):log_prob(T{5e6, 2.5e6, 2.5e6})", -16.223104841 },
+    { "D.StudentT(1e6):log_prob(1)", -1.4189390332 },
+    { "D.StudentT(1e30):log_prob(1)", -1.4189385332 },
+    { "D.StudentT(3):log_prob(1e25)", -229.062173397 },
+    { "D.StudentT(1):log_prob(2)", -2.75416779828 },
+    { "D.Cauchy(0, 1):log_prob(1e20)", -93.2481336457 },
+    { "D.Cauchy(0, 1e-20):log_prob(1e30)", -185.351537387 },
+    { "D.HalfCauchy(1):log_prob(1e25)", -115.580837267 },
+    { "D.FisherSnedecor(1e8, 1e8):log_prob(1)", 7.59825465571 },
+    { "D.FisherSnedecor(4, 1e8):log_prob(1.5)", -1.20824054077 },
+    { "D.FisherSnedecor(1e8, 4):log_prob(1.5)", -1.16343431209 },
+    { "D.FisherSnedecor(3, 5):log_prob(0.75)", -0.768474861214 },
+    { "D.Pareto(1, 1e7):log_prob(1.0000001)", 14.9260027073 },
+    { "D.Weibull(1, 1e6):log_prob(0.9999999)", 12.8086793755 },
+    { "D.VonMises(0, 1e6):log_prob(0.001)", 5.48881661495 },
+})
+
+compared("entropy", {
+    { "D.Gamma(1e8, 2):entropy()", 9.93613172129 },
+    { "D.Gamma(0.5, 2):entropy()", -0.602537250646 },
+    { "D.Chi2(1e9):entropy()", 12.1271450413 },
+    { "D.InverseGamma(1e8, 2):entropy()", -25.5189353955 },
+    { "D.Beta(1e8, 1e7):entropy()", -9.08565968407 },
+    { "D.Beta(0.5, 3):entropy()", -1.1080502011 },
+    { "D.Dirichlet(T{1e8, 1e6, 2}):entropy()", -26.9623282109 },
+    { "D.StudentT(1e7):entropy()", 1.4189386332 },
+    { "D.StudentT(3):entropy()", 1.77347757186 },
+})
+
+compared("kl_divergence", {
+    { "kl(D.Gamma(1e8, 1), D.Gamma(100010000, 1))", 0.499983336666 },
+    { "kl(D.Gamma(0.5, 1), D.Gamma(2, 3))", 1.17567551877 },
+    { "kl(D.InverseGamma(1e8, 1), D.InverseGamma(100010000, 1))", 0.499983336666 },
+    { "kl(D.Beta(1e7, 1e7), D.Beta(10001000, 1e7))", 0.0249987519478 },
+    { "kl(D.Dirichlet(T{1e7, 3, 1e5}), D.Dirichlet(T{1e7, 2, 1e5}))", 0.229637105034 },
+    { "kl(D.Poisson(1e8), D.Poisson(100010000))", 0.499966669166 },
+    { "kl(D.Binomial(1e8, 0.5), D.Binomial(1e8, 0.50001))", 0.0200543581781 },
+    { "kl(D.Cauchy(0, 1e20), D.Cauchy(1e25, 2e20))", 20.9464092615 },
+    { "kl(D.HalfCauchy(1e30), D.HalfCauchy(2e30))", 0.117783035656 },
+})
+
+describe("gradients of log_prob", function()
+  local function slope(wanted, make, parameter, value)
+    local p = T(parameter):requires_grad_()
+    make(p):log_prob(value):sum():backward()
+    near(wanted, p.grad, 1e-5)
+  end
+
+  it("keep their digits at large counts", function()
+    slope(4.99833333234e-7, function(p) return D.StudentT(p) end, 1000, 1)
+    slope(0.000100000000333, function(p) return D.Gamma(p, 1) end, 1e8, 100010000)
+    slope(0.0001, function(p) return D.Poisson(p) end, 1e8, 100010000)
+    slope(40000, function(p) return D.Binomial(1e8, p) end, 0.5, 50010000)
+    slope(-4.99712540406e-5, function(p) return D.Beta(p, 1e7) end, 10001000, 0.5)
+  end)
+
+  it("are numbers where a branch that is not taken is infinite", function()
+    for _, total in ipairs { 4, 1e6 } do
+      for _, value in ipairs { 0, 4 } do
+        local p = T { 0.25, 0.5, 0 }:requires_grad_()
+        D.Binomial(total, p):log_prob(value):narrow(1, 1, 2):sum():backward()
+        assert(p.grad:isfinite():all():item())
+      end
+    end
+    local a = T { 0.5, 1, 2, 1e6 }:requires_grad_()
+    D.Gamma(a, 1):log_prob(3):sum():backward()
+    assert(a.grad:isfinite():all():item())
+    local rate = T { 1e-30, 3, 1e6 }:requires_grad_()
+    D.Poisson(rate):log_prob(0):sum():backward()
+    near({ -1, -1, -1 }, rate.grad)
+    local c = T { { 1, 1e6, 0.5 } }:requires_grad_()
+    D.Dirichlet(c):log_prob(T { 0.25, 0.25, 0.5 }):sum():backward()
+    assert(c.grad:isfinite():all():item())
+    local n = T { 0, 1e7, 2 }:requires_grad_()
+    D.NegativeBinomial(n, 0.5):log_prob(0):sum():backward()
+    assert(n.grad:narrow(1, 2, 2):isfinite():all():item())
+  end)
+
+  it("are right to the second order, on both sides of the series", function()
+    local a = moth.tensor({ 0.5, 9, 9.99, 10, 11, 200 }, { dtype = moth.float64 })
+      :requires_grad_()
+    local v = moth.tensor({ 0.2, 8, 10, 9, 12, 190 }, { dtype = moth.float64 })
+    for _, make in ipairs { function(x) return D.Gamma(x, 1, false) end,
+        function(x) return D.StudentT(x, 0, 1, false) end,
+        function(x) return D.Poisson(x, false) end } do
+      assert(moth.autograd.gradgradcheck(function(x) return make(x):log_prob(v) end, { a }))
+    end
+    assert(moth.autograd.gradgradcheck(function(x) return D.Gamma(x, 1, false):entropy() end,
+      { a }))
+    assert(moth.autograd.gradgradcheck(function(x)
+      return D.kl_divergence(D.Gamma(x, 1, false), D.Gamma(v, 2, false))
+    end, { a }))
+  end)
+end)
+
+describe("log_prob", function()
+  it("at the ends of the support is exact", function()
+    assert.equal(0, D.Binomial(5, 0):log_prob(0):item())
+    assert.equal(-math.huge, D.Binomial(5, 0):log_prob(1):item())
+    assert.equal(0, D.Binomial(5, 1):log_prob(5):item())
+    assert.equal(0, D.Binomial(0, 0.5):log_prob(0):item())
+    assert.equal(0, D.Poisson(0):log_prob(0):item())
+    assert.equal(-math.huge, D.Poisson(0):log_prob(1):item())
+    assert.equal(-math.huge, D.Poisson(0):log_prob(1e6):item())
+    assert.equal(0, D.NegativeBinomial(0, 0.5):log_prob(0):item())
+    assert.equal(-math.huge, D.Gamma(20, 1):log_prob(0):item())
+    assert.equal(-math.huge, D.Beta(20, 20):log_prob(0):item())
+    near(0, D.Gamma(1, 1):log_prob(0))
+    near(0, D.Beta(1, 1):log_prob(0))
+    assert.equal(0, D.Multinomial(0, T { 0.5, 0.5 }):log_prob(T { 0, 0 }):item())
+  end)
+
+  it("has the dtype of the parameters", function()
+    for _, dtype in ipairs { moth.float16, moth.bfloat16, moth.float64 } do
+      local x = T({ 2, 3 }, { dtype = dtype })
+      assert.equal(dtype, D.Gamma(x, x):log_prob(x):sum().dtype)
+      assert.equal(dtype, D.Poisson(x):log_prob(x).dtype)
+      assert.equal(dtype, D.StudentT(x):log_prob(x).dtype)
+      assert.equal(dtype, D.Beta(x, x):entropy().dtype)
+    end
+    assert.equal(moth.float32, D.Poisson(2):log_prob(T { 1LL, 2LL }).dtype)
+    assert.equal(moth.float64, D.Poisson(2):log_prob(T({ 1, 2 }, { dtype = moth.float64 })).dtype)
+  end)
+end)

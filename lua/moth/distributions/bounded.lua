@@ -3,6 +3,7 @@
 local bind = require "moth.bind"
 local constraints = require "moth.distributions.constraints"
 local Distribution = require "moth.distributions.distribution"
+local large = require "moth.distributions.large"
 local lib = require "moth.lib"
 
 local ops, tools = bind.ops, Distribution.tools
@@ -20,9 +21,10 @@ M.Kumaraswamy = Kumaraswamy
 
 -- The mean of the n-th power.
 local function moment(self, n)
-  local b = self.concentration0
-  local at = self.concentration1:reciprocal() * n + 1
-  return ((at:lgamma() + (b + 1):lgamma() - (at + b):lgamma()):exp())
+  local a, b = large.wide(self.concentration1, self.concentration0)
+  local at = a:reciprocal() * n + 1
+  local y = (at:lgamma() - large.lgamma_step(b + 1, at - 1)):exp()
+  return (large.like(y, self.concentration1, self.concentration0))
 end
 
 function Kumaraswamy._support() return constraints.unit_interval end
@@ -49,8 +51,9 @@ function Kumaraswamy:icdf(value) return (self:_beyond(1 - self:_share(value))) e
 
 function Kumaraswamy:log_prob(value)
   value = self:_check(value, "log_prob")
-  local a, b = self.concentration1, self.concentration0
-  return (a * b):log() + ops.xlogy(a - 1, value) + ops.xlogy(b - 1, 1 - value:pow(a))
+  local a, b, x = large.wide(self.concentration1, self.concentration0, value)
+  local y = (a * b):log() + ops.xlogy(a - 1, x) + ops.xlogy(b - 1, 1 - x:pow(a))
+  return (large.like(y, self.concentration1, self.concentration0, value))
 end
 
 function Kumaraswamy:cdf(value)
@@ -171,7 +174,7 @@ end
 function VonMises:log_prob(value)
   value = self:_check(value, "log_prob")
   local k = self.concentration
-  return k * ((value - self.loc):cos() - 1) - (special("i0e", k) * (2 * pi)):log()
+  return k * ((value - self.loc) * 0.5):sin():square() * -2 - (special("i0e", k) * (2 * pi)):log()
 end
 
 -- Best and Fisher, "Efficient simulation of the von Mises distribution" (1979): wrapped Cauchy

@@ -7,6 +7,7 @@ local constraints = require "moth.distributions.constraints"
 local define = require "moth.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
+local large = require "moth.distributions.large"
 
 local ops, tools = bind.ops, Distribution.tools
 local number, VALIDATE = tools.number, tools.VALIDATE
@@ -293,7 +294,9 @@ end
 
 function Cauchy:log_prob(value)
   value = self:_check(value, "log_prob")
-  return -standing(self, value):square():log1p() - self.scale:log() - log(pi)
+  local x, loc, scale = large.wide(value, self.loc, self.scale)
+  local y = -large.log1p_square((x - loc) / scale) - scale:log() - log(pi)
+  return (large.like(y, value, self.loc, self.scale))
 end
 
 function Cauchy:entropy() return self.scale:log() + log(4 * pi) end

@@ -5,6 +5,7 @@ local constraints = require "moth.distributions.constraints"
 local discrete = require "moth.distributions.discrete"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
+local large = require "moth.distributions.large"
 local lib = require "moth.lib"
 
 local ops, tools = bind.ops, Distribution.tools
@@ -41,14 +42,21 @@ function Binomial:_sample(size)
   return (require("moth").binomial(self.total_count:expand(size), self.probs:expand(size)))
 end
 
--- log n! less those of the count and the rest
-local function ways(n, value) return (n + 1):lgamma() - (value + 1):lgamma()
-  - (n - value + 1):lgamma() end
+-- Of the field that was given: a share is exact where its logit would be rounded.
+local function shares_of(self)
+  return (large.shares(rawget(self, "probs"), rawget(self, "logits")))
+end
+
+local function given_of(self)
+  local probs = rawget(self, "probs")
+  return probs ~= nil and probs or self.logits
+end
 
 function Binomial:log_prob(value)
   value = self:_check(value, "log_prob")
-  local n, logits = self.total_count, self.logits
-  return ways(n, value) + value * logits + n * ops.logsigmoid(-logits)
+  local n, x = large.wide(self.total_count, value)
+  local y = large.choices(x, n - x, shares_of(self))
+  return (large.like(y, self.total_count, given_of(self), value))
 end
 
 -- All counts along a first dimension, of batches that have one total_count.
@@ -91,11 +99,11 @@ end
 
 function NegativeBinomial:log_prob(value)
   value = self:_check(value, "log_prob")
-  local n, logits = self.total_count, self.logits
-  local certain = (n + value):eq(0) -- that nothing succeeds before nothing fails
-  local choice = (n + value):lgamma() - (value + 1):lgamma() - n:lgamma()
-  return n * ops.logsigmoid(-logits) + value * ops.logsigmoid(logits)
-    + ops.where(certain, 0, choice)
+  local n, x = large.wide(self.total_count, value)
+  local certain = (n + x):eq(0) -- that nothing succeeds before nothing fails
+  local fails = ops.where(certain, 1, n)
+  local y = large.choices(x, n, shares_of(self)) + (fails / (fails + x)):log()
+  return (large.like(y, self.total_count, given_of(self), value))
 end
 
 -- ---- of several ----
@@ -128,19 +136,23 @@ end
 
 function Multinomial:log_prob(value)
   value = self:_check(value, "log_prob")
-  local impossible = value:eq(0):logical_and(self.logits:eq(-math.huge))
-  local powers = value * ops.where(impossible, 0, self.logits)
-  return (value:sum(-1) + 1):lgamma() - (value + 1):lgamma():sum(-1) + powers:sum(-1)
+  local given, x = given_of(self), (large.wide(value))
+  local p = (large.wide(given))
+  if rawget(self, "probs") == nil then p = p:softmax(-1) else p = p / p:sum(-1, true) end
+  local n = x:sum(-1, true)
+  local y = large.count(x, n * p):sum(-1) - large.count(n, n):squeeze(-1)
+  return (large.like(y, given, value))
 end
 
 function Multinomial:entropy()
   local n, probs = self.total_count, self.probs
-  local each = discrete.Categorical(probs, nil, false):entropy() * n
-  local at = ops.arange(0, n + 1, 1, probs.dtype, probs.device)
-  at = at:reshape(lib.filled(1 + probs:dim(), 1, 1, n + 1))
-  local chance = Binomial(n, probs, nil, false):log_prob(at):exp()
+  local p = (large.wide(probs))
+  local each = discrete.Categorical(p, nil, false):entropy() * n
+  local at = ops.arange(0, n + 1, 1, p.dtype, p.device)
+  at = at:reshape(lib.filled(1 + p:dim(), 1, 1, n + 1))
+  local chance = Binomial(n, p, nil, false):log_prob(at):exp()
   local spread = (chance * (at + 1):lgamma()):sum(1):sum(-1)
-  return each - ops.full_like(spread, n + 1):lgamma() + spread
+  return (large.like(each - ops.full_like(spread, n + 1):lgamma() + spread, probs))
 end
 
 return M

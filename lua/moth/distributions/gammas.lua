@@ -8,6 +8,7 @@ local define = require "moth.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 local func = require "moth.function"
+local large = require "moth.distributions.large"
 
 local ops, tools = bind.ops, Distribution.tools
 local number, VALIDATE = tools.number, tools.VALIDATE
@@ -54,12 +55,12 @@ function Gamma:_rsample(size) return drawn(self.concentration, size) / self.rate
 function Gamma:log_prob(value)
   value = self:_check(value, "log_prob")
   local a, rate = self.concentration, self.rate
-  return ops.xlogy(a, rate) + ops.xlogy(a - 1, value) - rate * value - a:lgamma()
+  return (large.like(large.gamma(large.wide(a, rate, value)), a, rate, value))
 end
 
 function Gamma:entropy()
   local a = self.concentration
-  return a - self.rate:log() + a:lgamma() + (1 - a) * a:digamma()
+  return large.like(large.gamma_entropy((large.wide(a))), a) - self.rate:log()
 end
 
 function Gamma:cdf(value)
@@ -139,14 +140,12 @@ end
 function Dirichlet:log_prob(value)
   value = self:_check(value, "log_prob")
   local a = self.concentration
-  return ops.xlogy(a - 1, value):sum(-1) + a:sum(-1):lgamma() - a:lgamma():sum(-1)
+  return (large.like(large.dirichlet(large.wide(a, value)), a, value))
 end
 
 function Dirichlet:entropy()
   local a = self.concentration
-  local total, k = a:sum(-1), a:size(-1)
-  return a:lgamma():sum(-1) - total:lgamma() - (k - total) * total:digamma()
-    - ((a - 1) * a:digamma()):sum(-1)
+  return (large.like(large.dirichlet_entropy((large.wide(a))), a))
 end
 
 --- A share of 1: the first of two categories'.
@@ -175,15 +174,14 @@ end
 function Beta:log_prob(value)
   value = self:_check(value, "log_prob")
   local a, b = self.concentration1, self.concentration0
-  return ops.xlogy(a - 1, value) + ops.xlogy(b - 1, 1 - value) + (a + b):lgamma() - a:lgamma()
-    - b:lgamma()
+  local c, d, x = large.wide(a, b, value)
+  return (large.like(large.beta(c, d, x, 1 - x), a, b, value))
 end
 
 function Beta:entropy()
   local a, b = self.concentration1, self.concentration0
-  local total = a + b
-  return a:lgamma() + b:lgamma() - total:lgamma() - (a - 1) * a:digamma() - (b - 1) * b:digamma()
-    + (total - 2) * total:digamma()
+  local both = ops.stack({ large.wide(a, b) }, -1)
+  return (large.like(large.dirichlet_entropy(both), a, b))
 end
 
 -- ---- StudentT ----
@@ -207,21 +205,20 @@ function StudentT:_rsample(size)
   return self.loc + self.scale * tools.empty(self.loc, size):normal_() / (chi / self.df):sqrt()
 end
 
--- The logarithm of what the density is divided by, but for the scale.
-local function normalizer(df)
-  return df:log() * 0.5 + 0.5 * log(pi) + (df * 0.5):lgamma() - ((df + 1) * 0.5):lgamma()
-end
-
 function StudentT:log_prob(value)
   value = self:_check(value, "log_prob")
-  local df, z = self.df, (value - self.loc) / self.scale
-  return (df + 1) * -0.5 * (z:square() / df):log1p() - self.scale:log() - normalizer(df)
+  local df, loc, scale, x = large.wide(self.df, self.loc, self.scale, value)
+  local y = large.lgamma_half_step(df * 0.5) - 0.5 * log(2 * pi) - scale:log()
+    - (df + 1) * 0.5 * large.log1p_square((x - loc) / scale / df:sqrt())
+  return (large.like(y, self.df, self.loc, self.scale, value))
 end
 
 function StudentT:entropy()
-  local df = self.df
-  local half = (df + 1) * 0.5
-  return half * (half:digamma() - (df * 0.5):digamma()) + normalizer(df) + self.scale:log()
+  local a = (large.wide(self.df)) * 0.5
+  local b = a + 0.5
+  local y = b * ((0.5 / a):log1p() + large.digamma_rest(b) - large.digamma_rest(a))
+    + 0.5 * log(2 * pi) - large.lgamma_half_step(a)
+  return large.like(y, self.df) + self.scale:log()
 end
 
 -- ---- counts ----
@@ -238,7 +235,7 @@ function Poisson:_sample(size) return (ops.poisson(self.rate:expand(size))) end
 
 function Poisson:log_prob(value)
   value = self:_check(value, "log_prob")
-  return ops.xlogy(value, self.rate) - self.rate - (value + 1):lgamma()
+  return (large.like(large.count(large.wide(value, self.rate)), self.rate, value))
 end
 
 return M

@@ -82,6 +82,7 @@ local bounded = require "moth.distributions.bounded"
 local counts = require "moth.distributions.counts"
 local family = require "moth.distributions.family"
 local gammas = require "moth.distributions.gammas"
+local large = require "moth.distributions.large"
 local tails = require "moth.distributions.tails"
 local matrices = require "moth.distributions.matrices"
 local wide = require "moth.distributions.continuous"
@@ -122,18 +123,21 @@ for _, one in ipairs { several.MultivariateNormal, several.LowRankMultivariateNo
 end
 
 pair(matrices.Wishart, function(p, q)
-  local P, Q, k = p.scale_tril, q.scale_tril, p.event_shape[1]
+  local k = p.event_shape[1]
   if q.event_shape[1] ~= k then
     errors.argument("kl_divergence", "q", ("matrices of %d rows are needed as in p, got %d")
       :format(k, q.event_shape[1]), "E_SHAPE")
   end
-  local a, b, digammas = p.df / 2, q.df / 2, 0
+  local P, Q, a, b = large.wide(p.scale_tril, q.scale_tril, p.df, q.df)
+  a, b = a / 2, b / 2
+  local digammas = 0
   for i = 0, k - 1 do digammas = (a - i / 2):digamma() + digammas end
   local moth = require "moth"
   local ratio = moth.linalg.solve_triangular(Q, P, { upper = false })
-  return (several.log_size(Q) - several.log_size(P)) * q.df
+  local y = (several.log_size(Q) - several.log_size(P)) * b * 2
     + a * (ratio:square():sum { -2, -1 } - k) + moth.mvlgamma(b, k) - moth.mvlgamma(a, k)
     + (a - b) * digammas
+  return (large.like(y, p.df, q.df, p.scale_tril, q.scale_tril))
 end)
 
 pair(wide.Uniform, function(p, q)
@@ -152,8 +156,9 @@ pair(wide.Laplace, function(p, q)
 end)
 
 pair(wide.Cauchy, function(p, q)
-  local sum = (p.scale + q.scale):square() + (p.loc - q.loc):square()
-  return sum:log() - (p.scale * q.scale * 4):log()
+  local a, b, c, d = large.wide(p.scale, q.scale, p.loc, q.loc)
+  local y = ops.hypot(a + b, c - d):log() * 2 - a:log() - b:log() - log(4)
+  return (large.like(y, p.scale, q.scale, p.loc, q.loc))
 end)
 
 pair(wide.Gumbel, function(p, q)
@@ -167,21 +172,26 @@ local function part(weight, difference, chance)
   return (ops.where(weight:eq(0), 0, value))
 end
 
-local function coin(p, q)
-  local a, b = p.logits, q.logits
-  local ones = part(p.probs, ops.logsigmoid(a) - ops.logsigmoid(b), q.probs)
-  return ones + part(1 - p.probs, ops.logsigmoid(-a) - ops.logsigmoid(-b), 1 - q.probs)
+local function given_of(p)
+  local probs = rawget(p, "probs")
+  return probs ~= nil and probs or p.logits
 end
-pair(whole.Bernoulli, coin)
+
+local function coin(p, q)
+  local a = large.shares(rawget(p, "probs"), rawget(p, "logits"))
+  local b = large.shares(rawget(q, "probs"), rawget(q, "logits"))
+  return large.deviance(a[1], b[1]) + large.deviance(a[2], b[2])
+end
+pair(whole.Bernoulli, function(p, q) return (large.like(coin(p, q), given_of(p), given_of(q))) end)
 
 pair(counts.Binomial, function(p, q)
   local more = p.total_count:gt(q.total_count)
-  local value = ops.where(more, huge, p.total_count * coin(p, q))
+  local value = ops.where(more, huge, (large.wide(p.total_count)) * coin(p, q))
   if not require("moth.lib").capture and p.total_count:lt(q.total_count):any():item() then
     errors.argument("kl_divergence", "q", "there is no formula where q's total_count is above p's",
       "E_UNSUPPORTED")
   end
-  return value
+  return (large.like(value, p.total_count, q.total_count, given_of(p), given_of(q)))
 end)
 
 add(whole.Bernoulli, gammas.Poisson, function(p, q)
@@ -192,31 +202,28 @@ pair(whole.Geometric, function(p, q)
   return -p:entropy() - (-q.probs):log1p() / p.probs - q.logits
 end)
 
--- A mean number of nothing is certain: 0 log 0 is 0.
 pair(gammas.Poisson, function(p, q)
-  return ops.xlogy(p.rate, p.rate) - ops.xlogy(p.rate, q.rate) - p.rate + q.rate
+  return (large.like(large.deviance(large.wide(p.rate, q.rate)), p.rate, q.rate))
 end)
 
 local function gamma(p, q)
-  local a, b = p.concentration, q.concentration
-  return b * (p.rate / q.rate):log() + b:lgamma() - a:lgamma() + (a - b) * a:digamma()
-    + a * (q.rate / p.rate - 1)
+  local a, b, mine, other = large.wide(p.concentration, q.concentration, p.rate, q.rate)
+  return (large.like(large.gamma_divergence(a, b, other / mine), p.concentration, q.concentration,
+    p.rate, q.rate))
 end
 pair(gammas.Gamma, gamma)
 pair(tails.InverseGamma, gamma)
 
--- Of shares, the categories in the last dimension.
-local function shares(a, b)
-  local total = a:sum(-1, { keepdim = true })
-  local each = b:lgamma() - a:lgamma() + (a - b) * (a:digamma() - total:digamma())
-  return total:squeeze(-1):lgamma() - b:sum(-1):lgamma() + each:sum(-1)
-end
-
-pair(gammas.Dirichlet, function(p, q) return shares(p.concentration, q.concentration) end)
+pair(gammas.Dirichlet, function(p, q)
+  local a, b = p.concentration, q.concentration
+  return (large.like(large.dirichlet_divergence(large.wide(a, b)), a, b))
+end)
 
 pair(gammas.Beta, function(p, q)
-  local a = ops.stack({ p.concentration1, p.concentration0 }, -1)
-  return shares(a, ops.stack({ q.concentration1, q.concentration0 }, -1))
+  local list = { p.concentration1, p.concentration0, q.concentration1, q.concentration0 }
+  local a, b, c, d = large.wide(unpack(list))
+  local y = large.dirichlet_divergence(ops.stack({ a, b }, -1), ops.stack({ c, d }, -1))
+  return (large.like(y, unpack(list)))
 end)
 
 local function categorical(p, q)
@@ -231,7 +238,8 @@ pair(family.ExponentialFamily, function(p, q)
 end)
 
 pair(tails.HalfCauchy, function(p, q)
-  return ((p.scale + q.scale):square() / (p.scale * q.scale * 4)):log()
+  local a, b = large.wide(p.scale, q.scale)
+  return (large.like((a + b):log() * 2 - a:log() - b:log() - log(4), p.scale, q.scale))
 end)
 
 pair(tails.Pareto, function(p, q)

@@ -7,6 +7,7 @@ local define = require "moth.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 local gammas = require "moth.distributions.gammas"
+local large = require "moth.distributions.large"
 local multivariate = require "moth.distributions.multivariate"
 
 local ops, tools = bind.ops, Distribution.tools
@@ -55,12 +56,14 @@ end
 
 function LKJ:log_prob(value)
   value = self:_check(value, "log_prob")
-  local c, d = self.concentration, self.dim
+  local c, d, given = (large.wide(self.concentration)), self.dim, value
+  value = (large.wide(value))
   local order = ops.arange(d - 2, -1, -1, c.dtype, c.device) + ((c - 1) * 2):unsqueeze(-1)
   local diagonal = value:diagonal(0, -2, -1):narrow(-1, 2, d - 1)
   local alpha, n = c + 0.5 * (d - 1), d - 1
-  return (order * diagonal:log()):sum(-1) - 0.5 * n * log(pi) - mvlgamma(alpha - 0.5, n)
+  local y = (order * diagonal:log()):sum(-1) - 0.5 * n * log(pi) - mvlgamma(alpha - 0.5, n)
     + alpha:lgamma() * n
+  return (large.like(y, self.concentration, given))
 end
 
 -- ---- Wishart ----
@@ -138,21 +141,26 @@ end
 
 function Wishart:log_prob(value)
   value = self:_check(value, "log_prob")
-  local df, p, L = self.df, self.event_shape[1], self.scale_tril
+  local given, p = value, self.event_shape[1]
+  local df, L, x = large.wide(self.df, self.scale_tril, value)
+  value = x
   local _, size = linalg().slogdet(value)
   local shape = tools.broadcast_shape(value.shape, L.shape) or L.shape
   local inner = linalg().solve_triangular(L:expand(shape), value:expand(shape), { upper = false })
   local trace = linalg().solve_triangular(L:transpose(-2, -1):expand(shape), inner,
     { upper = true }):diagonal(0, -2, -1):sum(-1)
-  return -df * (p * log(2) / 2 + multivariate.log_size(L)) - mvlgamma(df / 2, p)
+  local y = -df * (p * log(2) / 2 + multivariate.log_size(L)) - mvlgamma(df / 2, p)
     + (df - p - 1) / 2 * size - trace / 2
+  return (large.like(y, self.df, self.scale_tril, given))
 end
 
 function Wishart:entropy()
-  local df, p, digammas = self.df, self.event_shape[1], 0
+  local df, L = large.wide(self.df, self.scale_tril)
+  local p, digammas = self.event_shape[1], 0
   for i = 1, p do digammas = ((df + 1 - i) / 2):digamma() + digammas end
-  return (p * log(2) / 2 + multivariate.log_size(self.scale_tril)) * (p + 1) + mvlgamma(df / 2, p)
+  local y = (p * log(2) / 2 + multivariate.log_size(L)) * (p + 1) + mvlgamma(df / 2, p)
     - (df - p - 1) / 2 * digammas + df * p / 2
+  return (large.like(y, self.df, self.scale_tril))
 end
 
 return M

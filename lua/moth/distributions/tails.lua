@@ -5,6 +5,7 @@ local bind = require "moth.bind"
 local constraints = require "moth.distributions.constraints"
 local Distribution = require "moth.distributions.distribution"
 local gammas = require "moth.distributions.gammas"
+local large = require "moth.distributions.large"
 
 local ops, tools = bind.ops, Distribution.tools
 local real, positive = constraints.real, constraints.positive
@@ -35,7 +36,7 @@ end
 
 function HalfCauchy:log_prob(value)
   value = self:_check(value, "log_prob")
-  local inside = log(2 / pi) - self.scale:log() - (value / self.scale):square():log1p()
+  local inside = log(2 / pi) - self.scale:log() - large.log1p_square(value / self.scale)
   return (ops.where(value:ge(0), inside, -huge))
 end
 
@@ -69,7 +70,8 @@ function Pareto:_rsample(size) return self.scale * (waits(self.scale, size) / se
 
 function Pareto:log_prob(value)
   value = self:_check(value, "log_prob")
-  return self.alpha:log() + self.alpha * self.scale:log() - (self.alpha + 1) * value:log()
+  local a, scale, x = large.wide(self.alpha, self.scale, value)
+  return (large.like(a:log() + a * (scale / x):log() - x:log(), self.alpha, self.scale, value))
 end
 
 function Pareto:entropy() return (self.scale / self.alpha):log() + self.alpha:reciprocal() + 1 end
@@ -180,8 +182,11 @@ function Weibull:_rsample(size)
 end
 
 function Weibull:log_prob(value)
-  local z, k = self:_check(value, "log_prob") / self.scale, self.concentration
-  return (k / self.scale):log() + (k - 1) * z:log() - z:pow(k)
+  value = self:_check(value, "log_prob")
+  local x, scale, k = large.wide(value, self.scale, self.concentration)
+  local z = x / scale
+  local y = (k / scale):log() + (k - 1) * z:log() - z:pow(k)
+  return (large.like(y, value, self.scale, self.concentration))
 end
 
 function Weibull:entropy()
@@ -221,12 +226,16 @@ function InverseGamma:_rsample(size) return (below(self):_rsample(size):reciproc
 
 function InverseGamma:log_prob(value)
   value = self:_check(value, "log_prob")
-  return below(self):log_prob(value:reciprocal()) - value:log() * 2
+  local a, rate, x = large.wide(self.concentration, self.rate, value)
+  local y = large.gamma(a, rate, x:reciprocal()) - x:log() * 2
+  return (large.like(y, self.concentration, self.rate, value))
 end
 
 function InverseGamma:entropy()
   local a = self.concentration
-  return a + self.rate:log() + a:lgamma() - (a + 1) * a:digamma()
+  local b = (large.wide(a))
+  return large.like(large.gamma_entropy(b) - (b:log() + large.digamma_rest(b)) * 2, a)
+    + self.rate:log()
 end
 
 function InverseGamma:cdf(value)
@@ -262,10 +271,12 @@ end
 
 function FisherSnedecor:log_prob(value)
   value = self:_check(value, "log_prob")
-  local m, n = self.df1 / 2, self.df2 / 2
-  local ratio = m / n
-  return (m + n):lgamma() - m:lgamma() - n:lgamma() + m * ratio:log() + (m - 1) * value:log()
-    - (m + n) * (ratio * value):log1p()
+  local m, n, x = large.wide(self.df1, self.df2, value)
+  m, n = m / 2, n / 2
+  local ratio = n / (m * x)
+  local share, other = (ratio + 1):reciprocal(), (ratio:reciprocal() + 1):reciprocal()
+  local y = large.beta(m, n, share, other) + share:log() + other:log() - x:log()
+  return (large.like(y, self.df1, self.df2, value))
 end
 
 return M
