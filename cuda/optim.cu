@@ -52,33 +52,40 @@ static_assert(sizeof(step_table) + sizeof(step_numbers<double>) <= 4096, "a kern
 
 /* -- one launch -- */
 
-/* EACH elements from i on. Operands lie in registers, so their number must not index them. */
-template <int RULE, class T, int EACH>
+/* EACH elements from i on, of T, and from operand 2 on of S. Operands lie in registers, so their
+** number must not index them. */
+template <int RULE, class T, class S, int EACH>
 static __device__ inline void step_at(const step_word *at, int operands, int64_t i,
                                       const step_numbers<real_of<T>> &s) {
-  lump<T, EACH> x[MOST];
+  lump<T, EACH> x[2];
+  lump<S, EACH> own[MOST];
 #pragma unroll
-  for (int k = 0; k < MOST; k++)
-    if (k < operands) x[k] = *(const lump<T, EACH> *)(const void *)((const T *)at[k].at + i);
+  for (int k = 0; k < 2; k++)
+    x[k] = *(const lump<T, EACH> *)(const void *)((const T *)at[k].at + i);
+#pragma unroll
+  for (int k = 2; k < MOST; k++)
+    if (k < operands) own[k] = *(const lump<S, EACH> *)(const void *)((const S *)at[k].at + i);
 #pragma unroll
   for (int j = 0; j < EACH; j++) {
-    real_of<T> v[MOST] = {};
+    real_of<T> v[MOST] = {get(&x[0].at[j]), get(&x[1].at[j])};
 #pragma unroll
-    for (int k = 0; k < MOST; k++)
-      if (k < operands) v[k] = get(&x[k].at[j]);
+    for (int k = 2; k < MOST; k++)
+      if (k < operands) v[k] = get(&own[k].at[j]);
     follow<RULE>(v, s);
+    put(&x[0].at[j], v[0]);
 #pragma unroll
-    for (int k = 0; k < MOST; k++)
-      if (k < operands) put(&x[k].at[j], v[k]);
+    for (int k = 2; k < MOST; k++)
+      if (k < operands) put(&own[k].at[j], v[k]);
   }
+  write_lump((T *)at[0].at + i, x[0]);
 #pragma unroll
-  for (int k = 0; k < MOST; k++)
-    if (k < operands && k != 1) write_lump((T *)at[k].at + i, x[k]);
+  for (int k = 2; k < MOST; k++)
+    if (k < operands) write_lump((S *)at[k].at + i, own[k]);
 }
 
-template <int RULE, class T>
+template <int RULE, class T, class S>
 static __global__ void step_chunks(step_table t, step_numbers<real_of<T>> s) {
-  enum { MANY = LUMP<T> };
+  enum { MANY = LUMP<S> < LUMP<T> ? LUMP<S> : LUMP<T> };
   const int operands = t.operands;
   int low = 0, high = t.count - 1;
   while (low < high) { /* whose chunk this is */
@@ -93,22 +100,23 @@ static __global__ void step_chunks(step_table t, step_numbers<real_of<T>> s) {
   for (int k = 0; k < operands; k++) whole = whole && (uintptr_t)at[k].at % 16 == 0;
   for (int64_t i = chunk * CHUNK + threadIdx.x * MANY; i < end; i += BLOCK * MANY) {
     if (whole && i + MANY <= end) {
-      step_at<RULE, T, MANY>(at, operands, i, s);
+      step_at<RULE, T, S, MANY>(at, operands, i, s);
     } else {
-      for (int64_t j = i; j < i + MANY && j < end; j++) step_at<RULE, T, 1>(at, operands, j, s);
+      for (int64_t j = i; j < i + MANY && j < end; j++)
+        step_at<RULE, T, S, 1>(at, operands, j, s);
     }
   }
 }
 
 /* The launch for tables that are full, or the last one. */
-template <class T>
+template <class T, class S>
 static int step_launch(const moth_tensor *near, const step_table &t, const moth_steps *how) {
   const step_numbers<real_of<T>> s = step_numbers_of<real_of<T>>(how->how, how->how->rule, how->n);
   const int64_t chunks = t.chunks(t.count - 1);
   const dim3 grid = grid_for(chunks);
   if (chunks == 0) return MOTH_OK;
 #define LAUNCH(rule, function, fewest, most) \
-  case rule: return launch(near->ctx, near, step_chunks<rule, T>, grid, BLOCK, 0, t, s);
+  case rule: return launch(near->ctx, near, step_chunks<rule, T, S>, grid, BLOCK, 0, t, s);
   switch (how->how->rule) {
     MOTH_RULE_LIST(LAUNCH)
     default: return MOTH_OK;
@@ -116,6 +124,22 @@ static int step_launch(const moth_tensor *near, const step_table &t, const moth_
 }
 
 /* -- all parameters; those of a dtype go together -- */
+
+/* Half types may have a state in f32. */
+static bool is_wide(const moth_tensor *const *x, int n) {
+  return n > 2 && x[2]->l.dtype != x[0]->l.dtype;
+}
+
+/* f(types of the parameters, and of their state) */
+template <class F> static int with_types(int dtype, bool wide, F f) {
+  return with_float(dtype, [&](auto own) {
+    typedef typename decltype(own)::of T;
+    if constexpr (sizeof(T) == 2) {
+      if (wide) return f(own, type<float>());
+    }
+    return f(own, own);
+  });
+}
 
 static void append(step_table *t, const moth_tensor *const *x) {
   const int64_t n = x[0]->l.numel;
@@ -137,8 +161,8 @@ static int step_packed(const moth_tensor *const *x, const moth_steps *how) {
   t.operands = how->n;
   if (!status) append(&t, rows);
   if (!status)
-    status = with_float(x[0]->l.dtype, [&](auto type) {
-      return step_launch<typename decltype(type)::of>(x[0], t, how);
+    status = with_types(x[0]->l.dtype, is_wide(x, how->n), [&](auto own, auto state) {
+      return step_launch<typename decltype(own)::of, typename decltype(state)::of>(x[0], t, how);
     });
   for (int k = 0; k < how->n && !status; k++)
     if (k != 1 && packed[k] != x[k])
@@ -157,8 +181,8 @@ static bool in_rows(const moth_tensor *const *x, int n) {
   return rows || channels_last;
 }
 
-template <class T>
-static int step_dtype(int dtype, int64_t count, const moth_tensor *const *x,
+template <class T, class S>
+static int step_dtype(int dtype, bool wide, int64_t count, const moth_tensor *const *x,
                       const moth_steps *how) {
   const int n = how->n;
   const moth_tensor *near = NULL;
@@ -166,7 +190,7 @@ static int step_dtype(int dtype, int64_t count, const moth_tensor *const *x,
   int status = MOTH_OK;
   t.operands = n;
   for (int64_t i = 0; i < count && !status; i++, x += n) {
-    if (x[0]->l.dtype != dtype || x[0]->l.numel == 0) continue;
+    if (x[0]->l.dtype != dtype || is_wide(x, n) != wide || x[0]->l.numel == 0) continue;
     if (!in_rows(x, n)) {
       status = step_packed(x, how);
       continue;
@@ -174,10 +198,10 @@ static int step_dtype(int dtype, int64_t count, const moth_tensor *const *x,
     near = x[0];
     append(&t, x);
     if (!t.is_full()) continue;
-    status = step_launch<T>(near, t, how);
+    status = step_launch<T, S>(near, t, how);
     t.count = 0;
   }
-  return !status && t.count ? step_launch<T>(near, t, how) : status;
+  return !status && t.count ? step_launch<T, S>(near, t, how) : status;
 }
 
 static int optimizer_step(moth_ctx *ctx, int dtype, int noperands,
@@ -185,14 +209,21 @@ static int optimizer_step(moth_ctx *ctx, int dtype, int noperands,
   const moth_steps *how = (const moth_steps *)arg;
   const int64_t count = noperands / how->n;
   int status = MOTH_OK;
-  uint32_t seen = 0;
+  uint32_t seen[2] = {0, 0};
   (void)ctx, (void)dtype;
-  for (int64_t i = 0; i < count; i++) seen |= MOTH_BIT(operands[i * how->n]->l.dtype);
-  for (int d = 0; d < MOTH_DTYPES && !status; d++)
-    if (seen & MOTH_BIT(d))
-      status = with_float(d, [&](auto type) {
-        return step_dtype<typename decltype(type)::of>(d, count, operands, how);
+  for (int64_t i = 0; i < count; i++) {
+    const moth_tensor *const *x = operands + i * how->n;
+    seen[is_wide(x, how->n)] |= MOTH_BIT(x[0]->l.dtype);
+  }
+  for (int d = 0; d < 2 * MOTH_DTYPES && !status; d++) {
+    const int of = d / 2;
+    const bool wide = d % 2;
+    if (seen[wide] & MOTH_BIT(of))
+      status = with_types(of, wide, [&](auto own, auto state) {
+        return step_dtype<typename decltype(own)::of, typename decltype(state)::of>(
+          of, wide, count, operands, how);
       });
+  }
   return status;
 }
 MOTH_ENTRY(optimizer_steps, {"optimizer_step", NULL, optimizer_step})

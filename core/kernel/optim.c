@@ -15,8 +15,10 @@ MOTH_INLINE double moth_sqrt_f64(double x) { return sqrt(x); }
 
 typedef struct job {
   const moth_step *step;
-  int dtype, operands;
+  int dtype, state, operands; /* state: the dtype of operands 2 and later */
 } job;
+
+static int dtype_of(const job *j, int k) { return k < 2 ? j->dtype : j->state; }
 
 static void step_real(const job *j, int real, int64_t n, void *const *x) {
   if (real == MOTH_F64) {
@@ -33,7 +35,7 @@ static void step_real(const job *j, int real, int64_t n, void *const *x) {
 static bool in_a_row(const job *j, const int64_t *step) {
   for (int k = 0; k < j->operands; k++)
     if (step[k] != moth_dtype_size[j->dtype]) return false;
-  return j->dtype == MOTH_F32 || j->dtype == MOTH_F64;
+  return j->dtype == j->state && (j->dtype == MOTH_F32 || j->dtype == MOTH_F64);
 }
 
 /* Elements that lie anywhere go through blocks of f32 or f64; the gradient is not written back. */
@@ -46,12 +48,12 @@ static void run_blocks(const job *j, int64_t n, char *const *at, const int64_t *
     void *x[MOST] = {NULL};
     for (int k = 0; k < j->operands; k++) {
       x[k] = room[k];
-      moth_convert(count, j->dtype, at[k] + i * step[k], step[k], real, x[k], size);
+      moth_convert(count, dtype_of(j, k), at[k] + i * step[k], step[k], real, x[k], size);
     }
     step_real(j, real, count, x);
     for (int k = 0; k < j->operands; k++)
       if (k != 1)
-        moth_convert(count, real, x[k], size, j->dtype, at[k] + i * step[k], step[k]);
+        moth_convert(count, real, x[k], size, dtype_of(j, k), at[k] + i * step[k], step[k]);
   }
 }
 
@@ -67,7 +69,7 @@ static void inner(int64_t n, char *const *at, const int64_t *step, const void *a
 }
 
 int moth_step_run(const moth_step *s, moth_tensor *const *x, int n) {
-  job j = {.step = s, .dtype = x[0]->l.dtype, .operands = n};
+  job j = {.step = s, .dtype = x[0]->l.dtype, .state = x[n > 2 ? 2 : 0]->l.dtype, .operands = n};
   moth_loop loop;
   const moth_tensor *operand[MOST] = {NULL};
   for (int k = 0; k < n; k++) operand[k] = x[k];

@@ -38,7 +38,8 @@ typedef struct moth_step {
 #define MOTH_STEP_OPERANDS 5
 
 /* x: n operands, the parameter first, its gradient second, of one floating dtype and one shape, in
-** any layout; half types go through f32. All but the gradient are written. */
+** any layout; half types go through f32. The others, of one dtype, may be f32 beside half types.
+** All but the gradient are written. */
 int moth_step_run(const moth_step *s, moth_tensor *const *x, int n);
 
 /* What a device beside the CPU is given for "optimizer_step": n operands of every parameter, one

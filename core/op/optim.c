@@ -17,16 +17,25 @@ typedef struct list {
   moth_tensors of;
 } list;
 
-/* Whether a list goes with params: as long, each element of the parameter's shape and dtype. */
-static int goes_with(moth_ctx *ctx, moth_tensors params, list x) {
+/* Whether list k goes with params: as long, each element of the parameter's shape and dtype. The
+** state of half types may also be f32, where squares and small shares of a mean do not vanish. */
+static int goes_with(moth_ctx *ctx, const list *lists, int k) {
+  const moth_tensors params = lists[0].of;
+  const list x = lists[k];
   if (x.of.n != params.n)
     return moth_fail(ctx, MOTH_E_ARG, x.name,
                      "%lld tensors are needed, one for each parameter, got %lld",
                      (long long)params.n, (long long)x.of.n);
   for (int64_t i = 0; i < params.n; i++) {
     const moth_tensor *p = params.at[i], *own = x.of.at[i];
-    if (!moth_shape_same(&p->l, &own->l) || p->l.dtype != own->l.dtype)
-      return moth_fail(ctx, p->l.dtype == own->l.dtype ? MOTH_E_SHAPE : MOTH_E_DTYPE, x.name,
+    const bool wide = k > 1 && moth_is_half(p->l.dtype) && own->l.dtype == MOTH_F32;
+    const bool fits = wide || p->l.dtype == own->l.dtype;
+    const moth_tensor *first = k > 2 ? lists[2].of.at[i] : own;
+    if (fits && first->l.dtype != own->l.dtype)
+      return moth_fail(ctx, MOTH_E_DTYPE, x.name, "number " MOTH_POS " is %s, but %s has %s there",
+                       (long long)i, moth_str(own), lists[2].name, moth_str(first));
+    if (!moth_shape_same(&p->l, &own->l) || !fits)
+      return moth_fail(ctx, fits ? MOTH_E_SHAPE : MOTH_E_DTYPE, x.name,
                        "number " MOTH_POS " is %s, but its parameter is %s", (long long)i,
                        moth_str(own), moth_str(p));
     if (p->l.device != own->l.device || p->l.device != params.at[0]->l.device)
@@ -96,7 +105,7 @@ static int steps_there(moth_ctx *ctx, const moth_step *s, const list *lists, int
 static int step_lists(moth_ctx *ctx, const moth_step *s, const list *lists, int n) {
   moth_tensors params = lists[0].of;
   int status = MOTH_OK;
-  for (int k = 1; !status && k < n; k++) status = goes_with(ctx, params, lists[k]);
+  for (int k = 1; !status && k < n; k++) status = goes_with(ctx, lists, k);
   for (int k = 0; !status && k < n; k++)
     if (k != 1) status = may_write(ctx, lists[k]);
   if (!status && params.n && params.at[0]->l.device) return steps_there(ctx, s, lists, n);

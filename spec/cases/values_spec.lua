@@ -458,3 +458,158 @@ describe("log_prob", function()
     assert.equal(moth.float64, D.Poisson(2):log_prob(T({ 1, 2 }, { dtype = moth.float64 })).dtype)
   end)
 end)
+
+-- ---- optimizers of half-precision parameters ----
+
+describe("an optimizer of half-precision parameters", function()
+  local optim = moth.optim
+  local OPTIONS = {
+    SGD = { lr = 1e-3, momentum = 0.9 }, Adam = { lr = 1e-4 }, AdamW = { lr = 1e-4 },
+    RMSprop = { lr = 1e-4, momentum = 0.5, centered = true }, Adagrad = { lr = 1e-3 },
+    Adadelta = { lr = 1 }, Adamax = { lr = 1e-4 }, NAdam = { lr = 1e-4 }, RAdam = { lr = 1e-4 },
+    Rprop = { lr = 1e-4 }, ASGD = { lr = 1e-1 },
+    Adafactor = { lr = 1e-2, eps = { 1e-7, 1e-3 } },
+    Muon = { lr = 1e-4 },
+  }
+
+  -- Steps with small gradients that alternate a little; all that an optimizer keeps.
+  local function run(name, dtype, count, more)
+    local p = nn.Parameter(moth.full({ 4, 3 }, 0.125, { dtype = dtype }))
+    local given = { lr = OPTIONS[name].lr }
+    for key, value in pairs(OPTIONS[name]) do given[key] = value end
+    for key, value in pairs(more or {}) do given[key] = value end
+    local o = optim[name]({ p }, given)
+    local g = moth.linspace(0.75, 1.25, 12):view(4, 3) * 0x1p-10
+    for i = 1, count do
+      p.grad = (g * (1 + 0.25 * (i % 2))):to(moth.float16):to(dtype)
+      o:step()
+    end
+    return p, o
+  end
+
+  it("moves as far as it should, step by step", function()
+    local p = nn.Parameter(moth.zeros({ 4 }, { dtype = moth.float16 }))
+    local o = optim.Adam({ p }, { lr = 1e-4 })
+    for _ = 1, 400 do
+      p.grad = moth.full_like(p, 1e-3)
+      o:step()
+    end
+    local moved = -p[1]:item() / 1e-4
+    assert(moved > 396 and moved < 404, moved)
+  end)
+
+  for name in pairs(OPTIONS) do
+    it("keeps what it knows in float32: " .. name, function()
+      for _, dtype in ipairs { moth.float16, moth.bfloat16 } do
+        local p, o = run(name, dtype, 3)
+        assert.equal(dtype, p.dtype)
+        local tensors = 0
+        for _, x in pairs(o.state[p]) do
+          if type(x) == "cdata" then
+            tensors = tensors + 1
+            assert.equal(moth.float32, x.dtype)
+          end
+        end
+        assert(tensors > 0)
+      end
+    end)
+
+    it("goes where one of float32 goes: " .. name, function()
+      local p, o = run(name, moth.float16, 60)
+      local q, exact = run(name, moth.float32, 60)
+      for key, x in pairs(o.state[p]) do
+        if type(x) == "cdata" and key ~= "ax" and key ~= "acc_delta" then
+          near(exact.state[q][key], x, 2e-2)
+        end
+      end
+      local moved = (q - 0.125):abs():max():item()
+      local off = (p:float() - q):abs():max():item()
+      assert(off <= 0.05 * moved + 60 * 0x1p-14, ("%g beside %g"):format(off, moved))
+    end)
+
+    it("comes back from a state dict, PyTorch's half-precision ones too: " .. name, function()
+      local p, o = run(name, moth.float16, 3)
+      local saved = o:state_dict()
+      for _, own in pairs(saved.state) do
+        for key, x in pairs(own) do
+          if type(x) == "cdata" then own[key] = x:clone() end
+        end
+      end
+      local q = nn.Parameter(p:detach():clone())
+      local again = optim[name]({ q }, { lr = OPTIONS[name].lr })
+      again:load_state_dict(saved)
+      for _, x in ipairs { p, q } do x.grad = moth.full_like(x, 1e-3) end
+      o:step()
+      again:step()
+      assert(p:equal(q))
+      for _, own in pairs(saved.state) do
+        for key, x in pairs(own) do
+          if type(x) == "cdata" then own[key] = x:to(moth.float16) end
+        end
+      end
+      again:load_state_dict(saved)
+      for _, x in pairs(again.state[q]) do
+        if type(x) == "cdata" then assert.equal(moth.float32, x.dtype) end
+      end
+      q.grad = moth.full_like(q, 1e-3)
+      again:step()
+    end)
+  end
+
+  it("is the same in a captured step", function()
+    for _, name in ipairs { "Adam", "SGD", "RMSprop", "Adagrad", "NAdam" } do
+      local function train(captured)
+        local p = nn.Parameter(moth.full({ 4 }, 0.125, { dtype = moth.float16 }))
+        local given = { lr = OPTIONS[name].lr }
+        if name == "SGD" then given.momentum = 0.9 end
+        local o = optim[name]({ p }, given)
+        local function step(x)
+          o:zero_grad()
+          local loss = (p * x):sum()
+          loss:backward()
+          o:step()
+          return loss
+        end
+        local f = captured and moth.capture(step) or step
+        local x = moth.full({ 4 }, 1e-3, { dtype = moth.float16 })
+        for _ = 1, 20 do f(x) end
+        return p:detach(), o.state[p]
+      end
+      local p, state = train(false)
+      local q, other = train(true)
+      assert(p:equal(q), name)
+      for key, x in pairs(state) do
+        if type(x) == "cdata" then assert(x:equal(other[key]), name .. " " .. key) end
+      end
+    end
+  end)
+
+  it("LBFGS computes in float32", function()
+    local p = nn.Parameter(T({ 1, -1 }, { dtype = moth.float16 }))
+    local o = optim.LBFGS({ p }, { line_search_fn = "strong_wolfe" })
+    local function closure()
+      o:zero_grad()
+      local loss = ((p.data:float() * 0 + p:float()) - T { 0.5, 0.25 }):square():sum()
+      loss:backward()
+      return loss
+    end
+    for _ = 1, 5 do o:step(closure) end
+    near({ 0.5, 0.25 }, p:detach():float(), 1e-2)
+    assert.equal(moth.float32, o.state[p].d.dtype)
+  end)
+
+  it("takes sparse gradients", function()
+    for _, name in ipairs { "SparseAdam", "Adagrad" } do
+      local e = nn.Embedding(5, 3, { sparse = true, dtype = moth.float16 })
+      local o = optim[name](e:parameters(), { lr = 1e-2 })
+      local before = e.weight:detach():clone()
+      for _ = 1, 3 do
+        o:zero_grad()
+        e(T { 2LL, 4LL }):sum():backward()
+        o:step()
+      end
+      local moved = e.weight:detach():ne(before):sum(2)
+      assert.same({ 0, 3, 0, 3, 0 }, moved:tolist())
+    end
+  end)
+end)

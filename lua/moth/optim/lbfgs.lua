@@ -67,7 +67,9 @@ end
 
 local flat = scope.inside(function(params, grads, maximize)
   local moth, parts = require "moth", {}
-  for i, p in ipairs(params) do parts[i] = (grads[i] or moth.zeros_like(p)):reshape(-1) end
+  for i, p in ipairs(params) do
+    parts[i] = bundle.real(grads[i] or moth.zeros_like(p)):reshape(-1)
+  end
   local all = moth.cat(parts)
   return maximize and -all or all
 end)
@@ -88,7 +90,8 @@ local move = scope.inside(function(params, t, direction)
   local at = 1
   for _, p in ipairs(params) do
     local n = p:numel()
-    p:add_(direction:narrow(1, at, n):view(p.shape):to(p.dtype), t)
+    local part = direction:narrow(1, at, n):view(p.shape)
+    if part.dtype == p.dtype then p:add_(part, t) else p:copy_(bundle.real(p):add(part, t)) end
     at = at + n
   end
 end)
@@ -269,7 +272,7 @@ function LBFGS:state_dict()
 end
 
 local function own_tensor(x, p)
-  x = x:detach():to(p.dtype):to(p.device):clone()
+  x = x:detach():to(bundle.state_dtype(p)):to(p.device):clone()
   lib.check(lib.C.moth_keep_always(lib.ctx, x), "load_state_dict")
   return x
 end

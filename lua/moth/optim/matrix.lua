@@ -108,12 +108,12 @@ function Adafactor:fits(p, name, value)
 end
 
 local function begin(own, p)
-  local zeros, zeros_like = require("moth").zeros, require("moth").zeros_like
+  local zeros = require("moth").zeros
   if p:dim() < 2 then
-    if not own.variance then bundle.put(own, "variance", zeros_like(p)) end
+    if not own.variance then bundle.put(own, "variance", bundle.fresh(p)) end
   elseif not own.row_var then
     local rows, columns = factor_shapes(p)
-    local to = {dtype = p.dtype, device = p.device}
+    local to = {dtype = bundle.state_dtype(p), device = p.device}
     bundle.put(own, "row_var", zeros(rows, to))
     bundle.put(own, "col_var", zeros(columns, to))
   end
@@ -148,12 +148,15 @@ end
 local factored_step = scope.inside(function(p, grad, own, group, share, rho, shrink)
   local eps = group.eps[1]
   if type(eps) ~= "number" then eps = EPSILON[p.dtype.name] end
+  local x = bundle.real(p)
+  grad = bundle.real(grad)
   if group.maximize then grad = -grad end
-  local alpha = size_of(p):clamp {min = group.eps[2]} * rho
-  if group.weight_decay ~= 0 then p:mul_(shrink) end
+  local alpha = size_of(x):clamp {min = group.eps[2]} * rho
+  if group.weight_decay ~= 0 then x:mul_(shrink) end
   local step = squares(own, grad, share, eps):clamp {min = eps * eps}:rsqrt() * grad
   local over = size_of(step):div(group.d):clamp {min = 1}
-  p:sub_(step * (alpha / over))
+  x:sub_(step * (alpha / over))
+  if x.dtype ~= p.dtype then p:copy_(x) end
 end)
 
 local function share_of(group, step) return step ^ group.beta2_decay end
@@ -246,11 +249,14 @@ local function near_orthogonal(x, k, steps, eps)
 end
 
 local orthogonal_step = scope.inside(function(p, grad, buffer, group, rate, shrink)
+  local x = bundle.real(p)
+  grad = bundle.real(grad)
   buffer:lerp_(grad, 1 - group.momentum)
   local update = group.nesterov and grad:lerp(buffer, group.momentum) or buffer
   update = near_orthogonal(update, group.ns_coefficients, group.ns_steps, group.eps)
-  p:mul_(shrink)
-  p:sub_(update:to(p.dtype) * (rate * ADJUST[group.adjust_lr_fn](p:size(1), p:size(2))))
+  x:mul_(shrink)
+  x:sub_(update:to(x.dtype) * (rate * ADJUST[group.adjust_lr_fn](p:size(1), p:size(2))))
+  if x.dtype ~= p.dtype then p:copy_(x) end
 end)
 
 local FIXED = {"momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "adjust_lr_fn"}
@@ -283,7 +289,7 @@ function Muon:update(group)
       state[p], n = own, n + 1
       params[n], grads[n] = p, grad
       buffers[n] = own.momentum_buffer
-        or bundle.put(own, "momentum_buffer", require("moth").zeros_like(p))
+        or bundle.put(own, "momentum_buffer", bundle.fresh(p))
     end
   end
   if n == 0 then return end

@@ -410,8 +410,8 @@ function Optimizer:fits(p, name, value) -- luacheck: ignore self name
   return value.shape == p.shape
 end
 
---- The state of one parameter as a state dict has it, copied, its tensors in the parameter's dtype
--- and place.
+--- The state of one parameter as a state dict has it, copied, its tensors in the parameter's place
+-- and dtype, float32 for half types.
 function Optimizer:adopt_state(p, values)
   return (require "moth.optim.state".adopt(self, p, values))
 end

@@ -99,7 +99,7 @@ end
 local function new_buffers(params)
   local buffers = {}
   for i, p in ipairs(params) do
-    local buffer = require("moth").zeros_like(p)
+    local buffer = bundle.fresh(p)
     lib.check(lib.C.moth_keep_always(lib.ctx, buffer), "SGD")
     buffers[i] = buffer
   end

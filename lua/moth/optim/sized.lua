@@ -82,7 +82,7 @@ function Adagrad:add_param_group(group)
   local made = self.param_groups[#self.param_groups]
   for _, p in ipairs(made.params) do
     self.state[p] = {step = 0}
-    bundle.put(self.state[p], "sum", require("moth").full_like(p, made.initial_accumulator_value))
+    bundle.put(self.state[p], "sum", bundle.fresh(p, made.initial_accumulator_value))
   end
 end
 

@@ -1,6 +1,7 @@
 --- state.lua -- the state dicts of optimizers, read when one is first asked for: saved with
 -- PyTorch's names and numbers, checked as a whole before anything of one is taken.
 
+local bundle = require "moth.optim.bundle"
 local class = require "moth.class"
 local errors = require "moth.error"
 local lib = require "moth.lib"
@@ -94,7 +95,7 @@ function M.adopt(self, p, values)
         misfit(self, ("%s is %s, its parameter is %s"):format(errors.shown(name),
           errors.describe(value), errors.describe(p)))
       else
-        value = value:detach():to(p.dtype):to(p.device):clone()
+        value = value:detach():to(bundle.state_dtype(p)):to(p.device):clone()
         lib.check(lib.C.moth_keep_always(lib.ctx, value), "load_state_dict")
       end
     end
