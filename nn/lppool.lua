@@ -27,6 +27,9 @@ for n = 1, 3 do
     },
     scoped = true,
     run = function(input, p, kernel, step, ceil)
+      if not input:is_floating_point() then
+        input = input:to(require("moth").get_default_dtype())
+      end
       local taps = 1
       for _, size in ipairs(window.list(kernel, n)) do taps = taps * size end
       local y = functional[mean](input:pow(p), kernel, step, 0, ceil)

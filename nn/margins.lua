@@ -101,6 +101,10 @@ margins.cosine_similarity = define {
   },
   scoped = true,
   run = function(x1, x2, dim, eps)
+    if x1.dtype ~= x2.dtype then
+      local common = require("moth").result_type(x1, x2)
+      x1, x2 = x1:to(common), x2:to(common)
+    end
     local product = x1 * x2
     local dtype = product.dtype
     if HALF[dtype.name] then -- an eps of 1e-8 is 0 in f16
@@ -131,7 +135,9 @@ margins.margin_ranking_loss = define {
   run = function(input1, input2, target, margin, reduction)
     same_dims("margin_ranking_loss", "input2", input2, input1)
     same_dims("margin_ranking_loss", "target", target, input1)
-    local loss = ops.relu(margin - target * (input1 - input2))
+    local loss = target * (input1 - input2)
+    if not loss:is_floating_point() then loss = loss:to(require("moth").get_default_dtype()) end
+    loss = ops.relu(margin - loss)
     return (reduced(loss, reduction))
   end,
 }
@@ -485,7 +491,7 @@ margins.bilinear = define {
     local rows = input1:matmul(weight:permute(2, 1, 3):reshape(first, out * second))
     local y = (rows:unflatten(-1, {out, second}) * input2:unsqueeze(-2)):sum(-1)
     if bias then y = y + bias end
-    return y
+    return y.dtype == input1.dtype and y or y:to(input1.dtype) -- sums of bytes are int64
   end,
 }
 

@@ -34,9 +34,13 @@ function T.due_list(list)
 end
 T.dtypes, T.devices = dtype.codes, device.codes
 
---- Raises the error of a failed call, unless it was refused for a sparse tensor, for which the op
--- has another meaning: then its result.
+--- Raises the error of a failed call, unless it was refused for a sparse tensor, or for integers,
+-- for which the op has another meaning: then its results.
 function T.failed(sig, status, ...)
+  if status == C.MOTH_E_DTYPE then
+    local y, more = require("moth.integral").instead(sig, ...)
+    if y ~= nil then return y, more end
+  end
   if status == C.MOTH_E_UNSUPPORTED then
     local y = require("moth.sparse").instead(sig, ...)
     if y ~= nil then return y end

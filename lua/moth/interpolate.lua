@@ -50,6 +50,7 @@ local function smooth(input, size, scale_factor, mode, align_corners, recompute)
     local w = weights(x, from, to, scale, mode == "bicubic")
     x = d == 4 and x:matmul(w:t()) or w:matmul(x)
   end
+  if input.dtype == require("moth").uint8 then x = (x + 0.5):floor():clamp(0, 255) end
   return x:to(input.dtype)
 end
 

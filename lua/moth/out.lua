@@ -127,6 +127,13 @@ local function write(sig, target, y)
   writers[name](target, y)
 end
 
+--- Writes one result. @return the tensor
+function outs.write(sig, target, y)
+  check(sig, target, y, "result")
+  write(sig, target, y)
+  return target
+end
+
 --- Runs a function and writes its results.
 -- @param sig  its signature
 -- @param run  what takes the arguments in position

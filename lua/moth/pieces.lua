@@ -390,6 +390,10 @@ pieces.logaddexp2 = define {
            { "tensor", "other", "second operand, broadcast with the first" } },
   scoped = true,
   run = function(input, other)
+    local moth = require "moth"
+    local dtype = moth.result_type(input, other)
+    if not dtype.is_floating_point then dtype = moth.get_default_dtype() end
+    input, other = input:to(dtype), other:to(dtype)
     local most = ops.maximum(input, other)
     local less = -(input - other):abs()
     local sum = most + less:exp2():log1p() / math.log(2)
