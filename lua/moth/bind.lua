@@ -34,11 +34,12 @@ function T.due_list(list)
 end
 T.dtypes, T.devices = dtype.codes, device.codes
 
---- Raises the error of a failed call, unless it was refused for a sparse tensor, or for integers,
--- for which the op has another meaning: then its results.
+--- Raises the error of a failed call, unless it was refused for a sparse tensor, for integers or
+-- for a 0-d tensor, for which the op has another meaning: then its results.
 function T.failed(sig, status, ...)
-  if status == C.MOTH_E_DTYPE then
-    local y, more = require("moth.integral").instead(sig, ...)
+  if status == C.MOTH_E_DTYPE or status == C.MOTH_E_SHAPE then
+    local other = status == C.MOTH_E_DTYPE and "moth.integral" or "moth.single"
+    local y, more = require(other).instead(sig, ...)
     if y ~= nil then return y, more end
   end
   if status == C.MOTH_E_UNSUPPORTED then
