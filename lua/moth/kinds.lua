@@ -79,20 +79,22 @@ add("scalar", {
   store = 'if type($v) == "number" then s[$k].integer = 0 s[$k1].number = $v\n'
     .. '  elseif type($v) == "boolean" then s[$k].integer = 2 s[$k1].integer = $v and 1 or 0\n'
     .. "  elseif istype(int64, $v) then s[$k].integer = 1 s[$k1].integer = $v\n"
-    .. "  else T.bad(sig, $i, $v) end",
+    .. "  else s[$k].integer = 0 s[$k1].number = T.number_of(sig, $i, $v) end",
   check = 'if type($v) ~= "number" and type($v) ~= "boolean" and not istype(int64, $v) then '
-    .. "T.bad(sig, $i, $v) end",
+    .. "$v = T.number_of(sig, $i, $v) end",
 })
 add("int", {
   need = "an integer is needed",
-  store = "if " .. WHOLE .. " then s[$k].integer = $v else T.bad(sig, $i, $v) end",
-  check = "if not (" .. WHOLE .. ") then T.bad(sig, $i, $v) end",
+  store = "if " .. WHOLE .. " then s[$k].integer = $v\n"
+    .. "  else s[$k].integer = T.integer_of(sig, $i, $v) end",
+  check = "if not (" .. WHOLE .. ") then $v = T.integer_of(sig, $i, $v) end",
 })
 add("dim", {
   need = "a dimension is needed, an integer from 1 or from -1 down", zero = "dimensions",
   store = "if " .. WHOLE .. " and $v ~= 0 then s[$k].integer = " .. SHIFTED
-    .. " else T.bad(sig, $i, $v) end",
-  check = "if not (" .. WHOLE .. " and $v ~= 0) then T.bad(sig, $i, $v) end",
+    .. "\n  else local n$i = T.position_of(sig, $i, $v) s[$k].integer = "
+    .. SHIFTED:gsub("%$v", "n$i") .. " end",
+  check = "if not (" .. WHOLE .. " and $v ~= 0) then $v = T.position_of(sig, $i, $v) end",
 })
 add("position", {
   need = "a position is needed, an integer from 1 or from -1 down", zero = "positions",
@@ -107,8 +109,9 @@ add("ignored", {
 })
 add("float", {
   need = "a number is needed",
-  store = 'if type($v) == "number" then s[$k].number = $v else T.bad(sig, $i, $v) end',
-  check = 'if type($v) ~= "number" then T.bad(sig, $i, $v) end',
+  store = 'if type($v) == "number" then s[$k].number = $v\n'
+    .. "  else s[$k].number = T.number_of(sig, $i, $v) end",
+  check = 'if type($v) ~= "number" then $v = T.number_of(sig, $i, $v) end',
 })
 
 for n = 1, 3 do
@@ -120,13 +123,18 @@ for n = 1, 3 do
   end
   local as_list = format('type($v) == "table" and #$v == %d and ', n)
     .. table.concat(whole, " and ")
+  -- A list of one is for all of them.
+  local lone = 'type($v) == "table" and #$v == 1 and ' .. whole[1]
+  local of_one = (table.concat(all, " "):gsub("= %$v", "= $v[1]"))
   add("int" .. n, {
     need = n == 1 and "an integer is needed" or
       format("an integer or a list of %d integers is needed", n),
     table = true,
-    store = format("if %s then %s\n  elseif %s then %s\n  else T.bad(sig, $i, $v) end", WHOLE,
-      table.concat(all, " "), as_list, table.concat(each, " ")),
-    check = format("if not (%s) and not (%s) then T.bad(sig, $i, $v) end", WHOLE, as_list),
+    store = format("if %s then %s\n  elseif %s then %s\n  elseif %s then %s\n"
+      .. "  else T.bad(sig, $i, $v) end", WHOLE, table.concat(all, " "), as_list,
+      table.concat(each, " "), lone, of_one),
+    check = format("if not (%s) and not (%s) then\n"
+      .. "  if %s then $v = $v[1] else T.bad(sig, $i, $v) end\n  end", WHOLE, as_list, lone),
   })
   local function at(k) return k == 0 and "$k" or "$k" .. k end
   local one, several = { "s[$k].integer = 0" }, { "s[$k].integer = 0" }
@@ -138,10 +146,11 @@ for n = 1, 3 do
     need = list["int" .. n].need:gsub(" is needed", ""),
     table = true, choices = true, numbers = true,
     store = format("local e$i = choices$i[$v]\n  if e$i then s[$k].integer = e$i\n"
-      .. "  elseif %s then %s\n  elseif %s then %s\n  else T.bad(sig, $i, $v) end", WHOLE,
-      table.concat(one, " "), as_list, table.concat(several, " ")),
-    check = format("if choices$i[$v] == nil and not (%s) and not (%s) then T.bad(sig, $i, $v) end",
-      WHOLE, as_list),
+      .. "  elseif %s then %s\n  elseif %s then %s\n  elseif %s then %s\n"
+      .. "  else T.bad(sig, $i, $v) end", WHOLE, table.concat(one, " "), as_list,
+      table.concat(several, " "), lone, (table.concat(one, " "):gsub("= %$v", "= $v[1]"))),
+    check = format("if choices$i[$v] == nil and not (%s) and not (%s) then\n"
+      .. "  if %s then $v = $v[1] else T.bad(sig, $i, $v) end\n  end", WHOLE, as_list, lone),
   })
 end
 
