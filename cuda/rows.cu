@@ -37,12 +37,12 @@ template <class T> struct spread_fold {
   }
 };
 
-static int spread_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, int64_t correction,
+static int spread_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, double correction,
                        bool root) {
   uint32_t mask;
   int status = moth_dim_mask(y->ctx, "dim", dims, x->l.ndim, &mask);
   if (status) return status;
-  double by = (double)(x->l.numel / (y->l.numel ? y->l.numel : 1)) - (double)correction;
+  double by = (double)(x->l.numel / (y->l.numel ? y->l.numel : 1)) - correction;
   if (by < 0) by = 0;
   return with_float(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;

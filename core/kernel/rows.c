@@ -108,8 +108,8 @@ static double mean_of(const moth_rows *r, const void *x) {
   }
 MOTH_EACH_FLOAT(SQUARES)
 
-int moth_rows_var(const moth_rows *r, char *y, int64_t correction, bool root) {
-  double by = (double)r->length - (double)correction;
+int moth_rows_var(const moth_rows *r, char *y, double correction, bool root) {
+  double by = (double)r->length - correction;
   if (by < 0) by = 0;
   return moth_rows_share(r, 0.7, r->dtype == MOTH_F32 ? var_f32 : var_f64,
                          &(spread){r, y, by, root});

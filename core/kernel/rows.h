@@ -26,7 +26,7 @@ int moth_row_result_open(moth_row_result *o, moth_tensor *y, int32_t axis, int d
 int moth_row_result_done(moth_row_result *o, int status); /* passes the status on */
 
 /* f32 or f64; y gets one value a row. */
-int moth_rows_var(const moth_rows *r, char *y, int64_t correction, bool root);
+int moth_rows_var(const moth_rows *r, char *y, double correction, bool root);
 int moth_rows_logsumexp(const moth_rows *r, char *y);
 /* Any dtype but the half ones. The first of equals wins, and NaN over all; rows are not empty. */
 int moth_rows_extreme(const moth_rows *r, int64_t *position, bool least);

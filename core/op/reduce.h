@@ -36,7 +36,7 @@ MOTH_ARGS(count_nonzero, COUNT_NONZERO)
 #define SPREAD_OF(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(dims,   dim,    none, "dimensions to reduce; all of them when absent") \
-  ARG(int,    correction, 1, "the sum of squares is divided by the count less this") \
+  ARG(float,  correction, 1, "the sum of squares is divided by the count less this") \
   ARG(bool,   keepdim, false, "keep them as dimensions of size 1") \
   ARG(bool,   unbiased, true, "false is a correction of 0")
 MOTH_ARGS(var, SPREAD_OF)

@@ -27,7 +27,7 @@ static int64_t count_of(const moth_tensor *x, const moth_tensor *y) {
 
 /* -- var, std -- */
 
-static int var_cpu_into(const moth_tensor *x, moth_ints dims, int64_t correction, bool root,
+static int var_cpu_into(const moth_tensor *x, moth_ints dims, double correction, bool root,
                         moth_tensor *y) {
   moth_rows r;
   uint32_t mask;
@@ -49,8 +49,8 @@ static int var_flow(moth_grad *g, moth_tensor *input, moth_ints dim, bool keepdi
   return moth_flow(g, input, TIMES(by, MINUS(input, mean)));
 }
 
-static double degrees(const moth_tensor *x, const moth_tensor *y, int64_t correction) {
-  double n = (double)count_of(x, y) - (double)correction;
+static double degrees(const moth_tensor *x, const moth_tensor *y, double correction) {
+  double n = (double)count_of(x, y) - correction;
   return n > 0 ? n : 0;
 }
 
@@ -62,13 +62,13 @@ static double degrees(const moth_tensor *x, const moth_tensor *y, int64_t correc
     return status;                                                                       \
   }                                                                                      \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                           \
-    const int64_t less = a->unbiased ? a->correction : 0;                                \
+    const double less = a->unbiased ? a->correction : 0;                                 \
     return var_cpu_into(a->input, a->dim, less, root, out[0]);                           \
   }
 #define SPREAD_RECORD(op, ...)                                                           \
   MOTH_OP(op, SPREAD_OF,                                                                 \
           .examples = "moth.randn(2, 3)\n"                                               \
-                      "moth.randn(2, 3), {dim = 2, correction = 0, keepdim = true}\n"   \
+                      "moth.randn(2, 3), {dim = 2, correction = 0.5, keepdim = true}\n" \
                       "moth.randn(2, 3), {unbiased = false}",                            \
           .dtypes = MOTH_FLOATS, .flags = MOTH_OP_OUT | MOTH_OP_METHOD, __VA_ARGS__)
 
@@ -101,7 +101,7 @@ SPREAD_RECORD(std, .doc = "The standard deviation along dimensions.", .saves = "
   MOTH_OP_COMPOSES(op, SPREAD_OF, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD,         \
                    .doc = text, .outputs = #first ", mean",                               \
                    .examples = "moth.randn(2, 3)\n"                                       \
-                               "moth.randn(2, 3), {dim = 2, correction = 0, keepdim = true}\n" \
+                               "moth.randn(2, 3), {dim = 2, correction = 0.5, keepdim = true}\n" \
                                "moth.randn(2, 3), {unbiased = false}")
 
 WITH_MEAN(var_mean, var, "The variance and the mean along dimensions.")

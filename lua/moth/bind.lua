@@ -299,7 +299,8 @@ lazy.from(in_lua, "moth.numbers", "ldexp frexp mvlgamma renorm renorm_ logcumsum
   .. "rsub")
 lazy.from(in_lua, "moth.inplace", "float_power_ igamma_ igammac_ ldexp_ mvlgamma_ "
   .. "polygamma_")
-lazy.from(in_lua, "moth.statistics", "mode nanquantile histogram")
+lazy.from(in_lua, "moth.statistics", "mode nanquantile histogram std var std_mean var_mean")
+lazy.from(in_lua, "moth.search", "bucketize")
 lazy.from(in_lua, "moth.reindex", "index_reduce index_reduce_ put put_ slice_scatter narrow_copy "
   .. "sum_to_size split_with_sizes diagflat")
 

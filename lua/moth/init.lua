@@ -95,7 +95,9 @@ from("moth.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag ca
   .. "corrcoef logaddexp2 float_power pdist")
 from("moth.numbers", "ldexp frexp mvlgamma renorm logcumsumexp cumulative_trapezoid gradient "
   .. "binomial angle isreal rsub")
-from("moth.statistics", "mode nanquantile histogram svd_lowrank pca_lowrank")
+from("moth.statistics", "mode nanquantile histogram svd_lowrank pca_lowrank std var std_mean "
+  .. "var_mean")
+from("moth.search", "searchsorted bucketize")
 from("moth.reindex", "index_reduce put slice_scatter unravel_index narrow_copy broadcast_shapes "
   .. "split_with_sizes diagflat")
 from("moth.quantize", "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine")

@@ -26,7 +26,7 @@ local NAMES = " " .. table.concat({
     .. "multinomial mvlgamma nanmean nanmedian nanquantile nansum narrow_copy nonzero norm normal "
     .. "ones orgqr ormqr outer polygamma qr quantile rand randint randn randperm range renorm "
     .. "row_stack scatter_reduce searchsorted slice_scatter slogdet sort svd take "
-    .. "take_along_dim tensordot threshold topk vstack zeros",
+    .. "take_along_dim tensordot threshold topk vstack zeros std var",
   -- linalg
   "cholesky_ex cond det eig eigh eigvals eigvalsh householder_product inv inv_ex ldl_factor "
     .. "ldl_factor_ex ldl_solve lu lu_factor lu_factor_ex matrix_norm matrix_rank multi_dot pinv "

@@ -1,5 +1,5 @@
---- statistics.lua -- what is frequent, and how often: mode, nanquantile, histogram; and a few large
--- parts of a matrix by random projections: svd_lowrank, pca_lowrank.
+--- statistics.lua -- spread: std, var, std_mean, var_mean; frequency: mode, nanquantile, histogram;
+-- a few large parts of a matrix by random projections: svd_lowrank, pca_lowrank.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -12,6 +12,45 @@ local statistics = {}
 local function refuse(fname, arg, wanted, got, code)
   errors.refuse(fname, arg, wanted, got, code or "E_SHAPE")
 end
+
+-- ---- spread ----
+
+-- PyTorch's functions take `unbiased` in the place of the dimension or of the correction.
+for name, row in pairs {
+  std = { "The standard deviation along dimensions.", "std" },
+  var = { "The variance along dimensions.", "var" },
+  std_mean = { "The standard deviation and the mean along dimensions.", "std, mean" },
+  var_mean = { "The variance and the mean along dimensions.", "var, mean" },
+} do
+  local own = bind.under(name)
+  --- x:std(dim, correction, keepdim), x:std(unbiased), x:std(dim, unbiased, keepdim) and so on.
+  statistics[name] = define {
+    name = name, doc = row[1], outputs = row[2],
+    examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, correction = 0.5, keepdim = true}\n"
+      .. "moth.randn(2, 3), {unbiased = false}\nmoth.randn(2, 3), 1, false",
+    args = {
+      { "tensor", "input", "float tensor of any shape" },
+      { "any", "dim", "dimensions to reduce; all of them when absent; or `unbiased`",
+        optional = true },
+      { "any", "correction", "the sum of squares is divided by the count less this; or `unbiased`",
+        optional = true },
+      { "bool", "keepdim", "keep them as dimensions of size 1", default = false },
+      { "bool", "unbiased", "false is a correction of 0", optional = true },
+    },
+    run = function(input, dim, correction, keepdim, unbiased)
+      if type(dim) == "boolean" and unbiased == nil then dim, unbiased = nil, dim end
+      if type(correction) == "boolean" and unbiased == nil then
+        correction, unbiased = nil, correction
+      end
+      if type(correction) == "nil" then correction = 1 end
+      local y, mean = own[name](input, dim, correction, keepdim, unbiased)
+      if mean == nil then return y end
+      return y, mean
+    end,
+  }
+end
+
+-- ---- frequency ----
 
 --- x:mode(dim, keepdim) -> values, indices.
 statistics.mode = define {
