@@ -28,6 +28,9 @@ T.live, T.none, T.NONE, T.state = lib.live, lib.none, lib.NONE, state
 T.due, T.adopt, T.recover = lib.due, lib.adopt, lib.recover
 T.require_grad = function(x) x.requires_grad = true end
 
+--- A call of an op with a tensor in the place of its number.
+function T.valued(sig, ...) return (require("moth.valued")[sig.op_name](sig, ...)) end
+
 --- What is due after an op with a list of results.
 function T.due_list(list)
   for k = 1, lib.trace and #list or 1 do lib.due(list[k]) end

@@ -275,30 +275,8 @@ function calls.missing(sig, i, ...)
   calls.bad(sig, i, nil)
 end
 
--- ---- numbers in tensors ----
--- A 0-d tensor stands for its number, as PyTorch has it, unless gradients would be lost.
-
-local function item_of(sig, i, v, integral)
-  if not lib.istensor(v) or v._gen == 0 then calls.bad(sig, i, v) end
-  if v:dim() ~= 0 or v.requires_grad or integral and v:is_floating_point() then
-    calls.bad(sig, i, v)
-  end
-  local n = v:item()
-  return type(n) == "boolean" and (n and 1 or 0) or tonumber(n)
-end
-
---- The number in a 0-d tensor that stands for a number. Raises for all else.
-function calls.number_of(sig, i, v) return (item_of(sig, i, v, false)) end
-
---- The integer in one of integers.
-function calls.integer_of(sig, i, v) return (item_of(sig, i, v, true)) end
-
---- The same of a dimension or a position: 0 is none.
-function calls.position_of(sig, i, v)
-  local n = item_of(sig, i, v, true)
-  if n == 0 then calls.bad(sig, i, n) end
-  return n
-end
+--- The number in a 0-d tensor where argument i takes one; raises for all else.
+function calls.number_of(sig, i, v) return (require("moth.item")(sig, i, v)) end
 
 --- Raises: a nil among sizes in a row, or among the elements of a table.
 function calls.hole(sig, i, n)

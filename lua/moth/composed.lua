@@ -246,8 +246,8 @@ composed.logspace = define {
   doc = "Powers of `base` whose exponents are evenly spaced from `start` to `stop`.",
   examples = "0, 2, 3\n1, 4, 4, {base = 2, dtype = moth.float64, requires_grad = true}",
   args = {
-    { "float", "start", "first exponent" },
-    { "float", "stop", "last exponent" },
+    { "float", "start", "first exponent", single = true },
+    { "float", "stop", "last exponent", single = true },
     { "int", "steps", "how many values" },
     { "float", "base", "what is raised to them", default = 10 },
     WHERE[1], WHERE[2], WHERE[3],

@@ -12,6 +12,7 @@
 --   optional  may be absent (also written as a `?` after the kind): nil then, and for moth.none
 --   numbers   a tensor argument also takes numbers
 --   hint      stands at the end of the message when it is missing
+--   single    a number that also comes as a 0-d tensor
 --   bounds    {least, most} of a number, or of each number in a list; with open = true it is above
 --             the least
 --   choices   of an enum: list of names, the first being the default unless `required`
@@ -53,7 +54,8 @@ local function read_arg(name, row)
   if row.numbers then found = kinds.find("number") end
   local arg = { name = row[2], kind = kind, row = found, doc = row[3] or "",
                 optional = optional or row.optional or false, default = row.default,
-                hint = row.hint, same = row.same, bounds = row.bounds }
+                hint = row.hint, same = row.same, bounds = row.bounds,
+                single = row.single }
   if row.choices then read_choices(arg, row) end
   arg.required = not arg.optional and arg.default == nil and not arg.same
   if arg.choices and arg.kind == "enum" then arg.fallback = concat(arg.choices, "|")

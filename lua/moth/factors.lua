@@ -4,6 +4,7 @@
 local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
+local lu = require "moth.lu"
 
 local ops = bind.ops
 local factors = {}
@@ -60,11 +61,12 @@ factors.lu_factor_ex = define {
   name = "lu_factor_ex",
   doc = "As lu_factor, and of each matrix the first 0 on the diagonal of U, from 1, or 0.",
   examples = "moth.eye(3) * 2  -- domain: matrix\n"
-    .. "moth.eye(3) * 2, {check_errors = true}  -- domain: matrix",
+    .. "moth.eye(3) * 2, {check_errors = true, pivot = true}  -- domain: matrix",
   outputs = "LU, pivots, info",
-  args = { { "tensor", "A", "matrices, (..., M, N)" }, CHECK },
+  args = { { "tensor", "A", "matrices, (..., M, N)" }, CHECK, lu.PIVOT },
   scoped = true,
-  run = function(x, check)
+  run = function(x, check, pivot)
+    lu.need_pivot("lu_factor_ex", pivot)
     local y, pivots = factor(x)
     local zero = y:detach():diagonal(0, -2, -1):eq(0)
     local info = zero:sum(-1):mul(0):int() -- 0 for each matrix

@@ -331,6 +331,9 @@ local ROWS = {
   embedding = embedding, l1_loss = l1_loss, interpolate = interpolate,
 }
 
+--- Whether an op has a meaning for integers, bools or several dtypes that its record does not have.
+function integral.takes(name) return ROWS[name] ~= nil end
+
 --- The results of an op for integers or bools that the engine refuses; nothing where there is none.
 -- @param sig  the op's signature
 -- @param ...  its arguments in position

@@ -86,15 +86,15 @@ add("scalar", {
 add("int", {
   need = "an integer is needed",
   store = "if " .. WHOLE .. " then s[$k].integer = $v\n"
-    .. "  else s[$k].integer = T.integer_of(sig, $i, $v) end",
-  check = "if not (" .. WHOLE .. ") then $v = T.integer_of(sig, $i, $v) end",
+    .. "  else s[$k].integer = T.number_of(sig, $i, $v) end",
+  check = "if not (" .. WHOLE .. ") then $v = T.number_of(sig, $i, $v) end",
 })
 add("dim", {
   need = "a dimension is needed, an integer from 1 or from -1 down", zero = "dimensions",
   store = "if " .. WHOLE .. " and $v ~= 0 then s[$k].integer = " .. SHIFTED
-    .. "\n  else local n$i = T.position_of(sig, $i, $v) s[$k].integer = "
+    .. "\n  else local n$i = T.number_of(sig, $i, $v) s[$k].integer = "
     .. SHIFTED:gsub("%$v", "n$i") .. " end",
-  check = "if not (" .. WHOLE .. " and $v ~= 0) then $v = T.position_of(sig, $i, $v) end",
+  check = "if not (" .. WHOLE .. " and $v ~= 0) then $v = T.number_of(sig, $i, $v) end",
 })
 add("position", {
   need = "a position is needed, an integer from 1 or from -1 down", zero = "positions",

@@ -11,6 +11,7 @@ local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
+local lib = require "moth.lib"
 local attach = require("moth.attach").attach
 
 local ops = bind.ops
@@ -262,6 +263,28 @@ linalg.matrix_rank = define {
   end,
 }
 
+-- Tolerances in a tensor as numbers for n matrices of the batch.
+local function tolerances(name, v, batch, n)
+  if type(v) ~= "cdata" then return lib.filled(n, v) end
+  local fits, list = pcall(function() return v:detach():expand(batch):reshape(-1):tolist() end)
+  if not fits then
+    errors.refuse("pinv", name, "a number, or one for each matrix, is needed", v, "E_SHAPE")
+  end
+  return list
+end
+
+-- The pseudoinverses of matrices, each with tolerances of its own.
+local function pinv_each(x, atol, rtol)
+  local pinv, batch, n = as("linalg_pinv", "pinv"), { unpack(x.shape, 1, x:dim() - 2) }, 1
+  for _, size in ipairs(batch) do n = n * size end
+  if n == 0 then return (pinv(x)) end
+  local low, part = tolerances("atol", atol, batch, n), tolerances("rtol", rtol, batch, n)
+  local flat, list = x:reshape(n, x:size(-2), x:size(-1)), {}
+  for i = 1, n do list[i] = pinv(flat[i], low[i], part[i]) end
+  batch[#batch + 1], batch[#batch + 2] = x:size(-1), x:size(-2)
+  return (ops.stack(list, 1):reshape(batch))
+end
+
 --- moth.linalg.pinv(A, atol, rtol, hermitian).
 linalg.pinv = define {
   name = "pinv",
@@ -271,14 +294,16 @@ linalg.pinv = define {
     .. "moth.eye(3), {atol = 0.1, rtol = 0.01, hermitian = true}  -- domain: symmetric",
   args = {
     { "tensor", "A", "matrices, (..., M, N)" },
-    { "float", "atol", "singular values up to it count as 0", default = 0 },
-    { "float", "rtol", "and up to that part of the largest; when absent, and atol 0, the larger "
-      .. "size times the dtype's precision", optional = true },
+    { "tensor", "atol", "singular values up to it count as 0: a number, or one for each matrix",
+      numbers = true, default = 0 },
+    { "tensor", "rtol", "and up to that part of the largest; when absent, and atol 0, the larger "
+      .. "size times the dtype's precision", numbers = true, optional = true },
     HERMITIAN,
   },
   run = function(x, atol, rtol, hermitian)
     need_matrices("pinv", x, hermitian)
     if hermitian then x = whole(x) end
+    if type(atol) == "cdata" or type(rtol) == "cdata" then return (pinv_each(x, atol, rtol)) end
     return (as("linalg_pinv", "pinv")(x, atol, rtol))
   end,
 }

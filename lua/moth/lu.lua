@@ -9,6 +9,16 @@ local ops = bind.ops
 local lu = {}
 
 local A = { "tensor", "A", "matrices, (..., M, N)" }
+local PIVOT = { "bool", "pivot", "swap rows? it must be true: without, small numbers divide",
+                default = true }
+
+-- Raises for factors without swapped rows.
+local function need_pivot(name, pivot)
+  if pivot then return end
+  errors.argument(name, "pivot", "factors without swapped rows are not supported, got false",
+    "E_UNSUPPORTED")
+end
+lu.PIVOT, lu.need_pivot = PIVOT, need_pivot
 
 local factor = bind.as("linalg_lu_factor", "lu_factor")
 
@@ -17,10 +27,12 @@ lu.lu_factor = define {
   name = "lu_factor",
   doc = "Triangular factors of A with some rows swapped, both in one matrix: L below the "
     .. "diagonal, its own ones left out, and U. lu_solve takes them.",
-  examples = "moth.eye(3) * 2  -- domain: matrix",
+  examples = "moth.eye(3) * 2  -- domain: matrix\nmoth.eye(3) * 2, {pivot = true}"
+    .. "  -- domain: matrix",
   outputs = "LU, pivots",
-  args = { A },
-  run = function(x)
+  args = { A, PIVOT },
+  run = function(x, pivot)
+    need_pivot("lu_factor", pivot)
     local y, pivots = factor(x)
     return y, pivots
   end,
@@ -33,11 +45,13 @@ lu.lu = define {
   name = "lu",
   doc = "A = P L U: a matrix that swaps rows, a lower triangular one with ones on the diagonal, "
     .. "and an upper triangular one.",
-  examples = "moth.eye(3) * 2  -- domain: matrix",
+  examples = "moth.eye(3) * 2  -- domain: matrix\nmoth.eye(3) * 2, {pivot = true}"
+    .. "  -- domain: matrix",
   outputs = "P, L, U",
-  args = { A },
+  args = { A, PIVOT },
   scoped = true,
-  run = function(x)
+  run = function(x, pivot)
+    need_pivot("lu", pivot)
     local both, pivots = factor_lu(x)
     local m, n = x:size(-2), x:size(-1)
     local k = math.min(m, n)

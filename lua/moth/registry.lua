@@ -86,6 +86,9 @@ end
 -- clamp takes numbers; where a bound is a tensor, another op does the work.
 local OTHER = { clamp = "clamp_tensor", clamp_ = "clamp_tensor_" }
 
+-- Ops whose number may be a 0-d tensor, with a gradient of its own: the number's position.
+local VALUE = { masked_fill = 3, masked_fill_ = 3, index_fill = 4, index_fill_ = 4, fill_ = 2 }
+
 -- Whether an op whose first argument is of this kind is a method of tensors.
 local function takes_tensor_first(kind)
   local first = kind and kinds.find(kind).name
@@ -111,7 +114,7 @@ function registry.describe(name)
   if creates(name, args) then args[#args + 1] = REQUIRES_GRAD end
   local method = takes_tensor_first(args[1] and args[1].kind)
   local sig = forms.signature(name, args, method)
-  sig.other = OTHER[name]
+  sig.other, sig.value = OTHER[name], VALUE[name]
   sig.shift = bit.band(flags, FROM_ONE) ~= 0 and "positions"
     or bit.band(flags, FROM_ONE_THERE) ~= 0 and "positions_there" or "to_index"
   sig.op, sig.flags, sig.nslots, sig.method = op, flags, tonumber(info.nslots), method

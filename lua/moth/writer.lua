@@ -180,6 +180,12 @@ local function body(sig, out)
     out("    local y = T.overload(sig, a2, a3)(a1, a2, a3%s)", sig.args[4] and ", a4" or "")
     out("    return y\n  end")
   end
+  if sig.value then
+    local v, list = "a" .. sig.value, {}
+    for i = 1, sig.value do list[i] = "a" .. i end
+    out('  if type(%s) == "cdata" and istype(Handle, %s) then', v, v)
+    out("    return T.valued(sig, %s)\n  end", concat(list, ", "))
+  end
   local n, given = #sig.args, 0
   local names = {}
   for i = 1, n do names[i] = "a" .. i end

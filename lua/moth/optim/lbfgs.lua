@@ -21,7 +21,7 @@ LBFGS.keeps_own_state = true
 
 LBFGS.signature = define.signature("LBFGS", {
   {"params", "params", "a list of tensors; there are no groups"},
-  {"float", "lr", "length of a step, or the first that is tried", default = 1},
+  {"float", "lr", "length of a step, or the first that is tried", default = 1, single = true},
   {"int", "max_iter", "iterations in a step", default = 20},
   {"int", "max_eval", "calls of the closure in a step; 5/4 max_iter", optional = true},
   {"float", "tolerance_grad", "a step ends where no element of the gradient is larger",

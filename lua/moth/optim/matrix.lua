@@ -56,7 +56,8 @@ end
 --- Adafactor (Shazeer and Stern, 2018): as Adam without the running mean, and of the squares of a
 -- matrix only the means of its rows and columns are kept.
 local Adafactor = rule.new("Adafactor", {
-  {"float", "lr", "the largest relative step, and factor of the weight decay", default = 1e-2},
+  {"float", "lr", "the largest relative step, and factor of the weight decay", default = 1e-2,
+   single = true},
   {"float", "beta2_decay", "power of the step that the new square weighs", default = -0.8},
   {"any", "eps", "{least size of a divisor, none: the spacing of floats at 1; least size of a "
     .. "parameter that steps are measured by}; {none, 1e-3}", optional = true,

@@ -144,6 +144,7 @@ function Optimizer:add_param_group(group)
   for name, value in pairs(group) do
     if name ~= "params" then made[name] = value end
   end
+  if lib.istensor(made.lr) and made.lr:dim() == 0 then made.lr = made.lr:item() end
   self:check(made)
   self.param_groups[#self.param_groups + 1] = made
 end
