@@ -196,61 +196,6 @@ end
 
 -- ---- lists of arguments ----
 
-local function names_of(sig)
-  local names = {}
-  for i, arg in ipairs(sig.args) do names[i] = arg.name end
-  return names
-end
-
--- The one name that begins or ends with the word that was written, else the nearest.
-local function meant(name, names)
-  local word, found = tostring(name):gsub("%W", "%%%0"), nil
-  for _, known in ipairs(names) do
-    if known:find("^" .. word .. "_") or known:find("_" .. word .. "$") then
-      if found then return errors.nearest(name, names) end
-      found = known
-    end
-  end
-  return found and format("; did you mean '%s'?", found) or errors.nearest(name, names)
-end
-
-local function unknown(sig, name)
-  errors.raise(format("'%s' has no argument '%s'%s", sig.name, name, meant(name, names_of(sig))))
-end
-
-local PASSED_ON = " (a second result passed on? wrap the call in parentheses"
-
---- Raises: a value beyond the last position. `out` has none: it is given by name alone, or a second
--- result that was passed on would be overwritten.
-function calls.extra(sig, value)
-  local out = sig.index.out
-  local n = #sig.args - (out and 1 or 0)
-  local hint = ""
-  if lib.istensor(value) then
-    hint = PASSED_ON .. (out and "; an output is given by name, {out = y})" or ")")
-  end
-  errors.raise(format("'%s' takes %d argument%s%s, got one more: %s%s", sig.name, n,
-    n == 1 and "" or "s", out and " by position" or "", errors.describe(value), hint))
-end
-
---- Raises: an argument given by position and by name.
-function calls.twice(sig, i)
-  errors.argument(sig.name, sig.args[i].name, "given twice, by position and by name")
-end
-
---- Raises: value v is not what argument i needs.
-function calls.bad(sig, i, v)
-  local text, code = require "moth.explain"(sig.args[i], v, sig.name)
-  if type(v) == "number" and not sig.row then -- perhaps sizes in a row, where they need a list
-    for j = sig.lone, i - 1 do
-      if sig.args[j].row.name == "shape" then
-        text = format("%s; '%s' is one list here, as {2, 3}", text, sig.args[j].name)
-      end
-    end
-  end
-  errors.argument(sig.name, sig.args[i].name, text, code)
-end
-
 --- Raises unless a number, or each number in a list, lies within the bounds of argument i.
 function calls.within(sig, i, v)
   local arg = sig.args[i]
@@ -263,24 +208,6 @@ function calls.within(sig, i, v)
         errors.describe(v)), "E_DOMAIN")
     end
   end
-end
-
---- Raises: required argument i is missing. One before it that is of another kind, such as a name in
--- the place of a dimension, is named instead.
-function calls.missing(sig, i, ...)
-  for k = 1, i - 1 do
-    local kind, v = sig.args[k].row.name, (select(k, ...))
-    if (kind == "dim" or kind == "int") and type(v) ~= "number" then calls.bad(sig, k, v) end
-  end
-  calls.bad(sig, i, nil)
-end
-
---- The number in a 0-d tensor where argument i takes one; raises for all else.
-function calls.number_of(sig, i, v) return (require("moth.item")(sig, i, v)) end
-
---- Raises: a nil among sizes in a row, or among the elements of a table.
-function calls.hole(sig, i, n)
-  errors.argument(sig.name, sig.args[i].name, format("value %d is nil", n), "E_TYPE")
 end
 
 -- ---- which table is a list of arguments ----
@@ -307,18 +234,6 @@ local function may_be_table(arg)
   return arg.required or arg.row.table or arg.row.collects
 end
 
--- Raises for numbers in a lone table where one operand is wanted, x:sub({0.5, 0.2}): the second
--- would be alpha, or too many. Where two are wanted, x:clamp{0, 1}, they are these.
-local function refuse_numbers(sig, t, at)
-  local arg, after = sig.args[at], sig.args[at + 1]
-  local next = after and after.row.name
-  if arg.row.name == "number" and type(t[1]) == "number" and type(t[2]) == "number"
-    and next ~= "number" and next ~= "float" then
-    errors.argument(sig.name, arg.name, "a list of numbers is no operand; write moth.tensor"
-      .. errors.describe(t), "E_TYPE")
-  end
-end
-
 --- Whether the last value given, t in position `at`, is a list of arguments.
 function calls.is_arguments(sig, t, at)
   if type(t) ~= "table" or getmetatable(t) ~= nil then return false end
@@ -328,7 +243,7 @@ function calls.is_arguments(sig, t, at)
   for key in pairs(t) do
     if type(key) == "string" then
       if not index[key] and not (key == "out" and require("moth.out").takes(sig)) then
-        unknown(sig, key)
+        calls.unknown(sig, key)
       end
       named = true
     end
@@ -337,13 +252,10 @@ function calls.is_arguments(sig, t, at)
   if at > 1 and next(t) == nil and not (arg and may_be_table(arg)) then return true end
   if at > sig.lone then return false end
   if not arg then return true end
-  if at > 1 then refuse_numbers(sig, t, at) end
+  if at > 1 then calls.refuse_numbers(sig, t, at) end
   if arg.row.collects then return calls.first_is_value(arg, t[1]) end
   return not arg.row.table
 end
-
---- Runs a function with its arguments in position and writes its results to `out`.
-function calls.into(sig, run, out, ...) return require("moth.out").into(sig, run, out, ...) end
 
 --- For a collecting argument: whether the first element of a table is its value, not the table.
 function calls.first_is_value(arg, first)
@@ -362,4 +274,5 @@ function calls.array(t)
   return list
 end
 
-return calls
+-- What few calls need is in a file of its own: errors, `out`, tensors in the place of numbers.
+return setmetatable(calls, {__index = function(_, name) return require("moth.misused")[name] end})

@@ -292,7 +292,8 @@ end
 
 -- ---- others ----
 
-local function embedding(_, index, weight, padding_idx, max_norm)
+local function embedding(_, index, weight, ...)
+  local max_norm = select(2, ...)
   if not istensor(weight) or weight.dtype.is_floating_point or weight:dim() ~= 2
     or max_norm ~= nil and max_norm ~= lib.none then
     return nil

@@ -1,7 +1,7 @@
 --- item.lua -- a 0-d tensor in the place of a number.
 --
--- Only arguments that PyTorch documents as a number or a tensor take one. Elsewhere a tensor is more
--- likely a second result that was passed on, as the positions in x:softmax(y:max()).
+-- Only arguments that PyTorch documents as a number or a tensor take one. Elsewhere a tensor is
+-- more likely a second result that was passed on, as the positions in x:softmax(y:max()).
 
 local calls = require "moth.calls"
 local lib = require "moth.lib"

@@ -1,10 +1,10 @@
--- Calls that PyTorch accepts and that once raised here: results, dtypes and gradients are PyTorch's.
+-- Calls that PyTorch accepts and that once raised here: results, dtypes, gradients are PyTorch's.
 
 local moth = require "moth"
 local T = moth.tensor
 
 describe("the form in place of", function()
-  it("squeeze, unsqueeze, t, transpose and others changes the shape of the tensor itself", function()
+  it("squeeze, unsqueeze, t, transpose and others changes the shape of the tensor", function()
     local x = moth.arange(6):view(2, 3):clone()
     for _, row in ipairs {
       {"t_", {}, {3, 2}}, {"unsqueeze_", {1}, {1, 3, 2}}, {"squeeze_", {}, {3, 2}},

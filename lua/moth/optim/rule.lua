@@ -13,7 +13,9 @@ rule.WEIGHT_DECAY = {"float", "weight_decay", "share of the parameter added to i
                      default = 0}
 rule.MAXIMIZE = {"bool", "maximize", "climb instead of descend", default = false}
 
-function rule.lr(default) return {"float", "lr", "learning rate", default = default, single = true} end
+function rule.lr(default)
+  return {"float", "lr", "learning rate", default = default, single = true}
+end
 
 function rule.eps(default)
   return {"float", "eps", "keeps the division from 0", default = default}
