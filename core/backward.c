@@ -262,7 +262,9 @@ static int run_op(moth_task *t) {
   moth_node *n = t->current.node;
   moth_tensor *few[DXS_ROOM] = {NULL}, **dxs = few;
   int64_t bytes = n->nin * (int64_t)sizeof *dxs;
-  if (n->nin > DXS_ROOM) {
+  const bool after = n->flags & MOTH_N_AFTER;
+  if (n->nin > DXS_ROOM || after) {
+    if (after) bytes += 8; /* end_function gives it back */
     dxs = moth_alloc(t->ctx, bytes);
     if (!dxs) return t->ctx->error.code;
     memset(dxs, 0, (size_t)bytes);
@@ -270,6 +272,10 @@ static int run_op(moth_task *t) {
   const uint64_t event = t->ctx->profile ? moth_profile_gradient(t->ctx, n) : 0;
   int status = moth_node_run(n, t, t->current.dys, dxs);
   if (event) moth_profile_leave(t->ctx, event, status);
+  if (after && !status) {
+    t->dxs = dxs;
+    return MOTH_TASK_AFTER;
+  }
   /* What arrived here is used up: let gradients that pass through be taken over. */
   for (uint32_t k = 0; k < n->nout; k++) {
     moth_tensor_release(t->current.dys[k]);
@@ -283,6 +289,7 @@ static int run_op(moth_task *t) {
 static void finish_node(moth_task *t) {
   moth_node *n = t->current.node;
   if (!(t->flags & MOTH_RETAIN_GRAPH) && !(n->flags & MOTH_N_LEAF)) moth_node_forget(n);
+  else if (n->flags & MOTH_N_PACKED && !(n->flags & MOTH_N_RELEASED)) moth_region_repack(n);
   drop_entry(t, &t->current);
 }
 
@@ -292,7 +299,7 @@ static bool any_gradient(const task_entry *e) {
   return false;
 }
 
-/* Runs the node at hand; MOTH_TASK_FUNCTION or MOTH_TASK_AGAIN if that is for Lua to do. */
+/* Runs the node at hand; a status above 0 if something is for Lua to do. */
 static int run_current(moth_task *t) {
   moth_node *n = t->current.node;
   const bool runs = moth_task_runs(t, n);

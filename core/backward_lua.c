@@ -64,6 +64,14 @@ int32_t moth_task_put(moth_ctx *ctx, uint32_t task, uint32_t i, const moth_handl
   return MOTH_OK;
 }
 
+int32_t moth_task_taken(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
+  moth_task *t = stopped_task(ctx, task);
+  if (!t) return ctx->error.code;
+  *grad = (moth_handle){0, 0};
+  moth_tensor *dx = t->dxs && i < t->current.node->nin ? t->dxs[i] : NULL;
+  return dx ? moth_hand_out(ctx, moth_tensor_retain(dx), grad) : MOTH_OK;
+}
+
 int32_t moth_task_wants(moth_ctx *ctx, uint32_t task, uint32_t i) {
   moth_task *t = stopped_task(ctx, task);
   const moth_node *to = t && i < t->current.node->nin ? t->current.node->edges[i].node : NULL;

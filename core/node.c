@@ -22,6 +22,7 @@ static int add_to_region(moth_node *n) {
   n->region = moth_node_retain(ctx->region);
   n->place = r->n;
   r->members[r->n++] = r->again ? moth_node_retain(n) : n;
+  if (r->packs) ctx->want = true; /* the host is called after this op */
   return MOTH_OK;
 }
 

@@ -106,7 +106,7 @@ static int give(const moth_region *from, const moth_region *to) {
 
 #define MOST 64
 
-int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs, int32_t again,
+int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs, int32_t kind,
                           uint64_t *id) {
   moth_tensor *x[MOST];
   moth_error_clear(ctx);
@@ -121,7 +121,8 @@ int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t nin
   int status = moth_node_function(ctx, "checkpoint", x, ninputs, x, ninputs, 0,
                                   (int64_t)sizeof(moth_region), &n);
   if (!n) return status;
-  *region_of(n) = (moth_region){.outer = ctx->region, .again = again != 0};
+  *region_of(n) = (moth_region){
+      .outer = ctx->region, .again = kind == MOTH_REGION_AGAIN, .packs = kind == MOTH_REGION_PACKS};
   n->flags |= MOTH_N_REGION;
   if (status) {
     moth_node_release(n);
@@ -145,7 +146,7 @@ static int end(moth_ctx *ctx, int how, moth_task *t) {
     status = give(r, region_of(to));
     moth_node_release(to);
   }
-  for (uint32_t i = r->n; i-- > 0;) {
+  for (uint32_t i = r->packs ? 0 : r->n; i-- > 0;) { /* those that are packed stay members */
     if (!r->members[i]) continue;
     if (how == MOTH_REGION_EMPTY) empty(r->members[i]);
     else moth_region_leave(r->members[i]);
@@ -170,4 +171,97 @@ int32_t moth_region_end(moth_ctx *ctx, uint64_t id, int32_t how, uint32_t task) 
   while (ctx->region != n) end(ctx, MOTH_REGION_DROP, NULL);
   int ended = end(ctx, status ? MOTH_REGION_DROP : how, t);
   return status ? status : ended;
+}
+
+/* -- packed tensors: the host holds what the nodes of a region saved, in a form of its own.
+** Nothing is run again: a pass that comes to such a node stops, and the host puts the tensors
+** back. -- */
+
+/* Takes the next saved tensor of member n, from *slot on, out of it; NULL: n has none left. */
+static moth_tensor *take_saved(moth_node *n, uint32_t *slot) {
+  const uint32_t count = saved_count(n);
+  for (; *slot < count; ++*slot) {
+    moth_saved *s = saved_at(n, *slot);
+    if (!s->storage) continue;
+    moth_tensor *x = moth_saved_open(n, s, "saved_tensors_hooks");
+    if (!x) return NULL;
+    moth_storage_release(n->ctx, s->storage);
+    s->storage = NULL;
+    n->flags |= MOTH_N_EMPTIED | MOTH_N_PACKED | MOTH_N_KNOWN;
+    return x;
+  }
+  return NULL;
+}
+
+int32_t moth_region_pack(moth_ctx *ctx, uint64_t id, uint64_t *node, uint32_t *slot,
+                         moth_handle *x) {
+  moth_error_clear(ctx);
+  *x = (moth_handle){0, 0};
+  moth_node *at = ctx->region;
+  while (at && at->id != id) at = region_of(at)->outer;
+  if (!at) return MOTH_OK;
+  moth_region *r = region_of(at);
+  for (; r->packed < r->n; r->packed++, r->slot = 0) {
+    moth_node *n = r->members[r->packed];
+    if (!n) continue;
+    moth_tensor *y = take_saved(n, &r->slot);
+    if (y) {
+      *node = n->id;
+      *slot = r->slot++;
+      return moth_hand_out(ctx, y, x);
+    }
+    if (ctx->error.code) return ctx->error.code;
+    if (!(n->flags & MOTH_N_EMPTIED)) moth_region_leave(n);
+  }
+  return MOTH_OK;
+}
+
+/* The node at which a pass waits for packed tensors: the one at hand, or the region around it. */
+static moth_node *packed_node(moth_ctx *ctx, uint32_t task) {
+  moth_task *t = moth_task_find(ctx, task);
+  moth_node *n = t && t->stopped ? t->current.node : NULL;
+  if (n && !(n->flags & MOTH_N_EMPTIED)) n = NULL;
+  while (n && n->region->flags & MOTH_N_EMPTIED) n = n->region;
+  if (!n || !region_of(n->region)->packs) {
+    moth_fail(ctx, MOTH_E_STATE, NULL, "no backward pass waits for saved tensors");
+    return NULL;
+  }
+  return n;
+}
+
+int32_t moth_task_packed(moth_ctx *ctx, uint32_t task, uint64_t *node) {
+  moth_error_clear(ctx);
+  const moth_node *n = packed_node(ctx, task);
+  if (!n) return ctx->error.code;
+  *node = n->id;
+  return MOTH_OK;
+}
+
+int32_t moth_task_unpack(moth_ctx *ctx, uint32_t task, uint32_t slot, const moth_handle *x) {
+  moth_error_clear(ctx);
+  moth_node *n = packed_node(ctx, task);
+  moth_tensor *y = n ? moth_resolve(ctx, x, NULL) : NULL;
+  if (!y) return ctx->error.code;
+  moth_saved *s = slot < saved_count(n) ? saved_at(n, slot) : NULL;
+  if (!s || s->present != 2 || s->storage)
+    return moth_fail(ctx, MOTH_E_ARG, NULL, "no packed tensor %u", slot);
+  if (y->l.dtype != s->l.dtype || y->l.device != s->l.device || !moth_shape_same(&y->l, &s->l))
+    return moth_fail(ctx, MOTH_E_SHAPE, NULL, "the unpack hook returned %s where %s %s was saved",
+                     moth_str(y), moth_dtype_name(s->l.dtype),
+                     moth_str_shape(ctx, s->l.ndim, s->l.shape));
+  moth_save(s, y, true);
+  for (uint32_t k = 0; k < saved_count(n); k++)
+    if (saved_at(n, k)->present == 2 && !saved_at(n, k)->storage) return MOTH_OK;
+  n->flags &= ~(uint32_t)MOTH_N_EMPTIED;
+  return MOTH_OK;
+}
+
+void moth_region_repack(moth_node *n) {
+  for (uint32_t k = 0; k < saved_count(n); k++) {
+    moth_saved *s = saved_at(n, k);
+    if (s->present != 2) continue;
+    moth_storage_release(n->ctx, s->storage);
+    s->storage = NULL;
+  }
+  n->flags |= MOTH_N_EMPTIED;
 }

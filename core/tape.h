@@ -35,7 +35,9 @@ enum { MOTH_N_LEAF = 1, MOTH_N_LUA = 2, MOTH_N_HOOKED = 4, MOTH_N_KNOWN = 8, MOT
        MOTH_N_YOUNG = 32, /* of a tensor that was made in the recording that made this leaf */
        MOTH_N_REGION = 64, /* stands for a region, and is walked by no pass */
        MOTH_N_EMPTIED = 128, /* what it saved comes back when its region is run again */
-       MOTH_N_SEEN = 256, MOTH_N_USEFUL = 512 /* while goals.c looks */ };
+       MOTH_N_SEEN = 256, MOTH_N_USEFUL = 512, /* while goals.c looks */
+       MOTH_N_PACKED = 1024, /* the host has what it saved, in a form of its own (region.c) */
+       MOTH_N_AFTER = 2048 /* a pass stops once its gradients are known: hooks of the host */ };
 
 struct moth_node {
   uint32_t refs, flags;
@@ -165,7 +167,10 @@ typedef struct moth_region { /* args of a node with MOTH_N_REGION */
   moth_node **members; /* NULL: gone, or has all it saved */
   uint32_t n, room;
   bool again;          /* run again: members are counted */
+  bool packs;          /* the host packs what members save, one after the other: */
+  uint32_t packed, slot; /* the member and the saved tensor that come next */
 } moth_region;
+void moth_region_repack(moth_node *n); /* n has run, and its tensors stay packed for a next pass */
 void moth_region_leave(moth_node *n); /* it needs nothing of its region any more; it is of one */
 
 /* The region that is to be run again so that an emptied node, or one around it, has what it saved;

@@ -42,7 +42,7 @@ for _ = 1, 2 do
   seen[#seen + 1] = x:item()
 end
 print(z)
-assert(z.grad_fn.name == "Mul")
+assert(z.grad_fn:name() == "Mul")
 for i, want in ipairs{3, 1.7, 3, 1.4} do near(seen[i], want) end
 near(z:item(), 5.1)
 

@@ -20,12 +20,14 @@ local istensor, callable = lib.istensor, calls.is_callable
 local M = {}
 
 --- What Lua holds for nodes of the graph: id -> {hooks = list, after = list, leaf = bool, class =,
--- state =}, or for a region what utils/checkpoint.lua runs again.
+-- state =, before = list, results = list (node.lua)}, or for a region what utils/checkpoint.lua
+-- runs again, or what graph.lua unpacks.
 M.nodes = {}
 local nodes = M.nodes
 
 -- what moth_task_step stops for:
 local HOOK, FUNCTION, AGAIN = C.MOTH_TASK_HOOK, C.MOTH_TASK_FUNCTION, C.MOTH_TASK_AGAIN
+local AFTER = C.MOTH_TASK_AFTER
 local RETAIN_GRAPH, CREATE_GRAPH = C.MOTH_RETAIN_GRAPH, C.MOTH_CREATE_GRAPH
 local ALLOW_UNUSED = C.MOTH_ALLOW_UNUSED
 
@@ -183,13 +185,22 @@ local function drive(status, task, flags)
       local id = tonumber(node_out[0])
       M.hooks.run(task, id, mode, ngiven == 0 and "after" or "hooks")
       local entry = nodes[id]
-      if entry and not entry.class then forget(id, flags) end
+      if entry and entry.before then require("moth.node").call_hooks(task, id, mode, "before") end
+      if entry and not (entry.class or entry.results) then forget(id, flags) end
     elseif status == FUNCTION then
       local id = tonumber(node_out[0])
       run_function(task, id, ngiven, mode)
+      local entry = nodes[id]
+      if entry and entry.results then require("moth.node").call_hooks(task, id, mode, "results") end
+      forget(id, flags)
+    elseif status == AFTER then
+      local id = tonumber(node_out[0])
+      require("moth.node").call_hooks(task, id, mode, "results")
       forget(id, flags)
     elseif status == AGAIN then
-      require("moth.utils.checkpoint").again(nodes[tonumber(node_out[0])], task)
+      local entry = nodes[tonumber(node_out[0])]
+      local again = entry.again or require("moth.utils.checkpoint").again
+      again(entry, task, flags)
     else
       M.fail(status)
     end
@@ -469,7 +480,8 @@ M.some_after = false
 M.anomaly = false -- moth.anomaly while that mode is on
 
 -- What lies in files of its own is loaded at its first use.
-local elsewhere = {functional = {"moth.jacobian"}, hooks = {"moth.tensor.hooks"}}
+local elsewhere = {functional = {"moth.jacobian"}, hooks = {"moth.tensor.hooks"},
+  graph = {"moth.graph"}}
 lazy.from(elsewhere, "moth.function", "Function FunctionCtx once_differentiable")
 lazy.from(elsewhere, "moth.gradcheck", "gradcheck gradgradcheck")
 lazy.from(elsewhere, "moth.anomaly", "set_detect_anomaly detect_anomaly is_anomaly_enabled")

@@ -256,9 +256,10 @@ end
 
 --- What MOTH_WANT asks for: a sweep, and a collection where that was not enough. In anomaly mode
 -- every call comes here, with its result, and lib.trace notes where that was made; in a profile
--- with lines lib.note_line does.
+-- with lines lib.note_line does. Under saved_tensors_hooks lib.packing calls them.
 function lib.due(x)
   if busy then return end
+  if lib.packing then lib.packing() end
   if lib.note_line then lib.note_line() end
   if lib.trace or lib.note_line then
     if x and lib.trace then lib.trace(x) end

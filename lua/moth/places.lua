@@ -47,6 +47,8 @@ places.list = {
       .. "is_anomaly_enabled is_grad_enabled no_grad once_differentiable set_detect_anomaly "
       .. "set_grad_enabled",
     doc = "gradients: backward passes, grad modes, Functions of one's own" },
+  { path = "moth.autograd.graph", short = "moth.autograd.graph", hidden = "Node",
+    doc = "hooks on the tensors that ops save for their gradients" },
   { path = "moth.linalg", short = "moth.linalg",
     doc = "factorizations of matrices, systems of equations, norms" },
   { path = "moth.special", short = "moth.special",

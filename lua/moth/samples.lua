@@ -164,6 +164,13 @@ local SCHEDULES = {
 
 -- Longer ones.
 samples.texts = {
+  ["moth.autograd.graph.saved_tensors_hooks"] = [[
+local pack = function(x) return x:half() end
+local restore = function(x) return x:float() end
+local y = moth.autograd.graph.saved_tensors_hooks(pack, restore, function()
+  return moth.ones(2):requires_grad_():exp():sum()
+end)
+y:backward()]],
   ["moth.distributions.biject_to"] = [[
 local d = moth.distributions
 print(d.biject_to(d.constraints.positive)(moth.randn(3)))]],

@@ -19,7 +19,8 @@ local sparse = moth.sparse_coo_tensor({ { 1 } }, moth.ones(1), { 2 }):coalesce()
 local function resolves(root, path)
   local value = root
   if moth.is_tensor(root) then
-    return pcall(function() return root[path] end) or pcall(function() return sparse[path] end)
+    local name = path:match "^[^.]+"
+    return pcall(function() return root[name] end) or pcall(function() return sparse[name] end)
   end
   for part in path:gmatch "[^.]+" do
     local ok, found = pcall(function() return value[part] end)

@@ -19,10 +19,14 @@ return {
     anomaly_mode = "moth.autograd.detect_anomaly and moth.autograd.set_detect_anomaly",
   },
   ["moth.autograd.graph"] = {
-    GradientEdge = "moth.autograd.graph.get_gradient_edge returns the edge of a tensor",
-    ["FunctionalNode Node"] = "x.grad_fn is the node that made a tensor",
-    ["allow_mutation_on_saved_tensors set_warn_on_accumulate_grad_stream_mismatch"] =
-      "x:clone() keeps the values that a graph needs",
-    ["DebugMode"] = "moth.autograd.set_detect_anomaly(true) names the lines of the user's program",
+    ["GradientEdge get_gradient_edge"] = "x.grad_fn.next_functions lists the edges of a node",
+    ["allow_mutation_on_saved_tensors"] = "x:clone() keeps the values that a graph needs",
+    increment_version = "x:add_(0) counts as a write",
+    register_multi_grad_hook = "x:register_hook(f) on each tensor calls f with its gradient",
+    node_creation_hook = "x.grad_fn is the node of a result",
+    queue_callback = "what follows x:backward() runs when the pass has ended",
+    region_activation_memory_budget = "moth.utils.checkpoint.checkpoint saves memory",
+    ["set_override_stale_capture_stream set_warn_on_accumulate_grad_stream_mismatch"] =
+      "moth.cuda.stream(s, f) calls f on a stream, its backward too",
   },
 }

@@ -19,18 +19,11 @@ function getters.requires_grad(x) return band(inspect(x, "requires_grad").flags,
 function getters.is_leaf(x) return band(inspect(x, "is_leaf").flags, IS_LEAF) ~= 0 end
 function getters.retains_grad(x) return band(inspect(x, "retains_grad").flags, IS_RETAIN) ~= 0 end
 
---- What a tensor says about its graph: `x.grad_fn`, nil for a leaf.
-local GradFn = { __name = "grad_fn" }
-GradFn.__index = GradFn
-function GradFn:__tostring() return "<" .. self.name .. ">" end
-function GradFn.__eq(a, b) return a.id == b.id end
-
+--- The node that made a tensor (node.lua), nil for a leaf.
 function getters.grad_fn(x)
   inspect(x, "grad_fn")
-  local name = C.moth_node_name(ctx, x)
-  if name == nil then return nil end
-  name = require "moth.print".node_name(ffi.string(name))
-  return setmetatable({ name = name, id = tonumber(lib.inspect(x).node) }, GradFn)
+  if C.moth_node_name(ctx, x) == nil then return nil end
+  return (require("moth.node").of(x))
 end
 
 -- Refuses `x.field = v` with what the engine says of it.

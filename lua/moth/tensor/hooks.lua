@@ -33,7 +33,8 @@ function Removable:remove()
   end
   if #list == 0 then
     entry[kind] = nil
-    if not (entry.class or entry.hooks or entry.after) then nodes[id] = nil end
+    local needed = entry.class or entry.hooks or entry.after or entry.before or entry.results
+    if not needed then nodes[id] = nil end
   end
 end
 
