@@ -8,6 +8,7 @@ local rows = {
   functional = {"moth.nn.functional"},
   init = {"moth.nn.weights"},
   utils = {"moth.nn.utils"},
+  attention = {"moth.nn.focus"},
   Module = {"moth.nn.module"},
 }
 
@@ -34,7 +35,7 @@ from("activation", "ReLU ReLU6 LeakyReLU PReLU ELU CELU SELU GELU SiLU Mish Hard
   .. "Hardtanh Threshold Softplus Softshrink Hardshrink Softsign Tanh Tanhshrink Sigmoid "
   .. "LogSigmoid RReLU GLU Softmax Softmin Softmax2d LogSoftmax")
 from("norm", "BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d "
-  .. "LayerNorm RMSNorm GroupNorm")
+  .. "LayerNorm RMSNorm GroupNorm SyncBatchNorm")
 from("channels", "LocalResponseNorm ChannelShuffle")
 from("embedding", "Embedding")
 from("bag", "EmbeddingBag")

@@ -111,11 +111,11 @@ local function count_batch(self)
 end
 
 -- What BatchNorm and InstanceNorm share; by default with weight, bias and statistics, or without.
-local function channel_class(name, all)
+local function channel_class(name, all, rows, init)
   local Layer = class(name, Module)
   norm[name] = Layer
-  Layer.signature = define.signature(name, channel_rows(all, all))
-  Layer.init, Layer.extra_repr = channel_init, channel_repr
+  Layer.signature = define.signature(name, rows or channel_rows(all, all))
+  Layer.init, Layer.extra_repr = init or channel_init, channel_repr
   Layer.reset_running_stats = reset_running_stats
 
   function Layer:reset_parameters()
@@ -139,9 +139,8 @@ end
 
 -- Batch normalisation (Ioffe and Szegedy 2015): F.batch_norm with parameters weight and bias (C)
 -- and the buffers running_mean, running_var (C) and num_batches_tracked (int64).
-for name, rank in pairs(BATCH) do
-  local Layer = channel_class(name, true)
-
+-- @param rank  how many dimensions the input has: at least, at most
+local function normalize_batches(Layer, rank)
   function Layer:forward(input)
     check_input(self, input, rank[1], rank[2])
     local mean, var, own = statistics(self)
@@ -163,6 +162,56 @@ for name, rank in pairs(BATCH) do
   end
   errors.module_frame(with_relu, function(modules) return class.typename(modules[1]) end)
   Module.rectified[Layer.forward] = with_relu
+end
+
+for name, rank in pairs(BATCH) do normalize_batches(channel_class(name, true), rank) end
+
+-- ---- over several processes ----
+
+local rows = channel_rows(true, true)
+table.insert(rows, 6, {"any", "process_group", "accepted and not used: there is one process",
+  optional = true})
+
+--- A BatchNorm of any number of dimensions. A net runs in one process here, so that its statistics
+-- are those of the whole batch, as in PyTorch with one process. (N, C, ...) -> the same shape.
+local SyncBatchNorm = channel_class("SyncBatchNorm", true, rows,
+  function(self, num_features, eps, momentum, affine, track, _, device, dtype, bias)
+    channel_init(self, num_features, eps, momentum, affine, track, device, dtype, bias)
+  end)
+
+normalize_batches(SyncBatchNorm, {2, 8})
+
+local function is_batch_norm(module)
+  if parameter.isinstance(module, SyncBatchNorm) then return false end
+  for name in pairs(BATCH) do
+    if parameter.isinstance(module, norm[name]) then return true end
+  end
+  return false
+end
+
+--- nn.SyncBatchNorm.convert_sync_batchnorm(net): a net whose BatchNorm layers are SyncBatchNorm
+-- layers with the same parameters and buffers. Layers inside `net` are replaced in place.
+-- @param module         a module
+-- @param process_group  accepted and not used
+-- @return module, or a SyncBatchNorm in its place
+function SyncBatchNorm.convert_sync_batchnorm(module, process_group)
+  if not parameter.isinstance(module, Module) then
+    errors.refuse("convert_sync_batchnorm", "module", "a module is needed", module, "E_TYPE")
+  end
+  if is_batch_norm(module) then
+    local new = SyncBatchNorm(module.num_features, {eps = module.eps, affine = module.affine,
+      momentum = module.momentum == nil and lib.none or module.momentum,
+      track_running_stats = module.track_running_stats})
+    new.weight, new.bias = module.weight, module.bias
+    new.running_mean, new.running_var = module.running_mean, module.running_var
+    new.num_batches_tracked, new.training = module.num_batches_tracked, module.training
+    return new
+  end
+  for _, child in ipairs(module:_children()) do
+    local new = SyncBatchNorm.convert_sync_batchnorm(child[2], process_group)
+    if new ~= child[2] then module:set_submodule(child[1], new) end
+  end
+  return module
 end
 
 local INSTANCE = {InstanceNorm1d = 3, InstanceNorm2d = 4, InstanceNorm3d = 5}

@@ -18,6 +18,8 @@ places.list = {
     doc = "modules: layers, losses, containers" },
   { path = "moth.nn.init", short = "nn.init", hidden = "fans reset skip",
     doc = "fills the parameters of a network before training" },
+  { path = "moth.nn.attention", short = "nn.attention", hidden = "SDPBackend",
+    doc = "which kernels attention uses" },
   { path = "moth.nn.utils", short = "nn.utils",
     doc = "clipping of gradients, parameters as one vector, weights made of others" },
   { path = "moth.nn.utils.parametrize", short = "nn.utils.parametrize",

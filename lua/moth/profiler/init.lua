@@ -176,6 +176,10 @@ Profile.signature = define.signature("profile", {
   { "bool", "with_stack", "note the line of Lua that called each op?", default = false },
   { "bool", "with_modules", "note calls of modules?", default = false },
   { "int", "max_events", "how many events are kept; the rest is counted", default = 1000000 },
+  { "function", "schedule", "which steps are profiled: moth.profiler.schedule{...}; see :step()",
+    optional = true },
+  { "function", "on_trace_ready", "is called with the profile when the profiled steps are over",
+    optional = true },
 })
 
 local function run_on(self, ok, problem)
@@ -203,9 +207,11 @@ end
 -- @param with_stack      note the line of Lua that called each op? (default false)
 -- @param with_modules    note calls of modules, by their paths? (default false)
 -- @param max_events      how many events are kept; the rest is counted (default 1000000)
+-- @param schedule        which steps are profiled; fn, which gets the profile, calls prof:step()
+-- @param on_trace_ready  called with the profile after each run of profiled steps
 -- @return the profile; its fields when it has ended: time (microseconds), peak_bytes, dropped
 function Profile:init(fn, activities, record_shapes, profile_memory, with_stack, with_modules,
-                      max_events)
+                      max_events, schedule, on_trace_ready)
   if max_events < 1 then
     errors.argument("profile", "max_events", "a number from 1 on is needed, got " .. max_events,
       "E_DOMAIN")
@@ -213,9 +219,10 @@ function Profile:init(fn, activities, record_shapes, profile_memory, with_stack,
   self.activities = check_activities(activities)
   self.record_shapes, self.profile_memory = record_shapes, profile_memory
   self.with_stack, self.with_modules, self.max_events = with_stack, with_modules, max_events
+  self.schedule, self.on_trace_ready, self.step_num = schedule, on_trace_ready, 0
   if fn ~= nil then
     self:start()
-    run_on(self, pcall(fn))
+    run_on(self, pcall(fn, self))
   end
 end
 
@@ -227,9 +234,8 @@ local function refuse_second()
   end
 end
 
---- Begins to note what runs. Events of an earlier run are forgotten.
--- @return the profile
-function Profile:start()
+-- Begins to record. Events of an earlier run are forgotten.
+local function begin(self)
   refuse_second()
   local flags = (self.record_shapes and C.MOTH_PROFILE_SHAPES or 0)
     + (self.activities.cuda and C.MOTH_PROFILE_DEVICES or 0)
@@ -241,17 +247,12 @@ function Profile:start()
   lib.profile, current[1] = state, self
   lib.note_line = self.with_stack and note_line or nil
   if self.with_modules then sight().profile(in_module) end
-  return self
 end
 
---- Ends the profile, and waits for GPUs that worked meanwhile; errors that come late are raised.
--- @return the profile
-function Profile:stop()
-  local state = self.state
-  if not state or lib.profile ~= state then
-    errors.raise("stop: this profile is not under way; begin it with :start()", "E_STATE")
-  end
+-- Ends the recording, and waits for GPUs that worked meanwhile; errors that come late are raised.
+local function end_recording(self)
   self.state = nil
+  local state = lib.profile
   local status = finish()
   local n, nsizes = tonumber(info.events), tonumber(info.sizes)
   local noted = { n = n, names = state.names, lines = state.lines, module = MODULE,
@@ -263,8 +264,118 @@ function Profile:stop()
   lib.check(C.moth_profile_take(ctx, noted.at, noted.sizes), "profile")
   self.noted = noted
   if status < 0 then error(late, 0) end
+end
+
+-- ---- steps ----
+
+--- What a schedule says of a step.
+M.ProfilerAction = { NONE = "NONE", WARMUP = "WARMUP", RECORD = "RECORD",
+                     RECORD_AND_SAVE = "RECORD_AND_SAVE" }
+
+local RECORDS = { RECORD = true, RECORD_AND_SAVE = true }
+
+local function action_of(self)
+  if not self.schedule then return "RECORD" end
+  local action = self.schedule(self.step_num)
+  if not M.ProfilerAction[action] then
+    errors.raise(("the schedule of a profile returns one of moth.profiler.ProfilerAction, got %s "
+      .. "for step %d"):format(errors.describe(action), self.step_num), "E_TYPE")
+  end
+  return action
+end
+
+-- From what was done in the last step to what is done in the next one; nil: it is the last.
+local function change(self, before, after)
+  if self.range and lib.profile == self.state then C.moth_profile_end(ctx, self.range) end
+  self.range = nil
+  local saves = before == "RECORD_AND_SAVE" or RECORDS[before] and not after
+  if RECORDS[before] and (saves or not RECORDS[after]) then
+    end_recording(self)
+    if saves and self.on_trace_ready then self.on_trace_ready(self) end
+  end
+  if RECORDS[after] and not self.state then begin(self) end
+  if self.schedule and RECORDS[after] then
+    local name = "ProfilerStep#" .. self.step_num
+    self.range = C.moth_profile_begin(ctx, RANGE, number_of(self.state.names, name), 0)
+  end
+  self.action = after
+end
+
+local function require_started(self, fname)
+  if not self.action or self.state and lib.profile ~= self.state then
+    errors.raise(fname .. ": this profile is not under way; begin it with :start()", "E_STATE")
+  end
+end
+
+--- Begins to note what runs, or, with a schedule, begins step 0. Events of an earlier run are
+-- forgotten.
+-- @return the profile
+function Profile:start()
+  self.step_num = 0
+  change(self, nil, action_of(self))
   return self
 end
+
+--- Ends a step and begins the next one. With a schedule, only some of the steps are recorded; when
+-- a run of them is over, on_trace_ready(prof) is called, and key_averages and the like are of that
+-- run. (As torch.profiler.profile.step.)
+function Profile:step()
+  require_started(self, "step")
+  self.step_num = self.step_num + 1
+  change(self, self.action, action_of(self))
+end
+
+--- Ends the profile, and waits for GPUs that worked meanwhile; errors that come late are raised.
+-- @return the profile
+function Profile:stop()
+  require_started(self, "stop")
+  local before = self.action
+  self.action = nil
+  change(self, before, nil)
+  return self
+end
+
+local parse_schedule = define.signature("schedule", {
+  { "int", "wait", "steps without recording at the start of a cycle" },
+  { "int", "warmup", "further steps without recording" },
+  { "int", "active", "recorded steps" },
+  { "int", "repeat", "how many cycles; 0: until the end", default = 0 },
+  { "int", "skip_first", "steps before the first cycle", default = 0 },
+  { "int", "skip_first_wait", "not 0: the first cycle has no wait", default = 0 },
+})
+
+--- moth.profiler.schedule{wait = 1, warmup = 1, active = 3}: which steps a profile records, for its
+-- argument `schedule`. Steps count from 0. (As torch.profiler.schedule.)
+-- @param wait             steps without recording at the start of a cycle
+-- @param warmup           further steps without recording
+-- @param active           recorded steps, which end a cycle
+-- @param repeat           how many cycles; 0: until the end
+-- @param skip_first       steps before the first cycle
+-- @param skip_first_wait  not 0: the first cycle has no wait
+-- @return function(step) -> a ProfilerAction
+function M.schedule(...)
+  local wait, warmup, active, cycles, skip, early = parse_schedule(...)
+  local least = { wait = 0, warmup = 0, active = 1, ["repeat"] = 0, skip_first = 0 }
+  for name, value in pairs { wait = wait, warmup = warmup, active = active, ["repeat"] = cycles,
+                             skip_first = skip } do
+    if value < least[name] then
+      errors.argument("schedule", name, ("a number from %d is needed, got %d"):format(least[name],
+        value), "E_DOMAIN")
+    end
+  end
+  local length = wait + warmup + active
+  return function(step)
+    if step < skip then return "NONE" end
+    step = step - skip + (early ~= 0 and wait or 0)
+    if cycles > 0 and step >= cycles * length then return "NONE" end
+    step = step % length
+    if step < wait then return "NONE" end
+    if step < wait + warmup then return "WARMUP" end
+    return step < length - 1 and "RECORD" or "RECORD_AND_SAVE"
+  end
+end
+
+define.takes(M.schedule, parse_schedule)
 
 -- The events, once there are any.
 local function noted_of(self, fname)
@@ -339,7 +450,8 @@ end
 class.guard(Profile, "prof")
 
 local FIELDS = { "time", "peak_bytes", "dropped" } -- nil until it has ended
-local unset = { state = true, noted = true }
+local unset = { state = true, noted = true, range = true, action = true, schedule = true,
+                on_trace_ready = true }
 for _, name in ipairs(FIELDS) do unset[name] = true end
 
 --- Of a field that is nil: one that is none of a profile's is a mistake.
