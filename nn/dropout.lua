@@ -106,7 +106,7 @@ dropout.feature_alpha_dropout = define {
   },
   scoped = true,
   run = function(input, p, training, inplace)
-    if input:dim() < 2 then
+    if input:dim() < 2 and training then
       errors.refuse("feature_alpha_dropout", "input", "(N, C, ...) is needed", input, "E_SHAPE")
     end
     local sizes = {}

@@ -167,6 +167,19 @@ local function check_classes(target, n, ignore_index)
       tonumber(target[at]:item()), n), "E_INDEX")
 end
 
+-- Weights (C, d1, ..., in): the scores are (N, C, d1, ...), made at once.
+local function of_places(input, weight, bias, target, o)
+  local features = weight:size(-1)
+  if input:dim() < 1 or input:size(-1) ~= features then
+    errors.refuse("linear_cross_entropy", "input", ("(N, %d) or (%d) is needed"):format(features,
+      features), input, "E_SHAPE")
+  end
+  local shape = { unpack(input.shape, 1, input:dim() - 1) }
+  for d = 1, weight:dim() - 1 do shape[#shape + 1] = weight:size(d) end
+  local scores = linear(input, weight:reshape(-1, features), bias and bias:reshape(-1))
+  return (cross_entropy(scores:reshape(shape), target, o, o.reduction))
+end
+
 --- F.linear_cross_entropy(input, linear_weight, target): cross_entropy(linear(input, ...), target).
 return {
   linear_cross_entropy = define {
@@ -181,9 +194,11 @@ return {
       .. "label_smoothing = 0.2, reduction = 'sum', batch_chunk_size = 3}",
     args = {
       {"tensor", "input", "rows, (N, in_features), or a single one"},
-      {"tensor", "linear_weight", "(C, in_features)"},
-      {"any", "target", "right class of each row, (N); or probabilities, (N, C)"},
-      {"tensor", "linear_bias", "(C)", optional = true},
+      {"tensor", "linear_weight", "(C, in_features); or (C, d1, ..., in_features) for a class at "
+        .. "each of several places"},
+      {"any", "target", "right class of each row, (N) or (N, d1, ...); or probabilities, "
+        .. "(N, C, ...)"},
+      {"tensor", "linear_bias", "(C) or (C, d1, ...)", optional = true},
       {"tensor", "weight", "weight of each class, (C)", optional = true},
       {"enum", "reduction", "what the losses become", choices = {"mean", "sum", "none"}},
       {"int", "ignore_index", "a target that counts for nothing", default = -100},
@@ -195,6 +210,9 @@ return {
     run = function(input, weight, target, bias, class_weights, reduction, ignore_index, smoothing,
                    rows)
       if not istensor(target) then target = require("moth").tensor(target):long() end
+      local o = { target = target, weight = class_weights, reduction = reduction,
+                  ignore_index = ignore_index, label_smoothing = smoothing }
+      if weight:dim() > 2 then return (of_places(input, weight, bias, target, o)) end
       check(input, weight, target)
       if target:is_floating_point() and ignore_index > 0 then
         errors.argument("linear_cross_entropy", "ignore_index", "names a class; targets that are "
@@ -204,8 +222,6 @@ return {
         errors.argument("linear_cross_entropy", "batch_chunk_size", "a number from 1 on is needed, "
           .. "got " .. rows, "E_ARG")
       end
-      local o = { target = target, weight = class_weights, reduction = reduction,
-                  ignore_index = ignore_index, label_smoothing = smoothing }
       local others = target.requires_grad or class_weights ~= nil and class_weights.requires_grad
       if others and autograd.is_grad_enabled() then
         return (cross_entropy(linear(input, weight, bias), target, o, reduction))

@@ -76,23 +76,34 @@ LinearCrossEntropyLoss.signature = define.signature("LinearCrossEntropyLoss", {
   {"int", "ignore_index", "a target that counts for nothing", default = -100},
   {"float", "label_smoothing", "share of the target spread evenly over all classes", default = 0,
    bounds = {0, 1}},
+  {"shape", "out_features", "sizes of the places that have a class each", optional = true},
 })
 
 function LinearCrossEntropyLoss:init(in_features, num_classes, bias, device, dtype, reduction,
-                                     weight, ignore_index, label_smoothing)
+                                     weight, ignore_index, label_smoothing, out_features)
   local name = class.typename(self)
   if weight ~= nil and (weight:dim() ~= 1 or weight:size(1) ~= num_classes) then
     errors.refuse(name, "weight", ("(%d) is needed"):format(num_classes), weight, "E_SHAPE")
   end
   if weight ~= nil then self:register_buffer("weight", weight) end
-  self.linear = Linear { in_features, num_classes, bias = bias, device = device, dtype = dtype }
+  local places, n = type(out_features) == "number" and {out_features} or out_features or {}, 1
+  for _, size in ipairs(places) do n = n * size end
+  self.linear = Linear { in_features, num_classes * n, bias = bias, device = device, dtype = dtype }
+  self.num_classes, self.out_features = num_classes, places
   self.reduction = reduction
   self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 end
 
 function LinearCrossEntropyLoss:forward(input, target)
-  return (functional.linear_cross_entropy(input, self.linear.weight, target, {
-    linear_bias = self.linear.bias, weight = self.weight, reduction = self.reduction,
+  local weight, bias = self.linear.weight, self.linear.bias
+  if #self.out_features > 0 then
+    local shape = {self.num_classes, unpack(self.out_features)}
+    if bias then bias = bias:view(shape) end
+    shape[#shape + 1] = weight:size(2)
+    weight = weight:view(shape)
+  end
+  return (functional.linear_cross_entropy(input, weight, target, {
+    linear_bias = bias, weight = self.weight, reduction = self.reduction,
     ignore_index = self.ignore_index, label_smoothing = self.label_smoothing }))
 end
 

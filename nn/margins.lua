@@ -358,6 +358,9 @@ margins.soft_margin_loss = define {
 -- Scores and targets with a batch; whether they had one.
 local function batched(name, input, target, below)
   local ndim = input:dim()
+  if below == 1 and ndim == 1 and target:dim() == 1 and target:size(1) == 1 then
+    target = target:reshape {}
+  end
   if (ndim ~= 1 and ndim ~= 2) or target:dim() ~= ndim - below
      or (ndim == 2 and target:size(1) ~= input:size(1)) then
     errors.argument(name, "target", ("%s does not fit %s"):format(errors.describe(target),

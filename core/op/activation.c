@@ -339,15 +339,20 @@ MOTH_OP_COMPOSES(glu, GLU, DOC("The first half times the sigmoid of the second."
                  .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD)
 
 static int softmin_compose(const softmin_args *a, moth_tensor **out) {
-  moth_tensor *less = NULL;
-  int status = MOTH_CALL(a->ctx, &less, neg, .input = a->input);
+  moth_tensor *x = NULL, *less = NULL;
+  int status = MOTH_OK;
+  if (a->dtype >= 0)
+    status = MOTH_CALL(a->ctx, &x, cast, .input = a->input, .dtype = a->dtype);
+  if (!status) status = MOTH_CALL(a->ctx, &less, neg, .input = x ? x : a->input);
   if (!status) status = MOTH_CALL(a->ctx, out, softmax, .input = less, .dim = a->dim, .dtype = -1);
   moth_tensor_release(less);
+  moth_tensor_release(x);
   return status;
 }
 MOTH_OP_COMPOSES(softmin, SOFTMIN, DOC("softmax(-x): the least becomes the most probable."),
-                 .examples = "moth.randn(2, 3), 2\nmoth.randn(4, 3), {dim = -1}",
-                 .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD)
+                 .examples = "moth.randn(2, 3), 2\n"
+                             "moth.randn(4, 3), {dim = -1, dtype = moth.float64}",
+                 .dtypes = MOTH_NUMERIC, .flags = MOTH_OP_METHOD)
 
 #define LISTED(kind, op, ...) &moth_op_##op,
 const moth_op *const moth_activation_ops[] = {

@@ -114,7 +114,8 @@ MOTH_ARGS(glu, GLU)
 
 #define SOFTMIN(ARG) \
   ARG(tensor, input, , "any shape") \
-  ARG(dim,    dim,   , "dimension whose elements become probabilities that sum to 1")
+  ARG(dim,    dim,   , "dimension whose elements become probabilities that sum to 1") \
+  ARG(dtype,  dtype, none, "converts the input first")
 MOTH_ARGS(softmin, SOFTMIN)
 
 /* -- gradients, in one pass and differentiable again -- */

@@ -73,20 +73,25 @@ local norm = bind.under "norm"
 dispatch.norm = define {
   name = "norm",
   doc = "The p-norm along dimensions: the p-th root of the sum of |x|^p. math.huge gives the "
-    .. "largest |x|, 0 counts what is not 0, 'fro' is 2.",
+    .. "largest |x|, 0 counts what is not 0, 'fro' is 2, 'nuc' sums the singular values of matrices.",
   examples = "moth.randn(2, 3)\nmoth.randn(2, 3), 1, {dim = 2, keepdim = true}\n"
     .. "moth.randn(2, 3), 'fro', {dim = {1, 2}, dtype = moth.float64}",
   args = {
     { "tensor", "input", "tensor of any shape" },
-    { "any", "p", "the power, or 'fro'", default = "fro" },
+    { "any", "p", "the power, 'fro' or 'nuc'", default = "fro" },
     { "dims", "dim", "dimensions to reduce; all of them when absent", optional = true },
     { "bool", "keepdim", "keep them as dimensions of size 1", default = false },
     { "dtype", "dtype", "converts the input first", optional = true },
   },
   run = function(input, p, dim, keepdim, kind)
     if p == "fro" or p == lib.none then p = 2 end
+    if p == "nuc" then
+      local n = input:dim()
+      if dim == nil and n == 2 then dim = { 1, 2 } end
+      return (require("moth.linalg").matrix_norm(input, "nuc", dim or { 1, 2 }, keepdim, kind))
+    end
     if type(p) ~= "number" then
-      errors.argument("norm", "p", "a number or 'fro' is needed, got " .. errors.describe(p),
+      errors.argument("norm", "p", "a number, 'fro' or 'nuc' is needed, got " .. errors.describe(p),
         "E_TYPE")
     end
     return (norm.norm_p(input, p, dim, keepdim, kind))

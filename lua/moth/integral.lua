@@ -1,4 +1,5 @@
---- integral.lua -- what ops that compute in floats mean for integers and bools.
+--- integral.lua -- what ops that compute in floats mean for integers and bools, and nextafter for
+-- half types.
 --
 -- The engine refuses such a call by its dtype; bind.lua then asks `instead` for a result. So a
 -- call of floats does not come here. Results are exact: nothing goes through a float.
@@ -320,7 +321,32 @@ local function interpolate(_, x, size, scale_factor, mode, ...)
     :clamp(0, 255):to(BYTE))
 end
 
+-- Bits of a fraction with its leading one, the least number and the largest one.
+local HALVES = { [types.float16] = { 11, 2 ^ -24, 65504 },
+                 [types.bfloat16] = { 8, 2 ^ -133, (2 - 2 ^ -7) * 2 ^ 127 } }
+
+-- The neighbours of half types, worked out in float64.
+local function nextafter(_, x, y)
+  if not istensor(x) or not istensor(y) then return nil end
+  local dtype = require("moth.types").promote_types(x.dtype, y.dtype)
+  local half = HALVES[dtype]
+  if not half then return nil end
+  local a, b = x:detach():to(types.float64), y:detach():to(types.float64)
+  local mantissa, exponent = require("moth.numbers").frexp(a)
+  local up = b:gt(a)
+  local away = up:eq(a:gt(0))
+  exponent = exponent - half[1]
+  exponent = exponent - away:logical_not():logical_and(mantissa:abs():eq(0.5)):to(exponent.dtype)
+  local step = ops.pow(2, exponent:to(types.float64)):clamp(half[2])
+  local z = ops.where(up, a + step, a - step)
+  z = ops.where(a:eq(0), ops.where(up, half[2], -half[2]), z)
+  z = ops.where(a:isinf(), a:sign() * half[3], z)
+  z = ops.where(a:eq(b), b, z)
+  return (ops.where(a:isnan():logical_or(b:isnan()), 0 / 0, z):to(dtype))
+end
+
 local ROWS = {
+  nextafter = nextafter,
   conv1d = conv, conv2d = conv, conv3d = conv, conv_transpose1d = conv_transpose,
   conv_transpose2d = conv_transpose, conv_transpose3d = conv_transpose,
   avg_pool1d = avg_pool, avg_pool2d = avg_pool, avg_pool3d = avg_pool,
@@ -333,14 +359,23 @@ local ROWS = {
 }
 
 --- Whether an op has a meaning for integers, bools or several dtypes that its record does not have.
-function integral.takes(name) return ROWS[name] ~= nil end
+function integral.takes(name) return ROWS[name] ~= nil or ROWS[name:gsub("_$", "")] ~= nil end
+
+-- A form in place: the input gets the result, of its dtype.
+local function in_place(sig, x, ...)
+  local bare = sig.op_name:match "^(.*[^_])_$"
+  if not ROWS[bare] then return nil end
+  local y = ROWS[bare]({ op_name = bare, name = sig.name, index = sig.index }, x, ...)
+  if y == nil or y.dtype ~= x.dtype or not (y.shape == x.shape) then return nil end
+  return x:copy_(y)
+end
 
 --- The results of an op for integers or bools that the engine refuses; nothing where there is none.
 -- @param sig  the op's signature
 -- @param ...  its arguments in position
 function integral.instead(sig, ...)
   local run = ROWS[sig.op_name]
-  if not run then return nil end
+  if not run then return in_place(sig, ...) end
   local out = sig.index.out
   local target = out and select(out, ...)
   if target == nil or not istensor(target) then return run(sig, ...) end

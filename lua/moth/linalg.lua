@@ -433,6 +433,8 @@ linalg.vecdot = define {
   scoped = true,
   run = function(x, y, dim)
     if dim > 0 then dim = dim - math.max(x:dim(), y:dim()) - 1 end
+    if x:dim() == 0 and y:dim() > 0 then x = x:expand_as(y) end
+    if y:dim() == 0 and x:dim() > 0 then y = y:expand_as(x) end
     local least = math.min(x:dim(), y:dim())
     if -dim > least or x:size(dim) ~= y:size(dim) then
       errors.argument("vecdot", "y", ("vectors of one length are needed, got %s and %s"):format(

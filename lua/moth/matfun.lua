@@ -70,9 +70,7 @@ matfun.vander = define {
   },
   scoped = true,
   run = function(x, count)
-    if x:dim() == 0 then
-      errors.refuse("vander", "x", "at least one dimension is needed", x, "E_SHAPE")
-    end
+    if x:dim() == 0 then x = x:reshape(1) end
     count = count or x:size(-1)
     if count < 0 then
       errors.argument("vander", "N", "a count is not negative, got " .. count, "E_ARG")

@@ -25,7 +25,7 @@ local NAMES = " " .. table.concat({
     .. "logspace lu_solve lu_unpack masked_select matrix_power max median min mode msort "
     .. "multinomial mvlgamma nanmean nanmedian nanquantile nansum narrow_copy nonzero norm normal "
     .. "ones orgqr ormqr outer polygamma qr quantile rand randint randn randperm range renorm "
-    .. "row_stack scatter_reduce searchsorted slice_scatter slogdet sort svd take "
+    .. "row_stack scatter scatter_reduce searchsorted slice_scatter slogdet sort svd take "
     .. "take_along_dim tensordot threshold topk vstack zeros std var",
   -- linalg
   "cholesky_ex cond det eig eigh eigvals eigvalsh householder_product inv inv_ex ldl_factor "

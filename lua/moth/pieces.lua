@@ -28,16 +28,25 @@ local WIDER = {
 
 for n, wider in ipairs(WIDER) do
   local name = ("atleast_%dd"):format(n)
-  --- moth.atleast_1d(x) and so on: a view with that many dimensions.
-  pieces[name] = define {
+  --- moth.atleast_1d(x) and so on: a view with that many dimensions; of several tensors a list.
+  local one = define {
     name = name,
-    doc = ("The tensor as a view with at least %d dimension%s."):format(n, n > 1 and "s" or ""),
+    doc = ("The tensor as a view with at least %d dimension%s; of a list of tensors, or of several "
+      .. "in a row, a list."):format(n, n > 1 and "s" or ""),
     examples = "moth.randn(3)\nmoth.randn(2, 3)",
     args = { { "tensor", "input", "tensor of any shape" } },
     run = function(input)
       return (wider(input))
     end,
   }
+  pieces[name] = function(first, ...)
+    local several = lib.is_plain(first) and #first > 0 and next(first, #first) == nil
+    if not several and select("#", ...) == 0 then return (one(first)) end
+    local list = {}
+    for i, x in ipairs(several and first or { first, ... }) do list[i] = one(x) end
+    return list
+  end
+  bind.register(pieces[name], bind.signature(one))
 end
 
 -- ---- together ----
@@ -309,6 +318,7 @@ pieces.trapezoid = define {
 }
 
 local function weights_of(name, w, n)
+  if w ~= nil and w:dim() == 0 and n == 1 then w = w:reshape(1) end
   if w ~= nil and (w:dim() ~= 1 or w:size(1) ~= n) then
     refuse("cov", name, ("(%d) is needed"):format(n), w)
   end

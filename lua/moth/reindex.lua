@@ -46,6 +46,9 @@ both("index_reduce", "What a tensor holds at positions along a dimension, joined
       required = true },
     { "bool", "include_self", "does what stands there count?", default = true },
   }, function(name, input, dim, index, source, reduce, include_self)
+    if input:dim() == 0 and source:dim() == 0 and index:numel() == 1 then
+      return (ops.scatter_reduce(input, dim, index:reshape {}, source, reduce, include_self))
+    end
     if dim < 0 then dim = dim + input:dim() + 1 end
     if index:dim() > 1 or source:dim() ~= input:dim() or source:size(dim) ~= index:numel() then
       refuse(name, "source", ("a slice for each of the positions, %s, is needed along dimension %d")
@@ -61,6 +64,49 @@ both("index_reduce", "What a tensor holds at positions along a dimension, joined
     return (ops.scatter_reduce(input, dim, index:reshape(shape):expand(source.shape), source,
       reduce, include_self))
   end)
+
+-- ---- scatter ----
+
+for _, name in ipairs { "scatter", "scatter_" } do
+  local own, under = bind.as(name, name), name:match "_$" or ""
+  local add = bind.as("scatter_add" .. under, name)
+  local multiply = bind.as("scatter_reduce" .. under, name)
+  --- x:scatter(dim, index, src, reduce), x:scatter_(...).
+  reindex[name] = define {
+    name = name,
+    doc = "The input with values at positions along a dimension" .. (under == "_" and ", in place."
+      or "."),
+    examples = "moth.randn(3, 4), 2, moth.tensor{{1LL}, {4LL}, {2LL}}, moth.randn(3, 1)\n"
+      .. "moth.randn(3, 4), -2, {{1, 2, 3, 1}}, 0.5\n"
+      .. "moth.randn(3), 1, moth.tensor{2LL, 2LL}, moth.randn(2), {reduce = 'add'}\n"
+      .. "moth.randn(3), 1, {2}, {value = 2, reduce = 'multiply'}",
+    args = {
+      { "tensor", "input", "tensor to change" },
+      { "dim", "dim", "dimension the positions belong to" },
+      { "index", "index", "positions" },
+      { "tensor", "src", "values, at least as large as `index`; or one number", numbers = true,
+        optional = true },
+      { "enum", "reduce", "what the values at one position become, with the input's; when absent "
+        .. "one of them replaces it", choices = { "add", "multiply" }, optional = true },
+      { "tensor", "value", "one number, in the place of src", numbers = true, optional = true },
+    },
+    run = function(input, dim, index, src, reduce, value)
+      if type(src) == "nil" then src = value end
+      if type(src) == "nil" then
+        errors.argument(name, "src", "a tensor or a number is needed, got nothing")
+      end
+      if reduce == nil then return (own(input, dim, index, src)) end
+      if lib.is_plain(index) then
+        index = require("moth.create").integers(index, name, "index")
+      end
+      if not lib.istensor(src) then
+        src = ops.full({ unpack(index.shape) }, src, input.dtype, input.device)
+      end
+      if reduce == "add" then return (add(input, dim, index, src)) end
+      return (multiply(input, dim, index, src, "prod"))
+    end,
+  }
+end
 
 local placed = {}
 for _, name in ipairs { "put", "put_" } do

@@ -75,7 +75,23 @@ local function scatter(sig, x, dim, index, src, ...)
   return inplace and x or y:reshape(x.shape)
 end
 
-local ROWS = { index_select = index_select, gather = gather }
+-- A vector as the weight gives one number for each row.
+local function linear(_, x, weight, bias)
+  if not istensor(x) or not istensor(weight) or weight:dim() ~= 1 or x:dim() == 0
+    or x:size(-1) ~= weight:size(1) or istensor(bias) and bias:dim() ~= 0 then
+    return nil
+  end
+  local y = x:matmul(weight)
+  return istensor(bias) and y + bias or y
+end
+
+-- Of nothing.
+local function batch_norm(_, x)
+  return istensor(x) and x:dim() == 1 and x:size(1) == 0 and x:clone() or nil
+end
+
+local ROWS = { index_select = index_select, gather = gather, linear = linear,
+               batch_norm = batch_norm }
 for name, row in pairs { index_add = with_source, index_copy = with_source,
                          index_fill = index_fill, scatter = scatter, scatter_add = scatter,
                          scatter_reduce = scatter } do
