@@ -41,9 +41,15 @@ T.dtypes, T.devices = dtype.codes, device.codes
 -- for a 0-d tensor, for which the op has another meaning: then its results.
 function T.failed(sig, status, ...)
   if status == C.MOTH_E_DTYPE or status == C.MOTH_E_SHAPE then
+    local text, arg = ffi.string(C.moth_error(ctx, 1)), ffi.string(C.moth_error_arg(ctx))
     local other = status == C.MOTH_E_DTYPE and "moth.integral" or "moth.single"
     local y, more = require(other).instead(sig, ...)
     if y ~= nil then return y, more end
+    if ffi.string(C.moth_error_arg(ctx)) ~= arg then -- ops have run: the error is gone
+      local shown = rawget(sig, "shown_args")
+      errors.argument(sig.name, shown and shown[arg] or arg, text,
+        ffi.string(C.moth_error_name(status)))
+    end
   end
   if status == C.MOTH_E_UNSUPPORTED then
     local y = require("moth.sparse").instead(sig, ...)

@@ -205,7 +205,9 @@ local function max_pool(sig, input, kernel, step, border, dilation, ceil_mode, r
   local shape, total = { unpack(input.shape, input:dim() - n + 1) }, 1
   for d = 1, n do total = total * shape[d] end
   local places = seen(ops.arange(1, total + 1, 1, types.int64, input.device):reshape(shape), 1)
-  return y, (places:expand(unpack(y.shape), -1):gather(-1, at:unsqueeze(-1)):squeeze(-1))
+  local of_each = { unpack(y.shape) }
+  of_each[#of_each + 1] = -1
+  return y, (places:expand(of_each):gather(-1, at:unsqueeze(-1)):squeeze(-1))
 end
 
 -- ---- bools ----
@@ -312,11 +314,11 @@ local function l1_loss(_, x, y, reduction)
   return reduction == "sum" and apart:sum() or apart
 end
 
+local BYTE_MODES = { nearest = true, ["nearest-exact"] = true, bilinear = true, bicubic = true }
+
 -- Between bytes lies a byte.
 local function interpolate(_, x, size, scale_factor, mode, ...)
-  if not istensor(x) or x.dtype ~= BYTE or mode ~= "bilinear" and mode ~= "bicubic" then
-    return nil
-  end
+  if not istensor(x) or x.dtype ~= BYTE or mode ~= nil and not BYTE_MODES[mode] then return nil end
   return (ops.interpolate(x:float(), size, scale_factor, mode, ...):add(0.5):floor()
     :clamp(0, 255):to(BYTE))
 end

@@ -34,8 +34,9 @@ matfun.matrix_exp = define {
         x, "E_SHAPE")
     end
     if not x:is_floating_point() then
-      errors.refuse("matrix_exp", "A", "f32 or f64 is needed", x, "E_DTYPE")
+      errors.refuse("matrix_exp", "A", "a float tensor is needed", x, "E_DTYPE")
     end
+    if x:element_size() < 4 then return (matfun.matrix_exp(x:float()):to(x.dtype)) end
     if x:numel() == 0 then return x * 1 end
     local norm, times = x:detach():abs():sum(-2):max():item(), 0
     while norm > REACH and norm < math.huge do norm, times = norm / 2, times + 1 end
