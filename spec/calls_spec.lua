@@ -253,7 +253,7 @@ describe("results", function()
     refused(function() return (F.softmax(x:max(1))) end)
     refused(function() return (moth.zeros(2, { dtype = x })) end)
     assert.has_no_error(function() return (F.softmax((x:max(2)), 1)) end)
-    assert.has_error_like(function() return (moth.linspace(x[1][1], 1, 3)) end,
+    assert.has_error_like(function() return (F.dropout(x, x[1][1])) end,
       "x:item%(%) is its number")
   end)
 end)

@@ -110,7 +110,8 @@ local pattern = os.getenv("MOTH_SPEC_OP") or "."
 
 local function each_op(place, around)
   for _, op in ipairs(registry.ops()) do
-    if op.name:find(pattern) and not op.name:find "^empty" then
+    local reshapes = op.view and op.mutates -- refused for a tensor from outside of the step
+    if op.name:find(pattern) and not op.name:find "^empty" and not reshapes then
       it(op.name .. " gives what a call gives", function()
         for _, example in ipairs(op.examples) do
           for _, backward in ipairs {false, op.grad or nil} do

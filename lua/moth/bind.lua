@@ -310,8 +310,8 @@ lazy.from(in_lua, "moth.inplace", "float_power_ igamma_ igammac_ ldexp_ mvlgamma
   .. "polygamma_")
 lazy.from(in_lua, "moth.statistics", "mode nanquantile histogram std var std_mean var_mean")
 lazy.from(in_lua, "moth.search", "bucketize")
-lazy.from(in_lua, "moth.reindex", "scatter scatter_ index_reduce index_reduce_ put put_ slice_scatter narrow_copy "
-  .. "sum_to_size split_with_sizes diagflat")
+lazy.from(in_lua, "moth.reindex", "scatter scatter_ index_reduce index_reduce_ put put_ "
+  .. "slice_scatter narrow_copy sum_to_size split_with_sizes diagflat")
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)

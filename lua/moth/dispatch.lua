@@ -73,7 +73,8 @@ local norm = bind.under "norm"
 dispatch.norm = define {
   name = "norm",
   doc = "The p-norm along dimensions: the p-th root of the sum of |x|^p. math.huge gives the "
-    .. "largest |x|, 0 counts what is not 0, 'fro' is 2, 'nuc' sums the singular values of matrices.",
+    .. "largest |x|, 0 counts what is not 0, 'fro' is 2, 'nuc' is the sum of the singular values "
+    .. "of matrices.",
   examples = "moth.randn(2, 3)\nmoth.randn(2, 3), 1, {dim = 2, keepdim = true}\n"
     .. "moth.randn(2, 3), 'fro', {dim = {1, 2}, dtype = moth.float64}",
   args = {

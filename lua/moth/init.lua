@@ -98,8 +98,8 @@ from("moth.numbers", "ldexp frexp mvlgamma renorm logcumsumexp cumulative_trapez
 from("moth.statistics", "mode nanquantile histogram svd_lowrank pca_lowrank std var std_mean "
   .. "var_mean")
 from("moth.search", "searchsorted bucketize")
-from("moth.reindex", "scatter index_reduce put slice_scatter unravel_index narrow_copy broadcast_shapes "
-  .. "split_with_sizes diagflat")
+from("moth.reindex", "scatter index_reduce put slice_scatter unravel_index narrow_copy "
+  .. "broadcast_shapes split_with_sizes diagflat")
 from("moth.quantize", "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine")
 from("moth.interpolate", "interpolate")
 from("moth.benchmark", "time")

@@ -330,8 +330,8 @@ local HALVES = { [types.float16] = { 11, 2 ^ -24, 65504 },
 -- The neighbours of half types, worked out in float64.
 local function nextafter(_, x, y)
   if not istensor(x) or not istensor(y) then return nil end
-  local dtype = require("moth.types").promote_types(x.dtype, y.dtype)
-  local half = HALVES[dtype]
+  local common = require("moth.types").promote_types(x.dtype, y.dtype)
+  local half = HALVES[common]
   if not half then return nil end
   local a, b = x:detach():to(types.float64), y:detach():to(types.float64)
   local mantissa, exponent = require("moth.numbers").frexp(a)
@@ -344,7 +344,7 @@ local function nextafter(_, x, y)
   z = ops.where(a:eq(0), ops.where(up, half[2], -half[2]), z)
   z = ops.where(a:isinf(), a:sign() * half[3], z)
   z = ops.where(a:eq(b), b, z)
-  return (ops.where(a:isnan():logical_or(b:isnan()), 0 / 0, z):to(dtype))
+  return (ops.where(a:isnan():logical_or(b:isnan()), 0 / 0, z):to(common))
 end
 
 local ROWS = {
