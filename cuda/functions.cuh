@@ -57,6 +57,7 @@ template <class real> HD real moth_share(real x) {
 template <class real> HD real moth_gelu(real x) {
   return x * moth_share(x);
 }
+#define MOTH_WITHIN(x, bound) ((x) < -(bound) ? -(bound) : (x) > (bound) ? (bound) : (x))
 template <class real> HD real gelu_slope_of(real x) {
   const real bell = exp(-x * x * (real)0.5) * (real)0.39894228040143267794;
   return moth_share(x) + (bell == 0 ? (real)0 : x * bell);
@@ -88,18 +89,20 @@ HD float gelu_slope_of(float x) {
   return (x > 0 ? 1 - tail : tail) + (bell == 0 ? 0 : x * turn);
 }
 template <class real> HD real gelu_angle(real x) {
-  return (real)1.5957691216057307117 * (x + (real)0.044715 * x * x * x);
+  const real z = MOTH_WITHIN(x, (real)30);
+  return (real)1.5957691216057307117 * (z + (real)0.044715 * z * z * z);
 }
 template <class real> HD real gelu_tanh_slope(real x) {
   real other;
   const real s = moth_sigmoids(gelu_angle(x), &other);
-  const real turn = (real)1.5957691216057307117 * (1 + (real)0.134145 * x * x);
-  return s + (s * other == 0 ? (real)0 : x * s * other * turn);
+  const real z = MOTH_WITHIN(x, (real)30);
+  const real turn = (real)1.5957691216057307117 * (1 + (real)0.134145 * z * z);
+  return s + z * s * other * turn;
 }
 template <class real> HD real silu_slope(real x) {
   real other;
   const real s = moth_sigmoids(x, &other);
-  return s * (1 + x * other);
+  return s * (1 + MOTH_WITHIN(x, (real)1000) * other);
 }
 template <class real> HD real softplus_of(real x) { /* log(1 + exp(x)) */
   return (x < 0 ? 0 : x) + log1p(exp(-fabs(x)));
@@ -113,7 +116,7 @@ template <class real> HD real mish_of(real x) { /* tanh(softplus(x)) */
 }
 template <class real> HD real mish_slope(real x) {
   const real t = mish_of(x);
-  return t + x * moth_sigmoid(x) * (1 - t * t);
+  return t + MOTH_WITHIN(x, (real)1000) * moth_sigmoid(x) * (1 - t * t);
 }
 template <class real> HD real logit_of(real x) { return log(x / (1 - x)); }
 template <class real> HD real moth_log1p_unit(real t) { return log1p(t); }

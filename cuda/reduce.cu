@@ -156,3 +156,5 @@ static int extreme_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, bo
 
 MOTH_CUDA(amax) { return extreme_into(out[0], a->input, a->dim, false); }
 MOTH_CUDA(amin) { return extreme_into(out[0], a->input, a->dim, true); }
+MOTH_CUDA(max_all) { return extreme_into(out[0], a->input, {NULL, 0}, false); }
+MOTH_CUDA(min_all) { return extreme_into(out[0], a->input, {NULL, 0}, true); }

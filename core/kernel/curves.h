@@ -7,6 +7,9 @@
 
 #include "words.h"
 
+/* x, cut where the curves have long reached what they tend to, so that no power of it overflows. */
+#define MOTH_WITHIN(x, bound) ((x) < -(bound) ? -(bound) : (x) > (bound) ? (bound) : (x))
+
 #define MOTH_CURVES(name, real, wide)                                               \
   MOTH_INLINE real softplus_of_##name(real x) { /* log(1 + exp(x)) */               \
     real more = x < 0 ? 0 : x; /* NaN comes from here */                            \
@@ -17,21 +20,23 @@
     return less - moth_log1p_unit_##name(moth_full_exp_##name(-moth_abs_##name(x))); \
   }                                                                                 \
   MOTH_INLINE real gelu_slope_of_##name(real x) {                                   \
-    real bell, tail = moth_tail_##name(x, &bell);                                   \
-    return (x > 0 ? 1 - tail : tail) + x * ((real)0.39894228040143267794 * bell);   \
+    real bell, z = MOTH_WITHIN(x, (real)100), tail = moth_tail_##name(z, &bell);    \
+    return (x > 0 ? 1 - tail : tail) + z * ((real)0.39894228040143267794 * bell);   \
   }                                                                                 \
   /* gelu's tanh(u) is 2 sigmoid(2 u) - 1; this is 2 u, and below its slope */      \
   MOTH_INLINE real gelu_angle_##name(real x) {                                      \
-    return (real)1.5957691216057307117 * (x + (real)0.044715 * x * x * x);          \
+    const real z = MOTH_WITHIN(x, (real)30);                                        \
+    return (real)1.5957691216057307117 * (z + (real)0.044715 * z * z * z);          \
   }                                                                                 \
   MOTH_INLINE real gelu_tanh_slope_##name(real x) {                                 \
     real other, s = moth_sigmoids_##name(gelu_angle_##name(x), &other);             \
-    real turn = (real)1.5957691216057307117 * (1 + (real)0.134145 * x * x);         \
-    return s + x * s * other * turn;                                                \
+    const real z = MOTH_WITHIN(x, (real)30);                                        \
+    real turn = (real)1.5957691216057307117 * (1 + (real)0.134145 * z * z);         \
+    return s + z * s * other * turn;                                                \
   }                                                                                 \
   MOTH_INLINE real silu_slope_##name(real x) {                                      \
     real other, s = moth_sigmoids_##name(x, &other);                                \
-    return s * (1 + x * other);                                                     \
+    return s * (1 + MOTH_WITHIN(x, (real)1000) * other);                            \
   }                                                                                 \
   MOTH_INLINE real mish_of_##name(real x) { /* tanh(softplus(x)) */                 \
     real e = moth_full_exp_##name(x > 20 ? 20 : x), n = e * (e + 2);                \
@@ -39,7 +44,7 @@
   }                                                                                 \
   MOTH_INLINE real mish_slope_##name(real x) {                                      \
     real t = mish_of_##name(x);                                                     \
-    return t + x * moth_sigmoid_##name(x) * (1 - t * t);                            \
+    return t + MOTH_WITHIN(x, (real)1000) * moth_sigmoid_##name(x) * (1 - t * t);   \
   }                                                                                 \
   MOTH_INLINE real logit_of_##name(real x) { return moth_log_##name(x / (1 - x)); }
 MOTH_EACH_FLOAT(MOTH_CURVES)

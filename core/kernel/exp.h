@@ -91,7 +91,7 @@ MOTH_INLINE float moth_less_one_f32(float x) {
 
 /* sigmoid(x); *other becomes sigmoid(-x) */
 MOTH_INLINE float moth_sigmoids_f32(float x, float *other) {
-  float e = moth_exp_f32(-moth_abs_f32(x)), s = 1.0f / (1.0f + e);
+  float e = moth_full_exp_f32(-moth_abs_f32(x)), s = 1.0f / (1.0f + e);
   *other = x < 0 ? s : e * s;
   return x < 0 ? e * s : s;
 }

@@ -27,7 +27,8 @@ typedef struct moth_fold {
 ** i64; all, any: bool; amax, amin: the input's dtype. */
 extern const moth_fold moth_sum_folds[MOTH_DTYPES], moth_mean_folds[MOTH_DTYPES];
 extern const moth_fold moth_length_folds[MOTH_DTYPES]; /* floats: the root of the sum of squares */
-extern const moth_fold moth_prod_folds[MOTH_DTYPES]; /* as sum */
+/* As sum; of floats NaN where the product, or a part of it, may have left the range of f64. */
+extern const moth_fold moth_prod_folds[MOTH_DTYPES];
 extern const moth_fold moth_count_folds[MOTH_DTYPES];
 extern const moth_fold moth_all_folds[MOTH_DTYPES], moth_any_folds[MOTH_DTYPES];
 extern const moth_fold moth_amax_folds[MOTH_DTYPES], moth_amin_folds[MOTH_DTYPES];

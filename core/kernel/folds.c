@@ -10,6 +10,15 @@
 
 #define BLOCK MOTH_FOLD_BLOCK
 
+/* p q; NaN once a product of floats has left this range, where digits are lost that a later factor
+** would bring back: the caller multiplies such rows again by moth_rows_prod. */
+#define MOTH_PRODUCT_LEAST 0x1p-500
+#define MOTH_PRODUCT_MOST 0x1p500
+static inline double moth_product(double p, double q) {
+  const double y = p * q, size = fabs(y);
+  return (size > MOTH_PRODUCT_LEAST) & (size < MOTH_PRODUCT_MOST) ? y : (double)NAN;
+}
+
 #define LOOPS "fold_real.h"
 #include "each_level.h"
 
@@ -176,7 +185,7 @@ const moth_fold moth_all_folds[MOTH_DTYPES] = {TABLE(all)};
 #define PROD_FLOAT(name, type, wide) FINISH(prod_##name##_end, double, type, v)
 MOTH_EACH_INT(PROD_INT)
 MOTH_EACH_FLOAT(PROD_FLOAT)
-ACCUMULATOR(factor, double, 1, TIMES)
+ACCUMULATOR(factor, double, 1, moth_product)
 const moth_fold moth_prod_folds[MOTH_DTYPES] = {
   WHOLE(prod), FLOATS(prod_take, factor, prod_f32_end, factor, prod_f64_end)};
 

@@ -16,9 +16,45 @@ typedef struct scan {
   bool from_end, least;
 } scan;
 
-/* -- products: of f32 in f64, integers wrap; four rows at a time, since each waits for itself -- */
+/* -- products: integers wrap; floats have a power of two of their own -- */
 
-#define CUMPROD(name, type, wide)                                              \
+/* p 2^e: what a product is so far. */
+typedef struct scaled {
+  double p;
+  int64_t e;
+} scaled;
+
+static inline void times(scaled *s, double x) {
+  const double p = s->p * x, size = fabs(p);
+  if (size > 0x1p-500 && size < 0x1p500) {
+    s->p = p;
+    return;
+  }
+  int up, more;
+  const double q = frexp(s->p, &up) * frexp(x, &more);
+  s->p = q;
+  if (q - q == 0 && q != 0) s->e += up + more; /* 0, infinity and NaN have none */
+}
+
+static inline double value_of(const scaled *s) {
+  if (s->e == 0) return s->p;
+  return ldexp(s->p, (int)(s->e > 5000 ? 5000 : s->e < -5000 ? -5000 : s->e));
+}
+
+static void cumprod_i64(int64_t row, int64_t end, int lane, const void *arg) {
+  const scan *s = arg;
+  const int64_t n = s->r->length;
+  (void)lane;
+  for (; row < end; row++) {
+    const int64_t *x = (const int64_t *)(const void *)s->r->x + row * n;
+    int64_t *y = (int64_t *)s->y + row * n;
+    uint64_t p = 1;
+    for (int64_t j = 0; j < n; j++) y[j] = (int64_t)(p *= (uint64_t)x[j]);
+  }
+}
+
+/* Four rows at a time, since each product waits for the one before. */
+#define PRODUCTS(name, type)                                                   \
   static void cumprod_##name(int64_t row, int64_t end, int lane, const void *arg) { \
     const scan *s = arg;                                                       \
     const int64_t n = s->r->length;                                            \
@@ -26,24 +62,33 @@ typedef struct scan {
     while (row < end) {                                                        \
       const type *x = (const type *)(const void *)s->r->x + row * n;           \
       type *y = (type *)s->y + row * n;                                        \
-      wide p = 1, q = 1, t = 1, u = 1;                                         \
-      if (end - row < 4) {                                                     \
-        for (int64_t j = 0; j < n; j++) y[j] = (type)(p *= (wide)x[j]);        \
-        row++;                                                                 \
-        continue;                                                              \
-      }                                                                        \
-      for (int64_t j = 0; j < n; j++) {                                        \
-        y[j] = (type)(p *= (wide)x[j]);                                        \
-        y[j + n] = (type)(q *= (wide)x[j + n]);                                \
-        y[j + 2 * n] = (type)(t *= (wide)x[j + 2 * n]);                        \
-        y[j + 3 * n] = (type)(u *= (wide)x[j + 3 * n]);                        \
-      }                                                                        \
-      row += 4;                                                                \
+      scaled p[4] = {{1, 0}, {1, 0}, {1, 0}, {1, 0}};                          \
+      const int64_t some = end - row < 4 ? 1 : 4;                              \
+      for (int64_t j = 0; j < n; j++)                                          \
+        for (int64_t k = 0; k < some; k++) {                                   \
+          times(&p[k], (double)x[j + k * n]);                                  \
+          y[j + k * n] = (type)value_of(&p[k]);                                \
+        }                                                                      \
+      row += some;                                                             \
+    }                                                                          \
+  }                                                                            \
+  static void prod_##name(int64_t row, int64_t end, int lane, const void *arg) { \
+    const scan *s = arg;                                                       \
+    const int64_t n = s->r->length;                                            \
+    (void)lane;                                                                \
+    for (; row < end; row++) {                                                 \
+      const type *x = (const type *)(const void *)s->r->x + row * n;           \
+      scaled p = {1, 0};                                                       \
+      for (int64_t j = 0; j < n; j++) times(&p, (double)x[j]);                 \
+      ((type *)s->y)[row] = (type)value_of(&p);                                \
     }                                                                          \
   }
-CUMPROD(i64, int64_t, uint64_t)
-CUMPROD(f32, float, double)
-CUMPROD(f64, double, double)
+PRODUCTS(f32, float)
+PRODUCTS(f64, double)
+
+int moth_rows_prod(const moth_rows *r, char *y) {
+  return moth_rows_share(r, 1, r->dtype == MOTH_F32 ? prod_f32 : prod_f64, &(scan){.r = r, .y = y});
+}
 
 int moth_rows_cumprod(const moth_rows *r, char *y) {
   moth_work *work = r->dtype == MOTH_I64 ? cumprod_i64 : r->dtype == MOTH_F32 ? cumprod_f32
@@ -145,7 +190,24 @@ int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool le
     for (int k = 0; k < 8; k++) sum += lane[k];                                \
   } while (0)
 
-#define NORM(TARGET, name, type)                                               \
+/* The norm of what is divided by its largest element, or for p below 0 by its least: powers of that
+** stay in the range. */
+#define SCALED_NORM(name, type)                                                \
+  static double scaled_norm_##name(int64_t n, const type *x, double p) {       \
+    double by = fabs((double)x[0]), sum = 0;                                   \
+    for (int64_t j = 0; j < n; j++) {                                          \
+      const double v = fabs((double)x[j]);                                     \
+      if (v != v) return v;                                                    \
+      if (p > 0 ? v > by : v < by) by = v;                                     \
+    }                                                                          \
+    if (by == 0 || isinf(by)) return by;                                       \
+    for (int64_t j = 0; j < n; j++) sum += pow(fabs((double)x[j]) / by, p);    \
+    return by * pow(sum, 1 / p);                                               \
+  }
+SCALED_NORM(f32, float)
+SCALED_NORM(f64, double)
+
+#define NORM(TARGET, name, type, plain)                                        \
   TARGET static double norm_of_##name(int64_t n, const type *x, double p) {    \
     double sum = 0;                                                            \
     if (isinf(p)) {                                                            \
@@ -161,6 +223,8 @@ int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool le
     else if (p == 2) LANES(v * v);                                             \
     else if (p == 3) LANES(v * v * v);                                         \
     else LANES(moth_pow_f64(v, p));                                            \
+    if (p != 0 && p != 1 && n && !(sum > 1e-250 && sum < 1e250))               \
+      return scaled_norm_##plain(n, x, p);                                     \
     return p == 2 ? sqrt(sum) : p == 1 || p == 0 ? sum : pow(sum, 1 / p);      \
   }                                                                            \
   TARGET static void norm_##name(int64_t row, int64_t end, int lane, const void *arg) { \
@@ -171,11 +235,11 @@ int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool le
     for (; row < end; row++)                                                   \
       y[row] = (type)norm_of_##name(s->r->length, x + row * s->r->length, s->p); \
   }
-NORM(, f32, float)
-NORM(, f64, double)
+NORM(, f32, float, f32)
+NORM(, f64, double, f64)
 #if MOTH_HAS_LEVELS
-NORM(MOTH_AVX2, f32_avx2, float)
-NORM(MOTH_AVX2, f64_avx2, double)
+NORM(MOTH_AVX2, f32_avx2, float, f32)
+NORM(MOTH_AVX2, f64_avx2, double, f64)
 #endif
 
 int moth_rows_norm(const moth_rows *r, double p, char *y) {

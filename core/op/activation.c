@@ -51,22 +51,29 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *x,
 #define STRAIGHT(op) BACK(op, ZERO_OF(x), .saves = "input")
 #define BENT(op, bend) BACK(op, TIMES(TIMES(v, a->grad), bend), .saves = "input grad:input")
 
+/* x, cut at both bounds, where a bend is 0 in every dtype; beyond them its parts could overflow. */
+static moth_tensor *within(moth_grad *g, moth_tensor *x, double low, double high) {
+  return GRAD(g, clamp, .input = x, .min = low, .max = high);
+}
+
 static moth_tensor *one_less(moth_grad *g, moth_tensor *x) { return PLUS(NEGATED(x), NUMBER(1)); }
 
-/* s (1 - s), the slope of s = sigmoid(x) */
+/* s (1 - s), the slope of s = sigmoid(x); 1 - s is sigmoid(-x), whose tail stays. */
 static moth_tensor *sigmoid_slope(moth_grad *g, moth_tensor *x) {
-  moth_tensor *s = OF(sigmoid, x);
-  return TIMES(s, one_less(g, s));
+  return TIMES(OF(sigmoid, x), OF(sigmoid, NEGATED(x)));
 }
 
 /* a b c^2 exp(c x) below 0 */
 static moth_tensor *elu_bend(moth_grad *g, const elu_back_args *a) {
-  moth_tensor *e = OF(exp, TIMES(a->input, NUMBER(a->c)));
+  moth_tensor *below = GRAD(g, clamp, .input = a->input, .min = moth_absent_value(),
+                            .max = 0);
+  moth_tensor *e = OF(exp, TIMES(below, NUMBER(a->c)));
   return CHOOSE(ABOVE(a->input, NUMBER(0)), NUMBER(0), TIMES(e, NUMBER(a->a * a->b * a->c * a->c)));
 }
 
 /* (2 - x^2) exp(-x^2 / 2) / sqrt(2 pi) */
 static moth_tensor *gelu_bend(moth_grad *g, moth_tensor *x) {
+  x = within(g, x, -40, 40);
   moth_tensor *q = OF(square, x), *bell = OF(exp, TIMES(q, NUMBER(-0.5)));
   return TIMES(TIMES(bell, NUMBER(0.39894228040143267794)), PLUS(NEGATED(q), NUMBER(2)));
 }
@@ -74,23 +81,27 @@ static moth_tensor *gelu_bend(moth_grad *g, moth_tensor *x) {
 /* Of x s(u), u = k (x + h x^3): s (1 - s) (2 u' + x u'' + x u'^2 (1 - 2 s)) */
 static moth_tensor *gelu_tanh_bend(moth_grad *g, moth_tensor *x) {
   const double k = 1.5957691216057307117, h = 0.044715;
+  x = within(g, x, -30, 30);
   moth_tensor *q = OF(square, x);
   moth_tensor *u = TIMES(TIMES(x, NUMBER(k)), PLUS(TIMES(q, NUMBER(h)), NUMBER(1)));
   moth_tensor *du = PLUS(TIMES(q, NUMBER(3 * k * h)), NUMBER(k));
-  moth_tensor *ddu = TIMES(x, NUMBER(6 * k * h)), *s = OF(sigmoid, u);
+  moth_tensor *ddu = TIMES(x, NUMBER(6 * k * h));
+  moth_tensor *s = OF(sigmoid, u), *other = OF(sigmoid, NEGATED(u));
   moth_tensor *odd = PLUS(TIMES(s, NUMBER(-2)), NUMBER(1));
   moth_tensor *sum = PLUS(PLUS(du, du), TIMES(x, PLUS(ddu, TIMES(OF(square, du), odd))));
-  return TIMES(TIMES(s, one_less(g, s)), sum);
+  return TIMES(TIMES(s, other), sum);
 }
 
 /* s (1 - s) (2 + x (1 - 2 s)) */
 static moth_tensor *silu_bend(moth_grad *g, moth_tensor *x) {
+  x = within(g, x, -1000, 1000);
   moth_tensor *odd = PLUS(TIMES(OF(sigmoid, x), NUMBER(-2)), NUMBER(1));
   return TIMES(sigmoid_slope(g, x), PLUS(TIMES(x, odd), NUMBER(2)));
 }
 
 /* With t = tanh(softplus(x)): 2 t' + x t'', t' = (1 - t^2) s, t'' = t' (1 - s - 2 t s) */
 static moth_tensor *mish_bend(moth_grad *g, moth_tensor *x) {
+  x = within(g, x, -1000, 1000);
   moth_tensor *s = OF(sigmoid, x), *t = OF(tanh, GRAD(g, softplus, .input = x, .beta = 1,
                                                       .threshold = 20));
   moth_tensor *dt = TIMES(one_less(g, OF(square, t)), s);
@@ -107,7 +118,7 @@ static moth_tensor *softplus_bend(moth_grad *g, const softplus_back_args *a) {
 /* -2 sign(x) / (1 + |x|)^3 */
 static moth_tensor *softsign_bend(moth_grad *g, moth_tensor *x) {
   moth_tensor *n = PLUS(OF(abs, x), NUMBER(1));
-  return OVER(TIMES(OF(sign, x), NUMBER(-2)), TIMES(n, OF(square, n)));
+  return OVER(OVER(OVER(TIMES(OF(sign, x), NUMBER(-2)), n), n), n);
 }
 
 /* 2 t (1 - t^2) */

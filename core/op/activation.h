@@ -8,21 +8,24 @@
 
 /* -- the curves; kernel/elementwise.h explains the columns, a, b, c are arguments -- */
 
+/* Far below 0 x times a share of it is 0: infinity would make NaN of the two. */
+#define MOTH_FROM_BELOW(x) ((x) < -1000 ? -1000 : (x))
+
 #define ACTIVATION_CURVES(F)                                                                 \
   F(REAL, leaky_relu, x > 0 ? x : a * x)                                                     \
   /* elu: celu, selu too */                                                                  \
   F(CURVE, elu, x >= 0 ? b * x : a * b * FOR_REAL(moth_less_one)(c * x))                     \
-  F(CURVE, gelu, FOR_REAL(moth_gelu)(x))                                                     \
-  F(CURVE, gelu_tanh, x * FOR_REAL(moth_sigmoid)(FOR_REAL(gelu_angle)(x)))                   \
-  F(CURVE, silu, x * FOR_REAL(moth_sigmoid)(x))                                              \
-  F(CURVE, mish, x * FOR_REAL(mish_of)(x))                                                   \
+  F(CURVE, gelu, FOR_REAL(moth_gelu)(MOTH_FROM_BELOW(x)))                                    \
+  F(CURVE, gelu_tanh, MOTH_FROM_BELOW(x) * FOR_REAL(moth_sigmoid)(FOR_REAL(gelu_angle)(x)))  \
+  F(CURVE, silu, MOTH_FROM_BELOW(x) * FOR_REAL(moth_sigmoid)(x))                             \
+  F(CURVE, mish, MOTH_FROM_BELOW(x) * FOR_REAL(mish_of)(x))                                  \
   F(CURVE, softplus, a * x > b ? x : FOR_REAL(softplus_of)(a * x) / a)                       \
   F(CURVE, logsigmoid, FOR_REAL(logsigmoid_of)(x))                                           \
-  F(REAL, softsign, x / (1 + fabs(x)))                                                       \
+  F(REAL, softsign, fabs(x) > (real)1e30 ? (x > 0 ? 1 : -1) : x / (1 + fabs(x)))             \
   F(CURVE, tanhshrink, x - tanh(x))                                                          \
   F(NUMBER, hardtanh, x < a ? a : x > b ? b : x, x < a ? a : x > b ? b : x) /* relu6 too */  \
   F(REAL, hardsigmoid, (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6)                                 \
-  F(REAL, hardswish, x < -3 ? x * 0 : x > 3 ? x : x * (x + 3) / 6)                           \
+  F(REAL, hardswish, x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6)                               \
   F(REAL, softshrink, x > a ? x - a : x < -a ? x + a : x * 0)                                \
   F(REAL, hardshrink, x >= -a && x <= a ? 0 : x)                                             \
   F(NUMBER, threshold, x <= a ? b : x, x <= a ? b : x)
@@ -39,7 +42,7 @@
   F(CURVE, mish_back, x * FOR_REAL(mish_slope)(y))                                           \
   F(CURVE, softplus_back, a * y > b ? x : x * FOR_REAL(moth_sigmoid)(a * y))                 \
   F(CURVE, logsigmoid_back, x * FOR_REAL(moth_sigmoid)(-y))                                  \
-  F(REAL, softsign_back, x / ((1 + fabs(y)) * (1 + fabs(y))))                                \
+  F(REAL, softsign_back, x / (1 + fabs(y)) / (1 + fabs(y)))                                  \
   F(CURVE, tanhshrink_back, x * (tanh(y) * tanh(y)))                                         \
   F(REAL, hardtanh_back, y <= a || y >= b ? 0 : x)                                           \
   F(REAL, hardsigmoid_back, y > -3 && y < 3 ? x / 6 : 0)                                     \

@@ -3,6 +3,8 @@
 
 #include "../kernel/elementwise.h"
 #include "../kernel/fold.h"
+#include "../kernel/real.h"
+#include "../kernel/scan.h"
 #include "formula.h"
 #include "rearrange.h"
 #include "scan.h"
@@ -80,6 +82,19 @@ MOTH_OP(mean, REDUCE_DTYPE, .doc = "The mean along dimensions.",
 
 /* -- prod -- */
 
+static bool has_nan(const moth_tensor *y) {
+  double block[64];
+  const int64_t size = moth_dtype_size[y->l.dtype];
+  for (int64_t i = 0; i < y->l.numel; i += 64) {
+    const int64_t n = y->l.numel - i < 64 ? y->l.numel - i : 64;
+    moth_convert(n, y->l.dtype, (const char *)moth_at(y) + i * size, size, MOTH_F64,
+                 (char *)block, sizeof *block);
+    for (int64_t k = 0; k < n; k++)
+      if (block[k] != block[k]) return true;
+  }
+  return false;
+}
+
 static int prod_shape(const prod_args *a, moth_layout *y) {
   uint32_t mask;
   y->dtype = (uint8_t)(a->dtype < 0 ? moth_sum_dtype(a->input->l.dtype) : a->dtype);
@@ -87,9 +102,25 @@ static int prod_shape(const prod_args *a, moth_layout *y) {
   return status ? status : moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
 }
 
+/* Products of which some part left the range of f64, by factors with exponents of their own. */
+static int prod_again(const prod_args *a, moth_tensor *out, int from) {
+  moth_rows r;
+  uint32_t mask;
+  int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
+  if (!status) status = moth_rows_of(&r, a->input, mask, from);
+  if (status) return status;
+  moth_tensor *work = moth_real_out(out);
+  status = work ? moth_rows_prod(&r, moth_at(work)) : a->ctx->error.code;
+  moth_tensor_release(r.owner);
+  return moth_real_done(work, out, status);
+}
+
 static int prod_cpu(const prod_args *a, moth_tensor **out) {
   int from = moth_compute_dtype(a->dtype < 0 ? a->input->l.dtype : (int)a->dtype);
-  return moth_fold_into(moth_prod_folds, out[0], a->input, a->dim, from, moth_sum_dtype(from));
+  const int to = moth_sum_dtype(from);
+  int status = moth_fold_into(moth_prod_folds, out[0], a->input, a->dim, from, to);
+  if (status || !moth_is_float(out[0]->l.dtype) || !has_nan(out[0])) return status;
+  return prod_again(a, out[0], from);
 }
 
 /* The input as (kept dims, all reduced ones in one): order and sizes. */
@@ -115,7 +146,17 @@ static void flatten_reduced(prod_layout *r, const moth_tensor *x, uint32_t mask)
   r->shape[r->nkept] = length;
 }
 
-/* dy times the product of all that stands before and of all that stands behind. */
+/* The product of all before an element times that of all behind it: zeros do no harm. */
+static moth_tensor *product_of_others(moth_grad *g, moth_tensor *x, int64_t last) {
+  moth_tensor *before = GRAD(g, cumprod, .input = moth_shifted(g, x, last, 1, false), .dim = last,
+                             .dtype = -1);
+  moth_tensor *behind = moth_shifted(g, x, last, 1, true);
+  behind = GRAD(g, flip, .input = behind, .dims = {&last, 1});
+  behind = GRAD(g, cumprod, .input = behind, .dim = last, .dtype = -1);
+  return TIMES(before, GRAD(g, flip, .input = behind, .dims = {&last, 1}));
+}
+
+/* dy times the product of all others, of factors x 2^-e whose products stay near 1. */
 static int prod_grad(const prod_args *a, moth_grad *g) {
   prod_layout r;
   uint32_t mask;
@@ -123,22 +164,23 @@ static int prod_grad(const prod_args *a, moth_grad *g) {
   int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
   if (status) return status;
   flatten_reduced(&r, a->input, mask);
-  moth_tensor *x = a->input;
-  if (g->dy->l.dtype != x->l.dtype) x = GRAD(g, cast, .input = x, .dtype = g->dy->l.dtype);
-  x = GRAD(g, permute, .input = x, .dims = {r.order, ndim});
+  moth_tensor *x = GRAD(g, permute, .input = moth_grad_wide(g, a->input), .dims = {r.order, ndim});
   x = GRAD(g, reshape, .input = x, .shape = {r.shape, r.nkept + 1});
-  const int64_t last = r.nkept;
-  moth_tensor *before = GRAD(g, cumprod, .input = moth_shifted(g, x, last, 1, false), .dim = last,
-                             .dtype = -1);
-  moth_tensor *behind = moth_shifted(g, x, last, 1, true);
-  behind = GRAD(g, flip, .input = behind, .dims = {&last, 1});
-  behind = GRAD(g, cumprod, .input = behind, .dim = last, .dtype = -1);
-  behind = GRAD(g, flip, .input = behind, .dims = {&last, 1});
-  const int64_t was = r.shape[last];
+  const int64_t last = r.nkept, n = r.shape[last];
   r.shape[last] = 1;
-  moth_tensor *dy = GRAD(g, reshape, .input = g->dy, .shape = {r.shape, r.nkept + 1});
-  r.shape[last] = was;
-  moth_tensor *dx = TIMES(dy, TIMES(before, behind));
+  moth_tensor *dy = GRAD(g, reshape, .input = moth_grad_wide(g, g->dy),
+                         .shape = {r.shape, r.nkept + 1});
+  r.shape[last] = n;
+  moth_tensor *dx;
+  const bool few = n < 7 && a->input->l.dtype != MOTH_F64; /* of f32, whose product fits f64 */
+  if (n == 0 || few || moth_exponents_within(a->input, 900 / n, true)) {
+    dx = TIMES(dy, product_of_others(g, x, last));
+  } else {
+    moth_tensor *sums = moth_exponents(g, x, last), *e = moth_steps(g, sums, last);
+    dx = product_of_others(g, moth_times_two_to(g, x, NEGATED(e)), last);
+    moth_tensor *all = GRAD(g, narrow, .input = sums, .dim = last, .start = n - 1, .length = 1);
+    dx = moth_times_two_to(g, TIMES(dx, dy), MINUS(all, e));
+  }
   dx = GRAD(g, reshape, .input = dx, .shape = {r.moved, ndim});
   return moth_flow(g, a->input, GRAD(g, permute, .input = dx, .dims = {r.back, ndim}));
 }
@@ -150,6 +192,12 @@ MOTH_OP(prod, REDUCE_DTYPE, .dtypes = MOTH_ANY, .saves = "input",
                     "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}")
 
 /* -- amax, amin: elements that share the extreme share the gradient -- */
+
+/* Of amax and amin: what all elements get whose extreme is NaN, and the others that are not it. */
+static moth_tensor *nan_or_zero(moth_grad *g) {
+  moth_tensor *y = g->out[0];
+  return CHOOSE(OF(isnan, y), y, NUMBER(0));
+}
 
 #define FOLD_EXTREME(op, text)                                                               \
   static int op##_shape(const op##_args *a, moth_layout *y) {                                \
@@ -167,7 +215,7 @@ MOTH_OP(prod, REDUCE_DTYPE, .dtypes = MOTH_ANY, .saves = "input",
                           .dtype = -1);                                                      \
     return moth_flow(g, a->input, GRAD(g, where, .condition = chosen,                        \
                                        .input = SPREAD_BACK(OVER(g->dy, n)),                 \
-                                       .other = NUMBER(0)));                                 \
+                                       .other = SPREAD_BACK(nan_or_zero(g))));               \
   }                                                                                          \
   MOTH_OP(op, REDUCE, .doc = text,                                                           \
           .examples = "moth.randn(2, 3)  -- domain: distinct\n"                              \
@@ -177,19 +225,31 @@ MOTH_OP(prod, REDUCE_DTYPE, .dtypes = MOTH_ANY, .saves = "input",
 FOLD_EXTREME(amax, "The largest value along dimensions; NaN wins.")
 FOLD_EXTREME(amin, "The smallest value along dimensions; NaN wins.")
 
-static int max_all_compose(const max_all_args *a, moth_tensor **out) {
-  return MOTH_CALL(a->ctx, out, amax, .input = a->input);
-}
-MOTH_OP_COMPOSES(max_all, ALL_EXTREME, .doc = "The largest value of all; NaN wins.",
-                 .examples = "moth.randn(2, 3)  -- domain: distinct", .dtypes = MOTH_ANY,
-                 .flags = MOTH_OP_HIDDEN)
+/* -- max_all, min_all: the same of all, but NaNs that won share the gradient too -- */
 
-static int min_all_compose(const min_all_args *a, moth_tensor **out) {
-  return MOTH_CALL(a->ctx, out, amin, .input = a->input);
-}
-MOTH_OP_COMPOSES(min_all, ALL_EXTREME, .doc = "The smallest value of all; NaN wins.",
-                 .examples = "moth.randn(2, 3)  -- domain: distinct", .dtypes = MOTH_ANY,
-                 .flags = MOTH_OP_HIDDEN)
+#define ALL_FOLDED(op, folds, text)                                                          \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                                \
+    uint32_t mask;                                                                           \
+    int status = moth_reduced_shape(a->ctx, a->input, (moth_ints){NULL, 0}, false, y, &mask);     \
+    return status ? status : refuse_empty(a->ctx, a->input, mask);                           \
+  }                                                                                          \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                               \
+    int from = moth_compute_dtype(a->input->l.dtype);                                        \
+    return moth_fold_into(folds, out[0], a->input, (moth_ints){NULL, 0}, from, from);             \
+  }                                                                                          \
+  static int op##_grad(const op##_args *a, moth_grad *g) {                                   \
+    moth_tensor *x = a->input, *y = g->out[0];                                               \
+    moth_tensor *nan = BOTH(OF(isnan, x), OF(isnan, y));                                     \
+    moth_tensor *chosen = GRAD(g, logical_or, .input = nan,                                  \
+                               .other = GRAD(g, eq, .input = x, .other = y));                \
+    moth_tensor *n = GRAD(g, sum, .input = chosen, .dtype = -1);                             \
+    return moth_flow(g, x, CHOOSE(chosen, OVER(g->dy, n), NUMBER(0)));                       \
+  }                                                                                          \
+  MOTH_OP(op, ALL_EXTREME, .doc = text, .dtypes = MOTH_ANY, .saves = "input y",              \
+          .examples = "moth.randn(2, 3)  -- domain: distinct", .flags = MOTH_OP_HIDDEN)
+
+ALL_FOLDED(max_all, moth_amax_folds, "The largest value of all; NaN wins.")
+ALL_FOLDED(min_all, moth_amin_folds, "The smallest value of all; NaN wins.")
 
 /* -- truth and counts -- */
 
@@ -239,19 +299,6 @@ static int without_nan(moth_ctx *ctx, moth_tensor *x, moth_tensor **y, moth_tens
   if (nan && !status) *nan = mask;
   else moth_tensor_release(mask);
   return status;
-}
-
-static bool has_nan(const moth_tensor *y) {
-  double block[64];
-  const int64_t size = moth_dtype_size[y->l.dtype];
-  for (int64_t i = 0; i < y->l.numel; i += 64) {
-    const int64_t n = y->l.numel - i < 64 ? y->l.numel - i : 64;
-    moth_convert(n, y->l.dtype, (const char *)moth_at(y) + i * size, size, MOTH_F64,
-                 (char *)block, sizeof *block);
-    for (int64_t k = 0; k < n; k++)
-      if (block[k] != block[k]) return true;
-  }
-  return false;
 }
 
 /* Where values can be looked at, the plain sum is tried first: without a NaN in it there was none

@@ -123,11 +123,23 @@ static int norm_p_shape(const norm_p_args *a, moth_layout *y) {
                    moth_str(a->input));
 }
 
+/* True where a root of a sum of squares may have lost digits or overflowed in f64. */
+static bool squares_left_range(const moth_tensor *y) {
+  if (y->l.dtype != MOTH_F64) return false; /* squares of f32 fit f64 */
+  const double *at = (const double *)(const void *)moth_at(y);
+  for (int64_t i = 0; i < y->l.numel; i++)
+    if (!(at[i] > 1e-140 && at[i] < 1e140) && at[i] == at[i]) return true;
+  return false;
+}
+
 static int norm_p_cpu(const norm_p_args *a, moth_tensor **out) {
   moth_rows r;
   uint32_t mask;
   int from = moth_compute_dtype(out[0]->l.dtype);
-  if (a->p == 2) return moth_fold_into(moth_length_folds, out[0], a->input, a->dim, from, from);
+  if (a->p == 2) {
+    int done = moth_fold_into(moth_length_folds, out[0], a->input, a->dim, from, from);
+    if (done || !squares_left_range(out[0])) return done;
+  }
   int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
   if (!status) status = moth_rows_of(&r, a->input, mask, moth_compute_dtype(out[0]->l.dtype));
   if (status) return status;
@@ -137,7 +149,8 @@ static int norm_p_cpu(const norm_p_args *a, moth_tensor **out) {
   return moth_real_done(work, out[0], status);
 }
 
-/* x |x|^(p-2) dy / y^(p-1); 0 where x or y is. Zeros are set to 1 before they can make infinity. */
+/* sign(x) (|x| / y)^(p-1) dy; 0 where x or y is. Of the quotient, since powers of large and small
+** numbers leave the range. Zeros are set to 1 before they can make infinity. */
 static int norm_p_grad(const norm_p_args *a, moth_grad *g) {
   const moth_ints size = {a->input->l.shape, a->input->l.ndim};
   moth_tensor *x = a->input, *y = g->out[0], *dy = g->dy, *dx;
@@ -147,7 +160,7 @@ static int norm_p_grad(const norm_p_args *a, moth_grad *g) {
     dx = GRAD(g, zeros, .size = size, .dtype = a->input->l.dtype,
               .device = moth_device_of(a->input));
   } else if (a->p == 2) {
-    dx = TIMES(x, SPREAD_BACK(FILLED(OVER(dy, FILLED(y, flat, 1)), flat, 0)));
+    dx = TIMES(OVER(x, SPREAD_BACK(FILLED(y, flat, 1))), SPREAD_BACK(FILLED(dy, flat, 0)));
   } else if (isinf(a->p)) {
     moth_tensor *chosen = GRAD(g, eq, .input = OF(abs, x), .other = SPREAD_BACK(y));
     moth_tensor *n = GRAD(g, sum, .input = chosen, .dim = a->dim, .keepdim = a->keepdim,
@@ -157,12 +170,11 @@ static int norm_p_grad(const norm_p_args *a, moth_grad *g) {
   } else if (a->p == 1) {
     dx = TIMES(OF(sign, x), SPREAD_BACK(dy));
   } else {
-    moth_tensor *zero = OF(logical_not, x);
-    moth_tensor *size_of_x = GRAD(g, abs, .input = FILLED(x, zero, 1));
-    dx = GRAD(g, pow, .input = size_of_x, .exponent = NUMBER(a->p - 1));
+    moth_tensor *zero = OF(logical_not, x), *size_of_x = OF(abs, FILLED(x, zero, 1));
+    moth_tensor *share = OVER(size_of_x, SPREAD_BACK(FILLED(y, flat, 1)));
+    dx = GRAD(g, pow, .input = share, .exponent = NUMBER(a->p - 1));
     dx = FILLED(TIMES(dx, OF(sign, x)), zero, 0);
-    moth_tensor *by = GRAD(g, pow, .input = FILLED(y, flat, 1), .exponent = NUMBER(a->p - 1));
-    dx = TIMES(dx, SPREAD_BACK(FILLED(OVER(dy, by), flat, 0)));
+    dx = TIMES(dx, SPREAD_BACK(FILLED(dy, flat, 0)));
   }
   return moth_flow(g, a->input, dx);
 }
@@ -211,12 +223,15 @@ static int logsumexp_cpu(const logsumexp_args *a, moth_tensor **out) {
   return moth_real_done(work, out[0], status);
 }
 
-/* dy exp(x - y); an infinite y would make NaN of -inf - -inf */
+/* dy exp(x - y). Infinity counts as the largest number: an infinite element has the gradient, finite
+** ones next to it have none, and no difference is one of infinities. */
 static int logsumexp_grad(const logsumexp_args *a, moth_grad *g) {
-  moth_tensor *y = g->out[0];
-  y = GRAD(g, masked_fill, .input = y, .mask = OF(isinf, y),
-           .value = {.as.number = 0});
-  moth_tensor *share = GRAD(g, exp, .input = MINUS(a->input, SPREAD_BACK(y)));
+  const double most = moth_largest(g->out[0]->l.dtype);
+  moth_tensor *x = a->input;
+  if (!moth_is_float(x->l.dtype)) return g->status;
+  x = GRAD(g, clamp, .input = x, .min = moth_absent_value(), .max = most);
+  moth_tensor *y = GRAD(g, clamp, .input = g->out[0], .min = -most, .max = most);
+  moth_tensor *share = GRAD(g, exp, .input = MINUS(x, SPREAD_BACK(y)));
   return moth_flow(g, a->input, TIMES(SPREAD_BACK(g->dy), share));
 }
 

@@ -1,10 +1,13 @@
 /* scan.c -- running sums, products and extremes, and the differences that undo a sum.
 **
 ** No gradient of a product divides, so zeros do no harm. That of cumprod runs the recurrence
-** y[i] = x[i] y[i - 1] backwards: G[i] = dy[i] + x[i + 1] G[i + 1], dx[i] = G[i] y[i - 1]. Such a
-** recurrence is an op of its own, recur, whose gradient is one in the other direction.
+** y[i] = x[i] y[i - 1] backwards: G[i] = dy[i] + x[i + 1] G[i + 1], dx[i] = G[i] y[i - 1], of factors
+** that are scaled so that their products stay near 1. Such a recurrence is an op, recur, whose
+** gradient is one in the other direction.
 */
 #include "scan.h"
+
+#include <math.h>
 
 #include "../kernel/real.h"
 #include "../kernel/scan.h"
@@ -38,6 +41,54 @@ moth_tensor *moth_shifted(moth_grad *g, moth_tensor *x, int64_t dim, double numb
   moth_tensor *rest = GRAD(g, narrow, .input = x, .dim = d, .start = back, .length = n - 1);
   moth_tensor *list[2] = {back ? rest : in, back ? in : rest};
   return in && rest ? GRAD(g, cat, .tensors = {list, 2}, .dim = d) : NULL;
+}
+
+/* -- factors of products with exponents of their own -- */
+
+bool moth_exponents_within(const moth_tensor *x, int64_t bound, bool zeros) {
+  double block[64];
+  int e;
+  if (x->l.device || x->ctx->capture || !moth_layout_contiguous(&x->l)) return false;
+  const int64_t size = moth_dtype_size[x->l.dtype];
+  for (int64_t i = 0; i < x->l.numel; i += 64) {
+    const int64_t n = x->l.numel - i < 64 ? x->l.numel - i : 64;
+    moth_convert(n, x->l.dtype, (const char *)moth_at(x) + i * size, size, MOTH_F64,
+                 (char *)block, sizeof *block);
+    for (int64_t k = 0; k < n; k++) {
+      if (block[k] - block[k] != 0 || (block[k] == 0 && !zeros)) return false;
+      frexp(block[k], &e);
+      if (e > bound || e < -bound) return false;
+    }
+  }
+  return true;
+}
+
+moth_tensor *moth_grad_wide(moth_grad *g, moth_tensor *x) {
+  return !x || x->l.dtype == MOTH_F64 ? x : GRAD(g, cast, .input = x, .dtype = MOTH_F64);
+}
+
+/* By way of integers, through which no gradient goes. */
+moth_tensor *moth_exponents(moth_grad *g, moth_tensor *x, int64_t dim) {
+  moth_tensor *log = OF(log2, OF(abs, x));
+  log = CHOOSE(OF(isfinite, log), log, NUMBER(0));
+  moth_tensor *sum = OF(round, GRAD(g, cumsum, .input = log, .dim = dim, .dtype = -1));
+  sum = GRAD(g, cast, .input = sum, .dtype = MOTH_I64);
+  return GRAD(g, cast, .input = sum, .dtype = MOTH_F64);
+}
+
+moth_tensor *moth_steps(moth_grad *g, moth_tensor *sums, int64_t dim) {
+  return MINUS(sums, moth_shifted(g, sums, dim, 0, false));
+}
+
+moth_tensor *moth_times_two_to(moth_grad *g, moth_tensor *x, moth_tensor *e) {
+  e = GRAD(g, clamp, .input = e, .min = -3000, .max = 3000);
+  for (int parts = 3; parts > 0; parts--) { /* 2^3000 fits no number, its cubic root does */
+    moth_tensor *some = e;
+    if (parts > 1) some = OF(trunc, TIMES(e, NUMBER(1.0 / parts)));
+    x = TIMES(x, OF(exp2, some));
+    if (parts > 1) e = MINUS(e, some);
+  }
+  return x;
 }
 
 /* -- cumsum -- */
@@ -121,12 +172,31 @@ static int cumprod_cpu(const cumprod_args *a, moth_tensor **out) {
   return moth_row_result_done(&y, status);
 }
 
+/* Of x = m 2^e and y = w 2^sum: dx[i] = G[i] w[i - 1] 2^-e[i], G[i] = dy[i] 2^sum[i] +
+** m[i + 1] G[i + 1], so that no part leaves the range where the gradient does not. */
+static int cumprod_grad_scaled(const cumprod_args *a, moth_grad *g) {
+  moth_tensor *x = moth_grad_wide(g, a->input);
+  moth_tensor *sums = moth_exponents(g, x, a->dim), *e = moth_steps(g, sums, a->dim);
+  moth_tensor *back = NEGATED(e), *m = moth_times_two_to(g, x, back);
+  moth_tensor *dy = moth_times_two_to(g, moth_grad_wide(g, g->dy), sums);
+  moth_tensor *sum = GRAD(g, recur, .input = dy, .factor = moth_shifted(g, m, a->dim, 0, true),
+                          .dim = a->dim, .from_end = true);
+  moth_tensor *w = GRAD(g, cumprod, .input = moth_shifted(g, m, a->dim, 1, false), .dim = a->dim,
+                        .dtype = -1);
+  return moth_flow(g, a->input, moth_times_two_to(g, TIMES(sum, w), back));
+}
+
+/* Where no product of neighbours can be far from 1, without the scales. */
 static int cumprod_grad(const cumprod_args *a, moth_grad *g) {
-  moth_tensor *x = a->input;
+  moth_tensor *x = a->input, *y = g->out[0];
+  if (x->l.numel == 0 || x->l.ndim == 0) return moth_flow(g, x, g->dy);
+  const int64_t bound = y->l.dtype == MOTH_F64 ? 450 : y->l.dtype == MOTH_F16 ? 5 : 50;
+  if (!moth_exponents_within(y, bound, false)) /* a zero hides the products behind it */
+    return cumprod_grad_scaled(a, g);
   if (g->dy->l.dtype != x->l.dtype) x = GRAD(g, cast, .input = x, .dtype = g->dy->l.dtype);
   moth_tensor *sum = GRAD(g, recur, .input = g->dy, .factor = moth_shifted(g, x, a->dim, 0, true),
                           .dim = a->dim, .from_end = true);
-  return moth_flow(g, a->input, TIMES(sum, moth_shifted(g, g->out[0], a->dim, 1, false)));
+  return moth_flow(g, a->input, TIMES(sum, moth_shifted(g, y, a->dim, 1, false)));
 }
 
 MOTH_OP(cumprod, CUMPROD, .dtypes = MOTH_ANY, .saves = "input y",

@@ -9,6 +9,16 @@ int moth_sum_dtype(int dtype);                      /* integers and bool sum up 
 /* x one place further along dim, with `number` coming in; or, back, one place nearer. */
 moth_tensor *moth_shifted(moth_grad *g, moth_tensor *x, int64_t dim, double number, bool back);
 
+/* For gradients of products, in f64: x itself or a copy; the exponents of the running products of
+** |x|, zeros left out, as numbers without history; what each adds to the one before; x 2^e. */
+moth_tensor *moth_grad_wide(moth_grad *g, moth_tensor *x);
+moth_tensor *moth_exponents(moth_grad *g, moth_tensor *x, int64_t dim);
+moth_tensor *moth_steps(moth_grad *g, moth_tensor *sums, int64_t dim);
+moth_tensor *moth_times_two_to(moth_grad *g, moth_tensor *x, moth_tensor *e);
+/* True if x is finite, at most 2^bound and at least 2^-bound, or 0 if `zeros`; false too where values cannot be
+** read, on a device or in a captured step. */
+bool moth_exponents_within(const moth_tensor *x, int64_t bound, bool zeros);
+
 #define CUMSUM(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(dim,    dim,        , "dimension to sum along") \

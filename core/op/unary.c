@@ -273,7 +273,7 @@ static int nan_to_num_shape(const nan_to_num_args *a, moth_layout *y) {
   return moth_shape_like(a->input, y);
 }
 
-static double largest(int dtype) {
+double moth_largest(int dtype) {
   static const double most[MOTH_DTYPES] = {
     [MOTH_F16] = 65504, [MOTH_BF16] = 0x1.fep127, [MOTH_F32] = FLT_MAX, [MOTH_F64] = DBL_MAX};
   return most[dtype];
@@ -283,8 +283,8 @@ static int nan_to_num_cpu(const nan_to_num_args *a, moth_tensor **out) {
   uint64_t arg[3] = {0};
   int dtype = out[0]->l.dtype;
   if (!moth_is_float(dtype)) return moth_copy_into(out[0], a->input);
-  moth_numbers(dtype, arg, a->nan, moth_absent(a->posinf) ? largest(dtype) : a->posinf,
-                moth_absent(a->neginf) ? -largest(dtype) : a->neginf);
+  moth_numbers(dtype, arg, a->nan, moth_absent(a->posinf) ? moth_largest(dtype) : a->posinf,
+                moth_absent(a->neginf) ? -moth_largest(dtype) : a->neginf);
   return map1(moth_unary.nan_to_num, out[0], a->input, arg);
 }
 

@@ -57,6 +57,8 @@
   F(QUESTION, isfinite, x == x, x - x == 0)                                     \
   F(QUESTION, signbit, x < 0, signbit(x) != 0)
 
+double moth_largest(int dtype); /* the largest finite number of a float dtype */
+
 #define UNARY(ARG) \
   ARG(tensor, input, , "tensor of any shape")
 #define UNARY_FACE(kind, op, ...) MOTH_ARGS(op, UNARY)
