@@ -4,6 +4,7 @@
 #include "special_bessel.h"
 #include "special_loops.h"
 #include "special_rare.h"
+#include "special_slopes.h"
 
 /* C's lgamma writes a global, which threads share. */
 static double moth_lgamma_f64(double x) {
@@ -23,7 +24,12 @@ OF_ONE(erfcx) OF_ONE(log_ndtr) OF_ONE(ndtri) OF_ONE(i0) OF_ONE(i0e) OF_ONE(i1) O
   static float moth_##f##_f32(float a, float x) {                \
     return (float)moth_##f##_f64((double)a, (double)x);          \
   }
-OF_TWO(polygamma) OF_TWO(bessel) OF_TWO(zeta) OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
+OF_TWO(polygamma) OF_TWO(erfcx_slope) OF_TWO(log_ndtr_slope) OF_TWO(zeta) OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
+#define OF_THREE(f)                                               \
+  static float moth_##f##_f32(float a, float b, float x) {       \
+    return (float)moth_##f##_f64((double)a, (double)b, (double)x); \
+  }
+OF_THREE(bessel) OF_THREE(sinc_slope)
 
 #define LISTS(ONE, TWO, THREE) \
   SPECIAL_FUNCTIONS(ONE)       \

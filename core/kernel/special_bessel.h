@@ -110,11 +110,4 @@ MOTH_SPECIAL double moth_airy(int slope, double x) {
   return 2 * by * (cos(angle) * real + sin(angle) * imaginary);
 }
 
-/* Kinds as in op/special.h. */
-MOTH_SPECIAL double moth_bessel_f64(double kind, double x) {
-  const int order = (int)kind & 1, family = (int)kind >> 1;
-  if (family < 2) return moth_bessel_jy(order, family, x);
-  return family < 4 ? moth_bessel_k(order, family == 3, x) : moth_airy(order, x);
-}
-
 #endif

@@ -3,6 +3,8 @@
 */
 #include "binary.h"
 
+#include <math.h>
+
 #include "../kernel/binary.h"
 #include "../kernel/compare.h"
 #include "../kernel/scalar.h"
@@ -47,17 +49,26 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *a,
 #define EXAMPLES(domain) \
   .examples = "moth.rand(2, 3), moth.rand(3)" domain "\nmoth.rand(2, 3), 0.5" domain
 
-/* 1 / (x^2 + y^2), but 0 at the origin */
-static moth_tensor *inverse_square(moth_grad *g, moth_tensor *x, moth_tensor *y) {
-  moth_tensor *q = PLUS(OF(square, x), OF(square, y));
-  moth_tensor *zero = GRAD(g, eq, .input = q, .other = NUMBER(0));
-  return CHOOSE(zero, NUMBER(0), OF(reciprocal, q));
+/* sqrt(x^2 + y^2), but infinity at the origin, by which 0 is divided there */
+static moth_tensor *distance(moth_grad *g, moth_tensor *x, moth_tensor *y) {
+  moth_tensor *z = GRAD(g, hypot, .input = x, .other = y);
+  return FILLED(z, OF(logical_not, z), HUGE_VAL);
 }
 
-FUNCTION(atan2, TIMES(dz, TIMES(y, inverse_square(g, x, y))),
-         NEGATED(TIMES(dz, TIMES(x, inverse_square(g, x, y)))), ALL, SAVES("input other"),
+/* dz p / (x^2 + y^2), p being x or y: no square leaves the range */
+static moth_tensor *angle_rate(moth_grad *g, moth_tensor *p, moth_tensor *x, moth_tensor *y) {
+  moth_tensor *z = distance(g, x, y);
+  return TIMES(g->dy, OVER(OVER(p, z), z));
+}
+
+FUNCTION(atan2, angle_rate(g, y, x, y), NEGATED(angle_rate(g, x, x, y)), ALL, SAVES("input other"),
          EXAMPLES(""), DOC("The angle from -pi to pi of the point (other, input)."))
-FUNCTION(hypot, TIMES(dz, OVER(x, z)), TIMES(dz, OVER(y, z)), FLOATS,
+/* z, but 1 at the origin, where the gradient is 0 */
+static moth_tensor *at_least_one(moth_grad *g, moth_tensor *z) {
+  return FILLED(z, OF(logical_not, z), 1);
+}
+
+FUNCTION(hypot, TIMES(dz, OVER(x, at_least_one(g, z))), TIMES(dz, OVER(y, at_least_one(g, z))), FLOATS,
          SAVES("input:input other:other y"), EXAMPLES("  -- domain: positive"),
          DOC("sqrt(input^2 + other^2), without overflow in between."))
 FUNCTION(copysign, TIMES(dz, TIMES(OF(sign, x), OF(sign, z))), ZERO_OF(y), ALL,
@@ -73,8 +84,16 @@ static moth_tensor *xlogy_rate(moth_grad *g, moth_tensor *x, moth_tensor *y) {
 
 FUNCTION(xlogy, TIMES(dz, xlogy_rate(g, x, y)), TIMES(dz, OVER(x, y)), ALL, SAVES("input other"),
          EXAMPLES("  -- domain: positive"), DOC("input * log(other), and 0 where input is 0."))
-FUNCTION(logaddexp, TIMES(dz, OF(sigmoid, MINUS(x, y))), TIMES(dz, OF(sigmoid, MINUS(y, x))),
-         FLOATS, SAVES("input other"), EXAMPLES(""),
+/* exp(x) / (exp(x) + exp(y)); of two equal infinities one half, as of all that are equal */
+static moth_tensor *share_of(moth_grad *g, moth_tensor *x, moth_tensor *y) {
+  const double most = moth_largest(g->out[0]->l.dtype);
+  x = GRAD(g, clamp, .input = x, .min = -most, .max = most);
+  y = GRAD(g, clamp, .input = y, .min = -most, .max = most);
+  return OF(sigmoid, MINUS(x, y));
+}
+
+FUNCTION(logaddexp, TIMES(dz, share_of(g, x, y)), TIMES(dz, share_of(g, y, x)), FLOATS,
+         SAVES("input other"), EXAMPLES(""),
          DOC("log(exp(input) + exp(other)), without overflow."))
 
 static int heaviside_shape(const heaviside_args *a, moth_layout *y) {
@@ -251,7 +270,7 @@ static int addcdiv_grad(const addcdiv_args *a, moth_grad *g) {
   moth_tensor *dy = by_value(g, a->value), *p = a->tensor1, *q = a->tensor2;
   if (moth_wants(g, a->input)) moth_flow(g, a->input, g->dy);
   if (moth_wants(g, p)) moth_flow(g, p, OVER(dy, q));
-  if (moth_wants(g, q)) moth_flow(g, q, NEGATED(TIMES(dy, OVER(p, OF(square, q)))));
+  if (moth_wants(g, q)) moth_flow(g, q, NEGATED(TIMES(dy, OVER(OVER(p, q), q))));
   return g->status;
 }
 MOTH_OP(addcdiv, ADDC, FLOATS, .flags = BINARY_FLAGS, SAVES("tensor1:tensor2 tensor2"),

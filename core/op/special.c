@@ -69,72 +69,96 @@ MOTH_OP(polygamma_of, POLYGAMMA_OF, .saves = "input", .dtypes = MOTH_ANY | MOTH_
 
 /* -- Bessel functions -- */
 
-/* at / x, or half of what is below it at 0, which the quotient tends to. */
-static moth_tensor *per(moth_grad *g, moth_tensor *at, moth_tensor *x) {
-  moth_tensor *zero = GRAD(g, eq, .input = x, .other = NUMBER(0));
-  return CHOOSE(zero, NUMBER(0.5), OVER(at, CHOOSE(zero, NUMBER(1), x)));
-}
-
 static int bessel_of_shape(const bessel_of_args *a, moth_layout *y) {
+  if (a->n < 0 || (a->n > 0 && (a->kind | 1) == (MOTH_BESSEL_AIRY | 1)))
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "n", "no derivative %lld of it", (long long)a->n);
   return moth_shape_like(a->input, y);
 }
 
 static int bessel_of_cpu(const bessel_of_args *a, moth_tensor **out) {
   uint64_t arg[3] = {0};
-  moth_numbers(out[0]->l.dtype, arg, (double)a->kind, 0, 0);
+  moth_numbers(out[0]->l.dtype, arg, (double)a->kind, (double)a->n, 0);
   return map1(moth_special.bessel_of, out[0], a->input, arg);
 }
 
-/* Functions of order 0 and 1 stand side by side, and each slope is made of both. */
+static moth_tensor *bessel_slope(moth_grad *g, moth_tensor *x, int64_t kind, int64_t n) {
+  return GRAD(g, bessel_of, .input = x, .kind = kind, .n = n);
+}
+
+/* Airy's function and its derivative are listed side by side; Ai'' = x Ai. */
 static int bessel_of_grad(const bessel_of_args *a, moth_grad *g) {
-  moth_tensor *x = a->input, *y = g->out[0], *slope;
-  moth_tensor *other = GRAD(g, bessel_of, .input = x, .kind = a->kind ^ 1);
-  const bool first = a->kind & 1, scaled = (a->kind | 1) == MOTH_BESSEL_SCALED_K1;
-  if (a->kind >= MOTH_BESSEL_AIRY) slope = first ? TIMES(x, other) : other;
-  else if (!first) slope = scaled ? MINUS(y, other) : NEGATED(other);
-  else if (a->kind < MOTH_BESSEL_K0) slope = MINUS(other, per(g, y, x));
-  else slope = MINUS(scaled ? y : NUMBER(0), PLUS(other, per(g, y, x)));
-  if (scaled) /* at 0 a difference of infinite values */
-    slope = CHOOSE(GRAD(g, eq, .input = x, .other = NUMBER(0)), NUMBER(-HUGE_VAL), slope);
+  moth_tensor *x = a->input, *slope;
+  if (a->kind == MOTH_BESSEL_AIRY) slope = bessel_slope(g, x, a->kind + 1, 0);
+  else if (a->kind == MOTH_BESSEL_AIRY + 1) slope = TIMES(x, bessel_slope(g, x, a->kind - 1, 0));
+  else slope = bessel_slope(g, x, a->kind, a->n + 1);
   return moth_flow(g, x, TIMES(g->dy, slope));
 }
 
-MOTH_OP(bessel_of, BESSEL_OF, .saves = "input y", .dtypes = MOTH_ANY | MOTH_TO_FLOAT,
+MOTH_OP(bessel_of, BESSEL_OF, .saves = "input", .dtypes = MOTH_ANY | MOTH_TO_FLOAT,
         .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
         .examples = "moth.rand(2, 3)  -- domain: positive\n"
-                    "moth.rand(2, 3), 'scaled_k1'  -- domain: positive",
-        .doc = "Bessel's functions of order 0 and 1, exp(x) times some of them, and Airy's.")
+                    "moth.rand(2, 3), 'scaled_k1'  -- domain: positive\n"
+                    "moth.rand(2, 3), 'j1', 2  -- domain: positive",
+        .doc = "Bessel's functions of order 0 and 1, those times exp(x) or exp(-|x|), and Airy's; "
+               "and derivatives of them.")
 
-FUNCTION(i0, METHOD, OF(special_i1, x), .saves = "input", .examples = "moth.randn(2, 3)",
+FUNCTION(i0, METHOD, bessel_slope(g, x, MOTH_BESSEL_I0, 1), .saves = "input",
+         .examples = "moth.randn(2, 3)",
          .doc = "The modified Bessel function of the first kind of order 0.")
-FUNCTION(special_i0e, SPACED, MINUS(OF(special_i1e, x), TIMES(OF(sign, x), y)), .saves = "input y",
+FUNCTION(special_i0e, SPACED, bessel_slope(g, x, MOTH_BESSEL_I0E, 1), .saves = "input",
          .examples = "moth.rand(2, 3)  -- domain: positive",
          .doc = "exp(-|x|) times the modified Bessel function of the first kind of order 0.")
-FUNCTION(special_i1, SPACED, MINUS(OF(i0, x), per(g, y, x)), .saves = "input y",
+FUNCTION(special_i1, SPACED, bessel_slope(g, x, MOTH_BESSEL_I1, 1), .saves = "input",
          .examples = "moth.rand(2, 3)  -- domain: positive",
          .doc = "The modified Bessel function of the first kind of order 1.")
-FUNCTION(special_i1e, SPACED,
-         MINUS(OF(special_i0e, x), PLUS(per(g, y, x), TIMES(OF(sign, x), y))), .saves = "input y",
+FUNCTION(special_i1e, SPACED, bessel_slope(g, x, MOTH_BESSEL_I1E, 1), .saves = "input",
          .examples = "moth.rand(2, 3)  -- domain: positive",
          .doc = "exp(-|x|) times the modified Bessel function of the first kind of order 1.")
 
+/* -- derivatives with functions of their own, n of them -- */
+
+#define NTH_SLOPE(op, LIST, least, b, ...)                                         \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                      \
+    if (a->n < least)                                                              \
+      return moth_fail(a->ctx, MOTH_E_DOMAIN, "n", "a number from %d on is needed, got %lld", \
+                       least, (long long)a->n);                                    \
+    return moth_shape_like(a->input, y);                                           \
+  }                                                                                \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                     \
+    uint64_t arg[3] = {0};                                                         \
+    moth_numbers(out[0]->l.dtype, arg, (double)a->n, (double)(b), 0);              \
+    return map1(moth_special.op, out[0], a->input, arg);                           \
+  }                                                                                \
+  static int op##_grad(const op##_args *a, moth_grad *g) {                         \
+    moth_tensor *next = GRAD(g, op, .input = a->input, __VA_ARGS__);     \
+    return moth_flow(g, a->input, TIMES(g->dy, next));                             \
+  }                                                                                \
+  MOTH_OP(op, LIST, .saves = "input", .dtypes = MOTH_ANY | MOTH_TO_FLOAT,          \
+          .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE, NTH_##op)
+
+#define NTH_sinc_slope \
+  .doc = "The n-th derivative of sin(x) / x.", \
+  .examples = "moth.randn(2, 3), 2\nmoth.randn(2, 3), {turns = true}"
+#define NTH_erfcx_slope \
+  .doc = "The n-th derivative of exp(x^2) erfc(x).", .examples = "moth.randn(2, 3), 2"
+#define NTH_log_ndtr_slope \
+  .doc = "The n-th derivative of the normal distribution's logarithm.", \
+  .examples = "moth.randn(2, 3), 2"
+NTH_SLOPE(sinc_slope, SINC_SLOPE, 0, a->turns, .n = a->n + 1, .turns = a->turns)
+NTH_SLOPE(erfcx_slope, TAIL_SLOPE, 1, 0, .n = a->n + 1)
+NTH_SLOPE(log_ndtr_slope, TAIL_SLOPE, 1, 0, .n = a->n + 1)
+
 /* -- tails of the normal distribution -- */
 
-/* 2 x y - 2 / sqrt(pi) */
-FUNCTION(special_erfcx, SPACED,
-         MINUS(TIMES(TIMES(x, NUMBER(2)), y), NUMBER(1.12837916709551257390)),
-         .saves = "input y", .examples = "moth.randn(2, 3)",
-         .doc = "exp(x^2) erfc(x), which stays where erfc is 0.")
+FUNCTION(special_erfcx, SPACED, GRAD(g, erfcx_slope, .input = x, .n = 1), .saves = "input",
+         .examples = "moth.randn(2, 3)", .doc = "exp(x^2) erfc(x), which stays where erfc is 0.")
 /* sqrt(2 pi) exp(y^2 / 2) */
 FUNCTION(special_ndtri, SPACED, TIMES(OF(exp, TIMES(OF(square, y), NUMBER(0.5))),
                               NUMBER(2.50662827463100050242)),
          .saves = "y", .examples = "moth.rand(2, 3)  -- domain: prob",
          .doc = "The number up to which the standard normal distribution is x.")
-/* sqrt(2 / pi) / erfcx(-x / sqrt(2)) */
-FUNCTION(special_log_ndtr, SPACED,
-         OVER(NUMBER(0.79788456080286535588),
-              OF(special_erfcx, TIMES(x, NUMBER(-0.70710678118654752440)))),
-         .saves = "input", .examples = "moth.randn(2, 3)",
+FUNCTION(special_log_ndtr, SPACED, GRAD(g, log_ndtr_slope, .input = x, .n = 1), .saves = "input",
+         .examples = "moth.randn(2, 3)",
          .doc = "The logarithm of the standard normal distribution up to x, far tails too.")
 
 /* -- of two numbers; p and q are the operands -- */
@@ -193,7 +217,7 @@ MOTH_OP_CONST(gamma_slope, SPECIAL_PAIR, .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
 
 const moth_op *const moth_special_ops[] = {
   &moth_op_erfinv, &moth_op_lgamma, &moth_op_digamma, &moth_op_polygamma_of, &moth_op_bessel_of,
-  &moth_op_i0,
+  &moth_op_sinc_slope, &moth_op_erfcx_slope, &moth_op_log_ndtr_slope, &moth_op_i0,
   &moth_op_special_i0e, &moth_op_special_i1, &moth_op_special_i1e, &moth_op_special_erfcx,
   &moth_op_special_ndtri, &moth_op_special_log_ndtr, &moth_op_igamma, &moth_op_igammac,
   &moth_op_special_zeta, &moth_op_gamma_slope, NULL};

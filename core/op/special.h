@@ -18,7 +18,10 @@
   F(SLOW, special_log_ndtr, FOR_REAL(moth_log_ndtr)(x))
 #define SPECIAL_OTHERS(F) \
   F(SLOW, polygamma_of, FOR_REAL(moth_polygamma)(a, x)) \
-  F(SLOW, bessel_of, FOR_REAL(moth_bessel)(a, x))
+  F(SLOW, bessel_of, FOR_REAL(moth_bessel)(a, b, x)) \
+  F(SLOW, sinc_slope, FOR_REAL(moth_sinc_slope)(a, b, x)) \
+  F(SLOW, erfcx_slope, FOR_REAL(moth_erfcx_slope)(a, x)) \
+  F(SLOW, log_ndtr_slope, FOR_REAL(moth_log_ndtr_slope)(a, x))
 #define SPECIAL_PAIRS(F)                                    \
   F(SLOW, igamma, FOR_REAL(moth_igamma)(x, y))             \
   F(SLOW, igammac, FOR_REAL(moth_igammac)(x, y))           \
@@ -42,10 +45,24 @@ SPECIAL_PAIRS(SPECIAL_PAIR_FACE)
 MOTH_ARGS(polygamma_of, POLYGAMMA_OF)
 
 /* Of order 0 the even ones, of order 1 the odd. */
-enum { MOTH_BESSEL_K0 = 4, MOTH_BESSEL_SCALED_K1 = 7, MOTH_BESSEL_AIRY };
+enum { MOTH_BESSEL_AIRY = 8, MOTH_BESSEL_I0 = 10, MOTH_BESSEL_I1, MOTH_BESSEL_I0E, MOTH_BESSEL_I1E };
 #define BESSEL_OF(ARG) \
   ARG(tensor, input, , "tensor of any shape") \
-  ARG(enum,   kind, j0|j1|y0|y1|k0|k1|scaled_k0|scaled_k1|airy|airy_slope, "which function")
+  ARG(enum,   kind, j0|j1|y0|y1|k0|k1|scaled_k0|scaled_k1|airy|airy_slope|i0|i1|scaled_i0|scaled_i1, \
+      "which function") \
+  ARG(int,    n, 0, "which derivative of it, 0 the function; airy has no others")
 MOTH_ARGS(bessel_of, BESSEL_OF)
+
+#define SINC_SLOPE(ARG) \
+  ARG(tensor, input, , "tensor of any shape") \
+  ARG(int,    n, 0, "which derivative, 0 the function") \
+  ARG(bool,   turns, false, "of sin(pi x) / (pi x)")
+MOTH_ARGS(sinc_slope, SINC_SLOPE)
+
+#define TAIL_SLOPE(ARG) \
+  ARG(tensor, input, , "tensor of any shape") \
+  ARG(int,    n, 1, "which derivative, from 1 on")
+MOTH_ARGS(erfcx_slope, TAIL_SLOPE)
+MOTH_ARGS(log_ndtr_slope, TAIL_SLOPE)
 
 #endif

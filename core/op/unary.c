@@ -8,7 +8,9 @@
 
 #include "../kernel/scalar.h"
 #include "../kernel/unary.h"
+#include "binary.h"
 #include "formula.h"
+#include "special.h"
 
 #define UNARY_FLAGS \
   (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
@@ -98,36 +100,38 @@ FUNCTION(cos, NEGATED(TIMES_DY(OF(sin, x))), REAL, ANYWHERE, SAVES_X,
          DOC("The cosine of each element, in radians."))
 FUNCTION(tan, TIMES_DY(PLUS(OF(square, y), NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
          DOC("The tangent of each element, in radians."))
-FUNCTION(asin, TIMES_DY(OF(rsqrt, PLUS(NEGATED(OF(square, x)), NUMBER(1)))), REAL, UNIT, SAVES_X,
+/* 1 - x^2, whose digits stay near 1 and -1 */
+static moth_tensor *one_less_square(moth_grad *g, moth_tensor *x) {
+  return TIMES(PLUS(NEGATED(x), NUMBER(1)), PLUS(x, NUMBER(1)));
+}
+
+/* sqrt(1 + x^2), without overflow in between */
+static moth_tensor *length_with_one(moth_grad *g, moth_tensor *x) {
+  return GRAD(g, hypot, .input = x, .other = NUMBER(1));
+}
+
+FUNCTION(asin, TIMES_DY(OF(rsqrt, one_less_square(g, x))), REAL, UNIT, SAVES_X,
          DOC("The angle from -pi/2 to pi/2 whose sine is x."))
-FUNCTION(acos, NEGATED(TIMES_DY(OF(rsqrt, PLUS(NEGATED(OF(square, x)), NUMBER(1))))), REAL, UNIT,
+FUNCTION(acos, NEGATED(TIMES_DY(OF(rsqrt, one_less_square(g, x)))), REAL, UNIT,
          SAVES_X, DOC("The angle from 0 to pi whose cosine is x."))
-FUNCTION(atan, DY_OVER(PLUS(OF(square, x), NUMBER(1))), REAL, ANYWHERE, SAVES_X,
+FUNCTION(atan, OVER(DY_OVER(length_with_one(g, x)), length_with_one(g, x)), REAL, ANYWHERE, SAVES_X,
          DOC("The angle from -pi/2 to pi/2 whose tangent is x."))
 FUNCTION(sinh, TIMES_DY(OF(cosh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic sine."))
 FUNCTION(cosh, TIMES_DY(OF(sinh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic cosine."))
-FUNCTION(asinh, TIMES_DY(OF(rsqrt, PLUS(OF(square, x), NUMBER(1)))), REAL, ANYWHERE, SAVES_X,
+FUNCTION(asinh, DY_OVER(length_with_one(g, x)), REAL, ANYWHERE, SAVES_X,
          DOC("The inverse of sinh."))
-FUNCTION(acosh, TIMES_DY(OF(rsqrt, PLUS(OF(square, x), NUMBER(-1)))), REAL,
+FUNCTION(acosh, TIMES(TIMES_DY(OF(rsqrt, PLUS(x, NUMBER(-1)))), OF(rsqrt, PLUS(x, NUMBER(1)))), REAL,
          .examples = "moth.rand(2, 3) + 1  -- domain: large", SAVES_X,
          DOC("The inverse of cosh, not negative."))
-FUNCTION(atanh, DY_OVER(PLUS(NEGATED(OF(square, x)), NUMBER(1))), REAL, UNIT, SAVES_X,
+FUNCTION(atanh, DY_OVER(one_less_square(g, x)), REAL, UNIT, SAVES_X,
          DOC("The inverse of tanh."))
 FUNCTION(deg2rad, TIMES_DY(NUMBER(0.017453292519943295769)), REAL, ANYWHERE,
          DOC("Degrees as radians."))
 FUNCTION(rad2deg, TIMES_DY(NUMBER(57.295779513082320877)), REAL, ANYWHERE,
          DOC("Radians as degrees."))
 
-/* (cos(pi x) - y) / x, and 0 at 0 */
-static moth_tensor *sinc_slope(moth_grad *g, moth_tensor *x, moth_tensor *y) {
-  moth_tensor *wave = OF(cos, TIMES(x, NUMBER(3.1415926535897932385)));
-  moth_tensor *zero = GRAD(g, eq, .input = x, .other = NUMBER(0));
-  moth_tensor *by = GRAD(g, where, .condition = zero, .input = NUMBER(1), .other = x);
-  moth_tensor *slope = OVER(PLUS(wave, NEGATED(y)), by);
-  return GRAD(g, where, .condition = zero, .input = NUMBER(0), .other = slope);
-}
-
-FUNCTION(sinc, TIMES_DY(sinc_slope(g, x, y)), REAL, ANYWHERE, .saves = "input y",
+FUNCTION(sinc, TIMES_DY(GRAD(g, sinc_slope, .input = x, .n = 1, .turns = true)), REAL, ANYWHERE,
+         SAVES_X,
          DOC("sin(pi x) / (pi x), and 1 at 0."))
 FUNCTION(tanh, BACK(tanh), REAL, ANYWHERE, SAVES_Y, DOC("The hyperbolic tangent."))
 FUNCTION(sigmoid, BACK(sigmoid), REAL, ANYWHERE, SAVES_Y, DOC("1 / (1 + exp(-x))."))

@@ -122,12 +122,7 @@ special.spherical_bessel_j0 = define {
   doc = "The spherical Bessel function of the first kind of order 0: sin(input) / input, 1 at 0.",
   examples = "moth.rand(2, 3)  -- domain: positive",
   args = { INPUT },
-  scoped = true,
-  run = function(x)
-    local zero, far = x:eq(0), x:abs():eq(math.huge)
-    local some = ops.where(zero:logical_or(far), 1, x)
-    return (ops.where(zero, 1, ops.where(far, 0, some:sin() / some)))
-  end,
+  run = function(x) return (ops.sinc_slope(x, 0)) end,
 }
 
 local rows = {}
