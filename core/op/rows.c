@@ -13,6 +13,7 @@
 #include "create.h"
 #include "formula.h"
 #include "reduce.h"
+#include "scan.h"
 
 static void reduced(const moth_tensor *x, uint32_t mask, bool keepdim, moth_layout *y) {
   y->ndim = 0;
@@ -170,6 +171,7 @@ static int norm_p_grad(const norm_p_args *a, moth_grad *g) {
   } else if (a->p == 1) {
     dx = TIMES(OF(sign, x), SPREAD_BACK(dy));
   } else {
+    x = moth_grad_wide(g, x), y = moth_grad_wide(g, y), dy = moth_grad_wide(g, dy);
     moth_tensor *zero = OF(logical_not, x), *size_of_x = OF(abs, FILLED(x, zero, 1));
     moth_tensor *share = OVER(size_of_x, SPREAD_BACK(FILLED(y, flat, 1)));
     dx = GRAD(g, pow, .input = share, .exponent = NUMBER(a->p - 1));

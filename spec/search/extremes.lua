@@ -1,0 +1,284 @@
+--- extremes.lua -- a search for wrong numbers at the ends of the range, run by hand.
+--
+--     ./moth spec/search/extremes.lua             all functions
+--     ./moth spec/search/extremes.lua softmax     those whose names match a Lua pattern
+--     MOTH_SEARCH_ALL=1 ./moth spec/search/extremes.lua      accepted differences too
+--
+-- Every differentiable op of the registry, and every function of moth, moth.special, moth.linalg
+-- and moth.nn.functional that is written in Lua, is called as its examples say, with its float
+-- tensors at extreme points: value, first and second derivative in f32 are compared with those of
+-- the same inputs in f64. f32 is wrong where it is infinite or NaN and f64 is a number that f32
+-- can hold, and where it is further off than rounding explains. Where f64 has no number, or one
+-- beyond f32, nothing is known; spec/cases has such values from mpmath.
+--
+-- A point is put into one element, into all elements of a tensor, or as a factor of all; into each
+-- tensor by itself and into all of them. Printed: a line for each function, a column for each point,
+-- `compared` or `compared/wrong`; then what is wrong, and how to call it.
+
+local moth = require "moth"
+local bind = require "moth.bind"
+local registry = require "spec.support.registry"
+
+local only = arg and arg[1]
+local show_all = os.getenv "MOTH_SEARCH_ALL"
+
+local POINTS = {
+  {"0", 0}, {"1e-40", 1e-40}, {"1e-30", 1e-30}, {"1e20", 1e20}, {"1e30", 1e30}, {"-1e20", -1e20},
+  {"inf", math.huge}, {"-inf", -math.huge}, {"nan", 0 / 0}, {"x100", 100},
+}
+local LARGEST = 3.4028234e38
+local RELATIVE = {1e-4, 1e-3, 1e-2} -- of the largest number of a result: value and derivatives
+local NOISE = 2e-6 -- of the largest number of what was differentiated, which f32 has rounded
+
+-- Functions that are not searched: {pattern, why}.
+local SKIPPED = {
+  {"^empty", "memory as it is"}, {"bernoulli", "draws"}, {"dropout", "draws"}, {"^rand", "draws"},
+  {"normal", "draws"}, {"multinomial", "draws"}, {"poisson$", "draws"}, {"gumbel", "draws"},
+  {"rrelu", "draws"}, {"fractional", "draws"}, {"_lowrank", "draws"},
+  {"gradcheck", "checks"}, {"^adam", "an optimizer's step"}, {"^sgd", "an optimizer's step"},
+}
+
+-- Differences that are accepted: {pattern of the name, pattern of the point, what, why}.
+local ACCEPTED = {
+}
+
+local function matches(list, name)
+  for _, row in ipairs(list) do if name:match(row[1]) then return row end end
+end
+
+local function plain(v) return type(v) == "table" and getmetatable(v) == nil end
+
+local function tensors_of(v, list)
+  if moth.is_tensor(v) then
+    list[#list + 1] = v
+  elseif plain(v) then
+    for i = 1, #v do tensors_of(v[i], list) end
+  end
+  return list
+end
+
+-- The sum of the results, each element by a weight of its own, so that none cancels another.
+local function weighted(list)
+  local total
+  for _, y in ipairs(list) do
+    if registry.isfloat(y) and y.requires_grad and y:numel() > 0 then
+      local w = (moth.arange(y:numel()) % 5):to(y.dtype):view(y.shape) * 0.37 + 1
+      local part = (y * w):sum()
+      total = total and total + part or part
+    end
+  end
+  return total
+end
+
+-- Values, gradients and gradients of those of f, each a list of f64 tensors by name.
+local function three(fn, arguments, order, inputs)
+  local given = registry.replace(arguments, inputs)
+  local out = tensors_of({fn(unpack(given, 1, given.n))}, {})
+  local got = {{}, {}, {}}
+  for _, y in ipairs(out) do
+    if registry.isfloat(y) then got[1][#got[1] + 1] = y:detach():double() end
+  end
+  local leaves = {}
+  for i, x in ipairs(order) do
+    if registry.isfloat(x) then leaves[#leaves + 1] = inputs[i] end
+  end
+  local level = out
+  for k = 2, 3 do
+    local total = weighted(level)
+    if not total then break end
+    local ok, grads = pcall(moth.autograd.grad, total, leaves,
+      {create_graph = true, allow_unused = true})
+    if not ok then break end
+    if moth.is_tensor(grads) then grads = {grads} end
+    level = {}
+    for i = 1, #leaves do
+      local g = grads[i]
+      if moth.is_tensor(g) then
+        got[k][#got[k] + 1] = g:detach():double()
+        level[#level + 1] = g
+      end
+    end
+  end
+  return got
+end
+
+local function list_of(x)
+  local t = x:flatten():tolist()
+  return type(t) == "table" and t or {t}
+end
+
+-- How many numbers were compared, and the first that is wrong, in words.
+local function compare(narrow, wide, level, before)
+  local n, unknown, wrong, text, most = 0, 0, 0, nil, 0
+  for i, y in ipairs(wide) do
+    local x = narrow[i]
+    if x and x:numel() == y:numel() then
+      local a, b, scale = list_of(x), list_of(y), 0
+      for j = 1, #b do
+        local size = math.abs(b[j])
+        if size <= LARGEST and size > scale then scale = size end
+      end
+      local off = RELATIVE[level] * scale + NOISE * before + (level == 1 and 1e-43 or 2e-38)
+      most = math.max(most, scale)
+      for j = 1, #b do
+        local p, q = a[j], b[j]
+        if q ~= q or math.abs(q) > LARGEST * 0.999 then
+          unknown = unknown + 1
+        else
+          n = n + 1
+          if not (math.abs(p - q) <= off) then
+            wrong = wrong + 1
+            text = text or ("%d: %.7g for %.7g"):format(j, p, q)
+          end
+        end
+      end
+    end
+  end
+  return n, unknown, wrong, text, most
+end
+
+-- The tensors of an example with a point in tensor `which` (0: in all), put there as `mode` says.
+local function placed(order, drawn, which, mode, value)
+  local list = {}
+  for i, x in ipairs(order) do
+    list[i] = x
+    if registry.isfloat(x) then
+      local v = drawn[i]
+      if which == 0 or which == i then
+        if mode == "all" then
+          v = moth.full_like(v, value)
+        elseif mode == "factor" then
+          v = (v:double() * value):float()
+        elseif v:numel() > 0 then
+          v = v:clone()
+          v:view(-1):narrow(1, 1, 1):fill_(value)
+        end
+      end
+      list[i] = v
+    end
+  end
+  return list
+end
+
+local function leaves_of(order, list, dtype)
+  local out = {}
+  for i, x in ipairs(order) do
+    out[i] = registry.isfloat(x) and list[i]:to(dtype):detach():clone():requires_grad_() or x
+  end
+  return out
+end
+
+local LEVEL = {"value", "gradient", "second derivative"}
+local found, totals = {}, {functions = 0, compared = 0, unknown = 0, wrong = 0, accepted = 0}
+
+local function accepted(name, point, level)
+  for _, row in ipairs(ACCEPTED) do
+    if name:match(row[1]) and (row[2] == "" or (" " .. row[2] .. " "):find(" " .. point .. " ", 1, true))
+      and (row[3] == 0 or level >= row[3]) then return row end
+  end
+end
+
+-- Of matrices that must not be singular only multiples are tried.
+local function modes_of(domain)
+  return (domain == "matrix" or domain == "symmetric") and {"factor"} or {"one", "all", "factor"}
+end
+
+local function try(fn, name, example, arguments, order, drawn, point, row)
+  for which = 0, #order do
+    local single = which == 0 or registry.isfloat(order[which])
+    if #order == 1 and which == 1 then single = false end
+    for _, mode in ipairs(single and modes_of(example.domain) or {}) do
+      local v = point[2]
+      if mode ~= "factor" or (v == v and v ~= 0 and math.abs(v) < math.huge) then
+        local list = placed(order, drawn, which, mode, v)
+        local ok, a = pcall(three, fn, arguments, order, leaves_of(order, list, moth.float32))
+        local good, b = pcall(three, fn, arguments, order, leaves_of(order, list, moth.float64))
+        local before = 0
+        for level = 1, ok and good and 3 or 0 do
+          local n, unknown, wrong, text, most = compare(a[level], b[level], level, before)
+          before = math.max(before, most)
+          row[1], totals.unknown = row[1] + n, totals.unknown + unknown
+          if wrong > 0 and accepted(name, point[1], level) and not show_all then
+            totals.accepted = totals.accepted + wrong
+          elseif wrong > 0 then
+            row[2] = row[2] + wrong
+            found[#found + 1] = ("%s at %s (%s, tensor %d) of (%s): %s %s"):format(name, point[1],
+              mode, which, example.code, LEVEL[level], text)
+          end
+        end
+      end
+    end
+  end
+end
+
+local function search(name, fn, examples)
+  local cells, any = {}, false
+  for p, point in ipairs(POINTS) do
+    local row = {0, 0}
+    for _, example in ipairs(examples) do
+      local made, arguments = pcall(example.arguments)
+      local order = made and registry.tensors(arguments) or {}
+      local drawn = {}
+      moth.manual_seed(11)
+      for i, x in ipairs(order) do
+        if registry.isfloat(x) then drawn[i] = registry.redraw(x, example.domain, i):float() end
+      end
+      if next(drawn) then
+        moth.scope(function()
+          try(fn, name, example, arguments, order, drawn, point, row)
+        end)
+      end
+    end
+    cells[p] = row[2] > 0 and row[1] .. "/" .. row[2] or tostring(row[1])
+    any = any or row[1] > 0
+    totals.compared, totals.wrong = totals.compared + row[1], totals.wrong + row[2]
+  end
+  if not any then return end
+  totals.functions = totals.functions + 1
+  io.write(("%-34s"):format(name))
+  for _, cell in ipairs(cells) do io.write((" %10s"):format(cell)) end
+  io.write "\n"
+  io.flush()
+end
+
+local seen = {}
+local function wanted(name)
+  if seen[name] or matches(SKIPPED, name) or only and not name:match(only) then return false end
+  seen[name] = true
+  return true
+end
+
+io.write(("%-34s"):format "function")
+for _, point in ipairs(POINTS) do io.write((" %10s"):format(point[1])) end
+io.write "\n"
+for _, op in ipairs(registry.ops()) do
+  if op.grad and not op.derived and not op.mutates and not op.random and wanted(op.name) then
+    search(op.name, op.fn, op.examples)
+  end
+end
+for _, space in ipairs{"special", "linalg", "nn.functional", ""} do
+  local from = moth
+  for part in space:gmatch "%w+" do from = from[part] end
+  local names = getmetatable(from).__names()
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local ok, fn = pcall(function() return from[name] end)
+    local sig = ok and type(fn) == "function" and bind.signature(fn)
+    local full = space == "" and name or space:match "%w+$" .. "." .. name
+    if sig and sig.lua and sig.examples and sig.examples ~= "" and not name:match "_$"
+      and wanted(full) then
+      search(full, fn, registry.examples(sig.examples))
+    end
+  end
+end
+
+table.sort(found)
+local last
+for _, text in ipairs(found) do
+  local key = text:match "^(%S+ at %S+) .-(%a+ ?%a* )%d+:" or text
+  if key ~= last or show_all then print(text) end
+  last = key
+end
+print(("%d functions, %d numbers compared, %d that f64 has none for, %d wrong, %d accepted"):format(
+  totals.functions, totals.compared, totals.unknown, totals.wrong, totals.accepted))
+os.exit(totals.wrong == 0 and 0 or 1)
