@@ -32,9 +32,12 @@ for n = 1, 3 do
       end
       local taps = 1
       for _, size in ipairs(window.list(kernel, n)) do taps = taps * size end
-      local y = functional[mean](input:pow(p), kernel, step, 0, ceil)
+      -- Of multiples of the largest element, whose powers stay in the range.
+      local most = input:numel() > 0 and input:detach():abs():max() or input:new_ones {}
+      most = require("moth").where(most:gt(0):logical_and(most:isfinite()), most, 1)
+      local y = functional[mean]((input / most):pow(p), kernel, step, 0, ceil)
       -- Written so, a window of zeros has the gradient 0; that of the root alone is infinite.
-      return ((y:sign() * functional.relu(y:abs()) * taps):pow(1 / p))
+      return ((y:sign() * functional.relu(y:abs()) * taps):pow(1 / p) * most)
     end,
   }
 end

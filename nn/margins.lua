@@ -112,8 +112,10 @@ margins.cosine_similarity = define {
       product = x1 * x2
     end
     x1, x2 = x1:expand_as(product), x2:expand_as(product)
-    local lengths = x1:norm(2, dim):clamp(eps) * x2:norm(2, dim):clamp(eps)
-    return ((product:sum(dim) / lengths):to(dtype))
+    -- Each is divided by itself, since products of large and small ones leave the range.
+    x1 = x1 / x1:norm(2, dim, true):clamp(eps)
+    x2 = x2 / x2:norm(2, dim, true):clamp(eps)
+    return ((x1 * x2):sum(dim):to(dtype))
   end,
 }
 
@@ -330,7 +332,8 @@ margins.gaussian_nll_loss = define {
       errors.argument("gaussian_nll_loss", "var", "no variance may be negative", "E_DOMAIN")
     end
     var = var + (var:detach():clamp(eps) - var:detach())
-    local loss = 0.5 * (var:log() + (input - target):square() / var)
+    local apart = input - target
+    local loss = 0.5 * (var:log() + apart / var * apart)
     if full then loss = loss + 0.5 * math.log(2 * math.pi) end
     return (reduced(loss, reduction))
   end,

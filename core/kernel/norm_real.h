@@ -7,6 +7,19 @@
 VECTOR_SUM(norm_sum, v)
 VECTOR_SUM(norm_squares, (v - m) * (v - m))
 
+/* The sum of (x - mean)^2, in double where squares of f32 would leave the range. */
+TARGET INLINED double NAME(squares_about)(int64_t n, const REAL *x, REAL mean) {
+  double sum = NAME(norm_squares)(n, x, mean);
+  if (sum > 1e35) {
+    sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+      const double off = (double)x[i] - (double)mean;
+      sum += off * off;
+    }
+  }
+  return sum;
+}
+
 /* What a relu of (x - mean) by + more let through, of one channel. */
 typedef struct NAME(mask) {
   REAL mean, by, more, least;
@@ -85,7 +98,7 @@ TARGET static void NAME(rows_run)(int64_t from, int64_t last, int lane, const vo
     const REAL *x = (const REAL *)p->x + r * n;
     int64_t first = r % p->groups * p->channels;
     REAL mean = p->centred ? (REAL)(NAME(norm_sum)(n, x, 0) / (double)n) : 0;
-    REAL rstd = (REAL)(1 / sqrt(NAME(norm_squares)(n, x, mean) / (double)n + p->eps));
+    REAL rstd = (REAL)(1 / sqrt(NAME(squares_about)(n, x, mean) / (double)n + p->eps));
     NAME(row_write)(p, x, mean, rstd, weight ? weight + first : NULL, bias ? bias + first : NULL,
                     (REAL *)p->y + r * n);
     if (p->centred) means[r] = mean;
@@ -343,7 +356,7 @@ TARGET static void NAME(channel_sums)(int64_t first, int64_t last, int lane, con
         sum[q] += own[0];
         more[q] += own[1];
       } else {
-        sum[q] += mean ? NAME(norm_squares)(inner, plane, (REAL)mean[q])
+        sum[q] += mean ? NAME(squares_about)(inner, plane, (REAL)mean[q])
                        : NAME(norm_sum)(inner, plane, 0);
       }
     }

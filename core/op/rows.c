@@ -41,13 +41,16 @@ static int var_cpu_into(const moth_tensor *x, moth_ints dims, double correction,
   return moth_real_done(work, y, status);
 }
 
-/* scale (input - mean), scale as the result is shaped */
+/* scale (input - mean) / unit, scale and unit as the result is shaped; without a unit, of 1 */
 static int var_flow(moth_grad *g, moth_tensor *input, moth_ints dim, bool keepdim,
-                    moth_tensor *scale) {
+                    moth_tensor *scale, moth_tensor *unit) {
   moth_ints size = {input->l.shape, input->l.ndim};
   moth_tensor *mean = GRAD(g, mean, .input = input, .dim = dim, .keepdim = true, .dtype = -1);
   moth_tensor *by = GRAD(g, spread, .input = scale, .size = size, .dim = dim, .keepdim = keepdim);
-  return moth_flow(g, input, TIMES(by, MINUS(input, mean)));
+  moth_tensor *off = MINUS(input, mean);
+  if (unit)
+    off = OVER(off, GRAD(g, spread, .input = unit, .size = size, .dim = dim, .keepdim = keepdim));
+  return moth_flow(g, input, TIMES(by, off));
 }
 
 static double degrees(const moth_tensor *x, const moth_tensor *y, double correction) {
@@ -76,17 +79,16 @@ static double degrees(const moth_tensor *x, const moth_tensor *y, double correct
 SPREAD_OP(var, false)
 static int var_grad(const var_args *a, moth_grad *g) {
   double n = degrees(a->input, g->dy, a->unbiased ? a->correction : 0);
-  return var_flow(g, a->input, a->dim, a->keepdim, TIMES(g->dy, NUMBER(2 / n)));
+  return var_flow(g, a->input, a->dim, a->keepdim, TIMES(g->dy, NUMBER(2 / n)), NULL);
 }
 SPREAD_RECORD(var, .doc = "The variance along dimensions.", .saves = "input")
 
 SPREAD_OP(std, true)
 static int std_grad(const std_args *a, moth_grad *g) {
   double n = degrees(a->input, g->dy, a->unbiased ? a->correction : 0);
-  moth_tensor *y = g->out[0], *scale = OVER(TIMES(g->dy, NUMBER(1 / n)), y);
-  moth_tensor *flat = OF(logical_not, y); /* no spread, no slope */
-  scale = GRAD(g, masked_fill, .input = scale, .mask = flat, .value = {.as.number = 0});
-  return var_flow(g, a->input, a->dim, a->keepdim, scale);
+  moth_tensor *y = g->out[0], *flat = OF(logical_not, y); /* no spread, no gradient */
+  moth_tensor *scale = FILLED(TIMES(g->dy, NUMBER(1 / n)), flat, 0);
+  return var_flow(g, a->input, a->dim, a->keepdim, scale, FILLED(y, flat, 1));
 }
 SPREAD_RECORD(std, .doc = "The standard deviation along dimensions.", .saves = "input y")
 

@@ -12,6 +12,7 @@
 #include "../lapack.h"
 #include "factor.h"
 #include "formula.h"
+#include "scan.h"
 #include "rearrange.h"
 #include "reduce.h"
 #include "solve.h"
@@ -106,12 +107,14 @@ static moth_tensor *sum_of(moth_grad *g, moth_tensor *p, moth_tensor *q) {
 }
 
 /* U (X(U) S + S X(V) + diag(dS)) V', and what leaves the space of the vectors that are used. Those
-** beyond them are not unique and have no gradient. */
+** beyond them are not unique and have no gradient. In f64, which the squares of all f32 fit. */
 static int linalg_svd_grad(const linalg_svd_args *a, moth_grad *g) {
   const int32_t d = a->A->l.ndim;
   const int64_t m = a->A->l.shape[d - 2], n = a->A->l.shape[d - 1], k = m < n ? m : n;
-  moth_tensor *du = FIRST(g->dys[0], -1), *ds = g->dys[1], *dvh = FIRST(g->dys[2], -2);
-  moth_tensor *u = FIRST(g->out[0], -1), *s = g->out[1], *vh = FIRST(g->out[2], -2);
+  moth_tensor *du = FIRST(moth_grad_wide(g, g->dys[0]), -1), *ds = moth_grad_wide(g, g->dys[1]);
+  moth_tensor *dvh = FIRST(moth_grad_wide(g, g->dys[2]), -2), *s = moth_grad_wide(g, g->out[1]);
+  moth_tensor *u = FIRST(moth_grad_wide(g, g->out[0]), -1);
+  moth_tensor *vh = FIRST(moth_grad_wide(g, g->out[2]), -2);
   moth_tensor *inside = ds ? GRAD(g, diag_embed, .input = ds, .dim1 = -2, .dim2 = -1) : NULL;
   if ((!du && !ds && !dvh) || g->status) return g->status;
   moth_tensor *udu = du ? PRODUCT(TURNED(u), du) : NULL;

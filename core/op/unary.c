@@ -317,14 +317,15 @@ static int logit_cpu(const logit_args *a, moth_tensor **out) {
 
 /* dy / (x (1 - x)) where x is between the bounds, 0 elsewhere */
 static int logit_grad(const logit_args *a, moth_grad *g) {
-  moth_tensor *x = a->input, *slope = TIMES(x, PLUS(NEGATED(x), NUMBER(1)));
+  moth_tensor *x = a->input;
   double low = moth_absent(a->eps) ? 0 : a->eps;
   moth_tensor *above = GRAD(g, ge, .input = x, .other = NUMBER(low));
   moth_tensor *below = GRAD(g, le, .input = x, .other = NUMBER(1 - low));
   moth_tensor *inside = GRAD(g, logical_and, .input = above, .other = below);
   moth_tensor *beyond = NUMBER(moth_absent(a->eps) ? NAN : 0);
-  return moth_flow(g, x, GRAD(g, where, .condition = inside, .input = OVER(g->dy, slope),
-                              .other = beyond));
+  moth_tensor *at = CHOOSE(inside, x, NUMBER(0.5)); /* what is not chosen stays finite */
+  moth_tensor *slope = TIMES(at, PLUS(NEGATED(at), NUMBER(1)));
+  return moth_flow(g, x, CHOOSE(inside, OVER(g->dy, slope), beyond));
 }
 
 MOTH_OP(logit, LOGIT, REAL, SAVES_X,

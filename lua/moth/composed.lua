@@ -97,8 +97,9 @@ composed.quantile = define {
       errors.argument("quantile", "input", "has no elements to choose from", "E_SHAPE")
     end
     local sorted = x:sort(-1)
-    -- NaN is sorted to the end: a row with one gives nothing else
-    sorted = ops.where(sorted:select(-1, n):isnan():unsqueeze(-1), 0 / 0, sorted)
+    -- NaN is sorted to the end: a row with one gives it, and has its gradient
+    local last = sorted:narrow(-1, n, 1)
+    sorted = ops.where(last:isnan(), last, sorted)
     local slack = slack_of(q)
     if istensor(q) then q = q:tolist() end
     if type(q) ~= "table" then
@@ -164,10 +165,17 @@ local MANY = 25 -- rows from which the product of matrices is the faster way
 
 -- sqrt(|a|^2 + |b|^2 - 2 a b), with no slope where it is 0.
 local function euclidean(a, b)
+  local most -- the largest element, by which squares stay in the range
+  if a:numel() > 0 and b:numel() > 0 then
+    most = ops.maximum(a:detach():abs():max(), b:detach():abs():max())
+    most = ops.where(most:gt(0):logical_and(most:isfinite()), most, 1)
+    a, b = a / most, b / most
+  end
   local square = (a:square():sum(-1):unsqueeze(-1) + b:square():sum(-1):unsqueeze(-2)
     - a:matmul(b:transpose(-1, -2)) * 2):clamp(0)
   local apart = square:gt(0)
-  return (ops.where(apart, ops.where(apart, square, 1):sqrt(), 0))
+  local y = ops.where(apart, ops.where(apart, square, 1):sqrt(), 0)
+  return most and y * most or y
 end
 
 local apart = scope.inside(function(a, b, p)

@@ -384,6 +384,10 @@ pieces.corrcoef = define {
   args = { { "tensor", "input", "(variables, observations), or a single variable" } },
   scoped = true,
   run = function(input)
+    if input:is_floating_point() and input:numel() > 0 then -- squares stay in the range
+      local most = input:detach():abs():amax { -1, keepdim = true }
+      input = input / ops.where(most:gt(0):logical_and(most:isfinite()), most, 1)
+    end
     local c = pieces.cov(input)
     if c:dim() == 0 then return c / c end
     local spread = c:diagonal():sqrt()
