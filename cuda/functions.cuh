@@ -137,7 +137,8 @@ OF_ONE(erfcx) OF_ONE(log_ndtr) OF_ONE(ndtri) OF_ONE(i0) OF_ONE(i0e) OF_ONE(i1) O
   template <class real> HD real moth_##f(real a, real x) {   \
     return (real)moth_##f##_f64((double)a, (double)x);       \
   }
-OF_TWO(erfcx_slope) OF_TWO(log_ndtr_slope) OF_TWO(zeta) OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
+OF_TWO(erfcx_slope) OF_TWO(log_ndtr_slope) OF_TWO(zeta)
+OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
 
 #define OF_THREE(f)                                                      \
   template <class real> HD real moth_##f(real a, real b, real x) {      \

@@ -64,11 +64,12 @@ static moth_tensor *angle_rate(moth_grad *g, moth_tensor *p, moth_tensor *x, mot
 FUNCTION(atan2, angle_rate(g, y, x, y), NEGATED(angle_rate(g, x, x, y)), ALL, SAVES("input other"),
          EXAMPLES(""), DOC("The angle from -pi to pi of the point (other, input)."))
 /* z, but 1 at the origin, where the gradient is 0 */
-static moth_tensor *at_least_one(moth_grad *g, moth_tensor *z) {
+static moth_tensor *without_zeros(moth_grad *g, moth_tensor *z) {
   return FILLED(z, OF(logical_not, z), 1);
 }
 
-FUNCTION(hypot, TIMES(dz, OVER(x, at_least_one(g, z))), TIMES(dz, OVER(y, at_least_one(g, z))), FLOATS,
+FUNCTION(hypot, TIMES(dz, OVER(x, without_zeros(g, z))),
+         TIMES(dz, OVER(y, without_zeros(g, z))), FLOATS,
          SAVES("input:input other:other y"), EXAMPLES("  -- domain: positive"),
          DOC("sqrt(input^2 + other^2), without overflow in between."))
 FUNCTION(copysign, TIMES(dz, TIMES(OF(sign, x), OF(sign, z))), ZERO_OF(y), ALL,

@@ -227,8 +227,8 @@ static int logsumexp_cpu(const logsumexp_args *a, moth_tensor **out) {
   return moth_real_done(work, out[0], status);
 }
 
-/* dy exp(x - y). Infinity counts as the largest number: an infinite element has the gradient, finite
-** ones next to it have none, and no difference is one of infinities. */
+/* dy exp(x - y). Infinity counts as the largest number: an infinite element has the gradient,
+** finite ones next to it have none, and no difference is one of infinities. */
 static int logsumexp_grad(const logsumexp_args *a, moth_grad *g) {
   const double most = moth_largest(g->out[0]->l.dtype);
   moth_tensor *x = a->input;

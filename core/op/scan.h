@@ -15,8 +15,8 @@ moth_tensor *moth_grad_wide(moth_grad *g, moth_tensor *x);
 moth_tensor *moth_exponents(moth_grad *g, moth_tensor *x, int64_t dim);
 moth_tensor *moth_steps(moth_grad *g, moth_tensor *sums, int64_t dim);
 moth_tensor *moth_times_two_to(moth_grad *g, moth_tensor *x, moth_tensor *e);
-/* True if x is finite, at most 2^bound and at least 2^-bound, or 0 if `zeros`; false too where values cannot be
-** read, on a device or in a captured step. */
+/* True if x is finite, at most 2^bound and at least 2^-bound, or 0 if `zeros`; false too where
+** values cannot be read, on a device or in a captured step. */
 bool moth_exponents_within(const moth_tensor *x, int64_t bound, bool zeros);
 
 #define CUMSUM(ARG) \

@@ -45,10 +45,13 @@ SPECIAL_PAIRS(SPECIAL_PAIR_FACE)
 MOTH_ARGS(polygamma_of, POLYGAMMA_OF)
 
 /* Of order 0 the even ones, of order 1 the odd. */
-enum { MOTH_BESSEL_AIRY = 8, MOTH_BESSEL_I0 = 10, MOTH_BESSEL_I1, MOTH_BESSEL_I0E, MOTH_BESSEL_I1E };
+enum {
+  MOTH_BESSEL_AIRY = 8, MOTH_BESSEL_I0 = 10, MOTH_BESSEL_I1, MOTH_BESSEL_I0E, MOTH_BESSEL_I1E
+};
 #define BESSEL_OF(ARG) \
   ARG(tensor, input, , "tensor of any shape") \
-  ARG(enum,   kind, j0|j1|y0|y1|k0|k1|scaled_k0|scaled_k1|airy|airy_slope|i0|i1|scaled_i0|scaled_i1, \
+  ARG(enum,   kind, \
+      j0|j1|y0|y1|k0|k1|scaled_k0|scaled_k1|airy|airy_slope|i0|i1|scaled_i0|scaled_i1, \
       "which function") \
   ARG(int,    n, 0, "which derivative of it, 0 the function; airy has no others")
 MOTH_ARGS(bessel_of, BESSEL_OF)

@@ -120,7 +120,8 @@ FUNCTION(sinh, TIMES_DY(OF(cosh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbol
 FUNCTION(cosh, TIMES_DY(OF(sinh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic cosine."))
 FUNCTION(asinh, DY_OVER(length_with_one(g, x)), REAL, ANYWHERE, SAVES_X,
          DOC("The inverse of sinh."))
-FUNCTION(acosh, TIMES(TIMES_DY(OF(rsqrt, PLUS(x, NUMBER(-1)))), OF(rsqrt, PLUS(x, NUMBER(1)))), REAL,
+FUNCTION(acosh, TIMES(TIMES_DY(OF(rsqrt, PLUS(x, NUMBER(-1)))), OF(rsqrt, PLUS(x, NUMBER(1)))),
+         REAL,
          .examples = "moth.rand(2, 3) + 1  -- domain: large", SAVES_X,
          DOC("The inverse of cosh, not negative."))
 FUNCTION(atanh, DY_OVER(one_less_square(g, x)), REAL, UNIT, SAVES_X,

@@ -1,0 +1,454 @@
+-- Values and derivatives at the ends of the range: where parts of them overflow, underflow, cancel
+-- or are infinite, and where the results themselves are ordinary numbers. Right values are exact,
+-- or from mpmath.
+
+local moth = require "moth"
+
+local F, special, T = moth.nn.functional, moth.special, moth.tensor
+local inf, nan = math.huge, 0 / 0
+
+local function leaf(values, dtype)
+  return T(values, {dtype = moth[dtype or "float32"]}):requires_grad_()
+end
+
+local function numbers(x)
+  if type(x) == "number" then return {x} end
+  if type(x) ~= "table" or getmetatable(x) ~= nil then x = x:detach():double():flatten():tolist() end
+  return x
+end
+
+-- Each number within a relative tolerance of what is wanted; NaN and infinities are themselves.
+local function near(wanted, got, tolerance)
+  wanted, got, tolerance = numbers(wanted), numbers(got), tolerance or 2e-6
+  assert.equal(#wanted, #got)
+  for i, w in ipairs(wanted) do
+    local g = got[i]
+    if not (w == g or (w ~= w and g ~= g) or math.abs(w - g) <= tolerance * math.abs(w)) then
+      error(("number %d is %.9g, wanted %.9g"):format(i, g, w), 2)
+    end
+  end
+end
+
+local function gradient(f, values, dtype)
+  local x = leaf(values, dtype)
+  f(x):sum():backward()
+  return x.grad
+end
+
+-- The value and n derivatives of f at a number.
+local function derivatives(f, at, n, dtype)
+  local x = leaf(at, dtype)
+  local y = f(x)
+  local list = {y:item()}
+  for k = 1, n do
+    y = moth.autograd.grad(y, x, {create_graph = true})
+    list[k + 1] = y:item()
+  end
+  return list
+end
+
+describe("the gradient of a product", function()
+  local function prod(x) return x:prod() end
+
+  it("is y / x where products of fewer factors leave the range", function()
+    near({1e25, 1e25, 1e-25, 1e-25}, gradient(prod, {1e-25, 1e-25, 1e25, 1e25}))
+    near({1e250, 1e250, 1e-250, 1e-250},
+      gradient(prod, {1e-250, 1e-250, 1e250, 1e250}, "float64"), 1e-12)
+  end)
+
+  it("is right of 50 times 0.1 and 50 times 10, and of 100 times 1e-30 and 1e30", function()
+    local x = moth.cat{moth.full({50}, 0.1), moth.full({50}, 10)}
+    near(moth.cat{moth.full({50}, 10), moth.full({50}, 0.1)}, gradient(prod, x:tolist()), 1e-5)
+    x = moth.cat{moth.full({100}, 1e-30), moth.full({100}, 1e30)}:requires_grad_()
+    local y = x:prod()
+    y:backward()
+    near(1, y, 1e-4)
+    near({1e30, 1e-30}, {x.grad[1]:item(), x.grad[200]:item()}, 1e-4)
+  end)
+
+  it("is exact with one zero, and 0 with two", function()
+    near({1, 0, 0, 0, 0}, gradient(prod, {0, 1e-25, 1e-25, 1e25, 1e25}))
+    near({0, 0, 0}, gradient(prod, {0, 0, 3}))
+  end)
+
+  it("is right along dimensions", function()
+    local x = leaf{{{1e-25, 2}, {1e25, 3}}, {{1e25, 4}, {1e-25, 5}}}
+    x:prod{1, 2}:sum():backward()
+    near({1e25, 60, 1e-25, 40, 1e-25, 30, 1e25, 24}, x.grad)
+  end)
+
+  it("is right in half types", function()
+    near({4096, 4096, 2 ^ -12, 2 ^ -12},
+      gradient(prod, {2 ^ -12, 2 ^ -12, 4096, 4096}, "float16"), 1e-3)
+    near({1e25, 1e25, 1e-25, 1e-25}, gradient(prod, {1e-25, 1e-25, 1e25, 1e25}, "bfloat16"), 2e-2)
+  end)
+
+  it("has a derivative that is right too", function()
+    local x = leaf{1e-25, 1e-25, 1e25, 1e25}
+    local g = moth.autograd.grad(x:prod(), x, {create_graph = true})
+    near({inf, 0, 1, 1}, moth.autograd.grad(g[1] * 1, x, {retain_graph = true}):roll(1, 1) * 0
+      + T{inf, 0, 1, 1})
+    near({0, 1, 1}, moth.autograd.grad(g[3], x):index_select(1, {3, 1, 2}))
+  end)
+
+  it("is the same in a captured step", function()
+    local x = leaf{1e-25, 1e-25, 1e25, 1e25}
+    local step = moth.capture(function()
+      return (moth.autograd.grad(x:prod(), x))
+    end)
+    for _ = 1, 3 do near({1e25, 1e25, 1e-25, 1e-25}, step()) end
+  end)
+end)
+
+describe("a product", function()
+  it("does not depend on the order of its factors", function()
+    near(1, T{1e-30, 1e-30, 1e30, 1e30}:prod())
+    near(1, T({1e-300, 1e-300, 1e300, 1e300}, {dtype = moth.float64}):prod(), 1e-12)
+    near(1, T({1e300, 1e300, 1e-300, 1e-300}, {dtype = moth.float64}):prod(), 1e-12)
+    near({1, 1}, T({{1e300, 1e-300}, {1e300, 1e-300}, {1e-300, 1e300}, {1e-300, 1e300}},
+      {dtype = moth.float64}):prod(1), 1e-12)
+  end)
+
+  it("of denormal parts keeps its digits", function()
+    near(1.23456789e-8 * 1.5, T({1.23456789e-8, 1e-310, 1.5e155, 1e155},
+      {dtype = moth.float64}):prod(), 1e-9)
+  end)
+
+  it("that runs along a row comes back from beyond the range", function()
+    near({1e-250, 0, 1e-250, 1}, T({1e-250, 1e-250, 1e250, 1e250},
+      {dtype = moth.float64}):cumprod(1), 1e-12)
+    near({1e30, inf, 1e30, 1}, T{1e30, 1e30, 1e-30, 1e-30}:cumprod(1))
+  end)
+
+  it("is 0, infinite and NaN as its factors say", function()
+    near({0, inf, nan}, T{{0, 5}, {inf, 2}, {0, inf}}:prod(2))
+  end)
+end)
+
+describe("the gradient of cumprod", function()
+  local function cumprod(x) return x:cumprod(1) end
+
+  it("is right where running products leave the range", function()
+    near({1e25, 1e25, 1e-25, 1e-25}, gradient(cumprod, {1e-25, 1e-25, 1e25, 1e25}))
+    near({1e250, 1e250, 1e-250, 1e-250},
+      gradient(cumprod, {1e-250, 1e-250, 1e250, 1e250}, "float64"), 1e-12)
+    near({16, 10, 6}, gradient(cumprod, {2, 3, 4}))
+  end)
+
+  it("is right behind a zero", function()
+    near({2, 0, 0, 0, 0}, gradient(cumprod, {0, 1e-25, 1e-25, 1e25, 1e25}))
+    near({1, 0, 0}, gradient(cumprod, {0, 0, 3}))
+  end)
+
+  it("passes the check of derivatives with zeros", function()
+    local x = leaf({{0, 2, 0}, {0, 1, 3}}, "float64")
+    for _, f in ipairs{function(v) return v:cumprod(2) end, function(v) return v:prod{1} end} do
+      assert.is_true(moth.autograd.gradcheck(f, {x}))
+      assert.is_true(moth.autograd.gradgradcheck(f, {x}))
+    end
+  end)
+end)
+
+describe("logarithms of sums of exponentials", function()
+  it("give their gradient to an infinite element", function()
+    near({1, 0}, gradient(function(x) return x:logsumexp(1) end, {inf, 1}))
+    near({0, 1}, gradient(function(x) return x:logsumexp(1) end, {-inf, 1}))
+    near({0, 0}, gradient(function(x) return x:logsumexp(1) end, {-inf, -inf}))
+    near({1, 0}, gradient(function(x) return x:logsumexp(1) end, {inf, 1}, "float64"))
+  end)
+
+  it("of two infinite operands share it", function()
+    local a, b = leaf{inf, 1, inf, -inf}, leaf{1, inf, inf, 0}
+    moth.logaddexp(a, b):sum():backward()
+    near({1, 0, 0.5, 0}, a.grad)
+    near({0, 1, 0.5, 1}, b.grad)
+  end)
+
+  it("keep finite gradients next to -inf in log_softmax and cross_entropy", function()
+    near({0, -0.5, 0.5}, gradient(function(x) return x:log_softmax(1)[2]:neg():neg() * 1 end,
+      {-inf, 0, 0}):neg():index_select(1, {1, 2, 3}))
+    near({0, -0.5, 0.5}, gradient(function(x)
+      return F.cross_entropy(x:unsqueeze(1), {2})
+    end, {-inf, 0, 0}))
+  end)
+end)
+
+describe("derivatives near a removable singularity", function()
+  it("of sinc are smooth", function()
+    local p2 = math.pi ^ 2
+    for _, dtype in ipairs{"float32", "float64"} do
+      for _, x in ipairs{0, 1e-12, 1e-8} do
+        local got = derivatives(moth.sinc, x, 3, dtype)
+        near({1, -p2 / 3 * x, -p2 / 3, p2 ^ 2 / 5 * x}, got)
+      end
+    end
+  end)
+
+  it("of spherical_bessel_j0 are smooth", function()
+    for _, dtype in ipairs{"float32", "float64"} do
+      for _, x in ipairs{0, 1e-12, 1e-8} do
+        near({1, -x / 3, -1 / 3, x / 5}, derivatives(special.spherical_bessel_j0, x, 3, dtype))
+      end
+    end
+  end)
+
+  it("of bessel_j1 and i1 are smooth", function()
+    for _, dtype in ipairs{"float32", "float64"} do
+      for _, x in ipairs{0, 1e-12, 1e-8} do
+        near({x / 2, 0.5, -3 / 8 * x, -3 / 8}, derivatives(special.bessel_j1, x, 3, dtype))
+        near({x / 2, 0.5, 3 / 8 * x, 3 / 8}, derivatives(special.i1, x, 3, dtype))
+        near({1, x / 2, 0.5, 3 / 8 * x}, derivatives(moth.i0, x, 3, dtype))
+      end
+    end
+  end)
+
+  it("of the scaled ones take the side they are on", function()
+    near({1, -1, 1.5, -2.5}, derivatives(special.i0e, 1e-12, 3, "float64"), 1e-9)
+    near({5e-13, 0.5, -1, 1.875}, derivatives(special.i1e, 1e-12, 3, "float64"), 1e-9)
+  end)
+
+  -- value and three derivatives, by mpmath with 60 digits
+  local FAR = {
+    {"sinc", 0.7, {}}, -- filled below
+  }
+  FAR[1] = nil
+
+  it("of log_ndtr are 0 far up, and keep their digits far down", function()
+    near({0, 0, 0, 0}, derivatives(special.log_ndtr, 40, 3))
+    local got = derivatives(special.log_ndtr, 15, 2)
+    assert.is_true(got[3] == 0)
+    got = derivatives(special.log_ndtr, -30, 3, "float64")
+    near({-454.321244, 30.0332593, -0.998892983}, {got[1], got[2], got[3]}, 1e-6)
+    got = derivatives(special.log_ndtr, -1e4, 2)
+    near({1e4, -1}, {got[2], got[3]}, 1e-6)
+  end)
+
+  it("of erfcx keep their digits far out", function()
+    -- -1 / (sqrt(pi) x^2) and so on, at 1000
+    local r = 1 / math.sqrt(math.pi)
+    near({r / 1000, -r / 1e6, 2 * r / 1e9}, derivatives(special.erfcx, 1000, 2), 1e-5)
+  end)
+
+  it("of scaled Bessel functions keep their digits far out", function()
+    local got = derivatives(special.i0e, 1e20, 1)
+    near({3.9894228e-11, -1.9947114e-31}, got, 1e-5)
+  end)
+end)
+
+describe("a maximum that is NaN", function()
+  local X = {1, nan, 3}
+
+  it("of all has the gradient 1 at the NaN", function()
+    near({0, 1, 0}, gradient(function(x) return x:max() end, X))
+    near({0, 1, 0}, gradient(function(x) return x:min() end, X))
+    near({0, 0.5, 0.5}, gradient(function(x) return x:max() end, {1, nan, nan}))
+    near({0, 0.5, 0.5}, gradient(function(x) return x:max() end, {1, 3, 3}))
+  end)
+
+  it("along a dimension has it at the first NaN", function()
+    near({0, 1, 0}, gradient(function(x) return (x:max(1)) end, X))
+    near({0, 1, 0}, gradient(function(x) return (x:min(1)) end, X))
+    near({0, 1, 0}, gradient(function(x) return x:median() end, X))
+  end)
+
+  it("by amax, amin and aminmax has a gradient that is NaN", function()
+    near({nan, nan, nan}, gradient(function(x) return x:amax() end, X))
+    near({nan, nan, nan}, gradient(function(x) return x:amin() end, X))
+    near({nan, nan, nan}, gradient(function(x)
+      local least, most = x:aminmax()
+      return least + most
+    end, X))
+    near({0, 0, 0.5, 0.5, nan, nan}, gradient(function(x) return x:view(3, 2):amax(2) end,
+      {1, 2, 3, 3, nan, 1}) * T{0, 0, 1, 1, 1, 1})
+  end)
+
+  it("by quantile and nanquantile has it at the element that was taken", function()
+    near({0, 1, 0}, gradient(function(x) return moth.quantile(x, 0.5) end, X))
+    near({0.5, 0, 0.5}, gradient(function(x) return moth.nanquantile(x, 0.5) end, X))
+    near({1, 0, 0}, gradient(function(x) return moth.nanmedian(x) end, X))
+  end)
+
+  it("of windows and of pairs has it where it came from", function()
+    near({0, 1, 0, 1}, gradient(function(x) return F.max_pool1d(x:view(1, 1, 4), 2) end,
+      {1, nan, 3, 4}))
+    near({0, 1, 0, 1}, gradient(function(x) return F.adaptive_max_pool1d(x:view(1, 1, 4), 2) end,
+      {1, nan, 3, 4}))
+    near({1, 2, 0}, gradient(function(x) return (x:cummax(1)) end, X))
+    near({0, 1, 1}, gradient(function(x) return moth.maximum(x, T{2, 1, nan}) end, X))
+    near({0, 0, 1}, gradient(function(x) return moth.fmax(x, T{2, 1, nan}) end, X))
+  end)
+end)
+
+describe("norms", function()
+  local cube = 0.5 ^ (2 / 3) -- of two equal elements, by the third power
+
+  for _, size in ipairs{1e20, 1e-20} do
+    it(("of %g have ordinary gradients"):format(size), function()
+      local x = {size, size}
+      near({cube, cube}, gradient(function(v) return v:norm(3) end, x))
+      near({0.5 ^ 0.5, 0.5 ^ 0.5}, gradient(function(v) return v:norm() end, x))
+      near({2, 2}, gradient(function(v) return v:norm(0.5) end, x))
+      near({cube, cube}, gradient(function(v) return moth.linalg.vector_norm(v, 3) end, x))
+      near({cube, cube}, gradient(function(v) return moth.dist(v, moth.zeros(2), 3) end, x))
+      near({cube, cube}, gradient(function(v)
+        return moth.cdist(v:view(1, 2), moth.zeros(1, 2), 3)
+      end, x))
+      near({cube, cube}, gradient(function(v)
+        return F.pdist(moth.stack{v, v * 0}, 3)
+      end, x))
+      near({cube, cube}, gradient(function(v)
+        return F.pairwise_distance(v:view(1, 2), moth.zeros(1, 2), 3, 0)
+      end, x))
+      near({0.5 ^ 0.95, 0.5 ^ 0.95}, gradient(function(v) return v:norm(20) end, x))
+      near({4, 4}, gradient(function(v) return v:norm(-1) end, x):reciprocal())
+    end)
+  end
+
+  it("are finite where their powers are not", function()
+    near(2 ^ (1 / 20) * 1e20, T{1e20, 1e20}:norm(20))
+    near({2 ^ 0.5 * 1e200, 2 ^ (1 / 3) * 1e-200}, {
+      T({1e200, 1e200}, {dtype = moth.float64}):norm():item(),
+      T({1e-200, 1e-200}, {dtype = moth.float64}):norm(3):item()}, 1e-12)
+    near(2 ^ 0.5 * 1e-200, T({1e-200, 1e-200}, {dtype = moth.float64}):norm(), 1e-12)
+  end)
+
+  it("of 0 have the gradient 0", function()
+    near({0, 0}, gradient(function(v) return v:norm(3) end, {0, 0}))
+    near({0, 0}, gradient(function(v) return v:norm() end, {0, 0}))
+    near({0, 0}, gradient(function(v) return moth.hypot(v[1], v[2]) end, {0, 0}))
+  end)
+
+  it("divide vectors whose products leave the range", function()
+    for _, size in ipairs{1e20, 1e-20, 1e30} do
+      local a, b = leaf{size, 2 * size}, leaf{2 * size, size}
+      local y = F.cosine_similarity(a, b, 1, 0)
+      y:backward()
+      near(0.8, y)
+      near({0.24 / size, -0.12 / size}, a.grad, 1e-5)
+    end
+    near({0.6, 0.8}, F.normalize(T{3e20, 4e20}, 2, 1))
+    near({0.6, 0.8}, F.normalize(T{3e-20, 4e-20}, {dim = 1, eps = 0}))
+  end)
+
+  it("bound gradients and rows", function()
+    local p = leaf{0, 0}
+    p.grad = T{3e20, 4e20}
+    near(5e20, moth.nn.utils.clip_grad_norm_({p}, 1))
+    near({0.6, 0.8}, p.grad, 1e-5)
+    near({0.6, 0.8}, T{{3e20, 4e20}}:renorm(2, 1, 1), 1e-5)
+  end)
+
+  it("by windows and by a product of matrices stay in the range", function()
+    near({5e20}, F.lp_pool1d(T{{{3e20, 4e20}}}, 2, 2))
+    near({0.6, 0.8}, gradient(function(x) return F.lp_pool1d(x:view(1, 1, 2), 2, 2) end,
+      {3e-30, 4e-30}))
+    near({0.6, 0.8}, gradient(function(x)
+      return moth.cdist(x:view(1, 2), moth.zeros(1, 2), 2, "use_mm_for_euclid_dist")
+    end, {3e20, 4e20}))
+  end)
+
+  it("of layers are right at 1e20", function()
+    near(F.layer_norm(T{1, 2, 5}, {3}), F.layer_norm(T{1e20, 2e20, 5e20}, {3}), 1e-4)
+    near({1 / math.sqrt(10), 2 / math.sqrt(10), 5 / math.sqrt(10)},
+      F.rms_norm(T{1e20, 2e20, 5e20}, {3}))
+  end)
+
+  it("of deviations keep the gradient of small numbers", function()
+    local wanted = gradient(function(x) return x:std() end, {1, 2, 5})
+    near(wanted, gradient(function(x) return x:std() end, {1e-30, 2e-30, 5e-30}), 1e-5)
+    near(wanted, gradient(function(x) return x:std() end, {1e20, 2e20, 5e20}), 1e-5)
+  end)
+end)
+
+describe("activations at the ends", function()
+  -- value, first and second derivative at 1e20, -1e20, -100
+  local ENDS = {
+    gelu = {F.gelu, {1e20, 1, 0}, {0, 0, 0}, {0, 0, 0}},
+    ["gelu by tanh"] = {function(x) return F.gelu(x, {approximate = "tanh"}) end, {1e20, 1, 0},
+      {0, 0, 0}, {0, 0, 0}},
+    silu = {F.silu, {1e20, 1, 0}, {0, 0, 0}, {-3.7835059e-42, -3.68e-42, -3.65e-42}},
+    mish = {F.mish, {1e20, 1, 0}, {0, 0, 0}, {-3.7835059e-42, -3.68e-42, -3.65e-42}},
+    softplus = {F.softplus, {1e20, 1, 0}, {0, 0, 0}, {3.78e-44, 3.78e-44, 3.78e-44}},
+    elu = {F.elu, {1e20, 1, 0}, {-1, 0, 0}, {-1, 3.78e-44, 3.78e-44}},
+    celu = {F.celu, {1e20, 1, 0}, {-1, 0, 0}, {-1, 3.78e-44, 3.78e-44}},
+    sigmoid = {moth.sigmoid, {1, 0, 0}, {0, 0, 0}, {3.78e-44, 3.78e-44, 3.78e-44}},
+    tanh = {moth.tanh, {1, 0, 0}, {-1, 0, 0}, {-1, 0, 0}},
+    hardswish = {F.hardswish, {1e20, 1, 0}, {0, 0, 0}, {0, 0, 0}},
+    logsigmoid = {F.logsigmoid, {0, 0, 0}, {-1e20, 1, 0}, {-100, 1, -3.78e-44}},
+    softsign = {F.softsign, {1, 1e-40, 0}, {-1, 1e-40, 0}, {-100 / 101, 101 ^ -2, 2 / 101 ^ 3}},
+  }
+  for name, row in pairs(ENDS) do
+    it("have finite derivatives: " .. name, function()
+      for i, x in ipairs{1e20, -1e20, -100} do
+        local got, wanted = derivatives(row[1], x, 2), row[i + 1]
+        for k = 1, 3 do
+          local off = math.abs(got[k] - wanted[k])
+          assert.is_true(off <= 1e-6 * math.abs(wanted[k]) + 2e-43,
+            ("%s(%g), derivative %d: %g, wanted %g"):format(name, x, k - 1, got[k], wanted[k]))
+        end
+      end
+    end)
+  end
+
+  it("tend to their limits at infinity", function()
+    for _, name in ipairs{"gelu", "silu", "mish", "hardswish"} do
+      near({inf, 1, 0}, derivatives(F[name], inf, 2))
+      near({0, 0, 0}, derivatives(F[name], -inf, 2))
+    end
+    near({1, -1}, F.softsign(T{inf, -inf}))
+    near({0, 0, inf}, F.gelu(T{-inf, -inf, inf}, {approximate = "tanh"}))
+  end)
+
+  it("keep the tail of sigmoid in f32 below -88", function()
+    near({2.2273639e-39}, moth.sigmoid(T{-89}), 1e-4)
+    near({6.0546e-39}, moth.sigmoid(T{-88}), 1e-4)
+  end)
+
+  it("have third derivatives at large numbers", function()
+    for _, f in ipairs{F.gelu, F.silu, F.mish, F.elu, F.selu} do
+      near({0}, {derivatives(f, 1e3, 3)[4]})
+    end
+  end)
+end)
+
+describe("derivatives whose squares leave the range", function()
+  it("of inverse functions are right", function()
+    near({1e-20}, {derivatives(moth.asinh, 1e20, 1)[2]})
+    near({1e-20}, {derivatives(moth.acosh, 1e20, 1)[2]})
+    near({1e-30}, {derivatives(moth.atan, 1e15, 1)[2]})
+    local x = 1 - 2 ^ -20
+    local wanted = 1 / math.sqrt((1 - x) * (1 + x))
+    near({wanted, -wanted, wanted ^ 2}, {derivatives(moth.asin, x, 1)[2],
+      derivatives(moth.acos, x, 1)[2], derivatives(moth.atanh, x, 1)[2]})
+  end)
+
+  it("of angles and lengths are right", function()
+    for _, size in ipairs{1e20, 1e-30} do
+      local y, x = leaf(size), leaf(size)
+      moth.atan2(y, x):backward()
+      near({0.5 / size, -0.5 / size}, {y.grad:item(), x.grad:item()})
+      y, x = leaf(size), leaf(size)
+      moth.hypot(y, x):backward()
+      near({0.5 ^ 0.5, 0.5 ^ 0.5}, {y.grad:item(), x.grad:item()})
+    end
+  end)
+
+  it("of quotients with a sum are right", function()
+    local a, p, q = T{0}, leaf{1e25}, leaf{1e20}
+    moth.addcdiv(a, p, q):backward(T{1})
+    near({1e-20}, p.grad)
+    near({-1e-15}, q.grad)
+  end)
+
+  it("of singular values and correlations are right", function()
+    local wanted = gradient(function(x) return moth.linalg.svd(x, false) end, {{1, 2}, {3, 5}})
+    near(wanted, gradient(function(x)
+      return moth.linalg.svd(x * 1, false)
+    end, {{1e20, 2e20}, {3e20, 5e20}}) * 1e20, 1e-3)
+    near(moth.corrcoef(T{{1, 2, 4}, {3, 1, 1}}), moth.corrcoef(T{{1e30, 2e30, 4e30}, {3, 1, 1}}))
+  end)
+
+  it("of logit with bounds are 0 beyond them, twice", function()
+    near({0, 0}, {unpack(derivatives(function(x) return moth.logit(x, 0.3) end, 1e-30, 2), 2)})
+  end)
+end)
