@@ -83,12 +83,11 @@ describe("the gradient of a product", function()
     near({1e25, 1e25, 1e-25, 1e-25}, gradient(prod, {1e-25, 1e-25, 1e25, 1e25}, "bfloat16"), 2e-2)
   end)
 
-  it("has a derivative that is right too", function()
+  it("has derivatives that are right too", function()
     local x = leaf{1e-25, 1e-25, 1e25, 1e25}
     local g = moth.autograd.grad(x:prod(), x, {create_graph = true})
-    near({inf, 0, 1, 1}, moth.autograd.grad(g[1] * 1, x, {retain_graph = true}):roll(1, 1) * 0
-      + T{inf, 0, 1, 1})
-    near({0, 1, 1}, moth.autograd.grad(g[3], x):index_select(1, {3, 1, 2}))
+    near({0, inf, 1, 1}, moth.autograd.grad(g[1], x, {retain_graph = true}))
+    near({1, 1, 0, 0}, moth.autograd.grad(g[3], x))
   end)
 
   it("is the same in a captured step", function()
@@ -165,8 +164,7 @@ describe("logarithms of sums of exponentials", function()
   end)
 
   it("keep finite gradients next to -inf in log_softmax and cross_entropy", function()
-    near({0, -0.5, 0.5}, gradient(function(x) return x:log_softmax(1)[2]:neg():neg() * 1 end,
-      {-inf, 0, 0}):neg():index_select(1, {1, 2, 3}))
+    near({0, 0.5, -0.5}, gradient(function(x) return x:log_softmax(1)[2] end, {-inf, 0, 0}))
     near({0, -0.5, 0.5}, gradient(function(x)
       return F.cross_entropy(x:unsqueeze(1), {2})
     end, {-inf, 0, 0}))
@@ -209,16 +207,48 @@ describe("derivatives near a removable singularity", function()
 
   -- value and three derivatives, by mpmath with 60 digits
   local FAR = {
-    {"sinc", 0.7, {}}, -- filled below
+    {"sinc", 0.7, {0.367883010572, -1.36524037552, 0.269827006976, 7.13103841713}},
+    {"sj0", 0.001, {0.999999833333, -0.0003333333, -0.333333233333, 0.00019999997619}},
+    {"sj0", 35, {-0.012233790557, -0.0254702404153, 0.0136892328665, 0.0246464144712}},
+    {"i0", 2.5, {3.28983914405, 2.51671624529, 2.28315264593, 2.00612978616}},
+    {"i1", 0.001, {0.0005000000625, 0.5000001875, 0.000375000052083, 0.37500015625}},
+    {"i0e", 0.7, {0.559305526507, -0.374635543744, 0.485456826399, -0.752352255034}},
+    {"i0e", 200, {0.0282271599491, -7.0656554279e-05, 5.30591583831e-07, -6.64076931556e-09}},
+    {"i1e", 35, {0.0667044317295, -0.000931894285635, 3.90258130609e-05, -2.72153805217e-06}},
+    {"j0", 5.5, {-0.00684386941782, 0.341438215429, -0.0552358061147, -0.320108127857}},
+    {"j1", 0.001, {0.0004999999375, 0.4999998125, -0.000374999947917, -0.37499984375}},
+    {"j1", 20, {0.0668331241759, 0.163683008132, -0.074850191772, -0.159138791784}},
+    {"k0e", 2.5, {0.759548690328, -0.14062573358, 0.0788183024036, -0.0741689174114}},
+    {"k1e", 0.7, {2.11501131285, -2.23655707603, 6.05976173582, -25.5099420355}},
+    {"y1", 2.5, {0.145918137967, 0.439703104429, -0.298452477664, -0.198294641606}},
+    {"erfcx", 1.3, {0.357642669086, -0.198508227472, 0.199163946746, -0.276206648348}},
+    {"erfcx", -0.5, {1.95236048918, -3.08073965628, 6.98546063464, -19.3084192598}},
+    {"erfcx", 10, {0.0561409927438, -0.00555931221906, 0.00109574110643, -0.000322426747683}},
+    {"log_ndtr", -5, {-15.064998394, 5.18650396713, -0.967303565383, 0.0108257645064}},
+    {"log_ndtr", -1, {-1.84102164501, 1.52513527616, -0.80090233443, 0.116931195406}},
+    {"log_ndtr", 3, {-0.00135080996475, 0.00443783904213, -0.0133332115417, 0.0356801368766}},
+    {"log_ndtr", -30, {-454.321243956, 30.0332596674, -0.998896228488, 7.30999301578e-05}},
   }
-  FAR[1] = nil
+  local NAMES = {
+    sinc = moth.sinc, i0 = moth.i0, i1 = special.i1, i0e = special.i0e, i1e = special.i1e,
+    sj0 = special.spherical_bessel_j0, j0 = special.bessel_j0, j1 = special.bessel_j1,
+    y1 = special.bessel_y1, k0e = special.scaled_modified_bessel_k0,
+    k1e = special.scaled_modified_bessel_k1, erfcx = special.erfcx, log_ndtr = special.log_ndtr,
+  }
+  for _, row in ipairs(FAR) do
+    it(("are mpmath's to the third: %s at %g"):format(row[1], row[2]), function()
+      near(row[3], derivatives(NAMES[row[1]], row[2], 3, "float64"), 1e-11)
+      local x = T(row[2]):item() -- as f32 has it
+      if x == row[2] then near(row[3], derivatives(NAMES[row[1]], x, 3), 2e-6) end
+    end)
+  end
 
   it("of log_ndtr are 0 far up, and keep their digits far down", function()
     near({0, 0, 0, 0}, derivatives(special.log_ndtr, 40, 3))
     local got = derivatives(special.log_ndtr, 15, 2)
     assert.is_true(got[3] == 0)
     got = derivatives(special.log_ndtr, -30, 3, "float64")
-    near({-454.321244, 30.0332593, -0.998892983}, {got[1], got[2], got[3]}, 1e-6)
+    near({-454.321244, 30.0332593, -0.998896228}, {got[1], got[2], got[3]}, 1e-8)
     got = derivatives(special.log_ndtr, -1e4, 2)
     near({1e4, -1}, {got[2], got[3]}, 1e-6)
   end)
