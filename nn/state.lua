@@ -155,6 +155,7 @@ local function plan(self, given, prefix, strict, assign, found)
   local hooks = self[STORE].hooks
   fire(hooks and hooks.load_state_dict_pre, self, given, prefix, strict)
   if self._before_load then self:_before_load(given, prefix) end -- of lazy layers
+  for _, name in ipairs(self._ignored_keys or {}) do found.known[prefix .. name] = true end
   for _, member in ipairs(self:_members()) do
     local name = prefix .. member[1]
     local value = rawget(given, name)

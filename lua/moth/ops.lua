@@ -170,6 +170,77 @@ M.generalized_box_iou = define {
   end,
 }
 
+-- The squared distance of the centres as a share of the squared diagonal of the box around both.
+local function distance(a, b, w, h, eps)
+  local dx, dy = (a[1] + a[3] - b[1] - b[3]) / 2, (a[2] + a[4] - b[2] - b[4]) / 2
+  return (dx * dx + dy * dy) / (w * w + h * h + eps)
+end
+
+-- How far the ratios of width to height differ, weighted.
+local function ratios(a, b, iou, eps)
+  local turn = ((b[3] - b[1]) / (b[4] - b[2])):atan() - ((a[3] - a[1]) / (a[4] - a[2])):atan()
+  local v = turn * turn * (4 / math.pi ^ 2)
+  return (v / (1 - iou + v + eps)):detach() * v
+end
+
+-- An overlap of each of N boxes with each of M, less what `more` computes.
+local function pairwise(name, doc, more)
+  M[name] = define {
+    name = name, doc = doc,
+    examples = "moth.tensor{{0, 0, 2, 2}}, moth.tensor{{1, 1, 3, 3}, {4, 4, 5, 5}}\n"
+      .. "moth.tensor{{0, 0, 2, 2}}, moth.tensor{{1, 1, 3, 3}}, {eps = 1e-6}",
+    args = { A, B, EPS },
+    scoped = true,
+    run = function(boxes1, boxes2, eps)
+      local a, b = sides(name, "boxes1", float(boxes1)), sides(name, "boxes2", float(boxes2))
+      for i = 1, 4 do a[i], b[i] = a[i]:unsqueeze(-1), b[i]:unsqueeze(-2) end
+      local both, all, w, h = overlap(a, b)
+      local iou = both / all
+      return iou - more(a, b, iou, w, h, eps)
+    end,
+  }
+end
+
+--- moth.ops.distance_box_iou(boxes1, boxes2, eps): (N, M). (Zheng et al., 2019.)
+pairwise("distance_box_iou", "box_iou, less the squared distance of the centres as a share of the "
+  .. "squared diagonal of the box around both.", function(a, b, _, w, h, eps)
+  return distance(a, b, w, h, eps)
+end)
+
+--- moth.ops.complete_box_iou(boxes1, boxes2, eps): (N, M). (Zheng et al., 2019.)
+pairwise("complete_box_iou", "distance_box_iou, less how far the ratios of width to height differ.",
+  function(a, b, iou, w, h, eps)
+    return distance(a, b, w, h, eps) + ratios(a, b, iou, eps)
+  end)
+
+--- moth.ops.masks_to_boxes(masks): (N, 4), the boxes around the masks.
+M.masks_to_boxes = define {
+  name = "masks_to_boxes",
+  doc = "The boxes around masks: the first and last column and row, from 0, that are not all 0; of "
+    .. "an empty mask 0, 0, 0, 0.",
+  examples = "moth.tensor{{{0, 1, 1}, {0, 0, 1}}}",
+  outputs = "boxes",
+  args = { { "tensor", "masks", "(N, H, W): 0 or false outside" } },
+  scoped = true,
+  run = function(masks)
+    if masks:dim() ~= 3 then
+      errors.refuse("masks_to_boxes", "masks", "(N, H, W) is needed", masks, "E_SHAPE")
+    end
+    if masks:numel() == 0 then
+      return (ops.zeros({ 0, 4 }, dtype.by_name.float32, masks.device))
+    end
+    local mask = masks:ne(0)
+    local function ends(some) -- of (N, size)
+      local last = some:size(2) - 1
+      return some:float():argmax(2):float() - 1, last + 1 - some:flip(2):float():argmax(2):float()
+    end
+    local top, bottom = ends(mask:any(3))
+    local left, right = ends(mask:any(2))
+    local boxes = ops.stack({ left, top, right, bottom }, 2)
+    return (boxes * mask:flatten(2):any(2, true):float())
+  end,
+}
+
 -- ---- losses ----
 
 local ITEMS = "moth.tensor{{0, 0, 2, 2}, {1, 1, 2, 3}}, moth.tensor{{1, 1, 3, 3}, {1, 0, 2, 2}}"
@@ -197,12 +268,6 @@ local function box_loss(name, doc, more)
   }
 end
 
--- The distance of the centres as a share of the diagonal of the box around both, squared.
-local function distance(a, b, w, h, eps)
-  local dx, dy = (a[1] + a[3] - b[1] - b[3]) / 2, (a[2] + a[4] - b[2] - b[4]) / 2
-  return (dx * dx + dy * dy) / (w * w + h * h + eps)
-end
-
 --- moth.ops.generalized_box_iou_loss(boxes1, boxes2, reduction, eps). (Rezatofighi et al., 2019.)
 box_loss("generalized_box_iou_loss", "1 - generalized_box_iou, of boxes one by one.",
   function(_, _, _, all, w, h, eps)
@@ -219,10 +284,7 @@ box_loss("distance_box_iou_loss",
 box_loss("complete_box_iou_loss", "1 - the overlap, the distance of the centres, and how far the "
   .. "ratios of width to height differ, of boxes one by one.",
   function(a, b, iou, _, w, h, eps)
-    local slant = ((b[3] - b[1]) / (b[4] - b[2])):atan() - ((a[3] - a[1]) / (a[4] - a[2])):atan()
-    local v = slant * slant * (4 / math.pi ^ 2)
-    local weight = (v / (1 - iou + v + eps)):detach()
-    return distance(a, b, w, h, eps) + weight * v
+    return distance(a, b, w, h, eps) + ratios(a, b, iou, eps)
   end)
 
 --- moth.ops.sigmoid_focal_loss(inputs, targets, alpha, gamma, reduction). (Lin et al., 2017.)
@@ -318,4 +380,14 @@ M.batched_nms = define {
   end,
 }
 
-return (lazy.namespace("moth.ops", M, {}))
+local elsewhere = {}
+lazy.from(elsewhere, "moth.ops.roi", "roi_align roi_pool ps_roi_align ps_roi_pool")
+lazy.from(elsewhere, "moth.ops.deform", "deform_conv2d")
+lazy.from(elsewhere, "moth.ops.drop", "stochastic_depth drop_block2d drop_block3d")
+lazy.from(elsewhere, "moth.ops.layers", "RoIAlign RoIPool PSRoIAlign PSRoIPool StochasticDepth "
+  .. "DropBlock2d DropBlock3d Permute DeformConv2d FrozenBatchNorm2d Conv2dNormActivation "
+  .. "Conv3dNormActivation MLP SqueezeExcitation")
+lazy.from(elsewhere, "moth.ops.pyramid", "FeaturePyramidNetwork MultiScaleRoIAlign "
+  .. "LastLevelMaxPool LastLevelP6P7")
+
+return (lazy.namespace("moth.ops", M, elsewhere))

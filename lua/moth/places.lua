@@ -69,7 +69,7 @@ places.list = {
     hidden = "within",
     doc = "which ops run, how long, and for how much memory" },
   { path = "moth.ops", short = "moth.ops",
-    doc = "torchvision's boxes: how far they overlap, which stay, losses" },
+    doc = "torchvision's boxes, regions of feature maps, and layers of detectors" },
   { path = "moth.darknet", short = "moth.darknet", doc = "nets of Darknet's .cfg and .weights" },
   { path = "moth.gguf", short = "moth.gguf", doc = "tensors of GGUF files, quantised ones too" },
   { path = "moth.amp", short = "moth.amp", doc = "mixed precision; moth has both as well" },

@@ -94,6 +94,20 @@ data.random_split data.random_split(moth.randn(10, 3), {0.8, 0.2})
 data.source data.DataLoader(data.source("moth:randn", 10, 3), {batch_size = 4, num_workers = 2})
 data.default_collate data.default_collate{moth.ones(2), moth.zeros(2)}
 moth.time moth.time()
+moth.ops.RoIAlign moth.ops.RoIAlign(2, 1, 2)(moth.rand(1, 2, 5, 5), moth.tensor{{1, 0, 0, 3, 4}})
+moth.ops.RoIPool moth.ops.RoIPool(2, 1)(moth.rand(1, 2, 5, 5), moth.tensor{{1, 0, 0, 3, 4}})
+moth.ops.PSRoIAlign moth.ops.PSRoIAlign(2, 1, 2)(moth.rand(1, 4, 5, 5), moth.ones(1, 5))
+moth.ops.PSRoIPool moth.ops.PSRoIPool(2, 1)(moth.rand(1, 4, 5, 5), moth.tensor{{1, 0, 0, 3, 4}})
+moth.ops.StochasticDepth moth.ops.StochasticDepth(0.5, "row")(moth.rand(4, 2))
+moth.ops.DropBlock2d moth.ops.DropBlock2d(0.1, 3)(moth.rand(2, 3, 8, 8))
+moth.ops.DropBlock3d moth.ops.DropBlock3d(0.1, 3)(moth.rand(2, 3, 8, 8, 8))
+moth.ops.Permute moth.ops.Permute{2, 3, 1}(moth.rand(2, 3, 4))
+moth.ops.DeformConv2d moth.ops.DeformConv2d(2, 3, 3)(moth.rand(1, 2, 5, 5), moth.rand(1, 18, 3, 3))
+moth.ops.FrozenBatchNorm2d moth.ops.FrozenBatchNorm2d(3)(moth.rand(2, 3, 4, 4))
+moth.ops.Conv2dNormActivation moth.ops.Conv2dNormActivation(2, 3)(moth.rand(2, 2, 4, 4))
+moth.ops.Conv3dNormActivation moth.ops.Conv3dNormActivation(2, 3)(moth.rand(2, 2, 4, 4, 4))
+moth.ops.MLP moth.ops.MLP(4, {8, 2})(moth.rand(3, 4))
+moth.ops.SqueezeExcitation moth.ops.SqueezeExcitation(4, 2)(moth.rand(2, 4, 3, 3))
 moth.timer moth.timer(function() moth.ones(2):exp() end):timeit(10)
 moth.utils.benchmark.Timer moth.utils.benchmark.Timer(function() moth.ones(2):exp() end):timeit(10)
 moth.distributions.LogNormal moth.distributions.LogNormal(0, 1):sample(3)
@@ -165,6 +179,25 @@ local SCHEDULES = {
 
 -- Longer ones.
 samples.texts = {
+  ["moth.profiler.schedule"] = [[
+local schedule = moth.profiler.schedule{wait = 1, warmup = 1, active = 2}
+moth.profiler.profile{function(prof)
+  for _ = 1, 8 do
+    moth.ones(2):exp()
+    prof:step()
+  end
+end, schedule = schedule, on_trace_ready = print}]],
+  ["moth.ops.FeaturePyramidNetwork"] = [[
+local fpn = moth.ops.FeaturePyramidNetwork({8, 16}, 4, {extra_blocks = moth.ops.LastLevelMaxPool()})
+fpn{{"fine", moth.rand(1, 8, 16, 16)}, {"coarse", moth.rand(1, 16, 8, 8)}}]],
+  ["moth.ops.MultiScaleRoIAlign"] = [[
+local pool = moth.ops.MultiScaleRoIAlign({"fine", "coarse"}, 2, 2)
+pool({{"fine", moth.rand(1, 4, 16, 16)}, {"coarse", moth.rand(1, 4, 8, 8)}},
+  {moth.tensor{{0, 0, 20, 30}}}, {{64, 64}})]],
+  ["moth.ops.LastLevelMaxPool"] = [[
+moth.ops.LastLevelMaxPool()({moth.rand(1, 4, 8, 8)}, {}, {"fine"})]],
+  ["moth.ops.LastLevelP6P7"] = [[
+moth.ops.LastLevelP6P7(4, 4)({moth.rand(1, 4, 8, 8)}, {}, {"fine"})]],
   ["moth.autograd.graph.saved_tensors_hooks"] = [[
 local pack = function(x) return x:half() end
 local restore = function(x) return x:float() end

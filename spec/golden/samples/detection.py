@@ -32,6 +32,31 @@ def giou(a, b):
     return inter / union - (w * h - union) / (w * h)
 
 
+def diou(a, b, eps=1e-7):
+    a, b = a[:, None], b[None]
+    inter, union, w, h = overlap(a, b)
+    return inter / union - centres(a, b, w, h, eps)
+
+
+def ciou(a, b, eps=1e-7):
+    p, q = (a[:, 2:] - a[:, :2])[:, None], (b[:, 2:] - b[:, :2])[None]
+    v = 4 / math.pi ** 2 * (torch.atan(p[..., 0] / p[..., 1])
+                            - torch.atan(q[..., 0] / q[..., 1])) ** 2
+    with torch.no_grad():
+        alpha = v / (1 - iou(a, b) + v + eps)
+    return diou(a, b, eps) - alpha * v
+
+
+def around(masks):
+    if masks.numel() == 0:
+        return torch.zeros(0, 4)
+    rows = []
+    for mask in masks:
+        y, x = torch.where(mask != 0)
+        rows.append([x.min(), y.min(), x.max(), y.max()] if len(y) else [0, 0, 0, 0])
+    return torch.tensor(rows, dtype=torch.float32)
+
+
 def reduce(loss, how):
     return loss if how == "none" else getattr(loss, how)()
 
@@ -145,6 +170,25 @@ for name, fn in (("box_iou", iou), ("generalized_box_iou", giou)):
     f("none", boxes(0), boxes(3), **WIDE)
     f("of none", boxes(2), boxes(0), **WIDE)
 
+for name, fn in (("distance_box_iou", diou), ("complete_box_iou", ciou)):
+    f = op("ops." + name, "boxes1 boxes2 eps", fn, "composed")
+    f(boxes(5), boxes(4), **WIDE)
+    f("one", boxes(1), boxes(1), 1e-3, **WIDE)
+    f("seventeen", boxes(17), boxes(2), **WIDE)
+    f("around each other", T([[0.0, 0.0, 4.0, 4.5]]), T([[1.0, 1.5, 2.0, 2.0]]), **WIDE)
+    f("none", boxes(0), boxes(3), **WIDE)
+    f("of none", boxes(2), boxes(0), **WIDE)
+
+f = op("ops.masks_to_boxes", "masks", around, "composed")
+MASK = {"grad": False, "dtypes": ["float64"], "why": "masks have no gradient"}
+f(I(3, 5, 6, low=0, high=2), **MASK)
+f("one element", I(2, 4, 7, low=0, high=1).then(lambda x: x.index_put(
+    (torch.tensor([0]), torch.tensor([3]), torch.tensor([5])), torch.tensor(2))), **MASK)
+f("booleans", I(4, 2, 3, low=0, high=2).then(lambda x: x.bool()), **MASK)
+f("floats", T([[[0.0, -0.5, 0.0], [0.0, 0.0, 3.0]]]), **MASK)
+f("empty masks", I(2, 3, 3, low=0, high=1), **MASK)
+f("none", I(0, 3, 4, low=0, high=2), **MASK)
+
 for name, fn in (("generalized_box_iou_loss", giou_loss), ("distance_box_iou_loss", diou_loss),
                  ("complete_box_iou_loss", ciou_loss)):
     f = op("ops." + name, "boxes1 boxes2 reduction eps", fn, "composed")
@@ -157,6 +201,13 @@ for name, fn in (("generalized_box_iou_loss", giou_loss), ("distance_box_iou_los
 
 exempt("ops.complete_box_iou_loss", "its weight of the ratios is a constant to gradients, as the "
        "paper has it, so finite differences differ: the samples above hold it to PyTorch")
+
+exempt("ops.complete_box_iou", "its weight of the ratios is a constant to gradients, as the paper "
+       "has it, so finite differences differ: the samples above hold it to PyTorch")
+for name in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d"):
+    exempt("ops." + name, "spec/regions_spec.lua holds it to torchvision and checks its gradients")
+for name in ("stochastic_depth", "drop_block2d", "drop_block3d"):
+    exempt("ops." + name, "random: spec/regions_spec.lua checks it")
 
 f = op("ops.sigmoid_focal_loss", "inputs targets alpha gamma reduction", focal, "composed",
        constants=("targets",))
