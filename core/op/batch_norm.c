@@ -18,6 +18,7 @@
 #include "formula.h"
 #include "norm.h"
 #include "reduce.h"
+#include "view.h"
 
 static void release(moth_tensor **at, int n) {
   while (n) moth_tensor_release(at[--n]);
@@ -579,8 +580,12 @@ static int instance_norm_compose(const instance_norm_args *a, moth_tensor **out)
                      .eps = a->eps);
   int64_t channels = a->input->l.shape[1];
   moth_tensor *y[MOTH_MAX_OUTPUTS] = {NULL};
-  if (channels == 0) return MOTH_CALL(a->ctx, out, reshape, .input = a->input,
-                                      .shape = {a->input->l.shape, a->input->l.ndim});
+  if (channels == 0) {
+    status = MOTH_CALL(a->ctx, out, reshape, .input = a->input,
+                       .shape = {a->input->l.shape, a->input->l.ndim});
+    if (!status && a->weight) status = moth_attach(out, a->weight);
+    return status || !a->bias ? status : moth_attach(out, a->bias);
+  }
   status = MOTH_CALL(a->ctx, y, group_norm, .input = a->input, .num_groups = channels,
                      .weight = a->weight, .bias = a->bias, .eps = a->eps);
   if (!status && a->running_mean && a->input->l.numel) status = planes_on(a);

@@ -5,6 +5,9 @@
 ** which keeps strided_sum on its direct path. as_strided alone needs the real layout.
 */
 #include "../context.h"
+#include "../tape.h"
+#include "arith.h"
+#include "reduce.h"
 #include "strided.h"
 #include "view.h"
 
@@ -20,6 +23,26 @@ static int real_dim(moth_ctx *ctx, int64_t dim, const moth_tensor *x, int32_t *o
   if (x->l.ndim > 0) return moth_dim(ctx, "dim", dim, x->l.ndim, out);
   return moth_fail(ctx, MOTH_E_SHAPE, "input", "a tensor with dimensions is needed, got %s",
                    moth_str(x));
+}
+
+int moth_attach(moth_tensor **y, moth_tensor *x) {
+  moth_ctx *ctx = x->ctx;
+  const int64_t all = -1, size = x->l.numel;
+  moth_tensor *flat = NULL, *none = NULL, *zero = NULL, *sum = NULL;
+  if (!ctx->grad_mode || !moth_needs_grad(x)) return MOTH_OK;
+  int status = MOTH_CALL(ctx, &flat, reshape, .input = x,
+                         .shape = {size ? &all : &size, 1});
+  if (!status) status = MOTH_CALL(ctx, &none, narrow, .input = flat, .dim = 0, .length = 0);
+  if (!status) status = MOTH_CALL(ctx, &zero, sum, .input = none, .dtype = (*y)->l.dtype);
+  if (!status)
+    status = MOTH_CALL(ctx, &sum, add, .input = *y, .other = zero,
+                       .alpha = {.type = 1, .as.integer = 1});
+  moth_tensor_release(flat);
+  moth_tensor_release(none);
+  moth_tensor_release(zero);
+  moth_tensor_release(*y);
+  *y = sum;
+  return status;
 }
 
 /* The gradient of a base: dy laid into zeros, where v is the view that was taken of it. */

@@ -59,6 +59,11 @@ static int summed(moth_tensor *input, moth_tensor *product, moth_scalar beta, mo
   return status;
 }
 
+/* beta 0: the input's gradient is zeros, not none. */
+static int attached(moth_tensor *input, moth_scalar beta, int status, moth_tensor **out) {
+  return status || !is_number(beta, 0) ? status : moth_attach(out, input);
+}
+
 static int check_fit(const moth_tensor *input, const moth_tensor *product) {
   const moth_layout *x = &input->l, *y = &product->l;
   bool fits = x->ndim <= y->ndim;
@@ -82,7 +87,7 @@ static int added(moth_tensor *input, moth_tensor *product, moth_scalar beta, mot
   }
   const bool plain = is_number(alpha, 1) && (is_number(beta, 0) || is_number(beta, 1));
   if (!moth_is_half(dtype) || (plain && product->l.dtype == dtype))
-    return summed(input, product, beta, alpha, out);
+    return attached(input, beta, summed(input, product, beta, alpha, out), out);
   status = MOTH_CALL(ctx, &x, cast, .input = input, .dtype = MOTH_F32);
   if (!status) status = MOTH_CALL(ctx, &y, cast, .input = product, .dtype = MOTH_F32);
   moth_tensor_release(product);
@@ -90,7 +95,7 @@ static int added(moth_tensor *input, moth_tensor *product, moth_scalar beta, mot
   if (!status) status = MOTH_CALL(ctx, out, cast, .input = sum, .dtype = dtype);
   moth_tensor_release(x);
   moth_tensor_release(sum);
-  return status;
+  return attached(input, beta, status, out);
 }
 
 /* *y := the product; matmul's `other` is called `name` here. */

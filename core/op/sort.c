@@ -224,9 +224,12 @@ MOTH_OP(median_dim, MEDIAN_DIM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .sa
 static int median_all_compose(const median_all_args *a, moth_tensor **out) {
   static const int64_t all = -1;
   moth_tensor *flat = NULL, *y[2] = {NULL, NULL};
-  if (a->input->l.numel == 0 && moth_is_float(a->input->l.dtype))
-    return MOTH_CALL(a->ctx, out, full, .size = {(int64_t[]){0}, 0}, .dtype = a->input->l.dtype,
-                     .fill_value = {.as.number = NAN});
+  if (a->input->l.numel == 0 && moth_is_float(a->input->l.dtype)) {
+    int made = MOTH_CALL(a->ctx, out, full, .size = {(int64_t[]){0}, 0}, .device =
+                         moth_device_of(a->input), .dtype = a->input->l.dtype,
+                         .fill_value = {.as.number = NAN});
+    return made ? made : moth_attach(out, a->input);
+  }
   if (a->input->l.numel == 0)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no elements to choose from",
                      moth_str(a->input));

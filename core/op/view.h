@@ -150,4 +150,8 @@ MOTH_ARGS(chunk, CHUNK)
 ** what goes away. */
 void moth_make_room(moth_layout *y, int32_t dim, int32_t n);
 
+/* *y := *y with x in its history, on which its value does not depend: x's gradient is then zeros,
+** and a backward pass is no error. Nothing where no gradient is wanted. */
+int moth_attach(moth_tensor **y, moth_tensor *x);
+
 #endif

@@ -1,6 +1,7 @@
 --- factors.lua -- linear algebra that reports singular matrices instead of raising (solve_ex,
 -- lu_factor_ex), matrix_sqrth; orgqr, ormqr, lu_unpack.
 
+local attach = require("moth.attach").attach
 local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
@@ -153,7 +154,9 @@ factors.ormqr = define {
       y = y - by * b:matmul(b:transpose(-1, -2):matmul(y))
     end
     if not left then y = y:transpose(-1, -2) end
-    return y * 1 -- without reflections y is `other` itself
+    y = y * 1 -- without reflections it is `other` itself
+    if k == 0 then y = attach(attach(y, x), tau) end
+    return y
   end,
 }
 

@@ -1,5 +1,6 @@
 --- lu.lua -- of moth.linalg: lu, lu_factor, lu_solve, lstsq.
 
+local attach = require("moth.attach").attach
 local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
@@ -176,6 +177,7 @@ lu.lstsq = define {
       if vector then residuals = residuals:squeeze(-1) end
     else
       residuals = ops.zeros({ 0 }, { dtype = x.dtype, device = x.device })
+      residuals = attach(attach(residuals, x), b)
     end
     if vector then y = y:squeeze(-1) end
     if driver == "gels" then rank = ops.zeros({ 0 }, { dtype = rank.dtype, device = x.device }) end

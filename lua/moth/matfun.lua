@@ -78,7 +78,7 @@ matfun.vander = define {
     end
     if not x:is_floating_point() then x = x:long() end
     x = x:unsqueeze(-1)
-    if count < 2 then return (ops.ones_like(x):narrow(-1, 1, count)) end
+    if count < 2 then return (attach(ops.ones_like(x):narrow(-1, 1, count), x)) end
     local sizes = lib.filled(x:dim(), -1)
     sizes[#sizes] = count - 1
     return (ops.cat({ ops.ones_like(x), x:expand(sizes):cumprod(-1) }, -1))

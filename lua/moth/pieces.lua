@@ -302,7 +302,7 @@ pieces.trapezoid = define {
            { "dim", "dim", "dimension along which they lie", default = -1 } },
   scoped = true,
   run = function(y, x, dx, dim)
-    if y:size(dim) == 0 then return (y:sum(dim)) end
+    if y:size(dim) == 0 then return (require("moth.attach").attach(y:sum(dim), x)) end
     if x == nil then
       return ((y:sum(dim) - (y:select(dim, 1) + y:select(dim, -1)) * 0.5) * dx)
     end

@@ -1,6 +1,7 @@
 --- polynomials.lua -- moth.special's orthogonal polynomials, by the recurrence of three that each
 -- has (Abramowitz and Stegun 22.7), in float64; gradients of every order come with the ops.
 
+local attach = require("moth.attach").attach
 local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
@@ -94,9 +95,14 @@ local function made(name, row, shifted)
       local dtype = input:is_floating_point() and input.dtype or moth.get_default_dtype()
       local x = input:to(moth.float64)
       if shifted then x = x * 2 - 1 end
-      if istensor(n) then return (of_tensor(name, row, x, n):to(dtype)) end
-      check(name, n)
-      return (of_number(row, x, n < 0 and -1 or math.floor(n)):to(dtype))
+      local y
+      if istensor(n) then
+        y = of_tensor(name, row, x, n)
+      else
+        check(name, n)
+        y = of_number(row, x, n < 0 and -1 or math.floor(n))
+      end
+      return (attach(y, x):to(dtype))
     end,
   }
 end
