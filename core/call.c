@@ -235,8 +235,9 @@ static int run_direct(moth_call_frame *f, const moth_op *op, moth_tensor *target
   moth_tensor_release(before);
   if (!status && target->l.numel) {
     status = run_kernel(target->ctx, op, &f->args, out, false, f->device);
-    /* Kernels check what they read before they write; only these two come in the middle. */
-    if (!status || status == MOTH_E_INTERRUPT || status == MOTH_E_MEM)
+    /* Kernels check what they read before they write; only an interrupt comes in the middle, and
+    ** on a device a want of memory, which here they meet before. */
+    if (!status || status == MOTH_E_INTERRUPT || (status == MOTH_E_MEM && target->l.device))
       moth_storage_bump(target->storage);
   }
   if (status) moth_write_drop(&write);
