@@ -255,6 +255,11 @@ margins.triplet_margin_with_distance_loss = define {
     some_margin("triplet_margin_with_distance_loss", margin)
     distance = distance or margins.pairwise_distance
     local near, far = distance(anchor, positive), distance(anchor, negative)
+    if not lib.istensor(near) or not lib.istensor(far) then
+      errors.argument("triplet_margin_with_distance_loss", "distance_function", "a function that "
+        .. "returns a tensor is needed; it returned "
+        .. errors.describe(lib.istensor(near) and far or near), "E_TYPE")
+    end
     if swap then far = ops.minimum(far, distance(positive, negative)) end
     return (reduced(ops.relu(near - far + margin), reduction))
   end,

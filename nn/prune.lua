@@ -287,6 +287,10 @@ functions {
       local all, scores, sizes = {}, {}, {}
       moth().no_grad(function()
         for i, pair in ipairs(type(parameters) == "table" and parameters or {}) do
+          if type(pair) ~= "table" then
+            errors.refuse("global_unstructured", "parameters", "a list of {module, name} is needed",
+              pair, "E_TYPE")
+          end
           local module, name = pair[1], pair[2]
           local x, mask = target("global_unstructured", module, name)
           local left = left_of(x, mask)

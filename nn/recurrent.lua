@@ -242,7 +242,8 @@ recurrent.RNN = RNN
 RNN.states = 1
 
 RNN.signature = define.signature("RNN", joined(SIZES,
-  {{"int", "num_layers", "layers, each on the output of the one below", default = 1},
+  {{"int", "num_layers", "layers, each on the output of the one below", default = 1,
+    bounds = {1, 2 ^ 20}},
     NONLINEARITY}, SEQUENCE, PLACE))
 
 function RNN:init(input_size, hidden_size, num_layers, nonlinearity, ...)
@@ -257,7 +258,8 @@ end
 
 layer_takes(RNN, STATE, "output, h")
 
-local LAYERS = {{"int", "num_layers", "layers, each on the output of the one below", default = 1}}
+local LAYERS = {{"int", "num_layers", "layers, each on the output of the one below", default = 1,
+                 bounds = {1, 2 ^ 20}}}
 
 --- Long short-term memory (Hochreiter and Schmidhuber, 1997). `output, {h, c} = lstm(input[,
 -- {h, c}])`, with the shapes and parameter names of nn.RNN; the gates lie in the order i, f, g, o.

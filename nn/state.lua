@@ -221,6 +221,11 @@ end
 
 --- What Module:load_state_dict does.
 function state.load(self, given, strict, assign)
+  if lib.is_plain(given) and type(given[1]) == "table" then
+    errors.argument("load_state_dict", "state_dict", "names and tensors are needed, got a list "
+      .. "with a table in it; named arguments come behind: "
+      .. "net:load_state_dict(dict, {strict = false})", "E_TYPE")
+  end
   given = StateDict(given)
   local found = {known = {}, missing = {}, unexpected = {}, problems = {}, copies = {},
                  extras = {}, post = {}}

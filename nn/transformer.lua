@@ -167,7 +167,7 @@ transformer.TransformerEncoder = Encoder
 
 Encoder.signature = define.signature("TransformerEncoder", {
   {"object", "encoder_layer", "a TransformerEncoderLayer, or a module like it"},
-  {"int", "num_layers", "how many copies of it"},
+  {"int", "num_layers", "how many copies of it", bounds = {1, 2 ^ 20}},
   {"any", "norm", "a module that the result goes through", optional = true},
   {"bool", "enable_nested_tensor", "changes nothing: padding is always computed", default = true},
   {"bool", "mask_check", "changes nothing", default = true},
@@ -250,7 +250,7 @@ transformer.TransformerDecoder = Decoder
 
 Decoder.signature = define.signature("TransformerDecoder", {
   {"object", "decoder_layer", "a TransformerDecoderLayer, or a module like it"},
-  {"int", "num_layers", "how many copies of it"},
+  {"int", "num_layers", "how many copies of it", bounds = {1, 2 ^ 20}},
   {"any", "norm", "a module that the result goes through", optional = true},
 })
 
@@ -282,8 +282,8 @@ transformer.Transformer = Transformer
 Transformer.signature = define.signature("Transformer", {
   {"int", "d_model", "features of a position", default = 512},
   {"int", "nhead", "heads of the attentions", default = 8},
-  {"int", "num_encoder_layers", "layers of the encoder", default = 6},
-  {"int", "num_decoder_layers", "layers of the decoder", default = 6},
+  {"int", "num_encoder_layers", "layers of the encoder", default = 6, bounds = {1, 2 ^ 20}},
+  {"int", "num_decoder_layers", "layers of the decoder", default = 6, bounds = {1, 2 ^ 20}},
   LAYER[3], LAYER[4], LAYER[5],
   {"any", "custom_encoder", "a module in place of the encoder", optional = true},
   {"any", "custom_decoder", "a module in place of the decoder", optional = true},

@@ -196,20 +196,6 @@ end
 
 -- ---- lists of arguments ----
 
---- Raises unless a number, or each number in a list, lies within the bounds of argument i.
-function calls.within(sig, i, v)
-  local arg = sig.args[i]
-  local least, most, open = arg.bounds[1], arg.bounds[2], arg.bounds.open
-  for _, x in ipairs(type(v) == "table" and v or { v }) do
-    if type(x) == "number" and not (x >= least and (not most or x <= most)
-        and not (open and x == least)) then
-      errors.argument(sig.name, arg.name, format("a number %s %g%s is needed, got %s",
-        open and "above" or "from", least, most and format(" to %g", most) or open and "" or " on",
-        errors.describe(v)), "E_DOMAIN")
-    end
-  end
-end
-
 -- ---- which table is a list of arguments ----
 -- The kinds of the arguments decide, not looks:
 --   (a) a table with a metatable is never a list of arguments;

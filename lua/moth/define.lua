@@ -166,9 +166,6 @@ end
 
 local function pass_on(...) return ... end
 
-local function refuse(what, needed, got)
-  require("moth.error").refuse("define", what, needed, got, "E_TYPE")
-end
 
 -- The written function of a record.
 local function compiled(record)
@@ -185,10 +182,8 @@ end
 -- when it returns: it must not keep them, nor call functions of the user's)
 -- @return the function
 local function late(record)
-  if type(record) ~= "table" then refuse("record", "a table is needed", record) end
-  if type(record.name) ~= "string" then refuse("name", "a string is needed", record.name) end
-  if type(record.args) ~= "table" then
-    refuse("args", "a list of arguments is needed", record.args)
+  if type(record) ~= "table" or type(record.name) ~= "string" or type(record.args) ~= "table" then
+    require("moth.misused").record(record)
   end
   record.read = read_record
   local fn = function(...) return (record.call or compiled(record))(...) end

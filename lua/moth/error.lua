@@ -216,6 +216,9 @@ function errors.status(status, fname, argname, ...)
   end
   fname = fname or op:gsub("^linalg_", "")
   if argname then arg = argname end
+  if code == "E_MEM" or code == "E_LIMIT" or arg == "size" then
+    require("moth.oversize").blame(fname, text, code)
+  end
   if arg ~= "" and fname ~= "" then return errors.argument(fname, arg, text, code) end
   if code == "E_INTERRUPT" or fname == "" then return errors.raise(text, code) end
   return errors.raise(fname .. ": " .. text, code)

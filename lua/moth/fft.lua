@@ -228,11 +228,10 @@ local function frequencies(name, doc, last, first)
       if d == 0 then
         errors.argument(name, "d", "a number other than 0 is needed, got 0", "E_DOMAIN")
       end
-      local moth, list = require "moth", {}
-      for k = 0, last(n) do list[#list + 1] = k / (n * d) end
-      for k = first(n), -1 do list[#list + 1] = k / (n * d) end
-      return (moth.tensor(list, { dtype = dtype or moth.get_default_dtype(), device = device,
-                                  requires_grad = requires_grad }))
+      local count = last(n) + 1
+      local function value(k) return (k < count and k or first(n) + k - count) / (n * d) end
+      return (require("moth.series").of(name, "n", count - first(n), value, dtype, device,
+        requires_grad))
     end,
   }
 end

@@ -65,7 +65,7 @@ local function take(sig, at)
   local rest = format('if type(t[%d]) ~= "nil" then T.extra(sig, t[%d]) end', over, over)
   if not arg or not arg.row.collects then return all .. " " .. rest end
   if arg.row.name == "data" then
-    return format("if t[%q] == nil then v%d = T.array(t) end", arg.name, at)
+    return format("if t[%q] == nil then v%d = T.data(sig, %d, t) end", arg.name, at, at)
   end
   return format('if type(t[1]) ~= "nil" then\n'
     .. "      if T.first_is_value(sig.args[%d], t[1]) then %s %s\n"

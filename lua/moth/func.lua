@@ -33,7 +33,11 @@ end
 -- The given tensors by name, of a table or a list of tables.
 local function given_of(value)
   local given = {}
-  for _, map in ipairs(lib.is_plain(value[1]) and value or {value}) do
+  for _, map in ipairs(value[1] ~= nil and value or {value}) do
+    if type(map) ~= "table" then
+      wrong("a table of names and tensors, or a list of such, is needed, got %s in the list",
+        errors.describe(map))
+    end
     for name, x in pairs(map) do
       if type(name) ~= "string" or not lib.istensor(x) then
         wrong("a table of names and tensors is needed, got %s under '%s'", errors.describe(x),

@@ -250,6 +250,11 @@ linalg.matrix_rank = define {
   scoped = true,
   run = function(x, atol, rtol, hermitian)
     need_matrices("matrix_rank", x, hermitian)
+    for name, least in pairs { atol = atol, rtol = rtol } do
+      if type(least) == "boolean" then
+        errors.refuse("matrix_rank", name, "a number or a tensor is needed", least, "E_TYPE")
+      end
+    end
     x = x:detach()
     local s = hermitian and as("linalg_eigvalsh", "matrix_rank")(x):abs()
       or as("linalg_svdvals", "matrix_rank")(x)

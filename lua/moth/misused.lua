@@ -1,5 +1,5 @@
 --- misused.lua -- the part of calls.lua that few calls need: the errors of a call that does not fit
--- its function; `out`; a tensor in the place of a number.
+-- its function; bounds of numbers; `out`; a tensor in the place of a number.
 
 local errors = require "moth.error"
 local lib = require "moth.lib"
@@ -72,6 +72,43 @@ function misused.missing(sig, i, ...)
     if (kind == "dim" or kind == "int") and type(v) ~= "number" then misused.bad(sig, k, v) end
   end
   misused.bad(sig, i, nil)
+end
+
+--- Raises unless a number, or each number in a list, lies within the bounds of argument i.
+function misused.within(sig, i, v)
+  local arg = sig.args[i]
+  local least, most, open = arg.bounds[1], arg.bounds[2], arg.bounds.open
+  for _, x in ipairs(type(v) == "table" and v or { v }) do
+    if type(x) == "number" and not (x >= least and (not most or x <= most)
+        and not (open and x == least)) then
+      local upwards = most and format(" to %.14g", most) or open and "" or " on"
+      errors.argument(sig.name, arg.name, format("a number %s %.14g%s is needed, got %s",
+        open and "above" or "from", least, upwards, errors.describe(v)), "E_DOMAIN")
+    end
+  end
+end
+
+--- The array part of a table of data with names, which is the data: {1, 2, dtype = ...}. A single
+-- list in it could be meant as the data, or as its first row.
+function misused.data(sig, at, t)
+  local list = require("moth.calls").array(t)
+  if #list == 1 and type(list[1]) == "table" and getmetatable(list[1]) == nil then
+    errors.argument(sig.name, sig.args[at].name, ("one list beside named arguments may be the data "
+      .. "or a row of it; write moth.%s(list, {...})"):format(sig.name), "E_TYPE")
+  end
+  return list
+end
+
+--- Raises: what moth.define was given is no record of a function.
+function misused.record(record)
+  local wanted, got, needed = "record", record, "a table is needed"
+  if type(record) == "table" then
+    wanted, got, needed = "args", record.args, "a list of arguments is needed"
+    if type(record.name) ~= "string" then
+      wanted, got, needed = "name", record.name, "a string is needed"
+    end
+  end
+  errors.refuse("define", wanted, needed, got, "E_TYPE")
 end
 
 --- Raises: a nil among sizes in a row, or among the elements of a table.

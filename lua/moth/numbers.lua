@@ -114,10 +114,10 @@ for name in ("mvlgamma multigammaln"):gmatch "%S+" do
     name = name,
     doc = "The logarithm of the multivariate gamma function of dimension p.",
     examples = "moth.rand(2, 3) + 2, 3  -- domain: positive\nmoth.rand(3), 1  -- domain: positive",
-    args = { { "tensor", "input", "numbers above (p - 1) / 2" }, { "int", "p", "from 1 on" } },
+    args = { { "tensor", "input", "numbers above (p - 1) / 2" },
+             { "int", "p", "from 1 on", bounds = { 1, 1e6 } } },
     scoped = true,
     run = function(input, p)
-      if p < 1 then refuse(name, "p", "a number from 1 on is needed", p, "E_DOMAIN") end
       local y = ops.lgamma(input)
       for k = 1, p - 1 do y = y + ops.lgamma(input - k / 2) end
       return y + p * (p - 1) / 4 * math.log(math.pi)

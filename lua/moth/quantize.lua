@@ -44,6 +44,9 @@ end
 
 -- Raises for points outside of the limits, where a look at them costs no waiting.
 local function check_points(fname, zero, low, high)
+  if zero.dtype == moth().bool then
+    errors.refuse(fname, "zero_point", "numbers are needed", zero, "E_DTYPE")
+  end
   if not lib.capture and not zero.is_cuda and zero:numel() > 0
     and not (zero:min():item() >= low and zero:max():item() <= high) then
     errors.refuse(fname, "zero_point", ("numbers from quant_min, %d, to quant_max, %d, are needed")

@@ -141,6 +141,8 @@ results.where = define {
 
 -- ---- tensor_split ----
 
+local MOST_PIECES = 2 ^ 20 -- as of split and chunk
+
 -- Ends of the pieces: n about equal ones, the larger first, or those given, as Python clips them.
 local function ends_of(sections, size)
   local ends = {}
@@ -148,6 +150,9 @@ local function ends_of(sections, size)
     if sections < 1 or sections % 1 ~= 0 then
       errors.argument("tensor_split", "indices_or_sections", "at least one piece is needed, got "
         .. sections)
+    elseif sections > MOST_PIECES then
+      errors.argument("tensor_split", "indices_or_sections", ("%d pieces are asked for, at most %d "
+        .. "are possible"):format(sections, MOST_PIECES), "E_LIMIT")
     end
     local piece, larger = math.floor(size / sections), size % sections
     for i = 1, sections do ends[i] = i * piece + math.min(i, larger) end
@@ -218,6 +223,11 @@ results.normal = define {
         or "is needed with two numbers")
     elseif many and (dtype or device) then
       errors.argument("normal", dtype and "dtype" or "device", "the tensors have one")
+    end
+    for name, value in pairs { mean = mean, std = std } do
+      if type(value) == "boolean" then
+        errors.refuse("normal", name, "a number or a tensor is needed", value, "E_TYPE")
+      end
     end
     local least = lib.istensor(std) and (std:numel() > 0 and std:min():item() or 0) or std
     if not (least >= 0) then

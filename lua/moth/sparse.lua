@@ -220,6 +220,7 @@ local function size_of(rows, values, size)
     if first < 1 then refuse("indices", "positions count from 1, got " .. first, "E_INDEX") end
   end
   if size == nil then return last end
+  if type(size) == "number" then size = {size} end
   local fits = #size == values:dim()
   for d = 2, #size do fits = fits and size[d] == values:size(d) end
   if not fits then

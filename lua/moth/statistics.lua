@@ -166,6 +166,9 @@ statistics.histogram = define {
         refuse("histogram", "bins", "a number from 1 on or a vector is needed", bins, "E_ARG")
       end
       local low, high = 0, 1
+      if range ~= nil and not lib.is_plain(range) then
+        refuse("histogram", "range", "two finite numbers in order are needed", range, "E_TYPE")
+      end
       if range then low, high = range[1], range[2]
       elseif x:numel() > 0 then low, high = x:min():item(), x:max():item() end
       if not range and not (math.abs(low) < math.huge and math.abs(high) < math.huge) then

@@ -3,20 +3,10 @@
 
 local define = require "moth.define"
 local errors = require "moth.error"
+local series = require "moth.series"
 
 local cos, pi, abs, sqrt = math.cos, math.pi, math.abs, math.sqrt
 local window = {}
-
--- The modified Bessel function of order 0, by its series.
-local function bessel(x)
-  local sum, term, k = 1, 1, 0
-  repeat
-    k = k + 1
-    term = term * (x / (2 * k)) ^ 2
-    sum = sum + term
-  until term < sum * 1e-17
-  return sum
-end
 
 local LENGTH = { "int", "window_length", "how many elements" }
 local PERIODIC = { "bool", "periodic", "is it one of many that follow each other? else its last "
@@ -40,13 +30,14 @@ local function make(name, doc, more, value, examples)
         errors.argument(name, "window_length", "a number from 0 on is needed, got " .. n,
           "E_DOMAIN")
       end
-      local moth, list, a, b = require "moth", {}, ...
-      local at = #more + 1
-      local dtype, device, requires_grad = select(at, ...)
+      local a, b = ...
+      if name == "kaiser_window" and not (abs(a) < math.huge) then
+        errors.argument(name, "beta", "a finite number is needed, got " .. a, "E_DOMAIN")
+      end
       local last = periodic and n or n - 1
-      for i = 1, n do list[i] = n == 1 and 1 or value((i - 1) / last, a, b) end
-      return (moth.tensor(list, { dtype = dtype or moth.get_default_dtype(), device = device,
-                                  requires_grad = requires_grad }):reshape(n))
+      return (series.of(name, "window_length", n, function(k)
+        return n == 1 and 1 or value(k / last, a, b)
+      end, select(#more + 1, ...)))
     end,
   }
 end
@@ -71,7 +62,8 @@ make("bartlett_window", "A triangle.", {},
 make("kaiser_window", "A Bessel function, the steeper the larger beta is.", {
   { "float", "beta", "how steep it is", default = 12 },
 }, function(t, beta)
-  return bessel(beta * sqrt(math.max(0, 1 - (2 * t - 1) ^ 2))) / bessel(beta)
+  beta = abs(beta)
+  return (series.bessel_ratio(beta * sqrt(math.max(0, 1 - (2 * t - 1) ^ 2)), beta))
 end, "5\n4, false, {beta = 3, dtype = moth.float64, requires_grad = true}")
 
 return window

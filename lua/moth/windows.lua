@@ -6,6 +6,7 @@
 local define = require "moth.define"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
+local series = require "moth.series"
 
 local cos, sin, exp, abs, sqrt, pi = math.cos, math.sin, math.exp, math.abs, math.sqrt, math.pi
 
@@ -44,10 +45,7 @@ local function make(name, doc, more, terms, examples)
       local sym, dtype, device, requires_grad = select(at, ...)
       if at == 1 then a, b = nil, nil elseif at == 2 then b = nil end
       local f = terms(n, sym, a, b)
-      local moth, list = require "moth", {}
-      for k = 0, n - 1 do list[k + 1] = f(k) end
-      return (moth.tensor(list, { dtype = dtype or moth.get_default_dtype(), device = device,
-                                  requires_grad = requires_grad }):reshape(n))
+      return (series.of(name, "M", n, f, dtype, device, requires_grad))
     end,
   }
 end
@@ -66,17 +64,6 @@ local function cosines(n, sym, a)
     for i = 1, #a do sum = sum + (i % 2 == 1 and a[i] or -a[i]) * cos((i - 1) * k * step) end
     return sum
   end
-end
-
--- The modified Bessel function of order 0, by its series.
-local function bessel(x)
-  local sum, term, k = 1, 1, 0
-  repeat
-    k = k + 1
-    term = term * (x / (2 * k)) ^ 2
-    sum = sum + term
-  until term < sum * 1e-17
-  return sum
 end
 
 make("bartlett", "A triangle from 0 to 1 and back.", {}, function(n, sym)
@@ -117,6 +104,7 @@ end, "5\n5, {std = 0.9}")
 make("general_cosine", "A sum of cosines: a[1] - a[2] cos(t) + a[3] cos(2 t) - ...", {
   { "floats", "a", "the factors" },
 }, function(n, sym, a)
+  if type(a) == "number" then a = { a } end
   if #a == 0 then errors.argument("general_cosine", "a", "at least one factor is "
     .. "needed", "E_SHAPE") end
   return cosines(n, sym, a)
@@ -139,10 +127,9 @@ make("kaiser", "A Bessel function, the steeper the larger beta is.", {
 }, function(n, sym, beta)
   above("kaiser", "beta", beta, 0)
   if n == 1 then return one end
-  local top = bessel(beta)
   return function(k)
     local t = math.min(2 * k / period(n, sym) - 1, 1)
-    return bessel(beta * sqrt(1 - t * t)) / top
+    return (series.bessel_ratio(beta * sqrt(1 - t * t), beta))
   end
 end, "5\n5, {beta = 3}")
 

@@ -50,8 +50,8 @@ local function rest_slope(x)
     * s + 1 / 120) * s - 1 / 12)
 end
 
--- Where x is far: a tensor, NEAR if nothing is, FAR if all is. On a GPU, where the answer would have
--- to be waited for, and in a recorded step it is always the tensor.
+-- Where x is far: a tensor, NEAR if nothing is, FAR if all is. On a GPU, where the answer would
+-- have to be waited for, and in a recorded step it is always the tensor.
 local NEAR, FAR = "near", "far"
 
 local function side_of(x)
