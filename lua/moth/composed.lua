@@ -129,7 +129,9 @@ composed.nanmedian = define {
     if dim ~= nil and x:size(-1) == 0 then
       errors.refuse("nanmedian", "input", "elements to choose from are needed", input, "E_SHAPE")
     end
-    if x:size(-1) == 0 then return (ops.full({}, 0 / 0, input.dtype, input.device)) end
+    if x:size(-1) == 0 then
+      return (require("moth.attach").attach(ops.full({}, 0 / 0, input.dtype, input.device), input))
+    end
     local good = x:isnan():logical_not():sum(-1, { keepdim = true })
     local sorted, order = x:sort { -1, stable = true }
     local at = (good - 1):clamp(0):div(2, { rounding_mode = "floor" }):long() + 1

@@ -224,7 +224,7 @@ numbers.cumulative_trapezoid = define {
   scoped = true,
   run = function(y, x, dx, dim)
     local n = y:size(dim)
-    if n == 0 then return y:clone() end
+    if n == 0 then return (require("moth.attach").attach(y:clone(), x)) end
     local heights = (y:narrow(dim, 2, n - 1) + y:narrow(dim, 1, n - 1)) * 0.5
     if x == nil then return (heights:cumsum(dim) * dx) end
     if dim < 0 then dim = dim + y:dim() + 1 end

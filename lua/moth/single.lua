@@ -3,6 +3,7 @@
 --
 -- The engine refuses such a call by its shapes; bind.lua then asks `instead` for a result.
 
+local attach = require("moth.attach").attach
 local bind = require "moth.bind"
 local lib = require "moth.lib"
 
@@ -53,7 +54,7 @@ end
 local function gather(_, x, dim, index, ...)
   if not istensor(x) then return nil end
   index = lib.is_plain(index) and positions(index) or index
-  if index:numel() == 0 then return (ops.empty(index.shape, x.dtype, x.device)) end
+  if index:numel() == 0 then return (attach(ops.empty(index.shape, x.dtype, x.device), x)) end
   if not (is_single(x) or is_single(index)) or x:dim() > 1 or index:dim() > 1
     or not first_dim(dim) then
     return nil
@@ -66,7 +67,9 @@ local function scatter(sig, x, dim, index, src, ...)
   index = lib.is_plain(index) and positions(index) or index
   local name = sig.op_name
   local inplace = name:sub(-1) == "_"
-  if index:numel() == 0 then return inplace and x or x:clone() end
+  if index:numel() == 0 then
+    return inplace and x or attach(x:clone(), istensor(src) and src or nil)
+  end
   if x:dim() > 1 or index:dim() > 1 or istensor(src) and src:dim() > 1 or not first_dim(dim) then
     return nil
   end
