@@ -5,7 +5,7 @@ local M = require "moth"
 local rows = require "moth.onnx.load.rows"
 local windows = require "moth.onnx.load.windows"
 
-local N, row = rows.N, rows.row
+local N, row, refuse = rows.N, rows.row, rows.refuse
 local ranked, equal = windows.ranked, windows.equal
 
 -- ---- windows in general ----
@@ -22,6 +22,7 @@ local function counts(a, x, kernel, strides, dilations, before, after)
     else
       list[d] = math.floor(left / strides[d]) + 1
     end
+    if list[d] < 1 then refuse("a window of %d does not fit %d elements", kernel[d], size) end
   end
   return list
 end

@@ -64,8 +64,9 @@ local ACTIVATIONS = {
 local USUAL = { affine = { 1, 0 }, leakyrelu = { 0.01 }, thresholdedrelu = { 1 },
                 scaledtanh = { 1, 1 }, hardsigmoid = { 0.2, 0.5 }, elu = { 1 } }
 
--- The activations of all directions, n for each, clipped before where the node says so.
-local function activations_of(a, names, clip)
+-- The activations of all directions, n for each. What gates read is clipped where the node says so;
+-- the cell is not, the third of LSTM's (onnxruntime).
+local function activations_of(a, names, clip, n)
   local list, nalpha, nbeta = {}, 0, 0
   for k, name in ipairs(names) do
     local key = name:lower()
@@ -81,7 +82,7 @@ local function activations_of(a, names, clip)
       beta = a.activation_beta and a.activation_beta[nbeta] or usual[2]
     end
     list[k] = function(x)
-      if clip then x = x:clamp(-clip, clip) end
+      if clip and (k - 1) % n < 2 then x = x:clamp(-clip, clip) end
       return f(x, alpha, beta)
     end
   end
@@ -171,7 +172,7 @@ local function cell_of(kind, a, t, d, functions)
 end
 
 local function step_by_step(kind, a, names, t)
-  local functions = activations_of(a, names, t.clip)
+  local functions = activations_of(a, names, t.clip, #names / t.directions)
   local ys, hs, cs = {}, {}, {}
   for d = 1, t.directions do
     local y, h, c = walk(CELLS[kind], cell_of(kind, a, t, d, functions), t.x, t.h[d],

@@ -4,6 +4,7 @@
 -- elements of the input, its taps. What Moth's own interpolate computes in the same way is left
 -- to it.
 
+local ffi = require "ffi"
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
 
@@ -23,7 +24,7 @@ local PLACES = {
     return t.wanted == 1 and 0 or y * (t.size - 1) / (t.wanted - 1)
   end,
   pytorch_half_pixel = function(y, t)
-    return t.out == 1 and -0.5 or (y + 0.5) / t.scale - 0.5
+    return t.out == 1 and 0 or (y + 0.5) / t.scale - 0.5
   end,
   half_pixel_symmetric = function(y, t)
     return t.size / 2 * (1 - t.out / t.wanted) + (y + 0.5) / t.scale - 0.5
@@ -91,6 +92,7 @@ local function normalized(weights, first, n, exclude)
 end
 
 local function along(a, x, d, t)
+  if t.out == 0 then return x:narrow(d, 1, 0) end
   local how, count = PLACES[a.coordinate_transformation_mode], 0
   local at, weights, inside = {}, {}, {}
   local kernel, reach = triangle, 1
@@ -158,6 +160,9 @@ end
 -- ---- Resize ----
 
 
+-- A number as float32, in which scales are given: 2.6 of 5 elements are 13.
+local function single(x) return tonumber(ffi.cast("float", x)) end
+
 -- Sizes and scales of each axis: axis -> t of PLACES.
 local function plan_of(a, x, axes, roi, scales, sizes)
   local plan, common = {}, nil
@@ -176,8 +181,8 @@ local function plan_of(a, x, axes, roi, scales, sizes)
     local t = { size = size, first = 0, last = 1 }
     if common then t.scale, t.out = common, floor(common * size + 0.5)
     elseif sizes then t.scale, t.out = sizes[k] / size, sizes[k]
-    else t.scale, t.out = scales[k], floor(scales[k] * size) end
-    t.wanted = common and common * size or sizes and t.out or t.scale * size
+    else t.scale, t.out = scales[k], floor(single(scales[k] * size)) end
+    t.wanted = common and common * size or sizes and t.out or single(t.scale * size)
     if roi and #roi > 0 then t.first, t.last = roi[k], roi[k + #axes] end
     plan[d] = t
   end
@@ -193,9 +198,9 @@ local function resized(a, x, axes, plan)
     end
     return F.interpolate(x, { size = size, mode = mode, align_corners = corners })
   end
-  local dtype, crop = x.dtype, a.coordinate_transformation_mode == "tf_crop_and_resize"
-  local y = x
-  if a.mode ~= "nearest" then y = rows.whole(x) and x:double() or rows.wide(x) end
+  local dtype, whole = x.dtype, rows.whole(x)
+  local y, crop = x, a.coordinate_transformation_mode == "tf_crop_and_resize"
+  if a.mode ~= "nearest" then y = whole and x:double() or rows.wide(x) end
   for _, d in ipairs(axes) do
     local t = plan[d]
     if t.scale ~= 1 or t.out ~= t.size or crop and (t.first ~= 0 or t.last ~= 1) then
@@ -203,10 +208,10 @@ local function resized(a, x, axes, plan)
     end
   end
   if dtype == y.dtype then return y end
-  if dtype:is_floating_point() then return y:to(dtype) end
+  if whole then y = y:round() end
   if dtype == M.uint8 then y = y:clamp(0, 255) end
   if dtype == M.int8 then y = y:clamp(-128, 127) end
-  return y:to(dtype) -- rounded towards zero, as a cast
+  return y:to(dtype)
 end
 
 local RESIZE = "mode=nearest coordinate_transformation_mode=half_pixel "
