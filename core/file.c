@@ -76,6 +76,48 @@ int moth_source_open(moth_ctx *ctx, const moth_text *path, moth_source *s) {
   return status;
 }
 
+static bool ends_part(char c) { return c == '/' || !c; }
+
+/* Cuts a path down to its folder. */
+static void to_folder(char *path) {
+  size_t n = strlen(path);
+  while (n && !ends_part(path[n - 1])) n--;
+  path[n > 1 ? n - 1 : n] = 0;
+}
+
+/* Is a file below the folder of a path? Both without links. */
+static bool below(const char *file, const char *folder) {
+  const size_t n = folder ? strlen(folder) : 0;
+  return n && strncmp(file, folder, n) == 0 && (ends_part(file[n]) || ends_part(folder[n - 1]));
+}
+
+/* The folder that a path names, and the one where links from it lead; freed by the caller. */
+static void folders_of(char *path, char *folders[2]) {
+  folders[1] = moth_disk_real(path);
+  if (folders[1]) to_folder(folders[1]);
+  to_folder(path);
+  folders[0] = moth_disk_real(*path ? path : ".");
+}
+
+int32_t moth_file_beside(moth_ctx *ctx, const moth_text *path, const moth_text *other) {
+  moth_error_clear(ctx);
+  char *name = path_of(ctx, path), *model = name ? path_of(ctx, other) : NULL;
+  if (!model) {
+    free(name);
+    return ctx->error.code;
+  }
+  char *file = moth_disk_real(name), *folders[2];
+  const int64_t links = moth_disk_stat(name).links;
+  folders_of(model, folders);
+  const bool good = file && links <= 1 && (below(file, folders[0]) || below(file, folders[1]));
+  free(file);
+  free(folders[0]);
+  free(folders[1]);
+  free(model);
+  free(name);
+  return good;
+}
+
 int moth_source_read(moth_ctx *ctx, const moth_source *s, int64_t from, char *to, int64_t size) {
   while (size > 0) {
     int status = moth_poll(ctx);

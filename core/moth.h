@@ -534,6 +534,10 @@ int32_t moth_safetensors_metadata(moth_ctx *ctx, const moth_handle *file, int64_
 int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_text *names,
                               const moth_handle *tensors, uint32_t n, const moth_text *keys,
                               const moth_text *values, uint32_t nmeta, int32_t durable);
+/* Is a file in the folder of another, or below it: 1, 0 or a negative status. Links are followed; a
+** file with several names (hard links) is in no folder. Where the other is a link, the folder that
+** it leads to counts too. */
+int32_t moth_file_beside(moth_ctx *ctx, const moth_text *path, const moth_text *other);
 /* Any file as its bytes, a u8 tensor: mapped as above, or read where map is 0 or fails. */
 int32_t moth_file_open(moth_ctx *ctx, const moth_text *path, int32_t map, moth_handle *out);
 /* Bytes of a contiguous u8 tensor as elements of a dtype: shared where aligned, else a copy. */

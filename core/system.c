@@ -101,7 +101,7 @@ static moth_disk_info info_of(int failed, const struct stat *st) {
   const int kind = S_ISREG(st->st_mode)   ? MOTH_OF_FILE
                    : S_ISDIR(st->st_mode) ? MOTH_OF_FOLDER
                                           : MOTH_OF_DEVICE;
-  return (moth_disk_info){kind, (int)(st->st_mode & 0777), st->st_size};
+  return (moth_disk_info){kind, (int)(st->st_mode & 0777), st->st_size, (int64_t)st->st_nlink};
 }
 
 moth_disk_info moth_disk_stat(const char *path) {

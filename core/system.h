@@ -54,6 +54,7 @@ typedef struct moth_disk_info {
   int kind; /* one of those; MOTH_OF_NOTHING: there is none, or it cannot be looked at */
   int mode; /* its permissions */
   int64_t size;
+  int64_t links; /* names that it has: more than one where it is linked */
 } moth_disk_info;
 
 moth_disk_info moth_disk_stat(const char *path);

@@ -130,7 +130,7 @@ static moth_disk_info info_of(int unknown, const struct _stat64 *st) {
   const int kind = type == S_IFREG ? MOTH_OF_FILE
                    : type == S_IFDIR ? MOTH_OF_FOLDER
                                      : MOTH_OF_DEVICE;
-  return (moth_disk_info){kind, st->st_mode & 0777, st->st_size};
+  return (moth_disk_info){kind, st->st_mode & 0777, st->st_size, st->st_nlink};
 }
 
 moth_disk_info moth_disk_stat(const char *path) {

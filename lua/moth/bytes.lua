@@ -13,6 +13,7 @@ local ffi = require "ffi"
 local dtype = require "moth.dtype"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local system = require "moth.system"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local bytes = {}
@@ -123,6 +124,16 @@ function bytes.open(path, fname, argument, mmap)
   local start = ffi.cast("const uint8_t *", C.moth_data(ctx, all))
   return setmetatable({ path = path, shown = errors.path(path), fname = fname, all = all,
     argument = argument or "path", start = start, size = all:numel(), at = 0 }, File)
+end
+
+--- Is a file in the folder of another, or below it, wherever links lead? (Windows: links are rare
+-- there, and made by administrators.)
+function bytes.beside(path, other)
+  if system.windows then return true end
+  local text = ffi.new "moth_text[2]"
+  text[0].at, text[0].size = path, #path
+  text[1].at, text[1].size = other, #other
+  return C.moth_file_beside(ctx, text, text + 1) == 1
 end
 
 --- Writes a file, whole or not at all.

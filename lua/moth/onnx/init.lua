@@ -6,8 +6,8 @@
 --
 -- export/: given.lua checks the arguments, noted.lua reads the calls of a net, plan.lua turns them
 -- into a graph (graph.lua) by the rows of elements, shapes, indexing, layers and losses.lua.
--- load/: reader.lua checks a file (tensors.lua reads its tensors), init.lua makes a net of it, which
--- runs the rows of the other files there, one for each subject; rows.lua says which file has an op.
+-- load/: reader.lua checks a file (tensors.lua reads its tensors), init.lua makes a net of it, and
+-- that runs the rows of the other files, one for each subject; rows.lua says which file has an op.
 -- proto.lua knows the file format.
 
 local bytes = require "moth.bytes"

@@ -39,8 +39,14 @@ local function external(t, size, state)
   if place == "" or place:find("^[/\\]") or place:find("%.%.") or place:find("%z") then
     state.refuse(("keeps the tensor %s in %s, which is not beside it"):format(name, quoted(place)))
   end
-  state.beside[place] = state.beside[place] or files.open((state.path:match "^(.*/)" or "")
-    .. place, "onnx.load", "path", state.mmap)
+  if not state.beside[place] then
+    local path = (state.path:match "^(.*/)" or "") .. place
+    local file = files.open(path, "onnx.load", "path", state.mmap)
+    if not files.beside(path, state.path) then
+      state.refuse(("keeps the tensor %s in %s, which a link leads to"):format(name, quoted(place)))
+    end
+    state.beside[place] = file
+  end
   local file, offset = state.beside[place], size == 0 and 0 or tonumber(at.offset or "0") or -1
   if not (offset >= 0 and offset % 1 == 0 and offset + size <= file.size) then
     state.refuse(("is broken: %s ends within the tensor %s"):format(quoted(place), name))
