@@ -118,7 +118,24 @@ int32_t moth_file_beside(moth_ctx *ctx, const moth_text *path, const moth_text *
   return good;
 }
 
+int moth_source_bytes(moth_ctx *ctx, const moth_text *bytes, moth_source *s) {
+  *s = (moth_source){.fd = -1, .shown = "these bytes"};
+  if (!bytes || (!bytes->at && bytes->size))
+    return moth_fail(ctx, MOTH_E_ARG, "bytes", "there are none");
+  s->map = malloc(bytes->size ? bytes->size : 1);
+  if (!s->map)
+    return moth_fail(ctx, MOTH_E_MEM, "bytes", "out of memory for %zu bytes", bytes->size);
+  if (bytes->size) memcpy(s->map, bytes->at, bytes->size);
+  s->copied = true;
+  s->size = (int64_t)bytes->size;
+  return MOTH_OK;
+}
+
 int moth_source_read(moth_ctx *ctx, const moth_source *s, int64_t from, char *to, int64_t size) {
+  if (s->map) {
+    memcpy(to, s->map + from, (size_t)size);
+    return MOTH_OK;
+  }
   while (size > 0) {
     int status = moth_poll(ctx);
     if (status) return status;
@@ -144,9 +161,11 @@ bool moth_source_map(moth_source *s) {
 
 void moth_source_close(moth_source *s) {
   if (s->fd >= 0) moth_disk_close(s->fd);
-  if (s->map) moth_disk_unmap(s->map, s->size);
+  if (s->copied) free(s->map);
+  else if (s->map) moth_disk_unmap(s->map, s->size);
   s->fd = -1;
   s->map = NULL;
+  s->copied = false;
 }
 
 /* -- writing -- */
@@ -159,17 +178,24 @@ static size_t directory_size(const char *path) {
   return size;
 }
 
-/* Creates a new file beside the target, under a name nobody has. */
+/* FNV-1a of a file's name. */
+static uint64_t hash_of(const char *name) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+  return hash;
+}
+
+/* Creates a file in the target's folder, under a name that follows from the target's: one that a
+** killed save left is used again. Saves of one path at a time take further names. */
 static int open_temporary(moth_sink *s, int mode) {
   size_t dir = directory_size(s->path), room = dir + 64;
+  const uint64_t hash = hash_of(s->path + dir);
   s->temp = malloc(room);
   if (!s->temp) return ENOMEM;
   memcpy(s->temp, s->path, dir);
-  for (unsigned attempt = 0; attempt < 100; attempt++) {
-    const uint64_t now = (uint64_t)(moth_seconds() * 1e9) ^ (uint64_t)((uintptr_t)s >> 4);
-    snprintf(s->temp + dir, room - dir, ".moth-%lld-%llx-%u.tmp", (long long)getpid(),
-             (unsigned long long)now, attempt);
-    s->fd = moth_disk_new(s->temp, mode); /* that of the file it will replace */
+  for (unsigned attempt = 0; attempt < 1000; attempt++) {
+    snprintf(s->temp + dir, room - dir, ".moth-%016llx-%u.tmp", (unsigned long long)hash, attempt);
+    s->fd = moth_disk_temporary(s->temp, mode); /* the mode of the file it will replace */
     if (s->fd >= 0) return 0;
     if (errno != EEXIST && errno != EINTR) break;
   }
@@ -262,7 +288,7 @@ static int commit(moth_sink *s) {
   if (regular && s->durable && moth_disk_sync(s->fd))
     return io_error(s->ctx, "write", s->shown, errno);
   int fd = s->fd;
-  s->fd = -1;
+  s->fd = regular ? moth_disk_hold(fd) : -1; /* until it is renamed nobody else may take it */
   if (moth_disk_close(fd) && errno != EINTR) return io_error(s->ctx, "write", s->shown, errno);
   if (!regular) return MOTH_OK;
   if (moth_disk_replace(s->temp, s->path)) return io_error(s->ctx, "replace", s->shown, errno);
@@ -273,8 +299,8 @@ static int commit(moth_sink *s) {
 
 int moth_sink_close(moth_sink *s, int status) {
   if (!status) status = commit(s);
-  if (s->fd >= 0) moth_disk_close(s->fd);
-  if (s->temp) moth_disk_remove(s->temp);
+  if (s->temp) moth_disk_discard(s->fd, s->temp);
+  else if (s->fd >= 0) moth_disk_close(s->fd);
   moth_signals_release(&s->held, status != MOTH_OK);
   free(s->temp);
   free(s->path);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -123,11 +124,34 @@ int moth_disk_open(const char *path) {
   return fd;
 }
 
-int moth_disk_new(const char *path, int mode) {
-  const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (fd >= 0 && mode) (void)!fchmod(fd, (mode_t)mode);
+/* Whether fd is a file of this user that has no other name and that `path` still names. */
+static bool is_ours(int fd, const char *path) {
+  struct stat here, there;
+  return !fstat(fd, &here) && !lstat(path, &there) && here.st_ino == there.st_ino &&
+         here.st_dev == there.st_dev && here.st_uid == geteuid() && here.st_nlink == 1 &&
+         S_ISREG(here.st_mode);
+}
+
+/* The lock goes with the process that holds it: a file that can be locked is nobody's. */
+int moth_disk_temporary(const char *path, int mode) {
+  const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  int fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+  const bool fresh = fd >= 0;
+  if (!fresh && errno != EEXIST) return -1;
+  if (!fresh) fd = open(path, flags);
+  const bool locked = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB);
+  const bool free_to_use = locked ? is_ours(fd, path) && !ftruncate(fd, 0)
+                                  : fresh && errno != EWOULDBLOCK; /* no locks there */
+  if (!free_to_use) {
+    if (fd >= 0) close(fd);
+    errno = EEXIST;
+    return -1;
+  }
+  if (mode) (void)!fchmod(fd, (mode_t)mode);
   return fd;
 }
+
+int moth_disk_hold(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
 
 int moth_disk_rewrite(const char *path) { return open(path, O_WRONLY | O_CLOEXEC); }
 
@@ -160,7 +184,11 @@ int moth_disk_sync(int fd) { return fsync(fd); }
 
 int moth_disk_replace(const char *from, const char *to) { return rename(from, to); }
 
-void moth_disk_remove(const char *path) { unlink(path); }
+/* Removed first: once it is closed, another process may have taken it. */
+void moth_disk_discard(int fd, const char *path) {
+  unlink(path);
+  if (fd >= 0) close(fd);
+}
 
 char *moth_disk_real(const char *path) { return realpath(path, NULL); }
 

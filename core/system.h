@@ -60,7 +60,11 @@ typedef struct moth_disk_info {
 moth_disk_info moth_disk_stat(const char *path);
 moth_disk_info moth_disk_fstat(int fd);
 int moth_disk_open(const char *path); /* to read; a pipe does not make us wait; -1: it fails */
-int moth_disk_new(const char *path, int mode); /* to write, where there is none; mode 0: any */
+/* To write an empty file of our own: a new one, or one that a process left which has ended (not on
+** Windows). mode 0: any. EEXIST: somebody else has it. */
+int moth_disk_temporary(const char *path, int mode);
+/* A second descriptor, to keep such a file until it has its name; -1: there is none. */
+int moth_disk_hold(int fd);
 int moth_disk_rewrite(const char *path); /* to write, where there is one; EACCES if one may not */
 bool moth_disk_writable(const char *path);
 int64_t moth_disk_read(int fd, void *to, size_t size, int64_t from);
@@ -74,7 +78,7 @@ void moth_disk_reserve(int fd, int64_t size);
 void moth_disk_send(int fd, int64_t from, int64_t size); /* on their way to the disk */
 int moth_disk_sync(int fd);
 int moth_disk_replace(const char *from, const char *to);
-void moth_disk_remove(const char *path);
+void moth_disk_discard(int fd, const char *path); /* closes and removes a temporary file */
 char *moth_disk_real(const char *path); /* what links lead to, to be freed */
 /* What a link names, to be freed; NULL: it is none, or errno is ENOMEM. */
 char *moth_disk_link(const char *path);

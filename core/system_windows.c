@@ -158,10 +158,12 @@ static int open_as(const char *path, int flags) {
 
 int moth_disk_open(const char *path) { return open_as(path, _O_RDONLY); }
 
-int moth_disk_new(const char *path, int mode) {
+int moth_disk_temporary(const char *path, int mode) {
   (void)mode; /* it takes its folder's */
   return open_as(path, _O_WRONLY | _O_CREAT | _O_EXCL);
 }
+
+int moth_disk_hold(int fd) { return (void)fd, -1; } /* an open file cannot be renamed */
 
 int moth_disk_rewrite(const char *path) { return open_as(path, _O_WRONLY); }
 
@@ -213,7 +215,8 @@ int moth_disk_replace(const char *from, const char *to) {
   return status;
 }
 
-void moth_disk_remove(const char *path) {
+void moth_disk_discard(int fd, const char *path) {
+  if (fd >= 0) _close(fd);
   wchar_t *name = wide(path);
   if (name) DeleteFileW(name);
   free(name);
