@@ -15,12 +15,15 @@
 typedef struct moth_source {
   int fd;          /* -1 when mapped */
   char *map;       /* the whole file, private to us; NULL when not mapped */
+  bool copied;     /* map is from malloc: the bytes came from memory */
   int64_t size;
   char shown[MOTH_SHOWN]; /* the path, quoted */
 } moth_source;
 
 /* Only regular files. */
 int moth_source_open(moth_ctx *ctx, const moth_text *path, moth_source *s);
+/* A copy of bytes in memory, in the place of a file. */
+int moth_source_bytes(moth_ctx *ctx, const moth_text *bytes, moth_source *s);
 int moth_source_read(moth_ctx *ctx, const moth_source *s, int64_t from, char *to, int64_t size);
 bool moth_source_map(moth_source *s); /* false: it stays one to read */
 void moth_source_close(moth_source *s);

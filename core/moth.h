@@ -522,10 +522,14 @@ typedef struct moth_stored { /* a tensor in a file */
 ** file; tensors taken from it outlive it. With map they share its pages where aligned: nothing is
 ** read before it is used, writes stay private, the file may be replaced but not be cut short. */
 int32_t moth_safetensors_open(moth_ctx *ctx, const moth_text *path, int32_t map, moth_handle *file);
+/* The same of a copy of bytes in memory. */
+int32_t moth_safetensors_open_bytes(moth_ctx *ctx, const moth_text *bytes, moth_handle *file);
 int64_t moth_safetensors_count(moth_ctx *ctx, const moth_handle *file); /* negative: a status */
 int32_t moth_safetensors_at(moth_ctx *ctx, const moth_handle *file, int64_t i, moth_stored *info);
 int64_t moth_safetensors_find(moth_ctx *ctx, const moth_handle *file, const moth_text *name);
 int32_t moth_safetensors_tensor(moth_ctx *ctx, const moth_handle *f, int64_t i, moth_handle *out);
+/* Its bytes as they are stored, a u8 tensor, whatever the dtype. */
+int32_t moth_safetensors_bytes(moth_ctx *ctx, const moth_handle *f, int64_t i, moth_handle *out);
 int64_t moth_safetensors_metadata_count(moth_ctx *ctx, const moth_handle *file);
 int32_t moth_safetensors_metadata(moth_ctx *ctx, const moth_handle *file, int64_t i,
                                   moth_text *key, moth_text *value);

@@ -72,6 +72,9 @@ typedef struct reader {
   char name[96]; /* of the tensor at hand, quoted */
 } reader;
 
+/* The argument that messages name. */
+static const char *given_as(const moth_file *f) { return f->source.copied ? "bytes" : "path"; }
+
 static int bad(reader *r, const char *format, ...) MOTH_FORMAT(2, 3);
 static int bad(reader *r, const char *format, ...) {
   char text[512];
@@ -79,7 +82,7 @@ static int bad(reader *r, const char *format, ...) {
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  return moth_fail(r->ctx, MOTH_E_FORMAT, "path", "%s: %s", r->file->source.shown, text);
+  return moth_fail(r->ctx, MOTH_E_FORMAT, given_as(r->file), "%s: %s", r->file->source.shown, text);
 }
 
 static int malformed(reader *r) {
@@ -128,7 +131,7 @@ static int read_shape(reader *r, stored *t, int64_t *shape) {
   if (moth_json_next(j, ']')) return MOTH_OK;
   do {
     if (t->ndim == MOTH_MAX_DIMS)
-      return moth_fail(r->ctx, MOTH_E_UNSUPPORTED, "path",
+      return moth_fail(r->ctx, MOTH_E_UNSUPPORTED, given_as(r->file),
                        "%s: tensor %s has more than %d dimensions", r->file->source.shown, r->name,
                        MOTH_MAX_DIMS);
     if (!moth_json_size(j, &shape[t->ndim++])) return malformed(r);
@@ -337,11 +340,11 @@ static const char *hint(const unsigned char *start) {
   return "";
 }
 
-static int open_file(moth_ctx *ctx, const moth_text *path, bool map, moth_file *f) {
+/* Reads the header of f->source, which is open. */
+static int read_file(moth_ctx *ctx, moth_file *f) {
   reader r = {.ctx = ctx, .file = f};
   unsigned char start[8];
-  int status = moth_source_open(ctx, path, &f->source);
-  if (status) return status;
+  int status;
   if (f->source.size < 10)
     return bad(&r, "%lld bytes are too few for a safetensors file", (long long)f->source.size);
   status = moth_source_read(ctx, &f->source, 0, (char *)start, 8);
@@ -360,9 +363,7 @@ static int open_file(moth_ctx *ctx, const moth_text *path, bool map, moth_file *
   if (!f->header)
     return moth_fail(ctx, MOTH_E_MEM, "path", "%s: out of memory for its header", f->source.shown);
   status = moth_source_read(ctx, &f->source, 8, f->header, f->header_size);
-  if (!status) status = build_index(&r);
-  if (!status && map) (void)!moth_source_map(&f->source); /* else it is read */
-  return status;
+  return status ? status : build_index(&r);
 }
 
 /* A tensor over bytes of the file, which it keeps open. */
@@ -379,18 +380,43 @@ static int hand_out_mapped(moth_ctx *ctx, moth_file *f, const moth_layout *l, ch
   return x ? moth_hand_out(ctx, x, out) : ctx->error.code;
 }
 
-int32_t moth_safetensors_open(moth_ctx *ctx, const moth_text *path, int32_t map,
-                              moth_handle *file) {
-  moth_layout none = {.ndim = 1, .dtype = MOTH_U8, .stride = {1}};
-  moth_error_clear(ctx);
+static moth_file *new_file(moth_ctx *ctx) {
   moth_file *f = calloc(1, sizeof *f);
-  if (!f) return moth_fail(ctx, MOTH_E_MEM, "path", "out of memory");
+  if (!f) {
+    moth_fail(ctx, MOTH_E_MEM, "path", "out of memory");
+    return NULL;
+  }
   f->refs = 1;
   f->source.fd = -1;
-  int status = open_file(ctx, path, map != 0, f);
-  if (!status) status = hand_out_mapped(ctx, f, &none, f->header, 0, file);
+  return f;
+}
+
+/* The handle of a file that was read with that status; lets go of f. */
+static int hand_out_file(moth_ctx *ctx, moth_file *f, int status, moth_handle *out) {
+  const moth_layout none = {.ndim = 1, .dtype = MOTH_U8, .stride = {1}};
+  if (!status) status = hand_out_mapped(ctx, f, &none, f->header, 0, out);
   file_drop(f);
   return status;
+}
+
+int32_t moth_safetensors_open(moth_ctx *ctx, const moth_text *path, int32_t map,
+                              moth_handle *file) {
+  moth_error_clear(ctx);
+  moth_file *f = new_file(ctx);
+  if (!f) return ctx->error.code;
+  int status = moth_source_open(ctx, path, &f->source);
+  if (!status) status = read_file(ctx, f);
+  if (!status && map) (void)!moth_source_map(&f->source); /* else it is read */
+  return hand_out_file(ctx, f, status, file);
+}
+
+int32_t moth_safetensors_open_bytes(moth_ctx *ctx, const moth_text *bytes, moth_handle *file) {
+  moth_error_clear(ctx);
+  moth_file *f = new_file(ctx);
+  if (!f) return ctx->error.code;
+  int status = moth_source_bytes(ctx, bytes, &f->source);
+  if (!status) status = read_file(ctx, f);
+  return hand_out_file(ctx, f, status, file);
 }
 
 /* -- what is in it -- */
@@ -485,6 +511,16 @@ static int hand_out_copy(moth_ctx *ctx, moth_file *f, const moth_layout *l, int6
   return moth_hand_out(ctx, x, out);
 }
 
+int32_t moth_safetensors_bytes(moth_ctx *ctx, const moth_handle *file, int64_t i,
+                               moth_handle *out) {
+  moth_file *f = file_of(ctx, file);
+  const stored *t = stored_at(ctx, f, i);
+  if (!t) return ctx->error.code;
+  const moth_layout l = {.ndim = 1, .dtype = MOTH_U8, .numel = t->nbytes, .shape = {t->nbytes},
+                         .stride = {1}};
+  return hand_out_copy(ctx, f, &l, 8 + f->header_size + t->start, t->nbytes, out);
+}
+
 int32_t moth_safetensors_tensor(moth_ctx *ctx, const moth_handle *file, int64_t i,
                                 moth_handle *out) {
   moth_file *f = file_of(ctx, file);
@@ -492,7 +528,7 @@ int32_t moth_safetensors_tensor(moth_ctx *ctx, const moth_handle *file, int64_t 
   if (!t) return ctx->error.code;
   char shown[96];
   if (dtypes[t->kind].dtype < 0)
-    return moth_fail(ctx, MOTH_E_UNSUPPORTED, "path",
+    return moth_fail(ctx, MOTH_E_UNSUPPORTED, given_as(f),
                      "%s: tensor %s has dtype %s, which Moth lacks", f->source.shown,
                      moth_quote(t->name, shown, sizeof shown), dtypes[t->kind].name);
   moth_layout l = {.dtype = (uint8_t)dtypes[t->kind].dtype};

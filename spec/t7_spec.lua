@@ -115,9 +115,11 @@ describe("a .t7 file", function()
     end
   end)
 
-  it("that moth.save wrote under such a name is read as what it is", function()
-    local path = files.path "own.t7"
+  it("that is safetensors under such a name is read as what it is", function()
+    local path = files.path "own.safetensors"
     moth.save({ weight = moth.ones(2) }, path)
+    assert(os.rename(path, files.path "own.t7"))
+    path = files.path "own.t7"
     assert.same({ 1, 1 }, moth.load(path).weight:tolist())
   end)
 

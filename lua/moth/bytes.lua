@@ -56,6 +56,14 @@ end
 --- An unsigned integer; beyond 2^53 rounded, and then beyond any file.
 function File:uint(width) return tonumber(word(self, width)) end
 
+--- An unsigned integer of 8 bytes: a Lua number where it is exact, else an int64, or beyond that
+-- an uint64.
+function File:uint64()
+  local value = word(self, 8)
+  if value < 2ULL ^ 53 then return tonumber(value) end
+  return value < 2ULL ^ 63 and ffi.cast("int64_t", value) or value
+end
+
 --- A signed integer: a Lua number where it is exact, else an int64.
 function File:int(width)
   local value = ffi.cast("int64_t", word(self, width))
@@ -106,8 +114,68 @@ function File:tensor(name, shape, from) return bytes.as(self.all, name, shape, f
 --- Lets go of the file at once; of what shares its pages nothing.
 function File:close() self.all:free() end
 
+-- ---- bytes in memory, in the place of a file ----
+
+local Memory = {}
+Memory.__index = Memory
+
+--- Bytes that readers take in the place of a path.
+-- @param value  a string, an array of the FFI's, or a contiguous uint8 tensor on the CPU
+-- @return an object with `at`, `size` and `shown`; nil for another value
+function bytes.memory(value)
+  local self = { anchor = value, shown = "these bytes" }
+  if type(value) == "string" then
+    self.at, self.size = value, #value
+  elseif lib.istensor(value) then
+    local info = lib.inspect(value)
+    if info.dtype ~= C.MOTH_U8 or tostring(value.device) ~= "cpu" then return nil end
+    self.anchor = value:contiguous()
+    self.at, self.size = C.moth_data(ctx, self.anchor), value:numel()
+  elseif type(value) == "cdata" and tostring(ffi.typeof(value)):find "%[[%d?]+%]>$" then
+    self.at, self.size = value, ffi.sizeof(value)
+  else
+    return nil
+  end
+  self.at = ffi.cast("const char *", self.at)
+  return setmetatable(self, Memory)
+end
+
+--- What a reader that takes a path or bytes is given: one of them.
+function bytes.source(path, given, fname)
+  if (path == nil) == (given == nil) then
+    errors.argument(fname, "path", path and "there are bytes as well"
+      or "a path is needed, or bytes = a string")
+  elseif path then
+    return path
+  end
+  return bytes.memory(given) or errors.argument(fname, "bytes", "a string, an array of the FFI's "
+    .. "or a uint8 tensor on the CPU is needed, got " .. errors.describe(given), "E_TYPE")
+end
+
+--- The bytes of a path or of memory as a moth_text, for C.
+function bytes.text_of(source)
+  local text, memory = ffi.new "moth_text[1]", getmetatable(source) == Memory
+  text[0].at, text[0].size = memory and source.at or source, memory and source.size or #source
+  return text
+end
+
+--- Whether a reader's `path` is bytes in memory.
+function bytes.is_memory(path) return getmetatable(path) == Memory end
+
+-- A tensor of a source's bytes.
+local function tensor_of(source, fname, argument, mmap)
+  local h, shape = Handle(), lib.int64s(1)
+  shape[0] = source.size or 0
+  local status = bytes.is_memory(source)
+    and C.moth_from_bytes(ctx, C.MOTH_U8, shape, 1, source.at, source.size, h)
+    or C.moth_file_open(ctx, bytes.text_of(source), mmap == false and 0 or 1, h)
+  if status < 0 then errors.status(status, fname, argument) end
+  lib.check(status, fname)
+  return lib.adopt(h, 0)
+end
+
 --- Opens a file.
--- @param path      the file
+-- @param path      the file, or bytes.memory(...)
 -- @param fname     the function that errors name
 -- @param argument  ... and its argument (default "path")
 -- @param mmap      share the file's pages (default true)
@@ -115,15 +183,13 @@ function File:close() self.all:free() end
 -- the tensors that share its pages
 -- Raises E_IO.
 function bytes.open(path, fname, argument, mmap)
-  local text, h = ffi.new "moth_text[1]", Handle()
-  text[0].at, text[0].size = path, #path
-  local status = C.moth_file_open(ctx, text, mmap == false and 0 or 1, h)
-  if status < 0 then errors.status(status, fname, argument) end
-  lib.check(status, fname)
-  local all = lib.adopt(h, 0)
+  local memory = bytes.is_memory(path)
+  argument = memory and "bytes" or argument or "path"
+  local all = tensor_of(path, fname, argument, mmap)
   local start = ffi.cast("const uint8_t *", C.moth_data(ctx, all))
-  return setmetatable({ path = path, shown = errors.path(path), fname = fname, all = all,
-    argument = argument or "path", start = start, size = all:numel(), at = 0 }, File)
+  return setmetatable({ path = path, shown = memory and path.shown or errors.path(path),
+    fname = fname, all = all, argument = argument, start = start, size = all:numel(),
+    at = 0 }, File)
 end
 
 --- Is a file in the folder of another, or below it, wherever links lead? (Windows: links are rare

@@ -167,7 +167,7 @@ local readers = {
   function(file) return file:uint(2) end, function(file) return file:int(2) end,
   function(file) return file:uint(4) end, function(file) return file:int(4) end,
   function(file) return file:single() end, function(file) return file:uint(1) ~= 0 end,
-  text, list, function(file) return file:uint(8) end, function(file) return file:int(8) end,
+  text, list, function(file) return file:uint64() end, function(file) return file:int(8) end,
   function(file) return file:double() end,
 }
 
@@ -254,6 +254,9 @@ end
 local File = {}
 File.__index = File
 
+local ALIGNMENTS = {}
+for k = 0, 20 do ALIGNMENTS[2 ^ k] = true end
+
 local function read(path, fname, mmap)
   local file = bytes.open(path, fname, "path", mmap)
   if file.size < 24 or file:text(4) ~= "GGUF" then file:refuse "is no GGUF file" end
@@ -275,8 +278,9 @@ local function read(path, fname, mmap)
     self.list[i], self.by_name[t.name] = t, t
   end
   local align = self.metadata["general.alignment"] or 32
-  if type(align) ~= "number" or align < 1 or align % 1 ~= 0 or align > 2 ^ 20 then
-    file:refuse(("is broken: its alignment is %s"):format(errors.describe(align)))
+  if type(align) ~= "number" or not ALIGNMENTS[align] then
+    file:refuse(("is broken: its alignment is %s, which is no power of 2 up to 2^20"):format(
+      errors.describe(align)))
   end
   self.start = math.ceil(file.at / align) * align
   check_places(file, self.list, self.start, align)
@@ -359,6 +363,7 @@ gguf.open = define {
 -- @param dtype   what quantised tensors become (default moth.float32)
 -- @param device  where the tensors go (default "cpu")
 -- @param mmap    share the file's pages (default true)
+-- @param bytes   in place of a path: the file's bytes, as moth.load takes them
 -- @return table of names to tensors; table of the metadata: numbers, texts, booleans, lists
 -- Tensors of F32, F16, BF16, F64, I8 to I64 are as they are; Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and
 -- Q2_K to Q6_K are dequantised; others raise E_UNSUPPORTED.
@@ -368,10 +373,13 @@ gguf.load = define {
   outputs = "tensors, metadata",
   examples = "'model.gguf', {dtype = moth.float16, device = 'cpu', mmap = false}",
   args = {
-    PATH, DTYPE, { "device", "device", "where the tensors go", default = "cpu" }, MMAP,
+    { "string", "path", "the file to read", optional = true }, DTYPE,
+    { "device", "device", "where the tensors go", default = "cpu" }, MMAP,
+    { "any", "bytes", "a file's bytes, in place of a path", optional = true },
   },
-  run = function(path, dtype, device, mmap)
-    local file, tensors = read(path, "gguf.load", mmap), {}
+  run = function(path, dtype, device, mmap, given)
+    local file = read(bytes.source(path, given, "gguf.load"), "gguf.load", mmap)
+    local tensors = {}
     for _, t in ipairs(file.list) do
       tensors[t.name] = read_tensor(file, t, dtype, "gguf.load"):to(device)
     end

@@ -23,7 +23,18 @@ local STORAGES = { -- the storage classes of PyTorch, by element type
   DoubleStorage = "float64", FloatStorage = "float32", HalfStorage = "float16",
   BFloat16Storage = "bfloat16", LongStorage = "int64", IntStorage = "int32",
   ShortStorage = "int16", CharStorage = "int8", ByteStorage = "uint8", BoolStorage = "bool",
+  ComplexDoubleStorage = "float64", ComplexFloatStorage = "float32",
+  ComplexHalfStorage = "float16", -- pairs of those
+  QInt8Storage = "int8", QUInt8Storage = "uint8", QInt32Storage = "int32",
 }
+-- Dtypes without a storage class, by their names in PyTorch: their formats in foreign.lua.
+local FORMATS = { uint16 = "U16", uint32 = "U32", uint64 = "U64", float8_e4m3fn = "F8_E4M3",
+  float8_e5m2 = "F8_E5M2", float8_e4m3fnuz = "F8_E4M3FNUZ", float8_e5m2fnuz = "F8_E5M2FNUZ",
+  float8_e8m0fnu = "F8_E8M0", float4_e2m1fn_x2 = "F4" }
+FORMATS.complex32, FORMATS.complex64, FORMATS.complex128 = "C32", "C64", "C128"
+for name in ("qint8 quint8 qint32 quint4x2 quint2x4"):gmatch "%S+" do
+  FORMATS[name] = name
+end
 local DEEPEST = 10 ^ 6 -- values on the stack
 local MOST_COUNTED = 10 ^ 6 -- elements of a Counter
 
@@ -65,11 +76,17 @@ local function line(self)
   return text
 end
 
+-- A value that cannot be loaded, and the warning of it.
+local function unread(self, what)
+  self:note(what .. " is not loaded")
+  return require("moth.foreign").unread(what)
+end
+
 -- A signed number of n bytes: a Lua number where it is exact, else an int64.
 local function signed(self, n)
   if n == 0 then return 0 end
   local text = take(self, n)
-  if n > 8 then refuse(self, "holds an integer of more than 64 bits", "E_UNSUPPORTED") end
+  if n > 8 then return unread(self, require("moth.pickled").long(text)) end
   local value = text:byte(n) >= 128 and -1LL or 0LL
   for i = n, 1, -1 do value = value * 256 + text:byte(i) end
   local number = tonumber(value)
@@ -137,11 +154,19 @@ local function pop_mark(self)
   return plain(self, list)
 end
 
-local function top(self)
+-- The list or dict on top of the stack.
+local function top(self, kind)
   local value = self.stack[self.top]
-  if type(value) ~= "table" or value == MARK or getmetatable(value) then
-    refuse(self, "is broken: its pickle adds to what is neither a list nor a dict")
+  if type(value) ~= "table" or self.kinds[value] ~= kind then
+    refuse(self, "is broken: its pickle adds to what is no " .. kind)
   end
+  return value
+end
+
+-- Says what a table stands for, "list", "dict" or "tuple": lists alone grow at their end, dicts
+-- alone by keys.
+local function as_kind(self, value, kind)
+  self.kinds[value] = kind
   return value
 end
 
@@ -156,8 +181,13 @@ end
 local function global(self, module, name)
   local kind = module == "torch" and dtype.by_name[name]
   if kind then return push(self, kind) end
+  if module == "torch" and FORMATS[name] then return push(self, name) end
+  if require("moth.pickled").names[module .. "." .. name] then
+    return push(self, module .. "." .. name)
+  end
   name = module .. "." .. name
-  if not STORAGES[name:match "^torch%.(%w+)$" or ""] and not builder_of(name) then
+  if not STORAGES[name:match "^torch%.(%w+)$" or ""] and name ~= "torch.storage.UntypedStorage"
+    and not builder_of(name) then
     refuse(self, ("names %s, which is code; tensors, dicts, lists, numbers and texts are read: "
       .. "save a state_dict"):format(errors.bare(name)), "E_UNSUPPORTED")
   end
@@ -172,13 +202,13 @@ local function put(self, target, key, value)
 end
 
 local function set_items(self, pairs_of)
-  local target = top(self)
+  local target = top(self, "dict")
   if #pairs_of % 2 ~= 0 then refuse(self, "is broken: a dict has a key without a value") end
   for i = 1, #pairs_of, 2 do put(self, target, pairs_of[i], pairs_of[i + 1]) end
 end
 
 local function append(self, values)
-  local target = top(self)
+  local target = top(self, "list")
   for _, value in ipairs(values) do target[#target + 1] = value end
 end
 
@@ -189,14 +219,21 @@ local function storage(self, id)
     refuse(self, "refers to data in an unknown way", "E_UNSUPPORTED")
   end
   local class, key, count = id[2].name, id[3], id[5]
-  local element = STORAGES[class:match "^torch%.(%w+)$" or ""]
+  local plain_class = class:match "^torch%.(%w+)$" or ""
+  local element = class == "torch.storage.UntypedStorage" and "uint8" or STORAGES[plain_class]
   if not element then refuse(self, "holds data of " .. class, "E_UNSUPPORTED") end
   local known = self.root and self.storages[key]
   if known then return known end
   if not (count >= 0 and count % 1 == 0) then
     refuse(self, ("is broken: storage %s has %s elements"):format(shown(key), tostring(count)))
   end
-  if not self.root then return (self:promise(key, element, count, id[6])) end
+  local pairs_in = plain_class:find "^Complex" ~= nil
+  if pairs_in then count = 2 * count end
+  if not self.root then
+    known = self:promise(key, element, count, id[6])
+    self.pairs[known] = pairs_in or nil
+    return known
+  end
   local kind, member = dtype.by_name[element], self.root .. "data/" .. key
   local length = self.archive:length(member)
   if length ~= count * kind.itemsize then
@@ -204,7 +241,7 @@ local function storage(self, id)
       shown(key), length and ("%.0f"):format(length) or "no", count, element))
   end
   known = self.archive:tensor(member, element, {count}):to(self.device)
-  self.storages[key] = known
+  self.storages[key], self.pairs[known] = known, pairs_in or nil
   return known
 end
 
@@ -222,10 +259,8 @@ local function sizes(self, list)
   return list
 end
 
--- (storage, offset, size, stride, requires_grad, hooks): a view of the storage.
-builders["torch._utils._rebuild_tensor_v2"] = function(self, args)
-  local data, offset = args[1], args[2]
-  local size, stride = sizes(self, args[3]), sizes(self, args[4])
+-- A view of a storage whose elements are `width` of its own, in a last dimension if that is not 1.
+local function view_of(self, data, offset, size, stride, width)
   if not lib.istensor(data) or type(offset) ~= "number" or offset % 1 ~= 0 or #size ~= #stride then
     refuse(self, "is broken: a tensor is described wrongly")
   end
@@ -235,17 +270,77 @@ builders["torch._utils._rebuild_tensor_v2"] = function(self, args)
     last = last + (size[d] - 1) * stride[d]
   end
   if count > 2 ^ 52 then refuse(self, "is broken: a tensor has impossible sizes") end
-  if not empty and (offset < 0 or last >= data:numel()) then
+  if not empty and (offset < 0 or last * width + width > data:numel()) then
     refuse(self, "is broken: a tensor reaches beyond its storage")
   end
-  if empty then return data:narrow(1, 1, 0):view(size) end
-  return data:as_strided(size, stride, data:storage_offset() + offset)
+  local shape, steps = {}, {}
+  for d = 1, #size do shape[d], steps[d] = size[d], stride[d] * width end
+  if width > 1 then shape[#size + 1], steps[#size + 1] = width, 1 end
+  if empty then return data:narrow(1, 1, 0):view(shape) end
+  return data:as_strided(shape, steps, data:storage_offset() + offset * width)
 end
+
+-- Complex numbers as pairs; PyTorch may store the conjugates of what it means.
+local function complex(self, data, args, size, stride)
+  local state = args[7]
+  if #size == 8 then return unread(self, "a complex tensor of 8 dimensions") end
+  if type(state) == "table" and next(state) and not self.root then -- its numbers come later
+    return unread(self, "a conjugated tensor in a file of before PyTorch 1.6")
+  end
+  local x = view_of(self, data, args[2], size, stride, 2)
+  self:note("a complex tensor is loaded as pairs in a last dimension of 2")
+  if type(state) == "table" and state.conj then
+    x = x * require("moth").tensor({ 1, -1 }, { dtype = x.dtype })
+  end
+  return x
+end
+
+-- (storage, offset, size, stride, requires_grad, hooks[, state]): a view of the storage.
+builders["torch._utils._rebuild_tensor_v2"] = function(self, args)
+  local size, stride = sizes(self, args[3]), sizes(self, args[4])
+  local data, x = args[1]
+  if self.pairs[data] then x = complex(self, data, args, size, stride)
+  else x = view_of(self, data, args[2], size, stride, 1) end
+  return type(args[7]) == "table" and args[7].neg and lib.istensor(x) and -x or x
+end
+
+-- (storage, offset, size, stride, requires_grad, hooks, dtype): of bytes, for newer dtypes.
+builders["torch._utils._rebuild_tensor_v3"] = function(self, args)
+  local foreign, size = require "moth.foreign", sizes(self, args[3])
+  local name = args[7]
+  local format = type(name) == "string" and FORMATS[name]
+  local width = format and foreign.width(format)
+  if not format then refuse(self, "has a tensor of an unknown dtype", "E_UNSUPPORTED") end
+  local what = ("a tensor of %s"):format(name)
+  if not self.root then return unread(self, what .. " in a file of before PyTorch 1.6") end
+  if not width then return unread(self, what) end
+  local x = view_of(self, args[1], args[2], size, sizes(self, args[4]), width)
+  local y, target = foreign.convert(x:contiguous():view(-1), format, size)
+  if not y then return unread(self, what .. " " .. target) end
+  self:note(("%s is loaded as %s"):format(what, target))
+  return y
+end
+
+builders["torch._utils._rebuild_qtensor"] = function(self)
+  return unread(self, "a quantized tensor")
+end
+
 builders["torch._utils._rebuild_parameter"] = function(self, args)
-  if not lib.istensor(args[1]) then refuse(self, "is broken: a parameter without a tensor") end
+  if not lib.istensor(args[1]) and not require("moth.foreign").is_unread(args[1]) then
+    refuse(self, "is broken: a parameter without a tensor")
+  end
   return args[1]
 end
-builders["collections.OrderedDict"] = function() return {} end
+builders["collections.OrderedDict"] = function(self, args)
+  local dict = as_kind(self, {}, "dict")
+  for _, pair in ipairs(type(args[1]) == "table" and args[1] or {}) do
+    if type(pair) ~= "table" or #pair ~= 2 then
+      refuse(self, "is broken: an OrderedDict of something else than pairs")
+    end
+    put(self, dict, pair[1], pair[2])
+  end
+  return dict
+end
 -- Each as often as it was counted: so PyTorch's MultiStepLR keeps its milestones.
 builders["collections.Counter"] = function(self, args)
   local list, counts = {}, type(args[1]) == "table" and args[1] or {}
@@ -275,8 +370,17 @@ end
 
 -- ---- the instructions ----
 
+local function keep(self, key)
+  local value = self.stack[self.top]
+  if value == nil or value == MARK then
+    refuse(self, "is broken: its pickle keeps a value that is not there")
+  end
+  self.memo[key] = value
+end
+
 local function memo(self, key)
   local value = self.memo[key]
+  if value ~= nil and self.built[value] ~= nil then value = self.built[value] end
   if value == nil then refuse(self, "is broken: its pickle recalls what it never kept") end
   push(self, value)
 end
@@ -288,18 +392,24 @@ end
 local function tuple(self, n)
   local list = {}
   for i = n, 1, -1 do list[i] = pop(self) end
-  push(self, plain(self, list))
+  push(self, as_kind(self, plain(self, list), "tuple"))
 end
 
 local steps = {
   ["\128"] = function(self)
+    if self.ran > 1 then refuse(self, "is broken: its pickle begins twice") end
     local protocol = unsigned(self, 1)
     if protocol < 2 or protocol > 5 then
       refuse(self, ("has a pickle of protocol %d; 2 to 5 are read"):format(protocol),
         "E_UNSUPPORTED")
     end
   end,
-  ["\149"] = function(self) take(self, 8) end, -- the size of a frame
+  ["\149"] = function(self) -- a frame of so many bytes
+    local size = unsigned(self, 8)
+    if self.code and size > #self.code - self.at + 1 then
+      refuse(self, "is broken: a frame of its pickle reaches beyond its end")
+    end
+  end,
   ["("] = function(self) push(self, MARK) end,
   ["0"] = function(self) pop(self) end,
   N = function(self) push(self, NONE) end,
@@ -309,6 +419,7 @@ local steps = {
   K = function(self) push(self, unsigned(self, 1)) end,
   M = function(self) push(self, unsigned(self, 2)) end,
   ["\138"] = function(self) push(self, signed(self, unsigned(self, 1))) end,
+  ["\139"] = function(self) push(self, signed(self, unsigned(self, 4))) end,
   G = function(self) push(self, double(self)) end,
   X = function(self) text(self, unsigned(self, 4)) end,
   ["\140"] = function(self) text(self, unsigned(self, 1)) end,
@@ -317,14 +428,14 @@ local steps = {
   ["T"] = function(self) text(self, unsigned(self, 4)) end,
   ["B"] = function(self) text(self, unsigned(self, 4)) end,
   ["C"] = function(self) text(self, unsigned(self, 1)) end,
-  ["}"] = function(self) push(self, {}) end,
-  ["]"] = function(self) push(self, {}) end,
-  [")"] = function(self) push(self, {}) end,
+  ["}"] = function(self) push(self, as_kind(self, {}, "dict")) end,
+  ["]"] = function(self) push(self, as_kind(self, {}, "list")) end,
+  [")"] = function(self) push(self, as_kind(self, {}, "tuple")) end,
   ["\133"] = function(self) tuple(self, 1) end,
   ["\134"] = function(self) tuple(self, 2) end,
   ["\135"] = function(self) tuple(self, 3) end,
-  t = function(self) push(self, pop_mark(self)) end,
-  l = function(self) push(self, pop_mark(self)) end,
+  t = function(self) push(self, as_kind(self, pop_mark(self), "tuple")) end,
+  l = function(self) push(self, as_kind(self, pop_mark(self), "list")) end,
   a = function(self) append(self, plain(self, { pop(self) })) end,
   e = function(self) append(self, pop_mark(self)) end,
   s = function(self)
@@ -332,10 +443,10 @@ local steps = {
     set_items(self, plain(self, { key, value }))
   end,
   u = function(self) set_items(self, pop_mark(self)) end,
-  q = function(self) self.memo[unsigned(self, 1)] = self.stack[self.top] end,
-  r = function(self) self.memo[unsigned(self, 4)] = self.stack[self.top] end,
+  q = function(self) keep(self, unsigned(self, 1)) end,
+  r = function(self) keep(self, unsigned(self, 4)) end,
   ["\148"] = function(self)
-    self.memo[self.kept] = self.stack[self.top]
+    keep(self, self.kept)
     self.kept = self.kept + 1
   end,
   h = function(self) memo(self, unsigned(self, 1)) end,
@@ -352,8 +463,10 @@ local steps = {
   R = reduce,
   ["\129"] = reduce,
   b = function(self) -- attributes, as of a state_dict's _metadata, which is no data
-    require("moth.pickled").build(self, self.stack[self.top - 1], self.stack[self.top])
-    pop(self)
+    local state, object = pop(self), pop(self)
+    local value = require("moth.pickled").build(self, object, state)
+    if value ~= object then self.built[object] = value end
+    push(self, value)
   end,
 }
 
@@ -361,7 +474,12 @@ local function run(self)
   while true do
     lib.poll()
     local code = take(self, 1)
-    if code == "." then return pop(self) end
+    self.ran = self.ran + 1
+    if code == "." then
+      local value = pop(self)
+      if self.top > 0 then refuse(self, "is broken: its pickle leaves values behind") end
+      return value
+    end
     local step = steps[code]
     if not step then
       refuse(self, ("has a pickle with the instruction 0x%02X, which no checkpoint needs"):format(
@@ -375,13 +493,23 @@ end
 
 local function machine(archive, device)
   return setmetatable({ archive = archive, at = 1, device = device, stack = {}, top = 0,
-    memo = {}, kept = 0, storages = {}, attributes = {} }, Machine)
+    memo = {}, kept = 0, storages = {}, pairs = {}, attributes = {}, built = {}, notes = {},
+    kinds = {} }, Machine)
 end
+
+-- What was converted or left out, for a warning.
+function Machine:note(what) self.notes[what] = (self.notes[what] or 0) + 1 end
 
 -- What a pickle holds.
 local function value_of(self)
-  self.stack, self.top, self.memo, self.kept = {}, 0, {}, 0
+  self.stack, self.top, self.memo, self.kept, self.ran = {}, 0, {}, 0, 0
   return plain(self, { run(self) })[1]
+end
+
+-- Warns of what was not loaded as it was.
+local function told(self, value)
+  if next(self.notes) then require("moth.foreign").warn(self.archive.file.shown, self.notes) end
+  return value
 end
 
 local function read(archive, device)
@@ -390,14 +518,16 @@ local function read(archive, device)
     self.root = self.root or name:match "^(.-)data%.pkl$"
   end
   if not self.root then
-    refuse(self, "is a zip archive without data.pkl: torch.save did not write it")
+    local arrays = (archive.names[1] or ""):find "%.npy$"
+    refuse(self, "is a zip archive without data.pkl: " .. (arrays and "arrays of NumPy (.npz); "
+      .. "write them with safetensors.numpy.save_file" or "torch.save did not write it"))
   end
   local order = self.root .. "byteorder"
   if archive:length(order) and archive:read(order) ~= "little" then
     refuse(self, "was written on a big-endian machine", "E_UNSUPPORTED")
   end
   self.code = archive:read(self.root .. "data.pkl")
-  return value_of(self)
+  return told(self, value_of(self))
 end
 
 -- ---- rows of pickles ----
@@ -461,7 +591,7 @@ local function read_row(file, device)
   end
   local value = value_of(self)
   keep_promises(self, value_of(self))
-  return value
+  return told(self, value)
 end
 
 --- Reads what torch.save wrote: dicts and lists are tables, dict keys stay

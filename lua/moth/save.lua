@@ -100,6 +100,11 @@ M.save = define {
     { "bool", "durable", "wait until the file is on the disk", default = true },
   },
   run = function(value, path, metadata, durable)
+    local other = require("moth.magic").by_extension(path)
+    if other then
+      errors.argument("save", "path", ("safetensors are written, which readers of %s do not take; "
+        .. "call it '.safetensors', got %s"):format(other, errors.path(path)))
+    end
     local packed, why = checkpoint.pack(value)
     if not packed then errors.argument("save", "value", why) end
     local names, tensors = packed.names, packed.tensors
@@ -125,7 +130,7 @@ local function state_of(self, fname)
 end
 
 local function broken(state, why)
-  errors.argument(state.fname, "path", state.shown .. ": " .. why, "E_FORMAT")
+  errors.argument(state.fname, state.argument, state.shown .. ": " .. why, "E_FORMAT")
 end
 
 local function read_metadata(state)
@@ -173,30 +178,62 @@ local function read_tied(state)
 end
 
 local function open(fname, path, mmap, device)
-  local handle = Handle()
-  lib.check(C.moth_safetensors_open(ctx, array_of { path }, mmap and 1 or 0, handle), fname)
+  local handle, memory = Handle(), bytes.is_memory(path)
+  lib.check(memory and C.moth_safetensors_open_bytes(ctx, bytes.text_of(path), handle)
+    or C.moth_safetensors_open(ctx, bytes.text_of(path), mmap and 1 or 0, handle), fname)
   handle = lib.adopt(handle, 0)
   C.moth_keep_always(ctx, handle)
-  local state = { fname = fname, handle = handle, shown = errors.path(path), device = device,
-    tied = {}, cache = setmetatable({}, { __mode = "v" }) }
+  local state = { fname = fname, handle = handle, argument = memory and "bytes" or "path",
+    shown = memory and path.shown or errors.path(path), device = device, tied = {},
+    cache = setmetatable({}, { __mode = "v" }) }
   state.metadata = read_metadata(state)
   state.index, state.names = read_names(state)
   read_tied(state)
   return state
 end
 
+local function read(state, read_by, i)
+  local out = Handle()
+  local status = read_by(ctx, state.handle, i, out)
+  if lib.recover(status) then status = read_by(ctx, state.handle, i, out) end
+  lib.check(status, state.fname)
+  return (lib.adopt(out, status))
+end
+
+-- A tensor of a dtype that Moth lacks, converted; else nil and why there is none.
+local function fetch_foreign(state, i)
+  local foreign, info = require "moth.foreign", ffi.new "moth_stored"
+  C.moth_safetensors_at(ctx, state.handle, i, info)
+  local format = ffi.string(info.format)
+  local x, target = nil, "which Moth has no dtype for"
+  if foreign.width(format) then
+    x, target = foreign.convert(read(state, C.moth_safetensors_bytes, i), format, lib.sizes(info))
+  end
+  local text = x and ("a tensor of %s is loaded as %s"):format(format, target)
+    or ("a tensor of %s is not loaded, %s"):format(format, target)
+  if state.notes then state.notes[text] = (state.notes[text] or 0) + 1 end
+  return x, format .. ", " .. target
+end
+
 -- The tensor of a name, or nil. The same name twice gives the same tensor while it lives.
-local function fetch(state, name)
+-- lenient: what cannot be read is a value that says so
+local function fetch(state, name, lenient)
   name = state.tied[name] or name
   local i = state.index[name]
   if not i then return nil end
   local x = state.cache[name]
   if x and C.moth_alive(ctx, x) == 1 then return x end
-  local out = Handle()
-  local status = C.moth_safetensors_tensor(ctx, state.handle, i, out)
-  if lib.recover(status) then status = C.moth_safetensors_tensor(ctx, state.handle, i, out) end
-  lib.check(status, state.fname)
-  x = lib.adopt(out, status)
+  local info = ffi.new "moth_stored"
+  C.moth_safetensors_at(ctx, state.handle, i, info)
+  if info.dtype < 0 then
+    local why
+    x, why = fetch_foreign(state, i)
+    if not x and lenient then
+      return require("moth.foreign").unread(("tensor %s of dtype %s"):format(errors.shown(name),
+        why))
+    end
+  end
+  x = x or read(state, C.moth_safetensors_tensor, i)
   if state.device then x = x:to(state.device) end
   state.cache[name] = x
   return x
@@ -209,29 +246,28 @@ end
 
 -- ---- loading ----
 
--- Who reads a file that is not safetensors: by its first bytes, Torch7's also by its name.
-local function other_reader(path)
-  local file = bytes.open(path, "load")
-  local start = file:text(math.min(9, file.size))
+-- Who reads a file, by its first bytes; nil: it is safetensors. What Moth does not read is refused.
+local function reader_of(source)
+  local file = bytes.open(source, "load")
+  local start = file:text(math.min(264, file.size))
+  local reader, why = require("moth.magic").reader(start, not bytes.is_memory(source)
+    and source:find "%.t7$" ~= nil)
+  if why then file:refuse(why, "E_FORMAT") end
   file:close()
-  if start:find "^PK\3\4" or start:find "^\128\2\138\10l\252\156F\249" then
-    return "moth.pickle" -- torch.save's archive, and its pickles of before PyTorch 1.6
-  end
-  if start:find "^GGUF" then return "moth.gguf" end
-  -- safetensors begin with the length of a JSON text, Torch7's with two small numbers
-  return path:find "%.t7$" and not start:find "^....%z%z%z%z{" and "moth.t7"
+  return reader
 end
 
 local function load_all(state)
   local text = state.metadata[STRUCTURE]
+  state.notes = {}
   if text then
-    local value, why = checkpoint.unpack(text, function(name) return fetch(state, name) end)
+    local value, why = checkpoint.unpack(text, function(name) return fetch(state, name, true) end)
     if value == nil then broken(state, ("metadata '%s': %s"):format(STRUCTURE, why)) end
     return value
   end
   local result, held = {}, {}
   for i, name in ipairs(state.names) do
-    held[i] = fetch(state, name)
+    held[i] = fetch(state, name, true)
     result[name] = held[i]
   end
   return result
@@ -244,27 +280,39 @@ end
 -- @param path  the file
 -- @param device  where the tensors go (default "cpu")
 -- @param mmap  share the file's pages instead of reading it (default true)
--- @return the value; tensors need no gradient, tied ones are one tensor again
--- Raises E_IO, E_FORMAT with what is wrong and where, or E_UNSUPPORTED for a dtype or a number of
--- dimensions that Moth lacks. Format: huggingface/safetensors.
+-- @param map_location  PyTorch's word for device
+-- @param weights_only  accepted as in PyTorch: nothing in a file is ever run
+-- @param bytes  in place of a path: the file's bytes as a string, an array of the FFI's, or a
+-- uint8 tensor, as from an archive, a database or the body of a request; they are copied
+-- @return the value; tensors need no gradient, tied ones are one tensor again. Types that Moth
+-- lacks are converted, with a warning (unsigned integers to wider ones, floats of 8 bits to
+-- float32, complex numbers to pairs); what cannot be is a value that says what it was
+-- Raises E_IO, or E_FORMAT with what is wrong and where. Format: huggingface/safetensors.
 M.load = define {
   name = "load",
   doc = "Reads a safetensors, .pth, .t7 or GGUF file: nested tables of tensors and values.",
   examples = "(function() local path = os.tmpname(); moth.save(moth.ones(2), path); "
     .. "return path end)(), {device = 'cpu', mmap = false}",
   args = {
-    { "string", "path", "the file to read" },
+    { "string", "path", "the file to read", optional = true },
     { "device", "device", "where the tensors go", default = "cpu" },
     { "bool", "mmap", "share the file's pages instead of reading it", default = true },
+    { "device", "map_location", "PyTorch's word for device", optional = true },
+    { "bool", "weights_only", "accepted: nothing in a file is ever run", default = true },
+    { "any", "bytes", "a file's bytes, in place of a path: a string, an array, a uint8 tensor",
+      optional = true },
   },
-  run = function(path, device, mmap)
-    local reader = other_reader(path)
-    if reader == "moth.gguf" then return (require(reader).load(path, nil, device, mmap)) end
-    if reader then return (require(reader).load(path, "load", device, mmap)) end
-    local state = open("load", path, mmap, device)
+  run = function(path, device, mmap, map_location, _, given)
+    local source = bytes.source(path, given, "load")
+    device = map_location or device
+    local reader = reader_of(source)
+    if reader == "moth.gguf" then return (require(reader).load(path, nil, device, mmap, given)) end
+    if reader then return (require(reader).load(source, "load", device, mmap)) end
+    local state = open("load", source, mmap, device)
     local fine, value = pcall(load_all, state)
     close(state)
     if not fine then error(value, 0) end
+    if next(state.notes) then require("moth.foreign").warn(state.shown, state.notes) end
     return value
   end,
 }

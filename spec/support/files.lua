@@ -1,6 +1,7 @@
 --- files.lua -- a folder of files for specs of loaders, and safetensors files written by hand,
--- without Moth's own writer.
+-- without Moth's own writer, and archives of torch.save's.
 
+local bit = require "bit"
 local lfs = require "lfs"
 local moth = require "moth"
 
@@ -96,6 +97,45 @@ function files.round(value, options)
   local path = files.path("round.st")
   moth.save(value, path)
   return moth.load(path, options)
+end
+
+-- ---- archives made by hand ----
+
+local function le(n, width) return files.le8(n):sub(1, width) end
+
+local function crc32(text)
+  local crc = bit.tobit(0xFFFFFFFF)
+  for i = 1, #text do
+    crc = bit.bxor(crc, text:byte(i))
+    for _ = 1, 8 do
+      crc = bit.bxor(bit.rshift(crc, 1), bit.band(0xEDB88320, -bit.band(crc, 1)))
+    end
+  end
+  return bit.bnot(crc) % 2 ^ 32
+end
+
+--- A zip of {name, bytes[, method]}, stored; those with `again` are the first one's bytes.
+function files.archive(members)
+  local body, directory = {}, {}
+  local offset = 0
+  for _, member in ipairs(members) do
+    local name, bytes, method = member[1], member[2], member[3] or 0
+    local common = le(method, 2) .. le(0, 4) .. le(crc32(bytes), 4) .. le(#bytes, 4)
+      .. le(#bytes, 4) .. le(#name, 2) .. le(0, 2)
+    body[#body + 1] = member.again and "" or "PK\3\4" .. le(20, 2) .. le(0, 2) .. common .. name
+      .. bytes
+    directory[#directory + 1] = "PK\1\2" .. le(20, 2) .. le(20, 2) .. le(0, 2) .. common
+      .. ("\0"):rep(10) .. le(member.again and 0 or offset, 4) .. name
+    offset = offset + #body[#body]
+  end
+  local all = table.concat(directory)
+  return table.concat(body) .. all .. "PK\5\6" .. le(0, 4) .. le(#members, 2) .. le(#members, 2)
+    .. le(#all, 4) .. le(offset, 4) .. le(0, 2)
+end
+
+--- What torch.save would write: a pickle of protocol 2, and one storage.
+function files.pth(code, data)
+  return files.archive { { "a/data.pkl", "\128\2" .. code }, { "a/data/0", data or ("\0"):rep(8) } }
 end
 
 return files
