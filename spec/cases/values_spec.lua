@@ -446,6 +446,23 @@ describe("log_prob", function()
     assert.equal(0, D.Multinomial(0, T { 0.5, 0.5 }):log_prob(T { 0, 0 }):item())
   end)
 
+  it("is the same in a captured step, which cannot look at its numbers", function()
+    for _, f in ipairs {
+      function(a, x) return D.Gamma(a, a, false):log_prob(x) end,
+      function(a, x) return D.Beta(a, a, false):log_prob(x) end,
+      function(a, x) return D.Poisson(a, false):log_prob(x) end,
+      function(a, x) return D.Dirichlet(a, false):log_prob(x / x:sum()) end,
+      function(a, x) return D.Binomial(20, x, nil, false):log_prob(a:floor()) end,
+      function(a) return D.StudentT(a, 0, 1, false):entropy() end,
+    } do
+      local step = moth.capture(f)
+      for _ = 1, 3 do
+        local a, x = moth.rand(7) * 18 + 1, moth.rand(7) * 0.9 + 0.05
+        near(f(a, x), step(a, x), 1e-6)
+      end
+    end
+  end)
+
   it("has the dtype of the parameters", function()
     for _, dtype in ipairs { moth.float16, moth.bfloat16, moth.float64 } do
       local x = T({ 2, 3 }, { dtype = dtype })
