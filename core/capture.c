@@ -277,6 +277,11 @@ int moth_capture_refuse_shape(moth_ctx *ctx, const char *op) {
                    "it; do this outside of the captured function", op);
 }
 
+int32_t moth_capture_uses(moth_ctx *ctx, const moth_handle *x) {
+  const moth_tensor *t = ctx->capture && moth_alive(ctx, x) ? moth_resolve(ctx, x, NULL) : NULL;
+  return t && moth_storage_root(t->storage)->capture == ctx->capture->id;
+}
+
 void moth_capture_void(moth_ctx *ctx) {
   if (ctx->capture) ctx->capture->empty = true;
 }

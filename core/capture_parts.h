@@ -77,7 +77,7 @@ typedef struct moth_leaf_state {
   moth_tensor *before;        /* its .grad when the step began, counted; matters if `asked` */
   moth_tensor *after;         /* and at the end, counted */
   bool asked, hooked;         /* hooked: so it was when it was met; whose list is Lua's matter */
-  moth_tensor *kept, *other;  /* while a replay is compared with the step, counted */
+  moth_tensor *kept; /* while a replay is compared with the step: of the other run, counted */
 } moth_leaf_state;
 
 typedef struct moth_kept { /* bytes of a storage, behind this header, while two runs are compared */

@@ -60,8 +60,7 @@ static void drop_kept(moth_capture *c) {
   }
   for (uint32_t i = 0; i < c->nleaves; i++) {
     moth_tensor_release(c->leaves[i].kept);
-    moth_tensor_release(c->leaves[i].other);
-    c->leaves[i].kept = c->leaves[i].other = NULL;
+    c->leaves[i].kept = NULL;
   }
 }
 
@@ -380,12 +379,12 @@ static void show(moth_capture *c, bool done) {
   }
 }
 
-int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
-                            uint32_t ninputs) {
-  moth_tensor *x[MOST];
+/* Finds the recording and its inputs; CAPTURE_STALE if it does not fit them. */
+static int begin_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
+                        uint32_t ninputs, moth_capture **found, moth_tensor **x) {
   moth_error_clear(ctx);
   moth_settle_lanes(ctx);
-  moth_capture *c = find(ctx, capture);
+  moth_capture *c = *found = find(ctx, capture);
   if (!c) return ctx->error.code;
   if (ctx->capture)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a replay cannot be part of a recording");
@@ -395,12 +394,27 @@ int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *
     x[i] = moth_resolve(ctx, &inputs[i], NULL);
     if (!x[i]) return ctx->error.code;
   }
-  if (is_stale(c, x)) return MOTH_CAPTURE_STALE;
+  return is_stale(c, x) ? MOTH_CAPTURE_STALE : MOTH_OK;
+}
+
+int32_t moth_capture_fits(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
+                          uint32_t ninputs) {
+  moth_tensor *x[MOST];
+  moth_capture *c;
+  return begin_replay(ctx, capture, inputs, ninputs, &c, x);
+}
+
+int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
+                            uint32_t ninputs) {
+  moth_tensor *x[MOST];
+  moth_capture *c;
+  int status = begin_replay(ctx, capture, inputs, ninputs, &c, x);
+  if (status) return status;
   const uint64_t event =
     ctx->profile ? moth_profile_enter(ctx, MOTH_EVENT_WHOLE, "replay", true) : 0;
   bool mode = ctx->grad_mode;
   ctx->grad_mode = false;
-  int status = moth_capture_follow_last(c);
+  status = moth_capture_follow_last(c);
   const int device = event && ninputs ? c->inputs[0]->l.device : 0;
   const uint32_t span = device ? moth_profile_device_begin(ctx, device) : 0;
   if (!status) status = copy_inputs(c, x);
@@ -468,8 +482,9 @@ int32_t moth_capture_swap(moth_ctx *ctx, uint32_t capture) {
     status = swap_bytes(ctx, kept);
   for (uint32_t i = 0; !status && i < c->nleaves; i++) {
     moth_leaf_state *at = &c->leaves[i];
-    at->other = at->leaf->grad ? moth_tensor_retain(at->leaf->grad) : NULL;
-    moth_leaf_set(at->leaf, at->kept ? moth_tensor_retain(at->kept) : NULL);
+    moth_tensor *now = at->leaf->grad ? moth_tensor_retain(at->leaf->grad) : NULL;
+    moth_leaf_set(at->leaf, at->kept); /* takes it */
+    at->kept = now;
   }
   return status;
 }
@@ -512,7 +527,7 @@ int32_t moth_capture_differs(moth_ctx *ctx, uint32_t capture) {
   if (!c) return ctx->error.code;
   int32_t found = 0, same = 1;
   for (uint32_t i = 0; i < c->nleaves && same > 0; i++) {
-    same = same_bytes(c->leaves[i].leaf->grad, c->leaves[i].other);
+    same = same_bytes(c->leaves[i].leaf->grad, c->leaves[i].kept);
     if (same == 0) found = MOTH_CAPTURE_GRADIENT;
   }
   for (moth_kept *kept = c->kept; kept && same > 0; kept = kept->next) {

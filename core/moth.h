@@ -347,6 +347,8 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
                            uint32_t *capture);
 int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults);
 void moth_capture_abort(moth_ctx *ctx);
+/* Whether an op recorded so far reads or writes bytes of x, a tensor from before: 1 or 0. */
+int32_t moth_capture_uses(moth_ctx *ctx, const moth_handle *x);
 /* The recording under way will not do: end is to drop it and return CAPTURE_STALE. */
 void moth_capture_void(moth_ctx *ctx);
 /* The arguments of the last op recorded, if that is op, laid out as for moth_call: what numbers
@@ -357,6 +359,9 @@ moth_slot *moth_capture_slots(moth_ctx *ctx, const moth_op *op);
 ** number, or modes, storages of parameters or gradients are not as they were. */
 int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                             uint32_t ninputs);
+/* Whether it would run with them: 0, CAPTURE_STALE, or an error. */
+int32_t moth_capture_fits(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
+                          uint32_t ninputs);
 /* After CAPTURE_STALE: what was another, in words, and of which tensor; NULL, {0, 0}: not known. */
 const char *moth_capture_why(moth_ctx *ctx, uint32_t capture, moth_handle *of);
 void moth_capture_free(moth_ctx *ctx, uint32_t capture);
@@ -370,7 +375,8 @@ int32_t moth_capture_guarded(moth_ctx *ctx, uint32_t capture, uint32_t guard);
 ** *here: those that run on the CPU, or move something between the two. */
 int32_t moth_capture_graphs(moth_ctx *ctx, uint32_t capture, int32_t *there, int32_t *here);
 /* To compare a replay with the step itself: keep what it may change; run the step; swap, so that
-** what was kept holds again; replay; differs tells what came out otherwise, and forgets. */
+** what was kept holds again; replay; differs tells what came out otherwise, and forgets. A second
+** swap instead of the replay brings back what the step did. */
 enum { MOTH_CAPTURE_VALUE = 5, MOTH_CAPTURE_GRADIENT = 6, MOTH_CAPTURE_RANDOM = 7 };
 int32_t moth_capture_keep(moth_ctx *ctx, uint32_t capture);
 int32_t moth_capture_swap(moth_ctx *ctx, uint32_t capture);

@@ -14,8 +14,9 @@ local scope = require "moth.scope"
 -- parts: these, and changes of which tensors modules read, and how; a recording asks for them. Two,
 -- since a forward that sets a buffer must not make each Sequential look at its modules anew, which
 -- is ten times the work of running a small one.
+-- fields: changes of any other field of a module; recordings compare fields only after one.
 -- parents: module -> one that holds it, as far as known; for modules that a step calls itself.
-local sight = {changes = 0, parts = 0, parents = setmetatable({}, {__mode = "kv"})}
+local sight = {changes = 0, parts = 0, fields = 0, parents = setmetatable({}, {__mode = "kv"})}
 
 function sight.changed()
   sight.changes, sight.parts = sight.changes + 1, sight.parts + 1
@@ -82,73 +83,6 @@ local function same_parts(noted)
   return true
 end
 
--- Notes that a table holds a value under a key. Replays look at each of these: nobody is asked when
--- a position of a list that holds a module is given another.
-local function note_link(noted, holder, from, key, value)
-  local n = #noted.keys + 1
-  noted.holders[n], noted.tables[n], noted.keys[n], noted.values[n] = holder, from, key, value
-end
-
--- The number of a link that does not hold any more, or nil.
-local function broken(noted)
-  local tables, keys, values = noted.tables, noted.keys, noted.values
-  for k = 1, #keys do
-    local now = rawget(tables[k], keys[k])
-    if not rawequal(now, values[k]) then
-      if type(now) == "table" then sight.parents[now] = noted.holders[k] end
-      return k
-    end
-  end
-end
-
--- Notes what else a module holds, as Dropout its p, which the step may read. (parts_of has its
--- tensors and modules.)
-local function note_fields(noted, module, store)
-  if noted.fields[store] then return end
-  noted.fields[store] = true
-  for name, value in pairs(store.fields) do
-    if not store.kind[name] and name ~= "training" then
-      note_link(noted, module, store.fields, name, value)
-      noted.free[#noted.keys] = true
-    end
-  end
-end
-
--- At a recording's end: fields that the step itself has changed, as a counter, are its own affair.
-local function settle(noted)
-  local lists = {noted.holders, noted.tables, noted.keys, noted.values}
-  local kept, n = 0, #noted.keys
-  for k = 1, n do
-    local now = rawget(noted.tables[k], noted.keys[k])
-    if not noted.free[k] or rawequal(now, noted.values[k]) then
-      kept = kept + 1
-      for _, list in ipairs(lists) do list[kept] = list[k] end
-    end
-  end
-  for k = kept + 1, n do
-    for _, list in ipairs(lists) do list[k] = nil end
-  end
-end
-
--- Notes where the modules above one hold it, and what else they hold: a step may call net.head
--- without calling net, as net:encode(x) does.
-local function note_above(noted, module, store_of)
-  local child, parent = module, sight.parents[module]
-  while parent and not noted.linked[child] do
-    noted.linked[child] = true
-    local store, at = store_of(parent), nil
-    for name, value in pairs(store.fields) do
-      if rawequal(value, child) then at = name end
-    end
-    for i = 1, #parent do
-      if rawequal(rawget(parent, i), child) then note_link(noted, parent, parent, i, child) end
-    end
-    if at then note_link(noted, parent, store.fields, at, child) end
-    note_fields(noted, parent, store)
-    child, parent = parent, sight.parents[parent]
-  end
-end
-
 -- Notes the parts of a module and of those below it: a Sequential runs a Linear without a call, and
 -- attention reads the weights of its out_proj.
 local function note_parts(noted, module, store_of)
@@ -156,25 +90,20 @@ local function note_parts(noted, module, store_of)
   if noted.seen[store] then return end
   noted.seen[store] = true
   noted.modules[n], noted.stores[n], noted.lists[n] = module, store, parts_of(module, store)
-  for i = 1, #module do note_link(noted, module, module, i, rawget(module, i)) end
-  note_fields(noted, module, store)
   for _, child in ipairs(module:_children()) do note_parts(noted, child[2], store_of) end
 end
 
--- A step is being recorded: a replay asks whether the module is still in the same mode, and whether
--- it has the parts that it has now.
-local function note_module(recording, self, store, store_of)
-  local n = #recording.modules + 1
-  recording.modules[n], recording.training[n] = store.fields, store.fields.training
+-- A step is being recorded: a replay asks whether the module has the parts and fields that it has
+-- now.
+local function note_module(recording, self, store_of)
   local noted = recording.noted
   if not noted then
-    noted = {same = same_parts, broken = broken, settle = settle, sight = sight,
-             parts = sight.parts, seen = recording.seen, modules = {}, stores = {}, lists = {},
-             free = {}, linked = {}, fields = {}, holders = {}, tables = {}, keys = {}, values = {}}
+    noted = {same = same_parts, sight = sight, parts = sight.parts, seen = recording.seen,
+             modules = {}, stores = {}, lists = {}}
     recording.noted = noted
   end
-  if not noted.seen[store] then note_above(noted, self, store_of) end
   recording.seen[self] = true
+  recording.watch(self)
   note_parts(noted, self, store_of)
 end
 
@@ -253,7 +182,7 @@ return function(Module, STORE)
     if store.watch then self:_watch() end
     local recording = lib.capture
     if recording and not recording.seen[self] then
-      note_module(recording, self, store, store_of)
+      note_module(recording, self, store_of)
     end
     if store.hooks or watched then return pass_on(observed(self, ...)) end
     return pass_on(self:forward(...))
@@ -265,7 +194,7 @@ return function(Module, STORE)
   function sight.note(module)
     local recording = lib.capture
     if recording and not recording.seen[module] then
-      note_module(recording, module, store_of(module), store_of)
+      note_module(recording, module, store_of)
     end
   end
 

@@ -179,6 +179,9 @@ function Module:__newindex(name, value)
       store.watch[name] = true
     end
   end
+  if not rawequal(store.fields[name], value) then
+    Module.sight.fields = Module.sight.fields + 1
+  end
   store.fields[name] = value
 end
 

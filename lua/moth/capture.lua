@@ -16,6 +16,7 @@ local ffi = require "ffi"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local outside = require "moth.outside"
 local recording = require "moth.recording"
 
 local C, ctx = lib.C, lib.ctx
@@ -90,10 +91,20 @@ local function warn(why)
     :format(MOST + 1, MOST, why))
 end
 
+-- The step begins each run with something else. `changed`: the name of what it assigns and reads.
+local function refuse_changed(self, changed)
+  local text = ("the captured function changed what it begins with in each of %d runs (%s), so no "
+    .. "recording of it can be replayed"):format(self.empty, changed
+    and ("'%s', which it also reads: in a replay it would be a constant"):format(changed)
+    or "an optimizer's state made again?")
+  if changed then self.left, self.wrong = math.huge, text end -- and each further call says so
+  errors.raise(text, "E_STATE")
+end
+
 -- No recording fits: the step is run and recorded.
 local function run_and_record(self, ...)
   local why = why_again(self, ...)
-  local results, r, expected = recording.record(self.fn, ...)
+  local results, r, expected, changed = recording.record(self.fn, ...)
   if r and self.gpu then check_gpu(r) end
   if r then
     add(self, r)
@@ -101,11 +112,7 @@ local function run_and_record(self, ...)
     if self.made == MOST + 1 then warn(why) end
   elseif not expected then
     self.empty = self.empty + 1
-    if self.empty >= MOST_EMPTY then
-      errors.raise(("the captured function changed what it begins with in each of %d runs (an "
-        .. "optimizer's state made anew?), so no recording of it can be replayed"):format(
-        self.empty), "E_STATE")
-    end
+    if self.empty >= MOST_EMPTY then refuse_changed(self, changed) end
   end
   return give(results)
 end
@@ -114,7 +121,7 @@ end
 local function others(self, ...)
   for i = 1, #self.list do
     local r = self.list[i]
-    local status = r ~= self.last and r.run(select("#", ...), ...) or STALE
+    local status = r ~= self.last and r.run(true, select("#", ...), ...) or STALE
     if status ~= STALE then
       self.last = r
       table.insert(self.list, 1, table.remove(self.list, i))
@@ -142,16 +149,11 @@ local function slow(self, status, ...)
   return give(r.results)
 end
 
---- Runs the step.
--- @param ...  tensors, and plain tables of them, nested or not; numbers, strings and booleans are
--- constants of a recording
--- @return what fn returned when it was recorded, in new tables; its tensors hold this run's values
-function Step:__call(...)
-  if self.left > 0 then return verified(self, ...) end
+local function run(self, ...)
   local r = self.last
   local status = STALE
   if r then
-    status = r.run(select("#", ...), ...)
+    status = r.run(true, select("#", ...), ...)
     if status == 0 then
       local results = r.results
       if results.one then return results[1] end
@@ -159,6 +161,15 @@ function Step:__call(...)
     end
   end
   return slow(self, status, ...)
+end
+
+--- Runs the step.
+-- @param ...  tensors, and plain tables of them, nested or not; numbers, strings and booleans are
+-- constants of a recording
+-- @return what fn returned when it was recorded, in new tables; its tensors hold this run's values
+function Step:__call(...)
+  if self.left > 0 then return verified(self, ...) end
+  return run(self, ...)
 end
 
 --- Gives back what the recordings hold. The step cannot be called any more.
@@ -239,26 +250,54 @@ local function compare(self, r, eager)
   errors.raise(self.wrong, "E_STATE")
 end
 
--- Runs the step itself, takes that back, replays it, and compares.
+-- The recording that fits the call, or nil.
+local function fitting(self, ...)
+  local last = self.last
+  if last and last.run(false, select("#", ...), ...) == 0 then return last end
+  for i, r in ipairs(self.list) do
+    if r ~= last and r.run(false, select("#", ...), ...) == 0 then
+      self.last = r
+      table.insert(self.list, 1, table.remove(self.list, i))
+      return r
+    end
+  end
+end
+
+-- Puts numbers of tables back; the rows then have those that were there.
+local function swap_numbers(rows)
+  for _, row in ipairs(rows) do row[1][row[2]], row[3] = row[3], row[1][row[2]] end
+end
+
+-- Runs the step itself, takes that back, replays it, and compares. What the step assigns in Lua is
+-- taken back too: a replay assigns nothing.
 verified = function(self, ...)
   if self.wrong then errors.raise(self.wrong, "E_STATE") end
-  local r = self.last
-  if not r then return run_and_record(self, ...) end
+  if lib.profile then return run(self, ...) end -- which is to see replays alone
+  local n, r = select("#", ...), fitting(self, ...)
+  if not r then return slow(self, STALE, ...) end
   lib.check(C.moth_capture_keep(ctx, r.id), "capture")
-  local numbers = numbers_of(r)
-  local inputs = recording.own_inputs({...}, select("#", ...))
-  local ok, results = recording.run(self.fn, inputs, select("#", ...))
+  local numbers, saved = numbers_of(r), outside.save(r.outside)
+  local inputs = recording.own_inputs({...}, n)
+  lib.verifying = true -- what draws more random numbers while it is recorded does so here
+  local ok, results = recording.run(self.fn, inputs, n)
+  lib.verifying = nil
   lib.check(C.moth_capture_swap(ctx, r.id), "capture")
-  for _, row in ipairs(numbers) do row[1][row[2]] = row[3] end
+  local after = outside.restore(saved)
+  swap_numbers(numbers)
   if not ok then error(results, 0) end
-  local status = r.run(select("#", ...), ...)
-  if status == STALE then
+  local status = r.run(true, n, ...)
+  if status == STALE then -- by something that cannot be taken back: the step's own run counts
+    lib.check(C.moth_capture_swap(ctx, r.id), "capture")
+    outside.restore(after)
+    swap_numbers(numbers)
     C.moth_capture_differs(ctx, r.id) -- forgets
-    return slow(self, status, ...)
+    recording.each_tensor(results, results.n, function(t, key) t[key] = t[key]:detach() end)
+    return unpack(results, 1, results.n)
   end
   if status < 0 then return slow(self, status, ...) end
   self.left = self.left - 1
   compare(self, r, bytes_of(results))
+  if status == WANT then lib.due() end
   return give(r.results)
 end
 
@@ -266,7 +305,7 @@ end
 
 local ARGS = {
   {"function", "fn", "the step: tensors in, tensors out"},
-  {"int", "verify", "how many replays are compared with the step itself", default = 0},
+  {"int", "verify", "how many replays are compared with the step itself", default = 2},
 }
 local parse = define.signature("capture", ARGS)
 
@@ -291,18 +330,22 @@ end
 -- string, boolean and branch of fn is a constant of the recording. What fn makes and does not
 -- return ends with it, as in moth.scope.
 --
--- Other shapes or dtypes of the inputs, other keys in their tables, another `training` of a module
--- that ran, another number, string, table or tensor in a field of one or of what holds it (but
--- where the step itself changes the field), another grad mode, other hooks of a module or
--- parameter, parameters with other storage, a parameter, buffer or module in a field of a module
--- that ran that was replaced, or is computed now (prune, weight_norm), other gradients where it
--- reads them before its backward pass; another number, string, boolean or tensor in what fn takes
--- from outside: its variables, the globals that it names, plain tables there, read or not, and what
--- functions among these take (50 variables, 200 values in tables, three deep), but where the step
--- itself changes it: then the step is run and recorded again. The last 8 recordings are kept, and a
--- ninth is warned of; `tostring(step)` counts them, and `step.why` says why the last was made. The
--- first runs of an optimizer that make its state are not kept. Modules are seen that lie in
--- modules; those in plain tables and variables are constants.
+-- What fn reads from outside is watched, and where it changes, fn is run and recorded again:
+-- variables and globals of any type, nil too; fields of tables, objects and modules that it names,
+-- present or not, at any depth; all that is in a table which it passes to a function; lists, their
+-- lengths too; what functions among these read. So is it for other shapes or dtypes of the inputs,
+-- other keys in their tables; another `training` or other field of a module that ran or of one
+-- below it; other hooks; parameters with other storage, replaced, or computed now (prune,
+-- weight_norm); another grad mode; other gradients where it reads them before its backward pass.
+-- The last 8 recordings are kept, and a ninth is warned of; `tostring(step)` counts them, and
+-- `step.why` says why the last was made. The first runs of an optimizer that make its state are not
+-- kept.
+--
+-- What cannot be watched is an error when the step is recorded: coroutines, C data, tables of more
+-- than 20,000 values. So is a tensor that fn reads and then replaces by another (`e = e * 0.5 + x`:
+-- write `e:copy_(e * 0.5 + x)`), and after three runs any other value that fn reads and changes in
+-- each run. `n = n + 1` and `log[#log + 1] = name` are good where nothing else reads `n` or `log`:
+-- a replay leaves them alone.
 --
 -- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
 -- CPU, and what waits for the GPU, stand between them; fewer than 4 launches in a row stay single
@@ -317,7 +360,8 @@ end
 -- `scaler:update(new_scale)`, scaling after an update.
 -- @param fn      the step
 -- @param verify  the first so many replays are compared, bit for bit, with the step itself, run on
---                the same state; raises if they differ, and at each call from then on (default 0)
+--                the same state, and taken back; raises if they differ, and at each call from then
+--                on (default 2)
 -- @return the step: call it as fn; `:free()` gives back what it holds
 function capture.capture(...)
   return (step_of("capture", false, parse(...)))

@@ -1,32 +1,28 @@
---- outside.lua -- what a captured step takes from outside of itself: numbers, strings, booleans and
--- tensors in its upvalues, in globals that it names, in plain tables among these, and what
--- functions among these take. A recording holds them as constants; before a replay they are looked
--- at, and if one is another, the step is recorded anew.
+--- outside.lua -- what a captured step reads from outside of itself, so that it is recorded again
+-- when that changes: variables, globals, fields of tables, objects and modules, present or not.
 --
--- Of tables every value counts, read or not; a function in one if its name is written in the step.
--- What the step itself changes is left out, since a replay does not run it. Upvalues are read by a
--- function that is joined to them, so that LuaJIT compiles the look.
+-- reads.lua finds in the bytecode which variables and fields the step's functions read. Here they
+-- are followed to values, from the step to every function, table and module that these lead to.
+-- A field whose table is known by its path is watched there; one of an unknown table (`self.beta`)
+-- in every table that was reached. Tables that are passed to a function are watched as a whole.
+--
+-- `note` collects before the step runs, `settle` decides after it: what the step itself changed and
+-- reads cannot be a constant.
 
+local class = require "moth.class"
 local errors = require "moth.error"
+local ffi = require "ffi"
 local lib = require "moth.lib"
+local look = require "moth.look"
+local reads = require "moth.reads"
 
 local outside = {}
 
-local getupvalue, upvaluejoin = debug and debug.getupvalue, debug and debug.upvaluejoin
-local found, util = pcall(require, "jit.util")
-local funck = found and util.funck
+local MOST = 20000 -- rows
+local OWN_DEPTH = 3 -- functions of Moth's own that hold a user's
 
-local UPVALUES = 60     -- that a function may have
-local MOST_CELLS = 50   -- upvalues that are looked at
-local MOST_ROWS = 200   -- values in tables
-local MOST_DEPTH = 3    -- how deep these tables lie in others, and functions in functions
-local CONSTANTS = 200   -- of a function, among which names of globals are
-
-local SCALAR = {number = true, string = true, boolean = true}
-
-local function is_watched(value)
-  return SCALAR[type(value)] and value == value or lib.istensor(value)
-end
+-- Methods that Moth's own code calls, and that no function of the user's need name.
+local CALLED = {"forward", "backward", "setup_context", "init"}
 
 local LIBRARIES = {}
 for _, name in ipairs {"_G", "string", "table", "math", "io", "os", "debug", "coroutine", "package",
@@ -34,159 +30,702 @@ for _, name in ipairs {"_G", "string", "table", "math", "io", "os", "debug", "co
   if package.loaded[name] then LIBRARIES[package.loaded[name]] = true end
 end
 
-local add_function
+-- What coroutine.wrap makes.
+local wrapped = reads.possible and reads.sort(coroutine.wrap(function() end))
 
-local function add_table(all, t, name, depth)
-  if all.seen[t] or LIBRARIES[t] or depth > MOST_DEPTH then return end
-  all.seen[t] = true
-  for key, value in next, t do
-    if #all.rows >= MOST_ROWS then return end
-    local place = type(key) == "string" and name .. "." .. key or ("%s[%s]"):format(name,
-      tostring(key))
-    if is_watched(value) and SCALAR[type(key)] then
-      all.rows[#all.rows + 1] = {table = t, key = key, value = value, name = place}
-    elseif lib.is_plain(value) then
-      add_table(all, value, place, depth + 1)
-    elseif type(value) == "function" and all.names[key] then
-      add_function(all, value, depth + 1)
-    end
-  end
+-- ---- what a table is ----
+
+local is_own = errors.is_own
+
+-- A namespace of Moth's own or of Lua, where nothing is looked at but what is named by its path.
+local function is_library(t)
+  if LIBRARIES[t] then return true end
+  local meta = getmetatable(t)
+  if type(meta) ~= "table" or class.typename(t) then return false end
+  local index = rawget(meta, "__index")
+  return type(index) == "function" and is_own(index)
 end
 
--- The names of fields and globals that a function has, with other texts.
-local function names_of(fn)
-  local list = {}
-  for i = 1, funck and CONSTANTS or 0 do
-    local there, name = pcall(funck, fn, -i)
-    if not there or name == nil then break end
-    if type(name) == "string" then list[#list + 1] = name end
+-- Whether a class is Moth's own, by where its functions were written.
+local function own_class(c)
+  for _, value in next, c do
+    if type(value) == "function" then return is_own(class.written(value)) end
   end
-  return list
+  return false
 end
 
-local function add_globals(all, fn, names, depth)
-  local env = getfenv(fn)
-  for _, name in ipairs(names) do
-    local value = rawget(env, name)
-    if is_watched(value) and #all.rows < MOST_ROWS then
-      all.rows[#all.rows + 1] = {table = env, key = name, value = value, name = name}
-    elseif lib.is_plain(value) then
-      add_table(all, value, name, depth)
-    elseif type(value) == "function" then
-      add_function(all, value, depth + 1)
-    end
+local DATA = {Distribution = true, Transform = true, Constraint = true}
+
+-- "module", "library", "data" (of Moth's own, all its fields count), "opaque" or "table".
+local function sort_of(t)
+  if is_library(t) then return "library" end
+  local meta = getmetatable(t)
+  if meta == nil then return "table" end
+  if type(meta) ~= "table" then return "opaque" end
+  local c = class.of(t)
+  if class.isclass(t) then return own_class(t) and "opaque" or "table" end
+  if not c then
+    local call = rawget(meta, "__call") or rawget(meta, "__index")
+    return type(call) == "function" and is_own(call) and "opaque" or "table"
   end
+  local Module = package.loaded["moth.nn.module"]
+  if Module and class.isinstance(t, Module) then return "module" end
+  if not own_class(c) then return "table" end
+  while c do
+    if DATA[class.typename(c)] then return "data" end
+    c = class.base(c)
+  end
+  return "opaque"
 end
 
-add_function = function(all, fn, depth)
-  if all.seen[fn] or depth > MOST_DEPTH or errors.is_own(fn) then return end
-  all.seen[fn] = true
-  local names = names_of(fn)
-  for _, name in ipairs(names) do all.names[name] = true end
-  for i = 1, UPVALUES do
-    local name, value = getupvalue(fn, i)
-    if not name then break end
-    local id = debug.upvalueid(fn, i)
-    if is_watched(value) and not all.seen[id] and #all.cells < MOST_CELLS then
-      all.seen[id] = true
-      all.cells[#all.cells + 1] = {fn = fn, at = i, value = value, name = name}
-    elseif type(value) == "function" then
-      add_function(all, value, depth + 1)
-    elseif lib.is_plain(value) then
-      add_table(all, value, name, depth)
-    end
+-- Whether t[key] runs no function for a missing key.
+local function is_chained(t)
+  for _ = 1, 100 do
+    local meta = getmetatable(t)
+    if type(meta) ~= "table" then return meta == nil end
+    local index = rawget(meta, "__index")
+    if type(index) ~= "table" then return index == nil end
+    t = index
   end
-  add_globals(all, fn, names, depth)
+  return false
 end
+
+-- ---- rows ----
+
+local function refuse(place, why)
+  errors.raise(("moth.capture cannot watch '%s', which the step reads: %s"):format(place, why),
+    "E_UNSUPPORTED")
+end
+
+local now_of = {
+  raw = function(row) return rawget(row.table, row.key) end,
+  index = function(row) return row.table[row.key] end,
+  meta = function(row) return getmetatable(row.table) end,
+  count = function(row) return look.holds(row.table, row.value) and row.value or -1 end,
+}
 
 local function now(row)
-  if row.table then return rawget(row.table, row.key) end
-  return (select(2, getupvalue(row.fn, row.at)))
+  if row.fn then return (select(2, debug.getupvalue(row.fn, row.at))) end
+  return now_of[row.kind](row)
 end
 
-local function unchanged(rows)
-  local left = {}
-  for _, row in ipairs(rows) do
-    if rawequal(now(row), row.value) then left[#left + 1] = row end
+-- The row of a field, once; nil if there is one.
+local function add_row(all, kind, t, key, value, name)
+  local seen = all.rows_of[t]
+  if not seen then
+    seen = {}
+    all.rows_of[t] = seen
   end
-  return left
+  local id = kind == "raw" and key or kind
+  if kind == "index" then id = "index " .. tostring(key) end
+  if seen[id] then return seen[id] end
+  if #all.rows >= MOST then
+    refuse(name, ("more than %d values are read; pass what is needed as tensors among the "
+      .. "arguments"):format(MOST))
+  end
+  local row = {kind = kind, table = t, key = key, value = value, name = name}
+  all.rows[#all.rows + 1] = row
+  seen[id] = row
+  return row
 end
 
--- Joined to upvalues; what it is compared with comes with each call, so that this function, which
--- compiled code may keep for good, keeps no more than they hold.
-local function look_at(cells, nrows)
-  local names, text = {}, {}
-  for i in ipairs(cells) do
-    names[i] = "u" .. i
-    text[#text + 1] = ("if not rawequal(u%d, V[%d]) then return false end"):format(i, i)
-  end
-  for i = 1, nrows do
-    text[#text + 1] = ("if not rawequal(rawget(T[%d], K[%d]), V[%d]) then return false end"):format(
-      i, i, #cells + i)
-  end
-  local source = ("local rawequal, rawget = ...\n%s\nreturn function(V, T, K)\n%s\nreturn true end")
-    :format(#names > 0 and "local " .. table.concat(names, ", ") or "", table.concat(text, "\n"))
-  local chunk = assert(lib.loadstring(source, "=[moth.outside]"))
-  return chunk(rawequal, rawget)
+local function place_of(place, key)
+  if type(key) == "string" then return place .. "." .. key end
+  return ("%s[%s]"):format(place, tostring(key))
 end
 
-local function join(look, cells)
-  local place = {}
-  for i = 1, UPVALUES do
-    local name = getupvalue(look, i)
-    if not name then break end
-    place[name] = i
-  end
-  for i, cell in ipairs(cells) do
-    upvaluejoin(look, place["u" .. i], cell.fn, cell.at)
-    cell.fn, cell.at = look, place["u" .. i]
+-- ---- following values ----
+
+local add_function, add_module, contents
+
+-- How a value is read: {tested, escapes}; escapes: it is passed on, so that all in it counts.
+local function reach(all, value, place, escapes)
+  local sort = type(value)
+  if sort == "function" then
+    if wrapped and reads.sort(value) == wrapped then
+      refuse(place, "it is a coroutine, whose state a replay cannot see")
+    end
+    add_function(all, value, place, 0)
+  elseif sort == "thread" then
+    refuse(place, "it is a coroutine, whose state a replay cannot see")
+  elseif sort == "table" then
+    outside.add_table(all, value, place, escapes)
+  elseif sort == "cdata" and not lib.istensor(value) then
+    local text = tostring(ffi.typeof(value))
+    if text:find "[%*%[]" and not text:find "moth" or text:find "^ctype<struct" and
+       not text:find "moth" then
+      refuse(place, "it is C data, which may change unseen; use a table or a tensor")
+    end
   end
 end
 
---- What fn takes from outside before it runs, for `settle`; nil where the host hides `debug`.
-function outside.note(fn)
-  if not getupvalue or not upvaluejoin or not debug.upvalueid then return nil end
-  local all = {seen = {}, names = {}, cells = {}, rows = {}}
-  add_function(all, fn, 1)
+-- One named field of a table that was reached.
+local function add_name(all, t, name, how, place)
+  local value = rawget(t, name)
+  if value ~= nil then
+    add_row(all, "raw", t, name, value, place_of(place, name)).strict = how.counts
+    return reach(all, value, place_of(place, name), how.escapes)
+  end
+  if getmetatable(t) == nil then
+    if how.tested then add_row(all, "raw", t, name, nil, place_of(place, name)).strict = true end
+    return
+  end
+  if not is_chained(t) then
+    add_row(all, "raw", t, name, nil, place_of(place, name)).strict = how.counts
+    return
+  end
+  value = t[name]
+  if value == nil and not how.tested then return end
+  add_row(all, "index", t, name, value, place_of(place, name)).strict = how.counts
+  reach(all, value, place_of(place, name), how.escapes)
+end
+
+-- A field of a module: its own fields are watched as a whole, so the class is left.
+local function add_module_name(all, module, name, how, place)
+  local store = module[all.STORE]
+  local value = store.fields[name]
+  if value == nil then
+    value = rawget(store, "class")[name]
+    if type(value) == "function" and not is_own(class.written(value)) then
+      add_row(all, "index", store.class, name, value, place_of(place, name))
+    end
+  end
+  if type(value) == "table" and sort_of(value) == "module" then return end
+  reach(all, value, place_of(place, name), how.escapes)
+end
+
+-- Whether what a site reads matters: tensors do always, since ops read what is in them, and what is
+-- stored elsewhere may be read there.
+local function matters(how, value)
+  return how.counts or lib.istensor(value)
+    or how.stored and (type(value) == "table" or type(value) == "function")
+end
+
+-- A field of an object of Moth's own, as an optimizer's param_groups.
+local function add_opaque_name(all, t, name, how, place)
+  local value = rawget(t, name)
+  if value == nil or not how.counts then return end
+  add_row(all, "raw", t, name, value, place_of(place, name)).own = true
+  reach(all, value, place_of(place, name))
+end
+
+local function apply(all, entry, name, how)
+  local t = entry.table
+  if entry.sort == "module" then
+    if type(name) == "string" then add_module_name(all, t, name, how, entry.place) end
+  elseif entry.sort == "opaque" then
+    add_opaque_name(all, t, name, how, entry.place)
+  elseif entry.sort == "table" and matters(how, rawget(t, name)) then
+    add_name(all, t, name, how, entry.place)
+  end
+end
+
+-- The positions of an object that is a list.
+local function numbers(all, t, place)
+  for key, value in next, t do
+    if type(key) == "number" then
+      add_row(all, "raw", t, key, value, place_of(place, key)).whole = true
+      reach(all, value, place_of(place, key), true)
+    end
+  end
+  add_row(all, "raw", t, #t + 1, nil, place_of(place, #t + 1)).whole = true
+end
+
+-- All that a table holds, and what its plain tables hold.
+contents = function(all, t, place)
+  if all.whole[t] then return end
+  all.whole[t] = true
+  local n = 0
+  for key, value in next, t do
+    n = n + 1
+    local at = place_of(place, key)
+    if type(key) ~= "string" or key ~= all.STORE then
+      local row = add_row(all, "raw", t, key, value, at)
+      row.whole = true
+      reach(all, value, at, true)
+    end
+  end
+  add_row(all, "count", t, nil, n, place .. " (the number of its entries)").whole = true
+end
+
+local function add_metatable(all, t, place)
+  local meta = getmetatable(t)
+  if type(meta) ~= "table" then return end
+  add_row(all, "meta", t, nil, meta, "the metatable of " .. place)
+  for key, value in next, meta do
+    if type(key) == "string" and key:find "^__" and type(value) == "function" then
+      add_function(all, value, place .. "." .. key, 0)
+    end
+  end
+end
+
+--- A table that the step leads to.
+-- @param escapes  it is passed to functions, which may read all of it
+function outside.add_table(all, t, place, escapes)
+  local entry = all.tables[t]
+  if not entry then
+    local sort = sort_of(t)
+    entry = {table = t, place = place, sort = sort}
+    all.tables[t] = entry
+    if sort == "module" then return add_module(all, t, place) end
+    if sort == "data" then contents(all, t, place) end
+    if sort ~= "table" and sort ~= "opaque" then return end
+    all.list[#all.list + 1] = entry
+    if sort == "opaque" then
+      for name, how in pairs(all.names) do apply(all, entry, name, how) end
+      return
+    end
+    add_metatable(all, t, place)
+    for _, name in ipairs(CALLED) do
+      local value = not lib.is_plain(t) and is_chained(t) and t[name]
+      if type(value) == "function" then reach(all, value, place_of(place, name)) end
+    end
+    for name, how in pairs(all.names) do apply(all, entry, name, how) end
+    if all.any and not lib.is_plain(t) then contents(all, t, place) end
+    if all.numbered and not lib.is_plain(t) then numbers(all, t, place) end
+  end
+  if escapes and lib.is_plain(t) and entry.sort == "table" then contents(all, t, place) end
+end
+
+-- ---- modules ----
+
+local function snapshot(store)
+  local copy = setmetatable({}, {__mode = "v"})
+  for name, value in pairs(store.fields) do copy[name] = value end
+  return copy
+end
+
+-- shallow: without those below it, for one above a module that runs.
+add_module = function(all, module, place, shallow)
+  local Module = package.loaded["moth.nn.module"]
+  local STORE = Module.store_key
+  all.STORE, all.sight = STORE, Module.sight
+  local store = module[STORE]
+  local entry = all.tables[module] or {table = module, place = place, sort = "module"}
+  all.tables[module] = entry
+  if all.stores[store] then return end
+  all.stores[store] = true
+  all.list[#all.list + 1] = entry
+  all.modules[#all.modules + 1] = {module = module, store = store, fields = snapshot(store),
+                                   changed = {}, place = place}
+  for i = 1, #module do
+    local name = ("'[%d]' of %s"):format(i, class.typename(module))
+    local row = add_row(all, "raw", module, i, rawget(module, i), name)
+    row.part, row.module, row.own = true, module, true
+  end
+  if store.names then
+    local name = ("'[%d]' of %s"):format(#module + 1, class.typename(module))
+    local row = add_row(all, "raw", module, #module + 1, nil, name)
+    row.part, row.module, row.own = true, module, true
+  end
+  local forward = module.forward
+  if type(forward) == "function" then add_function(all, class.written(forward), place, 0) end
+  if not is_own(class.written(forward)) and not rawget(store.fields, "forward") then
+    add_row(all, "index", store.class, "forward", store.class.forward,
+      class.typename(module) .. ".forward").part = true
+  end
+  for _, list in pairs(store.hooks or {}) do
+    for _, hook in ipairs(list) do
+      if type(hook.fn) == "function" then add_function(all, hook.fn, place .. "'s hook", 0) end
+    end
+  end
+  for name, how in pairs(all.names) do apply(all, entry, name, how) end
+  for _, child in ipairs(shallow and {} or module:_children()) do
+    add_module(all, child[2], place .. "." .. child[1])
+  end
+end
+
+--- A module that runs while the step is recorded, and those above it: a step may call net.head
+-- without calling net.
+function outside.module(all, module)
+  if all.stores[module[package.loaded["moth.nn.module"].store_key]] then return end
+  add_module(all, module, class.typename(module))
+  local parent = all.sight.parents[module]
+  while parent and not all.stores[parent[all.STORE]] do
+    add_module(all, parent, class.typename(parent), true)
+    parent = all.sight.parents[parent]
+  end
+end
+
+-- ---- functions ----
+
+-- A function of Moth's own that was made for a user's, as moth.func.grad(f).
+local function add_own(all, fn, depth)
+  if depth > OWN_DEPTH then return end
+  for i = 1, 60 do
+    local name, value = debug.getupvalue(fn, i)
+    if not name then return end
+    if type(value) == "function" then add_function(all, value, name, depth + 1) end
+  end
+end
+
+-- The value of a site whose path is known, and its name; adds rows on the way.
+local function resolve(all, fn, site)
+  local done = all.sites[site]
+  if done and done.fn == fn then return done.value, done.place end
+  local value, place
+  if site.root == "up" then
+    local name, found = debug.getupvalue(fn, site.key)
+    value, place = found, name ~= "" and name or "upvalue " .. site.key
+    local id = debug.upvalueid(fn, site.key)
+    local cell = all.cells_of[id]
+    if not cell and matters(site, value) then
+      cell = {fn = fn, at = site.key, value = value, name = place}
+      all.cells[#all.cells + 1], all.cells_of[id] = cell, cell
+    end
+    if cell then cell.strict = true end
+  elseif site.root == "global" then
+    local env = getfenv(fn)
+    local kind = "raw"
+    all.globals[#all.globals + 1] = {env, site.key}
+    value, place = rawget(env, site.key), site.key
+    if value == nil and getmetatable(env) ~= nil and is_chained(env) then
+      kind, value = "index", env[site.key]
+    end
+    if matters(site, value) then
+      add_row(all, kind, env, site.key, value, place).strict = true
+    end
+  elseif site.root == "loaded" then
+    value, place = package.loaded[site.key], site.key
+  end
+  all.sites[site] = {fn = fn, value = value, place = place}
+  return value, place
+end
+
+local function is_rooted(site)
+  while site.base do site = site.base end
+  return site.root ~= nil
+end
+
+local FLAGS = {"counts", "tested", "escapes", "stored"}
+
+local function floating(all, name, site)
+  local how = all.names[name]
+  if not how then
+    how = {}
+    all.names[name] = how
+  end
+  local more = false
+  for _, flag in ipairs(FLAGS) do
+    if site[flag] and not how[flag] then how[flag], more = true, true end
+  end
+  for i = 1, more and #all.list or 0 do apply(all, all.list[i], name, how) end
+end
+
+-- Every object may be read by computed keys from now on. Plain tables were passed on to get there.
+local function computed(all, flag, add)
+  if all[flag] then return end
+  all[flag] = true
+  for i = 1, #all.list do
+    local entry = all.list[i]
+    if entry.sort == "table" and not lib.is_plain(entry.table) then
+      add(all, entry.table, entry.place)
+    end
+  end
+end
+
+local visit
+
+-- A field of a table whose path is known.
+local function add_field(all, fn, site)
+  local t, place = visit(all, fn, site.base)
+  if type(t) ~= "table" then
+    if type(t) == "cdata" and site.counts then reach(all, t, place) end
+    return nil
+  end
+  local sort = sort_of(t)
+  if site.kind ~= "field" then
+    if sort == "library" and site.counts then refuse(place, "it is read by computed names") end
+    if sort == "table" and site.counts then
+      outside.add_table(all, t, place)
+      contents(all, t, place)
+    end
+    return nil
+  end
+  local name = site.name
+  local value = rawget(t, name)
+  if sort == "library" then
+    if value == nil and not LIBRARIES[t] then -- loads it
+      local there, found = pcall(function() return t[name] end)
+      value = there and found or nil
+    end
+    if site.counts then
+      add_row(all, "raw", t, name, rawget(t, name), place_of(place, name)).own = true
+    end
+  elseif sort == "module" then
+    outside.add_table(all, t, place)
+    if type(name) == "string" then
+      all.named[name] = all.named[name] or site.counts
+      add_module_name(all, t, name, site, place)
+    end
+    value = t[all.STORE].fields[name]
+    if value == nil and type(name) == "number" then value = rawget(t, name) end
+    if value == nil then value = t[all.STORE].class[name] end
+  elseif sort == "table" then
+    outside.add_table(all, t, place)
+    if value == nil and is_chained(t) then value = t[name] end
+    if matters(site, value) then add_name(all, t, name, site, place) end
+  elseif sort == "opaque" then
+    outside.add_table(all, t, place)
+    if value == nil and site.counts then
+      add_row(all, "raw", t, name, nil, place_of(place, name)).own = true
+    end
+    add_opaque_name(all, t, name, site, place)
+  end
+  return value, place_of(place, name)
+end
+
+-- The value that a site reads, as far as it is known, and the name of its place.
+visit = function(all, fn, site)
+  if site.root then return resolve(all, fn, site) end
+  local done = all.sites[site]
+  if done and done.fn == fn then return done.value, done.place end
+  local value, place = add_field(all, fn, site)
+  all.sites[site] = {fn = fn, value = value, place = place}
+  return value, place
+end
+
+add_function = function(all, fn, place, depth)
+  fn = class.written(fn)
+  if all.functions[fn] then return end
+  all.functions[fn] = true
+  if is_own(fn) then
+    if debug.getinfo(fn, "S").what ~= "C" then add_own(all, fn, depth) end
+    return
+  end
+  all.written[#all.written + 1] = fn
+  for _, site in ipairs(reads.of(fn)) do
+    if is_rooted(site) then
+      local value, at = visit(all, fn, site)
+      if matters(site, value) then
+        reach(all, value, at or place, site.escapes or site.stored)
+      end
+    elseif site.kind == "field" then
+      floating(all, site.name, site)
+    elseif site.counts then
+      if site.kind == "key" then computed(all, "any", contents)
+      else computed(all, "numbered", numbers) end
+    end
+  end
+end
+
+-- ---- before and after the run ----
+
+--- What fn and functions among its n arguments read from outside, for `settle`.
+function outside.note(fn, args, n)
+  if not reads.possible then
+    errors.raise("moth.capture needs LuaJIT's `debug` and `jit.util`, which this host hides, to "
+      .. "see what the step reads from outside", "E_UNSUPPORTED")
+  end
+  local all = {cells = {}, cells_of = {}, rows = {}, rows_of = {}, tables = {}, list = {},
+               whole = {}, names = {}, named = {}, modules = {}, stores = {}, functions = {},
+               sites = {}, written = {}, globals = {}}
+  add_function(all, fn, "fn", 0)
+  for i = 1, n do
+    if type(args[i]) == "function" then add_function(all, args[i], "input " .. i, 0) end
+  end
   return all
 end
 
---- What is to be looked at before a replay, now that fn has run, or nil if that is nothing: a table
--- for `find`, of which look(values, tables, keys) says whether all is as it was.
-function outside.settle(all)
-  if not all then return nil end
-  local cells, rows = unchanged(all.cells), unchanged(all.rows)
-  if #cells + #rows == 0 then return nil end
-  local watch = {values = {}, tables = {}, keys = {}, list = {}}
-  for i, row in ipairs(rows) do watch.tables[i], watch.keys[i] = row.table, row.key end
-  watch.look = look_at(cells, #rows)
-  join(watch.look, cells)
-  for _, list in ipairs {cells, rows} do
-    for _, row in ipairs(list) do
-      watch.list[#watch.list + 1] = row
-      watch.values[#watch.values + 1] = row.value
+--- A hook that a backward pass of the step calls.
+function outside.hook(all, fn)
+  if type(fn) == "function" then add_function(all, fn, "a hook", 0) end
+end
+
+-- NaN equals itself here.
+local function equal(a, b)
+  return rawequal(a, b) or type(a) == "number" and type(b) == "number" and a ~= a and b ~= b
+end
+
+-- Whether two values hold the same: tensors may be others.
+local function same_shape(a, b, depth)
+  if equal(a, b) then return true end
+  if lib.istensor(a) and lib.istensor(b) then return true end
+  if not lib.is_plain(a) or not lib.is_plain(b) or depth > 20 then return false end
+  for key, value in next, a do
+    if not same_shape(value, rawget(b, key), depth + 1) then return false end
+  end
+  for key in next, b do
+    if rawget(a, key) == nil then return false end
+  end
+  return true
+end
+
+-- What the run did to a value that the step reads: nil if the step still does the same next time,
+-- "rebound" if it reads a tensor that it then replaces, else "changed".
+local function effect(before, after, used)
+  if lib.istensor(before) then
+    if used(before) then return "rebound" end
+    if lib.istensor(after) then return nil end
+  end
+  return not same_shape(before, after, 0) and "changed" or nil
+end
+
+local function raise_rebound(name)
+  errors.raise(("the captured step assigns '%s', a tensor that it also reads: a replay would read "
+    .. "the same one again; write into it: %s:copy_(...)"):format(name, name), "E_STATE")
+end
+
+-- Rows that are as they were. One that changed is left out, or a reason to keep no recording.
+local function unchanged(all, rows, used, problem)
+  local left = {}
+  for _, row in ipairs(rows) do
+    local value = now(row)
+    if equal(value, row.value) then
+      left[#left + 1] = row
+    elseif not row.own then
+      local how = effect(row.value, value, used)
+      local name = type(row.key) == "string" and all.names[row.key]
+      local counts = row.strict or row.whole and not (name and not name.counts)
+      if how == "rebound" then raise_rebound(row.name) end
+      if how and counts then problem = problem or row.name end
     end
   end
+  return left, problem
+end
+
+local function settle_modules(all, used, problem)
+  for _, one in ipairs(all.modules) do
+    local fields, kind = one.store.fields, one.store.kind
+    local own = own_class(one.store.class)
+    local function check(name, before, after)
+      if rawequal(before, after) or one.changed[name] then return end
+      one.changed[name] = true
+      if own or kind[name] then return end
+      local how = effect(before, after, used)
+      local named = all.names[name]
+      local place = one.place .. "." .. tostring(name)
+      if how == "rebound" then raise_rebound(place) end
+      if how and (all.any or named and named.counts or all.named[name]) then
+        problem = problem or place
+      end
+    end
+    for name, before in pairs(one.fields) do check(name, before, rawget(fields, name)) end
+    for name, after in pairs(fields) do check(name, rawget(one.fields, name), after) end
+  end
+  return problem
+end
+
+--- What is compared before a replay, now that the step has run.
+-- @param used  function(tensor): whether the recorded ops read it
+-- @return a table for `find`, of which look(V, T, K) says whether all is as it was, and same(watch)
+-- whether the fields of modules are; or nil and the name of what the step changed and reads
+function outside.settle(all, used)
+  local cells, rows, problem
+  cells, problem = unchanged(all, all.cells, used)
+  rows, problem = unchanged(all, all.rows, used, problem)
+  problem = settle_modules(all, used, problem)
+  if problem then return nil, problem end
+  local watch = look.make(cells, rows)
+  watch.cells, watch.rows, watch.modules = cells, rows, all.modules
+  watch.sight, watch.same = all.sight, outside.same
+  watch.written, watch.globals, watch.list = all.written, all.globals, all.list
+  watch.fields, watch.parts = all.sight and all.sight.fields, all.sight and all.sight.parts
   return watch
 end
 
---- The first value that is another now: its name, the value, and the one before.
-function outside.find(watch)
-  for _, row in ipairs(watch.list) do
-    local value = now(row)
-    if not rawequal(value, row.value) then return row.name, value, row.value end
+-- The module, and the name of its field, that is another now.
+local function find_field(watch)
+  for _, one in ipairs(watch.modules) do
+    local fields, before, changed = one.store.fields, one.fields, one.changed
+    for name, value in pairs(fields) do
+      if not rawequal(rawget(before, name), value) and not changed[name] then
+        return one.module, name
+      end
+    end
+    for name in pairs(before) do
+      if rawget(fields, name) == nil and not changed[name] then return one.module, name end
+    end
   end
 end
 
---- Lets go of upvalues, when a recording is gone.
-function outside.drop(look)
-  local none = false
-  local function empty() return none end
-  for i = 1, UPVALUES do
-    local name = getupvalue(look, i)
-    if not name then return end
-    if name:find "^u%d" then upvaluejoin(look, i, empty, 1) end
+--- Whether the fields of modules are as they were. Called when any module's fields have changed.
+function outside.same(watch)
+  if find_field(watch) then return false end
+  watch.fields, watch.parts = watch.sight.fields, watch.sight.parts
+  return true
+end
+
+--- The first value that is another now: its row {name, value, module if it is a position of one}
+-- and the value; or {module, field}, a field of a module.
+function outside.find(watch)
+  local module, field = find_field(watch)
+  if module then return {module = module, field = field} end
+  for _, list in ipairs {watch.rows, watch.cells} do
+    for _, row in ipairs(list) do
+      local value = now(row)
+      if not equal(value, row.value) then
+        return row, value
+      end
+    end
   end
 end
+
+-- ---- taking back what a run did ----
+
+local function copy(t)
+  local list = {}
+  for key, value in next, t do list[key] = value end
+  return list
+end
+
+local function add_copy(saved, t)
+  if saved.copies[t] == nil then saved.copies[t] = copy(t) end
+end
+
+local function add_upvalues(saved, fn)
+  for i = 1, 60 do
+    local name, value = debug.getupvalue(fn, i)
+    if not name then return end
+    local id = debug.upvalueid(fn, i)
+    if not saved.ids[id] then
+      saved.ids[id] = true
+      saved.upvalues[#saved.upvalues + 1] = {fn = fn, at = i, value = value}
+      if type(value) == "table" and sort_of(value) == "table" then add_copy(saved, value) end
+    end
+  end
+end
+
+--- What variables, tables and fields of modules that the step may assign hold now.
+function outside.save(watch)
+  local saved = {upvalues = {}, ids = {}, copies = {}, globals = {}}
+  for _, fn in ipairs(watch.written) do add_upvalues(saved, fn) end
+  for _, entry in ipairs(watch.list) do
+    if entry.sort == "table" then add_copy(saved, entry.table) end
+  end
+  for _, one in ipairs(watch.modules) do add_copy(saved, one.store.fields) end
+  for i, place in ipairs(watch.globals) do
+    saved.globals[i] = {place[1], place[2], rawget(place[1], place[2])}
+  end
+  return saved
+end
+
+--- Puts it back. @return what was there, for another call
+function outside.restore(saved)
+  local old = {upvalues = {}, copies = {}, globals = {}}
+  for i, row in ipairs(saved.upvalues) do
+    local _, value = debug.getupvalue(row.fn, row.at)
+    old.upvalues[i] = {fn = row.fn, at = row.at, value = value}
+    if not rawequal(value, row.value) then debug.setupvalue(row.fn, row.at, row.value) end
+  end
+  for t, before in pairs(saved.copies) do
+    local present = copy(t)
+    old.copies[t] = present
+    for key in next, present do
+      if before[key] == nil then rawset(t, key, nil) end
+    end
+    for key, value in next, before do
+      if not rawequal(present[key], value) then rawset(t, key, value) end
+    end
+  end
+  for i, row in ipairs(saved.globals) do
+    old.globals[i] = {row[1], row[2], rawget(row[1], row[2])}
+    rawset(row[1], row[2], row[3])
+  end
+  return old
+end
+
+--- Lets go of upvalues, when a recording is gone.
+outside.drop = look.drop
 
 return outside

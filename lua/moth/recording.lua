@@ -9,6 +9,7 @@ local ffi = require "ffi"
 local autograd = require "moth.autograd"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local look = require "moth.look"
 local outside = require "moth.outside"
 local scope = require "moth.scope"
 
@@ -80,6 +81,7 @@ end
 -- "hooks", or "after" a leaf's gradient was added.
 function recording.hooked(id, kind, list)
   local r, ran = lib.capture, {unpack(list or {})}
+  for _, hook in ipairs(ran) do outside.hook(r.taken, hook.fn) end
   local cell = {write = same_hooks, id = id, kind = kind, list = list, ran = ran}
   recording.later(function()
     if list and not autograd.nodes[id] then return end -- of a node that went with the step
@@ -254,7 +256,7 @@ end
 
 -- Those that Lua still holds: the others are freed by the next sweep.
 local open, held = {}, setmetatable({}, {__mode = "v"})
-local looks = setmetatable({}, {__mode = "v"}) -- of outside.lua
+local looks = {} -- of outside.lua: functions that are joined to upvalues
 
 local function drop_look(id)
   if looks[id] then outside.drop(looks[id]) end
@@ -291,21 +293,18 @@ end
 --- Whether its results still are: without them it can give nothing any more.
 recording.has_results = has_results
 
--- Whether the modules, results and cells of a recording are as they were; cells write what is to
--- be used.
+-- Whether the results, modules, cells and what was read from outside are as they were; cells write
+-- what is to be used.
 local function ready(r)
   if not has_results(r) then return false end
-  local modules, training = r.modules, r.training
-  for i = 1, #modules do
-    if modules[i].training ~= training[i] then return false end
+  local noted, watch = r.noted, r.outside -- noted: the parts of modules, by nn/call.lua
+  if noted and noted.parts ~= noted.sight.parts and not noted.same(noted) then return false end
+  local sight = watch.sight
+  if sight and (watch.fields ~= sight.fields or watch.parts ~= sight.parts)
+     and not watch.same(watch) then
+    return false
   end
-  local noted = r.noted -- the parts of those modules, by nn/call.lua
-  if noted then
-    if noted.broken(noted) then return false end
-    if noted.parts ~= noted.sight.parts and not noted.same(noted) then return false end
-  end
-  local taken = r.outside
-  if taken and not taken.look(taken.values, taken.tables, taken.keys) then return false end
+  if not watch.look(watch.V, watch.T, watch.K) then return false end
   local cells = r.cells
   for i = 1, #cells do
     local cell = cells[i]
@@ -323,16 +322,6 @@ local function counted(r)
 end
 
 local WEAK = {__mode = "v"}
-
--- Whether a table holds so many entries.
-local function holds(t, n)
-  local key
-  for _ = 1, n do
-    key = next(t, key)
-    if key == nil then return false end
-  end
-  return next(t, key) == nil
-end
 
 -- Appends what checks a value, the variable `name`, against its note. Tensors in tables go to
 -- variables of their own, which stand in front.
@@ -374,7 +363,8 @@ local function add_check(text, note, name, made)
   end
 end
 
--- One function for each recording, so that LuaJIT compiles it for its inputs. What was compiled may
+-- One function for each recording, so that LuaJIT compiles it for its inputs: run(go, n, ...). With
+-- go = false it only says whether the recording fits. What was compiled may
 -- keep this function for good, so it does not keep the recording.
 local function runner(r)
   local text, args, checks = {}, {}, {}
@@ -386,7 +376,7 @@ local function runner(r)
   local list = table.concat(args, ", ")
   text[1] = "local box, C, ctx, istype, Handle, h, id, K, ready, counted, type, getmetatable, holds"
     .. " = ..."
-  text[2] = ("return function(n%s)"):format(r.n > 0 and ", " .. list or "")
+  text[2] = ("return function(go, n%s)"):format(r.n > 0 and ", " .. list or "")
   text[3] = ("  if n ~= %d then return %d end"):format(r.n, STALE)
   for k, name in ipairs(made.tensors) do
     if name == "t" .. k then text[#text + 1] = "local " .. name end
@@ -394,13 +384,15 @@ local function runner(r)
   text[#text + 1] = table.concat(checks, "\n")
   text[#text + 1] = ("  local r = box[1]\n  if not ready(r) then return %d end"):format(STALE)
   for k, name in ipairs(made.tensors) do text[#text + 1] = ("  h[%d] = %s"):format(k - 1, name) end
+  text[#text + 1] = ("  if not go then return C.moth_capture_fits(ctx, id, h, %d) end"):format(
+    #made.tensors)
   text[#text + 1] = ("  local st = C.moth_capture_replay(ctx, id, h, %d)"):format(#made.tensors)
   text[#text + 1] = ("  if st == 0 or st == %d then counted(r) end"):format(WANT)
   text[#text + 1] = "  return st\nend"
   local chunk = assert(loadstring(table.concat(text, "\n"), "=[moth.capture]"))
   local box = setmetatable({r}, WEAK)
   return chunk(box, C, ctx, ffi.istype, Handle, r.handles, r.id, made.constants, ready, counted,
-    type, getmetatable, holds)
+    type, getmetatable, look.holds)
 end
 
 -- ---- making one ----
@@ -417,9 +409,12 @@ end
 
 local id_out = ffi.new "uint32_t[1]"
 
+-- Whether the recorded ops use the bytes of a tensor.
+local function was_read(x) return C.moth_capture_uses(ctx, x) == 1 end
+
 --- Runs fn on copies of the inputs, recorded.
--- @return its results as a list; the recording, or nil if the next run will go another way; and
--- whether that may be so many times
+-- @return its results as a list; the recording, or nil if the next run will go another way; whether
+-- that may be so many times; and what the run changed that it reads, if that is why
 function recording.record(fn, ...)
   local n = select("#", ...)
   local args = {...}
@@ -428,22 +423,31 @@ function recording.record(fn, ...)
   for i, x in ipairs(tensors) do handles[i - 1] = x end
   local status = C.moth_capture_begin(ctx, handles, #tensors, id_out)
   if status < 0 then errors.status(status, "capture") end
-  local r = {id = id_out[0], n = n, handles = handles, inputs = inputs, cells = {}, modules = {},
-             training = {}, seen = {}, notes = notes, states = {}, guards = 0, later = {},
+  local r = {id = id_out[0], n = n, handles = handles, inputs = inputs, cells = {}, seen = {},
+             notes = notes, states = {}, guards = 0, later = {},
              grad_enabled = autograd.is_grad_enabled()}
-  local taken = outside.note(fn)
+  local ok, results = pcall(outside.note, fn, args, n)
+  r.taken = ok and results
+  function r.watch(module) outside.module(r.taken, module) end
   lib.capture = r
-  local ok, results = recording.run(fn, inputs, n)
+  if ok then ok, results = recording.run(fn, inputs, n) end
   lib.capture = nil
-  local problem = results
-  if ok then ok, problem = pcall(finish, results) end
+  local problem, watch = results, nil
+  if ok then ok, watch, problem = pcall(outside.settle, r.taken, was_read) end
+  if ok and not watch then
+    r.expected, r.changed = false, problem
+    C.moth_capture_void(ctx)
+  end
+  r.taken, r.watch = nil, nil
+  if ok then ok, problem = pcall(finish, results) else problem = watch or results end
   if not ok then C.moth_capture_abort(ctx) end
   for _, f in ipairs(r.later) do f() end
   if not ok then error(problem, 0) end
-  if problem == STALE then return results, nil, r.expected end
-  if r.noted then r.noted.settle(r.noted) end
-  r.outside = outside.settle(taken)
-  looks[r.id] = r.outside and r.outside.look
+  if problem == STALE then
+    if watch then outside.drop(watch.joined) end
+    return results, nil, r.expected, r.changed
+  end
+  r.outside, looks[r.id] = watch, watch.joined
   r.results, r.shown, r.seen = results, {}, nil
   each_tensor(results, results.n, function(t, key) r.shown[#r.shown + 1] = t[key] end)
   set_template(results)

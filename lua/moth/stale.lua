@@ -59,19 +59,9 @@ end
 
 local HOOKS = {pre = true, forward = true, backward_pre = true, backward = true}
 
-local function find_mode(r)
-  for i, module in ipairs(r.modules) do
-    if module.training ~= r.training[i] then
-      return ("`training` of a module that ran is %s now"):format(tostring(module.training))
-    end
-  end
-end
-
 -- What is another in the modules that ran.
 local function find_part(r)
   local noted = r.noted
-  local k = noted and noted.broken(noted)
-  if k then return (replaced(noted.holders[k], noted.keys[k])) end
   if not noted or noted.parts == noted.sight.parts then return nil end
   local same, module, name = noted.same(noted)
   if same then return nil end
@@ -90,13 +80,22 @@ local function find_cell(r)
   end
 end
 
+-- What is another outside of the step, and whether it is the mode of a module.
 local function find_outside(r)
-  if not r.outside then return nil end
-  local name, now, before = outside.find(r.outside)
-  if not name then return nil end
-  now, before = errors.describe(now), errors.describe(before)
-  name = ("'%s', which the function takes from outside,"):format(name)
-  return (now == before and name .. " is another tensor" or was(name, now, before))
+  local row, now = outside.find(r.outside)
+  if not row then return nil end
+  if row.field == "training" then
+    return ("`training` of a module that ran is %s now"):format(tostring(row.module.training)), true
+  elseif row.field then
+    return (replaced(row.module, row.field))
+  elseif row.module then
+    return (replaced(row.module, row.key))
+  end
+  now = row.kind == "count" and "another number" or errors.describe(now)
+  local before = errors.describe(row.value)
+  local name = ("'%s', which the function takes from outside,"):format(row.name)
+  return (now == before and name .. " is another " .. (type(row.value) == "cdata" and "tensor"
+    or type(row.value)) or was(name, now, before))
     .. "; what changes at each call is best a tensor among the arguments"
 end
 
@@ -130,8 +129,8 @@ return function(r, n, ...)
     if why then return why, 2 end
   end
   if autograd.is_grad_enabled() ~= r.grad_enabled then return "the grad mode is another", 3 end
-  local mode = find_mode(r)
-  if mode then return mode, 4 end
-  return find_part(r) or find_outside(r) or find_cell(r) or find_in_engine(r)
+  local other, mode = find_outside(r)
+  if mode then return other, 4 end
+  return other or find_part(r) or find_cell(r) or find_in_engine(r)
     or "something it uses is another", 5
 end

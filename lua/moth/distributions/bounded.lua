@@ -195,7 +195,7 @@ function VonMises:_sample(size)
     local taken = (c:log() + 1 - c):ge(uniform():log())
     cosine = ops.where(done, cosine, f)
     done = done:logical_or(taken)
-    if not lib.capture and done:all():item() then break end
+    if not (lib.capture or lib.verifying) and done:all():item() then break end
   end
   local turn = ops.where(uniform():lt(0.5), -1, 1) * cosine:clamp(-1, 1):acos()
   local angle = self.loc:to(moth.float64) + turn
