@@ -53,11 +53,11 @@ local function compare(text, value, i, kind)
 end
 
 local function build(names, lines)
-  local source = ("local rawequal, rawget, getmetatable, holds, type = ...\n%s\n"
+  local source = ("local rawequal, rawget, getmetatable, holds = ...\n%s\n"
     .. "return function(V, T, K)\n%s\nreturn true end"):format(
     #names > 0 and "local " .. table.concat(names, ", ") or "", table.concat(lines, "\n"))
   local chunk = assert(lib.loadstring(source, "=[moth.look]"))
-  return chunk(rawequal, rawget, getmetatable, holds, type)
+  return chunk(rawequal, rawget, getmetatable, holds)
 end
 
 local function join(f, cells, first, last)

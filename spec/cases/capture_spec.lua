@@ -269,7 +269,7 @@ describe("a captured step sees what is replaced", function()
   end)
 
   it("a function of Moth's namespaces, and a parameter of a module that is not called", function()
-    local own, relu = F, F.relu
+    local own, relu = F, F.relu -- luacheck: ignore
     finally(function() F.relu = relu end)
     local net = nn.Linear(2, 2, false)
     net.weight.data = moth.eye(2)
@@ -489,13 +489,7 @@ end)
 
 describe("verify", function()
   it("compares the first two replays by default", function()
-    local runs = {}
-    local step = moth.capture(function(v)
-      -- what no watch can see: state of the host
-      local file = os.getenv "HOME" and os.clock()
-      runs.last = file
-      return v * file
-    end)
+    local step = moth.capture(function(v) return v * os.clock() end) -- which no watch can see
     step(x)
     assert.has_error_like(function()
       local t = os.clock()
@@ -508,7 +502,8 @@ describe("verify", function()
   it("does nothing twice: parameters, states, counters, modules, random numbers", function()
     local function train(verify)
       moth.manual_seed(5)
-      local net = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
+      local net = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Dropout(0.5),
+        nn.Linear(4, 1))
       local opt, calls = optim.Adam(net:parameters(), {lr = 0.1}), 0
       local fn = function(input)
         calls = calls + 1
