@@ -82,17 +82,16 @@ template <class F> static int each_batch(moth_ctx *ctx, moth_tensors list, bool 
 
 template <class T, int ORDER>
 static __global__ void norm_pieces(batch b, double p, double *parts) {
-  typedef real_of<T> real;
   int64_t from, to;
-  const norm_of<real, ORDER> f = {p};
+  const norm_of<double, ORDER> f = {p}; /* squares of f32 may not fit f32 */
   const T *x = (const T *)b.at[piece_of(b, &from, &to)] + from;
-  real sum = f.start();
+  double sum = f.start();
   each_lump<LUMP<T>>(whole_block(), x, to - from, [&](int64_t i) {
     const lump<T, LUMP<T>> in = read_lump<T, LUMP<T>>(x + i);
-    for (int k = 0; k < LUMP<T>; k++) f.add(&sum, get(&in.at[k]));
-  }, [&](int64_t i) { f.add(&sum, get(x + i)); });
+    for (int k = 0; k < LUMP<T>; k++) f.add(&sum, (double)get(&in.at[k]));
+  }, [&](int64_t i) { f.add(&sum, (double)get(x + i)); });
   sum = join_block(f, sum);
-  if (threadIdx.x == 0) parts[blockIdx.x] = (double)sum;
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
 /* total := what was before and the batch's pieces, `to` the norm that makes; by one block. Of order

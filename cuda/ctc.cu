@@ -114,7 +114,8 @@ static __global__ void find_shares(ctc_problem<T> p, real_of<T> *rows, real_of<T
   for (int64_t t = steps - 1; t >= 0; t--) {
     for (int64_t s = threadIdx.x; s < states; s += blockDim.x) {
       R *share = rows + t * wide + s;
-      *share = exp(*share + behind[s] - total);
+      const R size = *share + behind[s] - total;
+      *share = exp(size > 0 ? (R)0 : size); /* above 0 by rounding */
       q[s] = behind[s] + p.emits(t, n, s);
     }
     __syncthreads();

@@ -73,11 +73,19 @@ template <class T> struct prod_fold {
   results to;
   MEMBER room start() const { return 1; }
   MEMBER void take(room &r, real_of<T> v, int64_t) const { r = join(r, (room)v); }
-  MEMBER room join(room a, room b) const {
-    if constexpr (is_real<T>) return a * b;
-    else return (room)((uint64_t)a * (uint64_t)b);
-  }
+  MEMBER room join(room a, room b) const { return (room)((uint64_t)a * (uint64_t)b); }
   MEMBER void end(room r, int64_t at) const { put_result(to, at, r); }
+};
+
+template <class T> struct real_prod_fold {
+  typedef ranged_product<total_of<T>> room;
+  results to;
+  MEMBER room start() const { return room{1, 0}; }
+  MEMBER void take(room &r, real_of<T> v, int64_t) const {
+    r = join(r, ranged<total_of<T>>((total_of<T>)v, 0));
+  }
+  MEMBER room join(room a, room b) const { return ranged_times<total_of<T>>(a, b); }
+  MEMBER void end(room r, int64_t at) const { put_result(to, at, ranged_value(r)); }
 };
 
 MOTH_CUDA(prod) {
@@ -89,7 +97,9 @@ MOTH_CUDA(prod) {
                 [&](const moth_tensor *x, moth_tensor *work) {
     return with_numbers(x->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
-      return fold<T>(a->ctx, prod_fold<T>{{moth_address(work), work->l.dtype}}, x, mask);
+      const results to = {moth_address(work), work->l.dtype};
+      if constexpr (is_real<T>) return fold<T>(a->ctx, real_prod_fold<T>{to}, x, mask);
+      else return fold<T>(a->ctx, prod_fold<T>{to}, x, mask);
     });
   });
 }

@@ -93,6 +93,25 @@ template <class V> struct least_of {
   MEMBER V join(V a, V b) const { return b < a || b != b ? b : a; }
 };
 
+/* A product of real numbers, m 2^e: none of its parts leaves the range. */
+template <class real> struct ranged_product {
+  real m;
+  int32_t e;
+};
+template <class real> HD ranged_product<real> ranged(real m, int32_t e) {
+  int up = 0;
+  if (m == 0 || m - m != 0) return ranged_product<real>{m, e}; /* 0, infinity, NaN */
+  m = frexp(m, &up);
+  return ranged_product<real>{m, e + up};
+}
+template <class real>
+HD ranged_product<real> ranged_times(ranged_product<real> a, ranged_product<real> b) {
+  return ranged<real>(a.m * b.m, a.e + b.e);
+}
+template <class real> HD real ranged_value(ranged_product<real> a) {
+  return ldexp(a.m, a.e > 5000 ? 5000 : a.e < -5000 ? -5000 : a.e);
+}
+
 /* -- dimensions of a tensor as one index, merged where they step as one -- */
 
 struct axes {

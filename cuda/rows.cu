@@ -60,12 +60,13 @@ MOTH_CUDA(std) {
 
 /* -- p-norms -- */
 
-template <class T, int ORDER> struct norm_fold : norm_of<real_of<T>, ORDER> {
-  typedef real_of<T> room;
+/* In f64, which the squares and cubes of f32 fit. */
+template <class T, int ORDER> struct norm_fold : norm_of<double, ORDER> {
+  typedef double room;
   results to;
   norm_fold(double p, const results &at) : norm_of<room, ORDER>{p}, to(at) {}
-  MEMBER void take(room &r, room v, int64_t) const { this->add(&r, v); }
-  MEMBER void end(room r, int64_t at) const { put_result(to, at, this->root(r)); }
+  MEMBER void take(room &r, real_of<T> v, int64_t) const { this->add(&r, (double)v); }
+  MEMBER void end(room r, int64_t at) const { put_result(to, at, (real_of<T>)this->root(r)); }
 };
 
 MOTH_CUDA(norm_p) {

@@ -137,6 +137,17 @@ template <class T> struct running {
   }
 };
 
+template <class T> struct running_product {
+  typedef ranged_product<total_of<T>> room;
+  const T *x;
+  results to;
+  MEMBER room load(int64_t at, int64_t) const {
+    return ranged<total_of<T>>((total_of<T>)get(x + at), 0);
+  }
+  MEMBER void store(int64_t at, room r) const { put_result(to, at, ranged_value(r)); }
+  MEMBER room join(room a, room b) const { return ranged_times<total_of<T>>(a, b); }
+};
+
 static int running_into(moth_tensor *y, const moth_tensor *input, int64_t dim, bool times,
                         bool from_end) {
   const int to = moth_compute_dtype(y->l.dtype), from = moth_is_float(to) ? to : (int)MOTH_I64;
@@ -150,8 +161,11 @@ static int running_into(moth_tensor *y, const moth_tensor *input, int64_t dim, b
   int status = packed && work ? MOTH_OK : moth_status(y->ctx);
   auto run = [&](auto t) {
     typedef typename decltype(t)::of T;
-    const running<T> f = {data<T>(packed), {moth_address(work), work->l.dtype}, times};
-    return scan(y->ctx, f, packed, dim, from_end);
+    const results to = {moth_address(work), work->l.dtype};
+    if constexpr (is_real<T>)
+      if (times)
+        return scan(y->ctx, running_product<T>{data<T>(packed), to}, packed, dim, from_end);
+    return scan(y->ctx, running<T>{data<T>(packed), to, times}, packed, dim, from_end);
   };
   if (!status)
     status = from == MOTH_I64 ? run(type<int64_t>()) : with_float(packed->l.dtype, run);

@@ -32,9 +32,12 @@ for n = 1, 3 do
       end
       local taps = 1
       for _, size in ipairs(window.list(kernel, n)) do taps = taps * size end
-      -- Of multiples of the largest element, whose powers stay in the range.
+      -- Of multiples of the largest element if powers of such would leave the range.
       local most = input:numel() > 0 and input:detach():abs():max() or input:new_ones {}
-      most = require("moth").where(most:gt(0):logical_and(most:isfinite()), most, 1)
+      local bound = 10 ^ (30 / math.max(math.abs(p), 1))
+      local far = most:gt(bound):logical_and(most:isfinite())
+      local close = most:lt(1 / bound):logical_and(most:gt(0))
+      most = require("moth").where(far:logical_or(close), most, 1)
       local y = functional[mean]((input / most):pow(p), kernel, step, 0, ceil)
       -- Written so, a window of zeros has the gradient 0; that of the root alone is infinite.
       return ((y:sign() * functional.relu(y:abs()) * taps):pow(1 / p) * most)

@@ -102,7 +102,10 @@ TARGET static void NAME(unread)(const job *j, sample *of, double total, REAL by)
     REAL *dx = (REAL *)j->y + (t * j->c->samples + of->n) * j->c->classes;
     const REAL *row = NAME(row_of)(of, t);
     const REAL off = (REAL)(of->shift[t] + shift - total);
-    for (int64_t s = 0; s < n; s++) q[s] = MATH(exp)(row[s] + behind[s] + off) * by;
+    for (int64_t s = 0; s < n; s++) {
+      const REAL share = row[s] + behind[s] + off; /* above 0 by what large sums have rounded */
+      q[s] = MATH(exp)(share > 0 ? 0 : share) * by;
+    }
     for (int64_t s = 0; s < n; s++) dx[of->label[s]] -= q[s];
     if (t == 0) break;
     NAME(emit)(j, of, t, e);

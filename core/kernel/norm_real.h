@@ -165,20 +165,21 @@ TARGET static void NAME(row_back)(const moth_row_norm *p, const REAL *x, const R
   const int64_t channels = p->channels, inner = p->inner;
   double n = (double)(channels * inner), r = (double)rstd;
   REAL even = p->centred ? (REAL)(-r * sums[0] / n) : 0;
-  REAL along = (REAL)(-r * r * r * sums[1] / n);
+  REAL along = (REAL)(-r * r * sums[1] / n); /* times rstd below: its cube may be too small */
   if (inner == 1 && w) {
     for (int64_t i = 0; i < channels; i++)
-      dx[i] = dy[i] * w[i] * rstd + (x[i] - mean) * along + even;
+      dx[i] = dy[i] * w[i] * rstd + (x[i] - mean) * rstd * along + even;
     return;
   }
   if (!w) { /* all of them alike */
     for (int64_t i = 0; i < channels * inner; i++)
-      dx[i] = dy[i] * rstd + (x[i] - mean) * along + even;
+      dx[i] = dy[i] * rstd + (x[i] - mean) * rstd * along + even;
     return;
   }
   for (int64_t c = 0; c < channels; c++, x += inner, dy += inner, dx += inner) {
     REAL by = rstd * w[c];
-    for (int64_t i = 0; i < inner; i++) dx[i] = dy[i] * by + (x[i] - mean) * along + even;
+    for (int64_t i = 0; i < inner; i++)
+      dx[i] = dy[i] * by + (x[i] - mean) * rstd * along + even;
   }
 }
 

@@ -94,7 +94,8 @@ static double mean_of(const moth_rows *r, const void *x) {
       for (int k = 0; k < 8; k++) sum += lane[k];                              \
       rest += left;                                                            \
     }                                                                          \
-    return sum - rest * rest / (double)n; /* what rounding left in the mean */ \
+    sum -= rest * rest / (double)n; /* what rounding left in the mean */       \
+    return sum < 0 ? 0 : sum;                                                  \
   }                                                                            \
   static void var_##name(int64_t row, int64_t end, int lane, const void *arg) { \
     const spread *s = arg;                                                     \

@@ -15,6 +15,7 @@
 #include "strided.h"
 #include "unary.h"
 #include "view.h"
+#include "scan.h"
 
 enum { SUM, PROD, MEAN, AMAX, AMIN };
 
@@ -172,17 +173,19 @@ static void self_flow(const scatter_reduce_args *a, moth_grad *g, moth_tensor *d
 
 /* Of a product: the result over each factor, or the others' product where it is the only 0. */
 static int prod_grad(const scatter_reduce_args *a, moth_grad *g, moth_tensor *src) {
-  moth_tensor *x = a->input, *zero = SAME(x, NUMBER(0)), *gap = SAME(src, NUMBER(0));
-  if (moth_wants(g, x)) {
+  src = moth_grad_wide(g, src); /* f64, which products of several f32 fit */
+  moth_tensor *x = moth_grad_wide(g, a->input), *dy = moth_grad_wide(g, g->dy);
+  moth_tensor *zero = SAME(x, NUMBER(0)), *gap = SAME(src, NUMBER(0));
+  if (moth_wants(g, a->input)) {
     moth_tensor *safe = FILLED(x, zero, 1);
-    self_flow(a, g, TIMES(g->dy, OVER(AGAIN(safe, src), safe)));
+    self_flow(a, g, TIMES(dy, OVER(AGAIN(safe, src), safe)));
   }
   if (moth_wants(g, a->src)) {
     moth_tensor *none = GRAD(g, zeros_like, .input = x, .dtype = -1);
     moth_tensor *zeros = PICK(ADDED(none, TO(gap, x)));
     moth_tensor *lone = GRAD(g, logical_and, .input = gap, .other = SAME(zeros, NUMBER(1)));
-    moth_tensor *rest = PICK(TIMES(g->dy, AGAIN(x, FILLED(src, lone, 1))));
-    moth_tensor *plain = OVER(PICK(TIMES(g->dy, AGAIN(x, src))), FILLED(src, gap, 1));
+    moth_tensor *rest = PICK(TIMES(dy, AGAIN(x, FILLED(src, lone, 1))));
+    moth_tensor *plain = OVER(PICK(TIMES(dy, AGAIN(x, src))), FILLED(src, gap, 1));
     src_flow(a, g, GRAD(g, where, .condition = lone, .input = rest, .other = plain));
   }
   return g->status;

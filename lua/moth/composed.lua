@@ -167,10 +167,11 @@ local MANY = 25 -- rows from which the product of matrices is the faster way
 
 -- sqrt(|a|^2 + |b|^2 - 2 a b), with no slope where it is 0.
 local function euclidean(a, b)
-  local most -- the largest element, by which squares stay in the range
+  local most -- the largest element if squares of such would leave the range, by which they stay
   if a:numel() > 0 and b:numel() > 0 then
     most = ops.maximum(a:detach():abs():max(), b:detach():abs():max())
-    most = ops.where(most:gt(0):logical_and(most:isfinite()), most, 1)
+    local far = most:gt(1e15):logical_and(most:isfinite())
+    most = ops.where(far:logical_or(most:lt(1e-15):logical_and(most:gt(0))), most, 1)
     a, b = a / most, b / most
   end
   local square = (a:square():sum(-1):unsqueeze(-1) + b:square():sum(-1):unsqueeze(-2)
