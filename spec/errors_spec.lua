@@ -219,13 +219,13 @@ end)
 describe("an error of an op within", function()
   local x = moth.ones(2, 3, 4)
 
-  it("names what was called there as well", function()
+  it("is told in the words of the function that was called", function()
     refuses(function() local _ = moth.corrcoef(x) end,
-      ": in corrcoef: bad argument 'input' to 'cov' (a matrix", { x })
+      ": bad argument 'input' to 'corrcoef' (a matrix", { x })
     refuses(function() local _ = F.gumbel_softmax(x, { dim = 5 }) end,
-      ": in gumbel_softmax: bad argument 'dim' to 'softmax' (", { x })
+      ": bad argument 'dim' to 'gumbel_softmax' (", { x })
     refuses(function() local _ = F.cosine_similarity(x, moth.ones(5)) end,
-      ": in cosine_similarity: bad argument 'other' to 'mul' (", { x })
+      ": bad argument 'x2' to 'cosine_similarity' (", { x })
   end)
 
   it("names nothing twice, and modules by their path", function()
@@ -233,7 +233,7 @@ describe("an error of an op within", function()
     refuses(function() local _ = F.softmax(x, 5) end,
       ("errors_spec.lua:%d: bad argument 'dim' to 'softmax'"):format(line))
     refuses(function() local _ = nn.CosineSimilarity(1)(x, moth.ones(5)) end,
-      ": in CosineSimilarity: bad argument 'other' to 'mul'")
+      ": in CosineSimilarity: bad argument 'x2' to 'cosine_similarity'")
   end)
 
   it("shows sequences as they are, not as images of height one", function()

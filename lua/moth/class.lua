@@ -124,6 +124,8 @@ local function construct(self, ...)
   return object
 end
 
+class.construct = construct -- which stack.lua knows by sight
+
 local class_meta = { -- of every class; each has its own copy with its own __index
   __newindex = define,
   __call = construct,

@@ -32,6 +32,7 @@ local define = {}
 
 local T = setmetatable({}, {__index = calls})
 T.Handle, T.istype, T.int64, T.none = lib.Handle, ffi.istype, lib.int64, lib.none
+T.results = function(...) return ... end
 T.dtypes, T.devices, T.scratch = dtype.codes, device.codes, lib.int64s(calls.USUAL)
 
 local function shown(value)
@@ -70,7 +71,7 @@ local HEAD = [[
 local sig, T, body, defaults = ...
 local type, Handle, istype, int64, none = type, T.Handle, T.istype, T.int64, T.none
 local fill_ints, fill_dims, fill_floats = T.fill_ints, T.fill_dims, T.fill_floats
-local is_list, scratch = T.is_list, T.scratch]]
+local is_list, scratch, results = T.is_list, T.scratch, T.results]]
 
 local function write(sig)
   local forms = require "moth.forms"
@@ -98,7 +99,7 @@ local function write(sig)
       out("  else %s end", check)
     end
   end
-  out("  return body(%s)", concat(names, ", "))
+  out("  return results(body(%s))", concat(names, ", ")) -- no tail call: see stack.lua
   return forms.source(sig, concat(head, "\n"), concat(lines, "\n"))
 end
 

@@ -109,16 +109,20 @@ function errors.where()
 end
 
 --- Raises an error at the user's line. Does not return.
--- @param text  what is wrong
--- @param code  the code that moth.errcode() gives (default "E_ARG")
-function errors.raise(text, code)
+-- @param text   what is wrong
+-- @param code   the code that moth.errcode() gives (default "E_ARG")
+-- @param blame  {fname, argname, text}: what the text is made of, where it names a function; if the
+-- user called another one, which uses it, the error is told in the words of that one
+function errors.raise(text, code, blame)
   last_code = code or "E_ARG"
-  local place, path, tail, name = require("moth.stack").locate(3)
+  local place, path, tail, name, inner, outer = require("moth.stack").locate(3, blame)
+  if outer then text = require("moth.blame")(blame, inner, outer) or text end
   if tail then
     text = format("%s (in a return call of %s)", text, tail)
   elseif name and path == "" and not find(text, name, 1, true) then
     path = "in " .. name .. ": "
   end
+  if find(text, "%f[%w]1 %l+s") then text = require("moth.shown").singular(text) end
   if find(text, "[%z\1-\8\11-\31\127]") then text = require("moth.shown").escaped(text) end
   if place == "" then unplaced = path .. text end
   error(place .. path .. text, 0)
@@ -135,7 +139,8 @@ end
 --- Raises "bad argument 'kernel_size' to 'max_pool2d' (text)" at the user's line.
 -- @param code  the code that moth.errcode() gives (default "E_ARG")
 function errors.argument(fname, argname, text, code)
-  return errors.raise(format("bad argument '%s' to '%s' (%s)", argname, fname, text), code)
+  return errors.raise(format("bad argument '%s' to '%s' (%s)", argname, fname, text), code,
+    { fname = fname, argname = argname, text = text })
 end
 
 --- "an integer is needed, got a string ('4')", of a value that is not what is wanted.
@@ -221,7 +226,7 @@ function errors.status(status, fname, argname, ...)
   end
   if arg ~= "" and fname ~= "" then return errors.argument(fname, arg, text, code) end
   if code == "E_INTERRUPT" or fname == "" then return errors.raise(text, code) end
-  return errors.raise(fname .. ": " .. text, code)
+  return errors.raise(fname .. ": " .. text, code, { fname = fname, text = text })
 end
 
 -- ---- texts ----
@@ -238,6 +243,7 @@ local describe_tensor -- set by lib.lua: function(x) -> text, or nil if x is no 
 function errors.set_describe(fn) describe_tensor = fn end
 
 local function number_text(x)
+  if x ~= x then return "nan" end -- printf gives some NaN a sign
   return x == floor(x) and x > -2 ^ 53 and x < 2 ^ 53 and format("%d", x) or format("%.14g", x)
 end
 

@@ -11,6 +11,22 @@ local function escaped(bytes) return (bytes:gsub(".", escape)) end
 --- A text with its control characters, but tabs and line ends, as \x1b.
 function M.escaped(text) return (text:gsub("[%z\1-\8\11-\31\127]", escape)) end
 
+local NOUNS = {}
+for name in ([[arguments batches bytes channels classes columns dimensions dims elements entries
+    features groups indices inputs layers lengths modules names numbers outputs pairs parameters
+    positions rows samples sequences sizes steps targets tensors tokens values weights]])
+  :gmatch "%S+" do NOUNS[name] = name:gsub("s$", "") end
+NOUNS.batches, NOUNS.classes, NOUNS.entries, NOUNS.indices = "batch", "class", "entry", "index"
+
+--- "at least 1 dimensions are needed" as "at least 1 dimension is needed".
+function M.singular(text)
+  text = text:gsub("(%f[%w.-]1 )(%l+)( ?a?r?e?%f[^%l])", function(one, noun, verb)
+    if not NOUNS[noun] then return nil end
+    return one .. NOUNS[noun] .. (verb == " are" and " is" or verb)
+  end)
+  return (text:gsub("there are 1 %f[%l]", "there is 1 "))
+end
+
 --- At most `most` bytes of a text (default 60), with what could move a terminal's cursor, or is no
 -- UTF-8, as \x1b.
 function M.bare(text, most)

@@ -86,18 +86,84 @@ local function erased_forward(called)
   end
 end
 
+-- ---- calls of Moth's own functions ----
+
+-- The signature that a written function (forms.lua) reads.
+local function signature_of(fn)
+  for i = 1, 60 do
+    local key, value = getupvalue(fn, i)
+    if not key then return nil end
+    if key == "sig" then return value end
+  end
+end
+
+-- The call {name, names, values, n} in the frame at `level` of the caller, from local `from` on.
+local function call_at(level, name, args, from)
+  local call = { name = name, names = {}, values = {}, n = #args }
+  for i, arg in ipairs(args) do
+    local _, value = getlocal(level + 1, from + i - 1)
+    call.names[i], call.values[i] = arg.name, value
+  end
+  return call
+end
+
+-- The call in a frame at `level` of the caller, of an op or of a function made by define; or of a
+-- class that checks its arguments: its `init` has them then.
+local function call_of(level, info, inner)
+  if info.source:sub(1, 9) == "=[moth.op" then
+    local sig = signature_of(info.func)
+    return sig and call_at(level + 1, sig.name, sig.args, 1)
+  end
+  local class = package.loaded["moth.class"]
+  if type(class) ~= "table" or info.func ~= class.construct or not inner then return nil end
+  local _, own = getlocal(level + 1, 1)
+  local parse = own.signature
+  local sig = parse and require("moth.bind").signature(parse)
+  return sig and call_at(level, class.typename(own), sig.args, 2)
+end
+
+-- The call in the frame at `level` of the caller, of a function in Lua that has no signature.
+local function plain_call(level, info, name)
+  local call = { name = name, names = {}, values = {}, n = 0, plain = true }
+  for i = 1, getinfo(info.func, "u").nparams do
+    local key, value = getlocal(level + 1, i)
+    call.names[i], call.values[i], call.n = key, value, i
+  end
+  return call
+end
+
+-- Whether an error already speaks of that call: by its name, and of one of its arguments.
+local function tells(call, blame)
+  if call.name ~= blame.fname then return false end
+  for i = 1, blame.argname and call.n or 0 do
+    if call.names[i] == blame.argname then return true end
+  end
+  return not blame.argname or call.n == 0
+end
+
 -- ---- walking the stack ----
 
 local DEPTH = 200 -- frames looked at beyond the user's
 
 --- Position "file:line: ", module path "in net.fc1: ", erased call and name of what the user called
 -- there, which lead to the function at `level` of the stack.
-function stack.locate(level)
+-- @param blame  the function that an error names, {fname = }; optional
+-- @return these four; and if the user called another function than that: the innermost call of the
+-- one that is named, or nil, and the user's call
+function stack.locate(level, blame)
   local user, line, tail, namer, name
+  local within, around -- calls: that of the function that is blamed, and the outermost
   local modules, inner, callee, stop = {}, {}, nil, nil
   while not stop or level < stop do
     local info = getinfo(level, "Slnf")
     if not info then break end
+    if blame and not user and not inner[1] then
+      local call = call_of(level, info, callee)
+      if call then
+        if call.name == blame.fname and not within then within = call end
+        around = call
+      end
+    end
     if errors.module_frames[info.func] then
       local _, object = getlocal(level, 1)
       table.insert(modules, 1, object)
@@ -114,6 +180,7 @@ function stack.locate(level)
       if inner[1] then tail = erased_forward(inner)
       elseif callee then
         tail, name = erased(level, info, callee), called_by_name(callee)
+        if blame and name and not around then around = plain_call(level - 1, callee, name) end
       end
     end
     if info.what ~= "C" then callee = info end
@@ -121,7 +188,8 @@ function stack.locate(level)
   end
   local place = user and line >= 0 and format("%s:%d: ", user.short_src, line) or ""
   local path = namer and namer(modules)
-  return place, path and "in " .. path .. ": " or "", tail, name
+  if around and (tells(around, blame) or #modules > 0 and around.plain) then around = nil end
+  return place, path and "in " .. path .. ": " or "", tail, name, within, around
 end
 
 -- ---- '.' where ':' belongs ----

@@ -1,0 +1,141 @@
+--- blame.lua -- an error of a function that another one uses, in the words of the one that the user
+-- called; read when the first such error is raised.
+--
+--     multi_margin_loss calls gather, which refuses its index:
+--     bad argument 'target' to 'multi_margin_loss' (position 9 is out of range ...)
+--
+-- stack.lua finds the two functions on the stack, with the values of their arguments. The argument
+-- of the outer one is that which holds the value that the inner one refuses: the same object, a
+-- list with it, a tensor that shares its memory; else the one of the same name and value.
+
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local C, ctx = lib.C, lib.ctx
+local format = string.format
+
+local info = require("ffi").new("moth_tensor_info")
+
+local function storage_of(x)
+  if not lib.istensor(x) or C.moth_inspect(ctx, x, info) < 0 then return nil end
+  return info.storage
+end
+
+local function holds(list, value)
+  if not lib.is_plain(list) then return false end
+  for k = 1, #list do
+    if rawequal(list[k], value) then return true end
+  end
+  return false
+end
+
+-- The first argument of a call of which `test` is true.
+local function first(call, test)
+  for i = 1, call.n do
+    local value = call.values[i]
+    if type(value) ~= "nil" and test(value, call.names[i]) then return call.names[i], value end
+  end
+end
+
+local function is_object(value)
+  local kind = type(value)
+  return kind == "cdata" or kind == "table" or kind == "function"
+end
+
+-- The shape of a tensor as text, without its dtype.
+local function shape_of(x) return lib.istensor(x) and tostring(x.shape) or nil end
+
+-- The only tensor among the arguments that has the shape of `value`.
+local function only_of_shape(call, value)
+  local ok, shape = pcall(shape_of, value)
+  if not ok or not shape then return nil end
+  local name, found
+  for i = 1, call.n do
+    local x = call.values[i]
+    local fine, other = pcall(shape_of, x)
+    if fine and other == shape then
+      if name then return nil end
+      name, found = call.names[i], x
+    end
+  end
+  return name, found
+end
+
+local function same(a, b)
+  return a == b or (a ~= a and b ~= b)
+end
+
+-- The only argument that is this number, string or boolean, or a list with it.
+local function only_equal(call, value)
+  local name, found
+  for i = 1, call.n do
+    local v = call.values[i]
+    if (type(v) == type(value) and same(v, value)) or holds(v, value) then
+      if name then return nil end
+      name, found = call.names[i], v
+    end
+  end
+  return name, found
+end
+
+-- The argument that is an object, holds it, or shares its memory; and its value.
+local function argument_with(outer, value)
+  local name, given = first(outer, function(v) return rawequal(v, value) end)
+  if name then return name, given end
+  name, given = first(outer, function(v) return holds(v, value) end)
+  if name then return name, given end
+  local storage = storage_of(value)
+  name, given = first(outer, function(v) return storage ~= nil and storage_of(v) == storage end)
+  if name then return name, given end
+  for k = 1, lib.is_plain(value) and #value or 0 do
+    if is_object(value[k]) then
+      name, given = argument_with(outer, value[k])
+      if name then return name, given end
+    end
+  end
+end
+
+-- The argument of the outer call that holds what the inner one refuses as `argname`, and its value.
+local function argument_of(outer, value, argname)
+  local name, given
+  if is_object(value) then
+    name, given = argument_with(outer, value)
+    if not name then name, given = only_of_shape(outer, value) end
+    for k = 1, not name and lib.is_plain(value) and #value or 0 do
+      local size = value[k] -- of a list of sizes the negative one
+      if type(size) == "number" and size < 0 then name, given = only_equal(outer, size) end
+    end
+    if name then return name, given end
+  end
+  name, given = first(outer, function(v, known)
+    if known ~= argname then return false end
+    return is_object(v) == is_object(value) and (is_object(v) or same(v, value))
+  end)
+  if name or is_object(value) or type(value) == "nil" then return name, given end
+  return only_equal(outer, value)
+end
+
+--- The text of an error, told by the outer function.
+-- @param blame  {fname, argname, text}: what the inner one says; argname may be nil
+-- @param inner  its call {name, names, values, n}, or nil where it has no frame
+-- @param outer  the call of the function that the user called
+-- @return the text, or nil where the inner one is not to be replaced
+local function told(blame, inner, outer)
+  local value
+  for i = 1, inner and inner.n or 0 do
+    if inner.names[i] == blame.argname then value = inner.values[i] end
+  end
+  local name, given = argument_of(outer, value, blame.argname)
+  if not name then
+    if outer.plain or outer.name == blame.fname then return nil end
+    return outer.name .. ": " .. blame.text
+  end
+  local text = blame.text
+  if lib.istensor(value) and not rawequal(given, value) then
+    local shown = errors.describe(given)
+    if not text:find(shown, 1, true) then text = format("%s; %s is %s", text, name, shown) end
+  end
+  return format("bad argument '%s' to '%s' (%s)", name, outer.name, text)
+end
+
+return told
