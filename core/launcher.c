@@ -227,6 +227,44 @@ static void add_hint(lua_State *L) {
   lua_settop(L, 1);
 }
 
+/* Appends the line of a frame to the text on top of the stack, as luaL_traceback writes it. */
+static void add_frame(lua_State *L, const lua_Debug *frame) {
+  lua_pushfstring(L, "\n\t%s:", frame->short_src);
+  if (frame->currentline > 0) lua_pushfstring(L, "%d:", frame->currentline);
+  else lua_pushliteral(L, "");
+  if (*frame->namewhat) lua_pushfstring(L, " in function '%s'", frame->name);
+  else if (*frame->what == 'm') lua_pushliteral(L, " in main chunk");
+  else lua_pushfstring(L, " in function <%s:%d>", frame->short_src, frame->linedefined);
+  lua_concat(L, 4);
+}
+
+/* Appends a traceback of the user's own frames to the message on top of the stack: neither those of
+** C nor of Moth's files. MOTH_TRACEBACK=full shows all. */
+static void add_traceback(lua_State *L) {
+  enum { MOST = 22, DEPTH = 300 }; /* lines, levels */
+  const char *wanted = getenv("MOTH_TRACEBACK");
+  if (wanted && strcmp(wanted, "full") == 0) {
+    luaL_traceback(L, L, lua_tostring(L, -1), 1);
+    return;
+  }
+  lua_Debug frame;
+  int shown = 0;
+  for (int level = 1; level < DEPTH && lua_getstack(L, level, &frame); level++) {
+    lua_getinfo(L, "Snl", &frame);
+    if (*frame.what == 'C' || is_own(L, &frame)) continue;
+    if (shown++ == 0) {
+      lua_pushliteral(L, "\nstack traceback:");
+      lua_concat(L, 2);
+    }
+    if (shown > MOST) {
+      lua_pushliteral(L, "\n\t...");
+      lua_concat(L, 2);
+      return;
+    }
+    add_frame(L, &frame);
+  }
+}
+
 static int with_traceback(lua_State *L) {
   if (!lua_isstring(L, 1)) { /* an error value of the user's own */
     if (lua_isnoneornil(L, 1) || !luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1)) {
@@ -237,7 +275,7 @@ static int with_traceback(lua_State *L) {
   } else {
     add_hint(L);
   }
-  luaL_traceback(L, L, lua_tostring(L, 1), 1);
+  add_traceback(L);
   return 1;
 }
 

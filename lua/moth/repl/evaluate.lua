@@ -58,7 +58,7 @@ end
 --- A message without those lines of its traceback that lie in Moth's own files.
 function evaluate.shortened(message)
   local text, trace = message:match("^(.-)\nstack traceback:\n(.*)$")
-  if not text then return message end
+  if not text or os.getenv "MOTH_TRACEBACK" == "full" then return message end
   local lines = {}
   for line in trace:gsub("\\", "/"):gmatch("[^\n]+") do
     if line:find("in function 'chunk'", 1, true) or line:find("in main chunk", 1, true)
