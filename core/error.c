@@ -35,6 +35,16 @@ void moth_error_blame_copy(moth_ctx *ctx, const char *op) {
   ctx->error.op = ctx->error.op_room;
 }
 
+static bool in_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* printf writes NaN with a sign, which means nothing to a reader. */
+static void drop_sign_of_nan(char *text) {
+  for (char *at = text; (at = strstr(at, "-nan")) != NULL; at += 3)
+    if (!in_word(at[4]) && (at == text || !in_word(at[-1]))) memmove(at, at + 1, strlen(at));
+}
+
 int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...) {
   va_list list;
   ctx->error.code = code;
@@ -42,6 +52,7 @@ int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...)
   va_start(list, format);
   vsnprintf(ctx->error.text, sizeof ctx->error.text, format, list);
   va_end(list);
+  drop_sign_of_nan(ctx->error.text);
   return code;
 }
 

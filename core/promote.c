@@ -37,9 +37,16 @@ static void vote(dtype_votes *v, const moth_tensor *x) {
   }
 }
 
+static int refuse_bool(moth_ctx *ctx, const char *arg) {
+  return moth_fail(ctx, MOTH_E_DTYPE, arg,
+                   "bool is not supported here; use logical_xor or logical_not, or convert it with "
+                   ":to()");
+}
+
 static int check_dtype(const moth_op *op, moth_ctx *ctx, int dtype, const char *arg) {
   char set[64];
   if (dtype == MOTH_NO_DTYPE || (op->dtypes >> dtype & 1u)) return MOTH_OK;
+  if (dtype == MOTH_BOOL && (op->dtypes & MOTH_NO_BOOL)) return refuse_bool(ctx, arg);
   bool whole = dtype < MOTH_F16 && !(op->dtypes & ~(uint32_t)MOTH_FLOATS & MOTH_ANY);
   return moth_fail(ctx, MOTH_E_DTYPE, arg, "%s is not supported here, wanted %s%s",
                    moth_dtype_name(dtype), moth_dtypes_str(op->dtypes & MOTH_ANY, set),
@@ -112,9 +119,7 @@ static int promote(moth_call_frame *f, const moth_op *op, int *dtype) {
   while (moth_next_input(&c))
     if (*c.at && moth_kind_is_value(op->kinds[c.from])) {
       if ((op->dtypes & MOTH_NO_BOOL) && (*c.at)->l.dtype == MOTH_BOOL)
-        return moth_fail(ctx, MOTH_E_DTYPE, op->rows[c.from].name,
-                         "bool is not supported here; use logical_xor or logical_not, or convert "
-                         "it with :to()");
+        return refuse_bool(ctx, op->rows[c.from].name);
       vote(&v, *c.at);
       numbers_only &= ((*c.at)->flags & MOTH_T_NUMBER) != 0;
     } else if (*c.at) {

@@ -184,6 +184,8 @@ static inline bool moth_dense(const moth_tensor *x) {
 const char *moth_str(const moth_tensor *x);
 const char *moth_str_shape(moth_ctx *ctx, int32_t ndim, const int64_t *shape);
 const char *moth_str_ints(moth_ctx *ctx, int64_t n, const int64_t *at); /* "{9, 9}" */
+/* The same of dims and other positions, which the reader's base is added to: see MOTH_POS. */
+const char *moth_str_dims(moth_ctx *ctx, int64_t n, const int64_t *at);
 /* The same, one for each of the last n dimensions of x. */
 const char *moth_str_axes(const moth_tensor *x, int64_t n, const int64_t *at);
 

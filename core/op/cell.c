@@ -19,7 +19,9 @@ static int check_cell(const recurrent_call *c, const moth_tensor *b_ih, const mo
                      moth_str_shape(ctx, 2, (int64_t[]){r->batch, r->hidden}), moth_str(c->input),
                      moth_str(misfits ? c->h0 : c->c0));
   moth_tensor **p = c->params.at;
-  status = moth_recurrent_param(ctx, "w_ih", "the input's weight", p[0], wide, r->input);
+  status = moth_recurrent_features(c, r);
+  if (!status)
+    status = moth_recurrent_param(ctx, "w_ih", "the input's weight", p[0], wide, r->input);
   if (!status)
     status = moth_recurrent_param(ctx, "w_hh", "the state's weight", p[1], wide, r->hidden);
   if (!status && b_ih) status = moth_recurrent_param(ctx, "b_ih", "the bias", b_ih, wide, 0);

@@ -39,7 +39,7 @@ static int rot90_compose(const rot90_args *a, moth_tensor **out) {
   if (dims.n != 2 || a->input->l.ndim < 2)
     return moth_fail(a->ctx, MOTH_E_ARG, dims.n == 2 ? "input" : "dims",
                      "two dimensions are needed, got %s",
-                     dims.n == 2 ? moth_str(a->input) : moth_str_ints(a->ctx, dims.n, dims.at));
+                     dims.n == 2 ? moth_str(a->input) : moth_str_dims(a->ctx, dims.n, dims.at));
   int status = moth_dim(a->ctx, "dims", dims.at[0], a->input->l.ndim, &p);
   if (!status) status = moth_dim(a->ctx, "dims", dims.at[1], a->input->l.ndim, &q);
   if (status) return status;

@@ -93,9 +93,10 @@ static int roll_shape(const roll_args *a, moth_layout *y) {
   int64_t shift[MOTH_MAX_DIMS];
   moth_shape_like(a->input, y);
   if (a->dims.at ? a->shifts.n != a->dims.n : a->shifts.n != 1)
-    return moth_fail(a->ctx, MOTH_E_ARG, "shifts", "%lld of them are given for %s",
-                     (long long)a->shifts.n,
-                     a->dims.at ? moth_str_ints(a->ctx, a->dims.n, a->dims.at) : "all elements");
+    return moth_fail(a->ctx, MOTH_E_ARG, "shifts", "one for each of %s%s is needed, got %lld",
+                     a->dims.at ? "the dims " : "",
+                     a->dims.at ? moth_str_dims(a->ctx, a->dims.n, a->dims.at) : "no dims",
+                     (long long)a->shifts.n);
   if (a->dims.at && a->dims.n && a->input->l.ndim == 0)
     return moth_fail(a->ctx, MOTH_E_ARG, "dims", "%s has no dimensions", moth_str(a->input));
   return a->dims.at ? shifts_of(a, &a->input->l, shift) : MOTH_OK;

@@ -25,6 +25,15 @@ int moth_recurrent_param(moth_ctx *ctx, const char *arg, const char *what, const
                    moth_str_shape(ctx, ndim, want));
 }
 
+int moth_recurrent_features(const recurrent_call *c, const moth_rnn *r) {
+  const moth_tensor *w = c->params.n > 0 ? c->params.at[0] : NULL;
+  if (!w || w->l.ndim != 2 || w->l.shape[0] != moth_rnn_gates(r->mode) * r->hidden ||
+      w->l.shape[1] == r->input)
+    return MOTH_OK;
+  return moth_fail(c->ctx, MOTH_E_SHAPE, "input", "%lld features are needed, got %lld: %s",
+                   (long long)w->l.shape[1], (long long)r->input, moth_str(c->input));
+}
+
 static int check_params(const recurrent_call *c, const moth_rnn *r) {
   static const char *const names[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
   int64_t each = r->biased ? 4 : 2, lanes = r->layers * r->directions;
@@ -34,6 +43,8 @@ static int check_params(const recurrent_call *c, const moth_rnn *r) {
                      "%lld tensors are needed, %lld for each of %lld layer(s) in %lld "
                      "direction(s), got %lld", (long long)(each * lanes), (long long)each,
                      (long long)r->layers, (long long)r->directions, (long long)c->params.n);
+  int status = moth_recurrent_features(c, r);
+  if (status) return status;
   for (int64_t i = 0; i < c->params.n; i++) {
     int64_t kind = i % each, lane = i / each, layer = lane / r->directions;
     int64_t cols = kind == 0 ? moth_rnn_inputs(r, layer) : kind == 1 ? r->hidden : 0;
@@ -41,7 +52,7 @@ static int check_params(const recurrent_call *c, const moth_rnn *r) {
     if (param_fits(c->params.at[i], wide, cols)) continue;
     snprintf(what, sizeof what, "%s%s of layer %lld", names[kind],
              lane % r->directions ? " (reverse)" : "", (long long)layer + 1);
-    int status = moth_recurrent_param(c->ctx, "params", what, c->params.at[i], wide, cols);
+    status = moth_recurrent_param(c->ctx, "params", what, c->params.at[i], wide, cols);
     if (status) return status;
   }
   return MOTH_OK;

@@ -18,6 +18,8 @@ typedef struct recurrent_call {
 
 /* Checks every shape and fills r but for its params. */
 int moth_recurrent_fit(const recurrent_call *c, moth_rnn *r);
+/* Blames a misfit of the features on the input, not on the first weight. */
+int moth_recurrent_features(const recurrent_call *c, const moth_rnn *r);
 /* One parameter: (rows, cols), or (rows,) if cols is 0; `what` describes it in the message. */
 int moth_recurrent_param(moth_ctx *ctx, const char *arg, const char *what, const moth_tensor *x,
                          int64_t rows, int64_t cols);

@@ -51,6 +51,7 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
 #define REAL .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = UNARY_FLAGS
 #define REAL_ONLY .dtypes = MOTH_FLOATS, .flags = UNARY_FLAGS
 #define NUMERIC .dtypes = MOTH_NUMERIC, .flags = UNARY_FLAGS
+#define NUMERIC_NO_BOOL .dtypes = MOTH_NUMERIC | MOTH_NO_BOOL, .flags = UNARY_FLAGS
 #define NUMERIC_IN_PLACE .dtypes = MOTH_NUMERIC, .flags = IN_PLACE_FLAGS
 #define SAVES_X .saves = "input"
 #define SAVES_Y .saves = "y"
@@ -60,7 +61,7 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
 
 FUNCTION(abs, TIMES_DY(OF(sign, x)), NUMERIC, DISTINCT, SAVES_X,
          DOC("The size of each element, without its sign."))
-FUNCTION(neg, GRAD_OVER(g, neg, .input = dy), NUMERIC, ANYWHERE,
+FUNCTION(neg, GRAD_OVER(g, neg, .input = dy), NUMERIC_NO_BOOL, ANYWHERE,
          DOC("Each element with the other sign."))
 FUNCTION(sign, ZERO, NUMERIC, DISTINCT,
          DOC("1 for positive elements, -1 for negative ones, 0 for 0, NaN for NaN."))
