@@ -32,7 +32,6 @@ local define = {}
 
 local T = setmetatable({}, {__index = calls})
 T.Handle, T.istype, T.int64, T.none = lib.Handle, ffi.istype, lib.int64, lib.none
-T.results = function(...) return ... end
 T.dtypes, T.devices, T.scratch = dtype.codes, device.codes, lib.int64s(calls.USUAL)
 
 local function shown(value)

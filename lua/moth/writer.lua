@@ -217,7 +217,7 @@ local function body(sig, out)
     one and "r" or "nil", one and 1 or 0)
   out("  if st < 0 then")
   out("    if over ~= T.AGAIN and T.recover(st) then return run(%sT.AGAIN) end", all)
-  out("    return T.failed(sig, st%s)", n > 0 and ", " .. concat(names, ", ") or "")
+  out("    return T.results(T.failed(sig, st%s))", n > 0 and ", " .. concat(names, ", ") or "")
   out("  end")
   if list then
     finish_list(sig, all, out)
