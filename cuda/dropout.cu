@@ -146,7 +146,7 @@ static int dropout_run(const moth_tensor *input, double p, bool training, moth_t
   moth_tensor *y = out[0], *mask = out[1];
   const int64_t n = mask->l.numel, all = y->l.numel;
   stream s;
-  if (!training) return moth_copy_into(y, input);
+  if (!training || p == 0) return moth_copy_into(y, input);
   int status = stream_open(ctx, generator, n, 1, &s);
   if (status || all == 0) return status;
   const bool channels_last = moth_is_channels_last(y);

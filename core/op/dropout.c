@@ -74,6 +74,9 @@ static int run_mask(const moth_tensor *input, const moth_tensor *mask, masking h
 
 static double scale_of(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 
+/* Without a chance to drop anything the result is the input: no mask, no random numbers. */
+static bool draws(double p, bool training) { return training && p > 0; }
+
 /* y takes the input's shape; the mask that of its first `lead` dimensions, or nothing if there is
 ** nothing to draw. */
 static int mask_shape(const moth_tensor *input, double p, bool training, int32_t lead,
@@ -83,16 +86,16 @@ static int mask_shape(const moth_tensor *input, double p, bool training, int32_t
   y[0].ndim = input->l.ndim;
   memcpy(y[0].shape, input->l.shape, sizeof y[0].shape);
   y[1].dtype = MOTH_BOOL;
-  y[1].ndim = training ? lead : 1;
+  y[1].ndim = draws(p, training) ? lead : 1;
   memcpy(y[1].shape, input->l.shape, sizeof y[1].shape);
-  if (!training) y[1].shape[0] = 0;
+  if (!draws(p, training)) y[1].shape[0] = 0;
   return MOTH_OK;
 }
 
 /* Each byte of the mask is set with probability 1 - p: its random word must reach p 2^32. */
 static int drop(moth_tensor *input, double p, bool training, moth_tensor *generator,
                 moth_tensor **out) {
-  if (!training) return moth_copy_into(out[0], input);
+  if (!draws(p, training)) return moth_copy_into(out[0], input);
   masking how = {.scale = scale_of(p), .drawn = p < 1,
                  .least = p < 1 ? (uint32_t)(p * 4294967296.0) : 0};
   int status = moth_generator_take(input->ctx, generator, (uint64_t)(out[1]->l.numel + 3) / 4,
@@ -102,7 +105,7 @@ static int drop(moth_tensor *input, double p, bool training, moth_tensor *genera
 }
 
 static int flow_through(moth_grad *g, const moth_tensor *input, double p, bool training) {
-  if (!training) return moth_flow(g, input, g->dy);
+  if (!draws(p, training)) return moth_flow(g, input, g->dy);
   return moth_flow(g, input,
                    GRAD(g, dropout_apply, .input = g->dy, .mask = g->out[1],
                         .scale = scale_of(p)));
