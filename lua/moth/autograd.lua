@@ -363,6 +363,8 @@ local rows = {
     { "any", "inputs", "by what" },
     { "any", "grad_outputs", "gradients of the outputs", optional = true }, FLAGS[1], FLAGS[2],
     { "bool", "allow_unused", "nil where no output depends on an input", default = false },
+    { "bool", "is_grads_batched", "the first dimension of grad_outputs, and of the results, is a "
+      .. "batch of gradients", default = false },
     { "bool", "materialize_grads", "zeros there instead of nil", default = false } },
 }
 
@@ -447,15 +449,22 @@ function M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
 end
 
 --- moth.autograd.grad(outputs, inputs, {grad_outputs, retain_graph, create_graph, allow_unused,
--- materialize_grads}): the derivatives of the outputs (summed) by each input, as several values;
+-- is_grads_batched, materialize_grads}): the derivatives of the outputs (summed) by each input, as
+-- several values;
 -- .grad is not touched. (As torch.autograd.grad.)
 -- @param outputs a tensor or a list of tensors
 -- @param inputs a tensor or a list of tensors that the outputs were made from
 -- @param grad_outputs the gradients of the outputs; may be absent for those with one element
 -- @param allow_unused nil for an input that no output depends on, instead of an error
 -- @param materialize_grads zeros for such an input
+-- @param is_grads_batched whether each of grad_outputs is a batch of gradients: one pass for each
 function M.grad(...)
-  local outputs, inputs, grads, retain_graph, create_graph, unused, zeros = parsed("grad", ...)
+  local outputs, inputs, grads, retain_graph, create_graph, unused, batched, zeros =
+    parsed("grad", ...)
+  if batched then
+    return require "moth.batched"(M.grad, outputs, inputs, grads, { retain_graph = retain_graph,
+      create_graph = create_graph, allow_unused = unused, materialize_grads = zeros })
+  end
   local roots, n = listed(outputs, "grad", "outputs")
   local list, m = listed(inputs, "grad", "inputs")
   if n == 0 or m == 0 then
