@@ -176,8 +176,23 @@ return function(Module, STORE)
     return pass_on(run_module(self, ...))
   end
 
+  -- The same for a call by names, {x, inverse = true}.
+  local function call_named(self, list)
+    local store = self[STORE]
+    if store.watch then self:_watch() end
+    local recording = lib.capture
+    if recording and not recording.seen[self] then
+      note_module(recording, self, store, store_of)
+    end
+    return pass_on(observed(self, unpack(list, 1, list.n)))
+  end
+
   --- Runs the module: hooks and forward.
   local function call(self, ...)
+    if type((...)) == "table" and select("#", ...) == 1 and getmetatable((...)) == nil then
+      local list = require("moth.nn.forward").arguments(self, (...))
+      if list then return pass_on(call_named(self, list)) end
+    end
     local store = self[STORE]
     if store.watch then self:_watch() end
     local recording = lib.capture
