@@ -127,12 +127,36 @@ local OPTIONS = {
 local NAMES = {use_reentrant = true, preserve_rng_state = true}
 local parse = define.signature("checkpoint", OPTIONS)
 
+-- Whether a table has nothing but names with booleans, as options have.
+local function flags_only(t)
+  for key, value in pairs(t) do
+    if type(key) ~= "string" or type(value) ~= "boolean" then return false end
+  end
+  return true
+end
+
+-- The arguments of checkpoint{fn, ..., use_reentrant = false} in a row.
+local function from_table(t)
+  local args, options = {}, {}
+  for key, value in pairs(t) do
+    if type(key) == "string" then options[key] = value end
+  end
+  for i = 1, #t do args[i] = t[i] end
+  if next(options) ~= nil then args[#args + 1] = options end
+  return unpack(args)
+end
+
 -- The options in a last argument that is a table of them alone; nil if it is none of that.
 local function options_in(last)
   if not is_plain(last) then return nil end
   local known, unknown
   for key in pairs(last) do
     if NAMES[key] then known = key else unknown = key end
+  end
+  if not known and unknown ~= nil and flags_only(last) then
+    errors.raise(("'checkpoint' has no argument '%s'%s; fn's own named arguments go into a table "
+      .. "before one with preserve_rng_state or use_reentrant"):format(tostring(unknown),
+      errors.nearest(tostring(unknown), {"use_reentrant", "preserve_rng_state"})))
   end
   if known and unknown ~= nil then
     errors.raise(("'%s' is no option of checkpoint, as '%s' is; fn's own named arguments go into a "
@@ -172,6 +196,9 @@ local function pass_on(...) return ... end
 -- use_reentrant, which is false
 -- @return what fn returns
 function checkpoint.checkpoint(fn, ...)
+  if is_plain(fn) and select("#", ...) == 0 and calls.is_callable(fn[1]) then
+    return pass_on(checkpoint.checkpoint(from_table(fn)))
+  end
   check_function("checkpoint", "fn", fn)
   local args = lib.pack(...)
   local options = options_in(args[args.n])
