@@ -454,6 +454,24 @@ static lua_State *new_state(void) { return lua_newstate(allocate, NULL); }
 static lua_State *new_state(void) { return luaL_newstate(); }
 #endif
 
+/* __index of _G: Python's words would be nil in silence. lua/moth/strict.lua does the same. */
+static int undefined_global(lua_State *L) {
+  static const char *const words[][2] = {
+      {"True", "true"}, {"False", "false"}, {"None", "nil, or moth.none in a list of arguments"}};
+  const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (strcmp(name, words[i][0]) == 0)
+      return luaL_error(L, "'%s' is no word of Lua; write %s", name, words[i][1]);
+  return 0;
+}
+
+static void watch_globals(lua_State *L) {
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, undefined_global);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, LUA_GLOBALSINDEX);
+}
+
 static int prepare(lua_State *L) {
   const places *at = lua_touserdata(L, 1);
   luaL_openlibs(L);
@@ -461,6 +479,7 @@ static int prepare(lua_State *L) {
   if (jit && strcmp(jit, "off") == 0) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   prepend(L, "path", at->path);
   prepend(L, "cpath", at->cpath);
+  watch_globals(L);
 
   /* What Moth's own commands know about the program they run in. */
   lua_createtable(L, 0, 4);

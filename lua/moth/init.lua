@@ -78,7 +78,7 @@ local rows = {
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils ops amp backends cuda data define autograd class progress warn "
   .. "summary distributions func linalg fft onnx profiler special darknet gguf "
-  .. "random signal testing")
+  .. "random signal testing strict")
 from("moth.create", "tensor as_tensor frombuffer")
 from("moth.dispatch", "max min equal allclose norm arange range randint randperm "
   .. "cross_entropy")

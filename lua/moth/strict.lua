@@ -1,0 +1,23 @@
+--- strict.lua -- moth.strict(): Python's words raise where a program reads them as globals.
+--
+-- Lua has no error for an undefined global: nn.Linear{3, 4, bias = False} would have a bias. In
+-- scripts run by ./moth and at its prompt they raise without this (core/launcher.c).
+
+local WORDS = { True = "true", False = "false", None = "nil, or moth.none in a list of arguments" }
+
+--- Lets reading the globals True, False and None raise with the word that Lua has for them. A
+-- metatable that _G has already is kept, and asked for all other names.
+return function()
+  local meta = getmetatable(_G)
+  if meta == nil then
+    meta = {}
+    setmetatable(_G, meta)
+  end
+  local before = meta.__index
+  function meta.__index(space, name)
+    local word = WORDS[name]
+    if word then error(("'%s' is no word of Lua; write %s"):format(name, word), 2) end
+    if type(before) == "function" then return before(space, name) end
+    return before and before[name]
+  end
+end
