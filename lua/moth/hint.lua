@@ -56,6 +56,21 @@ local function uncalled(message)
     message, found, found)
 end
 
+-- The nearest name among the fields and methods of the modules that the function knows.
+local function field_of_module(field)
+  local level, fn = failed()
+  local names = {}
+  if not level then return "" end
+  each_value(level, fn, function(value)
+    local module = class.typename(value) and type(value.named_children) == "function"
+    if not module then return end
+    for name in value:named_children() do names[#names + 1] = name end
+    for name in value:named_parameters(nil, false) do names[#names + 1] = name end
+    for _, name in ipairs(class.methods(value)) do names[#names + 1] = name end
+  end)
+  return errors.nearest(field, names)
+end
+
 --- A message with a hint at its end, or as it is.
 -- @param message  an error's text, while the stack is as it was raised
 return function(message)
@@ -63,6 +78,8 @@ return function(message)
     if message:find(pattern) then return ("%s (%s)"):format(message, text) end
   end
   local name = message:match "attempt to call method '([%w_]+)' %(a nil value%)$"
+  local field = message:match "attempt to %a+ field '([%w_]+)' %(a nil value%)$"
+  if field then return message .. field_of_module(field) end
   if not name then return uncalled(message) or message end
   local level, fn = failed()
   if not level then return message end

@@ -61,6 +61,9 @@ function misused.bad(sig, i, v)
       end
     end
   end
+  if i == 1 and type(v) == "nil" and sig.method then
+    text = format("%s; called by '.'? a method is called with ':', as x:%s()", text, sig.name)
+  end
   errors.argument(sig.name, sig.args[i].name, text, code)
 end
 

@@ -230,6 +230,9 @@ results.normal = define {
       end
     end
     local least = lib.istensor(std) and (std:numel() > 0 and std:min():item() or 0) or std
+    if type(least) == "boolean" then
+      errors.refuse("normal", "std", "a number or a tensor of numbers is needed", std, "E_DTYPE")
+    end
     if not (least >= 0) then
       errors.argument("normal", "std", "cannot be negative, got " .. least)
     end

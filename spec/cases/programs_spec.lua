@@ -67,3 +67,157 @@ describe("out", function()
     end)
   end)
 end)
+
+describe("Python's words", function()
+  local process = require "spec.support.process"
+  local function run(code)
+    return process.shell(process.program .. " -e '" .. code .. "'")
+  end
+
+  it("raise with Lua's own in what ./moth runs", function()
+    assert.truthy(run("nn.Linear{3, 4, bias = False}")
+      :find("(command line):1: 'False' is no word of Lua; write false", 1, true))
+    assert.truthy(run("return True"):find("'True' is no word of Lua; write true", 1, true))
+    assert.truthy(run("print(None)"):find("'None' is no word of Lua; write nil", 1, true))
+    assert.truthy(run("print(unknown, True == 1)"):find("write true", 1, true))
+    assert.equal("nil\nrc=0\n", run("print(unknown)"))
+    assert.equal("1\nrc=0\n", run("True = 1 print(True)"))
+  end)
+
+  it("raise where a host asks for it, and other names are found as before", function()
+    local text = run("setmetatable(_G, {__index = {known = 5}}) moth.strict() print(known, rest) "
+      .. "print(pcall(function() return None end))")
+    assert.truthy(text:find("5\tnil\n", 1, true), text)
+    assert.truthy(text:find("'None' is no word of Lua; write nil", 1, true), text)
+  end)
+end)
+
+describe("dropout with p = 0", function()
+  it("is the input, and draws no random numbers", function()
+    local F = moth.nn.functional
+    local x = moth.randn(4, 6, 5, 5):requires_grad_()
+    for _, name in ipairs { "dropout", "dropout2d" } do
+      moth.manual_seed(3)
+      local first = moth.rand(1):item()
+      moth.manual_seed(3)
+      local y = F[name](x, 0, true)
+      assert.equal(first, moth.rand(1):item())
+      assert.is_true(moth.equal(x, y))
+      x.grad = nil
+      y:sum():backward()
+      assert.is_true(moth.equal(x.grad, moth.ones_like(x)))
+    end
+  end)
+end)
+
+describe("checkpoint", function()
+  local checkpoint = moth.utils.checkpoint.checkpoint
+
+  it("takes its arguments by name", function()
+    local x = moth.randn(3):requires_grad_()
+    checkpoint { moth.exp, x }:sum():backward()
+    local wanted = x.grad
+    x.grad = nil
+    checkpoint { moth.exp, x, use_reentrant = false, preserve_rng_state = false }:sum():backward()
+    assert.is_true(moth.equal(wanted, x.grad))
+  end)
+
+  it("refuses an unknown name", function()
+    says(function() return (checkpoint(moth.exp, moth.ones(2), { foo = false })) end,
+      "'checkpoint' has no argument 'foo'")
+    says(function() return (checkpoint { moth.exp, moth.ones(2), use_reentrent = false }) end,
+      "did you mean 'use_reentrant'?")
+  end)
+end)
+
+describe("a misspelt name", function()
+  local process = require "spec.support.process"
+  local function run(code)
+    return process.shell(process.program .. " -e '" .. code .. "'")
+  end
+
+  it("of a method is answered with the nearest", function()
+    assert.truthy(run("local net = nn.Linear(2, 3) net:paramters()")
+      :find("did you mean 'parameters'?", 1, true))
+  end)
+
+  it("of a field of self in forward too", function()
+    local net = "local N = nn.class(\"N\", nn.Module) function N:init() self.fc1 = nn.Linear(2, 3) "
+      .. "end "
+    assert.truthy(run(net .. "function N:forward(x) local y = self.fc_1(x) return y end "
+      .. "local n = N() n(moth.ones(2))"):find("did you mean 'fc1'?", 1, true))
+    assert.truthy(run(net .. "function N:forward(x) local y = self.fc_1.weight return y end "
+      .. "local n = N() n(moth.ones(2))"):find("did you mean 'fc1'?", 1, true))
+  end)
+
+  it("of a method called by '.' is told to be so", function()
+    says(function() return moth.ones(2).sum() end,
+      "got nothing; called by '.'? a method is called with ':', as x:sum()")
+    says(function() return moth.ones(2).exp() end,
+      "called by '.'? a method is called with ':', as x:exp()")
+  end)
+end)
+
+describe("a module of the user's own", function()
+  local nn = moth.nn
+  local Layer = nn.class("Layer", nn.Module)
+  function Layer:forward(x, inverse) -- luacheck: ignore 212
+    return inverse and -x or x
+  end
+
+  it("that declares its arguments takes them by name", function()
+    local Named = nn.class("Named", Layer)
+    Named.forward_args = { "x", "inverse" }
+    local layer, x = Named(), moth.ones(2)
+    assert.same({ -1, -1 }, layer { x, inverse = true }:tolist())
+    assert.same({ -1, -1 }, layer { inverse = true, x = x }:tolist())
+    assert.same({ 1, 1 }, layer { x, inverse = false }:tolist())
+    assert.same({ -1, -1 }, layer(x, true):tolist())
+    says(function() return (layer { x, invers = true }) end, "'Named' has no argument 'invers'",
+      "did you mean 'inverse'?")
+    says(function() return (layer { x, x = x }) end, "given twice")
+  end)
+
+  it("that does not says so at the call", function()
+    says(function() return (Layer() { moth.ones(2), inverse = true }) end,
+      [[Layer takes its arguments by position; for names declare Layer.forward_args = {"x", ]]
+      .. [["inverse"}]])
+  end)
+
+  it("gets a table that is a value as it is", function()
+    local Batch = nn.class("Batch", nn.Module)
+    function Batch:forward(batch) return batch.x + batch.y end -- luacheck: ignore 212
+    assert.same({ 2, 2 }, Batch() { x = moth.ones(2), y = 1 }:tolist())
+  end)
+end)
+
+describe("autograd.grad{is_grads_batched}", function()
+  local grad = moth.autograd.grad
+
+  it("gives a batch of gradients", function()
+    local x = T { 1, 2, 3 }:requires_grad_()
+    local y = x * x
+    local got = grad { y, x, grad_outputs = moth.eye(3), is_grads_batched = true }
+    assert.same({ { 2, 0, 0 }, { 0, 4, 0 }, { 0, 0, 6 } }, got:tolist())
+  end)
+
+  it("for several inputs, of a second order, and for an empty batch", function()
+    local x, w = T { 1, 2 }:requires_grad_(), T { 3, 4 }:requires_grad_()
+    local y = x * x * w
+    local gx, gw = grad { y, { x, w }, grad_outputs = moth.eye(2), is_grads_batched = true,
+                          create_graph = true }
+    assert.same({ { 6, 0 }, { 0, 16 } }, gx:tolist())
+    assert.same({ { 1, 0 }, { 0, 4 } }, gw:tolist())
+    assert.same({ 6, 8 }, (grad(gx:sum(), x)):tolist())
+    local z = x * 2
+    local none = grad { z, x, grad_outputs = moth.ones(0, 2), is_grads_batched = true }
+    assert.same({ 0, 2 }, { none:size(1), none:size(2) })
+  end)
+
+  it("wants a batch", function()
+    local x = T { 1, 2 }:requires_grad_()
+    says(function()
+      return (grad { x * x, x, grad_outputs = moth.ones(2), is_grads_batched = true })
+    end, "bad argument 'grad_outputs' to 'grad'", "one dimension more")
+  end)
+end)
