@@ -502,6 +502,31 @@ end)
 
 -- ---- graphs in attributes ----
 
+describe("a sequence", function()
+  it("is a list of tensors within a graph", function()
+    local net = load(graph({ node("SplitToSequence", "x n", "a", { axis = 1 }),
+      node("SequenceInsert", "a z at", "b"), node("SequenceErase", "b", "c"),
+      node("SequenceLength", "c", "length"), node("SequenceAt", "c last", "end"),
+      node("ConcatFromSequence", "c", "y", { axis = 1 }) }, "x z", "y end length b",
+      { n = i64(2), at = i64(0), last = i64(-1) }), { f32 { { 1 } }, f32 { { 1 } } })
+    local y, last, length, list = net(f32 { { 1, 2, 3 } }, f32 { { 7, 8 } })
+    same(f32 { { 7, 8, 1, 2 } }, y)
+    same(f32 { { 1, 2 } }, last)
+    same(i64(2), length)
+    assert.equal(3, #list)
+    same(f32 { { 3 } }, list[3])
+  end)
+
+  it("can be gathered by a loop", function()
+    local body = graph({ node("SequenceInsert", "s i", "t"), node("Identity", "c", "c2") },
+      "i c s", "c2 t")
+    local net = load(graph({ node("SequenceEmpty", "", "e", { dtype = 7 }),
+      node("Loop", "n - e", "s", { body = body }),
+      node("ConcatFromSequence", "s", "y", { axis = 0, new_axis = 1 }) }, "n", "y"), { i64(1) })
+    same(i64 { 0, 1, 2 }, net(i64(3)))
+  end)
+end)
+
 describe("control flow", function()
   it("runs the branch that a condition chooses, which reads values around it", function()
     local branches = {
@@ -672,11 +697,17 @@ describe("what is not read", function()
       assert.is_truthy(text:find(op, 1, true), text)
       assert.is_truthy(text:find(reason, 1, true), text)
     end
-    told("SequenceConstruct", "no sequences")
+    told("Optional", "no optional values")
     told("StringSplit", "no tensors of strings")
     told("RandomNormalLike", "other numbers")
     told("ImageDecoder", "images are decoded outside")
     told("Sofmax", "did you mean 'Softmax'")
+  end)
+
+  it("is a position beyond a sequence", function()
+    local net = load(graph({ node("SequenceConstruct", "x x", "s"), node("SequenceAt", "s at", "y")
+      }, "x", "y", { at = i64(2) }), { f32 { 1 } })
+    assert.is_truthy(problem(net, f32 { 1 }):find "position 2 %(from 0%) is out of range")
   end)
 
   it("is an opset that there is none of", function()

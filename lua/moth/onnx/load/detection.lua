@@ -79,6 +79,39 @@ local function sampled(image, ys, xs, join)
   return total
 end
 
+-- The largest elements in the cells of each region, whose sides are rounded to elements; 0 in cells
+-- without elements.
+N.MaxRoiPool = row("2 pooled_shape:ints! spatial_scale=1.0", function(a, x, boxes)
+  local sizes, list = { x:size(3), x:size(4) }, {}
+  local function cells(first, last, d) -- first and last element of each, from 0
+    first = math.floor(first * a.spatial_scale + 0.5)
+    last = math.floor(last * a.spatial_scale + 0.5)
+    local from, to, n = {}, {}, a.pooled_shape[d]
+    local size = math.max(last - first + 1, 1) / n
+    for k = 1, n do
+      from[k] = math.min(math.max(math.floor((k - 1) * size) + first, 0), sizes[d])
+      to[k] = math.min(math.max(math.ceil(k * size) + first, 0), sizes[d])
+    end
+    return from, to
+  end
+  for _, box in ipairs(boxes:double():cpu():tolist()) do
+    local top, bottom = cells(box[3], box[5], 1)
+    local left, right = cells(box[2], box[4], 2)
+    local image = x[box[1] + 1]
+    for i = 1, #top do
+      for j = 1, #left do
+        local h, w = bottom[i] - top[i], right[j] - left[j]
+        list[#list + 1] = h > 0 and w > 0
+          and image:narrow(2, top[i] + 1, h):narrow(3, left[j] + 1, w):amax { dim = { 2, 3 } }
+          or M.zeros(x:size(2), rows.as(x))
+      end
+    end
+  end
+  local shape = { -1, a.pooled_shape[1], a.pooled_shape[2], x:size(2) }
+  if #list == 0 then return M.zeros(0, x:size(2), shape[2], shape[3], rows.as(x)) end
+  return M.stack(list, 1):reshape(shape):permute(1, 4, 2, 3)
+end, nil, "loose")
+
 N.RoiAlign = row("3 coordinate_transformation_mode:string mode=avg output_height=1 output_width=1 "
   .. "sampling_ratio=0 spatial_scale=1.0", function(a, x, boxes, batches)
   local half = (a.coordinate_transformation_mode

@@ -33,39 +33,41 @@ N.InstanceNormalization = row("3 epsilon=1e-5.", function(a, x, weight, bias)
   return F.instance_norm(x, { weight = weight, bias = bias, eps = a.epsilon })
 end)
 
+-- The sizes from an axis on, and how many elements they have.
 local function from_axis(x, axis)
-  local shape, dims = {}, {}
+  local shape, n = {}, 1
   for d = rows.place(x, axis), x:dim() do
-    shape[#shape + 1], dims[#dims + 1] = x:size(d), d
+    local size = x:size(d)
+    shape[#shape + 1], n = size, n * size
   end
-  return shape, dims
+  return shape, n
 end
 
--- Is a weight absent or of that shape?
-local function of_shape(weight, shape)
-  local good = not weight or weight:dim() == #shape
-  for d = 1, good and weight and #shape or 0 do good = good and weight:size(d) == shape[d] end
-  return good
+-- Is a weight absent or of that shape? It can be broadcast to it.
+local function of_shape(weight, shape, n)
+  return not weight or weight:numel() == n and weight:dim() == #shape
 end
 
 N.LayerNormalization = row("2 axis=-1 epsilon=1e-5. stash_type=1", function(a, x, weight, bias)
-  local shape, dims = from_axis(x, a.axis)
+  local shape, n = from_axis(x, a.axis)
   local y
-  if of_shape(weight, shape) and of_shape(bias, shape) then
+  if of_shape(weight, shape, n) and of_shape(bias, shape, n) then
     y = F.layer_norm(x, shape, weight, bias, a.epsilon)
   else -- weights that are broadcast
     y = F.layer_norm(x, shape, nil, nil, a.epsilon) * weight
     if bias then y = y + bias end
   end
   if a.noutputs == 1 then return y end
+  local dims = {}
+  for d = rows.place(x, a.axis), x:dim() do dims[#dims + 1] = d end
   local wide = a.stash_type == 1 and rows.wide(x) or x
   local mean = wide:mean { dim = dims, keepdim = true }
   local var = wide:var { dim = dims, keepdim = true, unbiased = false }
   return y, mean, (var + a.epsilon):rsqrt()
 end)
 N.RMSNormalization = row("2 axis=-1 epsilon=1e-5. stash_type=1", function(a, x, weight)
-  local shape = from_axis(x, a.axis)
-  if of_shape(weight, shape) then return F.rms_norm(x, shape, weight, a.epsilon) end
+  local shape, n = from_axis(x, a.axis)
+  if of_shape(weight, shape, n) then return F.rms_norm(x, shape, weight, a.epsilon) end
   return F.rms_norm(x, shape, nil, a.epsilon) * weight
 end)
 local GROUPS = "3 num_groups:int! epsilon=1e-5. stash_type=1"

@@ -315,14 +315,16 @@ end
 
 -- Does a node follow from shapes alone, and do the shapes of its results?
 local function kind_of(new, g)
-  local row, static, loose = new.row, true, new.row.loose or new.row.control or false
+  local row, static = new.row, true
+  local loose = row.loose or row.control or row.sequence or false
   for k, slot in ipairs(new.inputs) do
     if slot ~= 0 then
       static = static and g.static[slot] or false
       loose = loose or g.loose[slot] or row.lists[k] and not g.static[slot] or false
     end
   end
-  static = static and not row.control or STATIC[new.op] and not g.loose[new.inputs[1]] or false
+  static = static and not row.control and not row.sequence
+    or STATIC[new.op] and not g.loose[new.inputs[1]] or false
   return static, loose and not static
 end
 

@@ -4,7 +4,7 @@
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
 
-local N, row, dim, whole = rows.N, rows.row, rows.dim, rows.whole
+local N, row, dim = rows.N, rows.row, rows.dim
 
 local function reduction(f)
   return row("axes:ints keepdims=1 noop_with_empty_axes=0", function(a, x, axes)
@@ -14,8 +14,8 @@ local function reduction(f)
     if axes or a.noop_with_empty_axes ~= 1 then
       for d = 1, axes and #axes or x:dim() do dims[d] = axes and dim(axes[d]) or d end
     end
-    local y = f(x, dims, a.keepdims == 1)
-    return y.dtype == x.dtype and y or y:to(x.dtype)
+    if x:is_floating_point() then return f(x, dims, a.keepdims == 1) end
+    return f(x, dims, a.keepdims == 1, true):to(x.dtype)
   end, "2")
 end
 
@@ -25,26 +25,23 @@ local function over(name, x, dims, keep)
   return (M[name](x, { dim = dims, keepdim = keep }))
 end
 
-local function wide(x) return whole(x) and x:double() or x end
+-- f(x, dims, keep, whole): integers as float64.
+local function in_doubles(f)
+  return reduction(function(x, dims, keep, whole)
+    return f(whole and x:double() or x, dims, keep)
+  end)
+end
 
 -- Integers are summed and multiplied as int64, from which they wrap as their own dtype does.
 N.ReduceSum = reduction(function(x, dims, keep) return over("sum", x, dims, keep) end)
 N.ReduceProd = reduction(function(x, dims, keep) return over("prod", x, dims, keep) end)
 N.ReduceSumSquare = reduction(function(x, dims, keep) return over("sum", x * x, dims, keep) end)
 N.ReduceL1 = reduction(function(x, dims, keep) return over("sum", x:abs(), dims, keep) end)
-N.ReduceMean = reduction(function(x, dims, keep) -- of integers, rounded towards zero
-  return over("mean", wide(x), dims, keep)
-end)
-N.ReduceL2 = reduction(function(x, dims, keep)
-  x = wide(x)
-  return over("sum", x * x, dims, keep):sqrt()
-end)
-N.ReduceLogSum = reduction(function(x, dims, keep)
-  return over("sum", wide(x), dims, keep):log()
-end)
-N.ReduceLogSumExp = reduction(function(x, dims, keep)
-  return over("logsumexp", wide(x), dims, keep)
-end)
+-- Of integers these are rounded towards zero.
+N.ReduceMean = in_doubles(function(x, dims, keep) return over("mean", x, dims, keep) end)
+N.ReduceL2 = in_doubles(function(x, dims, keep) return over("sum", x * x, dims, keep):sqrt() end)
+N.ReduceLogSum = in_doubles(function(x, dims, keep) return over("sum", x, dims, keep):log() end)
+N.ReduceLogSumExp = in_doubles(function(x, dims, keep) return over("logsumexp", x, dims, keep) end)
 
 -- The largest or least, of no elements the least or largest of the dtype.
 local LIMITS = { [M.bool] = { 0, 1 }, [M.uint8] = { 0, 255 }, [M.int8] = { -128, 127 },

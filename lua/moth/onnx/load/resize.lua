@@ -196,7 +196,8 @@ local function resized(a, x, axes, plan)
     for _, d in ipairs(axes) do
       if d > 2 then size[d - 2] = plan[d].out end
     end
-    return F.interpolate(x, { size = size, mode = mode, align_corners = corners })
+    local options = { size = size, mode = mode, align_corners = corners }
+    return F.interpolate(x, options), options
   end
   local dtype, whole = x.dtype, rows.whole(x)
   local y, crop = x, a.coordinate_transformation_mode == "tf_crop_and_resize"
@@ -214,12 +215,30 @@ local function resized(a, x, axes, plan)
   return y:to(dtype)
 end
 
+-- What interpolate was given the last time, if it is the same for x: the lists are those of the
+-- file where they are static.
+local function known(a, x, roi, scales, sizes)
+  local last = a.last
+  if not last or last.roi ~= roi or last.scales ~= scales or last.sizes ~= sizes
+     or #last.shape ~= x:dim() then
+    return nil
+  end
+  for d, size in ipairs(last.shape) do
+    if x:size(d) ~= size then return nil end
+  end
+  return last.dtype == x.dtype and last.options
+end
+
 local RESIZE = "mode=nearest coordinate_transformation_mode=half_pixel "
   .. "nearest_mode=round_prefer_floor cubic_coeff_a=-0.75 exclude_outside=0 "
   .. "extrapolation_value=0.0 antialias=0 keep_aspect_ratio_policy=stretch axes:ints"
 
 N.Resize = row(RESIZE, function(a, x, roi, scales, sizes)
-  local axes = {}
+  local options = known(a, x, roi, scales, sizes)
+  if options then return F.interpolate(x, options) end
+  local axes, node = {}, a
+  local last = { roi = roi, scales = scales, sizes = sizes, dtype = x.dtype,
+                 shape = rows.shape(x) }
   if a.opset < 11 then -- x, scales
     roi, scales, sizes = nil, roi, nil
     a = setmetatable({ coordinate_transformation_mode = "asymmetric", nearest_mode = "floor" },
@@ -238,7 +257,10 @@ N.Resize = row(RESIZE, function(a, x, roi, scales, sizes)
   if #(sizes or scales) ~= #axes then
     refuse("%d scales or sizes for %d axes", #(sizes or scales), #axes)
   end
-  return resized(a, x, axes, plan_of(a, x, axes, roi, scales, sizes))
+  local y
+  y, last.options = resized(a, x, axes, plan_of(a, x, axes, roi, scales, sizes))
+  node.last = last.options and last
+  return y
 end, "2 3 4")
 
 -- What it was called before opset 10.

@@ -8,7 +8,7 @@
 -- attributes, and opset, noutputs. Operands at the places in `lists` come as Lua lists of numbers,
 -- all others as tensors; absent ones are nil. Positions in files count from 0.
 -- Further fields of a row: `loose`, the values of operands decide on the shapes of results;
--- `control`, the node runs graphs of its own (control.lua).
+-- `control`, the node runs graphs of its own (control.lua); `sequence`, it has lists of tensors.
 
 local M = require "moth"
 local errors = require "moth.error"
@@ -45,7 +45,9 @@ local SUBJECTS = {
   attention = "Attention LinearAttention RotaryEmbedding",
   signal = "BlackmanWindow DFT HammingWindow HannWindow MelWeightMatrix STFT",
   loss = "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
-  detection = "NonMaxSuppression RoiAlign",
+  detection = "MaxRoiPool NonMaxSuppression RoiAlign",
+  sequence = "ConcatFromSequence SequenceAt SequenceConstruct SequenceEmpty SequenceErase "
+    .. "SequenceInsert SequenceLength SequenceMap SplitToSequence",
 }
 
 --- Names of the ops that have rows, sorted.
@@ -73,8 +75,6 @@ local function because(reason, ops)
 end
 because("Moth has no tensors of strings", "StringConcat StringNormalizer StringSplit "
   .. "RegexFullMatch TfIdfVectorizer LabelEncoder")
-because("Moth has no sequences of tensors as values", "SequenceAt SequenceConstruct SequenceEmpty "
-  .. "SequenceErase SequenceInsert SequenceLength SequenceMap ConcatFromSequence SplitToSequence")
 because("Moth has no optional values", "Optional")
 because("another generator would draw other numbers", "Bernoulli Multinomial RandomNormal "
   .. "RandomNormalLike RandomUniform RandomUniformLike")

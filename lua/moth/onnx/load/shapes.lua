@@ -232,7 +232,7 @@ N.ConstantOfShape = row("value:tensor", function(a, shape)
   local value = a.value or M.zeros(1)
   return M.full(shape, value:reshape(-1)[1]:item(), { dtype = value.dtype })
 end, "1")
-N.Range = row("3", function(_, first, last, step)
+N.Range = row("3 stash_type=1", function(_, first, last, step)
   return M.arange(first:item(), last:item(), step:item(), { dtype = first.dtype,
     device = first.device })
 end, nil, "loose")
