@@ -421,9 +421,16 @@ pieces.float_power = define {
   doc = "A power computed in float64, whatever the dtypes are.",
   examples = "moth.rand(2, 3), 1.5  -- domain: positive\n"
     .. "moth.rand(3), moth.rand(2, 3)  -- domain: positive",
-  args = { { "tensor", "input", "the base" },
+  args = { { "tensor", "input", "the base, a number or a tensor", numbers = true },
            { "tensor", "exponent", "a number or a tensor", numbers = true } },
   run = function(input, exponent)
+    if not lib.istensor(input) then
+      if not lib.istensor(exponent) then
+        errors.argument("float_power", "input", "at least one tensor is needed, got "
+          .. errors.describe(input), "E_TYPE")
+      end
+      return (ops.pow(input, exponent:double()))
+    end
     if lib.istensor(exponent) then exponent = exponent:double() end
     return (input:double():pow(exponent))
   end,

@@ -183,12 +183,16 @@ results.tensor_split = define {
   outputs = "list",
   args = {
     { "tensor", "input", "tensor to take apart" },
-    { "any", "indices_or_sections", "how many pieces, or a list of how far each goes" },
+    { "any", "indices_or_sections", "how many pieces, or a list, or tensor, of how far "
+      .. "each goes" },
     { "int", "dim", "dimension to cut", default = 1 },
   },
   run = function(input, sections, dim)
     local list, start = {}, 0
     local size = input:size(dim)
+    if lib.istensor(sections) and sections:dim() < 2 then
+      sections = sections:dim() == 0 and sections:item() or sections:tolist()
+    end
     for i, stop in ipairs(ends_of(sections, size)) do
       list[i] = input:narrow(dim, math.min(start, size) + 1, math.max(0, stop - start))
       start = stop

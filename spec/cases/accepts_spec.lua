@@ -570,3 +570,24 @@ describe("half types are taken by", function()
     same({{2.71875, 0}, {0, 2.71875}}, y)
   end)
 end)
+
+describe("further numbers in tensors, and tensors as numbers:", function()
+  it("tensor_split by a tensor", function()
+    local parts = moth.tensor_split(moth.arange(5), T{2LL, 4LL})
+    assert.are.same({{0, 1}, {2, 3}, {4}}, {parts[1]:tolist(), parts[2]:tolist(),
+      parts[3]:tolist()})
+    assert.are.equal(2, #moth.arange(5):tensor_split(T(2LL)))
+  end)
+
+  it("betas of Adam", function()
+    local optimizer = moth.optim.Adam({moth.ones(1):requires_grad_()},
+      {betas = {T({.5}, {dtype = moth.float64})[1], .99}})
+    assert.are.same({.5, .99}, optimizer.param_groups[1].betas)
+  end)
+
+  it("the base of float_power", function()
+    local y = moth.float_power(2, T{3, 0.5})
+    assert.are.equal(moth.float64, y.dtype)
+    assert.is_near(2 ^ .5, y[2]:item(), 1e-12)
+  end)
+end)

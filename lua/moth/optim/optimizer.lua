@@ -103,6 +103,11 @@ function Optimizer:_nearest_option(name)
   return errors.nearest(tostring(name), names)
 end
 
+-- A number that may come as a 0-d tensor.
+local function number_of(v)
+  return lib.istensor(v) and v:dim() == 0 and v:item() or v
+end
+
 --- Adds a group of parameters with options of its own; those left out are the optimizer's.
 -- `optimizer:add_param_group{params = head:parameters(), lr = 1e-3}`; from
 -- `head:named_parameters()`, or a list of {name, tensor}, it has `param_names` too, as then all
@@ -144,7 +149,12 @@ function Optimizer:add_param_group(group)
   for name, value in pairs(group) do
     if name ~= "params" then made[name] = value end
   end
-  if lib.istensor(made.lr) and made.lr:dim() == 0 then made.lr = made.lr:item() end
+  made.lr = number_of(made.lr)
+  if lib.is_plain(made.betas) then
+    local list = {}
+    for i, v in ipairs(made.betas) do list[i] = number_of(v) end
+    made.betas = list
+  end
   self:check(made)
   self.param_groups[#self.param_groups + 1] = made
 end
