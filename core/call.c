@@ -323,11 +323,21 @@ static int run_view_in_place(moth_call_frame *f, const moth_op *op, moth_tensor 
   const bool mode = ctx->grad_mode;
   int dtype, status = moth_prepare(f, op, &dtype);
   if (!status) status = moth_check_become(x, op->rows[0].name, op == &moth_op_as_strided);
+  if (!status && ctx->calls && !moth_calls_made(ctx, x))
+    status = moth_fail(ctx, MOTH_E_UNSUPPORTED, op->rows[0].name,
+                       "a net that is exported cannot give another shape to a tensor from outside "
+                       "of it; clone it first");
   if (status) return status;
   ctx->grad_mode = x->node != NULL; /* under no_grad, too: a history must fit its tensor */
   status = run_view(f, op, &y);
   ctx->grad_mode = mode;
   if (status) return status;
+  if (ctx->calls && x->slot) { /* whose notes keep x as it was */
+    y->flags &= ~(uint32_t)MOTH_T_NO_GRAD_VIEW;
+    moth_take_handle(y, x);
+    *out = y;
+    return MOTH_OK;
+  }
   moth_become_view(x, y);
   moth_tensor_release(y);
   *out = moth_tensor_retain(x);

@@ -241,6 +241,8 @@ moth_tensor *moth_resolve(moth_ctx *ctx, const moth_handle *h, const char *arg);
 moth_tensor *moth_resolve_any(moth_ctx *ctx, const moth_handle *h, const char *arg);
 /* Takes the reference and fills h; a tensor that has a handle gives that one again. */
 int moth_hand_out(moth_ctx *ctx, moth_tensor *take, moth_handle *h);
+/* The handle of x, which has one, is y's from now on. */
+void moth_take_handle(moth_tensor *y, moth_tensor *x);
 
 /* -- when a collection is due (collect.c) -- */
 

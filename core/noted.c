@@ -127,8 +127,9 @@ int moth_calls_before(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, 
     return moth_fail(ctx, MOTH_E_STATE, NULL, "the casts of autocast cannot be exported");
   moth_frame_open(&f, ctx);
   int status = moth_read_args(&f, op, slots, nslots, given);
-  if (!status) status = note(c, op, &f.args);
-  if (!status) c->at[n].writes = writes(op, slots, nslots, given);
+  const bool reshapes = op->origin && op->view; /* `t_`: its result is another tensor than x was */
+  if (!status) status = note(c, reshapes ? op->origin : op, &f.args);
+  if (!status) c->at[n].writes = !reshapes && writes(op, slots, nslots, given);
   else if (c->n > n) forget_last(c);
   moth_frame_close(&f);
   return status;
@@ -146,6 +147,16 @@ int moth_calls_after(moth_ctx *ctx, int status, moth_tensor **out) {
   }
   if (status) forget_last(c);
   return status;
+}
+
+bool moth_calls_made(const moth_ctx *ctx, const moth_tensor *x) {
+  const moth_calls *c = ctx->calls;
+  for (uint32_t i = 0; i < c->n; i++) {
+    const uint32_t end = i + 1 < c->n ? c->at[i + 1].first : c->nheld;
+    for (uint32_t k = end - c->at[i].nresults; k < end; k++)
+      if (c->held[k].x == x) return true;
+  }
+  return false;
 }
 
 /* -- from outside -- */

@@ -10,5 +10,7 @@ int moth_calls_before(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, 
                       uint64_t given);
 /* Its status and its results; those of a list lie in ctx->results. */
 int moth_calls_after(moth_ctx *ctx, int status, moth_tensor **out);
+/* Whether x is a result of a call that was noted. */
+bool moth_calls_made(const moth_ctx *ctx, const moth_tensor *x);
 
 #endif

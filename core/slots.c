@@ -65,6 +65,13 @@ int moth_hand_out(moth_ctx *ctx, moth_tensor *take, moth_handle *h) {
   return MOTH_OK;
 }
 
+void moth_take_handle(moth_tensor *y, moth_tensor *x) {
+  x->ctx->slots[x->slot].tensor = moth_tensor_retain(y);
+  y->slot = x->slot;
+  x->slot = 0;
+  moth_tensor_release(x);
+}
+
 static void free_slot(moth_ctx *ctx, uint32_t i, uint32_t scope_id) {
   moth_entry *e = &ctx->slots[i];
   moth_tensor *x = e->tensor;

@@ -108,13 +108,13 @@ end
 
 local function check(sig, target, y, which)
   if not (target.shape == y.shape) then
-    refuse(sig, ("the %s is %s, which does not fit %s"):format(which, tostring(y.shape),
+    refuse(sig, ("%s is %s, which does not fit %s"):format(which, tostring(y.shape),
       errors.describe(target)), "E_SHAPE")
   elseif not fits(y.dtype, target.dtype) then
-    refuse(sig, ("the %s is %s and cannot be written into %s"):format(which,
+    refuse(sig, ("%s is %s and cannot be written into %s"):format(which,
       errors.describe(y), errors.describe(target)), "E_DTYPE")
   elseif not (target.device == y.device) then
-    refuse(sig, ("the %s is on %s, the tensor on %s"):format(which, tostring(y.device),
+    refuse(sig, ("%s is on %s, the tensor on %s"):format(which, tostring(y.device),
       tostring(target.device)), "E_DEVICE")
   end
 end
@@ -129,7 +129,7 @@ end
 
 --- Writes one result. @return the tensor
 function outs.write(sig, target, y)
-  check(sig, target, y, "result")
+  check(sig, target, y, "the result")
   write(sig, target, y)
   return target
 end
@@ -157,7 +157,7 @@ function outs.into(sig, run, out, ...)
       or errors.describe(out)), "E_TYPE")
   end
   for k, y in ipairs(results) do
-    check(sig, targets[k], y, #results > 1 and ("result %d"):format(k) or "result")
+    check(sig, targets[k], y, #results > 1 and ("result %d"):format(k) or "the result")
   end
   for k, y in ipairs(results) do write(sig, targets[k], y) end
   return unpack(targets)

@@ -591,3 +591,32 @@ describe("further numbers in tensors, and tensors as numbers:", function()
     assert.is_near(2 ^ .5, y[2]:item(), 1e-12)
   end)
 end)
+
+describe("a net that transposes in place", function()
+  local nn = moth.nn
+
+  it("is exported as it computes", function()
+    local Net = nn.class("Net", nn.Module)
+    function Net:init() self.fc = nn.Linear(3, 4) end
+    function Net:forward(x)
+      local y = self.fc(x)
+      y:t_()
+      y = y + 1
+      return y:unsqueeze_(1):squeeze_(1):transpose_(1, 2) * 2, y:std(1, false)
+    end
+    local net, path = Net(), os.tmpname()
+    local x = moth.randn(2, 3)
+    moth.onnx.export(net, x, path)
+    local wanted, found = {net(x)}, {moth.onnx.load(path)(x)}
+    os.remove(path)
+    for k = 1, 2 do assert.is_true(moth.allclose(wanted[k], found[k], 1e-5, 1e-6)) end
+  end)
+
+  it("and its input is refused", function()
+    local path = os.tmpname()
+    assert.has_error_like(function()
+      moth.onnx.export(function(x) return x:t_() + 1 end, moth.randn(2, 3), path)
+    end, "'input' to 't_' %(a net that is exported cannot give another shape")
+    os.remove(path)
+  end)
+end)
