@@ -183,6 +183,7 @@ describe("feature_alpha_dropout", function()
     local layer = nn.FeatureAlphaDropout(0.5)
     assert.equal(x, layer:eval()(x))
     assert.is_true(layer:train()(x):ne(x):any():item())
-    assert.has_error_like(function() F.feature_alpha_dropout(moth.ones(3), 0.5, true) end, "%(N, C, ...%)")
+    assert.has_error_like(function() F.feature_alpha_dropout(moth.ones(3), 0.5, true) end,
+      "%(N, C, ...%)")
   end)
 end)
