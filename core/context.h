@@ -130,6 +130,7 @@ struct moth_ctx {
 
   moth_results results; /* of the last call */
   moth_tensor *generator;
+  unsigned forks; /* moth_forks when the generator was last looked at */
   moth_devices *devices; /* what is counted and kept of those beside the CPU; NULL: none was used */
 };
 
@@ -158,6 +159,9 @@ static inline int moth_poll(moth_ctx *ctx) {
   return moth_cancelled(ctx) ? moth_stopped(ctx) : MOTH_OK;
 }
 int moth_fail_closed(moth_ctx *ctx); /* the error of whoever uses a context after its end */
+
+extern atomic_uint moth_forks; /* forks between the first process and this one */
+void moth_forks_watch(void);   /* from now on they are counted */
 
 /* What moth_set_num_threads asks for holds from here on; called where ops are run from outside. */
 extern atomic_int moth_pool_lanes; /* 1 to MOTH_MAX_LANES once a context is open */

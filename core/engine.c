@@ -4,6 +4,7 @@
 #include "capture.h"
 #include "device.h"
 #include "profile.h"
+#include "random.h"
 #include "system.h"
 #include "workers.h"
 
@@ -27,6 +28,8 @@ static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   moth_memory_floor(ctx, FLOOR_BYTES, FLOOR_SLOTS);
   ctx->looked = moth_seconds();
   ctx->interrupts = atomic_load(&moth_interrupts);
+  moth_forks_watch();
+  ctx->forks = atomic_load(&moth_forks);
   moth_pool_ready(ctx);
   ctx->results.ctx = ctx;
   ctx->slot_room = 256;
@@ -179,11 +182,12 @@ int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
   if (ctx->closed) return moth_fail_closed(ctx);
   if (moth_capture_refuse(ctx, "the generator is seeded")) return ctx->error.code;
   memcpy(moth_at(ctx->generator), state, 16);
+  ctx->forks = atomic_load(&moth_forks);
   moth_storage_bump(ctx->generator->storage);
   return MOTH_OK;
 }
 
 int32_t moth_generator(moth_ctx *ctx, moth_handle *out) {
   if (ctx->closed) return moth_fail_closed(ctx);
-  return moth_hand_out(ctx, moth_tensor_retain(ctx->generator), out);
+  return moth_hand_out(ctx, moth_tensor_retain(moth_generator_own(ctx)), out);
 }

@@ -395,6 +395,26 @@ static int run_module(lua_State *L, const char *module, int argc, char **argv, i
   return run_with(L, push_arguments(L, argc, argv, script));
 }
 
+/* The lines of code behind each -e at the front; arguments of the script follow the last one. */
+static int run_lines(lua_State *L, int argc, char **argv) {
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "moth.repl.preload");
+  int status = guarded(L, 1);
+  if (status != 0) return report(L, status);
+  int last = 2;
+  while (last + 1 < argc && strcmp(argv[last + 1], "-e") == 0) last += 2;
+  if (last >= argc) {
+    fprintf(stderr, "moth: -e needs a line of code behind it\n");
+    return EXIT_FAILURE;
+  }
+  for (int at = 2; at <= last; at += 2) {
+    int loaded = luaL_loadbuffer(L, argv[at], strlen(argv[at]), "=(command line)");
+    status = run_chunk(L, loaded, argc, argv, last);
+    if (status != 0) return status;
+  }
+  return status;
+}
+
 static bool is_command(const char *word) {
   static const char *const commands[] = {"test", "bench",     "doctor", "help", "-h",
                                          "--help", "version", "-v",     "--version"};
@@ -410,18 +430,7 @@ static int run(lua_State *L, int argc, char **argv) {
   if (!first || strcmp(first, "-") == 0) {
     return run_chunk(L, luaL_loadfile(L, NULL), argc, argv, first ? 1 : 0);
   }
-  if (strcmp(first, "-e") == 0) {
-    if (argc < 3) {
-      fprintf(stderr, "moth: -e needs a line of code behind it\n");
-      return EXIT_FAILURE;
-    }
-    lua_getglobal(L, "require");
-    lua_pushliteral(L, "moth.repl.preload");
-    int ready = guarded(L, 1);
-    if (ready != 0) return report(L, ready);
-    int loaded = luaL_loadbuffer(L, argv[2], strlen(argv[2]), "=(command line)");
-    return run_chunk(L, loaded, argc, argv, 2);
-  }
+  if (strcmp(first, "-e") == 0) return run_lines(L, argc, argv);
   if (is_command(first)) return run_module(L, "moth.cli", argc, argv, 0);
   if (first[0] == '-') {
     fprintf(stderr, "moth: unknown option '%s' (moth --help lists what there is)\n", first);

@@ -4,6 +4,8 @@
 #include "kernel/drawn.h"
 #include "kernel/level.h"
 
+#include <unistd.h>
+
 #define ROUND_A 0xd2511f53u
 #define ROUND_B 0xcd9e8d57u
 #define KEY_A 0x9e3779b9u
@@ -99,10 +101,29 @@ void moth_philox_turn(uint64_t seed, uint64_t block, uint32_t turn, uint32_t out
   philox(counter, key, out);
 }
 
+/* Stafford's 13th mix of 64 bits, as in SplitMix64. */
+static uint64_t mixed(uint64_t x) {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+moth_tensor *moth_generator_own(moth_ctx *ctx) {
+  const unsigned forks = atomic_load_explicit(&moth_forks, memory_order_relaxed);
+  if (ctx->forks == forks || !ctx->generator) return ctx->generator;
+  uint64_t state[2];
+  memcpy(state, moth_at(ctx->generator), sizeof state);
+  state[0] = mixed(state[0] + 0x9e3779b97f4a7c15u * ((uint64_t)getpid() + 1)) >> 11; /* a seed */
+  memcpy(moth_at(ctx->generator), state, sizeof state);
+  moth_storage_bump(ctx->generator->storage);
+  ctx->forks = forks;
+  return ctx->generator;
+}
+
 int moth_generator_take(moth_ctx *ctx, moth_tensor *generator, uint64_t nblocks, uint64_t *seed,
                         uint64_t *block) {
   uint64_t state[2];
-  moth_tensor *from = generator ? generator : ctx->generator;
+  moth_tensor *from = generator ? generator : moth_generator_own(ctx);
   if (!from) return moth_fail_closed(ctx);
   if (from->l.dtype != MOTH_I64 || from->l.numel != 2 || !moth_contiguous(from))
     return moth_fail(ctx, MOTH_E_TYPE, "generator", "a generator is needed, got %s",

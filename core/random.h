@@ -15,6 +15,10 @@ void moth_philox_fill(uint64_t seed, uint64_t block, int64_t n, uint32_t *out);
 /* A block of the stream that belongs to block `block`, its turn-th: the first, 0, is that one. */
 void moth_philox_turn(uint64_t seed, uint64_t block, uint32_t turn, uint32_t out[4]);
 
+/* The context's own generator. In a forked process its seed takes in the process's number, so that
+** parent and children draw different numbers; NULL: the context is closed. */
+moth_tensor *moth_generator_own(moth_ctx *ctx);
+
 /* Takes nblocks blocks from the generator, or from the context's own if it is NULL. */
 int moth_generator_take(moth_ctx *ctx, moth_tensor *generator, uint64_t nblocks, uint64_t *seed,
                         uint64_t *block);

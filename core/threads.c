@@ -155,7 +155,10 @@ static void *worker(void *at) {
   return NULL;
 }
 
+atomic_uint moth_forks;
+
 static void child_after_fork(void) {
+  atomic_fetch_add(&moth_forks, 1);
   pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
   pool.busy = fresh;
   pool.workers = 0;
@@ -163,12 +166,16 @@ static void child_after_fork(void) {
   atomic_store(&pool.awake, 0);
 }
 
-static void forks(void) { moth_at_fork(NULL, NULL, child_after_fork); }
+static void watch_forks(void) { moth_at_fork(NULL, NULL, child_after_fork); }
+
+void moth_forks_watch(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
+}
 
 /* Starts what workers are missing; fewer than wanted will do. */
 static void start(int lanes) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, forks);
+  moth_forks_watch();
   for (; pool.workers < lanes - 1; pool.workers++)
     if (!moth_thread_start(worker, (void *)(intptr_t)(pool.workers + 1), STACK)) break;
 }

@@ -85,8 +85,8 @@ describe("a line at the prompt", function()
 end)
 
 describe("what the prompt shows", function()
-  it("is one level of a plain table", function()
-    assert.are.equal('{1, "two", {...3}, lr = 0.1, on = true}',
+  it("is a plain table with those in it", function()
+    assert.are.equal('{1, "two", {1, 2, 3}, lr = 0.1, on = true}',
       show.value { 1, "two", { 1, 2, 3 }, on = true, lr = 0.1 })
     assert.are.equal("{<f32 (2, 3)>, <a Linear>}",
       show.value { moth.ones(2, 3), moth.nn.Linear(2, 2) })

@@ -7,7 +7,7 @@ local cli = {}
 local USAGE = [[
 moth FILE.lua [ARGUMENTS]   runs a script
 moth                        a prompt; reads a script when standard input is a pipe
-moth -e 'CODE' [ARGUMENTS]  runs a line of code
+moth -e 'CODE' [ARGUMENTS]  runs a line of code; several -e run in turn
 moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang: clang builds;
                             --racecheck: looks for races in kernels of GPUs;
                             --device=cuda: those of the GPU on a real one;
@@ -17,6 +17,7 @@ moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang
                             other options go to busted, as --filter='a name' does)
 moth bench [GROUP] [--help] measures, with --peer PYTHON beside PyTorch
 moth doctor                 says what was found here and what is missing
+moth help NAME              what moth.help tells of it: ./moth help nn.Conv2d
 moth version
 
 MOTH_JIT=off                runs everything without LuaJIT's compiler
@@ -127,11 +128,20 @@ local function bench(words)
   chunk(unpack(words))
 end
 
+-- What there is about a name; without one, about the commands.
+local function help(words)
+  if not words[1] then return print(USAGE) end
+  local fine, problem = pcall(function()
+    for _, word in ipairs(words) do require("moth").help(word) end
+  end)
+  if not fine then fail((tostring(problem):gsub("^[^\n]-:%d+: ", ""))) end
+end
+
 local commands = {
   test = test,
   bench = bench,
   doctor = function() os.exit(require("moth.doctor").main() and 0 or 1) end,
-  help = function() print(USAGE) end,
+  help = help,
   version = function()
     print(("Moth %s, %s"):format(cli.launcher().version or "?", jit.version))
   end,

@@ -40,6 +40,12 @@ local function candidates()
   if named and named ~= "" then return { named } end
   list[1] = package.searchpath("libmoth", package.cpath)
   if errors.root then list[#list + 1] = errors.root .. system.build .. system.library end
+  -- of an installed tree: PREFIX/share/lua/5.1/moth and PREFIX/lib
+  local prefix = errors.folder:match "^(.*)share[/\\]lua[/\\]5%.1[/\\]moth[/\\]$"
+  for _, folder in ipairs(prefix and { "lib/", "lib64/", ("lib/%s-linux-gnu/"):format(
+      jit.arch == "x64" and "x86_64" or "aarch64") } or {}) do
+    list[#list + 1] = prefix .. folder .. system.library
+  end
   list[#list + 1] = system.found_as
   return list
 end

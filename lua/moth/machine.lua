@@ -26,6 +26,20 @@ end
 --- Whether a file descriptor is a terminal.
 function machine.is_terminal(fd) return of_c("isatty", "int $(int fd)")(fd) ~= 0 end
 
+local Window = not windows and ffi.typeof "struct { uint16_t rows, columns, x, y; }"
+local WINDOW_SIZE = jit.os == "OSX" and 0x40087468 or 0x5413 -- TIOCGWINSZ
+
+--- The columns of the terminal: as COLUMNS says, else as standard output's; nil: there is none.
+function machine.columns()
+  local said = tonumber(os.getenv "COLUMNS")
+  if said and said >= 20 then return math.floor(said) end
+  if windows or not machine.is_terminal(1) then return nil end
+  local window = Window()
+  local ask = of_c("ioctl", "int $(int fd, unsigned long request, ...)")
+  if ask(1, WINDOW_SIZE, window) ~= 0 or window.columns < 20 then return nil end
+  return window.columns
+end
+
 --- The number of this process.
 function machine.process() return of_c("getpid", "int $(void)")() end
 

@@ -82,7 +82,8 @@ end
 -- @param source  a DataLoader (or anything with :iter()), a list, a number of steps, or a function
 -- @param desc    stands before the bar
 -- @param total   how many steps (default: asked of the source)
--- @param unit    what is counted (default "samples" for batches of tensors, else "it")
+-- @param unit    what is counted (default "samples" for the batches of a DataLoader and for tensors
+-- of two dimensions or more, else "it")
 -- @param every   seconds between two lines when not on a terminal (default 10)
 -- @param out     a file to write to (default io.stderr)
 function Progress:init(source, desc, total, unit, every, out)
@@ -94,6 +95,10 @@ function Progress:init(source, desc, total, unit, every, out)
   end
   self.source, self.desc, self.unit, self.every = source, desc, unit, every
   self.total = total or length_of(source)
+  -- whether a DataLoader gives batches; nil: another source, which does not say
+  if type(source) == "table" and class.typename(source) == "DataLoader" then
+    self.batched = source.batched
+  end
   self.out = out or io.stderr
   self.live = out == nil and is_terminal()
   self.names, self.values = {}, {}
@@ -203,7 +208,8 @@ end
 local function count(self, last)
   self.step = self.step + 1
   local n = 1
-  if lib.istensor(last) and last:dim() > 0 then
+  local least = self.batched and 1 or 2 -- a vector may be one sample: the tokens of a text
+  if self.batched ~= false and lib.istensor(last) and last:dim() >= least then
     n = last:size(1)
     self.unit = self.unit or "samples"
   end

@@ -232,6 +232,7 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
                          persistent)
   check_pinning(pin_memory)
   own, batches = sampler_of(own, "sampler"), sampler_of(batches, "batch_sampler")
+  self.batched = batch_size ~= nil -- else each sample comes by itself
   if not batch_size and (batches or drop_last) then
     errors.argument("DataLoader", batches and "batch_sampler" or "drop_last",
       "goes with batches; batch_size = moth.none asks for none")

@@ -241,6 +241,14 @@ local function outside(text, tokens)
     local before = tokens[last - 1]
     if value ~= nil then return word, sorted(complete.names(value, mark.text), word) end
     if not before or not before.text:find("^[%])}]$") then return word, {} end
+    local inside = tokens[last - 2]
+    if before.text == ")" and inside and inside.kind == "string"
+      and tokens[last - 3] and tokens[last - 3].text == "(" then -- ("abc"):
+      local called = tokens[last - 4]
+      if not called or called.kind == "op" and not called.text:find "^[%])}]$" then
+        return word, sorted(complete.names("", mark.text), word)
+      end
+    end
     local set = {} -- what a call gives: most often a tensor
     add_list(set, require("moth.tensor").names(true))
     return word, sorted(set, word)

@@ -40,6 +40,13 @@ function evaluate.compile(text, name)
       or loadstring("(...)(" .. expression .. "\n)", name)
     if chunk then return chunk, not mute end
   end
+  local statements, last = lexer.last_piece(text)
+  if statements and not mute and not loadstring(text, name) then -- `t = {}; t`
+    local both = statements .. " ;(...)(" .. last .. "\n)"
+    if loadstring("return " .. last) and loadstring(both, name) then
+      return loadstring(lexer.globalized(both), name), true
+    end
+  end
   local chunk, message = loadstring(text, name)
   if chunk then return loadstring(lexer.globalized(text), name) or chunk, false end
   local ends = "'<eof>'$" -- as of `x +`, which is no beginning of a statement

@@ -114,4 +114,17 @@ function lexer.globalized(text)
   return text
 end
 
+--- A text split at its last outermost `;`: what stands before it, and behind; nil: there is none.
+function lexer.last_piece(text)
+  local tokens, depth = lexer.code(text), 0
+  for i = #tokens, 1, -1 do
+    local token = tokens[i]
+    local mark = (token.kind == "keyword" or token.kind == "op") and token.text
+    depth = depth + (OPENS[mark] or 0)
+    if mark == ";" and depth == 0 and i < #tokens then
+      return text:sub(1, token.start - 1), text:sub(token.stop + 1)
+    end
+  end
+end
+
 return lexer

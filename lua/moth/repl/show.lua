@@ -1,15 +1,22 @@
 --- show.lua -- how the prompt shows a value: tensors and modules as they print themselves, a plain
--- table one level deep, a function of Moth by its signature.
+-- table with the tables in it as far as they fit, a function of Moth by its signature.
 
 local bind = require "moth.bind"
 local class = require "moth.class"
 local errors = require "moth.error"
 local help = require "moth.help"
 local lib = require "moth.lib"
+local machine = require "moth.machine"
 
 local show = {}
 
-local WIDTH, MOST = 80, 60 -- columns of a line, entries of a table
+local MOST, DEEPEST = 60, 4 -- entries of a table, tables in tables
+local WIDEST = 200          -- columns: longer lines are hard to read
+
+-- The columns of a line here.
+local function width()
+  return math.min(machine.columns() or 80, WIDEST)
+end
 
 -- ---- tables ----
 
@@ -21,14 +28,23 @@ local function size(t)
   return n
 end
 
--- A value inside a table: one short line.
-local function inner(value)
+local entries
+
+-- A value inside a table: one short line. path: the tables that it is in; nil: those in it stay
+-- closed.
+local function inner(value, path)
   if type(value) == "string" then
     local text = ("%q"):format(value):gsub("\\\n", "\\n")
     return #text <= 60 and text or text:sub(1, 56) .. '..."'
   elseif is_plain(value) then
     local n = size(value)
-    return n == 0 and "{}" or ("{...%d}"):format(n)
+    if n == 0 then return "{}" end
+    if path and #path < DEEPEST and not path[value] then
+      local parts = entries(value, path)
+      local text = "{" .. table.concat(parts, ", ") .. "}"
+      if #text <= width() - 2 * #path and not text:find("\n", 1, true) then return text end
+    end
+    return ("{...%d}"):format(n)
   elseif lib.istensor(value) or class.typename(value) or type(value) == "function" then
     return "<" .. errors.describe(value) .. ">"
   end
@@ -49,35 +65,44 @@ local function key_text(key)
   return "[" .. inner(key) .. "] = "
 end
 
-local function of_table(t)
+-- The texts of a table's entries, and whether some have names.
+function entries(t, path)
   local parts, keys, n = {}, {}, #t
-  for i = 1, math.min(n, MOST) do parts[i] = inner(t[i]) end
+  path = { t, unpack(path) }
+  for _, outer in ipairs(path) do path[outer] = true end
+  for i = 1, math.min(n, MOST) do parts[i] = inner(t[i], path) end
   for key in pairs(t) do
     local in_list = type(key) == "number" and key >= 1 and key <= n and key % 1 == 0
     if not in_list then keys[#keys + 1] = key end
   end
   table.sort(keys, before)
   for i = 1, math.min(#keys, MOST - #parts) do
-    parts[#parts + 1] = key_text(keys[i]) .. inner(t[keys[i]])
+    parts[#parts + 1] = key_text(keys[i]) .. inner(t[keys[i]], path)
   end
   local more = n + #keys - #parts
   if more > 0 then parts[#parts + 1] = ("... %d more"):format(more) end
+  return parts, #keys > 0
+end
+
+local function of_table(t)
+  local parts, named = entries(t, {})
   local line = "{" .. table.concat(parts, ", ") .. "}"
-  if #line <= WIDTH then return line end
-  if #keys > 0 then return "{\n  " .. table.concat(parts, ",\n  ") .. ",\n}" end
+  if #line <= width() then return line end
+  if named then return "{\n  " .. table.concat(parts, ",\n  ") .. ",\n}" end
   return "{\n  " .. show.filled(parts, ", ", "  ") .. "\n}"
 end
 
 -- ---- any value ----
 
---- Words as lines of at most 80 columns.
+--- Words as lines of the terminal's width.
 -- @param separator  what stands between two words
 -- @param indent     what each line but the first begins with
 function show.filled(words, separator, indent)
   local lines, line = {}, ""
   for i, word in ipairs(words) do
     local last = i == #words and "" or separator
-    if line ~= "" and #line + #word + #indent > WIDTH then
+    local least = #word + #(last:gsub("%s+$", ""))
+    if line ~= "" and #line + least + #indent > width() then
       lines[#lines + 1] = (line:gsub("%s+$", ""))
       line = ""
     end
@@ -88,10 +113,10 @@ function show.filled(words, separator, indent)
 end
 
 --- Words in columns, read downwards, as TAB lists them.
-function show.columns(words, width)
+function show.columns(words, columns)
   local widest = 0
   for _, word in ipairs(words) do widest = math.max(widest, #word) end
-  local across = math.max(1, math.floor(((width or WIDTH) + 1) / (widest + 2)))
+  local across = math.max(1, math.floor(((columns or width()) + 1) / (widest + 2)))
   local down = math.ceil(#words / across)
   local lines = {}
   for row = 1, down do
@@ -120,7 +145,7 @@ function show.values(list, n)
   local texts, row = {}, true
   for i = 1, n do
     texts[i] = show.value(list[i])
-    if #texts[i] > WIDTH / 2 or texts[i]:find("\n", 1, true) then row = false end
+    if #texts[i] > width() / 2 or texts[i]:find("\n", 1, true) then row = false end
   end
   return table.concat(texts, row and "\t" or "\n")
 end
