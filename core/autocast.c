@@ -7,6 +7,7 @@
 ** used again and again, and what a norm gives to products is written in both dtypes at once.
 */
 #include "backward_parts.h"
+#include "coroutine.h"
 #include "frame.h"
 
 #include "op/activation.h"
@@ -50,12 +51,11 @@ void moth_autocast_forget(moth_ctx *ctx) {
 }
 
 int32_t moth_autocast(moth_ctx *ctx, int32_t dtype) {
-  int32_t old = ctx->autocast;
+  int32_t old = moth_mode(ctx, MOTH_MODE_AUTOCAST, MOTH_ASK);
   if (dtype < MOTH_NO_DTYPE) return old;
   if (dtype >= MOTH_DTYPES)
     return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %d", dtype);
-  ctx->autocast = dtype;
-  if (dtype == MOTH_NO_DTYPE) moth_autocast_forget(ctx);
+  moth_mode(ctx, MOTH_MODE_AUTOCAST, dtype);
   return old;
 }
 

@@ -3,6 +3,7 @@
 */
 #include "backward_parts.h"
 #include "capture.h"
+#include "coroutine.h"
 #include "device.h"
 #include "loop.h"
 #include "profile.h"
@@ -163,6 +164,7 @@ int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_hand
                         uint32_t nroots, const moth_handle *inputs, uint32_t ninputs,
                         uint32_t flags, uint32_t *task) {
   moth_error_clear(ctx);
+  moth_settle_modes(ctx);
   moth_error_blame(ctx, "backward");
   moth_task *t = moth_task_new(ctx, ninputs, flags);
   if (!t) return ctx->error.code;
@@ -374,6 +376,7 @@ int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *n
                        uint32_t *nwanted) {
   moth_error_clear(ctx);
   moth_settle_lanes(ctx);
+  moth_settle_modes(ctx);
   moth_error_blame(ctx, "backward");
   moth_task *t = moth_task_find(ctx, task);
   if (!t) return ctx->error.code;

@@ -4,6 +4,7 @@
 ** from a filled args struct on. Nothing is recorded or handed out unless every step went well.
 */
 #include "capture.h"
+#include "coroutine.h"
 #include "device.h"
 #include "frame.h"
 #include "lister.h"
@@ -496,6 +497,7 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   if (!op)
     return moth_fail(ctx, MOTH_E_ARG, "op", "is NULL: moth_op_find() knows no op of that name");
   moth_settle_lanes(ctx);
+  moth_settle_modes(ctx);
   moth_error_blame(ctx, op->name);
   moth_frame_open(&f, ctx);
   int status = moth_cancelled(ctx) ? moth_stopped(ctx)

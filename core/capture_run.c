@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "capture_parts.h"
+#include "coroutine.h"
 #include "loop.h"
 #include "profile.h"
 #include "registry.h"
@@ -142,6 +143,7 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
                            uint32_t *capture) {
   static atomic_uint ids; /* of the process: storages may pass between contexts */
   moth_error_clear(ctx);
+  moth_settle_modes(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (ctx->capture)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "moth.capture is recording a step already");
@@ -384,6 +386,7 @@ static int begin_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inpu
                         uint32_t ninputs, moth_capture **found, moth_tensor **x) {
   moth_error_clear(ctx);
   moth_settle_lanes(ctx);
+  moth_settle_modes(ctx);
   moth_capture *c = *found = find(ctx, capture);
   if (!c) return ctx->error.code;
   if (ctx->capture)

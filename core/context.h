@@ -26,6 +26,7 @@ typedef struct moth_entry {
 
 typedef struct moth_frame { /* an open scope */
   uint32_t id, first;       /* first slot of its chain */
+  uint32_t outer;           /* the one around it of the same coroutine, or 0; the next free one */
 } moth_frame;
 
 #define MOTH_CLASSES 256   /* size classes of the block cache */
@@ -77,7 +78,7 @@ struct moth_ctx {
   uint32_t nslots, slot_room, free_slot, live_slots;
   uint32_t numbers; /* bit k: slot k holds a number for the next call */
   moth_frame *scopes; /* 0 unused */
-  uint32_t nscopes, scope_room, scope_id;
+  uint32_t nscopes, scope_room, scope_id, free_scope;
 
   moth_chain blocks[MOTH_CLASSES];
   bool keeps_blocks; /* not after its end, nor where a tool looks for uses after a free */
@@ -101,6 +102,13 @@ struct moth_ctx {
     moth_modes modes; /* both */
   };
   bool anomaly;
+  int32_t gpu;                        /* the one that the host means by "cuda" */
+  struct {                            /* of the main coroutine; the above are of the running one */
+    int32_t modes[MOTH_MODES];
+    uint32_t scope;
+  } base;
+  struct moth_coroutines *coroutines; /* see coroutine.c; NULL: the host has no others */
+  uint32_t ncoroutines;               /* those other than the main one that have set something */
   struct moth_cast *casts; /* of leaves, while a region of autocast lasts */
   uint32_t ncasts, cast_room;
   moth_brief brief; /* of the norm that ran last there */

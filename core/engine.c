@@ -2,6 +2,7 @@
 ** and generator.
 */
 #include "capture.h"
+#include "coroutine.h"
 #include "device.h"
 #include "profile.h"
 #include "random.h"
@@ -23,6 +24,8 @@ static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   moth_keep_blocks(ctx, true);
   ctx->grad_mode = true;
   ctx->autocast = -1;
+  ctx->base.modes[MOTH_MODE_GRAD] = true;
+  ctx->base.modes[MOTH_MODE_AUTOCAST] = -1;
   ctx->default_dtype = MOTH_F32;
   ctx->cudnn = 1u << MOTH_CUDNN_ENABLED | 1u << MOTH_CUDNN_SDP;
   moth_memory_floor(ctx, FLOOR_BYTES, FLOOR_SLOTS);
@@ -87,6 +90,7 @@ void moth_close(moth_ctx *ctx) {
     moth_tensor_release(x);
   }
   moth_results_clear(&ctx->results);
+  moth_coroutines_free(ctx);
   moth_autocast_forget(ctx);
   moth_fft_forget(ctx);
   moth_tensor_release(ctx->generator);
@@ -104,7 +108,8 @@ void moth_close(moth_ctx *ctx) {
   ctx->results = (moth_results){.ctx = ctx};
   ctx->dead_ids = NULL;
   ctx->nslots = ctx->slot_room = ctx->scope_room = 1;
-  ctx->free_slot = ctx->live_slots = ctx->nscopes = ctx->numbers = 0;
+  ctx->free_slot = ctx->live_slots = ctx->nscopes = ctx->free_scope = ctx->numbers = 0;
+  ctx->base.scope = 0;
   ctx->ndead_ids = ctx->dead_room = 0;
   unref(ctx);
 }
@@ -131,14 +136,14 @@ void moth_memory(moth_ctx *ctx, moth_memory_info *info) {
 /* -- modes -- */
 
 int32_t moth_grad_mode(moth_ctx *ctx, int32_t on) {
-  int32_t old = ctx->grad_mode;
-  if (on >= 0) ctx->grad_mode = on != 0;
+  int32_t old = moth_mode(ctx, MOTH_MODE_GRAD, MOTH_ASK);
+  if (on >= 0) moth_mode(ctx, MOTH_MODE_GRAD, on != 0);
   return old;
 }
 
 int32_t moth_anomaly_mode(moth_ctx *ctx, int32_t on) {
-  int32_t old = ctx->anomaly;
-  if (on >= 0) ctx->anomaly = on != 0;
+  int32_t old = moth_mode(ctx, MOTH_MODE_ANOMALY, MOTH_ASK);
+  if (on >= 0) moth_mode(ctx, MOTH_MODE_ANOMALY, on != 0);
   return old;
 }
 

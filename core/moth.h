@@ -223,7 +223,8 @@ int32_t moth_sparse_coalesce(moth_ctx *ctx, const moth_handle *x, moth_handle *o
 
 int32_t moth_free(moth_ctx *ctx, const moth_handle *x);
 uint32_t moth_scope_open(moth_ctx *ctx);                /* its id; ids grow */
-int32_t moth_scope_close(moth_ctx *ctx, uint32_t scope);/* closes the ones above it too */
+/* One of the running coroutine's; closes the ones that it has opened in it, too. */
+int32_t moth_scope_close(moth_ctx *ctx, uint32_t scope);
 int32_t moth_keep(moth_ctx *ctx, const moth_handle *x); /* moves it to the scope around */
 int32_t moth_keep_always(moth_ctx *ctx, const moth_handle *x); /* out of every scope */
 uint32_t moth_slot_count(moth_ctx *ctx); /* slots 1..count may be in use */
@@ -257,8 +258,10 @@ void moth_fail_allocation(moth_ctx *ctx, int64_t after); /* for tests: the n-th 
 /* ---- autograd ---- */
 
 int32_t moth_grad_mode(moth_ctx *ctx, int32_t on); /* sets it (or -1: leaves it), returns the old */
-int32_t moth_anomaly_mode(moth_ctx *ctx, int32_t on);
 int32_t moth_autocast(moth_ctx *ctx, int32_t dtype); /* -1: off; -2: leaves it; the old one */
+/* What the running coroutine of the host has set itself, see below: sets it, returns what it was.
+** -2 returns what holds and sets nothing. */
+int32_t moth_mode(moth_ctx *ctx, int32_t which, int32_t value);
 int32_t moth_requires_grad(moth_ctx *ctx, const moth_handle *x, int32_t on);
 int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *x);
 int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *x, moth_handle *grad); /* {0,0}: none */
@@ -628,6 +631,35 @@ enum {
 int32_t moth_cudnn(moth_ctx *ctx, int32_t what, int32_t on);
 
 /* ---- cdef ends ---- */
+
+/* What LuaJIT's binding does not declare, or only where it is needed (lua/moth/coroutines.lua). */
+
+int32_t moth_anomaly_mode(moth_ctx *ctx, int32_t on); /* as moth_grad_mode */
+
+/* Modes of a coroutine of the host's, where that is a LuaJIT state: what one sets holds where it
+** runs and in what it resumes. Autocast's is a dtype or -1, GPU's the index of the device that the
+** host means by "cuda". UNSET: it is that of whoever resumed the coroutine; the main one's are
+** always set, and UNSET leaves them. INSIDE can only be read: has it called enter or hold? */
+enum {
+  MOTH_MODE_GRAD, MOTH_MODE_AUTOCAST, MOTH_MODE_ANOMALY, MOTH_MODE_GPU, MOTH_MODES,
+  MOTH_MODE_INSIDE = MOTH_MODES,
+  MOTH_ASK = -2, MOTH_UNSET = -3 /* values */
+};
+/* Looks for the place where the state keeps its running coroutine. Called in several by turns:
+** `state` runs, `sleeper` was made and never resumed, `outer` (or NULL) resumed `state`. wide: is
+** the build a GC64 one? 1: found. */
+int32_t moth_coroutine_find(moth_ctx *ctx, int32_t wide, const void *state, const void *sleeper,
+                            const void *outer);
+/* Is this upvalue (debug.upvalueid) open, and does it hold that number? */
+int32_t moth_coroutine_probe(moth_ctx *ctx, const void *probe, double token);
+/* What the running coroutine sets from here on holds as long as the upvalue does, at most. */
+int32_t moth_coroutine_enter(moth_ctx *ctx, const void *probe, double token);
+void moth_coroutine_leave(moth_ctx *ctx);
+/* ... or until the host, which keeps the coroutine, lets go of it by forget. */
+int32_t moth_coroutine_hold(moth_ctx *ctx);
+void moth_coroutine_forget(moth_ctx *ctx, const void *state);
+int32_t moth_coroutine_sweep(moth_ctx *ctx); /* forgets those whose upvalue is closed; those left */
+int32_t moth_coroutine_known(moth_ctx *ctx, double token);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
 ** inputs come back when the one around it is run again.
 */
 #include "backward_parts.h"
+#include "coroutine.h"
 
 static moth_region *region_of(const moth_node *n) { return n->args; }
 
@@ -110,6 +111,7 @@ int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t nin
                           uint64_t *id) {
   moth_tensor *x[MOST];
   moth_error_clear(ctx);
+  moth_settle_modes(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (ninputs > MOST)
     return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "a region of more than %d tensors", MOST);

@@ -5,6 +5,7 @@
 ** hold numbers as operands and are never handed out. Results of ops that have any number of them
 ** wait at the end of this file until they are taken.
 */
+#include "coroutine.h"
 #include "device.h"
 #include "tape.h"
 
@@ -59,7 +60,7 @@ int moth_hand_out(moth_ctx *ctx, moth_tensor *take, moth_handle *h) {
   moth_entry *e = &ctx->slots[i];
   e->tensor = take;
   take->slot = i;
-  chain(ctx, i, ctx->nscopes);
+  chain(ctx, i, moth_current_scope(ctx));
   ctx->live_slots++;
   *h = (moth_handle){i, e->gen};
   return MOTH_OK;
@@ -160,45 +161,72 @@ int32_t moth_number(moth_ctx *ctx, uint32_t which, int32_t type, const moth_slot
 
 /* -- scopes -- */
 
+static int grow_scopes(moth_ctx *ctx) {
+  uint32_t room = ctx->scope_room * 2;
+  moth_frame *scopes = moth_alloc(ctx, (int64_t)(room * sizeof *scopes));
+  if (!scopes) return ctx->error.code;
+  memcpy(scopes, ctx->scopes, ctx->scope_room * sizeof *scopes);
+  moth_dealloc(ctx, ctx->scopes, (int64_t)(ctx->scope_room * sizeof *scopes));
+  ctx->scopes = scopes;
+  ctx->scope_room = room;
+  return MOTH_OK;
+}
+
 uint32_t moth_scope_open(moth_ctx *ctx) {
-  if (ctx->nscopes + 1 == ctx->scope_room) {
-    uint32_t room = ctx->scope_room * 2;
-    moth_frame *scopes = moth_alloc(ctx, (int64_t)(room * sizeof *scopes));
-    if (!scopes) return 0;
-    memcpy(scopes, ctx->scopes, ctx->scope_room * sizeof *scopes);
-    moth_dealloc(ctx, ctx->scopes, (int64_t)(ctx->scope_room * sizeof *scopes));
-    ctx->scopes = scopes;
-    ctx->scope_room = room;
-  }
+  uint32_t i = ctx->free_scope, *top = moth_own_scope(ctx);
+  if (!top || (!i && ctx->nscopes + 1 == ctx->scope_room && grow_scopes(ctx))) return 0;
+  if (i) ctx->free_scope = ctx->scopes[i].outer;
+  else i = ++ctx->nscopes;
   if (++ctx->scope_id == 0) ctx->scope_id = 1;
-  ctx->scopes[++ctx->nscopes] = (moth_frame){.id = ctx->scope_id};
+  ctx->scopes[i] = (moth_frame){.id = ctx->scope_id, .outer = *top};
+  *top = i;
   return ctx->scope_id;
 }
 
+static void free_scope(moth_ctx *ctx, uint32_t k) {
+  ctx->scopes[k] = (moth_frame){.outer = ctx->free_scope};
+  ctx->free_scope = k;
+}
+
 /* What stays: the gradients of live leaves, which move to the scope around. */
-static void close_top(moth_ctx *ctx) {
-  uint32_t id = ctx->scopes[ctx->nscopes].id, i = ctx->scopes[ctx->nscopes].first;
+static void close_scope(moth_ctx *ctx, uint32_t k, uint32_t around) {
+  uint32_t id = ctx->scopes[k].id, i = ctx->scopes[k].first;
   while (i) {
     moth_entry *e = &ctx->slots[i];
     uint32_t next = e->next;
     if ((e->tensor->flags & MOTH_T_IS_GRAD) && e->tensor->refs > 1) {
       unchain(ctx, i);
-      chain(ctx, i, ctx->nscopes - 1);
+      chain(ctx, i, around);
     } else {
       free_slot(ctx, i, id);
     }
     i = next;
   }
-  ctx->nscopes--;
+  free_scope(ctx, k);
 }
 
 int32_t moth_scope_close(moth_ctx *ctx, uint32_t scope) {
-  uint32_t i = ctx->nscopes;
-  while (i && ctx->scopes[i].id != scope) i--;
-  if (!i) return moth_fail(ctx, MOTH_E_STATE, NULL, "this scope is closed already");
-  while (ctx->nscopes >= i) close_top(ctx);
+  uint32_t *top = moth_own_scope(ctx), k = top ? *top : 0;
+  while (k && ctx->scopes[k].id != scope) k = ctx->scopes[k].outer;
+  if (!k) return moth_fail(ctx, MOTH_E_STATE, NULL, "this scope is closed already");
+  for (uint32_t next = 0; next != k;) {
+    next = *top;
+    const uint32_t around = moth_scope_around(ctx, next);
+    *top = ctx->scopes[next].outer;
+    close_scope(ctx, next, around);
+  }
+  moth_coroutines_tidy(ctx);
   moth_lower_goal(ctx);
   return MOTH_OK;
+}
+
+void moth_scope_abandon(moth_ctx *ctx, uint32_t scope) {
+  while (scope) {
+    const uint32_t outer = ctx->scopes[scope].outer;
+    for (uint32_t i; (i = ctx->scopes[scope].first);) unchain(ctx, i);
+    free_scope(ctx, scope);
+    scope = outer;
+  }
 }
 
 static int32_t move_to(moth_ctx *ctx, const moth_handle *x, uint32_t scope) {
@@ -213,7 +241,8 @@ int32_t moth_keep(moth_ctx *ctx, const moth_handle *x) {
   if (!moth_resolve_any(ctx, x, NULL)) return ctx->error.code;
   uint32_t scope = ctx->slots[x->_slot].scope;
   /* only out of the scope now open: one around it keeps its own */
-  return scope && scope == ctx->nscopes ? move_to(ctx, x, scope - 1) : MOTH_OK;
+  return scope && scope == moth_current_scope(ctx)
+           ? move_to(ctx, x, moth_scope_around(ctx, scope)) : MOTH_OK;
 }
 
 int32_t moth_keep_always(moth_ctx *ctx, const moth_handle *x) { return move_to(ctx, x, 0); }

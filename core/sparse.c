@@ -1,6 +1,7 @@
 /* sparse.c -- sparse tensors: making them, adding them up, and what a host asks of them. */
 #include "sparse.h"
 
+#include "coroutine.h"
 #include "loop.h"
 #include "tape.h"
 
@@ -126,6 +127,7 @@ int32_t moth_sparse_make(moth_ctx *ctx, const moth_handle *rows, const moth_hand
   moth_tensor *r = moth_resolve(ctx, rows, "indices"), *y = NULL;
   moth_tensor *v = r ? moth_resolve(ctx, values, "values") : NULL;
   if (!v) return ctx->error.code;
+  moth_settle_modes(ctx);
   if (r->l.dtype != MOTH_I64 || r->l.ndim != 1 || v->l.ndim == 0 ||
       v->l.shape[0] != r->l.numel || r->l.device != v->l.device)
     return moth_fail(ctx, MOTH_E_SHAPE, "values", "%s does not go with the rows %s", moth_str(v),

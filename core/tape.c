@@ -1,5 +1,6 @@
 /* tape.c -- recording: the nodes that ops, writes in place and Functions of Lua's leave behind. */
 #include "capture.h"
+#include "coroutine.h"
 
 #include "loop.h"
 #include "registry.h"
@@ -170,6 +171,7 @@ int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs
                       const moth_handle *saved, uint32_t nsaved, uint64_t *node) {
   moth_tensor *in[FUNCTION_ROOM], *out[FUNCTION_ROOM], *kept[FUNCTION_ROOM];
   moth_error_clear(ctx);
+  moth_settle_modes(ctx);
   *node = 0;
   if (ninputs > FUNCTION_ROOM || noutputs > FUNCTION_ROOM || nsaved > FUNCTION_ROOM)
     return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "a Function with more than %d tensors",

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "capture.h"
+#include "coroutine.h"
 #include "frame.h"
 #include "lister.h"
 #include "registry.h"
@@ -309,6 +310,7 @@ void moth_trace_free(moth_ctx *ctx) {
 
 int32_t moth_trace_begin(moth_ctx *ctx) {
   moth_error_clear(ctx);
+  moth_settle_modes(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (ctx->lister || ctx->trace)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a function is being read already");

@@ -14,6 +14,7 @@ local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local C, ctx = lib.C, lib.ctx
+local frames, ANOMALY = autograd.frames, lib.modes.anomaly
 
 local M = {}
 
@@ -67,6 +68,7 @@ function M.made(id) note_node(id, errors.where() or "?") end
 
 --- Raises if one of the gradients that a Function's backward returned holds NaN.
 function M.refuse_nan(name, grads)
+  if not M.is_anomaly_enabled() then return end
   local ops = require "moth.bind".ops
   for i = 1, grads.n do
     local x = grads[i]
@@ -92,23 +94,36 @@ function M.note(id)
   return text ~= "" and text or nil
 end
 
+-- Notes lines while the mode is on in some coroutine: also in one that sleeps.
+local function watch()
+  local on = M.is_anomaly_enabled()
+  if not on and autograd.anomaly and lib.others_set and lib.others_set() then return end
+  autograd.anomaly = on and M
+  lib.trace = on and trace or nil
+  if not on then forget() end
+end
+
 --- Turns anomaly mode on or off.
 -- @param on boolean
 function M.set_detect_anomaly(on)
   if type(on) ~= "boolean" then
     errors.refuse("set_detect_anomaly", "on", "a boolean is needed", on)
   end
-  C.moth_anomaly_mode(ctx, on and 1 or 0)
-  autograd.anomaly = on and M
-  lib.trace = on and trace or nil
-  if not on then forget() end
+  frames.hold("set_detect_anomaly(on)", "detect_anomaly(f)")
+  C.moth_mode(ctx, ANOMALY, on and 1 or 0)
+  watch()
 end
 
 --- Whether anomaly mode is on.
-function M.is_anomaly_enabled() return C.moth_anomaly_mode(ctx, -1) == 1 end
+function M.is_anomaly_enabled() return C.moth_mode(ctx, ANOMALY, lib.modes.ask) == 1 end
 
-local function restore(before, ok, ...)
-  M.set_detect_anomaly(before)
+local function pass_on(f, ...)
+  watch()
+  return f(...)
+end
+
+local function restore(ok, ...)
+  watch()
   if not ok then error((...), 0) end
   return ...
 end
@@ -118,9 +133,7 @@ function M.detect_anomaly(f, ...)
   if not calls.is_callable(f) then
     errors.refuse("detect_anomaly", "f", "a function is needed", f, "E_TYPE")
   end
-  local before = M.is_anomaly_enabled()
-  M.set_detect_anomaly(true)
-  return restore(before, pcall(f, ...))
+  return restore(pcall(frames.run, 1, "detect_anomaly", ANOMALY, pass_on, f, ...))
 end
 
 return M

@@ -16,9 +16,9 @@ local frames = autograd.frames
 
 local M = {}
 
-local OFF, ASK = -1, -2
+local OFF = -1
 
-local function set(code) return C.moth_autocast(ctx, code) end
+local AUTOCAST = lib.modes.autocast
 
 local function code_of(device_type, dtype)
   local name = device.name(device_type)
@@ -44,7 +44,8 @@ Region.__index = Region
 --- Begins the region. @return the region
 function Region:enter()
   if self.frame then errors.raise("the region of autocast has begun already", "E_STATE") end
-  self.frame = frames.enter(self.code, "autocast", set)
+  frames.hold("autocast without a function", "moth.autocast(device_type, f)")
+  self.frame = frames.enter(self.code, "autocast", AUTOCAST)
   return self
 end
 
@@ -86,7 +87,7 @@ local function begin(code, f, ...)
   if not calls.is_callable(f) then
     errors.refuse("autocast", "f", "a function is needed", f)
   end
-  return frames.finish(frames.enter(code, "autocast", set), pcall(f, ...))
+  return frames.run(code, "autocast", AUTOCAST, f, ...)
 end
 
 --- Calls f(...) in mixed precision, and returns what it returns: matrix products, convolutions and
@@ -116,6 +117,6 @@ function M.autocast(device_type, dtype, f, ...)
 end
 
 --- Whether ops cast their inputs for mixed precision now.
-function M.is_autocast_enabled() return set(ASK) ~= OFF end
+function M.is_autocast_enabled() return C.moth_autocast(ctx, -2) ~= OFF end
 
 return M

@@ -40,60 +40,115 @@ local function take(h, status, fname, x)
   return lib.adopt(h, status)
 end
 
--- ---- grad modes ----
--- The modes belong to the context. A frame remembers what one was before and which coroutine
--- changed it, so that a coroutine that ends its frame late cannot restore the wrong mode.
+-- ---- modes ----
+-- A mode belongs to the coroutine that sets it, see coroutines.lua. A frame remembers what that
+-- coroutine had set before.
 
-local frames = {}
-local main = {} -- stands for the main coroutine
+local GRAD, INSIDE, ASK = lib.modes.grad, lib.modes.inside, lib.modes.ask
+local main = {}                                    -- the frames of the main coroutine
+local others = setmetatable({}, { __mode = "k" })  -- coroutine -> its frames
 
-local function set_grad_mode(mode) return C.moth_grad_mode(ctx, mode) end
+local function frames_of(thread)
+  local list = others[thread]
+  if not list then
+    list = {}
+    others[thread] = list
+  end
+  return list
+end
 
---- Begins a frame. set (which something else must hold) changes a mode and returns the old one.
-local function enter(mode, name, set)
-  set = set or set_grad_mode
-  local frame = setmetatable({ owner = coroutine.running() or main, name = name, set = set }, weak)
-  frame.old = set(mode)
-  frames[#frames + 1] = frame
+local function frames_here()
+  local thread = lib.coroutine()
+  return thread and frames_of(thread) or main
+end
+
+local function enter_in(list, value, name, which)
+  local frame = { name = name, which = which, old = C.moth_mode(ctx, which, value), list = list }
+  list[#list + 1] = frame
   return frame
 end
 
+--- Begins a frame: sets a mode (of lib.modes) of the running coroutine.
+local function enter(value, name, which) return enter_in(frames_here(), value, name, which) end
+
 -- Closes a frame and all above it. Returns what was wrong, if anything.
-local function leave(frame)
-  local top = #frames
-  if frames[top] == frame then
-    frames[top] = nil
-    frame.set(frame.old)
+local function leave_in(list, frame)
+  local top = #list
+  if list[top] == frame then
+    list[top] = nil
+    C.moth_mode(ctx, frame.which, frame.old)
     return nil
   end
   for i = top - 1, 1, -1 do
-    if frames[i] == frame then
+    if list[i] == frame then
       for k = top, i, -1 do
-        frames[k].set(frames[k].old)
-        frames[k] = nil
+        C.moth_mode(ctx, list[k].which, list[k].old)
+        list[k] = nil
       end
-      return frame.name .. " ends while another coroutine is inside a grad mode that it set later; "
-        .. "the mode from before " .. frame.name .. " is restored"
+      return frame.name .. " ends while a mode that was set later holds; the mode from before "
+        .. frame.name .. " is restored"
     end
   end
-  return frame.name .. " ends, but another coroutine has ended a grad mode around it already"
+  return frame.name .. " ends, but a mode around it has ended already"
 end
 
-local function finish(frame, ok, ...)
-  local problem = leave(frame)
+--- Ends a frame. Returns what was wrong, if anything.
+local function leave(frame)
+  if frame.list ~= frames_here() then
+    return frame.name .. " ends in another coroutine than it began in"
+  end
+  return leave_in(frame.list, frame)
+end
+
+local function finish(list, frame, ok, ...)
+  local problem = leave_in(list, frame)
   if not ok then error((...), 0) end
   if problem then errors.raise(problem, "E_STATE") end
   return ...
 end
 
+local function run_in(list, value, name, which, f, ...)
+  return finish(list, enter_in(list, value, name, which), pcall(f, ...))
+end
+
+-- The first function of a coroutine that sets a mode.
+local function first_in(thread, value, name, which, f, ...)
+  if C.moth_mode(ctx, INSIDE, ASK) == 1 then others[thread] = nil end -- those of an earlier life
+  return run_in(frames_of(thread), value, name, which, f, ...)
+end
+
+-- Calls f(...) under a mode, and returns what it returns.
+local function run_under(value, name, which, f, ...)
+  local thread = lib.coroutine()
+  if not thread then return run_in(main, value, name, which, f, ...) end
+  if C.moth_mode(ctx, INSIDE, ASK) == 0 then
+    return require "moth.coroutines".run(name, first_in, thread, value, name, which, f, ...)
+  end
+  return run_in(frames_of(thread), value, name, which, f, ...)
+end
+
+-- Before a mode is set that no function's end restores. form: the form with a function.
+local function hold(name, form)
+  if lib.coroutine() then require "moth.coroutines".hold(name, form) end
+end
+
+-- pcall(f, ...) with nothing recorded.
+local function unrecorded(f, ...)
+  if lib.coroutine() then return pcall(run_under, 0, "no_grad", GRAD, f, ...) end
+  local old = C.moth_mode(ctx, GRAD, 0)
+  local ok, result = pcall(f, ...)
+  C.moth_mode(ctx, GRAD, old)
+  return ok, result
+end
+
+M.frames = { enter = enter, leave = leave, run = run_under, hold = hold, unrecorded = unrecorded }
+
 local function with_mode(mode, name, f, ...)
   if not callable(f) then
     errors.refuse(name, "f", "a function is needed", f)
   end
-  return finish(enter(mode, name), pcall(f, ...))
+  return run_under(mode, name, GRAD, f, ...)
 end
-
-M.frames = { enter = enter, leave = leave, finish = finish }
 
 --- Calls f(...) with nothing recorded for gradients, and returns what it returns. The mode from
 -- before is restored also when f raises. (As torch.no_grad.)
@@ -105,14 +160,16 @@ end
 function M.enable_grad(f, ...) return with_mode(1, "enable_grad", f, ...) end
 
 --- Turns recording on or off. With a function after the mode, only while f(...) runs; then it
--- returns what f returns.
+-- returns what f returns. Without one it holds until it is changed, or until the coroutine ends in
+-- which it was set: others do not meet it.
 -- @param mode boolean
 function M.set_grad_enabled(mode, f, ...)
   if type(mode) ~= "boolean" then
     errors.refuse("set_grad_enabled", "mode", "a boolean is needed", mode)
   end
   if f == nil then
-    C.moth_grad_mode(ctx, mode and 1 or 0)
+    hold("set_grad_enabled(mode)", "set_grad_enabled(mode, f)")
+    C.moth_mode(ctx, GRAD, mode and 1 or 0)
     return
   end
   return with_mode(mode and 1 or 0, "set_grad_enabled", f, ...)
@@ -128,23 +185,8 @@ local function given(task, i, fname)
   return take(h, C.moth_task_given(ctx, task, i, h), fname)
 end
 
--- Calls f(...) under the grad mode of a task. f may yield, through here, to whoever runs the pass:
--- the mode from before then holds until it is resumed, so that passes interleave in any order.
-local function under(mode, f, ...)
-  local thread, outer = coroutine.create(f), nil
-  local resume
-  local function after(ok, ...)
-    mode = C.moth_grad_mode(ctx, outer)
-    if not ok then error(errors.placed((...)), 0) end
-    if coroutine.status(thread) == "dead" then return ... end
-    return resume(coroutine.yield(...))
-  end
-  function resume(...)
-    outer = C.moth_grad_mode(ctx, mode)
-    return after(coroutine.resume(thread, ...))
-  end
-  return resume(...)
-end
+-- Calls f(...) under the grad mode of a task. f may yield, so that passes interleave in any order.
+local function under(mode, f, ...) return run_under(mode, "backward", GRAD, f, ...) end
 
 local function run_function(task, id, ngiven, mode)
   local func = require "moth.function"
@@ -272,7 +314,7 @@ function M.fail(status, fname, x)
   error(problem .. note, 0)
 end
 
--- By each sweep: frees tasks and closes grad modes whose coroutine was dropped.
+-- By each sweep: frees tasks whose coroutine was dropped.
 local function sweep()
   for task in pairs(open) do
     if passes[task] == nil then
@@ -280,12 +322,6 @@ local function sweep()
       C.moth_task_free(ctx, task)
     end
   end
-  local lowest
-  for i = #frames, 1, -1 do
-    if frames[i].owner ~= nil then break end
-    lowest = frames[i]
-  end
-  if lowest then leave(lowest) end
 end
 
 table.insert(lib.on_sweep, sweep)

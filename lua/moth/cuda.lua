@@ -1,6 +1,7 @@
 --- cuda.lua -- moth.cuda: GPUs, and what is asked of them.
 
 local ffi = require "ffi"
+local autograd = require "moth.autograd"
 local device = require "moth.device"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
@@ -102,7 +103,9 @@ function cuda.current_device() return device.current() end
 -- @param which  a device, its name or its index
 function cuda.set_device(which)
   if which == nil then errors.refuse("set_device", "device", "a GPU is needed", which) end
-  device.current(gpu("set_device", which) - 1)
+  local index = gpu("set_device", which) - 1
+  autograd.frames.hold("set_device(device)", "moth.cuda.device(device, f)")
+  C.moth_mode(ctx, device.vary(), index)
 end
 
 --- As many lines as tell what of a GPU's memory is in use, for people.

@@ -37,12 +37,13 @@ function device.name(value)
   return (kind == "cpu" or kind == "cuda") and value or nil
 end
 
-local current = 0 -- the index of the GPU that "cuda" means
+local GPU, ASK = lib.modes.gpu, lib.modes.ask -- the index of the GPU that "cuda" means, a mode
+local varies = false        -- was it ever set?
 
 -- The engine's number of a device: 0 the CPU, 1 + i the i-th GPU.
 local function number_of(name)
   if name == "cpu" then return 0 end
-  return 1 + (tonumber(name:match ":(%d+)$") or current)
+  return 1 + (tonumber(name:match ":(%d+)$") or tonumber(C.moth_mode(ctx, GPU, ASK)))
 end
 
 local found -- how many GPUs there are, once that was asked
@@ -61,21 +62,20 @@ device.codes = setmetatable({}, {
     if not name or name:match "^cpu:" then return nil end
     local number = number_of(name)
     if number > 0 and number > device.gpus() then return nil end
-    rawset(codes, value, number + 1)
+    if not varies or name ~= "cuda" then rawset(codes, value, number + 1) end
     return number + 1
   end,
 })
 
---- The index of the GPU that "cuda" means, 0 at first; with an index, that from here on.
--- @return what it was before
-function device.current(index)
-  local before = current
-  if index then
-    current = index
-    rawset(device.codes, "cuda", nil)
-    if known.cuda then rawset(device.codes, known.cuda, nil) end
-  end
-  return before
+--- The index of the GPU that "cuda" means, 0 at first.
+function device.current() return tonumber(C.moth_mode(ctx, GPU, ASK)) end
+
+--- Called before the mode is set that holds this index. @return the mode's number
+function device.vary()
+  varies = true
+  rawset(device.codes, "cuda", nil)
+  if known.cuda then rawset(device.codes, known.cuda, nil) end
+  return GPU
 end
 
 --- The engine's number -> device.

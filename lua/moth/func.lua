@@ -120,7 +120,13 @@ local functional_call = define {
     if kwargs and next(kwargs) ~= nil then list[#list + 1] = kwargs end
     Module.sight.note(module)
     swap(swaps)
-    local results = lib.pack(pcall(module, unpack(list)))
+    local results
+    if lib.coroutine() then -- others would meet the tensors in the module
+      results = lib.pack(pcall(require "moth.coroutines".without_yields, FNAME, module,
+        unpack(list)))
+    else
+      results = lib.pack(pcall(module, unpack(list)))
+    end
     swap(swaps)
     if not results[1] then error(results[2], 0) end
     return unpack(results, 2, results.n)

@@ -91,6 +91,25 @@ local live = setmetatable({}, { __mode = "v" })
 
 lib.C, lib.ctx, lib.path, lib.Handle, lib.live = C, ctx, path, Handle, live
 
+--- The modes of a coroutine, as C.moth_mode counts them, and two values that it takes for one.
+lib.modes = { grad = 0, autocast = 1, anomaly = 2, gpu = 3, inside = 4, ask = -2, unset = -3 }
+
+local running_now = coroutine.running
+local INSIDE, ASK = lib.modes.inside, lib.modes.ask
+
+--- The running coroutine, or nil in the main one.
+function lib.coroutine()
+  local thread, is_main = running_now()
+  if is_main then return nil end
+  return thread
+end
+
+--- Whether this is a coroutine that is in no function of coroutines.run yet, which a function that
+-- sets a mode or opens a scope needs.
+function lib.is_outside()
+  return lib.coroutine() ~= nil and C.moth_mode(ctx, INSIDE, ASK) == 0
+end
+
 --- Values as a list with their number n, since nil may be among them.
 function lib.pack(...) return { n = select("#", ...), ... } end
 

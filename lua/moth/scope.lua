@@ -16,15 +16,9 @@ local calls = require "moth.calls"
 local lib = require "moth.lib"
 
 local C, ctx = lib.C, lib.ctx
-local getinfo, running = debug.getinfo, coroutine.running
-local select = select
+local getinfo, select = debug.getinfo, select
 
 local scope = {}
-
--- The open scopes, the innermost last: id, function, coroutine.
-local depth = 0
-local ids, functions = {}, {}
-local owners = setmetatable({}, { __mode = "v" })
 
 -- Where the last scopes were written, for messages about tensors that ended with them.
 local RING = 64
@@ -61,56 +55,36 @@ local function keep_in(value, seen)
   end
 end
 
-local function pop_top()
-  local k = ids[depth] % RING + 1
-  ring_ids[k], ring_info[k] = ids[depth], info_of(functions[depth])
-  ids[depth], functions[depth], owners[depth] = false, false, nil
-  depth = depth - 1
+local function end_scope(id, fn)
+  local k = id % RING + 1
+  ring_ids[k], ring_info[k] = id, info_of(fn)
+  local status = C.moth_scope_close(ctx, id)
+  if status < 0 then errors.status(status, "scope") end
 end
 
--- Takes the scopes above `level`, and that one, off the stack. (No loop around the usual case.)
-local function pop(level)
-  if depth > level then
-    for _ = level + 1, depth do pop_top() end
-  end
-  pop_top()
-end
-
--- Not the innermost scope is to be closed, or one that is closed already.
-local function close_out_of_order(id, level)
-  if ids[level] ~= id then
-    errors.raise("this moth.scope was closed before its end, with the one around it; a coroutine "
-      .. "that yields inside a scope must end it before the scope around it ends", "E_STATE")
-  end
-  local inner, owner = info_of(functions[depth]), owners[depth]
-  local whose = owner ~= running() and ", opened in another coroutine," or ""
-  C.moth_scope_close(ctx, id)
-  pop(level)
-  errors.raise("moth.scope ended while the scope at " .. place(inner) .. whose
-    .. " was open inside it; both are closed now", "E_STATE")
-end
-
-local function close(id, level, ok, ...)
-  if not ok then -- this error says more than one about the order of scopes would
-    if ids[level] == id then
-      C.moth_scope_close(ctx, id)
-      pop(level)
-    end
+local function close(id, fn, ok, ...)
+  if not ok then
+    end_scope(id, fn)
     error((...), 0)
   end
-  if level ~= depth or ids[level] ~= id then close_out_of_order(id, level) end
   for i = 1, select("#", ...) do
     local value = (select(i, ...))
     if lib.istensor(value) then C.moth_keep(ctx, value)
     elseif type(value) == "table" then keep_in(value, {}) end
   end
-  C.moth_scope_close(ctx, id)
-  pop(level)
+  end_scope(id, fn)
   lib.forget_dead()
   return ...
 end
 
---- Calls fn(...) and gives back the tensors made meanwhile, but those that fn returns.
+local function run_in_scope(fn, ...)
+  local id = C.moth_scope_open(ctx)
+  if id == 0 then errors.status(C.MOTH_E_MEM, "scope") end
+  return close(id, fn, pcall(fn, ...))
+end
+
+--- Calls fn(...) and gives back the tensors made meanwhile, but those that fn returns. Where fn
+-- yields, what other coroutines make does not belong to the scope.
 -- @param fn   the function; an error in it closes the scope and goes on unchanged
 -- @param ...  its arguments
 -- @return what fn returns
@@ -118,12 +92,8 @@ function scope.scope(fn, ...)
   if not calls.is_callable(fn) then
     errors.refuse("scope", "fn", "a function is needed", fn, "E_TYPE")
   end
-  local id = C.moth_scope_open(ctx)
-  if id == 0 then errors.status(C.MOTH_E_MEM, "scope") end
-  local level = depth + 1
-  depth = level
-  ids[level], functions[level], owners[level] = id, fn, running()
-  return close(id, level, pcall(fn, ...))
+  if lib.is_outside() then return require "moth.coroutines".run("scope", run_in_scope, fn, ...) end
+  return run_in_scope(fn, ...)
 end
 
 -- ---- functions of Moth's own ----

@@ -50,7 +50,7 @@ function M.device(which, f, ...)
   if which == nil then errors.refuse("device", "device", "a GPU is needed", which) end
   if not calls.is_callable(f) then errors.refuse("device", "f", "a function is needed", f) end
   local at = devices.gpu("device", which)
-  return frames.finish(frames.enter(at - 1, "device", devices.current), pcall(f, ...))
+  return frames.run(at - 1, "device", devices.vary(), f, ...)
 end
 
 -- ---- streams ----
@@ -109,16 +109,21 @@ end
 -- @param device  a GPU: a device, its name or its index (default "cuda")
 function M.default_stream(device) return object(place("default_stream", device), 0) end
 
-local setters = {} -- by the engine's number of a device; frames hold them weakly
+local function restore(stream, before, ok, ...)
+  C.moth_stream_use(ctx, stream.at, before)
+  if not ok then error((...), 0) end
+  return ...
+end
 
-local function setter(at)
-  setters[at] = setters[at] or function(number) return C.moth_stream_use(ctx, at, number) end
-  return setters[at]
+local function run_on(stream, f, ...)
+  local before = check(C.moth_stream_use(ctx, stream.at, stream.number), "stream")
+  return restore(stream, before, pcall(f, ...))
 end
 
 --- Calls f(...) with a stream as the current one of its GPU, and returns what it returns. The
 -- stream from before comes back also when f raises. A backward pass runs on the stream that is
--- current where it is called.
+-- current where it is called. In a coroutine f may not yield: the stream is the current one of all
+-- coroutines.
 -- @param stream  a Stream
 -- @param f       a function
 function M.stream(stream, f, ...)
@@ -128,8 +133,11 @@ function M.stream(stream, f, ...)
   if not calls.is_callable(f) then
     errors.refuse("stream", "f", "a function is needed", f)
   end
-  check(C.moth_stream_use(ctx, stream.at, -1), "stream") -- frames look at no status
-  return frames.finish(frames.enter(stream.number, "stream", setter(stream.at)), pcall(f, ...))
+  if lib.coroutine() then
+    local run = require "moth.coroutines".without_yields
+    return run("a function under stream", run_on, stream, f, ...)
+  end
+  return run_on(stream, f, ...)
 end
 
 --- Waits until all is done that the stream was asked for; errors that came late are raised here.

@@ -294,9 +294,7 @@ local function direct(entry, task, ngiven)
       args[i] = args[1]
     end
   end
-  local mode = C.moth_grad_mode(ctx, 0)
-  local ok, list = pcall(run_programs, programs, args)
-  C.moth_grad_mode(ctx, mode)
+  local ok, list = autograd.frames.unrecorded(run_programs, programs, args)
   if not ok then error(list, 0) end
   if not list then return false end
   for i = 1, n do

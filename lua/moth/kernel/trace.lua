@@ -6,6 +6,7 @@
 -- backward is read in the same way, as the pass over what the function recorded.
 
 local ffi = require "ffi"
+local frames = require "moth.autograd".frames
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
@@ -45,13 +46,10 @@ end
 
 -- Runs f() in the modes of a call; they are restored whatever happens.
 local function in_modes(modes, grad, f, ...)
-  local autocast = C.moth_autocast(ctx, modes.autocast)
   local default = C.moth_default_dtype(ctx, modes.default)
-  local mode = C.moth_grad_mode(ctx, grad and 1 or 0)
-  local results = lib.pack(pcall(f, ...))
-  C.moth_grad_mode(ctx, mode)
+  local results = lib.pack(pcall(frames.run, modes.autocast, "kernel", lib.modes.autocast,
+    frames.run, grad and 1 or 0, "kernel", lib.modes.grad, f, ...))
   C.moth_default_dtype(ctx, default)
-  C.moth_autocast(ctx, autocast)
   if not results[1] then error(results[2], 0) end
   return unpack(results, 2, results.n)
 end

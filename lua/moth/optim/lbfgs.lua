@@ -4,6 +4,7 @@
 --
 -- All parameters are one long vector here. Its state is that of the first parameter, as in PyTorch.
 
+local autograd = require "moth.autograd"
 local bundle = require "moth.optim.bundle"
 local class = require "moth.class"
 local define = require "moth.define"
@@ -248,9 +249,7 @@ function LBFGS:step(closure)
   end
   self.stepped = true
   if self.pre_hooks then self:run_hooks(self.pre_hooks, closure) end
-  local mode = lib.C.moth_grad_mode(lib.ctx, 0)
-  local ok, loss = pcall(optimize, self, closure)
-  lib.C.moth_grad_mode(lib.ctx, mode)
+  local ok, loss = autograd.frames.unrecorded(optimize, self, closure)
   if not ok then error(loss, 0) end
   if self.post_hooks then self:run_hooks(self.post_hooks, closure) end
   return loss

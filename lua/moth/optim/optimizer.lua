@@ -14,6 +14,7 @@
 --
 -- Or it has a `step(closure)` of its own, as in PyTorch, which calls moth.no_grad itself.
 
+local autograd = require "moth.autograd"
 local bundle = require "moth.optim.bundle"
 local calls = require "moth.calls"
 local class = require "moth.class"
@@ -388,9 +389,7 @@ function Optimizer:step(closure)
   local loss
   before_step(self, closure)
   if closure ~= nil then loss = require("moth").enable_grad(closure) end
-  local mode = lib.C.moth_grad_mode(lib.ctx, 0)
-  local ok, problem = pcall(update_all, self)
-  lib.C.moth_grad_mode(lib.ctx, mode)
+  local ok, problem = autograd.frames.unrecorded(update_all, self)
   if bundle.borrowed then bundle.give_back() end
   if not ok then error(problem, 0) end
   if self.post_hooks then run_hooks(self, self.post_hooks, closure) end

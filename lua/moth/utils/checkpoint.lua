@@ -20,7 +20,6 @@ local C, ctx, Handle, istensor = lib.C, lib.ctx, lib.Handle, lib.istensor
 local ffi = require "ffi"
 
 local EMPTY, GIVE, DROP = C.MOTH_REGION_EMPTY, C.MOTH_REGION_GIVE, C.MOTH_REGION_DROP
-local ASK = -2 -- of moth_autocast
 
 local checkpoint = {}
 
@@ -87,7 +86,7 @@ local function first_run(fn, preserve, args)
   for i = 1, args.n do notes[i] = note(args[i], tensors, {}) end
   local entry = {
     fn = fn, args = notes, ntensors = #tensors, preserve = preserve,
-    autocast = C.moth_autocast(ctx, ASK),
+    autocast = C.moth_autocast(ctx, -2),
   }
   if preserve then tensors[#tensors + 1] = generator.get_rng_state() end
   local region = begin(tensors, false)
@@ -108,12 +107,10 @@ end
 
 --- A backward pass needs what the nodes of a region saved: from autograd's loop.
 function checkpoint.again(entry, task)
-  local grad = C.moth_grad_mode(ctx, 1)
-  local autocast = C.moth_autocast(ctx, entry.autocast)
+  local run_under = autograd.frames.run
   local state = entry.preserve and generator.get_rng_state()
-  local ok, problem = pcall(second_run, entry, task)
-  C.moth_autocast(ctx, autocast)
-  C.moth_grad_mode(ctx, grad)
+  local ok, problem = pcall(run_under, entry.autocast, "checkpoint", lib.modes.autocast,
+    run_under, 1, "checkpoint", lib.modes.grad, second_run, entry, task)
   if state then generator.set_rng_state(state) end
   if not ok then error(problem, 0) end
 end
