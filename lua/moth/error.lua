@@ -95,7 +95,6 @@ end
 -- ---- raising ----
 
 local last_code = "OK"
-local unplaced -- the last message for which no line of the user's was found
 
 --- The code of the last error that Moth raised in this state, e.g. "E_SHAPE"; "OK" if none was.
 function errors.code() return last_code end
@@ -124,16 +123,7 @@ function errors.raise(text, code, blame)
   end
   if find(text, "%f[%w]1 %l+s") then text = require("moth.shown").singular(text) end
   if find(text, "[%z\1-\8\11-\31\127]") then text = require("moth.shown").escaped(text) end
-  if place == "" then unplaced = path .. text end
   error(place .. path .. text, 0)
-end
-
---- A message that a coroutine of Moth's ended with, at the user's line that waits for it if Moth
--- raised it and found none there.
-function errors.placed(message)
-  if message == nil or not rawequal(message, unplaced) then return message end
-  unplaced = nil
-  return require("moth.stack").locate(3) .. message
 end
 
 --- Raises "bad argument 'kernel_size' to 'max_pool2d' (text)" at the user's line.
