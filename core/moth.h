@@ -278,17 +278,6 @@ int32_t moth_detach_(moth_ctx *ctx, const moth_handle *x);
 const char *moth_node_name(moth_ctx *ctx, const moth_handle *x); /* "mul"; NULL for a leaf */
 /* The id under which Lua keeps hooks of x: its leaf's, or its node's. Marks the node as hooked. */
 int32_t moth_hook_id(moth_ctx *ctx, const moth_handle *x, uint64_t *id, uint32_t *output);
-typedef struct moth_node_info {
-  const char *name; /* "mul"; NULL for a leaf */
-  uint64_t id;      /* 0: x needs no gradient */
-  uint32_t output, ninputs, noutputs; /* which result of the node x is */
-} moth_node_info;
-int32_t moth_node_inspect(moth_ctx *ctx, const moth_handle *x, moth_node_info *info);
-/* Where the gradient of input i of x's node flows: a tensor without elements whose node that is;
-** {0, 0}: nowhere. */
-int32_t moth_node_next(moth_ctx *ctx, const moth_handle *x, uint32_t i, moth_handle *next);
-/* Passes stop before (TASK_HOOK) and, if `after`, also after the node of x has run (TASK_AFTER). */
-int32_t moth_node_hook(moth_ctx *ctx, const moth_handle *x, int32_t after);
 
 /* A backward pass. grads may hold {0, 0} for a scalar root. With inputs, gradients flow to these
 ** alone and are handed out by moth_task_result; without, they go to the leaves' .grad. */
@@ -310,7 +299,6 @@ int32_t moth_task_given(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *g
 /* Zeros like result i of the node: for a gradient that did not arrive. */
 int32_t moth_task_zeros(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad);
 int32_t moth_task_put(moth_ctx *ctx, uint32_t task, uint32_t i, const moth_handle *grad);
-int32_t moth_task_taken(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad);
 int32_t moth_task_wants(moth_ctx *ctx, uint32_t task, uint32_t i); /* Function: input i needs one */
 int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x);
 int32_t moth_task_result(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad);
@@ -326,18 +314,9 @@ int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs
 ** more, with the inputs as moth_task_saved opens them, and ends it by REGION_GIVE for that task.
 ** REGION_DROP ends a region (0: the outermost), and those inside it, after an error. */
 enum { MOTH_REGION_EMPTY = 0, MOTH_REGION_GIVE = 1, MOTH_REGION_DROP = 2 };
-enum { MOTH_REGION_FIRST = 0, MOTH_REGION_AGAIN = 1, MOTH_REGION_PACKS = 2 };
 int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs, int32_t kind,
                           uint64_t *region);
 int32_t moth_region_end(moth_ctx *ctx, uint64_t region, int32_t how, uint32_t task);
-/* A region of kind REGION_PACKS: each call in it that records returns WANT; then moth_region_pack
-** takes the saved tensors out of the nodes, one a call, with the node's id and the tensor's number
-** there ({0, 0}: there are no more). The host keeps them in a form of its own. A pass that needs
-** them stops with TASK_AGAIN; moth_task_packed is the node, moth_task_unpack puts one back. */
-int32_t moth_region_pack(moth_ctx *ctx, uint64_t region, uint64_t *node, uint32_t *slot,
-                         moth_handle *x);
-int32_t moth_task_packed(moth_ctx *ctx, uint32_t task, uint64_t *node);
-int32_t moth_task_unpack(moth_ctx *ctx, uint32_t task, uint32_t slot, const moth_handle *x);
 
 /* ---- recordings: a step that is run once and then replayed ---- */
 
@@ -629,6 +608,31 @@ enum {
   MOTH_CUDNN_SDP        /* does it do attention? On at first */
 };
 int32_t moth_cudnn(moth_ctx *ctx, int32_t what, int32_t on);
+
+/* ---- nodes and saved tensors: Lua declares these when they are needed ---- */
+
+typedef struct moth_node_info {
+  const char *name; /* "mul"; NULL for a leaf */
+  uint64_t id;      /* 0: x needs no gradient */
+  uint32_t output, ninputs, noutputs; /* which result of the node x is */
+} moth_node_info;
+int32_t moth_node_inspect(moth_ctx *ctx, const moth_handle *x, moth_node_info *info);
+/* Where the gradient of input i of x's node flows: a tensor without elements whose node that is;
+** {0, 0}: nowhere. */
+int32_t moth_node_next(moth_ctx *ctx, const moth_handle *x, uint32_t i, moth_handle *next);
+/* Passes stop before (TASK_HOOK) and, if `after`, also after the node of x has run (TASK_AFTER). */
+int32_t moth_node_hook(moth_ctx *ctx, const moth_handle *x, int32_t after);
+int32_t moth_task_taken(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad);
+
+enum { MOTH_REGION_FIRST = 0, MOTH_REGION_AGAIN = 1, MOTH_REGION_PACKS = 2 };
+/* A region of kind REGION_PACKS: each call in it that records returns WANT; then moth_region_pack
+** takes the saved tensors out of the nodes, one a call, with the node's id and the tensor's number
+** there ({0, 0}: there are no more). The host keeps them in a form of its own. A pass that needs
+** them stops with TASK_AGAIN; moth_task_packed is the node, moth_task_unpack puts one back. */
+int32_t moth_region_pack(moth_ctx *ctx, uint64_t region, uint64_t *node, uint32_t *slot,
+                         moth_handle *x);
+int32_t moth_task_packed(moth_ctx *ctx, uint32_t task, uint64_t *node);
+int32_t moth_task_unpack(moth_ctx *ctx, uint32_t task, uint32_t slot, const moth_handle *x);
 
 /* ---- cdef ends ---- */
 

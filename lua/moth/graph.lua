@@ -20,6 +20,8 @@ local lib = require "moth.lib"
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local istensor, is_plain = lib.istensor, lib.is_plain
 
+lib.declare_nodes()
+
 local graph = {}
 
 -- What `pack` returned: node's id -> number of the saved tensor -> {value}.

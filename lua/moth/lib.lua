@@ -61,6 +61,16 @@ local function open_library()
     .. "it in MOTH_LIB" .. (#tried > 0 and "\n  " .. table.concat(tried, "\n  ") or ""), 0)
 end
 
+-- The C declarations, and those that few programs need: the table of C types stays small.
+local function declarations(C)
+  local text = ffi.string(C.moth_header())
+  local regions = text:find("/* A region: what ops save", 1, true)
+  local after = text:find("/* ---- recordings", regions, true)
+  local nodes = text:find("/* ---- nodes and saved tensors", after, true)
+  return text:sub(1, regions - 1) .. text:sub(after, nodes - 1),
+    text:sub(regions, after - 1) .. text:sub(nodes)
+end
+
 local C, path = open_library()
 ffi.cdef [[
 const char *moth_header(void);
@@ -72,7 +82,12 @@ do
     error(("moth: %s speaks ABI %d, these Lua files ABI %d; install both from one version")
       :format(path, abi, ABI), 0)
   end
-  if not pcall(ffi.typeof, "moth_memory_info") then ffi.cdef(ffi.string(C.moth_header())) end
+  if not pcall(ffi.typeof, "moth_memory_info") then ffi.cdef((declarations(C))) end
+end
+
+--- Declares the functions for regions, nodes and saved tensors.
+function lib.declare_nodes()
+  if not pcall(ffi.typeof, "moth_node_info") then ffi.cdef((select(2, declarations(C)))) end
 end
 
 local WANT, KNOWN, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_KNOWN, C.MOTH_E_MEM, C.MOTH_E_LIMIT

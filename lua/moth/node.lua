@@ -11,6 +11,7 @@ local lib = require "moth.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 
+lib.declare_nodes()
 local info = ffi.new "moth_node_info"
 local Node = { __name = "grad_fn" }
 local methods = {}

@@ -19,6 +19,7 @@ local lib = require "moth.lib"
 local C, ctx, Handle, istensor = lib.C, lib.ctx, lib.Handle, lib.istensor
 local ffi = require "ffi"
 
+lib.declare_nodes()
 local EMPTY, GIVE, DROP = C.MOTH_REGION_EMPTY, C.MOTH_REGION_GIVE, C.MOTH_REGION_DROP
 
 local checkpoint = {}
