@@ -88,7 +88,7 @@ local function refuse_offsets(offsets, input)
 end
 
 -- Of tokens in a row: how many of them are in bags, the bag of each, and how many bags there are.
--- While a step is captured no value can be read: then the offsets are not checked.
+-- While a step is captured no value can be read: then the offsets are checked after each replay.
 local function shared_out(input, offsets, last)
   local moth = require "moth"
   local n, bags = input:size(1), offsets:size(1)
@@ -97,15 +97,22 @@ local function shared_out(input, offsets, last)
   end
   offsets = offsets:to(moth.int64)
   local stop = 0
-  if bags > 0 and (last or not lib.capture) then
+  if bags > 0 then
     -- one read: where the last offset points, or -1 if the rules are broken
     local wrong = offsets[1]:ne(0):logical_or(offsets[-1]:gt(n))
     if bags > 1 then
       local falls = offsets:narrow(1, 2, bags - 1):lt(offsets:narrow(1, 1, bags - 1))
       wrong = wrong:logical_or(falls:any())
     end
-    stop = offsets[-1]:masked_fill(wrong, -1):item()
-    if stop < 0 then refuse_offsets(offsets, input) end
+    if last or not lib.capture then
+      stop = offsets[-1]:masked_fill(wrong, -1):item()
+      if stop < 0 then refuse_offsets(offsets, input) end
+    else
+      require "moth.check"(wrong, function()
+        refuse("offsets", "the first bag begins at 0, none before the last one, none behind the "
+          .. "tokens", "E_DOMAIN")
+      end)
+    end
   end
   if last then
     n, bags = stop, bags - 1

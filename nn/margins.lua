@@ -4,6 +4,7 @@
 
 local define = require "moth.define"
 local errors = require "moth.error"
+local check = require "moth.check"
 local lib = require "moth.lib"
 local ops = require("moth.bind").ops
 
@@ -332,9 +333,10 @@ margins.gaussian_nll_loss = define {
     same_dims("gaussian_nll_loss", "target", target, input)
     if not lib.istensor(var) then var = require("moth").full_like(input, tonumber(var)) end
     var = variances(input, var)
-    -- looked at where no GPU is waited for, and never while a step is recorded
-    if not lib.capture and not var.is_cuda and var:lt(0):any():item() then
-      errors.argument("gaussian_nll_loss", "var", "no variance may be negative", "E_DOMAIN")
+    if not var.is_cuda then -- where no GPU is waited for
+      check(var:lt(0), function()
+        errors.argument("gaussian_nll_loss", "var", "no variance may be negative", "E_DOMAIN")
+      end)
     end
     var = var + (var:detach():clamp(eps) - var:detach())
     local apart = input - target

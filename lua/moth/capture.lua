@@ -131,6 +131,10 @@ local function others(self, ...)
   return STALE
 end
 
+-- Ops that recordings know by another name than the user.
+local CALLED_AS = {embedding_rows = "embedding", class_entropy = "cross_entropy",
+                   cross_entropy_soft = "cross_entropy", cross_entropy_hard = "cross_entropy"}
+
 local verified -- below
 
 local function slow(self, status, ...)
@@ -144,7 +148,7 @@ local function slow(self, status, ...)
   if status == WANT then
     lib.due()
   elseif status < 0 then
-    errors.status(status)
+    errors.status(status, CALLED_AS[ffi.string(C.moth_error_op(ctx))])
   end
   return give(r.results)
 end

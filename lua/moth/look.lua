@@ -44,7 +44,9 @@ local function compare(text, value, i, kind)
   local stale = " then return false end"
   if kind == "count" then return ("if not %s%s"):format(text, stale) end
   if value == nil then return ("if %s ~= nil%s"):format(text, stale) end
-  if type(value) == "number" and value ~= value then return ("do local v = %s if v == v%s end"):format(text, stale) end
+  if type(value) == "number" and value ~= value then -- NaN
+    return ("do local v = %s if v == v%s end"):format(text, stale)
+  end
   local line = ("do local v = %s if not rawequal(v, V[%d])%s end"):format(text, i, stale)
   if type(value) == "number" and value == 0 then -- whose sign matters
     line = line .. (" if 1 / %s ~= 1 / V[%d]%s"):format(text, i, stale)

@@ -89,6 +89,13 @@ function recording.hooked(id, kind, list)
   end)
 end
 
+--- Calls fail, which raises, after each replay in which an element of the bool tensor is true.
+function recording.check(bad, fail)
+  local flag = bad:any()
+  C.moth_keep_always(ctx, flag)
+  table.insert(lib.capture.checks, {flag = flag, fail = fail})
+end
+
 --- Calls f when the recording under way is over: what it does to tensors is no part of that.
 function recording.later(f)
   local list = lib.capture.later
@@ -237,9 +244,11 @@ function recording.fresh(template)
   return tables[1]
 end
 
--- Ends the recording under way. The results lose their history, which no replay goes on.
-local function finish(results)
+-- Ends the recording under way. The results, and the flags of checks, lose their history, which no
+-- replay goes on.
+local function finish(results, checks)
   local places = {}
+  for i, check in ipairs(checks) do places[i] = {check, "flag"} end
   each_tensor(results, results.n, function(t, key) places[#places + 1] = {t, key} end)
   local handles = lib.handles(math.max(#places, 1))
   for i, place in ipairs(places) do handles[i - 1] = place[1][place[2]] end
@@ -321,6 +330,13 @@ local function counted(r)
   end
 end
 
+-- What functions written in Lua check, now that the values are there.
+local function checked(r)
+  for _, check in ipairs(r.checks) do
+    if check.flag:item() then check.fail() end
+  end
+end
+
 local WEAK = {__mode = "v"}
 
 -- Appends what checks a value, the variable `name`, against its note. Tensors in tables go to
@@ -374,7 +390,8 @@ local function runner(r)
     add_check(checks, r.notes[i], args[i], made)
   end
   local list = table.concat(args, ", ")
-  text[1] = "local box, C, ctx, istype, Handle, h, id, K, ready, counted, type, getmetatable, holds"
+  text[1] = "local box, C, ctx, istype, Handle, h, id, K, ready, counted, checked, type, "
+    .. "getmetatable, holds"
     .. " = ..."
   text[2] = ("return function(go, n%s)"):format(r.n > 0 and ", " .. list or "")
   text[3] = ("  if n ~= %d then return %d end"):format(r.n, STALE)
@@ -388,11 +405,14 @@ local function runner(r)
     #made.tensors)
   text[#text + 1] = ("  local st = C.moth_capture_replay(ctx, id, h, %d)"):format(#made.tensors)
   text[#text + 1] = ("  if st == 0 or st == %d then counted(r) end"):format(WANT)
+  if #r.checks > 0 then
+    text[#text + 1] = ("  if st == 0 or st == %d then checked(r) end"):format(WANT)
+  end
   text[#text + 1] = "  return st\nend"
   local chunk = assert(loadstring(table.concat(text, "\n"), "=[moth.capture]"))
   local box = setmetatable({r}, WEAK)
   return chunk(box, C, ctx, ffi.istype, Handle, r.handles, r.id, made.constants, ready, counted,
-    type, getmetatable, look.holds)
+    checked, type, getmetatable, look.holds)
 end
 
 -- ---- making one ----
@@ -424,7 +444,7 @@ function recording.record(fn, ...)
   local status = C.moth_capture_begin(ctx, handles, #tensors, id_out)
   if status < 0 then errors.status(status, "capture") end
   local r = {id = id_out[0], n = n, handles = handles, inputs = inputs, cells = {}, seen = {},
-             notes = notes, states = {}, guards = 0, later = {},
+             checks = {}, notes = notes, states = {}, guards = 0, later = {},
              grad_enabled = autograd.is_grad_enabled()}
   local ok, results = pcall(outside.note, fn, args, n)
   r.taken = ok and results
@@ -439,11 +459,18 @@ function recording.record(fn, ...)
     C.moth_capture_void(ctx)
   end
   r.taken, r.watch = nil, nil
-  if ok then ok, problem = pcall(finish, results) else problem = watch or results end
+  if ok then ok, problem = pcall(finish, results, r.checks) else problem = watch or results end
   if not ok then C.moth_capture_abort(ctx) end
   for _, f in ipairs(r.later) do f() end
   if not ok then error(problem, 0) end
-  if problem == STALE then
+  local stale = problem == STALE
+  ok, problem = pcall(checked, r)
+  if not ok then
+    if watch then outside.drop(watch.joined) end
+    if not stale then C.moth_capture_free(ctx, r.id) end
+    error(problem, 0)
+  end
+  if stale then
     if watch then outside.drop(watch.joined) end
     return results, nil, r.expected, r.changed
   end

@@ -182,10 +182,11 @@ reindex.unravel_index = define {
     end
     local list, left, total = {}, indices:long() - 1, 1
     for d = #shape, 1, -1 do total = total * shape[d] end
-    if indices:numel() > 0 and not lib.capture
-        and not left:ge(0):logical_and(left:lt(total)):all():item() then
-      refuse("unravel_index", "indices", ("positions from 1 to %d are needed"):format(total),
-        indices, "E_INDEX")
+    if indices:numel() > 0 then
+      require "moth.check"(left:lt(0):logical_or(left:ge(total)), function()
+        refuse("unravel_index", "indices", ("positions from 1 to %d are needed"):format(total),
+          indices, "E_INDEX")
+      end)
     end
     for d = #shape, 1, -1 do
       list[d] = left % shape[d] + 1

@@ -233,11 +233,18 @@ results.normal = define {
         errors.refuse("normal", name, "a number or a tensor is needed", value, "E_TYPE")
       end
     end
-    local least = lib.istensor(std) and (std:numel() > 0 and std:min():item() or 0) or std
-    if type(least) == "boolean" then
-      errors.refuse("normal", "std", "a number or a tensor of numbers is needed", std, "E_DTYPE")
+    local least = std
+    if lib.istensor(std) then
+      if std.dtype.name == "bool" then
+        errors.refuse("normal", "std", "a number or a tensor of numbers is needed", std, "E_DTYPE")
+      end
+      least = not lib.capture and std:numel() > 0 and std:min():item() or 0
     end
-    if not (least >= 0) then
+    if lib.capture and lib.istensor(std) then
+      require "moth.check"(std:ge(0):logical_not(), function()
+        errors.argument("normal", "std", "cannot be negative")
+      end)
+    elseif not (least >= 0) then
       errors.argument("normal", "std", "cannot be negative, got " .. least)
     end
     local autograd = require "moth.autograd"

@@ -548,3 +548,60 @@ describe("verify", function()
     assert.are.equal(6, runs)
   end)
 end)
+
+describe("checks written in Lua hold in replays", function()
+  -- good and bad: arguments that are allowed, and those that are not.
+  local function raises(text, fn, good, bad)
+    local step = moth.capture(fn)
+    for _ = 1, 4 do step(unpack(good)) end
+    assert.has_error_like(function() step(unpack(bad)) end, text)
+    step(unpack(good))
+    assert.are.equal(1, recordings(step))
+    local fresh = moth.capture(fn)
+    assert.has_error_like(function() fresh(unpack(bad)) end, text)
+  end
+
+  it("of gaussian_nll_loss: a negative variance", function()
+    raises("bad argument 'var' to 'gaussian_nll_loss'", function(var)
+      return F.gaussian_nll_loss(x, x + 1, var)
+    end, {moth.ones(2)}, {moth.tensor {1, -1}})
+  end)
+
+  it("of moth.normal: a negative standard deviation, and NaN", function()
+    local function drawn(std) return moth.normal(moth.zeros(2), std) end
+    raises("bad argument 'std' to 'normal'", drawn, {moth.ones(2)}, {moth.tensor {1, -1}})
+    raises("bad argument 'std' to 'normal'", drawn, {moth.ones(2)}, {moth.tensor {1, 0 / 0}})
+  end)
+
+  it("of distributions: parameters and values", function()
+    local D = moth.distributions
+    raises("bad argument 'scale' to 'Normal'", function(scale)
+      return D.Normal(0, scale):log_prob(x)
+    end, {moth.ones(2)}, {-moth.ones(2)})
+    raises("bad argument 'value' to 'Exponential", function(value)
+      return D.Exponential(moth.ones(2)):log_prob(value)
+    end, {moth.ones(2)}, {-moth.ones(2)})
+  end)
+
+  it("of unravel_index, fake_quantize and linear_cross_entropy", function()
+    raises("bad argument 'indices' to 'unravel_index'", function(at)
+      return moth.unravel_index(at, {2, 3})
+    end, {moth.tensor {1LL, 6LL}}, {moth.tensor {1LL, 7LL}})
+    local weight = moth.randn(3, 2)
+    raises("bad argument 'zero_point' to 'fake_quantize_per_channel_affine'", function(zero)
+      return moth.fake_quantize_per_channel_affine(moth.ones(2, 2), moth.ones(2), zero, 1, 0, 255)
+    end, {moth.tensor {1LL, 3LL}}, {moth.tensor {1LL, 400LL}})
+    raises("bad argument 'target' to '%w*_?cross_entropy'", function(target)
+      return F.linear_cross_entropy(moth.ones(2, 2), weight, target)
+    end, {moth.tensor {1LL, 3LL}}, {moth.tensor {1LL, 4LL}})
+  end)
+
+  it("of ops: errors name the function that the step called", function()
+    local emb = nn.Embedding(3, 2)
+    raises("'embedding'", function(at) return emb(at) end, {moth.tensor {1LL, 3LL}},
+      {moth.tensor {1LL, 4LL}})
+    raises("'cross_entropy'", function(target)
+      return F.cross_entropy(moth.ones(2, 3), target)
+    end, {moth.tensor {1LL, 3LL}}, {moth.tensor {1LL, 4LL}})
+  end)
+end)
