@@ -134,6 +134,7 @@ struct moth_capture {
   uint32_t ninputs, input_room;
   moth_initial *initial;
   moth_kept *kept;
+  bool comparing; /* the step itself runs, for a replay to be compared with it */
   moth_chunk *chunks;
   moth_guard *guards;
   const char *stale;     /* what kept the last replay from being one, or NULL */
@@ -192,5 +193,9 @@ void moth_capture_note_streams(moth_capture *c);
 /* All runs of a recording work in the same memory: where another stream is the current one now, it
 ** waits for the one of the last run. */
 int moth_capture_follow_last(moth_capture *c);
+
+/* Whether the step itself runs now, for a replay to be compared with it: what a recording does
+** whatever the values are is done so then. */
+bool moth_capture_comparing(const moth_ctx *ctx);
 
 #endif

@@ -450,10 +450,17 @@ static int keep_bytes(moth_capture *c, moth_storage *s, bool inside) {
   return moth_bytes_move(c->ctx, 0, kept + 1, s->device, s->data, s->nbytes);
 }
 
+bool moth_capture_comparing(const moth_ctx *ctx) {
+  for (const moth_capture *c = ctx->captures; c; c = c->next)
+    if (c->comparing) return true;
+  return false;
+}
+
 int32_t moth_capture_keep(moth_ctx *ctx, uint32_t capture) {
   moth_capture *c = find(ctx, capture);
   if (!c) return ctx->error.code;
   drop_kept(c);
+  c->comparing = true;
   int status = keep_bytes(c, ctx->generator->storage, false);
   for (uint32_t i = 0; !status && i < c->nstores; i++)
     if (c->stores[i].how == MOTH_HELD_COUNTED && c->stores[i].s != ctx->generator->storage)
@@ -481,6 +488,7 @@ static int swap_bytes(moth_ctx *ctx, moth_kept *kept) {
 int32_t moth_capture_swap(moth_ctx *ctx, uint32_t capture) {
   moth_capture *c = find(ctx, capture);
   int status = c ? MOTH_OK : ctx->error.code;
+  if (c) c->comparing = false;
   for (moth_kept *kept = c ? c->kept : NULL; kept && !status; kept = kept->next)
     status = swap_bytes(ctx, kept);
   for (uint32_t i = 0; !status && i < c->nleaves; i++) {

@@ -9,6 +9,7 @@
 
 #include <math.h>
 
+#include "../capture_parts.h"
 #include "../kernel/real.h"
 #include "../kernel/scan.h"
 #include "create.h"
@@ -48,7 +49,9 @@ moth_tensor *moth_shifted(moth_grad *g, moth_tensor *x, int64_t dim, double numb
 bool moth_exponents_within(const moth_tensor *x, int64_t bound, bool zeros) {
   double block[64];
   int e;
-  if (x->l.device || x->ctx->capture || !moth_layout_contiguous(&x->l)) return false;
+  if (x->l.device || x->ctx->capture || moth_capture_comparing(x->ctx) ||
+      !moth_layout_contiguous(&x->l))
+    return false;
   const int64_t size = moth_dtype_size[x->l.dtype];
   for (int64_t i = 0; i < x->l.numel; i += 64) {
     const int64_t n = x->l.numel - i < 64 ? x->l.numel - i : 64;
