@@ -115,6 +115,22 @@ local function argument_of(outer, value, argname)
   return only_equal(outer, value)
 end
 
+-- Hidden ops that replays and backward passes run: the function that users call.
+local PUBLIC = {
+  embedding_rows = "embedding", class_entropy = "cross_entropy",
+  cross_entropy_soft = "cross_entropy",
+  norm_p = "norm", polygamma_of = "polygamma", median_dim = "median", median_all = "median",
+  max_dim = "max", max_all = "max", min_dim = "min", min_all = "min", unique_all = "unique",
+  unfold_dim = "unfold", prelu_spread = "prelu",
+}
+
+--- The name under which users know an op.
+local function public(op)
+  local name = op:gsub("^linalg_", "")
+  local front = name:gsub("_back$", "")
+  return PUBLIC[front] or front
+end
+
 --- The text of an error, told by the outer function.
 -- @param blame  {fname, argname, text}: what the inner one says; argname may be nil
 -- @param inner  its call {name, names, values, n}, or nil where it has no frame
@@ -138,4 +154,4 @@ local function told(blame, inner, outer)
   return format("bad argument '%s' to '%s' (%s)", name, outer.name, text)
 end
 
-return told
+return setmetatable({ public = public }, { __call = function(_, ...) return told(...) end })

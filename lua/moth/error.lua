@@ -209,7 +209,7 @@ function errors.status(status, fname, argname, ...)
     local why = unusable(...)
     if why then text = text .. ": " .. why end
   end
-  fname = fname or op:gsub("^linalg_", "")
+  fname = fname or require("moth.blame").public(op)
   if argname then arg = argname end
   if code == "E_MEM" or code == "E_LIMIT" or arg == "size" then
     require("moth.oversize").blame(fname, text, code)

@@ -6,6 +6,12 @@
 -- Everything is found at its first use: a submodule, a function written in Lua, or an op of the
 -- engine. Nothing but the table itself is made when Moth is loaded.
 
+if not rawget(_G, "jit") then
+  error("Moth needs LuaJIT 2.1 and was loaded by " .. _VERSION .. ": run the program with luajit "
+    .. "(Debian and Ubuntu: apt install luajit, macOS: brew install luajit, sources: luajit.org) "
+    .. "or with Moth's own ./moth", 0)
+end
+
 local registry = debug.getregistry()
 if registry.moth and registry.moth.moth then return registry.moth.moth end
 

@@ -141,3 +141,27 @@ describe("the traceback of an uncaught error", function()
     assert.truthy(text:find("[C]", 1, true), text)
   end)
 end)
+
+describe("an error in a replay", function()
+  it("names the function that the step called, not an op that it is made of", function()
+    local embedding, y = nn.Embedding(5, 3), T { 1LL, 2LL }
+    local step = moth.capture(function(tokens, target)
+      local loss = F.cross_entropy(embedding(tokens), target)
+      loss:backward()
+      return loss
+    end)
+    for _ = 1, 4 do step(T { 1LL, 2LL }, y) end
+    local text = says(function() return (step(T { 1LL, 9LL }, y)) end, "to 'embedding'", "token 9")
+    assert.is_nil(text:find("embedding_rows", 1, true))
+    text = says(function() return (step(y, T { 1LL, 9LL })) end, "'cross_entropy'", "class 9")
+    assert.is_nil(text:find("class_entropy", 1, true))
+  end)
+end)
+
+it("plain Lua is told that Moth needs LuaJIT", function()
+  local root = require("moth.error").root
+  local env = { _VERSION = "Lua 5.4", rawget = rawget, error = error }
+  env._G = env
+  local chunk = setfenv(assert(loadfile(root .. "lua/moth/init.lua")), env)
+  says(chunk, "Moth needs LuaJIT 2.1 and was loaded by Lua 5.4", "run the program with luajit")
+end)
