@@ -282,7 +282,7 @@ M.load = define {
   doc = [[
 Reads an ONNX file as a module that can be run and trained. Positions and token ids are the file's:
 those of a net from PyTorch count from 0. Inputs have the file's dtypes, also after net:double().
-Batch norms stay as in eval mode. Weights that PyTorch's net shares are one parameter if its
+Batch norms and dropout run as in eval mode, except where the file sets training_mode. Weights that PyTorch's net shares are one parameter if its
 exporter wrote them once.]],
   outputs = "net",
   examples = "'net.onnx', {mmap = false}  -- domain: file",
