@@ -282,8 +282,8 @@ M.load = define {
   doc = [[
 Reads an ONNX file as a module that can be run and trained. Positions and token ids are the file's:
 those of a net from PyTorch count from 0. Inputs have the file's dtypes, also after net:double().
-Batch norms and dropout run as in eval mode, except where the file sets training_mode. Weights that PyTorch's net shares are one parameter if its
-exporter wrote them once.]],
+Batch norms and dropout run as in eval mode, except where the file sets training_mode. Weights that
+PyTorch's net shares are one parameter if its exporter wrote them once.]],
   outputs = "net",
   examples = "'net.onnx', {mmap = false}  -- domain: file",
   args = { { "string", "path", "the file to read" },
