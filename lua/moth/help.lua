@@ -175,14 +175,16 @@ local function page(fn, sig, path)
   local home, place = places.home(fn, sig.name, sig.name:match "[%w_]+$")
   local lines = { (home or path or sig.name) .. arguments(sig) }
   if sig.alias then lines[#lines + 1] = "(another name of " .. sig.alias .. ")" end
-  local doc = sig.doc
+  local doc, returns = sig.doc, nil
   if doc == "" then
     doc = type(fn) == "function" and written_above(fn) or made_comment(fn, sig.name)
+    returns = doc and ("\n" .. doc .. "\n@"):match "\n@return%s+(.-)\n@"
     doc = doc and ("\n" .. doc):gsub("\n@param.*$", ""):sub(2) -- they stand below
   end
   if doc and doc ~= "" then lines[#lines + 1] = doc end
   if #args_of(sig) > 0 then lines[#lines + 1] = "" end
   add_arguments(lines, sig)
+  if returns then lines[#lines + 1] = "\n  returns: " .. returns:gsub("\n", "\n  ") end
   local call = home and example(sig, home)
   if call then add_example(lines, call)
   elseif home then add_example(lines, samples.known(home)) end
