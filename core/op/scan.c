@@ -189,17 +189,21 @@ static int cumprod_grad_scaled(const cumprod_args *a, moth_grad *g) {
   return moth_flow(g, a->input, moth_times_two_to(g, TIMES(sum, w), back));
 }
 
-/* Where no product of neighbours can be far from 1, without the scales. */
+/* Where no product of neighbours can be far from 1, without the scales: with the same bits, since
+** they are powers of 2. */
 static int cumprod_grad(const cumprod_args *a, moth_grad *g) {
   moth_tensor *x = a->input, *y = g->out[0];
   if (x->l.numel == 0 || x->l.ndim == 0) return moth_flow(g, x, g->dy);
   const int64_t bound = y->l.dtype == MOTH_F64 ? 450 : y->l.dtype == MOTH_F16 ? 5 : 50;
   if (!moth_exponents_within(y, bound, false)) /* a zero hides the products behind it */
     return cumprod_grad_scaled(a, g);
-  if (g->dy->l.dtype != x->l.dtype) x = GRAD(g, cast, .input = x, .dtype = g->dy->l.dtype);
-  moth_tensor *sum = GRAD(g, recur, .input = g->dy, .factor = moth_shifted(g, x, a->dim, 0, true),
+  x = moth_grad_wide(g, x);
+  moth_tensor *dy = moth_grad_wide(g, g->dy);
+  moth_tensor *sum = GRAD(g, recur, .input = dy, .factor = moth_shifted(g, x, a->dim, 0, true),
                           .dim = a->dim, .from_end = true);
-  return moth_flow(g, a->input, TIMES(sum, moth_shifted(g, y, a->dim, 1, false)));
+  moth_tensor *w = GRAD(g, cumprod, .input = moth_shifted(g, x, a->dim, 1, false), .dim = a->dim,
+                        .dtype = -1);
+  return moth_flow(g, a->input, TIMES(sum, w));
 }
 
 MOTH_OP(cumprod, CUMPROD, .dtypes = MOTH_ANY, .saves = "input y",

@@ -279,6 +279,14 @@ verified = function(self, ...)
   if lib.profile then return run(self, ...) end -- which is to see replays alone
   local n, r = select("#", ...), fitting(self, ...)
   if not r then return slow(self, STALE, ...) end
+  local graphs, there = graphs_of(r)
+  if graphs + there > 0 then
+    if not self.asked then -- a GPU's libraries may give other last bits in each run
+      self.left = 0
+      return run(self, ...)
+    end
+    require("moth").cuda.synchronize() -- the step itself waits for no replay on another stream
+  end
   lib.check(C.moth_capture_keep(ctx, r.id), "capture")
   local numbers, saved = numbers_of(r), outside.save(r.outside)
   local inputs = recording.own_inputs({...}, n)
@@ -309,16 +317,18 @@ end
 
 local ARGS = {
   {"function", "fn", "the step: tensors in, tensors out"},
-  {"int", "verify", "how many replays are compared with the step itself", default = 2},
+  {"int", "verify", "how many replays are compared with the step itself; 2 when absent, none of "
+    .. "a step that runs on a GPU", optional = true},
 }
 local parse = define.signature("capture", ARGS)
 
 -- gpu: some of it must run on one
 local function step_of(fname, gpu, fn, verify)
-  if verify < 0 then
+  if verify and verify < 0 then
     errors.argument(fname, "verify", "a number from 0 on is needed, got " .. verify, "E_DOMAIN")
   end
-  return setmetatable({fn = fn, left = verify, list = {}, made = 0, empty = 0, gpu = gpu}, Step)
+  return setmetatable({fn = fn, left = verify or gpu and 0 or 2, asked = verify ~= nil, list = {},
+    made = 0, empty = 0, gpu = gpu}, Step)
 end
 
 --- Records a training or inference step at its first call, and replays it as one call of the engine
@@ -365,7 +375,7 @@ end
 -- @param fn      the step
 -- @param verify  the first so many replays are compared, bit for bit, with the step itself, run on
 --                the same state, and taken back; raises if they differ, and at each call from then
---                on (default 2)
+--                on (default 2; 0 where it runs on a GPU, whose libraries may give other last bits)
 -- @return the step: call it as fn; `:free()` gives back what it holds
 function capture.capture(...)
   return (step_of("capture", false, parse(...)))
