@@ -83,7 +83,7 @@ static const char *running(const struct moth_coroutines *c) {
 
 enum { SEARCH_TURNS = 6 };
 
-/* The main coroutine lies in front of the global state, in one block, and is named in it. */
+/* The main coroutine is stored before the global state, in one block, and is named in it. */
 static const char *find_main(const char *global, bool wide) {
   const size_t step = wide ? 8 : 4;
   for (size_t i = 0; i < (wide ? 1 : 2) * MOST_OFFSETS; i++) {

@@ -111,7 +111,7 @@ end
 -- @param text   what is wrong
 -- @param code   the code that moth.errcode() gives (default "E_ARG")
 -- @param blame  {fname, argname, text}: what the text is made of, where it names a function; if the
--- user called another one, which uses it, the error is told in the words of that one
+-- user called another one, which uses it, the error is raised in the words of that one
 function errors.raise(text, code, blame)
   last_code = code or "E_ARG"
   local place, path, tail, name, inner, outer = require("moth.stack").locate(3, blame)

@@ -36,7 +36,7 @@ form("polygamma", "The n-th derivative of digamma, in place.",
   "moth.rand(2, 3), 1  -- domain: positive", { INPUT, { "int", "n", "from 0 on" } })
 
 for name, side in pairs { igamma = "below", igammac = "above" } do
-  form(name, "The share of the gamma distribution of shape `input` that lies " .. side
+  form(name, "The share of the gamma distribution of shape `input` that is " .. side
     .. " `other`, in place.", "moth.rand(2, 3) + 1, moth.rand(2, 3)  -- domain: positive",
     { INPUT, { "tensor", "other", "tensor, broadcast with the input" } })
 end

@@ -316,7 +316,7 @@ end
 
 local BYTE_MODES = { nearest = true, ["nearest-exact"] = true, bilinear = true, bicubic = true }
 
--- Between bytes lies a byte.
+-- A mean of bytes is a byte.
 local function interpolate(_, x, size, scale_factor, mode, ...)
   if not istensor(x) or x.dtype ~= BYTE or mode ~= nil and not BYTE_MODES[mode] then return nil end
   return (ops.interpolate(x:float(), size, scale_factor, mode, ...):add(0.5):floor()

@@ -77,7 +77,7 @@ function misused.missing(sig, i, ...)
   misused.bad(sig, i, nil)
 end
 
---- Raises unless a number, or each number in a list, lies within the bounds of argument i.
+--- Raises unless a number, or each number in a list, is within the bounds of argument i.
 function misused.within(sig, i, v)
   local arg = sig.args[i]
   local least, most, open = arg.bounds[1], arg.bounds[2], arg.bounds.open

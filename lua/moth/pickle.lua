@@ -163,7 +163,7 @@ local function top(self, kind)
   return value
 end
 
--- Says what a table stands for, "list", "dict" or "tuple": lists alone grow at their end, dicts
+-- Notes what kind a table is, "list", "dict" or "tuple": lists alone grow at their end, dicts
 -- alone by keys.
 local function as_kind(self, value, kind)
   self.kinds[value] = kind

@@ -3,7 +3,7 @@
 --
 -- The files of this folder hold the hints, by namespace; a file is loaded when a name is missing.
 -- Each returns a table of namespaces: path -> rows. A row is a text of names -> the hint; a name
--- with a * stands for all that fit. `moth.x.y`, `nn.X`, `F.x` and `x:f` in a hint must exist:
+-- with a * covers all that fit. `moth.x.y`, `nn.X`, `F.x` and `x:f` in a hint must exist:
 -- spec/cases/names_spec.lua checks it.
 
 local bind = require "moth.bind"

@@ -114,7 +114,7 @@ function lexer.globalized(text)
   return text
 end
 
---- A text split at its last outermost `;`: what stands before it, and behind; nil: there is none.
+--- A text split at its last outermost `;`: the text before it, and the text behind; nil: there is none.
 function lexer.last_piece(text)
   local tokens, depth = lexer.code(text), 0
   for i = #tokens, 1, -1 do

@@ -113,7 +113,7 @@ end, "2 3 4 5")
 
 local MODES = { constant = "constant", reflect = "reflect", edge = "replicate", wrap = "circular" }
 
--- What stands at positions of a dimension that go beyond its ends, by mode.
+-- The values at positions beyond the ends of a dimension, by mode.
 local function beyond(x, d, before, after, mode)
   local n, list = x:size(d), {}
   for i = -before, n - 1 + after do
