@@ -59,6 +59,8 @@ template <class real> HD real moth_gelu(real x) {
   return x * moth_share(x);
 }
 #define MOTH_WITHIN(x, bound) ((x) < -(bound) ? -(bound) : (x) > (bound) ? (bound) : (x))
+/* Far below 0 x times a share of it is 0: infinity would make NaN of the two. */
+#define MOTH_FROM_BELOW(x) ((x) < -1000 ? -1000 : (x))
 template <class real> HD real gelu_slope_of(real x) {
   const real bell = exp(-x * x * (real)0.5) * (real)0.39894228040143267794;
   return moth_share(x) + (bell == 0 ? (real)0 : x * bell);

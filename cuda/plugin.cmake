@@ -33,7 +33,7 @@ endif()
 # own kernels, so that both compute the same.
 set(MOTH_MADE cuda/preamble.cuh core/kernel/exp.h core/half.h cuda/numbers.cuh cuda/walk.cuh
   core/kernel/special_real.h core/kernel/special_bessel.h
-  core/kernel/special_rare.h
+  core/kernel/special_rare.h core/kernel/special_slopes.h
   cuda/functions.cuh cuda/forms.cuh cuda/program.cuh)
 list(TRANSFORM MOTH_MADE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 string(REPLACE ";" "|" MOTH_MADE_FROM "${MOTH_MADE}")

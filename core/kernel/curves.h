@@ -9,6 +9,8 @@
 
 /* x, cut where the curves have long reached what they tend to, so that no power of it overflows. */
 #define MOTH_WITHIN(x, bound) ((x) < -(bound) ? -(bound) : (x) > (bound) ? (bound) : (x))
+/* Far below 0 x times a share of it is 0: infinity would make NaN of the two. */
+#define MOTH_FROM_BELOW(x) ((x) < -1000 ? -1000 : (x))
 
 #define MOTH_CURVES(name, real, wide)                                               \
   MOTH_INLINE real softplus_of_##name(real x) { /* log(1 + exp(x)) */               \

@@ -8,9 +8,6 @@
 
 /* -- the curves; kernel/elementwise.h explains the columns, a, b, c are arguments -- */
 
-/* Far below 0 x times a share of it is 0: infinity would make NaN of the two. */
-#define MOTH_FROM_BELOW(x) ((x) < -1000 ? -1000 : (x))
-
 #define ACTIVATION_CURVES(F)                                                                 \
   F(REAL, leaky_relu, x > 0 ? x : a * x)                                                     \
   /* elu: celu, selu too */                                                                  \

@@ -150,7 +150,7 @@ end
 
 define.takes(graph.saved_tensors_hooks, parse_hooks)
 
---- moth.autograd.graph.save_on_cpu(f): what f's ops save is kept in the CPU's memory until backward.
+--- moth.autograd.graph.save_on_cpu(f): f's ops save their tensors on the CPU.
 graph.save_on_cpu = define {
   name = "save_on_cpu",
   doc = "Calls f() and returns what it returns. What its ops save for their gradients is copied to "

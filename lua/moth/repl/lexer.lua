@@ -114,7 +114,7 @@ function lexer.globalized(text)
   return text
 end
 
---- A text split at its last outermost `;`: the text before it, and the text behind; nil: there is none.
+--- The texts before and behind the last outermost `;` of a text; nil: there is none.
 function lexer.last_piece(text)
   local tokens, depth = lexer.code(text), 0
   for i = #tokens, 1, -1 do
