@@ -14,6 +14,7 @@ const char *moth_version(void) { return MOTH_VERSION; }
 const char *moth_header(void) { return moth_header_text; }
 
 const char *moth_config(moth_ctx *ctx) {
+  if (!ctx) return "no context";
   snprintf(ctx->error.shown, sizeof ctx->error.shown,
            "moth %s, abi %d, loops %s, threads %d, BLAS %s, compiler %s", MOTH_VERSION, MOTH_ABI,
            moth_level_name(), moth_get_num_threads(), moth_blas_name(), __VERSION__);

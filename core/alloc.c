@@ -94,6 +94,7 @@ int64_t moth_cached_bytes(const moth_ctx *ctx) {
 }
 
 void moth_empty_cache(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
   for (uint32_t c = 0; c < MOTH_CLASSES; c++) {
     for (void *block = ctx->blocks[c].first, *next; block; block = next) {
       memcpy(&next, block, sizeof(void *));
@@ -111,8 +112,17 @@ void moth_refuse_data(moth_ctx *ctx, int64_t nbytes) {
             (long long)ctx->mem.limit_bytes, (long long)ctx->mem.live_bytes, (long long)nbytes);
 }
 
-void moth_memory_reset_peak(moth_ctx *ctx) { ctx->mem.peak_bytes = ctx->mem.live_bytes; }
+void moth_memory_reset_peak(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
+  ctx->mem.peak_bytes = ctx->mem.live_bytes;
+}
 
-void moth_memory_limit(moth_ctx *ctx, int64_t bytes) { ctx->mem.limit_bytes = bytes; }
+void moth_memory_limit(moth_ctx *ctx, int64_t bytes) {
+  MOTH_NEED(ctx, true, );
+  ctx->mem.limit_bytes = bytes;
+}
 
-void moth_fail_allocation(moth_ctx *ctx, int64_t after) { ctx->fail_after = after; }
+void moth_fail_allocation(moth_ctx *ctx, int64_t after) {
+  MOTH_NEED(ctx, true, );
+  ctx->fail_after = after;
+}

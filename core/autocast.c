@@ -51,6 +51,7 @@ void moth_autocast_forget(moth_ctx *ctx) {
 }
 
 int32_t moth_autocast(moth_ctx *ctx, int32_t dtype) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   int32_t old = moth_mode(ctx, MOTH_MODE_AUTOCAST, MOTH_ASK);
   if (dtype < MOTH_NO_DTYPE) return old;
   if (dtype >= MOTH_DTYPES)

@@ -131,6 +131,7 @@ const moth_backend *moth_backend_load(moth_ctx *ctx) {
 }
 
 int32_t moth_device_count(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_error_clear(ctx);
   const moth_backend *b = moth_backend_load(ctx);
   return b ? b->count(ctx) : ctx->error.code;
@@ -168,6 +169,7 @@ moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *like) {
 /* -- what hosts ask -- */
 
 int32_t moth_device_report(moth_ctx *ctx, char *text, int64_t room) {
+  MOTH_NEED(ctx, (text || !room), MOTH_E_ARG);
   moth_error_clear(ctx);
   if (room > 0) *text = 0;
   const moth_backend *b = moth_backend_load(ctx);
@@ -176,12 +178,14 @@ int32_t moth_device_report(moth_ctx *ctx, char *text, int64_t room) {
 }
 
 int32_t moth_device_synchronize(moth_ctx *ctx, int32_t device) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_error_clear(ctx);
   int status = moth_device_check(ctx, "device", device);
   return status || device == 0 ? status : moth_plugin->synchronize(ctx, device);
 }
 
 int32_t moth_device_memory(moth_ctx *ctx, int32_t device, moth_device_info *info) {
+  MOTH_NEED(ctx, info, MOTH_E_ARG);
   moth_error_clear(ctx);
   memset(info, 0, sizeof *info);
   int status = moth_device_check(ctx, "device", device);
@@ -194,6 +198,7 @@ int32_t moth_device_memory(moth_ctx *ctx, int32_t device, moth_device_info *info
 }
 
 int32_t moth_default_device(moth_ctx *ctx, int32_t device) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   int32_t old = ctx->devices ? ctx->devices->fallback : 0;
   moth_error_clear(ctx);
   if (device < 0 || device == old) return old;
@@ -206,6 +211,7 @@ int32_t moth_default_device(moth_ctx *ctx, int32_t device) {
 int moth_device_fallback(const moth_ctx *ctx) { return ctx->devices ? ctx->devices->fallback : 0; }
 
 int32_t moth_device_limit(moth_ctx *ctx, int32_t device, int64_t bytes) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_error_clear(ctx);
   int status = moth_device_check(ctx, "device", device);
   if (!status && device) ctx->devices->of[device].limit = bytes;
@@ -213,6 +219,7 @@ int32_t moth_device_limit(moth_ctx *ctx, int32_t device, int64_t bytes) {
 }
 
 int32_t moth_device_reset_peak(moth_ctx *ctx, int32_t device) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_error_clear(ctx);
   int status = moth_device_check(ctx, "device", device);
   if (!status && device) ctx->devices->of[device].peak = ctx->devices->of[device].live;
@@ -220,6 +227,7 @@ int32_t moth_device_reset_peak(moth_ctx *ctx, int32_t device) {
 }
 
 int32_t moth_device_empty_cache(moth_ctx *ctx, int32_t device) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_error_clear(ctx);
   int status = moth_device_check(ctx, "device", device);
   if (!status && device) moth_plugin->empty_cache(ctx, device);

@@ -163,6 +163,7 @@ static int add_root(moth_task *t, const moth_handle *h, const moth_handle *grad)
 int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_handle *grads,
                         uint32_t nroots, const moth_handle *inputs, uint32_t ninputs,
                         uint32_t flags, uint32_t *task) {
+  MOTH_NEED(ctx, (roots || !nroots) && (inputs || !ninputs) && task, MOTH_E_ARG);
   moth_error_clear(ctx);
   moth_settle_modes(ctx);
   moth_error_blame(ctx, "backward");
@@ -210,6 +211,7 @@ static void free_task(moth_task *t) {
 }
 
 void moth_task_free(moth_ctx *ctx, uint32_t task) {
+  MOTH_NEED(ctx, true, );
   for (moth_task *t = ctx->tasks; t; t = t->next)
     if (t->id == task) {
       free_task(t);
@@ -374,6 +376,7 @@ static int walk(moth_task *t) {
 
 int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *ngiven,
                        uint32_t *nwanted) {
+  MOTH_NEED(ctx, node && ngiven && nwanted, MOTH_E_ARG);
   moth_error_clear(ctx);
   moth_settle_lanes(ctx);
   moth_settle_modes(ctx);

@@ -14,6 +14,7 @@ static moth_task *stopped_task(moth_ctx *ctx, uint32_t task) {
 }
 
 int32_t moth_task_given(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
+  MOTH_NEED(ctx, grad, MOTH_E_ARG);
   moth_task *t = stopped_task(ctx, task);
   if (!t) return ctx->error.code;
   if (i >= t->current.node->nout) return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
@@ -23,6 +24,7 @@ int32_t moth_task_given(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *g
 }
 
 int32_t moth_task_zeros(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
+  MOTH_NEED(ctx, grad, MOTH_E_ARG);
   moth_task *t = stopped_task(ctx, task);
   if (!t) return ctx->error.code;
   if (i >= t->current.node->nout || !t->current.node->outs[i].present)
@@ -35,6 +37,7 @@ int32_t moth_task_zeros(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *g
 }
 
 int32_t moth_task_put(moth_ctx *ctx, uint32_t task, uint32_t i, const moth_handle *grad) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_task *t = stopped_task(ctx, task);
   if (!t) return ctx->error.code;
   moth_node *n = t->current.node;
@@ -65,6 +68,7 @@ int32_t moth_task_put(moth_ctx *ctx, uint32_t task, uint32_t i, const moth_handl
 }
 
 int32_t moth_task_taken(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
+  MOTH_NEED(ctx, grad, MOTH_E_ARG);
   moth_task *t = stopped_task(ctx, task);
   if (!t) return ctx->error.code;
   *grad = (moth_handle){0, 0};
@@ -73,12 +77,14 @@ int32_t moth_task_taken(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *g
 }
 
 int32_t moth_task_wants(moth_ctx *ctx, uint32_t task, uint32_t i) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_task *t = stopped_task(ctx, task);
   const moth_node *to = t && i < t->current.node->nin ? t->current.node->edges[i].node : NULL;
   return to && moth_task_useful(t, to);
 }
 
 int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x) {
+  MOTH_NEED(ctx, x, MOTH_E_ARG);
   moth_task *t = stopped_task(ctx, task);
   if (!t) return ctx->error.code;
   moth_node *n = t->current.node;
@@ -95,6 +101,7 @@ int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x
 }
 
 int32_t moth_task_result(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
+  MOTH_NEED(ctx, grad, MOTH_E_ARG);
   moth_task *t = moth_task_find(ctx, task);
   if (!t) return ctx->error.code;
   if (i >= t->ngoals) return moth_fail(ctx, MOTH_E_ARG, NULL, "no input %u", i);

@@ -212,6 +212,7 @@ static int add_guard(moth_capture *c, moth_tensor *const *found, uint32_t n) {
 }
 
 int32_t moth_capture_guard(moth_ctx *ctx, const moth_handle *found, uint32_t nfound) {
+  MOTH_NEED(ctx, (found || !nfound), MOTH_E_ARG);
   moth_tensor *x[MOTH_MAX_DEVICES + 1];
   moth_capture *c = ctx->capture;
   moth_error_clear(ctx);
@@ -230,6 +231,7 @@ int32_t moth_capture_guard(moth_ctx *ctx, const moth_handle *found, uint32_t nfo
 }
 
 void moth_capture_guard_end(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
   moth_capture *c = ctx->capture;
   if (!c || !c->guards || c->guards->closed) return;
   c->guards->closed = true;
@@ -278,15 +280,18 @@ int moth_capture_refuse_shape(moth_ctx *ctx, const char *op) {
 }
 
 int32_t moth_capture_uses(moth_ctx *ctx, const moth_handle *x) {
+  MOTH_NEED(ctx, x, 0);
   const moth_tensor *t = ctx->capture && moth_alive(ctx, x) ? moth_resolve(ctx, x, NULL) : NULL;
   return t && moth_storage_root(t->storage)->capture == ctx->capture->id;
 }
 
 void moth_capture_void(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
   if (ctx->capture) ctx->capture->empty = true;
 }
 
 moth_slot *moth_capture_slots(moth_ctx *ctx, const moth_op *op) {
+  MOTH_NEED(ctx, op, NULL);
   moth_capture *c = ctx->capture;
   if (!c || c->ncode == 0 || c->code[c->ncode - 1].op != op) return NULL;
   c->code[c->ncode - 1].facts |= MOTH_I_VARIES;

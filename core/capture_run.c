@@ -100,6 +100,7 @@ static void settle(moth_capture *c, bool hold) {
 }
 
 void moth_capture_abort(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
   moth_capture *c = ctx->capture;
   if (!c) return;
   ctx->capture = NULL;
@@ -116,6 +117,7 @@ static moth_capture *find(moth_ctx *ctx, uint32_t id) {
 }
 
 void moth_capture_free(moth_ctx *ctx, uint32_t capture) {
+  MOTH_NEED(ctx, true, );
   for (moth_capture **at = &ctx->captures; *at; at = &(*at)->next) {
     moth_capture *c = *at;
     if (c->id != capture) continue;
@@ -141,6 +143,7 @@ static int add_input(moth_capture *c, moth_tensor *x) {
 
 int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs,
                            uint32_t *capture) {
+  MOTH_NEED(ctx, (inputs || !ninputs) && capture, MOTH_E_ARG);
   static atomic_uint ids; /* of the process: storages may pass between contexts */
   moth_error_clear(ctx);
   moth_settle_modes(ctx);
@@ -235,6 +238,7 @@ static int check_counts(const moth_capture *c) {
 }
 
 int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults) {
+  MOTH_NEED(ctx, (results || !nresults), MOTH_E_ARG);
   moth_capture *c = ctx->capture;
   moth_error_clear(ctx);
   if (!c) return moth_fail(ctx, MOTH_E_STATE, NULL, "nothing is being recorded");
@@ -315,6 +319,7 @@ static bool is_stale(moth_capture *c, moth_tensor *const *x) {
 }
 
 const char *moth_capture_why(moth_ctx *ctx, uint32_t capture, moth_handle *of) {
+  MOTH_NEED(ctx, of, NULL);
   const moth_capture *c = find(ctx, capture);
   *of = (moth_handle){0, 0};
   if (!c || !c->stale) return NULL;
@@ -402,6 +407,7 @@ static int begin_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inpu
 
 int32_t moth_capture_fits(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                           uint32_t ninputs) {
+  MOTH_NEED(ctx, (inputs || !ninputs), MOTH_E_ARG);
   moth_tensor *x[MOST];
   moth_capture *c;
   return begin_replay(ctx, capture, inputs, ninputs, &c, x);
@@ -409,6 +415,7 @@ int32_t moth_capture_fits(moth_ctx *ctx, uint32_t capture, const moth_handle *in
 
 int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                             uint32_t ninputs) {
+  MOTH_NEED(ctx, (inputs || !ninputs), MOTH_E_ARG);
   moth_tensor *x[MOST];
   moth_capture *c;
   int status = begin_replay(ctx, capture, inputs, ninputs, &c, x);
@@ -430,6 +437,7 @@ int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *
 }
 
 int32_t moth_capture_guarded(moth_ctx *ctx, uint32_t capture, uint32_t number) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   const moth_capture *c = find(ctx, capture);
   if (!c) return ctx->error.code;
   for (const moth_guard *guard = c->guards; guard; guard = guard->next)
@@ -457,6 +465,7 @@ bool moth_capture_comparing(const moth_ctx *ctx) {
 }
 
 int32_t moth_capture_keep(moth_ctx *ctx, uint32_t capture) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_capture *c = find(ctx, capture);
   if (!c) return ctx->error.code;
   drop_kept(c);
@@ -486,6 +495,7 @@ static int swap_bytes(moth_ctx *ctx, moth_kept *kept) {
 }
 
 int32_t moth_capture_swap(moth_ctx *ctx, uint32_t capture) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_capture *c = find(ctx, capture);
   int status = c ? MOTH_OK : ctx->error.code;
   if (c) c->comparing = false;
@@ -534,6 +544,7 @@ static int as_kept(moth_ctx *ctx, const moth_kept *kept) {
 }
 
 int32_t moth_capture_differs(moth_ctx *ctx, uint32_t capture) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_capture *c = find(ctx, capture);
   if (!c) return ctx->error.code;
   int32_t found = 0, same = 1;
@@ -551,6 +562,7 @@ int32_t moth_capture_differs(moth_ctx *ctx, uint32_t capture) {
 }
 
 int32_t moth_capture_graphs(moth_ctx *ctx, uint32_t capture, int32_t *there, int32_t *here) {
+  MOTH_NEED(ctx, there && here, MOTH_E_ARG);
   const moth_capture *c = find(ctx, capture);
   const moth_segment whole = {.last = c ? c->ncode : 0};
   int32_t graphs = 0;

@@ -58,6 +58,7 @@ static void set_goals(moth_ctx *ctx, double heap) {
 }
 
 void moth_memory_floor(moth_ctx *ctx, int64_t bytes, int64_t handles) {
+  MOTH_NEED(ctx, true, );
   ctx->floor_bytes = smaller(bytes, MOST_FLOOR);
   ctx->floor_slots = smaller(handles, MOST_FLOOR);
   set_goals(ctx, 0);
@@ -79,6 +80,7 @@ static void add_credit(moth_ctx *ctx) {
 static double saved_by(int64_t bytes) { return bytes > 0 ? COLD_SECONDS * (double)bytes : 0; }
 
 int32_t moth_above_goal(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, 0);
   int64_t bytes = ctx->mem.live_bytes, slots = ctx->live_slots;
   if (bytes <= ctx->mem.goal_bytes && slots <= ctx->goal_slots) return 0;
   ctx->found_bytes = bytes;
@@ -103,6 +105,7 @@ int moth_due_soon(moth_ctx *ctx) {
 }
 
 void moth_swept(moth_ctx *ctx, int32_t collected, double seconds, double heap) {
+  MOTH_NEED(ctx, true, );
   double cost = seconds - DROP_SECONDS * ctx->dropped;
   ctx->want = false;
   ctx->dropped = 0;

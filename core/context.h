@@ -152,9 +152,20 @@ extern _Thread_local bool moth_on_worker;
 
 #define MOTH_POS "\1%lld\2"
 int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...) MOTH_FORMAT(4, 5);
+int moth_fail_null(moth_ctx *ctx); /* E_ARG; the context may be the NULL */
 void moth_error_clear(moth_ctx *ctx);
 void moth_error_blame(moth_ctx *ctx, const char *op); /* who failed; the text outlives all */
 void moth_error_blame_copy(moth_ctx *ctx, const char *op);
+
+/* The first line of each public function that takes pointers: returns `value` if the context is NULL
+** or a pointer that the function needs is. */
+#define MOTH_NEED(ctx, pointers, value)               \
+  do {                                                \
+    if (__builtin_expect(!(ctx) || !(pointers), 0)) { \
+      moth_fail_null(ctx);                            \
+      return value;                                   \
+    }                                                 \
+  } while (0)
 
 /* A cancel is asked for: polled at op entry and inside long loops. */
 static inline bool moth_cancelled(moth_ctx *ctx) {

@@ -111,6 +111,7 @@ static bool looks_right(const struct moth_coroutines *c, const char *state, cons
 
 int32_t moth_coroutine_find(moth_ctx *ctx, int32_t wide, const void *state, const void *sleeper,
                             const void *outer) {
+  MOTH_NEED(ctx, state && sleeper && outer, MOTH_E_ARG);
   struct moth_coroutines *c = ctx->coroutines;
   if (ctx->closed) return moth_fail_closed(ctx);
   if (c && c->known) return 1;
@@ -142,6 +143,7 @@ int32_t moth_coroutine_find(moth_ctx *ctx, int32_t wide, const void *state, cons
 }
 
 int32_t moth_coroutine_probe(moth_ctx *ctx, const void *probe, double token) {
+  MOTH_NEED(ctx, probe, MOTH_E_ARG);
   uint64_t bits;
   memcpy(&bits, &token, sizeof bits);
   return ctx->coroutines && probe && probe_open(probe, ctx->coroutines->wide, bits);
@@ -324,6 +326,7 @@ static int32_t set_main(moth_ctx *ctx, int32_t which, int32_t value) {
 }
 
 int32_t moth_mode(moth_ctx *ctx, int32_t which, int32_t value) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   if (which < 0 || which > MOTH_MODES || (which == MOTH_MODES && value != MOTH_ASK))
     return moth_fail(ctx, MOTH_E_ARG, "which", "there is no mode %d", which);
   if (value == MOTH_ASK) return mode_now(ctx, which);
@@ -343,6 +346,7 @@ int32_t moth_mode(moth_ctx *ctx, int32_t which, int32_t value) {
 }
 
 int32_t moth_coroutine_enter(moth_ctx *ctx, const void *probe, double token) {
+  MOTH_NEED(ctx, probe, MOTH_E_ARG);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (!ctx->coroutines || !ctx->coroutines->known || in_main(ctx) ||
       !moth_coroutine_probe(ctx, probe, token))
@@ -355,6 +359,7 @@ int32_t moth_coroutine_enter(moth_ctx *ctx, const void *probe, double token) {
 }
 
 void moth_coroutine_leave(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
   moth_coroutine *r = ctx->ncoroutines ? find(ctx, running(ctx->coroutines)) : NULL;
   if (!r) return;
   r->probe = NULL;
@@ -364,6 +369,7 @@ void moth_coroutine_leave(moth_ctx *ctx) {
 }
 
 int32_t moth_coroutine_hold(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   if (in_main(ctx)) return MOTH_OK;
   moth_coroutine *r = need(ctx);
   if (!r) return ctx->error.code;
@@ -372,6 +378,7 @@ int32_t moth_coroutine_hold(moth_ctx *ctx) {
 }
 
 void moth_coroutine_forget(moth_ctx *ctx, const void *state) {
+  MOTH_NEED(ctx, state, );
   moth_coroutine *r = ctx->ncoroutines ? find(ctx, state) : NULL;
   if (r) drop(ctx, r);
   if (ctx->ncoroutines) moth_coroutines_settle_now(ctx);
@@ -379,12 +386,14 @@ void moth_coroutine_forget(moth_ctx *ctx, const void *state) {
 }
 
 int32_t moth_coroutine_sweep(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   if (!ctx->ncoroutines) return 0;
   moth_coroutine_forget(ctx, NULL);
   return (int32_t)ctx->ncoroutines;
 }
 
 int32_t moth_coroutine_known(moth_ctx *ctx, double token) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   uint64_t bits;
   memcpy(&bits, &token, sizeof bits);
   for (uint32_t i = 0; i < ctx->ncoroutines; i++)

@@ -8,6 +8,7 @@
 #include "loop.h"
 
 int32_t moth_inspect(moth_ctx *ctx, const moth_handle *h, moth_tensor_info *info) {
+  MOTH_NEED(ctx, h && info, MOTH_E_ARG);
   moth_tensor *x = moth_resolve_any(ctx, h, NULL);
   if (!x) return ctx->error.code;
   moth_edge edge;
@@ -49,6 +50,7 @@ int moth_layout_given(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_
 
 int32_t moth_from_slots(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_t ndim,
                         const moth_slot *values, int64_t count, int32_t type, moth_handle *out) {
+  MOTH_NEED(ctx, (shape || !ndim) && (values || !count) && out, MOTH_E_ARG);
   moth_layout l;
   moth_error_clear(ctx);
   int status = moth_layout_given(ctx, dtype, shape, ndim, &l);
@@ -75,6 +77,7 @@ int32_t moth_from_slots(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int3
 
 int32_t moth_from_bytes(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_t ndim,
                         const void *bytes, size_t size, moth_handle *out) {
+  MOTH_NEED(ctx, (shape || !ndim) && (bytes || !size) && out, MOTH_E_ARG);
   moth_layout l;
   moth_error_clear(ctx);
   int status = moth_layout_given(ctx, dtype, shape, ndim, &l);
@@ -95,6 +98,7 @@ int32_t moth_from_bytes(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int3
 int32_t moth_from_memory(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_t ndim,
                          void *data, size_t size, void (*deleter)(void *), void *owner,
                          moth_handle *out) {
+  MOTH_NEED(ctx, (shape || !ndim) && (data || !size) && out, MOTH_E_ARG);
   moth_layout l;
   moth_error_clear(ctx);
   int status = moth_layout_given(ctx, dtype, shape, ndim, &l);
@@ -159,6 +163,7 @@ static int read_device(moth_ctx *ctx, const moth_tensor *x, int64_t first, int64
 
 int32_t moth_read(moth_ctx *ctx, const moth_handle *h, int64_t first, int64_t count,
                   moth_slot *values) {
+  MOTH_NEED(ctx, h && (values || !count), MOTH_E_ARG);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x || moth_capture_refuse(ctx, "values are read")) return ctx->error.code;
   if (x->l.device) return read_device(ctx, x, first, count, values);
@@ -166,6 +171,7 @@ int32_t moth_read(moth_ctx *ctx, const moth_handle *h, int64_t first, int64_t co
 }
 
 void *moth_data(moth_ctx *ctx, const moth_handle *h) {
+  MOTH_NEED(ctx, h, NULL);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x || moth_capture_refuse(ctx, "values are read")) return NULL;
   if (!moth_contiguous(x)) {
@@ -176,6 +182,7 @@ void *moth_data(moth_ctx *ctx, const moth_handle *h) {
 }
 
 int32_t moth_bytes(moth_ctx *ctx, const moth_handle *h, void *to, size_t size) {
+  MOTH_NEED(ctx, h && (to || !size), MOTH_E_ARG);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x || moth_capture_refuse(ctx, "values are read")) return ctx->error.code;
   uint64_t wanted = (uint64_t)x->l.numel * moth_dtype_size[x->l.dtype];

@@ -62,6 +62,7 @@ moth_ctx *moth_open(void) {
 size_t moth_open_size(void) { return sizeof(moth_ctx) + ALIGN - 1; }
 
 moth_ctx *moth_open_at(void *room) {
+  if (!room) return NULL;
   return open_in((moth_ctx *)(((uintptr_t)room + ALIGN - 1) / ALIGN * ALIGN), true);
 }
 
@@ -115,11 +116,13 @@ void moth_close(moth_ctx *ctx) {
 }
 
 moth_ctx *moth_tick_arm(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, NULL);
   ctx->refs++;
   return ctx;
 }
 
 void moth_tick(moth_ctx **anchor) {
+  if (!anchor || !*anchor) return;
   (*anchor)->want = true;
   unref(*anchor);
 }
@@ -127,6 +130,9 @@ void moth_tick(moth_ctx **anchor) {
 /* -- memory -- */
 
 void moth_memory(moth_ctx *ctx, moth_memory_info *info) {
+  if (!info) return;
+  memset(info, 0, sizeof *info);
+  MOTH_NEED(ctx, true, );
   *info = ctx->mem;
   info->cached_bytes = moth_cached_bytes(ctx);
   info->shared_bytes = moth_shared_bytes();
@@ -136,18 +142,21 @@ void moth_memory(moth_ctx *ctx, moth_memory_info *info) {
 /* -- modes -- */
 
 int32_t moth_grad_mode(moth_ctx *ctx, int32_t on) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   int32_t old = moth_mode(ctx, MOTH_MODE_GRAD, MOTH_ASK);
   if (on >= 0) moth_mode(ctx, MOTH_MODE_GRAD, on != 0);
   return old;
 }
 
 int32_t moth_anomaly_mode(moth_ctx *ctx, int32_t on) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   int32_t old = moth_mode(ctx, MOTH_MODE_ANOMALY, MOTH_ASK);
   if (on >= 0) moth_mode(ctx, MOTH_MODE_ANOMALY, on != 0);
   return old;
 }
 
 int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   int32_t old = ctx->default_dtype;
   if (dtype < 0) return old;
   if (dtype >= MOTH_DTYPES)
@@ -160,6 +169,7 @@ int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype) {
 }
 
 int32_t moth_float32_precision(moth_ctx *ctx, int32_t level) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   int32_t old = ctx->float32_precision;
   if (level > 2)
     return moth_fail(ctx, MOTH_E_DOMAIN, "precision", "0, 1 or 2 is needed, got %d", level);
@@ -168,12 +178,14 @@ int32_t moth_float32_precision(moth_ctx *ctx, int32_t level) {
 }
 
 int32_t moth_deterministic(moth_ctx *ctx, int32_t on) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   int32_t old = ctx->deterministic;
   if (on >= 0) ctx->deterministic = on != 0;
   return old;
 }
 
 int32_t moth_cudnn(moth_ctx *ctx, int32_t what, int32_t on) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   if (what < MOTH_CUDNN_ENABLED || what > MOTH_CUDNN_SDP)
     return moth_fail(ctx, MOTH_E_ARG, "what", "cuDNN has no switch %d", what);
   const uint32_t bit = 1u << what;
@@ -183,6 +195,7 @@ int32_t moth_cudnn(moth_ctx *ctx, int32_t what, int32_t on) {
 }
 
 int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   uint64_t state[2] = {seed, 0};
   if (ctx->closed) return moth_fail_closed(ctx);
   if (moth_capture_refuse(ctx, "the generator is seeded")) return ctx->error.code;
@@ -193,6 +206,7 @@ int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
 }
 
 int32_t moth_generator(moth_ctx *ctx, moth_handle *out) {
+  MOTH_NEED(ctx, out, MOTH_E_ARG);
   if (ctx->closed) return moth_fail_closed(ctx);
   return moth_hand_out(ctx, moth_tensor_retain(moth_generator_own(ctx)), out);
 }

@@ -56,9 +56,15 @@ int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...)
   return code;
 }
 
+int moth_fail_null(moth_ctx *ctx) {
+  if (!ctx) return MOTH_E_ARG;
+  return moth_fail(ctx, MOTH_E_ARG, NULL, "a pointer is NULL that must not be");
+}
+
 /* Renders the text with positions counting from base. Negative ones count from the end as they
 ** are. */
 const char *moth_error(moth_ctx *ctx, int32_t base) {
+  if (!ctx) return "no context";
   char *to = ctx->error.shown, *const end = to + sizeof ctx->error.shown - 32;
   for (const char *at = ctx->error.text; *at && to < end;) {
     if (*at != '\1') {
@@ -75,11 +81,21 @@ const char *moth_error(moth_ctx *ctx, int32_t base) {
   return ctx->error.shown;
 }
 
-const char *moth_error_arg(moth_ctx *ctx) { return ctx->error.arg; }
-const char *moth_error_op(moth_ctx *ctx) { return ctx->error.op ? ctx->error.op : ""; }
-uint64_t moth_error_node(moth_ctx *ctx) { return ctx->error.node; }
+const char *moth_error_arg(moth_ctx *ctx) { return ctx ? ctx->error.arg : "no context"; }
+
+const char *moth_error_op(moth_ctx *ctx) {
+  if (!ctx) return "no context";
+  return ctx->error.op ? ctx->error.op : "";
+}
+
+uint64_t moth_error_node(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, 0);
+  return ctx->error.node;
+}
+
 uint64_t moth_error_storage(moth_ctx *ctx, uint32_t *version) {
-  *version = ctx->error.version;
+  if (version) *version = ctx ? ctx->error.version : 0;
+  if (!ctx) return 0;
   return ctx->error.storage;
 }
 
@@ -101,9 +117,13 @@ void moth_interrupt_withdraw(void) {
   }
 }
 
-void moth_cancel(moth_ctx *ctx, int32_t on) { atomic_store(&ctx->cancel, on != 0); }
+void moth_cancel(moth_ctx *ctx, int32_t on) {
+  MOTH_NEED(ctx, true, );
+  atomic_store(&ctx->cancel, on != 0);
+}
 
 int32_t moth_interrupted(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, 0);
   int mine = atomic_exchange(&ctx->cancel, 0), now = atomic_load(&moth_interrupts);
   if (now != ctx->interrupts) {
     mine = 1;

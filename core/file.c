@@ -100,6 +100,7 @@ static void folders_of(char *path, char *folders[2]) {
 }
 
 int32_t moth_file_beside(moth_ctx *ctx, const moth_text *path, const moth_text *other) {
+  MOTH_NEED(ctx, path && other, MOTH_E_ARG);
   moth_error_clear(ctx);
   char *name = path_of(ctx, path), *model = name ? path_of(ctx, other) : NULL;
   if (!model) {

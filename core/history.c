@@ -158,6 +158,7 @@ static moth_tensor *resolve_leaf(moth_ctx *ctx, const moth_handle *h) {
 }
 
 int32_t moth_requires_grad(moth_ctx *ctx, const moth_handle *h, int32_t on) {
+  MOTH_NEED(ctx, h, MOTH_E_ARG);
   moth_tensor *x = resolve_leaf(ctx, h);
   if (!x) return ctx->error.code;
   moth_edge edge;
@@ -177,6 +178,7 @@ int32_t moth_requires_grad(moth_ctx *ctx, const moth_handle *h, int32_t on) {
 }
 
 int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *h) {
+  MOTH_NEED(ctx, h, MOTH_E_ARG);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   moth_edge edge;
   if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
@@ -198,6 +200,7 @@ int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *h) {
 }
 
 int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *h, moth_handle *grad) {
+  MOTH_NEED(ctx, h && grad, MOTH_E_ARG);
   moth_tensor *x = moth_resolve_any(ctx, h, NULL);
   if (!x) return ctx->error.code;
   *grad = (moth_handle){0, 0};
@@ -208,6 +211,7 @@ int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *h, moth_handle *grad) {
 }
 
 int32_t moth_have_grads(moth_ctx *ctx, const moth_handle *h, uint32_t n) {
+  MOTH_NEED(ctx, h, MOTH_E_ARG);
   for (uint32_t i = 0; i < n; i++) {
     const moth_tensor *x = moth_resolve(ctx, &h[i], NULL);
     if (!x || !x->leaf || !x->leaf->grad || moth_sparse(x->leaf->grad)) return 0;
@@ -216,6 +220,7 @@ int32_t moth_have_grads(moth_ctx *ctx, const moth_handle *h, uint32_t n) {
 }
 
 int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *grad) {
+  MOTH_NEED(ctx, h, MOTH_E_ARG);
   const bool some = grad && grad->_slot;
   moth_tensor *x = some ? moth_resolve(ctx, h, NULL) : resolve_leaf(ctx, h), *g = NULL;
   if (!x) return ctx->error.code;
@@ -235,6 +240,7 @@ int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *gr
 }
 
 int32_t moth_get_data(moth_ctx *ctx, const moth_handle *h, moth_handle *data) {
+  MOTH_NEED(ctx, h && data, MOTH_E_ARG);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x) return ctx->error.code;
   moth_storage *s = moth_capture_look(x) ? NULL : moth_storage_alias(ctx, x->storage);
@@ -258,6 +264,7 @@ static int keep_generator(const moth_tensor *x) {
 }
 
 int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *data) {
+  MOTH_NEED(ctx, h && data, MOTH_E_ARG);
   moth_tensor *x = moth_resolve(ctx, h, NULL), *v = x ? moth_resolve(ctx, data, "data") : NULL;
   if (!v) return ctx->error.code;
   if (v->l.dtype != x->l.dtype)
@@ -279,6 +286,7 @@ int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *da
 }
 
 int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data) {
+  MOTH_NEED(ctx, h && data, MOTH_E_ARG);
   moth_tensor *x = resolve_leaf(ctx, h), *v = x ? moth_resolve(ctx, data, "data") : NULL;
   if (!v) return ctx->error.code;
   if (v == x) return MOTH_OK;
@@ -305,6 +313,7 @@ int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data
 }
 
 int32_t moth_shapeless(moth_ctx *ctx, const moth_handle *h) {
+  MOTH_NEED(ctx, h, MOTH_E_ARG);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x) return ctx->error.code;
   if (x->node || moth_base(x))
@@ -315,6 +324,7 @@ int32_t moth_shapeless(moth_ctx *ctx, const moth_handle *h) {
 }
 
 int32_t moth_detach(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
+  MOTH_NEED(ctx, h && out, MOTH_E_ARG);
   moth_tensor *x = moth_resolve_any(ctx, h, NULL);
   if (x && x->flags & MOTH_T_SHAPELESS) x = moth_resolve(ctx, h, NULL); /* says so */
   if (!x) return ctx->error.code;
@@ -323,6 +333,7 @@ int32_t moth_detach(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
 }
 
 int32_t moth_detach_(moth_ctx *ctx, const moth_handle *h) {
+  MOTH_NEED(ctx, h, MOTH_E_ARG);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x) return ctx->error.code;
   if (moth_base(x))
@@ -333,6 +344,7 @@ int32_t moth_detach_(moth_ctx *ctx, const moth_handle *h) {
 }
 
 const char *moth_node_name(moth_ctx *ctx, const moth_handle *h) {
+  MOTH_NEED(ctx, h, NULL);
   moth_tensor *x = moth_resolve_any(ctx, h, NULL);
   moth_edge edge;
   if (!x || moth_edge_of(x, &edge) || !x->node) return NULL;
@@ -340,6 +352,7 @@ const char *moth_node_name(moth_ctx *ctx, const moth_handle *h) {
 }
 
 int32_t moth_hook_id(moth_ctx *ctx, const moth_handle *h, uint64_t *id, uint32_t *output) {
+  MOTH_NEED(ctx, h && id && output, MOTH_E_ARG);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   moth_edge edge;
   if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
@@ -361,6 +374,7 @@ static moth_node *node_of(moth_ctx *ctx, const moth_handle *h, uint32_t *output)
 }
 
 int32_t moth_node_inspect(moth_ctx *ctx, const moth_handle *h, moth_node_info *info) {
+  MOTH_NEED(ctx, h && info, MOTH_E_ARG);
   moth_error_clear(ctx);
   *info = (moth_node_info){0};
   const moth_node *n = node_of(ctx, h, &info->output);
@@ -373,6 +387,7 @@ int32_t moth_node_inspect(moth_ctx *ctx, const moth_handle *h, moth_node_info *i
 }
 
 int32_t moth_node_next(moth_ctx *ctx, const moth_handle *h, uint32_t i, moth_handle *next) {
+  MOTH_NEED(ctx, h && next, MOTH_E_ARG);
   static const moth_layout none = {.ndim = 0, .numel = 1, .dtype = MOTH_F32};
   uint32_t output;
   moth_error_clear(ctx);
@@ -386,6 +401,7 @@ int32_t moth_node_next(moth_ctx *ctx, const moth_handle *h, uint32_t i, moth_han
 }
 
 int32_t moth_node_hook(moth_ctx *ctx, const moth_handle *h, int32_t after) {
+  MOTH_NEED(ctx, h, MOTH_E_ARG);
   uint32_t output;
   moth_error_clear(ctx);
   moth_node *n = node_of(ctx, h, &output);

@@ -48,6 +48,7 @@ static moth_tensor *mapped(moth_ctx *ctx, const moth_source *s, const moth_layou
 }
 
 int32_t moth_file_open(moth_ctx *ctx, const moth_text *path, int32_t map, moth_handle *out) {
+  MOTH_NEED(ctx, path && out, MOTH_E_ARG);
   moth_source s = {.fd = -1};
   moth_error_clear(ctx);
   int status = moth_source_open(ctx, path, &s);
@@ -75,6 +76,7 @@ static moth_tensor *within(moth_ctx *ctx, moth_storage *of, moth_layout *l, cons
 
 int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, int32_t dtype,
                          const int64_t *shape, int32_t ndim, moth_handle *out) {
+  MOTH_NEED(ctx, bytes && (shape || !ndim) && out, MOTH_E_ARG);
   moth_error_clear(ctx);
   const moth_tensor *x = moth_resolve(ctx, bytes, "bytes");
   moth_layout l;

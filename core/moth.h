@@ -6,6 +6,8 @@
 ** - Every fallible function returns a status, which is negative when it failed, and only then: the
 **   reason is in moth_error(), results are left untouched. Else it is MOTH_OK or a sum of MOTH_WANT
 **   and MOTH_KNOWN, so test `status < 0`; a few functions say what else they return.
+** - NULL for a context or for a pointer that is needed is an error too: MOTH_E_ARG, 0 or NULL. A
+**   list of no elements may be NULL.
 ** - Arguments are borrowed; handles that come out are owned by the caller until moth_free(), the
 **   end of their scope, or moth_drop().
 ** - Positions and dimensions count from 0 here. Nothing prints, exits, aborts or jumps.

@@ -162,6 +162,7 @@ bool moth_calls_made(const moth_ctx *ctx, const moth_tensor *x) {
 /* -- from outside -- */
 
 int32_t moth_calls_begin(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_error_clear(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (ctx->noted || ctx->capture || ctx->lister)
@@ -173,9 +174,13 @@ int32_t moth_calls_begin(moth_ctx *ctx) {
   return MOTH_OK;
 }
 
-void moth_calls_end(moth_ctx *ctx) { ctx->calls = NULL; }
+void moth_calls_end(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
+  ctx->calls = NULL;
+}
 
 void moth_calls_free(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
   moth_calls *c = ctx->noted;
   if (!c) return;
   ctx->calls = ctx->noted = NULL;
@@ -185,9 +190,13 @@ void moth_calls_free(moth_ctx *ctx) {
   moth_dealloc(ctx, c, sizeof *c);
 }
 
-uint32_t moth_calls_count(moth_ctx *ctx) { return ctx->noted ? ctx->noted->n : 0; }
+uint32_t moth_calls_count(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, 0);
+  return ctx->noted ? ctx->noted->n : 0;
+}
 
 int32_t moth_calls_at(moth_ctx *ctx, uint32_t i, moth_noted *noted) {
+  MOTH_NEED(ctx, noted, MOTH_E_ARG);
   const moth_calls *c = ctx->noted;
   if (!c || i >= c->n) return moth_fail(ctx, MOTH_E_ARG, NULL, "there is no such call");
   const call *at = &c->at[i];
@@ -198,6 +207,7 @@ int32_t moth_calls_at(moth_ctx *ctx, uint32_t i, moth_noted *noted) {
 
 int32_t moth_calls_tensor(moth_ctx *ctx, uint32_t i, uint32_t k, moth_handle *out,
                           uint32_t *version) {
+  MOTH_NEED(ctx, out && version, MOTH_E_ARG);
   moth_noted noted = {0};
   const int status = moth_calls_at(ctx, i, &noted);
   *out = (moth_handle){0, 0};

@@ -303,6 +303,7 @@ void moth_profiles_free(moth_ctx *ctx) {
 }
 
 int32_t moth_profile_start(moth_ctx *ctx, uint32_t flags, int64_t most) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_error_clear(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (ctx->profile) return moth_fail(ctx, MOTH_E_STATE, NULL, "a profile is under way already");
@@ -330,6 +331,7 @@ int32_t moth_profile_start(moth_ctx *ctx, uint32_t flags, int64_t most) {
 }
 
 int32_t moth_profile_stop(moth_ctx *ctx, moth_profile_info *info) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_profile *p = ctx->profile;
   moth_error_clear(ctx);
   if (!p) return moth_fail(ctx, MOTH_E_STATE, NULL, "no profile is under way");
@@ -347,6 +349,7 @@ int32_t moth_profile_stop(moth_ctx *ctx, moth_profile_info *info) {
 }
 
 int32_t moth_profile_take(moth_ctx *ctx, moth_profile_event *events, int64_t *sizes) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   const moth_profile *p = ctx->profiled;
   moth_error_clear(ctx);
   if (!p) return moth_fail(ctx, MOTH_E_STATE, NULL, "there is no profile to take");
@@ -358,6 +361,7 @@ int32_t moth_profile_take(moth_ctx *ctx, moth_profile_event *events, int64_t *si
 }
 
 uint64_t moth_profile_begin(moth_ctx *ctx, int32_t kind, uint32_t label, uint32_t line) {
+  MOTH_NEED(ctx, true, 0);
   if (!ctx->profile) return 0;
   const uint64_t event = moth_profile_enter(ctx, kind, NULL, false);
   if (event) {
@@ -369,10 +373,12 @@ uint64_t moth_profile_begin(moth_ctx *ctx, int32_t kind, uint32_t label, uint32_
 }
 
 void moth_profile_end(moth_ctx *ctx, uint64_t range) {
+  MOTH_NEED(ctx, true, );
   if (ctx->profile) moth_profile_leave(ctx, range, MOTH_OK);
 }
 
 void moth_profile_line(moth_ctx *ctx, uint32_t line) {
+  MOTH_NEED(ctx, true, );
   moth_profile *p = ctx->profile;
   if (!p || p->host == NONE) return;
   row_at(p, p->host)->e.line = line;

@@ -109,6 +109,7 @@ static int give(const moth_region *from, const moth_region *to) {
 
 int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs, int32_t kind,
                           uint64_t *id) {
+  MOTH_NEED(ctx, (inputs || !ninputs) && id, MOTH_E_ARG);
   moth_tensor *x[MOST];
   moth_error_clear(ctx);
   moth_settle_modes(ctx);
@@ -158,6 +159,7 @@ static int end(moth_ctx *ctx, int how, moth_task *t) {
 }
 
 int32_t moth_region_end(moth_ctx *ctx, uint64_t id, int32_t how, uint32_t task) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_node *n = ctx->region;
   moth_task *t = NULL;
   int status = MOTH_OK;
@@ -197,6 +199,7 @@ static moth_tensor *take_saved(moth_node *n, uint32_t *slot) {
 
 int32_t moth_region_pack(moth_ctx *ctx, uint64_t id, uint64_t *node, uint32_t *slot,
                          moth_handle *x) {
+  MOTH_NEED(ctx, node && slot && x, MOTH_E_ARG);
   moth_error_clear(ctx);
   *x = (moth_handle){0, 0};
   moth_node *at = ctx->region;
@@ -232,6 +235,7 @@ static moth_node *packed_node(moth_ctx *ctx, uint32_t task) {
 }
 
 int32_t moth_task_packed(moth_ctx *ctx, uint32_t task, uint64_t *node) {
+  MOTH_NEED(ctx, node, MOTH_E_ARG);
   moth_error_clear(ctx);
   const moth_node *n = packed_node(ctx, task);
   if (!n) return ctx->error.code;
@@ -240,6 +244,7 @@ int32_t moth_task_packed(moth_ctx *ctx, uint32_t task, uint64_t *node) {
 }
 
 int32_t moth_task_unpack(moth_ctx *ctx, uint32_t task, uint32_t slot, const moth_handle *x) {
+  MOTH_NEED(ctx, x, MOTH_E_ARG);
   moth_error_clear(ctx);
   moth_node *n = packed_node(ctx, task);
   moth_tensor *y = n ? moth_resolve(ctx, x, NULL) : NULL;

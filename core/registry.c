@@ -321,7 +321,7 @@ uint32_t moth_op_count(void) {
 const moth_op *moth_op_at(uint32_t i) { return i < moth_op_count() ? table[i] : NULL; }
 
 const moth_op *moth_op_find(const char *name) {
-  uint32_t lo = 0, hi = moth_op_count();
+  uint32_t lo = 0, hi = name ? moth_op_count() : 0;
   while (lo < hi) {
     uint32_t mid = (lo + hi) / 2;
     int order = strcmp(name, table[mid]->name);

@@ -401,6 +401,7 @@ static int hand_out_file(moth_ctx *ctx, moth_file *f, int status, moth_handle *o
 
 int32_t moth_safetensors_open(moth_ctx *ctx, const moth_text *path, int32_t map,
                               moth_handle *file) {
+  MOTH_NEED(ctx, path && file, MOTH_E_ARG);
   moth_error_clear(ctx);
   moth_file *f = new_file(ctx);
   if (!f) return ctx->error.code;
@@ -411,6 +412,7 @@ int32_t moth_safetensors_open(moth_ctx *ctx, const moth_text *path, int32_t map,
 }
 
 int32_t moth_safetensors_open_bytes(moth_ctx *ctx, const moth_text *bytes, moth_handle *file) {
+  MOTH_NEED(ctx, bytes && file, MOTH_E_ARG);
   moth_error_clear(ctx);
   moth_file *f = new_file(ctx);
   if (!f) return ctx->error.code;
@@ -439,11 +441,13 @@ static stored *stored_at(moth_ctx *ctx, moth_file *f, int64_t i) {
 }
 
 int64_t moth_safetensors_count(moth_ctx *ctx, const moth_handle *file) {
+  MOTH_NEED(ctx, file, MOTH_E_ARG);
   moth_file *f = file_of(ctx, file);
   return f ? (int64_t)f->ntensors : ctx->error.code;
 }
 
 int32_t moth_safetensors_at(moth_ctx *ctx, const moth_handle *file, int64_t i, moth_stored *info) {
+  MOTH_NEED(ctx, file && info, MOTH_E_ARG);
   const stored *t = stored_at(ctx, file_of(ctx, file), i);
   if (!t) return ctx->error.code;
   info->name = t->name;
@@ -456,6 +460,7 @@ int32_t moth_safetensors_at(moth_ctx *ctx, const moth_handle *file, int64_t i, m
 }
 
 int64_t moth_safetensors_find(moth_ctx *ctx, const moth_handle *file, const moth_text *name) {
+  MOTH_NEED(ctx, file && name, MOTH_E_ARG);
   moth_file *f = file_of(ctx, file);
   if (!f) return ctx->error.code;
   uint32_t low = 0, high = f->ntensors;
@@ -472,12 +477,14 @@ int64_t moth_safetensors_find(moth_ctx *ctx, const moth_handle *file, const moth
 }
 
 int64_t moth_safetensors_metadata_count(moth_ctx *ctx, const moth_handle *file) {
+  MOTH_NEED(ctx, file, MOTH_E_ARG);
   moth_file *f = file_of(ctx, file);
   return f ? (int64_t)f->nmetadata : ctx->error.code;
 }
 
 int32_t moth_safetensors_metadata(moth_ctx *ctx, const moth_handle *file, int64_t i,
                                   moth_text *key, moth_text *value) {
+  MOTH_NEED(ctx, file && key && value, MOTH_E_ARG);
   moth_file *f = file_of(ctx, file);
   if (!f) return ctx->error.code;
   if (i < 0 || i >= f->nmetadata)
@@ -513,6 +520,7 @@ static int hand_out_copy(moth_ctx *ctx, moth_file *f, const moth_layout *l, int6
 
 int32_t moth_safetensors_bytes(moth_ctx *ctx, const moth_handle *file, int64_t i,
                                moth_handle *out) {
+  MOTH_NEED(ctx, file && out, MOTH_E_ARG);
   moth_file *f = file_of(ctx, file);
   const stored *t = stored_at(ctx, f, i);
   if (!t) return ctx->error.code;
@@ -523,6 +531,7 @@ int32_t moth_safetensors_bytes(moth_ctx *ctx, const moth_handle *file, int64_t i
 
 int32_t moth_safetensors_tensor(moth_ctx *ctx, const moth_handle *file, int64_t i,
                                 moth_handle *out) {
+  MOTH_NEED(ctx, file && out, MOTH_E_ARG);
   moth_file *f = file_of(ctx, file);
   const stored *t = stored_at(ctx, f, i);
   if (!t) return ctx->error.code;

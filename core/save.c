@@ -264,6 +264,8 @@ static int save(saver *s, const moth_text *path, const moth_text *names,
 int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_text *names,
                               const moth_handle *tensors, uint32_t n, const moth_text *keys,
                               const moth_text *values, uint32_t nmeta, int32_t durable) {
+  MOTH_NEED(ctx, path && (names || !n) && (tensors || !n) && (keys || !nmeta) &&
+             (values || !nmeta), MOTH_E_ARG);
   saver s = {.ctx = ctx, .n = n, .keys = keys, .values = values, .nmeta = nmeta,
              .durable = durable != 0};
   moth_error_clear(ctx);
@@ -277,6 +279,7 @@ int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_t
 
 int32_t moth_file_save(moth_ctx *ctx, const moth_text *path, const moth_piece *pieces, uint32_t n,
                        int32_t durable) {
+  MOTH_NEED(ctx, path && (pieces || !n), MOTH_E_ARG);
   moth_sink sink;
   int64_t size = 0;
   moth_error_clear(ctx);

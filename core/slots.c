@@ -112,13 +112,18 @@ moth_tensor *moth_resolve(moth_ctx *ctx, const moth_handle *h, const char *arg) 
   return NULL;
 }
 
-int32_t moth_alive(moth_ctx *ctx, const moth_handle *x) { return lookup(ctx, x) != NULL; }
+int32_t moth_alive(moth_ctx *ctx, const moth_handle *x) {
+  MOTH_NEED(ctx, x, 0);
+  return lookup(ctx, x) != NULL;
+}
 
 uint32_t moth_died_in(moth_ctx *ctx, const moth_handle *x) {
+  MOTH_NEED(ctx, x, 0);
   return x->_slot < ctx->nslots ? ctx->slots[x->_slot].died_in : 0;
 }
 
 int32_t moth_free(moth_ctx *ctx, const moth_handle *x) {
+  MOTH_NEED(ctx, x, MOTH_E_ARG);
   if (!moth_resolve_any(ctx, x, NULL)) return ctx->error.code;
   if (x->_slot <= MOTH_NUMBER_SLOTS)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "the handle of a number cannot be freed");
@@ -129,6 +134,7 @@ int32_t moth_free(moth_ctx *ctx, const moth_handle *x) {
 /* -- numbers as operands -- */
 
 int32_t moth_number(moth_ctx *ctx, uint32_t which, int32_t type, const moth_slot *value) {
+  MOTH_NEED(ctx, value, MOTH_E_ARG);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (which < 1 || which > MOTH_NUMBER_SLOTS)
     return moth_fail(ctx, MOTH_E_ARG, NULL, "number %u of %d", which, MOTH_NUMBER_SLOTS);
@@ -173,6 +179,7 @@ static int grow_scopes(moth_ctx *ctx) {
 }
 
 uint32_t moth_scope_open(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, 0);
   uint32_t i = ctx->free_scope, *top = moth_own_scope(ctx);
   if (!top || (!i && ctx->nscopes + 1 == ctx->scope_room && grow_scopes(ctx))) return 0;
   if (i) ctx->free_scope = ctx->scopes[i].outer;
@@ -206,6 +213,7 @@ static void close_scope(moth_ctx *ctx, uint32_t k, uint32_t around) {
 }
 
 int32_t moth_scope_close(moth_ctx *ctx, uint32_t scope) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   uint32_t *top = moth_own_scope(ctx), k = top ? *top : 0;
   while (k && ctx->scopes[k].id != scope) k = ctx->scopes[k].outer;
   if (!k) return moth_fail(ctx, MOTH_E_STATE, NULL, "this scope is closed already");
@@ -238,6 +246,7 @@ static int32_t move_to(moth_ctx *ctx, const moth_handle *x, uint32_t scope) {
 }
 
 int32_t moth_keep(moth_ctx *ctx, const moth_handle *x) {
+  MOTH_NEED(ctx, x, MOTH_E_ARG);
   if (!moth_resolve_any(ctx, x, NULL)) return ctx->error.code;
   uint32_t scope = ctx->slots[x->_slot].scope;
   /* only out of the scope now open: one around it keeps its own */
@@ -245,13 +254,20 @@ int32_t moth_keep(moth_ctx *ctx, const moth_handle *x) {
            ? move_to(ctx, x, moth_scope_around(ctx, scope)) : MOTH_OK;
 }
 
-int32_t moth_keep_always(moth_ctx *ctx, const moth_handle *x) { return move_to(ctx, x, 0); }
+int32_t moth_keep_always(moth_ctx *ctx, const moth_handle *x) {
+  MOTH_NEED(ctx, x, MOTH_E_ARG);
+  return move_to(ctx, x, 0);
+}
 
 /* -- sweeps -- */
 
-uint32_t moth_slot_count(moth_ctx *ctx) { return ctx->nslots - 1; }
+uint32_t moth_slot_count(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, 0);
+  return ctx->nslots - 1;
+}
 
 int32_t moth_slot_used(moth_ctx *ctx, uint32_t slot) {
+  MOTH_NEED(ctx, true, 0);
   return slot > MOTH_NUMBER_SLOTS && slot < ctx->nslots && ctx->slots[slot].tensor != NULL;
 }
 
@@ -259,6 +275,7 @@ int32_t moth_slot_used(moth_ctx *ctx, uint32_t slot) {
 #define AHEAD 8
 
 void moth_drop(moth_ctx *ctx, uint32_t slot) {
+  MOTH_NEED(ctx, true, );
   if (slot + AHEAD < ctx->nslots) {
     const moth_tensor *far = ctx->slots[slot + AHEAD].tensor;
     const moth_tensor *near = ctx->slots[slot + AHEAD / 2].tensor;
@@ -272,6 +289,7 @@ void moth_drop(moth_ctx *ctx, uint32_t slot) {
 }
 
 uint32_t moth_dead_ids(moth_ctx *ctx, uint64_t *ids, uint32_t max) {
+  MOTH_NEED(ctx, (ids || !max), 0);
   uint32_t n = ctx->ndead_ids < max ? ctx->ndead_ids : max;
   if (n) memcpy(ids, ctx->dead_ids + (ctx->ndead_ids - n), n * sizeof *ids);
   ctx->ndead_ids -= n;
@@ -302,9 +320,13 @@ void moth_results_clear(moth_results *r) {
   while (r->n) moth_tensor_release(r->at[--r->n]);
 }
 
-uint32_t moth_result_count(moth_ctx *ctx) { return ctx->results.n; }
+uint32_t moth_result_count(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, 0);
+  return ctx->results.n;
+}
 
 int32_t moth_result(moth_ctx *ctx, uint32_t i, moth_handle *out) {
+  MOTH_NEED(ctx, out, MOTH_E_ARG);
   moth_results *r = &ctx->results;
   if (i >= r->n || !r->at[i])
     return moth_fail(ctx, MOTH_E_ARG, NULL, "there is no result %u to take", i);

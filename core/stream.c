@@ -27,6 +27,7 @@ static const moth_stream_functions *functions(moth_ctx *ctx, int32_t device, int
 /* -- streams -- */
 
 int32_t moth_stream_take(moth_ctx *ctx, int32_t device, int32_t priority, moth_handle *out) {
+  MOTH_NEED(ctx, out, MOTH_E_ARG);
   int status;
   void *stream = NULL;
   const moth_stream_functions *f = functions(ctx, device, &status);
@@ -37,6 +38,7 @@ int32_t moth_stream_take(moth_ctx *ctx, int32_t device, int32_t priority, moth_h
 }
 
 int32_t moth_stream_use(moth_ctx *ctx, int32_t device, int32_t number) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   int status;
   const moth_stream_functions *f = functions(ctx, device, &status);
   if (number >= 0) moth_ones_forget(ctx); /* another stream would not wait for it */
@@ -44,12 +46,14 @@ int32_t moth_stream_use(moth_ctx *ctx, int32_t device, int32_t number) {
 }
 
 int32_t moth_stream_wait(moth_ctx *ctx, int32_t device, int32_t number) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   int status;
   const moth_stream_functions *f = functions(ctx, device, &status);
   return f ? f->wait(ctx, device, number) : status;
 }
 
 int32_t moth_stream_query(moth_ctx *ctx, int32_t device, int32_t number) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   int status;
   const moth_stream_functions *f = functions(ctx, device, &status);
   return f ? f->query(ctx, device, number) : status;
@@ -57,6 +61,7 @@ int32_t moth_stream_query(moth_ctx *ctx, int32_t device, int32_t number) {
 
 int32_t moth_stream_join(moth_ctx *ctx, int32_t device, int32_t number, int32_t other_device,
                          int32_t other) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   int status;
   const moth_stream_functions *f = functions(ctx, device, &status);
   if (f) f = functions(ctx, other_device, &status);
@@ -66,6 +71,7 @@ int32_t moth_stream_join(moth_ctx *ctx, int32_t device, int32_t number, int32_t 
 /* -- events -- */
 
 int32_t moth_event_take(moth_ctx *ctx, int32_t timed, moth_handle *out) {
+  MOTH_NEED(ctx, out, MOTH_E_ARG);
   int status;
   void *event = NULL;
   const moth_stream_functions *f = functions(ctx, 1, &status);
@@ -88,18 +94,21 @@ static void *event_of(moth_ctx *ctx, const moth_handle *h, const char *arg,
 
 int32_t moth_event_record(moth_ctx *ctx, const moth_handle *event, int32_t device,
                           int32_t number) {
+  MOTH_NEED(ctx, event, MOTH_E_ARG);
   const moth_stream_functions *f;
   void *e = event_of(ctx, event, "event", &f);
   return e ? f->record(ctx, e, device, number) : ctx->error.code;
 }
 
 int32_t moth_event_wait(moth_ctx *ctx, const moth_handle *event, int32_t device, int32_t number) {
+  MOTH_NEED(ctx, event, MOTH_E_ARG);
   const moth_stream_functions *f;
   void *e = event_of(ctx, event, "event", &f);
   return e ? f->wait_event(ctx, e, device, number) : ctx->error.code;
 }
 
 int32_t moth_event_query(moth_ctx *ctx, const moth_handle *event) {
+  MOTH_NEED(ctx, event, MOTH_E_ARG);
   const moth_stream_functions *f;
   void *e = event_of(ctx, event, "event", &f);
   return e ? f->query_event(ctx, e) : ctx->error.code;
@@ -107,6 +116,7 @@ int32_t moth_event_query(moth_ctx *ctx, const moth_handle *event) {
 
 int32_t moth_event_elapsed(moth_ctx *ctx, const moth_handle *start, const moth_handle *end,
                            double *ms) {
+  MOTH_NEED(ctx, start && end && ms, MOTH_E_ARG);
   const moth_stream_functions *f;
   *ms = 0;
   void *a = event_of(ctx, start, "event", &f), *b = a ? event_of(ctx, end, "end_event", &f) : NULL;
@@ -116,12 +126,14 @@ int32_t moth_event_elapsed(moth_ctx *ctx, const moth_handle *start, const moth_h
 /* -- page-locked memory -- */
 
 int32_t moth_is_pinned(moth_ctx *ctx, const moth_handle *h) {
+  MOTH_NEED(ctx, h, MOTH_E_ARG);
   moth_error_clear(ctx);
   const moth_tensor *x = moth_resolve(ctx, h, NULL);
   return x ? moth_is_pinned_storage(x->storage) : ctx->error.code;
 }
 
 int32_t moth_pin_memory(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
+  MOTH_NEED(ctx, h && out, MOTH_E_ARG);
   moth_error_clear(ctx);
   moth_tensor *x = moth_resolve(ctx, h, NULL), *y;
   if (!x || moth_capture_refuse(ctx, "memory is page-locked")) return ctx->error.code;

@@ -169,6 +169,8 @@ static int resolve_all(moth_ctx *ctx, const moth_handle *h, uint32_t n, moth_ten
 int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs, uint32_t ninputs,
                       moth_handle *outputs, uint32_t noutputs, uint64_t nondiff,
                       const moth_handle *saved, uint32_t nsaved, uint64_t *node) {
+  MOTH_NEED(ctx, name && (inputs || !ninputs) && (outputs || !noutputs) && (saved || !nsaved) &&
+             node, MOTH_E_ARG);
   moth_tensor *in[FUNCTION_ROOM], *out[FUNCTION_ROOM], *kept[FUNCTION_ROOM];
   moth_error_clear(ctx);
   moth_settle_modes(ctx);

@@ -37,6 +37,7 @@ static uint32_t free_entry(void) {
 }
 
 int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
+  MOTH_NEED(ctx, h && token, MOTH_E_ARG);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x || moth_capture_refuse(ctx, "a tensor is given away")) return ctx->error.code;
   if (x->l.device) {
@@ -101,6 +102,7 @@ static void let_go(uint64_t token) {
 }
 
 int32_t moth_token_open(moth_ctx *ctx, uint64_t token, moth_handle *out) {
+  MOTH_NEED(ctx, out, MOTH_E_ARG);
   moth_layout l;
   moth_error_clear(ctx);
   moth_storage *s = take(token, &l);
@@ -125,6 +127,7 @@ int32_t moth_token_open(moth_ctx *ctx, uint64_t token, moth_handle *out) {
 }
 
 int32_t moth_token_drop(moth_ctx *ctx, uint64_t token) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_layout l;
   moth_error_clear(ctx);
   moth_storage *s = take(token, &l);

@@ -290,6 +290,7 @@ static bool constant(moth_lister *l, const moth_tensor *x) {
 /* -- from outside -- */
 
 void moth_trace_end(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
   moth_trace *t = ctx->trace;
   if (!t || !t->open) return;
   t->open = false;
@@ -297,6 +298,7 @@ void moth_trace_end(moth_ctx *ctx) {
 }
 
 void moth_trace_free(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
   moth_trace *t = ctx->trace;
   if (!t) return;
   moth_trace_end(ctx);
@@ -309,6 +311,7 @@ void moth_trace_free(moth_ctx *ctx) {
 }
 
 int32_t moth_trace_begin(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_error_clear(ctx);
   moth_settle_modes(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
@@ -332,6 +335,7 @@ static moth_trace *under_way(moth_ctx *ctx) {
 }
 
 int32_t moth_trace_inputs(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs) {
+  MOTH_NEED(ctx, (inputs || !ninputs), MOTH_E_ARG);
   moth_trace *t = under_way(ctx);
   if (!t) return ctx->error.code;
   for (uint32_t i = 0; i < ninputs; i++) {
@@ -345,10 +349,12 @@ int32_t moth_trace_inputs(moth_ctx *ctx, const moth_handle *inputs, uint32_t nin
 }
 
 void moth_trace_backward(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
   if (ctx->trace) ctx->trace->backward = true;
 }
 
 int32_t moth_trace_value(moth_ctx *ctx, const moth_handle *h) {
+  MOTH_NEED(ctx, h, MOTH_E_ARG);
   moth_trace *t = under_way(ctx);
   const moth_tensor *x = t ? moth_resolve(ctx, h, NULL) : NULL;
   if (!x) return ctx->error.code;
@@ -358,6 +364,7 @@ int32_t moth_trace_value(moth_ctx *ctx, const moth_handle *h) {
 }
 
 int32_t moth_trace_step(moth_ctx *ctx, uint32_t i, moth_traced *step) {
+  MOTH_NEED(ctx, step, MOTH_E_ARG);
   const moth_trace *t = under_way(ctx);
   if (!t) return ctx->error.code;
   if (i >= t->nsteps) return 0;
@@ -366,6 +373,7 @@ int32_t moth_trace_step(moth_ctx *ctx, uint32_t i, moth_traced *step) {
 }
 
 int32_t moth_trace_constant(moth_ctx *ctx, int32_t value, moth_handle *out) {
+  MOTH_NEED(ctx, out, MOTH_E_ARG);
   const moth_trace *t = under_way(ctx);
   if (!t) return ctx->error.code;
   *out = (moth_handle){0, 0};

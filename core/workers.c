@@ -378,6 +378,7 @@ static bool start(crew *c) {
 
 int32_t moth_workers_start(moth_ctx *ctx, const moth_lua *lua, const moth_message *programs,
                            uint32_t n, moth_handle *out) {
+  MOTH_NEED(ctx, lua && (programs || !n) && out, MOTH_E_ARG);
   moth_error_clear(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (moth_capture_refuse(ctx, "workers are started")) return ctx->error.code;
@@ -420,6 +421,7 @@ static crew *crew_of(moth_ctx *ctx, const moth_handle *workers) {
 
 int32_t moth_workers_send(moth_ctx *ctx, const moth_handle *workers, const moth_message *message,
                           uint64_t first) {
+  MOTH_NEED(ctx, (workers || here) && message, MOTH_E_ARG);
   crew *c = crew_of(ctx, workers);
   if (!c) return ctx->error.code;
   letter *l = letter_new(message), *old = NULL, *older = NULL;
@@ -471,6 +473,7 @@ static int32_t look(moth_ctx *ctx, crew *c, moth_message *message) {
 
 int32_t moth_workers_receive(moth_ctx *ctx, const moth_handle *workers, double seconds,
                              moth_message *message) {
+  MOTH_NEED(ctx, (workers || here) && message, MOTH_E_ARG);
   crew *c = crew_of(ctx, workers);
   if (!c) return ctx->error.code;
   if (!workers) return next_task(here, message);
