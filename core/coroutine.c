@@ -111,7 +111,7 @@ static bool looks_right(const struct moth_coroutines *c, const char *state, cons
 
 int32_t moth_coroutine_find(moth_ctx *ctx, int32_t wide, const void *state, const void *sleeper,
                             const void *outer) {
-  MOTH_NEED(ctx, state && sleeper && outer, MOTH_E_ARG);
+  MOTH_NEED(ctx, state && sleeper, MOTH_E_ARG);
   struct moth_coroutines *c = ctx->coroutines;
   if (ctx->closed) return moth_fail_closed(ctx);
   if (c && c->known) return 1;
