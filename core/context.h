@@ -157,8 +157,8 @@ void moth_error_clear(moth_ctx *ctx);
 void moth_error_blame(moth_ctx *ctx, const char *op); /* who failed; the text outlives all */
 void moth_error_blame_copy(moth_ctx *ctx, const char *op);
 
-/* The first line of each public function that takes pointers: returns `value` if the context is NULL
-** or a pointer that the function needs is. */
+/* The first line of each public function that takes pointers: returns `value` if the context or a
+** pointer that the function needs is NULL. */
 #define MOTH_NEED(ctx, pointers, value)               \
   do {                                                \
     if (__builtin_expect(!(ctx) || !(pointers), 0)) { \

@@ -75,8 +75,8 @@ local function enter(value, name, which) return enter_in(frames_here(), value, n
 local function leave_in(list, frame)
   local top = #list
   if list[top] == frame then
-    list[top] = nil
     C.moth_mode(ctx, frame.which, frame.old)
+    list[top] = nil
     return nil
   end
   for i = top - 1, 1, -1 do
@@ -100,15 +100,27 @@ local function leave(frame)
   return leave_in(frame.list, frame)
 end
 
-local function finish(list, frame, ok, ...)
-  local problem = leave_in(list, frame)
-  if not ok then error((...), 0) end
+local function left(list, frame, ...) return leave_in(list, frame), ... end
+
+-- The mode is set, and set back, where an error at any place ends in the pcall of run_in.
+local function entered(list, frame, value, f, ...)
+  list[#list + 1] = frame
+  frame.old = C.moth_mode(ctx, frame.which, value)
+  return left(list, frame, f(...))
+end
+
+local function finish(list, frame, ok, problem, ...)
+  if not ok then
+    leave_in(list, frame)
+    error(problem, 0)
+  end
   if problem then errors.raise(problem, "E_STATE") end
   return ...
 end
 
 local function run_in(list, value, name, which, f, ...)
-  return finish(list, enter_in(list, value, name, which), pcall(f, ...))
+  local frame = { name = name, which = which, old = C.moth_mode(ctx, which, ASK), list = list }
+  return finish(list, frame, pcall(entered, list, frame, value, f, ...))
 end
 
 -- The first function of a coroutine that sets a mode.
@@ -132,12 +144,19 @@ local function hold(name, form)
   if lib.coroutine() then require "moth.coroutines".hold(name, form) end
 end
 
--- pcall(f, ...) with nothing recorded.
-local function unrecorded(f, ...)
-  if lib.coroutine() then return pcall(run_under, 0, "no_grad", GRAD, f, ...) end
-  local old = C.moth_mode(ctx, GRAD, 0)
-  local ok, result = pcall(f, ...)
+local function run_unrecorded(old, f, a, b, c)
+  C.moth_mode(ctx, GRAD, 0)
+  local result = f(a, b, c)
   C.moth_mode(ctx, GRAD, old)
+  return result
+end
+
+-- pcall(f, a, b, c) with nothing recorded. No `...`, which LuaJIT does not compile here.
+local function unrecorded(f, a, b, c)
+  if lib.coroutine() then return pcall(run_under, 0, "no_grad", GRAD, f, a, b, c) end
+  local old = C.moth_mode(ctx, GRAD, ASK)
+  local ok, result = pcall(run_unrecorded, old, f, a, b, c)
+  if not ok then C.moth_mode(ctx, GRAD, old) end
   return ok, result
 end
 
@@ -324,8 +343,8 @@ local function sweep()
   end
 end
 
-table.insert(lib.on_sweep, sweep)
-table.insert(lib.on_dead, function(id) nodes[id] = nil end)
+lib.on_sweep.autograd = sweep
+function lib.on_dead.autograd(id) nodes[id] = nil end
 
 -- ---- entry points ----
 

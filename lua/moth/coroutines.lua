@@ -142,7 +142,7 @@ end
 --- Whether a coroutine other than the main one has set something that still holds for it.
 function lib.others_set() return C.moth_coroutine_sweep(ctx) > 0 end
 
-table.insert(lib.on_sweep, function()
+function lib.on_sweep.coroutines()
   if next(probes) == nil and next(held) == nil then return end
   C.moth_coroutine_sweep(ctx)
   for token in pairs(probes) do
@@ -154,6 +154,6 @@ table.insert(lib.on_sweep, function()
       C.moth_coroutine_forget(ctx, pointer(thread))
     end
   end
-end)
+end
 
 return M

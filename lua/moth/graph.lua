@@ -26,7 +26,7 @@ local graph = {}
 
 -- What `pack` returned: node's id -> number of the saved tensor -> {value}.
 local packed = {}
-table.insert(lib.on_dead, function(id) packed[id] = nil end)
+function lib.on_dead.graph(id) packed[id] = nil end
 
 local current -- {id = the innermost region, pack =, unpack =, busy =}
 local refused -- why hooks are refused now: disable_saved_tensors_hooks

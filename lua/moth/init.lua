@@ -12,62 +12,87 @@ if not rawget(_G, "jit") then
     .. "or with Moth's own ./moth", 0)
 end
 
+-- The rest of this file is one function, whose body is not indented: `require "moth"` calls it
+-- protected, so that after an error (of memory, the stack or a debug hook) the next call works.
+-- folder: of this file
+local function make(folder)
+
 local registry = debug.getregistry()
-if registry.moth and registry.moth.moth then return registry.moth.moth end
+local anchor = registry.moth or {}
+if anchor.moth then return anchor.moth end
+
+-- ---- how modules are loaded ----
+-- LuaJIT's `require` marks a module before it runs its code. An error there leaves the mark, and
+-- each later `require` of that module fails. So Moth's modules call another `require`, which
+-- stores a module once its code has run: after an error the next call loads the module again.
+
+local host_require, load, open = require, load, io.open -- a host may take them away
+
+-- Modules that stay when package.loaded is cleared: the metatype of tensors cannot be set twice.
+anchor.loaded = anchor.loaded or {}
+registry.moth = anchor
+
+-- Modules outside package.path are beside this file; in a checkout those of moth.nn are in nn/
+-- beside lua/.
+local function find_file(name)
+  local path = package.searchpath(name, package.path)
+  if path then return path end
+  local errors, rest = anchor.loaded["moth.error"], name:sub(6)
+  local at = errors and errors.folder or folder
+  if errors and errors.root and name:find "^moth%.nn%f[.%z]" then
+    at, rest = errors.root .. "nn/", name == "moth.nn" and "init" or name:sub(9)
+  end
+  return package.searchpath(at .. rest:gsub("%.", "/"), "?.lua;?/init.lua", "", "")
+end
+
+local function need(name)
+  local module = package.loaded[name]
+  local kind = type(module)
+  if kind == "table" or kind == "function" or module == true then return module end -- no mark
+  if name == "moth" then return anchor.moth end
+  if name:sub(1, 5) ~= "moth." then return host_require(name) end
+  module = anchor.loaded[name]
+  if module == nil then
+    local path = find_file(name)
+    if not path then return host_require(name) end -- which lists where it looked
+    local file = open(path, "rb")
+    local text = file:read "*a"
+    file:close()
+    local piece = text:byte() == 27 and 1 or 0 -- 27: compiled code, which calls the global one
+    local chunk, problem = load(function()
+      piece = piece + 1
+      return piece == 1 and "local require = ... " or piece == 2 and text or nil
+    end, "@" .. path)
+    if not chunk then error(problem, 0) end
+    module = chunk(anchor.need)
+    if module == nil then module = true end
+    anchor.loaded[name] = module
+  end
+  package.loaded[name] = module
+  return module
+end
+
+-- For LuaJIT's `require`: the code has run before that sets its mark.
+function anchor.search(name)
+  if name ~= "moth" and name:sub(1, 5) ~= "moth." then return nil end
+  if name ~= "moth" and anchor.loaded[name] == nil and not find_file(name) then return nil end
+  package.loaded[name] = nil
+  local module = need(name)
+  return function() return module end
+end
+
+anchor.need = need
+local require = need
 
 local lib = require "moth.lib"
-local errors = require "moth.error"
 local bind = require "moth.bind"
 local dtype = require "moth.dtype"
 local lazy = require "moth.lazy"
 
 local ffi = require "ffi"
 
-local anchor = lib.anchor
 local version = ffi.string(lib.C.moth_version())
 local moth = { none = lib.none, version = version, _VERSION = "Moth " .. version }
-
--- ---- where modules are found ----
-
-local loadfile = loadfile -- a host may take it away from its scripts
-
-local function keep_loaded()
-  for name, module in pairs(package.loaded) do
-    if type(name) == "string" and name:sub(1, 5) == "moth." then anchor.loaded[name] = module end
-  end
-end
-
--- Modules that the path does not lead to lie beside this file; in a checkout those of moth.nn lie
--- in nn/ beside lua/.
-local function find_file(name)
-  local path = package.searchpath(name, package.path)
-  if path then return path end
-  local rest, folder = errors.root and name:match("^moth%.nn%.?(.*)$"), errors.root
-  if rest then
-    folder, rest = folder .. "nn/", rest == "" and "init" or rest
-  else
-    folder, rest = errors.folder, name:sub(6)
-  end
-  return package.searchpath(folder .. rest:gsub("%.", "/"), "?.lua;?/init.lua", "", "")
-end
-
-local function search(name)
-  if name == "moth" then return function() return moth end end
-  if name:sub(1, 5) ~= "moth." then return nil end
-  local loaded = anchor.loaded[name]
-  if loaded ~= nil then return function() return loaded end end
-  local path = find_file(name)
-  if not path then return nil end
-  local chunk, problem = loadfile(path)
-  if not chunk then error(problem, 0) end
-  return function(...)
-    local module = chunk(...)
-    if module == nil then module = true end
-    anchor.loaded[name] = module
-    return module
-  end
-end
-table.insert(package.loaders, 2, search)
 
 -- ---- what stands in the namespace ----
 
@@ -158,16 +183,27 @@ local also = {"default_generator", unpack(require("moth.alias").names())}
 
 --- All names of the namespace, sorted: for completion and documentation.
 moth.names = select(2, lazy.namespace("moth", moth, rows, {
-  find = find, names = bind.names, also = also, guesses = worth_guessing,
-  found = keep_loaded, hint = lazy.HELP,
+  find = find, names = bind.names, also = also, guesses = worth_guessing, hint = lazy.HELP,
 }))
 
 getmetatable(moth).__tostring = function() return moth._VERSION end
 
-anchor.moth = moth
 function anchor.hint(message) -- for the launcher
   return (require "moth.hint"(message))
 end
 require "moth.tensor" -- the metatype of handles
-keep_loaded()
+for name, module in pairs(package.loaded) do -- those that a host has loaded before
+  if type(name) == "string" and name:sub(1, 5) == "moth." then anchor.loaded[name] = module end
+end
+table.insert(package.loaders, 2, anchor.search)
+anchor.moth, package.loaded.moth = moth, moth
 return moth
+end
+
+local function checked(ok, moth)
+  if ok then return moth end
+  package.loaded.moth = nil -- a value of LuaJIT's, which makes the next `require` fail
+  error(moth, 0)
+end
+
+return checked(pcall(make, debug.getinfo(1, "S").source:match "^@(.*[/\\])" or "./"))

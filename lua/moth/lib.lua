@@ -23,11 +23,8 @@ if anchor and anchor.lib then
   end
   return anchor.lib
 end
-anchor = anchor or {}
+anchor = anchor or { loaded = {} }
 anchor.ffi = ffi
--- Modules that were loaded stay the same ones in this state, also when package.loaded is cleared:
--- the metatype of tensors cannot be set twice.
-anchor.loaded = anchor.loaded or {}
 registry.moth = anchor
 
 local lib = { anchor = anchor }
@@ -96,9 +93,11 @@ require "moth.traverse"(path, anchor)
 
 -- The context lies in Lua's own memory: at the end of a state that is freed after the last
 -- finalizer, so that one which still uses a tensor gets an error.
-anchor.room = ffi.new("uint8_t[?]", C.moth_open_size())
-local ctx = C.moth_open_at(anchor.room)
+-- Each step here may be the last before an error, after which all are done again.
+anchor.room = anchor.room or ffi.new("uint8_t[?]", C.moth_open_size())
+local ctx = anchor.ctx or C.moth_open_at(anchor.room)
 if ctx == nil then error("moth: out of memory", 0) end
+anchor.ctx = ctx
 ffi.gc(ctx, C.moth_close)
 
 local Handle = ffi.typeof("moth_handle")
@@ -180,10 +179,8 @@ lib.none = setmetatable({}, { __tostring = function() return "moth.none" end })
 --- Ties the methods and operators of tensors to handles; only the first call in a state does.
 -- @return the metatable that holds
 function lib.metatype(mt)
-  if not anchor.metatype then
-    ffi.metatype("moth_handle", mt)
-    anchor.metatype = mt
-  end
+  anchor.metatype = anchor.metatype or mt
+  pcall(ffi.metatype, "moth_handle", anchor.metatype) -- fails if it is set already
   return anchor.metatype
 end
 
@@ -202,7 +199,8 @@ local canary = setmetatable({}, { __mode = "v" })
 local busy = false
 local traced = 0
 
---- Functions called with the id of each node that died, to clear what Lua kept for it.
+--- Functions called with the id of each node that died, to clear what Lua kept for it; by name,
+-- so that a module which is loaded again after an error replaces its own.
 lib.on_dead = {}
 
 --- Functions called by each sweep, before the dead are listed.
@@ -220,13 +218,13 @@ function lib.forget_dead()
     local n = C.moth_dead_ids(ctx, ids, 64)
     for i = 0, n - 1 do
       local id = tonumber(ids[i])
-      for k = 1, #lib.on_dead do lib.on_dead[k](id) end
+      for _, clear in pairs(lib.on_dead) do clear(id) end
     end
   until n == 0
 end
 
 local function clear_dead()
-  for k = 1, #lib.on_sweep do lib.on_sweep[k]() end
+  for _, run in pairs(lib.on_sweep) do run() end
   lib.forget_dead()
 end
 

@@ -272,7 +272,7 @@ local function drop_look(id)
   looks[id] = nil
 end
 
-table.insert(lib.on_sweep, function()
+function lib.on_sweep.recording()
   for id in pairs(open) do
     if held[id] == nil then
       open[id] = nil
@@ -280,7 +280,7 @@ table.insert(lib.on_sweep, function()
       C.moth_capture_free(ctx, id)
     end
   end
-end)
+end
 
 --- Gives back what the engine holds of one.
 function recording.free(r)

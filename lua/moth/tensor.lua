@@ -39,11 +39,11 @@ local loaded = {}
 local function load_part(name)
   local part = lazy.module(M.parts, name)
   if not part or loaded[part] then return false end
-  loaded[part] = true
   local found = require(part)
   for key, method in pairs(found.methods) do methods[key] = method end
   for key, getter in pairs(found.getters or {}) do getters[key] = getter end
   for key, setter in pairs(found.setters or {}) do setters[key] = setter end
+  loaded[part] = true
   return true
 end
 

@@ -56,9 +56,9 @@ local function finish()
   return (C.moth_profile_stop(ctx, info))
 end
 
-table.insert(lib.on_sweep, function()
+function lib.on_sweep.profiler()
   if lib.profile and not current[1] then finish() end
-end)
+end
 
 -- ---- ranges ----
 
@@ -227,7 +227,8 @@ function Profile:init(fn, activities, record_shapes, profile_memory, with_stack,
 end
 
 local function refuse_second()
-  if lib.profile then lib.collect(true) end -- one that nobody holds any more ends here
+  if lib.profile then lib.collect(true) -- one that nobody holds any more ends here
+  else C.moth_profile_stop(ctx, nil) end -- what an error in `begin` may have left
   if lib.profile then
     errors.raise("a profile is under way already, begun at " .. lib.profile.begun
       .. "; they do not nest: mark parts of it with moth.profiler.record_function", "E_STATE")

@@ -144,14 +144,11 @@ local function follow(net, marks)
   end
 end
 
---- Runs f(...) and reads which calls it made.
--- @param net  the module that f calls, to tell where; or nil
--- @return the calls, with the tensors whose values were read and where as `reads`; and what f
--- returned, as a list with its length n
-function noted.read(net, f, ...)
+local function reading(state, net, f, ...)
   local Module = require "moth.nn.module"
   local marks, reads, args = {}, {}, lib.pack(...)
-  lib.check(C.moth_calls_begin(ctx), "onnx.export")
+  state.status = C.moth_calls_begin(ctx)
+  lib.check(state.status, "onnx.export")
   Module.sight.profile(follow(net, marks))
   function lib.on_read(x) reads[#reads + 1] = { x = x, place = errors.where() } end
   local ok, results = errors.unyielding("a net that is exported", function()
@@ -160,10 +157,7 @@ function noted.read(net, f, ...)
   Module.sight.profile(nil)
   lib.on_read = nil
   C.moth_calls_end(ctx)
-  if not ok then
-    C.moth_calls_free(ctx)
-    error(results, 0)
-  end
+  if not ok then error(results, 0) end
   local list, m, path = { reads = reads }, 1, ""
   for i = 0, C.moth_calls_count(ctx) - 1 do
     while marks[m] and marks[m][1] <= i do m, path = m + 1, marks[m][2] end
@@ -172,6 +166,27 @@ function noted.read(net, f, ...)
   end
   C.moth_calls_free(ctx)
   return list, results
+end
+
+-- After an error nothing is recorded any more; but what another reading records stays.
+local function ended(state, ok, list, results)
+  if ok then return list, results end
+  if not state.status or state.status >= 0 then
+    require("moth.nn.module").sight.profile(nil)
+    lib.on_read = nil
+    C.moth_calls_end(ctx)
+    C.moth_calls_free(ctx)
+  end
+  error(list, 0)
+end
+
+--- Runs f(...) and reads which calls it made.
+-- @param net  the module that f calls, to tell where; or nil
+-- @return the calls, with the tensors whose values were read and where as `reads`; and what f
+-- returned, as a list with its length n
+function noted.read(net, f, ...)
+  local state = {}
+  return ended(state, pcall(reading, state, net, f, ...))
 end
 
 return noted
