@@ -304,7 +304,7 @@ static int check_places(reader *r) {
     end = t->start + t->nbytes;
   }
   if (end == f->data_size) return MOTH_OK;
-  return bad(r, "%lld bytes after the last tensor belong to none", (long long)(f->data_size - end));
+  return bad(r, "no tensor holds the last %lld bytes", (long long)(f->data_size - end));
 }
 
 static int check_names(reader *r) {

@@ -153,7 +153,7 @@ describe("Fourier transforms", function()
     refuses("bad argument 'n' to 'irfft'", function() fft.irfft(moth.randn(1, 2)) end)
     refuses("bad argument 'input' to 'rfft' (signals of a length from 1 on are needed",
       function() fft.rfft(moth.randn(3, 0)) end)
-    refuses("bad argument 's' to 'fft2' (1 lengths for 2 dimensions)",
+    refuses("bad argument 's' to 'fft2' (1 length for 2 dimensions)",
       function() fft.fft2(moth.randn(3, 4, 2), {4}) end)
     refuses("did you mean 'ortho'", function() fft.rfft(x, {norm = "orto"}) end)
     refuses("moth.fft has no 'rffft'; did you mean 'rfft'", function() fft.rffft(x) end)

@@ -139,7 +139,7 @@ describe("a product with a vector is the matrix times it:", function()
     local f = function(a) return (a * a):sum() end
     assert.has_error_like(function() A.jvp(f, x) end, "argument 'v' to 'jvp' %(is needed unless")
     assert.has_error_like(function() A.hvp(f, x, y) end, "1 is f64 %(2%), but inputs has f64")
-    assert.has_error_like(function() A.vhp(f, x, {x, x}) end, "1 tensors are needed")
+    assert.has_error_like(function() A.vhp(f, x, {x, x}) end, "1 tensor is needed")
     assert.has_error_like(function() A.vhp(moth.exp, x, x) end,
       "one tensor of one element is needed; it returned f64 %(3%)")
     assert.has_error_like(function() A.jacobian(moth.exp, moth.ones(2):long()) end,

@@ -173,7 +173,7 @@ describe("a GGUF file", function()
       "of type 77, which Moth does not read", "E_UNSUPPORTED")
     refused(gguf {tensors = {tensor("a", {33}, 2, 0)}, data = eight:rep(9)},
       "of type Q4_0 with rows of 33 numbers, no multiple of 32")
-    refused(gguf {tensors = {one}, data = eight}:sub(1, 40), "is broken: 1 tensors")
+    refused(gguf {tensors = {one}, data = eight}:sub(1, 40), "is broken: 1 tensor ")
     refused(gguf {keys = {entry("kk", 4, le(1, 4)), entry("key", 8, text "long")}}:sub(1, 68),
       "would lie beyond its end")
   end)

@@ -226,7 +226,7 @@ describe("grid_sample", function()
       function() F.grid_sample(moth.ones(1, 1, 3, 3), moth.ones(1, 2, 2, 3)) end)
     refuses("'input' to 'grid_sample' %(%(N, C, H, W%) or %(N, C, D, H, W%) is needed",
       function() F.grid_sample(moth.ones(3, 3), moth.ones(1, 2, 2, 2)) end)
-    refuses("'grid' to 'grid_sample' %(1 samples as in",
+    refuses("'grid' to 'grid_sample' %(1 sample as in",
       function() F.grid_sample(moth.ones(1, 1, 3, 3), moth.ones(2, 2, 2, 2)) end)
     refuses("'mode' to 'grid_sample'",
       function() F.grid_sample(moth.ones(1, 1, 3, 3), moth.ones(1, 2, 2, 2), "cubic") end)

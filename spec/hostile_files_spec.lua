@@ -87,8 +87,9 @@ local hostile = {
     "123456"), "tensor 'b' overlaps tensor 'a' at byte 2" },
   { "the same bytes twice", file_of("{" .. entry("a", "U8", 2, 0, 2) .. ","
     .. entry("b", "U8", 2, 0, 2) .. "}", "12"), "overlaps" },
-  { "trailing garbage", file_of("{" .. one .. "}", eight .. "x"), "1 bytes after the last tensor" },
-  { "data of nobody", file_of("{}", "x"), "1 bytes after the last tensor" },
+  { "trailing garbage", file_of("{" .. one .. "}", eight .. "x"),
+    "no tensor holds the last 1 byte" },
+  { "data of nobody", file_of("{}", "x"), "no tensor holds the last 1 byte" },
   { "metadata number", file_of('{"__metadata__":{"a":1}}'), "expected a string" },
   { "metadata nested", file_of('{"__metadata__":{"a":{}}}'), "expected a string" },
   { "metadata string", file_of('{"__metadata__":"x"}'), "'{' after \"__metadata__\"" },
@@ -144,7 +145,7 @@ describe("a hostile file", function()
     for i = 1, 20000 do parts[i] = entry("t" .. i, "U8", "0", 0, 0) end
     local path = write("many.st", file_of("{" .. table.concat(parts, ",") .. "}", "x"))
     local start = os.clock()
-    assert.has_error_like(function() moth.load(path) end, "1 bytes after the last tensor")
+    assert.has_error_like(function() moth.load(path) end, "no tensor holds the last 1 byte")
     assert.is_true(os.clock() - start < 1)
   end)
 

@@ -122,7 +122,7 @@ describe("a net that PyTorch exported", function()
     told("got f64 %(2, 3, 17, 17%)", moth.randn(2, 3, 17, 17):double())
     told("got f32 %(2, 3, 16, 17%)", moth.randn(2, 3, 16, 17))
     told("got a string", "x")
-    told("1 inputs are needed, got 2", moth.randn(2, 3, 17, 17), 1)
+    told("1 input is needed, got 2", moth.randn(2, 3, 17, 17), 1)
     told("there is no input 'y'; the inputs are x", { y = moth.randn(2, 3, 17, 17) })
   end)
 

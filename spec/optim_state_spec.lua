@@ -267,7 +267,7 @@ describe("an optimizer of named parameters", function()
     local state = named():state_dict()
     state.param_groups[1].param_names = {"one"}
     assert.has_error_like(function() plain():load_state_dict(state) end,
-      "group 1 has 1 names for 4 parameters")
+      "group 1 has 1 name for 4 parameters")
   end)
 
   it("steps like any other, captured too", function()

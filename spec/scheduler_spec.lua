@@ -172,7 +172,7 @@ describe("a schedule", function()
       "bad argument 'optimizer' to 'StepLR' %(an optimizer is needed")
     assert.has_error_like(function() S.StepLR(o, 0) end, "from 1 on is needed, got 0")
     assert.has_error_like(function() S.LambdaLR(o, {math.sin}) end,
-      "'lr_lambda' to 'LambdaLR' %(has 1 values, the optimizer 2 parameter groups")
+      "'lr_lambda' to 'LambdaLR' %(has 1 value, the optimizer 2 parameter groups")
     assert.has_error_like(function() S.LambdaLR(o, 0.5) end,
       "a function for group 1 is needed, got 0%.5")
     assert.has_error_like(function() S.OneCycleLR(o, 1) end,

@@ -143,7 +143,8 @@ local function told(blame, inner, outer)
   end
   local name, given = argument_of(outer, value, blame.argname)
   if not name then
-    if outer.plain or outer.name == blame.fname then return nil end
+    -- a class may be called by its name in lower case, as moth.progress
+    if outer.plain or outer.name:lower() == blame.fname:lower() then return nil end
     return outer.name .. ": " .. blame.text
   end
   local text = blame.text

@@ -169,7 +169,8 @@ function t7.load(path, fname, device, mmap)
     Reader)
   local value = self:value()
   if file.at ~= file.size then
-    file:refuse(("is no file of Torch7: %.0f bytes follow its value"):format(file.size - file.at))
+    file:refuse(("is no file of Torch7: its value ends %.0f bytes before the end"):format(
+      file.size - file.at))
   end
   return value
 end

@@ -251,6 +251,7 @@ MLP.signature = define.signature("MLP", {
 
 --- Linear layers with normalization, activation and dropout between them.
 function MLP:init(inputs, hidden, norm_layer, activation, inplace, bias, dropout)
+  if type(hidden) ~= "table" then hidden = { hidden } end
   if #hidden == 0 then
     errors.argument("MLP", "hidden_channels", "at least one number is needed", "E_SHAPE")
   end
