@@ -432,10 +432,7 @@ local id_out = ffi.new "uint32_t[1]"
 -- Whether the recorded ops use the bytes of a tensor.
 local function was_read(x) return C.moth_capture_uses(ctx, x) == 1 end
 
---- Runs fn on copies of the inputs, recorded.
--- @return its results as a list; the recording, or nil if the next run will go another way; whether
--- that may be so many times; and what the run changed that it reads, if that is why
-function recording.record(fn, ...)
+local function record(fn, ...)
   local n = select("#", ...)
   local args = {...}
   local inputs, tensors, notes = recording.own_inputs(args, n)
@@ -481,6 +478,24 @@ function recording.record(fn, ...)
   open[r.id], held[r.id] = true, r
   r.run = runner(r)
   return results, r
+end
+
+-- After an error at any place nothing is recorded any more.
+local function recorded(ok, ...)
+  if not ok then
+    lib.capture = nil
+    C.moth_capture_abort(ctx)
+    error((...), 0)
+  end
+  return ...
+end
+
+--- Runs fn on copies of the inputs, recorded.
+-- @return its results as a list; the recording, or nil if the next run will go another way; whether
+-- that may be so many times; and what the run changed that it reads, if that is why
+function recording.record(fn, ...)
+  if lib.capture then return record(fn, ...) end -- which refuses it
+  return recorded(pcall(record, fn, ...))
 end
 
 return recording
