@@ -4,6 +4,12 @@
 ** the context. A block may be freed in another context than it was made in. Under AddressSanitizer
 ** nothing is kept, so that a use after free is seen, nor with what looks on at kernels of a GPU.
 ** The limit and the failures that tests ask for are here, too.
+**
+** Blocks in use and free blocks together are bounded by the most bytes in use lately, a quarter of
+** that and SPARE bytes, and by the memory limit. "Lately" is the current period and the one before
+** it; a period ends when PERIOD times that many bytes were handed out. Only the calls that leave
+** the inline functions count and check: a loop that finds all of its blocks pays nothing. Above the
+** bound the large class that was used least recently loses a block first.
 */
 #include <stdlib.h>
 
@@ -23,6 +29,10 @@
 
 #define HUGE_PAGE ((int64_t)2 << 20)
 #define LARGEST ((int64_t)1 << 37)
+#define SMALL_CLASSES 113         /* those of sizes up to MOTH_INLINE_BLOCK */
+#define PAGED ((int64_t)1 << 16)  /* the least block whose pages are given back one by one */
+#define SPARE ((int64_t)32 << 20) /* bytes that may be cached whatever is in use */
+#define PERIOD 8
 
 /* The size that blocks of a class have. */
 static int64_t class_size(uint32_t c) {
@@ -41,7 +51,149 @@ static void *block_new(int64_t size) {
   return block;
 }
 
+/* The bytes that a block for so many has. Without a cache every byte too many is seen. */
+static int64_t block_size(int64_t nbytes) {
+  return KEEP_BLOCKS ? class_size(moth_class_of(nbytes)) : nbytes;
+}
+
+/* The C library may keep a freed block: its pages go back to the system first. */
+static void block_free(moth_ctx *ctx, void *block, int64_t size) {
+  ctx->cache.held -= size;
+  if (KEEP_BLOCKS && size >= PAGED) moth_aligned_drop(block, (size_t)size);
+  moth_aligned_free(block);
+}
+
+void moth_block_left(moth_ctx *ctx, int64_t nbytes) { ctx->cache.held -= block_size(nbytes); }
+
 void moth_keep_blocks(moth_ctx *ctx, bool keep) { ctx->keeps_blocks = keep && KEEP_BLOCKS; }
+
+/* -- the chains -- */
+
+static void *pop(moth_ctx *ctx, uint32_t c) {
+  moth_chain *chain = &ctx->blocks[c];
+  void *block = chain->first;
+  if (!block) return NULL;
+  memcpy(&chain->first, block, sizeof(void *));
+  chain->count--;
+  if (c >= SMALL_CLASSES) ctx->cache.large -= class_size(c);
+  return block;
+}
+
+static int64_t count_small(moth_ctx *ctx) {
+  int64_t bytes = 0;
+  for (uint32_t c = 0; c < SMALL_CLASSES; c++)
+    if (ctx->blocks[c].count) bytes += ctx->blocks[c].count * class_size(c);
+  return ctx->cache.small = bytes;
+}
+
+int64_t moth_cached_bytes(const moth_ctx *ctx) {
+  int64_t bytes = 0;
+  for (uint32_t c = 0; c < MOTH_CLASSES; c++) bytes += ctx->blocks[c].count * class_size(c);
+  return bytes;
+}
+
+void moth_empty_cache(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
+  for (uint32_t c = 0; c < MOTH_CLASSES; c++)
+    for (void *block; (block = pop(ctx, c));) block_free(ctx, block, class_size(c));
+  ctx->cache.small = 0;
+}
+
+/* -- the bound -- */
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Frees the same share of each small class, about so many bytes in all. */
+static void trim_small(moth_ctx *ctx, int64_t bytes) {
+  const double share = (double)bytes / (double)larger(ctx->cache.small, 1);
+  for (uint32_t c = 0; c < SMALL_CLASSES; c++) {
+    int64_t n = (int64_t)(share * (double)ctx->blocks[c].count) + 1;
+    for (void *block; n-- > 0 && (block = pop(ctx, c));) block_free(ctx, block, class_size(c));
+  }
+  count_small(ctx);
+  if (bytes >= SPARE / 4) moth_aligned_trim();
+}
+
+/* Frees a block of the large class that was used least recently; false: there is none. */
+static bool trim_large(moth_ctx *ctx) {
+  uint32_t oldest = 0;
+  if (!ctx->cache.large) return false;
+  for (uint32_t c = SMALL_CLASSES; c < MOTH_CLASSES; c++)
+    if (ctx->blocks[c].count && (!oldest || ctx->cache.used[c] < ctx->cache.used[oldest]))
+      oldest = c;
+  void *block = pop(ctx, oldest);
+  if (block) block_free(ctx, block, class_size(oldest));
+  return block != NULL;
+}
+
+/* Frees blocks until at most so many bytes are held, in use or not, as far as there are any. */
+static void trim(moth_ctx *ctx, int64_t most) {
+  moth_cache *k = &ctx->cache;
+  int64_t over = k->held - most, more = count_small(ctx) - k->large;
+  if (over > 0 && more > 0) trim_small(ctx, over < more ? over : more);
+  while (k->held > most && trim_large(ctx)) continue;
+  if (k->held > most && k->small) trim_small(ctx, k->held - most);
+}
+
+/* What may be held when so many bytes more are in use. */
+static int64_t bound(const moth_ctx *ctx) {
+  const int64_t high = larger(ctx->cache.high, ctx->cache.last), limit = ctx->mem.limit_bytes;
+  const int64_t most = high + high / 4 + SPARE;
+  return limit > 0 && limit < most ? limit : most;
+}
+
+/* Notes the bytes in use, of which `more` are yet to come from the system. */
+static void note_use(moth_ctx *ctx, int64_t more) {
+  moth_cache *k = &ctx->cache;
+  const int64_t now = k->held + more - k->large - k->small;
+  if (now > k->high) k->high = now;
+  if (k->passed < PERIOD * larger(larger(k->high, k->last), SPARE)) return;
+  count_small(ctx);
+  k->last = k->high;
+  k->high = larger(k->held + more - k->large - k->small, 0);
+  k->passed = 0;
+  if (k->held + more > bound(ctx)) trim(ctx, bound(ctx) - more);
+}
+
+/* Before a block of so many bytes is asked of the system. */
+static void make_room(moth_ctx *ctx, int64_t size) {
+  moth_cache *k = &ctx->cache;
+  k->passed += size;
+  if (k->held + size <= bound(ctx)) return;
+  count_small(ctx);
+  note_use(ctx, size);
+  const int64_t most = bound(ctx);
+  if (k->held + size > most) trim(ctx, most - most / 32 - size);
+}
+
+void moth_age_cache(moth_ctx *ctx) {
+  ctx->cache.passed += larger(ctx->cache.high, ctx->cache.last) / 2;
+  count_small(ctx);
+  note_use(ctx, 0);
+}
+
+void moth_trim_cache(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
+  moth_cache *k = &ctx->cache;
+  count_small(ctx);
+  k->last = 0;
+  k->high = larger(k->held - k->large - k->small, 0);
+  trim(ctx, k->high + SPARE);
+}
+
+/* -- blocks -- */
+
+static void *take_large(moth_ctx *ctx, uint32_t c) {
+  moth_cache *k = &ctx->cache;
+  k->used[c] = ++k->clock;
+  void *block = pop(ctx, c);
+  if (block) {
+    k->passed += class_size(c);
+    if (k->clock % 16 == 0) count_small(ctx);
+    note_use(ctx, 0);
+  }
+  return block;
+}
 
 void *moth_alloc_block(moth_ctx *ctx, int64_t nbytes) {
   if (ctx->fail_after > 0 && --ctx->fail_after == 0) {
@@ -53,55 +205,44 @@ void *moth_alloc_block(moth_ctx *ctx, int64_t nbytes) {
     return NULL;
   }
   uint32_t c = moth_class_of(nbytes);
-  void *block = ctx->blocks[c].first;
-  if (block) {
-    memcpy(&ctx->blocks[c].first, block, sizeof(void *));
-    ctx->blocks[c].count--;
-    return block;
-  }
+  void *block = c < SMALL_CLASSES ? pop(ctx, c) : take_large(ctx, c);
+  if (block) return block;
   if (ctx->closed) {
     moth_fail_closed(ctx);
     return NULL;
   }
   ctx->mem.allocations++;
-  int64_t size = KEEP_BLOCKS ? class_size(c) : nbytes; /* there, every byte too many is seen */
+  int64_t size = block_size(nbytes);
+  make_room(ctx, size);
   block = block_new(size);
   if (!block) {
     moth_empty_cache(ctx);
     block = block_new(size);
   }
-  if (!block)
+  if (!block) {
     moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory: %lld bytes asked for, %lld in use",
               (long long)nbytes, (long long)ctx->mem.live_bytes);
+    return NULL;
+  }
+  ctx->cache.held += size;
+  if (c >= SMALL_CLASSES) note_use(ctx, 0);
   return block;
 }
 
 void moth_dealloc_block(moth_ctx *ctx, void *block, int64_t nbytes) {
   if (!ctx->keeps_blocks) {
-    moth_aligned_free(block);
+    block_free(ctx, block, block_size(nbytes));
     return;
   }
-  moth_chain *c = &ctx->blocks[moth_class_of(nbytes)];
-  memcpy(block, &c->first, sizeof(void *));
-  c->first = block;
-  c->count++;
-}
-
-int64_t moth_cached_bytes(const moth_ctx *ctx) {
-  int64_t bytes = 0;
-  for (uint32_t c = 0; c < MOTH_CLASSES; c++) bytes += ctx->blocks[c].count * class_size(c);
-  return bytes;
-}
-
-void moth_empty_cache(moth_ctx *ctx) {
-  MOTH_NEED(ctx, true, );
-  for (uint32_t c = 0; c < MOTH_CLASSES; c++) {
-    for (void *block = ctx->blocks[c].first, *next; block; block = next) {
-      memcpy(&next, block, sizeof(void *));
-      moth_aligned_free(block);
-    }
-    ctx->blocks[c] = (moth_chain){NULL, 0};
-  }
+  const uint32_t c = moth_class_of(nbytes);
+  moth_chain *chain = &ctx->blocks[c];
+  memcpy(block, &chain->first, sizeof(void *));
+  chain->first = block;
+  chain->count++;
+  if (c < SMALL_CLASSES) return;
+  ctx->cache.large += class_size(c);
+  const int64_t limit = ctx->mem.limit_bytes;
+  if (limit > 0 && ctx->cache.held > limit) trim(ctx, limit);
 }
 
 /* -- counts and limits -- */
@@ -120,6 +261,7 @@ void moth_memory_reset_peak(moth_ctx *ctx) {
 void moth_memory_limit(moth_ctx *ctx, int64_t bytes) {
   MOTH_NEED(ctx, true, );
   ctx->mem.limit_bytes = bytes;
+  if (bytes > 0) trim(ctx, bytes);
 }
 
 void moth_fail_allocation(moth_ctx *ctx, int64_t after) {

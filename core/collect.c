@@ -112,6 +112,7 @@ void moth_swept(moth_ctx *ctx, int32_t collected, double seconds, double heap) {
   if (!collected) return;
   ctx->mem.collections++;
   moth_devices_swept(ctx);
+  moth_age_cache(ctx);
   ctx->mem.collection_seconds += seconds;
   add_credit(ctx);
   ctx->cost = cost > 0 ? cost : 0;

@@ -40,6 +40,16 @@ typedef struct moth_chain { /* free blocks of one size class; each begins with t
   int64_t count;
 } moth_chain;
 
+/* What bounds the block cache, see alloc.c. In use: handed out and not freed yet. */
+typedef struct moth_cache {
+  int64_t held;         /* bytes of all blocks that the system gave: in use or free */
+  int64_t large, small; /* free bytes above MOTH_INLINE_BLOCK; below, when last counted */
+  int64_t high, last;   /* the most bytes in use in this period, and in the one before it */
+  int64_t passed;       /* bytes handed out in this period */
+  uint64_t clock;       /* large blocks that were handed out or freed */
+  uint64_t used[MOTH_CLASSES]; /* the clock when a block of a large class was last handed out */
+} moth_cache;
+
 typedef struct moth_error_state {
   int32_t code;
   uint64_t node, storage; /* of a backward error; storage: what changed since `version` */
@@ -140,6 +150,7 @@ struct moth_ctx {
   moth_tensor *generator;
   unsigned forks; /* moth_forks when the generator was last looked at */
   moth_devices *devices; /* what is counted and kept of those beside the CPU; NULL: none was used */
+  moth_cache cache;
 };
 
 void moth_fft_forget(moth_ctx *ctx);
@@ -236,6 +247,8 @@ static inline void moth_dealloc(moth_ctx *ctx, void *block, int64_t nbytes) {
 
 void moth_keep_blocks(moth_ctx *ctx, bool keep);
 int64_t moth_cached_bytes(const moth_ctx *ctx);
+void moth_age_cache(moth_ctx *ctx);                  /* after a collection */
+void moth_block_left(moth_ctx *ctx, int64_t nbytes); /* a block that this context will not free */
 
 /* Bytes of tensor data count as live, against the limit and towards the goal: before they are
 ** allocated. False: E_LIMIT is set. */

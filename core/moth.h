@@ -255,6 +255,7 @@ void moth_memory_reset_peak(moth_ctx *ctx);
 void moth_memory_limit(moth_ctx *ctx, int64_t bytes); /* 0: none */
 void moth_memory_floor(moth_ctx *ctx, int64_t bytes, int64_t handles); /* of the goals */
 void moth_empty_cache(moth_ctx *ctx);
+void moth_trim_cache(moth_ctx *ctx); /* to 32 MiB; for after a rare task with many temporaries */
 void moth_fail_allocation(moth_ctx *ctx, int64_t after); /* for tests: the n-th one fails; 0: off */
 
 /* ---- autograd ---- */

@@ -6,6 +6,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -92,6 +95,18 @@ void *moth_aligned_new(size_t align, size_t size) {
 }
 
 void moth_aligned_free(void *block) { free(block); }
+
+void moth_aligned_drop(void *block, size_t size) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)block;
+  const uintptr_t from = (at + page - 1) / page * page, to = (at + size) / page * page;
+  if (to > from) madvise((char *)block + (from - at), to - from, MADV_DONTNEED);
+}
+
+void moth_aligned_trim(void) {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
 
 void moth_aligned_huge(void *block, size_t size) { madvise(block, size, MADV_HUGEPAGE); }
 

@@ -44,6 +44,8 @@ bool moth_program_path(char path[MOTH_PATH_ROOM]); /* of the program that runs *
 
 void *moth_aligned_new(size_t align, size_t size);
 void moth_aligned_free(void *block);
+void moth_aligned_drop(void *block, size_t size); /* its pages go; what it holds is lost */
+void moth_aligned_trim(void); /* gives back the pages of small blocks that were freed */
 void moth_aligned_huge(void *block, size_t size); /* few large pages do better, if there are any */
 
 /* -- files, by paths in UTF-8; what fails sets errno -- */

@@ -120,6 +120,10 @@ void *moth_aligned_new(size_t align, size_t size) { return _aligned_malloc(size,
 
 void moth_aligned_free(void *block) { _aligned_free(block); }
 
+void moth_aligned_drop(void *block, size_t size) { (void)block, (void)size; }
+
+void moth_aligned_trim(void) {}
+
 void moth_aligned_huge(void *block, size_t size) { (void)block, (void)size; }
 
 /* -- files: the C library's descriptors -- */

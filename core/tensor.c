@@ -149,9 +149,12 @@ void moth_storage_share(moth_ctx *ctx, moth_storage *s) {
   if (s->shared) return;
   s->shared = true; /* from here on it is counted as no context's own */
   ctx->mem.live_storages--;
+  const bool own = !s->root && !s->foreign, few = s->data == (char *)(s + 1);
+  moth_block_left(ctx, (int64_t)sizeof *s + (own && few ? s->nbytes : 0));
   if (s->root) {
     moth_storage_share(ctx, s->root);
-  } else if (!s->foreign) {
+  } else if (own) {
+    if (!few && !s->deleter) moth_block_left(ctx, s->nbytes);
     ctx->mem.live_bytes -= s->nbytes;
     __atomic_add_fetch(&shared_bytes, s->nbytes, __ATOMIC_RELAXED);
   }

@@ -383,6 +383,7 @@ gguf.load = define {
     for _, t in ipairs(file.list) do
       tensors[t.name] = read_tensor(file, t, dtype, "gguf.load"):to(device)
     end
+    lib.C.moth_trim_cache(lib.ctx) -- a model is loaded once: free the blocks of temporaries
     return tensors, file.metadata
   end,
 }

@@ -25,16 +25,18 @@ end
 
 --- What the engine holds now.
 -- @return a table: live_bytes (in storages), peak_bytes (their most), cached_bytes (free blocks
--- kept for reuse), limit_bytes (0: none), goal_bytes (live bytes that ask for a collection),
+-- kept for reuse: bounded by a quarter of the most bytes in use lately and 32 MiB, plus the bytes
+-- freed since that peak), limit_bytes (0: none), goal_bytes (live bytes that ask for a collection),
 -- shared_bytes (of tensors passed between contexts), live_tensors, live_handles, live_nodes,
 -- live_storages, live_tasks (backward passes under way), allocations (blocks asked of the system),
 -- collections (asked for by the engine or moth.collect), collection_seconds (what they took)
 function memory.memory() return read() end
 
---- Refuses to let live bytes grow beyond a limit; ops that would then raise E_LIMIT.
+--- Refuses to let live bytes grow beyond a limit; ops that would then raise E_LIMIT. Free blocks
+-- count, too: they go back to the system before live and cached bytes together pass the limit.
 memory.set_memory_limit = define {
   name = "set_memory_limit",
-  doc = "Sets how many bytes live tensors may take; 0 or none: as many as there are.",
+  doc = "Sets how many bytes live tensors and cached blocks may take; 0 or none: no limit.",
   examples = "2^30",
   args = { { "int?", "bytes", "most bytes of live tensors" } },
   run = function(bytes)
