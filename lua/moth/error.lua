@@ -210,6 +210,8 @@ function errors.status(status, fname, argname, ...)
     if why then text = text .. ": " .. why end
   end
   fname = fname or require("moth.blame").public(op)
+  local late = text:match "^'([%w_]+)', which ran before" -- an op on a GPU
+  if late then text = text:gsub("^'[%w_]+'", "'" .. require("moth.blame").public(late) .. "'") end
   if argname then arg = argname end
   if code == "E_MEM" or code == "E_LIMIT" or arg == "size" then
     require("moth.oversize").blame(fname, text, code)

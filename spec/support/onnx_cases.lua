@@ -278,6 +278,8 @@ case("rolls and windows", function(x) return x:roll(1, 2), x:roll({ 1, -2 }, { 1
   x:roll(9, 1), x:unfold(2, 2, 1), x:unfold(1, 2, 2) end, { R(3, 4) })
 case("columns of windows", function(x) return F.unfold(x, 2, { padding = 1, stride = 2 }),
   F.unfold(x[1], { 2, 3 }, { dilation = 2 }) end, { R(2, 3, 6, 7) })
+case("fold", function(x) return F.fold(x, { 4, 4 }, 2), F.fold(x[1], { 4, 4 }, 2) end,
+  { R(1, 8, 9) }, OPSET18)
 case("meshgrid", function(x, y)
   local a, b = unpack(moth.meshgrid { x, y })
   local c, d = unpack(moth.meshgrid({ x, y }, { indexing = "xy" }))
