@@ -11,6 +11,7 @@
 #include "capture_parts.h"
 #include "frame.h"
 #include "profile.h"
+#include "random.h"
 
 #define FEW 4 /* launches below which a graph gains nothing */
 
@@ -240,7 +241,7 @@ static int run_graph(moth_capture *c, moth_segment *s) {
   moth_error_blame(ctx, c->code[s->first].op->name);
   int status = moth_cancelled(ctx) ? moth_stopped(ctx) : f->ready(ctx, s->device);
   if (status) return status;
-  memcpy(drawn, moth_at(ctx->generator), sizeof drawn);
+  memcpy(drawn, moth_at(moth_generator_own(ctx)), sizeof drawn);
   status = ctx->profile ? launch_seen(c, s, f) : launch(c, s, f);
   if (!status) return MOTH_OK;
   drop_graph(ctx, f, s);

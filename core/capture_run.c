@@ -7,6 +7,7 @@
 #include "coroutine.h"
 #include "loop.h"
 #include "profile.h"
+#include "random.h"
 #include "registry.h"
 #include "sparse.h"
 
@@ -469,8 +470,7 @@ int32_t moth_capture_keep(moth_ctx *ctx, uint32_t capture) {
   moth_capture *c = find(ctx, capture);
   if (!c) return ctx->error.code;
   drop_kept(c);
-  c->comparing = true;
-  int status = keep_bytes(c, ctx->generator->storage, false);
+  int status = keep_bytes(c, moth_generator_own(ctx)->storage, false);
   for (uint32_t i = 0; !status && i < c->nstores; i++)
     if (c->stores[i].how == MOTH_HELD_COUNTED && c->stores[i].s != ctx->generator->storage)
       status = keep_bytes(c, c->stores[i].s, c->stores[i].inside);
@@ -478,6 +478,7 @@ int32_t moth_capture_keep(moth_ctx *ctx, uint32_t capture) {
     moth_tensor *grad = c->leaves[i].leaf->grad;
     c->leaves[i].kept = grad ? moth_tensor_retain(grad) : NULL;
   }
+  c->comparing = status == MOTH_OK;
   return status;
 }
 

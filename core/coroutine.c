@@ -362,8 +362,8 @@ void moth_coroutine_leave(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, );
   moth_coroutine *r = ctx->ncoroutines ? find(ctx, running(ctx->coroutines)) : NULL;
   if (!r) return;
-  r->probe = NULL;
-  if (is_empty(r)) drop(ctx, r);
+  if (r->held) r->probe = NULL;
+  else drop(ctx, r); /* with what was set in the function and not set back */
   if (ctx->ncoroutines) moth_coroutines_settle_now(ctx);
   else load(ctx, ctx->base.modes);
 }
@@ -388,7 +388,8 @@ void moth_coroutine_forget(moth_ctx *ctx, const void *state) {
 int32_t moth_coroutine_sweep(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
   if (!ctx->ncoroutines) return 0;
-  moth_coroutine_forget(ctx, NULL);
+  moth_coroutines_settle_now(ctx); /* drops the dead ones */
+  if (!ctx->ncoroutines) load(ctx, ctx->base.modes);
   return (int32_t)ctx->ncoroutines;
 }
 

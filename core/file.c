@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #define CHUNK ((int64_t)16 << 20) /* between two looks at the cancel flag */
+#define FIXED_NAMES 8u            /* then names that nobody can take beforehand */
 #define SEND ((int64_t)8 << 20)   /* bytes that are worth sending to the disk on their own */
 
 /* A C string of the path, to be freed; NULL: E_ARG is set. */
@@ -194,8 +195,10 @@ static int open_temporary(moth_sink *s, int mode) {
   s->temp = malloc(room);
   if (!s->temp) return ENOMEM;
   memcpy(s->temp, s->path, dir);
-  for (unsigned attempt = 0; attempt < 1000; attempt++) {
-    snprintf(s->temp + dir, room - dir, ".moth-%016llx-%u.tmp", (unsigned long long)hash, attempt);
+  for (unsigned attempt = 0; attempt < 100; attempt++) {
+    uint64_t name = hash;
+    if (attempt >= FIXED_NAMES) name ^= (uint64_t)(moth_seconds() * 1e9) << 20 ^ (uint64_t)getpid();
+    snprintf(s->temp + dir, room - dir, ".moth-%016llx-%u.tmp", (unsigned long long)name, attempt);
     s->fd = moth_disk_temporary(s->temp, mode); /* the mode of the file it will replace */
     if (s->fd >= 0) return 0;
     if (errno != EEXIST && errno != EINTR) break;
@@ -289,7 +292,12 @@ static int commit(moth_sink *s) {
   if (regular && s->durable && moth_disk_sync(s->fd))
     return io_error(s->ctx, "write", s->shown, errno);
   int fd = s->fd;
+  errno = 0;
   s->fd = regular ? moth_disk_hold(fd) : -1; /* until it is renamed nobody else may take it */
+  if (regular && s->fd < 0 && errno) {
+    s->fd = fd;
+    return io_error(s->ctx, "write", s->shown, errno);
+  }
   if (moth_disk_close(fd) && errno != EINTR) return io_error(s->ctx, "write", s->shown, errno);
   if (!regular) return MOTH_OK;
   if (moth_disk_replace(s->temp, s->path)) return io_error(s->ctx, "replace", s->shown, errno);

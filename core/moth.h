@@ -263,7 +263,8 @@ void moth_fail_allocation(moth_ctx *ctx, int64_t after); /* for tests: the n-th 
 int32_t moth_grad_mode(moth_ctx *ctx, int32_t on); /* sets it (or -1: leaves it), returns the old */
 int32_t moth_autocast(moth_ctx *ctx, int32_t dtype); /* -1: off; -2: leaves it; the old one */
 /* What the running coroutine of the host has set itself, see below: sets it, returns what it was.
-** -2 returns what holds and sets nothing. */
+** -2 returns what holds and sets nothing. A coroutine other than the main one that sets a mode has
+** called moth_coroutine_enter or hold before. */
 int32_t moth_mode(moth_ctx *ctx, int32_t which, int32_t value);
 int32_t moth_requires_grad(moth_ctx *ctx, const moth_handle *x, int32_t on);
 int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *x);

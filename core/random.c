@@ -123,7 +123,7 @@ moth_tensor *moth_generator_own(moth_ctx *ctx) {
 int moth_generator_take(moth_ctx *ctx, moth_tensor *generator, uint64_t nblocks, uint64_t *seed,
                         uint64_t *block) {
   uint64_t state[2];
-  moth_tensor *from = generator ? generator : moth_generator_own(ctx);
+  moth_tensor *own = moth_generator_own(ctx), *from = generator ? generator : own;
   if (!from) return moth_fail_closed(ctx);
   if (from->l.dtype != MOTH_I64 || from->l.numel != 2 || !moth_contiguous(from))
     return moth_fail(ctx, MOTH_E_TYPE, "generator", "a generator is needed, got %s",

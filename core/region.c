@@ -256,7 +256,9 @@ int32_t moth_task_unpack(moth_ctx *ctx, uint32_t task, uint32_t slot, const moth
     return moth_fail(ctx, MOTH_E_SHAPE, NULL, "the unpack hook returned %s where %s %s was saved",
                      moth_str(y), moth_dtype_name(s->l.dtype),
                      moth_str_shape(ctx, s->l.ndim, s->l.shape));
+  const int16_t from = s->from; /* where its history goes on */
   moth_save(s, y, true);
+  s->from = from;
   for (uint32_t k = 0; k < saved_count(n); k++)
     if (saved_at(n, k)->present == 2 && !saved_at(n, k)->storage) return MOTH_OK;
   n->flags &= ~(uint32_t)MOTH_N_EMPTIED;

@@ -216,6 +216,10 @@ int32_t moth_scope_close(moth_ctx *ctx, uint32_t scope) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
   uint32_t *top = moth_own_scope(ctx), k = top ? *top : 0;
   while (k && ctx->scopes[k].id != scope) k = ctx->scopes[k].outer;
+  if (!k && top && top != &ctx->base.scope) { /* opened before coroutines could be told apart */
+    top = &ctx->base.scope;
+    for (k = *top; k && ctx->scopes[k].id != scope;) k = ctx->scopes[k].outer;
+  }
   if (!k) return moth_fail(ctx, MOTH_E_STATE, NULL, "this scope is closed already");
   for (uint32_t next = 0; next != k;) {
     next = *top;

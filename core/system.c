@@ -147,18 +147,21 @@ static bool is_ours(int fd, const char *path) {
          S_ISREG(here.st_mode);
 }
 
-/* The lock goes with the process that holds it: a file that can be locked is nobody's. */
+/* The lock goes with the process that holds it: a file that can be locked is nobody's. It is made
+** again, with the permissions that a new one has. */
 int moth_disk_temporary(const char *path, int mode) {
   const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  int fd = open(path, flags | O_CREAT | O_EXCL, 0666);
-  const bool fresh = fd >= 0;
-  if (!fresh && errno != EEXIST) return -1;
-  if (!fresh) fd = open(path, flags);
-  const bool locked = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB);
-  const bool free_to_use = locked ? is_ours(fd, path) && !ftruncate(fd, 0)
-                                  : fresh && errno != EWOULDBLOCK; /* no locks there */
-  if (!free_to_use) {
-    if (fd >= 0) close(fd);
+  const int old = open(path, flags);
+  if (old >= 0) {
+    const bool ours = !flock(old, LOCK_EX | LOCK_NB) && is_ours(old, path) && !unlink(path);
+    close(old);
+    if (!ours) errno = EEXIST;
+    if (!ours) return -1;
+  }
+  const int fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+  if (fd < 0) return -1;
+  if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) { /* else: no locks there */
+    close(fd);
     errno = EEXIST;
     return -1;
   }

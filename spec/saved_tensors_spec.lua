@@ -253,3 +253,28 @@ describe("grad_fn", function()
       "a grad_fn has no 'next_function'; did you mean 'next_functions'?", 1, true)
   end)
 end)
+
+describe("unpacked tensors", function()
+  it("of a Function have their history, for second derivatives", function()
+    local Square = nn.class("Square", moth.autograd.Function)
+    function Square.forward(ctx, x)
+      ctx:save_for_backward(x)
+      return x * x
+    end
+    function Square.backward(ctx, dy) return dy * 2 * ctx.saved_tensors[1] end
+    local x = moth.tensor { 3 }:requires_grad_()
+    local y = graph.saved_tensors_hooks(identity, identity, function() return Square.apply(x) end)
+    local first = moth.autograd.grad(y:sum(), x, { create_graph = true })
+    assert.equal(6, first:item())
+    assert.equal(2, moth.autograd.grad(first:sum(), x):item())
+  end)
+
+  it("of a checkpoint have their history", function()
+    local h = moth.tensor { 0.5 }:requires_grad_()
+    local y = graph.save_on_cpu(function()
+      return moth.utils.checkpoint.checkpoint(function(v) return (v * 2):sin() end, h * 1)
+    end)
+    y:backward()
+    assert.near(2 * math.cos(1), h.grad:item(), 1e-6)
+  end)
+end)

@@ -69,8 +69,10 @@ MOTH_OP(polygamma_of, POLYGAMMA_OF, .saves = "input", .dtypes = MOTH_ANY | MOTH_
 
 /* -- Bessel functions -- */
 
+#define MOST_ORDER 16 /* of derivatives with functions of their own, SPECIAL_ORDERS */
+
 static int bessel_of_shape(const bessel_of_args *a, moth_layout *y) {
-  if (a->n < 0 || (a->n > 0 && (a->kind | 1) == (MOTH_BESSEL_AIRY | 1)))
+  if (a->n < 0 || a->n > MOST_ORDER || (a->n > 0 && (a->kind | 1) == (MOTH_BESSEL_AIRY | 1)))
     return moth_fail(a->ctx, MOTH_E_DOMAIN, "n", "no derivative %lld of it", (long long)a->n);
   return moth_shape_like(a->input, y);
 }
@@ -119,9 +121,9 @@ FUNCTION(special_i1e, SPACED, bessel_slope(g, x, MOTH_BESSEL_I1E, 1), .saves = "
 
 #define NTH_SLOPE(op, LIST, least, b, ...)                                         \
   static int op##_shape(const op##_args *a, moth_layout *y) {                      \
-    if (a->n < least)                                                              \
-      return moth_fail(a->ctx, MOTH_E_DOMAIN, "n", "a number from %d on is needed, got %lld", \
-                       least, (long long)a->n);                                    \
+    if (a->n < least || a->n > MOST_ORDER)                                         \
+      return moth_fail(a->ctx, MOTH_E_DOMAIN, "n", "derivatives of order %d to %d are known, " \
+                       "got %lld", least, MOST_ORDER, (long long)a->n);             \
     return moth_shape_like(a->input, y);                                           \
   }                                                                                \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                     \

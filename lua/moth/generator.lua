@@ -89,10 +89,10 @@ local default
 
 --- The generator that draws when none is named: moth.default_generator.
 function M.default()
+  local h = Handle()
+  local status = C.moth_generator(ctx, h) -- which takes in that this process was forked
+  if status < 0 then errors.status(status, "Generator") end
   if not default then
-    local h = Handle()
-    local status = C.moth_generator(ctx, h)
-    if status < 0 then errors.status(status, "Generator") end
     local state = lib.adopt(h, status)
     C.moth_keep_always(ctx, state)
     default = setmetatable({ state = state }, getmetatable(Generator()))

@@ -129,6 +129,15 @@ describe("a forked process", function()
     assert.is_true(drawn[1] ~= drawn[2] and drawn[2] ~= drawn[3] and drawn[1] ~= drawn[3])
   end)
 
+  it("draws again what it drew once its state is put back", function()
+    local again = [[local s = moth.get_rng_state()
+      local first = moth.rand(3)
+      moth.set_rng_state(s)
+      print(moth.equal(first, moth.rand(3)))]]
+    local text = process.lua((code:gsub("SEED", function() return again end)))
+    assert.equal(2, select(2, text:gsub("true", "")))
+  end)
+
   it("draws what its seed says once it is seeded", function()
     local drawn = {}
     for line in process.lua((code:gsub("SEED", "moth.manual_seed(7)"))):gmatch "0%.%d+" do
