@@ -121,7 +121,7 @@ int32_t moth_file_beside(moth_ctx *ctx, const moth_text *path, const moth_text *
 }
 
 int moth_source_bytes(moth_ctx *ctx, const moth_text *bytes, moth_source *s) {
-  *s = (moth_source){.fd = -1, .shown = "these bytes"};
+  *s = (moth_source){.fd = -1, .shown = "this data"};
   if (!bytes || (!bytes->at && bytes->size))
     return moth_fail(ctx, MOTH_E_ARG, "bytes", "there are none");
   s->map = malloc(bytes->size ? bytes->size : 1);

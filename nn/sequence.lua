@@ -206,6 +206,13 @@ sequence.pad_sequence = define {
           .. "without dimensions"):format(i), "E_SHAPE")
       end
       most = math.max(most, x:size(1))
+      local first, agrees = sequences[1], x:dim() == sequences[1]:dim()
+      for d = 2, agrees and x:dim() or 1 do agrees = agrees and x:size(d) == first:size(d) end
+      if not agrees then
+        errors.argument("pad_sequence", "sequences", ("number %d is %s, the first is %s: all sizes "
+          .. "but the first must be equal"):format(i, errors.describe(x), errors.describe(first)),
+          "E_SHAPE")
+      end
     end
     for i, x in ipairs(sequences) do list[i] = padded_to(x, most, padding_value, padding_side) end
     return (moth().stack(list, batch_first and 1 or 2))

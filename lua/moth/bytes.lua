@@ -18,6 +18,8 @@ local system = require "moth.system"
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local bytes = {}
 
+local LONGEST_PATH = 4096
+
 local File = {}
 File.__index = File
 
@@ -123,7 +125,7 @@ Memory.__index = Memory
 -- @param value  a string, an array of the FFI's, or a contiguous uint8 tensor on the CPU
 -- @return an object with `at`, `size` and `shown`; nil for another value
 function bytes.memory(value)
-  local self = { anchor = value, shown = "these bytes" }
+  local self = { anchor = value, shown = "this data" }
   if type(value) == "string" then
     self.at, self.size = value, #value
   elseif lib.istensor(value) then
@@ -145,6 +147,9 @@ function bytes.source(path, given, fname)
   if (path == nil) == (given == nil) then
     errors.argument(fname, "path", path and "there are bytes as well"
       or "a path is needed, or bytes = a string")
+  elseif path and (#path > LONGEST_PATH or path:find "%z") then
+    errors.argument(fname, "path", ("a path is needed, got a string of %d bytes; the bytes of a "
+      .. "file are given by name: {bytes = s}"):format(#path))
   elseif path then
     return path
   end

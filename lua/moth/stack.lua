@@ -60,7 +60,8 @@ local function erased(level, user, callee)
   if not name or what == "" or what == "metamethod" then return nil end
   local op = callee.source:match("^=%[moth%.op%.(.*)%]$")
   if what == "method" or what == "field" then
-    if op and name ~= op and name:sub(1, 2) ~= "__" then return name end
+    local own = op and op:match "[^.]+$" -- of onnx.export, export
+    if op and name ~= own and name:sub(1, 2) ~= "__" then return name end
     return nil
   end
   local value = value_of(level + 2, user, name, what)

@@ -56,7 +56,9 @@ describe("moth.load", function()
       "bad argument 'bytes' to 'load' %(a string, .* is needed, got 3%)")
     local bytes = files.read(saved(moth.ones(2)))
     assert.has_error_like(function() moth.load { bytes = bytes:sub(1, -2) } end,
-      "bad argument 'bytes' to 'load' %(these bytes: tensor .* ends at byte 8")
+      "bad argument 'bytes' to 'load' %(this data: tensor .* ends at byte 8")
+    assert.has_error_like(function() moth.load(bytes) end,
+      "a path is needed, got a string of %d+ bytes; the bytes of a file are given by name")
     assert.has_error_like(function() moth.load() end, "a path is needed, or bytes = a string")
     assert.has_error_like(function() moth.load { "x", bytes = bytes } end,
       "there are bytes as well")
