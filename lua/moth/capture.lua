@@ -346,20 +346,20 @@ end
 --
 -- What fn reads from outside is watched, and where it changes, fn is run and recorded again:
 -- variables and globals of any type, nil too; fields of tables, objects and modules that it names,
--- present or not, at any depth; all that is in a table which it passes to a function; lists, their
--- lengths too; what functions among these read. So is it for other shapes or dtypes of the inputs,
--- other keys in their tables; another `training` or other field of a module that ran or of one
--- below it; other hooks; parameters with other storage, replaced, or computed now (prune,
--- weight_norm); another grad mode; other gradients where it reads them before its backward pass.
--- The last 8 recordings are kept, and a ninth is warned of; `tostring(step)` counts them, and
--- `step.why` says why the last was made. The first runs of an optimizer that make its state are not
--- kept.
+-- present or not, at any depth; metatables and their metamethods; all that is in a table which it
+-- passes to a function, or in an object which rawget, next or pairs may read; lists, their lengths
+-- too; what functions among these read. So is it for other shapes or dtypes of the inputs, other
+-- keys in their tables; another `training` or other field of a module that ran or of one below it;
+-- other hooks; parameters with other storage, replaced, or computed now (prune, weight_norm);
+-- another grad mode; other gradients where it reads them before its backward pass. The last 8
+-- recordings are kept, and a ninth is warned of; `tostring(step)` counts them, and `step.why` says
+-- why the last was made. The first runs of an optimizer that make its state are not kept.
 --
--- What cannot be watched is an error when the step is recorded: coroutines, C data, tables of more
--- than 20,000 values. So is a tensor that fn reads and then replaces by another (`e = e * 0.5 + x`:
--- write `e:copy_(e * 0.5 + x)`), and after three runs any other value that fn reads and changes in
--- each run. `n = n + 1` and `log[#log + 1] = name` are good where nothing else reads `n` or `log`:
--- a replay leaves them alone.
+-- What cannot be watched is an error when the step is recorded: coroutines, C data, userdata with a
+-- metatable (but files), tables of more than 20,000 values. So is a tensor that fn reads and then
+-- replaces by another (`e = e * 0.5 + x`: write `e:copy_(e * 0.5 + x)`), and after three runs any
+-- other value that fn reads and changes in each run. `n = n + 1` and `log[#log + 1] = name` are
+-- good where nothing else reads `n` or `log`: a replay leaves them alone.
 --
 -- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
 -- CPU, and what waits for the GPU, stand between them; fewer than 4 launches in a row stay single

@@ -24,6 +24,27 @@ local function holds(t, n)
 end
 look.holds = holds
 
+--- Whether two values are equal. NaN equals itself here.
+local function equal(a, b)
+  return rawequal(a, b) or type(a) == "number" and type(b) == "number" and a ~= a and b ~= b
+end
+look.equal = equal
+
+--- Whether two values hold the same: tensors may be others.
+local function same_shape(a, b, depth)
+  if equal(a, b) then return true end
+  if lib.istensor(a) and lib.istensor(b) then return true end
+  if not lib.is_plain(a) or not lib.is_plain(b) or depth > 20 then return false end
+  for key, value in next, a do
+    if not same_shape(value, rawget(b, key), depth + 1) then return false end
+  end
+  for key in next, b do
+    if rawget(a, key) == nil then return false end
+  end
+  return true
+end
+look.same_shape = same_shape
+
 local function key_text(key, i)
   if type(key) == "string" and #key < 100 then return ("%q"):format(key) end
   if type(key) == "number" and key == math.floor(key) and math.abs(key) < 2 ^ 31 then

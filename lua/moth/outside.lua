@@ -30,12 +30,17 @@ for _, name in ipairs {"_G", "string", "table", "math", "io", "os", "debug", "co
   if package.loaded[name] then LIBRARIES[package.loaded[name]] = true end
 end
 
+-- Metamethods without which an operation on a table is no error.
+local OPTIONAL = {"__index", "__newindex", "__len", "__eq", "__pairs", "__ipairs"}
+
+local FILE = io and io.stdout and debug and debug.getmetatable(io.stdout)
+
 -- What coroutine.wrap makes.
 local wrapped = reads.possible and reads.sort(coroutine.wrap(function() end))
 
 -- ---- what a table is ----
 
-local is_own = errors.is_own
+local is_own, equal, same_shape = errors.is_own, look.equal, look.same_shape
 
 -- A namespace of Moth's own or of Lua, where nothing is looked at but what is named by its path.
 local function is_library(t)
@@ -78,9 +83,10 @@ local function sort_of(t)
   return "opaque"
 end
 
--- Whether t[key] runs no function for a missing key.
-local function is_chained(t)
+-- Whether t[key] runs no function; with no key, whether a missing key runs none.
+local function is_chained(t, key)
   for _ = 1, 100 do
+    if key ~= nil and rawget(t, key) ~= nil then return true end
     local meta = getmetatable(t)
     if type(meta) ~= "table" then return meta == nil end
     local index = rawget(meta, "__index")
@@ -138,6 +144,11 @@ end
 
 local add_function, add_module, contents
 
+-- That a table has no metatable, which may define absent fields later.
+local function add_no_metatable(all, t, place)
+  if getmetatable(t) == nil then add_row(all, "meta", t, nil, nil, "the metatable of " .. place) end
+end
+
 -- How a value is read: {tested, escapes}; escapes: it is passed on, so that all in it counts.
 local function reach(all, value, place, escapes)
   local sort = type(value)
@@ -148,6 +159,11 @@ local function reach(all, value, place, escapes)
     add_function(all, value, place, 0)
   elseif sort == "thread" then
     refuse(place, "it is a coroutine, whose state a replay cannot see")
+  elseif sort == "userdata" then
+    local meta = debug.getmetatable(value)
+    if meta and meta ~= FILE then
+      refuse(place, "it is userdata, which may change unseen; use a table or a tensor")
+    end
   elseif sort == "table" then
     outside.add_table(all, value, place, escapes)
   elseif sort == "cdata" and not lib.istensor(value) then
@@ -164,13 +180,17 @@ local function add_name(all, t, name, how, place)
   local value = rawget(t, name)
   if value ~= nil then
     add_row(all, "raw", t, name, value, place_of(place, name)).strict = how.counts
+    if how.raw then outside.add_raw(all, value, place_of(place, name)) end
     return reach(all, value, place_of(place, name), how.escapes)
   end
   if getmetatable(t) == nil then
-    if how.tested then add_row(all, "raw", t, name, nil, place_of(place, name)).strict = true end
+    if how.tested then
+      add_row(all, "raw", t, name, nil, place_of(place, name)).strict = true
+      add_no_metatable(all, t, place)
+    end
     return
   end
-  if not is_chained(t) then
+  if not is_chained(t, name) then
     add_row(all, "raw", t, name, nil, place_of(place, name)).strict = how.counts
     return
   end
@@ -245,6 +265,7 @@ contents = function(all, t, place)
       reach(all, value, at, true)
     end
   end
+  add_no_metatable(all, t, place)
   add_row(all, "count", t, nil, n, place .. " (the number of its entries)").whole = true
 end
 
@@ -252,9 +273,20 @@ local function add_metatable(all, t, place)
   local meta = getmetatable(t)
   if type(meta) ~= "table" then return end
   add_row(all, "meta", t, nil, meta, "the metatable of " .. place)
+  for _, key in ipairs(OPTIONAL) do
+    if rawget(meta, key) == nil then add_row(all, "raw", meta, key, nil, place_of(place, key)) end
+  end
   for key, value in next, meta do
-    if type(key) == "string" and key:find "^__" and type(value) == "function" then
-      add_function(all, value, place .. "." .. key, 0)
+    if type(key) == "string" and key:find "^__" then
+      local kind = type(value)
+      if kind == "function" or kind == "table" then
+        add_row(all, "raw", meta, key, value, place_of(place, key))
+      end
+      if kind == "function" then
+        add_function(all, value, place .. "." .. key, 0)
+      elseif kind == "table" and key == "__index" and not is_chained(t) then
+        outside.add_table(all, value, place_of(place, key))
+      end
     end
   end
 end
@@ -379,7 +411,8 @@ local function resolve(all, fn, site)
     local kind = "raw"
     all.globals[#all.globals + 1] = {env, site.key}
     value, place = rawget(env, site.key), site.key
-    if value == nil and getmetatable(env) ~= nil and is_chained(env) then
+    if value == nil and site.tested then add_no_metatable(all, env, "_G") end
+    if value == nil and getmetatable(env) ~= nil and is_chained(env, site.key) then
       kind, value = "index", env[site.key]
     end
     if matters(site, value) then
@@ -397,7 +430,7 @@ local function is_rooted(site)
   return site.root ~= nil
 end
 
-local FLAGS = {"counts", "tested", "escapes", "stored"}
+local FLAGS = {"counts", "tested", "escapes", "stored", "raw"}
 
 local function floating(all, name, site)
   local how = all.names[name]
@@ -430,7 +463,8 @@ local visit
 local function add_field(all, fn, site)
   local t, place = visit(all, fn, site.base)
   if type(t) ~= "table" then
-    if type(t) == "cdata" and site.counts then reach(all, t, place) end
+    local kind = type(t)
+    if (kind == "cdata" or kind == "userdata") and site.counts then reach(all, t, place) end
     return nil
   end
   local sort = sort_of(t)
@@ -463,7 +497,7 @@ local function add_field(all, fn, site)
     if value == nil then value = t[all.STORE].class[name] end
   elseif sort == "table" then
     outside.add_table(all, t, place)
-    if value == nil and is_chained(t) then value = t[name] end
+    if value == nil and is_chained(t, name) then value = t[name] end
     if matters(site, value) then add_name(all, t, name, site, place) end
   elseif sort == "opaque" then
     outside.add_table(all, t, place)
@@ -485,6 +519,41 @@ visit = function(all, fn, site)
   return value, place
 end
 
+--- An object whose fields are read by rawget, pairs and the like.
+function outside.add_raw(all, value, place)
+  if type(value) ~= "table" or lib.is_plain(value) or sort_of(value) ~= "table" then return end
+  outside.add_table(all, value, place)
+  contents(all, value, place)
+end
+
+-- The function that a site calls; a global may come from an environment's __index function.
+local function callee_of(all, fn, site)
+  if not is_rooted(site) then return nil end
+  local value = visit(all, fn, site)
+  if value ~= nil or not site.root and site.base.root ~= "global" then return value end
+  local found, indexed = pcall(function()
+    local env = getfenv(fn)
+    if site.root then return env[site.key] end
+    return env[site.base.key][site.name]
+  end)
+  return found and indexed or nil
+end
+
+-- The first argument of a call: raw reads of an unknown table are reads of every object's fields.
+local function add_passed(all, fn, site)
+  if not reads.raw[callee_of(all, fn, site.callee) or false] then return end
+  local of = site.of
+  if of and is_rooted(of) then
+    local value, place = visit(all, fn, of)
+    outside.add_raw(all, value, place)
+  elseif of and of.kind == "field" then
+    of.raw = true
+    floating(all, of.name, of)
+  else
+    computed(all, "any", contents)
+  end
+end
+
 add_function = function(all, fn, place, depth)
   fn = class.written(fn)
   if all.functions[fn] then return end
@@ -495,7 +564,9 @@ add_function = function(all, fn, place, depth)
   end
   all.written[#all.written + 1] = fn
   for _, site in ipairs(reads.of(fn)) do
-    if is_rooted(site) then
+    if site.kind == "passed" then
+      add_passed(all, fn, site)
+    elseif is_rooted(site) then
       local value, at = visit(all, fn, site)
       if matters(site, value) then
         reach(all, value, at or place, site.escapes or site.stored)
@@ -530,25 +601,6 @@ end
 --- A hook that a backward pass of the step calls.
 function outside.hook(all, fn)
   if type(fn) == "function" then add_function(all, fn, "a hook", 0) end
-end
-
--- NaN equals itself here.
-local function equal(a, b)
-  return rawequal(a, b) or type(a) == "number" and type(b) == "number" and a ~= a and b ~= b
-end
-
--- Whether two values hold the same: tensors may be others.
-local function same_shape(a, b, depth)
-  if equal(a, b) then return true end
-  if lib.istensor(a) and lib.istensor(b) then return true end
-  if not lib.is_plain(a) or not lib.is_plain(b) or depth > 20 then return false end
-  for key, value in next, a do
-    if not same_shape(value, rawget(b, key), depth + 1) then return false end
-  end
-  for key in next, b do
-    if rawget(a, key) == nil then return false end
-  end
-  return true
 end
 
 -- What the run did to a value that the step reads: nil if the step still does the same next time,

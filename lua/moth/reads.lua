@@ -322,16 +322,24 @@ end
 for name in ("TSETV TSETS TSETB TSETR USETV GSET"):gmatch "%S+" do step[name] = store end
 for name in ("USETS USETN USETP"):gmatch "%S+" do step[name] = function() end end
 
+-- The first argument of a call, a "passed" site: `callee` may read it with no name of a field, as
+-- rawget and pairs do. `of` is the site of the argument, nil if that is unknown.
+local function passed(walk, callee, value)
+  if not callee or not callee.site then return end
+  walk.sites[#walk.sites + 1] = {kind = "passed", callee = callee.site, of = value and value.site}
+end
+
 local function clear(reg, from)
   for r in pairs(reg) do
     if r >= from then reg[r] = nil end
   end
 end
 
-function step.CALL(_, at, reg)
+function step.CALL(walk, at, reg)
   local callee = reg[at.a]
   local first, last = at.a + 1 + frame, at.a + frame + at.c - 1
   local path, loaded = path_of(callee), reg[first]
+  if last >= first then passed(walk, callee, loaded) end
   mark_value(callee, CALL)
   for r = first, path == INSERT and first - 1 or last do mark_value(reg[r], PASS) end
   clear(reg, at.a)
@@ -365,6 +373,8 @@ local function run(walk, code, starts)
     elseif known then
       known(walk, at, reg)
     else
+      if at.op:sub(1, 4) == "CALL" then passed(walk, reg[at.a], reg[at.a + 1 + frame]) end
+      if at.op == "ISNEXT" then passed(walk, reg[at.a - 3], reg[at.a - 2]) end
       other(at, reg)
       if at.op == "FNEW" then
         walk.protos[#walk.protos + 1] = funck(walk.fn, -at.d - 1)
@@ -422,6 +432,13 @@ function reads.of(fn)
   collect(fn, names, list)
   known[fn] = list
   return list
+end
+
+--- Functions that read a table with no name of a field in the bytecode, and call no metamethod.
+reads.raw = {[rawget] = true, [next] = true, [pairs] = true, [ipairs] = true, [unpack] = true}
+for _, name in ipairs {"unpack", "concat", "sort", "remove", "maxn", "getn", "foreach", "foreachi",
+                       "move"} do
+  if table[name] then reads.raw[table[name]] = true end
 end
 
 --- What a C function is, for those that are made by others, as by coroutine.wrap.
