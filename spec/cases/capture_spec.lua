@@ -754,3 +754,31 @@ describe("checks written in Lua hold in replays", function()
     end, {moth.tensor {1LL, 3LL}}, {moth.tensor {1LL, 4LL}})
   end)
 end)
+
+describe("a schedule after a captured step", function()
+  it("counts the optimizer's steps in replays", function()
+    local layer = nn.Linear(2, 1)
+    for _, make in ipairs {optim.SGD, optim.Adam} do
+      local opt = make(layer:parameters(), {lr = 0.1})
+      local step = moth.capture(function(input)
+        opt:zero_grad()
+        local loss = layer(input):sum()
+        loss:backward()
+        opt:step()
+        return loss
+      end, {verify = 0})
+      for _ = 1, 3 do step(moth.ones(1, 2)) end
+      local old, warned = moth.warn, {}
+      moth.warn = function(text) warned[#warned + 1] = text end
+      local schedule = optim.lr_scheduler.StepLR(opt, 1)
+      step(moth.ones(1, 2))
+      schedule:step()
+      local late = optim.lr_scheduler.StepLR(make(layer:parameters(), {lr = 0.1}), 1)
+      late:step()
+      moth.warn = old
+      assert.are.equal(1, #warned)
+      assert.is_truthy(warned[1]:find("before optimizer:step()", 1, true))
+      assert.are.equal(1, recordings(step))
+    end
+  end)
+end)

@@ -374,8 +374,16 @@ for name, list in pairs {state_dict_pre = "save_pre", state_dict_post = "save_po
   Optimizer[fname] = function(self, hook) return (add_hook(self, list, fname, hook)) end
 end
 
+-- The cell of a step: schedules read `stepped`, and a replay sets it.
+local function write_nothing() return true end
+local function set_stepped(cell) cell.optimizer.stepped = true end
+
 local function before_step(self, closure, is_own)
-  self.stepped = true -- schedules ask for it
+  self.stepped = true -- schedules read it
+  if lib.capture then
+    local cell = {write = write_nothing, done = set_stepped, optimizer = self}
+    require("moth.recording").cell(nil, cell)
+  end
   if lib.capture and (self.pre_hooks or self.post_hooks) then
     require("moth.recording").refuse("an optimizer's hook")
   end
