@@ -85,10 +85,6 @@ make("exponential", "exp(-|n - center| / tau).", {
   { "float", "tau", "how slowly it falls", default = 1 },
 }, function(n, sym, center, tau)
   above("exponential", "tau", tau, 0, true)
-  if center and not sym then
-    errors.argument("exponential", "center", "only a symmetric window takes one (sym = true)",
-      "E_DOMAIN")
-  end
   center = center or (not sym and n > 1 and n or n - 1) / 2
   return function(k) return exp(-abs(k - center) / tau) end
 end, "5\n5, {center = 1, tau = 2}")
