@@ -18,6 +18,10 @@ local reads = require "moth.reads"
 
 local outside = {}
 
+-- Also of a metatable that setmetatable protects, by __metatable.
+local shown = getmetatable
+local getmetatable = debug and debug.getmetatable or getmetatable
+
 local MOST = 20000 -- rows
 local OWN_DEPTH = 3 -- functions of Moth's own that hold a user's
 
@@ -106,7 +110,7 @@ end
 local now_of = {
   raw = function(row) return rawget(row.table, row.key) end,
   index = function(row) return row.table[row.key] end,
-  meta = function(row) return getmetatable(row.table) end,
+  meta = function(row) return shown(row.table) end,
   count = function(row) return look.holds(row.table, row.value) and row.value or -1 end,
 }
 
@@ -272,7 +276,7 @@ end
 local function add_metatable(all, t, place)
   local meta = getmetatable(t)
   if type(meta) ~= "table" then return end
-  add_row(all, "meta", t, nil, meta, "the metatable of " .. place)
+  add_row(all, "meta", t, nil, shown(t), "the metatable of " .. place)
   for _, key in ipairs(OPTIONAL) do
     if rawget(meta, key) == nil then add_row(all, "raw", meta, key, nil, place_of(place, key)) end
   end
@@ -539,18 +543,25 @@ local function callee_of(all, fn, site)
   return found and indexed or nil
 end
 
--- The first argument of a call: raw reads of an unknown table are reads of every object's fields.
+-- Of an unknown table: the fields of every object count, or, of a list, the positions.
+local function add_unknown(all, reader)
+  if reads.raw[reader] == "numbers" then return computed(all, "numbered", numbers) end
+  computed(all, "any", contents)
+end
+
+-- The first argument of a call.
 local function add_passed(all, fn, site)
-  if not reads.raw[callee_of(all, fn, site.callee) or false] then return end
+  local reader = callee_of(all, fn, site.callee)
+  if not reads.raw[reader or false] then return end
   local of = site.of
   if of and is_rooted(of) then
     local value, place = visit(all, fn, of)
     outside.add_raw(all, value, place)
-  elseif of and of.kind == "field" then
+  elseif of and of.kind == "field" and reader ~= rawget then
     of.raw = true
     floating(all, of.name, of)
   else
-    computed(all, "any", contents)
+    add_unknown(all, reader)
   end
 end
 
@@ -568,6 +579,9 @@ add_function = function(all, fn, place, depth)
       add_passed(all, fn, site)
     elseif is_rooted(site) then
       local value, at = visit(all, fn, site)
+      if site.escapes and reads.raw[callee_of(all, fn, site) or false] then
+        add_unknown(all, callee_of(all, fn, site)) -- others call it
+      end
       if matters(site, value) then
         reach(all, value, at or place, site.escapes or site.stored)
       end

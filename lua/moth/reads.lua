@@ -434,11 +434,15 @@ function reads.of(fn)
   return list
 end
 
---- Functions that read a table with no name of a field in the bytecode, and call no metamethod.
-reads.raw = {[rawget] = true, [next] = true, [pairs] = true, [ipairs] = true, [unpack] = true}
-for _, name in ipairs {"unpack", "concat", "sort", "remove", "maxn", "getn", "foreach", "foreachi",
-                       "move"} do
-  if table[name] then reads.raw[table[name]] = true end
+--- Functions that read a table with no name of a field in the bytecode, and call no metamethod:
+-- "fields", or "numbers" for those that read positions alone.
+reads.raw = {[rawget] = "fields", [next] = "fields", [pairs] = "fields", [ipairs] = "numbers",
+             [unpack] = "numbers"}
+for _, name in ipairs {"unpack", "concat", "sort", "remove", "getn", "foreachi", "move"} do
+  if table[name] then reads.raw[table[name]] = "numbers" end
+end
+for _, name in ipairs {"maxn", "foreach"} do
+  if table[name] then reads.raw[table[name]] = "fields" end
 end
 
 --- What a C function is, for those that are made by others, as by coroutine.wrap.
