@@ -419,8 +419,13 @@ local function resolve(all, fn, site)
     if value == nil and getmetatable(env) ~= nil and is_chained(env, site.key) then
       kind, value = "index", env[site.key]
     end
-    if matters(site, value) then
-      add_row(all, kind, env, site.key, value, place).strict = true
+    local seen = value
+    if value == nil and not is_chained(env, site.key) then -- of a function; compared, not followed
+      local found, indexed = pcall(function() return env[site.key] end)
+      if found and indexed ~= nil then kind, seen = "index", indexed end
+    end
+    if matters(site, seen) then
+      add_row(all, kind, env, site.key, seen, place).strict = true
     end
   elseif site.root == "loaded" then
     value, place = package.loaded[site.key], site.key
@@ -467,8 +472,7 @@ local visit
 local function add_field(all, fn, site)
   local t, place = visit(all, fn, site.base)
   if type(t) ~= "table" then
-    local kind = type(t)
-    if (kind == "cdata" or kind == "userdata") and site.counts then reach(all, t, place) end
+    if type(t):find "data$" and site.counts then reach(all, t, place) end
     return nil
   end
   local sort = sort_of(t)
@@ -537,8 +541,7 @@ local function callee_of(all, fn, site)
   if value ~= nil or not site.root and site.base.root ~= "global" then return value end
   local found, indexed = pcall(function()
     local env = getfenv(fn)
-    if site.root then return env[site.key] end
-    return env[site.base.key][site.name]
+    return site.root and env[site.key] or env[site.base.key][site.name]
   end)
   return found and indexed or nil
 end

@@ -183,6 +183,16 @@ describe("a captured step sees what metatables do", function()
     end
   end)
 
+  it("a global that a function of the environment's metatable returns", function()
+    local hidden = {factor = 2}
+    local fn = loadstring "return function(input) return input * factor end"
+    setfenv(fn, setmetatable({}, {__index = function(_, k) return hidden[k] end}))
+    local _, check = pair(fn())
+    check "2 4"
+    hidden.factor = 3
+    check "3 6"
+  end)
+
   it("is recorded once where only positions are read and other fields are assigned", function()
     local agent = setmetatable({list = {1, 2}, last = 0}, {__index = {}})
     local n = 0
