@@ -620,3 +620,19 @@ describe("a net that transposes in place", function()
     os.remove(path)
   end)
 end)
+
+it("optimizers take fused, foreach and capturable, which change nothing", function()
+  for name in ("SGD Adam AdamW RMSprop Adagrad NAdam"):gmatch "%S+" do
+    local p = moth.ones(2):requires_grad_()
+    local made = moth.optim[name] { { p }, lr = 0.1, fused = true, foreach = false,
+      capturable = true }
+    p:sum():backward()
+    made:step()
+    local q = moth.ones(2):requires_grad_()
+    local plain = moth.optim[name] { { q }, lr = 0.1 }
+    q:sum():backward()
+    plain:step()
+    assert.same(q:tolist(), p:tolist())
+    assert.is_nil(made.param_groups[1].fused)
+  end
+end)

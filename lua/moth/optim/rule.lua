@@ -31,9 +31,17 @@ local function first_of(row)
   return {unpack(row.first)}
 end
 
---- What a constructor takes: parameters, and options.
+-- PyTorch's ways to run a step, of which Moth has one: fused, and fit to be captured.
+local ACCEPTED = {}
+for i, name in ipairs {"foreach", "fused", "capturable"} do
+  ACCEPTED[i] = {"bool", name, "accepted; a step is fused and can be captured", optional = true}
+end
+
+--- What a constructor takes: parameters, options, and what is accepted and changes nothing.
 function rule.signature(name, rows)
-  return (define.signature(name, {PARAMS, unpack(rows)}))
+  local all = {PARAMS, unpack(rows)}
+  for _, row in ipairs(ACCEPTED) do all[#all + 1] = row end
+  return (define.signature(name, all))
 end
 
 --- A class of optimizers.
