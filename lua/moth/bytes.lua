@@ -18,8 +18,6 @@ local system = require "moth.system"
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local bytes = {}
 
-local LONGEST_PATH = 4096
-
 local File = {}
 File.__index = File
 
@@ -147,9 +145,9 @@ function bytes.source(path, given, fname)
   if (path == nil) == (given == nil) then
     errors.argument(fname, "path", path and "there are bytes as well"
       or "a path is needed, or bytes = a string")
-  elseif path and (#path > LONGEST_PATH or path:find "%z") then
-    errors.argument(fname, "path", ("a path is needed, got a string of %d bytes; the bytes of a "
-      .. "file are given by name: {bytes = s}"):format(#path))
+  elseif path and path:find "%z" then
+    errors.argument(fname, "path", "a path cannot hold a NUL; the bytes of a file are given by "
+      .. "name: {bytes = s}")
   elseif path then
     return path
   end

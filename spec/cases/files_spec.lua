@@ -58,7 +58,7 @@ describe("moth.load", function()
     assert.has_error_like(function() moth.load { bytes = bytes:sub(1, -2) } end,
       "bad argument 'bytes' to 'load' %(this data: tensor .* ends at byte 8")
     assert.has_error_like(function() moth.load(bytes) end,
-      "a path is needed, got a string of %d+ bytes; the bytes of a file are given by name")
+      "a path cannot hold a NUL; the bytes of a file are given by name")
     assert.has_error_like(function() moth.load() end, "a path is needed, or bytes = a string")
     assert.has_error_like(function() moth.load { "x", bytes = bytes } end,
       "there are bytes as well")
