@@ -115,8 +115,14 @@ static int step_launch(const moth_tensor *near, const step_table &t, const moth_
   const int64_t chunks = t.chunks(t.count - 1);
   const dim3 grid = grid_for(chunks);
   if (chunks == 0) return MOTH_OK;
-#define LAUNCH(rule, function, fewest, most) \
-  case rule: return launch(near->ctx, near, step_chunks<rule, T, S>, grid, BLOCK, 0, t, s);
+/* The state of half types is f32. */
+#define LAUNCH(rule, function, fewest, most)                                                  \
+  case rule:                                                                                  \
+    if constexpr (fewest > 2 && sizeof(S) == 2)                                               \
+      return moth_fail(near->ctx, MOTH_E_DTYPE, NULL,                                         \
+                       "half-precision parameters need a state of f32");                      \
+    else                                                                                      \
+      return launch(near->ctx, near, step_chunks<rule, T, S>, grid, BLOCK, 0, t, s);
   switch (how->how->rule) {
     MOTH_RULE_LIST(LAUNCH)
     default: return MOTH_OK;

@@ -72,6 +72,21 @@ describe("on a GPU", function()
     end)
   end
 
+  it("sums with factors are as on the CPU, of any length and dtype", function()
+    local recur = require("moth.bind").ops.recur
+    for dtype, tolerance in pairs {float64 = 1e-12, float32 = 1e-5, float16 = 4e-3,
+                                   bfloat16 = 3e-2} do
+      for _, shape in ipairs {{5, 40}, {3, 70, 37}, {2, 9000}} do
+        local x = moth.randn(shape):to(moth[dtype])
+        local factor = (moth.rand(shape) * 0.8):to(moth[dtype])
+        for _, back in ipairs {false, true} do
+          alike(recur(x, factor, 2, back), recur(x:cuda(), factor:cuda(), 2, back), tolerance,
+            "a sum with factors in " .. dtype)
+        end
+      end
+    end
+  end)
+
   it("rows that begin anywhere are as on the CPU", function()
     -- Results begin at a multiple of 16 bytes: an input that does not is out of step with them.
     local most = {float64 = 1e-12, float32 = 2e-6, bfloat16 = 2e-2, float16 = 2e-3}
