@@ -81,6 +81,9 @@ activation.gumbel_softmax = define {
   },
   scoped = true,
   run = function(logits, tau, hard, _, dim)
+    if not (tau > 0) then
+      errors.refuse("gumbel_softmax", "tau", "a number above 0 is needed", tau, "E_DOMAIN")
+    end
     local noise = functional.empty_like(logits:detach()):exponential_():log()
     local soft = ((logits - noise) / tau):softmax(dim)
     if not hard then return soft end

@@ -63,6 +63,12 @@ local function total_norm(fname, tensors, norm_type, error_if_nonfinite)
   return (moth().no_grad(ops().total_norm, tensors, norm_type, error_if_nonfinite))
 end
 
+local function check_bound(fname, name, value)
+  if not (value >= 0) then
+    errors.refuse(fname, name, "a number from 0 on is needed", value, "E_DOMAIN")
+  end
+end
+
 local function clip(grads, max_norm, total)
   if #grads > 0 then moth().no_grad(ops().clip_norm_, grads, total, max_norm) end
 end
@@ -92,6 +98,7 @@ functions {
       .. "error_if_nonfinite = true}",
     args = {PARAMETERS, {"float", "max_norm", "the longest that they may be"}, NORM_TYPE, FINITE},
     run = function(parameters, max_norm, norm_type, error_if_nonfinite)
+      check_bound("clip_grad_norm_", "max_norm", max_norm)
       local grads, borrowed = grads_of("clip_grad_norm_", parameters)
       local total = total_norm("clip_grad_norm_", grads, norm_type, error_if_nonfinite)
       clip(grads, max_norm, total)
@@ -105,6 +112,7 @@ functions {
     examples = "moth.nn.Linear(2, 3):parameters(), 0.5",
     args = {PARAMETERS, {"float", "clip_value", "the largest size of an element"}},
     run = function(parameters, clip_value)
+      check_bound("clip_grad_value_", "clip_value", clip_value)
       local grads, borrowed = grads_of("clip_grad_value_", parameters)
       moth().no_grad(function()
         for _, grad in ipairs(grads) do grad:clamp_(-clip_value, clip_value) end
@@ -133,6 +141,7 @@ functions {
     args = {PARAMETERS, {"float", "max_norm", "the longest that they may be"},
             {"tensor", "total_norm", "their norm, as get_total_norm gives it"}},
     run = function(parameters, max_norm, total)
+      check_bound("clip_grads_with_norm_", "max_norm", max_norm)
       local grads, borrowed = grads_of("clip_grads_with_norm_", parameters)
       clip(grads, max_norm, total)
       give_back(borrowed)

@@ -35,7 +35,13 @@ local function options_of(fname, options)
       errors.raise("'" .. fname .. "' has no argument '" .. tostring(name) .. "'"
         .. errors.nearest(name, names))
     end
+    if type(known[name]) == "number" and not (type(value) == "number" and value >= 0) then
+      errors.refuse(fname, name, "a number from 0 on is needed", value, "E_DOMAIN")
+    end
     result[name] = value
+  end
+  if result.eps == 0 then
+    errors.refuse(fname, "eps", "a number above 0 is needed", 0, "E_DOMAIN")
   end
   return result
 end

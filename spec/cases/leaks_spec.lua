@@ -1,0 +1,102 @@
+--- Cases: no op keeps memory that its results do not need, whether it computes, differentiates or
+-- raises.
+
+local moth = require "moth"
+local mistakes = require "spec.support.mistakes"
+local registry = require "spec.support.registry"
+
+local COUNTS = {"live_bytes", "live_tensors", "live_storages", "live_nodes", "live_tasks",
+  "live_handles"}
+
+local function live()
+  local now, list = moth.memory(), {}
+  for i, name in ipairs(COUNTS) do list[i] = ("%s %d"):format(name, now[name]) end
+  return table.concat(list, ", ")
+end
+
+-- Runs a function often enough to fill the caches, then four times more. Returns the counters
+-- before and after the last four. A generator keeps its state until Lua collects it, so a
+-- difference is measured again between two collections.
+local function grown(fn)
+  for _ = 1, 3 do moth.scope(fn) end
+  local before = live()
+  for _ = 1, 4 do moth.scope(fn) end
+  local after = live()
+  if after == before then return before, after end
+  moth.collect()
+  before = live()
+  for _ = 1, 4 do moth.scope(fn) end
+  moth.collect()
+  return before, live()
+end
+
+-- The op's results in a list; none if the op refuses the arguments.
+local function results(op, arguments)
+  local got = {pcall(op.fn, unpack(arguments, 1, arguments.n))}
+  if not table.remove(got, 1) then return {} end
+  return op.list and got[1] or got
+end
+
+-- An example with its float tensors as leaves that require gradients.
+local function differentiated(op, example)
+  local arguments = registry.map(example.arguments(), function(x)
+    return registry.isfloat(x) and x:clone():requires_grad_() or x
+  end)
+  for _, y in ipairs(results(op, arguments)) do
+    if registry.isfloat(y) and y.requires_grad then
+      y:sum():backward{retain_graph = true}
+    end
+  end
+end
+
+-- Each argument in turn replaced by the first mistake of its kind.
+local function raising(op, example)
+  local calls = {}
+  for i, argument in ipairs(op.args) do
+    local names = mistakes.of(argument.kind, op.numbers)
+    calls[i] = mistakes.values[names[1]]
+  end
+  return function()
+    for i = 1, #calls do
+      local arguments = example.arguments()
+      arguments[i], arguments.n = calls[i](), math.max(i, arguments.n)
+      results(op, arguments)
+    end
+  end
+end
+
+local function leaks(make)
+  local list = {}
+  for _, op in ipairs(registry.ops()) do
+    for _, example in ipairs(op.examples) do
+      local fn = make(op, example)
+      if fn then
+        local before, after = grown(fn)
+        if before ~= after then
+          list[#list + 1] = ("%s(%s): %s, then %s"):format(op.name, example.code, before, after)
+        end
+      end
+    end
+  end
+  return table.concat(list, "\n")
+end
+
+describe("every op of the registry, called four times more in a scope,", function()
+  it("leaves as many bytes, tensors, nodes and handles as before", function()
+    assert.equal("", leaks(function(op, example)
+      return function() results(op, example.arguments()) end
+    end))
+  end)
+
+  it("leaves nothing after a backward pass", function()
+    assert.equal("", leaks(function(op, example)
+      return op.grad and function() differentiated(op, example) end
+    end))
+  end)
+
+  it("leaves nothing when it raises", function()
+    assert.equal("", leaks(function(op, example)
+      return example == op.examples[1] and raising(op, example)
+    end))
+  end)
+end)
