@@ -66,6 +66,7 @@ typedef struct job {
   int64_t size, count;            /* of a result, in bytes; elements that become one */
   int64_t wide, across, blocks, results; /* across: blocks of a row; blocks: of all */
   int64_t chunk, chunks;
+  int64_t words;  /* of 8 bytes, that an accumulator has room in */
   uint64_t *part; /* accumulators of every chunk */
   atomic_bool *stopped; /* some item, by a cancel */
 } job;
@@ -131,7 +132,7 @@ static bool fold_block(const job *j, const axes *over, int64_t n, const char *x,
 }
 
 static void fold_item(const job *j, int64_t item) {
-  uint64_t acc[BLOCK];
+  uint64_t acc[2 * BLOCK];
   const axes *kept = j->kept;
   int64_t c = item / j->blocks, block = item % j->blocks, outer = block / j->across;
   int64_t first = block % j->across * j->wide, n = kept->size[0] - first;
@@ -150,7 +151,8 @@ static void fold_item(const job *j, int64_t item) {
   axes over = *j->over;
   int64_t *length = &over.size[over.n - 1], from = c * j->chunk;
   *length = *length - from < j->chunk ? *length - from : j->chunk;
-  fold_block(j, &over, n, x + from * over.step[over.n - 1], j->part + c * j->results + result);
+  fold_block(j, &over, n, x + from * over.step[over.n - 1],
+             j->part + (c * j->results + result) * j->words);
 }
 
 static void fold_items(int64_t first, int64_t last, int lane, const void *arg) {
@@ -165,7 +167,7 @@ static void join_chunks(const job *j) {
     int64_t result = block / j->across * j->kept->size[0] + first;
     if (n > j->wide) n = j->wide;
     for (int64_t c = 1; c < j->chunks; c++)
-      j->fold->join(n, j->part + result, j->part + c * j->results + result);
+      j->fold->join(n, j->part + result, j->part + (c * j->results + result) * j->words);
     j->fold->finish(n, j->part + result, j->y + result * j->size, j->count);
   }
 }
@@ -188,7 +190,7 @@ static void cut(job *j, int64_t numel, int64_t element) {
 
 static int run_job(job *j, int64_t numel) {
   const int64_t items = j->blocks * j->chunks;
-  const int64_t bytes = j->chunks > 1 ? j->chunks * j->results * 8 : 0;
+  const int64_t bytes = j->chunks > 1 ? j->chunks * j->results * j->words * 8 : 0;
   int status = MOTH_OK;
   atomic_bool stopped = false;
   j->stopped = &stopped;
@@ -212,7 +214,7 @@ static int run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, uint
   job j = {.ctx = y->ctx, .fold = fold, .take = fold->take[moth_level()], .kept = &kept,
            .dtype = x->l.dtype, .half = moth_is_half(x->l.dtype),
            .over = &over, .x = moth_at(x), .y = moth_at(y), .size = moth_dtype_size[y->l.dtype],
-           .count = 1, .results = y->l.numel};
+           .count = 1, .results = y->l.numel, .words = fold->acc > 8 ? 2 : 1};
   for (int d = 0; d < over.n; d++) j.count *= over.size[d];
   if (j.count == 0) over.n = 1, over.size[0] = 0;
   cut(&j, x->l.numel, moth_dtype_size[x->l.dtype]);

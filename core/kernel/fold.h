@@ -19,7 +19,7 @@ typedef struct moth_fold {
   void (*join)(int64_t n, void *acc, const void *more); /* acc takes in other accumulators */
   /* results y[0..n) in a row; count is how many elements each of them took */
   void (*finish)(int64_t n, const void *acc, char *y, int64_t count);
-  int64_t acc; /* bytes of an accumulator */
+  int64_t acc; /* bytes of an accumulator: 16 at most */
 } moth_fold;
 
 /* By dtype of the input; f16 and bf16 go through the folds of f32. Empty entries: not defined.
@@ -27,7 +27,7 @@ typedef struct moth_fold {
 ** i64; all, any: bool; amax, amin: the input's dtype. */
 extern const moth_fold moth_sum_folds[MOTH_DTYPES], moth_mean_folds[MOTH_DTYPES];
 extern const moth_fold moth_length_folds[MOTH_DTYPES]; /* floats: the root of the sum of squares */
-/* As sum; of floats NaN where the product, or a part of it, may have left the range of f64. */
+/* As sum; no part of a product of floats leaves their range. */
 extern const moth_fold moth_prod_folds[MOTH_DTYPES];
 extern const moth_fold moth_count_folds[MOTH_DTYPES];
 extern const moth_fold moth_all_folds[MOTH_DTYPES], moth_any_folds[MOTH_DTYPES];

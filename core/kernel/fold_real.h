@@ -141,65 +141,6 @@ TARGET static void NAME(squares_take)(int64_t n, int64_t r, void *room, const ch
   }
 }
 
-/* Products grow in double, where neither rounding nor what is beyond f32 adds up. */
-typedef double NAME(doubles) __attribute__((vector_size(VECTOR_BYTES)));
-typedef REAL NAME(few) __attribute__((vector_size(VECTOR_BYTES / sizeof(double) * sizeof(REAL)),
-                                      aligned(sizeof(REAL)), may_alias));
-#define DOUBLES(p) __builtin_convertvector(*(const NAME(few) *)(const void *)(p), NAME(doubles))
-
-#define IN_RANGE(v) ((v < -MOTH_PRODUCT_LEAST) | (v > MOTH_PRODUCT_LEAST)) & \
-                    ((v > -MOTH_PRODUCT_MOST) & (v < MOTH_PRODUCT_MOST))
-
-/* A lane that leaves the range of MOTH_PRODUCT_LEAST leaves a mark, whatever brings it back. */
-TARGET static double NAME(fold_prod)(int64_t n, const REAL *x) {
-  enum { per = VECTOR_BYTES / sizeof(double) };
-  NAME(doubles) a = (NAME(doubles)){0} + 1.0, b = a, c = a, d = a;
-  __typeof__(a < b) good = a == a;
-  int64_t i = 0;
-  for (; i + 4 * per <= n; i += 4 * per) {
-    a *= DOUBLES(x + i), b *= DOUBLES(x + i + per);
-    c *= DOUBLES(x + i + 2 * per), d *= DOUBLES(x + i + 3 * per);
-    good &= (IN_RANGE(a)) & (IN_RANGE(b)) & (IN_RANGE(c)) & (IN_RANGE(d));
-  }
-  for (; i + per <= n; i += per) {
-    a *= DOUBLES(x + i);
-    good &= IN_RANGE(a);
-  }
-  double y = 1;
-  for (; i < n; i++) y = moth_product(y, (double)x[i]);
-  if (n < per) return y;
-  a *= b, c *= d;
-  good &= (IN_RANGE(a)) & (IN_RANGE(c));
-  a *= c;
-  for (int k = 0; k < per; k++) y = moth_product(y, good[k] ? a[k] : (double)NAN);
-  return y;
-}
-#undef IN_RANGE
-#undef DOUBLES
-
-TARGET static void NAME(prod_take)(int64_t n, int64_t r, void *room, const char *at, int64_t step,
-                                   int64_t next) {
-  const int64_t one = sizeof(REAL);
-  double *restrict acc = room;
-  if (next == one || n == 1) {
-    for (int64_t j = 0; j < n && next == one; j++, at += step)
-      acc[j] = moth_product(acc[j], NAME(fold_prod)(r, (const REAL *)(const void *)at));
-    for (int64_t i = 0; i < r && next != one; i++, at += next)
-      acc[0] = moth_product(acc[0], (double)*(const REAL *)(const void *)at);
-    return;
-  }
-  for (; r >= 4 && step == one && one == 4; r -= 4, at += 4 * next) { /* of four f32, all fit */
-    const REAL *x = (const REAL *)(const void *)at, *p = x + next / one, *q = p + next / one;
-    const REAL *s = q + next / one;
-    for (int64_t j = 0; j < n; j++)
-      acc[j] = moth_product(acc[j], ((double)x[j] * (double)p[j]) * ((double)q[j] * (double)s[j]));
-  }
-  for (; r > 0; r--, at += next) {
-    const char *x = at;
-    for (int64_t j = 0; j < n; j++, x += step) acc[j] = moth_product(acc[j], (double)ELEMENT(0));
-  }
-}
-
 #define EXTREME_TAKE(f, best, BETTER)                                                          \
   TARGET static void NAME(f##_across)(int64_t n, int64_t r, REAL *restrict acc, const REAL *x, \
                                       int64_t next) {                                          \

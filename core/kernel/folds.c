@@ -7,17 +7,9 @@
 #include <math.h>
 
 #include "elementwise.h"
+#include "prods.h"
 
 #define BLOCK MOTH_FOLD_BLOCK
-
-/* p q; NaN once a product of floats has left this range, where digits are lost that a later factor
-** would bring back: the caller multiplies such rows again by moth_rows_prod. */
-#define MOTH_PRODUCT_LEAST 0x1p-500
-#define MOTH_PRODUCT_MOST 0x1p500
-static inline double moth_product(double p, double q) {
-  const double y = p * q, size = fabs(y);
-  return (size > MOTH_PRODUCT_LEAST) & (size < MOTH_PRODUCT_MOST) ? y : (double)NAN;
-}
 
 #define LOOPS "fold_real.h"
 #include "each_level.h"
@@ -182,12 +174,12 @@ const moth_fold moth_all_folds[MOTH_DTYPES] = {TABLE(all)};
 #define PROD_INT(name, type, wide)                                    \
   FOLD(prod_##name, type, uint64_t, 1, (uint64_t)x, TIMES)            \
   FINISH(prod_##name##_end, uint64_t, int64_t, v)
-#define PROD_FLOAT(name, type, wide) FINISH(prod_##name##_end, double, type, v)
 MOTH_EACH_INT(PROD_INT)
-MOTH_EACH_FLOAT(PROD_FLOAT)
-ACCUMULATOR(factor, double, 1, moth_product)
+#define PROD_ENTRY(name)                                                               \
+  {{moth_prod_take_##name, moth_prod_take_##name, moth_prod_take_##name}, moth_prod_start, \
+   moth_prod_join, moth_prod_##name##_end, MOTH_PROD_ACC}
 const moth_fold moth_prod_folds[MOTH_DTYPES] = {
-  WHOLE(prod), FLOATS(prod_take, factor, prod_f32_end, factor, prod_f64_end)};
+  WHOLE(prod), [MOTH_F32] = PROD_ENTRY(f32), [MOTH_F64] = PROD_ENTRY(f64)};
 
 /* -- extremes: NaN wins -- */
 

@@ -6,6 +6,7 @@
 #include "elementwise.h"
 #include "inverse_f64.h"
 #include "level.h"
+#include "scaled.h"
 
 /* What rows are asked for, as a moth_work's arg. */
 typedef struct scan {
@@ -17,29 +18,6 @@ typedef struct scan {
 } scan;
 
 /* -- products: integers wrap; floats have a power of two of their own -- */
-
-/* p 2^e: what a product is so far. */
-typedef struct scaled {
-  double p;
-  int64_t e;
-} scaled;
-
-static inline void times(scaled *s, double x) {
-  const double p = s->p * x, size = fabs(p);
-  if (size > 0x1p-500 && size < 0x1p500) {
-    s->p = p;
-    return;
-  }
-  int up, more;
-  const double q = frexp(s->p, &up) * frexp(x, &more);
-  s->p = q;
-  if (q - q == 0 && q != 0) s->e += up + more; /* 0, infinity and NaN have none */
-}
-
-static inline double value_of(const scaled *s) {
-  if (s->e == 0) return s->p;
-  return ldexp(s->p, (int)(s->e > 5000 ? 5000 : s->e < -5000 ? -5000 : s->e));
-}
 
 static void cumprod_i64(int64_t row, int64_t end, int lane, const void *arg) {
   const scan *s = arg;
@@ -62,33 +40,18 @@ static void cumprod_i64(int64_t row, int64_t end, int lane, const void *arg) {
     while (row < end) {                                                        \
       const type *x = (const type *)(const void *)s->r->x + row * n;           \
       type *y = (type *)s->y + row * n;                                        \
-      scaled p[4] = {{1, 0}, {1, 0}, {1, 0}, {1, 0}};                          \
+      moth_scaled p[4] = {{1, 0}, {1, 0}, {1, 0}, {1, 0}};                          \
       const int64_t some = end - row < 4 ? 1 : 4;                              \
       for (int64_t j = 0; j < n; j++)                                          \
         for (int64_t k = 0; k < some; k++) {                                   \
-          times(&p[k], (double)x[j + k * n]);                                  \
-          y[j + k * n] = (type)value_of(&p[k]);                                \
+          moth_scaled_times(&p[k], (double)x[j + k * n]);                                  \
+          y[j + k * n] = (type)moth_scaled_value(&p[k]);                                \
         }                                                                      \
       row += some;                                                             \
-    }                                                                          \
-  }                                                                            \
-  static void prod_##name(int64_t row, int64_t end, int lane, const void *arg) { \
-    const scan *s = arg;                                                       \
-    const int64_t n = s->r->length;                                            \
-    (void)lane;                                                                \
-    for (; row < end; row++) {                                                 \
-      const type *x = (const type *)(const void *)s->r->x + row * n;           \
-      scaled p = {1, 0};                                                       \
-      for (int64_t j = 0; j < n; j++) times(&p, (double)x[j]);                 \
-      ((type *)s->y)[row] = (type)value_of(&p);                                \
     }                                                                          \
   }
 PRODUCTS(f32, float)
 PRODUCTS(f64, double)
-
-int moth_rows_prod(const moth_rows *r, char *y) {
-  return moth_rows_share(r, 1, r->dtype == MOTH_F32 ? prod_f32 : prod_f64, &(scan){.r = r, .y = y});
-}
 
 int moth_rows_cumprod(const moth_rows *r, char *y) {
   moth_work *work = r->dtype == MOTH_I64 ? cumprod_i64 : r->dtype == MOTH_F32 ? cumprod_f32

@@ -9,9 +9,6 @@
 /* i64, f32 or f64. Of floats each result is right whatever the parts of it are. */
 int moth_rows_cumprod(const moth_rows *r, char *y);
 
-/* f32 or f64: the product of each row, likewise. */
-int moth_rows_prod(const moth_rows *r, char *y);
-
 /* f32 or f64: y[i] = x[i] + factor[i] y[i - 1], the first factor of a row not being used; from_end:
 ** with y[i + 1], and the last one not used. */
 int moth_rows_recur(const moth_rows *r, const moth_rows *factor, char *y, bool from_end);

@@ -3,6 +3,7 @@
 
 #include "../kernel/elementwise.h"
 #include "../kernel/fold.h"
+#include "../kernel/prods.h"
 #include "../kernel/real.h"
 #include "../kernel/scan.h"
 #include "formula.h"
@@ -102,25 +103,9 @@ static int prod_shape(const prod_args *a, moth_layout *y) {
   return status ? status : moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
 }
 
-/* Products of which some part left the range of f64, by factors with exponents of their own. */
-static int prod_again(const prod_args *a, moth_tensor *out, int from) {
-  moth_rows r;
-  uint32_t mask;
-  int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
-  if (!status) status = moth_rows_of(&r, a->input, mask, from);
-  if (status) return status;
-  moth_tensor *work = moth_real_out(out);
-  status = work ? moth_rows_prod(&r, moth_at(work)) : a->ctx->error.code;
-  moth_tensor_release(r.owner);
-  return moth_real_done(work, out, status);
-}
-
 static int prod_cpu(const prod_args *a, moth_tensor **out) {
   int from = moth_compute_dtype(a->dtype < 0 ? a->input->l.dtype : (int)a->dtype);
-  const int to = moth_sum_dtype(from);
-  int status = moth_fold_into(moth_prod_folds, out[0], a->input, a->dim, from, to);
-  if (status || !moth_is_float(out[0]->l.dtype) || !has_nan(out[0])) return status;
-  return prod_again(a, out[0], from);
+  return moth_fold_into(moth_prod_folds, out[0], a->input, a->dim, from, moth_sum_dtype(from));
 }
 
 /* The input as (kept dims, all reduced ones in one): order and sizes. */
@@ -156,7 +141,22 @@ static moth_tensor *product_of_others(moth_grad *g, moth_tensor *x, int64_t last
   return TIMES(before, GRAD(g, flip, .input = behind, .dims = {&last, 1}));
 }
 
-/* dy times the product of all others, of factors x 2^-e whose products stay near 1. */
+/* dy times the product of all others, of factors x 2^-e whose products stay near 1. A formula that
+** has a gradient itself. */
+static moth_tensor *prod_back_formula(moth_grad *g, const prod_args *a, moth_tensor *x,
+                                      moth_tensor *dy, int64_t last) {
+  const int64_t n = x ? x->l.shape[last] : 0;
+  x = moth_grad_wide(g, x);
+  dy = moth_grad_wide(g, dy);
+  const bool few = n < 7 && a->input->l.dtype != MOTH_F64; /* of f32, whose product fits f64 */
+  if (n == 0 || few || moth_exponents_within(a->input, 900 / n, true))
+    return TIMES(dy, product_of_others(g, x, last));
+  moth_tensor *sums = moth_exponents(g, x, last), *e = moth_steps(g, sums, last);
+  moth_tensor *dx = product_of_others(g, moth_times_two_to(g, x, NEGATED(e)), last);
+  moth_tensor *all = GRAD(g, narrow, .input = sums, .dim = last, .start = n - 1, .length = 1);
+  return moth_times_two_to(g, TIMES(dx, dy), MINUS(all, e));
+}
+
 static int prod_grad(const prod_args *a, moth_grad *g) {
   prod_layout r;
   uint32_t mask;
@@ -164,22 +164,16 @@ static int prod_grad(const prod_args *a, moth_grad *g) {
   int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
   if (status) return status;
   flatten_reduced(&r, a->input, mask);
-  moth_tensor *x = GRAD(g, permute, .input = moth_grad_wide(g, a->input), .dims = {r.order, ndim});
+  moth_tensor *x = GRAD(g, permute, .input = a->input, .dims = {r.order, ndim}), *dx;
   x = GRAD(g, reshape, .input = x, .shape = {r.shape, r.nkept + 1});
-  const int64_t last = r.nkept, n = r.shape[last];
-  r.shape[last] = 1;
-  moth_tensor *dy = GRAD(g, reshape, .input = moth_grad_wide(g, g->dy),
-                         .shape = {r.shape, r.nkept + 1});
-  r.shape[last] = n;
-  moth_tensor *dx;
-  const bool few = n < 7 && a->input->l.dtype != MOTH_F64; /* of f32, whose product fits f64 */
-  if (n == 0 || few || moth_exponents_within(a->input, 900 / n, true)) {
-    dx = TIMES(dy, product_of_others(g, x, last));
+  r.shape[r.nkept] = 1;
+  moth_tensor *dy = GRAD(g, reshape, .input = g->dy, .shape = {r.shape, r.nkept + 1});
+  if (a->ctx->grad_mode || a->input->l.device) {
+    dx = prod_back_formula(g, a, x, dy, r.nkept);
   } else {
-    moth_tensor *sums = moth_exponents(g, x, last), *e = moth_steps(g, sums, last);
-    dx = product_of_others(g, moth_times_two_to(g, x, NEGATED(e)), last);
-    moth_tensor *all = GRAD(g, narrow, .input = sums, .dim = last, .start = n - 1, .length = 1);
-    dx = moth_times_two_to(g, TIMES(dx, dy), MINUS(all, e));
+    if (g->dy->l.dtype != a->input->l.dtype)
+      x = GRAD(g, cast, .input = x, .dtype = g->dy->l.dtype);
+    dx = GRAD(g, prod_back, .grad = dy, .input = x);
   }
   dx = GRAD(g, reshape, .input = dx, .shape = {r.moved, ndim});
   return moth_flow(g, a->input, GRAD(g, permute, .input = dx, .dims = {r.back, ndim}));
@@ -190,6 +184,32 @@ MOTH_OP(prod, REDUCE_DTYPE, .dtypes = MOTH_ANY, .saves = "input",
         .doc = "The product along dimensions; that of integers and bool is i64.",
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
                     "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}")
+
+static int prod_back_shape(const prod_back_args *a, moth_layout *y) {
+  const moth_layout *x = &a->input->l, *dy = &a->grad->l;
+  bool fits = x->ndim > 0 && dy->ndim == x->ndim && dy->shape[x->ndim - 1] == 1;
+  for (int d = 0; fits && d < x->ndim - 1; d++) fits = x->shape[d] == dy->shape[d];
+  if (fits) return moth_shape_like(a->input, y);
+  return moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "one for each row of %s is needed, got %s",
+                   moth_str(a->input), moth_str(a->grad));
+}
+
+static int prod_back_cpu(const prod_back_args *a, moth_tensor **out) {
+  moth_rows r;
+  if (out[0]->l.numel == 0) return MOTH_OK;
+  const int from = moth_compute_dtype(out[0]->l.dtype);
+  int status = moth_rows_of(&r, a->input, 1u << (a->input->l.ndim - 1), from);
+  if (status) return status;
+  moth_tensor *dy = moth_real(a->grad), *y = dy ? moth_real_out(out[0]) : NULL;
+  status = y ? moth_rows_prod_back(&r, moth_at(dy), moth_at(y)) : a->ctx->error.code;
+  moth_tensor_release(r.owner);
+  moth_tensor_release(dy);
+  return moth_real_done(y, out[0], status);
+}
+
+MOTH_OP_CONST(prod_back, PROD_BACK, .dtypes = MOTH_FLOATS,
+              .flags = MOTH_OP_HIDDEN, .doc = "Of the products of rows, the gradient.",
+              .examples = "moth.randn(2, 1), moth.randn(2, 3)")
 
 /* -- amax, amin: elements that share the extreme share the gradient -- */
 
@@ -372,8 +392,8 @@ MOTH_OP_COMPOSES(aminmax, AMINMAX, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
 
 /* Those of rows.c and histogram.c too. */
 const moth_op *const moth_reduce_ops[] = {
-  &moth_op_sum, &moth_op_mean, &moth_op_prod, &moth_op_amax, &moth_op_amin, &moth_op_max_all,
-  &moth_op_min_all, &moth_op_all, &moth_op_any, &moth_op_count_nonzero, &moth_op_nansum,
+  &moth_op_sum, &moth_op_mean, &moth_op_prod, &moth_op_prod_back, &moth_op_amax,
+  &moth_op_amin, &moth_op_max_all, &moth_op_min_all, &moth_op_all, &moth_op_any, &moth_op_count_nonzero, &moth_op_nansum,
   &moth_op_nanmean, &moth_op_aminmax,
   &moth_op_var, &moth_op_std, &moth_op_var_mean, &moth_op_std_mean, &moth_op_norm_p, &moth_op_dist,
   &moth_op_logsumexp, &moth_op_argmax, &moth_op_argmin, &moth_op_max_dim, &moth_op_min_dim,

@@ -64,6 +64,12 @@ MOTH_ARGS(norm_p, NORM_P)
   ARG(float,  p,         2, "the power of the norm")
 MOTH_ARGS(dist, DIST)
 
+/* Of a product: the last dimension is the one multiplied along. */
+#define PROD_BACK(ARG) \
+  ARG(tensor, grad,       , "of each row's product, (..., 1)") \
+  ARG(tensor, input,      , "the factors, (..., N)")
+MOTH_ARGS(prod_back, PROD_BACK)
+
 /* -- along one -- */
 
 #define ARG_EXTREME(ARG) \

@@ -90,6 +90,29 @@ describe("the gradient of a product", function()
     near({1, 1, 0, 0}, moth.autograd.grad(g[3], x))
   end)
 
+  it("is the same with and without a graph of its own, along any dimension", function()
+    local far = {moth.full({40, 3}, 1e-9), moth.full({40, 3}, 1e9)}
+    local rows = moth.cat({moth.rand(40, 70) + 0.5, far[1], far[2]}, 2)
+    rows[2][5], rows[3][5], rows[3][60], rows[4][1] = 0, 0, 0, 1e-40
+    for _, dtype in ipairs{"float32", "float64"} do
+      for dim = 1, 2 do
+        local x = (dim == 2 and rows or rows:t():contiguous()):to(moth[dtype])
+        x.requires_grad = true
+        local weight = moth.randn(40):to(x.dtype)
+        local fast = moth.autograd.grad((x:prod(dim) * weight):sum(), x)
+        local formula = moth.autograd.grad((x:prod(dim) * weight):sum(), x, {create_graph = true})
+        near(formula:detach(), fast, 1e-5)
+      end
+    end
+  end)
+
+  it("of infinite and NaN factors is the product of the others", function()
+    near({inf, 0, nan}, gradient(prod, {0, inf, 3}))
+    near({inf, 12, inf}, gradient(prod, {3, inf, 4}))
+    near({inf, -12, -inf}, gradient(prod, {3, -inf, -4}))
+    near({nan, nan, 6}, gradient(prod, {2, 3, nan}))
+  end)
+
   it("is the same in a captured step", function()
     local x = leaf{1e-25, 1e-25, 1e25, 1e25}
     local step = moth.capture(function()
@@ -117,6 +140,22 @@ describe("a product", function()
     near({1e-250, 0, 1e-250, 1}, T({1e-250, 1e-250, 1e250, 1e250},
       {dtype = moth.float64}):cumprod(1), 1e-12)
     near({1e30, inf, 1e30, 1}, T{1e30, 1e30, 1e-30, 1e-30}:cumprod(1))
+  end)
+
+  it("of many factors is right in rows of any length and across them", function()
+    for _, n in ipairs{1, 3, 9, 40, 130, 3000} do
+      for _, dtype in ipairs{"float32", "float64"} do
+        local x = (moth.rand(13, n) + 0.5):to(moth[dtype])
+        local want = x:double():log():sum(2)
+        for _, y in ipairs{x:prod(2), x:t():contiguous():prod(1), x:t():prod(1)} do
+          y = y:double()
+          local log = moth.where(y:gt(1e-30), y:log(), want)
+          near(want, log, 1e-5)
+        end
+        local pairs_of = moth.cat{x, 1 / x}
+        near(moth.ones(1), pairs_of:to(moth.float64):prod():reshape(1), 1e-4)
+      end
+    end
   end)
 
   it("is 0, infinite and NaN as its factors say", function()
