@@ -116,3 +116,60 @@ describe("the benchmark", function()
     assert.matches("rc=0", out)
   end)
 end)
+
+describe("the rows of the benchmark that are made from records", function()
+  local json = require "moth.json"
+  local moth = require "moth"
+
+  local records
+  do
+    local path = package.path
+    package.path = HERE .. "?.lua;" .. path
+    records = require "records"
+    package.path = path
+  end
+  local made, without = records.read()
+
+  it("are there for every op of the registry, or a reason why not", function()
+    for _, op in ipairs(records.ops()) do
+      assert.is_truthy(op.row or op.reason, op.name .. " has neither a row nor a reason")
+    end
+  end)
+
+  it("have unlike names, by which they are found again", function()
+    local seen = {}
+    for _, row in ipairs(made) do
+      assert.is_nil(seen[row.name], row.name)
+      seen[row.name] = true
+      local found = records.find(row.name)
+      assert.equal(row.call, found.call, row.name)
+      assert.equal(row.backward, found.backward, row.name)
+      assert.is_nil(without[row.fn], row.fn)
+    end
+    assert.is_true(#made > 900)
+  end)
+
+  it("run at the sizes of their examples", function()
+    for _, row in ipairs(made) do
+      local ok, problem = pcall(function()
+        local step = records.step(row, true)
+        moth.scope(function() step() end)
+      end)
+      assert.is_true(ok, row.name .. ": " .. tostring(problem))
+    end
+  end)
+
+  it("are enlarged, and JSON for the peer, which counts from 0", function()
+    local function call(name) return json.decode(records.encoded(records.find(name))) end
+    local sum = call "op/softmax/record/fwdbwd"
+    assert.equal("softmax", sum.fn)
+    assert.equal(1, sum.args[2])
+    assert.is_true(sum.args[1].grad and sum.backward)
+    assert.is_true(sum.args[1].shape[1] * sum.args[1].shape[2] > 1e5)
+    local add = call "op/add/record/fwd"
+    assert.equal(add.args[1].shape[2], add.args[2].shape[1])
+    local solve = call "op/linalg.solve/record/fwd"
+    assert.equal("linalg.solve", solve.fn)
+    assert.equal("matrix", solve.args[1].draw)
+  end)
+end)

@@ -134,6 +134,23 @@ function report.means(about, results)
   for _, line in ipairs(mean_lines(about, results)) do print(line) end
 end
 
+--- Prints the rows in which Moth is the slower one, by ratio.
+function report.below(about, results)
+  for peer = 2, #about.labels do
+    local list = {}
+    for _, entry in ipairs(results) do
+      local ratio, spread = ratio_of(entry, peer)
+      if ratio and ratio < 1 then
+        list[#list + 1] = {ratio = ratio, text = ("%7.2f  %s%s"):format(ratio, entry.name,
+          spread > MAX_SPREAD and " (noisy)" or "")}
+      end
+    end
+    table.sort(list, function(a, b) return a.ratio < b.ratio end)
+    print(("%s / Moth below 1: %d rows"):format(about.labels[peer], #list))
+    for _, row in ipairs(list) do print(row.text) end
+  end
+end
+
 -- ---- files ----
 
 local function json_string(text) return require("moth.json").string(text) end

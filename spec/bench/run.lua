@@ -14,7 +14,7 @@
 -- GPU: gpu/main.lua. `moth bench GROUP --device cuda` runs a CPU's workloads there.
 
 local here = arg[0]:match "^(.*)/" or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = here .. "/?.lua;" .. here .. "/../../?.lua;" .. package.path
 
 local argparse = require "argparse"
 local child = require "child"
@@ -128,7 +128,9 @@ local function gatherer(row)
   local list, by_name = {}, {}
   local function entry(name, unit)
     if not by_name[name] then
-      by_name[name] = {name = name, group = row.group, unit = unit, values = {}, errors = {}}
+      by_name[name] = {
+        name = name, group = row.mean or row.group, unit = unit, values = {}, errors = {},
+      }
       list[#list + 1] = by_name[name]
     end
     by_name[name].unit = by_name[name].unit or unit
@@ -144,8 +146,9 @@ end
 -- One turn of one side.
 local function turn(row, sides, side, round, options, entry)
   for _, variant in ipairs(variants_of(row, side)) do
-    local parts, problem = sides[side]:time(variant == "" and "plain" or variant, options.seconds,
-      round)
+    local seconds = math.min(options.seconds, row.options.seconds or options.seconds)
+    local named = variant == "" and "plain" or variant
+    local parts, problem = sides[side]:time(named, seconds, round)
     if not parts then entry(row.name .. variant).errors[side] = problem end
     for _, part in ipairs(parts or {}) do
       local e = entry(row.name .. variant .. part[1], part[2])
@@ -155,12 +158,19 @@ local function turn(row, sides, side, round, options, entry)
   end
 end
 
+-- Sets a row up on one side. @return has the side the row?; what went wrong
+local function set_up(row, process, side)
+  if row.kind ~= "record" or side == 1 then return process:ask("setup", row.name) end
+  if row.peerless then return nil, row.peerless end
+  return process:ask("record", require("records").encoded(row))
+end
+
 --- Times a workload on all sides. @return its entries
 local function compare(row, sides, options)
   local list, entry = gatherer(row)
   local ready = {}
   for side, process in ipairs(sides) do
-    local ok, problem = process:ask("setup", row.name)
+    local ok, problem = set_up(row, process, side)
     ready[side] = ok ~= nil
     if not ok then entry(row.name).errors[side] = problem end
   end
@@ -187,11 +197,22 @@ local function lend_peers(list)
   end
 end
 
-local function chosen_rows(options)
+-- All workloads of a group: those of workloads.txt, and those made from records at the end of op.
+local function rows_of(group)
   local rows = {}
   for _, row in ipairs(workloads.read()) do
-    local wanted = options.group == "all" or row.group == options.group
-    if wanted and workloads.matches(row.name, options.only) then rows[#rows + 1] = row end
+    if group == "all" or row.group == group then rows[#rows + 1] = row end
+  end
+  if group == "all" or group == "op" then
+    for _, row in ipairs((require("records").read())) do rows[#rows + 1] = row end
+  end
+  return rows
+end
+
+local function chosen_rows(options)
+  local rows = {}
+  for _, row in ipairs(rows_of(options.group)) do
+    if workloads.matches(row.name, options.only) then rows[#rows + 1] = row end
   end
   return rows
 end
@@ -199,9 +220,7 @@ end
 -- Says that nothing is chosen, with names of the group that have a part near to a pattern's word.
 local function nothing(options)
   local near, names = {}, {}
-  for _, row in ipairs(workloads.read()) do
-    if options.group == "all" or row.group == options.group then names[#names + 1] = row.name end
-  end
+  for _, row in ipairs(rows_of(options.group)) do names[#names + 1] = row.name end
   for word in options.only:gmatch "[%w_]+" do
     for _, name in ipairs(names) do
       local parts = {}
@@ -229,7 +248,7 @@ local function versions_of(sides)
   return list
 end
 
-local function time_all(options, folder)
+local function time_all(options, rows, folder)
   local sides = sides_of(options, folder)
   local about = {
     options = options, labels = {}, versions = versions_of(sides),
@@ -237,7 +256,7 @@ local function time_all(options, folder)
   for i, side in ipairs(sides) do about.labels[i] = side.label end
   local results, group = {}, nil
   report.heading(about)
-  for _, row in ipairs(chosen_rows(options)) do
+  for _, row in ipairs(rows) do
     if options.fresh or row.group ~= group then stop(sides) end
     group = row.group
     local list = compare(row, sides, options)
@@ -249,6 +268,7 @@ local function time_all(options, folder)
   end
   stop(sides)
   report.means(about, results)
+  report.below(about, results)
   if options.json then report.json(about, results, options.json) end
   if options.markdown then report.markdown(about, results, options.markdown) end
 end
@@ -257,15 +277,16 @@ local function main(words)
   local of_cuda = words_of_cuda(words)
   if of_cuda then return require "gpu.main"(of_cuda) end
   local options = options_of(words)
-  if not chosen_rows(options)[1] then nothing(options) end
+  local rows = chosen_rows(options)
+  if not rows[1] then nothing(options) end
   if options.list then
-    for _, row in ipairs(chosen_rows(options)) do
+    for _, row in ipairs(rows) do
       print(("%-42s %s"):format(row.name, row.text))
     end
     return
   end
   local folder = child.folder()
-  local ok, problem = xpcall(time_all, debug.traceback, options, folder)
+  local ok, problem = xpcall(time_all, debug.traceback, options, rows, folder)
   os.execute("rm -rf " .. child.quoted(folder))
   if not ok then
     io.stderr:write("moth bench: ", problem, "\n")

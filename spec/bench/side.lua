@@ -2,6 +2,7 @@
 -- on standard output. It waits while the other side runs. Words of the conversation:
 --
 --   setup NAME                    makes a workload; `done`, or `error TEXT`
+--   record JSON                   the peer's word for a row of records.lua
 --   time VARIANT SECONDS ROUND    `part SUFFIX UNIT VALUE` for each figure, then `done`; a variant
 --                                 is `plain`, `+scope`, `+tables`, `+scope+tables`, `+capture`,
 --                                 `+fsync`
@@ -9,7 +10,7 @@
 --   version                       `done TEXT`
 
 local here = arg[0]:match "^(.*)/" or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = here .. "/?.lua;" .. here .. "/../../?.lua;" .. package.path
 
 local ffi = require "ffi"
 
@@ -32,6 +33,7 @@ if arg[3] ~= "cpu" then
 end
 
 local LIVE_TABLES, CALLS_A_SCOPE = 1e5, 100
+local LITTLE = 2e-5 -- seconds of a call that shares a scope with others
 
 local rows = {}
 for _, row in ipairs(workloads.read()) do rows[row.name] = row end
@@ -46,6 +48,8 @@ local setups = {
   call = setup_in("ops", "call"), graph = setup_in("ops", "graph"), op = setup_in("ops", "op"),
   train = setup_in("train", "train"), infer = setup_in("train", "infer"),
 }
+
+function setups.record(row) return require("records").step(row) end
 
 function setups.step(row)
   local from_data = row.group == "data" or row.group == "io"
@@ -70,9 +74,21 @@ local function setup(name)
   drop()
   jit.flush() -- as if this were the program's only work
   moth.manual_seed(0)
-  local row = assert(rows[name], "no such workload")
+  local row = rows[name] or require("records").find(name)
+  if not row then error("no such workload", 0) end
   local step, x, y, finish = setups[row.kind](row)
   current = {row = row, step = step, x = x, y = y, finish = finish, loops = {}}
+end
+
+-- Is a call short, such as a view's?
+local function takes_little(step)
+  local took = math.huge
+  for _ = 1, 3 do
+    local start = timing.wall()
+    moth.scope(step)
+    took = math.min(took, timing.wall() - start)
+  end
+  return took < LITTLE
 end
 
 -- The loop of a variant, and how many calls it takes at a time.
@@ -81,10 +97,12 @@ local function loop_of(variant, seconds)
   if loop then return loop end
   local kind, step = current.row.kind, current.step
   if variant:find("+capture", 1, true) then step = moth.capture(step) end
-  local scope = variant:find("+scope", 1, true) and moth.scope or nil
+  local scoped = kind == "record" or variant:find("+scope", 1, true)
+  local scope = scoped and moth.scope or nil
   local x = current.x
   if variant:find("+fsync", 1, true) then x = true end
   local small = current.row.group == "small" and kind ~= "train" and kind ~= "step"
+    or kind == "record" and takes_little(step)
   local batch = timing.batch(step, x, current.y, scope, small and CALLS_A_SCOPE or 1)
   loop = {batch = batch, calls = timing.warm_up(batch, seconds)}
   current.loops[variant] = loop

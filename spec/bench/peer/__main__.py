@@ -14,6 +14,7 @@ import torch
 
 import data
 import ops
+import records
 import train
 import whole
 import workloads
@@ -21,6 +22,7 @@ import workloads
 KINDS = {"call": ops.call, "graph": ops.call, "op": ops.op, "train": train.train,
          "infer": train.infer}
 ROWS = workloads.read()
+RECORD = workloads.Row("record", "", "op", "")
 CLOCK = time.process_time if sys.argv[2:3] == ["cpu"] else time.perf_counter
 DEVICE = sys.argv[3] if len(sys.argv) > 3 else "cpu"
 if DEVICE != "cpu":  # everything is made there, and a batch ends when the GPU is done
@@ -57,6 +59,12 @@ class Side:
         self.row = ROWS[name]
         self.step = setup_of(self.row)(self.row)
 
+    def record(self, text):
+        self.drop()
+        torch.manual_seed(0)
+        self.row = RECORD
+        self.step = records.record(text)
+
     def warm_up(self, seconds):
         self.batch = timeit.Timer(self.step, "import gc; gc.enable()", CLOCK).timeit
         self.calls = 1
@@ -83,6 +91,7 @@ class Side:
 
 
 def main():
+    gc.freeze()  # what the modules made is not searched between two rows
     torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
     side = Side()
     for line in sys.stdin:
