@@ -320,6 +320,74 @@ MOTH_OP_CONST(eye, EYE, .dtypes = MOTH_ANY, .doc = "A matrix with ones on the di
               .examples = "3\n"
                           "2, {m = 3, dtype = moth.float64, device = \"cpu\"}")
 
+/* -- positions of a triangle -- */
+
+#define MOST_ROWS ((int64_t)1 << 31) /* of a matrix whose elements are counted in i64 */
+
+/* The diagonal above which the lower triangle ends. */
+static int64_t bound_of(const triangle_indices_args *a) {
+  const int64_t most = 2 * MOST_ROWS, offset = a->offset - (a->upper && a->offset > -most);
+  return offset > most ? most : offset < -most ? -most : offset;
+}
+
+/* How many elements the triangle has: the lower one grows by one a row, then it has whole rows. */
+static int64_t triangle_size(const triangle_indices_args *a) {
+  const int64_t bound = bound_of(a), first = bound < 0 ? (-bound < a->row ? -bound : a->row) : 0;
+  int64_t full = a->col - bound - 1;
+  full = full < first ? first : full > a->row ? a->row : full;
+  const int64_t n = full - first, lower = n * (first + bound + 1) + n * (n - 1) / 2 +
+                                          (a->row - full) * a->col;
+  return a->upper ? a->row * a->col - lower : lower;
+}
+
+static int triangle_indices_shape(const triangle_indices_args *a, moth_layout *y) {
+  int64_t size[2] = {2, 0};
+  y->dtype = (uint8_t)(a->dtype < 0 ? MOTH_I64 : a->dtype);
+  const bool rows = a->row < 0 || (a->col >= 0 && a->row > MOST_ROWS);
+  const int64_t wrong = rows ? a->row : a->col;
+  if (wrong < 0)
+    return moth_fail(a->ctx, MOTH_E_ARG, rows ? "row" : "col", "a size is not negative, got %lld",
+                     (long long)wrong);
+  if (wrong > MOST_ROWS)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, rows ? "row" : "col", "%lld is too many",
+                     (long long)wrong);
+  size[1] = triangle_size(a);
+  return moth_shape_of(a->ctx, "row", (moth_ints){size, 2}, y);
+}
+
+static void write_triangle(const triangle_indices_args *a, int64_t left, int64_t *row,
+                           int64_t *column) {
+  const int64_t bound = bound_of(a);
+  for (int64_t r = bound < 0 && !a->upper ? -bound : 0; left > 0; r++) {
+    int64_t edge = r + bound + 1;
+    edge = edge < 0 ? 0 : edge > a->col ? a->col : edge;
+    const int64_t first = a->upper ? edge : 0, n = a->upper ? a->col - edge : edge;
+    for (int64_t i = 0; i < n; i++) row[i] = r + 1;
+    for (int64_t i = 0; i < n; i++) column[i] = first + i + 1;
+    row += n;
+    column += n;
+    left -= n;
+  }
+}
+
+static int triangle_indices_cpu(const triangle_indices_args *a, moth_tensor **out) {
+  moth_tensor *y = out[0], *work = y;
+  moth_layout l = y->l;
+  if (l.numel == 0) return MOTH_OK;
+  l.dtype = MOTH_I64;
+  if (y->l.dtype != MOTH_I64) work = moth_tensor_new(y->ctx, &l);
+  if (!work) return y->ctx->error.code;
+  int64_t *at = (int64_t *)(void *)moth_at(work);
+  write_triangle(a, l.numel / 2, at, at + l.numel / 2);
+  int status = work == y ? MOTH_OK : moth_copy_into(y, work);
+  if (work != y) moth_tensor_release(work);
+  return status;
+}
+
+MOTH_OP_CONST(triangle_indices, TRIANGLE_INDICES, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
+              .doc = "The positions of a triangle of a matrix, rows and columns counted from 1.",
+              .examples = "3, 3\n2, 4, 1, {upper = true, dtype = moth.int32, device = \"cpu\"}")
+
 /* -- tril, triu -- */
 
 /* Copies packed matrices; of row i the columns from `lo` up to `hi` stay, the rest become zero. */
@@ -375,6 +443,6 @@ MOTH_OP(triu, TRIU, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE | MOTH_OP_OUT,
 const moth_op *const moth_create_ops[] = {
   &moth_op_zeros,     &moth_op_ones,      &moth_op_empty,      &moth_op_full,
   &moth_op_zeros_like, &moth_op_ones_like, &moth_op_empty_like, &moth_op_full_like,
-  &moth_op_arange,    &moth_op_linspace,  &moth_op_eye,        &moth_op_tril,
+  &moth_op_arange,    &moth_op_linspace,  &moth_op_eye,        &moth_op_triangle_indices, &moth_op_tril,
   &moth_op_triu,      NULL,
 };

@@ -64,6 +64,15 @@ MOTH_ARGS(linspace, LINSPACE)
   CREATE_WHERE(ARG)
 MOTH_ARGS(eye, EYE)
 
+#define TRIANGLE_INDICES(ARG) \
+  ARG(int,    row,       , "rows of the matrix") \
+  ARG(int,    col,       , "columns") \
+  ARG(int,    offset,   0, "which diagonal bounds it: above the main one if positive") \
+  ARG(bool,   upper, false, "the upper triangle, not the lower one") \
+  ARG(dtype,  dtype, none, "element type; i64 when absent") \
+  ARG(device, device, cpu, "where the elements live")
+MOTH_ARGS(triangle_indices, TRIANGLE_INDICES)
+
 #define TRIL(ARG) \
   ARG(tensor, input,     , "matrices, (..., N, M)") \
   ARG(int,    diagonal, 0, "the last diagonal kept: above the main one if positive")

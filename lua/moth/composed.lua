@@ -273,7 +273,8 @@ composed.logspace = define {
   end,
 }
 
-local function triangle(name, cut, which)
+local function triangle(name, upper, which)
+  local own = bind.under(name)
   composed[name] = define {
     name = name,
     doc = "The positions of the " .. which .. " triangle of a matrix: rows in the first row of "
@@ -289,19 +290,14 @@ local function triangle(name, cut, which)
     },
     scoped = true,
     run = function(row, col, offset, dtype, device)
-      if row < 0 or col < 0 then
-        errors.argument(name, row < 0 and "row" or "col", "a size is not negative, got "
-          .. math.min(row, col), "E_ARG")
-      end
-      local y = ops[cut](ops.ones({ row, col }, require("moth").bool, device), offset)
-      y = require("moth.results").nonzero(y):t():contiguous()
-      return dtype and y:to(dtype) or y
+      local y = own.triangle_indices(row, col, offset, upper, dtype, "cpu")
+      return (y:to(device or require("moth.settings").get_default_device()))
     end,
   }
 end
 
-triangle("tril_indices", "tril", "lower")
-triangle("triu_indices", "triu", "upper")
+triangle("tril_indices", false, "lower")
+triangle("triu_indices", true, "upper")
 
 -- One bound of clamp, as an op of its own; also in place.
 local function bounded(name, bound, beyond, inplace)
