@@ -12,6 +12,7 @@
 
 #include "device.h"
 #include "kernel/halves.h"
+#include "kernel/igemm.h"
 #include "kernel/level.h"
 #include "kernel/matrix.h"
 #include "system.h"
@@ -300,7 +301,8 @@ static int half_product(moth_ctx *ctx, const moth_product *p) {
 
 static int without_bias(moth_ctx *ctx, const moth_product *p) {
   if (moth_is_half(p->dtype)) return half_product(ctx, p);
-  if (!moth_is_float(p->dtype)) return plain(ctx, p);
+  if (!moth_is_float(p->dtype))
+    return p->dtype != MOTH_BOOL && moth_igemm_pays(p) ? moth_igemm(ctx, p) : plain(ctx, p);
   if (p->k == 0 || (double)p->m * (double)p->n * (double)p->k <= SMALL) {
     moth_gemm_plain(p);
     return MOTH_OK;

@@ -49,6 +49,7 @@
   F(resize)     /* interpolate, pixel_shuffle */ \
   F(norm)       /* layer_norm and its kin; batch_norm.c */ \
   F(embedding)  /* rows of a table */ \
+  F(bag)        /* sums of them */ \
   F(attention)  /* scaled_dot_product_attention */ \
   F(recurrent)  /* RNN, LSTM, GRU: recurrent.c, cell.c, replay.c */ \
   F(loss)       /* losses of classes */ \

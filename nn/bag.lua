@@ -9,7 +9,9 @@ local embedding = require "moth.nn.embedding"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
 local lib = require "moth.lib"
-local ops = require("moth.bind").ops
+local bind = require "moth.bind"
+local ops = bind.ops
+local own = bind.under "embedding_bag"
 
 local bag = {}
 
@@ -147,6 +149,17 @@ local function of_list(x, largest, list, bags)
   return x:gather(1, first:scatter_reduce(1, list, at, "amin", own))
 end
 
+-- Sums of (B, N), or of a list, by one kernel, which reads the table in place; nil where there is
+-- none for it.
+local function summed(input, weight, weights, list, bags, padding, by_freq)
+  local kind = weight.dtype.name
+  if (kind ~= "float32" and kind ~= "float64") or weight.device.type ~= "cpu"
+    or (weights and (weights.dtype ~= weight.dtype or weights.device ~= weight.device)) then
+    return nil
+  end
+  return (own.bag_sum(input, weight, weights, list, bags, padding, by_freq))
+end
+
 --- The vectors of tokens, joined by bag: those of a row of (B, N), or those from an offset on.
 bag.embedding_bag = define {
   name = "embedding_bag",
@@ -177,17 +190,21 @@ bag.embedding_bag = define {
       join, input = of_list, input:narrow(1, 1, n)
       weights = weights and weights:narrow(1, 1, n)
     end
-    local x = ops.embedding(input, weight, padding, max_norm, norm_type, by_freq, sparse)
-    if HALF[x.dtype.name] then x = x:float() end
-    if weights then x = x * weights:unsqueeze(-1) end
     local largest = mode == "max"
-    if padding then
-      x = x:masked_fill(input:eq(padding):unsqueeze(-1), largest and -math.huge or 0)
+    local y = not largest and not max_norm and not sparse
+      and summed(input, weight, weights, list, bags, padding, by_freq)
+    if not y then
+      local x = ops.embedding(input, weight, padding, max_norm, norm_type, by_freq, sparse)
+      if HALF[x.dtype.name] then x = x:float() end
+      if weights then x = x * weights:unsqueeze(-1) end
+      if padding then
+        x = x:masked_fill(input:eq(padding):unsqueeze(-1), largest and -math.huge or 0)
+      end
+      y = join(x, largest, list, bags)
     end
-    local y = join(x, largest, list, bags)
     if mode ~= "sum" and (padding or list) then
       local counted = padding and input:ne(padding) or input:eq(input)
-      local count = join(counted:unsqueeze(-1):to(x.dtype), false, list, bags)
+      local count = join(counted:unsqueeze(-1):to(y.dtype), false, list, bags)
       y = largest and y:masked_fill(count:eq(0), 0) or y / count:clamp(1)
     elseif mode == "mean" then
       y = y / math.max(input:size(2), 1)

@@ -128,3 +128,18 @@ describe("a product of half types", function()
     assert.equal(one, three)
   end)
 end)
+
+describe("a product of integers", function()
+  it("is right for every type, shape and layout, at every level of instructions", function()
+    assert.equal("right", gemm.every_integer())
+    for _, level in ipairs { "plain", "avx2" } do
+      assert.equal("right\nrc=0\n", at_level(level, "every_integer"), level)
+    end
+  end)
+
+  it("has the same bits for any number of threads", function()
+    local a, b = moth.randint(-99, 99, { 130, 300 }), moth.randint(-99, 99, { 300, 520 })
+    local one, three = on_threads(1, 3, function() return a:matmul(b) end)
+    assert.is_true(moth.equal(one, three))
+  end)
+end)

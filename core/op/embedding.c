@@ -21,8 +21,7 @@
 
 /* -- tokens and their shares -- */
 
-/* The tokens, packed and found within the table; owned, NULL: error set. */
-static moth_tensor *tokens_of(const moth_tensor *index, int64_t rows, const char *arg) {
+moth_tensor *moth_tokens_of(const moth_tensor *index, int64_t rows, const char *arg) {
   moth_tensor *list = moth_positions(index);
   if (!list) return NULL;
   const int64_t *at = (const int64_t *)(const void *)moth_at(list);
@@ -38,7 +37,7 @@ static moth_tensor *tokens_of(const moth_tensor *index, int64_t rows, const char
   return list;
 }
 
-static int real_padding(moth_ctx *ctx, int64_t padding, int64_t rows, int64_t *y) {
+int moth_real_padding(moth_ctx *ctx, int64_t padding, int64_t rows, int64_t *y) {
   *y = -1;
   if (padding == MOTH_NO_INT) return MOTH_OK;
   *y = padding < 0 ? padding + rows : padding;
@@ -55,7 +54,7 @@ typedef struct shares {
 static int shares_new(shares *s, moth_ctx *ctx, const moth_tensor *list, int64_t rows,
                       int64_t padding, bool by_count) {
   *s = (shares){.ctx = ctx};
-  int status = real_padding(ctx, padding, rows, &s->padding);
+  int status = moth_real_padding(ctx, padding, rows, &s->padding);
   if (status || !by_count) return status;
   if (moth_mul_overflow(rows, (int64_t)sizeof *s->count, &s->bytes))
     return moth_fail(ctx, MOTH_E_LIMIT, "weight", "%lld rows are too many", (long long)rows);
@@ -93,7 +92,7 @@ static int embedding_rows_shape(const embedding_rows_args *a, moth_layout *y) {
                      "is for dense gradients: sparse ones hold each token's share as it came");
   memcpy(y->shape, x->shape, sizeof y->shape);
   y->shape[x->ndim] = a->weight->l.shape[1];
-  return real_padding(a->ctx, a->padding_idx, a->weight->l.shape[0], &padding);
+  return moth_real_padding(a->ctx, a->padding_idx, a->weight->l.shape[0], &padding);
 }
 
 typedef struct taking { /* rows of w go to y; scaled where tokens have shares in them */
@@ -144,7 +143,7 @@ static int take_rows(const embedding_rows_args *a, const moth_tensor *w, const m
 }
 
 static int embedding_rows_cpu(const embedding_rows_args *a, moth_tensor **out) {
-  moth_tensor *list = tokens_of(a->input, a->weight->l.shape[0], "input");
+  moth_tensor *list = moth_tokens_of(a->input, a->weight->l.shape[0], "input");
   if (!list) return a->ctx->error.code;
   moth_tensor *w = a->shared ? moth_real(a->weight) : moth_packed(a->weight);
   moth_tensor *y = a->shared ? moth_real_out(out[0]) : moth_tensor_retain(out[0]);
@@ -163,7 +162,8 @@ static moth_tensor *used_rows(const embedding_rows_args *a, moth_grad *g) {
                                              : GRAD(g, clone, .input = a->input);
   moth_tensor *rows = GRAD(g, reshape, .input = list, .shape = {shape, 1});
   moth_tensor *values = GRAD(g, reshape, .input = g->dy, .shape = {shape, 2});
-  if (!g->status) g->status = real_padding(a->ctx, a->padding_idx, a->weight->l.shape[0], &padding);
+  if (!g->status)
+    g->status = moth_real_padding(a->ctx, a->padding_idx, a->weight->l.shape[0], &padding);
   if (!g->status && padding >= 0) {
     moth_tensor *is = GRAD(g, eq, .input = rows, .other = moth_grad_number(g, (double)padding));
     is = GRAD(g, reshape, .input = is, .shape = {column, 2});
@@ -238,7 +238,7 @@ static int add_rows(const embedding_back_args *a, const moth_tensor *list, const
 }
 
 static int embedding_back_cpu(const embedding_back_args *a, moth_tensor **out) {
-  moth_tensor *list = tokens_of(a->index, a->num_embeddings, "index");
+  moth_tensor *list = moth_tokens_of(a->index, a->num_embeddings, "index");
   if (!list) return a->ctx->error.code;
   moth_tensor *dy = moth_real(a->input), *y = moth_real_out(out[0]);
   int status = dy && y ? add_rows(a, list, dy, y) : a->ctx->error.code;
@@ -309,7 +309,7 @@ static int embedding_renorm__compose(const embedding_renorm__args *a, moth_tenso
   if (status) return status;
   if (moth_mul_overflow(w->l.shape[1], (int64_t)sizeof(double), &bytes))
     return moth_fail(ctx, MOTH_E_LIMIT, "weight", "%s is too large", moth_str(w));
-  moth_tensor *list = tokens_of(a->input, w->l.shape[0], "input");
+  moth_tensor *list = moth_tokens_of(a->input, w->l.shape[0], "input");
   double *row = list ? moth_alloc(ctx, bytes) : NULL;
   if (!row) status = ctx->error.code;
   if (!status) {

@@ -42,4 +42,20 @@ MOTH_ARGS(embedding_rows, EMBEDDING_ROWS)
   ARG(bool,           scale_grad_by_freq, false, "divide gradients by how often a token comes?")
 MOTH_ARGS(embedding_back, EMBEDDING_BACK)
 
+/* Each token of a bag adds its vector, or nothing if it is padding. */
+#define BAG_SUM(ARG) \
+  ARG(index,          input,            , "tokens, (B, N), or (N) with a list") \
+  ARG(tensor,         weight,           , "the vectors, (tokens, features)") \
+  ARG(maybe_tensor,   per_sample_weights, none, "factor of each token's vector") \
+  ARG(maybe_index,    list,         none, "the bag of each token, (N), which never falls") \
+  ARG(int,            bags,            0, "how many there are, with a list") \
+  ARG(maybe_position, padding_idx,  none, "a token that counts for nothing") \
+  ARG(bool,           scale_grad_by_freq, false, "divide gradients by how often a token comes?")
+MOTH_ARGS(bag_sum, BAG_SUM)
+
+/* The tokens, packed and found within the table of so many rows; owned, NULL: error set. */
+moth_tensor *moth_tokens_of(const moth_tensor *index, int64_t rows, const char *arg);
+/* *y := the token that is padding, or -1. */
+int moth_real_padding(moth_ctx *ctx, int64_t padding, int64_t rows, int64_t *y);
+
 #endif

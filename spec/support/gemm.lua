@@ -134,6 +134,32 @@ function gemm.every_half()
   return "right"
 end
 
+--- Products of integers of every type, shape and layout against those of f64, which are exact.
+function gemm.every_integer()
+  moth.manual_seed(6)
+  local shapes = { { 4, 8, 8 }, { 17, 33, 65 }, { 6, 300, 513 }, { 100, 257, 70 }, { 3, 9, 2 },
+    { 5, 600, 31 }, { 64, 64, 64 }, { 1, 70, 90 }, { 90, 70, 1 } }
+  for _, dtype in ipairs { moth.int64, moth.int32, moth.int16, moth.int8, moth.uint8 } do
+    for _, s in ipairs(shapes) do
+      local a = moth.randint(-100, 100, { s[1], s[2] }):to(dtype)
+      local b = moth.randint(-100, 100, { s[2], s[3] }):to(dtype)
+      local want = a:double():matmul(b:double()):to(moth.int64):to(dtype)
+      local wide = moth.zeros(s[1], 2 * s[2], dtype)[{ {}, { 1, 2 * s[2], 2 } }]
+      wide:copy_(a)
+      for i, y in ipairs { a:matmul(b), wide:matmul(b), want:mul(2):sub(a:matmul(b)),
+        a:t():contiguous():t():matmul(b:t():contiguous():t()), (want * 0):addmm(a, b) } do
+        if not moth.equal(y, want) then
+          error(("%s %dx%dx%d, way %d"):format(dtype, s[1], s[2], s[3], i))
+        end
+      end
+    end
+  end
+  local a = moth.randint(-2 ^ 52, 2 ^ 52, { 40, 40 })
+  local twice = moth.eye(40, { dtype = moth.int64 }) * 2 ^ 40 -- wraps
+  if not moth.equal(a:matmul(twice), a * 2 ^ 40) then error("64 bits do not wrap") end
+  return "right"
+end
+
 --- @return checksums of half products that threads share
 function gemm.half_bits()
   moth.manual_seed(5)
