@@ -121,13 +121,10 @@ describe("the rows of the benchmark that are made from records", function()
   local json = require "moth.json"
   local moth = require "moth"
 
-  local records
-  do
-    local path = package.path
-    package.path = HERE .. "?.lua;" .. path
-    records = require "records"
-    package.path = path
-  end
+  local path = package.path
+  package.path = HERE .. "?.lua;" .. path
+  local records, recorded = require "records", require "recorded"
+  package.path = path
   local made, without = records.read()
 
   it("are there for every op of the registry, or a reason why not", function()
@@ -152,7 +149,7 @@ describe("the rows of the benchmark that are made from records", function()
   it("run at the sizes of their examples", function()
     for _, row in ipairs(made) do
       local ok, problem = pcall(function()
-        local step = records.step(row, true)
+        local step = recorded.step(records.call(row, true))
         moth.scope(function() step() end)
       end)
       assert.is_true(ok, row.name .. ": " .. tostring(problem))
@@ -160,7 +157,7 @@ describe("the rows of the benchmark that are made from records", function()
   end)
 
   it("are enlarged, and JSON for the peer, which counts from 0", function()
-    local function call(name) return json.decode(records.encoded(records.find(name))) end
+    local function call(name) return json.decode(records.peer_call(records.find(name))) end
     local sum = call "op/softmax/record/fwdbwd"
     assert.equal("softmax", sum.fn)
     assert.equal(1, sum.args[2])

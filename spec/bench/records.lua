@@ -6,8 +6,8 @@
 -- that number is measured by calls with the example's sizes and with twice those. Where that does
 -- not do, exceptions.lua has a call by hand, or the reason why there is no row.
 --
--- Both sides draw the inputs from the same descriptions (values.lua). PyTorch's gets its call as
--- JSON: the same arguments, with dimensions and positions that count from 0.
+-- Both sides get the call as JSON and draw the inputs from the same descriptions (values.lua); in
+-- PyTorch's, dimensions and positions count from 0.
 
 local bind = require "moth.bind"
 local exceptions = require "exceptions"
@@ -15,6 +15,7 @@ local json = require "moth.json"
 local lib = require "moth.lib"
 local moth = require "moth"
 local places = require "moth.places"
+local recorded = require "recorded"
 local registry = require "spec.support.registry"
 local values = require "values"
 
@@ -203,19 +204,6 @@ local function draw_all(arguments)
   return copy
 end
 
-local function tensors_of(list)
-  local tensors = {}
-  local function walk(v)
-    if lib.istensor(v) then
-      tensors[#tensors + 1] = v
-    elseif type(v) == "table" and getmetatable(v) == nil then
-      for _, part in ipairs(v) do walk(part) end
-    end
-  end
-  for i = 1, list.n or #list do walk(list[i]) end
-  return tensors
-end
-
 -- How many elements each tensor of a call has, the results included.
 local function counts(fn, arguments)
   local given = draw_all(arguments)
@@ -223,7 +211,7 @@ local function counts(fn, arguments)
   local function keep(...) results = {n = select("#", ...), ...} end
   keep(fn(unpack(given, 1, given.n)))
   local list = {}
-  for _, group in ipairs{registry.tensors(given), tensors_of(results)} do
+  for _, group in ipairs{registry.tensors(given), recorded.tensors(results)} do
     for _, x in ipairs(group) do list[#list + 1] = x:numel() end
   end
   return list
@@ -257,7 +245,7 @@ local function mark(fn, arguments)
     end)
   end
   local ok, results = pcall(function()
-    local list = tensors_of{fn(unpack(given, 1, given.n))}
+    local list = recorded.tensors{fn(unpack(given, 1, given.n))}
     local wanted = {}
     for _, y in ipairs(list) do
       if y.requires_grad then wanted[#wanted + 1] = y end
@@ -393,72 +381,7 @@ function records.arguments(row, small)
   return arguments
 end
 
--- ---- timing ----
-
-local FORWARD = [[
-  local fn, %s = ...
-  return function() return fn(%s) end
-]]
-
-local BACKWARD = [[
-  local fn, leaves, outputs, grads, backward, %s = ...
-  return function()
-    for i = 1, #leaves do leaves[i].grad = nil end
-    backward(outputs(fn(%s)), grads)
-  end
-]]
-
-local SINGLE = [[
-  local fn, leaves, grad, %s = ...
-  return function()
-    for i = 1, #leaves do leaves[i].grad = nil end
-    local y = fn(%s)
-    y:backward(grad)
-  end
-]]
-
-local function written(source, names)
-  return assert(loadstring(source:format(names, names), "=bench"))
-end
-
---- The step of a row: a call, or a call and its backward pass. @param small  at example sizes
-function records.step(row, small)
-  local leaves, given = {}, {}
-  local arguments = records.arguments(row, small)
-  given.n = arguments.n
-  for i = 1, arguments.n do
-    given[i] = values.map(arguments[i], function(v)
-      local x = values.draw(v)
-      if v.grad and row.backward then
-        leaves[#leaves + 1] = x:requires_grad_()
-      end
-      return x
-    end)
-  end
-  local names = {}
-  for i = 1, given.n do names[i] = "a" .. i end
-  names = table.concat(names, ", ")
-  if names == "" then names = "_" end
-  local fn = row.call
-  if not row.backward then return written(FORWARD, names)(fn, unpack(given, 1, given.n)) end
-  local function outputs(...)
-    local list = {}
-    for _, y in ipairs(tensors_of{n = select("#", ...), ...}) do
-      if y.requires_grad then list[#list + 1] = y end
-    end
-    return list
-  end
-  local first = {fn(unpack(given, 1, given.n))}
-  local grads = {}
-  for i, y in ipairs(outputs(unpack(first))) do grads[i] = moth.randn(y.shape):to(y.dtype) end
-  if #first == 1 and lib.istensor(first[1]) then
-    return written(SINGLE, names)(fn, leaves, grads[1], unpack(given, 1, given.n))
-  end
-  return written(BACKWARD, names)(fn, leaves, outputs, grads, moth.autograd.backward,
-    unpack(given, 1, given.n))
-end
-
--- ---- the peer's call ----
+-- ---- calls as JSON ----
 
 local function encode(v)
   if v == lib.none or v == nil then return "null" end
@@ -495,24 +418,32 @@ local function shifted(v, arg)
   return copy
 end
 
---- The peer's side of a row as a line of JSON.
-function records.encoded(row)
-  local arguments = each_argument(records.arguments(row), row.sig.args, shifted)
+local function text_of(name, arguments, row)
   local args, named = {}, {}
   for i = 1, arguments.n do
     local v = arguments[i]
     if type(v) == "table" and getmetatable(v) == nil and type(next(v)) == "string" then
-      for name, part in pairs(v) do
-        named[#named + 1] = json.string(name) .. ":" .. encode(part)
+      for key, part in pairs(v) do
+        named[#named + 1] = json.string(key) .. ":" .. encode(part)
       end
     else
       args[#args + 1] = encode(v)
     end
   end
+  return ('{"fn":%s,"args":[%s],"named":{%s},"backward":%s}'):format(json.string(name),
+    table.concat(args, ","), table.concat(named, ","), tostring(row.backward))
+end
+
+--- A row's call as a line of JSON, as recorded.lua takes it. @param small  at the example's sizes
+function records.call(row, small)
+  return text_of(short_of(row.fn), records.arguments(row, small), row)
+end
+
+--- The same for the peer.
+function records.peer_call(row)
   local short = short_of(row.fn)
-  return ('{"fn":%s,"args":[%s],"named":{%s},"backward":%s}'):format(
-    json.string(exceptions.names[short] or short), table.concat(args, ","),
-    table.concat(named, ","), tostring(row.backward))
+  local arguments = each_argument(records.arguments(row), row.sig.args, shifted)
+  return text_of(exceptions.names[short] or short, arguments, row)
 end
 
 return records

@@ -160,9 +160,11 @@ end
 
 -- Sets a row up on one side. @return has the side the row?; what went wrong
 local function set_up(row, process, side)
-  if row.kind ~= "record" or side == 1 then return process:ask("setup", row.name) end
+  if row.kind ~= "record" then return process:ask("setup", row.name) end
+  local records = require "records"
+  if side == 1 then return process:ask("record", records.call(row)) end
   if row.peerless then return nil, row.peerless end
-  return process:ask("record", require("records").encoded(row))
+  return process:ask("record", records.peer_call(row))
 end
 
 --- Times a workload on all sides. @return its entries

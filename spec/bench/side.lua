@@ -2,7 +2,7 @@
 -- on standard output. It waits while the other side runs. Words of the conversation:
 --
 --   setup NAME                    makes a workload; `done`, or `error TEXT`
---   record JSON                   the peer's word for a row of records.lua
+--   record JSON                   the same for a row of records.lua
 --   time VARIANT SECONDS ROUND    `part SUFFIX UNIT VALUE` for each figure, then `done`; a variant
 --                                 is `plain`, `+scope`, `+tables`, `+scope+tables`, `+capture`,
 --                                 `+fsync`
@@ -49,7 +49,7 @@ local setups = {
   train = setup_in("train", "train"), infer = setup_in("train", "infer"),
 }
 
-function setups.record(row) return require("records").step(row) end
+function setups.record(row) return require("recorded").step(row.call) end
 
 function setups.step(row)
   local from_data = row.group == "data" or row.group == "io"
@@ -70,15 +70,19 @@ local function drop()
   collectgarbage()
 end
 
-local function setup(name)
+local function setup_row(row)
   drop()
   jit.flush() -- as if this were the program's only work
   moth.manual_seed(0)
-  local row = rows[name] or require("records").find(name)
-  if not row then error("no such workload", 0) end
   local step, x, y, finish = setups[row.kind](row)
   current = {row = row, step = step, x = x, y = y, finish = finish, loops = {}}
 end
+
+local function setup(name)
+  setup_row(assert(rows[name], "no such workload"))
+end
+
+local function record(call) setup_row{kind = "record", group = "op", call = call} end
 
 -- Is a call short, such as a view's?
 local function takes_little(step)
@@ -138,7 +142,7 @@ local function time(variant, seconds, round)
   end
 end
 
-local commands = {setup = setup, drop = drop}
+local commands = {setup = setup, record = record, drop = drop}
 
 function commands.time(rest)
   local variant, seconds, round = rest:match "^(%S+) (%S+) (%S+)$"
