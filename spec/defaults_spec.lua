@@ -1,0 +1,157 @@
+--- The defaults of arguments are PyTorch's: those that help shows against spec/names/defaults.txt,
+-- for every name and argument that both have.
+
+local moth = require "moth"
+local help = require "moth.help"
+
+local FILE = "spec/names/defaults.txt"
+
+-- What None means there: the value that is the default here, by the name of the argument.
+local NONE = {
+  stride = "kernel_size", norm = '"backward"', device = '"cpu"', align_corners = "false",
+  memory_format = '"preserve_format"', recompute_scale_factor = "false", ignore_index = "-100",
+  shuffle = "false", onesided = "true", is_coalesced = "false", side = '"left"',
+  indexing = '"ij"', atol = "0", nan = "0",
+}
+
+-- Numbers of PyTorch's C++ for what has a name.
+local NAMED = { reduction = { ["1"] = '"mean"' }, mode = { ["0"] = '"mean"' },
+  dtype = { ["4"] = "none" } }
+
+-- Where the two differ on purpose, or say the same in other words: function and argument.
+local OTHER = {}
+for line in ([[
+  GradScaler device: "cpu", a GPU is optional
+  amax dim: none
+  amin dim: none
+  roll dims: none
+  distributions.Distribution batch_shape, event_shape: arguments of subclasses
+  distributions.ExponentialFamily batch_shape, event_shape: arguments of subclasses
+  embedding padding_idx: none
+  vmap randomness: every element draws its own
+  gradient spacing: 1
+  linalg.cond p: 2
+  linalg.lstsq driver: its only one
+  linalg.matrix_norm dim: none, the last two
+  load mmap, weights_only: true
+  nn.LinearCrossEntropyLoss out_features: none
+  nn.functional.one_hot num_classes: none
+  nn.functional.pad value: 0
+  nn.utils.parametrizations.orthogonal orthogonal_map: the map of square matrices
+  nn.utils.fuse_conv_bn_eval transpose: found by the class
+  normal mean: 0
+  rot90 dims: none, {1, 2}
+  slice_scatter start: 1
+  stft return_complex: there are no complex dtypes
+  std unbiased: none
+  std_mean unbiased: none
+  var unbiased: none
+  var_mean unbiased: none
+  optim. capturable, betas, etas, step_sizes, ns_coefficients: none
+]]):gmatch "[^\n]+" do
+  local name, arguments = line:match "^%s+(%S+) ([^:]+):"
+  for argument in arguments and arguments:gmatch "[%w_]+" or function() end do
+    OTHER[#OTHER + 1] = { name, argument }
+  end
+end
+
+local function is_other(path, argument)
+  for _, pair in ipairs(OTHER) do
+    if pair[2] == argument and path:find(pair[1], 1, true) then return true end
+  end
+end
+
+-- "conv2d(input, weight, bias = none)": argument -> default, "-" without one.
+local function defaults(text)
+  local body = text:match "^[%w_.]+(%b())"
+  local set, depth, from = {}, 0, 2
+  if not body then return false end
+  for i = 2, #body do
+    local c = body:sub(i, i)
+    if c:find "[{(]" then depth = depth + 1 elseif c:find "[})]" then depth = depth - 1 end
+    if depth < 0 or (c == "," and depth == 0) then
+      local part = body:sub(from, i - 1)
+      local name, value = part:match "^%s*([%w_]+) = (.-)%s*$"
+      name = name or part:match "^%s*([%w_]+)"
+      if name then set[name] = value or "-" end
+      from = i + 1
+    end
+  end
+  return set
+end
+
+-- A list of equal numbers is that number: {1,1} is 1.
+local function plain(text)
+  local first = text:match "^{([^,{}]+)"
+  if not first then return text end
+  for number in text:gmatch "[^,{}]+" do
+    if number ~= first then return text end
+  end
+  return first
+end
+
+local function is_place(argument)
+  return argument:find "^dims?%d?$" or argument:find "_dims?$" or argument == "blank" or
+    argument == "argnums"
+end
+
+local function same(argument, here, there)
+  if there == "None" then
+    return here == "none" or here == "-" or here == "nil" or here == NONE[argument]
+  end
+  if there == "True" or there == "False" then return here == there:lower() end
+  if NAMED[argument] and NAMED[argument][there] then return here == NAMED[argument][there] end
+  if there == "{}" or (there == '"valid"' and argument == "padding") then
+    return here == (argument == "stride" and "kernel_size" or "0")
+  end
+  local a, b = tonumber(here), tonumber((plain(there)))
+  if a and b and is_place(argument) and b >= 0 and a == b + 1 then return true end
+  if a and b then return math.abs(a - b) <= 1e-13 * math.abs(b) end
+  return here:gsub("%s", "") == there
+end
+
+local function index(t, name) return t[name] end
+
+-- What a path leads to, nil where it leads to nothing.
+local function reached(place, name)
+  local value = moth
+  for part in (place:gsub("^moth%.?", "") .. "." .. name):gmatch "[%w_]+" do
+    local found, inner = pcall(index, value, part)
+    if not found then return nil end
+    value = inner
+  end
+  return value
+end
+
+describe("the defaults of arguments", function()
+  it("are PyTorch's", function()
+    local known, compared, right, wrong = {}, 0, {}, {}
+    for line in io.lines(FILE) do
+      local space, name, rest = line:match "^(torch[%w_.]*) ([%w_]+) (.*)$"
+      local place = space and space:gsub("^torchvision", "moth"):gsub("^torch", "moth")
+      local path = space and place .. "." .. name
+      if path and known[path] == nil then
+        local value = reached(place, name)
+        known[path] = value ~= nil and defaults(help.text(value)) or false
+      end
+      for argument, there in (known[path] and rest or ""):gmatch "([%w_]+)=(%S+)" do
+        local here, key = known[path][argument], path .. "'s " .. argument
+        if here and argument ~= "out" then
+          compared = compared + 1
+          if is_other(path, argument) or same(argument, here, there) then
+            right[key] = true -- one signature of several is enough
+          else
+            wrong[key] = ("%s is %s, not %s"):format(key, here, there)
+          end
+        end
+      end
+    end
+    local complaints = {}
+    for key, text in pairs(wrong) do
+      if not right[key] then complaints[#complaints + 1] = text end
+    end
+    table.sort(complaints)
+    assert(#complaints == 0, "\n" .. table.concat(complaints, "\n"))
+    assert(compared > 1800, compared)
+  end)
+end)
