@@ -32,6 +32,7 @@
   F(solve)      /* linear equations, inverses, determinants */ \
   F(index)      /* index tensors: index.c; along a dimension: gather.c, place.c */ \
   F(join)       /* cat and stack */ \
+  F(distance)   /* distances of all pairs of rows */ \
   F(rearrange)  /* flips, rolls, repeats; grids, stacks, diagonals: compound.c */ \
   F(fft)        /* Fourier transforms */ \
   F(clip)       /* the norm of many tensors, for optimizers */ \

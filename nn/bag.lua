@@ -136,8 +136,8 @@ local function of_list(x, largest, list, bags)
   local y = x:new_zeros(bags, x:size(2))
   if not largest or x:size(1) == 0 then return y:index_add(1, list, x) end
   list = list:unsqueeze(2):expand_as(x)
-  local values, own = x:detach(), {include_self = false}
-  y = y:scatter_reduce(1, list, values, "amax", own)
+  local values, alone = x:detach(), {include_self = false}
+  y = y:scatter_reduce(1, list, values, "amax", alone)
   if not x.requires_grad then return y end
   -- Of equal values the first gets the gradient, as in a row of (B, N).
   local n = x:size(1)
@@ -146,7 +146,7 @@ local function of_list(x, largest, list, bags)
   local top = values:eq(y:gather(1, list)):logical_or(values:isnan())
   at = at:unsqueeze(2):expand_as(x):masked_fill(top:logical_not(), n)
   local first = y:new_full(y.shape, n, {dtype = at.dtype})
-  return x:gather(1, first:scatter_reduce(1, list, at, "amin", own))
+  return x:gather(1, first:scatter_reduce(1, list, at, "amin", alone))
 end
 
 -- Sums of (B, N), or of a list, by one kernel, which reads the table in place; nil where there is

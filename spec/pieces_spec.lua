@@ -78,7 +78,7 @@ describe("pieces of tensors", function()
     want:backward(by)
     local slope = x.grad
     x.grad = nil
-    assert.is_true(moth.pdist(x):equal(want))
+    assert.is_true(moth.pdist(x):allclose(want, 1e-6, 1e-6))
     moth.pdist(x):backward(by)
     assert.is_true(x.grad:allclose(slope, 1e-4, 1e-4))
     moth.collect()
@@ -86,5 +86,50 @@ describe("pieces of tensors", function()
     local before = moth.memory().live_bytes
     moth.no_grad(function() moth.scope(function() return moth.pdist(x):sum():item() end) end)
     assert.is_true(moth.memory().peak_bytes - before < 2e6, "pairs are held")
+  end)
+end)
+
+describe("distances of all pairs of rows", function()
+  it("are those of the differences, as their gradients are, in rows of any length", function()
+    moth.manual_seed(3)
+    local function near(x, y) assert.is_true(x:allclose(y, 1e-5, 1e-5)) end
+    for _, dtype in ipairs { "float32", "float64" } do
+      for _, s in ipairs { { 2, 1 }, { 33, 17 }, { 9, 300 } } do
+        for p = 1, 2 do
+          local x = moth.randn(s[1], s[2]):to(moth[dtype]):requires_grad_()
+          local z = moth.randn(s[1] + 3, s[2]):to(moth[dtype]):requires_grad_()
+          for k = 1, 2 do
+            local a, b = x, z
+            if k == 2 then a, b = moth.stack { x, x * 2 }, moth.stack { z, z + 1 } end
+            local want = (a:unsqueeze(-2) - b:unsqueeze(-3)):norm(p, -1)
+            local by = moth.randn(want.shape):to(x.dtype)
+            local y = moth.cdist(a, b, p, "donot_use_mm_for_euclid_dist")
+            near(y, want)
+            local g = moth.autograd.grad((want * by):sum(), { x, z }, { retain_graph = true })
+            for _, how in ipairs { { retain_graph = true }, { create_graph = true } } do
+              local h = moth.autograd.grad((y * by):sum(), { x, z }, how)
+              near(h[1], g[1])
+              near(h[2], g[2])
+            end
+          end
+          local at = moth.triu_indices(s[1], s[1], 1)
+          local want = (x:index_select(1, at[1]) - x:index_select(1, at[2])):norm(p, 2)
+          local by = moth.randn(want:size(1)):to(x.dtype)
+          near(moth.pdist(x, p), want)
+          local g = moth.autograd.grad((want * by):sum(), x)
+          near(moth.autograd.grad((moth.pdist(x, p) * by):sum(), x), g)
+          near(moth.autograd.grad((moth.pdist(x, p) * by):sum(), x, { create_graph = true }), g)
+        end
+      end
+    end
+  end)
+
+  it("stay in the range, and let NaN and infinity through", function()
+    local x = moth.tensor { { 1e-30, 0 }, { 0, 0 }, { 3e25, 4e25 }, { 0 / 0, 1 }, { math.huge, 0 } }
+    local want = moth.tensor { 1e-30, 5e25, 0 / 0, math.huge, 5e25, 0 / 0, math.huge, 0 / 0,
+      math.huge, 0 / 0 }
+    assert.is_true(moth.pdist(x):allclose(want, 1e-6, 0, { equal_nan = true }))
+    assert.is_true(moth.pdist(x:double() * 1e200):allclose(want:double() * 1e200, 1e-6, 0,
+      { equal_nan = true }))
   end)
 end)

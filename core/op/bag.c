@@ -113,8 +113,9 @@ static int bag_sum_grad(const bag_sum_args *a, moth_grad *g) {
                    .scale_grad_by_freq = a->scale_grad_by_freq));
   }
   if (factor && moth_wants(g, factor)) {
+    const bool padded = a->padding_idx != MOTH_NO_INT;
     moth_tensor *rows = GRAD(g, embedding_rows, .weight = a->weight, .input = a->input,
-                             .padding_idx = a->padding_idx, .shared = a->padding_idx != MOTH_NO_INT);
+                             .padding_idx = a->padding_idx, .shared = padded);
     moth_flow(g, factor, GRAD(g, sum, .input = TIMES(rows, dy), .dim = {&last, 1}, .dtype = -1));
   }
   return g->status;

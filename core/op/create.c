@@ -443,6 +443,6 @@ MOTH_OP(triu, TRIU, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE | MOTH_OP_OUT,
 const moth_op *const moth_create_ops[] = {
   &moth_op_zeros,     &moth_op_ones,      &moth_op_empty,      &moth_op_full,
   &moth_op_zeros_like, &moth_op_ones_like, &moth_op_empty_like, &moth_op_full_like,
-  &moth_op_arange,    &moth_op_linspace,  &moth_op_eye,        &moth_op_triangle_indices, &moth_op_tril,
-  &moth_op_triu,      NULL,
+  &moth_op_arange,    &moth_op_linspace,  &moth_op_eye,        &moth_op_tril,
+  &moth_op_triu,      &moth_op_triangle_indices, NULL,
 };

@@ -164,6 +164,8 @@ composed.polygamma_method = define {
 -- ---- distances ----
 
 local MANY = 25 -- rows from which the product of matrices is the faster way
+local SHORT = 64 -- unless they have no more elements and a kernel takes them
+local under_cdist = bind.under "cdist"
 
 -- sqrt(|a|^2 + |b|^2 - 2 a b), with no slope where it is 0.
 local function euclidean(a, b)
@@ -203,6 +205,18 @@ local function apart_by_parts(a, b, p)
   return (ops.cat(parts, -2))
 end
 
+--- Whether the kernel for distances of all pairs of rows takes x.
+function composed.has_kernel(x, p)
+  local name = x.dtype.name
+  return (p == 1 or p == 2) and (name == "float32" or name == "float64") and x.device.type == "cpu"
+end
+
+local function one_kernel(a, b, p)
+  local n = a:dim()
+  return n == b:dim() and (n == 2 or (n == 3 and a:size(1) == b:size(1))) and a.dtype == b.dtype
+    and composed.has_kernel(a, p) and b.device.type == "cpu"
+end
+
 -- f(a, b) as it is outside autocast, whose products would leave nothing of small differences.
 local function exactly(f, a, b)
   local autocast = require "moth.autocast"
@@ -238,6 +252,10 @@ composed.cdist = define {
     end
     local product = mode == "use_mm_for_euclid_dist" or (mode ~= "donot_use_mm_for_euclid_dist"
       and (x1:size(-2) > MANY or x2:size(-2) > MANY))
+    local short = x1:size(-1) <= SHORT and mode ~= "use_mm_for_euclid_dist"
+    if (short or not (p == 2 and product)) and one_kernel(x1, x2, p) then
+      return (under_cdist.distances(x1, x2, p))
+    end
     if p == 2 and product then return (exactly(euclidean, x1, x2)) end
     if x1:size(-1) == 0 then p = 2 end -- nothing is far from nothing by any norm
     return (apart_by_parts(x1, x2, p))

@@ -270,6 +270,9 @@ pieces.pdist = define {
     if n < 2 then
       return (require("moth.attach").attach(input:new_zeros { 0 }, input))
     end
+    if require("moth.composed").has_kernel(input, p) then
+      return (bind.under("pdist").distances(input, nil, p))
+    end
     if n * (n - 1) / 2 * input:size(2) > MANY then
       local parts = {}
       for i = 1, n - 1 do

@@ -1,0 +1,56 @@
+/* distances.c -- distances of all pairs of rows, without the differences of all of them. */
+#include "distances.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "../threads.h"
+#include "elementwise.h"
+
+enum { ROWS = 4, PART = 32, WIDE = 256 };
+
+/* Where the distance of rows i < j of n is. */
+#define PAIR(n, i, j) ((i) * (2 * (n) - (i) - 1) / 2 + (j) - (i) - 1)
+/* s sign(d); NaN where d is. */
+#define SIGNED(s, d) ((d) > 0 ? (s) : (d) < 0 ? -(s) : (d) == 0 ? 0 : (d))
+
+#define LEVELS_OF_F64
+#define LOOPS "distances_real.h"
+#include "each_level.h"
+
+#define TURN(name, type, wide)                                                     \
+  static void turn_##name(int64_t from, int64_t end, int lane, const void *arg) {  \
+    const moth_distances *o = arg;                                                 \
+    (void)lane;                                                                    \
+    for (int64_t i = from; i < end; i++) {                                         \
+      const type *x = (const type *)o->x2 + i / o->m * o->columns * o->m + i % o->m; \
+      type *y = (type *)o->turned + i * o->room;                                   \
+      for (int64_t j = 0; j < o->room; j++) y[j] = j < o->columns ? x[j * o->m] : 0; \
+    }                                                                              \
+  }
+MOTH_EACH_FLOAT(TURN)
+
+int moth_distances_run(moth_ctx *ctx, moth_distances *o) {
+  const int64_t size = moth_dtype_size[o->dtype], groups = (o->rows + ROWS - 1) / ROWS;
+  const int64_t lanes = 2 * 64 / size; /* a tile's, at the highest level */
+  int64_t bytes;
+  o->room = o->columns + 2 * lanes; /* tiles of pairs begin anywhere */
+  if (moth_mul_overflow(o->matrices * o->m, o->room * size, &bytes))
+    return moth_fail(ctx, MOTH_E_LIMIT, NULL, "the rows are too many");
+  if (!(o->turned = moth_alloc(ctx, bytes))) return ctx->error.code;
+  const bool real = o->dtype == MOTH_F32;
+  int status = moth_parallel(ctx, o->matrices * o->m, 1, 1.0 * (double)o->room,
+                             real ? turn_f32 : turn_f64, o);
+  moth_work *work = real ? MOTH_BEST(distances) : MOTH_BEST(distances_f64);
+  const double each = 0.1 * ROWS * (double)o->columns * (double)(o->m + 8);
+  if (!status) status = moth_parallel(ctx, o->matrices * groups, 1, each, work, o);
+  moth_dealloc(ctx, o->turned, bytes);
+  return status;
+}
+
+int moth_distances_back(moth_ctx *ctx, const moth_distances *o) {
+  moth_work *work =
+    o->dtype == MOTH_F32 ? MOTH_BEST(distances_back) : MOTH_BEST(distances_back_f64);
+  return moth_parallel(ctx, o->matrices * o->rows, 1, 0.1 * (double)(o->columns * (o->m + 8)), work,
+                       o);
+}

@@ -1,0 +1,24 @@
+/* distances.h -- distances of all pairs of rows of two matrices, or of one, and their gradient. */
+#ifndef MOTH_KERNEL_DISTANCES_H
+#define MOTH_KERNEL_DISTANCES_H
+
+#include <stdbool.h>
+
+#include "../context.h"
+
+typedef struct moth_distances {
+  int dtype;                     /* f32 or f64 */
+  int64_t matrices, rows, columns, m; /* of x1 and of x2, and the length of each row */
+  bool pairs;                    /* x2 is x1: of rows 1 and 2, 1 and 3, ... alone */
+  double p;                      /* 1 or 2 */
+  const void *x1, *x2, *dy;
+  void *y, *dx;
+  void *turned;                  /* x2 as (matrices, m, room), made by moth_distances_run */
+  int64_t room;
+} moth_distances;
+
+int moth_distances_run(moth_ctx *ctx, moth_distances *o);
+/* dx := the gradient of x1, of dy and the distances y. */
+int moth_distances_back(moth_ctx *ctx, const moth_distances *o);
+
+#endif

@@ -1,0 +1,147 @@
+/* distances_real.h -- the loops of distances.c, for one REAL and one TARGET. A tile is ROWS rows of
+** x1 and two vectors of rows of x2, which are transposed; parts add up in REAL, up to PART of them,
+** and these sums in double.
+*/
+typedef REAL NAME(part_vec) __attribute__((vector_size(VECTOR_BYTES)));
+typedef REAL NAME(part_loose)
+  __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
+typedef __typeof__((NAME(part_vec)){0} < (NAME(part_vec)){0}) NAME(part_mask);
+#define VEC NAME(part_vec)
+#define MASK NAME(part_mask)
+#define PER ((int64_t)(VECTOR_BYTES / sizeof(REAL)))
+
+/* Adds the parts of columns from .. end to the sums of a tile. */
+TARGET INLINED void NAME(add_parts)(const moth_distances *o, const bool squares,
+                                    const REAL *const *row, const REAL *turned, int64_t from,
+                                    int64_t end, double *sum) {
+  VEC part[ROWS][2];
+  UNROLL for (int i = 0; i < ROWS; i++) part[i][0] = part[i][1] = (VEC){0};
+  for (int64_t k = from; k < end; k++) {
+    const REAL *at = turned + k * o->room;
+    const VEC p = *(const NAME(part_loose) *)(const void *)at;
+    const VEC q = *(const NAME(part_loose) *)(const void *)(at + PER);
+    UNROLL for (int i = 0; i < ROWS; i++) {
+      const VEC d = row[i][k] - p, e = row[i][k] - q;
+      if (squares) {
+        part[i][0] += d * d;
+        part[i][1] += e * e;
+      } else {
+        const MASK size = ~((MASK)(-(VEC){0}));
+        part[i][0] += (VEC)((MASK)d & size);
+        part[i][1] += (VEC)((MASK)e & size);
+      }
+    }
+  }
+  for (int i = 0; i < ROWS; i++) {
+    REAL last[2 * VECTOR_BYTES / sizeof(REAL)];
+    memcpy(last, part[i], sizeof last);
+    for (int64_t j = 0; j < 2 * PER; j++) sum[i * 2 * PER + j] += (double)last[j];
+  }
+}
+
+/* Squares that leave the range where their sum's root does not: one pair, scaled. */
+TARGET static double NAME(length_of)(int64_t m, const REAL *a, const REAL *b) {
+  double most = 0, sum = 0;
+  for (int64_t k = 0; k < m; k++) {
+    const double d = fabs((double)(REAL)(a[k] - b[k]));
+    most = d > most || d != d ? d : most;
+  }
+  if (most == 0 || most - most != 0) return most;
+  for (int64_t k = 0; k < m; k++) {
+    const double d = (double)(REAL)(a[k] - b[k]) / most;
+    sum += d * d;
+  }
+  return most * sqrt(sum);
+}
+
+TARGET static void NAME(write_row)(const moth_distances *o, const REAL *row, const REAL *other,
+                                   int64_t n, const double *restrict sum, REAL *restrict y) {
+  const double least = sizeof(REAL) == 4 ? 1e-25 : 1e-280, far = sizeof(REAL) == 4 ? 1e35 : 1e290;
+  if (o->p != 2) {
+    for (int64_t j = 0; j < n; j++) y[j] = (REAL)sum[j];
+    return;
+  }
+  int wrong = 0;
+  for (int64_t j = 0; j < n; j++) {
+    wrong |= !((sum[j] > least) & (sum[j] < far));
+    y[j] = sizeof(REAL) == 4 ? (REAL)sqrtf((float)sum[j]) : (REAL)sqrt(sum[j]);
+  }
+  for (int64_t j = 0; wrong && j < n; j++)
+    if (!(sum[j] > least && sum[j] < far))
+      y[j] = (REAL)NAME(length_of)(o->m, row, other + j * o->m);
+}
+
+/* A group of rows of x1, of which the groups of one matrix after another are counted. */
+TARGET static void NAME(distances)(int64_t group, int64_t end, int lane, const void *arg) {
+  const moth_distances *o = arg;
+  const int64_t groups = (o->rows + ROWS - 1) / ROWS, m = o->m;
+  (void)lane;
+  for (; group < end; group++) {
+    const int64_t matrix = group / groups, first = group % groups * ROWS;
+    const REAL *x = (const REAL *)o->x1 + (matrix * o->rows + first) * m;
+    const REAL *other = (const REAL *)o->x2 + matrix * o->columns * m;
+    const REAL *turned = (const REAL *)o->turned + matrix * o->room * m;
+    const REAL *row[ROWS];
+    const int64_t rows = o->rows - first < ROWS ? o->rows - first : ROWS;
+    for (int i = 0; i < ROWS; i++) row[i] = x + (i < rows ? i : 0) * m;
+    for (int64_t j = o->pairs ? first + 1 : 0; j < o->columns; j += 2 * PER) {
+      double sum[ROWS * 2 * VECTOR_BYTES / sizeof(REAL)] = {0};
+      for (int64_t k = 0; k < m; k += PART) {
+        const int64_t stop = m - k < PART ? m : k + PART;
+        if (o->p == 2) NAME(add_parts)(o, true, row, turned + j, k, stop, sum);
+        else NAME(add_parts)(o, false, row, turned + j, k, stop, sum);
+      }
+      const int64_t n = o->columns - j < 2 * PER ? o->columns - j : 2 * PER;
+      for (int64_t i = 0; i < rows; i++) {
+        const int64_t at = first + i, skip = o->pairs && at + 1 > j ? at + 1 - j : 0;
+        REAL *y = (REAL *)o->y + (o->pairs ? PAIR(o->rows, at, j + skip)
+                                           : (matrix * o->rows + at) * o->columns + j);
+        if (skip < n)
+          NAME(write_row)(o, row[i], other + (j + skip) * m, n - skip, sum + i * 2 * PER + skip, y);
+      }
+    }
+  }
+}
+
+/* -- the gradient: of row i the sum over j of s[j] (x1[i] - x2[j]), or of s[j] sign(...) -- */
+
+/* What each distance of a row brings: dy / y, or dy; none where the distance is 0. */
+TARGET INLINED REAL NAME(share_of)(const moth_distances *o, int64_t matrix, int64_t i, int64_t j) {
+  int64_t at = (matrix * o->rows + i) * o->columns + j;
+  if (o->pairs && i == j) return 0;
+  if (o->pairs) at = i < j ? PAIR(o->rows, i, j) : PAIR(o->rows, j, i);
+  const REAL dy = ((const REAL *)o->dy)[at], y = ((const REAL *)o->y)[at];
+  return o->p != 2 ? dy : y == 0 ? 0 : dy / y;
+}
+
+TARGET static void NAME(distances_back)(int64_t item, int64_t end, int lane, const void *arg) {
+  const moth_distances *o = arg;
+  const int64_t m = o->m;
+  (void)lane;
+  for (; item < end; item++) {
+    const int64_t matrix = item / o->rows, i = item % o->rows;
+    const REAL *x = (const REAL *)o->x1 + item * m;
+    const REAL *other = (const REAL *)o->x2 + matrix * o->columns * m;
+    for (int64_t from = 0; from < m; from += WIDE) { /* columns of them */
+      const int64_t n = m - from < WIDE ? m - from : WIDE;
+      REAL part[WIDE];
+      double sum[WIDE] = {0};
+      for (int64_t j = 0; j < o->columns;) {
+        const int64_t stop = o->columns - j < PART ? o->columns : j + PART;
+        for (int64_t k = 0; k < n; k++) part[k] = 0;
+        for (; j < stop; j++) {
+          const REAL s = NAME(share_of)(o, matrix, i, j), *at = other + j * m + from;
+          if (o->p == 2)
+            for (int64_t k = 0; k < n; k++) part[k] += s * (x[from + k] - at[k]);
+          else
+            for (int64_t k = 0; k < n; k++) part[k] += SIGNED(s, x[from + k] - at[k]);
+        }
+        for (int64_t k = 0; k < n; k++) sum[k] += (double)part[k];
+      }
+      for (int64_t k = 0; k < n; k++) ((REAL *)o->dx)[item * m + from + k] = (REAL)sum[k];
+    }
+  }
+}
+#undef VEC
+#undef MASK
+#undef PER
