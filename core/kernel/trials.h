@@ -34,23 +34,45 @@ MOTH_INLINE const uint32_t *moth_next_two(moth_trials *t) {
 MOTH_INLINE double moth_next_unit(moth_trials *t) { return moth_inner_unit_f64(moth_next_two(t)); }
 
 MOTH_TRIAL double moth_next_normal(moth_trials *t) {
-  uint32_t word[4];
   double two[2];
-  MOTH_TRIAL_WORDS(t->seed, t->block, t->turn++, word);
-  moth_two_normals_f64(word, two);
+  if (t->left < 2) MOTH_TRIAL_WORDS(t->seed, t->block, t->turn++, t->word);
+  t->left = 0;
+  moth_two_normals_f64(t->word, two);
   return two[0];
+}
+
+/* The largest integer up to x. */
+MOTH_INLINE double moth_trial_floor(double x) {
+  if (!(x > -4503599627370496.0 && x < 4503599627370496.0)) return x;
+  const double whole = (double)(int64_t)x;
+  return whole > x ? whole - 1 : whole;
 }
 
 MOTH_TRIAL double moth_trial_log(double x) { return -0.5 * moth_minus_2_log_f64(x); }
 
-/* exp(x) for x up to 0. */
+/* exp(x) for x up to 0: Taylor to degree 14, by even and odd powers. */
 MOTH_INLINE double moth_trial_exp(double x) {
   if (x < -745) return 0;
-  const double n = floor(x * 1.4426950408889634074 + 0.5);
-  const double r = x - n * 6.93147180369123816490e-1 - n * 1.90821492927058770002e-10;
-  double p = 1;
-  for (int k = 14; k >= 1; k--) p = p * r / k + 1;
-  return ldexp(p, (int)n);
+  const double n = moth_trial_floor(x * 1.4426950408889634074 + 0.5);
+  const double r = x - n * 6.93147180369123816490e-1 - n * 1.90821492927058770002e-10, z = r * r;
+  double even = 1.0 / 87178291200.0, odd = 1.0 / 6227020800.0;
+  even = even * z + 1.0 / 479001600.0;
+  odd = odd * z + 1.0 / 39916800.0;
+  even = even * z + 1.0 / 3628800.0;
+  odd = odd * z + 1.0 / 362880.0;
+  even = even * z + 1.0 / 40320.0;
+  odd = odd * z + 1.0 / 5040.0;
+  even = even * z + 1.0 / 720.0;
+  odd = odd * z + 1.0 / 120.0;
+  even = even * z + 1.0 / 24.0;
+  odd = odd * z + 1.0 / 6.0;
+  even = even * z + 0.5;
+  const double p = (even * z + r * (odd * z)) + r + 1;
+  if (n < -1000) return ldexp(p, (int)n);
+  const uint64_t bits = (uint64_t)(1023 + (int64_t)n) << 52;
+  double power;
+  memcpy(&power, &bits, 8);
+  return p * power;
 }
 
 /* log(k!) by Stirling's series. */
@@ -80,26 +102,42 @@ MOTH_TRIAL double moth_draw_gamma(moth_trials *t, double a) {
 /* What a uniform u and the shape of a hat make of one trial: k, and how well it must do. */
 MOTH_INLINE double moth_hat_value(double u, double a, double b, double middle, double *size) {
   *size = 0.5 - fabs(u);
-  return floor((2 * a / *size + b) * u + middle);
+  return moth_trial_floor((2 * a / *size + b) * u + middle);
 }
 
 MOTH_TRIAL double moth_draw_poisson(moth_trials *t, double rate) {
-  double k = 0;
-  if (rate < 10) { /* what comes before the product of uniform ones falls below exp(-rate) */
-    const double end = moth_trial_exp(-rate);
-    for (double product = moth_next_unit(t); product > end; k++) product *= moth_next_unit(t);
-    return k;
+  if (rate < 10) { /* by inversion: of a uniform u the first k at which the chances reach it */
+    const double u = moth_next_unit(t);
+    double chance = moth_trial_exp(-rate), sum = chance;
+    int64_t n = u > sum;
+    for (int i = 1; i <= 8; i++) { /* no branch in here depends on u */
+      chance *= rate * (1.0 / i);
+      sum += chance;
+      n += u > sum;
+    }
+    for (int i = 9; i <= 16 && rate > 4; i++) {
+      chance *= rate * (1.0 / i);
+      sum += chance;
+      n += u > sum;
+    }
+    for (int i = rate > 4 ? 17 : 9; i <= 200 && u > sum; i++) {
+      chance *= rate / i;
+      sum += chance;
+      n += u > sum;
+    }
+    return (double)n;
   }
-  const double log_rate = moth_trial_log(rate), b = 0.931 + 2.53 * sqrt(rate);
-  const double a = 0.02483 * b - 0.059, c = 1.1239 + 1.1328 / (b - 3.4);
+  const double b = 0.931 + 2.53 * sqrt(rate), a = 0.02483 * b - 0.059;
+  const double sure = 0.9277 - 3.6224 / (b - 2);
   for (;;) {
     const double u = moth_next_unit(t) - 0.5, v = moth_next_unit(t);
     double size;
-    k = moth_hat_value(u, a, b, rate + 0.43, &size);
-    if (size >= 0.07 && v <= 0.9277 - 3.6224 / (b - 2)) return k;
+    const double k = moth_hat_value(u, a, b, rate + 0.43, &size);
+    if (size >= 0.07 && v <= sure) return k;
     if (k < 0 || (size < 0.013 && v > size)) continue;
+    const double c = 1.1239 + 1.1328 / (b - 3.4);
     if (moth_trial_log(v * c / (a / (size * size) + b)) <=
-        k * log_rate - rate - moth_log_factorial(k))
+        k * moth_trial_log(rate) - rate - moth_log_factorial(k))
       return k;
   }
 }
@@ -140,16 +178,27 @@ MOTH_TRIAL double moth_draw_binomial(moth_trials *t, double n, double p) {
 
 enum { MOTH_DRAW_GAMMA, MOTH_DRAW_POISSON, MOTH_DRAW_BINOMIAL };
 
-MOTH_TRIAL double moth_draw_by_trial(int which, uint64_t seed, uint64_t block, double a,
-                                      double b, double least) {
-  moth_trials t = {seed, block, 0, 0, {0, 0, 0, 0}};
+MOTH_TRIAL double moth_draw_from(moth_trials *t, int which, double a, double b, double least) {
   if (!(a >= 0) || a - a != 0) return (double)NAN;
   if (which == MOTH_DRAW_BINOMIAL)
-    return b >= 0 && b <= 1 ? moth_draw_binomial(&t, a, b) : (double)NAN;
+    return b >= 0 && b <= 1 ? moth_draw_binomial(t, a, b) : (double)NAN;
   if (a == 0) return 0;
-  if (which == MOTH_DRAW_POISSON) return moth_draw_poisson(&t, a);
-  const double y = moth_draw_gamma(&t, a);
+  if (which == MOTH_DRAW_POISSON) return moth_draw_poisson(t, a);
+  const double y = moth_draw_gamma(t, a);
   return y < least ? least : y;
+}
+
+/* The same, where its first four words are there already. */
+MOTH_INLINE double moth_draw_with(int which, uint64_t seed, uint64_t block, const uint32_t *word,
+                                  double a, double b, double least) {
+  moth_trials t = {seed, block, 1, 2, {word[0], word[1], word[2], word[3]}};
+  return moth_draw_from(&t, which, a, b, least);
+}
+
+MOTH_INLINE double moth_draw_by_trial(int which, uint64_t seed, uint64_t block, double a, double b,
+                                      double least) {
+  moth_trials t = {seed, block, 0, 0, {0, 0, 0, 0}};
+  return moth_draw_from(&t, which, a, b, least);
 }
 
 #endif

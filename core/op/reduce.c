@@ -393,7 +393,8 @@ MOTH_OP_COMPOSES(aminmax, AMINMAX, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
 /* Those of rows.c and histogram.c too. */
 const moth_op *const moth_reduce_ops[] = {
   &moth_op_sum, &moth_op_mean, &moth_op_prod, &moth_op_prod_back, &moth_op_amax,
-  &moth_op_amin, &moth_op_max_all, &moth_op_min_all, &moth_op_all, &moth_op_any, &moth_op_count_nonzero, &moth_op_nansum,
+  &moth_op_amin, &moth_op_max_all, &moth_op_min_all,
+  &moth_op_all, &moth_op_any, &moth_op_count_nonzero, &moth_op_nansum,
   &moth_op_nanmean, &moth_op_aminmax,
   &moth_op_var, &moth_op_std, &moth_op_var_mean, &moth_op_std_mean, &moth_op_norm_p, &moth_op_dist,
   &moth_op_logsumexp, &moth_op_argmax, &moth_op_argmin, &moth_op_max_dim, &moth_op_min_dim,

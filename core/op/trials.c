@@ -2,11 +2,13 @@
 ** (kernel/trials.h). The faces, and the list these ops are in, are random's.
 */
 #include <float.h>
+#include <stdatomic.h>
 
 #define MOTH_TRIAL_WORDS moth_philox_turn
 #include "../random.h"
 #include "../kernel/trials.h"
 #include "../loop.h"
+#include "../threads.h"
 #include "random.h"
 
 enum { BLOCK = 256 };
@@ -22,32 +24,55 @@ static moth_tensor *as_doubles(const moth_tensor *x) {
   return y;
 }
 
+typedef struct drawing {
+  int which;
+  moth_stream s;
+  const double *p, *q; /* parameters; q may be NULL */
+  double least;
+  moth_tensor *y;
+  atomic_bool *bad; /* some parameter is none */
+} drawing;
+
+/* Blocks of elements; each element's first words come from the stream, in vectors. */
+static void draw_blocks(int64_t first, int64_t last, int lane, const void *arg) {
+  const drawing *d = arg;
+  const int64_t size = moth_dtype_size[d->y->l.dtype], n = d->y->l.numel;
+  (void)lane;
+  for (int64_t at = first * BLOCK; at < n && at < last * BLOCK; at += BLOCK) {
+    double values[BLOCK];
+    uint32_t words[4 * BLOCK];
+    const int64_t m = n - at < BLOCK ? n - at : BLOCK;
+    const uint64_t block = d->s.block + (uint64_t)at;
+    bool bad = false;
+    moth_stream_read(&(moth_stream){d->s.seed, block}, 4 * m, words);
+    for (int64_t i = 0; i < m; i++) {
+      values[i] = moth_draw_with(d->which, d->s.seed, block + (uint64_t)i, words + 4 * i,
+                                 d->p[at + i], d->q ? d->q[at + i] : 0, d->least);
+      bad |= values[i] != values[i];
+    }
+    moth_convert(m, MOTH_F64, (const char *)values, 8, d->y->l.dtype, moth_at(d->y) + at * size,
+                 size);
+    if (bad) atomic_store(d->bad, true);
+  }
+}
+
 /* y := a number for each element of a, or of a and b. */
 static int draw(int which, const char *arg, moth_tensor *a, moth_tensor *b, moth_tensor *generator,
                 moth_tensor *y) {
-  const int64_t n = y->l.numel, size = moth_dtype_size[y->l.dtype];
-  moth_stream s;
-  int status = moth_stream_open(y->ctx, generator, n, 4, &s);
+  const int64_t n = y->l.numel;
+  atomic_bool bad = false;
+  drawing d = {.which = which, .least = least_of(y->l.dtype), .y = y, .bad = &bad};
+  int status = moth_stream_open(y->ctx, generator, n, 4, &d.s);
   moth_tensor *first = as_doubles(a), *second = b ? as_doubles(b) : NULL;
   if (!status && (!first || (b && !second))) status = y->ctx->error.code;
-  const double *p = status ? NULL : (const double *)(const void *)moth_at(first);
-  const double *q = second && !status ? (const double *)(const void *)moth_at(second) : NULL;
-  const double least = least_of(y->l.dtype);
-  for (int64_t at = 0; at < n && !status; at += BLOCK) {
-    double values[BLOCK];
-    const int64_t m = n - at < BLOCK ? n - at : BLOCK;
-    bool bad = false;
-    for (int64_t i = 0; i < m; i++) {
-      values[i] = moth_draw_by_trial(which, s.seed, s.block + (uint64_t)(at + i), p[at + i],
-                                     q ? q[at + i] : 0, least);
-      bad |= values[i] != values[i];
-    }
-    moth_convert(m, MOTH_F64, (const char *)values, 8, y->l.dtype, moth_at(y) + at * size, size);
-    if (bad)
-      status = moth_fail(y->ctx, MOTH_E_DOMAIN, arg, "finite numbers from 0 on%s are needed",
-                         b ? ", and chances within 0..1," : "");
-    else if (moth_cancelled(y->ctx)) status = moth_stopped(y->ctx);
+  if (!status && n) {
+    d.p = (const double *)(const void *)moth_at(first);
+    d.q = second ? (const double *)(const void *)moth_at(second) : NULL;
+    status = moth_parallel(y->ctx, (n + BLOCK - 1) / BLOCK, 1, 50.0 * BLOCK, draw_blocks, &d);
   }
+  if (!status && atomic_load(&bad))
+    status = moth_fail(y->ctx, MOTH_E_DOMAIN, arg, "finite numbers from 0 on%s are needed",
+                       b ? ", and chances within 0..1," : "");
   moth_tensor_release(first);
   moth_tensor_release(second);
   return status;
