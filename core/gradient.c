@@ -87,11 +87,12 @@ moth_tensor *moth_grad_real(moth_grad *g, moth_tensor *x) {
   return GRAD(g, cast, .input = x, .dtype = moth_compute_dtype(x->l.dtype));
 }
 
-/* A part of the 1 that a pass began with is what it was in the last pass. */
+/* The share of the 1 that a pass began with is kept for the next pass; what is spread from that 1
+** has its storage, but another shape. */
 moth_tensor *moth_grad_share(moth_grad *g, moth_tensor *dy, double n) {
   const int dtype = dy->l.dtype;
   moth_ones *k = dy->l.device && !g->ctx->grad_mode ? moth_ones_of(g->ctx) : NULL;
-  const bool one = k && k->one && k->one->storage == dy->storage &&
+  const bool one = k && k->one && k->one->storage == dy->storage && dy->l.ndim == 0 &&
                    !moth_storage_version(dy->storage);
   moth_tensor *part = one && k->parts == n ? moth_ones_again(k->share, dy->l.device, dtype) : NULL;
   if (part) return moth_grad_own(g, part);
