@@ -2,6 +2,9 @@
 */
 #include "fold.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "../threads.h"
 #include "level.h"
 
@@ -221,6 +224,44 @@ static int run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, uint
   return run_job(&j, x->l.numel);
 }
 
+/* The first result from i on that is infinite or NaN, or their number. */
+static int64_t not_finite(const moth_tensor *y, int64_t i) {
+  const float *f = (const float *)(const void *)moth_at(y);
+  const double *d = (const double *)(const void *)moth_at(y);
+  while (i < y->l.numel && isfinite(y->l.dtype == MOTH_F64 ? d[i] : (double)f[i])) i++;
+  return i;
+}
+
+typedef uint32_t __attribute__((may_alias)) bits32;
+typedef uint64_t __attribute__((may_alias)) bits64;
+
+/* Whether all results are finite, without a branch for each. */
+static bool all_finite(const moth_tensor *y) {
+  uint32_t odd = 0;
+  if (y->l.dtype == MOTH_F64) {
+    const bits64 *d = (const bits64 *)(const void *)moth_at(y);
+    for (int64_t i = 0; i < y->l.numel; i++)
+      odd |= (uint32_t)(d[i] >> 32 & 0x7ff00000u) == 0x7ff00000u;
+  } else {
+    const bits32 *f = (const bits32 *)(const void *)moth_at(y);
+    for (int64_t i = 0; i < y->l.numel; i++) odd |= (f[i] & 0x7f800000u) == 0x7f800000u;
+  }
+  return !odd;
+}
+
+/* Sums overflow on the way where they, or their means, are in the range. */
+static int run_wide(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, uint32_t mask) {
+  const int64_t size = moth_dtype_size[y->l.dtype];
+  if (!fold->wide || all_finite(y)) return MOTH_OK;
+  int64_t i = not_finite(y, 0);
+  moth_tensor *again = moth_tensor_new(y->ctx, &y->l);
+  int status = again ? run(fold->wide, again, x, mask) : y->ctx->error.code;
+  for (; !status && i < y->l.numel; i = not_finite(y, i + 1))
+    memcpy(moth_at(y) + i * size, moth_at(again) + i * size, (size_t)size);
+  moth_tensor_release(again);
+  return status;
+}
+
 int moth_fold_into(const moth_fold *folds, moth_tensor *y, const moth_tensor *x, moth_ints dims,
                    int from, int to) {
   moth_ctx *ctx = y->ctx;
@@ -234,6 +275,7 @@ int moth_fold_into(const moth_fold *folds, moth_tensor *y, const moth_tensor *x,
   l.dtype = (uint8_t)to;
   if (y->l.dtype != to) work = moth_tensor_new(ctx, &l);
   status = work ? run(&folds[from], work, x, mask) : ctx->error.code;
+  if (!status) status = run_wide(&folds[from], work, x, mask);
   if (!status && work != y) status = moth_copy_into(y, work);
   if (work != y) moth_tensor_release(work);
   moth_tensor_release(cast);

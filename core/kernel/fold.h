@@ -20,6 +20,8 @@ typedef struct moth_fold {
   /* results y[0..n) in a row; count is how many elements each of them took */
   void (*finish)(int64_t n, const void *acc, char *y, int64_t count);
   int64_t acc; /* bytes of an accumulator: 16 at most */
+  /* Computes the results that are not finite again, in a wider range; slower. NULL: they stay. */
+  const struct moth_fold *wide;
 } moth_fold;
 
 /* By dtype of the input; f16 and bf16 go through the folds of f32. Empty entries: not defined.

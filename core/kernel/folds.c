@@ -98,8 +98,9 @@ enum { LANES = 16 }; /* two registers of the longest */
     }                                                                                 \
   }
 
-#define ENTRY(fold, end) \
-  {{fold##_take, fold##_take, fold##_take}, fold##_start, fold##_join, end, fold##_acc}
+#define ENTRY_OF(take, acc, end) \
+  {{take, take, take}, acc##_start, acc##_join, end, acc##_acc, NULL}
+#define ENTRY(fold, end) ENTRY_OF(fold##_take, fold, end)
 #define SHORT(fold)                                                                   \
   [MOTH_BOOL] = ENTRY(fold##_u8, fold##_u8_end), [MOTH_U8] = ENTRY(fold##_u8, fold##_u8_end), \
   [MOTH_I8] = ENTRY(fold##_i8, fold##_i8_end), [MOTH_I16] = ENTRY(fold##_i16, fold##_i16_end)
@@ -119,15 +120,17 @@ enum { LANES = 16 }; /* two registers of the longest */
   FOLD_TAKE(MOTH_AVX2, name##_avx2, __VA_ARGS__)      \
   FOLD_TAKE(MOTH_AVX512, name##_avx512, __VA_ARGS__)
 #define LEVELS_ENTRY(fold, end) \
-  {{fold##_take, fold##_avx2_take, fold##_avx512_take}, fold##_start, fold##_join, end, fold##_acc}
+  {{fold##_take, fold##_avx2_take, fold##_avx512_take}, fold##_start, fold##_join, end, \
+   fold##_acc, NULL}
 #else
 #define LEVELS(take) {take##_f32, take##_f32, take##_f32}
 #define FOLD_LEVELS FOLD
 #define LEVELS_ENTRY ENTRY
 #endif
 #define FLOATS(take, f32, f32_end, f64, f64_end)                        \
-  [MOTH_F32] = {LEVELS(take), f32##_start, f32##_join, f32_end, f32##_acc}, \
-  [MOTH_F64] = {{take##_f64, take##_f64, take##_f64}, f64##_start, f64##_join, f64_end, f64##_acc}
+  [MOTH_F32] = {LEVELS(take), f32##_start, f32##_join, f32_end, f32##_acc, NULL}, \
+  [MOTH_F64] = {{take##_f64, take##_f64, take##_f64}, f64##_start, f64##_join, f64_end,       \
+                f64##_acc, NULL}
 
 /* -- sum, mean -- */
 
@@ -147,9 +150,33 @@ ACCUMULATOR(total, double, 0, PLUS)
   FINISH(length_##name##_end, double, type, sqrt(v))
 MOTH_EACH_FLOAT(SUM_FLOAT)
 #define TOTALS(take, name) FLOATS(take, total, name##_f32_end, total, name##_f64_end)
+
+/* Sums of floats in a wider range: of f32 each element in double, of f64 scaled. */
+#define WIDE_SUM(name, type, scale)                                                            \
+  static void wide_##name##_take(int64_t n, int64_t r, void *room, const char *at, int64_t step, \
+                                 int64_t next) {                                               \
+    double *acc = room;                                                                        \
+    for (int64_t i = 0; i < r; i++, at += next)                                                \
+      for (int64_t j = 0; j < n; j++) acc[j] += (double)AT(type, at + j * step) * (scale);     \
+  }                                                                                            \
+  FINISH(wide_sum_##name##_end, double, type, v / (scale))                                     \
+  FINISH(wide_mean_##name##_end, double, type, v / (double)count / (scale))
+#define WIDE_SUMS(name)                                                     \
+  static const moth_fold wide_##name##_folds[MOTH_DTYPES] = {             \
+    [MOTH_F32] = ENTRY_OF(wide_f32_take, total, wide_##name##_f32_end),   \
+    [MOTH_F64] = ENTRY_OF(wide_f64_take, total, wide_##name##_f64_end)}
+WIDE_SUM(f32, float, 1.0)
+WIDE_SUM(f64, double, 0x1p-64)
+WIDE_SUMS(sum);
+WIDE_SUMS(mean);
+#define WIDER(take, name)                                                                    \
+  [MOTH_F32] = {LEVELS(take), total_start, total_join, name##_f32_end, total_acc,            \
+                &wide_##name##_folds[MOTH_F32]},                                             \
+  [MOTH_F64] = {{take##_f64, take##_f64, take##_f64}, total_start, total_join, name##_f64_end, \
+                total_acc, &wide_##name##_folds[MOTH_F64]}
 const moth_fold moth_sum_folds[MOTH_DTYPES] = {
-  SHORT(sum), LONG(LEVELS_ENTRY, sum), TOTALS(sum_take, sum)};
-const moth_fold moth_mean_folds[MOTH_DTYPES] = {TOTALS(sum_take, mean)};
+  SHORT(sum), LONG(LEVELS_ENTRY, sum), WIDER(sum_take, sum)};
+const moth_fold moth_mean_folds[MOTH_DTYPES] = {WIDER(sum_take, mean)};
 const moth_fold moth_length_folds[MOTH_DTYPES] = {TOTALS(squares_take, length)};
 
 /* -- count, all, any -- */
@@ -177,7 +204,7 @@ const moth_fold moth_all_folds[MOTH_DTYPES] = {TABLE(all)};
 MOTH_EACH_INT(PROD_INT)
 #define PROD_ENTRY(name)                                                               \
   {{moth_prod_take_##name, moth_prod_take_##name, moth_prod_take_##name}, moth_prod_start, \
-   moth_prod_join, moth_prod_##name##_end, MOTH_PROD_ACC}
+   moth_prod_join, moth_prod_##name##_end, MOTH_PROD_ACC, NULL}
 const moth_fold moth_prod_folds[MOTH_DTYPES] = {
   WHOLE(prod), [MOTH_F32] = PROD_ENTRY(f32), [MOTH_F64] = PROD_ENTRY(f64)};
 

@@ -346,22 +346,26 @@ MOTH_OP_COMPOSES(nansum, REDUCE_DTYPE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METH
                  .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
                              "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}")
 
+/* The mean with zeros for NaN, divided by the share that is not NaN: sums may leave the range. */
 static int nanmean_compose(const nanmean_args *a, moth_tensor **out) {
-  moth_tensor *x = NULL, *nan = NULL, *good = NULL, *total = NULL, *n = NULL;
+  moth_tensor *x = NULL, *nan = NULL, *good = NULL, *mean = NULL, *share = NULL, *y = NULL;
   int status = without_nan(a->ctx, a->input, &x, &nan);
-  int64_t dtype = a->dtype < 0 ? a->input->l.dtype : a->dtype;
+  const int64_t dtype = a->dtype < 0 ? a->input->l.dtype : a->dtype;
+  const int64_t real = moth_is_half((int)dtype) ? MOTH_F32 : dtype;
   if (!status) status = MOTH_CALL(a->ctx, &good, logical_not, .input = nan);
   if (!status)
-    status = MOTH_CALL(a->ctx, &total, sum, .input = x, .dim = a->dim, .keepdim = a->keepdim,
-                       .dtype = dtype);
+    status = MOTH_CALL(a->ctx, &mean, mean, .input = x, .dim = a->dim, .keepdim = a->keepdim,
+                       .dtype = real);
   if (!status)
-    status = MOTH_CALL(a->ctx, &n, sum, .input = good, .dim = a->dim, .keepdim = a->keepdim,
-                       .dtype = -1);
+    status = MOTH_CALL(a->ctx, &share, mean, .input = good, .dim = a->dim, .keepdim = a->keepdim,
+                       .dtype = real);
   if (!status)
-    status = MOTH_CALL(a->ctx, out, div, .input = total, .other = n,
+    status = MOTH_CALL(a->ctx, real == dtype ? out : &y, div, .input = mean, .other = share,
                        .rounding_mode = MOTH_ROUND_NONE);
-  moth_tensor_release(n);
-  moth_tensor_release(total);
+  if (!status && y) status = MOTH_CALL(a->ctx, out, cast, .input = y, .dtype = dtype);
+  moth_tensor_release(y);
+  moth_tensor_release(share);
+  moth_tensor_release(mean);
   moth_tensor_release(good);
   moth_tensor_release(nan);
   moth_tensor_release(x);
