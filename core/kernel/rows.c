@@ -80,6 +80,9 @@ static double mean_of(const moth_rows *r, const void *x) {
   return sum / (double)r->length;
 }
 
+#define LEAST_SQUARE 1e-280
+#define MOST_SQUARE 1e300
+
 #define SQUARES(name, type, wide)                                              \
   static double squares_##name(const type *x, int64_t n, double mean) {        \
     double sum = 0, rest = 0;                                                  \
@@ -97,6 +100,24 @@ static double mean_of(const moth_rows *r, const void *x) {
     sum -= rest * rest / (double)n; /* what rounding left in the mean */       \
     return sum < 0 ? 0 : sum;                                                  \
   }                                                                            \
+  /* Of scaled numbers, where sums or squares leave the range. */             \
+  static double far_##name(const spread *s, const type *x) {                   \
+    double most = 0, sum = 0, squares = 0, rest = 0;                           \
+    const int64_t n = s->r->length;                                            \
+    int power;                                                                 \
+    for (int64_t j = 0; j < n; j++) most = fmax(most, fabs((double)x[j]));     \
+    if (!(most > 0 && isfinite(most))) return s->root ? sqrt(most - most) : most - most; \
+    frexp(most, &power);                                                       \
+    for (int64_t j = 0; j < n; j++) sum += ldexp((double)x[j], -power);        \
+    for (int64_t j = 0; j < n; j++) {                                          \
+      const double d = ldexp((double)x[j], -power) - sum / (double)n;          \
+      squares += d * d;                                                        \
+      rest += d;                                                               \
+    }                                                                          \
+    squares = fmax(squares - rest * rest / (double)n, 0);                      \
+    const double v = squares / s->by;                                          \
+    return s->root ? ldexp(sqrt(v), power) : ldexp(v, 2 * power);              \
+  }                                                                            \
   static void var_##name(int64_t row, int64_t end, int lane, const void *arg) { \
     const spread *s = arg;                                                     \
     const int64_t n = s->r->length;                                            \
@@ -104,7 +125,8 @@ static double mean_of(const moth_rows *r, const void *x) {
     for (; row < end; row++) {                                                 \
       const type *x = (const type *)(const void *)s->r->x + row * n;           \
       const double v = squares_##name(x, n, mean_of(s->r, x)) / s->by;         \
-      ((type *)s->y)[row] = (type)(s->root ? sqrt(v) : v);                     \
+      const bool near = v > LEAST_SQUARE && v < MOST_SQUARE;                   \
+      ((type *)s->y)[row] = (type)(!near ? far_##name(s, x) : s->root ? sqrt(v) : v); \
     }                                                                          \
   }
 MOTH_EACH_FLOAT(SQUARES)
