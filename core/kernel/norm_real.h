@@ -4,6 +4,10 @@
 
 #include "sums_real.h"
 
+#ifndef NEAR_MEAN
+#define NEAR_MEAN (sizeof(REAL) == sizeof(float) ? 1e-12 : 1e-28)
+#endif
+
 VECTOR_SUM(norm_sum, v)
 VECTOR_SUM(norm_squares, (v - m) * (v - m))
 
@@ -88,6 +92,28 @@ TARGET static void NAME(row_write)(const moth_row_norm *p, const REAL *x, REAL m
   }
 }
 
+/* Mean and 1 / deviation of a row, of scaled elements: for rows whose sums leave the range, and for
+** those that are constant but for the rounding of the mean. */
+TARGET static void NAME(row_again)(const moth_row_norm *p, const REAL *x, REAL *mean, REAL *rstd) {
+  const int64_t n = p->channels * p->inner;
+  double most = 0, sum = 0, rest = 0, squares = 0;
+  int power;
+  for (int64_t i = 0; i < n; i++) most = fmax(most, fabs((double)x[i]));
+  if (!(most > 0 && isfinite(most))) return;
+  frexp(most, &power);
+  const double down = ldexp(1, -(power / 2)), more = ldexp(1, power / 2 - power);
+  for (int64_t i = 0; i < n && p->centred; i++) sum += (double)x[i] * down * more;
+  for (int64_t i = 0; i < n && p->centred; i++)
+    rest += (double)x[i] * down * more - sum / (double)n;
+  const REAL m = (REAL)((sum / (double)n + rest / (double)n) / down / more);
+  for (int64_t i = 0; i < n; i++) {
+    const double off = (double)x[i] * down * more - (double)m * down * more;
+    squares += off * off;
+  }
+  *mean = m;
+  *rstd = (REAL)(1 / hypot(sqrt(squares / (double)n) / down / more, sqrt(p->eps)));
+}
+
 TARGET static void NAME(rows_run)(int64_t from, int64_t last, int lane, const void *arg) {
   const moth_row_norm *p = arg;
   const int64_t n = p->channels * p->inner;
@@ -98,7 +124,10 @@ TARGET static void NAME(rows_run)(int64_t from, int64_t last, int lane, const vo
     const REAL *x = (const REAL *)p->x + r * n;
     int64_t first = r % p->groups * p->channels;
     REAL mean = p->centred ? (REAL)(NAME(norm_sum)(n, x, 0) / (double)n) : 0;
-    REAL rstd = (REAL)(1 / sqrt(NAME(squares_about)(n, x, mean) / (double)n + p->eps));
+    const double var = NAME(squares_about)(n, x, mean) / (double)n;
+    REAL rstd = (REAL)(1 / sqrt(var + p->eps));
+    if (!(var >= NEAR_MEAN * (double)mean * (double)mean && var < 1e300))
+      NAME(row_again)(p, x, &mean, &rstd);
     NAME(row_write)(p, x, mean, rstd, weight ? weight + first : NULL, bias ? bias + first : NULL,
                     (REAL *)p->y + r * n);
     if (p->centred) means[r] = mean;
@@ -158,6 +187,18 @@ TARGET static void NAME(channel_sums_of_row)(const moth_row_norm *p, const REAL 
   }
 }
 
+/* The sums of a row's g and g xhat that left the range, in double. */
+TARGET static void NAME(sums_again)(const moth_row_norm *p, const REAL *x, const REAL *dy,
+                                    const REAL *w, REAL mean, REAL rstd, double *sums) {
+  sums[0] = sums[1] = 0;
+  for (int64_t c = 0; c < p->channels; c++, x += p->inner, dy += p->inner)
+    for (int64_t i = 0; i < p->inner; i++) {
+      const double g = (double)dy[i] * (w ? (double)w[c] : 1);
+      sums[0] += g;
+      sums[1] += g * (((double)x[i] - (double)mean) * (double)rstd);
+    }
+}
+
 /* dx = rstd (g - mean of g - xhat mean of (g xhat)) */
 TARGET static void NAME(row_back)(const moth_row_norm *p, const REAL *x, const REAL *dy,
                                   const REAL *w, REAL mean, REAL rstd, const double *sums,
@@ -165,7 +206,7 @@ TARGET static void NAME(row_back)(const moth_row_norm *p, const REAL *x, const R
   const int64_t channels = p->channels, inner = p->inner;
   double n = (double)(channels * inner), r = (double)rstd;
   REAL even = p->centred ? (REAL)(-r * sums[0] / n) : 0;
-  REAL along = (REAL)(-r * r * sums[1] / n); /* times rstd below: its cube may be too small */
+  REAL along = (REAL)(-r * (sums[1] / n)); /* times rstd below: its cube may be too small */
   if (inner == 1 && w) {
     for (int64_t i = 0; i < channels; i++)
       dx[i] = dy[i] * w[i] * rstd + (x[i] - mean) * rstd * along + even;
@@ -211,6 +252,8 @@ TARGET static int NAME(rows_back)(moth_ctx *ctx, const moth_row_norm *p) {
     double sums[2];
     if (p->inner == 1) NAME(row_sums)(n, x, dy, w, mean, rstds[r], dw, db, sums);
     else NAME(channel_sums_of_row)(p, x, dy, w, mean, rstds[r], dw, db, sums);
+    sums[1] *= (double)rstds[r];
+    if (!isfinite(sums[0] + sums[1])) NAME(sums_again)(p, x, dy, w, mean, rstds[r], sums);
     NAME(row_back)(p, x, dy, w, mean, rstds[r], sums, dx);
     if (affine && r % (32 * p->groups) == 32 * p->groups - 1) NAME(flush)(p);
   }
