@@ -3,6 +3,8 @@
 */
 #include "pointloss.h"
 
+#include <math.h>
+
 #include "../threads.h"
 #include "words.h"
 
@@ -22,6 +24,22 @@ typedef struct pair_job {
 #define LOOPS "pointloss_real.h"
 #include "each_level.h"
 
+/* The sum of losses of f32 that left the range on the way, in double. */
+static double summed_again(const pair_job *f) {
+  enum { SOME = 256 };
+  double x[SOME], target[SOME], total = 0, sum;
+  for (int64_t i = 0; i < f->n; i += SOME) {
+    const int64_t n = f->n - i < SOME ? f->n - i : SOME;
+    const pair_job j = {f->which, f->a, n, x, target, NULL, &sum};
+    moth_convert(n, MOTH_F32, (const char *)((const float *)f->x + i), 4, MOTH_F64, (char *)x, 8);
+    moth_convert(n, MOTH_F32, (const char *)((const float *)f->target + i), 4, MOTH_F64,
+                 (char *)target, 8);
+    pairs_f64(0, 1, 0, &j);
+    total += sum;
+  }
+  return total;
+}
+
 int moth_pair_loss(moth_ctx *ctx, int dtype, int which, double a, int64_t n, int64_t reduction,
                    const void *x, const void *target, void *y) {
   const int64_t blocks = (n + PAIR_BLOCK - 1) / PAIR_BLOCK, bytes = blocks * 8;
@@ -34,6 +52,7 @@ int moth_pair_loss(moth_ctx *ctx, int dtype, int which, double a, int64_t n, int
   else status = moth_parallel(ctx, blocks, 1, PAIR_BLOCK * 0.3, work, &j);
   if (!j.y) {
     for (int64_t i = 0; i < blocks && !status; i++) sum += j.sums[i];
+    if (!status && dtype == MOTH_F32 && !isfinite(sum)) sum = summed_again(&j);
     if (reduction == MOTH_MEAN) sum /= (double)n;
     moth_convert(1, MOTH_F64, (const char *)&sum, 8, dtype, y, 8);
     if (blocks > 4) moth_dealloc(ctx, j.sums, bytes);

@@ -221,10 +221,43 @@ TARGET static void NAME(mean_plane)(const job *j, const REAL *x, REAL *y) {
   }
 }
 
+TARGET static bool NAME(finite)(int64_t n, const REAL *y) {
+  int32_t odd = 0;
+  for (int64_t i = 0; i < n; i++) odd |= !(y[i] - y[i] == 0);
+  return !odd;
+}
+
+/* The mean of a rectangle whose sum left the range: of shares, in double. */
+TARGET static REAL NAME(mean_again)(int64_t rows, int64_t n, const REAL *x, int64_t down,
+                                    int64_t by) {
+  double sum = 0;
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < n; c++) sum += (double)x[r * down + c] / (double)by;
+  return (REAL)sum;
+}
+
+TARGET static void NAME(mean_plane_again)(const job *j, const REAL *x, REAL *y) {
+  const moth_window *w = &j->p->w;
+  for (int64_t oy = 0; oy < w->out[0]; oy++)
+    for (int64_t ox = 0; ox < w->out[1]; ox++, y++) {
+      int64_t r0, r1, c0, c1, by = divisor(j->p, oy, ox);
+      const int64_t row = (oy * w->stride[0] - w->padding[0]) * w->in[1] - w->padding[1];
+      moth_window_clip(w, 0, oy, &r0, &r1);
+      moth_window_clip(w, 1, ox, &c0, &c1);
+      if (*y - *y == 0 || !by) continue;
+      *y = NAME(mean_again)(r1 - r0, c1 - c0, x + row + ox * w->stride[1] + r0 * w->in[1] + c0,
+                            w->in[1], by);
+    }
+}
+
 TARGET static void NAME(mean_planes)(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
-  for (int64_t plane = first; plane < last; plane++)
-    NAME(mean_plane)(j, (const REAL *)j->x + plane * j->room, (REAL *)j->y + plane * j->n);
+  for (int64_t plane = first; plane < last; plane++) {
+    const REAL *x = (const REAL *)j->x + plane * j->room;
+    REAL *y = (REAL *)j->y + plane * j->n;
+    NAME(mean_plane)(j, x, y);
+    if (!NAME(finite)(j->n, y)) NAME(mean_plane_again)(j, x, y);
+  }
   (void)lane;
 }
 
@@ -342,10 +375,24 @@ TARGET static void NAME(mean_shares_of)(const moth_shares *p, const REAL *x, REA
   }
 }
 
+TARGET static void NAME(mean_shares_again)(const moth_shares *p, const REAL *x, REAL *y) {
+  for (int64_t oy = 0; oy < p->out[0]; oy++)
+    for (int64_t ox = 0; ox < p->out[1]; ox++, y++) {
+      const int64_t r0 = share_from(p, 0, oy), rows = share_to(p, 0, oy) - r0;
+      const int64_t c0 = share_from(p, 1, ox), n = share_to(p, 1, ox) - c0;
+      if (*y - *y == 0) continue;
+      *y = NAME(mean_again)(rows, n, x + r0 * p->in[1] + c0, p->in[1], rows * n);
+    }
+}
+
 TARGET static void NAME(mean_shares)(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
-  for (int64_t plane = first; plane < last; plane++)
-    NAME(mean_shares_of)(j->s, (const REAL *)j->x + plane * j->room, (REAL *)j->y + plane * j->n);
+  for (int64_t plane = first; plane < last; plane++) {
+    const REAL *x = (const REAL *)j->x + plane * j->room;
+    REAL *y = (REAL *)j->y + plane * j->n;
+    NAME(mean_shares_of)(j->s, x, y);
+    if (!NAME(finite)(j->n, y)) NAME(mean_shares_again)(j->s, x, y);
+  }
   (void)lane;
 }
 
