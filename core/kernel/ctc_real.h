@@ -89,10 +89,24 @@ TARGET static double NAME(read)(const job *j, sample *of) {
   return end < (double)NONE / 2 ? (double)NONE : shift + end;
 }
 
+/* The largest of a step's sums: of large ones that of the ways in all is rounded by more than
+** what tells them apart, so that the shares are divided by their own sum. */
+TARGET static REAL NAME(shares_apart)(int64_t n, const REAL *row, const REAL *behind, REAL *by) {
+  REAL most = row[0] + behind[0], sum = 0;
+  for (int64_t s = 1; s < n; s++) {
+    const REAL v = row[s] + behind[s];
+    most = v > most ? v : most;
+  }
+  for (int64_t s = 0; s < n; s++) sum += MATH(exp)(row[s] + behind[s] - most);
+  *by /= sum;
+  return -most;
+}
+
 /* All steps back: for each the share of its states, times `by`, is taken off dx at their labels. */
 TARGET static void NAME(unread)(const job *j, sample *of, double total, REAL by) {
   const int64_t n = of->states;
   REAL *e = of->emits, *q = e + of->wide, *behind = q + of->wide;
+  const bool large = !(total > -1e8 && total < 1e8);
   double shift = 0;
   NAME(clear)(n, q);
   NAME(clear)(n, behind);
@@ -101,10 +115,11 @@ TARGET static void NAME(unread)(const job *j, sample *of, double total, REAL by)
   for (int64_t t = of->steps - 1; t >= 0; t--) {
     REAL *dx = (REAL *)j->y + (t * j->c->samples + of->n) * j->c->classes;
     const REAL *row = NAME(row_of)(of, t);
-    const REAL off = (REAL)(of->shift[t] + shift - total);
+    REAL off = (REAL)(of->shift[t] + shift - total), each = by;
+    if (large) off = NAME(shares_apart)(n, row, behind, &each);
     for (int64_t s = 0; s < n; s++) {
-      const REAL share = row[s] + behind[s] + off; /* above 0 by what large sums have rounded */
-      q[s] = MATH(exp)(share > 0 ? 0 : share) * by;
+      const REAL share = row[s] + behind[s] + off; /* above 0 by what sums have rounded */
+      q[s] = MATH(exp)(share > 0 ? 0 : share) * each;
     }
     for (int64_t s = 0; s < n; s++) dx[of->label[s]] -= q[s];
     if (t == 0) break;

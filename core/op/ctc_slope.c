@@ -12,6 +12,7 @@
 #include "index.h"
 #include "join.h"
 #include "reduce.h"
+#include "softmax.h"
 
 #define NONE (-1e30) /* stands for log 0 */
 
@@ -129,7 +130,8 @@ static moth_tensor *shares(const reading *r, moth_tensor **row) {
   moth_tensor *at = counted(r, steps);
   at = GRAD(g, unsqueeze, .input = GRAD(g, unsqueeze, .input = at, .dim = 1), .dim = 1);
   moth_tensor *counts = BOTH(ABOVE(r->lasts, at), ABOVE(total, NUMBER(NONE / 2)));
-  return CHOOSE(counts, OF(exp, MINUS(ways, total)), NUMBER(0));
+  /* The shares of a step add up to 1; `total` has lost what tells them apart if it is large. */
+  return CHOOSE(counts, GRAD(g, softmax, .input = ways, .dim = 2, .dtype = -1), NUMBER(0));
 }
 
 moth_tensor *moth_ctc_slope(const ctc_losses_args *a, moth_grad *g) {
