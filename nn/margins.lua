@@ -288,8 +288,10 @@ margins.poisson_nll_loss = define {
     if log_input then loss = input:exp() - target * input
     else loss = input - target * (input + eps):log() end
     if full then
-      local stirling = target * target:log() - target + 0.5 * (2 * math.pi * target):log()
-      loss = loss + ops.where(target:gt(1), stirling, 0)
+      local large = target:gt(1)
+      local t = ops.where(large, target, 1) -- derivatives of log 0 would be infinite
+      local stirling = t * t:log() - t + 0.5 * (2 * math.pi * t):log()
+      loss = loss + ops.where(large, stirling, 0)
     end
     return (reduced(loss, reduction))
   end,

@@ -63,7 +63,7 @@ MOTH_SPECIAL double moth_bessel_scaled(int n, double x) {
   }
   for (int k = 1; k <= 30; k++)
     sum += term *= ((2 * k - 1) * (2 * k - 1) - 4 * n) / (8 * size * k);
-  return sign * sum / sqrt(2 * SPECIAL_PI * size);
+  return sign * sum * 0.39894228040143267794 / sqrt(size); /* 1 / sqrt(2 pi) */
 }
 
 MOTH_SPECIAL double moth_i0e_f64(double x) { return moth_bessel_scaled(0, x); }

@@ -98,7 +98,7 @@ MOTH_SPECIAL double moth_zeta_above(double s, double q) {
     if (term <= 1e-18 * sum) return sum;
   }
   const double first = moth_inverse_power(q, s);
-  sum += q * first / (s - 1) + first * 0.5;
+  sum += (first > 0 ? q * first : pow(q, 1 - s)) / (s - 1) + first * 0.5;
   /* B_2j / (2j)! s (s + 1) ... (s + 2j - 2) q^(1 - s - 2j) */
   const double by[] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160,
                        -691.0 / 1307674368000.0, 1.0 / 74724249600.0,
@@ -121,11 +121,14 @@ MOTH_SPECIAL double moth_polygamma_f64(double n, double x) {
     sum = isinf(x) ? 0 : moth_zeta_above(s, x);
   } else {
     /* x = part - count: terms of both sides of 0, none of which is it */
-    const double part = x - floor(x), count = -floor(x);
+    const double count = -round(x), part = x + count; /* exact */
     if (isinf(x)) return (double)NAN;
     if (part == 0) return sign * (double)INFINITY;
+    const int even = fmod(s, 2.0) == 0;
+    const double nearest = moth_inverse_power(fabs(part), s);
     sum = moth_zeta_above(s, 1 - part) - moth_zeta_above(s, 1 - part + count);
-    sum = moth_zeta_above(s, part) + (fmod(s, 2.0) == 0 ? sum : -sum);
+    sum = moth_zeta_above(s, 1 + part) + (even ? sum : -sum);
+    sum += even || part > 0 ? nearest : -nearest;
   }
   return sign * tgamma(s) * sum;
 }

@@ -138,11 +138,17 @@ FUNCTION(sinc, TIMES_DY(GRAD(g, sinc_slope, .input = x, .n = 1, .turns = true)),
 FUNCTION(tanh, BACK(tanh), REAL, ANYWHERE, SAVES_Y, DOC("The hyperbolic tangent."))
 FUNCTION(sigmoid, BACK(sigmoid), REAL, ANYWHERE, SAVES_Y, DOC("1 / (1 + exp(-x))."))
 FUNCTION(relu, BACK(relu), NUMERIC_IN_PLACE, DISTINCT, SAVES_Y, DOC("max(x, 0)."))
+/* exp(-x^2), whose derivative far out is 0 where the square's is infinite */
+static moth_tensor *bell(moth_grad *g, moth_tensor *x) {
+  if (g->ctx->grad_mode) x = GRAD(g, clamp, .input = x, .min = -40, .max = 40);
+  return OF(exp, NEGATED(OF(square, x)));
+}
+
 /* 2 / sqrt(pi) exp(-x^2) */
-FUNCTION(erf, TIMES_DY(TIMES(OF(exp, NEGATED(OF(square, x))), NUMBER(1.1283791670955125739))),
+FUNCTION(erf, TIMES_DY(TIMES(bell(g, x), NUMBER(1.1283791670955125739))),
          REAL, ANYWHERE, SAVES_X, DOC("The error function."))
 
-FUNCTION(erfc, TIMES_DY(TIMES(OF(exp, NEGATED(OF(square, x))), NUMBER(-1.1283791670955125739))),
+FUNCTION(erfc, TIMES_DY(TIMES(bell(g, x), NUMBER(-1.1283791670955125739))),
          REAL, ANYWHERE, SAVES_X, DOC("1 - erf(x), exact also where erf is near 1."))
 
 /* -- rounding -- */

@@ -411,10 +411,13 @@ pieces.logaddexp2 = define {
     local dtype = moth.result_type(input, other)
     if not dtype.is_floating_point then dtype = moth.get_default_dtype() end
     input, other = input:to(dtype), other:to(dtype)
-    local most = ops.maximum(input, other)
-    local less = -(input - other):abs()
+    -- Without abs, whose second derivative of equal numbers is 0.
+    local above = input:ge(other)
+    local most, least = ops.where(above, input, other), ops.where(above, other, input)
+    local less = least - most
     local sum = most + less:exp2():log1p() / math.log(2)
-    return (ops.where(less:isnan(), most, sum)) -- equal infinities have no difference
+    -- equal infinities have no difference
+    return (ops.where(less:isnan(), (input + other) * 0.5, sum))
   end,
 }
 
