@@ -6,6 +6,7 @@ local define = require "moth.define"
 local Module = require "moth.nn.module"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
+local lib = require "moth.lib"
 local layer = require "moth.nn.layer"
 
 local channels = {}
@@ -42,11 +43,20 @@ channels.local_response_norm = define {
         "E_DOMAIN")
     end
     if input:numel() == 0 then return input:clone() end
-    local squares = input:square():flatten(3):unsqueeze(2) -- (N, 1, C, ...)
-    local before = math.floor(size / 2)
-    local wide = functional.pad(squares, {0, 0, before, size - 1 - before})
-    local mean = functional.avg_pool2d(wide, {size, 1}, 1):view(input.shape)
-    return input / (mean * alpha + k):pow(beta)
+    local function divided(x)
+      local squares = x:square():flatten(3):unsqueeze(2) -- (N, 1, C, ...)
+      local before = math.floor(size / 2)
+      local wide = functional.pad(squares, {0, 0, before, size - 1 - before})
+      local mean = functional.avg_pool2d(wide, {size, 1}, 1):view(x.shape)
+      return x / (mean * alpha + k):pow(beta), mean
+    end
+    local y, mean = divided(input)
+    -- Squares that left the range; a captured step cannot read them, a GPU would have to wait.
+    if input:element_size() < 8 and not lib.capture and not input.is_cuda
+      and mean:detach():max():item() == math.huge then
+      y = divided(input:double()):to(input.dtype)
+    end
+    return y
   end,
 }
 

@@ -20,6 +20,19 @@ local REACH = 5.37 -- the norm up to which it is exact to all digits of f64
 
 local solve = bind.as("linalg_solve", "matrix_exp")
 
+-- Whether one scale serves all matrices of a stack: squares beyond those that a matrix needs cost
+-- it digits.
+local function alike(norms)
+  local least, most = norms:aminmax()
+  return most:item() <= math.max(least:item(), REACH) * 2 ^ 6
+end
+
+local function one_by_one(x)
+  local list = {}
+  for i = 1, x:size(1) do list[i] = matfun.matrix_exp(x:select(1, i)) end
+  return (ops.stack(list, 1))
+end
+
 --- moth.linalg.matrix_exp(A): by a Pade approximant of A / 2^s, squared s times (Higham, 2005).
 matfun.matrix_exp = define {
   name = "matrix_exp",
@@ -38,7 +51,9 @@ matfun.matrix_exp = define {
     end
     if x:element_size() < 4 then return (matfun.matrix_exp(x:float()):to(x.dtype)) end
     if x:numel() == 0 then return x * 1 end
-    local norm, times = x:detach():abs():sum(-2):max():item(), 0
+    local norms = x:detach():abs():sum(-2):amax(-1)
+    if n > 2 and not alike(norms) then return (one_by_one(x)) end
+    local norm, times = norms:max():item(), 0
     while norm > REACH and norm < math.huge do norm, times = norm / 2, times + 1 end
     if times > 0 then x = x / 2 ^ times end
     local one = ops.eye(x:size(-1), { dtype = x.dtype, device = x.device })
