@@ -47,8 +47,11 @@ template <class real> HD real moth_sigmoid(real x) {
 
 template <class real> HD real moth_less_one(real x) { return expm1(x); }
 template <class real> HD real moth_sinc(real x) {
-  const real turn = x * (real)3.14159265358979323846;
-  return x == 0 ? (real)1 : sin(turn) / turn;
+  const real pi = (real)3.14159265358979323846;
+  real part = x - 2 * rint(x * (real)0.5); /* from -1 to 1, exact: the product with pi is not */
+  if (part > (real)0.5) part = 1 - part;
+  if (part < (real)-0.5) part = -1 - part;
+  return x == 0 ? (real)1 : sin(part * pi) / (x * pi);
 }
 
 /* The normal distribution up to x, from erfc so that far tails stay. */

@@ -126,6 +126,20 @@ static __device__ inline sums_of<real_of<T>> own_sums(const team &me, const row_
   return s;
 }
 
+/* The same of scaled offsets, whose squares stay in the range. */
+template <int EACH, class T>
+static __device__ sums_of<real_of<T>> far_sums(const team &me, const row_form &f, const T *x,
+                                               int64_t n, real_of<T> m, real_of<T> scale) {
+  typedef real_of<T> R;
+  sums_of<R> s = {0, 0};
+  for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH)
+    for (int k = 0; k < EACH; k++) {
+      const R d = (get(x + place_of(f, i) + k) - m) * scale;
+      s = added(s, sums_of<R>{d, d * d});
+    }
+  return s;
+}
+
 template <class T> struct row_norm {
   row_form f;
   real_of<T> share, eps;
@@ -147,8 +161,17 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
   if (p.mean)
     near = join_team<WIDE>(me, adds<R>(), own_sums<EACH>(me, p.f, x, n, near).a) * p.share;
   const sums_of<R> s = join_team<WIDE>(me, add_sums<R>(), own_sums<EACH>(me, p.f, x, n, near));
-  const R off = p.mean ? s.a * p.share : 0, var = s.b * p.share - off * off, mean = near + off;
-  const R rstd = 1 / sqrt((var < 0 ? 0 : var) + p.eps);
+  R off = p.mean ? s.a * p.share : 0, var = s.b * p.share - off * off;
+  R rstd = 1 / sqrt((var < 0 ? 0 : var) + p.eps);
+  if (!isfinite(var)) { /* of all lanes of the team; eps is far less then */
+    const R scale = sizeof(R) == 4 ? (R)0x1p-80 : (R)0x1p-600;
+    const sums_of<R> far =
+      join_team<WIDE>(me, add_sums<R>(), far_sums<EACH>(me, p.f, x, n, near, scale));
+    const R small = p.mean ? far.a * p.share : 0;
+    off = small / scale;
+    rstd = scale / sqrt(far.b * p.share - small * small);
+  }
+  const R mean = near + off;
   for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH) {
     const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + place_of(p.f, i));
     lump<T, EACH> out;
@@ -265,7 +288,7 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
   }
   s = join_team<WIDE>(me, add_sums<R>(), s);
   const R even = p.mean ? -rstd * s.a * p.share : 0;
-  const R along = -(rstd * s.b * p.share) * rstd * rstd; /* rstd^3 may be too large */
+  const R along = -(rstd * s.b * p.share) * rstd; /* times rstd below: its cube may be too small */
   for (int64_t i = first; i < last; i += step) {
     const int64_t from = at + place_of(p.f, i);
     const many x = *(const many *)(const void *)(p.x + from);
@@ -273,7 +296,7 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
     read_any<T, EACH>(p.dy, p.dy_dtype, from, dy);
     weights_at<EACH>(p.f, i, weight, (R)1, w);
     for (int k = 0; k < EACH; k++)
-      put(&out.at[k], dy[k] * w[k] * rstd + (get(&x.at[k]) - mean) * along + even);
+      put(&out.at[k], dy[k] * w[k] * rstd + (get(&x.at[k]) - mean) * rstd * along + even);
     if (p.sum) {
       read_lump<T, EACH>(p.sum, from, sum);
       for (int k = 0; k < EACH; k++) put(&out.at[k], sum[k] + get(&out.at[k]));

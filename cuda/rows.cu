@@ -69,6 +69,38 @@ template <class T, int ORDER> struct norm_fold : norm_of<double, ORDER> {
   MEMBER void end(room r, int64_t at) const { put_result(to, at, (real_of<T>)this->root(r)); }
 };
 
+/* Of f64 by multiples of the largest size so far, since squares would leave the range. */
+template <int ORDER> struct norm_fold<double, ORDER> : norm_of<double, ORDER> {
+  struct room {
+    double sum, most; /* most is 0 where powers are not scaled */
+  };
+  results to;
+  bool scaled;
+  norm_fold(double p, const results &at)
+      : norm_of<double, ORDER>{p}, to(at),
+        scaled(ORDER == ORDER_2 || (ORDER == ORDER_P && p > 0)) {}
+  MEMBER double power(double share) const {
+    double sum = 0;
+    this->add(&sum, share);
+    return sum;
+  }
+  MEMBER room start() const { return room{norm_of<double, ORDER>::start(), 0}; }
+  MEMBER room join(room a, room b) const {
+    if (!scaled) return room{norm_of<double, ORDER>::join(a.sum, b.sum), 0};
+    if (a.most == b.most) return room{a.sum + b.sum, a.most};
+    if (a.most > b.most) return room{a.sum + b.sum * power(b.most / a.most), a.most};
+    return room{a.sum * power(a.most / b.most) + b.sum, b.most};
+  }
+  MEMBER void take(room &r, double v, int64_t) const {
+    if (scaled) r = join(r, room{v == 0 ? 0.0 : v == v ? 1.0 : v, v == v ? fabs(v) : r.most});
+    else this->add(&r.sum, v);
+  }
+  MEMBER void end(room r, int64_t at) const {
+    const double root = this->root(r.sum);
+    put_result(to, at, scaled && root == root ? (r.most == 0 ? 0 : r.most * root) : root);
+  }
+};
+
 MOTH_CUDA(norm_p) {
   uint32_t mask;
   moth_tensor *owned, *y = out[0];
