@@ -43,12 +43,8 @@ static int64_t class_size(uint32_t c) {
 }
 
 static void *block_new(int64_t size) {
-  if (!KEEP_BLOCKS) return moth_aligned_new(MOTH_ALIGN, (size_t)size); /* not a byte more */
-  bool huge = size >= HUGE_PAGE;
-  size_t align = huge ? (size_t)HUGE_PAGE : MOTH_ALIGN;
-  void *block = moth_aligned_new(align, ((size_t)size + align - 1) / align * align);
-  if (block && huge) moth_aligned_huge(block, (size_t)size);
-  return block;
+  if (KEEP_BLOCKS && size >= HUGE_PAGE) return moth_pages_new((size_t)HUGE_PAGE, (size_t)size);
+  return moth_aligned_new(MOTH_ALIGN, (size_t)size);
 }
 
 /* The bytes that a block for so many has. Without a cache every byte too many is seen. */
@@ -56,14 +52,25 @@ static int64_t block_size(int64_t nbytes) {
   return KEEP_BLOCKS ? class_size(moth_class_of(nbytes)) : nbytes;
 }
 
-/* The C library may keep a freed block: its pages go back to the system first. */
-static void block_free(moth_ctx *ctx, void *block, int64_t size) {
-  ctx->cache.held -= size;
-  if (KEEP_BLOCKS && size >= PAGED) moth_aligned_drop(block, (size_t)size);
+void moth_block_free(void *block, int64_t nbytes) {
+  const size_t size = (size_t)block_size(nbytes);
+  if (KEEP_BLOCKS && size >= HUGE_PAGE) {
+    moth_pages_free(block, size);
+    return;
+  }
+  /* The C library may keep a freed block: its pages go back to the system first. */
+  if (KEEP_BLOCKS && size >= PAGED) moth_aligned_drop(block, size);
   moth_aligned_free(block);
 }
 
+static void block_free(moth_ctx *ctx, void *block, int64_t size) {
+  ctx->cache.held -= size;
+  moth_block_free(block, size);
+}
+
 void moth_block_left(moth_ctx *ctx, int64_t nbytes) { ctx->cache.held -= block_size(nbytes); }
+
+void moth_block_came(moth_ctx *ctx, int64_t nbytes) { ctx->cache.held += block_size(nbytes); }
 
 void moth_keep_blocks(moth_ctx *ctx, bool keep) { ctx->keeps_blocks = keep && KEEP_BLOCKS; }
 

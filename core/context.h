@@ -248,7 +248,9 @@ static inline void moth_dealloc(moth_ctx *ctx, void *block, int64_t nbytes) {
 void moth_keep_blocks(moth_ctx *ctx, bool keep);
 int64_t moth_cached_bytes(const moth_ctx *ctx);
 void moth_age_cache(moth_ctx *ctx);                  /* after a collection */
-void moth_block_left(moth_ctx *ctx, int64_t nbytes); /* a block that this context will not free */
+void moth_block_left(moth_ctx *ctx, int64_t nbytes); /* another context, or none, frees the block */
+void moth_block_came(moth_ctx *ctx, int64_t nbytes); /* this context frees another's block */
+void moth_block_free(void *block, int64_t nbytes);   /* a block that left its context */
 
 /* Bytes of tensor data count as live, against the limit and towards the goal: before they are
 ** allocated. False: E_LIMIT is set. */

@@ -108,7 +108,33 @@ void moth_aligned_trim(void) {
 #endif
 }
 
-void moth_aligned_huge(void *block, size_t size) { madvise(block, size, MADV_HUGEPAGE); }
+static size_t whole_pages(size_t size) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  return (size + page - 1) / page * page;
+}
+
+static char *map_pages(size_t size) {
+  void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return at == MAP_FAILED ? NULL : at;
+}
+
+/* Linux aligns a mapping of this size from 6.7 on; elsewhere a larger one is mapped and cut. */
+void *moth_pages_new(size_t align, size_t size) {
+  size = whole_pages(size);
+  char *at = map_pages(size);
+  if (at && (uintptr_t)at % align) {
+    munmap(at, size);
+    if (!(at = map_pages(size + align))) return NULL;
+    const size_t before = (align - (uintptr_t)at % align) % align;
+    if (before) munmap(at, before);
+    at += before;
+    if (before < align) munmap(at + size, align - before);
+  }
+  if (at) madvise(at, size, MADV_HUGEPAGE);
+  return at;
+}
+
+void moth_pages_free(void *block, size_t size) { munmap(block, whole_pages(size)); }
 
 /* -- files -- */
 

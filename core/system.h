@@ -46,7 +46,11 @@ void *moth_aligned_new(size_t align, size_t size);
 void moth_aligned_free(void *block);
 void moth_aligned_drop(void *block, size_t size); /* its pages go; what it holds is lost */
 void moth_aligned_trim(void); /* gives back the pages of small blocks that were freed */
-void moth_aligned_huge(void *block, size_t size); /* few large pages do better, if there are any */
+
+/* Whole pages of the system, which go back to it when they are freed. From a heap, the gaps between
+** blocks would become large pages too: a write of 16 bytes there takes 2 MiB. NULL: out of memory */
+void *moth_pages_new(size_t align, size_t size);
+void moth_pages_free(void *block, size_t size);
 
 /* -- files, by paths in UTF-8; what fails sets errno -- */
 

@@ -124,7 +124,12 @@ void moth_aligned_drop(void *block, size_t size) { (void)block, (void)size; }
 
 void moth_aligned_trim(void) {}
 
-void moth_aligned_huge(void *block, size_t size) { (void)block, (void)size; }
+void *moth_pages_new(size_t align, size_t size) { return _aligned_malloc(size, align); }
+
+void moth_pages_free(void *block, size_t size) {
+  (void)size;
+  _aligned_free(block);
+}
 
 /* -- files: the C library's descriptors -- */
 

@@ -70,15 +70,15 @@ moth_storage *moth_storage_new(moth_ctx *ctx, int device, int64_t nbytes) {
   return NULL;
 }
 
-/* Blocks of a shared storage go back to the system: the cache of a context that only receives would
-** grow for ever. */
+/* Blocks of a shared storage go back to the system: it may be dropped where there is no context. */
 static void free_shared(moth_storage *s) {
-  if (!s->root && !s->foreign) {
+  const bool own = !s->root && !s->foreign, few = s->data == (char *)(s + 1);
+  if (own) {
     __atomic_sub_fetch(&shared_bytes, s->nbytes, __ATOMIC_RELAXED);
-    if (!s->deleter && s->data != (char *)(s + 1)) free(s->data);
+    if (!s->deleter && !few && s->data) moth_block_free(s->data, s->nbytes);
   }
   if (!s->root && s->deleter) s->deleter(s->owner);
-  free(s);
+  moth_block_free(s, (int64_t)sizeof *s + (own && few ? s->nbytes : 0));
 }
 
 static void free_storage(moth_ctx *ctx, moth_storage *s) {
@@ -183,9 +183,8 @@ moth_storage *moth_storage_receive(moth_ctx *ctx, moth_storage *s) {
     if (own) {
       own->data = s->data;
       own->nbytes = s->nbytes;
-      own->deleter = free;
-      own->owner = s->data;
-      s->data = (char *)(s + 1);
+      moth_block_came(ctx, s->nbytes);
+      s->data = NULL;
     } else {
       ctx->mem.live_bytes -= s->nbytes;
     }

@@ -80,6 +80,25 @@ describe("a loop of tensors of random sizes", function()
     assert.is_true(grown <= 200 + 32, grown .. " MiB grown")
   end)
 
+  it("stays below the limit however often blocks of other sizes follow each other", function()
+    local grown, refused = numbers [[
+      moth.set_memory_limit(100 * MIB)
+      local refused = 0
+      for _ = 1, 300 do
+        moth.scope(function()
+          local ok = pcall(function()
+            local list = {}
+            for i = 1, 4 do list[i] = moth.zeros(math.random(1, 25) * MIB / 4) + 1 end
+          end)
+          if not ok then refused = refused + 1 end
+        end)
+      end
+      print(status "VmHWM" - start, refused)
+    ]]
+    assert.is_true(refused < 300)
+    assert.is_true(grown <= 100 + 25, grown .. " MiB grown")
+  end)
+
   it("keeps little of small tensors, too", function()
     local grown, peak = numbers [[
       for round = 1, 30, 3 do
