@@ -136,8 +136,6 @@ QUICK_BOTH(quick_bf16_f32, uint16_t, float, moth_widen_bf16(v))
 QUICK_BOTH(quick_f32_bf16, float, uint16_t, moth_narrow_bf16(v))
 QUICK_BOTH(quick_f32_f64, float, double, (double)v)
 QUICK_BOTH(quick_f64_f32, double, float, (float)v)
-QUICK_BOTH(quick_i64_f32, int64_t, float, (float)v)
-QUICK_BOTH(quick_u8_f32, uint8_t, float, (float)v)
 /* Clamped before they are cut, so that no cast is out of range and none needs a branch. NaN fails
 ** every comparison. One choice a step, of one width throughout, else gcc makes poor vectors. */
 #define WITHIN(v, least, most) ((v) < least ? least : (v) > most ? most : (v))
@@ -154,17 +152,67 @@ MOTH_INLINE int32_t wide_to_i32(double v) {
   return (int32_t)(v == v ? within : 0);
 }
 QUICK_BOTH(quick_f32_i32, float, int32_t, near_i32(v))
-QUICK_BOTH(quick_f32_u8, float, uint8_t, v != v ? 0 : (uint8_t)(int32_t)WITHIN(v, 0.0f, 255.0f))
-QUICK_BOTH(quick_f32_i8, float, int8_t, v != v ? 0 : (int8_t)(int32_t)WITHIN(v, -128.0f, 127.0f))
-QUICK_BOTH(quick_f32_i16, float, int16_t,
-           v != v ? 0 : (int16_t)(int32_t)WITHIN(v, -32768.0f, 32767.0f))
 QUICK_BOTH(quick_f32_i64, float, int64_t, near_i64((double)v))
 QUICK_BOTH(quick_f32_bool, float, uint8_t, v != 0)
 QUICK_BOTH(quick_f64_i64, double, int64_t, near_i64(v))
 QUICK_BOTH(quick_f64_i32, double, int32_t, wide_to_i32(v))
-QUICK_BOTH(quick_f64_u8, double, uint8_t, v != v ? 0 : (uint8_t)(int32_t)WITHIN(v, 0.0, 255.0))
-QUICK_BOTH(quick_i64_f64, int64_t, double, (double)v)
-QUICK_BOTH(quick_i32_f64, int32_t, double, (double)v)
+QUICK_BOTH(quick_f64_bool, double, uint8_t, v != 0)
+
+/* Of integers: those of more bits wrap, truths are 0 or 1. */
+#define FROM_WHOLE(name, type, value)                    \
+  QUICK_BOTH(quick_##name##_bool, type, uint8_t, v != 0) \
+  QUICK_BOTH(quick_##name##_u8, type, uint8_t, (uint8_t)(value)) \
+  QUICK_BOTH(quick_##name##_i8, type, int8_t, (int8_t)(value))   \
+  QUICK_BOTH(quick_##name##_i16, type, int16_t, (int16_t)(value)) \
+  QUICK_BOTH(quick_##name##_i32, type, int32_t, (int32_t)(value)) \
+  QUICK_BOTH(quick_##name##_i64, type, int64_t, (int64_t)(value)) \
+  QUICK_BOTH(quick_##name##_f32, type, float, (float)(value))     \
+  QUICK_BOTH(quick_##name##_f64, type, double, (double)(value))
+FROM_WHOLE(bool, uint8_t, v != 0)
+FROM_WHOLE(u8, uint8_t, v)
+FROM_WHOLE(i8, int8_t, v)
+FROM_WHOLE(i16, int16_t, v)
+FROM_WHOLE(i32, int32_t, v)
+FROM_WHOLE(i64, int64_t, v)
+
+/* Floats to short integers: by way of i32, in steps of one width. NaN becomes 0. */
+#define CUT(name, least, most)                                                            \
+  MOTH_INLINE int32_t name(double v) {                                                    \
+    const double high = v > least ? v : least, within = high < most ? high : most;        \
+    return (int32_t)(v == v ? within : 0);                                                \
+  }
+CUT(cut_u8, 0, 255)
+CUT(cut_i8, -128, 127)
+CUT(cut_i16, -32768, 32767)
+#define SHORTEN(level, to, type, least, most)                                             \
+  QUICK(TARGET_##level, cut_f32_##to##_##level, float, int32_t,                           \
+        v != v ? 0 : (int32_t)WITHIN(v, least##.0f, most##.0f))                           \
+  QUICK(TARGET_##level, cut_f64_##to##_##level, double, int32_t, cut_##to(v))             \
+  TARGET_##level static void quick_f32_##to##_##level(int64_t n, const char *x, char *y) { \
+    by_i32(n, x, 4, y, sizeof(type), cut_f32_##to##_##level, quick_i32_##to##_##level);   \
+  }                                                                                       \
+  TARGET_##level static void quick_f64_##to##_##level(int64_t n, const char *x, char *y) { \
+    by_i32(n, x, 8, y, sizeof(type), cut_f64_##to##_##level, quick_i32_##to##_##level);   \
+  }
+#define TARGET_avx2 MOTH_AVX2
+#define TARGET_avx512 MOTH_AVX512
+typedef void quick(int64_t n, const char *x, char *y);
+static void by_i32(int64_t n, const char *x, int64_t from, char *y, int64_t to, quick *first,
+                   quick *second) {
+  enum { BLOCK = 512 };
+  int32_t block[BLOCK];
+  for (; n > 0; n -= BLOCK, x += BLOCK * from, y += BLOCK * to) {
+    const int64_t m = n < BLOCK ? n : BLOCK;
+    first(m, x, (char *)block);
+    second(m, (const char *)block, y);
+  }
+}
+SHORTEN(avx2, u8, uint8_t, 0, 255)
+SHORTEN(avx2, i8, int8_t, -128, 127)
+SHORTEN(avx2, i16, int16_t, -32768, 32767)
+SHORTEN(avx512, u8, uint8_t, 0, 255)
+SHORTEN(avx512, i8, int8_t, -128, 127)
+SHORTEN(avx512, i16, int16_t, -32768, 32767)
 
 /* AVX-512 has instructions for f16 that compilers do not find. */
 MOTH_AVX512 static void quick_f16_f32_avx512(int64_t n, const char *x, char *y) {
@@ -179,18 +227,24 @@ MOTH_AVX512 static void quick_f32_f16_avx512(int64_t n, const char *x, char *y) 
   f32_to_f16(n, x, 4, y, 2);
 }
 
-typedef void quick(int64_t n, const char *x, char *y);
 #define BOTH(name) {name##_avx2, name##_avx512}
+
+#define WHOLES(name)                                                                    \
+  {[MOTH_BOOL] = BOTH(quick_##name##_bool), [MOTH_U8] = BOTH(quick_##name##_u8),        \
+   [MOTH_I8] = BOTH(quick_##name##_i8), [MOTH_I16] = BOTH(quick_##name##_i16),          \
+   [MOTH_I32] = BOTH(quick_##name##_i32), [MOTH_I64] = BOTH(quick_##name##_i64),        \
+   [MOTH_F32] = BOTH(quick_##name##_f32), [MOTH_F64] = BOTH(quick_##name##_f64)}
 
 static quick *quick_of(int from, int to) {
   static quick *const all[MOTH_DTYPES][MOTH_DTYPES][2] = {
     [MOTH_F16] = {[MOTH_F32] = BOTH(quick_f16_f32)},
     [MOTH_BF16] = {[MOTH_F32] = BOTH(quick_bf16_f32)},
-    [MOTH_U8] = {[MOTH_F32] = BOTH(quick_u8_f32)},
-    [MOTH_I32] = {[MOTH_F64] = BOTH(quick_i32_f64)},
-    [MOTH_I64] = {[MOTH_F32] = BOTH(quick_i64_f32), [MOTH_F64] = BOTH(quick_i64_f64)},
+    [MOTH_BOOL] = WHOLES(bool), [MOTH_U8] = WHOLES(u8), [MOTH_I8] = WHOLES(i8),
+    [MOTH_I16] = WHOLES(i16), [MOTH_I32] = WHOLES(i32), [MOTH_I64] = WHOLES(i64),
     [MOTH_F64] = {[MOTH_F32] = BOTH(quick_f64_f32), [MOTH_I32] = BOTH(quick_f64_i32),
-                  [MOTH_I64] = BOTH(quick_f64_i64), [MOTH_U8] = BOTH(quick_f64_u8)},
+                  [MOTH_I64] = BOTH(quick_f64_i64), [MOTH_U8] = BOTH(quick_f64_u8),
+                  [MOTH_I8] = BOTH(quick_f64_i8), [MOTH_I16] = BOTH(quick_f64_i16),
+                  [MOTH_BOOL] = BOTH(quick_f64_bool)},
     [MOTH_F32] = {[MOTH_F16] = BOTH(quick_f32_f16), [MOTH_BF16] = BOTH(quick_f32_bf16),
                   [MOTH_F64] = BOTH(quick_f32_f64), [MOTH_I32] = BOTH(quick_f32_i32),
                   [MOTH_I64] = BOTH(quick_f32_i64), [MOTH_U8] = BOTH(quick_f32_u8),
