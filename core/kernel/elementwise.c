@@ -11,6 +11,7 @@
 #include "functions.h"
 
 #define BLOCK 512 /* elements gathered at a time; all operands' blocks stay in the first cache */
+#define SHIFT 40  /* doubles between blocks: at the same offset in a page they would wait */
 #define FEW 12    /* a run of fewer is left to the loop, which takes any steps */
 
 /* Whether operand k must be gathered: a half type, or neither contiguous nor one element, which
@@ -22,15 +23,19 @@ static inline bool gathered(const moth_block_call *call, int k, int64_t step, bo
 
 void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   const moth_block_call *call = arg;
-  double room[MOTH_MAP_OPERANDS][BLOCK];
+  _Alignas(64) double room[MOTH_MAP_OPERANDS][BLOCK + SHIFT];
   bool moved[MOTH_MAP_OPERANDS], apart = n >= FEW, any = false;
-  for (int k = 0; k < call->noperands; k++) any |= moved[k] = gathered(call, k, step[k], apart);
+  int64_t most = 2 * BLOCK;
+  for (int k = 0; k < call->noperands; k++) {
+    any |= moved[k] = gathered(call, k, step[k], apart);
+    if (moth_dtype_size[call->dtype[k]] == 8) most = BLOCK;
+  }
   if (!any) {
     call->inner(n, at, step, call->arg);
     return;
   }
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    const int64_t m = n - i < BLOCK ? n - i : BLOCK;
+  for (int64_t i = 0; i < n; i += most) {
+    const int64_t m = n - i < most ? n - i : most;
     char *block[MOTH_MAP_OPERANDS];
     int64_t width[MOTH_MAP_OPERANDS];
     for (int k = 0; k < call->noperands; k++) {
