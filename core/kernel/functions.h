@@ -220,23 +220,27 @@ MOTH_INLINE float moth_sinc_f32(float x) {
 
 /* -- their inverses -- */
 
-MOTH_INLINE double moth_wide_atan(double a) { /* of a from 0 on */
-  double over = a > 2.41421356237309504880 ? -1.0 : a > 0.41421356237309504880 ? a - 1.0 : a;
-  double under = a > 2.41421356237309504880 ? a : a > 0.41421356237309504880 ? a + 1.0 : 1.0;
-  double base = a > 2.41421356237309504880   ? 1.57079632679489661923
-                : a > 0.41421356237309504880 ? 0.78539816339744830962
-                                             : 0.0;
-  double t = over / under, z = t * t, p = 0.047142414929633614;
-  p = p * z - 0.08459754467399111;
-  p = p * z + 0.11041179699166884;
-  p = p * z - 0.14281650520359418;
-  p = p * z + 0.19999886355525553;
-  p = p * z - 0.33333332134663307;
-  return base + (p * z * t + t);
+/* atan(s) for s from 0 to 1, in f32: 1 unit in the last place, exact at both ends. */
+MOTH_INLINE float moth_arc_f32(float s) {
+  float z = s * s, p = -0.0017935439245775342f;
+  p = p * z + 0.010914256796240807f;
+  p = p * z - 0.03117719292640686f;
+  p = p * z + 0.057956937700510025f;
+  p = p * z - 0.08403412252664566f;
+  p = p * z + 0.10952172428369522f;
+  p = p * z - 0.14264239370822906f;
+  p = p * z + 0.19998547434806824f;
+  p = p * z - 0.33333298563957214f;
+  float y = s + s * (z * p);
+  return s == 1 ? 0.785398163397448310f : y;
 }
+#define MOTH_PI_2_F32 1.57079637050628662f
+#define MOTH_PI_2_LOW_F32 -4.37113900018624283e-8f /* pi / 2 less that */
 
 MOTH_INLINE float moth_atan_f32(float x) {
-  return moth_signed_f32((float)moth_wide_atan(moth_abs_f32(x)), x);
+  float a = moth_abs_f32(x), over = 1.0f / a, t = moth_arc_f32(a > 1 ? over : a);
+  float far = MOTH_PI_2_F32 + (MOTH_PI_2_LOW_F32 - t);
+  return moth_signed_f32(a > 1 ? far : t, x);
 }
 
 /* asin(t) for t from 0 to 1/2; z = t^2 */
@@ -265,15 +269,17 @@ MOTH_INLINE float moth_acos_f32(float x) {
   return (float)(a > 0.5 ? far : 1.57079632679489661923 - (x < 0 ? -y : y));
 }
 
+/* The angle to the nearer axis, and on from that axis. */
 MOTH_INLINE float moth_atan2_f32(float y, float x) {
-  double a = moth_abs_f32(y), b = moth_abs_f32(x);
-  double r = a / b;
-  r = a == b ? 1.0 : r; /* of two infinities */
-  double t = moth_wide_atan(r);
-  t = a == 0 ? 0.0 : t;
-  t = moth_bits_f32(x) >> 31 ? 3.14159265358979323846 - t : t;
-  t = a == 0 && b == 0 ? (moth_bits_f32(x) >> 31 ? 3.14159265358979323846 : 0.0) : t;
-  float f = moth_signed_f32((float)t, y);
+  float a = moth_abs_f32(y), b = moth_abs_f32(x);
+  float high = a > b ? a : b, low = a > b ? b : a, r = low / high;
+  r = a == b ? 1.0f : r; /* of two infinities */
+  r = high == 0 ? 0.0f : r;
+  uint32_t minus = moth_bits_f32(x) & 0x80000000u;
+  float t = moth_arc_f32(r);
+  float from_y = MOTH_PI_2_F32 + (MOTH_PI_2_LOW_F32 + (minus ? t : -t));
+  float from_x = minus ? 2 * MOTH_PI_2_F32 + (2 * MOTH_PI_2_LOW_F32 - t) : t;
+  float f = moth_signed_f32(a > b ? from_y : from_x, y);
   return x != x ? x : y != y ? y : f;
 }
 

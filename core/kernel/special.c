@@ -18,7 +18,6 @@ static double moth_lgamma_f64(double x) {
 
 #define OF_ONE(f) \
   static float moth_##f##_f32(float x) { return (float)moth_##f##_f64((double)x); }
-OF_ONE(digamma)
 OF_ONE(erfcx) OF_ONE(log_ndtr) OF_ONE(ndtri) OF_ONE(i0) OF_ONE(i0e) OF_ONE(i1) OF_ONE(i1e)
 #define OF_TWO(f)                                                 \
   static float moth_##f##_f32(float a, float x) {                \

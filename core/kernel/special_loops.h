@@ -61,6 +61,40 @@ MOTH_INLINE double moth_erfinv_f64(double x) {
   return moth_signed_f64(size < 1.0 ? y : far, x);
 }
 
+/* Ten steps up where |x| is below 10, as one quotient, then the asymptotic series; of numbers below 0
+** by reflection, with pi cot(pi x). All of them share one division. */
+MOTH_INLINE float moth_digamma_f32(float x) {
+  const double v = x, p = v < 0.0 ? 1.0 - v : v;
+  double over = 0.0, under = 1.0;
+  for (int k = 0; k < 10; k++) {
+    over = over * (p + k) + under;
+    under *= p + k;
+  }
+  const double y = p < 10.0 ? p + 10.0 : p;
+  over = p < 10.0 ? over : 0.0;
+  under = p < 10.0 ? under : 1.0;
+  const double whole = (v + 6755399441055744.0) - 6755399441055744.0, part = v - whole;
+  const double size = moth_abs_f64(part);
+  const double turn = 3.14159265358979323846 * (size > 0.25 ? 0.5 - size : size);
+  const double s = moth_wide_sin(turn), c = moth_wide_cos(turn);
+  const double side = size > 0.25 ? c : s, base = size > 0.25 ? s : c;
+  const double sine = v < 0.0 ? side : 1.0;
+  const double once = 1.0 / (under * y * sine), r = under * sine * once, z = r * r;
+  double tail = 691.0 / 32760 - z / 12;
+  tail = 1.0 / 132 - z * tail;
+  tail = 1.0 / 240 - z * tail;
+  tail = 1.0 / 252 - z * tail;
+  tail = 1.0 / 120 - z * tail;
+  tail = 1.0 / 12 - z * tail;
+  const double turned = 3.14159265358979323846 * base * (under * y) * once;
+  const double up = moth_log_f64(y) - (0.5 * r + z * tail) - over * (y * sine) * once;
+  const double down = up - (part < 0.0 ? -turned : turned);
+  float f = (float)(v < 0.0 ? down : up);
+  f = v < 0.0 && part == 0.0 ? NAN : f;
+  f = x - x == 0 ? f : x > 0 ? x : NAN; /* infinity and NaN */
+  return x == 0 ? moth_signed_f32(INFINITY, -x) : f;
+}
+
 /* From 1 to 3 by a polynomial and the roots 1 and 2, below 1 by lgamma(a + 1) - log(a), from 3 on
 ** by Stirling's series; of numbers below 0 by Euler's reflection. */
 MOTH_INLINE float moth_lgamma_f32(float x) {

@@ -111,10 +111,24 @@ MOTH_SPECIAL double moth_zeta_above(double s, double q) {
   return sum;
 }
 
+/* The derivative of digamma for x > 0. */
+MOTH_SPECIAL double moth_trigamma_f64(double x) {
+  double sum = 0;
+  for (; x < 10; x += 1) {
+    const double r = 1 / x;
+    sum += r * r;
+  }
+  const double r = 1 / x, z = r * r;
+  const double tail = z * (1.0 / 6 - z * (1.0 / 30 - z * (1.0 / 42 - z * (1.0 / 30 -
+                      z * (5.0 / 66 - z * (691.0 / 2730 - z * (7.0 / 6)))))));
+  return sum + (r + (0.5 * z + r * tail));
+}
+
 /* The n-th slope of digamma, n a whole number from 0 on. */
 MOTH_SPECIAL double moth_polygamma_f64(double n, double x) {
   if (n == 0) return moth_digamma_f64(x);
   if (x != x) return x;
+  if (n == 1 && x > 0) return moth_trigamma_f64(x);
   const double s = n + 1, sign = fmod(n, 2.0) == 0 ? -1 : 1;
   double sum;
   if (x > 0) {

@@ -8,7 +8,7 @@
 #define SPECIAL_FUNCTIONS(F)                                          \
   F(CURVE, erfinv, FOR_REAL(moth_erfinv)(x))                         \
   F(CURVE, lgamma, FOR_REAL(moth_lgamma)(x))                         \
-  F(SLOW, digamma, FOR_REAL(moth_digamma)(x))                        \
+  F(CURVE, digamma, FOR_REAL(moth_digamma)(x))                       \
   F(SLOW, i0, FOR_REAL(moth_i0)(x))                                  \
   F(SLOW, special_i0e, FOR_REAL(moth_i0e)(x))                        \
   F(SLOW, special_i1, FOR_REAL(moth_i1)(x))                          \
