@@ -169,6 +169,28 @@ batch("norms", nn.Sequential(nn.GroupNorm(2, 4), nn.InstanceNorm2d(4, { affine =
 case("layer_norm without weights", nn.LayerNorm({ 4 }, { elementwise_affine = false }), { R(2, 4) })
 case("embedding", nn.Embedding(6, 3), { moth.tensor { { 1LL, 6LL }, { 2LL, 2LL } } },
   { dynamic_axes = { input = { "batch", "time" } } })
+local tokens = moth.tensor { { 1LL, 6LL, 2LL }, { 2LL, 2LL, 5LL } }
+for _, mode in ipairs { "sum", "mean", "max" } do
+  case("embedding_bag of rows, " .. mode, nn.EmbeddingBag(6, 3, { mode = mode, padding_idx = 2 }),
+    { tokens }, { dynamic_axes = { input = { "batch", "time" } } })
+  local weight, offsets = R(6, 3), moth.tensor { 0LL, 2LL, 2LL }
+  case("embedding_bag of a list, " .. mode, function(x)
+    return F.embedding_bag(x, weight, offsets, { mode = mode, padding_idx = 5 })
+  end, { tokens:flatten() }, { opset_version = 18 })
+end
+case("embedding_bag with weights", function(x, w)
+  return F.embedding_bag(x, w.new_tensor(w, { { 1, 2 }, { 3, 4 }, { 5, 6 }, { 7, 8 }, { 9, 0 },
+    { 1, 1 } }), { mode = "sum", per_sample_weights = w })
+end, { tokens, moth.rand(2, 3) })
+case("distances", function(x, y)
+  return moth.cdist(x, y), moth.cdist(x, y, { p = 1 }), moth.cdist(x, y, { p = 3 }), F.pdist(x),
+    F.pdist(x, 1)
+end, { R(4, 3), R(5, 3) })
+case("distances of a batch", function(x) return moth.cdist(x, x:tanh() * 2) end, { R(2, 4, 3) },
+  { dynamic_axes = { input = { "batch", "rows" } } })
+case("triangles", function(x)
+  return x * moth.tril_indices(3, 4).shape[1], moth.triu_indices(3, 4) + x:long():sum()
+end, { R(2, 3) })
 case("dropout", nn.Sequential(nn.Dropout(0.5), nn.Dropout2d(0.5)), { R(2, 3, 4, 4) })
 for _, mode in ipairs { "nearest", "bilinear", "bicubic", "nearest-exact" } do
   batch("upsample " .. mode, function(x)

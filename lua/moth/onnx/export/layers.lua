@@ -262,12 +262,59 @@ function ops.group_norm(g, a, c)
   return a.bias and g:Add(y, g:Reshape(a.bias, g:ints(sizes))) or y
 end
 
--- ---- embedding, attention ----
+-- ---- embedding ----
 
 function ops.embedding(g, a)
   if a.max_norm then g:refuse "max_norm changes the weights" end
   return g:Gather(a.weight, a.input, { axis = 0 })
 end
+
+-- Sums of (B, N) tokens by row; with a list, of (N) tokens by the bag that it names.
+function ops.bag_sum(g, a, c)
+  local x = g:Gather(a.weight, a.input, { axis = 0 })
+  if a.per_sample_weights then
+    x = g:Mul(x, g:Unsqueeze(a.per_sample_weights, g:ints { -1 }))
+  end
+  if a.padding_idx then
+    local padding = a.padding_idx % a.weight.shapes[1][1]
+    x = g:Where(g:Unsqueeze(g:Equal(a.input, g:constant(padding, a.input.dtype)), g:ints { -1 }), 0, x)
+  end
+  if not a.list then return g:ReduceSum(x, g:ints { 1 }, { keepdims = 0 }) end
+  local result = c.results[1]
+  local zeros = g:Expand(g:constant(0, result.dtype), g:sizes_of(result.shapes, "a size"))
+  local bag = g:Expand(g:Unsqueeze(a.list, g:ints { -1 }), g:Shape(x))
+  return g:ScatterElements(zeros, bag, x, { axis = 0, reduction = "add" })
+end
+
+-- ---- distances ----
+
+local function norm_of_rows(g, x, p)
+  local parts = p == 1 and g:Abs(x) or g:Mul(x, x)
+  local sum = g:ReduceSum(parts, g:ints { -1 }, { keepdims = 0 })
+  return p == 1 and sum or g:Sqrt(sum)
+end
+
+-- Rows i < j of x, as two matrices.
+local function pairs_of_rows(g, x)
+  local rows = { { x.shapes[1][1] } }
+  for i = 2, g.readings do rows[i] = { x.shapes[i][1] } end
+  if g:varies(rows) then g:refuse "the number of rows cannot be a dynamic axis" end
+  local first, second = {}, {}
+  for i = 0, rows[1][1] - 1 do
+    for j = i + 1, rows[1][1] - 1 do
+      first[#first + 1], second[#second + 1] = i, j
+    end
+  end
+  return g:Gather(x, g:ints(first), { axis = 0 }), g:Gather(x, g:ints(second), { axis = 0 })
+end
+
+function ops.distances(g, a)
+  if not a.x2 then return norm_of_rows(g, g:Sub(pairs_of_rows(g, a.x1)), a.p) end
+  local apart = g:Sub(g:Unsqueeze(a.x1, g:ints { -2 }), g:Unsqueeze(a.x2, g:ints { -3 }))
+  return norm_of_rows(g, apart, a.p)
+end
+
+-- ---- attention ----
 
 -- -inf above the diagonal of (L, S) scores, 0 elsewhere.
 local function causal(g, q, k)
