@@ -276,8 +276,8 @@ function ops.bag_sum(g, a, c)
     x = g:Mul(x, g:Unsqueeze(a.per_sample_weights, g:ints { -1 }))
   end
   if a.padding_idx then
-    local padding = a.padding_idx % a.weight.shapes[1][1]
-    x = g:Where(g:Unsqueeze(g:Equal(a.input, g:constant(padding, a.input.dtype)), g:ints { -1 }), 0, x)
+    local padding = g:constant(a.padding_idx % a.weight.shapes[1][1], a.input.dtype)
+    x = g:Where(g:Unsqueeze(g:Equal(a.input, padding), g:ints { -1 }), 0, x)
   end
   if not a.list then return g:ReduceSum(x, g:ints { 1 }, { keepdims = 0 }) end
   local result = c.results[1]
