@@ -47,7 +47,7 @@ static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
   }
   moth_tensor **at = &e->dys[edge->output];
   int status = moth_parts_fill(t, e);
-  if (!status && *at && n->op) status = widen(at, n->outs[edge->output].l.dtype);
+  if (!status && *at && n->op) status = widen(at, moth_node_out(n, edge->output)->dtype);
   if (!status) return moth_task_gather(t->ctx, at, take);
   moth_tensor_release(take);
   return status;
@@ -83,7 +83,9 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   if (ctx->capture && moth_capture_leaf(leaf, false)) return ctx->error.code;
   if (moth_sparse(*dy) || (leaf->grad && moth_sparse(leaf->grad))) return gather_sparse(leaf, dy);
   if (!leaf->grad) {
-    const bool channels_last = moth_layout_channels_last(&leaf->leaf);
+    moth_layout want;
+    moth_saved_layout(moth_node_out(leaf, 0), &want);
+    const bool channels_last = moth_layout_channels_last(&want);
     const moth_layout *l = &(*dy)->l;
     if (moth_tensor_unshared(*dy) &&
         (channels_last ? moth_layout_channels_last(l) : moth_contiguous(*dy))) {

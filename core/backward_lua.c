@@ -27,12 +27,13 @@ int32_t moth_task_zeros(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *g
   MOTH_NEED(ctx, grad, MOTH_E_ARG);
   moth_task *t = stopped_task(ctx, task);
   if (!t) return ctx->error.code;
-  if (i >= t->current.node->nout || !t->current.node->outs[i].present)
+  const moth_node *n = t->current.node;
+  if (i >= n->nout || !moth_node_out(n, i)->present)
     return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
-  const moth_layout *l = &t->current.node->outs[i].l;
+  const moth_saved *s = moth_node_out(n, i);
   moth_tensor *y = NULL;
-  int status = MOTH_CALL(ctx, &y, zeros, .size = {l->shape, l->ndim}, .dtype = l->dtype,
-                         .device = l->device + 1);
+  int status = MOTH_CALL(ctx, &y, zeros, .size = {s->dims, s->ndim}, .dtype = s->dtype,
+                         .device = s->device + 1);
   return status ? status : moth_hand_out(ctx, y, grad);
 }
 
@@ -45,22 +46,21 @@ int32_t moth_task_put(moth_ctx *ctx, uint32_t task, uint32_t i, const moth_handl
   if (i >= (function ? n->nin : n->nout))
     return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
   moth_tensor **at = function ? &t->dxs[i] : &t->current.dys[i], *g = NULL;
-  const moth_layout *l = function                    ? &n->ins[i].l
-                         : n->flags & MOTH_N_LEAF ? &n->leaf
-                                                     : &n->outs[i].l;
+  moth_layout l;
+  moth_saved_layout(function ? moth_node_in(n, i) : moth_node_out(n, i), &l);
   if (grad && grad->_slot) {
     const moth_node *to = function ? n->edges[i].node : n;
     g = to && to->flags & MOTH_N_LEAF ? moth_resolve_any(ctx, grad, NULL)
                                       : moth_resolve(ctx, grad, NULL);
     if (!g) return ctx->error.code;
-    const bool casts = function && moth_is_float(g->l.dtype) && moth_is_float(l->dtype);
-    if (!moth_shape_same(&g->l, l) || (g->l.dtype != l->dtype && !casts))
+    const bool casts = function && moth_is_float(g->l.dtype) && moth_is_float(l.dtype);
+    if (!moth_shape_same(&g->l, &l) || (g->l.dtype != l.dtype && !casts))
       return moth_fail(ctx, MOTH_E_SHAPE, NULL,
                        "gradient " MOTH_POS " is %s, but the tensor it is for is %s %s",
-                       (long long)i, moth_str(g), moth_dtype_name(l->dtype),
-                       moth_str_shape(ctx, l->ndim, l->shape));
-    if (g->l.dtype == l->dtype) moth_tensor_retain(g);
-    else if (MOTH_CALL(ctx, &g, cast, .input = g, .dtype = l->dtype)) return ctx->error.code;
+                       (long long)i, moth_str(g), moth_dtype_name(l.dtype),
+                       moth_str_shape(ctx, l.ndim, l.shape));
+    if (g->l.dtype == l.dtype) moth_tensor_retain(g);
+    else if (MOTH_CALL(ctx, &g, cast, .input = g, .dtype = l.dtype)) return ctx->error.code;
   }
   moth_tensor_release(*at);
   *at = g;
@@ -90,8 +90,8 @@ int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x
   moth_node *n = t->current.node;
   if (n->flags & MOTH_N_EMPTIED) n = moth_region_needed(n);
   *x = (moth_handle){0, 0};
-  if (i >= n->nsaved || !n->ins[n->nin + i].present) return MOTH_OK;
-  const moth_saved *s = &n->ins[n->nin + i];
+  if (i >= n->nsaved || !moth_node_in(n, n->nin + i)->present) return MOTH_OK;
+  const moth_saved *s = moth_node_in(n, n->nin + i);
   moth_tensor *y = moth_saved_open(n, s, "saved_tensors");
   if (y && s->from > 0 && n->edges[s->from - 1].node)
     moth_saved_tie(y, n->edges[s->from - 1].node, n->edges[s->from - 1].output);

@@ -51,7 +51,7 @@ moth_tensor *moth_grad_run_over(moth_grad *g, const moth_op *op, const void *arg
 #define WORTH_SPENDING 4096 /* bytes */
 
 void moth_spent(moth_grad *g, moth_tensor *input) {
-  moth_saved *s = &g->node->ins[input->arg];
+  moth_saved *s = moth_node_in(g->node, input->arg);
   if (g->status || !g->last || input->refs > 1 || !input->storage || !s->storage ||
       s->storage->nbytes < WORTH_SPENDING)
     return;
@@ -128,10 +128,11 @@ int moth_flow_half(const moth_grad *g, const moth_tensor *input) {
     return MOTH_NO_HALF;
   const moth_node *n = g->edges[input->arg].node;
   if (n->op != &moth_op_add) return MOTH_NO_HALF;
-  for (int i = 0; i < 2; i++) {
-    const moth_layout *l = &n->ins[i].l;
-    if (n->edges[i].node && moth_is_half(l->dtype) && moth_shape_same(l, &input->l))
-      return l->dtype;
+  for (uint32_t i = 0; i < 2; i++) {
+    moth_layout l;
+    moth_saved_layout(moth_node_in(n, i), &l);
+    if (n->edges[i].node && moth_is_half(l.dtype) && moth_shape_same(&l, &input->l))
+      return l.dtype;
   }
   return MOTH_NO_HALF;
 }
@@ -200,7 +201,7 @@ static moth_tensor *open_saved(moth_grad *g, moth_node *n, const moth_saved *s, 
 static int open_inputs(moth_grad *g, moth_node *n, void *args) {
   moth_cursor c = {.op = n->op, .args = args};
   while (moth_next_input(&c)) {
-    const moth_saved *s = &n->ins[c.arg];
+    const moth_saved *s = moth_node_in(n, c.arg);
     const moth_edge *edge = &n->edges[c.arg];
     *c.at = NULL;
     if (!s->present) continue;
@@ -213,9 +214,10 @@ static int open_inputs(moth_grad *g, moth_node *n, void *args) {
 
 static int open_outputs(moth_grad *g, moth_node *n) {
   for (uint32_t i = 0; i < n->nout; i++) {
-    if (!n->outs[i].present) continue;
-    bool shown = i < n->op->nout && moth_is_float(n->outs[i].l.dtype);
-    g->out[i] = open_saved(g, n, &n->outs[i], "the result", shown ? n : NULL, i);
+    const moth_saved *s = moth_node_out(n, i);
+    if (!s->present) continue;
+    bool shown = i < n->op->nout && moth_is_float(s->dtype);
+    g->out[i] = open_saved(g, n, s, "the result", shown ? n : NULL, i);
     if (!g->out[i]) return g->status;
   }
   return MOTH_OK;

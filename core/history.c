@@ -64,7 +64,7 @@ int moth_write_plan(moth_tensor *target, moth_node *take, uint32_t output, moth_
 
 void moth_write_done(moth_tensor *target, moth_write *w) {
   if (!w->node) return;
-  if (w->keeps) moth_save(&w->node->outs[w->output], target, true);
+  if (w->keeps) moth_save(moth_node_out(w->node, w->output), target, true);
   if (!w->put) {
     set_history(target, w->node, w->output);
     target->epoch++;
@@ -280,7 +280,7 @@ int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *da
   moth_storage_release(ctx, x->storage);
   x->storage = s;
   x->l = v->l;
-  if (x->leaf) x->leaf->leaf = x->l;
+  if (x->leaf) moth_saved_set(moth_node_out(x->leaf, 0), &x->l);
   leave_base(x);
   return moth_capture_look(x);
 }

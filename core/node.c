@@ -37,51 +37,46 @@ void moth_region_leave(moth_node *n) {
 
 /* -- making and counting nodes -- */
 
-static int64_t aligned(int64_t n) { return (n + 15) & ~(int64_t)15; }
-
 /* One block: the node, its edges, what it saves, its args. Zeroed but for the saved layouts. */
-moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t nout,
-                           int64_t nargs) {
-  int64_t edges = aligned(sizeof(moth_node));
-  int64_t ins = edges + aligned(nin * (int64_t)sizeof(moth_edge));
-  int64_t outs = ins + (nin + nsaved) * (int64_t)sizeof(moth_saved);
-  int64_t args = aligned(outs + nout * (int64_t)sizeof(moth_saved)), bytes = args + nargs;
+moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t nout, int32_t ndim,
+                         int64_t nargs) {
+  const uint32_t count = nin + nsaved + nout;
+  const uint32_t room = (uint32_t)(sizeof(moth_saved) + 2 * (size_t)ndim * sizeof(int64_t));
+  int64_t edges = sizeof(moth_node), saved = edges + nin * (int64_t)sizeof(moth_edge);
+  int64_t args = saved + (int64_t)count * room, bytes = args + nargs;
   char *block = moth_alloc(ctx, bytes);
   if (!block) return NULL;
-  memset(block, 0, (size_t)ins);
   moth_node *n = (moth_node *)(void *)block;
-  n->refs = 1;
+  *n = (moth_node){.refs = 1};
   n->id = ++ctx->ids;
   n->ctx = ctx;
   n->nin = nin;
   n->nsaved = nsaved;
   n->nout = nout;
+  n->room = room;
   n->edges = (moth_edge *)(void *)(block + edges);
-  n->ins = (moth_saved *)(void *)(block + ins);
-  n->outs = (moth_saved *)(void *)(block + outs);
+  n->saved = block + saved;
   n->args = nargs ? block + args : NULL;
   n->bytes = bytes;
-  for (uint32_t i = 0; i < nin + nsaved; i++) n->ins[i].storage = NULL, n->ins[i].present = 0;
-  for (uint32_t i = 0; i < nout; i++) n->outs[i].storage = NULL, n->outs[i].present = 0;
+  for (uint32_t i = 0; i < nin; i++) n->edges[i] = (moth_edge){0};
+  for (uint32_t k = 0; k < count; k++) {
+    moth_saved *s = moth_node_saved(n, k);
+    s->storage = NULL;
+    s->present = 0;
+  }
   ctx->mem.live_nodes++;
   if (!ctx->region || nin == 0 || !add_to_region(n)) return n;
   moth_node_release(n);
   return NULL;
 }
 
-moth_node *moth_node_retain(moth_node *n) {
-  n->refs++;
-  return n;
-}
-
 void moth_node_forget(moth_node *n) {
-  for (uint32_t i = 0; i < n->nin + n->nsaved; i++) {
-    moth_storage_release(n->ctx, n->ins[i].storage);
-    n->ins[i].storage = NULL;
-  }
-  for (uint32_t i = 0; i < n->nout; i++) {
-    moth_storage_release(n->ctx, n->outs[i].storage);
-    n->outs[i].storage = NULL;
+  const uint32_t count = n->nin + n->nsaved + n->nout;
+  for (uint32_t k = 0; k < count; k++) {
+    moth_saved *s = moth_node_saved(n, k);
+    if (!s->storage) continue;
+    moth_storage_release(n->ctx, s->storage);
+    s->storage = NULL;
   }
   n->flags = (n->flags | MOTH_N_RELEASED) & ~(uint32_t)MOTH_N_EMPTIED;
   if (!(n->flags & MOTH_N_LEAF) && n->region) moth_region_leave(n);
@@ -132,8 +127,7 @@ static void bury(moth_node *n) {
   moth_dealloc(ctx, n, n->bytes);
 }
 
-void moth_node_release(moth_node *n) {
-  if (!n || --n->refs) return;
+void moth_node_end(moth_node *n) {
   moth_ctx *ctx = n->ctx;
   n->next_dead = ctx->dead_nodes;
   ctx->dead_nodes = n;
@@ -150,11 +144,11 @@ void moth_node_release(moth_node *n) {
 
 moth_node *moth_leaf_of(moth_tensor *x) {
   if (!x->leaf) {
-    moth_node *n = moth_node_new(x->ctx, 0, 0, 1, 0);
+    moth_node *n = moth_node_new(x->ctx, 0, 0, 1, x->l.ndim, 0);
     if (!n) return NULL;
     n->flags = MOTH_N_LEAF;
     if (x->capture && x->capture == x->ctx->capture_id) n->flags |= MOTH_N_YOUNG;
-    n->leaf = x->l;
+    moth_saved_set(moth_node_out(n, 0), &x->l);
     x->leaf = n;
   }
   return x->leaf;
@@ -181,9 +175,33 @@ void moth_leaf_set(moth_node *leaf, moth_tensor *take) {
 
 /* -- saving -- */
 
+void moth_saved_set(moth_saved *s, const moth_layout *l) {
+  const int32_t ndim = l->ndim;
+  s->ndim = ndim;
+  s->dtype = l->dtype;
+  s->device = l->device;
+  s->index_base = l->index_base;
+  s->numel = l->numel;
+  s->offset = l->offset;
+  for (int32_t d = 0; d < ndim; d++) s->dims[d] = l->shape[d];
+  for (int32_t d = 0; d < ndim; d++) s->dims[ndim + d] = l->stride[d];
+}
+
+void moth_saved_layout(const moth_saved *s, moth_layout *l) {
+  const int32_t ndim = s->ndim;
+  l->ndim = ndim;
+  l->dtype = s->dtype;
+  l->device = s->device;
+  l->index_base = s->index_base;
+  l->numel = s->numel;
+  l->offset = s->offset;
+  for (int32_t d = 0; d < ndim; d++) l->shape[d] = s->dims[d];
+  for (int32_t d = 0; d < ndim; d++) l->stride[d] = s->dims[ndim + d];
+}
+
 void moth_save(moth_saved *s, const moth_tensor *x, bool bytes) {
   if (s->storage) moth_storage_release(x->ctx, s->storage);
-  moth_layout_copy(&s->l, &x->l);
+  moth_saved_set(s, &x->l);
   s->present = bytes ? 2 : 1;
   s->from = 0;
   s->storage = bytes ? moth_storage_retain(x->storage) : NULL;
@@ -192,8 +210,10 @@ void moth_save(moth_saved *s, const moth_tensor *x, bool bytes) {
 
 moth_tensor *moth_saved_open(moth_node *n, const moth_saved *s, const char *what) {
   moth_ctx *ctx = n->ctx;
+  moth_layout l;
+  moth_saved_layout(s, &l);
   if (!s->storage) {
-    if (s->present == 1) return moth_tensor_bare(ctx, &s->l);
+    if (s->present == 1) return moth_tensor_bare(ctx, &l);
     ctx->error.node = n->id;
     moth_fail(ctx, MOTH_E_GRAPH, NULL,
               "the graph was walked before and its saved tensors are freed; "
@@ -201,10 +221,10 @@ moth_tensor *moth_saved_open(moth_node *n, const moth_saved *s, const char *what
     return NULL;
   }
   uint32_t now = moth_storage_version(s->storage);
-  if (now == s->version) return moth_tensor_like(ctx, &s->l, s->storage);
+  if (now == s->version) return moth_tensor_like(ctx, &l, s->storage);
   moth_fail(ctx, MOTH_E_VERSION, what,
             "%s, saved for the gradient at version %u, was changed in place and is at version %u",
-            moth_str_shape(ctx, s->l.ndim, s->l.shape), s->version, now);
+            moth_str_shape(ctx, l.ndim, l.shape), s->version, now);
   ctx->error.node = n->id;
   ctx->error.storage = s->storage->id;
   ctx->error.version = s->version;
@@ -224,10 +244,11 @@ void moth_saved_tie(moth_tensor *x, moth_node *history, uint32_t output) {
 
 /* -- nodes for op(args), which no edge leads from yet -- */
 
-static uint32_t count_inputs(const moth_op *op, const void *args) {
-  if (!op->lists) return op->ninputs;
+/* How many there are, and the dimensions of the one that has most, or ndim. */
+static uint32_t count_inputs(const moth_op *op, const void *args, int32_t *ndim) {
   moth_cursor c = {.op = op, .args = (void *)(uintptr_t)args};
-  while (moth_next_input(&c)) {}
+  while (moth_next_input(&c))
+    if (*c.at && (*c.at)->l.ndim > *ndim) *ndim = (*c.at)->l.ndim;
   return c.count;
 }
 
@@ -251,9 +272,10 @@ static int copy_args(moth_node *n, const void *args) {
   return MOTH_OK;
 }
 
-moth_node *moth_node_for(const moth_op *op, const void *args) {
+moth_node *moth_node_for(const moth_op *op, const void *args, int32_t ndim) {
   moth_ctx *ctx = *(moth_ctx *const *)args;
-  moth_node *n = moth_node_new(ctx, count_inputs(op, args), 0, op->nout + op->nhidden, op->size);
+  const uint32_t nin = count_inputs(op, args, &ndim);
+  moth_node *n = moth_node_new(ctx, nin, 0, op->nout + op->nhidden, ndim, op->size);
   if (!n) return NULL;
   n->op = op;
   if (!copy_args(n, args)) return n;
@@ -265,17 +287,17 @@ moth_node *moth_node_for(const moth_op *op, const void *args) {
 
 moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *edges,
                         const moth_layout *out) {
-  moth_node *n = moth_node_for(op, args);
+  moth_node *n = moth_node_for(op, args, out->ndim);
   if (!n) return NULL;
-  n->outs[0].l = *out;
-  n->outs[0].present = 1;
+  moth_saved_set(moth_node_out(n, 0), out);
+  moth_node_out(n, 0)->present = 1;
   moth_cursor c = {.op = op, .args = (void *)(uintptr_t)args};
   while (moth_next_input(&c)) {
     if (edges[c.arg].node) {
       n->edges[c.arg] = edges[c.arg];
       moth_node_retain(edges[c.arg].node);
     }
-    if (*c.at) moth_save(&n->ins[c.arg], *c.at, false);
+    if (*c.at) moth_save(moth_node_in(n, c.arg), *c.at, false);
   }
   return n;
 }

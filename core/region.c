@@ -24,19 +24,13 @@ moth_node *moth_region_needed(const moth_node *n) {
 
 /* -- what nodes saved -- */
 
-/* The k-th of the tensors that a node may have saved. */
-static moth_saved *saved_at(const moth_node *n, uint32_t k) {
-  const uint32_t nins = n->nin + n->nsaved;
-  return k < nins ? &n->ins[k] : &n->outs[k - nins];
-}
-
 static uint32_t saved_count(const moth_node *n) { return n->nin + n->nsaved + n->nout; }
 
 static void empty(moth_node *n) {
   const uint32_t count = saved_count(n);
   bool any = false;
   for (uint32_t k = 0; k < count; k++) {
-    moth_saved *s = saved_at(n, k);
+    moth_saved *s = moth_node_saved(n, k);
     if (!s->storage) continue;
     moth_storage_release(n->ctx, s->storage);
     s->storage = NULL;
@@ -44,6 +38,10 @@ static void empty(moth_node *n) {
   }
   if (any) n->flags |= MOTH_N_EMPTIED;
   else moth_region_leave(n);
+}
+
+static bool same_shape(const moth_saved *a, const moth_saved *b) {
+  return a->ndim == b->ndim && memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims) == 0;
 }
 
 static const char *name_of(const moth_node *n) { return n->op ? n->op->name : n->name; }
@@ -58,21 +56,20 @@ static int check_same(const moth_node *n, const moth_node *again) {
                      "run again for its gradient, the function called '%s' where it had called "
                      "'%s'", again ? name_of(again) : "nothing", name_of(n));
   for (uint32_t k = 0; k < count; k++) {
-    const moth_saved *old = saved_at(n, k), *now = saved_at(again, k);
+    const moth_saved *old = moth_node_saved(n, k), *now = moth_node_saved(again, k);
     if (old->present != 2) continue;
-    if (now->present != 2 || !now->storage || now->l.dtype != old->l.dtype ||
-        !moth_shape_same(&now->l, &old->l))
+    if (now->present != 2 || !now->storage || now->dtype != old->dtype || !same_shape(now, old))
       return moth_fail(ctx, MOTH_E_STATE, NULL,
                        "run again for its gradient, the function had %s %s at '%s' where it had "
-                       "had %s %s", moth_dtype_name(now->l.dtype),
-                       moth_str_shape(ctx, now->l.ndim, now->l.shape), name_of(n),
-                       moth_dtype_name(old->l.dtype),
-                       moth_str_shape(ctx, old->l.ndim, old->l.shape));
+                       "had %s %s", moth_dtype_name(now->dtype),
+                       moth_str_shape(ctx, now->ndim, now->dims), name_of(n),
+                       moth_dtype_name(old->dtype),
+                       moth_str_shape(ctx, old->ndim, old->dims));
     if (now->version != old->version)
       return moth_fail(ctx, MOTH_E_VERSION, NULL,
                        "%s %s, which '%s' needs for its gradient, was changed in place after the "
-                       "function ran first", moth_dtype_name(old->l.dtype),
-                       moth_str_shape(ctx, old->l.ndim, old->l.shape), name_of(n));
+                       "function ran first", moth_dtype_name(old->dtype),
+                       moth_str_shape(ctx, old->ndim, old->dims), name_of(n));
   }
   return MOTH_OK;
 }
@@ -80,10 +77,12 @@ static int check_same(const moth_node *n, const moth_node *again) {
 static void move(moth_node *n, moth_node *again) {
   const uint32_t count = saved_count(n);
   for (uint32_t k = 0; k < count; k++) {
-    moth_saved *to = saved_at(n, k), *from = saved_at(again, k);
+    moth_saved *to = moth_node_saved(n, k), *from = moth_node_saved(again, k);
     if (to->present != 2) continue;
     to->storage = from->storage;
-    to->l = from->l;
+    moth_layout l;
+    moth_saved_layout(from, &l);
+    moth_saved_set(to, &l);
     from->storage = NULL;
   }
   n->flags &= ~(uint32_t)MOTH_N_EMPTIED;
@@ -185,7 +184,7 @@ int32_t moth_region_end(moth_ctx *ctx, uint64_t id, int32_t how, uint32_t task) 
 static moth_tensor *take_saved(moth_node *n, uint32_t *slot) {
   const uint32_t count = saved_count(n);
   for (; *slot < count; ++*slot) {
-    moth_saved *s = saved_at(n, *slot);
+    moth_saved *s = moth_node_saved(n, *slot);
     if (!s->storage) continue;
     moth_tensor *x = moth_saved_open(n, s, "saved_tensors_hooks");
     if (!x) return NULL;
@@ -249,25 +248,26 @@ int32_t moth_task_unpack(moth_ctx *ctx, uint32_t task, uint32_t slot, const moth
   moth_node *n = packed_node(ctx, task);
   moth_tensor *y = n ? moth_resolve(ctx, x, NULL) : NULL;
   if (!y) return ctx->error.code;
-  moth_saved *s = slot < saved_count(n) ? saved_at(n, slot) : NULL;
+  moth_saved *s = slot < saved_count(n) ? moth_node_saved(n, slot) : NULL;
   if (!s || s->present != 2 || s->storage)
     return moth_fail(ctx, MOTH_E_ARG, NULL, "no packed tensor %u", slot);
-  if (y->l.dtype != s->l.dtype || y->l.device != s->l.device || !moth_shape_same(&y->l, &s->l))
+  moth_layout l;
+  moth_saved_layout(s, &l);
+  if (y->l.dtype != l.dtype || y->l.device != l.device || !moth_shape_same(&y->l, &l))
     return moth_fail(ctx, MOTH_E_SHAPE, NULL, "the unpack hook returned %s where %s %s was saved",
-                     moth_str(y), moth_dtype_name(s->l.dtype),
-                     moth_str_shape(ctx, s->l.ndim, s->l.shape));
+                     moth_str(y), moth_dtype_name(l.dtype), moth_str_shape(ctx, l.ndim, l.shape));
   const int16_t from = s->from; /* where its history goes on */
   moth_save(s, y, true);
   s->from = from;
   for (uint32_t k = 0; k < saved_count(n); k++)
-    if (saved_at(n, k)->present == 2 && !saved_at(n, k)->storage) return MOTH_OK;
+    if (moth_node_saved(n, k)->present == 2 && !moth_node_saved(n, k)->storage) return MOTH_OK;
   n->flags &= ~(uint32_t)MOTH_N_EMPTIED;
   return MOTH_OK;
 }
 
 void moth_region_repack(moth_node *n) {
   for (uint32_t k = 0; k < saved_count(n); k++) {
-    moth_saved *s = saved_at(n, k);
+    moth_saved *s = moth_node_saved(n, k);
     if (s->present != 2) continue;
     moth_storage_release(n->ctx, s->storage);
     s->storage = NULL;

@@ -36,7 +36,7 @@ static void save_inputs(moth_node *n, const void *args, uint64_t wanting, moth_t
     moth_tensor *x = *c.at;
     if (!x) continue;
     if (before && c.arg == 0) x = before;
-    moth_save(&n->ins[c.arg], x, (n->op->save_in[c.from] & wanting) != 0);
+    moth_save(moth_node_in(n, c.arg), x, (n->op->save_in[c.from] & wanting) != 0);
   }
 }
 
@@ -55,7 +55,10 @@ static bool reads_result(const moth_op *op, const void *args, uint32_t i, uint64
 static moth_node *make_node(const moth_op *op, const void *args, moth_tensor **out,
                             moth_tensor *before, uint64_t *wanting) {
   moth_ctx *ctx = *(moth_ctx *const *)args;
-  moth_node *n = moth_node_for(op, args);
+  int32_t ndim = 0;
+  for (uint32_t i = 0; out && i < op->nout + op->nhidden && out[i]; i++)
+    if (out[i]->l.ndim > ndim) ndim = out[i]->l.ndim;
+  moth_node *n = moth_node_for(op, args, ndim);
   if (!n) return NULL;
   if (add_edges(n, args, wanting)) {
     int code = ctx->error.code;
@@ -66,7 +69,7 @@ static moth_node *make_node(const moth_op *op, const void *args, moth_tensor **o
   n->id = ++ctx->ids; /* after its edges: a leaf met here for the first time got a smaller one */
   save_inputs(n, args, *wanting, before);
   for (uint32_t i = 0; out && i < n->nout && out[i]; i++)
-    moth_save(&n->outs[i], out[i], reads_result(op, args, i, *wanting));
+    moth_save(moth_node_out(n, i), out[i], reads_result(op, args, i, *wanting));
   return n;
 }
 
@@ -92,7 +95,7 @@ int moth_record_write(const moth_op *op, const void *args, moth_tensor *target,
   if (!moth_records(op, args)) return MOTH_OK;
   moth_node *n = make_node(op, args, NULL, before, &wanting);
   if (!n) return target->ctx->error.code;
-  moth_save(&n->outs[0], target, false);
+  moth_save(moth_node_out(n, 0), target, false);
   int status = moth_write_plan(target, n, 0, w);
   w->keeps = reads_result(op, args, 0, wanting);
   if (status) moth_write_drop(w);
@@ -104,7 +107,7 @@ int moth_record_write(const moth_op *op, const void *args, moth_tensor *target,
 int moth_node_function(moth_ctx *ctx, const char *name, moth_tensor **in, uint32_t nin,
                        moth_tensor **saved, uint32_t nsaved, uint32_t nout, int64_t nargs,
                        moth_node **made) {
-  moth_node *n = moth_node_new(ctx, nin, nsaved, nout, nargs);
+  moth_node *n = moth_node_new(ctx, nin, nsaved, nout, MOTH_MAX_DIMS, nargs);
   size_t length = strlen(name) + 1;
   *made = n;
   if (!n) return ctx->error.code;
@@ -117,14 +120,14 @@ int moth_node_function(moth_ctx *ctx, const char *name, moth_tensor **in, uint32
     int status = moth_is_float(in[i]->l.dtype) ? moth_edge_of(in[i], &n->edges[i]) : MOTH_OK;
     if (status) return status;
     if (n->edges[i].node) moth_node_retain(n->edges[i].node);
-    moth_save(&n->ins[i], in[i], false);
+    moth_save(moth_node_in(n, i), in[i], false);
   }
   n->id = ++ctx->ids; /* after its edges, see make_node */
   for (uint32_t i = 0; i < nsaved; i++) {
     if (!saved[i]) continue;
-    moth_save(&n->ins[nin + i], saved[i], true);
+    moth_save(moth_node_in(n, nin + i), saved[i], true);
     for (uint32_t k = 0; k < nin; k++)
-      if (in[k] == saved[i]) n->ins[nin + i].from = (int16_t)(k + 1);
+      if (in[k] == saved[i]) moth_node_in(n, nin + i)->from = (int16_t)(k + 1);
   }
   return MOTH_OK;
 }
@@ -133,7 +136,7 @@ int moth_node_function(moth_ctx *ctx, const char *name, moth_tensor **in, uint32
 ** has a history is handed on as an alias with a history of its own. */
 static int tie_output(moth_ctx *ctx, moth_node *n, uint32_t i, moth_handle *h, moth_tensor *y,
                       bool is_input) {
-  moth_save(&n->outs[i], y, false);
+  moth_save(moth_node_out(n, i), y, false);
   if (is_input) {
     moth_write w = {0};
     int status = moth_check_write(y, NULL, true);
@@ -192,7 +195,7 @@ int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs
     bool is_input = false;
     for (uint32_t k = 0; k < ninputs; k++) is_input |= in[k] == out[i];
     for (uint32_t k = 0; k < nsaved; k++)
-      if (kept[k] == out[i]) n->ins[ninputs + k].from = (int16_t)(-1 - (int)i);
+      if (kept[k] == out[i]) moth_node_in(n, ninputs + k)->from = (int16_t)(-1 - (int)i);
     status = tie_output(ctx, n, i, &outputs[i], out[i], is_input);
     if (nondiff & FRESH) out[i]->flags &= ~(uint32_t)MOTH_T_FUNCTION;
   }

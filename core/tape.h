@@ -23,12 +23,17 @@ typedef struct moth_edge {
   uint32_t output;
 } moth_edge;
 
+/* A tensor that a node saved. Its layout takes no more than its dimensions need: recorded ops are
+** slower the more memory their nodes fill. */
 typedef struct moth_saved {
   moth_storage *storage; /* counted; NULL: only the layout was saved, or no tensor was given */
   uint32_t version;
   uint8_t present; /* 0: no tensor was given; 1: its layout; 2: its bytes too */
   int16_t from;    /* what a Function saved: its input from - 1, its output -from - 1, 0 neither */
-  moth_layout l;
+  int32_t ndim;
+  uint8_t dtype, device, index_base;
+  int64_t numel, offset;
+  int64_t dims[]; /* the sizes, then the strides */
 } moth_saved;
 
 enum { MOTH_N_LEAF = 1, MOTH_N_LUA = 2, MOTH_N_HOOKED = 4, MOTH_N_KNOWN = 8, MOTH_N_RELEASED = 16,
@@ -47,12 +52,11 @@ struct moth_node {
   char *name;             /* a Function's, owned */
   void *args;             /* the op's arguments; tensor fields are not used, lists are owned */
   uint32_t nin, nout, nsaved;
+  uint32_t room;          /* bytes of each moth_saved */
   moth_edge *edges;       /* nin */
-  moth_saved *ins;        /* nin, then a Function's nsaved */
-  moth_saved *outs;       /* nout */
+  char *saved;            /* nin + nsaved + nout of moth_saved, see moth_node_in */
   moth_node **retains;    /* nout leaves that gather .grad of results, or NULL */
   moth_tensor *grad;      /* of a leaf */
-  moth_layout leaf;       /* of a leaf: what its gradient must look like */
   moth_node *next_dead;
   union {
     struct {
@@ -69,11 +73,30 @@ struct moth_node {
 
 /* -- nodes (node.c) -- */
 
-/* Tied to nothing; nargs bytes of args are not filled. NULL: error set. */
-moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t nout,
+/* What a node saved: its inputs, then a Function's nsaved more; its results. Of a leaf the result
+** says what its gradient must look like. */
+static inline moth_saved *moth_node_saved(const moth_node *n, uint32_t k) {
+  return (moth_saved *)(void *)(n->saved + (size_t)k * n->room);
+}
+static inline moth_saved *moth_node_in(const moth_node *n, uint32_t i) {
+  return moth_node_saved(n, i);
+}
+static inline moth_saved *moth_node_out(const moth_node *n, uint32_t i) {
+  return moth_node_saved(n, n->nin + n->nsaved + i);
+}
+
+/* Tied to nothing; nargs bytes of args are not filled. What it saves has `ndim` dimensions at most.
+** NULL: error set. */
+moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t nout, int32_t ndim,
                          int64_t nargs);
-moth_node *moth_node_retain(moth_node *n);
-void moth_node_release(moth_node *n); /* iterative: a chain of any length */
+static inline moth_node *moth_node_retain(moth_node *n) {
+  n->refs++;
+  return n;
+}
+void moth_node_end(moth_node *n); /* which nobody refers to any more */
+static inline void moth_node_release(moth_node *n) { /* iterative: a chain of any length */
+  if (n && --n->refs == 0) moth_node_end(n);
+}
 /* Frees what a node saved; a second backward through it is then an error. */
 void moth_node_forget(moth_node *n);
 
@@ -112,7 +135,9 @@ void moth_write_drop(moth_write *w);
 int moth_node_function(moth_ctx *ctx, const char *name, moth_tensor **in, uint32_t nin,
                        moth_tensor **saved, uint32_t nsaved, uint32_t nout, int64_t nargs,
                        moth_node **made);
-moth_node *moth_node_for(const moth_op *op, const void *args); /* without edges; NULL: error set */
+/* Without edges; what it saves has `ndim` dimensions at most, or as many as an argument. NULL: error
+** set. */
+moth_node *moth_node_for(const moth_op *op, const void *args, int32_t ndim);
 /* A node for op(args) with these edges, when nothing ran: for histories that are rewritten. */
 moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *edges,
                         const moth_layout *out);
@@ -192,6 +217,8 @@ int moth_gradients(moth_ctx *ctx, moth_tensor *const *roots, moth_tensor *const 
 /* -- what a node saves (node.c) -- */
 
 void moth_save(moth_saved *s, const moth_tensor *x, bool bytes); /* or the layout alone */
+void moth_saved_set(moth_saved *s, const moth_layout *l);
+void moth_saved_layout(const moth_saved *s, moth_layout *l);
 /* A tensor over saved bytes, after the version check; what names it in the error. */
 moth_tensor *moth_saved_open(moth_node *n, const moth_saved *s, const char *what);
 /* Gives an opened tensor its history again: a leaf, or a node's output. */

@@ -3,6 +3,7 @@
 
 #include "capture.h"
 #include "device.h"
+#include "tape.h"
 
 /* -- storages --
 ** refs and version are plain until the storage is shared; then they are touched only through
@@ -125,11 +126,6 @@ moth_storage *moth_storage_foreign(moth_ctx *ctx, void *data, int64_t nbytes,
   s->nbytes = nbytes;
   s->deleter = deleter;
   s->owner = owner;
-  return s;
-}
-
-moth_storage *moth_storage_retain(moth_storage *s) {
-  add_fetch(s, &s->refs, 1);
   return s;
 }
 
@@ -274,13 +270,8 @@ moth_tensor *moth_tensor_alias(moth_tensor *x) {
   return y;
 }
 
-moth_tensor *moth_tensor_retain(moth_tensor *x) {
-  x->refs++;
-  return x;
-}
-
-void moth_tensor_release(moth_tensor *x) {
-  while (x && --x->refs == 0) {
+void moth_tensor_end(moth_tensor *x) {
+  do {
     moth_ctx *ctx = x->ctx;
     moth_tensor *base = x->base; /* a base is no view: at most one more turn */
     if (x->flags & MOTH_T_SPARSE) moth_tensor_release(x->rows);
@@ -290,7 +281,7 @@ void moth_tensor_release(moth_tensor *x) {
     ctx->mem.live_tensors--;
     moth_dealloc(ctx, x, sizeof *x);
     x = base;
-  }
+  } while (x && --x->refs == 0);
 }
 
 bool moth_tensor_unshared(const moth_tensor *x) {

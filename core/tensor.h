@@ -41,15 +41,16 @@ typedef struct moth_layout {
   int64_t stride[MOTH_MAX_DIMS];
 } moth_layout;
 
-/* What holds of ndim dimensions; a few more where that makes the sizes known. */
+/* What holds of ndim dimensions; a few more where that makes the sizes known. Of a tensor these few
+** are in the first three lines of the cache. */
 static inline void moth_layout_copy(moth_layout *to, const moth_layout *from) {
-  enum { FEW = 4 };
+  enum { FEW = 3 };
   memcpy(to, from, offsetof(moth_layout, shape));
   memcpy(to->shape, from->shape, FEW * sizeof(int64_t));
   memcpy(to->stride, from->stride, FEW * sizeof(int64_t));
   if (from->ndim <= FEW) return;
-  memcpy(to->shape + FEW, from->shape + FEW, FEW * sizeof(int64_t));
-  memcpy(to->stride + FEW, from->stride + FEW, FEW * sizeof(int64_t));
+  memcpy(to->shape + FEW, from->shape + FEW, (MOTH_MAX_DIMS - FEW) * sizeof(int64_t));
+  memcpy(to->stride + FEW, from->stride + FEW, (MOTH_MAX_DIMS - FEW) * sizeof(int64_t));
 }
 
 /* Bytes, counted. An alias is a storage with a version of its own over another one's bytes: that
@@ -97,10 +98,10 @@ struct moth_tensor { /* what every call reads stands first: two or three lines o
   moth_tensor *base;     /* for views: the tensor it is a view of (counted) */
   uint32_t output;       /* which of the node's outputs it is */
   uint32_t epoch;        /* grows when an in-place write rewrites its history */
-  moth_layout l;
   uint32_t base_epoch;   /* the base's epoch when this view's node was made */
   uint32_t capture;      /* the recording that it was made in, 0: none */
   moth_tensor *rows;     /* of a sparse tensor (counted): which its storage holds */
+  moth_layout l;
 };
 
 /* The tensor that x is a view of, or NULL. Where either was given other data since (`x.data = v`),
@@ -140,7 +141,11 @@ moth_storage *moth_storage_new(moth_ctx *ctx, int device, int64_t nbytes);
 moth_storage *moth_storage_alias(moth_ctx *ctx, moth_storage *of);
 moth_storage *moth_storage_foreign(moth_ctx *ctx, void *data, int64_t nbytes,
                                    void (*deleter)(void *), void *owner);
-moth_storage *moth_storage_retain(moth_storage *s);
+static inline moth_storage *moth_storage_retain(moth_storage *s) {
+  if (s->shared) __atomic_add_fetch(&s->refs, 1, __ATOMIC_ACQ_REL);
+  else s->refs++;
+  return s;
+}
 void moth_storage_release(moth_ctx *ctx, moth_storage *s);
 void moth_storage_share(moth_ctx *ctx, moth_storage *s); /* from now on counted atomically */
 uint32_t moth_storage_version(const moth_storage *s);
@@ -163,8 +168,14 @@ bool moth_tensor_unshared(const moth_tensor *x); /* nobody else would see what i
 moth_tensor *moth_tensor_standing(moth_ctx *ctx, void *owner, void (*drop)(void *));
 moth_tensor *moth_tensor_bare(moth_ctx *ctx, const moth_layout *l); /* no storage */
 moth_tensor *moth_tensor_alias(moth_tensor *x); /* same storage, no history */
-moth_tensor *moth_tensor_retain(moth_tensor *x);
-void moth_tensor_release(moth_tensor *x); /* NULL is fine */
+static inline moth_tensor *moth_tensor_retain(moth_tensor *x) {
+  x->refs++;
+  return x;
+}
+void moth_tensor_end(moth_tensor *x); /* which nobody refers to any more */
+static inline void moth_tensor_release(moth_tensor *x) { /* NULL is fine */
+  if (x && --x->refs == 0) moth_tensor_end(x);
+}
 
 static inline char *moth_at(const moth_tensor *x) {
   return x->storage->data + x->l.offset * moth_dtype_size[x->l.dtype];
