@@ -6,8 +6,9 @@
 ** Live bytes or handles past their goal ask for a collection, which is made if it fits into
 ** TIME_SHARE of the time: what passes between collections is credited to the next ones, a few of
 ** them at most. Garbage pays for its collection too: results that walk through it instead of the
-** few blocks that are in the caches are slower by COLD_SECONDS a byte. Where it does not fit, the
-** goal moves on, up to a limit where none is asked.
+** few blocks that are in the caches are slower by COLD_SECONDS a byte, and by COLD_HANDLE a tensor
+** for its header and its history. Where it does not fit, the goal moves on, up to a limit where
+** none is asked.
 ** Programs rise to the same height again and again, as steps of training do, and garbage costs
 ** nothing but there: far below what was lately live after a collection none is asked for.
 ** A backward pass and a moth.scope ask by the same rules.
@@ -22,6 +23,7 @@
 #define TIME_SHARE 0.04
 #define MOST_CREDIT 8         /* collections */
 #define COLD_SECONDS 8e-12    /* a byte; what memory out of the caches costs, at least */
+#define COLD_HANDLE 40e-9     /* a tensor: some lines of the cache, one miss each */
 #define NEAR 16               /* part of the height below which none is asked for, at its top */
 #define FADES 8               /* part of what the height stands above, lost at each collection */
 #define LOOKS 32              /* at the clock, between the first goal and the limit */
@@ -30,7 +32,7 @@
 #define MOST_FLOOR ((int64_t)1 << 52) /* which never collects, and leaves room for sums */
 #define HEAP_LIMIT 4          /* times what Lua holds */
 #define MOST_LIMIT ((double)((int64_t)1 << 30))
-#define DROP_SECONDS 80e-9    /* what a handle takes to be swept and freed, whenever it happens */
+#define FREE_SECONDS 20e-9    /* what Lua takes to free a handle, whenever it happens */
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -44,6 +46,18 @@ static int64_t next_goal(const moth_ctx *ctx) {
   return larger(live + some, ctx->high_bytes - ctx->high_bytes / NEAR);
 }
 
+static int64_t next_slots(const moth_ctx *ctx) {
+  const int64_t slots = ctx->live_slots;
+  return slots + larger(ctx->floor_slots, slots / 4);
+}
+
+/* Lua has ended a cycle of its own: where tensors are small, their number begins to grow again. */
+static void lower_slots(moth_ctx *ctx) {
+  const int64_t goal = next_slots(ctx);
+  ctx->after_slots = smaller(ctx->after_slots, ctx->live_slots);
+  if (goal < ctx->goal_slots) ctx->goal_slots = goal;
+}
+
 static void set_goals(moth_ctx *ctx, double heap) {
   int64_t live = ctx->mem.live_bytes, slots = ctx->live_slots, high = ctx->high_bytes;
   if (ctx->found_bytes - live > live) high = live; /* it was mostly garbage */
@@ -53,7 +67,8 @@ static void set_goals(moth_ctx *ctx, double heap) {
   ctx->found_bytes = 0;
   ctx->mem.goal_bytes = next_goal(ctx);
   ctx->most_bytes = live + larger(larger(LEAST_LIMIT * ctx->floor_bytes, live), (int64_t)beside);
-  ctx->goal_slots = slots + larger(ctx->floor_slots, slots / 4);
+  ctx->after_slots = slots;
+  ctx->goal_slots = next_slots(ctx);
   ctx->most_slots = slots + larger(MOST_SLOTS * ctx->floor_slots, slots);
 }
 
@@ -76,8 +91,10 @@ static void add_credit(moth_ctx *ctx) {
   ctx->looked = now;
 }
 
-/* What the caches would save if so many bytes were collected. */
-static double saved_by(int64_t bytes) { return bytes > 0 ? COLD_SECONDS * (double)bytes : 0; }
+/* What the caches would save if so many bytes and handles were collected. */
+static double saved_by(int64_t bytes, int64_t slots) {
+  return COLD_SECONDS * (double)larger(bytes, 0) + COLD_HANDLE * (double)larger(slots, 0);
+}
 
 int32_t moth_above_goal(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, 0);
@@ -86,7 +103,8 @@ int32_t moth_above_goal(moth_ctx *ctx) {
   ctx->found_bytes = bytes;
   if (bytes > ctx->most_bytes || slots > ctx->most_slots) return 1;
   add_credit(ctx);
-  if (ctx->credit + saved_by(bytes - ctx->after_bytes) >= ctx->cost) return 1;
+  if (ctx->credit + saved_by(bytes - ctx->after_bytes, slots - ctx->after_slots) >= ctx->cost)
+    return 1;
   if (bytes > ctx->mem.goal_bytes)
     ctx->mem.goal_bytes = bytes + larger(ctx->floor_bytes, ctx->mem.live_bytes) / LOOKS;
   if (slots > ctx->goal_slots) ctx->goal_slots = slots + ctx->floor_slots * MOST_SLOTS / LOOKS;
@@ -104,19 +122,23 @@ int moth_due_soon(moth_ctx *ctx) {
   return moth_due_now(ctx);
 }
 
-void moth_swept(moth_ctx *ctx, int32_t collected, double seconds, double heap) {
+void moth_swept(moth_ctx *ctx, int32_t collected, double seconds, double sweeping, double heap) {
   MOTH_NEED(ctx, true, );
-  double cost = seconds - DROP_SECONDS * ctx->dropped;
+  const double cost = seconds - sweeping - FREE_SECONDS * ctx->dropped;
+  const int64_t dropped = ctx->dropped;
   ctx->want = false;
   ctx->dropped = 0;
-  if (!collected) return;
+  if (!collected) {
+    lower_slots(ctx);
+    return;
+  }
   ctx->mem.collections++;
   moth_devices_swept(ctx);
   moth_age_cache(ctx);
   ctx->mem.collection_seconds += seconds;
   add_credit(ctx);
   ctx->cost = cost > 0 ? cost : 0;
-  double saved = saved_by(ctx->found_bytes - ctx->mem.live_bytes);
+  double saved = saved_by(ctx->found_bytes - ctx->mem.live_bytes, dropped);
   if (saved < ctx->cost) ctx->credit -= ctx->cost - saved;
   if (ctx->credit < -ctx->cost) ctx->credit = -ctx->cost; /* one that was made at the limit */
   set_goals(ctx, heap);

@@ -94,6 +94,7 @@ struct moth_ctx {
   bool keeps_blocks; /* not after its end, nor where a tool looks for uses after a free */
   moth_memory_info mem;
   int64_t floor_bytes, floor_slots, goal_slots;
+  int64_t after_slots;            /* handles that were live after the last collection */
   int64_t after_bytes;            /* what was live after the last collection, */
   int64_t high_bytes;             /* ... the most of it lately, fading, */
   int64_t found_bytes;            /* ... and before it */

@@ -233,9 +233,10 @@ uint32_t moth_slot_count(moth_ctx *ctx); /* slots 1..count may be in use */
 int32_t moth_slot_used(moth_ctx *ctx, uint32_t slot);
 void moth_drop(moth_ctx *ctx, uint32_t slot); /* the last handle to it is gone */
 int32_t moth_above_goal(moth_ctx *ctx); /* is a collection due, and worth its time? */
-/* Ends a sweep. collected: it followed a full collection, and the goals are set anew; seconds:
-** what both took of this thread; heap: what the collector had to walk, in bytes. */
-void moth_swept(moth_ctx *ctx, int32_t collected, double seconds, double heap);
+/* Ends a sweep. collected: it followed a full collection, and all goals are set again; seconds:
+** what both took of this thread, the sweep alone `sweeping` of these; heap: what the collector had
+** to walk, in bytes. */
+void moth_swept(moth_ctx *ctx, int32_t collected, double seconds, double sweeping, double heap);
 uint32_t moth_dead_ids(moth_ctx *ctx, uint64_t *ids, uint32_t max); /* of nodes Lua knows */
 
 double moth_seconds(void);        /* of a clock that only goes on */

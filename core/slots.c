@@ -285,7 +285,12 @@ void moth_drop(moth_ctx *ctx, uint32_t slot) {
     const moth_tensor *near = ctx->slots[slot + AHEAD / 2].tensor;
     if (far) __builtin_prefetch(far, 1);
     if (near && near->storage) __builtin_prefetch(near->storage, 1);
-    if (near && near->node) __builtin_prefetch(near->node, 1);
+    const char *node = near ? (const char *)near->node : NULL;
+    if (node) {
+      __builtin_prefetch(node, 1);
+      __builtin_prefetch(node + 64, 1);
+      __builtin_prefetch(node + 128, 1);
+    }
   }
   if (!moth_slot_used(ctx, slot)) return;
   ctx->dropped++;

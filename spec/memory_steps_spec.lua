@@ -330,7 +330,7 @@ describe("a collection", function()
 
   -- As if the last one had just ended.
   local function took(seconds, heap)
-    C.moth_swept(ctx, 1, seconds, heap)
+    C.moth_swept(ctx, 1, seconds, 0, heap)
   end
 
   -- Whether one is wanted when so many bytes are made.

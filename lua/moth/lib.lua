@@ -241,7 +241,7 @@ end
 function lib.sweep()
   if busy then return end
   drop_unheld()
-  C.moth_swept(ctx, 0, 0, 0)
+  C.moth_swept(ctx, 0, 0, 0, 0)
   clear_dead()
   arm()
 end
@@ -283,9 +283,11 @@ function lib.collect(all)
   local start = C.moth_thread_seconds() -- threads of the pool may linger meanwhile
   local clean, message = pcall(all and collectgarbage or cycle) -- users' finalizers may raise
   if not running then collectgarbage("stop") end
+  local collected = C.moth_thread_seconds()
   drop_unheld()
   clear_dead()
-  C.moth_swept(ctx, 1, C.moth_thread_seconds() - start, collectgarbage("count") * 1024)
+  local ended = C.moth_thread_seconds()
+  C.moth_swept(ctx, 1, ended - start, ended - collected, collectgarbage("count") * 1024)
   arm()
   busy = false
   if not clean then error(message, 0) end
