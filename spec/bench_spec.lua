@@ -11,13 +11,16 @@ local function text_of(path)
   return text
 end
 
-local function rows()
+-- A module of the benchmark's.
+local function module(name)
   local path = package.path
   package.path = HERE .. "?.lua;" .. path
-  local workloads = require "workloads"
+  local loaded = require(name)
   package.path = path
-  return workloads.read(HERE .. "workloads.txt")
+  return loaded
 end
+
+local function rows() return module("workloads").read(HERE .. "workloads.txt") end
 
 -- Where the peer defines what a row calls: a key of a table, or a function of a file.
 local function peer_has(row)
@@ -55,6 +58,37 @@ describe("the benchmark", function()
       assert.is_nil(seen[row.name], row.name)
       seen[row.name] = true
     end
+  end)
+
+  it("reports the mean of all calls, those that the collector slows among them", function()
+    local took, n = { 0.1, 0.1, 0.6 }, 0
+    local function batch()
+      n = n + 1
+      return took[n]
+    end
+    assert.near(0.8 / 3 / 10 * 1e6, module("timing").mean(batch, 10, 0.7, 0), 1e-6)
+    assert.equal(3, n)
+  end)
+
+  it("times small calls until the collector has ended ten cycles, if they make garbage", function()
+    local passed, kept = require("moth.benchmark").cycles(), nil
+    local function garbage()
+      for _ = 1, 20000 do kept = { {}, {}, {}, {} } end
+      return 0.01
+    end
+    module("timing").mean(garbage, 20000, 0.001, 10)
+    assert.equal(4, #kept)
+    assert.is_true(passed() >= 2, passed() .. " cycles")
+    local calls = 0
+    module("timing").mean(function() calls = calls + 1 return 1 end, 1, 0.5, 10)
+    assert.equal(1, calls)
+  end)
+
+  it("is compared with plain loops by a script of its own", function()
+    local program = debug.getregistry()["moth.launcher"].program
+    local out = process.shell(program .. " spec/bench/loop.lua inplace --turns 1000 --rounds 1")
+    assert.matches("small/add16_inplace +%d+%.%d+ +%d+%.%d+ +%d+%.%d+", out)
+    assert.matches("rc=0", out)
   end)
 
   -- A peer that is asked like PyTorch's and answers by a rule of the shell's `case`.

@@ -54,6 +54,19 @@ describe("moth.timer", function()
     assert.equal(3, #timer:adaptive_autorange().raw_times)
   end)
 
+  it("measures runs that span ten cycles of the collector where calls make garbage", function()
+    local time, kept = 0, nil
+    local function call()
+      time, kept = time + 1e-9, { {}, {}, {}, {}, {}, {}, {}, {} }
+    end
+    local timer = moth.timer(call, { timer = function() return time end })
+    local m = timer:blocked_autorange { min_run_time = 1e-5 }
+    local passed = require("moth.benchmark").cycles()
+    for _ = 1, m.number_per_run do call() end
+    assert.equal(8, #kept)
+    assert.is_true(passed() >= 8, passed() .. " cycles in " .. m.number_per_run .. " calls")
+  end)
+
   it("calls setup, and restores the number of threads", function()
     local before, seen, set = moth.get_num_threads(), nil, 0
     local timer = moth.timer(function() seen = moth.get_num_threads() end,

@@ -10,6 +10,7 @@ local plain = {
   add16 = function(a, b) return a + b end,
   add16_inplace = function(a, b) return a:add_(b) end,
   mul = function(a, b) return a * b end,
+  chain16_grad = function(a, b, c) return ((a + c) * b):sum() end,
   square0 = function(x) return x * x end,
   matmul = function(a, b) return a:matmul(b) end,
   matmul4 = function(a, b) return a:matmul(b) end,

@@ -214,8 +214,9 @@ local INTRODUCTION = [[
 
 %s
 
-Machine: %s. %d thread%s on all sides, medians of %d alternating rounds of %g s each, figures in
-the unit shown per call; %s.
+Machine: %s. %d thread%s on all sides, medians of %d alternating rounds; a round is the mean of all
+calls in %g s, in the small group also of at least ten cycles of Lua's collector. Figures in the
+unit shown per call; %s.
 
 A ratio above 1 is Moth's: the peer's figure over Moth's, the median over the pairs. The spread is
 the third quartile of the pairs' ratios over the first; above 1.3 the row is marked ! and counts in

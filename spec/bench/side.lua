@@ -32,7 +32,7 @@ if arg[3] ~= "cpu" then
   timing.use_device(moth.cuda.synchronize)
 end
 
-local LIVE_TABLES, CALLS_A_SCOPE = 1e5, 100
+local LIVE_TABLES, CALLS_A_SCOPE, CYCLES = 1e5, 100, 10
 local LITTLE = 2e-5 -- seconds of a call that shares a scope with others
 
 local rows = {}
@@ -123,14 +123,15 @@ end
 local function time_step(variant, seconds)
   local held = variant:find("+tables", 1, true) and ballast() or nil
   collectgarbage()
-  local samples
+  local mean
   local function run()
     local loop = loop_of(variant, seconds)
-    samples = timing.samples(loop.batch, loop.calls, seconds)
+    local cycles = current.row.group == "small" and CYCLES or 0
+    mean = timing.mean(loop.batch, loop.calls, seconds, cycles)
   end
   if current.row.kind == "infer" then moth.no_grad(run) else run() end
   assert(not held or #held == LIVE_TABLES)
-  return {{"", "us", timing.median(samples)}}
+  return {{"", "us", mean}}
 end
 
 local function time(variant, seconds, round)

@@ -1,8 +1,10 @@
 --- How a workload is timed; spec/bench/peer/__main__.py does the same on PyTorch's side.
 -- Calls double until a batch takes a twentieth of the wanted seconds (that is the warm-up); then
--- batches run for that many seconds, at least one. The collector stays on. The clock is the wall's;
--- timing.use_cpu_time() takes the process's own time instead, for busy machines and one thread. On
--- a GPU a batch ends when the GPU is done.
+-- batches run for that many seconds, at least one. The figure is the mean of all these calls: the
+-- collector stays on, and a median of batches would leave out the few that it ran in. Rows of the
+-- small group run until the collector has finished ten cycles, if they make garbage at all.
+-- The clock is the wall's; timing.use_cpu_time() takes the process's own time instead, for busy
+-- machines and one thread. On a GPU a batch ends when the GPU is done.
 
 local ffi = require "ffi"
 
@@ -75,15 +77,23 @@ function timing.warm_up(batch, seconds)
   return calls
 end
 
---- Microseconds per call, one sample for each batch.
-function timing.samples(batch, calls, seconds)
-  local samples, total = {}, 0
-  while #samples < 1 or total < seconds do
-    local took = batch(calls)
-    samples[#samples + 1] = took / calls * 1e6
-    total = total + took
+local MOST = 20 -- times the wanted seconds, which a run that waits for the collector may take
+
+--- Microseconds per call: the mean of a run of batches.
+-- @param cycles  how many of the collector's cycles the run spans at least, if it makes garbage
+function timing.mean(batch, calls, seconds, cycles)
+  local passed, kilobytes = require("moth.benchmark").cycles(), collectgarbage "count"
+  local total, n = 0, 0
+  local function more()
+    if total < seconds then return true end
+    local ended = passed()
+    local garbage = ended > 0 or math.abs(collectgarbage "count" - kilobytes) > 1
+    return garbage and ended < cycles and total < MOST * seconds
   end
-  return samples
+  while n == 0 or more() do
+    total, n = total + batch(calls), n + 1
+  end
+  return total / (n * calls) * 1e6
 end
 
 --- The value at a share of a sorted copy of the list, between neighbours where need be.

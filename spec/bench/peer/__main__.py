@@ -5,7 +5,6 @@ The conversation is that of spec/bench/side.lua, the timing that of spec/bench/t
     python spec/bench/peer [THREADS] [wall|cpu] [cpu|cuda]
 """
 import gc
-import statistics
 import sys
 import time
 import timeit
@@ -24,6 +23,7 @@ KINDS = {"call": ops.call, "graph": ops.call, "op": ops.op, "train": train.train
 ROWS = workloads.read()
 RECORD = workloads.Row("record", "", "op", "")
 CLOCK = time.process_time if sys.argv[2:3] == ["cpu"] else time.perf_counter
+CYCLES, MOST = 10, 20  # as in side.lua and timing.lua
 DEVICE = sys.argv[3] if len(sys.argv) > 3 else "cpu"
 if DEVICE != "cpu":  # everything is made there, and a batch ends when the GPU is done
     torch.set_default_device(DEVICE)
@@ -41,6 +41,11 @@ def setup_of(row):
         return getattr(data if row.group in ("data", "io") else train, row.fn)
     return {"import": whole.import_, "memory": whole.memory}.get(
         row.fn if row.group == "process" else row.group) or getattr(whole, row.fn)
+
+
+def collections():
+    """The cycles that Python's collector has finished."""
+    return sum(generation["collections"] for generation in gc.get_stats())
 
 
 class Side:
@@ -71,6 +76,19 @@ class Side:
         while min(self.batch(self.calls), self.batch(self.calls)) < seconds / 20:
             self.calls *= 2
 
+    def mean(self, seconds, cycles):
+        """Microseconds per call of a run of batches, as timing.mean of spec/bench/timing.lua.
+
+        References are counted: objects that are free again start no cycle of the collector.
+        """
+        before = collections()
+        total = n = 0
+        while total < seconds or (0 < collections() - before < cycles
+                                  and total < MOST * seconds):
+            total += self.batch(self.calls)
+            n += 1
+        return total / (n * self.calls) * 1e6
+
     def time(self, _, seconds, round_):
         seconds = float(seconds)
         if self.row.kind == "whole":
@@ -78,10 +96,7 @@ class Side:
         else:
             if not self.batch:
                 self.warm_up(seconds)
-            times = []
-            while not times or sum(times) < seconds:
-                times.append(self.batch(self.calls))
-            parts = {"-": ("us", statistics.median(times) / self.calls * 1e6)}
+            parts = {"-": ("us", self.mean(seconds, CYCLES if self.row.group == "small" else 0))}
         for part, (unit, value) in parts.items():
             print("part", part, unit, repr(value))
 
