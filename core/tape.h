@@ -135,8 +135,8 @@ void moth_write_drop(moth_write *w);
 int moth_node_function(moth_ctx *ctx, const char *name, moth_tensor **in, uint32_t nin,
                        moth_tensor **saved, uint32_t nsaved, uint32_t nout, int64_t nargs,
                        moth_node **made);
-/* Without edges; what it saves has `ndim` dimensions at most, or as many as an argument. NULL: error
-** set. */
+/* Without edges; what it saves has `ndim` dimensions at most, or as many as an argument. NULL: an
+** error is set. */
 moth_node *moth_node_for(const moth_op *op, const void *args, int32_t ndim);
 /* A node for op(args) with these edges, when nothing ran: for histories that are rewritten. */
 moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *edges,

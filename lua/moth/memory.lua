@@ -52,9 +52,9 @@ memory.set_memory_limit = define {
 -- are not far below what lately was, or when 8192 handles were made since, or a quarter of those
 -- that live; it is made if collections then take at most a 25th of the time, and the less of that
 -- is left, the farther apart they are, or if it costs less than walking through so much memory and
--- so many tensors instead of what the caches hold. It is made at any rate when that has grown to 15 floors of
--- bytes, all that is live or 4 times what Lua holds (1 GiB at most), whichever is most, or to 8
--- floors of handles.
+-- so many tensors instead of what the caches hold. It is made at any rate when that has grown to 15
+-- floors of bytes, all that is live or 4 times what Lua holds (1 GiB at most), whichever is most,
+-- or to 8 floors of handles.
 memory.set_memory_floor = define {
   name = "set_memory_floor",
   doc = "Sets what may be made since the last collection before another one is worth its time.",

@@ -110,7 +110,7 @@ local function time_loop(side, name, turns)
   return tonumber((assert(side:ask("loop", name, math.max(turns / (DEAR[name] or 1), 1)))))
 end
 
-local function time_benchmark(side, name)
+local function time_benchmark(side)
   local parts = assert(side:time("plain", 0.1, 1))
   return parts[1][3]
 end
@@ -124,7 +124,7 @@ local function compare(name, options, folder)
   local ours, theirs = {}, {}
   for round = 1, options.rounds do
     ours[round] = time_loop(loop, name, options.turns)
-    theirs[round] = time_benchmark(bench, name)
+    theirs[round] = time_benchmark(bench)
   end
   loop:stop()
   bench:stop()
