@@ -63,7 +63,7 @@ template <class R> HD void unit_back(const step<R> &s, int64_t k, int64_t j, R l
     const R *g = s.gates + k * 4 * n + j;
     const R r = g[0], z = g[n], fresh = g[2 * n];
     const R e = d * (1 - z) * (1 - fresh * fresh);
-    to[0] = e * g[3 * n] * r * (1 - r);
+    to[0] = e * (e == 0 ? 0 : g[3 * n]) * r * (1 - r); /* saturated: it may be infinite */
     to[1] = d * (s.h0[k * s.ld0 + j] - fresh) * z * (1 - z);
     to[2] = e;
     to[3] = e * r;

@@ -92,7 +92,7 @@ TARGET static void NAME(gru_back)(const rnn_step *s) {
     MOTH_IVDEP for (int64_t j = 0; j < n; j++) {
       const REAL d = dy[j] + dh[j], e = d * (1 - gz[j]) * (1 - gn[j] * gn[j]);
       dz[j] = d * (h0[j] - gn[j]) * gz[j] * (1 - gz[j]);
-      dr[j] = e * gh[j] * gr[j] * (1 - gr[j]);
+      dr[j] = e * (e == 0 ? 0 : gh[j]) * gr[j] * (1 - gr[j]); /* saturated: gh may be infinite */
       dn[j] = e;
       dm[j] = e * gr[j];
       dh[j] = d * gz[j];

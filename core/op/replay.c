@@ -26,7 +26,9 @@ static state step(moth_grad *g, const moth_rnn *r, moth_tensor *x, state s, moth
                         .bias = r->biased ? params[3] : NULL);
   if (r->mode == MOTH_GRU) {
     moth_tensor *rz = OF(sigmoid, PLUS(PART(x, 1, 0, 2 * n), PART(h, 1, 0, 2 * n)));
-    moth_tensor *share = TIMES(PART(rz, 1, 0, n), PART(h, 1, 2 * n, n));
+    const double most = moth_largest(x ? x->l.dtype : MOTH_F32);
+    moth_tensor *held = GRAD(g, clamp, .input = PART(h, 1, 2 * n, n), .min = -most, .max = most);
+    moth_tensor *share = TIMES(PART(rz, 1, 0, n), held); /* of infinity and 0 it would be NaN */
     moth_tensor *new = OF(tanh, PLUS(PART(x, 1, 2 * n, n), share));
     s.h = PLUS(new, TIMES(PART(rz, 1, n, n), MINUS(s.h, new)));
     return s;

@@ -183,6 +183,26 @@ describe("ctc_loss of huge log-probabilities", function()
   end)
 end)
 
+describe("saturated gates", function()
+  for _, device in ipairs {"cpu", "cuda"} do
+    it("have the gradient 0 where their sums are infinite: " .. device, function()
+      if device == "cuda" and not cuda.here then return pending(cuda.why) end
+      for _, again in ipairs {false, true} do
+        local list = {}
+        for i, size in ipairs {{2, 4}, {2, 3}, {9, 4}, {9, 3}} do
+          list[i] = moth.full(size, 1e20, {device = device}):requires_grad_()
+        end
+        local y = F.gru_cell(unpack(list))
+        near(moth.full({2, 3}, 1e20, f64), y:detach())
+        local grads = {moth.autograd.grad(y:sum(), list, {create_graph = again})}
+        for i, wanted in ipairs {0, 1, 0, 0} do
+          near(moth.full_like(grads[i]:cpu(), wanted):double(), grads[i]:detach())
+        end
+      end
+    end)
+  end
+end)
+
 describe("second derivatives", function()
   it("of logaddexp2 of equal numbers are ln 2 / 4", function()
     local x, y = T({3}, f64):requires_grad_(), T({3}, f64):requires_grad_()
