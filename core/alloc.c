@@ -34,6 +34,10 @@
 #define SPARE ((int64_t)32 << 20) /* bytes that may be cached whatever is in use */
 #define PERIOD 8
 
+_Static_assert((SMALL_CLASSES - 1) % 8 == 0 &&
+                 MOTH_INLINE_BLOCK == (uint64_t)MOTH_ALIGN << (SMALL_CLASSES - 1) / 8,
+               "the last small class is that of MOTH_INLINE_BLOCK");
+
 /* The size that blocks of a class have. */
 static int64_t class_size(uint32_t c) {
   if (c == 0) return MOTH_ALIGN;

@@ -272,12 +272,14 @@ static int run_on_copy(const moth_op *op, const void *args, moth_tensor *target,
   return status;
 }
 
-/* moth_run_into without the frame. `add_` has come down to `add`. */
-static int run_into(moth_call_frame *f, const moth_op *op, const void *args, moth_tensor *target) {
+/* moth_run_into without the frame. `add_` has come down to `add`. arg: the argument that messages
+** name where the target is also the first input. */
+static int run_into(moth_call_frame *f, const moth_op *op, const void *args, moth_tensor *target,
+                    const char *arg) {
   moth_ctx *ctx = target->ctx;
   moth_layout y[MOTH_MAX_OUTPUTS];
   bool in_place = first_tensor(op, args) == target;
-  const char *arg = in_place ? op->rows[0].name : "out";
+  if (!in_place) arg = "out";
   bool recorded = moth_records(op, args);
   int dtype, status;
   if (!in_place && (recorded || (ctx->grad_mode && moth_needs_grad(target))))
@@ -351,7 +353,7 @@ static int run_frame(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   if (op->origin) {
     moth_tensor *target = first_tensor(op, &f->args);
     moth_args args = f->args; /* prepare may replace inputs; the fallback needs the user's */
-    status = run_into(f, op->origin, &args, target);
+    status = run_into(f, op->origin, &args, target, op->origin->rows[0].name);
     if (!status) out[0] = moth_tensor_retain(target);
     return status;
   }
@@ -395,7 +397,7 @@ int moth_run_into(const moth_op *op, const void *args, moth_tensor *target) {
   moth_frame_open(&f, target->ctx);
   memcpy(&f.args, args, op->size);
   int status = moth_frame_own_lists(&f, op);
-  if (!status) status = run_into(&f, op, args, target);
+  if (!status) status = run_into(&f, op, args, target, op->rows[0].name);
   moth_frame_close(&f);
   if (!event) return status;
   moth_profile_inputs(ctx, event, op, args);
@@ -429,7 +431,8 @@ static inline int call(moth_call_frame *f, const moth_op *op, const moth_slot *s
   if (status) return status;
   if (!target) return run_frame(f, op, out);
   moth_args args = f->args;
-  status = run_into(f, op, &args, target);
+  const char *arg = op->flags & MOTH_OP_TAKES_INPLACE ? op->rows[0].name : "out";
+  status = run_into(f, op, &args, target, arg);
   if (!status) out[0] = moth_tensor_retain(target);
   return status;
 }

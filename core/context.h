@@ -169,6 +169,9 @@ void moth_error_clear(moth_ctx *ctx);
 void moth_error_blame(moth_ctx *ctx, const char *op); /* who failed; the text outlives all */
 void moth_error_blame_copy(moth_ctx *ctx, const char *op);
 
+/* Of an op that another one is made of: its argument `from` is `to` there. Returns the status. */
+int moth_error_as(moth_ctx *ctx, int status, const char *from, const char *to);
+
 /* The first line of each public function that takes pointers: returns `value` if the context or a
 ** pointer that the function needs is NULL. */
 #define MOTH_NEED(ctx, pointers, value)               \

@@ -35,6 +35,12 @@ void moth_error_blame_copy(moth_ctx *ctx, const char *op) {
   ctx->error.op = ctx->error.op_room;
 }
 
+int moth_error_as(moth_ctx *ctx, int status, const char *from, const char *to) {
+  if (status < 0 && !strcmp(ctx->error.arg, from))
+    snprintf(ctx->error.arg, sizeof ctx->error.arg, "%s", to);
+  return status;
+}
+
 static bool in_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }

@@ -253,10 +253,16 @@ typedef struct moth_memory_info {
 
 void moth_memory(moth_ctx *ctx, moth_memory_info *info);
 void moth_memory_reset_peak(moth_ctx *ctx);
-void moth_memory_limit(moth_ctx *ctx, int64_t bytes); /* 0: none */
+/* Ops whose tensors would take live_bytes above the limit fail with E_LIMIT; free blocks are given
+** back before. A block is up to an eighth larger than its tensor, which is not counted: the process
+** may hold that much more than the limit. 0: none. */
+void moth_memory_limit(moth_ctx *ctx, int64_t bytes);
 void moth_memory_floor(moth_ctx *ctx, int64_t bytes, int64_t handles); /* of the goals */
 void moth_empty_cache(moth_ctx *ctx);
-void moth_trim_cache(moth_ctx *ctx); /* to 32 MiB; for after a rare task with many temporaries */
+/* To 32 MiB; for after a rare task with many temporaries. With glibc, here and wherever the cache
+** gives back 8 MiB or more of blocks below 1 MiB at once (at its bound, at a limit), malloc_trim(0)
+** follows: it walks through the free memory of the whole process, also that of the host. */
+void moth_trim_cache(moth_ctx *ctx);
 void moth_fail_allocation(moth_ctx *ctx, int64_t after); /* for tests: the n-th one fails; 0: off */
 
 /* ---- autograd ---- */
@@ -639,21 +645,8 @@ int32_t moth_region_pack(moth_ctx *ctx, uint64_t region, uint64_t *node, uint32_
 int32_t moth_task_packed(moth_ctx *ctx, uint32_t task, uint64_t *node);
 int32_t moth_task_unpack(moth_ctx *ctx, uint32_t task, uint32_t slot, const moth_handle *x);
 
-/* ---- cdef ends ---- */
+/* ---- coroutines of the host: Lua declares these when they are needed ---- */
 
-/* What LuaJIT's binding does not declare, or only where it is needed (lua/moth/coroutines.lua). */
-
-int32_t moth_anomaly_mode(moth_ctx *ctx, int32_t on); /* as moth_grad_mode */
-
-/* Modes of a coroutine of the host's, where that is a LuaJIT state: what one sets holds where it
-** runs and in what it resumes. Autocast's is a dtype or -1, GPU's the index of the device that the
-** host means by "cuda". UNSET: it is that of whoever resumed the coroutine; the main one's are
-** always set, and UNSET leaves them. INSIDE can only be read: has it called enter or hold? */
-enum {
-  MOTH_MODE_GRAD, MOTH_MODE_AUTOCAST, MOTH_MODE_ANOMALY, MOTH_MODE_GPU, MOTH_MODES,
-  MOTH_MODE_INSIDE = MOTH_MODES,
-  MOTH_ASK = -2, MOTH_UNSET = -3 /* values */
-};
 /* Looks for the place where the state keeps its running coroutine. Called in several by turns:
 ** `state` runs, `sleeper` was made and never resumed, `outer` (or NULL) resumed `state`. wide: is
 ** the build a GC64 one? 1: found. */
@@ -669,6 +662,22 @@ int32_t moth_coroutine_hold(moth_ctx *ctx);
 void moth_coroutine_forget(moth_ctx *ctx, const void *state);
 int32_t moth_coroutine_sweep(moth_ctx *ctx); /* forgets those whose upvalue is closed; those left */
 int32_t moth_coroutine_known(moth_ctx *ctx, double token);
+
+/* ---- cdef ends ---- */
+
+/* What LuaJIT's binding does not declare. */
+
+int32_t moth_anomaly_mode(moth_ctx *ctx, int32_t on); /* as moth_grad_mode */
+
+/* Modes of a coroutine of the host's, where that is a LuaJIT state: what one sets holds where it
+** runs and in what it resumes. Autocast's is a dtype or -1, GPU's the index of the device that the
+** host means by "cuda". UNSET: it is that of whoever resumed the coroutine; the main one's are
+** always set, and UNSET leaves them. INSIDE can only be read: has it called enter or hold? */
+enum {
+  MOTH_MODE_GRAD, MOTH_MODE_AUTOCAST, MOTH_MODE_ANOMALY, MOTH_MODE_GPU, MOTH_MODES,
+  MOTH_MODE_INSIDE = MOTH_MODES,
+  MOTH_ASK = -2, MOTH_UNSET = -3 /* values */
+};
 
 #ifdef __cplusplus
 }

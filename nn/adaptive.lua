@@ -78,6 +78,9 @@ function Adaptive:reset_parameters()
 end
 
 local function checked(self, input, target)
+  if not lib.istensor(input) then
+    errors.refuse("AdaptiveLogSoftmaxWithLoss", "input", "a tensor is needed", input, "E_TYPE")
+  end
   local dims = input:dim()
   if dims ~= 1 and dims ~= 2 or input:size(-1) ~= self.in_features then
     errors.argument("AdaptiveLogSoftmaxWithLoss", "input", ("(N, %d) or (%d) is needed, got %s")
@@ -85,7 +88,9 @@ local function checked(self, input, target)
   end
   if target == nil then return input end
   if type(target) == "number" or type(target) == "table" then
-    target = moth().tensor(target):to(moth().int64):to(input.device)
+    target = require("moth.create").integers(type(target) == "table" and target or {target},
+      "AdaptiveLogSoftmaxWithLoss", "target"):to(input.device)
+    if dims == 1 and target:dim() == 1 and target:size(1) == 1 then target = target:squeeze(1) end
   end
   if not lib.istensor(target) or target.dtype.is_floating_point then
     errors.refuse("AdaptiveLogSoftmaxWithLoss", "target", "an integer tensor of classes is needed",
@@ -136,8 +141,9 @@ function Adaptive:forward(input, target)
     errors.argument("AdaptiveLogSoftmaxWithLoss", "target",
       "is needed; log_prob(input) has those of all classes")
   end
-  local single = input:dim() == 1
+  local given = input
   input, target = checked(self, input, target)
+  local single = given:dim() == 1
   if lib.capture then
     require("moth.recording").refuse("AdaptiveLogSoftmaxWithLoss, which asks where targets lie,")
   end
@@ -155,8 +161,8 @@ named.takes(Adaptive.forward, {
 
 --- The logarithms of the probabilities of all classes: (N, in_features) -> (N, n_classes).
 function Adaptive:log_prob(input)
-  local single = input:dim() == 1
   input = checked(self, input)
+  local single = input:dim() == 1
   if single then input = input:unsqueeze(1) end
   local head = self.head(input):log_softmax(2)
   local parts = {head:narrow(2, 1, self.shortlist_size)}

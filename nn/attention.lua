@@ -115,16 +115,17 @@ local function check(self, query, key, value)
   if dims ~= 2 and dims ~= 3 then
     bad("query", "2 or 3 dimensions are needed, got " .. errors.describe(query))
   end
-  for name, x in pairs {key = key, value = value} do
+  local names, inputs = {"query", "key", "value"}, {query, key, value}
+  local wanted = {self.embed_dim, self.kdim, self.vdim}
+  for i, x in ipairs(inputs) do
     if x:dim() ~= dims then
-      bad(name, ("%d dimensions are needed, as the query has,, got %s"):format(dims,
+      bad(names[i], ("%d dimensions are needed, as the query has, got %s"):format(dims,
         errors.describe(x)))
     end
   end
-  local wanted = {query = self.embed_dim, key = self.kdim, value = self.vdim}
-  for name, x in pairs {query = query, key = key, value = value} do
-    if x:size(-1) ~= wanted[name] then
-      bad(name, ("%d is needed as the last size, got %s"):format(wanted[name],
+  for i, x in ipairs(inputs) do
+    if x:size(-1) ~= wanted[i] then
+      bad(names[i], ("%d is needed as the last size, got %s"):format(wanted[i],
         errors.describe(x)))
     end
   end

@@ -222,8 +222,8 @@ local EmbeddingBag = class("EmbeddingBag", Module)
 bag.EmbeddingBag = EmbeddingBag
 
 EmbeddingBag.signature = define.signature("EmbeddingBag", {
-  {"int", "num_embeddings", "how many tokens there are"},
-  {"int", "embedding_dim", "size of a vector"},
+  {"int", "num_embeddings", "how many tokens there are", bounds = {0}},
+  {"int", "embedding_dim", "size of a vector", bounds = {0}},
   MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE,
   {"tensor", "_weight", "the vectors to begin with", optional = true},
   LAST, PADDING,

@@ -40,6 +40,14 @@ local function check_module(self, fname, value)
   end
 end
 
+-- The same of an element of the argument `modules`; where: " at position 2".
+local function check_element(fname, value, where)
+  if not ismodule(value) then
+    errors.argument(fname, "modules", ("a module is needed, got %s%s"):format(
+      errors.describe(value), where), "E_TYPE")
+  end
+end
+
 -- Raises unless a plain table is a list: its names would have no order, or be left out.
 local function listed(fname, modules)
   calls.whole_list(fname, "modules", modules)
@@ -111,19 +119,21 @@ function List:append(module)
   return (self:extend {module})
 end
 
---- Adds the modules of a list at the end. @return the list
-function List:extend(modules)
+local function extend(self, fname, modules)
   if type(modules) ~= "table" then
-    errors.refuse("extend", "modules", "a list of modules is needed", modules, "E_TYPE")
+    errors.refuse(fname, "modules", "a list of modules is needed", modules, "E_TYPE")
   end
-  if plain(modules) then listed("ModuleList", modules) end
-  for _, module in ipairs(modules) do check_module(self, "extend", module) end
+  if plain(modules) then listed(fname, modules) end
+  for i, module in ipairs(modules) do check_element(fname, module, " at position " .. i) end
   for i = 1, #modules do
     self[STORE].names[#self + 1] = fresh(self[STORE].names, #self + 1)
     put(self, #self + 1, modules[i])
   end
   return self
 end
+
+--- Adds the modules of a list at the end. @return the list
+function List:extend(modules) return (extend(self, "extend", modules)) end
 
 local function checked_position(self, fname, at, last)
   if type(at) == "number" and at < 0 then at = #self + 1 + at end
@@ -172,8 +182,7 @@ container.ModuleList = ModuleList
 
 function ModuleList:init(...)
   local first = ...
-  if select("#", ...) == 1 and plain(first) then return (self:extend(first)) end
-  self:extend {...}
+  extend(self, "ModuleList", select("#", ...) == 1 and plain(first) and first or {...})
 end
 
 -- ---- Sequential ----
@@ -369,10 +378,15 @@ function ModuleDict:update(modules)
         errors.argument("ModuleDict", "modules", ("element %d is %s, not {name, module}"):format(i,
           errors.describe(pair)), "E_TYPE")
       end
+      check_element("ModuleDict", pair[2], " at position " .. i)
       self:add_module(pair[1], pair[2])
     end
   else
-    for _, name in ipairs(sorted_keys(modules)) do self:add_module(name, modules[name]) end
+    local names = sorted_keys(modules)
+    for _, name in ipairs(names) do
+      check_element("ModuleDict", modules[name], (" under '%s'"):format(tostring(name)))
+    end
+    for _, name in ipairs(names) do self:add_module(name, modules[name]) end
   end
 end
 

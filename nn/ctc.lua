@@ -47,6 +47,10 @@ local function counts(name, lengths, x)
         no_length(name, tostring(lengths:masked_select(wrong)[1]:item()))
       end
     end
+    if lib.capture and not lengths.is_cuda then
+      require "moth.check"(lengths:lt(0), function() no_length(name, "a negative one") end)
+      lengths = lengths:clamp(0)
+    end
     return lengths:to(x.device) + 1
   end
   if not lib.is_plain(lengths) then

@@ -28,8 +28,8 @@ local OPTIONS = {
 }
 
 local rows = {
-  {"int", "num_embeddings", "how many tokens there are"},
-  {"int", "embedding_dim", "size of a vector"},
+  {"int", "num_embeddings", "how many tokens there are", bounds = {0}},
+  {"int", "embedding_dim", "size of a vector", bounds = {0}},
 }
 for _, row in ipairs(OPTIONS) do rows[#rows + 1] = row end
 for _, row in ipairs {

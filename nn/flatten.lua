@@ -3,6 +3,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
+local ops = require("moth.bind").ops
 
 local flatten = {}
 
@@ -20,7 +21,7 @@ function Flatten:init(start_dim, end_dim)
 end
 
 function Flatten:forward(input)
-  return (input:flatten(self.start_dim, self.end_dim))
+  return (ops.flatten(input, self.start_dim, self.end_dim))
 end
 Module.passing[Flatten.forward] = true
 
@@ -42,7 +43,7 @@ function Unflatten:init(dim, unflattened_size)
 end
 
 function Unflatten:forward(input)
-  return (input:unflatten(self.dim, self.unflattened_size))
+  return (ops.unflatten(input, self.dim, self.unflattened_size))
 end
 Module.passing[Unflatten.forward] = true
 

@@ -65,8 +65,9 @@ local function make(d, what, sizes, examples)
   local fname, name = ("fractional_max_pool%dd"):format(d), ("FractionalMaxPool%dd"):format(d)
   local shapes = ("(N, C, %s) or (C, %s)"):format(sizes, sizes)
   local rows = {
-    {"int" .. d, "kernel_size", "size of the windows"},
-    {"int" .. d, "output_size", "size of the result; or else", optional = true},
+    {"int" .. d, "kernel_size", "size of the windows", bounds = {1}},
+    {"int" .. d, "output_size", "size of the result; or else", optional = true,
+      bounds = {1}},
     {"any", "output_ratio", "the share of each side that is left: one number, or a list",
       optional = true},
     {"bool", "return_indices", "also give the flat position of each in its plane?",

@@ -32,6 +32,8 @@ local ABOVE_0 = {0, open = true}
 local BOUNDS = {
   label_smoothing = {0, 1}, upscale_factor = {1}, downscale_factor = {1}, kernel_size = {1},
   dilation = {1}, stride = {1},
+  ["channel_shuffle groups"] = {1}, ["fold output_size"] = {1}, ["fold padding"] = {0},
+  ["unfold padding"] = {0},
   ["huber_loss delta"] = ABOVE_0, ["smooth_l1_loss beta"] = {0},
   ["triplet_margin_loss margin"] = ABOVE_0, ["softshrink lambd"] = {0},
 }

@@ -30,7 +30,8 @@ local function rows_without(signature, name, defaults)
       local default = defaults and defaults[arg.name]
       if default == nil then default = arg.default end
       rows[#rows + 1] = {arg.kind, arg.name, arg.doc, default = default,
-        optional = arg.optional, choices = arg.choices, same = arg.same}
+        optional = arg.optional, choices = arg.choices, same = arg.same, bounds = arg.bounds,
+        single = arg.single}
     end
   end
   return rows
@@ -103,6 +104,9 @@ local function make(row)
   Lazy._before_load = before_load
 
   local function first(self, input, ...)
+    if not lib.istensor(input) then
+      errors.refuse(name, "input", "a tensor is needed", input, "E_TYPE")
+    end
     local size, needed = row.of_input(input)
     if not size then
       errors.refuse(name, "input", needed .. " is needed", input, "E_SHAPE")

@@ -26,6 +26,13 @@ local function same_shape(name, arg, x, input)
     tostring(input.shape), errors.describe(x)), "E_SHAPE")
 end
 
+-- Raises unless x has the dtype of input1, outside of autocast.
+local function same_dtype(name, arg, x, input1)
+  if x.dtype == input1.dtype or require("moth").is_autocast_enabled() then return end
+  errors.argument(name, arg, ("%s does not go with 'input1', %s; convert one of them with :to()")
+    :format(errors.describe(x), errors.describe(input1)), "E_DTYPE")
+end
+
 -- Raises unless x fits the first tensor dimension by dimension; a size of 1 is broadcast.
 local function same_dims(name, arg, x, first)
   local fits = x:dim() == first:dim()
@@ -382,6 +389,28 @@ local function batched(name, input, target, below)
   return input:unsqueeze(1), target:unsqueeze(1), false
 end
 
+-- Raises where a target is above the number of classes, or below `least`. A replay checks when all
+-- ops have run, which must not raise in their own names before.
+-- @return y, within the classes
+local function classes_of(name, y, x, target, least)
+  local moth = require "moth"
+  if y.dtype.is_floating_point or y.dtype == moth.bool then
+    errors.refuse(name, "target", "an integer tensor of classes is needed", target, "E_DTYPE")
+  end
+  local bad = y:gt(x:size(2))
+  if least then bad = bad:logical_or(y:lt(least)) end
+  local recorded, classes = lib.capture ~= nil, x:size(2)
+  check(bad, function()
+    if recorded then -- no value can be read after a replay
+      errors.argument(name, "target", ("classes up to %d are needed"):format(classes), "E_INDEX")
+    end
+    local class = y:flatten():masked_select(bad:flatten()):select(1, 1):item()
+    errors.argument(name, "target", ("class %d is out of range for %d classes"):format(
+      tonumber(class), classes), "E_INDEX")
+  end)
+  return recorded and y:clamp(least or -2 ^ 53, classes) or y
+end
+
 --- The sum over other classes of max(0, margin - input[target] + input)^p, by their number.
 margins.multi_margin_loss = define {
   name = "multi_margin_loss",
@@ -403,6 +432,7 @@ margins.multi_margin_loss = define {
       errors.argument("multi_margin_loss", "p", "1 or 2 is needed, got " .. p, "E_DOMAIN")
     end
     local x, y, many = batched("multi_margin_loss", input, target, 1)
+    y = classes_of("multi_margin_loss", y, x, target, 1)
     local at = y:unsqueeze(2)
     local short = ops.relu(margin - x:gather(2, at) + x)
     if p == 2 then short = short:square() end
@@ -430,6 +460,7 @@ margins.multilabel_margin_loss = define {
   run = function(input, target, reduction)
     same_shape("multilabel_margin_loss", "target", target, input)
     local x, y, many = batched("multilabel_margin_loss", input, target, 0)
+    y = classes_of("multilabel_margin_loss", y, x, target)
     local classes = x:size(2)
     local counts = y:le(0):long():cumsum(2):eq(0)
     local at = ops.where(counts, y, classes + 1)
@@ -502,6 +533,8 @@ margins.bilinear = define {
       errors.argument("bilinear", "weight", ("%s does not fit %s and %s"):format(
         errors.describe(weight), errors.describe(input1), errors.describe(input2)), "E_SHAPE")
     end
+    same_dtype("bilinear", "input2", input2, input1)
+    same_dtype("bilinear", "weight", weight, input1)
     local out, first, second = weight:size(1), weight:size(2), weight:size(3)
     local rows = input1:matmul(weight:permute(2, 1, 3):reshape(first, out * second))
     local y = (rows:unflatten(-1, {out, second}) * input2:unsqueeze(-2)):sum(-1)

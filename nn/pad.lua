@@ -6,6 +6,7 @@ local define = require "moth.define"
 local Module = require "moth.nn.module"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
+local lib = require "moth.lib"
 local window = require "moth.nn.window"
 
 local pad = {}
@@ -33,7 +34,8 @@ local function make(kind, mode, n, doc)
   end
 
   function Pad:forward(input)
-    if kind == "Circular" and (input:dim() < n + 1 or input:dim() > n + 2) then
+    if kind == "Circular" and lib.istensor(input)
+       and (input:dim() < n + 1 or input:dim() > n + 2) then
       errors.refuse(name, "input", ("%d or %d dimensions are needed"):format(n + 1, n + 2), input,
         "E_SHAPE")
     end

@@ -17,9 +17,10 @@ local parameters = {}
 local STORE = Module.store_key
 
 -- A Parameter of a tensor: itself if it is one.
-local function of(fname, value)
+local function of(fname, argname, value, where)
   if not lib.istensor(value) then
-    errors.refuse(fname, "parameters", "a tensor is needed", value, "E_TYPE")
+    errors.argument(fname, argname, ("a tensor is needed, got %s%s"):format(
+      errors.describe(value), where or ""), "E_TYPE")
   end
   if parameter.kind(value) == "parameter" then return value end
   return (parameter.Parameter(value, value:is_floating_point()))
@@ -40,8 +41,18 @@ ParameterList.signature = define.signature("ParameterList", {
   {"tensors", "values", "parameters, or tensors that become ones", optional = true},
 })
 
+local function extend(self, fname, argname, values)
+  if not is_list(values) then
+    errors.refuse(fname, argname, "a list of tensors is needed", values, "E_TYPE")
+  end
+  local new = {}
+  for i, value in ipairs(values) do new[i] = of(fname, argname, value, " at position " .. i) end
+  for _, value in ipairs(new) do self[#self + 1] = value end
+  return self
+end
+
 function ParameterList:init(values)
-  if values ~= nil then self:extend(values) end
+  if values ~= nil then extend(self, "ParameterList", "values", values) end
 end
 
 -- Registers what stands in the array part: `list[i] = p` writes it unseen.
@@ -50,7 +61,7 @@ local function gather(self)
   for i, value in ipairs(self) do
     local name = tostring(i - 1)
     if fields[name] ~= value then
-      value = of("ParameterList", value)
+      value = of("ParameterList", "values", value, " at position " .. i)
       Module.__newindex(self, name, value)
       rawset(self, i, value)
     end
@@ -76,7 +87,7 @@ function ParameterList:__newindex(key, value)
     errors.raise(("%s[%s]: positions are 1 to %d"):format(class.typename(self), tostring(key),
       #self + 1), "E_INDEX")
   end
-  rawset(self, key, of("ParameterList", value))
+  rawset(self, key, of("ParameterList", "values", value, " at position " .. key))
   gather(self)
 end
 
@@ -91,20 +102,12 @@ end
 
 --- Adds a parameter at the end. @return the list
 function ParameterList:append(value)
-  self[#self + 1] = of("append", value)
+  self[#self + 1] = of("append", "parameter", value)
   return self
 end
 
 --- Adds the parameters of a list or of another ParameterList. @return the list
-function ParameterList:extend(values)
-  if not is_list(values) then
-    errors.refuse("extend", "parameters", "a list of tensors is needed", values, "E_TYPE")
-  end
-  local new = {}
-  for i, value in ipairs(values) do new[i] = of("extend", value) end
-  for _, value in ipairs(new) do self[#self + 1] = value end
-  return self
-end
+function ParameterList:extend(values) return (extend(self, "extend", "parameters", values)) end
 
 -- list[{first, last[, step]}]
 function ParameterList:_slice(start, stop, step)
@@ -145,7 +148,7 @@ function ParameterDict:init(values)
 end
 
 function ParameterDict:__newindex(name, value)
-  if lib.istensor(value) then value = of("ParameterDict", value) end
+  if lib.istensor(value) then value = of("ParameterDict", "parameters", value) end
   return Module.__newindex(self, name, value)
 end
 
@@ -161,7 +164,7 @@ function ParameterDict:update(values)
   for key, value in pairs(values) do
     if type(key) == "number" and type(value) == "table" then key, value = value[1], value[2] end
     names[#names + 1] = key
-    new[key] = of("ParameterDict", value)
+    new[key] = of("ParameterDict", "parameters", value, (" under '%s'"):format(tostring(key)))
   end
   if #values == 0 then table.sort(names) end
   for _, name in ipairs(names) do self:register_parameter(name, new[name]) end

@@ -22,7 +22,8 @@ local STORE = Module.store_key
 local function moth() return require "moth" end
 
 --- A tensor of a module that can be replaced: its kind; raises for others.
-function parametrize.check(fname, module, name)
+-- @param argname  the argument of fname that is the name; "name" when absent
+function parametrize.check(fname, module, name, argname)
   if not class.isinstance(module, Module) then
     errors.refuse(fname, "module", "a module is needed", module, "E_TYPE")
   end
@@ -37,7 +38,8 @@ function parametrize.check(fname, module, name)
   end
   local row = store.computed and store.computed[name]
   if row then
-    errors.argument(fname, "name", ("'%s' of %s %s"):format(tostring(name), class.typename(module),
+    errors.argument(fname, argname or "name", ("'%s' of %s %s"):format(tostring(name),
+      class.typename(module),
       row.how and ("already has a %s; remove_%s takes it away"):format(row.how.what, row.how.what)
       or row.pruned and "is pruned; prune.remove makes it plain again"
       or "is parametrized; parametrize.remove_parametrizations makes it plain again"), "E_STATE")
@@ -45,7 +47,7 @@ function parametrize.check(fname, module, name)
   for other, its in pairs(store.kind) do
     if its ~= "module" then names[#names + 1] = other end
   end
-  errors.argument(fname, "tensor_name", ("%s has no parameter or buffer '%s'%s"):format(
+  errors.argument(fname, argname or "name", ("%s has no parameter or buffer '%s'%s"):format(
     class.typename(module), tostring(name), errors.nearest(tostring(name), names)))
 end
 
@@ -181,7 +183,7 @@ end
 
 -- The first module for a tensor of a module.
 local function begin(module, name, parametrization, unsafe)
-  local kind = parametrize.check("register_parametrization", module, name)
+  local kind = parametrize.check("register_parametrization", module, name, "tensor_name")
   local was = module[name]
   local before = moth().no_grad(function() return was:detach():clone() end)
   local made = List(module, name, kind, parametrization)

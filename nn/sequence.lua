@@ -39,6 +39,10 @@ end
 
 -- A list of whole numbers from a list or a tensor.
 local function numbers(fname, name, value)
+  if lib.istensor(value) and lib.capture then
+    errors.argument(fname, name, "the shape of the result depends on them: in a captured step a "
+      .. "list is needed, got " .. errors.describe(value), "E_UNSUPPORTED")
+  end
   local list = lib.istensor(value) and value:dim() == 1 and value:tolist() or value
   calls.whole_list(fname, name, list)
   local good, copy = lib.is_plain(list) and #list > 0, {}

@@ -311,7 +311,7 @@ function Transformer:init(d_model, nhead, encoders, decoders, dim_feedforward, d
   end
 end
 
-local parse_transformer = define.signature("Transformer.forward", {
+local parse_transformer = define.signature("Transformer", {
   {"tensor", "src", "(S, N, d_model)"},
   {"tensor", "tgt", "(T, N, d_model)"},
   {"tensor", "src_mask", "(S, S) or (N * nhead, S, S)", optional = true},
@@ -331,7 +331,7 @@ function Transformer:forward(...)
     parse_transformer(...)
   for name, x in pairs {src = src, tgt = tgt} do
     if x:dim() < 2 or x:dim() > 3 or x:size(-1) ~= self.d_model or x:dim() ~= src:dim() then
-      errors.argument("Transformer.forward", name, ("%d features in each position are needed, and "
+      errors.argument("Transformer", name, ("%d features in each position are needed, and "
         .. "as many dimensions in src and tgt, got %s"):format(self.d_model, errors.describe(x)),
         "E_SHAPE")
     end

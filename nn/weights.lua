@@ -61,11 +61,11 @@ local gain_names = {}
 for name in pairs(gains) do gain_names[#gain_names + 1] = name end
 table.sort(gain_names)
 
-local function gain_of(nonlinearity, param)
+local function gain_of(fname, nonlinearity, param)
   local gain = gains[nonlinearity]
   if gain == nil then
-    errors.argument("calculate_gain", "nonlinearity", ("unknown: '%s'%s"):format(
-      tostring(nonlinearity), errors.nearest(tostring(nonlinearity), gain_names)))
+    errors.argument(fname, "nonlinearity", ("unknown: '%s'%s"):format(tostring(nonlinearity),
+      errors.nearest(tostring(nonlinearity), gain_names)))
   end
   if nonlinearity == "leaky_relu" then
     local slope = param == nil and 0.01 or param
@@ -114,14 +114,14 @@ fillers.add(init, {
 
 -- ---- by the fan ----
 
-local GAIN = {"float", "gain", "factor of the spread", default = 1}
+local GAIN = {"float", "gain", "factor of the spread", default = 1, bounds = {0}}
 local SLOPE = {"float", "a", "slope below zero, of leaky_relu", default = 0}
 local MODE = {"enum", "mode", "which fan keeps its variance", choices = {"fan_in", "fan_out"}}
 local NONLINEARITY = {"string", "nonlinearity", "what follows the layer", default = "leaky_relu"}
 
 local function kaiming_std(fname, x, a, mode, nonlinearity)
   local fan_in, fan_out = fans(fname, x)
-  return gain_of(nonlinearity, a) / math.sqrt(mode == "fan_out" and fan_out or fan_in)
+  return gain_of(fname, nonlinearity, a) / math.sqrt(mode == "fan_out" and fan_out or fan_in)
 end
 
 fillers.add(init, {
@@ -180,7 +180,7 @@ init.calculate_gain = define {
   examples = "\"tanh\"\n\"leaky_relu\", 0.2", outputs = "gain",
   args = {{"string", "nonlinearity", "such as 'relu', 'tanh', 'leaky_relu', 'linear'"},
           {"float", "param", "slope below zero, of leaky_relu", optional = true}},
-  run = function(nonlinearity, param) return (gain_of(nonlinearity, param)) end,
+  run = function(nonlinearity, param) return (gain_of("calculate_gain", nonlinearity, param)) end,
 }
 
 --- The inputs and outputs of one unit of a weight: fan_in, fan_out.

@@ -414,7 +414,6 @@ describe("while a step is recorded", function()
     ["a mask as index"] = function(v) return v[v:gt(1)] end,
     bincount = function(v) return moth.bincount(v:long()) end,
     repeat_interleave = function(v) return v:repeat_interleave(v:long()) end,
-    one_hot = function(v) return F.one_hot(v:long()) end,
     ["a schedule"] = function() optim.lr_scheduler.StepLR(opt, 1):step() end,
     ["seeding"] = function() moth.manual_seed(1) end,
     ["a recording"] = function(v) return moth.capture(function(z) return z end)(v) end,

@@ -48,7 +48,7 @@ describe("nn.Transformer", function()
 
   it("says which features it wants", function()
     assert.error_matches(function() small()(moth.randn(3, 2, 8), moth.randn(3, 2, 7)) end,
-      "bad argument 'tgt' to 'Transformer.forward' (8 features", 1, true)
+      "bad argument 'tgt' to 'Transformer' (8 features", 1, true)
   end)
 end)
 

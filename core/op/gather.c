@@ -479,7 +479,9 @@ static int one_hot_shape(const one_hot_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no room for another dimension",
                      moth_str(a->input));
   if (classes == MOTH_NO_INT || classes == -1) {
-    if (moth_capture_refuse_shape(a->ctx, "one_hot")) return a->ctx->error.code;
+    /* On the CPU a replay checks that the count is still what the values ask for. */
+    if (a->input->l.device && moth_capture_refuse_shape(a->ctx, "one_hot"))
+      return a->ctx->error.code;
     int status = largest_of(a->input, &largest);
     if (status) return status;
     if (a->input->l.numel == 0)
@@ -503,9 +505,11 @@ static int one_hot_cpu(const one_hot_args *a, moth_tensor **out) {
   if (!list) return a->ctx->error.code;
   const int64_t *at = (const int64_t *)(const void *)moth_at(list);
   int64_t *y = (int64_t *)(void *)moth_at(out[0]);
+  int64_t largest = -1;
   int status = MOTH_OK;
   if (n) memset(y, 0, (size_t)out[0]->l.numel * sizeof *y);
   for (int64_t i = 0; i < n && !status; i++) {
+    if (at[i] > largest) largest = at[i];
     if (at[i] >= 0 && at[i] < classes) y[i * classes + at[i]] = 1;
     else
       status = moth_fail(a->ctx, MOTH_E_INDEX, "input",
@@ -513,6 +517,11 @@ static int one_hot_cpu(const one_hot_args *a, moth_tensor **out) {
                          (long long)at[i], (long long)classes, 0LL);
   }
   moth_tensor_release(list);
+  if (!status && largest >= 0 && largest + 1 < classes &&
+      (a->num_classes == MOTH_NO_INT || a->num_classes == -1))
+    status = moth_fail(a->ctx, MOTH_E_INDEX, "num_classes",
+                       "the step was recorded with %lld classes, and the largest is now " MOTH_POS
+                       "; give the number of classes", (long long)classes, (long long)largest);
   return status;
 }
 

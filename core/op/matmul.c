@@ -180,9 +180,7 @@ static int insist(moth_ctx *ctx, const char *arg, const moth_tensor *x, int32_t 
 static int multiplied(moth_ctx *ctx, const char *name, moth_tensor *x, moth_tensor *w,
                       moth_tensor **out) {
   int status = MOTH_CALL(ctx, out, matmul, .input = x, .other = w);
-  if (status && !strcmp(ctx->error.arg, "other"))
-    snprintf(ctx->error.arg, sizeof ctx->error.arg, "%s", name);
-  return status;
+  return moth_error_as(ctx, status, "other", name);
 }
 
 #define INSISTS(op, LIST, second, left, right, left_text, right_text, text, example)           \

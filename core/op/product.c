@@ -101,9 +101,7 @@ static int added(moth_tensor *input, moth_tensor *product, moth_scalar beta, mot
 /* *y := the product; matmul's `other` is called `name` here. */
 static int product_of(moth_tensor *a, moth_tensor *b, const char *name, moth_tensor **y) {
   int status = MOTH_CALL(a->ctx, y, matmul, .input = a, .other = b);
-  if (status && !strcmp(a->ctx->error.arg, "other"))
-    snprintf(a->ctx->error.arg, sizeof a->ctx->error.arg, "%s", name);
-  return status;
+  return moth_error_as(a->ctx, status, "other", name);
 }
 
 /* Whether a product of half types is made in f32: something is added to it, or it has a factor. A

@@ -332,7 +332,9 @@ static int diff_compose(const diff_args *a, moth_tensor **out) {
   if (a->prepend) list[n++] = a->prepend;
   list[n++] = a->input;
   if (a->append) list[n++] = a->append;
-  if (n > 1) status = MOTH_CALL(a->ctx, &x, cat, .tensors = {list, n}, .dim = d);
+  if (n > 1)
+    status = moth_error_as(a->ctx, MOTH_CALL(a->ctx, &x, cat, .tensors = {list, n}, .dim = d),
+                           "tensors", a->prepend ? "prepend" : "append");
   else if (a->input->l.shape[d]) x = moth_tensor_retain(a->input);
   else status = MOTH_CALL(a->ctx, &x, clone, .input = a->input);
   for (int64_t i = 0; i < a->n && !status && x->l.shape[d]; i++)

@@ -106,7 +106,8 @@ MOTH_OP_VIEWS(view, VIEW, .dtypes = MOTH_ANY,
                           "moth.randn(4, 3), {2, 2, 3}")
 
 static int view_as_compose(const view_as_args *a, moth_tensor **out) {
-  return MOTH_CALL(a->ctx, out, view, .input = a->input, .shape = sizes_of(&a->other->l));
+  int status = MOTH_CALL(a->ctx, out, view, .input = a->input, .shape = sizes_of(&a->other->l));
+  return moth_error_as(a->ctx, status, "shape", "other");
 }
 
 MOTH_OP_COMPOSES(view_as, VIEW_AS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
@@ -133,7 +134,8 @@ MOTH_OP_COMPOSES(reshape, RESHAPE, .dtypes = MOTH_ANY,
                              "moth.randn(4, 3):t(), {2, 6}")
 
 static int reshape_as_compose(const reshape_as_args *a, moth_tensor **out) {
-  return MOTH_CALL(a->ctx, out, reshape, .input = a->input, .shape = sizes_of(&a->other->l));
+  int status = MOTH_CALL(a->ctx, out, reshape, .input = a->input, .shape = sizes_of(&a->other->l));
+  return moth_error_as(a->ctx, status, "shape", "other");
 }
 
 MOTH_OP_COMPOSES(reshape_as, RESHAPE_AS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
@@ -408,7 +410,8 @@ MOTH_OP_VIEWS(expand, EXPAND, .dtypes = MOTH_ANY,
                           "moth.randn(3, 1), {2, -1, 4}")
 
 static int expand_as_compose(const expand_as_args *a, moth_tensor **out) {
-  return MOTH_CALL(a->ctx, out, expand, .input = a->input, .size = sizes_of(&a->other->l));
+  int status = MOTH_CALL(a->ctx, out, expand, .input = a->input, .size = sizes_of(&a->other->l));
+  return moth_error_as(a->ctx, status, "size", "other");
 }
 
 MOTH_OP_COMPOSES(expand_as, EXPAND_AS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,

@@ -9,17 +9,7 @@ local ffi = require "ffi"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
-pcall(ffi.cdef, [[
-int32_t moth_coroutine_find(moth_ctx *ctx, int32_t wide, const void *state, const void *sleeper,
-                            const void *outer);
-int32_t moth_coroutine_probe(moth_ctx *ctx, const void *probe, double token);
-int32_t moth_coroutine_enter(moth_ctx *ctx, const void *probe, double token);
-void moth_coroutine_leave(moth_ctx *ctx);
-int32_t moth_coroutine_hold(moth_ctx *ctx);
-void moth_coroutine_forget(moth_ctx *ctx, const void *state);
-int32_t moth_coroutine_sweep(moth_ctx *ctx);
-int32_t moth_coroutine_known(moth_ctx *ctx, double token);
-]])
+lib.declare_coroutines()
 
 local C, ctx = lib.C, lib.ctx
 local running, upvalueid = coroutine.running, debug.upvalueid

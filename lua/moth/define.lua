@@ -9,6 +9,7 @@
 -- A row of args is {kind, name, doc} with, where they apply:
 --   default   the value when the argument is not given
 --   same      the name of an earlier argument whose value is the default
+--   first     of an optional one, for help: the value, perhaps a list, that the function then takes
 --   optional  may be absent (also written as a `?` after the kind): nil then, and for moth.none
 --   numbers   a tensor argument also takes numbers
 --   hint      stands at the end of the message when it is missing
@@ -39,6 +40,15 @@ local function shown(value)
   return type(value) == "table" and "{" .. concat(value, ", ") .. "}" or tostring(value)
 end
 
+-- A default that the function fills in itself: of {moth.none, 1e-3}, "{none, 0.001}".
+local function first_shown(value)
+  local parts = {}
+  for i, v in ipairs(type(value) == "table" and value or { value }) do
+    parts[i] = v == lib.none and "none" or shown(v)
+  end
+  return type(value) == "table" and "{" .. concat(parts, ", ") .. "}" or parts[1]
+end
+
 local function read_choices(arg, row)
   arg.choices, arg.choice = row.choices, {}
   for k, name in ipairs(row.choices) do arg.choice[name] = k - 1 end
@@ -61,7 +71,8 @@ local function read_arg(name, row)
   if arg.choices and arg.kind == "enum" then arg.fallback = concat(arg.choices, "|")
   elseif arg.required then arg.fallback = ""
   elseif arg.same then arg.fallback = arg.same
-  elseif arg.default == nil then arg.fallback = "none"
+  elseif arg.default == nil then
+    arg.fallback = row.first ~= nil and row.first ~= lib.none and first_shown(row.first) or "none"
   else arg.fallback = shown(arg.default) end
   return arg
 end
@@ -179,7 +190,8 @@ end
 --- Makes a function.
 -- @param record  table of name, doc, examples (one call a line), args, run, and perhaps outputs
 -- ("y"), file (where it is written), scoped (whether tensors that run makes and does not return go
--- when it returns: it must not keep them, nor call functions of the user's)
+-- when it returns: it must not keep them, nor call functions of the user's), order (how it is
+-- called, for messages: where arguments are easily swapped)
 -- @return the function
 local function late(record)
   if type(record) ~= "table" or type(record.name) ~= "string" or type(record.args) ~= "table" then

@@ -113,9 +113,14 @@ end
 -- @param blame  {fname, argname, text}: what the text is made of, where it names a function; if the
 -- user called another one, which uses it, the error is raised in the words of that one
 function errors.raise(text, code, blame)
-  last_code = code or "E_ARG"
-  local place, path, tail, name, inner, outer = require("moth.stack").locate(3, blame)
+  code = code or "E_ARG"
+  last_code = code
+  local place, path, tail, name, inner, outer, within = require("moth.stack").locate(3, blame)
   if outer then text = require("moth.blame")(blame, inner, outer) or text end
+  if within then
+    local said, where = require("moth.given")(blame, code, within)
+    text, path = said or text, where or path
+  end
   if tail then
     text = format("%s (in a return call of %s)", text, tail)
   elseif name and path == "" and not find(text, name, 1, true) then
@@ -123,6 +128,7 @@ function errors.raise(text, code, blame)
   end
   if find(text, "%f[%w]1 %l+s") then text = require("moth.shown").singular(text) end
   if find(text, "[%z\1-\8\11-\31\127]") then text = require("moth.shown").escaped(text) end
+  last_code = code -- what was asked meanwhile may have raised too
   error(place .. path .. text, 0)
 end
 

@@ -64,8 +64,9 @@ local function declarations(C)
   local regions = text:find("/* A region: what ops save", 1, true)
   local after = text:find("/* ---- recordings", regions, true)
   local nodes = text:find("/* ---- nodes and saved tensors", after, true)
+  local coroutines = text:find("/* ---- coroutines", nodes, true)
   return text:sub(1, regions - 1) .. text:sub(after, nodes - 1),
-    text:sub(regions, after - 1) .. text:sub(nodes)
+    text:sub(regions, after - 1) .. text:sub(nodes, coroutines - 1), text:sub(coroutines)
 end
 
 local C, path = open_library()
@@ -86,6 +87,9 @@ end
 function lib.declare_nodes()
   if not pcall(ffi.typeof, "moth_node_info") then ffi.cdef((select(2, declarations(C)))) end
 end
+
+--- Declares the functions for modes of coroutines.
+function lib.declare_coroutines() pcall(ffi.cdef, (select(3, declarations(C)))) end
 
 local WANT, KNOWN, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_KNOWN, C.MOTH_E_MEM, C.MOTH_E_LIMIT
 

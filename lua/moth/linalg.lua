@@ -96,16 +96,19 @@ local function smallest(fname, x, of)
   return (x:amin(-1))
 end
 
+local function check_order(fname, argname, ord)
+  if WORDS[ord] or ORDERS[ord] then return end
+  errors.argument(fname, argname, "of matrices there are 'fro', 'nuc', math.huge, 1, 2 and the "
+    .. "negative of those three, got " .. errors.describe(ord), "E_ARG")
+end
+
 local function matrix_norm(fname, x, ord, dims, keepdim, dtype)
   dims = list_of(dims) or { -2, -1 }
   if #dims ~= 2 then
     errors.argument(fname, "dim", "two dimensions are needed, got " .. #dims, "E_ARG")
   end
   if x:dim() < 2 then need_matrices(fname, x) end
-  if not WORDS[ord] and not ORDERS[ord] then
-    errors.argument(fname, "ord", "of matrices there are 'fro', 'nuc', math.huge, 1, 2 and the "
-      .. "negative of those three, got " .. errors.describe(ord), "E_ARG")
-  end
+  check_order(fname, "ord", ord)
   if ord == "fro" then return vector_norm(fname, x, 2, dims, keepdim, dtype) end
   if dtype then x = x:to(dtype) end
   local m = as("movedim", fname, { source = "dim" })(x, dims, { -2, -1 })
@@ -201,6 +204,7 @@ linalg.cond = define {
   },
   scoped = true,
   run = function(x, p)
+    check_order("cond", "p", p)
     need_matrices("cond", x, p ~= 2 and p ~= -2)
     if p == 2 or p == -2 then
       local s = as("linalg_svdvals", "cond")(x)

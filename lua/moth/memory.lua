@@ -33,7 +33,8 @@ end
 function memory.memory() return read() end
 
 --- Refuses to let live bytes grow beyond a limit; ops that would then raise E_LIMIT. Free blocks
--- count, too: they go back to the system before live and cached bytes together pass the limit.
+-- count, too: they go back to the system before live and cached bytes together pass the limit. A
+-- block is up to an eighth larger than its tensor, which is not counted.
 memory.set_memory_limit = define {
   name = "set_memory_limit",
   doc = "Sets how many bytes live tensors and cached blocks may take; 0 or none: no limit.",

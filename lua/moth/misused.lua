@@ -26,9 +26,16 @@ local function meant(name, names)
   return found and format("; did you mean '%s'?", found) or errors.nearest(name, names)
 end
 
+-- How a function whose arguments are easily swapped is called, for the end of a message; or "".
+local function order_of(sig)
+  local record = rawget(sig, "record")
+  return record and record.order and "; the order is " .. record.order or ""
+end
+
 --- Raises: there is no argument of that name.
 function misused.unknown(sig, name)
-  errors.raise(format("'%s' has no argument '%s'%s", sig.name, name, meant(name, names_of(sig))))
+  errors.raise(format("'%s' has no argument '%s'%s%s", sig.name, name, meant(name, names_of(sig)),
+    order_of(sig)))
 end
 
 local PASSED_ON = " (a second result passed on? wrap the call in parentheses"
@@ -64,6 +71,7 @@ function misused.bad(sig, i, v)
   if i == 1 and type(v) == "nil" and sig.method then
     text = format("%s; called by '.'? a method is called with ':', as x:%s()", text, sig.name)
   end
+  if type(v) ~= "nil" then text = text .. order_of(sig) end
   errors.argument(sig.name, sig.args[i].name, text, code)
 end
 

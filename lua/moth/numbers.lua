@@ -289,7 +289,7 @@ numbers.gradient = define {
     end
     local seen = {}
     for i, d in ipairs(dim) do
-      if d < 0 then d = d + n + 1 end
+      d = errors.dim("gradient", "dim", d, n)
       if seen[d] then
         errors.argument("gradient", "dim", ("dimension %d is named twice"):format(d), "E_ARG")
       end

@@ -17,6 +17,22 @@ local function names(list, build)
   for name in list:gmatch "%S+" do builders[name] = build end
 end
 
+local function unread(self, what)
+  self:note(what .. " is not loaded")
+  return require("moth.foreign").unread(what)
+end
+
+-- ---- of PyTorch: tensors that are not strided ----
+
+names("torch.serialization._get_layout", function(_, args) return args[1] end)
+names("torch._utils._rebuild_sparse_tensor", function(self, args)
+  return unread(self, ("a sparse tensor, %s; save it dense, by to_dense()"):format(
+    type(args[1]) == "string" and args[1] or "of an unknown layout"))
+end)
+names("torch._utils._rebuild_nested_tensor", function(self)
+  return unread(self, "a nested tensor")
+end)
+
 -- ---- of Python ----
 
 local function as_list(self, args)
@@ -117,11 +133,6 @@ pickled.names = { ["numpy.ndarray"] = true, ["torch.per_tensor_affine"] = true,
 builders["numpy.dtype"] = function(self, args)
   if type(args[1]) ~= "string" then refuse(self, "holds a dtype of NumPy without a name") end
   return setmetatable({ code = args[1], name = KINDS[args[1]], format = FORMATS[args[1]] }, Kind)
-end
-
-local function unread(self, what)
-  self:note(what .. " is not loaded")
-  return require("moth.foreign").unread(what)
 end
 
 -- Elements of a kind from bytes: a tensor, or a value that says what it was.

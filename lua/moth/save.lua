@@ -99,6 +99,7 @@ M.save = define {
     { "map", "metadata", "strings for other readers of the file", optional = true },
     { "bool", "durable", "wait until the file is on the disk", default = true },
   },
+  order = "moth.save(value, path)",
   run = function(value, path, metadata, durable)
     local other = require("moth.magic").by_extension(path)
     if other then

@@ -2,6 +2,7 @@
 -- memory is asked for first, so that a length that is too large is refused at once.
 
 local bind = require "moth.bind"
+local errors = require "moth.error"
 
 local series = {}
 
@@ -15,6 +16,9 @@ local MANY = 2 ^ 16 -- elements that are listed at a time
 function series.of(fname, argname, n, f, dtype, device, requires_grad)
   local moth = require "moth"
   dtype = dtype or moth.get_default_dtype()
+  if not dtype.is_floating_point then
+    errors.refuse(fname, "dtype", "a floating dtype is needed", dtype, "E_DTYPE")
+  end
   local y = bind.as("empty", fname, { size = argname })({ n }, dtype, device)
   for first = 0, n - 1, MANY do
     local list, count = {}, math.min(MANY, n - first)

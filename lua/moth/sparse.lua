@@ -211,7 +211,7 @@ local function refuse(argument, text, code)
 end
 
 -- How many rows the whole has, after a look at those that are given. While a step is captured none
--- can be read; what uses them will refuse those that are out of range.
+-- can be read: a replay checks them, or on a GPU what uses them.
 local function size_of(rows, values, size)
   local last = 0
   if rows:size(1) > 0 and not lib.capture then
@@ -219,7 +219,12 @@ local function size_of(rows, values, size)
     last = rows:max():item()
     if first < 1 then refuse("indices", "positions count from 1, got " .. first, "E_INDEX") end
   end
-  if size == nil then return last end
+  if size == nil and lib.capture then
+    refuse("size", "sizes are needed in a captured step: the rows are not known before a replay",
+      "E_UNSUPPORTED")
+  elseif size == nil then
+    return last
+  end
   if type(size) == "number" then size = {size} end
   local fits = #size == values:dim()
   for d = 2, #size do fits = fits and size[d] == values:size(d) end
@@ -228,6 +233,11 @@ local function size_of(rows, values, size)
       tostring(require("moth").Size(size))), "E_SHAPE")
   elseif last > size[1] then
     refuse("indices", ("row %d is out of range for %d"):format(last, size[1]), "E_INDEX")
+  end
+  if lib.capture then
+    require "moth.check"(rows:lt(1):logical_or(rows:gt(size[1])), function()
+      refuse("indices", ("rows from 1 to %d are needed"):format(size[1]), "E_INDEX")
+    end)
   end
   return size[1]
 end
@@ -268,6 +278,7 @@ sparse.sparse_coo_tensor = define {
     if device then values = values:to(device) end
     local rows = indices[1]:to(values.device)
     local n = size_of(rows, values, size)
+    if lib.capture and not rows.is_cuda then rows = rows:clamp(1, math.max(n, 1)) end
     return (make(ops.to_index(rows), values, n, is_coalesced))
   end,
 }

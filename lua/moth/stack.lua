@@ -98,29 +98,53 @@ local function signature_of(fn)
   end
 end
 
--- The call {name, names, values, n} in the frame at `level` of the caller, from local `from` on.
-local function call_at(level, name, args, from)
-  local call = { name = name, names = {}, values = {}, n = #args }
-  for i, arg in ipairs(args) do
-    local _, value = getlocal(level + 1, from + i - 1)
-    call.names[i], call.values[i] = arg.name, value
-  end
+-- The call {name, names, values, n} of these values.
+local function call_with(name, args, values)
+  local call = { name = name, names = {}, values = values, n = #args }
+  for i, arg in ipairs(args) do call.names[i] = arg.name end
   return call
 end
 
+-- What was given to a function with `...`, in the frame at `level` of the caller.
+local function varargs(level)
+  local values, n = {}, 0
+  while true do
+    local key, value = getlocal(level + 1, -n - 1)
+    if not key then break end
+    n = n + 1
+    values[n] = value
+  end
+  values.n = n
+  return values
+end
+
+-- The arguments of a class's constructor in the frame at `level` of the caller, if its `init` runs,
+-- so that they are known to be good.
+local function constructed(level, class, own, sig)
+  local body, runs = class.written(own.init), false
+  for below = math.max(level - 4, 1), level do
+    local info = getinfo(below + 1, "f")
+    runs = runs or info ~= nil and info.func == body
+  end
+  if not runs then return call_with(class.typename(own), sig.args, {}) end
+  local given = varargs(level + 1)
+  return call_with(class.typename(own), sig.args, { own.signature(unpack(given, 1, given.n)) })
+end
+
 -- The call in a frame at `level` of the caller, of an op or of a function made by define; or of a
--- class that checks its arguments: its `init` has them then.
+-- class that checks its arguments.
 local function call_of(level, info, inner)
   if info.source:sub(1, 9) == "=[moth.op" then
-    local sig = signature_of(info.func)
-    return sig and call_at(level + 1, sig.name, sig.args, 1)
+    local sig, values = signature_of(info.func), {}
+    for i = 1, sig and #sig.args or 0 do values[i] = select(2, getlocal(level + 1, i)) end
+    return sig and call_with(sig.name, sig.args, values)
   end
   local class = package.loaded["moth.class"]
   if type(class) ~= "table" or info.func ~= class.construct or not inner then return nil end
   local _, own = getlocal(level + 1, 1)
   local parse = own.signature
   local sig = parse and require("moth.bind").signature(parse)
-  return sig and call_at(level, class.typename(own), sig.args, 2)
+  return sig and constructed(level + 1, class, own, sig)
 end
 
 -- The call in the frame at `level` of the caller, of a function in Lua that has no signature.
@@ -131,6 +155,15 @@ local function plain_call(level, info, name)
     call.names[i], call.values[i], call.n = key, value, i
   end
   return call
+end
+
+-- What a module was called with, in the frame at `level` of the caller.
+local function given_to(level, info)
+  local values = varargs(level + 1)
+  for i = 2, values.n == 0 and getinfo(info.func, "u").nparams or 0 do
+    values[i - 1], values.n = select(2, getlocal(level + 1, i)), i - 1
+  end
+  return values
 end
 
 -- Whether an error already speaks of that call: by its name, and of one of its arguments.
@@ -150,11 +183,13 @@ local DEPTH = 200 -- frames looked at beyond the user's
 -- there, which lead to the function at `level` of the stack.
 -- @param blame  the function that an error names, {fname = }; optional
 -- @return these four; and if the user called another function than that: the innermost call of the
--- one that is named, or nil, and the user's call
+-- one that is named, or nil, and the user's call; and of an error within modules: {call = the
+-- outermost call within the innermost, list = {module, values} of each, innermost first, path =
+-- function(n) -> the path without the n innermost}
 function stack.locate(level, blame)
   local user, line, tail, namer, name
   local within, around -- calls: that of the function that is blamed, and the outermost
-  local modules, inner, callee, stop = {}, {}, nil, nil
+  local modules, inner, given, callee, stop = {}, {}, {}, nil, nil
   while not stop or level < stop do
     local info = getinfo(level, "Slnf")
     if not info then break end
@@ -169,7 +204,10 @@ function stack.locate(level, blame)
       local _, object = getlocal(level, 1)
       table.insert(modules, 1, object)
       namer = errors.module_frames[info.func]
-      if not user then inner[#inner + 1] = object end
+      if not user then
+        inner[#inner + 1] = object
+        if blame then given[#inner] = { module = object, values = given_to(level, info) } end
+      end
     end
     if not user and errors.user_calls[info.func] then
       user, tail = called_for_user(level)
@@ -188,9 +226,13 @@ function stack.locate(level, blame)
     level = level + 1
   end
   local place = user and line >= 0 and format("%s:%d: ", user.short_src, line) or ""
-  local path = namer and namer(modules)
+  local function path_without(n)
+    return "in " .. namer({ unpack(modules, 1, #modules - n) }) .. ": "
+  end
+  local within_modules = given[1] and { call = around or within, list = given,
+    path = path_without }
   if around and (tells(around, blame) or #modules > 0 and around.plain) then around = nil end
-  return place, path and "in " .. path .. ": " or "", tail, name, within, around
+  return place, namer and path_without(0) or "", tail, name, within, around, within_modules
 end
 
 -- ---- '.' where ':' belongs ----

@@ -601,6 +601,60 @@ describe("checks written in Lua hold in replays", function()
     end, {moth.tensor {1LL, 3LL}}, {moth.tensor {1LL, 4LL}})
   end)
 
+  it("of one_hot without a count: as many classes as when it was recorded", function()
+    local T = moth.tensor
+    local function one_hot(at) return F.one_hot(at) * 1 end
+    local step = moth.capture(one_hot)
+    for _ = 1, 4 do assert.are.same({{1, 0, 0}, {0, 0, 1}}, step(T {1LL, 3LL}):tolist()) end
+    assert.are.same({{0, 1, 0}, {0, 0, 1}}, step(T {2LL, 3LL}):tolist())
+    assert.has_error_like(function() step(T {1LL, 4LL}) end,
+      "bad argument 'input' to 'one_hot' %(class 4 is out of range")
+    assert.has_error_like(function() step(T {1LL, 2LL}) end,
+      "bad argument 'num_classes' to 'one_hot' %(the step was recorded with 3 classes, and the "
+      .. "largest is now 2; give the number of classes")
+    assert.are.same({{0, 1, 0}, {0, 0, 1}}, step(T {2LL, 3LL}):tolist())
+    assert.are.equal(1, recordings(step))
+    local counted = moth.capture(function(at) return F.one_hot(at, 3) end)
+    for _ = 1, 4 do assert.are.same({{1, 0, 0}, {0, 1, 0}}, counted(T {1LL, 2LL}):tolist()) end
+  end)
+
+  it("of ctc_loss: lengths, targets and their lengths", function()
+    local T, scores = moth.tensor, moth.randn(5, 2, 4):log_softmax(3)
+    local good = {T {{2LL, 3LL}, {4LL, 2LL}}, T {5LL, 4LL}, T {2LL, 1LL}}
+    local function loss(targets, steps, sizes)
+      return (F.ctc_loss(scores, targets, steps, sizes))
+    end
+    raises("bad argument 'input_lengths' to 'ctc_loss'", loss, good,
+      {good[1], T {6LL, 4LL}, good[3]})
+    raises("bad argument 'input_lengths' to 'ctc_loss'", loss, good,
+      {good[1], T {-1LL, 4LL}, good[3]})
+    raises("bad argument 'target_lengths' to 'ctc_loss'", loss, good,
+      {good[1], good[2], T {3LL, 1LL}})
+    raises("bad argument 'targets' to 'ctc_loss'", loss, good,
+      {T {{2LL, 5LL}, {4LL, 2LL}}, good[2], good[3]})
+  end)
+
+  it("of rows of a sparse tensor", function()
+    local T = moth.tensor
+    raises("bad argument 'indices' to 'sparse_coo_tensor'", function(rows)
+      return moth.sparse_coo_tensor(rows, moth.ones(2, 3), {4, 3}):to_dense()
+    end, {T {{1LL, 4LL}}}, {T {{1LL, 5LL}}})
+    assert.has_error_like(function()
+      moth.capture(function(rows) return moth.sparse_coo_tensor(rows, moth.ones(2)):to_dense() end)(
+        T {{1LL, 4LL}})
+    end, "bad argument 'size' to 'sparse_coo_tensor' %(sizes are needed in a captured step")
+  end)
+
+  it("of multi_margin_loss and multilabel_margin_loss: classes", function()
+    local T = moth.tensor
+    raises("bad argument 'target' to 'multi_margin_loss' %(classes up to 3 are needed",
+      function(y) return F.multi_margin_loss(moth.ones(2, 3), y) end, {T {1LL, 3LL}},
+      {T {1LL, 4LL}})
+    raises("bad argument 'target' to 'multilabel_margin_loss' %(classes up to 3", function(y)
+      return F.multilabel_margin_loss(moth.ones(1, 3), y)
+    end, {T {{1LL, 3LL, 0LL}}}, {T {{1LL, 4LL, 0LL}}})
+  end)
+
   it("of ops: errors name the function that the step called", function()
     local emb = nn.Embedding(3, 2)
     raises("'embedding'", function(at) return emb(at) end, {moth.tensor {1LL, 3LL}},
@@ -608,6 +662,25 @@ describe("checks written in Lua hold in replays", function()
     raises("'cross_entropy'", function(target)
       return F.cross_entropy(moth.ones(2, 3), target)
     end, {moth.tensor {1LL, 3LL}}, {moth.tensor {1LL, 4LL}})
+  end)
+end)
+
+describe("pack_padded_sequence in a captured step", function()
+  local pack = nn.utils.rnn.pack_padded_sequence
+
+  it("takes lengths as a list, and is recorded again for others", function()
+    local step = moth.capture(function(input, lengths) return pack(input, lengths).data * 1 end)
+    local input = moth.arange(6):view(3, 2, 1)
+    for _ = 1, 4 do assert.are.equal(5, step(input, {3, 2}):size(1)) end
+    for _ = 1, 4 do assert.are.equal(4, step(input, {3, 1}):size(1)) end
+    assert.are.same({0, 1, 2, 3, 4}, step(input, {3, 2}):flatten():tolist())
+  end)
+
+  it("refuses a tensor of lengths, on which the shape of the result depends", function()
+    local step = moth.capture(function(input, lengths) return pack(input, lengths).data end)
+    assert.has_error_like(function() step(moth.ones(3, 2, 1), moth.tensor {3LL, 2LL}) end,
+      "bad argument 'lengths' to 'pack_padded_sequence' %(the shape of the result depends on them: "
+      .. "in a captured step a list is needed")
   end)
 end)
 

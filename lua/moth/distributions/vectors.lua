@@ -155,6 +155,14 @@ Reshape.signature = define.signature("ReshapeTransform", {
   { "shape", "in_shape", "sizes of a value" }, { "shape", "out_shape", "what they become" } })
 
 function Reshape:init(from, to)
+  from, to = type(from) == "number" and { from } or from, type(to) == "number" and { to } or to
+  for _, row in ipairs { { "in_shape", from }, { "out_shape", to } } do
+    for _, size in ipairs(row[2]) do
+      if size < 0 then
+        errors.refuse("ReshapeTransform", row[1], "sizes from 0 on are needed", row[2], "E_SHAPE")
+      end
+    end
+  end
   from, to = tools.join(from), tools.join(to)
   if from:numel() ~= to:numel() then
     errors.argument("ReshapeTransform", "out_shape", ("as many elements as %s are needed, got %s")

@@ -7,6 +7,7 @@ local lib = require "moth.lib"
 local nn = require("moth").nn
 
 local ops = require "moth.ops"
+local tensor_ops = require("moth.bind").ops
 local sizes = require("moth.ops.sample").sizes
 
 local Module, plain = nn.Module, lib.is_plain
@@ -37,7 +38,7 @@ end
 
 -- ---- regions and noise, as layers ----
 
-local SIZE = { "int2", "output_size", "height and width of the result" }
+local SIZE = { "int2", "output_size", "height and width of the result", bounds = { 1 } }
 local SCALE = { "float", "spatial_scale", "what coordinates are multiplied by" }
 local RATIO = { "int", "sampling_ratio", "points for each side of a cell" }
 
@@ -60,7 +61,7 @@ simple("PSRoIPool", { SIZE, SCALE }, function(self, input, rois)
   return (ops.ps_roi_pool(input, rois, self.output_size, self.spatial_scale))
 end)
 
-simple("StochasticDepth", { { "float", "p", "probability of a drop" },
+simple("StochasticDepth", { { "float", "p", "probability of a drop", bounds = { 0, 1 } },
   { "enum", "mode", "what is dropped", choices = { "batch", "row" }, required = true } },
   function(self, input)
     return (ops.stochastic_depth(input, self.p, self.mode, self.training))
@@ -68,8 +69,8 @@ simple("StochasticDepth", { { "float", "p", "probability of a drop" },
 
 for n = 2, 3 do
   simple("DropBlock" .. n .. "d", {
-    { "float", "p", "share of elements that are dropped" },
-    { "int", "block_size", "length of a block's sides, odd" },
+    { "float", "p", "share of elements that are dropped", bounds = { 0, 1 } },
+    { "int", "block_size", "length of a block's sides, odd", bounds = { 1 } },
     { "bool", "inplace", "write into the input?", default = false },
     { "float", "eps", "keeps the scale finite", default = 1e-6 },
   }, function(self, input)
@@ -79,7 +80,7 @@ for n = 2, 3 do
 end
 
 simple("Permute", { { "dims", "dims", "the order of the dims" } }, function(self, input)
-  return (input:permute(self.dims))
+  return (tensor_ops.permute(input, self.dims))
 end)
 
 -- ---- deformable convolution ----
@@ -90,10 +91,10 @@ layers.DeformConv2d = DeformConv2d
 DeformConv2d.signature = define.signature("DeformConv2d", {
   { "int", "in_channels", "channels of the input" },
   { "int", "out_channels", "channels of the result" },
-  { "int2", "kernel_size", "height and width of the kernel" },
-  { "int2", "stride", "step of the kernel", default = 1 },
-  { "int2", "padding", "border of zeros", default = 0 },
-  { "int2", "dilation", "step between points of the kernel", default = 1 },
+  { "int2", "kernel_size", "height and width of the kernel", bounds = { 1 } },
+  { "int2", "stride", "step of the kernel", default = 1, bounds = { 1 } },
+  { "int2", "padding", "border of zeros", default = 0, bounds = { 0 } },
+  { "int2", "dilation", "step between points of the kernel", default = 1, bounds = { 1 } },
   { "int", "groups", "groups of channels", default = 1 },
   { "bool", "bias", "is there a bias?", default = true },
 })
@@ -240,8 +241,8 @@ local MLP = class("MLP", nn.Sequential)
 layers.MLP = MLP
 
 MLP.signature = define.signature("MLP", {
-  { "int", "in_channels", "features of the input" },
-  { "ints", "hidden_channels", "features of each layer's result" },
+  { "int", "in_channels", "features of the input", bounds = { 1 } },
+  { "ints", "hidden_channels", "features of each layer's result", bounds = { 1 } },
   { "any", "norm_layer", "class of the normalization; none when absent", optional = true },
   ACTIVATION,
   { "bool", "inplace", "do activations and dropout write into their input?", optional = true },

@@ -104,6 +104,7 @@ function FeaturePyramidNetwork:init(list, out_channels, extra, norm_layer)
   if extra ~= nil and not nn.isinstance(extra, Module) then
     errors.refuse("FeaturePyramidNetwork", "extra_blocks", "a module is needed", extra, "E_TYPE")
   end
+  if type(list) == "number" then list = { list } end
   self.inner_blocks = nn.ModuleList()
   self.layer_blocks = nn.ModuleList()
   local norm = norm_layer == nil and moth.none or norm_layer
