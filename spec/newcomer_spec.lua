@@ -133,7 +133,8 @@ end)
 describe("two dtypes in one call", function()
   it("are told with the names of both arguments", function()
     refuses(function() return (nn.Linear(3, 4)(moth.ones(2, 3):double())) end,
-      "bad argument 'input' to 'Linear' (f64 (2, 3) does not go with the layer's weight, f32 (4, 3)")
+      "bad argument 'input' to 'Linear' (f64 (2, 3) does not go with the layer's weight, "
+        .. "f32 (4, 3)")
   end)
 end)
 
