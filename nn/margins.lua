@@ -261,6 +261,12 @@ margins.triplet_margin_with_distance_loss = define {
   scoped = true,
   run = function(anchor, positive, negative, distance, margin, swap, reduction)
     some_margin("triplet_margin_with_distance_loss", margin)
+    for name, x in pairs {positive = positive, negative = negative} do
+      if x:dim() ~= anchor:dim() then
+        errors.argument("triplet_margin_with_distance_loss", name, ("%d dimensions are needed, as "
+          .. "the anchor has, got %s"):format(anchor:dim(), errors.describe(x)), "E_SHAPE")
+      end
+    end
     distance = distance or margins.pairwise_distance
     local near, far = distance(anchor, positive), distance(anchor, negative)
     if not lib.istensor(near) or not lib.istensor(far) then
@@ -532,6 +538,10 @@ margins.bilinear = define {
        or input1:size(-1) ~= weight:size(2) or input2:size(-1) ~= weight:size(3) then
       errors.argument("bilinear", "weight", ("%s does not fit %s and %s"):format(
         errors.describe(weight), errors.describe(input1), errors.describe(input2)), "E_SHAPE")
+    end
+    if bias and (bias:dim() ~= 1 or bias:size(1) ~= weight:size(1)) then
+      errors.argument("bilinear", "bias", ("(%d) is needed, got %s"):format(weight:size(1),
+        errors.describe(bias)), "E_SHAPE")
     end
     same_dtype("bilinear", "input2", input2, input1)
     same_dtype("bilinear", "weight", weight, input1)

@@ -47,7 +47,7 @@ for line in ([[
   std_mean unbiased: none
   var unbiased: none
   var_mean unbiased: none
-  optim. capturable, betas, etas, step_sizes, ns_coefficients: none
+  optim. capturable: none
 ]]):gmatch "[^\n]+" do
   local name, arguments = line:match "^%s+(%S+) ([^:]+):"
   for argument in arguments and arguments:gmatch "[%w_]+" or function() end do

@@ -150,7 +150,8 @@ end
 -- Hidden ops that replays and backward passes run: the function that users call. A spec checks that
 -- each hidden op has one, by its name or from here.
 local PUBLIC = {
-  attention = "scaled_dot_product_attention", cast = "to", to_device = "to", slice = "index",
+  attention = "scaled_dot_product_attention", bag_sum = "embedding_bag", distances = "cdist",
+  cast = "to", to_device = "to", slice = "index", triangle_indices = "tril_indices",
   clamp_tensor = "clamp", clamp_tensor_ = "clamp_", ctc = "ctc_loss", ctc_losses = "ctc_loss",
   conv2d_input = "conv2d", conv2d_weight = "conv2d", conv3d_input = "conv3d",
   conv3d_weight = "conv3d", dropout_apply = "dropout", embedding_renorm_ = "embedding",

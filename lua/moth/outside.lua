@@ -420,9 +420,10 @@ local function resolve(all, fn, site)
       kind, value = "index", env[site.key]
     end
     local seen = value
-    if value == nil and not is_chained(env, site.key) then -- of a function; compared, not followed
+    if value == nil and not is_chained(env, site.key) then -- of a function; libraries are followed
       local found, indexed = pcall(function() return env[site.key] end)
       if found and indexed ~= nil then kind, seen = "index", indexed end
+      if found and indexed ~= nil and LIBRARIES[indexed] then value = indexed end
     end
     if matters(site, seen) then
       add_row(all, kind, env, site.key, seen, place).strict = true
@@ -442,12 +443,11 @@ end
 local FLAGS = {"counts", "tested", "escapes", "stored", "raw"}
 
 local function floating(all, name, site)
-  local how = all.names[name]
-  if not how then
-    how = {}
-    all.names[name] = how
+  local how, more = all.names[name] or {}, false
+  if not all.names[name] and type(name) == "string" and string[name] then -- a method of a string
+    add_row(all, "raw", string, name, string[name], "string." .. name).own = true
   end
-  local more = false
+  all.names[name] = how
   for _, flag in ipairs(FLAGS) do
     if site[flag] and not how[flag] then how[flag], more = true, true end
   end

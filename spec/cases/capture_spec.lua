@@ -665,6 +665,26 @@ describe("checks written in Lua hold in replays", function()
   end)
 end)
 
+describe("a function of string that is replaced", function()
+  local rep = string.rep
+  after_each(function() string.rep = rep end) -- luacheck: ignore 122
+
+  for name, count in pairs {
+    ["called by its name"] = function(text) return #string.rep(text, 3) end,
+    ["called as a method"] = function(text) return #text:rep(3) end,
+    ["called on a literal"] = function() return #("a"):rep(3) end,
+  } do
+    it("is seen where it is " .. name, function()
+      local text = "a"
+      local step, check = pair(function(v) return v * count(text) end)
+      check()
+      assert.are.same({3, 6}, step(x):tolist())
+      string.rep = function() return "four" end -- luacheck: ignore 122
+      assert.are.same({4, 8}, step(x):tolist())
+    end)
+  end
+end)
+
 describe("pack_padded_sequence in a captured step", function()
   local pack = nn.utils.rnn.pack_padded_sequence
 

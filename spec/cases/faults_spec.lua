@@ -211,6 +211,7 @@ local text = file:read "*a"
 file:close()
 text = text:match "cdef begins(.*)cdef ends":gsub("/%*.-%*/", "")
 lib.declare_nodes()
+lib.declare_coroutines()
 
 -- What may be NULL: an owner, gradients of scalars, rows that are not wanted, no gradient.
 local OPTIONAL = { ["moth_task_begin grads"] = true, ["moth_profile_take events"] = true,

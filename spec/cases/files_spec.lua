@@ -207,6 +207,10 @@ describe("a .pth file", function()
       tostring(state.large64))
     assert.equal("<not loaded: a NumPy array of NumPy's dtype 'U1'>", tostring(state.words))
     assert.equal("<not loaded: a quantized tensor>", tostring(state.quantized))
+    assert.equal("<not loaded: a sparse tensor, torch.sparse_coo; save it dense, by to_dense()>",
+      tostring(state.sparse))
+    assert.matches("a sparse tensor, torch.sparse_csr", tostring(state.rows), 1, true)
+    assert.equal("<not loaded: a nested tensor>", tostring(state.nested))
   end)
 end)
 

@@ -240,6 +240,18 @@ describe("a message names the argument", function()
   end, "bad argument 'other' to 'expand_as'")
   names("append of diff", function() return (moth.diff(x, { append = moth.ones(5, 5) })) end,
     "bad argument 'append' to 'diff'")
+  names("bias of bilinear", function()
+    return (F.bilinear(x, moth.ones(2, 4), moth.ones(5, 3, 4), moth.ones(1, 1, 5)))
+  end, "bad argument 'bias' to 'bilinear' ((5) is needed, got f32 (1, 1, 5))")
+  names("positive of triplet_margin_with_distance_loss", function()
+    return (F.triplet_margin_with_distance_loss(x, moth.ones(1, 2, 3), x))
+  end, "bad argument 'positive' to 'triplet_margin_with_distance_loss' (2 dimensions are needed")
+  names("eps of a layer that learns its size", function()
+    return (nn.LazyBatchNorm1d { eps = -1 })
+  end, "bad argument 'eps' to 'LazyBatchNorm1d' (a number from 0 on is needed, got -1)")
+  names("settings of layers of moth.ops", function()
+    return (moth.ops.StochasticDepth(2, "row"))
+  end, "bad argument 'p' to 'StochasticDepth' (a number from 0 to 1 is needed, got 2)")
   names("p of cond, also a tensor", function() return (L.cond(moth.eye(3), T(2))) end,
     "bad argument 'p' to 'cond' (of matrices there are")
 

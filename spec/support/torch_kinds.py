@@ -23,5 +23,8 @@ torch.save({
     "fortran": numpy.asfortranarray(numpy.arange(6).reshape(2, 3)),
     "scalar": numpy.complex128(1 + 2j),
     "words": numpy.array(["a", "b"]),
+    "sparse": torch.eye(2).to_sparse(),
+    "rows": torch.eye(2).to_sparse_csr(),
+    "nested": torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]),
     "quantized": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
 }, path)
