@@ -414,7 +414,9 @@ local function classes_of(name, y, x, target, least)
     errors.argument(name, "target", ("class %d is out of range for %d classes"):format(
       tonumber(class), classes), "E_INDEX")
   end)
-  return recorded and y:clamp(least or -2 ^ 53, classes) or y
+  if not recorded or y.is_cuda then return y end
+  y = y:long():clamp_max(classes)
+  return least and y:clamp_min(least) or y
 end
 
 --- The sum over other classes of max(0, margin - input[target] + input)^p, by their number.

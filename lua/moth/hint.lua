@@ -4,6 +4,9 @@
 -- net:zero_gard() ends in Lua's "attempt to call method 'zero_gard' (a nil value)". Where such a
 -- message ends a script, the launcher's handler asks here for the name that was meant. So it does
 -- where Lua's words do not say what to write instead of Python's.
+--
+-- A pcall sees Lua's own message: to know that a call follows, each read of an absent field, which
+-- layers without a bias make in every call, would have to look at the caller's bytecode.
 
 local class = require "moth.class"
 local errors = require "moth.error"
