@@ -229,9 +229,12 @@ local function frequencies(name, doc, last, first)
         errors.argument(name, "d", "a number other than 0 is needed, got 0", "E_DOMAIN")
       end
       local count = last(n) + 1
-      local function value(k) return (k < count and k or first(n) + k - count) / (n * d) end
-      return (require("moth.series").of(name, "n", count - first(n), value, dtype, device,
-        requires_grad))
+      local total = count - first(n)
+      local function value(k)
+        if total > count then k:add_(k:ge(count), -total) end
+        return k:div_(n * d)
+      end
+      return (require("moth.series").of(name, "n", total, value, dtype, device, requires_grad))
     end,
   }
 end

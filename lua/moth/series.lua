@@ -1,57 +1,52 @@
---- series.lua -- vectors whose elements a Lua function gives: windows of signals, frequencies. The
--- memory is asked for first, so that a length that is too large is refused at once.
+--- series.lua -- vectors whose elements are functions of their positions: windows of signals,
+-- frequencies. The memory is asked for first: a length that is too large is refused at once.
 
 local bind = require "moth.bind"
 local errors = require "moth.error"
 
 local series = {}
 
-local MANY = 2 ^ 16 -- elements that are listed at a time
+local MANY = 2 ^ 15 -- elements that are computed at a time: they stay in the cache
+
+local empty = {} -- a function's name -> the op empty, whose messages name that function
 
 --- A vector of n elements.
 -- @param fname         the function that the user called
 -- @param argname       its argument that says n
--- @param f             function(k) -> the element at position k, from 0
+-- @param f             function(k) -> the elements at positions k, a tensor of f64 that counts from
+-- 0 and that f may overwrite
 -- @param requires_grad  record gradients for it
 function series.of(fname, argname, n, f, dtype, device, requires_grad)
   local moth = require "moth"
+  local f64 = moth.float64
   dtype = dtype or moth.get_default_dtype()
   if not dtype.is_floating_point then
     errors.refuse(fname, "dtype", "a floating dtype is needed", dtype, "E_DTYPE")
   end
-  local y = bind.as("empty", fname, { size = argname })({ n }, dtype, device)
+  empty[fname] = empty[fname] or bind.as("empty", fname, { size = argname })
+  local y = empty[fname]({ n }, dtype, device)
   for first = 0, n - 1, MANY do
-    local list, count = {}, math.min(MANY, n - first)
-    for k = 1, count do list[k] = f(first + k - 1) end
-    y:narrow(1, first + 1, count):copy_(moth.tensor(list, { dtype = dtype }))
+    local stop = math.min(n, first + MANY)
+    local part = f(bind.ops.arange(first, stop, 1, f64, "cpu"))
+    if n <= MANY and y.dtype == f64 and y.device == part.device then
+      y = part
+    else
+      y:narrow(1, first + 1, stop - first):copy_(part)
+    end
   end
   if requires_grad then y:requires_grad_() end
   return y
 end
 
--- exp(-x) times the modified Bessel function of order 0, of x from 0 on: by its series, or, from
--- where its first terms say all, by the asymptotic one (Abramowitz and Stegun 9.6.12, 9.7.1).
-local function bessel_scaled(x)
-  local sum, term, k = 1, 1, 0
-  if x < 50 then
-    repeat
-      k = k + 1
-      term = term * (x / (2 * k)) ^ 2
-      sum = sum + term
-    until term < sum * 1e-17
-    return sum * math.exp(-x)
-  end
-  repeat
-    k = k + 1
-    term = term * (2 * k - 1) ^ 2 / (8 * k * x)
-    sum = sum + term
-  until term < sum * 1e-17
-  return sum / math.sqrt(2 * math.pi * x)
-end
+--- cos(factor k), in the place of k.
+function series.cos(k, factor) return k:mul_(factor):cos_() end
 
---- I0(x) / I0(y), for 0 <= x <= y.
+--- I0(x) / I0(y), which may overwrite x, for 0 <= x <= y; I0 is the modified Bessel function of
+-- order 0.
 function series.bessel_ratio(x, y)
-  return math.exp(x - y) * bessel_scaled(x) / bessel_scaled(y)
+  local i0e = bind.ops.special_i0e
+  local last = i0e(bind.ops.full({ 1 }, y, require("moth").float64, "cpu")):item()
+  return i0e(x):mul_(x:sub_(y):exp_()):div_(last)
 end
 
 return series

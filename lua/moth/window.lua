@@ -5,7 +5,7 @@ local define = require "moth.define"
 local errors = require "moth.error"
 local series = require "moth.series"
 
-local cos, pi, abs, sqrt = math.cos, math.pi, math.abs, math.sqrt
+local abs, cos, pi = math.abs, series.cos, math.pi
 local window = {}
 
 local LENGTH = { "int", "window_length", "how many elements" }
@@ -17,8 +17,8 @@ local WHERE = {
   { "bool", "requires_grad", "gather gradients for it", default = false },
 }
 
--- Makes a window of a function of the share of it that lies before an element, and of what `more`
--- arguments say.
+-- Makes a window of a function of the share of it that is before an element, a tensor that the
+-- function may overwrite, and of what `more` arguments say.
 local function make(name, doc, more, value, examples)
   local args = { LENGTH, PERIODIC }
   for _, row in ipairs(more) do args[#args + 1] = row end
@@ -36,7 +36,7 @@ local function make(name, doc, more, value, examples)
       end
       local last = periodic and n or n - 1
       return (series.of(name, "window_length", n, function(k)
-        return n == 1 and 1 or value(k / last, a, b)
+        return n == 1 and k:fill_(1) or value(k:div_(last), a, b)
       end, select(#more + 1, ...)))
     end,
   }
@@ -45,25 +45,29 @@ end
 local EXAMPLES = "5\n4, false, {dtype = moth.float64, requires_grad = true}"
 
 make("hann_window", "Half a cosine's wave from 0 to 1 and back.", {},
-  function(t) return 0.5 - 0.5 * cos(2 * pi * t) end, EXAMPLES)
+  function(t) return cos(t, 2 * pi):mul_(-0.5):add_(0.5) end, EXAMPLES)
 
 make("hamming_window", "alpha less beta times a cosine.", {
   { "float", "alpha", "the mean", default = 0.54 },
   { "float", "beta", "the size of the cosine", default = 0.46 },
-}, function(t, alpha, beta) return alpha - beta * cos(2 * pi * t) end,
+}, function(t, alpha, beta) return cos(t, 2 * pi):mul_(-beta):add_(alpha) end,
   "5\n4, false, {alpha = 0.5, beta = 0.4, dtype = moth.float64, requires_grad = true}")
 
 make("blackman_window", "A sum of two cosines, 0 at its ends.", {},
-  function(t) return 0.42 - 0.5 * cos(2 * pi * t) + 0.08 * cos(4 * pi * t) end, EXAMPLES)
+  function(t)
+    local twice = t * (4 * pi)
+    return cos(t, 2 * pi):mul_(-0.5):add_(0.42):add_(twice:cos_(), 0.08)
+  end, EXAMPLES)
 
 make("bartlett_window", "A triangle.", {},
-  function(t) return 1 - abs(2 * t - 1) end, EXAMPLES)
+  function(t) return t:mul_(2):sub_(1):abs_():neg_():add_(1) end, EXAMPLES)
 
 make("kaiser_window", "A Bessel function, the steeper the larger beta is.", {
   { "float", "beta", "how steep it is", default = 12 },
 }, function(t, beta)
   beta = abs(beta)
-  return (series.bessel_ratio(beta * sqrt(math.max(0, 1 - (2 * t - 1) ^ 2)), beta))
+  local x = t:mul_(2):sub_(1):square_():neg_():add_(1):clamp_{min = 0}:sqrt_():mul_(beta)
+  return (series.bessel_ratio(x, beta))
 end, "5\n4, false, {beta = 3, dtype = moth.float64, requires_grad = true}")
 
 return window

@@ -8,7 +8,7 @@ local errors = require "moth.error"
 local lazy = require "moth.lazy"
 local series = require "moth.series"
 
-local cos, sin, exp, abs, sqrt, pi = math.cos, math.sin, math.exp, math.abs, math.sqrt, math.pi
+local cos, pi = series.cos, math.pi
 
 local windows = {}
 
@@ -27,8 +27,8 @@ local function above(name, argument, value, least, strict)
     strict and "above" or "from", least, value), "E_DOMAIN")
 end
 
--- Makes a window. terms(n, sym, ...) returns the function of an element's position, from 0; `...`
--- are the values of the arguments in `more`.
+-- Makes a window. terms(n, sym, ...) returns the function of the elements' positions, a tensor from
+-- 0 on that it may overwrite; `...` are the values of the arguments in `more`.
 local function make(name, doc, more, terms, examples)
   local args = { LENGTH }
   for _, row in ipairs(more) do args[#args + 1] = row end
@@ -53,22 +53,25 @@ end
 -- The step of a period over n elements.
 local function period(n, sym) return sym and n - 1 or n end
 
-local function one() return 1 end
+local function one(k) return k:fill_(1) end
 
 -- a[1] - a[2] cos t + a[3] cos 2t - ...
 local function cosines(n, sym, a)
   if n == 1 then return one end
   local step = 2 * pi / period(n, sym)
   return function(k)
-    local sum = 0
-    for i = 1, #a do sum = sum + (i % 2 == 1 and a[i] or -a[i]) * cos((i - 1) * k * step) end
+    local sum = k * 0 + a[1]
+    for i = 2, #a do
+      local turn = i < #a and k * 1 or k
+      sum:add_(cos(turn, (i - 1) * step), i % 2 == 1 and a[i] or -a[i])
+    end
     return sum
   end
 end
 
 make("bartlett", "A triangle from 0 to 1 and back.", {}, function(n, sym)
   if n == 1 then return one end
-  return function(k) return 1 - abs(2 * k / period(n, sym) - 1) end
+  return function(k) return k:mul_(2):div_(period(n, sym)):sub_(1):abs_():neg_():add_(1) end
 end)
 
 make("blackman", "A sum of two cosines, 0 at its ends.", {}, function(n, sym)
@@ -76,7 +79,8 @@ make("blackman", "A sum of two cosines, 0 at its ends.", {}, function(n, sym)
 end)
 
 make("cosine", "Half a wave of a sine.", {}, function(n, sym)
-  return function(k) return sin((k + 0.5) * pi / (not sym and n > 1 and n + 1 or n)) end
+  local last = not sym and n > 1 and n + 1 or n
+  return function(k) return k:add_(0.5):mul_(pi):div_(last):sin_() end
 end)
 
 make("exponential", "exp(-|n - center| / tau).", {
@@ -86,7 +90,7 @@ make("exponential", "exp(-|n - center| / tau).", {
 }, function(n, sym, center, tau)
   above("exponential", "tau", tau, 0, true)
   center = center or (not sym and n > 1 and n or n - 1) / 2
-  return function(k) return exp(-abs(k - center) / tau) end
+  return function(k) return k:sub_(center):abs_():div_(-tau):exp_() end
 end, "5\n5, {center = 1, tau = 2}")
 
 make("gaussian", "A normal distribution's curve, 1 at its middle.", {
@@ -94,7 +98,7 @@ make("gaussian", "A normal distribution's curve, 1 at its middle.", {
 }, function(n, sym, std)
   above("gaussian", "std", std, 0, true)
   local middle = (not sym and n > 1 and n or n - 1) / 2
-  return function(k) return exp(-0.5 * ((k - middle) / std) ^ 2) end
+  return function(k) return k:sub_(middle):div_(std):square_():mul_(-0.5):exp_() end
 end, "5\n5, {std = 0.9}")
 
 make("general_cosine", "A sum of cosines: a[1] - a[2] cos(t) + a[3] cos(2 t) - ...", {
@@ -124,8 +128,9 @@ make("kaiser", "A Bessel function, the steeper the larger beta is.", {
   above("kaiser", "beta", beta, 0)
   if n == 1 then return one end
   return function(k)
-    local t = math.min(2 * k / period(n, sym) - 1, 1)
-    return (series.bessel_ratio(beta * sqrt(1 - t * t), beta))
+    local t = k:mul_(2):div_(period(n, sym)):sub_(1)
+    local x = t:square_():neg_():add_(1):clamp_{min = 0}:sqrt_():mul_(beta)
+    return (series.bessel_ratio(x, beta))
   end
 end, "5\n5, {beta = 3}")
 
