@@ -11,22 +11,54 @@
 
 #include "special_real.h"
 
-#define SPECIAL_EULER 0.57721566490153286061
-
-/* The sums of powers for 0 < x < 2: J_n and Y_n if sign is -1, I_n and K_n if it is 1. */
+/* The sums of powers for 0 < x < 2: J_n and Y_n if sign is -1, I_n and K_n if it is 1; the second
+** only if it is wanted. */
 MOTH_SPECIAL void moth_bessel_powers(int n, double sign, double x, double *first, double *second) {
+  const double by[2][13] = { /* 1 / (k (k + n)) */
+    {1.0 / 1, 1.0 / 4, 1.0 / 9, 1.0 / 16, 1.0 / 25, 1.0 / 36, 1.0 / 49, 1.0 / 64, 1.0 / 81,
+      1.0 / 100, 1.0 / 121, 1.0 / 144, 1.0 / 169},
+    {1.0 / 2, 1.0 / 6, 1.0 / 12, 1.0 / 20, 1.0 / 30, 1.0 / 42, 1.0 / 56, 1.0 / 72, 1.0 / 90,
+      1.0 / 110, 1.0 / 132, 1.0 / 156, 1.0 / 182}};
+  const double psi[2][14] = { /* of k + 1 and of k + n + 1 */
+    {-1.154431329803065721, 0.8455686701969342787, 1.8455686701969342787, 2.5122353368636009454,
+      3.0122353368636009454, 3.4122353368636009454, 3.7455686701969342787, 4.0312829559112199930,
+      4.2812829559112199930, 4.5035051781334422152, 4.7035051781334422152, 4.8853233599516240334,
+      5.0519900266182907001, 5.2058361804644445463},
+    {-0.154431329803065721, 1.3455686701969342787, 2.1789020035302676121, 2.7622353368636009454,
+      3.2122353368636009454, 3.5789020035302676121, 3.8884258130540771359, 4.1562829559112199930,
+      4.3923940670223311041, 4.6035051781334422152, 4.7944142690425331243, 4.9686566932849573668,
+      5.1289131035413676232, 5.2772647518930159748}};
   const double square = sign * 0.25 * x * x, half = 0.5 * x;
-  const double log_half = log(x) - 0.69314718055994530942; /* half of the least number is 0 */
-  double term = n ? half : 1, sum = term, psi = n - 2 * SPECIAL_EULER, sums = psi * term;
-  for (int k = 1; k <= 18; k++) {
-    term *= square / (k * (double)(k + n));
-    psi += 1.0 / k + 1.0 / (k + n);
-    sum += term;
-    sums += psi * term;
+  double term = n ? half : 1, sum = term, sums = psi[n][0] * term;
+  if (!second) {
+    for (int k = 0; k < 13; k++) sum += term *= square * by[n][k];
+    *first = sum;
+    return;
   }
+  for (int k = 0; k < 13; k++) {
+    term *= square * by[n][k];
+    sum += term;
+    sums += psi[n][k + 1] * term;
+  }
+  const double log_half = log(x) - 0.69314718055994530942; /* half of the least number is 0 */
   *first = sum;
   if (sign < 0) *second = (2 * log_half * sum - sums - (n ? 1 / half : 0)) / SPECIAL_PI;
   else *second = n ? 1 / x + log_half * sum - 0.5 * sums : 0.5 * sums - log_half * sum;
+}
+
+/* exp(-v^2 / 2) at the steps of the path, half of it at the first. */
+MOTH_SPECIAL double moth_bessel_weight(int k) {
+  const double weights[] = {
+      0.5, 0.9523447998951764, 0.82257756239866464, 0.64438872482519527, 0.45783336177161427,
+      0.29502265617444284, 0.17242162389375282, 0.09139375535604724, 0.04393693362340742,
+      0.019157171837129137, 0.0075756774442599355, 0.0027170647293235837, 0.00088382630693504996,
+      0.00026074878466882681, 6.9769577195997096e-05, 1.6931612436129992e-05,
+      3.7266531720786709e-06, 7.43923131743503e-07, 1.3468696888087105e-07,
+      2.2116251758271483e-08, 3.2937141103060809e-09, 4.4488596501293526e-10,
+      5.450043132884139e-11, 6.0553549177082059e-12, 6.1019366776053239e-13,
+      5.5767890791115274e-14, 4.6226304054837065e-15, 3.4752220036018662e-16,
+      2.3695417473401759e-17, 1.4653271804402422e-18};
+  return weights[k];
 }
 
 /* exp(x) K_n(x) for x >= 2, all terms positive. */
@@ -35,7 +67,7 @@ MOTH_SPECIAL double moth_bessel_k_far(int n, double x) {
   double sum = 0.5 / sqrt(x);
   for (int k = 1; k <= 29; k++) {
     const double a = 0.25 * k * k * h * h; /* v^2 / 4 */
-    sum += exp(-2 * a) * (n ? 1 + 2 * a / x : 1) / sqrt(x + a);
+    sum += moth_bessel_weight(k) * (n ? 1 + 2 * a / x : 1) / sqrt(x + a);
   }
   return h * sum;
 }
@@ -57,14 +89,14 @@ MOTH_SPECIAL double moth_bessel_jy(int n, int which, double x) {
   if (size < 2) {
     double first, second;
     if (x == 0) return which ? -(double)INFINITY : n ? x : 1;
-    moth_bessel_powers(n, -1, size, &first, &second);
+    moth_bessel_powers(n, -1, size, &first, which ? &second : NULL);
     return which ? second : turn * first;
   }
   double real = 0, imaginary = 0;
   for (int k = 0; k <= 29; k++) {
-    const double a = 0.25 * k * k * h * h, r = hypot(a, size);
+    const double a = 0.25 * k * k * h * h, r = size < 1e9 ? sqrt(a * a + size * size) : size;
     const double p = sqrt(0.5 * (r + a)), q = 0.5 * size / p; /* (p + iq) / r = 1 / sqrt(a - ix) */
-    const double weight = (k ? exp(-2 * a) : 0.5) / r, more = n ? 2 * a / size : 0;
+    const double weight = moth_bessel_weight(k) / r, more = n ? 2 * a / size : 0;
     real += weight * (p - more * q);
     imaginary += weight * (q + more * p);
   }

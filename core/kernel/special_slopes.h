@@ -41,7 +41,7 @@ MOTH_SPECIAL double moth_sinc_slope_f64(double order, double turns, double x) {
     const int first = (n + 1) / 2;
     double term = (first & 1 ? -1.0 : 1.0) * (n & 1 ? u : 1.0);
     y = term / (2 * first + 1);
-    for (int k = first + 1; k < first + 40 + n; k++) {
+    for (int k = first + 1; k < first + 40 + n && fabs(term) > 1e-18 * fabs(y); k++) {
       const double p = 2 * k - n;
       term *= -u * u / (p * (p - 1));
       y += term / (2 * k + 1);
@@ -62,13 +62,14 @@ MOTH_SPECIAL double moth_bessel_order(int family, int m, double x) {
     double term = 1, sum = 1;
     for (int k = 1; k <= m; k++) term *= 0.5 * x / k;
     sum = term;
-    for (int k = 1; k <= 24; k++) sum += term *= square / (k * (double)(k + m));
+    for (int k = 1; k <= 24 && fabs(term) > 1e-18 * fabs(sum); k++)
+      sum += term *= square / (k * (double)(k + m));
     return sum;
   }
-  double below, y;
-  if (family < 2) below = moth_bessel_jy(0, family, x), y = moth_bessel_jy(1, family, x);
-  else below = moth_bessel_k(0, family == 3, x), y = moth_bessel_k(1, family == 3, x);
+  double below = 0, y;
+  if (m != 1) below = family < 2 ? moth_bessel_jy(0, family, x) : moth_bessel_k(0, family == 3, x);
   if (m == 0) return below;
+  y = family < 2 ? moth_bessel_jy(1, family, x) : moth_bessel_k(1, family == 3, x);
   for (int k = 1; k < m; k++) {
     const double next = 2 * k / x * y + (family < 2 ? -below : below);
     below = y, y = next;
@@ -96,13 +97,20 @@ MOTH_SPECIAL double moth_bessel_i_order(int m, double x) { /* exp(-x) I_m(x) */
   double term = exp(-x), sum;
   for (int k = 1; k <= m; k++) term *= 0.5 * x / k;
   sum = term;
-  for (int k = 1; k <= 80; k++) sum += term *= 0.25 * x * x / (k * (double)(k + m));
+  for (int k = 1; k <= 80 && term > 1e-18 * sum; k++)
+    sum += term *= 0.25 * x * x / (k * (double)(k + m));
   return sum;
 }
 
 /* The n-th derivative by those of orders m - n to m + n; `family` 4 is exp(-x) I. */
 MOTH_SPECIAL double moth_bessel_mix(int family, int m, int n, double x) {
   double sum = 0, choose = 1;
+  if (n == 1 && m == 0)
+    return family == 4 ? moth_bessel_i_order(1, x) : -moth_bessel_order(family, 1, x);
+  if (n == 1 && m == 1 && family < 4) {
+    const double zero = moth_bessel_order(family, 0, x), one = moth_bessel_order(family, 1, x);
+    return (family < 2 ? zero : -zero) - (x > 0 ? one / x : 0.5);
+  }
   for (int k = 0; k <= n; k++) {
     const int order = m - n + 2 * k, at = order < 0 ? -order : order;
     double y = family == 4 ? moth_bessel_i_order(at, x) : moth_bessel_order(family, at, x);
@@ -134,7 +142,7 @@ MOTH_SPECIAL double moth_bessel_k_slope(int m, int n, double x) {
       part += ways * root * ((n == i ? 1 : 0) + (m ? inner : 0));
       root *= -(i + 0.5) / (x + a);
     }
-    sum += (k ? 1 : 0.5) * exp(-2 * a) * part;
+    sum += moth_bessel_weight(k) * part;
   }
   return h * sum;
 }
