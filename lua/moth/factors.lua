@@ -5,6 +5,7 @@ local attach = require("moth.attach").attach
 local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
+local lib = require "moth.lib"
 local lu = require "moth.lu"
 
 local ops = bind.ops
@@ -47,6 +48,11 @@ factors.solve_ex = define {
   },
   scoped = true,
   run = function(x, b, left, check)
+    if x.device.type == "cpu" and not lib.capture then -- few are singular: one factorization
+      local ok, y = pcall(solve, x, b, left)
+      local batch = ok and { unpack(x.shape, 1, x:dim() - 2) }
+      if ok then return y, ops.zeros(batch, { dtype = require("moth").int32 }) end
+    end
     local _, info = inverse(x:detach(), check)
     local gone = info:ne(0)
     local safe = ops.where(beside(gone, 2), ops.eye(x:size(-1), like(x)), x)
@@ -140,19 +146,13 @@ factors.ormqr = define {
   scoped = true,
   run = function(x, tau, y, left, transpose)
     check_reflections("ormqr", x, tau)
-    local m, n, k = x:size(-2), x:size(-1), tau:size(-1)
+    local m, k = x:size(-2), tau:size(-1)
     if y:dim() < 2 or y:size(left and -2 or -1) ~= m then
       errors.argument("ormqr", "other", ("%d %s are needed for the reflections %s, got %s"):format(
         m, left and "rows" or "columns", errors.describe(x), errors.describe(y)), "E_SHAPE")
     end
     if not left then y, transpose = y:transpose(-1, -2), not transpose end -- Q' Y'
-    -- The reflections' vectors: the columns of x below the diagonal, which is 1.
-    local low = x:tril(-1) + ops.eye(m, n, like(x))
-    for step = 1, k do
-      local i = transpose and step or k + 1 - step
-      local b, by = low:narrow(-1, i, 1), tau:narrow(-1, i, 1):unsqueeze(-1)
-      y = y - by * b:matmul(b:transpose(-1, -2):matmul(y))
-    end
+    y = require("moth.matfun").reflected("ormqr", x, tau, y, transpose)
     if not left then y = y:transpose(-1, -2) end
     y = y * 1 -- without reflections it is `other` itself
     if k == 0 then y = attach(attach(y, x), tau) end

@@ -202,6 +202,29 @@ matfun.polar = define {
   end,
 }
 
+local triangular = {} -- a function's name -> linalg_solve_triangular, whose messages name it
+
+--- The product of the reflections of matrices x (..., M, N) with factors tau (..., K), times y, or
+-- its transpose times y. It is 1 - V T V', V being the reflections' vectors and T the inverse of an
+-- upper triangle: 1 / tau on the diagonal, above it V' V (Schreiber and Van Loan, 1989).
+-- @param name  of the function that the user called
+function matfun.reflected(name, x, tau, y, transpose)
+  local m, n, k = x:size(-2), x:size(-1), tau:size(-1)
+  if k == 0 then return y end
+  local low = x:tril(-1) + ops.eye(m, n, { dtype = x.dtype, device = x.device })
+  local v, by = low:narrow(-1, 1, k), tau:unsqueeze(-1)
+  local turned = v:transpose(-1, -2)
+  local inner, upper = turned:matmul(y), (by * turned:matmul(v)):triu(1)
+  triangular[name] = triangular[name] or bind.as("linalg_solve_triangular", name)
+  local divide = triangular[name]
+  if transpose then
+    inner = by * divide(upper:transpose(-1, -2), inner, { upper = false, unitriangular = true })
+  else
+    inner = divide(upper, by * inner, { upper = true, unitriangular = true })
+  end
+  return y - v:matmul(inner)
+end
+
 --- moth.linalg.householder_product(A, tau): the matrix Q that reflections make.
 matfun.householder_product = define {
   name = "householder_product",
@@ -220,13 +243,7 @@ matfun.householder_product = define {
         errors.describe(tau)), "E_SHAPE")
     end
     local like = { dtype = x.dtype, device = x.device }
-    local low = x:tril(-1) + ops.eye(m, n, like)
-    local y = ops.eye(m, n, like):expand_as(x)
-    for i = k, 1, -1 do
-      local b = low:narrow(-1, i, 1)
-      local by = tau:narrow(-1, i, 1):unsqueeze(-1)
-      y = y - by * b:matmul(b:transpose(-1, -2):matmul(y))
-    end
+    local y = matfun.reflected("householder_product", x, tau, ops.eye(m, n, like):expand_as(x))
     return (attach(attach(y, x), tau))
   end,
 }
