@@ -251,12 +251,13 @@ static const moth_fft_plan *plan_of(moth_ctx *ctx, int dtype, int64_t n, bool ha
   return p;
 }
 
-/* A few signals go by rows, if need be in fewer lanes than there are. */
+/* Long signals go by rows, which fill all lanes of the last step from lanes^2 numbers on, and a few
+** signals, if need be in fewer lanes than there are. */
 static way way_of(int dtype, const moth_fft *f, int64_t count) {
   const int most = lanes_of(dtype);
   const int64_t signals = f->outer * f->inner;
   if (!smooth(count)) return (way){MOTH_FFT_CHIRP, most};
-  if (f->inner == 1 && count % most == 0 && count >= 2 * most && 2 * count >= most * most)
+  if (f->inner == 1 && count % most == 0 && count >= 2 * most && count >= most * most)
     return (way){MOTH_FFT_ROWS, most};
   for (int lanes = most; signals < most && 16 <= lanes * moth_dtype_size[dtype]; lanes /= 2)
     if (count % lanes == 0 && count >= 2 * lanes) return (way){MOTH_FFT_ROWS, lanes};
