@@ -1,4 +1,5 @@
---- Moth inside a C program: examples/embed/frame.c is compiled as the README says and run.
+--- Moth inside a C program: examples/embed/frame.c is compiled as docs/guide/embedding.md
+-- says and run.
 
 local lib = require "moth.lib"
 local process = require "spec.support.process"

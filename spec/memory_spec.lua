@@ -11,7 +11,7 @@ local refuses = intact.refuses
 local TEMPORARY, MIB = 80 * 1024, 1024 * 1024
 local FLOATS = TEMPORARY / 4
 
--- How much garbage may lie around where collections are dear: what README's "Memory" says.
+-- How much garbage may remain where collections are expensive.
 local function most(live)
   return math.max(16 * MIB, live or 0, 4.5 * 1024 * collectgarbage "count")
 end
@@ -26,7 +26,7 @@ describe("a loop of ten thousand temporaries of 80 KB", function()
     return moth.memory().peak_bytes - before
   end
 
-  it("takes at most 1.3 x what reference counting takes, and what README allows", function()
+  it("takes at most 1.3 x what reference counting takes, more beside a large Lua heap", function()
     -- counting references: a and one result, or two while the old one is still named
     local peak = loop(function(a)
       local b = a * 2

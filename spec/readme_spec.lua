@@ -27,7 +27,7 @@ describe("the README", function()
     end)
   end
 
-  it("has a network, a dataset and a Function of one's own", function()
+  it("has a training script, a module and a dataset", function()
     assert.is_true(#blocks() >= 2)
   end)
 

@@ -5,8 +5,8 @@ local SOURCE = "%.[ch][up]?[hp]?$" -- .c .h .cu .cuh .cpp
 local MAX_LINES, MAX_FUNCTION, MAX_COLUMNS, MAX_EXAMPLE = 800, 60, 100, 150
 
 local TOP = {}
-for name in ([[moth CMakeLists.txt core cuda lua nn examples spec rockspec README.md
-    LICENSE CHANGELOG.md CMakePresets.json]]):gmatch("%S+") do
+for name in ([[moth CMakeLists.txt core cuda lua nn examples spec rockspec docs README.md
+    LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md CMakePresets.json]]):gmatch("%S+") do
   TOP[name] = true
 end
 
