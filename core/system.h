@@ -48,7 +48,7 @@ void moth_aligned_drop(void *block, size_t size); /* its pages go; what it holds
 void moth_aligned_trim(void); /* gives back the pages of small blocks that were freed */
 
 /* Whole pages of the system, which go back to it when they are freed. From a heap, the gaps between
-** blocks would become large pages too: a write of 16 bytes there takes 2 MiB. NULL: out of memory */
+** blocks would become large pages too: a write of 16 bytes there takes 2 MiB. NULL: no memory */
 void *moth_pages_new(size_t align, size_t size);
 void moth_pages_free(void *block, size_t size);
 
