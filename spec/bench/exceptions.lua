@@ -110,6 +110,7 @@ exceptions.calls = {
   gradient = "randn(500, 800)", trapezoid = "randn(500, 800)",
   ["signal.windows.general_cosine"] = "100000, {0.46, 0.23, 0.31}",
   nan_to_num = "randn(500, 800)",
+  equal = "ones(500, 800), ones(500, 800)",
   logsumexp = "randn(500, 800), 2",
   fake_quantize_per_channel_affine =
     "randn(500, 800), uniform(0.1, 0.2, 500), int32(0, 9, 500), 1, 0, 255",
@@ -144,17 +145,33 @@ exceptions.names = {
   ["fft.mul"] = "mul", ["fft.abs"] = "abs", ["fft.angle"] = "angle", ["fft.polar"] = "polar",
   im2col = "nn.functional.unfold", index = "bench.index", index_put = "bench.index_put",
   ["repeat"] = "Tensor.repeat",
-  cholesky = "linalg.cholesky",
+  cholesky = "linalg.cholesky", qr = "linalg.qr", slice_scatter = "bench.slice_scatter",
 }
 
 -- ---- no peer, no row ----
 
--- Functions that PyTorch lacks, or whose call is another there: rows of Moth's side alone.
--- (All rows of a function, or the backward one.)
+-- Rows without a peer, all of a function or the backward one: why PyTorch's side is not timed.
 exceptions.peerless = {
-  ["floor_divide/fwdbwd"] = "PyTorch has no derivative of it",
-  ["heaviside/fwdbwd"] = "PyTorch has no derivative of it",
+  ["linalg.eig/fwdbwd"] = "PyTorch refuses losses that depend on the phases of eigenvectors",
+  ["positive/fwd"] = "PyTorch returns the input itself",
 }
+
+local function peerless(reason, names)
+  each_name(names, function(name) exceptions.peerless[name .. "/fwdbwd"] = reason end)
+end
+
+peerless("PyTorch has no derivative of it", [[floor_divide heaviside vander special.airy_ai
+  special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
+  special.chebyshev_polynomial_w special.hermite_polynomial_h special.hermite_polynomial_he
+  special.laguerre_polynomial_l special.legendre_polynomial_p special.scaled_modified_bessel_k0
+  special.scaled_modified_bessel_k1 special.shifted_chebyshev_polynomial_t
+  special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v
+  special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0]])
+
+-- The row would compare a copy with none.
+peerless("PyTorch's x.grad shares the memory of the gradient that backward was given",
+  [[atleast_1d atleast_2d atleast_3d flatten movedim moveaxis permute positive ravel reshape
+  reshape_as squeeze swapaxes swapdims t transpose unflatten unsqueeze view view_as]])
 
 -- Functions without a row.
 exceptions.reasons = {}

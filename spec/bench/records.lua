@@ -155,6 +155,16 @@ local function by_hand(code)
   return {n = select("#", chunk()), chunk()}
 end
 
+-- Marks the descriptions of targets: they take no gradient.
+local function without_targets(arguments, args)
+  return each_argument(arguments, args, function(value, arg)
+    return values.map(value, function(v)
+      v.fixed = arg ~= nil and arg.name == "target" or nil
+      return v
+    end)
+  end)
+end
+
 -- ---- sizes ----
 
 local function times(list, factor)
@@ -237,7 +247,7 @@ local function mark(fn, arguments)
   for i = 1, arguments.n do
     given[i] = values.map(arguments[i], function(v)
       local x = values.draw(v)
-      if v.dtype == "float32" then
+      if v.dtype == "float32" and not v.fixed then
         x:requires_grad_()
         of[x], leaves[#leaves + 1] = v, x
       end
@@ -291,12 +301,13 @@ local function call_of(path, fn, sig, small)
   local reason = exceptions.reasons[short]
   if reason then return nil, reason end
   local code = exceptions.calls[short]
-  if code then return by_hand(code), nil, true end
+  if code then return without_targets(by_hand(code), sig.args) end
   local line = type(sig.examples) == "table" and sig.examples[1]
     or tostring(sig.examples or ""):match "^[^\n]+"
   if type(line) == "table" then line = line.code end
   if not line then return nil, "its record has no example" end
   local arguments = described(path, sig, registry.examples(line)[1])
+  arguments = without_targets(arguments, sig.args)
   if small then return arguments end
   return enlarged(arguments, sig.args, factor_of(fn, arguments, sig.args, elements_of(path, sig)))
 end

@@ -8,6 +8,7 @@ import gc
 import sys
 import time
 import timeit
+import warnings
 
 import torch
 
@@ -106,6 +107,7 @@ class Side:
 
 
 def main():
+    warnings.simplefilter("ignore")
     gc.freeze()  # what the modules made is not searched between two rows
     torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
     side = Side()

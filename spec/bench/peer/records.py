@@ -63,7 +63,13 @@ def index_put(x, indices, values, accumulate=False):
     return x.index_put(tuple(indices), values, accumulate)
 
 
+def slice_scatter(x, src, start, stop):
+    return torch.slice_scatter(x, src, 0, start, stop + 1)
+
+
 OWN = {
+    "bench.slice_scatter": slice_scatter,
+    "signal.windows.general_cosine": lambda n, a: torch.signal.windows.general_cosine(n, a=a),
     "bench.index": lambda x, indices: x[tuple(indices)],
     "bench.index_put": index_put,
     "batch_norm": lambda x, training: F.batch_norm(x, None, None, training=training),
