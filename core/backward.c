@@ -6,6 +6,7 @@
 #include "coroutine.h"
 #include "device.h"
 #include "loop.h"
+#include "noted.h"
 #include "profile.h"
 #include "sparse.h"
 
@@ -166,6 +167,7 @@ int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_hand
                         uint32_t nroots, const moth_handle *inputs, uint32_t ninputs,
                         uint32_t flags, uint32_t *task) {
   MOTH_NEED(ctx, (roots || !nroots) && (inputs || !ninputs) && task, MOTH_E_ARG);
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   moth_error_clear(ctx);
   moth_settle_modes(ctx);
   moth_error_blame(ctx, "backward");

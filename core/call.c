@@ -326,7 +326,7 @@ static int run_view_in_place(moth_call_frame *f, const moth_op *op, moth_tensor 
   const bool mode = ctx->grad_mode;
   int dtype, status = moth_prepare(f, op, &dtype);
   if (!status) status = moth_check_become(x, op->rows[0].name, op == &moth_op_as_strided);
-  if (!status && ctx->calls && !moth_calls_made(ctx, x))
+  if (!status && !moth_calls_allow_view(ctx, x))
     status = moth_fail(ctx, MOTH_E_UNSUPPORTED, op->rows[0].name,
                        "a net that is exported cannot give another shape to a tensor from outside "
                        "of it; clone it first");

@@ -4,6 +4,7 @@
 #include "capture.h"
 #include "coroutine.h"
 #include "device.h"
+#include "noted.h"
 #include "profile.h"
 #include "random.h"
 #include "system.h"
@@ -199,6 +200,7 @@ int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
   uint64_t state[2] = {seed, 0};
   if (ctx->closed) return moth_fail_closed(ctx);
   if (moth_capture_refuse(ctx, "the generator is seeded")) return ctx->error.code;
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   memcpy(moth_at(ctx->generator), state, 16);
   ctx->forks = atomic_load(&moth_forks);
   moth_storage_bump(ctx->generator->storage);

@@ -1,6 +1,7 @@
 /* history.c -- how histories are read, rewritten by in-place writes, and cut: tape.h explains. */
 #include "capture.h"
 #include "loop.h"
+#include "noted.h"
 #include "sparse.h"
 
 #include "op/strided.h"
@@ -174,11 +175,13 @@ int32_t moth_requires_grad(moth_ctx *ctx, const moth_handle *h, int32_t on) {
                      moth_str(x));
   if (on) x->flags |= MOTH_T_REQUIRES;
   else x->flags &= ~(uint32_t)MOTH_T_REQUIRES;
+  moth_calls_event(ctx, MOTH_CALLS_REQUIRES, x, NULL, on);
   return MOTH_OK;
 }
 
 int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *h) {
   MOTH_NEED(ctx, h, MOTH_E_ARG);
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   moth_edge edge;
   if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
@@ -201,6 +204,7 @@ int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *h) {
 
 int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *h, moth_handle *grad) {
   MOTH_NEED(ctx, h && grad, MOTH_E_ARG);
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   moth_tensor *x = moth_resolve_any(ctx, h, NULL);
   if (!x) return ctx->error.code;
   *grad = (moth_handle){0, 0};
@@ -221,6 +225,7 @@ int32_t moth_have_grads(moth_ctx *ctx, const moth_handle *h, uint32_t n) {
 
 int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *grad) {
   MOTH_NEED(ctx, h, MOTH_E_ARG);
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   const bool some = grad && grad->_slot;
   moth_tensor *x = some ? moth_resolve(ctx, h, NULL) : resolve_leaf(ctx, h), *g = NULL;
   if (!x) return ctx->error.code;
@@ -241,6 +246,7 @@ int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *gr
 
 int32_t moth_get_data(moth_ctx *ctx, const moth_handle *h, moth_handle *data) {
   MOTH_NEED(ctx, h && data, MOTH_E_ARG);
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x) return ctx->error.code;
   moth_storage *s = moth_capture_look(x) ? NULL : moth_storage_alias(ctx, x->storage);
@@ -265,6 +271,7 @@ static int keep_generator(const moth_tensor *x) {
 
 int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *data) {
   MOTH_NEED(ctx, h && data, MOTH_E_ARG);
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   moth_tensor *x = moth_resolve(ctx, h, NULL), *v = x ? moth_resolve(ctx, data, "data") : NULL;
   if (!v) return ctx->error.code;
   if (v->l.dtype != x->l.dtype)
@@ -287,6 +294,7 @@ int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *da
 
 int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data) {
   MOTH_NEED(ctx, h && data, MOTH_E_ARG);
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   moth_tensor *x = resolve_leaf(ctx, h), *v = x ? moth_resolve(ctx, data, "data") : NULL;
   if (!v) return ctx->error.code;
   if (v == x) return MOTH_OK;
@@ -329,11 +337,13 @@ int32_t moth_detach(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
   if (x && x->flags & MOTH_T_SHAPELESS) x = moth_resolve(ctx, h, NULL); /* says so */
   if (!x) return ctx->error.code;
   moth_tensor *y = moth_capture_look(x) ? NULL : moth_tensor_alias(x);
+  if (y) moth_calls_event(ctx, MOTH_CALLS_DETACH, x, y, false);
   return y ? moth_hand_out(ctx, y, out) : ctx->error.code;
 }
 
 int32_t moth_detach_(moth_ctx *ctx, const moth_handle *h) {
   MOTH_NEED(ctx, h, MOTH_E_ARG);
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x) return ctx->error.code;
   if (moth_base(x))
@@ -353,6 +363,7 @@ const char *moth_node_name(moth_ctx *ctx, const moth_handle *h) {
 
 int32_t moth_hook_id(moth_ctx *ctx, const moth_handle *h, uint64_t *id, uint32_t *output) {
   MOTH_NEED(ctx, h && id && output, MOTH_E_ARG);
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   moth_edge edge;
   if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
@@ -402,6 +413,7 @@ int32_t moth_node_next(moth_ctx *ctx, const moth_handle *h, uint32_t i, moth_han
 
 int32_t moth_node_hook(moth_ctx *ctx, const moth_handle *h, int32_t after) {
   MOTH_NEED(ctx, h, MOTH_E_ARG);
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   uint32_t output;
   moth_error_clear(ctx);
   moth_node *n = node_of(ctx, h, &output);

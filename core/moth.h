@@ -447,27 +447,6 @@ int32_t moth_trace_constant(moth_ctx *ctx, int32_t value, moth_handle *out);
 void moth_trace_end(moth_ctx *ctx);
 void moth_trace_free(moth_ctx *ctx);
 
-/* ---- noting calls, to write down in another form what a function does ---- */
-
-/* From begin to end each call of moth_call that goes well is noted, with all its tensors, which are
-** held until free. */
-typedef struct moth_noted {
-  const moth_op *op;
-  const moth_slot *slots; /* as for moth_call, defaults filled in; in place of a handle stands the
-                          ** number of a tensor, from 1 on, or 0; of a list, that of the first */
-  uint32_t ntensors, nresults; /* the results come last */
-  int32_t writes;              /* the first result is a tensor from before, which it wrote */
-} moth_noted;
-int32_t moth_calls_begin(moth_ctx *ctx);
-void moth_calls_end(moth_ctx *ctx);
-uint32_t moth_calls_count(moth_ctx *ctx);
-int32_t moth_calls_at(moth_ctx *ctx, uint32_t i, moth_noted *noted);
-/* Tensor k of call i, counted from 0 here, and the version that its storage had then. {0, 0} where
-** a list has none. */
-int32_t moth_calls_tensor(moth_ctx *ctx, uint32_t i, uint32_t k, moth_handle *out,
-                          uint32_t *version);
-void moth_calls_free(moth_ctx *ctx);
-
 /* ---- between contexts and threads ---- */
 
 typedef struct moth_text { /* UTF-8, borrowed; may hold NULs */
@@ -644,6 +623,41 @@ int32_t moth_region_pack(moth_ctx *ctx, uint64_t region, uint64_t *node, uint32_
                          moth_handle *x);
 int32_t moth_task_packed(moth_ctx *ctx, uint32_t task, uint64_t *node);
 int32_t moth_task_unpack(moth_ctx *ctx, uint32_t task, uint32_t slot, const moth_handle *x);
+
+/* ---- noting calls, to write down in another form what a function does ---- */
+
+/* From begin to end each call of moth_call that goes well is noted, with all its tensors, which are
+** held until free. */
+typedef struct moth_noted {
+  const moth_op *op;
+  const moth_slot *slots; /* as for moth_call, defaults filled in; in place of a handle stands the
+                          ** number of a tensor, from 1 on, or 0; of a list, that of the first */
+  uint32_t ntensors, nresults; /* the results come last */
+  int32_t writes;              /* the first result is a tensor from before, which it wrote */
+  int32_t event, recorded;     /* MOTH_CALLS_..., below; was grad mode on? */
+} moth_noted;
+/* flags of begin. EVENTS: calls under autocast are no error, logs nest, and what reaches tensors
+** by other ways than moth_call is an entry as well, with op = NULL. BACKWARD: the ops of a backward
+** pass are entries. */
+enum { MOTH_CALLS_EVENTS = 1, MOTH_CALLS_BACKWARD = 2 };
+enum { /* event */
+  MOTH_CALLS_OP,       /* a call */
+  MOTH_CALLS_DATA,     /* tensor 0 was made from values of the host */
+  MOTH_CALLS_DETACH,   /* tensor 1 is tensor 0 without history */
+  MOTH_CALLS_REQUIRES, /* tensor 0 requires a gradient, or not: `writes` */
+  MOTH_CALLS_READ,     /* the host read values of tensor 0 */
+  MOTH_CALLS_OTHER     /* anything else, which the log cannot describe */
+};
+int32_t moth_calls_begin(moth_ctx *ctx, uint32_t flags);
+void moth_calls_end(moth_ctx *ctx);
+void moth_calls_pause(moth_ctx *ctx, int32_t on); /* no entries until it is off again */
+uint32_t moth_calls_count(moth_ctx *ctx); /* of the log under way, else of the last one */
+int32_t moth_calls_at(moth_ctx *ctx, uint32_t i, moth_noted *noted);
+/* Tensor k of call i, counted from 0 here, and the version that its storage had then; UINT32_MAX
+** for a number of the host's, with EVENTS. {0, 0} where a list has none. */
+int32_t moth_calls_tensor(moth_ctx *ctx, uint32_t i, uint32_t k, moth_handle *out,
+                          uint32_t *version);
+void moth_calls_free(moth_ctx *ctx);
 
 /* ---- coroutines of the host: Lua declares these when they are needed ---- */
 

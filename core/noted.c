@@ -13,7 +13,8 @@ typedef struct call {
   moth_slot *slots; /* and behind them the elements of lists of numbers */
   int64_t bytes;
   uint32_t first, nresults; /* its tensors begin there; the results come last */
-  bool writes;
+  bool writes, recorded;
+  uint8_t event;
 } call;
 
 typedef struct held {
@@ -26,7 +27,10 @@ typedef struct moth_calls {
   held *held; /* the tensors of all calls */
   uint32_t nheld, held_room;
   call *at;
-  uint32_t n, room;
+  uint32_t n, room, flags;
+  bool lost;  /* an entry is missing, for want of memory */
+  bool ended; /* it is only read any more */
+  struct moth_calls *outer, *outer_calls; /* the log around this one, and whether it was paused */
 } moth_calls;
 
 static int grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size) {
@@ -43,19 +47,23 @@ static int grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t si
 }
 
 /* A number as operand is another with the next call. */
-static moth_tensor *lasting(moth_tensor *x) {
+static moth_tensor *lasting(const moth_calls *c, moth_tensor *x) {
   if (!x || !(x->flags & MOTH_T_NUMBER)) return x ? moth_tensor_retain(x) : NULL;
   const moth_layout l = {.numel = 1, .dtype = x->l.dtype};
   moth_tensor *y = moth_tensor_new(x->ctx, &l);
-  if (y) memcpy(moth_at(y), moth_at(x), moth_dtype_size[l.dtype]);
+  if (!y) return NULL;
+  memcpy(moth_at(y), moth_at(x), moth_dtype_size[l.dtype]);
+  if (c->flags) y->flags = x->flags & (MOTH_T_NUMBER | MOTH_T_WHOLE);
   return y;
 }
 
 static int hold(moth_calls *c, moth_tensor *x) {
   const int status = grow(c->ctx, &c->held, c->nheld, &c->held_room, sizeof *c->held);
-  moth_tensor *kept = status ? NULL : lasting(x);
+  moth_tensor *kept = status ? NULL : lasting(c, x);
   if (status || (x && !kept)) return c->ctx->error.code;
-  c->held[c->nheld++] = (held){kept, kept ? kept->storage->version : 0};
+  const uint32_t version = !kept ? 0 : kept->flags & MOTH_T_NUMBER ? UINT32_MAX
+                                     : kept->storage->version;
+  c->held[c->nheld++] = (held){kept, version};
   return MOTH_OK;
 }
 
@@ -101,7 +109,8 @@ static int note(moth_calls *c, const moth_op *op, const moth_args *args) {
   int status = grow(ctx, &c->at, c->n, &c->room, sizeof *c->at);
   if (status) return status;
   call *to = &c->at[c->n];
-  *to = (call){.op = op, .first = c->nheld, .bytes = (n ? n : 1) * (int64_t)sizeof *to->slots};
+  *to = (call){.op = op, .first = c->nheld, .bytes = (n ? n : 1) * (int64_t)sizeof *to->slots,
+               .recorded = ctx->grad_mode};
   to->slots = moth_alloc(ctx, to->bytes);
   if (!to->slots) return ctx->error.code;
   c->n++;
@@ -123,14 +132,16 @@ int moth_calls_before(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, 
   moth_calls *c = ctx->calls;
   moth_call_frame f;
   const uint32_t n = c->n;
-  if (ctx->autocast != MOTH_NO_DTYPE)
+  if (ctx->autocast != MOTH_NO_DTYPE && !c->flags)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "the casts of autocast cannot be exported");
+  const bool reshapes = op->origin && op->view; /* `t_`: its result is another tensor than x was */
+  if (ctx->autocast != MOTH_NO_DTYPE || reshapes)
+    moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   moth_frame_open(&f, ctx);
   int status = moth_read_args(&f, op, slots, nslots, given);
-  const bool reshapes = op->origin && op->view; /* `t_`: its result is another tensor than x was */
   if (!status) status = note(c, reshapes ? op->origin : op, &f.args);
-  if (!status) c->at[n].writes = !reshapes && writes(op, slots, nslots, given);
-  else if (c->n > n) forget_last(c);
+  if (!status) c->at[c->n - 1].writes = !reshapes && writes(op, slots, nslots, given);
+  else while (c->n > n) forget_last(c);
   moth_frame_close(&f);
   return status;
 }
@@ -149,6 +160,50 @@ int moth_calls_after(moth_ctx *ctx, int status, moth_tensor **out) {
   return status;
 }
 
+void moth_calls_add_event(moth_ctx *ctx, int event, moth_tensor *x, moth_tensor *y, bool value) {
+  moth_calls *c = ctx->calls;
+  if (!c->flags) return;
+  int status = grow(ctx, &c->at, c->n, &c->room, sizeof *c->at);
+  if (!status) {
+    c->at[c->n++] = (call){.first = c->nheld, .event = (uint8_t)event, .writes = value,
+                           .recorded = ctx->grad_mode};
+    if (x) status = hold(c, x);
+    if (y && !status) status = hold(c, y);
+  }
+  if (status) c->lost = true;
+}
+
+int moth_calls_refuse(moth_ctx *ctx, const char *why) {
+  if (!ctx->calls->flags) return moth_fail(ctx, MOTH_E_STATE, NULL, "%s", why);
+  moth_calls_add_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
+  ctx->calls = NULL;
+  return MOTH_OK;
+}
+
+bool moth_calls_allow_view(const moth_ctx *ctx, const moth_tensor *x) {
+  return !ctx->calls || ctx->calls->flags || moth_calls_made(ctx, x);
+}
+
+int moth_calls_run(moth_ctx *ctx, const moth_op *op, const void *args, moth_tensor **out) {
+  moth_calls *c = ctx->calls;
+  if (!(c->flags & MOTH_CALLS_BACKWARD)) return moth_run(op, args, out);
+  moth_args given = {.ctx = ctx};
+  memcpy(&given, args, op->size);
+  const uint32_t n = c->n;
+  int status = note(c, op, &given);
+  if (status && c->n > n) forget_last(c);
+  if (status) return status;
+  ctx->calls = NULL;
+  status = moth_run(op, args, out);
+  ctx->calls = c;
+  for (uint32_t i = 0; i < op->nout && !status; i++) {
+    if (out[i]) status = hold(c, out[i]);
+    if (out[i] && !status) c->at[c->n - 1].nresults++;
+  }
+  if (status) forget_last(c);
+  return status;
+}
+
 bool moth_calls_made(const moth_ctx *ctx, const moth_tensor *x) {
   const moth_calls *c = ctx->calls;
   for (uint32_t i = 0; i < c->n; i++) {
@@ -161,29 +216,40 @@ bool moth_calls_made(const moth_ctx *ctx, const moth_tensor *x) {
 
 /* -- from outside -- */
 
-int32_t moth_calls_begin(moth_ctx *ctx) {
+int32_t moth_calls_begin(moth_ctx *ctx, uint32_t flags) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_error_clear(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
-  if (ctx->noted || ctx->capture || ctx->lister)
+  const bool nests = ctx->noted && flags && ctx->noted->flags;
+  if ((ctx->noted && !nests) || ctx->capture || ctx->lister)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a function is being read or recorded already");
   moth_calls *c = moth_alloc(ctx, sizeof *c);
   if (!c) return ctx->error.code;
-  *c = (moth_calls){.ctx = ctx};
+  *c = (moth_calls){.ctx = ctx, .flags = flags, .outer = ctx->noted, .outer_calls = ctx->calls};
   ctx->calls = ctx->noted = c;
   return MOTH_OK;
 }
 
 void moth_calls_end(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, );
-  ctx->calls = NULL;
+  if (!ctx->noted) return;
+  ctx->noted->ended = true;
+  ctx->calls = ctx->noted->outer_calls;
+}
+
+void moth_calls_pause(moth_ctx *ctx, int32_t on) {
+  MOTH_NEED(ctx, true, );
+  moth_calls *c = ctx->noted;
+  while (c && c->ended) c = c->outer;
+  ctx->calls = on ? NULL : c;
 }
 
 void moth_calls_free(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, );
   moth_calls *c = ctx->noted;
   if (!c) return;
-  ctx->calls = ctx->noted = NULL;
+  ctx->calls = c->outer_calls;
+  ctx->noted = c->outer;
   while (c->n) forget_last(c);
   moth_dealloc(ctx, c->held, (int64_t)(c->held_room * sizeof *c->held));
   moth_dealloc(ctx, c->at, (int64_t)(c->room * sizeof *c->at));
@@ -192,16 +258,19 @@ void moth_calls_free(moth_ctx *ctx) {
 
 uint32_t moth_calls_count(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, 0);
-  return ctx->noted ? ctx->noted->n : 0;
+  const moth_calls *c = ctx->calls ? ctx->calls : ctx->noted;
+  return c ? c->n : 0;
 }
 
 int32_t moth_calls_at(moth_ctx *ctx, uint32_t i, moth_noted *noted) {
   MOTH_NEED(ctx, noted, MOTH_E_ARG);
   const moth_calls *c = ctx->noted;
+  if (c && c->lost) return moth_fail(ctx, MOTH_E_MEM, NULL, "not all calls could be noted");
   if (!c || i >= c->n) return moth_fail(ctx, MOTH_E_ARG, NULL, "there is no such call");
   const call *at = &c->at[i];
   const uint32_t end = i + 1 < c->n ? at[1].first : c->nheld;
-  *noted = (moth_noted){at->op, at->slots, end - at->first, at->nresults, at->writes};
+  *noted = (moth_noted){at->op, at->slots, end - at->first, at->nresults, at->writes, at->event,
+                        at->recorded};
   return MOTH_OK;
 }
 

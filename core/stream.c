@@ -6,6 +6,7 @@
 */
 #include "capture.h"
 #include "device.h"
+#include "noted.h"
 
 /* Hands out a handle that drops what it stands for when it goes. */
 static int keep(moth_ctx *ctx, void *owner, void (*drop)(void *), moth_handle *out) {
@@ -134,6 +135,7 @@ int32_t moth_is_pinned(moth_ctx *ctx, const moth_handle *h) {
 
 int32_t moth_pin_memory(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
   MOTH_NEED(ctx, h && out, MOTH_E_ARG);
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   moth_error_clear(ctx);
   moth_tensor *x = moth_resolve(ctx, h, NULL), *y;
   if (!x || moth_capture_refuse(ctx, "memory is page-locked")) return ctx->error.code;

@@ -5,6 +5,7 @@
 ** entry, and a task whose node was taken over by another one so searches from then on.
 */
 #include "backward_parts.h"
+#include "noted.h"
 #include "sparse.h"
 
 #include "op/arith.h"
@@ -149,7 +150,8 @@ int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take) {
     status = moth_run_into(&moth_op_add, &args, *at);
   } else {
     moth_tensor *sum = NULL;
-    status = moth_run(&moth_op_add, &args, &sum);
+    status = ctx->calls ? moth_calls_run(ctx, &moth_op_add, &args, &sum)
+                        : moth_run(&moth_op_add, &args, &sum);
     if (!status) {
       moth_tensor_release(*at);
       *at = sum;

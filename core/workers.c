@@ -21,6 +21,7 @@
 
 #include "capture.h"
 #include "device.h"
+#include "noted.h"
 #include "system.h"
 
 #define PATIENCE 2.0 /* seconds that an end waits for workers, */
@@ -422,6 +423,7 @@ static crew *crew_of(moth_ctx *ctx, const moth_handle *workers) {
 int32_t moth_workers_send(moth_ctx *ctx, const moth_handle *workers, const moth_message *message,
                           uint64_t first) {
   MOTH_NEED(ctx, (workers || here) && message, MOTH_E_ARG);
+  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
   crew *c = crew_of(ctx, workers);
   if (!c) return ctx->error.code;
   letter *l = letter_new(message), *old = NULL, *older = NULL;

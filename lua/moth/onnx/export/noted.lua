@@ -12,6 +12,7 @@ local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+lib.declare_nodes()
 
 local noted = {}
 
@@ -147,7 +148,7 @@ end
 local function reading(state, net, f, ...)
   local Module = require "moth.nn.module"
   local marks, reads, args = {}, {}, lib.pack(...)
-  state.status = C.moth_calls_begin(ctx)
+  state.status = C.moth_calls_begin(ctx, 0)
   lib.check(state.status, "onnx.export")
   Module.sight.profile(follow(net, marks))
   function lib.on_read(x) reads[#reads + 1] = { x = x, place = errors.where() } end
