@@ -242,6 +242,7 @@ local function drive(status, task, flags)
   local mode = bit.band(flags, CREATE_GRAPH) ~= 0 and 1 or 0
   while status ~= 0 do
     local ngiven = given_out[0]
+    if M.stopped then M.stopped() end
     if status == HOOK then
       local id = tonumber(node_out[0])
       M.hooks.run(task, id, mode, ngiven == 0 and "after" or "hooks")
@@ -516,6 +517,11 @@ end
 function M.grad(...)
   local outputs, inputs, grads, retain_graph, create_graph, unused, batched, zeros =
     parsed("grad", ...)
+  if lib.observer then
+    return lib.observer.differentiate(M.grad, outputs, inputs, { grad_outputs = grads,
+      retain_graph = retain_graph, create_graph = create_graph, allow_unused = unused,
+      is_grads_batched = batched, materialize_grads = zeros })
+  end
   if batched then
     return require "moth.batched"(M.grad, outputs, inputs, grads, { retain_graph = retain_graph,
       create_graph = create_graph, allow_unused = unused, materialize_grads = zeros })
@@ -537,6 +543,9 @@ function M.grad(...)
 end
 
 M.pack, M.take, M.given, M.under = pack, take, given, under
+
+--- Called where a pass stops for Lua, while batch/log.lua notes what a function does.
+M.stopped = false
 
 --- Was a hook ever added that is called after a leaf's gradient was?
 M.some_after = false

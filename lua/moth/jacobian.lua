@@ -193,8 +193,33 @@ local function joined(a, b)
   return shape
 end
 
--- The derivatives of one output by all inputs: a list.
-local function rows_of(fname, y, xs, create_graph, strict)
+-- The gradients of elements first..last of y: for each input a tensor with a row for each.
+local function several_rows(y, xs, first, last, create_graph)
+  local size, n = y:numel(), last - first + 1
+  local basis = moth().eye(size, {dtype = y.dtype, device = y.device}):narrow(1, first, n)
+  return {autograd.grad({y}, xs, {grad_outputs = {basis:reshape(joined({n}, y.shape))},
+    is_grads_batched = true, retain_graph = true, create_graph = create_graph,
+    allow_unused = true})}
+end
+
+-- Lists of such, `chunk` rows at a time, and false where y does not depend on an input.
+local function all_at_once(fname, y, xs, create_graph, strict, chunk)
+  local rows, size = {}, y:numel()
+  for k = 1, #xs do rows[k] = {} end
+  for first = 1, y.requires_grad and size or 0, chunk do
+    local grads = several_rows(y, xs, first, math.min(first + chunk - 1, size), create_graph)
+    for k = 1, #xs do
+      if grads[k] ~= nil then table.insert(rows[k], grads[k]) end
+    end
+  end
+  for k = 1, #xs do
+    if #rows[k] == 0 and strict then independent(fname, k) end
+    rows[k] = #rows[k] > 0 and moth().cat(rows[k], 1)
+  end
+  return rows
+end
+
+local function one_by_one(fname, y, xs, create_graph, strict)
   local rows = {}
   for k = 1, #xs do rows[k] = {} end
   local flat = y:reshape(-1)
@@ -202,29 +227,47 @@ local function rows_of(fname, y, xs, create_graph, strict)
     local grads = filled(fname, gradients({flat[j]}, xs, nil, create_graph), xs, strict)
     for k, grad in ipairs(grads) do rows[k][j] = grad end
   end
+  for k = 1, #xs do rows[k] = #rows[k] > 0 and moth().stack(rows[k]) end
+  return rows
+end
+
+-- The derivatives of one output by all inputs: a list. vectorize: false, true, or how many rows at
+-- a time.
+local function rows_of(fname, y, xs, create_graph, strict, vectorize)
+  local rows
+  if vectorize and y:numel() > 0 then
+    local chunk = vectorize == true and y:numel() or vectorize
+    rows = all_at_once(fname, y, xs, create_graph, strict, chunk)
+  else
+    rows = one_by_one(fname, y, xs, create_graph, strict)
+  end
   for k, x in ipairs(xs) do
     local shape = joined(y.shape, x.shape)
-    rows[k] = #rows[k] > 0 and moth().stack(rows[k]):reshape(shape)
+    rows[k] = rows[k] and rows[k]:reshape(shape)
       or moth().zeros(shape, {dtype = x.dtype, device = x.device})
   end
   return rows
 end
 
-local function jacobian_of(fname, func, inputs, create_graph, strict)
+local function jacobian_of(fname, func, inputs, create_graph, strict, vectorize)
+  if type(vectorize) ~= "boolean" and not (calls.whole(vectorize) and vectorize > 0) then
+    errors.refuse(fname, "vectorize", "true, false or a positive integer is needed", vectorize)
+  end
   local xs, several = begin(fname, inputs, create_graph)
   local ys, more = call(fname, func, xs)
   local all = {}
   for i, y in ipairs(ys) do
-    all[i] = given(rows_of(fname, y, xs, create_graph, strict), several, create_graph)
+    all[i] = given(rows_of(fname, y, xs, create_graph, strict, vectorize), several,
+      create_graph)
   end
   return more and all or all[1]
 end
 
-local function jacobian(func, inputs, create_graph, strict)
-  return (jacobian_of("jacobian", func, inputs, create_graph, strict))
+local function jacobian(func, inputs, create_graph, strict, vectorize)
+  return (jacobian_of("jacobian", func, inputs, create_graph, strict, vectorize))
 end
 
-local function hessian(func, inputs, create_graph, strict)
+local function hessian(func, inputs, create_graph, strict, vectorize)
   local _, several = listed("hessian", "inputs", inputs)
   return (jacobian_of("hessian", function(...)
     local xs = {...}
@@ -232,7 +275,7 @@ local function hessian(func, inputs, create_graph, strict)
       strict)
     if several then return slopes end
     return slopes[1]
-  end, inputs, create_graph, strict))
+  end, inputs, create_graph, strict, vectorize))
 end
 
 -- ---- what is offered ----
@@ -243,6 +286,9 @@ local V = {"any", "v", "what J or H is multiplied by: a tensor or a list", optio
 local CREATE = {"bool", "create_graph", "can the results be differentiated again?", default = false}
 local STRICT = {"bool", "strict", "raise where an output does not depend on an input?",
   default = false}
+
+local VECTORIZE = {"any", "vectorize", "compute all rows in one pass, or so many at a time? That "
+  .. "takes more memory", default = false}
 
 -- Under grad mode, whatever it was.
 local function with_grad(name, run)
@@ -261,18 +307,18 @@ local function offer(name, run, args, outputs, doc, examples)
   }
 end
 
-offer("jacobian", jacobian, {FUNC, INPUTS, CREATE, STRICT}, "J",
+offer("jacobian", jacobian, {FUNC, INPUTS, CREATE, STRICT, VECTORIZE}, "J",
   "The derivative of every element that func returns by every element that it takes, (..., ...): "
     .. "the shape of the output, then that of the input. A list of them for several inputs, a list "
     .. "of such for several outputs.",
   "moth.exp, moth.randn(3)\nmoth.mul, {moth.randn(3), moth.randn(3)}, {create_graph = true, "
-    .. "strict = true}")
-offer("hessian", hessian, {FUNC, INPUTS, CREATE, STRICT}, "H",
+    .. "strict = true, vectorize = true}")
+offer("hessian", hessian, {FUNC, INPUTS, CREATE, STRICT, VECTORIZE}, "H",
   "The second derivatives of the one element that func returns, (..., ...): the shape of the "
     .. "input, twice. A list of lists for several inputs.",
   "function(x) return (x * x):sum() end, moth.randn(3)\n"
     .. "function(x, y) return (x * x * y):sum() end, {moth.randn(3), moth.randn(3)}, "
-    .. "{create_graph = true, strict = true}")
+    .. "{create_graph = true, strict = true, vectorize = true}")
 offer("vjp", vjp, {FUNC, INPUTS, V, CREATE, STRICT}, "output, vjp",
   "What func returns, and v^T J: v has its shape. One backward pass.",
   "moth.exp, moth.randn(3), moth.ones(3)\nmoth.dot, {moth.randn(3), moth.randn(3)}, moth.ones({}), "

@@ -154,6 +154,9 @@ local ARGNUMS = {"any", "argnums", "the position of the argument to differentiat
 local AUX = {"bool", "has_aux", "does func return more behind its first value, which is to be "
   .. "passed on?", default = false}
 
+local CHUNK = {"int", "chunk_size", "how many rows are computed at a time; all of them when absent",
+  optional = true}
+
 local function offer(name, outputs, doc, examples, args, run)
   transforms[name] = define {name = name, doc = doc, examples = examples, args = args,
                              outputs = outputs, run = run}
@@ -190,10 +193,15 @@ offer("grad_and_value", "slope", "A function that takes what func takes and retu
 -- The list of derivatives that moth.autograd.functional gives, in the form of the arguments, twice
 -- for a Hessian.
 local function matrix(name, of, twice)
-  return function(func, argnums, has_aux)
+  return function(func, argnums, has_aux, chunk_size)
+    if chunk_size and chunk_size < 1 then
+      errors.argument(name, "chunk_size",
+        ("a positive number is needed, got %d"):format(chunk_size))
+    end
     return function(...)
       local p = prepared(name, func, argnums, has_aux, lib.pack(...))
-      local result = within(of, p.call, p.list, {create_graph = p.again})
+      local result = within(of, p.call, p.list, {create_graph = p.again,
+        vectorize = chunk_size or true})
       if twice then
         for i, row in ipairs(result) do result[i] = put(p.form, row) end
         return (put(p.form, result))
@@ -209,10 +217,10 @@ end
 for _, name in ipairs {"jacrev", "jacfwd"} do
   offer(name, "jacobian", "A function that takes what func takes and returns the derivative of "
     .. "every element that func returns by every element of an argument: the shape of the output, "
-    .. "then that of the argument. One backward pass for each element of the output, whichever of "
-    .. "jacrev and jacfwd is named.", "moth.exp\n"
-    .. "function(x, y) return x * y, x end, {argnums = {1, 2}, has_aux = true}",
-    {FUNC, ARGNUMS, AUX}, matrix(name, functional.jacobian, false))
+    .. "then that of the argument. One backward pass for all elements of the output, or for "
+    .. "chunk_size of them at a time, whichever of jacrev and jacfwd is named.", "moth.exp\n"
+    .. "function(x, y) return x * y, x end, {argnums = {1, 2}, has_aux = true, chunk_size = 2}",
+    {FUNC, ARGNUMS, AUX, CHUNK}, matrix(name, functional.jacobian, false))
 end
 offer("hessian", "hessian", "A function that takes what func takes and returns the second "
   .. "derivatives of its one element: the shape of the argument, twice; of a table of arguments a "

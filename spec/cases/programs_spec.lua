@@ -191,6 +191,20 @@ describe("a module of the user's own", function()
   end)
 end)
 
+describe("vmap", function()
+  it("calls a function of ops that batch once, and each sample's gradient is its own", function()
+    local calls, w = 0, moth.tensor {1, -2, 0.5}
+    local function loss(p, x, y)
+      calls = calls + 1
+      return (moth.dot(p, x) - y) ^ 2
+    end
+    local x, y = moth.tensor {{1, 2, 3}, {0, 1, 0}, {2, 2, 2}, {1, 0, 0}}, moth.tensor {1, 0, -1, 2}
+    local grads = moth.func.vmap(moth.func.grad(loss), {moth.none, 1, 1})(w, x, y)
+    assert.equal(1, calls)
+    assert.same({{-5, -10, -15}, {0, -4, 0}, {0, 0, 0}, {-2, 0, 0}}, grads:tolist())
+  end)
+end)
+
 describe("autograd.grad{is_grads_batched}", function()
   local grad = moth.autograd.grad
 
