@@ -18,6 +18,7 @@ moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang
 moth bench [GROUP] [--help] measures, with --peer PYTHON beside PyTorch
 moth doctor                 says what was found here and what is missing
 moth help NAME              what moth.help tells of it: ./moth help nn.Conv2d
+moth docs FOLDER            writes the reference as Markdown (--site: a site, by MkDocs)
 moth version
 
 MOTH_JIT=off                runs everything without LuaJIT's compiler
@@ -137,7 +138,24 @@ local function help(words)
   if not fine then fail((tostring(problem):gsub("^[^\n]-:%d+: ", ""))) end
 end
 
+local function docs(words)
+  local site = words[1] == "--site" and table.remove(words, 1)
+  local folder = words[1]
+  if not folder then fail "'moth docs' wants a folder" end
+  local root = site and checkout "docs --site"
+  local fine, problem = pcall(function()
+    local lfs = require "lfs"
+    lfs.mkdir(folder)
+    if not lfs.attributes(folder, "mode") then error("there is no folder " .. folder, 0) end
+    if folder:sub(1, 1) ~= "/" then folder = lfs.currentdir() .. "/" .. folder end
+    if site then require("moth.docs").site(root, folder)
+    else require("moth.docs").reference(folder) end
+  end)
+  if not fine then fail(tostring(problem)) end
+end
+
 local commands = {
+  docs = docs,
   test = test,
   bench = bench,
   doctor = function() os.exit(require("moth.doctor").main() and 0 or 1) end,

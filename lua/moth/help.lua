@@ -170,29 +170,54 @@ local function add_example(lines, line, text)
   if text then lines[#lines + 1] = "\n  example:\n    " .. text:gsub("\n", "\n    ") end
 end
 
--- The whole text about the signature of a function.
-local function page(fn, sig, path)
+-- What there is to say of a function with a signature, for the prompt and for the reference.
+-- @return a table: path, sig, head, alias, doc, returns, call (an example), method, source
+local function record(fn, sig, path)
   local home, place = places.home(fn, sig.name, sig.name:match "[%w_]+$")
-  local lines = { (home or path or sig.name) .. arguments(sig) }
-  if sig.alias then lines[#lines + 1] = "(another name of " .. sig.alias .. ")" end
   local doc, returns = sig.doc, nil
   if doc == "" then
     doc = type(fn) == "function" and written_above(fn) or made_comment(fn, sig.name)
     returns = doc and ("\n" .. doc .. "\n@"):match "\n@return%s+(.-)\n@"
     doc = doc and ("\n" .. doc):gsub("\n@param.*$", ""):sub(2) -- they stand below
   end
-  if doc and doc ~= "" then lines[#lines + 1] = doc end
+  return {
+    path = home, sig = sig, head = (home or path or sig.name) .. arguments(sig), alias = sig.alias,
+    doc = doc, returns = returns, call = home and example(sig, home),
+    method = is_method(fn, sig, place), source = sig.file and shown_file(sig.file),
+  }
+end
+
+-- The whole text about the signature of a function.
+local function page(fn, sig, path)
+  local r = record(fn, sig, path)
+  local lines = { r.head }
+  if r.alias then lines[#lines + 1] = "(another name of " .. r.alias .. ")" end
+  if r.doc and r.doc ~= "" then lines[#lines + 1] = r.doc end
   if #args_of(sig) > 0 then lines[#lines + 1] = "" end
   add_arguments(lines, sig)
-  if returns then lines[#lines + 1] = "\n  returns: " .. returns:gsub("\n", "\n  ") end
-  local call = home and example(sig, home)
-  if call then add_example(lines, call)
-  elseif home then add_example(lines, samples.known(home)) end
-  if is_method(fn, sig, place) then
-    lines[#lines + 1] = (call and "" or "\n") .. "  method:  x:" .. sig.name .. "(...)"
+  if r.returns then lines[#lines + 1] = "\n  returns: " .. r.returns:gsub("\n", "\n  ") end
+  if r.call then add_example(lines, r.call)
+  elseif r.path then add_example(lines, samples.known(r.path)) end
+  if r.method then
+    lines[#lines + 1] = (r.call and "" or "\n") .. "  method:  x:" .. sig.name .. "(...)"
   end
-  if sig.file then lines[#lines + 1] = "  source:  " .. shown_file(sig.file) end
+  if r.source then lines[#lines + 1] = "  source:  " .. r.source end
   return concat(lines, "\n")
+end
+
+--- What there is to say of a function that has a signature, in parts; nil for others.
+-- @return a table: head, doc, alias, returns, call, method, source, and args, a list of
+--         {name, kind, doc, default}
+function help.parts(fn)
+  local sig = type(fn) == "function" and bind.signature(class.written(fn))
+  if not sig then return nil end
+  local r = record(fn, sig)
+  r.args = {}
+  for i, arg in ipairs(args_of(sig)) do
+    r.args[i] = { name = arg.name, kind = shown_kind(arg), doc = arg.doc,
+                  default = help.default(arg, sig.lua) }
+  end
+  return r
 end
 
 -- What a base says of a method that has no words of its own, as Distribution of Normal's log_prob.

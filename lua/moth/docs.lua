@@ -1,0 +1,199 @@
+--- docs.lua -- `moth docs`: the reference as Markdown, made from the records that help reads, and a
+-- site of the guide and the reference.
+--
+--     moth docs FOLDER           writes a page for each namespace, and an index
+--     moth docs --site FOLDER    builds a site of docs/ and the reference, by MkDocs
+
+local class = require "moth.class"
+local help = require "moth.help"
+local lib = require "moth.lib"
+local places = require "moth.places"
+
+local C, ffi = lib.C, require "ffi"
+local docs = {}
+
+local function write(path, text)
+  local file, problem = io.open(path, "wb")
+  if not file then error(problem, 0) end
+  file:write(text)
+  file:close()
+end
+
+-- Text outside of code: what Markdown would take as marks is escaped.
+local function plain(text) return (text:gsub("[\\`*_<>|%[%]]", "\\%0")) end
+
+-- The dtypes of an op, and whether it has gradients and a CUDA kernel; nil for what is no op.
+local function facts_of(name)
+  local op = C.moth_op_find(name)
+  if op == nil then return nil end
+  local info, list = C.moth_op_describe(op), {}
+  for code, dtype in pairs(require("moth.dtype").by_code) do
+    if bit.band(info.dtypes, bit.lshift(1, code)) ~= 0 then list[#list + 1] = {code, dtype.name} end
+  end
+  table.sort(list, function(a, b) return a[1] < b[1] end)
+  for i, row in ipairs(list) do list[i] = row[2] end
+  return {dtypes = table.concat(list, ", "), grad = bit.band(info.flags, C.MOTH_OP_GRAD) ~= 0,
+          file = ffi.string(info.file)}
+end
+
+local function add_arguments(out, args)
+  if #args == 0 then return end
+  out[#out + 1] = "\n| argument | kind | default | |\n|---|---|---|---|"
+  for _, arg in ipairs(args) do
+    out[#out + 1] = ("| `%s` | %s | %s | %s |"):format(arg.name, plain(arg.kind),
+      arg.default and "`" .. arg.default:gsub("|", "\\|") .. "`" or "", plain(arg.doc))
+  end
+end
+
+local function add_function(out, fn)
+  local r = help.parts(fn)
+  out[#out + 1] = "\n```lua\n" .. r.head .. "\n```"
+  if r.alias then out[#out + 1] = "\nAnother name of `" .. r.alias .. "`." end
+  if r.doc and r.doc ~= "" then out[#out + 1] = "\n" .. plain(r.doc) end
+  add_arguments(out, r.args)
+  if r.returns then out[#out + 1] = "\nReturns " .. plain(r.returns) end
+  if r.call then out[#out + 1] = "\n```lua\n" .. r.call .. "\n```" end
+  local facts = {}
+  if r.method then facts[#facts + 1] = "method `x:" .. r.sig.name .. "(...)`" end
+  local of = facts_of(r.sig.name)
+  if of then
+    facts[#facts + 1] = of.grad and "differentiable" or "no gradient"
+    facts[#facts + 1] = "dtypes " .. of.dtypes
+  end
+  local source = r.source or of and of.file
+  if source then facts[#facts + 1] = "`" .. source .. "`" end
+  if #facts > 0 then out[#out + 1] = "\n" .. table.concat(facts, "; ") end
+end
+
+local function add_name(out, place, name, value)
+  out[#out + 1] = "\n## " .. place.short .. "." .. name
+  if type(value) == "function" and help.parts(value) then return add_function(out, value) end
+  local fine, text = pcall(help.text, value, place.short .. "." .. name)
+  if fine then out[#out + 1] = "\n```text\n" .. text .. "\n```" end
+end
+
+-- The page of a namespace. Names that are also in another namespace are described there.
+local function page_of(place, described)
+  local out = {"# " .. place.path, "\n" .. plain(place.doc) .. "."}
+  local space = places.space(place)
+  for _, name in ipairs(places.names(place)) do
+    local value = space[name]
+    local kind = type(value)
+    local key = kind == "table" and class.isclass(value) and class.of(value)
+      or (kind == "table" or kind == "function") and value or place.path .. "." .. name
+    if value ~= nil and not described[key] then
+      described[key] = place.path .. "." .. name
+      add_name(out, place, name, value)
+    elseif value ~= nil then
+      out[#out + 1] = ("\n## %s.%s\n\nThe same as `%s`."):format(place.short, name, described[key])
+    end
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
+local function anchor(place, name)
+  return place.path .. ".md#" .. (place.short .. name):lower():gsub("[^%w_]", "")
+end
+
+-- All names in one list, and where each of them is described.
+local function index_of()
+  local rows, out = {}, {"# Index", "\nAll public names. They are PyTorch's where it has them.\n"}
+  for _, place in ipairs(places.list) do
+    for _, name in ipairs(places.names(place)) do
+      rows[#rows + 1] = {name:lower(), name, ("[%s](%s)"):format(plain(place.short),
+        anchor(place, name))}
+    end
+  end
+  table.sort(rows, function(a, b)
+    if a[1] ~= b[1] then return a[1] < b[1] end
+    return a[3] < b[3]
+  end)
+  for i, row in ipairs(rows) do
+    if i > 1 and rows[i - 1][2] == row[2] then
+      out[#out] = out[#out] .. ", " .. row[3]
+    else
+      out[#out + 1] = ("- `%s`: %s"):format(row[2], row[3])
+    end
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
+--- Writes the reference: README.md, index.md and a page for each namespace.
+-- @param folder  exists; what it holds of these names is replaced
+function docs.reference(folder)
+  local described = {}
+  local out = {"# Reference", "\nMade by `moth docs` from the records that the engine runs by.\n",
+    "[Index of all names](index.md)\n", "| namespace | |", "|---|---|"}
+  -- moth.nn.functional holds the ops again: they are described in moth.
+  for _, place in ipairs(places.list) do
+    write(folder .. "/" .. place.path .. ".md", page_of(place, described))
+    out[#out + 1] = ("| [%s](%s.md) | %s |"):format(place.path, place.path, plain(place.doc))
+  end
+  write(folder .. "/index.md", index_of())
+  write(folder .. "/README.md", table.concat(out, "\n") .. "\n")
+end
+
+-- ---- the site ----
+
+local CONFIG = [[
+site_name: Moth
+docs_dir: pages
+site_dir: %s
+theme:
+  name: mkdocs
+  highlightjs: false
+plugins:
+  - search
+use_directory_urls: false
+nav:
+%s
+]]
+
+-- A line of the navigation for each page of a folder that its README links to.
+local function navigation(title, folder, text)
+  local out = {("  - %s:"):format(title), ("    - Overview: %s/README.md"):format(folder)}
+  for label, link in text:gmatch "%[([^%]]+)%]%(([%w_.]+%.md)%)" do
+    out[#out + 1] = ('    - "%s": %s/%s'):format(label, folder, link)
+  end
+  return table.concat(out, "\n")
+end
+
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+local function shell(...)
+  local words = {}
+  for i, word in ipairs {...} do words[i] = "'" .. word:gsub("'", "'\\''") .. "'" end
+  return os.execute(table.concat(words, " ")) == 0
+end
+
+--- Builds a site of the README, docs/ and the reference, by MkDocs, without network.
+-- @param root    the checkout
+-- @param folder  where the site goes; an absolute path
+function docs.site(root, folder)
+  if not shell("sh", "-c", "command -v mkdocs >/dev/null") then
+    error("MkDocs is needed (Debian: apt-get install mkdocs)", 0)
+  end
+  local work = os.tmpname()
+  os.remove(work)
+  local pages = work .. "/pages"
+  assert(shell("mkdir", "-p", pages .. "/reference"), "cannot make " .. pages)
+  assert(shell("cp", "-r", root .. "/docs/guide", root .. "/docs/dev", pages))
+  local readme = read(root .. "/README.md"):gsub("%]%(docs/", "](")
+  write(pages .. "/index.md", readme)
+  docs.reference(pages .. "/reference")
+  local nav = {"  - Moth: index.md"}
+  for _, part in ipairs {{"Guide", "guide"}, {"Reference", "reference"}, {"Developers", "dev"}} do
+    nav[#nav + 1] = navigation(part[1], part[2], read(pages .. "/" .. part[2] .. "/README.md"))
+  end
+  write(work .. "/mkdocs.yml", CONFIG:format(folder, table.concat(nav, "\n")))
+  local fine = shell("mkdocs", "build", "--quiet", "--clean", "-f", work .. "/mkdocs.yml")
+  shell("rm", "-r", work)
+  if not fine then error("mkdocs build failed", 0) end
+end
+
+return docs

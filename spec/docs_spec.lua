@@ -1,0 +1,95 @@
+-- `moth docs`: the reference as Markdown, and the site.
+
+local lfs = require "lfs"
+local moth = require "moth"
+local docs = require "moth.docs"
+local files = require "spec.support.files"
+local places = require "moth.places"
+local registry = require "spec.support.registry"
+
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+local pages = {}
+
+setup(function()
+  files.setup()
+  docs.reference(files.folder)
+  for name in lfs.dir(files.folder) do
+    if name:find "%.md$" then pages[name] = read(files.path(name)) end
+  end
+end)
+teardown(files.teardown)
+
+describe("the reference", function()
+  it("has a page for each namespace, with each of its names", function()
+    for _, place in ipairs(places.list) do
+      local page = assert(pages[place.path .. ".md"], place.path)
+      for _, name in ipairs(places.names(place)) do
+        assert.truthy(page:find("\n## " .. place.short .. "." .. name .. "\n", 1, true),
+          place.short .. "." .. name .. " is missing")
+      end
+    end
+  end)
+
+  it("says of each op what it takes, whether it has gradients, and where it is written", function()
+    local page = pages["moth.md"]
+    for _, op in ipairs(registry.ops()) do
+      local at = not op.hidden and rawequal(moth[op.name], op.fn)
+        and page:find("\n## moth." .. op.name .. "\n", 1, true)
+      if at then
+        local part = page:sub(at + 4, (page:find("\n## ", at + 4, true) or 0) - 1)
+        for _, arg in ipairs(op.args) do
+          assert.truthy(part:find("| `" .. arg.name .. "` |", 1, true) or arg.name == "self",
+            op.name .. ": " .. arg.name)
+        end
+        assert.truthy(part:find(op.grad and "differentiable" or "no gradient", 1, true), part)
+        assert.truthy(part:find(op.file, 1, true), part)
+      end
+    end
+  end)
+
+  it("has an index of all names, whose links lead to headings", function()
+    local anchors = {}
+    for name, text in pairs(pages) do
+      for heading in text:gmatch "\n## ([^\n]+)" do
+        anchors[name .. "#" .. heading:lower():gsub("[^%w_]", "")] = true
+      end
+    end
+    local count = 0
+    for link in pages["index.md"]:gmatch "%]%(([^)]+)%)" do
+      assert.is_true(anchors[link], link)
+      count = count + 1
+    end
+    assert.is_true(count > 1000)
+  end)
+
+  it("has tables whose rows have four cells", function()
+    for name, text in pairs(pages) do
+      for row in text:gmatch "\n(| `[^\n]+)" do
+        local cells = select(2, row:gsub("\\|", ""):gsub("|", ""))
+        assert.equal(5, cells, name .. ": " .. row)
+      end
+    end
+  end)
+end)
+
+describe("the site", function()
+  it("is built without network, and its search finds words of both", function()
+    if os.execute "command -v mkdocs >/dev/null 2>&1" ~= 0 then
+      pending "MkDocs is not installed"
+      return
+    end
+    local folder = files.path "site"
+    docs.site(lfs.currentdir(), folder)
+    local index = read(folder .. "/search/search_index.json"):lower()
+    for _, words in ipairs {"kernel_size", "freezing layers", "out of memory", "nll_loss"} do
+      assert.truthy(index:find(words, 1, true), words)
+    end
+    assert.is_nil(read(folder .. "/index.html"):match 'src="http')
+  end)
+end)
