@@ -77,6 +77,28 @@ static int gather_sparse(moth_node *leaf, moth_tensor **dy) {
   return MOTH_OK;
 }
 
+/* A leaf's first gradient has the order of dimensions of a dense leaf, else is contiguous. */
+static bool fits_leaf(const moth_layout *leaf, const moth_layout *dy) {
+  if (moth_layout_contiguous(leaf)) return moth_layout_contiguous(dy);
+  moth_layout l = *leaf;
+  l.offset = dy->offset;
+  return moth_layout_dense(leaf) ? moth_layout_same(dy, &l) : moth_layout_contiguous(dy);
+}
+
+static int copy_for_leaf(const moth_layout *leaf, moth_tensor *dy, moth_tensor **y) {
+  moth_ctx *ctx = dy->ctx;
+  moth_tensor *written = NULL;
+  if (moth_layout_contiguous(leaf) || !moth_layout_dense(leaf))
+    return MOTH_CALL(ctx, y, clone, .input = dy, .memory_format = MOTH_CONTIGUOUS_FORMAT);
+  int status = MOTH_CALL(ctx, y, empty, .size = {dy->l.shape, dy->l.ndim}, .dtype = dy->l.dtype,
+                         .device = moth_device_of(dy));
+  if (status) return status;
+  moth_layout_follow(&(*y)->l, 1, &leaf);
+  status = MOTH_CALL(ctx, &written, copy_, .input = *y, .source = dy);
+  moth_tensor_release(written);
+  return status;
+}
+
 /* Adds dy to a leaf's .grad: taken over if nobody else has it, added in place after. */
 static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   moth_ctx *ctx = leaf->ctx;
@@ -86,18 +108,14 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   if (!leaf->grad) {
     moth_layout want;
     moth_saved_layout(moth_node_out(leaf, 0), &want);
-    const bool channels_last = moth_layout_channels_last(&want);
-    const moth_layout *l = &(*dy)->l;
-    if (moth_tensor_unshared(*dy) &&
-        (channels_last ? moth_layout_channels_last(l) : moth_contiguous(*dy))) {
+    if (moth_tensor_unshared(*dy) && fits_leaf(&want, &(*dy)->l)) {
       moth_leaf_set(leaf, *dy);
       *dy = NULL;
       return MOTH_OK;
     }
-    const int64_t format = channels_last ? moth_channels_last_of(l->ndim)
-                                         : MOTH_CONTIGUOUS_FORMAT;
-    int status = MOTH_CALL(ctx, &y, clone, .input = *dy, .memory_format = format);
-    if (!status) moth_leaf_set(leaf, y);
+    int status = copy_for_leaf(&want, *dy, &y);
+    if (status) moth_tensor_release(y);
+    else moth_leaf_set(leaf, y);
     return status;
   }
   add_args args = {.ctx = ctx, .input = leaf->grad, .other = *dy, .alpha = {.as.number = 1}};

@@ -45,23 +45,60 @@ static int check_format(moth_ctx *ctx, const moth_op *op, const void *args, cons
                    moth_str_shape(ctx, y->ndim, y->shape));
 }
 
-/* Whether a fresh result is to be channels_last: as the call says; else as the inputs lie. Kernels
-** that write any layout follow the first input of the result's shape that is dense, those of
-** devices that know this one follow any. */
-static bool lies_channels_last(const moth_call_frame *f, const moth_op *op, const moth_layout *y) {
-  const bool any = op->flags & MOTH_OP_CHANNELS_LAST;
-  if ((y->ndim != 4 && y->ndim != 5) || (any && !f->device)) return false;
-  if (!any && !(op->flags & MOTH_OP_STRIDED)) return false;
-  const int64_t format = format_of(op, &f->args);
-  if (format != MOTH_PRESERVE_FORMAT) return format != MOTH_CONTIGUOUS_FORMAT;
-  moth_cursor c = {.op = op, .args = (void *)(uintptr_t)&f->args};
-  while (moth_next_input(&c)) {
-    const moth_tensor *x = *c.at;
-    if (!x || x->l.ndim != y->ndim || !c.value) continue;
-    if (any ? moth_channels_last(x) : moth_shape_same(&x->l, y) && moth_dense(x))
-      return any || !moth_contiguous(x);
+static bool broadcasts(const moth_layout *x, const moth_layout *y) {
+  const int more = y->ndim - x->ndim;
+  if (more < 0) return false;
+  for (int d = 0; d < x->ndim; d++)
+    if (x->shape[d] != y->shape[d + more] && x->shape[d] != 1) return false;
+  return true;
+}
+
+/* Whether x has y's shape and strides; numbers and smaller tensors broadcast. */
+static inline bool has_strides(const moth_layout *x, const moth_layout *y) {
+  return x->numel == y->numel && moth_same_strides(x, y);
+}
+
+/* y keeps the order of dimensions that the inputs have in memory. */
+static void follow_inputs(moth_call_frame *f, const moth_op *op, moth_layout *y) {
+  const moth_layout *from[MOTH_LOOP_OPERANDS];
+  int n = 0;
+  moth_cursor c = {.op = op, .args = &f->args};
+  while (n < MOTH_LOOP_OPERANDS && moth_next_input(&c)) {
+    if (!*c.at || (*c.at)->l.numel < 2) continue;
+    const moth_layout *x = &(*c.at)->l;
+    if (!n && has_strides(x, y)) return;
+    if (broadcasts(x, y)) from[n++] = x;
   }
+  if (n) moth_layout_follow(y, n, from);
+}
+
+static bool any_channels_last(moth_call_frame *f, const moth_op *op, const moth_layout *y) {
+  moth_cursor c = {.op = op, .args = &f->args};
+  while (moth_next_input(&c))
+    if (*c.at && c.value && (*c.at)->l.ndim == y->ndim && moth_channels_last(*c.at)) return true;
   return false;
+}
+
+/* The order in memory of a fresh result, which is packed: as the call says, else that of the inputs
+** where the kernel writes any. Devices have further kernels that know channels_last. Inlined, it
+** would slow small calls down. */
+static __attribute__((noinline)) void order_result(moth_call_frame *f, const moth_op *op,
+                                                   moth_layout *y) {
+  const bool images = f->device && op->flags & MOTH_OP_CHANNELS_LAST;
+  if (!images && !(op->flags & MOTH_OP_STRIDED)) return;
+  const int64_t format = format_of(op, &f->args);
+  const bool follows = format == MOTH_PRESERVE_FORMAT;
+  if (follows && !images) follow_inputs(f, op, y);
+  else if (follows ? any_channels_last(f, op, y) : format != MOTH_CONTIGUOUS_FORMAT)
+    moth_layout_pack_channels_last(y);
+}
+
+/* Whether order_result would leave y as it is, for most calls. */
+static inline bool is_ordered(const moth_call_frame *f, const moth_op *op, const moth_layout *y) {
+  if (y->ndim < 2 || !(op->flags & (MOTH_OP_STRIDED | MOTH_OP_CHANNELS_LAST))) return true;
+  if (op->format || op->flags & MOTH_OP_CHANNELS_LAST) return false;
+  const moth_tensor *x = first_tensor(op, &f->args);
+  return x && has_strides(&x->l, y);
 }
 
 static int shapes_of(moth_call_frame *f, const moth_op *op, int dtype, moth_layout *y) {
@@ -129,12 +166,12 @@ static int run_fresh(moth_call_frame *f, const moth_op *op, int dtype, moth_tens
   for (; !status && made < n; made++) {
     out[made] = NULL;
     if (y[made].ndim == MOTH_NO_RESULT) continue;
-    out[made] = lies_channels_last(f, op, &y[made]) ? moth_tensor_new_channels_last(ctx, &y[made])
-                                                    : moth_tensor_new(ctx, &y[made]);
+    out[made] = moth_tensor_new(ctx, &y[made]);
     if (!out[made]) {
       status = ctx->error.code;
       break;
     }
+    if (!is_ordered(f, op, &out[made]->l)) order_result(f, op, &out[made]->l);
   }
   if (ctx->capture) moth_capture_fresh(ctx, op, &f->args, false);
   if (!status) status = run_kernel(ctx, op, &f->args, out, true, f->device);

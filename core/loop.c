@@ -1,7 +1,7 @@
 /* loop.c -- walking several tensors at once, and the copies that are built on it, to the CPU too.
 **
-** Small contiguous operands, the common case, are found first and become one run; everything else
-** has its dimensions sorted by stride and merged where two of them step as one.
+** Operands of one dense layout, the common case, are found first and become one run; everything
+** else has its dimensions sorted by stride and merged where two of them step as one.
 */
 #include "capture.h"
 #include "device.h"
@@ -18,31 +18,24 @@
 
 /* -- setting up -- */
 
-static inline bool packed(const moth_layout *l) {
-  int64_t step = 1;
-  for (int d = l->ndim - 1; d >= 0; d--) {
-    if (l->shape[d] == 1) continue;
-    if (l->stride[d] != step) return false;
-    step *= l->shape[d];
-  }
-  return true;
-}
-
-/* All operands lie in a row, or are one element: a single run. An operand broadcasts to `over`,
-** so with as many elements it has the same order of them too. */
+/* All operands have one dense layout, or are one element: a single run. An operand broadcasts to
+** `over`, so with as many elements and dimensions it has the same shape. */
 static bool flat(moth_loop *loop, const moth_layout *over, int n,
                  const moth_tensor *const *operands) {
+  const moth_layout *first = NULL;
   for (int k = 0; k < n; k++) {
     const moth_layout *l = &operands[k]->l;
+    loop->at[k] = moth_at(operands[k]);
+    loop->step[0][k] = moth_dtype_size[l->dtype];
     if (l->numel == 1) {
-      loop->step[0][k] = 0;
-      if (over->numel == 1) loop->step[0][k] = moth_dtype_size[l->dtype];
-    } else if (l->numel == over->numel && packed(l)) {
-      loop->step[0][k] = moth_dtype_size[l->dtype];
-    } else {
+      if (over->numel != 1) loop->step[0][k] = 0;
+    } else if (l->numel != over->numel || (first && !moth_same_strides(l, first))) {
       return false;
+    } else if (!first) {
+      first = l;
     }
   }
+  if (first && !moth_layout_dense(first)) return false;
   loop->ndim = 1;
   loop->size[0] = over->numel;
   return true;
@@ -90,8 +83,8 @@ void moth_loop_over(moth_loop *loop, moth_ctx *ctx, const moth_layout *over, int
                     const moth_tensor *const *operands) {
   loop->ctx = ctx;
   loop->noperands = noperands;
-  for (int k = 0; k < noperands; k++) loop->at[k] = moth_at(operands[k]);
   if (flat(loop, over, noperands, operands)) return;
+  for (int k = 0; k < noperands; k++) loop->at[k] = moth_at(operands[k]);
   loop->ndim = 0;
   for (int d = over->ndim - 1; d >= 0; d--) {
     if (over->shape[d] == 1) continue;
@@ -361,18 +354,31 @@ int moth_copy_into(moth_tensor *y, const moth_tensor *x) {
 }
 
 moth_tensor *moth_packed(const moth_tensor *x) {
-  if (packed(&x->l)) return moth_tensor_retain((moth_tensor *)(uintptr_t)x);
+  if (moth_contiguous(x)) return moth_tensor_retain((moth_tensor *)(uintptr_t)x);
   return moth_cast(x, x->l.dtype);
+}
+
+/* x's elements in `take`, a fresh tensor or NULL, which is given back. */
+static moth_tensor *filled(moth_tensor *take, const moth_tensor *x) {
+  if (!take) return NULL;
+  take->l.index_base = x->l.index_base;
+  if (moth_copy_into(take, x) == MOTH_OK) return take;
+  moth_tensor_release(take);
+  return NULL;
 }
 
 moth_tensor *moth_packed_channels_last(const moth_tensor *x) {
   if (moth_layout_channels_last(&x->l)) return moth_tensor_retain((moth_tensor *)(uintptr_t)x);
-  moth_tensor *y = moth_tensor_new_channels_last(x->ctx, &x->l);
-  if (!y) return NULL;
-  y->l.index_base = x->l.index_base;
-  if (moth_copy_into(y, x) == MOTH_OK) return y;
-  moth_tensor_release(y);
-  return NULL;
+  return filled(moth_tensor_new_channels_last(x->ctx, &x->l), x);
+}
+
+moth_tensor *moth_packed_like(const moth_tensor *x, const moth_layout *order) {
+  moth_layout l = x->l;
+  moth_layout_follow(&l, 1, &order);
+  if (moth_same_strides(&x->l, &l)) return moth_tensor_retain((moth_tensor *)(uintptr_t)x);
+  moth_tensor *y = moth_tensor_new(x->ctx, &x->l);
+  if (y) memcpy(y->l.stride, l.stride, sizeof l.stride);
+  return filled(y, x);
 }
 
 moth_tensor *moth_positions(const moth_tensor *x) {
@@ -383,12 +389,7 @@ moth_tensor *moth_positions(const moth_tensor *x) {
 moth_tensor *moth_cast(const moth_tensor *x, int dtype) {
   moth_layout l = x->l;
   l.dtype = (uint8_t)dtype;
-  moth_tensor *y = moth_tensor_new(x->ctx, &l);
-  if (!y) return NULL;
-  y->l.index_base = x->l.index_base;
-  if (moth_copy_into(y, x) == MOTH_OK) return y;
-  moth_tensor_release(y);
-  return NULL;
+  return filled(moth_tensor_new(x->ctx, &l), x);
 }
 
 moth_tensor *moth_to_host(const moth_tensor *x) {

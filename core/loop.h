@@ -40,6 +40,8 @@ int moth_copy_into(moth_tensor *y, const moth_tensor *x);
 /* An owned contiguous tensor with x's elements (x itself, retained, if it is that already). */
 moth_tensor *moth_packed(const moth_tensor *x);
 moth_tensor *moth_packed_channels_last(const moth_tensor *x); /* the same, channels_last */
+/* The same with x's dimensions in the order of another layout, which x broadcasts to. */
+moth_tensor *moth_packed_like(const moth_tensor *x, const moth_layout *order);
 /* The same for what addresses depend on, positions and masks. Bytes that someone else may write at
 ** any time are copied, so that what was checked is what is used. */
 moth_tensor *moth_positions(const moth_tensor *x);

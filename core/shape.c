@@ -57,6 +57,45 @@ bool moth_layout_contiguous(const moth_layout *l) {
   return true;
 }
 
+/* How x, which broadcasts to y, steps along dimension d of y; 0: not at all. */
+static int64_t step_along(const moth_layout *x, const moth_layout *y, int d) {
+  const int at = d + x->ndim - y->ndim;
+  if (at < 0 || (x->shape[at] == 1 && y->shape[d] != 1)) return 0;
+  return x->stride[at] < 0 ? -x->stride[at] : x->stride[at];
+}
+
+/* Whether the inputs have dimension a of y inside b (below 0), b inside a (above 0); 0: neither. */
+static int compare_dims(const moth_layout *y, int n, const moth_layout *const *inputs, int a,
+                        int b) {
+  for (int k = 0; k < n; k++) {
+    const int64_t p = step_along(inputs[k], y, a), q = step_along(inputs[k], y, b);
+    if (!p || !q) continue;
+    if (p != q) return p < q ? -1 : 1;
+    if (y->shape[a] > y->shape[b]) return 1;
+  }
+  return 0;
+}
+
+void moth_layout_follow(moth_layout *y, int n, const moth_layout *const *inputs) {
+  int dims[MOTH_MAX_DIMS]; /* from the innermost on */
+  int64_t step = 1;
+  for (int i = 0; i < y->ndim; i++) {
+    dims[i] = y->ndim - 1 - i;
+    for (int j = i - 1, at = i; j >= 0; j--) {
+      const int d = dims[j], order = compare_dims(y, n, inputs, d, dims[at]);
+      if (order < 0) break;
+      if (order == 0) continue;
+      dims[j] = dims[at];
+      dims[at] = d;
+      at = j;
+    }
+  }
+  for (int i = 0; i < y->ndim; i++) {
+    y->stride[dims[i]] = step;
+    step *= y->shape[dims[i]] > 1 ? y->shape[dims[i]] : 1;
+  }
+}
+
 /* Sorted by stride, each dim must step over all that the smaller ones reach. Sufficient, and exact
 ** for everything views can make but exotic as_strided geometries, which count as overlapping. */
 bool moth_layout_overlaps(const moth_layout *l) {
@@ -75,6 +114,13 @@ bool moth_layout_overlaps(const moth_layout *l) {
     reach += stride[i] * (shape[i] - 1);
   }
   return false;
+}
+
+bool moth_layout_dense(const moth_layout *l) {
+  int64_t lo, hi;
+  if (moth_layout_contiguous(l)) return true;
+  moth_layout_span(l, &lo, &hi);
+  return lo == l->offset && hi - lo == l->numel && !moth_layout_overlaps(l);
 }
 
 bool moth_shape_same(const moth_layout *a, const moth_layout *b) {

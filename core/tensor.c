@@ -239,11 +239,11 @@ moth_tensor *moth_tensor_standing(moth_ctx *ctx, void *owner, void (*drop)(void 
   return x;
 }
 
-static moth_tensor *tensor_new(moth_ctx *ctx, const moth_layout *l, bool (*pack)(moth_layout *)) {
+moth_tensor *moth_tensor_new(moth_ctx *ctx, const moth_layout *l) {
   moth_tensor *x = moth_tensor_bare(ctx, l);
   if (!x) return NULL;
   x->l.index_base = 0;
-  if (!pack(&x->l)) {
+  if (!moth_layout_pack(&x->l)) {
     moth_fail(ctx, MOTH_E_SHAPE, NULL, "%s is more elements than can be addressed",
               moth_str_shape(ctx, l->ndim, l->shape));
   } else {
@@ -254,12 +254,10 @@ static moth_tensor *tensor_new(moth_ctx *ctx, const moth_layout *l, bool (*pack)
   return NULL;
 }
 
-moth_tensor *moth_tensor_new(moth_ctx *ctx, const moth_layout *l) {
-  return tensor_new(ctx, l, moth_layout_pack);
-}
-
 moth_tensor *moth_tensor_new_channels_last(moth_ctx *ctx, const moth_layout *l) {
-  return tensor_new(ctx, l, moth_layout_pack_channels_last);
+  moth_tensor *x = moth_tensor_new(ctx, l);
+  if (x) moth_layout_pack_channels_last(&x->l);
+  return x;
 }
 
 moth_tensor *moth_tensor_alias(moth_tensor *x) {

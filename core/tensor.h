@@ -123,7 +123,19 @@ bool moth_layout_contiguous(const moth_layout *l);
 ** channels_last_3d. Where the order of sizes of 1 is all that differs, a layout is both. */
 bool moth_layout_pack_channels_last(moth_layout *l);
 bool moth_layout_channels_last(const moth_layout *l);
+/* Of layouts of one shape; the strides of dimensions of 1 do not matter. */
+static inline bool moth_same_strides(const moth_layout *a, const moth_layout *b) {
+  if (a->ndim != b->ndim) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->stride[d] != b->stride[d] && a->shape[d] != 1) return false;
+  return true;
+}
+/* Gives y, whose strides are replaced, the order of dimensions that the inputs have in memory; they
+** broadcast to its shape. The first input that steps along both of two dimensions, and further
+** along one, decides which is the inner one; where none does, the last is. */
+void moth_layout_follow(moth_layout *y, int n, const moth_layout *const *inputs);
 bool moth_layout_overlaps(const moth_layout *l); /* two indices reach one element */
+bool moth_layout_dense(const moth_layout *l); /* any order, no gaps, each element once */
 bool moth_layout_same(const moth_layout *a, const moth_layout *b); /* all of it but the dtype */
 bool moth_shape_same(const moth_layout *a, const moth_layout *b);
 /* A packed one as a host gives it, which may be none: then an error is set. */
@@ -185,10 +197,7 @@ static inline bool moth_contiguous(const moth_tensor *x) { return moth_layout_co
 static inline bool moth_channels_last(const moth_tensor *x) {
   return moth_layout_channels_last(&x->l) && !moth_layout_contiguous(&x->l);
 }
-/* In one of the two ways that results lie in, without gaps or repeats. */
-static inline bool moth_dense(const moth_tensor *x) {
-  return moth_contiguous(x) || moth_layout_channels_last(&x->l);
-}
+static inline bool moth_dense(const moth_tensor *x) { return moth_layout_dense(&x->l); }
 
 /* -- text for messages: "f32 (2, 3)", "(2, 3)"; from a ring of buffers in the context -- */
 

@@ -110,7 +110,7 @@ static bool all_one(const moth_tensor *x) { /* every index leads to one element 
 static bool all_same(const moth_tensor *x) { /* or to elements with the same bits */
   const int64_t size = moth_dtype_size[x->l.dtype];
   if (all_one(x)) return true;
-  if (!x->l.numel || !moth_contiguous(x)) return false;
+  if (!x->l.numel || !moth_dense(x)) return false;
   for (int64_t i = 1; i < x->l.numel; i++)
     if (memcmp(moth_at(x), moth_at(x) + i * size, (size_t)size) != 0) return false;
   return true;
@@ -185,7 +185,7 @@ static int write_step(moth_trace *t, moth_traced *s, const moth_loops *loops, in
   }
   if (id_of(operands[0]) <= t->first)
     return refused(t, "it writes an argument of the kernel, or another tensor from before");
-  if (operands[0]->l.offset || !moth_contiguous(operands[0]))
+  if (operands[0]->l.offset || !moth_dense(operands[0]))
     return refused(t, "it writes a part of a tensor");
   if (constant) {
     forget(t, operands[0]);

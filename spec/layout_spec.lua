@@ -140,6 +140,158 @@ describe("channels_last", function()
   end)
 end)
 
+describe("functions of single elements", function()
+  local base = moth.arange(0, 120):view(2, 3, 4, 5):float()
+  --- By name: a tensor, and the strides of results, which are PyTorch's.
+  local layouts = {
+    permuted = { base:permute(2, 3, 1, 4), { 20, 5, 60, 1 } },
+    transposed = { base:transpose(3, 4), { 60, 20, 1, 5 } },
+    reversed = { base:permute(4, 3, 2, 1), { 1, 5, 20, 60 } },
+    narrowed = { base:permute(2, 3, 1, 4):narrow(4, 2, 3), { 12, 3, 36, 1 } },
+    stepped = { base:permute(4, 1, 2, 3)[{ { 1, -1, 2 } }], { 1, 36, 12, 3 } },
+    of_one = { base:narrow(2, 2, 1):permute(4, 2, 1, 3), { 1, 20, 20, 5 } },
+    repeated = { base:narrow(2, 1, 1):expand(2, 3, 4, 5):permute(4, 3, 2, 1), { 1, 15, 5, 60 } },
+  }
+  local ops = {
+    exp = function(x) return x:exp() end,
+    sum = function(x) return x + x end,
+    product = function(x) return x * 2 end,
+    difference = function(x) return 1 - x end,
+    comparison = function(x) return x:gt(3) end,
+    choice = function(x) return moth.where(x:gt(3), x, 0) end,
+    cast = function(x) return x:double() end,
+    half = function(x) return x:half() end,
+    clone = function(x) return x:clone() end,
+    zeros = function(x) return moth.zeros_like(x) end,
+    three = function(x) return moth.addcmul(x, x, x) end,
+    gelu = function(x) return F.gelu(x) end,
+    clamp = function(x) return x:clamp(1, 2) end,
+    lerp = function(x) return x:lerp(x, 0.5) end,
+    remainder = function(x) return x:remainder(3) end,
+    whole = function(x) return x:long() end,
+    power = function(x) return x:pow(x * 0.01) end,
+  }
+
+  it("keep the order in memory of the input's dimensions, and the bits of the values", function()
+    for layout, case in pairs(layouts) do
+      for name, f in pairs(ops) do
+        local x, wanted = unpack(case)
+        local y, z = f(x), f(x:contiguous())
+        assert.same(wanted, strides(y), name .. " of " .. layout)
+        assert.is_true(z:is_contiguous())
+        assert.is_true(z:equal(y:contiguous()), name .. " of " .. layout)
+      end
+      assert.is_true(case[1]:contiguous():is_contiguous())
+    end
+  end)
+
+  it("take the order from the first input that tells two dimensions apart", function()
+    local x, c = layouts.permuted[1], moth.rand(3, 4, 2, 5)
+    local own, rows = { 20, 5, 60, 1 }, { 40, 10, 5, 1 }
+    for _, case in ipairs { { x + c, own }, { c + x, rows }, { moth.rand(5) + x, own },
+      { x + moth.rand(5), own }, { moth.rand(2, 1) + x, own },
+      { moth.where(x:gt(3), c, 0), own }, { moth.where(c:gt(3), x, 0), rows } } do
+      assert.same(case[2], strides(case[1]))
+    end
+    local d = moth.rand(3, 4):t()
+    for _, y in ipairs { moth.rand(1, 3) + d, moth.rand(4, 1) + d, moth.rand(3):expand(4, 3) + d,
+      moth.rand(6, 4):t()[{ {}, { 1, -1, 2 } }] + d } do
+      assert.same({ 1, 4 }, strides(y))
+    end
+  end)
+
+  it("are right on many elements in short rows, and in two orders", function()
+    local x = moth.rand(40, 12, 10, 6)
+    for name, y in pairs { permuted = x:permute(2, 3, 1, 4), narrowed = x:narrow(4, 2, 3),
+      reversed = x:permute(4, 3, 2, 1), stepped = x[{ {}, {}, {}, { 1, -1, 2 } }] } do
+      local z = y:contiguous()
+      local mask, w = z:gt(0.5), moth.rand_like(z)
+      for f, pair in pairs { exp = { y:exp(), z:exp() }, sum = { y + w, z + w },
+        turned = { w - y, w - z }, choice = { moth.where(mask, y, w), moth.where(mask, z, w) },
+        masked = { moth.where(y:gt(0.5), w, y), moth.where(mask, w, z) },
+        half = { y:half():exp(), z:half():exp() }, power = { y:pow(w), z:pow(w) },
+        row = { y + w[1][1][1], z + w[1][1][1] }, three = { moth.addcmul(w, y, y),
+          moth.addcmul(w, z, z) }, whole = { (y * 9):long() * 2, (z * 9):long() * 2 } } do
+        assert.is_true(pair[2]:equal(pair[1]:contiguous()), f .. " of " .. name)
+      end
+    end
+  end)
+
+  it("give results that view refuses and names reshape for, and that reshape copies", function()
+    local x = moth.rand(2, 3, 4)
+    local y = x:transpose(2, 3):exp()
+    assert.has_error_like(function() y:view(-1) end, "without a copy.*use reshape")
+    assert.is_true(y:reshape(-1):equal(x:transpose(2, 3):contiguous():exp():view(-1)))
+  end)
+
+  it("give a dense leaf a gradient in its order, other leaves a contiguous one", function()
+    local function gradient(p, f, options)
+      p = p:requires_grad_()
+      f(p):sum():backward(options)
+      return p.grad, f
+    end
+    local x, w = moth.rand(3, 4):double(), moth.rand(4, 3):double()
+    local exp = function(p) return p:exp() end
+    local grad = gradient(x:t(), exp)
+    assert.same({ 1, 4 }, strides(grad))
+    assert.is_true(grad:equal(x:t():exp()))
+    grad = gradient(x:t():detach(), function(p) return moth.softmax(p * w, 1):pow(2) end)
+    assert.same({ 1, 4 }, strides(grad))
+    local plain = gradient(x:t():contiguous(),
+      function(p) return moth.softmax(p * w, 1):pow(2) end)
+    assert.same({ 3, 1 }, strides(plain))
+    assert.is_true(close(grad, plain, 1e-12))
+    grad = gradient(x:t():detach(), exp, { create_graph = true })
+    assert.same({ 1, 4 }, strides(grad))
+    assert.is_true(grad.requires_grad)
+    grad = gradient(moth.rand(6, 4):t()[{ {}, { 1, -1, 2 } }]:detach(), exp)
+    assert.same({ 3, 1 }, strides(grad))
+  end)
+
+  it("have the same second derivatives in every order", function()
+    assert.is_true(moth.autograd.gradgradcheck(function(a, b)
+      return moth.tanh(a:transpose(1, 2) * b):exp() / (b + 3)
+    end, { moth.rand(3, 2):double():requires_grad_(), moth.rand(2, 3):double():requires_grad_() }))
+  end)
+
+  it("are replayed by a captured step, fused too, and recomputed by a checkpoint", function()
+    local function f(x)
+      local y = x:permute(2, 3, 1)
+      return ((y * 2 + 1):tanh() - y:mean(3, true)):exp()
+    end
+    local step = moth.capture(function(x) return f(x) end)
+    for i = 1, 3 do
+      local x = moth.rand(5, 6, 7) * i
+      local y = moth.no_grad(step, x)
+      assert.is_true(y:contiguous():equal(f(x):contiguous()))
+      assert.same(strides(f(x)), strides(y))
+    end
+    local x = moth.rand(5, 6, 7):double():requires_grad_()
+    local a = moth.autograd.grad(f(x):sum(), { x })
+    local b = moth.autograd.grad(moth.utils.checkpoint.checkpoint(f, x):sum(), { x })
+    if type(a) == "table" then a, b = a[1], b[1] end
+    assert.is_true(a:equal(b))
+  end)
+
+  it("are reduced, multiplied, saved and loaded as contiguous ones", function()
+    local x = moth.rand(4, 5, 6):permute(3, 1, 2):exp()
+    local c = x:contiguous()
+    for d = 1, 3 do
+      assert.is_true(close(x:sum(d), c:sum(d), 1e-6))
+      assert.is_true((x:max(d)):equal((c:max(d))))
+      assert.is_true(close(moth.softmax(x, d), moth.softmax(c, d), 1e-6))
+    end
+    local w = moth.rand(5, 3)
+    assert.is_true(close(x:matmul(w), c:matmul(w), 1e-6))
+    assert.same(c:tolist(), x:tolist())
+    local path = os.tmpname()
+    moth.save(x, path)
+    local y = moth.load(path)
+    os.remove(path)
+    assert.is_true(y:is_contiguous() and y:equal(c))
+  end)
+end)
+
 describe("net:to{memory_format}", function()
   local function net()
     moth.manual_seed(2)

@@ -56,8 +56,8 @@ static int clone_cpu(const clone_args *a, moth_tensor **out) {
 static int clone_grad(const clone_args *a, moth_grad *g) { return moth_flow(g, a->input, g->dy); }
 
 MOTH_OP(clone, CLONE,
-        .doc = "A copy with storage of its own: contiguous, or channels_last where the input is "
-               "and no other memory_format is named.",
+        .doc = "A copy with storage of its own, without gaps. The dimensions keep their order in "
+               "memory unless a memory_format is named.",
         .examples = "moth.randn(2, 3)\n"
                     "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}",
         .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)

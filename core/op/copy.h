@@ -12,7 +12,7 @@ MOTH_ARGS(copy_, COPY_)
 
 #define CLONE(ARG) \
   ARG(tensor, input,     , "tensor to copy") \
-  MOTH_FORMAT_ROW(ARG, "how the copy lies")
+  MOTH_FORMAT_ROW(ARG, "order of the dimensions in memory: the input's when absent")
 MOTH_ARGS(clone, CLONE)
 
 /* Choices of memory_format, one before those of op.h; preserve_format would ask for nothing. */

@@ -11,7 +11,7 @@
   ARG(tensor, input,     , "tensor with the shape") \
   ARG(dtype,  dtype, none, "element type; that of the input when absent") \
   ARG(device, device, cpu, "where the elements live") \
-  MOTH_FORMAT_ROW(ARG, "how it lies in memory: channels_last where the input does when absent")
+  MOTH_FORMAT_ROW(ARG, "order of the dimensions in memory: the input's when absent")
 
 #define ZEROS(ARG) ARG(shape, size, , "sizes") CREATE_WHERE(ARG)
 MOTH_ARGS(zeros, ZEROS)
@@ -40,7 +40,7 @@ MOTH_ARGS(empty_like, EMPTY_LIKE)
   ARG(scalar, fill_value, , "value of every element") \
   ARG(dtype,  dtype, none, "element type; that of the input when absent") \
   ARG(device, device, cpu, "where the elements live") \
-  MOTH_FORMAT_ROW(ARG, "how it lies in memory: channels_last where the input does when absent")
+  MOTH_FORMAT_ROW(ARG, "order of the dimensions in memory: the input's when absent")
 MOTH_ARGS(full_like, FULL_LIKE)
 
 #define ARANGE(ARG) \

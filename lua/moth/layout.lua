@@ -13,13 +13,12 @@ layout.docs = {
   channels_last = "of images (N, C, H, W): the channels of a pixel side by side, in which order "
     .. "GPUs\nmultiply. x:to{memory_format = moth.channels_last} and net:to{memory_format = "
     .. "moth.channels_last}\nturn images and filters once; shapes and results stay what they are. "
-    .. "Functions of single\nelements and copies give what lies so again; on a GPU also "
+    .. "Functions of single\nelements and copies keep the order; on a GPU also "
     .. "convolution, batch_norm, pooling,\nresampling and cat. All else takes such tensors too and "
     .. "gives contiguous ones",
   channels_last_3d = "of volumes (N, C, D, H, W): the channels of a place\nside by side. What "
     .. "channels_last is for images, but that pooling and resampling\ngive contiguous volumes",
-  preserve_format = "as the tensor that it is made from: channels_last or channels_last_3d, else "
-    .. "contiguous_format",
+  preserve_format = "the order in memory that the dimensions of the input have, without gaps",
 }
 
 --- What x.layout may be.
