@@ -133,10 +133,5 @@ const moth_loops moth_where[1] = {
     [MOTH_DTYPES + 1] = where_32}, "where", 0.03f, .noperands = 4}};
 
 int moth_map_where(moth_ctx *ctx, const moth_tensor *const *operands) {
-  if (moth_lists(ctx, moth_where, operands[0]->l.dtype, 4, operands, NULL)) return MOTH_OK;
-  if (operands[0]->l.device)
-    return moth_device_map(ctx, "where", operands[0]->l.dtype, 4, operands, NULL);
-  moth_loop loop;
-  moth_loop_over(&loop, ctx, &operands[0]->l, 4, operands);
-  return moth_loop_share(&loop, moth_where->of[operands[0]->l.dtype], NULL, 0.15);
+  return moth_map(ctx, moth_where, operands[0]->l.dtype, 4, operands, NULL);
 }

@@ -13,6 +13,7 @@
 #define BLOCK 512 /* elements gathered at a time; all operands' blocks stay in the first cache */
 #define SHIFT 40  /* doubles between blocks: at the same offset in a page they would wait */
 #define FEW 12    /* a run of fewer is left to the loop, which takes any steps */
+#define SHORT 16  /* a run of fewer costs more than copying its elements next to each other */
 
 /* Whether operand k must be gathered: a half type, or neither contiguous nor one element, which
 ** functions of three operands have no loop for. */
@@ -115,24 +116,36 @@ static bool short_rows(const moth_loop *loop, const moth_tensor *const *operands
   return true;
 }
 
-/* -- operands that run across the result: copied first, which goes by tiles -- */
+/* -- operands that would be read across, or in short runs, are copied first: by tiles or rows -- */
 
-static bool across(const moth_loop *loop, int k, const moth_tensor *x) {
-  const int64_t size = moth_dtype_size[x->l.dtype];
+static bool across(const moth_loop *loop, int k, int64_t size) {
   if (loop->step[0][k] == size || loop->step[0][k] == 0) return false;
   for (int d = 1; d < loop->ndim; d++)
     if (loop->step[d][k] == size && loop->size[d] >= 4) return true;
   return false;
 }
 
-/* Packs such operands into own; how many, or -1: error set. */
-static int pack_across(const moth_loop *loop, const moth_tensor *const *operands,
-                       moth_tensor **own) {
+/* Whether operand k has elements of its own for all of the result, in another order. */
+static bool differs(const moth_loop *loop, int k, const moth_tensor *const *operands) {
+  const int64_t size = moth_dtype_size[operands[k]->l.dtype];
+  const int64_t result = moth_dtype_size[operands[0]->l.dtype];
+  if (operands[k]->l.numel != operands[0]->l.numel) return false;
+  for (int d = 0; d < loop->ndim; d++)
+    if (loop->step[d][k] * result != loop->step[d][0] * size) return true;
+  return false;
+}
+
+/* Copies such operands into own, in the order of the result; how many, or -1: error set. */
+static int pack_operands(const moth_loop *loop, const moth_loops *loops,
+                         const moth_tensor *const *operands, moth_tensor **own) {
+  const bool few = loop->size[0] < (loops->cost > 0 ? 2 * SHORT : SHORT);
   int packed = 0;
-  if (loop->ndim < 2 || operands[0]->l.numel < 4096 || !moth_contiguous(operands[0])) return 0;
+  if (loop->ndim < 2 || operands[0]->l.numel < 4096 || !moth_dense(operands[0])) return 0;
   for (int k = 1; k < loop->noperands; k++) {
-    if (!across(loop, k, operands[k])) continue;
-    own[k] = moth_packed(operands[k]);
+    if (!across(loop, k, moth_dtype_size[operands[k]->l.dtype]) &&
+        !(few && differs(loop, k, operands)))
+      continue;
+    own[k] = moth_packed_like(operands[k], &operands[0]->l);
     if (!own[k]) return -1;
     packed++;
   }
@@ -151,6 +164,7 @@ static int run_map(const moth_loop *loop, const moth_loops *loops, int dtype,
   const int n = loop->noperands;
   const moth_inner inner = moth_loop_of(loops, dtype);
   const double cost = moth_cost_of(loops, dtype, n);
+  if (loops == moth_where) return moth_loop_share(loop, loops->of[dtype], arg, cost);
   if (dtype == MOTH_F32 && short_rows(loop, operands)) {
     const row_call rows = {loop, inner, arg};
     return moth_parallel(loop->ctx, loop->size[1], 16, (cost + 0.2) * (double)loop->size[0],
@@ -167,25 +181,33 @@ static int run_map(const moth_loop *loop, const moth_loops *loops, int dtype,
   return moth_loop_share(loop, moth_blocks, &call, cost + 0.3);
 }
 
+/* run_map, after operands were packed for which that pays. */
+static int map_packed(moth_loop *loop, const moth_loops *loops, int dtype,
+                      const moth_tensor *const *operands, const void *arg) {
+  const int noperands = loop->noperands;
+  moth_tensor *own[MOTH_MAP_OPERANDS] = {NULL};
+  const moth_tensor *now[MOTH_MAP_OPERANDS];
+  const int packed = pack_operands(loop, loops, operands, own);
+  if (packed == 0) return run_map(loop, loops, dtype, operands, arg);
+  for (int k = 0; k < noperands; k++) now[k] = own[k] ? own[k] : operands[k];
+  int status = packed < 0 ? loop->ctx->error.code : MOTH_OK;
+  if (!status) {
+    moth_loop_over(loop, loop->ctx, &now[0]->l, noperands, now);
+    status = run_map(loop, loops, dtype, now, arg);
+  }
+  for (int k = 0; k < noperands; k++) moth_tensor_release(own[k]);
+  return status;
+}
+
 int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
              const moth_tensor *const *operands, const void *arg) {
   if (moth_lists(ctx, loops, dtype, noperands, operands, arg)) return MOTH_OK;
   if (operands[0]->l.device)
     return moth_device_map(ctx, loops->name, dtype, noperands, operands, arg);
   moth_loop loop;
-  moth_tensor *own[MOTH_MAP_OPERANDS] = {NULL};
-  const moth_tensor *now[MOTH_MAP_OPERANDS];
   moth_loop_over(&loop, ctx, &operands[0]->l, noperands, operands);
-  const int packed = loop.ndim < 2 ? 0 : pack_across(&loop, operands, own);
-  if (packed == 0) return run_map(&loop, loops, dtype, operands, arg);
-  for (int k = 0; k < noperands; k++) now[k] = own[k] ? own[k] : operands[k];
-  int status = packed < 0 ? ctx->error.code : MOTH_OK;
-  if (!status) {
-    moth_loop_over(&loop, ctx, &now[0]->l, noperands, now);
-    status = run_map(&loop, loops, dtype, now, arg);
-  }
-  for (int k = 0; k < noperands; k++) moth_tensor_release(own[k]);
-  return status;
+  return loop.ndim > 1 ? map_packed(&loop, loops, dtype, operands, arg)
+                       : run_map(&loop, loops, dtype, operands, arg);
 }
 
 #define FAR_AWAY(name, real, word, bits, absolute, limit)                            \
