@@ -112,6 +112,12 @@ static int check_plain(moth_ctx *ctx, const moth_op *op, uint32_t row, const mot
   return moth_fail(ctx, MOTH_E_ARG, op->rows[row].name, "this is no %s", op->rows[row].kind);
 }
 
+/* A value has one slot, or two: not worth a call of memcpy. */
+static inline void copy_slots(moth_slot *to, const moth_slot *from, uint32_t n) {
+  to[0] = from[0];
+  for (uint32_t i = 1; i < n; i++) to[i] = from[i];
+}
+
 static int fill_default(const moth_op *op, moth_args *args, uint32_t row) {
   const moth_default *d = &op->defaults[row];
   if (d->type == MOTH_REQUIRED)
@@ -123,7 +129,7 @@ static int fill_default(const moth_op *op, moth_args *args, uint32_t row) {
     for (uint32_t i = 0; i < at->nslots; i++)
       to[i] = args->slot[e->slot + (e->nslots == at->nslots ? i : 0)];
   } else {
-    memcpy(to, d->value, at->nslots * sizeof *to);
+    copy_slots(to, d->value, at->nslots);
   }
   return MOTH_OK;
 }
@@ -144,7 +150,7 @@ int moth_read_args(moth_call_frame *f, const moth_op *op, const moth_slot *slots
       moth_tensors *list = (moth_tensors *)(void *)(f->args.slot + at->slot);
       status = read_list(f, op, row, slots + at->slot, list);
     } else {
-      memcpy(f->args.slot + at->slot, slots + at->slot, at->nslots * sizeof(moth_slot));
+      copy_slots(f->args.slot + at->slot, slots + at->slot, at->nslots);
     }
     if (status) return status;
   }

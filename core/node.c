@@ -47,7 +47,15 @@ moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t 
   char *block = moth_alloc(ctx, bytes);
   if (!block) return NULL;
   moth_node *n = (moth_node *)(void *)block;
-  *n = (moth_node){.refs = 1};
+  n->refs = 1; /* field by field: the compiler clears a struct of this size by a slow `rep stos` */
+  n->flags = n->task = n->entry = 0;
+  n->op = NULL;
+  n->name = NULL;
+  n->retains = NULL;
+  n->grad = NULL;
+  n->next_dead = NULL;
+  n->region = NULL;
+  n->place = 0;
   n->id = ++ctx->ids;
   n->ctx = ctx;
   n->nin = nin;

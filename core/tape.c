@@ -15,14 +15,23 @@ bool moth_records(const moth_op *op, const void *args) {
   return false;
 }
 
-/* Edges to whatever needs a gradient; which arguments do, as a mask over the op's rows. */
-static int add_edges(moth_node *n, const void *args, uint64_t *wanting) {
+/* Without this no edge leads to x. A view may have fallen behind its base, which needs one. */
+static inline bool may_need_grad(const moth_tensor *x) {
+  return moth_is_float(x->l.dtype) && (x->node || x->base || (x->flags & MOTH_T_REQUIRES));
+}
+
+/* Edges to whatever needs a gradient; which arguments do, as a mask over the op's rows. Saves the
+** layouts on the way. */
+static int add_edges(moth_node *n, const void *args, moth_tensor *before, uint64_t *wanting) {
   moth_cursor c = {.op = n->op, .args = (void *)(uintptr_t)args};
   *wanting = 0;
   while (moth_next_input(&c)) {
+    moth_tensor *x = *c.at;
+    if (!x) continue;
+    moth_save(moth_node_in(n, c.arg), before && c.arg == 0 ? before : x, false);
+    if (!may_need_grad(x)) continue;
     moth_edge *edge = &n->edges[c.arg];
-    if (!*c.at || !moth_is_float((*c.at)->l.dtype)) continue;
-    int status = moth_edge_of(*c.at, edge);
+    int status = moth_edge_of(x, edge);
     if (status) return status;
     if (!edge->node) continue;
     moth_node_retain(edge->node);
@@ -31,14 +40,16 @@ static int add_edges(moth_node *n, const void *args, uint64_t *wanting) {
   return MOTH_OK;
 }
 
+/* The bytes of the inputs that the gradients of the arguments `wanting` read. */
 static void save_inputs(moth_node *n, const void *args, uint64_t wanting, moth_tensor *before) {
-  moth_cursor c = {.op = n->op, .args = (void *)(uintptr_t)args};
-  while (moth_next_input(&c)) {
-    moth_tensor *x = *c.at;
-    if (!x) continue;
-    if (before && c.arg == 0) x = before;
-    moth_save(moth_node_in(n, c.arg), x, (n->op->save_in[c.from] & wanting) != 0);
-  }
+  const moth_op *op = n->op;
+  bool any = false;
+  for (uint32_t row = 0; row < op->nrows; row++) any |= (op->save_in[row] & wanting) != 0;
+  if (!any) return;
+  moth_cursor c = {.op = op, .args = (void *)(uintptr_t)args};
+  while (moth_next_input(&c))
+    if (*c.at && op->save_in[c.from] & wanting)
+      moth_save(moth_node_in(n, c.arg), before && c.arg == 0 ? before : *c.at, true);
 }
 
 /* Whether a gradient reads result i: one of the arguments `wanting` it does, or it is read where an
@@ -61,7 +72,7 @@ static moth_node *make_node(const moth_op *op, const void *args, moth_tensor **o
     if (out[i]->l.ndim > ndim) ndim = out[i]->l.ndim;
   moth_node *n = moth_node_for(op, args, ndim);
   if (!n) return NULL;
-  if (add_edges(n, args, wanting)) {
+  if (add_edges(n, args, before, wanting)) {
     int code = ctx->error.code;
     moth_node_release(n);
     ctx->error.code = code;

@@ -266,14 +266,16 @@ int moth_fold_into(const moth_fold *folds, moth_tensor *y, const moth_tensor *x,
                    int from, int to) {
   moth_ctx *ctx = y->ctx;
   moth_tensor *cast = NULL, *work = y;
-  moth_layout l = y->l;
   uint32_t mask;
   int status = moth_dim_mask(ctx, "dim", dims, x->l.ndim, &mask);
   if (status) return status;
   const bool half = from == MOTH_F32 && moth_compute_dtype(x->l.dtype) == MOTH_F32;
   if (x->l.dtype != from && !half && !(x = cast = moth_cast(x, from))) return ctx->error.code;
-  l.dtype = (uint8_t)to;
-  if (y->l.dtype != to) work = moth_tensor_new(ctx, &l);
+  if (y->l.dtype != to) {
+    moth_layout l = y->l;
+    l.dtype = (uint8_t)to;
+    work = moth_tensor_new(ctx, &l);
+  }
   status = work ? run(&folds[from], work, x, mask) : ctx->error.code;
   if (!status) status = run_wide(&folds[from], work, x, mask);
   if (!status && work != y) status = moth_copy_into(y, work);
