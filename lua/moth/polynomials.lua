@@ -30,12 +30,17 @@ local ROWS = {
 -- The polynomials of x from degree 0 to the most, given to each(k, value).
 local function walk(row, x, most, each)
   local before, now = ops.ones_like(x), row[2] == 0 and x * row[1] or x * row[1] + row[2]
+  local line, slope, start -- slope x + start
   each(0, before)
   for k = 1, most do
     each(k, now)
+    if k == most then break end
     local a, b, c = row[3](k)
-    local slope = b == 0 and x * a or x * a + b
-    before, now = now, slope * now - before * c
+    if a ~= slope or b ~= start then
+      line, slope, start = x * a, a, b
+      if b ~= 0 then line:add_(b) end
+    end
+    before, now = now, (line * now):sub_(before, c)
   end
 end
 
