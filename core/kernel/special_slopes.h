@@ -109,7 +109,8 @@ MOTH_SPECIAL double moth_bessel_mix(int family, int m, int n, double x) {
     return family == 4 ? moth_bessel_i_order(1, x) : -moth_bessel_order(family, 1, x);
   if (n == 1 && m == 1 && family < 4) {
     const double zero = moth_bessel_order(family, 0, x), one = moth_bessel_order(family, 1, x);
-    return (family < 2 ? zero : -zero) - (x > 0 ? one / x : 0.5);
+    const double over = family || x > 1e-150 ? one / x : 0.5; /* J at and next to 0 */
+    return (family < 2 ? zero : -zero) - over;
   }
   for (int k = 0; k <= n; k++) {
     const int order = m - n + 2 * k, at = order < 0 ? -order : order;
