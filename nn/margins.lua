@@ -547,6 +547,12 @@ margins.bilinear = define {
     end
     same_dtype("bilinear", "input2", input2, input1)
     same_dtype("bilinear", "weight", weight, input1)
+    for d = 1, math.max(input1:dim(), input2:dim()) - 1 do
+      if input1:dim() ~= input2:dim() or input1:size(d) ~= input2:size(d) then
+        errors.argument("bilinear", "input2", ("%s has other vectors than %s"):format(
+          errors.describe(input2), errors.describe(input1)), "E_SHAPE")
+      end
+    end
     local out, first, second = weight:size(1), weight:size(2), weight:size(3)
     local rows = input1:matmul(weight:permute(2, 1, 3):reshape(first, out * second))
     local y = (rows:unflatten(-1, {out, second}) * input2:unsqueeze(-2)):sum(-1)

@@ -183,6 +183,12 @@ factors.lu_unpack = define {
     end
     local m, n = x:size(-2), x:size(-1)
     local k = math.min(m, n)
+    local fits = pivots:dim() == x:dim() - 1 and pivots:size(-1) == k
+    for d = 1, x:dim() - 2 do fits = fits and pivots:size(d) == x:size(d) end
+    if not fits then
+      errors.refuse("lu_unpack", "LU_pivots", ("%d for each matrix of %s are needed"):format(k,
+        errors.describe(x)), pivots, "E_SHAPE")
+    end
     local p, l, u = ops.zeros({ 0 }, like(x)), ops.zeros({ 0 }, like(x)), ops.zeros({ 0 }, like(x))
     if data then
       l = x:narrow(-1, 1, k):tril(-1) + ops.eye(m, k, like(x))

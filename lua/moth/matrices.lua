@@ -130,6 +130,12 @@ matrices.cross = define {
   end,
 }
 
+local function check_factors(name, l)
+  if l:dim() < 2 or l:size(-1) ~= l:size(-2) then
+    errors.refuse(name, "L", "factors, (..., N, N), are needed", l, "E_SHAPE")
+  end
+end
+
 local triangular = bind.as("linalg_solve_triangular", "cholesky_solve")
 
 --- moth.cholesky_solve(B, L, upper), B:cholesky_solve(L): the X of A X = B by the factor of A.
@@ -145,6 +151,7 @@ matrices.cholesky_solve = define {
   },
   scoped = true,
   run = function(b, l, upper)
+    check_factors("cholesky_solve", l)
     local other = l:transpose(-1, -2)
     if upper then l, other = other, l end
     local y = triangular(l, b, { upper = false })
@@ -166,6 +173,7 @@ matrices.cholesky_inverse = define {
   },
   scoped = true,
   run = function(l, upper)
+    check_factors("cholesky_inverse", l)
     if upper then l = l:transpose(-1, -2) end
     local one = ops.eye(l:size(-1), { dtype = l.dtype, device = l.device })
     local y = invert(l, one, { upper = false })

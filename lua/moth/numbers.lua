@@ -165,8 +165,9 @@ local function renormed(name)
       if not (maxnorm >= 0) then
         refuse(name, "maxnorm", "a number from 0 on is needed", maxnorm, "E_DOMAIN")
       end
+      dim = errors.dim(name, "dim", dim, n)
       for d = 1, n do
-        if d ~= (dim < 0 and dim + n + 1 or dim) then others[#others + 1] = d end
+        if d ~= dim then others[#others + 1] = d end
       end
       local norm = (name == "renorm_" and input:clone() or input):norm(p, others, true)
       local by = ops.where(norm:gt(maxnorm), ops.div(maxnorm, norm + 1e-7), 1)

@@ -15,11 +15,17 @@ local lazy = require "moth.lazy"
 local ops = bind.ops
 local M = {}
 
--- x1, y1, x2, y2 of boxes, each without the last dimension.
-local function sides(fname, name, boxes)
-  if boxes:dim() == 0 or boxes:size(-1) ~= 4 then
-    errors.refuse(fname, name, "boxes are needed, (..., 4)", boxes, "E_SHAPE")
+-- Refuses all but boxes: (..., 4), or (N, 4) for a list.
+local function check_boxes(fname, name, boxes, list)
+  if boxes:dim() == 0 or boxes:size(-1) ~= 4 or (list and boxes:dim() ~= 2) then
+    errors.refuse(fname, name, "boxes are needed, (" .. (list and "N" or "...") .. ", 4)", boxes,
+      "E_SHAPE")
   end
+end
+
+-- x1, y1, x2, y2 of boxes, each without the last dimension.
+local function sides(fname, name, boxes, list)
+  check_boxes(fname, name, boxes, list)
   return (boxes:unbind(-1))
 end
 
@@ -78,6 +84,7 @@ M.box_convert = define {
   },
   scoped = true,
   run = function(boxes, from, to)
+    check_boxes("box_convert", "boxes", boxes)
     if from == to then return boxes:clone() end
     local a, b, c, d = unpack(sides("box_convert", "boxes", boxes))
     if from == "xywh" then c, d = a + c, b + d
@@ -117,7 +124,7 @@ M.remove_small_boxes = define {
   args = { BOXES, { "float", "min_size", "the least width and height" } },
   scoped = true,
   run = function(boxes, least)
-    local s = sides("remove_small_boxes", "boxes", boxes)
+    local s = sides("remove_small_boxes", "boxes", boxes, true)
     local large = (s[3] - s[1]):ge(least):logical_and((s[4] - s[2]):ge(least))
     return (large:nonzero():squeeze(-1))
   end,
@@ -137,8 +144,8 @@ end
 
 -- The same of each of N boxes with each of M.
 local function all_overlaps(fname, boxes1, boxes2)
-  local a = sides(fname, "boxes1", wide(boxes1))
-  local b = sides(fname, "boxes2", wide(boxes2))
+  local a = sides(fname, "boxes1", wide(boxes1), true)
+  local b = sides(fname, "boxes2", wide(boxes2), true)
   for i = 1, 4 do a[i], b[i] = a[i]:unsqueeze(-1), b[i]:unsqueeze(-2) end
   return overlap(a, b)
 end
@@ -192,7 +199,8 @@ local function pairwise(name, doc, more)
     args = { A, B, EPS },
     scoped = true,
     run = function(boxes1, boxes2, eps)
-      local a, b = sides(name, "boxes1", float(boxes1)), sides(name, "boxes2", float(boxes2))
+      local a = sides(name, "boxes1", float(boxes1), true)
+      local b = sides(name, "boxes2", float(boxes2), true)
       for i = 1, 4 do a[i], b[i] = a[i]:unsqueeze(-1), b[i]:unsqueeze(-2) end
       local both, all, w, h = overlap(a, b)
       local iou = both / all

@@ -305,15 +305,15 @@ pieces.trapezoid = define {
            { "dim", "dim", "dimension along which they lie", default = -1 } },
   scoped = true,
   run = function(y, x, dx, dim)
+    dim = errors.dim("trapezoid", "dim", dim, math.max(y:dim(), 1))
     if y:size(dim) == 0 then return (require("moth.attach").attach(y:sum(dim), x)) end
     if x == nil then
       return ((y:sum(dim) - (y:select(dim, 1) + y:select(dim, -1)) * 0.5) * dx)
     end
     if x:dim() == 1 and y:dim() > 1 then
-      local at = dim > 0 and dim or y:dim() + 1 + dim
-      x = x:reshape(lib.filled(y:dim(), 1, at, x:size(1)))
+      x = x:reshape(lib.filled(y:dim(), 1, dim, x:size(1)))
     end
-    if x:size(dim) ~= y:size(dim) then
+    if x:dim() < dim or x:size(dim) ~= y:size(dim) then
       refuse("trapezoid", "x", ("%d of them are needed"):format(y:size(dim)), x)
     end
     return ((mean_of_neighbours(y, dim) * x:diff(1, dim)):sum(dim))

@@ -49,7 +49,7 @@ both("index_reduce", "What a tensor holds at positions along a dimension, joined
     if input:dim() == 0 and source:dim() == 0 and index:numel() == 1 then
       return (ops.scatter_reduce(input, dim, index:reshape {}, source, reduce, include_self))
     end
-    if dim < 0 then dim = dim + input:dim() + 1 end
+    dim = errors.dim(name, "dim", dim, math.max(input:dim(), 1))
     if index:dim() > 1 or source:dim() ~= input:dim() or source:size(dim) ~= index:numel() then
       refuse(name, "source", ("a slice for each of the positions, %s, is needed along dimension %d")
         :format(errors.describe(index), dim), source)
@@ -144,7 +144,8 @@ reindex.slice_scatter = define {
              optional = true },
            { "int", "step", "distance of its positions", default = 1 } },
   run = function(input, src, dim, start, stop, step)
-    local n = input:size(dim)
+    local d = errors.dim("slice_scatter", "dim", dim, input:dim())
+    local n = input:size(d)
     start, stop = start < 0 and start + n + 1 or start, stop or n
     if stop < 0 then stop = stop + n + 1 end
     if step < 1 or start < 1 or stop > n then
@@ -155,14 +156,14 @@ reindex.slice_scatter = define {
     local count = math.max(math.floor((stop - start) / step) + 1, 0)
     local y = input:clone()
     local shape, stride = { unpack(y.shape) }, y:stride()
-    local d = dim < 0 and dim + input:dim() + 1 or dim
     local offset = y:storage_offset() + (start - 1) * stride[d]
     shape[d], stride[d] = count, stride[d] * step
-    local part = y:as_strided(shape, stride, count == 0 and y:storage_offset() or offset)
-    if not (part.shape == src.shape) then
-      refuse("slice_scatter", "src", tostring(part.shape) .. " is needed", src)
+    local fits = src:dim() == #shape
+    for k = 1, #shape do fits = fits and src:size(k) == shape[k] end
+    if not fits then
+      refuse("slice_scatter", "src", "(" .. table.concat(shape, ", ") .. ") is needed", src)
     end
-    part:copy_(src)
+    if src:numel() > 0 then y:as_strided(shape, stride, offset):copy_(src) end
     return y
   end,
 }
@@ -247,7 +248,15 @@ reindex.split_with_sizes = define {
   outputs = "list",
   args = { INPUT, { "ints", "split_sizes", "the sizes, which add up to the dimension's" },
            { "dim", "dim", "dimension to cut", default = 1 } },
-  run = function(input, sizes, dim) return (ops.split(input, sizes, dim)) end,
+  run = function(input, sizes, dim)
+    local total = 0
+    for _, size in ipairs(sizes) do total = total + size end
+    if #sizes == 1 and total ~= input:size(dim) then -- `split` would cut pieces of that size
+      refuse("split_with_sizes", "split_sizes", ("sizes that add up to %d are needed"):format(
+        input:size(dim)), sizes)
+    end
+    return (ops.split(input, sizes, dim))
+  end,
 }
 
 --- moth.broadcast_shapes(a, b, ...): the sizes they have together.

@@ -189,7 +189,7 @@ results.tensor_split = define {
   },
   run = function(input, sections, dim)
     local list, start = {}, 0
-    local size = input:size(dim)
+    local size = input:size(errors.dim("tensor_split", "dim", dim, input:dim()))
     if lib.istensor(sections) and sections:dim() < 2 then
       sections = sections:dim() == 0 and sections:item() or sections:tolist()
     end

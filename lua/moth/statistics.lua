@@ -66,7 +66,7 @@ statistics.mode = define {
   scoped = true,
   run = function(input, dim, keepdim)
     if input:dim() == 0 then return input:clone(), (ops.ones({}, require("moth").int64)) end
-    local n = input:size(dim)
+    local n = input:size(errors.dim("mode", "dim", dim, input:dim()))
     if n == 0 then refuse("mode", "input", "elements along the dimension are needed", input) end
     local sorted, order = input:detach():movedim(dim, -1):sort { -1, stable = true }
     local at = require("moth").arange(n, { device = input.device }):expand_as(sorted)
@@ -177,7 +177,7 @@ statistics.histogram = define {
           "E_DOMAIN")
       end
       if type(low) ~= "number" or type(high) ~= "number" or not (low <= high)
-          or high - low == math.huge then
+          or high - low == math.huge or (range and #range ~= 2) then
         refuse("histogram", "range", "two finite numbers in order are needed", range, "E_DOMAIN")
       end
       if low == high then low, high = low - 0.5, high + 0.5 end
