@@ -143,6 +143,11 @@ local function arguments(shard, sample, dtype, layout, mutates)
   return named, leaves
 end
 
+--- The arguments of a sample by name, in float64.
+function run.arguments(shard, sample)
+  return (arguments(shard, sample, "float64"))
+end
+
 -- ---- results ----
 
 local function flat(list, value)
