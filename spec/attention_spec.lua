@@ -164,6 +164,35 @@ describe("MultiheadAttention", function()
   end)
 end)
 
+describe("an option of attention", function()
+  it("that puts the heads last transposes the result and its gradients, of any rank", function()
+    local attention = require("moth.bind").ops.attention
+    for _, lead in ipairs { { 3 }, { 2, 3 }, { 2, 2, 3 } } do
+      local x = {}
+      for i, rows in ipairs { 4, 5, 5 } do
+        local shape = { unpack(lead) }
+        shape[#shape + 1], shape[#shape + 2] = rows, 2
+        x[i] = draw(unpack(shape)):requires_grad_()
+      end
+      local function grads(y)
+        local first = { moth.autograd.grad((y * y):sum(), x, { create_graph = true }) }
+        local total = 0
+        for _, g in ipairs(first) do total = total + (g * g):sum() end
+        local all = { y, unpack(first) }
+        for _, g in ipairs { moth.autograd.grad(total, x) } do all[#all + 1] = g end
+        return all
+      end
+      local last = attention(x[1], x[2], x[3], { heads_last = true })
+      local plain_first = attention(x[1], x[2], x[3]):transpose(-3, -2)
+      local got, wanted = grads(last), grads(plain_first)
+      for i = 1, #wanted do
+        assert.equal(wanted[i].shape, got[i].shape)
+        assert.close(list(wanted[i]), list(got[i]), 1e-12)
+      end
+    end
+  end)
+end)
+
 describe("TransformerEncoder", function()
   local function small(options)
     options[1], options[2], options.dim_feedforward, options.dropout = 4, 2, 6, 0

@@ -128,3 +128,75 @@ describe("clamp between tensors", function()
     gives(moth.tensor {0, 0, 1, 0, 0.5, 1}, high.grad)
   end)
 end)
+
+-- Dims that are counted from the end and from the front are the same for one rank alone: each
+-- function with leading dimensions is compared with itself on their elements, for two ranks.
+describe("leading dimensions", function()
+  local fft, linalg = moth.fft, moth.linalg
+
+  local function draw(...) return moth.randn({ ... }, { dtype = moth.float64 }) end
+  local function positive(x) return x:matmul(x:transpose(-1, -2)) + 2 * moth.eye(3):double() end
+
+  -- The function, and the sizes that one element of its leading dimensions has.
+  local cases = {
+    { "stft, one-sided", function(x) return moth.stft(x, 8, { hop_length = 4 }) end, 24 },
+    { "stft, two-sided",
+      function(x) return moth.stft(x, 8, { hop_length = 4, onesided = false }) end, 24 },
+    { "istft of stft", function(x)
+      local window = moth.hann_window(8):double()
+      return moth.istft(moth.stft(x, 8, { hop_length = 4, window = window }), 8,
+        { hop_length = 4, window = window })
+    end, 24 },
+    { "fft2", function(x) return fft.fft2(x) end, 3, 4, 2 },
+    { "rfft2", function(x) return fft.rfft2(x) end, 3, 4 },
+    { "hfft", function(x) return fft.hfft(x) end, 4, 2 },
+    { "inv", function(x) return linalg.inv(positive(x)) end, 3, 3 },
+    { "solve", function(x) return linalg.solve(positive(x), x) end, 3, 3 },
+    { "cholesky", function(x) return linalg.cholesky(positive(x)) end, 3, 3 },
+    { "cholesky_solve",
+      function(x) return moth.cholesky_solve(x, linalg.cholesky(positive(x))) end, 3, 3 },
+    { "cholesky_inverse",
+      function(x) return moth.cholesky_inverse(linalg.cholesky(positive(x))) end, 3, 3 },
+    { "lu_unpack", function(x) return select(3, moth.lu_unpack(linalg.lu_factor(x))) end, 3, 4 },
+    { "lu_solve", function(x)
+      local lu, pivots = linalg.lu_factor(positive(x))
+      return linalg.lu_solve(lu, pivots, x)
+    end, 3, 3 },
+    { "qr", function(x) return select(2, linalg.qr(x)) end, 4, 3 },
+    { "householder_product", function(x)
+      return linalg.householder_product(x, x:select(-2, 1) * 0.5)
+    end, 4, 3 },
+    { "matrix_exp", function(x) return linalg.matrix_exp(x * 0.1) end, 3, 3 },
+    { "matrix_power", function(x) return linalg.matrix_power(x, 3) end, 3, 3 },
+    { "matrix_norm", function(x) return linalg.matrix_norm(x) end, 3, 4 },
+    { "slogdet", function(x) return select(2, linalg.slogdet(x)) end, 3, 3 },
+    { "pinv", function(x) return linalg.pinv(x) end, 4, 3 },
+    { "vander", function(x) return linalg.vander(x, { N = 2 }) end, 4 },
+    { "vecdot", function(x) return linalg.vecdot(x, x * 2) end, 4 },
+    { "cdist", function(x) return moth.cdist(x, x:flip(-2)) end, 4, 3 },
+    { "diag_embed", function(x) return moth.diag_embed(x, 1) end, 3 },
+    { "block attention", function(x) return F.scaled_dot_product_attention(x, x, x) end, 4, 2 },
+    { "glu", function(x) return F.glu(x) end, 3, 4 },
+    { "pixel_shuffle", function(x) return F.pixel_shuffle(x, 2) end, 4, 2, 3 },
+    { "pixel_unshuffle", function(x) return F.pixel_unshuffle(x, 2) end, 2, 4, 2 },
+    { "logcumsumexp", function(x) return moth.logcumsumexp(x, -1) end, 2, 4 },
+    { "rot90", function(x) return moth.rot90(x, 1, { -2, -1 }) end, 2, 3 },
+  }
+
+  for _, case in ipairs(cases) do
+    it("of " .. case[1] .. " are computed one by one", function()
+      local f, sizes = case[2], { unpack(case, 3) }
+      local x = draw(2, 3, unpack(sizes)):requires_grad_()
+      local function close(wanted, got)
+        assert.equal(wanted.shape, got.shape)
+        assert.truthy(moth.allclose(wanted, got, { rtol = 1e-10, atol = 1e-10 }))
+      end
+      local all = f(x[1]) -- one leading dimension
+      for i = 1, 3 do close(f(x[1][i]), all[i]) end
+      local more = case[1]:find "stft" and f(x:flatten(1, 2)):unflatten(1, { 2, 3 }) or f(x)
+      close(all, more[1])
+      local one = moth.autograd.grad((all * all):sum(), x)
+      close(one, moth.autograd.grad((more[1] * more[1]):sum(), x))
+    end)
+  end
+end)
