@@ -114,7 +114,8 @@ static double mean_of(const moth_rows *r, const void *x) {
       squares += d * d;                                                        \
       rest += d;                                                               \
     }                                                                          \
-    squares = fmax(squares - rest * rest / (double)n, 0);                      \
+    squares -= rest * rest / (double)n;                                        \
+    if (squares < 0) squares = 0; /* not fmax: NaN stays */                    \
     const double v = squares / s->by;                                          \
     return s->root ? ldexp(sqrt(v), power) : ldexp(v, 2 * power);              \
   }                                                                            \
