@@ -200,7 +200,7 @@ typedef void quick(int64_t n, const char *x, char *y);
 static void by_i32(int64_t n, const char *x, int64_t from, char *y, int64_t to, quick *first,
                    quick *second) {
   enum { BLOCK = 512 };
-  int32_t block[BLOCK];
+  _Alignas(64) int32_t block[BLOCK];
   for (; n > 0; n -= BLOCK, x += BLOCK * from, y += BLOCK * to) {
     const int64_t m = n < BLOCK ? n : BLOCK;
     first(m, x, (char *)block);
@@ -276,8 +276,8 @@ static converter *const table[MOTH_DTYPES][MOTH_DTYPES] = {
 /* A half type, and another than f32: block by block through f32. */
 static void convert_half(int64_t n, int from, const char *x, int64_t x_step, int to, char *y,
                          int64_t y_step) {
-  enum { BLOCK = 256 };
-  float block[BLOCK];
+  enum { BLOCK = 1024 };
+  _Alignas(64) float block[BLOCK];
   for (int64_t i = 0; i < n; i += BLOCK, x += BLOCK * x_step, y += BLOCK * y_step) {
     const int64_t m = n - i < BLOCK ? n - i : BLOCK;
     moth_convert(m, from, x, x_step, MOTH_F32, (char *)block, sizeof(float));

@@ -81,7 +81,7 @@ static void widen(const job *j, int64_t n, const char *x, int64_t step, float *r
 /* The fold's take for half types: tiles of rows, or of columns where those are the shorter way. */
 static void take_half(const job *j, int64_t n, int64_t r, char *acc, const char *x, int64_t step,
                       int64_t next) {
-  float room[HALVES];
+  _Alignas(64) float room[HALVES];
   const int64_t one = sizeof *room;
   if (n > 1 && (step < 0 ? -step : step) < (next < 0 ? -next : next)) {
     const int64_t most = HALVES / n;

@@ -61,8 +61,8 @@ MOTH_INLINE double moth_erfinv_f64(double x) {
   return moth_signed_f64(size < 1.0 ? y : far, x);
 }
 
-/* Ten steps up where |x| is below 10, as one quotient, then the asymptotic series; of numbers below 0
-** by reflection, with pi cot(pi x). All of them share one division. */
+/* Ten steps up where |x| is below 10, as one quotient, then the asymptotic series; of numbers below
+** 0 by reflection, with pi cot(pi x). All of them share one division. */
 MOTH_INLINE float moth_digamma_f32(float x) {
   const double v = x, p = v < 0.0 ? 1.0 - v : v;
   double over = 0.0, under = 1.0;
