@@ -38,6 +38,16 @@ local function places(draws, shape, kernel, n)
   return all
 end
 
+-- The share of side i that is left.
+local function share_of(fname, ratio, i)
+  local share = type(ratio) == "table" and ratio[i] or ratio
+  if type(share) ~= "number" or not (share > 0 and share < 1) then
+    errors.refuse(fname, "output_ratio", "output_size, or a number between 0 and 1, is needed",
+      ratio, "E_DOMAIN")
+  end
+  return share
+end
+
 local function output_size_of(fname, input, kernel, given, ratio)
   local size = {}
   for i = 1, #kernel do
@@ -45,12 +55,7 @@ local function output_size_of(fname, input, kernel, given, ratio)
     if given ~= nil then
       size[i] = type(given) == "table" and given[i] or given
     else
-      local share = type(ratio) == "table" and ratio[i] or ratio
-      if type(share) ~= "number" or not (share > 0 and share < 1) then
-        errors.refuse(fname, "output_ratio", "output_size, or a number between 0 and 1, is needed",
-          ratio, "E_DOMAIN")
-      end
-      size[i] = math.floor(whole * share)
+      size[i] = math.floor(whole * share_of(fname, ratio, i))
     end
     if kernel[i] < 1 or size[i] < 1 or size[i] + kernel[i] - 1 > whole then
       errors.argument(fname, "kernel_size", ("%d windows of %d do not fit a side of %d"):format(
@@ -121,6 +126,7 @@ local function make(d, what, sizes, examples)
     if (output_size == nil) == (output_ratio == nil) then
       errors.argument(name, "output_size", "this or output_ratio is needed, one of the two")
     end
+    for i = 1, output_ratio ~= nil and d or 0 do share_of(name, output_ratio, i) end
     self.kernel_size = window.list(kernel_size, d)
     self.output_size = output_size ~= nil and window.list(output_size, d) or nil
     self.output_ratio, self.return_indices = output_ratio, return_indices
