@@ -57,6 +57,18 @@ describe("moth.summary", function()
     assert.is_true(norm(moth.ones(3, 2)).requires_grad)
   end)
 
+  it("shows results in tables, down to four of them", function()
+    local Nested = nn.class("Nested", nn.Module)
+    function Nested:init() self.fc = nn.Linear(2, 3) end
+    function Nested:forward(x)
+      local y = self.fc(x)
+      return { { { { y, { y } } } } }
+    end
+    local text = tostring(moth.summary(Nested(), moth.ones(1, 2)))
+    assert.truthy(text:find("{{{{(1, 3), table}}}}", 1, true), text)
+    assert.truthy(text:find("36 bytes", 1, true), text)
+  end)
+
   it("counts a parameter once that two modules share", function()
     local a, b = nn.Linear(3, 3), nn.Linear(3, 3)
     b.weight = a.weight
