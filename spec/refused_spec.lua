@@ -311,6 +311,192 @@ local ROWS = [=[
     bad argument 'dim' to 'index_reduce' (dim 4 is out of range: wanted 1 to 2 or -2 to -1)
   moth.cholesky_solve(moth.ones(2, 1), moth.ones(2, 3))
     bad argument 'L' to 'cholesky_solve' (factors, (..., N, N), are needed, got f32 (2, 3))
+  moth.frexp(moth.tensor{ 1LL })
+    bad argument 'input' to 'frexp' (a float tensor is needed, got i64 (1))
+  moth.logcumsumexp(moth.tensor{ 1LL }, 1)
+    bad argument 'input' to 'logcumsumexp' (a float tensor is needed, got i64 (1))
+  moth.gradient(moth.ones(3, 3), { spacing = { 1 } })
+    bad argument 'spacing' to 'gradient' (2 of them are needed, got 1)
+  moth.gradient(moth.ones(3, 3), { spacing = { moth.ones(2), 1 } })
+    bad argument 'spacing' to 'gradient' ((3) is needed for dimension 1, got f32 (2))
+  moth.gradient(moth.ones(3, 3), { spacing = { "x", 1 } })
+    bad argument 'spacing' to 'gradient' (numbers or vectors are needed, got a string ('x'))
+  ops.deform_conv2d(moth.ones(2, 3), moth.ones(1, 2, 18), moth.ones(1, 1, 3, 3))
+    bad argument 'input' to 'deform_conv2d' ((N, C, H, W) is needed, got f32 (2, 3))
+  ops.MLP(3, {})
+    bad argument 'hidden_channels' to 'MLP' (at least one number is needed)
+  ops.FeaturePyramidNetwork({ 0 }, 4)
+    bad argument 'in_channels_list' to 'FeaturePyramidNetwork' (numbers from 1 are needed, got 0
+  ops.FeaturePyramidNetwork({ 2 }, 4, { extra_blocks = 3 })
+    bad argument 'extra_blocks' to 'FeaturePyramidNetwork' (a module is needed, got 3)
+  ops.MultiScaleRoIAlign({}, 2, 2)
+    bad argument 'featmap_names' to 'MultiScaleRoIAlign' (a list of names is needed, got {})
+  ops.roi_align(moth.ones(1, 1, 4, 4), { moth.ones(3) }, 2)
+    bad argument 'boxes' to 'roi_align' ((L, 4) is needed for each image, got f32 (3) at positio
+  moth.optim.Muon({ moth.ones(2, 2) }, { ns_coefficients = { 1, 2 } })
+    bad argument 'ns_coefficients' to 'Muon' (three numbers are needed, got {1, 2})
+  moth.optim.ASGD({ moth.ones(2) }, { t0 = 0 / 0 })
+    bad argument 't0' to 'ASGD' (a number is needed, got nan)
+  schedulers.ExponentialLR(sgd(), 0.9):step("x")
+    bad argument 'epoch' to 'step' (a number, or nothing, is needed, got a string ('x'))
+  schedulers.SequentialLR(sgd(), { 3, 4 }, { 1 })
+    bad argument 'schedulers' to 'SequentialLR' (element 1 is 3, not a scheduler)
+  schedulers.OneCycleLR(sgd(), 0.1, { total_steps = 0 })
+    bad argument 'total_steps' to 'OneCycleLR' (a number from 1 on is needed, got 0)
+  schedulers.CyclicLR(sgd(), 0.1, 0.2, { step_size_up = 0 })
+    bad argument 'step_size_up' to 'CyclicLR' (a number from 1 on is needed, got 0)
+  schedulers.LambdaLR(sgd(), function() return "x" end)
+    the lr_lambda of group 1 gave a string ('x') at epoch 0; a number is needed
+  schedulers.CosineAnnealingWarmRestarts(sgd(), 2, { T_mult = 0 })
+    bad argument 'T_mult' to 'CosineAnnealingWarmRestarts' (a number from 1 on is needed, got 0)
+  moth.optim.swa_utils.AveragedModel(nn.Linear(2, 2), { avg_fn = 3 })
+    bad argument 'avg_fn' to 'AveragedModel' (a function is needed, got 3)
+  moth.optim.swa_utils.SWALR(sgd(), 0.1, -1)
+    bad argument 'anneal_epochs' to 'SWALR' (a number from 0 on is needed, got -1)
+  moth.cov(moth.ones(2, 3), { fweights = moth.ones(2) })
+    bad argument 'fweights' to 'cov' ((3) is needed, got f32 (2))
+  moth.float_power(2, 3)
+    bad argument 'input' to 'float_power' (at least one tensor is needed, got 2)
+  moth.set_printoptions{ sci_mode = 3 }
+    bad argument 'sci_mode' to 'set_printoptions' (a boolean is needed, got 3)
+  moth.unravel_index(moth.ones(2), { 2, 2 })
+    bad argument 'indices' to 'unravel_index' (an integer tensor is needed, got f32 (2))
+  moth.ones(2):sum_to_size(2, 2, 2)
+    bad argument 'size' to 'sum_to_size' (sizes that can be broadcast to (2) are needed, got {2,
+  moth.broadcast_shapes({ 2 }, "x")
+    bad argument 'shapes' to 'broadcast_shapes' (sizes are needed, got a string ('x'))
+  moth.broadcast_shapes({ 2 }, { 3 })
+    bad argument 'shapes' to 'broadcast_shapes' (sizes that can be broadcast with (2) are needed
+  moth.tensor_split(moth.ones(4), "x")
+    bad argument 'indices_or_sections' to 'tensor_split' (a number or a list of them is needed,
+  moth.tensor_split(moth.ones(4), { 1.5 })
+    bad argument 'indices_or_sections' to 'tensor_split' (whole numbers are needed, got 1.5)
+  moth.normal(0, 1)
+    bad argument 'size' to 'normal' (is needed with two numbers)
+  moth.normal(moth.ones(2), 1, { 2 })
+    bad argument 'size' to 'normal' (the tensors have one)
+  moth.GradScaler("cpu", { enabled = true }):update(-1)
+    bad argument 'new_scale' to 'update' (a number above 0 that float32 has is needed, got -1)
+  moth.GradScaler("cpu", { enabled = true }):load_state_dict({})
+    bad argument 'state_dict' to 'load_state_dict' (a table with the number '
+  moth.set_num_threads(-1)
+    bad argument 'n' to 'set_num_threads' (0 to 4096 is needed, got -1)
+  moth.set_num_threads(5000)
+    bad argument 'n' to 'set_num_threads' (0 to 4096 is needed, got 5000)
+  moth.special.xlog1py(2, 3)
+    bad argument 'input' to 'xlog1py' (at least one tensor is needed, got 2)
+  moth.nanquantile(moth.tensor{ 1LL }, 0.5)
+    bad argument 'input' to 'nanquantile' (a float tensor is needed, got i64 (1))
+  moth.histogram(moth.ones(3), 2, { weight = moth.ones(2) })
+    bad argument 'weight' to 'histogram' ((3) is needed, got f32 (2))
+  moth.svd_lowrank(moth.ones(3))
+    bad argument 'A' to 'svd_lowrank' (matrices, (..., M, N), are needed, got f32 (3))
+  moth.svd_lowrank(moth.ones(3, 3), 4)
+    bad argument 'q' to 'svd_lowrank' (0 to 3 are possible, got 4)
+  moth.svd_lowrank(moth.ones(3, 3), 2, -1)
+    bad argument 'niter' to 'svd_lowrank' (a number from 0 on is needed, got -1)
+  moth.pca_lowrank(moth.ones(3))
+    bad argument 'A' to 'pca_lowrank' (matrices, (..., M, N), are needed, got f32 (3))
+  moth.ones(2):to{ non_blocking = 3 }
+    bad argument 'non_blocking' to 'to' (a boolean is needed, got 3)
+  moth.ones(2):to{ dtype = 3 }
+    bad argument 'dtype' to 'to' (a dtype is needed, got 3)
+  moth.ones(2):type_as(3)
+    bad argument 'other' to 'type_as' (a tensor is needed, got 3)
+  moth.ones(2):size(1.5)
+    bad argument 'dim' to 'size' (a whole number is needed, got 1.5)
+  moth.ones(2):is_set_to(3)
+    bad argument 'other' to 'is_set_to' (a tensor is needed, got 3)
+  moth.testing.assert_close(moth.ones(2), { 1, 1 })
+    assert_close: f32 (2) and {1, 1} cannot be compared
+  moth.testing.assert_close("a", "b")
+    assert_close: a and b differ
+  moth.testing.assert_close(moth.ones(2, 2), moth.ones(2, 2):t(), { check_stride = true })
+    assert_close: the strides of dim 1 differ: 2 and 1
+  moth.autograd.functional.vjp(3, grad)
+    bad argument 'func' to 'vjp' (a function is needed, got 3)
+  moth.vmap(same, { in_dims = { "x" } })(moth.ones(2))
+    bad argument 'in_dims' to 'vmap' (a dimension, or none, is needed for each tensor, got a str
+  moth.func.stack_module_state({})
+    bad argument 'models' to 'stack_module_state' (a list of modules is needed, got none)
+  moth.func.stack_module_state({ 3 })
+    bad argument 'models' to 'stack_module_state' (modules are needed, got 3)
+  moth.func.stack_module_state({ nn.Linear(2, 2), nn.Linear(2, 2, false) })
+    bad argument 'models' to 'stack_module_state' (not all of them have 'bias')
+  moth.warn(3)
+    bad argument 'text' to 'warn' (a string is needed, got 3)
+  moth.signal.windows.general_cosine(5, { a = {} })
+    bad argument 'a' to 'general_cosine' (at least one factor is needed)
+  nn.AdaptiveLogSoftmaxWithLoss(4, 10, {})
+    bad argument 'cutoffs' to 'AdaptiveLogSoftmaxWithLoss' (is empty)
+  attention(moth.ones(4), moth.ones(2, 4), moth.ones(2, 4))
+    in MultiheadAttention: bad argument 'query' to 'MultiheadAttention' (2 or 3 dimensions are n
+  attention(moth.ones(2, 4), moth.ones(2, 1, 4), moth.ones(2, 4))
+    in MultiheadAttention: bad argument 'key' to 'MultiheadAttention' (2 dimensions are needed,
+  attention(moth.ones(2, 4), moth.ones(3, 4), moth.ones(2, 4))
+    in MultiheadAttention: bad argument 'value' to 'MultiheadAttention' (f32 (2, 1, 4) does not
+  attention(moth.ones(2, 1, 4), moth.ones(2, 3, 4), moth.ones(2, 3, 4))
+    in MultiheadAttention: bad argument 'key' to 'MultiheadAttention' (f32 (2, 3, 4) has not as
+  F.embedding_bag(one_bag, table, { mode = "max", scale_grad_by_freq = true })
+    bad argument 'scale_grad_by_freq' to 'embedding_bag' (goes with the modes 'sum' and 'mean')
+  F.embedding_bag(one_bag, table, { mode = "sum", per_sample_weights = moth.ones(2) })
+    bad argument 'per_sample_weights' to 'embedding_bag' (f32 (2) does not fit i64 (1, 1))
+  F.local_response_norm(moth.ones(1, 2, 3), 0)
+    bad argument 'size' to 'local_response_norm' (a number from 1 on is needed, got 0)
+  nn.Sequential():extend(3)
+    bad argument 'modules' to 'extend' (a list of modules is needed, got 3)
+  nn.Sequential({ { "a.b", nn.ReLU() } })
+    bad argument 'modules' to 'Sequential' (names are strings, not empty, without dots; got a st
+  nn.ModuleDict(3)
+    bad argument 'modules' to 'ModuleDict' (a table is needed, got 3)
+  nn.ConvTranspose2d(2, 2, 3)(moth.ones(1, 2, 4, 4), { 3 })
+    in ConvTranspose2d: bad argument 'output_size' to 'ConvTranspose2d' (2 sizes are needed, got
+  F.ctc_loss(moth.ones(2, 1, 3), moth.tensor{ { 2LL } }, "x", 1)
+    bad argument 'input_lengths' to 'ctc_loss' (a number, a list or a tensor of them is needed,
+  nn.Embedding.from_pretrained(moth.ones(3))
+    bad argument 'embeddings' to 'Embedding.from_pretrained' ((tokens, features) is needed, got
+  F.affine_grid(moth.ones(1, 2, 3):long(), { 1, 1, 2, 2 })
+    bad argument 'theta' to 'affine_grid' (a float tensor is needed, got i64 (1, 2, 3))
+  nn.Linear(-1, 2)
+    bad argument 'in_features' to 'Linear' (a number from 0 on is needed, got -1)
+  nn.Linear(2, -1)
+    bad argument 'out_features' to 'Linear' (a number from 0 on is needed, got -1)
+  nn.Bilinear(0, 2, 2)
+    bad argument 'in1_features' to 'Bilinear' (at least 1 is needed, got 0)
+  F.linear_cross_entropy(moth.ones(2, 3), moth.ones(4, 2), moth.tensor{ 1LL, 2LL })
+    bad argument 'input' to 'linear_cross_entropy' ((N, 2) or (2) is needed, got f32 (2, 3))
+  nn.Linear(2, 2):get_submodule(3)
+    bad argument 'target' to 'get_submodule' (a path such as 'layers.0' is needed, got 3)
+  nn.Linear(2, 2):set_submodule("", nn.ReLU())
+    bad argument 'target' to 'set_submodule' (names no place)
+  nn.Sequential(nn.ReLU()):set_submodule("0", 3)
+    bad argument 'module' to 'set_submodule' (a module is needed, got 3)
+  nn.BatchNorm1d(-1)
+    bad argument 'num_features' to 'BatchNorm1d' (a number from 0 on is needed, got -1)
+  nn.InstanceNorm1d(-1)
+    bad argument 'num_features' to 'InstanceNorm1d' (a number from 0 on is needed, got -1)
+  nn.Dropout(2)
+    bad argument 'p' to 'Dropout' (a probability from 0 to 1 is needed, got 2)
+  nn.Dropout(0 / 0)
+    bad argument 'p' to 'Dropout' (a probability from 0 to 1 is needed, got nan)
+  nn.Threshold("x", 1)
+    bad argument 'threshold' to 'Threshold' (a number is needed, got a string ('x'))
+  nn.Flatten(1, 9)(moth.ones(2, 3))
+    in Flatten: bad argument 'end_dim' to 'flatten' (dim 9 is out of range: wanted 1 to 2 or -2
+  nn.Upsample{ size = 2, scale_factor = 2 }(moth.ones(1, 1, 4))
+    in Upsample: bad argument 'size' to 'interpolate' (either size or scale_factor is needed, go
+  nn.TripletMarginLoss{ margin = -1 }
+    bad argument 'margin' to 'TripletMarginLoss' (a number above 0 is needed, got -1)
+  nn.CrossEntropyLoss{ label_smoothing = 2 }
+    bad argument 'label_smoothing' to 'CrossEntropyLoss' (a number from 0 to 1 is needed, got 2)
+  nn.CTCLoss{ blank = 0 }
+    bad argument 'blank' to 'CTCLoss' (positions count from 1, got 0)
+  nn.TransformerEncoderLayer(5, 2)
+    bad argument 'nhead' to 'TransformerEncoderLayer' (5 features do not make 2 heads)
+  nn.utils.weight_norm(nn.Linear(2, 2), "none")
+    bad argument 'name' to 'weight_norm' (Linear has no parameter or buffer 'none')
+  nn.utils.spectral_norm(nn.Linear(2, 2), "none")
+    bad argument 'name' to 'spectral_norm' (Linear has no parameter or buffer 'none')
 ]=]
 
 local nn, D = moth.nn, moth.distributions
@@ -319,6 +505,8 @@ local words = {
   moth = moth, nn = nn, D = D, data = moth.utils.data, schedulers = moth.optim.lr_scheduler,
   parametrize = nn.utils.parametrize, list = { 1, 2, 3 },
   grad = moth.ones(3, { dtype = moth.float64, requires_grad = true }),
+  F = nn.functional, ops = moth.ops, attention = nn.MultiheadAttention(4, 2),
+  one_bag = moth.tensor{ { 1LL } }, table = moth.ones(2, 2),
   same = function(x) return x end,
   sgd = function() return moth.optim.SGD({ moth.ones(2):requires_grad_() }, 0.1) end,
   normal_of = function(n) return D.MultivariateNormal(moth.zeros(n), moth.eye(n)) end,
