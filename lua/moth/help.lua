@@ -445,6 +445,7 @@ local function containing(piece)
   return #list > 0 and "; there are " .. concat(list, ", ") or ""
 end
 
+-- Of a name that is none: what is documented by that word; raises where there is nothing.
 local function refuse(name)
   local short = name:match("([%w_]+)$") or name
   local known = places.all()
@@ -455,7 +456,11 @@ local function refuse(name)
   end
   for _, field in ipairs(fields.names()) do known[#known + 1] = field end
   local hint = errors.nearest(short, known)
-  if hint == "" then hint = containing(short) end
+  if hint == "" then
+    local found = require("moth.lookup").text(name)
+    if found then return found end
+    hint = containing(short)
+  end
   errors.argument("help", "what", "there is no '" .. name .. "'" .. hint)
 end
 
@@ -500,6 +505,10 @@ end
 
 -- The text about a name, and what else has it.
 local function of_name(name)
+  if name:find "%s" then
+    local found = require("moth.lookup").text(name)
+    if found then return found end
+  end
   local place = places.of(name)
   if place then return of_place(place) end
   local before, short = name:match("^(.-)[.:]?([%w_]+)$")
@@ -511,7 +520,7 @@ local function of_name(name)
   if is_field then
     table.insert(list, 1, table.remove(known, 1))
   elseif #list == 0 then
-    refuse(name)
+    return refuse(name)
   end
   for i = 2, #list do others[#others + 1] = list[i].path end
   for _, field in ipairs(known) do others[#others + 1] = field.path end

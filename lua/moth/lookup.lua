@@ -1,0 +1,155 @@
+--- lookup.lua -- finds functions and classes by words of their documentation: for moth.help and `?`
+-- where there is no such name.
+--
+--     lookup.find "learning rate warmup"
+--         --> { {path = "optim.lr_scheduler.LinearLR", doc = "...", score = 9}, ... }
+
+local bind = require "moth.bind"
+local class = require "moth.class"
+local places = require "moth.places"
+
+local lookup = {}
+
+local SHOWN = 8
+
+-- Words that say nothing by themselves.
+local COMMON = {}
+for word in ([[a an and are as at be by for from how i in into is it its me my of on or that the to
+    what which with]]):gmatch "%S+" do
+  COMMON[word] = true
+end
+
+-- A word without its ending, so that "freeze" finds "freezing" and "layers" finds "layer".
+local function stem(word)
+  if #word < 4 then return word end
+  return (word:gsub("ing$", ""):gsub("ed$", ""):gsub("s$", ""):gsub("e$", ""))
+end
+
+local function stems(text)
+  local list, set = {}, {}
+  for word in text:lower():gmatch "[%w]+" do
+    local s = stem(word)
+    if not COMMON[word] and not set[s] then set[s], list[#list + 1] = true, s end
+  end
+  return list, set
+end
+
+-- The documentation of a value in one text: its sentence, its arguments; for what has no record,
+-- what help says.
+local function text_of(value, path)
+  local sig = type(value) == "function" and bind.signature(class.written(value))
+  if not sig or sig.doc == "" then
+    local fine, text = pcall(require("moth.help").text, value, path)
+    return fine and text:gsub("^[^\n]*\n", ""):match "%S[^\n]*" or "", fine and text or ""
+  end
+  local parts = {sig.doc}
+  for _, arg in ipairs(sig.args) do parts[#parts + 1] = arg.name .. " " .. arg.doc end
+  return sig.doc, table.concat(parts, " ")
+end
+
+local rows -- {path, name, doc, words in the name, words in the sentence, words in all}
+
+local function read_rows()
+  local seen = {}
+  rows = {}
+  for _, place in ipairs(places.list) do
+    local space = places.space(place)
+    for _, name in ipairs(places.names(place)) do
+      local value = space[name]
+      local kind = type(value)
+      if (kind == "function" or kind == "table") and not seen[value] and name:sub(-1) ~= "_" then
+        seen[value] = true
+        local path = place.short .. "." .. name
+        local doc, all = text_of(value, path)
+        local split = name:gsub("_", " "):gsub("(%l)(%u)", "%1 %2")
+        rows[#rows + 1] = {path = path, doc = doc, name = name:lower(),
+          words = select(2, stems(split)), sentence = select(2, stems(doc)),
+          all = select(2, stems(all))}
+      end
+    end
+  end
+end
+
+local function add_section(name, heading, lines)
+  if not heading then return end
+  rows[#rows + 1] = {path = "docs/guide/" .. name, doc = heading, name = "", words = {},
+    sentence = select(2, stems(heading)), all = select(2, stems(table.concat(lines, " ")))}
+end
+
+-- Adds the sections of the guide's pages, where there is a checkout.
+local function read_guide()
+  local root = require("moth.error").root
+  local folder = root and root .. "docs/guide/"
+  local index = folder and io.open(folder .. "README.md")
+  if not index then return end
+  for name in index:read("*a"):gmatch "%]%((%w+%.md)%)" do
+    local heading, lines = nil, {}
+    for line in io.lines(folder .. name) do
+      local title = line:match "^## (.*)"
+      if title then
+        add_section(name, heading, lines)
+        heading, lines = title, {}
+      else
+        lines[#lines + 1] = line
+      end
+    end
+    add_section(name, heading, lines)
+  end
+  index:close()
+end
+
+-- How many of the words a row has, times 100, and how prominently.
+local function score(row, wanted)
+  local sum = 0
+  for _, word in ipairs(wanted) do
+    local points = row.words[word] and 5 or row.name:find(word, 1, true) and 3
+      or row.sentence[word] and 3 or row.all[word] and 1
+    if points then sum = sum + 100 + points end
+  end
+  return sum
+end
+
+--- Finds what is documented by the words: by all of them if there is such a thing, else by most.
+-- @param text  a word or several
+-- @return a list of at most 8 tables {path, doc, score, matched}, the best first
+function lookup.find(text)
+  if not rows then
+    read_rows()
+    read_guide()
+  end
+  local wanted, found, best = stems(text), {}, 0
+  for _, row in ipairs(rows) do
+    local points = score(row, wanted)
+    local matched = math.floor(points / 100)
+    if matched >= math.max(1, math.ceil(#wanted / 2)) then
+      found[#found + 1] = {path = row.path, doc = row.doc, score = points, matched = matched}
+      best = math.max(best, matched)
+    end
+  end
+  table.sort(found, function(a, b)
+    if a.score ~= b.score then return a.score > b.score end
+    if #a.path ~= #b.path then return #a.path < #b.path end
+    return a.path < b.path
+  end)
+  for i = #found, 1, -1 do
+    if i > SHOWN or found[i].matched < best then table.remove(found, i) end
+  end
+  return found
+end
+
+--- The same as text for help, or nil where nothing is found.
+function lookup.text(words)
+  local found = lookup.find(words)
+  if #found == 0 then return nil end
+  local width, lines = 0, {"documented by '" .. words .. "':", ""}
+  for _, row in ipairs(found) do width = math.max(width, #row.path) end
+  for _, row in ipairs(found) do
+    local doc = row.doc:match "^[^\n]*"
+    local room = 98 - width - 4
+    if #doc > room then doc = doc:sub(1, room - 3) .. "..." end
+    lines[#lines + 1] = ("  %-" .. width .. "s  %s"):format(row.path, doc)
+  end
+  return table.concat(lines, "\n")
+end
+
+return lookup
