@@ -456,10 +456,10 @@ local function refuse(name)
   end
   for _, field in ipairs(fields.names()) do known[#known + 1] = field end
   local hint = errors.nearest(short, known)
+  if hint == "" then hint = containing(short) end
   if hint == "" then
     local found = require("moth.lookup").text(name)
     if found then return found end
-    hint = containing(short)
   end
   errors.argument("help", "what", "there is no '" .. name .. "'" .. hint)
 end

@@ -163,7 +163,8 @@ reindex.slice_scatter = define {
     if not fits then
       refuse("slice_scatter", "src", "(" .. table.concat(shape, ", ") .. ") is needed", src)
     end
-    if src:numel() > 0 then y:as_strided(shape, stride, offset):copy_(src) end
+    if src:numel() == 0 then return (require("moth.attach").attach(y, src)) end
+    y:as_strided(shape, stride, offset):copy_(src)
     return y
   end,
 }
