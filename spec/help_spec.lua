@@ -315,7 +315,7 @@ describe("help with words that are no name", function()
     has(help.text "freeze layers", "docs/guide/modules.md  Freezing layers")
   end)
 
-  it("still suggests the nearest name for a misspelt one, and raises for what is nowhere", function()
+  it("suggests the nearest name for a misspelt one, and raises for unknown words", function()
     assert.has_error_like(function() help.text "conv3dd" end, "did you mean 'Conv3d'?")
     assert.has_error_like(function() help.text "qqqq" end, "there is no 'qqqq'")
   end)

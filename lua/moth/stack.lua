@@ -166,9 +166,12 @@ local function given_to(level, info)
   return values
 end
 
--- Whether an error already speaks of that call: by its name, and of one of its arguments.
+-- Whether an error already speaks of that call: by its name, or as Class.name, and of one of its
+-- arguments.
 local function tells(call, blame)
-  if call.name ~= blame.fname then return false end
+  if call.name ~= blame.fname and call.name ~= blame.fname:match "[.:]([%w_]+)$" then
+    return false
+  end
   for i = 1, blame.argname and call.n or 0 do
     if call.names[i] == blame.argname then return true end
   end
