@@ -168,10 +168,11 @@ static void join_chunks(const job *j) {
   for (int64_t block = 0; block < j->blocks; block++) {
     int64_t first = block % j->across * j->wide, n = j->kept->size[0] - first;
     int64_t result = block / j->across * j->kept->size[0] + first;
+    uint64_t *acc = j->part + result * j->words;
     if (n > j->wide) n = j->wide;
     for (int64_t c = 1; c < j->chunks; c++)
-      j->fold->join(n, j->part + result, j->part + (c * j->results + result) * j->words);
-    j->fold->finish(n, j->part + result, j->y + result * j->size, j->count);
+      j->fold->join(n, acc, acc + c * j->results * j->words);
+    j->fold->finish(n, acc, j->y + result * j->size, j->count);
   }
 }
 

@@ -189,6 +189,20 @@ describe("a result", function()
   end)
 end)
 
+describe("products of a few long rows", function()
+  for _, dtype in ipairs { moth.float16, moth.float32, moth.float64, moth.int64 } do
+    it("are right in each row, of " .. tostring(dtype), function()
+      for _, n in ipairs { 1000, 100000, 300000 } do
+        local x = moth.ones({ 5, n }, { dtype = dtype })
+        x:narrow(2, n / 4, 2):copy_(T { { 3, 1 }, { 1, 5 }, { 7, 2 }, { 11, 1 }, { 2, 2 } })
+        near({ 3, 5, 14, 11, 4 }, x:prod(2))
+        near({ 3, 5, 14, 11, 4 }, x:t():contiguous():prod(1))
+        near({ 3, 5, 14, 11, 4 }, x:reshape(5, n / 50, 50):prod { 2, 3 })
+      end
+    end)
+  end
+end)
+
 describe("products of half types with something added", function()
   -- The error of the root mean square against the same in f64, rounded once, is the least there is.
   local function once(f, args)
