@@ -55,3 +55,47 @@ describe("a C program with a mind of Lua", function()
     assert.is_truthy(text:find("rc=0", 1, true), text)
   end)
 end)
+
+describe("the C programs of docs/guide/embedding.md", function()
+  local folder
+  setup(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    os.execute("mkdir '" .. folder .. "'")
+    local file = assert(io.open(root .. "docs/guide/embedding.md"))
+    local text = file:read "*a"
+    file:close()
+    for _, name in ipairs{"mind.lua", "host.c", "plain.c"} do
+      local mark = (name:find "lua$" and "-- %s\n" or "/* %s */\n"):format(name)
+      local block = text:match("```c?\n(" .. mark:gsub("%p", "%%%0") .. ".-\n)```")
+      local code = assert(io.open(folder .. "/" .. name, "w"))
+      code:write(block)
+      code:close()
+    end
+  end)
+  teardown(function() os.execute("rm -r '" .. folder .. "'") end)
+
+  -- Compiles a program with these flags and runs it in the folder. @return what it printed
+  local function run(name, flags)
+    local sanitize = process.sanitized and "-fsanitize=" .. os.getenv "MOTH_SANITIZED" or ""
+    local paths = ("LUA_PATH='%slua/?.lua;%slua/?/init.lua' LUA_CPATH='%s/?.so'"):format(root,
+      root, libdir)
+    return process.shell(("cd '%s' && cc -std=c11 -Wall -Wextra -Werror %s %s.c -o %s %s && %s ./%s")
+      :format(folder, sanitize, name, name, flags, paths, name))
+  end
+
+  it("run a trained net", function()
+    local moth = require "moth"
+    local nn = moth.nn
+    local net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    moth.save(net:state_dict(), folder .. "/mind.safetensors")
+    local y = moth.no_grad(function() return net(moth.tensor{0.5, -1, 2, 0}):softmax(1) end)
+    local line = ("%.3f %.3f\n"):format(y[1]:item(), y[2]:item())
+    assert.are.equal(line:rep(3) .. "rc=0\n", run("host", "$(pkg-config --cflags --libs luajit)"))
+  end)
+
+  it("call an op without Lua", function()
+    assert.are.equal("12 34\nrc=0\n", run("plain",
+      ("-I'%score' -L'%s' -lmoth -Wl,-rpath,'%s'"):format(root, libdir, libdir)))
+  end)
+end)
