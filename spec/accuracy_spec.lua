@@ -247,6 +247,40 @@ describe("hard curves", function()
   end)
 end)
 
+describe("Bessel's functions of f32", function()
+  it("are those of f64, rounded, as are their derivatives", function()
+    local size = moth.cat {moth.linspace(1e-3, 30, 4001), moth.tensor {1e-18, 2.4048255, 7.9999995,
+      8.000001, 100, 12345.6, 1e5, 3e7}}
+    for name in ("i0 i1 i0e i1e bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai "
+      .. "spherical_bessel_j0"):gmatch "%S+" do
+      local x = name:find "_y" and size or moth.cat {size, -size}
+      if name == "i0" or name == "i1" then x = x:clamp(-80, 80) end
+      if name == "airy_ai" then x = x:clamp(-1000, 20) end
+      local both = {}
+      for i, dtype in ipairs {moth.float32, moth.float64} do
+        local leaf = x:to(dtype):detach():requires_grad_()
+        local y = moth.special[name](leaf)
+        y:sum():backward()
+        both[i] = {y:detach():double(), leaf.grad:double()}
+      end
+      for k = 1, 2 do
+        local got, want = both[1][k], both[2][k]
+        local rest = (got - want):abs() - want:abs() * 2 ^ -23 - 1e-37
+        assert.is_true(rest:max():item() <= 1e-10, name .. ", order " .. k - 1)
+      end
+    end
+  end)
+
+  it("have the limits of those of f64 at 0, infinity and NaN", function()
+    local x = moth.tensor {0, -1, math.huge, -math.huge, 0 / 0}
+    for name in ("i0 i1 i0e i1e bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai "
+      .. "spherical_bessel_j0"):gmatch "%S+" do
+      local got, want = moth.special[name](x), moth.special[name](x:double()):float()
+      assert.is_true(moth.allclose(got, want, {equal_nan = true, rtol = 1e-6}), name)
+    end
+  end)
+end)
+
 describe("special values", function()
   local function text(x) -- NaNs without a sign
     local list = {}

@@ -1,6 +1,7 @@
 /* special.c -- loops of the functions that op/special.h lists. */
 #include "special.h"
 
+#include "bessel_loops.h"
 #include "special_bessel.h"
 #include "special_loops.h"
 #include "special_rare.h"
@@ -18,7 +19,7 @@ static double moth_lgamma_f64(double x) {
 
 #define OF_ONE(f) \
   static float moth_##f##_f32(float x) { return (float)moth_##f##_f64((double)x); }
-OF_ONE(erfcx) OF_ONE(log_ndtr) OF_ONE(ndtri) OF_ONE(i0) OF_ONE(i0e) OF_ONE(i1) OF_ONE(i1e)
+OF_ONE(erfcx) OF_ONE(log_ndtr) OF_ONE(ndtri)
 #define OF_TWO(f)                                                 \
   static float moth_##f##_f32(float a, float x) {                \
     return (float)moth_##f##_f64((double)a, (double)x);          \
@@ -34,5 +35,6 @@ OF_THREE(bessel) OF_THREE(sinc_slope)
 #define LISTS(ONE, TWO, THREE) \
   SPECIAL_FUNCTIONS(ONE)       \
   SPECIAL_OTHERS(ONE)          \
+  SPECIAL_LOOPS(ONE)           \
   SPECIAL_PAIRS(TWO)
 MOTH_FAMILY(special, LISTS)

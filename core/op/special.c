@@ -77,8 +77,24 @@ static int bessel_of_shape(const bessel_of_args *a, moth_layout *y) {
   return moth_shape_like(a->input, y);
 }
 
+/* The loops of f32 of one function and its first derivative, or NULL. */
+static const moth_loops *bessel_loops(int64_t kind, int64_t n) {
+  static const moth_loops *const of[2][MOTH_BESSEL_I1E + 1] = {
+    {moth_special.bessel_j0, moth_special.bessel_j1, moth_special.bessel_y0,
+     moth_special.bessel_y1, [MOTH_BESSEL_AIRY] = moth_special.bessel_airy,
+     [MOTH_BESSEL_I0] = moth_special.i0, moth_special.special_i1, moth_special.special_i0e,
+     moth_special.special_i1e},
+    {moth_special.bessel_j0_slope, moth_special.bessel_j1_slope, moth_special.bessel_y0_slope,
+     moth_special.bessel_y1_slope, [MOTH_BESSEL_I0] = moth_special.special_i1,
+     moth_special.bessel_i1_slope, moth_special.bessel_i0e_slope,
+     moth_special.bessel_i1e_slope}};
+  return n < 2 ? of[n][kind] : NULL;
+}
+
 static int bessel_of_cpu(const bessel_of_args *a, moth_tensor **out) {
   uint64_t arg[3] = {0};
+  const moth_loops *own = out[0]->l.device ? NULL : bessel_loops(a->kind, a->n);
+  if (own && out[0]->l.dtype != MOTH_F64) return map1(own, out[0], a->input, NULL);
   moth_numbers(out[0]->l.dtype, arg, (double)a->kind, (double)a->n, 0);
   return map1(moth_special.bessel_of, out[0], a->input, arg);
 }
@@ -119,7 +135,7 @@ FUNCTION(special_i1e, SPACED, bessel_slope(g, x, MOTH_BESSEL_I1E, 1), .saves = "
 
 /* -- derivatives with functions of their own, n of them -- */
 
-#define NTH_SLOPE(op, LIST, least, b, ...)                                         \
+#define NTH_SLOPE(op, LIST, least, b, own, ...)                                    \
   static int op##_shape(const op##_args *a, moth_layout *y) {                      \
     if (a->n < least || a->n > MOST_ORDER)                                         \
       return moth_fail(a->ctx, MOTH_E_DOMAIN, "n", "derivatives of order %d to %d are known, " \
@@ -129,6 +145,8 @@ FUNCTION(special_i1e, SPACED, bessel_slope(g, x, MOTH_BESSEL_I1E, 1), .saves = "
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                     \
     uint64_t arg[3] = {0};                                                         \
     moth_numbers(out[0]->l.dtype, arg, (double)a->n, (double)(b), 0);              \
+    if (own && a->n == 0 && !(b) && !out[0]->l.device && out[0]->l.dtype != MOTH_F64) \
+      return map1(own, out[0], a->input, NULL);                                    \
     return map1(moth_special.op, out[0], a->input, arg);                           \
   }                                                                                \
   static int op##_grad(const op##_args *a, moth_grad *g) {                         \
@@ -146,9 +164,10 @@ FUNCTION(special_i1e, SPACED, bessel_slope(g, x, MOTH_BESSEL_I1E, 1), .saves = "
 #define NTH_log_ndtr_slope \
   .doc = "The n-th derivative of the normal distribution's logarithm.", \
   .examples = "moth.randn(2, 3), 2"
-NTH_SLOPE(sinc_slope, SINC_SLOPE, 0, a->turns, .n = a->n + 1, .turns = a->turns)
-NTH_SLOPE(erfcx_slope, TAIL_SLOPE, 1, 0, .n = a->n + 1)
-NTH_SLOPE(log_ndtr_slope, TAIL_SLOPE, 1, 0, .n = a->n + 1)
+NTH_SLOPE(sinc_slope, SINC_SLOPE, 0, a->turns, moth_special.spherical_j0,
+          .n = a->n + 1, .turns = a->turns)
+NTH_SLOPE(erfcx_slope, TAIL_SLOPE, 1, 0, NULL, .n = a->n + 1)
+NTH_SLOPE(log_ndtr_slope, TAIL_SLOPE, 1, 0, NULL, .n = a->n + 1)
 
 /* -- tails of the normal distribution -- */
 

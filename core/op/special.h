@@ -9,10 +9,10 @@
   F(CURVE, erfinv, FOR_REAL(moth_erfinv)(x))                         \
   F(CURVE, lgamma, FOR_REAL(moth_lgamma)(x))                         \
   F(CURVE, digamma, FOR_REAL(moth_digamma)(x))                       \
-  F(SLOW, i0, FOR_REAL(moth_i0)(x))                                  \
-  F(SLOW, special_i0e, FOR_REAL(moth_i0e)(x))                        \
-  F(SLOW, special_i1, FOR_REAL(moth_i1)(x))                          \
-  F(SLOW, special_i1e, FOR_REAL(moth_i1e)(x))                        \
+  F(CURVE, i0, FOR_REAL(moth_i0)(x))                                  \
+  F(CURVE, special_i0e, FOR_REAL(moth_i0e)(x))                        \
+  F(CURVE, special_i1, FOR_REAL(moth_i1)(x))                          \
+  F(CURVE, special_i1e, FOR_REAL(moth_i1e)(x))                        \
   F(SLOW, special_erfcx, FOR_REAL(moth_erfcx)(x))                    \
   F(SLOW, special_ndtri, FOR_REAL(moth_ndtri)(x))                    \
   F(SLOW, special_log_ndtr, FOR_REAL(moth_log_ndtr)(x))
