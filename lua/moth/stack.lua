@@ -126,9 +126,9 @@ local function constructed(level, class, own, sig)
     local info = getinfo(below + 1, "f")
     runs = runs or info ~= nil and info.func == body
   end
-  if not runs then return call_with(class.typename(own), sig.args, {}) end
+  if not runs then return call_with(sig.name, sig.args, {}) end
   local given = varargs(level + 1)
-  return call_with(class.typename(own), sig.args, { own.signature(unpack(given, 1, given.n)) })
+  return call_with(sig.name, sig.args, { own.signature(unpack(given, 1, given.n)) })
 end
 
 -- The call in a frame at `level` of the caller, of an op or of a function made by define; or of a
