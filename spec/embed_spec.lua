@@ -80,8 +80,8 @@ describe("the C programs of docs/guide/embedding.md", function()
     local sanitize = process.sanitized and "-fsanitize=" .. os.getenv "MOTH_SANITIZED" or ""
     local paths = ("LUA_PATH='%slua/?.lua;%slua/?/init.lua' LUA_CPATH='%s/?.so'"):format(root,
       root, libdir)
-    return process.shell(("cd '%s' && cc -std=c11 -Wall -Wextra -Werror %s %s.c -o %s %s && %s ./%s")
-      :format(folder, sanitize, name, name, flags, paths, name))
+    return process.shell(([[cd '%s' && cc -std=c11 -Wall -Wextra -Werror %s %s.c -o %s %s &&
+      %s ./%s]]):format(folder, sanitize, name, name, flags, paths, name))
   end
 
   it("run a trained net", function()
