@@ -216,8 +216,15 @@ static void find_cancel(lua_State *L) {
 
 /* ---- running ---- */
 
-/* Lets Moth, if it is loaded, add to the message at index 1 (lua/moth/hint.lua). */
+/* Lets Moth, if it is loaded, add to the message at index 1 (lua/moth/hint.lua). A script that uses
+** `moth` without `require` has not loaded it. */
 static void add_hint(lua_State *L) {
+  const char *absent = strstr(lua_tostring(L, 1), "global 'moth' (a nil value)");
+  if (absent) {
+    lua_pushfstring(L, "%s (write first: local moth = require \"moth\")", lua_tostring(L, 1));
+    lua_replace(L, 1);
+    return;
+  }
   lua_getfield(L, LUA_REGISTRYINDEX, "moth");
   if (lua_istable(L, -1)) lua_getfield(L, -1, "hint");
   if (lua_isfunction(L, -1)) {

@@ -92,6 +92,19 @@ describe("moth", function()
     end)
   end)
 
+  it("says how a script defines moth, nn, F, optim and data", function()
+    local how = {moth = 'moth = require "moth"', nn = "nn = moth.nn",
+                 F = "F = moth.nn.functional", optim = "optim = moth.optim",
+                 data = "data = moth.data"}
+    for name, text in pairs(how) do
+      local first = name == "moth" and "" or "local moth = require 'moth'; "
+      with_file(first .. "return " .. name .. ".x", function(path)
+        assert.are.equal(("%s:1: attempt to index global '%s' (a nil value) (write first: local %s)")
+          :format(path, name, text), moth(path):match("^[^\n]*"))
+      end)
+    end
+  end)
+
   it("shows error values that are not strings", function()
     local output = moth("-e", "error(setmetatable({}, {__tostring = function() return 'odd' end}))")
     assert.are.equal("odd", output:match("^[^\n]*"))

@@ -43,6 +43,10 @@ local WRITE = {
     "an iterator is walked without ipairs: `for name, x in net:named_parameters() do`",
   ["attempt to index local 'self' %(a %a+ value%)$"] =
     "a method that was called by '.' does not know its object; call it with ':': x:name()",
+  ["global 'nn' %(a nil value%)$"] = "write first: local nn = moth.nn",
+  ["global 'F' %(a nil value%)$"] = "write first: local F = moth.nn.functional",
+  ["global 'optim' %(a nil value%)$"] = "write first: local optim = moth.optim",
+  ["global 'data' %(a nil value%)$"] = "write first: local data = moth.data",
   ["%(number expected, got cdata%)$"] = "the number in a tensor is x:item()",
 }
 
