@@ -251,3 +251,57 @@ describe("a captured operand that overlaps what its group computed, without coin
     end)
   end
 end)
+
+describe("sizes and handles that are nothing:", function()
+  it("a constant of an ONNX file without elements is read", function()
+    local models = require "spec.support.onnx_models"
+    local x = moth.ones(2, 3)
+    for _, dtype in ipairs {moth.float32, moth.int64} do
+      local graph = models.graph({models.node("Concat", "x none", "y", {axis = 0})}, "x", "y",
+        {none = moth.zeros(0, 3, {dtype = dtype})})
+      assert.equal("(2, 3)", tostring(models.load(graph, {x:to(dtype)})(x:to(dtype)).shape))
+    end
+  end)
+
+  it("a tensor that was released cannot be kept, and is left alone", function()
+    local x = moth.ones(2)
+    x:free()
+    refuses(function() moth.scope(function() moth.keep(x) end) end, "keep: this tensor was released")
+    local lost
+    moth.scope(function() lost = moth.ones(2) end)
+    refuses(function() moth.keep(lost) end, "keep: this tensor was released")
+  end)
+end)
+
+describe("without memory", function()
+  local lib = require "moth.lib"
+
+  it("a Function raises in its own name, and leaves no node, wherever memory ends", function()
+    local Twice = nn.class("Twice", moth.autograd.Function)
+    function Twice.forward(ctx, x)
+      ctx:save_for_backward(x)
+      return x * 2
+    end
+    function Twice.backward(_, dy) return dy * 2 end
+    local x = moth.ones(3):requires_grad_()
+    local own, done = 0, 0
+    for after = 1, 12 do -- some allocations are tried again
+      moth.scope(function()
+        lib.C.moth_fail_allocation(lib.ctx, after)
+        local ok, y = pcall(Twice.apply, x)
+        lib.C.moth_fail_allocation(lib.ctx, 0)
+        if ok then
+          x.grad = nil
+          y:sum():backward()
+          assert.equal(2, x.grad[1]:item())
+          done = done + 1
+        else
+          assert.has_match("out of memory", y)
+          own = own + (y:find("Twice.apply: out of memory", 1, true) and 1 or 0)
+        end
+      end)
+    end
+    assert.is_true(own > 0)
+    assert.is_true(done > 0)
+  end)
+end)
