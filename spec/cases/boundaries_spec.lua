@@ -266,7 +266,8 @@ describe("sizes and handles that are nothing:", function()
   it("a tensor that was released cannot be kept, and is left alone", function()
     local x = moth.ones(2)
     x:free()
-    refuses(function() moth.scope(function() moth.keep(x) end) end, "keep: this tensor was released")
+    local function keep() moth.scope(function() moth.keep(x) end) end
+    refuses(keep, "keep: this tensor was released")
     local lost
     moth.scope(function() lost = moth.ones(2) end)
     refuses(function() moth.keep(lost) end, "keep: this tensor was released")
