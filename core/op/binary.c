@@ -85,17 +85,32 @@ static moth_tensor *xlogy_rate(moth_grad *g, moth_tensor *x, moth_tensor *y) {
 
 FUNCTION(xlogy, TIMES(dz, xlogy_rate(g, x, y)), TIMES(dz, OVER(x, y)), ALL, SAVES("input other"),
          EXAMPLES("  -- domain: positive"), DOC("input * log(other), and 0 where input is 0."))
-/* exp(x) / (exp(x) + exp(y)); of two equal infinities one half, as of all that are equal */
-static moth_tensor *share_of(moth_grad *g, moth_tensor *x, moth_tensor *y) {
+/* x - y; of two equal infinities 0, as of all that are equal */
+static moth_tensor *apart(moth_grad *g, moth_tensor *x, moth_tensor *y) {
   const double most = moth_largest(g->out[0]->l.dtype);
   x = GRAD(g, clamp, .input = x, .min = -most, .max = most);
   y = GRAD(g, clamp, .input = y, .min = -most, .max = most);
-  return OF(sigmoid, MINUS(x, y));
+  return MINUS(x, y);
+}
+
+/* exp(x) / (exp(x) + exp(y)) */
+static moth_tensor *share_of(moth_grad *g, moth_tensor *x, moth_tensor *y) {
+  return OF(sigmoid, apart(g, x, y));
+}
+
+/* 2^x / (2^x + 2^y), of powers below 1 */
+static moth_tensor *share_of_2(moth_grad *g, moth_tensor *x, moth_tensor *y) {
+  moth_tensor *d = apart(g, x, y), *above = GRAD(g, ge, .input = d, .other = NUMBER(0));
+  moth_tensor *power = OF(exp2, CHOOSE(above, NEGATED(d), d));
+  return OVER(CHOOSE(above, NUMBER(1), power), PLUS(power, NUMBER(1)));
 }
 
 FUNCTION(logaddexp, TIMES(dz, share_of(g, x, y)), TIMES(dz, share_of(g, y, x)), FLOATS,
          SAVES("input other"), EXAMPLES(""),
          DOC("log(exp(input) + exp(other)), without overflow."))
+FUNCTION(logaddexp2, TIMES(dz, share_of_2(g, x, y)), TIMES(dz, share_of_2(g, y, x)), ALL,
+         SAVES("input other"), EXAMPLES(""),
+         DOC("log2(2^input + 2^other), without overflow."))
 
 static int heaviside_shape(const heaviside_args *a, moth_layout *y) {
   return moth_broadcast(a->ctx, "values", y, a->input, a->values);

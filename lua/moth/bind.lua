@@ -303,7 +303,7 @@ lazy.from(in_lua, "moth.factors", "orgqr ormqr")
 lazy.from(in_lua, "moth.sparse", "coalesce is_coalesced indices values to_dense _indices _values "
   .. "_nnz")
 lazy.from(in_lua, "moth.pieces", "hsplit vsplit dsplit select_scatter diagonal_scatter cov "
-  .. "corrcoef logaddexp2 float_power")
+  .. "corrcoef float_power")
 lazy.from(in_lua, "moth.numbers", "ldexp frexp mvlgamma renorm renorm_ logcumsumexp angle isreal "
   .. "rsub")
 lazy.from(in_lua, "moth.inplace", "float_power_ igamma_ igammac_ ldexp_ mvlgamma_ "

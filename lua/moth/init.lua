@@ -123,7 +123,7 @@ from("moth.matrices", "cholesky cholesky_inverse cholesky_solve cross det invers
 from("moth.factors", "orgqr ormqr lu_unpack")
 from("moth.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag cartesian_prod "
   .. "combinations vander hsplit vsplit dsplit select_scatter diagonal_scatter trapezoid cov "
-  .. "corrcoef logaddexp2 float_power pdist")
+  .. "corrcoef float_power pdist")
 from("moth.numbers", "ldexp frexp mvlgamma renorm logcumsumexp cumulative_trapezoid gradient "
   .. "binomial angle isreal rsub")
 from("moth.statistics", "mode nanquantile histogram svd_lowrank pca_lowrank std var std_mean "

@@ -21,7 +21,7 @@ local NAMES = " " .. table.concat({
   "aminmax angle arange argmax argmin argsort bernoulli bucketize chain_matmul cholesky "
     .. "cholesky_inverse cholesky_solve clamp_max clamp_min column_stack cross cummax cummin diag "
     .. "diff dstack empty eye float_power frexp full ger hardshrink histc histogram hstack "
-    .. "index_copy index_reduce inverse isin kthvalue ldexp linspace logaddexp2 logcumsumexp "
+    .. "index_copy index_reduce inverse isin kthvalue ldexp linspace logcumsumexp "
     .. "logspace lu_solve lu_unpack masked_select matrix_power max median min mode msort "
     .. "multinomial mvlgamma nanmean nanmedian nanquantile nansum narrow_copy nonzero norm normal "
     .. "ones orgqr ormqr outer polygamma qr quantile rand randint randn randperm range renorm "

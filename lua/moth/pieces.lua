@@ -1,6 +1,6 @@
 --- pieces.lua -- tensors put together and taken apart, made of a few ops each: atleast_1d and its
 -- kin, column_stack, block_diag, cartesian_prod, combinations, vander, hsplit and its kin,
--- select_scatter, diagonal_scatter; pdist, trapezoid, cov, corrcoef, logaddexp2, float_power.
+-- select_scatter, diagonal_scatter; pdist, trapezoid, cov, corrcoef, float_power.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -395,29 +395,6 @@ pieces.corrcoef = define {
     if c:dim() == 0 then return c / c end
     local spread = c:diagonal():sqrt()
     return ((c / spread:unsqueeze(2) / spread:unsqueeze(1)):clamp(-1, 1))
-  end,
-}
-
---- moth.logaddexp2(a, b): log2(2^a + 2^b).
-pieces.logaddexp2 = define {
-  name = "logaddexp2",
-  doc = "log2(2^input + 2^other), without overflow.",
-  examples = "moth.randn(2, 3), moth.randn(3)",
-  args = { { "tensor", "input", "first operand" },
-           { "tensor", "other", "second operand, broadcast with the first" } },
-  scoped = true,
-  run = function(input, other)
-    local moth = require "moth"
-    local dtype = moth.result_type(input, other)
-    if not dtype.is_floating_point then dtype = moth.get_default_dtype() end
-    input, other = input:to(dtype), other:to(dtype)
-    -- Without abs, whose second derivative of equal numbers is 0.
-    local above = input:ge(other)
-    local most, least = ops.where(above, input, other), ops.where(above, other, input)
-    local less = least - most
-    local sum = most + less:exp2():log1p() / math.log(2)
-    -- equal infinities have no difference
-    return (ops.where(less:isnan(), (input + other) * 0.5, sum))
   end,
 }
 

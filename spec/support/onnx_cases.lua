@@ -33,8 +33,8 @@ each("celu elu relu6 hardtanh leaky_relu hardsigmoid hardswish silu mish logsigm
   .. "softsign softshrink hardshrink softplus gelu selu", function(name)
   return F[name]
 end, R(3, 4) * 4)
-each("add sub mul div maximum minimum remainder fmod hypot logaddexp eq ne gt ge lt le logical_and "
-  .. "logical_or logical_xor floor_divide", op, R(3, 4), R(4))
+each("add sub mul div maximum minimum remainder fmod hypot logaddexp logaddexp2 eq ne gt ge lt le "
+  .. "logical_and logical_or logical_xor floor_divide", op, R(3, 4), R(4))
 local ints = { moth.tensor { { 7LL, -7LL, 3LL } }, moth.tensor { { 2LL }, { -3LL } } }
 each("add sub mul div remainder fmod floor_divide eq gt", op, unpack(ints))
 case("bits", function(i, j) return i:bitwise_and(j), i:bitwise_or(j), i:bitwise_xor(j),

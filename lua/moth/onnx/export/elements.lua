@@ -204,6 +204,11 @@ function ops.logaddexp(g, a)
   local most = g:Max(a.input, a.other)
   return g:Add(most, g:Log(g:Add(g:Exp(g:Sub(a.input, most)), g:Exp(g:Sub(a.other, most)))))
 end
+function ops.logaddexp2(g, a)
+  local most, log2 = g:Max(a.input, a.other), math.log(2)
+  local function power(x) return g:Exp(g:Mul(g:Sub(x, most), log2)) end
+  return g:Add(most, g:Mul(g:Log(g:Add(power(a.input), power(a.other))), 1 / log2))
+end
 
 -- An angle from -pi to pi: that of the quotient, with pi added or taken away where x is negative.
 -- Infinite operands count as 1, and finite ones beside them as 0.
