@@ -99,8 +99,8 @@ describe("moth", function()
     for name, text in pairs(how) do
       local first = name == "moth" and "" or "local moth = require 'moth'; "
       with_file(first .. "return " .. name .. ".x", function(path)
-        assert.are.equal(("%s:1: attempt to index global '%s' (a nil value) (write first: local %s)")
-          :format(path, name, text), moth(path):match("^[^\n]*"))
+        local wanted = "%s:1: attempt to index global '%s' (a nil value) (write first: local %s)"
+        assert.are.equal(wanted:format(path, name, text), moth(path):match("^[^\n]*"))
       end)
     end
   end)
