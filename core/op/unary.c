@@ -69,6 +69,10 @@ FUNCTION(square, TIMES_DY(TIMES(x, NUMBER(2))), NUMERIC, ANYWHERE, SAVES_X,
          DOC("Each element times itself."))
 
 FUNCTION(sgn, ZERO, NUMERIC, DISTINCT, DOC("The same as sign."))
+FUNCTION(angle, ZERO, DISTINCT, .dtypes = MOTH_ANY | MOTH_TO_FLOAT,
+         .flags = UNARY_FLAGS & ~(uint32_t)MOTH_OP_INPLACE,
+         DOC("The angle of each element as a complex number: 0, pi where it is below 0, NaN of "
+             "NaN. Pairs, real and imaginary part, are for moth.fft.angle."))
 FUNCTION(positive, dy, NUMERIC, ANYWHERE, DOC("Each element as it is."))
 
 /* -- exponentials, logarithms, roots -- */

@@ -13,6 +13,7 @@
   F(NUMBER, neg, 0 - WIDE(x), -x)                                               \
   F(NUMBER, sign, SIGN_OF(x), x != x ? x : (real)((x > 0) - (x < 0)))           \
   F(NUMBER, sgn, SIGN_OF(x), x != x ? x : (real)((x > 0) - (x < 0)))            \
+  F(REAL, angle, x != x ? x : x < 0 ? (real)3.14159265358979323846 : (real)0)   \
   F(NUMBER, positive, x, x)                                                     \
   F(NUMBER, square, WIDE(x) * WIDE(x), x * x)                                   \
   F(NUMBER, relu, x < 0 ? 0 : x, x < 0 ? 0 : x)                                 \

@@ -304,7 +304,7 @@ lazy.from(in_lua, "moth.sparse", "coalesce is_coalesced indices values to_dense 
   .. "_nnz")
 lazy.from(in_lua, "moth.pieces", "hsplit vsplit dsplit select_scatter diagonal_scatter cov "
   .. "corrcoef float_power")
-lazy.from(in_lua, "moth.numbers", "ldexp frexp mvlgamma renorm renorm_ logcumsumexp angle isreal "
+lazy.from(in_lua, "moth.numbers", "ldexp frexp mvlgamma renorm renorm_ logcumsumexp isreal "
   .. "rsub")
 lazy.from(in_lua, "moth.inplace", "float_power_ igamma_ igammac_ ldexp_ mvlgamma_ "
   .. "polygamma_")

@@ -125,7 +125,7 @@ from("moth.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag ca
   .. "combinations vander hsplit vsplit dsplit select_scatter diagonal_scatter trapezoid cov "
   .. "corrcoef float_power pdist")
 from("moth.numbers", "ldexp frexp mvlgamma renorm logcumsumexp cumulative_trapezoid gradient "
-  .. "binomial angle isreal rsub")
+  .. "binomial isreal rsub")
 from("moth.statistics", "mode nanquantile histogram svd_lowrank pca_lowrank std var std_mean "
   .. "var_mean")
 from("moth.search", "searchsorted bucketize")

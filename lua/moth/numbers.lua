@@ -1,5 +1,5 @@
 --- numbers.lua -- functions of numbers made of a few ops each: frexp, ldexp, mvlgamma, renorm;
--- angle, isreal, rsub; logcumsumexp, gradient, cumulative_trapezoid; binomial.
+-- isreal, rsub; logcumsumexp, gradient, cumulative_trapezoid; binomial.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -39,20 +39,6 @@ numbers.ldexp = define {
   run = function(input, other)
     return input * ops.pow(2, other:is_floating_point() and other
       or other:to(input:is_floating_point() and input.dtype or require("moth").get_default_dtype()))
-  end,
-}
-
---- moth.angle(x): 0, and pi of what is below it.
-numbers.angle = define {
-  name = "angle",
-  doc = "The angle of each element as a complex number: 0, pi where it is below 0, NaN of NaN. "
-    .. "Pairs, real and imaginary part, are for moth.fft.angle.",
-  examples = "moth.randn(2, 3)",
-  args = { INPUT },
-  scoped = true,
-  run = function(input)
-    if not input:is_floating_point() then input = input:to(require("moth").get_default_dtype()) end
-    return input:lt(0):to(input.dtype) * math.pi + input:sign() * 0 -- which keeps NaN
   end,
 }
 

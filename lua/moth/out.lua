@@ -18,7 +18,7 @@ local outs = {}
 
 -- PyTorch's functions with `out`, without those whose op takes it; by namespace.
 local NAMES = " " .. table.concat({
-  "aminmax angle arange argmax argmin argsort bernoulli bucketize chain_matmul cholesky "
+  "aminmax arange argmax argmin argsort bernoulli bucketize chain_matmul cholesky "
     .. "cholesky_inverse cholesky_solve clamp_max clamp_min column_stack cross cummax cummin diag "
     .. "diff dstack empty eye float_power frexp full ger hardshrink histc histogram hstack "
     .. "index_copy index_reduce inverse isin kthvalue ldexp linspace logcumsumexp "

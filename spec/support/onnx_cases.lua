@@ -26,7 +26,7 @@ local function op(name) return moth[name] end
 
 each("abs acos asin asinh atan ceil cos cosh erf erfc exp exp2 expm1 floor frac neg relu round "
   .. "sigmoid sign sin sinh square tan tanh trunc deg2rad rad2deg isnan isinf isfinite isposinf "
-  .. "isneginf atanh nan_to_num logical_not", op, moth.rand(3, 4) * 1.8 - 0.9)
+  .. "isneginf atanh nan_to_num logical_not angle", op, moth.rand(3, 4) * 1.8 - 0.9)
 each("log log1p log2 log10 sqrt rsqrt reciprocal logit", op, moth.rand(3, 4) * 0.9 + 0.05)
 each("acosh", op, moth.rand(3, 4) + 1.5)
 each("celu elu relu6 hardtanh leaky_relu hardsigmoid hardswish silu mish logsigmoid tanhshrink "

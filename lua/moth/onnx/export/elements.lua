@@ -40,6 +40,10 @@ function ops.trunc(g, a) return g:Mul(g:Sign(a.input), g:Floor(g:Abs(a.input))) 
 function ops.frac(g, a) return g:Sub(a.input, ops.trunc(g, a)) end
 function ops.isposinf(g, a) return g:IsInf(a.input, { detect_negative = 0 }) end
 function ops.isneginf(g, a) return g:IsInf(a.input, { detect_positive = 0 }) end
+function ops.angle(g, a)
+  local x = a.input
+  return g:Where(g:IsNaN(x), x, g:Where(g:Less(x, 0), math.pi, 0))
+end
 function ops.isfinite(g, a) return g:Not(g:Or(g:IsInf(a.input), g:IsNaN(a.input))) end
 function ops.bitwise_not(g, a, c)
   if c.results[1].dtype == BOOL then return g:Not(a.input) end
