@@ -424,8 +424,9 @@ linalg.cross = define {
           :format(dim, errors.describe(x)), "E_SHAPE")
       end
     end
-    local function turned(x, n) return (x:roll(-n, dim)) end
-    return (turned(a, 1) * turned(b, 2) - turned(a, 2) * turned(b, 1))
+    local x, y, z = unpack(a:unbind(dim))
+    local u, v, w = unpack(b:unbind(dim))
+    return (ops.stack({ y * w - z * v, z * u - x * w, x * v - y * u }, dim))
   end,
 }
 
