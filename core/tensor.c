@@ -82,6 +82,12 @@ static void free_shared(moth_storage *s) {
   moth_block_free(s, (int64_t)sizeof *s + (own && few ? s->nbytes : 0));
 }
 
+/* Not into the cache: that of a context that only receives would hold all that came. */
+static void free_received(moth_ctx *ctx, moth_storage *s) {
+  moth_block_left(ctx, s->nbytes);
+  moth_block_free(s->data, s->nbytes);
+}
+
 static void free_storage(moth_ctx *ctx, moth_storage *s) {
   if (s->shared) {
     free_shared(s);
@@ -97,6 +103,7 @@ static void free_storage(moth_ctx *ctx, moth_storage *s) {
   if (!s->root && !s->foreign) {
     ctx->mem.live_bytes -= s->nbytes;
     if (s->deleter) s->deleter(s->owner);
+    else if (s->received) free_received(ctx, s);
     else if (!few) moth_dealloc(ctx, s->data, s->nbytes);
   } else if (s->foreign && s->deleter) {
     s->deleter(s->owner);
@@ -179,6 +186,7 @@ moth_storage *moth_storage_receive(moth_ctx *ctx, moth_storage *s) {
     if (own) {
       own->data = s->data;
       own->nbytes = s->nbytes;
+      own->received = true;
       moth_block_came(ctx, s->nbytes);
       s->data = NULL;
     } else {

@@ -60,6 +60,7 @@ struct moth_storage {
   uint32_t version;
   bool shared;       /* counted atomically */
   bool foreign : 1;  /* bytes belong to `deleter`, if there is one, and are not counted */
+  bool received : 1; /* another context allocated its block */
   bool stands : 1;   /* without bytes, for `owner`: a stream, an event or workers of one context */
   uint8_t device;    /* whose address `data` is */
   uint8_t held;      /* what the recording `capture` knows of it: capture_parts.h */

@@ -276,6 +276,24 @@ describe("moth.gguf.load", function()
   end)
 end)
 
+describe("batches of workers", function()
+  if not plain then return end
+
+  it("go back to the system once they were used", function()
+    local cached, grown = numbers [[
+      local set = moth.data.TensorDataset(moth.zeros(16, MIB))
+      start = status "VmRSS"
+      for _ = 1, 10 do
+        for _ in moth.data.DataLoader(set, { batch_size = 2, num_workers = 2 }) do end
+      end
+      moth.collect()
+      print(mib "cached_bytes", status "VmRSS" - start)
+    ]]
+    assert.is_true(cached <= 16, cached .. " MiB")
+    assert.is_true(grown <= 96, grown .. " MiB")
+  end)
+end)
+
 describe("moth.memory", function()
   it("counts live and cached bytes of blocks that come and go", function()
     moth.collect()
