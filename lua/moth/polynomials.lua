@@ -27,27 +27,35 @@ local ROWS = {
   legendre_polynomial_p = { 1, 0, function(k) return (2 * k + 1) / (k + 1), 0, k / (k + 1) end },
 }
 
--- The polynomials of x from degree 0 to the most, given to each(k, value).
+-- a x + b, or x itself.
+local function linear(x, a, b)
+  if a == 1 then return b == 0 and x or x + b end
+  local y = x * a
+  return b == 0 and y or y:add_(b)
+end
+
+-- The polynomials of x from degree 0, which is the number 1, to the most, given to each(k, value).
 local function walk(row, x, most, each)
-  local before, now = ops.ones_like(x), row[2] == 0 and x * row[1] or x * row[1] + row[2]
+  local before, now = 1, linear(x, row[1], row[2])
   local line, slope, start -- slope x + start
   each(0, before)
   for k = 1, most do
     each(k, now)
     if k == most then break end
     local a, b, c = row[3](k)
-    if a ~= slope or b ~= start then
-      line, slope, start = x * a, a, b
-      if b ~= 0 then line:add_(b) end
-    end
-    before, now = now, (line * now):sub_(before, c)
+    if a ~= slope or b ~= start then line, slope, start = linear(x, a, b), a, b end
+    local next_one = line * now
+    if k == 1 then next_one:sub_(c) else next_one:sub_(before, c) end
+    before, now = now, next_one
   end
 end
 
 local function of_number(row, x, n)
-  local y = ops.zeros_like(x) -- of degrees below 0
+  local y
+  if n < 0 then return ops.zeros_like(x) end
+  if n == 0 then return ops.ones_like(x) end
   walk(row, x, n, function(k, value) if k == n then y = value end end)
-  return y
+  return n == 1 and y:clone() or y -- degree 1 may be x itself
 end
 
 local function check(name, most)
