@@ -223,7 +223,7 @@ describe("overlaps of boxes", function()
     near({
       0.249995, -0.47651, 1, 0.316233, -0.467765, 0.0615086 },
       ops.complete_box_iou(a, b))
-    bad("bad argument 'boxes2' to 'complete_box_iou' (boxes are needed, (..., 4), got f64 (2, 3)",
+    bad("bad argument 'boxes2' to 'complete_box_iou' (boxes are needed, (N, 4), got f64 (2, 3)",
       function() ops.complete_box_iou(a, b:narrow(2, 1, 3):narrow(1, 1, 2)) end)
   end)
 
