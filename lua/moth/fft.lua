@@ -312,7 +312,8 @@ fft.mul = define {
   run = function(x, y)
     local a, b = parts("mul", x)
     local c, d = parts("mul", y)
-    return (ops.stack({ a * c - b * d, a * d + b * c }, -1))
+    local re, im = (a * c):addcmul_(b, d, { value = -1 }), (a * d):addcmul_(b, c)
+    return (ops.stack({ re, im }, -1))
   end,
 }
 
