@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "kernel/arith.h"
+#include "kernel/maps.h"
 #include "op/arith.h"
 
 typedef struct reading {
@@ -67,6 +68,7 @@ static bool note(moth_lister *lister, const moth_loops *loops, int dtype, int no
   reading *r = (reading *)lister;
   const moth_tensor *y = r->in->out[0];
   if (r->odd || r->n == MOTH_LISTED || looks(loops, dtype) ||
+      (loops && moth_map_number(loops) < 0) ||
       (r->n && r->result[r->n - 1] == y) || !moth_shape_same(&operands[0]->l, &y->l)) {
     r->odd = true;
     return true;

@@ -425,3 +425,29 @@ describe("errors of f64 stay small", function()
     end
   end)
 end)
+
+describe("functions with loops of their own on the CPU", function()
+  it("are captured with the bits of the op, in a chain of other functions", function()
+    local special = moth.special
+    local function chain(x)
+      local y = x * 0.5 + 1
+      return special.bessel_j0(y) + y, special.airy_ai(y) * 2, special.spherical_bessel_j0(y) - 1,
+        special.i1e(y) + special.i0e(y)
+    end
+    local step = moth.capture(chain)
+    for _ = 1, 4 do
+      local x = moth.randn(3000) * 4
+      local got = {step(x)}
+      for k, wanted in ipairs {chain(x)} do assert.is_true(wanted:equal(got[k]), k) end
+    end
+  end)
+
+  it("are taken by moth.kernel", function()
+    local x = moth.randn(3000) * 4
+    for _, name in ipairs {"bessel_j0", "bessel_y1", "airy_ai", "spherical_bessel_j0", "i1e"} do
+      local f = moth.special[name]
+      local kernel = moth.kernel(function(v) return f(v) * 2 end)
+      assert.is_true(moth.allclose(kernel(x), f(x) * 2, {rtol = 1e-6, equal_nan = true}), name)
+    end
+  end)
+end)

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "../kernel/special.h"
+#include "../lister.h"
 #include "binary.h"
 #include "formula.h"
 
@@ -77,24 +78,30 @@ static int bessel_of_shape(const bessel_of_args *a, moth_layout *y) {
   return moth_shape_like(a->input, y);
 }
 
+/* Whether a loop of moth_bessel computes y. Devices and moth.kernel have numbers for the functions of
+** moth_special alone. */
+static bool takes_loop(const moth_ctx *ctx, const moth_tensor *y) {
+  return !y->l.device && y->l.dtype != MOTH_F64 && !(ctx->lister && ctx->lister->ran);
+}
+
 /* The loops of f32 of one function and its first derivative, or NULL. */
 static const moth_loops *bessel_loops(int64_t kind, int64_t n) {
   static const moth_loops *const of[2][MOTH_BESSEL_I1E + 1] = {
-    {moth_special.bessel_j0, moth_special.bessel_j1, moth_special.bessel_y0,
-     moth_special.bessel_y1, [MOTH_BESSEL_AIRY] = moth_special.bessel_airy,
+    {moth_bessel.bessel_j0, moth_bessel.bessel_j1, moth_bessel.bessel_y0,
+     moth_bessel.bessel_y1, [MOTH_BESSEL_AIRY] = moth_bessel.bessel_airy,
      [MOTH_BESSEL_I0] = moth_special.i0, moth_special.special_i1, moth_special.special_i0e,
      moth_special.special_i1e},
-    {moth_special.bessel_j0_slope, moth_special.bessel_j1_slope, moth_special.bessel_y0_slope,
-     moth_special.bessel_y1_slope, [MOTH_BESSEL_I0] = moth_special.special_i1,
-     moth_special.bessel_i1_slope, moth_special.bessel_i0e_slope,
-     moth_special.bessel_i1e_slope}};
+    {moth_bessel.bessel_j0_slope, moth_bessel.bessel_j1_slope, moth_bessel.bessel_y0_slope,
+     moth_bessel.bessel_y1_slope, [MOTH_BESSEL_I0] = moth_special.special_i1,
+     moth_bessel.bessel_i1_slope, moth_bessel.bessel_i0e_slope,
+     moth_bessel.bessel_i1e_slope}};
   return n < 2 ? of[n][kind] : NULL;
 }
 
 static int bessel_of_cpu(const bessel_of_args *a, moth_tensor **out) {
   uint64_t arg[3] = {0};
-  const moth_loops *own = out[0]->l.device ? NULL : bessel_loops(a->kind, a->n);
-  if (own && out[0]->l.dtype != MOTH_F64) return map1(own, out[0], a->input, NULL);
+  const moth_loops *own = takes_loop(a->ctx, out[0]) ? bessel_loops(a->kind, a->n) : NULL;
+  if (own) return map1(own, out[0], a->input, NULL);
   moth_numbers(out[0]->l.dtype, arg, (double)a->kind, (double)a->n, 0);
   return map1(moth_special.bessel_of, out[0], a->input, arg);
 }
@@ -145,7 +152,7 @@ FUNCTION(special_i1e, SPACED, bessel_slope(g, x, MOTH_BESSEL_I1E, 1), .saves = "
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                     \
     uint64_t arg[3] = {0};                                                         \
     moth_numbers(out[0]->l.dtype, arg, (double)a->n, (double)(b), 0);              \
-    if (own && a->n == 0 && !(b) && !out[0]->l.device && out[0]->l.dtype != MOTH_F64) \
+    if (own && a->n == 0 && !(b) && takes_loop(a->ctx, out[0]))                    \
       return map1(own, out[0], a->input, NULL);                                    \
     return map1(moth_special.op, out[0], a->input, arg);                           \
   }                                                                                \
@@ -164,7 +171,7 @@ FUNCTION(special_i1e, SPACED, bessel_slope(g, x, MOTH_BESSEL_I1E, 1), .saves = "
 #define NTH_log_ndtr_slope \
   .doc = "The n-th derivative of the normal distribution's logarithm.", \
   .examples = "moth.randn(2, 3), 2"
-NTH_SLOPE(sinc_slope, SINC_SLOPE, 0, a->turns, moth_special.spherical_j0,
+NTH_SLOPE(sinc_slope, SINC_SLOPE, 0, a->turns, moth_bessel.spherical_j0,
           .n = a->n + 1, .turns = a->turns)
 NTH_SLOPE(erfcx_slope, TAIL_SLOPE, 1, 0, NULL, .n = a->n + 1)
 NTH_SLOPE(log_ndtr_slope, TAIL_SLOPE, 1, 0, NULL, .n = a->n + 1)
