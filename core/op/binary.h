@@ -6,8 +6,6 @@
 
 #include "../op.h"
 
-#define LOG_2 ((real)0.69314718055994530942)
-
 /* kernel/elementwise.h explains the columns. */
 #define BINARY_REALS(F)                                                                      \
   F(CURVE, atan2, atan2(x, y))                                                               \
@@ -18,7 +16,9 @@
     (x > y || x != x ? x : y) +                                                              \
       FOR_REAL(moth_log1p_unit)(exp(-fabs(x == y ? (real)0 : x - y))))                       \
   F(CURVE, logaddexp2, (x > y || x != x ? x : y) +                                          \
-    FOR_REAL(moth_log1p_unit)(exp(-fabs(x == y ? (real)0 : x - y) * LOG_2)) * (1 / LOG_2))   \
+    FOR_REAL(moth_log1p_unit)(exp(-fabs(x == y ? (real)0 : x - y) *                        \
+                                  (real)0.69314718055994530942)) *                         \
+    (1 / (real)0.69314718055994530942))                                                    \
   F(ANY, fmax, x | y, x > y ? x : y, x > y || y != y ? x : y)                                \
   F(ANY, fmin, x & y, x < y ? x : y, x < y || y != y ? x : y)
 
