@@ -140,7 +140,9 @@ end
 --- The same as text for help, or nil where nothing is found.
 function lookup.text(words)
   local found = lookup.find(words)
-  if #found == 0 then return nil end
+  -- What looks like a name has to be matched as a whole.
+  local least = words:find "%s" and 1 or #(stems(words))
+  if #found == 0 or found[1].matched < least then return nil end
   local width, lines = 0, {"documented by '" .. words .. "':", ""}
   for _, row in ipairs(found) do width = math.max(width, #row.path) end
   for _, row in ipairs(found) do
