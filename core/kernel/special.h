@@ -5,8 +5,8 @@
 #include "../op/special.h"
 #include "elementwise.h"
 
-/* Functions of bessel_of, and sin(x) / x, by themselves. They are no family of maps.h, whose numbers
-** devices share: devices do not have them. */
+/* Functions of bessel_of, and sin(x) / x, by themselves. They are no family of maps.h, whose
+** numbers devices share: devices do not have them. */
 #define BESSEL_WAVE(F, name, kind, n)                 \
   F(WAVE, bessel_##name, FOR_REAL(moth_##name)(x), (real)moth_bessel_at(kind, n, (double)x))
 #define BESSEL_FUNCTIONS(F)                                              \

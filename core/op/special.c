@@ -78,8 +78,8 @@ static int bessel_of_shape(const bessel_of_args *a, moth_layout *y) {
   return moth_shape_like(a->input, y);
 }
 
-/* Whether a loop of moth_bessel computes y. Devices and moth.kernel have numbers for the functions of
-** moth_special alone. */
+/* Whether a loop of moth_bessel computes y. Devices and moth.kernel have numbers for the functions
+** of moth_special alone. */
 static bool takes_loop(const moth_ctx *ctx, const moth_tensor *y) {
   return !y->l.device && y->l.dtype != MOTH_F64 && !(ctx->lister && ctx->lister->ran);
 }
