@@ -26,7 +26,7 @@ describe("a loop of ten thousand temporaries of 80 KB", function()
     return moth.memory().peak_bytes - before
   end
 
-  it("takes at most 1.3 x what reference counting takes, more beside a large Lua heap", function()
+  it("takes at most 1.3 x what reference counting takes, more with a large Lua heap", function()
     -- counting references: a and one result, or two while the old one is still named
     local peak = loop(function(a)
       local b = a * 2

@@ -27,7 +27,7 @@ describe("a line is found by", function()
   local makers = {
     Rprop = {function(p) return optim.Rprop(p) end, 200},
     ASGD = {function(p) return optim.ASGD(p, {lr = 0.2}) end, 300},
-    Adafactor = {function(p) return optim.Adafactor(p, {lr = 0.1}) end, 2000},
+    Adafactor = {function(p) return optim.Adafactor(p, {lr = 0.1}) end, 2000, 5e-3}, -- it swings
     LBFGS = {function(p) return optim.LBFGS(p) end, 3},
     ["LBFGS that searches along its lines"] = {function(p)
       return optim.LBFGS(p, {line_search_fn = "strong_wolfe"})
@@ -37,7 +37,7 @@ describe("a line is found by", function()
     it(name, function()
       local closure, opt = line(row[1])
       for _ = 1, row[2] do opt:step(closure) end
-      assert.is_true(closure():item() < 5e-3, "loss " .. closure():item()) -- about 13 at first
+      assert.is_true(closure():item() < (row[3] or 1e-3), "loss " .. closure():item())
     end)
   end
 end)

@@ -1,5 +1,5 @@
---- Plain loops by the wall clock, beside what the benchmark says of the same calls: what a program
--- pays for them, the collector included. Each loop is written out, as users write it.
+--- Plain loops by the wall clock, next to the benchmark's figures for the same calls: what a
+-- program pays for them, the collector included. Each loop is written out, as users write it.
 --
 --     ./moth spec/bench/loop.lua [PATTERN] [--turns N] [--rounds N] [--cpu]
 --
@@ -133,7 +133,7 @@ local function compare(name, options, folder)
 end
 
 local function main()
-  local parser = require "argparse"("loop.lua", "Times plain loops beside the benchmark's rows.")
+  local parser = require "argparse"("loop.lua", "Times plain loops next to the benchmark's rows.")
   parser:argument("pattern", "only those whose name matches this Lua pattern", ""):args("?")
   parser:option("--turns", "of each loop", "1000000"):convert(tonumber)
   parser:option("--rounds", "turns of both sides", "5"):convert(tonumber)
