@@ -25,6 +25,7 @@
 #include "system.h"
 
 #define PATIENCE 2.0 /* seconds that an end waits for workers, */
+#define STACK_PAUSE 0.05 /* seconds after which a thread's stack is free again */
 #define LOOK 0.02    /* ... and between two looks of a waiting host at its cancel flag */
 
 /* moth_lua, as what it points to. */
@@ -218,6 +219,14 @@ static void wait_for(const moth_ctx *host) {
   pthread_mutex_unlock(&lock);
 }
 
+/* The system frees the stack of a thread a moment after the thread has left its crew. */
+static void pause_for_stacks(void) {
+  const struct timespec until = after(STACK_PAUSE);
+  pthread_mutex_lock(&lock);
+  while (pthread_cond_timedwait(&ended, &lock, &until) == 0) {}
+  pthread_mutex_unlock(&lock);
+}
+
 void moth_workers_close(moth_ctx *ctx) {
   if (here && here->ctx == ctx) {
     pthread_mutex_lock(&lock);
@@ -398,7 +407,8 @@ int32_t moth_workers_start(moth_ctx *ctx, const moth_lua *lua, const moth_messag
   const int status = moth_hand_out(ctx, x, out);
   if (all || status) return status;
   moth_free(ctx, out);
-  wait_for(ctx); /* those that end may leave room for another try */
+  wait_for(ctx);
+  pause_for_stacks();
   return moth_fail(ctx, MOTH_E_MEM, NULL, "the system would not start %u more threads", n);
 }
 

@@ -95,16 +95,19 @@ local function drop_left()
   most = math.max(FEW, 2 * count())
 end
 
--- Threads that the system refuses may be there when those of passes that were left have ended.
+local TRIES = 8
+
+-- The system may refuse threads until those of abandoned passes have ended. Each failed try waits a
+-- moment for them.
 local function start(job, first, n)
   local lua, h = host_lua(), lib.Handle()
-  for try = 1, 3 do
+  for try = 1, TRIES do
     local programs, held = programs_of(job, first, n)
     local status = C.moth_workers_start(ctx, lua, programs, n, h)
     if status >= 0 then return lib.adopt(h, status) end
     local _, problem = pcall(lib.check, status, "DataLoader")
     for _, each in ipairs(held) do pack.drop(each.tokens, each.n) end
-    if try == 3 or status ~= C.MOTH_E_MEM then error(problem, 0) end
+    if try == TRIES or status ~= C.MOTH_E_MEM then error(problem, 0) end
     require("moth").collect()
   end
 end
