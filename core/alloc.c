@@ -256,6 +256,20 @@ void moth_dealloc_block(moth_ctx *ctx, void *block, int64_t nbytes) {
   if (limit > 0 && ctx->cache.held > limit) trim(ctx, limit);
 }
 
+int moth_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size) {
+  void *old;
+  if (n < *room) return MOTH_OK;
+  const uint32_t more = *room ? *room * 2 : 32;
+  void *block = moth_alloc(ctx, (int64_t)(more * size));
+  if (!block) return ctx->error.code;
+  memcpy(&old, list, sizeof old);
+  if (n) memcpy(block, old, n * size);
+  moth_dealloc(ctx, old, (int64_t)(*room * size));
+  memcpy(list, &block, sizeof block);
+  *room = more;
+  return MOTH_OK;
+}
+
 /* -- counts and limits -- */
 
 void moth_refuse_data(moth_ctx *ctx, int64_t nbytes) {

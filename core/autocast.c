@@ -142,19 +142,9 @@ static moth_tensor *kept_cast(const moth_tensor *x, int dtype) {
 /* Without memory for it the cast is not kept. */
 static void keep_cast(moth_tensor *x, moth_tensor *y) {
   moth_ctx *ctx = x->ctx;
-  if (ctx->ncasts == ctx->cast_room) {
-    uint32_t room = ctx->cast_room ? 2 * ctx->cast_room : 16;
-    struct moth_cast *casts = moth_alloc(ctx, room * (int64_t)sizeof *casts);
-    if (!casts) {
-      moth_error_clear(ctx);
-      return;
-    }
-    if (ctx->casts) {
-      memcpy(casts, ctx->casts, ctx->ncasts * sizeof *casts);
-      moth_dealloc(ctx, ctx->casts, ctx->cast_room * (int64_t)sizeof *ctx->casts);
-    }
-    ctx->casts = casts;
-    ctx->cast_room = room;
+  if (moth_grow(ctx, &ctx->casts, ctx->ncasts, &ctx->cast_room, sizeof *ctx->casts)) {
+    moth_error_clear(ctx);
+    return;
   }
   ctx->casts[ctx->ncasts++] = (struct moth_cast){
     .x = moth_tensor_retain(x), .y = moth_tensor_retain(y), .storage = x->storage,

@@ -34,7 +34,7 @@ static int watch(moth_capture *c, moth_tensor *x) {
   for (uint32_t i = 0; i < c->nwatched; i++)
     if (c->watched[i].tensor == x) return MOTH_OK;
   int status =
-    moth_capture_grow(c->ctx, &c->watched, c->nwatched, &c->watch_room, sizeof *c->watched);
+    moth_grow(c->ctx, &c->watched, c->nwatched, &c->watch_room, sizeof *c->watched);
   if (!status)
     c->watched[c->nwatched++] =
       (moth_watched){moth_tensor_retain(x), x->storage, x->flags & MOTH_T_REQUIRES};
@@ -159,7 +159,7 @@ static bool is_constant(const moth_op *op, const void *args) {
 static int append(moth_capture *c, const moth_op *op, moth_kernel run, const void *args,
                   moth_tensor **out, uint32_t nout, bool fresh) {
   moth_instruction in = {.op = op, .run = run};
-  int status = moth_capture_grow(c->ctx, &c->code, c->ncode, &c->code_room, sizeof *c->code);
+  int status = moth_grow(c->ctx, &c->code, c->ncode, &c->code_room, sizeof *c->code);
   if (status) return status;
   in.args = freeze_args(c, op, args);
   if (!in.args) return c->ctx->error.code;
@@ -202,7 +202,7 @@ static int add_guard(moth_capture *c, moth_tensor *const *found, uint32_t n) {
   if (!own) return c->ctx->error.code;
   for (uint32_t i = 0; i < n; i++)
     if (!(own[i] = freeze(c, found[i]))) return c->ctx->error.code;
-  int status = moth_capture_grow(c->ctx, &c->code, c->ncode, &c->code_room, sizeof *c->code);
+  int status = moth_grow(c->ctx, &c->code, c->ncode, &c->code_room, sizeof *c->code);
   if (status) return status;
   *guard = (moth_guard){.next = c->guards, .found = own, .nfound = n,
                         .number = c->guards ? c->guards->number + 1 : 0};
@@ -252,7 +252,7 @@ int moth_capture_leaf(moth_node *leaf, bool set) {
   if (!c || ((leaf->flags & MOTH_N_YOUNG) && leaf->id > c->first)) return MOTH_OK;
   for (uint32_t i = 0; i < c->nleaves; i++)
     if (c->leaves[i].leaf == leaf) return MOTH_OK;
-  int status = moth_capture_grow(c->ctx, &c->leaves, c->nleaves, &c->leaf_room, sizeof *c->leaves);
+  int status = moth_grow(c->ctx, &c->leaves, c->nleaves, &c->leaf_room, sizeof *c->leaves);
   if (status) return status;
   moth_tensor *before = set || !leaf->grad ? NULL : moth_tensor_retain(leaf->grad);
   c->leaves[c->nleaves++] = (moth_leaf_state){

@@ -23,24 +23,10 @@ void *moth_capture_room(moth_capture *c, int64_t n) {
   return at;
 }
 
-int moth_capture_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *its_room, size_t size) {
-  void *old, *block;
-  if (n < *its_room) return MOTH_OK;
-  memcpy(&old, list, sizeof old);
-  uint32_t more = *its_room ? *its_room * 2 : 32;
-  block = moth_alloc(ctx, (int64_t)(more * size));
-  if (!block) return ctx->error.code;
-  if (n) memcpy(block, old, n * size);
-  moth_dealloc(ctx, old, (int64_t)(*its_room * size));
-  memcpy(list, &block, sizeof block);
-  *its_room = more;
-  return MOTH_OK;
-}
-
 /* -- storages -- */
 
 int moth_capture_adopt(moth_capture *c, moth_storage *s, uint8_t held) {
-  int status = moth_capture_grow(c->ctx, &c->stores, c->nstores, &c->store_room, sizeof *c->stores);
+  int status = moth_grow(c->ctx, &c->stores, c->nstores, &c->store_room, sizeof *c->stores);
   if (status) return status;
   c->stores[c->nstores++] = (moth_held){s, MOTH_HELD_NOT, held & MOTH_C_INSIDE};
   s->capture = c->id;
@@ -132,7 +118,7 @@ moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s) {
     int64_t after = ctx->fail_after;
     ctx->fail_after = 0;
     moth_error_state error = ctx->error;
-    if (!moth_capture_grow(ctx, &c->pool, c->npool, &c->pool_room, sizeof *c->pool))
+    if (!moth_grow(ctx, &c->pool, c->npool, &c->pool_room, sizeof *c->pool))
       c->pool[c->npool++] = (moth_spare){s->data, s->owner, s->nbytes, s->device};
     else {
       ctx->error = error;

@@ -115,7 +115,7 @@ static int add_segment(moth_capture *c, uint32_t first, uint32_t last, int devic
     return MOTH_OK;
   }
   int status =
-    moth_capture_grow(c->ctx, &c->segments, c->nsegments, &c->segment_room, sizeof *c->segments);
+    moth_grow(c->ctx, &c->segments, c->nsegments, &c->segment_room, sizeof *c->segments);
   if (!status)
     c->segments[c->nsegments++] = (moth_segment){.first = first, .last = last, .device = device};
   return status;

@@ -152,8 +152,6 @@ static inline moth_guard *moth_guard_of(const moth_instruction *in) {
 
 /* n bytes that live as long as the recording; NULL: error set. */
 void *moth_capture_room(moth_capture *c, int64_t n);
-/* Makes room for one more element in the list at *list. */
-int moth_capture_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size);
 /* Takes s into the storages that the recording knows; it is not counted by that. */
 int moth_capture_adopt(moth_capture *c, moth_storage *s, uint8_t held);
 bool moth_capture_inside(const moth_capture *c, const moth_storage *s); /* made while recording */

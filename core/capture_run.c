@@ -138,7 +138,7 @@ void moth_captures_free(moth_ctx *ctx) {
 
 static int add_input(moth_capture *c, moth_tensor *x) {
   if (!x) return c->ctx->error.code;
-  int status = moth_capture_grow(c->ctx, &c->inputs, c->ninputs, &c->input_room, sizeof x);
+  int status = moth_grow(c->ctx, &c->inputs, c->ninputs, &c->input_room, sizeof x);
   if (!status) c->inputs[c->ninputs++] = moth_tensor_retain(x);
   return status;
 }
@@ -201,7 +201,7 @@ static int finish_code(moth_capture *c) {
   for (uint32_t i = 0; i < c->nstores; i++) {
     moth_storage *s = c->stores[i].s;
     if (!(s->held & MOTH_C_WRITTEN) || (s->held & MOTH_C_BURIED)) continue;
-    int status = moth_capture_grow(c->ctx, &c->written, c->nwritten, &c->written_room, sizeof s);
+    int status = moth_grow(c->ctx, &c->written, c->nwritten, &c->written_room, sizeof s);
     if (status) return status;
     c->written[c->nwritten++] = s;
   }

@@ -249,6 +249,10 @@ static inline void moth_dealloc(moth_ctx *ctx, void *block, int64_t nbytes) {
   c->count++;
 }
 
+/* Makes sure that the list at *list, which holds n elements of `size` bytes, has capacity for one
+** more. *list is NULL where *room is 0. */
+int moth_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size);
+
 void moth_keep_blocks(moth_ctx *ctx, bool keep);
 int64_t moth_cached_bytes(const moth_ctx *ctx);
 void moth_age_cache(moth_ctx *ctx);                  /* after a collection */

@@ -188,17 +188,7 @@ static moth_coroutine *need(moth_ctx *ctx) {
   drop_dead(ctx);
   moth_coroutine *r = find(ctx, state);
   if (r) return r;
-  if (ctx->ncoroutines == c->room) {
-    uint32_t room = c->room ? 2 * c->room : 8;
-    moth_coroutine *at = moth_alloc(ctx, room * (int64_t)sizeof *at);
-    if (!at) return NULL;
-    if (c->room) {
-      memcpy(at, c->at, ctx->ncoroutines * sizeof *at);
-      moth_dealloc(ctx, c->at, c->room * (int64_t)sizeof *at);
-    }
-    c->at = at;
-    c->room = room;
-  }
+  if (moth_grow(ctx, &c->at, ctx->ncoroutines, &c->room, sizeof *c->at)) return NULL;
   r = &c->at[ctx->ncoroutines++];
   *r = (moth_coroutine){.state = state};
   for (int k = 0; k < MOTH_MODES; k++) r->own[k] = MOTH_UNSET;

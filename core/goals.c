@@ -10,20 +10,12 @@
 
 typedef struct seen_list {
   moth_node **at;
-  int64_t n, room;
+  uint32_t n, room;
 } seen_list;
 
 static int see(moth_ctx *ctx, seen_list *seen, moth_node *n) {
   if (n->flags & MOTH_N_SEEN) return MOTH_OK;
-  if (seen->n == seen->room) {
-    const int64_t room = seen->room ? 2 * seen->room : 64, size = sizeof *seen->at;
-    moth_node **more = moth_alloc(ctx, room * size);
-    if (!more) return ctx->error.code;
-    if (seen->n) memcpy(more, seen->at, (size_t)(seen->n * size));
-    moth_dealloc(ctx, seen->at, seen->room * size);
-    seen->at = more;
-    seen->room = room;
-  }
+  if (moth_grow(ctx, &seen->at, seen->n, &seen->room, sizeof n)) return ctx->error.code;
   n->flags |= MOTH_N_SEEN;
   seen->at[seen->n++] = n;
   return MOTH_OK;

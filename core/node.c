@@ -10,15 +10,8 @@
 static int add_to_region(moth_node *n) {
   moth_ctx *ctx = n->ctx;
   moth_region *r = ctx->region->args;
-  if (r->n == r->room) {
-    uint32_t more = r->room ? r->room * 2 : 32;
-    moth_node **members = moth_alloc(ctx, (int64_t)(more * sizeof *members));
-    if (!members) return ctx->error.code;
-    if (r->n) memcpy(members, r->members, r->n * sizeof *members);
-    moth_dealloc(ctx, r->members, (int64_t)(r->room * sizeof *members));
-    r->members = members;
-    r->room = more;
-  }
+  const int status = moth_grow(ctx, &r->members, r->n, &r->room, sizeof *r->members);
+  if (status) return status;
   n->region = moth_node_retain(ctx->region);
   n->place = r->n;
   r->members[r->n++] = r->again ? moth_node_retain(n) : n;
@@ -92,18 +85,10 @@ void moth_node_forget(moth_node *n) {
 
 /* Lua keeps values under the id of a node it knows: it hears of the death at its next sweep. */
 static void list_dead(moth_ctx *ctx, uint64_t id) {
-  if (ctx->ndead_ids == ctx->dead_room) {
-    int32_t code = ctx->error.code;
-    uint32_t room = ctx->dead_room ? ctx->dead_room * 2 : 64;
-    uint64_t *ids = moth_alloc(ctx, (int64_t)(room * sizeof *ids));
-    ctx->error.code = code;
-    if (!ids) return; /* its values stay until the context closes */
-    if (ctx->ndead_ids) memcpy(ids, ctx->dead_ids, ctx->ndead_ids * sizeof *ids);
-    moth_dealloc(ctx, ctx->dead_ids, (int64_t)(ctx->dead_room * sizeof *ids));
-    ctx->dead_ids = ids;
-    ctx->dead_room = room;
-  }
-  ctx->dead_ids[ctx->ndead_ids++] = id;
+  const int32_t code = ctx->error.code;
+  if (!moth_grow(ctx, &ctx->dead_ids, ctx->ndead_ids, &ctx->dead_room, sizeof id))
+    ctx->dead_ids[ctx->ndead_ids++] = id; /* else its values stay until the context closes */
+  ctx->error.code = code;
 }
 
 static void free_lists(moth_node *n) {

@@ -33,19 +33,6 @@ typedef struct moth_calls {
   struct moth_calls *outer, *outer_calls; /* the log around this one, and whether it was paused */
 } moth_calls;
 
-static int grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size) {
-  void **at = list;
-  if (n < *room) return MOTH_OK;
-  const uint32_t more = *room ? *room * 2 : 64;
-  void *bytes = moth_alloc(ctx, (int64_t)(more * size));
-  if (!bytes) return ctx->error.code;
-  if (n) memcpy(bytes, *at, n * size);
-  moth_dealloc(ctx, *at, (int64_t)(*room * size));
-  *at = bytes;
-  *room = more;
-  return MOTH_OK;
-}
-
 /* A number as operand is another with the next call. */
 static moth_tensor *lasting(const moth_calls *c, moth_tensor *x) {
   if (!x || !(x->flags & MOTH_T_NUMBER)) return x ? moth_tensor_retain(x) : NULL;
@@ -58,7 +45,7 @@ static moth_tensor *lasting(const moth_calls *c, moth_tensor *x) {
 }
 
 static int hold(moth_calls *c, moth_tensor *x) {
-  const int status = grow(c->ctx, &c->held, c->nheld, &c->held_room, sizeof *c->held);
+  const int status = moth_grow(c->ctx, &c->held, c->nheld, &c->held_room, sizeof *c->held);
   moth_tensor *kept = status ? NULL : lasting(c, x);
   if (status || (x && !kept)) return c->ctx->error.code;
   const uint32_t version = !kept ? 0 : kept->flags & MOTH_T_NUMBER ? UINT32_MAX
@@ -106,7 +93,7 @@ static int note(moth_calls *c, const moth_op *op, const moth_args *args) {
   int64_t n = nslots;
   for (uint32_t row = 0; row < op->nrows; row++)
     if (moth_kind_is_ints(op->kinds[row])) n += args->slot[op->rows[row].slot + 1].integer;
-  int status = grow(ctx, &c->at, c->n, &c->room, sizeof *c->at);
+  int status = moth_grow(ctx, &c->at, c->n, &c->room, sizeof *c->at);
   if (status) return status;
   call *to = &c->at[c->n];
   *to = (call){.op = op, .first = c->nheld, .bytes = (n ? n : 1) * (int64_t)sizeof *to->slots,
@@ -163,7 +150,7 @@ int moth_calls_after(moth_ctx *ctx, int status, moth_tensor **out) {
 void moth_calls_add_event(moth_ctx *ctx, int event, moth_tensor *x, moth_tensor *y, bool value) {
   moth_calls *c = ctx->calls;
   if (!c->flags) return;
-  int status = grow(ctx, &c->at, c->n, &c->room, sizeof *c->at);
+  int status = moth_grow(ctx, &c->at, c->n, &c->room, sizeof *c->at);
   if (!status) {
     c->at[c->n++] = (call){.first = c->nheld, .event = (uint8_t)event, .writes = value,
                            .recorded = ctx->grad_mode};

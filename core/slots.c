@@ -10,14 +10,7 @@
 #include "tape.h"
 
 static int grow_slots(moth_ctx *ctx) {
-  uint32_t room = ctx->slot_room * 2;
-  moth_entry *slots = moth_alloc(ctx, (int64_t)(room * sizeof *slots));
-  if (!slots) return ctx->error.code;
-  memcpy(slots, ctx->slots, ctx->nslots * sizeof *slots);
-  moth_dealloc(ctx, ctx->slots, (int64_t)(ctx->slot_room * sizeof *slots));
-  ctx->slots = slots;
-  ctx->slot_room = room;
-  return MOTH_OK;
+  return moth_grow(ctx, &ctx->slots, ctx->nslots, &ctx->slot_room, sizeof *ctx->slots);
 }
 
 static void chain(moth_ctx *ctx, uint32_t i, uint32_t scope) {
@@ -168,14 +161,7 @@ int32_t moth_number(moth_ctx *ctx, uint32_t which, int32_t type, const moth_slot
 /* -- scopes -- */
 
 static int grow_scopes(moth_ctx *ctx) {
-  uint32_t room = ctx->scope_room * 2;
-  moth_frame *scopes = moth_alloc(ctx, (int64_t)(room * sizeof *scopes));
-  if (!scopes) return ctx->error.code;
-  memcpy(scopes, ctx->scopes, ctx->scope_room * sizeof *scopes);
-  moth_dealloc(ctx, ctx->scopes, (int64_t)(ctx->scope_room * sizeof *scopes));
-  ctx->scopes = scopes;
-  ctx->scope_room = room;
-  return MOTH_OK;
+  return moth_grow(ctx, &ctx->scopes, ctx->nscopes + 1, &ctx->scope_room, sizeof *ctx->scopes);
 }
 
 uint32_t moth_scope_open(moth_ctx *ctx) {
@@ -309,17 +295,9 @@ uint32_t moth_dead_ids(moth_ctx *ctx, uint64_t *ids, uint32_t max) {
 
 int moth_results_push(moth_results *r, moth_tensor *take) {
   if (!take) return r->ctx->error.code;
-  if (r->n == r->room) {
-    uint32_t room = r->room ? r->room * 2 : 16;
-    moth_tensor **at = moth_alloc(r->ctx, (int64_t)(room * sizeof *at));
-    if (!at) {
-      moth_tensor_release(take);
-      return r->ctx->error.code;
-    }
-    if (r->n) memcpy(at, r->at, r->n * sizeof *at);
-    moth_dealloc(r->ctx, r->at, (int64_t)(r->room * sizeof *at));
-    r->at = at;
-    r->room = room;
+  if (r->n == r->room && moth_grow(r->ctx, &r->at, r->n, &r->room, sizeof take)) {
+    moth_tensor_release(take);
+    return r->ctx->error.code;
   }
   r->at[r->n++] = take;
   return MOTH_OK;

@@ -43,19 +43,6 @@ typedef struct moth_trace {
 
 /* -- values -- */
 
-static int grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size) {
-  void **at = list;
-  if (n < *room) return MOTH_OK;
-  const uint32_t more = *room ? *room * 2 : 32;
-  void *bytes = moth_alloc(ctx, (int64_t)(more * size));
-  if (!bytes) return ctx->error.code;
-  if (n) memcpy(bytes, *at, n * size);
-  moth_dealloc(ctx, *at, (int64_t)(*room * size));
-  *at = bytes;
-  *room = more;
-  return MOTH_OK;
-}
-
 /* 0: it is there for a moment only, and what lies in it is a number of the host's code. */
 static uint64_t id_of(const moth_tensor *x) {
   return x->flags & MOTH_T_NUMBER ? 0 : moth_storage_root(x->storage)->id;
@@ -77,7 +64,7 @@ static void forget(moth_trace *t, const moth_tensor *x) {
 
 /* x is a value from now on; its number, or a status. */
 static int add(moth_trace *t, const moth_tensor *x, moth_tensor *constant) {
-  const int status = grow(t->ctx, &t->values, t->nvalues, &t->value_room, sizeof *t->values);
+  const int status = moth_grow(t->ctx, &t->values, t->nvalues, &t->value_room, sizeof *t->values);
   if (status) return status;
   trace_value *v = &t->values[t->nvalues];
   v->id = id_of(x);
@@ -206,7 +193,7 @@ static bool note(moth_lister *l, const moth_loops *loops, int dtype, int n,
   if (t->status) return false;
   if (why) t->status = refused(t, why);
   else if (n > FUSED_VALUES) t->status = refused(t, "it takes too many operands");
-  else t->status = grow(t->ctx, &t->steps, t->nsteps, &t->step_room, sizeof *t->steps);
+  else t->status = moth_grow(t->ctx, &t->steps, t->nsteps, &t->step_room, sizeof *t->steps);
   if (t->status) return false;
   moth_traced *s = &t->steps[t->nsteps];
   s->dtype = dtype;
@@ -221,7 +208,7 @@ static bool note(moth_lister *l, const moth_loops *loops, int dtype, int n,
 static int put_off(moth_trace *t, const void *args, const moth_tensor *y) {
   const int v = value_of(t, ((const sum_args *)args)->input);
   if (v < 0 || t->values[v].constant) return refused(t, "it sums");
-  const int status = grow(t->ctx, &t->steps, t->nsteps, &t->step_room, sizeof *t->steps);
+  const int status = moth_grow(t->ctx, &t->steps, t->nsteps, &t->step_room, sizeof *t->steps);
   if (status) return status;
   moth_traced *s = &t->steps[t->nsteps];
   *s = (moth_traced){.name = "convert", .function = FUSED_CONVERT, .nvalues = 2};
