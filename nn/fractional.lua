@@ -23,19 +23,26 @@ local function starts(draw, size, kernel, n)
   return (at:to(moth().int64))
 end
 
--- The flat positions, from 0, of all elements of all windows: (N, C, OH, OW, KH KW), or so.
-local function places(draws, shape, kernel, n)
+-- Which of all windows of a plane or a volume, (N, C, OH, OW) or (N, C, OD, OH, OW), from 1.
+local function windows(draws, shape, kernel, n)
   local all
   for i = 1, #n do
     local draw = draws:select(-1, #n == 2 and 3 - i or i) -- PyTorch's first is of an image's width
-    local at = starts(draw, shape[i], kernel[i], n[i]):unsqueeze(-1)
-      + moth().arange(kernel[i], {dtype = moth().int64, device = draws.device})
-    at = at:unsqueeze(-2)
+    local at = starts(draw, shape[i], kernel[i], n[i])
     for _ = 2, i do at = at:unsqueeze(3) end
-    all = all and all:unsqueeze(-2):unsqueeze(-1) * shape[i] + at or at
-    all = all:flatten(-2, -1)
+    if i == #n then at = at + 1 end
+    all = all and all:unsqueeze(-1) * (shape[i] - kernel[i] + 1) + at or at
   end
   return all
+end
+
+-- Where the largest of each of these windows is: of every window first, which max pooling does so
+-- fast that the unused ones cost less than to gather the elements of the others.
+local function largest(x, draws, kernel, n)
+  local pool = #n == 2 and moth().max_pool2d or moth().max_pool3d
+  local _, dense = pool(x, kernel, {stride = 1, return_indices = true})
+  local at = windows(draws, {unpack(x.shape, 3)}, kernel, n)
+  return (dense:flatten(3, -1):gather(-1, at:flatten(3, -1)):view(at.shape))
 end
 
 -- The share of side i that is left.
@@ -94,13 +101,11 @@ local function make(d, what, sizes, examples)
       errors.argument(fname, "_random_samples", ("(%d, %d, %d) is needed, got %s"):format(shape[1],
         shape[2], d, errors.describe(draws)), "E_SHAPE")
     end
-    local at = moth().no_grad(places, draws:to(real), {unpack(x.shape, 3)}, kernel, n)
-    local values = x:flatten(3, -1):gather(-1, at:flatten(3, -1) + 1):view(at.shape)
-    local y, best = values:max(-1)
-    if dims == d + 1 then y = y:squeeze(1) end
-    if not return_indices then return y end
-    local indices = at:gather(-1, best:unsqueeze(-1)):squeeze(-1) + 1
-    return y, dims == d + 1 and indices:squeeze(1) or indices
+    local best = moth().no_grad(largest, x, draws:to(real), kernel, n)
+    local y = x:flatten(3, -1):gather(-1, best:flatten(3, -1)):view(best.shape)
+    if dims == d + 1 then y, best = y:squeeze(1), best:squeeze(1) end
+    if return_indices then return y, best end
+    return y
   end
 
   fractional[fname] = define {

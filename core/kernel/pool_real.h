@@ -396,21 +396,30 @@ TARGET static void NAME(mean_shares)(int64_t first, int64_t last, int lane, cons
   (void)lane;
 }
 
+/* Of a row of results, whose shares have columns of their own: one row is written, then copied. */
+TARGET static void NAME(mean_row_back)(const moth_shares *p, int64_t rows, const REAL *dy,
+                                       REAL *dx) {
+  const int64_t wide = p->in[1], n = wide / p->out[1];
+  for (int64_t ox = 0; ox < p->out[1]; ox++) {
+    const REAL share = dy[ox] / (REAL)(rows * n);
+    for (int64_t c = 0; c < n; c++) dx[ox * n + c] = share;
+  }
+  for (int64_t r = 1; r < rows; r++) memcpy(dx + r * wide, dx, (size_t)wide * sizeof(REAL));
+}
+
 TARGET static void NAME(mean_shares_back_of)(const moth_shares *p, const REAL *dy, REAL *dx) {
   const int64_t wide = p->in[1];
-  bool apart = p->out[0] && p->in[0] % p->out[0] == 0; /* then no row belongs to two shares */
-  if (!apart || p->out[1] != 1) memset(dx, 0, (size_t)(p->in[0] * p->in[1]) * sizeof(REAL));
-  for (int64_t oy = 0; oy < p->out[0]; oy++) {
+  /* does each element belong to one share? */
+  bool apart = p->out[0] && p->out[1] && p->in[0] % p->out[0] == 0 && wide % p->out[1] == 0;
+  if (!apart) memset(dx, 0, (size_t)(p->in[0] * wide) * sizeof(REAL));
+  for (int64_t oy = 0; oy < p->out[0]; oy++, dy += p->out[1]) {
     int64_t r0 = share_from(p, 0, oy), r1 = share_to(p, 0, oy);
-    for (int64_t ox = 0; ox < p->out[1]; ox++) {
+    if (apart) NAME(mean_row_back)(p, r1 - r0, dy, dx + r0 * wide);
+    for (int64_t ox = 0; ox < p->out[1] && !apart; ox++) {
       int64_t c0 = share_from(p, 1, ox), c1 = share_to(p, 1, ox);
-      REAL share = *dy++ / (REAL)((r1 - r0) * (c1 - c0));
-      REAL *to = dx + r0 * wide;
-      if (apart && p->out[1] == 1)
-        for (int64_t i = 0; i < (r1 - r0) * wide; i++) to[i] = share;
-      else
-        for (int64_t r = r0; r < r1; r++, to += wide)
-          for (int64_t c = c0; c < c1; c++) to[c] += share;
+      REAL share = dy[ox] / (REAL)((r1 - r0) * (c1 - c0)), *to = dx + r0 * wide;
+      for (int64_t r = r0; r < r1; r++, to += wide)
+        for (int64_t c = c0; c < c1; c++) to[c] += share;
     }
   }
 }
