@@ -8,12 +8,12 @@ local lib = require "moth.lib"
 local ops = bind.ops
 local grid = {}
 
--- The places of n elements along a side, from -1 to 1, seen as dimension d of `dims`.
-local function side(n, align, theta, d, dims)
+-- The places of n elements along a side, from -1 to 1.
+local function side(n, align, theta)
   local line = n > 1 and ops.linspace(-1, 1, n, theta.dtype, theta.device)
     or ops.zeros({n}, theta.dtype, theta.device)
   if not align and n > 1 then line = line * ((n - 1) / n) end
-  return (line:reshape(lib.filled(dims, 1, d, n)))
+  return line
 end
 
 --- F.affine_grid(theta, size, align_corners).
@@ -49,16 +49,23 @@ grid.affine_grid = define {
       errors.refuse("affine_grid", "theta",
         ("(%d, %d, %d) is needed"):format(size[1], sides, sides + 1), theta, "E_SHAPE")
     end
-    -- theta's columns are of x, y, z and 1; x is the last side
-    local places = theta:select(3, sides + 1)
-    local wide = {size[1]}
-    for i = 1, sides + 1 do wide[i + 1] = i <= sides and 1 or sides end
-    places = places:reshape(wide)
-    for k = 1, sides do
-      local along = side(size[#size + 1 - k], align, theta, sides + 2 - k, sides + 2)
-      places = places + theta:select(3, k):reshape(wide) * along
+    -- theta's columns are of x, y, z and 1; x is the last side. Its elements and the coordinates
+    -- are one dimension, which is long: loops over two or three coordinates alone are slow.
+    local count, wide, dims = size[1], size[#size], sides + 1
+    local flat = lib.filled(dims, 1, dims, wide * sides)
+    flat[1] = count
+    local function column(k) return theta:select(3, k):reshape({count, 1, sides}) end
+    local places = column(dims) + column(1) * side(wide, align, theta):reshape({1, wide, 1})
+    places = places:reshape(flat)
+    for k = 2, sides do
+      local n = size[#size + 1 - k]
+      local along = side(n, align, theta):reshape(lib.filled(dims, 1, dims + 1 - k, n))
+      local by = column(k):expand({count, wide, sides}):reshape(flat)
+      places = ops.addcmul(places, by, along)
     end
-    return places
+    local shape = {count, unpack(size, 3)}
+    shape[dims + 1] = sides
+    return (places:reshape(shape))
   end,
 }
 
