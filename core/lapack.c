@@ -432,6 +432,7 @@ int moth_on_host(const moth_op *op, const void *args, moth_tensor **out) {
     else *c.at = held[n++];
   }
   for (; !status && made < op->nout + op->nhidden; made++) {
+    if (!out[made]) continue; /* a hidden result that this call leaves out */
     moth_layout l = out[made]->l;
     l.device = 0;
     here[made] = moth_tensor_new(ctx, &l);
@@ -439,7 +440,7 @@ int moth_on_host(const moth_op *op, const void *args, moth_tensor **out) {
   }
   if (!status) status = op->cpu(&copy, here);
   for (uint32_t i = 0; i < made; i++) {
-    if (!status) status = moth_device_copy(out[i], here[i], true);
+    if (!status && out[i]) status = moth_device_copy(out[i], here[i], true);
     moth_tensor_release(here[i]);
   }
   while (n) moth_tensor_release(held[--n]);

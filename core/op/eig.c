@@ -8,7 +8,9 @@
 
 #include <math.h>
 
+#include "../frame.h"
 #include "../lapack.h"
+#include "../tape.h"
 #include "create.h"
 #include "formula.h"
 #include "join.h"
@@ -25,10 +27,6 @@ static int values_shape(const moth_tensor *x, moth_layout *y) {
   return MOTH_OK;
 }
 
-static int linalg_eigvals_shape(const linalg_eigvals_args *a, moth_layout *y) {
-  return values_shape(a->A, y);
-}
-
 static int linalg_eig_shape(const linalg_eig_args *a, moth_layout *y) {
   int status = values_shape(a->A, &y[0]);
   if (status) return status;
@@ -40,25 +38,44 @@ static int linalg_eig_shape(const linalg_eig_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* y := the j-th column of x or, with `pair`, columns j and j + 1 as its parts, turned so that the
-** first entry above a tenth of the largest is positive; and, with -im, its conjugate. */
-static void put_vector(const moth_stack *s, const char *x, int64_t j, bool pair, char *y) {
-  const int64_t n = s->n;
-  double largest = 0, re = 0, im = 0, size = 0;
-#define RE(i) moth_stack_get(s, x, j * n + (i))
-#define IM(i) (pair ? moth_stack_get(s, x, (j + 1) * n + (i)) : 0)
-  for (int64_t i = 0; i < n; i++) largest = fmax(largest, hypot(RE(i), IM(i)));
-  for (int64_t i = 0; i < n && size <= 0.1 * largest; i++)
-    re = RE(i), im = IM(i), size = hypot(re, im);
-  for (int64_t i = 0; i < n; i++) {
-    const double p = (RE(i) * re + IM(i) * im) / size, q = (IM(i) * re - RE(i) * im) / size;
-    for (int k = 0; k <= pair; k++) {
-      moth_stack_put(s, y, 2 * (i * n + j + k), p);
-      moth_stack_put(s, y, 2 * (i * n + j + k) + 1, k ? -q : q);
-    }
+/* The vectors go to the gradient; without one only the values are computed. */
+static int linalg_eigvals_shape(const linalg_eigvals_args *a, moth_layout *y) {
+  const linalg_eig_args same = {.ctx = a->ctx, .A = a->A};
+  if (a->ctx->grad_mode && moth_needs_grad(a->A)) return linalg_eig_shape(&same, y);
+  y[1].ndim = MOTH_NO_RESULT;
+  return values_shape(a->A, y);
+}
+
+/* y, of which steps of `down` lead from row to row, := a vector, or with `im` its parts, turned so
+** that the first entry above a tenth of the largest is positive; and behind it its conjugate. Its
+** length is 1, so that squares of entries do not leave the range of doubles. */
+#define PUT_VECTOR(real)                                                                     \
+  static void put_##real(int64_t n, const real *re, const real *im, int64_t down, real *y) { \
+    double most = 0, size = 0, a = 0, b = 0;                                                 \
+    for (int64_t i = 0; i < n; i++) {                                                        \
+      a = (double)re[i], b = im ? (double)im[i] : 0;                                         \
+      most = fmax(most, a * a + b * b);                                                      \
+    }                                                                                        \
+    for (int64_t i = 0; i < n && size <= 0.01 * most; i++)                                   \
+      a = (double)re[i], b = im ? (double)im[i] : 0, size = a * a + b * b;                   \
+    size = sqrt(size);                                                                       \
+    for (int64_t i = 0; i < n; i++, y += down) {                                             \
+      const double c = (double)re[i], d = im ? (double)im[i] : 0;                            \
+      y[0] = (real)((c * a + d * b) / size);                                                 \
+      y[1] = (real)((d * a - c * b) / size);                                                 \
+      if (im) y[2] = y[0], y[3] = -y[1];                                                     \
+    }                                                                                        \
   }
-#undef RE
-#undef IM
+PUT_VECTOR(float)
+PUT_VECTOR(double)
+
+/* The j-th vector of the i-th matrix := the j-th column of x, or with `pair` that and the next. */
+static void put_vector(const moth_stack *s, const char *x, int64_t j, bool pair, int64_t i) {
+  const int64_t n = s->n;
+  const void *re = x + j * n * s->size, *im = pair ? x + (j + 1) * n * s->size : NULL;
+  void *y = moth_stack_y(s, 1, i) + 2 * j * s->size;
+  if (s->wide) put_double(n, re, im, 2 * n, y);
+  else put_float(n, re, im, 2 * n, y);
 }
 
 static int eig_one(const moth_stack *s, int64_t i, char *scratch) {
@@ -72,7 +89,7 @@ static int eig_one(const moth_stack *s, int64_t i, char *scratch) {
     moth_stack_put(s, moth_stack_y(s, 0, i), 2 * j, moth_stack_get(s, re, j));
     moth_stack_put(s, moth_stack_y(s, 0, i), 2 * j + 1, moth_stack_get(s, im, j));
     const double above = moth_stack_get(s, im, j); /* of a pair the first one is */
-    if (s->job && above >= 0) put_vector(s, v, j, above > 0, moth_stack_y(s, 1, i));
+    if (s->job && above >= 0) put_vector(s, v, j, above > 0, i);
   }
   return info;
 }
@@ -106,7 +123,7 @@ static int linalg_eig_cpu(const linalg_eig_args *a, moth_tensor **out) {
 
 static int linalg_eigvals_cpu(const linalg_eigvals_args *a, moth_tensor **out) {
   const linalg_eig_args same = {.ctx = a->ctx, .A = a->A};
-  return eig_cpu(&same, out, false);
+  return eig_cpu(&same, out, out[1] != NULL);
 }
 
 /* -- gradients: matrices of complex numbers as two real ones -- */
@@ -209,14 +226,19 @@ MOTH_LAPACK_OP(linalg_eig, LINALG_EIG, .saves = "eigenvalues eigenvectors",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
                            "moth.eye(3):expand(2, 3, 3)  -- domain: matrix")
 
+/* Under create_graph the vectors are computed again: those of the forward pass have no history. */
 static int linalg_eigvals_grad(const linalg_eigvals_args *a, moth_grad *g) {
-  moth_tensor *y[2] = {NULL, NULL};
-  g->status = MOTH_CALL(g->ctx, y, linalg_eig, .A = a->A);
-  moth_tensor *l = y[0] ? moth_grad_own(g, y[0]) : NULL, *v = y[1] ? moth_grad_own(g, y[1]) : NULL;
+  moth_tensor *y[2] = {NULL, NULL}, *l = g->out[0], *v = g->out[1];
+  if (g->ctx->grad_mode) {
+    g->status = MOTH_CALL(g->ctx, y, linalg_eig, .A = a->A);
+    l = y[0] ? moth_grad_own(g, y[0]) : NULL;
+    v = y[1] ? moth_grad_own(g, y[1]) : NULL;
+  }
   return moth_flow(g, a->A, g->status ? NULL : eig_back(g, l, v, g->dy, NULL));
 }
 
-MOTH_LAPACK_OP(linalg_eigvals, LINALG_EIG, .saves = "A",
+MOTH_LAPACK_OP(linalg_eigvals, LINALG_EIG, .saves = "A y vectors",
+               .outputs = "y, vectors: hidden",
                .doc = "The eigenvalues of a matrix, complex numbers as pairs, (..., N, 2).",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
                            "moth.eye(3):expand(2, 3, 3)  -- domain: matrix")

@@ -9,7 +9,9 @@
 
 #include <math.h>
 
+#include "../frame.h"
 #include "../lapack.h"
+#include "../tape.h"
 #include "create.h"
 #include "eig.h"
 #include "formula.h"
@@ -282,8 +284,11 @@ static int linalg_eigh_shape(const linalg_eigh_args *a, moth_layout *y) {
   return status ? status : moth_shape_like(a->A, &y[1]);
 }
 
+/* The vectors go to the gradient; without one only the values are computed. */
 static int linalg_eigvalsh_shape(const linalg_eigvalsh_args *a, moth_layout *y) {
   int status = moth_check_matrices(a->ctx, "A", a->A, true);
+  if (a->ctx->grad_mode && moth_needs_grad(a->A)) moth_shape_like(a->A, &y[1]);
+  else y[1].ndim = MOTH_NO_RESULT;
   return status ? status : copy_shape(a->A, a->A->l.ndim - 1, y);
 }
 
@@ -334,7 +339,7 @@ static int linalg_eigh_cpu(const linalg_eigh_args *a, moth_tensor **out) {
 
 static int linalg_eigvalsh_cpu(const linalg_eigvalsh_args *a, moth_tensor **out) {
   const linalg_eigh_args same = {.ctx = a->ctx, .A = a->A, .UPLO = a->UPLO};
-  return eigh_cpu(&same, out, false);
+  return eigh_cpu(&same, out, out[1] != NULL);
 }
 
 moth_tensor *moth_turning(moth_grad *g, moth_tensor *p, moth_tensor *values) {
@@ -367,17 +372,21 @@ MOTH_LAPACK_OP(linalg_eigh, LINALG_EIGH, .saves = "eigenvalues eigenvectors",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: symmetric\n"
                            "moth.eye(3):expand(2, 3, 3), {UPLO = 'U'}  -- domain: symmetric")
 
+/* Under create_graph the vectors are computed again: those of the forward pass have no history. */
 static int linalg_eigvalsh_grad(const linalg_eigvalsh_args *a, moth_grad *g) {
-  moth_tensor *y[2] = {NULL, NULL};
-  g->status = MOTH_CALL(g->ctx, y, linalg_eigh, .A = a->A, .UPLO = a->UPLO);
-  moth_tensor_release(y[0]);
-  moth_tensor *v = y[1] ? moth_grad_own(g, y[1]) : NULL;
+  moth_tensor *y[2] = {NULL, NULL}, *v = g->out[1];
+  if (g->ctx->grad_mode) {
+    g->status = MOTH_CALL(g->ctx, y, linalg_eigh, .A = a->A, .UPLO = a->UPLO);
+    moth_tensor_release(y[0]);
+    v = y[1] ? moth_grad_own(g, y[1]) : NULL;
+  }
   moth_tensor *spread = GRAD(g, mul, .input = v, .other = GRAD(g, unsqueeze, .input = g->dy,
                                                                .dim = -2));
   return moth_flow(g, a->A, PRODUCT(spread, TURNED(v)));
 }
 
-MOTH_LAPACK_OP(linalg_eigvalsh, LINALG_EIGH, .saves = "A",
+MOTH_LAPACK_OP(linalg_eigvalsh, LINALG_EIGH, .saves = "A vectors",
+               .outputs = "y, vectors: hidden",
                .doc = "The eigenvalues of a symmetric matrix, ascending. Gradients take A as "
                       "symmetric.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: symmetric\n"

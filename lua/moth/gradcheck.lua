@@ -228,7 +228,7 @@ local function check(fname, f, inputs, options)
   local list, checked = checked_inputs(fname, inputs)
   local results = autograd.enable_grad(results_of, f, list)
   if #results == 0 then errors.argument(fname, "f", "it returned no floating tensor") end
-  if not same(results, autograd.no_grad(results_of, f, list), options.nondet_tol) then
+  if not same(results, autograd.enable_grad(results_of, f, list), options.nondet_tol) then
     errors.raise(fname .. ": the function gives other values at a second call with the same "
       .. "inputs; finite differences cannot judge it")
   end
