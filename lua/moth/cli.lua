@@ -18,7 +18,8 @@ moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang
 moth bench [GROUP] [--help] measures, with --peer PYTHON beside PyTorch
 moth doctor                 says what was found here and what is missing
 moth help NAME              what moth.help tells of it: ./moth help nn.Conv2d
-moth docs FOLDER            writes the reference as Markdown (--site: a site, by MkDocs)
+moth docs FOLDER            writes the reference as Markdown (--site: a site, by MkDocs;
+                            --stubs: annotation files for editors)
 moth version
 
 MOTH_JIT=off                runs everything without LuaJIT's compiler
@@ -140,6 +141,7 @@ end
 
 local function docs(words)
   local site = words[1] == "--site" and table.remove(words, 1)
+  local stubs = words[1] == "--stubs" and table.remove(words, 1)
   local folder = words[1]
   if not folder then fail "'moth docs' wants a folder" end
   local root = site and checkout "docs --site"
@@ -149,6 +151,7 @@ local function docs(words)
     if not lfs.attributes(folder, "mode") then error("there is no folder " .. folder, 0) end
     if folder:sub(1, 1) ~= "/" then folder = lfs.currentdir() .. "/" .. folder end
     if site then require("moth.docs").site(root, folder)
+    elseif stubs then require("moth.stubs").write(folder)
     else require("moth.docs").reference(folder) end
   end)
   if not fine then fail(tostring(problem)) end

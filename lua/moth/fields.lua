@@ -53,6 +53,14 @@ function fields.find(name, before)
   return found
 end
 
+--- The fields of an owner such as "x": `names`, sorted, and `docs` by name.
+function fields.of(owner)
+  local names = {}
+  for name in pairs(list[owner]) do names[#names + 1] = name end
+  table.sort(names)
+  return { names = names, docs = list[owner] }
+end
+
 --- All names of fields, for guesses.
 function fields.names()
   local names = {}

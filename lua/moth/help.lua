@@ -220,6 +220,22 @@ function help.parts(fn)
   return r
 end
 
+local class_comment, doc_of_function
+
+--- The documentation of a function or a class in words, without arguments and examples; "" where
+-- there is none.
+function help.doc(what)
+  local sig = bind.signature(type(what) == "function" and class.written(what) or what)
+  if type(what) == "table" then
+    if not class.isclass(what) then return "" end
+    local text = rawget(what, "_doc") or class_comment(what)
+    if text then return text end
+    local path = places.home(what, class.typename(what))
+    return path and path:find "^nn%.[^.]+$" and doc_of_function(what, class.typename(what)) or ""
+  end
+  return sig and sig.doc ~= "" and sig.doc or type(what) == "function" and written_above(what) or ""
+end
+
 -- What a base says of a method that has no words of its own, as Distribution of Normal's log_prob.
 local function inherited_comment(fn, name)
   for _, row in ipairs(places.methods(name)) do
@@ -263,7 +279,7 @@ local function of_function(fn, path)
 end
 
 -- What is written above a class's constructor or above the class.
-local function class_comment(object)
+function class_comment(object)
   local init = class.written(object.init)
   local text, info = written_above(init)
   if text and rawget(class.of(object) or object, "init") then return text end
@@ -320,7 +336,7 @@ end
 
 -- What the function says that a layer stands for: the one that its class tells in _of, or that of
 -- its name, as F.max_pool2d for MaxPool2d.
-local function doc_of_function(object, name)
+function doc_of_function(object, name)
   local snake = name:gsub("ReLU", "Relu"):gsub("([%l%d])(%u)", "%1_%2")
     :gsub("(%u)(%u%l)", "%1_%2"):lower()
   for _, fname in ipairs { object._of or name:lower(), snake, (snake:gsub("%dd$", "")) } do
