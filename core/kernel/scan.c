@@ -10,8 +10,11 @@
 
 /* What rows are asked for, as a moth_work's arg. */
 typedef struct scan {
-  const moth_rows *r, *factor;
+  const moth_rows *r, *factor; /* factor: of cumprod's gradient, that of the products */
   void *y;
+  double *room; /* scratch buffers of a gradient, `each` doubles for every thread */
+  int64_t each;
+  bool narrow;  /* the gradient is rounded to f32 or less */
   int64_t *position;
   double p;
   bool from_end, least;
@@ -31,24 +34,45 @@ static void cumprod_i64(int64_t row, int64_t end, int lane, const void *arg) {
   }
 }
 
-/* Four rows at a time, since each product waits for the one before. */
+/* Blocks of eight products: eight f32 that lead below f64's range cannot lead back to 2^-500, so that
+** a look at the last of them is enough; f64 are checked one by one. A block that leaves the range is
+** multiplied again with exponents. Several rows go side by side, since each product waits for the
+** one before; `some` is a constant of the caller. */
+enum { PRODUCTS_BLOCK = 8, PRODUCTS_ROWS = 4 };
+
 #define PRODUCTS(name, type)                                                   \
+  INLINED void products_of_##name(int64_t n, int some, const type *x, type *y) { \
+    moth_scaled s[PRODUCTS_ROWS] = {{1, 0}, {1, 0}, {1, 0}, {1, 0}};           \
+    for (int64_t j = 0; j < n; j += PRODUCTS_BLOCK) {                          \
+      const int64_t m = n - j < PRODUCTS_BLOCK ? n - j : PRODUCTS_BLOCK;       \
+      double p[PRODUCTS_ROWS];                                                 \
+      int64_t wrong = 0;                                                       \
+      for (int k = 0; k < some; k++) p[k] = s[k].p, wrong |= s[k].e ? -1 : 0;  \
+      for (int64_t i = j; i < j + m && wrong >= 0; i++)                        \
+        UNROLL for (int k = 0; k < some; k++) {                                \
+          p[k] *= (double)x[i + k * n];                                        \
+          y[i + k * n] = (type)p[k];                                           \
+          if (sizeof(type) == 8) wrong |= MOTH_SCALED_OUTSIDE(moth_size_bits(p[k])); \
+        }                                                                      \
+      for (int k = 0; k < some; k++) wrong |= MOTH_SCALED_OUTSIDE(moth_size_bits(p[k])); \
+      for (int k = 0; k < some; k++) {                                         \
+        if (wrong >= 0) s[k].p = p[k];                                         \
+        for (int64_t i = j; i < j + m && wrong < 0; i++) {                     \
+          moth_scaled_times(&s[k], (double)x[i + k * n]);                      \
+          y[i + k * n] = (type)moth_scaled_value(&s[k]);                       \
+        }                                                                      \
+      }                                                                        \
+    }                                                                          \
+  }                                                                            \
   static void cumprod_##name(int64_t row, int64_t end, int lane, const void *arg) { \
     const scan *s = arg;                                                       \
     const int64_t n = s->r->length;                                            \
+    const type *x = (const type *)(const void *)s->r->x;                       \
+    type *y = s->y;                                                            \
     (void)lane;                                                                \
-    while (row < end) {                                                        \
-      const type *x = (const type *)(const void *)s->r->x + row * n;           \
-      type *y = (type *)s->y + row * n;                                        \
-      moth_scaled p[4] = {{1, 0}, {1, 0}, {1, 0}, {1, 0}};                          \
-      const int64_t some = end - row < 4 ? 1 : 4;                              \
-      for (int64_t j = 0; j < n; j++)                                          \
-        for (int64_t k = 0; k < some; k++) {                                   \
-          moth_scaled_times(&p[k], (double)x[j + k * n]);                                  \
-          y[j + k * n] = (type)moth_scaled_value(&p[k]);                                \
-        }                                                                      \
-      row += some;                                                             \
-    }                                                                          \
+    for (; end - row >= PRODUCTS_ROWS; row += PRODUCTS_ROWS)                   \
+      products_of_##name(n, PRODUCTS_ROWS, x + row * n, y + row * n);          \
+    for (; row < end; row++) products_of_##name(n, 1, x + row * n, y + row * n); \
   }
 PRODUCTS(f32, float)
 PRODUCTS(f64, double)
@@ -57,6 +81,104 @@ int moth_rows_cumprod(const moth_rows *r, char *y) {
   moth_work *work = r->dtype == MOTH_I64 ? cumprod_i64 : r->dtype == MOTH_F32 ? cumprod_f32
                                                                                : cumprod_f64;
   return moth_rows_share(r, 0.5, work, &(scan){.r = r, .y = y});
+}
+
+/* -- the gradient of running products: dx[i] = w[i - 1] g[i], w the products and
+** g[i] = dy[i] + x[i + 1] g[i + 1], so that zeros do no harm -- */
+
+/* *s := *s x + more */
+static void scaled_step(moth_scaled *s, double x, double more) {
+  moth_scaled_times(s, x);
+  if (s->e == 0 || more - more != 0 || MOTH_SCALED_SPECIAL(moth_size_bits(s->p)) < 0) {
+    s->p += more;
+    s->e = 0;
+  } else if (more != 0) {
+    int up, other;
+    const double p = frexp(s->p, &up), q = frexp(more, &other);
+    const int64_t e = s->e + up, most = e > other ? e : other;
+    s->p = ldexp(p, (int)(e < most - 2000 ? -2000 : e - most)) +
+           ldexp(q, (int)(other < most - 2000 ? -2000 : other - most));
+    s->e = s->p == 0 ? 0 : most;
+  }
+}
+
+/* Of one row, with exponents. room: two numbers for each element. */
+static void cumprod_back_each(int64_t n, const double *x, const double *dy, double *room,
+                              double *y) {
+  double *w = room, *e = room + n;
+  moth_scaled s = {1, 0}, g = {0, 0};
+  for (int64_t j = 0; j < n; j++) {
+    w[j] = s.p, e[j] = (double)s.e;
+    moth_scaled_times(&s, x[j]);
+  }
+  for (int64_t j = n - 1; j >= 0; j--) {
+    if (j == n - 1) g.p = dy[j];
+    else scaled_step(&g, x[j + 1], dy[j]);
+    moth_scaled dx = g;
+    moth_scaled_times(&dx, w[j]);
+    dx.e += (int64_t)e[j];
+    y[j] = moth_scaled_value(&dx);
+  }
+}
+
+/* Of `some` rows in plain doubles. Returns a bit for each row in which a part left the range and
+** the gradient may not have: w and g are at most 2^500, x g at least 2^-1000 or 0, and w, unless its
+** part of the gradient is 0 in f32, at least 2^-500 or 0. */
+INLINED int cumprod_back_of(const scan *s, int64_t n, int some, int64_t first, double *w) {
+  const int64_t tiny = (int64_t)(1023 - 1000) << 52;
+  const double *x = (const double *)(const void *)s->r->x + first;
+  const double *dy = (const double *)(const void *)s->factor->x + first;
+  double *y = (double *)s->y + first, g[PRODUCTS_ROWS] = {0};
+  int bad = 0;
+  products_of_f64(n, some, x, w);
+  for (int64_t j = n - 1; j >= 0; j--)
+    UNROLL for (int k = 0; k < some; k++) {
+      const int64_t i = j + k * n;
+      const double v = j == n - 1 ? 0 : x[i + 1], before = j ? w[i - 1] : 1;
+      const double q = v * g[k], more = dy[i] + q;
+      const int64_t size = moth_size_bits(before);
+      if ((moth_size_bits(q) < tiny && v != 0 && g[k] != 0) ||
+          size > MOTH_SCALED_MOST || moth_size_bits(more) > MOTH_SCALED_MOST ||
+          (!s->narrow && size < MOTH_SCALED_LEAST && before != 0))
+        bad |= 1 << k;
+      g[k] = more;
+      y[i] = before * more;
+    }
+  return bad;
+}
+
+static void cumprod_back(int64_t row, int64_t end, int lane, const void *arg) {
+  const scan *s = arg;
+  const int64_t n = s->r->length;
+  const double *x = (const double *)(const void *)s->r->x;
+  const double *dy = (const double *)(const void *)s->factor->x;
+  double *room = s->room + lane * s->each;
+  while (row < end) {
+    const int some = end - row < PRODUCTS_ROWS ? 1 : PRODUCTS_ROWS;
+    const int bad = some == 1 ? cumprod_back_of(s, n, 1, row * n, room)
+                              : cumprod_back_of(s, n, PRODUCTS_ROWS, row * n, room);
+    for (int k = 0; k < some; k++) {
+      const int64_t first = (row + k) * n;
+      if (bad >> k & 1) cumprod_back_each(n, x + first, dy + first, room, (double *)s->y + first);
+    }
+    row += some;
+  }
+}
+
+int moth_rows_cumprod_back(const moth_rows *r, const moth_rows *dy, double *y, bool narrow) {
+  enum { MOST = 1 << 25 }; /* doubles of all threads */
+  moth_ctx *ctx = r->owner->ctx;
+  const int64_t each = r->length * (r->count < PRODUCTS_ROWS ? 2 : PRODUCTS_ROWS);
+  const bool shared = each <= MOST / moth_lanes(ctx);
+  const int64_t bytes = each * (shared ? moth_lanes(ctx) : 1) * (int64_t)sizeof(double);
+  scan s = {.r = r, .factor = dy, .y = y, .each = each, .narrow = narrow};
+  s.room = moth_alloc(ctx, bytes);
+  if (!s.room) return ctx->error.code;
+  int status = MOTH_OK;
+  if (shared) status = moth_rows_share(r, 2, cumprod_back, &s);
+  else cumprod_back(0, r->count, 0, &s);
+  moth_dealloc(ctx, s.room, bytes);
+  return status;
 }
 
 /* -- linear recurrences -- */

@@ -8,6 +8,9 @@
 
 /* i64, f32 or f64. Of floats each result is right whatever the parts of it are. */
 int moth_rows_cumprod(const moth_rows *r, char *y);
+/* Its gradient, of rows of f64: r the factors, dy that of the products. narrow: y is rounded to f32
+** or less. */
+int moth_rows_cumprod_back(const moth_rows *r, const moth_rows *dy, double *y, bool narrow);
 
 /* f32 or f64: y[i] = x[i] + factor[i] y[i - 1], the first factor of a row not being used; from_end:
 ** with y[i + 1], and the last one not used. */

@@ -1,7 +1,7 @@
 /* scan.c -- running sums, products and extremes, and the differences that undo a sum.
 **
-** No gradient of a product divides, so zeros do no harm. That of cumprod runs the recurrence
-** y[i] = x[i] y[i - 1] backwards: G[i] = dy[i] + x[i + 1] G[i + 1], dx[i] = G[i] y[i - 1], of
+** No gradient of a product divides, so zeros do no harm. That of cumprod has a kernel on the CPU;
+** elsewhere, and under create_graph, it runs the recurrence y[i] = x[i] y[i - 1] backwards: G[i] = dy[i] + x[i + 1] G[i + 1], dx[i] = G[i] y[i - 1], of
 ** factors that are scaled so that their products stay near 1. Such a recurrence is an op, recur,
 ** whose gradient is one in the other direction.
 */
@@ -194,6 +194,10 @@ static int cumprod_grad_scaled(const cumprod_args *a, moth_grad *g) {
 static int cumprod_grad(const cumprod_args *a, moth_grad *g) {
   moth_tensor *x = a->input, *y = g->out[0];
   if (x->l.numel == 0 || x->l.ndim == 0) return moth_flow(g, x, g->dy);
+  if (!a->ctx->grad_mode && !x->l.device) { /* otherwise by formulas, which have gradients */
+    if (x->l.dtype != g->dy->l.dtype) x = GRAD(g, cast, .input = x, .dtype = g->dy->l.dtype);
+    return moth_flow(g, a->input, GRAD(g, cumprod_back, .grad = g->dy, .input = x, .dim = a->dim));
+  }
   const int64_t bound = y->l.dtype == MOTH_F64 ? 450 : y->l.dtype == MOTH_F16 ? 5 : 50;
   if (!moth_exponents_within(y, bound, false)) /* a zero hides the products behind it */
     return cumprod_grad_scaled(a, g);
@@ -210,6 +214,36 @@ MOTH_OP(cumprod, CUMPROD, .dtypes = MOTH_ANY, .saves = "input y",
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_METHOD,
         .doc = "Each element multiplied with all before it along a dimension.",
         .examples = "moth.randn(2, 3), 2\nmoth.randn(2, 3), 1, {dtype = moth.float64}")
+
+static int cumprod_back_shape(const cumprod_back_args *a, moth_layout *y) {
+  int32_t d;
+  if (!moth_shape_same(&a->grad->l, &a->input->l))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "%s is needed, got %s", moth_str(a->input),
+                     moth_str(a->grad));
+  moth_shape_like(a->input, y);
+  return moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
+}
+
+static int cumprod_back_cpu(const cumprod_back_args *a, moth_tensor **out) {
+  moth_rows r = {.owner = NULL}, dy = {.owner = NULL};
+  moth_row_result y = {.work = NULL};
+  int32_t d;
+  if (a->input->l.numel == 0) return MOTH_OK;
+  int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
+  if (!status) status = moth_rows_of(&r, a->input, along(a->input, d), MOTH_F64);
+  if (!status) status = moth_rows_of(&dy, a->grad, along(a->input, d), MOTH_F64);
+  if (!status) status = moth_row_result_open(&y, out[0], d, MOTH_F64);
+  if (!status)
+    status = moth_rows_cumprod_back(&r, &dy, (double *)(void *)moth_at(y.work),
+                                    out[0]->l.dtype != MOTH_F64);
+  moth_tensor_release(r.owner);
+  moth_tensor_release(dy.owner);
+  return y.work ? moth_row_result_done(&y, status) : status;
+}
+
+MOTH_OP_CONST(cumprod_back, CUMPROD_BACK, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN,
+              .doc = "The gradient of running products.",
+              .examples = "moth.randn(2, 3), moth.randn(2, 3), 2")
 
 /* -- recur -- */
 
@@ -352,6 +386,7 @@ MOTH_OP_COMPOSES(diff, DIFF, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
                              "append = moth.randn(2, 1)}")
 
 const moth_op *const moth_scan_ops[] = {
-  &moth_op_cumsum, &moth_op_cumsum_back, &moth_op_cumprod, &moth_op_recur,
+  &moth_op_cumsum, &moth_op_cumsum_back, &moth_op_cumprod, &moth_op_cumprod_back,
+  &moth_op_recur,
   &moth_op_cummax, &moth_op_cummin, &moth_op_diff, NULL,
 };

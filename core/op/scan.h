@@ -36,6 +36,12 @@ MOTH_ARGS(cumsum_back, CUMSUM_BACK)
   ARG(dtype,  dtype,  none, "converts the input first")
 MOTH_ARGS(cumprod, CUMPROD)
 
+#define CUMPROD_BACK(ARG) \
+  ARG(tensor, grad,       , "of the running products") \
+  ARG(tensor, input,      , "the factors, of the same shape") \
+  ARG(dim,    dim,        , "dimension to multiply along")
+MOTH_ARGS(cumprod_back, CUMPROD_BACK)
+
 #define CUM_EXTREME(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(dim,    dim,        , "dimension to search along")

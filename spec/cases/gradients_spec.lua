@@ -178,6 +178,22 @@ describe("the gradient of cumprod", function()
     near({1, 0, 0}, gradient(cumprod, {0, 0, 3}))
   end)
 
+  it("is the same with and without a graph of its own, along any dimension", function()
+    local far = {moth.full({9, 3}, 1e-9), moth.full({9, 3}, 1e9)}
+    local rows = moth.cat({moth.rand(9, 70) + 0.5, far[1], far[2], moth.rand(9, 20) + 0.5}, 2)
+    rows[2][5], rows[3][5], rows[3][60], rows[4][1], rows[9][40] = 0, 0, 0, 1e-40, -1e30
+    for _, dtype in ipairs{"float32", "float64"} do
+      for dim = 1, 2 do
+        local x = leaf((dim == 2 and rows or rows:t():contiguous()):tolist(), dtype)
+        local weight = moth.randn(x.shape):to(x.dtype)
+        local fast = moth.autograd.grad((x:cumprod(dim) * weight):sum(), x)
+        local formula = moth.autograd.grad((x:cumprod(dim) * weight):sum(), x,
+          {create_graph = true})
+        near(formula:detach(), fast, dtype == "float64" and 1e-9 or 1e-4)
+      end
+    end
+  end)
+
   it("passes the check of derivatives with zeros", function()
     local x = leaf({{0, 2, 0}, {0, 1, 3}}, "float64")
     for _, f in ipairs{function(v) return v:cumprod(2) end, function(v) return v:prod{1} end} do
