@@ -55,6 +55,40 @@ void moth_keys_of(int64_t n, const char *x, int dtype, bool descending, uint64_t
     for (int64_t i = 0; i < n; i++) keys[i] = ~keys[i];
 }
 
+/* -- runs -- */
+
+/* From the end on, so that the first of a run is written last and no branch has to be guessed. */
+#define RUNS(name, type, wide)                                                 \
+  static int64_t runs_##name(int64_t n, const void *from, int64_t *first, void *values) { \
+    const type *x = from;                                                      \
+    type *y = values;                                                          \
+    int64_t count = n > 0;                                                     \
+    for (int64_t i = 1; i < n; i++) count += x[i] != x[i - 1];                 \
+    if (n == 0) return count;                                                  \
+    int64_t to = count - 1;                                                    \
+    for (int64_t i = n - 1; first && i > 0; i--) {                             \
+      first[to] = i;                                                           \
+      to -= x[i] != x[i - 1];                                                  \
+    }                                                                          \
+    if (first) first[0] = 0;                                                   \
+    to = count - 1;                                                            \
+    for (int64_t i = n - 1; values && i > 0; i--) {                            \
+      y[to] = x[i];                                                            \
+      to -= x[i] != x[i - 1];                                                  \
+    }                                                                          \
+    if (values) y[0] = x[0];                                                   \
+    return count;                                                              \
+  }
+MOTH_EACH_INT(RUNS)
+MOTH_EACH_FLOAT(RUNS)
+
+int64_t moth_runs_of(int64_t n, const char *x, int dtype, int64_t *first, char *values) {
+  typedef int64_t runs_loop(int64_t n, const void *x, int64_t *first, void *values);
+  static runs_loop *const loops[MOTH_DTYPES] = {
+    [MOTH_BOOL] = runs_u8, MOTH_INT_ROWS(runs), MOTH_FLOAT_ROWS(runs)};
+  return loops[dtype](n, x, first, values);
+}
+
 /* -- sorting -- */
 
 enum { RUN = 16, SMALL = 32, FEW = 192, DIGITS = 8, BYTES = 256 };

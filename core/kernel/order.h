@@ -20,6 +20,10 @@ typedef struct moth_keyed { /* an element on its way */
 /* Keys of n packed elements of a dtype, half ones excepted. */
 void moth_keys_of(int64_t n, const char *x, int dtype, bool descending, uint64_t *keys);
 
+/* How many runs of equals n packed elements have, NaN being like nothing; the first of each goes to
+** `values`, its position to `first`, if these are not NULL. */
+int64_t moth_runs_of(int64_t n, const char *x, int dtype, int64_t *first, char *values);
+
 /* Sorts n elements stably by key; `spare` has room for as many. False when a cancel stopped it. */
 bool moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare);
 

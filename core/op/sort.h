@@ -46,7 +46,8 @@ MOTH_ARGS(median_dim, MEDIAN_DIM)
 #define UNIQUE_ALL(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(maybe_dim, dim, none, "compare the slices along it; when absent the elements") \
-  ARG(bool,   consecutive, false, "only equals that stand behind each other count as such")
+  ARG(bool,   consecutive, false, "only equals that stand behind each other count as such") \
+  ARG(bool,   values_only, false, "leave the other results empty")
 MOTH_ARGS(unique_all, UNIQUE_ALL)
 
 /* -- looking for values -- */

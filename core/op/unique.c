@@ -4,6 +4,8 @@
 #include "../capture.h"
 #include "../device.h"
 #include "../kernel/order.h"
+#include "../lister.h"
+#include "../tape.h"
 #include "arith.h"
 #include "compare.h"
 #include "copy.h"
@@ -82,12 +84,13 @@ static inline bool begins(const uint64_t *key, int64_t step, bool floats) {
   return (*key != key[-step]) | (floats & (*key == MOTH_KEY_NAN));
 }
 
-/* Fills inverse; the first of each group and its size go to new lists. Equals stand in the order of
-** their positions. From the end on, so that the first of a group is written last and no branch has
+/* Fills inverse if it is wanted; the first of each group and its size go to new lists. Equals are in
+** the order of their positions. From the end on, so that the first of a group is written last and no branch has
 ** to be guessed. */
 static int groups_read(groups *g, bool floats, moth_tensor *inverse, moth_tensor **first,
                        moth_tensor **counts) {
   moth_ctx *ctx = inverse->ctx;
+  const bool all_wanted = inverse->l.numel == g->n;
   if (g->width != 1) groups_number(g, floats);
   const uint64_t *key = g->x ? &g->x->key : g->keys;
   const int64_t all = g->n, step = g->x ? sizeof *g->x / sizeof *key : 1;
@@ -101,10 +104,37 @@ static int groups_read(groups *g, bool floats, moth_tensor *inverse, moth_tensor
     const int64_t at = g->x ? g->x[i].at : i;
     f[to] = at;
     c[to] = i;
-    group[at] = to;
+    if (all_wanted) group[at] = to;
     if (i > 0) to -= begins(key + i * step, step, floats);
   }
   for (int64_t i = 0; i < n; i++) c[i] = (i + 1 < n ? c[i + 1] : all) - c[i];
+  return MOTH_OK;
+}
+
+/* Whether values may be copied by other means than an op: nothing is recorded of it. */
+static bool copies_values(const moth_tensor *x, const moth_rows *r) {
+  const moth_ctx *ctx = x->ctx;
+  return x->l.dtype == r->dtype && !ctx->lister && !(ctx->grad_mode && moth_needs_grad(x));
+}
+
+/* The same of runs of single elements; *y: their values, where they may be copied. */
+static int runs_read(const moth_rows *r, moth_tensor *inverse, moth_tensor **first,
+                     moth_tensor **counts, moth_tensor **y) {
+  moth_ctx *ctx = inverse->ctx;
+  const int64_t all = r->count * r->length, n = moth_runs_of(all, r->x, r->dtype, NULL, NULL);
+  const bool values_only = inverse->l.numel < all;
+  moth_layout l = {.ndim = 1, .dtype = (uint8_t)r->dtype, .shape = {n}};
+  *counts = new_list(ctx, values_only ? 0 : n);
+  if (!values_only || !y) *first = new_list(ctx, n);
+  if (y && moth_layout_pack(&l)) *y = moth_tensor_new(ctx, &l);
+  if (!*counts || (y ? !*y : !*first) || (!values_only && !*first)) return ctx->error.code;
+  int64_t *f = *first ? numbers(*first) : NULL, *group = numbers(inverse);
+  moth_runs_of(all, r->x, r->dtype, f, y ? moth_at(*y) : NULL);
+  for (int64_t i = 0; i < n && !values_only; i++) {
+    const int64_t stop = i + 1 < n ? f[i + 1] : all;
+    numbers(*counts)[i] = stop - f[i];
+    for (int64_t at = f[i]; at < stop; at++) group[at] = i;
+  }
   return MOTH_OK;
 }
 
@@ -146,7 +176,7 @@ static int unique_through_cpu(const unique_all_args *a, moth_tensor **out) {
   moth_tensor *here = moth_to_host(a->input), *y[3] = {NULL, NULL, NULL};
   int status = !here ? a->ctx->error.code
                      : MOTH_CALL(a->ctx, y, unique_all, .input = here, .dim = a->dim,
-                                 .consecutive = a->consecutive);
+                                 .consecutive = a->consecutive, .values_only = a->values_only);
   for (int i = 0; i < 3; i++) {
     if (!status)
       status = MOTH_CALL(a->ctx, &out[i], to_device, .input = y[i],
@@ -257,17 +287,24 @@ static int unique_all_compose(const unique_all_args *a, moth_tensor **out) {
   moth_tensor *inverse = NULL, *first = NULL, *counts = NULL, *y = NULL;
   int status = unique_rows(a, &dim, &r, &l);
   if (status) return status;
-  inverse = moth_tensor_new(a->ctx, &l);
-  status = inverse ? groups_open(&g, a->input, &r, !a->consecutive) : a->ctx->error.code;
+  if (a->values_only) l = (moth_layout){.ndim = 1, .dtype = MOTH_I64, .shape = {0}};
+  inverse = moth_layout_pack(&l) ? moth_tensor_new(a->ctx, &l) : NULL;
+  const bool runs = a->consecutive && a->dim == MOTH_NO_INT;
+  status = !inverse ? a->ctx->error.code
+         : runs     ? runs_read(&r, inverse, &first, &counts,
+                                copies_values(a->input, &r) ? &y : NULL)
+                    : groups_open(&g, a->input, &r, !a->consecutive);
   if (!status && !a->consecutive) status = groups_sort(&g, a->ctx);
-  if (!status) status = groups_read(&g, moth_is_float(r.dtype), inverse, &first, &counts);
-  if (!status) status = pick_first(a, dim, first, &y);
+  if (!status && !runs)
+    status = groups_read(&g, moth_is_float(r.dtype), inverse, &first, &counts);
+  if (!status && !y) status = pick_first(a, dim, first, &y);
   if (g.room) moth_dealloc(a->ctx, g.room, g.bytes);
   moth_tensor_release(r.owner);
   moth_tensor_release(first);
   if (status) {
     moth_tensor_release(inverse);
     moth_tensor_release(counts);
+    moth_tensor_release(y);
     return status;
   }
   out[0] = y;
@@ -281,7 +318,8 @@ MOTH_OP_COMPOSES(unique_all, UNIQUE_ALL, .dtypes = MOTH_ANY, .flags = MOTH_OP_HI
                  .doc = "The different elements or slices in order, which of them each one is, and "
                         "how often they come.",
                  .examples = "moth.tensor{3LL, 1LL, 3LL}\n"
-                             "moth.tensor{{3LL, 1LL}, {3LL, 1LL}}, {dim = 1, consecutive = true}")
+                             "moth.tensor{{3LL, 1LL}, {3LL, 1LL}}, {dim = 1, consecutive = true}\n"
+                             "moth.tensor{3LL, 1LL, 3LL}, {values_only = true}")
 
 /* -- searchsorted, bucketize, isin -- */
 

@@ -39,7 +39,8 @@ results.median = define {
 local function unique_of(name)
   local own = bind.under(name)
   return function(input, dim, consecutive, return_inverse, return_counts)
-    local values, inverse, counts = own.unique_all(input, dim or lib.none, consecutive)
+    local values, inverse, counts = own.unique_all(input, dim or lib.none, consecutive,
+      not (return_inverse or return_counts))
     if return_inverse and return_counts then return values, inverse, counts end
     if return_inverse then return values, inverse end
     if return_counts then return values, counts end
