@@ -232,11 +232,16 @@ local function slope(x, dim, step, at, edge_order)
     return (lies_along(at:narrow(1, first, count), dim, x:dim()))
   end
   local function rise(first) return (part(first + 1, 1) - part(first, 1)) / gap(first, 1) end
-  if at ~= nil then at = at:diff() end
-  local left, right = gap(1, n - 2), gap(2, n - 2)
-  local steep = (part(2, n - 2) - part(1, n - 2)) / left
-  local after = (part(3, n - 2) - part(2, n - 2)) / right
-  local inside = (steep * right + after * left) / (left + right)
+  local inside
+  if at == nil then
+    inside = (part(3, n - 2) - part(1, n - 2)) / (2 * step)
+  else
+    at = at:diff()
+    local left, right = gap(1, n - 2), gap(2, n - 2)
+    local steep = (part(2, n - 2) - part(1, n - 2)) / left
+    local after = (part(3, n - 2) - part(2, n - 2)) / right
+    inside = (steep * right + after * left) / (left + right)
+  end
   local first, last = rise(1), rise(n - 1)
   if edge_order == 2 then -- a parabola through three
     local l, r, k, m = gap(1, 1), gap(2, 1), gap(n - 2, 1), gap(n - 1, 1)
