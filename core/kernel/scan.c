@@ -34,10 +34,10 @@ static void cumprod_i64(int64_t row, int64_t end, int lane, const void *arg) {
   }
 }
 
-/* Blocks of eight products: eight f32 that lead below f64's range cannot lead back to 2^-500, so that
-** a look at the last of them is enough; f64 are checked one by one. A block that leaves the range is
-** multiplied again with exponents. Several rows go side by side, since each product waits for the
-** one before; `some` is a constant of the caller. */
+/* Blocks of eight products: eight f32 that lead below f64's range cannot lead back to 2^-500, so
+** that the last product alone is checked; f64 are checked one by one. A block that leaves the range
+** is multiplied again with exponents. Several rows go side by side, since each product waits for
+** the one before; `some` is a constant of the caller. */
 enum { PRODUCTS_BLOCK = 8, PRODUCTS_ROWS = 4 };
 
 #define PRODUCTS(name, type)                                                   \
@@ -121,9 +121,9 @@ static void cumprod_back_each(int64_t n, const double *x, const double *dy, doub
   }
 }
 
-/* Of `some` rows in plain doubles. Returns a bit for each row in which a part left the range and
-** the gradient may not have: w and g are at most 2^500, x g at least 2^-1000 or 0, and w, unless its
-** part of the gradient is 0 in f32, at least 2^-500 or 0. */
+/* Of `some` rows in plain doubles. Returns a bit for each row that has to be computed with
+** exponents: in the others w and g are at most 2^500, x g is at least 2^-1000 or 0, and so is w at
+** least 2^-500 or 0, unless a smaller one makes 0 of the rounded gradient. */
 INLINED int cumprod_back_of(const scan *s, int64_t n, int some, int64_t first, double *w) {
   const int64_t tiny = (int64_t)(1023 - 1000) << 52;
   const double *x = (const double *)(const void *)s->r->x + first;

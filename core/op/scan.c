@@ -1,8 +1,9 @@
 /* scan.c -- running sums, products and extremes, and the differences that undo a sum.
 **
 ** No gradient of a product divides, so zeros do no harm. That of cumprod has a kernel on the CPU;
-** elsewhere, and under create_graph, it runs the recurrence y[i] = x[i] y[i - 1] backwards: G[i] = dy[i] + x[i + 1] G[i + 1], dx[i] = G[i] y[i - 1], of
-** factors that are scaled so that their products stay near 1. Such a recurrence is an op, recur,
+** elsewhere, and under create_graph, it runs the recurrence y[i] = x[i] y[i - 1] backwards:
+** G[i] = dy[i] + x[i + 1] G[i + 1], dx[i] = G[i] y[i - 1], of factors that are scaled so that their
+** products stay near 1. Such a recurrence is an op, recur,
 ** whose gradient is one in the other direction.
 */
 #include "scan.h"

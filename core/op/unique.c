@@ -84,9 +84,9 @@ static inline bool begins(const uint64_t *key, int64_t step, bool floats) {
   return (*key != key[-step]) | (floats & (*key == MOTH_KEY_NAN));
 }
 
-/* Fills inverse if it is wanted; the first of each group and its size go to new lists. Equals are in
-** the order of their positions. From the end on, so that the first of a group is written last and no branch has
-** to be guessed. */
+/* Fills inverse if it is wanted; the first of each group and its size go to new lists. Equals are
+** in the order of their positions. From the end on, so that the first of a group is written last
+** and no branch has to be guessed. */
 static int groups_read(groups *g, bool floats, moth_tensor *inverse, moth_tensor **first,
                        moth_tensor **counts) {
   moth_ctx *ctx = inverse->ctx;
