@@ -3,14 +3,10 @@
 ** moth_call reads what the caller laid out and fills in defaults; moth_run is the same road for C,
 ** from a filled args struct on. Nothing is recorded or handed out unless every step went well.
 */
-#include "capture.h"
 #include "coroutine.h"
 #include "device.h"
-#include "frame.h"
-#include "lister.h"
 #include "loop.h"
-#include "noted.h"
-#include "profile.h"
+#include "observer.h"
 #include "registry.h"
 #include "tape.h"
 
@@ -122,62 +118,53 @@ static moth_kernel kernel_there(const moth_op *op) {
   return op->compose ? op->compose : op->cpu;
 }
 
-/* While someone is told what is done with elements. */
-static int listed_run(const moth_op *op, moth_kernel run, const void *args, moth_tensor **out,
-                      uint32_t nout) {
-  moth_ctx *ctx = ((const moth_args *)args)->ctx;
-  moth_lister *l = ctx->lister;
-  const uint64_t around = l->began;
-  l->began = ctx->ids;
-  int status = run(args, out);
-  l->began = around;
-  return status || !l->ran ? status : l->ran(l, op, args, out, nout);
+static __attribute__((noinline)) int observe_kernel(moth_call_frame *f, const moth_op *op,
+                                                    moth_kernel kernel, moth_tensor **out,
+                                                    uint32_t nout, bool fresh) {
+  const moth_observed run = {MOTH_RUN_KERNEL, .op = op, .args = &f->args, .out = out,
+                             .kernel = kernel, .nout = nout, .fresh = fresh, .device = f->device};
+  return moth_observe(f->args.ctx->observer, &run);
 }
 
-static int run_kernel(moth_ctx *ctx, const moth_op *op, const void *args, moth_tensor **out,
-                      bool fresh, int device) {
-  const moth_kernel run = device ? kernel_there(op) : op->cpu;
-  const uint32_t nout = fresh ? op->nout + op->nhidden : 1;
-  if (ctx->lister) return listed_run(op, run, args, out, nout);
-  const uint32_t span = device && ctx->profile ? moth_profile_device_begin(ctx, device) : 0;
-  int status = ctx->capture ? moth_capture_run(op, run, args, out, nout, fresh) : run(args, out);
-  if (span) moth_profile_device_end(ctx, span);
-  return status;
+/* here: the kernel on the CPU. nout of the results exist, which were allocated now if `fresh`. */
+static int run_kernel(moth_call_frame *f, const moth_op *op, moth_kernel here, moth_tensor **out,
+                      uint32_t nout, bool fresh) {
+  const moth_kernel kernel = f->device ? kernel_there(op) : here;
+  if (f->args.ctx->observer) return observe_kernel(f, op, kernel, out, nout, fresh);
+  return kernel(&f->args, out);
 }
 
-/* An op that moves bytes itself. */
-static int run_whole(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
+/* Allocates the results; none after an error. */
+static int allocate(moth_call_frame *f, const moth_op *op, const moth_layout *y,
+                    moth_tensor **out) {
   moth_ctx *ctx = f->temps.ctx;
-  const moth_kernel run = f->device ? kernel_there(op) : op->compose;
-  if (ctx->lister) return listed_run(op, run, &f->args, out, op->nout);
-  const uint32_t span = f->device && ctx->profile ? moth_profile_device_begin(ctx, f->device) : 0;
-  int status = ctx->capture ? moth_capture_run(op, run, &f->args, out, 0, false)
-                            : run(&f->args, out);
-  if (span) moth_profile_device_end(ctx, span);
+  const uint32_t n = op->nout + op->nhidden;
+  uint32_t i = 0;
+  if (ctx->observer) moth_observe_results(ctx, op, &f->args, true);
+  for (; i < n; i++) {
+    out[i] = NULL;
+    if (y[i].ndim == MOTH_NO_RESULT) continue;
+    out[i] = moth_tensor_new(ctx, &y[i]);
+    if (!out[i]) break;
+    if (!is_ordered(f, op, &out[i]->l)) order_result(f, op, &out[i]->l);
+  }
+  if (ctx->observer) moth_observe_results(ctx, op, &f->args, false);
+  if (i == n) return MOTH_OK;
+  const int status = ctx->error.code;
+  release_all(out, i);
   return status;
 }
 
 static int run_fresh(moth_call_frame *f, const moth_op *op, int dtype, moth_tensor **out) {
   moth_layout y[MOTH_MAX_OUTPUTS];
-  uint32_t n = op->nout + op->nhidden, made = 0;
-  moth_ctx *ctx = f->temps.ctx;
+  const uint32_t n = op->nout + op->nhidden;
   int status = shapes_of(f, op, dtype, y);
-  if (ctx->capture) moth_capture_fresh(ctx, op, &f->args, true);
-  for (; !status && made < n; made++) {
-    out[made] = NULL;
-    if (y[made].ndim == MOTH_NO_RESULT) continue;
-    out[made] = moth_tensor_new(ctx, &y[made]);
-    if (!out[made]) {
-      status = ctx->error.code;
-      break;
-    }
-    if (!is_ordered(f, op, &out[made]->l)) order_result(f, op, &out[made]->l);
-  }
-  if (ctx->capture) moth_capture_fresh(ctx, op, &f->args, false);
-  if (!status) status = run_kernel(ctx, op, &f->args, out, true, f->device);
+  if (!status) status = allocate(f, op, y, out);
+  if (status) return status;
+  status = run_kernel(f, op, op->cpu, out, n, true);
   if (!status) status = moth_record(op, &f->args, out);
-  if (status) release_all(out, made);
-  else if (ctx->autocast != MOTH_NO_DTYPE) moth_autocast_result(op, out);
+  if (status) release_all(out, n);
+  else if (f->temps.ctx->autocast != MOTH_NO_DTYPE) moth_autocast_result(op, out);
   return status;
 }
 
@@ -272,7 +259,7 @@ static int run_direct(moth_call_frame *f, const moth_op *op, moth_tensor *target
   if (recorded) status = moth_record_write(op, &f->args, target, before, &write);
   moth_tensor_release(before);
   if (!status && target->l.numel) {
-    status = run_kernel(target->ctx, op, &f->args, out, false, f->device);
+    status = run_kernel(f, op, op->cpu, out, 1, false);
     /* Kernels check what they read before they write; only an interrupt comes in the middle, and
     ** on a device a want of memory, which here they meet before. */
     if (!status || status == MOTH_E_INTERRUPT || (status == MOTH_E_MEM && target->l.device))
@@ -290,7 +277,7 @@ static int write_result(moth_tensor *target, moth_tensor *y) {
   return status;
 }
 
-static int run_plain(const moth_op *op, const void *args, moth_tensor **out);
+static int run_op(const moth_op *op, const void *args, moth_tensor **out);
 
 /* Runs an op on a copy of the target: its gradient reads the value that the write replaces. The
 ** copy is recorded, so that the gradient reaches the target's history. */
@@ -304,7 +291,7 @@ static int run_on_copy(const moth_op *op, const void *args, moth_tensor *target,
   moth_cursor c = {.op = op, .args = &own};
   while (moth_next_input(&c))
     if (c.arg == 0) *c.at = copy;
-  status = run_plain(op, &own, fresh);
+  status = run_op(op, &own, fresh);
   moth_tensor_release(copy);
   return status;
 }
@@ -334,7 +321,7 @@ static int run_into(moth_call_frame *f, const moth_op *op, const void *args, mot
   if (status) return status;
   moth_tensor *fresh[MOTH_MAX_OUTPUTS] = {NULL};
   status = in_place && recorded && op->save_in[0] ? run_on_copy(op, args, target, fresh)
-                                                  : run_plain(op, args, fresh);
+                                                  : run_op(op, args, fresh);
   if (status) return status;
   status = check_target(op, target, &fresh[0]->l, arg);
   if (!status) status = write_result(target, fresh[0]);
@@ -363,16 +350,14 @@ static int run_view_in_place(moth_call_frame *f, const moth_op *op, moth_tensor 
   const bool mode = ctx->grad_mode;
   int dtype, status = moth_prepare(f, op, &dtype);
   if (!status) status = moth_check_become(x, op->rows[0].name, op == &moth_op_as_strided);
-  if (!status && !moth_calls_allow_view(ctx, x))
-    status = moth_fail(ctx, MOTH_E_UNSUPPORTED, op->rows[0].name,
-                       "a net that is exported cannot give another shape to a tensor from outside "
-                       "of it; clone it first");
-  if (status) return status;
+  if (!status) status = MOTH_NOTICE(ctx, MOTH_RESHAPES, .x = x, .what = op->rows[0].name);
+  if (status < 0) return status;
+  const bool stays = status > 0;
   ctx->grad_mode = x->node != NULL; /* under no_grad, too: a history must fit its tensor */
   status = run_view(f, op, &y);
   ctx->grad_mode = mode;
   if (status) return status;
-  if (ctx->calls && x->slot) { /* whose notes keep x as it was */
+  if (stays) {
     y->flags &= ~(uint32_t)MOTH_T_NO_GRAD_VIEW;
     moth_take_handle(y, x);
     *out = y;
@@ -397,15 +382,14 @@ static int run_frame(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   status = moth_prepare(f, op, &dtype);
   if (status) return status;
   if (op->view) return run_view(f, op, out);
-  if (op->flags & MOTH_OP_WHOLE) return run_whole(f, op, out);
+  if (op->flags & MOTH_OP_WHOLE) return run_kernel(f, op, op->compose, out, 0, false);
   if (op->compose) return op->compose(&f->args, out);
   if (op->list) return op->list(&f->args, &f->temps.ctx->results);
   if (op->flags & MOTH_OP_MUTATES) return run_writer(f, op, out);
   return run_fresh(f, op, dtype, out);
 }
 
-/* moth_run, unseen by a profile. */
-static int run_plain(const moth_op *op, const void *args, moth_tensor **out) {
+static int run_op(const moth_op *op, const void *args, moth_tensor **out) {
   moth_call_frame f;
   moth_ctx *ctx = ((const moth_args *)args)->ctx;
   moth_frame_open(&f, ctx);
@@ -416,30 +400,36 @@ static int run_plain(const moth_op *op, const void *args, moth_tensor **out) {
   return status;
 }
 
-int moth_run(const moth_op *op, const void *args, moth_tensor **out) {
-  moth_ctx *ctx = ((const moth_args *)args)->ctx;
-  if (!ctx->profile) return run_plain(op, args, out);
-  const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_OP, op->name, false);
-  int status = run_plain(op, args, out);
-  moth_profile_inputs(ctx, event, op, args);
-  moth_profile_leave(ctx, event, status);
+/* The same into out[0]. */
+static int write_op(const moth_op *op, const void *args, moth_tensor **out) {
+  moth_call_frame f;
+  moth_frame_open(&f, out[0]->ctx);
+  memcpy(&f.args, args, op->size);
+  int status = moth_frame_own_lists(&f, op);
+  if (!status) status = run_into(&f, op, args, out[0], op->rows[0].name);
+  moth_frame_close(&f);
   return status;
 }
 
+static __attribute__((noinline)) int observe(int what, const moth_op *op, const void *args,
+                                             moth_tensor **out, moth_runner run) {
+  const moth_observed r = {what, .op = op, .args = args, .out = out, .run = run};
+  return moth_observe(((const moth_args *)args)->ctx->observer, &r);
+}
+
+int moth_run(const moth_op *op, const void *args, moth_tensor **out) {
+  if (!((const moth_args *)args)->ctx->observer) return run_op(op, args, out);
+  return observe(MOTH_RUN_OP, op, args, out, run_op);
+}
+
 int moth_run_into(const moth_op *op, const void *args, moth_tensor *target) {
-  moth_call_frame f;
-  moth_ctx *ctx = target->ctx;
-  const uint64_t event =
-    ctx->profile ? moth_profile_enter(ctx, MOTH_EVENT_OP, op->name, false) : 0;
-  moth_frame_open(&f, target->ctx);
-  memcpy(&f.args, args, op->size);
-  int status = moth_frame_own_lists(&f, op);
-  if (!status) status = run_into(&f, op, args, target, op->rows[0].name);
-  moth_frame_close(&f);
-  if (!event) return status;
-  moth_profile_inputs(ctx, event, op, args);
-  moth_profile_leave(ctx, event, status);
-  return status;
+  if (!target->ctx->observer) return write_op(op, args, &target);
+  return observe(MOTH_RUN_OP, op, args, &target, write_op);
+}
+
+int moth_run_gradient(const moth_op *op, const void *args, moth_tensor **out) {
+  if (!((const moth_args *)args)->ctx->observer) return run_op(op, args, out);
+  return observe(MOTH_RUN_GRADIENT, op, args, out, moth_run);
 }
 
 /* Where the result goes, by the slot behind the op's own: the `out` that was given, the first
@@ -460,8 +450,8 @@ static int given_target(moth_call_frame *f, const moth_op *op, const moth_slot *
   return *target ? MOTH_OK : ctx->error.code;
 }
 
-static inline int call(moth_call_frame *f, const moth_op *op, const moth_slot *slots,
-                       uint32_t nslots, uint64_t given, moth_tensor **out) {
+static inline int run_call(moth_call_frame *f, const moth_op *op, const moth_slot *slots,
+                           uint32_t nslots, uint64_t given, moth_tensor **out) {
   moth_tensor *target;
   int status = moth_read_args(f, op, slots, nslots, given);
   if (!status) status = given_target(f, op, slots, nslots, given, &target);
@@ -474,27 +464,18 @@ static inline int call(moth_call_frame *f, const moth_op *op, const moth_slot *s
   return status;
 }
 
-/* The same for a profile to see. */
-static int call_seen(moth_call_frame *f, const moth_op *op, const moth_slot *slots,
-                     uint32_t nslots, uint64_t given, moth_tensor **out) {
-  moth_ctx *ctx = f->temps.ctx;
-  const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_OP, op->name, true);
-  int status = call(f, op, slots, nslots, given, out);
-  if (!status) moth_profile_inputs(ctx, event, op, &f->args);
-  moth_results_clear(&f->temps); /* what was made on the way is no part of what it added */
-  moth_profile_leave(ctx, event, status);
-  return status;
+static int run_observed(const moth_op *op, const void *args, moth_tensor **out) {
+  moth_call_frame *f = (moth_call_frame *)(uintptr_t)args;
+  return run_call(f, op, f->slots, f->nslots, f->given, out);
 }
 
-/* The same for whoever notes the calls. */
-static int call_noted(moth_call_frame *f, const moth_op *op, const moth_slot *slots,
-                      uint32_t nslots, uint64_t given, moth_tensor **out) {
-  moth_ctx *ctx = f->temps.ctx;
-  int status = moth_calls_before(ctx, op, slots, nslots, given);
-  if (status) return status;
-  status = ctx->profile ? call_seen(f, op, slots, nslots, given, out)
-                        : call(f, op, slots, nslots, given, out);
-  return moth_calls_after(ctx, status, out);
+static __attribute__((noinline)) int observe_call(moth_call_frame *f, const moth_op *op,
+                                                  const moth_slot *slots, uint32_t nslots,
+                                                  uint64_t given, moth_tensor **out) {
+  f->slots = slots;
+  f->nslots = nslots;
+  f->given = given;
+  return observe(MOTH_RUN_CALL, op, &f->args, out, run_observed);
 }
 
 /* Handles for the first nout results, the others into ctx->results; after an error, none. */
@@ -542,9 +523,8 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   moth_error_blame(ctx, op->name);
   moth_frame_open(&f, ctx);
   int status = moth_cancelled(ctx) ? moth_stopped(ctx)
-               : ctx->calls        ? call_noted(&f, op, slots, nslots, given, y)
-               : ctx->profile      ? call_seen(&f, op, slots, nslots, given, y)
-                                   : call(&f, op, slots, nslots, given, y);
+               : ctx->observer     ? observe_call(&f, op, slots, nslots, given, y)
+                                   : run_call(&f, op, slots, nslots, given, y);
   moth_frame_close(&f);
   ctx->numbers = 0;
   return give_results(ctx, op, &f.args, status, y, out, nout);

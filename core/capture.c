@@ -2,7 +2,6 @@
 ** capture_bytes.c holds the memory, capture_run.c and capture_graph.c run what was recorded.
 */
 #include "capture_parts.h"
-#include "lister.h"
 
 #include "frame.h"
 #include "registry.h"
@@ -39,13 +38,6 @@ static int watch(moth_capture *c, moth_tensor *x) {
     c->watched[c->nwatched++] =
       (moth_watched){moth_tensor_retain(x), x->storage, x->flags & MOTH_T_REQUIRES};
   return status;
-}
-
-int moth_capture_look(moth_tensor *x) {
-  moth_capture *c = x->ctx->capture;
-  if (!moth_captures(x->ctx)) return MOTH_OK;
-  int status = touch(c, x->storage);
-  return status ? status : watch(c, x);
 }
 
 /* A number is a constant, and its bytes soon hold another. */
@@ -156,9 +148,12 @@ static bool is_constant(const moth_op *op, const void *args) {
   return !(op->flags & MOTH_OP_RANDOM);
 }
 
-static int append(moth_capture *c, const moth_op *op, moth_kernel run, const void *args,
-                  moth_tensor **out, uint32_t nout, bool fresh) {
-  moth_instruction in = {.op = op, .run = run};
+static int append(moth_capture *c, const moth_observed *run) {
+  const moth_op *op = run->op;
+  const void *args = run->args;
+  moth_tensor **out = run->out;
+  const uint32_t nout = run->nout;
+  moth_instruction in = {.op = op, .run = run->kernel};
   int status = moth_grow(c->ctx, &c->code, c->ncode, &c->code_room, sizeof *c->code);
   if (status) return status;
   in.args = freeze_args(c, op, args);
@@ -166,27 +161,28 @@ static int append(moth_capture *c, const moth_op *op, moth_kernel run, const voi
   for (uint32_t i = 0; i < nout && out[i]; i++) {
     in.out[i] = freeze(c, out[i]);
     if (!in.out[i]) return c->ctx->error.code;
-    status = note_write(c, in.out[i], fresh);
+    status = note_write(c, in.out[i], run->fresh);
     if (status) return status;
   }
   if (op->flags & MOTH_OP_RANDOM) status = note_drawn(c, op, in.args);
   if (!status && op->flags & MOTH_OP_WHOLE) status = note_whole(c, op, in.args);
   if (status) return status;
-  in.once = fresh && nout == 1 && !(out[0]->storage->held & MOTH_C_POOLED) && is_constant(op, args);
+  in.once = run->fresh && nout == 1 && !(out[0]->storage->held & MOTH_C_POOLED) &&
+            is_constant(op, args);
   c->code[c->ncode++] = in;
   return MOTH_OK;
 }
 
-int moth_capture_run(const moth_op *op, moth_kernel run, const void *args, moth_tensor **out,
-                     uint32_t nout, bool fresh) {
-  moth_ctx *ctx = ((const moth_args *)args)->ctx;
-  if (ctx->quiet) return run(args, out);
-  moth_capture *c = ctx->capture;
+static int run_kernel(moth_observer *o, const moth_observed *run) {
+  moth_capture *c = (moth_capture *)o;
+  moth_ctx *ctx = c->ctx;
+  if (!moth_capture_records(c)) return moth_observe(o->next, run);
   uint32_t before = c->ncode;
-  int status = append(c, op, run, args, out, nout, fresh);
+  int status = append(c, run);
   if (status) return status;
   ctx->quiet++;
-  status = ctx->devices ? moth_capture_observe(&c->code[before], args, out) : run(args, out);
+  status = ctx->devices ? moth_capture_observe(&c->code[before], run->args, run->out)
+                        : moth_observe(o->next, run);
   ctx->quiet--;
   if (status) c->ncode = before;
   return status;
@@ -240,16 +236,17 @@ void moth_capture_guard_end(moth_ctx *ctx) {
 
 /* What small results without inputs hold is the same in every replay: they are no part of the pool,
 ** and unless something else writes them, of the replay either. */
-void moth_capture_fresh(moth_ctx *ctx, const moth_op *op, const void *args, bool on) {
-  if (ctx->quiet) return;
-  ctx->capture->fresh = !on ? 0 : is_constant(op, args) ? MOTH_FRESH_LARGE : MOTH_FRESH_ALL;
+static void results(moth_observer *o, const moth_op *op, const void *args, bool on) {
+  moth_capture *c = (moth_capture *)o;
+  if (!moth_capture_records(c)) return;
+  c->fresh = !on ? 0 : is_constant(op, args) ? MOTH_FRESH_LARGE : MOTH_FRESH_ALL;
 }
 
 /* -- what else a recording notices -- */
 
-int moth_capture_leaf(moth_node *leaf, bool set) {
-  moth_capture *c = leaf->ctx->capture;
-  if (!c || ((leaf->flags & MOTH_N_YOUNG) && leaf->id > c->first)) return MOTH_OK;
+static int meet_leaf(moth_capture *c, moth_node *leaf, bool set) {
+  if (!leaf) return c->ctx->error.code;
+  if ((leaf->flags & MOTH_N_YOUNG) && leaf->id > c->first) return MOTH_OK;
   for (uint32_t i = 0; i < c->nleaves; i++)
     if (c->leaves[i].leaf == leaf) return MOTH_OK;
   int status = moth_grow(c->ctx, &c->leaves, c->nleaves, &c->leaf_room, sizeof *c->leaves);
@@ -261,15 +258,44 @@ int moth_capture_leaf(moth_node *leaf, bool set) {
   return MOTH_OK;
 }
 
-int moth_capture_refuse(moth_ctx *ctx, const char *what) {
-  if (ctx->lister && ctx->lister->ran)
-    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
-                     "%s inside a moth.kernel, which is read once for all values; choose by "
-                     "moth.where", what);
-  if (!moth_captures(ctx)) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
-                   "%s while moth.capture records the step: what it finds would be a constant "
-                   "of every replay; do this outside of the captured function", what);
+static int notice(moth_observer *o, const moth_notice *n) {
+  moth_capture *c = (moth_capture *)o;
+  const bool records = moth_capture_records(c);
+  int status;
+  if (c->ctx->capture != c) return MOTH_OK;
+  switch (n->kind) {
+    case MOTH_READS_GRAD:
+    case MOTH_SETS_GRAD:
+      return meet_leaf(c, n->leaf ? n->leaf : moth_leaf_of(n->x), n->kind == MOTH_SETS_GRAD);
+    case MOTH_SHARES: /* replays use its bytes as long as x has them */
+      status = records ? touch(c, n->x->storage) : MOTH_OK;
+      return status || !records ? status : watch(c, n->x);
+    case MOTH_RESHAPES:
+      if (!records || n->x->storage->capture == c->id) return MOTH_OK;
+      return moth_fail(c->ctx, MOTH_E_UNSUPPORTED, n->what,
+                       "a captured step cannot give another shape to a tensor from outside of it: "
+                       "replays would not do it again");
+    case MOTH_CALLS_READ:
+      if (!records) return MOTH_OK;
+      return moth_fail(c->ctx, MOTH_E_UNSUPPORTED, NULL,
+                       "%s while moth.capture records the step: what it finds would be a constant "
+                       "of every replay; do this outside of the captured function", n->what);
+    default: return MOTH_OK;
+  }
+}
+
+void moth_capture_attach(moth_capture *c) {
+  c->observer = (moth_observer){
+    .rank = MOTH_CAPTURES, .run = {[MOTH_RUN_KERNEL] = run_kernel}, .results = results,
+    .born = moth_capture_born, .died = moth_capture_died, .constant = moth_capture_constant,
+    .notice = notice};
+  moth_observer_add(c->ctx, &c->observer);
+  moth_capture_take_up(c->ctx, c);
+}
+
+void moth_capture_detach(moth_capture *c) {
+  moth_capture_put_aside(c->ctx);
+  moth_observer_remove(c->ctx, &c->observer);
 }
 
 int moth_capture_refuse_shape(moth_ctx *ctx, const char *op) {

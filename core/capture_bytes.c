@@ -2,7 +2,6 @@
 ** met, blocks that results use one after another. tensor.c asks here while a step is recorded.
 */
 #include "capture_parts.h"
-#include "lister.h"
 
 #define CHUNK ((int64_t)16 << 10)
 #define SMALL 4096 /* bytes of a constant result that is kept rather than computed again */
@@ -34,28 +33,8 @@ int moth_capture_adopt(moth_capture *c, moth_storage *s, uint8_t held) {
   return MOTH_OK;
 }
 
-int moth_capture_born(moth_ctx *ctx, moth_storage *s) {
-  return moth_capture_adopt(ctx->capture, s, MOTH_C_INSIDE);
-}
-
-void moth_capture_unborn(moth_ctx *ctx, const moth_storage *s) {
-  moth_capture *c = ctx->capture;
-  if (c->nstores && c->stores[c->nstores - 1].s == s) c->nstores--;
-}
-
-/* The recording under way, or put aside, that s belongs to; or NULL. */
-static moth_capture *owner_of(const moth_ctx *ctx, const moth_storage *s) {
-  moth_capture *c = ctx->capture ? ctx->capture : ctx->aside;
-  return c && s->capture == c->id ? c : NULL;
-}
-
-bool moth_capture_owns(const moth_ctx *ctx, const moth_storage *s) {
-  return owner_of(ctx, s) != NULL;
-}
-
 moth_capture *moth_capture_put_aside(moth_ctx *ctx) {
   moth_capture *c = ctx->capture;
-  if (c) ctx->aside = c;
   ctx->capture = NULL;
   ctx->capture_id = 0;
   return c;
@@ -65,20 +44,18 @@ void moth_capture_take_up(moth_ctx *ctx, moth_capture *c) {
   if (!c) return;
   ctx->capture = c;
   ctx->capture_id = c->id;
-  ctx->aside = NULL;
 }
 
 bool moth_capture_inside(const moth_capture *c, const moth_storage *s) {
   return s->capture == c->id && (s->held & MOTH_C_INSIDE);
 }
 
-bool moth_capture_constant(const moth_tensor *x) {
-  const moth_ctx *ctx = x->ctx;
-  if (ctx->lister && ctx->lister->constant) return ctx->lister->constant(ctx->lister, x);
-  if (!moth_captures(ctx) || (x->flags & MOTH_T_NUMBER)) return true;
+bool moth_capture_constant(moth_observer *o, const moth_tensor *x) {
+  const moth_capture *c = (const moth_capture *)o;
+  if (!moth_capture_records(c) || (x->flags & MOTH_T_NUMBER)) return true;
   const moth_storage *s = x->storage;
   const uint8_t changes = MOTH_C_POOLED | MOTH_C_WRITTEN | MOTH_C_AGAIN;
-  return moth_capture_inside(ctx->capture, s) && !s->root && !(s->held & changes);
+  return moth_capture_inside(c, s) && !s->root && !(s->held & changes);
 }
 
 /* -- blocks -- */
@@ -88,14 +65,9 @@ static bool same_block(const moth_ctx *ctx, int64_t n, int64_t m) {
   return ctx->keeps_blocks ? moth_class_of(n) == moth_class_of(m) : n == m;
 }
 
-static void *new_block(moth_ctx *ctx, int device, int64_t nbytes, void **owner) {
-  return device ? moth_device_alloc(ctx, device, nbytes, owner) : moth_alloc(ctx, nbytes);
-}
-
-void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int device, int64_t nbytes) {
-  moth_capture *c = ctx->capture;
-  if (!c->fresh || ctx->quiet || (c->fresh == MOTH_FRESH_LARGE && nbytes <= SMALL))
-    return new_block(ctx, device, nbytes, &s->owner);
+/* Gives s, a result, the block of one that died, if there is one that fits. */
+static void reuse_block(moth_capture *c, moth_storage *s, int device, int64_t nbytes) {
+  moth_ctx *ctx = c->ctx;
   s->held |= MOTH_C_POOLED;
   for (uint32_t i = c->npool; i-- > 0;) {
     moth_spare spare = c->pool[i];
@@ -104,29 +76,40 @@ void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int device, int64_t nby
     else ctx->mem.live_bytes -= spare.nbytes;
     c->pool[i] = c->pool[--c->npool];
     if (device) s->owner = spare.owner;
-    return spare.block;
+    s->data = spare.block;
+    return;
   }
-  return new_block(ctx, device, nbytes, &s->owner);
 }
 
-moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s) {
-  moth_capture *c = owner_of(ctx, s);
+int moth_capture_born(moth_observer *o, moth_storage *s, int device, int64_t nbytes) {
+  moth_capture *c = (moth_capture *)o;
+  if (!moth_capture_records(c)) return MOTH_OK;
+  int status = moth_capture_adopt(c, s, MOTH_C_INSIDE);
+  if (status || !nbytes || !c->fresh || (c->fresh == MOTH_FRESH_LARGE && nbytes <= SMALL))
+    return status;
+  reuse_block(c, s, device, nbytes);
+  return MOTH_OK;
+}
+
+bool moth_capture_died(moth_observer *o, moth_storage *s) {
+  moth_capture *c = (moth_capture *)o;
+  moth_ctx *ctx = c->ctx;
+  if (s->capture != c->id) return false;
   s->refs = 1;
   s->held |= MOTH_C_BURIED;
-  if ((s->held & MOTH_C_POOLED) && s->data) {
-    /* Without room for the note the block simply is not used again. */
-    int64_t after = ctx->fail_after;
-    ctx->fail_after = 0;
-    moth_error_state error = ctx->error;
-    if (!moth_grow(ctx, &c->pool, c->npool, &c->pool_room, sizeof *c->pool))
-      c->pool[c->npool++] = (moth_spare){s->data, s->owner, s->nbytes, s->device};
-    else {
-      ctx->error = error;
-      s->held &= (uint8_t)~MOTH_C_POOLED; /* it stays this storage's, and goes with it */
-    }
-    ctx->fail_after = after;
+  if (!(s->held & MOTH_C_POOLED) || !s->data) return true;
+  /* Without room for the note the block simply is not used again. */
+  int64_t after = ctx->fail_after;
+  ctx->fail_after = 0;
+  moth_error_state error = ctx->error;
+  if (!moth_grow(ctx, &c->pool, c->npool, &c->pool_room, sizeof *c->pool)) {
+    c->pool[c->npool++] = (moth_spare){s->data, s->owner, s->nbytes, s->device};
+  } else {
+    ctx->error = error;
+    s->held &= (uint8_t)~MOTH_C_POOLED; /* it stays this storage's, and goes with it */
   }
-  return s->root;
+  ctx->fail_after = after;
+  return true;
 }
 
 void moth_capture_free_block(moth_ctx *ctx, const moth_spare *block) {
@@ -144,7 +127,8 @@ int moth_capture_initial(moth_capture *c, moth_storage *s) {
     return MOTH_OK;
   moth_initial *first = moth_capture_room(c, (int64_t)sizeof *first);
   if (!first || (!s->device && !moth_count_data(c->ctx, s->nbytes))) return c->ctx->error.code;
-  void *owner = NULL, *bytes = new_block(c->ctx, s->device, s->nbytes, &owner);
+  void *owner = NULL, *bytes = s->device ? moth_device_alloc(c->ctx, s->device, s->nbytes, &owner)
+                                         : moth_alloc(c->ctx, s->nbytes);
   if (!bytes) {
     if (!s->device) c->ctx->mem.live_bytes -= s->nbytes;
     return c->ctx->error.code;

@@ -102,7 +102,7 @@ static bool can_join(moth_instruction *in) {
     const moth_tensor *x = *cursor.at;
     if (!x || x->l.device) continue;
     if (in->op->kinds[cursor.from] == MOTH_KIND_generator) return false;
-    if (!moth_capture_constant(x)) in->facts |= MOTH_I_VARIES;
+    if (!moth_observe_constant(x)) in->facts |= MOTH_I_VARIES;
     if (settles) return false;
   }
   return settles || !(in->facts & MOTH_I_VARIES && in->facts & MOTH_I_OTHERS);
@@ -209,9 +209,9 @@ static int launch_seen(moth_capture *c, moth_segment *s, const moth_graph_functi
   struct moth_profile *profile = ctx->profile;
   const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_WHOLE, "graph", false);
   const uint32_t span = moth_profile_device_begin(ctx, s->device);
-  ctx->profile = NULL;
+  moth_profile_attach(ctx, NULL);
   int status = launch(c, s, f);
-  ctx->profile = profile;
+  moth_profile_attach(ctx, profile);
   moth_profile_device_end(ctx, span);
   moth_profile_leave(ctx, event, status);
   return status;

@@ -12,7 +12,7 @@
 #include "op/arith.h"
 
 typedef struct reading {
-  moth_lister lister;
+  moth_observer observer;
   const moth_instruction *in;
   moth_listed *list;
   const moth_tensor *result[MOTH_LISTED]; /* of each function */
@@ -63,9 +63,9 @@ static bool looks(const moth_loops *loops, int dtype) {
                                    loops == moth_arith.fmod);
 }
 
-static bool note(moth_lister *lister, const moth_loops *loops, int dtype, int noperands,
+static bool note(moth_observer *o, const struct moth_loops *loops, int dtype, int noperands,
                  const moth_tensor *const *operands, const void *arg) {
-  reading *r = (reading *)lister;
+  reading *r = (reading *)o;
   const moth_tensor *y = r->in->out[0];
   if (r->odd || r->n == MOTH_LISTED || looks(loops, dtype) ||
       (loops && moth_map_number(loops) < 0) ||
@@ -102,17 +102,16 @@ static bool chooses(const moth_capture *c, const moth_instruction *in) {
 int moth_capture_list(moth_capture *c, const moth_instruction *in, moth_listed *list) {
   const uint32_t flags = MOTH_OP_PORTABLE | MOTH_OP_STRIDED;
   moth_ctx *ctx = c->ctx;
-  reading r = {.lister = {.note = note}, .in = in, .list = list};
+  reading r = {.observer = {.rank = MOTH_TRACES, .function = note}, .in = in, .list = list};
   moth_tensor *y[] = {in->out[0]};
   if (!in->run || !y[0] || in->out[1] || (in->op->flags & flags) != flags || !in->op->cpu ||
       in->op->flags & MOTH_OP_WHOLE || in->op->lists || in->facts & MOTH_I_VARIES ||
       y[0]->l.numel == 0 || chooses(c, in) || (y[0]->l.device && in->op->device))
     return 0;
   moth_capture_put_aside(ctx); /* what it makes on the way is no part of the recording */
-  struct moth_lister *const before = ctx->lister;
-  ctx->lister = &r.lister;
+  moth_observer_add(ctx, &r.observer);
   const int status = in->op->cpu(in->args, y);
-  ctx->lister = before;
+  moth_observer_remove(ctx, &r.observer);
   moth_capture_take_up(ctx, c);
   if (status) moth_error_clear(ctx);
   return status || r.odd || !r.n || r.result[r.n - 1] != y[0] ? 0 : r.n;

@@ -1,12 +1,12 @@
 /* capture_list.h -- which elementwise functions an instruction of a recording is made of: its
-** kernel is run with a lister in the place of the work (lister.h). And which instructions use a
+** kernel is run for an observer of functions, which does nothing (observer.h). And which instructions use a
 ** storage. capture_join.c asks.
 */
 #ifndef MOTH_CAPTURE_LIST_H
 #define MOTH_CAPTURE_LIST_H
 
 #include "capture_parts.h"
-#include "lister.h"
+#include "kernel/elementwise.h"
 
 enum { MOTH_LISTED = 4 }; /* functions of one instruction */
 

@@ -101,6 +101,7 @@ typedef struct moth_chunk {
 enum { MOTH_FRESH_ALL = 1, MOTH_FRESH_LARGE };
 
 struct moth_capture {
+  moth_observer observer;
   moth_capture *next;
   moth_ctx *ctx;
   uint32_t id;
@@ -148,12 +149,24 @@ static inline moth_guard *moth_guard_of(const moth_instruction *in) {
   return in->run ? NULL : in->args;
 }
 
+static inline bool moth_capture_records(const moth_capture *c) { /* it is not put aside */
+  return c->ctx->capture == c && !c->ctx->quiet;
+}
+
+/* -- capture.c -- */
+
+void moth_capture_attach(moth_capture *c); /* c records from now on */
+void moth_capture_detach(moth_capture *c);
+
 /* -- capture_bytes.c -- */
 
 /* n bytes that live as long as the recording; NULL: error set. */
 void *moth_capture_room(moth_capture *c, int64_t n);
 /* Takes s into the storages that the recording knows; it is not counted by that. */
 int moth_capture_adopt(moth_capture *c, moth_storage *s, uint8_t held);
+int moth_capture_born(moth_observer *o, moth_storage *s, int device, int64_t nbytes);
+bool moth_capture_died(moth_observer *o, moth_storage *s);
+bool moth_capture_constant(moth_observer *o, const moth_tensor *x); /* the same in each replay */
 bool moth_capture_inside(const moth_capture *c, const moth_storage *s); /* made while recording */
 void moth_capture_free_block(moth_ctx *ctx, const moth_spare *block);
 /* If no instruction wrote the bytes of s and no op made them, each replay is to begin with those

@@ -105,8 +105,7 @@ void moth_capture_abort(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, );
   moth_capture *c = ctx->capture;
   if (!c) return;
-  ctx->capture = NULL;
-  ctx->capture_id = 0;
+  moth_capture_detach(c);
   settle(c, false);
   destroy(c);
 }
@@ -152,8 +151,7 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
   if (ctx->closed) return moth_fail_closed(ctx);
   if (ctx->capture)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "moth.capture is recording a step already");
-  if (ctx->calls && moth_calls_refuse(ctx, "a captured step cannot be exported"))
-    return ctx->error.code;
+  if (moth_calls_refuse(ctx, "a captured step cannot be exported")) return ctx->error.code;
   if (ctx->anomaly)
     return moth_fail(ctx, MOTH_E_STATE, NULL,
                      "anomaly mode looks at values; a step cannot be recorded in it");
@@ -178,8 +176,7 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
     return status;
   }
   *capture = c->id;
-  ctx->capture = c;
-  ctx->capture_id = c->id;
+  moth_capture_attach(c);
   return MOTH_OK;
 }
 
@@ -266,8 +263,7 @@ int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults)
   }
   moth_capture_note_streams(c);
   settle(c, true);
-  ctx->capture = NULL;
-  ctx->capture_id = 0;
+  moth_capture_detach(c);
   c->next = ctx->captures;
   ctx->captures = c;
   return MOTH_OK;
@@ -399,8 +395,7 @@ static int begin_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inpu
   if (!c) return ctx->error.code;
   if (ctx->capture)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a replay cannot be part of a recording");
-  if (ctx->calls && moth_calls_refuse(ctx, "a captured step cannot be exported"))
-    return ctx->error.code;
+  if (moth_calls_refuse(ctx, "a captured step cannot be exported")) return ctx->error.code;
   if (ninputs > MOST || ninputs != c->ninputs) return MOTH_CAPTURE_STALE;
   for (uint32_t i = 0; i < ninputs; i++) {
     x[i] = moth_resolve(ctx, &inputs[i], NULL);

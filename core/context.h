@@ -139,10 +139,9 @@ struct moth_ctx {
 
   struct moth_capture *capture;  /* under way, see capture.h */
   uint32_t capture_id;           /* its id, or 0 */
-  struct moth_capture *aside;    /* one that is put aside meanwhile: it still owns its bytes */
   struct moth_capture *captures; /* done, chained */
   uint32_t quiet;                /* > 0: what runs now is recorded as a whole, or not at all */
-  struct moth_lister *lister;    /* is told which functions run over elements, see lister.h */
+  struct moth_observer *observer; /* the first of a chain, mostly NULL: see observer.h */
   struct moth_trace *trace;      /* the last one, see trace.c */
   struct moth_calls *calls, *noted; /* under way, and the last ones: see noted.c */
   struct moth_fft_plan *ffts;    /* tables of transforms, chained: see kernel/fft.c */

@@ -4,7 +4,7 @@
 #include "capture.h"
 #include "coroutine.h"
 #include "device.h"
-#include "noted.h"
+#include "observer.h"
 #include "profile.h"
 #include "random.h"
 #include "system.h"
@@ -199,8 +199,8 @@ int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
   uint64_t state[2] = {seed, 0};
   if (ctx->closed) return moth_fail_closed(ctx);
-  if (moth_capture_refuse(ctx, "the generator is seeded")) return ctx->error.code;
-  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
+  if (MOTH_NOTICE(ctx, MOTH_CALLS_READ, .what = "the generator is seeded")) return ctx->error.code;
+  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
   memcpy(moth_at(ctx->generator), state, 16);
   ctx->forks = atomic_load(&moth_forks);
   moth_storage_bump(ctx->generator->storage);

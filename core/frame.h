@@ -25,6 +25,9 @@ typedef struct moth_call_frame {
   void *list[MOTH_LISTS];
   int64_t list_bytes[MOTH_LISTS];
   uint32_t nlists;
+  const moth_slot *slots; /* where somebody observes: what moth_call was given */
+  uint32_t nslots;
+  uint64_t given;
 } moth_call_frame;
 
 void moth_frame_open(moth_call_frame *f, moth_ctx *ctx);

@@ -3,7 +3,6 @@
 */
 #include "backward_parts.h"
 #include "device.h"
-#include "noted.h"
 #include "registry.h"
 #include "sparse.h"
 #include "tape.h"
@@ -35,7 +34,7 @@ moth_tensor *moth_grad_own(moth_grad *g, moth_tensor *take) {
 moth_tensor *moth_grad_run(moth_grad *g, const moth_op *op, const void *args) {
   moth_tensor *out[MOTH_MAX_OUTPUTS] = {NULL};
   if (g->status) return NULL;
-  g->status = g->ctx->calls ? moth_calls_run(g->ctx, op, args, out) : moth_run(op, args, out);
+  g->status = moth_run_gradient(op, args, out);
   for (uint32_t i = 1; i < MOTH_MAX_OUTPUTS; i++) moth_tensor_release(out[i]);
   return g->status ? NULL : moth_grad_own(g, out[0]);
 }

@@ -5,7 +5,7 @@
 
 #include "file.h"
 #include "loop.h"
-#include "noted.h"
+#include "observer.h"
 #include "op.h"
 
 typedef struct mapping { /* a mapped file; it closes with the last storage over its pages */
@@ -78,7 +78,7 @@ static moth_tensor *within(moth_ctx *ctx, moth_storage *of, moth_layout *l, cons
 int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, int32_t dtype,
                          const int64_t *shape, int32_t ndim, moth_handle *out) {
   MOTH_NEED(ctx, bytes && (shape || !ndim) && out, MOTH_E_ARG);
-  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
+  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
   moth_error_clear(ctx);
   const moth_tensor *x = moth_resolve(ctx, bytes, "bytes");
   moth_layout l;

@@ -6,6 +6,7 @@
 */
 #include "noted.h"
 
+#include "observer.h"
 #include "registry.h"
 
 typedef struct call {
@@ -23,12 +24,14 @@ typedef struct held {
 } held;
 
 typedef struct moth_calls {
+  moth_observer observer;
   moth_ctx *ctx;
   held *held; /* the tensors of all calls */
   uint32_t nheld, held_room;
   call *at;
   uint32_t n, room, flags;
   bool lost;  /* an entry is missing, for want of memory */
+  bool inside; /* an op of a backward pass runs, which is one entry */
   bool ended; /* it is only read any more */
   struct moth_calls *outer, *outer_calls; /* the log around this one, and whether it was paused */
 } moth_calls;
@@ -114,31 +117,29 @@ static void forget_last(moth_calls *c) {
   moth_dealloc(c->ctx, last->slots, last->bytes);
 }
 
-int moth_calls_before(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint32_t nslots,
-                      uint64_t given) {
-  moth_calls *c = ctx->calls;
-  moth_call_frame f;
-  const uint32_t n = c->n;
-  if (ctx->autocast != MOTH_NO_DTYPE && !c->flags)
-    return moth_fail(ctx, MOTH_E_STATE, NULL, "the casts of autocast cannot be exported");
-  const bool reshapes = op->origin && op->view; /* `t_`: its result is another tensor than x was */
-  if (ctx->autocast != MOTH_NO_DTYPE || reshapes)
-    moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
-  moth_frame_open(&f, ctx);
-  int status = moth_read_args(&f, op, slots, nslots, given);
-  if (!status) status = note(c, reshapes ? op->origin : op, &f.args);
-  if (!status) c->at[c->n - 1].writes = !reshapes && writes(op, slots, nslots, given);
-  else while (c->n > n) forget_last(c);
-  moth_frame_close(&f);
-  return status;
+static void add_event(moth_calls *c, const moth_notice *e) {
+  int status = moth_grow(c->ctx, &c->at, c->n, &c->room, sizeof *c->at);
+  if (!status) {
+    c->at[c->n++] = (call){.first = c->nheld, .event = (uint8_t)e->kind, .writes = e->value,
+                           .recorded = c->ctx->grad_mode};
+    if (e->x) status = hold(c, e->x);
+    if (e->y && !status) status = hold(c, e->y);
+  }
+  if (status) c->lost = true;
 }
 
-int moth_calls_after(moth_ctx *ctx, int status, moth_tensor **out) {
-  moth_calls *c = ctx->calls;
+static void add_other(moth_calls *c) {
+  if (c->flags) add_event(c, &(moth_notice){.kind = MOTH_CALLS_OTHER});
+}
+
+/* Runs what the last entry is about, and holds its results; those of a list are in ctx->results. */
+static int run_noted(moth_calls *c, const moth_observed *run, bool lists) {
+  int status = moth_observe(c->observer.next, run);
   call *last = &c->at[c->n - 1];
-  const uint32_t listed = ctx->results.n, nout = last->op->nout;
-  for (uint32_t i = 0; i < nout + listed && !status; i++) {
-    moth_tensor *y = i < nout ? out[i] : ctx->results.at[i - nout];
+  const moth_results *list = &c->ctx->results;
+  const uint32_t nout = last->op->nout, n = nout + (lists ? list->n : 0);
+  for (uint32_t i = 0; i < n && !status; i++) {
+    moth_tensor *y = i < nout ? run->out[i] : list->at[i - nout];
     if (!y) continue;
     status = hold(c, y);
     if (!status) last->nresults++;
@@ -147,58 +148,78 @@ int moth_calls_after(moth_ctx *ctx, int status, moth_tensor **out) {
   return status;
 }
 
-void moth_calls_add_event(moth_ctx *ctx, int event, moth_tensor *x, moth_tensor *y, bool value) {
-  moth_calls *c = ctx->calls;
-  if (!c->flags) return;
-  int status = moth_grow(ctx, &c->at, c->n, &c->room, sizeof *c->at);
-  if (!status) {
-    c->at[c->n++] = (call){.first = c->nheld, .event = (uint8_t)event, .writes = value,
-                           .recorded = ctx->grad_mode};
-    if (x) status = hold(c, x);
-    if (y && !status) status = hold(c, y);
-  }
-  if (status) c->lost = true;
-}
-
-int moth_calls_refuse(moth_ctx *ctx, const char *why) {
-  if (!ctx->calls->flags) return moth_fail(ctx, MOTH_E_STATE, NULL, "%s", why);
-  moth_calls_add_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
-  ctx->calls = NULL;
-  return MOTH_OK;
-}
-
-bool moth_calls_allow_view(const moth_ctx *ctx, const moth_tensor *x) {
-  return !ctx->calls || ctx->calls->flags || moth_calls_made(ctx, x);
-}
-
-int moth_calls_run(moth_ctx *ctx, const moth_op *op, const void *args, moth_tensor **out) {
-  moth_calls *c = ctx->calls;
-  if (!(c->flags & MOTH_CALLS_BACKWARD)) return moth_run(op, args, out);
-  moth_args given = {.ctx = ctx};
-  memcpy(&given, args, op->size);
+static int run_call(moth_observer *o, const moth_observed *run) {
+  moth_calls *c = (moth_calls *)o;
+  const moth_call_frame *from = run->args;
+  const moth_op *op = run->op;
+  moth_ctx *ctx = c->ctx;
+  moth_call_frame f;
   const uint32_t n = c->n;
-  int status = note(c, op, &given);
+  if (ctx->autocast != MOTH_NO_DTYPE && !c->flags)
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "the casts of autocast cannot be exported");
+  const bool reshapes = op->origin && op->view; /* `t_`: its result is another tensor than x was */
+  if (ctx->autocast != MOTH_NO_DTYPE || reshapes) add_other(c);
+  moth_frame_open(&f, ctx);
+  int status = moth_read_args(&f, op, from->slots, from->nslots, from->given);
+  if (!status) status = note(c, reshapes ? op->origin : op, &f.args);
+  if (!status)
+    c->at[c->n - 1].writes = !reshapes && writes(op, from->slots, from->nslots, from->given);
+  else while (c->n > n) forget_last(c);
+  moth_frame_close(&f);
+  return status ? status : run_noted(c, run, true);
+}
+
+static int run_gradient(moth_observer *o, const moth_observed *run) {
+  moth_calls *c = (moth_calls *)o;
+  if (!(c->flags & MOTH_CALLS_BACKWARD) || c->inside) return moth_observe(o->next, run);
+  moth_args given = {.ctx = c->ctx};
+  memcpy(&given, run->args, run->op->size);
+  const uint32_t n = c->n;
+  int status = note(c, run->op, &given);
   if (status && c->n > n) forget_last(c);
   if (status) return status;
-  ctx->calls = NULL;
-  status = moth_run(op, args, out);
-  ctx->calls = c;
-  for (uint32_t i = 0; i < op->nout && !status; i++) {
-    if (out[i]) status = hold(c, out[i]);
-    if (out[i] && !status) c->at[c->n - 1].nresults++;
-  }
-  if (status) forget_last(c);
+  c->inside = true;
+  status = run_noted(c, run, false);
+  c->inside = false;
   return status;
 }
 
-bool moth_calls_made(const moth_ctx *ctx, const moth_tensor *x) {
-  const moth_calls *c = ctx->calls;
+/* Whether x is a result of a call that was noted. */
+static bool made(const moth_calls *c, const moth_tensor *x) {
   for (uint32_t i = 0; i < c->n; i++) {
     const uint32_t end = i + 1 < c->n ? c->at[i + 1].first : c->nheld;
     for (uint32_t k = end - c->at[i].nresults; k < end; k++)
       if (c->held[k].x == x) return true;
   }
   return false;
+}
+
+static int notice(moth_observer *o, const moth_notice *e) {
+  moth_calls *c = (moth_calls *)o;
+  if (c->inside) return MOTH_OK;
+  if (e->kind == MOTH_RESHAPES) { /* the entries hold x as it was */
+    if (c->flags || made(c, e->x)) return e->x->slot != 0;
+    return moth_fail(c->ctx, MOTH_E_UNSUPPORTED, e->what,
+                     "a net that is exported cannot give another shape to a tensor from outside "
+                     "of it; clone it first");
+  }
+  const bool read = e->kind == MOTH_CALLS_READ;
+  if (c->flags && e->kind <= MOTH_CALLS_OTHER && (e->x || !read)) add_event(c, e);
+  return MOTH_OK;
+}
+
+static void attach(moth_ctx *ctx, moth_calls *c) {
+  if (ctx->calls) moth_observer_remove(ctx, &ctx->calls->observer);
+  if (c) moth_observer_add(ctx, &c->observer);
+  ctx->calls = c;
+}
+
+int moth_calls_refuse(moth_ctx *ctx, const char *why) {
+  if (!ctx->calls) return MOTH_OK;
+  if (!ctx->calls->flags) return moth_fail(ctx, MOTH_E_STATE, NULL, "%s", why);
+  add_other(ctx->calls);
+  attach(ctx, NULL);
+  return MOTH_OK;
 }
 
 /* -- from outside -- */
@@ -208,12 +229,16 @@ int32_t moth_calls_begin(moth_ctx *ctx, uint32_t flags) {
   moth_error_clear(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
   const bool nests = ctx->noted && flags && ctx->noted->flags;
-  if ((ctx->noted && !nests) || ctx->capture || ctx->lister)
+  if ((ctx->noted && !nests) || ctx->capture || moth_traces(ctx))
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a function is being read or recorded already");
   moth_calls *c = moth_alloc(ctx, sizeof *c);
   if (!c) return ctx->error.code;
   *c = (moth_calls){.ctx = ctx, .flags = flags, .outer = ctx->noted, .outer_calls = ctx->calls};
-  ctx->calls = ctx->noted = c;
+  c->observer = (moth_observer){
+    .rank = MOTH_LOGS, .notice = notice,
+    .run = {[MOTH_RUN_CALL] = run_call, [MOTH_RUN_GRADIENT] = run_gradient}};
+  ctx->noted = c;
+  attach(ctx, c);
   return MOTH_OK;
 }
 
@@ -221,21 +246,21 @@ void moth_calls_end(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, );
   if (!ctx->noted) return;
   ctx->noted->ended = true;
-  ctx->calls = ctx->noted->outer_calls;
+  attach(ctx, ctx->noted->outer_calls);
 }
 
 void moth_calls_pause(moth_ctx *ctx, int32_t on) {
   MOTH_NEED(ctx, true, );
   moth_calls *c = ctx->noted;
   while (c && c->ended) c = c->outer;
-  ctx->calls = on ? NULL : c;
+  attach(ctx, on ? NULL : c);
 }
 
 void moth_calls_free(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, );
   moth_calls *c = ctx->noted;
   if (!c) return;
-  ctx->calls = c->outer_calls;
+  attach(ctx, c->outer_calls);
   ctx->noted = c->outer;
   while (c->n) forget_last(c);
   moth_dealloc(ctx, c->held, (int64_t)(c->held_room * sizeof *c->held));

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "device.h"
+#include "observer.h"
 #include "registry.h"
 #include "tape.h"
 
@@ -39,6 +40,7 @@ typedef struct span { /* a kernel of a device, or several */
 } span;
 
 typedef struct moth_profile {
+  moth_observer observer;
   uint32_t serial, flags;
   int64_t n, most, dropped;
   row **chunks;
@@ -285,6 +287,34 @@ static int read_spans(moth_ctx *ctx, const moth_profile *p) {
   return status;
 }
 
+/* -- ops and their kernels, as an observer -- */
+
+static int run_op(moth_observer *o, const moth_observed *run) {
+  moth_ctx *ctx = ((const moth_args *)run->args)->ctx;
+  const bool host = run->what == MOTH_RUN_CALL;
+  const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_OP, run->op->name, host);
+  const int status = moth_observe(o->next, run);
+  if (!host || !status) moth_profile_inputs(ctx, event, run->op, run->args);
+  /* casts and the like are no part of what it added */
+  if (host) moth_results_clear(&((moth_call_frame *)(uintptr_t)run->args)->temps);
+  moth_profile_leave(ctx, event, status);
+  return status;
+}
+
+static int run_kernel(moth_observer *o, const moth_observed *run) {
+  moth_ctx *ctx = ((const moth_args *)run->args)->ctx;
+  const uint32_t kernel = run->device ? moth_profile_device_begin(ctx, run->device) : 0;
+  const int status = moth_observe(o->next, run);
+  moth_profile_device_end(ctx, kernel);
+  return status;
+}
+
+void moth_profile_attach(moth_ctx *ctx, struct moth_profile *p) {
+  if (ctx->profile) moth_observer_remove(ctx, &ctx->profile->observer);
+  if (p) moth_observer_add(ctx, &p->observer);
+  ctx->profile = p;
+}
+
 /* -- from outside -- */
 
 static void free_profile(moth_profile *p) {
@@ -321,11 +351,14 @@ int32_t moth_profile_start(moth_ctx *ctx, uint32_t flags, int64_t most) {
   while (p->serial == 0) p->serial = atomic_fetch_add(&serials, 1) + 1;
   p->flags = flags;
   p->top = p->host = NONE;
+  p->observer = (moth_observer){
+    .rank = MOTH_PROFILES,
+    .run = {[MOTH_RUN_CALL] = run_op, [MOTH_RUN_OP] = run_op, [MOTH_RUN_KERNEL] = run_kernel}};
   p->peak = ctx->mem.peak_bytes;
   moth_memory_reset_peak(ctx);
   p->live = ctx->mem.live_bytes;
   p->device_live = device_live(ctx, p);
-  ctx->profile = p;
+  moth_profile_attach(ctx, p);
   p->start = p->last = moth_seconds();
   return MOTH_OK;
 }
@@ -338,7 +371,7 @@ int32_t moth_profile_stop(moth_ctx *ctx, moth_profile_info *info) {
   const double now = moth_seconds();
   settle(ctx, p, now);
   while (p->top != NONE) end_row(ctx, p, p->top, MOTH_OK);
-  ctx->profile = NULL;
+  moth_profile_attach(ctx, NULL);
   ctx->profiled = p;
   const int64_t peak = ctx->mem.peak_bytes;
   if (p->peak > peak) ctx->mem.peak_bytes = p->peak;

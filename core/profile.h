@@ -1,5 +1,5 @@
-/* profile.h -- where the engine tells a profile what runs: only where ctx->profile is set, so that
-** without one each call of an op looks at one pointer.
+/* profile.h -- events that the context adds to a profile, where ctx->profile is set. The profile
+** finds ops and kernels by itself, as an observer.
 */
 #ifndef MOTH_PROFILE_H
 #define MOTH_PROFILE_H
@@ -20,6 +20,7 @@ uint64_t moth_profile_gradient(moth_ctx *ctx, const moth_node *n);
 uint32_t moth_profile_device_begin(moth_ctx *ctx, int device);
 void moth_profile_device_end(moth_ctx *ctx, uint32_t span);
 
+void moth_profile_attach(moth_ctx *ctx, struct moth_profile *p); /* NULL: nothing is observed */
 void moth_profiles_free(moth_ctx *ctx);
 
 #endif

@@ -13,7 +13,7 @@
 */
 #include "backward_parts.h"
 #include "coroutine.h"
-#include "noted.h"
+#include "observer.h"
 
 static moth_region *region_of(const moth_node *n) { return n->args; }
 
@@ -110,7 +110,7 @@ static int give(const moth_region *from, const moth_region *to) {
 int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs, int32_t kind,
                           uint64_t *id) {
   MOTH_NEED(ctx, (inputs || !ninputs) && id, MOTH_E_ARG);
-  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
+  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
   moth_tensor *x[MOST];
   moth_error_clear(ctx);
   moth_settle_modes(ctx);

@@ -6,7 +6,7 @@
 */
 #include "capture.h"
 #include "device.h"
-#include "noted.h"
+#include "observer.h"
 
 /* Hands out a handle that drops what it stands for when it goes. */
 static int keep(moth_ctx *ctx, void *owner, void (*drop)(void *), moth_handle *out) {
@@ -19,7 +19,7 @@ static const moth_stream_functions *functions(moth_ctx *ctx, int32_t device, int
   moth_error_clear(ctx);
   const moth_backend *b = moth_backend_load(ctx);
   *status = b ? moth_device_check(ctx, "device", device) : ctx->error.code;
-  if (!*status) *status = moth_capture_refuse(ctx, "a stream or an event is used");
+  if (!*status) *status = MOTH_NOTICE(ctx, MOTH_CALLS_READ, .what = "a stream or an event is used");
   if (!*status && device == 0)
     *status = moth_fail(ctx, MOTH_E_DEVICE, "device", "the CPU has no streams");
   return *status ? NULL : b->streams;
@@ -135,10 +135,10 @@ int32_t moth_is_pinned(moth_ctx *ctx, const moth_handle *h) {
 
 int32_t moth_pin_memory(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
   MOTH_NEED(ctx, h && out, MOTH_E_ARG);
-  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
+  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
   moth_error_clear(ctx);
   moth_tensor *x = moth_resolve(ctx, h, NULL), *y;
-  if (!x || moth_capture_refuse(ctx, "memory is page-locked")) return ctx->error.code;
+  if (!x || MOTH_NOTICE(ctx, MOTH_CALLS_READ, .what = "memory is page-locked")) return ctx->error.code;
   if (x->l.device) {
     char name[24];
     return moth_fail(ctx, MOTH_E_DEVICE, NULL, "memory of the CPU can be page-locked, but %s lies "

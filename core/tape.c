@@ -3,7 +3,7 @@
 #include "coroutine.h"
 
 #include "loop.h"
-#include "noted.h"
+#include "observer.h"
 #include "registry.h"
 
 bool moth_records(const moth_op *op, const void *args) {
@@ -186,7 +186,7 @@ int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs
                       const moth_handle *saved, uint32_t nsaved, uint64_t *node) {
   MOTH_NEED(ctx, name && (inputs || !ninputs) && (outputs || !noutputs) && (saved || !nsaved) &&
              node, MOTH_E_ARG);
-  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
+  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
   moth_tensor *in[FUNCTION_ROOM], *out[FUNCTION_ROOM], *kept[FUNCTION_ROOM];
   moth_error_clear(ctx);
   moth_settle_modes(ctx);

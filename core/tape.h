@@ -207,6 +207,8 @@ moth_node *moth_region_needed(const moth_node *n);
 /* Runs the gradient of n in a backward pass. dys are the gradients of its results; dxs (nin,
 ** zeroed) receives owned tensors where an edge leads on. Recorded if grad mode is on. */
 int moth_node_run(moth_node *n, moth_task *task, moth_tensor **dys, moth_tensor **dxs);
+/* Runs an op of a backward pass. */
+int moth_run_gradient(const moth_op *op, const void *args, moth_tensor **out);
 /* The gradients of roots, which arrived as dys (NULL: none), towards inputs, all in the graph and
 ** recorded. What made the inputs is left out, so ends of a graph must be made before the rest of it
 ** and after all else. dxs (ninputs) receives owned tensors, NULL where none arrived. */

@@ -5,7 +5,6 @@
 ** entry, and a task whose node was taken over by another one so searches from then on.
 */
 #include "backward_parts.h"
-#include "noted.h"
 #include "sparse.h"
 
 #include "op/arith.h"
@@ -150,8 +149,7 @@ int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take) {
     status = moth_run_into(&moth_op_add, &args, *at);
   } else {
     moth_tensor *sum = NULL;
-    status = ctx->calls ? moth_calls_run(ctx, &moth_op_add, &args, &sum)
-                        : moth_run(&moth_op_add, &args, &sum);
+    status = moth_run_gradient(&moth_op_add, &args, &sum);
     if (!status) {
       moth_tensor_release(*at);
       *at = sum;

@@ -1,8 +1,8 @@
 /* tensor.c -- storages and tensors: making them, counting them, letting them go. */
 #include <stdlib.h>
 
-#include "capture.h"
 #include "device.h"
+#include "observer.h"
 #include "tape.h"
 
 /* -- storages --
@@ -16,11 +16,12 @@ static uint32_t add_fetch(moth_storage *s, uint32_t *count, uint32_t by) {
   return *count += by;
 }
 
-static moth_storage *storage_raw(moth_ctx *ctx, int64_t more) {
+/* One that needs a block of nbytes on a device, which an observer may have given it. */
+static moth_storage *storage_raw(moth_ctx *ctx, int64_t more, int device, int64_t nbytes) {
   moth_storage *s = moth_alloc(ctx, (int64_t)sizeof *s + more);
   if (!s) return NULL;
   *s = (moth_storage){.refs = 1, .id = ++ctx->ids};
-  if (moth_captures(ctx) && moth_capture_born(ctx, s)) {
+  if (ctx->observer && moth_observe_born(ctx, s, device, nbytes)) {
     moth_dealloc(ctx, s, (int64_t)sizeof *s + more);
     return NULL;
   }
@@ -33,15 +34,12 @@ static moth_storage *storage_raw(moth_ctx *ctx, int64_t more) {
 _Static_assert(sizeof(moth_storage) % MOTH_ALIGN == 0, "data behind it lies aligned");
 
 static moth_storage *storage_on_device(moth_ctx *ctx, int device, int64_t nbytes) {
-  moth_storage *s = storage_raw(ctx, 0);
+  moth_storage *s = storage_raw(ctx, 0, device, nbytes);
   if (!s) return NULL;
   if (!nbytes) s->data = (char *)s;
-  else if (ctx->capture) s->data = moth_capture_block(ctx, s, device, nbytes);
-  else s->data = moth_device_alloc(ctx, device, nbytes, &s->owner);
+  else if (!s->data) s->data = moth_device_alloc(ctx, device, nbytes, &s->owner);
   if (!s->data) {
-    if (ctx->capture) moth_capture_unborn(ctx, s);
-    ctx->mem.live_storages--;
-    moth_dealloc(ctx, s, sizeof *s);
+    moth_storage_release(ctx, s);
     return NULL;
   }
   s->device = (uint8_t)device;
@@ -53,21 +51,15 @@ moth_storage *moth_storage_new(moth_ctx *ctx, int device, int64_t nbytes) {
   if (device) return storage_on_device(ctx, device, nbytes);
   bool few = nbytes <= FEW_BYTES;
   if (!moth_count_data(ctx, nbytes)) return NULL;
-  moth_storage *s = storage_raw(ctx, few ? nbytes : 0);
-  char *data = (char *)(s + 1);
-  if (s && !few)
-    data = ctx->capture ? moth_capture_block(ctx, s, 0, nbytes) : moth_alloc(ctx, nbytes);
-  if (s && data) {
-    s->data = data;
+  moth_storage *s = storage_raw(ctx, few ? nbytes : 0, 0, few ? 0 : nbytes);
+  if (s && few) s->data = (char *)(s + 1);
+  else if (s && !s->data) s->data = moth_alloc(ctx, nbytes);
+  if (s && s->data) {
     s->nbytes = nbytes;
     return s;
   }
   ctx->mem.live_bytes -= nbytes;
-  if (s) {
-    if (ctx->capture) moth_capture_unborn(ctx, s);
-    ctx->mem.live_storages--;
-    moth_dealloc(ctx, s, (int64_t)sizeof *s + (few ? nbytes : 0));
-  }
+  moth_storage_release(ctx, s);
   return NULL;
 }
 
@@ -113,7 +105,7 @@ static void free_storage(moth_ctx *ctx, moth_storage *s) {
 }
 
 moth_storage *moth_storage_alias(moth_ctx *ctx, moth_storage *of) {
-  moth_storage *root = moth_storage_root(of), *s = storage_raw(ctx, 0);
+  moth_storage *root = moth_storage_root(of), *s = storage_raw(ctx, 0, 0, 0);
   if (!s) return NULL;
   if (root->device) moth_ones_shared(ctx, root);
   s->root = moth_storage_retain(root);
@@ -126,7 +118,7 @@ moth_storage *moth_storage_alias(moth_ctx *ctx, moth_storage *of) {
 
 moth_storage *moth_storage_foreign(moth_ctx *ctx, void *data, int64_t nbytes,
                                    void (*deleter)(void *), void *owner) {
-  moth_storage *s = storage_raw(ctx, 0);
+  moth_storage *s = storage_raw(ctx, 0, 0, 0);
   if (!s) return NULL;
   s->foreign = true;
   s->data = data;
@@ -138,12 +130,8 @@ moth_storage *moth_storage_foreign(moth_ctx *ctx, void *data, int64_t nbytes,
 
 void moth_storage_release(moth_ctx *ctx, moth_storage *s) {
   while (s && add_fetch(s, &s->refs, UINT32_MAX) == 0) {
-    if (s->capture && moth_capture_owns(ctx, s)) {
-      s = moth_capture_bury(ctx, s);
-      continue;
-    }
     moth_storage *root = s->root;
-    free_storage(ctx, s);
+    if (!s->capture || !ctx->observer || !moth_observe_died(ctx, s)) free_storage(ctx, s);
     s = root;
   }
 }
@@ -182,7 +170,7 @@ moth_storage *moth_storage_receive(moth_ctx *ctx, moth_storage *s) {
     if (own) memcpy(own->data, s->data, (size_t)s->nbytes);
   } else {
     if (!moth_count_data(ctx, s->nbytes)) return NULL;
-    own = storage_raw(ctx, 0);
+    own = storage_raw(ctx, 0, 0, 0);
     if (own) {
       own->data = s->data;
       own->nbytes = s->nbytes;

@@ -9,7 +9,7 @@
 
 #include "capture.h"
 #include "device.h"
-#include "noted.h"
+#include "observer.h"
 #include "workers.h"
 
 typedef struct token_entry {
@@ -39,9 +39,9 @@ static uint32_t free_entry(void) {
 
 int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
   MOTH_NEED(ctx, h && token, MOTH_E_ARG);
-  moth_calls_event(ctx, MOTH_CALLS_OTHER, NULL, NULL, false);
+  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
-  if (!x || moth_capture_refuse(ctx, "a tensor is given away")) return ctx->error.code;
+  if (!x || MOTH_NOTICE(ctx, MOTH_CALLS_READ, .what = "a tensor is given away")) return ctx->error.code;
   if (x->l.device) {
     char name[24];
     return moth_fail(ctx, MOTH_E_DEVICE, NULL,

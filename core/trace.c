@@ -10,7 +10,7 @@
 #include "capture.h"
 #include "coroutine.h"
 #include "frame.h"
-#include "lister.h"
+#include "observer.h"
 #include "registry.h"
 
 #include "kernel/arith.h"
@@ -25,11 +25,12 @@ typedef struct trace_value {
 } trace_value;
 
 typedef struct moth_trace {
-  moth_lister lister;
+  moth_observer observer;
+  uint64_t began;        /* storages that the kernel under way makes have greater ids; 0: none runs */
   moth_ctx *ctx;
   moth_capture *capture; /* that was under way, or NULL */
   uint64_t first;        /* storages made meanwhile have greater ids */
-  bool open, backward;
+  bool open, reads, backward; /* reads: the inputs are known, and it observes */
   uint32_t notes;        /* functions that the op under way asked for, */
   bool changing;         /* ... some of them of what depends on the inputs */
   uint32_t values_before, steps_before; /* when it began */
@@ -114,7 +115,7 @@ static int value_of(moth_trace *t, const moth_tensor *x) {
   if (v < 0) {
     if ((id_of(x) && id_of(x) <= t->first) || x->l.device)
       return refused(t, "it reads a tensor that is no argument of the kernel: pass it as one");
-    const bool own = t->lister.began && id_of(x) > t->lister.began;
+    const bool own = t->began && id_of(x) > t->began;
     if (own || !all_same(x))
       return refused(t, "it reads a tensor that was not made of the arguments");
     return add_constant(t, x);
@@ -185,9 +186,9 @@ static int write_step(moth_trace *t, moth_traced *s, const moth_loops *loops, in
   return MOTH_OK;
 }
 
-static bool note(moth_lister *l, const moth_loops *loops, int dtype, int n,
+static bool note(moth_observer *o, const struct moth_loops *loops, int dtype, int n,
                  const moth_tensor *const *operands, const void *arg) {
-  moth_trace *t = (moth_trace *)(void *)l;
+  moth_trace *t = (moth_trace *)o;
   const char *why = loops ? beyond(t, loops, dtype, operands) : NULL;
   t->notes++;
   if (t->status) return false;
@@ -243,9 +244,9 @@ static bool known(const moth_trace *t, moth_tensor **out, uint32_t nout) {
   return t->notes > 0;
 }
 
-static int ran(moth_lister *l, const moth_op *op, const void *args, moth_tensor **out,
+/* After an op of whole tensors has run. */
+static int ran(moth_trace *t, const moth_op *op, const void *args, moth_tensor **out,
                uint32_t nout) {
-  moth_trace *t = (moth_trace *)(void *)l;
   int status = t->status;
   if (t->backward && op == &moth_op_sum && out[0]->l.numel == 1) {
     t->nsteps = t->steps_before;
@@ -268,20 +269,39 @@ static int ran(moth_lister *l, const moth_op *op, const void *args, moth_tensor 
                    op->name, t->why);
 }
 
-static bool constant(moth_lister *l, const moth_tensor *x) {
-  const moth_trace *t = (const moth_trace *)(const void *)l;
+static int run_kernel(moth_observer *o, const moth_observed *run) {
+  moth_trace *t = (moth_trace *)o;
+  const uint64_t around = t->began;
+  t->began = t->ctx->ids;
+  const int status = run->kernel(run->args, run->out);
+  t->began = around;
+  return status ? status
+                : ran(t, run->op, run->args, run->out, run->nout ? run->nout : run->op->nout);
+}
+
+static int notice(moth_observer *o, const moth_notice *n) {
+  if (n->kind != MOTH_CALLS_READ) return MOTH_OK;
+  return moth_fail(((moth_trace *)o)->ctx, MOTH_E_UNSUPPORTED, NULL,
+                   "%s inside a moth.kernel, which is read once for all values; choose by "
+                   "moth.where", n->what);
+}
+
+static bool constant(moth_observer *o, const moth_tensor *x) {
+  const moth_trace *t = (const moth_trace *)o;
   const int v = find(t, x);
   return v < 0 ? !id_of(x) || id_of(x) > t->first : t->values[v].constant != NULL;
 }
 
 /* -- from outside -- */
 
+bool moth_traces(const moth_ctx *ctx) { return ctx->trace && ctx->trace->reads; }
+
 void moth_trace_end(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, );
   moth_trace *t = ctx->trace;
   if (!t || !t->open) return;
-  t->open = false;
-  ctx->lister = NULL;
+  t->open = t->reads = false;
+  moth_observer_remove(ctx, &t->observer);
 }
 
 void moth_trace_free(moth_ctx *ctx) {
@@ -302,14 +322,15 @@ int32_t moth_trace_begin(moth_ctx *ctx) {
   moth_error_clear(ctx);
   moth_settle_modes(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
-  if (ctx->lister || ctx->trace)
+  if (ctx->trace)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a function is being read already");
   moth_trace *t = moth_alloc(ctx, sizeof *t);
   if (!t) return ctx->error.code;
   memset(t, 0, sizeof *t);
   t->ctx = ctx;
   t->open = true;
-  t->lister = (moth_lister){.note = note, .ran = ran, .constant = constant};
+  t->observer = (moth_observer){.rank = MOTH_TRACES, .run = {[MOTH_RUN_KERNEL] = run_kernel},
+                                .function = note, .constant = constant, .notice = notice};
   t->capture = moth_capture_put_aside(ctx); /* what stands for arguments is no part of it */
   ctx->trace = t;
   return MOTH_OK;
@@ -331,7 +352,8 @@ int32_t moth_trace_inputs(moth_ctx *ctx, const moth_handle *inputs, uint32_t nin
   }
   t->first = ctx->ids;
   t->values_before = t->nvalues;
-  if (t->open) ctx->lister = &t->lister;
+  if (t->open && !t->reads) moth_observer_add(ctx, &t->observer);
+  t->reads = t->open;
   return MOTH_OK;
 }
 

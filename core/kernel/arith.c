@@ -4,7 +4,7 @@
 #include "arith.h"
 
 #include "../device.h"
-#include "../lister.h"
+#include "../observer.h"
 #include "move.h"
 #include "words.h"
 

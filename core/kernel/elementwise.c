@@ -5,7 +5,7 @@
 #include "elementwise.h"
 
 #include "../device.h"
-#include "../lister.h"
+#include "../observer.h"
 
 #include "../threads.h"
 #include "functions.h"
@@ -201,7 +201,8 @@ static int map_packed(moth_loop *loop, const moth_loops *loops, int dtype,
 
 int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
              const moth_tensor *const *operands, const void *arg) {
-  if (moth_lists(ctx, loops, dtype, noperands, operands, arg)) return MOTH_OK;
+  if (ctx->observer && moth_observe_function(ctx, loops, dtype, noperands, operands, arg))
+    return MOTH_OK;
   if (operands[0]->l.device)
     return moth_device_map(ctx, loops->name, dtype, noperands, operands, arg);
   moth_loop loop;

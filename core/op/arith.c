@@ -295,7 +295,7 @@ static int pow_cpu(const pow_args *a, moth_tensor **out) {
 
 /* exponent input^(exponent-1), and 0 where the exponent is 0 */
 static moth_tensor *pow_slope(moth_grad *g, moth_tensor *x, moth_tensor *e) {
-  double value = moth_wants(g, e) || !e->storage || !moth_capture_constant(e) ? NAN
+  double value = moth_wants(g, e) || !e->storage || !moth_observe_constant(e) ? NAN
                                                                              : lone_exponent(e);
   if (value == 0) return ZERO_OF(x);
   if (value == 1) return NUMBER(1);

@@ -5,13 +5,14 @@
 #include "../device.h"
 #include "../kernel/elementwise.h"
 #include "../kernel/scalar.h"
+#include "../observer.h"
 #include "arith.h"
 #include "reduce.h"
 
-/* Between a device and page-locked memory the copy may be under way when this returns. A lister is
-** told of copies of any sort. */
+/* Between a device and page-locked memory the copy may be under way when this returns. An
+** observer of functions sees copies of any sort. */
 static int copy_values(moth_tensor *y, const moth_tensor *x, bool non_blocking) {
-  if (non_blocking && (y->l.device | x->l.device) && !y->ctx->lister)
+  if (non_blocking && (y->l.device | x->l.device) && !moth_observes_functions(y->ctx))
     return moth_device_copy(y, x, false);
   return moth_copy_into(y, x);
 }

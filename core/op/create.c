@@ -8,6 +8,7 @@
 #include "../kernel/move.h"
 #include "../kernel/scalar.h"
 #include "../loop.h"
+#include "../observer.h"
 
 /* -- filling a dense result -- */
 
@@ -22,7 +23,7 @@ static int fill(moth_tensor *y, moth_scalar s) {
   moth_operand element;
   if (y->l.numel == 0) return MOTH_OK;
   moth_convert(1, scalar_dtype(s), value, 8, y->l.dtype, (char *)&element.element, 8);
-  if (y->l.device || y->ctx->lister)
+  if (y->l.device || moth_observes_functions(y->ctx))
     return moth_copy_into(y, moth_operand_of(&element, y->ctx, y->l.dtype));
   moth_fill(moth_dtype_size[y->l.dtype], y->l.numel, moth_at(y), &element.element);
   return MOTH_OK;

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "../kernel/special.h"
-#include "../lister.h"
+#include "../observer.h"
 #include "binary.h"
 #include "formula.h"
 
@@ -81,7 +81,7 @@ static int bessel_of_shape(const bessel_of_args *a, moth_layout *y) {
 /* Whether a loop of moth_bessel computes y. Devices and moth.kernel have numbers for the functions
 ** of moth_special alone. */
 static bool takes_loop(const moth_ctx *ctx, const moth_tensor *y) {
-  return !y->l.device && y->l.dtype != MOTH_F64 && !(ctx->lister && ctx->lister->ran);
+  return !y->l.device && y->l.dtype != MOTH_F64 && !moth_traces(ctx);
 }
 
 /* The loops of f32 of one function and its first derivative, or NULL. */
