@@ -103,7 +103,7 @@ static int copy_for_leaf(const moth_layout *leaf, moth_tensor *dy, moth_tensor *
 static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   moth_ctx *ctx = leaf->ctx;
   moth_tensor *y = NULL;
-  if (MOTH_NOTICE(ctx, MOTH_READS_GRAD, .leaf = leaf)) return ctx->error.code;
+  if (MOTH_NOTICE(ctx, READ_GRAD, .leaf = leaf)) return ctx->error.code;
   if (moth_sparse(*dy) || (leaf->grad && moth_sparse(leaf->grad))) return gather_sparse(leaf, dy);
   if (!leaf->grad) {
     moth_layout want;
@@ -185,7 +185,7 @@ int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_hand
                         uint32_t nroots, const moth_handle *inputs, uint32_t ninputs,
                         uint32_t flags, uint32_t *task) {
   MOTH_NEED(ctx, (roots || !nroots) && (inputs || !ninputs) && task, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_error_clear(ctx);
   moth_settle_modes(ctx);
   moth_error_blame(ctx, "backward");

@@ -350,7 +350,7 @@ static int run_view_in_place(moth_call_frame *f, const moth_op *op, moth_tensor 
   const bool mode = ctx->grad_mode;
   int dtype, status = moth_prepare(f, op, &dtype);
   if (!status) status = moth_check_become(x, op->rows[0].name, op == &moth_op_as_strided);
-  if (!status) status = MOTH_NOTICE(ctx, MOTH_RESHAPES, .x = x, .what = op->rows[0].name);
+  if (!status) status = MOTH_NOTICE(ctx, RESHAPE, .x = x, .what = op->rows[0].name);
   if (status < 0) return status;
   const bool stays = status > 0;
   ctx->grad_mode = x->node != NULL; /* under no_grad, too: a history must fit its tensor */

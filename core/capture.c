@@ -264,18 +264,18 @@ static int notice(moth_observer *o, const moth_notice *n) {
   int status;
   if (c->ctx->capture != c) return MOTH_OK;
   switch (n->kind) {
-    case MOTH_READS_GRAD:
-    case MOTH_SETS_GRAD:
-      return meet_leaf(c, n->leaf ? n->leaf : moth_leaf_of(n->x), n->kind == MOTH_SETS_GRAD);
-    case MOTH_SHARES: /* replays use its bytes as long as x has them */
+    case MOTH_NOTICE_READ_GRAD:
+    case MOTH_NOTICE_SET_GRAD:
+      return meet_leaf(c, n->leaf ? n->leaf : moth_leaf_of(n->x), n->kind == MOTH_NOTICE_SET_GRAD);
+    case MOTH_NOTICE_SHARE: /* replays use its bytes as long as x has them */
       status = records ? touch(c, n->x->storage) : MOTH_OK;
       return status || !records ? status : watch(c, n->x);
-    case MOTH_RESHAPES:
+    case MOTH_NOTICE_RESHAPE:
       if (!records || n->x->storage->capture == c->id) return MOTH_OK;
       return moth_fail(c->ctx, MOTH_E_UNSUPPORTED, n->what,
                        "a captured step cannot give another shape to a tensor from outside of it: "
                        "replays would not do it again");
-    case MOTH_CALLS_READ:
+    case MOTH_NOTICE_READ:
       if (!records) return MOTH_OK;
       return moth_fail(c->ctx, MOTH_E_UNSUPPORTED, NULL,
                        "%s while moth.capture records the step: what it finds would be a constant "

@@ -1,8 +1,9 @@
 /* capture.h -- recordings: the kernel calls of one training or inference step, replayed in a row.
 **
-** A capture is an observer. While ctx->capture is set, each kernel leaves an instruction behind: the function, a
-** copy of its arguments, its outputs. Tensors in it are frozen: headers of the recording's own,
-** over the storages that were used. Views, shape rules, the tape and handles leave nothing.
+** A capture is an observer. While ctx->capture is set, each kernel leaves an instruction behind:
+** the function, a copy of its arguments, its outputs. Tensors in it are frozen: headers of the
+** recording's own, over the storages that were used. Views, shape rules, the tape and handles leave
+** nothing.
 **
 ** Three sorts of storage. Those from before the recording are held by it. Those that an op made
 ** (pooled) hand their block on to later results when they die, so that a replay, which runs in the
@@ -10,9 +11,8 @@
 ** the recording and keep their bytes; if an instruction writes one, each replay restores it first.
 **
 ** At the end instructions that one kernel can do are joined (capture_fuse.c, and capture_join.c for
-** elementwise ones in a row). On a device beside
-** the CPU, runs of instructions become graphs there (capture_graph.c), each asked for by one
-** request; what a graph cannot hold runs between them.
+** elementwise ones in a row). On a device beside the CPU, runs of instructions become graphs there
+** (capture_graph.c), each asked for by one request; what a graph cannot hold runs between them.
 **
 ** ctx->quiet counts what is recorded as a whole (a kernel, a shape rule): inside it nothing is.
 */

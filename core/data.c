@@ -72,7 +72,7 @@ int32_t moth_from_slots(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int3
   if (!x) return ctx->error.code;
   int64_t size = moth_dtype_size[dtype];
   moth_convert(count, from, (const char *)values, 8, dtype, moth_at(x), size);
-  MOTH_NOTICE(ctx, MOTH_CALLS_DATA, .x = x);
+  MOTH_NOTICE(ctx, DATA, .x = x);
   status = moth_hand_out(ctx, x, out);
   return status ? status : moth_due(ctx);
 }
@@ -93,7 +93,7 @@ int32_t moth_from_bytes(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int3
   if (size) memcpy(moth_at(x), bytes, size);
   if (dtype == MOTH_BOOL) /* kernels count on 0 and 1 */
     for (int64_t i = 0; i < wanted; i++) moth_at(x)[i] = moth_at(x)[i] != 0;
-  MOTH_NOTICE(ctx, MOTH_CALLS_DATA, .x = x);
+  MOTH_NOTICE(ctx, DATA, .x = x);
   status = moth_hand_out(ctx, x, out);
   return status ? status : moth_due(ctx);
 }
@@ -168,7 +168,7 @@ int32_t moth_read(moth_ctx *ctx, const moth_handle *h, int64_t first, int64_t co
                   moth_slot *values) {
   MOTH_NEED(ctx, h && (values || !count), MOTH_E_ARG);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
-  if (!x || MOTH_NOTICE(ctx, MOTH_CALLS_READ, .x = x, .what = "values are read")) return ctx->error.code;
+  if (!x || MOTH_NOTICE(ctx, READ, .x = x, .what = "values are read")) return ctx->error.code;
   if (x->l.device) return read_device(ctx, x, first, count, values);
   return read_values(ctx, x, first, count, values);
 }
@@ -176,7 +176,7 @@ int32_t moth_read(moth_ctx *ctx, const moth_handle *h, int64_t first, int64_t co
 void *moth_data(moth_ctx *ctx, const moth_handle *h) {
   MOTH_NEED(ctx, h, NULL);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
-  if (!x || MOTH_NOTICE(ctx, MOTH_CALLS_READ, .x = x, .what = "values are read")) return NULL;
+  if (!x || MOTH_NOTICE(ctx, READ, .x = x, .what = "values are read")) return NULL;
   if (!moth_contiguous(x)) {
     moth_fail(ctx, MOTH_E_SHAPE, NULL, "%s is not contiguous", moth_str(x));
     return NULL;
@@ -187,7 +187,7 @@ void *moth_data(moth_ctx *ctx, const moth_handle *h) {
 int32_t moth_bytes(moth_ctx *ctx, const moth_handle *h, void *to, size_t size) {
   MOTH_NEED(ctx, h && (to || !size), MOTH_E_ARG);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
-  if (!x || MOTH_NOTICE(ctx, MOTH_CALLS_READ, .x = x, .what = "values are read")) return ctx->error.code;
+  if (!x || MOTH_NOTICE(ctx, READ, .x = x, .what = "values are read")) return ctx->error.code;
   uint64_t wanted = (uint64_t)x->l.numel * moth_dtype_size[x->l.dtype];
   if (size != wanted)
     return moth_fail(ctx, MOTH_E_ARG, NULL, "%lld bytes are needed, room for %lld",

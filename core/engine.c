@@ -199,8 +199,8 @@ int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
   uint64_t state[2] = {seed, 0};
   if (ctx->closed) return moth_fail_closed(ctx);
-  if (MOTH_NOTICE(ctx, MOTH_CALLS_READ, .what = "the generator is seeded")) return ctx->error.code;
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  if (MOTH_NOTICE(ctx, READ, .what = "the generator is seeded")) return ctx->error.code;
+  MOTH_NOTICE(ctx, OTHER);
   memcpy(moth_at(ctx->generator), state, 16);
   ctx->forks = atomic_load(&moth_forks);
   moth_storage_bump(ctx->generator->storage);

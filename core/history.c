@@ -171,13 +171,13 @@ int32_t moth_requires_grad(moth_ctx *ctx, const moth_handle *h, int32_t on) {
                      moth_str(x));
   if (on) x->flags |= MOTH_T_REQUIRES;
   else x->flags &= ~(uint32_t)MOTH_T_REQUIRES;
-  MOTH_NOTICE(ctx, MOTH_CALLS_REQUIRES, .x = x, .value = on);
+  MOTH_NOTICE(ctx, REQUIRES, .x = x, .value = on);
   return MOTH_OK;
 }
 
 int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *h) {
   MOTH_NEED(ctx, h, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   moth_edge edge;
   if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
@@ -200,11 +200,11 @@ int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *h) {
 
 int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *h, moth_handle *grad) {
   MOTH_NEED(ctx, h && grad, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_tensor *x = moth_resolve_any(ctx, h, NULL);
   if (!x) return ctx->error.code;
   *grad = (moth_handle){0, 0};
-  if (MOTH_NOTICE(ctx, MOTH_READS_GRAD, .x = x)) return ctx->error.code;
+  if (MOTH_NOTICE(ctx, READ_GRAD, .x = x)) return ctx->error.code;
   if (!x->leaf || !x->leaf->grad) return MOTH_OK;
   return moth_hand_out(ctx, moth_tensor_retain(x->leaf->grad), grad);
 }
@@ -220,7 +220,7 @@ int32_t moth_have_grads(moth_ctx *ctx, const moth_handle *h, uint32_t n) {
 
 int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *grad) {
   MOTH_NEED(ctx, h, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   const bool some = grad && grad->_slot;
   moth_tensor *x = some ? moth_resolve(ctx, h, NULL) : resolve_leaf(ctx, h), *g = NULL;
   if (!x) return ctx->error.code;
@@ -232,7 +232,7 @@ int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *gr
       return moth_fail(ctx, MOTH_E_SHAPE, "grad", "%s cannot be the gradient of %s", moth_str(g),
                        moth_str(x));
   }
-  if (MOTH_NOTICE(ctx, MOTH_SETS_GRAD, .x = x)) return ctx->error.code;
+  if (MOTH_NOTICE(ctx, SET_GRAD, .x = x)) return ctx->error.code;
   moth_node *leaf = g || x->leaf ? moth_leaf_of(x) : NULL;
   if (!leaf) return g || x->leaf ? ctx->error.code : MOTH_OK;
   moth_leaf_set(leaf, g ? moth_tensor_retain(g) : NULL);
@@ -241,10 +241,10 @@ int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *gr
 
 int32_t moth_get_data(moth_ctx *ctx, const moth_handle *h, moth_handle *data) {
   MOTH_NEED(ctx, h && data, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x) return ctx->error.code;
-  moth_storage *s = MOTH_NOTICE(ctx, MOTH_SHARES, .x = x) ? NULL : moth_storage_alias(ctx, x->storage);
+  moth_storage *s = MOTH_NOTICE(ctx, SHARE, .x = x) ? NULL : moth_storage_alias(ctx, x->storage);
   if (!s) return ctx->error.code;
   moth_tensor *y = moth_tensor_like(ctx, &x->l, s);
   moth_storage_release(ctx, s);
@@ -266,7 +266,7 @@ static int keep_generator(const moth_tensor *x) {
 
 int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *data) {
   MOTH_NEED(ctx, h && data, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_tensor *x = moth_resolve(ctx, h, NULL), *v = x ? moth_resolve(ctx, data, "data") : NULL;
   if (!v) return ctx->error.code;
   if (v->l.dtype != x->l.dtype)
@@ -277,19 +277,19 @@ int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *da
                      moth_str(x));
   if (v == x) return MOTH_OK;
   if (keep_generator(x)) return ctx->error.code;
-  moth_storage *s = MOTH_NOTICE(ctx, MOTH_SHARES, .x = v) ? NULL : moth_storage_alias(ctx, v->storage);
+  moth_storage *s = MOTH_NOTICE(ctx, SHARE, .x = v) ? NULL : moth_storage_alias(ctx, v->storage);
   if (!s) return ctx->error.code;
   moth_storage_release(ctx, x->storage);
   x->storage = s;
   x->l = v->l;
   if (x->leaf) moth_saved_set(moth_node_out(x->leaf, 0), &x->l);
   leave_base(x);
-  return MOTH_NOTICE(ctx, MOTH_SHARES, .x = x);
+  return MOTH_NOTICE(ctx, SHARE, .x = x);
 }
 
 int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data) {
   MOTH_NEED(ctx, h && data, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_tensor *x = resolve_leaf(ctx, h), *v = x ? moth_resolve(ctx, data, "data") : NULL;
   if (!v) return ctx->error.code;
   if (v == x) return MOTH_OK;
@@ -303,7 +303,7 @@ int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data
   if ((x->flags & MOTH_T_REQUIRES) && !moth_is_float(v->l.dtype))
     return moth_fail(ctx, MOTH_E_DTYPE, "data", "only floating tensors can require grad, got %s",
                      moth_str(v));
-  moth_storage *s = MOTH_NOTICE(ctx, MOTH_SHARES, .x = v) ? NULL : moth_storage_alias(ctx, v->storage);
+  moth_storage *s = MOTH_NOTICE(ctx, SHARE, .x = v) ? NULL : moth_storage_alias(ctx, v->storage);
   if (!s) return ctx->error.code;
   moth_storage_release(ctx, x->storage);
   x->storage = s;
@@ -312,7 +312,7 @@ int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data
   if (x->leaf) moth_node_release(x->leaf); /* older graphs keep theirs */
   x->leaf = NULL;
   x->flags &= ~(uint32_t)MOTH_T_SHAPELESS;
-  return MOTH_NOTICE(ctx, MOTH_SHARES, .x = x);
+  return MOTH_NOTICE(ctx, SHARE, .x = x);
 }
 
 int32_t moth_shapeless(moth_ctx *ctx, const moth_handle *h) {
@@ -331,14 +331,14 @@ int32_t moth_detach(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
   moth_tensor *x = moth_resolve_any(ctx, h, NULL);
   if (x && x->flags & MOTH_T_SHAPELESS) x = moth_resolve(ctx, h, NULL); /* says so */
   if (!x) return ctx->error.code;
-  moth_tensor *y = MOTH_NOTICE(ctx, MOTH_SHARES, .x = x) ? NULL : moth_tensor_alias(x);
-  if (y) MOTH_NOTICE(ctx, MOTH_CALLS_DETACH, .x = x, .y = y);
+  moth_tensor *y = MOTH_NOTICE(ctx, SHARE, .x = x) ? NULL : moth_tensor_alias(x);
+  if (y) MOTH_NOTICE(ctx, DETACH, .x = x, .y = y);
   return y ? moth_hand_out(ctx, y, out) : ctx->error.code;
 }
 
 int32_t moth_detach_(moth_ctx *ctx, const moth_handle *h) {
   MOTH_NEED(ctx, h, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x) return ctx->error.code;
   if (moth_base(x))
@@ -358,7 +358,7 @@ const char *moth_node_name(moth_ctx *ctx, const moth_handle *h) {
 
 int32_t moth_hook_id(moth_ctx *ctx, const moth_handle *h, uint64_t *id, uint32_t *output) {
   MOTH_NEED(ctx, h && id && output, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   moth_edge edge;
   if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
@@ -408,7 +408,7 @@ int32_t moth_node_next(moth_ctx *ctx, const moth_handle *h, uint32_t i, moth_han
 
 int32_t moth_node_hook(moth_ctx *ctx, const moth_handle *h, int32_t after) {
   MOTH_NEED(ctx, h, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   uint32_t output;
   moth_error_clear(ctx);
   moth_node *n = node_of(ctx, h, &output);

@@ -3,7 +3,6 @@
 ** Operands of one dense layout, the common case, are found first and become one run; everything
 ** else has its dimensions sorted by stride and merged where two of them step as one.
 */
-#include "capture.h"
 #include "device.h"
 #include "observer.h"
 
@@ -332,7 +331,8 @@ static bool plan_tiles(moth_loop *loop, copy_plan *plan, int64_t size) {
 
 int moth_copy_into(moth_tensor *y, const moth_tensor *x) {
   const moth_tensor *operands[] = {y, x};
-  if (y->ctx->observer && moth_observe_function(y->ctx, NULL, y->l.dtype, 2, operands, NULL)) return MOTH_OK;
+  if (y->ctx->observer && moth_observe_function(y->ctx, NULL, y->l.dtype, 2, operands, NULL))
+    return MOTH_OK;
   if (y->l.device | x->l.device) return moth_device_copy(y, x, true);
   moth_loop loop;
   copy_plan plan = {.from = x->l.dtype, .to = y->l.dtype};

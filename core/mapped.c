@@ -78,7 +78,7 @@ static moth_tensor *within(moth_ctx *ctx, moth_storage *of, moth_layout *l, cons
 int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, int32_t dtype,
                          const int64_t *shape, int32_t ndim, moth_handle *out) {
   MOTH_NEED(ctx, bytes && (shape || !ndim) && out, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_error_clear(ctx);
   const moth_tensor *x = moth_resolve(ctx, bytes, "bytes");
   moth_layout l;

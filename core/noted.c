@@ -129,7 +129,7 @@ static void add_event(moth_calls *c, const moth_notice *e) {
 }
 
 static void add_other(moth_calls *c) {
-  if (c->flags) add_event(c, &(moth_notice){.kind = MOTH_CALLS_OTHER});
+  if (c->flags) add_event(c, &(moth_notice){.kind = MOTH_NOTICE_OTHER});
 }
 
 /* Runs what the last entry is about, and holds its results; those of a list are in ctx->results. */
@@ -197,14 +197,14 @@ static bool made(const moth_calls *c, const moth_tensor *x) {
 static int notice(moth_observer *o, const moth_notice *e) {
   moth_calls *c = (moth_calls *)o;
   if (c->inside) return MOTH_OK;
-  if (e->kind == MOTH_RESHAPES) { /* the entries hold x as it was */
+  if (e->kind == MOTH_NOTICE_RESHAPE) { /* the entries hold x as it was */
     if (c->flags || made(c, e->x)) return e->x->slot != 0;
     return moth_fail(c->ctx, MOTH_E_UNSUPPORTED, e->what,
                      "a net that is exported cannot give another shape to a tensor from outside "
                      "of it; clone it first");
   }
-  const bool read = e->kind == MOTH_CALLS_READ;
-  if (c->flags && e->kind <= MOTH_CALLS_OTHER && (e->x || !read)) add_event(c, e);
+  const bool read = e->kind == MOTH_NOTICE_READ;
+  if (c->flags && e->kind <= MOTH_NOTICE_OTHER && (e->x || !read)) add_event(c, e);
   return MOTH_OK;
 }
 

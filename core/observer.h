@@ -33,19 +33,24 @@ typedef struct moth_observed { /* what is about to run */
   int device;         /* of a kernel: where it runs */
 } moth_observed;
 
-enum {                                 /* moth_notice.kind; also MOTH_CALLS_DATA to _OTHER */
-  MOTH_SHARES = MOTH_CALLS_OTHER + 1, /* x shares its bytes with a tensor without history */
-  MOTH_READS_GRAD,                    /* of x, or of a leaf */
-  MOTH_SETS_GRAD,                     /* of x, without a look at the old one */
-  MOTH_RESHAPES                       /* x in place; above 0: a new tensor takes its handle */
+enum { /* moth_notice.kind: what reaches tensors by other ways than ops; first, what logs list */
+  MOTH_NOTICE_DATA = MOTH_CALLS_DATA,
+  MOTH_NOTICE_DETACH = MOTH_CALLS_DETACH,
+  MOTH_NOTICE_REQUIRES = MOTH_CALLS_REQUIRES,
+  MOTH_NOTICE_READ = MOTH_CALLS_READ,
+  MOTH_NOTICE_OTHER = MOTH_CALLS_OTHER,
+  MOTH_NOTICE_SHARE,     /* x shares its bytes with a tensor without history */
+  MOTH_NOTICE_READ_GRAD, /* of x, or of a leaf */
+  MOTH_NOTICE_SET_GRAD,  /* of x; the old one is not read */
+  MOTH_NOTICE_RESHAPE    /* x in place; a status above 0: a new tensor takes its handle */
 };
 
-typedef struct moth_notice { /* what reaches tensors by other ways than ops */
+typedef struct moth_notice {
   int kind;
   moth_tensor *x, *y;
   moth_node *leaf;
   bool value;
-  const char *what; /* MOTH_CALLS_READ: the reason; MOTH_RESHAPES: the argument */
+  const char *what; /* READ: what reads; RESHAPE: the argument */
 } moth_notice;
 
 struct moth_observer {
@@ -77,10 +82,10 @@ bool moth_observe_died(moth_ctx *ctx, moth_storage *s);
 bool moth_observe_constant(const moth_tensor *x); /* true where nobody observes */
 int moth_observe_notice(moth_ctx *ctx, const moth_notice *n);
 
-/* MOTH_NOTICE(ctx, MOTH_CALLS_READ, .x = x): the first status that an observer returns. */
-#define MOTH_NOTICE(ctx, ...)                                                \
-  (__builtin_expect((ctx)->observer != NULL, 0)                              \
-     ? moth_observe_notice(ctx, &(const moth_notice){.kind = __VA_ARGS__}) \
+/* MOTH_NOTICE(ctx, READ, .x = x): the first status that an observer returns. */
+#define MOTH_NOTICE(ctx, ...)                                                             \
+  (__builtin_expect((ctx)->observer != NULL, 0)                                           \
+     ? moth_observe_notice(ctx, &(const moth_notice){.kind = MOTH_NOTICE_##__VA_ARGS__}) \
      : MOTH_OK)
 
 bool moth_observes_functions(const moth_ctx *ctx);

@@ -110,7 +110,7 @@ static int give(const moth_region *from, const moth_region *to) {
 int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs, int32_t kind,
                           uint64_t *id) {
   MOTH_NEED(ctx, (inputs || !ninputs) && id, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_tensor *x[MOST];
   moth_error_clear(ctx);
   moth_settle_modes(ctx);

@@ -1,8 +1,8 @@
 /* save.c -- writing safetensors: the header is planned in memory, then bytes go straight from the
 ** tensors into a file that appears whole or not at all.
 */
-#include "capture.h"
 #include "device.h"
+#include "observer.h"
 #include "save.h"
 
 #include <stdlib.h>
@@ -269,7 +269,7 @@ int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_t
   saver s = {.ctx = ctx, .n = n, .keys = keys, .values = values, .nmeta = nmeta,
              .durable = durable != 0};
   moth_error_clear(ctx);
-  int status = MOTH_NOTICE(ctx, MOTH_CALLS_READ, .what = "a file is written");
+  int status = MOTH_NOTICE(ctx, READ, .what = "a file is written");
   if (!status) status = save(&s, path, names, tensors);
   free(s.items);
   free(s.order);
@@ -283,7 +283,7 @@ int32_t moth_file_save(moth_ctx *ctx, const moth_text *path, const moth_piece *p
   moth_sink sink;
   int64_t size = 0;
   moth_error_clear(ctx);
-  if (MOTH_NOTICE(ctx, MOTH_CALLS_READ, .what = "a file is written")) return ctx->error.code;
+  if (MOTH_NOTICE(ctx, READ, .what = "a file is written")) return ctx->error.code;
   for (uint32_t i = 0; i < n; i++) {
     const moth_piece *p = &pieces[i];
     const moth_tensor *x = p->tensor._slot ? moth_resolve(ctx, &p->tensor, NULL) : NULL;

@@ -126,7 +126,7 @@ int moth_sparse_add(moth_tensor **at, moth_tensor *x, bool over) {
 int32_t moth_sparse_make(moth_ctx *ctx, const moth_handle *rows, const moth_handle *values,
                          int64_t size, int32_t coalesced, moth_handle *out) {
   MOTH_NEED(ctx, rows && values && out, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_tensor *r = moth_resolve(ctx, rows, "indices"), *y = NULL;
   moth_tensor *v = r ? moth_resolve(ctx, values, "values") : NULL;
   if (!v) return ctx->error.code;
@@ -162,7 +162,7 @@ static moth_tensor *sparse_of(moth_ctx *ctx, const moth_handle *h) {
 int32_t moth_sparse_parts(moth_ctx *ctx, const moth_handle *h, moth_handle *rows,
                           moth_handle *values) {
   MOTH_NEED(ctx, h && rows && values, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_tensor *x = sparse_of(ctx, h), *v = x ? moth_sparse_values(x) : NULL;
   if (!v) return ctx->error.code;
   int status = moth_hand_out(ctx, v, values);
@@ -174,7 +174,7 @@ int32_t moth_sparse_parts(moth_ctx *ctx, const moth_handle *h, moth_handle *rows
 
 int32_t moth_sparse_coalesce(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
   MOTH_NEED(ctx, h && out, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_error_clear(ctx);
   moth_error_blame(ctx, "coalesce");
   moth_tensor *x = sparse_of(ctx, h), *y = NULL;

@@ -4,7 +4,6 @@
 ** A handle, an empty tensor, stands for each stream and each event: it keeps it as a file's handle
 ** keeps the file, and goes with the sweep.
 */
-#include "capture.h"
 #include "device.h"
 #include "observer.h"
 
@@ -19,7 +18,7 @@ static const moth_stream_functions *functions(moth_ctx *ctx, int32_t device, int
   moth_error_clear(ctx);
   const moth_backend *b = moth_backend_load(ctx);
   *status = b ? moth_device_check(ctx, "device", device) : ctx->error.code;
-  if (!*status) *status = MOTH_NOTICE(ctx, MOTH_CALLS_READ, .what = "a stream or an event is used");
+  if (!*status) *status = MOTH_NOTICE(ctx, READ, .what = "a stream or an event is used");
   if (!*status && device == 0)
     *status = moth_fail(ctx, MOTH_E_DEVICE, "device", "the CPU has no streams");
   return *status ? NULL : b->streams;
@@ -135,10 +134,10 @@ int32_t moth_is_pinned(moth_ctx *ctx, const moth_handle *h) {
 
 int32_t moth_pin_memory(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
   MOTH_NEED(ctx, h && out, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_error_clear(ctx);
   moth_tensor *x = moth_resolve(ctx, h, NULL), *y;
-  if (!x || MOTH_NOTICE(ctx, MOTH_CALLS_READ, .what = "memory is page-locked")) return ctx->error.code;
+  if (!x || MOTH_NOTICE(ctx, READ, .what = "memory is page-locked")) return ctx->error.code;
   if (x->l.device) {
     char name[24];
     return moth_fail(ctx, MOTH_E_DEVICE, NULL, "memory of the CPU can be page-locked, but %s lies "

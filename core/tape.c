@@ -1,10 +1,10 @@
 /* tape.c -- recording: the nodes that ops, writes in place and Functions of Lua's leave behind. */
-#include "capture.h"
 #include "coroutine.h"
 
 #include "loop.h"
 #include "observer.h"
 #include "registry.h"
+#include "tape.h"
 
 bool moth_records(const moth_op *op, const void *args) {
   moth_ctx *ctx = *(moth_ctx *const *)args;
@@ -186,7 +186,7 @@ int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs
                       const moth_handle *saved, uint32_t nsaved, uint64_t *node) {
   MOTH_NEED(ctx, name && (inputs || !ninputs) && (outputs || !noutputs) && (saved || !nsaved) &&
              node, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_tensor *in[FUNCTION_ROOM], *out[FUNCTION_ROOM], *kept[FUNCTION_ROOM];
   moth_error_clear(ctx);
   moth_settle_modes(ctx);

@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "capture.h"
 #include "device.h"
 #include "observer.h"
 #include "workers.h"
@@ -39,9 +38,9 @@ static uint32_t free_entry(void) {
 
 int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
   MOTH_NEED(ctx, h && token, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   moth_tensor *x = moth_resolve(ctx, h, NULL);
-  if (!x || MOTH_NOTICE(ctx, MOTH_CALLS_READ, .what = "a tensor is given away")) return ctx->error.code;
+  if (!x || MOTH_NOTICE(ctx, READ, .what = "a tensor is given away")) return ctx->error.code;
   if (x->l.device) {
     char name[24];
     return moth_fail(ctx, MOTH_E_DEVICE, NULL,

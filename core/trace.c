@@ -26,7 +26,7 @@ typedef struct trace_value {
 
 typedef struct moth_trace {
   moth_observer observer;
-  uint64_t began;        /* storages that the kernel under way makes have greater ids; 0: none runs */
+  uint64_t began;        /* storages made by the kernel that runs have greater ids; 0: none runs */
   moth_ctx *ctx;
   moth_capture *capture; /* that was under way, or NULL */
   uint64_t first;        /* storages made meanwhile have greater ids */
@@ -280,7 +280,7 @@ static int run_kernel(moth_observer *o, const moth_observed *run) {
 }
 
 static int notice(moth_observer *o, const moth_notice *n) {
-  if (n->kind != MOTH_CALLS_READ) return MOTH_OK;
+  if (n->kind != MOTH_NOTICE_READ) return MOTH_OK;
   return moth_fail(((moth_trace *)o)->ctx, MOTH_E_UNSUPPORTED, NULL,
                    "%s inside a moth.kernel, which is read once for all values; choose by "
                    "moth.where", n->what);

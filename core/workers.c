@@ -19,7 +19,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "capture.h"
 #include "device.h"
 #include "observer.h"
 #include "system.h"
@@ -391,7 +390,7 @@ int32_t moth_workers_start(moth_ctx *ctx, const moth_lua *lua, const moth_messag
   MOTH_NEED(ctx, lua && (programs || !n) && out, MOTH_E_ARG);
   moth_error_clear(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
-  if (MOTH_NOTICE(ctx, MOTH_CALLS_READ, .what = "workers are started")) return ctx->error.code;
+  if (MOTH_NOTICE(ctx, READ, .what = "workers are started")) return ctx->error.code;
   if (here)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a worker cannot have workers of its own");
   moth_workers_can_fork();
@@ -433,7 +432,7 @@ static crew *crew_of(moth_ctx *ctx, const moth_handle *workers) {
 int32_t moth_workers_send(moth_ctx *ctx, const moth_handle *workers, const moth_message *message,
                           uint64_t first) {
   MOTH_NEED(ctx, (workers || here) && message, MOTH_E_ARG);
-  MOTH_NOTICE(ctx, MOTH_CALLS_OTHER);
+  MOTH_NOTICE(ctx, OTHER);
   crew *c = crew_of(ctx, workers);
   if (!c) return ctx->error.code;
   letter *l = letter_new(message), *old = NULL, *older = NULL;
