@@ -15,11 +15,15 @@
 #define FEW 12    /* a run of fewer is left to the loop, which takes any steps */
 #define SHORT 16  /* a run of fewer costs more than copying its elements next to each other */
 
-/* Whether operand k must be gathered: a half type, or neither contiguous nor one element, which
-** functions of three operands have no loop for. */
+/* Whether operand k may be a single element: functions of three have a loop for the last one. */
+static inline bool single_fits(int noperands, int k) { return noperands <= 3 || k == 3; }
+
+/* Whether operand k must be gathered: a half type, or neither contiguous nor one element that the
+** loop takes. */
 static inline bool gathered(const moth_block_call *call, int k, int64_t step, bool apart) {
   if (moth_compute_dtype(call->dtype[k]) != call->dtype[k]) return true;
-  return apart && step != moth_dtype_size[call->dtype[k]] && (step != 0 || call->noperands > 3);
+  return apart && step != moth_dtype_size[call->dtype[k]] &&
+         (step != 0 || !single_fits(call->noperands, k));
 }
 
 void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *arg) {
@@ -44,7 +48,8 @@ void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *ar
       block[k] = at[k] + i * step[k];
       width[k] = step[k];
       if (!moved[k]) continue;
-      const bool single = step[k] == 0 && k > 0, spread = single && call->noperands > 3;
+      const bool single = step[k] == 0 && k > 0;
+      const bool spread = single && !single_fits(call->noperands, k);
       width[k] = single && !spread ? 0 : moth_dtype_size[to];
       if (k > 0 && !(spread && i > 0)) /* it is still there */
         moth_convert(single && !spread ? 1 : m, from, block[k], step[k], to, (char *)room[k],
@@ -173,7 +178,7 @@ static int run_map(const moth_loop *loop, const moth_loops *loops, int dtype,
   bool plain = moth_compute_dtype(dtype) == dtype;
   for (int k = 0; plain && k < n; k++) {
     const int64_t step = loop->step[0][k];
-    plain = step == moth_dtype_size[operands[k]->l.dtype] || (step == 0 && n <= 3);
+    plain = step == moth_dtype_size[operands[k]->l.dtype] || (step == 0 && single_fits(n, k));
   }
   if (plain) return moth_loop_share(loop, inner, arg, cost);
   moth_block_call call = {.inner = inner, .arg = arg, .noperands = n};

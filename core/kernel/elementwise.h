@@ -403,7 +403,8 @@ typedef struct moth_loops {
     moth_quotients(n, at, step, arg, name##_near, name##_far);                        \
   }
 
-/* result := expression of x, y and z. */
+/* result := expression of x, y and z. A single z has a loop of its own: lerp's weight, and rows that
+** share a factor or a divisor. */
 #define MOTH_MAP3(target, name, from, to, expression)                                         \
   target MOTH_INNER(name) {                                                           \
     typedef from real;                                                                \
@@ -412,13 +413,21 @@ typedef struct moth_loops {
     const char *p = at[1], *q = at[2], *s = at[3];                                    \
     const int64_t dr = step[0], dp = step[1], dq = step[2], ds = step[3];             \
     MOTH_NUMBERS(real)                                                                \
-    if (dr == sizeof(to) && dp == S && dq == S && ds == S) {                          \
+    if (n > 1 && dr == sizeof(to) && dp == S && dq == S && (ds == S || !ds)) {        \
       to *result = (to *)(void *)r;                                                   \
       const real *first = (const real *)(const void *)p;                              \
       const real *second = (const real *)(const void *)q;                             \
       const real *third = (const real *)(const void *)s;                              \
+      if (ds) {                                                                       \
+        MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                  \
+          const real x = first[i], y = second[i], z = third[i];                       \
+          result[i] = (to)(expression);                                               \
+        }                                                                             \
+        return;                                                                       \
+      }                                                                               \
+      const real z = *third;                                                          \
       MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
-        const real x = first[i], y = second[i], z = third[i];                         \
+        const real x = first[i], y = second[i];                                       \
         result[i] = (to)(expression);                                                 \
       }                                                                               \
       return;                                                                         \
