@@ -216,26 +216,8 @@ int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
                        : run_map(&loop, loops, dtype, operands, arg);
 }
 
-#define FAR_AWAY(name, real, word, bits, absolute, limit)                            \
-  static bool name(int64_t n, const char *p, int64_t step) {                        \
-    const word most = bits(limit);                                                  \
-    word beyond = 0;                                                                \
-    if (step == sizeof(real)) {                                                     \
-      const real *x = (const real *)(const void *)p;                                \
-      for (int64_t i = 0; i < n; i++) beyond |= most - bits(absolute(x[i]));        \
-    } else {                                                                        \
-      for (int64_t i = 0; i < n; i++)                                               \
-        beyond |= most - bits(absolute(*(const real *)(const void *)(p + i * step))); \
-    }                                                                               \
-    return beyond >> (8 * sizeof beyond - 1);                                       \
-  }
-FAR_AWAY(far_f32, float, uint32_t, moth_bits_f32, moth_abs_f32, MOTH_WAVE_FAR)
-FAR_AWAY(far_f64, double, uint64_t, moth_bits_f64, moth_abs_f64, MOTH_WAVE_FAR_F64)
-
-void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, bool wide,
-               moth_inner near, moth_inner far) {
-  bool (*away)(int64_t, const char *, int64_t) = wide ? far_f64 : far_f32;
-  const int64_t size = wide ? sizeof(double) : sizeof(float);
+void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, int64_t size,
+               moth_away away, moth_inner near, moth_inner far) {
   for (int64_t i = 0; i < n; i += BLOCK) {
     const int64_t m = n - i < BLOCK ? n - i : BLOCK;
     char *block[] = {at[0] + i * step[0], at[1] + i * step[1]};

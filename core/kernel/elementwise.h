@@ -32,7 +32,7 @@
 **   CURVE     of floats, and far more work than moving them
 **   PAIR      the same of two operands, of which one is often single
 **   SLOW      of floats, one after another at every level of instructions
-**   OWN       as CURVE, with a loop of its own for f32 and AVX-512 (wide.c)
+**   OWN       as CURVE, with a loop of its own for f32 and AVX-512 (wide.h)
 **   WAVE      as CURVE, for functions of angles; and C's function, for large ones
 **   NUMBER    of integers; of floats
 **   HEAVY     the same, and far more work
@@ -303,12 +303,40 @@ typedef struct moth_loops {
 #define MOTH_MAP1_LONG(target, name, f) MOTH_MAP1_LOOPS(target, name, float, f)
 #define MOTH_MAP1_WIDE(target, name, f) MOTH_MAP1_LOOPS(target, name, double, f)
 
+/* Whether any of n elements is beyond `most` in size, or NaN. By their bits, which vectors compare
+** at every level. */
+#define MOTH_ANY_BEYOND(name, real, word)                                             \
+  INLINED bool name(int64_t n, const char *p, int64_t step, real most) {              \
+    const word sign = (word)1 << (8 * sizeof(word) - 1);                              \
+    word beyond = 0, limit, bits;                                                     \
+    memcpy(&limit, &most, sizeof limit);                                              \
+    if (step == sizeof(real)) {                                                       \
+      const char *const first = p;                                                    \
+      for (int64_t i = 0; i < n; i++) {                                               \
+        memcpy(&bits, first + i * (int64_t)sizeof bits, sizeof bits);                 \
+        beyond |= limit - (bits & ~sign);                                             \
+      }                                                                               \
+    } else {                                                                          \
+      for (int64_t i = 0; i < n; i++, p += step) {                                    \
+        memcpy(&bits, p, sizeof bits);                                                \
+        beyond |= limit - (bits & ~sign);                                             \
+      }                                                                               \
+    }                                                                                 \
+    return (beyond & sign) != 0;                                                      \
+  }
+MOTH_ANY_BEYOND(moth_beyond_f32, float, uint32_t)
+MOTH_ANY_BEYOND(moth_beyond_f64, double, uint64_t)
+
 /* A function of angles: those that are very large go to C's function. */
 #define MOTH_MAP_WAVE(target, name, type, expression, of_c)                           \
   MOTH_MAP1_LOOPS(target, name##_near, type, expression)                         \
   MOTH_MAP1_LOOPS(, name##_far, type, of_c)                                      \
+  target static bool name##_away(int64_t n, const char *p, int64_t step) {            \
+    return sizeof(type) == 8 ? moth_beyond_f64(n, p, step, MOTH_WAVE_FAR_F64)         \
+                             : moth_beyond_f32(n, p, step, MOTH_WAVE_FAR);            \
+  }                                                                                   \
   target MOTH_INNER(name) {                                                           \
-    moth_wave(n, at, step, arg, sizeof(type) == 8, name##_near, name##_far);          \
+    moth_wave(n, at, step, arg, sizeof(type), name##_away, name##_near, name##_far);  \
   }
 
 /* result := expression of x and y. */
@@ -403,8 +431,8 @@ typedef struct moth_loops {
     moth_quotients(n, at, step, arg, name##_near, name##_far);                        \
   }
 
-/* result := expression of x, y and z. A single z has a loop of its own: lerp's weight, and rows that
-** share a factor or a divisor. */
+/* result := expression of x, y and z. A single z has a loop of its own: lerp's weight, and rows
+** that share a factor or a divisor. */
 #define MOTH_MAP3(target, name, from, to, expression)                                         \
   target MOTH_INNER(name) {                                                           \
     typedef from real;                                                                \
@@ -493,10 +521,11 @@ void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *ca
 moth_inner moth_loop_of(const moth_loops *loops, int dtype);
 double moth_cost_of(const moth_loops *loops, int dtype, int noperands);
 
-/* Of functions of angles: near up to MOTH_WAVE_FAR, or in f64 (wide) MOTH_WAVE_FAR_F64; far beyond,
+/* Of functions of angles, whose elements have `size` bytes: near, and far for those that are away,
 ** one after another, so that no element's result depends on its neighbours. */
-void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, bool wide,
-               moth_inner near, moth_inner far);
+typedef bool (*moth_away)(int64_t n, const char *p, int64_t step);
+void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, int64_t size,
+               moth_away away, moth_inner near, moth_inner far);
 
 /* Of f32 x and y: near where y is finite and |x / y| below 2^28, far elsewhere. */
 void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void *arg,

@@ -1,16 +1,10 @@
 /* wide.c -- exp and tanh for AVX-512, in explicit vectors: its instructions for powers of 2 and for
 ** looking up in tables have no plain form that compilers would find.
 */
-#include "wide.h"
+#include "wide_loop.h"
 
 #if MOTH_HAS_LEVELS
 
-#include <string.h>
-
-#define LANES 16
-
-typedef float vector __attribute__((vector_size(64)));
-typedef float loose __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t words __attribute__((vector_size(64)));
 
 /* FROM32(t, i): t[i % 32], t being two vectors. LEAST and MOST: of two, the second if that is NaN.
@@ -28,7 +22,6 @@ typedef int32_t words __attribute__((vector_size(64)));
 #define ALL (short)-1
 #endif
 #define POWER(x, n) __builtin_ia32_scalefps512_mask(x, n, (vector){0}, ALL, NEAREST)
-#define AT(p) (*(const loose *)(const void *)(p))
 #define EACH(x) ((vector){0} + (x))
 
 /* As moth_full_exp_f32, but for the power of 2, which brings what is beyond all numbers. */
@@ -103,26 +96,6 @@ MOTH_AVX512 INLINED vector wide_tanh(vector x) {
   return (vector)((words)p | (bits & ~0x7fffffff));
 }
 
-/* What is no whole vector, or does not lie in a row, goes through room. */
-#define LOOP(f)                                                                            \
-  MOTH_AVX512 void moth_##f##_wide(int64_t n, char *const *at, const int64_t *step,        \
-                                   const void *arg) {                                      \
-    char *to = at[0];                                                                      \
-    const char *from = at[1];                                                              \
-    const int64_t dt = step[0], df = step[1];                                              \
-    int64_t i = 0;                                                                         \
-    (void)arg;                                                                             \
-    if (dt == sizeof(float) && df == sizeof(float))                                        \
-      for (; i + LANES <= n; i += LANES)                                                   \
-        *(loose *)(void *)(to + i * dt) = wide_##f(AT(from + i * df));                     \
-    for (; i < n; i += LANES) {                                                            \
-      const int64_t some = n - i < LANES ? n - i : LANES;                                  \
-      float room[LANES] = {0};                                                             \
-      for (int64_t j = 0; j < some; j++) memcpy(&room[j], from + (i + j) * df, sizeof *room); \
-      *(loose *)(void *)room = wide_##f(AT(room));                                         \
-      for (int64_t j = 0; j < some; j++) memcpy(to + (i + j) * dt, &room[j], sizeof *room);   \
-    }                                                                                      \
-  }
 LOOP(exp)
 LOOP(tanh)
 

@@ -7,8 +7,10 @@
 #include "level.h"
 
 #if MOTH_HAS_LEVELS
-void moth_exp_wide(int64_t n, char *const *at, const int64_t *step, const void *arg);
-void moth_tanh_wide(int64_t n, char *const *at, const int64_t *step, const void *arg);
+#define MOTH_WIDE(f) \
+  void moth_##f##_wide(int64_t n, char *const *at, const int64_t *step, const void *arg);
+MOTH_WIDE(exp) MOTH_WIDE(tanh)
+MOTH_WIDE(log) MOTH_WIDE(log2) MOTH_WIDE(log10) MOTH_WIDE(log1p)
 #endif
 
 #endif

@@ -19,11 +19,11 @@
   F(NUMBER, relu, x < 0 ? 0 : x, x < 0 ? 0 : x)                                 \
   F(OWN, exp, exp(x))                                                           \
   F(CURVE, expm1, expm1(x))                                                     \
-  F(CURVE, log, log(x))                                                         \
-  F(CURVE, log1p, log1p(x))                                                     \
+  F(OWN, log, log(x))                                                           \
+  F(OWN, log1p, log1p(x))                                                       \
   F(CURVE, exp2, exp2(x))                                                       \
-  F(CURVE, log2, log2(x))                                                       \
-  F(CURVE, log10, log10(x))                                                     \
+  F(OWN, log2, log2(x))                                                         \
+  F(OWN, log10, log10(x))                                                       \
   F(CURVE, sqrt, sqrt(x))                                                       \
   F(CURVE, rsqrt, 1 / sqrt(x))                                                  \
   F(CURVE, reciprocal, 1 / x)                                                   \

@@ -1,0 +1,42 @@
+/* wide_loop.h -- loops over vectors of AVX-512, whose elements any steps may separate: LOOP(f) writes
+** moth_f_wide (wide.h) of `vector wide_f(vector x)`.
+*/
+#ifndef MOTH_KERNEL_WIDE_LOOP_H
+#define MOTH_KERNEL_WIDE_LOOP_H
+
+#include "wide.h"
+
+#if MOTH_HAS_LEVELS
+
+#include <string.h>
+
+#define LANES 16
+
+typedef float vector __attribute__((vector_size(64)));
+typedef float loose __attribute__((vector_size(64), aligned(4), may_alias));
+#define AT(p) (*(const loose *)(const void *)(p))
+
+/* What is no whole vector, or does not lie in a row, goes through room. */
+#define LOOP(f)                                                                            \
+  MOTH_AVX512 void moth_##f##_wide(int64_t n, char *const *at, const int64_t *step,        \
+                                   const void *arg) {                                      \
+    char *to = at[0];                                                                      \
+    const char *from = at[1];                                                              \
+    const int64_t dt = step[0], df = step[1];                                              \
+    int64_t i = 0;                                                                         \
+    (void)arg;                                                                             \
+    if (dt == sizeof(float) && df == sizeof(float))                                        \
+      for (; i + LANES <= n; i += LANES)                                                   \
+        *(loose *)(void *)(to + i * dt) = wide_##f(AT(from + i * df));                     \
+    for (; i < n; i += LANES) {                                                            \
+      const int64_t some = n - i < LANES ? n - i : LANES;                                  \
+      float room[LANES] = {0};                                                             \
+      for (int64_t j = 0; j < some; j++) memcpy(&room[j], from + (i + j) * df, sizeof *room); \
+      *(loose *)(void *)room = wide_##f(AT(room));                                         \
+      for (int64_t j = 0; j < some; j++) memcpy(to + (i + j) * dt, &room[j], sizeof *room);   \
+    }                                                                                      \
+  }
+
+#endif
+
+#endif
