@@ -1,4 +1,4 @@
-/* wide_loop.h -- loops over vectors of AVX-512, whose elements any steps may separate: LOOP(f) writes
+/* wide_loop.h -- loops over vectors of AVX-512, for elements at any steps: LOOP(f) writes
 ** moth_f_wide (wide.h) of `vector wide_f(vector x)`.
 */
 #ifndef MOTH_KERNEL_WIDE_LOOP_H
