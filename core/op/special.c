@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "../kernel/polynomial.h"
 #include "../kernel/special.h"
 #include "../observer.h"
 #include "binary.h"
@@ -140,6 +141,24 @@ FUNCTION(special_i1e, SPACED, bessel_slope(g, x, MOTH_BESSEL_I1E, 1), .saves = "
          .examples = "moth.rand(2, 3)  -- domain: positive",
          .doc = "exp(-|x|) times the modified Bessel function of the first kind of order 1.")
 
+/* -- orthogonal polynomials, on the CPU and without a gradient: polynomials.lua has the rest -- */
+
+static int polynomial_of_shape(const polynomial_of_args *a, moth_layout *y) {
+  return moth_shape_like(a->input, y);
+}
+
+static int polynomial_of_cpu(const polynomial_of_args *a, moth_tensor **out) {
+  uint64_t arg[3] = {0};
+  moth_numbers(out[0]->l.dtype, arg, (double)a->kind, (double)a->n, (double)a->shifted);
+  return map1(moth_polynomial, out[0], a->input, arg);
+}
+
+MOTH_OP_CONST(polynomial_of, POLYNOMIAL_OF, .dtypes = MOTH_FLOATS,
+              .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED,
+              .examples = "moth.randn(2, 3), 'laguerre_l', 3\n"
+                          "moth.randn(2, 3), 'chebyshev_v', 2, {shifted = true}",
+              .doc = "Orthogonal polynomials of degree n.")
+
 /* -- derivatives with functions of their own, n of them -- */
 
 #define NTH_SLOPE(op, LIST, least, b, own, ...)                                    \
@@ -245,6 +264,7 @@ MOTH_OP_CONST(gamma_slope, SPECIAL_PAIR, .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
 
 const moth_op *const moth_special_ops[] = {
   &moth_op_erfinv, &moth_op_lgamma, &moth_op_digamma, &moth_op_polygamma_of, &moth_op_bessel_of,
+  &moth_op_polynomial_of,
   &moth_op_sinc_slope, &moth_op_erfcx_slope, &moth_op_log_ndtr_slope, &moth_op_i0,
   &moth_op_special_i0e, &moth_op_special_i1, &moth_op_special_i1e, &moth_op_special_erfcx,
   &moth_op_special_ndtri, &moth_op_special_log_ndtr, &moth_op_igamma, &moth_op_igammac,

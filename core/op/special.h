@@ -56,6 +56,15 @@ enum {
   ARG(int,    n, 0, "which derivative of it, 0 the function; airy has no others")
 MOTH_ARGS(bessel_of, BESSEL_OF)
 
+#define POLYNOMIAL_OF(ARG) \
+  ARG(tensor, input,  , "tensor of any shape") \
+  ARG(enum,   kind, \
+      chebyshev_t|chebyshev_u|chebyshev_v|chebyshev_w|hermite_h|hermite_he|laguerre_l|legendre_p, \
+      "which family") \
+  ARG(int,    n,      , "the degree; below 0 the result is 0") \
+  ARG(bool,   shifted, false, "of 2 input - 1")
+MOTH_ARGS(polynomial_of, POLYNOMIAL_OF)
+
 #define SINC_SLOPE(ARG) \
   ARG(tensor, input, , "tensor of any shape") \
   ARG(int,    n, 0, "which derivative, 0 the function") \

@@ -1,5 +1,6 @@
 --- polynomials.lua -- moth.special's orthogonal polynomials, by the recurrence of three that each
--- has (Abramowitz and Stegun 22.7), in float64; gradients of every order come with the ops.
+-- has (Abramowitz and Stegun 22.7), in float64; gradients of every order come with the ops. Without
+-- a gradient, on the CPU, one kernel does it.
 
 local attach = require("moth.attach").attach
 local bind = require "moth.bind"
@@ -78,11 +79,20 @@ local function of_tensor(name, row, x, n)
   return y
 end
 
+-- Whether the kernel can compute it: it has no gradient, and is for the CPU alone.
+local function has_kernel(input)
+  local trace = package.loaded["moth.kernel.trace"]
+  return input:is_floating_point() and input.device.type == "cpu" and not (trace and trace.reading)
+    and not (input.requires_grad and require("moth.autograd").is_grad_enabled())
+end
+
 local function refuse_boolean(name, arg, value)
   errors.refuse(name, arg, "a tensor or a number is needed", value, "E_TYPE")
 end
 
 local function made(name, row, shifted)
+  local kernel, kind = bind.as("polynomial_of", name), name:gsub("^shifted_", "")
+  kind = kind:gsub("_polynomial", "")
   polynomials[name] = define {
     name = name,
     doc = ("%s's polynomial %s of degree n%s; 0 for n below 0."):format(
@@ -104,6 +114,9 @@ local function made(name, row, shifted)
             .. errors.describe(input))
         end
         input = ops.full({}, input, nil, n.device)
+      elseif not istensor(n) and has_kernel(input) then
+        check(name, n)
+        return (kernel(input, kind, n < 0 and -1 or math.floor(n), shifted))
       end
       local dtype = input:is_floating_point() and input.dtype or moth.get_default_dtype()
       local x = input:to(moth.float64)
