@@ -1,33 +1,15 @@
-/* autocast.c -- mixed precision: inside a region, products are computed in a shorter dtype and
-** what is delicate in f32, as PyTorch's CUDA lists say: rounding hurts it most, or it leaves the
-** range of f16. All other ops take what they are given, at the widest dtype among it, but for
-** batch_norm, whose images stay short beside f32 weights, and cross_entropy, which makes an f32
-** loss of short scores: of many nets they are the largest tensor. Casts are recorded, so gradients
-** flow back to f32 leaves; a leaf's cast is kept until the outermost region ends, since weights are
-** used again and again, and what a norm gives to products is written in both dtypes at once.
+/* autocast.c -- mixed precision: inside a region the records of ops say what each is computed in
+** (`.autocast`, as PyTorch's lists for CUDA): products in the region's dtype, and ops that lose
+** digits or leave the range of f16 in f32. All other ops take their tensors at the widest dtype
+** among them. Casts are recorded, so gradients flow back to f32 leaves. A leaf's cast is kept until
+** the outermost region ends, since weights are used again and again. The result that a norm gives
+** to products is written in both dtypes at once.
 */
 #include "backward_parts.h"
 #include "coroutine.h"
 #include "frame.h"
 
-#include "op/activation.h"
-#include "op/arith.h"
-#include "op/attention.h"
-#include "op/conv.h"
-#include "op/conv3d.h"
 #include "op/copy.h"
-#include "op/ctc.h"
-#include "op/fft.h"
-#include "op/loss.h"
-#include "op/matmul.h"
-#include "op/norm.h"
-#include "op/pointloss.h"
-#include "op/product.h"
-#include "op/reduce.h"
-#include "op/scan.h"
-#include "op/softmax.h"
-#include "op/special.h"
-#include "op/unary.h"
 
 struct moth_cast {
   moth_tensor *x, *y; /* counted: a leaf and its cast, */
@@ -60,38 +42,11 @@ int32_t moth_autocast(moth_ctx *ctx, int32_t dtype) {
   return old;
 }
 
-static bool listed(const moth_op *op, const moth_op *const *list) {
-  for (; *list; list++)
-    if (*list == op) return true;
-  return false;
-}
-
-static bool lowers(const moth_op *op) {
-  static const moth_op *const list[] = {
-    &moth_op_matmul, &moth_op_linear, &moth_op_mm, &moth_op_bmm, &moth_op_mv, &moth_op_addmm,
-    &moth_op_baddbmm, &moth_op_addbmm, &moth_op_conv1d, &moth_op_conv2d, &moth_op_conv3d,
-    &moth_op_conv_transpose1d, &moth_op_conv_transpose2d, &moth_op_conv_transpose3d,
-    &moth_op_scaled_dot_product_attention, &moth_op_attention, &moth_op_prelu, NULL};
-  return listed(op, list);
-}
-
-/* What is delicate, what leaves the range of f16, and what knows no half types: linear algebra. */
-static bool raises(const moth_op *op) {
+/* Also ops that know no half type, such as linear algebra. */
+static bool computes_in_f32(const moth_op *op) {
   const uint32_t halves = MOTH_BIT(MOTH_F16) | MOTH_BIT(MOTH_BF16);
-  if (op->dtypes & MOTH_BIT(MOTH_F32) && !(op->dtypes & halves)) return true;
-  static const moth_op *const list[] = {
-    &moth_op_softmax, &moth_op_log_softmax, &moth_op_nll_loss, &moth_op_cross_entropy_soft,
-    &moth_op_ctc_losses, &moth_op_fft_c2c, &moth_op_fft_r2c, &moth_op_fft_c2r,
-    &moth_op_mse_loss, &moth_op_l1_loss, &moth_op_smooth_l1_loss,
-    &moth_op_huber_loss, &moth_op_binary_cross_entropy,
-    &moth_op_binary_cross_entropy_with_logits, &moth_op_kl_div, &moth_op_layer_norm,
-    &moth_op_rms_norm, &moth_op_group_norm, &moth_op_instance_norm,
-    &moth_op_normalize, &moth_op_norm_p, &moth_op_dist, &moth_op_prod, &moth_op_cumprod,
-    &moth_op_sum, &moth_op_cumsum, &moth_op_logsumexp, &moth_op_exp, &moth_op_expm1, &moth_op_log,
-    &moth_op_log1p, &moth_op_log2, &moth_op_log10, &moth_op_pow, &moth_op_square,
-    &moth_op_reciprocal, &moth_op_rsqrt, &moth_op_sinh, &moth_op_cosh, &moth_op_tan,
-    &moth_op_asin, &moth_op_acos, &moth_op_erfinv, &moth_op_softplus, NULL};
-  return listed(op, list);
+  return op->autocast == MOTH_AUTOCAST_F32 ||
+         (op->dtypes & MOTH_BIT(MOTH_F32) && !(op->dtypes & halves));
 }
 
 /* f64 stays what it is. */
@@ -104,7 +59,7 @@ static int widest(const moth_op *op, moth_cursor c) {
   int dtype = MOTH_NO_DTYPE;
   bool mixed = false;
   if (op->flags & MOTH_OP_MUTATES || op->dtypes & (MOTH_PROMOTE | MOTH_TO_FLOAT) ||
-      op == &moth_op_batch_norm || op == &moth_op_channel_norm)
+      op->autocast == MOTH_AUTOCAST_OFF)
     return MOTH_NO_DTYPE;
   while (moth_next_input(&c)) {
     const moth_tensor *x = *c.at;
@@ -207,7 +162,9 @@ static int cast_to(moth_call_frame *f, moth_tensor **at, int dtype) {
 
 int moth_autocast_inputs(moth_call_frame *f, const moth_op *op) {
   moth_cursor c = {.op = op, .args = &f->args};
-  int dtype = lowers(op) ? f->temps.ctx->autocast : raises(op) ? MOTH_F32 : widest(op, c);
+  int dtype = op->autocast == MOTH_AUTOCAST_HALF ? f->temps.ctx->autocast
+              : computes_in_f32(op)              ? MOTH_F32
+                                                 : widest(op, c);
   if (dtype == MOTH_NO_DTYPE) return MOTH_OK;
   while (moth_next_input(&c)) {
     moth_tensor *x = *c.at;

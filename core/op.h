@@ -127,6 +127,7 @@ struct moth_op {
   uint32_t dtypes;      /* set of dtypes of the tensor arguments, and the bits below */
   uint32_t flags;       /* MOTH_OP_INPLACE and so on, and the bits below */
   const char *counts;   /* an argument that is another in the next step: see moth_capture_slots */
+  uint8_t autocast;     /* MOTH_AUTOCAST_... */
   const char *saves;    /* what gradients read: "input other"; "input:other": other's reads it */
   /* functions; results are owned, arguments borrowed. Either compute (shape + cpu), or view, or
   ** compose (written with other ops, which record themselves), or list. */
@@ -179,6 +180,14 @@ struct moth_op {
 #define MOTH_OP_BRIEF 0x2000000 /* the last, hidden result: the first in autocast's half type */
 #define MOTH_OP_BRIEF_GRADIENT 0x4000000 /* takes the gradient of an f32 result in a half type */
 #define MOTH_OP_FROM_ONE_THERE 0x8000000 /* FROM_ONE beside the CPU alone */
+
+/* What autocast casts the float tensors of an op to. */
+enum {
+  MOTH_AUTOCAST_WIDEST, /* the widest dtype among them, if the op does not promote them itself */
+  MOTH_AUTOCAST_HALF,   /* autocast's dtype: products, where half types are fast */
+  MOTH_AUTOCAST_F32,    /* ops that rounding hurts, or that leave the range of f16 */
+  MOTH_AUTOCAST_OFF     /* nothing: half-precision images may meet f32 weights */
+};
 
 /* Choices of an argument `memory_format`, which says how a fresh result lies. */
 enum { MOTH_PRESERVE_FORMAT, MOTH_CONTIGUOUS_FORMAT, MOTH_CHANNELS_LAST, MOTH_CHANNELS_LAST_3D };

@@ -284,6 +284,7 @@ static moth_op *derive_in_place(const moth_op *op) {
   y->origin = op;
   y->flags &= ~(uint32_t)(MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_TAKES_INPLACE);
   y->flags |= MOTH_OP_MUTATES;
+  y->autocast = MOTH_AUTOCAST_WIDEST; /* it writes the tensor that it was given */
   y->info.flags = public_flags(y);
   y->info.args = y->rows;
   y->info.nargs = y->nrows;

@@ -194,7 +194,8 @@ FUNCTION(mish, ACTIVATION, mish, mish_back, 0, 0, 0, REAL_IN_PLACE, ANYWHERE,
          DOC("x tanh(softplus(x)) (Misra, 2019)."))
 FUNCTION(softplus, SOFTPLUS, softplus, softplus_back, a->beta, a->threshold, 0, REAL,
          DOC("log(1 + exp(beta x)) / beta, a smooth relu."),
-         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), 2, 1.5  -- domain: distinct")
+         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), 2, 1.5  -- domain: distinct",
+         .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(logsigmoid, ACTIVATION, logsigmoid, logsigmoid_back, 0, 0, 0, REAL, ANYWHERE,
          DOC("log(sigmoid(x)), without overflow."))
 FUNCTION(softsign, ACTIVATION, softsign, softsign_back, 0, 0, 0, ALL, DISTINCT,
@@ -318,7 +319,7 @@ static int prelu_compose(const prelu_args *a, moth_tensor **out) {
 MOTH_OP_COMPOSES(prelu, PRELU, DOC("x, and weight * x below 0, with a weight that is learnt."),
                  .examples = "moth.randn(2, 3, 2), moth.rand(3)  -- domain: distinct\n"
                              "moth.randn(4), moth.rand(1)  -- domain: distinct",
-                 .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD)
+                 .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
 
 /* -- glu, softmin -- */
 

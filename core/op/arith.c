@@ -328,7 +328,7 @@ MOTH_OP(pow, POW, .doc = "input to the power of exponent.",
         .examples = "moth.rand(2, 3), 2  -- domain: positive\n"
                     "moth.rand(2, 3), moth.randn(3)  -- domain: positive",
         .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input exponent y:exponent",
-        .flags = BINARY_FLAGS | MOTH_OP_WIDE_NUMBERS)
+        .flags = BINARY_FLAGS | MOTH_OP_WIDE_NUMBERS, .autocast = MOTH_AUTOCAST_F32)
 
 /* -- maximum, minimum: a tie gives each side half of the gradient -- */
 

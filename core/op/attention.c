@@ -272,7 +272,7 @@ MOTH_OP(attention, ATTENTION,
   .outputs = "y, lse: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "query key value bias y lse",
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_HALF)
 
 /* -- its gradient -- */
 
@@ -527,7 +527,7 @@ MOTH_OP_COMPOSES(scaled_dot_product_attention, SCALED_DOT_PRODUCT_ATTENTION,
     "moth.randn(3, 4), moth.randn(5, 4), moth.randn(5, 3), moth.randn(3, 5):gt(0),"
     " {dropout_p = 0.5}",
   .dtypes = MOTH_FLOATS | MOTH_BIT(MOTH_BOOL),
-  .flags = MOTH_OP_MIXED | MOTH_OP_RANDOM)
+  .flags = MOTH_OP_MIXED | MOTH_OP_RANDOM, .autocast = MOTH_AUTOCAST_HALF)
 
 const moth_op *const moth_attention_ops[] = {
   &moth_op_scaled_dot_product_attention, &moth_op_attention, &moth_op_attention_back, NULL,

@@ -286,7 +286,7 @@ MOTH_OP(channel_norm, CHANNEL_NORM,
   .dtypes = MOTH_FLOATS,
   .saves = "input mean var batch_mean batch_var map weight:input weight:mean weight:var "
            "y:activation",
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED, .autocast = MOTH_AUTOCAST_OFF)
 
 static int channel_norm_back_shape(const channel_norm_back_args *a, moth_layout *y) {
   int status = check_input(a->input);
@@ -523,7 +523,7 @@ MOTH_OP_COMPOSES(batch_norm, BATCH_NORM,
     "moth.randn(4, 2, 2), {training = true, activation = \"relu\", "
     "residual = moth.randn(4, 2, 2)}\n"
     "moth.randn(4, 3), {training = true, activation = \"relu\"}",
-  .dtypes = MOTH_FLOATS, .flags = MOTH_OP_MIXED)
+  .dtypes = MOTH_FLOATS, .flags = MOTH_OP_MIXED, .autocast = MOTH_AUTOCAST_OFF)
 
 /* -- instance_norm -- */
 
@@ -604,4 +604,4 @@ MOTH_OP_COMPOSES(instance_norm, INSTANCE_NORM,
     " eps = 0.1}\n"
     "moth.randn(2, 3, 4), moth.randn(3), moth.rand(3), {use_input_stats = false}"
     "  -- domain: positive",
-  .dtypes = MOTH_FLOATS)
+  .dtypes = MOTH_FLOATS, .autocast = MOTH_AUTOCAST_F32)

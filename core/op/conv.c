@@ -19,7 +19,7 @@ MOTH_OP(conv2d, CONV2D,
     "moth.randn(2, 3, 6, 5), moth.randn(4, 3, 2, 4), {padding = 'same', dilation = {3, 1}}",
   .dtypes = MOTH_FLOATS,
   .saves = "input:weight weight:input",
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
 
 MOTH_OP(conv2d_input, CONV2D_INPUT,
   .doc = "The gradient of conv2d's images.",
@@ -53,7 +53,7 @@ MOTH_OP_COMPOSES(conv_transpose2d, CONV_TRANSPOSE2D,
     "moth.randn(2, 4, 4, 3), moth.randn(4, 2, 3, 2), moth.randn(4), {stride = 2, padding = 1,"
     " output_padding = {1, 0}, groups = 2, dilation = {2, 1}}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_METHOD)
+  .flags = MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
 
 /* -- in one dimension: images of height one -- */
 
@@ -90,7 +90,7 @@ MOTH_OP_COMPOSES(conv1d, CONV1D,
     " dilation = 2, groups = 2}\n"
     "moth.randn(2, 3, 8), moth.randn(4, 3, 4), {padding = 'same'}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_METHOD)
+  .flags = MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
 
 static int conv_transpose1d_compose(const conv_transpose1d_args *a, moth_tensor **out) {
   moth_tensor *x = NULL, *w = NULL, *y = NULL;
@@ -112,7 +112,7 @@ MOTH_OP_COMPOSES(conv_transpose1d, CONV_TRANSPOSE1D,
     "moth.randn(4, 5), moth.randn(4, 2, 3), moth.randn(4), {stride = 3, padding = 1,"
     " output_padding = 2, groups = 2, dilation = 2}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_METHOD)
+  .flags = MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
 
 const moth_op *const moth_conv_ops[] = {
   &moth_op_conv2d, &moth_op_conv2d_input, &moth_op_conv2d_weight, &moth_op_conv_transpose2d,

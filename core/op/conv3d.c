@@ -20,7 +20,7 @@ MOTH_OP(conv3d, CONV3D,
     " dilation = {3, 1, 1}}",
   .dtypes = MOTH_FLOATS,
   .saves = "input:weight weight:input",
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
 
 MOTH_OP(conv3d_input, CONV3D_INPUT,
   .doc = "The gradient of conv3d's volumes.",
@@ -54,7 +54,7 @@ MOTH_OP_COMPOSES(conv_transpose3d, CONV_TRANSPOSE3D,
     "moth.randn(2, 4, 2, 3, 2), moth.randn(4, 1, 2, 3, 2), moth.randn(2), {stride = {1, 2, 2},"
     " padding = {0, 1, 0}, output_padding = {0, 1, 1}, groups = 2, dilation = {1, 2, 1}}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_METHOD)
+  .flags = MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
 
 const moth_op *const moth_conv3d_ops[] = {
   &moth_op_conv3d, &moth_op_conv3d_input, &moth_op_conv3d_weight, &moth_op_conv_transpose3d, NULL,

@@ -146,7 +146,7 @@ MOTH_OP(nll_loss, NLL_LOSS,
     " reduction = \"none\"}",
   .dtypes = MOTH_FLOATS,
   .saves = "target weight input:weight y:weight",
-  .flags = MOTH_OP_METHOD | MOTH_OP_FROM_ONE_THERE)
+  .flags = MOTH_OP_METHOD | MOTH_OP_FROM_ONE_THERE, .autocast = MOTH_AUTOCAST_F32)
 
 /* -- the gradient of nll_loss -- */
 
@@ -484,7 +484,7 @@ MOTH_OP_COMPOSES(cross_entropy_soft, CROSS_ENTROPY_SOFT,
     "moth.randn(2, 3, 2), moth.rand(2, 3, 2), {weight = moth.tensor{1, 2, 3},"
     " reduction = \"none\", label_smoothing = 0.5}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32)
 
 const moth_op *const moth_loss_ops[] = {
   &moth_op_nll_loss, &moth_op_nll_loss_back, &moth_op_class_entropy,

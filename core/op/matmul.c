@@ -165,7 +165,7 @@ MOTH_OP(matmul, MATMUL, .doc = "The matrix product; leading dimensions are batch
                     "moth.randn(5, 2, 3), moth.randn(3, 4)\n"
                     "moth.randn(5, 1, 2, 3), moth.randn(2, 3, 4)",
         .dtypes = MOTH_NUMERIC, .saves = "input:other other:input",
-        .flags = MOTH_OP_OUT | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
+        .flags = MOTH_OP_OUT | MOTH_OP_METHOD | MOTH_OP_PORTABLE, .autocast = MOTH_AUTOCAST_HALF)
 
 /* -- mm, bmm, mv, dot: matmul that insists on its operands' dimensions -- */
 
@@ -183,22 +183,22 @@ static int multiplied(moth_ctx *ctx, const char *name, moth_tensor *x, moth_tens
   return moth_error_as(ctx, status, "other", name);
 }
 
-#define INSISTS(op, LIST, second, left, right, left_text, right_text, text, example)           \
+#define INSISTS(op, LIST, second, left, right, left_text, right_text, text, ...)               \
   static int op##_compose(const op##_args *a, moth_tensor **out) {                             \
     int status = insist(a->ctx, "input", a->input, left, left_text);                           \
     if (!status) status = insist(a->ctx, #second, a->second, right, right_text);               \
     if (status) return status;                                                                 \
     return multiplied(a->ctx, #second, a->input, a->second, out);                              \
   }                                                                                            \
-  MOTH_OP_COMPOSES(op, LIST, .doc = text, .examples = example, .dtypes = MOTH_NUMERIC,         \
-                   .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
+  MOTH_OP_COMPOSES(op, LIST, .doc = text, .dtypes = MOTH_NUMERIC,                              \
+                   .flags = MOTH_OP_OUT | MOTH_OP_METHOD, __VA_ARGS__)
 
 INSISTS(mm, MM, mat2, 2, 2, "a matrix", "a matrix", "The product of two matrices.",
-        "moth.randn(2, 3), moth.randn(3, 4)")
+        .examples = "moth.randn(2, 3), moth.randn(3, 4)", .autocast = MOTH_AUTOCAST_HALF)
 INSISTS(mv, MV, vec, 2, 1, "a matrix", "a vector", "The product of a matrix and a vector.",
-        "moth.randn(2, 3), moth.randn(3)")
+        .examples = "moth.randn(2, 3), moth.randn(3)", .autocast = MOTH_AUTOCAST_HALF)
 INSISTS(dot, DOT, tensor, 1, 1, "a vector", "a vector", "The dot product of two vectors.",
-        "moth.randn(3), moth.randn(3)")
+        .examples = "moth.randn(3), moth.randn(3)")
 
 static int bmm_compose(const bmm_args *a, moth_tensor **out) {
   int status = insist(a->ctx, "input", a->input, 3, "a batch of matrices");
@@ -211,7 +211,7 @@ static int bmm_compose(const bmm_args *a, moth_tensor **out) {
 }
 MOTH_OP_COMPOSES(bmm, BMM, .doc = "The products of two batches of matrices.",
                  .examples = "moth.randn(5, 2, 3), moth.randn(5, 3, 4)", .dtypes = MOTH_NUMERIC,
-                 .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
+                 .flags = MOTH_OP_OUT | MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
 
 /* -- linear -- */
 
@@ -317,7 +317,7 @@ MOTH_OP(linear, LINEAR, .doc = "input times the transposed weight, plus the bias
                     "moth.randn(5, 2, 3), moth.randn(4, 3), moth.randn(4)\n"
                     "moth.randn(2, 3), moth.randn(4, 3), moth.randn(4), {activation = \"relu\"}",
         .dtypes = MOTH_NUMERIC, .saves = "input:weight weight:input y:activation",
-        .flags = MOTH_OP_PORTABLE)
+        .flags = MOTH_OP_PORTABLE, .autocast = MOTH_AUTOCAST_HALF)
 
 /* -- outer_sum -- */
 

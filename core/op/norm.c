@@ -297,7 +297,7 @@ MOTH_OP(layer_norm, LAYER_NORM,
   .outputs = "y, mean: hidden, rstd: hidden, brief: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input mean rstd weight:input",
-  .flags = MOTH_OP_BRIEF | MOTH_OP_BRIEF_GRADIENT)
+  .flags = MOTH_OP_BRIEF | MOTH_OP_BRIEF_GRADIENT, .autocast = MOTH_AUTOCAST_F32)
 
 /* -- rms_norm -- */
 
@@ -339,7 +339,7 @@ MOTH_OP(rms_norm, RMS_NORM,
   .outputs = "y, rstd: hidden, brief: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input rstd weight:input",
-  .flags = MOTH_OP_BRIEF | MOTH_OP_BRIEF_GRADIENT)
+  .flags = MOTH_OP_BRIEF | MOTH_OP_BRIEF_GRADIENT, .autocast = MOTH_AUTOCAST_F32)
 
 /* -- group_norm -- */
 
@@ -402,7 +402,7 @@ MOTH_OP(group_norm, GROUP_NORM,
   .outputs = "y, mean: hidden, rstd: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input mean rstd weight:input",
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_BRIEF_GRADIENT)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_BRIEF_GRADIENT, .autocast = MOTH_AUTOCAST_F32)
 
 /* -- normalize -- */
 
@@ -432,7 +432,7 @@ MOTH_OP_COMPOSES(normalize, NORMALIZE,
   .examples =
     "moth.randn(2, 3)\n"
     "moth.randn(2, 3), {p = 1, dim = -2, eps = 0.1}",
-  .dtypes = MOTH_FLOATS)
+  .dtypes = MOTH_FLOATS, .autocast = MOTH_AUTOCAST_F32)
 
 const moth_op *const moth_norm_ops[] = {
   &moth_op_normalize,

@@ -83,11 +83,11 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
 
 LOSS(mse_loss, PAIR_LOSS, MOTH_LOSS_SQUARE, 0, square_slope, TIMES(MINUS(x, t), NUMBER(2)),
      TIMES(MINUS(x, t), NUMBER(-2)), PROMOTED, SAVES, METHOD, .examples = REDUCTIONS(""),
-     DOC("The squared differences of input and target."))
+     DOC("The squared differences of input and target."), .autocast = MOTH_AUTOCAST_F32)
 
 LOSS(l1_loss, PAIR_LOSS, MOTH_LOSS_DISTANCE, 0, distance_slope, OF(sign, MINUS(x, t)),
      OF(sign, MINUS(t, x)), PROMOTED, SAVES, METHOD, .examples = REDUCTIONS(""),
-     DOC("The absolute differences of input and target."))
+     DOC("The absolute differences of input and target."), .autocast = MOTH_AUTOCAST_F32)
 
 /* p - q, at most `most` in size */
 static moth_tensor *limited(moth_grad *g, moth_tensor *p, moth_tensor *q, double most) {
@@ -119,7 +119,7 @@ static int huber_loss_grad(const huber_loss_args *a, moth_grad *g) {
 MOTH_OP(huber_loss, HUBER_LOSS, PROMOTED, SAVES, METHOD,
         .examples = HUBER_EXAMPLES("delta"),
         DOC("Half the squared difference up to `delta`, from there on a straight line (Huber, "
-            "1964)."))
+            "1964)."), .autocast = MOTH_AUTOCAST_F32)
 
 static int smooth_l1_loss_shape(const smooth_l1_loss_args *a, moth_layout *y) {
   if (!(a->beta >= 0))
@@ -147,7 +147,8 @@ static int smooth_l1_loss_grad(const smooth_l1_loss_args *a, moth_grad *g) {
 }
 MOTH_OP(smooth_l1_loss, SMOOTH_L1_LOSS, PROMOTED, SAVES, METHOD,
         .examples = HUBER_EXAMPLES("beta"),
-        DOC("The absolute difference, rounded off by a square up to `beta` (Girshick, 2015)."))
+        DOC("The absolute difference, rounded off by a square up to `beta` (Girshick, 2015)."),
+        .autocast = MOTH_AUTOCAST_F32)
 
 /* -- of probabilities -- */
 
@@ -211,7 +212,8 @@ MOTH_OP_COMPOSES(binary_cross_entropy, BCE, .dtypes = MOTH_FLOATS, METHOD,
   .examples =
     "moth.rand(3, 4), moth.rand(3, 4)  -- domain: prob\n"
     "moth.rand(3, 4), moth.rand(3, 4), moth.rand(4), \"sum\"  -- domain: prob\n"
-    "moth.rand(3), moth.rand(3), {weight = moth.rand(3), reduction = \"none\"}  -- domain: prob")
+    "moth.rand(3), moth.rand(3), {weight = moth.rand(3), reduction = \"none\"}  -- domain: prob",
+  .autocast = MOTH_AUTOCAST_F32)
 
 /* (1 - t) x - (1 + (p - 1) t) logsigmoid(x) */
 static int logit_losses(const binary_cross_entropy_with_logits_args *a, moth_tensor **out) {
@@ -260,7 +262,8 @@ MOTH_OP_COMPOSES(binary_cross_entropy_with_logits, BCE_WITH_LOGITS, .dtypes = MO
     "moth.randn(3, 4), moth.rand(3, 4)\n"
     "moth.randn(3, 4), moth.rand(3, 4), moth.rand(4), \"sum\"\n"
     "moth.randn(3), moth.rand(3), {reduction = \"none\", pos_weight = moth.rand(3)}\n"
-    "moth.randn(3, 2), moth.rand(3, 2), {weight = moth.rand(3, 1), pos_weight = moth.rand(2)}")
+    "moth.randn(3, 2), moth.rand(3, 2), {weight = moth.rand(3, 1), pos_weight = moth.rand(2)}",
+  .autocast = MOTH_AUTOCAST_F32)
 
 /* -- kl_div -- */
 
@@ -306,7 +309,8 @@ MOTH_OP(kl_div, KL_DIV, .dtypes = MOTH_FLOATS, SAVES, METHOD,
     "moth.randn(3, 4), moth.rand(3, 4)  -- domain: prob\n"
     "moth.randn(3, 4), moth.rand(3, 4), \"batchmean\"  -- domain: prob\n"
     "moth.randn(3), moth.rand(3), {reduction = \"sum\"}  -- domain: prob\n"
-    "moth.randn(3), moth.randn(3), {reduction = \"none\", log_target = true}")
+    "moth.randn(3), moth.randn(3), {reduction = \"none\", log_target = true}",
+  .autocast = MOTH_AUTOCAST_F32)
 
 /* -- gradients in one pass -- */
 

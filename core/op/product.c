@@ -137,7 +137,7 @@ MOTH_OP_COMPOSES(addmm, ADDMM, .doc = "beta input + alpha (mat1 mat2), (M, N).",
                  .examples = "moth.randn(2, 4), moth.randn(2, 3), moth.randn(3, 4)\n"
                              "moth.randn(2, 4), moth.randn(2, 3), moth.randn(3, 4), {beta = 2,"
                              " alpha = 3}",
-                 .dtypes = MOTH_NUMERIC, .flags = ADDS)
+                 .dtypes = MOTH_NUMERIC, .flags = ADDS, .autocast = MOTH_AUTOCAST_HALF)
 
 static int batches(moth_tensor *p, moth_tensor *q, bool widened, moth_tensor **y) {
   int status = need(p, "batch1", 3);
@@ -159,7 +159,7 @@ MOTH_OP_COMPOSES(baddbmm, BADDBMM, .doc = "beta input + alpha (batch1 batch2), (
                  .examples = "moth.randn(5, 2, 4), moth.randn(5, 2, 3), moth.randn(5, 3, 4)\n"
                              "moth.randn(5, 2, 4), moth.randn(5, 2, 3), moth.randn(5, 3, 4),"
                              " {beta = 0, alpha = 2}",
-                 .dtypes = MOTH_NUMERIC, .flags = ADDS)
+                 .dtypes = MOTH_NUMERIC, .flags = ADDS, .autocast = MOTH_AUTOCAST_HALF)
 
 static int addbmm_compose(const addbmm_args *a, moth_tensor **out) {
   moth_tensor *y = NULL, *sum = NULL;
@@ -178,7 +178,7 @@ MOTH_OP_COMPOSES(addbmm, ADDBMM,
                  .examples = "moth.randn(2, 4), moth.randn(5, 2, 3), moth.randn(5, 3, 4)\n"
                              "moth.randn(2, 4), moth.randn(5, 2, 3), moth.randn(5, 3, 4),"
                              " {beta = 3, alpha = 2}",
-                 .dtypes = MOTH_NUMERIC, .flags = ADDS)
+                 .dtypes = MOTH_NUMERIC, .flags = ADDS, .autocast = MOTH_AUTOCAST_HALF)
 
 static int addmv_compose(const addmv_args *a, moth_tensor **out) {
   moth_tensor *y = NULL;

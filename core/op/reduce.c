@@ -58,7 +58,7 @@ static int sum_grad(const sum_args *a, moth_grad *g) {
 MOTH_OP(sum, REDUCE_DTYPE, .doc = "The sum along dimensions; that of integers and bool is i64.",
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
                     "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}",
-        .dtypes = MOTH_ANY, .flags = REDUCE_FLAGS)
+        .dtypes = MOTH_ANY, .flags = REDUCE_FLAGS, .autocast = MOTH_AUTOCAST_F32)
 
 static int mean_shape(const mean_args *a, moth_layout *y) {
   uint32_t mask;
@@ -183,7 +183,8 @@ MOTH_OP(prod, REDUCE_DTYPE, .dtypes = MOTH_ANY, .saves = "input",
         .flags = MOTH_OP_OUT | MOTH_OP_METHOD,
         .doc = "The product along dimensions; that of integers and bool is i64.",
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
-                    "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}")
+                    "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}",
+        .autocast = MOTH_AUTOCAST_F32)
 
 static int prod_back_shape(const prod_back_args *a, moth_layout *y) {
   const moth_layout *x = &a->input->l, *dy = &a->grad->l;

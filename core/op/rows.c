@@ -190,7 +190,8 @@ MOTH_OP(norm_p, NORM_P, .dtypes = MOTH_ANY, .saves = "input y", .flags = MOTH_OP
                     "moth.randn(2, 3), math.huge, {dim = 1}  -- domain: distinct\n"
                     "moth.randn(2, 3), -math.huge  -- domain: distinct\n"
                     "moth.randn(2, 3), 0\nmoth.randn(2, 3), 1\nmoth.randn(2, 3), 0.5\n"
-                    "moth.randn(2, 3, 2), 2, {1, 3}, {dtype = moth.float64}")
+                    "moth.randn(2, 3, 2), 2, {1, 3}, {dtype = moth.float64}",
+        .autocast = MOTH_AUTOCAST_F32)
 
 static int dist_compose(const dist_args *a, moth_tensor **out) {
   moth_tensor *d = NULL;
@@ -204,7 +205,7 @@ static int dist_compose(const dist_args *a, moth_tensor **out) {
 MOTH_OP_COMPOSES(dist, DIST, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD,
                  .doc = "The p-norm of the difference of two tensors.",
                  .examples = "moth.randn(2, 3), moth.randn(3)\n"
-                             "moth.randn(2, 3), moth.randn(2, 3), 3")
+                             "moth.randn(2, 3), moth.randn(2, 3), 3", .autocast = MOTH_AUTOCAST_F32)
 
 /* -- logsumexp -- */
 
@@ -242,7 +243,7 @@ static int logsumexp_grad(const logsumexp_args *a, moth_grad *g) {
 MOTH_OP(logsumexp, REDUCE, .doc = "log(sum(exp(x))) along dimensions, without overflow.",
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}",
         .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .saves = "input y",
-        .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
+        .flags = MOTH_OP_OUT | MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_F32)
 
 /* -- positions of extremes -- */
 

@@ -131,7 +131,8 @@ static int cumsum_grad(const cumsum_args *a, moth_grad *g) {
 
 MOTH_OP(cumsum, CUMSUM, .doc = "Each element with all before it along a dimension, summed.",
         .examples = "moth.randn(2, 3), 2\nmoth.randn(2, 3), 1, {dtype = moth.float64}",
-        .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_METHOD)
+        .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_METHOD,
+        .autocast = MOTH_AUTOCAST_F32)
 
 static int cumsum_back_shape(const cumsum_back_args *a, moth_layout *y) {
   int32_t d;
@@ -214,7 +215,8 @@ static int cumprod_grad(const cumprod_args *a, moth_grad *g) {
 MOTH_OP(cumprod, CUMPROD, .dtypes = MOTH_ANY, .saves = "input y",
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_METHOD,
         .doc = "Each element multiplied with all before it along a dimension.",
-        .examples = "moth.randn(2, 3), 2\nmoth.randn(2, 3), 1, {dtype = moth.float64}")
+        .examples = "moth.randn(2, 3), 2\nmoth.randn(2, 3), 1, {dtype = moth.float64}",
+        .autocast = MOTH_AUTOCAST_F32)
 
 static int cumprod_back_shape(const cumprod_back_args *a, moth_layout *y) {
   int32_t d;

@@ -87,7 +87,7 @@ MOTH_OP(softmax, SOFTMAX,
     "moth.randn(3, 5), 2, {dtype = moth.float64}",
   .dtypes = MOTH_ANY,
   .saves = "y",
-  .flags = MOTH_OP_METHOD | MOTH_OP_OUT)
+  .flags = MOTH_OP_METHOD | MOTH_OP_OUT, .autocast = MOTH_AUTOCAST_F32)
 
 static int softmax_back_shape(const softmax_back_args *a, moth_layout *dx) {
   return back_layout(a->input, a->output, a->dim, dx);
@@ -141,7 +141,7 @@ MOTH_OP(log_softmax, LOG_SOFTMAX,
     "moth.randn(3, 5), 2, {dtype = moth.float64}",
   .dtypes = MOTH_ANY,
   .saves = "y",
-  .flags = MOTH_OP_METHOD | MOTH_OP_OUT)
+  .flags = MOTH_OP_METHOD | MOTH_OP_OUT, .autocast = MOTH_AUTOCAST_F32)
 
 static int log_softmax_back_shape(const log_softmax_back_args *a, moth_layout *dx) {
   return back_layout(a->input, a->output, a->dim, dx);

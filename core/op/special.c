@@ -38,7 +38,8 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
 /* sqrt(pi) / 2 exp(y^2) */
 FUNCTION(erfinv, METHOD, TIMES(OF(exp, OF(square, y)), NUMBER(0.88622692545275801365)),
          .saves = "y", .examples = "moth.rand(2, 3)  -- domain: unit",
-         .doc = "The number whose erf it is: infinite at 1 and -1, NaN beyond.")
+         .doc = "The number whose erf it is: infinite at 1 and -1, NaN beyond.",
+         .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(lgamma, METHOD, OF(digamma, x), .saves = "input",
          .examples = "moth.rand(2, 3)  -- domain: positive",
          .doc = "The logarithm of the size of the gamma function, which is (x - 1)! for whole x.")

@@ -66,7 +66,7 @@ FUNCTION(neg, GRAD_OVER(g, neg, .input = dy), NUMERIC_NO_BOOL, ANYWHERE,
 FUNCTION(sign, ZERO, NUMERIC, DISTINCT,
          DOC("1 for positive elements, -1 for negative ones, 0 for 0, NaN for NaN."))
 FUNCTION(square, TIMES_DY(TIMES(x, NUMBER(2))), NUMERIC, ANYWHERE, SAVES_X,
-         DOC("Each element times itself."))
+         DOC("Each element times itself."), .autocast = MOTH_AUTOCAST_F32)
 
 FUNCTION(sgn, ZERO, NUMERIC, DISTINCT, DOC("The same as sign."))
 FUNCTION(angle, ZERO, DISTINCT, .dtypes = MOTH_ANY | MOTH_TO_FLOAT,
@@ -80,22 +80,25 @@ FUNCTION(positive, dy, NUMERIC, ANYWHERE, DOC("Each element as it is."))
 #define LN2 0.69314718055994530942
 #define LN10 2.3025850929940456840
 
-FUNCTION(exp, TIMES_DY(y), REAL, ANYWHERE, SAVES_Y, DOC("e to the power of each element."))
+FUNCTION(exp, TIMES_DY(y), REAL, ANYWHERE, SAVES_Y, DOC("e to the power of each element."),
+         .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(expm1, TIMES_DY(PLUS(y, NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
-         DOC("exp(x) - 1, exact also near 0."))
-FUNCTION(log, DY_OVER(x), REAL, POSITIVE, SAVES_X, DOC("The natural logarithm."))
+         DOC("exp(x) - 1, exact also near 0."), .autocast = MOTH_AUTOCAST_F32)
+FUNCTION(log, DY_OVER(x), REAL, POSITIVE, SAVES_X, DOC("The natural logarithm."),
+         .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(log1p, DY_OVER(PLUS(x, NUMBER(1))), REAL, POSITIVE, SAVES_X,
-         DOC("log(1 + x), exact also near 0."))
+         DOC("log(1 + x), exact also near 0."), .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(exp2, TIMES_DY(TIMES(y, NUMBER(LN2))), REAL, ANYWHERE, SAVES_Y,
          DOC("2 to the power of each element."))
 FUNCTION(log2, DY_OVER(TIMES(x, NUMBER(LN2))), REAL, POSITIVE, SAVES_X,
-         DOC("The logarithm to base 2."))
+         DOC("The logarithm to base 2."), .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(log10, DY_OVER(TIMES(x, NUMBER(LN10))), REAL, POSITIVE, SAVES_X,
-         DOC("The logarithm to base 10."))
+         DOC("The logarithm to base 10."), .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(sqrt, DY_OVER(TIMES(y, NUMBER(2))), REAL, POSITIVE, SAVES_Y, DOC("The square root."))
 FUNCTION(rsqrt, TIMES_DY(TIMES(TIMES(y, OF(square, y)), NUMBER(-0.5))), REAL, POSITIVE, SAVES_Y,
-         DOC("1 / sqrt(x)."))
-FUNCTION(reciprocal, NEGATED(TIMES_DY(OF(square, y))), REAL, POSITIVE, SAVES_Y, DOC("1 / x."))
+         DOC("1 / sqrt(x)."), .autocast = MOTH_AUTOCAST_F32)
+FUNCTION(reciprocal, NEGATED(TIMES_DY(OF(square, y))), REAL, POSITIVE, SAVES_Y, DOC("1 / x."),
+         .autocast = MOTH_AUTOCAST_F32)
 
 /* -- waves and steps -- */
 
@@ -104,7 +107,7 @@ FUNCTION(sin, TIMES_DY(OF(cos, x)), REAL, ANYWHERE, SAVES_X,
 FUNCTION(cos, NEGATED(TIMES_DY(OF(sin, x))), REAL, ANYWHERE, SAVES_X,
          DOC("The cosine of each element, in radians."))
 FUNCTION(tan, TIMES_DY(PLUS(OF(square, y), NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
-         DOC("The tangent of each element, in radians."))
+         DOC("The tangent of each element, in radians."), .autocast = MOTH_AUTOCAST_F32)
 /* 1 - x^2, whose digits stay near 1 and -1 */
 static moth_tensor *one_less_square(moth_grad *g, moth_tensor *x) {
   return TIMES(PLUS(NEGATED(x), NUMBER(1)), PLUS(x, NUMBER(1)));
@@ -116,13 +119,15 @@ static moth_tensor *length_with_one(moth_grad *g, moth_tensor *x) {
 }
 
 FUNCTION(asin, TIMES_DY(OF(rsqrt, one_less_square(g, x))), REAL, UNIT, SAVES_X,
-         DOC("The angle from -pi/2 to pi/2 whose sine is x."))
+         DOC("The angle from -pi/2 to pi/2 whose sine is x."), .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(acos, NEGATED(TIMES_DY(OF(rsqrt, one_less_square(g, x)))), REAL, UNIT,
-         SAVES_X, DOC("The angle from 0 to pi whose cosine is x."))
+         SAVES_X, DOC("The angle from 0 to pi whose cosine is x."), .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(atan, OVER(DY_OVER(length_with_one(g, x)), length_with_one(g, x)), REAL, ANYWHERE, SAVES_X,
          DOC("The angle from -pi/2 to pi/2 whose tangent is x."))
-FUNCTION(sinh, TIMES_DY(OF(cosh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic sine."))
-FUNCTION(cosh, TIMES_DY(OF(sinh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic cosine."))
+FUNCTION(sinh, TIMES_DY(OF(cosh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic sine."),
+         .autocast = MOTH_AUTOCAST_F32)
+FUNCTION(cosh, TIMES_DY(OF(sinh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic cosine."),
+         .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(asinh, DY_OVER(length_with_one(g, x)), REAL, ANYWHERE, SAVES_X,
          DOC("The inverse of sinh."))
 FUNCTION(acosh, TIMES(TIMES_DY(OF(rsqrt, PLUS(x, NUMBER(-1)))), OF(rsqrt, PLUS(x, NUMBER(1)))),
