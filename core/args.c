@@ -107,7 +107,7 @@ static int check_plain(moth_ctx *ctx, const moth_op *op, uint32_t row, const mot
   else if (kind == MOTH_KIND_device && v->integer > 0)
     return moth_device_check(ctx, op->rows[row].name, v->integer - 1);
   else if (kind == MOTH_KIND_device) good = v->integer == 0;
-  else if (kind == MOTH_KIND_scalar) good = v->integer >= 0 && v->integer <= 2;
+  else if (moth_kind_is_scalar(kind)) good = v->integer >= 0 && v->integer <= 2;
   if (good) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_ARG, op->rows[row].name, "this is no %s", op->rows[row].kind);
 }

@@ -1,18 +1,14 @@
-/* capture_fuse.c -- instructions of a recording that one kernel can do: what stands behind an
-** instruction whose result it alone reads becomes a part of that, or the other way round (the table
-** below). And what need not be written: a norm's f32 result where products alone read it, in their
-** dtype. capture.h tells how recordings work.
+/* capture_fuse.c -- instructions of a captured step that one kernel can do. Where b alone reads the
+** result of a, the kernel of one of them does both, as the record of that op says (`.fuses_with`).
+** And a norm does not write its f32 result where only products read it, in their dtype. capture.h
+** describes captured steps.
 **
-** The step itself ran both, and a replay gives the same bits. The result between them is not made
-** any more, and its block goes back to the allocator unless another one lay there too.
+** The step itself ran both, and a replay gives the same bits. The result between them is no longer
+** computed, and its block goes back to the allocator unless another result used it too.
 */
-#include "capture_parts.h"
-#include "frame.h"
+#include "capture_fuse.h"
 
-#include "op/arith.h"
-#include "op/matmul.h"
-#include "op/norm.h"
-#include "op/unary.h"
+#include "frame.h"
 
 /* -- who reads and writes what lies between -- */
 
@@ -41,17 +37,15 @@ static bool has_alias(const moth_capture *c, const moth_storage *s) {
   return false;
 }
 
-/* Whether `writer` alone writes s. */
-static bool is_written_once(const moth_capture *c, uint32_t writer, const moth_storage *s) {
+bool moth_capture_written_once(const moth_capture *c, uint32_t writer, const moth_storage *s) {
   if (has_alias(c, s)) return false;
   for (uint32_t k = 0; k < c->ncode; k++)
     if (k != writer && writes(&c->code[k], s)) return false;
   return true;
 }
 
-/* Whether from instruction a on b is the only one that reads s, and nobody outside will, since it
-** died meanwhile. */
-static bool is_between(const moth_capture *c, uint32_t a, uint32_t b, const moth_storage *s) {
+bool moth_capture_only_reader(const moth_capture *c, uint32_t a, uint32_t b,
+                              const moth_storage *s) {
   const uint8_t needs = MOTH_C_INSIDE | MOTH_C_BURIED;
   if (has_alias(c, s) || (s->held & needs) != needs) return false;
   for (uint32_t k = a + 1; k < c->ncode; k++)
@@ -59,7 +53,7 @@ static bool is_between(const moth_capture *c, uint32_t a, uint32_t b, const moth
   return true;
 }
 
-static bool overlap(const moth_storage *a, const moth_storage *b) {
+bool moth_storages_overlap(const moth_storage *a, const moth_storage *b) {
   const char *p = a->data, *q = b->data;
   return a->device == b->device && p < q + b->nbytes && q < p + a->nbytes;
 }
@@ -68,154 +62,60 @@ static bool overlap(const moth_storage *a, const moth_storage *b) {
 static bool touches(const moth_instruction *in, const moth_tensor *x, bool any) {
   if (in->joined) return false;
   for (int i = 0; i < MOTH_MAX_OUTPUTS && in->out[i]; i++)
-    if (overlap(in->out[i]->storage, x->storage)) return true;
+    if (moth_storages_overlap(in->out[i]->storage, x->storage)) return true;
   moth_cursor cursor = {.op = in->op, .args = in->args};
   if (any || in->op->flags & MOTH_OP_WHOLE)
     while (moth_next_input(&cursor))
-      if (*cursor.at && overlap((*cursor.at)->storage, x->storage)) return true;
+      if (*cursor.at && moth_storages_overlap((*cursor.at)->storage, x->storage)) return true;
   return false;
 }
 
-static bool any_touches(const moth_capture *c, uint32_t from, uint32_t to, const moth_tensor *x,
-                        bool any) {
+bool moth_capture_touches(const moth_capture *c, uint32_t from, uint32_t to, const moth_tensor *x,
+                          bool any) {
   for (uint32_t k = from; k < to; k++)
     if (touches(&c->code[k], x, any)) return true;
   return false;
 }
 
-/* -- the joins -- */
+/* -- how tensors lie -- */
 
-/* Both in a row, of whatever shapes. */
-static bool same_elements(const moth_tensor *a, const moth_tensor *b) {
+bool moth_same_elements(const moth_tensor *a, const moth_tensor *b) {
   return a->l.dtype == b->l.dtype && a->l.numel == b->l.numel && moth_contiguous(a) &&
          moth_contiguous(b);
 }
 
-/* In the same order in memory, of the same shape. */
-static bool lie_alike(const moth_tensor *a, const moth_tensor *b) {
+bool moth_lie_alike(const moth_tensor *a, const moth_tensor *b) {
   moth_layout l = b->l;
   l.offset = a->l.offset;
   return a->l.dtype == b->l.dtype && moth_dense(a) && moth_layout_same(&a->l, &l);
 }
 
-static bool same_place(const moth_tensor *a, const moth_tensor *b) {
+bool moth_same_bytes(const moth_tensor *a, const moth_tensor *b) {
   return a->storage == b->storage && a->l.offset == b->l.offset &&
-         (same_elements(a, b) || lie_alike(a, b));
+         (moth_same_elements(a, b) || moth_lie_alike(a, b));
 }
 
-typedef struct pair { /* instructions a and b of the code: b reads what a gives */
-  const moth_capture *c;
-  uint32_t a, b;
-  moth_instruction *first, *next;
-} pair;
-
-/* A join in the place of a: b's result must not be written too early. What a reads, or gives beside
-** its result, may have died before that was made, and have left it its block; a norm may write over
-** its input. */
-static bool can_write_early(const pair *p) {
+/* What a reads, and its further results, may have died before b's result was made, which then got
+** their block. */
+bool moth_pair_early(const moth_pair *p, bool over_input) {
   const moth_instruction *first = p->first;
   const moth_tensor *y = p->next->out[0], *x = first->out[0];
-  if (any_touches(p->c, p->a + 1, p->b, y, true)) return false;
+  if (moth_capture_touches(p->c, p->a + 1, p->b, y, true)) return false;
   if (y->storage == x->storage) return y->l.offset == x->l.offset; /* in place: nobody saw it */
-  if (!is_between(p->c, p->a, p->b, x->storage)) return false;
+  if (!moth_capture_only_reader(p->c, p->a, p->b, x->storage)) return false;
   for (int i = 1; i < MOTH_MAX_OUTPUTS && first->out[i]; i++)
-    if (overlap(first->out[i]->storage, y->storage)) return false;
+    if (moth_storages_overlap(first->out[i]->storage, y->storage)) return false;
   moth_cursor cursor = {.op = first->op, .args = first->args};
   while (moth_next_input(&cursor)) {
     const moth_tensor *from = *cursor.at;
-    if (!from || !overlap(from->storage, y->storage)) continue;
-    const bool input = first->op == &moth_op_channel_norm && cursor.from == 0;
-    if (!input || moth_at(from) != moth_at(y) || !lie_alike(from, y)) return false;
+    if (!from || !moth_storages_overlap(from->storage, y->storage)) continue;
+    if (!over_input || cursor.from != 0 || moth_at(from) != moth_at(y) || !moth_lie_alike(from, y))
+      return false;
   }
   return true;
 }
 
-static bool join_linear_relu(const pair *p) {
-  linear_args *a = p->first->args;
-  const moth_tensor *x = ((const relu_args *)p->next->args)->input;
-  if (a->activation || !same_place(x, p->first->out[0]) || !same_elements(x, p->next->out[0]) ||
-      !can_write_early(p))
-    return false;
-  a->activation = LINEAR_RELU;
-  return true;
-}
-
-static bool join_norm_relu(const pair *p) {
-  channel_norm_args *a = p->first->args;
-  const moth_tensor *x = ((const relu_args *)p->next->args)->input, *y = p->first->out[0];
-  if (a->activation || !same_place(x, y) || !lie_alike(x, y) || !lie_alike(y, p->next->out[0]) ||
-      !can_write_early(p))
-    return false;
-  a->activation = NORM_RELU;
-  return true;
-}
-
-static bool is_one(moth_scalar s) { return s.type == 0 ? s.as.number == 1 : s.as.integer == 1; }
-
-/* Whether the norm may write its result over what it adds. */
-static bool is_added_to(const moth_tensor *residual, const moth_tensor *y) {
-  return same_place(residual, y) && lie_alike(residual, y) &&
-         (y->l.device || !moth_is_half(y->l.dtype));
-}
-
-/* The sum's other operand must be there when the norm runs, and stay until then. */
-static bool join_norm_add(const pair *p) {
-  channel_norm_args *a = p->first->args;
-  const add_args *sum = p->next->args;
-  const moth_tensor *y = p->next->out[0], *x = p->first->out[0];
-  const bool first = sum->input->storage == x->storage;
-  const moth_tensor *summand = first ? sum->input : sum->other;
-  moth_tensor *residual = first ? sum->other : sum->input;
-  if (a->activation || a->residual || !is_one(sum->alpha) || !same_place(summand, x) ||
-      !lie_alike(summand, x) || !lie_alike(x, y) || residual->l.dtype != y->l.dtype ||
-      !moth_shape_same(&residual->l, &y->l) || overlap(residual->storage, x->storage) ||
-      (overlap(residual->storage, y->storage) && !is_added_to(residual, y)) ||
-      any_touches(p->c, p->a, p->b, residual, false) || !can_write_early(p))
-    return false;
-  a->residual = residual;
-  return true;
-}
-
-/* Where the gradient is that of a norm with its relu, the norm's map tells what was let through. */
-static bool is_masked_by(const pair *p, const moth_tensor *map, const moth_tensor *relued) {
-  for (uint32_t k = 0; map && k < p->a; k++) {
-    const moth_instruction *in = &p->c->code[k];
-    if (in->joined || in->op != &moth_op_channel_norm || !in->run || !in->out[3]) continue;
-    const channel_norm_args *a = in->args;
-    if (in->out[3]->storage == map->storage)
-      return a->activation && !a->residual && same_place(in->out[0], relued) &&
-             is_written_once(p->c, k, relued->storage);
-  }
-  return false;
-}
-
-/* In the place of b. */
-static bool join_relu_norm_back(const pair *p) {
-  const relu_back_args *relu = p->first->args;
-  channel_norm_back_args *a = p->next->args;
-  moth_tensor *dy = relu->grad;
-  const moth_tensor *g = p->first->out[0];
-  if (a->activation || !same_place(a->grad, g) || !lie_alike(g, dy) || !lie_alike(g, a->grad) ||
-      !is_masked_by(p, a->map, relu->output) ||
-      any_touches(p->c, p->a + 1, p->b, dy, false) || touches(p->next, dy, false))
-    return false;
-  if (!is_between(p->c, p->a, p->b, g->storage)) return false;
-  a->activation = NORM_RELU;
-  a->grad = dy;
-  return true;
-}
-
-static const struct join {
-  const moth_op *first, *next;
-  bool (*make)(const pair *p); /* changes the args of the one that stays, unless it cannot */
-  bool late;                   /* the second one stays */
-} joins[] = {
-  {&moth_op_linear, &moth_op_relu, join_linear_relu, false},
-  {&moth_op_channel_norm, &moth_op_add, join_norm_add, false},
-  {&moth_op_channel_norm, &moth_op_relu, join_norm_relu, false},
-  {&moth_op_relu_back, &moth_op_channel_norm_back, join_relu_norm_back, true},
-};
-enum { JOINS = sizeof joins / sizeof *joins };
+/* -- the instructions -- */
 
 /* Whether nothing else may happen between a and b: neither is in what a guard leaves out alone. */
 static bool is_straight(const moth_capture *c, uint32_t a, uint32_t b) {
@@ -240,7 +140,7 @@ void moth_capture_drop_block(moth_capture *c, moth_storage *s) {
   s->held |= MOTH_C_UNMADE;
   for (uint32_t k = 0; k < c->nstores; k++) {
     const moth_storage *other = c->stores[k].s;
-    if (other != s && !(other->held & MOTH_C_UNMADE) && overlap(other, s)) return;
+    if (other != s && !(other->held & MOTH_C_UNMADE) && moth_storages_overlap(other, s)) return;
   }
   for (uint32_t i = 0; i < c->npool; i++) {
     const moth_spare spare = c->pool[i];
@@ -255,35 +155,47 @@ void moth_capture_drop_block(moth_capture *c, moth_storage *s) {
 static void skip_result(moth_capture *c, uint32_t i) {
   moth_instruction *in = &c->code[i];
   const int brief = in->run ? moth_autocast_brief(in->op) : 0;
-  if (!brief || !in->out[brief] || !is_between(c, i, c->ncode, in->out[0]->storage)) return;
+  if (!brief || !in->out[brief] ||
+      !moth_capture_only_reader(c, i, c->ncode, in->out[0]->storage))
+    return;
   moth_storage *unread = in->out[0]->storage;
   in->out[0] = in->out[brief];
   moth_capture_drop_block(c, unread);
 }
 
-/* Joins instruction a and the one that reads what it gives, if they can be. */
-static bool join(moth_capture *c, uint32_t a) {
+/* The rule by which one kernel does both, unless it refuses; NULL: none does. */
+static const moth_fusion *rule_of(const moth_pair *p, const moth_op *stays, const moth_op *goes,
+                                  bool before) {
+  for (const moth_fusion *rule = stays->fuses_with; rule && rule->with; rule++)
+    if (rule->with == goes && rule->before == before && rule->fuse(p)) return rule;
+  return NULL;
+}
+
+static const moth_tensor *first_input(const moth_instruction *in) {
+  moth_cursor cursor = {.op = in->op, .args = in->args};
+  moth_next_input(&cursor);
+  return *cursor.at;
+}
+
+/* Lets one kernel do instruction a and the one that reads its result, if it can. */
+static bool fuse(moth_capture *c, uint32_t a) {
   const uint32_t b = c->code[a].run && c->code[a].out[0] ? reader_of(c, a) : c->ncode;
   if (b == c->ncode || !c->code[b].run || !is_straight(c, a, b)) return false;
-  const pair p = {c, a, b, &c->code[a], &c->code[b]};
-  for (int i = 0; i < JOINS; i++) {
-    if (joins[i].first != p.first->op || joins[i].next != p.next->op) continue;
-    if (!joins[i].make(&p)) continue;
-    moth_instruction *stays = joins[i].late ? p.next : p.first;
-    moth_instruction *goes = joins[i].late ? p.first : p.next;
-    const moth_tensor *between = p.first->out[0], *kept = between;
-    if (joins[i].late) kept = ((const relu_back_args *)goes->args)->grad;
-    else kept = p.first->out[0] = p.next->out[0];
-    stays->facts |= goes->facts;
-    goes->joined = true;
-    if (between->storage != kept->storage) moth_capture_drop_block(c, between->storage);
-    return true;
-  }
-  return false;
+  const moth_pair p = {c, a, b, &c->code[a], &c->code[b]};
+  const bool early = rule_of(&p, p.first->op, p.next->op, false) != NULL;
+  if (!early && !rule_of(&p, p.next->op, p.first->op, true)) return false;
+  moth_instruction *stays = early ? p.first : p.next, *goes = early ? p.next : p.first;
+  const moth_tensor *between = p.first->out[0], *kept = between;
+  if (early) kept = p.first->out[0] = p.next->out[0];
+  else kept = first_input(goes);
+  stays->facts |= goes->facts;
+  goes->joined = true;
+  if (between->storage != kept->storage) moth_capture_drop_block(c, between->storage);
+  return true;
 }
 
 void moth_capture_fuse(moth_capture *c) {
   for (uint32_t i = 0; i < c->ncode; i++) skip_result(c, i);
   for (uint32_t i = 0; i < c->ncode; i++)
-    while (!c->code[i].joined && join(c, i)) continue;
+    while (!c->code[i].joined && fuse(c, i)) continue;
 }

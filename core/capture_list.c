@@ -9,7 +9,7 @@
 
 #include "kernel/arith.h"
 #include "kernel/maps.h"
-#include "op/arith.h"
+#include "registry.h"
 
 typedef struct reading {
   moth_observer observer;
@@ -92,11 +92,11 @@ bool moth_capture_number(const moth_capture *c, const moth_tensor *x) {
           (s->held & (dead | MOTH_C_POOLED | MOTH_C_WRITTEN | MOTH_C_AGAIN)) == dead);
 }
 
-/* Which function pow is depends on an exponent that it reads. */
+/* Which function it is depends on an element that it reads, as pow's exponent. */
 static bool chooses(const moth_capture *c, const moth_instruction *in) {
-  if (in->op != &moth_op_pow) return false;
-  const moth_tensor *e = ((const pow_args *)in->args)->exponent;
-  return e->l.numel == 1 && !moth_capture_number(c, e);
+  if (!in->op->chooser) return false;
+  const moth_tensor *x = moth_arg_at(in->op, in->args, in->op->chooser - 1)->pointer;
+  return x->l.numel == 1 && !moth_capture_number(c, x);
 }
 
 int moth_capture_list(moth_capture *c, const moth_instruction *in, moth_listed *list) {

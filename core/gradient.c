@@ -127,7 +127,7 @@ int moth_flow_half(const moth_grad *g, const moth_tensor *input) {
       !input->l.device)
     return MOTH_NO_HALF;
   const moth_node *n = g->edges[input->arg].node;
-  if (n->op != &moth_op_add) return MOTH_NO_HALF;
+  if (!n->op || !(n->op->flags & MOTH_OP_PASSES_GRADIENT)) return MOTH_NO_HALF;
   for (uint32_t i = 0; i < 2; i++) {
     moth_layout l;
     moth_saved_layout(moth_node_in(n, i), &l);

@@ -137,6 +137,7 @@ typedef struct moth_op_info {
   uint32_t nargs, nslots;
   uint32_t dtypes; /* bit d: accepts dtype d */
   uint32_t flags;  /* MOTH_OP_..., below */
+  const char *tensors; /* the op that takes tensors in the place of this op's numbers, or "" */
 } moth_op_info;
 
 enum {
@@ -149,7 +150,11 @@ enum {
   MOTH_OP_RANDOM = 64,  /* draws random numbers */
   MOTH_OP_MUTATES = 128,/* writes its first tensor: the `name_` form, or an op that only writes */
   MOTH_OP_LIST = 256,   /* any number of results: they come as one list */
-  MOTH_OP_NUMBERS = 512 /* a tensor argument may be a number, but not one that is written */
+  MOTH_OP_NUMBERS = 512,/* a tensor argument may be a number, but not one that is written */
+  MOTH_OP_CREATES = 1024, /* makes a tensor from sizes or as another: hosts add requires_grad */
+  MOTH_OP_STRIDED = 0x10000, /* maps elements of any layout; in place and `out` are direct */
+  MOTH_OP_FROM_ONE = 0x400000, /* also takes positions that count from 1 */
+  MOTH_OP_FROM_ONE_THERE = 0x8000000 /* the same, but on the CPU only from 0 */
 };
 
 uint32_t moth_op_count(void);

@@ -50,6 +50,7 @@ typedef struct moth_scalar { /* a number, an int64 or a boolean */
   X(maybe_index,  "index?",   1, moth_tensor *, )                                                \
   X(indices,      "indices",  2, moth_tensors, )     /* indices and masks; NULL: whole dim */      \
   X(scalar,       "scalar",   2, moth_scalar, )                                                  \
+  X(element,      "element",  2, moth_scalar, )          /* a number; hosts also take a 0-d tensor */ \
   X(int,          "int",      1, int64_t, )                                                      \
   X(maybe_int,    "int?",     1, int64_t, )          /* MOTH_NO_INT when absent */               \
   X(int1,         "int1",     1, int64_t, [1])                                                   \
@@ -68,6 +69,7 @@ typedef struct moth_scalar { /* a number, an int64 or a boolean */
   X(dims,         "dims",     2, moth_ints, )        /* .at == NULL when absent */               \
   X(position,     "position", 1, int64_t, )          /* 0-based here; may be negative */         \
   X(maybe_position, "position?", 1, int64_t, )       /* MOTH_NO_INT when absent */               \
+  X(ignored,      "ignored",  1, int64_t, )          /* a class that counts for nothing */       \
   X(float,        "float",    1, double, )                                                       \
   X(maybe_float,  "float?",   1, double, )           /* moth_absent() when absent */             \
   X(bool,         "bool",     1, int64_t, )                                                      \
@@ -97,6 +99,7 @@ MOTH_KIND_LIST(MOTH_TYPE_)
 /* -- the record -- */
 
 typedef struct moth_grad moth_grad;
+typedef struct moth_fusion moth_fusion;
 
 /* A growing list of owned tensors, for ops whose number of results depends on the arguments. */
 typedef struct moth_results {
@@ -128,6 +131,9 @@ struct moth_op {
   uint32_t flags;       /* MOTH_OP_INPLACE and so on, and the bits below */
   const char *counts;   /* an argument that is another in the next step: see moth_capture_slots */
   uint8_t autocast;     /* MOTH_AUTOCAST_... */
+  const moth_op *tensors; /* the op that takes tensors in the place of this op's numbers */
+  const char *chooses;  /* an argument: which function the op is depends on its value */
+  const moth_fusion *fuses_with; /* ends with a row of zeros: see capture_fuse.h */
   const char *saves;    /* what gradients read: "input other"; "input:other": other's reads it */
   /* functions; results are owned, arguments borrowed. Either compute (shape + cpu), or view, or
   ** compose (written with other ops, which record themselves), or list. */
@@ -156,6 +162,7 @@ struct moth_op {
   uint32_t position;  /* bit k: result k holds positions */
   uint32_t asked;     /* 1 + the argument that says whether the last result is handed out, or 0 */
   uint32_t format;    /* 1 + the argument `memory_format`, or 0 */
+  uint32_t chooser;   /* 1 + the argument that `chooses` names, or 0 */
   uint64_t save_in[MOTH_MAX_ARGS]; /* of argument i: the arguments whose gradient reads it */
   uint64_t save_out[MOTH_MAX_OUTPUTS];
 };
@@ -166,20 +173,18 @@ struct moth_op {
 #define MOTH_NO_BOOL (1u << 29)  /* ... none may be bool, be the common dtype another */
 
 /* flags, beside the public ones of moth.h */
-#define MOTH_OP_STRIDED 0x10000 /* the kernel writes any layout, so in place and `out` are direct */
 #define MOTH_OP_MIXED 0x20000   /* tensor arguments may differ in dtype; the op sees to it */
 #define MOTH_OP_TAKES_INPLACE 0x40000 /* a last argument `inplace`: true makes it `name_` */
 #define MOTH_OP_WHOLE 0x80000 /* its `compose` moves bytes itself: one instruction of a recording */
 
 #define MOTH_OP_PORTABLE 0x100000 /* its `_cpu` never follows an address: any device will do */
 #define MOTH_OP_ACROSS 0x200000   /* its tensors may lie on different devices */
-#define MOTH_OP_FROM_ONE 0x400000 /* takes positions that count from 1 as well (position.c) */
 /* Plugins' kernels know channels_last: results lie so if any input does. */
 #define MOTH_OP_CHANNELS_LAST 0x800000
 #define MOTH_OP_WIDE_NUMBERS 0x1000000 /* beside half types 0-d operands of the CPU stay f32 */
 #define MOTH_OP_BRIEF 0x2000000 /* the last, hidden result: the first in autocast's half type */
 #define MOTH_OP_BRIEF_GRADIENT 0x4000000 /* takes the gradient of an f32 result in a half type */
-#define MOTH_OP_FROM_ONE_THERE 0x8000000 /* FROM_ONE beside the CPU alone */
+#define MOTH_OP_PASSES_GRADIENT 0x10000000 /* to operands of its result's shape, unchanged */
 
 /* What autocast casts the float tensors of an op to. */
 enum {

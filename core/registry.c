@@ -205,7 +205,7 @@ static void default_of(const moth_op *op, uint32_t row, moth_default *d) {
   } else if (earlier >= 0) {
     d->type = MOTH_EARLIER;
     d->earlier = (uint32_t)earlier;
-  } else if (kind == MOTH_KIND_scalar) {
+  } else if (moth_kind_is_scalar(kind)) {
     d->type = MOTH_LITERAL; /* {type 0, value} */
     d->value[1].number = strtod(text, NULL);
   } else if (moth_kind_is_choice(kind) && kind != MOTH_KIND_enum) {
@@ -242,7 +242,7 @@ static uint32_t public_flags(const moth_op *op) {
 
 /* The rows that callers see: with `out` or `inplace` at the end where the op takes it. */
 static moth_arg *public_rows(moth_op *op) {
-  static const moth_arg out = {"out", "tensor?", "none", "tensor that receives the result", 0, 1};
+  static const moth_arg out = {"out", "out?", "none", "tensor that receives the result", 0, 1};
   static const moth_arg inplace = {"inplace", "bool", "false", "write the input itself", 0, 1};
   if (!(op->flags & (MOTH_OP_OUT | MOTH_OP_TAKES_INPLACE))) return op->rows;
   moth_arg *rows = calloc(op->nrows + 1, sizeof *rows);
@@ -260,6 +260,7 @@ static void read_record(moth_op *op, const char *family) {
   read_defaults(op);
   read_outputs(op);
   op->format = 1 + (uint32_t)row_named(op, "memory_format", strlen("memory_format"));
+  if (op->chooses) op->chooser = 1 + (uint32_t)row_named(op, op->chooses, strlen(op->chooses));
   read_saves(op);
   op->info.nargs = op->nrows;
   op->info.args = public_rows(op);
@@ -270,17 +271,25 @@ static void read_record(moth_op *op, const char *family) {
   op->info.examples = op->examples ? op->examples : "";
   op->info.outputs = op->outputs ? op->outputs : "y";
   op->info.dtypes = op->dtypes & MOTH_ANY;
+  op->info.tensors = op->tensors ? op->tensors->name : "";
   op->info.flags = public_flags(op);
+}
+
+static char *name_in_place(const char *name) {
+  char *y = malloc(strlen(name) + 2);
+  if (y) sprintf(y, "%s_", name);
+  return y;
 }
 
 /* `add_` from `add`. */
 static moth_op *derive_in_place(const moth_op *op) {
   moth_op *y = malloc(sizeof *y);
-  char *name = malloc(strlen(op->name) + 2);
-  if (!y || !name) return NULL;
+  char *name = name_in_place(op->name);
+  char *tensors = op->tensors ? name_in_place(op->tensors->name) : NULL;
+  if (!y || !name || (op->tensors && !tensors)) return NULL;
   *y = *op;
-  sprintf(name, "%s_", op->name);
   y->name = y->info.name = name;
+  if (tensors) y->info.tensors = tensors;
   y->origin = op;
   y->flags &= ~(uint32_t)(MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_TAKES_INPLACE);
   y->flags |= MOTH_OP_MUTATES;

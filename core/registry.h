@@ -20,6 +20,9 @@ static inline bool moth_kind_is_choice(int kind) {
   return kind == MOTH_KIND_enum || kind == MOTH_KIND_int1_or_enum ||
          kind == MOTH_KIND_int2_or_enum || kind == MOTH_KIND_int3_or_enum;
 }
+static inline bool moth_kind_is_scalar(int kind) { /* a moth_scalar in two slots */
+  return kind == MOTH_KIND_scalar || kind == MOTH_KIND_element;
+}
 /* Kinds whose dtype the record's `dtypes` governs. */
 static inline bool moth_kind_is_value(int kind) {
   return kind == MOTH_KIND_tensor || kind == MOTH_KIND_maybe_tensor || kind == MOTH_KIND_tensors;

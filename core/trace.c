@@ -228,7 +228,7 @@ static int put_off(moth_trace *t, const void *args, const moth_tensor *y) {
 static bool fills(const moth_trace *t, const moth_op *op, const void *args) {
   moth_cursor c = {.op = op, .args = (void *)(uintptr_t)args};
   if (op->flags & MOTH_OP_RANDOM) return false;
-  if (strcmp(op->info.family, "create") == 0) return true;
+  if (op->flags & MOTH_OP_CREATES) return true;
   while (moth_next_input(&c)) {
     const int v = *c.at ? find(t, *c.at) : -1;
     const bool old = *c.at && v < 0 && id_of(*c.at) && id_of(*c.at) <= t->first;

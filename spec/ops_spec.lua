@@ -144,7 +144,7 @@ local WRONG = {
   ["int1-or-enum"] = "text", ["int2-or-enum"] = "text", ["int3-or-enum"] = "text",
   floats = "text", shape = "text", dim = 1.5, ["dim?"] = 1.5,
   dims = "text", position = 1.5, ["position?"] = 1.5, float = "text", ["float?"] = "text",
-  bool = 1, enum = "nonsense",
+  bool = 1, enum = "nonsense", element = "text", ignored = 1.5, ["out?"] = "text",
   dtype = "nonsense", device = 3, generator = "text",
 }
 

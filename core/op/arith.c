@@ -69,7 +69,8 @@ MOTH_OP(add, ADD, .doc = "input + alpha * other.",
         .examples = "moth.randn(2, 3), moth.randn(3)\n"
                     "moth.randn(2, 3), moth.randn(2, 1), {alpha = 2}\n"
                     "moth.randn(2, 3), 1.5",
-        .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = BINARY_FLAGS | MOTH_OP_MIXED)
+        .dtypes = MOTH_ANY | MOTH_PROMOTE,
+        .flags = BINARY_FLAGS | MOTH_OP_MIXED | MOTH_OP_PASSES_GRADIENT)
 
 static int sub_shape(const sub_args *a, moth_layout *y) {
   int status = is_one(a->alpha) ? MOTH_OK : check_alpha(a->ctx, a->alpha, y);
@@ -328,7 +329,8 @@ MOTH_OP(pow, POW, .doc = "input to the power of exponent.",
         .examples = "moth.rand(2, 3), 2  -- domain: positive\n"
                     "moth.rand(2, 3), moth.randn(3)  -- domain: positive",
         .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input exponent y:exponent",
-        .flags = BINARY_FLAGS | MOTH_OP_WIDE_NUMBERS, .autocast = MOTH_AUTOCAST_F32)
+        .chooses = "exponent", .flags = BINARY_FLAGS | MOTH_OP_WIDE_NUMBERS,
+        .autocast = MOTH_AUTOCAST_F32)
 
 /* -- maximum, minimum: a tie gives each side half of the gradient -- */
 

@@ -8,6 +8,7 @@
 */
 #include <math.h>
 
+#include "../capture_fuse.h"
 #include "../device.h"
 #include "../frame.h"
 #include "../kernel/arith.h"
@@ -274,6 +275,48 @@ static int channel_norm_grad(const channel_norm_args *a, moth_grad *g) {
   return moth_flow(g, a->bias, d[2]);
 }
 
+/* -- in a captured step: a relu of the result, or another tensor added to it -- */
+
+static bool norm_with_relu(const moth_pair *p) {
+  channel_norm_args *a = p->first->args;
+  const moth_tensor *x = ((const relu_args *)p->next->args)->input, *y = p->first->out[0];
+  if (a->activation || !moth_same_bytes(x, y) || !moth_lie_alike(x, y) ||
+      !moth_lie_alike(y, p->next->out[0]) || !moth_pair_early(p, true))
+    return false;
+  a->activation = NORM_RELU;
+  return true;
+}
+
+static bool is_one(moth_scalar s) { return s.type == 0 ? s.as.number == 1 : s.as.integer == 1; }
+
+/* Whether the norm may write its result over what it adds. */
+static bool is_added_to(const moth_tensor *residual, const moth_tensor *y) {
+  return moth_same_bytes(residual, y) && moth_lie_alike(residual, y) &&
+         (y->l.device || !moth_is_half(y->l.dtype));
+}
+
+/* The sum's other operand must be there when the norm runs, and stay until then. */
+static bool norm_with_add(const moth_pair *p) {
+  channel_norm_args *a = p->first->args;
+  const add_args *sum = p->next->args;
+  const moth_tensor *y = p->next->out[0], *x = p->first->out[0];
+  const bool first = sum->input->storage == x->storage;
+  const moth_tensor *summand = first ? sum->input : sum->other;
+  moth_tensor *residual = first ? sum->other : sum->input;
+  if (a->activation || a->residual || !is_one(sum->alpha) || !moth_same_bytes(summand, x) ||
+      !moth_lie_alike(summand, x) || !moth_lie_alike(x, y) || residual->l.dtype != y->l.dtype ||
+      !moth_shape_same(&residual->l, &y->l) ||
+      moth_storages_overlap(residual->storage, x->storage) ||
+      (moth_storages_overlap(residual->storage, y->storage) && !is_added_to(residual, y)) ||
+      moth_capture_touches(p->c, p->a, p->b, residual, false) || !moth_pair_early(p, true))
+    return false;
+  a->residual = residual;
+  return true;
+}
+
+static const moth_fusion norm_fusions[] = {
+  {&moth_op_add, norm_with_add, false}, {&moth_op_relu, norm_with_relu, false}, {0}};
+
 MOTH_OP(channel_norm, CHANNEL_NORM,
   .doc = "batch_norm without the running statistics: by those given, or by the input's own.",
   .examples =
@@ -286,7 +329,8 @@ MOTH_OP(channel_norm, CHANNEL_NORM,
   .dtypes = MOTH_FLOATS,
   .saves = "input mean var batch_mean batch_var map weight:input weight:mean weight:var "
            "y:activation",
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED, .autocast = MOTH_AUTOCAST_OFF)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED, .autocast = MOTH_AUTOCAST_OFF,
+  .fuses_with = norm_fusions)
 
 static int channel_norm_back_shape(const channel_norm_back_args *a, moth_layout *y) {
   int status = check_input(a->input);
@@ -363,6 +407,39 @@ static int channel_norm_back_cpu(const channel_norm_back_args *a, moth_tensor **
   return moth_real_done(dx, out[0], status);
 }
 
+/* Whether a channel_norm with a relu wrote both `map` and `relued`, so that the map says which
+** elements the relu let through. */
+static bool is_masked_by(const moth_pair *p, const moth_tensor *map, const moth_tensor *relued) {
+  for (uint32_t k = 0; map && k < p->a; k++) {
+    const moth_instruction *in = &p->c->code[k];
+    if (in->joined || in->op != &moth_op_channel_norm || !in->run || !in->out[3]) continue;
+    const channel_norm_args *a = in->args;
+    if (in->out[3]->storage == map->storage)
+      return a->activation && !a->residual && moth_same_bytes(in->out[0], relued) &&
+             moth_capture_written_once(p->c, k, relued->storage);
+  }
+  return false;
+}
+
+/* The gradient of a relu before it, which the norm did as well. */
+static bool norm_back_with_relu_back(const moth_pair *p) {
+  const relu_back_args *relu = p->first->args;
+  channel_norm_back_args *a = p->next->args;
+  moth_tensor *dy = relu->grad;
+  const moth_tensor *g = p->first->out[0];
+  if (a->activation || !moth_same_bytes(a->grad, g) || !moth_lie_alike(g, dy) ||
+      !moth_lie_alike(g, a->grad) || !is_masked_by(p, a->map, relu->output) ||
+      moth_capture_touches(p->c, p->a + 1, p->b + 1, dy, false) ||
+      !moth_capture_only_reader(p->c, p->a, p->b, g->storage))
+    return false;
+  a->activation = NORM_RELU;
+  a->grad = dy;
+  return true;
+}
+
+static const moth_fusion norm_back_fusions[] = {
+  {&moth_op_relu_back, norm_back_with_relu_back, true}, {0}};
+
 MOTH_OP_CONST(channel_norm_back, CHANNEL_NORM_BACK,
   .doc = "The gradients of channel_norm.",
   .examples =
@@ -373,7 +450,8 @@ MOTH_OP_CONST(channel_norm_back, CHANNEL_NORM_BACK,
     " activation = \"relu\", map = moth.randn(3, 4)}",
   .outputs = "dx, dweight, dbias",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED,
+  .fuses_with = norm_back_fusions)
 
 /* -- running statistics -- */
 

@@ -37,7 +37,7 @@ MOTH_ARGS(to_device, TO_DEVICE)
 
 #define FILL_(ARG) \
   ARG(tensor, input,     , "tensor to write") \
-  ARG(scalar, value,     , "value of every element")
+  ARG(element, value,    , "value of every element")
 MOTH_ARGS(fill_, FILL_)
 
 #define ZERO_(ARG) \
@@ -47,7 +47,7 @@ MOTH_ARGS(zero_, ZERO_)
 #define MASKED_FILL(ARG) \
   ARG(tensor, input,     , "tensor to change") \
   ARG(mask,   mask,      , "which elements, broadcast to the input") \
-  ARG(scalar, value,     , "their new value")
+  ARG(element, value,    , "their new value")
 MOTH_ARGS(masked_fill, MASKED_FILL)
 
 #define SPREAD(ARG) \

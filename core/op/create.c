@@ -69,7 +69,8 @@ static int zeros_cpu(const zeros_args *a, moth_tensor **out) {
   return fill_number(out[0], 0);
 }
 MOTH_OP_CONST(zeros, ZEROS, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_PORTABLE, .doc = "A tensor of zeros.",
+              .flags = MOTH_OP_CREATES | MOTH_OP_PORTABLE,
+              .doc = "A tensor of zeros.",
               .examples = "{2, 3}\n"
                           "{2}, {dtype = moth.int64, device = \"cpu\"}")
 
@@ -82,7 +83,8 @@ static int ones_cpu(const ones_args *a, moth_tensor **out) {
   return fill_number(out[0], 1);
 }
 MOTH_OP_CONST(ones, ONES, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_PORTABLE, .doc = "A tensor of ones.",
+              .flags = MOTH_OP_CREATES | MOTH_OP_PORTABLE,
+              .doc = "A tensor of ones.",
               .examples = "{2, 3}\n"
                           "{2}, {dtype = moth.bool, device = \"cpu\"}")
 
@@ -96,7 +98,8 @@ static int empty_cpu(const empty_args *a, moth_tensor **out) {
   return MOTH_OK;
 }
 MOTH_OP_CONST(empty, EMPTY, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_PORTABLE, .doc = "A tensor whose values are left to chance.",
+              .flags = MOTH_OP_CREATES | MOTH_OP_PORTABLE,
+              .doc = "A tensor whose values are left to chance.",
               .examples = "{2, 3}\n"
                           "{2}, {dtype = moth.float64, device = \"cpu\"}")
 
@@ -109,7 +112,8 @@ static int full_shape(const full_args *a, moth_layout *y) {
 }
 static int full_cpu(const full_args *a, moth_tensor **out) { return fill(out[0], a->fill_value); }
 MOTH_OP_CONST(full, FULL, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_PORTABLE, .doc = "A tensor of one value.",
+              .flags = MOTH_OP_CREATES | MOTH_OP_PORTABLE,
+              .doc = "A tensor of one value.",
               .examples = "{2, 3}, 7\n"
                           "{2}, 7, {dtype = moth.int32, device = \"cpu\"}")
 
@@ -123,7 +127,8 @@ static int zeros_like_cpu(const zeros_like_args *a, moth_tensor **out) {
   return fill_number(out[0], 0);
 }
 MOTH_OP_CONST(zeros_like, ZEROS_LIKE, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_STRIDED | MOTH_OP_PORTABLE, .doc = "Zeros in the input's shape.",
+              .flags = MOTH_OP_CREATES | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
+              .doc = "Zeros in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
                           "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}\n"
                           "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}")
@@ -136,7 +141,8 @@ static int ones_like_cpu(const ones_like_args *a, moth_tensor **out) {
   return fill_number(out[0], 1);
 }
 MOTH_OP_CONST(ones_like, ONES_LIKE, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_STRIDED | MOTH_OP_PORTABLE, .doc = "Ones in the input's shape.",
+              .flags = MOTH_OP_CREATES | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
+              .doc = "Ones in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
                           "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}\n"
                           "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}")
@@ -149,7 +155,7 @@ static int empty_like_cpu(const empty_like_args *a, moth_tensor **out) {
   return out[0]->l.dtype == MOTH_BOOL ? fill_number(out[0], 0) : MOTH_OK;
 }
 MOTH_OP_CONST(empty_like, EMPTY_LIKE, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
+              .flags = MOTH_OP_CREATES | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
               .doc = "Values left to chance in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
                           "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}\n"
@@ -163,7 +169,8 @@ static int full_like_cpu(const full_like_args *a, moth_tensor **out) {
   return fill(out[0], a->fill_value);
 }
 MOTH_OP_CONST(full_like, FULL_LIKE, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_STRIDED | MOTH_OP_PORTABLE, .doc = "One value in the input's shape.",
+              .flags = MOTH_OP_CREATES | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
+              .doc = "One value in the input's shape.",
               .examples = "moth.randn(2, 3), 7\n"
                           "moth.randn(2, 3), 7, {dtype = moth.int64, device = \"cpu\"}\n"
                           "moth.randn(2, 3, 2, 2), 7, {memory_format = moth.channels_last}")
@@ -258,7 +265,7 @@ static int arange_cpu(const arange_args *a, moth_tensor **out) {
   return MOTH_OK;
 }
 
-MOTH_OP_CONST(arange, ARANGE, .dtypes = MOTH_ANY,
+MOTH_OP_CONST(arange, ARANGE, .dtypes = MOTH_ANY, .flags = MOTH_OP_CREATES,
               .doc = "The numbers from start up to, but not including, stop.",
               .examples = "0, 5\n"
                           "5, 1, -1.5, {dtype = moth.float64, device = \"cpu\"}")
@@ -291,7 +298,7 @@ static int linspace_cpu(const linspace_args *a, moth_tensor **out) {
   return MOTH_OK;
 }
 
-MOTH_OP_CONST(linspace, LINSPACE, .dtypes = MOTH_NUMERIC,
+MOTH_OP_CONST(linspace, LINSPACE, .dtypes = MOTH_NUMERIC, .flags = MOTH_OP_CREATES,
               .doc = "Numbers at equal distances from start to stop, both included.",
               .examples = "0, 1, 5\n"
                           "1, -1, 4, {dtype = moth.float64, device = \"cpu\"}")
@@ -317,7 +324,8 @@ static int eye_cpu(const eye_args *a, moth_tensor **out) {
   return MOTH_OK;
 }
 
-MOTH_OP_CONST(eye, EYE, .dtypes = MOTH_ANY, .doc = "A matrix with ones on the diagonal and zeros.",
+MOTH_OP_CONST(eye, EYE, .dtypes = MOTH_ANY, .flags = MOTH_OP_CREATES,
+              .doc = "A matrix with ones on the diagonal and zeros.",
               .examples = "3\n"
                           "2, {m = 3, dtype = moth.float64, device = \"cpu\"}")
 

@@ -60,7 +60,7 @@ MOTH_ARGS(index_copy, INDEX_COPY)
   ARG(tensor, input,     , "tensor to change") \
   ARG(dim,    dim,       , "dimension the positions belong to") \
   ARG(index,  index,     , "positions, 1-d") \
-  ARG(scalar, value,     , "new value of all elements there")
+  ARG(element, value,    , "new value of all elements there")
 MOTH_ARGS(index_fill, INDEX_FILL)
 
 #define GATHER(ARG) \

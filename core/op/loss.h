@@ -14,7 +14,7 @@
   ARG(tensor,       input,             , "logarithms of probabilities, (N, C, ...) or (C)") \
   ARG(index,        target,            , "right class of each, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
-  ARG(position,     ignore_index,  -100, "a target that counts for nothing") \
+  ARG(ignored,      ignore_index,  -100, "a target that counts for nothing") \
   ARG(enum,         reduction, mean|sum|none, "what the losses become")
 MOTH_ARGS(nll_loss, NLL_LOSS)
 
@@ -24,7 +24,7 @@ MOTH_ARGS(nll_loss, NLL_LOSS)
   ARG(index,        target,            , "right class of each") \
   ARG(shape,        size,              , "sizes of what nll_loss was given") \
   ARG(maybe_tensor, weight,        none, "weight of each class") \
-  ARG(position,     ignore_index,  -100, "a target that counts for nothing") \
+  ARG(ignored,      ignore_index,  -100, "a target that counts for nothing") \
   ARG(enum,         reduction, mean|sum|none, "what the losses became")
 MOTH_ARGS(nll_loss_back, NLL_LOSS_BACK)
 
@@ -32,7 +32,7 @@ MOTH_ARGS(nll_loss_back, NLL_LOSS_BACK)
   ARG(tensor,       input,             , "scores of the classes, (N, C, ...) or (C)") \
   ARG(index,        target,            , "right class of each, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
-  ARG(position,     ignore_index,  -100, "a target that counts for nothing") \
+  ARG(ignored,      ignore_index,  -100, "a target that counts for nothing") \
   ARG(enum,         reduction, mean|sum|none, "what the losses become") \
   ARG(float,        label_smoothing,  0, "share of the target spread evenly over all classes")
 MOTH_ARGS(cross_entropy, CROSS_ENTROPY)
@@ -41,7 +41,7 @@ MOTH_ARGS(cross_entropy, CROSS_ENTROPY)
   ARG(tensor,       input,             , "scores of the classes, (N, C, ...) or (C)") \
   ARG(index,        target,            , "right class of each, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
-  ARG(position,     ignore_index,  -100, "a target that counts for nothing") \
+  ARG(ignored,      ignore_index,  -100, "a target that counts for nothing") \
   ARG(enum,         reduction, mean|sum|none, "what the losses become") \
   ARG(bool,         wide,        false, "is the loss of half types f32?")
 MOTH_ARGS(class_entropy, CLASS_ENTROPY)
@@ -53,7 +53,7 @@ MOTH_ARGS(class_entropy, CLASS_ENTROPY)
   ARG(tensor,       rest,              , "log(sum(exp(input - most)))") \
   ARG(index,        target,            , "right class of each, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
-  ARG(position,     ignore_index,  -100, "a target that counts for nothing") \
+  ARG(ignored,      ignore_index,  -100, "a target that counts for nothing") \
   ARG(enum,         reduction, mean|sum|none, "what the losses became")
 MOTH_ARGS(class_entropy_back, CLASS_ENTROPY_BACK)
 

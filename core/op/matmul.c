@@ -2,6 +2,7 @@
 #include "matmul.h"
 
 #include "../blas.h"
+#include "../capture_fuse.h"
 #include "../kernel/unary.h"
 #include "formula.h"
 #include "reduce.h"
@@ -311,13 +312,27 @@ static int linear_grad(const linear_args *a, moth_grad *g) {
   return g->status;
 }
 
+/* A relu of the result, in a captured step. */
+static bool linear_with_relu(const moth_pair *p) {
+  linear_args *a = p->first->args;
+  const moth_tensor *x = ((const relu_args *)p->next->args)->input;
+  if (a->activation || !moth_same_bytes(x, p->first->out[0]) ||
+      !moth_same_elements(x, p->next->out[0]) || !moth_pair_early(p, false))
+    return false;
+  a->activation = LINEAR_RELU;
+  return true;
+}
+
+static const moth_fusion linear_fusions[] = {{&moth_op_relu, linear_with_relu, false}, {0}};
+
 MOTH_OP(linear, LINEAR, .doc = "input times the transposed weight, plus the bias.",
         .examples = "moth.randn(2, 3), moth.randn(4, 3), moth.randn(4)\n"
                     "moth.randn(3), moth.randn(4, 3)\n"
                     "moth.randn(5, 2, 3), moth.randn(4, 3), moth.randn(4)\n"
                     "moth.randn(2, 3), moth.randn(4, 3), moth.randn(4), {activation = \"relu\"}",
         .dtypes = MOTH_NUMERIC, .saves = "input:weight weight:input y:activation",
-        .flags = MOTH_OP_PORTABLE, .autocast = MOTH_AUTOCAST_HALF)
+        .flags = MOTH_OP_PORTABLE, .autocast = MOTH_AUTOCAST_HALF,
+        .fuses_with = linear_fusions)
 
 /* -- outer_sum -- */
 

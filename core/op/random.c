@@ -104,8 +104,8 @@ static int real_like(const moth_tensor *input, int64_t dtype, moth_layout *y) {
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                                \
     return fill_real(kind, a->generator, out[0], 1, 0);                                       \
   }                                                                                           \
-  MOTH_OP_CONST(op, SIZED, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM, .doc = text ".",   \
-                .examples = "{2, 3}\n{2}, " DRAWN_HOW)                                        \
+  MOTH_OP_CONST(op, SIZED, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_CREATES | MOTH_OP_RANDOM,  \
+                .doc = text ".", .examples = "{2, 3}\n{2}, " DRAWN_HOW)                       \
   static int op##_like_shape(const op##_like_args *a, moth_layout *y) {                       \
     return real_like(a->input, a->dtype, y);                                                  \
   }                                                                                           \
@@ -113,7 +113,7 @@ static int real_like(const moth_tensor *input, int64_t dtype, moth_layout *y) {
     return fill_target(kind, a->generator, out[0], 1, 0);                                     \
   }                                                                                           \
   MOTH_OP_CONST(op##_like, LIKE, .dtypes = MOTH_ANY,                                          \
-                .flags = MOTH_OP_RANDOM | MOTH_OP_STRIDED,                                    \
+                .flags = MOTH_OP_CREATES | MOTH_OP_RANDOM | MOTH_OP_STRIDED,                  \
                 .doc = text ", in the input's shape.",                                        \
                 .examples = "moth.zeros(2, 3)\nmoth.zeros(2), " DRAWN_HOW)
 #define DRAWN_HOW "{generator = moth.Generator(), dtype = moth.float64, device = \"cpu\"}"
@@ -175,7 +175,7 @@ static int randint_cpu(const randint_args *a, moth_tensor **out) {
   return status ? status : moth_parallel(a->ctx, y->l.numel, WORDS / 2, 1.2, draw_whole, &d);
 }
 
-MOTH_OP_CONST(randint, RANDINT, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
+MOTH_OP_CONST(randint, RANDINT, .dtypes = MOTH_ANY, .flags = MOTH_OP_CREATES | MOTH_OP_RANDOM,
               .doc = "Whole numbers drawn evenly from low up to, but not including, high.",
               .examples = "0, 10, {2, 3}\n"
                           "-3, 4, {2}, {generator = moth.Generator(), dtype = moth.int32, "

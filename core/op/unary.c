@@ -286,7 +286,7 @@ MOTH_OP(clamp, CLAMP, .doc = "Each element, or the bound that it is beyond.",
         .examples = "moth.randn(2, 3), -0.5, 0.5  -- domain: distinct\n"
                     "moth.randn(2, 3), {min = 0.1}  -- domain: distinct\n"
                     "moth.randn(2, 3), {max = 0.1}  -- domain: distinct",
-        NUMERIC, .saves = "input")
+        NUMERIC, .saves = "input", .tensors = &moth_op_clamp_tensor)
 
 /* -- nan_to_num -- */
 

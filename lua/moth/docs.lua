@@ -6,10 +6,9 @@
 
 local class = require "moth.class"
 local help = require "moth.help"
-local lib = require "moth.lib"
 local places = require "moth.places"
+local registry = require "moth.registry"
 
-local C, ffi = lib.C, require "ffi"
 local docs = {}
 
 local function write(path, text)
@@ -22,18 +21,15 @@ end
 -- Text outside of code: what Markdown would take as marks is escaped.
 local function plain(text) return (text:gsub("[\\`*_<>|%[%]]", "\\%0")) end
 
--- The dtypes of an op, and whether it has gradients and a CUDA kernel; nil for what is no op.
-local function facts_of(name)
-  local op = C.moth_op_find(name)
-  if op == nil then return nil end
-  local info, list = C.moth_op_describe(op), {}
+-- The names of the dtypes in a set, as records of ops have it.
+local function names_of(dtypes)
+  local list = {}
   for code, dtype in pairs(require("moth.dtype").by_code) do
-    if bit.band(info.dtypes, bit.lshift(1, code)) ~= 0 then list[#list + 1] = {code, dtype.name} end
+    if bit.band(dtypes, bit.lshift(1, code)) ~= 0 then list[#list + 1] = {code, dtype.name} end
   end
   table.sort(list, function(a, b) return a[1] < b[1] end)
   for i, row in ipairs(list) do list[i] = row[2] end
-  return {dtypes = table.concat(list, ", "), grad = bit.band(info.flags, C.MOTH_OP_GRAD) ~= 0,
-          file = ffi.string(info.file)}
+  return table.concat(list, ", ")
 end
 
 local function add_arguments(out, args)
@@ -55,10 +51,10 @@ local function add_function(out, fn)
   if r.call then out[#out + 1] = "\n```lua\n" .. r.call .. "\n```" end
   local facts = {}
   if r.method then facts[#facts + 1] = "method `x:" .. r.sig.name .. "(...)`" end
-  local of = facts_of(r.sig.name)
+  local of = registry.describe(r.sig.name)
   if of then
-    facts[#facts + 1] = of.grad and "differentiable" or "no gradient"
-    facts[#facts + 1] = "dtypes " .. of.dtypes
+    facts[#facts + 1] = of.differentiable and "differentiable" or "no gradient"
+    facts[#facts + 1] = "dtypes " .. names_of(of.dtypes)
   end
   local source = r.source or of and of.file
   if source then facts[#facts + 1] = "`" .. source .. "`" end

@@ -50,7 +50,7 @@ local function shown_kind(arg)
   if row.name == "dims" then return "dim|{dim, ...}" end
   if row.name == "index" then return "positions" end
   if row.name == "ints" then return "int|{int, ...}" end
-  return row.name
+  return row.shown or row.name
 end
 
 local OUT = { name = "out", kind = "tensor", row = require("moth.kinds").find("tensor"),

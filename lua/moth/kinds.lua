@@ -7,6 +7,7 @@
 --   check    Lua text that only checks (define.lua)
 --   table    a plain table may be its value; collects: it takes the whole array part of a table
 --   prepare  Lua expression that turns $v into what `store` reads, where that may allocate
+--   shown    the kind in help, where that is not its name
 --   buffer   "ints" or "handles": the kind needs a list buffer, $b
 --
 -- Dimensions and positions count from 1 in Lua and from 0 in C: the shift is in `store`.
@@ -39,6 +40,7 @@ add("number", { -- a tensor of an op that also takes numbers
   check = 'if not istype(Handle, $v) and type($v) ~= "number" and type($v) ~= "boolean" and '
     .. "not istype(int64, $v) then T.bad(sig, $i, $v) end",
 })
+list.out = list.tensor -- receives a result; never a number
 add("mask", {
   need = "a bool tensor is needed",
   store = list.tensor.store, check = list.tensor.check,
@@ -83,6 +85,10 @@ add("scalar", {
   check = 'if type($v) ~= "number" and type($v) ~= "boolean" and not istype(int64, $v) then '
     .. "$v = T.number_of(sig, $i, $v) end",
 })
+add("element", { -- or a 0-d tensor, which valued.lua takes
+  need = list.scalar.need, shown = "scalar|tensor",
+  store = list.scalar.store, check = list.scalar.check,
+})
 add("int", {
   need = "an integer is needed",
   store = "if " .. WHOLE .. " then s[$k].integer = $v\n"
@@ -102,7 +108,7 @@ add("position", {
 })
 -- An ignore_index: 0 is no position, and may be what stands where there is none: calls.NOTHING.
 add("ignored", {
-  need = "an integer is needed",
+  need = "an integer is needed", shown = "position",
   store = "if " .. WHOLE .. " then s[$k].integer = $v == 0 and -9007199254740992 or " .. SHIFTED
     .. " else T.bad(sig, $i, $v) end",
   check = "if not (" .. WHOLE .. ") then T.bad(sig, $i, $v) end",

@@ -14,9 +14,7 @@ local format = string.format
 
 local registry = {}
 
-local HIDDEN, MUTATES = C.MOTH_OP_HIDDEN, C.MOTH_OP_MUTATES
-local NUMBERS = 512 -- MOTH_OP_NUMBERS
-local FROM_ONE, FROM_ONE_THERE = 0x400000, 0x8000000 -- MOTH_OP_FROM_ONE...
+local HIDDEN = C.MOTH_OP_HIDDEN
 
 -- ---- a record ----
 
@@ -46,8 +44,7 @@ local function read_arg(row, numbers, op_name)
   }
   arg.required = arg.fallback == ""
   if found.choices then choices_of(arg) end
-  if arg.name == "ignore_index" then arg.row = kinds.find("ignored") end
-  if found.name == "tensor" and numbers then
+  if found.name == "tensor" and numbers and kind ~= "out?" then
     arg.row, arg.number = kinds.find("number"), true
   end
   return arg
@@ -71,53 +68,37 @@ end
 local REQUIRES_GRAD = { name = "requires_grad", kind = "bool", row = kinds.find("bool"),
                         doc = "gather gradients for it", fallback = "false", lua = true }
 
-local function creates(name, args)
-  local dtype_given, device_given
-  for _, arg in ipairs(args) do
-    if arg.row.name == "number" or arg.row.name == "tensor" and not name:find("_like$") then
-      return false
-    end
-    dtype_given = dtype_given or arg.name == "dtype"
-    device_given = device_given or arg.name == "device"
-  end
-  return dtype_given and device_given
-end
-
--- clamp takes numbers; where a bound is a tensor, another op does the work.
-local OTHER = { clamp = "clamp_tensor", clamp_ = "clamp_tensor_" }
-
--- Ops whose number may be a 0-d tensor, with a gradient of its own: the number's position.
-local VALUE = { masked_fill = 3, masked_fill_ = 3, index_fill = 4, index_fill_ = 4, fill_ = 2 }
-
 -- Whether an op whose first argument is of this kind is a method of tensors.
 local function takes_tensor_first(kind)
   local first = kind and kinds.find(kind).name
   return first == "tensor" or first == "index" or first == "mask"
 end
 
---- What the registry says of an op: a signature (forms.lua) with op, nslots, flags, outputs, doc,
--- examples, file, family, dtypes; nil if there is none of that name.
+--- What the registry says of an op: a signature (forms.lua) with op, nslots, outputs, doc,
+-- examples, file, family, dtypes, and what its flags say: mutates, list, differentiable; nil if
+-- there is none of that name.
 function registry.describe(name)
   local op = C.moth_op_find(name)
   if op == nil then return nil end
   local info = C.moth_op_describe(op)
-  local flags = tonumber(info.flags)
-  local args = {}
-  for i = 0, info.nargs - 1 do
-    local numbers = bit.band(flags, NUMBERS) ~= 0
-    if i == 0 and bit.band(flags, MUTATES) ~= 0 then numbers = false end
-    args[i + 1] = read_arg(info.args[i], numbers, name)
-    if args[i + 1].name == "out" then
-      args[i + 1].row, args[i + 1].number = kinds.find("tensor"), nil
-    end
+  local function has(flag) return bit.band(info.flags, flag) ~= 0 end
+  local numbers, mutates = has(C.MOTH_OP_NUMBERS), has(C.MOTH_OP_MUTATES)
+  local args, value, ignored = {}, nil, nil
+  for i = 1, info.nargs do
+    local arg = read_arg(info.args[i - 1], numbers and not (mutates and i == 1), name)
+    if arg.row.name == "element" then value = i end
+    if arg.row.name == "ignored" then ignored = i end
+    args[i] = arg
   end
-  if creates(name, args) then args[#args + 1] = REQUIRES_GRAD end
+  if has(C.MOTH_OP_CREATES) then args[#args + 1] = REQUIRES_GRAD end
   local method = takes_tensor_first(args[1] and args[1].kind)
   local sig = forms.signature(name, args, method)
-  sig.other, sig.value = OTHER[name], VALUE[name]
-  sig.shift = bit.band(flags, FROM_ONE) ~= 0 and "positions"
-    or bit.band(flags, FROM_ONE_THERE) ~= 0 and "positions_there" or "to_index"
-  sig.op, sig.flags, sig.nslots, sig.method = op, flags, tonumber(info.nslots), method
+  sig.value, sig.ignored = value, ignored -- positions among the arguments
+  sig.other = info.tensors[0] ~= 0 and ffi.string(info.tensors) or nil
+  sig.shift = has(C.MOTH_OP_FROM_ONE) and "positions"
+    or has(C.MOTH_OP_FROM_ONE_THERE) and "positions_there" or "to_index"
+  sig.op, sig.nslots, sig.method = op, tonumber(info.nslots), method
+  sig.mutates, sig.list, sig.differentiable = mutates, has(C.MOTH_OP_LIST), has(C.MOTH_OP_GRAD)
   sig.family, sig.file = text_of(info.family), text_of(info.file)
   sig.doc, sig.examples = text_of(info.doc), text_of(info.examples)
   sig.dtypes, sig.outputs = tonumber(info.dtypes), read_outputs(text_of(info.outputs))

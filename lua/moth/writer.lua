@@ -8,7 +8,6 @@
 -- the call itself the interpreter may collect garbage, and a finalizer may call an op. So every
 -- call counts itself in `state.calls`; if the count has moved before moth_call, it starts over.
 
-local bit = require "bit"
 local calls = require "moth.calls"
 local forms = require "moth.forms"
 local lib = require "moth.lib"
@@ -17,8 +16,6 @@ local C = lib.C
 local concat, format = table.concat, string.format
 
 local writer = {}
-
-local MUTATES, LIST = C.MOTH_OP_MUTATES, C.MOTH_OP_LIST
 
 -- ---- arguments ----
 
@@ -87,7 +84,7 @@ local function prepare(sig, out)
   for i, arg in ipairs(sig.args) do
     if arg.row.prepare then
       local expression = forms.fill(arg.row.prepare, i, "a" .. i, 0, 0)
-      local ignored = arg.row.name == "index" and sig.index.ignore_index
+      local ignored = arg.row.name == "index" and sig.ignored
       if ignored then expression = format("T.to_index(sig, %d, a%d, a%d)", i, i, ignored) end
       if arg.required then
         if i > 1 then
@@ -191,7 +188,7 @@ local function body(sig, out)
   for i = 1, n do names[i] = "a" .. i end
   local all = concat(names, ", ") .. (n > 0 and ", " or "")
   local outputs = #sig.outputs
-  local list, mutates = bit.band(sig.flags, LIST) ~= 0, bit.band(sig.flags, MUTATES) ~= 0
+  local list, mutates = sig.list, sig.mutates
   prepare(sig, out)
   local asked = outputs == 2 and sig.outputs[2].asked
   local one = (outputs == 1 or asked) and not list and not mutates

@@ -52,7 +52,8 @@ function forms.named(op, given)
 end
 
 local COLLECTS = { shape = true, tensors = true, indices = true }
-local ROW_BLOCKERS = { int = true, ["int?"] = true, float = true, scalar = true, dim = true }
+local ROW_BLOCKERS = { int = true, ["int?"] = true, float = true, scalar = true, element = true,
+                       dim = true }
 
 -- How many of the leading arguments are given without a hole.
 local function run_length(op, given)

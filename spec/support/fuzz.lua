@@ -31,7 +31,7 @@ local function place(x)
 end
 
 local DRAW = {
-  scalar = number, float = number, ["float?"] = number, bool = flag,
+  scalar = number, element = number, float = number, ["float?"] = number, bool = flag,
   int = function() return math.random(0, 3) end, dim = place,
   position = function() return math.random(3) end, ["dim?"] = place,
   enum = function(_, arg) return one_of(arg.choices) end,

@@ -56,7 +56,8 @@ local tensors = "a tensor, a released tensor, a forged handle, the slot of no te
 local fine = {
   tensor = set("a tensor"), mask = set("a tensor"),
   index = set("a tensor"), indices = set "", tensors = set "", generator = set "",
-  scalar = set("true, " .. numbers), float = set(numbers),
+  scalar = set("true, " .. numbers), element = set("true, " .. numbers), out = set("a tensor"),
+  ignored = set "", float = set(numbers),
   bool = set("true"), enum = set "", dtype = set "", device = set "",
   int = set "", int1 = set "", int2 = set "", int3 = set "", dim = set "", position = set "",
   ["int2?"] = set "", ["int3?"] = set "", ["int1-or-enum"] = set "", ["int2-or-enum"] = set "",

@@ -16,7 +16,7 @@ local C, ops = lib.C, bind.ops
 
 local rules = {}
 
-local ELEMENTWISE = 0x10000 -- MOTH_OP_STRIDED: the kernel maps elements, wherever they are
+local ELEMENTWISE = C.MOTH_OP_STRIDED
 local NO_INT = -0x8000000000000000LL
 
 -- ---- reading and changing a call ----
@@ -209,7 +209,7 @@ end
 local ALONG = { dim = true, ["dim?"] = true, dims = true }
 local NEUTRAL = { tensor = true, mask = true, bool = true, float = true, ["float?"] = true,
                   dtype = true, enum = true, int = true, ["int?"] = true, position = true,
-                  scalar = true, device = true, generator = true, ["tensor?"] = true }
+                  scalar = true, element = true, ignored = true, device = true, generator = true, ["tensor?"] = true }
 
 -- Whether all arguments are of kinds that a rule knows, at least one of `wanted`.
 local function made_of(meta, wanted)

@@ -58,7 +58,7 @@ local function float(slot)
 end
 
 local TENSOR = { tensor = true, mask = true, index = true }
-local WHOLE = { int = true, dim = true, position = true }
+local WHOLE = { int = true, dim = true, position = true, ignored = true }
 
 -- What arg holds; tensor(k) is the call's k-th, or nil.
 local function value_of(arg, slots, tensor)
@@ -74,7 +74,7 @@ local function value_of(arg, slots, tensor)
     return numbers(slots, at, "integer")
   end
   if kind == "floats" then return numbers(slots, at, "number") end
-  if kind == "scalar" then return scalar(slots, at) end
+  if kind == "scalar" or kind == "element" then return scalar(slots, at) end
   if kind == "float" then return float(slots[at]) end
   if kind == "bool" then return slots[at].integer ~= 0 end
   if kind == "enum" then return choice_of(text, tonumber(slots[at].integer)) end
