@@ -3,14 +3,13 @@
 --
 --     x = F.relu(F.max_pool2d(x, 2))
 --
--- What is better said in Lua than in C stands here too, declared like an op.
+-- Functions written in Lua are here, too: those of nn/ listed below, and those of moth that
+-- lua/moth/init.lua marks with a *.
 
 local bind = require "moth.bind"
 local lazy = require "moth.lazy"
 
 local rows = {}
-lazy.from(rows, "moth.dispatch", "cross_entropy")
-lazy.from(rows, "moth.interpolate", "interpolate")
 lazy.from(rows, "moth.nn.margins", "mse_loss l1_loss huber_loss cosine_similarity "
   .. "margin_ranking_loss hinge_embedding_loss "
   .. "cosine_embedding_loss triplet_margin_loss poisson_nll_loss gaussian_nll_loss "
@@ -22,7 +21,6 @@ lazy.from(rows, "moth.nn.activation", "gumbel_softmax rrelu")
 lazy.from(rows, "moth.nn.ctc", "ctc_loss")
 lazy.from(rows, "moth.nn.linearloss", "linear_cross_entropy")
 lazy.from(rows, "moth.nn.grid", "affine_grid")
-lazy.from(rows, "moth.pieces", "pdist")
 lazy.from(rows, "moth.nn.bag", "embedding_bag")
 lazy.from(rows, "moth.nn.lppool", "lp_pool1d lp_pool2d lp_pool3d")
 lazy.from(rows, "moth.nn.unpool", "max_unpool1d max_unpool2d max_unpool3d")
@@ -31,11 +29,16 @@ lazy.from(rows, "moth.nn.channels", "local_response_norm channel_shuffle")
 -- Ops under the names they have here: as a method, unfold is a view along one dimension.
 local renamed = {unfold = "im2col"}
 
+local also = {"unfold"}
+lazy.each(bind.written, function(name) also[#also + 1] = name end, "*")
+
 return (lazy.namespace("moth.nn.functional", {}, rows, {
   find = function(name)
     if renamed[name] then return bind.as(renamed[name], name) end
+    local module = lazy.module(bind.written, name, "*")
+    if module then return require(module)[name] end
     return bind.public(name)
   end,
-  names = bind.names, also = {"unfold"},
+  names = bind.names, also = also,
   hint = lazy.HELP,
 }))

@@ -287,35 +287,13 @@ end
 --- Is there an op of that name?
 function bind.is_op(name) return C.moth_op_find(name) ~= nil end
 
--- Methods that are written in Lua over several ops.
-local in_lua = {}
-lazy.from(in_lua, "moth.dispatch", "max min equal allclose cross_entropy norm")
-lazy.from(in_lua, "moth.results", "median unique unique_consecutive nonzero tensor_split")
-lazy.from(in_lua, "moth.composed", "quantile nanmedian where unfold fill_diagonal_ log_normal_ "
-  .. "cauchy_ clamp_min clamp_max clamp_min_ clamp_max_ polygamma")
-lazy.from(in_lua, "moth.create", "new_tensor new_zeros new_ones new_empty new_full")
-lazy.from(in_lua, "moth.types", "get_device")
-lazy.from(in_lua, "moth.interpolate", "interpolate")
-lazy.from(in_lua, "moth.stft", "stft istft")
-lazy.from(in_lua, "moth.matrices", "cholesky cholesky_inverse cholesky_solve cross det inverse "
-  .. "logdet lu_solve matrix_exp matrix_power pinverse qr slogdet svd")
-lazy.from(in_lua, "moth.factors", "orgqr ormqr")
-lazy.from(in_lua, "moth.sparse", "coalesce is_coalesced indices values to_dense _indices _values "
-  .. "_nnz")
-lazy.from(in_lua, "moth.pieces", "hsplit vsplit dsplit select_scatter diagonal_scatter cov "
-  .. "corrcoef float_power")
-lazy.from(in_lua, "moth.numbers", "ldexp frexp mvlgamma renorm renorm_ logcumsumexp isreal "
-  .. "rsub")
-lazy.from(in_lua, "moth.inplace", "float_power_ igamma_ igammac_ ldexp_ mvlgamma_ "
-  .. "polygamma_")
-lazy.from(in_lua, "moth.statistics", "mode nanquantile histogram std var std_mean var_mean")
-lazy.from(in_lua, "moth.search", "bucketize")
-lazy.from(in_lua, "moth.reindex", "scatter scatter_ index_reduce index_reduce_ put put_ "
-  .. "slice_scatter narrow_copy sum_to_size split_with_sizes diagflat")
+--- What is written in Lua, as lazy.from keeps it: init.lua lists it. Names with the mark ":" are
+-- methods of tensors, as name_method of their module where there is one.
+bind.written = {}
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)
-  local module = lazy.module(in_lua, name)
+  local module = lazy.module(bind.written, name, ":")
   if module then
     module = require(module)
     return module[name .. "_method"] or module[name]
@@ -328,7 +306,7 @@ local all_names, all_methods
 
 local function read_names()
   all_names, all_methods = registry().names()
-  lazy.each(in_lua, function(name) all_methods[#all_methods + 1] = name end)
+  lazy.each(bind.written, function(name) all_methods[#all_methods + 1] = name end, ":")
   table.sort(all_methods)
 end
 

@@ -96,50 +96,54 @@ local moth = { none = lib.none, version = version, _VERSION = "Moth " .. version
 
 -- ---- what stands in the namespace ----
 
--- Values written in Lua, by where they stand.
-local rows = {
-  Size = {"moth.size", "new"},
-  device = {"moth.device", "new"},
-  inference_mode = {"moth.autograd", "no_grad"},
-  trapz = {"moth.pieces", "trapezoid"},
-  chain_matmul = {"moth.linalg", "multi_dot"},
-  asarray = {"moth.create", "as_tensor"},
-  timer = {"moth.benchmark", "Timer"},
-}
+-- What is written in Lua, by module. A function made by define{...} is named here alone: its marks
+-- say whether it is a method of tensors and in moth.nn.functional (lazy.lua).
+local rows = bind.written
+rows.Size = {"moth.size", "new"}
+rows.device = {"moth.device", "new"}
+rows.inference_mode = {"moth.autograd", "no_grad"}
+rows.trapz = {"moth.pieces", "trapezoid"}
+rows.chain_matmul = {"moth.linalg", "multi_dot"}
+rows.asarray = {"moth.create", "as_tensor"}
+rows.timer = {"moth.benchmark", "Timer"}
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils ops amp backends cuda data define autograd class progress warn "
-  .. "summary distributions func linalg fft onnx profiler special darknet gguf "
-  .. "random signal testing strict")
-from("moth.create", "tensor as_tensor frombuffer")
-from("moth.dispatch", "max min equal allclose norm arange range randint randperm "
-  .. "cross_entropy")
-from("moth.results", "median unique unique_consecutive nonzero where normal tensor_split "
+  .. "summary distributions func linalg fft onnx profiler special darknet gguf random signal "
+  .. "testing strict")
+from("moth.create", "tensor as_tensor frombuffer :new_tensor :new_zeros :new_ones :new_empty "
+  .. ":new_full")
+from("moth.dispatch", "max: min: equal: allclose: norm: arange range randint randperm "
+  .. "cross_entropy*:")
+from("moth.results", "median: unique: unique_consecutive: nonzero: where normal tensor_split: "
   .. "meshgrid broadcast_tensors")
-from("moth.composed", "polygamma quantile nanmedian cdist logspace tril_indices triu_indices "
-  .. "clamp_min clamp_max")
-from("moth.types", "finfo iinfo promote_types result_type can_cast get_device")
-from("moth.matrices", "cholesky cholesky_inverse cholesky_solve cross det inverse logdet "
-  .. "lu_solve matrix_exp matrix_power pinverse qr slogdet svd")
-from("moth.factors", "orgqr ormqr lu_unpack")
+from("moth.composed", "polygamma: quantile: nanmedian: cdist logspace tril_indices triu_indices "
+  .. "clamp_min: clamp_max: :where :unfold :fill_diagonal_ :log_normal_ :cauchy_ :clamp_min_ "
+  .. ":clamp_max_")
+from("moth.types", "finfo iinfo promote_types result_type can_cast get_device:")
+from("moth.matrices", "cholesky: cholesky_inverse: cholesky_solve: cross: det: inverse: logdet: "
+  .. "lu_solve: matrix_exp: matrix_power: pinverse: qr: slogdet: svd:")
+from("moth.factors", "orgqr: ormqr: lu_unpack")
 from("moth.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag cartesian_prod "
-  .. "combinations vander hsplit vsplit dsplit select_scatter diagonal_scatter trapezoid cov "
-  .. "corrcoef float_power pdist")
-from("moth.numbers", "ldexp frexp mvlgamma renorm logcumsumexp cumulative_trapezoid gradient "
-  .. "binomial isreal rsub")
-from("moth.statistics", "mode nanquantile histogram svd_lowrank pca_lowrank std var std_mean "
-  .. "var_mean")
-from("moth.search", "searchsorted bucketize")
-from("moth.reindex", "scatter index_reduce put slice_scatter unravel_index narrow_copy "
-  .. "broadcast_shapes split_with_sizes diagflat")
+  .. "combinations vander hsplit: vsplit: dsplit: select_scatter: diagonal_scatter: trapezoid "
+  .. "cov: corrcoef: float_power: pdist*")
+from("moth.numbers", "ldexp: frexp: mvlgamma: renorm: logcumsumexp: cumulative_trapezoid "
+  .. "gradient binomial isreal: rsub: :renorm_")
+from("moth.inplace", ":float_power_ :igamma_ :igammac_ :ldexp_ :mvlgamma_ :polygamma_")
+from("moth.statistics", "mode: nanquantile: histogram: svd_lowrank pca_lowrank std: var: "
+  .. "std_mean: var_mean:")
+from("moth.search", "searchsorted bucketize:")
+from("moth.reindex", "scatter: index_reduce: put: slice_scatter: unravel_index narrow_copy: "
+  .. "broadcast_shapes split_with_sizes: diagflat: :scatter_ :index_reduce_ :put_ :sum_to_size")
 from("moth.quantize", "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine")
-from("moth.interpolate", "interpolate")
+from("moth.interpolate", "interpolate*:")
 from("moth.benchmark", "time")
 from("moth.window", "hann_window hamming_window blackman_window bartlett_window kaiser_window")
-from("moth.stft", "stft istft")
+from("moth.stft", "stft: istft:")
 from("moth.vmap", "vmap")
 from("moth.deepcopy", "deepcopy")
 from("moth.contract", "einsum tensordot")
-from("moth.sparse", "sparse_coo_tensor")
+from("moth.sparse", "sparse_coo_tensor :coalesce :is_coalesced :indices :values :to_dense "
+  .. ":_indices :_values :_nnz")
 from("moth.scope", "scope keep")
 from("moth.capture", "capture")
 from("moth.kernel", "kernel")
@@ -154,9 +158,9 @@ from("moth.print", "set_printoptions")
 from("moth.help", "help")
 from("moth.index", "newaxis")
 from("moth.settings", "get_default_dtype set_default_dtype get_default_device "
-  .. "set_default_device get_num_threads set_num_threads errcode "
-  .. "is_tensor is_floating_point numel typename context token open_token "
-  .. "get_float32_matmul_precision set_float32_matmul_precision use_deterministic_algorithms "
+  .. "set_default_device get_num_threads set_num_threads errcode is_tensor is_floating_point "
+  .. "numel typename context token open_token get_float32_matmul_precision "
+  .. "set_float32_matmul_precision use_deterministic_algorithms "
   .. "are_deterministic_algorithms_enabled")
 
 moth.inf, moth.nan, moth.pi, moth.e = math.huge, 0 / 0, math.pi, math.exp(1)

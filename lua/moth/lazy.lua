@@ -15,23 +15,40 @@ local lazy = {}
 --- Adds names that are fields of one module.
 -- @param rows    name -> row; its array part holds what this adds
 -- @param module  as `require` takes it; with a * in it, which stands for the name, a module each
--- @param names   the names, with spaces between
+-- @param names   the names, with spaces between. Marks say where else a function of moth is found:
+--   "name:" is also a method of tensors, ":name" is only that, "name*" and "name*:" are also in
+--   moth.nn.functional
 function lazy.from(rows, module, names)
   rows[#rows + 1] = module
   rows[#rows + 1] = " " .. names .. " "
 end
 
+-- By mark: how a name may be written.
+local WRITTEN = {
+  [""] = { " %s ", " %s:", " %s*" },
+  [":"] = { " %s:", " %s*:", " :%s " },
+  ["*"] = { " %s*" },
+}
+
 --- The module of a name that lazy.from has added; nil for others.
-function lazy.module(rows, name)
-  for i = 2, #rows, 2 do
-    if rows[i]:find(" " .. name .. " ", 1, true) then return rows[i - 1] end
+-- @param mark  ":" for methods, "*" for moth.nn.functional; none: the namespace of the rows
+function lazy.module(rows, name, mark)
+  for _, pattern in ipairs(WRITTEN[mark or ""]) do
+    local written = pattern:format(name)
+    for i = 2, #rows, 2 do
+      if rows[i]:find(written, 1, true) then return rows[i - 1] end
+    end
   end
 end
 
---- Calls f(name) for each name that lazy.from has added.
-function lazy.each(rows, f)
+--- Calls f(name, module) for each name that lazy.from has added.
+-- @param mark  as for lazy.module
+function lazy.each(rows, f, mark)
   for i = 2, #rows, 2 do
-    for name in rows[i]:gmatch "%S+" do f(name) end
+    for before, name, marks in rows[i]:gmatch "(:?)([^%s:*]+)(%S*)" do
+      local marked = mark == ":" and before == ":" or marks:find(mark or "", 1, true)
+      if marked and (before == "" or mark == ":") then f(name, rows[i - 1]) end
+    end
   end
 end
 
