@@ -50,7 +50,7 @@ typedef struct moth_scalar { /* a number, an int64 or a boolean */
   X(maybe_index,  "index?",   1, moth_tensor *, )                                                \
   X(indices,      "indices",  2, moth_tensors, )     /* indices and masks; NULL: whole dim */      \
   X(scalar,       "scalar",   2, moth_scalar, )                                                  \
-  X(element,      "element",  2, moth_scalar, )          /* a number; hosts also take a 0-d tensor */ \
+  X(element,      "element",  2, moth_scalar, )      /* hosts also take a 0-d tensor */          \
   X(int,          "int",      1, int64_t, )                                                      \
   X(maybe_int,    "int?",     1, int64_t, )          /* MOTH_NO_INT when absent */               \
   X(int1,         "int1",     1, int64_t, [1])                                                   \

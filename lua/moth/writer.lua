@@ -10,9 +10,7 @@
 
 local calls = require "moth.calls"
 local forms = require "moth.forms"
-local lib = require "moth.lib"
 
-local C = lib.C
 local concat, format = table.concat, string.format
 
 local writer = {}

@@ -209,7 +209,8 @@ end
 local ALONG = { dim = true, ["dim?"] = true, dims = true }
 local NEUTRAL = { tensor = true, mask = true, bool = true, float = true, ["float?"] = true,
                   dtype = true, enum = true, int = true, ["int?"] = true, position = true,
-                  scalar = true, element = true, ignored = true, device = true, generator = true, ["tensor?"] = true }
+                  scalar = true, element = true, ignored = true, device = true, generator = true,
+                  ["tensor?"] = true }
 
 -- Whether all arguments are of kinds that a rule knows, at least one of `wanted`.
 local function made_of(meta, wanted)
