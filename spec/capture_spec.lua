@@ -355,7 +355,7 @@ describe("a captured step", function()
     step(moth.ones(4))
     lib.C.moth_cancel(lib.ctx, 1)
     assert.has_error_like(function() step(moth.ones(4)) end, "interrupt")
-    assert.are.equal(4, step(moth.ones(4)):item())
+    assert.are.equal(moth.ones(4):exp():log():sum():item(), step(moth.ones(4)):item())
   end)
 
   it("names a function as its caller knows it in an error", function()

@@ -16,7 +16,6 @@ local ffi = require "ffi"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
-local outside = require "moth.outside"
 local recording = require "moth.recording"
 
 local C, ctx = lib.C, lib.ctx
@@ -288,19 +287,20 @@ verified = function(self, ...)
     require("moth").cuda.synchronize() -- the step itself waits for no replay on another stream
   end
   lib.check(C.moth_capture_keep(ctx, r.id), "capture")
-  local numbers, saved = numbers_of(r), outside.save(r.outside)
+  local rewind = require "moth.rewind"
+  local numbers, saved = numbers_of(r), rewind.save(r.outside)
   local inputs = recording.own_inputs({...}, n)
   lib.verifying = true -- what draws more random numbers while it is recorded does so here
   local ok, results = recording.run(self.fn, inputs, n)
   lib.verifying = nil
   lib.check(C.moth_capture_swap(ctx, r.id), "capture")
-  local after = outside.restore(saved)
+  local after = rewind.restore(saved)
   swap_numbers(numbers)
   if not ok then error(results, 0) end
   local status = r.run(true, n, ...)
   if status == STALE then -- by something that cannot be taken back: the step's own run counts
     lib.check(C.moth_capture_swap(ctx, r.id), "capture")
-    outside.restore(after)
+    rewind.restore(after)
     swap_numbers(numbers)
     C.moth_capture_differs(ctx, r.id) -- forgets
     recording.each_tensor(results, results.n, function(t, key) t[key] = t[key]:detach() end)

@@ -9,7 +9,8 @@ local lib = require "moth.lib"
 
 local look = {}
 
-local UPVALUES = 60 -- that a function may have
+local UPVALUES = 60 -- that a function of LuaJIT may have
+look.UPVALUES = UPVALUES
 local CELLS, ROWS = 50, 100 -- of one function; more go to others, as LuaJIT's traces are limited
 local STRAIGHT = 300 -- rows; more of the kind "raw" are compared in a loop
 

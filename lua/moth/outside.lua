@@ -23,7 +23,7 @@ local shown = getmetatable
 local getmetatable = debug and debug.getmetatable or getmetatable
 
 local MOST = 20000 -- rows
-local OWN_DEPTH = 3 -- functions of Moth's own that hold a user's
+local LONG = 200 -- characters of a place's name; the middle of longer ones is left out
 
 -- Methods that Moth's own code calls, and that no function of the user's need name.
 local CALLED = {"forward", "backward", "setup_context", "init"}
@@ -45,6 +45,7 @@ local wrapped = reads.possible and reads.sort(coroutine.wrap(function() end))
 -- ---- what a table is ----
 
 local is_own, equal, same_shape = errors.is_own, look.equal, look.same_shape
+local UPVALUES = look.UPVALUES
 
 -- A namespace of Moth's own or of Lua, where nothing is looked at but what is named by its path.
 local function is_library(t)
@@ -66,7 +67,7 @@ end
 local DATA = {Distribution = true, Transform = true, Constraint = true}
 
 -- "module", "library", "data" (of Moth's own, all its fields count), "opaque" or "table".
-local function sort_of(t)
+function outside.sort_of(t)
   if is_library(t) then return "library" end
   local meta = getmetatable(t)
   if meta == nil then return "table" end
@@ -86,6 +87,7 @@ local function sort_of(t)
   end
   return "opaque"
 end
+local sort_of = outside.sort_of
 
 -- Whether t[key] runs no function; with no key, whether a missing key runs none.
 local function is_chained(t, key)
@@ -102,9 +104,9 @@ end
 
 -- ---- rows ----
 
-local function refuse(place, why)
-  errors.raise(("moth.capture cannot watch '%s', which the step reads: %s"):format(place, why),
-    "E_UNSUPPORTED")
+local function refuse(all, place, why)
+  errors.raise(("moth.capture cannot watch '%s', which the step at %s reads: %s"):format(place,
+    all.step, why), "E_UNSUPPORTED")
 end
 
 local now_of = {
@@ -130,7 +132,7 @@ local function add_row(all, kind, t, key, value, name)
   if kind == "index" then id = "index " .. tostring(key) end
   if seen[id] then return seen[id] end
   if #all.rows >= MOST then
-    refuse(name, ("more than %d values are read; pass what is needed as tensors among the "
+    refuse(all, name, ("more than %d values are read; pass what is needed as tensors among the "
       .. "arguments"):format(MOST))
   end
   local row = {kind = kind, table = t, key = key, value = value, name = name}
@@ -140,6 +142,7 @@ local function add_row(all, kind, t, key, value, name)
 end
 
 local function place_of(place, key)
+  if #place > LONG then place = place:sub(1, LONG / 4) .. "..." .. place:sub(-LONG / 4) end
   if type(key) == "string" then return place .. "." .. key end
   return ("%s[%s]"):format(place, tostring(key))
 end
@@ -158,15 +161,15 @@ local function reach(all, value, place, escapes)
   local sort = type(value)
   if sort == "function" then
     if wrapped and reads.sort(value) == wrapped then
-      refuse(place, "it is a coroutine, whose state a replay cannot see")
+      refuse(all, place, "it is a coroutine, whose state a replay cannot see")
     end
-    add_function(all, value, place, 0)
+    add_function(all, value, place)
   elseif sort == "thread" then
-    refuse(place, "it is a coroutine, whose state a replay cannot see")
+    refuse(all, place, "it is a coroutine, whose state a replay cannot see")
   elseif sort == "userdata" then
     local meta = debug.getmetatable(value)
     if meta and meta ~= FILE then
-      refuse(place, "it is userdata, which may change unseen; use a table or a tensor")
+      refuse(all, place, "it is userdata, which may change unseen; use a table or a tensor")
     end
   elseif sort == "table" then
     outside.add_table(all, value, place, escapes)
@@ -174,7 +177,7 @@ local function reach(all, value, place, escapes)
     local text = tostring(ffi.typeof(value))
     if text:find "[%*%[]" and not text:find "moth" or text:find "^ctype<struct" and
        not text:find "moth" then
-      refuse(place, "it is C data, which may change unseen; use a table or a tensor")
+      refuse(all, place, "it is C data, which may change unseen; use a table or a tensor")
     end
   end
 end
@@ -255,10 +258,7 @@ local function numbers(all, t, place)
   add_row(all, "raw", t, #t + 1, nil, place_of(place, #t + 1)).whole = true
 end
 
--- All that a table holds, and what its plain tables hold.
-contents = function(all, t, place)
-  if all.whole[t] then return end
-  all.whole[t] = true
+local function add_contents(all, t, place)
   local n = 0
   for key, value in next, t do
     n = n + 1
@@ -271,6 +271,21 @@ contents = function(all, t, place)
   end
   add_no_metatable(all, t, place)
   add_row(all, "count", t, nil, n, place .. " (the number of its entries)").whole = true
+end
+
+-- All that a table holds, and what its plain tables hold. A list of tables that wait, instead of
+-- recursion: a linked list may be long.
+contents = function(all, t, place)
+  if all.whole[t] then return end
+  all.whole[t] = true
+  local waiting = all.waiting
+  if waiting then
+    waiting[#waiting + 1] = {t, place}
+    return
+  end
+  all.waiting = {{t, place}}
+  for _, one in ipairs(all.waiting) do add_contents(all, one[1], one[2]) end
+  all.waiting = nil
 end
 
 local function add_metatable(all, t, place)
@@ -287,7 +302,7 @@ local function add_metatable(all, t, place)
         add_row(all, "raw", meta, key, value, place_of(place, key))
       end
       if kind == "function" then
-        add_function(all, value, place .. "." .. key, 0)
+        add_function(all, value, place .. "." .. key)
       elseif kind == "table" and key == "__index" and not is_chained(t) then
         outside.add_table(all, value, place_of(place, key))
       end
@@ -355,14 +370,14 @@ add_module = function(all, module, place, shallow)
     row.part, row.module, row.own = true, module, true
   end
   local forward = module.forward
-  if type(forward) == "function" then add_function(all, class.written(forward), place, 0) end
+  if type(forward) == "function" then add_function(all, class.written(forward), place) end
   if not is_own(class.written(forward)) and not rawget(store.fields, "forward") then
     add_row(all, "index", store.class, "forward", store.class.forward,
       class.typename(module) .. ".forward").part = true
   end
   for _, list in pairs(store.hooks or {}) do
     for _, hook in ipairs(list) do
-      if type(hook.fn) == "function" then add_function(all, hook.fn, place .. "'s hook", 0) end
+      if type(hook.fn) == "function" then add_function(all, hook.fn, place .. "'s hook") end
     end
   end
   for name, how in pairs(all.names) do apply(all, entry, name, how) end
@@ -386,12 +401,11 @@ end
 -- ---- functions ----
 
 -- A function of Moth's own that was made for a user's, as moth.func.grad(f).
-local function add_own(all, fn, depth)
-  if depth > OWN_DEPTH then return end
-  for i = 1, 60 do
+local function add_own(all, fn)
+  for i = 1, UPVALUES do
     local name, value = debug.getupvalue(fn, i)
     if not name then return end
-    if type(value) == "function" then add_function(all, value, name, depth + 1) end
+    if type(value) == "function" then add_function(all, value, name) end
   end
 end
 
@@ -477,7 +491,7 @@ local function add_field(all, fn, site)
   end
   local sort = sort_of(t)
   if site.kind ~= "field" then
-    if sort == "library" and site.counts then refuse(place, "it is read by computed names") end
+    if sort == "library" and site.counts then refuse(all, place, "it is read by computed names") end
     if sort == "table" and site.counts then
       outside.add_table(all, t, place)
       contents(all, t, place)
@@ -568,12 +582,12 @@ local function add_passed(all, fn, site)
   end
 end
 
-add_function = function(all, fn, place, depth)
+add_function = function(all, fn, place)
   fn = class.written(fn)
   if all.functions[fn] then return end
   all.functions[fn] = true
   if is_own(fn) then
-    if debug.getinfo(fn, "S").what ~= "C" then add_own(all, fn, depth) end
+    if debug.getinfo(fn, "S").what ~= "C" then add_own(all, fn) end
     return
   end
   all.written[#all.written + 1] = fn
@@ -605,19 +619,21 @@ function outside.note(fn, args, n)
     errors.raise("moth.capture needs LuaJIT's `debug` and `jit.util`, which this host hides, to "
       .. "see what the step reads from outside", "E_UNSUPPORTED")
   end
-  local all = {cells = {}, cells_of = {}, rows = {}, rows_of = {}, tables = {}, list = {},
-               whole = {}, names = {}, named = {}, modules = {}, stores = {}, functions = {},
-               sites = {}, written = {}, globals = {}}
-  add_function(all, fn, "fn", 0)
+  local info = debug.getinfo(class.written(fn), "S")
+  local all = {step = info.short_src .. ":" .. info.linedefined, cells = {}, cells_of = {},
+               rows = {}, rows_of = {}, tables = {}, list = {}, whole = {}, names = {},
+               named = {}, modules = {}, stores = {}, functions = {}, sites = {}, written = {},
+               globals = {}}
+  add_function(all, fn, "fn")
   for i = 1, n do
-    if type(args[i]) == "function" then add_function(all, args[i], "input " .. i, 0) end
+    if type(args[i]) == "function" then add_function(all, args[i], "input " .. i) end
   end
   return all
 end
 
 --- A hook that a backward pass of the step calls.
 function outside.hook(all, fn)
-  if type(fn) == "function" then add_function(all, fn, "a hook", 0) end
+  if type(fn) == "function" then add_function(all, fn, "a hook") end
 end
 
 -- What the run did to a value that the step reads: nil if the step still does the same next time,
@@ -728,70 +744,6 @@ function outside.find(watch)
       end
     end
   end
-end
-
--- ---- taking back what a run did ----
-
-local function copy(t)
-  local list = {}
-  for key, value in next, t do list[key] = value end
-  return list
-end
-
-local function add_copy(saved, t)
-  if saved.copies[t] == nil then saved.copies[t] = copy(t) end
-end
-
-local function add_upvalues(saved, fn)
-  for i = 1, 60 do
-    local name, value = debug.getupvalue(fn, i)
-    if not name then return end
-    local id = debug.upvalueid(fn, i)
-    if not saved.ids[id] then
-      saved.ids[id] = true
-      saved.upvalues[#saved.upvalues + 1] = {fn = fn, at = i, value = value}
-      if type(value) == "table" and sort_of(value) == "table" then add_copy(saved, value) end
-    end
-  end
-end
-
---- What variables, tables and fields of modules that the step may assign hold now.
-function outside.save(watch)
-  local saved = {upvalues = {}, ids = {}, copies = {}, globals = {}}
-  for _, fn in ipairs(watch.written) do add_upvalues(saved, fn) end
-  for _, entry in ipairs(watch.list) do
-    if entry.sort == "table" then add_copy(saved, entry.table) end
-  end
-  for _, one in ipairs(watch.modules) do add_copy(saved, one.store.fields) end
-  for i, place in ipairs(watch.globals) do
-    saved.globals[i] = {place[1], place[2], rawget(place[1], place[2])}
-  end
-  return saved
-end
-
---- Puts it back. @return what was there, for another call
-function outside.restore(saved)
-  local old = {upvalues = {}, copies = {}, globals = {}}
-  for i, row in ipairs(saved.upvalues) do
-    local _, value = debug.getupvalue(row.fn, row.at)
-    old.upvalues[i] = {fn = row.fn, at = row.at, value = value}
-    if not rawequal(value, row.value) then debug.setupvalue(row.fn, row.at, row.value) end
-  end
-  for t, before in pairs(saved.copies) do
-    local present = copy(t)
-    old.copies[t] = present
-    for key in next, present do
-      if before[key] == nil then rawset(t, key, nil) end
-    end
-    for key, value in next, before do
-      if not rawequal(present[key], value) then rawset(t, key, value) end
-    end
-  end
-  for i, row in ipairs(saved.globals) do
-    old.globals[i] = {row[1], row[2], rawget(row[1], row[2])}
-    rawset(row[1], row[2], row[3])
-  end
-  return old
 end
 
 --- Lets go of upvalues, when a recording is gone.

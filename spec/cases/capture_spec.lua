@@ -492,6 +492,65 @@ describe("what a captured step cannot watch", function()
   end)
 end)
 
+describe("what a captured step watches", function()
+  -- A step that multiplies by s, a variable that `through` hides.
+  local function follows(through)
+    local s = 2
+    local f = through(function(v) return v * s end)
+    local step = moth.capture(function(v) return f(v):sum() end)
+    for _ = 1, 2 do assert.equal(2, step(moth.ones(1)):item()) end
+    s = 5
+    assert.equal(5, step(moth.ones(1)):item())
+  end
+
+  it("is found through any number of Moth's functions around a user's", function()
+    for depth = 1, 7 do
+      follows(function(f)
+        local shape = {1}
+        for d = 1, depth do
+          f, shape[d + 1] = moth.func.vmap(f), 1
+        end
+        return function(v) return f(v:reshape(shape)) end
+      end)
+    end
+  end)
+
+  it("is found in a long linked list, which an error names by its ends when it is too long",
+    function()
+      local function list_of(n)
+        local list = {v = 2}
+        local last = list
+        for _ = 2, n do
+          last.next = {v = 2}
+          last = last.next
+        end
+        return list, last
+      end
+      local list, last = list_of(3000)
+      local step = moth.capture(function(v)
+        local node = list
+        while node.next do node = node.next end
+        return v * node.v
+      end)
+      for _ = 1, 2 do assert.equal(2, step(moth.ones(1)):item()) end
+      last.v = 5
+      assert.equal(5, step(moth.ones(1)):item())
+      list = list_of(20000)
+      local fine, message = pcall(step, moth.ones(1))
+      assert.is_false(fine)
+      assert.matches("cannot watch 'list", message)
+      assert.is_true(#message < 500, message)
+    end)
+
+  it("names the step in an error", function()
+    local large = {}
+    for i = 1, 30000 do large[i] = i end
+    local step = moth.capture(function(v) return v * #large end)
+    assert.has_error_like(function() step(x) end, "capture_spec.lua:%d+ reads: more than 20000 "
+      .. "values are read; pass what is needed as tensors among the arguments")
+  end)
+end)
+
 describe("verify", function()
   it("compares the first two replays by default", function()
     local step = moth.capture(function(v) return v * os.clock() end) -- which no watch can see
