@@ -68,7 +68,8 @@ local function need(name)
     if module == nil then module = true end
     anchor.loaded[name] = module
   end
-  package.loaded[name] = module
+  local recent = anchor.loaded["moth.recent"]
+  if not recent or not recent.goes(name) then package.loaded[name] = module end
   return module
 end
 

@@ -1,11 +1,15 @@
---- recent.lua -- what can be made again, and goes when it was not wanted for a while.
+--- recent.lua -- what is rarely used and can be computed or read again: it is dropped after a
+-- while.
 --
--- Each collection walks over all of Lua's heap. So what is wanted seldom, and follows from what is
--- there, is kept for some collections only: what was made of a key, and the modules below, which
--- have no state. They write functions and messages; `require` reads them again.
+-- Each collection walks over all of Lua's heap. So what was computed from a key is kept for some
+-- collections only. So are the modules below when Moth alone uses them: they write functions and
+-- messages, and hold no state. A module that a program has required is in package.loaded and stays,
+-- with all that the program put there.
 
-local TOOLS = { "moth.forms", "moth.instead", "moth.kinds", "moth.registry", "moth.writer" }
-local HINTS = "^moth%.instead%." -- the files of moth.instead
+local TOOLS = {
+  ["moth.forms"] = true, ["moth.kinds"] = true, ["moth.registry"] = true, ["moth.writer"] = true,
+}
+local HINTS = "^moth%.instead%f[.%z]" -- moth.instead and its files
 local ROUNDS = 16 -- collections from one look at what is wanted to the next
 
 local recent = {}
@@ -23,15 +27,18 @@ function recent.of(key, make)
   return value
 end
 
+--- Whether a module goes while no program has required it. Moth's own `require` (init.lua) keeps
+-- such modules out of package.loaded.
+function recent.goes(name) return TOOLS[name] or name:find(HINTS) ~= nil end
+
 --- Counts a collection.
--- @param loaded  the modules that stay when package.loaded is cleared
+-- @param loaded  Moth's modules, by name
 function recent.passed(loaded)
   rounds = rounds + 1
   if rounds % ROUNDS ~= 0 then return end
   now, before = {}, now
-  for _, name in ipairs(TOOLS) do package.loaded[name], loaded[name] = nil, nil end
   for name in pairs(loaded) do
-    if name:find(HINTS) then package.loaded[name], loaded[name] = nil, nil end
+    if recent.goes(name) and package.loaded[name] == nil then loaded[name] = nil end
   end
 end
 
