@@ -10,6 +10,7 @@
 
 #include "blas.h"
 #include "frame.h"
+#include "kernel/turn.h"
 #include "system.h"
 #include "tape.h"
 #include "threads.h"
@@ -203,17 +204,23 @@ char *moth_stack_y(const moth_stack *s, int which, int64_t i) {
   }                                                                                            \
   static bool turn_##real(int64_t rows, int64_t cols, const real *x, real *y, int64_t step) {  \
     bits bad = 0;                                                                              \
+    for (int64_t i = 0; i < rows * cols; i++) {                                                \
+      bits v;                                                                                  \
+      memcpy(&v, x + i, sizeof v);                                                             \
+      bad |= (v & mask) == mask;                                                               \
+    }                                                                                          \
+    if (sizeof(real) == 4) {                                                                   \
+      const void *from = x;                                                                    \
+      void *to = y;                                                                            \
+      moth_turn(cols, rows, from, cols * 4, to, step * 4);                                     \
+      return !bad;                                                                             \
+    }                                                                                          \
     for (int64_t i0 = 0; i0 < rows; i0 += BLOCK)                                               \
       for (int64_t j0 = 0; j0 < cols; j0 += BLOCK) {                                           \
         const int64_t i1 = i0 + BLOCK < rows ? i0 + BLOCK : rows;                              \
         const int64_t j1 = j0 + BLOCK < cols ? j0 + BLOCK : cols;                              \
         for (int64_t j = j0; j < j1; j++)                                                      \
-          for (int64_t i = i0; i < i1; i++) {                                                  \
-            bits v;                                                                            \
-            memcpy(&v, x + i * cols + j, sizeof v);                                            \
-            bad |= (v & mask) == mask;                                                         \
-            y[j * step + i] = x[i * cols + j];                                                 \
-          }                                                                                    \
+          for (int64_t i = i0; i < i1; i++) y[j * step + i] = x[i * cols + j];                 \
       }                                                                                        \
     return !bad;                                                                               \
   }                                                                                            \

@@ -6,6 +6,7 @@
 
 #include "../threads.h"
 #include "elementwise.h"
+#include "turn.h"
 
 enum { ROWS = 4, PART = 32, WIDE = 256 };
 
@@ -18,17 +19,24 @@ enum { ROWS = 4, PART = 32, WIDE = 256 };
 #define LOOPS "distances_real.h"
 #include "each_level.h"
 
-#define TURN(name, type, wide)                                                     \
-  static void turn_##name(int64_t from, int64_t end, int lane, const void *arg) {  \
-    const moth_distances *o = arg;                                                 \
-    (void)lane;                                                                    \
-    for (int64_t i = from; i < end; i++) {                                         \
-      const type *x = (const type *)o->x2 + i / o->m * o->columns * o->m + i % o->m; \
-      type *y = (type *)o->turned + i * o->room;                                   \
-      for (int64_t j = 0; j < o->room; j++) y[j] = j < o->columns ? x[j * o->m] : 0; \
-    }                                                                              \
+/* Of columns of x2, those of one matrix after another: transposed, and zeros behind them. */
+static void turn(int64_t from, int64_t end, int lane, const void *arg) {
+  const moth_distances *o = arg;
+  const int64_t size = moth_dtype_size[o->dtype], step = o->room * size, row = o->m * size;
+  (void)lane;
+  for (int64_t n; from < end; from += n) {
+    const int64_t matrix = from / o->m, first = from % o->m;
+    const char *x = (const char *)o->x2 + matrix * o->columns * row + first * size;
+    char *y = (char *)o->turned + from * step;
+    n = end - from < o->m - first ? end - from : o->m - first;
+    if (size == 4) moth_turn(n, o->columns, x, row, y, step);
+    for (int64_t k = 0; k < n; k++) {
+      for (int64_t j = 0; j < o->columns && size == 8; j++)
+        memcpy(y + k * step + j * 8, x + j * row + k * 8, 8);
+      memset(y + k * step + o->columns * size, 0, (size_t)((o->room - o->columns) * size));
+    }
   }
-MOTH_EACH_FLOAT(TURN)
+}
 
 int moth_distances_run(moth_ctx *ctx, moth_distances *o) {
   const int64_t size = moth_dtype_size[o->dtype], groups = (o->rows + ROWS - 1) / ROWS;
@@ -39,8 +47,7 @@ int moth_distances_run(moth_ctx *ctx, moth_distances *o) {
     return moth_fail(ctx, MOTH_E_LIMIT, NULL, "the rows are too many");
   if (!(o->turned = moth_alloc(ctx, bytes))) return ctx->error.code;
   const bool real = o->dtype == MOTH_F32;
-  int status = moth_parallel(ctx, o->matrices * o->m, 1, 1.0 * (double)o->room,
-                             real ? turn_f32 : turn_f64, o);
+  int status = moth_parallel(ctx, o->matrices * o->m, 16, 0.5 * (double)o->room, turn, o);
   moth_work *work = real ? MOTH_BEST(distances) : MOTH_BEST(distances_f64);
   const double each = 0.1 * ROWS * (double)o->columns * (double)(o->m + 8);
   if (!status) status = moth_parallel(ctx, o->matrices * groups, 1, each, work, o);

@@ -1,6 +1,6 @@
 /* distances_real.h -- the loops of distances.c, for one REAL and one TARGET. A tile is ROWS rows of
 ** x1 and two vectors of rows of x2, which are transposed; parts add up in REAL, up to PART of them,
-** and these sums in double.
+** and these sums, if there are several, in double.
 */
 typedef REAL NAME(part_vec) __attribute__((vector_size(VECTOR_BYTES)));
 typedef REAL NAME(part_loose)
@@ -9,11 +9,12 @@ typedef __typeof__((NAME(part_vec)){0} < (NAME(part_vec)){0}) NAME(part_mask);
 #define VEC NAME(part_vec)
 #define MASK NAME(part_mask)
 #define PER ((int64_t)(VECTOR_BYTES / sizeof(REAL)))
+#define SUMS (int)(ROWS * 2 * VECTOR_BYTES / sizeof(REAL))
 
-/* Adds the parts of columns from .. end to the sums of a tile. */
+/* sum := the parts of columns from .. end of a tile. */
 TARGET INLINED void NAME(add_parts)(const moth_distances *o, const bool squares,
                                     const REAL *const *row, const REAL *turned, int64_t from,
-                                    int64_t end, double *sum) {
+                                    int64_t end, REAL *sum) {
   VEC part[ROWS][2];
   UNROLL for (int i = 0; i < ROWS; i++) part[i][0] = part[i][1] = (VEC){0};
   for (int64_t k = from; k < end; k++) {
@@ -32,11 +33,7 @@ TARGET INLINED void NAME(add_parts)(const moth_distances *o, const bool squares,
       }
     }
   }
-  for (int i = 0; i < ROWS; i++) {
-    REAL last[2 * VECTOR_BYTES / sizeof(REAL)];
-    memcpy(last, part[i], sizeof last);
-    for (int64_t j = 0; j < 2 * PER; j++) sum[i * 2 * PER + j] += (double)last[j];
-  }
+  memcpy(sum, part, sizeof part);
 }
 
 /* Squares that leave the range where their sum's root does not: one pair, scaled. */
@@ -54,22 +51,28 @@ TARGET static double NAME(length_of)(int64_t m, const REAL *a, const REAL *b) {
   return most * sqrt(sum);
 }
 
-TARGET static void NAME(write_row)(const moth_distances *o, const REAL *row, const REAL *other,
-                                   int64_t n, const double *restrict sum, REAL *restrict y) {
-  const double least = sizeof(REAL) == 4 ? 1e-25 : 1e-280, far = sizeof(REAL) == 4 ? 1e35 : 1e290;
-  if (o->p != 2) {
-    for (int64_t j = 0; j < n; j++) y[j] = (REAL)sum[j];
-    return;
+/* n results of a row of a tile. The range is checked first, so that the rest is vectors. */
+#define WRITE_ROW(name, real)                                                                  \
+  TARGET static void NAME(name)(const moth_distances *o, const REAL *row, const REAL *other,   \
+                                int64_t n, const real *restrict sum, REAL *restrict y) {       \
+    const real least = sizeof(REAL) == 4 ? (real)1e-25 : (real)1e-280;                         \
+    const real far = sizeof(REAL) == 4 ? (real)1e35 : (real)1e290;                             \
+    int wrong = 0;                                                                             \
+    if (o->p != 2) {                                                                           \
+      for (int64_t j = 0; j < n; j++) y[j] = (REAL)sum[j];                                     \
+      return;                                                                                  \
+    }                                                                                          \
+    for (int64_t j = 0; j < n; j++) {                                                          \
+      wrong |= !((sum[j] > least) & (sum[j] < far));                                           \
+      y[j] = sizeof(REAL) == 4 ? (REAL)sqrtf((float)sum[j]) : (REAL)sqrt((double)sum[j]);      \
+    }                                                                                          \
+    for (int64_t j = 0; wrong && j < n; j++)                                                   \
+      if (!(sum[j] > least && sum[j] < far))                                                   \
+        y[j] = (REAL)NAME(length_of)(o->m, row, other + j * o->m);                             \
   }
-  int wrong = 0;
-  for (int64_t j = 0; j < n; j++) {
-    wrong |= !((sum[j] > least) & (sum[j] < far));
-    y[j] = sizeof(REAL) == 4 ? (REAL)sqrtf((float)sum[j]) : (REAL)sqrt(sum[j]);
-  }
-  for (int64_t j = 0; wrong && j < n; j++)
-    if (!(sum[j] > least && sum[j] < far))
-      y[j] = (REAL)NAME(length_of)(o->m, row, other + j * o->m);
-}
+WRITE_ROW(write_row, double)
+WRITE_ROW(write_part, REAL)
+#undef WRITE_ROW
 
 /* A group of rows of x1, of which the groups of one matrix after another are counted. */
 TARGET static void NAME(distances)(int64_t group, int64_t end, int lane, const void *arg) {
@@ -85,19 +88,23 @@ TARGET static void NAME(distances)(int64_t group, int64_t end, int lane, const v
     const int64_t rows = o->rows - first < ROWS ? o->rows - first : ROWS;
     for (int i = 0; i < ROWS; i++) row[i] = x + (i < rows ? i : 0) * m;
     for (int64_t j = o->pairs ? first + 1 : 0; j < o->columns; j += 2 * PER) {
-      double sum[ROWS * 2 * VECTOR_BYTES / sizeof(REAL)] = {0};
+      REAL part[SUMS];
+      double sum[SUMS];
       for (int64_t k = 0; k < m; k += PART) {
         const int64_t stop = m - k < PART ? m : k + PART;
-        if (o->p == 2) NAME(add_parts)(o, true, row, turned + j, k, stop, sum);
-        else NAME(add_parts)(o, false, row, turned + j, k, stop, sum);
+        if (o->p == 2) NAME(add_parts)(o, true, row, turned + j, k, stop, part);
+        else NAME(add_parts)(o, false, row, turned + j, k, stop, part);
+        for (int i = 0; i < SUMS && m > PART; i++) sum[i] = (k ? sum[i] : 0) + (double)part[i];
       }
       const int64_t n = o->columns - j < 2 * PER ? o->columns - j : 2 * PER;
       for (int64_t i = 0; i < rows; i++) {
         const int64_t at = first + i, skip = o->pairs && at + 1 > j ? at + 1 - j : 0;
         REAL *y = (REAL *)o->y + (o->pairs ? PAIR(o->rows, at, j + skip)
                                            : (matrix * o->rows + at) * o->columns + j);
-        if (skip < n)
-          NAME(write_row)(o, row[i], other + (j + skip) * m, n - skip, sum + i * 2 * PER + skip, y);
+        const REAL *to = other + (j + skip) * m;
+        const int64_t from = i * 2 * PER + skip;
+        if (skip < n && m > PART) NAME(write_row)(o, row[i], to, n - skip, sum + from, y);
+        else if (skip < n) NAME(write_part)(o, row[i], to, n - skip, part + from, y);
       }
     }
   }
@@ -145,3 +152,4 @@ TARGET static void NAME(distances_back)(int64_t item, int64_t end, int lane, con
 #undef VEC
 #undef MASK
 #undef PER
+#undef SUMS

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "elementwise.h"
+#include "functions.h"
 #include "inverse_f64.h"
 #include "level.h"
 #include "scaled.h"
@@ -292,23 +293,52 @@ int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool le
 SCALED_NORM(f32, float)
 SCALED_NORM(f64, double)
 
+/* v^p of v >= 0 that was a float, to the digits of one, between 2^-200 and 2^200; NaN passes. */
+MOTH_INLINE double power_f32(double v, double p) {
+  double e, l = moth_wide_log_parts(v, &e) * 1.4426950408889634074 + e;
+  double y = moth_wide_pow2(p * l);
+  y = v == 0 ? (p > 0 ? 0.0 : INFINITY) : y;
+  y = v == INFINITY ? (p > 0 ? INFINITY : 0.0) : y;
+  return v != v ? v : y;
+}
+
+#define power_f64 moth_pow_f64
+typedef int32_t int_f32;
+typedef int64_t int_f64;
+#define MOST_BITS_f32 INT32_MAX /* all but the sign */
+#define MOST_BITS_f64 INT64_MAX
+/* Sums of powers that have lost nothing. */
+#define LEAST_f32 1e-40
+#define MOST_f32 1e55
+#define LEAST_f64 1e-250
+#define MOST_f64 1e250
+
 #define NORM(TARGET, name, type, plain)                                        \
+  /* The largest |x| or the least, NaN above both, by their bits; 0 of none. */ \
+  TARGET static double extreme_of_##name(int64_t n, const type *x, bool largest) { \
+    int_##plain most = 0, least = MOST_BITS_##plain;                           \
+    for (int64_t j = 0; j < n; j++) {                                          \
+      int_##plain v;                                                           \
+      memcpy(&v, x + j, sizeof v);                                             \
+      v &= MOST_BITS_##plain;                                                  \
+      most = v > most ? v : most;                                              \
+      least = v < least ? v : least;                                           \
+    }                                                                          \
+    if (!n) return 0;                                                          \
+    type y, high;                                                              \
+    memcpy(&high, &most, sizeof high);                                         \
+    memcpy(&y, &least, sizeof y);                                              \
+    return (double)(largest || high != high ? high : y);                       \
+  }                                                                            \
   TARGET static double norm_of_##name(int64_t n, const type *x, double p) {    \
     double sum = 0;                                                            \
-    if (isinf(p)) {                                                            \
-      for (int64_t j = 0; j < n; j++) {                                        \
-        const double v = fabs((double)x[j]);                                   \
-        if (j == 0 || v != v || (p > 0 ? v > sum : v < sum)) sum = v;          \
-        if (v != v) break;                                                     \
-      }                                                                        \
-      return sum;                                                              \
-    }                                                                          \
+    if (isinf(p)) return extreme_of_##name(n, x, p > 0);                     \
     if (p == 0) LANES(v != 0);                                                 \
     else if (p == 1) LANES(v);                                                 \
     else if (p == 2) LANES(v * v);                                             \
     else if (p == 3) LANES(v * v * v);                                         \
-    else LANES(moth_pow_f64(v, p));                                            \
-    if (p != 0 && p != 1 && n && !(sum > 1e-250 && sum < 1e250))               \
+    else LANES(power_##plain(v, p));                                           \
+    if (p != 0 && p != 1 && n && !(sum > LEAST_##plain && sum < MOST_##plain)) \
       return scaled_norm_##plain(n, x, p);                                     \
     return p == 2 ? sqrt(sum) : p == 1 || p == 0 ? sum : pow(sum, 1 / p);      \
   }                                                                            \

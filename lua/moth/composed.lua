@@ -167,17 +167,39 @@ local MANY = 25 -- rows from which the product of matrices is the faster way
 local SHORT = 64 -- unless they have no more elements and a kernel takes them
 local under_cdist = bind.under "cdist"
 
--- sqrt(|a|^2 + |b|^2 - 2 a b), with no slope where it is 0.
+-- Does the gradient mode ask for the history of what is made of a and b?
+local function recorded(a, b)
+  return require("moth.autograd").is_grad_enabled() and (a.requires_grad or b.requires_grad)
+end
+
+local function squares(x) return x:square():sum(-1, { keepdim = true }) end
+
+-- Are these sums of squares far from both ends of the range? Only a CPU answers without waiting.
+local function ordinary(p, q)
+  if p.device.type ~= "cpu" or lib.capture or p:numel() * q:numel() == 0 then return false end
+  local sum = p:detach():max():item() + q:detach():max():item()
+  return sum > 1e-24 and sum < 1e30
+end
+
+-- sqrt(|a|^2 + |b|^2 - 2 a b), with no slope where it is 0. One product adds the three terms: of
+-- (-2 a, |a|^2, 1) and (b, 1, |b|^2).
 local function euclidean(a, b)
   local most -- the largest element if squares of such would leave the range, by which they stay
-  if a:numel() > 0 and b:numel() > 0 then
+  local p, q = squares(a), squares(b)
+  if a:numel() > 0 and b:numel() > 0 and not ordinary(p, q) then
     most = ops.maximum(a:detach():abs():max(), b:detach():abs():max())
     local far = most:gt(1e15):logical_and(most:isfinite())
     most = ops.where(far:logical_or(most:lt(1e-15):logical_and(most:gt(0))), most, 1)
     a, b = a / most, b / most
+    p, q = squares(a), squares(b)
   end
-  local square = (a:square():sum(-1):unsqueeze(-1) + b:square():sum(-1):unsqueeze(-2)
-    - a:matmul(b:transpose(-1, -2)) * 2):clamp(0)
+  local square = ops.cat({ a * -2, p, ops.ones_like(p) }, -1)
+    :matmul(ops.cat({ b, ops.ones_like(q), q }, -1):transpose(-1, -2))
+  if not recorded(a, b) then
+    local y = square:clamp_(0):sqrt_()
+    return most and y:mul_(most) or y
+  end
+  square = square:clamp(0)
   local apart = square:gt(0)
   local y = ops.where(apart, ops.where(apart, square, 1):sqrt(), 0)
   return most and y * most or y
@@ -190,7 +212,7 @@ end)
 -- The same, a few rows of a at a time where no gradient wants the differences again: all of them
 -- are many times as large as a and b.
 local function apart_by_parts(a, b, p)
-  local grads = require("moth.autograd").is_grad_enabled() and (a.requires_grad or b.requires_grad)
+  local grads = recorded(a, b)
   local rows, each = a:size(-2), b:size(-2) * b:size(-1)
   for k = 3, math.max(a:dim(), b:dim()) do
     each = each * math.max(k <= a:dim() and a:size(-k) or 1, k <= b:dim() and b:size(-k) or 1)
