@@ -8,6 +8,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "../kernel/triangle.h"
 #include "../lapack.h"
 #include "create.h"
 #include "formula.h"
@@ -77,11 +78,18 @@ static int singular(const moth_stack *s, int64_t i) {
                    moth_stack_name(s, i, text));
 }
 
+/* y := T^-1 y, which LAPACK sees on the right side, or y T^-1. */
 static void triangle(const moth_stack *s, const char *x, const char *side, const char *half,
                      const char *unit, int rows, int cols, char *y) {
   const double one = 1;
   const float narrow = 1;
   const void *alpha = s->wide ? (const void *)&one : (const void *)&narrow;
+  if (*side == 'R' && !s->wide && s->n <= MOTH_TRIANGLE) {
+    const void *t = x;
+    void *to = y;
+    moth_triangle_solve(*half == 'L', *unit == 'U', s->n, rows, t, to);
+    return;
+  }
   LAPACK(s, trsm)(side, half, "N", unit, &rows, &cols, alpha, x, &s->n, y, &rows, 1, 1, 1, 1);
 }
 
@@ -145,12 +153,13 @@ static int linalg_inv_shape(const linalg_inv_args *a, moth_layout *y) {
   return square_shape(a->ctx, a->A, y);
 }
 
-#define SMALL 64 /* rows up to which equations are solved faster than getri inverts */
+/* Are equations solved faster than getri inverts? */
+static bool by_equations(const moth_stack *s) { return s->n <= (s->wide ? 64 : MOTH_TRIANGLE); }
 
 static int inv_one(const moth_stack *s, int64_t i, char *scratch) {
   const int64_t n = s->n;
   int *pivots = (int *)(void *)(scratch + s->integers);
-  char *y = moth_stack_y(s, 0, i), *x = n > SMALL ? y : scratch + s->a;
+  char *y = moth_stack_y(s, 0, i), *x = by_equations(s) ? scratch + s->a : y;
   int info = factor(s, i, x, scratch);
   if (info) {
     if (info != MOTH_NOT_FINITE) { /* which pivot is 0 is asked of A, not of A' */
@@ -160,7 +169,7 @@ static int inv_one(const moth_stack *s, int64_t i, char *scratch) {
     moth_stack_fill(s, y, n * n, NAN);
     return info == MOTH_NOT_FINITE ? 0 : info;
   }
-  if (n > SMALL) {
+  if (!by_equations(s)) {
     LAPACK(s, getri)(&s->n, y, &s->n, pivots, scratch + s->work, &s->lwork, &info);
   } else {
     moth_stack_fill(s, y, n * n, 0);
@@ -193,7 +202,7 @@ static int inverse(const void *args, const moth_tensor *x, moth_tensor **out, in
   s.codes = codes;
   if (!status && s.n) {
     if (!moth_side_open(&s, inv_side, s.n)) {
-      if (s.n <= SMALL) s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
+      if (by_equations(&s)) s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
       inv_reserve(&s);
     }
     status = moth_stack_run(&s, inv_one, 2 * n * n * n, &failed);

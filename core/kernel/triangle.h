@@ -1,0 +1,13 @@
+/* triangle.h -- systems of equations with a triangular matrix of f32, packed along the rows. */
+#ifndef MOTH_KERNEL_TRIANGLE_H
+#define MOTH_KERNEL_TRIANGLE_H
+
+#include <stdbool.h>
+
+enum { MOTH_TRIANGLE = 256 }; /* rows up to which this is faster than LAPACK */
+
+/* y (n, k) := X of T X = y. Of T, n by n, only the upper or the lower triangle is read, and with
+** `unit` not its diagonal. n is at most MOTH_TRIANGLE. */
+void moth_triangle_solve(bool upper, bool unit, int n, int k, const float *t, float *y);
+
+#endif
