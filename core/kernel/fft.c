@@ -11,6 +11,11 @@
 #include "fft_plan.h"
 #include "level.h"
 
+#if MOTH_HAS_LEVELS
+#include <immintrin.h>
+#endif
+
+#define DIRECT 48             /* steps of a pass for each number that take as long as a chirp */
 #define MOST_PLANS 16         /* kept by a context, */
 #define MOST_BYTES (64 << 20) /* ... as long as they take no more than this */
 
@@ -18,12 +23,14 @@
 
 #define TARGET
 #define REAL float
+#define EACH_LANES 4
 #define LANES 4
 #define NAME(f) f##_f32
 #include "fft_lanes.h"
 
 #define TARGET
 #define REAL double
+#define EACH_LANES 2
 #define LANES 2
 #define NAME(f) f##_f64
 #include "fft_lanes.h"
@@ -31,18 +38,21 @@
 #if MOTH_HAS_LEVELS
 #define TARGET MOTH_AVX2
 #define REAL float
+#define EACH_LANES 4
 #define LANES 8
 #define NAME(f) f##_avx2
 #include "fft_lanes.h"
 
 #define TARGET MOTH_AVX2
 #define REAL double
+#define EACH_LANES 2
 #define LANES 4
 #define NAME(f) f##_avx2_f64
 #include "fft_lanes.h"
 
 #define TARGET MOTH_AVX512
 #define REAL float
+#define EACH_LANES 4
 #define LANES 16
 #define NAME(f) f##_avx512
 #include "fft_lanes.h"
@@ -97,9 +107,10 @@ static bool factor(moth_fft_plan *p, int64_t n) {
   return n == 1;
 }
 
-static bool smooth(int64_t n) {
+/* The largest prime factor of n, or 0 if it is too large for a pass. */
+static int largest_factor(int64_t n) {
   moth_fft_plan p;
-  return factor(&p, n);
+  return factor(&p, n) ? p.passes ? p.radix[p.passes - 1] : 1 : 0;
 }
 
 /* all: the roots of unity of p->n, in pairs. */
@@ -121,7 +132,7 @@ static bool lay_roots(moth_fft_plan *p, const double *all) {
         put(p, p->root, at, all[2 * (j * k * step % n)]);
         put(p, p->root, at + 1, all[2 * (j * k * step % n) + 1]);
       }
-    if (r % 2 == 0 || r <= 5) continue;
+    if (r % 2 == 0 || r <= 7) continue;
     if (!(p->unit[i] = table_of(p, 2 * r))) return false;
     for (int k = 0; k < r; k++) {
       put(p, p->unit[i], 2 * k, all[2 * (k * (n / r))]);
@@ -254,13 +265,15 @@ static const moth_fft_plan *plan_of(moth_ctx *ctx, int dtype, int64_t n, bool ha
 /* Long signals go by rows, which fill all lanes of the last step from lanes^2 numbers on, and a few
 ** signals, if need be in fewer lanes than there are. */
 static way way_of(int dtype, const moth_fft *f, int64_t count) {
-  const int most = lanes_of(dtype);
+  const int most = lanes_of(dtype), largest = largest_factor(count);
   const int64_t signals = f->outer * f->inner;
-  if (!smooth(count)) return (way){MOTH_FFT_CHIRP, most};
+  if (!largest) return (way){MOTH_FFT_CHIRP, most};
   if (f->inner == 1 && count % most == 0 && count >= 2 * most && count >= most * most)
     return (way){MOTH_FFT_ROWS, most};
   for (int lanes = most; signals < most && 16 <= lanes * moth_dtype_size[dtype]; lanes /= 2)
     if (count % lanes == 0 && count >= 2 * lanes) return (way){MOTH_FFT_ROWS, lanes};
+  if (largest > DIRECT && (signals + most - 1) / most * largest > DIRECT * signals)
+    return (way){MOTH_FFT_CHIRP, most};
   return (way){MOTH_FFT_COLUMNS, most};
 }
 

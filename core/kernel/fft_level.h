@@ -22,6 +22,12 @@ TARGET INLINED void NAME(add)(VECTOR *r, VECTOR *i, int a, int b) { /* a + b, a 
   i[a] = si;
 }
 
+/* In all lanes: the difference is exact and costs nothing. */
+TARGET INLINED VECTOR NAME(all)(REAL x) {
+  const VECTOR zero = {0};
+  return x - zero;
+}
+
 TARGET INLINED void NAME(times)(VECTOR *r, VECTOR *i, VECTOR c, VECTOR s) {
   VECTOR t = *r * c - *i * s;
   *i = *r * s + *i * c;
@@ -79,9 +85,8 @@ TARGET INLINED void NAME(sixteen)(VECTOR *r, VECTOR *i) {
   UNROLL for (int j = 0; j < 4; j++) NAME(four)(r + j, i + j, 4);
   UNROLL for (int k = 1; k < 4; k++)
     UNROLL for (int j = 1; j < 4; j++) {
-      const VECTOR zero = {0};
       const int at = order[k] * j;
-      NAME(times)(r + 4 * k + j, i + 4 * k + j, zero + c[at], zero + s[at]);
+      NAME(times)(r + 4 * k + j, i + 4 * k + j, NAME(all)(c[at]), NAME(all)(s[at]));
     }
   UNROLL for (int k = 0; k < 4; k++) NAME(four)(r + 4 * k, i + 4 * k, 1);
   UNROLL for (int k = 0; k < 16; k++) {
@@ -90,16 +95,20 @@ TARGET INLINED void NAME(sixteen)(VECTOR *r, VECTOR *i) {
   }
 }
 
-/* An odd n: unit has cosines and sines of 2 pi k / n. */
+/* An odd n, written out: unit has cosines and sines of 2 pi k / n. */
 TARGET INLINED void NAME(odd)(int n, VECTOR *r, VECTOR *i, const REAL *unit) {
-  VECTOR yr[MOTH_FFT_PRIME], yi[MOTH_FFT_PRIME];
-  VECTOR zr = r[0], zi = i[0];
-  for (int j = 1; 2 * j < n; j++) NAME(add)(r, i, j, n - j);
-  for (int j = 1; 2 * j < n; j++) zr += r[j], zi += i[j];
-  for (int k = 1; 2 * k < n; k++) {
+  VECTOR yr[7], yi[7];
+  yr[0] = r[0];
+  yi[0] = i[0];
+  UNROLL for (int j = 1; 2 * j < n; j++) {
+    NAME(add)(r, i, j, n - j);
+    yr[0] += r[j];
+    yi[0] += i[j];
+  }
+  UNROLL for (int k = 1; 2 * k < n; k++) {
     VECTOR ar = r[0], ai = i[0], br = {0}, bi = {0};
-    for (int j = 1, at = k; 2 * j < n; j++, at += at + k < n ? k : k - n) {
-      const REAL c = unit[2 * at], s = unit[2 * at + 1];
+    UNROLL for (int j = 1; 2 * j < n; j++) {
+      const REAL c = unit[2 * (j * k % n)], s = unit[2 * (j * k % n) + 1];
       ar += c * r[j];
       ai += c * i[j];
       br += s * r[n - j];
@@ -110,9 +119,7 @@ TARGET INLINED void NAME(odd)(int n, VECTOR *r, VECTOR *i, const REAL *unit) {
     yr[n - k] = ar - bi;
     yi[n - k] = ai + br;
   }
-  r[0] = zr;
-  i[0] = zi;
-  for (int k = 1; k < n; k++) r[k] = yr[k], i[k] = yi[k];
+  UNROLL for (int k = 0; k < n; k++) r[k] = yr[k], i[k] = yi[k];
 }
 
 TARGET INLINED void NAME(few)(int n, VECTOR *r, VECTOR *i, const REAL *unit) {
@@ -133,7 +140,7 @@ TARGET INLINED void NAME(pass)(int n, bool pairs, bool inverse, int64_t m, int64
   const int64_t ldx = s * m * TWO, ldy = s * TWO;
   for (int64_t p = 0; p < m; p++, root += 2 * (n - 1), y += (n - 1) * ldy)
     for (int64_t q = 0; q < s; q++, x += TWO, y += TWO) {
-      VECTOR r[MOTH_FFT_PRIME], i[MOTH_FFT_PRIME];
+      VECTOR r[16], i[16];
       UNROLL for (int k = 0; k < n; k++) {
         VECTOR a = AT(x + k * ldx), b = AT(x + k * ldx + LANES);
         if (pairs) {
@@ -146,10 +153,9 @@ TARGET INLINED void NAME(pass)(int n, bool pairs, bool inverse, int64_t m, int64
         i[k] = b;
       }
       NAME(few)(n, r, i, unit);
-      UNROLL for (int k = 1; k < n; k++) {
-        const VECTOR zero = {0};
-        if (m > 1) NAME(times)(r + k, i + k, zero + root[2 * k - 2], zero + root[2 * k - 1]);
-      }
+      UNROLL for (int k = 1; k < n; k++)
+        if (m > 1)
+          NAME(times)(r + k, i + k, NAME(all)(root[2 * k - 2]), NAME(all)(root[2 * k - 1]));
       UNROLL for (int k = 0; k < n; k++) {
         TO(y + k * ldy) = r[k];
         TO(y + k * ldy + LANES) = i[k];
@@ -167,6 +173,38 @@ PASS(4)
 PASS(8)
 #undef PASS
 
+/* Results k to k + many - 1 of another odd n, and their mirrors: r and i have the number 0, sums,
+** and differences. */
+TARGET INLINED void NAME(some)(int n, int k, const int many, const VECTOR *r, const VECTOR *i,
+                               const REAL *unit, REAL *y, int64_t ldy, const REAL *root) {
+  VECTOR ar[2], ai[2], br[2], bi[2];
+  int at[2];
+  UNROLL for (int l = 0; l < many; l++) {
+    ar[l] = r[0], ai[l] = i[0];
+    br[l] = bi[l] = NAME(all)(0);
+    at[l] = k + l;
+  }
+  ROLLED for (int j = 1; 2 * j < n; j++)
+    UNROLL for (int l = 0; l < many; l++) {
+      const REAL c = unit[2 * at[l]], s = unit[2 * at[l] + 1];
+      ar[l] += c * r[j];
+      ai[l] += c * i[j];
+      br[l] += s * r[n - j];
+      bi[l] += s * i[n - j];
+      at[l] += k + l;
+      if (at[l] >= n) at[l] -= n;
+    }
+  UNROLL for (int l = 0; l < many; l++) {
+    VECTOR zr[2] = {ar[l] + bi[l], ar[l] - bi[l]}, zi[2] = {ai[l] - br[l], ai[l] + br[l]};
+    UNROLL for (int b = 0; b < 2; b++) {
+      const int to = b ? n - k - l : k + l;
+      NAME(times)(zr + b, zi + b, NAME(all)(root[2 * to - 2]), NAME(all)(root[2 * to - 1]));
+      TO(y + to * ldy) = zr[b];
+      TO(y + to * ldy + LANES) = zi[b];
+    }
+  }
+}
+
 /* Another odd n. */
 TARGET ALONE static void NAME(pass_any)(int n, int64_t m, int64_t s, const REAL *x, REAL *y,
                                   const REAL *root, const REAL *unit) {
@@ -174,27 +212,42 @@ TARGET ALONE static void NAME(pass_any)(int n, int64_t m, int64_t s, const REAL 
   for (int64_t p = 0; p < m; p++, root += 2 * (n - 1), y += (n - 1) * ldy)
     for (int64_t q = 0; q < s; q++, x += TWO, y += TWO) {
       VECTOR r[MOTH_FFT_PRIME], i[MOTH_FFT_PRIME];
-      const VECTOR zero = {0};
-      ROLLED for (int k = 0; k < n; k++) r[k] = AT(x + k * ldx), i[k] = AT(x + k * ldx + LANES);
-      NAME(odd)(n, r, i, unit);
-      ROLLED for (int k = 0; k < n; k++) {
-        if (k) NAME(times)(r + k, i + k, zero + root[2 * k - 2], zero + root[2 * k - 1]);
-        TO(y + k * ldy) = r[k];
-        TO(y + k * ldy + LANES) = i[k];
+      VECTOR zr = r[0] = AT(x), zi = i[0] = AT(x + LANES);
+      ROLLED for (int k = 1; 2 * k < n; k++) {
+        const REAL *a = x + k * ldx, *b = x + (n - k) * ldx;
+        zr += r[k] = AT(a) + AT(b);
+        zi += i[k] = AT(a + LANES) + AT(b + LANES);
+        r[n - k] = AT(a) - AT(b);
+        i[n - k] = AT(a + LANES) - AT(b + LANES);
       }
+      TO(y) = zr;
+      TO(y + LANES) = zi;
+      int k = 1;
+      ROLLED for (; 2 * k + 2 < n; k += 2) NAME(some)(n, k, 2, r, i, unit, y, ldy, root);
+      if (2 * k < n) NAME(some)(n, k, 1, r, i, unit, y, ldy, root);
     }
 }
 
-/* The odd ones: 3 and 5 are written out. */
+/* The odd ones: 3, 5 and 7 are written out. */
 TARGET ALONE static void NAME(pass_odd)(int n, int64_t m, int64_t s, const REAL *x, REAL *y,
                                   const REAL *root, const REAL *unit) {
-  const REAL three[6] = {1, 0, (REAL)-0.5, (REAL)0.86602540378443864676, (REAL)-0.5,
-                         (REAL)-0.86602540378443864676};
-  const REAL c1 = (REAL)0.30901699437494742410, s1 = (REAL)0.95105651629515357212;
-  const REAL c2 = (REAL)-0.80901699437494742410, s2 = (REAL)0.58778525229247312917;
-  const REAL five[10] = {1, 0, c1, s1, c2, s2, c2, -s2, c1, -s1};
+#define UNIT(c, s) (REAL)(c), (REAL)(s)
+  const REAL three[6] = {1, 0, UNIT(-0.5, 0.86602540378443864676),
+                         UNIT(-0.5, -0.86602540378443864676)};
+  const REAL five[10] = {1, 0, UNIT(0.30901699437494742410, 0.95105651629515357212),
+                         UNIT(-0.80901699437494742410, 0.58778525229247312917),
+                         UNIT(-0.80901699437494742410, -0.58778525229247312917),
+                         UNIT(0.30901699437494742410, -0.95105651629515357212)};
+  const REAL seven[14] = {1, 0, UNIT(0.62348980185873353053, 0.78183148246802980871),
+                          UNIT(-0.22252093395631440429, 0.97492791218182360702),
+                          UNIT(-0.90096886790241912624, 0.43388373911755812048),
+                          UNIT(-0.90096886790241912624, -0.43388373911755812048),
+                          UNIT(-0.22252093395631440429, -0.97492791218182360702),
+                          UNIT(0.62348980185873353053, -0.78183148246802980871)};
+#undef UNIT
   if (n == 3) NAME(pass)(3, false, false, m, s, x, y, root, three);
   else if (n == 5) NAME(pass)(5, false, false, m, s, x, y, root, five);
+  else if (n == 7) NAME(pass)(7, false, false, m, s, x, y, root, seven);
   else NAME(pass_any)(n, m, s, x, y, root, unit);
 }
 
@@ -369,10 +422,9 @@ TARGET ALONE static void NAME(ravel_columns)(const moth_fft_job *j, const REAL *
   for (int64_t k = 1; 2 * k <= n; k++) {
     const REAL *a = x + k * TWO, *b = x + (n - k) * TWO;
     REAL *to_a = y + k * TWO, *to_b = y + (n - k) * TWO;
-    const VECTOR zero = {0};
     VECTOR ar = AT(a), ai = AT(a + LANES), br = AT(b), bi = AT(b + LANES);
     if (!to) ai *= sign, bi *= sign;
-    NAME(ravel)(&ar, &ai, &br, &bi, zero + c[k] * toward, zero + s[k], by);
+    NAME(ravel)(&ar, &ai, &br, &bi, NAME(all)(c[k] * toward), NAME(all)(s[k]), by);
     if (to) ai *= sign, bi *= sign;
     TO(to_a + re) = ar;
     TO(to_a + im) = ai;
@@ -448,66 +500,108 @@ TARGET static void NAME(rows)(int64_t first, int64_t last, int lane, const void 
   }
 }
 
-/* A signal to each lane, real parts to re; near: they lie side by side. */
-TARGET ALONE static void NAME(load)(const moth_fft_side *side, REAL *const *at, bool near, REAL *x,
-                                    int re) {
+#define EACH (16 / (int)sizeof(REAL)) /* numbers in 16 bytes, */
+#define FEW (EACH / 2)                /* ... and complex ones */
+
+/* FEW complex numbers of all signals. Only pieces leave their place in a vector as they are loaded
+** and stored, which is half the work of turning LANES numbers. */
+TARGET INLINED void NAME(take)(REAL *const *at, int64_t from, REAL *x, int re) {
   const int im = LANES - re;
+  VECTOR v[EACH];
+  UNROLL for (int l = 0; l < EACH; l++) v[l] = (VECTOR)PIECES(at, l, from);
+#if EACH_LANES == 4
+  VECTOR a = __builtin_shufflevector(v[0], v[1], LOWS);
+  VECTOR b = __builtin_shufflevector(v[2], v[3], LOWS);
+  TO(x + re) = __builtin_shufflevector(a, b, FRONTS);
+  TO(x + im) = __builtin_shufflevector(a, b, BACKS);
+  a = __builtin_shufflevector(v[0], v[1], HIGHS);
+  b = __builtin_shufflevector(v[2], v[3], HIGHS);
+  TO(x + TWO + re) = __builtin_shufflevector(a, b, FRONTS);
+  TO(x + TWO + im) = __builtin_shufflevector(a, b, BACKS);
+#else
+  TO(x + re) = __builtin_shufflevector(v[0], v[1], LOWS);
+  TO(x + im) = __builtin_shufflevector(v[0], v[1], HIGHS);
+#endif
+}
+
+TARGET INLINED void NAME(give)(REAL *const *at, int64_t to, const REAL *x, int re, REAL scale) {
+  const int im = LANES - re;
+  VECTOR v[EACH], a = AT(x + re) * scale, b = AT(x + im) * scale;
+#if EACH_LANES == 4
+  VECTOR c = AT(x + TWO + re) * scale, d = AT(x + TWO + im) * scale;
+  VECTOR front = __builtin_shufflevector(a, b, FRONTS), back = __builtin_shufflevector(a, b, BACKS);
+  VECTOR more = __builtin_shufflevector(c, d, FRONTS), last = __builtin_shufflevector(c, d, BACKS);
+  v[0] = __builtin_shufflevector(front, more, FIRSTS);
+  v[1] = __builtin_shufflevector(front, more, SECONDS);
+  v[2] = __builtin_shufflevector(back, last, FIRSTS);
+  v[3] = __builtin_shufflevector(back, last, SECONDS);
+#else
+  v[0] = __builtin_shufflevector(a, b, LOWS);
+  v[1] = __builtin_shufflevector(a, b, HIGHS);
+#endif
+  UNROLL for (int l = 0; l < EACH; l++) PUT_PIECES(at, l, to, v[l]);
+}
+
+/* Prefetches lines of the next signals, which are `next` behind those of these: the hardware does
+** not foresee a step from one signal to another. */
+#define SOON(p, next, write)                                                  \
+  UNROLL for (int line = 0; line < FEW * TWO * (int)sizeof(REAL); line += 64) \
+    __builtin_prefetch((const char *)(p) + (next) + line, write)
+
+/* A signal to each lane, real parts to re; near: they are next to one another. */
+TARGET ALONE static void NAME(load)(const moth_fft_side *side, REAL *const *at, bool near,
+                                    int64_t next, REAL *x, int re) {
+  const int im = LANES - re;
+  const int64_t n = side->n, step = side->step, other = side->other, unit = side->unit;
   int64_t k = 0;
-  for (; near && k < side->n; k++, x += TWO) {
-    const REAL *from = at[0] + k * side->step;
+  for (; near && k < n; k++, x += TWO) {
+    const REAL *from = at[0] + k * step;
     VECTOR a = AT(from), b = {0};
-    if (side->unit == 2) {
+    SOON(from, next, 0);
+    if (unit == 2) {
       VECTOR c = AT(from + LANES);
       b = __builtin_shufflevector(a, c, ODDS);
       a = __builtin_shufflevector(a, c, EVENS);
-    } else if (side->other) b = AT(from + side->other);
+    } else if (other) b = AT(from + other);
     TO(x + re) = a;
     TO(x + im) = b;
   }
-  for (; NAME(packed)(side) && k + LANES <= side->n; k += LANES, x += LANES * TWO) {
-    VECTOR r[LANES], i[LANES];
-    UNROLL for (int l = 0; l < LANES; l++) {
-      VECTOR a = AT(at[l] + 2 * k), b = AT(at[l] + 2 * k + LANES);
-      r[l] = __builtin_shufflevector(a, b, EVENS);
-      i[l] = __builtin_shufflevector(a, b, ODDS);
-    }
-    NAME(transpose)(r);
-    UNROLL for (int l = 0; l < LANES; l++) TO(x + l * TWO + re) = r[l];
-    NAME(transpose)(i);
-    UNROLL for (int l = 0; l < LANES; l++) TO(x + l * TWO + im) = i[l];
+  for (; NAME(packed)(side) && n >= FEW && k < n; k += FEW, x += FEW * TWO) {
+    if (k + FEW > n) k--, x -= TWO;
+    SOON(at[0] + k * LANES * 2, next, 0);
+    NAME(take)(at, 2 * k, x, re);
   }
-  for (; k < side->n; k++, x += TWO)
+  for (; k < n; k++, x += TWO)
     for (int l = 0; l < LANES; l++) {
-      x[l + re] = at[l][k * side->step];
-      x[l + im] = side->other ? at[l][k * side->step + side->other] : 0;
+      x[l + re] = at[l][k * step];
+      x[l + im] = other ? at[l][k * step + other] : 0;
     }
 }
 
 TARGET ALONE static void NAME(store)(const moth_fft_side *side, REAL *const *at, bool near,
-                                     const REAL *x, int re, REAL scale) {
+                                     int64_t next, const REAL *x, int re, REAL scale) {
   const int im = LANES - re;
+  const int64_t n = side->n, step = side->step, other = side->other, unit = side->unit;
   int64_t k = 0;
-  for (; near && k < side->n; k++, x += TWO) {
-    REAL *to = at[0] + k * side->step;
+  for (; near && k < n; k++, x += TWO) {
+    REAL *to = at[0] + k * step;
     VECTOR a = AT(x + re) * scale, b = AT(x + im) * scale;
-    if (side->unit == 2) NAME(put_pairs)(to, a, b);
+    SOON(to, next, 1);
+    if (unit == 2) NAME(put_pairs)(to, a, b);
     else {
       TO(to) = a;
-      if (side->other) TO(to + side->other) = b;
+      if (other) TO(to + other) = b;
     }
   }
-  for (; NAME(packed)(side) && k + LANES <= side->n; k += LANES, x += LANES * TWO) {
-    VECTOR r[LANES], i[LANES];
-    UNROLL for (int l = 0; l < LANES; l++) r[l] = AT(x + l * TWO + re) * scale;
-    NAME(transpose)(r);
-    UNROLL for (int l = 0; l < LANES; l++) i[l] = AT(x + l * TWO + im) * scale;
-    NAME(transpose)(i);
-    UNROLL for (int l = 0; l < LANES; l++) NAME(put_pairs)(at[l] + 2 * k, r[l], i[l]);
+  for (; NAME(packed)(side) && n >= FEW && k < n; k += FEW, x += FEW * TWO) {
+    if (k + FEW > n) k--, x -= TWO;
+    SOON(at[0] + k * LANES * 2, next, 1);
+    NAME(give)(at, 2 * k, x, re, scale);
   }
-  for (; k < side->n; k++, x += TWO)
+  for (; k < n; k++, x += TWO)
     for (int l = 0; l < LANES; l++) {
-      at[l][k * side->step] = x[l + re] * scale;
-      if (side->other) at[l][k * side->step + side->other] = x[l + im] * scale;
+      at[l][k * step] = x[l + re] * scale;
+      if (other) at[l][k * step + other] = x[l + im] * scale;
     }
 }
 
@@ -527,10 +621,13 @@ TARGET static void NAME(columns)(int64_t first, int64_t last, int lane, const vo
       from[l] = NAME(at)(&j->from, signal);
       to[l] = NAME(at)(&j->to, signal);
     }
+    const int64_t next = group + 1 < last ? (group + 1) * LANES : group * LANES;
+    const int64_t next_from = (char *)NAME(at)(&j->from, next) - (char *)from[0];
+    const int64_t next_to = (char *)NAME(at)(&j->to, next) - (char *)to[0];
     const bool near = f->inner > 1 && group * LANES % f->inner + LANES <= f->inner;
     REAL *x = a, *y = b;
     int back = flip;
-    NAME(load)(&j->from, from, near, x, flip);
+    NAME(load)(&j->from, from, near, next_from, x, flip);
     if (f->kind == MOTH_FFT_FROM_HALF) {
       if (plan->halved) NAME(ravel_columns)(j, x, y, true);
       else NAME(mirror)(j, x, y, TWO, LANES, LANES, true);
@@ -543,7 +640,7 @@ TARGET static void NAME(columns)(int64_t first, int64_t last, int lane, const vo
       else NAME(mirror)(j, x, y, TWO, LANES, LANES, false);
       x = y;
     }
-    NAME(store)(&j->to, to, near, x, back, scale);
+    NAME(store)(&j->to, to, near, next_to, x, back, scale);
   }
 }
 
@@ -552,6 +649,9 @@ TARGET static void NAME(columns)(int64_t first, int64_t last, int lane, const vo
 #undef TO
 #undef TWO
 #undef CONJUGATE
+#undef SOON
+#undef EACH
+#undef FEW
 #undef REAL
 #undef TARGET
 #undef NAME
@@ -561,3 +661,12 @@ TARGET static void NAME(columns)(int64_t first, int64_t last, int lane, const vo
 #undef EVENS
 #undef ODDS
 #undef BACKWARDS
+#undef EACH_LANES
+#undef PIECES
+#undef PUT_PIECES
+#undef LOWS
+#undef HIGHS
+#undef FRONTS
+#undef BACKS
+#undef FIRSTS
+#undef SECONDS

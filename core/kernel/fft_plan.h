@@ -7,8 +7,8 @@
 ** - ROWS: N = m lanes. Column j of a signal's [m][lanes] is lane j's: m numbers are transformed by
 **   passes in each, multiplied by roots of unity, turned, and transformed across (Gentleman and
 **   Sande 1966). So a single signal fills the vectors too.
-** - CHIRP: where N has a prime factor above MOTH_FFT_PRIME, as a convolution, whose transforms are
-**   of a length that has not (Bluestein 1970).
+** - CHIRP: where N has a prime factor above MOTH_FFT_PRIME, or a large one and few signals, as a
+**   convolution, whose transforms are of a length that has not (Bluestein 1970).
 **
 ** A real signal of even length goes as one of n / 2 pairs, whose transform is then unravelled.
 */
@@ -17,7 +17,7 @@
 
 #include "fft.h"
 
-#define MOTH_FFT_PRIME 31
+#define MOTH_FFT_PRIME 255
 #define MOTH_FFT_PASSES 64
 
 #if defined(__clang__)
