@@ -228,13 +228,8 @@ local function frequencies(name, doc, last, first)
       if d == 0 then
         errors.argument(name, "d", "a number other than 0 is needed, got 0", "E_DOMAIN")
       end
-      local count = last(n) + 1
-      local total = count - first(n)
-      local function value(k)
-        if total > count then k:add_(k:ge(count), -total) end
-        return k:div_(n * d)
-      end
-      return (require("moth.series").of(name, "n", total, value, dtype, device, requires_grad))
+      return (require("moth.series").steps(name, "n", last(n) + 1, -first(n), n * d, dtype,
+        device, requires_grad))
     end,
   }
 end

@@ -17,8 +17,9 @@ local WHERE = {
   { "bool", "requires_grad", "gather gradients for it", default = false },
 }
 
--- Makes a window of a function of the share of it that is before an element, a tensor that the
--- function may overwrite, and of what `more` arguments say.
+-- Makes a window. value(k, last, ...) returns its elements at positions k, a tensor from 0 on that
+-- it may overwrite; `last` is the position where the window ends, and `...` are the values of the
+-- arguments in `more`. It is called for the first half only.
 local function make(name, doc, more, value, examples)
   local args = { LENGTH, PERIODIC }
   for _, row in ipairs(more) do args[#args + 1] = row end
@@ -35,9 +36,10 @@ local function make(name, doc, more, value, examples)
         errors.argument(name, "beta", "a finite number is needed, got " .. a, "E_DOMAIN")
       end
       local last = periodic and n or n - 1
+      local dtype, device, requires_grad = select(#more + 1, ...)
       return (series.of(name, "window_length", n, function(k)
-        return n == 1 and k:fill_(1) or value(k:div_(last), a, b)
-      end, select(#more + 1, ...)))
+        return n == 1 and k:fill_(1) or value(k, last, a, b)
+      end, dtype, device, requires_grad, last))
     end,
   }
 end
@@ -45,28 +47,28 @@ end
 local EXAMPLES = "5\n4, false, {dtype = moth.float64, requires_grad = true}"
 
 make("hann_window", "Half a cosine's wave from 0 to 1 and back.", {},
-  function(t) return cos(t, 2 * pi):mul_(-0.5):add_(0.5) end, EXAMPLES)
+  function(k, last) return cos(k, 2 * pi / last):mul_(-0.5):add_(0.5) end, EXAMPLES)
 
 make("hamming_window", "alpha less beta times a cosine.", {
   { "float", "alpha", "the mean", default = 0.54 },
   { "float", "beta", "the size of the cosine", default = 0.46 },
-}, function(t, alpha, beta) return cos(t, 2 * pi):mul_(-beta):add_(alpha) end,
+}, function(k, last, alpha, beta) return cos(k, 2 * pi / last):mul_(-beta):add_(alpha) end,
   "5\n4, false, {alpha = 0.5, beta = 0.4, dtype = moth.float64, requires_grad = true}")
 
 make("blackman_window", "A sum of two cosines, 0 at its ends.", {},
-  function(t)
-    local twice = t * (4 * pi)
-    return cos(t, 2 * pi):mul_(-0.5):add_(0.42):add_(twice:cos_(), 0.08)
+  function(k, last)
+    local twice = k * (4 * pi / last)
+    return cos(k, 2 * pi / last):mul_(-0.5):add_(0.42):add_(twice:cos_(), 0.08)
   end, EXAMPLES)
 
 make("bartlett_window", "A triangle.", {},
-  function(t) return t:mul_(2):sub_(1):abs_():neg_():add_(1) end, EXAMPLES)
+  function(k, last) return k:div_(last / 2) end, EXAMPLES)
 
 make("kaiser_window", "A Bessel function, the steeper the larger beta is.", {
   { "float", "beta", "how steep it is", default = 12 },
-}, function(t, beta)
+}, function(k, last, beta)
   beta = abs(beta)
-  local x = t:mul_(2):sub_(1):square_():neg_():add_(1):clamp_{min = 0}:sqrt_():mul_(beta)
+  local x = k:div_(last / 2):sub_(1):square_():neg_():add_(1):clamp_{min = 0}:sqrt_():mul_(beta)
   return (series.bessel_ratio(x, beta))
 end, "5\n4, false, {beta = 3, dtype = moth.float64, requires_grad = true}")
 

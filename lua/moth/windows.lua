@@ -28,8 +28,9 @@ local function above(name, argument, value, least, strict)
 end
 
 -- Makes a window. terms(n, sym, ...) returns the function of the elements' positions, a tensor from
--- 0 on that it may overwrite; `...` are the values of the arguments in `more`.
-local function make(name, doc, more, terms, examples)
+-- 0 on that it may overwrite; `...` are the values of the arguments in `more`. mirrored: the window
+-- is symmetric, and the function is called for its first half.
+local function make(name, doc, more, terms, examples, mirrored)
   local args = { LENGTH }
   for _, row in ipairs(more) do args[#args + 1] = row end
   args[#args + 1] = SYM
@@ -45,7 +46,8 @@ local function make(name, doc, more, terms, examples)
       local sym, dtype, device, requires_grad = select(at, ...)
       if at == 1 then a, b = nil, nil elseif at == 2 then b = nil end
       local f = terms(n, sym, a, b)
-      return (series.of(name, "M", n, f, dtype, device, requires_grad))
+      local mirror = mirrored and (sym and n - 1 or n) or nil
+      return (series.of(name, "M", n, f, dtype, device, requires_grad, mirror))
     end,
   }
 end
@@ -60,28 +62,29 @@ local function cosines(n, sym, a)
   if n == 1 then return one end
   local step = 2 * pi / period(n, sym)
   return function(k)
-    local sum = k * 0 + a[1]
-    for i = 2, #a do
-      local turn = i < #a and k * 1 or k
-      sum:add_(cos(turn, (i - 1) * step), i % 2 == 1 and a[i] or -a[i])
+    if #a == 1 then return k:fill_(a[1]) end
+    local sum
+    for i = #a, 2, -1 do
+      local term = cos(i > 2 and k * 1 or k, (i - 1) * step):mul_(i % 2 == 1 and a[i] or -a[i])
+      sum = sum and sum:add_(term) or term
     end
-    return sum
+    return sum:add_(a[1])
   end
 end
 
 make("bartlett", "A triangle from 0 to 1 and back.", {}, function(n, sym)
   if n == 1 then return one end
-  return function(k) return k:mul_(2):div_(period(n, sym)):sub_(1):abs_():neg_():add_(1) end
-end)
+  return function(k) return k:mul_(2):div_(period(n, sym)) end
+end, nil, true)
 
 make("blackman", "A sum of two cosines, 0 at its ends.", {}, function(n, sym)
   return cosines(n, sym, { 0.42, 0.5, 0.08 })
-end)
+end, nil, true)
 
 make("cosine", "Half a wave of a sine.", {}, function(n, sym)
   local last = not sym and n > 1 and n + 1 or n
   return function(k) return k:add_(0.5):mul_(pi):div_(last):sin_() end
-end)
+end, nil, true)
 
 make("exponential", "exp(-|n - center| / tau).", {
   { "float", "center", "the position of the largest element, from 0; the middle when absent",
@@ -108,19 +111,20 @@ make("general_cosine", "A sum of cosines: a[1] - a[2] cos(t) + a[3] cos(2 t) - .
   if #a == 0 then errors.argument("general_cosine", "a", "at least one factor is "
     .. "needed", "E_SHAPE") end
   return cosines(n, sym, a)
-end, "5, {0.46, 0.23, 0.31}")
+end, "5, {0.46, 0.23, 0.31}", true)
 
 make("general_hamming", "alpha - (1 - alpha) times a cosine.", {
   { "float", "alpha", "the mean", default = 0.54 },
-}, function(n, sym, alpha) return cosines(n, sym, { alpha, 1 - alpha }) end, "5\n5, {alpha = 0.46}")
+}, function(n, sym, alpha) return cosines(n, sym, { alpha, 1 - alpha }) end, "5\n5, {alpha = 0.46}",
+  true)
 
 make("hamming", "0.54 - 0.46 times a cosine.", {}, function(n, sym)
   return cosines(n, sym, { 0.54, 0.46 })
-end)
+end, nil, true)
 
 make("hann", "A cosine's wave from 0 to 1 and back.", {}, function(n, sym)
   return cosines(n, sym, { 0.5, 0.5 })
-end)
+end, nil, true)
 
 make("kaiser", "A Bessel function, the steeper the larger beta is.", {
   { "float", "beta", "how steep it is", default = 12 },
@@ -132,10 +136,10 @@ make("kaiser", "A Bessel function, the steeper the larger beta is.", {
     local x = t:square_():neg_():add_(1):clamp_{min = 0}:sqrt_():mul_(beta)
     return (series.bessel_ratio(x, beta))
   end
-end, "5\n5, {beta = 3}")
+end, "5\n5, {beta = 3}", true)
 
 make("nuttall", "A sum of three cosines whose side lobes are low.", {}, function(n, sym)
   return cosines(n, sym, { 0.3635819, 0.4891775, 0.1365995, 0.0106411 })
-end)
+end, nil, true)
 
 return (lazy.namespace("moth.signal.windows", windows, {}))
