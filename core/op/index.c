@@ -154,9 +154,21 @@ static moth_tensor *mask_offsets(const selector *s, const moth_layout *base) {
   return y;
 }
 
-/* Adds the offsets of one selector to those of all picks. */
+/* offset[i] += step * at[i], or = where `first`; positions in front of 0 count from the end, n.
+** Returns the index of a position that is out of range, or -1. */
+static int64_t step_to(int64_t count, const int64_t *at, int64_t n, int64_t step, bool first,
+                       int64_t *offset) {
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t position = at[i] + (at[i] < 0 ? n : 0);
+    if ((uint64_t)position >= (uint64_t)n) return i;
+    offset[i] = position * step + (first ? 0 : offset[i]);
+  }
+  return -1;
+}
+
+/* Adds the byte offsets of one selector to those of all picks; the first one sets them. */
 static int add_offsets(const plan *p, const selector *s, const moth_tensor *of,
-                       const moth_layout *base, int64_t *offset) {
+                       const moth_layout *base, bool first, int64_t *offset) {
   moth_ctx *ctx = s->tensor->ctx;
   bool mask = s->tensor->l.dtype == MOTH_BOOL;
   moth_layout l = p->picks;
@@ -173,19 +185,16 @@ static int add_offsets(const plan *p, const selector *s, const moth_tensor *of,
   if (!all) return ctx->error.code;
   int status = MOTH_OK;
   const int64_t *at = (const int64_t *)(const void *)moth_at(all);
-  int64_t size = base->shape[s->dim], step = base->stride[s->dim];
-  for (int64_t i = 0; i < l.numel && !status; i++) {
-    int64_t position = at[i];
-    if (mask) {
-      offset[i] += position;
-    } else if (position >= -size && position < size) {
-      offset[i] += (position < 0 ? position + size : position) * step;
-    } else {
+  const int64_t n = base->shape[s->dim], bytes = moth_dtype_size[base->dtype];
+  if (mask) {
+    for (int64_t i = 0; i < l.numel; i++) offset[i] = at[i] * bytes + (first ? 0 : offset[i]);
+  } else {
+    const int64_t bad = step_to(l.numel, at, n, base->stride[s->dim] * bytes, first, offset);
+    if (bad >= 0)
       status = moth_fail(ctx, MOTH_E_INDEX, "indices",
                          "position " MOTH_POS " is out of range for dim " MOTH_POS
                          " of %s, which has size %lld",
-                         (long long)position, (long long)s->dim, moth_str(of), (long long)size);
-    }
+                         (long long)at[bad], (long long)s->dim, moth_str(of), (long long)n);
   }
   moth_tensor_release(all);
   return status;
@@ -218,11 +227,10 @@ static int plan_offsets(const plan *p, const moth_tensor *of, const moth_layout 
   int64_t n = p->picks.numel, bytes = (n ? n : 1) * 8;
   *offset = moth_alloc(of->ctx, bytes);
   if (!*offset) return of->ctx->error.code;
-  memset(*offset, 0, (size_t)bytes);
+  if (p->n == 0) memset(*offset, 0, (size_t)bytes);
   int status = MOTH_OK;
   for (int32_t i = 0; i < p->n && !status; i++)
-    status = add_offsets(p, &p->at[i], of, base, *offset);
-  for (int64_t i = 0; i < n; i++) (*offset)[i] *= moth_dtype_size[base->dtype];
+    status = add_offsets(p, &p->at[i], of, base, i == 0, *offset);
   if (!status) return MOTH_OK;
   moth_dealloc(of->ctx, *offset, bytes);
   *offset = NULL;
