@@ -1,5 +1,5 @@
 -- Whether each launch fits its card: what nvcc gave a kernel (registers, shared memory, threads),
--- beside what it was launched with in specs on the stand-in (cuda/emulated/, MOTH_EMULATED_LOG).
+-- beside what it was launched with in specs on the stand-in (cuda/emulator/, MOTH_EMULATED_LOG).
 --
 --   luajit .ci/fits.lua [--all] KERNELS STAND-IN CARD=LOG...    a CARD: 75 80 86 89 90 100
 --
@@ -18,7 +18,7 @@ local CARDS = {
   ["90"] = { code = "90", threads = 2048, blocks = 32, room = 233472, most = 232448, own = 1024 },
   ["100"] = { code = "100", threads = 2048, blocks = 32, room = 233472, most = 232448, own = 1024 },
 }
-local UNASKED = 40960 -- SHARED_UNASKED of cuda/device.cuh
+local UNASKED = 40960 -- SHARED_UNASKED of cuda/host/device.cuh
 local FEW_WARPS = 8 -- a multiprocessor with fewer waits for memory most of the time
 
 local function lines(command)

@@ -3,7 +3,7 @@
 --   MOTH_EMULATED_REACHED=FILE ./moth test
 --   luajit .ci/reach.lua build/emulated/libmoth_cuda.so FILE
 --
--- What the stand-in (cuda/emulated/) holds are the kernels whose address some launcher takes; FILE
+-- What the stand-in (cuda/emulator/) holds are the kernels whose address some launcher takes; FILE
 -- has those that were launched. A kernel that no spec can launch earns nothing: it goes.
 
 local function lines(command)

@@ -1,5 +1,5 @@
 # plugin.cmake -- libmoth_cuda.so, twice: for GPUs where a CUDA toolkit is found, and by a plain C++
-# compiler on top of cuda/emulated/, which the specs use on machines without a card.
+# compiler on top of cuda/emulator/, which the specs use on machines without a card.
 #
 #   MOTH_CUDA=AUTO    the plugin is built if there is a toolkit and a GPU to run it (the default)
 #   MOTH_CUDA=ON      it must be built; a toolkit is enough
@@ -7,8 +7,8 @@
 #   CMAKE_CUDA_ARCHITECTURES    all-major by default; CUDAARCHS in the environment says it as well
 
 set(MOTH_CUDA AUTO CACHE STRING "AUTO, ON or OFF: build the plugin for NVIDIA GPUs")
-file(GLOB MOTH_CUDA_SOURCES CONFIGURE_DEPENDS cuda/*.cu)
-file(GLOB MOTH_CUDA_HEADERS CONFIGURE_DEPENDS cuda/*.cuh cuda/*.h)
+file(GLOB MOTH_CUDA_SOURCES CONFIGURE_DEPENDS cuda/*/*.cu)
+file(GLOB MOTH_CUDA_HEADERS CONFIGURE_DEPENDS cuda/host/*.h cuda/*/*.cuh)
 
 set(MOTH_BUILD_CUDA OFF)
 if(MOTH_CUDA STREQUAL "ON" OR (MOTH_CUDA STREQUAL "AUTO" AND EXISTS /dev/nvidiactl))
@@ -31,10 +31,10 @@ endif()
 
 # The text that kernels begin with that NVRTC compiles at run time (fused.cu): headers of the plugin's
 # own kernels, so that both compute the same.
-set(MOTH_MADE cuda/preamble.cuh core/kernel/exp.h core/half.h cuda/numbers.cuh cuda/walk.cuh
-  core/kernel/special_real.h core/kernel/special_bessel.h
-  core/kernel/special_rare.h core/kernel/special_slopes.h
-  cuda/functions.cuh cuda/forms.cuh cuda/program.cuh)
+set(MOTH_MADE cuda/host/preamble.cuh core/kernel/math/exp.h core/tensor/half.h cuda/lib/numbers.cuh cuda/lib/walk.cuh
+  core/kernel/math/special_real.h core/kernel/math/special_bessel.h
+  core/kernel/math/special_rare.h core/kernel/math/special_slopes.h
+  cuda/lib/functions.cuh cuda/lib/forms.cuh cuda/lib/program.cuh)
 list(TRANSFORM MOTH_MADE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 string(REPLACE ";" "|" MOTH_MADE_FROM "${MOTH_MADE}")
 add_custom_command(
@@ -47,7 +47,7 @@ add_custom_command(
 
 # What both have: no symbol but moth_backend_init, whatever the C++ library brings.
 function(moth_plugin target)
-  target_include_directories(${target} PRIVATE core "${MOTH_GENERATED}")
+  target_include_directories(${target} PRIVATE core cuda "${MOTH_GENERATED}")
   target_sources(${target} PRIVATE "${MOTH_GENERATED}/moth_made.inc")
   target_link_options(${target} PRIVATE -Wl,-z,start-stop-visibility=hidden
     "-Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cuda/exports.map")
@@ -74,7 +74,7 @@ if(MOTH_BUILD_CUDA)
     -Xfatbin=-compress-all)
   # Random numbers, ranges, and which boxes overlap too much, are the same bits everywhere:
   # multiply and add stay apart there.
-  set_source_files_properties(cuda/random.cu cuda/create.cu cuda/detect.cu
+  set_source_files_properties(cuda/op/random.cu cuda/op/create.cu cuda/op/detect.cu
     PROPERTIES COMPILE_OPTIONS -fmad=false)
   target_link_libraries(moth_cuda PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
   install(TARGETS moth_cuda LIBRARY DESTINATION "${MOTH_LIBDIR}")
@@ -88,14 +88,14 @@ endif()
 check_language(CXX)
 if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a build
   enable_language(CXX)
-  set(MOTH_STANDS cuda/emulated/counts.cpp cuda/emulated/emulated.cpp cuda/emulated/made.cpp
-    cuda/emulated/memory.cpp cuda/emulated/ptx.cpp cuda/emulated/streams.cpp)
+  set(MOTH_STANDS cuda/emulator/counts.cpp cuda/emulator/emulated.cpp cuda/emulator/made.cpp
+    cuda/emulator/memory.cpp cuda/emulator/ptx.cpp cuda/emulator/streams.cpp)
   add_library(moth_cuda_emulated MODULE EXCLUDE_FROM_ALL ${MOTH_CUDA_SOURCES} ${MOTH_STANDS})
   moth_plugin(moth_cuda_emulated)
   set_source_files_properties(${MOTH_CUDA_SOURCES} PROPERTIES LANGUAGE CXX)
   set_target_properties(moth_cuda_emulated PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/emulated")
-  target_include_directories(moth_cuda_emulated PRIVATE cuda/emulated)
+  target_include_directories(moth_cuda_emulated PRIVATE cuda/emulator)
   target_compile_options(moth_cuda_emulated PRIVATE -x c++ -O1 -Wall -Wextra -Wno-unknown-pragmas
     -Wno-type-limits -Wno-unused-function -fno-strict-aliasing -ffp-contract=off)
   # A GPU faults where 16 bytes that are moved at once do not lie at a multiple of 16.
@@ -111,9 +111,9 @@ if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a bui
   if(MOTH_RACECHECK)
     # The compiler calls __tsan_read4(address) and its kin before each access of a kernel; whom it
     # calls is watch.cpp, so nothing is linked for it. Copies of memory are calls too.
-    set_source_files_properties(${MOTH_STANDS} cuda/emulated/watch.cpp
+    set_source_files_properties(${MOTH_STANDS} cuda/emulator/watch.cpp
       PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
-    target_sources(moth_cuda_emulated PRIVATE cuda/emulated/watch.cpp)
+    target_sources(moth_cuda_emulated PRIVATE cuda/emulator/watch.cpp)
     target_compile_definitions(moth_cuda_emulated PRIVATE MOTH_WATCHED)
     target_compile_options(moth_cuda_emulated PRIVATE -g1 -fsanitize=thread
       --param=tsan-instrument-func-entry-exit=0 --param=tsan-distinguish-volatile=1

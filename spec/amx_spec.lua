@@ -1,6 +1,6 @@
 -- Products and convolutions of bf16 by tiles as registers (AMX), on any processor with AVX-512:
--- where there are none, core/kernel/emulated/amx.c computes what their instructions would. It is in
--- build/emulated/libmoth_amx.so, which MOTH_LIB names to whatever is to run so.
+-- where there are none, core/kernel/gemm/amx_emulated.c computes what their instructions would. It
+-- is in build/emulated/libmoth_amx.so, which MOTH_LIB names to whatever is to run so.
 
 local lib = require "moth.lib"
 local process = require "spec.support.process"

@@ -24,8 +24,8 @@ if emulated then
   teardown(function() os.remove(path) end)
 end
 
---- What all claims begin with: `f` numbers the functions by their names, as kernel/maps.c does; and
--- a program is written {result, function, operands ...} a step.
+--- What all claims begin with: `f` numbers the functions by their names, as kernel/math/maps.c
+-- does; and a program is written {result, function, operands ...} a step.
 local begin = [[
   local fused = require("moth.bind").ops.fused
   local codes, f, kinds = {}, {convert = -1}, {}

@@ -9,7 +9,7 @@ describe("a launch for 2^33 elements", function()
     local text = process.shell("command -v g++")
     if not text:find "rc=0" then return pending "there is no g++" end
     text = process.shell(("cd '%s' && g++ -std=c++17 -x c++ -O1 -Wall -Werror -Wno-unused-function "
-      .. "-Wno-unknown-pragmas -Icore -Icuda -Icuda/emulated -o %s spec/host/geometry.cpp -x none "
+      .. "-Wno-unknown-pragmas -Icore -Icuda -Icuda/emulator -o %s spec/host/geometry.cpp -x none "
       .. "-Wl,--unresolved-symbols=ignore-all"):format(root, program))
     assert.equal("rc=0\n", text)
     text = process.shell(program)

@@ -1,5 +1,5 @@
 -- What an op on a GPU costs the CPU: which calls of the driver it makes, as the stand-in
--- (cuda/emulated/) counts them; and that the stand-in can leave all work undone, so that what
+-- (cuda/emulator/) counts them; and that the stand-in can leave all work undone, so that what
 -- asking takes can be measured.
 
 local ffi = require "ffi"

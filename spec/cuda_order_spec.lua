@@ -1,5 +1,5 @@
 -- Blocks and warps of a GPU run in any order, and results must not depend on it. What stands for a
--- GPU can take several orders (cuda/emulated/emulated.cpp), which brings out barriers that are
+-- GPU can take several orders (cuda/emulator/emulated.cpp), which brings out barriers that are
 -- missing. Kernels whose threads tell each other anything are run in two of them; the other specs
 -- of GPUs can be, with MOTH_EMULATED_ORDER=random set. The same kernels, and those that divide
 -- places into positions, are run as if their tensors were too large for 32 bits.

@@ -1,6 +1,6 @@
 -- How often a GPU goes over memory: f32 and half types together in one pass, norms that write what
 -- products read, gradients that are added where they are made. Launches are counted by the stand-in
--- (cuda/emulated/), values are held to the same formulas with their casts written out.
+-- (cuda/emulator/), values are held to the same formulas with their casts written out.
 
 local ffi = require "ffi"
 local moth = require "moth"

@@ -1,4 +1,4 @@
--- What looks on while kernels run on what stands for a GPU (cuda/emulated/watch.cpp,
+-- What looks on while kernels run on what stands for a GPU (cuda/emulator/watch.cpp,
 -- `./moth test --racecheck`) must see each planted mistake of spec/host/watched.cpp, name the line,
 -- and keep quiet where threads wait for each other as they should.
 
@@ -6,7 +6,7 @@ local process = require "spec.support.process"
 local root = require("moth.error").root
 
 local BUILD = [[
-  cd '%s/cuda/emulated' || exit
+  cd '%s/cuda/emulator' || exit
   for file in counts.cpp emulated.cpp memory.cpp ptx.cpp streams.cpp watch.cpp; do
     c++ -std=c++17 -O1 -g1 -DMOTH_WATCHED -c $file -o %s.$file.o & jobs="$jobs $!"
   done

@@ -1,5 +1,5 @@
--- Long runs of one key on a GPU, which are cut into pieces (cuda/runs.cuh): what is added up at one
--- place comes to what the CPU finds, and to the same bits each time.
+-- Long runs of one key on a GPU, which are cut into pieces (cuda/lib/runs.cuh): what is added up
+-- at one place comes to what the CPU finds, and to the same bits each time.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"

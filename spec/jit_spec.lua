@@ -240,7 +240,7 @@ describe("a fact of a tensor", function()
   end)
 end)
 
--- LuaJIT issue 829: see core/traverse.c.
+-- LuaJIT issue 829: see core/host/traverse.c.
 describe("a traversal of a table", function()
   local broken = jit.version:find("beta3", 1, true)
 

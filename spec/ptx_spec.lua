@@ -180,7 +180,7 @@ describe("PTX on the CPU:", function()
     for i, c in ipairs(claims) do text[i] = KERNEL:format("claim" .. i, c.body) end
     path, said = object(table.concat(text))
     assert.matches("rc=0\n$", said)
-    local header = assert(io.open(root .. "/cuda/emulated/ptx/machine.h"))
+    local header = assert(io.open(root .. "/cuda/emulator/ptx/machine.h"))
     ffi.cdef((header:read("*a"):gsub("#[^\n]*", "")))
     header:close()
     ffi.cdef [[

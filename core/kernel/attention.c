@@ -7,10 +7,10 @@
 
 #include <math.h>
 
-#include "../blas.h"
-#include "../threads.h"
-#include "exp_f64.h"
-#include "matrix.h"
+#include "vendor/blas.h"
+#include "base/threads.h"
+#include "kernel/math/exp_f64.h"
+#include "kernel/gemm/matrix.h"
 
 #define ROWS 36  /* queries at a time: six tiles of a product */
 #define COLS 128 /* keys at a time */
@@ -31,7 +31,7 @@ typedef struct attention_level {
   void (*score_grad)(const block *);
 } attention_level;
 
-#define LOOPS "attention_real.h"
+#define LOOPS "kernel/attention_real.h"
 #include "each_level.h"
 
 static const attention_level *level_for(int dtype) {

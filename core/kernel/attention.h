@@ -5,7 +5,7 @@
 #ifndef MOTH_KERNEL_ATTENTION_H
 #define MOTH_KERNEL_ATTENTION_H
 
-#include "../context.h"
+#include "base/context.h"
 
 typedef struct moth_matrices { /* one matrix for each batch */
   const char *data;            /* NULL: there are none */

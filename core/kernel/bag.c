@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-#include "../threads.h"
-#include "elementwise.h"
+#include "base/threads.h"
+#include "kernel/math/elementwise.h"
 
 enum { BLOCK = 32 }; /* rows that are added in REAL */
 
 #define LEVELS_OF_F64
-#define LOOPS "bag_real.h"
+#define LOOPS "kernel/bag_real.h"
 #include "each_level.h"
 
 int moth_bag_sums(moth_ctx *ctx, const moth_bags *o) {

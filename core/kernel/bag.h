@@ -2,7 +2,7 @@
 #ifndef MOTH_KERNEL_BAG_H
 #define MOTH_KERNEL_BAG_H
 
-#include "../context.h"
+#include "base/context.h"
 
 typedef struct moth_bags {
   int dtype;                 /* f32 or f64, of the table, the factors and the sums */

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "../threads.h"
-#include "exp_f64.h"
+#include "base/threads.h"
+#include "kernel/math/exp_f64.h"
 
 typedef struct sample { /* what a thread works on, and its scratch */
   int64_t n, steps, states, wide; /* wide: places of a row */
@@ -23,7 +23,7 @@ typedef struct job {
   int64_t each; /* bytes of it for a thread */
 } job;
 
-#define LOOPS "ctc_real.h"
+#define LOOPS "kernel/ctc_real.h"
 #include "each_level.h"
 
 static int run(moth_ctx *ctx, int dtype, job *j) {

@@ -2,7 +2,7 @@
 #ifndef MOTH_KERNEL_CTC_H
 #define MOTH_KERNEL_CTC_H
 
-#include "../context.h"
+#include "base/context.h"
 
 typedef struct moth_ctc {
   int64_t steps, samples, classes, blank; /* of log_probs, (T, N, C) */

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "../threads.h"
-#include "elementwise.h"
+#include "base/threads.h"
+#include "kernel/math/elementwise.h"
 #include "turn.h"
 
 enum { ROWS = 4, PART = 32, WIDE = 256 };
@@ -16,7 +16,7 @@ enum { ROWS = 4, PART = 32, WIDE = 256 };
 #define SIGNED(s, d) ((d) > 0 ? (s) : (d) < 0 ? -(s) : (d) == 0 ? 0 : (d))
 
 #define LEVELS_OF_F64
-#define LOOPS "distances_real.h"
+#define LOOPS "kernel/distances_real.h"
 #include "each_level.h"
 
 /* Of columns of x2, those of one matrix after another: transposed, and zeros behind them. */

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "../context.h"
+#include "base/context.h"
 
 typedef struct moth_distances {
   int dtype;                     /* f32 or f64 */

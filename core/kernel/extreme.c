@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "../threads.h"
+#include "base/threads.h"
 
 #define COLUMNS 512 /* side by side */
 
@@ -14,7 +14,7 @@ typedef struct extreme_job {
   int64_t *y;
 } extreme_job;
 
-#define LOOPS "extreme_real.h"
+#define LOOPS "kernel/extreme_real.h"
 #include "each_level.h"
 
 int moth_extremes(moth_ctx *ctx, int dtype, int64_t outer, int64_t n, int64_t inner, bool least,

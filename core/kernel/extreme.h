@@ -2,7 +2,7 @@
 #ifndef MOTH_KERNEL_EXTREME_H
 #define MOTH_KERNEL_EXTREME_H
 
-#include "../context.h"
+#include "base/context.h"
 
 /* y: outer * inner positions from 0; the first of equals wins, and NaN over all. n is from 1 to
 ** INT32_MAX, unless inner is 1. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../threads.h"
+#include "base/threads.h"
 #include "fft_plan.h"
 #include "level.h"
 

@@ -5,7 +5,7 @@
 #ifndef MOTH_KERNEL_FFT_H
 #define MOTH_KERNEL_FFT_H
 
-#include "../context.h"
+#include "base/context.h"
 
 enum { MOTH_FFT_COMPLEX, MOTH_FFT_TO_HALF, MOTH_FFT_FROM_HALF };
 

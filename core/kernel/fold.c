@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../threads.h"
+#include "base/threads.h"
 #include "level.h"
 
 enum { BLOCK = MOTH_FOLD_BLOCK, POLL = 1 << 20, PIECE = 1 << 24, CHUNK = 1 << 17, HALVES = 4096 };

@@ -6,7 +6,7 @@
 #ifndef MOTH_KERNEL_FOLD_H
 #define MOTH_KERNEL_FOLD_H
 
-#include "../loop.h"
+#include "tensor/loop.h"
 
 #define MOTH_FOLD_BLOCK 1024 /* the most accumulators at a time */
 

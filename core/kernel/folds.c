@@ -6,12 +6,12 @@
 
 #include <math.h>
 
-#include "elementwise.h"
+#include "kernel/math/elementwise.h"
 #include "prods.h"
 
 #define BLOCK MOTH_FOLD_BLOCK
 
-#define LOOPS "fold_real.h"
+#define LOOPS "kernel/fold_real.h"
 #include "each_level.h"
 
 /* -- loops of integers and of truth, whose accumulators are whole, so that any order will do --

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "../threads.h"
+#include "base/threads.h"
 #include "level.h"
 
 #if MOTH_HAS_LEVELS
@@ -53,7 +53,7 @@ MOTH_AVX512 INLINED void taps_avx512(const float *x, const int32_t *at, float *v
 }
 #endif
 
-#define LOOPS "grid_real.h"
+#define LOOPS "kernel/grid_real.h"
 #include "each_level.h"
 
 #define BEST(f) (dtype == MOTH_F32 ? MOTH_BEST(f) : f##_f64)

@@ -2,7 +2,7 @@
 #ifndef MOTH_KERNEL_GRID_H
 #define MOTH_KERNEL_GRID_H
 
-#include "../context.h"
+#include "base/context.h"
 #include "grid_taps.h"
 
 typedef struct moth_gridded {

@@ -4,7 +4,7 @@
 #ifndef MOTH_KERNEL_LOSS_H
 #define MOTH_KERNEL_LOSS_H
 
-#include "../context.h"
+#include "base/context.h"
 
 enum { MOTH_MEAN, MOTH_SUM, MOTH_EACH }; /* the choices of `reduction` */
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "elementwise.h"
+#include "kernel/math/elementwise.h"
 #include "level.h"
 
 #define TARGET

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "../threads.h"
-#include "elementwise.h"
+#include "base/threads.h"
+#include "kernel/math/elementwise.h"
 
 typedef struct channel_job {
   const moth_channel_norm *p;
@@ -21,7 +21,7 @@ typedef struct norm_level {
   moth_work *sums, *apply;
 } norm_level;
 
-#define LOOPS "norm_real.h"
+#define LOOPS "kernel/norm_real.h"
 #include "each_level.h"
 
 static const norm_level *level_for(int dtype) {

@@ -5,7 +5,7 @@
 #ifndef MOTH_KERNEL_NORM_H
 #define MOTH_KERNEL_NORM_H
 
-#include "../context.h"
+#include "base/context.h"
 
 typedef struct moth_row_norm {
   int dtype;

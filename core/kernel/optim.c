@@ -1,12 +1,12 @@
 /* optim.c -- steps of the optimizers, one parameter at a time, for every dtype and layout. */
 #include "optim.h"
 
-#include "exp_f64.h"
+#include "kernel/math/exp_f64.h"
 
 MOTH_INLINE float moth_sqrt_f32(float x) { return sqrtf(x); }
 MOTH_INLINE double moth_sqrt_f64(double x) { return sqrt(x); }
 
-#define LOOPS "optim_real.h"
+#define LOOPS "kernel/optim_real.h"
 #include "each_level.h"
 
 #define COST 0.4 /* ns for an element, whose operands come from far away */

@@ -2,7 +2,7 @@
 #ifndef MOTH_KERNEL_OPTIM_H
 #define MOTH_KERNEL_OPTIM_H
 
-#include "../loop.h"
+#include "tensor/loop.h"
 
 /* X(rule, its function in optim_rules.h, fewest and most operands). The rule decides what else of
 ** moth_step counts, and which tensors follow parameter and gradient. */

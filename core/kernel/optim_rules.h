@@ -1,5 +1,5 @@
 /* optim_rules.h -- the rules of the optimizers, PyTorch's term by term: what a step makes of one
-** element. Included by optim_real.h for each type and level and, as templates, by cuda/optim.cu,
+** element. Included by optim_real.h for each type and level and, as templates, by cuda/op/optim.cu,
 ** which define REAL, TEMPLATE and RULE, which every function begins with, NAME(f), its name,
 ** NUMBERS, the struct, and MATH(f), a function of REALs.
 **

@@ -3,8 +3,8 @@
 
 #include <stdatomic.h>
 
-#include "../threads.h"
-#include "elementwise.h"
+#include "base/threads.h"
+#include "kernel/math/elementwise.h"
 
 /* -- keys -- */
 

@@ -3,7 +3,7 @@
 */
 #include "pad.h"
 
-#include "../threads.h"
+#include "base/threads.h"
 
 /* How many elements of a dimension are not cut off. */
 static int64_t kept(const moth_pad *p, int d) {

@@ -2,7 +2,7 @@
 #ifndef MOTH_KERNEL_PAD_H
 #define MOTH_KERNEL_PAD_H
 
-#include "../context.h"
+#include "base/context.h"
 
 enum { MOTH_PAD_CONSTANT, MOTH_PAD_REFLECT, MOTH_PAD_REPLICATE, MOTH_PAD_CIRCULAR };
 

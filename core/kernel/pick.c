@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "../threads.h"
+#include "base/threads.h"
 #include "move.h"
 
 /* -- loops: along a whole dimension, over picks, and one position per value -- */

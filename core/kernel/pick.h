@@ -6,7 +6,7 @@
 #ifndef MOTH_KERNEL_PICK_H
 #define MOTH_KERNEL_PICK_H
 
-#include "../loop.h"
+#include "tensor/loop.h"
 
 typedef struct moth_pick {
   int32_t nwhole, before; /* whole dimensions; how many stand before the picks in the values */

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "../threads.h"
-#include "words.h"
+#include "base/threads.h"
+#include "kernel/math/words.h"
 
 #define PAIR_BLOCK 8192 /* pairs that are summed in one go */
 
@@ -21,7 +21,7 @@ typedef struct pair_job {
   double *sums; /* of each block, if y is NULL */
 } pair_job;
 
-#define LOOPS "pointloss_real.h"
+#define LOOPS "kernel/pointloss_real.h"
 #include "each_level.h"
 
 /* The sum of losses of f32 that left the range on the way, in double. */

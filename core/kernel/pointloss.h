@@ -4,8 +4,8 @@
 #ifndef MOTH_KERNEL_POINTLOSS_H
 #define MOTH_KERNEL_POINTLOSS_H
 
-#include "../op/pointloss.h"
-#include "elementwise.h"
+#include "op/pointloss.h"
+#include "kernel/math/elementwise.h"
 #include "loss.h"
 
 /* Losses of a pair of numbers x and t, some with a number a of their own:

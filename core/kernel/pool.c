@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#include "../threads.h"
+#include "base/threads.h"
 
 #define BLOCK 256 /* results of a row taken at a time */
 #define FEW 4      /* fewer windows inside a row are taken one by one, as those over its edges */
@@ -48,7 +48,7 @@ typedef int32_t bits_f32, bits_avx2, bits_avx512;
 typedef int64_t bits_f64;
 static const int64_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-#define LOOPS "pool_real.h"
+#define LOOPS "kernel/pool_real.h"
 #include "each_level.h"
 
 #define RUN(f, planes, cost)                                                              \

@@ -2,7 +2,7 @@
 #ifndef MOTH_KERNEL_POOL_H
 #define MOTH_KERNEL_POOL_H
 
-#include "window.h"
+#include "kernel/conv/window.h"
 
 typedef struct moth_pool {
   moth_window w;

@@ -3,9 +3,9 @@
 
 #include <stdbool.h>
 
-#include "elementwise.h"
+#include "kernel/math/elementwise.h"
 #include "fold.h"
-#include "scaled.h"
+#include "kernel/math/scaled.h"
 
 /* What prod_back works on. */
 typedef struct moth_prod_back {
@@ -15,7 +15,7 @@ typedef struct moth_prod_back {
 } moth_prod_back;
 
 #define LEVELS_OF_F64
-#define LOOPS "prods_real.h"
+#define LOOPS "kernel/prods_real.h"
 #include "each_level.h"
 
 void moth_prod_take_f32(int64_t n, int64_t r, void *acc, const char *x, int64_t step,

@@ -1,7 +1,7 @@
 /* real.c -- f16 and bf16 through f32: operands on the way in, results on the way out. */
 #include "real.h"
 
-#include "../threads.h"
+#include "base/threads.h"
 
 moth_tensor *moth_real(const moth_tensor *x) {
   int dtype = moth_compute_dtype(x->l.dtype);

@@ -8,7 +8,7 @@
 #ifndef MOTH_KERNEL_REAL_H
 #define MOTH_KERNEL_REAL_H
 
-#include "../loop.h"
+#include "tensor/loop.h"
 
 /* x packed and in f32 or f64: x itself, retained, if it is that already. Owned; NULL: error set. */
 moth_tensor *moth_real(const moth_tensor *x);

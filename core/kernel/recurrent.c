@@ -1,6 +1,6 @@
 /* recurrent.c -- layers of recurrent networks, forward; the way back is in recurrent_back.c. */
-#include "../blas.h"
-#include "../device.h"
+#include "vendor/blas.h"
+#include "device/device.h"
 #include "recurrent_lane.h"
 
 /* -- the state's share of the gates -- */

@@ -8,7 +8,7 @@
 #ifndef MOTH_KERNEL_RECURRENT_H
 #define MOTH_KERNEL_RECURRENT_H
 
-#include "../op.h"
+#include "call/op.h"
 
 enum { MOTH_RNN_TANH, MOTH_RNN_RELU, MOTH_LSTM, MOTH_GRU };
 

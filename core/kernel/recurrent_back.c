@@ -1,8 +1,8 @@
 /* recurrent_back.c -- layers of recurrent networks, back through time (Werbos 1990), and one step
 ** of a cell.
 */
-#include "../blas.h"
-#include "../device.h"
+#include "vendor/blas.h"
+#include "device/device.h"
 #include "recurrent_lane.h"
 
 #define HELD (1280 << 10) /* bytes of gradients of gates that stay in L2 until all have read them */

@@ -3,12 +3,12 @@
 */
 #include "recurrent_lane.h"
 
-#include "elementwise.h"
-#include "exp_f64.h"
+#include "kernel/math/elementwise.h"
+#include "kernel/math/exp_f64.h"
 
 #define SOME_ROWS 32 /* that a library multiplies at a time */
 
-#define LOOPS "recurrent_real.h"
+#define LOOPS "kernel/recurrent_real.h"
 #include "each_level.h"
 
 const rnn_level *moth_rnn_level_of(int dtype) {

@@ -11,8 +11,8 @@
 
 #include <stdatomic.h>
 
-#include "../threads.h"
-#include "matrix.h"
+#include "base/threads.h"
+#include "kernel/gemm/matrix.h"
 #include "recurrent.h"
 
 typedef struct rnn_step {

@@ -1,7 +1,7 @@
 /* resize.c -- resampling: tables of taps for both axes, then loops over planes. */
 #include "resize.h"
 
-#include "../threads.h"
+#include "base/threads.h"
 
 typedef struct taps { /* element i of the result is the sum over k of w[k][i] * x[at[k][i]] */
   int64_t n, *at;
@@ -61,7 +61,7 @@ static int prepare(moth_ctx *ctx, job *j, int dtype, int64_t size) {
   return ctx->error.code;
 }
 
-#define LOOPS "resize_real.h"
+#define LOOPS "kernel/resize_real.h"
 #include "each_level.h"
 
 #define RUN(f)                                                                             \

@@ -2,7 +2,7 @@
 #ifndef MOTH_KERNEL_RESIZE_H
 #define MOTH_KERNEL_RESIZE_H
 
-#include "../context.h"
+#include "base/context.h"
 #include "taps.h"
 
 typedef struct moth_resize {

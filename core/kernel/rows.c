@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "elementwise.h"
+#include "kernel/math/elementwise.h"
 #include "extreme.h"
 #include "fold.h"
 #include "level.h"

@@ -4,8 +4,8 @@
 #ifndef MOTH_KERNEL_ROWS_H
 #define MOTH_KERNEL_ROWS_H
 
-#include "../loop.h"
-#include "../threads.h"
+#include "tensor/loop.h"
+#include "base/threads.h"
 
 typedef struct moth_rows {
   int64_t count, length; /* how many rows, of how many elements */

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "../loop.h"
+#include "tensor/loop.h"
 
 /* Writes the scalar as one element of dtype (8 bytes are enough for any); E_DTYPE blaming `arg` if
 ** it does not fit. */

@@ -3,11 +3,11 @@
 
 #include <math.h>
 
-#include "elementwise.h"
-#include "functions.h"
-#include "inverse_f64.h"
+#include "kernel/math/elementwise.h"
+#include "kernel/math/functions.h"
+#include "kernel/math/inverse_f64.h"
 #include "level.h"
-#include "scaled.h"
+#include "kernel/math/scaled.h"
 
 /* What rows are asked for, as a moth_work's arg. */
 typedef struct scan {

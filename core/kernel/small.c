@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define LOOPS "small_real.h"
+#define LOOPS "kernel/small_real.h"
 #include "each_level.h"
 
 #if MOTH_HAS_LEVELS

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "../threads.h"
-#include "exp_f64.h"
+#include "base/threads.h"
+#include "kernel/math/exp_f64.h"
 #include "turn.h"
 
 #define WIDE 256 /* lanes or elements at a time */
@@ -29,7 +29,7 @@ typedef struct entropy_job {
 #define moth_row_exp_f32 moth_exp_f32
 #define moth_row_exp_f64 moth_exp_f64
 #define LEVELS_OF_F64
-#define LOOPS "softmax_real.h"
+#define LOOPS "kernel/softmax_real.h"
 #include "each_level.h"
 
 #define BEST(f) (dtype == MOTH_F32 ? MOTH_BEST(f) : MOTH_BEST(f##_f64))

@@ -2,7 +2,7 @@
 #ifndef MOTH_KERNEL_SOFTMAX_H
 #define MOTH_KERNEL_SOFTMAX_H
 
-#include "../context.h"
+#include "base/context.h"
 
 typedef struct moth_strips {
   int64_t outer, n, inner;

@@ -7,7 +7,7 @@
 #ifndef MOTH_KERNEL_TAPS_H
 #define MOTH_KERNEL_TAPS_H
 
-#include "exp.h"
+#include "kernel/math/exp.h"
 
 enum { MOTH_NEAREST, MOTH_NEAREST_EXACT, MOTH_LINEAR, MOTH_CUBIC, MOTH_MOST_TAPS = 4 };
 

@@ -3,7 +3,7 @@
 */
 #include "activation.h"
 
-#include "../kernel/activation.h"
+#include "kernel/math/activation.h"
 #include "formula.h"
 #include "softmax.h"
 #include "view.h"

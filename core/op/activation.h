@@ -4,9 +4,9 @@
 #ifndef MOTH_OP_ACTIVATION_H
 #define MOTH_OP_ACTIVATION_H
 
-#include "../op.h"
+#include "call/op.h"
 
-/* -- the curves; kernel/elementwise.h explains the columns, a, b, c are arguments -- */
+/* -- the curves; kernel/math/elementwise.h explains the columns, a, b, c are arguments -- */
 
 #define ACTIVATION_CURVES(F)                                                                 \
   F(REAL, leaky_relu, x > 0 ? x : a * x)                                                     \

@@ -3,8 +3,8 @@
 */
 #include "adaptive.h"
 
-#include "../kernel/pool.h"
-#include "../kernel/real.h"
+#include "kernel/pool.h"
+#include "kernel/real.h"
 #include "height.h"
 #include "pool.h"
 

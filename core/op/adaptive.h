@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_ADAPTIVE_H
 #define MOTH_OP_ADAPTIVE_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define ADAPTIVE_AVG_POOL2D(ARG) \
   ARG(tensor,     input,       , "images, (N, C, H, W) or (C, H, W)") \

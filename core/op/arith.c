@@ -3,10 +3,10 @@
 
 #include <math.h>
 
-#include "../capture.h"
-#include "../kernel/arith.h"
-#include "../kernel/scalar.h"
-#include "../kernel/unary.h"
+#include "capture/capture.h"
+#include "kernel/math/arith.h"
+#include "kernel/scalar.h"
+#include "kernel/math/unary.h"
 #include "formula.h"
 
 #define BINARY_FLAGS \

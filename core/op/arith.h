@@ -2,9 +2,9 @@
 #ifndef MOTH_OP_ARITH_H
 #define MOTH_OP_ARITH_H
 
-#include "../op.h"
+#include "call/op.h"
 
-/* x and y are the operands; kernel/elementwise.h explains the columns. */
+/* x and y are the operands; kernel/math/elementwise.h explains the columns. */
 #define ARITH_FUNCTIONS(F)                                                           \
   F(ANY, add, x | y, WIDE(x) + WIDE(y), x + y)                                       \
   F(JOINED, more, x | (a & y), WIDE(x) + WIDE(a) * WIDE(y), x + a * y) /* add's alpha */ \

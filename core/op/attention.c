@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-#include "../kernel/attention.h"
-#include "../kernel/real.h"
+#include "kernel/attention.h"
+#include "kernel/real.h"
 #include "create.h"
 #include "dropout.h"
 #include "formula.h"

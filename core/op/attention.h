@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_ATTENTION_H
 #define MOTH_OP_ATTENTION_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define ATTENTION_OF(ARG) \
   ARG(tensor,       query,         , "(..., L, E)") \

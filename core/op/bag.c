@@ -1,8 +1,8 @@
 /* bag.c -- sums of the vectors of bags of tokens. */
-#include "../kernel/bag.h"
+#include "kernel/bag.h"
 
-#include "../kernel/move.h"
-#include "../loop.h"
+#include "kernel/move.h"
+#include "tensor/loop.h"
 #include "arith.h"
 #include "embedding.h"
 #include "formula.h"

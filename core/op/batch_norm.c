@@ -8,14 +8,14 @@
 */
 #include <math.h>
 
-#include "../capture_fuse.h"
-#include "../device.h"
-#include "../frame.h"
-#include "../kernel/arith.h"
-#include "../kernel/norm.h"
-#include "../kernel/real.h"
-#include "../kernel/unary.h"
-#include "../tape.h"
+#include "capture/capture_fuse.h"
+#include "device/device.h"
+#include "call/frame.h"
+#include "kernel/math/arith.h"
+#include "kernel/norm.h"
+#include "kernel/real.h"
+#include "kernel/math/unary.h"
+#include "autograd/tape.h"
 #include "formula.h"
 #include "norm.h"
 #include "reduce.h"

@@ -5,9 +5,9 @@
 
 #include <math.h>
 
-#include "../kernel/binary.h"
-#include "../kernel/compare.h"
-#include "../kernel/scalar.h"
+#include "kernel/math/binary.h"
+#include "kernel/math/compare.h"
+#include "kernel/scalar.h"
 #include "formula.h"
 
 #define QUESTION_FLAGS \

@@ -4,9 +4,9 @@
 #ifndef MOTH_OP_BINARY_H
 #define MOTH_OP_BINARY_H
 
-#include "../op.h"
+#include "call/op.h"
 
-/* kernel/elementwise.h explains the columns. */
+/* kernel/math/elementwise.h explains the columns. */
 #define BINARY_REALS(F)                                                                      \
   F(CURVE, atan2, atan2(x, y))                                                               \
   F(PAIR, hypot, hypot(x, y))                                                                \

@@ -1,5 +1,5 @@
 /* cell.c -- recurrent networks one step at a time: the kernels of recurrent.c on one step. */
-#include "../kernel/real.h"
+#include "kernel/real.h"
 #include "recurrent.h"
 #include "recurrent_call.h"
 

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "../loop.h"
-#include "../tape.h"
+#include "tensor/loop.h"
+#include "autograd/tape.h"
 
 #define BLOCK 512
 #define LANES 8

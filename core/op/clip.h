@@ -3,7 +3,7 @@
 #ifndef MOTH_OP_CLIP_H
 #define MOTH_OP_CLIP_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define TOTAL_NORM(ARG) \
   ARG(tensors, tensors,            , "taken together as one long vector") \

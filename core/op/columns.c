@@ -1,8 +1,8 @@
 /* columns.c -- the windows of images as columns, and columns added up to images. */
 #include "columns.h"
 
-#include "../kernel/conv.h"
-#include "../kernel/real.h"
+#include "kernel/conv/conv.h"
+#include "kernel/real.h"
 
 #define STEPS(a) \
   .kernel_size = INT2((a)->kernel_size), .dilation = INT2((a)->dilation), \

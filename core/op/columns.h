@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_COLUMNS_H
 #define MOTH_OP_COLUMNS_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define COLUMN_STEPS(ARG) \
   ARG(int2,   kernel_size, , "window height and width") \

@@ -1,7 +1,7 @@
 /* compare.c -- comparisons and logic, element by element; and `equal`, of whole tensors. */
 #include "compare.h"
 
-#include "../kernel/compare.h"
+#include "kernel/math/compare.h"
 
 static int mask_shape(moth_ctx *ctx, moth_layout *y, const moth_tensor *a, const moth_tensor *b) {
   y->dtype = MOTH_BOOL;

@@ -2,9 +2,9 @@
 #ifndef MOTH_OP_COMPARE_H
 #define MOTH_OP_COMPARE_H
 
-#include "../op.h"
+#include "call/op.h"
 
-/* kernel/elementwise.h explains the columns. */
+/* kernel/math/elementwise.h explains the columns. */
 #define COMPARE_FUNCTIONS(F)                                                     \
   F(QUESTION, eq, x == y, x == y)                                                \
   F(QUESTION, ne, x != y, x != y)                                                \

@@ -1,7 +1,7 @@
 /* compound.c -- shapes and orders that other ops make together: further names, grids, stacks,
 ** diagonals. Their faces stand in rearrange.h, and the list of both files is at the end.
 */
-#include "../kernel/scalar.h"
+#include "kernel/scalar.h"
 #include "arith.h"
 #include "copy.h"
 #include "join.h"

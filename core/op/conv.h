@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_CONV_H
 #define MOTH_OP_CONV_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define CONV_STEPS(ARG) \
   ARG(int2,         stride,      1, "step between windows") \

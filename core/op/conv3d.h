@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_CONV3D_H
 #define MOTH_OP_CONV3D_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define CONV3D_STEPS(ARG) \
   ARG(int3,         stride,      1, "step between windows") \

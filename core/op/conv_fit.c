@@ -3,8 +3,8 @@
 */
 #include "conv_fit.h"
 
-#include "../kernel/conv3d.h"
-#include "../kernel/real.h"
+#include "kernel/conv/conv3d.h"
+#include "kernel/real.h"
 #include "arith.h"
 #include "pad.h"
 #include "reduce.h"

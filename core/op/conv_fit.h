@@ -4,8 +4,8 @@
 #ifndef MOTH_OP_CONV_FIT_H
 #define MOTH_OP_CONV_FIT_H
 
-#include "../kernel/conv.h"
-#include "../op.h"
+#include "kernel/conv/conv.h"
+#include "call/op.h"
 
 enum { NUMBERS, VALID, SAME }; /* what `padding` may be */
 

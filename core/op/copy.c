@@ -1,11 +1,11 @@
 /* copy.c -- ops that move values: copies, conversions, fills. */
 #include "copy.h"
 
-#include "../backward_parts.h"
-#include "../device.h"
-#include "../kernel/elementwise.h"
-#include "../kernel/scalar.h"
-#include "../observer.h"
+#include "autograd/backward_parts.h"
+#include "device/device.h"
+#include "kernel/math/elementwise.h"
+#include "kernel/scalar.h"
+#include "call/observer.h"
 #include "arith.h"
 #include "reduce.h"
 

@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_COPY_H
 #define MOTH_OP_COPY_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define COPY_(ARG) \
   ARG(tensor, input,     , "tensor to write") \

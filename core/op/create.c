@@ -5,10 +5,10 @@
 
 #include <math.h>
 
-#include "../kernel/move.h"
-#include "../kernel/scalar.h"
-#include "../loop.h"
-#include "../observer.h"
+#include "kernel/move.h"
+#include "kernel/scalar.h"
+#include "tensor/loop.h"
+#include "call/observer.h"
 
 /* -- filling a dense result -- */
 

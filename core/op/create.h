@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_CREATE_H
 #define MOTH_OP_CREATE_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define CREATE_WHERE(ARG) \
   ARG(dtype,  dtype, none, "element type; the default one when absent") \

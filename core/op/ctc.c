@@ -7,8 +7,8 @@
 */
 #include "ctc.h"
 
-#include "../kernel/ctc.h"
-#include "../kernel/real.h"
+#include "kernel/ctc.h"
+#include "kernel/real.h"
 #include "formula.h"
 
 /* The arguments that the ops here share. */

@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_CTC_H
 #define MOTH_OP_CTC_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define CTC_HOW(ARG) \
   ARG(tensor,   log_probs,      , "logarithms of probabilities, (T, N, C)") \

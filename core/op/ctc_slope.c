@@ -4,8 +4,8 @@
 */
 #include "ctc.h"
 
-#include "../context.h"
-#include "../kernel/real.h"
+#include "base/context.h"
+#include "kernel/real.h"
 #include "binary.h"
 #include "create.h"
 #include "formula.h"

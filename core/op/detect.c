@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "../loop.h"
+#include "tensor/loop.h"
 
 static int nms_kept_shape(const nms_kept_args *a, moth_layout *y) {
   const moth_layout *b = &a->boxes->l;

@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_DETECT_H
 #define MOTH_OP_DETECT_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define NMS_KEPT(ARG) \
   ARG(tensor, boxes,         , "corners x1, y1, x2, y2: (N, 4), the best box first") \

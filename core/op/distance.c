@@ -1,8 +1,8 @@
 /* distance.c -- distances of all pairs of rows of matrices. */
 #include "distance.h"
 
-#include "../kernel/distances.h"
-#include "../loop.h"
+#include "kernel/distances.h"
+#include "tensor/loop.h"
 #include "arith.h"
 #include "compare.h"
 #include "copy.h"

@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_DISTANCE_H
 #define MOTH_OP_DISTANCE_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define DISTANCES(ARG) \
   ARG(tensor,       x1,     , "rows, (P, M) or (B, P, M)") \

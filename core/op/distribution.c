@@ -5,9 +5,9 @@
 #include <float.h>
 #include <math.h>
 
-#include "../kernel/normal.h"
-#include "../kernel/order.h"
-#include "../random.h"
+#include "kernel/random/normal.h"
+#include "kernel/order.h"
+#include "base/random.h"
 #include "create.h"
 #include "random.h"
 

@@ -3,10 +3,10 @@
 */
 #include "dropout.h"
 
-#include "../kernel/dropout.h"
-#include "../kernel/real.h"
-#include "../random.h"
-#include "../threads.h"
+#include "kernel/random/dropout.h"
+#include "kernel/real.h"
+#include "base/random.h"
+#include "base/threads.h"
 
 #define WORDS 1024 /* random words at a time, four to a block */
 

@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_DROPOUT_H
 #define MOTH_OP_DROPOUT_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define DROPOUT(ARG) \
   ARG(tensor,    input,         , "any shape") \

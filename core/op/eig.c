@@ -8,9 +8,9 @@
 
 #include <math.h>
 
-#include "../frame.h"
-#include "../lapack.h"
-#include "../tape.h"
+#include "call/frame.h"
+#include "vendor/lapack.h"
+#include "autograd/tape.h"
 #include "create.h"
 #include "formula.h"
 #include "join.h"

@@ -3,7 +3,7 @@
 #ifndef MOTH_OP_EIG_H
 #define MOTH_OP_EIG_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define LINALG_EIG(ARG) \
   ARG(tensor, A,          , "matrices, (..., N, N)")

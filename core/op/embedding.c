@@ -5,11 +5,11 @@
 
 #include <math.h>
 
-#include "../kernel/move.h"
-#include "../kernel/real.h"
-#include "../sparse.h"
-#include "../tape.h"
-#include "../threads.h"
+#include "kernel/move.h"
+#include "kernel/real.h"
+#include "tensor/sparse.h"
+#include "autograd/tape.h"
+#include "base/threads.h"
 
 #include "compare.h"
 #include "copy.h"

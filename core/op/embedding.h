@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_EMBEDDING_H
 #define MOTH_OP_EMBEDDING_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define EMBEDDING(ARG) \
   ARG(index,          input,            , "tokens, any shape") \

@@ -9,9 +9,9 @@
 
 #include <math.h>
 
-#include "../frame.h"
-#include "../lapack.h"
-#include "../tape.h"
+#include "call/frame.h"
+#include "vendor/lapack.h"
+#include "autograd/tape.h"
 #include "create.h"
 #include "eig.h"
 #include "formula.h"

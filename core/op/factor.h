@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_FACTOR_H
 #define MOTH_OP_FACTOR_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define LINALG_CHOLESKY(ARG) \
   ARG(tensor, A,          , "symmetric positive-definite matrices, (..., N, N)") \

@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-#include "../kernel/fft.h"
-#include "../kernel/real.h"
+#include "kernel/fft.h"
+#include "kernel/real.h"
 
 /* The dimension of the signals, and for x with pairs that these are there. */
 static int fft_dim(const moth_tensor *x, int64_t dim, bool pairs, int32_t *d) {

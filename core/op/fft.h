@@ -4,7 +4,7 @@
 #ifndef MOTH_OP_FFT_H
 #define MOTH_OP_FFT_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define FFT_INVERSE(ARG) \
   ARG(bool,   inverse, false, "exponents are positive") \

@@ -4,10 +4,10 @@
 */
 #include "fused.h"
 
-#include "../device.h"
-#include "../kernel/maps.h"
-#include "../frame.h"
-#include "../loop.h"
+#include "device/device.h"
+#include "kernel/math/maps.h"
+#include "call/frame.h"
+#include "tensor/loop.h"
 
 enum {
   BLOCK = 512, /* elements of all values between are in the first cache */

@@ -3,15 +3,16 @@
 ** never written to memory.
 **
 ** Values are numbered: the inputs, then the results, then what lies between. A step is FUSED_WORDS
-** numbers: a function's (kernel/maps.h; FUSED_CONVERT: a conversion), the dtype that it computes in
-** (-1: that of the first input), how many values it names, and these, what it gives first. A value
-** is given once, before it is read; all have the inputs' common shape. A result may be an input's
-** very elements, if all that reads the input comes before the step that gives the result.
+** numbers: a function's (kernel/math/maps.h; FUSED_CONVERT: a conversion), the dtype that it
+** computes in (-1: that of the first input), how many values it names, and these, what it gives
+** first. A value is given once, before it is read; all have the inputs' common shape. A result may
+** be an input's very elements, if all that reads the input comes before the step that gives the
+** result.
 */
 #ifndef MOTH_OP_FUSED_H
 #define MOTH_OP_FUSED_H
 
-#include "../op.h"
+#include "call/op.h"
 
 enum {
   FUSED_CONVERT = -1,

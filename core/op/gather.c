@@ -2,10 +2,10 @@
 ** slices (index_select, index_add) or element by element (gather, scatter, scatter_add), and
 ** one_hot. Their faces stand in index.h.
 */
-#include "../capture.h"
-#include "../device.h"
-#include "../kernel/pick.h"
-#include "../kernel/real.h"
+#include "capture/capture.h"
+#include "device/device.h"
+#include "kernel/pick.h"
+#include "kernel/real.h"
 #include "arith.h"
 #include "create.h"
 #include "index.h"

@@ -3,8 +3,8 @@
 */
 #include "grid.h"
 
-#include "../kernel/grid.h"
-#include "../kernel/real.h"
+#include "kernel/grid.h"
+#include "kernel/real.h"
 #include "formula.h"
 #include "grid_slope.h"
 

@@ -4,7 +4,7 @@
 #ifndef MOTH_OP_GRID_H
 #define MOTH_OP_GRID_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define GRID_HOW(ARG) \
   ARG(enum, mode, bilinear|nearest|bicubic, "how values between elements are found; along the " \

@@ -5,8 +5,8 @@
 */
 #include "grid_slope.h"
 
-#include "../kernel/grid_taps.h"
-#include "../kernel/real.h"
+#include "kernel/grid_taps.h"
+#include "kernel/real.h"
 #include "create.h"
 #include "formula.h"
 

@@ -3,9 +3,9 @@
 */
 #include <math.h>
 
-#include "../capture.h"
-#include "../device.h"
-#include "../loop.h"
+#include "capture/capture.h"
+#include "device/device.h"
+#include "tensor/loop.h"
 #include "copy.h"
 #include "reduce.h"
 

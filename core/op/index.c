@@ -7,10 +7,10 @@
 */
 #include "index.h"
 
-#include "../capture.h"
-#include "../device.h"
-#include "../kernel/pick.h"
-#include "../kernel/real.h"
+#include "capture/capture.h"
+#include "device/device.h"
+#include "kernel/pick.h"
+#include "kernel/real.h"
 #include "reduce.h"
 #include "view.h"
 

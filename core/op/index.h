@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_INDEX_H
 #define MOTH_OP_INDEX_H
 
-#include "../op.h"
+#include "call/op.h"
 
 /* -- by lists of index tensors and masks, as in NumPy's advanced indexing -- */
 

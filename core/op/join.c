@@ -1,8 +1,8 @@
 /* join.c -- putting tensors side by side: along a dimension they have, or along a new one. */
 #include "join.h"
 
-#include "../loop.h"
-#include "../threads.h"
+#include "tensor/loop.h"
+#include "base/threads.h"
 #include "view.h"
 
 /* Copies x into the part of y that begins at `start` along dim; stacked: into that position. */

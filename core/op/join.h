@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_JOIN_H
 #define MOTH_OP_JOIN_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define CAT(ARG) \
   ARG(tensors, tensors,  , "tensors that agree in all sizes but that of `dim`") \

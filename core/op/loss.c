@@ -1,10 +1,10 @@
 /* loss.c -- losses of classes: nll_loss and cross_entropy. Those of numbers are in pointloss.c. */
 #include "loss.h"
 
-#include "../frame.h"
-#include "../kernel/loss.h"
-#include "../kernel/real.h"
-#include "../kernel/softmax.h"
+#include "call/frame.h"
+#include "kernel/loss.h"
+#include "kernel/real.h"
+#include "kernel/softmax.h"
 #include "create.h"
 #include "formula.h"
 #include "position.h"

@@ -6,7 +6,7 @@
 #ifndef MOTH_OP_LOSS_H
 #define MOTH_OP_LOSS_H
 
-#include "../op.h"
+#include "call/op.h"
 
 /* -- of classes -- */
 

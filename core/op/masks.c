@@ -2,8 +2,8 @@
 ** holds, once a call, so that shape rule, kernel and gradient wait for the device together. Their
 ** faces are index's.
 */
-#include "../frame.h"
-#include "../tape.h"
+#include "call/frame.h"
+#include "autograd/tape.h"
 #include "index.h"
 #include "view.h"
 

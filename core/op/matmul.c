@@ -1,9 +1,9 @@
 /* matmul.c -- matrix products in all of PyTorch's forms; they share one walk over batches. */
 #include "matmul.h"
 
-#include "../blas.h"
-#include "../capture_fuse.h"
-#include "../kernel/unary.h"
+#include "vendor/blas.h"
+#include "capture/capture_fuse.h"
+#include "kernel/math/unary.h"
 #include "formula.h"
 #include "reduce.h"
 

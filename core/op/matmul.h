@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_MATMUL_H
 #define MOTH_OP_MATMUL_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define MATMUL(ARG) \
   ARG(tensor, input, , "(K,), (M, K) or (..., M, K)") \

@@ -8,10 +8,10 @@
 
 #include <float.h>
 
-#include "../backward_parts.h"
-#include "../frame.h"
-#include "../kernel/norm.h"
-#include "../kernel/real.h"
+#include "autograd/backward_parts.h"
+#include "call/frame.h"
+#include "kernel/norm.h"
+#include "kernel/real.h"
 #include "formula.h"
 #include "reduce.h"
 

@@ -4,7 +4,7 @@
 #ifndef MOTH_OP_NORM_H
 #define MOTH_OP_NORM_H
 
-#include "../op.h"
+#include "call/op.h"
 
 /* -- every row by its own statistics -- */
 

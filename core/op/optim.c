@@ -5,10 +5,10 @@
 
 #include <math.h>
 
-#include "../device.h"
-#include "../kernel/optim.h"
-#include "../sparse.h"
-#include "../tape.h"
+#include "device/device.h"
+#include "kernel/optim.h"
+#include "tensor/sparse.h"
+#include "autograd/tape.h"
 
 /* -- what all steps share -- */
 

@@ -4,7 +4,7 @@
 #ifndef MOTH_OP_OPTIM_H
 #define MOTH_OP_OPTIM_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define STEP_PARAMS(ARG) \
   ARG(tensors, params,               , "what is learned") \

@@ -1,9 +1,9 @@
 /* outer.c -- sums of outer products of the rows of many tensors: the gradient of a weight that
 ** many steps have used. Their rows are brought together first, so that it is one product.
 */
-#include "../blas.h"
-#include "../kernel/elementwise.h"
-#include "../kernel/real.h"
+#include "vendor/blas.h"
+#include "kernel/math/elementwise.h"
+#include "kernel/real.h"
 #include "matmul.h"
 
 static int64_t last(const moth_tensor *x) { return x->l.shape[x->l.ndim - 1]; }

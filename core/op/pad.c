@@ -1,9 +1,9 @@
 /* pad.c -- borders around tensors, of a constant or of their own elements. */
 #include "pad.h"
 
-#include "../kernel/pad.h"
-#include "../kernel/real.h"
-#include "../kernel/scalar.h"
+#include "kernel/pad.h"
+#include "kernel/real.h"
+#include "kernel/scalar.h"
 
 static const char *const MODES[] = {"constant", "reflect", "replicate", "circular"};
 

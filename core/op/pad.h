@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_PAD_H
 #define MOTH_OP_PAD_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define PAD(ARG) \
   ARG(tensor, input,    , "tensor of any shape") \

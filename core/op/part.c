@@ -4,8 +4,8 @@
 ** A gradient is worked out as if the input had no gaps, and its dimensions lie in the same order,
 ** which keeps strided_sum on its direct path. as_strided alone needs the real layout.
 */
-#include "../context.h"
-#include "../tape.h"
+#include "base/context.h"
+#include "autograd/tape.h"
 #include "arith.h"
 #include "reduce.h"
 #include "strided.h"

@@ -1,9 +1,9 @@
 /* place.c -- further ops on elements at positions, made of those in index.c and gather.c. Their
 ** faces, and the list they are in, are index's.
 */
-#include "../capture.h"
-#include "../device.h"
-#include "../loop.h"
+#include "capture/capture.h"
+#include "device/device.h"
+#include "tensor/loop.h"
 #include "copy.h"
 #include "index.h"
 #include "reduce.h"

@@ -3,8 +3,8 @@
 */
 #include "pointloss.h"
 
-#include "../kernel/pointloss.h"
-#include "../kernel/real.h"
+#include "kernel/pointloss.h"
+#include "kernel/real.h"
 #include "activation.h"
 #include "binary.h"
 #include "formula.h"

@@ -6,9 +6,9 @@
 #ifndef MOTH_OP_POINTLOSS_H
 #define MOTH_OP_POINTLOSS_H
 
-#include "../op.h"
+#include "call/op.h"
 
-/* x: the gradient of a loss, y: its input, z: its target; kernel/elementwise.h explains the
+/* x: the gradient of a loss, y: its input, z: its target; kernel/math/elementwise.h explains the
 ** columns, a and b are arguments. */
 #define PAIR_SLOPES(F)                                                                          \
   F(REAL, square_slope, x * (2 * (y - z)))                                                      \

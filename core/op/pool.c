@@ -1,8 +1,8 @@
 /* pool.c -- pooling: the largest value (max_pool2d) or the mean (avg_pool2d) of each window. */
 #include "pool.h"
 
-#include "../kernel/pool.h"
-#include "../kernel/real.h"
+#include "kernel/pool.h"
+#include "kernel/real.h"
 #include "height.h"
 
 /* The product of all sizes but the last two. */

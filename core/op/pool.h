@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_POOL_H
 #define MOTH_OP_POOL_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define MAX_POOL2D(ARG) \
   ARG(tensor, input,                  , "images, (N, C, H, W) or (C, H, W)") \

@@ -3,7 +3,7 @@
 */
 #include "pool3d.h"
 
-#include "../kernel/window.h"
+#include "kernel/conv/window.h"
 #include "adaptive.h"
 #include "arith.h"
 #include "compare.h"

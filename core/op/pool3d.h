@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_POOL3D_H
 #define MOTH_OP_POOL3D_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define MAX_POOL3D(ARG) \
   ARG(tensor, input,                  , "volumes, (N, C, D, H, W) or (C, D, H, W)") \

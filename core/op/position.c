@@ -11,9 +11,9 @@
 
 #include <stdatomic.h>
 
-#include "../kernel/move.h"
-#include "../loop.h"
-#include "../threads.h"
+#include "kernel/move.h"
+#include "tensor/loop.h"
+#include "base/threads.h"
 
 static int to_index_shape(const to_index_args *a, moth_layout *y) {
   if (!moth_is_int(a->input->l.dtype))

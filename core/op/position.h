@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_POSITION_H
 #define MOTH_OP_POSITION_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define TO_INDEX(ARG) \
   ARG(tensor, input, , "integer positions that count from 1")

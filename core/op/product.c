@@ -1,7 +1,7 @@
 /* product.c -- beta * input + alpha * product, inner and Kronecker products: all made of matmul. */
 #include "product.h"
 
-#include "../kernel/scalar.h"
+#include "kernel/scalar.h"
 #include "arith.h"
 #include "copy.h"
 #include "create.h"

@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_PRODUCT_H
 #define MOTH_OP_PRODUCT_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define BETA_ALPHA(ARG) \
   ARG(scalar, beta,  1, "factor of `input`; 0: the input does not matter, not even its NaN") \

@@ -6,10 +6,10 @@
 
 #include <math.h>
 
-#include "../kernel/normal.h"
-#include "../loop.h"
-#include "../random.h"
-#include "../threads.h"
+#include "kernel/random/normal.h"
+#include "tensor/loop.h"
+#include "base/random.h"
+#include "base/threads.h"
 #include "create.h"
 
 #define WORDS 1024 /* drawn at once, on the stack */

@@ -4,7 +4,7 @@
 #ifndef MOTH_OP_RANDOM_H
 #define MOTH_OP_RANDOM_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define RANDOM_FROM(ARG) \
   ARG(generator, generator, none, "source of the numbers; the default one when absent")

@@ -4,7 +4,7 @@
 #ifndef MOTH_OP_REARRANGE_H
 #define MOTH_OP_REARRANGE_H
 
-#include "../op.h"
+#include "call/op.h"
 
 /* -- another order -- */
 

@@ -3,10 +3,10 @@
 */
 #include "recurrent.h"
 
-#include "../capture.h"
-#include "../device.h"
-#include "../kernel/real.h"
-#include "../random.h"
+#include "capture/capture.h"
+#include "device/device.h"
+#include "kernel/real.h"
+#include "base/random.h"
 #include "recurrent_call.h"
 
 /* -- what fits -- */

@@ -4,7 +4,7 @@
 #ifndef MOTH_OP_RECURRENT_H
 #define MOTH_OP_RECURRENT_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define RECURRENT_CELL(ARG) \
   ARG(tensor,       input,     , "one step of each sequence, (N, I)") \

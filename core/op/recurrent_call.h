@@ -2,8 +2,8 @@
 #ifndef MOTH_OP_RECURRENT_CALL_H
 #define MOTH_OP_RECURRENT_CALL_H
 
-#include "../kernel/recurrent.h"
-#include "../op.h"
+#include "kernel/recurrent.h"
+#include "call/op.h"
 
 typedef struct recurrent_call {
   moth_ctx *ctx;

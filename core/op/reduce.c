@@ -1,11 +1,11 @@
 /* reduce.c -- ops that make one value of many, along some dimensions or all. */
 #include "reduce.h"
 
-#include "../kernel/elementwise.h"
-#include "../kernel/fold.h"
-#include "../kernel/prods.h"
-#include "../kernel/real.h"
-#include "../kernel/scan.h"
+#include "kernel/math/elementwise.h"
+#include "kernel/fold.h"
+#include "kernel/prods.h"
+#include "kernel/real.h"
+#include "kernel/scan.h"
 #include "formula.h"
 #include "rearrange.h"
 #include "scan.h"

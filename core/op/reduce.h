@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_REDUCE_H
 #define MOTH_OP_REDUCE_H
 
-#include "../op.h"
+#include "call/op.h"
 
 /* y gets the dtype asked for, else the input's; that of `what`, which is no whole number. */
 int moth_mean_dtype(const moth_tensor *input, int64_t dtype, const char *what, moth_layout *y);

@@ -2,7 +2,7 @@
 ** they are recorded themselves (create_graph) the steps are done again with plain ops, and the pass
 ** back through those is what gets recorded: slow, and right for derivatives of any order.
 */
-#include "../tape.h"
+#include "autograd/tape.h"
 #include "create.h"
 #include "formula.h"
 #include "join.h"

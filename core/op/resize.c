@@ -1,8 +1,8 @@
 /* resize.c -- sequences, images and volumes of another size. */
 #include "resize.h"
 
-#include "../kernel/real.h"
-#include "../kernel/resize.h"
+#include "kernel/real.h"
+#include "kernel/resize.h"
 #include "adaptive.h"
 #include "copy.h"
 #include "volume.h"

@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_RESIZE_H
 #define MOTH_OP_RESIZE_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define INTERPOLATE(ARG) \
   ARG(tensor, input,            , "sequences, (N, C, L), images, (N, C, H, W), or " \

@@ -3,13 +3,13 @@
 */
 #include <math.h>
 
-#include "../kernel/elementwise.h"
-#include "../kernel/extreme.h"
-#include "../kernel/fold.h"
-#include "../kernel/pick.h"
-#include "../kernel/real.h"
-#include "../kernel/rows.h"
-#include "../kernel/scan.h"
+#include "kernel/math/elementwise.h"
+#include "kernel/extreme.h"
+#include "kernel/fold.h"
+#include "kernel/pick.h"
+#include "kernel/real.h"
+#include "kernel/rows.h"
+#include "kernel/scan.h"
 #include "create.h"
 #include "formula.h"
 #include "reduce.h"

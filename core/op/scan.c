@@ -10,9 +10,9 @@
 
 #include <math.h>
 
-#include "../capture_parts.h"
-#include "../kernel/real.h"
-#include "../kernel/scan.h"
+#include "capture/capture_parts.h"
+#include "kernel/real.h"
+#include "kernel/scan.h"
 #include "create.h"
 #include "formula.h"
 #include "index.h"

@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_SCAN_H
 #define MOTH_OP_SCAN_H
 
-#include "../op.h"
+#include "call/op.h"
 
 int moth_check_dtype(moth_ctx *ctx, int64_t dtype); /* of an argument `dtype`; -1 is none */
 int moth_sum_dtype(int dtype);                      /* integers and bool sum up to i64 */

@@ -3,10 +3,10 @@
 */
 #include <math.h>
 
-#include "../kernel/move.h"
-#include "../kernel/pick.h"
-#include "../kernel/real.h"
-#include "../loop.h"
+#include "kernel/move.h"
+#include "kernel/pick.h"
+#include "kernel/real.h"
+#include "tensor/loop.h"
 #include "arith.h"
 #include "compare.h"
 #include "copy.h"

@@ -8,8 +8,8 @@
 #include <limits.h>
 #include <math.h>
 
-#include "../blas.h"
-#include "../lapack.h"
+#include "vendor/blas.h"
+#include "vendor/lapack.h"
 #include "factor.h"
 #include "formula.h"
 #include "scan.h"

@@ -3,7 +3,7 @@
 #ifndef MOTH_OP_SINGULAR_H
 #define MOTH_OP_SINGULAR_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define LINALG_SVD(ARG) \
   ARG(tensor, A,          , "matrices, (..., M, N)") \

@@ -3,9 +3,9 @@
 */
 #include "softmax.h"
 
-#include "../kernel/real.h"
-#include "../kernel/softmax.h"
-#include "../loop.h"
+#include "kernel/real.h"
+#include "kernel/softmax.h"
+#include "tensor/loop.h"
 #include "formula.h"
 #include "reduce.h"
 

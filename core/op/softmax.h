@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_SOFTMAX_H
 #define MOTH_OP_SOFTMAX_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define SOFTMAX(ARG) \
   ARG(tensor, input, , "any shape") \

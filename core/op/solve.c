@@ -8,8 +8,8 @@
 #include <float.h>
 #include <math.h>
 
-#include "../kernel/triangle.h"
-#include "../lapack.h"
+#include "kernel/gemm/triangle.h"
+#include "vendor/lapack.h"
 #include "create.h"
 #include "formula.h"
 #include "singular.h"

@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_SOLVE_H
 #define MOTH_OP_SOLVE_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define LINALG_SOLVE(ARG) \
   ARG(tensor, A,          , "matrices, (..., N, N)") \

@@ -2,7 +2,7 @@
 #ifndef MOTH_OP_SORT_H
 #define MOTH_OP_SORT_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define SORT(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \

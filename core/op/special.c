@@ -5,9 +5,9 @@
 
 #include <math.h>
 
-#include "../kernel/polynomial.h"
-#include "../kernel/special.h"
-#include "../observer.h"
+#include "kernel/math/polynomial.h"
+#include "kernel/math/special.h"
+#include "call/observer.h"
 #include "binary.h"
 #include "formula.h"
 

@@ -2,9 +2,9 @@
 #ifndef MOTH_OP_SPECIAL_H
 #define MOTH_OP_SPECIAL_H
 
-#include "../op.h"
+#include "call/op.h"
 
-/* kernel/elementwise.h explains the columns; a is n. */
+/* kernel/math/elementwise.h explains the columns; a is n. */
 #define SPECIAL_FUNCTIONS(F)                                          \
   F(CURVE, erfinv, FOR_REAL(moth_erfinv)(x))                         \
   F(CURVE, lgamma, FOR_REAL(moth_lgamma)(x))                         \

@@ -6,9 +6,9 @@
 */
 #include "strided.h"
 
-#include "../device.h"
-#include "../kernel/elementwise.h"
-#include "../kernel/scalar.h"
+#include "device/device.h"
+#include "kernel/math/elementwise.h"
+#include "kernel/scalar.h"
 #include "create.h"
 #include "index.h"
 #include "view.h"

@@ -7,7 +7,7 @@
 #ifndef MOTH_OP_STRIDED_H
 #define MOTH_OP_STRIDED_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define STRIDED_GEOMETRY(ARG) \
   ARG(ints, base_size,   , "sizes of the base") \

@@ -1,14 +1,14 @@
 /* trials.c -- gamma, Poisson and binomial numbers, each found by trial from words of its own
-** (kernel/trials.h). The faces, and the list these ops are in, are random's.
+** (kernel/random/trials.h). The faces, and the list these ops are in, are random's.
 */
 #include <float.h>
 #include <stdatomic.h>
 
 #define MOTH_TRIAL_WORDS moth_philox_turn
-#include "../random.h"
-#include "../kernel/trials.h"
-#include "../loop.h"
-#include "../threads.h"
+#include "base/random.h"
+#include "kernel/random/trials.h"
+#include "tensor/loop.h"
+#include "base/threads.h"
 #include "random.h"
 
 enum { BLOCK = 256 };

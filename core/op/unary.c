@@ -6,8 +6,8 @@
 #include <float.h>
 #include <math.h>
 
-#include "../kernel/scalar.h"
-#include "../kernel/unary.h"
+#include "kernel/scalar.h"
+#include "kernel/math/unary.h"
 #include "binary.h"
 #include "formula.h"
 #include "special.h"

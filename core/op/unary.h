@@ -1,12 +1,12 @@
 /* unary.h -- elementwise functions of one tensor: what they compute, their faces.
 **
-** The lists say what each function is; kernel/elementwise.h explains their columns. A line here
-** and a row in unary.c are a new function.
+** The lists say what each function is; kernel/math/elementwise.h explains their columns. A line
+** here and a row in unary.c are a new function.
 */
 #ifndef MOTH_OP_UNARY_H
 #define MOTH_OP_UNARY_H
 
-#include "../op.h"
+#include "call/op.h"
 
 #define UNARY_FUNCTIONS(F)                                                      \
   F(NUMBER, abs, (WIDE(x) ^ BELOW_0(x)) - BELOW_0(x), fabs(x))                  \

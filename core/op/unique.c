@@ -1,11 +1,11 @@
 /* unique.c -- equal elements and how many of them there are; values looked for in sorted ones. The
 ** faces stand in sort.h, and the list of both files is at the end.
 */
-#include "../capture.h"
-#include "../device.h"
-#include "../kernel/order.h"
-#include "../observer.h"
-#include "../tape.h"
+#include "capture/capture.h"
+#include "device/device.h"
+#include "kernel/order.h"
+#include "call/observer.h"
+#include "autograd/tape.h"
 #include "arith.h"
 #include "compare.h"
 #include "copy.h"

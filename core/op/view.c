@@ -4,7 +4,7 @@
 */
 #include "view.h"
 
-#include "../context.h"
+#include "base/context.h"
 #include "copy.h"
 
 /* -- helpers -- */

@@ -4,7 +4,7 @@
 #ifndef MOTH_OP_VIEW_H
 #define MOTH_OP_VIEW_H
 
-#include "../op.h"
+#include "call/op.h"
 
 /* -- the same elements, in row-major order, in another shape -- */
 

@@ -2,7 +2,7 @@
 --
 -- After Micikevicius et al. 2018. Softmax and norms give float32, as PyTorch's do on CUDA; its CPU
 -- leaves them in bfloat16. The engine casts the inputs of ops while the mode is on
--- (core/autocast.c); here are the regions.
+-- (core/call/autocast.c); here are the regions.
 
 local autograd = require "moth.autograd"
 local device = require "moth.device"

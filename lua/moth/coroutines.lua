@@ -1,9 +1,9 @@
 --- coroutines.lua -- modes and scopes of a coroutine other than the main one.
 --
--- The engine looks which coroutine runs and gives each its own modes (core/coroutine.c). This file
--- finds for it where LuaJIT keeps the running coroutine, at the first use, and makes the probes
--- that tell when a coroutine has left the function that set a mode: also by being dropped, or reset
--- and used again, as nginx does with the coroutines of its requests.
+-- The engine looks which coroutine runs and gives each its own modes (core/base/coroutine.c). This
+-- file finds for it where LuaJIT keeps the running coroutine, at the first use, and makes the
+-- probes that tell when a coroutine has left the function that set a mode: also by being dropped,
+-- or reset and used again, as nginx does with the coroutines of its requests.
 
 local ffi = require "ffi"
 local errors = require "moth.error"

@@ -4,10 +4,10 @@
 --       return net(x):sum()
 --     end)
 --
--- The engine never calls Lua. A region (core/region.c) lists the nodes that are made while f runs.
--- A call that makes one returns WANT, as it does when a collection is due; lib.due then comes here,
--- takes the saved tensors out of the node and calls `pack`. A backward pass that needs them stops,
--- and `unpack` is called from autograd's loop.
+-- The engine never calls Lua. A region (core/autograd/region.c) lists the nodes that are made
+-- while f runs. A call that makes one returns WANT, as it does when a collection is due; lib.due
+-- then comes here, takes the saved tensors out of the node and calls `pack`. A backward pass that
+-- needs them stops, and `unpack` is called from autograd's loop.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"

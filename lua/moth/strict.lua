@@ -1,7 +1,7 @@
 --- strict.lua -- moth.strict(): Python's words raise where a program reads them as globals.
 --
 -- Lua has no error for an undefined global: nn.Linear{3, 4, bias = False} would have a bias. In
--- scripts run by ./moth and at its prompt they raise without this (core/launcher.c).
+-- scripts run by ./moth and at its prompt they raise without this (core/host/launcher.c).
 
 local WORDS = { True = "true", False = "false", None = "nil, or moth.none in a list of arguments" }
 

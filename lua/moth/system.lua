@@ -1,5 +1,5 @@
 --- system.lua -- what has another name on Windows than on POSIX and is wanted by every program;
--- machine.lua asks for the rest. (core/system.h is the same for the engine.)
+-- machine.lua asks for the rest. (core/base/system.h is the same for the engine.)
 
 local windows = jit.os == "Windows"
 

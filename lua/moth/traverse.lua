@@ -1,9 +1,9 @@
 --- traverse.lua -- pairs and next that LuaJIT does not compile, where compiled ones may crash.
 --
 -- LuaJIT 2.1 beta 3, which Debian 12 has, may crash in a compiled traversal of a table (its issue
--- 829; core/traverse.c tells more). There the globals are replaced, for as long as the state lives.
--- On ARM all that it compiles may crash (the golden values do): its compiler is turned off there,
--- and the globals are replaced for who turns it on again.
+-- 829; core/host/traverse.c tells more). There the globals are replaced, for as long as the state
+-- lives. On ARM all that it compiles may crash (the golden values do): its compiler is turned off
+-- there, and the globals are replaced for who turns it on again.
 
 local system = require "moth.system"
 

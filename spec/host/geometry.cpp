@@ -1,12 +1,12 @@
 /* geometry.cpp -- how launches are cut, and where their kernels find elements, for tensors that no
 ** machine of the specs can hold: the plugin's own functions, with sizes beyond 32 bits.
 **
-** Built on cuda/emulated and run by spec/cuda_geometry_spec.lua.
+** Built on cuda/emulator and run by spec/cuda_geometry_spec.lua.
 */
 #include <stdio.h>
 
-#include "channels.cuh"
-#include "rows.cuh"
+#include "../../cuda/lib/channels.cuh"
+#include "../../cuda/lib/rows.cuh"
 
 const int64_t moth_emulated_small = INT32_MAX;
 

@@ -1,7 +1,7 @@
 /* tiles.c -- what instructions of tiles compute, and which of their uses are a fault, held against
 ** Intel's manual: of the processor, or of what stands in for it. Compiled with kernel/level.c.
 */
-#include "kernel/emulated/amx.c"
+#include "kernel/gemm/amx_emulated.c"
 
 #include <math.h>
 #include <sys/wait.h>

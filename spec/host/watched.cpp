@@ -1,10 +1,10 @@
-/* watched.cpp -- kernels with mistakes that must be seen (cuda/emulated/watch.cpp), and such as
+/* watched.cpp -- kernels with mistakes that must be seen (cuda/emulator/watch.cpp), and such as
 ** make none: `watched NAME` runs one and says what came out.
 */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cuda_runtime.h"
+#include "../../cuda/emulator/cuda_runtime.h"
 
 enum { N = 64 };
 

@@ -1,5 +1,5 @@
 --- cuda.lua -- the GPU of the specs: a real one if `--device=cuda` asks for it, else the plugin
--- that runs kernels on the CPU (cuda/emulated/), if it was built.
+-- that runs kernels on the CPU (cuda/emulator/), if it was built.
 
 local moth = require "moth"
 

@@ -20,7 +20,7 @@ end
 function library.with(variable, path, settings, code)
   pcall(ffi.cdef, "int setenv(const char *, const char *, int); int unsetenv(const char *);")
   settings[variable] = path
-  -- what they write is not seen (cuda/emulated/watch.cpp), and would count as never written
+  -- what they write is not seen (cuda/emulator/watch.cpp), and would count as never written
   if variable ~= "MOTH_NVRTC" then settings.MOTH_EMULATED_REPORTS = "/dev/null" end
   for name, value in pairs(settings) do ffi.C.setenv(name, value, 1) end
   local text = process.lua("local moth = require 'moth' " .. code)

@@ -1,9 +1,9 @@
 --- log.lua -- which ops a function ran, in order: what replay.lua runs again for a batch.
 --
--- The engine notes the calls (core/noted.c). An entry is {event = "op", meta =, slots =, tensors =,
--- versions = of those then, nin =, results =, writes =, recorded =, numbers = set of slots of
--- numbers, or nil}: `slots` are the call's, in which a tensor is its number in `tensors`; the first
--- `nin` of those are arguments, the others `results`. Other events are "data", "detach",
+-- The engine notes the calls (core/capture/noted.c). An entry is {event = "op", meta =, slots =,
+-- tensors =, versions = of those then, nin =, results =, writes =, recorded =, numbers = set of
+-- slots of numbers, or nil}: `slots` are the call's, in which a tensor is its number in `tensors`;
+-- the first `nin` of those are arguments, the others `results`. Other events are "data", "detach",
 -- "requires", "read" and "other"; and "grad", which autograd.grad adds itself.
 
 local bit = require "bit"

@@ -2,7 +2,8 @@
 --
 -- A crew gets the positions of a few batches in advance, as many as prefetch_factor says for each
 -- worker, and gives the batches in the order of the positions. Whichever worker is free takes the
--- next one. The crew goes when nothing holds it any more; its workers end then (core/workers.c).
+-- next one. The crew goes when nothing holds it any more; its workers end then
+-- (core/host/workers.c).
 
 local errors = require "moth.error"
 local ffi = require "ffi"

@@ -1,6 +1,6 @@
 --- worker.lua -- what a DataLoader's worker does, in a Lua state and on a thread of its own
--- (core/workers.c): it makes the dataset anew, then batch after batch of the positions that it is
--- sent. lua/moth/data/crew.lua is the other side.
+-- (core/host/workers.c): it makes the dataset anew, then batch after batch of the positions that
+-- it is sent. lua/moth/data/crew.lua is the other side.
 
 local autograd = require "moth.autograd"
 local class = require "moth.class"

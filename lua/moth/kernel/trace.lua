@@ -1,9 +1,9 @@
 --- trace.lua -- reads a function of elements: what it is made of. program.lua makes of that what
 -- the op `fused` does in one pass.
 --
--- The function runs on small tensors that stand for its arguments (core/trace.c notes what it
--- does), three times, with other shapes and values: what it is made of must not depend on these. A
--- backward is read in the same way, as the pass over what the function recorded.
+-- The function runs on small tensors that stand for its arguments (core/capture/trace.c notes what
+-- it does), three times, with other shapes and values: what it is made of must not depend on
+-- these. A backward is read in the same way, as the pass over what the function recorded.
 
 local ffi = require "ffi"
 local frames = require "moth.autograd".frames

@@ -6,9 +6,9 @@
 --     print(prof)                                  -- the ops by the time that they took
 --     prof:export_chrome_trace("trace.json")       -- for ui.perfetto.dev or chrome://tracing
 --
--- The engine notes the events (core/profile.c), so that compiled loops, backward passes and replays
--- of captured steps are seen as well. What Lua adds: the names of ranges and modules, the user's
--- lines, and what is made of the events (averages.lua, trace.lua).
+-- The engine notes the events (core/capture/profile.c), so that compiled loops, backward passes
+-- and replays of captured steps are seen as well. What Lua adds: the names of ranges and modules,
+-- the user's lines, and what is made of the events (averages.lua, trace.lua).
 
 local class = require "moth.class"
 local define = require "moth.define"

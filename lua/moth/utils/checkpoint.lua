@@ -4,9 +4,10 @@
 --     local checkpoint = moth.utils.checkpoint.checkpoint
 --     for _, block in ipairs(self.blocks) do x = checkpoint(block, x) end
 --
--- The engine empties the nodes of the call when it ends (core/region.c). A backward pass that comes
--- to one of them stops, and the function here runs the call again, with the random numbers and the
--- mixed precision it had: what its ops save then goes to the nodes of the first run.
+-- The engine empties the nodes of the call when it ends (core/autograd/region.c). A backward pass
+-- that comes to one of them stops, and the function here runs the call again, with the random
+-- numbers and the mixed precision it had: what its ops save then goes to the nodes of the first
+-- run.
 
 local autograd = require "moth.autograd"
 local define = require "moth.define"

@@ -1,4 +1,5 @@
---- noted.lua -- what a net asked of the engine, call by call, as tables (core/noted.c notes it).
+--- noted.lua -- what a net asked of the engine, call by call, as tables (core/capture/noted.c
+-- notes it).
 --
 -- A call is {name =, args = name -> value, fixed = name -> is its dtype its own, as of positions?,
 -- results = list of tensors, versions = those of the tensors it read, writes = does it write its

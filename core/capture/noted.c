@@ -1,0 +1,299 @@
+/* noted.c -- noting what the host asks for: each op with its arguments and its results, so that a
+** host can write down in another form, such as ONNX, what a function of its own did.
+**
+** Only what enters by moth_call is noted, not the ops that others are made of. Arguments are noted
+** as they were given, before casts. Tensors are held, so that their handles tell them apart.
+*/
+#include "noted.h"
+
+#include "call/observer.h"
+#include "call/registry.h"
+
+typedef struct call {
+  const moth_op *op;
+  moth_slot *slots; /* and behind them the elements of lists of numbers */
+  int64_t bytes;
+  uint32_t first, nresults; /* its tensors begin there; the results come last */
+  bool writes, recorded;
+  uint8_t event;
+} call;
+
+typedef struct held {
+  moth_tensor *x; /* counted, or NULL: a list may have none there */
+  uint32_t version;
+} held;
+
+typedef struct moth_calls {
+  moth_observer observer;
+  moth_ctx *ctx;
+  held *held; /* the tensors of all calls */
+  uint32_t nheld, held_room;
+  call *at;
+  uint32_t n, room, flags;
+  bool lost;  /* an entry is missing, for want of memory */
+  bool inside; /* an op of a backward pass runs, which is one entry */
+  bool ended; /* it is only read any more */
+  struct moth_calls *outer, *outer_calls; /* the log around this one, and whether it was paused */
+} moth_calls;
+
+/* A number as operand is another with the next call. */
+static moth_tensor *lasting(const moth_calls *c, moth_tensor *x) {
+  if (!x || !(x->flags & MOTH_T_NUMBER)) return x ? moth_tensor_retain(x) : NULL;
+  const moth_layout l = {.numel = 1, .dtype = x->l.dtype};
+  moth_tensor *y = moth_tensor_new(x->ctx, &l);
+  if (!y) return NULL;
+  memcpy(moth_at(y), moth_at(x), moth_dtype_size[l.dtype]);
+  if (c->flags) y->flags = x->flags & (MOTH_T_NUMBER | MOTH_T_WHOLE);
+  return y;
+}
+
+static int hold(moth_calls *c, moth_tensor *x) {
+  const int status = moth_grow(c->ctx, &c->held, c->nheld, &c->held_room, sizeof *c->held);
+  moth_tensor *kept = status ? NULL : lasting(c, x);
+  if (status || (x && !kept)) return c->ctx->error.code;
+  const uint32_t version = !kept ? 0 : kept->flags & MOTH_T_NUMBER ? UINT32_MAX
+                                     : kept->storage->version;
+  c->held[c->nheld++] = (held){kept, version};
+  return MOTH_OK;
+}
+
+static bool writes(const moth_op *op, const moth_slot *slots, uint32_t nslots, uint64_t given) {
+  if (op->flags & MOTH_OP_MUTATES) return true;
+  if (op->info.nargs == op->nrows || !(given >> op->nrows & 1u)) return false;
+  const uint32_t at = op->info.args[op->nrows].slot;
+  return at < nslots && slots[at].integer != 0; /* `out`, or `inplace` */
+}
+
+/* Where row lies among the slots of args; tensors become their numbers, lists are copied behind. */
+static int note_row(moth_calls *c, call *to, const moth_args *args, uint32_t row, moth_slot **end) {
+  const moth_arg *arg = &to->op->rows[row];
+  const int kind = to->op->kinds[row];
+  const moth_slot *from = args->slot + arg->slot;
+  moth_slot *slot = to->slots + arg->slot;
+  const uint32_t number = c->nheld - to->first + 1;
+  memcpy(slot, from, arg->nslots * sizeof *slot);
+  if (moth_kind_is_tensor(kind)) {
+    slot->integer = from->pointer ? number : 0;
+    return from->pointer ? hold(c, (moth_tensor *)(uintptr_t)from->pointer) : MOTH_OK;
+  }
+  if (moth_kind_is_list(kind)) {
+    const moth_tensors *list = (const moth_tensors *)(const void *)from;
+    int status = MOTH_OK;
+    slot->integer = number;
+    for (int64_t i = 0; i < list->n && !status; i++) status = hold(c, list->at[i]);
+    return status;
+  }
+  if (!moth_kind_is_ints(kind) || !from->pointer) return MOTH_OK;
+  memcpy(*end, from->pointer, (size_t)from[1].integer * sizeof **end);
+  slot->pointer = *end;
+  *end += from[1].integer;
+  return MOTH_OK;
+}
+
+static int note(moth_calls *c, const moth_op *op, const moth_args *args) {
+  moth_ctx *ctx = c->ctx;
+  const uint32_t nslots = op->info.nslots;
+  int64_t n = nslots;
+  for (uint32_t row = 0; row < op->nrows; row++)
+    if (moth_kind_is_ints(op->kinds[row])) n += args->slot[op->rows[row].slot + 1].integer;
+  int status = moth_grow(ctx, &c->at, c->n, &c->room, sizeof *c->at);
+  if (status) return status;
+  call *to = &c->at[c->n];
+  *to = (call){.op = op, .first = c->nheld, .bytes = (n ? n : 1) * (int64_t)sizeof *to->slots,
+               .recorded = ctx->grad_mode};
+  to->slots = moth_alloc(ctx, to->bytes);
+  if (!to->slots) return ctx->error.code;
+  c->n++;
+  memset(to->slots, 0, (size_t)to->bytes);
+  moth_slot *end = to->slots + nslots;
+  for (uint32_t row = 0; row < op->nrows && !status; row++)
+    status = note_row(c, to, args, row, &end);
+  return status;
+}
+
+static void forget_last(moth_calls *c) {
+  call *last = &c->at[--c->n];
+  while (c->nheld > last->first) moth_tensor_release(c->held[--c->nheld].x);
+  moth_dealloc(c->ctx, last->slots, last->bytes);
+}
+
+static void add_event(moth_calls *c, const moth_notice *e) {
+  int status = moth_grow(c->ctx, &c->at, c->n, &c->room, sizeof *c->at);
+  if (!status) {
+    c->at[c->n++] = (call){.first = c->nheld, .event = (uint8_t)e->kind, .writes = e->value,
+                           .recorded = c->ctx->grad_mode};
+    if (e->x) status = hold(c, e->x);
+    if (e->y && !status) status = hold(c, e->y);
+  }
+  if (status) c->lost = true;
+}
+
+static void add_other(moth_calls *c) {
+  if (c->flags) add_event(c, &(moth_notice){.kind = MOTH_NOTICE_OTHER});
+}
+
+/* Runs what the last entry is about, and holds its results; those of a list are in ctx->results. */
+static int run_noted(moth_calls *c, const moth_observed *run, bool lists) {
+  int status = moth_observe(c->observer.next, run);
+  call *last = &c->at[c->n - 1];
+  const moth_results *list = &c->ctx->results;
+  const uint32_t nout = last->op->nout, n = nout + (lists ? list->n : 0);
+  for (uint32_t i = 0; i < n && !status; i++) {
+    moth_tensor *y = i < nout ? run->out[i] : list->at[i - nout];
+    if (!y) continue;
+    status = hold(c, y);
+    if (!status) last->nresults++;
+  }
+  if (status) forget_last(c);
+  return status;
+}
+
+static int run_call(moth_observer *o, const moth_observed *run) {
+  moth_calls *c = (moth_calls *)o;
+  const moth_call_frame *from = run->args;
+  const moth_op *op = run->op;
+  moth_ctx *ctx = c->ctx;
+  moth_call_frame f;
+  const uint32_t n = c->n;
+  if (ctx->autocast != MOTH_NO_DTYPE && !c->flags)
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "the casts of autocast cannot be exported");
+  const bool reshapes = op->origin && op->view; /* `t_`: its result is another tensor than x was */
+  if (ctx->autocast != MOTH_NO_DTYPE || reshapes) add_other(c);
+  moth_frame_open(&f, ctx);
+  int status = moth_read_args(&f, op, from->slots, from->nslots, from->given);
+  if (!status) status = note(c, reshapes ? op->origin : op, &f.args);
+  if (!status)
+    c->at[c->n - 1].writes = !reshapes && writes(op, from->slots, from->nslots, from->given);
+  else while (c->n > n) forget_last(c);
+  moth_frame_close(&f);
+  return status ? status : run_noted(c, run, true);
+}
+
+static int run_gradient(moth_observer *o, const moth_observed *run) {
+  moth_calls *c = (moth_calls *)o;
+  if (!(c->flags & MOTH_CALLS_BACKWARD) || c->inside) return moth_observe(o->next, run);
+  moth_args given = {.ctx = c->ctx};
+  memcpy(&given, run->args, run->op->size);
+  const uint32_t n = c->n;
+  int status = note(c, run->op, &given);
+  if (status && c->n > n) forget_last(c);
+  if (status) return status;
+  c->inside = true;
+  status = run_noted(c, run, false);
+  c->inside = false;
+  return status;
+}
+
+/* Whether x is a result of a call that was noted. */
+static bool made(const moth_calls *c, const moth_tensor *x) {
+  for (uint32_t i = 0; i < c->n; i++) {
+    const uint32_t end = i + 1 < c->n ? c->at[i + 1].first : c->nheld;
+    for (uint32_t k = end - c->at[i].nresults; k < end; k++)
+      if (c->held[k].x == x) return true;
+  }
+  return false;
+}
+
+static int notice(moth_observer *o, const moth_notice *e) {
+  moth_calls *c = (moth_calls *)o;
+  if (c->inside) return MOTH_OK;
+  if (e->kind == MOTH_NOTICE_RESHAPE) { /* the entries hold x as it was */
+    if (c->flags || made(c, e->x)) return e->x->slot != 0;
+    return moth_fail(c->ctx, MOTH_E_UNSUPPORTED, e->what,
+                     "a net that is exported cannot give another shape to a tensor from outside "
+                     "of it; clone it first");
+  }
+  const bool read = e->kind == MOTH_NOTICE_READ;
+  if (c->flags && e->kind <= MOTH_NOTICE_OTHER && (e->x || !read)) add_event(c, e);
+  return MOTH_OK;
+}
+
+static void attach(moth_ctx *ctx, moth_calls *c) {
+  if (ctx->calls) moth_observer_remove(ctx, &ctx->calls->observer);
+  if (c) moth_observer_add(ctx, &c->observer);
+  ctx->calls = c;
+}
+
+int moth_calls_refuse(moth_ctx *ctx, const char *why) {
+  if (!ctx->calls) return MOTH_OK;
+  if (!ctx->calls->flags) return moth_fail(ctx, MOTH_E_STATE, NULL, "%s", why);
+  add_other(ctx->calls);
+  attach(ctx, NULL);
+  return MOTH_OK;
+}
+
+/* -- from outside -- */
+
+int32_t moth_calls_begin(moth_ctx *ctx, uint32_t flags) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
+  moth_error_clear(ctx);
+  if (ctx->closed) return moth_fail_closed(ctx);
+  const bool nests = ctx->noted && flags && ctx->noted->flags;
+  if ((ctx->noted && !nests) || ctx->capture || moth_traces(ctx))
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "a function is being read or recorded already");
+  moth_calls *c = moth_alloc(ctx, sizeof *c);
+  if (!c) return ctx->error.code;
+  *c = (moth_calls){.ctx = ctx, .flags = flags, .outer = ctx->noted, .outer_calls = ctx->calls};
+  c->observer = (moth_observer){
+    .rank = MOTH_LOGS, .notice = notice,
+    .run = {[MOTH_RUN_CALL] = run_call, [MOTH_RUN_GRADIENT] = run_gradient}};
+  ctx->noted = c;
+  attach(ctx, c);
+  return MOTH_OK;
+}
+
+void moth_calls_end(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
+  if (!ctx->noted) return;
+  ctx->noted->ended = true;
+  attach(ctx, ctx->noted->outer_calls);
+}
+
+void moth_calls_pause(moth_ctx *ctx, int32_t on) {
+  MOTH_NEED(ctx, true, );
+  moth_calls *c = ctx->noted;
+  while (c && c->ended) c = c->outer;
+  attach(ctx, on ? NULL : c);
+}
+
+void moth_calls_free(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, );
+  moth_calls *c = ctx->noted;
+  if (!c) return;
+  attach(ctx, c->outer_calls);
+  ctx->noted = c->outer;
+  while (c->n) forget_last(c);
+  moth_dealloc(ctx, c->held, (int64_t)(c->held_room * sizeof *c->held));
+  moth_dealloc(ctx, c->at, (int64_t)(c->room * sizeof *c->at));
+  moth_dealloc(ctx, c, sizeof *c);
+}
+
+uint32_t moth_calls_count(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, 0);
+  const moth_calls *c = ctx->calls ? ctx->calls : ctx->noted;
+  return c ? c->n : 0;
+}
+
+int32_t moth_calls_at(moth_ctx *ctx, uint32_t i, moth_noted *noted) {
+  MOTH_NEED(ctx, noted, MOTH_E_ARG);
+  const moth_calls *c = ctx->noted;
+  if (c && c->lost) return moth_fail(ctx, MOTH_E_MEM, NULL, "not all calls could be noted");
+  if (!c || i >= c->n) return moth_fail(ctx, MOTH_E_ARG, NULL, "there is no such call");
+  const call *at = &c->at[i];
+  const uint32_t end = i + 1 < c->n ? at[1].first : c->nheld;
+  *noted = (moth_noted){at->op, at->slots, end - at->first, at->nresults, at->writes, at->event,
+                        at->recorded};
+  return MOTH_OK;
+}
+
+int32_t moth_calls_tensor(moth_ctx *ctx, uint32_t i, uint32_t k, moth_handle *out,
+                          uint32_t *version) {
+  MOTH_NEED(ctx, out && version, MOTH_E_ARG);
+  moth_noted noted = {0};
+  const int status = moth_calls_at(ctx, i, &noted);
+  *out = (moth_handle){0, 0};
+  if (status || k >= noted.ntensors) return status;
+  const held *at = &ctx->noted->held[ctx->noted->at[i].first + k];
+  *version = at->version;
+  return at->x ? moth_hand_out(ctx, moth_tensor_retain(at->x), out) : MOTH_OK;
+}

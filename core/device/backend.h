@@ -1,0 +1,144 @@
+/* backend.h -- the table between the engine and a plugin that computes on other devices.
+**
+** A plugin, libmoth_cuda.so, exports one function, moth_backend_init. It is given what the engine
+** lends (moth_host) and answers with what it can do (moth_backend); neither side has any other way
+** to the other. Both sides read this header, the plugin as C++.
+**
+** A tensor's `device` is 0 on the CPU and 1 + i on the plugin's i-th device; there its storage's
+** `data` is an address that only the plugin may follow. An op runs there by the first of these:
+**   - a kernel of the plugin's under the op's own name (op->device, found when the plugin loads)
+**   - its `_cpu` function, if the record says MOTH_OP_PORTABLE: it is written with moth_map,
+**     moth_copy_into and their kin alone, which look at the device themselves
+** and otherwise raises E_UNSUPPORTED.
+*/
+#ifndef MOTH_BACKEND_H
+#define MOTH_BACKEND_H
+
+#include "kernel/gemm/product.h"
+#include "tensor/loop.h"
+
+#define MOTH_BACKEND_VERSION 5
+#define MOTH_MAX_DEVICES 16
+
+/* A kernel for an op, with the arguments of its `_cpu` function. */
+typedef int (*moth_device_run)(const void *args, moth_tensor **out);
+/* A kernel for one row of a family of elementwise functions, with the arguments of moth_map. */
+typedef int (*moth_device_map_run)(moth_ctx *ctx, int dtype, int noperands,
+                            const moth_tensor *const *operands, const void *arg);
+
+typedef struct moth_device_kernel { /* one of the two, by the op's or the row's name */
+  const char *name;
+  moth_device_run run;
+  moth_device_map_run map;
+} moth_device_kernel;
+
+/* Streams of a context on a device, by their numbers: 0 is what all begins on. Functions that give
+** a number or a truth give a negative status where they fail. */
+typedef struct moth_stream_functions {
+  int (*take)(moth_ctx *ctx, int device, int priority, void **stream); /* its number */
+  void (*drop)(void *stream);
+  int (*use)(moth_ctx *ctx, int device, int number); /* from here on; -1: as it is. The old one */
+  int (*wait)(moth_ctx *ctx, int device, int number);
+  int (*query)(moth_ctx *ctx, int device, int number); /* 1: nothing is under way */
+  int (*join)(moth_ctx *ctx, int device, int number, int other_device, int other);
+  int (*take_event)(moth_ctx *ctx, bool timed, void **event);
+  void (*drop_event)(void *event);
+  int (*record)(moth_ctx *ctx, void *event, int device, int number);
+  int (*wait_event)(moth_ctx *ctx, void *event, int device, int number); /* device 0: the CPU */
+  int (*query_event)(moth_ctx *ctx, void *event);
+  int (*elapsed)(moth_ctx *ctx, void *start, void *end, double *ms);
+} moth_stream_functions;
+
+/* What a context has asked of a device so far. */
+typedef struct moth_device_work {
+  uint64_t kernels; /* of the plugin's own */
+  uint64_t others;  /* copies on the device, and what libraries did */
+  uint64_t waits;   /* waits for it, and copies from and to the CPU */
+} moth_device_work;
+
+typedef struct moth_graph moth_graph; /* the plugin's */
+
+/* Graphs: what was asked for once and is then run by one request. From begin on nothing of what a
+** context asks of the device is done: it becomes the graph's, in parts; before each of them stands
+** a call of `part`. The first launch ends that. Before later ones, parts that vary may be asked for
+** again: then their kernels get the arguments of this time. After an error nothing was run, and the
+** graph is to be freed. What comes late of earlier errors is told by `ready`. */
+typedef struct moth_graph_functions {
+  void (*work)(moth_ctx *ctx, int device, moth_device_work *so_far);
+  int (*ready)(moth_ctx *ctx, int device);
+  moth_graph *(*begin)(moth_ctx *ctx, int device, uint32_t parts); /* NULL: error set */
+  int (*part)(moth_ctx *ctx, moth_graph *g, uint32_t part, const char *op, bool varies);
+  int (*launch)(moth_ctx *ctx, moth_graph *g);
+  void (*drop)(moth_ctx *ctx, moth_graph *g);
+} moth_graph_functions;
+
+typedef struct moth_backend {
+  uint32_t version, size; /* MOTH_BACKEND_VERSION, bytes of this struct */
+  const char *name;       /* "cuda" */
+  const moth_device_kernel *const *kernels;
+  uint32_t nkernels;
+  /* How many devices there are, or a status, with what is missing as its message. */
+  int32_t (*count)(moth_ctx *ctx);
+  /* Both in the order of what was asked of the device before. NULL: E_MEM is set. */
+  void *(*alloc)(moth_ctx *ctx, int device, int64_t nbytes, void **owner);
+  void (*dealloc)(void *owner);
+  /* Page-locked memory of the CPU; unpin may be called on any thread. */
+  void *(*pin)(moth_ctx *ctx, int64_t nbytes, void **owner);
+  void (*unpin)(void *owner);
+  /* y := x, converted and broadcast; either may be on the CPU if the other is not. It may return
+  ** before the bytes have gone unless `wait`, if what lies on the CPU is page-locked. */
+  int (*copy)(moth_tensor *y, const moth_tensor *x, bool wait);
+  /* One product, or all of a batch. */
+  int (*multiply)(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
+  const moth_stream_functions *streams;
+  const moth_graph_functions *graphs;
+  int (*synchronize)(moth_ctx *ctx, int device); /* all streams; also tells of late errors */
+  int (*memory)(moth_ctx *ctx, int device, moth_device_info *info);
+  void (*empty_cache)(moth_ctx *ctx, int device);
+  /* What was found, a line each: "cuBLASLt\t13.0.2 (libcublasLt.so.13)". */
+  void (*report)(moth_ctx *ctx, char *text, size_t room);
+  void (*close)(moth_ctx *ctx); /* the context ends: everything of it goes */
+} moth_backend;
+
+typedef struct moth_host {
+  uint32_t version, size; /* MOTH_BACKEND_VERSION, bytes of this struct */
+  uint32_t tensor_size, op_size; /* a plugin that was built from other headers must refuse */
+  const uint8_t *dtype_size;
+  void **(*state)(moth_ctx *ctx); /* a place for what the plugin keeps of a context */
+  int (*fail)(moth_ctx *ctx, int code, const char *arg, const char *format, ...);
+  int (*status)(const moth_ctx *ctx); /* of the last failure */
+  const char *(*op_under_way)(const moth_ctx *ctx); /* that the user called, for late errors */
+  const char *(*str)(const moth_tensor *x);
+  const char *(*dtype_name)(int32_t dtype);
+  moth_tensor *(*tensor_new)(moth_ctx *ctx, const moth_layout *l);
+  moth_tensor *(*tensor_new_channels_last)(moth_ctx *ctx, const moth_layout *l);
+  void (*tensor_release)(moth_tensor *x);
+  moth_tensor *(*packed)(const moth_tensor *x);
+  moth_tensor *(*packed_channels_last)(const moth_tensor *x);
+  moth_tensor *(*cast)(const moth_tensor *x, int dtype);
+  int (*copy_into)(moth_tensor *y, const moth_tensor *x);
+  void (*loop_over)(moth_loop *loop, moth_ctx *ctx, const moth_layout *over, int noperands,
+                    const moth_tensor *const *operands);
+  bool (*layout_contiguous)(const moth_layout *l);
+  bool (*layout_channels_last)(const moth_layout *l);
+  void (*convert)(int64_t n, int from, const char *src, int64_t src_step, int to, char *dst,
+                  int64_t dst_step);
+  int (*run)(const moth_op *op, const void *args, moth_tensor **out);
+  const moth_op *(*op_find)(const char *name);
+  int (*generator_take)(moth_ctx *ctx, moth_tensor *generator, uint64_t nblocks, uint64_t *seed,
+                        uint64_t *block);
+  int (*dim_mask)(moth_ctx *ctx, const char *arg, moth_ints dims, int32_t ndim, uint32_t *mask);
+  bool (*absent)(double value);
+  int (*check_write)(moth_tensor *x, const char *arg, bool recorded);
+  void (*storage_bump)(moth_storage *s);
+  int (*float32_precision)(const moth_ctx *ctx);
+  bool (*deterministic)(const moth_ctx *ctx);
+  bool (*cudnn)(const moth_ctx *ctx, int what); /* MOTH_CUDNN_: none is timed if all must repeat */
+  void *(*alloc)(moth_ctx *ctx, int64_t nbytes); /* of the CPU's memory */
+  void (*dealloc)(moth_ctx *ctx, void *block, int64_t nbytes);
+  const char *(*map_name)(int64_t number); /* of an elementwise function (kernel/math/maps.h) */
+} moth_host;
+
+typedef const moth_backend *(*moth_backend_init_fn)(const moth_host *host);
+
+#endif

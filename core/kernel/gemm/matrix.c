@@ -1,0 +1,421 @@
+/* matrix.c -- f32 matrix products for AVX-512 and AVX2: the walk over tiles; the tiles themselves
+** are in matrix_level.h.
+*/
+#include "matrix.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "kernel/level.h"
+
+#if MOTH_HAS_LEVELS
+
+#define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
+#define BLOCK_MOST 44  /* ... where blocks are equal, so that none of few rows waits for B */
+#define LOW_TILE 6     /* rows of a tile of more than two vectors */
+#define APART 16       /* floats between tiles laid out, which else share few places in L1 */
+#define SHALLOW 32     /* depth up to which rows of tiles go first: C is the traffic then */
+#define CHAIN 96       /* products that a register sums in one go: longer sums lose digits, */
+#define MOST_CHAINS 16 /* ... and so do many of them */
+#define FAR (128 << 10) /* floats of A or B that are not in L2 as a whole when they are wanted */
+#define FEW_ROWS 32    /* for these B is read faster than it can be fetched ahead */
+#define AVX2_DEPTH 288 /* rows of B gone through at a time by vectors of 8 floats: three chains, and
+                       ** a panel of so many leaves an L1 of 32 KB room for a tile of A */
+#define AVX2_COLUMNS 16 /* of the widest panel of those */
+#define L1_LINES 320   /* of a panel that stay there beside a tile of A, */
+#define L1_BYTES 4096  /* ... if they lie in all of its sets, which repeat after so many */
+#define COPY_ROWS 72   /* rows of C that make copying a panel of B pay, */
+#define COPY_FEWER 40  /* ... where its rows fill few sets: an eighth of them would be too many */
+
+typedef struct moth_strip { /* tiles one below the other */
+  int64_t tiles, k, chain;
+  const float *a;
+  int64_t rs, cs, next; /* next: from one tile's rows of A to the next's */
+  const float *b;
+  int64_t ldb, last; /* last: where a row's last vector begins */
+  float *c;
+  int64_t ldc;
+  const float *bias;
+  bool add, relu;
+  /* what to fetch meanwhile: */
+  int64_t below;      /* from A's rows to the next tile's, 0: not those */
+  const float *ahead; /* the next panel of B, */
+  int64_t few;        /* so many rows of it with each chain, */
+  int64_t apart;      /* ... so far apart; ldb where vectors have 16 floats */
+} moth_strip;
+
+typedef void strip_loop(moth_strip *p);
+
+#define VECTOR(n)                                              \
+  typedef float vector##n __attribute__((vector_size(4 * n))); \
+  typedef float loose##n __attribute__((vector_size(4 * n), aligned(4), may_alias));
+VECTOR(4)
+VECTOR(8)
+VECTOR(16)
+#undef VECTOR
+typedef float loose1 __attribute__((may_alias));
+
+/* 0 where x is below it; NaN and -0 stay. The mask of a comparison has a type of its own. */
+#define RELU_LANES(x) ((__typeof__(x))((__typeof__((x) < 0))(x) & ~((x) < 0)))
+#define RELU_ONE(x) ((x) < 0 ? 0 : (x))
+
+#define SHUFFLE __builtin_shufflevector
+
+#define TARGET MOTH_AVX512
+#define NAME(f) f##_avx512
+#define LANES 16
+#define vector_avx512 vector16
+#define loose_avx512 loose16
+#define LOW1(x, y) SHUFFLE(x, y, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define HIGH1(x, y) SHUFFLE(x, y, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#define LOW2(x, y) SHUFFLE(x, y, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
+#define HIGH2(x, y) SHUFFLE(x, y, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+#define EVEN4(x, y) SHUFFLE(x, y, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
+#define ODD4(x, y) SHUFFLE(x, y, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
+#include "matrix_level.h"
+#undef TARGET
+#undef NAME
+#undef LANES
+#undef LOW1
+#undef HIGH1
+#undef LOW2
+#undef HIGH2
+
+#define TARGET MOTH_AVX2
+#define NAME(f) f##_avx2
+#define LANES 8
+#define vector_avx2 vector8
+#define loose_avx2 loose8
+#define LOW1(x, y) SHUFFLE(x, y, 0, 8, 1, 9, 4, 12, 5, 13)
+#define HIGH1(x, y) SHUFFLE(x, y, 2, 10, 3, 11, 6, 14, 7, 15)
+#define LOW2(x, y) SHUFFLE(x, y, 0, 1, 8, 9, 4, 5, 12, 13)
+#define HIGH2(x, y) SHUFFLE(x, y, 2, 3, 10, 11, 6, 7, 14, 15)
+#define LOW4(x, y) SHUFFLE(x, y, 0, 1, 2, 3, 8, 9, 10, 11)
+#define HIGH4(x, y) SHUFFLE(x, y, 4, 5, 6, 7, 12, 13, 14, 15)
+#include "matrix_level.h"
+
+static bool wide(void) { return moth_level() == MOTH_LEVEL_AVX512; }
+
+bool moth_matrix_here(void) { return moth_level() != MOTH_LEVEL_PLAIN; }
+int moth_matrix_lanes(void) { return wide() ? 16 : 8; }
+
+/* -- how rows and columns are cut -- */
+
+typedef struct panels {
+  int lanes, set;   /* of the vectors, and which of the tables' sets that is */
+  int64_t vectors, n; /* in a row of C; panels */
+} panels;
+
+static inline panels panels_of(int64_t n) {
+  panels p = {.lanes = 1, .set = 0};
+  if (n >= 16 && wide()) p.lanes = 16, p.set = 3;
+  else if (n >= 8) p.lanes = 8, p.set = 2;
+  else if (n >= 4) p.lanes = 4, p.set = 1;
+  int most = p.lanes == 16 || p.lanes == 1 ? 4 : 2;
+  p.vectors = (n + p.lanes - 1) / p.lanes;
+  p.n = (p.vectors + most - 1) / most;
+  return p;
+}
+
+/* Where panel i begins, in vectors: they differ by one at most. */
+static inline int64_t panel_at(const panels *p, int64_t i) { return p->vectors * i / p->n; }
+
+int64_t moth_matrix_panels(int64_t n) { return panels_of(n).n; }
+
+int moth_matrix_height(int64_t m, int64_t n) {
+  int most = n >= 16 && n <= MOTH_MATRIX_NARROW && wide() ? MOTH_MATRIX_ROWS : LOW_TILE;
+  if (m <= most) return m > 0 ? (int)m : most;
+  int64_t tiles = (m + most - 1) / most;
+  return (int)((m + tiles - 1) / tiles);
+}
+
+/* Of the least number of equal parts of k that are no longer than `most`. Small matrices have one:
+** dividing would take a good part of their time. */
+static int64_t equal_part(int64_t k, int64_t most) {
+  if (k <= most) return k > 0 ? k : 1;
+  int64_t parts = (k + most - 1) / most;
+  return (k + parts - 1) / parts;
+}
+
+int64_t moth_matrix_depth(int64_t k) {
+  return equal_part(k, wide() ? MOTH_MATRIX_DEPTH : AVX2_DEPTH);
+}
+
+/* Floats from one laid out tile of A to the next. */
+static inline int64_t tile_room(int64_t rows, int64_t k) { return rows * k + APART; }
+
+int64_t moth_matrix_room(int64_t k) {
+  return BLOCK_MOST * tile_room(LOW_TILE, moth_matrix_depth(k));
+}
+
+/* relu of m rows of n that are written already. */
+MOTH_AVX2 static void relu(float *c, int64_t ldc, int64_t m, int64_t n) {
+  for (int64_t i = 0; i < m; i++, c += ldc) {
+    int64_t j = 0;
+    for (; j + 8 <= n; j += 8) {
+      loose8 *at = (loose8 *)(void *)(c + j);
+      const vector8 x = *at;
+      *at = RELU_LANES(x);
+    }
+    for (; j < n; j++) c[j] = RELU_ONE(c[j]);
+  }
+}
+
+/* -- products -- */
+
+/* How m rows are cut: tiles differ by one row at most, since one of few rows would wait for B. The
+** first `more` tiles have one more than the others. */
+typedef struct rows_cut {
+  int64_t tiles, least, more;
+} rows_cut;
+
+static inline rows_cut cut_rows(int64_t m, int height) {
+  rows_cut c = {.tiles = (m + height - 1) / height};
+  c.least = m / c.tiles;
+  c.more = m - c.tiles * c.least;
+  return c;
+}
+
+/* Those rows, one panel, at most MOTH_MATRIX_DEPTH deep. */
+static inline void strips(moth_strip *s, strip_loop *const *loops, const rows_cut *c, bool laid,
+                          bool first) {
+  const int64_t chains = c->tiles * ((s->k + s->chain - 1) / s->chain);
+  if (s->ahead) s->few = (s->k + chains - 1) / chains;
+  for (int64_t rows = c->least + (c->more > 0); rows >= c->least; rows--) {
+    s->tiles = rows > c->least ? c->more : c->tiles - c->more;
+    if (laid) s->rs = 1, s->cs = rows;
+    s->next = laid ? tile_room(rows, s->k) : rows * s->rs;
+    s->below = first ? s->next : 0;
+    loops[rows](s);
+    s->a += s->tiles * s->next;
+    s->c += s->tiles * rows * s->ldc;
+  }
+}
+
+/* Lays tiles of A out, whose columns lie in a row: each tile k times its rows. Eight numbers are
+** moved at a time where no more than that is read or spoilt. Columns are short and far apart, which
+** no processor foresees: they are fetched ahead. */
+static void lay_tiles(float *to, const float *a, int64_t cs, int64_t k, int64_t tiles, int64_t rows,
+                      bool ends) {
+  enum { SOME = 8, AHEAD = 8, LINE = 16 };
+  for (int64_t t = 0; t < k; t++, a += cs) {
+    for (int64_t i = 0; i < tiles * rows; i += LINE) __builtin_prefetch(a + AHEAD * cs + i);
+    for (int64_t i = 0; i < tiles; i++) {
+      float *tile = to + i * tile_room(rows, k) + t * rows;
+      if (t + 1 < k && !(ends && i + 1 == tiles)) memcpy(tile, a + i * rows, SOME * sizeof *to);
+      else memcpy(tile, a + i * rows, (size_t)rows * sizeof *to);
+    }
+  }
+}
+
+static void lay_rows(float *to, const float *a, int64_t cs, int64_t k, const rows_cut *c) {
+  const int64_t taller = c->more * (c->least + 1);
+  lay_tiles(to, a, cs, k, c->more, c->least + 1, false);
+  to += c->more * tile_room(c->least + 1, k);
+  lay_tiles(to, a + taller, cs, k, c->tiles - c->more, c->least, true);
+}
+
+/* As lay_rows, of an A whose rows lie in a row, rs apart; there are m of them. Tiles of fewer than
+** 8 rows are turned by eights: what is too much of a column is overwritten by the next one, or lies
+** between tiles. */
+MOTH_AVX2 static void lay_turned(float *to, const float *a, int64_t rs, int64_t m, int64_t k,
+                                 const rows_cut *c) {
+  enum { EIGHT = 8 };
+  for (int64_t i = 0; i < c->tiles; i++) {
+    const int64_t rows = c->least + (i < c->more);
+    if (m < EIGHT || k < EIGHT)
+      for (int64_t t = 0; t < k; t++)
+        for (int64_t r = 0; r < rows; r++) to[t * rows + r] = a[r * rs + t];
+    else
+      for (int64_t t = 0; t < k; t += EIGHT) {
+        if (t > k - EIGHT) t = k - EIGHT;
+        turn_avx2(to + t * rows, rows, a + t, rs);
+      }
+    to += tile_room(rows, k);
+    a += rows * rs;
+    m -= rows;
+  }
+}
+
+/* -- panels of B by vectors of 8 floats --
+** They are narrow, and L1 may be small: rows that are far apart drive each other out. */
+
+/* Whether k rows of at most AVX2_COLUMNS floats, ld apart, do not stay in L1. */
+static bool crowded(int64_t k, int64_t ld) {
+  const int64_t bytes = ld * 4 % L1_BYTES, line = 64;
+  int64_t alone = L1_BYTES; /* bytes in steps of this lie in all sets in turn */
+  if (bytes % line) return 2 * k > L1_LINES; /* most rows touch two lines */
+  while (bytes % alone) alone /= 2;
+  return k * (alone / line) > L1_LINES;
+}
+
+MOTH_AVX2 static void copy_panel(float *to, const float *b, int64_t k, int64_t w, int64_t ld) {
+  enum { AHEAD = 8 };
+  for (int64_t t = 0; t < k; t++, b += ld, to += w) {
+    __builtin_prefetch(b + AHEAD * ld);
+    if (w == AVX2_COLUMNS) memcpy(to, b, AVX2_COLUMNS * sizeof *to);
+    else memcpy(to, b, (size_t)w * sizeof *to);
+  }
+}
+
+/* As strips, of m rows in all, and from a copy of the panel where that pays. */
+static void strips_near(moth_strip *s, strip_loop *const *loops, const rows_cut *c, bool laid,
+                        bool first, int64_t m) {
+  float copy[AVX2_DEPTH * AVX2_COLUMNS] __attribute__((aligned(64)));
+  const int64_t width = s->last + 8;
+  const int64_t k = m >= COPY_ROWS ? s->k : m >= COPY_FEWER ? s->k / 8 : 0;
+  if (s->ldb != width && crowded(k, s->ldb)) {
+    copy_panel(copy, s->b, s->k, width, s->ldb);
+    s->b = copy;
+    s->ldb = width;
+  }
+  strips(s, loops, c, laid, first);
+}
+
+/* Rows of C that each panel of B meets before the next one does. */
+static int64_t block_rows(int64_t m, int64_t k, int height) {
+  if (k <= SHALLOW) return height;
+  return wide() ? BLOCK_TILES * height : equal_part(m, BLOCK_MOST * height);
+}
+
+/* Tiles t0 to t1 and panels p0 to p1. */
+static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64_t p1) {
+  const panels cut = panels_of(p->n);
+  const int height = moth_matrix_height(p->m, p->n);
+  float *const room = p->room;
+  strip_loop *const(*loops)[MOTH_MATRIX_ROWS + 1] =
+    wide() ? strips_avx512[cut.set] : strips_avx2[cut.set];
+  const int64_t most = p->k > MOST_CHAINS * CHAIN ? MOTH_MATRIX_DEPTH : CHAIN;
+  const bool far_a = p->m * p->k > FAR && p->cs == 1, far_b = p->k * p->n > FAR && p->m > FEW_ROWS;
+  int64_t depth = moth_matrix_depth(p->k), bottom = t1 * height < p->m ? t1 * height : p->m;
+  for (int64_t t = 0; t < p->k || t == 0; t += depth) {
+    int64_t k = p->k - t < depth ? p->k - t : depth, chain = equal_part(k, most);
+    const int64_t block = block_rows(bottom - t0 * height, k, height);
+    for (int64_t i = t0 * height, m; i < bottom; i += m) {
+      m = block < bottom - i ? block : bottom - i;
+      const rows_cut rows = cut_rows(m, height);
+      const float *a = p->a + i * p->rs + t * p->cs;
+      if (room && p->rs == 1) lay_rows(room, a, p->cs, k, &rows);
+      else if (room) lay_turned(room, a, p->rs, p->m - i, k, &rows);
+      for (int64_t j = p0; j < p1; j++) {
+        int64_t v = panel_at(&cut, j), nv = panel_at(&cut, j + 1) - v, column = v * cut.lanes;
+        int64_t width = (v + nv) * cut.lanes < p->n ? nv * cut.lanes : p->n - column;
+        const int64_t ldb = p->packed ? width : p->ldb;
+        const float *b = p->packed ? p->b + t * p->n + column * k : p->b + t * p->ldb + column;
+        moth_strip s = {.k = k, .chain = chain, .a = room ? room : a, .rs = p->rs, .b = b,
+                        .ahead = far_b && j + 1 < p1 ? b + width * (p->packed ? k : 1) : NULL,
+                        .cs = p->cs, .ldb = ldb, .apart = ldb, .last = width - cut.lanes,
+                        .c = p->c + i * p->ldc + column, .ldc = p->ldc, .add = p->add || t,
+                        .relu = p->relu && t + k >= p->k,
+                        .bias = p->bias && t + k >= p->k ? p->bias + column : NULL};
+        const bool first = far_a && j == p0, laid = room != NULL;
+        if (cut.lanes == 8 && !wide()) strips_near(&s, loops[nv - 1], &rows, laid, first, m);
+        else strips(&s, loops[nv - 1], &rows, laid, first);
+      }
+    }
+  }
+}
+
+void moth_matrix_rows(const moth_matrix *p, int64_t first, int64_t last) {
+  part(p, first, last, 0, panels_of(p->n).n);
+}
+
+void moth_matrix_columns(const moth_matrix *p, int64_t first, int64_t last) {
+  part(p, 0, p->m, first, last); /* more tiles than there are */
+}
+
+void moth_matrix_run(const moth_matrix *p) { part(p, 0, p->m, 0, panels_of(p->n).n); }
+
+/* -- packing -- */
+
+static void pack_panel(float *to, const float *b, int64_t k, int64_t w, int64_t rs, int64_t cs) {
+  if (cs == 1)
+    for (int64_t t = 0; t < k; t++) memcpy(to + t * w, b + t * rs, (size_t)w * sizeof *to);
+  else if (rs == 1)
+    (wide() ? pack_turned_avx512 : pack_turned_avx2)(to, w, k, w, b, cs);
+  else
+    for (int64_t t = 0; t < k; t++)
+      for (int64_t j = 0; j < w; j++) to[t * w + j] = b[t * rs + j * cs];
+}
+
+void moth_matrix_pack_panels(float *to, const float *b, int64_t k, int64_t n, int64_t rs,
+                             int64_t cs, int64_t t, int64_t first, int64_t last) {
+  const panels cut = panels_of(n);
+  int64_t depth = moth_matrix_depth(k);
+  if (k - t < depth) depth = k - t;
+  for (int64_t j = first; j < last; j++) {
+    int64_t from = panel_at(&cut, j) * cut.lanes, until = panel_at(&cut, j + 1) * cut.lanes;
+    if (until > n) until = n;
+    pack_panel(to + t * n + from * depth, b + t * rs + from * cs, depth, until - from, rs, cs);
+  }
+}
+
+void moth_matrix_pack(float *to, const float *b, int64_t k, int64_t n, int64_t rs, int64_t cs) {
+  for (int64_t t = 0; t < k; t += moth_matrix_depth(k))
+    moth_matrix_pack_panels(to, b, k, n, rs, cs, t, 0, panels_of(n).n);
+}
+
+void moth_matrix_turn_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
+                            int64_t cs) {
+  (wide() ? pack_turned_avx512 : pack_turned_avx2)(to, step, k, w, b, cs);
+}
+
+/* -- a matrix times a vector -- */
+
+void moth_matrix_dots(const moth_dots *p, int64_t first, int64_t last) {
+  moth_dots d = *p;
+  int most = moth_matrix_height(p->m, 64);
+  for (int i = 0; i < p->m; i += most) { /* w is read once for so many vectors */
+    d.m = p->m - i < most ? p->m - i : most;
+    d.x = p->x + i * p->ldx;
+    d.y = p->y + i * p->ldy;
+    if (p->bias) d.bias = p->bias + i * p->bias_x;
+    (wide() ? dots_avx512 : dots_avx2)(&d, first, last);
+    if (!p->relu) continue;
+    if (p->step == 1) relu(d.y + first, p->ldy, d.m, last - first);
+    else relu(d.y + first * p->step, p->step, last - first, d.m);
+  }
+}
+
+void moth_matrix_sums(const moth_sums *p, int64_t first, int64_t last) {
+  (wide() ? sums_avx512 : sums_avx2)(p, first, last);
+  if (p->relu) relu(p->y + first, 0, 1, last - first);
+}
+
+#else
+
+bool moth_matrix_here(void) { return false; }
+int moth_matrix_lanes(void) { return 1; }
+int64_t moth_matrix_room(int64_t k) {
+  (void)k;
+  return 0;
+}
+int moth_matrix_height(int64_t m, int64_t n) { return m + n ? 1 : 1; }
+int64_t moth_matrix_panels(int64_t n) { return n; }
+int64_t moth_matrix_depth(int64_t k) { return k; }
+void moth_matrix_run(const moth_matrix *p) { (void)p; }
+void moth_matrix_rows(const moth_matrix *p, int64_t first, int64_t last) {
+  (void)p, (void)first, (void)last;
+}
+void moth_matrix_columns(const moth_matrix *p, int64_t first, int64_t last) {
+  (void)p, (void)first, (void)last;
+}
+void moth_matrix_pack(float *to, const float *b, int64_t k, int64_t n, int64_t rs, int64_t cs) {
+  (void)to, (void)b, (void)k, (void)n, (void)rs, (void)cs;
+}
+void moth_matrix_pack_panels(float *to, const float *b, int64_t k, int64_t n, int64_t rs,
+                             int64_t cs, int64_t t, int64_t first, int64_t last) {
+  (void)to, (void)b, (void)k, (void)n, (void)rs, (void)cs, (void)t, (void)first, (void)last;
+}
+void moth_matrix_turn_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
+                            int64_t cs) {
+  (void)to, (void)step, (void)b, (void)k, (void)w, (void)cs;
+}
+void moth_matrix_dots(const moth_dots *p, int64_t first, int64_t last) {
+  (void)p, (void)first, (void)last;
+}
+void moth_matrix_sums(const moth_sums *p, int64_t first, int64_t last) {
+  (void)p, (void)first, (void)last;
+}
+
+#endif

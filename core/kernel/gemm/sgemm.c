@@ -1,0 +1,424 @@
+/* sgemm.c -- f32 products: the form that suits their sizes and strides, packing, and threads.
+**
+** Operands are read where they lie as far as tiles can: A with any strides, B with contiguous rows.
+** B is laid out anew where it lies turned (as in x W'), is large or its rows collide in the caches;
+** for few rows of A, A is laid out in its place and C turned back. Else A is laid out only where it
+** lies turned and is read many times, a few tiles at a time. Up to 1024^3
+** packing gains nothing: tiles 64 wide read B in long enough pieces, and of those 16 wide matrix.c
+** copies a panel at a time.
+*/
+#include "sgemm.h"
+
+#include "base/threads.h"
+#include "gemm.h"
+#include "matrix.h"
+
+#define FEW 64                  /* multiplications up to which plain loops are faster */
+#define PER_NS 110.0            /* multiplications and additions a thread does in a nanosecond */
+#define PACKED_PER_NS 4.0       /* elements laid out anew */
+#define READ_PER_NS 8.0         /* elements of a matrix that meets a vector */
+#define FEW_ROWS 8              /* rows against B turned that are dot products, */
+#define LONG 32                 /* ... of at least this many elements */
+#define STREAMED (64 << 10)     /* elements of a matrix that does not stay in L2 */
+#define PART (128 << 10)        /* elements of one that is cut across its rows, */
+#define SHORT 4096              /* ... if those are no longer: pieces of longer ones are streams */
+#define MOST_PARTS 64
+#define ROOM (1 << 20)          /* floats of B laid out at a time, */
+#define DEEP 8192               /* ... in pieces of at most so many rows */
+#define VECTOR 16               /* columns that are not cut apart */
+#define LARGE (3 << 19)         /* elements of B that are laid out anew in any case */
+#define COLLIDING 8192          /* bytes: rows of B multiples of it apart share few places in L2, */
+#define CROWDED 4096            /* ... multiples of this in L1, which matters for */
+#define MANY_ROWS 512           /* ... at least so many rows of A; */
+#define COLLIDE 128             /* so many rows of B drive each other out then */
+#define TURNED 64               /* rows and columns for which it pays to lay A out */
+#define LEAST_CROSSED 16        /* rows that make a vector of a product's columns */
+
+static const float *floats(const char *at) { return (const float *)(const void *)at; }
+
+/* -- one row, one column, few rows against turned ones -- */
+
+typedef struct vector_product { /* one of two forms */
+  bool dots;
+  int64_t n; /* rows of w, or elements of y */
+  moth_dots d;
+  moth_sums s;
+  int64_t parts, rows; /* of sums: each part has so many rows, and sums of its own */
+  float *room;         /* for those, parts x n */
+} vector_product;
+
+static bool as_sums(const moth_product *p, vector_product *v) {
+  if (p->n * p->k < STREAMED || p->m > 1 || p->cs_b != 1) return false;
+  v->n = p->n;
+  v->s = (moth_sums){.k = p->k, .step = p->cs_a, .ldb = p->rs_b, .x = floats(p->a),
+                     .b = floats(p->b), .bias = floats(p->bias), .y = (float *)(void *)p->c,
+                     .add = p->beta, .relu = p->relu};
+  return true;
+}
+
+/* y' = x' A' */
+static bool as_turned_sums(const moth_product *p, vector_product *v) {
+  if (p->m * p->k < STREAMED || p->n > 1 || p->rs_a != 1 || p->ldc != 1 || p->bias) return false;
+  v->n = p->m;
+  v->s = (moth_sums){.k = p->k, .step = p->rs_b, .ldb = p->cs_a, .x = floats(p->b),
+                     .b = floats(p->a), .y = (float *)(void *)p->c, .add = p->beta,
+                     .relu = p->relu};
+  return true;
+}
+
+static bool as_dots(const moth_product *p, vector_product *v) {
+  if (p->k < LONG || p->cs_a != 1 || p->rs_b != 1) return false;
+  v->dots = true;
+  v->d = (moth_dots){.k = p->k, .bias = floats(p->bias), .y = (float *)(void *)p->c,
+                     .add = p->beta, .relu = p->relu};
+  moth_dots *d = &v->d;
+  if (p->m <= FEW_ROWS) {
+    v->n = p->n;
+    d->m = (int)p->m, d->x = floats(p->a), d->w = floats(p->b);
+    d->ldx = p->rs_a, d->ldw = p->cs_b, d->ldy = p->ldc, d->step = 1, d->bias_w = 1;
+  } else if (p->n <= FEW_ROWS) {
+    v->n = p->m;
+    d->m = (int)p->n, d->x = floats(p->b), d->w = floats(p->a);
+    d->ldx = p->cs_b, d->ldw = p->rs_a, d->ldy = 1, d->step = p->ldc, d->bias_x = 1;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/* Sums of short rows are cut across the rows, so that each piece is read in one stream; where, the
+** sizes alone say. */
+static bool as_vector(const moth_product *p, vector_product *v) {
+  if (p->m > FEW_ROWS && p->n > FEW_ROWS) return false;
+  *v = (vector_product){.parts = 1};
+  if (as_dots(p, v)) return true;
+  if (!as_sums(p, v) && !as_turned_sums(p, v)) return false;
+  if (v->n > SHORT) return true;
+  const int64_t most = (v->s.k + MOST_PARTS - 1) / MOST_PARTS;
+  v->rows = (PART / v->n > most ? PART / v->n : most) / 8 * 8 + 8;
+  v->parts = (v->s.k + v->rows - 1) / v->rows;
+  return true;
+}
+
+static void vector_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const vector_product *v = arg;
+  (void)lane;
+  if (v->dots) moth_matrix_dots(&v->d, first, last);
+  else moth_matrix_sums(&v->s, first, last);
+}
+
+static void sums_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const vector_product *v = arg;
+  (void)lane;
+  for (int64_t i = first; i < last; i++) {
+    const int64_t at = i * v->rows, left = v->s.k - at;
+    moth_sums s = {.k = left < v->rows ? left : v->rows, .step = v->s.step, .ldb = v->s.ldb,
+                   .x = v->s.x + at * v->s.step, .b = v->s.b + at * v->s.ldb,
+                   .y = v->room + i * v->n};
+    moth_matrix_sums(&s, 0, v->n);
+  }
+}
+
+/* y (+)= what the parts gave, in their order */
+static void gather_parts(const vector_product *v) {
+  static const float one = 1;
+  moth_sums s = v->s;
+  s.k = v->parts, s.x = &one, s.step = 0, s.b = v->room, s.ldb = v->n;
+  moth_matrix_sums(&s, 0, v->n);
+}
+
+static int run_vector(moth_ctx *ctx, const moth_product *p, vector_product *v) {
+  const double ns = (double)p->k * (double)p->m * (double)p->n / READ_PER_NS;
+  if (v->parts == 1)
+    return moth_parallel(ctx, v->n, 64, ns / (double)v->n, vector_part, v);
+  const int64_t bytes = v->parts * v->n * 4;
+  if (!(v->room = moth_alloc(ctx, bytes))) return ctx->error.code;
+  int status = moth_parallel(ctx, v->parts, 1, ns / (double)v->parts, sums_part, v);
+  if (!status) gather_parts(v);
+  moth_dealloc(ctx, v->room, bytes);
+  return status;
+}
+
+/* -- by tiles -- */
+
+/* Whether B must be laid out anew; and whether it pays, since rows far apart in memory collide in
+** the caches. */
+static bool turned_b(const moth_product *p) { return p->cs_b != 1 && p->n > 1; }
+static bool packs_b(const moth_product *p) {
+  int64_t apart = p->m < MANY_ROWS ? COLLIDING : CROWDED;
+  bool collide = p->k > COLLIDE && p->rs_b * 4 % apart == 0;
+  return turned_b(p) || (p->m >= 128 && p->n > 64 && (collide || p->k * p->n > LARGE));
+}
+
+static moth_matrix tiled(const moth_product *p) {
+  return (moth_matrix){.m = p->m, .n = p->n, .k = p->k, .a = floats(p->a), .rs = p->rs_a,
+                       .cs = p->cs_a, .b = floats(p->b), .ldb = p->rs_b, .ldc = p->ldc,
+                       .c = (float *)(void *)p->c, .bias = floats(p->bias), .add = p->beta,
+                       .relu = p->relu};
+}
+
+int64_t moth_sgemm_room(const moth_product *p) {
+  vector_product v;
+  if (as_vector(p, &v)) return v.parts > 1 ? v.parts * v.n : 0;
+  return turned_b(p) ? p->k * p->n : 0;
+}
+
+void moth_sgemm_alone(const moth_product *p, float *room) {
+  vector_product v;
+  if (as_vector(p, &v)) {
+    v.room = room;
+    if (!room || v.parts == 1) vector_part(0, v.n, 0, &v);
+    else sums_part(0, v.parts, 0, &v), gather_parts(&v);
+    return;
+  }
+  moth_matrix q = tiled(p);
+  if (turned_b(p)) {
+    moth_matrix_pack(room, q.b, q.k, q.n, p->rs_b, p->cs_b);
+    q.b = room;
+    q.packed = true;
+  }
+  moth_matrix_run(&q);
+}
+
+typedef struct shared { /* a product that threads share */
+  const moth_product *p;
+  moth_matrix q;
+  float *b, *room; /* room for a piece of b, and for each thread's tiles of A if that is turned */
+  bool by_rows;
+} shared;
+
+static void pack_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const shared *s = arg;
+  (void)lane;
+  for (int64_t t = 0; t < s->q.k; t += moth_matrix_depth(s->q.k))
+    moth_matrix_pack_panels(s->b, s->q.b, s->q.k, s->q.n, s->p->rs_b, s->p->cs_b, t, first, last);
+}
+
+static void tile_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const shared *s = arg;
+  moth_matrix q = s->q;
+  if (s->room) q.room = s->room + lane * moth_matrix_room(q.k);
+  if (s->by_rows) moth_matrix_rows(&q, first, last);
+  else moth_matrix_columns(&q, first, last);
+}
+
+/* The longer side is cut: the other operand is read once for each piece. */
+static int run_tiles(moth_ctx *ctx, shared *s) {
+  const moth_matrix *q = &s->q;
+  int height = moth_matrix_height(q->m, q->n);
+  int64_t tiles = (q->m + height - 1) / height, panels = moth_matrix_panels(q->n);
+  double ns = (double)q->m * (double)q->n * (double)q->k / PER_NS;
+  s->by_rows = q->m >= q->n || panels < 4 || s->room ? tiles >= 4 || tiles >= panels : false;
+  int64_t items = s->by_rows ? tiles : panels;
+  return moth_parallel(ctx, items, 1, ns / (double)items, tile_part, s);
+}
+
+/* How a B that is laid out is cut: into equal pieces of whole vectors, as many columns as the room
+** takes, so that all of a large one are wide. */
+typedef struct pieces {
+  int64_t vectors, n; /* of a row of B; pieces */
+} pieces;
+_Static_assert(ROOM / DEEP / 2 > MOTH_MATRIX_NARROW && TURNED > MOTH_MATRIX_NARROW,
+               "what meets a turned A is not narrow");
+
+static pieces pieces_of(const moth_product *p) {
+  const int64_t vectors = (p->n + VECTOR - 1) / VECTOR, most = ROOM / p->k / VECTOR;
+  return (pieces){vectors, (vectors + most - 1) / most};
+}
+
+static int64_t piece_at(const moth_product *p, const pieces *c, int64_t i) {
+  return i < c->n ? c->vectors * i / c->n * VECTOR : p->n;
+}
+
+static int64_t piece_room(const moth_product *p) {
+  const pieces c = pieces_of(p);
+  return (c.vectors + c.n - 1) / c.n * VECTOR * p->k;
+}
+
+/* B is laid out and used a piece at a time. */
+static int run_packed(moth_ctx *ctx, shared *s) {
+  const moth_product *p = s->p;
+  const moth_matrix whole = s->q;
+  const pieces cut = pieces_of(p);
+  int status = MOTH_OK;
+  for (int64_t i = 0; i < cut.n && !status; i++) {
+    const int64_t j = piece_at(p, &cut, i);
+    s->q = whole;
+    s->q.n = piece_at(p, &cut, i + 1) - j;
+    s->q.b += j * p->cs_b;
+    s->q.c += j;
+    if (s->q.bias) s->q.bias += j;
+    int64_t panels = moth_matrix_panels(s->q.n);
+    double ns = (double)s->q.n * (double)s->q.k / PACKED_PER_NS;
+    status = moth_parallel(ctx, panels, 1, ns / (double)panels, pack_part, s);
+    s->q.b = s->b;
+    s->q.packed = true;
+    if (!status) status = run_tiles(ctx, s);
+  }
+  return status;
+}
+
+/* Whether tiles of A are laid out: it lies turned, or its rows collide with a small L1. */
+static bool lays_a(const moth_product *p) {
+  if (p->m < TURNED || p->n <= TURNED) return false;
+  const bool collide = p->cs_a == 1 && p->rs_a * 4 % CROWDED == 0 && p->k > COLLIDE;
+  return (p->rs_a == 1 && p->cs_a > 1) || (collide && moth_matrix_lanes() == 8);
+}
+
+static int run_shared(moth_ctx *ctx, const moth_product *p) {
+  shared s = {.p = p, .q = tiled(p)};
+  int64_t bytes_b = packs_b(p) ? piece_room(p) * 4 : 0;
+  int64_t bytes = lays_a(p) ? moth_lanes(ctx) * moth_matrix_room(p->k) * 4 : 0;
+  if (bytes && !(s.room = moth_alloc(ctx, bytes))) return ctx->error.code;
+  if (bytes_b) s.b = moth_alloc(ctx, bytes_b);
+  int status = bytes_b && !s.b ? ctx->error.code : s.b ? run_packed(ctx, &s)
+                                                       : run_tiles(ctx, &s);
+  if (s.room) moth_dealloc(ctx, s.room, bytes);
+  if (s.b) moth_dealloc(ctx, s.b, bytes_b);
+  return status;
+}
+
+/* Turned B of any depth, a piece of it at a time. */
+static int run_deep(moth_ctx *ctx, const moth_product *p) {
+  int64_t parts = (p->k + DEEP - 1) / DEEP, depth = (p->k + parts - 1) / parts;
+  int status = MOTH_OK;
+  for (int64_t t = 0; t < p->k && !status; t += depth) {
+    moth_product part = *p;
+    part.k = p->k - t < depth ? p->k - t : depth;
+    part.a += t * p->cs_a * 4;
+    part.b += t * p->rs_b * 4;
+    if (t) part.beta = 1;
+    if (t + part.k < p->k) part.bias = NULL, part.relu = false;
+    status = run_shared(ctx, &part);
+  }
+  return status;
+}
+
+static int run_whole(moth_ctx *ctx, const moth_product *p) {
+  return packs_b(p) && p->k > DEEP ? run_deep(ctx, p) : run_shared(ctx, p);
+}
+
+/* -- few rows times a large matrix that lies turned --
+** C' = B' A' lays out A in the place of B, which is larger, and then turns C. */
+
+static bool pays_crossed(const moth_product *p) {
+  return p->rs_b == 1 && p->cs_a == 1 && turned_b(p) && !p->beta && p->m >= LEAST_CROSSED &&
+         p->m * (p->k + p->n) < p->n * p->k;
+}
+
+typedef struct turned_back {
+  const moth_product *p;
+  const float *from; /* C' */
+} turned_back;
+
+static void turn_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const turned_back *w = arg;
+  const moth_product *p = w->p;
+  const int64_t n = p->n;
+  const bool relu = p->relu;
+  const float *bias = floats(p->bias);
+  float *c = (float *)(void *)p->c + first * p->ldc;
+  (void)lane;
+  moth_matrix_turn_panel(c, p->ldc, w->from + first, last - first, n, p->m);
+  for (int64_t i = first; i < last; i++, c += p->ldc) {
+    for (int64_t j = 0; bias && j < n; j++) c[j] += bias[j];
+    for (int64_t j = 0; relu && j < n; j++) c[j] = c[j] < 0 ? 0 : c[j];
+  }
+}
+
+static int run_crossed(moth_ctx *ctx, const moth_product *p) {
+  moth_product q = *p;
+  int64_t bytes = p->m * p->n * 4;
+  q.c = moth_alloc(ctx, bytes);
+  if (!q.c) return ctx->error.code;
+  q.m = p->n, q.n = p->m, q.ldc = p->m, q.bias = NULL, q.relu = false;
+  q.a = p->b, q.rs_a = p->cs_b, q.cs_a = p->rs_b;
+  q.b = p->a, q.rs_b = p->cs_a, q.cs_b = p->rs_a;
+  int status = run_whole(ctx, &q);
+  turned_back w = {.p = p, .from = floats(q.c)};
+  if (!status)
+    status = moth_parallel(ctx, p->m, 16, (double)p->n / PACKED_PER_NS, turn_part, &w);
+  moth_dealloc(ctx, q.c, bytes);
+  return status;
+}
+
+static bool is_small(const moth_product *p) { /* nothing to share, and little to pack */
+  return (double)p->m * (double)p->n * (double)p->k < 3000 * PER_NS && p->n * p->k <= 65536;
+}
+
+/* Steps that are never taken say nothing about the layout. */
+static moth_product settled(const moth_product *p) {
+  moth_product q = *p;
+  if (q.m == 1) q.rs_a = q.cs_a == 1 ? q.k : 1;
+  if (q.k == 1) q.cs_a = 1, q.rs_b = q.cs_b == 1 ? q.n : 1;
+  if (q.n == 1) q.cs_b = q.rs_b == 1 ? q.k : 1;
+  return q;
+}
+
+int moth_sgemm(moth_ctx *ctx, const moth_product *given) {
+  const moth_product p = settled(given);
+  vector_product v;
+  if (is_small(&p)) {
+    int64_t bytes = moth_sgemm_room(&p) * 4;
+    float *room = bytes ? moth_alloc(ctx, bytes) : NULL;
+    if (bytes && !room) return ctx->error.code;
+    moth_sgemm_alone(&p, room);
+    if (room) moth_dealloc(ctx, room, bytes);
+    return MOTH_OK;
+  }
+  if (as_vector(&p, &v)) return run_vector(ctx, &p, &v);
+  return pays_crossed(&p) ? run_crossed(ctx, &p) : run_whole(ctx, &p);
+}
+
+/* -- batches -- */
+
+moth_product moth_batch_product(const moth_product *p, const moth_batch *batch, int64_t i) {
+  moth_product q = *p;
+  int64_t size = moth_dtype_size[p->dtype], rest = i;
+  q.c += i * batch->step_c * size;
+  for (int d = batch->ndim - 1; d >= 0; d--) {
+    int64_t at = rest % batch->shape[d];
+    rest /= batch->shape[d];
+    q.a += at * batch->step_a[d] * size;
+    q.b += at * batch->step_b[d] * size;
+  }
+  return q;
+}
+
+typedef struct many {
+  moth_product p;
+  const moth_batch *batch;
+  float *room;
+  int64_t each; /* floats of room for a thread */
+  bool few;     /* so few elements that a tile would be mostly empty */
+} many;
+
+static void batch_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const many *w = arg;
+  for (int64_t i = first; i < last; i++) {
+    moth_product q = moth_batch_product(&w->p, w->batch, i);
+    if (w->few) moth_gemm_plain(&q);
+    else moth_sgemm_alone(&q, w->room ? w->room + lane * w->each : NULL);
+  }
+}
+
+int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch,
+                     int64_t count) {
+  many w = {.p = settled(p), .batch = batch};
+  w.each = (moth_sgemm_room(&w.p) + 15) / 16 * 16;
+  double ns = (double)p->m * (double)p->n * (double)p->k / PER_NS;
+  w.few = ns * PER_NS <= FEW && !p->bias && !p->relu;
+  if (count == 1 || w.each > ROOM || p->k > DEEP || (ns > 1e5 && count < 4 * moth_lanes(ctx))) {
+    int status = MOTH_OK;
+    for (int64_t i = 0; i < count && !status; i++) {
+      moth_product q = moth_batch_product(p, batch, i);
+      status = moth_sgemm(ctx, &q);
+    }
+    return status;
+  }
+  int64_t bytes = w.each * moth_lanes(ctx) * 4;
+  if (bytes && !(w.room = moth_alloc(ctx, bytes))) return ctx->error.code;
+  int status = moth_parallel(ctx, count, 1, ns + 20, batch_part, &w);
+  if (w.room) moth_dealloc(ctx, w.room, bytes);
+  return status;
+}

@@ -1,0 +1,541 @@
+/* elementwise.h -- macros that write the inner loops of elementwise ops, one per element type,
+** and the dispatcher that runs them.
+**
+** A loop is a moth_inner: operand 0 is the result. Contiguous operands and single elements have
+** loops of their own, which compilers vectorise; any other steps go through the last one, if there
+** are few elements, or are gathered in blocks. Long expressions have one loop, for whole vectors
+** alone (MOTH_MAP1_LOOPS). Loops of f32 are compiled for every level of
+** instructions (level.h), those of f64 for the higher ones too; f16 and bf16 pass through those of
+** f32 in blocks.
+**
+**   MOTH_MAP2(target, add_f32, float, float, x + y)      x and y are the operands
+**
+** No iteration depends on another one even in place, where the result is one of the operands.
+*/
+#ifndef MOTH_KERNEL_ELEMENTWISE_H
+#define MOTH_KERNEL_ELEMENTWISE_H
+
+#include "tensor/loop.h"
+#include "kernel/level.h"
+#include "wide.h"
+
+#if defined(__clang__) /* which also warns where a loop has no vector form */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#define MOTH_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define MOTH_IVDEP _Pragma("GCC ivdep")
+#endif
+
+/* -- a family's functions are one list, F(kind, name, expression ...), in its header in op/ --
+**
+**   REAL      of floats
+**   CURVE     of floats, and far more work than moving them
+**   PAIR      the same of two operands, of which one is often single
+**   SLOW      of floats, one after another at every level of instructions
+**   OWN       as CURVE, with a loop of its own for f32 and AVX-512 (wide.h)
+**   WAVE      as CURVE, for functions of angles; and C's function, for large ones
+**   NUMBER    of integers; of floats
+**   HEAVY     the same, and far more work
+**   QUOTIENT  the same; and of f32 where the quotient is below 2^28
+**   ANY       of truths; of integers; of floats
+**   JOINT     as NUMBER; a sum with a product, which a loop for a single operand would round by
+**             itself, where the others are fused
+**   JOINED    the same, of truths too
+**   WHOLE     of integers
+**   BITS      of truths; of integers
+**   QUESTION  of integers and truths; of floats; the answer is a truth
+**
+** In an expression x, y and z are the operands, `real` is their type and a, b, c are numbers that
+** come with the call. exp(x) has the type of x (words.h), and FOR_REAL(f) is f_f32 or f_f64.
+** WIDE(x) is x in the unsigned type where overflow wraps.
+**
+** A family is compiled by naming its lists once, for functions of one, two and three operands:
+**
+**   #define LISTS(ONE, TWO, THREE) UNARY_FUNCTIONS(ONE) UNARY_BACKS(TWO)
+**   MOTH_FAMILY(unary, LISTS)
+**
+** writes all loops and the family's table, moth_unary: one member per function.
+*/
+#define MOTH_MAP_OPERANDS 6
+#define MOTH_LEVEL_ROWS (MOTH_DTYPES + 4) /* f32 and f64 at the two higher levels come last */
+
+typedef struct moth_loops {
+  moth_inner of[MOTH_LEVEL_ROWS]; /* by dtype; use moth_loop_of */
+  const char *name;               /* the function's, under which plugins have their own */
+  float cost;                     /* ns for an f32 at the highest level, beside its bytes */
+  uint8_t noperands;              /* with the result */
+  bool asks;                      /* the result is a truth, whatever is asked about */
+} moth_loops;
+
+#define MOTH_MEMBER(kind, op, ...) moth_loops op[1];
+
+#define WIDE(x)                               \
+  _Generic((x), float: (x), double: (x), int64_t: (uint64_t)(x), default: (uint32_t)(x))
+
+/* Of integers: all bits below 0, else none; and the sign. By shifts, as plain vectors cannot
+** compare 64 bits. */
+#define TOP_BIT(x) ((x) >> (8 * sizeof(x) - 1))
+#define BELOW_0(x) (0 - TOP_BIT(WIDE(x)))
+#define SIGN_OF(x) (BELOW_0(x) | TOP_BIT(0 - WIDE(x)))
+
+#define FOR_REAL(f) _Generic((real)0, float: f##_f32, default: f##_f64)
+
+/* -- loops: those for each type once, f32 for each level -- */
+
+#define MOTH_BASE_REAL(MAP, op, f) MAP(, op##_f64, double, double, f)
+#define MOTH_BASE_CURVE(MAP, op, f) MAP##_WIDE(, op##_f64, f)
+#define MOTH_BASE_PAIR MOTH_BASE_CURVE
+#define MOTH_BASE_SLOW(MAP, op, f)         \
+  MAP(, op##_f32, float, float, f)         \
+  MOTH_BASE_REAL(MAP, op, f)
+#define MOTH_BASE_OWN MOTH_BASE_CURVE
+#define MOTH_BASE_WAVE(MAP, op, f, far) MOTH_MAP_WAVE(, op##_f64, double, f, far)
+#define MOTH_BASE_WHOLE(MAP, op, f)      \
+  MAP(, op##_u8, uint8_t, uint8_t, f)    \
+  MAP(, op##_i8, int8_t, int8_t, f)      \
+  MAP(, op##_i16, int16_t, int16_t, f)   \
+  MAP(, op##_i32, int32_t, int32_t, f)   \
+  MAP(, op##_i64, int64_t, int64_t, f)
+#define MOTH_BASE_NUMBER(MAP, op, whole, f) \
+  MOTH_BASE_WHOLE(MAP, op, whole)           \
+  MOTH_BASE_REAL(MAP, op, f)
+#define MOTH_BASE_HEAVY(MAP, op, whole, f) \
+  MOTH_BASE_WHOLE(MAP, op, whole)          \
+  MOTH_BASE_CURVE(MAP, op, f)
+#define MOTH_BASE_QUOTIENT(MAP, op, whole, f, near) MOTH_BASE_NUMBER(MAP, op, whole, f)
+#define MOTH_BASE_BITS(MAP, op, truth, whole)  \
+  MAP(, op##_truth, uint8_t, uint8_t, truth)   \
+  MOTH_BASE_WHOLE(MAP, op, whole)
+#define MOTH_BASE_ANY(MAP, op, truth, whole, f) \
+  MOTH_BASE_BITS(MAP, op, truth, whole)         \
+  MOTH_BASE_REAL(MAP, op, f)
+#define MOTH_BASE_JOINT(MAP, op, whole, f) \
+  MOTH_BASE_WHOLE(MAP, op, whole)          \
+  MAP##_WIDE(, op##_f64, f)
+#define MOTH_BASE_JOINED(MAP, op, truth, whole, f) \
+  MAP(, op##_truth, uint8_t, uint8_t, truth)       \
+  MOTH_BASE_JOINT(MAP, op, whole, f)
+#define MOTH_BASE_QUESTION(MAP, op, whole, f) \
+  MAP(, op##_u8, uint8_t, uint8_t, whole)     \
+  MAP(, op##_i8, int8_t, uint8_t, whole)      \
+  MAP(, op##_i16, int16_t, uint8_t, whole)    \
+  MAP(, op##_i32, int32_t, uint8_t, whole)    \
+  MAP(, op##_i64, int64_t, uint8_t, whole)    \
+  MAP(, op##_f64, double, uint8_t, f)
+#define MOTH_BASE1(kind, op, ...) MOTH_BASE_##kind(MOTH_MAP1, op, __VA_ARGS__)
+#define MOTH_BASE2(kind, op, ...) MOTH_BASE_##kind(MOTH_MAP2, op, __VA_ARGS__)
+#define MOTH_BASE3(kind, op, ...) MOTH_BASE_##kind(MOTH_MAP3, op, __VA_ARGS__)
+
+#define MOTH_SINGLE_REAL(MAP, target, name, f) MAP(target, name, float, float, f)
+#define MOTH_SINGLE_CURVE(MAP, target, name, f) MAP##_LONG(target, name, f)
+#define MOTH_SINGLE_PAIR(MAP, target, name, f) MAP##_LOOPS(target, name, float, 1, 1, f)
+#define MOTH_SINGLE_SLOW(MAP, target, name, f)
+#define MOTH_SINGLE_OWN(MAP, target, name, f) \
+  MOTH_SINGLE_CURVE(MAP, __attribute__((unused)) target, name, f)
+#define MOTH_SINGLE_WAVE(MAP, target, name, f, far) MOTH_MAP_WAVE(target, name, float, f, far)
+#define MOTH_SINGLE_WHOLE(MAP, target, name, f)
+#define MOTH_SINGLE_NUMBER(MAP, target, name, whole, f) MAP(target, name, float, float, f)
+#define MOTH_SINGLE_HEAVY(MAP, target, name, whole, f) \
+  MAP##_LOOPS(target, name, float, 1, 0, f) /* pow's choices by y stay in the loop, for vectors */
+#define MOTH_SINGLE_QUOTIENT(MAP, target, name, whole, f, near) \
+  MOTH_MAP_QUOTIENT(target, name, f, near)
+#define MOTH_SINGLE_BITS(MAP, target, name, truth, whole)
+#define MOTH_SINGLE_ANY(MAP, target, name, truth, whole, f) MAP(target, name, float, float, f)
+#define MOTH_SINGLE_JOINT(MAP, target, name, whole, f) MAP##_LONG(target, name, f)
+#define MOTH_SINGLE_JOINED(MAP, target, name, truth, whole, f) MAP##_LONG(target, name, f)
+#define MOTH_SINGLE_QUESTION(MAP, target, name, whole, f) MAP(target, name, float, uint8_t, f)
+
+#define MOTH_PLAIN1(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP1, , op##_f32, __VA_ARGS__)
+#define MOTH_PLAIN2(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP2, , op##_f32, __VA_ARGS__)
+#define MOTH_PLAIN3(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP3, , op##_f32, __VA_ARGS__)
+
+/* f64: what costs no more than moving it needs no more than AVX2. */
+#define MOTH_DOUBLE_REAL(MAP, op, f) MAP(MOTH_AVX2, op##_avx2_f64, double, double, f)
+#define MOTH_DOUBLE_CURVE(MAP, op, f)       \
+  MAP##_WIDE(MOTH_AVX2, op##_avx2_f64, f)   \
+  MAP##_WIDE(MOTH_AVX512, op##_avx512_f64, f)
+#define MOTH_DOUBLE_PAIR MOTH_DOUBLE_CURVE
+#define MOTH_DOUBLE_SLOW(MAP, op, f)
+#define MOTH_DOUBLE_OWN MOTH_DOUBLE_CURVE
+#define MOTH_DOUBLE_WAVE(MAP, op, f, far)                   \
+  MOTH_MAP_WAVE(MOTH_AVX2, op##_avx2_f64, double, f, far)   \
+  MOTH_MAP_WAVE(MOTH_AVX512, op##_avx512_f64, double, f, far)
+#define MOTH_DOUBLE_WHOLE(MAP, op, f)
+#define MOTH_DOUBLE_NUMBER(MAP, op, whole, f) MOTH_DOUBLE_REAL(MAP, op, f)
+#define MOTH_DOUBLE_HEAVY(MAP, op, whole, f) MOTH_DOUBLE_CURVE(MAP, op, f)
+#define MOTH_DOUBLE_QUOTIENT(MAP, op, whole, f, near)
+#define MOTH_DOUBLE_BITS(MAP, op, truth, whole)
+#define MOTH_DOUBLE_ANY(MAP, op, truth, whole, f) MOTH_DOUBLE_REAL(MAP, op, f)
+#define MOTH_DOUBLE_JOINT(MAP, op, whole, f) MAP##_WIDE(MOTH_AVX2, op##_avx2_f64, f)
+#define MOTH_DOUBLE_JOINED(MAP, op, truth, whole, f) MOTH_DOUBLE_JOINT(MAP, op, whole, f)
+#define MOTH_DOUBLE_QUESTION(MAP, op, whole, f)
+
+/* -- tables -- */
+
+#define MOTH_INT_ROWS(op)                                                                \
+  [MOTH_U8] = op##_u8, [MOTH_I8] = op##_i8, [MOTH_I16] = op##_i16, [MOTH_I32] = op##_i32, \
+  [MOTH_I64] = op##_i64
+
+#define MOTH_FLOAT_ROWS(op) [MOTH_F32] = op##_f32, [MOTH_F64] = op##_f64
+
+#if MOTH_HAS_LEVELS
+#define MOTH_AVX2_1(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP1, MOTH_AVX2, op##_avx2, __VA_ARGS__)
+#define MOTH_AVX2_2(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP2, MOTH_AVX2, op##_avx2, __VA_ARGS__)
+#define MOTH_AVX2_3(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP3, MOTH_AVX2, op##_avx2, __VA_ARGS__)
+#define MOTH_AVX512_1(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP1, MOTH_AVX512, op##_avx512, __VA_ARGS__)
+#define MOTH_AVX512_2(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP2, MOTH_AVX512, op##_avx512, __VA_ARGS__)
+#define MOTH_AVX512_3(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP3, MOTH_AVX512, op##_avx512, __VA_ARGS__)
+#define MOTH_DOUBLE_1(k, op, ...) MOTH_DOUBLE_##k(MOTH_MAP1, op, __VA_ARGS__)
+#define MOTH_DOUBLE_2(k, op, ...) MOTH_DOUBLE_##k(MOTH_MAP2, op, __VA_ARGS__)
+#define MOTH_DOUBLE_3(k, op, ...) MOTH_DOUBLE_##k(MOTH_MAP3, op, __VA_ARGS__)
+#define MOTH_LEVELS_OF(LISTS)                         \
+  LISTS(MOTH_AVX2_1, MOTH_AVX2_2, MOTH_AVX2_3)        \
+  LISTS(MOTH_AVX512_1, MOTH_AVX512_2, MOTH_AVX512_3)  \
+  LISTS(MOTH_DOUBLE_1, MOTH_DOUBLE_2, MOTH_DOUBLE_3)
+#define MOTH_SINGLE_ROWS(op) \
+  MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_avx2, [MOTH_DTYPES + 1] = op##_avx512
+#define MOTH_REAL_ROWS(op)                                                                \
+  MOTH_SINGLE_ROWS(op), [MOTH_DTYPES + 2] = op##_avx2_f64, [MOTH_DTYPES + 3] = op##_avx2_f64
+#define MOTH_WIDE_ROWS(op) \
+  [MOTH_DTYPES + 2] = op##_avx2_f64, [MOTH_DTYPES + 3] = op##_avx512_f64
+#define MOTH_BOTH_ROWS(op) MOTH_SINGLE_ROWS(op), MOTH_WIDE_ROWS(op)
+#define MOTH_OWN_ROWS(op)                                                                    \
+  MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_avx2, [MOTH_DTYPES + 1] = moth_##op##_wide,      \
+  MOTH_WIDE_ROWS(op)
+#else
+#define MOTH_LEVELS_OF(LISTS)
+#define MOTH_SINGLE_ROWS(op) MOTH_FLOAT_ROWS(op)
+#define MOTH_REAL_ROWS(op) MOTH_FLOAT_ROWS(op)
+#define MOTH_BOTH_ROWS(op) MOTH_FLOAT_ROWS(op)
+#define MOTH_OWN_ROWS(op) MOTH_FLOAT_ROWS(op)
+#endif
+
+#define MOTH_ROWS_WHOLE(op) {MOTH_INT_ROWS(op)}, #op, 0
+#define MOTH_ROWS_REAL(op) {MOTH_REAL_ROWS(op)}, #op, 0
+#define MOTH_ROWS_CURVE(op) {MOTH_BOTH_ROWS(op)}, #op, 0.3f
+#define MOTH_ROWS_PAIR MOTH_ROWS_CURVE
+#define MOTH_ROWS_SLOW(op)                                                            \
+  {MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_f32, [MOTH_DTYPES + 1] = op##_f32}, #op, 20
+#define MOTH_ROWS_OWN(op) {MOTH_OWN_ROWS(op)}, #op, 0.2f
+#define MOTH_ROWS_WAVE(op) {MOTH_BOTH_ROWS(op)}, #op, 0.4f
+#define MOTH_ROWS_NUMBER(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
+#define MOTH_ROWS_HEAVY(op) {MOTH_INT_ROWS(op), MOTH_BOTH_ROWS(op)}, #op, 1
+#define MOTH_ROWS_QUOTIENT(op) {MOTH_INT_ROWS(op), MOTH_SINGLE_ROWS(op)}, #op, 1
+#define MOTH_ROWS_BITS(op) {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op)}, #op, 0
+#define MOTH_ROWS_ANY(op) \
+  {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
+#define MOTH_ROWS_JOINT MOTH_ROWS_NUMBER
+#define MOTH_ROWS_JOINED MOTH_ROWS_ANY
+#define MOTH_ROWS_QUESTION(op) \
+  {[MOTH_BOOL] = op##_u8, MOTH_INT_ROWS(op), MOTH_SINGLE_ROWS(op)}, #op, 0, .asks = true
+#define MOTH_ROWS1(kind, op, ...) .op = {{MOTH_ROWS_##kind(op), .noperands = 2}},
+#define MOTH_ROWS2(kind, op, ...) .op = {{MOTH_ROWS_##kind(op), .noperands = 3}},
+#define MOTH_ROWS3(kind, op, ...) .op = {{MOTH_ROWS_##kind(op), .noperands = 4}},
+
+#define MOTH_FAMILY(name, LISTS)                     \
+  LISTS(MOTH_BASE1, MOTH_BASE2, MOTH_BASE3)          \
+  LISTS(MOTH_PLAIN1, MOTH_PLAIN2, MOTH_PLAIN3)       \
+  MOTH_LEVELS_OF(LISTS)                              \
+  const moth_##name##_loops moth_##name = {LISTS(MOTH_ROWS1, MOTH_ROWS2, MOTH_ROWS3)};
+
+/* Types that other loops are written for: X(name, type, unsigned type in which overflow wraps). */
+#define MOTH_EACH_INT(X)    \
+  X(u8, uint8_t, uint32_t)  \
+  X(i8, int8_t, uint32_t)   \
+  X(i16, int16_t, uint32_t) \
+  X(i32, int32_t, uint32_t) \
+  X(i64, int64_t, uint64_t)
+#define MOTH_EACH_FLOAT(X) X(f32, float, float) X(f64, double, double)
+
+#define MOTH_INNER(name)                                                                    \
+  static void name(int64_t n, char *const *at, const int64_t *step, const void *arg)
+
+/* x, y and z: the operands' elements; a, b, c: three numbers of their type that arg points at, if
+** it is not NULL. */
+#define MOTH_NUMBERS(real)                              \
+  const real *const numbers = arg;                      \
+  const real a = numbers ? numbers[0] : (real)0;        \
+  const real b = numbers ? numbers[1] : (real)0;        \
+  const real c = numbers ? numbers[2] : (real)0;        \
+  (void)a, (void)b, (void)c;
+
+/* result := expression of x; from and to are the element types. */
+#define MOTH_MAP1(target, name, from, to, expression)                                         \
+  target MOTH_INNER(name) {                                                           \
+    typedef from real;                                                                \
+    char *r = at[0];                                                                  \
+    const char *p = at[1];                                                            \
+    const int64_t dr = step[0], dp = step[1];                                         \
+    MOTH_NUMBERS(real)                                                                \
+    if (dr == sizeof(to) && dp == sizeof(from)) {                                     \
+      to *result = (to *)(void *)r;                                                   \
+      const real *first = (const real *)(const void *)p;                              \
+      MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
+        const real x = first[i];                                                      \
+        result[i] = (to)(expression);                                                 \
+      }                                                                               \
+      return;                                                                         \
+    }                                                                                 \
+    for (int64_t i = 0; i < n; i++, r += dr, p += dp) {                               \
+      const real x = *(const real *)(const void *)p;                                  \
+      *(to *)(void *)r = (to)(expression);                                            \
+    }                                                                                 \
+  }
+
+/* The same of an expression that is long: its loop is written once, for whole vectors of elements
+** that lie together; others are copied together first, and so is what is left at the end. So an
+** element has the same bits wherever it stands: a loop for single ones would contract otherwise. */
+#define MOTH_MAP1_LOOPS(target, name, type, expression)                                \
+  target MOTH_INNER(name) {                                                           \
+    typedef type real;                                                                \
+    MOTH_NUMBERS(real)                                                                \
+    if (moth_unfit(n, step, 2, sizeof(real))) {                                       \
+      moth_together(n, at, step, arg, 2, sizeof(real), 0, name);                      \
+      return;                                                                         \
+    }                                                                                 \
+    real *result = (real *)(void *)at[0];                                             \
+    const real *first = (const real *)(const void *)at[1];                            \
+    MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                          \
+      const real x = first[i];                                                        \
+      result[i] = (real)(expression);                                                 \
+    }                                                                                 \
+  }
+#define MOTH_MAP1_LONG(target, name, f) MOTH_MAP1_LOOPS(target, name, float, f)
+#define MOTH_MAP1_WIDE(target, name, f) MOTH_MAP1_LOOPS(target, name, double, f)
+
+/* Whether any of n elements is beyond `most` in size, or NaN. By their bits, which vectors compare
+** at every level. */
+#define MOTH_ANY_BEYOND(name, real, word)                                             \
+  INLINED bool name(int64_t n, const char *p, int64_t step, real most) {              \
+    const word sign = (word)1 << (8 * sizeof(word) - 1);                              \
+    word beyond = 0, limit, bits;                                                     \
+    memcpy(&limit, &most, sizeof limit);                                              \
+    if (step == sizeof(real)) {                                                       \
+      const char *const first = p;                                                    \
+      for (int64_t i = 0; i < n; i++) {                                               \
+        memcpy(&bits, first + i * (int64_t)sizeof bits, sizeof bits);                 \
+        beyond |= limit - (bits & ~sign);                                             \
+      }                                                                               \
+    } else {                                                                          \
+      for (int64_t i = 0; i < n; i++, p += step) {                                    \
+        memcpy(&bits, p, sizeof bits);                                                \
+        beyond |= limit - (bits & ~sign);                                             \
+      }                                                                               \
+    }                                                                                 \
+    return (beyond & sign) != 0;                                                      \
+  }
+MOTH_ANY_BEYOND(moth_beyond_f32, float, uint32_t)
+MOTH_ANY_BEYOND(moth_beyond_f64, double, uint64_t)
+
+/* A function of angles: those that are very large go to C's function. */
+#define MOTH_MAP_WAVE(target, name, type, expression, of_c)                           \
+  MOTH_MAP1_LOOPS(target, name##_near, type, expression)                         \
+  MOTH_MAP1_LOOPS(, name##_far, type, of_c)                                      \
+  target static bool name##_away(int64_t n, const char *p, int64_t step) {            \
+    return sizeof(type) == 8 ? moth_beyond_f64(n, p, step, MOTH_WAVE_FAR_F64)         \
+                             : moth_beyond_f32(n, p, step, MOTH_WAVE_FAR);            \
+  }                                                                                   \
+  target MOTH_INNER(name) {                                                           \
+    moth_wave(n, at, step, arg, sizeof(type), name##_away, name##_near, name##_far);  \
+  }
+
+/* result := expression of x and y. */
+#define MOTH_MAP2(target, name, from, to, expression)                                         \
+  target MOTH_INNER(name) {                                                           \
+    typedef from real;                                                                \
+    enum { S = sizeof(from) };                                                        \
+    char *r = at[0];                                                                  \
+    const char *p = at[1], *q = at[2];                                                \
+    const int64_t dr = step[0], dp = step[1], dq = step[2];                           \
+    MOTH_NUMBERS(real)                                                                \
+    if (n > 1 && dr == sizeof(to) && (dp == S || !dp) && (dq == S || !dq)) {          \
+      to *result = (to *)(void *)r;                                                   \
+      const real *first = (const real *)(const void *)p;                              \
+      const real *second = (const real *)(const void *)q;                             \
+      if (dp && dq) {                                                                 \
+        MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                  \
+          const real x = first[i], y = second[i];                                     \
+          result[i] = (to)(expression);                                               \
+        }                                                                             \
+        return;                                                                       \
+      }                                                                               \
+      if (dp) {                                                                       \
+        const real y = *second;                                                       \
+        MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                  \
+          const real x = first[i];                                                    \
+          result[i] = (to)(expression);                                               \
+        }                                                                             \
+        return;                                                                       \
+      }                                                                               \
+      if (dq) {                                                                       \
+        const real x = *first;                                                        \
+        MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                  \
+          const real y = second[i];                                                   \
+          result[i] = (to)(expression);                                               \
+        }                                                                             \
+        return;                                                                       \
+      }                                                                               \
+    }                                                                                 \
+    for (int64_t i = 0; i < n; i++, r += dr, p += dp, q += dq) {                      \
+      const real x = *(const real *)(const void *)p;                                  \
+      const real y = *(const real *)(const void *)q;                                  \
+      *(to *)(void *)r = (to)(expression);                                            \
+    }                                                                                 \
+  }
+
+/* Single operands have loops of their own where single_x and single_y, 0 or 1, say so. */
+#define MOTH_MAP2_LOOPS(target, name, type, single_x, single_y, expression)           \
+  target MOTH_INNER(name) {                                                           \
+    typedef type real;                                                                \
+    enum { S = sizeof(type) };                                                        \
+    const bool one_x = single_x && n > 1 && !step[1];                                 \
+    const bool one_y = single_y && n > 1 && !step[2] && !one_x;                       \
+    const int64_t apart[] = {step[0], one_x ? S : step[1], one_y ? S : step[2]};      \
+    MOTH_NUMBERS(real)                                                                \
+    if (moth_unfit(n, apart, 3, S)) {                                                 \
+      moth_together(n, at, step, arg, 3, S, one_x << 1 | one_y << 2, name);           \
+      return;                                                                         \
+    }                                                                                 \
+    real *result = (real *)(void *)at[0];                                             \
+    const real *first = (const real *)(const void *)at[1];                            \
+    const real *second = (const real *)(const void *)at[2];                           \
+    if (one_x) {                                                                      \
+      const real x = *first;                                                          \
+      MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                        \
+        const real y = second[i];                                                     \
+        result[i] = (real)(expression);                                               \
+      }                                                                               \
+    } else if (one_y) {                                                               \
+      const real y = *second;                                                         \
+      MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                        \
+        const real x = first[i];                                                      \
+        result[i] = (real)(expression);                                               \
+      }                                                                               \
+    } else {                                                                          \
+      MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                        \
+        const real x = first[i], y = second[i];                                       \
+        result[i] = (real)(expression);                                               \
+      }                                                                               \
+    }                                                                                 \
+  }
+#define MOTH_MAP2_LONG(target, name, expression) \
+  MOTH_MAP2_LOOPS(target, name, float, 0, 0, expression)
+#define MOTH_MAP2_WIDE(target, name, expression) \
+  MOTH_MAP2_LOOPS(target, name, double, 0, 0, expression)
+
+/* Of f32 in blocks, as the functions of angles. */
+#define MOTH_MAP_QUOTIENT(target, name, of_c, expression)                             \
+  MOTH_MAP2(target, name##_near, float, float, expression)                            \
+  MOTH_MAP2(, name##_far, float, float, of_c)                                         \
+  MOTH_INNER(name) {                                                                  \
+    moth_quotients(n, at, step, arg, name##_near, name##_far);                        \
+  }
+
+/* result := expression of x, y and z. A single z has a loop of its own: lerp's weight, and rows
+** that share a factor or a divisor. */
+#define MOTH_MAP3(target, name, from, to, expression)                                         \
+  target MOTH_INNER(name) {                                                           \
+    typedef from real;                                                                \
+    enum { S = sizeof(from) };                                                        \
+    char *r = at[0];                                                                  \
+    const char *p = at[1], *q = at[2], *s = at[3];                                    \
+    const int64_t dr = step[0], dp = step[1], dq = step[2], ds = step[3];             \
+    MOTH_NUMBERS(real)                                                                \
+    if (n > 1 && dr == sizeof(to) && dp == S && dq == S && (ds == S || !ds)) {        \
+      to *result = (to *)(void *)r;                                                   \
+      const real *first = (const real *)(const void *)p;                              \
+      const real *second = (const real *)(const void *)q;                             \
+      const real *third = (const real *)(const void *)s;                              \
+      if (ds) {                                                                       \
+        MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                  \
+          const real x = first[i], y = second[i], z = third[i];                       \
+          result[i] = (to)(expression);                                               \
+        }                                                                             \
+        return;                                                                       \
+      }                                                                               \
+      const real z = *third;                                                          \
+      MOTH_IVDEP for (int64_t i = 0; i < n; i++) {                                    \
+        const real x = first[i], y = second[i];                                       \
+        result[i] = (to)(expression);                                                 \
+      }                                                                               \
+      return;                                                                         \
+    }                                                                                 \
+    for (int64_t i = 0; i < n; i++, r += dr, p += dp, q += dq, s += ds) {             \
+      const real x = *(const real *)(const void *)p;                                  \
+      const real y = *(const real *)(const void *)q;                                  \
+      const real z = *(const real *)(const void *)s;                                  \
+      *(to *)(void *)r = (to)(expression);                                            \
+    }                                                                                 \
+  }
+
+#define MOTH_MAP3_LOOPS(target, name, type, expression)                                \
+  target MOTH_INNER(name) {                                                           \
+    typedef type real;                                                                \
+    MOTH_NUMBERS(real)                                                                \
+    if (moth_unfit(n, step, 4, sizeof(real))) {                                       \
+      moth_together(n, at, step, arg, 4, sizeof(real), 0, name);                      \
+      return;                                                                         \
+    }                                                                                 \
+    real *result = (real *)(void *)at[0];                                             \
+    const real *first = (const real *)(const void *)at[1];                            \
+    const real *second = (const real *)(const void *)at[2];                           \
+    const real *third = (const real *)(const void *)at[3];                            \
+    MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                          \
+      const real x = first[i], y = second[i], z = third[i];                           \
+      result[i] = (real)(expression);                                                 \
+    }                                                                                 \
+  }
+#define MOTH_MAP3_LONG(target, name, f) MOTH_MAP3_LOOPS(target, name, float, f)
+#define MOTH_MAP3_WIDE(target, name, f) MOTH_MAP3_LOOPS(target, name, double, f)
+
+enum { MOTH_VECTOR = 16 }; /* long loops are for multiples of it: whole vectors at every level */
+#define MOTH_WHOLE(n) ((n) & -(int64_t)MOTH_VECTOR) /* which a compiler knows to leave no rest */
+
+/* Whether these are not what a long loop takes: whole vectors of elements that lie together. */
+INLINED bool moth_unfit(int64_t n, const int64_t *step, int noperands, int64_t size) {
+  bool apart = n % MOTH_VECTOR != 0;
+  for (int k = 0; k < noperands; k++) apart |= step[k] != size;
+  return apart;
+}
+
+/* Runs such a loop on any elements, of `size` bytes all, in blocks; operand k stays a single one if
+** `single` has bit k. */
+void moth_together(int64_t n, char *const *at, const int64_t *step, const void *arg, int noperands,
+                   int64_t size, int single, moth_inner inner);
+
+/* Runs loops[dtype], operands[0] being the result, over its shape; dtype is that of the values
+** computed with. `arg` is for the loop: NULL or three numbers of that dtype, f32 for half types. */
+int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
+             const moth_tensor *const *operands, const void *arg);
+
+/* One function over a run as a moth_inner, its arg: half types pass through f32 in blocks, and what
+** lies apart is gathered. */
+typedef struct moth_block_call {
+  moth_inner inner;
+  const void *arg;
+  int noperands;
+  int dtype[MOTH_MAP_OPERANDS];
+} moth_block_call;
+void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *call);
+/* The loop for values of this dtype, and what an element costs it, in ns. NULL: there is none. */
+moth_inner moth_loop_of(const moth_loops *loops, int dtype);
+double moth_cost_of(const moth_loops *loops, int dtype, int noperands);
+
+/* Of functions of angles, whose elements have `size` bytes: near, and far for those that are away,
+** one after another, so that no element's result depends on its neighbours. */
+typedef bool (*moth_away)(int64_t n, const char *p, int64_t step);
+void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, int64_t size,
+               moth_away away, moth_inner near, moth_inner far);
+
+/* Of f32 x and y: near where y is finite and |x / y| below 2^28, far elsewhere. */
+void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void *arg,
+                    moth_inner near, moth_inner far);
+
+/* Writes three numbers as a loop for values of this dtype wants them. */
+void moth_numbers(int dtype, uint64_t arg[3], double a, double b, double c);
+
+/* result := condition ? x : y, of any dtype; operands in that order. */
+extern const moth_loops moth_where[1];
+int moth_map_where(moth_ctx *ctx, const moth_tensor *const *operands);
+
+#endif

@@ -1,0 +1,60 @@
+/* host.h -- the engine as the plugin sees it: core/device/backend.h, and its functions under their
+** names.
+**
+** Nothing here links to libmoth: every call goes through the table that moth_backend_init was
+** given. Kernels are written with the names that the engine's own files use.
+*/
+#ifndef MOTH_CUDA_HOST_H
+#define MOTH_CUDA_HOST_H
+
+#include "../../core/device/backend.h"
+
+#define MOTH_LOCAL __attribute__((visibility("hidden")))
+
+MOTH_LOCAL extern const moth_host *moth_engine;
+
+#define moth_dtype_size (moth_engine->dtype_size)
+#define moth_fail (moth_engine->fail)
+#define moth_status (moth_engine->status) /* what the last failure was */
+#define moth_str (moth_engine->str)
+#define moth_dtype_name (moth_engine->dtype_name)
+#define moth_tensor_new (moth_engine->tensor_new)
+#define moth_tensor_new_channels_last (moth_engine->tensor_new_channels_last)
+#define moth_tensor_release (moth_engine->tensor_release)
+#define moth_packed (moth_engine->packed)
+#define moth_packed_channels_last (moth_engine->packed_channels_last)
+#define moth_cast (moth_engine->cast)
+#define moth_copy_into (moth_engine->copy_into)
+#define moth_loop_over (moth_engine->loop_over)
+#define moth_layout_contiguous (moth_engine->layout_contiguous)
+#define moth_layout_channels_last (moth_engine->layout_channels_last)
+#define moth_convert (moth_engine->convert)
+#define moth_run (moth_engine->run)
+#define moth_op_find (moth_engine->op_find)
+#define moth_generator_take (moth_engine->generator_take)
+#define moth_dim_mask (moth_engine->dim_mask)
+#define moth_absent (moth_engine->absent)
+#define moth_check_write (moth_engine->check_write)
+#define moth_storage_bump (moth_engine->storage_bump)
+#define moth_float32_precision (moth_engine->float32_precision)
+#define moth_is_deterministic (moth_engine->deterministic)
+#define moth_cudnn_is (moth_engine->cudnn)
+#define moth_map_name (moth_engine->map_name)
+
+/* Where element 0 lies: an address on the tensor's device. tensor.h's moth_at reads the engine's
+** own table of sizes, which a plugin cannot see. */
+static inline char *moth_address(const moth_tensor *x) {
+  return x->storage->data + x->l.offset * moth_engine->dtype_size[x->l.dtype];
+}
+
+/* channels_last, and not in row-major order as well: tensor.h's moth_channels_last. */
+static inline bool moth_is_channels_last(const moth_tensor *x) {
+  return moth_layout_channels_last(&x->l) && !moth_layout_contiguous(&x->l);
+}
+
+/* An owned tensor with x's elements, packed in the one order or the other. */
+static inline moth_tensor *moth_packed_as(const moth_tensor *x, bool channels_last) {
+  return channels_last ? moth_packed_channels_last(x) : moth_packed(x);
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* preamble.cuh -- what the source of kernels begins with that are made at run time: the little
+** that the files behind it (plugin.cmake lists them) want of a C library. NVRTC has none; the
+** compiler of what stands for a GPU gets CUDA's words explained instead. Lines that include are
+** indented here: those of the other files are left out.
+*/
+#define MOTH_AT_RUN_TIME
+#define MOTH_MAX_DIMS 8
+
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long uint64_t;
+#define UINT8_MAX 255
+#define INT8_MAX 127
+#define INT8_MIN (-128)
+#define INT16_MAX 32767
+#define INT16_MIN (-32768)
+#define INT32_MAX 2147483647
+#define INT32_MIN (-2147483647 - 1)
+#define INT64_MAX 9223372036854775807L
+#define INT64_MIN (-9223372036854775807L - 1)
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+
+#define MOTH_MADE(name) extern "C" __global__ void name(const __grid_constant__ given t)
+static __device__ inline int64_t thread_number() {
+  return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+#else
+#  include <math.h>
+#  include <stdint.h>
+#  include <string.h>
+#define __host__
+#define __device__
+#define __forceinline__ inline
+
+/* As cuda/emulator/streams.cpp has them. */
+struct moth_emulated_made {
+  size_t size;
+  void (*hold)(void *room, void *const *args);
+  void (*run)(const void *kernel, void *room);
+  void (*body)(const void *room);
+};
+struct moth_emulated_index {
+  unsigned x, y, z;
+};
+extern "C" {
+struct {
+  const moth_emulated_index *thread, *block, *dim;
+} moth_emulated_place;
+}
+template <class T> static void hold_args(void *room, void *const *args) {
+  memcpy(room, args[0], sizeof(T));
+}
+static void run_made(const void *kernel, void *room) {
+  ((const moth_emulated_made *)kernel)->body(room);
+}
+
+#define MOTH_MADE(name)                                                                      \
+  static void name##_body(const given &t);                                                   \
+  static void name##_call(const void *room) { name##_body(*(const given *)room); }           \
+  extern "C" const moth_emulated_made name;                                                  \
+  const moth_emulated_made name = {sizeof(given), hold_args<given>, run_made, name##_call};  \
+  static void name##_body(const given &t)
+static inline int64_t thread_number() {
+  return (int64_t)moth_emulated_place.block->x * moth_emulated_place.dim->x +
+         moth_emulated_place.thread->x;
+}
+#endif

@@ -1,0 +1,10 @@
+/* activation.cu -- activations and their gradients, as core/op/activation.h lists them. */
+#include "../../core/op/activation.h"
+
+#include "lib/elementwise.cuh"
+
+#define LISTS(ONE, TWO, THREE) \
+  ACTIVATION_CURVES(ONE)        \
+  ACTIVATION_PAIRS(TWO)         \
+  ACTIVATION_BACKS(TWO)
+MOTH_CUDA_FAMILY(LISTS)

@@ -1,0 +1,266 @@
+/* clip.cu -- the norm of many tensors as one vector, and scaling them by it or by a number, as
+** core/op/clip.c has it. Tensors go in batches of one dtype, so that a launch serves many small
+** ones; a block takes a piece of one of them.
+*/
+#include "../../core/op/clip.h"
+
+#include "lib/orders.cuh"
+#include "lib/rows.cuh"
+
+enum { MOST = 64, PIECE = 16384 }; /* tensors of a batch; elements of a block */
+
+struct batch {
+  int count, dtype;
+  void *at[MOST];
+  int64_t n[MOST], first[MOST + 1]; /* elements; number of a tensor's first block */
+};
+
+/* Which tensor the block works on, and from where to where. */
+static __device__ inline int piece_of(const batch &b, int64_t *from, int64_t *to) {
+  int i = 0;
+  while (blockIdx.x >= b.first[i + 1]) i++;
+  *from = (blockIdx.x - b.first[i]) * PIECE;
+  *to = *from + PIECE < b.n[i] ? *from + PIECE : b.n[i];
+  return i;
+}
+
+/* The bytes that a batch's tensors reach. What is to be written twice, since it is listed twice or
+** by views that meet, must not be in one launch, whose blocks run at once. */
+struct extents {
+  const char *from[MOST], *to[MOST];
+};
+
+/* Whether x may share elements with one of the first n; it is added behind them. */
+static bool meets(extents *e, int n, const moth_tensor *x) {
+  int64_t last = 0;
+  bool found = false;
+  for (int d = 0; d < x->l.ndim; d++) last += (x->l.shape[d] - 1) * x->l.stride[d];
+  e->from[n] = moth_address(x);
+  e->to[n] = e->from[n] + (x->l.numel ? (last + 1) * moth_dtype_size[x->l.dtype] : 0);
+  for (int i = 0; i < n && !found; i++) found = e->from[i] < e->to[n] && e->from[n] < e->to[i];
+  return found;
+}
+
+/* Calls f(batch) for runs of tensors of one dtype. `write`: those that are not dense are written
+** back after it. */
+template <class F> static int each_batch(moth_ctx *ctx, moth_tensors list, bool write, F f) {
+  batch b;
+  extents taken;
+  moth_tensor *packed[MOST];
+  int status = MOTH_OK;
+  for (int64_t i = 0; i < list.n && !status;) {
+    const int64_t start = i;
+    b.count = 0;
+    b.first[0] = 0;
+    b.dtype = list.at[start]->l.dtype;
+    for (; !status && i < list.n && b.count < MOST && list.at[i]->l.dtype == b.dtype; i++) {
+      const int k = b.count;
+      const moth_tensor *x = list.at[i];
+      if (write && meets(&taken, k, x)) break;
+      packed[k] = moth_packed_as(x, moth_layout_channels_last(&x->l));
+      if (!packed[k]) {
+        status = moth_status(ctx);
+        break;
+      }
+      b.at[k] = moth_address(packed[k]);
+      b.n[k] = packed[k]->l.numel;
+      b.first[k + 1] = b.first[k] + (b.n[k] + PIECE - 1) / PIECE;
+      b.count++;
+    }
+    if (!status && b.first[b.count]) status = f(b);
+    for (int k = 0; k < b.count; k++) {
+      moth_tensor *x = list.at[start + k];
+      if (!status && write && moth_address(packed[k]) != moth_address(x))
+        status = moth_copy_into(x, packed[k]);
+      moth_tensor_release(packed[k]);
+    }
+  }
+  return status;
+}
+
+/* -- the norm -- */
+
+template <class T, int ORDER>
+static __global__ void norm_pieces(batch b, double p, double *parts) {
+  int64_t from, to;
+  const norm_of<double, ORDER> f = {p}; /* squares of f32 may not fit f32 */
+  const T *x = (const T *)b.at[piece_of(b, &from, &to)] + from;
+  double sum = f.start();
+  each_lump<LUMP<T>>(whole_block(), x, to - from, [&](int64_t i) {
+    const lump<T, LUMP<T>> in = read_lump<T, LUMP<T>>(x + i);
+    for (int k = 0; k < LUMP<T>; k++) f.add(&sum, (double)get(&in.at[k]));
+  }, [&](int64_t i) { f.add(&sum, (double)get(x + i)); });
+  sum = join_block(f, sum);
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+/* total := what was before and the batch's pieces, `to` the norm that makes; by one block. Of order
+** 0 every tensor counts 1 that is not 0: PyTorch's is the norm of the norms. */
+template <int ORDER>
+static __global__ void norm_total(batch b, double p, const double *parts, double *total,
+                                  bool begins, results to) {
+  const norm_of<double, ORDER> f = {p};
+  double sum = begins ? f.start() : *total;
+  if (ORDER == ORDER_0) {
+    for (int i = 0; i < b.count; i++) {
+      double found = 0;
+      for (int64_t k = b.first[i] + threadIdx.x; k < b.first[i + 1]; k += BLOCK) found += parts[k];
+      sum += join_block(f, found) > 0 ? 1 : 0;
+    }
+  } else {
+    double mine = f.start();
+    for (int64_t k = threadIdx.x; k < b.first[b.count]; k += BLOCK) mine = f.join(mine, parts[k]);
+    sum = f.join(sum, join_block(f, mine));
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  *total = sum;
+  if (to.dtype == MOTH_F64) put_result(to, 0, f.root(sum));
+  else put_result(to, 0, (float)f.root(sum));
+}
+
+static int refuse_infinite(moth_ctx *ctx, const moth_tensor *y, double p) {
+  double length;
+  moth_layout l = y->l;
+  l.device = 0;
+  l.dtype = MOTH_F64;
+  moth_tensor *here = moth_tensor_new(ctx, &l);
+  int status = here ? moth_copy_into(here, y) : moth_status(ctx);
+  if (!status) memcpy(&length, moth_address(here), sizeof length);
+  moth_tensor_release(here);
+  if (status || length - length == 0) return status;
+  return moth_fail(ctx, MOTH_E_DOMAIN, "error_if_nonfinite",
+                   "the norm of order %g is %s; the gradients cannot be clipped", p,
+                   length != length ? "NaN" : "infinite");
+}
+
+template <int ORDER>
+static int norm_run(const total_norm_args *a, moth_tensor *y, double *total) {
+  const double p = a->norm_type;
+  const results to = {moth_address(y), y->l.dtype};
+  bool begins = true;
+  int status = each_batch(a->ctx, a->tensors, false, [&](const batch &b) {
+    moth_tensor *room = device_room(y, b.first[b.count] * (int64_t)sizeof(double));
+    if (!room) return moth_status(a->ctx);
+    double *parts = data<double>(room);
+    int done = with_float(b.dtype, [&](auto t) {
+      typedef typename decltype(t)::of T;
+      return launch(a->ctx, y, norm_pieces<T, ORDER>, grid_for(b.first[b.count]), BLOCK, 0, b, p,
+                    parts);
+    });
+    if (!done)
+      done = launch(a->ctx, y, norm_total<ORDER>, 1, BLOCK, 0, b, p, parts, total, begins, to);
+    begins = false;
+    moth_tensor_release(room);
+    return done;
+  });
+  if (status || !begins) return status;
+  return launch(a->ctx, y, norm_total<ORDER>, 1, BLOCK, 0, batch{}, p, (const double *)NULL, total,
+                true, to); /* of nothing */
+}
+
+MOTH_CUDA(total_norm) {
+  moth_tensor *y = out[0], *total = device_room(y, sizeof(double));
+  if (!total) return moth_status(a->ctx);
+  int status = with_order(a->norm_type, [&](auto kind) {
+    return norm_run<decltype(kind)::is>(a, y, data<double>(total));
+  });
+  moth_tensor_release(total);
+  if (!status && a->error_if_nonfinite) status = refuse_infinite(a->ctx, y, a->norm_type);
+  return status;
+}
+
+/* -- scaling -- */
+
+/* By `factor`, or by what brings a norm of *length down to `longest`. found gets 1 if some number
+** is not finite before. */
+struct scale {
+  double factor, longest;
+  const void *length; /* of all tensors, or NULL */
+  bool narrow;        /* length is a float32, else a float64 */
+  void *found;        /* or NULL; of dtype found_dtype */
+  int found_dtype;
+};
+
+/* Many threads may at once: volatile, they are stores that no other one of their kind races. */
+static __device__ inline void note(const scale &s) {
+  uint64_t one = 0; /* of that dtype */
+  const results to = {&one, s.found_dtype};
+  if (s.found_dtype == MOTH_F64) put_result(to, 0, 1.0);
+  else put_result(to, 0, 1.0f);
+  if (s.found_dtype == MOTH_F64) *(volatile uint64_t *)s.found = one;
+  else if (s.found_dtype == MOTH_F32) *(volatile uint32_t *)s.found = (uint32_t)one;
+  else *(volatile uint16_t *)s.found = (uint16_t)one;
+}
+
+template <class T> static __global__ void scale_pieces(batch b, scale s) {
+  int64_t from, to;
+  T *x = (T *)b.at[piece_of(b, &from, &to)] + from;
+  double factor = s.factor;
+  bool found = false;
+  if (s.length)
+    factor = s.longest /
+             ((s.narrow ? (double)*(const float *)s.length : *(const double *)s.length) + 1e-6);
+  if (s.length && factor >= 1) return; /* NaN goes on, and is what the gradients become */
+  const auto scaled = [&](T *at) {
+    const real_of<T> v = get(at);
+    found = found || !(v - v == 0);
+    put(at, v * (real_of<T>)factor);
+  };
+  each_lump<LUMP<T>>(whole_block(), x, to - from, [&](int64_t i) {
+    lump<T, LUMP<T>> many = read_lump<T, LUMP<T>>(x + i);
+    for (int k = 0; k < LUMP<T>; k++) scaled(&many.at[k]);
+    write_lump(x + i, many);
+  }, [&](int64_t i) { scaled(x + i); });
+  if (s.found && found) note(s);
+}
+
+static int scale_all(moth_ctx *ctx, moth_tensors list, const scale &s) {
+  for (int64_t i = 0; i < list.n; i++)
+    if (list.at[i]->l.numel) moth_storage_bump(list.at[i]->storage);
+  return each_batch(ctx, list, true, [&](const batch &b) {
+    return with_float(b.dtype, [&](auto t) {
+      typedef typename decltype(t)::of T;
+      return launch(ctx, list.at[0], scale_pieces<T>, grid_for(b.first[b.count]), BLOCK, 0,
+                    b, s);
+    });
+  });
+}
+
+static int check_all(moth_ctx *ctx, const char *arg, const moth_tensor *one, moth_tensors list) {
+  int status = MOTH_OK;
+  if (one->l.numel != 1)
+    return moth_fail(ctx, MOTH_E_SHAPE, arg, "one element is needed, got %s", moth_str(one));
+  for (int64_t i = 0; i < list.n && !status; i++)
+    status = moth_check_write(list.at[i], "tensors", false);
+  return status;
+}
+
+MOTH_CUDA(clip_norm_) {
+  const moth_tensor *total = a->total_norm;
+  (void)out;
+  int status = check_all(a->ctx, "total_norm", total, a->tensors);
+  if (status || a->tensors.n == 0) return status;
+  const bool narrow = total->l.device && total->l.dtype == MOTH_F32;
+  moth_tensor *length = narrow ? moth_packed(total) : moth_cast(total, MOTH_F64);
+  if (!length) return moth_status(a->ctx);
+  scale s = {1, a->max_norm, NULL, narrow, NULL, 0};
+  if (length->l.device) s.length = moth_address(length);
+  else s.factor = a->max_norm / (*data<double>(length) + 1e-6);
+  if (s.length || !(s.factor >= 1)) status = scale_all(a->ctx, a->tensors, s);
+  moth_tensor_release(length);
+  return status;
+}
+
+MOTH_CUDA(unscale_) {
+  moth_tensor *found = a->found;
+  (void)out;
+  int status = check_all(a->ctx, "found", found, a->tensors);
+  if (!status) status = moth_check_write(found, "found", false);
+  if (status || a->tensors.n == 0) return status;
+  if (found->l.device != a->tensors.at[0]->l.device)
+    return moth_fail(a->ctx, MOTH_E_DEVICE, "found", "it must lie where the tensors are");
+  moth_storage_bump(found->storage);
+  const scale s = {a->factor, 0, NULL, false, moth_address(found), found->l.dtype};
+  return scale_all(a->ctx, a->tensors, s);
+}

@@ -1,0 +1,111 @@
+/* create.cu -- numbers counted up, ones on a diagonal, and the triangles of matrices. */
+#include "../../core/op/create.h"
+
+#include "lib/rows.cuh"
+
+/* y[i] := f(i), converted. */
+template <class F, class T> static __global__ void make_each(F f, int64_t n, T *y) {
+  const int64_t i = thread_number();
+  if (i < n) convert_to(y + i, f(i));
+}
+
+template <class F> static int make_all(moth_tensor *y, F f) {
+  const int64_t n = y->l.numel;
+  if (n == 0) return MOTH_OK;
+  return with_any(y->l.dtype, [&](auto type) {
+    typedef typename decltype(type)::of T;
+    return launch(y->ctx, y, make_each<F, T>, blocks_for(n), BLOCK, 0, f, n, data<T>(y));
+  });
+}
+
+/* -- arange: in whole numbers if all three are whole -- */
+
+struct whole_steps {
+  int64_t start, step;
+  __device__ int64_t operator()(int64_t i) const {
+    return (int64_t)((uint64_t)start + (uint64_t)i * (uint64_t)step);
+  }
+};
+
+struct real_steps {
+  double start, step;
+  __device__ double operator()(int64_t i) const { return start + (double)i * step; }
+};
+
+static double number_of(moth_scalar s) { return s.type == 0 ? s.as.number : (double)s.as.integer; }
+
+static bool whole_of(moth_scalar s, int64_t *value) {
+  const double x = s.as.number;
+  *value = s.as.integer;
+  if (s.type != 0) return true;
+  if (!(x >= -9223372036854775808.0 && x < 9223372036854775808.0)) return false;
+  *value = (int64_t)x;
+  return (double)*value == x;
+}
+
+MOTH_CUDA(arange) {
+  int64_t start, stop, step;
+  const bool starts = whole_of(a->start, &start), stops = whole_of(a->stop, &stop);
+  if (starts && stops && whole_of(a->step, &step))
+    return make_all(out[0], whole_steps{start, step});
+  return make_all(out[0], real_steps{number_of(a->start), number_of(a->step)});
+}
+
+/* -- linspace: from both ends, so that both bounds are exact and the values symmetric -- */
+
+struct both_ends {
+  double start, stop, step;
+  int64_t n;
+  __device__ double operator()(int64_t i) const {
+    return i < (n + 1) / 2 ? start + step * (double)i : stop - step * (double)(n - 1 - i);
+  }
+};
+
+MOTH_CUDA(linspace) {
+  const double step = a->steps > 1 ? (a->stop - a->start) / (double)(a->steps - 1) : 0;
+  return make_all(out[0], both_ends{a->start, a->stop, step, a->steps});
+}
+
+/* -- eye -- */
+
+struct diagonal_ones {
+  int64_t columns;
+  __device__ uint8_t operator()(int64_t i) const { return i / columns == i % columns; }
+};
+
+MOTH_CUDA(eye) {
+  (void)a;
+  return make_all(out[0], diagonal_ones{out[0]->l.shape[1]});
+}
+
+/* -- tril, triu -- */
+
+/* Of row r the columns from r + diagonal on are above, that one included. */
+template <class T>
+static __global__ void keep_triangle(int64_t n, quotient_by columns, quotient_by rows,
+                                     int64_t diagonal, bool upper, const T *x, T *y) {
+  const int64_t i = thread_number();
+  if (i >= n) return;
+  const int64_t line = divide(i, columns), column = i - line * columns.by;
+  const int64_t way = column - (line - divide(line, rows) * rows.by);
+  y[i] = (upper ? way >= diagonal : way <= diagonal) ? x[i] : (T)0;
+}
+
+static int triangle(const moth_tensor *input, int64_t diagonal, bool upper, moth_tensor *y) {
+  const int64_t n = y->l.numel;
+  if (n == 0) return MOTH_OK;
+  const quotient_by columns = quotients(y->l.shape[y->l.ndim - 1], n);
+  const quotient_by rows = quotients(y->l.shape[y->l.ndim - 2], n);
+  moth_tensor *x = moth_packed(input);
+  if (!x) return moth_status(y->ctx);
+  int status = with_size(y->l.dtype, [&](auto type) {
+    typedef typename decltype(type)::of T;
+    return launch(y->ctx, y, keep_triangle<T>, blocks_for(n), BLOCK, 0, n, columns, rows, diagonal,
+                  upper, data<T>(x), data<T>(y));
+  });
+  moth_tensor_release(x);
+  return status;
+}
+
+MOTH_CUDA(tril) { return triangle(a->input, a->diagonal, false, out[0]); }
+MOTH_CUDA(triu) { return triangle(a->input, a->diagonal, true, out[0]); }

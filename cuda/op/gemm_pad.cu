@@ -1,0 +1,137 @@
+/* gemm_pad.cu -- large matrix products on tensor cores whose rows do not begin at multiples of 16
+** bytes, as of a vocabulary of 50257 words. Factors come to the multiprocessors 16 bytes at a time;
+** those that cannot are brought by kernels of half the speed, if there are any. Here they are
+** copied first, into rows with room at their ends, and the result is made in such rows.
+*/
+#include "lib/gemm.cuh"
+#include "lib/walk.cuh"
+
+static bool lies_aligned(const void *at, int64_t far, int64_t size) {
+  return (uintptr_t)at % 16 == 0 && far * size % 16 == 0;
+}
+
+/* Lines of `inner` elements, `far` apart, to lines of whole chunks of EACH, whose ends become 0. */
+template <class T, int EACH>
+static __global__ void pad_lines(int64_t n, int64_t inner, quotient_by across, int64_t near,
+                                 int64_t far, const T *from, T *to) {
+  const int64_t i = thread_number();
+  if (i >= n) return;
+  const int64_t line = divide(i, across), at = (i - line * across.by) * EACH;
+  lump<T, EACH> v;
+#pragma unroll
+  for (int e = 0; e < EACH; e++)
+    v.at[e] = at + e < inner ? from[line * far + (at + e) * near] : T();
+  write_lump(to + i * EACH, v);
+}
+
+/* And back, to lines that lie as they like. */
+template <class T, int EACH>
+static __global__ void cut_lines(int64_t n, int64_t inner, quotient_by across, int64_t far,
+                                 const T *from, T *to) {
+  const int64_t i = thread_number();
+  if (i >= n) return;
+  const int64_t line = divide(i, across), at = (i - line * across.by) * EACH;
+  const lump<T, EACH> v = read_lump<T, EACH>(from + i * EACH);
+#pragma unroll
+  for (int e = 0; e < EACH; e++)
+    if (at + e < inner) to[line * far + at + e] = v.at[e];
+}
+
+/* A matrix as lines that lie side by side, as far as they do; down: these are its columns. */
+struct lines {
+  int64_t outer, inner, near, far;
+  bool down;
+};
+
+static lines lines_of(int64_t rows, int64_t cols, int64_t rs, int64_t cs) {
+  if (rs == 1 && cs != 1) return lines{cols, rows, rs, cs, true};
+  return lines{rows, cols, cs, rs, false};
+}
+
+static int64_t padded(const lines &l, int64_t size) {
+  return (l.inner * size + 15) / 16 * 16 / size;
+}
+
+/* f(element type, elements that are moved at once, threads, by those of a line) */
+template <class F> static int with_chunks(const moth_gemm *m, const lines &l, F f) {
+  return with_size(m->dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    if constexpr (sizeof(T) != 2 && sizeof(T) != 4) return MOTH_OK;
+    else {
+      constexpr int each = 16 / (int)sizeof(T);
+      const int64_t across = padded(l, sizeof(T)) / each, n = l.outer * across;
+      return f(t, std::integral_constant<int, each>(), n, quotients(across, n));
+    }
+  });
+}
+
+/* Copies a factor into `room`: *at and its steps tell where it is then. */
+static int pad(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, const lines &l,
+               const moth_tensor *room, const void **at, int64_t *rs, int64_t *cs, bool *ends) {
+  const void *from = *at;
+  if (!room) return MOTH_OK;
+  *at = moth_address(room);
+  *(l.down ? rs : cs) = 1;
+  *(l.down ? cs : rs) = padded(l, moth_dtype_size[m->dtype]);
+  *ends = true;
+  return with_chunks(m, l, [&](auto t, auto each, int64_t n, const quotient_by &across) {
+    typedef typename decltype(t)::of T;
+    return launch_on(ctx, q, pad_lines<T, decltype(each)::value>, blocks_for(n), BLOCK, 0, n,
+                     l.inner, across, l.near, l.far, (const T *)from, data<T>(room));
+  });
+}
+
+static int cut(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, const lines &l,
+               const moth_tensor *room) {
+  if (!room) return MOTH_OK;
+  return with_chunks(m, l, [&](auto t, auto each, int64_t n, const quotient_by &across) {
+    typedef typename decltype(t)::of T;
+    return launch_on(ctx, q, cut_lines<T, decltype(each)::value>, blocks_for(n), BLOCK, 0, n,
+                     l.inner, across, l.far, data<T>(room), (T *)m->c);
+  });
+}
+
+/* Which of A, B and C are to be copied, if it is worth it. */
+static bool wants_copies(const moth_queue *q, const moth_gemm *m, const lines *l, bool *which) {
+  /* products for each element that is copied, and in all, since launches take time as well; what
+  ** stands for a GPU may draw these lines lower */
+  const int64_t least = MOTH_SMALL < INT32_MAX ? 8 : 512, large = 2 * (int64_t)MOTH_SMALL;
+  const int64_t size = moth_dtype_size[m->dtype];
+  const void *const at[3] = {m->a, m->b, m->c};
+  int64_t copied = 0;
+  if (m->m < least || m->n < least || m->k < least || m->m * m->n < large / m->k) return false;
+  for (int i = 0; i < 3; i++) {
+    which[i] = l[i].near != 1 || !lies_aligned(at[i], l[i].far, size);
+    if (i == 2 && (m->beta != 0 || !moth_blaslt_is_here(q))) which[i] = false;
+    if (which[i]) copied += l[i].outer * l[i].inner;
+  }
+  return copied && copied <= m->m * m->n / least * m->k;
+}
+
+int moth_gemm_padded(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, bool *done) {
+  const lines l[3] = {lines_of(m->m, m->k, m->rs_a, m->cs_a),
+                      lines_of(m->k, m->n, m->rs_b, m->cs_b), {m->m, m->n, 1, m->ldc, false}};
+  moth_tensor *room[3] = {NULL, NULL, NULL};
+  bool which[3];
+  moth_gemm g = *m;
+  *done = wants_copies(q, m, l, which);
+  for (int i = 0; *done && i < 3; i++) {
+    moth_layout y = {};
+    if (!which[i]) continue;
+    y.dtype = (uint8_t)m->dtype;
+    y.device = (uint8_t)m->device;
+    y.ndim = 1;
+    y.shape[0] = y.numel = l[i].outer * padded(l[i], moth_dtype_size[m->dtype]);
+    room[i] = moth_tensor_new(ctx, &y);
+    *done = room[i] != NULL; /* else as it lies */
+    if (!*done) forget_failure(ctx);
+  }
+  int status = MOTH_OK;
+  if (*done) status = pad(ctx, q, m, l[0], room[0], &g.a, &g.rs_a, &g.cs_a, &g.ends_a);
+  if (*done && !status) status = pad(ctx, q, m, l[1], room[1], &g.b, &g.rs_b, &g.cs_b, &g.ends_b);
+  if (room[2]) g.c = moth_address(room[2]), g.ldc = padded(l[2], moth_dtype_size[m->dtype]);
+  if (*done && !status) status = moth_gemm_run(ctx, &g);
+  if (*done && !status) status = cut(ctx, q, m, l[2], room[2]);
+  for (moth_tensor *r : room) moth_tensor_release(r);
+  return status;
+}

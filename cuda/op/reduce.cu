@@ -1,0 +1,170 @@
+/* reduce.cu -- sums, products, counts and extremes along dimensions, as core/op/reduce.c has them.
+** Half types and f32 add up in f32, f64 in f64, integers and bool in 64 bits, wrapping.
+*/
+#include "../../core/op/reduce.h"
+
+#include "lib/reduce.cuh"
+
+/* Calls f(x, y) with the input in `from` and a place for results in `to`, which is y itself or
+** converted to it afterwards. */
+template <class F>
+static int folded(moth_tensor *y, const moth_tensor *input, int from, int to, F f) {
+  moth_tensor *owned, *work = y;
+  const moth_tensor *x = computed_as(input, from, &owned);
+  moth_layout l = y->l;
+  l.dtype = (uint8_t)to;
+  const bool direct = y->l.dtype == to || moth_compute_dtype(y->l.dtype) == to;
+  if (x && !direct) work = moth_tensor_new(y->ctx, &l);
+  int status = x && work ? f(x, work) : moth_status(y->ctx);
+  if (!status && work != y) status = moth_copy_into(y, work);
+  if (work != y) moth_tensor_release(work);
+  moth_tensor_release(owned);
+  return status;
+}
+
+static int total_dtype(int dtype) { return moth_is_float(dtype) ? dtype : (int)MOTH_I64; }
+
+/* -- sum, mean -- */
+
+template <class T> struct sum_fold {
+  typedef total_of<T> room;
+  results to;
+  bool mean;
+  room count; /* what a mean is divided by */
+  MEMBER room start() const { return 0; }
+  MEMBER void take(room &r, real_of<T> v, int64_t) const { r = join(r, (room)v); }
+  MEMBER room join(room a, room b) const {
+    if constexpr (is_real<T>) return a + b;
+    else return (room)((uint64_t)a + (uint64_t)b);
+  }
+  MEMBER void end(room r, int64_t at) const { put_result(to, at, mean ? r / count : r); }
+};
+
+static int sum_into(moth_tensor *y, const moth_tensor *input, moth_ints dims, int from, int to,
+                    bool mean) {
+  uint32_t mask;
+  int status = moth_dim_mask(y->ctx, "dim", dims, input->l.ndim, &mask);
+  if (status) return status;
+  const int64_t n = input->l.numel / (y->l.numel ? y->l.numel : 1);
+  return folded(y, input, from, to, [&](const moth_tensor *x, moth_tensor *work) {
+    return with_numbers(x->l.dtype, [&](auto t) {
+      typedef typename decltype(t)::of T;
+      const sum_fold<T> f = {{moth_address(work), work->l.dtype}, mean,
+                             (total_of<T>)n};
+      return fold<T>(y->ctx, f, x, mask);
+    });
+  });
+}
+
+MOTH_CUDA(sum) {
+  const int from = moth_compute_dtype(a->dtype < 0 ? a->input->l.dtype : (int)a->dtype);
+  return sum_into(out[0], a->input, a->dim, from, total_dtype(from), false);
+}
+
+MOTH_CUDA(mean) {
+  const int from = moth_compute_dtype(out[0]->l.dtype);
+  return sum_into(out[0], a->input, a->dim, from, from, true);
+}
+
+/* -- prod -- */
+
+template <class T> struct prod_fold {
+  typedef total_of<T> room;
+  results to;
+  MEMBER room start() const { return 1; }
+  MEMBER void take(room &r, real_of<T> v, int64_t) const { r = join(r, (room)v); }
+  MEMBER room join(room a, room b) const { return (room)((uint64_t)a * (uint64_t)b); }
+  MEMBER void end(room r, int64_t at) const { put_result(to, at, r); }
+};
+
+template <class T> struct real_prod_fold {
+  typedef ranged_product<total_of<T>> room;
+  results to;
+  MEMBER room start() const { return room{1, 0}; }
+  MEMBER void take(room &r, real_of<T> v, int64_t) const {
+    r = join(r, ranged<total_of<T>>((total_of<T>)v, 0));
+  }
+  MEMBER room join(room a, room b) const { return ranged_times<total_of<T>>(a, b); }
+  MEMBER void end(room r, int64_t at) const { put_result(to, at, ranged_value(r)); }
+};
+
+MOTH_CUDA(prod) {
+  uint32_t mask;
+  const int from = moth_compute_dtype(a->dtype < 0 ? a->input->l.dtype : (int)a->dtype);
+  int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
+  if (status) return status;
+  return folded(out[0], a->input, from, total_dtype(from),
+                [&](const moth_tensor *x, moth_tensor *work) {
+    return with_numbers(x->l.dtype, [&](auto t) {
+      typedef typename decltype(t)::of T;
+      const results to = {moth_address(work), work->l.dtype};
+      if constexpr (is_real<T>) return fold<T>(a->ctx, real_prod_fold<T>{to}, x, mask);
+      else return fold<T>(a->ctx, prod_fold<T>{to}, x, mask);
+    });
+  });
+}
+
+/* -- truth and counts -- */
+
+enum { TRUTH_ALL, TRUTH_ANY, TRUTH_COUNT };
+
+/* T: an unsigned integer of the elements' size. */
+template <class T> struct truth_fold {
+  typedef int64_t room; /* how many are not 0; of all: how many are */
+  void *y;
+  int asks;
+  T bits; /* that 0 has not: of floats all but the sign */
+  MEMBER room start() const { return 0; }
+  MEMBER void take(room &r, T v, int64_t) const {
+    r += ((v & bits) != 0) != (asks == TRUTH_ALL);
+  }
+  MEMBER room join(room a, room b) const { return a + b; }
+  MEMBER void end(room r, int64_t at) const {
+    if (asks == TRUTH_COUNT) ((int64_t *)y)[at] = r;
+    else ((uint8_t *)y)[at] = (r != 0) == (asks == TRUTH_ANY);
+  }
+};
+
+static int truth_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, int asks) {
+  uint32_t mask;
+  int status = moth_dim_mask(y->ctx, "dim", dims, x->l.ndim, &mask);
+  if (status) return status;
+  return with_size(x->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    const T all = (T)-1, bits = moth_is_float(x->l.dtype) ? (T)(all >> 1) : all;
+    return fold<T>(y->ctx, truth_fold<T>{moth_address(y), asks, bits}, x, mask);
+  });
+}
+
+MOTH_CUDA(all) { return truth_into(out[0], a->input, a->dim, TRUTH_ALL); }
+MOTH_CUDA(any) { return truth_into(out[0], a->input, a->dim, TRUTH_ANY); }
+MOTH_CUDA(count_nonzero) { return truth_into(out[0], a->input, a->dim, TRUTH_COUNT); }
+
+/* -- amax, amin: NaN wins -- */
+
+template <class T> struct extreme_fold {
+  typedef real_of<T> room;
+  T *y;
+  bool least;
+  MEMBER room start() const { return last_of<T>(least); }
+  MEMBER void take(room &r, real_of<T> v, int64_t) const { r = join(r, v); }
+  MEMBER room join(room a, room b) const {
+    return (least ? b < a : b > a) || b != b ? b : a;
+  }
+  MEMBER void end(room r, int64_t at) const { put(y + at, r); }
+};
+
+static int extreme_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, bool least) {
+  uint32_t mask;
+  int status = moth_dim_mask(y->ctx, "dim", dims, x->l.ndim, &mask);
+  if (status) return status;
+  return with_numbers(x->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    return fold<T>(y->ctx, extreme_fold<T>{data<T>(y), least}, x, mask);
+  });
+}
+
+MOTH_CUDA(amax) { return extreme_into(out[0], a->input, a->dim, false); }
+MOTH_CUDA(amin) { return extreme_into(out[0], a->input, a->dim, true); }
+MOTH_CUDA(max_all) { return extreme_into(out[0], a->input, {NULL, 0}, false); }
+MOTH_CUDA(min_all) { return extreme_into(out[0], a->input, {NULL, 0}, true); }
