@@ -33,6 +33,7 @@ if arg[3] ~= "cpu" then
 end
 
 local LIVE_TABLES, CALLS_A_SCOPE, CYCLES = 1e5, 100, 10
+local SCOPE_BYTES = 2 ^ 23 -- of results in a scope: blocks of more memory go back to the system
 local LITTLE = 2e-5 -- seconds of a call that shares a scope with others
 
 -- Files that need more than the ops of a row are loaded for it.
@@ -97,6 +98,17 @@ local function takes_little(step)
   return took < LITTLE
 end
 
+-- How many calls share a scope: PyTorch's side frees each result before the next call.
+local function calls_in_scope(step)
+  local bytes = 1
+  moth.scope(function()
+    local before = moth.memory().live_bytes
+    step()
+    bytes = math.max(1, moth.memory().live_bytes - before)
+  end)
+  return math.max(1, math.min(CALLS_A_SCOPE, math.floor(SCOPE_BYTES / bytes)))
+end
+
 -- The loop of a variant, and how many calls it takes at a time.
 local function loop_of(variant, seconds)
   local loop = current.loops[variant]
@@ -107,9 +119,13 @@ local function loop_of(variant, seconds)
   local scope = scoped and moth.scope or nil
   local x = current.x
   if variant:find("+fsync", 1, true) then x = true end
-  local small = current.row.group == "small" and kind ~= "train" and kind ~= "step"
-    or kind == "record" and takes_little(step)
-  local batch = timing.batch(step, x, current.y, scope, small and CALLS_A_SCOPE or 1)
+  local each = 1
+  if kind == "record" then
+    if takes_little(step) then each = calls_in_scope(step) end
+  elseif current.row.group == "small" and kind ~= "train" and kind ~= "step" then
+    each = CALLS_A_SCOPE
+  end
+  local batch = timing.batch(step, x, current.y, scope, each)
   loop = {batch = batch, calls = timing.warm_up(batch, seconds)}
   current.loops[variant] = loop
   return loop
