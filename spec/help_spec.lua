@@ -311,8 +311,36 @@ describe("help with words that are no name", function()
   end)
 
   it("finds the guide's sections, and words in other forms", function()
-    has(help.text "freeze", "docs/guide/modules.md  Freezing layers")
+    has(help.text "freeze", "docs/guide/modules.md     Freezing layers")
     has(help.text "freeze layers", "docs/guide/modules.md  Freezing layers")
+  end)
+
+  it("answers the questions of PyTorch users", function()
+    for question, answer in pairs {
+      ["gradient clipping"] = "nn.utils.clip_grad_norm_",
+      ["out of memory"] = "docs/guide/errors.md",
+      ["load checkpoint"] = "nn.Module:load_state_dict",
+      ["cross entropy with label smoothing"] = "moth.cross_entropy",
+      ["move to gpu"] = "nn.Module:cuda",
+      ["concatenate tensors"] = "moth.cat",
+      ["matrix multiplication"] = "moth.matmul",
+      ["weight decay"] = "optim.AdamW",
+      ["transfer learning"] = "docs/guide/recipes.md",
+      ["turn off gradients"] = "moth.no_grad",
+      ["exponential moving average"] = "optim.swa_utils.AveragedModel",
+      ["initialize weights xavier"] = "nn.init.xavier_uniform_",
+      ["custom autograd function"] = "moth.autograd.Function",
+      ["reproducibility"] = "moth.use_deterministic_algorithms",
+      ["convert to numpy"] = "x:tolist",
+      ["pad sequences"] = "nn.utils.rnn.pad_sequence",
+      ["get value of tensor"] = "x:item",
+      ["zero gradients"] = "optim.Optimizer:zero_grad",
+      ["data augmentation"] = "docs/guide/recipes.md",
+      ["mean and standard deviation"] = "moth.std_mean",
+      ["nll loss"] = "moth.nll_loss",
+    } do
+      has(help.text(question), "  " .. answer)
+    end
   end)
 
   it("suggests the nearest name for a misspelt one, and raises for unknown words", function()

@@ -300,7 +300,7 @@ describe("help", function()
   end
 
   it("shows what is written above functions and classes", function()
-    has("no_grad", "nothing recorded for gradients")
+    has("no_grad", "gradients turned off")
     has("scope", "a function, written at")
     has("backward", "x:backward{gradient")
     has("DataLoader", "Batches of a dataset.")

@@ -169,8 +169,8 @@ local function with_mode(mode, name, f, ...)
   return run_under(mode, name, GRAD, f, ...)
 end
 
---- Calls f(...) with nothing recorded for gradients, and returns what it returns. The mode from
--- before is restored also when f raises. (As torch.no_grad.)
+--- Calls f(...) with gradients turned off, and returns the results of f (as torch.no_grad). The
+-- mode is restored also when f raises.
 function M.no_grad(f, ...)
   return with_mode(0, "no_grad", f, ...)
 end

@@ -89,8 +89,9 @@ end
 
 -- ---- the averaged network ----
 
---- A copy of a network, whose weights are means of what the network's were at each
--- update_parameters (Izmailov et al., 2018; Polyak and Juditsky, 1992).
+--- A copy of a network. Its weights are means of the network's weights at each update_parameters
+-- (Izmailov et al., 2018; Polyak and Juditsky, 1992), or exponential moving averages of them (EMA)
+-- with `multi_avg_fn = swa_utils.get_ema_multi_avg_fn()`.
 local AveragedModel = class("AveragedModel", Module)
 swa.AveragedModel = AveragedModel
 
