@@ -25,6 +25,17 @@ setup(function()
 end)
 teardown(files.teardown)
 
+-- The headings that links can lead to.
+local function anchors()
+  local known = {}
+  for name, text in pairs(pages) do
+    for heading in text:gmatch "\n## ([^\n]+)" do
+      known[name .. "#" .. heading:lower():gsub("[^%w_]", "")] = true
+    end
+  end
+  return known
+end
+
 describe("the reference", function()
   it("has a page for each namespace, with each of its names", function()
     for _, place in ipairs(places.list) do
@@ -54,27 +65,50 @@ describe("the reference", function()
   end)
 
   it("has an index of all names, whose links lead to headings", function()
-    local anchors = {}
-    for name, text in pairs(pages) do
-      for heading in text:gmatch "\n## ([^\n]+)" do
-        anchors[name .. "#" .. heading:lower():gsub("[^%w_]", "")] = true
-      end
-    end
+    local known = anchors()
     local count = 0
     for link in pages["index.md"]:gmatch "%]%(([^)]+)%)" do
-      assert.is_true(anchors[link], link)
+      assert.is_true(known[link], link)
       count = count + 1
     end
     assert.is_true(count > 1000)
   end)
 
-  it("has tables whose rows have four cells", function()
+  it("has tables whose rows have five cells", function()
     for name, text in pairs(pages) do
       for row in text:gmatch "\n(| `[^\n]+)" do
         local cells = select(2, row:gsub("\\|", ""):gsub("|", ""))
-        assert.equal(5, cells, name .. ": " .. row)
+        assert.equal(name == "tensor.md" and 3 or 6, cells, name .. ": " .. row)
       end
     end
+  end)
+
+  it("says what an argument must be, what the example returns and where the kernels are", function()
+    local at = pages["moth.md"]:find("\n## moth.conv2d\n", 1, true)
+    local part = pages["moth.md"]:sub(at, pages["moth.md"]:find("\n## ", at + 4, true))
+    assert.truthy(part:find("| an integer or a list of 2 integers |", 1, true), part)
+    assert.truthy(part:find("Result: `y` (2, 4, 6, 6) float32", 1, true), part)
+    assert.truthy(part:find("CPU and GPU, `cuda/conv.cu`; `core/op/conv", 1, true), part)
+  end)
+
+  it("describes the methods of classes and of tensors", function()
+    assert.truthy(pages["moth.nn.md"]:find("\n### nn.Module:parameters\n", 1, true))
+    assert.truthy(pages["tensor.md"]:find("\n## x:to\n", 1, true))
+    assert.truthy(pages["tensor.md"]:find("| `x.grad` |", 1, true))
+  end)
+
+  it("has an index by PyTorch's names, with links or what to write instead", function()
+    local page = pages["pytorch.md"]
+    for _, line in ipairs {
+      "- `torch.nn.functional.nll_loss`: [F.nll\\_loss](moth.nn.functional.md#fnll_loss)",
+      "- `torch.utils.data.DataLoader`: [data.DataLoader](moth.data.md#datadataloader)",
+      "- `torch.Tensor.to`: [x:to](tensor.md#xto)",
+      "- `torch.Tensor.numpy`: ",
+    } do
+      assert.truthy(page:find("\n" .. line, 1, true), line)
+    end
+    local known = anchors()
+    for link in page:gmatch "%]%(([%w_.]+#[%w_]+)%)" do assert.is_true(known[link], link) end
   end)
 end)
 

@@ -205,9 +205,21 @@ local function page(fn, sig, path)
   return concat(lines, "\n")
 end
 
+-- What the error of an argument says is needed: "an integer, at least 1".
+local function needed(arg)
+  local text = (arg.row.need or ""):gsub(" is needed", ""):gsub(" are needed", "")
+  local bounds = arg.bounds
+  if arg.choices and arg.kind == "enum" then text = "one of the names" end
+  if not bounds then return text end
+  if bounds[1] then
+    text = text .. (bounds.open and ", above " or ", at least ") .. tostring(bounds[1])
+  end
+  return bounds[2] and bounds[2] < math.huge and text .. ", at most " .. tostring(bounds[2]) or text
+end
+
 --- What there is to say of a function that has a signature, in parts; nil for others.
 -- @return a table: head, doc, alias, returns, call, method, source, and args, a list of
---         {name, kind, doc, default}
+--         {name, kind, doc, default, need}
 function help.parts(fn)
   local sig = type(fn) == "function" and bind.signature(class.written(fn))
   if not sig then return nil end
@@ -215,7 +227,7 @@ function help.parts(fn)
   r.args = {}
   for i, arg in ipairs(args_of(sig)) do
     r.args[i] = { name = arg.name, kind = shown_kind(arg), doc = arg.doc,
-                  default = help.default(arg, sig.lua) }
+                  default = help.default(arg, sig.lua), need = needed(arg) }
   end
   return r
 end

@@ -40,7 +40,8 @@ local SAME = {
   gpu = "cuda", move = "to", concatenate = "cat", join = "cat", multiplication = "product",
   multiply = "product", average = "mean", mean = "average", matrix = "matrices",
   disable = "off", without = "off", gradient = "gradients",
-  initialize = "init", initialization = "init", he = "kaiming", weights = "parameters", model = "net", network = "net",
+  initialize = "init", initialization = "init", he = "kaiming",
+  weights = "parameters", model = "net", network = "net",
   size = "numel", length = "len", standard = "std", deviation = "std", std = "deviation",
   numpy = "tolist", array = "tolist", list = "tolist", compile = "capture", jit = "capture",
   checkpoint = "state_dict", accuracy = "argmax", crop = "narrow", repeatable = "deterministic",
@@ -93,9 +94,10 @@ local function read_methods()
   for _, name in ipairs(names) do
     if name:find "^%a" and not bind.is_op(name) then add_row("x:" .. name, name, written[name]) end
   end
-  for _, row in ipairs {{"nn.Module:", moth.nn.Module}, {"optim.Optimizer:", moth.optim.Optimizer}} do
-    for _, name in ipairs(class.methods(row[2])) do
-      if name:find "^%a" and name ~= "init" then add_row(row[1] .. name, name, row[2][name]) end
+  for path, base in pairs {["nn.Module:"] = moth.nn.Module,
+                           ["optim.Optimizer:"] = moth.optim.Optimizer} do
+    for _, name in ipairs(class.methods(base)) do
+      if name:find "^%a" and name ~= "init" then add_row(path .. name, name, base[name]) end
     end
   end
 end

@@ -181,7 +181,7 @@ local function add_call(out, space, path, name, fn)
   doc_lines(out, sentence(help.doc(fn)))
   local names
   if sig then
-    names = add_signature(out, sig, 1, table_types[fn], nil, types.results(sig, fn, name))
+    names = add_signature(out, sig, 1, table_types[fn], nil, types.results(sig, fn))
   else
     names = add_plain(out, class.written(fn), false,
       { types.functions[name] or name:find "^is_" and "boolean" or "any" })
@@ -410,7 +410,7 @@ local function tensor_page()
     if sig and sig.args[1] then
       local table_type = table_types[fn] or "table"
       add_function(out, "Tensor", name,
-        add_signature(out, sig, 2, table_type, "self: self", types.results(sig, fn, name)), true)
+        add_signature(out, sig, 2, table_type, "self: self", types.results(sig, fn)), true)
     else
       local result = types.tensor_methods[name] or "moth.Tensor"
       add_function(out, "Tensor", name,

@@ -123,19 +123,25 @@ end
 local SETTINGS = { "^load", "^progress$", "^set_", "^use_", "^manual_seed", "^save", "^seed$",
   "_memory$", "^reset_" }
 
+--- Runs the first example of a function. Returns the results and `n`, how many; 0 where there is
+-- no example, or none that leaves Moth's settings as they are.
+function types.example(sig, fn)
+  for _, pattern in ipairs(sig.lua and SETTINGS or {}) do
+    if sig.name:match("[%w_]+$"):find(pattern) then return { n = 0 } end
+  end
+  local first = (sig.examples or ""):match "[^\n]+"
+  if not first then return { n = 0 } end
+  return run("return fn(" .. first:gsub("%s*%-%- domain:.*$", "") .. ")", fn)
+end
+
 --- The results of a function: a list of types.
-function types.results(sig, fn, name)
+function types.results(sig, fn)
   local list = {}
   if not sig.lua then
     for i in ipairs(sig.outputs) do list[i] = "moth.Tensor" end
     return list
   end
-  for _, pattern in ipairs(SETTINGS) do
-    if name:find(pattern) then return { "any" } end
-  end
-  local first = (sig.examples or ""):match "[^\n]+"
-  if not first then return { "any" } end
-  list = types_of(run("return fn(" .. first:gsub("%s*%-%- domain:.*$", "") .. ")", fn))
+  list = types_of(types.example(sig, fn))
   for i = #list + 1, #sig.outputs do list[i] = "any" end
   return #list > 0 and list or { "any" }
 end
