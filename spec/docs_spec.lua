@@ -124,6 +124,8 @@ describe("the site", function()
     for _, words in ipairs {"kernel_size", "freezing layers", "out of memory", "nll_loss"} do
       assert.truthy(index:find(words, 1, true), words)
     end
+    -- F.nll_loss is two words: a search for nll_loss finds it.
+    assert.truthy(index:match('"separator":"([^,]*),'):find(".", 1, true))
     assert.is_nil(read(folder .. "/index.html"):match 'src="http')
   end)
 end)

@@ -117,13 +117,22 @@ local function add_function(out, fn)
   if #facts > 0 then out[#out + 1] = "\n" .. table.concat(facts, "; ") end
 end
 
+-- Where the constructor of a class is written, or its forward where it has one.
+local function add_source(out, object)
+  local fn = rawget(object, "forward") or object.init
+  local file = debug.getinfo(class.written(fn), "S").source:gsub("^@", "")
+  local root = errors.root
+  if root and file:sub(1, #root) == root then file = file:sub(#root + 1) end
+  out[#out + 1] = "\n`" .. file .. "`"
+end
+
 -- The methods that a class does not inherit.
 local function add_methods(out, path, object)
   local base = class.base(object)
   for _, name in ipairs(class.methods(object)) do
     local fn = object[name]
     if name:find "^%a" and name ~= "init" and name ~= "forward" and name ~= "signature"
-       and not (base and rawequal(base[name], fn)) then
+       and name ~= "extra_repr" and not (base and rawequal(base[name], fn)) then
       local fine, text = pcall(help.text, fn, path .. ":" .. name)
       out[#out + 1] = "\n### " .. path .. ":" .. name
       if fine then out[#out + 1] = "\n```text\n" .. text .. "\n```" end
@@ -157,8 +166,16 @@ local function add_name(out, place, name, value)
   out[#out + 1] = "\n## " .. place.short .. "." .. name
   if type(value) == "function" and help.parts(value) then return add_function(out, value) end
   local fine, text = pcall(help.text, value, place.short .. "." .. name)
+  if class.isclass(value) then text = text:gsub("\n*  methods:   .*$", "") end
   if fine then out[#out + 1] = "\n```text\n" .. text .. "\n```" end
-  if class.isclass(value) then add_methods(out, place.short .. "." .. name, value) end
+  if not class.isclass(value) then return end
+  local base = class.base(value)
+  if base and base ~= class.Object then
+    local path = places.home(base, class.typename(base))
+    out[#out + 1] = ("\nIt inherits from `%s`."):format(path or class.typename(base))
+  end
+  add_source(out, value)
+  add_methods(out, place.short .. "." .. name, value)
 end
 
 -- The page of a namespace. Names that are also in another namespace are described there.
@@ -247,19 +264,21 @@ local function pytorch_index()
     local ours = path == "torch.Tensor" and "tensor"
       or path:gsub("^torch%.utils%.data", "moth.data"):gsub("^torchvision", "moth")
         :gsub("^torch", "moth")
-    local rows, hints = {}, {} -- names of the same hint share a row
+    local rows, others, hints = {}, {}, {} -- names of the same hint share a row of `others`
     for name in names:gmatch "%S+" do
       local where, hint = counterpart(ours, name)
       if where then
         rows[#rows + 1] = ("- `%s.%s`: %s"):format(path, name, where)
       elseif hint and hints[hint] then
         local at = hints[hint]
-        rows[at] = rows[at]:gsub("`: ", ("`, `%s`: "):format(name), 1)
+        others[at] = others[at]:gsub("`: ", ("`, `%s`: "):format(name), 1)
       elseif hint then
-        rows[#rows + 1] = ("- `%s.%s`: %s"):format(path, name, hint)
-        hints[hint] = #rows
+        others[#others + 1] = ("- `%s.%s`: %s"):format(path, name, hint)
+        hints[hint] = #others
       end
     end
+    if #rows > 0 and #others > 0 then rows[#rows + 1] = "\nNot in Moth:\n" end
+    for _, row in ipairs(others) do rows[#rows + 1] = row end
     if #rows > 0 then
       out[#out + 1] = "\n## " .. path .. "\n\n" .. table.concat(rows, "\n")
     end
@@ -299,7 +318,8 @@ theme:
   name: mkdocs
   highlightjs: false
 plugins:
-  - search
+  - search:
+      separator: '[\s\-.:,;()\[\]{}="]+'
 use_directory_urls: false
 nav:
 %s
