@@ -41,17 +41,24 @@ end
 
 local kernels -- name of an op -> the file of its GPU kernel
 
+local function read_kernels(lfs, root, folder)
+  for name in lfs.dir(root .. folder) do
+    local path = folder .. "/" .. name
+    if name:find "%.cuh?$" then
+      for op in read(root .. path):gmatch "MOTH_CUDA%(([%w_]+)%)" do kernels[op] = path end
+    elseif not name:find "%." and lfs.attributes(root .. path, "mode") == "directory" then
+      read_kernels(lfs, root, path)
+    end
+  end
+end
+
 -- Read from the sources of the plugin, which need not be built.
 local function gpu_kernels()
   if kernels then return kernels end
   kernels = {}
   local found, lfs = pcall(require, "lfs")
-  local folder = found and checkout() and checkout() .. "/cuda"
-  if not folder or not lfs.attributes(folder) then return kernels end
-  for name in lfs.dir(folder) do
-    local text = name:find "%.cuh?$" and read(folder .. "/" .. name) or ""
-    for op in text:gmatch "MOTH_CUDA%(([%w_]+)%)" do kernels[op] = "cuda/" .. name end
-  end
+  local root = found and checkout() and checkout() .. "/"
+  if root and lfs.attributes(root .. "cuda") then read_kernels(lfs, root, "cuda") end
   return kernels
 end
 
