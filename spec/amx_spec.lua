@@ -2,7 +2,7 @@
 -- where there are none, core/kernel/gemm/amx_emulated.c computes what their instructions would. It
 -- is in build/emulated/libmoth_amx.so, which MOTH_LIB names to whatever is to run so.
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local process = require "spec.support.process"
 
 local root, build = require("moth.error").root, lib.path:match "^(.*)/[^/]*$"
@@ -31,7 +31,7 @@ x:reshape(64, 2048):matmul(x:reshape(2048, 64))
 count "matmul"
 local y = moth.nn.functional.conv2d(x, w)
 count "conv2d"
-local ops = require("moth.bind").ops
+local ops = require("moth.binding.bind").ops
 ops.conv2d_input(y, w, {8, 8}, {stride = 1})
 count "gradient of images"
 ops.conv2d_weight(x, y, {3, 3}, {stride = 1})

@@ -166,7 +166,7 @@ end)
 
 describe("an option of attention", function()
   it("that puts the heads last transposes the result and its gradients, of any rank", function()
-    local attention = require("moth.bind").ops.attention
+    local attention = require("moth.binding.bind").ops.attention
     for _, lead in ipairs { { 3 }, { 2, 3 }, { 2, 2, 3 } } do
       local x = {}
       for i, rows in ipairs { 4, 5, 5 } do

@@ -71,7 +71,7 @@ describe("the benchmark", function()
   end)
 
   it("times small calls until the collector has ended ten cycles, if they make garbage", function()
-    local passed, kept = require("moth.benchmark").cycles(), nil
+    local passed, kept = require("moth.profiler.benchmark").cycles(), nil
     local function garbage()
       for _ = 1, 20000 do kept = { {}, {}, {}, {} } end
       return 0.01

@@ -61,7 +61,7 @@ describe("moth.timer", function()
     end
     local timer = moth.timer(call, { timer = function() return time end })
     local m = timer:blocked_autorange { min_run_time = 1e-5 }
-    local passed = require("moth.benchmark").cycles()
+    local passed = require("moth.profiler.benchmark").cycles()
     for _ = 1, m.number_per_run do call() end
     assert.equal(8, #kept)
     assert.is_true(passed() >= 8, passed() .. " cycles in " .. m.number_per_run .. " calls")

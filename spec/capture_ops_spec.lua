@@ -2,7 +2,7 @@
 -- bits as the call itself gives, or an error while it is recorded; on the CPU and on a GPU.
 
 local moth = require "moth"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local cuda = require "spec.support.cuda"
 local registry = require "spec.support.registry"
 

@@ -2,7 +2,7 @@
 
 local moth = require "moth"
 local support = require "spec.support.bits"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
 local bits, state_of = support.of, support.state_of

@@ -1,7 +1,7 @@
 -- moth.capture: what changes between replays, and which bytes a recording may count on.
 
 local moth = require "moth"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local nn, optim = moth.nn, moth.optim
 
 local function list_of(x) return x:contiguous():flatten():tolist() end
@@ -273,7 +273,7 @@ end)
 
 describe("a recording made through the C ABI", function()
   local C, ctx = lib.C, lib.ctx
-  local ops = require("moth.bind").ops
+  local ops = require("moth.binding.bind").ops
   local id = require("ffi").new "uint32_t[1]"
 
   -- Records f(), and returns the status of the end.
@@ -333,7 +333,7 @@ describe("a recording made through the C ABI", function()
     assert.equal(0, recorded(function()
       step(1)
       local slots = C.moth_capture_slots(ctx, C.moth_op_find("adam_step_"))
-      for _, arg in ipairs(require("moth.registry").describe("adam_step_").args) do
+      for _, arg in ipairs(require("moth.binding.registry").describe("adam_step_").args) do
         if arg.name == "step" then next_one = slots + arg.slot end
       end
     end))

@@ -3,7 +3,7 @@
 local moth = require "moth"
 local support = require "spec.support.bits"
 local cuda = require "spec.support.cuda"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 local checkpoint = moth.utils.checkpoint.checkpoint
 local sequential = moth.utils.checkpoint.checkpoint_sequential

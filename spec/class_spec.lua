@@ -1,6 +1,6 @@
 -- Classes: inheritance, super calls, metamethods, mixins, and what they say when misused.
 
-local class = require "moth.class"
+local class = require "moth.base.class"
 local moth = require "moth"
 local nn = moth.nn
 

@@ -359,7 +359,7 @@ describe("libmoth.so", function()
 
   it("carries the text of the header", function()
     local ffi = require "ffi"
-    local lib = require "moth.lib"
+    local lib = require "moth.binding.lib"
     local file = assert(io.open(launcher.root .. "/core/moth.h"))
     local text = file:read("*a")
     file:close()

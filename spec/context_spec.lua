@@ -1,7 +1,7 @@
 -- A context belongs to a Lua state: loaded twice it is the same, in two states there are two.
 
 local moth = require "moth"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local process = require "spec.support.process"
 
 local child = process.lua
@@ -15,7 +15,7 @@ describe("requiring moth again", function()
     end
     for name in pairs(kept) do package.loaded[name] = nil end
     local again = require "moth"
-    local fresh_lib = require "moth.lib"
+    local fresh_lib = require "moth.binding.lib"
     local y = again.ones(3) + x
     local same = again == moth and fresh_lib == lib and again.nn == moth.nn
     local linear = again.nn.Linear(3, 2)(y)
@@ -72,7 +72,7 @@ describe("requiring moth again", function()
       for name in pairs(package.loaded) do
         if name:sub(1, 4) == "moth" then package.loaded[name] = nil end
       end
-      print(pcall(dofile, moth and debug.getinfo(require("moth.class").isclass, "S").source
+      print(pcall(dofile, moth and debug.getinfo(require("moth.base.class").isclass, "S").source
         :sub(2):gsub("class", "lib")))]]
     assert.matches("rc=0", text)
   end)

@@ -3,7 +3,7 @@
 
 local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
-local ops = require("moth.bind").ops
+local ops = require("moth.binding.bind").ops
 local refuses = require("spec.support.intact").refuses
 
 -- The definition: at each depth, a sum of convolutions of the slices that the taps see.

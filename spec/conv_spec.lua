@@ -3,7 +3,7 @@
 
 local moth = require "moth"
 local conv2d = moth.nn.functional.conv2d
-local ops = require("moth.bind").ops
+local ops = require("moth.binding.bind").ops
 
 --- The three of one shape: result, gradient of images, gradient of filters.
 local function all(x, w, b, dy, c)

@@ -52,7 +52,7 @@ describe("attention on tensor cores", function()
   end
 
   it("gives rows of heads where it is asked to, on the CPU and on a GPU", function()
-    local attention = require("moth.bind").ops.attention
+    local attention = require("moth.binding.bind").ops.attention
     for _, dtype in ipairs { "float32", "bfloat16" } do
       local x = { draw(dtype, 2, 3, 7, 16), draw(dtype, 3, 9, 16), draw(dtype, 3, 9, 8) }
       local dy, got = draw(dtype, 2, 7, 3, 8), {}

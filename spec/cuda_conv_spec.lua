@@ -100,7 +100,8 @@ describe("convolution on a GPU", function()
       local x = moth.ones(3, 1, 33, 240, 248, { dtype = moth[dtype] })
       local dy = moth.zeros(3, 17 * 30 * 31, { dtype = moth[dtype] })
       dy[{ {}, { 1, 257 } }] = 1
-      local dw = require("moth.bind").ops.conv3d_weight(x:cuda(), dy:view(3, 1, 17, 30, 31):cuda(),
+      local dw = require("moth.binding.bind").ops.conv3d_weight(x:cuda(), dy:view(3, 1, 17, 30,
+        31):cuda(),
         { 17, 1, 2 }, { stride = { 1, 8, 8 } })
       dw = dw:cpu():double()
       assert.same({ wanted, wanted }, { dw:min():item(), dw:max():item() })

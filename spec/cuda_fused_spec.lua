@@ -27,9 +27,9 @@ end
 --- What all claims begin with: `f` numbers the functions by their names, as kernel/math/maps.c
 -- does; and a program is written {result, function, operands ...} a step.
 local begin = [[
-  local fused = require("moth.bind").ops.fused
+  local fused = require("moth.binding.bind").ops.fused
   local codes, f, kinds = {}, {convert = -1}, {}
-  for name, dtype in pairs(require("moth.dtype").by_name) do codes[name] = dtype.code end
+  for name, dtype in pairs(require("moth.tensor.dtype").by_name) do codes[name] = dtype.code end
   local n = 0
   for _, family in ipairs {"arith", "unary", "special", "binary", "compare", "activation",
                            "pointloss"} do
@@ -304,7 +304,7 @@ describe("fused on a GPU", function()
     local ask = [[
       local ffi = require "ffi"
       local room = ffi.new "char[4096]"
-      local lib = require "moth.lib"
+      local lib = require "moth.binding.lib"
       lib.C.moth_device_report(lib.ctx, room, 4096)
       print(ffi.string(room):match "NVRTC\t([^\n]*)")
     ]]

@@ -93,7 +93,7 @@ end)
 describe("moth doctor", function()
   it("lists the plugin, the driver, libraries and devices, or what is missing", function()
     local names = {}
-    for _, row in ipairs(require("moth.doctor").gpus(require "moth.lib")) do
+    for _, row in ipairs(require("moth.doctor").gpus(require "moth.binding.lib")) do
       names[row[1]] = row[2]
     end
     if not cuda.here then

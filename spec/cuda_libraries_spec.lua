@@ -525,7 +525,7 @@ describe("a matrix product by cuBLASLt", function()
 
   it("is made as its factors lie where there is no room for such lines", function()
     assert.equal("rc=0\n", with("MOTH_CUBLASLT", "none", { MOTH_EMULATED_SMALL = "1" }, [[
-      local lib, ffi = require "moth.lib", require "ffi"
+      local lib, ffi = require "moth.binding.lib", require "ffi"
       local half = {dtype = moth.float16, device = "cuda"}
       local a, b = moth.ones({70, 131}, half), moth.ones({131, 69}, half)
       moth.cuda.empty_cache()

@@ -496,7 +496,7 @@ describe("a pass that is given no gradient, on a GPU", function()
   end)
 
   it("leaves nothing behind where memory ends", function()
-    local lib = require "moth.lib"
+    local lib = require "moth.binding.lib"
     local collect = lib.collect
     finally(function() lib.collect = collect end)
     slope()

@@ -51,7 +51,7 @@ local DRAWN = {
   end},
   {"standard_gamma", FLOATS, function(d, g, t)
     local shapes = moth.linspace(0.01, 30, 501, {dtype = t, device = d})
-    return (require("moth.bind").ops.standard_gamma(shapes, g))
+    return (require("moth.binding.bind").ops.standard_gamma(shapes, g))
   end},
   {"bernoulli_", ALL, function(d, g, t)
     return moth.zeros(501, {dtype = t, device = d}):bernoulli_(0.3, {generator = g})

@@ -73,7 +73,7 @@ describe("on a GPU", function()
   end
 
   it("sums with factors are as on the CPU, of any length and dtype", function()
-    local recur = require("moth.bind").ops.recur
+    local recur = require("moth.binding.bind").ops.recur
     for dtype, tolerance in pairs {float64 = 1e-12, float32 = 1e-5, float16 = 4e-3,
                                    bfloat16 = 3e-2} do
       for _, shape in ipairs {{5, 40}, {3, 70, 37}, {2, 9000}} do
@@ -196,7 +196,7 @@ describe("on a GPU", function()
         end
       end
     end
-    local back = require("moth.bind").ops.row_norm_back
+    local back = require("moth.binding.bind").ops.row_norm_back
     for _, dtype in ipairs {moth.float16, moth.bfloat16} do
       for _, inner in ipairs {16, 15} do
         for _, wide in ipairs {true, false} do

@@ -6,7 +6,7 @@ local moth = require "moth"
 local cuda = require "spec.support.cuda"
 
 local nn, F = moth.nn, moth.nn.functional
-local ops = require("moth.bind").ops
+local ops = require("moth.binding.bind").ops
 
 local FLOATS = { "float16", "bfloat16", "float32", "float64" }
 local ALL = { "uint8", "int8", "int16", "int32", "int64", unpack(FLOATS) }

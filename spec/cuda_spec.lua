@@ -6,7 +6,7 @@ local moth = require "moth"
 local child = require "spec.support.child"
 local cuda = require "spec.support.cuda"
 local files = require "spec.support.files"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local process = require "spec.support.process"
 
 local nn, F = moth.nn, moth.nn.functional

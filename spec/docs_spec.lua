@@ -2,9 +2,9 @@
 
 local lfs = require "lfs"
 local moth = require "moth"
-local docs = require "moth.docs"
+local docs = require "moth.help.docs"
 local files = require "spec.support.files"
-local places = require "moth.places"
+local places = require "moth.help.places"
 local registry = require "spec.support.registry"
 
 local function read(path)

@@ -1,7 +1,7 @@
 --- Moth inside a C program: examples/embed/frame.c is compiled as docs/guide/embedding.md
 -- says and run.
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local process = require "spec.support.process"
 
 local root = require("moth.error").root

@@ -351,7 +351,7 @@ describe("shapes and sizes", function()
   end)
 
   it("that a C host gives may be any int64", function()
-    local lib = require "moth.lib"
+    local lib = require "moth.binding.lib"
     local C, ctx, least = lib.C, lib.ctx, -0x8000000000000000LL
     local slots, y = ffi.new "moth_slot[4]", ffi.new "moth_handle[1]"
     local border = ffi.new("int64_t[2]", least, least)

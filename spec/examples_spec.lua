@@ -136,7 +136,7 @@ describe("example", function()
 
   it("04 says that the images are not there and trains on digits it draws", function()
     local hide = [[
-      local bytes = require "moth.bytes"
+      local bytes = require "moth.io.bytes"
       local open = bytes.open
       function bytes.open(path, ...)
         path = path:gsub("^/usr/share/datasets/", "/not/there/")

@@ -3,7 +3,7 @@
 -- memory_spec's; here each must end in an error, and the same call later in the same values.
 
 local moth = require "moth"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local registry = require "spec.support.registry"
 
 local C, ctx = lib.C, lib.ctx

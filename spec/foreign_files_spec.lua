@@ -53,7 +53,7 @@ end)
 
 describe("an interrupt", function()
   it("stops the reading of a file that calls no op", function()
-    local lib = require "moth.lib"
+    local lib = require "moth.binding.lib"
     local path = files.write("a.csv", ("1,2\n"):rep(3000))
     local t = moth.data.csv(path)
     for _, f in ipairs { function() moth.data.csv(path) end, function() t:column(1) end,

@@ -2,7 +2,7 @@
 -- no program, however crooked, touches memory that is not its own.
 
 local moth = require "moth"
-local fused = require("moth.bind").ops.fused
+local fused = require("moth.binding.bind").ops.fused
 
 local ADD, MORE, CONVERT = 0, 1, -1
 
@@ -25,7 +25,7 @@ describe("the op fused", function()
 
   it("converts between dtypes on the way", function()
     local x = moth.randn(1000)
-    local halves = require("moth.dtype").by_name.float16.code
+    local halves = require("moth.tensor.dtype").by_name.float16.code
     local y = fused({ x }, {
       CONVERT, -1, 2, 2, 0, 0, 0, 0, 0,
       ADD, halves, 3, 1, 2, 2, 0, 0, 0,

@@ -3,7 +3,7 @@
 
 local ffi = require "ffi"
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local moth = require "moth"
 local gemm = require "spec.support.gemm"
 local process = require "spec.support.process"

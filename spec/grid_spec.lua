@@ -232,7 +232,7 @@ describe("grid_sample", function()
       function() F.grid_sample(moth.ones(1, 1, 3, 3), moth.ones(1, 2, 2, 2), "cubic") end)
     for _, side in ipairs { 0, 2 ^ 53 } do -- what its gradients are made of
       refuses("'size' to 'grid_positions'", function()
-        require("moth.bind").ops.grid_positions(moth.ones(1, 2, 2, 2), { 2 ^ 31 - 1, side })
+        require("moth.binding.bind").ops.grid_positions(moth.ones(1, 2, 2, 2), { 2 ^ 31 - 1, side })
       end)
     end
   end)

@@ -94,9 +94,9 @@ local function run_example(text, what)
 end
 
 describe("help of everything that can be reached", function()
-  local places = require "moth.places"
-  local class = require "moth.class"
-  local bind = require "moth.bind"
+  local places = require "moth.help.places"
+  local class = require "moth.base.class"
+  local bind = require "moth.binding.bind"
 
   it("names it as it is reached; its example runs, its method exists", function()
     local pages = 0

@@ -2,7 +2,7 @@
 -- thing, or lie, are refused.
 
 local moth = require "moth"
-local gzip = require "moth.gzip"
+local gzip = require "moth.io.gzip"
 local files = require "spec.support.files"
 local data = moth.data
 

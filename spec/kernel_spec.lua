@@ -2,7 +2,7 @@
 -- twice; and an error or the function itself where it is not one of elements.
 
 local ffi = require "ffi"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local moth = require "moth"
 local process = require "spec.support.process"
 local nn = moth.nn
@@ -306,12 +306,12 @@ describe("moth.kernel", function()
   it("warns once and goes on where a number is another at each call", function()
     local warnings, warn = {}, moth.warn
     moth.warn = function(text) warnings[#warnings + 1] = text end
-    local loaded = package.loaded["moth.warn"]
-    package.loaded["moth.warn"] = moth.warn
+    local loaded = package.loaded["moth.base.warn"]
+    package.loaded["moth.base.warn"] = moth.warn
     local kernel = moth.kernel(function(x, a) return x * a + a end)
     local x = moth.randn(3)
     for k = 1, 50 do same(kernel(x, k / 7), x * (k / 7) + k / 7) end
-    moth.warn, package.loaded["moth.warn"] = warn, loaded
+    moth.warn, package.loaded["moth.base.warn"] = warn, loaded
     assert.are.equal(1, #warnings)
     assert.is_truthy(warnings[1]:find("moth.tensor(x)", 1, true), warnings[1])
   end)
@@ -404,8 +404,8 @@ describe("moth.kernel", function()
   end)
 
   it("runs op by op, with a warning, where the program would be too large", function()
-    local warnings, loaded = {}, package.loaded["moth.warn"]
-    package.loaded["moth.warn"] = function(text) warnings[#warnings + 1] = text end
+    local warnings, loaded = {}, package.loaded["moth.base.warn"]
+    package.loaded["moth.base.warn"] = function(text) warnings[#warnings + 1] = text end
     local function fn(x)
       for _ = 1, 60 do x = (x * 1.01):sin() + x:cos() end
       return x
@@ -413,7 +413,7 @@ describe("moth.kernel", function()
     local kernel, x = moth.kernel(fn), moth.randn(10)
     same(kernel(x), fn(x))
     same(kernel(x), fn(x))
-    package.loaded["moth.warn"] = loaded
+    package.loaded["moth.base.warn"] = loaded
     assert.are.equal(1, #warnings)
   end)
 

@@ -5,8 +5,8 @@ local ffi = require "ffi"
 
 local moth = require "moth"
 local intact = require "spec.support.intact"
-local lib = require "moth.lib"
-local machine = require "moth.machine"
+local lib = require "moth.binding.lib"
+local machine = require "moth.base.machine"
 local process = require "spec.support.process"
 
 local F, nn = moth.nn.functional, moth.nn
@@ -26,7 +26,7 @@ local function kilobytes(code)
     local before = heap()
     local moth = require "moth"
     ]] .. code .. [[
-    for _ = 1, 40 do require("moth.lib").collect() end
+    for _ = 1, 40 do require("moth.binding.lib").collect() end
     print(heap() - before, #strings)]])
   return assert(tonumber(text:match "^[%d.]+"), text)
 end
@@ -132,7 +132,7 @@ describe("a call, after what wrote its function was let go,", function()
       local moth = require "moth"
       local x = moth.ones(2)
       package.path = "nowhere/?.lua"
-      for _ = 1, 40 do require("moth.lib").collect() end
+      for _ = 1, 40 do require("moth.binding.lib").collect() end
       print((x + x):sum():item(), moth.nn.Linear(2, 3)(x).shape)]]
     assert.matches("^4%s+%(3%)", text)
   end)

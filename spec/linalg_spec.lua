@@ -364,7 +364,7 @@ describe("linear algebra", function()
   end)
 
   it("stops between two matrices when it is interrupted", function()
-    local lib = require "moth.lib"
+    local lib = require "moth.binding.lib"
     lib.C.moth_cancel(lib.ctx, 1)
     refuses(function() linalg.inv(moth.eye(3)) end, "interrupt", "E_INTERRUPT")
     assert.equal(1, linalg.det(moth.eye(3)):item())

@@ -2,7 +2,7 @@
 
 local moth = require "moth"
 local intact = require "spec.support.intact"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 local C, ctx = lib.C, lib.ctx

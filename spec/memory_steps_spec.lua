@@ -1,7 +1,7 @@
 -- Memory of training steps: what goes without a collection, and when one is made.
 
 local moth = require "moth"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 local C, ctx = lib.C, lib.ctx

@@ -2,7 +2,7 @@
 -- user's own gets what it is called with.
 
 local moth = require "moth"
-local class = require "moth.class"
+local class = require "moth.base.class"
 local help = require "moth.help"
 local intact = require "spec.support.intact"
 

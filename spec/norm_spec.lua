@@ -2,7 +2,7 @@
 -- layers' buffers.
 
 local moth = require "moth"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local nn, F = moth.nn, moth.nn.functional
 

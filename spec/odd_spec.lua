@@ -2,7 +2,7 @@
 -- the user's line and of arguments, not of variables and lines within Moth.
 
 local moth = require "moth"
-local places = require "moth.places"
+local places = require "moth.help.places"
 
 local nn = moth.nn
 
@@ -18,7 +18,8 @@ local function odd()
   }
 end
 
-local INNER = {"attempt to %a+", "%a+ expected, got", "lua/moth/[%w_/]+%.lua:", "/?nn/%w+%.lua:"}
+local INNER = {"attempt to %a+", "%a+ expected, got", "lua/moth/[%w_/]+%.lua:",
+  "/?nn/[%w_/]+%.lua:"}
 
 -- What settles something for all, or ends what is under way.
 local SETTLES = {}

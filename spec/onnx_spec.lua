@@ -26,7 +26,7 @@ local function same(got, wanted)
 end
 
 local function model_of(path)
-  local file = require("moth.bytes").open(path, "spec")
+  local file = require("moth.io.bytes").open(path, "spec")
   return proto.decode(file, "Model", 0, file.size)
 end
 

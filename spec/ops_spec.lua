@@ -2,7 +2,7 @@
 -- tested before anyone writes a test for it.
 
 local moth = require "moth"
-local integral = require "moth.integral"
+local integral = require "moth.functions.integral"
 local registry = require "spec.support.registry"
 
 local DTYPES = {[0] = moth.bool, moth.uint8, moth.int8, moth.int16, moth.int32, moth.int64,

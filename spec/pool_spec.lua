@@ -1,7 +1,7 @@
 --- pool_spec.lua -- windows of many sizes, beside sums over what unfold cuts out.
 
 local moth = require "moth"
-local F, ops = moth.nn.functional, require("moth.bind").ops
+local F, ops = moth.nn.functional, require("moth.binding.bind").ops
 
 -- The taps of each window of x, (N, C, taps, windows); outside of the image stands `edge`.
 local function windows(x, k, stride, padding, dilation, edge)

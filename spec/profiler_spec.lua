@@ -2,7 +2,7 @@
 -- twice, and a profile ends whatever happens in it.
 
 local moth = require "moth"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local bits = require "spec.support.bits"
 local support = require "spec.support.profiler"
 local traces = require "spec.support.traces"

@@ -185,7 +185,7 @@ describe("moth.load of a file of torch.save", function()
     for size = 0, #bytes - 1, 61 do
       assert.is_false((pcall(load, bytes:sub(1, size))))
     end
-    local gzip = require "moth.gzip"
+    local gzip = require "moth.io.gzip"
     local crc = gzip.crc32
     finally(function() gzip.crc32 = crc end)
     for at = 1, #bytes, 7 do

@@ -2,11 +2,11 @@
 -- file lists them by name.
 
 local moth = require "moth"
-local bind = require "moth.bind"
-local class = require "moth.class"
-local lazy = require "moth.lazy"
-local lib = require "moth.lib"
-local registry = require "moth.registry"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
+local lazy = require "moth.base.lazy"
+local lib = require "moth.binding.lib"
+local registry = require "moth.binding.registry"
 
 local C = lib.C
 local F = moth.nn.functional
@@ -120,7 +120,7 @@ describe("a function that is written in Lua", function()
   it("is named in no other list", function()
     local listed, again = {}, {}
     lazy.each(bind.written, function(name) listed[name] = true end)
-    local rows = lines_with("lazy[.]from", "lua/moth/bind.lua nn/functional.lua")
+    local rows = lines_with("lazy[.]from", "lua/moth/binding/bind.lua nn/functional/init.lua")
     for _, line in ipairs(rows) do
       for name in line:match(', *"([^"]*)'):gmatch "%S+" do
         if listed[name] then again[#again + 1] = name end
@@ -133,8 +133,9 @@ end)
 
 describe("a module of Moth", function()
   it("keeps what a program puts there", function()
-    local names = {"moth.forms", "moth.kinds", "moth.registry", "moth.writer", "moth.instead",
-      "moth.instead.nn"}
+    local names = {"moth.binding.forms", "moth.binding.kinds", "moth.binding.registry",
+      "moth.binding.writer", "moth.error.instead",
+      "moth.error.instead.nn"}
     local held = {}
     for i, name in ipairs(names) do
       held[i] = require(name)

@@ -146,7 +146,7 @@ describe("interpolate", function()
   end)
 
   it("stays inside the image whatever the scale, and counts channels that can be", function()
-    local resize = require("moth.bind").ops.resize -- what interpolate and C hosts call
+    local resize = require("moth.binding.bind").ops.resize -- what interpolate and C hosts call
     local x = moth.arange(9):float():view(1, 1, 3, 3)
     for _, mode in ipairs {"nearest", "nearest_exact", "linear", "cubic"} do
       local y = resize(x, {1, 2}, {mode = mode, scale_h = 1e-300, scale_w = 1e-300})

@@ -269,7 +269,7 @@ describe("memory", function()
   it("comes back when loaded tensors go", function()
     local path = path_of("gone.st")
     moth.save({ a = moth.ones(1000), b = moth.ones(10, { dtype = moth.bool }) }, path)
-    local lib = require "moth.lib"
+    local lib = require "moth.binding.lib"
     local before, after = ffi.new("moth_memory_info"), ffi.new("moth_memory_info")
     require("jit").flush() -- compiled code may hold a result as a constant
     lib.collect()
@@ -291,7 +291,7 @@ describe("memory", function()
 
   it("that runs out, at any allocation, is an error that leaves nothing behind", function()
     local path = path_of("gone.st")
-    local lib = require "moth.lib"
+    local lib = require "moth.binding.lib"
     local info = ffi.new("moth_memory_info")
     local function live()
       lib.collect()
@@ -426,7 +426,7 @@ describe("a save that fails", function()
   end)
 
   it("is stopped by an interrupt", function()
-    local lib, value = require "moth.lib", { x = moth.ones(10) }
+    local lib, value = require "moth.binding.lib", { x = moth.ones(10) }
     lib.C.moth_cancel(lib.ctx, 1)
     local fine, message = pcall(moth.save, value, path)
     lib.C.moth_cancel(lib.ctx, 0)

@@ -5,7 +5,7 @@ local intact = require "spec.support.intact"
 
 local nn, optim = moth.nn, moth.optim
 local refuses = intact.refuses
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local function alive(x) return lib.C.moth_alive(lib.ctx, x) == 1 end
 

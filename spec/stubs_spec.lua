@@ -2,11 +2,11 @@
 -- is and nothing else, and are the same each time.
 
 local cli = require "moth.cli"
-local class = require "moth.class"
+local class = require "moth.base.class"
 local lfs = require "lfs"
 local files = require "spec.support.files"
 local moth = require "moth"
-local places = require "moth.places"
+local places = require "moth.help.places"
 local tensor = require "moth.tensor"
 
 local pages
@@ -73,7 +73,7 @@ describe("the annotation files", function()
       if name:find "^%a" then known[name] = true end
     end
     assert.same(sorted(known), sorted(loaded "moth.Tensor.lua"))
-    for name in pairs(require("moth.fields").of("x").docs) do
+    for name in pairs(require("moth.help.fields").of("x").docs) do
       assert.truthy(pages["moth.Tensor.lua"]:find("---@field " .. name .. " ", 1, true), name)
     end
   end)

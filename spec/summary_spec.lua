@@ -21,7 +21,7 @@ function Net:forward(x, y)
   return self.blocks[2](x, x), {self.head(x)}
 end
 
-describe("moth.summary", function()
+describe("moth.help.summary", function()
   it("has a line for each module, with type, output and parameters", function()
     local net = Net()
     net.head[2].weight.requires_grad = false

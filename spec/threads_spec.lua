@@ -11,7 +11,7 @@ local moth = require "moth"
 
 --- Builds spec/host/<name>.c and runs it: it must find no failure.
 local function host(name, rounds)
-  local lib = require("moth.lib").path
+  local lib = require("moth.binding.lib").path
   local root, libdir = require("moth.error").root, lib:match("^(.*)/[^/]*$")
   local program = os.tmpname()
   local sanitize = os.getenv("MOTH_SANITIZED") -- a sanitized library needs such a host
@@ -65,7 +65,7 @@ end)
 
 describe("memory of a host's own", function()
   local ffi = require "ffi"
-  local lib = require "moth.lib"
+  local lib = require "moth.binding.lib"
   local C, ctx = lib.C, lib.ctx
   ffi.cdef "void *malloc(size_t size); void free(void *block);"
 
@@ -132,7 +132,7 @@ end)
 describe("a token that nobody opens", function()
   it("gives its bytes back when it is dropped, once", function()
     local ffi = require "ffi"
-    local lib = require "moth.lib"
+    local lib = require "moth.binding.lib"
     local before = moth.memory().shared_bytes
     local token = ffi.new "uint64_t[1]"
     local x = moth.ones(1000)

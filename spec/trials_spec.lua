@@ -16,7 +16,7 @@ local function has(x, mean, variance, label)
 end
 
 local function gamma(shape, options)
-  return (require("moth.bind").ops.standard_gamma(moth.full({N}, shape, options or {})))
+  return (require("moth.binding.bind").ops.standard_gamma(moth.full({N}, shape, options or {})))
 end
 
 describe("numbers found by trial", function()
@@ -62,7 +62,7 @@ describe("numbers found by trial", function()
 
   it("grow with the shape as the quantiles do", function()
     -- where igamma(a, x) is kept, dx/da is what gamma_slope says
-    local slope = require("moth.bind").ops.gamma_slope
+    local slope = require("moth.binding.bind").ops.gamma_slope
     local h = 1e-4
     for _, a in ipairs {0.2, 1.5, 12, 90, 900, 1100} do
       for _, z in ipairs {-1.5, 0, 1, 3} do

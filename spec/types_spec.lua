@@ -1,7 +1,7 @@
 --- types_spec.lua -- what an element type holds, and which type results of two.
 
 local moth = require "moth"
-local dtypes = require "moth.dtype"
+local dtypes = require "moth.tensor.dtype"
 local intact = require "spec.support.intact"
 
 local refuses = intact.refuses

@@ -3,7 +3,7 @@
 
 local moth = require "moth"
 local registry = require "spec.support.registry"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local SAMPLES, ROWS = 3, 16 -- a batch of fewer gradients is a loop
 local pattern = os.getenv "MOTH_SPEC_OP" or "."

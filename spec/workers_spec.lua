@@ -465,7 +465,7 @@ describe("a DataLoader with workers", function()
   end)
 
   it("stops waiting when it is interrupted, and loses no batch", function()
-    local lib = require "moth.lib"
+    local lib = require "moth.binding.lib"
     local step = data.DataLoader(sets.Squares(9), {num_workers = 2}):iter()
     assert.equal(1, step()[1][1]:item())
     for _ = 1, 3 do

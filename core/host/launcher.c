@@ -216,8 +216,8 @@ static void find_cancel(lua_State *L) {
 
 /* ---- running ---- */
 
-/* Lets Moth, if it is loaded, add to the message at index 1 (lua/moth/hint.lua). A script that uses
-** `moth` without `require` has not loaded it. */
+/* Lets Moth, if it is loaded, add to the message at index 1 (lua/moth/error/hint.lua). A script
+** that uses `moth` without `require` has not loaded it. */
 static void add_hint(lua_State *L) {
   const char *absent = strstr(lua_tostring(L, 1), "global 'moth' (a nil value)");
   if (absent) {
@@ -470,7 +470,7 @@ static lua_State *new_state(void) { return lua_newstate(allocate, NULL); }
 static lua_State *new_state(void) { return luaL_newstate(); }
 #endif
 
-/* __index of _G: Python's words would be nil in silence. lua/moth/strict.lua does the same. */
+/* __index of _G: Python's words would be nil in silence. lua/moth/base/strict.lua does the same. */
 static int undefined_global(lua_State *L) {
   static const char *const words[][2] = {
       {"True", "true"}, {"False", "false"}, {"None", "nil, or moth.none in a list of arguments"}};

@@ -2,8 +2,8 @@
 **
 ** LuaJIT 2.1 beta 3 as Debian 12 has it (and any of September 2021 to April 2022) may cut a pointer
 ** to 32 bits in a compiled traversal by pairs() or next(), and the process ends (LuaJIT issue 829).
-** lua/moth/traverse.lua puts this in their place there. The engine links no Lua: these functions
-** are the host's, and where it hides them nothing is put anywhere.
+** lua/moth/base/traverse.lua puts this in their place there. The engine links no Lua: these
+** functions are the host's, and where it hides them nothing is put anywhere.
 */
 #include <stddef.h>
 

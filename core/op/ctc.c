@@ -1,5 +1,5 @@
 /* ctc.c -- connectionist temporal classification: the losses of the samples, and their slopes. The
-** public face, ctc_loss, is written in Lua (nn/ctc.lua).
+** public face, ctc_loss, is written in Lua (nn/functional/ctc.lua).
 **
 ** The slope by log_probs is minus the share of all ways to read the targets that pass a class at a
 ** step; where log_probs come from log_softmax, as they should, what arrives at the scores is what

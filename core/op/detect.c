@@ -1,8 +1,8 @@
 /* detect.c -- non-maximum suppression: of boxes that overlap the best one stays.
 **
-** moth.ops.nms (lua/moth/ops.lua) sorts, asks here which boxes stay, and gives their positions.
-** Whether two boxes overlap too much is divided out, as torchvision does, so that the same boxes
-** stay also where the ratio is the threshold itself.
+** moth.ops.nms (lua/moth/ops/init.lua) sorts, asks here which boxes stay, and gives their
+** positions. Whether two boxes overlap too much is divided out, as torchvision does, so that the
+** same boxes stay also where the ratio is the threshold itself.
 */
 #include "detect.h"
 

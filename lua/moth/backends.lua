@@ -4,14 +4,14 @@
 
 local ffi = require "ffi"
 local errors = require "moth.error"
-local lib = require "moth.lib"
-local settings = require "moth.settings"
+local lib = require "moth.binding.lib"
+local settings = require "moth.base.settings"
 
 local C, ctx = lib.C, lib.ctx
 
 -- What to write in place of a name.
 local function hint(path, name, names)
-  local text = type(name) == "string" and require("moth.instead").find(path, name)
+  local text = type(name) == "string" and require("moth.error.instead").find(path, name)
   return text and "; " .. text or errors.nearest(name, names)
 end
 

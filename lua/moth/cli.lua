@@ -150,9 +150,9 @@ local function docs(words)
     lfs.mkdir(folder)
     if not lfs.attributes(folder, "mode") then error("there is no folder " .. folder, 0) end
     if folder:sub(1, 1) ~= "/" then folder = lfs.currentdir() .. "/" .. folder end
-    if site then require("moth.docs").site(root, folder)
-    elseif stubs then require("moth.stubs").write(folder)
-    else require("moth.docs").reference(folder) end
+    if site then require("moth.help.docs").site(root, folder)
+    elseif stubs then require("moth.help.stubs").write(folder)
+    else require("moth.help.docs").reference(folder) end
   end)
   if not fine then fail(tostring(problem)) end
 end

@@ -2,8 +2,8 @@
 -- slows it.
 
 local ffi = require "ffi"
-local machine = require "moth.machine"
-local system = require "moth.system"
+local machine = require "moth.base.machine"
+local system = require "moth.base.system"
 
 local doctor = {}
 
@@ -120,7 +120,7 @@ end
 function doctor.main()
   local function row(name, text) print(("%-10s %s"):format(name, text)) end
 
-  local found, lib = pcall(require, "moth.lib")
+  local found, lib = pcall(require, "moth.binding.lib")
   if found then
     row("Moth", ("%s, ABI %d"):format(ffi.string(lib.C.moth_version()), lib.C.moth_abi_version()))
     row("library", lib.path)

@@ -7,12 +7,12 @@
 -- dimension of 2, as PyTorch's view_as_real lays them out; `dim` does not count it, so that
 -- dimensions are what they are in PyTorch. abs, angle, mul and polar compute with such pairs.
 
-local bind = require "moth.bind"
-local define = require "moth.define"
-local dtypes = require("moth.dtype").by_name
+local bind = require "moth.binding.bind"
+local define = require "moth.binding.define"
+local dtypes = require("moth.tensor.dtype").by_name
 local errors = require "moth.error"
-local lazy = require "moth.lazy"
-local lib = require "moth.lib"
+local lazy = require "moth.base.lazy"
+local lib = require "moth.binding.lib"
 
 local ops = bind.ops
 local HALF = { [dtypes.float16] = true, [dtypes.bfloat16] = true }
@@ -228,7 +228,8 @@ local function frequencies(name, doc, last, first)
       if d == 0 then
         errors.argument(name, "d", "a number other than 0 is needed, got 0", "E_DOMAIN")
       end
-      return (require("moth.series").steps(name, "n", last(n) + 1, -first(n), n * d, dtype,
+      return (require("moth.functions.series").steps(name, "n", last(n) + 1, -first(n), n * d,
+        dtype,
         device, requires_grad))
     end,
   }

@@ -10,15 +10,15 @@
 --
 -- Format: ggml-org/ggml, docs/gguf.md; blocks: ggml-org/ggml, src/ggml-common.h and ggml-quants.c.
 
-local bytes = require "moth.bytes"
-local define = require "moth.define"
-local dtypes = require("moth.dtype").by_name
+local bytes = require "moth.io.bytes"
+local define = require "moth.binding.define"
+local dtypes = require("moth.tensor.dtype").by_name
 local errors = require "moth.error"
-local lazy = require "moth.lazy"
-local lib = require "moth.lib"
-local scope = require "moth.scope"
+local lazy = require "moth.base.lazy"
+local lib = require "moth.binding.lib"
+local scope = require "moth.tensor.scope"
 
-local ops = require("moth.bind").ops
+local ops = require("moth.binding.bind").ops
 local gguf = {}
 
 local DEEPEST = 8 -- lists in lists

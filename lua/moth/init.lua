@@ -68,7 +68,7 @@ local function need(name)
     if module == nil then module = true end
     anchor.loaded[name] = module
   end
-  local recent = anchor.loaded["moth.recent"]
+  local recent = anchor.loaded["moth.base.recent"]
   if not recent or not recent.goes(name) then package.loaded[name] = module end
   return module
 end
@@ -85,10 +85,10 @@ end
 anchor.need = need
 local require = need
 
-local lib = require "moth.lib"
-local bind = require "moth.bind"
-local dtype = require "moth.dtype"
-local lazy = require "moth.lazy"
+local lib = require "moth.binding.lib"
+local bind = require "moth.binding.bind"
+local dtype = require "moth.tensor.dtype"
+local lazy = require "moth.base.lazy"
 
 local ffi = require "ffi"
 
@@ -100,65 +100,72 @@ local moth = { none = lib.none, version = version, _VERSION = "Moth " .. version
 -- What is written in Lua, by module. A function made by define{...} is named here alone: its marks
 -- say whether it is a method of tensors and in moth.nn.functional (lazy.lua).
 local rows = bind.written
-rows.Size = {"moth.size", "new"}
-rows.device = {"moth.device", "new"}
+rows.Size = {"moth.tensor.size", "new"}
+rows.device = {"moth.tensor.device", "new"}
 rows.inference_mode = {"moth.autograd", "no_grad"}
-rows.trapz = {"moth.pieces", "trapezoid"}
+rows.trapz = {"moth.functions.pieces", "trapezoid"}
 rows.chain_matmul = {"moth.linalg", "multi_dot"}
-rows.asarray = {"moth.create", "as_tensor"}
-rows.timer = {"moth.benchmark", "Timer"}
+rows.asarray = {"moth.tensor.create", "as_tensor"}
+rows.timer = {"moth.profiler.benchmark", "Timer"}
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils ops amp backends cuda data define autograd class progress warn "
   .. "summary distributions func linalg fft onnx profiler special darknet gguf random signal "
   .. "testing strict")
-from("moth.create", "tensor as_tensor frombuffer :new_tensor :new_zeros :new_ones :new_empty "
+from("moth.tensor.create", "tensor as_tensor frombuffer :new_tensor :new_zeros :new_ones "
+  .. ":new_empty "
   .. ":new_full")
-from("moth.dispatch", "max: min: equal: allclose: norm: arange range randint randperm "
+from("moth.binding.dispatch", "max: min: equal: allclose: norm: arange range randint randperm "
   .. "cross_entropy*:")
-from("moth.results", "median: unique: unique_consecutive: nonzero: where normal tensor_split: "
+from("moth.functions.results", "median: unique: unique_consecutive: nonzero: where normal "
+  .. "tensor_split: "
   .. "meshgrid broadcast_tensors")
-from("moth.composed", "polygamma: quantile: nanmedian: cdist logspace tril_indices triu_indices "
+from("moth.functions.composed", "polygamma: quantile: nanmedian: cdist logspace tril_indices "
+  .. "triu_indices "
   .. "clamp_min: clamp_max: :where :unfold :fill_diagonal_ :log_normal_ :cauchy_ :clamp_min_ "
   .. ":clamp_max_")
-from("moth.types", "finfo iinfo promote_types result_type can_cast get_device:")
-from("moth.matrices", "cholesky: cholesky_inverse: cholesky_solve: cross: det: inverse: logdet: "
+from("moth.tensor.types", "finfo iinfo promote_types result_type can_cast get_device:")
+from("moth.linalg.matrices", "cholesky: cholesky_inverse: cholesky_solve: cross: det: inverse: "
+  .. "logdet: "
   .. "lu_solve: matrix_exp: matrix_power: pinverse: qr: slogdet: svd:")
-from("moth.factors", "orgqr: ormqr: lu_unpack")
-from("moth.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag cartesian_prod "
+from("moth.linalg.factors", "orgqr: ormqr: lu_unpack")
+from("moth.functions.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag "
+  .. "cartesian_prod "
   .. "combinations vander hsplit: vsplit: dsplit: select_scatter: diagonal_scatter: trapezoid "
   .. "cov: corrcoef: float_power: pdist*")
-from("moth.numbers", "ldexp: frexp: mvlgamma: renorm: logcumsumexp: cumulative_trapezoid "
+from("moth.functions.numbers", "ldexp: frexp: mvlgamma: renorm: logcumsumexp: cumulative_trapezoid "
   .. "gradient binomial isreal: rsub: :renorm_")
-from("moth.inplace", ":float_power_ :igamma_ :igammac_ :ldexp_ :mvlgamma_ :polygamma_")
-from("moth.statistics", "mode: nanquantile: histogram: svd_lowrank pca_lowrank std: var: "
+from("moth.functions.inplace", ":float_power_ :igamma_ :igammac_ :ldexp_ :mvlgamma_ :polygamma_")
+from("moth.functions.statistics", "mode: nanquantile: histogram: svd_lowrank pca_lowrank std: var: "
   .. "std_mean: var_mean:")
-from("moth.search", "searchsorted bucketize:")
-from("moth.reindex", "scatter: index_reduce: put: slice_scatter: unravel_index narrow_copy: "
+from("moth.functions.search", "searchsorted bucketize:")
+from("moth.functions.reindex", "scatter: index_reduce: put: slice_scatter: unravel_index "
+  .. "narrow_copy: "
   .. "broadcast_shapes split_with_sizes: diagflat: :scatter_ :index_reduce_ :put_ :sum_to_size")
-from("moth.quantize", "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine")
-from("moth.interpolate", "interpolate*:")
-from("moth.benchmark", "time")
-from("moth.window", "hann_window hamming_window blackman_window bartlett_window kaiser_window")
-from("moth.stft", "stft: istft:")
-from("moth.vmap", "vmap")
-from("moth.deepcopy", "deepcopy")
-from("moth.contract", "einsum tensordot")
+from("moth.functions.quantize", "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine")
+from("moth.functions.interpolate", "interpolate*:")
+from("moth.profiler.benchmark", "time")
+from("moth.functions.window", "hann_window hamming_window blackman_window bartlett_window "
+  .. "kaiser_window")
+from("moth.functions.stft", "stft: istft:")
+from("moth.func.vmap", "vmap")
+from("moth.base.deepcopy", "deepcopy")
+from("moth.functions.contract", "einsum tensordot")
 from("moth.sparse", "sparse_coo_tensor :coalesce :is_coalesced :indices :values :to_dense "
   .. ":_indices :_values :_nnz")
-from("moth.scope", "scope keep")
+from("moth.tensor.scope", "scope keep")
 from("moth.capture", "capture")
 from("moth.kernel", "kernel")
-from("moth.memory", "memory set_memory_limit set_memory_floor empty_cache reset_peak_memory "
+from("moth.tensor.memory", "memory set_memory_limit set_memory_floor empty_cache reset_peak_memory "
   .. "collect leaks")
 from("moth.autograd", "no_grad enable_grad set_grad_enabled is_grad_enabled")
-from("moth.autocast", "autocast is_autocast_enabled")
-from("moth.scaler", "GradScaler")
-from("moth.generator", "Generator manual_seed seed initial_seed get_rng_state set_rng_state")
-from("moth.save", "save load open")
-from("moth.print", "set_printoptions")
+from("moth.amp.autocast", "autocast is_autocast_enabled")
+from("moth.amp.scaler", "GradScaler")
+from("moth.tensor.generator", "Generator manual_seed seed initial_seed get_rng_state set_rng_state")
+from("moth.io.save", "save load open")
+from("moth.tensor.print", "set_printoptions")
 from("moth.help", "help")
-from("moth.index", "newaxis")
-from("moth.settings", "get_default_dtype set_default_dtype get_default_device "
+from("moth.tensor.index", "newaxis")
+from("moth.base.settings", "get_default_dtype set_default_dtype get_default_device "
   .. "set_default_device get_num_threads set_num_threads errcode is_tensor is_floating_point "
   .. "numel typename context token open_token get_float32_matmul_precision "
   .. "set_float32_matmul_precision use_deterministic_algorithms "
@@ -166,7 +173,7 @@ from("moth.settings", "get_default_dtype set_default_dtype get_default_device "
 
 moth.inf, moth.nan, moth.pi, moth.e = math.huge, 0 / 0, math.pi, math.exp(1)
 for name, object in pairs(dtype.by_name) do moth[name] = object end
-for _, names in ipairs {require("moth.layout").docs, require("moth.layout").kinds} do
+for _, names in ipairs {require("moth.tensor.layout").docs, require("moth.tensor.layout").kinds} do
   for name in pairs(names) do moth[name] = name end
 end
 
@@ -180,11 +187,11 @@ local function worth_guessing(names, wrong)
 end
 
 local function find(name)
-  if name == "default_generator" then return require("moth.generator").default() end
+  if name == "default_generator" then return require("moth.tensor.generator").default() end
   return bind.public(name)
 end
 
-local also = {"default_generator", unpack(require("moth.alias").names())}
+local also = {"default_generator", unpack(require("moth.binding.alias").names())}
 
 --- All names of the namespace, sorted: for completion and documentation.
 moth.names = select(2, lazy.namespace("moth", moth, rows, {
@@ -194,7 +201,7 @@ moth.names = select(2, lazy.namespace("moth", moth, rows, {
 getmetatable(moth).__tostring = function() return moth._VERSION end
 
 function anchor.hint(message) -- for the launcher
-  return (require "moth.hint"(message))
+  return (require "moth.error.hint"(message))
 end
 require "moth.tensor" -- the metatype of handles
 for name, module in pairs(package.loaded) do -- those that a host has loaded before

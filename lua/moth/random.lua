@@ -1,8 +1,8 @@
 --- random.lua -- moth.random: the default stream of random numbers, by the names of torch.random.
 
-local define = require "moth.define"
-local generator = require "moth.generator"
-local lazy = require "moth.lazy"
+local define = require "moth.binding.define"
+local generator = require "moth.tensor.generator"
+local lazy = require "moth.base.lazy"
 
 local random = {}
 
@@ -31,6 +31,7 @@ local fork_rng = define {
 random.fork_rng = fork_rng
 
 local rows = {}
-lazy.from(rows, "moth.generator", "manual_seed seed initial_seed get_rng_state set_rng_state")
+lazy.from(rows, "moth.tensor.generator", "manual_seed seed initial_seed get_rng_state "
+  .. "set_rng_state")
 
 return (lazy.namespace("moth.random", random, rows))

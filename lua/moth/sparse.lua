@@ -5,10 +5,10 @@
 -- what is done with it is done with these. Ops refuse it; the few that have a meaning for it are
 -- below, under the op's name (bind.lua asks here before it raises).
 
-local bind = require "moth.bind"
-local define = require "moth.define"
+local bind = require "moth.binding.bind"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C, ctx, Handle, ops = lib.C, lib.ctx, lib.Handle, bind.ops
 local istensor = lib.istensor
@@ -235,7 +235,7 @@ local function size_of(rows, values, size)
     refuse("indices", ("row %d is out of range for %d"):format(last, size[1]), "E_INDEX")
   end
   if lib.capture then
-    require "moth.check"(rows:lt(1):logical_or(rows:gt(size[1])), function()
+    require "moth.capture.check"(rows:lt(1):logical_or(rows:gt(size[1])), function()
       refuse("indices", ("rows from 1 to %d are needed"):format(size[1]), "E_INDEX")
     end)
   end
@@ -260,7 +260,7 @@ sparse.sparse_coo_tensor = define {
   },
   run = function(indices, values, size, dtype, device, is_coalesced)
     if not istensor(indices) then
-      indices = require("moth.create").integers(indices, "sparse_coo_tensor", "indices")
+      indices = require("moth.tensor.create").integers(indices, "sparse_coo_tensor", "indices")
     end
     if values:dim() == 0 then
       refuse("values", "(n, ...) is needed, got " .. errors.describe(values), "E_SHAPE")

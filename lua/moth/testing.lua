@@ -1,9 +1,9 @@
 --- testing.lua -- moth.testing: comparisons for tests, by the names of torch.testing.
 
-local define = require "moth.define"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lazy = require "moth.lazy"
-local lib = require "moth.lib"
+local lazy = require "moth.base.lazy"
+local lib = require "moth.binding.lib"
 
 local istensor = lib.istensor
 local testing = {}

@@ -1,9 +1,9 @@
 --- The step of a row of records.lua on Moth's side, from a call as JSON. (That side has none of the
 -- tables that rows are made from: the more Lua holds, the longer its collections take.)
 
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local json = require "moth.json"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local moth = require "moth"
 local values = require "values"
 

@@ -9,12 +9,12 @@
 -- Both sides get the call as JSON and draw the inputs from the same descriptions (values.lua); in
 -- PyTorch's, dimensions and positions count from 0.
 
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local exceptions = require "exceptions"
 local json = require "moth.json"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local moth = require "moth"
-local places = require "moth.places"
+local places = require "moth.help.places"
 local recorded = require "recorded"
 local registry = require "spec.support.registry"
 local values = require "values"

@@ -82,7 +82,7 @@ local MOST = 20 -- times the wanted seconds, which a run that waits for the coll
 --- Microseconds per call: the mean of a run of batches.
 -- @param cycles  how many of the collector's cycles the run spans at least, if it makes garbage
 function timing.mean(batch, calls, seconds, cycles)
-  local passed, kilobytes = require("moth.benchmark").cycles(), collectgarbage "count"
+  local passed, kilobytes = require("moth.profiler.benchmark").cycles(), collectgarbage "count"
   local total, n = 0, 0
   local function more()
     if total < seconds then return true end

@@ -39,7 +39,7 @@ end
 function whole.disk()
   return function()
     local bytes = 0
-    local words = quoted(launcher.program) .. " " .. quoted(require("moth.lib").path)
+    local words = quoted(launcher.program) .. " " .. quoted(require("moth.binding.lib").path)
     for _, folder in ipairs {"lua", "nn"} do
       words = words .. " " .. quoted(launcher.root .. "/" .. folder)
     end

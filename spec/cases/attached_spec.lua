@@ -2,7 +2,7 @@
 -- an exponent of 0, one row, nothing at all. Every function with examples, by program.
 
 local moth = require "moth"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local coverage = require "spec.support.coverage"
 local registry = require "spec.support.registry"
 

@@ -275,7 +275,7 @@ describe("sizes and handles that are nothing:", function()
 end)
 
 describe("without memory", function()
-  local lib = require "moth.lib"
+  local lib = require "moth.binding.lib"
 
   it("a Function raises in its own name, and leaves no node, wherever memory ends", function()
     local Twice = nn.class("Twice", moth.autograd.Function)

@@ -4,7 +4,7 @@ local moth = require "moth"
 local process = require "spec.support.process"
 local intact = require "spec.support.intact"
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local function on() return moth.is_grad_enabled() end
 

@@ -203,7 +203,7 @@ end)
 describe("NULL in the C ABI", function()
   it("in the place of each pointer is E_ARG, 0 or NULL, never the end of the process", function()
     local text = process.lua [=[
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local ffi = require "ffi"
 local C = lib.C
 local file = assert(io.open(require("moth.error").root .. "core/moth.h"))

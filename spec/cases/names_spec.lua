@@ -2,7 +2,7 @@
 -- instead. The names are in spec/names/names.txt, which spec/names/list.py writes.
 
 local count = require "spec.names.count"
-local instead = require "moth.instead"
+local instead = require "moth.error.instead"
 local moth = require "moth"
 
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim

@@ -2,9 +2,9 @@
 -- cannot take them is an error that names `out`. The lists are PyTorch 2.15's, of what is here.
 
 local moth = require "moth"
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local registry = require "spec.support.registry"
-local F, lib = moth.nn.functional, require "moth.lib"
+local F, lib = moth.nn.functional, require "moth.binding.lib"
 
 local LISTS = {
   {moth, "abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr all amax amin "

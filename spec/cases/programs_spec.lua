@@ -40,7 +40,7 @@ describe("out", function()
   end)
 
   it("is no position of any function", function()
-    local bind = require "moth.bind"
+    local bind = require "moth.binding.bind"
     local counted = 0
     for _, name in ipairs(bind.names()) do
       local sig = bind.signature(bind.ops[name])

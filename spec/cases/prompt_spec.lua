@@ -4,7 +4,7 @@ local moth = require "moth"
 local complete = require "moth.repl.complete"
 local evaluate = require "moth.repl.evaluate"
 local files = require "spec.support.files"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local process = require "spec.support.process"
 local show = require "moth.repl.show"
 

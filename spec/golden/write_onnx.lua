@@ -3,7 +3,7 @@
 
 local moth = require "moth"
 local json = require "moth.json"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 package.path = "./?.lua;" .. package.path
 local cases = require "spec.support.onnx_cases"
 local runs = require "spec.support.onnx_runs"

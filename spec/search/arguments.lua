@@ -19,9 +19,9 @@
 -- Printed are the calls refused badly, a table of the outcomes by the kind of argument, and totals.
 
 local moth = require "moth"
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local registry = require "spec.support.registry"
-local samples = require "moth.samples"
+local samples = require "moth.help.samples"
 
 local nn = moth.nn
 local only, show = arg and arg[1], os.getenv "MOTH_SEARCH_SHOW" or "badly"
@@ -213,7 +213,7 @@ local function search_class(path, space, name)
   if not called or path:find "^data" then return end -- which are walked, not called
   local args = {}
   local forward = type(Class.forward) == "function"
-    and require("moth.class").written(Class.forward)
+    and require("moth.base.class").written(Class.forward)
   local declared = forward and bind.signature(forward)
   for i = 1, called.n do
     args[i] = declared and declared.args[i]
@@ -245,7 +245,7 @@ for _, space in ipairs(SPACES) do
     local ok, value = pcall(function() return from[name] end)
     local full = space == "" and name or space .. "." .. name
     if ok and type(value) == "function" then search_function(full, name, value)
-    elseif ok and type(value) == "table" and require("moth.class").isclass(value) then
+    elseif ok and type(value) == "table" and require("moth.base.class").isclass(value) then
       local path = (space:find "^ops" or space:find "^distrib") and "moth." .. full or full
       search_class(path, from, name)
     end

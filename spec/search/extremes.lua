@@ -16,7 +16,7 @@
 -- each point: `compared` or `compared/wrong`; then what is wrong, and how to call it.
 
 local moth = require "moth"
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local registry = require "spec.support.registry"
 
 local only = arg and arg[1]

@@ -3,7 +3,7 @@
 local assert = require "luassert"
 local ffi = require "ffi"
 local moth = require "moth"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local bits = require "spec.support.bits"
 
 local captured = {}

@@ -6,7 +6,7 @@
 -- In-place forms are their base's; hidden ops (mostly gradients) are reached through the ops that
 -- use them. What has no golden values for a reason says so by `exempt` in its sample file.
 
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local golden = require "spec.support.golden"
 local moth = require "moth"
 local registry = require "spec.support.registry"

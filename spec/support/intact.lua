@@ -2,7 +2,7 @@
 -- over, and an engine that goes on.
 
 local moth = require "moth"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C = lib.C
 local intact = {}

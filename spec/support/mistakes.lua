@@ -3,7 +3,7 @@
 
 local ffi = require "ffi"
 local moth = require "moth"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local mistakes = {}
 

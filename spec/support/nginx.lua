@@ -8,7 +8,7 @@
 --     for file in *.deb; do dpkg -x $file nginx; done
 
 local ffi = require "ffi"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local process = require "spec.support.process"
 
 pcall(ffi.cdef, [[

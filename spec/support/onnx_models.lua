@@ -1,9 +1,9 @@
 --- onnx_models.lua -- small ONNX models, written by specs to be loaded.
 
-local bytes = require "moth.bytes"
-local dtype = require "moth.dtype"
+local bytes = require "moth.io.bytes"
+local dtype = require "moth.tensor.dtype"
 local files = require "spec.support.files"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local moth = require "moth"
 local proto = require "moth.onnx.proto"
 

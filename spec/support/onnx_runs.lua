@@ -1,7 +1,7 @@
 --- onnx_runs.lua -- what the cases of onnx_cases.lua give, for the spec and for what asks another
 -- runtime about them.
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local moth = require "moth"
 
 local runs = {}

@@ -1,6 +1,6 @@
 --- process.lua -- runs Lua code in a process of its own, with Moth on its paths.
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local process = {}
 

@@ -2,8 +2,8 @@
 
 local ffi = require "ffi"
 local moth = require "moth"
-local lib = require "moth.lib"
-local bind = require "moth.bind"
+local lib = require "moth.binding.lib"
+local bind = require "moth.binding.bind"
 
 local C = lib.C
 local registry = {}

@@ -35,7 +35,7 @@ dataset("Noise", function() return moth.rand(2), math.random() end)
 
 -- i + 2 i, by a kernel that is made at run time (cuda_fused_spec.lua).
 dataset("Fused", function(_, i)
-  local fused = require("moth.bind").ops.fused
+  local fused = require("moth.binding.bind").ops.fused
   local x = moth.full({1000}, i, {device = "cuda"})
   return fused({x}, {1, -1, 3, 1, 0, 0, 0, 0, 0}, {-1}, 1, {2, 0, 0}):cpu()
 end)

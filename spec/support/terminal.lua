@@ -1,7 +1,7 @@
 --- terminal.lua -- a program on a pseudo-terminal, as a person would see and drive it.
 
 local ffi = require "ffi"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C = ffi.C
 local terminal = {}

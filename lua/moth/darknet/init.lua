@@ -14,16 +14,16 @@
 -- by layer, float32 biases (of batch normalisation: bias, weight, mean, variance) and weights.
 
 local ffi = require "ffi"
-local bytes = require "moth.bytes"
-local define = require "moth.define"
+local bytes = require "moth.io.bytes"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
 local layers = require "moth.darknet.layers"
-local lazy = require "moth.lazy"
-local lib = require "moth.lib"
+local lazy = require "moth.base.lazy"
+local lib = require "moth.binding.lib"
 local nn = require "moth.nn"
 local parse = require "moth.darknet.parse"
 
-local ops = require("moth.bind").ops
+local ops = require("moth.binding.bind").ops
 local darknet = {}
 
 -- ---- the net ----

@@ -3,9 +3,9 @@
 --
 -- Format: pjreddie/darknet, src/parser.c; groups of routes, scale_x_y: AlexeyAB/darknet.
 
-local class = require "moth.class"
+local class = require "moth.base.class"
 local nn = require "moth.nn"
-local ops = require("moth.bind").ops
+local ops = require("moth.binding.bind").ops
 local parse = require "moth.darknet.parse"
 
 local F = nn.functional

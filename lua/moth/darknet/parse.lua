@@ -5,7 +5,7 @@
 --
 -- Format: pjreddie/darknet, src/option_list.c and src/parser.c.
 
-local bytes = require "moth.bytes"
+local bytes = require "moth.io.bytes"
 local errors = require "moth.error"
 
 local bare, shown = errors.bare, errors.shown

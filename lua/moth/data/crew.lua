@@ -7,9 +7,9 @@
 
 local errors = require "moth.error"
 local ffi = require "ffi"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local pack = require "moth.data.pack"
-local machine = require "moth.machine"
+local machine = require "moth.base.machine"
 
 local C, ctx = lib.C, lib.ctx
 

@@ -9,12 +9,12 @@
 -- the first. A column whose fields all are whole numbers becomes an i64 tensor, one of numbers a
 -- tensor of `dtype`, anything else a list of strings.
 
-local class = require "moth.class"
-local define = require "moth.define"
-local dtypes = require "moth.dtype"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
+local dtypes = require "moth.tensor.dtype"
 local errors = require "moth.error"
-local gzip = require "moth.gzip"
-local lib = require "moth.lib"
+local gzip = require "moth.io.gzip"
+local lib = require "moth.binding.lib"
 local Dataset = require("moth.data.dataset").Dataset
 
 local ffi = require "ffi"

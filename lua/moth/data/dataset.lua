@@ -1,10 +1,10 @@
 --- dataset.lua -- datasets: things with a length and samples to get by position.
 
-local calls = require "moth.calls"
-local class = require "moth.class"
-local define = require "moth.define"
+local calls = require "moth.binding.calls"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local dataset = {}
 
@@ -393,7 +393,7 @@ function dataset.random_split(...)
   end
   local n = whole:len()
   local sizes = sizes_of(lengths, n)
-  local order = require("moth.bind").ops.randperm(n, generator):tolist()
+  local order = require("moth.binding.bind").ops.randperm(n, generator):tolist()
   local parts, at = {}, 0
   for i, size in ipairs(sizes) do
     local indices = {}

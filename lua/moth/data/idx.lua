@@ -6,11 +6,11 @@
 -- there: a file that lies about its sizes is refused at the cost of its own length.
 
 local ffi = require "ffi"
-local bytes = require "moth.bytes"
-local define = require "moth.define"
+local bytes = require "moth.io.bytes"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local gzip = require "moth.gzip"
-local lib = require "moth.lib"
+local gzip = require "moth.io.gzip"
+local lib = require "moth.binding.lib"
 
 local idx = {}
 

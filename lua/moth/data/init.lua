@@ -3,7 +3,7 @@
 -- A dataset has `:len()` and `:get(i)`, whose results together are one sample. A plain tensor is
 -- a dataset of its rows.
 
-local lazy = require "moth.lazy"
+local lazy = require "moth.base.lazy"
 
 local rows = {}
 lazy.from(rows, "moth.data.dataset",

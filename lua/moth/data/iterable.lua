@@ -1,8 +1,8 @@
 --- iterable.lua -- datasets that are streams: samples come one after the other, without positions.
 
-local class = require "moth.class"
+local class = require "moth.base.class"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local iterable = {}
 

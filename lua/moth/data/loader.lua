@@ -11,13 +11,13 @@
 -- `loader:state_dict()` in the middle of a pass says where it is: after load_state_dict the next
 -- pass goes on there, with the order that the first one had.
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local dataset = require "moth.data.dataset"
 local errors = require "moth.error"
 local iterable = require "moth.data.iterable"
-local calls = require "moth.calls"
-local lib = require "moth.lib"
+local calls = require "moth.binding.calls"
+local lib = require "moth.binding.lib"
 local sampler = require "moth.data.sampler"
 local sources = require "moth.data.source"
 local workers = require "moth.data.workers"

@@ -7,11 +7,11 @@
 -- int64, s3:abc a string, x2; the second tensor, d3:f32 a dtype, {...} a table's keys and values,
 -- l1,2,3; a list of whole numbers, (...) a Size, [...] a source.
 
-local dtypes = require "moth.dtype"
+local dtypes = require "moth.tensor.dtype"
 local errors = require "moth.error"
 local ffi = require "ffi"
-local lib = require "moth.lib"
-local size = require "moth.size"
+local lib = require "moth.binding.lib"
+local size = require "moth.tensor.size"
 local sources = require "moth.data.source"
 
 local C, ctx = lib.C, lib.ctx

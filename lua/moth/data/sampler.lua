@@ -2,12 +2,12 @@
 -- and `:iter()`, which begins a pass and returns a function that gives one position at a time, then
 -- nil.
 
-local bind = require "moth.bind"
-local calls = require "moth.calls"
-local class = require "moth.class"
-local define = require "moth.define"
+local bind = require "moth.binding.bind"
+local calls = require "moth.binding.calls"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local ops = bind.ops -- whose randperm stays on the CPU
 local sampler = {}

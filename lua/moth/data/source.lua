@@ -6,10 +6,10 @@
 --
 -- A DataLoader's workers make their dataset of one. Tensors among the arguments are shared.
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local calls = require "moth.calls"
+local calls = require "moth.binding.calls"
 
 local Source = class("Source")
 

@@ -3,11 +3,11 @@
 -- it is sent. lua/moth/data/crew.lua is the other side.
 
 local autograd = require "moth.autograd"
-local class = require "moth.class"
+local class = require "moth.base.class"
 local datasets = require "moth.data.dataset"
 local errors = require "moth.error"
 local ffi = require "ffi"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local loader = require "moth.data.loader"
 local pack = require "moth.data.pack"
 local workers = require "moth.data.workers"

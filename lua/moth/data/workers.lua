@@ -1,10 +1,10 @@
 --- workers.lua -- num_workers and what goes with it: how a DataLoader is told of workers, and asks
 -- them for its passes (crew.lua). With num_workers = 0 nothing of that is loaded.
 
-local class = require "moth.class"
+local class = require "moth.base.class"
 local dataset = require "moth.data.dataset"
 local errors = require "moth.error"
-local calls = require "moth.calls"
+local calls = require "moth.binding.calls"
 local sources = require "moth.data.source"
 
 local workers = {info = nil} -- info: in a worker's state, set by worker.lua

@@ -1,10 +1,10 @@
 --- bounded.lua -- distributions of shares and angles: Kumaraswamy, ContinuousBernoulli, VonMises.
 
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local constraints = require "moth.distributions.constraints"
 local Distribution = require "moth.distributions.distribution"
 local large = require "moth.distributions.large"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local ops, tools = bind.ops, Distribution.tools
 local positive = constraints.positive

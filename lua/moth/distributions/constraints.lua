@@ -1,10 +1,10 @@
 --- constraints.lua -- which values parameters and samples may have. A constraint says it
 -- (tostring), and `:check(x)` gives a mask of what holds.
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 --- What parameters and values may be: tostring says it, `constraint:check(x)` gives a mask.
 local Constraint = class("Constraint")
@@ -243,4 +243,4 @@ function constraints.stack(parts, dim)
   end, dim + most < 0 and most + 1 or most, "stack", { cseq = parts, dim = dim })
 end
 
-return (require("moth.lazy").namespace("moth.distributions.constraints", constraints, {}))
+return (require("moth.base.lazy").namespace("moth.distributions.constraints", constraints, {}))

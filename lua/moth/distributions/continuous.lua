@@ -1,10 +1,10 @@
 --- continuous.lua -- distributions of real numbers: Normal, LogNormal, HalfNormal, Uniform,
 -- Exponential, Laplace, Gumbel, Cauchy.
 
-local bind = require "moth.bind"
-local class = require "moth.class"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
 local constraints = require "moth.distributions.constraints"
-local define = require "moth.define"
+local define = require "moth.binding.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 local large = require "moth.distributions.large"
@@ -153,7 +153,7 @@ Uniform.signature = define.signature("Uniform", {
 function Uniform:init(low, high, validate_args)
   self.low, self.high = tools.broadcast("Uniform", { "low", "high" }, { low, high })
   Distribution.init(self, self.low.shape, {}, validate_args)
-  if self.validate_args and not require("moth.lib").capture
+  if self.validate_args and not require("moth.binding.lib").capture
       and not self.low:lt(self.high):all():item() then
     errors.argument("Uniform", "high", "numbers above low are needed", "E_DOMAIN")
   end

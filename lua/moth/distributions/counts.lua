@@ -1,12 +1,12 @@
 --- counts.lua -- distributions of counts: Binomial, NegativeBinomial, Multinomial.
 
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local constraints = require "moth.distributions.constraints"
 local discrete = require "moth.distributions.discrete"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 local large = require "moth.distributions.large"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local ops, tools = bind.ops, Distribution.tools
 local M = {}

@@ -1,10 +1,10 @@
 --- discrete.lua -- distributions of whole numbers: Bernoulli, Geometric, Categorical,
 -- OneHotCategorical. Each takes probabilities or logits, the numbers before a sigmoid or softmax.
 
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local constraints = require "moth.distributions.constraints"
 local Distribution = require "moth.distributions.distribution"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local ops, tools = bind.ops, Distribution.tools
 

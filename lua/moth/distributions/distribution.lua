@@ -9,13 +9,13 @@
 -- One of a user's may as well have sample, rsample and log_prob alone.
 
 local autograd = require "moth.autograd"
-local bind = require "moth.bind"
-local class = require "moth.class"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
 local constraints = require "moth.distributions.constraints"
-local define = require "moth.define"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
-local size = require "moth.size"
+local lib = require "moth.binding.lib"
+local size = require "moth.tensor.size"
 
 local ops = bind.ops
 local istensor = lib.istensor
@@ -136,7 +136,7 @@ end
 local function enforce(fname, name, x, constraint)
   autograd.no_grad(function()
     if lib.capture then
-      return require "moth.check"(constraint:_parts(x):logical_not(), function()
+      return require "moth.capture.check"(constraint:_parts(x):logical_not(), function()
         errors.argument(fname, name, ("%s are needed, got %s with others"):format(
           tostring(constraint), errors.describe(x)), "E_DOMAIN")
       end)

@@ -1,6 +1,6 @@
 --- family.lua -- ExponentialFamily: entropies and divergences by a normalizer of one's own.
 
-local class = require "moth.class"
+local class = require "moth.base.class"
 local Distribution = require "moth.distributions.distribution"
 
 local tools = Distribution.tools

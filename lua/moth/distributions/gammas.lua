@@ -1,13 +1,13 @@
 --- gammas.lua -- the gamma distribution and what follows from it: Gamma, Chi2, Beta, Dirichlet,
 -- StudentT; and Poisson.
 
-local bind = require "moth.bind"
-local class = require "moth.class"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
 local constraints = require "moth.distributions.constraints"
-local define = require "moth.define"
+local define = require "moth.binding.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
-local func = require "moth.function"
+local func = require "moth.autograd.function"
 local large = require "moth.distributions.large"
 
 local ops, tools = bind.ops, Distribution.tools

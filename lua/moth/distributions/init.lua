@@ -1,8 +1,8 @@
 --- init.lua -- moth.distributions: what can be drawn, how likely it is, how far two of them are
 -- apart. Each file is loaded at the first use of one of its names.
 
-local class = require "moth.class"
-local lazy = require "moth.lazy"
+local class = require "moth.base.class"
+local lazy = require "moth.base.lazy"
 
 local rows = {
   Distribution = {"moth.distributions.distribution"},

@@ -1,8 +1,8 @@
 --- kl.lua -- kl_divergence of two distributions: a formula for each pair of classes.
 
-local bind = require "moth.bind"
-local class = require "moth.class"
-local define = require "moth.define"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 
@@ -187,7 +187,7 @@ pair(whole.Bernoulli, function(p, q) return (large.like(coin(p, q), given_of(p),
 pair(counts.Binomial, function(p, q)
   local more = p.total_count:gt(q.total_count)
   local value = ops.where(more, huge, (large.wide(p.total_count)) * coin(p, q))
-  require "moth.check"(p.total_count:lt(q.total_count), function()
+  require "moth.capture.check"(p.total_count:lt(q.total_count), function()
     errors.argument("kl_divergence", "q", "there is no formula where q's total_count is above p's",
       "E_UNSUPPORTED")
   end)

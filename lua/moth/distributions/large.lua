@@ -5,8 +5,8 @@
 -- parts of several such terms are joined by hand (Loader, "Fast and accurate computation of
 -- binomial probabilities", 2000). Arguments are float64 tensors unless it is said otherwise.
 
-local bind = require "moth.bind"
-local lib = require "moth.lib"
+local bind = require "moth.binding.bind"
+local lib = require "moth.binding.lib"
 
 local ops = bind.ops
 local huge, log, pi = math.huge, math.log, math.pi

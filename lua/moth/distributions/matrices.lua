@@ -1,9 +1,9 @@
 --- matrices.lua -- distributions of matrices: LKJCholesky, Wishart.
 
-local bind = require "moth.bind"
-local class = require "moth.class"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
 local constraints = require "moth.distributions.constraints"
-local define = require "moth.define"
+local define = require "moth.binding.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 local gammas = require "moth.distributions.gammas"

@@ -1,7 +1,7 @@
 --- mixture.lua -- MixtureSameFamily: one of several distributions of a kind, chosen by weight.
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local discrete = require "moth.distributions.discrete"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"

@@ -1,10 +1,10 @@
 --- multivariate.lua -- vectors of normal numbers that go together: MultivariateNormal,
 -- LowRankMultivariateNormal.
 
-local bind = require "moth.bind"
-local class = require "moth.class"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
 local constraints = require "moth.distributions.constraints"
-local define = require "moth.define"
+local define = require "moth.binding.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 

@@ -4,11 +4,11 @@
 -- Gumbel noise, scaled by a temperature, before a sigmoid or softmax (Maddison, Mnih and Teh, "The
 -- concrete distribution", 2016; Jang, Gu and Poole, "Categorical reparameterization", 2016).
 
-local bind = require "moth.bind"
-local class = require "moth.class"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
 local constraints = require "moth.distributions.constraints"
 local continuous = require "moth.distributions.continuous"
-local define = require "moth.define"
+local define = require "moth.binding.define"
 local discrete = require "moth.distributions.discrete"
 local Distribution = require "moth.distributions.distribution"
 local vectors = require "moth.distributions.vectors"

@@ -4,7 +4,7 @@
 --     local to = d.transform_to(d.Normal.arg_constraints.scale)    -- exp
 --     local scale = to(free)                                       -- above 0, whatever free is
 
-local class = require "moth.class"
+local class = require "moth.base.class"
 local constraints = require "moth.distributions.constraints"
 local errors = require "moth.error"
 local transforms = require "moth.distributions.transforms"

@@ -1,7 +1,7 @@
 --- tails.lua -- distributions of numbers above a bound, most with heavy tails: HalfCauchy, Pareto,
 -- GeneralizedPareto, Weibull, InverseGamma, FisherSnedecor.
 
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local constraints = require "moth.distributions.constraints"
 local Distribution = require "moth.distributions.distribution"
 local gammas = require "moth.distributions.gammas"

@@ -1,13 +1,13 @@
 --- transforms.lua -- functions of single numbers that can be undone, for TransformedDistribution,
 -- and what joins transforms; those of vectors and matrices are in vectors.lua.
 
-local bind = require "moth.bind"
-local class = require "moth.class"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
 local constraints = require "moth.distributions.constraints"
-local define = require "moth.define"
+local define = require "moth.binding.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C, ctx = lib.C, lib.ctx
 local ops, tools, real = bind.ops, Distribution.tools, constraints.real

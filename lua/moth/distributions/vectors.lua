@@ -2,10 +2,10 @@
 -- LowerCholeskyTransform, PositiveDefiniteTransform, CorrCholeskyTransform, ReshapeTransform; and
 -- of pieces: CatTransform, StackTransform.
 
-local bind = require "moth.bind"
-local class = require "moth.class"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
 local constraints = require "moth.distributions.constraints"
-local define = require "moth.define"
+local define = require "moth.binding.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 local transforms = require "moth.distributions.transforms"

@@ -1,8 +1,8 @@
 --- wrapped.lua -- distributions made of others: Independent, TransformedDistribution.
 
-local class = require "moth.class"
+local class = require "moth.base.class"
 local constraints = require "moth.distributions.constraints"
-local define = require "moth.define"
+local define = require "moth.binding.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 

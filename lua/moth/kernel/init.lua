@@ -9,12 +9,12 @@
 -- are asked for first; their graph is one node, which keeps the arguments and nothing else.
 
 local ffi = require "ffi"
-local bind = require "moth.bind"
-local define = require "moth.define"
-local dtypes = require "moth.dtype"
+local bind = require "moth.binding.bind"
+local define = require "moth.binding.define"
+local dtypes = require "moth.tensor.dtype"
 local errors = require "moth.error"
 local grads = require "moth.kernel.grad"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local program = require "moth.kernel.program"
 local trace = require "moth.kernel.trace"
 
@@ -66,7 +66,7 @@ end
 local function warn(self, why)
   if self.warned then return end
   self.warned = true
-  require "moth.warn"(format("%s runs op by op: %s", self.name, why))
+  require "moth.base.warn"(format("%s runs op by op: %s", self.name, why))
 end
 
 local function read_forward(self, p, call, use)
@@ -330,7 +330,7 @@ local parse = define.signature("kernel", {
 
 -- What help shows of a kernel.
 local function read_signature(record)
-  local args, any = {}, require("moth.kinds").find "any"
+  local args, any = {}, require("moth.binding.kinds").find "any"
   for i, name in ipairs(record.params) do
     args[i] = { name = name, kind = "any", row = any, required = true, fallback = "", doc = "" }
   end

@@ -2,7 +2,7 @@
 -- `fused` and as the Lua function that runs it.
 
 local bit = require "bit"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local bor, lshift = bit.bor, bit.lshift
@@ -152,7 +152,7 @@ end
 
 -- ---- programs that run ----
 
-local fused = require("moth.registry").describe "fused"
+local fused = require("moth.binding.registry").describe "fused"
 
 local RUN = [[
 local C, ctx, Handle, op, slots, at, live, adopt, state, failed, due = ...

@@ -8,7 +8,7 @@
 local ffi = require "ffi"
 local frames = require "moth.autograd".frames
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local concat = table.concat

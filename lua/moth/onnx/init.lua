@@ -10,11 +10,11 @@
 -- that runs the rows of the other files, one for each subject; rows.lua says which file has an op.
 -- proto.lua knows the file format.
 
-local bytes = require "moth.bytes"
-local define = require "moth.define"
+local bytes = require "moth.io.bytes"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lazy = require "moth.lazy"
-local lib = require "moth.lib"
+local lazy = require "moth.base.lazy"
+local lib = require "moth.binding.lib"
 local given = require "moth.onnx.export.given"
 
 local refuse = given.refuse

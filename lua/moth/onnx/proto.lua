@@ -10,7 +10,7 @@
 
 local bit = require "bit"
 local ffi = require "ffi"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local proto = {}
 

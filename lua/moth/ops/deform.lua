@@ -1,8 +1,8 @@
 --- deform.lua -- moth.ops.deform_conv2d: a convolution whose points move. (Dai et al. 2017; with a
 -- mask: Zhu et al. 2018.)
 
-local bind = require "moth.bind"
-local define = require "moth.define"
+local bind = require "moth.binding.bind"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
 local sample = require "moth.ops.sample"
 

@@ -1,8 +1,8 @@
 --- drop.lua -- moth.ops.stochastic_depth, drop_block2d and drop_block3d: noise of training that
 -- drops whole branches or blocks. (Huang et al. 2016, Ghiasi et al. 2018.)
 
-local bind = require "moth.bind"
-local define = require "moth.define"
+local bind = require "moth.binding.bind"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
 
 local ops = bind.ops

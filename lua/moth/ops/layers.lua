@@ -1,13 +1,13 @@
 --- layers.lua -- modules of moth.ops, with torchvision's names, arguments and parameter names.
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local nn = require("moth").nn
 
 local ops = require "moth.ops"
-local tensor_ops = require("moth.bind").ops
+local tensor_ops = require("moth.binding.bind").ops
 local sizes = require("moth.ops.sample").sizes
 
 local Module, plain = nn.Module, lib.is_plain

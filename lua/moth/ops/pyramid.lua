@@ -4,10 +4,10 @@
 -- Feature maps come as a list from the finest to the coarsest, or as a list of {name, tensor}; what
 -- a FeaturePyramidNetwork returns has the same form.
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local moth = require "moth"
 
 local nn, F, ops = moth.nn, moth.nn.functional, moth.ops

@@ -4,10 +4,10 @@
 -- Coordinates are numbers from 0 at the first element, as torchvision's; an image's position in the
 -- batch counts from 1. Gradients flow to the input, not to the boxes.
 
-local bind = require "moth.bind"
-local define = require "moth.define"
+local bind = require "moth.binding.bind"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local sample = require "moth.ops.sample"
 
 local ops, istensor = bind.ops, lib.istensor

@@ -3,8 +3,8 @@
 -- A map is a matrix of rows, one row for each place, whose columns are channels; a place's row is
 -- base + y * width + x, from 0. So one gather reads all channels of all places.
 
-local bind = require "moth.bind"
-local window = require "moth.nn.window"
+local bind = require "moth.binding.bind"
+local window = require "moth.nn.layer.window"
 
 local ops = bind.ops
 local sample = {}

@@ -1,8 +1,8 @@
 --- adam.lua -- optim.Adam and optim.AdamW: steps scaled by running means of the gradient and of its
 -- square. The other members of the family, NAdam, RAdam and Adamax, take its options from here.
 
-local bind = require "moth.bind"
-local class = require "moth.class"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
 local errors = require "moth.error"
 local bundle = require "moth.optim.bundle"
 local rule = require "moth.optim.rule"

@@ -5,9 +5,9 @@
 -- it would come out the same; its list of gradients is empty, which tells the engine to take the
 -- parameters' own. That saves their handles; those made for other bundles end with the step.
 
-local class = require "moth.class"
+local class = require "moth.base.class"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C, ctx = lib.C, lib.ctx
 
@@ -23,7 +23,7 @@ bundle.borrowed = nil
 --- Puts a new tensor into a parameter's state, to stay; a step that is being recorded is void.
 -- @return the tensor
 function bundle.put(own, name, x)
-  if lib.capture then require("moth.recording").void() end
+  if lib.capture then require("moth.capture.recording").void() end
   lib.check(C.moth_keep_always(ctx, x), name)
   own[name] = x
   return x
@@ -206,7 +206,8 @@ end
 -- @param more    function(cell), called after each replay
 function bundle.note(self, group, found, op, number, more)
   if not lib.capture then return end
-  require("moth.recording").cell(op, {write = write, done = done, number = number, more = more,
+  require("moth.capture.recording").cell(op, {write = write, done = done, number = number, more =
+    more,
     group = group, states = found.states, params = found.params, state = self.state,
     optimizer = self, count = #group.params, groups = #self.param_groups,
     amsgrad = group.amsgrad, centered = group.centered, buffered = (group.momentum or 0) > 0})

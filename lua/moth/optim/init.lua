@@ -1,8 +1,8 @@
 --- init.lua -- moth.optim: optimizers and, in lr_scheduler, schedules of their learning rates.
 -- Each file is loaded at the first use of one of its names.
 
-local class = require "moth.class"
-local lazy = require "moth.lazy"
+local class = require "moth.base.class"
+local lazy = require "moth.base.lazy"
 
 local rows = {
   Optimizer = {"moth.optim.optimizer"},

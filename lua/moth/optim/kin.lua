@@ -1,6 +1,6 @@
 --- kin.lua -- optim.NAdam, optim.RAdam and optim.Adamax: kin of Adam.
 
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local adam = require "moth.optim.adam"
 local bundle = require "moth.optim.bundle"
 local rule = require "moth.optim.rule"

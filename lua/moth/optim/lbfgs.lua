@@ -6,12 +6,12 @@
 
 local autograd = require "moth.autograd"
 local bundle = require "moth.optim.bundle"
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local Optimizer = require "moth.optim.optimizer"
-local scope = require "moth.scope"
+local scope = require "moth.tensor.scope"
 local search = require "moth.optim.linesearch"
 
 --- L-BFGS (Liu and Nocedal, 1989).
@@ -245,7 +245,7 @@ function LBFGS:step(closure)
       .. "needed, as LBFGS computes them several times; got " .. errors.describe(closure), "E_TYPE")
   end
   if lib.capture then
-    require("moth.recording").refuse("a step of LBFGS, which decides by what it finds,")
+    require("moth.capture.recording").refuse("a step of LBFGS, which decides by what it finds,")
   end
   self.stepped = true
   if self.pre_hooks then self:run_hooks(self.pre_hooks, closure) end

@@ -1,8 +1,8 @@
 --- lr_scheduler.lua -- moth.optim.lr_scheduler: schedules of the learning rate. Each file of
 -- schedule/ is loaded at the first use of one of its names.
 
-local class = require "moth.class"
-local lazy = require "moth.lazy"
+local class = require "moth.base.class"
+local lazy = require "moth.base.lazy"
 
 local rows = {LRScheduler = {"moth.optim.schedule.base"}}
 lazy.from(rows, "moth.optim.schedule.plain", "StepLR MultiStepLR ConstantLR LinearLR ExponentialLR "

@@ -3,11 +3,11 @@
 -- can be captured.
 
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local bundle = require "moth.optim.bundle"
 local Optimizer = require "moth.optim.optimizer"
 local rule = require "moth.optim.rule"
-local scope = require "moth.scope"
+local scope = require "moth.tensor.scope"
 
 local matrix = {}
 
@@ -269,7 +269,7 @@ local function rate(self, group, count, place, name, value)
   local x = bundle.number(group, name, place, value(group))
   if not lib.capture then return x end
   local were, state, groups = options_of(group, FIXED), self.state, #self.param_groups
-  require("moth.recording").cell("fill_", {write = function(_, s, at)
+  require("moth.capture.recording").cell("fill_", {write = function(_, s, at)
     if self.state ~= state or #group.params ~= count or #self.param_groups ~= groups
        or not same_options(group, FIXED, were) then
       return false

@@ -16,12 +16,12 @@
 
 local autograd = require "moth.autograd"
 local bundle = require "moth.optim.bundle"
-local calls = require "moth.calls"
-local class = require "moth.class"
-local cleared = require "moth.cleared"
-local define = require "moth.define"
+local calls = require "moth.binding.calls"
+local class = require "moth.base.class"
+local cleared = require "moth.nn.module.cleared"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local Optimizer = class("Optimizer")
 
@@ -289,7 +289,7 @@ end
 -- one is another recording; its state must be written in place.
 local function recorded(self, before, options, ...)
   keep_state(self)
-  local recording = require "moth.recording"
+  local recording = require "moth.capture.recording"
   if #plain_values(self) ~= #before then recording.void() end
   for _, row in ipairs(before) do
     if not rawequal(row[1][row[2]], row[3]) then
@@ -382,10 +382,10 @@ local function before_step(self, closure, is_own)
   self.stepped = true -- schedules read it
   if lib.capture then
     local cell = {write = write_nothing, done = set_stepped, optimizer = self}
-    require("moth.recording").cell(nil, cell)
+    require("moth.capture.recording").cell(nil, cell)
   end
   if lib.capture and (self.pre_hooks or self.post_hooks) then
-    require("moth.recording").refuse("an optimizer's hook")
+    require("moth.capture.recording").refuse("an optimizer's hook")
   end
   if self.pre_hooks then run_hooks(self, self.pre_hooks, closure, is_own) end
 end

@@ -2,11 +2,11 @@
 -- optim.SparseAdam, made for them.
 
 local adam = require "moth.optim.adam"
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local bundle = require "moth.optim.bundle"
-local class = require "moth.class"
+local class = require "moth.base.class"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local rule = require "moth.optim.rule"
 local sparse = require "moth.sparse"
 

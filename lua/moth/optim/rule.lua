@@ -1,8 +1,8 @@
 --- rule.lua -- optimizers by their options, which are the arguments of their constructors too.
 
-local class = require "moth.class"
-local define = require "moth.define"
-local lib = require "moth.lib"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
+local lib = require "moth.binding.lib"
 local Optimizer = require "moth.optim.optimizer"
 
 local rule = {}

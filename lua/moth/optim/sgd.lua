@@ -1,9 +1,9 @@
 --- sgd.lua -- optim.SGD: stochastic gradient descent, with momentum. One call into the engine per
 -- step and group.
 
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local bundle = require "moth.optim.bundle"
 local rule = require "moth.optim.rule"
 
@@ -43,7 +43,8 @@ local function write(cell, s, at)
 end
 
 local function note(self, group)
-  require("moth.recording").cell("sgd_step_", {write = write, group = group, optimizer = self,
+  require("moth.capture.recording").cell("sgd_step_", {write = write, group = group, optimizer =
+    self,
     buffered = group.momentum ~= 0, count = #group.params, state = self.state,
     groups = #self.param_groups})
 end
@@ -70,7 +71,7 @@ local function update_rows(self, group, found)
   for _, one in ipairs(found) do
     bind.ops.add_(one.p, one.grad, group.maximize and group.lr or -group.lr)
     if lib.capture then
-      require("moth.recording").cell("index_add", {write = write_rows, group = group})
+      require("moth.capture.recording").cell("index_add", {write = write_rows, group = group})
     end
   end
 end
@@ -141,7 +142,7 @@ function SGD:update(group)
   bundle.keep(group, BUFFER, {params = params, states = states, momentum_buffer = buffers})
   if made then
     start(self, group, new_params, new_grads, made)
-    if lib.capture then require("moth.recording").void() end
+    if lib.capture then require("moth.capture.recording").void() end
   end
 end
 

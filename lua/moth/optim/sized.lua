@@ -1,7 +1,7 @@
 --- sized.lua -- optim.RMSprop, optim.Adagrad and optim.Adadelta: steps divided by the size that
 -- gradients had so far.
 
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local bundle = require "moth.optim.bundle"
 local Optimizer = require "moth.optim.optimizer"
 local rule = require "moth.optim.rule"

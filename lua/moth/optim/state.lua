@@ -2,9 +2,9 @@
 -- PyTorch's names and numbers, checked as a whole before anything of one is taken.
 
 local bundle = require "moth.optim.bundle"
-local class = require "moth.class"
+local class = require "moth.base.class"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 -- What PyTorch's state dicts say of how an optimizer computes, which means nothing here.
 local ignored = {foreach = true, fused = true, capturable = true, differentiable = true,

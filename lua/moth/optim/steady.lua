@@ -1,7 +1,7 @@
 --- steady.lua -- optim.Rprop, whose steps have sizes of their own, and optim.ASGD, which keeps the
 -- mean of its parameters.
 
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local errors = require "moth.error"
 local bundle = require "moth.optim.bundle"
 local rule = require "moth.optim.rule"

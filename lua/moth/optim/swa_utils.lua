@@ -7,15 +7,15 @@
 --     -- at its end, where there are BatchNorms:
 --     swa_utils.update_bn(loader, average)
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lazy = require "moth.lazy"
-local lib = require "moth.lib"
+local lazy = require "moth.base.lazy"
+local lib = require "moth.binding.lib"
 local Module = require "moth.nn.module"
-local named = require "moth.nn.named"
-local norm = require "moth.nn.norm"
-local parameter = require "moth.nn.parameter"
+local named = require "moth.nn.module.named"
+local norm = require "moth.nn.layer.norm"
+local parameter = require "moth.nn.module.parameter"
 local LRScheduler = require "moth.optim.schedule.base"
 
 local swa = {}
@@ -207,7 +207,8 @@ end
 function AveragedModel:update_parameters(model)
   check_model("update_parameters", model)
   if lib.capture then
-    require("moth.recording").refuse("update_parameters, which counts how often it was called,")
+    require("moth.capture.recording").refuse("update_parameters, which counts how often it was "
+      .. "called,")
   end
   moth().no_grad(update_all, self, model)
 end

@@ -2,11 +2,11 @@
 --
 --     print(prof:key_averages():table{sort_by = "count", row_limit = 10})
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
 local ffi = require "ffi"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C = lib.C
 local format = string.format

@@ -10,13 +10,13 @@
 -- and replays of captured steps are seen as well. What Lua adds: the names of ranges and modules,
 -- the user's lines, and what is made of the events (averages.lua, trace.lua).
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
 local ffi = require "ffi"
-local calls = require "moth.calls"
-local lazy = require "moth.lazy"
-local lib = require "moth.lib"
+local calls = require "moth.binding.calls"
+local lazy = require "moth.base.lazy"
+local lib = require "moth.binding.lib"
 
 local C, ctx = lib.C, lib.ctx
 
@@ -133,7 +133,7 @@ local function leave_module(state, outer, path, ok, ...)
   return ...
 end
 
--- Runs a module's call as a range; for nn/call.lua.
+-- Runs a module's call as a range; for nn/module/call.lua.
 local function in_module(run, module, ...)
   local state = lib.profile
   local outer, path = state.module, state.path

@@ -2,10 +2,10 @@
 -- chrome://tracing show: events of the CPU and of each GPU as lanes, live bytes as a curve.
 
 local averages = require "moth.profiler.averages"
-local bytes = require "moth.bytes"
+local bytes = require "moth.io.bytes"
 local ffi = require "ffi"
 local json = require "moth.json"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C = lib.C
 local format = string.format

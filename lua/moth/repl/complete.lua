@@ -8,11 +8,11 @@
 -- Only names, fields and positions are looked up for it; nothing is called. A table says which
 -- names it would find later by `__names` in its metatable.
 
-local bind = require "moth.bind"
-local class = require "moth.class"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
 local lexer = require "moth.repl.lexer"
-local lib = require "moth.lib"
-local machine = require "moth.machine"
+local lib = require "moth.binding.lib"
+local machine = require "moth.base.machine"
 
 local complete = {}
 

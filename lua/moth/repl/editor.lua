@@ -10,7 +10,7 @@ local ffi = require "ffi"
 
 local complete = require "moth.repl.complete"
 local show = require "moth.repl.show"
-local machine = require "moth.machine"
+local machine = require "moth.base.machine"
 
 local C = ffi.C
 local editor = {}

@@ -73,7 +73,7 @@ function evaluate.shortened(message)
       break -- what was typed; below it is the prompt
     end
     local own = line:find("^%s*%[C%]") or line:find("moth/[%w_/]+%.lua:") or line:find("%[moth")
-      or line:find("%[builtin") or line:find("/nn/%w+%.lua:")
+      or line:find("%[builtin") or line:find("/nn/[%w_/]+%.lua:")
     if not own then lines[#lines + 1] = line end
   end
   if #lines == 0 then return text end
@@ -82,7 +82,7 @@ end
 
 --- A cancel that came too late for the line it was meant for must not hit the next one.
 local function forget_interrupt()
-  local lib = package.loaded["moth.lib"]
+  local lib = package.loaded["moth.binding.lib"]
   if type(lib) == "table" and lib.C and lib.ctx then lib.C.moth_interrupted(lib.ctx) end
 end
 

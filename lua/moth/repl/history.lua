@@ -2,8 +2,8 @@
 -- directory. Lines are added as they are typed, so that several prompts can be open at once. Where
 -- nothing can be written the prompt works without.
 
-local machine = require "moth.machine"
-local system = require "moth.system"
+local machine = require "moth.base.machine"
+local system = require "moth.base.system"
 
 local history = {}
 

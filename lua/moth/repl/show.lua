@@ -1,12 +1,12 @@
 --- show.lua -- how the prompt shows a value: tensors and modules as they print themselves, a plain
 -- table with the tables in it as far as they fit, a function of Moth by its signature.
 
-local bind = require "moth.bind"
-local class = require "moth.class"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
 local errors = require "moth.error"
 local help = require "moth.help"
-local lib = require "moth.lib"
-local machine = require "moth.machine"
+local lib = require "moth.binding.lib"
+local machine = require "moth.base.machine"
 
 local show = {}
 

@@ -5,12 +5,12 @@
 --
 -- The files are Lua without an effect, which no program loads. Their types are those of types.lua.
 
-local bind = require "moth.bind"
-local class = require "moth.class"
-local fields = require "moth.fields"
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
+local fields = require "moth.help.fields"
 local help = require "moth.help"
-local lib = require "moth.lib"
-local places = require "moth.places"
+local lib = require "moth.binding.lib"
+local places = require "moth.help.places"
 local types = require "moth.stubs.types"
 
 local concat, format = table.concat, string.format
@@ -52,7 +52,7 @@ local function add_names(sig, args, name)
     local field = RESERVED[arg.name] and format("[%q]", arg.name) or arg.name
     out[#out + 1] = format("---@field %s? %s %s", field, type_of_arg(arg), sentence(arg.doc))
   end
-  if sig.index and not sig.index.out and require("moth.out").takes(sig) then
+  if sig.index and not sig.index.out and require("moth.binding.out").takes(sig) then
     out[#out + 1] = "---@field out? moth.Tensor|moth.Tensor[] receives the results"
   end
   out[#out + 1] = "---@field [integer] any"

@@ -2,10 +2,10 @@
 -- arguments come from the signatures that also check the calls. Those of results and of fields come
 -- from running the examples of the documentation.
 
-local class = require "moth.class"
-local dtype = require "moth.dtype"
-local lib = require "moth.lib"
-local samples = require "moth.samples"
+local class = require "moth.base.class"
+local dtype = require "moth.tensor.dtype"
+local lib = require "moth.binding.lib"
+local samples = require "moth.help.samples"
 
 local concat, format = table.concat, string.format
 

@@ -1,11 +1,11 @@
 --- convert.lua -- a tensor with another dtype, on another device, in another memory format.
 
-local bind = require "moth.bind"
-local devices = require "moth.device"
-local dtypes = require "moth.dtype"
+local bind = require "moth.binding.bind"
+local devices = require "moth.tensor.device"
+local dtypes = require "moth.tensor.dtype"
 local errors = require "moth.error"
-local layout = require "moth.layout"
-local lib = require "moth.lib"
+local layout = require "moth.tensor.layout"
+local lib = require "moth.binding.lib"
 local look = require "moth.tensor.look"
 
 local C, ctx, ops, istensor = lib.C, lib.ctx, bind.ops, lib.istensor

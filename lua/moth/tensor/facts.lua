@@ -1,13 +1,13 @@
 --- facts.lua -- what is known of a tensor without its values: x.shape, x:size(dim), x.device.
 
 local ffi = require "ffi"
-local bind = require "moth.bind"
-local devices = require "moth.device"
-local dtypes = require "moth.dtype"
+local bind = require "moth.binding.bind"
+local devices = require "moth.tensor.device"
+local dtypes = require "moth.tensor.dtype"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local look = require "moth.tensor.look"
-local size = require "moth.size"
+local size = require "moth.tensor.size"
 
 local C, ctx, ops, istensor = lib.C, lib.ctx, bind.ops, lib.istensor
 local own, inspect, several = look.own, look.inspect, look.several
@@ -67,7 +67,8 @@ function getters.nbytes(x) return several(x, "nbytes", read_bytes) end
 local function parser(fname)
   local parse
   return function(...)
-    parse = parse or require "moth.define".signature(fname, { { "tensor", "input", "tensor" },
+    parse = parse or require "moth.binding.define".signature(fname, { { "tensor", "input",
+      "tensor" },
       { "dim", "dim", "the dimension; all of them when absent", optional = true } })
     local _, dim = parse(...)
     return dim
@@ -122,7 +123,7 @@ end
 --- Whether the elements lie in row-major order without gaps; or in that of another memory_format.
 function methods.is_contiguous(x, memory_format)
   local found = inspect(x, "is_contiguous")
-  local layout = require "moth.layout"
+  local layout = require "moth.tensor.layout"
   local format = layout.read("is_contiguous", memory_format, true) or "contiguous_format"
   local flag = format == "contiguous_format" and IS_CONTIGUOUS or IS_CHANNELS_LAST
   return layout.fits(format, found.ndim) and band(found.flags, flag) ~= 0

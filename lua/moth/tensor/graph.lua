@@ -3,7 +3,7 @@
 local ffi = require "ffi"
 local autograd = require "moth.autograd"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local look = require "moth.tensor.look"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
@@ -23,7 +23,7 @@ function getters.retains_grad(x) return band(inspect(x, "retains_grad").flags, I
 function getters.grad_fn(x)
   inspect(x, "grad_fn")
   if C.moth_node_name(ctx, x) == nil then return nil end
-  return (require("moth.node").of(x))
+  return (require("moth.autograd.node").of(x))
 end
 
 -- Refuses `x.field = v` with what the engine says of it.
@@ -92,7 +92,7 @@ function methods.requires_grad_(x, on, ...)
   if on == nil then
     on = true
   elseif type(on) ~= "boolean" or select("#", ...) > 0 then
-    parse_requires = parse_requires or require "moth.define".signature("requires_grad_", {
+    parse_requires = parse_requires or require "moth.binding.define".signature("requires_grad_", {
       { "tensor", "input", "tensor" },
       { "bool", "requires_grad", "gather gradients for it?", default = true } })
     on = select(2, parse_requires(x, on, ...))

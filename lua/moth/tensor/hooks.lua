@@ -3,9 +3,9 @@
 local bit = require "bit"
 local ffi = require "ffi"
 local autograd = require "moth.autograd"
-local calls = require "moth.calls"
+local calls = require "moth.binding.calls"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C, ctx = lib.C, lib.ctx
 local istensor, callable = lib.istensor, calls.is_callable
@@ -131,7 +131,7 @@ local call_all = {
 --- Runs the hooks of a kind, "hooks" or "after", of a node, under the grad mode of the task.
 function hooks.run(task, id, mode, kind)
   local list = nodes[id] and nodes[id][kind]
-  if lib.capture then require("moth.recording").hooked(id, kind, list) end
+  if lib.capture then require("moth.capture.recording").hooked(id, kind, list) end
   if list then autograd.under(mode, call_all[kind], { unpack(list) }, task) end
 end
 

@@ -2,7 +2,7 @@
 
 local ffi = require "ffi"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C, ctx, istensor = lib.C, lib.ctx, lib.istensor
 local SHAPELESS = C.MOTH_IS_SHAPELESS -- the highest of the flags

@@ -2,7 +2,7 @@
 
 local ffi = require "ffi"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local look = require "moth.tensor.look"
 
 local C, ctx = lib.C, lib.ctx

@@ -1,8 +1,8 @@
 --- benchmark.lua -- moth.utils.benchmark: the timer, by the names of torch.utils.benchmark.
 
-local lazy = require "moth.lazy"
+local lazy = require "moth.base.lazy"
 
 local rows = {}
-lazy.from(rows, "moth.benchmark", "Timer Measurement")
+lazy.from(rows, "moth.profiler.benchmark", "Timer Measurement")
 
 return (lazy.namespace("moth.utils.benchmark", {}, rows))

@@ -10,12 +10,12 @@
 -- run.
 
 local autograd = require "moth.autograd"
-local define = require "moth.define"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local generator = require "moth.generator"
-local calls = require "moth.calls"
-local lazy = require "moth.lazy"
-local lib = require "moth.lib"
+local generator = require "moth.tensor.generator"
+local calls = require "moth.binding.calls"
+local lazy = require "moth.base.lazy"
+local lib = require "moth.binding.lib"
 
 local C, ctx, Handle, istensor = lib.C, lib.ctx, lib.Handle, lib.istensor
 local ffi = require "ffi"

@@ -1,6 +1,6 @@
 --- init.lua -- moth.utils: what PyTorch has in torch.utils; moth.utils.data is moth.data.
 
-local lazy = require "moth.lazy"
+local lazy = require "moth.base.lazy"
 
 return (lazy.namespace("moth.utils", {}, {checkpoint = {"moth.utils.checkpoint"},
   data = {"moth.data"}, benchmark = {"moth.utils.benchmark"}}))

@@ -11,7 +11,7 @@ local proto = require "moth.onnx.proto"
 local float = Graph.float
 local ops = {}
 
-local C = require("moth.lib").C
+local C = require("moth.binding.lib").C
 local BOOL, I64, F32, F64 = C.MOTH_BOOL, C.MOTH_I64, C.MOTH_F32, C.MOTH_F64
 
 -- ---- functions of one element ----
@@ -63,7 +63,8 @@ function ops.logit(g, a)
 end
 
 function ops.nan_to_num(g, a, c)
-  local most = require("moth.types").finfo(require("moth.dtype").by_code[c.results[1].dtype]).max
+  local of = require("moth.tensor.dtype").by_code[c.results[1].dtype]
+  local most = require("moth.tensor.types").finfo(of).max
   local x = g:Where(g:IsNaN(a.input), a.nan, a.input)
   x = g:Where(g:IsInf(x, { detect_negative = 0 }), a.posinf or most, x)
   return g:Where(g:IsInf(x, { detect_positive = 0 }), a.neginf or -most, x)
@@ -298,7 +299,7 @@ end
 local function alike(g, a)
   local x, y = a.input, a.other
   local code = y.number and beside(x, y)
-    or require("moth.types").result_type(x.handle, y.handle).code
+    or require("moth.tensor.types").result_type(x.handle, y.handle).code
   return g:cast(x, code), g:cast(y, code)
 end
 

@@ -9,7 +9,7 @@
 
 local ffi = require "ffi"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local proto = require "moth.onnx.proto"
 
 local C = lib.C
@@ -152,7 +152,7 @@ function methods:cast(x, dtype)
   if not Graph.is_value(x) or x.dtype == dtype then return x end
   if not x.dynamic and not x.state then
     local moth = require "moth"
-    local code = require("moth.dtype").by_code[dtype]
+    local code = require("moth.tensor.dtype").by_code[dtype]
     local y = moth.no_grad(function() return x.handle:to(code) end)
     return setmetatable({ handle = y, dtype = dtype, shapes = x.shapes }, Value)
   end

@@ -2,7 +2,7 @@
 -- scatter, index_*, x[{...}] and x[{...}] = v.
 -- The rows are as in elements.lua. Positions count from 0 here.
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local proto = require "moth.onnx.proto"
 
 local ops = {}
@@ -74,7 +74,7 @@ local REDUCTIONS = { sum = "add", mean = "add", prod = "mul", amax = "max", amin
 local function identity(reduce, dtype)
   if reduce == "prod" then return 1 end
   if reduce ~= "amax" and reduce ~= "amin" then return 0 end
-  local types, code = require "moth.types", require("moth.dtype").by_code[dtype]
+  local types, code = require "moth.tensor.types", require("moth.tensor.dtype").by_code[dtype]
   local low = reduce == "amax"
   if dtype > I64 then return low and -math.huge or math.huge end
   local info = types.iinfo(code)

@@ -7,7 +7,7 @@
 -- the inputs.
 
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local Graph = require "moth.onnx.export.graph"
 local noted = require "moth.onnx.export.noted"
 local Plan = require "moth.onnx.export.plan"

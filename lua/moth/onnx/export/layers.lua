@@ -1,7 +1,7 @@
 --- layers.lua -- how layers are written as ONNX nodes: products, convolutions, pools, norms,
 -- embeddings, attention, recurrent nets, resampling. The rows are as in elements.lua.
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local Graph = require "moth.onnx.export.graph"
 local proto = require "moth.onnx.proto"
 

@@ -1,6 +1,6 @@
 --- losses.lua -- how losses are written as ONNX nodes. The rows are as in elements.lua.
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C = lib.C
 local I64 = C.MOTH_I64

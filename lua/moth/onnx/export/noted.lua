@@ -10,7 +10,7 @@
 local bit = require "bit"
 local ffi = require "ffi"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 lib.declare_nodes()

@@ -3,7 +3,7 @@
 -- A tensor of the net is a value (graph.lua). A value that depends on no input is a constant. A
 -- write in place gives a storage another root; views that are read later are taken from that.
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local Graph = require "moth.onnx.export.graph"
 local proto = require "moth.onnx.proto"
 

@@ -2,7 +2,7 @@
 -- The rows are as in elements.lua. Those in `sized` read numbers that may vary with the sizes of
 -- inputs: they find them, for each reading, in c.all.
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local proto = require "moth.onnx.proto"
 
 local ops, sized = {}, {}

@@ -6,7 +6,7 @@
 local M = require "moth"
 local proto = require "moth.onnx.proto"
 local rows = require "moth.onnx.load.rows"
-local by_code = require("moth.dtype").by_code
+local by_code = require("moth.tensor.dtype").by_code
 
 local N, row, refuse, dim = rows.N, rows.row, rows.refuse, rows.dim
 

@@ -1,9 +1,9 @@
 --- elements.lua -- nodes of an ONNX graph that work on each element: activations, arithmetic,
 -- comparisons, casts, softmax.
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local M = require "moth"
-local codes = require("moth.dtype").codes
+local codes = require("moth.tensor.dtype").codes
 local rows = require "moth.onnx.load.rows"
 
 local F = M.nn.functional

@@ -5,18 +5,18 @@
 -- module as in any state_dict. What follows from shapes alone is computed once for each set of
 -- shapes: the small integer graphs that exporters write around Reshape then cost nothing.
 
-local define = require "moth.define"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
-local named = require "moth.nn.named"
+local lib = require "moth.binding.lib"
+local named = require "moth.nn.module.named"
 local reader = require "moth.onnx.load.reader"
 
 local Module = require "moth.nn.module"
-local class = require "moth.class"
+local class = require "moth.base.class"
 local nn = require "moth.nn"
 
 local C, ctx = lib.C, lib.ctx
-local by_code = require("moth.dtype").by_code
+local by_code = require("moth.tensor.dtype").by_code
 local bare = errors.bare
 
 local M = {}

@@ -1,6 +1,6 @@
 --- pool.lua -- nodes of an ONNX graph that pool.
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
 local windows = require "moth.onnx.load.windows"

@@ -6,15 +6,15 @@
 -- order in a file, each behind those that it reads: one that reads what comes later, as in a cycle,
 -- is an error.
 
-local files = require "moth.bytes"
+local files = require "moth.io.bytes"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local proto = require "moth.onnx.proto"
 local tensor = require "moth.onnx.load.tensors"
 local rows = require "moth.onnx.load.rows"
 
 local C, ctx = lib.C, lib.ctx
-local by_code = require("moth.dtype").by_code
+local by_code = require("moth.tensor.dtype").by_code
 local quoted = errors.shown
 
 local reader = {}

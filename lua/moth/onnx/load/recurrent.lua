@@ -3,7 +3,7 @@
 -- Moth's own lstm, gru and rnn run what is usual. The rest, such as peepholes, clip, lengths of
 -- sequences and other activations, runs step by step.
 
-local bind = require "moth.bind"
+local bind = require "moth.binding.bind"
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
 

@@ -13,7 +13,7 @@
 local M = require "moth"
 local errors = require "moth.error"
 local proto = require "moth.onnx.proto"
-local by_code = require("moth.dtype").by_code
+local by_code = require("moth.tensor.dtype").by_code
 
 local rows = {}
 

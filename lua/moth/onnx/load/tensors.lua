@@ -1,13 +1,13 @@
 --- tensors.lua -- the tensors of an ONNX file, over its pages or those of files next to it.
 
 local ffi = require "ffi"
-local files = require "moth.bytes"
+local files = require "moth.io.bytes"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local proto = require "moth.onnx.proto"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
-local by_code = require("moth.dtype").by_code
+local by_code = require("moth.tensor.dtype").by_code
 local quoted = errors.shown
 
 local MOST_DIMS = 8

@@ -1,6 +1,6 @@
 --- windows.lua -- where the windows of convolutions and pools are; for conv.lua and pool.lua.
 
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
 

@@ -16,10 +16,10 @@
 --       return rates
 --     end
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local Optimizer = require "moth.optim.optimizer"
 
 --- Sets the learning rates of an optimizer as training goes on; `step()` once an epoch or batch,
@@ -127,7 +127,7 @@ end
 --- Sets the rates of the next epoch.
 -- @param epoch  which one to go to instead of the next (PyTorch calls it deprecated)
 function LRScheduler:step(epoch)
-  if lib.capture then require("moth.recording").refuse("a schedule's step") end
+  if lib.capture then require("moth.capture.recording").refuse("a schedule's step") end
   if epoch ~= nil and type(epoch) ~= "number" then
     errors.refuse("step", "epoch", "a number, or nothing, is needed", epoch, "E_TYPE")
   end

@@ -1,11 +1,11 @@
 --- chain.lua -- schedules of schedules: SequentialLR, one after the other, and ChainedScheduler,
 -- all at once.
 
-local calls = require "moth.calls"
-local class = require "moth.class"
-local define = require "moth.define"
+local calls = require "moth.binding.calls"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local LRScheduler = require "moth.optim.schedule.base"
 
 local chain = {}

@@ -1,9 +1,9 @@
 --- cosine.lua -- CosineAnnealingLR and CosineAnnealingWarmRestarts (Loshchilov and Hutter, 2017).
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local LRScheduler = require "moth.optim.schedule.base"
 
 local cosine = {}
@@ -91,7 +91,7 @@ end
 
 --- Sets the rates of the next epoch, or of the one given: `step(epoch + batch / batches)`.
 function Restarts:step(epoch)
-  if lib.capture then require("moth.recording").refuse("a schedule's step") end
+  if lib.capture then require("moth.capture.recording").refuse("a schedule's step") end
   if epoch == nil and self.last_epoch < 0 then epoch = 0 end
   if epoch == nil then
     epoch = self.last_epoch + 1

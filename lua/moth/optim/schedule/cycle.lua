@@ -1,8 +1,8 @@
 --- cycle.lua -- OneCycleLR and CyclicLR (Smith, 2017; Smith and Topin, 2018): up and down, once or
 -- again and again, with the momentum going the other way. A step is a batch here, not an epoch.
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
 local LRScheduler = require "moth.optim.schedule.base"
 

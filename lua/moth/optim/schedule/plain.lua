@@ -3,8 +3,8 @@
 -- that the group has now, so that several may work on one optimizer; the closed forms serve
 -- step(epoch) and SequentialLR.
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
 local LRScheduler = require "moth.optim.schedule.base"
 

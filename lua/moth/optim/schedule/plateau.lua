@@ -1,9 +1,9 @@
 --- plateau.lua -- ReduceLROnPlateau: lower rates when a measure stops getting better.
 
-local class = require "moth.class"
-local define = require "moth.define"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local lib = require "moth.binding.lib"
 local LRScheduler = require "moth.optim.schedule.base"
 
 --- Times factor when the measure given to step() has not become better for `patience` epochs.
@@ -67,7 +67,7 @@ end
 -- be.
 -- @param metrics  a number, or a tensor of one element
 function Plateau:step(metrics, epoch)
-  if lib.capture then require("moth.recording").refuse("a schedule's step") end
+  if lib.capture then require("moth.capture.recording").refuse("a schedule's step") end
   if lib.istensor(metrics) then metrics = metrics:item() end
   metrics = type(metrics) == "cdata" and tonumber(metrics) or metrics
   if type(metrics) ~= "number" then

@@ -1,0 +1,315 @@
+--- scaler.lua -- moth.GradScaler: a loss multiplied so that its float16 gradients do not vanish.
+--
+-- float16 has no numbers below 6e-8. The loss is multiplied by a scale, the gradients are divided
+-- by it before the optimizer takes them; where they overflowed the step is left out and the scale
+-- halved, and after many steps without that it is doubled. bfloat16 needs none of this.
+
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
+local devices = require "moth.tensor.device"
+local errors = require "moth.error"
+local guard = require "moth.capture.guard"
+local lib = require "moth.binding.lib"
+local recording = require "moth.capture.recording"
+local sparse = require "moth.sparse"
+
+local GradScaler = class("GradScaler")
+
+local MOST = 3.4e38 -- of scales: a finite float32
+
+local function moth() return require "moth" end
+
+local parse = define.signature("GradScaler", {
+  {"float", "init_scale", "what the loss is multiplied by at first", default = 65536},
+  {"float", "growth_factor", "what the scale grows by", default = 2},
+  {"float", "backoff_factor", "what it is multiplied by after an overflow", default = 0.5},
+  {"float", "growth_interval", "steps in a row without overflow after which it grows",
+    default = 2000},
+  {"bool", "enabled", "false: losses and steps as they are without it", default = true},
+  {"device", "device", "taken along from PyTorch, also as the first value; it serves all devices",
+    optional = true},
+})
+
+-- As torch.amp.GradScaler(device, init_scale, ...), or without the device.
+function GradScaler.signature(first, ...)
+  if not devices.name(first) then return parse(first, ...) end
+  if not devices.codes[first] then
+    errors.argument("GradScaler", "device", devices.missing(first), "E_DEVICE")
+  end
+  return parse(...)
+end
+define.takes(GradScaler.signature, parse)
+
+local function demand(ok, name, wanted, got)
+  if ok then return end
+  errors.refuse("GradScaler", name, wanted .. " is needed", got, "E_DOMAIN")
+end
+
+--- Scales losses for float16 gradients, as torch.amp.GradScaler (Micikevicius et al., 2018):
+--
+--     local scaler = moth.GradScaler()
+--     local loss = moth.autocast("cpu", moth.float16, function() return F.mse_loss(net(x), y) end)
+--     optimizer:zero_grad()
+--     scaler:scale(loss):backward()
+--     scaler:step(optimizer)
+--     scaler:update()
+--
+-- moth.capture records it: each replay decides on its step and adapts the scale.
+-- @param init_scale       what the loss is multiplied by at first (default 65536)
+-- @param growth_factor    what the scale grows by, above 1 (default 2)
+-- @param backoff_factor   what it is multiplied by after an overflow, below 1 (default 0.5)
+-- @param growth_interval  steps in a row without overflow after which it grows (default 2000)
+-- @param enabled          false: losses and steps as they are without it (default true)
+-- @param device           taken along from PyTorch, also as the first value: GradScaler("cuda")
+function GradScaler:init(init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+  demand(init_scale > 0 and init_scale <= MOST, "init_scale", "a number above 0 that float32 has",
+    init_scale)
+  demand(growth_factor > 1, "growth_factor", "a number above 1", growth_factor)
+  demand(backoff_factor > 0 and backoff_factor < 1, "backoff_factor", "a number between 0 and 1",
+    backoff_factor)
+  demand(growth_interval >= 1 and growth_interval % 1 == 0, "growth_interval",
+    "a whole number from 1 on", growth_interval)
+  self.factor, self.tracker = init_scale, 0
+  -- the factor as recordings read it; one element of the CPU goes with tensors anywhere
+  self.multiplier = moth().tensor(init_scale, {dtype = moth().float32, device = "cpu"})
+  lib.check(lib.C.moth_keep_always(lib.ctx, self.multiplier), "GradScaler")
+  self.growth_factor, self.backoff_factor = growth_factor, backoff_factor
+  self.growth_interval, self.enabled = growth_interval, enabled
+  self.seen = {} -- optimizer -> {found = list, skipped = bool, recording = its number}, since the
+                 -- last update
+end
+
+-- Takes another factor; what is being recorded is no part of that, replays read it anew.
+local function set_factor(self, factor)
+  self.factor = factor
+  if lib.capture then return end
+  moth().no_grad(self.multiplier.fill_, self.multiplier, factor)
+end
+
+local function check_ahead(self, fname)
+  if self.ahead then
+    errors.raise(fname .. " after update in the same captured step; capture them as two",
+      "E_UNSUPPORTED")
+  end
+end
+
+--- A loss, or a list of them, multiplied by the scale. @return the product, to call backward on
+function GradScaler:scale(outputs)
+  if not self.enabled then return outputs end
+  check_ahead(self, "scale")
+  if lib.istensor(outputs) then return (outputs * self.multiplier) end
+  if not lib.is_plain(outputs) then
+    errors.refuse("scale", "outputs", "a tensor or a list of tensors is needed", outputs, "E_TYPE")
+  end
+  local list = {}
+  for i, x in ipairs(outputs) do list[i] = self:scale(x) end
+  return list
+end
+
+local function check_optimizer(fname, optimizer)
+  if type(optimizer) == "table" and type(optimizer.param_groups) == "table" then return end
+  errors.refuse(fname, "optimizer", "an optimizer is needed", optimizer, "E_TYPE")
+end
+
+-- Gradients of an optimizer's parameters: a list for each device they lie on.
+local function gradients(optimizer)
+  local lists = {}
+  for _, group in ipairs(optimizer.param_groups) do
+    for _, p in ipairs(group.params) do
+      local grad = p.grad
+      if grad ~= nil then
+        local list = lists[grad.device] or {}
+        lists[grad.device] = list
+        list[#list + 1] = sparse.is(grad) and grad:_values() or grad
+      end
+    end
+  end
+  return lists
+end
+
+-- While a step is recorded with this scaler in it.
+local function join(self)
+  self.rows = self.rows or function() -- what verifying puts back
+    local seen = {}
+    for optimizer, one in pairs(self.seen) do
+      seen[optimizer] = {found = one.found, skipped = one.skipped}
+    end
+    return {{self, "seen", seen}, {self, "factor", self.factor}, {self, "tracker", self.tracker}}
+  end
+  lib.capture.states[self.rows] = true
+end
+
+-- The same: each replay divides by the scale of then.
+local function note_factor(self)
+  recording.cell("unscale_", {write = function(_, s, at)
+    s[at.factor].number = 1 / self.factor
+    return true
+  end})
+end
+
+local function unscale(self, optimizer)
+  local lists = gradients(optimizer)
+  if next(lists) == nil then
+    errors.raise("GradScaler: no parameter of the optimizer has a gradient; call "
+      .. "scaler:scale(loss):backward() first", "E_STATE")
+  end
+  check_ahead(self, "unscale_")
+  local seen = {found = {}, recording = lib.capture and lib.capture.id}
+  for device, grads in pairs(lists) do
+    local found = moth().zeros(1, {device = device})
+    lib.check(lib.C.moth_keep_always(lib.ctx, found), "GradScaler")
+    moth().no_grad(bind.ops.unscale_, grads, found, 1 / self.factor)
+    if lib.capture then note_factor(self) end
+    seen.found[#seen.found + 1] = found
+  end
+  self.seen[optimizer] = seen
+  if not lib.capture then return end
+  join(self)
+  recording.cell(nil, {
+    write = function() return self.seen[optimizer] == nil end,
+    done = function() self.seen[optimizer] = {found = seen.found} end,
+  })
+end
+
+--- Divides the gradients of an optimizer's parameters by the scale, for what is to be done with
+-- them before the step, as clipping. Once between two updates.
+function GradScaler:unscale_(optimizer)
+  if not self.enabled then return end
+  check_optimizer("unscale_", optimizer)
+  local seen = self.seen[optimizer]
+  if seen then
+    errors.raise(seen.skipped ~= nil and "unscale_ comes before step, and update after both"
+      or "unscale_ was called for this optimizer already since the last update", "E_STATE")
+  end
+  unscale(self, optimizer)
+end
+
+-- What f(...) returned, unless a gradient was infinite or NaN.
+local function unless_found(self, optimizer, f, ...)
+  local seen = self.seen[optimizer]
+  if lib.capture and seen.recording ~= lib.capture.id then
+    errors.raise("step in a captured step after an unscale_ outside of it: replays would not find "
+      .. "what that found; unscale where the step is made", "E_UNSUPPORTED")
+  end
+  local function told(skipped) self.seen[optimizer].skipped = skipped end
+  local skipped, result = guard.unless(seen.found, told, f, ...)
+  seen.skipped = skipped
+  return result
+end
+
+--- One step of the optimizer, unless a gradient is infinite or NaN; gradients that unscale_ was not
+-- called for are divided by the scale first.
+-- @param ...  for optimizer:step
+-- @return what optimizer:step returned, or nothing
+function GradScaler:step(optimizer, ...)
+  check_optimizer("step", optimizer)
+  if not self.enabled then return optimizer:step(...) end
+  if select("#", ...) > 0 and (...) ~= nil then
+    errors.raise("GradScaler: a closure cannot be used, since its gradients are not scaled",
+      "E_UNSUPPORTED")
+  end
+  local seen = self.seen[optimizer]
+  if seen and seen.skipped ~= nil then
+    errors.raise("step was called for this optimizer already since the last update", "E_STATE")
+  end
+  if not seen then unscale(self, optimizer) end
+  return (unless_found(self, optimizer, optimizer.step, optimizer))
+end
+
+local function check_scale(new_scale)
+  if lib.istensor(new_scale) then new_scale = new_scale:item() end
+  if type(new_scale) ~= "number" or not (new_scale > 0 and new_scale <= MOST) then
+    errors.refuse("update", "new_scale", "a number above 0 that float32 has is needed", new_scale,
+      "E_DOMAIN")
+  end
+  return new_scale
+end
+
+local function nothing() end
+
+-- The scale after what the steps since the last update found.
+local function adapt(self)
+  local skipped = false
+  for _, seen in pairs(self.seen) do skipped = skipped or seen.skipped end
+  if skipped then
+    set_factor(self, self.factor * self.backoff_factor)
+    self.tracker = 0
+  else
+    self.tracker = self.tracker + 1
+    if self.tracker == self.growth_interval then
+      local grown = self.factor * self.growth_factor
+      if grown <= MOST then set_factor(self, grown) end
+      self.tracker = 0
+    end
+  end
+  self.seen = {}
+end
+
+--- Adapts the scale to what was found since the last time, after all steps.
+-- @param new_scale  the scale from now on, instead (default: by the rule)
+function GradScaler:update(new_scale)
+  if not self.enabled then return end
+  if new_scale ~= nil then
+    if lib.capture then recording.refuse("update(new_scale) of a GradScaler") end
+    set_factor(self, check_scale(new_scale))
+    self.seen = {}
+    return
+  end
+  if next(self.seen) == nil then
+    errors.raise("GradScaler: update follows step, and no step was made since the last one",
+      "E_STATE")
+  end
+  local inside = true -- whether a replay makes the steps, too
+  for optimizer, seen in pairs(self.seen) do
+    inside = inside and lib.capture ~= nil and seen.recording == lib.capture.id
+    if seen.skipped == nil then unless_found(self, optimizer, nothing) end -- unscale_ without step
+  end
+  adapt(self)
+  if not lib.capture then return end
+  self.ahead = true -- of the multiplier
+  recording.later(function()
+    self.ahead = nil
+    set_factor(self, self.factor)
+  end)
+  join(self)
+  recording.cell(nil, {
+    write = function() return inside or next(self.seen) ~= nil end,
+    done = function() adapt(self) end,
+  })
+end
+
+--- The scale now; 1 where it is not enabled.
+function GradScaler:get_scale() return self.enabled and self.factor or 1 end
+
+--- Whether it does anything.
+function GradScaler:is_enabled() return self.enabled end
+
+local KEPT = {scale = "factor", growth_factor = "growth_factor", backoff_factor = "backoff_factor",
+              growth_interval = "growth_interval", _growth_tracker = "tracker"}
+
+--- What it knows, as a table with PyTorch's names; an empty one where it is not enabled.
+function GradScaler:state_dict()
+  local dict = {}
+  if self.enabled then
+    for name, field in pairs(KEPT) do dict[name] = self[field] end
+  end
+  return dict
+end
+
+--- Takes over what state_dict gave.
+function GradScaler:load_state_dict(state_dict)
+  if not self.enabled then return end
+  if lib.capture then recording.refuse("load_state_dict of a GradScaler") end
+  for name in pairs(KEPT) do
+    if type(state_dict) ~= "table" or type(state_dict[name]) ~= "number" then
+      errors.argument("load_state_dict", "state_dict", ("a table with the number '%s', as "
+        .. "state_dict() of an enabled GradScaler gives, is needed, got %s"):format(name,
+        errors.describe(state_dict)), "E_TYPE")
+    end
+  end
+  for name, field in pairs(KEPT) do self[field] = state_dict[name] end
+  set_factor(self, self.factor)
+end
+
+return {GradScaler = GradScaler}

@@ -1,0 +1,139 @@
+--- anomaly.lua -- anomaly mode: errors of a backward pass name the lines of the forward pass.
+--
+--   moth.autograd.set_detect_anomaly(true)
+--   moth.autograd.detect_anomaly(function() ... end)
+--
+-- While it is on, every op is slower: the user's line is noted for each node of the graph and for
+-- each write in place. An error in a gradient then says where the node was made and, if a saved
+-- tensor was changed, which line changed it; a gradient that holds NaN is an error.
+
+local ffi = require "ffi"
+local autograd = require "moth.autograd"
+local calls = require "moth.binding.calls"
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+
+local C, ctx = lib.C, lib.ctx
+local frames, ANOMALY = autograd.frames, lib.modes.anomaly
+
+local M = {}
+
+local MOST = 100000 -- lines kept; the older half goes when there are more
+
+local made = {}     -- node -> line
+local order = {}    -- nodes in the order of making
+local writes = {}   -- storage -> list of {version, line}
+local versions = {} -- storage -> version last seen
+
+local function forget()
+  made, order, writes, versions = {}, {}, {}, {}
+end
+
+local function note_node(id, line)
+  if made[id] then return end
+  made[id] = line
+  order[#order + 1] = id
+  if #order > MOST then
+    local kept = {}
+    for i = 1, #order do
+      if i <= MOST / 2 then made[order[i]] = nil else kept[#kept + 1] = order[i] end
+    end
+    order = kept
+  end
+end
+
+-- After each op: where did its result come from, and what did it write?
+local function trace(x)
+  local info = lib.inspect(x)
+  local node, storage = tonumber(info.node), tonumber(info.storage)
+  local version = tonumber(info.version)
+  local line
+  if node ~= 0 and not made[node] then
+    line = errors.where() or "?"
+    note_node(node, line)
+  end
+  if version > (versions[storage] or 0) then
+    local list = writes[storage]
+    if not list then
+      list = {}
+      writes[storage] = list
+    end
+    list[#list + 1] = { version, line or errors.where() or "?" }
+    versions[storage] = version
+  end
+end
+
+--- A Function has made the node with that id here.
+function M.made(id) note_node(id, errors.where() or "?") end
+
+--- Raises if one of the gradients that a Function's backward returned holds NaN.
+function M.refuse_nan(name, grads)
+  if not M.is_anomaly_enabled() then return end
+  local ops = require "moth.binding.bind".ops
+  for i = 1, grads.n do
+    local x = grads[i]
+    if x ~= nil and ops.any(ops.isnan(x)):item() then
+      errors.raise(name .. ".backward: gradient " .. i .. " holds NaN", "E_DOMAIN")
+    end
+  end
+end
+
+local saved_out = ffi.new "uint32_t[1]"
+
+--- What to add to the message of an error that came from a node, or nil.
+function M.note(id)
+  local text = made[id] and "; recorded at " .. made[id] or ""
+  local storage = tonumber(C.moth_error_storage(ctx, saved_out))
+  local list, saved = writes[storage], saved_out[0]
+  for i = 1, list and #list or 0 do
+    if list[i][1] > saved then
+      text = text .. "; changed at " .. list[i][2]
+      break
+    end
+  end
+  return text ~= "" and text or nil
+end
+
+-- Notes lines while the mode is on in some coroutine: also in one that sleeps.
+local function watch()
+  local on = M.is_anomaly_enabled()
+  if not on and autograd.anomaly and lib.others_set and lib.others_set() then return end
+  autograd.anomaly = on and M
+  lib.trace = on and trace or nil
+  if not on then forget() end
+end
+
+--- Turns anomaly mode on or off.
+-- @param on boolean
+function M.set_detect_anomaly(on)
+  if type(on) ~= "boolean" then
+    errors.refuse("set_detect_anomaly", "on", "a boolean is needed", on)
+  end
+  frames.hold("set_detect_anomaly(on)", "detect_anomaly(f)")
+  C.moth_mode(ctx, ANOMALY, on and 1 or 0)
+  watch()
+end
+
+--- Whether anomaly mode is on.
+function M.is_anomaly_enabled() return C.moth_mode(ctx, ANOMALY, lib.modes.ask) == 1 end
+
+local function pass_on(f, ...)
+  watch()
+  return f(...)
+end
+
+local function restore(ok, ...)
+  watch()
+  if not ok then error((...), 0) end
+  return ...
+end
+
+--- Calls f(...) in anomaly mode and returns what it returns.
+function M.detect_anomaly(f, ...)
+  if not calls.is_callable(f) then
+    errors.refuse("detect_anomaly", "f", "a function is needed", f, "E_TYPE")
+  end
+  return restore(pcall(frames.run, 1, "detect_anomaly", ANOMALY, pass_on, f, ...))
+end
+
+return M

@@ -1,0 +1,121 @@
+--- batched.lua -- moth.autograd.grad{is_grads_batched = true}: a batch of gradients of the outputs
+-- gives a batch of gradients of the inputs.
+--
+-- A pass goes back from the first of them, and the engine notes its ops; then each of these runs
+-- once for the whole batch (batch/replay.lua). Where hooks and Functions written in Lua run, or
+-- what the engine does not note, there is a pass for each.
+
+local autograd = require "moth.autograd"
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+
+local ops = require("moth.binding.bind").ops
+
+local WORTH = 16 -- rows; fewer passes take less time than a list of ops
+
+local function listed(value) return lib.istensor(value) and { value } or value end
+
+-- The number of gradients in the batch. Raises where there is none, or they differ.
+local function size_of(grads, outputs)
+  local size
+  for i = 1, #outputs do
+    local g = type(grads) == "table" and grads[i]
+    if not lib.istensor(g) or g:dim() ~= outputs[i]:dim() + 1 then
+      errors.refuse("grad", "grad_outputs", ("a batch of gradients of %s is needed, with one "
+        .. "dimension more"):format(errors.describe(outputs[i])), g, "E_SHAPE")
+    end
+    size = size or g:size(1)
+    if g:size(1) ~= size then
+      errors.refuse("grad", "grad_outputs", ("batches of one size, %d, are needed"):format(size), g,
+        "E_SHAPE")
+    end
+  end
+  return size
+end
+
+-- The gradients of one input in a row; nil where there is none.
+local function stacked(list, size, input)
+  if size == 0 then return input:new_zeros({ 0, unpack(input.shape) }) end
+  local found
+  for k = 1, size do found = found or list[k] end
+  if type(found) == "nil" then return nil end
+  for k = 1, size do
+    if type(list[k]) == "nil" then list[k] = ops.zeros_like(found) end
+  end
+  return (ops.stack(list, 1))
+end
+
+-- Row k of each of the gradients.
+local function row_of(grads, k)
+  local row = {}
+  for i = 1, #grads do row[i] = grads[i]:select(1, k) end
+  return row
+end
+
+-- The gradients for rows from #first + 1 on, one pass for each; first: those of the first, or none.
+local function loop(run, first)
+  local options, results, from = run.options, {}, first and 2 or 1
+  local retain = options.retain_graph
+  for i = 1, #run.inputs do results[i] = { first and first[i] } end
+  for k = from, run.size do
+    options.grad_outputs = row_of(run.grads, k)
+    if k < run.size then options.retain_graph = true else options.retain_graph = retain end
+    local got = { run.grad(run.outputs, run.inputs, options) }
+    for i = 1, #run.inputs do results[i][k] = got[i] end
+  end
+  for i = 1, #run.inputs do results[i] = stacked(results[i], run.size, run.inputs[i]) end
+  return results
+end
+
+-- The gradients by the ops of the first row's pass, or nil.
+local function replayed(run, entries, row, first, id)
+  local outputs, places, results = {}, {}, {}
+  for i = 1, #run.inputs do
+    if first[i] ~= nil then
+      outputs[#outputs + 1] = first[i]
+      places[#outputs] = i
+    end
+  end
+  local mode = run.options.create_graph and autograd.enable_grad or autograd.no_grad
+  local got = mode(require "moth.func.batch.replay".run, { size = run.size, entries = entries,
+    inputs = row, values = run.grads, outputs = outputs, first = id, pass = true })
+  if not got then return nil end
+  for k, y in ipairs(outputs) do
+    results[places[k]] = got[k] or ops.clone(ops.expand(y:detach(), { run.size, unpack(y.shape) }),
+      { memory_format = "contiguous_format" })
+  end
+  return results
+end
+
+-- The first row's gradients, and those of all rows if these come at once.
+local function at_once(run)
+  local row, first = row_of(run.grads, 1), nil
+  local id = tonumber(lib.inspect(ops.empty {}).storage)
+  local options = {}
+  for name, value in pairs(run.options) do options[name] = value end
+  -- A recorded pass takes no short cuts, which are not ops.
+  options.grad_outputs, options.retain_graph, options.create_graph = row, true, true
+  local results = require "moth.func.batch.log".with(true, function()
+    first = { run.grad(run.outputs, run.inputs, options) }
+  end, function(entries) return entries and replayed(run, entries, row, first, id) or false end)
+  for i = 1, first and not run.options.create_graph and #run.inputs or 0 do
+    first[i] = first[i] and first[i]:detach()
+  end
+  return results or nil, first
+end
+
+--- The gradients by each input, as several values.
+-- @param grad     moth.autograd.grad
+-- @param grads    for each output a tensor with the batch as its first dimension
+-- @param options  the other arguments of grad by name
+return function(grad, outputs, inputs, grads, options)
+  outputs, inputs, grads = listed(outputs), listed(inputs), listed(grads)
+  local run = { grad = grad, outputs = outputs, inputs = inputs, grads = grads, options = options,
+                size = size_of(grads, outputs) }
+  local results, first
+  if run.size >= WORTH and not (lib.coroutine() or lib.capture) then
+    results, first = at_once(run)
+  end
+  results = results or loop(run, first)
+  return unpack(results, 1, #inputs)
+end

@@ -1,0 +1,123 @@
+--- machine.lua -- what Moth's Lua asks of the operating system beside Lua's own os and io: the
+-- terminal, folders, the processor, on POSIX and on Windows.
+
+local ffi = require "ffi"
+
+local system = require "moth.base.system"
+
+local windows = system.windows
+local machine = {}
+
+-- A function of the C library, declared when it is first wanted and no more than once: what is
+-- declared stays for good. On Windows it is the C runtime's, with an underscore; that _mkdir takes
+-- no mode does no harm.
+local declared = {}
+
+local function of_c(name, declaration)
+  if not declared[name] then
+    local text = declaration:gsub("%$", "moth_" .. name) .. ' __asm__("'
+      .. (windows and "_" or "") .. name .. '");'
+    pcall(ffi.cdef, text) -- a host may have taken the compiler away
+    declared[name] = true
+  end
+  return ffi.C["moth_" .. name]
+end
+
+--- Whether a file descriptor is a terminal.
+function machine.is_terminal(fd) return of_c("isatty", "int $(int fd)")(fd) ~= 0 end
+
+local Window = not windows and ffi.typeof "struct { uint16_t rows, columns, x, y; }"
+local WINDOW_SIZE = jit.os == "OSX" and 0x40087468 or 0x5413 -- TIOCGWINSZ
+
+--- The columns of the terminal: as COLUMNS says, else as standard output's; nil: there is none.
+function machine.columns()
+  local said = tonumber(os.getenv "COLUMNS")
+  if said and said >= 20 then return math.floor(said) end
+  if windows or not machine.is_terminal(1) then return nil end
+  local window = Window()
+  local ask = of_c("ioctl", "int $(int fd, unsigned long request, ...)")
+  if ask(1, WINDOW_SIZE, window) ~= 0 or window.columns < 20 then return nil end
+  return window.columns
+end
+
+--- The number of this process.
+function machine.process() return of_c("getpid", "int $(void)")() end
+
+--- Makes a folder that only its owner may enter, unless there is one.
+function machine.make_folder(path)
+  of_c("mkdir", "int $(const char *path, uint32_t mode)")(path, 448)
+end
+
+--- Where a user's files of a kind lie: `below` of the home directory, on Windows the local
+-- application data whatever the kind. Nil where there is no home.
+function machine.user_folder(below)
+  local home = os.getenv(windows and "LOCALAPPDATA" or "HOME")
+  if not home or home == "" then return nil end
+  return windows and home or home .. "/" .. below
+end
+
+--- The name of the processor and the number of logical cores; nil where the system does not say.
+function machine.processor()
+  if windows then
+    return os.getenv "PROCESSOR_IDENTIFIER", tonumber(os.getenv "NUMBER_OF_PROCESSORS")
+  end
+  local name, cores = nil, 0
+  for line in io.lines("/proc/cpuinfo") do
+    name = name or line:match("^model name%s*:%s*(.*)")
+    if line:match("^processor%s*:") then cores = cores + 1 end
+  end
+  return name, cores
+end
+
+--- The first line that a shell command prints, or nil.
+function machine.output_of(command)
+  local pipe = io.popen(command .. (windows and " 2>nul" or " 2>/dev/null"))
+  if not pipe then return nil end
+  local line = pipe:read("*l")
+  pipe:close()
+  return line ~= "" and line or nil
+end
+
+-- ---- what lies in a folder ----
+
+local MOST = 10000 -- entries that are read
+
+local function posix_entries(folder, list)
+  local directory = of_c("opendir", "void *$(const char *path)")(folder)
+  if directory == nil then return end
+  local readdir = of_c("readdir", [[typedef struct {
+    uint64_t ino; int64_t off; uint16_t length; uint8_t type; char name[256]; } moth_dirent;
+    moth_dirent *$(void *directory)]])
+  for n = 1, MOST do
+    local entry = readdir(directory)
+    if entry == nil then break end
+    list[n] = { name = ffi.string(entry.name), is_folder = entry.type == 4 } -- DT_DIR
+  end
+  of_c("closedir", "int $(void *directory)")(directory)
+end
+
+local function windows_entries(folder, list)
+  local first = of_c("findfirst64", [[typedef struct {
+    uint32_t attributes; int64_t created, read, written, size; char name[260]; } moth_found;
+    intptr_t $(const char *pattern, moth_found *entry)]])
+  local entry = ffi.new "moth_found"
+  local search = first(folder .. "/*", entry)
+  if search == -1 then return end
+  local next_one = of_c("findnext64", "int $(intptr_t search, moth_found *entry)")
+  for n = 1, MOST do
+    list[n] = { name = ffi.string(entry.name),
+                is_folder = bit.band(entry.attributes, 16) ~= 0 } -- _A_SUBDIR
+    if next_one(search, entry) ~= 0 then break end
+  end
+  of_c("findclose", "int $(intptr_t search)")(search)
+end
+
+--- What lies in a folder, without order: {name, is_folder} tables; none where it cannot be read.
+function machine.entries(folder)
+  local list = {}
+  local read = windows and windows_entries or posix_entries
+  read(folder, list)
+  return list
+end
+
+return machine

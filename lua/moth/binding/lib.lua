@@ -1,0 +1,404 @@
+--- lib.lua -- the engine as Lua holds it: the library, this state's context, the live handles.
+--
+-- A tensor is a handle {slot, gen} into a table that C owns, without a finalizer of its own. All
+-- handles stand in the weak table `live`; a sweep tells C which slots have lost theirs. Sweeps run
+-- when C asks for one by the status MOTH_WANT: when live bytes or handles have passed their goal,
+-- or when a Lua collection has ended, which the tick, a canary with a finalizer in C, reports.
+--
+-- Everything lives in the registry of the state, so that a reloaded Moth finds the same context.
+
+local ffi = require "ffi"
+local errors = require "moth.error"
+local recent = require "moth.base.recent"
+local system = require "moth.base.system"
+
+local ABI = 1           -- the moth_abi_version that these files are written for
+
+local registry = debug.getregistry()
+local anchor = registry.moth
+if anchor and anchor.lib then
+  if anchor.ffi ~= ffi then
+    error("moth: the module 'ffi' was loaded a second time, which breaks every cdata of this "
+      .. "state; start a new one", 0)
+  end
+  return anchor.lib
+end
+anchor = anchor or { loaded = {} }
+anchor.ffi = ffi
+registry.moth = anchor
+
+local lib = { anchor = anchor }
+
+-- ---- the library ----
+
+local function candidates()
+  local list = {}
+  local named = os.getenv("MOTH_LIB")
+  if named and named ~= "" then return { named } end
+  list[1] = package.searchpath("libmoth", package.cpath)
+  if errors.root then list[#list + 1] = errors.root .. system.build .. system.library end
+  -- of an installed tree: PREFIX/share/lua/5.1/moth and PREFIX/lib
+  local prefix = errors.folder:match "^(.*)share[/\\]lua[/\\]5%.1[/\\]moth[/\\]$"
+  for _, folder in ipairs(prefix and { "lib/", "lib64/", ("lib/%s-linux-gnu/"):format(
+      jit.arch == "x64" and "x86_64" or "aarch64") } or {}) do
+    list[#list + 1] = prefix .. folder .. system.library
+  end
+  list[#list + 1] = system.found_as
+  return list
+end
+
+local function open_library()
+  local tried = {}
+  for _, path in ipairs(candidates()) do
+    local found, library = pcall(ffi.load, path)
+    if found then return library, path end
+    tried[#tried + 1] = tostring(library)
+  end
+  error("moth: the library " .. system.library .. " was not found; build it (./moth does), or name "
+    .. "it in MOTH_LIB" .. (#tried > 0 and "\n  " .. table.concat(tried, "\n  ") or ""), 0)
+end
+
+-- The C declarations, and those that few programs need: the table of C types stays small.
+local function declarations(C)
+  local text = ffi.string(C.moth_header())
+  local regions = text:find("/* A region: what ops save", 1, true)
+  local after = text:find("/* ---- recordings", regions, true)
+  local nodes = text:find("/* ---- nodes and saved tensors", after, true)
+  local coroutines = text:find("/* ---- coroutines", nodes, true)
+  return text:sub(1, regions - 1) .. text:sub(after, nodes - 1),
+    text:sub(regions, after - 1) .. text:sub(nodes, coroutines - 1), text:sub(coroutines)
+end
+
+local C, path = open_library()
+ffi.cdef [[
+const char *moth_header(void);
+uint32_t moth_abi_version(void);
+]]
+do
+  local abi = C.moth_abi_version()
+  if abi ~= ABI then
+    error(("moth: %s speaks ABI %d, these Lua files ABI %d; install both from one version")
+      :format(path, abi, ABI), 0)
+  end
+  if not pcall(ffi.typeof, "moth_memory_info") then ffi.cdef((declarations(C))) end
+end
+
+--- Declares the functions for regions, nodes and saved tensors.
+function lib.declare_nodes()
+  if not pcall(ffi.typeof, "moth_node_info") then ffi.cdef((select(2, declarations(C)))) end
+end
+
+--- Declares the functions for modes of coroutines.
+function lib.declare_coroutines() pcall(ffi.cdef, (select(3, declarations(C)))) end
+
+local WANT, KNOWN, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_KNOWN, C.MOTH_E_MEM, C.MOTH_E_LIMIT
+
+require "moth.base.traverse"(path, anchor)
+
+-- The context lies in Lua's own memory: at the end of a state that is freed after the last
+-- finalizer, so that one which still uses a tensor gets an error.
+-- Each step here may be the last before an error, after which all are done again.
+anchor.room = anchor.room or ffi.new("uint8_t[?]", C.moth_open_size())
+local ctx = anchor.ctx or C.moth_open_at(anchor.room)
+if ctx == nil then error("moth: out of memory", 0) end
+anchor.ctx = ctx
+ffi.gc(ctx, C.moth_close)
+
+local Handle = ffi.typeof("moth_handle")
+local live = setmetatable({}, { __mode = "v" })
+
+lib.C, lib.ctx, lib.path, lib.Handle, lib.live = C, ctx, path, Handle, live
+
+--- The modes of a coroutine, as C.moth_mode counts them, and two values that it takes for one.
+lib.modes = { grad = 0, autocast = 1, anomaly = 2, gpu = 3, inside = 4, ask = -2, unset = -3 }
+
+local running_now = coroutine.running
+local INSIDE, ASK = lib.modes.inside, lib.modes.ask
+
+--- The running coroutine, or nil in the main one.
+function lib.coroutine()
+  local thread, is_main = running_now()
+  if is_main then return nil end
+  return thread
+end
+
+--- Whether this is a coroutine that is in no function of coroutines.run yet, which a function that
+-- sets a mode or opens a scope needs.
+function lib.is_outside()
+  return lib.coroutine() ~= nil and C.moth_mode(ctx, INSIDE, ASK) == 0
+end
+
+--- Values as a list with their number n, since nil may be among them.
+function lib.pack(...) return { n = select("#", ...), ... } end
+
+--- Raises if Ctrl-C or the host asks to stop: for long loops in which no op would.
+function lib.poll()
+  if C.moth_interrupted(ctx) ~= 0 then errors.raise("interrupted", "E_INTERRUPT") end
+end
+
+--- Raises unless n values can be one call's arguments, or its results.
+function lib.few(fname, argname, n)
+  if n > 7000 then -- LuaJIT's own end is near 8000
+    errors.argument(fname, argname, ("a call in Lua takes at most 7000 values, got %d"):format(n),
+      "E_UNSUPPORTED")
+  end
+end
+
+--- A list of n values, all the same but for `other` at `dim`, if that is given:
+-- lib.filled(3, 1, 2, 5) is {1, 5, 1}.
+function lib.filled(n, value, dim, other)
+  local list = {}
+  for d = 1, n do list[d] = value end
+  if dim then list[dim] = other end
+  return list
+end
+
+--- Whether a value is a table without a metatable, as written between braces: no tensor, module,
+-- dataset or moth.Size.
+function lib.is_plain(x)
+  return type(x) == "table" and getmetatable(x) == nil
+end
+
+--- A zeroed C array whose length is known only now. Never compiled: when LuaJIT puts off an
+-- allocation, it forgets the length of such an array, and C then writes past its end.
+-- @param element  the C type of an element, e.g. "moth_slot"
+-- @param n        how many
+function lib.array(element, n) return ffi.new(element .. "[?]", n) end
+jit.off(lib.array)
+
+function lib.slots(n) return lib.array("moth_slot", n) end
+function lib.handles(n) return lib.array("moth_handle", n) end
+function lib.int64s(n) return lib.array("int64_t", n) end
+function lib.doubles(n) return lib.array("double", n) end
+lib.int64 = ffi.typeof("int64_t")
+lib.NONE = ffi.new("moth_handle") -- {0, 0}: no tensor
+errors.attach(C, ctx)
+
+--- A host may take it away from its scripts once Moth is loaded.
+lib.loadstring = loadstring
+
+--- What passes None by name: `F.softmax(x, {dtype = moth.none})`.
+lib.none = setmetatable({}, { __tostring = function() return "moth.none" end })
+
+--- Ties the methods and operators of tensors to handles; only the first call in a state does.
+-- @return the metatable that holds
+function lib.metatype(mt)
+  anchor.metatype = anchor.metatype or mt
+  pcall(ffi.metatype, "moth_handle", anchor.metatype) -- fails if it is set already
+  return anchor.metatype
+end
+
+--- Whether a value is a tensor (live or released).
+function lib.istensor(x)
+  -- No tail call: a trace that begins here could not return from it, and after a few tries
+  -- LuaJIT would blacklist this function and with it every loop that calls it.
+  local is = ffi.istype(Handle, x)
+  return is
+end
+
+-- ---- sweeps and collections ----
+
+local ids = ffi.new("uint64_t[64]")
+local canary = setmetatable({}, { __mode = "v" })
+local busy = false
+local traced = 0
+
+--- Functions called with the id of each node that died, to clear what Lua kept for it; by name,
+-- so that a module which is loaded again after an error replaces its own.
+lib.on_dead = {}
+
+--- Functions called by each sweep, before the dead are listed.
+lib.on_sweep = {}
+
+local function arm()
+  if not canary[1] then
+    canary[1] = ffi.gc(ffi.new("moth_ctx *[1]", C.moth_tick_arm(ctx)), C.moth_tick)
+  end
+end
+
+--- Drops what Lua kept for nodes that are gone.
+function lib.forget_dead()
+  repeat
+    local n = C.moth_dead_ids(ctx, ids, 64)
+    for i = 0, n - 1 do
+      local id = tonumber(ids[i])
+      for _, clear in pairs(lib.on_dead) do clear(id) end
+    end
+  until n == 0
+end
+
+local function clear_dead()
+  for _, run in pairs(lib.on_sweep) do run() end
+  lib.forget_dead()
+end
+
+-- Drops every slot whose handle is gone. The weak table may change only by a collection, and
+-- nothing in the loop allocates. (`not`, since == nil would ask the metatype's __eq.)
+local function drop_unheld()
+  for slot = 1, C.moth_slot_count(ctx) do
+    if not live[slot] then C.moth_drop(ctx, slot) end
+  end
+end
+
+--- Gives back what no handle holds any more, as far as Lua's collector has got. In a finalizer
+-- that lib.collect runs nothing happens: it sweeps itself.
+function lib.sweep()
+  if busy then return end
+  drop_unheld()
+  C.moth_swept(ctx, 0, 0, 0, 0)
+  clear_dead()
+  arm()
+end
+
+-- Whether this runs inside a finalizer or a debug hook: there no hook fires. Asked only where the
+-- collector stands still, as it does in a finalizer, or because the host stopped it.
+local function in_finalizer()
+  local hook, mask, count = debug.gethook()
+  if hook ~= nil and type(hook) ~= "function" then return false end
+  local fired = false
+  debug.sethook(function() fired = true end, "c")
+  tostring(nil)
+  debug.sethook(hook, mask, count)
+  return not fired
+end
+
+-- One cycle of Lua's collector, in steps: "collect" sweeps the heap before it marks and once more
+-- after, which is half as much again. What dies while Lua is marking already may stay for one more.
+local probe = setmetatable({}, { __mode = "v" })
+
+local function cycle()
+  local kilobytes = collectgarbage("count")
+  probe[1] = {}
+  for _ = 1, 16 do
+    if collectgarbage("step", kilobytes) and not probe[1] then return end
+  end
+  collectgarbage("collect") -- the host has made the steps small
+end
+
+--- A collection and a sweep. The host's collector setting stays as it was; inside a finalizer
+-- nothing happens.
+-- @param all  whether nothing may stay, whatever it takes
+-- @return whether it ran
+function lib.collect(all)
+  local running = collectgarbage("isrunning")
+  if busy or (not running and in_finalizer()) then return false end
+  busy = true
+  recent.passed(anchor.loaded)
+  local start = C.moth_thread_seconds() -- threads of the pool may linger meanwhile
+  local clean, message = pcall(all and collectgarbage or cycle) -- users' finalizers may raise
+  if not running then collectgarbage("stop") end
+  local collected = C.moth_thread_seconds()
+  drop_unheld()
+  clear_dead()
+  local ended = C.moth_thread_seconds()
+  C.moth_swept(ctx, 1, ended - start, ended - collected, collectgarbage("count") * 1024)
+  arm()
+  busy = false
+  if not clean then error(message, 0) end
+  return true
+end
+
+--- What MOTH_WANT asks for: a sweep, and a collection where that was not enough. In anomaly mode
+-- every call comes here, with its result, and lib.trace notes where that was made; in a profile
+-- with lines lib.note_line does. Under saved_tensors_hooks lib.packing calls them.
+function lib.due(x)
+  if busy then return end
+  if lib.packing then lib.packing() end
+  if lib.note_line then lib.note_line() end
+  if lib.trace or lib.note_line then
+    if x and lib.trace then lib.trace(x) end
+    traced = traced + 1
+    if traced % 256 ~= 0 and C.moth_above_goal(ctx) == 0 then return end
+  end
+  lib.sweep()
+  if C.moth_above_goal(ctx) ~= 0 then lib.collect() end
+end
+jit.off(lib.due)
+jit.off(lib.collect)
+
+--- After a failed call, whose line a profile may want as well: whether a collection has made room
+-- and the call is worth another try.
+function lib.recover(status)
+  if lib.note_line then lib.note_line() end
+  return (status == E_MEM or status == E_LIMIT) and lib.collect(true)
+end
+
+-- ---- results ----
+
+--- Takes in a handle that C has just filled.
+-- @param h       a Handle; {0, 0} gives nil
+-- @param status  what the call returned; with MOTH_WANT in it the sweep that is due runs
+-- @return the one Lua object for that tensor: h, or the one already living
+function lib.adopt(h, status)
+  local slot = h._slot
+  if slot == 0 then
+    if lib.note_line and status > 0 then lib.due() end
+    return nil
+  end
+  local old = live[slot]
+  if old and old._gen == h._gen then h = old else live[slot] = h end
+  if status == WANT or status == WANT + KNOWN then lib.due(h) end
+  return h
+end
+
+--- The gradient of a leaf, for as long as a function of Moth's own needs it.
+-- @param p      the leaf
+-- @param fname  the function to blame if p was released
+-- @return it, or nil; and whether no other handle to it is known: then C.moth_free(ctx, grad) ends
+-- this one, which would else keep it, once its leaf has another, until the next collection
+function lib.borrow_grad(p, fname)
+  local h = Handle()
+  local status = C.moth_get_grad(ctx, p, h)
+  if status < 0 then errors.status(status, fname, nil, p) end
+  local slot = h._slot
+  if slot == 0 then return nil, false end
+  local old = live[slot]
+  if old and old._gen == h._gen then return old, false end
+  live[slot] = h
+  return h, not lib.capture
+end
+
+--- Raises the error behind a negative status.
+-- @param status  what the call returned
+-- @param name    the function as the user knows it
+-- @param ...     its tensors, to tell which one was released
+function lib.check(status, name, ...)
+  if status < 0 then return errors.status(status, name, nil, ...) end
+  return status
+end
+
+local info = ffi.new("moth_tensor_info")
+
+--- Dtype, sizes, strides and so on of a tensor, in a struct that the next call overwrites.
+-- @param fname, aname  the function and the argument to blame if x was released
+function lib.inspect(x, fname, aname)
+  info.output = 0 -- a store, or LuaJIT may read the last tensor's fields late, past the call
+  if C.moth_inspect(ctx, x, info) < 0 then
+    errors.status(C.MOTH_E_STATE, fname or "tensor", aname, x)
+  end
+  return info
+end
+
+--- The sizes in such a struct as a new list.
+function lib.sizes(facts)
+  local sizes = {}
+  for d = 1, facts.ndim do sizes[d] = tonumber(facts.shape[d - 1]) end
+  return sizes
+end
+
+local describe_info = ffi.new("moth_tensor_info")
+
+errors.set_describe(function(x)
+  if not ffi.istype(Handle, x) then return nil end
+  if C.moth_inspect(ctx, x, describe_info) < 0 then return "a released tensor" end
+  if bit.band(describe_info.flags, C.MOTH_IS_SHAPELESS) ~= 0 then
+    return "an uninitialized tensor"
+  end
+  local text = table.concat(lib.sizes(describe_info), ", ")
+  local sparse = bit.band(describe_info.flags, C.MOTH_IS_SPARSE) ~= 0 and "sparse " or ""
+  return ("%s%s (%s)"):format(sparse, ffi.string(C.moth_dtype_name(describe_info.dtype)), text)
+end)
+
+arm()
+anchor.lib = lib
+return lib

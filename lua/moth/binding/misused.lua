@@ -1,0 +1,148 @@
+--- misused.lua -- the part of calls.lua that few calls need: the errors of a call that does not fit
+-- its function; bounds of numbers; `out`; a tensor in the place of a number.
+
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+
+local format = string.format
+
+local misused = {}
+
+local function names_of(sig)
+  local names = {}
+  for i, arg in ipairs(sig.args) do names[i] = arg.name end
+  return names
+end
+
+-- The one name that begins or ends with the word that was written, else the nearest.
+local function meant(name, names)
+  local word, found = tostring(name):gsub("%W", "%%%0"), nil
+  for _, known in ipairs(names) do
+    if known:find("^" .. word .. "_") or known:find("_" .. word .. "$") then
+      if found then return errors.nearest(name, names) end
+      found = known
+    end
+  end
+  return found and format("; did you mean '%s'?", found) or errors.nearest(name, names)
+end
+
+-- How a function whose arguments are easily swapped is called, for the end of a message; or "".
+local function order_of(sig)
+  local record = rawget(sig, "record")
+  return record and record.order and "; the order is " .. record.order or ""
+end
+
+--- Raises: there is no argument of that name.
+function misused.unknown(sig, name)
+  errors.raise(format("'%s' has no argument '%s'%s%s", sig.name, name, meant(name, names_of(sig)),
+    order_of(sig)))
+end
+
+local PASSED_ON = " (a second result passed on? wrap the call in parentheses"
+
+--- Raises: a value beyond the last position. `out` has none: it is given by name alone, or a second
+-- result that was passed on would be overwritten.
+function misused.extra(sig, value)
+  local out = sig.index.out
+  local n = #sig.args - (out and 1 or 0)
+  local hint = ""
+  if lib.istensor(value) then
+    hint = PASSED_ON .. (out and "; an output is given by name, {out = y})" or ")")
+  end
+  errors.raise(format("'%s' takes %d argument%s%s, got one more: %s%s", sig.name, n,
+    n == 1 and "" or "s", out and " by position" or "", errors.describe(value), hint))
+end
+
+--- Raises: an argument given by position and by name.
+function misused.twice(sig, i)
+  errors.argument(sig.name, sig.args[i].name, "given twice, by position and by name")
+end
+
+--- Raises: value v is not what argument i needs.
+function misused.bad(sig, i, v)
+  local text, code = require "moth.error.explain"(sig.args[i], v, sig.name)
+  if type(v) == "number" and not sig.row then -- perhaps sizes in a row, where they need a list
+    for j = sig.lone, i - 1 do
+      if sig.args[j].row.name == "shape" then
+        text = format("%s; '%s' is one list here, as {2, 3}", text, sig.args[j].name)
+      end
+    end
+  end
+  if i == 1 and type(v) == "nil" and sig.method then
+    text = format("%s; called by '.'? a method is called with ':', as x:%s()", text, sig.name)
+  end
+  if type(v) ~= "nil" then text = text .. order_of(sig) end
+  errors.argument(sig.name, sig.args[i].name, text, code)
+end
+
+--- Raises: required argument i is missing. One before it that is of another kind, such as a name in
+-- the place of a dimension, is named instead.
+function misused.missing(sig, i, ...)
+  for k = 1, i - 1 do
+    local kind, v = sig.args[k].row.name, (select(k, ...))
+    if (kind == "dim" or kind == "int") and type(v) ~= "number" then misused.bad(sig, k, v) end
+  end
+  misused.bad(sig, i, nil)
+end
+
+--- Raises unless a number, or each number in a list, is within the bounds of argument i.
+function misused.within(sig, i, v)
+  local arg = sig.args[i]
+  local least, most, open = arg.bounds[1], arg.bounds[2], arg.bounds.open
+  for _, x in ipairs(type(v) == "table" and v or { v }) do
+    if type(x) == "number" and not (x >= least and (not most or x <= most)
+        and not (open and x == least)) then
+      local upwards = most and format(" to %.14g", most) or open and "" or " on"
+      errors.argument(sig.name, arg.name, format("a number %s %.14g%s is needed, got %s",
+        open and "above" or "from", least, upwards, errors.describe(v)), "E_DOMAIN")
+    end
+  end
+end
+
+--- The array part of a table of data with names, which is the data: {1, 2, dtype = ...}. A single
+-- list in it could be meant as the data, or as its first row.
+function misused.data(sig, at, t)
+  local list = require("moth.binding.calls").array(t)
+  if #list == 1 and type(list[1]) == "table" and getmetatable(list[1]) == nil then
+    errors.argument(sig.name, sig.args[at].name, ("one list beside named arguments may be the data "
+      .. "or a row of it; write moth.%s(list, {...})"):format(sig.name), "E_TYPE")
+  end
+  return list
+end
+
+--- Raises: what moth.define was given is no record of a function.
+function misused.record(record)
+  local wanted, got, needed = "record", record, "a table is needed"
+  if type(record) == "table" then
+    wanted, got, needed = "args", record.args, "a list of arguments is needed"
+    if type(record.name) ~= "string" then
+      wanted, got, needed = "name", record.name, "a string is needed"
+    end
+  end
+  errors.refuse("define", wanted, needed, got, "E_TYPE")
+end
+
+--- Raises: a nil among sizes in a row, or among the elements of a table.
+function misused.hole(sig, i, n)
+  errors.argument(sig.name, sig.args[i].name, format("value %d is nil", n), "E_TYPE")
+end
+
+--- Raises for numbers in a lone table where one operand is wanted, x:sub({0.5, 0.2}): the second
+-- would be alpha, or too many. Where two are wanted, x:clamp{0, 1}, they are these.
+function misused.refuse_numbers(sig, t, at)
+  local arg, after = sig.args[at], sig.args[at + 1]
+  local next = after and after.row.name
+  if arg.row.name == "number" and type(t[1]) == "number" and type(t[2]) == "number"
+    and next ~= "number" and next ~= "float" then
+    errors.argument(sig.name, arg.name, "a list of numbers is no operand; write moth.tensor"
+      .. errors.describe(t), "E_TYPE")
+  end
+end
+
+--- The number in a 0-d tensor where argument i takes one; raises for all else.
+function misused.number_of(sig, i, v) return (require("moth.binding.item")(sig, i, v)) end
+
+--- Runs a function with its arguments in position and writes its results to `out`.
+function misused.into(...) return require("moth.binding.out").into(...) end
+
+return misused

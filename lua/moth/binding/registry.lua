@@ -1,0 +1,135 @@
+--- registry.lua -- the engine's registry of ops, as the Lua face reads it.
+--
+-- A record of the registry becomes a signature (forms.lua), from which writer.lua writes the
+-- function that calls the op, and from which help and messages take what they say of it.
+
+local ffi = require "ffi"
+local bit = require "bit"
+local forms = require "moth.binding.forms"
+local kinds = require "moth.binding.kinds"
+local lib = require "moth.binding.lib"
+
+local C = lib.C
+local format = string.format
+
+local registry = {}
+
+local HIDDEN = C.MOTH_OP_HIDDEN
+
+-- ---- a record ----
+
+local function text_of(pointer) return pointer ~= nil and ffi.string(pointer) or "" end
+
+local function choices_of(arg)
+  local list, map = {}, {}
+  local text = arg.fallback:gsub("^=", "")
+  arg.required = arg.fallback:sub(1, 1) == "="
+  if arg.row.numbers then -- "0|valid|same": choice 0 are numbers
+    arg.fallback, text = text:match("^([^|]*)|(.*)$")
+  end
+  for name in text:gmatch("[^|]+") do
+    list[#list + 1] = name
+    map[name] = #list - (arg.row.numbers and 0 or 1)
+  end
+  arg.choices, arg.choice = list, map
+end
+
+local function read_arg(row, numbers, op_name)
+  local kind = text_of(row.kind)
+  local found, optional = kinds.find(kind)
+  if not found then error(format("moth: op '%s' has an argument of kind '%s'", op_name, kind)) end
+  local arg = {
+    name = text_of(row.name), kind = kind, row = found, doc = text_of(row.doc),
+    fallback = text_of(row.fallback), optional = optional, slot = row.slot,
+  }
+  arg.required = arg.fallback == ""
+  if found.choices then choices_of(arg) end
+  if found.name == "tensor" and numbers and kind ~= "out?" then
+    arg.row, arg.number = kinds.find("number"), true
+  end
+  return arg
+end
+
+local function read_outputs(text)
+  local list = {}
+  if text == "" then text = "y" end
+  for item in text:gmatch("[^,]+") do
+    local name, more = item:match("^%s*([%w_]+)%s*:?%s*(.-)%s*$")
+    if not more:find("hidden") then
+      local asked = more ~= "" and more ~= "position" and more or nil -- given if this is true
+      list[#list + 1] = { name = name, asked = asked,
+                          position = asked ~= nil or more == "position" }
+    end
+  end
+  return list
+end
+
+-- What ops that make tensors from nothing take beside their own: read in Lua, after the call.
+local REQUIRES_GRAD = { name = "requires_grad", kind = "bool", row = kinds.find("bool"),
+                        doc = "gather gradients for it", fallback = "false", lua = true }
+
+-- Whether an op whose first argument is of this kind is a method of tensors.
+local function takes_tensor_first(kind)
+  local first = kind and kinds.find(kind).name
+  return first == "tensor" or first == "index" or first == "mask"
+end
+
+--- What the registry says of an op: a signature (forms.lua) with op, nslots, outputs, doc,
+-- examples, file, family, dtypes, and what its flags say: mutates, list, differentiable; nil if
+-- there is none of that name.
+function registry.describe(name)
+  local op = C.moth_op_find(name)
+  if op == nil then return nil end
+  local info = C.moth_op_describe(op)
+  local function has(flag) return bit.band(info.flags, flag) ~= 0 end
+  local numbers, mutates = has(C.MOTH_OP_NUMBERS), has(C.MOTH_OP_MUTATES)
+  local args, value, ignored = {}, nil, nil
+  for i = 1, info.nargs do
+    local arg = read_arg(info.args[i - 1], numbers and not (mutates and i == 1), name)
+    if arg.row.name == "element" then value = i end
+    if arg.row.name == "ignored" then ignored = i end
+    args[i] = arg
+  end
+  if has(C.MOTH_OP_CREATES) then args[#args + 1] = REQUIRES_GRAD end
+  local method = takes_tensor_first(args[1] and args[1].kind)
+  local sig = forms.signature(name, args, method)
+  sig.value, sig.ignored = value, ignored -- positions among the arguments
+  sig.other = info.tensors[0] ~= 0 and ffi.string(info.tensors) or nil
+  sig.shift = has(C.MOTH_OP_FROM_ONE) and "positions"
+    or has(C.MOTH_OP_FROM_ONE_THERE) and "positions_there" or "to_index"
+  sig.op, sig.nslots, sig.method = op, tonumber(info.nslots), method
+  sig.mutates, sig.list, sig.differentiable = mutates, has(C.MOTH_OP_LIST), has(C.MOTH_OP_GRAD)
+  sig.family, sig.file = text_of(info.family), text_of(info.file)
+  sig.doc, sig.examples = text_of(info.doc), text_of(info.examples)
+  sig.dtypes, sig.outputs = tonumber(info.dtypes), read_outputs(text_of(info.outputs))
+  return sig
+end
+
+-- ---- all of them ----
+
+--- Is there an op of that name?
+function registry.has(name) return C.moth_op_find(name) ~= nil end
+
+--- Is there one of that name that users may call?
+function registry.is_public(name)
+  local op = C.moth_op_find(name)
+  return op ~= nil and bit.band(C.moth_op_describe(op).flags, HIDDEN) == 0
+end
+
+--- The names of all ops that users may call, and of those that are methods of tensors too.
+function registry.names()
+  local all, methods = {}, {}
+  for i = 0, C.moth_op_count() - 1 do
+    local info = C.moth_op_describe(C.moth_op_at(i))
+    if bit.band(info.flags, HIDDEN) == 0 then
+      local name = text_of(info.name)
+      all[#all + 1] = name
+      if takes_tensor_first(info.nargs > 0 and text_of(info.args[0].kind)) then
+        methods[#methods + 1] = name
+      end
+    end
+  end
+  return all, methods
+end
+
+return registry

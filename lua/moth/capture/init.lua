@@ -1,0 +1,398 @@
+--- init.lua -- moth.capture: a step that is run once and then replayed as one call of C.
+--
+--     local step = moth.capture(function(x, y)
+--       optimizer:zero_grad()
+--       local loss = F.cross_entropy(net(x), y)
+--       loss:backward()
+--       optimizer:step()
+--       return loss
+--     end)
+--     for x, y in loader do total = total + step(x, y):item() end
+--
+-- A step keeps a few recordings (recording.lua), replays the one that fits, and makes another where
+-- none does.
+
+local ffi = require "ffi"
+local define = require "moth.binding.define"
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+local recording = require "moth.capture.recording"
+
+local C, ctx = lib.C, lib.ctx
+
+local STALE, WANT = C.MOTH_CAPTURE_STALE, C.MOTH_WANT
+local MOST = 8       -- recordings kept for one step: of so many shapes, modes and ways
+local MOST_EMPTY = 3 -- recordings in a row that could not be kept
+
+local capture = {}
+
+-- ---- steps ----
+
+local Step = {}
+Step.__index = Step
+
+local function add(self, r)
+  table.insert(self.list, 1, r)
+  self.last = r
+  self.made = self.made + 1
+  while #self.list > MOST do
+    recording.free(table.remove(self.list))
+  end
+end
+
+local function give(results)
+  local list = results.template and recording.fresh(results.template) or results
+  return unpack(list, 1, results.n)
+end
+
+local function prune(self)
+  for i = #self.list, 1, -1 do
+    local r = self.list[i]
+    if not recording.has_results(r) then
+      recording.free(table.remove(self.list, i))
+      if self.last == r then self.last = nil end
+    end
+  end
+end
+
+local there_out, here_out = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
+
+-- How many graphs a call of a recording is, and how many ops on a GPU and elsewhere beside them.
+local function graphs_of(r)
+  if not r then return 0, 0, 0 end
+  local graphs = C.moth_capture_graphs(ctx, r.id, there_out, here_out)
+  if graphs < 0 then errors.status(graphs, "capture") end
+  return graphs, there_out[0], here_out[0]
+end
+
+local function check_gpu(r)
+  local graphs, there = graphs_of(r)
+  if graphs + there > 0 then return end
+  recording.free(r)
+  errors.raise("moth.cuda.graph is for steps that run on a GPU, and no op of this one did; move "
+    .. "its modules and inputs there, as with net:to('cuda'), or use moth.capture", "E_DEVICE")
+end
+
+-- Why a step that was recorded is to be recorded once more.
+local function why_again(self, ...)
+  if self.made == 0 then return nil end
+  local why, furthest = "the results of its calls were freed, which ends a recording", 0
+  for _, r in ipairs(self.list) do
+    local reason, fits = require "moth.capture.stale"(r, select("#", ...), ...)
+    if fits > furthest then why, furthest = reason, fits end
+  end
+  return why
+end
+
+local function warn(why)
+  require("moth").warn(("this captured step was recorded for the %dth time, and the last %d "
+    .. "recordings are kept: where most calls record, it is slower than its function; this time %s")
+    :format(MOST + 1, MOST, why))
+end
+
+-- The step begins each run with something else. `changed`: the name of what it assigns and reads.
+local function refuse_changed(self, changed)
+  local text = ("the captured function changed what it begins with in each of %d runs (%s), so no "
+    .. "recording of it can be replayed"):format(self.empty, changed
+    and ("'%s', which it also reads: in a replay it would be a constant"):format(changed)
+    or "an optimizer's state made again?")
+  if changed then self.left, self.wrong = math.huge, text end -- and each further call says so
+  errors.raise(text, "E_STATE")
+end
+
+-- No recording fits: the step is run and recorded.
+local function run_and_record(self, ...)
+  local why = why_again(self, ...)
+  local results, r, expected, changed = recording.record(self.fn, ...)
+  if r and self.gpu then check_gpu(r) end
+  if r then
+    add(self, r)
+    self.empty, self.why = 0, why
+    if self.made == MOST + 1 then warn(why) end
+  elseif not expected then
+    self.empty = self.empty + 1
+    if self.empty >= MOST_EMPTY then refuse_changed(self, changed) end
+  end
+  return give(results)
+end
+
+-- The recordings but the last; the one that fits becomes the last.
+local function others(self, ...)
+  for i = 1, #self.list do
+    local r = self.list[i]
+    local status = r ~= self.last and r.run(true, select("#", ...), ...) or STALE
+    if status ~= STALE then
+      self.last = r
+      table.insert(self.list, 1, table.remove(self.list, i))
+      return status, r
+    end
+  end
+  return STALE
+end
+
+-- Ops that recordings know by another name than the user.
+local CALLED_AS = {embedding_rows = "embedding", class_entropy = "cross_entropy",
+                   cross_entropy_soft = "cross_entropy", cross_entropy_hard = "cross_entropy"}
+
+local verified -- below
+
+local function slow(self, status, ...)
+  if self.freed then errors.raise("this captured step was freed", "E_STATE") end
+  local r = self.last
+  if status == STALE then
+    prune(self)
+    status, r = others(self, ...)
+    if status == STALE then return run_and_record(self, ...) end
+  end
+  if status == WANT then
+    lib.due()
+  elseif status < 0 then
+    errors.status(status, CALLED_AS[ffi.string(C.moth_error_op(ctx))])
+  end
+  return give(r.results)
+end
+
+local function run(self, ...)
+  local r = self.last
+  local status = STALE
+  if r then
+    status = r.run(true, select("#", ...), ...)
+    if status == 0 then
+      local results = r.results
+      if results.one then return results[1] end
+      return give(results)
+    end
+  end
+  return slow(self, status, ...)
+end
+
+--- Runs the step.
+-- @param ...  tensors, and plain tables of them, nested or not; numbers, strings and booleans are
+-- constants of a recording
+-- @return what fn returned when it was recorded, in new tables; its tensors hold this run's values
+function Step:__call(...)
+  if self.left > 0 then return verified(self, ...) end
+  return run(self, ...)
+end
+
+--- Gives back what the recordings hold. The step cannot be called any more.
+function Step:free()
+  for _, r in ipairs(self.list) do recording.free(r) end
+  self.list, self.last, self.freed = {}, nil, true
+  self.left, self.wrong = 0, nil
+end
+
+local function count(n, what) return ("%d %s%s"):format(n, what, n == 1 and "" or "s") end
+
+--- "captured step (1 recording)", or "(8 recordings, 20 made)" where some had to go, and why the
+-- last was made, which step.why holds; on a GPU also what a call asks of it now.
+function Step:__tostring()
+  local text = count(#self.list, "recording")
+  if self.made > #self.list then text = text .. ", " .. self.made .. " made" end
+  local graphs, there, here = graphs_of(self.last)
+  if graphs > 0 then
+    text = text .. "; a call is " .. count(graphs, "graph")
+    if there > 0 then text = text .. ", " .. count(there, "op") .. " on the GPU" end
+    if here > 0 then text = text .. ", " .. count(here, "op") .. " on the CPU" end
+  end
+  if self.why then text = text .. "; the last since " .. self.why end
+  return "captured step (" .. text .. ")"
+end
+
+-- ---- verifying ----
+
+-- The bytes of all tensors among results, as one list of strings.
+local function bytes_of(results)
+  local list = {}
+  recording.each_tensor(results, results.n, function(t, key)
+    local x = t[key]
+    local size = x:numel() * tonumber(lib.inspect(x).itemsize)
+    local buffer = lib.array("uint8_t", math.max(size, 1))
+    lib.check(C.moth_bytes(ctx, x, buffer, size), "capture")
+    list[#list + 1] = ffi.string(buffer, size)
+  end)
+  return list
+end
+
+-- The numbers in the optimizers' states and what functions among these tell: rows of table, key and
+-- value, to be put back.
+local function numbers_of(r)
+  local list = {}
+  for state in pairs(r.states) do
+    if type(state) == "function" then
+      for _, row in ipairs(state()) do list[#list + 1] = row end
+    else
+      for _, own in pairs(state) do
+        for name, value in pairs(type(own) == "table" and own or {}) do
+          if type(value) == "number" then list[#list + 1] = {own, name, value} end
+        end
+      end
+    end
+  end
+  return list
+end
+
+local WHAT = {
+  [C.MOTH_CAPTURE_VALUE] = "a tensor that the step changes",
+  [C.MOTH_CAPTURE_GRADIENT] = "a gradient",
+  [C.MOTH_CAPTURE_RANDOM] = "the state of the random numbers",
+}
+
+local function compare(self, r, eager)
+  local differs = C.moth_capture_differs(ctx, r.id)
+  if differs < 0 then errors.status(differs, "capture") end
+  local what = WHAT[differs]
+  local own = bytes_of(r.results)
+  for i = 1, math.max(#own, #eager) do
+    if own[i] ~= eager[i] then what = "result " .. i end
+  end
+  if not what then return end
+  self.left = math.huge -- and each further call says so again
+  self.wrong = what .. " is another after a replay than after the step itself: something that the "
+    .. "recording holds as a constant (a Lua number, a branch) has changed"
+  errors.raise(self.wrong, "E_STATE")
+end
+
+-- The recording that fits the call, or nil.
+local function fitting(self, ...)
+  local last = self.last
+  if last and last.run(false, select("#", ...), ...) == 0 then return last end
+  for i, r in ipairs(self.list) do
+    if r ~= last and r.run(false, select("#", ...), ...) == 0 then
+      self.last = r
+      table.insert(self.list, 1, table.remove(self.list, i))
+      return r
+    end
+  end
+end
+
+-- Puts numbers of tables back; the rows then have those that were there.
+local function swap_numbers(rows)
+  for _, row in ipairs(rows) do row[1][row[2]], row[3] = row[3], row[1][row[2]] end
+end
+
+-- Runs the step itself, takes that back, replays it, and compares. What the step assigns in Lua is
+-- taken back too: a replay assigns nothing.
+verified = function(self, ...)
+  if self.wrong then errors.raise(self.wrong, "E_STATE") end
+  if lib.profile then return run(self, ...) end -- which is to see replays alone
+  local n, r = select("#", ...), fitting(self, ...)
+  if not r then return slow(self, STALE, ...) end
+  local graphs, there = graphs_of(r)
+  if graphs + there > 0 then
+    if not self.asked then -- a GPU's libraries may give other last bits in each run
+      self.left = 0
+      return run(self, ...)
+    end
+    require("moth").cuda.synchronize() -- the step itself waits for no replay on another stream
+  end
+  lib.check(C.moth_capture_keep(ctx, r.id), "capture")
+  local rewind = require "moth.capture.rewind"
+  local numbers, saved = numbers_of(r), rewind.save(r.outside)
+  local inputs = recording.own_inputs({...}, n)
+  lib.verifying = true -- what draws more random numbers while it is recorded does so here
+  local ok, results = recording.run(self.fn, inputs, n)
+  lib.verifying = nil
+  lib.check(C.moth_capture_swap(ctx, r.id), "capture")
+  local after = rewind.restore(saved)
+  swap_numbers(numbers)
+  if not ok then error(results, 0) end
+  local status = r.run(true, n, ...)
+  if status == STALE then -- by something that cannot be taken back: the step's own run counts
+    lib.check(C.moth_capture_swap(ctx, r.id), "capture")
+    rewind.restore(after)
+    swap_numbers(numbers)
+    C.moth_capture_differs(ctx, r.id) -- forgets
+    recording.each_tensor(results, results.n, function(t, key) t[key] = t[key]:detach() end)
+    return unpack(results, 1, results.n)
+  end
+  if status < 0 then return slow(self, status, ...) end
+  self.left = self.left - 1
+  compare(self, r, bytes_of(results))
+  if status == WANT then lib.due() end
+  return give(r.results)
+end
+
+-- ---- moth.capture ----
+
+local ARGS = {
+  {"function", "fn", "the step: tensors in, tensors out"},
+  {"int", "verify", "how many replays are compared with the step itself; 2 when absent, none of "
+    .. "a step that runs on a GPU", optional = true},
+}
+local parse = define.signature("capture", ARGS)
+
+-- gpu: some of it must run on one
+local function step_of(fname, gpu, fn, verify)
+  if verify and verify < 0 then
+    errors.argument(fname, "verify", "a number from 0 on is needed, got " .. verify, "E_DOMAIN")
+  end
+  return setmetatable({fn = fn, left = verify or gpu and 0 or 2, asked = verify ~= nil, list = {},
+    made = 0, empty = 0, gpu = gpu}, Step)
+end
+
+--- Records a training or inference step at its first call, and replays it as one call of the engine
+-- at the later ones: nothing is looked up, allocated or recorded for gradients any more.
+--
+-- The arguments of fn are its inputs: they are copied in, so that a step which changes one in
+-- place leaves the caller's tensor alone. Plain tables of tensors may be among them, as batches
+-- often are, and among the results; fn gets tables of its own, and so does who calls the step, at
+-- each call. A tensor that is given at two places is two tensors to fn: what it does to one in
+-- place is not seen in the other. The tensors that fn returns are overwritten by each replay, and
+-- have no history. Learning rates and the other options of Moth's optimizers, their step counts,
+-- what a GradScaler decides, and random numbers go on as in an ordinary step. Every other number,
+-- string, boolean and branch of fn is a constant of the recording. What fn makes and does not
+-- return ends with it, as in moth.scope.
+--
+-- What fn reads from outside is watched, and where it changes, fn is run and recorded again:
+-- variables and globals of any type, nil too; fields of tables, objects and modules that it names,
+-- present or not, at any depth; metatables and their metamethods; all that is in a table which it
+-- passes to a function, or in an object which rawget, next or pairs may read; lists, their lengths
+-- too; what functions among these read. So is it for other shapes or dtypes of the inputs, other
+-- keys in their tables; another `training` or other field of a module that ran or of one below it;
+-- other hooks; parameters with other storage, replaced, or computed now (prune, weight_norm);
+-- another grad mode; other gradients where it reads them before its backward pass. The last 8
+-- recordings are kept, and a ninth is warned of; `tostring(step)` counts them, and `step.why` says
+-- why the last was made. The first runs of an optimizer that make its state are not kept.
+--
+-- What cannot be watched is an error when the step is recorded: coroutines, C data, userdata with a
+-- metatable (but files), tables of more than 20,000 values. So is a tensor that fn reads and then
+-- replaces by another (`e = e * 0.5 + x`: write `e:copy_(e * 0.5 + x)`), and after three runs any
+-- other value that fn reads and changes in each run. `n = n + 1` and `log[#log + 1] = name` are
+-- good where nothing else reads `n` or `log`: a replay leaves them alone.
+--
+-- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
+-- CPU, and what waits for the GPU, stand between them; fewer than 4 launches in a row stay single
+-- ops. `tostring(step)` counts the graphs, where there are any.
+--
+-- Functions written in Lua and hooks of modules and tensors run while it is recorded; replays run
+-- their ops, and nothing else that they do.
+--
+-- While it is recorded, these raise: reading values (`item`, `tolist`, print), results whose shape
+-- depends on values (nonzero, masks as index; sparse gradients but in SGD's steps), hooks of
+-- optimizers, schedules, seeding, BatchNorm with `momentum = moth.none`,
+-- `scaler:update(new_scale)`, scaling after an update.
+-- @param fn      the step
+-- @param verify  the first so many replays are compared, bit for bit, with the step itself, run on
+--                the same state, and taken back; raises if they differ, and at each call from then
+--                on (default 2; 0 where it runs on a GPU, whose libraries may give other last bits)
+-- @return the step: call it as fn; `:free()` gives back what it holds
+function capture.capture(...)
+  return (step_of("capture", false, parse(...)))
+end
+
+define.takes(capture.capture, parse)
+
+local parse_graph = define.signature("graph", ARGS)
+
+--- moth.cuda.graph, which device.lua documents.
+function capture.graph(...)
+  local device = require "moth.tensor.device"
+  local fn, verify = parse_graph(...)
+  if device.gpus() == 0 then
+    errors.raise("moth.cuda.graph: " .. device.missing "cuda", "E_DEVICE")
+  end
+  return (step_of("graph", true, fn, verify))
+end
+
+return capture

@@ -1,0 +1,232 @@
+--- stream.lua -- moth.cuda's streams and events, and a GPU for the time of a call.
+--
+--     local copies = moth.cuda.Stream()
+--     local batch = moth.cuda.stream(copies, function()
+--       return host:to("cuda", {non_blocking = true})       -- host: in pinned memory
+--     end)
+--     moth.cuda.current_stream():wait_stream(copies)        -- before batch is used here
+--
+-- A GPU does what it is asked for on one stream in order, and on several at once, in any order but
+-- for what they wait for. Memory needs no care, nor PyTorch's record_stream: a tensor that goes
+-- while another stream may still read it is given to nobody before that is done.
+
+local autograd = require "moth.autograd"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
+local devices = require "moth.tensor.device"
+local errors = require "moth.error"
+local ffi = require "ffi"
+local calls = require "moth.binding.calls"
+local lib = require "moth.binding.lib"
+
+local C, ctx, Handle, check = lib.C, lib.ctx, lib.Handle, lib.check
+local frames = autograd.frames
+
+local M = {}
+
+-- A handle that C filled, which no scope ends.
+local function kept(h)
+  h = lib.adopt(h, 0)
+  C.moth_keep_always(ctx, h)
+  return h
+end
+
+-- The engine's number of a device, and the device with its index.
+local function place(fname, device)
+  local number = devices.gpu(fname, device)
+  return number, devices.by_code[number]
+end
+
+local function check_event(fname, name, value)
+  if class.isinstance(value, M.Event) then return value end
+  errors.refuse(fname, name, "an Event is needed", value, "E_TYPE")
+end
+
+--- Calls f(...) with a GPU as the one that "cuda" means, and returns what it returns. The one from
+-- before comes back also when f raises. (As torch.cuda.device.)
+-- @param which  a device, its name or its index
+-- @param f      a function
+function M.device(which, f, ...)
+  if which == nil then errors.refuse("device", "device", "a GPU is needed", which) end
+  if not calls.is_callable(f) then errors.refuse("device", "f", "a function is needed", f) end
+  local at = devices.gpu("device", which)
+  return frames.run(at - 1, "device", devices.vary(), f, ...)
+end
+
+-- ---- streams ----
+
+local Stream = class("Stream")
+M.Stream = Stream
+
+local known = setmetatable({}, { __mode = "v" }) -- "device:number" -> its object
+
+local function name_of(device, number) return device .. ":" .. number end
+
+Stream.signature = define.signature("Stream", {
+  { "any", "device", 'a GPU: a device, its name or its index; "cuda" when absent',
+    optional = true },
+  { "int", "priority", "lower numbers go first; a GPU has a few from -5 to 0", default = 0 },
+})
+
+--- A stream beside the one that all begins on: what is asked for inside moth.cuda.stream(s, f) runs
+-- on it. One that is dropped is used again, when its work is done or not. (As torch.cuda.Stream.)
+-- @param device    a GPU: a device, its name or its index (default "cuda")
+-- @param priority  lower numbers go first (default 0)
+function Stream:init(device, priority)
+  local at, where = place("Stream", device)
+  local h = Handle()
+  self.number = check(C.moth_stream_take(ctx, at, priority, h), "Stream")
+  self.handle, self.at, self.device, self.priority = kept(h), at, where, priority
+  known[name_of(at, self.number)] = self
+end
+
+-- One that needs no handle: it is in use, or the first.
+local Borrowed = class("Stream", Stream)
+
+function Borrowed:init(at, number)
+  self.number, self.at, self.device, self.priority = number, at, devices.by_code[at], 0
+  known[name_of(at, number)] = self
+end
+
+local function object(at, number) return known[name_of(at, number)] or Borrowed(at, number) end
+
+local function is_stream(value) return class.isinstance(value, Stream) end
+
+local function stream_or_current(fname, value)
+  if value == nil then return M.current_stream() end
+  if is_stream(value) then return value end
+  errors.refuse(fname, "stream", "a Stream is needed", value, "E_TYPE")
+end
+
+--- The stream that work on a GPU is asked of now.
+-- @param device  a GPU: a device, its name or its index (default "cuda")
+function M.current_stream(device)
+  local at = place("current_stream", device)
+  return object(at, check(C.moth_stream_use(ctx, at, -1), "current_stream"))
+end
+
+--- The stream that all work on a GPU begins on.
+-- @param device  a GPU: a device, its name or its index (default "cuda")
+function M.default_stream(device) return object(place("default_stream", device), 0) end
+
+local function restore(stream, before, ok, ...)
+  C.moth_stream_use(ctx, stream.at, before)
+  if not ok then error((...), 0) end
+  return ...
+end
+
+local function run_on(stream, f, ...)
+  local before = check(C.moth_stream_use(ctx, stream.at, stream.number), "stream")
+  return restore(stream, before, pcall(f, ...))
+end
+
+--- Calls f(...) with a stream as the current one of its GPU, and returns what it returns. The
+-- stream from before comes back also when f raises. A backward pass runs on the stream that is
+-- current where it is called. In a coroutine f may not yield: the stream is the current one of all
+-- coroutines.
+-- @param stream  a Stream
+-- @param f       a function
+function M.stream(stream, f, ...)
+  if not is_stream(stream) then
+    errors.refuse("stream", "stream", "a Stream is needed", stream, "E_TYPE")
+  end
+  if not calls.is_callable(f) then
+    errors.refuse("stream", "f", "a function is needed", f)
+  end
+  if lib.coroutine() then
+    local run = require "moth.base.coroutines".without_yields
+    return run("a function under stream", run_on, stream, f, ...)
+  end
+  return run_on(stream, f, ...)
+end
+
+--- Waits until all is done that the stream was asked for; errors that came late are raised here.
+function Stream:synchronize()
+  check(C.moth_stream_wait(ctx, self.at, self.number), "synchronize")
+end
+
+--- Whether all is done that the stream was asked for.
+function Stream:query()
+  return check(C.moth_stream_query(ctx, self.at, self.number), "query") == 1
+end
+
+--- What this stream is asked for from here on runs after what the other was asked for till now.
+-- Nothing waits but this stream.
+function Stream:wait_stream(stream)
+  stream = stream_or_current("wait_stream", stream)
+  check(C.moth_stream_join(ctx, self.at, self.number, stream.at, stream.number), "wait_stream")
+end
+
+--- What this stream is asked for from here on runs after what the event was recorded behind.
+function Stream:wait_event(event) check_event("wait_event", "event", event):wait(self) end
+
+--- Records an event behind what this stream was asked for till now.
+-- @param event  an Event; a new one when absent
+-- @return the event
+function Stream:record_event(event)
+  event = event == nil and M.Event() or check_event("record_event", "event", event)
+  event:record(self)
+  return event
+end
+
+function Stream:__tostring()
+  return ("Stream %d of %s"):format(self.number, tostring(self.device))
+end
+
+-- ---- events ----
+
+local Event = class("Event")
+M.Event = Event
+
+Event.signature = define.signature("Event", {
+  { "bool", "enable_timing", "can it be asked for the time since another?", default = false },
+  { "bool", "blocking", "taken along from PyTorch; waiting is always quiet", default = false },
+})
+
+--- A mark in the order of a stream, that others can wait for. (As torch.cuda.Event.)
+-- @param enable_timing  can elapsed_time be asked for? (default false)
+-- @param blocking       taken along from PyTorch
+function Event:init(enable_timing)
+  local h = Handle()
+  check(C.moth_event_take(ctx, enable_timing and 1 or 0, h), "Event")
+  self.handle = kept(h)
+end
+
+--- Records the event behind what a stream was asked for till now; a second time in place of the
+-- first.
+-- @param stream  a Stream; the current one when absent
+function Event:record(stream)
+  stream = stream_or_current("record", stream)
+  check(C.moth_event_record(ctx, self.handle, stream.at, stream.number), "record")
+end
+
+--- What a stream is asked for from here on runs after the event. An event that was never recorded
+-- is no reason to wait.
+-- @param stream  a Stream; the current one when absent
+function Event:wait(stream)
+  stream = stream_or_current("wait", stream)
+  check(C.moth_event_wait(ctx, self.handle, stream.at, stream.number), "wait")
+end
+
+--- Waits until all is done that the event was recorded behind.
+function Event:synchronize()
+  check(C.moth_event_wait(ctx, self.handle, 0, 0), "synchronize")
+end
+
+--- Whether all is done that the event was recorded behind.
+function Event:query() return check(C.moth_event_query(ctx, self.handle), "query") == 1 end
+
+local ms = ffi.new("double[1]")
+
+--- Milliseconds between this event and another that was recorded after it. Both are made with
+-- enable_timing, and the GPU has reached them: synchronize the second one first.
+function Event:elapsed_time(end_event)
+  check_event("elapsed_time", "end_event", end_event)
+  check(C.moth_event_elapsed(ctx, self.handle, end_event.handle, ms), "elapsed_time")
+  return ms[0]
+end
+
+class.guard(Stream, "stream")
+class.guard(Event, "event")
+
+return M

@@ -1,0 +1,217 @@
+--- blame.lua -- an error of a function that another one uses, in the words of the one that the user
+-- called; read when the first such error is raised.
+--
+--     multi_margin_loss calls gather, which refuses its index:
+--     bad argument 'target' to 'multi_margin_loss' (position 9 is out of range ...)
+--
+-- stack.lua finds the two functions on the stack, with the values of their arguments. The argument
+-- of the outer one is that which holds the value that the inner one refuses: the same object, a
+-- list with it, a tensor that shares its memory; else the one of the same name and value.
+
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+
+local C, ctx = lib.C, lib.ctx
+local format = string.format
+
+local info = require("ffi").new("moth_tensor_info")
+
+local function storage_of(x)
+  if not lib.istensor(x) or C.moth_inspect(ctx, x, info) < 0 then return nil end
+  return info.storage
+end
+
+local function holds(list, value)
+  if not lib.is_plain(list) then return false end
+  for k = 1, #list do
+    if rawequal(list[k], value) then return true end
+  end
+  return false
+end
+
+-- The first argument of a call of which `test` is true.
+local function first(call, test)
+  for i = 1, call.n do
+    local value = call.values[i]
+    if type(value) ~= "nil" and test(value, call.names[i]) then return call.names[i], value end
+  end
+end
+
+local function is_object(value)
+  local kind = type(value)
+  return kind == "cdata" or kind == "table" or kind == "function"
+end
+
+-- The shape of a tensor as text, without its dtype.
+local function shape_of(x) return lib.istensor(x) and tostring(x.shape) or nil end
+
+-- The only tensor among the arguments that has the shape of `value`.
+local function only_of_shape(call, value)
+  local ok, shape = pcall(shape_of, value)
+  if not ok or not shape then return nil end
+  local name, found
+  for i = 1, call.n do
+    local x = call.values[i]
+    local fine, other = pcall(shape_of, x)
+    if fine and other == shape then
+      if name then return nil end
+      name, found = call.names[i], x
+    end
+  end
+  return name, found
+end
+
+local function same(a, b)
+  return a == b or (a ~= a and b ~= b)
+end
+
+-- The only argument that is this number, string or boolean, or a list with it.
+local function only_equal(call, value)
+  local name, found
+  for i = 1, call.n do
+    local v = call.values[i]
+    if (type(v) == type(value) and same(v, value)) or holds(v, value) then
+      if name then return nil end
+      name, found = call.names[i], v
+    end
+  end
+  return name, found
+end
+
+-- The argument that is an object, holds it, or shares its memory; and its value.
+local function argument_with(outer, value)
+  local name, given = first(outer, function(v) return rawequal(v, value) end)
+  if name then return name, given end
+  name, given = first(outer, function(v) return holds(v, value) end)
+  if name then return name, given end
+  local storage = storage_of(value)
+  name, given = first(outer, function(v) return storage ~= nil and storage_of(v) == storage end)
+  if name then return name, given end
+  for k = 1, lib.is_plain(value) and #value or 0 do
+    if is_object(value[k]) then
+      name, given = argument_with(outer, value[k])
+      if name then return name, given end
+    end
+  end
+end
+
+-- The tensor whose sizes a list is.
+local function argument_of_sizes(outer, list)
+  local text = lib.is_plain(list) and errors.describe(list):gsub("^{", "("):gsub("}$", ")")
+  return first(outer, function(v) return text and shape_of(v) == text end)
+end
+
+-- Whether one is a list of the other alone, as {-1, -1} of -1.
+local function list_of(list, value)
+  if not lib.is_plain(list) or #list == 0 then return false end
+  for k = 1, #list do
+    if not same(list[k], value) then return false end
+  end
+  return true
+end
+
+-- The only tensor among the arguments.
+local function only_tensor(call)
+  local name, found
+  for i = 1, call.n do
+    if lib.istensor(call.values[i]) then
+      if name then return nil end
+      name, found = call.names[i], call.values[i]
+    end
+  end
+  return name, found
+end
+
+-- The argument of the outer call that holds what the inner one refuses as `argname`, and its value.
+local function argument_of(outer, value, argname, text)
+  local name, given
+  local number = lib.is_plain(value) and tonumber(text:match "^number (%d+) is ")
+  if number and is_object(value[number]) then value = value[number] end
+  if is_object(value) then
+    name, given = argument_with(outer, value)
+    if not name then name, given = only_of_shape(outer, value) end
+    for k = 1, not name and lib.is_plain(value) and #value or 0 do
+      local size = value[k] -- of a list of sizes the negative one
+      if type(size) == "number" and size < 0 then name, given = only_equal(outer, size) end
+    end
+    if not name then name, given = argument_of_sizes(outer, value) end
+    if name then return name, given end
+  end
+  name, given = first(outer, function(v, known)
+    if known ~= argname then return false end
+    if type(value) == "nil" then return not lib.istensor(v) end -- it has no frame
+    return is_object(v) == is_object(value) and (is_object(v) or same(v, value))
+      or list_of(value, v) or list_of(v, value)
+  end)
+  if name or is_object(value) or type(value) == "nil" then return name, given end
+  return only_equal(outer, value)
+end
+
+-- Hidden ops that replays and backward passes run: the function that users call. A spec checks that
+-- each hidden op has one, by its name or from here.
+local PUBLIC = {
+  attention = "scaled_dot_product_attention", bag_sum = "embedding_bag", distances = "cdist",
+  cast = "to", to_device = "to", slice = "index", triangle_indices = "tril_indices",
+  clamp_tensor = "clamp", clamp_tensor_ = "clamp_", ctc = "ctc_loss", ctc_losses = "ctc_loss",
+  conv2d_input = "conv2d", conv2d_weight = "conv2d", conv3d_input = "conv3d",
+  conv3d_weight = "conv3d", dropout_apply = "dropout", embedding_renorm_ = "embedding",
+  fft_c2c = "fft", fft_r2c = "rfft", fft_c2r = "irfft", fft_covered = "fft",
+  gelu_tanh = "gelu", grid_positions = "grid_sample", grid_sample_turn = "grid_sample",
+  grid_weights = "grid_sample", index_sum = "index_add", lstsq_solve = "lstsq", lu_order = "lu",
+  cofactor = "det", max_pool2d_pick = "max_pool2d", move_running_ = "batch_norm",
+  channel_norm = "batch_norm", row_norm = "layer_norm", resize = "interpolate", nms_kept = "nms",
+  clip_norm_ = "clip_grad_norm_", total_norm = "clip_grad_norm_", strided_get = "as_strided",
+  strided_put = "as_strided", strided_sum = "as_strided", spread = "expand",
+  embedding_rows = "embedding", class_entropy = "cross_entropy",
+  cross_entropy_soft = "cross_entropy",
+  norm_p = "norm", polygamma_of = "polygamma", median_dim = "median", median_all = "median",
+  max_dim = "max", max_all = "max", min_dim = "min", min_all = "min", unique_all = "unique",
+  unfold_dim = "unfold", prelu_spread = "prelu",
+}
+
+local OPTIMIZERS = "Adadelta Adagrad Adam Adamax ASGD NAdam RAdam RMSprop Rprop SGD"
+
+--- The name under which users know an op.
+local function public(op)
+  local rule = op:match "^(%w+)_step_$"
+  for name in (rule and OPTIMIZERS or ""):gmatch "%w+" do
+    if name:lower() == rule then return name end
+  end
+  local front = op:gsub("^linalg_", ""):gsub("^special_", ""):gsub("_back$", "")
+    :gsub("_slope$", "")
+  return PUBLIC[front] or front
+end
+
+--- The text of an error, told by the outer function.
+-- @param blame  {fname, argname, text}: what the inner one says; argname may be nil
+-- @param inner  its call {name, names, values, n}, or nil where it has no frame
+-- @param outer  the call of the function that the user called
+-- @return the text, or nil where the inner one is not to be replaced
+local function told(blame, inner, outer)
+  local value
+  for i = 1, inner and inner.n or 0 do
+    if inner.names[i] == blame.argname then value = inner.values[i] end
+  end
+  local name, given = argument_of(outer, value, blame.argname, blame.text)
+  if not name and type(value) ~= "number" and type(value) ~= "string" and not outer.plain then
+    name, given = only_tensor(outer)
+  end
+  if not name and outer.values[1] == nil and blame.argname then -- an inherited constructor
+    for _, known in ipairs(outer.names) do
+      if known == blame.argname then name = known end
+    end
+  end
+  if not name then
+    -- a class may be called by its name in lower case, as moth.progress
+    if outer.plain or outer.name:lower() == blame.fname:lower() then return nil end
+    return outer.name .. ": " .. blame.text
+  end
+  local text = blame.text
+  if lib.istensor(value) and not rawequal(given, value) then
+    local shown = errors.describe(given)
+    if not text:find(shown, 1, true) then text = format("%s; %s is %s", text, name, shown) end
+  end
+  return format("bad argument '%s' to '%s' (%s)", name, outer.name, text)
+end
+
+return setmetatable({ public = public }, { __call = function(_, ...) return told(...) end })

@@ -1,0 +1,314 @@
+--- init.lua -- errors in Lua's own wording, raised at the line that the user wrote.
+--
+--     train.lua:12: in net.layers[1]: bad argument 'kernel_size' to 'max_pool2d' ({9, 9} does not
+--     fit f32 (2, 3, 8, 8))
+--
+-- The line is that of the first stack frame outside Moth's own files: stack.lua walks over them.
+
+local ffi = require "ffi"
+local system = require "moth.base.system"
+
+local getinfo = debug.getinfo
+local concat, find, format = table.concat, string.find, string.format
+local floor = math.floor
+
+local errors = {}
+
+-- ---- whose code is it ----
+
+local own_prefixes = {}
+local own_cache = {} -- source -> boolean
+
+--- Declares that files whose path begins so are Moth's own and never the line to blame.
+-- @param prefix  the beginning of a chunk's source, e.g. "@/usr/share/lua/5.1/moth/"
+function errors.own(prefix)
+  own_prefixes[#own_prefixes + 1] = prefix
+  own_cache = {}
+end
+
+--- Whether a chunk's source is a file of Moth's own, or text that Moth wrote.
+function errors.is_own_source(source)
+  local known = own_cache[source]
+  if known == nil then
+    known = source:sub(1, 6) == "=[moth"
+    for i = 1, #own_prefixes do
+      local prefix = own_prefixes[i]
+      if source:sub(1, #prefix) == prefix then known = true end
+    end
+    own_cache[source] = known
+  end
+  return known
+end
+
+--- Whether a function is Moth's own or C, not a user's.
+function errors.is_own(fn)
+  local info = getinfo(fn, "S")
+  return info.what == "C" or errors.is_own_source(info.source)
+end
+
+-- The path that led here may be a relative one, and the program may go to another folder, while
+-- files are still found at their first use.
+local function absolute(folder)
+  if folder:find(system.root) then return folder end
+  pcall(ffi.cdef, "char *" .. system.getcwd .. "(char *, size_t);")
+  local room = ffi.new "char[4096]"
+  local found, at = pcall(function() return ffi.C[system.getcwd](room, 4096) end)
+  if not found or at == nil then return folder end
+  return ffi.string(room) .. "/" .. folder:gsub("^%.[/\\]", "")
+end
+
+do -- the folder of Moth's Lua files, lua/moth/; in a checkout also nn/, next to lua/
+  local here = getinfo(1, "S").source:match("^@(.*[/\\])error[/\\]init%.lua$") or "./"
+  errors.folder = absolute(here)
+  errors.root = errors.folder:match("^(.*)lua[/\\]moth[/\\]$")
+  errors.own("@" .. here)
+  errors.own("@" .. errors.folder)
+  if errors.root then
+    errors.own("@" .. errors.root .. "nn/")
+    errors.own("@" .. (here:match("^(.*)lua[/\\]moth[/\\]$") or "") .. "nn/")
+  end
+end
+
+-- ---- modules on the stack ----
+
+errors.module_frames = {} -- function -> namer
+
+--- Declares that `fn` calls a module's forward, with the module as its first argument.
+-- @param fn     the function
+-- @param namer  function(list of modules, outermost first) -> a path such as "net.layers[1]", or
+-- nil
+function errors.module_frame(fn, namer)
+  errors.module_frames[fn] = namer
+end
+
+-- ---- functions that Moth calls for the user ----
+
+errors.user_calls = {} -- function -> true
+
+--- Declares that `fn(call, ...)` calls call.fn, a user's function named call.name, and then checks
+-- what it returned (call.returned). An error that finds no line of the user's above that stands at
+-- the line where the function was written.
+function errors.user_call(fn)
+  errors.user_calls[fn] = true
+end
+
+-- ---- raising ----
+
+local last_code = "OK"
+
+--- The code of the last error that Moth raised in this state, e.g. "E_SHAPE"; "OK" if none was.
+function errors.code() return last_code end
+
+--- Lets errors.code tell of errors from here on only.
+function errors.forget() last_code = "OK" end
+
+--- Where the user's code stands now, "train.lua:12", or nil.
+function errors.where()
+  return (require("moth.error.stack").locate(3):match("^(.*): $"))
+end
+
+--- Raises an error at the user's line. Does not return.
+-- @param text   what is wrong
+-- @param code   the code that moth.errcode() gives (default "E_ARG")
+-- @param blame  {fname, argname, text}: what the text is made of, where it names a function; if the
+-- user called another one, which uses it, the error is raised in the words of that one
+function errors.raise(text, code, blame)
+  code = code or "E_ARG"
+  last_code = code
+  local place, path, tail, name, inner, outer, within = require("moth.error.stack").locate(3, blame)
+  if outer then text = require("moth.error.blame")(blame, inner, outer) or text end
+  if within then
+    local said, where = require("moth.error.given")(blame, code, within)
+    text, path = said or text, where or path
+  end
+  if tail then
+    text = format("%s (in a return call of %s)", text, tail)
+  elseif name and path == "" and not find(text, name, 1, true) then
+    path = "in " .. name .. ": "
+  end
+  if find(text, "%f[%w]1 %l+s") then text = require("moth.error.shown").singular(text) end
+  if find(text, "[%z\1-\8\11-\31\127]") then text = require("moth.error.shown").escaped(text) end
+  last_code = code -- what was asked meanwhile may have raised too
+  error(place .. path .. text, 0)
+end
+
+--- Raises "bad argument 'kernel_size' to 'max_pool2d' (text)" at the user's line.
+-- @param code  the code that moth.errcode() gives (default "E_ARG")
+function errors.argument(fname, argname, text, code)
+  return errors.raise(format("bad argument '%s' to '%s' (%s)", argname, fname, text), code,
+    { fname = fname, argname = argname, text = text })
+end
+
+--- "an integer is needed, got a string ('4')", of a value that is not what is wanted.
+function errors.unwanted(wanted, got)
+  local text = wanted .. ", got " .. errors.describe(got)
+  local plain = wanted:find "number" or wanted:find "integer" or wanted:find "sizes"
+    or wanted:find "dimension"
+  if type(got) ~= "cdata" or not plain or not text:find "LL$" then return text end
+  return format("%s, an int64; write %.0f", text, tonumber(got))
+end
+
+--- The same as an argument's error: "bad argument ... (an integer is needed, got a string ('4'))".
+function errors.refuse(fname, argname, wanted, got, code)
+  return errors.argument(fname, argname, errors.unwanted(wanted, got), code)
+end
+
+--- The position, 1 to n, of a dimension of n that may be counted from the end. Raises as ops do.
+function errors.dim(fname, argname, dim, n)
+  if dim == 0 or math.abs(dim) > n then
+    return errors.argument(fname, argname, format("dim %d is out of range: wanted 1 to %d or -%d "
+      .. "to -1", dim, n, n), "E_INDEX")
+  end
+  return dim < 0 and dim + n + 1 or dim
+end
+
+-- ---- '.' where ':' belongs ----
+
+--- Raises: a method was called without its object.
+-- @param name    the method
+-- @param object  what such objects are called in examples: "x", "net"
+function errors.no_self(name, object)
+  errors.raise(format("'%s' was called by '.', so it does not know its object; call it with ':' "
+    .. "-- %s:%s()", name, object, name), "E_TYPE")
+end
+
+-- ---- errors from C ----
+
+local C, ctx -- set by lib.lua
+local tells = {}
+
+--- Tells this file the library and the context, once they exist.
+function errors.attach(library, context) C, ctx = library, context end
+
+--- Adds a function(handle) that says why a tensor cannot be used now, as where it was released, or
+-- gives nil.
+function errors.tells(fn) tells[#tells + 1] = fn end
+
+local function told(x)
+  for i = 1, type(x) == "cdata" and #tells or 0 do
+    local text = tells[i](x)
+    if text then return text end
+  end
+end
+
+local function unusable(...)
+  for i = 1, select("#", ...) do
+    local x = select(i, ...)
+    local text = told(x)
+    for k = 1, not text and type(x) == "table" and getmetatable(x) == nil and #x or 0 do
+      text = text or told(x[k])
+    end
+    if text then return text end
+  end
+end
+
+--- Raises the error that stands in the context.
+-- @param status  the negative status
+-- @param fname   the name of the function that failed; nil: that of the op, as it is called
+-- @param argname the user's argument that is to blame, where the engine knows it under another name
+-- @param ...     the arguments, to tell which of them cannot be used
+function errors.status(status, fname, argname, ...)
+  local code = ffi.string(C.moth_error_name(status))
+  local text = ffi.string(C.moth_error(ctx, 1))
+  local arg, op = ffi.string(C.moth_error_arg(ctx)), ffi.string(C.moth_error_op(ctx))
+  if code == "E_STATE" then
+    local why = unusable(...)
+    if why then text = text .. ": " .. why end
+  end
+  fname = fname or require("moth.error.blame").public(op)
+  local late = text:match "^'([%w_]+)', which ran before" -- an op on a GPU
+  if late then text = text:gsub("^'[%w_]+'", "'" .. require("moth.error.blame").public(late)
+    .. "'") end
+  if argname then arg = argname end
+  if code == "E_MEM" or code == "E_LIMIT" or arg == "size" then
+    require("moth.error.oversize").blame(fname, text, code)
+  end
+  if arg ~= "" and fname ~= "" then return errors.argument(fname, arg, text, code) end
+  if code == "E_INTERRUPT" or fname == "" then return errors.raise(text, code) end
+  return errors.raise(fname .. ": " .. text, code, { fname = fname, text = text })
+end
+
+-- ---- texts ----
+
+--- The name of an object's class, nil for what has none.
+function errors.typename(object)
+  local class = package.loaded["moth.base.class"]
+  return type(class) == "table" and class.typename(object) or nil
+end
+
+local describe_tensor -- set by lib.lua: function(x) -> text, or nil if x is no tensor
+
+--- Sets the function that describes tensors.
+function errors.set_describe(fn) describe_tensor = fn end
+
+local function number_text(x)
+  if x ~= x then return "nan" end -- printf gives some NaN a sign
+  return x == floor(x) and x > -2 ^ 53 and x < 2 ^ 53 and format("%d", x) or format("%.14g", x)
+end
+
+-- "{9, 9}" for a short list of numbers and strings, else nil.
+local function list_text(list)
+  local n = #list
+  if n == 0 or n > 12 then return nil end
+  local parts = {}
+  for key in pairs(list) do
+    if type(key) ~= "number" then return nil end
+  end
+  for i = 1, n do
+    local v = list[i]
+    if type(v) == "number" then parts[i] = number_text(v)
+    elseif type(v) == "string" and #v < 20 then parts[i] = errors.shown(v)
+    else return nil end
+  end
+  return "{" .. concat(parts, ", ") .. "}"
+end
+
+local function describe_table(value)
+  local meta = getmetatable(value)
+  if meta == nil then return list_text(value) or next(value) == nil and "{}" or "a table" end
+  local name = errors.typename(value)
+  if name then
+    return (package.loaded["moth.base.class"].isclass(value) and "the class " or "a ") .. name
+  end
+  if type(meta) == "table" and rawget(meta, "__tostring") then return tostring(value) end
+  return "a table"
+end
+
+for _, name in ipairs { "bare", "shown", "path" } do -- of shown.lua, which few programs need
+  errors[name] = function(text, most) return require "moth.error.shown"[name](text, most) end
+end
+
+--- What a value is, for messages: "f32 (2, 3)", "a string ('abc')", "1.5", "nil".
+function errors.describe(value)
+  local kind = type(value)
+  if kind == "nil" or kind == "boolean" then return tostring(value) end
+  if kind == "number" then return number_text(value) end
+  if kind == "string" then return format("a string (%s)", errors.shown(value, 40)) end
+  if kind == "table" then return describe_table(value) end
+  if kind == "cdata" then
+    local text = describe_tensor and describe_tensor(value)
+    if text then return text end
+    if ffi.istype("int64_t", value) or ffi.istype("uint64_t", value) then return tostring(value) end
+    return "a cdata (" .. tostring(ffi.typeof(value)) .. ")"
+  end
+  return "a " .. kind
+end
+
+--- "; did you mean 'x'?" for the candidate nearest to a name, or "".
+-- @param name        what was written
+-- @param candidates  a list of names
+function errors.nearest(name, candidates) return require "moth.error.nearest"(name, candidates) end
+
+--- pcall(f), which no coroutine can yield through: f runs beneath a function in C.
+-- @param what  runs there, for the message if it tries to
+function errors.unyielding(what, f)
+  local ok, problem
+  string.gsub("x", "x", function() ok, problem = pcall(f) end)
+  if not ok and tostring(problem):find("yield across", 1, true) then
+    problem = select(2, pcall(errors.raise,
+      what .. " cannot yield while it is run or recorded", "E_STATE"))
+  end
+  return ok, problem
+end
+
+return errors

@@ -1,0 +1,271 @@
+--- transforms.lua -- of moth.func: what makes of a function the function of its derivatives.
+--
+--     local slope = moth.func.grad(function(params, x, y)
+--       return F.mse_loss(moth.func.functional_call(net, params, x), y)
+--     end)
+--     local grads = slope(params, x, y)     -- a table of gradients by name, as params is
+--
+-- An argument that is differentiated is a tensor or a table of such, nested or not; what comes of
+-- it has its form. Results can be differentiated again where that is to be expected: within
+-- another function of this file, or where such an argument requires a gradient.
+
+local autograd = require "moth.autograd"
+local bind = require "moth.binding.bind"
+local define = require "moth.binding.define"
+local errors = require "moth.error"
+local functional = require "moth.autograd.jacobian"
+local lib = require "moth.binding.lib"
+
+local plain, istensor = lib.is_plain, lib.istensor
+
+local transforms = {}
+
+local depth = 0 -- how many functions of this file are under way
+
+-- ---- tables of tensors ----
+
+-- f of each tensor in a value, in tables of the same form.
+local function map(value, f)
+  if not plain(value) then return f(value) end
+  local out = {}
+  for key, part in pairs(value) do out[key] = map(part, f) end
+  return out
+end
+
+-- The tensors in a value as a list, and the value with their numbers in the list in their places.
+local function flat(fname, what, value)
+  local list = {}
+  local form = map(value, function(x)
+    if not istensor(x) or not x.dtype.is_floating_point then
+      errors.argument(fname, what, "floating tensors, or tables of them, are needed, got "
+        .. errors.describe(x), "E_TYPE")
+    end
+    list[#list + 1] = x
+    return #list
+  end)
+  if #list == 0 then errors.argument(fname, what, "has no tensors in it", "E_TYPE") end
+  lib.few(fname, what, #list)
+  return list, form
+end
+
+local function put(form, list)
+  return map(form, function(i) return list[i] end)
+end
+
+-- The list of tensors in a value of that form.
+local function taken(form, value, list)
+  if not plain(form) then
+    if not istensor(value) then
+      errors.argument("vjp", "v", "tensors in tables as func returned them are needed, got "
+        .. errors.describe(value) .. " for one", "E_TYPE")
+    end
+    list[form] = value
+    return list
+  end
+  for key, part in pairs(form) do taken(part, plain(value) and value[key], list) end
+  return list
+end
+
+-- ---- calls ----
+
+-- Which arguments are differentiated: their positions, and whether they were given as a list.
+local function positions(fname, argnums, n)
+  local list = plain(argnums) and argnums or {argnums}
+  for _, at in ipairs(list) do
+    if type(at) ~= "number" or at % 1 ~= 0 or at < 1 or at > n then
+      errors.argument(fname, "argnums", ("positions from 1 to %d, of the %d arguments that came, "
+        .. "are needed, got %s"):format(n, n, errors.describe(at)), "E_INDEX")
+    end
+  end
+  return list, list == argnums
+end
+
+-- Of a call with `args`: the tensors that are differentiated, the form of the results, whether
+-- these can be differentiated again, and the function of such tensors alone; aux() has what func
+-- returned behind its first value.
+local function prepared(fname, func, argnums, has_aux, args)
+  local at, several = positions(fname, argnums, args.n)
+  local chosen = {}
+  for i, position in ipairs(at) do chosen[i] = args[position] end
+  local list, form = flat(fname, "argnums", several and chosen or chosen[1])
+  local again, aux = depth > 0, nil
+  for _, x in ipairs(list) do again = again or x.requires_grad end
+  local function call(...)
+    local values, given = put(form, {...}), {unpack(args, 1, args.n)}
+    for i, position in ipairs(at) do given[position] = several and values[i] or values end
+    if not has_aux then return func(unpack(given, 1, args.n)) end
+    local results = lib.pack(func(unpack(given, 1, args.n)))
+    aux = {n = results.n - 1, unpack(results, 2, results.n)}
+    return results[1]
+  end
+  again = again and autograd.is_grad_enabled()
+  local function handed(x) return not again and istensor(x) and x:detach() or x end
+  return {list = list, form = form, again = again, call = call, aux = function()
+    if not aux then return end
+    for i = 1, aux.n do aux[i] = map(aux[i], handed) end
+    return unpack(aux, 1, aux.n)
+  end}
+end
+
+-- f(...) within grad mode, counted.
+local function within(f, ...)
+  depth = depth + 1
+  local results = lib.pack(pcall(autograd.enable_grad, f, ...))
+  depth = depth - 1
+  if not results[1] then error(results[2], 0) end
+  return unpack(results, 2, results.n)
+end
+
+-- Tensors to begin with: of the user's graph if it is to go on, else leaves.
+local function begin(p)
+  local own = {}
+  for i, x in ipairs(p.list) do
+    own[i] = p.again and x.requires_grad and x:view_as(x) or x:detach():requires_grad_()
+  end
+  return own
+end
+
+local function ended(p, value)
+  if p.again or not istensor(value) then return value end
+  return (value:detach())
+end
+
+-- The gradients of outputs, in the form of the arguments; zeros where there is none.
+local function gradients(p, own, outputs, weights, retain)
+  local grads, ys, dys = {}, {}, {}
+  for i, y in ipairs(outputs) do
+    if y.requires_grad then ys[#ys + 1], dys[#dys + 1] = y, weights and weights[i] end
+  end
+  if #ys > 0 then
+    grads = {autograd.grad(ys, own, {grad_outputs = weights and dys or nil,
+      create_graph = p.again, retain_graph = retain or p.again, materialize_grads = true})}
+  end
+  for i, x in ipairs(own) do
+    grads[i] = ended(p, grads[i] or bind.ops.zeros_like(x))
+  end
+  return put(p.form, grads)
+end
+
+-- ---- what is offered ----
+
+local FUNC = {"function", "func", "function of tensors that returns tensors"}
+local ARGNUMS = {"any", "argnums", "the position of the argument to differentiate by, or a list of "
+  .. "several, which gives a list", default = 1}
+local AUX = {"bool", "has_aux", "does func return more behind its first value, which is to be "
+  .. "passed on?", default = false}
+
+local CHUNK = {"int", "chunk_size", "how many rows are computed at a time; all of them when absent",
+  optional = true}
+
+local function offer(name, outputs, doc, examples, args, run)
+  transforms[name] = define {name = name, doc = doc, examples = examples, args = args,
+                             outputs = outputs, run = run}
+end
+
+local function slope(name, with_value)
+  return function(func, argnums, has_aux)
+    return function(...)
+      local p = prepared(name, func, argnums, has_aux, lib.pack(...))
+      local grads, y = within(function()
+        local own = begin(p)
+        local value = p.call(unpack(own))
+        if not istensor(value) or value:numel() ~= 1 then
+          errors.argument(name, "func", "a function that returns one tensor of one element is "
+            .. "needed; it returned " .. errors.describe(value), "E_SHAPE")
+        end
+        return gradients(p, own, {value}), value
+      end)
+      if with_value then return grads, ended(p, y), p.aux() end
+      return grads, p.aux()
+    end
+  end
+end
+
+offer("grad", "slope", "A function that takes what func takes and returns the gradient of its one "
+  .. "element.", "function(x) return (x * x):sum() end\n"
+  .. "function(x, y) return (x * y):sum(), x end, {argnums = {1, 2}, has_aux = true}",
+  {FUNC, ARGNUMS, AUX}, slope("grad", false))
+offer("grad_and_value", "slope", "A function that takes what func takes and returns the gradient "
+  .. "of its one element, and that.", "function(x) return (x * x):sum() end\n"
+  .. "function(x, y) return (x * y):sum(), x end, {argnums = 2, has_aux = true}",
+  {FUNC, ARGNUMS, AUX}, slope("grad_and_value", true))
+
+-- The list of derivatives that moth.autograd.functional gives, in the form of the arguments, twice
+-- for a Hessian.
+local function matrix(name, of, twice)
+  return function(func, argnums, has_aux, chunk_size)
+    if chunk_size and chunk_size < 1 then
+      errors.argument(name, "chunk_size",
+        ("a positive number is needed, got %d"):format(chunk_size))
+    end
+    return function(...)
+      local p = prepared(name, func, argnums, has_aux, lib.pack(...))
+      local result = within(of, p.call, p.list, {create_graph = p.again,
+        vectorize = chunk_size or true})
+      if twice then
+        for i, row in ipairs(result) do result[i] = put(p.form, row) end
+        return (put(p.form, result))
+      end
+      local more = plain(result[1])
+      for i, row in ipairs(more and result or {result}) do result[i] = put(p.form, row) end
+      if more then return result, p.aux() end
+      return result[1], p.aux()
+    end
+  end
+end
+
+for _, name in ipairs {"jacrev", "jacfwd"} do
+  offer(name, "jacobian", "A function that takes what func takes and returns the derivative of "
+    .. "every element that func returns by every element of an argument: the shape of the output, "
+    .. "then that of the argument. One backward pass for all elements of the output, or for "
+    .. "chunk_size of them at a time, whichever of jacrev and jacfwd is named.", "moth.exp\n"
+    .. "function(x, y) return x * y, x end, {argnums = {1, 2}, has_aux = true, chunk_size = 2}",
+    {FUNC, ARGNUMS, AUX, CHUNK}, matrix(name, functional.jacobian, false))
+end
+offer("hessian", "hessian", "A function that takes what func takes and returns the second "
+  .. "derivatives of its one element: the shape of the argument, twice; of a table of arguments a "
+  .. "table of tables.", "function(x) return (x * x * x):sum() end\n"
+  .. "function(x, y) return (x * y * y):sum() end, {argnums = 2}", {FUNC, ARGNUMS},
+  matrix("hessian", functional.hessian, true))
+
+-- The value that func returned, where cotangents of more would not be heard.
+local function only(fname, ...)
+  local n = select("#", ...)
+  if n == 1 then return (...) end
+  errors.argument(fname, "func", ("returned %d values; return one tensor, or a table of them")
+    :format(n))
+end
+
+--- moth.func.vjp(func, a, b, ...): one function of tensors, so its arguments come as they are.
+-- @return what func returned, and a function: v, of the form of that, -> v^T J by a, by b, ...
+function transforms.vjp(func, ...)
+  local calls = require "moth.binding.calls"
+  if not calls.is_callable(func) then
+    errors.refuse("vjp", "func", "a function is needed", func, "E_TYPE")
+  end
+  local n, at = select("#", ...), {}
+  for i = 1, n do at[i] = i end
+  local p = prepared("vjp", func, at, false, lib.pack(...))
+  local own, y = begin(p), nil
+  within(function() y = only("vjp", p.call(unpack(own))) end)
+  local ys, form = flat("vjp", "func", y)
+  return map(y, function(x) return ended(p, x) end), function(v)
+    return unpack(gradients(p, own, ys, taken(form, v, {}), true), 1, n)
+  end
+end
+
+--- moth.func.jvp(func, primals, tangents): what func returns, and J times the tangents.
+offer("jvp", "output, jvp", "What func returns, and the derivative of that along the tangents. "
+  .. "Two backward passes.", "moth.exp, {moth.randn(3)}, {moth.ones(3)}", {
+    FUNC, {"any", "primals", "a list of the tensors that func takes"},
+    {"any", "tangents", "a list of tensors of their shapes"} },
+  function(func, primals, tangents)
+    local again = depth > 0
+    for _, x in ipairs(plain(primals) and primals or {primals}) do
+      again = again or istensor(x) and x.requires_grad
+    end
+    return within(functional.jvp, func, primals, tangents,
+      {create_graph = again and autograd.is_grad_enabled()})
+  end)
+
+return transforms

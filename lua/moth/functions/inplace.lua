@@ -1,0 +1,58 @@
+--- inplace.lua -- forms in place of methods that are made of a few ops: float_power_, igamma_,
+-- igammac_, ldexp_, mvlgamma_, polygamma_.
+
+local bind = require "moth.binding.bind"
+local define = require "moth.binding.define"
+local errors = require "moth.error"
+
+local inplace = {}
+
+local INPUT = { "tensor", "input", "tensor that is written" }
+
+-- name_, which writes what name gives. Gradients read the input, so it is copied before.
+local function form(name, doc, examples, args)
+  inplace[name .. "_"] = define {
+    name = name .. "_", doc = doc, examples = examples, args = args,
+    run = function(input, ...)
+      local y = bind.method(name)(input:clone(), ...)
+      if y.dtype ~= input.dtype and not input:is_floating_point() then
+        errors.argument(name .. "_", "input", ("the result is %s and cannot be written into %s")
+          :format(tostring(y.dtype), errors.describe(input)), "E_DTYPE")
+      end
+      return (input:copy_(y))
+    end,
+  }
+end
+
+form("ldexp", "The tensor times 2 to the power of another one, in place.",
+  "moth.randn(2, 3), moth.tensor{1LL, -2LL, 3LL}",
+  { INPUT, { "tensor", "other", "exponents, broadcast with the input" } })
+
+form("mvlgamma", "The logarithm of the multivariate gamma function of dimension p, in place.",
+  "moth.rand(2, 3) + 2, 3  -- domain: positive",
+  { INPUT, { "int", "p", "from 1 on" } })
+
+form("polygamma", "The n-th derivative of digamma, in place.",
+  "moth.rand(2, 3), 1  -- domain: positive", { INPUT, { "int", "n", "from 0 on" } })
+
+for name, side in pairs { igamma = "below", igammac = "above" } do
+  form(name, "The share of the gamma distribution of shape `input` that is " .. side
+    .. " `other`, in place.", "moth.rand(2, 3) + 1, moth.rand(2, 3)  -- domain: positive",
+    { INPUT, { "tensor", "other", "tensor, broadcast with the input" } })
+end
+
+--- x:float_power_(exponent): a power in place, of a float64 tensor.
+inplace.float_power_ = define {
+  name = "float_power_",
+  doc = "A power in place, of a float64 tensor: float_power computes in float64.",
+  examples = "moth.rand(2, 3, {dtype = moth.float64}), 1.5  -- domain: positive",
+  args = { INPUT, { "tensor", "exponent", "a number or a tensor", numbers = true } },
+  run = function(input, exponent)
+    if input.dtype ~= require("moth").float64 then
+      errors.refuse("float_power_", "input", "a float64 tensor is needed", input, "E_DTYPE")
+    end
+    return (input:pow_(exponent))
+  end,
+}
+
+return inplace

@@ -1,0 +1,133 @@
+--- quantize.lua -- fake_quantize_per_tensor_affine and fake_quantize_per_channel_affine: floats
+-- rounded to what few integers can say, for training nets that will be quantized.
+--
+-- q = round(x / scale) + zero_point, kept from quant_min to quant_max; the result is
+-- (q - zero_point) scale. The gradient passes where q needed no clamping, and is 0 elsewhere
+-- (straight through: Jacob and others, 2018).
+
+local bind = require "moth.binding.bind"
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
+local errors = require "moth.error"
+local func = require "moth.autograd.function"
+local lib = require "moth.binding.lib"
+
+local ops, istensor = bind.ops, lib.istensor
+
+local quantize = {}
+
+local function moth() return require "moth" end
+
+local Fake = class("FakeQuantize", func.Function)
+
+function Fake.forward(ctx, x, scale, zero, low, high)
+  local q = (x * scale:reciprocal()):round() + zero
+  ctx:save_for_backward(q:ge(low):logical_and(q:le(high)))
+  return (q:clamp(low, high) - zero) * scale
+end
+
+function Fake.backward(ctx, dy) return dy * ctx.saved_tensors[1], nil, nil end
+
+-- x quantized by tensors of a float type, in that of x.
+local function run(fname, x, scale, zero, low, high)
+  local dtype = x.dtype
+  local narrow = dtype == moth().float16 or dtype == moth().bfloat16
+  if not x:is_floating_point() then
+    errors.refuse(fname, "input", "a floating tensor is needed", x, "E_DTYPE")
+  elseif low > high then
+    errors.argument(fname, "quant_min", ("%d is above quant_max, %d"):format(low, high))
+  end
+  if narrow then x = x:float() end
+  local y = Fake.apply(x, scale:to(x.dtype), zero:to(x.dtype), low, high)
+  return narrow and y:to(dtype) or y
+end
+
+-- Raises for points outside of the limits, where a look at them costs no waiting.
+local function check_points(fname, zero, low, high)
+  if zero.dtype == moth().bool then
+    errors.refuse(fname, "zero_point", "numbers are needed", zero, "E_DTYPE")
+  end
+  if zero.is_cuda or zero:numel() == 0 then return end
+  require "moth.capture.check"(zero:ge(low):logical_and(zero:le(high)):logical_not(), function()
+    errors.refuse(fname, "zero_point", ("numbers from quant_min, %d, to quant_max, %d, are needed")
+      :format(low, high), zero, "E_DOMAIN")
+  end)
+end
+
+-- A number, or a tensor of one element, as a float tensor. A number is rounded as PyTorch does it.
+local function one(fname, name, value, x)
+  if istensor(value) and value:numel() == 1 then return (value:detach():reshape({}):float()) end
+  if type(value) ~= "number" then
+    errors.refuse(fname, name, "a number or a tensor of one element is needed", value, "E_TYPE")
+  end
+  return (ops.full({}, value, {dtype = moth().float32, device = x.device}))
+end
+
+local LIMITS = {
+  {"int", "quant_min", "the least integer there is"},
+  {"int", "quant_max", "the largest one"},
+}
+
+quantize.fake_quantize_per_tensor_affine = define {
+  name = "fake_quantize_per_tensor_affine",
+  doc = "Each element rounded to what an integer of few values can say: round(x / scale) + "
+    .. "zero_point, kept from quant_min to quant_max, and back. Halves go to the even integer. "
+    .. "The gradient is 1 where nothing was clamped, else 0.",
+  examples = "moth.randn(2, 3), 0.1, 10, 0, 255\n"
+    .. "moth.randn(2, 3), moth.tensor(0.1), moth.tensor(3LL), -128, 127",
+  args = {
+    {"tensor", "input", "floats of any shape"},
+    {"any", "scale", "how far neighbours are apart: a number above 0, or a tensor of one"},
+    {"any", "zero_point", "the integer that stands for 0, from quant_min to quant_max: a "
+      .. "number, or a tensor of one, checked only on the CPU and outside of captured steps"},
+    unpack(LIMITS),
+  },
+  outputs = "output",
+  run = function(x, scale, zero, low, high)
+    local fname = "fake_quantize_per_tensor_affine"
+    if type(scale) == "number" and not (scale > 0 and scale < math.huge) then
+      errors.refuse(fname, "scale", "a number above 0 is needed", scale, "E_DOMAIN")
+    elseif type(zero) == "number" and not (zero >= low and zero <= high and zero % 1 == 0) then
+      errors.refuse(fname, "zero_point", ("a whole number from quant_min, %d, to quant_max, %d, "
+        .. "is needed"):format(low, high), zero, "E_DOMAIN")
+    elseif istensor(zero) and low <= high then
+      check_points(fname, zero, low, high)
+    end
+    return (run(fname, x, one(fname, "scale", scale, x), one(fname, "zero_point", zero, x), low,
+      high))
+  end,
+}
+
+quantize.fake_quantize_per_channel_affine = define {
+  name = "fake_quantize_per_channel_affine",
+  doc = "As fake_quantize_per_tensor_affine, with a scale and a zero_point for each position of a "
+    .. "dimension. Scales are not checked, a zero_point only on the CPU and outside of captured "
+    .. "steps.",
+  examples = "moth.randn(2, 3), moth.tensor{0.1, 0.2}, moth.tensor{0LL, 1LL}, 1, 0, 255",
+  args = {
+    {"tensor", "input", "floats of any shape"},
+    {"tensor", "scale", "(channels), above 0"},
+    {"tensor", "zero_point", "(channels), the integers that stand for 0"},
+    {"int", "axis", "the dimension of the channels"},
+    unpack(LIMITS),
+  },
+  outputs = "output",
+  run = function(x, scale, zero, axis, low, high)
+    local fname, n = "fake_quantize_per_channel_affine", x:dim()
+    if n == 0 then errors.refuse(fname, "input", "a dimension is needed", x, "E_SHAPE") end
+    local d = errors.dim(fname, "axis", axis, n)
+    local sizes = lib.filled(n, 1)
+    sizes[d] = x:size(d)
+    for name, t in pairs {scale = scale, zero_point = zero} do
+      if t:dim() ~= 1 or t:size(1) ~= sizes[d] then
+        errors.refuse(fname, name, ("a tensor of %d elements is needed, one for each position of "
+          .. "dimension %d"):format(sizes[d], d), t, "E_SHAPE")
+      end
+    end
+    if low <= high then check_points(fname, zero, low, high) end
+    return (run(fname, x, scale:detach():float():view(sizes), zero:detach():view(sizes), low,
+      high))
+  end,
+}
+
+return quantize

@@ -1,0 +1,225 @@
+--- bytes.lua -- files of other programs, byte by byte: what their readers and writers in Lua stand
+-- on. A file is mapped; numbers are read at a place that moves on, and each is held
+-- against the file's end before it is read.
+--
+--     local file = bytes.open(path, "load")
+--     file:int(4)  file:text(8)  file:double()      from file.at on, which counts from 0
+--     file:tensor("float32", {2, 3}, from)          shares the file's pages where it may
+--     bytes.save(path, {"head", x}, "save")         whole or not at all
+--
+-- No float is read through a float pointer: a NaN of the file's could be a forged Lua value.
+
+local ffi = require "ffi"
+local dtype = require "moth.tensor.dtype"
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+local system = require "moth.base.system"
+
+local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+local bytes = {}
+
+local File = {}
+File.__index = File
+
+local Eight = ffi.typeof "union { uint8_t byte[8]; uint64_t word; double number; }"
+local Four = ffi.typeof "union { uint8_t byte[4]; uint32_t word; float number; }"
+
+--- Raises an error about the file: "bad argument 'path' to 'load' ('net.t7' is broken: ...)".
+function File:refuse(text, code)
+  errors.argument(self.fname, self.argument, self.shown .. " " .. text, code or "E_FORMAT")
+end
+
+--- Goes past n bytes. @return where they begin
+function File:take(n, what)
+  local at = self.at
+  if not (n >= 0 and n <= self.size - at) then
+    self:refuse(("is broken: %s, %.0f bytes at byte %.0f, would lie beyond its end at %.0f"):format(
+      what or "a value", n, at, self.size))
+  end
+  self.at = at + n
+  return at
+end
+
+--- A string of n bytes.
+function File:text(n, what)
+  local at = self:take(n, what)
+  return ffi.string(self.start + at, n)
+end
+
+-- An unsigned little-endian number of up to 8 bytes, as a uint64.
+local function word(self, width)
+  local at, value = self:take(width, "a number"), 0ULL
+  for i = width - 1, 0, -1 do value = value * 256 + self.start[at + i] end
+  return value
+end
+
+--- An unsigned integer; beyond 2^53 rounded, and then beyond any file.
+function File:uint(width) return tonumber(word(self, width)) end
+
+--- An unsigned integer of 8 bytes: a Lua number where it is exact, else an int64, or beyond that
+-- an uint64.
+function File:uint64()
+  local value = word(self, 8)
+  if value < 2ULL ^ 53 then return tonumber(value) end
+  return value < 2ULL ^ 63 and ffi.cast("int64_t", value) or value
+end
+
+--- A signed integer: a Lua number where it is exact, else an int64.
+function File:int(width)
+  local value = ffi.cast("int64_t", word(self, width))
+  if width < 8 then
+    local number = tonumber(value)
+    return number >= 2 ^ (8 * width - 1) and number - 2 ^ (8 * width) or number
+  end
+  local number = tonumber(value)
+  return math.abs(number) < 2 ^ 53 and number or value
+end
+
+--- A number of 8 bytes. Any NaN is the one that Lua may hold.
+function File:double()
+  local value = Eight()
+  value.word = word(self, 8)
+  local exponent = value.byte[7] % 128 * 16 + math.floor(value.byte[6] / 16)
+  if exponent == 2047 and value.word % 2 ^ 52 ~= 0 then return 0 / 0 end
+  return value.number
+end
+
+--- A number of 4 bytes.
+function File:single()
+  local value = Four()
+  value.word = word(self, 4)
+  local exponent = value.byte[3] % 128 * 2 + math.floor(value.byte[2] / 128)
+  if exponent == 255 and value.word % 2 ^ 23 ~= 0 then return 0 / 0 end
+  return value.number
+end
+
+--- The elements that the bytes of a contiguous uint8 tensor are; they share its memory where they
+-- are aligned, else they are a copy. Raises where it has too few.
+-- @param x      the tensor
+-- @param name   the dtype's name
+-- @param shape  a list of sizes
+-- @param from   the byte where the first begins (default 0)
+-- @param fname  the function that errors name
+function bytes.as(x, name, shape, from, fname)
+  local sizes, h = lib.int64s(math.max(#shape, 1)), Handle()
+  for d, n in ipairs(shape) do sizes[d - 1] = n end
+  lib.check(C.moth_reinterpret(ctx, x, from or 0, dtype.codes[dtype.by_name[name]], sizes, #shape,
+    h), fname)
+  return lib.adopt(h, 0)
+end
+
+--- A tensor of the file's bytes from `from` on.
+function File:tensor(name, shape, from) return bytes.as(self.all, name, shape, from, self.fname) end
+
+--- Lets go of the file at once; of what shares its pages nothing.
+function File:close() self.all:free() end
+
+-- ---- bytes in memory, in the place of a file ----
+
+local Memory = {}
+Memory.__index = Memory
+
+--- Bytes that readers take in the place of a path.
+-- @param value  a string, an array of the FFI's, or a contiguous uint8 tensor on the CPU
+-- @return an object with `at`, `size` and `shown`; nil for another value
+function bytes.memory(value)
+  local self = { anchor = value, shown = "this data" }
+  if type(value) == "string" then
+    self.at, self.size = value, #value
+  elseif lib.istensor(value) then
+    local info = lib.inspect(value)
+    if info.dtype ~= C.MOTH_U8 or tostring(value.device) ~= "cpu" then return nil end
+    self.anchor = value:contiguous()
+    self.at, self.size = C.moth_data(ctx, self.anchor), value:numel()
+  elseif type(value) == "cdata" and tostring(ffi.typeof(value)):find "%[[%d?]+%]>$" then
+    self.at, self.size = value, ffi.sizeof(value)
+  else
+    return nil
+  end
+  self.at = ffi.cast("const char *", self.at)
+  return setmetatable(self, Memory)
+end
+
+--- What a reader that takes a path or bytes is given: one of them.
+function bytes.source(path, given, fname)
+  if (path == nil) == (given == nil) then
+    errors.argument(fname, "path", path and "there are bytes as well"
+      or "a path is needed, or bytes = a string")
+  elseif path and path:find "%z" then
+    errors.argument(fname, "path", "a path cannot hold a NUL; the bytes of a file are given by "
+      .. "name: {bytes = s}")
+  elseif path then
+    return path
+  end
+  return bytes.memory(given) or errors.argument(fname, "bytes", "a string, an array of the FFI's "
+    .. "or a uint8 tensor on the CPU is needed, got " .. errors.describe(given), "E_TYPE")
+end
+
+--- The bytes of a path or of memory as a moth_text, for C.
+function bytes.text_of(source)
+  local text, memory = ffi.new "moth_text[1]", getmetatable(source) == Memory
+  text[0].at, text[0].size = memory and source.at or source, memory and source.size or #source
+  return text
+end
+
+--- Whether a reader's `path` is bytes in memory.
+function bytes.is_memory(path) return getmetatable(path) == Memory end
+
+-- A tensor of a source's bytes.
+local function tensor_of(source, fname, argument, mmap)
+  local h, shape = Handle(), lib.int64s(1)
+  shape[0] = source.size or 0
+  local status = bytes.is_memory(source)
+    and C.moth_from_bytes(ctx, C.MOTH_U8, shape, 1, source.at, source.size, h)
+    or C.moth_file_open(ctx, bytes.text_of(source), mmap == false and 0 or 1, h)
+  if status < 0 then errors.status(status, fname, argument) end
+  lib.check(status, fname)
+  return lib.adopt(h, 0)
+end
+
+--- Opens a file.
+-- @param path      the file, or bytes.memory(...)
+-- @param fname     the function that errors name
+-- @param argument  ... and its argument (default "path")
+-- @param mmap      share the file's pages (default true)
+-- @return the file: `size`, `at`, `shown` (its path, for messages), and what is above; it goes with
+-- the tensors that share its pages
+-- Raises E_IO.
+function bytes.open(path, fname, argument, mmap)
+  local memory = bytes.is_memory(path)
+  argument = memory and "bytes" or argument or "path"
+  local all = tensor_of(path, fname, argument, mmap)
+  local start = ffi.cast("const uint8_t *", C.moth_data(ctx, all))
+  return setmetatable({ path = path, shown = memory and path.shown or errors.path(path),
+    fname = fname, all = all, argument = argument, start = start, size = all:numel(),
+    at = 0 }, File)
+end
+
+--- Is a file in the folder of another, or below it, wherever links lead? (Windows: links are rare
+-- there, and made by administrators.)
+function bytes.beside(path, other)
+  if system.windows then return true end
+  local text = ffi.new "moth_text[2]"
+  text[0].at, text[0].size = path, #path
+  text[1].at, text[1].size = other, #other
+  return C.moth_file_beside(ctx, text, text + 1) == 1
+end
+
+--- Writes a file, whole or not at all.
+-- @param path     the file
+-- @param pieces   a list of strings and tensors, whose bytes it will be
+-- @param fname    the function that errors name
+-- @param durable  wait until it is on the disk (default true)
+-- Raises E_IO.
+function bytes.save(path, pieces, fname, durable)
+  local array, one = lib.array("moth_piece", #pieces), ffi.new "moth_text[1]"
+  for i, piece in ipairs(pieces) do
+    local at = array[i - 1]
+    if type(piece) == "string" then at.text.at, at.text.size = piece, #piece
+    else at.tensor = piece end
+  end
+  one[0].at, one[0].size = path, #path
+  lib.check(C.moth_file_save(ctx, one, array, #pieces, durable == false and 0 or 1), fname)
+end
+
+return bytes

@@ -1,0 +1,208 @@
+--- gzip.lua -- zlib by the FFI, and libdeflate where it is installed: files that are plain or
+-- compressed by gzip, read with a name for every failure, and checksums. No memory is asked for
+-- before the bytes are there.
+--
+--     local reader = gzip.open("train-labels-idx1-ubyte.gz", "idx")
+--     reader:some(buffer, n)     up to n bytes; how many there were
+--     reader:expect(size, what)  raises unless the file can be long enough for `size` more bytes
+--     reader:fill(buffer, size, what)  the rest, exactly `size` bytes, straight into memory
+--     reader:all(limit)          the rest, whatever its size, as a string
+--     reader:close()
+
+local ffi = require "ffi"
+local bytes = require "moth.io.bytes"
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+local system = require "moth.base.system"
+
+local gzip = {}
+
+if not pcall(ffi.typeof, "moth_gz") then -- once per state, also when this file is loaded anew
+  ffi.cdef [[
+  typedef struct moth_gz moth_gz;
+  moth_gz *moth_gzopen(const char *path, const char *mode) __asm__("gzopen");
+  int moth_gzread(moth_gz *file, void *buffer, unsigned length) __asm__("gzread");
+  int moth_gzclose(moth_gz *file) __asm__("gzclose");
+  int moth_gzbuffer(moth_gz *file, unsigned size) __asm__("gzbuffer");
+  const char *moth_gzerror(moth_gz *file, int *number) __asm__("gzerror");
+  unsigned long moth_crc32(unsigned long crc, const char *bytes, unsigned n) __asm__("crc32");
+  long moth_gztell(moth_gz *file) __asm__("gztell");
+  typedef struct moth_gz_inflater moth_gz_inflater;
+  moth_gz_inflater *moth_gz_inflater_new(void) __asm__("libdeflate_alloc_decompressor");
+  void moth_gz_inflater_free(moth_gz_inflater *d) __asm__("libdeflate_free_decompressor");
+  int moth_gz_inflate(moth_gz_inflater *d, const void *from, size_t length, void *to, size_t room,
+                   size_t *used, size_t *made) __asm__("libdeflate_gzip_decompress_ex");
+  void *moth_gz_malloc(size_t n) __asm__("malloc");
+  void moth_gz_free(void *block) __asm__("free");
+  ]]
+end
+
+local PIECE = 2 ^ 20
+local INPUT = 2 ^ 17 -- of zlib's own: its 8 KiB make it keep the last 32 KiB too often
+local MOST_PER_BYTE = 1032 -- what deflate makes of one byte at most
+
+local function load_any(names)
+  for _, name in ipairs(names) do
+    local found, library = pcall(ffi.load, name)
+    if found then return library end
+  end
+end
+
+local zlib
+
+local function find_zlib()
+  zlib = zlib or load_any {"z", "libz.so.1", "libz.1.dylib", "zlib1"}
+  return zlib
+end
+
+--- Raises an error about a file.
+function gzip.refuse(path, text, code)
+  errors.raise(("%s: %s"):format(errors.path(path), text), code or "E_FORMAT")
+end
+local refuse = gzip.refuse
+
+--- The CRC-32 of a string, or of `size` bytes at an address; nil where zlib is missing.
+function gzip.crc32(text, size)
+  if not find_zlib() then return nil end
+  local crc, at, left = 0, ffi.cast("const char *", text), size or #text
+  while left > 0 do
+    local n = math.min(left, 2 ^ 30)
+    crc = zlib.moth_crc32(crc, at, n)
+    at, left = at + n, left - n
+  end
+  return tonumber(crc)
+end
+
+-- ---- a file ----
+
+local Reader = {}
+Reader.__index = Reader
+
+-- What zlib last complained of, or nil.
+local function complaint(reader)
+  local number = ffi.new("int[1]")
+  local text = ffi.string(zlib.moth_gzerror(reader.file, number))
+  if number[0] == 0 then return nil end
+  local start = reader.path .. ": "
+  return text:sub(1, #start) == start and text:sub(#start + 1) or text
+end
+
+--- Opens a file. Raises E_IO, or E_UNSUPPORTED where zlib is missing.
+-- @param path      the file
+-- @param fname     the function that errors name
+-- @param argument  ... and its argument (default "path")
+function gzip.open(path, fname, argument)
+  local whole = bytes.open(path, fname, argument) -- zlib would wait for whom a pipe is opened by
+  if whole.size == 0 then whole:refuse "is empty" end
+  if not find_zlib() then
+    errors.raise("zlib was not found; it is "
+      .. (system.windows and "zlib1.dll" or "in the Debian package zlib1g"), "E_UNSUPPORTED")
+  end
+  local file = zlib.moth_gzopen(path, "rb") -- reads plain files as they are
+  if file == nil then whole:refuse("cannot be opened", "E_IO") end
+  zlib.moth_gzbuffer(file, INPUT)
+  return setmetatable({path = path, file = file, whole = whole}, Reader)
+end
+
+function Reader:close()
+  if self.file then zlib.moth_gzclose(self.file) end
+  self.file = nil
+  self.whole:close()
+end
+
+--- Reads up to n bytes into a buffer. @return how many there were
+function Reader:some(buffer, n)
+  lib.poll()
+  local got = zlib.moth_gzread(self.file, buffer, n)
+  if got < 0 then refuse(self.path, "is damaged: " .. (complaint(self) or "cannot be read")) end
+  return got
+end
+
+-- The rest of the file up to `most` bytes: a list of strings, and how many bytes they have.
+local function gather(reader, most)
+  local buffer, parts, have = lib.array("uint8_t", math.min(most, PIECE)), {}, 0
+  while have < most do
+    local got = reader:some(buffer, math.min(most - have, PIECE))
+    if got == 0 then break end
+    have = have + got
+    parts[#parts + 1] = ffi.string(buffer, got)
+  end
+  local problem = complaint(reader) -- of a stream cut short gzread itself says nothing
+  if problem then refuse(reader.path, "is damaged: " .. problem) end
+  return parts, have
+end
+
+local function too_short(reader, have, size, what)
+  refuse(reader.path, ("ends too early: %d of %d bytes of %s"):format(have, size, what))
+end
+
+--- Raises E_FORMAT if the file is too short to hold `size` more bytes of `what`, however well they
+-- are compressed: asked before memory is.
+function Reader:expect(size, what)
+  if size > self.whole.size * MOST_PER_BYTE then
+    local _, have = gather(self, size)
+    too_short(self, have, size, what)
+  end
+end
+
+-- ---- a whole file at once ----
+
+-- libdeflate takes 0.4 of zlib's time, but needs the whole file and its result in memory.
+local WORTH = 2 ^ 20 -- bytes, where it is worth to be looked for
+local deflate
+
+local function find_deflate()
+  if deflate == nil then
+    deflate = load_any {"libdeflate.so.0", "deflate", "libdeflate.0.dylib"} or false
+  end
+  return deflate
+end
+
+-- Inflates a file in memory. @return whether it was one gzip stream of exactly `size` bytes
+local function inflate(from, length, to, size)
+  local inflater = deflate.moth_gz_inflater_new()
+  if inflater == nil then return false end
+  local used, made = ffi.new "size_t[1]", ffi.new "size_t[1]"
+  local status = deflate.moth_gz_inflate(inflater, from, length, to, size, used, made)
+  deflate.moth_gz_inflater_free(inflater)
+  return status == 0 and used[0] == length and made[0] == size
+end
+
+--- The rest of a gzip file into a buffer, from the place where the reader is. It is inflated beside
+-- that, since what comes before is in the way.
+-- @return false where that does not go, or where something is wrong with the file, which zlib then
+-- finds and names
+function gzip.at_once(reader, buffer, size)
+  local whole, before = reader.whole, tonumber(zlib.moth_gztell(reader.file))
+  if size < WORTH or whole.size > size or not find_deflate() then return false end
+  local room = ffi.C.moth_gz_malloc(before + size)
+  local good = room ~= nil and inflate(whole.start, whole.size, room, before + size)
+  if good then ffi.copy(buffer, ffi.cast("uint8_t *", room) + before, size) end
+  ffi.C.moth_gz_free(room)
+  return good
+end
+
+--- The rest of the file into a buffer: exactly `size` bytes of `what`, else E_FORMAT.
+function Reader:fill(buffer, size, what)
+  if gzip.at_once(self, buffer, size) then return end
+  local have, beyond = 0, lib.array("uint8_t", 1)
+  while have < size do
+    local got = self:some(buffer + have, math.min(size - have, 16 * PIECE))
+    if got == 0 then break end
+    have = have + got
+  end
+  local more = self:some(beyond, 1) -- at the end zlib compares the checksum
+  local problem = complaint(self)
+  if problem then refuse(self.path, "is damaged: " .. problem) end
+  if more > 0 then refuse(self.path, ("has bytes beyond its %d of %s"):format(size, what)) end
+  if have < size then too_short(self, have, size, what) end
+end
+
+--- The rest of the file as a string; E_LIMIT if it is more than `limit` bytes.
+function Reader:all(limit)
+  local parts, have = gather(self, limit + 1)
+  if have > limit then refuse(self.path, ("is longer than %d bytes"):format(limit), "E_LIMIT") end
+  return table.concat(parts)
+end
+
+return gzip

@@ -1,0 +1,82 @@
+--- magic.lua -- what a file is, by its first bytes and by the ending of its name.
+
+local magic = {}
+
+local READ = "; moth.load reads safetensors, .pth, .t7 and GGUF files"
+local ARRAY = ": write the arrays with safetensors.numpy.save_file"
+
+-- First bytes (a pattern) -> what the file is, and what reads it in place of moth.load.
+local KINDS = {
+  { "^\137PNG\r\n", "a PNG picture" }, { "^\255\216\255", "a JPEG picture" },
+  { "^GIF8[79]a", "a GIF picture" }, { "^BM....%z%z%z%z", "a BMP picture" },
+  { "^RIFF....WEBP", "a WebP picture" }, { "^RIFF....WAVE", "a WAV sound" },
+  { "^II%*%z", "a TIFF picture" }, { "^MM%z%*", "a TIFF picture" },
+  { "^OggS", "an Ogg sound" }, { "^fLaC", "a FLAC sound" }, { "^ID3", "an MP3 sound" },
+  { "^\147NUMPY", "an array of NumPy" .. ARRAY }, { "^\137HDF\r\n", "an HDF5 file" },
+  { "^PAR1", "a Parquet table" }, { "^ARROW1", "an Arrow table" },
+  { "^%%PDF", "a PDF document" }, { "^SQLite format 3", "an SQLite database" },
+  { "^%z%z[\8-\14][\1-\8]", "an idx file", "moth.data.idx" },
+  { "^\31\139", "compressed by gzip", "gzip -d, or moth.data.idx and csv, which read it" },
+  { "^BZh[1-9]", "compressed by bzip2", "bzip2 -d" },
+  { "^\253" .. "7zXZ", "compressed by xz", "xz -d" }, { "^\40\181\47\253", "compressed by zstd" },
+  { "^7z\188\175", "a 7z archive" }, { "^%z%z%z.ftyp", "a video" },
+  { "^....TFL3", "a model of TensorFlow Lite" }, { "^lmgg", "an old GGML file" },
+  { "^[\8]?[\3-\15]?\18[%z\1-\40][%w.-]*\26", "an ONNX model", "moth.onnx.load" },
+  { "^\8[\3-\15][\18\58]", "an ONNX model", "moth.onnx.load" },
+  { "^#!", "a script" }, { "^<[!?%a]", "HTML or XML: a download page, perhaps" },
+  { "^version https://git%-lfs", "a pointer of Git LFS, not the file itself; git lfs pull" },
+  { "^%[net", "a configuration of Darknet", "moth.darknet.load" },
+}
+
+-- Safetensors begin with the length of a JSON text, which begins with a brace.
+local function is_safetensors(start) return start:find "^......%z%z%{" ~= nil end
+
+-- Torch7's tables and objects begin with two numbers of 4 bytes: a type and an index.
+local function is_torch7(start) return start:find "^[\3\4]%z%z%z\1%z%z%z" ~= nil end
+
+local function is_text(start) return #start > 0 and not start:find "[^%g%s]" end
+
+-- Lua's strings by themselves: "%z" is a NUL in a pattern.
+local function unknown(start)
+  if #start == 0 then return "is empty" end
+  for _, row in ipairs(KINDS) do
+    if start:find(row[1]) then
+      return "is " .. row[2] .. (row[3] and "; use " .. row[3] or READ)
+    end
+  end
+  if start:sub(258, 262) == "ustar" then return "is a tar archive; unpack it first" end
+  if start:find "^\128[\2-\5]" then
+    return "is a pickle that torch.save did not write" .. READ
+  end
+  if is_text(start) then return "is text" .. READ end
+end
+
+--- The module that reads a file with these first bytes.
+-- @param start  up to 264 of them
+-- @param named_t7  whether its name ends in .t7, which Torch7's files do not show
+-- @return the module's name; nil for safetensors; or nil and what the file is if nothing reads it
+function magic.reader(start, named_t7)
+  -- torch.save's archives, and its pickles of before PyTorch 1.6
+  if start:find "^PK\3\4" or start:find "^\128\2\138\10l\252\156F\249" then
+    return "moth.io.pickle"
+  end
+  if start:find "^GGUF" then return "moth.gguf" end
+  if is_safetensors(start) then return nil end
+  if named_t7 or is_torch7(start) then return "moth.io.t7" end
+  return nil, unknown(start)
+end
+
+-- Endings of names whose readers do not take safetensors.
+local ENDINGS = { npy = "NumPy", npz = "NumPy", pt = "torch.load", pth = "torch.load",
+  t7 = "Torch7", gguf = "GGUF", onnx = "ONNX", h5 = "HDF5", hdf5 = "HDF5", pkl = "pickles",
+  pickle = "pickles", json = "JSON", csv = "tables", png = "pictures", jpg = "pictures",
+  jpeg = "pictures", wav = "sounds", zip = "archives", tar = "archives", gz = "archives",
+  txt = "text", mat = "MATLAB", parquet = "tables", weights = "Darknet" }
+
+--- Who reads files whose name ends like this one and does not take safetensors; nil: nobody known.
+function magic.by_extension(path)
+  local ending = path:match "%.(%w+)$"
+  return ending and ENDINGS[ending:lower()] and ("%s (.%s)"):format(ENDINGS[ending:lower()], ending)
+end
+
+return magic

@@ -1,0 +1,219 @@
+--- pickled.lua -- Python's and NumPy's own objects in a pickle, as data: what training scripts put
+-- beside weights. pickle.lua comes here for names that tensors do not need; nothing is called.
+--
+-- Sets and deques are lists, a Namespace a table of its attributes, paths and devices are texts,
+-- bytes too, a complex number is {real, imaginary}, NumPy's scalars are numbers, a Counter of texts
+-- is a table of counts.
+
+local pickled = {}
+
+-- Name -> function(self, arguments) -> what a call of it gives. self is the machine of pickle.lua.
+local builders = {}
+pickled.builders = builders
+
+local function refuse(self, text) self.archive.file:refuse(text, "E_UNSUPPORTED") end
+
+local function names(list, build)
+  for name in list:gmatch "%S+" do builders[name] = build end
+end
+
+local function unread(self, what)
+  self:note(what .. " is not loaded")
+  return require("moth.io.foreign").unread(what)
+end
+
+-- ---- of PyTorch: tensors that are not strided ----
+
+names("torch.serialization._get_layout", function(_, args) return args[1] end)
+names("torch._utils._rebuild_sparse_tensor", function(self, args)
+  return unread(self, ("a sparse tensor, %s; save it dense, by to_dense()"):format(
+    type(args[1]) == "string" and args[1] or "of an unknown layout"))
+end)
+names("torch._utils._rebuild_nested_tensor", function(self)
+  return unread(self, "a nested tensor")
+end)
+
+-- ---- of Python ----
+
+local function as_list(self, args)
+  local list = args[1] or {}
+  if type(list) ~= "table" then refuse(self, "holds a set or list of something else") end
+  self.kinds[list] = "list"
+  return list
+end
+names("__builtin__.set __builtin__.frozenset __builtin__.list __builtin__.tuple builtins.set "
+  .. "builtins.frozenset builtins.list builtins.tuple collections.deque", as_list)
+
+-- Attributes come later (BUILD).
+local function with_attributes(self)
+  local object = {}
+  self.attributes[object] = true
+  return object
+end
+names("argparse.Namespace types.SimpleNamespace", with_attributes)
+
+names("collections.defaultdict __builtin__.dict builtins.dict", function(self)
+  local dict = {}
+  self.kinds[dict] = "dict"
+  return dict
+end)
+
+--- An integer of many bytes, the lowest first, as text.
+function pickled.long(text)
+  local digits, negative = {0}, text:byte(#text) >= 128 -- groups of 6 digits, the lowest first
+  local carried = negative and 1 or 0
+  local list = {}
+  for i = 1, #text do -- the two's complement of a negative one
+    local byte = negative and 255 - text:byte(i) + carried or text:byte(i)
+    list[i], carried = byte % 256, negative and math.floor(byte / 256) or 0
+  end
+  for i = #list, 1, -1 do
+    local carry = list[i]
+    for k = 1, #digits do
+      carry = digits[k] * 256 + carry
+      digits[k], carry = carry % 1000000, math.floor(carry / 1000000)
+    end
+    if carry > 0 then digits[#digits + 1] = carry end
+  end
+  local parts = {negative and "-" or "", ("%d"):format(digits[#digits])}
+  for k = #digits - 1, 1, -1 do parts[#parts + 1] = ("%06d"):format(digits[k]) end
+  return "an integer of more than 64 bits, " .. table.concat(parts)
+end
+
+local function first(_, args) return args[1] end
+names("__builtin__.int __builtin__.float __builtin__.str __builtin__.bool builtins.int "
+  .. "builtins.float builtins.str builtins.bool __builtin__.bytearray builtins.bytearray", first)
+
+names("__builtin__.complex builtins.complex", function(self, args)
+  if type(args[1]) ~= "number" or type(args[2]) ~= "number" then
+    refuse(self, "holds a complex number of something else than numbers")
+  end
+  return { args[1], args[2] }
+end)
+
+-- Bytes are written as a text whose code points they are.
+builders["_codecs.encode"] = function(self, args)
+  local text = args[1]
+  if type(text) ~= "string" or args[2] ~= "latin1" or text:find "[\196-\255]" then
+    refuse(self, "holds bytes in an unknown way")
+  end
+  return (text:gsub("([\194\195])([\128-\191])", function(high, low)
+    return string.char((high:byte() - 192) * 64 + low:byte() - 128)
+  end))
+end
+
+local function path(self, args)
+  for _, part in ipairs(args) do
+    if type(part) ~= "string" then refuse(self, "holds a path of something else than texts") end
+  end
+  return (table.concat(args, "/"):gsub("^//", "/"))
+end
+for class in ("PosixPath PurePosixPath WindowsPath PureWindowsPath"):gmatch "%S+" do
+  names("pathlib." .. class .. " pathlib._local." .. class, path)
+end
+
+-- ---- of PyTorch ----
+
+builders["torch.device"] = function(self, args)
+  if type(args[1]) ~= "string" then refuse(self, "holds a device without a name") end
+  return args[2] and args[1] .. ":" .. tostring(args[2]) or args[1]
+end
+
+-- ---- of NumPy ----
+
+local KINDS = { f8 = "float64", f4 = "float32", f2 = "float16", i8 = "int64", i4 = "int32",
+                i2 = "int16", i1 = "int8", u1 = "uint8", b1 = "bool" }
+local FORMATS = { u2 = "U16", u4 = "U32", u8 = "U64", c8 = "C64", c16 = "C128" } -- of foreign.lua
+local Kind, Array = {}, {}
+
+--- Names that only say what a value is: they stand for themselves.
+pickled.names = { ["numpy.ndarray"] = true, ["torch.per_tensor_affine"] = true,
+                  ["torch.per_channel_affine"] = true }
+
+builders["numpy.dtype"] = function(self, args)
+  if type(args[1]) ~= "string" then refuse(self, "holds a dtype of NumPy without a name") end
+  return setmetatable({ code = args[1], name = KINDS[args[1]], format = FORMATS[args[1]] }, Kind)
+end
+
+-- Elements of a kind from bytes: a tensor, or a value that says what it was.
+local function elements(self, kind, bytes, shape, what)
+  local moth, foreign = require "moth", require "moth.io.foreign"
+  local width = kind.name and moth[kind.name].itemsize or kind.format
+    and foreign.width(kind.format)
+  local count = 1
+  for _, n in ipairs(shape) do count = count * n end
+  if kind.big then return unread(self, what .. " of a big-endian machine") end
+  if not width then return unread(self, ("%s of NumPy's dtype '%s'"):format(what, kind.code)) end
+  if type(bytes) ~= "string" or #bytes ~= count * width then
+    refuse(self, ("holds %s in an unknown way"):format(what))
+  end
+  if #bytes == 0 then return (moth.zeros(shape, {dtype = moth[kind.name or "int64"]})) end
+  if kind.name then return (moth.frombuffer(bytes, moth[kind.name]):view(shape)) end
+  local x, target = foreign.convert(moth.frombuffer(bytes, moth.uint8), kind.format, shape)
+  if not x then return unread(self, ("%s of %s %s"):format(what, kind.format, target)) end
+  self:note(("%s of %s is loaded as %s"):format(what, kind.format, target))
+  return x
+end
+
+local function scalar(self, args)
+  local kind, bytes = args[1], args[2]
+  if type(kind) ~= "table" or getmetatable(kind) ~= Kind then
+    refuse(self, "holds a NumPy scalar in an unknown way")
+  end
+  local x = elements(self, kind, bytes, {}, "a NumPy scalar")
+  if not require("moth.binding.lib").istensor(x) then return x end
+  return x:dim() == 0 and x:item() or x:tolist()
+end
+names("numpy.core.multiarray.scalar numpy._core.multiarray.scalar", scalar)
+
+-- An array is empty until its state comes (BUILD).
+names("numpy.core.multiarray._reconstruct numpy._core.multiarray._reconstruct", function(self, args)
+  if args[1] ~= "numpy.ndarray" then refuse(self, "holds an array of an unknown class") end
+  return setmetatable({}, Array)
+end)
+
+-- (version, shape, dtype, is it in Fortran's order?, bytes)
+local function array(self, state)
+  local shape, kind = state[2], state[3]
+  if type(shape) ~= "table" or type(kind) ~= "table" or getmetatable(kind) ~= Kind then
+    refuse(self, "holds a NumPy array in an unknown way")
+  end
+  if #shape > 8 then return unread(self, "a NumPy array of more than 8 dimensions") end
+  for _, n in ipairs(shape) do
+    if type(n) ~= "number" or not (n >= 0 and n <= 2 ^ 52) then
+      refuse(self, "holds a NumPy array of impossible sizes")
+    end
+  end
+  local sizes, dims = {}, {}
+  for d = 1, #shape do
+    local at = state[4] == true and #shape - d + 1 or d
+    sizes[d], dims[d] = shape[at], at
+  end
+  local x = elements(self, kind, state[5], sizes, "a NumPy array")
+  if not require("moth.binding.lib").istensor(x) or state[4] ~= true then return x end
+  for d = #dims + 1, x:dim() do dims[d] = d end -- of pairs
+  return (x:permute(dims):contiguous())
+end
+
+-- ---- attributes ----
+
+--- What an object is with the attributes in `state`, as BUILD has them; most have none that count.
+function pickled.build(self, object, state)
+  if type(object) ~= "table" or type(state) ~= "table" then return object end
+  if getmetatable(object) == Kind then
+    object.big = state[2] == ">"
+  elseif getmetatable(object) == Array then
+    return (array(self, state))
+  elseif self.attributes[object] then
+    for name, value in pairs(state) do object[name] = value end
+  end
+  return object
+end
+
+--- What may stand where Python wants a function that makes the values a dict lacks.
+pickled.factories = {}
+for name in ("list dict int float str set bool tuple"):gmatch "%S+" do
+  pickled.factories["__builtin__." .. name], pickled.factories["builtins." .. name] = true, true
+end
+
+return pickled

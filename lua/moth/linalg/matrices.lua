@@ -1,0 +1,199 @@
+--- matrices.lua -- what PyTorch has of moth.linalg as methods of tensors and at the top level too,
+-- some of it with arguments of its own: x:det(), x:svd(), moth.cross.
+
+local bind = require "moth.binding.bind"
+local define = require "moth.binding.define"
+local errors = require "moth.error"
+local linalg = require "moth.linalg"
+
+local ops = bind.ops
+
+local matrices = {
+  cholesky = linalg.cholesky,
+  det = linalg.det,
+  slogdet = linalg.slogdet,
+  matrix_exp = linalg.matrix_exp,
+  matrix_power = linalg.matrix_power,
+  --- moth.inverse(A), x:inverse(): linalg.inv.
+  inverse = bind.as("linalg_inv", "inverse"),
+}
+
+local MATRICES = { "tensor", "input", "matrices, (..., M, N)" }
+
+local slogdet = bind.as("linalg_slogdet", "logdet")
+
+--- moth.logdet(A), x:logdet().
+matrices.logdet = define {
+  name = "logdet",
+  doc = "The logarithm of the determinant of a matrix: -inf of a singular one, NaN where the "
+    .. "determinant is negative.",
+  examples = "moth.eye(3) * 2  -- domain: matrix",
+  args = { { "tensor", "A", "matrices, (..., N, N)" } },
+  scoped = true,
+  run = function(x)
+    local sign, y = slogdet(x)
+    return (ops.where(sign:lt(0), 0 / 0, y))
+  end,
+}
+
+local pinv = bind.as("linalg_pinv", "pinverse")
+
+--- moth.pinverse(x, rcond), x:pinverse(): linalg.pinv with another threshold.
+matrices.pinverse = define {
+  name = "pinverse",
+  doc = "The pseudoinverse of a matrix, see linalg.pinv.",
+  examples = "moth.eye(2, 3)  -- domain: matrix\n"
+    .. "moth.eye(2, 3), {rcond = 1e-3}  -- domain: matrix",
+  args = {
+    MATRICES,
+    { "float", "rcond", "singular values up to that part of the largest count as 0",
+      default = 1e-15 },
+  },
+  run = function(x, rcond)
+    return (pinv(x, 0, rcond))
+  end,
+}
+
+local factor = bind.as("linalg_qr", "qr")
+
+--- moth.qr(x, some), x:qr(): linalg.qr; without `some` a complete Q.
+matrices.qr = define {
+  name = "qr",
+  doc = "Q with orthonormal columns and upper triangular R, input = Q times R; see linalg.qr.",
+  examples = "moth.randn(3, 2)  -- domain: matrix\n"
+    .. "moth.randn(3, 3), {some = false}  -- domain: matrix",
+  outputs = "Q, R",
+  args = { MATRICES, { "bool", "some", "as many columns in Q as R needs", default = true } },
+  run = function(x, some)
+    local q, r = factor(x, some and "reduced" or "complete")
+    return q, r
+  end,
+}
+
+local decompose = bind.as("linalg_svd", "svd")
+local values_of = bind.as("linalg_svdvals", "svd")
+
+--- moth.svd(x, some, compute_uv), x:svd() -> U, S, V, with V as columns: linalg.svd gives rows.
+matrices.svd = define {
+  name = "svd",
+  doc = "input = U times diag(S) times V transposed. linalg.svd gives V transposed, and all "
+    .. "vectors unless it is told otherwise.",
+  examples = "moth.randn(3, 2)  -- domain: matrix\n"
+    .. "moth.randn(3, 2), {some = false, compute_uv = false}  -- domain: matrix",
+  outputs = "U, S, V",
+  args = {
+    MATRICES,
+    { "bool", "some", "as many vectors as there are values", default = true },
+    { "bool", "compute_uv", "if false, U and V are zeros", default = true },
+  },
+  scoped = true,
+  run = function(x, some, compute_uv)
+    if not compute_uv then
+      local s, shape = values_of(x), { unpack(x.shape) }
+      local like = { dtype = x.dtype, device = x.device }
+      local m, n = shape[#shape - 1], shape[#shape]
+      shape[#shape - 1], shape[#shape] = m, m
+      local u = ops.zeros(shape, like)
+      shape[#shape - 1], shape[#shape] = n, n
+      return u, s, ops.zeros(shape, like)
+    end
+    local u, s, vh = decompose(x, not some)
+    return u, s, vh:transpose(-1, -2)
+  end,
+}
+
+local cross = linalg.cross
+
+--- moth.cross(input, other, dim), x:cross(): linalg.cross; dim is the first of size 3 when absent.
+matrices.cross = define {
+  name = "cross",
+  doc = "The cross product of vectors of three numbers, which lie along `dim`.",
+  examples = "moth.randn(3, 2), moth.randn(3, 2)\nmoth.randn(2, 3), moth.randn(2, 3), {dim = 2}",
+  args = {
+    { "tensor", "input", "vectors of 3 numbers" },
+    { "tensor", "other", "as many, or broadcast" },
+    { "dim", "dim", "dimension along which they lie; the first of size 3 when absent",
+      optional = true },
+  },
+  run = function(a, b, dim)
+    for d = 1, dim and 0 or a:dim() do
+      if a:size(d) == 3 then
+        dim = d
+        break
+      end
+    end
+    if not dim then
+      errors.argument("cross", "input", "no dimension has the size 3 in " .. errors.describe(a),
+        "E_SHAPE")
+    end
+    return (cross(a, b, dim))
+  end,
+}
+
+local function check_factors(name, l)
+  if l:dim() < 2 or l:size(-1) ~= l:size(-2) then
+    errors.refuse(name, "L", "factors, (..., N, N), are needed", l, "E_SHAPE")
+  end
+end
+
+local triangular = bind.as("linalg_solve_triangular", "cholesky_solve")
+
+--- moth.cholesky_solve(B, L, upper), B:cholesky_solve(L): the X of A X = B by the factor of A.
+matrices.cholesky_solve = define {
+  name = "cholesky_solve",
+  doc = "The X of A X = B, for the A whose factor cholesky gave.",
+  examples = "moth.ones(2, 1), moth.eye(2)  -- domain: matrix\n"
+    .. "moth.ones(2, 1), moth.eye(2), {upper = true}  -- domain: matrix",
+  args = {
+    { "tensor", "B", "right sides, (..., N, K)" },
+    { "tensor", "L", "factors, (..., N, N)" },
+    { "bool", "upper", "they are the upper ones", default = false },
+  },
+  scoped = true,
+  run = function(b, l, upper)
+    check_factors("cholesky_solve", l)
+    local other = l:transpose(-1, -2)
+    if upper then l, other = other, l end
+    local y = triangular(l, b, { upper = false })
+    return (triangular(other, y, { upper = true }))
+  end,
+}
+
+local invert = bind.as("linalg_solve_triangular", "cholesky_inverse")
+
+--- moth.cholesky_inverse(L, upper), L:cholesky_inverse(): the inverse of A by its factor.
+matrices.cholesky_inverse = define {
+  name = "cholesky_inverse",
+  doc = "The inverse of the A whose factor cholesky gave.",
+  examples = "moth.eye(2) * 2  -- domain: matrix\n"
+    .. "moth.eye(2) * 2, {upper = true}  -- domain: matrix",
+  args = {
+    { "tensor", "L", "factors, (..., N, N)" },
+    { "bool", "upper", "they are the upper ones", default = false },
+  },
+  scoped = true,
+  run = function(l, upper)
+    check_factors("cholesky_inverse", l)
+    if upper then l = l:transpose(-1, -2) end
+    local one = ops.eye(l:size(-1), { dtype = l.dtype, device = l.device })
+    local y = invert(l, one, { upper = false })
+    return (y:transpose(-1, -2):matmul(y))
+  end,
+}
+
+--- moth.lu_solve(B, LU, pivots), B:lu_solve(LU, pivots): linalg.lu_solve with B in front.
+matrices.lu_solve = define {
+  name = "lu_solve",
+  doc = "The X of A X = B, for the A whose factors linalg.lu_factor gave.",
+  examples = "moth.ones(2, 1), moth.eye(2), moth.tensor{1LL, 2LL}  -- domain: matrix",
+  args = {
+    { "tensor", "B", "right sides, (..., N, K)" },
+    { "tensor", "LU", "factors, (..., N, N)" },
+    { "index", "pivots", "with which row each one was swapped, (..., N)" },
+  },
+  run = function(b, factors, pivots)
+    return (linalg.lu_solve(factors, pivots, b))
+  end,
+}
+
+return matrices

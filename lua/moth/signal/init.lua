@@ -1,0 +1,5 @@
+--- init.lua -- moth.signal: moth.signal.windows, as torch.signal.
+
+local lazy = require "moth.base.lazy"
+
+return (lazy.namespace("moth.signal", {}, { windows = { "moth.signal.windows" } }))

@@ -1,0 +1,137 @@
+--- memory.lua -- what the engine holds: counters, limit, cache, and what keeps it alive.
+
+local ffi = require "ffi"
+local define = require "moth.binding.define"
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+
+local C, ctx = lib.C, lib.ctx
+
+local memory = {}
+
+local info = ffi.new("moth_memory_info")
+local FIELDS = {
+  "live_bytes", "peak_bytes", "cached_bytes", "limit_bytes", "goal_bytes", "shared_bytes",
+  "live_tensors", "live_handles", "live_nodes", "live_storages", "live_tasks", "allocations",
+  "collections", "collection_seconds",
+}
+
+local function read()
+  C.moth_memory(ctx, info)
+  local t = {}
+  for _, name in ipairs(FIELDS) do t[name] = tonumber(info[name]) end
+  return t
+end
+
+--- What the engine holds now.
+-- @return a table: live_bytes (in storages), peak_bytes (their most), cached_bytes (free blocks
+-- kept for reuse: bounded by a quarter of the most bytes in use lately and 32 MiB, plus the bytes
+-- freed since that peak), limit_bytes (0: none), goal_bytes (live bytes that ask for a collection),
+-- shared_bytes (of tensors passed between contexts), live_tensors, live_handles, live_nodes,
+-- live_storages, live_tasks (backward passes under way), allocations (blocks asked of the system),
+-- collections (asked for by the engine or moth.collect), collection_seconds (what they took)
+function memory.memory() return read() end
+
+--- Refuses to let live bytes grow beyond a limit; ops that would then raise E_LIMIT. Free blocks
+-- count, too: they go back to the system before live and cached bytes together pass the limit. A
+-- block is up to an eighth larger than its tensor, which is not counted.
+memory.set_memory_limit = define {
+  name = "set_memory_limit",
+  doc = "Sets how many bytes live tensors and cached blocks may take; 0 or none: no limit.",
+  examples = "2^30",
+  args = { { "int?", "bytes", "most bytes of live tensors" } },
+  run = function(bytes)
+    if bytes and bytes < 0 then
+      errors.refuse("set_memory_limit", "bytes", "a size is not negative", bytes)
+    end
+    C.moth_memory_limit(ctx, bytes or 0)
+  end,
+}
+
+--- Sets how much may be made between two collections at least. The rule: one is worth its time
+-- when live bytes have passed what was live after the last one by the floor or a 64th of that and
+-- are not far below what lately was, or when 8192 handles were made since, or a quarter of those
+-- that live; it is made if collections then take at most a 25th of the time, and the less of that
+-- is left, the farther apart they are, or if it costs less than walking through so much memory and
+-- so many tensors instead of what the caches hold. It is made at any rate when that has grown to 15
+-- floors of bytes, all that is live or 4 times what Lua holds (1 GiB at most), whichever is most,
+-- or to 8 floors of handles.
+memory.set_memory_floor = define {
+  name = "set_memory_floor",
+  doc = "Sets what may be made since the last collection before another one is worth its time.",
+  examples = "2^20, 8192",
+  args = {
+    { "int", "bytes", "bytes", default = 2 ^ 20 },
+    { "int", "handles", "tensors", default = 8192 },
+  },
+  run = function(bytes, handles)
+    if bytes < 0 or handles < 0 then
+      errors.raise("set_memory_floor: a floor is not negative")
+    end
+    C.moth_memory_floor(ctx, bytes, handles)
+  end,
+}
+
+--- Gives the free blocks that are kept for reuse back to the system, those of tensors that Lua has
+-- collected among them.
+function memory.empty_cache()
+  lib.sweep()
+  C.moth_empty_cache(ctx)
+end
+
+--- Lets peak_bytes start anew from what is live.
+function memory.reset_peak_memory() C.moth_memory_reset_peak(ctx) end
+
+--- Collects until nothing more goes: Lua's garbage, and the tensors that only it held.
+-- @return the number of live bytes
+function memory.collect()
+  local before
+  for _ = 1, 8 do
+    if not lib.collect(true) then break end
+    C.moth_memory(ctx, info)
+    local now = tonumber(info.live_handles + info.live_nodes + info.live_storages)
+    if before == now then break end
+    before = now
+  end
+  C.moth_memory(ctx, info)
+  return tonumber(info.live_bytes)
+end
+
+--- What lives after a full collection: to find out what holds memory.
+-- @return a table: the counters of moth.memory(), and `tensors`, a list of {tensor, text, history},
+-- the largest first; printing it shows the list
+function memory.leaks()
+  memory.collect()
+  local t = read()
+  local list, sizes = {}, {}
+  for slot = 1, C.moth_slot_count(ctx) do
+    local x = lib.live[slot]
+    if x and C.moth_alive(ctx, x) == 1 then
+      local tensor = lib.inspect(x)
+      local bytes = tonumber(tensor.numel * tensor.itemsize)
+      local name = C.moth_node_name(ctx, x)
+      local item = { tensor = x, text = errors.describe(x), bytes = bytes,
+                     history = name ~= nil and ffi.string(name) or nil }
+      list[#list + 1] = item
+      sizes[item] = bytes
+    end
+  end
+  table.sort(list, function(a, b) return sizes[a] > sizes[b] end)
+  t.tensors = list
+  return setmetatable(t, { __tostring = memory.report })
+end
+
+--- The text that printing moth.leaks() shows.
+function memory.report(t)
+  local lines = { ("%d tensors with a handle, %d in all; %d bytes live, %d nodes of graphs")
+    :format(t.live_handles, t.live_tensors, t.live_bytes, t.live_nodes) }
+  for i = 1, math.min(#t.tensors, 20) do
+    local item = t.tensors[i]
+    lines[#lines + 1] = ("  %10d bytes  %s%s"):format(item.bytes, item.text,
+      item.history and ", from " .. item.history or "")
+  end
+  if #t.tensors > 20 then lines[#lines + 1] = ("  ... and %d more"):format(#t.tensors - 20) end
+  return table.concat(lines, "\n")
+end
+
+return memory

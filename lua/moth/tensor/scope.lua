@@ -1,0 +1,149 @@
+--- scope.lua -- moth.scope: what was made inside is given back at its end, in one call.
+--
+--     local loss = moth.scope(function()
+--       local loss = F.nll_loss(net(x), y)
+--       loss:backward()
+--       optimizer:step()
+--       return loss:item()
+--     end)
+--
+-- What stays: tensors returned (also inside returned plain tables), moth.keep(t), what a module or
+-- an optimizer holds, the gradients of live leaves, and everything made before.
+
+local ffi = require "ffi"
+local errors = require "moth.error"
+local calls = require "moth.binding.calls"
+local lib = require "moth.binding.lib"
+
+local C, ctx = lib.C, lib.ctx
+local getinfo, select = debug.getinfo, select
+
+local scope = {}
+
+-- Where the last scopes were written, for messages about tensors that ended with them.
+local RING = 64
+local ring_ids, ring_info = {}, {}
+
+local function place(info)
+  return info and ("%s:%d"):format(info.short_src, info.linedefined) or "an unknown place"
+end
+
+local function info_of(fn)
+  return type(fn) == "function" and getinfo(fn, "S") or nil
+end
+
+errors.tells(function(x)
+  if not ffi.istype(lib.Handle, x) or C.moth_alive(ctx, x) == 1 then return nil end
+  local id = C.moth_died_in(ctx, x)
+  if id == 0 then return nil end
+  local k = id % RING + 1
+  if ring_ids[k] ~= id then return "its moth.scope has ended" end
+  return "it ended with the moth.scope at " .. place(ring_info[k])
+    .. "; return it from there or use moth.keep"
+end)
+
+-- Keeps the tensors in a value: of a plain table those in it, too.
+local function keep_in(value, seen)
+  if lib.istensor(value) then
+    C.moth_keep(ctx, value)
+  elseif lib.is_plain(value) and not seen[value] then
+    seen[value] = true
+    for key, item in pairs(value) do
+      keep_in(key, seen)
+      keep_in(item, seen)
+    end
+  end
+end
+
+local function end_scope(id, fn)
+  local k = id % RING + 1
+  ring_ids[k], ring_info[k] = id, info_of(fn)
+  local status = C.moth_scope_close(ctx, id)
+  if status < 0 then errors.status(status, "scope") end
+end
+
+local function close(id, fn, ok, ...)
+  if not ok then
+    end_scope(id, fn)
+    error((...), 0)
+  end
+  for i = 1, select("#", ...) do
+    local value = (select(i, ...))
+    if lib.istensor(value) then C.moth_keep(ctx, value)
+    elseif type(value) == "table" then keep_in(value, {}) end
+  end
+  end_scope(id, fn)
+  lib.forget_dead()
+  return ...
+end
+
+local function run_in_scope(fn, ...)
+  local id = C.moth_scope_open(ctx)
+  if id == 0 then errors.status(C.MOTH_E_MEM, "scope") end
+  return close(id, fn, pcall(fn, ...))
+end
+
+--- Calls fn(...) and gives back the tensors made meanwhile, but those that fn returns. Where fn
+-- yields, what other coroutines make does not belong to the scope.
+-- @param fn   the function; an error in it closes the scope and goes on unchanged
+-- @param ...  its arguments
+-- @return what fn returns
+function scope.scope(fn, ...)
+  if not calls.is_callable(fn) then
+    errors.refuse("scope", "fn", "a function is needed", fn, "E_TYPE")
+  end
+  if lib.is_outside() then return require "moth.base.coroutines".run("scope", run_in_scope, fn,
+    ...) end
+  return run_in_scope(fn, ...)
+end
+
+-- ---- functions of Moth's own ----
+
+local function keep_more(...)
+  for i = 1, select("#", ...) do
+    local value = (select(i, ...))
+    if lib.istensor(value) then C.moth_keep(ctx, value) end
+  end
+end
+
+local function finish(id, ok, first, ...)
+  if ok then -- no loop around the usual case
+    if lib.istensor(first) then C.moth_keep(ctx, first) end
+    if select("#", ...) > 0 then keep_more(...) end
+  end
+  C.moth_scope_close(ctx, id)
+  if not ok then error(first, 0) end
+  return first, ...
+end
+
+--- A function made of several ops that gives back, when it returns, what they handed to each other.
+-- No code of the user's may run in it, nor may it keep a tensor that it has made.
+-- @param run  the function; its results are tensors and other plain values
+-- @return it, in a scope of its own
+function scope.inside(run)
+  return function(...)
+    local id = C.moth_scope_open(ctx)
+    if id == 0 then errors.status(C.MOTH_E_MEM, "scope") end
+    return finish(id, pcall(run, ...))
+  end
+end
+
+--- Keeps tensors beyond the end of the scope they were made in: they pass to the scope around it.
+-- @param ...  tensors, and plain tables with tensors in them
+-- @return the arguments
+function scope.keep(...)
+  for i = 1, select("#", ...) do
+    local value = (select(i, ...))
+    if lib.istensor(value) then
+      local status = C.moth_keep(ctx, value)
+      if status < 0 then errors.status(status, "keep", nil, value) end
+    elseif lib.is_plain(value) then
+      keep_in(value, {})
+    else
+      errors.refuse("keep", "x", "a tensor or a table of tensors is needed", value, "E_TYPE")
+    end
+  end
+  return ...
+end
+
+return scope

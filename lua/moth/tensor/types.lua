@@ -1,0 +1,156 @@
+--- types.lua -- what numbers an element type holds (finfo, iinfo), and which type results of two.
+
+local ffi = require "ffi"
+local bind = require "moth.binding.bind"
+local define = require "moth.binding.define"
+local dtypes = require "moth.tensor.dtype"
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+local settings = require "moth.base.settings"
+
+local types = {}
+
+local istensor = lib.istensor
+
+-- ---- limits ----
+
+local function shown(v)
+  if type(v) ~= "number" then return (tostring(v):gsub("LL$", "")) end
+  return (v % 1 == 0 and math.abs(v) < 2 ^ 53 and "%d" or "%.6g"):format(v)
+end
+
+-- What finfo and iinfo give prints its fields in this order.
+local function printed(name, order)
+  local meta = {}
+  meta.__index = meta
+  function meta:__tostring()
+    local parts = {}
+    for i, key in ipairs(order) do parts[i] = key .. "=" .. shown(self[key]) end
+    return name .. "(" .. table.concat(parts, ", ") .. ", dtype=" .. self.dtype .. ")"
+  end
+  return meta
+end
+
+local Finfo = printed("finfo", {"resolution", "min", "max", "eps", "tiny"})
+local Iinfo = printed("iinfo", {"min", "max"})
+
+local FLOATS = { -- bits behind the point, the largest exponent, and 10 to the minus whole digits
+  float16 = {10, 15, 1e-3}, bfloat16 = {7, 127, 1e-2},
+  float32 = {23, 127, 1e-6}, float64 = {52, 1023, 1e-15},
+}
+
+--- moth.finfo(dtype): the numbers that a float dtype holds.
+types.finfo = define {
+  name = "finfo",
+  doc = "What a float dtype holds: a table of bits, eps (the step behind 1), max, min (-max), tiny "
+    .. "(also smallest_normal), resolution and dtype.",
+  examples = "moth.float16",
+  outputs = "limits",
+  args = {{"dtype", "dtype", "a float dtype; the default one when absent", optional = true}},
+  run = function(dtype)
+    dtype = dtype or settings.get_default_dtype()
+    local row = FLOATS[dtype.name]
+    if not row then
+      errors.argument("finfo", "dtype", ("a float dtype is needed, got %s; moth.iinfo is for "
+        .. "integers"):format(tostring(dtype)), "E_DTYPE")
+    end
+    local eps, exponent = 2 ^ -row[1], row[2]
+    local max, tiny = (2 - eps) * 2 ^ exponent, 2 ^ (1 - exponent)
+    return setmetatable({bits = dtype.itemsize * 8, eps = eps, max = max, min = -max, tiny = tiny,
+      smallest_normal = tiny, resolution = row[3], dtype = dtype.name}, Finfo)
+  end,
+}
+
+--- moth.iinfo(dtype): the numbers that an integer dtype holds.
+types.iinfo = define {
+  name = "iinfo",
+  doc = "What an integer dtype holds: a table of bits, min, max and dtype; those of int64 are "
+    .. "int64 themselves.",
+  examples = "moth.uint8",
+  outputs = "limits",
+  args = {{"dtype", "dtype", "an integer dtype"}},
+  run = function(dtype)
+    if dtype.is_floating_point or dtype.name == "bool" then
+      errors.argument("iinfo", "dtype", ("an integer dtype is needed, got %s%s"):format(
+        tostring(dtype), dtype.is_floating_point and "; moth.finfo is for floats" or ""), "E_DTYPE")
+    end
+    local bits = dtype.itemsize * 8
+    local low, high = dtype.is_signed and -2 ^ (bits - 1) or 0,
+      dtype.is_signed and 2 ^ (bits - 1) - 1 or 2 ^ bits - 1
+    if bits == 64 then low, high = ffi.cast("int64_t", low), 0x7fffffffffffffffLL end
+    return setmetatable({bits = bits, min = low, max = high, dtype = dtype.name}, Iinfo)
+  end,
+}
+
+-- ---- of two ----
+
+-- The dtype in which the engine computes with two operands: where() asks the rule of all ops.
+local function common(a, b)
+  return bind.ops.where(bind.ops.empty({0}, {dtype = dtypes.by_name.bool}), a, b).dtype
+end
+
+local function empty(dtype, ndim)
+  return bind.ops.empty(ndim == 0 and {} or {0}, {dtype = dtype, device = "cpu"})
+end
+
+--- moth.promote_types(a, b): the smallest dtype that takes in both.
+types.promote_types = define {
+  name = "promote_types",
+  doc = "The dtype of a result of tensors of both dtypes.",
+  examples = "moth.int32, moth.float16",
+  outputs = "dtype",
+  args = {{"dtype", "type1", "a dtype"}, {"dtype", "type2", "another one"}},
+  run = function(type1, type2) return (common(empty(type1), empty(type2))) end,
+}
+
+-- An operand without its elements.
+local function like(name, value)
+  if not istensor(value) then
+    if type(value) == "number" or type(value) == "boolean" or ffi.istype(lib.int64, value) then
+      return value
+    end
+    errors.refuse("result_type", name, "a tensor or a number is needed", value, "E_TYPE")
+  end
+  return empty(value.dtype, value:dim())
+end
+
+--- moth.result_type(a, b): the dtype that an op would compute in.
+types.result_type = define {
+  name = "result_type",
+  doc = "The dtype of a result of these two: tensors with dimensions decide, then those without, "
+    .. "then numbers, unless of a higher sort.",
+  examples = "moth.ones(2, {dtype = moth.float16}), 1.5",
+  outputs = "dtype",
+  args = {{"any", "tensor1", "a tensor or a number"}, {"any", "tensor2", "a tensor or a number"}},
+  run = function(tensor1, tensor2)
+    return (common(like("tensor1", tensor1), like("tensor2", tensor2)))
+  end,
+}
+
+--- moth.can_cast(from, to): whether a result of one dtype may be written into a tensor of another.
+types.can_cast = define {
+  name = "can_cast",
+  doc = "Whether a result of a dtype may be written into a tensor of another: no float into "
+    .. "integers, nothing but bool into bool.",
+  examples = "moth.float32, moth.int64",
+  outputs = "boolean",
+  args = {{"dtype", "from_", "of the result"}, {"dtype", "to", "of what is written"}},
+  run = function(from, to)
+    if to.name == "bool" then return from.name == "bool" end
+    return to.is_floating_point or not from.is_floating_point
+  end,
+}
+
+-- ---- where ----
+
+--- x:get_device(), moth.get_device(x): the number of the GPU that x lies on, from 0 on as in
+-- "cuda:0"; -1 on the CPU.
+function types.get_device(x)
+  if not istensor(x) then
+    errors.refuse("get_device", "input", "a tensor is needed", x, "E_TYPE")
+  end
+  local device = x.device
+  return device.type == "cuda" and (device.index or 0) or -1
+end
+
+return types

@@ -1,0 +1,151 @@
+--- activation.lua -- layers that apply a function to each element, and the softmaxes; and
+-- gumbel_softmax and rrelu of moth.nn.functional.
+--
+-- Nearly all stand for a function, as layer.lua makes them.
+
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
+local Module = require "moth.nn.module"
+local errors = require "moth.error"
+local functional = require "moth.nn.functional"
+local layer = require "moth.nn.layer"
+local parameter = require "moth.nn.module.parameter"
+
+local activation = {}
+
+local OF = {
+  Tanh = "tanh", Sigmoid = "sigmoid", LogSigmoid = "logsigmoid", Softsign = "softsign",
+  Tanhshrink = "tanhshrink", ReLU = "relu", ReLU6 = "relu6", SELU = "selu", SiLU = "silu",
+  Mish = "mish", Hardswish = "hardswish", Hardsigmoid = "hardsigmoid", ELU = "elu", CELU = "celu",
+  LeakyReLU = "leaky_relu", Hardtanh = "hardtanh", Threshold = "threshold", Softplus = "softplus",
+  Softshrink = "softshrink", Hardshrink = "hardshrink", GELU = "gelu", Softmax = "softmax",
+  LogSoftmax = "log_softmax", Softmin = "softmin", GLU = "glu",
+}
+
+--- Softmax over the channels of images: (N, C, H, W) or (C, H, W).
+local Softmax2d = class("Softmax2d", Module)
+activation.Softmax2d = Softmax2d
+Softmax2d.signature = define.signature("Softmax2d", {})
+
+function Softmax2d:init() end
+
+function Softmax2d:forward(input)
+  return (functional.softmax(input, -3))
+end
+
+-- ---- with a parameter ----
+
+--- max(x, 0) + weight min(x, 0), the slope below 0 being learnt (He et al., 2015).
+-- `weight` is (num_parameters): one for all, or one for each channel, dim 2 of the input.
+local PReLU = class("PReLU", Module)
+activation.PReLU = PReLU
+
+PReLU.signature = define.signature("PReLU", {
+  {"int", "num_parameters", "1, or the number of channels", default = 1},
+  {"float", "init", "the first slope", default = 0.25},
+  {"dtype", "dtype", "element type; the default one when absent", optional = true},
+})
+
+function PReLU:init(num_parameters, init, dtype)
+  local moth = require "moth"
+  self.num_parameters, self.start = num_parameters, init
+  self.weight = parameter.Parameter(moth.full{{num_parameters}, init, dtype = dtype})
+end
+
+function PReLU:reset_parameters()
+  require("moth.nn.initialization").constant_(self.weight, self.start)
+end
+
+function PReLU:forward(input)
+  return (functional.prelu(input, self.weight))
+end
+
+function PReLU:extra_repr()
+  return "num_parameters=" .. self.num_parameters
+end
+
+-- ---- a function ----
+
+--- Samples of a softmax that have gradients (Jang et al., 2017; Maddison et al., 2017).
+activation.gumbel_softmax = define {
+  name = "gumbel_softmax",
+  doc = "Draws from the categories of a softmax, softly, or hard: 1 at one category, with the "
+    .. "gradient of the soft result.",
+  examples = "moth.randn(3, 4)\nmoth.randn(3, 4), {tau = 0.5, dim = 1}",
+  args = {
+    {"tensor", "logits", "logarithms of probabilities up to a summand, any shape"},
+    {"float", "tau", "temperature: the lower, the nearer to one category", default = 1},
+    {"bool", "hard", "1 at one category and 0 elsewhere?", default = false},
+    {"float", "eps", "changes nothing, as in PyTorch", default = 1e-10},
+    {"dim", "dim", "the dimension of the categories", default = -1},
+  },
+  scoped = true,
+  run = function(logits, tau, hard, _, dim)
+    if not (tau > 0) then
+      errors.refuse("gumbel_softmax", "tau", "a number above 0 is needed", tau, "E_DOMAIN")
+    end
+    local noise = functional.empty_like(logits:detach()):exponential_():log()
+    local soft = ((logits - noise) / tau):softmax(dim)
+    if not hard then return soft end
+    local _, index = soft:max(dim, true)
+    local y = functional.zeros_like(soft:detach()):scatter(dim, index, 1)
+    return y - soft:detach() + soft
+  end,
+}
+
+activation.rrelu = define {
+  name = "rrelu",
+  doc = "max(x, 0) + a min(x, 0): in training the slope a is drawn for each element, else it is "
+    .. "the mean of its bounds (Xu et al., 2015).",
+  examples = "moth.randn(3, 4)\nmoth.randn(3, 4), {lower = 0.2, upper = 0.4}",
+  args = {
+    {"tensor", "input", "any shape"},
+    {"float", "lower", "the least slope", default = 1 / 8},
+    {"float", "upper", "the greatest", default = 1 / 3},
+    {"bool", "training", "are slopes drawn?", default = false},
+    {"bool", "inplace", "write the input itself?", default = false},
+  },
+  scoped = true,
+  run = function(input, lower, upper, training, inplace)
+    if not (lower <= upper) then
+      errors.argument("rrelu", "lower", ("a number up to upper, %g, is needed, got %g"):format(
+        upper, lower), "E_DOMAIN")
+    end
+    local y
+    if training then
+      local slope = functional.rand_like(input:detach()) * (upper - lower) + lower
+      y = functional.where(input:gt(0), input, input * slope)
+    else
+      y = functional.leaky_relu(input, (lower + upper) / 2)
+    end
+    return inplace and input:copy_(y) or y
+  end,
+}
+
+--- F.rrelu as a layer: slopes below 0 are drawn in training.
+local RReLU = class("RReLU", Module)
+activation.RReLU = RReLU
+
+RReLU.signature = define.signature("RReLU", {
+  {"float", "lower", "the least slope", default = 1 / 8},
+  {"float", "upper", "the greatest", default = 1 / 3},
+  {"bool", "inplace", "write the input itself?", default = false},
+})
+
+function RReLU:init(lower, upper, inplace)
+  if not (lower <= upper) then
+    errors.argument("RReLU", "lower", ("a number up to upper, %g, is needed, got %g"):format(upper,
+      lower), "E_DOMAIN")
+  end
+  self.lower, self.upper, self.inplace = lower, upper, inplace
+end
+
+function RReLU:forward(input)
+  return (functional.rrelu(input, self.lower, self.upper, self.training, self.inplace))
+end
+
+function RReLU:extra_repr()
+  return ("lower=%g, upper=%g"):format(self.lower, self.upper)
+end
+
+return (layer.of(activation, OF))

@@ -1,0 +1,288 @@
+--- bag.lua -- nn.EmbeddingBag: the sum, the mean or the largest of the vectors of each bag of
+-- tokens; and embedding_bag, found in moth.nn.functional.
+
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
+local Module = require "moth.nn.module"
+local named = require "moth.nn.module.named"
+local embedding = require "moth.nn.layer.embedding"
+local errors = require "moth.error"
+local functional = require "moth.nn.functional"
+local lib = require "moth.binding.lib"
+local bind = require "moth.binding.bind"
+local ops = bind.ops
+local own = bind.under "embedding_bag"
+
+local bag = {}
+
+local MAX_NORM = {"float", "max_norm", "longer vectors that are looked up are shortened to it",
+                  optional = true}
+local NORM_TYPE = {"float", "norm_type", "exponent of that norm", default = 2}
+local BY_FREQ = {"bool", "scale_grad_by_freq", "divide gradients by how often a token comes?",
+                 default = false}
+local MODE = {"enum", "mode", "what becomes of the vectors of a bag",
+              choices = {"mean", "sum", "max"}}
+local SPARSE = {"bool", "sparse", "is the gradient of `weight` to hold the rows used alone?",
+                default = false}
+local LAST = {"bool", "include_last_offset", "does `offsets` also say where the last bag ends?",
+              default = false}
+local OFFSETS = {"tensor", "offsets", "how many tokens lie before each bag, (B), beginning with 0",
+                 optional = true}
+local WEIGHTS = {"tensor", "per_sample_weights",
+                 "factor of each vector in a sum, shaped as the input", optional = true}
+local PADDING = {"position", "padding_idx", "a token that counts for nothing", optional = true}
+
+local HALF = {float16 = true, bfloat16 = true}
+
+-- ---- the function ----
+
+local function refuse(argument, text, code)
+  errors.argument("embedding_bag", argument, text, code)
+end
+
+local function check(input, weight, offsets, by_freq, mode, weights)
+  local ndim = input:dim()
+  if ndim ~= 1 and ndim ~= 2 then
+    refuse("input", "(N) with offsets or (B, N) is needed, got " .. errors.describe(input),
+      "E_SHAPE")
+  end
+  if weight:dim() ~= 2 then
+    refuse("weight", "(tokens, features) is needed, got " .. errors.describe(weight), "E_SHAPE")
+  end
+  if ndim == 1 and offsets == nil then
+    refuse("offsets", "a value is needed for tokens in a row, got nothing", "E_ARG")
+  end
+  if ndim == 2 and offsets ~= nil then
+    refuse("offsets", "goes with tokens in a row, got " .. errors.describe(input), "E_SHAPE")
+  end
+  if offsets ~= nil and offsets:dim() ~= 1 then
+    refuse("offsets", "(B) is needed, got " .. errors.describe(offsets), "E_SHAPE")
+  end
+  if offsets ~= nil and (offsets.dtype.is_floating_point or offsets.dtype.name == "bool") then
+    refuse("offsets", "integers are needed, got " .. errors.describe(offsets), "E_DTYPE")
+  end
+  if mode == "max" and by_freq then
+    refuse("scale_grad_by_freq", "goes with the modes 'sum' and 'mean'", "E_ARG")
+  end
+  if weights ~= nil and mode ~= "sum" then
+    refuse("per_sample_weights", ("goes with the mode 'sum', got '%s'"):format(mode), "E_ARG")
+  end
+  if weights ~= nil and weights.shape ~= input.shape then
+    refuse("per_sample_weights", ("%s does not fit %s"):format(errors.describe(weights),
+      errors.describe(input)), "E_SHAPE")
+  end
+end
+
+-- Why these offsets, which break a rule, cannot be.
+local function refuse_offsets(offsets, input)
+  local before = 0
+  for i, from in ipairs(offsets:tolist()) do
+    if i == 1 and from ~= 0 then
+      refuse("offsets", ("the first bag begins at 0, got %d"):format(from), "E_DOMAIN")
+    elseif from < before then
+      refuse("offsets", ("no bag begins before the last one, got %d after %d"):format(from,
+        before), "E_DOMAIN")
+    end
+    before = from
+  end
+  refuse("offsets", ("none exceeds the number of tokens, got %d for %s"):format(before,
+    errors.describe(input)), "E_DOMAIN")
+end
+
+-- Of tokens in a row: how many of them are in bags, the bag of each, and how many bags there are.
+-- While a step is captured no value can be read: then the offsets are checked after each replay.
+local function shared_out(input, offsets, last)
+  local moth = require "moth"
+  local n, bags = input:size(1), offsets:size(1)
+  if last and bags == 0 then
+    refuse("offsets", "the end of the last bag is needed, got none", "E_SHAPE")
+  end
+  offsets = offsets:to(moth.int64)
+  local stop = 0
+  if bags > 0 then
+    -- one read: where the last offset points, or -1 if the rules are broken
+    local wrong = offsets[1]:ne(0):logical_or(offsets[-1]:gt(n))
+    if bags > 1 then
+      local falls = offsets:narrow(1, 2, bags - 1):lt(offsets:narrow(1, 1, bags - 1))
+      wrong = wrong:logical_or(falls:any())
+    end
+    if last or not lib.capture then
+      stop = offsets[-1]:masked_fill(wrong, -1):item()
+      if stop < 0 then refuse_offsets(offsets, input) end
+    else
+      require "moth.capture.check"(wrong, function()
+        refuse("offsets", "the first bag begins at 0, none before the last one, none behind the "
+          .. "tokens", "E_DOMAIN")
+      end)
+    end
+  end
+  if last then
+    n, bags = stop, bags - 1
+    offsets = offsets:narrow(1, 1, bags)
+  end
+  if bags == 0 then n = 0 end
+  local at = moth.arange(n, {dtype = moth.int64, device = offsets.device})
+  return n, moth.searchsorted(offsets, at, {right = true}) - 1, bags
+end
+
+-- Sums or largest values of the bags of x, (B, N, features).
+local function of_rows(x, largest)
+  if largest and x:size(2) > 0 then return (x:max(2)) end
+  return x:sum(2)
+end
+
+-- The same of (N, features), where a list says which bag each is in.
+local function of_list(x, largest, list, bags)
+  local y = x:new_zeros(bags, x:size(2))
+  if not largest or x:size(1) == 0 then return y:index_add(1, list, x) end
+  list = list:unsqueeze(2):expand_as(x)
+  local values, alone = x:detach(), {include_self = false}
+  y = y:scatter_reduce(1, list, values, "amax", alone)
+  if not x.requires_grad then return y end
+  -- Of equal values the first gets the gradient, as in a row of (B, N).
+  local n = x:size(1)
+  local moth = require "moth"
+  local at = moth.arange(n, {dtype = moth.int64, device = x.device}) + 1
+  local top = values:eq(y:gather(1, list)):logical_or(values:isnan())
+  at = at:unsqueeze(2):expand_as(x):masked_fill(top:logical_not(), n)
+  local first = y:new_full(y.shape, n, {dtype = at.dtype})
+  return x:gather(1, first:scatter_reduce(1, list, at, "amin", alone))
+end
+
+-- Sums of (B, N), or of a list, by one kernel, which reads the table in place; nil where there is
+-- none for it.
+local function summed(input, weight, weights, list, bags, padding, by_freq)
+  local kind = weight.dtype.name
+  if (kind ~= "float32" and kind ~= "float64") or weight.device.type ~= "cpu"
+    or (weights and (weights.dtype ~= weight.dtype or weights.device ~= weight.device)) then
+    return nil
+  end
+  return (own.bag_sum(input, weight, weights, list, bags, padding, by_freq))
+end
+
+--- The vectors of tokens, joined by bag: those of a row of (B, N), or those from an offset on.
+bag.embedding_bag = define {
+  name = "embedding_bag",
+  doc = "The sum, the mean or the largest of the vectors of each bag of tokens; 0 for an empty "
+    .. "bag.",
+  examples = "moth.tensor({{1, 2}, {3, 1}}, {dtype = moth.int64}), moth.randn(3, 2)\n"
+    .. "moth.tensor({1, 2, 3, 1, 4}, {dtype = moth.int64}), moth.randn(4, 2), "
+    .. "moth.tensor({0, 2}, {dtype = moth.int64}), {mode = 'max', padding_idx = 4}\n"
+    .. "moth.tensor({1, 2, 3}, {dtype = moth.int64}), moth.randn(3, 2), "
+    .. "moth.tensor({0, 2, 3}, {dtype = moth.int64}), {mode = 'sum', include_last_offset = true, "
+    .. "per_sample_weights = moth.randn(3), scale_grad_by_freq = true}\n"
+    .. "moth.tensor({{1, 2}}, {dtype = moth.int64}), moth.randn(2, 3), "
+    .. "{max_norm = 1e6, norm_type = 1, sparse = true}",
+  args = {
+    {"tensor", "input", "tokens, (B, N), or (N) with offsets"},
+    {"tensor", "weight", "the vectors, (tokens, features)"},
+    OFFSETS, MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE, WEIGHTS, LAST, PADDING,
+  },
+  scoped = true,
+  run = function(input, weight, offsets, max_norm, norm_type, by_freq, mode, sparse, weights,
+                 last, padding)
+    check(input, weight, offsets, by_freq, mode, weights)
+    padding = embedding.real_padding("embedding_bag", padding, weight:size(1))
+    local join, list, bags = of_rows, nil, nil
+    if offsets ~= nil then
+      local n
+      n, list, bags = shared_out(input, offsets, last)
+      join, input = of_list, input:narrow(1, 1, n)
+      weights = weights and weights:narrow(1, 1, n)
+    end
+    local largest = mode == "max"
+    local y = not largest and not max_norm and not sparse
+      and summed(input, weight, weights, list, bags, padding, by_freq)
+    if not y then
+      local x = ops.embedding(input, weight, padding, max_norm, norm_type, by_freq, sparse)
+      if HALF[x.dtype.name] then x = x:float() end
+      if weights then x = x * weights:unsqueeze(-1) end
+      if padding then
+        x = x:masked_fill(input:eq(padding):unsqueeze(-1), largest and -math.huge or 0)
+      end
+      y = join(x, largest, list, bags)
+    end
+    if mode ~= "sum" and (padding or list) then
+      local counted = padding and input:ne(padding) or input:eq(input)
+      local count = join(counted:unsqueeze(-1):to(y.dtype), false, list, bags)
+      y = largest and y:masked_fill(count:eq(0), 0) or y / count:clamp(1)
+    elseif mode == "mean" then
+      y = y / math.max(input:size(2), 1)
+    end
+    return (y:to(weight.dtype))
+  end,
+}
+
+-- ---- the layer ----
+
+--- The joined vectors of bags of tokens: (B, N), or (N) with offsets -> (B, embedding_dim). Tokens
+-- count from 1; offsets say how many tokens lie before each bag, so that the first is 0.
+-- weight (num_embeddings, embedding_dim) begins as in Embedding.
+local EmbeddingBag = class("EmbeddingBag", Module)
+bag.EmbeddingBag = EmbeddingBag
+
+EmbeddingBag.signature = define.signature("EmbeddingBag", {
+  {"int", "num_embeddings", "how many tokens there are", bounds = {0}},
+  {"int", "embedding_dim", "size of a vector", bounds = {0}},
+  MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE,
+  {"tensor", "_weight", "the vectors to begin with", optional = true},
+  LAST, PADDING,
+  {"device", "device", "where the vectors live", optional = true},
+  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+})
+
+function EmbeddingBag:init(num_embeddings, embedding_dim, max_norm, norm_type, by_freq, mode,
+                           sparse, weight, last, padding, device, dtype)
+  self.sparse = sparse
+  self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+  self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, by_freq
+  self.mode, self.include_last_offset = mode, last
+  self.padding_idx = embedding.real_padding("EmbeddingBag", padding, num_embeddings)
+  embedding.begin(self, weight, false, device, dtype)
+end
+
+EmbeddingBag.reset_parameters = embedding.Embedding.reset_parameters
+
+function EmbeddingBag:forward(input, offsets, per_sample_weights)
+  return (functional.embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type,
+    self.scale_grad_by_freq, self.mode, self.sparse, per_sample_weights, self.include_last_offset,
+    self.padding_idx))
+end
+
+named.takes(EmbeddingBag.forward, {
+  {"tensor", "input", "tokens, (B, N), or (N) with offsets"},
+  OFFSETS, WEIGHTS,
+})
+
+local parse_pretrained = define.signature("EmbeddingBag.from_pretrained", {
+  {"tensor", "embeddings", "the vectors, (tokens, features)"},
+  {"bool", "freeze", "are they to stay as they are?", default = true},
+  MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE, LAST, PADDING,
+})
+
+--- An EmbeddingBag of vectors that exist, which it shares: nn.EmbeddingBag.from_pretrained(vectors,
+-- freeze = true, max_norm, norm_type, scale_grad_by_freq, mode, sparse, include_last_offset,
+-- padding_idx).
+EmbeddingBag.from_pretrained = embedding.pretrained(EmbeddingBag, function(...)
+  local vectors, freeze, max_norm, norm_type, by_freq, mode, sparse, last, padding =
+    parse_pretrained(...)
+  local tokens, features = embedding.sizes("EmbeddingBag", vectors)
+  local layer = EmbeddingBag {tokens, features, max_norm = max_norm, norm_type = norm_type,
+    scale_grad_by_freq = by_freq, mode = mode, sparse = sparse, _weight = vectors,
+    include_last_offset = last, padding_idx = padding}
+  layer.weight.requires_grad = not freeze
+  return layer
+end)
+
+function EmbeddingBag:extra_repr()
+  local text = ("%d, %d"):format(self.num_embeddings, self.embedding_dim)
+  if self.max_norm ~= nil then text = text .. ", max_norm=" .. self.max_norm end
+  if self.norm_type ~= 2 then text = text .. ", norm_type=" .. self.norm_type end
+  if self.scale_grad_by_freq then text = text .. ", scale_grad_by_freq=true" end
+  if self.sparse then text = text .. ", sparse=true" end
+  text = text .. (", mode='%s'"):format(self.mode)
+  if self.padding_idx ~= nil then text = text .. ", padding_idx=" .. self.padding_idx end
+  return text
+end
+
+return bag

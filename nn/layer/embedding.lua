@@ -1,0 +1,143 @@
+--- embedding.lua -- nn.Embedding: a table with a vector for each token.
+
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
+local Module = require "moth.nn.module"
+local named = require "moth.nn.module.named"
+local errors = require "moth.error"
+local functional = require "moth.nn.functional"
+local init = require "moth.nn.initialization"
+local parameter = require "moth.nn.module.parameter"
+
+local embedding = {}
+
+--- The vectors of tokens: integers (...), from 1 to num_embeddings -> (..., embedding_dim).
+-- weight (num_embeddings, embedding_dim) begins normally distributed, with mean 0 and standard
+-- deviation 1; the row of padding_idx begins as 0 and gets no gradient. With `sparse` the gradient
+-- of weight is a sparse tensor, for optim.SparseAdam, Adagrad, and SGD without momentum.
+local Embedding = class("Embedding", Module)
+embedding.Embedding = Embedding
+
+local OPTIONS = {
+  {"position", "padding_idx", "a token whose vector gets no gradient", optional = true},
+  {"float", "max_norm", "longer vectors that are looked up are shortened to it", optional = true},
+  {"float", "norm_type", "exponent of that norm", default = 2},
+  {"bool", "scale_grad_by_freq", "divide gradients by how often a token comes?", default = false},
+  {"bool", "sparse", "is the gradient to be sparse, the rows that were used alone?",
+    default = false},
+}
+
+local rows = {
+  {"int", "num_embeddings", "how many tokens there are", bounds = {0}},
+  {"int", "embedding_dim", "size of a vector", bounds = {0}},
+}
+for _, row in ipairs(OPTIONS) do rows[#rows + 1] = row end
+for _, row in ipairs {
+  {"tensor", "_weight", "the vectors to begin with", optional = true},
+  {"bool", "_freeze", "are the vectors to stay as they are?", default = false},
+  {"device", "device", "where the vectors live", optional = true},
+  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+} do rows[#rows + 1] = row end
+
+Embedding.signature = define.signature("Embedding", rows)
+
+--- A token counted from the end or nil, as it counts from the first of n.
+function embedding.real_padding(name, padding, n)
+  if padding == nil then return nil end
+  if padding > n or padding < -n then
+    errors.argument(name, "padding_idx", ("%d is out of range for %d tokens"):format(padding, n),
+      "E_INDEX")
+  end
+  return padding < 0 and padding + n + 1 or padding
+end
+
+--- Gives a layer its vectors: those that are given, else drawn ones.
+function embedding.begin(layer, weight, freeze, device, dtype)
+  local n, size = layer.num_embeddings, layer.embedding_dim
+  if weight == nil then
+    local fresh = require("moth").empty({n, size}, dtype, device)
+    layer.weight = parameter.Parameter(fresh, not freeze)
+    layer:reset_parameters()
+    return
+  end
+  if weight:dim() ~= 2 or weight:size(1) ~= n or weight:size(2) ~= size then
+    errors.refuse(class.typename(layer), "_weight", ("(%d, %d) is needed"):format(n, size), weight,
+      "E_SHAPE")
+  end
+  layer.weight = parameter.Parameter(weight, not freeze)
+end
+
+function Embedding:init(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type,
+                        scale_grad_by_freq, sparse, weight, freeze, device, dtype)
+  self.sparse = sparse
+  self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+  self.padding_idx = embedding.real_padding("Embedding", padding_idx, num_embeddings)
+  self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
+  embedding.begin(self, weight, freeze, device, dtype)
+end
+
+--- Draws the vectors anew.
+function Embedding:reset_parameters()
+  local weight, padding = self.weight, self.padding_idx
+  init.normal_(weight)
+  if padding ~= nil then
+    require("moth").no_grad(function() weight:select(1, padding):zero_() end)
+  end
+end
+
+function Embedding:forward(input)
+  return (functional.embedding(input, self.weight, self.padding_idx, self.max_norm,
+    self.norm_type, self.scale_grad_by_freq, self.sparse))
+end
+Module.passing[Embedding.forward] = true
+named.takes(Embedding.forward, {{"index", "input", "tokens, any shape, or a list of them"}})
+
+function Embedding:extra_repr()
+  local text = ("%d, %d"):format(self.num_embeddings, self.embedding_dim)
+  if self.padding_idx ~= nil then text = text .. ", padding_idx=" .. self.padding_idx end
+  if self.max_norm ~= nil then text = text .. ", max_norm=" .. self.max_norm end
+  if self.norm_type ~= 2 then text = text .. ", norm_type=" .. self.norm_type end
+  if self.scale_grad_by_freq then text = text .. ", scale_grad_by_freq=true" end
+  if self.sparse then text = text .. ", sparse=true" end
+  return text
+end
+
+--- What is called on a class, by '.' or ':': a callable table and no function, since it has no
+-- object to be called on.
+function embedding.pretrained(own, make)
+  return setmetatable({}, {
+    __call = function(_, first, ...)
+      if first == own then return (make(...)) end
+      return (make(first, ...))
+    end,
+  })
+end
+
+--- How many tokens and features such vectors have.
+function embedding.sizes(name, vectors)
+  if vectors:dim() ~= 2 then
+    errors.refuse(name .. ".from_pretrained", "embeddings", "(tokens, features) is needed", vectors,
+      "E_SHAPE")
+  end
+  return vectors:size(1), vectors:size(2)
+end
+
+local pretrained_rows = {
+  {"tensor", "embeddings", "the vectors, (tokens, features)"},
+  {"bool", "freeze", "are they to stay as they are?", default = true},
+}
+for _, row in ipairs(OPTIONS) do pretrained_rows[#pretrained_rows + 1] = row end
+local parse_pretrained = define.signature("Embedding.from_pretrained", pretrained_rows)
+
+--- An Embedding of vectors that exist, which it shares: nn.Embedding.from_pretrained(vectors,
+-- freeze = true, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse).
+Embedding.from_pretrained = embedding.pretrained(Embedding, function(...)
+  local vectors, freeze, padding_idx, max_norm, norm_type, by_freq, sparse = parse_pretrained(...)
+  local tokens, features = embedding.sizes("Embedding", vectors)
+  local none = require("moth").none
+  local function given(v) if v == nil then return none end return v end
+  return Embedding(tokens, features, given(padding_idx), given(max_norm), norm_type, by_freq,
+    sparse, vectors, freeze)
+end)
+
+return embedding

@@ -1,0 +1,75 @@
+--- resize.lua -- nn.Upsample and its kin; nn.PixelShuffle, PixelUnshuffle, Unfold, Fold.
+
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
+local Module = require "moth.nn.module"
+local functional = require "moth.nn.functional"
+local layer = require "moth.nn.layer"
+local window = require "moth.nn.layer.window"
+
+local resize = {}
+
+local SIZE = {"ints", "size", "sizes of the result: one for all sides, or one for each",
+  optional = true}
+local FACTOR = {"floats", "scale_factor", "how much larger it is, for all sides or for each",
+  optional = true, bounds = {0, open = true}}
+
+local function copied(v)
+  return type(v) == "table" and {unpack(v)} or v
+end
+
+--- Sequences, images or volumes of another size: (N, C, L), (N, C, H, W) or (N, C, D, H, W);
+-- `size` or `scale_factor` says which.
+local Upsample = class("Upsample", Module)
+resize.Upsample = Upsample
+
+Upsample.signature = define.signature("Upsample", {
+  SIZE, FACTOR,
+  {"enum", "mode", "how values between the elements are found",
+    choices = {"nearest", "linear", "bilinear", "bicubic", "area", "nearest-exact",
+      "trilinear"}},
+  {"bool", "align_corners", "do corner elements stand on corner elements?", default = false},
+  {"bool", "recompute_scale_factor", "take the ratio of sizes instead of the factor?",
+    default = false},
+})
+
+function Upsample:init(size, scale_factor, mode, align_corners, recompute_scale_factor)
+  self.size, self.scale_factor = copied(size), copied(scale_factor)
+  self.mode, self.align_corners = mode, align_corners
+  self.recompute_scale_factor = recompute_scale_factor or false
+end
+
+function Upsample:forward(input)
+  return (functional.interpolate(input, self.size, self.scale_factor, self.mode,
+    self.align_corners, self.recompute_scale_factor))
+end
+Module.passing[Upsample.forward] = true
+
+function Upsample:extra_repr()
+  local how = self.scale_factor ~= nil and "scale_factor=" .. window.text(self.scale_factor)
+    or "size=" .. window.text(self.size)
+  return ("%s, mode='%s'"):format(how, self.mode)
+end
+
+--- Images of another size, each element that of the nearest: (N, C, H, W) -> (N, C, H', W').
+local UpsamplingNearest2d = class("UpsamplingNearest2d", Upsample)
+resize.UpsamplingNearest2d = UpsamplingNearest2d
+UpsamplingNearest2d.signature = define.signature("UpsamplingNearest2d", {SIZE, FACTOR})
+
+function UpsamplingNearest2d:init(size, scale_factor)
+  Upsample.init(self, size, scale_factor, "nearest", false)
+end
+
+--- Images of another size, bilinear with corners on corners: (N, C, H, W) -> (N, C, H', W').
+local UpsamplingBilinear2d = class("UpsamplingBilinear2d", Upsample)
+resize.UpsamplingBilinear2d = UpsamplingBilinear2d
+UpsamplingBilinear2d.signature = define.signature("UpsamplingBilinear2d", {SIZE, FACTOR})
+
+function UpsamplingBilinear2d:init(size, scale_factor)
+  Upsample.init(self, size, scale_factor, "bilinear", true)
+end
+
+return (layer.of(resize, {
+  PixelShuffle = "pixel_shuffle", PixelUnshuffle = "pixel_unshuffle", Unfold = "unfold",
+  Fold = "fold",
+}))

@@ -1,0 +1,133 @@
+--- parameter.lua -- nn.Parameter and nn.Buffer: tensors that a module registers when they are
+-- assigned to a field.
+--
+-- A tensor is a bare handle, so what makes it a Parameter stands in a table beside it, under the
+-- handle itself. A module's store holds the handle, so the mark lives as long as it is needed.
+
+local class = require "moth.base.class"
+local define = require "moth.binding.define"
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+
+local parameter = {}
+
+--- Tensors that wait for their shape (uninitialized.lua) -> whose they are, as text, or false.
+parameter.waiting = setmetatable({}, {__mode = "k"})
+
+--- The classes of that file -> what kind of tensor they make.
+parameter.uninitialized = {}
+
+local marks = setmetatable({}, {__mode = "k"}) -- tensor -> "parameter", "buffer" or "transient"
+
+local function own(kind, fname, data, requires_grad)
+  local moth = require "moth"
+  if data == nil then data = moth.empty(0) end
+  local x = data:detach()
+  if requires_grad then lib.check(lib.C.moth_requires_grad(lib.ctx, x, 1), fname, x) end
+  marks[x] = kind
+  return x
+end
+
+local parse_parameter = define.signature("Parameter", {
+  {"tensor", "data", "the values; the Parameter shares them", optional = true},
+  {"bool", "requires_grad", "does it want a gradient?", default = true},
+})
+
+-- Refuses Parameter{1, 2}: PyTorch takes tensors only, too.
+local function refuse_numbers(data)
+  if getmetatable(data) ~= nil then return end
+  local first = data[1]
+  if lib.is_plain(first) then first = first[1] end
+  if type(first) == "number" then
+    errors.argument("Parameter", "data", "a tensor is needed, got a table; write moth.tensor{"
+      .. (type(data[1]) == "table" and "..." or errors.describe(data):gsub("[{}]", "")) .. "}",
+      "E_TYPE")
+  end
+end
+
+local parse_buffer = define.signature("Buffer", {
+  {"tensor", "data", "the values; the buffer shares them", optional = true},
+  {"bool", "persistent", "is it part of the state_dict?", default = true},
+})
+
+--- A tensor that a module lists among its parameters once it is assigned to a field.
+-- `nn.Parameter(data, requires_grad = true)`: data is a tensor (default: empty), any float dtype
+-- (any dtype without requires_grad); the result is a leaf that shares its storage.
+parameter.Parameter = setmetatable({signature = parse_parameter}, {
+  __call = function(_, ...)
+    if type((...)) == "table" then refuse_numbers(...) end
+    local data, requires_grad = parse_parameter(...)
+    return own("parameter", "Parameter", data, requires_grad)
+  end,
+  __tostring = function() return "class Parameter" end,
+})
+
+--- A tensor that belongs to a module's state but is not trained (a running mean).
+-- `nn.Buffer(data, persistent = true)`: without persistent it is left out of the state_dict.
+parameter.Buffer = setmetatable({signature = parse_buffer}, {
+  __call = function(_, ...)
+    local data, persistent = parse_buffer(...)
+    return own(persistent and "buffer" or "transient", "Buffer", data,
+      data ~= nil and data.requires_grad)
+  end,
+  __tostring = function() return "class Buffer" end,
+})
+
+--- "parameter", "buffer", "transient" (a buffer outside the state_dict), or nil for other values.
+function parameter.kind(x)
+  return marks[x]
+end
+
+--- Marks a tensor that exists; for nn.Module's register_* methods and load_state_dict.
+function parameter.mark(x, kind)
+  marks[x] = kind
+  return x
+end
+
+--- Keeps a tensor out of the reach of every scope, and the tensors in plain tables too.
+-- @param value  what is assigned to a module's field; anything
+-- @param depth  how many tables deep to look (default 4)
+function parameter.keep(value, depth)
+  depth = depth or 4
+  if lib.istensor(value) then
+    lib.check(lib.C.moth_keep_always(lib.ctx, value), "keep", value)
+  elseif type(value) == "table" and depth > 0 and getmetatable(value) == nil then
+    for _, inner in pairs(value) do
+      local kind = type(inner)
+      if kind == "cdata" or kind == "table" then parameter.keep(inner, depth - 1) end
+    end
+  end
+end
+
+--- Is x an instance of a class, or a Parameter or Buffer? Subclasses count.
+-- `nn.isinstance(net.fc, nn.Linear)`, `nn.isinstance(net.fc.weight, nn.Parameter)`
+function parameter.isinstance(x, wanted)
+  if wanted == parameter.Parameter then return marks[x] == "parameter" end
+  if wanted == parameter.Buffer then
+    return marks[x] == "buffer" or marks[x] == "transient"
+  end
+  if parameter.uninitialized[wanted] then
+    return parameter.waiting[x] ~= nil
+      and (marks[x] == "parameter") == (parameter.uninitialized[wanted] == "parameter")
+  end
+  if not class.isclass(wanted) then
+    errors.raise("bad argument 'class' to 'isinstance' (a class is needed, got " ..
+      errors.describe(wanted) .. ")")
+  end
+  return class.isinstance(x, wanted)
+end
+
+--- "Conv2d" for a module, "Parameter", "UninitializedParameter", "Buffer", "UninitializedBuffer" or
+-- "Tensor" for a tensor, else Lua's type.
+function parameter.typename(x)
+  local name = class.typename(x)
+  if name then return name end
+  if marks[x] then
+    return (parameter.waiting[x] ~= nil and "Uninitialized" or "")
+      .. (marks[x] == "parameter" and "Parameter" or "Buffer")
+  end
+  if lib.istensor(x) then return "Tensor" end
+  return type(x)
+end
+
+return parameter

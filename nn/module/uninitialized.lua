@@ -1,0 +1,107 @@
+--- uninitialized.lua -- nn.UninitializedParameter and nn.UninitializedBuffer: tensors of a module
+-- that learns their shape later, as the lazy layers do.
+--
+-- The engine refuses whatever asks for the shape or values of such a tensor; parameter.waiting says
+-- whose it is. It is a leaf like any other: an optimizer may have it, and passes over it while it
+-- has no gradient.
+
+local define = require "moth.binding.define"
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+local parameter = require "moth.nn.module.parameter"
+
+local uninitialized = {}
+
+local waiting = parameter.waiting
+
+local function moth() return require "moth" end
+
+errors.tells(function(x)
+  return waiting[x] or nil
+end)
+
+--- An uninitialized tensor.
+-- @param kind   "parameter", "buffer" or "transient"
+-- @param fname  what errors name
+function uninitialized.new(kind, requires_grad, device, dtype, fname)
+  local x = moth().empty({0}, {dtype = dtype, device = device})
+  if requires_grad then
+    lib.check(lib.C.moth_requires_grad(lib.ctx, x, 1), fname or "uninitialized", x)
+  end
+  lib.check(lib.C.moth_shapeless(lib.ctx, x), "uninitialized")
+  waiting[x] = false
+  return (parameter.mark(x, kind))
+end
+
+--- Gives x what `data` holds; x stays the same Lua object.
+function uninitialized.become(x, data, fname)
+  lib.check(lib.C.moth_become(lib.ctx, x, data), fname, x, data)
+  waiting[x] = nil
+end
+
+--- Converts one: x is on another device or of another dtype from now on.
+-- @param make  function(tensor) -> the converted one
+function uninitialized.convert(x, make)
+  local old = moth().empty({0}, {dtype = x.dtype, device = x.device})
+  local owner, new = waiting[x], make(old)
+  uninitialized.become(x, new, "to")
+  lib.check(lib.C.moth_shapeless(lib.ctx, x), "to")
+  waiting[x] = owner
+end
+
+--- One like x, in no module yet.
+function uninitialized.like(x)
+  return (uninitialized.new(parameter.kind(x), x.requires_grad, x.device, x.dtype))
+end
+
+local parse_materialize = define.signature("materialize", {
+  {"tensor", "input", "an nn.UninitializedParameter or UninitializedBuffer"},
+  {"shape", "shape", "its sizes from now on"},
+  {"device", "device", "where it lies; where it was to when absent", optional = true},
+  {"dtype", "dtype", "its element type; that it had when absent", optional = true},
+})
+
+--- x:materialize(shape): x becomes an ordinary Parameter or buffer of that shape, whose values are
+-- whatever lay there; fill them, as with nn.init. Optimizers and modules that hold x keep it.
+function uninitialized.materialize(...)
+  local x, shape, device, dtype = parse_materialize(...)
+  if waiting[x] == nil then
+    errors.raise(("materialize: a tensor that waits for its shape is needed, got %s"):format(
+      errors.describe(x)), "E_STATE")
+  end
+  if lib.capture then require("moth.capture.recording").void() end
+  uninitialized.become(x, moth().empty(shape, {device = device or x.device,
+    dtype = dtype or x.dtype}), "materialize")
+end
+
+local function kind_of_tensor(name, kind, rows)
+  local parse = define.signature(name, rows)
+  local class = setmetatable({signature = parse}, {
+    __call = function(_, ...)
+      local requires_grad, device, dtype, persistent = parse(...)
+      return (uninitialized.new(persistent == false and "transient" or kind, requires_grad, device,
+        dtype, name))
+    end,
+    __tostring = function() return "class " .. name end,
+  })
+  parameter.uninitialized[class] = kind
+  uninitialized[name] = class
+end
+
+local DEVICE = {"device", "device", "where it will lie", optional = true}
+local DTYPE = {"dtype", "dtype", "its element type; the default one when absent", optional = true}
+
+--- A Parameter whose shape is not known yet: `nn.UninitializedParameter(requires_grad = true,
+-- device, dtype)`. What asks for its shape or values raises, until `p:materialize(shape)`.
+kind_of_tensor("UninitializedParameter", "parameter", {
+  {"bool", "requires_grad", "will it want a gradient?", default = true}, DEVICE, DTYPE,
+})
+
+--- A buffer whose shape is not known yet: `nn.UninitializedBuffer(requires_grad = false, device,
+-- dtype, persistent = true)`; see nn.UninitializedParameter.
+kind_of_tensor("UninitializedBuffer", "buffer", {
+  {"bool", "requires_grad", "will it want a gradient?", default = false}, DEVICE, DTYPE,
+  {"bool", "persistent", "is it part of the state_dict?", default = true},
+})
+
+return uninitialized
