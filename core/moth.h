@@ -306,7 +306,7 @@ int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_hand
                         uint32_t flags, uint32_t *task);
 /* Runs until the end, an error, or a node that is Lua's: then TASK_HOOK or TASK_FUNCTION, with its
 ** id, how many gradients stand at it (TASK_HOOK, 0: a leaf's .grad has them now) and how many it
-** must give; or until a node whose region is to be run again: then TASK_AGAIN, the region's id; or
+** must give; or until a node whose checkpoint is to run again: then TASK_AGAIN, that one's id; or
 ** after a node that moth_node_hook marked: then TASK_AFTER, and moth_task_put replaces what its
 ** gradient function computed, which moth_task_taken reads. */
 int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *ngiven,
@@ -325,14 +325,15 @@ int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs
                       moth_handle *outputs, uint32_t noutputs, uint64_t nondiff,
                       const moth_handle *saved, uint32_t nsaved, uint64_t *node);
 
-/* A region: what ops save for backward from begin to end goes when it ends by REGION_EMPTY. A pass
-** that needs it stops with TASK_AGAIN; then the host begins a region (again: 1), does the same once
-** more, with the inputs as moth_task_saved opens them, and ends it by REGION_GIVE for that task.
-** REGION_DROP ends a region (0: the outermost), and those inside it, after an error. */
-enum { MOTH_REGION_EMPTY = 0, MOTH_REGION_GIVE = 1, MOTH_REGION_DROP = 2 };
-int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs, int32_t kind,
-                          uint64_t *region);
-int32_t moth_region_end(moth_ctx *ctx, uint64_t region, int32_t how, uint32_t task);
+/* An activation checkpoint: what ops save for backward from begin to end is freed when it ends by
+** CHECKPOINT_EMPTY. A pass that needs it stops with TASK_AGAIN; then the host begins a checkpoint
+** (kind: CHECKPOINT_AGAIN), does the same once more, with the inputs as moth_task_saved opens them,
+** and ends it by CHECKPOINT_GIVE for that task. CHECKPOINT_DROP ends a checkpoint (0: the
+** outermost) and those inside it, after an error. */
+enum { MOTH_CHECKPOINT_EMPTY = 0, MOTH_CHECKPOINT_GIVE = 1, MOTH_CHECKPOINT_DROP = 2 };
+int32_t moth_checkpoint_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs,
+                              int32_t kind, uint64_t *checkpoint);
+int32_t moth_checkpoint_end(moth_ctx *ctx, uint64_t checkpoint, int32_t how, uint32_t task);
 
 /* ---- recordings: a step that is run once and then replayed ---- */
 
@@ -619,50 +620,50 @@ int32_t moth_node_next(moth_ctx *ctx, const moth_handle *x, uint32_t i, moth_han
 int32_t moth_node_hook(moth_ctx *ctx, const moth_handle *x, int32_t after);
 int32_t moth_task_taken(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad);
 
-enum { MOTH_REGION_FIRST = 0, MOTH_REGION_AGAIN = 1, MOTH_REGION_PACKS = 2 };
-/* A region of kind REGION_PACKS: each call in it that records returns WANT; then moth_region_pack
+enum { MOTH_CHECKPOINT_FIRST = 0, MOTH_CHECKPOINT_AGAIN = 1, MOTH_CHECKPOINT_PACKS = 2 };
+/* A checkpoint of kind PACKS: each call in it that records returns WANT; then moth_checkpoint_pack
 ** takes the saved tensors out of the nodes, one a call, with the node's id and the tensor's number
 ** there ({0, 0}: there are no more). The host keeps them in a form of its own. A pass that needs
 ** them stops with TASK_AGAIN; moth_task_packed is the node, moth_task_unpack puts one back. */
-int32_t moth_region_pack(moth_ctx *ctx, uint64_t region, uint64_t *node, uint32_t *slot,
-                         moth_handle *x);
+int32_t moth_checkpoint_pack(moth_ctx *ctx, uint64_t checkpoint, uint64_t *node, uint32_t *slot,
+                             moth_handle *x);
 int32_t moth_task_packed(moth_ctx *ctx, uint32_t task, uint64_t *node);
 int32_t moth_task_unpack(moth_ctx *ctx, uint32_t task, uint32_t slot, const moth_handle *x);
 
-/* ---- noting calls, to write down in another form what a function does ---- */
+/* ---- the call log: what a function calls, to write it in another form ---- */
 
-/* From begin to end each call of moth_call that goes well is noted, with all its tensors, which are
-** held until free. */
-typedef struct moth_noted {
+/* From begin to end each call of moth_call that succeeds is an entry, with all its tensors, which
+** are held until free. */
+typedef struct moth_logged_call {
   const moth_op *op;
   const moth_slot *slots; /* as for moth_call, defaults filled in; in place of a handle stands the
                           ** number of a tensor, from 1 on, or 0; of a list, that of the first */
   uint32_t ntensors, nresults; /* the results come last */
   int32_t writes;              /* the first result is a tensor from before, which it wrote */
-  int32_t event, recorded;     /* MOTH_CALLS_..., below; was grad mode on? */
-} moth_noted;
+  int32_t event, recorded;     /* MOTH_CALL_LOG_..., below; was grad mode on? */
+} moth_logged_call;
 /* flags of begin. EVENTS: calls under autocast are no error, logs nest, and what reaches tensors
 ** by other ways than moth_call is an entry as well, with op = NULL. BACKWARD: the ops of a backward
 ** pass are entries. */
-enum { MOTH_CALLS_EVENTS = 1, MOTH_CALLS_BACKWARD = 2 };
+enum { MOTH_CALL_LOG_EVENTS = 1, MOTH_CALL_LOG_BACKWARD = 2 };
 enum { /* event */
-  MOTH_CALLS_OP,       /* a call */
-  MOTH_CALLS_DATA,     /* tensor 0 was made from values of the host */
-  MOTH_CALLS_DETACH,   /* tensor 1 is tensor 0 without history */
-  MOTH_CALLS_REQUIRES, /* tensor 0 requires a gradient, or not: `writes` */
-  MOTH_CALLS_READ,     /* the host read values of tensor 0 */
-  MOTH_CALLS_OTHER     /* anything else, which the log cannot describe */
+  MOTH_CALL_LOG_OP,       /* a call */
+  MOTH_CALL_LOG_DATA,     /* tensor 0 was made from values of the host */
+  MOTH_CALL_LOG_DETACH,   /* tensor 1 is tensor 0 without history */
+  MOTH_CALL_LOG_REQUIRES, /* tensor 0 requires a gradient, or not: `writes` */
+  MOTH_CALL_LOG_READ,     /* the host read values of tensor 0 */
+  MOTH_CALL_LOG_OTHER     /* anything else, which the log cannot describe */
 };
-int32_t moth_calls_begin(moth_ctx *ctx, uint32_t flags);
-void moth_calls_end(moth_ctx *ctx);
-void moth_calls_pause(moth_ctx *ctx, int32_t on); /* no entries until it is off again */
-uint32_t moth_calls_count(moth_ctx *ctx); /* of the log under way, else of the last one */
-int32_t moth_calls_at(moth_ctx *ctx, uint32_t i, moth_noted *noted);
+int32_t moth_call_log_begin(moth_ctx *ctx, uint32_t flags);
+void moth_call_log_end(moth_ctx *ctx);
+void moth_call_log_pause(moth_ctx *ctx, int32_t on); /* no entries until it is off again */
+uint32_t moth_call_log_count(moth_ctx *ctx); /* of the log under way, else of the last one */
+int32_t moth_call_log_at(moth_ctx *ctx, uint32_t i, moth_logged_call *call);
 /* Tensor k of call i, counted from 0 here, and the version that its storage had then; UINT32_MAX
 ** for a number of the host's, with EVENTS. {0, 0} where a list has none. */
-int32_t moth_calls_tensor(moth_ctx *ctx, uint32_t i, uint32_t k, moth_handle *out,
-                          uint32_t *version);
-void moth_calls_free(moth_ctx *ctx);
+int32_t moth_call_log_tensor(moth_ctx *ctx, uint32_t i, uint32_t k, moth_handle *out,
+                             uint32_t *version);
+void moth_call_log_free(moth_ctx *ctx);
 
 /* ---- coroutines of the host: Lua declares these when they are needed ---- */
 

@@ -17,8 +17,8 @@
 static void drop_entry(moth_task *t, task_entry *e) {
   moth_ctx *ctx = t->ctx;
   if (!e->node) return;
-  moth_waiting_drop(t, e);
-  moth_parts_drop(t, e);
+  moth_deferred_drop(t, e);
+  moth_slices_drop(t, e);
   for (uint32_t k = 0; k < e->node->nout; k++) moth_tensor_release(e->dys[k]);
   if (e->node->nout > 1)
     moth_dealloc(ctx, e->dys, e->node->nout * (int64_t)sizeof *e->dys);
@@ -28,7 +28,7 @@ static void drop_entry(moth_task *t, task_entry *e) {
 
 /* -- gradients arrive -- */
 
-/* A gradient that came in a half type (moth_flow_brief), before others are added to it. */
+/* A gradient that came in a half type (moth_flow_uncast), before others are added to it. */
 static int widen(moth_tensor **at, int dtype) {
   moth_tensor *wide = NULL;
   if ((*at)->l.dtype == dtype) return MOTH_OK;
@@ -47,7 +47,7 @@ static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
     return t->ctx->error.code;
   }
   moth_tensor **at = &e->dys[edge->output];
-  int status = moth_parts_fill(t, e);
+  int status = moth_slices_fill(t, e);
   if (!status && *at && n->op) status = widen(at, moth_node_out(n, edge->output)->dtype);
   if (!status) return moth_task_gather(t->ctx, at, take);
   moth_tensor_release(take);
@@ -128,14 +128,14 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
 
 /* -- beginning -- */
 
-static int add_goal(moth_task *t, moth_tensor *x, uint32_t i) {
+static int add_requested(moth_task *t, moth_tensor *x, uint32_t i) {
   moth_ctx *ctx = t->ctx;
   moth_edge edge;
   if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
   if (!edge.node)
     return moth_fail(ctx, MOTH_E_GRAPH, "inputs", "input " MOTH_POS ", %s, does not require grad",
                      (long long)i, moth_str(x));
-  t->goals[t->ngoals++] = (task_goal){moth_node_retain(edge.node), edge.output, NULL};
+  t->requested[t->nrequested++] = (task_requested){moth_node_retain(edge.node), edge.output, NULL};
   if (edge.node->id < t->least) t->least = edge.node->id;
   return MOTH_OK;
 }
@@ -194,10 +194,10 @@ int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_hand
   if (ctx->profile) t->event = moth_profile_enter(ctx, MOTH_EVENT_WHOLE, "backward", true);
   int status = MOTH_OK;
   for (uint32_t i = 0; !status && i < ninputs; i++)
-    status = add_goal(t, moth_resolve(ctx, &inputs[i], "inputs"), i);
+    status = add_requested(t, moth_resolve(ctx, &inputs[i], "inputs"), i);
   for (uint32_t i = 0; !status && i < nroots; i++)
     status = add_root(t, &roots[i], grads ? &grads[i] : NULL);
-  if (!status && ninputs) status = moth_goals_find(t);
+  if (!status && ninputs) status = moth_requested_find(t);
   if (status) {
     moth_task_free(ctx, t->id);
     return status;
@@ -217,14 +217,14 @@ static void free_task(moth_task *t) {
     for (uint32_t i = 0; i < t->current.node->nin; i++) moth_tensor_release(t->dxs[i]);
     moth_dealloc(ctx, t->dxs, t->current.node->nin * (int64_t)sizeof *t->dxs + 8);
   }
-  moth_tensor_release(t->brief.y);
+  moth_tensor_release(t->half_copy.y);
   drop_entry(t, &t->current);
   while (t->nheap) drop_entry(t, &t->entries[t->heap[--t->nheap]]);
-  for (uint32_t i = 0; i < t->ngoals; i++) {
-    moth_tensor_release(t->goals[i].grad);
-    moth_node_release(t->goals[i].node);
+  for (uint32_t i = 0; i < t->nrequested; i++) {
+    moth_tensor_release(t->requested[i].grad);
+    moth_node_release(t->requested[i].node);
   }
-  moth_dealloc(ctx, t->goals, t->goal_room * (int64_t)sizeof *t->goals);
+  moth_dealloc(ctx, t->requested, t->requested_room * (int64_t)sizeof *t->requested);
   moth_dealloc(ctx, t->path, t->path_room * (int64_t)sizeof *t->path);
   moth_task_room_free(t);
   if (ctx->profile) moth_profile_leave(ctx, t->event, ctx->error.code);
@@ -248,13 +248,13 @@ void moth_tasks_free(moth_ctx *ctx) {
 
 /* -- walking -- */
 
-static int hand_to_goals(moth_task *t) {
+static int hand_to_requested(moth_task *t) {
   moth_node *n = t->current.node;
-  for (uint32_t i = 0; i < t->ngoals; i++) {
-    task_goal *goal = &t->goals[i];
-    moth_tensor *dy = goal->node == n ? t->current.dys[goal->output] : NULL;
+  for (uint32_t i = 0; i < t->nrequested; i++) {
+    task_requested *requested = &t->requested[i];
+    moth_tensor *dy = requested->node == n ? t->current.dys[requested->output] : NULL;
     if (!dy) continue;
-    int status = moth_task_gather(t->ctx, &goal->grad, moth_tensor_retain(dy));
+    int status = moth_task_gather(t->ctx, &requested->grad, moth_tensor_retain(dy));
     if (status) return status;
   }
   if (!n->retains) return MOTH_OK;
@@ -315,7 +315,7 @@ static int run_op(moth_task *t) {
 static void finish_node(moth_task *t) {
   moth_node *n = t->current.node;
   if (!(t->flags & MOTH_RETAIN_GRAPH) && !(n->flags & MOTH_N_LEAF)) moth_node_forget(n);
-  else if (n->flags & MOTH_N_PACKED && !(n->flags & MOTH_N_RELEASED)) moth_region_repack(n);
+  else if (n->flags & MOTH_N_PACKED && !(n->flags & MOTH_N_RELEASED)) moth_checkpoint_repack(n);
   drop_entry(t, &t->current);
 }
 
@@ -330,7 +330,7 @@ static int run_current(moth_task *t) {
   moth_node *n = t->current.node;
   const bool runs = moth_task_runs(t, n);
   if (runs && n->flags & MOTH_N_EMPTIED && any_gradient(&t->current)) return MOTH_TASK_AGAIN;
-  int status = hand_to_goals(t);
+  int status = hand_to_requested(t);
   if (status) return status;
   if (!runs) {
     drop_entry(t, &t->current);
@@ -380,19 +380,19 @@ static int walk(moth_task *t) {
   while (status == MOTH_OK && t->nheap) {
     if ((status = moth_poll(t->ctx)) != MOTH_OK) break;
     moth_task_next(t);
-    if (!moth_task_useful(t, t->current.node)) { /* a root that leads to no goal */
+    if (!moth_task_useful(t, t->current.node)) { /* a root that leads to no requested input */
       drop_entry(t, &t->current);
       continue;
     }
-    if (t->current.parts && (status = moth_parts_fill(t, &t->current)) != MOTH_OK) break;
-    if (t->current.waiting && (status = moth_waiting_add(t, &t->current)) != MOTH_OK) break;
+    if (t->current.slices && (status = moth_slices_fill(t, &t->current)) != MOTH_OK) break;
+    if (t->current.deferred && (status = moth_deferred_add(t, &t->current)) != MOTH_OK) break;
     if ((t->current.node->flags & MOTH_N_HOOKED) && any_gradient(&t->current))
       status = MOTH_TASK_HOOK;
     else status = run_current(t);
   }
   t->stopped = status > 0;
   if (status <= 0) return status;
-  int failed = moth_waiting_add_all(t); /* Lua may change what they are made of */
+  int failed = moth_deferred_add_all(t); /* Lua may change what they are made of */
   return failed ? failed : status;
 }
 
@@ -411,10 +411,10 @@ int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *n
   ctx->modes = modes;
   if (status > 0) {
     const moth_node *n = t->current.node;
-    *node = (status == MOTH_TASK_AGAIN ? moth_region_needed(n) : n)->id;
+    *node = (status == MOTH_TASK_AGAIN ? moth_checkpoint_needed(n) : n)->id;
     *ngiven = t->gathered ? 0 : t->current.node->nout;
     *nwanted = t->current.node->nin;
-  } else if (status < 0 || !t->ngoals) {
+  } else if (status < 0 || !t->nrequested) {
     moth_task_free(ctx, task);
   }
   return status;
@@ -426,18 +426,18 @@ int moth_gradients(moth_ctx *ctx, moth_tensor *const *roots, moth_tensor *const 
   moth_task *t = moth_task_new(ctx, ninputs, MOTH_RETAIN_GRAPH | MOTH_CREATE_GRAPH);
   if (!t) return ctx->error.code;
   int status = MOTH_OK;
-  for (uint32_t i = 0; !status && i < ninputs; i++) status = add_goal(t, inputs[i], i);
+  for (uint32_t i = 0; !status && i < ninputs; i++) status = add_requested(t, inputs[i], i);
   for (uint32_t i = 0; !status && i < nroots; i++) {
     moth_edge edge = {NULL, 0};
     if (dys[i]) status = moth_edge_of(roots[i], &edge);
     if (!status && edge.node) status = send(t, &edge, moth_tensor_retain(dys[i]));
   }
-  if (!status && ninputs) status = moth_goals_find(t);
+  if (!status && ninputs) status = moth_requested_find(t);
   if (!status) status = walk(t);
   if (status > 0) status = moth_fail(ctx, MOTH_E_STATE, NULL, "a gradient cannot wait for Lua");
   for (uint32_t i = 0; !status && i < ninputs; i++) {
-    dxs[i] = t->goals[i].grad;
-    t->goals[i].grad = NULL;
+    dxs[i] = t->requested[i].grad;
+    t->requested[i].grad = NULL;
   }
   free_task(t);
   return status;

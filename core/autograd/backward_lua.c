@@ -88,7 +88,7 @@ int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x
   moth_task *t = stopped_task(ctx, task);
   if (!t) return ctx->error.code;
   moth_node *n = t->current.node;
-  if (n->flags & MOTH_N_EMPTIED) n = moth_region_needed(n);
+  if (n->flags & MOTH_N_EMPTIED) n = moth_checkpoint_needed(n);
   *x = (moth_handle){0, 0};
   if (i >= n->nsaved || !moth_node_in(n, n->nin + i)->present) return MOTH_OK;
   const moth_saved *s = moth_node_in(n, n->nin + i);
@@ -104,9 +104,9 @@ int32_t moth_task_result(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *
   MOTH_NEED(ctx, grad, MOTH_E_ARG);
   moth_task *t = moth_task_find(ctx, task);
   if (!t) return ctx->error.code;
-  if (i >= t->ngoals) return moth_fail(ctx, MOTH_E_ARG, NULL, "no input %u", i);
+  if (i >= t->nrequested) return moth_fail(ctx, MOTH_E_ARG, NULL, "no input %u", i);
   *grad = (moth_handle){0, 0};
-  moth_tensor *dx = t->goals[i].grad;
+  moth_tensor *dx = t->requested[i].grad;
   if (dx) return moth_hand_out(ctx, moth_tensor_retain(dx), grad);
   if (t->flags & MOTH_ALLOW_UNUSED) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_GRAPH, "inputs",

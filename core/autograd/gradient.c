@@ -137,17 +137,18 @@ int moth_flow_half(const moth_grad *g, const moth_tensor *input) {
   return MOTH_NO_HALF;
 }
 
-void moth_flow_keep(moth_grad *g, const moth_tensor *dx, moth_tensor *brief) {
-  moth_brief_keep(&g->task->brief, dx, brief);
+void moth_flow_keep(moth_grad *g, const moth_tensor *dx, moth_tensor *half_copy) {
+  moth_half_copy_keep(&g->task->half_copy, dx, half_copy);
 }
 
 static moth_tensor *cast_to(moth_grad *g, moth_tensor *dx, int dtype) {
   moth_task *t = g->task;
-  moth_tensor *brief = t && !g->ctx->grad_mode ? moth_brief_of(&t->brief, dx, dtype) : NULL;
-  if (!brief || !moth_layout_same(&brief->l, &dx->l))
+  moth_tensor *half_copy =
+    t && !g->ctx->grad_mode ? moth_half_copy_find(&t->half_copy, dx, dtype) : NULL;
+  if (!half_copy || !moth_layout_same(&half_copy->l, &dx->l))
     return GRAD(g, cast, .input = dx, .dtype = dtype);
-  t->brief.y = NULL;
-  return moth_grad_own(g, brief);
+  t->half_copy.y = NULL;
+  return moth_grad_own(g, half_copy);
 }
 
 int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
@@ -169,20 +170,20 @@ int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
 }
 
 /* Whether nobody sees the gradient but the op that made input, which widens it itself. */
-static bool goes_brief(const moth_grad *g, const moth_tensor *input, const moth_tensor *dx) {
+static bool goes_uncast(const moth_grad *g, const moth_tensor *input, const moth_tensor *dx) {
   const moth_node *n = g->edges[input->arg].node;
   if (g->ctx->grad_mode || g->ctx->anomaly || !moth_is_half(dx->l.dtype) ||
       input->l.dtype != MOTH_F32 || n->flags & MOTH_N_HOOKED || n->retains || !n->op ||
-      !(n->op->flags & MOTH_OP_BRIEF_GRADIENT) || g->edges[input->arg].output)
+      !(n->op->flags & MOTH_OP_HALF_GRADIENT) || g->edges[input->arg].output)
     return false;
-  for (uint32_t i = 0; i < g->task->ngoals; i++)
-    if (g->task->goals[i].node == n) return false;
+  for (uint32_t i = 0; i < g->task->nrequested; i++)
+    if (g->task->requested[i].node == n) return false;
   return true;
 }
 
-int moth_flow_brief(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
+int moth_flow_uncast(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
   if (g->status || !g->task || !moth_wants(g, input) || g->dx[input->arg] ||
-      !goes_brief(g, input, dx))
+      !goes_uncast(g, input, dx))
     return moth_flow(g, input, dx);
   g->dx[input->arg] = moth_tensor_retain(dx);
   return MOTH_OK;

@@ -4,25 +4,25 @@
 #include "call/registry.h"
 #include "tape.h"
 
-/* -- regions: each lists the nodes made in it (region.c) -- */
+/* -- checkpoints: each lists the nodes made in it (checkpoint.c) -- */
 
-/* n was made in the region under way. */
-static int add_to_region(moth_node *n) {
+/* n was made in the checkpoint under way. */
+static int add_to_checkpoint(moth_node *n) {
   moth_ctx *ctx = n->ctx;
-  moth_region *r = ctx->region->args;
+  moth_checkpoint *r = ctx->checkpoint->args;
   const int status = moth_grow(ctx, &r->members, r->n, &r->room, sizeof *r->members);
   if (status) return status;
-  n->region = moth_node_retain(ctx->region);
+  n->checkpoint = moth_node_retain(ctx->checkpoint);
   n->place = r->n;
   r->members[r->n++] = r->again ? moth_node_retain(n) : n;
   if (r->packs) ctx->want = true; /* the host is called after this op */
   return MOTH_OK;
 }
 
-void moth_region_leave(moth_node *n) {
-  moth_node *at = n->region;
-  const moth_region *r = at->args;
-  n->region = NULL;
+void moth_checkpoint_leave(moth_node *n) {
+  moth_node *at = n->checkpoint;
+  const moth_checkpoint *r = at->args;
+  n->checkpoint = NULL;
   r->members[n->place] = NULL;
   if (r->again) moth_node_release(n);
   moth_node_release(at);
@@ -47,7 +47,7 @@ moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t 
   n->retains = NULL;
   n->grad = NULL;
   n->next_dead = NULL;
-  n->region = NULL;
+  n->checkpoint = NULL;
   n->place = 0;
   n->id = ++ctx->ids;
   n->ctx = ctx;
@@ -66,7 +66,7 @@ moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t 
     s->present = 0;
   }
   ctx->mem.live_nodes++;
-  if (!ctx->region || nin == 0 || !add_to_region(n)) return n;
+  if (!ctx->checkpoint || nin == 0 || !add_to_checkpoint(n)) return n;
   moth_node_release(n);
   return NULL;
 }
@@ -80,7 +80,7 @@ void moth_node_forget(moth_node *n) {
     s->storage = NULL;
   }
   n->flags = (n->flags | MOTH_N_RELEASED) & ~(uint32_t)MOTH_N_EMPTIED;
-  if (!(n->flags & MOTH_N_LEAF) && n->region) moth_region_leave(n);
+  if (!(n->flags & MOTH_N_LEAF) && n->checkpoint) moth_checkpoint_leave(n);
 }
 
 /* Lua keeps values under the id of a node it knows: it hears of the death at its next sweep. */
@@ -105,8 +105,8 @@ static void bury(moth_node *n) {
   if (n->flags & MOTH_N_KNOWN) list_dead(ctx, n->id);
   moth_node_forget(n);
   free_lists(n);
-  if (n->flags & MOTH_N_REGION) {
-    moth_region *r = n->args;
+  if (n->flags & MOTH_N_CHECKPOINT) {
+    moth_checkpoint *r = n->args;
     moth_dealloc(ctx, r->members, (int64_t)(r->room * sizeof *r->members));
   }
   for (uint32_t i = 0; i < n->nin; i++) moth_node_release(n->edges[i].node);

@@ -38,10 +38,10 @@ typedef struct moth_saved {
 
 enum { MOTH_N_LEAF = 1, MOTH_N_LUA = 2, MOTH_N_HOOKED = 4, MOTH_N_KNOWN = 8, MOTH_N_RELEASED = 16,
        MOTH_N_YOUNG = 32, /* of a tensor that was made in the recording that made this leaf */
-       MOTH_N_REGION = 64, /* stands for a region, and is walked by no pass */
-       MOTH_N_EMPTIED = 128, /* what it saved comes back when its region is run again */
-       MOTH_N_SEEN = 256, MOTH_N_USEFUL = 512, /* while goals.c looks */
-       MOTH_N_PACKED = 1024, /* the host has what it saved, in a form of its own (region.c) */
+       MOTH_N_CHECKPOINT = 64, /* stands for a checkpoint, and is walked by no pass */
+       MOTH_N_EMPTIED = 128, /* what it saved comes back when its checkpoint is run again */
+       MOTH_N_SEEN = 256, MOTH_N_USEFUL = 512, /* while requested.c looks */
+       MOTH_N_PACKED = 1024, /* the host has what it saved, in a form of its own (checkpoint.c) */
        MOTH_N_AFTER = 2048 /* a pass stops once its gradients are known: hooks of the host */ };
 
 struct moth_node {
@@ -63,7 +63,7 @@ struct moth_node {
       moth_node *next, *prev; /* of the context's leaves, while this one has a grad */
     };
     struct { /* not of leaves: */
-      moth_node *region;      /* counted; the one it was made in, see region.c, or NULL */
+      moth_node *checkpoint;      /* counted; the one it was made in, see checkpoint.c, or NULL */
       uint64_t place;         /* how many were made before it there */
     };
   };
@@ -185,22 +185,22 @@ static inline bool moth_next_input(moth_cursor *c) {
   return false;
 }
 
-/* -- regions: node.c keeps the lists, region.c says what they are for -- */
+/* -- checkpoints: node.c keeps the lists, checkpoint.c says what they are for -- */
 
-typedef struct moth_region { /* args of a node with MOTH_N_REGION */
+typedef struct moth_checkpoint { /* args of a node with MOTH_N_CHECKPOINT */
   moth_node *outer;    /* under way around it, counted; matters until it ends */
   moth_node **members; /* NULL: gone, or has all it saved */
   uint32_t n, room;
   bool again;          /* run again: members are counted */
   bool packs;          /* the host packs what members save, one after the other: */
   uint32_t packed, slot; /* the member and the saved tensor that come next */
-} moth_region;
-void moth_region_repack(moth_node *n); /* n has run, and its tensors stay packed for a next pass */
-void moth_region_leave(moth_node *n); /* it needs nothing of its region any more; it is of one */
+} moth_checkpoint;
+void moth_checkpoint_repack(moth_node *n); /* n has run; its tensors stay packed for a next pass */
+void moth_checkpoint_leave(moth_node *n); /* it needs nothing of its checkpoint any more */
 
-/* The region that is to be run again so that an emptied node, or one around it, has what it saved;
+/* The checkpoint that is to run again so that an emptied node, or one around it, has what it saved;
 ** borrowed. */
-moth_node *moth_region_needed(const moth_node *n);
+moth_node *moth_checkpoint_needed(const moth_node *n);
 
 /* -- gradients (gradient.c) and passes within the graph (backward.c) -- */
 

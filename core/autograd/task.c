@@ -168,14 +168,15 @@ moth_task *moth_task_find(moth_ctx *ctx, uint32_t id) {
   return NULL;
 }
 
-moth_task *moth_task_new(moth_ctx *ctx, uint32_t ngoals, uint32_t flags) {
+moth_task *moth_task_new(moth_ctx *ctx, uint32_t nrequested, uint32_t flags) {
   moth_task *t = moth_alloc(ctx, sizeof *t);
   if (!t) return NULL;
-  *t = (moth_task){.ctx = ctx, .flags = flags, .least = UINT64_MAX, .goal_room = ngoals};
+  *t = (moth_task){.ctx = ctx, .flags = flags, .least = UINT64_MAX, .requested_room = nrequested};
   char *block = moth_alloc(ctx, pool_bytes(TASK_ROOM));
   if (block) pool_lay_out(t, block, TASK_ROOM);
-  if (block && ngoals) t->goals = moth_alloc(ctx, ngoals * (int64_t)sizeof *t->goals);
-  if (!block || (ngoals && !t->goals)) {
+  if (block && nrequested)
+    t->requested = moth_alloc(ctx, nrequested * (int64_t)sizeof *t->requested);
+  if (!block || (nrequested && !t->requested)) {
     moth_dealloc(ctx, block, pool_bytes(TASK_ROOM));
     moth_dealloc(ctx, t, sizeof *t);
     return NULL;

@@ -74,9 +74,9 @@ void moth_close(moth_ctx *ctx) {
   moth_profiles_free(ctx);
   ctx->closed = true;
   moth_keep_blocks(ctx, false);
-  if (ctx->region) moth_region_end(ctx, 0, MOTH_REGION_DROP, 0);
+  if (ctx->checkpoint) moth_checkpoint_end(ctx, 0, MOTH_CHECKPOINT_DROP, 0);
   moth_trace_free(ctx);
-  moth_calls_free(ctx);
+  moth_call_log_free(ctx);
   moth_captures_free(ctx);
   moth_tasks_free(ctx);
   while (ctx->leaves) { /* a gradient made under create_graph leads back to its leaf */

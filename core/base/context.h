@@ -66,11 +66,11 @@ typedef struct moth_modes {
   int32_t autocast;
 } moth_modes;
 
-typedef struct moth_brief { /* a tensor in a half type, for casts of what it was made from: */
-  moth_tensor *y;           /* counted, or NULL */
-  uint64_t of;              /* a storage's id, */
-  uint32_t version;         /* ... and its version then */
-} moth_brief;
+typedef struct moth_half_copy { /* a tensor in a half type, for casts of its original: */
+  moth_tensor *y;               /* counted, or NULL */
+  uint64_t of;                  /* the id of the original's storage, */
+  uint32_t version;             /* ... and its version then */
+} moth_half_copy;
 
 struct moth_ctx {
   uint32_t refs; /* one for the owner, one for each tick */
@@ -122,7 +122,7 @@ struct moth_ctx {
   uint32_t ncoroutines;               /* those other than the main one that have set something */
   struct moth_cast *casts; /* of leaves, while a region of autocast lasts */
   uint32_t ncasts, cast_room;
-  moth_brief brief; /* of the norm that ran last there */
+  moth_half_copy half_copy; /* of the norm that ran last there */
   int32_t default_dtype;
   int32_t float32_precision; /* of products on devices: 0 the whole */
   uint32_t cudnn;            /* 1 << MOTH_CUDNN_... */
@@ -133,7 +133,7 @@ struct moth_ctx {
   bool burying;
   uint64_t *dead_ids;
   uint32_t ndead_ids, dead_room;
-  moth_node *region;       /* the innermost one under way, counted, see region.c */
+  moth_node *checkpoint;   /* the innermost one under way, counted, see checkpoint.c */
   struct moth_task *tasks; /* chained */
   uint32_t task_ids;
 
@@ -143,7 +143,7 @@ struct moth_ctx {
   uint32_t quiet;                /* > 0: what runs now is recorded as a whole, or not at all */
   struct moth_observer *observer; /* the first of a chain, mostly NULL: see observer.h */
   struct moth_trace *trace;      /* the last one, see trace.c */
-  struct moth_calls *calls, *noted; /* under way, and the last ones: see noted.c */
+  struct moth_call_log *call_log, *last_log; /* under way, and the last: see call_log.c */
   struct moth_fft_plan *ffts;    /* tables of transforms, chained: see kernel/fft.c */
 
   moth_results results; /* of the last call */
@@ -275,9 +275,9 @@ static inline bool moth_count_data(moth_ctx *ctx, int64_t nbytes) {
 
 void moth_autocast_forget(moth_ctx *ctx); /* casts that were kept (autocast.c) */
 /* What is kept becomes y, taken, which x is in a half type. */
-void moth_brief_keep(moth_brief *b, const moth_tensor *x, moth_tensor *y);
+void moth_half_copy_keep(moth_half_copy *b, const moth_tensor *x, moth_tensor *y);
 /* That, borrowed, if it is of x, as x is now, in dtype; else NULL. */
-moth_tensor *moth_brief_of(const moth_brief *b, const moth_tensor *x, int dtype);
+moth_tensor *moth_half_copy_find(const moth_half_copy *b, const moth_tensor *x, int dtype);
 
 /* -- handles (handles.c) -- */
 

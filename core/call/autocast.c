@@ -28,8 +28,8 @@ void moth_autocast_forget(moth_ctx *ctx) {
   if (ctx->casts) moth_dealloc(ctx, ctx->casts, ctx->cast_room * (int64_t)sizeof *ctx->casts);
   ctx->casts = NULL;
   ctx->cast_room = 0;
-  moth_tensor_release(ctx->brief.y);
-  ctx->brief.y = NULL;
+  moth_tensor_release(ctx->half_copy.y);
+  ctx->half_copy.y = NULL;
 }
 
 int32_t moth_autocast(moth_ctx *ctx, int32_t dtype) {
@@ -110,34 +110,35 @@ static void keep_cast(moth_tensor *x, moth_tensor *y) {
 /* -- norms: on a device they write f32 and the region's dtype in one pass. The latter is kept until
 ** the next one comes, for products of the f32 result, whose casts need no pass then -- */
 
-void moth_brief_keep(moth_brief *b, const moth_tensor *x, moth_tensor *y) {
+void moth_half_copy_keep(moth_half_copy *b, const moth_tensor *x, moth_tensor *y) {
   moth_tensor_release(b->y);
-  *b = (moth_brief){y, x->storage->id, moth_storage_version(x->storage)};
+  *b = (moth_half_copy){y, x->storage->id, moth_storage_version(x->storage)};
 }
 
-moth_tensor *moth_brief_of(const moth_brief *b, const moth_tensor *x, int dtype) {
+moth_tensor *moth_half_copy_find(const moth_half_copy *b, const moth_tensor *x, int dtype) {
   const bool same = b->y && b->of == x->storage->id && b->y->l.dtype == dtype &&
                     b->version == moth_storage_version(x->storage);
   return same ? b->y : NULL;
 }
 
-int moth_autocast_brief(const moth_op *op) {
-  return op->flags & MOTH_OP_BRIEF ? (int)(op->nout + op->nhidden) - 1 : 0;
+int moth_autocast_half_copy(const moth_op *op) {
+  return op->flags & MOTH_OP_HALF_COPY ? (int)(op->nout + op->nhidden) - 1 : 0;
 }
 
 void moth_autocast_result(const moth_op *op, moth_tensor **out) {
-  const int at = moth_autocast_brief(op);
-  if (at && out[at]) moth_brief_keep(&out[0]->ctx->brief, out[0], moth_tensor_retain(out[at]));
+  const int at = moth_autocast_half_copy(op);
+  if (at && out[at])
+    moth_half_copy_keep(&out[0]->ctx->half_copy, out[0], moth_tensor_retain(out[at]));
 }
 
 /* x, or the view of a norm's result that it is, as that was written in dtype; else *y is NULL. */
 static int cast_known(moth_tensor *x, int dtype, moth_tensor **y) {
   moth_ctx *ctx = x->ctx;
-  const moth_tensor *brief = moth_brief_of(&ctx->brief, x, dtype);
-  if (!brief) return MOTH_OK;
+  const moth_tensor *half_copy = moth_half_copy_find(&ctx->half_copy, x, dtype);
+  if (!half_copy) return MOTH_OK;
   moth_layout l = x->l;
   l.dtype = (uint8_t)dtype;
-  *y = moth_tensor_like(ctx, &l, brief->storage);
+  *y = moth_tensor_like(ctx, &l, half_copy->storage);
   int status = *y ? moth_record(&moth_op_cast, &(cast_args){ctx, x, dtype}, y) : ctx->error.code;
   if (status && *y) moth_tensor_release(*y);
   return status;

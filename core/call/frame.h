@@ -53,7 +53,7 @@ int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype);
 int moth_autocast_inputs(moth_call_frame *f, const moth_op *op);
 /* A norm has written its result in the region's dtype as well: products that follow take that. */
 void moth_autocast_result(const moth_op *op, moth_tensor **out);
-int moth_autocast_brief(const moth_op *op); /* which of a norm's results that is; else 0 */
+int moth_autocast_half_copy(const moth_op *op); /* which of a norm's results that is; else 0 */
 
 /* On a device, masks among an op's indices become the positions where they hold (op/masks.c). */
 int moth_index_prepare(moth_call_frame *f, const moth_op *op);

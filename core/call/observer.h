@@ -34,11 +34,11 @@ typedef struct moth_observed { /* what is about to run */
 } moth_observed;
 
 enum { /* moth_notice.kind: what reaches tensors by other ways than ops; first, what logs list */
-  MOTH_NOTICE_DATA = MOTH_CALLS_DATA,
-  MOTH_NOTICE_DETACH = MOTH_CALLS_DETACH,
-  MOTH_NOTICE_REQUIRES = MOTH_CALLS_REQUIRES,
-  MOTH_NOTICE_READ = MOTH_CALLS_READ,
-  MOTH_NOTICE_OTHER = MOTH_CALLS_OTHER,
+  MOTH_NOTICE_DATA = MOTH_CALL_LOG_DATA,
+  MOTH_NOTICE_DETACH = MOTH_CALL_LOG_DETACH,
+  MOTH_NOTICE_REQUIRES = MOTH_CALL_LOG_REQUIRES,
+  MOTH_NOTICE_READ = MOTH_CALL_LOG_READ,
+  MOTH_NOTICE_OTHER = MOTH_CALL_LOG_OTHER,
   MOTH_NOTICE_SHARE,     /* x shares its bytes with a tensor without history */
   MOTH_NOTICE_READ_GRAD, /* of x, or of a leaf */
   MOTH_NOTICE_SET_GRAD,  /* of x; the old one is not read */

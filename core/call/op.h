@@ -182,8 +182,8 @@ struct moth_op {
 /* Plugins' kernels know channels_last: results lie so if any input does. */
 #define MOTH_OP_CHANNELS_LAST 0x800000
 #define MOTH_OP_WIDE_NUMBERS 0x1000000 /* beside half types 0-d operands of the CPU stay f32 */
-#define MOTH_OP_BRIEF 0x2000000 /* the last, hidden result: the first in autocast's half type */
-#define MOTH_OP_BRIEF_GRADIENT 0x4000000 /* takes the gradient of an f32 result in a half type */
+#define MOTH_OP_HALF_COPY 0x2000000 /* the last, hidden result: the first in autocast's half type */
+#define MOTH_OP_HALF_GRADIENT 0x4000000 /* takes the gradient of an f32 result in a half type */
 #define MOTH_OP_PASSES_GRADIENT 0x10000000 /* to operands of its result's shape, unchanged */
 
 /* What autocast casts the float tensors of an op to. */

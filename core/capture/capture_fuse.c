@@ -154,12 +154,12 @@ void moth_capture_drop_block(moth_capture *c, moth_storage *s) {
 /* The kernel of a norm writes no f32 result where both results are one tensor. */
 static void skip_result(moth_capture *c, uint32_t i) {
   moth_instruction *in = &c->code[i];
-  const int brief = in->run ? moth_autocast_brief(in->op) : 0;
-  if (!brief || !in->out[brief] ||
+  const int half_copy = in->run ? moth_autocast_half_copy(in->op) : 0;
+  if (!half_copy || !in->out[half_copy] ||
       !moth_capture_only_reader(c, i, c->ncode, in->out[0]->storage))
     return;
   moth_storage *unread = in->out[0]->storage;
-  in->out[0] = in->out[brief];
+  in->out[0] = in->out[half_copy];
   moth_capture_drop_block(c, unread);
 }
 

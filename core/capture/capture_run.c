@@ -3,10 +3,10 @@
 */
 #include <stdatomic.h>
 
+#include "call_log.h"
 #include "capture_parts.h"
 #include "base/coroutine.h"
 #include "tensor/loop.h"
-#include "noted.h"
 #include "profile.h"
 #include "base/random.h"
 #include "call/registry.h"
@@ -151,7 +151,7 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
   if (ctx->closed) return moth_fail_closed(ctx);
   if (ctx->capture)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "moth.capture is recording a step already");
-  if (moth_calls_refuse(ctx, "a captured step cannot be exported")) return ctx->error.code;
+  if (moth_call_log_refuse(ctx, "a captured step cannot be exported")) return ctx->error.code;
   if (ctx->anomaly)
     return moth_fail(ctx, MOTH_E_STATE, NULL,
                      "anomaly mode looks at values; a step cannot be recorded in it");
@@ -395,7 +395,7 @@ static int begin_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inpu
   if (!c) return ctx->error.code;
   if (ctx->capture)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a replay cannot be part of a recording");
-  if (moth_calls_refuse(ctx, "a captured step cannot be exported")) return ctx->error.code;
+  if (moth_call_log_refuse(ctx, "a captured step cannot be exported")) return ctx->error.code;
   if (ninputs > MOST || ninputs != c->ninputs) return MOTH_CAPTURE_STALE;
   for (uint32_t i = 0; i < ninputs; i++) {
     x[i] = moth_resolve(ctx, &inputs[i], NULL);

@@ -95,7 +95,7 @@ static int cast_cpu(const cast_args *a, moth_tensor **out) {
 }
 
 static int cast_grad(const cast_args *a, moth_grad *g) {
-  return moth_flow_brief(g, a->input, g->dy);
+  return moth_flow_uncast(g, a->input, g->dy);
 }
 
 MOTH_OP(cast, CAST,

@@ -49,7 +49,7 @@ static void result_shapes(const moth_tensor *input, const row_form *f, int stats
 
 /* The result once more, in a half type, where that costs no pass of its own: a region of autocast
 ** hands it to products. */
-static void brief_shape(int64_t half, const moth_layout *result, moth_layout *y) {
+static void half_copy_shape(int64_t half, const moth_layout *result, moth_layout *y) {
   y->ndim = MOTH_NO_RESULT;
   if (half < 0 || !moth_is_half((int)half) || !result->device || result->dtype != MOTH_F32) return;
   y->ndim = result->ndim;
@@ -107,7 +107,7 @@ static int row_norm_back_shape(const row_norm_back_args *a, moth_layout *y) {
   memcpy(y[0].shape, a->input->l.shape, sizeof y[0].shape);
   y[1].ndim = y[2].ndim = 1;
   y[1].shape[0] = y[2].shape[0] = a->affine ? weights : 0;
-  brief_shape(a->half, &y[0], &y[3]);
+  half_copy_shape(a->half, &y[0], &y[3]);
   return MOTH_OK;
 }
 
@@ -173,7 +173,7 @@ MOTH_OP_CONST(row_norm_back, ROW_NORM_BACK,
     "moth.randn(2, 6), moth.randn(2, 6), moth.randn(3), moth.randn(2), moth.rand(2), 1, 3\n"
     "moth.randn(2, 6), moth.randn(2, 6), moth.none, moth.none, moth.rand(2),"
     " {groups = 2, channels = 3, affine = false, sum = moth.randn(2, 6), half = moth.float16}",
-  .outputs = "dx, dweight, dbias, brief: hidden",
+  .outputs = "dx, dweight, dbias, half_copy: hidden",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
 
@@ -270,7 +270,7 @@ static int layer_norm_shape(const layer_norm_args *a, moth_layout *y) {
   if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, (int32_t)shape.n, shape.at);
   if (!status) status = moth_norm_fits(a->ctx, "bias", a->bias, (int32_t)shape.n, shape.at);
   if (!status) result_shapes(a->input, &f, 2, y);
-  if (!status) brief_shape(a->ctx->autocast, &y[0], &y[3]);
+  if (!status) half_copy_shape(a->ctx->autocast, &y[0], &y[3]);
   return status;
 }
 
@@ -294,10 +294,10 @@ MOTH_OP(layer_norm, LAYER_NORM,
     "moth.randn(2, 3, 4), {4}\n"
     "moth.randn(2, 3, 4), {3, 4}, moth.randn(3, 4), moth.randn(3, 4)\n"
     "moth.randn(2, 4), {4}, {bias = moth.randn(4), eps = 0.1}",
-  .outputs = "y, mean: hidden, rstd: hidden, brief: hidden",
+  .outputs = "y, mean: hidden, rstd: hidden, half_copy: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input mean rstd weight:input",
-  .flags = MOTH_OP_BRIEF | MOTH_OP_BRIEF_GRADIENT, .autocast = MOTH_AUTOCAST_F32)
+  .flags = MOTH_OP_HALF_COPY | MOTH_OP_HALF_GRADIENT, .autocast = MOTH_AUTOCAST_F32)
 
 /* -- rms_norm -- */
 
@@ -313,7 +313,7 @@ static int rms_norm_shape(const rms_norm_args *a, moth_layout *y) {
   if (!status) status = moth_norm_eps(a->ctx, rms_eps(a));
   if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, (int32_t)shape.n, shape.at);
   if (!status) result_shapes(a->input, &f, 1, y);
-  if (!status) brief_shape(a->ctx->autocast, &y[0], &y[2]);
+  if (!status) half_copy_shape(a->ctx->autocast, &y[0], &y[2]);
   return status;
 }
 
@@ -336,10 +336,10 @@ MOTH_OP(rms_norm, RMS_NORM,
   .examples =
     "moth.randn(2, 3, 4), {4}\n"
     "moth.randn(2, 3, 4), {3, 4}, moth.randn(3, 4), 0.1",
-  .outputs = "y, rstd: hidden, brief: hidden",
+  .outputs = "y, rstd: hidden, half_copy: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input rstd weight:input",
-  .flags = MOTH_OP_BRIEF | MOTH_OP_BRIEF_GRADIENT, .autocast = MOTH_AUTOCAST_F32)
+  .flags = MOTH_OP_HALF_COPY | MOTH_OP_HALF_GRADIENT, .autocast = MOTH_AUTOCAST_F32)
 
 /* -- group_norm -- */
 
@@ -402,7 +402,7 @@ MOTH_OP(group_norm, GROUP_NORM,
   .outputs = "y, mean: hidden, rstd: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input mean rstd weight:input",
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_BRIEF_GRADIENT, .autocast = MOTH_AUTOCAST_F32)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HALF_GRADIENT, .autocast = MOTH_AUTOCAST_F32)
 
 /* -- normalize -- */
 

@@ -114,7 +114,8 @@ static int groups_read(groups *g, bool floats, moth_tensor *inverse, moth_tensor
 /* Whether values may be copied by other means than an op: nothing is recorded of it. */
 static bool copies_values(const moth_tensor *x, const moth_rows *r) {
   const moth_ctx *ctx = x->ctx;
-  return x->l.dtype == r->dtype && !moth_observes_functions(ctx) && !(ctx->grad_mode && moth_needs_grad(x));
+  return x->l.dtype == r->dtype && !moth_observes_functions(ctx) &&
+         !(ctx->grad_mode && moth_needs_grad(x));
 }
 
 /* The same of runs of single elements; *y: their values, where they may be copied. */

@@ -101,8 +101,9 @@ struct half_result {
   }
 };
 
-static half_result half_of(const moth_tensor *brief) {
-  return brief ? half_result{moth_address(brief), brief->l.dtype} : half_result{NULL, 0};
+static half_result half_of(const moth_tensor *half_copy) {
+  return half_copy ? half_result{moth_address(half_copy), half_copy->l.dtype}
+                   : half_result{NULL, 0};
 }
 
 /* -- forward -- */
@@ -146,7 +147,7 @@ template <class T> struct row_norm {
   const T *x, *weight, *bias;
   T *y; /* NULL: it is wanted in a half type alone */
   real_of<T> *mean, *rstd; /* mean is NULL if it is not taken away */
-  half_result brief;
+  half_result half_copy;
 };
 
 template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_norm<T> p) {
@@ -182,7 +183,7 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
       put(&out.at[k], (get(&in.at[k]) - mean) * rstd * w[k] + b[k]);
     const int64_t at = start + place_of(p.f, i);
     if (p.y) write_lump(p.y + at, out);
-    if constexpr (is_f32<T>) p.brief.template put_lump<EACH>(at, out.at);
+    if constexpr (is_f32<T>) p.half_copy.template put_lump<EACH>(at, out.at);
   }
   if (!works || me.lane != 0) return;
   if (p.mean) p.mean[row] = mean;
@@ -197,7 +198,7 @@ template <class T, int EACH> static int norm_launch(moth_tensor *out, const row_
 
 static int rows_run(const moth_tensor *input, const moth_tensor *weight, const moth_tensor *bias,
                     const row_form &f, double eps, moth_tensor *out, moth_tensor *mean,
-                    moth_tensor *rstd, const moth_tensor *brief) {
+                    moth_tensor *rstd, const moth_tensor *half_copy) {
   moth_tensor *x = moth_packed_as(input, f.step != 0), *w = weight ? moth_packed(weight) : NULL;
   moth_tensor *b = bias ? moth_packed(bias) : NULL;
   int status = x && (w || !weight) && (b || !bias) ? MOTH_OK : moth_status(out->ctx);
@@ -206,10 +207,10 @@ static int rows_run(const moth_tensor *input, const moth_tensor *weight, const m
       typedef typename decltype(type)::of T;
       typedef real_of<T> R;
       const row_norm<T> p = {f, share_of<R>(f), (R)eps, data<T>(x), w ? data<T>(w) : NULL,
-                             b ? data<T>(b) : NULL, out == brief ? NULL : data<T>(out),
-                             mean ? data<R>(mean) : NULL, data<R>(rstd), half_of(brief)};
+                             b ? data<T>(b) : NULL, out == half_copy ? NULL : data<T>(out),
+                             mean ? data<R>(mean) : NULL, data<R>(rstd), half_of(half_copy)};
       const bool many = run_of(f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.y) &&
-                        on_lump(p.weight) && on_lump(p.bias) && on_lump(p.brief.at);
+                        on_lump(p.weight) && on_lump(p.bias) && on_lump(p.half_copy.at);
       return many ? norm_launch<T, LUMP<T>>(out, p) : norm_launch<T, 1>(out, p);
     });
   moth_tensor_release(x);
@@ -258,7 +259,7 @@ template <class T> struct row_back {
   const void *dy;
   int dy_dtype;
   const T *sum; /* or NULL */
-  half_result brief;
+  half_result half_copy;
   const real_of<T> *weight, *mean, *rstd;
   T *dx;
 };
@@ -302,7 +303,7 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
       for (int k = 0; k < EACH; k++) put(&out.at[k], sum[k] + get(&out.at[k]));
     }
     write_lump(p.dx + from, out);
-    if constexpr (is_f32<T>) p.brief.template put_lump<EACH>(from, out.at);
+    if constexpr (is_f32<T>) p.half_copy.template put_lump<EACH>(from, out.at);
   }
 }
 
@@ -391,7 +392,7 @@ static int back_typed(const row_norm_back_args *a, moth_tensor *const *t, moth_t
                          t[WEIGHT] ? data<R>(t[WEIGHT]) : NULL, t[MEAN] ? data<R>(t[MEAN]) : NULL,
                          data<R>(t[RSTD]), data<T>(out[0])};
   const bool many = run_of(p.f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.dy) &&
-                    on_lump(p.sum) && on_lump(p.dx) && on_lump(p.brief.at) &&
+                    on_lump(p.sum) && on_lump(p.dx) && on_lump(p.half_copy.at) &&
                     on_lump(p.weight, sizeof(R) * LUMP<T>);
   int status = MOTH_OK;
   if (rows) status = many ? back_launch<T, LUMP<T>>(out[0], p) : back_launch<T, 1>(out[0], p);
@@ -410,13 +411,13 @@ static moth_tensor *laid_as(const moth_tensor *x, int dtype, bool channels_last)
 static int row_norm_back_run(const row_norm_back_args *a, moth_tensor **out) {
   const int dtype = a->input->l.dtype, real = moth_compute_dtype(dtype);
   const moth_tensor *from[INPUTS] = {a->input, a->grad, a->sum, a->weight, a->mean, a->rstd};
-  const bool brief = dtype == MOTH_F32 && moth_dtype_size[a->grad->l.dtype] == 2;
+  const bool half_copy = dtype == MOTH_F32 && moth_dtype_size[a->grad->l.dtype] == 2;
   const bool channels_last = moth_is_channels_last(out[0]);
   moth_tensor *t[INPUTS] = {NULL};
   int status = MOTH_OK;
   for (int i = 0; i < INPUTS && !status; i++) {
     if (!from[i]) continue;
-    const int as = i >= WEIGHT ? real : i == DY && brief ? a->grad->l.dtype : dtype;
+    const int as = i >= WEIGHT ? real : i == DY && half_copy ? a->grad->l.dtype : dtype;
     t[i] = i < WEIGHT ? laid_as(from[i], as, channels_last) : packed_as(from[i], as);
     if (!t[i]) status = moth_status(a->ctx);
   }

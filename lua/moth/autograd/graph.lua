@@ -4,10 +4,10 @@
 --       return net(x):sum()
 --     end)
 --
--- The engine never calls Lua. A region (core/autograd/region.c) lists the nodes that are made
--- while f runs. A call that makes one returns WANT, as it does when a collection is due; lib.due
--- then comes here, takes the saved tensors out of the node and calls `pack`. A backward pass that
--- needs them stops, and `unpack` is called from autograd's loop.
+-- The engine never calls Lua. A checkpoint (core/autograd/checkpoint.c) lists the nodes made while
+-- f runs. A call that makes one returns WANT, as it does when a collection is due; lib.due then
+-- comes here, takes the saved tensors out of the node and calls `pack`. A backward pass that needs
+-- them stops, and `unpack` is called from autograd's loop.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"
@@ -28,10 +28,10 @@ local graph = {}
 local packed = {}
 function lib.on_dead.graph(id) packed[id] = nil end
 
-local current -- {id = the innermost region, pack =, unpack =, busy =}
+local current -- {id = the innermost checkpoint, pack =, unpack =, busy =}
 local refused -- why hooks are refused now: disable_saved_tensors_hooks
 
-local region_out, node_out = ffi.new "uint64_t[1]", ffi.new "uint64_t[1]"
+local checkpoint_out, node_out = ffi.new "uint64_t[1]", ffi.new "uint64_t[1]"
 local slot_out = ffi.new "uint32_t[1]"
 
 -- Keeps the tensors of a packed value out of scopes: the graph may live longer.
@@ -48,7 +48,7 @@ end
 local function take_all(state)
   while true do
     local h = Handle()
-    local status = C.moth_region_pack(ctx, state.id, node_out, slot_out, h)
+    local status = C.moth_checkpoint_pack(ctx, state.id, node_out, slot_out, h)
     local x = autograd.take(h, status, "saved_tensors_hooks")
     if x == nil then return end
     local node, slot = tonumber(node_out[0]), slot_out[0]
@@ -103,7 +103,7 @@ local function close(state, outer, ok, ...)
   local drained, problem = true, nil
   if ok then drained, problem = pcall(drain) end
   current, lib.packing = outer, outer and drain or nil
-  C.moth_region_end(ctx, state.id, C.MOTH_REGION_DROP, 0)
+  C.moth_checkpoint_end(ctx, state.id, C.MOTH_CHECKPOINT_DROP, 0)
   if not ok then error((...), 0) end
   if not drained then error(problem, 0) end
   return ...
@@ -112,9 +112,9 @@ end
 -- Calls f(...) with the hooks.
 local function with_hooks(pack, unpack_hook, f, ...)
   if refused then errors.raise(refused, "E_STATE") end
-  local status = C.moth_region_begin(ctx, nil, 0, C.MOTH_REGION_PACKS, region_out)
+  local status = C.moth_checkpoint_begin(ctx, nil, 0, C.MOTH_CHECKPOINT_PACKS, checkpoint_out)
   if status < 0 then errors.status(status, "saved_tensors_hooks") end
-  local outer, state = current, { id = region_out[0], pack = pack }
+  local outer, state = current, { id = checkpoint_out[0], pack = pack }
   autograd.nodes[tonumber(state.id)] = { again = again, unpack = unpack_hook }
   current, lib.packing = state, drain
   local args, results = lib.pack(...), nil

@@ -20,7 +20,7 @@ local istensor, callable = lib.istensor, calls.is_callable
 local M = {}
 
 --- What Lua holds for nodes of the graph: id -> {hooks = list, after = list, leaf = bool, class =,
--- state =, before = list, results = list (node.lua)}, or for a region what utils/checkpoint.lua
+-- state =, before = list, results = list (node.lua)}, or for a checkpoint what utils/checkpoint.lua
 -- runs again, or what graph.lua unpacks.
 M.nodes = {}
 local nodes = M.nodes

@@ -61,12 +61,12 @@ end
 -- The C declarations, and those that few programs need: the table of C types stays small.
 local function declarations(C)
   local text = ffi.string(C.moth_header())
-  local regions = text:find("/* A region: what ops save", 1, true)
-  local after = text:find("/* ---- recordings", regions, true)
+  local checkpoints = text:find("/* An activation checkpoint:", 1, true)
+  local after = text:find("/* ---- recordings", checkpoints, true)
   local nodes = text:find("/* ---- nodes and saved tensors", after, true)
   local coroutines = text:find("/* ---- coroutines", nodes, true)
-  return text:sub(1, regions - 1) .. text:sub(after, nodes - 1),
-    text:sub(regions, after - 1) .. text:sub(nodes, coroutines - 1), text:sub(coroutines)
+  return text:sub(1, checkpoints - 1) .. text:sub(after, nodes - 1),
+    text:sub(checkpoints, after - 1) .. text:sub(nodes, coroutines - 1), text:sub(coroutines)
 end
 
 local C, path = open_library()
@@ -83,7 +83,7 @@ do
   if not pcall(ffi.typeof, "moth_memory_info") then ffi.cdef((declarations(C))) end
 end
 
---- Declares the functions for regions, nodes and saved tensors.
+--- Declares the functions for checkpoints, nodes and saved tensors.
 function lib.declare_nodes()
   if not pcall(ffi.typeof, "moth_node_info") then ffi.cdef((select(2, declarations(C)))) end
 end

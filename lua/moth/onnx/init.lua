@@ -4,8 +4,8 @@
 --     local net = moth.onnx.load "net.onnx"
 --     local y = net(moth.randn(1, 3, 224, 224))
 --
--- export/: given.lua checks the arguments, noted.lua reads the calls of a net, plan.lua turns them
--- into a graph (graph.lua) by the rows of elements, shapes, indexing, layers and losses.lua.
+-- export/: given.lua checks the arguments, call_log.lua reads the calls of a net, plan.lua turns
+-- them into a graph (graph.lua) by the rows of elements, shapes, indexing, layers and losses.lua.
 -- load/: reader.lua checks a file (tensors.lua reads its tensors), init.lua makes a net of it, and
 -- that runs the rows of the other files, one for each subject; rows.lua says which file has an op.
 -- proto.lua knows the file format.

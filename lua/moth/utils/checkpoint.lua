@@ -4,7 +4,7 @@
 --     local checkpoint = moth.utils.checkpoint.checkpoint
 --     for _, block in ipairs(self.blocks) do x = checkpoint(block, x) end
 --
--- The engine empties the nodes of the call when it ends (core/autograd/region.c). A backward pass
+-- The nodes of the call are emptied when it ends (core/autograd/checkpoint.c). A backward pass
 -- that comes to one of them stops, and the function here runs the call again, with the random
 -- numbers and the mixed precision it had: what its ops save then goes to the nodes of the first
 -- run.
@@ -21,7 +21,7 @@ local C, ctx, Handle, istensor = lib.C, lib.ctx, lib.Handle, lib.istensor
 local ffi = require "ffi"
 
 lib.declare_nodes()
-local EMPTY, GIVE, DROP = C.MOTH_REGION_EMPTY, C.MOTH_REGION_GIVE, C.MOTH_REGION_DROP
+local EMPTY, GIVE, DROP = C.MOTH_CHECKPOINT_EMPTY, C.MOTH_CHECKPOINT_GIVE, C.MOTH_CHECKPOINT_DROP
 
 local checkpoint = {}
 
@@ -56,31 +56,31 @@ end
 
 -- ---- the two runs ----
 
--- Calls fn within the region under way, which GIVE or EMPTY ends. What others did where it yields
--- would be of the region too.
+-- Calls fn within the checkpoint `id`, which GIVE or EMPTY ends. What others did where it yields
+-- would be of the checkpoint too.
 -- @return the results as a list
-local function run(region, how, task, fn, args)
+local function run(id, how, task, fn, args)
   local results
   local ok, problem = errors.unyielding("a checkpointed function", function()
     results = lib.pack(fn(unpack(args, 1, args.n)))
   end)
   if not ok then
-    C.moth_region_end(ctx, region, DROP, 0)
+    C.moth_checkpoint_end(ctx, id, DROP, 0)
     error(problem, 0)
   end
-  local status = C.moth_region_end(ctx, region, how, task)
+  local status = C.moth_checkpoint_end(ctx, id, how, task)
   if status < 0 then errors.status(status, "checkpoint") end
   return results
 end
 
-local region_out = ffi.new "uint64_t[1]"
+local id_out = ffi.new "uint64_t[1]"
 
 local function begin(tensors, again)
   local handles = lib.handles(math.max(#tensors, 1))
   for i, x in ipairs(tensors) do handles[i - 1] = x end
-  local status = C.moth_region_begin(ctx, handles, #tensors, again and 1 or 0, region_out)
+  local status = C.moth_checkpoint_begin(ctx, handles, #tensors, again and 1 or 0, id_out)
   if status < 0 then errors.status(status, "checkpoint") end
-  return region_out[0]
+  return id_out[0]
 end
 
 local function first_run(fn, preserve, args)
@@ -91,9 +91,9 @@ local function first_run(fn, preserve, args)
     autocast = C.moth_autocast(ctx, -2),
   }
   if preserve then tensors[#tensors + 1] = generator.get_rng_state() end
-  local region = begin(tensors, false)
-  autograd.nodes[tonumber(region)] = entry
-  return run(region, EMPTY, 0, fn, args)
+  local id = begin(tensors, false)
+  autograd.nodes[tonumber(id)] = entry
+  return run(id, EMPTY, 0, fn, args)
 end
 
 local function second_run(entry, task)
@@ -107,7 +107,7 @@ local function second_run(entry, task)
   run(begin({}, true), GIVE, task, entry.fn, args)
 end
 
---- A backward pass needs what the nodes of a region saved: from autograd's loop.
+--- A backward pass needs what the nodes of a checkpoint saved: from autograd's loop.
 function checkpoint.again(entry, task)
   local run_under = autograd.frames.run
   local state = entry.preserve and generator.get_rng_state()

@@ -1,10 +1,10 @@
 --- log.lua -- which ops a function ran, in order: what replay.lua runs again for a batch.
 --
--- The engine notes the calls (core/capture/noted.c). An entry is {event = "op", meta =, slots =,
--- tensors =, versions = of those then, nin =, results =, writes =, recorded =, numbers = set of
--- slots of numbers, or nil}: `slots` are the call's, in which a tensor is its number in `tensors`;
--- the first `nin` of those are arguments, the others `results`. Other events are "data", "detach",
--- "requires", "read" and "other"; and "grad", which autograd.grad adds itself.
+-- The calls are those of a call log (core/capture/call_log.c). An entry is {event = "op", meta =,
+-- slots =, tensors =, versions = of those then, nin =, results =, writes =, recorded =, numbers =
+-- set of slots of numbers, or nil}: `slots` are the call's, in which a tensor is its number in
+-- `tensors`; the first `nin` of those are arguments, the others `results`. Other events are
+-- "data", "detach", "requires", "read" and "other"; and "grad", which autograd.grad adds itself.
 
 local bit = require "bit"
 local ffi = require "ffi"
@@ -61,14 +61,14 @@ end
 
 local function tensor_at(i, k, version)
   local h = Handle()
-  lib.check(C.moth_calls_tensor(ctx, i, k, h, version), "vmap")
+  lib.check(C.moth_call_log_tensor(ctx, i, k, h, version), "vmap")
   return lib.adopt(h, 0) or false, tonumber(version[0])
 end
 
 local NUMBER = 0xffffffff -- in the place of a version
 
 local function read(i, record, version)
-  lib.check(C.moth_calls_at(ctx, i, record), "vmap")
+  lib.check(C.moth_call_log_at(ctx, i, record), "vmap")
   local entry = { event = EVENTS[record.event], tensors = {}, versions = {},
                   recorded = record.recorded ~= 0, writes = record.writes ~= 0 }
   local n, nresults = record.ntensors, record.nresults
@@ -94,7 +94,7 @@ end
 
 local function entries_of(n)
   local list = {}
-  local record, version = ffi.new "moth_noted", ffi.new "uint32_t[1]"
+  local record, version = ffi.new "moth_logged_call", ffi.new "uint32_t[1]"
   for i = 0, n - 1 do list[i + 1] = read(i, record, version) end
   return list
 end
@@ -119,12 +119,12 @@ local function differentiate(added, observer)
     if lib.istensor(outputs) then outputs = { outputs } end
     if lib.istensor(inputs) then inputs = { inputs } end
     if lib.istensor(options.grad_outputs) then options.grad_outputs = { options.grad_outputs } end
-    local entry = { event = "grad", at = C.moth_calls_count(ctx), outputs = outputs,
+    local entry = { event = "grad", at = C.moth_call_log_count(ctx), outputs = outputs,
                     inputs = inputs, options = options, recorded = C.moth_grad_mode(ctx, -1) == 1 }
     lib.observer, autograd.stopped = nil, observer.lost
-    C.moth_calls_pause(ctx, 1)
+    C.moth_call_log_pause(ctx, 1)
     local results = lib.pack(pcall(grad, outputs, inputs, options))
-    C.moth_calls_pause(ctx, 0)
+    C.moth_call_log_pause(ctx, 0)
     lib.observer, autograd.stopped = observer, false
     if not results[1] then error(results[2], 0) end
     entry.results = { unpack(results, 2, results.n) }
@@ -135,26 +135,26 @@ end
 
 --- Runs f() and notes what it does; then use(entries), while the log is kept. The entries are nil
 -- where they do not say all of it.
--- @param pass  is f a backward pass, whose ops are to be noted?
--- @return what `use` returns, or nil if nothing could be noted and f did not run
+-- @param pass  is f a backward pass, whose ops are entries?
+-- @return what `use` returns, or nil if there can be no log and f did not run
 function log.with(pass, f, use)
-  local flags = C.MOTH_CALLS_EVENTS + (pass and C.MOTH_CALLS_BACKWARD or 0)
-  if C.moth_calls_begin(ctx, flags) < 0 then return nil end
+  local flags = C.MOTH_CALL_LOG_EVENTS + (pass and C.MOTH_CALL_LOG_BACKWARD or 0)
+  if C.moth_call_log_begin(ctx, flags) < 0 then return nil end
   local outer, stopped, added, observer = lib.observer, autograd.stopped, {}, {}
   observer.differentiate = differentiate(added, observer)
   function observer.lost() observer.is_lost = true end
   lib.observer, autograd.stopped = not pass and observer or nil, pass and observer.lost
   local ok, result = pcall(f)
   lib.observer, autograd.stopped = outer, stopped
-  local n = C.moth_calls_count(ctx)
-  C.moth_calls_end(ctx)
+  local n = C.moth_call_log_count(ctx)
+  C.moth_call_log_end(ctx)
   local fine, entries = pcall(entries_of, n)
   local used, value
   if fine and ok then
     entries = not observer.is_lost and merged(entries, added) or nil
     used, value = pcall(use, entries)
   end
-  C.moth_calls_free(ctx)
+  C.moth_call_log_free(ctx)
   if not ok then error(result, 0) end
   if not fine then error(entries, 0) end
   if not used then error(value, 0) end

@@ -1,6 +1,6 @@
 --- init.lua -- moth.onnx.export: a net as an ONNX file.
 --
--- The net runs once on the example inputs and each of its calls of the engine is noted (noted.lua).
+-- The net runs once on the example inputs and each of its calls is logged (call_log.lua).
 -- What depends on no input is a constant; the rest becomes nodes (plan.lua), by one row for each op
 -- (elements.lua, shapes.lua, indexing.lua, layers.lua, losses.lua). With dynamic axes it runs twice
 -- more, on larger inputs: numbers that differ then are sizes, which the file computes from those of
@@ -9,7 +9,7 @@
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 local Graph = require "moth.onnx.export.graph"
-local noted = require "moth.onnx.export.noted"
+local call_log = require "moth.onnx.export.call_log"
 local Plan = require "moth.onnx.export.plan"
 local proto = require "moth.onnx.proto"
 
@@ -72,7 +72,7 @@ local function read(net, args, inputs, axes, reading)
   local given = {}
   for i = 1, args.n do given[i] = replaced(args[i], by) end
   local module = type(net) ~= "function" and net or nil
-  local ok, list, results = pcall(noted.read, module, net, unpack(given, 1, args.n))
+  local ok, list, results = pcall(call_log.read, module, net, unpack(given, 1, args.n))
   if not ok and reading == 1 then error(list, 0) end
   if not ok then
     return nil, ("with inputs of other sizes, %s, the net fails: %s"):format(

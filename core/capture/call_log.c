@@ -1,10 +1,10 @@
-/* noted.c -- noting what the host asks for: each op with its arguments and its results, so that a
-** host can write down in another form, such as ONNX, what a function of its own did.
+/* call_log.c -- the call log: each op that the host calls, with its arguments and its results, so
+** that a host can write in another form, such as ONNX, what a function of its own did.
 **
-** Only what enters by moth_call is noted, not the ops that others are made of. Arguments are noted
-** as they were given, before casts. Tensors are held, so that their handles tell them apart.
+** Only what enters by moth_call is an entry, not the ops that others are made of. Arguments are
+** kept as they were passed, before casts. Tensors are held, so that their handles tell them apart.
 */
-#include "noted.h"
+#include "call_log.h"
 
 #include "call/observer.h"
 #include "call/registry.h"
@@ -23,7 +23,7 @@ typedef struct held {
   uint32_t version;
 } held;
 
-typedef struct moth_calls {
+typedef struct moth_call_log {
   moth_observer observer;
   moth_ctx *ctx;
   held *held; /* the tensors of all calls */
@@ -33,11 +33,11 @@ typedef struct moth_calls {
   bool lost;  /* an entry is missing, for want of memory */
   bool inside; /* an op of a backward pass runs, which is one entry */
   bool ended; /* it is only read any more */
-  struct moth_calls *outer, *outer_calls; /* the log around this one, and whether it was paused */
-} moth_calls;
+  struct moth_call_log *outer, *outer_active; /* the log around this one; NULL: it was paused */
+} moth_call_log;
 
 /* A number as operand is another with the next call. */
-static moth_tensor *lasting(const moth_calls *c, moth_tensor *x) {
+static moth_tensor *lasting(const moth_call_log *c, moth_tensor *x) {
   if (!x || !(x->flags & MOTH_T_NUMBER)) return x ? moth_tensor_retain(x) : NULL;
   const moth_layout l = {.numel = 1, .dtype = x->l.dtype};
   moth_tensor *y = moth_tensor_new(x->ctx, &l);
@@ -47,7 +47,7 @@ static moth_tensor *lasting(const moth_calls *c, moth_tensor *x) {
   return y;
 }
 
-static int hold(moth_calls *c, moth_tensor *x) {
+static int hold(moth_call_log *c, moth_tensor *x) {
   const int status = moth_grow(c->ctx, &c->held, c->nheld, &c->held_room, sizeof *c->held);
   moth_tensor *kept = status ? NULL : lasting(c, x);
   if (status || (x && !kept)) return c->ctx->error.code;
@@ -65,7 +65,8 @@ static bool writes(const moth_op *op, const moth_slot *slots, uint32_t nslots, u
 }
 
 /* Where row lies among the slots of args; tensors become their numbers, lists are copied behind. */
-static int note_row(moth_calls *c, call *to, const moth_args *args, uint32_t row, moth_slot **end) {
+static int add_row(moth_call_log *c, call *to, const moth_args *args, uint32_t row,
+                   moth_slot **end) {
   const moth_arg *arg = &to->op->rows[row];
   const int kind = to->op->kinds[row];
   const moth_slot *from = args->slot + arg->slot;
@@ -90,7 +91,7 @@ static int note_row(moth_calls *c, call *to, const moth_args *args, uint32_t row
   return MOTH_OK;
 }
 
-static int note(moth_calls *c, const moth_op *op, const moth_args *args) {
+static int add_call(moth_call_log *c, const moth_op *op, const moth_args *args) {
   moth_ctx *ctx = c->ctx;
   const uint32_t nslots = op->info.nslots;
   int64_t n = nslots;
@@ -107,17 +108,17 @@ static int note(moth_calls *c, const moth_op *op, const moth_args *args) {
   memset(to->slots, 0, (size_t)to->bytes);
   moth_slot *end = to->slots + nslots;
   for (uint32_t row = 0; row < op->nrows && !status; row++)
-    status = note_row(c, to, args, row, &end);
+    status = add_row(c, to, args, row, &end);
   return status;
 }
 
-static void forget_last(moth_calls *c) {
+static void forget_last(moth_call_log *c) {
   call *last = &c->at[--c->n];
   while (c->nheld > last->first) moth_tensor_release(c->held[--c->nheld].x);
   moth_dealloc(c->ctx, last->slots, last->bytes);
 }
 
-static void add_event(moth_calls *c, const moth_notice *e) {
+static void add_event(moth_call_log *c, const moth_notice *e) {
   int status = moth_grow(c->ctx, &c->at, c->n, &c->room, sizeof *c->at);
   if (!status) {
     c->at[c->n++] = (call){.first = c->nheld, .event = (uint8_t)e->kind, .writes = e->value,
@@ -128,12 +129,12 @@ static void add_event(moth_calls *c, const moth_notice *e) {
   if (status) c->lost = true;
 }
 
-static void add_other(moth_calls *c) {
+static void add_other(moth_call_log *c) {
   if (c->flags) add_event(c, &(moth_notice){.kind = MOTH_NOTICE_OTHER});
 }
 
 /* Runs what the last entry is about, and holds its results; those of a list are in ctx->results. */
-static int run_noted(moth_calls *c, const moth_observed *run, bool lists) {
+static int run_logged(moth_call_log *c, const moth_observed *run, bool lists) {
   int status = moth_observe(c->observer.next, run);
   call *last = &c->at[c->n - 1];
   const moth_results *list = &c->ctx->results;
@@ -149,7 +150,7 @@ static int run_noted(moth_calls *c, const moth_observed *run, bool lists) {
 }
 
 static int run_call(moth_observer *o, const moth_observed *run) {
-  moth_calls *c = (moth_calls *)o;
+  moth_call_log *c = (moth_call_log *)o;
   const moth_call_frame *from = run->args;
   const moth_op *op = run->op;
   moth_ctx *ctx = c->ctx;
@@ -161,31 +162,31 @@ static int run_call(moth_observer *o, const moth_observed *run) {
   if (ctx->autocast != MOTH_NO_DTYPE || reshapes) add_other(c);
   moth_frame_open(&f, ctx);
   int status = moth_read_args(&f, op, from->slots, from->nslots, from->given);
-  if (!status) status = note(c, reshapes ? op->origin : op, &f.args);
+  if (!status) status = add_call(c, reshapes ? op->origin : op, &f.args);
   if (!status)
     c->at[c->n - 1].writes = !reshapes && writes(op, from->slots, from->nslots, from->given);
   else while (c->n > n) forget_last(c);
   moth_frame_close(&f);
-  return status ? status : run_noted(c, run, true);
+  return status ? status : run_logged(c, run, true);
 }
 
 static int run_gradient(moth_observer *o, const moth_observed *run) {
-  moth_calls *c = (moth_calls *)o;
-  if (!(c->flags & MOTH_CALLS_BACKWARD) || c->inside) return moth_observe(o->next, run);
+  moth_call_log *c = (moth_call_log *)o;
+  if (!(c->flags & MOTH_CALL_LOG_BACKWARD) || c->inside) return moth_observe(o->next, run);
   moth_args given = {.ctx = c->ctx};
   memcpy(&given, run->args, run->op->size);
   const uint32_t n = c->n;
-  int status = note(c, run->op, &given);
+  int status = add_call(c, run->op, &given);
   if (status && c->n > n) forget_last(c);
   if (status) return status;
   c->inside = true;
-  status = run_noted(c, run, false);
+  status = run_logged(c, run, false);
   c->inside = false;
   return status;
 }
 
-/* Whether x is a result of a call that was noted. */
-static bool made(const moth_calls *c, const moth_tensor *x) {
+/* Whether x is a result of a call in the log. */
+static bool made(const moth_call_log *c, const moth_tensor *x) {
   for (uint32_t i = 0; i < c->n; i++) {
     const uint32_t end = i + 1 < c->n ? c->at[i + 1].first : c->nheld;
     for (uint32_t k = end - c->at[i].nresults; k < end; k++)
@@ -195,7 +196,7 @@ static bool made(const moth_calls *c, const moth_tensor *x) {
 }
 
 static int notice(moth_observer *o, const moth_notice *e) {
-  moth_calls *c = (moth_calls *)o;
+  moth_call_log *c = (moth_call_log *)o;
   if (c->inside) return MOTH_OK;
   if (e->kind == MOTH_NOTICE_RESHAPE) { /* the entries hold x as it was */
     if (c->flags || made(c, e->x)) return e->x->slot != 0;
@@ -208,92 +209,93 @@ static int notice(moth_observer *o, const moth_notice *e) {
   return MOTH_OK;
 }
 
-static void attach(moth_ctx *ctx, moth_calls *c) {
-  if (ctx->calls) moth_observer_remove(ctx, &ctx->calls->observer);
+static void attach(moth_ctx *ctx, moth_call_log *c) {
+  if (ctx->call_log) moth_observer_remove(ctx, &ctx->call_log->observer);
   if (c) moth_observer_add(ctx, &c->observer);
-  ctx->calls = c;
+  ctx->call_log = c;
 }
 
-int moth_calls_refuse(moth_ctx *ctx, const char *why) {
-  if (!ctx->calls) return MOTH_OK;
-  if (!ctx->calls->flags) return moth_fail(ctx, MOTH_E_STATE, NULL, "%s", why);
-  add_other(ctx->calls);
+int moth_call_log_refuse(moth_ctx *ctx, const char *why) {
+  if (!ctx->call_log) return MOTH_OK;
+  if (!ctx->call_log->flags) return moth_fail(ctx, MOTH_E_STATE, NULL, "%s", why);
+  add_other(ctx->call_log);
   attach(ctx, NULL);
   return MOTH_OK;
 }
 
 /* -- from outside -- */
 
-int32_t moth_calls_begin(moth_ctx *ctx, uint32_t flags) {
+int32_t moth_call_log_begin(moth_ctx *ctx, uint32_t flags) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
   moth_error_clear(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
-  const bool nests = ctx->noted && flags && ctx->noted->flags;
-  if ((ctx->noted && !nests) || ctx->capture || moth_traces(ctx))
+  const bool nests = ctx->last_log && flags && ctx->last_log->flags;
+  if ((ctx->last_log && !nests) || ctx->capture || moth_traces(ctx))
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a function is being read or recorded already");
-  moth_calls *c = moth_alloc(ctx, sizeof *c);
+  moth_call_log *c = moth_alloc(ctx, sizeof *c);
   if (!c) return ctx->error.code;
-  *c = (moth_calls){.ctx = ctx, .flags = flags, .outer = ctx->noted, .outer_calls = ctx->calls};
+  *c = (moth_call_log){.ctx = ctx, .flags = flags, .outer = ctx->last_log,
+                       .outer_active = ctx->call_log};
   c->observer = (moth_observer){
     .rank = MOTH_LOGS, .notice = notice,
     .run = {[MOTH_RUN_CALL] = run_call, [MOTH_RUN_GRADIENT] = run_gradient}};
-  ctx->noted = c;
+  ctx->last_log = c;
   attach(ctx, c);
   return MOTH_OK;
 }
 
-void moth_calls_end(moth_ctx *ctx) {
+void moth_call_log_end(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, );
-  if (!ctx->noted) return;
-  ctx->noted->ended = true;
-  attach(ctx, ctx->noted->outer_calls);
+  if (!ctx->last_log) return;
+  ctx->last_log->ended = true;
+  attach(ctx, ctx->last_log->outer_active);
 }
 
-void moth_calls_pause(moth_ctx *ctx, int32_t on) {
+void moth_call_log_pause(moth_ctx *ctx, int32_t on) {
   MOTH_NEED(ctx, true, );
-  moth_calls *c = ctx->noted;
+  moth_call_log *c = ctx->last_log;
   while (c && c->ended) c = c->outer;
   attach(ctx, on ? NULL : c);
 }
 
-void moth_calls_free(moth_ctx *ctx) {
+void moth_call_log_free(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, );
-  moth_calls *c = ctx->noted;
+  moth_call_log *c = ctx->last_log;
   if (!c) return;
-  attach(ctx, c->outer_calls);
-  ctx->noted = c->outer;
+  attach(ctx, c->outer_active);
+  ctx->last_log = c->outer;
   while (c->n) forget_last(c);
   moth_dealloc(ctx, c->held, (int64_t)(c->held_room * sizeof *c->held));
   moth_dealloc(ctx, c->at, (int64_t)(c->room * sizeof *c->at));
   moth_dealloc(ctx, c, sizeof *c);
 }
 
-uint32_t moth_calls_count(moth_ctx *ctx) {
+uint32_t moth_call_log_count(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, 0);
-  const moth_calls *c = ctx->calls ? ctx->calls : ctx->noted;
+  const moth_call_log *c = ctx->call_log ? ctx->call_log : ctx->last_log;
   return c ? c->n : 0;
 }
 
-int32_t moth_calls_at(moth_ctx *ctx, uint32_t i, moth_noted *noted) {
-  MOTH_NEED(ctx, noted, MOTH_E_ARG);
-  const moth_calls *c = ctx->noted;
-  if (c && c->lost) return moth_fail(ctx, MOTH_E_MEM, NULL, "not all calls could be noted");
+int32_t moth_call_log_at(moth_ctx *ctx, uint32_t i, moth_logged_call *logged) {
+  MOTH_NEED(ctx, logged, MOTH_E_ARG);
+  const moth_call_log *c = ctx->last_log;
+  if (c && c->lost) return moth_fail(ctx, MOTH_E_MEM, NULL, "not all calls could be logged");
   if (!c || i >= c->n) return moth_fail(ctx, MOTH_E_ARG, NULL, "there is no such call");
   const call *at = &c->at[i];
   const uint32_t end = i + 1 < c->n ? at[1].first : c->nheld;
-  *noted = (moth_noted){at->op, at->slots, end - at->first, at->nresults, at->writes, at->event,
-                        at->recorded};
+  *logged = (moth_logged_call){at->op, at->slots, end - at->first, at->nresults, at->writes,
+                               at->event, at->recorded};
   return MOTH_OK;
 }
 
-int32_t moth_calls_tensor(moth_ctx *ctx, uint32_t i, uint32_t k, moth_handle *out,
-                          uint32_t *version) {
+int32_t moth_call_log_tensor(moth_ctx *ctx, uint32_t i, uint32_t k, moth_handle *out,
+                             uint32_t *version) {
   MOTH_NEED(ctx, out && version, MOTH_E_ARG);
-  moth_noted noted = {0};
-  const int status = moth_calls_at(ctx, i, &noted);
+  moth_logged_call logged = {0};
+  const int status = moth_call_log_at(ctx, i, &logged);
   *out = (moth_handle){0, 0};
-  if (status || k >= noted.ntensors) return status;
-  const held *at = &ctx->noted->held[ctx->noted->at[i].first + k];
+  if (status || k >= logged.ntensors) return status;
+  const held *at = &ctx->last_log->held[ctx->last_log->at[i].first + k];
   *version = at->version;
   return at->x ? moth_hand_out(ctx, moth_tensor_retain(at->x), out) : MOTH_OK;
 }

@@ -1,7 +1,7 @@
-/* parts.c -- gradients of parts that meet: views of one tensor, each of which gives the gradient of
+/* slices.c -- slice gradients that meet: views of one tensor, each of which gives the gradient of
 ** its own elements. Ranges of one dimension (select, narrow, split, unbind) are written side by
 ** side into a tensor that nothing else was written to; what no range has come for is set to 0 when
-** the sum is asked for. All else is added to what is there.
+** the sum is needed. All else is added to what is there.
 */
 #include "backward_parts.h"
 #include "call/registry.h"
@@ -11,13 +11,13 @@
 #include "op/create.h"
 
 enum { MOST = 16 };
-#define WORTH_PARTS ((int64_t)64 << 10) /* bytes on the CPU, where calls cost more than zeros */
+#define WORTH_SLICES ((int64_t)64 << 10) /* bytes on the CPU, where calls cost more than zeros */
 
 typedef struct range {
   int64_t from, to;
 } range;
 
-struct moth_parts { /* of an entry's gradient: what is written, in order and apart */
+struct moth_slices { /* of an entry's gradient: what is written, in order and apart */
   int32_t dim;
   uint32_t n;
   range of[MOST];
@@ -27,14 +27,14 @@ bool moth_flow_unseen(const moth_grad *g, const moth_tensor *input) {
   const moth_node *n = g->edges[input->arg].node;
   if (!n || !n->op || !n->op->view || n->flags & (MOTH_N_LEAF | MOTH_N_LUA | MOTH_N_HOOKED))
     return false;
-  for (uint32_t i = 0; g->task && i < g->task->ngoals; i++)
-    if (g->task->goals[i].node == n) return false;
+  for (uint32_t i = 0; g->task && i < g->task->nrequested; i++)
+    if (g->task->requested[i].node == n) return false;
   return true;
 }
 
-void moth_parts_drop(moth_task *t, task_entry *e) {
-  if (e->parts) moth_dealloc(t->ctx, e->parts, sizeof *e->parts);
-  e->parts = NULL;
+void moth_slices_drop(moth_task *t, task_entry *e) {
+  if (e->slices) moth_dealloc(t->ctx, e->slices, sizeof *e->slices);
+  e->slices = NULL;
 }
 
 /* -- ranges -- */
@@ -56,7 +56,7 @@ static bool is_range(const moth_layout *whole, const moth_layout *part, int32_t 
 }
 
 /* Adds r; false: some of it is there, or there is no room. */
-static bool join(struct moth_parts *p, range r) {
+static bool join(struct moth_slices *p, range r) {
   uint32_t i = 0;
   while (i < p->n && p->of[i].to <= r.from) i++;
   if (i < p->n && p->of[i].from < r.to) return false;
@@ -96,8 +96,8 @@ static int set_zero(const moth_tensor *sum, int32_t dim, range r) {
   return status;
 }
 
-int moth_parts_fill(moth_task *t, task_entry *e) {
-  const struct moth_parts *p = e->parts;
+int moth_slices_fill(moth_task *t, task_entry *e) {
+  const struct moth_slices *p = e->slices;
   const moth_tensor *sum = e->dys[0];
   int64_t at = 0;
   int status = MOTH_OK;
@@ -105,7 +105,7 @@ int moth_parts_fill(moth_task *t, task_entry *e) {
   for (uint32_t i = 0; i < p->n && !status; at = p->of[i++].to)
     status = set_zero(sum, p->dim, (range){at, p->of[i].from});
   if (!status) status = set_zero(sum, p->dim, (range){at, sum->l.shape[p->dim]});
-  moth_parts_drop(t, e);
+  moth_slices_drop(t, e);
   return status;
 }
 
@@ -145,18 +145,18 @@ static int begin(moth_grad *g, const moth_edge *to, const moth_layout *whole,
   int32_t d = 0;
   const int64_t bytes = whole->numel * moth_dtype_size[g->dy->l.dtype];
   if (to->node->nout != 1 || g->dy->l.dtype != whole->dtype || whole->offset ||
-      (!g->dy->l.device && bytes < WORTH_PARTS))
+      (!g->dy->l.device && bytes < WORTH_SLICES))
     return MOTH_OK;
   while (d < whole->ndim && !(whole->shape[d] > 1 && is_range(whole, part, d, &r))) d++;
   if (d == whole->ndim) return MOTH_OK;
   task_entry *e = moth_task_enter(t, to->node);
-  if (!e || !(e->parts = moth_alloc(g->ctx, sizeof *e->parts))) return g->ctx->error.code;
-  *e->parts = (struct moth_parts){.dim = d, .n = 1, .of = {r}};
+  if (!e || !(e->slices = moth_alloc(g->ctx, sizeof *e->slices))) return g->ctx->error.code;
+  *e->slices = (struct moth_slices){.dim = d, .n = 1, .of = {r}};
   int status = make(g, whole, &sum);
   if (!status) status = put(sum, part, g->dy);
   if (status) moth_tensor_release(sum);
   else e->dys[0] = sum;
-  if (status || r.to - r.from == whole->shape[d]) moth_parts_drop(t, e);
+  if (status || r.to - r.from == whole->shape[d]) moth_slices_drop(t, e);
   *done = !status;
   return status;
 }
@@ -175,19 +175,19 @@ static int add_part(moth_grad *g, const moth_edge *to, task_entry *e, const moth
   moth_tensor *sum = e->dys[to->output];
   moth_layout l = *part;
   range r;
-  if (e->waiting || sum->refs > 1 || !moth_storage_unique(sum->storage) ||
+  if (e->deferred || sum->refs > 1 || !moth_storage_unique(sum->storage) ||
       !lies_like(sum, whole) || sum->l.dtype != g->dy->l.dtype)
     return MOTH_OK;
   l.dtype = sum->l.dtype;
   l.device = sum->l.device;
   l.offset += sum->l.offset;
   *done = true;
-  if (e->parts && is_range(whole, part, e->parts->dim, &r) && join(e->parts, r)) {
-    const range all = e->parts->of[0];
-    if (all.from == 0 && all.to == whole->shape[e->parts->dim]) moth_parts_drop(g->task, e);
+  if (e->slices && is_range(whole, part, e->slices->dim, &r) && join(e->slices, r)) {
+    const range all = e->slices->of[0];
+    if (all.from == 0 && all.to == whole->shape[e->slices->dim]) moth_slices_drop(g->task, e);
     return put(sum, &l, g->dy);
   }
-  int status = moth_parts_fill(g->task, e);
+  int status = moth_slices_fill(g->task, e);
   if (status) return status;
   moth_tensor *at = moth_tensor_like(ctx, &l, sum->storage);
   if (!at) return ctx->error.code;
@@ -210,7 +210,7 @@ int moth_flow_part(moth_grad *g, const moth_tensor *input, const moth_layout *wh
     return MOTH_OK;
   task_entry *e = moth_task_entry(g->task, to->node);
   if (e && e->dys[to->output]) g->status = add_part(g, to, e, whole, &l, done);
-  else if (!e || !e->waiting) g->status = begin(g, to, whole, &l, done);
+  else if (!e || !e->deferred) g->status = begin(g, to, whole, &l, done);
   return g->status;
 }
 
@@ -222,7 +222,7 @@ moth_tensor *moth_flow_take(moth_grad *g, const moth_tensor *input) {
     return NULL;
   task_entry *e = moth_task_entry(g->task, to->node);
   moth_tensor *sum = e ? e->dys[to->output] : NULL;
-  if (!sum || e->waiting || e->parts || sum->l.dtype != input->l.dtype ||
+  if (!sum || e->deferred || e->slices || sum->l.dtype != input->l.dtype ||
       !moth_shape_same(&sum->l, &input->l))
     return NULL;
   e->dys[to->output] = NULL;

@@ -1,5 +1,4 @@
---- noted.lua -- what a net asked of the engine, call by call, as tables (core/capture/noted.c
--- notes it).
+--- call_log.lua -- what a net called, call by call, as tables (core/capture/call_log.c).
 --
 -- A call is {name =, args = name -> value, fixed = name -> is its dtype its own, as of positions?,
 -- results = list of tensors, versions = those of the tensors it read, writes = does it write its
@@ -15,7 +14,7 @@ local lib = require "moth.binding.lib"
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 lib.declare_nodes()
 
-local noted = {}
+local call_log = {}
 
 local NO_INT = -0x8000000000000000LL
 
@@ -93,15 +92,15 @@ end
 
 -- ---- a call ----
 
-local record, version = ffi.new "moth_noted", ffi.new "uint32_t[1]"
+local record, version = ffi.new "moth_logged_call", ffi.new "uint32_t[1]"
 
 local function read(i)
-  lib.check(C.moth_calls_at(ctx, i, record), "onnx.export")
+  lib.check(C.moth_call_log_at(ctx, i, record), "onnx.export")
   local call = { versions = {}, results = {}, args = {}, fixed = {}, writes = record.writes ~= 0 }
   local all = {}
   for k = 0, record.ntensors - 1 do
     local h = Handle()
-    lib.check(C.moth_calls_tensor(ctx, i, k, h, version), "onnx.export")
+    lib.check(C.moth_call_log_tensor(ctx, i, k, h, version), "onnx.export")
     h = lib.adopt(h, 0) or false
     all[k + 1] = h
     if h and k < record.ntensors - record.nresults then
@@ -133,7 +132,7 @@ local function follow(net, marks)
   if net then
     for name, module in net:named_modules() do paths[module] = name end
   end
-  local function mark() marks[#marks + 1] = { C.moth_calls_count(ctx), stack[#stack] } end
+  local function mark() marks[#marks + 1] = { C.moth_call_log_count(ctx), stack[#stack] } end
   local function leave(...)
     stack[#stack] = nil
     mark()
@@ -149,7 +148,7 @@ end
 local function reading(state, net, f, ...)
   local Module = require "moth.nn.module"
   local marks, reads, args = {}, {}, lib.pack(...)
-  state.status = C.moth_calls_begin(ctx, 0)
+  state.status = C.moth_call_log_begin(ctx, 0)
   lib.check(state.status, "onnx.export")
   Module.sight.profile(follow(net, marks))
   function lib.on_read(x) reads[#reads + 1] = { x = x, place = errors.where() } end
@@ -158,15 +157,15 @@ local function reading(state, net, f, ...)
   end)
   Module.sight.profile(nil)
   lib.on_read = nil
-  C.moth_calls_end(ctx)
+  C.moth_call_log_end(ctx)
   if not ok then error(results, 0) end
   local list, m, path = { reads = reads }, 1, ""
-  for i = 0, C.moth_calls_count(ctx) - 1 do
+  for i = 0, C.moth_call_log_count(ctx) - 1 do
     while marks[m] and marks[m][1] <= i do m, path = m + 1, marks[m][2] end
     list[i + 1] = read(i)
     list[i + 1].path = path
   end
-  C.moth_calls_free(ctx)
+  C.moth_call_log_free(ctx)
   return list, results
 end
 
@@ -176,8 +175,8 @@ local function ended(state, ok, list, results)
   if not state.status or state.status >= 0 then
     require("moth.nn.module").sight.profile(nil)
     lib.on_read = nil
-    C.moth_calls_end(ctx)
-    C.moth_calls_free(ctx)
+    C.moth_call_log_end(ctx)
+    C.moth_call_log_free(ctx)
   end
   error(list, 0)
 end
@@ -186,9 +185,9 @@ end
 -- @param net  the module that f calls, to tell where; or nil
 -- @return the calls, with the tensors whose values were read and where as `reads`; and what f
 -- returned, as a list with its length n
-function noted.read(net, f, ...)
+function call_log.read(net, f, ...)
   local state = {}
   return ended(state, pcall(reading, state, net, f, ...))
 end
 
-return noted
+return call_log

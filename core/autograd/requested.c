@@ -1,8 +1,8 @@
-/* goals.c -- a backward pass that was asked for the gradients of some inputs: which nodes lead to
-** those. The pass runs no other, and leaves what others saved to passes to come.
+/* requested.c -- a backward pass for the gradients of some inputs: which nodes lead to those. The
+** pass runs no other, and leaves what others saved to passes to come.
 **
-** What leads to a goal is known before the walk begins: the ids of these nodes lie sorted in the
-** task. Marks in the nodes themselves would not outlive another task that a Function begins.
+** These nodes are known before the walk begins: their ids are sorted in the task. Marks in the
+** nodes themselves would not outlive another task that a Function begins.
 */
 #include "backward_parts.h"
 
@@ -32,7 +32,8 @@ static bool leads(const moth_node *n) {
   return false;
 }
 
-/* All nodes, by rising ids, that the heap's entries lead to and that may be or lead to a goal. */
+/* All nodes, by rising ids, that the heap's entries lead to and that may be a requested input or
+** lead to one. */
 static int collect(moth_task *t, seen_list *seen) {
   int status = MOTH_OK;
   for (uint32_t i = 0; !status && i < t->nheap; i++)
@@ -46,11 +47,11 @@ static int collect(moth_task *t, seen_list *seen) {
   return status;
 }
 
-int moth_goals_find(moth_task *t) {
+int moth_requested_find(moth_task *t) {
   const uint32_t marks = MOTH_N_SEEN | MOTH_N_USEFUL;
   seen_list seen = {0};
   int status = collect(t, &seen);
-  for (uint32_t i = 0; i < t->ngoals; i++) t->goals[i].node->flags |= MOTH_N_USEFUL;
+  for (uint32_t i = 0; i < t->nrequested; i++) t->requested[i].node->flags |= MOTH_N_USEFUL;
   uint64_t *path = status ? NULL : moth_alloc(t->ctx, (seen.n + 1) * (int64_t)sizeof *path);
   if (!path && !status) status = t->ctx->error.code;
   for (int64_t i = 0; i < seen.n; i++) { /* what a node leads to lies before it */
@@ -59,7 +60,7 @@ int moth_goals_find(moth_task *t) {
     if (path && n->flags & MOTH_N_USEFUL) path[t->npath++] = n->id;
   }
   for (int64_t i = 0; i < seen.n; i++) seen.at[i]->flags &= ~marks;
-  for (uint32_t i = 0; i < t->ngoals; i++) t->goals[i].node->flags &= ~marks;
+  for (uint32_t i = 0; i < t->nrequested; i++) t->requested[i].node->flags &= ~marks;
   t->path = path;
   t->path_room = path ? seen.n + 1 : 0;
   moth_dealloc(t->ctx, seen.at, seen.room * (int64_t)sizeof *seen.at);
@@ -67,7 +68,7 @@ int moth_goals_find(moth_task *t) {
 }
 
 bool moth_task_useful(const moth_task *t, const moth_node *n) {
-  if (!t->ngoals) return true;
+  if (!t->nrequested) return true;
   int64_t first = 0, end = t->npath;
   while (first < end) {
     const int64_t at = first + (end - first) / 2;
@@ -79,7 +80,7 @@ bool moth_task_useful(const moth_task *t, const moth_node *n) {
 }
 
 bool moth_task_runs(const moth_task *t, const moth_node *n) {
-  if (!t->ngoals) return true;
+  if (!t->nrequested) return true;
   for (uint32_t i = 0; i < n->nin; i++)
     if (n->edges[i].node && moth_task_useful(t, n->edges[i].node)) return true;
   return false;

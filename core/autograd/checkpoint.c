@@ -1,25 +1,26 @@
-/* region.c -- regions of the graph whose nodes keep nothing: checkpointed calls (Chen et al. 2016,
-** "Training deep nets with sublinear memory cost").
+/* checkpoint.c -- activation checkpoints: parts of the graph whose nodes keep nothing (Chen et al.
+** 2016, "Training deep nets with sublinear memory cost").
 **
-** A region is a node of its own, which no pass walks: it saves the inputs of the call, and lists
-** the nodes that were made meanwhile, in order. At its end these drop what they saved. The first
-** of them that a backward pass comes to stops the pass; the host runs the call again, in a region
-** whose nodes are counted, and what the k-th of these saved becomes the k-th's of the first run. So
-** the graph is that of a plain run, whoever walks it, and how often it is differentiated.
+** A checkpoint is a node of its own, which no pass walks: it saves the inputs of the call, and
+** lists the nodes that are made during the call, in order. At its end these drop what they saved.
+** The first of them that a backward pass comes to stops the pass; the host runs the call again, in
+** a checkpoint whose nodes are counted, and what the k-th of these saved becomes the k-th's of the
+** first run. So the graph is that of a plain run, whoever walks it, and how often it is
+** differentiated.
 **
 ** Nodes of the first run are listed, not counted: they take their names off the list when they go,
-** and hold the region meanwhile. A region inside another one is emptied as other nodes are: its
-** inputs come back when the one around it is run again.
+** and hold the checkpoint meanwhile. A checkpoint inside another one is emptied as other nodes are:
+** its inputs come back when the one around it runs again.
 */
 #include "backward_parts.h"
 #include "base/coroutine.h"
 #include "call/observer.h"
 
-static moth_region *region_of(const moth_node *n) { return n->args; }
+static moth_checkpoint *checkpoint_of(const moth_node *n) { return n->args; }
 
-moth_node *moth_region_needed(const moth_node *n) {
-  moth_node *at = n->region;
-  while (at->flags & MOTH_N_EMPTIED) at = at->region;
+moth_node *moth_checkpoint_needed(const moth_node *n) {
+  moth_node *at = n->checkpoint;
+  while (at->flags & MOTH_N_EMPTIED) at = at->checkpoint;
   return at;
 }
 
@@ -38,7 +39,7 @@ static void empty(moth_node *n) {
     any = true;
   }
   if (any) n->flags |= MOTH_N_EMPTIED;
-  else moth_region_leave(n);
+  else moth_checkpoint_leave(n);
 }
 
 static bool same_shape(const moth_saved *a, const moth_saved *b) {
@@ -87,11 +88,11 @@ static void move(moth_node *n, moth_node *again) {
     from->storage = NULL;
   }
   n->flags &= ~(uint32_t)MOTH_N_EMPTIED;
-  moth_region_leave(n);
+  moth_checkpoint_leave(n);
 }
 
-/* What the nodes of one region saved becomes that of another's. */
-static int give(const moth_region *from, const moth_region *to) {
+/* What the nodes of one checkpoint saved becomes that of another's. */
+static int give(const moth_checkpoint *from, const moth_checkpoint *to) {
   const uint32_t n = to->n;
   for (uint32_t i = 0; i < n; i++) {
     if (!to->members[i]) continue;
@@ -107,8 +108,8 @@ static int give(const moth_region *from, const moth_region *to) {
 
 #define MOST 64
 
-int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs, int32_t kind,
-                          uint64_t *id) {
+int32_t moth_checkpoint_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs,
+                              int32_t kind, uint64_t *id) {
   MOTH_NEED(ctx, (inputs || !ninputs) && id, MOTH_E_ARG);
   MOTH_NOTICE(ctx, OTHER);
   moth_tensor *x[MOST];
@@ -116,69 +117,71 @@ int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t nin
   moth_settle_modes(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (ninputs > MOST)
-    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "a region of more than %d tensors", MOST);
+    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "a checkpoint of more than %d tensors", MOST);
   for (uint32_t i = 0; i < ninputs; i++) {
     x[i] = moth_resolve(ctx, &inputs[i], NULL);
     if (!x[i]) return ctx->error.code;
   }
   moth_node *n;
   int status = moth_node_function(ctx, "checkpoint", x, ninputs, x, ninputs, 0,
-                                  (int64_t)sizeof(moth_region), &n);
+                                  (int64_t)sizeof(moth_checkpoint), &n);
   if (!n) return status;
-  *region_of(n) = (moth_region){
-      .outer = ctx->region, .again = kind == MOTH_REGION_AGAIN, .packs = kind == MOTH_REGION_PACKS};
-  n->flags |= MOTH_N_REGION;
+  *checkpoint_of(n) = (moth_checkpoint){
+      .outer = ctx->checkpoint, .again = kind == MOTH_CHECKPOINT_AGAIN,
+      .packs = kind == MOTH_CHECKPOINT_PACKS};
+  n->flags |= MOTH_N_CHECKPOINT;
   if (status) {
     moth_node_release(n);
     return status;
   }
   moth_autocast_forget(ctx); /* casts are made inside it, both times */
-  ctx->region = n;
+  ctx->checkpoint = n;
   *id = n->id;
   return MOTH_OK;
 }
 
-/* Ends the innermost region. */
+/* Ends the innermost checkpoint. */
 static int end(moth_ctx *ctx, int how, moth_task *t) {
-  moth_node *n = ctx->region;
-  moth_region *r = region_of(n);
+  moth_node *n = ctx->checkpoint;
+  moth_checkpoint *r = checkpoint_of(n);
   int status = MOTH_OK;
   moth_autocast_forget(ctx);
-  ctx->region = r->outer;
-  if (how == MOTH_REGION_GIVE) {
-    moth_node *to = moth_node_retain(moth_region_needed(t->current.node));
-    status = give(r, region_of(to));
+  ctx->checkpoint = r->outer;
+  if (how == MOTH_CHECKPOINT_GIVE) {
+    moth_node *to = moth_node_retain(moth_checkpoint_needed(t->current.node));
+    status = give(r, checkpoint_of(to));
     moth_node_release(to);
   }
   for (uint32_t i = r->packs ? 0 : r->n; i-- > 0;) { /* those that are packed stay members */
     if (!r->members[i]) continue;
-    if (how == MOTH_REGION_EMPTY) empty(r->members[i]);
-    else moth_region_leave(r->members[i]);
+    if (how == MOTH_CHECKPOINT_EMPTY) empty(r->members[i]);
+    else moth_checkpoint_leave(r->members[i]);
   }
   moth_node_release(n);
   return status;
 }
 
-int32_t moth_region_end(moth_ctx *ctx, uint64_t id, int32_t how, uint32_t task) {
+int32_t moth_checkpoint_end(moth_ctx *ctx, uint64_t id, int32_t how, uint32_t task) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
-  moth_node *n = ctx->region;
+  moth_node *n = ctx->checkpoint;
   moth_task *t = NULL;
   int status = MOTH_OK;
-  if (how != MOTH_REGION_DROP) moth_error_clear(ctx);
+  if (how != MOTH_CHECKPOINT_DROP) moth_error_clear(ctx);
   moth_error_blame(ctx, "checkpoint");
-  while (n && n->id != id && (id || region_of(n)->outer)) n = region_of(n)->outer;
-  if (!n) return moth_fail(ctx, MOTH_E_STATE, NULL, "this region has ended");
-  if (how == MOTH_REGION_GIVE) {
+  while (n && n->id != id && (id || checkpoint_of(n)->outer)) n = checkpoint_of(n)->outer;
+  if (!n) return moth_fail(ctx, MOTH_E_STATE, NULL, "this checkpoint has ended");
+  if (how == MOTH_CHECKPOINT_GIVE) {
     t = moth_task_find(ctx, task);
     if (t && !(t->stopped && t->current.node->flags & MOTH_N_EMPTIED)) t = NULL;
-    if (!t) status = moth_fail(ctx, MOTH_E_STATE, NULL, "no backward pass waits for this region");
+    if (!t)
+      status = moth_fail(ctx, MOTH_E_STATE, NULL, "no backward pass waits for this checkpoint");
   }
-  while (ctx->region != n) end(ctx, MOTH_REGION_DROP, NULL);
-  int ended = end(ctx, status ? MOTH_REGION_DROP : how, t);
+  while (ctx->checkpoint != n) end(ctx, MOTH_CHECKPOINT_DROP, NULL);
+  int ended = end(ctx, status ? MOTH_CHECKPOINT_DROP : how, t);
   return status ? status : ended;
 }
 
-/* -- packed tensors: the host holds what the nodes of a region saved, in a form of its own.
+/* -- packed tensors: the host holds what the nodes of a checkpoint saved, in a form of its own.
 ** Nothing is run again: a pass that comes to such a node stops, and the host puts the tensors
 ** back. -- */
 
@@ -198,15 +201,15 @@ static moth_tensor *take_saved(moth_node *n, uint32_t *slot) {
   return NULL;
 }
 
-int32_t moth_region_pack(moth_ctx *ctx, uint64_t id, uint64_t *node, uint32_t *slot,
-                         moth_handle *x) {
+int32_t moth_checkpoint_pack(moth_ctx *ctx, uint64_t id, uint64_t *node, uint32_t *slot,
+                             moth_handle *x) {
   MOTH_NEED(ctx, node && slot && x, MOTH_E_ARG);
   moth_error_clear(ctx);
   *x = (moth_handle){0, 0};
-  moth_node *at = ctx->region;
-  while (at && at->id != id) at = region_of(at)->outer;
+  moth_node *at = ctx->checkpoint;
+  while (at && at->id != id) at = checkpoint_of(at)->outer;
   if (!at) return MOTH_OK;
-  moth_region *r = region_of(at);
+  moth_checkpoint *r = checkpoint_of(at);
   for (; r->packed < r->n; r->packed++, r->slot = 0) {
     moth_node *n = r->members[r->packed];
     if (!n) continue;
@@ -217,18 +220,18 @@ int32_t moth_region_pack(moth_ctx *ctx, uint64_t id, uint64_t *node, uint32_t *s
       return moth_hand_out(ctx, y, x);
     }
     if (ctx->error.code) return ctx->error.code;
-    if (!(n->flags & MOTH_N_EMPTIED)) moth_region_leave(n);
+    if (!(n->flags & MOTH_N_EMPTIED)) moth_checkpoint_leave(n);
   }
   return MOTH_OK;
 }
 
-/* The node at which a pass waits for packed tensors: the one at hand, or the region around it. */
+/* The node where a pass waits for packed tensors: the one at hand, or the checkpoint around it. */
 static moth_node *packed_node(moth_ctx *ctx, uint32_t task) {
   moth_task *t = moth_task_find(ctx, task);
   moth_node *n = t && t->stopped ? t->current.node : NULL;
   if (n && !(n->flags & MOTH_N_EMPTIED)) n = NULL;
-  while (n && n->region->flags & MOTH_N_EMPTIED) n = n->region;
-  if (!n || !region_of(n->region)->packs) {
+  while (n && n->checkpoint->flags & MOTH_N_EMPTIED) n = n->checkpoint;
+  if (!n || !checkpoint_of(n->checkpoint)->packs) {
     moth_fail(ctx, MOTH_E_STATE, NULL, "no backward pass waits for saved tensors");
     return NULL;
   }
@@ -267,7 +270,7 @@ int32_t moth_task_unpack(moth_ctx *ctx, uint32_t task, uint32_t slot, const moth
   return MOTH_OK;
 }
 
-void moth_region_repack(moth_node *n) {
+void moth_checkpoint_repack(moth_node *n) {
   for (uint32_t k = 0; k < saved_count(n); k++) {
     moth_saved *s = moth_node_saved(n, k);
     if (s->present != 2) continue;

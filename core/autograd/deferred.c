@@ -1,8 +1,8 @@
-/* waiting.c -- products that wait in a backward pass. A weight that many small steps share, each of
-** few rows, would be read and written once for each of them; gathered, they are one product. The
-** operands that wait take less memory than the gradient, which is not made meanwhile. So do the
-** rows that a bias beside such a weight sums; moth_flow_both does not wait: on a GPU weight and
-** bias get theirs in one product.
+/* deferred.c -- deferred weight gradients. A weight that many small steps share, each of few rows,
+** would be read and written once for each of them; gathered, they are one product. The operands
+** that wait take less memory than the gradient, which is not made meanwhile. So do the rows that a
+** bias next to such a weight sums; moth_flow_both does not wait: on a GPU weight and bias get
+** theirs in one product.
 */
 #include "backward_parts.h"
 #include "call/registry.h"
@@ -14,13 +14,13 @@
 /* Products that wait; a weight is SMALL times its operands or more. */
 enum { MOST = 64, SMALL = 8 };
 
-struct waiting {
+struct deferred {
   uint32_t n;
   int64_t numel; /* of all operands, b's of a bias excepted: it has none */
   moth_tensor *a[MOST], *b[MOST];
 };
 
-static void release(struct waiting *w) {
+static void release(struct deferred *w) {
   while (w->n) {
     moth_tensor_release(w->a[--w->n]);
     if (w->b[w->n]) moth_tensor_release(w->b[w->n]);
@@ -28,16 +28,16 @@ static void release(struct waiting *w) {
   w->numel = 0;
 }
 
-void moth_waiting_drop(moth_task *t, task_entry *e) {
-  if (!e->waiting) return;
-  release(e->waiting);
-  moth_dealloc(t->ctx, e->waiting, sizeof *e->waiting);
-  e->waiting = NULL;
-  t->nwaiting--;
+void moth_deferred_drop(moth_task *t, task_entry *e) {
+  if (!e->deferred) return;
+  release(e->deferred);
+  moth_dealloc(t->ctx, e->deferred, sizeof *e->deferred);
+  e->deferred = NULL;
+  t->ndeferred--;
 }
 
 /* The sum of all rows that wait for a bias. */
-static int add_rows(moth_ctx *ctx, struct waiting *w, moth_tensor **y) {
+static int add_rows(moth_ctx *ctx, struct deferred *w, moth_tensor **y) {
   moth_tensor *rows = NULL;
   int status = MOTH_CALL(ctx, &rows, cat, .tensors = {w->a, w->n}, .dim = 0);
   if (!status)
@@ -48,7 +48,7 @@ static int add_rows(moth_ctx *ctx, struct waiting *w, moth_tensor **y) {
 
 /* Multiplies what waits. */
 static int add(moth_task *t, task_entry *e) {
-  struct waiting *w = e->waiting;
+  struct deferred *w = e->deferred;
   moth_tensor *y = NULL;
   int status = MOTH_OK;
   if (w->n && !w->b[0]) status = add_rows(t->ctx, w, &y);
@@ -56,23 +56,23 @@ static int add(moth_task *t, task_entry *e) {
   else if (w->n)
     status = MOTH_CALL(t->ctx, &y, outer_sums, .input = {w->a, w->n}, .other = {w->b, w->n});
   release(w);
-  if (!status && y) status = moth_parts_fill(t, e);
+  if (!status && y) status = moth_slices_fill(t, e);
   if (!status && y) return moth_task_gather(t->ctx, &e->dys[0], y);
   moth_tensor_release(y);
   return status;
 }
 
-int moth_waiting_add(moth_task *t, task_entry *e) {
+int moth_deferred_add(moth_task *t, task_entry *e) {
   int status = add(t, e);
-  moth_waiting_drop(t, e);
+  moth_deferred_drop(t, e);
   return status;
 }
 
-int moth_waiting_add_all(moth_task *t) {
+int moth_deferred_add_all(moth_task *t) {
   int status = MOTH_OK;
-  for (uint32_t i = 0; !status && t->nwaiting && i < t->nheap; i++) {
+  for (uint32_t i = 0; !status && t->ndeferred && i < t->nheap; i++) {
     task_entry *e = &t->entries[t->heap[i]];
-    if (e->waiting) status = moth_waiting_add(t, e);
+    if (e->deferred) status = moth_deferred_add(t, e);
   }
   return status;
 }
@@ -97,14 +97,14 @@ static int put_off(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_
   const moth_edge *to = &g->edges[input->arg];
   task_entry *e = moth_task_enter(t, to->node);
   if (!e) return g->ctx->error.code;
-  if (!e->waiting) {
-    e->waiting = moth_alloc(g->ctx, sizeof *e->waiting);
-    if (!e->waiting) return g->ctx->error.code;
-    e->waiting->n = 0;
-    e->waiting->numel = 0;
-    t->nwaiting++;
+  if (!e->deferred) {
+    e->deferred = moth_alloc(g->ctx, sizeof *e->deferred);
+    if (!e->deferred) return g->ctx->error.code;
+    e->deferred->n = 0;
+    e->deferred->numel = 0;
+    t->ndeferred++;
   }
-  struct waiting *at = e->waiting;
+  struct deferred *at = e->deferred;
   int64_t numel = a->l.numel + (b ? b->l.numel : 0);
   if (at->n == MOST || at->numel + numel > most || (at->n && !at->b[0] != !b)) {
     int status = add(t, e);
