@@ -13,7 +13,7 @@ local help = require "moth.help"
 local lib = require "moth.binding.lib"
 local places = require "moth.help.places"
 local registry = require "moth.binding.registry"
-local types = require "moth.stubs.types"
+local types = require "moth.help.stubs.types"
 
 local docs = {}
 

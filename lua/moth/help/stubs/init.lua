@@ -11,7 +11,7 @@ local fields = require "moth.help.fields"
 local help = require "moth.help"
 local lib = require "moth.binding.lib"
 local places = require "moth.help.places"
-local types = require "moth.stubs.types"
+local types = require "moth.help.stubs.types"
 
 local concat, format = table.concat, string.format
 
