@@ -108,9 +108,12 @@ rows.chain_matmul = {"moth.linalg", "multi_dot"}
 rows.asarray = {"moth.tensor.create", "as_tensor"}
 rows.timer = {"moth.profiler.benchmark", "Timer"}
 local function from(module, names) lazy.from(rows, module, names) end
-from("moth.*", "nn optim utils ops amp backends cuda data define autograd class progress warn "
-  .. "summary distributions func linalg fft onnx profiler special darknet gguf random signal "
-  .. "testing strict")
+from("moth.*", "nn optim utils ops amp backends cuda data autograd distributions func linalg fft "
+  .. "onnx profiler special darknet gguf random signal testing")
+from("moth.base.*", "class warn strict")
+from("moth.binding.*", "define")
+from("moth.repl.*", "progress")
+from("moth.help.*", "summary")
 from("moth.tensor.create", "tensor as_tensor frombuffer :new_tensor :new_zeros :new_ones "
   .. ":new_empty "
   .. ":new_full")

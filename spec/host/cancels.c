@@ -20,7 +20,7 @@ static const char work[] =
     "local root, libdir, rounds, arm = ...\n"
     "package.path = root .. '/lua/?.lua;' .. root .. '/lua/?/init.lua;' .. package.path\n"
     "package.cpath = libdir .. '/?.so;' .. package.cpath\n"
-    "local moth, ffi, lib = require 'moth', require 'ffi', require 'moth.lib'\n"
+    "local moth, ffi, lib = require 'moth', require 'ffi', require 'moth.binding.lib'\n"
     "local function address(p) return tonumber(ffi.cast('intptr_t', p)) end\n"
     "moth.set_num_threads(2)\n"
     "arm(address(lib.C.moth_cancel), address(lib.ctx))\n"
