@@ -4,7 +4,7 @@
     add(R(2, 3), R(3), alpha=2)                     # one sample: inputs are drawn from a grid
     add("infinities", T([inf, -inf]), 1.0, grad=False)
     add.raises("E_SHAPE", R(2), R(3))
-    exempt("randn", "random: spec/random_spec.lua checks its distribution")
+    exempt("randn", "random: spec/ops/random_spec.lua checks its distribution")
 
 Positional arguments get the names of the second column; dimensions and positions are written as in
 PyTorch, from 0, and leave this file counted from 1. Inputs lie on a grid that f16 and bf16

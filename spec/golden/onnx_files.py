@@ -1,4 +1,4 @@
-"""Writes the ONNX files that spec/onnx_load_spec.lua reads, as PyTorch's exporters write them.
+"""Writes the ONNX files that spec/io/onnx_load_spec.lua reads, as PyTorch's exporters write them.
 
     python3 spec/golden/onnx_files.py
 

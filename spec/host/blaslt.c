@@ -1,7 +1,7 @@
 /* blaslt.c -- what stands for cuBLASLt in specs: it holds every attribute to its size and every
 ** matrix to its layout, and multiplies floats of all four types on the CPU.
 **
-** Built as a shared library by spec/cuda_libraries_spec.lua and opened through MOTH_CUBLASLT. At
+** Built as a shared library by spec/cuda/libraries_spec.lua and opened through MOTH_CUBLASLT. At
 ** its end it says on standard output what was asked of it. LT_REFUSES: so many products do not run.
 ** LT_ALIGNED: lines have to begin at multiples of 16 bytes.
 */

@@ -1,6 +1,6 @@
 /* cancels.c -- a host that asks ops to stop from another thread, and thinks better of it at once.
 **
-** Usage: cancels ROOT LIBDIR [rounds]. Built and run by spec/threads_spec.lua.
+** Usage: cancels ROOT LIBDIR [rounds]. Built and run by spec/core/threads_spec.lua.
 */
 #include <lauxlib.h>
 #include <lua.h>

@@ -1,7 +1,7 @@
 /* devices.c -- a host whose Lua states use a GPU at the same time, each on a thread of its own, and
 ** hand each other page-locked memory.
 **
-** Usage: devices ROOT LIBDIR [rounds]. Built and run by spec/threads_spec.lua.
+** Usage: devices ROOT LIBDIR [rounds]. Built and run by spec/core/threads_spec.lua.
 */
 #include <lauxlib.h>
 #include <lua.h>

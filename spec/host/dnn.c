@@ -2,7 +2,7 @@
 ** names engines with notes, and computes on the CPU: convolutions of float32 and float64, and
 ** graphs of the form in which its fused kernels know attention, step by step.
 **
-** Built as a shared library by spec/cuda_libraries_spec.lua and opened through MOTH_CUDNN. At its
+** Built as a shared library by spec/cuda/libraries_spec.lua and opened through MOTH_CUDNN. At its
 ** end it says on standard output what was asked of it. DNN_REFUSES: so many plans do not run.
 ** DNN_VERSION: what it says that it is.
 */

@@ -1,7 +1,7 @@
 /* forks.c -- a host whose threads, of a Lua state each, pass tensors by token while it forks: a
 ** child must find no lock held that nobody is there to give back.
 **
-** Usage: forks ROOT LIBDIR. Built and run by spec/context_spec.lua.
+** Usage: forks ROOT LIBDIR. Built and run by spec/core/context_spec.lua.
 */
 #include <lauxlib.h>
 #include <lua.h>

@@ -1,7 +1,7 @@
 /* geometry.cpp -- how launches are cut, and where their kernels find elements, for tensors that no
 ** machine of the specs can hold: the plugin's own functions, with sizes beyond 32 bits.
 **
-** Built on cuda/emulator and run by spec/cuda_geometry_spec.lua.
+** Built on cuda/emulator and run by spec/cuda/geometry_spec.lua.
 */
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* nvrtc.c -- what stands for NVRTC in specs: it holds its options to the interface, and has a C++
 ** compiler make a shared object of the source, for kernels that run on the CPU (cuda/emulator/).
 **
-** Built as a shared library by spec/cuda_fused_spec.lua and opened through MOTH_NVRTC. At its end
+** Built as a shared library by spec/cuda/fused_spec.lua and opened through MOTH_NVRTC. At its end
 ** it says on standard output how often it was asked. NVRTC_OLDEST: it compiles for no older GPUs.
 ** NVRTC_REFUSES: it finds every source wrong.
 */

@@ -2,7 +2,7 @@
 ** one as text, to compile for other machines. All calls go to the library that PLANS_CUDNN names,
 ** with the properties that PLANS_CARD holds in place of a handle; plans are made, but not run.
 **
-** Built as a shared library by spec/cuda_plans_spec.lua and opened through MOTH_CUDNN. At its end
+** Built as a shared library by spec/cuda/plans_spec.lua and opened through MOTH_CUDNN. At its end
 ** it says on standard output how many graphs there were, how many of them had a plan that was
 ** taken, and what was refused.
 */

@@ -1,7 +1,7 @@
 /* states.c -- a host with two Lua states in one thread: each has a context of its own, and a
 ** handle of one is nothing to the other.
 **
-** Usage: states ROOT LIBDIR. Built and run by spec/context_spec.lua.
+** Usage: states ROOT LIBDIR. Built and run by spec/core/context_spec.lua.
 */
 #include <lauxlib.h>
 #include <lua.h>

@@ -1,6 +1,6 @@
 /* threads.c -- a host with one Lua state a thread: tensors cross by token, and counts hold.
 **
-** Usage: threads ROOT LIBDIR [rounds]. Built and run by spec/threads_spec.lua.
+** Usage: threads ROOT LIBDIR [rounds]. Built and run by spec/core/threads_spec.lua.
 */
 #include <lauxlib.h>
 #include <lua.h>

@@ -1,8 +1,8 @@
 /* workers.c -- a host whose scripts use DataLoaders with workers: states end in the middle of a
 ** pass, and leave no thread behind.
 **
-** Usage: workers ROOT LIBDIR [rounds]. Built and run by spec/workers_spec.lua, also with a LuaJIT
-** in the program itself, which libraries cannot find: there a loader refuses workers.
+** Usage: workers ROOT LIBDIR [rounds]. Built and run by spec/core/workers_spec.lua, also with a
+** LuaJIT in the program itself, which libraries cannot find: there a loader refuses workers.
 */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>

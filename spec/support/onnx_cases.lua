@@ -1,4 +1,4 @@
--- Nets that are exported: in spec/onnx_spec.lua, and by hand in spec/golden/check_onnx.py, which
+-- Nets that are exported: in spec/io/onnx_spec.lua, and by hand in spec/golden/check_onnx.py, which
 -- asks onnxruntime. A case is {name, net or function, list of arguments, options of export}.
 
 local moth = require "moth"

@@ -130,7 +130,7 @@ f("tall, wrapped", R(7, 2), 2.5, wrap=True)
 f("a cube", R(3, 3, 3), 0.5)
 f("int64", T([[1, 2], [3, 4]], i64), 9)
 
-DRAWS = "random: spec/random_spec.lua and distribution_spec.lua check the distribution"
+DRAWS = "random: spec/ops/random_spec.lua and distribution_spec.lua check the distribution"
 for name in ("rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm",
              "normal_", "uniform_", "normal", "bernoulli", "bernoulli_", "multinomial",
              "exponential_", "geometric_", "cauchy_", "log_normal_", "random_", "poisson"):

@@ -205,9 +205,9 @@ exempt("ops.complete_box_iou_loss", "its weight of the ratios is a constant to g
 exempt("ops.complete_box_iou", "its weight of the ratios is a constant to gradients, as the paper "
        "has it, so finite differences differ: the samples above hold it to PyTorch")
 for name in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d"):
-    exempt("ops." + name, "spec/regions_spec.lua holds it to torchvision and checks its gradients")
+    exempt("ops." + name, "spec/ops/regions_spec.lua holds it to torchvision and checks its gradients")
 for name in ("stochastic_depth", "drop_block2d", "drop_block3d"):
-    exempt("ops." + name, "random: spec/regions_spec.lua checks it")
+    exempt("ops." + name, "random: spec/ops/regions_spec.lua checks it")
 
 f = op("ops.sigmoid_focal_loss", "inputs targets alpha gamma reduction", focal, "composed",
        constants=("targets",))

@@ -264,13 +264,13 @@ f("int64", I(3, 3))
 f("four dimensions", R(2, 2, 2, 3), 0, -2, -1)
 
 for name in ("index_reduce_", "put_", "renorm_"):
-    exempt(name, "as without _, copied into the input: spec/numbers_spec.lua")
+    exempt(name, "as without _, copied into the input: spec/ops/numbers_spec.lua")
 for name in ("float_power_", "igamma_", "igammac_", "ldexp_", "mvlgamma_", "polygamma_"):
     exempt(name, "as without _, copied into the input: spec/cases/accepts_spec.lua")
 exempt("chain_matmul", "it is linalg.multi_dot")
 exempt("trapz", "it is trapezoid")
 exempt("special.polygamma", "it is polygamma")
-exempt("svd_lowrank", "random: spec/numbers_spec.lua multiplies the factors")
-exempt("pca_lowrank", "random: spec/numbers_spec.lua multiplies the factors")
-exempt("binomial", "random: spec/trials_spec.lua checks its distribution")
-exempt("poisson", "random: spec/trials_spec.lua checks its distribution")
+exempt("svd_lowrank", "random: spec/ops/numbers_spec.lua multiplies the factors")
+exempt("pca_lowrank", "random: spec/ops/numbers_spec.lua multiplies the factors")
+exempt("binomial", "random: spec/ops/trials_spec.lua checks its distribution")
+exempt("poisson", "random: spec/ops/trials_spec.lua checks its distribution")

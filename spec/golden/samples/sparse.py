@@ -2,5 +2,5 @@
 
 from kit import exempt
 
-exempt("sparse_coo_tensor", "its result is no dense tensor: spec/sparse_spec.lua holds gradients "
+exempt("sparse_coo_tensor", "its result is no dense tensor: spec/ops/sparse_spec.lua holds gradients "
        "like it, and what optimizers make of them, to PyTorch's")

@@ -90,7 +90,7 @@ for name in ("clamp_min", "clamp_max"):
     f("int64", I(2, 5), I(5))
 
 for name in ("clamp_min_", "clamp_max_"):
-    exempt(name, "clamp_ with one bound: spec/calls_spec.lua calls it")
+    exempt(name, "clamp_ with one bound: spec/face/calls_spec.lua calls it")
 
 for name, draw in (("acos", V), ("asin", V), ("atan", R), ("acosh", P), ("asinh", R), ("atanh", V),
                    ("cosh", S), ("sinh", S), ("erfc", S), ("exp2", S), ("log10", P), ("sinc", U),

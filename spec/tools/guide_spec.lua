@@ -1,7 +1,7 @@
 -- The guide: the Lua blocks of each page run in order, as one script, and print what the page says.
 --
 -- A block of text right after a Lua block is its output. `...` at the end of a line of output
--- matches the rest of that line. `MOTH_GUIDE=show ./moth test spec/guide_spec.lua` prints the
+-- matches the rest of that line. `MOTH_GUIDE=show ./moth test spec/tools/guide_spec.lua` prints the
 -- output of all blocks.
 
 local lfs = require "lfs"

@@ -1,7 +1,7 @@
 -- Random windows on a GPU: kernels, strides, paddings, dilations, groups and layouts that no
 -- example has, of convolutions, poolings and what resizes images. The CPU says what is right.
 --
--- `MOTH_FUZZ=2000 ./moth test spec/cuda_windows_spec.lua` draws so many calls a claim instead of a
+-- `MOTH_FUZZ=2000 ./moth test spec/cuda/windows_spec.lua` draws so many calls a claim instead of a
 -- few; a failure says the call and its seed, where MOTH_FUZZ_SEED starts.
 
 local moth = require "moth"

@@ -10,7 +10,7 @@ local rows_of, is_sound = support.rows_of, support.is_sound
 
 -- The line of the call of this function.
 local function here()
-  return ("spec/profiler_rows_spec.lua:%d"):format(debug.getinfo(2, "l").currentline)
+  return ("spec/tools/profiler_rows_spec.lua:%d"):format(debug.getinfo(2, "l").currentline)
 end
 
 local function is_line(want, got)

@@ -109,7 +109,7 @@ describe("the module's path", function()
     local net = Net()
     pcall(net, moth.ones(1, 3)) -- parameters get a place in the graph at their first use
     local message = intact.message(function() net(moth.ones(1, 3)) end)
-    assert.matches("^spec/places_spec.lua:%d+: in net%.body%[3%]: bad argument", message)
+    assert.matches("^spec/face/places_spec.lua:%d+: in net%.body%[3%]: bad argument", message)
     assert.matches("f32 %(1, 4%)", message)
   end)
 

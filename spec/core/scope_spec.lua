@@ -183,7 +183,7 @@ describe("a stale handle", function()
     local function body() x = moth.ones(2) end -- this line
     local line = debug.getinfo(body, "S").linedefined
     moth.scope(body)
-    local ended = "it ended with the moth.scope at spec/scope_spec.lua:" .. line
+    local ended = "it ended with the moth.scope at spec/core/scope_spec.lua:" .. line
     local message = refuses(function() return (x + 1) end, "this tensor was released: " .. ended)
     assert.matches("return it from there or use moth.keep", message)
     refuses(function() return (x:sum()) end, "scope_spec.lua:" .. line)

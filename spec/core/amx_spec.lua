@@ -54,7 +54,8 @@ describe("where registers hold tiles", function()
 
   it("products and convolutions of bf16 keep their claims", function()
     local said = process.shell(("cd '%s' && MOTH_LIB='%s' '%s/moth' test --filter='in bf16' "
-      .. "--filter='half types' --filter-out='every level' spec/conv_spec.lua spec/gemm_spec.lua")
+      .. "--filter='half types' --filter-out='every level' spec/ops/conv_spec.lua "
+      .. "spec/ops/gemm_spec.lua")
       :format(root, library, build))
     assert.matches("[1-9] passed, 0 failed.*rc=0%s*$", said)
   end)

@@ -1,8 +1,8 @@
 -- Random programs of all ops, run in several ways that must give the same: replayed, by several
 -- threads, in a scope, from other layouts, on a GPU; and their gradients against differences.
 --
--- `MOTH_FUZZ=5000 ./moth test spec/fuzz_spec.lua` draws so many programs a claim instead of a few;
--- a failure says the seed to be given as MOTH_FUZZ_SEED, where they start.
+-- `MOTH_FUZZ=5000 ./moth test spec/core/fuzz_spec.lua` draws so many programs a claim instead of a
+-- few; a failure says the seed to be given as MOTH_FUZZ_SEED, where they start.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"

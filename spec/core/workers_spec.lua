@@ -210,7 +210,7 @@ describe("an error in a worker", function()
     local step = step_of()
     assert.equal(1, step()[1]:item())
     assert.equal(2, step()[1]:item())
-    assert.matches("^spec/workers_spec.*: in worker %d: .*sets%.lua:%d+: sample 3 is broken$",
+    assert.matches("^spec/core/workers_spec.*: in worker %d: .*sets%.lua:%d+: sample 3 is broken$",
       raised(step))
     assert.equal(4, step()[1]:item())
     assert.matches("in worker %d: .*'view' .*%(get of the dataset: .*sets%.lua:%d+%)", raised(step))

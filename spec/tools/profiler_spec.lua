@@ -229,7 +229,7 @@ describe("what goes wrong in a profile", function()
 
   it("does not nest, and says where the first one began", function()
     local inner
-    local begun = ("spec/profiler_spec.lua:%d"):format(debug.getinfo(1, "l").currentline + 1)
+    local begun = ("spec/tools/profiler_spec.lua:%d"):format(debug.getinfo(1, "l").currentline + 1)
     profile(function()
       local ok, problem = pcall(profile, function() end)
       inner = not ok and problem
