@@ -138,6 +138,7 @@ typedef struct moth_op_info {
   uint32_t dtypes; /* bit d: accepts dtype d */
   uint32_t flags;  /* MOTH_OP_..., below */
   const char *tensors; /* the op that takes tensors in the place of this op's numbers, or "" */
+  const char *public_name; /* of a hidden op: the function of users that runs it, or "" */
 } moth_op_info;
 
 enum {

@@ -1,7 +1,7 @@
 /* op.h -- what an op is: the record, the kinds of argument, and the macros that tie an op's
 ** argument list, its functions and its documentation together. The only clever macros of Moth.
 **
-** An op's face stands in core/op/<family>.h:
+** An op's argument list is in core/op/<family>.c, or, when other families call it, in <family>.h:
 **
 **   #define MAX_POOL2D(ARG) \
 **     ARG(tensor, input,                  , "images, (N, C, H, W)") \
@@ -9,8 +9,9 @@
 **     ARG(int2,   stride,      kernel_size, "step between windows")
 **   MOTH_ARGS(max_pool2d, MAX_POOL2D)        declares max_pool2d_args and moth_op_max_pool2d
 **
-** and its rooms in core/op/<family>.c: functions max_pool2d_shape, _cpu and _grad, then
-** MOTH_OP(max_pool2d, MAX_POOL2D, .doc = ..., .examples = ..., .dtypes = MOTH_FLOATS).
+** core/op/<family>.c has the functions max_pool2d_shape, _cpu and _grad, then
+** MOTH_OP(max_pool2d, MAX_POOL2D, .doc = ..., .examples = ..., .dtypes = MOTH_FLOATS). The record
+** says all that other files need to know about the op: they do not list ops by name.
 ** The family's rows end in one list, `const moth_op *const moth_pool_ops[]`, named in registry.c.
 **
 ** The third column of ARG is the default: empty when the argument is required, `none` when it may
@@ -122,6 +123,8 @@ typedef struct moth_input { /* an argument that is a tensor, or a list of them *
 struct moth_op {
   /* columns that a record writes */
   const char *name, *doc;
+  const char *public_name; /* of a hidden op: the function of users that runs it, for messages;
+                           ** NULL: its own name, without _back or _slope */
   const char *examples; /* calls, one a line: "moth.randn(2, 3), {dim = 1}"; a line may end in
                         ** "  -- domain: positive" and be drawn from there for gradient checks */
   /* default "y"; "values, indices: position"; `: hidden` makes no handle; `: name of a bool` has

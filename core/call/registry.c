@@ -272,6 +272,7 @@ static void read_record(moth_op *op, const char *family) {
   op->info.outputs = op->outputs ? op->outputs : "y";
   op->info.dtypes = op->dtypes & MOTH_ANY;
   op->info.tensors = op->tensors ? op->tensors->name : "";
+  op->info.public_name = op->public_name ? op->public_name : "";
   op->info.flags = public_flags(op);
 }
 
@@ -286,10 +287,12 @@ static moth_op *derive_in_place(const moth_op *op) {
   moth_op *y = malloc(sizeof *y);
   char *name = name_in_place(op->name);
   char *tensors = op->tensors ? name_in_place(op->tensors->name) : NULL;
-  if (!y || !name || (op->tensors && !tensors)) return NULL;
+  char *public_name = op->public_name ? name_in_place(op->public_name) : NULL;
+  if (!y || !name || (op->tensors && !tensors) || (op->public_name && !public_name)) return NULL;
   *y = *op;
   y->name = y->info.name = name;
   if (tensors) y->info.tensors = tensors;
+  if (public_name) y->info.public_name = public_name;
   y->origin = op;
   y->flags &= ~(uint32_t)(MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_TAKES_INPLACE);
   y->flags |= MOTH_OP_MUTATES;

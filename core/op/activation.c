@@ -139,7 +139,8 @@ STRAIGHT(shrink_back)
 STRAIGHT(threshold_back)
 BENT(elu_back, elu_bend(g, a))
 BENT(gelu_back, gelu_bend(g, x))
-BENT(gelu_tanh_back, gelu_tanh_bend(g, x))
+BACK(gelu_tanh_back, TIMES(TIMES(v, a->grad), gelu_tanh_bend(g, x)), .saves = "input grad:input",
+     .public_name = "gelu")
 BENT(silu_back, silu_bend(g, x))
 BENT(mish_back, mish_bend(g, x))
 BENT(softplus_back, softplus_bend(g, a))
@@ -299,7 +300,7 @@ static int prelu_spread_grad(const prelu_spread_args *a, moth_grad *g) {
 MOTH_OP(prelu_spread, PRELU, DOC("prelu with a weight that is broadcast with the input."),
         .examples = "moth.randn(2, 3), moth.rand(3)  -- domain: distinct", .dtypes = MOTH_FLOATS,
         .saves = "input weight:input",
-        .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)
+        .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE, .public_name = "prelu")
 
 static int prelu_compose(const prelu_args *a, moth_tensor **out) {
   const moth_layout *x = &a->input->l, *w = &a->weight->l;

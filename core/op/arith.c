@@ -447,7 +447,7 @@ MOTH_OP(clamp_tensor, CLAMP_TENSOR, .doc = "Each element, or the bound that it i
         .examples = "moth.randn(2, 3), moth.zeros(3), moth.ones(2, 1)  -- domain: distinct\n"
                     "moth.randn(2, 3), {max = moth.randn(3)}  -- domain: distinct",
         .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input min max",
-        .flags = BINARY_FLAGS | MOTH_OP_HIDDEN)
+        .flags = BINARY_FLAGS | MOTH_OP_HIDDEN, .public_name = "clamp")
 
 /* -- where -- */
 

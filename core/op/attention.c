@@ -272,7 +272,8 @@ MOTH_OP(attention, ATTENTION,
   .outputs = "y, lse: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "query key value bias y lse",
-  .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_HALF)
+  .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_HALF,
+  .public_name = "scaled_dot_product_attention")
 
 /* -- its gradient -- */
 
@@ -358,7 +359,7 @@ MOTH_OP_CONST(attention_back, ATTENTION_BACK,
     " moth.randn(2, 4, 3, 2), moth.randn(2, 3, 4), {heads_last = true}",
   .outputs = "dquery, dkey, dvalue",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED, .public_name = "scaled_dot_product_attention")
 
 /* -- scaled_dot_product_attention -- */
 

@@ -128,6 +128,6 @@ MOTH_OP(bag_sum, BAG_SUM,
     "{2, 1, 4}, moth.randn(4, 3), nil, {1, 1, 3}, 4, {padding_idx = 1, scale_grad_by_freq = true}",
   .dtypes = MOTH_BIT(MOTH_F32) | MOTH_BIT(MOTH_F64),
   .saves = "input list weight:per_sample_weights per_sample_weights:weight",
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE, .public_name = "embedding_bag")
 
 const moth_op *const moth_bag_ops[] = {&moth_op_bag_sum, NULL};

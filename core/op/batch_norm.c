@@ -330,7 +330,7 @@ MOTH_OP(channel_norm, CHANNEL_NORM,
   .saves = "input mean var batch_mean batch_var map weight:input weight:mean weight:var "
            "y:activation",
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED, .autocast = MOTH_AUTOCAST_OFF,
-  .fuses_with = norm_fusions)
+  .fuses_with = norm_fusions, .public_name = "batch_norm")
 
 static int channel_norm_back_shape(const channel_norm_back_args *a, moth_layout *y) {
   int status = check_input(a->input);
@@ -451,7 +451,7 @@ MOTH_OP_CONST(channel_norm_back, CHANNEL_NORM_BACK,
   .outputs = "dx, dweight, dbias",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED,
-  .fuses_with = norm_back_fusions)
+  .fuses_with = norm_back_fusions, .public_name = "batch_norm")
 
 /* -- running statistics -- */
 
@@ -547,7 +547,8 @@ MOTH_OP_COMPOSES(move_running_, MOVE_RUNNING_,
               "moth.zeros(3), moth.randn(3), moth.ones(3), moth.rand(3), "
               "{momentum = 0.2, factor = 1.5}",
   .outputs = "", .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE,
+  .public_name = "batch_norm")
 
 /* -- batch_norm -- */
 

@@ -93,7 +93,7 @@ MOTH_OP_CONST(total_norm, TOTAL_NORM,
     "{moth.randn(3), moth.randn(2, 2)}\n"
     "{moth.randn(3)}, {norm_type = 1, error_if_nonfinite = true}",
   .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_HIDDEN, .public_name = "clip_grad_norm_")
 
 /* -- clipping -- */
 
@@ -185,7 +185,7 @@ MOTH_OP_COMPOSES(clip_norm_, CLIP_NORM_,
   .examples = "{moth.randn(3), moth.randn(2, 2)}, moth.ones({}), 0.5",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE, .public_name = "clip_grad_norm_")
 
 static int unscale__compose(const unscale__args *a, moth_tensor **out) {
   bool found = false;

@@ -31,7 +31,7 @@ MOTH_OP(conv2d_input, CONV2D_INPUT,
     "moth.randn(4, 5, 5), moth.randn(4, 3, 2, 4), 5, {padding = 'same'}",
   .dtypes = MOTH_FLOATS,
   .saves = "input:weight weight:input",
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "conv2d")
 
 MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
   .doc = "The gradient of conv2d's filters.",
@@ -43,7 +43,7 @@ MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
     "moth.randn(4, 5, 5), moth.randn(6, 5, 5), {2, 4}, {padding = 'same'}",
   .dtypes = MOTH_FLOATS,
   .saves = "input:output output:input",
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "conv2d")
 
 MOTH_OP_COMPOSES(conv_transpose2d, CONV_TRANSPOSE2D,
   .doc = "Transposed convolution: the gradient of conv2d as an op of its own, which enlarges "

@@ -32,7 +32,7 @@ MOTH_OP(conv3d_input, CONV3D_INPUT,
     "moth.randn(2, 2, 3, 4), moth.randn(2, 2, 2, 1, 4), {2, 3, 4}, {padding = 'same'}",
   .dtypes = MOTH_FLOATS,
   .saves = "input:weight weight:input",
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "conv3d")
 
 MOTH_OP(conv3d_weight, CONV3D_WEIGHT,
   .doc = "The gradient of conv3d's filters.",
@@ -44,7 +44,7 @@ MOTH_OP(conv3d_weight, CONV3D_WEIGHT,
     "moth.randn(2, 2, 3, 4), moth.randn(3, 2, 3, 4), {2, 1, 4}, {padding = 'same'}",
   .dtypes = MOTH_FLOATS,
   .saves = "input:output output:input",
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "conv3d")
 
 MOTH_OP_COMPOSES(conv_transpose3d, CONV_TRANSPOSE3D,
   .doc = "Transposed convolution: the gradient of conv3d as an op of its own, which enlarges "

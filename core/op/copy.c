@@ -102,7 +102,7 @@ MOTH_OP(cast, CAST,
         .doc = "A copy with another element type. Floats become integers towards 0 and saturate, "
                "NaN becomes 0.",
         .examples = "moth.randn(2, 3), moth.float64", .dtypes = MOTH_ANY,
-        .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)
+        .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE, .public_name = "to")
 
 /* -- to_device: the same values elsewhere -- */
 
@@ -124,7 +124,8 @@ static int to_device_grad(const to_device_args *a, moth_grad *g) {
 MOTH_OP(to_device, TO_DEVICE, .doc = "A copy on another device.",
         .examples = "moth.randn(2, 3), \"cpu\"\nmoth.randn(2, 3), \"cpu\", true",
         .dtypes = MOTH_ANY,
-        .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE | MOTH_OP_ACROSS)
+        .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE | MOTH_OP_ACROSS,
+        .public_name = "to")
 
 /* -- fills -- */
 
@@ -238,7 +239,7 @@ MOTH_OP_VIEWS(spread, SPREAD, .doc = "Repeats what a reduction gave, in the shap
               .examples = "moth.randn(2), {2, 3}, {dim = 2}\n"
                           "moth.randn(2, 1), {2, 3}, {dim = 2, keepdim = true}\n"
                           "moth.randn(1)[1], {2, 3}",
-              .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN)
+              .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .public_name = "expand")
 
 const moth_op *const moth_copy_ops[] = {
   &moth_op_copy_, &moth_op_clone, &moth_op_contiguous, &moth_op_cast, &moth_op_to_device,

@@ -395,7 +395,8 @@ static int triangle_indices_cpu(const triangle_indices_args *a, moth_tensor **ou
 
 MOTH_OP_CONST(triangle_indices, TRIANGLE_INDICES, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
               .doc = "The positions of a triangle of a matrix, rows and columns counted from 1.",
-              .examples = "3, 3\n2, 4, 1, {upper = true, dtype = moth.int32, device = \"cpu\"}")
+              .examples = "3, 3\n2, 4, 1, {upper = true, dtype = moth.int32, device = \"cpu\"}",
+              .public_name = "tril_indices")
 
 /* -- tril, triu -- */
 

@@ -129,7 +129,7 @@ MOTH_OP(ctc_losses, CTC_LOSSES,
     " {2LL, 2LL, 2LL}}, {6, 2, 4}, {4, 1, 1}, {blank = 3}",
   .dtypes = MOTH_FLOATS,
   .saves = "log_probs targets input_lengths target_lengths",
-  .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32)
+  .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32, .public_name = "ctc_loss")
 
 /* -- their slopes -- */
 
@@ -167,6 +167,6 @@ MOTH_OP_CONST(ctc_back, CTC_BACK,
     " {2LL, 2LL, 2LL}}, {6, 2, 4}, {4, 1, 1},"
     " {blank = 3}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_HIDDEN, .public_name = "ctc_loss")
 
 const moth_op *const moth_ctc_ops[] = {&moth_op_ctc_losses, &moth_op_ctc_back, NULL};

@@ -127,7 +127,7 @@ MOTH_OP(distances, DISTANCES, .dtypes = REALS, .saves = "x1 x2 y", .flags = MOTH
         .doc = "The distances of all pairs of rows.",
         .examples = "moth.randn(3, 2), moth.randn(4, 2)\n"
                     "moth.randn(2, 3, 2), moth.randn(2, 4, 2), 1\n"
-                    "moth.randn(4, 3)")
+                    "moth.randn(4, 3)", .public_name = "cdist")
 
 static int distances_back_shape(const distances_back_args *a, moth_layout *y) {
   const distances_args of = {.ctx = a->ctx, .x1 = a->x1, .x2 = a->x2, .p = a->p};
@@ -159,6 +159,7 @@ static int distances_back_cpu(const distances_back_args *a, moth_tensor **out) {
 MOTH_OP_CONST(distances_back, DISTANCES_BACK, .dtypes = REALS, .flags = MOTH_OP_HIDDEN,
               .doc = "Of distances, the gradient of the first rows.",
               .examples = "moth.randn(3, 4), moth.rand(3, 4), moth.randn(3, 2), moth.randn(4, 2)\n"
-                          "moth.randn(6), moth.rand(6), moth.randn(4, 2), nil, 1")
+                          "moth.randn(6), moth.rand(6), moth.randn(4, 2), nil, 1",
+              .public_name = "cdist")
 
 const moth_op *const moth_distance_ops[] = {&moth_op_distances, &moth_op_distances_back, NULL};

@@ -199,7 +199,7 @@ MOTH_OP(dropout_apply, DROPOUT_APPLY,
     "moth.randn(2, 3), moth.tensor{true, false}, 1.5",
   .dtypes = MOTH_FLOATS,
   .saves = "mask",
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "dropout")
 
 const moth_op *const moth_dropout_ops[] = {
   &moth_op_dropout, &moth_op_dropout2d, &moth_op_dropout_apply, NULL,

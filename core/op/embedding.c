@@ -192,7 +192,7 @@ MOTH_OP(embedding_rows, EMBEDDING_ROWS,
     "moth.randn(4, 3), {1, 4, 1}, {padding_idx = 4, shared = true, sparse = true}",
   .dtypes = MOTH_FLOATS,
   .saves = "input",
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE, .public_name = "embedding")
 
 /* -- and back -- */
 
@@ -327,7 +327,7 @@ MOTH_OP_COMPOSES(embedding_renorm_, EMBEDDING_RENORM_,
               "moth.randn(4, 3), {2, 1, 4}, {max_norm = 0.5, norm_type = 1}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_WHOLE | MOTH_OP_FROM_ONE_THERE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_WHOLE | MOTH_OP_FROM_ONE_THERE, .public_name = "embedding")
 
 /* A kernel of a device writes and no more. */
 static int renorm_there(const embedding_args *a) {

@@ -536,7 +536,8 @@ MOTH_OP_CONST(linalg_lu_order, LINALG_LU_ORDER, .device = linalg_lu_order_there,
               .flags = MOTH_OP_HIDDEN, .outputs = "order: position", .dtypes = MOTH_ANY,
               .doc = "Which row of a matrix each row of its LU factorization is.",
               .examples = "moth.tensor{2LL, 3LL, 3LL}, 3\n"
-                          "moth.tensor{{2LL, 3LL}, {3LL, 3LL}}, 3, {inverse = true}")
+                          "moth.tensor{{2LL, 3LL}, {3LL, 3LL}}, 3, {inverse = true}",
+              .public_name = "lu")
 
 const moth_op *const moth_factor_ops[] = {
   &moth_op_linalg_cholesky, &moth_op_linalg_cholesky_ex, &moth_op_linalg_qr,

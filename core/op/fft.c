@@ -65,7 +65,8 @@ MOTH_OP(fft_c2c, FFT_C2C,
   .doc = "The discrete Fourier transform of complex signals along a dimension.",
   .examples = "moth.randn(3, 4, 2)\n"
               "moth.randn(5, 3, 2), {dim = 1, inverse = true, scale = 0.5}",
-  .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32)
+  .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32,
+  .public_name = "fft")
 
 /* -- of real ones -- */
 
@@ -102,7 +103,8 @@ MOTH_OP(fft_r2c, FFT_R2C,
          "n / 2, of which all others are a mirror.",
   .examples = "moth.randn(3, 4)\nmoth.randn(5, 3), {dim = 1, inverse = true, scale = 0.5}\n"
               "moth.randn(2, 6), {twice = true}",
-  .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32)
+  .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32,
+  .public_name = "rfft")
 
 static int fft_c2r_shape(const fft_c2r_args *a, moth_layout *y) {
   int32_t d;
@@ -134,7 +136,8 @@ MOTH_OP(fft_c2r, FFT_C2R,
   .examples = "moth.randn(3, 3, 2), 4\n"
               "moth.randn(3, 2, 2), {n = 5, dim = 1, inverse = true, scale = 0.5}\n"
               "moth.randn(3, 2, 2), {n = 3, twice = false}",
-  .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32)
+  .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32,
+  .public_name = "irfft")
 
 /* -- what the sums of windows must be -- */
 
@@ -163,7 +166,7 @@ static int fft_covered_grad(const fft_covered_args *a, moth_grad *g) {
 MOTH_OP(fft_covered, FFT_COVERED,
   .doc = "The same numbers, none of which may be 0: otherwise istft raises.",
   .examples = "moth.rand(5) + 1  -- domain: positive", .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_HIDDEN, .public_name = "fft")
 
 const moth_op *const moth_fft_ops[] = {
   &moth_op_fft_c2c, &moth_op_fft_r2c, &moth_op_fft_c2r, &moth_op_fft_covered, NULL,

@@ -187,7 +187,7 @@ MOTH_OP_CONST(grid_sample_turn, GRID_SAMPLE_TURN,
     "moth.randn(1, 2, 2, 3), moth.randn(1, 2, 3, 4), moth.rand(1, 2, 3, 2) * 3, "
     "{mode = 'bicubic', padding_mode = 'border', align_corners = true}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_HIDDEN, .public_name = "grid_sample")
 
 /* -- places and weights, of which gradients are made -- */
 
@@ -252,7 +252,7 @@ MOTH_OP(grid_weights, GRID_WEIGHTS,
     "align_corners = true, order = {1, 0, 0}}  -- domain: unit",
   .dtypes = MOTH_FLOATS,
   .saves = "grid",
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_HIDDEN, .public_name = "grid_sample")
 
 static int grid_positions_shape(const grid_positions_args *a, moth_layout *y) {
   y->dtype = MOTH_I64;
@@ -280,7 +280,7 @@ MOTH_OP_CONST(grid_positions, GRID_POSITIONS,
     "moth.rand(1, 2, 3, 2), {3, 4}, {mode = 'bicubic', padding_mode = 'border', "
     "align_corners = true}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_HIDDEN, .public_name = "grid_sample")
 
 const moth_op *const moth_grid_ops[] = {
   &moth_op_grid_sample, &moth_op_grid_sample_back, &moth_op_grid_sample_turn,

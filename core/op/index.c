@@ -458,7 +458,7 @@ MOTH_OP(index_sum, INDEX_SUM, .dtypes = MOTH_ANY, .saves = "indices",
         .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE,
         .doc = "Zeros to which values are added at positions held by tensors.",
         .examples = "moth.randn(3), {moth.tensor{1LL, 1LL, 2LL}, moth.tensor{2LL, 2LL, 3LL}}, "
-                    "{2, 3}")
+                    "{2, 3}", .public_name = "index_add")
 
 /* -- masked_select -- */
 

@@ -267,7 +267,7 @@ MOTH_OP(class_entropy, CLASS_ENTROPY,
   .outputs = "y, most: hidden, rest: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input target weight most rest y:weight",
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE, .public_name = "cross_entropy")
 
 static int class_entropy_back_shape(const class_entropy_back_args *a, moth_layout *y) {
   moth_layout loss = a->grad->l;
@@ -323,7 +323,7 @@ MOTH_OP_CONST(class_entropy_back, CLASS_ENTROPY_BACK,
     "moth.randn(3), moth.randn(3, 2), moth.rand(3), moth.rand(3), moth.tensor{1LL, 2LL, 2LL},"
     " {reduction = \"none\"}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_FROM_ONE_THERE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_FROM_ONE_THERE, .public_name = "cross_entropy")
 
 /* -- cross_entropy: nll_loss of log_softmax -- */
 
@@ -484,7 +484,7 @@ MOTH_OP_COMPOSES(cross_entropy_soft, CROSS_ENTROPY_SOFT,
     "moth.randn(2, 3, 2), moth.rand(2, 3, 2), {weight = moth.tensor{1, 2, 3},"
     " reduction = \"none\", label_smoothing = 0.5}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32)
+  .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32, .public_name = "cross_entropy")
 
 const moth_op *const moth_loss_ops[] = {
   &moth_op_nll_loss, &moth_op_nll_loss_back, &moth_op_class_entropy,

@@ -175,7 +175,7 @@ MOTH_OP_CONST(row_norm_back, ROW_NORM_BACK,
     " {groups = 2, channels = 3, affine = false, sum = moth.randn(2, 6), half = moth.float16}",
   .outputs = "dx, dweight, dbias, half_copy: hidden",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED, .public_name = "layer_norm")
 
 /* -- backward, written with ops -- */
 

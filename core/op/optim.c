@@ -200,7 +200,7 @@ STEP(sgd_step_, SGD_STEP_, if (!status) status = nesterov_fits(a), (a->momentum 
      .weight_decay = a->weight_decay, .nesterov = a->nesterov, .maximize = a->maximize,
      .first = a->first)
 
-STEP_OP(sgd_step_, SGD_STEP_,
+STEP_OP(sgd_step_, SGD_STEP_, .public_name = "SGD",
   .doc = "A step of stochastic gradient descent. d = grad + weight_decay p; with momentum "
          "b = momentum b + (1 - dampening) d and d = b, or d + momentum b with nesterov; "
          "p = p - lr d. (Sutskever et al. 2013, in PyTorch's form)",
@@ -224,7 +224,7 @@ STEP(adam_step_, ADAM_STEP_, , (a->max_exp_avg_sqs.n == 0) << 4,
      ADAPTIVE(MOTH_ADAM, a->lr / (1 - pow(a->beta1, a->step)), a->decoupled, a->lr),
      .root = sqrt(1 - pow(a->beta2, a->step)))
 
-STEP_OP(adam_step_, ADAM_STEP_,
+STEP_OP(adam_step_, ADAM_STEP_, .public_name = "Adam",
   .doc = "A step of Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019) or AMSGrad "
          "(Reddi et al. 2018).",
   .examples =
@@ -238,7 +238,7 @@ STEP_OP(adam_step_, ADAM_STEP_,
 STEP(nadam_step_, NADAM_STEP_, , 0, ADAPTIVE(MOTH_NADAM, a->lr, a->decoupled, 1),
      .lr_grad = a->lr_grad, .root = sqrt(1 - pow(a->beta2, a->step)))
 
-STEP_OP(nadam_step_, NADAM_STEP_,
+STEP_OP(nadam_step_, NADAM_STEP_, .public_name = "NAdam",
   .doc = "A step of NAdam (Dozat 2016): Adam that looks ahead. lr and lr_grad are the factors of "
          "the running mean and of the new gradient, corrections included; weight_decay the share "
          "that goes in this step, if decoupled.",
@@ -261,7 +261,7 @@ STEP(radam_step_, RADAM_STEP_, , 0,
      ADAPTIVE(MOTH_RADAM, a->lr / (1 - pow(a->beta1, a->step)), a->decoupled, a->lr),
      .root = radam_factor(a->beta2, a->step))
 
-STEP_OP(radam_step_, RADAM_STEP_,
+STEP_OP(radam_step_, RADAM_STEP_, .public_name = "RAdam",
   .doc = "A step of RAdam (Liu et al. 2020): Adam that waits until its means are worth trusting.",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.zeros(3)}, 1\n"
@@ -273,7 +273,7 @@ STEP_OP(radam_step_, RADAM_STEP_,
 STEP(adamax_step_, ADAMAX_STEP_, , 0,
      ADAPTIVE(MOTH_ADAMAX, a->lr / (1 - pow(a->beta1, a->step)), false, 0))
 
-STEP_OP(adamax_step_, ADAMAX_STEP_,
+STEP_OP(adamax_step_, ADAMAX_STEP_, .public_name = "Adamax",
   .doc = "A step of Adamax (Kingma & Ba 2015): Adam by the largest gradient instead of the mean "
          "square.",
   .examples =
@@ -289,7 +289,7 @@ STEP(rmsprop_step_, RMSPROP_STEP_, , (a->grad_avgs.n == 0) << 3 | (a->momentum =
      .momentum = a->momentum, .weight_decay = a->weight_decay, .maximize = a->maximize,
      .centered = a->grad_avgs.n > 0)
 
-STEP_OP(rmsprop_step_, RMSPROP_STEP_,
+STEP_OP(rmsprop_step_, RMSPROP_STEP_, .public_name = "RMSprop",
   .doc = "A step of RMSprop (Hinton 2012), centered as by Graves (2013).",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {}, {}\n"
@@ -301,7 +301,7 @@ STEP(adagrad_step_, ADAGRAD_STEP_, , 0, .rule = MOTH_ADAGRAD,
      .lr = a->lr / (1 + (a->step - 1) * a->lr_decay), .eps = a->eps,
      .weight_decay = a->weight_decay, .maximize = a->maximize)
 
-STEP_OP(adagrad_step_, ADAGRAD_STEP_,
+STEP_OP(adagrad_step_, ADAGRAD_STEP_, .public_name = "Adagrad",
   .doc = "A step of Adagrad (Duchi et al. 2011).",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, 1\n"
@@ -312,7 +312,7 @@ STEP_OP(adagrad_step_, ADAGRAD_STEP_,
 STEP(adadelta_step_, ADADELTA_STEP_, , 0, .rule = MOTH_ADADELTA, .lr = a->lr, .beta2 = a->rho,
      .eps = a->eps, .weight_decay = a->weight_decay, .maximize = a->maximize)
 
-STEP_OP(adadelta_step_, ADADELTA_STEP_,
+STEP_OP(adadelta_step_, ADADELTA_STEP_, .public_name = "Adadelta",
   .doc = "A step of Adadelta (Zeiler 2012).",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {moth.rand(3)}\n"
@@ -325,7 +325,7 @@ STEP(rprop_step_, RPROP_STEP_, , 0, .rule = MOTH_RPROP, .less = a->etaminus,
      .more = a->etaplus, .least = a->step_size_min, .most = a->step_size_max,
      .maximize = a->maximize)
 
-STEP_OP(rprop_step_, RPROP_STEP_,
+STEP_OP(rprop_step_, RPROP_STEP_, .public_name = "Rprop",
   .doc = "A step of Rprop (Riedmiller & Braun 1993): by the gradient's sign alone, with a size of "
          "its own for each element.",
   .examples =
@@ -336,7 +336,7 @@ STEP_OP(rprop_step_, RPROP_STEP_,
 STEP(asgd_step_, ASGD_STEP_, , 0, .rule = MOTH_ASGD, .lr = a->eta, .momentum = a->mu,
      .shrink = 1 - a->lambd * a->eta, .weight_decay = a->weight_decay, .maximize = a->maximize)
 
-STEP_OP(asgd_step_, ASGD_STEP_,
+STEP_OP(asgd_step_, ASGD_STEP_, .public_name = "ASGD",
   .doc = "A step of averaged stochastic gradient descent (Polyak & Juditsky 1992).",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.randn(3)}, 0.1\n"

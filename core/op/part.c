@@ -188,7 +188,7 @@ PART_GRAD(slice)
 MOTH_OP_VIEWS(slice, SLICE, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
               .doc = "Every step-th position from start up to stop, along one dimension.",
               .examples = "moth.randn(4, 7), 2, 1, 7, 2\n"
-                          "moth.randn(4, 7), 1, 0, 3")
+                          "moth.randn(4, 7), 1, 0, 3", .public_name = "index")
 
 /* -- diagonal -- */
 
@@ -261,7 +261,7 @@ PART_GRAD(unfold_dim)
 MOTH_OP_VIEWS(unfold_dim, UNFOLD_DIM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
               .doc = "Windows of a dimension: their positions become the last dimension.",
               .examples = "moth.randn(2, 7), 2, 3, 2\n"
-                          "moth.randn(4, 3), 1, 2, 1")
+                          "moth.randn(4, 3), 1, 2, 1", .public_name = "unfold")
 
 /* -- as_strided -- */
 

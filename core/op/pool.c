@@ -177,7 +177,7 @@ MOTH_OP(max_pool2d_pick, MAX_POOL2D_PICK,
   .examples = "moth.randn(1, 3, 3), moth.tensor({{{1, 4}, {9, 9}}}, {dtype = moth.int64})",
   .dtypes = MOTH_FLOATS,
   .saves = "indices",
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "max_pool2d")
 
 /* -- avg_pool2d -- */
 

@@ -248,7 +248,7 @@ FOLD_EXTREME(amin, "The smallest value along dimensions; NaN wins.")
 
 /* -- max_all, min_all: the same of all, but NaNs that won share the gradient too -- */
 
-#define ALL_FOLDED(op, folds, text)                                                          \
+#define ALL_FOLDED(op, folds, shown, text)                                                   \
   static int op##_shape(const op##_args *a, moth_layout *y) {                                \
     uint32_t mask;                                                                           \
     int status = moth_reduced_shape(a->ctx, a->input, (moth_ints){NULL, 0}, false, y, &mask);     \
@@ -267,10 +267,11 @@ FOLD_EXTREME(amin, "The smallest value along dimensions; NaN wins.")
     return moth_flow(g, x, CHOOSE(chosen, OVER(g->dy, n), NUMBER(0)));                       \
   }                                                                                          \
   MOTH_OP(op, ALL_EXTREME, .doc = text, .dtypes = MOTH_ANY, .saves = "input y",              \
-          .examples = "moth.randn(2, 3)  -- domain: distinct", .flags = MOTH_OP_HIDDEN)
+          .examples = "moth.randn(2, 3)  -- domain: distinct", .flags = MOTH_OP_HIDDEN,      \
+          .public_name = shown)
 
-ALL_FOLDED(max_all, moth_amax_folds, "The largest value of all; NaN wins.")
-ALL_FOLDED(min_all, moth_amin_folds, "The smallest value of all; NaN wins.")
+ALL_FOLDED(max_all, moth_amax_folds, "max", "The largest value of all; NaN wins.")
+ALL_FOLDED(min_all, moth_amin_folds, "min", "The smallest value of all; NaN wins.")
 
 /* -- truth and counts -- */
 

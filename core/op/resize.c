@@ -76,7 +76,7 @@ MOTH_OP(resize, RESIZE,
     "moth.randn(1, 2, 3, 4), {6, 8}, {mode = 'linear', align_corners = true}\n"
     "moth.randn(1, 2, 3, 4), {7, 9}, {mode = 'cubic', scale_h = 2.5, scale_w = 2.3}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "interpolate")
 
 static int resize_back_shape(const resize_back_args *a, moth_layout *y) {
   return resized(a->input, a->size, y);
@@ -106,7 +106,7 @@ MOTH_OP(resize_back, RESIZE_BACK,
     "moth.randn(1, 2, 6, 8), {3, 4}, {mode = 'linear', align_corners = true}\n"
     "moth.randn(1, 2, 7, 9), {3, 4}, {mode = 'cubic', scale_h = 2.5, scale_w = 2.3}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "interpolate")
 
 /* -- interpolate -- */
 

@@ -191,7 +191,7 @@ MOTH_OP(norm_p, NORM_P, .dtypes = MOTH_ANY, .saves = "input y", .flags = MOTH_OP
                     "moth.randn(2, 3), -math.huge  -- domain: distinct\n"
                     "moth.randn(2, 3), 0\nmoth.randn(2, 3), 1\nmoth.randn(2, 3), 0.5\n"
                     "moth.randn(2, 3, 2), 2, {1, 3}, {dtype = moth.float64}",
-        .autocast = MOTH_AUTOCAST_F32)
+        .autocast = MOTH_AUTOCAST_F32, .public_name = "norm")
 
 static int dist_compose(const dist_args *a, moth_tensor **out) {
   moth_tensor *d = NULL;
@@ -310,7 +310,7 @@ POSITION(argmin, true, "The position of the smallest value: of equals the first,
 
 /* -- max_dim, min_dim: value and position -- */
 
-#define DIM_OP(op, least, text)                                                          \
+#define DIM_OP(op, least, shown, text)                                                   \
   static int op##_shape(const op##_args *a, moth_layout *y) {                            \
     uint32_t mask;                                                                       \
     int status = extreme_mask(a->ctx, a->input, a->dim, &mask);                          \
@@ -334,7 +334,7 @@ POSITION(argmin, true, "The position of the smallest value: of equals the first,
           .examples = "moth.randn(2, 3), 2  -- domain: distinct\n"                       \
                       "moth.randn(2, 3), 1, {keepdim = true}  -- domain: distinct",      \
           .outputs = "values, indices: position", .dtypes = MOTH_ANY, .saves = "indices", \
-          .flags = MOTH_OP_HIDDEN)
+          .flags = MOTH_OP_HIDDEN, .public_name = shown)
 
 typedef struct row_walk { /* of picking from rows, or placing into them */
   int32_t dim;
@@ -397,8 +397,10 @@ static int pick(moth_tensor *y, const moth_tensor *index, const moth_tensor *x, 
   return run_rows(at, &starts, y, &w, pick_run);
 }
 
-DIM_OP(max_dim, false, "The largest values along a dimension and their positions; NaN wins.")
-DIM_OP(min_dim, true, "The smallest values along a dimension and their positions; NaN wins.")
+DIM_OP(max_dim, false, "max",
+       "The largest values along a dimension and their positions; NaN wins.")
+DIM_OP(min_dim, true, "min",
+       "The smallest values along a dimension and their positions; NaN wins.")
 
 /* y := the shape of x without dim; `index` must have it too. */
 static int row_shape(moth_ctx *ctx, const moth_layout *x, const moth_tensor *index, int64_t dim,

@@ -388,7 +388,7 @@ static int linalg_lstsq_solve_grad(const linalg_lstsq_solve_args *a, moth_grad *
   return da ? moth_flow(g, a->A, da) : g->status;
 }
 
-MOTH_LAPACK_OP(linalg_lstsq_solve, LINALG_LSTSQ, .saves = "A B:A",
+MOTH_LAPACK_OP(linalg_lstsq_solve, LINALG_LSTSQ, .saves = "A B:A", .public_name = "lstsq",
                .outputs = "solution, rank, singular_values",
                .doc = "The X of smallest norm that brings A times X nearest to B, the rank of A, "
                       "and its singular values where the driver makes them.",
@@ -514,6 +514,7 @@ static int linalg_cofactor_back_grad(const linalg_cofactor_back_args *a, moth_gr
 }
 
 MOTH_LAPACK_OP(linalg_cofactor_back, LINALG_COFACTOR_BACK, .saves = "A grad y",
+               .public_name = "det",
                .doc = "The gradient of linalg_cofactor, also where there is no inverse.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}, moth.ones(2, 2)  -- domain: matrix\n"
                            "moth.eye(3):expand(2, 3, 3), moth.ones(2, 3, 3)  -- domain: matrix")

@@ -432,7 +432,7 @@ static int linalg_cofactor_grad(const linalg_cofactor_args *a, moth_grad *g) {
   return moth_flow(g, a->A, GRAD(g, linalg_cofactor_back, .A = a->A, .grad = g->dy));
 }
 
-MOTH_LAPACK_OP(linalg_cofactor, LINALG_SQUARE, .saves = "A",
+MOTH_LAPACK_OP(linalg_cofactor, LINALG_SQUARE, .saves = "A", .public_name = "det",
                .doc = "The cofactors of a matrix: the gradient of its determinant.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix")
 

@@ -219,7 +219,8 @@ MOTH_OP(median_dim, MEDIAN_DIM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .sa
         .outputs = "values, indices: position",
         .doc = "The median along a dimension, the lower of two, and where it stands; NaN wins.",
         .examples = "moth.randn(2, 4), 2  -- domain: distinct\n"
-                    "moth.randn(3, 2), 1, {keepdim = true}  -- domain: distinct")
+                    "moth.randn(3, 2), 1, {keepdim = true}  -- domain: distinct",
+        .public_name = "median")
 
 static int median_all_compose(const median_all_args *a, moth_tensor **out) {
   static const int64_t all = -1;
@@ -244,4 +245,4 @@ static int median_all_compose(const median_all_args *a, moth_tensor **out) {
 MOTH_OP_COMPOSES(median_all, MEDIAN_ALL, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
                  .doc = "The median of all elements, the lower of two; NaN wins, and is that of "
                         "no floats.",
-                 .examples = "moth.randn(2, 3)  -- domain: distinct")
+                 .examples = "moth.randn(2, 3)  -- domain: distinct", .public_name = "median")

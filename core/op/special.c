@@ -68,7 +68,7 @@ MOTH_OP(polygamma_of, POLYGAMMA_OF, .saves = "input", .dtypes = MOTH_ANY | MOTH_
         .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
         .examples = "moth.rand(2, 3), 0  -- domain: positive\n"
                     "moth.rand(2, 3), 2  -- domain: positive",
-        .doc = "The n-th slope of digamma.")
+        .doc = "The n-th slope of digamma.", .public_name = "polygamma")
 
 /* -- Bessel functions -- */
 

@@ -303,7 +303,8 @@ static int strided_get_grad(const strided_get_args *a, moth_grad *g) {
 MOTH_OP(strided_get, STRIDED_GET, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE, .dtypes = MOTH_ANY,
         .doc = "The elements that a view of the given geometry sees of a base.",
         .examples = "moth.randn(3, 4), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
-                    "moth.randn(3, 4), {3, 4}, {1, 3}, 2, {2, 2, 2}, {3, 1, 3}, 3")
+                    "moth.randn(3, 4), {3, 4}, {1, 3}, 2, {2, 2, 2}, {3, 1, 3}, 3",
+        .public_name = "as_strided")
 
 /* -- strided_sum -- */
 
@@ -339,7 +340,8 @@ MOTH_OP(strided_sum, STRIDED_SUM, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE, .d
         .doc = "A base that is zero but where a view of the given geometry has elements: there it "
                "is their sum.",
         .examples = "moth.randn(2, 3), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
-                    "moth.randn(2, 2, 2), {3, 4}, {1, 3}, 2, {2, 2, 2}, {3, 1, 3}, 3")
+                    "moth.randn(2, 2, 2), {3, 4}, {1, 3}, 2, {2, 2, 2}, {3, 1, 3}, 3",
+        .public_name = "as_strided")
 
 /* -- strided_put -- */
 
@@ -381,7 +383,8 @@ static int strided_put_grad(const strided_put_args *a, moth_grad *g) {
 MOTH_OP(strided_put, STRIDED_PUT, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE, .dtypes = MOTH_ANY,
         .doc = "A base in which the elements that a view of the given geometry sees are replaced.",
         .examples = "moth.randn(3, 4), moth.randn(2, 3), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
-                    "moth.randn(3, 4), moth.randn(2, 2), {3, 4}, {1, 3}, 2, {2, 2}, {3, 1}, 3")
+                    "moth.randn(3, 4), moth.randn(2, 2), {3, 4}, {1, 3}, 2, {2, 2}, {3, 1}, 3",
+        .public_name = "as_strided")
 
 const moth_op *const moth_strided_ops[] = {&moth_op_strided_get, &moth_op_strided_sum,
                                            &moth_op_strided_put, NULL};

@@ -320,7 +320,8 @@ MOTH_OP_COMPOSES(unique_all, UNIQUE_ALL, .dtypes = MOTH_ANY, .flags = MOTH_OP_HI
                         "how often they come.",
                  .examples = "moth.tensor{3LL, 1LL, 3LL}\n"
                              "moth.tensor{{3LL, 1LL}, {3LL, 1LL}}, {dim = 1, consecutive = true}\n"
-                             "moth.tensor{3LL, 1LL, 3LL}, {values_only = true}")
+                             "moth.tensor{3LL, 1LL, 3LL}, {values_only = true}",
+                 .public_name = "unique")
 
 /* -- searchsorted, bucketize, isin -- */
 

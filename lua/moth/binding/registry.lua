@@ -116,6 +116,13 @@ function registry.is_public(name)
   return op ~= nil and bit.band(C.moth_op_describe(op).flags, HIDDEN) == 0
 end
 
+--- The function of users that runs a hidden op, as its record says; nil where it says nothing.
+function registry.public_name(name)
+  local op = C.moth_op_find(name)
+  local known = op ~= nil and ffi.string(C.moth_op_describe(op).public_name) or ""
+  return known ~= "" and known or nil
+end
+
 --- The names of all ops that users may call, and of those that are methods of tensors too.
 function registry.names()
   local all, methods = {}, {}

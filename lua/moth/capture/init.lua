@@ -130,10 +130,6 @@ local function others(self, ...)
   return STALE
 end
 
--- Ops that recordings know by another name than the user.
-local CALLED_AS = {embedding_rows = "embedding", class_entropy = "cross_entropy",
-                   cross_entropy_soft = "cross_entropy", cross_entropy_hard = "cross_entropy"}
-
 local verified -- below
 
 local function slow(self, status, ...)
@@ -147,7 +143,8 @@ local function slow(self, status, ...)
   if status == WANT then
     lib.due()
   elseif status < 0 then
-    errors.status(status, CALLED_AS[ffi.string(C.moth_error_op(ctx))])
+    local op = ffi.string(C.moth_error_op(ctx))
+    errors.status(status, require("moth.binding.registry").public_name(op))
   end
   return give(r.results)
 end

@@ -147,39 +147,12 @@ local function argument_of(outer, value, argname, text)
   return only_equal(outer, value)
 end
 
--- Hidden ops that replays and backward passes run: the function that users call. A spec checks that
--- each hidden op has one, by its name or from here.
-local PUBLIC = {
-  attention = "scaled_dot_product_attention", bag_sum = "embedding_bag", distances = "cdist",
-  cast = "to", to_device = "to", slice = "index", triangle_indices = "tril_indices",
-  clamp_tensor = "clamp", clamp_tensor_ = "clamp_", ctc = "ctc_loss", ctc_losses = "ctc_loss",
-  conv2d_input = "conv2d", conv2d_weight = "conv2d", conv3d_input = "conv3d",
-  conv3d_weight = "conv3d", dropout_apply = "dropout", embedding_renorm_ = "embedding",
-  fft_c2c = "fft", fft_r2c = "rfft", fft_c2r = "irfft", fft_covered = "fft",
-  gelu_tanh = "gelu", grid_positions = "grid_sample", grid_sample_turn = "grid_sample",
-  grid_weights = "grid_sample", index_sum = "index_add", lstsq_solve = "lstsq", lu_order = "lu",
-  cofactor = "det", max_pool2d_pick = "max_pool2d", move_running_ = "batch_norm",
-  channel_norm = "batch_norm", row_norm = "layer_norm", resize = "interpolate", nms_kept = "nms",
-  clip_norm_ = "clip_grad_norm_", total_norm = "clip_grad_norm_", strided_get = "as_strided",
-  strided_put = "as_strided", strided_sum = "as_strided", spread = "expand",
-  embedding_rows = "embedding", class_entropy = "cross_entropy",
-  cross_entropy_soft = "cross_entropy",
-  norm_p = "norm", polygamma_of = "polygamma", median_dim = "median", median_all = "median",
-  max_dim = "max", max_all = "max", min_dim = "min", min_all = "min", unique_all = "unique",
-  unfold_dim = "unfold", prelu_spread = "prelu",
-}
-
-local OPTIMIZERS = "Adadelta Adagrad Adam Adamax ASGD NAdam RAdam RMSprop Rprop SGD"
-
---- The name under which users know an op.
+--- The name under which users know an op: of a hidden one that replays and backward passes run, the
+-- function that users call.
 local function public(op)
-  local rule = op:match "^(%w+)_step_$"
-  for name in (rule and OPTIMIZERS or ""):gmatch "%w+" do
-    if name:lower() == rule then return name end
-  end
-  local front = op:gsub("^linalg_", ""):gsub("^special_", ""):gsub("_back$", "")
-    :gsub("_slope$", "")
-  return PUBLIC[front] or front
+  local known = require("moth.binding.registry").public_name(op)
+  if known then return known end
+  return (op:gsub("^linalg_", ""):gsub("^special_", ""):gsub("_back$", ""):gsub("_slope$", ""))
 end
 
 --- The text of an error, told by the outer function.
