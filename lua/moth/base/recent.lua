@@ -7,10 +7,10 @@
 -- with all that the program put there.
 
 local TOOLS = {
-  ["moth.binding.forms"] = true, ["moth.binding.kinds"] = true, ["moth.binding.registry"] = true,
-    ["moth.binding.writer"] = true,
+  ["moth.binding.forms"] = true, ["moth.binding.kinds"] = true,
+  ["moth.binding.registry"] = true, ["moth.binding.writer"] = true,
 }
-local HINTS = "^moth%.instead%f[.%z]" -- moth.instead and its files
+local HINTS = "^moth%.error%.instead%f[.%z]" -- moth.error.instead and its files
 local ROUNDS = 16 -- collections from one look at what is wanted to the next
 
 local recent = {}
