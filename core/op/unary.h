@@ -27,11 +27,11 @@
   F(CURVE, sqrt, sqrt(x))                                                       \
   F(CURVE, rsqrt, 1 / sqrt(x))                                                  \
   F(CURVE, reciprocal, 1 / x)                                                   \
-  F(WAVE, sin, sin(x), (sin)(x))                                                \
-  F(WAVE, cos, cos(x), (cos)(x))                                                \
-  F(WAVE, tan, tan(x), (tan)(x))                                                \
-  F(CURVE, asin, asin(x))                                                       \
-  F(CURVE, acos, acos(x))                                                       \
+  F(OWN_WAVE, sin, sin(x), (sin)(x))                                            \
+  F(OWN_WAVE, cos, cos(x), (cos)(x))                                            \
+  F(OWN_WAVE, tan, tan(x), (tan)(x))                                            \
+  F(OWN, asin, asin(x))                                                         \
+  F(OWN, acos, acos(x))                                                         \
   F(CURVE, atan, atan(x))                                                       \
   F(CURVE, sinh, sinh(x))                                                       \
   F(CURVE, cosh, cosh(x))                                                       \

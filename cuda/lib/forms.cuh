@@ -23,6 +23,7 @@ enum { OF_REALS = 1, OF_WHOLES = 2, OF_TRUTHS = 4, ASKS = 8 };
 #define MOTH_FORM_SLOW MOTH_FORM_REAL
 #define MOTH_FORM_OWN MOTH_FORM_REAL
 #define MOTH_FORM_WAVE(f, far) MOTH_FORM_REAL(f)
+#define MOTH_FORM_OWN_WAVE MOTH_FORM_WAVE
 #define MOTH_FORM_WHOLE(f) enum { takes = OF_WHOLES }; MOTH_EXPRESSION(whole_, (real)(f))
 #define MOTH_FORM_NUMBER(whole, f)                                                \
   enum { takes = OF_REALS | OF_WHOLES };                                          \

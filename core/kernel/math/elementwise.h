@@ -34,6 +34,7 @@
 **   SLOW      of floats, one after another at every level of instructions
 **   OWN       as CURVE, with a loop of its own for f32 and AVX-512 (wide.h)
 **   WAVE      as CURVE, for functions of angles; and C's function, for large ones
+**   OWN_WAVE  the same, as OWN
 **   NUMBER    of integers; of floats
 **   HEAVY     the same, and far more work
 **   QUOTIENT  the same; and of f32 where the quotient is below 2^28
@@ -90,6 +91,7 @@ typedef struct moth_loops {
   MOTH_BASE_REAL(MAP, op, f)
 #define MOTH_BASE_OWN MOTH_BASE_CURVE
 #define MOTH_BASE_WAVE(MAP, op, f, far) MOTH_MAP_WAVE(, op##_f64, double, f, far)
+#define MOTH_BASE_OWN_WAVE MOTH_BASE_WAVE
 #define MOTH_BASE_WHOLE(MAP, op, f)      \
   MAP(, op##_u8, uint8_t, uint8_t, f)    \
   MAP(, op##_i8, int8_t, int8_t, f)      \
@@ -133,6 +135,8 @@ typedef struct moth_loops {
 #define MOTH_SINGLE_OWN(MAP, target, name, f) \
   MOTH_SINGLE_CURVE(MAP, __attribute__((unused)) target, name, f)
 #define MOTH_SINGLE_WAVE(MAP, target, name, f, far) MOTH_MAP_WAVE(target, name, float, f, far)
+#define MOTH_SINGLE_OWN_WAVE(MAP, target, name, f, far) \
+  MOTH_SINGLE_WAVE(MAP, __attribute__((unused)) target, name, f, far)
 #define MOTH_SINGLE_WHOLE(MAP, target, name, f)
 #define MOTH_SINGLE_NUMBER(MAP, target, name, whole, f) MAP(target, name, float, float, f)
 #define MOTH_SINGLE_HEAVY(MAP, target, name, whole, f) \
@@ -160,6 +164,7 @@ typedef struct moth_loops {
 #define MOTH_DOUBLE_WAVE(MAP, op, f, far)                   \
   MOTH_MAP_WAVE(MOTH_AVX2, op##_avx2_f64, double, f, far)   \
   MOTH_MAP_WAVE(MOTH_AVX512, op##_avx512_f64, double, f, far)
+#define MOTH_DOUBLE_OWN_WAVE MOTH_DOUBLE_WAVE
 #define MOTH_DOUBLE_WHOLE(MAP, op, f)
 #define MOTH_DOUBLE_NUMBER(MAP, op, whole, f) MOTH_DOUBLE_REAL(MAP, op, f)
 #define MOTH_DOUBLE_HEAVY(MAP, op, whole, f) MOTH_DOUBLE_CURVE(MAP, op, f)
@@ -218,6 +223,7 @@ typedef struct moth_loops {
   {MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_f32, [MOTH_DTYPES + 1] = op##_f32}, #op, 20
 #define MOTH_ROWS_OWN(op) {MOTH_OWN_ROWS(op)}, #op, 0.2f
 #define MOTH_ROWS_WAVE(op) {MOTH_BOTH_ROWS(op)}, #op, 0.4f
+#define MOTH_ROWS_OWN_WAVE(op) {MOTH_OWN_ROWS(op)}, #op, 0.4f
 #define MOTH_ROWS_NUMBER(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
 #define MOTH_ROWS_HEAVY(op) {MOTH_INT_ROWS(op), MOTH_BOTH_ROWS(op)}, #op, 1
 #define MOTH_ROWS_QUOTIENT(op) {MOTH_INT_ROWS(op), MOTH_SINGLE_ROWS(op)}, #op, 1

@@ -22,7 +22,6 @@ typedef int32_t words __attribute__((vector_size(64)));
 #define ALL (short)-1
 #endif
 #define POWER(x, n) __builtin_ia32_scalefps512_mask(x, n, (vector){0}, ALL, NEAREST)
-#define EACH(x) ((vector){0} + (x))
 
 /* As moth_full_exp_f32, but for the power of 2, which brings what is beyond all numbers. */
 MOTH_AVX512 INLINED vector wide_exp(vector x) {

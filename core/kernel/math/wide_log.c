@@ -11,8 +11,6 @@
 
 #if MOTH_HAS_LEVELS
 
-#include <immintrin.h>
-
 /* By the first five bits of a mantissa from 1 to 1.5, or from 3/4 to 1, where the exponent of x is
 ** one less than the e of its m: log(2) is among these. */
 static const float factor[32] = {
@@ -34,10 +32,6 @@ static const float low[32] = {
   -4.34589811e-06f, -4.34589811e-06f, 6.79669211e-06f, 9.85723773e-07f, 9.85723773e-07f,
   4.13808129e-06f, -2.42643576e-08f, -2.42643576e-08f, 6.74747889e-06f, 6.74747889e-06f,
   1.42860677e-06f};
-
-#define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define EACH(x) _mm512_set1_ps(x)
-#define LOOKUP(t, i) _mm512_permutex2var_ps(AT(t), i, AT((t) + LANES))
 
 /* log(x) - *rest, of positive x */
 MOTH_AVX512 INLINED vector log_parts(vector x, vector *rest) {

@@ -8,6 +8,7 @@
 
 #if MOTH_HAS_LEVELS
 
+#include <immintrin.h>
 #include <string.h>
 
 #define LANES 16
@@ -15,6 +16,9 @@
 typedef float vector __attribute__((vector_size(64)));
 typedef float loose __attribute__((vector_size(64), aligned(4), may_alias));
 #define AT(p) (*(const loose *)(const void *)(p))
+#define EACH(x) _mm512_set1_ps(x)
+#define FMA(a, b, c) _mm512_fmadd_ps(a, b, c) /* in files where nothing else is fused */
+#define LOOKUP(t, i) _mm512_permutex2var_ps(AT(t), i, AT((t) + LANES)) /* t[i % 32] */
 
 /* What is no whole vector, or does not lie in a row, goes through room. */
 #define LOOP(f)                                                                            \
