@@ -162,6 +162,7 @@ MOTH_OP_CONST(polynomial_of, POLYNOMIAL_OF, .dtypes = MOTH_FLOATS,
 
 /* -- derivatives with functions of their own, n of them -- */
 
+/* `own`: the loops of f32 of this derivative, or NULL. */
 #define NTH_SLOPE(op, LIST, least, b, own, ...)                                    \
   static int op##_shape(const op##_args *a, moth_layout *y) {                      \
     if (a->n < least || a->n > MOST_ORDER)                                         \
@@ -172,8 +173,8 @@ MOTH_OP_CONST(polynomial_of, POLYNOMIAL_OF, .dtypes = MOTH_FLOATS,
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                     \
     uint64_t arg[3] = {0};                                                         \
     moth_numbers(out[0]->l.dtype, arg, (double)a->n, (double)(b), 0);              \
-    if (own && a->n == 0 && !(b) && takes_loop(a->ctx, out[0]))                    \
-      return map1(own, out[0], a->input, NULL);                                    \
+    const moth_loops *loops = takes_loop(a->ctx, out[0]) ? own : NULL;             \
+    if (loops) return map1(loops, out[0], a->input, NULL);                         \
     return map1(moth_special.op, out[0], a->input, arg);                           \
   }                                                                                \
   static int op##_grad(const op##_args *a, moth_grad *g) {                         \
@@ -191,10 +192,17 @@ MOTH_OP_CONST(polynomial_of, POLYNOMIAL_OF, .dtypes = MOTH_FLOATS,
 #define NTH_log_ndtr_slope \
   .doc = "The n-th derivative of the normal distribution's logarithm.", \
   .examples = "moth.randn(2, 3), 2"
-NTH_SLOPE(sinc_slope, SINC_SLOPE, 0, a->turns, moth_bessel.spherical_j0,
-          .n = a->n + 1, .turns = a->turns)
-NTH_SLOPE(erfcx_slope, TAIL_SLOPE, 1, 0, NULL, .n = a->n + 1)
-NTH_SLOPE(log_ndtr_slope, TAIL_SLOPE, 1, 0, NULL, .n = a->n + 1)
+static const moth_loops *sinc_loops(int64_t n, bool turns) {
+  if (turns) return n == 1 ? moth_bessel.sinc_first : NULL;
+  return n == 0 ? moth_bessel.spherical_j0 : NULL;
+}
+
+NTH_SLOPE(sinc_slope, SINC_SLOPE, 0, a->turns, sinc_loops(a->n, a->turns), .n = a->n + 1,
+          .turns = a->turns)
+NTH_SLOPE(erfcx_slope, TAIL_SLOPE, 1, 0, a->n == 1 ? moth_bessel.erfcx_first : NULL,
+          .n = a->n + 1)
+NTH_SLOPE(log_ndtr_slope, TAIL_SLOPE, 1, 0, a->n == 1 ? moth_bessel.log_ndtr_first : NULL,
+          .n = a->n + 1)
 
 /* -- tails of the normal distribution -- */
 

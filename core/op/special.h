@@ -13,9 +13,9 @@
   F(CURVE, special_i0e, FOR_REAL(moth_i0e)(x))                        \
   F(CURVE, special_i1, FOR_REAL(moth_i1)(x))                          \
   F(CURVE, special_i1e, FOR_REAL(moth_i1e)(x))                        \
-  F(SLOW, special_erfcx, FOR_REAL(moth_erfcx)(x))                    \
-  F(SLOW, special_ndtri, FOR_REAL(moth_ndtri)(x))                    \
-  F(SLOW, special_log_ndtr, FOR_REAL(moth_log_ndtr)(x))
+  F(CURVE, special_erfcx, FOR_REAL(moth_erfcx)(x))                    \
+  F(CURVE, special_ndtri, FOR_REAL(moth_ndtri)(x))                    \
+  F(CURVE, special_log_ndtr, FOR_REAL(moth_log_ndtr)(x))
 #define SPECIAL_OTHERS(F) \
   F(SLOW, polygamma_of, FOR_REAL(moth_polygamma)(a, x)) \
   F(SLOW, bessel_of, FOR_REAL(moth_bessel)(a, b, x)) \

@@ -6,8 +6,9 @@
 #include <float.h>
 #include <math.h>
 
-#include "kernel/scalar.h"
+#include "kernel/math/special.h"
 #include "kernel/math/unary.h"
+#include "kernel/scalar.h"
 #include "binary.h"
 #include "formula.h"
 #include "special.h"
@@ -122,7 +123,16 @@ FUNCTION(asin, TIMES_DY(OF(rsqrt, one_less_square(g, x))), REAL, UNIT, SAVES_X,
          DOC("The angle from -pi/2 to pi/2 whose sine is x."), .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(acos, NEGATED(TIMES_DY(OF(rsqrt, one_less_square(g, x)))), REAL, UNIT,
          SAVES_X, DOC("The angle from 0 to pi whose cosine is x."), .autocast = MOTH_AUTOCAST_F32)
-FUNCTION(atan, OVER(DY_OVER(length_with_one(g, x)), length_with_one(g, x)), REAL, ANYWHERE, SAVES_X,
+/* dy / (1 + x^2). Where the square is infinite so is no gradient that f32 has; f16 has some, and a
+** gradient's own gradient would be 0 times it. */
+static moth_tensor *over_one_and_square(moth_grad *g, moth_tensor *x, moth_tensor *dy) {
+  if (!g->ctx->grad_mode && x->l.dtype != MOTH_F16)
+    return DY_OVER(PLUS(OF(square, x), NUMBER(1)));
+  moth_tensor *length = length_with_one(g, x);
+  return OVER(DY_OVER(length), length);
+}
+
+FUNCTION(atan, over_one_and_square(g, x, dy), REAL, ANYWHERE, SAVES_X,
          DOC("The angle from -pi/2 to pi/2 whose tangent is x."))
 FUNCTION(sinh, TIMES_DY(OF(cosh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic sine."),
          .autocast = MOTH_AUTOCAST_F32)
@@ -332,9 +342,24 @@ static int logit_cpu(const logit_args *a, moth_tensor **out) {
   return map1(moth_unary.logit, out[0], a->input, arg);
 }
 
+/* That of logit_grad in one pass, where nobody watches and no gradient of it is wanted. */
+static moth_tensor *logit_back(const logit_args *a, moth_grad *g) {
+  const moth_tensor *x = a->input, *dy = g->dy;
+  const double low = moth_absent(a->eps) ? 0 : a->eps;
+  uint64_t arg[3];
+  moth_tensor *dx = moth_grad_own(g, moth_tensor_new(g->ctx, &x->l));
+  if (!dx) return NULL;
+  moth_numbers(x->l.dtype, arg, low, 1 - low, moth_absent(a->eps) ? NAN : 0);
+  const moth_tensor *operands[] = {dx, dy, x};
+  g->status = moth_map(g->ctx, moth_bessel.logit_back, x->l.dtype, 3, operands, arg);
+  return g->status ? NULL : dx;
+}
+
 /* dy / (x (1 - x)) where x is between the bounds, 0 elsewhere */
 static int logit_grad(const logit_args *a, moth_grad *g) {
   moth_tensor *x = a->input;
+  if (!g->ctx->grad_mode && !g->ctx->observer && !x->l.device && x->l.dtype == g->dy->l.dtype)
+    return moth_flow(g, x, logit_back(a, g));
   double low = moth_absent(a->eps) ? 0 : a->eps;
   moth_tensor *above = GRAD(g, ge, .input = x, .other = NUMBER(low));
   moth_tensor *below = GRAD(g, le, .input = x, .other = NUMBER(1 - low));

@@ -6,6 +6,7 @@
 #include "special_loops.h"
 #include "special_rare.h"
 #include "special_slopes.h"
+#include "tail_loops.h"
 
 /* C's lgamma writes a global, which threads share. */
 static double moth_lgamma_f64(double x) {
@@ -17,9 +18,6 @@ static double moth_lgamma_f64(double x) {
 #endif
 }
 
-#define OF_ONE(f) \
-  static float moth_##f##_f32(float x) { return (float)moth_##f##_f64((double)x); }
-OF_ONE(erfcx) OF_ONE(log_ndtr) OF_ONE(ndtri)
 #define OF_TWO(f)                                                 \
   static float moth_##f##_f32(float a, float x) {                \
     return (float)moth_##f##_f64((double)a, (double)x);          \
@@ -38,5 +36,5 @@ OF_THREE(bessel) OF_THREE(sinc_slope)
   SPECIAL_PAIRS(TWO)
 MOTH_FAMILY(special, LISTS)
 
-#define BESSEL_LISTS(ONE, TWO, THREE) BESSEL_FUNCTIONS(ONE)
+#define BESSEL_LISTS(ONE, TWO, THREE) BESSEL_FUNCTIONS(ONE) LOGIT_BACK(TWO)
 MOTH_FAMILY(bessel, BESSEL_LISTS)

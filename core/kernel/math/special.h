@@ -5,8 +5,8 @@
 #include "op/special.h"
 #include "elementwise.h"
 
-/* Functions of bessel_of, and sin(x) / x, by themselves. They are no family of maps.h, whose
-** numbers devices share: devices do not have them. */
+/* Functions of bessel_of, sin(x) / x, first derivatives and gradients by themselves. They are no
+** family of maps.h, whose numbers devices share: devices do not have them. */
 #define BESSEL_WAVE(F, name, kind, n)                 \
   F(WAVE, bessel_##name, FOR_REAL(moth_##name)(x), (real)moth_bessel_at(kind, n, (double)x))
 #define BESSEL_FUNCTIONS(F)                                              \
@@ -23,7 +23,12 @@
   F(CURVE, bessel_i0e_slope, FOR_REAL(moth_i0e_slope)(x))             \
   F(CURVE, bessel_i1e_slope, FOR_REAL(moth_i1e_slope)(x))             \
   F(WAVE, spherical_j0, FOR_REAL(moth_spherical_j0)(x),               \
-    (real)moth_sinc_slope_f64(0, 0, (double)x))
+    (real)moth_sinc_slope_f64(0, 0, (double)x))                       \
+  F(CURVE, sinc_first, FOR_REAL(moth_sinc_first)(x))                 \
+  F(CURVE, erfcx_first, FOR_REAL(moth_erfcx_first)(x))               \
+  F(CURVE, log_ndtr_first, FOR_REAL(moth_log_ndtr_first)(x))
+/* x: the gradient of logit(y), clamped to a .. b; c: that beyond them. */
+#define LOGIT_BACK(F) F(REAL, logit_back, y < a || y > b ? c : x / (y * (1 - y)))
 
 typedef struct moth_special_loops {
   SPECIAL_FUNCTIONS(MOTH_MEMBER)
@@ -32,7 +37,10 @@ typedef struct moth_special_loops {
 } moth_special_loops;
 extern const moth_special_loops moth_special;
 
-typedef struct moth_bessel_loops { BESSEL_FUNCTIONS(MOTH_MEMBER) } moth_bessel_loops;
+typedef struct moth_bessel_loops {
+  BESSEL_FUNCTIONS(MOTH_MEMBER)
+  LOGIT_BACK(MOTH_MEMBER)
+} moth_bessel_loops;
 extern const moth_bessel_loops moth_bessel;
 
 #endif
