@@ -44,7 +44,7 @@
   F(REAL, rad2deg, x * (real)57.295779513082320877)                             \
   F(CURVE, sigmoid, FOR_REAL(moth_sigmoid)(x))                                  \
   F(CURVE, erf, erf(x))                                                         \
-  F(CURVE, erfc, erfc(x))                                                       \
+  F(OWN, erfc, erfc(x))                                                         \
   F(NUMBER, floor, x, floor(x))                                                 \
   F(NUMBER, ceil, x, ceil(x))                                                   \
   F(NUMBER, trunc, x, trunc(x))                                                 \
