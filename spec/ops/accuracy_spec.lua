@@ -382,6 +382,124 @@ describe("products of elements", function()
   end)
 end)
 
+describe("functions of f32 against those of f64", function()
+  -- Units in the last place of the result that y is off, the most.
+  local function units(y, want)
+    want = want:double()
+    local unit = (want:abs():clamp(2 ^ -126):log2():floor() - 23):exp2()
+    return ((y:double() - want):abs() / unit):nan_to_num(0, 0):max():item()
+  end
+  local function near(name, bound, f, x)
+    local off = units(f(x), f(x:double()))
+    assert.is_true(off <= bound, ("%s: %.3f units"):format(name, off))
+  end
+
+  it("are right next to their zeros, ends and poles", function()
+    local little = moth.logspace(-44, -1, 5001, {dtype = moth.float64}):float()
+    local both = moth.cat {little, -little}
+    local about = both:double():float() * 0.5 + 1 -- both sides of 1
+    for name in ("log log2 log10"):gmatch "%S+" do
+      near(name, 0.6, moth[name], about)
+      near(name, 0.6, moth[name], moth.logspace(-44.5, 38.5, 5001, {dtype = moth.float64}):float())
+    end
+    near("log1p", 0.6, moth.log1p, both)
+    near("log1p", 0.6, moth.log1p, -about:clamp(0, 1))
+    for name in ("sin cos tan"):gmatch "%S+" do
+      near(name, 0.6, moth[name], moth.arange(-4000, 4001) * math.pi / 2)
+      near(name, 0.6, moth[name], both)
+    end
+    for name in ("asin acos"):gmatch "%S+" do
+      near(name, 0.65, moth[name], both)
+      near(name, 0.65, moth[name], about:clamp(-1, 1))
+      near(name, 0.65, moth[name], -about:clamp(-1, 1))
+    end
+    near("erfc", 0.65, moth.erfc, moth.linspace(-4, 9.1, 20001))
+    near("erfc", 0.65, moth.erfc, both)
+    near("ndtri", 0.6, moth.special.ndtri, little)
+    near("log_ndtr", 0.6, moth.special.log_ndtr, moth.linspace(-40, 12, 5001))
+    near("erfcx", 0.6, moth.special.erfcx, moth.linspace(-9, 200, 5001))
+  end)
+
+  it("are exact where their results are numbers of few bits", function()
+    local k = moth.arange(-149, 128)
+    assert.is_true(moth.equal(k, k:double():exp2():float():log2()))
+    assert.is_true(moth.equal(moth.arange(0, 11), moth.pow(10, moth.arange(0, 11)):log10()))
+    local x = moth.tensor {0, 1, -1, math.huge, -math.huge}
+    assert.are.same({1, moth.erfc(moth.tensor(1)):item()}, x[{{1, 2}}]:erfc():tolist())
+    assert.are.same({0, 2}, x[{{4, 5}}]:erfc():tolist())
+    assert.equal(0, x:acos()[2]:item())
+  end)
+
+  it("have first derivatives that are no worse", function()
+    local x = moth.cat {moth.linspace(-9, 60, 5001), moth.linspace(-0.2, 0.2, 1001)}
+    for name, f in pairs {sinc = moth.sinc, erfcx = moth.special.erfcx, atan = moth.atan,
+                          log_ndtr = moth.special.log_ndtr} do
+      local function slope(t)
+        t = t:detach():requires_grad_()
+        f(t):sum():backward()
+        return t.grad
+      end
+      near(name, name == "atan" and 2.5 or 0.6, slope, x)
+    end
+  end)
+
+  it("have a gradient of logit that ends where its clamp does", function()
+    local x = moth.tensor {-0.5, 0.0625, 0.25, 0.5, 0.9375, 1.5}
+    for _, dtype in ipairs {moth.float32, moth.float64, moth.bfloat16} do
+      for _, again in ipairs {false, true} do
+        local leaf = x:to(dtype):requires_grad_()
+        local y = leaf:logit(0.125)
+        local got = moth.autograd.grad(y:sum(), {leaf}, {create_graph = again}):double()
+        local want = moth.tensor({0, 0, 16 / 3, 4, 0, 0}, {dtype = dtype}):double()
+        local few = dtype == moth.bfloat16 and 1e-2 or 1e-6
+        assert.is_true(moth.allclose(got, want, {rtol = few}))
+        local free = moth.autograd.grad(leaf:logit():sum(), {leaf}, {create_graph = again})
+        assert.are.same({true, false, false, false, false, true}, free:isnan():tolist())
+      end
+    end
+  end)
+end)
+
+describe("signs of half types", function()
+  it("turn as bits, whatever the layout, and in place", function()
+    for _, dtype in ipairs {moth.float16, moth.bfloat16} do
+      local x = moth.randn(40, 30):to(dtype)
+      x[1][1], x[1][2], x[1][3], x[1][4] = 0, -math.huge, math.huge, 0 / 0
+      for _, v in ipairs {x, x:t(), x[{{}, {3, 17}}], x[{{1, 40, 3}}]} do
+        for _, name in ipairs {"neg", "abs"} do
+          local y, want = moth[name](v), moth[name](v:float())
+          assert.equal(dtype, y.dtype)
+          assert.is_true(moth.equal(y:float():nan_to_num(7), want:nan_to_num(7)), name)
+          assert.is_true(moth.equal(y:signbit():logical_and(y:isfinite()),
+                                    want:signbit():logical_and(want:isfinite())), name)
+          local w = v:clone()
+          w[name .. "_"](w)
+          assert.is_true(moth.equal(w:nan_to_num(7), y:nan_to_num(7)), name)
+        end
+      end
+    end
+  end)
+end)
+
+describe("operands that are one number", function()
+  it("count as if they were spread, in functions of three", function()
+    moth.manual_seed(5)
+    for _, dtype in ipairs {moth.float32, moth.float64, moth.bfloat16} do
+      local x, y = moth.randn(37, 29):to(dtype), (moth.rand(37, 29) + 0.5):to(dtype)
+      for _, z in ipairs {moth.tensor(0.3), moth.tensor(0.7), moth.rand(37, 1), moth.rand(29)} do
+        z = z:to(dtype)
+        local all = z:expand(37, 29):contiguous()
+        for _, name in ipairs {"lerp", "addcmul", "addcdiv"} do
+          local f = moth[name]
+          assert.is_true(moth.equal(f(x, y, z), f(x, y, all)), name)
+          assert.is_true(moth.equal(f(x, all, y), f(x, z, y)), name)
+          assert.is_true(moth.equal(f(all, x, y), f(z, x, y)), name)
+        end
+      end
+    end
+  end)
+end)
+
 describe("errors of f64 stay small", function()
   local functions = {
     exp = math.exp, tanh = math.tanh, sigmoid = function(x)
