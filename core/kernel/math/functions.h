@@ -120,7 +120,7 @@ MOTH_INLINE float moth_log1p_f32(float x) {
   return x < 1e-4f && x > -1e-4f ? x - x * x * (0.5f - x * 0.33333333f) : y;
 }
 
-/* log(1 + t) for t from 0 to 1, in f32: 2 atanh(s) of s = t / (2 + t), of which t is the larger part;
+/* log(1 + t) for t from 0 to 1, in f32: 2 atanh(s) of s = t / (2 + t), which is t less a part;
 ** 1.3 units in the last place. */
 MOTH_INLINE float moth_log1p_unit_f32(float t) {
   const float s = t / (2.0f + t), z = s * s;

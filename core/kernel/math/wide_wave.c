@@ -3,8 +3,8 @@
 ** numbers: sin and cos are 1.1 times as fast, tan 1.6, asin and acos 2.2 times.
 **
 ** Waves are worked out in f64, as in functions.h; asin and acos in f32, whose sums carry what they
-** lose. Errors are at most 0.61 units in the last place. Products are fused with sums only where FMA
-** says so (CMakeLists.txt).
+** lose. Errors are at most 0.61 units in the last place. Products are fused with sums only where
+** FMA says so (CMakeLists.txt).
 */
 #include "wide_loop.h"
 
