@@ -3,32 +3,32 @@
 #
 #   cmake -DFROM=core/moth.h -DTO=moth_header.inc -DNAME=moth_header_text -P core/embed.cmake
 #
-# Of moth.h that is its public part, the lines between two markers. FROM may be several files,
-# separated by |: then it is all of them, one behind the other, without the lines that include.
+# FROM may be several files, separated by |, whose texts are joined. Of a file with the markers
+# "cdef begins" and "cdef ends" the text is what ffi.cdef reads: the lines between the two without
+# comments, and "@NAME" for a marker "cdef continues: NAME". Of other files it is all but the lines
+# that include.
 
-set(BEGIN "/* ---- cdef begins ---- */\n")
+set(BEGIN "/* ---- cdef begins ---- */")
 set(END "/* ---- cdef ends ---- */")
+set(CONTINUES "/[*] ---- cdef continues: ([a-z]+) ---- [*]/")
 
-if(FROM MATCHES "[|]")
-  string(REPLACE "|" ";" files "${FROM}")
-  set(text "")
-  foreach(file IN LISTS files)
-    file(READ "${file}" part)
+string(REPLACE "|" ";" files "${FROM}")
+set(text "")
+foreach(file IN LISTS files)
+  file(READ "${file}" part)
+  string(FIND "${part}" "${BEGIN}" first)
+  string(FIND "${part}" "${END}" last)
+  if(first LESS 0)
     string(REGEX REPLACE "#include [^\n]*\n" "" part "${part}")
-    string(APPEND text "${part}")
-  endforeach()
-else()
-  file(READ "${FROM}" text)
-  string(FIND "${text}" "${BEGIN}" first)
-  string(FIND "${text}" "${END}" last)
-  if(first LESS 0 OR last LESS first)
-    message(FATAL_ERROR "${FROM} lacks the marker comments 'cdef begins' and 'cdef ends'")
+  else()
+    math(EXPR length "${last} - ${first}")
+    string(SUBSTRING "${part}" ${first} ${length} part)
+    string(REGEX REPLACE "${CONTINUES}" "@\\1" part "${part}")
+    string(REGEX REPLACE "/[*]([^*]|[*]+[^*/])*[*]+/" "" part "${part}")
+    string(REGEX REPLACE "[ \n]*\n" "\n" part "${part}")
   endif()
-  string(LENGTH "${BEGIN}" skip)
-  math(EXPR first "${first} + ${skip}")
-  math(EXPR length "${last} - ${first}")
-  string(SUBSTRING "${text}" ${first} ${length} text)
-endif()
+  string(APPEND text "${part}")
+endforeach()
 
 string(HEX "${text}" bytes)
 string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")

@@ -420,6 +420,41 @@ int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *n
   return status;
 }
 
+/* Fills in the gradients of all inputs, or frees the handles that it has made. */
+static int hand_out_results(moth_task *t, moth_handle *results) {
+  int status = MOTH_OK;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < t->nrequested && !(t->flags & MOTH_ALLOW_UNUSED); i++)
+    if (!t->requested[i].grad) return moth_task_result(t->ctx, t->id, i, results); /* fails */
+  for (; n < t->nrequested && status >= 0; n++) {
+    moth_tensor **grad = &t->requested[n].grad;
+    const bool fresh = *grad && !(*grad)->slot;
+    status = moth_task_result(t->ctx, t->id, n, &results[n]);
+    if (status < 0 || !fresh) continue;
+    moth_tensor_release(*grad);
+    *grad = NULL;
+  }
+  for (uint32_t i = 0; i + 1 < n && status < 0; i++)
+    if (!t->requested[i].grad && results[i]._slot) moth_free(t->ctx, &results[i]);
+  return status < 0 ? status : MOTH_OK;
+}
+
+int32_t moth_backward(moth_ctx *ctx, const moth_handle *roots, const moth_handle *grads,
+                      uint32_t nroots, const moth_handle *inputs, uint32_t ninputs,
+                      uint32_t flags, moth_handle *results) {
+  MOTH_NEED(ctx, results || !ninputs, MOTH_E_ARG);
+  uint32_t task = 0, ngiven = 0, nwanted = 0;
+  uint64_t node = 0;
+  const int32_t due = moth_task_begin(ctx, roots, grads, nroots, inputs, ninputs, flags, &task);
+  if (due < 0) return due;
+  int32_t status = moth_task_step(ctx, task, &node, &ngiven, &nwanted);
+  if (status > 0)
+    status = moth_fail(ctx, MOTH_E_STATE, NULL, "a Function or hook of Lua cannot run here");
+  if (!status && ninputs) status = hand_out_results(moth_task_find(ctx, task), results);
+  moth_task_free(ctx, task);
+  return status ? status : due;
+}
+
 int moth_gradients(moth_ctx *ctx, moth_tensor *const *roots, moth_tensor *const *dys,
                    uint32_t nroots, moth_tensor *const *inputs, uint32_t ninputs,
                    moth_tensor **dxs) {

@@ -3,13 +3,14 @@
 #include "context.h"
 #include "kernel/level.h"
 
-#include "moth_header.inc" /* the text between the markers of moth.h, made by the build */
+#include "moth_header.inc" /* moth.h and moth_lua.h without comments, made by the build */
 
 #ifndef MOTH_VERSION
 #define MOTH_VERSION "0.1.0"
 #endif
 
 uint32_t moth_abi_version(void) { return MOTH_ABI; }
+uint32_t moth_lua_abi_version(void) { return MOTH_LUA_ABI; }
 const char *moth_version(void) { return MOTH_VERSION; }
 const char *moth_header(void) { return moth_header_text; }
 

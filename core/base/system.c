@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "moth.h"
+#include "moth_lua.h"
 
 /* -- libraries -- */
 

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <windows.h>
 
-#include "moth.h"
+#include "moth_lua.h"
 
 /* -- paths: UTF-8 here, UTF-16 there -- */
 

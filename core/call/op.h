@@ -21,6 +21,7 @@
 #ifndef MOTH_OP_H
 #define MOTH_OP_H
 
+#include "moth_lua.h"
 #include "tensor/tensor.h"
 
 /* -- kinds of argument: X(name in ARG, name shown, slots, C field) -- */

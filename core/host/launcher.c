@@ -8,7 +8,7 @@
 ** The work of the commands and of the prompt is done in Lua (lua/moth/cli.lua, lua/moth/repl/):
 ** here is what only C can do.
 */
-#include "moth.h"
+#include "moth_lua.h"
 #include "base/system.h"
 
 #include <errno.h>

@@ -11,6 +11,9 @@ local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
 local C, ctx, Handle, ops = lib.C, lib.ctx, lib.Handle, bind.ops
+
+lib.declare "sparse"
+
 local istensor = lib.istensor
 
 local sparse = {}

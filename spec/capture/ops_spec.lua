@@ -6,6 +6,8 @@ local lib = require "moth.binding.lib"
 local cuda = require "spec.support.cuda"
 local registry = require "spec.support.registry"
 
+lib.declare "capture"
+
 local function values_of(x)
   if x:is_floating_point() then x = x:to(moth.float64) end
   local list = x:detach():flatten():tolist()

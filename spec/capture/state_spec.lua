@@ -4,6 +4,8 @@ local moth = require "moth"
 local lib = require "moth.binding.lib"
 local nn, optim = moth.nn, moth.optim
 
+lib.declare "capture"
+
 local function list_of(x) return x:contiguous():flatten():tolist() end
 
 local function leaf(...) return moth.tensor {...}:requires_grad_() end

@@ -6,6 +6,8 @@ local moth = require "moth"
 local lib = require "moth.binding.lib"
 local bits = require "spec.support.bits"
 
+lib.declare "capture"
+
 local captured = {}
 
 local there, here = ffi.new "int32_t[1]", ffi.new "int32_t[1]"

@@ -347,22 +347,4 @@ describe("libmoth.so", function()
     local size = shell("readelf -SW " .. quoted(path)):match("%.eh_frame +PROGBITS +%x+ %x+ (%x+)")
     assert.is_true(tonumber(size, 16) < 8192, size)
   end)
-
-  it("has a header that C11 and C++17 compilers take", function()
-    local header = quoted(launcher.root .. "/core/moth.h")
-    local flags = " -Wall -Wextra -Wpedantic -Werror -fsyntax-only "
-    assert.are.same({ "", 0 }, { shell("cc -std=c11 -x c" .. flags .. header) })
-    if select(2, shell("command -v g++ >/dev/null")) == 0 then
-      assert.are.same({ "", 0 }, { shell("g++ -std=c++17 -x c++" .. flags .. header) })
-    end
-  end)
-
-  it("carries the text of the header", function()
-    local ffi = require "ffi"
-    local lib = require "moth.binding.lib"
-    local file = assert(io.open(launcher.root .. "/core/moth.h"))
-    local text = file:read("*a")
-    file:close()
-    assert.is_truthy(text:find(ffi.string(lib.C.moth_header()), 1, true))
-  end)
 end)

@@ -56,6 +56,21 @@ describe("a C program with a mind of Lua", function()
   end)
 end)
 
+describe("a C program that includes moth.h alone", function()
+  it("trains over its own memory, saves and loads", function()
+    local program, file = os.tmpname(), os.tmpname()
+    local sanitize = process.sanitized and "-fsanitize=" .. os.getenv "MOTH_SANITIZED" or ""
+    local text = process.shell(([[cd '%s' && cc -std=c11 -Wall -Wextra -Werror %s -Icore \
+      examples/embed/train.c -o '%s' -L'%s' -lmoth -lm -Wl,-rpath,'%s' && '%s' '%s']]):format(root,
+      sanitize, program, libdir, libdir, program, file))
+    os.remove(program)
+    os.remove(file)
+    assert.equal(table.concat({"step 0: loss 7.3684", "step 50: loss 0.0000",
+      "step 100: loss 0.0000", "step 150: loss 0.0000", "weight 3.000 -2.000, bias 1.000",
+      "loaded 3.000 -2.000", "rc=0", ""}, "\n"), text)
+  end)
+end)
+
 describe("the C programs of docs/guide/embedding.md", function()
   local folder
   setup(function()

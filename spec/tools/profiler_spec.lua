@@ -367,6 +367,7 @@ end)
 describe("a context", function()
   it("may end while it is profiled, and before its profile is taken", function()
     local C = lib.C
+    lib.declare "profile"
     for _, stopped in ipairs {false, true} do
       local room = lib.array("uint8_t", C.moth_open_size()) -- read below, after the end
       local ctx = C.moth_open_at(room)

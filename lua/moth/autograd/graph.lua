@@ -20,7 +20,7 @@ local lib = require "moth.binding.lib"
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local istensor, is_plain = lib.istensor, lib.is_plain
 
-lib.declare_nodes()
+lib.declare "nodes"
 
 local graph = {}
 

@@ -11,7 +11,7 @@ local lib = require "moth.binding.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 
-lib.declare_nodes()
+lib.declare "nodes"
 local info = ffi.new "moth_node_info"
 local Node = { __name = "grad_fn" }
 local methods = {}

@@ -9,7 +9,7 @@ local ffi = require "ffi"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
-lib.declare_coroutines()
+lib.declare "coroutines"
 
 local C, ctx = lib.C, lib.ctx
 local running, upvalueid = coroutine.running, debug.upvalueid

@@ -12,7 +12,7 @@ local errors = require "moth.error"
 local recent = require "moth.base.recent"
 local system = require "moth.base.system"
 
-local ABI = 1           -- the moth_abi_version that these files are written for
+local ABI = 1           -- the moth_lua_abi_version that these files are written for
 
 local registry = debug.getregistry()
 local anchor = registry.moth
@@ -58,38 +58,31 @@ local function open_library()
     .. "it in MOTH_LIB" .. (#tried > 0 and "\n  " .. table.concat(tried, "\n  ") or ""), 0)
 end
 
--- The C declarations, and those that few programs need: the table of C types stays small.
-local function declarations(C)
-  local text = ffi.string(C.moth_header())
-  local checkpoints = text:find("/* An activation checkpoint:", 1, true)
-  local after = text:find("/* ---- recordings", checkpoints, true)
-  local nodes = text:find("/* ---- nodes and saved tensors", after, true)
-  local coroutines = text:find("/* ---- coroutines", nodes, true)
-  return text:sub(1, checkpoints - 1) .. text:sub(after, nodes - 1),
-    text:sub(checkpoints, after - 1) .. text:sub(nodes, coroutines - 1), text:sub(coroutines)
-end
-
 local C, path = open_library()
 ffi.cdef [[
 const char *moth_header(void);
-uint32_t moth_abi_version(void);
+uint32_t moth_lua_abi_version(void);
 ]]
 do
-  local abi = C.moth_abi_version()
-  if abi ~= ABI then
-    error(("moth: %s speaks ABI %d, these Lua files ABI %d; install both from one version")
-      :format(path, abi, ABI), 0)
+  local found, abi = pcall(function() return C.moth_lua_abi_version() end)
+  if not found or abi ~= ABI then
+    error(("moth: the library %s is not of the version of these Lua files (ABI %s, not %d); "
+      .. "install both from one version"):format(path, found and abi or "unknown", ABI), 0)
   end
-  if not pcall(ffi.typeof, "moth_memory_info") then ffi.cdef((declarations(C))) end
+  if not pcall(ffi.typeof, "moth_memory_info") then
+    ffi.cdef(ffi.string(C.moth_header()):match "^[^@]*")
+  end
 end
 
---- Declares the functions for checkpoints, nodes and saved tensors.
-function lib.declare_nodes()
-  if not pcall(ffi.typeof, "moth_node_info") then ffi.cdef((select(2, declarations(C)))) end
-end
+anchor.declared = anchor.declared or {}
 
---- Declares the functions for modes of coroutines.
-function lib.declare_coroutines() pcall(ffi.cdef, (select(3, declarations(C)))) end
+--- Declares a part of moth_lua.h that few programs need: LuaJIT's table of C types stays small.
+-- @param part  the name after "cdef continues" there
+function lib.declare(part)
+  if anchor.declared[part] then return end
+  ffi.cdef(ffi.string(C.moth_header()):match("@" .. part .. "\n([^@]*)"))
+  anchor.declared[part] = true
+end
 
 local WANT, KNOWN, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_KNOWN, C.MOTH_E_MEM, C.MOTH_E_LIMIT
 

@@ -7,6 +7,8 @@ local recording = require "moth.capture.recording"
 
 local C, ctx = lib.C, lib.ctx
 
+lib.declare "capture"
+
 local guard = {}
 
 local function always() return true end

@@ -20,6 +20,8 @@ local recording = require "moth.capture.recording"
 
 local C, ctx = lib.C, lib.ctx
 
+lib.declare "capture"
+
 local STALE, WANT = C.MOTH_CAPTURE_STALE, C.MOTH_WANT
 local MOST = 8       -- recordings kept for one step: of so many shapes, modes and ways
 local MOST_EMPTY = 3 -- recordings in a row that could not be kept

@@ -14,6 +14,9 @@ local outside = require "moth.capture.outside"
 local scope = require "moth.tensor.scope"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+
+lib.declare "capture"
+
 local istensor, loadstring = lib.istensor, lib.loadstring
 
 local STALE, WANT = C.MOTH_CAPTURE_STALE, C.MOTH_WANT

@@ -10,6 +10,8 @@ local outside = require "moth.capture.outside"
 
 local C, ctx, istensor = lib.C, lib.ctx, lib.istensor
 
+lib.declare "capture"
+
 local function was(place, now, before)
   return ("%s is %s now, and was %s before"):format(place, now, before)
 end

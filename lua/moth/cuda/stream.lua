@@ -20,6 +20,9 @@ local calls = require "moth.binding.calls"
 local lib = require "moth.binding.lib"
 
 local C, ctx, Handle, check = lib.C, lib.ctx, lib.Handle, lib.check
+
+lib.declare "streams"
+
 local frames = autograd.frames
 
 local M = {}

@@ -13,6 +13,8 @@ local machine = require "moth.base.machine"
 
 local C, ctx = lib.C, lib.ctx
 
+lib.declare "workers"
+
 local crew = {}
 
 -- ---- starting ----

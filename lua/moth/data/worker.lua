@@ -14,6 +14,8 @@ local workers = require "moth.data.workers"
 
 local C, ctx = lib.C, lib.ctx
 
+lib.declare "workers"
+
 local worker = {}
 
 local info = {} -- what get_worker_info gives

@@ -11,6 +11,9 @@ local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+
+lib.declare "trace"
+
 local concat = table.concat
 
 local trace = {}

@@ -11,6 +11,8 @@ local lib = require "moth.binding.lib"
 local C = lib.C
 local format = string.format
 
+lib.declare "profile"
+
 local GRADIENT, RANGE = tonumber(C.MOTH_EVENT_GRADIENT), tonumber(C.MOTH_EVENT_RANGE)
 
 local M = {}

@@ -20,6 +20,8 @@ local lib = require "moth.binding.lib"
 
 local C, ctx = lib.C, lib.ctx
 
+lib.declare "profile"
+
 local RANGE = tonumber(C.MOTH_EVENT_RANGE)
 local MODULE = RANGE + 1
 

@@ -20,7 +20,7 @@ local lib = require "moth.binding.lib"
 local C, ctx, Handle, istensor = lib.C, lib.ctx, lib.Handle, lib.istensor
 local ffi = require "ffi"
 
-lib.declare_nodes()
+lib.declare "nodes"
 local EMPTY, GIVE, DROP = C.MOTH_CHECKPOINT_EMPTY, C.MOTH_CHECKPOINT_GIVE, C.MOTH_CHECKPOINT_DROP
 
 local checkpoint = {}

@@ -12,7 +12,7 @@ local autograd = require "moth.autograd"
 local lib = require "moth.binding.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
-lib.declare_nodes()
+lib.declare "calls"
 
 local log = {}
 

@@ -12,7 +12,7 @@ local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
-lib.declare_nodes()
+lib.declare "calls"
 
 local call_log = {}
 
