@@ -1,6 +1,7 @@
 /* order.c -- sorting and selecting within rows, by keys. */
 #include "order.h"
 
+#include <math.h>
 #include <stdatomic.h>
 
 #include "base/threads.h"
@@ -280,6 +281,7 @@ static uint64_t from_least(int64_t n, bool whole, const uint64_t *keys, moth_key
 /* Rows of a job that threads share. Each has room of its own for one row. */
 typedef struct ordering {
   const moth_rows *r;
+  const moth_rank *rank;
   int64_t k;
   bool descending;
   char *values;
@@ -314,6 +316,16 @@ static void sort_rows(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
+/* The rank that is wanted among keys; `nan`: where the first NaN is, or n. */
+static int64_t rank_in(const moth_rank *wanted, int64_t n, const uint64_t *keys, int64_t nan) {
+  if (wanted->k >= 0) return wanted->k;
+  if (nan < n && !wanted->skips_nan) return n - 1;
+  int64_t good = n;
+  for (int64_t i = nan; i < n; i++) good -= keys[i] == MOTH_KEY_NAN;
+  const double at = wanted->share * (double)(good > 0 ? good - 1 : 0);
+  return (int64_t)(wanted->above ? ceil(at) : at);
+}
+
 static void rank_rows(int64_t first, int64_t last, int lane, const void *arg) {
   const ordering *o = arg;
   moth_ctx *ctx = o->r->owner->ctx;
@@ -321,12 +333,10 @@ static void rank_rows(int64_t first, int64_t last, int lane, const void *arg) {
   uint64_t *keys = (uint64_t *)(void *)(o->room + lane * o->each);
   for (int64_t i = first; i < last && !atomic_load(o->stopped); i++) {
     const char *row = o->r->x + i * n * size;
-    int64_t at = 0, rank = o->k < 0 ? (n - 1) / 2 : o->k;
+    int64_t at = moth_is_float(o->r->dtype) ? 0 : n;
     moth_keys_of(n, row, o->r->dtype, false, keys);
-    if (o->k < 0 && moth_is_float(o->r->dtype)) {
-      while (at < n && keys[at] != MOTH_KEY_NAN) at++;
-      if (at < n) rank = n - 1;
-    }
+    while (o->rank->k < 0 && at < n && keys[at] != MOTH_KEY_NAN) at++;
+    int64_t rank = rank_in(o->rank, n, keys, at);
     const uint64_t key = select_key(n, keys, &rank, keys + n);
     for (at = 0; keys[at] != key;) at++;
     o->position[i] = at;
@@ -365,7 +375,7 @@ int moth_rows_sort(const moth_rows *r, int64_t k, bool descending, char *values,
   return run_rows(&o, n * (int64_t)(2 * sizeof(moth_keyed) + sizeof(uint64_t)), cost, sort_rows);
 }
 
-int moth_rows_rank(const moth_rows *r, int64_t k, char *values, int64_t *position) {
-  ordering o = {.r = r, .k = k, .values = values, .position = position};
+int moth_rows_rank(const moth_rows *r, const moth_rank *rank, char *values, int64_t *position) {
+  ordering o = {.r = r, .rank = rank, .values = values, .position = position};
   return run_rows(&o, r->length * 16, 6 * (double)r->length, rank_rows);
 }

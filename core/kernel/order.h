@@ -32,8 +32,14 @@ bool moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare)
 int moth_rows_sort(const moth_rows *r, int64_t k, bool descending, char *values,
                    int64_t *position);
 
-/* Value and position of the element of rank k in each row; k < 0: the lower median, or NaN if there
-** is one. Rows are not empty. */
-int moth_rows_rank(const moth_rows *r, int64_t k, char *values, int64_t *position);
+/* Which element of a sorted row: that of rank k, or, if k < 0, that at a share of the row, the
+** lower of two or the one above; there NaN wins, or is left out. */
+typedef struct moth_rank {
+  int64_t k;
+  double share;
+  bool above, skips_nan;
+} moth_rank;
+/* Value and position of that element of each row. Rows are not empty. */
+int moth_rows_rank(const moth_rows *r, const moth_rank *rank, char *values, int64_t *position);
 
 #endif

@@ -141,7 +141,8 @@ static void without(const moth_tensor *x, int32_t d, bool keepdim, moth_layout *
   }
 }
 
-static int rank_into(moth_tensor **out, const moth_tensor *x, uint32_t mask, int64_t k) {
+static int rank_into(moth_tensor **out, const moth_tensor *x, uint32_t mask,
+                     const moth_rank *rank) {
   moth_rows r;
   int status = moth_rows_of(&r, x, mask, moth_compute_dtype(x->l.dtype));
   if (status) return status;
@@ -151,7 +152,7 @@ static int rank_into(moth_tensor **out, const moth_tensor *x, uint32_t mask, int
                                                  : moth_tensor_new(x->ctx, &l);
   status = work ? MOTH_OK : x->ctx->error.code;
   if (!status && out[0]->l.numel)
-    status = moth_rows_rank(&r, k, moth_at(work), (int64_t *)(void *)moth_at(out[1]));
+    status = moth_rows_rank(&r, rank, moth_at(work), (int64_t *)(void *)moth_at(out[1]));
   if (!status && work != out[0]) status = moth_copy_into(out[0], work);
   moth_tensor_release(work);
   moth_tensor_release(r.owner);
@@ -181,7 +182,8 @@ static int kthvalue_shape(const kthvalue_args *a, moth_layout *y) {
 static int kthvalue_cpu(const kthvalue_args *a, moth_tensor **out) {
   int32_t d;
   int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
-  return status ? status : rank_into(out, a->input, a->input->l.ndim ? 1u << d : 0, a->k - 1);
+  const moth_rank rank = {.k = a->k - 1};
+  return status ? status : rank_into(out, a->input, a->input->l.ndim ? 1u << d : 0, &rank);
 }
 
 static int kthvalue_grad(const kthvalue_args *a, moth_grad *g) {
@@ -208,7 +210,8 @@ static int median_dim_shape(const median_dim_args *a, moth_layout *y) {
 static int median_dim_cpu(const median_dim_args *a, moth_tensor **out) {
   int32_t d;
   int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
-  return status ? status : rank_into(out, a->input, a->input->l.ndim ? 1u << d : 0, -1);
+  const moth_rank rank = {.k = -1, .share = 0.5};
+  return status ? status : rank_into(out, a->input, a->input->l.ndim ? 1u << d : 0, &rank);
 }
 
 static int median_dim_grad(const median_dim_args *a, moth_grad *g) {
@@ -221,6 +224,37 @@ MOTH_OP(median_dim, MEDIAN_DIM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .sa
         .examples = "moth.randn(2, 4), 2  -- domain: distinct\n"
                     "moth.randn(3, 2), 1, {keepdim = true}  -- domain: distinct",
         .public_name = "median")
+
+/* For quantiles on the CPU: elsewhere the rows are sorted. */
+static int quantile_of_shape(const quantile_of_args *a, moth_layout *y) {
+  int32_t d;
+  int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
+  if (status) return status;
+  if (size_of(a->input, d) == 0 || !(a->share >= 0 && a->share <= 1))
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "share", "%g of %s is no element", a->share,
+                     moth_str(a->input));
+  without(a->input, d, a->keepdim, y);
+  return MOTH_OK;
+}
+
+static int quantile_of_cpu(const quantile_of_args *a, moth_tensor **out) {
+  int32_t d;
+  int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
+  const moth_rank rank = {.k = -1, .share = a->share, .above = a->above,
+                          .skips_nan = a->skip_nan};
+  return status ? status : rank_into(out, a->input, a->input->l.ndim ? 1u << d : 0, &rank);
+}
+
+static int quantile_of_grad(const quantile_of_args *a, moth_grad *g) {
+  return rank_flow(g, a->input, a->dim, a->keepdim);
+}
+
+MOTH_OP(quantile_of, QUANTILE_OF, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .saves = "indices",
+        .outputs = "values, indices: position",
+        .doc = "The element of sorted rows at a share of their length, and its position.",
+        .examples = "moth.randn(2, 4), 2, {share = 0.3}  -- domain: distinct\n"
+                    "moth.randn(3, 2), 1, true, 0.6, {above = true, skip_nan = true}"
+                    "  -- domain: distinct")
 
 static int median_all_compose(const median_all_args *a, moth_tensor **out) {
   static const int64_t all = -1;

@@ -41,6 +41,15 @@ MOTH_ARGS(median_all, MEDIAN_ALL)
   ARG(bool,   keepdim, false, "keep it as a dimension of size 1")
 MOTH_ARGS(median_dim, MEDIAN_DIM)
 
+#define QUANTILE_OF(ARG) \
+  ARG(tensor, input,      , "tensor of any shape") \
+  ARG(dim,    dim,        , "dimension to search") \
+  ARG(bool,   keepdim, false, "keep it as a dimension of size 1") \
+  ARG(float,  share,   0.5, "of the elements along it, from 0 to 1") \
+  ARG(bool,   above, false, "the upper of two neighbours") \
+  ARG(bool,   skip_nan, false, "leave NaN out; otherwise it wins")
+MOTH_ARGS(quantile_of, QUANTILE_OF)
+
 /* -- equals -- */
 
 #define UNIQUE_ALL(ARG) \

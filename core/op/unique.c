@@ -337,13 +337,16 @@ static moth_tensor *keys_of(const moth_tensor *x) {
   return y;
 }
 
-/* How many of n sorted keys are below v. Without branches, half of which would be guessed wrongly,
-** the steps of several values overlap. */
-static inline int64_t rank_of(const uint64_t *keys, int64_t n, uint64_t v) {
-  const uint64_t *at = keys;
-  for (int64_t half = n / 2; n > 1; n -= half, half = n / 2)
-    at += half & -(int64_t)(at[half - 1] < v);
-  return at - keys + (n > 0 && *at < v);
+enum { TOGETHER = 16 }; /* values searched for side by side, since each step waits for the last */
+
+/* y: for each of `count` values how many of n sorted keys are below it. No branch depends on a key:
+** half of them would be predicted wrongly. */
+static void ranks_of(const uint64_t *keys, int64_t n, int count, const uint64_t *v, int64_t *y) {
+  int64_t at[TOGETHER] = {0};
+  for (int64_t left = n, half = n / 2; left > 1; left -= half, half = left / 2)
+    for (int j = 0; j < count; j++)
+      at[j] += half & -(int64_t)(keys[at[j] + half - 1] < v[j]);
+  for (int j = 0; j < count; j++) y[j] = at[j] + (n > 0 && keys[at[j]] < v[j]);
 }
 
 /* Values x among sorted keys; for searchsorted rows of n keys, each for so many values. */
@@ -356,13 +359,18 @@ typedef struct search {
 
 static void find_places(int64_t i, int64_t end, int lane, const void *arg) {
   const search *s = arg;
+  int64_t *y = s->y;
   (void)lane;
   while (i < end) {
     const int64_t row = s->each ? i / s->each : 0;
     const int64_t stop = (row + 1) * s->each < end ? (row + 1) * s->each : end;
-    for (; i < stop; i++) { /* of equals on the right as well: what is below the next key */
-      const uint64_t v = s->x[i], next = v + s->right;
-      ((int64_t *)s->y)[i] = next < v ? s->n : rank_of(s->keys + row * s->n, s->n, next);
+    for (int count; i < stop; i += count) { /* of equals on the right as well: the next key */
+      uint64_t next[TOGETHER];
+      count = stop - i < TOGETHER ? (int)(stop - i) : TOGETHER;
+      for (int j = 0; j < count; j++) next[j] = s->x[i + j] + s->right;
+      ranks_of(s->keys + row * s->n, s->n, count, next, y + i);
+      for (int j = 0; j < count; j++)
+        if (next[j] < s->x[i + j]) y[i + j] = s->n;
     }
   }
 }
@@ -370,11 +378,15 @@ static void find_places(int64_t i, int64_t end, int lane, const void *arg) {
 static void find_same(int64_t i, int64_t end, int lane, const void *arg) {
   const search *s = arg;
   (void)lane;
-  for (; i < end; i++) {
-    const uint64_t v = s->x[i];
-    const int64_t p = rank_of(s->keys, s->n, v);
-    const bool found = p < s->n && s->keys[p] == v && !(s->floats && v == MOTH_KEY_NAN);
-    ((uint8_t *)s->y)[i] = found != s->invert;
+  for (int count; i < end; i += count) {
+    int64_t rank[TOGETHER];
+    count = end - i < TOGETHER ? (int)(end - i) : TOGETHER;
+    ranks_of(s->keys, s->n, count, s->x + i, rank);
+    for (int j = 0; j < count; j++) {
+      const uint64_t v = s->x[i + j];
+      const bool found = rank[j] < s->n && s->keys[rank[j]] == v;
+      ((uint8_t *)s->y)[i + j] = (found && !(s->floats && v == MOTH_KEY_NAN)) != s->invert;
+    }
   }
 }
 
@@ -475,6 +487,7 @@ MOTH_OP_CONST(isin, ISIN, .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = MOTH_OP_NU
 
 const moth_op *const moth_sort_ops[] = {
   &moth_op_sort,       &moth_op_argsort,    &moth_op_msort,      &moth_op_topk,
-  &moth_op_kthvalue,   &moth_op_median_all, &moth_op_median_dim, &moth_op_unique_all,
+  &moth_op_kthvalue,   &moth_op_median_all, &moth_op_median_dim, &moth_op_quantile_of,
+  &moth_op_unique_all,
   &moth_op_searchsorted, &moth_op_bucketize, &moth_op_isin, NULL,
 };

@@ -145,4 +145,23 @@ describe("histc", function()
     assert.same({ 1, 0, 1, 1 }, wide:histc(4):tolist())
     assert.same({ 0, 0, 1, 0 }, moth.tensor { 1e20 }:histc(4):tolist())
   end)
+
+  it("finds one quantile as it finds several, with NaN and ties, and so their gradients", function()
+    local x = moth.randn(6, 41)
+    x[2][7], x[3][1], x[3][40], x[5][3] = 0 / 0, 0 / 0, 0 / 0, x[5][9]:item()
+    x[6]:fill_(0 / 0)
+    for _, name in ipairs { "quantile", "nanquantile" } do
+      for _, how in ipairs { "linear", "lower", "higher", "midpoint", "nearest" } do
+        for _, q in ipairs { 0, 0.13, 0.5, 0.71, 1 } do
+          local one, two = x:clone():requires_grad_(), x:clone():requires_grad_()
+          local a = moth[name](one, q, { dim = 2, interpolation = how })
+          local b = moth[name](two, { q, 0.3 }, { dim = 2, interpolation = how })[1]
+          assert.is_true(a:allclose(b, { equal_nan = true, rtol = 1e-6 }))
+          a:sum():backward()
+          b:sum():backward()
+          assert.is_true(one.grad:sum(2):allclose(two.grad:sum(2), { atol = 1e-6 }))
+        end
+      end
+    end
+  end)
 end)

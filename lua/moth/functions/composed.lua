@@ -15,6 +15,9 @@ local composed = {}
 
 -- ---- order ----
 
+local quantile_of = bind.as("quantile_of", "quantile")
+local median_of = bind.as("quantile_of", "nanmedian")
+
 -- x with the dimension last, or all of it as one; and where results get a 1 with keepdim.
 local function rows_of(x, dim)
   if dim == nil then return x:reshape(-1) end
@@ -41,15 +44,16 @@ local PICKS = {
   midpoint = function(low, high) return low + (high - low) * 0.5 end,
 }
 
--- The value of sorted rows at that share of their length n: exact where it meets an element. slack
--- is 0, with a gradient to the share, or nil.
-local function place(sorted, q, n, how, slack)
+-- The value of rows at that share of their length n: exact where it meets an element. In order,
+-- pick(k, above) is element k, which is that of the share or the one above. slack is 0, with a
+-- gradient to the share, or nil.
+local function place(pick, q, n, how, slack)
   local at = q * (n - 1)
   local floor = math.floor(at)
-  local low, part = sorted:select(-1, floor + 1), at - floor
+  local low, part = pick(floor + 1, false), at - floor
   if part == 0 then return slack and low + slack:to(low.dtype) * 0 or low end
   if slack and how == "linear" then part = slack:to(low.dtype) * (n - 1) + part end
-  local high = sorted:select(-1, floor + 2)
+  local high = pick(floor + 2, true)
   if how == "nearest" then -- the even one of two as near
     return (part > 0.5 or (part == 0.5 and floor % 2 == 1)) and high or low
   end
@@ -96,18 +100,25 @@ composed.quantile = define {
     if n == 0 then
       errors.argument("quantile", "input", "has no elements to choose from", "E_SHAPE")
     end
+    local slack = slack_of(q)
+    if istensor(q) then q = q:tolist() end
+    if type(q) ~= "table" and input.device.type == "cpu" then -- two elements: no need to sort
+      local function chosen(_, above)
+        return (quantile_of(x, -1, false, q, above))
+      end
+      return (keep(place(chosen, checked_q(q), n, how, slack), input, dim, keepdim))
+    end
     local sorted = x:sort(-1)
     -- NaN is sorted to the end: a row with one gives it, and has its gradient
     local last = sorted:narrow(-1, n, 1)
     sorted = ops.where(last:isnan(), last, sorted)
-    local slack = slack_of(q)
-    if istensor(q) then q = q:tolist() end
+    local function pick(k) return (sorted:select(-1, k)) end
     if type(q) ~= "table" then
-      return (keep(place(sorted, checked_q(q), n, how, slack), input, dim, keepdim))
+      return (keep(place(pick, checked_q(q), n, how, slack), input, dim, keepdim))
     end
     local list = {}
     for i, one in ipairs(q) do
-      list[i] = keep(place(sorted, checked_q(one), n, how, slack and slack[i]), input, dim, keepdim)
+      list[i] = keep(place(pick, checked_q(one), n, how, slack and slack[i]), input, dim, keepdim)
     end
     return (ops.stack(list, 1))
   end,
@@ -132,6 +143,12 @@ composed.nanmedian = define {
     if x:size(-1) == 0 then
       return (require("moth.autograd.attach").attach(ops.full({}, 0 / 0, input.dtype,
         input.device), input))
+    end
+    if input.device.type == "cpu" then
+      local value, index = median_of(x, -1, false, 0.5, false, true)
+      if dim == nil then return value end
+      value, index = keep(value, input, dim, keepdim), keep(index, input, dim, keepdim)
+      return value, index
     end
     local good = x:isnan():logical_not():sum(-1, { keepdim = true })
     local sorted, order = x:sort { -1, stable = true }

@@ -80,19 +80,20 @@ statistics.mode = define {
   end,
 }
 
--- Of rows whose NaN come last, the values at the share q of what is before them.
-local function share(sorted, good, q, how)
-  local last = (good - 1):clamp(0):to(sorted.dtype)
-  local at = last * q
+-- Of rows the values at the share q of the elements that are not NaN, so many as `good` says:
+-- pick(at, above) gives them at that position, from 0 on, or the whole one above.
+local function share(pick, good, q, how)
+  local at = (good - 1):clamp(0):double() * q
   local low = at:detach():floor()
-  local function pick(x) return (sorted:gather(-1, x:clamp(0):long() + 1)) end
-  if how == "lower" then return (pick(low)) end
-  if how == "higher" then return (pick(at:ceil())) end
-  if how == "nearest" then return (pick(at:round())) end
-  local a, b = pick(low), pick(at:ceil())
+  if how == "lower" then return (pick(at, false)) end
+  if how == "higher" then return (pick(at, true)) end
+  local a, b = pick(at, false), pick(at, true)
+  if how == "nearest" then return (ops.where(at:round():eq(low), a, b)) end
   if how == "midpoint" then return (a + (b - a) * at:ne(low):to(a.dtype) * 0.5) end
-  return a + ops.where(at:eq(low), 0, (b - a) * (at - low))
+  return a + ops.where(at:eq(low), 0, (b - a) * (at - low):to(a.dtype))
 end
+
+local quantile_of = bind.as("quantile_of", "nanquantile")
 
 --- moth.nanquantile(x, q, dim, keepdim, interpolation).
 statistics.nanquantile = define {
@@ -117,18 +118,23 @@ statistics.nanquantile = define {
       or input:movedim(dim, -1)
     if x:size(-1) == 0 then refuse("nanquantile", "input", "elements are needed", input) end
     local good = x:isnan():logical_not():sum(-1, { keepdim = true })
-    local sorted = x:sort(-1)
     local several = type(q) == "table" or istensor(q) and q:dim() > 0
+    local sorted = (several or input.device.type ~= "cpu") and x:sort(-1)
     local list, shares = {}, nil
     if istensor(q) and q.requires_grad and how == "linear" then
-      shares = q:reshape(-1):to(x.dtype)
+      shares = q:reshape(-1):double()
     end
     for i, one in ipairs(type(q) == "table" and q or istensor(q) and q:reshape(-1):tolist()
         or { q }) do
       if type(one) ~= "number" or not (one >= 0 and one <= 1) then
         refuse("nanquantile", "q", "numbers from 0 to 1 are needed", one, "E_DOMAIN")
       end
-      local y = share(sorted, good, shares and shares[i] or one, how)
+      local function pick(at, above)
+        if not sorted then return (quantile_of(x, -1, true, one, above, true)) end
+        at = above and at:ceil() or at:floor()
+        return (sorted:gather(-1, at:detach():clamp(0):long() + 1))
+      end
+      local y = share(pick, good, shares and shares[i] or one, how)
       if keepdim and dim == nil then y = y:reshape(lib.filled(input:dim(), 1))
       elseif keepdim and input:dim() > 0 then y = y:movedim(-1, dim)
       else y = y:squeeze(-1) end
