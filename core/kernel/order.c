@@ -29,7 +29,7 @@ static void keys_f32(int64_t n, const void *from, uint64_t *keys) {
     uint32_t bits;
     memcpy(&bits, &v, 4);
     bits ^= bits >> 31 ? UINT32_MAX : (uint32_t)1 << 31;
-    keys[i] = v != v ? UINT32_MAX : bits;
+    keys[i] = v != v ? MOTH_KEY_NAN : bits;
   }
 }
 
@@ -49,9 +49,6 @@ void moth_keys_of(int64_t n, const char *x, int dtype, bool descending, uint64_t
   static keys_loop *const loops[MOTH_DTYPES] = {
     [MOTH_BOOL] = keys_u8, MOTH_INT_ROWS(keys), MOTH_FLOAT_ROWS(keys)};
   loops[dtype](n, x, keys);
-  if (dtype == MOTH_F32) /* so that NaN has one key for both */
-    for (int64_t i = 0; i < n; i++)
-      if (keys[i] == UINT32_MAX) keys[i] = MOTH_KEY_NAN;
   if (descending)
     for (int64_t i = 0; i < n; i++) keys[i] = ~keys[i];
 }

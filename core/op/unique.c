@@ -337,7 +337,7 @@ static moth_tensor *keys_of(const moth_tensor *x) {
   return y;
 }
 
-enum { TOGETHER = 16 }; /* values searched for side by side, since each step waits for the last */
+enum { TOGETHER = 32 }; /* values searched for side by side, since each step waits for the last */
 
 /* y: for each of `count` values how many of n sorted keys are below it. No branch depends on a key:
 ** half of them would be predicted wrongly. */

@@ -192,12 +192,17 @@ statistics.histogram = define {
       refuse("histogram", "bins", "a vector of at least two ends is needed", bins)
     end
     local n = edges:size(1) - 1
-    local inside = x:ge(edges[1]):logical_and(x:le(edges[n + 1]))
-    local at = ops.searchsorted(edges, x, { right = true })
-    at = at:clamp(2, n + 1) - 1
-    local count = inside:to(x.dtype)
-    if weight ~= nil then count = ops.where(inside, weight:detach():reshape(-1), 0) end
-    local y = ops.zeros({ n }, x.dtype, x.device):index_add(1, at, count)
+    local at = ops.searchsorted(edges, x, { right = true }) -- 1: below all, n + 2: beyond or NaN
+    local y, last = nil, x:eq(edges[n + 1])
+    if weight == nil and not lib.capture then
+      y = ops.bincount(at, nil, n + 3):narrow(1, 3, n):to(x.dtype)
+      last = last:sum()
+    else
+      local each = weight == nil and ops.ones_like(x) or weight:detach():reshape(-1)
+      y = ops.zeros({ n + 2 }, x.dtype, x.device):index_add(1, at, each):narrow(1, 2, n)
+      last = ops.where(last, each, 0):sum()
+    end
+    y:narrow(1, n, 1):add_(last) -- the last bin has its end too
     if density then y = y / y:sum() / edges:diff() end
     return y, edges
   end,
