@@ -447,5 +447,5 @@ BACK_RECORD(relu_back, .saves = "output")
 #define LISTED(kind, op, ...) &moth_op_##op,
 const moth_op *const moth_unary_ops[] = {
   UNARY_FUNCTIONS(LISTED) UNARY_BACKS(LISTED) &moth_op_clamp, &moth_op_round,
-  &moth_op_nan_to_num, &moth_op_logit, NULL,
+  &moth_op_nan_to_num, &moth_op_logit, &moth_op_frexp_of, NULL,
 };

@@ -88,6 +88,10 @@ MOTH_ARGS(clamp, CLAMP)
   ARG(int,    decimals, 0, "digits to keep after the point; negative: zeros before it")
 MOTH_ARGS(round, ROUND)
 
+#define FREXP_OF(ARG) \
+  ARG(tensor, input, , "float tensor of any shape")
+MOTH_ARGS(frexp_of, FREXP_OF)
+
 #define NAN_TO_NUM(ARG) \
   ARG(tensor,      input,       , "tensor of any shape") \
   ARG(float,       nan,        0, "what NaN becomes") \

@@ -269,9 +269,9 @@ end)
 
 -- What no argument of a user's leads to: shifts of positions, and parts of gradients.
 local INTERNAL = " bessel_of binomial_of bounded chance_loss chance cell count_from_one "
-  .. "distance from_index fused gamma logit_loss outer_sum outer_sum_rows outer_sums "
-  .. "positions polynomial_of positions_there quantile_of recur recurrent row_pick "
-  .. "row_place shrink standard_gamma to_index unscale_ "
+  .. "distance frexp_of from_index fused gamma logit_loss outer_sum outer_sum_rows "
+  .. "outer_sums positions polynomial_of positions_there quantile_of recur recurrent "
+  .. "row_pick row_place shrink standard_gamma to_index unscale_ "
 
 it("hidden ops are told under a name that users know", function()
   local registry, blame = require "spec.support.registry", require "moth.error.blame"

@@ -644,3 +644,25 @@ describe("an optimizer of half-precision parameters", function()
     end
   end)
 end)
+
+describe("frexp", function()
+  it("has the parts of the least and the largest numbers, and leaves what is not finite", function()
+    local inf = math.huge
+    local m, e = moth.frexp(T { 1, -3, 0, 1e-45, 3e38, inf, -inf })
+    assert.same({ 0.5, -0.75, 0, 0.5 }, m:narrow(1, 1, 4):tolist())
+    assert.same({ inf, -inf }, m:narrow(1, 6, 2):tolist())
+    assert.same({ 1, 2, 0, -148, 128, 0, 0 }, e:tolist())
+    assert.equal(moth.int32, e.dtype)
+    m, e = moth.frexp(T({ 5e-324, 1.7e308 }, { dtype = moth.float64 }))
+    assert.same({ -1073, 1024 }, e:tolist())
+    assert.equal(0.5, m[1]:item())
+  end)
+
+  it("has the gradient 2^-exponent, and its derivative", function()
+    local x = T({ 3, 0, 8 }, { dtype = moth.float64 }):requires_grad_()
+    local g = moth.autograd.grad((moth.frexp(x) * T { 1, 1, 2 }):sum(), x, { create_graph = true })
+    assert.same({ 0.25, 1, 0.125 }, g:tolist())
+    assert.is_true(moth.autograd.gradgradcheck(function(v) return (moth.frexp(v)) end,
+      { T({ 3, 8.5 }, { dtype = moth.float64 }):requires_grad_() }))
+  end)
+end)

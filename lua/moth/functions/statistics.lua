@@ -193,7 +193,8 @@ statistics.histogram = define {
     end
     local n = edges:size(1) - 1
     local at = ops.searchsorted(edges, x, { right = true }) -- 1: below all, n + 2: beyond or NaN
-    local y, last = nil, x:eq(edges[n + 1])
+    local y
+    local last = x:eq(edges[n + 1])
     if weight == nil and not lib.capture then
       y = ops.bincount(at, nil, n + 3):narrow(1, 3, n):to(x.dtype)
       last = last:sum()
