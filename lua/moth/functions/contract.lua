@@ -326,6 +326,29 @@ local function labels_except(x, dims, letter)
   return { x = x, labels = labels }, free
 end
 
+-- The product of two matrices where the dimensions are the last ones of `a` and the first of `b`, in
+-- order and of the same sizes; else nil.
+local function matrices(a, b, p, q)
+  local rows, inner, columns, shape = 1, 1, 1, {}
+  local before = a:dim() - #p
+  if #p == 0 or not (a.dtype.is_floating_point and b.dtype.is_floating_point) then return nil end
+  for i = 1, #p do
+    local n = a:size(p[i])
+    if p[i] ~= before + i or q[i] ~= i or n ~= b:size(i) then return nil end
+    inner = inner * n
+  end
+  for d = 1, before do
+    shape[d] = a:size(d)
+    rows = rows * shape[d]
+  end
+  for d = #q + 1, b:dim() do
+    shape[#shape + 1] = b:size(d)
+    columns = columns * shape[#shape]
+  end
+  local y = bind.ops.matmul(a:reshape(rows, inner), b:reshape(inner, columns))
+  return (y:reshape(shape))
+end
+
 --- moth.tensordot(a, b, dims): sums over the last `dims` dimensions of a and the first of b.
 contract.tensordot = define {
   name = "tensordot",
@@ -348,6 +371,8 @@ contract.tensordot = define {
           errors.describe(a), q[i], errors.describe(b)), "E_SHAPE")
       end
     end
+    local direct = matrices(a, b, p, q)
+    if direct then return direct end
     local left, rows = labels_except(a, p, "a")
     local right, columns = labels_except(b, q, "b")
     local output = join(rows, columns)
