@@ -21,7 +21,8 @@ local AGAINST_SUMS = [[
 local moth = require "moth"
 local fft = moth.fft
 local LENGTHS = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 16, 17, 24, 25, 31, 32, 33, 37, 48, 49,
-                 64, 74, 100, 121, 128, 200, 256, 400, 509, 512, 1018, 1031, 1536, 2048}
+                 64, 74, 100, 121, 128, 129, 191, 200, 251, 256, 257, 400, 509,
+                 512, 1018, 1031, 1536, 2048}
 local function sums(n, x) -- of pairs, (signals, n, 2), in f64
   local k = moth.arange(n):double()
   local angle = (k:unsqueeze(2) * k) % n * (-2 * math.pi / n)

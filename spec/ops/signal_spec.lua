@@ -55,6 +55,17 @@ local function near(list, y)
 end
 
 describe("moth.signal.windows", function()
+  it("are their own mirror images, to the last bit", function()
+    for _, name in ipairs {"bartlett", "blackman", "cosine", "hamming", "hann", "kaiser",
+                           "nuttall"} do
+      for _, n in ipairs {2, 3, 64, 65, 70001} do
+        local y, part = windows[name](n), windows[name](n, {sym = false}):narrow(1, 2, n - 1)
+        assert.is_true(y:equal(y:flip(1)), name .. n)
+        if name ~= "cosine" then assert.is_true(part:equal(part:flip(1)), name .. n) end
+      end
+    end
+  end)
+
   for _, row in ipairs(ROWS) do
     it(row[1] .. " has PyTorch's values", function()
       near(row[3], call(row[1], 5, row[2], true))

@@ -326,8 +326,8 @@ local function labels_except(x, dims, letter)
   return { x = x, labels = labels }, free
 end
 
--- The product of two matrices where the dimensions are the last ones of `a` and the first of `b`, in
--- order and of the same sizes; else nil.
+-- The product of two matrices where the dimensions are the last ones of `a` and the first of `b`,
+-- in order and of the same sizes; else nil.
 local function matrices(a, b, p, q)
   local rows, inner, columns, shape = 1, 1, 1, {}
   local before = a:dim() - #p
