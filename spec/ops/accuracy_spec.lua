@@ -390,8 +390,8 @@ describe("functions of f32 against those of f64", function()
     return ((y:double() - want):abs() / unit):nan_to_num(0, 0):max():item()
   end
   local function near(name, bound, f, x)
-    local off = units(f(x), f(x:double()))
-    assert.is_true(off <= bound, ("%s: %.3f units"):format(name, off))
+    local most = units(f(x), f(x:double()))
+    assert.is_true(most <= bound, ("%s: %.3f units"):format(name, most))
   end
 
   it("are right next to their zeros, ends and poles", function()
