@@ -1,11 +1,13 @@
-/* call.c -- the road of a call: slots to arguments, dtypes, shape, memory, kernel, tape, handles.
+/* call.c -- the path of a call: slots to arguments, dtypes, shape, memory, kernel, graph, handles.
 **
-** moth_call reads what the caller laid out and fills in defaults; moth_run is the same road for C,
+** moth_call reads what the caller laid out and fills in defaults; moth_run is the same path for C,
 ** from a filled args struct on. Nothing is recorded or handed out unless every step went well.
+** Captures, call logs, profiles and traces observe the path (observer.h).
 */
 #include "base/coroutine.h"
 #include "device/device.h"
 #include "tensor/loop.h"
+#include "memory_format.h"
 #include "observer.h"
 #include "registry.h"
 #include "autograd/tape.h"
@@ -27,74 +29,12 @@ static void release_all(moth_tensor **at, uint32_t n) {
   }
 }
 
-static int64_t format_of(const moth_op *op, const void *args) {
-  return op->format ? moth_arg_at(op, args, op->format - 1)->integer : MOTH_PRESERVE_FORMAT;
-}
-
-static int check_format(moth_ctx *ctx, const moth_op *op, const void *args, const moth_layout *y) {
-  const int64_t format = format_of(op, args);
-  const bool images = format == MOTH_CHANNELS_LAST, volumes = format == MOTH_CHANNELS_LAST_3D;
-  if ((!images || y->ndim == 4) && (!volumes || y->ndim == 5)) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_SHAPE, "memory_format", "%s, got %s",
-                   images ? "channels_last is for (N, C, H, W)"
-                          : "channels_last_3d is for (N, C, D, H, W)",
-                   moth_str_shape(ctx, y->ndim, y->shape));
-}
-
-static bool broadcasts(const moth_layout *x, const moth_layout *y) {
-  const int more = y->ndim - x->ndim;
-  if (more < 0) return false;
-  for (int d = 0; d < x->ndim; d++)
-    if (x->shape[d] != y->shape[d + more] && x->shape[d] != 1) return false;
-  return true;
-}
-
-/* Whether x has y's shape and strides; numbers and smaller tensors broadcast. */
-static inline bool has_strides(const moth_layout *x, const moth_layout *y) {
-  return x->numel == y->numel && moth_same_strides(x, y);
-}
-
-/* y keeps the order of dimensions that the inputs have in memory. */
-static void follow_inputs(moth_call_frame *f, const moth_op *op, moth_layout *y) {
-  const moth_layout *from[MOTH_LOOP_OPERANDS];
-  int n = 0;
-  moth_cursor c = {.op = op, .args = &f->args};
-  while (n < MOTH_LOOP_OPERANDS && moth_next_input(&c)) {
-    if (!*c.at || (*c.at)->l.numel < 2) continue;
-    const moth_layout *x = &(*c.at)->l;
-    if (!n && has_strides(x, y)) return;
-    if (broadcasts(x, y)) from[n++] = x;
-  }
-  if (n) moth_layout_follow(y, n, from);
-}
-
-static bool any_channels_last(moth_call_frame *f, const moth_op *op, const moth_layout *y) {
-  moth_cursor c = {.op = op, .args = &f->args};
-  while (moth_next_input(&c))
-    if (*c.at && c.value && (*c.at)->l.ndim == y->ndim && moth_channels_last(*c.at)) return true;
-  return false;
-}
-
-/* The order in memory of a fresh result, which is packed: as the call says, else that of the inputs
-** where the kernel writes any. Devices have further kernels that know channels_last. Inlined, it
-** would slow small calls down. */
-static __attribute__((noinline)) void order_result(moth_call_frame *f, const moth_op *op,
-                                                   moth_layout *y) {
-  const bool images = f->device && op->flags & MOTH_OP_CHANNELS_LAST;
-  if (!images && !(op->flags & MOTH_OP_STRIDED)) return;
-  const int64_t format = format_of(op, &f->args);
-  const bool follows = format == MOTH_PRESERVE_FORMAT;
-  if (follows && !images) follow_inputs(f, op, y);
-  else if (follows ? any_channels_last(f, op, y) : format != MOTH_CONTIGUOUS_FORMAT)
-    moth_layout_pack_channels_last(y);
-}
-
-/* Whether order_result would leave y as it is, for most calls. */
+/* Whether moth_order_result would leave y as it is, for most calls. */
 static inline bool is_ordered(const moth_call_frame *f, const moth_op *op, const moth_layout *y) {
   if (y->ndim < 2 || !(op->flags & (MOTH_OP_STRIDED | MOTH_OP_CHANNELS_LAST))) return true;
   if (op->format || op->flags & MOTH_OP_CHANNELS_LAST) return false;
   const moth_tensor *x = first_tensor(op, &f->args);
-  return x && has_strides(&x->l, y);
+  return x && moth_has_strides(&x->l, y);
 }
 
 static int shapes_of(moth_call_frame *f, const moth_op *op, int dtype, moth_layout *y) {
@@ -108,7 +48,7 @@ static int shapes_of(moth_call_frame *f, const moth_op *op, int dtype, moth_layo
   f->temps.ctx->quiet++; /* what a shape rule looks at is no part of a recording */
   int status = op->shape(&f->args, y);
   f->temps.ctx->quiet--;
-  if (!status && op->format) status = check_format(f->temps.ctx, op, &f->args, y);
+  if (!status && op->format) status = moth_check_format(f->temps.ctx, op, &f->args, y);
   return status;
 }
 
@@ -146,7 +86,7 @@ static int allocate(moth_call_frame *f, const moth_op *op, const moth_layout *y,
     if (y[i].ndim == MOTH_NO_RESULT) continue;
     out[i] = moth_tensor_new(ctx, &y[i]);
     if (!out[i]) break;
-    if (!is_ordered(f, op, &out[i]->l)) order_result(f, op, &out[i]->l);
+    if (!is_ordered(f, op, &out[i]->l)) moth_order_result(f, op, &out[i]->l);
   }
   if (ctx->observer) moth_observe_results(ctx, op, &f->args, false);
   if (i == n) return MOTH_OK;

@@ -181,7 +181,7 @@ static int run_kernel(moth_observer *o, const moth_observed *run) {
   int status = append(c, run);
   if (status) return status;
   ctx->quiet++;
-  status = ctx->devices ? moth_capture_observe(&c->code[before], run->args, run->out)
+  status = ctx->devices ? moth_capture_first_run(&c->code[before], run->args, run->out)
                         : moth_observe(o->next, run);
   ctx->quiet--;
   if (status) c->ncode = before;

@@ -59,7 +59,7 @@ int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n) {
   return any;
 }
 
-int moth_capture_observe(moth_instruction *in, const void *args, moth_tensor **out) {
+int moth_capture_first_run(moth_instruction *in, const void *args, moth_tensor **out) {
   moth_ctx *ctx = ((const moth_args *)args)->ctx;
   const int device = device_of(in);
   const moth_graph_functions *f = device ? graphs_of(ctx) : NULL;
@@ -153,8 +153,8 @@ static int run_guard(moth_capture *c, moth_guard *guard) {
   return MOTH_OK;
 }
 
-/* An instruction, for a profile to see. */
-static int run_seen(moth_ctx *ctx, moth_instruction *in) {
+/* An instruction, as an event of the profile. */
+static int profile_run(moth_ctx *ctx, moth_instruction *in) {
   const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_OP, in->op->name, false);
   const uint32_t span = in->device ? moth_profile_device_begin(ctx, in->device) : 0;
   int status = in->run(in->args, in->out);
@@ -174,7 +174,7 @@ int moth_capture_run_each(moth_capture *c, uint32_t first, uint32_t last) {
     if (named) moth_error_blame(ctx, in->op->name);
     int status = moth_cancelled(ctx) ? moth_stopped(ctx)
                  : !in->run          ? run_guard(c, in->args)
-                 : seen              ? run_seen(ctx, in)
+                 : seen              ? profile_run(ctx, in)
                                      : in->run(in->args, in->out);
     if (!status) continue;
     moth_error_blame(ctx, in->op->name);
@@ -203,8 +203,8 @@ static int launch(moth_capture *c, moth_segment *s, const moth_graph_functions *
   return status ? status : f->launch(ctx, s->graph);
 }
 
-/* The same for a profile to see: as a whole, since its ops are no calls any more. */
-static int launch_seen(moth_capture *c, moth_segment *s, const moth_graph_functions *f) {
+/* The same as one event of the profile, since its ops are no calls any more. */
+static int profile_launch(moth_capture *c, moth_segment *s, const moth_graph_functions *f) {
   moth_ctx *ctx = c->ctx;
   struct moth_profile *profile = ctx->profile;
   const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_WHOLE, "graph", false);
@@ -242,7 +242,7 @@ static int run_graph(moth_capture *c, moth_segment *s) {
   int status = moth_cancelled(ctx) ? moth_stopped(ctx) : f->ready(ctx, s->device);
   if (status) return status;
   memcpy(drawn, moth_at(moth_generator_own(ctx)), sizeof drawn);
-  status = ctx->profile ? launch_seen(c, s, f) : launch(c, s, f);
+  status = ctx->profile ? profile_launch(c, s, f) : launch(c, s, f);
   if (!status) return MOTH_OK;
   drop_graph(ctx, f, s);
   memcpy(moth_at(ctx->generator), drawn, sizeof drawn);

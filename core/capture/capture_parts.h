@@ -193,8 +193,8 @@ int moth_capture_join(moth_capture *c); /* the same of elementwise instructions 
 
 /* 1 if an element is not 0, 0, or a status. */
 int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n);
-/* The first run of an instruction, with what it asks of a device noted. */
-int moth_capture_observe(moth_instruction *in, const void *args, moth_tensor **out);
+/* The first run of an instruction; counts the work that it gives a device. */
+int moth_capture_first_run(moth_instruction *in, const void *args, moth_tensor **out);
 int moth_capture_segments(moth_capture *c); /* all is recorded: what becomes a graph */
 int moth_capture_run_segments(moth_capture *c);
 int moth_capture_run_each(moth_capture *c, uint32_t first, uint32_t last);

@@ -1,4 +1,4 @@
-/* profile.c -- what runs, noted as events: which op, when, inside which other, and what it took.
+/* profile.c -- what runs, as events: which op, when, inside which other, and what it took.
 **
 ** Time belongs to the event that began last and has not ended: at each begin and end, what has
 ** passed since the one before is added to the `self` of the event on top. So the selves of all

@@ -1,6 +1,6 @@
 /* trace.c -- reading a function of elements: the host's code runs once, on small tensors that stand
-** for its arguments, and what it does with their elements is noted step by step. moth.kernel makes
-** programs of that, for the op `fused`.
+** for its arguments, and each function of their elements becomes a step. moth.kernel makes programs
+** of the steps, for the op `fused`.
 **
 ** A value is known by its storage, and by when that was written last. What is made meanwhile by no
 ** op at all holds a number of the host's code: a constant, and so is all that is made of constants.
@@ -34,7 +34,7 @@ typedef struct moth_trace {
   uint32_t notes;        /* functions that the op under way asked for, */
   bool changing;         /* ... some of them of what depends on the inputs */
   uint32_t values_before, steps_before; /* when it began */
-  int status;            /* a step could not be noted: the op that asked for it fails */
+  int status;            /* of a step that could not be added: its op fails */
   const char *why;
   trace_value *values;
   uint32_t nvalues, value_room;

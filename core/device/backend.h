@@ -33,7 +33,7 @@ typedef struct moth_device_kernel { /* one of the two, by the op's or the row's 
 } moth_device_kernel;
 
 /* Streams of a context on a device, by their numbers: 0 is what all begins on. Functions that give
-** a number or a truth give a negative status where they fail. */
+** a number or a bool give a negative status where they fail. */
 typedef struct moth_stream_functions {
   int (*take)(moth_ctx *ctx, int device, int priority, void **stream); /* its number */
   void (*drop)(void *stream);

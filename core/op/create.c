@@ -18,8 +18,8 @@ static int scalar_dtype(moth_scalar s) {
 }
 
 static int fill(moth_tensor *y, moth_scalar s) {
-  uint8_t truth = s.as.integer != 0;
-  const char *value = s.type == 2 ? (const char *)&truth : (const char *)&s.as;
+  uint8_t byte = s.as.integer != 0;
+  const char *value = s.type == 2 ? (const char *)&byte : (const char *)&s.as;
   moth_operand element;
   if (y->l.numel == 0) return MOTH_OK;
   moth_convert(1, scalar_dtype(s), value, 8, y->l.dtype, (char *)&element.element, 8);
@@ -35,8 +35,8 @@ static int fill_number(moth_tensor *y, double value) {
 
 /* Is the value one that the dtype can hold? */
 static int check_fits(moth_ctx *ctx, const char *arg, moth_scalar s, int dtype) {
-  uint8_t truth = s.as.integer != 0;
-  const void *value = s.type == 2 ? (const void *)&truth : (const void *)&s.as;
+  uint8_t byte = s.as.integer != 0;
+  const void *value = s.type == 2 ? (const void *)&byte : (const void *)&s.as;
   if (moth_value_fits(scalar_dtype(s), value, dtype)) return MOTH_OK;
   if (s.type == 1)
     return moth_fail(ctx, MOTH_E_DTYPE, arg, "%lld does not fit %s", (long long)s.as.integer,
