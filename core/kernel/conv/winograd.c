@@ -14,6 +14,7 @@
 #define NS_PER_PATCH 10
 #define AT_ONCE 16       /* channels whose taps lie in a row */
 #define LEAST_CHANNELS 16 /* and filters, for which transforms pay */
+#define LEAST_FILLED 12   /* times the share of vectors of 16 that rows of patches fill */
 #define LEAST_PATCHES 48 /* and patches, for which that of the filters does */
 #define L2_FLOATS (1 << 18) /* of transformed patches that stay in cache */
 
@@ -193,9 +194,12 @@ static bool suits(const moth_conv *c, const int64_t out[2]) {
   const moth_window *w = &c->w;
   for (int i = 0; i < 2; i++)
     if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1) return false;
+  const double across = (double)ceil_div(out[1], 2), vectors = (double)ceil_div(out[1], 32) * 16;
+  const int64_t channels = c->channels / c->groups, filters = c->filters / c->groups;
+  if ((double)least(channels, filters) * across < LEAST_FILLED * vectors) return false;
   double patches = (double)c->n * (double)ceil_div(out[0], 2) * (double)ceil_div(out[1], 2);
   return patches >= LEAST_PATCHES && 4 * patches < 1.5 * (double)(c->n * out[0] * out[1]) &&
-         c->channels / c->groups >= LEAST_CHANNELS && c->filters / c->groups >= LEAST_CHANNELS;
+         channels >= LEAST_CHANNELS && filters >= LEAST_CHANNELS;
 }
 
 /* Bunches by shapes alone: long ones, for which filters are read less often, where patches stay in
