@@ -3,10 +3,11 @@
 ** Included by recurrent_lane.c.
 */
 
-/* h := act(gates) */
+/* h := act(gates). Rows without gaps are one: what is left of each behind whole vectors is slow. */
 TARGET static void NAME(plain)(const rnn_step *s, bool relu) {
-  const int64_t n = s->n;
-  for (int64_t k = 0; k < s->rows; k++) {
+  const bool one = s->ld == s->n;
+  const int64_t n = one ? s->n * s->rows : s->n, rows = one ? 1 : s->rows;
+  for (int64_t k = 0; k < rows; k++) {
     REAL *g = (REAL *)s->gates + k * n, *h = (REAL *)s->h + k * s->ld;
     if (relu)
       MOTH_IVDEP for (int64_t j = 0; j < n; j++) h[j] = g[j] < 0 ? 0 : g[j];
