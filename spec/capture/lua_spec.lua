@@ -161,7 +161,7 @@ describe("a captured step with Functions written in Lua", function()
     local w = moth.ones(2):requires_grad_()
     local step = moth.capture(function() Broken.apply(w):sum():backward() end)
     local tasks = moth.memory().live_tasks
-    assert.has_error_like(step, "capture_lua_spec.lua:%d+: mine")
+    assert.has_error_like(step, "lua_spec.lua:%d+: mine")
     assert.are.equal(tasks, moth.memory().live_tasks)
     local double = moth.capture(function(x) return x * 2 end)
     assert.are.equal(2, double(moth.ones(1)):item())

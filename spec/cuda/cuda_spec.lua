@@ -1,5 +1,5 @@
 -- Tensors on a GPU: where they lie, how they move, what is refused, and that nothing of CUDA is
--- opened before it is asked for. cuda_golden_spec looks at the values of ops.
+-- opened before it is asked for. spec/cuda/golden_spec looks at the values of ops.
 
 local ffi = require "ffi"
 local moth = require "moth"

@@ -1,5 +1,5 @@
 -- Reading, writing and passing on tensors of a GPU: brackets, masks, positions in long lists, what
--- is told late; and files, copies and modules. Values of single ops are in cuda_golden_spec.
+-- is told late; and files, copies and modules. Values of single ops are in spec/cuda/golden_spec.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"

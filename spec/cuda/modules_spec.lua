@@ -1,4 +1,4 @@
---- cuda_modules_spec.lua -- modules, losses, packed sequences and nn.init are on a GPU what they
+--- modules_spec.lua -- modules, losses, packed sequences and nn.init are on a GPU what they
 -- are on the CPU: all that they make for themselves lies where their inputs do.
 
 local moth = require "moth"

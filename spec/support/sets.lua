@@ -33,7 +33,7 @@ end)
 
 dataset("Noise", function() return moth.rand(2), math.random() end)
 
--- i + 2 i, by a kernel that is made at run time (cuda_fused_spec.lua).
+-- i + 2 i, by a kernel that is made at run time (spec/cuda/fused_spec.lua).
 dataset("Fused", function(_, i)
   local fused = require("moth.binding.bind").ops.fused
   local x = moth.full({1000}, i, {device = "cuda"})
