@@ -88,7 +88,7 @@ describe("the reference", function()
     local part = pages["moth.md"]:sub(at, pages["moth.md"]:find("\n## ", at + 4, true))
     assert.truthy(part:find("| an integer or a list of 2 integers |", 1, true), part)
     assert.truthy(part:find("Result: `y` (2, 4, 6, 6) float32", 1, true), part)
-    assert.truthy(part:find("CPU and GPU, `cuda/conv.cu`; `core/op/conv", 1, true), part)
+    assert.truthy(part:find("CPU and GPU, `cuda/op/conv.cu`; `core/op/conv", 1, true), part)
   end)
 
   it("describes the methods of classes and of tensors", function()
