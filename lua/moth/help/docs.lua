@@ -1,5 +1,5 @@
---- docs.lua -- `moth docs`: the reference as Markdown, made from the records that help reads, and a
--- site of the guide and the reference.
+--- docs.lua -- `moth docs`: writes the reference as Markdown, from the records that help reads,
+-- and builds a site of the guide and the reference.
 --
 --     moth docs FOLDER           writes a page for each namespace, and an index
 --     moth docs --site FOLDER    builds a site of docs/ and the reference, by MkDocs
@@ -24,7 +24,7 @@ local function write(path, text)
   file:close()
 end
 
--- Text outside of code: what Markdown would take as marks is escaped.
+-- Escapes the characters of a text that Markdown would read as marks. Code is left as it is.
 local function plain(text) return (text:gsub("[\\`*_<>|%[%]]", "\\%0")) end
 
 local function read(path)
@@ -34,7 +34,7 @@ local function read(path)
   return text
 end
 
--- The checkout, without a slash at its end; nil where there is none.
+-- The folder of the checkout, without a slash at its end; nil outside a checkout.
 local function checkout()
   return errors.root and (errors.root == "" and "." or (errors.root:gsub("[/\\]$", "")))
 end
@@ -52,7 +52,7 @@ local function read_kernels(lfs, root, folder)
   end
 end
 
--- Read from the sources of the plugin, which need not be built.
+-- Read from the sources of the plugin; it does not have to be built.
 local function gpu_kernels()
   if kernels then return kernels end
   kernels = {}
@@ -62,7 +62,7 @@ local function gpu_kernels()
   return kernels
 end
 
--- The names of the dtypes in a set, as records of ops have it.
+-- The names of the dtypes in a set of an op record.
 local function names_of(dtypes)
   local list = {}
   for code, dtype in pairs(require("moth.tensor.dtype").by_code) do
@@ -83,7 +83,7 @@ local function add_arguments(out, args)
   end
 end
 
--- The results of the first example: their shapes and dtypes, or types.
+-- The results of the first example: shapes and dtypes, or types.
 local function add_results(out, fn, sig)
   local values = types.example(sig, fn)
   local list = {}
@@ -124,7 +124,7 @@ local function add_function(out, fn)
   if #facts > 0 then out[#out + 1] = "\n" .. table.concat(facts, "; ") end
 end
 
--- Where the constructor of a class is written, or its forward where it has one.
+-- The source line of a class's forward, or of its constructor where it has no forward.
 local function add_source(out, object)
   local fn = rawget(object, "forward") or object.init
   local file = debug.getinfo(class.written(fn), "S").source:gsub("^@", "")
@@ -133,7 +133,7 @@ local function add_source(out, object)
   out[#out + 1] = "\n`" .. file .. "`"
 end
 
--- The methods that a class does not inherit.
+-- The methods that a class defines itself.
 local function add_methods(out, path, object)
   local base = class.base(object)
   for _, name in ipairs(class.methods(object)) do
@@ -147,8 +147,7 @@ local function add_methods(out, path, object)
   end
 end
 
--- The page of what tensors have and no namespace has as a function: fields, and methods such as
--- x:to.
+-- The page of tensors: fields, and methods that are not functions of a namespace, such as x:to.
 local function tensor_page()
   local out = {"# Tensors", "\nFields and methods of a tensor `x`. Each op that takes a tensor "
     .. "first is a method as well: `x:sum(1)` is `moth.sum(x, 1)`. Ops are described in "
@@ -185,7 +184,7 @@ local function add_name(out, place, name, value)
   add_methods(out, place.short .. "." .. name, value)
 end
 
--- The page of a namespace. Names that are also in another namespace are described there.
+-- The page of a namespace. A name that another page describes is a link to that page.
 local function page_of(place, described)
   local out = {"# " .. place.path, "\n" .. plain(place.doc) .. "."}
   local space = places.space(place)
@@ -218,7 +217,7 @@ local function anchor(place, name)
   return place.path .. ".md#" .. (place.short .. name):lower():gsub("[^%w_]", "")
 end
 
--- All names in one list, and where each of them is described.
+-- All names in one list, with links to their descriptions.
 local function index_of()
   local rows, out = {}, {"# Index", "\nAll public names. They are PyTorch's where it has them.\n"}
   for _, place in ipairs(places.list) do
@@ -241,7 +240,8 @@ local function index_of()
   return table.concat(out, "\n") .. "\n"
 end
 
--- Where a name of PyTorch is described; else nil and what to write for it, if that is known.
+-- A link to the description of a PyTorch name; else nil and a hint for a replacement, if one is
+-- known.
 local function counterpart(path, name)
   local place = places.of(path)
   if path == "tensor" then
@@ -260,7 +260,7 @@ local function counterpart(path, name)
   return nil, hint and plain(hint)
 end
 
--- The index by PyTorch's names; nil outside a checkout, which holds the list of them.
+-- The index by PyTorch's names; nil outside a checkout, because the list of names is stored there.
 local function pytorch_index()
   local text = checkout() and read(checkout() .. "/spec/names/names.txt")
   if not text then return nil end
@@ -294,13 +294,13 @@ local function pytorch_index()
 end
 
 --- Writes the reference: README.md, index.md and a page for each namespace.
--- @param folder  exists; what it holds of these names is replaced
+-- @param folder  exists; files with these names are replaced
 function docs.reference(folder)
   local described = {}
   local out = {"# Reference", "\nMade by `moth docs` from the records that the engine runs by.\n",
     "[Index of all names](index.md)\n", "| namespace | |", "|---|---|",
     "| [tensors](tensor.md) | fields and methods of tensors |"}
-  -- moth.nn.functional holds the ops again: they are described in moth.
+  -- moth.nn.functional holds the same ops; they are described in moth.
   for _, place in ipairs(places.list) do
     write(folder .. "/" .. place.path .. ".md", page_of(place, described))
     out[#out + 1] = ("| [%s](%s.md) | %s |"):format(place.path, place.path, plain(place.doc))
@@ -347,9 +347,9 @@ local function shell(...)
   return os.execute(table.concat(words, " ")) == 0
 end
 
---- Builds a site of the README, docs/ and the reference, by MkDocs, without network.
+--- Builds a site of the README, docs/ and the reference with MkDocs, without network.
 -- @param root    the checkout
--- @param folder  where the site goes; an absolute path
+-- @param folder  the folder for the site; an absolute path
 function docs.site(root, folder)
   if not shell("sh", "-c", "command -v mkdocs >/dev/null") then
     error("MkDocs is needed (Debian: apt-get install mkdocs)", 0)

@@ -1,23 +1,23 @@
---- fields.lua -- what help says of fields, which no function stands for: x.grad, ctx.saved_tensors.
+--- fields.lua -- help texts of fields, which are not functions: x.grad, ctx.saved_tensors.
 
 local fields = {}
 
-local list = { -- by what such objects are called in examples
+local list = { -- by the names that examples use for these objects
   x = {
     shape = "the sizes, a moth.Size: x.shape[1], {unpack(x.shape)}; x:size(1) is one of them",
     ndim = "the number of dimensions, as x:dim()",
-    dtype = "the element type, such as moth.float32; x:to(dtype) gives another",
-    device = "where the elements live; x:to(device) gives a copy elsewhere",
-    is_cuda = "whether it lies on a GPU",
-    is_sparse = "whether it holds some rows alone, as gradients by nn.Embedding's `sparse` do",
+    dtype = "the element type, such as moth.float32; x:to(dtype) returns a copy of another dtype",
+    device = "where the elements are stored; x:to(device) returns a copy on another device",
+    is_cuda = "whether the elements are on a GPU",
+    is_sparse = "whether only some rows are stored: gradients of nn.Embedding{sparse = true}",
     layout = "moth.strided, or moth.sparse_coo if it is sparse",
     itemsize = "bytes of one element",
     nbytes = "bytes of all elements",
     requires_grad = "whether ops on it are recorded for gradients; a leaf's may be set",
-    is_leaf = "whether no recorded op made it: backward adds to the .grad of leaves",
-    retains_grad = "whether x:retain_grad() asked for the .grad of what is no leaf",
-    grad = "what backward passes have added up for it, or nil; x.grad = nil clears it",
-    grad_fn = "the recorded op that made it, or nil for a leaf",
+    is_leaf = "whether it is not the result of a recorded op; backward adds to the .grad of leaves",
+    retains_grad = "whether backward keeps its .grad although it is not a leaf",
+    grad = "the sum of the gradients of all backward passes, or nil; x.grad = nil clears it",
+    grad_fn = "the recorded op that computed it, or nil for a leaf",
     data = "the same elements without history, with a version of their own; x.data = v gives x "
       .. "another\nstorage of the same shape, dtype and device",
     T = "a matrix transposed: a view",
@@ -25,7 +25,7 @@ local list = { -- by what such objects are called in examples
     _version = "how often the elements were written in place",
   },
   ctx = {
-    saved_tensors = "in backward, the list of what forward gave to ctx:save_for_backward(...)",
+    saved_tensors = "in backward, the list of the tensors that ctx:save_for_backward(...) saved",
     needs_input_grad = "a list of booleans, one for each argument of forward: whether its "
       .. "gradient is\nwanted; in backward, by this pass",
   },
@@ -39,8 +39,8 @@ local list = { -- by what such objects are called in examples
   },
 }
 
---- The fields of that name: a list of {path = "x.grad", text =}, that of the owner named before the
--- dot first.
+--- The fields with that name: a list of {path = "x.grad", text =}; the owner named before the dot
+-- comes first.
 function fields.find(name, before)
   local found = {}
   for owner, known in pairs(list) do
@@ -61,7 +61,7 @@ function fields.of(owner)
   return { names = names, docs = list[owner] }
 end
 
---- All names of fields, for guesses.
+--- All names of fields, for the suggestions of errors.
 function fields.names()
   local names = {}
   for _, known in pairs(list) do

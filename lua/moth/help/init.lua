@@ -1,8 +1,8 @@
---- init.lua -- moth.help: what a function takes and gives, from the record that also runs it.
+--- init.lua -- moth.help: describes a function from the record that also checks its calls.
 --
 --     moth.help(F.conv2d)      moth.help "conv2d"      moth.help(nn.Conv2d)
 --
--- What has no record, such as moth.scope, is shown by the comment that stands above it.
+-- Functions without a record, such as moth.scope, are described by the comment above their source.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -18,12 +18,12 @@ local concat = table.concat
 
 local help = {}
 
--- Words as lines; the prompt's file asks for this one.
+-- Joins words into lines; editor.lua uses it too.
 local function filled(...) return (require("moth.repl.show").filled(...)) end
 
 local SHIFTED = { dim = true, position = true, dims = true }
 
---- A default as a Lua user would write it: dimensions and positions count from 1.
+--- A default as a Lua user writes it: dimensions and positions count from 1.
 function help.default(arg, lua)
   local text = arg.fallback
   if text == "" then return nil end
@@ -57,7 +57,7 @@ local OUT = { name = "out", kind = "tensor", row = require("moth.binding.kinds")
               doc = "tensor, or a list of one for each result, that receives the results; by name",
               fallback = "none" }
 
--- The arguments of a function, with the `out` that its signature leaves out.
+-- The arguments of a function, with `out`, which its signature does not list.
 local function args_of(sig)
   if sig.index and sig.index.out or not require("moth.binding.out").takes(sig) then
     return sig.args
@@ -86,11 +86,11 @@ end
 --- "conv2d(input, weight, bias = none, stride = 1) -> y"
 function help.line(sig) return sig.name .. arguments(sig) end
 
--- The first example as a call of what is reached by `path`.
+-- The first example as a call of the function at `path`.
 local function example(sig, path)
   local line = sig.examples:match("[^\n]+")
   if not line then return nil end
-  path = path:gsub("%.repeat$", '["repeat"]') -- a word of Lua's
+  path = path:gsub("%.repeat$", '["repeat"]') -- a reserved word of Lua
   return path .. "(" .. line:gsub("%s*%-%- domain:.*$", "") .. ")"
 end
 
@@ -110,14 +110,14 @@ local function add_arguments(lines, sig)
   end
 end
 
--- Is x:name(...) this function, which stands at that place?
+-- Checks that x:name(...) calls the function with this path.
 local function is_method(fn, sig, place)
   local found, method = pcall(bind.method, sig.name)
   if not found or not method then return false end
   return method == fn or place ~= nil and place.path == "moth"
 end
 
--- The lines of a file, or none where it cannot be read.
+-- The lines of a file; an empty list if it cannot be read.
 local function lines_of(source)
   local lines, file = {}, source:sub(1, 1) == "@" and io.open(source:sub(2))
   if not file then return lines end
@@ -126,7 +126,7 @@ local function lines_of(source)
   return lines
 end
 
--- The `---` comment above a line, without its marks, or nil.
+-- The `---` comment above a line, without the comment marks, or nil.
 local function comment_above(lines, line)
   local text = {}
   local at = line - 1
@@ -137,13 +137,13 @@ local function comment_above(lines, line)
   end
 end
 
--- What is written above a function.
+-- The comment above a function.
 local function written_above(fn)
   local info = debug.getinfo(class.written(fn), "S")
   return comment_above(lines_of(info.source), info.linedefined), info
 end
 
--- What is written above a table that is called like a class, such as nn.Parameter.
+-- The comment above a table that is called like a class, such as nn.Parameter.
 local function made_comment(object, name)
   local meta = type(object) == "table" and getmetatable(object)
   if type(meta) ~= "table" or type(meta.__call) ~= "function" then return nil end
@@ -166,13 +166,13 @@ local function parameters(fn, with_self)
   return "(" .. concat(list, ", ") .. ")"
 end
 
--- Adds an example: a line or several.
+-- Adds an example of one or several lines.
 local function add_example(lines, line, text)
   if line then lines[#lines + 1] = "\n  example: " .. line end
   if text then lines[#lines + 1] = "\n  example:\n    " .. text:gsub("\n", "\n    ") end
 end
 
--- What there is to say of a function with a signature, for the prompt and for the reference.
+-- The parts of the description of a function with a signature, for help and for the reference.
 -- @return a table: path, sig, head, alias, doc, returns, call (an example), method, source
 local function record(fn, sig, path)
   local home, place = places.home(fn, sig.name, sig.name:match "[%w_]+$")
@@ -180,7 +180,7 @@ local function record(fn, sig, path)
   if doc == "" then
     doc = type(fn) == "function" and written_above(fn) or made_comment(fn, sig.name)
     returns = doc and ("\n" .. doc .. "\n@"):match "\n@return%s+(.-)\n@"
-    doc = doc and ("\n" .. doc):gsub("\n@param.*$", ""):sub(2) -- they stand below
+    doc = doc and ("\n" .. doc):gsub("\n@param.*$", ""):sub(2) -- listed below
   end
   return {
     path = home, sig = sig, head = (home or path or sig.name) .. arguments(sig), alias = sig.alias,
@@ -189,7 +189,7 @@ local function record(fn, sig, path)
   }
 end
 
--- The whole text about the signature of a function.
+-- The full help text of a function with a signature.
 local function page(fn, sig, path)
   local r = record(fn, sig, path)
   local lines = { r.head }
@@ -207,7 +207,7 @@ local function page(fn, sig, path)
   return concat(lines, "\n")
 end
 
--- What the error of an argument says is needed: "an integer, at least 1".
+-- The constraint on an argument, in the words of its error: "an integer, at least 1".
 local function needed(arg)
   local text = (arg.row.need or ""):gsub(" is needed", ""):gsub(" are needed", "")
   local bounds = arg.bounds
@@ -219,7 +219,7 @@ local function needed(arg)
   return bounds[2] and bounds[2] < math.huge and text .. ", at most " .. tostring(bounds[2]) or text
 end
 
---- What there is to say of a function that has a signature, in parts; nil for others.
+--- The parts of the description of a function with a signature; nil for other functions.
 -- @return a table: head, doc, alias, returns, call, method, source, and args, a list of
 --         {name, kind, doc, default, need}
 function help.parts(fn)
@@ -236,8 +236,7 @@ end
 
 local class_comment, doc_of_function
 
---- The documentation of a function or a class in words, without arguments and examples; "" where
--- there is none.
+--- The documentation of a function or a class, without arguments and examples; "" if it has none.
 function help.doc(what)
   local sig = bind.signature(type(what) == "function" and class.written(what) or what)
   if type(what) == "table" then
@@ -250,7 +249,8 @@ function help.doc(what)
   return sig and sig.doc ~= "" and sig.doc or type(what) == "function" and written_above(what) or ""
 end
 
--- What a base says of a method that has no words of its own, as Distribution of Normal's log_prob.
+-- The doc that a base class has for a method without its own doc: Normal's log_prob has that of
+-- Distribution.
 local function inherited_comment(fn, name)
   for _, row in ipairs(places.methods(name)) do
     local base = class.written(row.value) == class.written(fn) and class.base(row.class)
@@ -263,7 +263,7 @@ local function inherited_comment(fn, name)
   end
 end
 
--- A comment's tags as a reader wants them: "@param path  of the file" is "  path  of the file".
+-- Formats the tags of a comment: "@param path  of the file" becomes "  path  of the file".
 local function untagged(text)
   local lines, tagged = {}, false
   for line in (text .. "\n"):gmatch "(.-)\n" do
@@ -276,7 +276,7 @@ local function untagged(text)
   return concat(lines, "\n")
 end
 
--- The text about a function without a record.
+-- The help text of a function without a record.
 local function of_function(fn, path)
   local text, info = written_above(fn)
   if info.what == "C" then return "a function written in C: Lua's own, or the host's" end
@@ -292,12 +292,12 @@ local function of_function(fn, path)
   return concat(lines, "\n")
 end
 
--- What is written above a class's constructor or above the class.
+-- The comment above a class's constructor or above the class.
 function class_comment(object)
   local init = class.written(object.init)
   local text, info = written_above(init)
   if text and rawget(class.of(object) or object, "init") then return text end
-  local seen, sources = {}, { info.source } -- the constructor may lie in the file of a base
+  local seen, sources = {}, { info.source } -- the constructor may be in the file of a base class
   for _, fn in pairs(class.of(object) or object) do
     local at = type(fn) == "function" and debug.getinfo(class.written(fn), "S").source
     if at and not seen[at] then seen[at], sources[#sources + 1] = true, at end
@@ -315,7 +315,7 @@ end
 
 -- ---- classes ----
 
--- How an instance of a module class is called: a line, and its arguments where they are known.
+-- The call of an instance of a module class: a line, and its arguments if they are known.
 local function add_call(lines, object)
   local forward = object.forward
   if type(forward) ~= "function" or forward == require("moth.nn.module").forward then return end
@@ -329,7 +329,7 @@ local function add_call(lines, object)
   add_arguments(lines, sig)
 end
 
--- The names of its public methods, those of its own first.
+-- The names of the public methods; the methods of the class itself come first.
 local function add_methods(lines, object)
   local own, inherited = {}, {}
   for _, name in ipairs(class.methods(object)) do
@@ -348,8 +348,8 @@ local function add_methods(lines, object)
   end
 end
 
--- What the function says that a layer stands for: the one that its class tells in _of, or that of
--- its name, as F.max_pool2d for MaxPool2d.
+-- The doc of the function that a layer wraps: the function named in the class's _of, or the
+-- function of the same name, such as F.max_pool2d for MaxPool2d.
 function doc_of_function(object, name)
   local snake = name:gsub("ReLU", "Relu"):gsub("([%l%d])(%u)", "%1_%2")
     :gsub("(%u)(%u%l)", "%1_%2"):lower()
@@ -360,7 +360,7 @@ function doc_of_function(object, name)
   end
 end
 
--- @param reached  the path of the object that was asked for, where it is not the class itself
+-- @param reached  the path of the requested object, if it is not the class itself
 local function of_class(object, reached)
   local name = class.typename(object)
   local signature = object.signature and bind.signature(object.signature)
@@ -413,7 +413,7 @@ local function overview()
   return concat(text, "\n")
 end
 
--- What is neither a function nor a class: by its value.
+-- The text of a value that is neither a function nor a class.
 local function of_value(value)
   if dtype.codes[value] then
     local aliases = {}
@@ -462,7 +462,7 @@ local function of_value(value)
   end
 end
 
--- Where names stand that contain a piece of one: at most eight paths.
+-- The paths of names that contain a given text: at most eight.
 local function containing(piece)
   local list = {}
   for _, place in ipairs(#piece > 2 and places.list or {}) do
@@ -475,7 +475,8 @@ local function containing(piece)
   return #list > 0 and "; there are " .. concat(list, ", ") or ""
 end
 
--- Of a name that is none: what is documented by that word; raises where there is nothing.
+-- For an unknown name: a list of entries whose documentation has that word; raises if there are
+-- none.
 local function refuse(name)
   local short = name:match("([%w_]+)$") or name
   local known = places.all()
@@ -494,7 +495,7 @@ local function refuse(name)
   errors.argument("help", "what", "there is no '" .. name .. "'" .. hint)
 end
 
--- A method of tensors that is not also a function of the namespaces.
+-- A tensor method that is not also a function of a namespace.
 local function tensor_method(name)
   local method = require("moth.tensor").written()[name]
   if method then return method end
@@ -502,13 +503,13 @@ local function tensor_method(name)
   return found and fn or nil
 end
 
--- Does a base of a class have a method of that name?
+-- Checks that a base of a class has a method of that name.
 local function inherits(object, name)
   local base = class.base(object)
   return base ~= nil and type(base[name]) == "function"
 end
 
--- Everything that has the name, the nearest first: {path =, value =}.
+-- All values with the name, the best match first: {path =, value =}.
 local function candidates(short, before)
   local list = {}
   local place = before and places.of(before)
@@ -521,7 +522,7 @@ local function candidates(short, before)
   for _, row in ipairs(list) do
     same = same or row.value == method or row.path == "moth." .. short
   end
-  if method and not same then -- those written in Lua are what such a name means most often
+  if method and not same then -- a name usually means a function written in Lua
     local first = not place and require("moth.tensor").written()[short] == method
     table.insert(list, first and 1 or #list + 1, { path = "x:" .. short, value = method })
   end
@@ -533,7 +534,7 @@ local function candidates(short, before)
   return list
 end
 
--- The text about a name, and what else has it.
+-- The help text of a name, and a list of the other values with that name.
 local function of_name(name)
   if name:find "%s" then
     local found = require("moth.help.lookup").text(name)
@@ -560,14 +561,14 @@ local function of_name(name)
   return text .. "\n\n  also of that name: " .. filled(others, " ", "    ")
 end
 
---- Does help say more of a table than what it is?
+--- Checks that help describes a table by more than its type.
 function help.knows(value)
   return class.typename(value) ~= nil or places.of(value) ~= nil or of_value(value) ~= nil
 end
 
---- The text of help.
+--- The text that help prints.
 -- @param what  a function, a class, an instance, a namespace, or a name
--- @param path  how a method was reached, which it does not know itself: "nn.Module:train"
+-- @param path  the path of a method, because a method does not know its class: "nn.Module:train"
 function help.text(what, path)
   if what == nil then return overview() end
   if layout.docs[what] or layout.kinds[what] then return of_value(what) end

@@ -1,5 +1,5 @@
---- lookup.lua -- finds functions and classes by words of their documentation: for moth.help and `?`
--- where there is no such name.
+--- lookup.lua -- finds functions and classes by words of their documentation: for moth.help and
+-- `?` with an unknown name.
 --
 --     lookup.find "learning rate warmup"
 --         --> { {path = "optim.lr_scheduler.LinearLR", doc = "...", score = 9}, ... }
@@ -12,7 +12,7 @@ local lookup = {}
 
 local SHOWN = 8
 
--- Words that say nothing by themselves.
+-- Words that carry no meaning for the search.
 local COMMON = {}
 for word in ([[a an and are as at be by can do does for from get how i in into is it its me my of on
     or set that the to turn use what which with]]):gmatch "%S+" do
@@ -25,8 +25,8 @@ for ending in ([[ization isation ibility ations ation izing ising ized ised izes
   ENDINGS[#ENDINGS + 1] = ending .. "$"
 end
 
--- A word without its ending, so that "freeze" finds "freezing", "layers" finds "layer" and
--- "clipping" finds "clip".
+-- The stem of a word: "freeze" finds "freezing", "layers" finds "layer" and "clipping" finds
+-- "clip".
 local function stem(word)
   for _, ending in ipairs(#word > 3 and ENDINGS or {}) do
     local short, count = word:gsub(ending, "")
@@ -35,7 +35,7 @@ local function stem(word)
   return word
 end
 
--- Words of questions, and words of the documentation that mean the same.
+-- Synonyms: words of questions, and the words that the documentation uses.
 local SAME = {
   gpu = "cuda", move = "to", concatenate = "cat", join = "cat", multiplication = "product",
   multiply = "product", average = "mean", mean = "average", matrix = "matrices",
@@ -60,8 +60,8 @@ local function stems(text)
   return list, set
 end
 
--- The documentation of a value in one text: its sentence, its arguments; for what has no record,
--- what help says.
+-- The text that is searched for a value: its doc and arguments, or its help text if it has no
+-- record.
 local function text_of(value, path)
   local sig = type(value) == "function" and bind.signature(class.written(value))
   if not sig or sig.doc == "" then
@@ -85,7 +85,7 @@ local function add_row(path, name, value)
   return rows[#rows]
 end
 
--- Adds the methods that no namespace has as functions: x:to, net:parameters, optimizer:step.
+-- Adds the methods that are not functions of a namespace: x:to, net:parameters, optimizer:step.
 local function read_methods()
   local moth = require "moth"
   local written, names = require("moth.tensor").written(), {}
@@ -102,7 +102,7 @@ local function read_methods()
   end
 end
 
--- Adds the functions and classes. Of an op and its variant that writes its input, only the op.
+-- Adds the functions and classes. An in-place variant of an op is left out.
 local function read_rows()
   local seen = {}
   rows = {}
@@ -113,7 +113,7 @@ local function read_rows()
       local kind = type(value)
       local variant = name:sub(-1) == "_" and bind.is_op(name:sub(1, -2))
       local known = seen[value]
-      -- inference_mode is no_grad, and is found under the name that the text has.
+      -- inference_mode is no_grad; its row has the name that the doc uses.
       if known and known.name ~= name:lower() and known.doc:find("torch." .. name, 1, true) then
         known.path, known.name = place.short .. "." .. name, name:lower()
       elseif (kind == "function" or kind == "table") and not known and not variant
@@ -132,7 +132,7 @@ local function add_section(name, heading, lines)
     text = text:lower(), sentence = select(2, stems(heading)), all = select(2, stems(text))}
 end
 
--- Adds the sections of the guide's pages, where there is a checkout.
+-- Adds the sections of the guide's pages, if the program runs in a checkout.
 local function read_guide()
   local root = require("moth.error").root
   local folder = root and root .. "docs/guide/"
@@ -159,7 +159,7 @@ local function points_of(row, word)
     or row.sentence[word] and 3 or row.all[word] and 1
 end
 
--- How many of the words a row has, times 100, and how prominently.
+-- The score of a row: 100 for each word that it has, plus a bonus for words in prominent places.
 local function score(row, wanted, phrase)
   local sum = 0
   for _, word in ipairs(wanted) do
@@ -171,8 +171,9 @@ local function score(row, wanted, phrase)
   return sum
 end
 
---- Finds what is documented by the words: by all of them if there is such a thing, else by most.
--- @param text  a word or several
+--- Finds entries whose documentation has the words: all words if possible, else as many as
+-- possible.
+-- @param text  one or more words
 -- @return a list of at most 8 tables {path, doc, score, matched}, the best first
 function lookup.find(text)
   if not rows then
@@ -200,10 +201,10 @@ function lookup.find(text)
   return found
 end
 
---- The same as text for help, or nil where nothing is found.
+--- The result of `find` as text for help, or nil if nothing is found.
 function lookup.text(words)
   local found = lookup.find(words)
-  -- What looks like a name has to be matched as a whole.
+  -- A text that looks like a name must match as a whole.
   local least = words:find "%s" and 1 or #(stems(words))
   if #found == 0 or found[1].matched < least then return nil end
   local width, lines = 0, {"documented by '" .. words .. "':", ""}

@@ -1,4 +1,4 @@
---- places.lua -- the namespaces of Moth, and what stands where: for help and `?`.
+--- places.lua -- the namespaces of Moth and the paths of their values: for help and `?`.
 --
 --     places.home(moth.nn.init.ones_, "ones_")   --> "nn.init.ones_"
 --     places.find "StepLR"                       --> { {path = "optim.lr_scheduler.StepLR", ...} }
@@ -7,8 +7,8 @@ local class = require "moth.base.class"
 
 local places = {}
 
---- The namespaces in the order in which a name is sought: `path`, from moth on; `short`, how
--- scripts call it; `doc`; and where not all that lies there is for users, `hidden` or `only`.
+--- The namespaces in search order: `path`, from moth on; `short`, its name in scripts; `doc`; and
+-- `hidden` or `only` if some of its names are not public.
 places.list = {
   { path = "moth", short = "moth", hidden = "_VERSION version names define",
     doc = "tensors, what makes them, every op, and the rest of Moth" },
@@ -98,7 +98,7 @@ function places.space(place)
   return at
 end
 
--- All names in a table that finds some of them by its metatable.
+-- All names in a table whose metatable loads some of them on demand.
 local function names_in(space)
   local meta = getmetatable(space)
   local names = type(meta) == "table" and rawget(meta, "__names")
@@ -110,7 +110,7 @@ local function names_in(space)
   return list
 end
 
---- The names in a namespace that are for users, sorted.
+--- The public names of a namespace, sorted.
 function places.names(place)
   local list = {}
   local hidden = words(place.hidden)
@@ -127,7 +127,7 @@ end
 
 local sets = setmetatable({}, { __mode = "k" }) -- of the names, by place
 
--- Is there that name? What a namespace holds does not change, so that its names are read once.
+-- Checks that a namespace has a name. Namespaces do not change, so their names are read once.
 local function holds(place, name)
   if not sets[place] then
     local set = {}
@@ -137,7 +137,7 @@ local function holds(place, name)
   return sets[place][name] ~= nil
 end
 
---- The place that a table is, or that a path such as "nn", "moth.nn" or "lr_scheduler" names.
+--- The namespace that a table is, or that a path such as "nn", "moth.nn" or "lr_scheduler" names.
 function places.of(what)
   for _, place in ipairs(places.list) do
     if type(what) == "string" then
@@ -152,10 +152,10 @@ function places.of(what)
   end
 end
 
---- How a script reaches a value: "nn.init.ones_"; nil where it stands nowhere.
+--- The path of a value in scripts, such as "nn.init.ones_"; nil if no namespace has it.
 -- @param value    a function or a class
--- @param ...      the names that it may have
--- @return the path and its place
+-- @param ...      its possible names
+-- @return the path and its namespace
 function places.home(value, ...)
   for i = 1, select("#", ...) do
     local name = select(i, ...)
@@ -167,7 +167,7 @@ function places.home(value, ...)
   end
 end
 
---- The path of a function of unknown name, or nil; ops are not looked through.
+--- The path of a function of unknown name, or nil; ops are not searched.
 function places.reach(value)
   local is_op = require("moth.binding.bind").is_op
   for _, place in ipairs(places.list) do
@@ -178,8 +178,8 @@ function places.reach(value)
   end
 end
 
---- Everything that has a name: a list of {path =, value =}, each value once.
--- @param name  without a path
+--- All values with a name: a list of {path =, value =}, each value once.
+-- @param name  without a namespace
 function places.find(name)
   local found, seen = {}, {}
   for _, place in ipairs(places.list) do
@@ -213,10 +213,10 @@ function places.classes()
 end
 
 --- The methods of that name: a list of {path = "nn.Module:train", value =, class =}, one for each
--- class that has one of its own.
+-- class that defines the method.
 function places.methods(name)
   local list, seen = {}, {}
-  local moth = require "moth" -- the bases first, so that they stand for what inherits from them
+  local moth = require "moth" -- base classes first: list inherited methods once
   local common = { { path = "nn.Module", value = moth.nn.Module },
                    { path = "optim.Optimizer", value = moth.optim.Optimizer } }
   for _, row in ipairs(places.classes()) do
@@ -236,7 +236,7 @@ function places.methods(name)
   return list
 end
 
---- All names there are, for guesses.
+--- All names, for the suggestions of errors.
 function places.all()
   local list, seen = {}, {}
   for _, place in ipairs(places.list) do

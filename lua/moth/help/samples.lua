@@ -1,10 +1,10 @@
---- samples.lua -- an example for each class, which help shows. A spec runs them all.
+--- samples.lua -- the example of each class, which help shows. A spec runs all of them.
 --
 --     samples.of("nn.Conv2d", Conv2d)   --> "nn.Conv2d(3, 16, 3, {padding = 1})(moth.randn(...))"
 
 local samples = {}
 
--- Path and example, a line each.
+-- One path and its example a line.
 local LINES = [[
 nn.Bilinear nn.Bilinear(2, 3, 4)(moth.randn(5, 2), moth.randn(5, 3))
 nn.ConstantPad1d nn.ConstantPad1d(2, 0.5)(moth.randn(1, 3, 4))
@@ -167,7 +167,7 @@ moth.profiler.record_function moth.profiler.record_function("load", moth.ones, 2
 ]] .. "moth.profiler.EventList print(moth.profiler.profile(function() moth.ones(2):exp() end)"
   .. ":key_averages():table{row_limit = 5})\n"
 
--- What stands behind optim.lr_scheduler.NAME(optimizer, ...).
+-- The arguments after the optimizer in optim.lr_scheduler.NAME(optimizer, ...).
 local SCHEDULES = {
   StepLR = "30", MultiStepLR = "{30, 80}", ConstantLR = "", LinearLR = "",
   ExponentialLR = "0.9", PolynomialLR = "100",
@@ -177,7 +177,7 @@ local SCHEDULES = {
   CyclicLR = "0.001, 0.1", ReduceLROnPlateau = "{patience = 5}",
 }
 
--- Longer ones.
+-- Examples of several lines.
 samples.texts = {
   ["moth.profiler.schedule"] = [[
 local schedule = moth.profiler.schedule{wait = 1, warmup = 1, active = 2}
@@ -220,7 +220,7 @@ function Net:init(features)                -- the constructor; nothing above it 
   self.fc1 = nn.Linear(20, features)       -- modules and parameters in fields are registered
   self.fc2 = nn.Linear(features, 3)
 end
-function Net:forward(x, temperature)       -- what net(...) is given
+function Net:forward(x, temperature)       -- the arguments of net(...)
   return self.fc2(F.relu(self.fc1(x))) / (temperature or 1)
 end
 local net = Net(64)
@@ -229,7 +229,7 @@ print(net(moth.randn(5, 20)).shape, net(moth.randn(5, 20), 2).shape)]],
 local Squares = nn.class("Squares", data.Dataset)
 function Squares:init(n) self.n = n end
 function Squares:len() return self.n end
-function Squares:get(i)                    -- i from 1; what it returns is one sample
+function Squares:get(i)                    -- i from 1; returns one sample
   return moth.tensor{i, i * i}, i % 2 == 0 and 1LL or 2LL -- 1LL: a class, int64 in a batch
 end
 for input, target in data.DataLoader(Squares(10), {batch_size = 4, shuffle = true}) do
@@ -250,7 +250,7 @@ for input, target in data.DataLoader(set, {batch_size = 4, shuffle = true}) do
   print(input.shape, target.shape)
 end]],
   ["data.get_worker_info"] = [[
--- In a module, images.lua, so that workers can make it anew:
+-- In a module, images.lua, so that workers can create it again:
 local Train = nn.class("Train", data.Dataset)
 function Train:init(folder) self.folder = folder end
 function Train:worker() return data.source("images:Train", self.folder) end
@@ -465,7 +465,7 @@ local one, two = schedule.LinearLR(optimizer), schedule.ExponentialLR(optimizer,
 local scheduler = schedule.ChainedScheduler{one, two}]],
 }
 
--- Families whose members differ by the number of dimensions: the images are given behind them.
+-- Families whose members differ in the number of dimensions: the input is appended to the example.
 local FAMILIES = {
   { "^LazyConv", "(16, 3)", 3 }, { "^Lazy", "()", 3 },
   { "^Conv%d", "(3, 16, 3)", 3 }, { "^ConvTranspose", "(3, 16, 3, {stride = 2})", 3 },
@@ -489,14 +489,14 @@ local function lines()
   return map
 end
 
---- The example that is written here: a line, or nil and several.
+--- The example that this file defines: one line, or nil and several lines.
 function samples.known(path)
   if samples.texts[path] then return nil, samples.texts[path] end
   return lines()[path]
 end
 
 --- The example of a class.
--- @param path  where it stands: "nn.Conv2d"
+-- @param path  its path: "nn.Conv2d"
 -- @param sig   its constructor's signature, or nil
 -- @return a line, or nil and several lines, or nothing
 function samples.of(path, sig)

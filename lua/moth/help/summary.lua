@@ -1,4 +1,4 @@
---- summary.lua -- moth.summary: what a network is made of, layer by layer.
+--- summary.lua -- moth.summary: prints a network layer by layer, with output sizes and parameters.
 --
 --     print(moth.summary(net, {2, 1, 28, 28}))
 --
@@ -91,7 +91,7 @@ local function rows_of(model)
   return rows, by_module
 end
 
--- Runs the model once, in evaluation mode and unrecorded; leaves everything as it was.
+-- Runs the model once, in evaluation mode and without recording; restores all modes after that.
 local function run(model, by_module, inputs)
   local handles, training = {}, {}
   for module, row in pairs(by_module) do
@@ -108,8 +108,8 @@ local function run(model, by_module, inputs)
   if not ok then error(problem, 0) end
 end
 
---- Looks at a network; with an input it is run once, in evaluation mode, and the sizes of all
--- results are noted. Nothing of the network changes.
+--- Lists the layers of a network. With an input the network runs once, in evaluation mode, and the
+-- table shows the sizes of all results. The network does not change.
 -- @param model  a module
 -- @param input  the size of its input, with the batch, or a tensor; a list of these for several
 -- @param dtype  of inputs given by size (default f32; integers are filled with 1)

@@ -1,13 +1,12 @@
---- bytes.lua -- files of other programs, byte by byte: what their readers and writers in Lua stand
--- on. A file is mapped; numbers are read at a place that moves on, and each is held
--- against the file's end before it is read.
+--- bytes.lua -- binary input and output for the file formats of other programs. A file is mapped.
+-- Numbers are read at a position that advances; each read is checked against the end of the file.
 --
 --     local file = bytes.open(path, "load")
---     file:int(4)  file:text(8)  file:double()      from file.at on, which counts from 0
---     file:tensor("float32", {2, 3}, from)          shares the file's pages where it may
---     bytes.save(path, {"head", x}, "save")         whole or not at all
+--     file:int(4)  file:text(8)  file:double()      read at file.at, which counts from 0
+--     file:tensor("float32", {2, 3}, from)          shares the file's pages if it is aligned
+--     bytes.save(path, {"head", x}, "save")         writes the whole file or nothing
 --
--- No float is read through a float pointer: a NaN of the file's could be a forged Lua value.
+-- No float is read through a float pointer: a NaN in the file could be a forged Lua value.
 
 local ffi = require "ffi"
 local dtype = require "moth.tensor.dtype"
@@ -29,7 +28,7 @@ function File:refuse(text, code)
   errors.argument(self.fname, self.argument, self.shown .. " " .. text, code or "E_FORMAT")
 end
 
---- Goes past n bytes. @return where they begin
+--- Advances by n bytes. @return the position of the first of them
 function File:take(n, what)
   local at = self.at
   if not (n >= 0 and n <= self.size - at) then
@@ -53,18 +52,18 @@ local function word(self, width)
   return value
 end
 
---- An unsigned integer; beyond 2^53 rounded, and then beyond any file.
+--- An unsigned integer; values above 2^53 are rounded, and larger than any file.
 function File:uint(width) return tonumber(word(self, width)) end
 
---- An unsigned integer of 8 bytes: a Lua number where it is exact, else an int64, or beyond that
--- an uint64.
+--- An unsigned integer of 8 bytes: a Lua number if that is exact, else an int64, or a uint64 if it
+-- does not fit.
 function File:uint64()
   local value = word(self, 8)
   if value < 2ULL ^ 53 then return tonumber(value) end
   return value < 2ULL ^ 63 and ffi.cast("int64_t", value) or value
 end
 
---- A signed integer: a Lua number where it is exact, else an int64.
+--- A signed integer: a Lua number if that is exact, else an int64.
 function File:int(width)
   local value = ffi.cast("int64_t", word(self, width))
   if width < 8 then
@@ -75,7 +74,7 @@ function File:int(width)
   return math.abs(number) < 2 ^ 53 and number or value
 end
 
---- A number of 8 bytes. Any NaN is the one that Lua may hold.
+--- A double. Any NaN becomes the NaN that Lua can store.
 function File:double()
   local value = Eight()
   value.word = word(self, 8)
@@ -84,7 +83,7 @@ function File:double()
   return value.number
 end
 
---- A number of 4 bytes.
+--- A float of 4 bytes.
 function File:single()
   local value = Four()
   value.word = word(self, 4)
@@ -93,12 +92,12 @@ function File:single()
   return value.number
 end
 
---- The elements that the bytes of a contiguous uint8 tensor are; they share its memory where they
--- are aligned, else they are a copy. Raises where it has too few.
+--- The bytes of a contiguous uint8 tensor as elements of another dtype. The result shares the
+-- memory if it is aligned, else it is a copy. Raises if there are too few bytes.
 -- @param x      the tensor
 -- @param name   the dtype's name
 -- @param shape  a list of sizes
--- @param from   the byte where the first begins (default 0)
+-- @param from   the offset of the first byte (default 0)
 -- @param fname  the function that errors name
 function bytes.as(x, name, shape, from, fname)
   local sizes, h = lib.int64s(math.max(#shape, 1)), Handle()
@@ -108,19 +107,19 @@ function bytes.as(x, name, shape, from, fname)
   return lib.adopt(h, 0)
 end
 
---- A tensor of the file's bytes from `from` on.
+--- A tensor of the file's bytes, starting at `from`.
 function File:tensor(name, shape, from) return bytes.as(self.all, name, shape, from, self.fname) end
 
---- Lets go of the file at once; of what shares its pages nothing.
+--- Closes the file now. Tensors that share its pages stay valid.
 function File:close() self.all:free() end
 
--- ---- bytes in memory, in the place of a file ----
+-- ---- bytes in memory instead of a file ----
 
 local Memory = {}
 Memory.__index = Memory
 
---- Bytes that readers take in the place of a path.
--- @param value  a string, an array of the FFI's, or a contiguous uint8 tensor on the CPU
+--- Wraps bytes in memory, which readers accept instead of a path.
+-- @param value  a string, an FFI array, or a contiguous uint8 tensor on the CPU
 -- @return an object with `at`, `size` and `shown`; nil for another value
 function bytes.memory(value)
   local self = { anchor = value, shown = "this data" }
@@ -140,7 +139,7 @@ function bytes.memory(value)
   return setmetatable(self, Memory)
 end
 
---- What a reader that takes a path or bytes is given: one of them.
+--- The source of a reader that takes a path or bytes: exactly one of them must be given.
 function bytes.source(path, given, fname)
   if (path == nil) == (given == nil) then
     errors.argument(fname, "path", path and "there are bytes as well"
@@ -162,10 +161,10 @@ function bytes.text_of(source)
   return text
 end
 
---- Whether a reader's `path` is bytes in memory.
+--- Returns true if a reader's `path` is bytes in memory.
 function bytes.is_memory(path) return getmetatable(path) == Memory end
 
--- A tensor of a source's bytes.
+-- The bytes of a source as a tensor.
 local function tensor_of(source, fname, argument, mmap)
   local h, shape = Handle(), lib.int64s(1)
   shape[0] = source.size or 0
@@ -182,8 +181,8 @@ end
 -- @param fname     the function that errors name
 -- @param argument  ... and its argument (default "path")
 -- @param mmap      share the file's pages (default true)
--- @return the file: `size`, `at`, `shown` (its path, for messages), and what is above; it goes with
--- the tensors that share its pages
+-- @return the file: `size`, `at`, `shown` (its path, for messages), and the methods above; it is
+-- unmapped with the last tensor that shares its pages
 -- Raises E_IO.
 function bytes.open(path, fname, argument, mmap)
   local memory = bytes.is_memory(path)
@@ -195,8 +194,8 @@ function bytes.open(path, fname, argument, mmap)
     at = 0 }, File)
 end
 
---- Is a file in the folder of another, or below it, wherever links lead? (Windows: links are rare
--- there, and made by administrators.)
+--- Checks that a file is in the folder of another file, or below it, with links resolved. (On
+-- Windows only administrators make links, and they are rare.)
 function bytes.beside(path, other)
   if system.windows then return true end
   local text = ffi.new "moth_text[2]"
@@ -205,9 +204,9 @@ function bytes.beside(path, other)
   return C.moth_file_beside(ctx, text, text + 1) == 1
 end
 
---- Writes a file, whole or not at all.
+--- Writes a file: all of it or nothing.
 -- @param path     the file
--- @param pieces   a list of strings and tensors, whose bytes it will be
+-- @param pieces   a list of strings and tensors; their bytes are written in order
 -- @param fname    the function that errors name
 -- @param durable  wait until it is on the disk (default true)
 -- Raises E_IO.

@@ -1,4 +1,5 @@
---- checkpoint.lua -- nested tables as a flat list of named tensors and one JSON text, and back.
+--- checkpoint.lua -- converts nested tables to a flat list of named tensors and a JSON text, and
+-- back.
 --
 --     {epoch = 3, model = {["fc.weight"] = w}, losses = {0.9, 0.5}}
 --
@@ -7,10 +8,10 @@
 --     {"epoch":3,"losses":[0.90000000000000002,0.5],"model":{"fc.weight":
 --      {"$tensor":"model/fc.weight"}}}
 --
--- What JSON lacks is an object with one key that begins with `$`: $tensor (its name), $number
--- (nan, inf, -inf), $i64, $u64, $bytes (a string that is no UTF-8, in hexadecimal), $size,
--- $none, and $table, a list of {key, value} pairs for tables with keys other than strings. A
--- plain state_dict, names to tensors, needs no text, and its names carry no prefix.
+-- A value that JSON cannot express is an object with one key that begins with `$`: $tensor (its
+-- name), $number (nan, inf, -inf), $i64, $u64, $bytes (a string that is not UTF-8, in
+-- hexadecimal), $size, $none, and $table, a list of {key, value} pairs for tables with keys other
+-- than strings. A plain state_dict (names to tensors) needs no text, and its names have no prefix.
 
 local ffi = require "ffi"
 local class = require "moth.base.class"
@@ -29,7 +30,7 @@ local checkpoint = {}
 
 local function refuse(text) error({ text = text }, 0) end
 
--- Where a value stands, for messages: value.model["a b"][1].
+-- The path of a value, for messages: value.model["a b"][1].
 local function place(path)
   local parts = { "value" }
   for i = 1, #path do
@@ -43,14 +44,14 @@ local function place(path)
   return concat(parts)
 end
 
--- Tables that are saved for what they hold: plain ones and what :state_dict() gives.
+-- Tables that are saved by content: plain tables and the results of :state_dict().
 local function is_plain(t) return getmetatable(t) == nil or class.typename(t) == "StateDict" end
 
 local function hex(bytes)
   return (bytes:gsub(".", function(c) return format("%02x", c:byte()) end))
 end
 
--- A path's part of a tensor's name: UTF-8, whatever the key.
+-- The part of a tensor's name for a key: always UTF-8.
 local function component(key)
   if type(key) == "number" then return json.number(key) end
   key = tostring(key)
@@ -95,7 +96,7 @@ end
 
 local put_value
 
--- A value under a key: `part` is what the tensor's name shows of the key.
+-- A value under a key: `part` is the key's part of the tensor's name.
 local function put_under(state, key, part, value)
   local path, names = state.path, state.names_path
   path[#path + 1], names[#names + 1] = key, part
@@ -112,7 +113,7 @@ local function before(a, b)
   return a < b
 end
 
--- The keys in order, whether they are 1..n, whether they can be those of a JSON object.
+-- The sorted keys; whether they are 1..n; whether they can be keys of a JSON object.
 local function survey(state, t)
   local keys, n, plain = {}, 0, true
   for key in next, t do
@@ -207,7 +208,7 @@ function put_value(state, value)
   end
 end
 
--- Names in order if `value` is a plain table of names to tensors, else nil.
+-- The sorted names if `value` is a plain table of names to tensors, else nil.
 local function flat_names(value)
   if type(value) ~= "table" or not is_plain(value) then return nil end
   local names = {}
@@ -232,10 +233,10 @@ local function pack(value)
   return { names = state.names, tensors = state.tensors, text = concat(state.parts) }
 end
 
---- Takes a value apart.
+--- Packs a value.
 -- @param value  tensors, numbers, strings, booleans, int64 and (nested) plain tables of them
 -- @return {names =, tensors =, text =}: lists of equal length, and the JSON text, nil for a plain
--- state_dict; or nil and what cannot be saved, with its place
+-- state_dict; or nil and a message that names the value that cannot be saved and its path
 function checkpoint.pack(value)
   local fine, result = pcall(pack, value)
   if fine then return result end
@@ -247,7 +248,7 @@ end
 
 local numbers = { nan = 0 / 0, inf = math.huge, ["-inf"] = -math.huge }
 
--- A 64-bit integer from decimal digits; nothing is ever run to read it.
+-- A 64-bit integer from decimal digits, without loadstring: no text of a file is ever run.
 local function integer(text, signed)
   if type(text) ~= "string" then return nil end
   local sign, digits = text:match("^(%-?)(%d+)$")
@@ -327,10 +328,10 @@ function build(node, get)
   return node
 end
 
---- Puts a value together again.
--- @param text  the JSON text that pack gave
+--- Unpacks a value.
+-- @param text  the JSON text that pack returned
 -- @param get   function(name) -> the tensor of that name, or nil
--- @return the value; or nil and what is wrong with the text
+-- @return the value; or nil and a message that says what is wrong with the text
 function checkpoint.unpack(text, get)
   local node, why = json.decode(text)
   if node == nil then return nil, why end

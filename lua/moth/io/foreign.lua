@@ -1,10 +1,10 @@
---- foreign.lua -- element types of files that Moth has no dtype for: what they convert to.
+--- foreign.lua -- converts element types of files that Moth has no dtype for.
 --
 --     foreign.convert(bytes, "U16", {2, 3})    a uint8 tensor of bytes -> int32 (2, 3)
---     foreign.unread "a tensor of F4"          what loads in place of a value that cannot
+--     foreign.unread "a tensor of F4"          the placeholder of a value that cannot be read
 --
--- Unsigned integers become the next wider signed type, floats of 8 bits float32, complex numbers
--- pairs in a last dimension of 2. Formats are called as in safetensors.
+-- Unsigned integers become the next wider signed type. Floats of 8 bits become float32. Complex
+-- numbers become pairs in a last dimension of size 2. Formats have the names of safetensors.
 --
 -- Floats of 8 bits: Micikevicius et al., "FP8 Formats for Deep Learning", 2022; the FNUZ forms:
 -- Noune et al., "8-bit Numerical Formats for Deep Neural Networks", 2022; E8M0: OCP Microscaling
@@ -17,8 +17,8 @@ local foreign = {}
 
 -- ---- floats of 8 bits ----
 
--- Bits of the mantissa, bias, and what the largest exponent holds: infinities ("ieee"), a NaN for
--- all ones ("fn"), or numbers alone, with NaN in the place of -0 ("fnuz").
+-- Bits of the mantissa, bias, and the meaning of the largest exponent: infinities ("ieee"), a NaN
+-- for all ones ("fn"), or only numbers, with NaN in the place of -0 ("fnuz").
 local SMALL = { F8_E4M3 = { 3, 7, "fn" }, F8_E5M2 = { 2, 15, "ieee" },
                 F8_E4M3FNUZ = { 3, 8, "fnuz" }, F8_E5M2FNUZ = { 2, 16, "fnuz" } }
 
@@ -66,7 +66,7 @@ local function unsigned(width, name)
   end
 end
 
--- Those beyond an int64 cannot be held.
+-- Values above the largest int64 cannot be converted.
 local function unsigned64(x, shape)
   local y = bytes.as(x, "int64", shape, 0, "load")
   if y:numel() > 0 and y:min():item() < 0 then return nil, "with numbers beyond int64" end
@@ -82,7 +82,7 @@ local function pairs_of(name)
   end
 end
 
--- Format -> {bytes of an element, what it converts to, how}.
+-- Format -> {bytes of an element, dtype after conversion, function}.
 local FORMATS = {
   U16 = { 2, "int32", unsigned(2, "int32") }, U32 = { 4, "int64", unsigned(4, "int64") },
   U64 = { 8, "int64", unsigned64 },
@@ -93,11 +93,11 @@ local FORMATS = {
 }
 for format in pairs(SMALL) do FORMATS[format] = { 1, "float32", looked_up(format) } end
 
---- The bytes of an element, or nil for a format that is not converted.
+--- The bytes of an element, or nil for an unknown format.
 function foreign.width(format) return FORMATS[format] and FORMATS[format][1] end
 
 --- Converts a contiguous uint8 tensor of little-endian elements.
--- @return a tensor and the name of what it converts to; or nil and why there is none
+-- @return a tensor and the name of its dtype; or nil and the reason
 function foreign.convert(x, format, shape)
   local row = FORMATS[format]
   if not row then return nil, "which Moth has no dtype for" end
@@ -115,15 +115,15 @@ for name in ("add sub mul div mod pow unm call concat"):gmatch "%S+" do
   Unread["__" .. name] = function(a, b) refuse(getmetatable(a) == Unread and a or b) end
 end
 
---- A value in place of one that cannot be loaded. It prints what that was; any use raises.
+--- The placeholder of a value that cannot be loaded. It prints the reason; any use raises.
 function foreign.unread(what) return setmetatable({ what = what }, Unread) end
 
---- Whether a value is such a one.
+--- Returns true for such a placeholder.
 function foreign.is_unread(x) return type(x) == "table" and getmetatable(x) == Unread end
 
---- Warns of what a load converted or left out.
+--- Warns of values that a load converted or left out.
 -- @param shown  the file, for the message
--- @param notes  text -> how often; none: nothing is said
+-- @param notes  text -> count; an empty table prints nothing
 function foreign.warn(shown, notes)
   local list = {}
   for text, count in pairs(notes) do

@@ -1,11 +1,11 @@
---- gzip.lua -- zlib by the FFI, and libdeflate where it is installed: files that are plain or
--- compressed by gzip, read with a name for every failure, and checksums. No memory is asked for
--- before the bytes are there.
+--- gzip.lua -- zlib through the FFI, and libdeflate if it is installed: reads plain and gzip
+-- files, and computes checksums. Every failure raises an error that names the file. No memory is
+-- allocated before the bytes are known to exist.
 --
 --     local reader = gzip.open("train-labels-idx1-ubyte.gz", "idx")
---     reader:some(buffer, n)     up to n bytes; how many there were
+--     reader:some(buffer, n)     reads up to n bytes; returns their number
 --     reader:expect(size, what)  raises unless the file can be long enough for `size` more bytes
---     reader:fill(buffer, size, what)  the rest, exactly `size` bytes, straight into memory
+--     reader:fill(buffer, size, what)  the rest, exactly `size` bytes, directly into memory
 --     reader:all(limit)          the rest, whatever its size, as a string
 --     reader:close()
 
@@ -17,7 +17,7 @@ local system = require "moth.base.system"
 
 local gzip = {}
 
-if not pcall(ffi.typeof, "moth_gz") then -- once per state, also when this file is loaded anew
+if not pcall(ffi.typeof, "moth_gz") then -- once per state, even if this file is loaded again
   ffi.cdef [[
   typedef struct moth_gz moth_gz;
   moth_gz *moth_gzopen(const char *path, const char *mode) __asm__("gzopen");
@@ -38,8 +38,8 @@ if not pcall(ffi.typeof, "moth_gz") then -- once per state, also when this file 
 end
 
 local PIECE = 2 ^ 20
-local INPUT = 2 ^ 17 -- of zlib's own: its 8 KiB make it keep the last 32 KiB too often
-local MOST_PER_BYTE = 1032 -- what deflate makes of one byte at most
+local INPUT = 2 ^ 17 -- zlib's default of 8 KiB copies its 32 KiB window too often
+local MOST_PER_BYTE = 1032 -- the largest expansion of one byte by deflate
 
 local function load_any(names)
   for _, name in ipairs(names) do
@@ -78,7 +78,7 @@ end
 local Reader = {}
 Reader.__index = Reader
 
--- What zlib last complained of, or nil.
+-- The last error message of zlib, or nil.
 local function complaint(reader)
   local number = ffi.new("int[1]")
   local text = ffi.string(zlib.moth_gzerror(reader.file, number))
@@ -87,12 +87,12 @@ local function complaint(reader)
   return text:sub(1, #start) == start and text:sub(#start + 1) or text
 end
 
---- Opens a file. Raises E_IO, or E_UNSUPPORTED where zlib is missing.
+--- Opens a file. Raises E_IO, or E_UNSUPPORTED if zlib is missing.
 -- @param path      the file
 -- @param fname     the function that errors name
 -- @param argument  ... and its argument (default "path")
 function gzip.open(path, fname, argument)
-  local whole = bytes.open(path, fname, argument) -- zlib would wait for whom a pipe is opened by
+  local whole = bytes.open(path, fname, argument) -- opening a pipe would block in zlib
   if whole.size == 0 then whole:refuse "is empty" end
   if not find_zlib() then
     errors.raise("zlib was not found; it is "
@@ -118,7 +118,7 @@ function Reader:some(buffer, n)
   return got
 end
 
--- The rest of the file up to `most` bytes: a list of strings, and how many bytes they have.
+-- Reads up to `most` bytes of the rest: returns a list of strings and their total size.
 local function gather(reader, most)
   local buffer, parts, have = lib.array("uint8_t", math.min(most, PIECE)), {}, 0
   while have < most do
@@ -127,7 +127,7 @@ local function gather(reader, most)
     have = have + got
     parts[#parts + 1] = ffi.string(buffer, got)
   end
-  local problem = complaint(reader) -- of a stream cut short gzread itself says nothing
+  local problem = complaint(reader) -- gzread does not report a truncated stream
   if problem then refuse(reader.path, "is damaged: " .. problem) end
   return parts, have
 end
@@ -136,8 +136,8 @@ local function too_short(reader, have, size, what)
   refuse(reader.path, ("ends too early: %d of %d bytes of %s"):format(have, size, what))
 end
 
---- Raises E_FORMAT if the file is too short to hold `size` more bytes of `what`, however well they
--- are compressed: asked before memory is.
+--- Raises E_FORMAT if the file is too short to hold `size` more bytes of `what` at the best
+-- compression. Called before memory is allocated.
 function Reader:expect(size, what)
   if size > self.whole.size * MOST_PER_BYTE then
     local _, have = gather(self, size)
@@ -148,7 +148,7 @@ end
 -- ---- a whole file at once ----
 
 -- libdeflate takes 0.4 of zlib's time, but needs the whole file and its result in memory.
-local WORTH = 2 ^ 20 -- bytes, where it is worth to be looked for
+local WORTH = 2 ^ 20 -- bytes; smaller files do not need it
 local deflate
 
 local function find_deflate()
@@ -158,7 +158,7 @@ local function find_deflate()
   return deflate
 end
 
--- Inflates a file in memory. @return whether it was one gzip stream of exactly `size` bytes
+-- Inflates a file in memory. @return true if it was one gzip stream of exactly `size` bytes
 local function inflate(from, length, to, size)
   local inflater = deflate.moth_gz_inflater_new()
   if inflater == nil then return false end
@@ -168,10 +168,10 @@ local function inflate(from, length, to, size)
   return status == 0 and used[0] == length and made[0] == size
 end
 
---- The rest of a gzip file into a buffer, from the place where the reader is. It is inflated beside
--- that, since what comes before is in the way.
--- @return false where that does not go, or where something is wrong with the file, which zlib then
--- finds and names
+--- Inflates the rest of a gzip file into a buffer, from the reader's position. It inflates the
+-- whole file into a scratch buffer and copies the rest, because libdeflate cannot skip bytes.
+-- @return false if libdeflate cannot be used, or if the file is broken: zlib then reads it and
+-- reports the error
 function gzip.at_once(reader, buffer, size)
   local whole, before = reader.whole, tonumber(zlib.moth_gztell(reader.file))
   if size < WORTH or whole.size > size or not find_deflate() then return false end
@@ -182,7 +182,7 @@ function gzip.at_once(reader, buffer, size)
   return good
 end
 
---- The rest of the file into a buffer: exactly `size` bytes of `what`, else E_FORMAT.
+--- Reads the rest of the file into a buffer: exactly `size` bytes of `what`, else raises E_FORMAT.
 function Reader:fill(buffer, size, what)
   if gzip.at_once(self, buffer, size) then return end
   local have, beyond = 0, lib.array("uint8_t", 1)
@@ -198,7 +198,7 @@ function Reader:fill(buffer, size, what)
   if have < size then too_short(self, have, size, what) end
 end
 
---- The rest of the file as a string; E_LIMIT if it is more than `limit` bytes.
+--- Returns the rest of the file as a string; raises E_LIMIT above `limit` bytes.
 function Reader:all(limit)
   local parts, have = gather(self, limit + 1)
   if have > limit then refuse(self.path, ("is longer than %d bytes"):format(limit), "E_LIMIT") end

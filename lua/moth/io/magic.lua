@@ -1,11 +1,11 @@
---- magic.lua -- what a file is, by its first bytes and by the ending of its name.
+--- magic.lua -- detects the format of a file by its first bytes and by the ending of its name.
 
 local magic = {}
 
 local READ = "; moth.load reads safetensors, .pth, .t7 and GGUF files"
 local ARRAY = ": write the arrays with safetensors.numpy.save_file"
 
--- First bytes (a pattern) -> what the file is, and what reads it in place of moth.load.
+-- First bytes (a pattern) -> the format, and the function that reads it instead of moth.load.
 local KINDS = {
   { "^\137PNG\r\n", "a PNG picture" }, { "^\255\216\255", "a JPEG picture" },
   { "^GIF8[79]a", "a GIF picture" }, { "^BM....%z%z%z%z", "a BMP picture" },
@@ -28,7 +28,7 @@ local KINDS = {
   { "^%[net", "a configuration of Darknet", "moth.darknet.load" },
 }
 
--- Safetensors begin with the length of a JSON text, which begins with a brace.
+-- A safetensors file begins with the length of a JSON text; the text begins with a brace.
 local function is_safetensors(start) return start:find "^......%z%z%{" ~= nil end
 
 -- Torch7's tables and objects begin with two numbers of 4 bytes: a type and an index.
@@ -53,8 +53,8 @@ end
 
 --- The module that reads a file with these first bytes.
 -- @param start  up to 264 of them
--- @param named_t7  whether its name ends in .t7, which Torch7's files do not show
--- @return the module's name; nil for safetensors; or nil and what the file is if nothing reads it
+-- @param named_t7  whether the name ends in .t7; the bytes of Torch7 files are not distinctive
+-- @return the module's name; nil for safetensors; or nil and the format if no module reads it
 function magic.reader(start, named_t7)
   -- torch.save's archives, and its pickles of before PyTorch 1.6
   if start:find "^PK\3\4" or start:find "^\128\2\138\10l\252\156F\249" then
@@ -66,14 +66,15 @@ function magic.reader(start, named_t7)
   return nil, unknown(start)
 end
 
--- Endings of names whose readers do not take safetensors.
+-- Endings of names whose readers cannot read safetensors.
 local ENDINGS = { npy = "NumPy", npz = "NumPy", pt = "torch.load", pth = "torch.load",
   t7 = "Torch7", gguf = "GGUF", onnx = "ONNX", h5 = "HDF5", hdf5 = "HDF5", pkl = "pickles",
   pickle = "pickles", json = "JSON", csv = "tables", png = "pictures", jpg = "pictures",
   jpeg = "pictures", wav = "sounds", zip = "archives", tar = "archives", gz = "archives",
   txt = "text", mat = "MATLAB", parquet = "tables", weights = "Darknet" }
 
---- Who reads files whose name ends like this one and does not take safetensors; nil: nobody known.
+--- The program that reads files with this ending and cannot read safetensors; nil if none is
+-- known.
 function magic.by_extension(path)
   local ending = path:match "%.(%w+)$"
   return ending and ENDINGS[ending:lower()] and ("%s (.%s)"):format(ENDINGS[ending:lower()], ending)

@@ -1,11 +1,10 @@
---- pickle.lua -- what torch.save writes: a zip with one pickle and the bytes of each storage, or,
--- as before PyTorch 1.6, a row of pickles with those bytes behind them.
--- moth.load comes here for such files.
+--- pickle.lua -- reads files of torch.save for moth.load: a zip archive with one pickle and the
+-- bytes of each storage, or, before PyTorch 1.6, several pickles followed by those bytes.
 --
--- A pickle is a program for a small stack machine. This one builds tables, lists, texts, numbers
--- and tensors and nothing else: a class or function that the file names is a mark which is compared
--- with a short list (pickled.lua has its end), never looked up and never called. What is not on the
--- list is refused by name.
+-- A pickle is a program for a small stack machine. This machine builds only tables, lists, texts,
+-- numbers and tensors. A class or function that the file names is compared with a short list (in
+-- pickle.lua and pickled.lua); it is never looked up and never called. Other names raise an error
+-- that names them.
 --
 -- Format: Python's pickletools (protocols 2 to 5), PyTorch's torch/serialization.py.
 
@@ -56,7 +55,7 @@ local function take(self, n)
   return self.code:sub(at, at + n - 1)
 end
 
--- An unsigned little-endian number of n bytes; past 2^53 it is beyond any file.
+-- An unsigned little-endian number of n bytes; values above 2^53 are larger than any file.
 local function unsigned(self, n)
   local text, value = take(self, n), 0
   for i = n, 1, -1 do value = value * 256 + text:byte(i) end
@@ -76,13 +75,13 @@ local function line(self)
   return text
 end
 
--- A value that cannot be loaded, and the warning of it.
+-- The placeholder of a value that cannot be loaded; also logs a warning.
 local function unread(self, what)
   self:note(what .. " is not loaded")
   return require("moth.io.foreign").unread(what)
 end
 
--- A signed number of n bytes: a Lua number where it is exact, else an int64.
+-- A signed number of n bytes: a Lua number if that is exact, else an int64.
 local function signed(self, n)
   if n == 0 then return 0 end
   local text = take(self, n)
@@ -93,10 +92,10 @@ local function signed(self, n)
   return math.abs(number) < 2 ^ 53 and number or value
 end
 
--- One for all: a type without a name is another one each time its text is read.
+-- One C type for all reads: parsing an anonymous type again would create another type.
 local Eight = ffi.typeof "union { uint8_t byte[8]; uint64_t word; double number; }"
 
--- A big-endian double. tonumber makes any NaN the one that Lua may hold.
+-- A big-endian double. tonumber converts any NaN to the NaN that Lua can store.
 local function double(self)
   local bytes = take(self, 8):reverse()
   local value = Eight()
@@ -122,11 +121,11 @@ local function pop(self)
   return value
 end
 
--- A class or function that may stand in a file: compared, never looked up.
+-- A class or function that a file may name: compared, never looked up.
 local Global = {}
 
--- Values for a list or a dict, none of them a class, as in ('storage', class, key, ...) alone; the
--- one that a defaultdict has is its name.
+-- Values for a list or a dict. A class is refused here: it may only be in a tuple such as
+-- ('storage', class, key, ...). The class in a defaultdict is kept as its name.
 local function plain(self, values)
   for i = 1, #values do
     if getmetatable(values[i]) == Global and values[1] ~= "storage" then
@@ -140,7 +139,7 @@ local function plain(self, values)
   return values
 end
 
--- What lies above the last mark, as a list.
+-- Removes the values above the last mark and returns them as a list.
 local function pop_mark(self)
   local at = self.top
   while at > 0 and self.stack[at] ~= MARK do at = at - 1 end
@@ -163,8 +162,8 @@ local function top(self, kind)
   return value
 end
 
--- Notes what kind a table is, "list", "dict" or "tuple": lists alone grow at their end, dicts
--- alone by keys.
+-- Stores the kind of a table, "list", "dict" or "tuple": only lists accept APPEND, and only dicts
+-- SETITEM.
 local function as_kind(self, value, kind)
   self.kinds[value] = kind
   return value
@@ -172,7 +171,7 @@ end
 
 -- ---- values ----
 
-local builders = {} -- name -> function(self, arguments): what calls of it give
+local builders = {} -- name -> function(self, arguments): the result of a call
 
 local function builder_of(name)
   return builders[name] or require("moth.io.pickled").builders[name]
@@ -259,7 +258,8 @@ local function sizes(self, list)
   return list
 end
 
--- A view of a storage whose elements are `width` of its own, in a last dimension if that is not 1.
+-- A view of a storage with `width` numbers in each element; a width above 1 becomes the last
+-- dimension.
 local function view_of(self, data, offset, size, stride, width)
   if not lib.istensor(data) or type(offset) ~= "number" or offset % 1 ~= 0 or #size ~= #stride then
     refuse(self, "is broken: a tensor is described wrongly")
@@ -280,11 +280,11 @@ local function view_of(self, data, offset, size, stride, width)
   return data:as_strided(shape, steps, data:storage_offset() + offset * width)
 end
 
--- Complex numbers as pairs; PyTorch may store the conjugates of what it means.
+-- Complex numbers as pairs; PyTorch may store a tensor as the conjugates of its values.
 local function complex(self, data, args, size, stride)
   local state = args[7]
   if #size == 8 then return unread(self, "a complex tensor of 8 dimensions") end
-  if type(state) == "table" and next(state) and not self.root then -- its numbers come later
+  if type(state) == "table" and next(state) and not self.root then -- its numbers are read later
     return unread(self, "a conjugated tensor in a file of before PyTorch 1.6")
   end
   local x = view_of(self, data, args[2], size, stride, 2)
@@ -341,7 +341,7 @@ builders["collections.OrderedDict"] = function(self, args)
   end
   return dict
 end
--- Each as often as it was counted: so PyTorch's MultiStepLR keeps its milestones.
+-- Repeats each element by its count: PyTorch's MultiStepLR stores its milestones like this.
 builders["collections.Counter"] = function(self, args)
   local list, counts = {}, type(args[1]) == "table" and args[1] or {}
   for value, count in pairs(counts) do
@@ -497,16 +497,16 @@ local function machine(archive, device)
     kinds = {} }, Machine)
 end
 
--- What was converted or left out, for a warning.
+-- Texts about values that were converted or left out, for a warning.
 function Machine:note(what) self.notes[what] = (self.notes[what] or 0) + 1 end
 
--- What a pickle holds.
+-- The value of a pickle.
 local function value_of(self)
   self.stack, self.top, self.memo, self.kept, self.ran = {}, 0, {}, 0, 0
   return plain(self, { run(self) })[1]
 end
 
--- Warns of what was not loaded as it was.
+-- Warns of values that were converted or left out.
 local function told(self, value)
   if next(self.notes) then require("moth.io.foreign").warn(self.archive.file.shown, self.notes) end
   return value
@@ -530,13 +530,13 @@ local function read(archive, device)
   return told(self, value_of(self))
 end
 
--- ---- rows of pickles ----
+-- ---- several pickles in a row ----
 
--- A number that PyTorch chose, and its version of the format, 1001, each a pickle.
+-- PyTorch's magic number and its format version, 1001; each is a pickle.
 local HEAD = "\128\2\138\10l\252\156F\249 j\168P\25.\128\2M\233\3."
 
--- A storage whose bytes come after the pickles: until then a tensor without values. The oldest
--- files have views of storages: (key, offset, elements).
+-- A storage whose bytes follow the pickles: a tensor without values until they are read. The
+-- oldest files have views of storages: (key, offset, elements).
 function Machine:promise(key, element, count, view)
   local known = self.storages[key]
   if lib.is_plain(view) and known then
@@ -561,7 +561,8 @@ function Machine:promise(key, element, count, view)
   return self.storages[key]
 end
 
--- The bytes of the storages, in the order that a last pickle has: their count, and they.
+-- Reads the bytes of the storages, in the order that the last pickle lists: a count, then the
+-- bytes.
 local function keep_promises(self, keys)
   local file, left = self.archive.file, {}
   for key in pairs(self.storages) do left[key] = true end
@@ -594,15 +595,15 @@ local function read_row(file, device)
   return told(self, value)
 end
 
---- Reads what torch.save wrote: dicts and lists are tables, dict keys stay
--- what they are, tensors share storage as they did, None in a dict is absent and in a list
--- moth.none; Python's and NumPy's own objects are what pickled.lua says. Nothing in the file is
--- called.
+--- Reads a file of torch.save. Dicts and lists become tables; dict keys keep their types; tensors
+-- that shared a storage share it again. None in a dict is absent, in a list it is moth.none.
+-- pickled.lua lists Python's and NumPy's own objects. Nothing in the file is called.
 -- @param path  the file
 -- @param fname  the function that errors name
--- @param device  where the tensors go
+-- @param device  the device of the tensors
 -- @param mmap  share the file's pages instead of reading it (default true)
--- @return the value; raises E_IO, E_FORMAT, or E_UNSUPPORTED naming what is not plain data
+-- @return the value; raises E_IO, E_FORMAT, or E_UNSUPPORTED with the name of the object that is
+-- not plain data
 function pickle.load(path, fname, device, mmap)
   local file = files.open(path, fname, "path", mmap)
   if file.size > 0 and file.start[0] == HEAD:byte() then return (read_row(file, device)) end

@@ -1,13 +1,14 @@
---- pickled.lua -- Python's and NumPy's own objects in a pickle, as data: what training scripts put
--- beside weights. pickle.lua comes here for names that tensors do not need; nothing is called.
+--- pickled.lua -- reads Python's and NumPy's own objects in a pickle as data: training scripts
+-- save them with the weights. pickle.lua loads this file for names that tensors do not need.
+-- Nothing is called.
 --
--- Sets and deques are lists, a Namespace a table of its attributes, paths and devices are texts,
--- bytes too, a complex number is {real, imaginary}, NumPy's scalars are numbers, a Counter of texts
--- is a table of counts.
+-- Sets and deques become lists. A Namespace becomes a table of its attributes. Paths, devices and
+-- bytes become texts. A complex number becomes {real, imaginary}. NumPy's scalars become numbers.
+-- A Counter of texts becomes a table of counts.
 
 local pickled = {}
 
--- Name -> function(self, arguments) -> what a call of it gives. self is the machine of pickle.lua.
+-- Name -> function(self, arguments) -> the result of a call. self is the machine of pickle.lua.
 local builders = {}
 pickled.builders = builders
 
@@ -44,7 +45,7 @@ end
 names("__builtin__.set __builtin__.frozenset __builtin__.list __builtin__.tuple builtins.set "
   .. "builtins.frozenset builtins.list builtins.tuple collections.deque", as_list)
 
--- Attributes come later (BUILD).
+-- The attributes follow (BUILD).
 local function with_attributes(self)
   local object = {}
   self.attributes[object] = true
@@ -58,12 +59,12 @@ names("collections.defaultdict __builtin__.dict builtins.dict", function(self)
   return dict
 end)
 
---- An integer of many bytes, the lowest first, as text.
+--- An integer of any size, the lowest byte first, as decimal text.
 function pickled.long(text)
   local digits, negative = {0}, text:byte(#text) >= 128 -- groups of 6 digits, the lowest first
   local carried = negative and 1 or 0
   local list = {}
-  for i = 1, #text do -- the two's complement of a negative one
+  for i = 1, #text do -- the two's complement of a negative number
     local byte = negative and 255 - text:byte(i) + carried or text:byte(i)
     list[i], carried = byte % 256, negative and math.floor(byte / 256) or 0
   end
@@ -91,7 +92,7 @@ names("__builtin__.complex builtins.complex", function(self, args)
   return { args[1], args[2] }
 end)
 
--- Bytes are written as a text whose code points they are.
+-- Bytes are stored as a text; its code points are the bytes.
 builders["_codecs.encode"] = function(self, args)
   local text = args[1]
   if type(text) ~= "string" or args[2] ~= "latin1" or text:find "[\196-\255]" then
@@ -126,7 +127,7 @@ local KINDS = { f8 = "float64", f4 = "float32", f2 = "float16", i8 = "int64", i4
 local FORMATS = { u2 = "U16", u4 = "U32", u8 = "U64", c8 = "C64", c16 = "C128" } -- of foreign.lua
 local Kind, Array = {}, {}
 
---- Names that only say what a value is: they stand for themselves.
+--- Classes that are only values, such as dtypes: the value is the name.
 pickled.names = { ["numpy.ndarray"] = true, ["torch.per_tensor_affine"] = true,
                   ["torch.per_channel_affine"] = true }
 
@@ -135,7 +136,7 @@ builders["numpy.dtype"] = function(self, args)
   return setmetatable({ code = args[1], name = KINDS[args[1]], format = FORMATS[args[1]] }, Kind)
 end
 
--- Elements of a kind from bytes: a tensor, or a value that says what it was.
+-- Elements of a dtype from bytes: a tensor, or a placeholder that names the dtype.
 local function elements(self, kind, bytes, shape, what)
   local moth, foreign = require "moth", require "moth.io.foreign"
   local width = kind.name and moth[kind.name].itemsize or kind.format
@@ -166,13 +167,13 @@ local function scalar(self, args)
 end
 names("numpy.core.multiarray.scalar numpy._core.multiarray.scalar", scalar)
 
--- An array is empty until its state comes (BUILD).
+-- An array is empty until its state is read (BUILD).
 names("numpy.core.multiarray._reconstruct numpy._core.multiarray._reconstruct", function(self, args)
   if args[1] ~= "numpy.ndarray" then refuse(self, "holds an array of an unknown class") end
   return setmetatable({}, Array)
 end)
 
--- (version, shape, dtype, is it in Fortran's order?, bytes)
+-- (version, shape, dtype, Fortran order (bool), bytes)
 local function array(self, state)
   local shape, kind = state[2], state[3]
   if type(shape) ~= "table" or type(kind) ~= "table" or getmetatable(kind) ~= Kind then
@@ -191,13 +192,13 @@ local function array(self, state)
   end
   local x = elements(self, kind, state[5], sizes, "a NumPy array")
   if not require("moth.binding.lib").istensor(x) or state[4] ~= true then return x end
-  for d = #dims + 1, x:dim() do dims[d] = d end -- of pairs
+  for d = #dims + 1, x:dim() do dims[d] = d end -- the dimension of the pairs
   return (x:permute(dims):contiguous())
 end
 
 -- ---- attributes ----
 
---- What an object is with the attributes in `state`, as BUILD has them; most have none that count.
+--- Applies the attributes in `state` (BUILD) to an object; most objects need none of them.
 function pickled.build(self, object, state)
   if type(object) ~= "table" or type(state) ~= "table" then return object end
   if getmetatable(object) == Kind then
@@ -210,7 +211,7 @@ function pickled.build(self, object, state)
   return object
 end
 
---- What may stand where Python wants a function that makes the values a dict lacks.
+--- Accepts the factory of a defaultdict: the function that creates missing values.
 pickled.factories = {}
 for name in ("list dict int float str set bool tuple"):gmatch "%S+" do
   pickled.factories["__builtin__." .. name], pickled.factories["builtins." .. name] = true, true

@@ -1,20 +1,20 @@
---- save.lua -- moth.save, moth.load and moth.open: tensors and what is around them in safetensors
--- files.
+--- save.lua -- moth.save, moth.load and moth.open: tensors, and tables of tensors and other
+-- values, in safetensors files.
 --
 --     moth.save(net:state_dict(), "net.safetensors")             also loads in PyTorch
 --     net:load_state_dict(moth.load "net.safetensors")
 --     moth.save({epoch = 3, model = net:state_dict()}, "run.safetensors")
---     moth.open("net.safetensors")["fc1.weight"]                 one tensor, the rest unread
+--     moth.open("net.safetensors")["fc1.weight"]                 reads one tensor only
 --
--- A file is replaced as a whole or not at all, and is on the disk when save returns (unless
--- `moth.save{value, path, durable = false}` says that this need not be waited for). Loading runs
--- no code. Bad files and failing disks raise errors, as every other misuse does; moth.errcode()
--- tells E_FORMAT (the file is broken), E_UNSUPPORTED (valid, but beyond Moth), E_IO and E_ARG.
+-- save writes the whole file or nothing. The file is on the disk when save returns
+-- (`moth.save{value, path, durable = false}` does not wait for that). Loading runs no code. Broken
+-- files and failing disks raise errors; moth.errcode() returns E_FORMAT (the file is broken),
+-- E_UNSUPPORTED (valid, but Moth cannot read it), E_IO or E_ARG.
 --
--- Loaded tensors share the file's pages (mmap): nothing is read before it is used, and writes to
--- them stay in memory. Replacing the file, as save does, leaves them alone; cutting it short in
--- place while they are used would end the process, so load with `mmap = false` where another
--- program may do so.
+-- Loaded tensors share the file's pages (mmap): bytes are read when they are used, and writes to
+-- the tensors stay in memory. Replacing the file, as save does, does not change them. Truncating
+-- the file in place while they are used ends the process (SIGBUS): load with `mmap = false` if
+-- another program may do that.
 
 local ffi = require "ffi"
 local bytes = require "moth.io.bytes"
@@ -73,18 +73,18 @@ local function metadata_of(given, text)
 end
 
 --- Writes a value to a safetensors file, atomically: a temporary file in the same folder, fsync,
--- rename, fsync of the folder. If anything fails the old file is untouched.
+-- rename, fsync of the folder. If any step fails the old file is unchanged.
 -- @param value  a tensor; a state_dict; or tables of tensors, numbers, strings, booleans and
--- int64, nested up to 300 deep, without cycles. Any dtype, shape and layout; what shares storage
--- and layout is stored once. A table of names to tensors loads in PyTorch's safetensors under
--- those names; other tensors get slash paths (`model/fc1.weight`, lists counted from 0).
--- @param path  where to; a file there keeps its permissions
--- @param metadata  strings under strings for other readers (default: `format = "pt"` for a
--- state_dict, which some of them ask for)
--- @param durable  wait until the file is on the disk (default true); false takes half the time, and
--- a power failure soon after may leave neither the new file nor the old one
--- Raises E_ARG for a value that cannot be saved (functions, cycles, modules), with its place, and
--- E_IO where the disk does. Format: huggingface/safetensors.
+-- int64, nested up to 300 deep, without cycles. Any dtype, shape and layout; tensors with the same
+-- storage and layout are stored once. PyTorch's safetensors loads a table of names to tensors
+-- under those names; other tensors are named by paths (`model/fc1.weight`, lists counted from 0).
+-- @param path  the file to write; an existing file keeps its permissions
+-- @param metadata  a table of strings for other readers (default: `format = "pt"` for a
+-- state_dict, which some readers require)
+-- @param durable  wait until the file is on the disk (default true); false takes half the time,
+-- but a power failure soon after may lose both the new file and the old file
+-- Raises E_ARG with the path of a value that cannot be saved (functions, cycles, modules), and
+-- E_IO if the disk fails. Format: huggingface/safetensors.
 M.save = define {
   name = "save",
   doc = "Writes tensors, a state_dict or nested tables to a safetensors file, all or nothing. Of "
@@ -118,7 +118,7 @@ M.save = define {
   end,
 }
 
--- ---- a file that is open ----
+-- ---- an open file ----
 
 local File = {}   -- methods
 local files = setmetatable({}, { __mode = "k" }) -- object -> {handle, shown, tied, metadata, cache}
@@ -156,7 +156,7 @@ local function read_names(state)
   return index, names
 end
 
--- Names that stand for a tensor stored under another one.
+-- Names of tensors that are stored under another name.
 local function read_tied(state)
   local text = state.metadata[TIED]
   if not text then return end
@@ -201,7 +201,7 @@ local function read(state, read_by, i)
   return (lib.adopt(out, status))
 end
 
--- A tensor of a dtype that Moth lacks, converted; else nil and why there is none.
+-- A tensor of a dtype that Moth lacks, converted; else nil and the reason.
 local function fetch_foreign(state, i)
   local foreign, info = require "moth.io.foreign", ffi.new "moth_stored"
   C.moth_safetensors_at(ctx, state.handle, i, info)
@@ -216,8 +216,9 @@ local function fetch_foreign(state, i)
   return x, format .. ", " .. target
 end
 
--- The tensor of a name, or nil. The same name twice gives the same tensor while it lives.
--- lenient: what cannot be read is a value that says so
+-- The tensor of a name, or nil. The same name returns the same tensor while that tensor is
+-- referenced.
+-- lenient: a tensor that cannot be read becomes a placeholder with the reason
 local function fetch(state, name, lenient)
   name = state.tied[name] or name
   local i = state.index[name]
@@ -247,7 +248,7 @@ end
 
 -- ---- loading ----
 
--- Who reads a file, by its first bytes; nil: it is safetensors. What Moth does not read is refused.
+-- The module that reads a file, by its first bytes; nil for safetensors. Raises for other formats.
 local function reader_of(source)
   local file = bytes.open(source, "load")
   local start = file:text(math.min(264, file.size))
@@ -274,21 +275,22 @@ local function load_all(state)
   return result
 end
 
---- Reads a safetensors file: gives back what moth.save was given, or a table of names to tensors
--- for a file of other origin; or what a `.pth`, `.pt` file of torch.save holds: dicts, lists,
--- numbers, texts and tensors; a `.t7` file of Torch7 likewise, objects as tables of their fields;
--- of a GGUF file the tensors by name (moth.gguf.load has the rest). Never runs code.
+--- Reads a file. A safetensors file of moth.save: returns the saved value; of another program: a
+-- table of names to tensors. A `.pth` or `.pt` file of torch.save: dicts, lists, numbers, texts
+-- and tensors. A `.t7` file of Torch7: the same; objects are tables of their fields. A GGUF file:
+-- the tensors by name (moth.gguf.load returns the rest too). Never runs code.
 -- @param path  the file
--- @param device  where the tensors go (default "cpu")
+-- @param device  the device of the tensors (default "cpu")
 -- @param mmap  share the file's pages instead of reading it (default true)
--- @param map_location  PyTorch's word for device
--- @param weights_only  accepted as in PyTorch: nothing in a file is ever run
--- @param bytes  in place of a path: the file's bytes as a string, an array of the FFI's, or a
--- uint8 tensor, as from an archive, a database or the body of a request; they are copied
--- @return the value; tensors need no gradient, tied ones are one tensor again. Types that Moth
--- lacks are converted, with a warning (unsigned integers to wider ones, floats of 8 bits to
--- float32, complex numbers to pairs); what cannot be is a value that says what it was
--- Raises E_IO, or E_FORMAT with what is wrong and where. Format: huggingface/safetensors.
+-- @param map_location  PyTorch's name for device
+-- @param weights_only  accepted as in PyTorch; no code of a file is ever run
+-- @param bytes  instead of a path: the file's bytes as a string, an FFI array or a uint8 tensor,
+-- for example from an archive, a database or the body of a request; they are copied
+-- @return the value. Tensors do not require gradients; tied tensors are one tensor again. Types
+-- that Moth lacks are converted with a warning: unsigned integers to wider integers, floats of 8
+-- bits to float32, complex numbers to pairs. A value that cannot be converted becomes a
+-- placeholder that prints the reason.
+-- Raises E_IO, or E_FORMAT with the fault and its position. Format: huggingface/safetensors.
 M.load = define {
   name = "load",
   doc = "Reads a safetensors, .pth, .t7 or GGUF file: nested tables of tensors and values.",
@@ -318,10 +320,10 @@ M.load = define {
   end,
 }
 
--- ---- reading by and by ----
+-- ---- reading one tensor at a time ----
 
---- The tensor of a name; file[name] is the same where no method is called so.
--- Raises E_INDEX for a name that is not there.
+--- The tensor of a name; file[name] is the same unless a method has that name.
+-- Raises E_INDEX for an unknown name.
 function File.tensor(self, name)
   local state = state_of(self, "tensor")
   local x = type(name) == "string" and fetch(state, name)
@@ -330,7 +332,7 @@ function File.tensor(self, name)
     errors.describe(name), errors.nearest(name, state.names)), "E_INDEX")
 end
 
---- Whether there is a tensor of that name.
+--- Returns true if the file has a tensor of that name.
 function File.has(self, name)
   local state = state_of(self, "has")
   return (state.index[name] or state.tied[name]) ~= nil
@@ -350,8 +352,8 @@ function File.metadata(self)
   return copy
 end
 
---- Dtype (as the file calls it), sizes and bytes of a tensor, without reading it:
--- {dtype = "F32", shape = {2, 3}, nbytes = 24}; nil for a name that is not there.
+--- Dtype (in the file's spelling), sizes and bytes of a tensor, without reading it: {dtype =
+-- "F32", shape = {2, 3}, nbytes = 24}; nil for an unknown name.
 function File.info(self, name)
   local state = state_of(self, "info")
   local i = state.index[state.tied[name] or name]
@@ -362,7 +364,7 @@ function File.info(self, name)
            nbytes = tonumber(info.nbytes) }
 end
 
---- Lets go of the file; tensors taken from it stay good. A file that is forgotten closes itself.
+--- Closes the file; its tensors stay valid. The garbage collector also closes it.
 function File.close(self) close(state_of(self, "close")) end
 
 local meta = {

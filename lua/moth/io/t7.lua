@@ -1,9 +1,10 @@
---- t7.lua -- Torch7's files, binary and of this byte order: what torch.save wrote there. moth.load
--- comes here for names that end in .t7.
+--- t7.lua -- reads files of Torch7's torch.save for moth.load: binary files of this byte order,
+-- with names that end in .t7.
 --
--- Numbers, texts, booleans and tables are themselves; tensors and storages tensors that share
--- memory as they did; any other object, such as nn.Linear, the table of its fields, with the name
--- of its class under "torch_type". Functions are Lua bytecode or source: they are refused.
+-- Numbers, texts, booleans and tables keep their types. Tensors and storages become tensors and
+-- share memory as before. Any other object, such as nn.Linear, becomes the table of its fields,
+-- with its class name under "torch_type". Functions are Lua bytecode or source: they raise an
+-- error.
 --
 -- Format: torch/torch7, File.lua, generic/Tensor.c and generic/Storage.c.
 
@@ -15,7 +16,7 @@ local ops = require("moth.binding.bind").ops
 
 local t7 = {}
 
-local DEEPEST = 150 -- tables in tables
+local DEEPEST = 150 -- levels of nested tables
 local TYPES = { Byte = "uint8", Char = "int8", Short = "int16", Int = "int32", Long = "int64",
                 Float = "float32", Double = "float64", Half = "float16" }
 local FUNCTIONS = { [6] = true, [7] = true, [8] = true }
@@ -28,7 +29,7 @@ local function text(self)
   return self.file:text(n, "a text")
 end
 
--- How many there are of something that takes that many bytes each.
+-- A count of elements of that many bytes each; checked against the file's size.
 local function count(self, n, each, what)
   if type(n) ~= "number" or n < 0 or n > (self.file.size - self.file.at) / each then
     self.file:refuse(("is broken: %s %s in %.0f bytes"):format(tostring(n), what,
@@ -92,7 +93,7 @@ local function read_table(self, target)
   return target
 end
 
--- An object: its class's name behind the version, then what its class wrote.
+-- An object: the class name follows the version; then the data of the class.
 local function read_object(self, index)
   local class = text(self)
   if class:find "^V %d+$" then class = text(self) end
@@ -126,7 +127,7 @@ local readers = {
   [5] = function(self) return self.file:int(4) == 1 end,
 }
 
--- The next value. Tables and objects carry an index, by which they come again.
+-- The next value. Tables and objects have an index; a repeated index is a reference.
 function Reader:value()
   lib.poll()
   local file = self.file
@@ -160,7 +161,7 @@ end
 --- Reads a file that Torch7's torch.save wrote.
 -- @param path    the file
 -- @param fname   the function that errors name
--- @param device  where the tensors go
+-- @param device  the device of the tensors
 -- @param mmap    share the file's pages
 -- @return the value; raises E_IO, E_FORMAT, or E_UNSUPPORTED for functions and unknown objects
 function t7.load(path, fname, device, mmap)

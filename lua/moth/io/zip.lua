@@ -1,10 +1,10 @@
---- zip.lua -- reading zip archives whose members are stored, not compressed: what PyTorch's files
--- and npz archives are. Nothing in the archive is trusted: every offset is checked against the
--- file before it is used, and nothing is read that was not asked for. The file is mapped.
+--- zip.lua -- reads zip archives whose members are stored without compression: PyTorch's files and
+-- npz archives. The file is mapped. Each offset is checked against the file before it is used,
+-- and only requested members are read.
 --
 --     local archive = zip.open("net.pth", "load")
 --     archive:read "net/data.pkl"                          the bytes, their CRC checked
---     archive:tensor("net/data/0", "float32", {2, 3})      the same as a tensor, shared if aligned
+--     archive:tensor("net/data/0", "float32", {2, 3})      as a tensor; shares the pages if aligned
 --
 -- Format: PKWARE, APPNOTE.TXT 6.3 (sections 4.3 and 4.5).
 
@@ -21,7 +21,7 @@ Archive.__index = Archive
 local END_SIZE, LOCATOR_SIZE, END64_SIZE, ENTRY_SIZE, LOCAL_SIZE = 22, 20, 56, 46, 30
 local LONGEST_COMMENT = 65535
 local MOST_ENTRIES = 10 ^ 6
-local LARGEST_DIRECTORY = 2 ^ 28 -- bytes; more is taken for a lie
+local LARGEST_DIRECTORY = 2 ^ 28 -- bytes; a larger value means a broken file
 
 local function refuse(archive, text, code) archive.file:refuse(text, code) end
 
@@ -34,7 +34,7 @@ end
 
 local function u32(s, at) return u16(s, at) + u16(s, at + 2) * 2 ^ 16 end
 
--- Beyond 2^53 it is not exact, but then beyond any file too.
+-- Values above 2^53 are not exact, but larger than any file.
 local function u64(s, at) return u32(s, at) + u32(s, at + 4) * 2 ^ 32 end
 
 -- ---- the file ----
@@ -48,7 +48,7 @@ local function bytes(archive, offset, size, what)
   return archive.file:text(size, what)
 end
 
--- Where the directory lies: its offset, size and number of entries.
+-- Finds the directory: its offset, size and number of entries.
 local function find_directory(archive)
   local tail_size = math.min(archive.file.size, END_SIZE + LONGEST_COMMENT)
   local tail = bytes(archive, archive.file.size - tail_size, tail_size, "its last record")
@@ -72,7 +72,7 @@ local function find_directory(archive)
   return u64(record, 49), u64(record, 41), u64(record, 33)
 end
 
--- The 64-bit fields of an entry stand in its extra field 1, those that were full alone.
+-- The 64-bit fields of an entry are in extra field 1; it has only the fields that overflowed.
 local function widen(archive, entry, extra)
   local at = 1
   while at + 3 <= #extra do
@@ -111,7 +111,7 @@ local function read_directory(archive)
     }
     widen(archive, entry, text:sub(at + ENTRY_SIZE + name_size,
       at + ENTRY_SIZE + name_size + extra_size - 1))
-    all = all + entry.packed -- or a small file could be read as a huge one, again and again
+    all = all + entry.packed -- overlapping members would let a small file expand without limit
     if all > archive.file.size then refuse(archive, "is broken: its members overlap") end
     if archive.entries[name] then refuse(archive, "has two members " .. shown(name)) end
     archive.entries[name] = entry
@@ -120,13 +120,13 @@ local function read_directory(archive)
   end
 end
 
---- The number of bytes of a member, or nil if there is none of that name.
+--- The number of bytes of a member, or nil if the archive has no such member.
 function Archive:length(name)
   local entry = self.entries[name]
   return entry and entry.size
 end
 
--- Where a member begins, and its size: there, and with the checksum it should have.
+-- The offset, the size and the expected checksum of a member.
 local function find(self, name)
   local entry = self.entries[name]
   if not entry then refuse(self, "has no member " .. shown(name)) end
@@ -150,10 +150,10 @@ end
 --- The bytes of a member, as a string.
 function Archive:read(name) return (bytes(self, find(self, name))) end
 
---- A member as a tensor that shares the file's pages, or is a copy where they are not aligned.
+--- A member as a tensor that shares the file's pages, or a copy if they are not aligned.
 -- @param name   the member
 -- @param kind   the name of its dtype
--- @param shape  a list of sizes; the member may hold more
+-- @param shape  a list of sizes; the member may have more elements
 function Archive:tensor(name, kind, shape)
   return (self.file:tensor(kind, shape, (find(self, name))))
 end

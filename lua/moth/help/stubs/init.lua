@@ -3,7 +3,7 @@
 --
 --     moth docs --stubs FOLDER    writes a file for each namespace, and one for tensors
 --
--- The files are Lua without an effect, which no program loads. Their types are those of types.lua.
+-- The files are Lua code that no program loads. Their types are defined in types.lua.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -41,7 +41,7 @@ local function doc_lines(out, text)
   if text ~= "" then out[#out + 1] = "---" .. text end
 end
 
-local tables -- lines of a file of its own: servers read no file above 500 KB
+local tables -- lines of a separate file: language servers skip files above 500 KB
 
 -- The class of the table of named arguments of a function.
 local function add_names(sig, args, name)
@@ -58,13 +58,13 @@ local function add_names(sig, args, name)
   out[#out + 1] = "---@field [integer] any"
 end
 
--- The position of the last argument that must be given.
+-- The position of the last required argument.
 local function last_required(args)
   for i = #args, 1, -1 do if args[i].required then return i end end
   return 0
 end
 
--- The types of an argument, also of the table of named ones that may take its place.
+-- The types of an argument; with the table of named arguments, if that may take its place.
 local function type_with(args, i, table_type)
   local known = type_of_arg(args[i])
   if table_type and i > last_required(args) + 1 and known ~= "any" then
@@ -83,8 +83,8 @@ local function listed(args, first, last, table_type)
   return list
 end
 
--- The other forms of a call: all arguments in a table, the later ones in a table, sizes in a row.
--- @param first  the first argument that is listed: 2 for a method, whose self is in `own`
+-- The other forms of a call: all arguments in a table, the last ones in a table, sizes as a list.
+-- @param first  the first argument to list: 2 for a method, whose self is in `own`
 local function overloads(sig, first, table_type, own, result)
   local out, args = {}, sig.args
   local function add(list)
@@ -108,7 +108,7 @@ local function overloads(sig, first, table_type, own, result)
   return out
 end
 
--- The results of a call that asks for no more by `return_indices` or the like.
+-- The results of a call without optional results such as those of `return_indices`.
 local function unasked(sig, results)
   local list = {}
   for i, known in ipairs(results) do
@@ -157,7 +157,7 @@ local function add_plain(out, fn, method, results)
   return names
 end
 
--- "function space.name(a, b) end", where a name may be a word of Lua.
+-- "function space.name(a, b) end"; the name may be a reserved word of Lua.
 local function add_function(out, space, name, names, method)
   if not RESERVED[name] then
     out[#out + 1] = format("function %s%s%s(%s) end", space, method and ":" or ".", name,
@@ -240,7 +240,7 @@ local function fields_of(object, instance, sig)
   return list
 end
 
--- How an instance is called: the forward of a module, a step of a loop, ...
+-- The call of an instance: the forward of a module, a step of a loop, ...
 local function call_of(object, taken, results)
   local forward = object.forward
   if type(forward) ~= "function" or forward == require("moth.nn.module").forward then
@@ -260,7 +260,7 @@ local function call_of(object, taken, results)
     results and #results > 0 and concat(results, ", ") or "any")
 end
 
--- A method of instances, which `own` calls its class.
+-- A method of instances; its class is called `own` in the file.
 local function add_method(out, name, fn)
   local sig = bind.signature(class.written(fn))
   local results = { types.methods[name] or "any" }
@@ -275,7 +275,8 @@ local function add_method(out, name, fn)
   add_function(out, "object", name, names, true)
 end
 
--- A class: the type of its instances, and that of the class itself, which is called and inherited.
+-- A class: the type of its instances, and the type of the class table, which can be called and
+-- inherited.
 local function add_class(out, space, short, name, object)
   local path = paths[object]
   local sig = object.signature and bind.signature(object.signature)
@@ -313,7 +314,7 @@ end
 
 -- ---- files ----
 
--- What is neither a function nor a class.
+-- A value that is neither a function nor a class.
 local function add_value(out, space, path, name, value)
   local of = type_of(value)
   if value == lib.none or value == class then of = "any" end

@@ -1,6 +1,6 @@
---- types.lua -- the types of arguments, results and fields, for annotation files (stubs). Those of
--- arguments come from the signatures that also check the calls. Those of results and of fields come
--- from running the examples of the documentation.
+--- types.lua -- the types of arguments, results and fields, for annotation files (stubs). The
+-- types of arguments are read from the signatures that also check the calls. The types of results
+-- and fields are found by running the examples of the documentation.
 
 local class = require "moth.base.class"
 local dtype = require "moth.tensor.dtype"
@@ -22,7 +22,7 @@ local TYPES = { -- by kind of argument
   params = "moth.Tensor[]|table|function", ["function"] = "function|table",
 }
 
---- Results of methods whose examples do not show them.
+--- Results of methods that have no example with a result.
 types.methods = {
   train = "self", eval = "self", to = "self", cpu = "self", cuda = "self", apply = "self",
   half = "self", float = "self", double = "self", bfloat16 = "self", type = "self",
@@ -56,7 +56,7 @@ types.tensor_methods = {
   register_post_accumulate_grad_hook = "table",
 }
 
---- Fields of tensors that are no tensors.
+--- Fields of tensors whose values are not tensors.
 types.fields = {
   shape = "moth.Size", ndim = "integer", dtype = "moth.dtype", device = "moth.device",
   is_cuda = "boolean", is_sparse = "boolean", layout = "string", itemsize = "integer",
@@ -67,7 +67,7 @@ types.fields = {
 --- Class -> the name of its type.
 types.paths = {}
 
---- The type of a value that an example made.
+--- The type of a value that an example returned.
 function types.of(value)
   local kind = type(value)
   if lib.istensor(value) then return "moth.Tensor" end
@@ -97,7 +97,7 @@ end
 
 -- ---- running the examples ----
 
--- The names that examples use. What they print is not shown.
+-- The names that examples use. Their output is dropped.
 local function environment()
   local moth = require "moth"
   local known = { moth = moth, nn = moth.nn, F = moth.nn.functional, optim = moth.optim,
@@ -119,12 +119,12 @@ local function types_of(values)
   return list
 end
 
--- Calls that change how Moth works are not run.
+-- Calls that change Moth's settings are not run.
 local SETTINGS = { "^load", "^progress$", "^set_", "^use_", "^manual_seed", "^save", "^seed$",
   "_memory$", "^reset_" }
 
---- Runs the first example of a function. Returns the results and `n`, how many; 0 where there is
--- no example, or none that leaves Moth's settings as they are.
+--- Runs the first example of a function. Returns the results and `n`, their number; 0 if there is
+-- no example, or only examples that change Moth's settings.
 function types.example(sig, fn)
   for _, pattern in ipairs(sig.lua and SETTINGS or {}) do
     if sig.name:match("[%w_]+$"):find(pattern) then return { n = 0 } end
@@ -147,8 +147,8 @@ function types.results(sig, fn)
 end
 
 --- Runs the example of a class.
--- @return the first instance that it made, or nil; the types of what its forward took; those of
--- the results
+-- @return the first instance that the example created, or nil; the types of the arguments of its
+-- forward; the types of the results
 function types.observed(object, path, sig)
   local line, text = samples.of(path, sig)
   local code, name = line or text, path:match "[%w_]+$"
