@@ -9,7 +9,7 @@ local rule = require "moth.optim.rule"
 
 local adam = {}
 
---- The options that the whole family begins with.
+--- The options that all variants share.
 function adam.rows(lr, weight_decay)
   return {
     rule.lr(lr),
@@ -24,7 +24,7 @@ end
 adam.DECOUPLED = {"bool", "decoupled_weight_decay", "does the decay shrink the parameter itself?",
   default = false}
 
---- Raises unless the family's options are in their ranges.
+--- Raises unless the shared options are in their ranges.
 function adam.check(self, group)
   self:range(group, "lr", 0)
   self:range(group, "eps", 0)
@@ -56,7 +56,7 @@ Adam.check = adam.check
 local NONE = {}
 local PLAIN, AMS = {"exp_avg", "exp_avg_sq"}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
 
---- Writes what all of the family have into the op's arguments.
+--- Writes the shared options into the op's arguments.
 function adam.write(group, s, at, step)
   local betas = group.betas
   s[at.step].number, s[at.lr].number = step, group.lr

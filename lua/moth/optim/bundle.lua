@@ -1,9 +1,9 @@
---- bundle.lua -- gathers the parameters of a group for one call into the engine.
+--- bundle.lua -- gathers the parameters of a group for one call of an optimizer's op.
 --
--- Parameters without a gradient are left out. Those that have taken the same number of steps go
--- together: as a rule, all of them. Such a whole bundle is kept for the steps to come, as long as
--- it would come out the same; its list of gradients is empty, which tells the engine to take the
--- parameters' own. That saves their handles; those made for other bundles end with the step.
+-- Parameters without a gradient are left out. Parameters with the same step count share a bundle;
+-- usually all of them do. A bundle of the whole group is cached for later steps while it stays
+-- valid. Its list of gradients is empty: the op then reads each parameter's own gradient, which
+-- saves the handles. Other bundles free their handles after the step.
 
 local class = require "moth.base.class"
 local errors = require "moth.error"
@@ -17,10 +17,10 @@ local wholes = setmetatable({}, {__mode = "k"}) -- group -> bundle
 local numbers = setmetatable({}, {__mode = "k"}) -- group -> name and place -> tensor
 local NONE = {}
 
---- Handles of gradients that the step under way has made, or nil.
+--- Handles of gradients that the current step has created, or nil.
 bundle.borrowed = nil
 
---- Puts a new tensor into a parameter's state, to stay; a step that is being recorded is void.
+--- Stores a new tensor in a parameter's state. A capture that is being recorded becomes invalid.
 -- @return the tensor
 function bundle.put(own, name, x)
   if lib.capture then require("moth.capture.recording").void() end
@@ -29,8 +29,8 @@ function bundle.put(own, name, x)
   return x
 end
 
---- The dtype of what is kept for a parameter: float32 beside half types, in which the squares of
--- small gradients are 0 and a mean that moves by a thousandth stands still.
+--- The dtype of a parameter's state: float32 for half types, where the squares of small gradients
+-- underflow and small changes of a mean are rounded away.
 function bundle.state_dtype(p)
   local moth, dtype = require "moth", p.dtype
   if dtype == moth.float16 or dtype == moth.bfloat16 then return moth.float32 end
@@ -42,7 +42,7 @@ function bundle.fresh(p, value)
   return (require("moth").full_like(p, value or 0, { dtype = bundle.state_dtype(p) }))
 end
 
---- A parameter or its gradient, as computed with: float32 for half types.
+--- A parameter or its gradient in the computation's dtype: float32 for half types.
 function bundle.real(x)
   local dtype = bundle.state_dtype(x)
   return dtype == x.dtype and x or x:to(dtype)
@@ -52,7 +52,7 @@ local function start(p, own, name, first)
   return (bundle.put(own, name, bundle.fresh(p, first and first[name])))
 end
 
--- The state of a parameter, as it is or as it begins.
+-- The state of a parameter; created if absent.
 local function state_of(self, p)
   local own = self.state[p]
   if not own then
@@ -79,7 +79,7 @@ local function add(found, p, grad, own, names, first)
   end
 end
 
--- Whether a parameter's state is what the bundle holds.
+-- Returns true if a parameter's state is the one in the bundle.
 local function same(found, own, i)
   local names = found.names
   for k = 1, #names do
@@ -89,7 +89,7 @@ local function same(found, own, i)
   return true
 end
 
---- The whole bundle of a group, if it still holds and every parameter has a gradient; else nil.
+--- The cached bundle of a group if it is valid and every parameter has a gradient; else nil.
 function bundle.whole(self, group, names)
   local found = wholes[group]
   if not found or found.names ~= names or lib.capture then return nil end
@@ -107,9 +107,9 @@ function bundle.whole(self, group, names)
   return found
 end
 
---- Keeps a bundle for the steps to come if it has all parameters of its group.
+--- Caches a bundle for later steps if it has all parameters of its group.
 -- @param found   {params, states and the lists of `names`}
--- @param counts  do the parameters count their steps?
+-- @param counts  true if the parameters count their steps
 function bundle.keep(group, names, found, counts)
   local n = #found.params
   if n == 0 or n ~= #group.params or lib.capture then return end
@@ -121,10 +121,10 @@ function bundle.keep(group, names, found, counts)
   wholes[group] = made
 end
 
---- The gradient of a parameter, until the step ends; or nil.
+--- The gradient of a parameter, valid until the step ends; or nil.
 -- @param self    the optimizer
--- @param sparse  a list that takes {p =, grad =} instead where the gradient is sparse; an error
---                where that is absent
+-- @param sparse  a list that receives {p =, grad =} for a sparse gradient; without it a sparse
+-- gradient is an error
 function bundle.grad(p, self, sparse)
   local grad, ours = lib.borrow_grad(p, "grad")
   if ours then
@@ -140,15 +140,16 @@ function bundle.grad(p, self, sparse)
     .. "and Adagrad"):format(class.typename(self)), "E_UNSUPPORTED")
 end
 
---- The bundles of a group, a list of tables of lists that belong together: params, grads, states
--- (the parameters' tables in self.state) and one for each of `names`, the tensors of the state;
--- a tensor that is missing begins as zeros, or filled with what `first` says.
+--- The bundles of a group: a list of tables with the lists params, grads, states (the parameters'
+-- tables in self.state) and one list for each of `names`, the tensors of the state. A missing
+-- tensor is created with zeros or with its value in `first`.
 -- @param self   the optimizer
 -- @param group  one of its groups
--- @param names  which tensors each parameter's state has
--- @param key    function(state, group) -> what must be equal in a bundle (default: the step)
--- @param first  name -> the value that a tensor begins with
--- @param sparse a list that takes the parameters with sparse gradients; absent: these are refused
+-- @param names  the names of each parameter's state tensors
+-- @param key    function(state, group) -> the value that is equal within a bundle (default: the
+-- step)
+-- @param first  name -> the initial value of a tensor
+-- @param sparse a list that receives the parameters with sparse gradients; absent: these raise
 function bundle.of(self, group, names, key, first, sparse)
   local whole = not key and bundle.whole(self, group, names)
   if whole then return whole.list end
@@ -173,7 +174,7 @@ function bundle.of(self, group, names, key, first, sparse)
   return all
 end
 
--- Before a replay: false if the step would go another way.
+-- Before a replay: returns false if the step would take another branch.
 local function write(cell, s, at)
   local group, states, number = cell.group, cell.states, cell.number
   local optimizer = cell.optimizer
@@ -190,19 +191,19 @@ local function write(cell, s, at)
   return number(cell, group, s, at, step + 1)
 end
 
--- After it.
+-- After the replay.
 local function done(cell)
   local states, step = cell.states, cell.step
   for i = 1, #states do states[i].step = step end
   if cell.more then cell.more(cell) end
 end
 
---- While a step is recorded: what the op that ran for a bundle is to get in a replay.
+--- While a step is captured: registers the arguments that the bundle's op gets in a replay.
 -- @param self, group  the optimizer and the group
 -- @param found   the bundle
 -- @param op      the op's name
 -- @param number  function(cell, group, slots, at, step) that writes the op's numbers and returns
---                true, or false if another op, or other lists, would be needed
+-- true, or false if the replay needs another op or other lists
 -- @param more    function(cell), called after each replay
 function bundle.note(self, group, found, op, number, more)
   if not lib.capture then return end
@@ -213,18 +214,18 @@ function bundle.note(self, group, found, op, number, more)
     amsgrad = group.amsgrad, centered = group.centered, buffered = (group.momentum or 0) > 0})
 end
 
---- Where numbers lie that go with a parameter, as a name: on the CPU those in float64 go with all
--- dtypes there. On a GPU they are of its own dtype, so that ops read them where they lie, and a
--- captured step is one graph; half types go with float32.
+--- The device and dtype of numbers that are combined with a parameter, as a string. On the CPU
+-- float64 numbers combine with all dtypes. On a GPU they have the parameter's dtype (float32 for
+-- half types), so that ops read them on the device and a captured step is one graph.
 function bundle.place(p)
   if p.device.type == "cpu" then return "cpu float64" end
   return ("%s %s"):format(p.device, p.dtype == require("moth").float64 and "float64" or "float32")
 end
 
---- A number of the step as a tensor of one element, for optimizers made of several ops. A note of
--- "fill_" after it lets replays fill it anew.
--- @param group  the group whose number it is
--- @param place  where it lies (bundle.place)
+--- A number of the step as a tensor of one element, for optimizers composed of several ops. A call
+-- log entry of "fill_" after it lets replays update the value.
+-- @param group  the group that the number belongs to
+-- @param place  its device and dtype (bundle.place)
 function bundle.number(group, name, place, value)
   local moth = require "moth"
   local own = numbers[group]
@@ -240,13 +241,13 @@ function bundle.number(group, name, place, value)
   return x
 end
 
---- Ends the handles of gradients that a step has made.
+--- Frees the handles of gradients that a step has created.
 function bundle.give_back()
   for _, grad in ipairs(bundle.borrowed) do C.moth_free(ctx, grad) end
   bundle.borrowed = nil
 end
 
---- Counts a step of every parameter of a bundle.
+--- Increments the step count of every parameter of a bundle.
 function bundle.count(found)
   local states = found.states
   for i = 1, #states do states[i].step = found.step + 1 end

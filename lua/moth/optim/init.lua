@@ -1,5 +1,5 @@
---- init.lua -- moth.optim: optimizers and, in lr_scheduler, schedules of their learning rates.
--- Each file is loaded at the first use of one of its names.
+--- init.lua -- moth.optim: optimizers, and learning rate schedules in lr_scheduler. Each file is
+-- loaded at the first use of one of its names.
 
 local class = require "moth.base.class"
 local lazy = require "moth.base.lazy"
@@ -12,7 +12,7 @@ local rows = {
 }
 lazy.from(rows, "moth.optim.adam", "Adam AdamW")
 lazy.from(rows, "moth.optim.rows", "SparseAdam")
-lazy.from(rows, "moth.optim.kin", "NAdam RAdam Adamax")
+lazy.from(rows, "moth.optim.variants", "NAdam RAdam Adamax")
 lazy.from(rows, "moth.optim.sized", "RMSprop Adagrad Adadelta")
 lazy.from(rows, "moth.optim.steady", "Rprop ASGD")
 lazy.from(rows, "moth.optim.matrix", "Adafactor Muon")

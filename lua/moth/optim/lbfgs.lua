@@ -1,6 +1,5 @@
---- lbfgs.lua -- optim.LBFGS: steps along a direction that knows the curvature, from the last
--- gradients; for small problems and gradients of the whole data. The closure is called several
--- times in a step.
+--- lbfgs.lua -- optim.LBFGS: a quasi-Newton method for small problems and full-batch gradients. A
+-- step calls the closure several times.
 --
 -- All parameters are one long vector here. Its state is that of the first parameter, as in PyTorch.
 
@@ -30,7 +29,7 @@ LBFGS.signature = define.signature("LBFGS", {
   {"float", "tolerance_change", "and where parameters or loss change by no more", default = 1e-9},
   {"int", "history_size", "how many steps are remembered", default = 100},
   {"any", "line_search_fn", "'strong_wolfe', or none: always lr", optional = true},
-  {"bool", "maximize", "climb instead of descend", default = false},
+  {"bool", "maximize", "maximize the objective", default = false},
 })
 
 function LBFGS:init(params, lr, max_iter, max_eval, tolerance_grad, tolerance_change,
@@ -55,7 +54,7 @@ function LBFGS:check(group)
   end
 end
 
---- There is one group, so this is for the constructor alone.
+--- LBFGS has one group: only the constructor calls this.
 function LBFGS:add_param_group(group)
   if #self.param_groups > 0 then
     errors.argument("LBFGS", "params", "one list of tensors is needed; it has no groups of "
@@ -86,7 +85,7 @@ local function flat_gradient(params, maximize)
   return all
 end
 
--- Moves the parameters by t times a vector.
+-- Adds t times a vector to the parameters.
 local move = scope.inside(function(params, t, direction)
   local at = 1
   for _, p in ipairs(params) do
@@ -107,7 +106,7 @@ end
 
 -- ---- the direction ----
 
--- Remembers what the last iteration has changed.
+-- Stores the change of the parameters and of the gradient in the last iteration.
 local function remember(own, grad, most)
   local y, s = grad:sub(own.prev_flat_grad), own.d:mul(own.t)
   local ys = dot(y, s)
@@ -125,7 +124,7 @@ local function remember(own, grad, most)
   own.H_diag = ys / dot(y, y)
 end
 
--- Minus the gradient times the estimate of the inverse curvature, by the two loops of L-BFGS.
+-- The negative gradient times the estimate of the inverse Hessian: the two-loop recursion.
 local function direction(own, grad, most)
   if own.n_iter == 1 then
     own.old_dirs, own.old_stps, own.ro, own.H_diag = {}, {}, {}, 1
@@ -145,13 +144,13 @@ end
 
 -- ---- a step ----
 
--- What an iteration asks of the problem.
+-- The functions that an iteration calls.
 local function problem_of(self, closure)
   local group, enable_grad = self.param_groups[1], require("moth").enable_grad
   local sign = group.maximize and -1 or 1
   local problem = {params = group.params, evaluations = 0}
 
-  --- The loss and its gradient where the parameters are, and the loss as the closure gave it.
+  --- The loss and its gradient at the current parameters, and the closure's result.
   function problem.here()
     local loss = enable_grad(closure)
     problem.evaluations = problem.evaluations + 1
@@ -163,7 +162,7 @@ local function problem_of(self, closure)
     return sign * value, flat_gradient(problem.params, group.maximize), loss
   end
 
-  --- The same at t times a direction from there; the parameters go back.
+  --- The same at t times a direction; the parameters are restored.
   function problem.at(t, direction_, from)
     move(problem.params, t, direction_)
     local ok, value, grad = pcall(problem.here)
@@ -181,8 +180,8 @@ local function clones(params)
   return list
 end
 
--- Moves the parameters along own.d. Returns the new loss and gradient, or nothing after the last
--- iteration, where nobody would need them.
+-- Adds the step along own.d to the parameters. Returns the new loss and gradient, or nothing after
+-- the last iteration.
 local function go(group, own, problem, loss, grad, slope, last)
   if group.line_search_fn ~= lib.none then
     local from = clones(problem.params)
@@ -198,7 +197,7 @@ local function go(group, own, problem, loss, grad, slope, last)
   return problem.here()
 end
 
--- Iterations until something says that it is enough.
+-- Iterates until a stopping criterion holds.
 local function iterate(group, own, problem, loss, grad)
   for n = 1, group.max_iter do
     own.n_iter = own.n_iter + 1
@@ -238,7 +237,7 @@ end
 
 --- A step: up to max_iter iterations.
 -- @param closure  clears the gradients, computes the loss, calls backward, returns the loss
--- @return the loss that the closure returned first
+-- @return the first loss that the closure returned
 function LBFGS:step(closure)
   if type(closure) ~= "function" then
     errors.argument("step", "closure", "a function that computes the loss and its gradients is "
@@ -276,7 +275,7 @@ local function own_tensor(x, p)
   return x
 end
 
---- The state of one parameter, copied: PyTorch has tensors where numbers do.
+--- A copy of one parameter's state; numbers that are tensors in PyTorch become tensors.
 function LBFGS:adopt_state(p, values)
   local copy = {}
   for name, value in pairs(type(values) == "table" and values or {}) do

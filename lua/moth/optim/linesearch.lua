@@ -1,15 +1,16 @@
---- linesearch.lua -- how far to go along a direction: a step that satisfies the strong Wolfe
--- conditions (Nocedal and Wright, Numerical Optimization, 3.5), for optim.LBFGS.
+--- linesearch.lua -- a line search for optim.LBFGS: a step length that satisfies the strong Wolfe
+-- conditions (Nocedal and Wright, Numerical Optimization, 3.5).
 --
--- A point of the line is {t, value, slope, grad}. First steps grow until a point lies beyond a
--- minimum; then the interval of two points shrinks around it.
+-- A point of the line is {t, value, slope, grad}; slope is the directional derivative. The
+-- bracketing phase increases t until an interval contains a minimum; the zoom phase shrinks the
+-- interval.
 
 local search = {}
 
 local abs, max, min = math.abs, math.max, math.min
-local ENOUGH, FLAT = 1e-4, 0.9 -- how much the value must fall, and how flat it must be there
+local ENOUGH, FLAT = 1e-4, 0.9 -- the constants of sufficient decrease and of curvature
 
--- Where the cubic through two points has its minimum, within bounds.
+-- The minimum of the cubic through two points, clamped to bounds.
 local function cubic(a, b, low, high)
   low, high = low or min(a.t, b.t), high or max(a.t, b.t)
   local d1 = a.slope + b.slope - 3 * (a.value - b.value) / (a.t - b.t)
@@ -21,7 +22,8 @@ local function cubic(a, b, low, high)
   return min(max(t, low), high)
 end
 
--- Grows the step. Returns two points around a minimum, or one that will do; and the calls made.
+-- The bracketing phase. Returns two points around a minimum, or one acceptable point; and the
+-- number of calls.
 local function bracket(at, start, first, most)
   local before, point = start, at(first)
   for calls = 0, most - 1 do
@@ -39,7 +41,7 @@ local function bracket(at, start, first, most)
   return start, point, most
 end
 
--- The next t to try between two points. Near an end twice, or beyond it, it is moved inwards.
+-- The next t between two points. It is moved inwards if it is too near to an end twice in a row.
 local function inside(a, b, stuck)
   local t, low, high = cubic(a, b), min(a.t, b.t), max(a.t, b.t)
   local room = 0.1 * (high - low)
@@ -48,7 +50,7 @@ local function inside(a, b, stuck)
   return abs(t - high) < abs(t - low) and high - room or low + room, false
 end
 
--- Shrinks the interval between two points until one will do; the lower one is kept.
+-- The zoom phase: shrinks the interval until a point is acceptable; keeps the lower point.
 local function zoom(at, start, low, high, how, calls)
   if high.value < low.value then low, high = high, low end
   local t, stuck
@@ -69,10 +71,10 @@ local function zoom(at, start, low, high, how, calls)
 end
 
 --- A step along a direction.
--- @param evaluate  function(t) -> the value at t and the gradient there
--- @param how       t: the first step to try; value, grad, slope: those at 0; direction; tolerance:
---                  the shortest interval, times the largest element of the direction; most: how
---                  often to grow and shrink
+-- @param evaluate  function(t) -> the value and the gradient at t
+-- @param how  t: the first step to try; value, grad, slope: those at 0; direction; tolerance: the
+-- shortest interval, times the largest element of the direction; most: the maximal number of
+-- iterations of each phase
 -- @return the value, the gradient and t
 function search.strong_wolfe(evaluate, how)
   local function at(t)

@@ -1,5 +1,5 @@
---- lr_scheduler.lua -- moth.optim.lr_scheduler: schedules of the learning rate. Each file of
--- schedule/ is loaded at the first use of one of its names.
+--- lr_scheduler.lua -- moth.optim.lr_scheduler: learning rate schedules. Each file of schedule/ is
+-- loaded at the first use of one of its names.
 
 local class = require "moth.base.class"
 local lazy = require "moth.base.lazy"

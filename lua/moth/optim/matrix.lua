@@ -1,6 +1,6 @@
---- matrix.lua -- optim.Adafactor and optim.Muon, whose steps see a matrix as a matrix and are made
--- of several ops. Numbers that change from step to step are tensors of one element, so that a step
--- can be captured.
+--- matrix.lua -- optim.Adafactor and optim.Muon, which use the matrix structure of a parameter and
+-- are composed of several ops. Numbers that change from step to step are tensors of one element,
+-- so that a step can be captured.
 
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
@@ -11,7 +11,7 @@ local scope = require "moth.tensor.scope"
 
 local matrix = {}
 
--- Whether a group's options are what they were when a step was recorded.
+-- Returns true if a group's options equal those of the captured step.
 local function same_options(group, names, were)
   for i, name in ipairs(names) do
     if group[name] ~= were[i] then return false end
@@ -25,7 +25,7 @@ local function options_of(group, names)
   return list
 end
 
--- A note of the fill_ that ran last: before a replay it writes value(group, step).
+-- Logs the last fill_: before a replay it writes value(group, step).
 local function note(self, group, found, names, value)
   if not lib.capture then return end
   local were = options_of(group, names)
@@ -36,8 +36,8 @@ local function note(self, group, found, names, value)
   end)
 end
 
--- The numbers of a step beside a parameter, name -> tensor: make(place, name, value) makes one for
--- each place where parameters lie.
+-- The numbers of a step, name -> tensor; make(place, name, value) creates one for each device and
+-- dtype of the parameters.
 local function numbers_at(make, values)
   local made = {}
   return function(p)
@@ -53,8 +53,8 @@ end
 
 -- ---- Adafactor ----
 
---- Adafactor (Shazeer and Stern, 2018): as Adam without the running mean, and of the squares of a
--- matrix only the means of its rows and columns are kept.
+--- Adafactor (Shazeer and Stern, 2018): Adam without the running mean; of the squares of a matrix
+-- only the means of rows and columns are stored.
 local Adafactor = rule.new("Adafactor", {
   {"float", "lr", "the largest relative step, and factor of the weight decay", default = 1e-2,
    single = true},
@@ -86,7 +86,8 @@ function Adafactor:check(group)
   end
 end
 
--- The shapes of row_var and col_var: the parameter's, with 1 in the last place or the one before.
+-- The shapes of row_var and col_var: the parameter's, with 1 in the last dimension or the one
+-- before.
 local function factor_shapes(p)
   local rows, columns = {}, {}
   for i, n in ipairs(p.shape) do rows[i], columns[i] = n, n end
@@ -120,10 +121,10 @@ local function begin(own, p)
   end
 end
 
--- The spacing of a dtype's floats at 1.
+-- The machine epsilon of a dtype.
 local EPSILON = {float64 = 2 ^ -52, float32 = 2 ^ -23, float16 = 2 ^ -10, bfloat16 = 2 ^ -7}
 
--- The running means of the squares along dim, moved.
+-- Updates the running means of the squares along dim.
 local function move_mean(kept, grad, dim, share)
   local mean = grad:norm(2, dim, true):square():div(grad:size(dim))
   kept:lerp_(mean, share)
@@ -141,7 +142,7 @@ local function squares(own, grad, share, eps)
   return own.row_var:matmul(own.col_var):div(mean:clamp {min = eps})
 end
 
--- The root of a tensor's mean square.
+-- The root mean square of a tensor.
 local function size_of(x)
   return x:norm():div(math.sqrt(x:numel()))
 end
@@ -188,9 +189,9 @@ end
 
 -- ---- Muon ----
 
---- Muon (Jordan et al., 2024), for the matrices between a network's layers: steps whose singular
--- values are all near 1. Give the other parameters to AdamW. The iteration that makes them so runs
--- in bfloat16, as PyTorch's does, whatever the parameters are.
+--- Muon (Jordan et al., 2024), for the weight matrices of hidden layers: the update is
+-- orthogonalized, so that its singular values are near 1. Use another optimizer, such as AdamW,
+-- for the other parameters. The iteration runs in bfloat16 for all dtypes, as in PyTorch.
 local Muon = rule.new("Muon", {
   rule.lr(1e-3),
   {"float", "weight_decay", "share by which the parameter shrinks", default = 0.1},
@@ -233,9 +234,8 @@ function Muon:check(group)
   end
 end
 
--- A matrix with the singular vectors of x, whose singular values are near 1: a polynomial, applied
--- to x again and again, that takes small ones up and keeps what is near 1 there. In bfloat16, which
--- is as good for this as anything, and fast on a GPU.
+-- Orthogonalizes x by the Newton-Schulz iteration: a polynomial that moves all singular values
+-- towards 1. It runs in bfloat16, which is precise enough and fast on a GPU.
 local function near_orthogonal(x, k, steps, eps)
   local tall = x:size(1) > x:size(2)
   local y = x:to(require("moth").bfloat16)
@@ -243,7 +243,7 @@ local function near_orthogonal(x, k, steps, eps)
   y = y / y:norm():clamp {min = eps}
   for _ = 1, steps do
     local gram = y:matmul(y:t())
-    local update = gram:addmm(gram, gram, k[2], k[3]) -- which rounds once
+    local update = gram:addmm(gram, gram, k[2], k[3]) -- rounds once
     y = y:addmm(update, y, k[1])
   end
   return tall and y:t() or y
@@ -264,7 +264,7 @@ local FIXED = {"momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "ad
 
 local function rate_of(group) return group.lr end
 
--- A number of the step; see bundle.note, which wants steps to be counted.
+-- A number of the step; see bundle.note, which requires that steps are counted.
 local function rate(self, group, count, place, name, value)
   local x = bundle.number(group, name, place, value(group))
   if not lib.capture then return x end

@@ -1,8 +1,9 @@
---- optimizer.lua -- optim.Optimizer: what all optimizers share, parameter groups and their state.
+--- optimizer.lua -- optim.Optimizer: parameter groups, state, hooks and state dicts of all
+-- optimizers.
 --
--- A subclass gives `update(group)`, which changes group.params by their gradients with the
--- group's options; it runs under no_grad. Its state lies in self.state[p], a table for each
--- parameter; what is saved of it are tensors and numbers.
+-- A subclass defines `update(group)`, which changes group.params by their gradients with the
+-- group's options; it runs under no_grad. Its state is in self.state[p], a table for each
+-- parameter; tensors and numbers of it are saved.
 --
 --     local Plain = nn.class("Plain", optim.Optimizer)
 --     function Plain:init(params, lr) optim.Optimizer.init(self, params, {lr = lr}) end
@@ -12,7 +13,7 @@
 --       end
 --     end
 --
--- Or it has a `step(closure)` of its own, as in PyTorch, which calls moth.no_grad itself.
+-- A subclass may define `step(closure)` instead, as in PyTorch, which calls moth.no_grad itself.
 
 local autograd = require "moth.autograd"
 local bundle = require "moth.optim.bundle"
@@ -27,7 +28,7 @@ local Optimizer = class("Optimizer")
 
 local IS_LEAF = lib.C.MOTH_IS_LEAF
 
--- What a group may hold beside the optimizer's options: what schedules note there.
+-- Fields of a group in addition to the optimizer's options: schedules write them.
 local notes = {initial_lr = true, max_lr = true, min_lr = true, max_momentum = true,
                base_momentum = true, swa_lr = true}
 
@@ -64,13 +65,13 @@ local function check_list(self, list)
   end
 end
 
--- Whether a value is {name, tensor}.
+-- Returns true if a value is {name, tensor}.
 local function is_named(entry)
   return lib.is_plain(entry) and type(entry[1]) == "string"
 end
 
--- The parameters of a list, and their names where it is one of {name, tensor}, or what
--- net:named_parameters() gave.
+-- The parameters of a list, and their names if it is a list of {name, tensor} or an iterator of
+-- net:named_parameters().
 local function split_names(self, list)
   if lib.is_plain(list) and type(list[1]) == "function" then
     list = list[1] -- SGD{net:named_parameters(), lr = 0.1}
@@ -94,26 +95,26 @@ local function split_names(self, list)
   return tensors, names
 end
 
---- Whether a group may hold a field of that name.
+--- Returns true if a group may have a field of that name.
 function Optimizer:_knows(name) return self.defaults[name] ~= nil or notes[name] end
 
---- The end of a message about an option that is not known.
+--- The end of a message about an unknown option.
 function Optimizer:_nearest_option(name)
   local names = {"params"}
   for known in pairs(self.defaults) do names[#names + 1] = known end
   return errors.nearest(tostring(name), names)
 end
 
--- A number that may come as a 0-d tensor.
+-- A number that may be a 0-d tensor.
 local function number_of(v)
   return lib.istensor(v) and v:dim() == 0 and v:item() or v
 end
 
---- Adds a group of parameters with options of its own; those left out are the optimizer's.
--- `optimizer:add_param_group{params = head:parameters(), lr = 1e-3}`; from
--- `head:named_parameters()`, or a list of {name, tensor}, it has `param_names` too, as then all
--- groups must. Fields of your own, `name = "head"`, stay in the group, unless they look like an
--- option misspelt.
+--- Adds a group of parameters with its own options; absent options are the optimizer's defaults.
+-- `optimizer:add_param_group{params = head:parameters(), lr = 1e-3}`. With
+-- `head:named_parameters()` or a list of {name, tensor} the group gets `param_names`; then all
+-- groups must have names. Other fields, such as `name = "head"`, are kept; a name that resembles
+-- an option raises.
 function Optimizer:add_param_group(group)
   if not lib.is_plain(group) or group.params == nil then
     errors.refuse("add_param_group", "param_group", "{params = list of tensors, ...} is needed",
@@ -174,8 +175,8 @@ local function check_group(self, i, group)
 end
 
 --- Sets up the groups.
--- @param params    a list of tensors or of {name, tensor}, what net:named_parameters() gives, or a
--- list of group tables {params = list, lr = ...}
+-- @param params    a list of tensors or of {name, tensor}, the iterator of
+-- net:named_parameters(), or a list of group tables {params = list, lr = ...}
 -- @param defaults  a table of the options and their values
 function Optimizer:init(params, defaults)
   if defaults ~= nil and type(defaults) ~= "table" then
@@ -203,7 +204,7 @@ function Optimizer:init(params, defaults)
   end
 end
 
---- Checks the options of a group; subclasses raise for values out of range.
+--- Checks the options of a group. Subclasses raise for values out of range.
 function Optimizer:check(group) -- luacheck: ignore group
 end
 
@@ -230,14 +231,14 @@ end
 
 define.takes(Optimizer.zero_grad, cleared.parse)
 
---- Changes the parameters of one group by their gradients; every optimizer has its own.
+--- Changes the parameters of one group by their gradients; each optimizer overrides it.
 function Optimizer:update(group) -- luacheck: ignore group
   class.abstract(self, "update", ":update(group)")
 end
 
--- State outlives the scope that a step runs in, also that of an optimizer of the user's own. Moth's
--- own classes keep what they make and say so by `keeps_own_state`, which is not inherited: a
--- subclass of SGD may have more.
+-- The state must outlive the scope of a step, also in optimizers that users define. Moth's classes
+-- keep their tensors themselves and set `keeps_own_state`, which subclasses do not inherit: they
+-- may have more state.
 local function keep_state(self)
   if rawget(class.of(self), "keeps_own_state") then return end
   for _, values in pairs(self.state) do
@@ -253,8 +254,7 @@ local function keep_state(self)
   end
 end
 
--- What a user's own optimizer has in its state and fields, and its options, while a step is
--- recorded.
+-- The state, fields and options of a user-defined optimizer, while a step is captured.
 local function plain_values(self)
   local list = {}
   for name, value in pairs(self) do
@@ -285,8 +285,8 @@ local function unchanged(cell)
   return true
 end
 
--- An optimizer whose op Moth does not know, recorded: its options are constants, another value of
--- one is another recording; its state must be written in place.
+-- Captures a user-defined optimizer. Its options are constants: a changed option needs another
+-- capture. Its state must be written in place.
 local function recorded(self, before, options, ...)
   keep_state(self)
   local recording = require "moth.capture.recording"
@@ -315,7 +315,7 @@ local function update_all(self)
     end
   end
   if #self.param_groups == 1 then
-    self:update(self.param_groups[1]) -- LuaJIT compiles this into the caller's loop, but no loop
+    self:update(self.param_groups[1]) -- LuaJIT compiles this call into the caller's loop
   else
     update_groups(self)
   end
@@ -328,7 +328,7 @@ function Hook:init(list, entry)
   self.list, self.entry = list, entry
 end
 
---- Takes the hook away.
+--- Removes the hook.
 function Hook:remove()
   for i, entry in ipairs(self.list) do
     if entry == self.entry then return table.remove(self.list, i) end
@@ -369,12 +369,12 @@ for name, list in pairs {state_dict_pre = "save_pre", state_dict_post = "save_po
                          load_state_dict_pre = "load_pre", load_state_dict_post = "load_post"} do
   local fname = "register_" .. name .. "_hook"
   --- Adds a hook. state_dict_pre and load_state_dict_post: fn(optimizer); state_dict_post and
-  -- load_state_dict_pre: fn(optimizer, state_dict), which may return another in its place.
+  -- load_state_dict_pre: fn(optimizer, state_dict), which may return a replacement.
   -- @return a handle with :remove()
   Optimizer[fname] = function(self, hook) return (add_hook(self, list, fname, hook)) end
 end
 
--- The cell of a step: schedules read `stepped`, and a replay sets it.
+-- The call log entry of a step: schedules read `stepped`, and a replay sets it.
 local function write_nothing() return true end
 local function set_stepped(cell) cell.optimizer.stepped = true end
 
@@ -391,8 +391,8 @@ local function before_step(self, closure, is_own)
 end
 
 --- One step of optimization.
--- @param closure  computes the loss and its gradients anew; called first, if given
--- @return the loss that the closure returned, or nothing
+-- @param closure  computes the loss and its gradients; called first, if present
+-- @return the closure's result, or nothing
 function Optimizer:step(closure)
   local loss
   before_step(self, closure)
@@ -410,8 +410,7 @@ local function after_own(self, closure, ...)
   return ...
 end
 
---- What stands in the place of a step that a class of the user's defines: it does what has to be
--- done around it.
+--- Wraps the step method of a user-defined class: calls the hooks and keeps the state.
 function Optimizer:_own_step(...)
   local closure, step = ..., class.of(self).step
   before_step(self, closure, true)
@@ -423,26 +422,25 @@ end
 
 -- ---- saving ----
 
---- Whether a tensor of a state dict has the shape that a parameter's state has under that name.
+--- Returns true if a tensor of a state dict has the shape of the parameter's state of that name.
 function Optimizer:fits(p, name, value) -- luacheck: ignore self name
   return value.shape == p.shape
 end
 
---- The state of one parameter as a state dict has it, copied, its tensors in the parameter's place
--- and dtype, float32 for half types.
+--- A copy of one parameter's state for a state dict, on the parameter's device and in its dtype,
+-- float32 for half types.
 function Optimizer:adopt_state(p, values)
   return (require "moth.optim.state".adopt(self, p, values))
 end
 
 --- The state and the groups as plain tables, with PyTorch's names: `state["0"].momentum_buffer`
--- belongs to the parameter numbered 0, and `param_groups[1].params` lists the numbers.
+-- belongs to parameter 0, and `param_groups[1].params` lists the parameters' numbers.
 function Optimizer:state_dict()
   return (require "moth.optim.state".save(self))
 end
 
---- Takes the state and the options that state_dict gave; the tensors are copied. PyTorch's state
--- dicts fit too. Nothing is taken if anything does not fit. Parameters go by their place: names are
--- taken over as they are.
+--- Loads a copy of the state and the options of a state dict. PyTorch's state dicts are accepted.
+-- If an entry does not fit, nothing is loaded. Parameters are matched by position, not by name.
 -- @param state_dict  {state = ..., param_groups = ...}; the groups must have as many parameters
 function Optimizer:load_state_dict(state_dict)
   require "moth.optim.state".load(self, state_dict)

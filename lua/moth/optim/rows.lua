@@ -1,5 +1,5 @@
---- rows.lua -- steps by sparse gradients, which change the rows that were used and no others; and
--- optim.SparseAdam, made for them.
+--- rows.lua -- steps by sparse gradients, which change only the rows that the gradient has; and
+-- optim.SparseAdam.
 
 local adam = require "moth.optim.adam"
 local bind = require "moth.binding.bind"
@@ -14,15 +14,15 @@ local ops = bind.ops
 
 local rows = {}
 
---- Raises if a group wants its parameters to shrink: rows that were not used would have to, too.
+--- Raises if a group has weight decay: it would also have to change rows without a gradient.
 function rows.no_decay(self, group)
   if group.weight_decay == 0 then return end
   errors.argument(class.typename(self), "weight_decay",
     "is not compatible with sparse gradients, whose other rows stay as they are", "E_UNSUPPORTED")
 end
 
---- The gradient with each row once, which a recording cannot have.
--- @param who  asks, for the error
+--- The coalesced gradient. A capture cannot record it.
+-- @param who  the function's name, for the error
 function rows.once(grad, who)
   if lib.capture and not grad:is_coalesced() then
     errors.raise(who .. ": how many rows a sparse gradient has depends on values, so moth.capture "
@@ -32,8 +32,8 @@ function rows.once(grad, who)
   return (sparse.coalesce(grad))
 end
 
---- A step of the rows that a sparse gradient holds: step(x, grad, ...) changes, in place, these
--- rows of p and of the tensors of its state, all as dense tensors.
+--- A step of the rows of a sparse gradient: step(x, grad, ...) changes these rows of p and of the
+-- tensors of its state in place. The rows are dense tensors.
 -- @param self    the optimizer
 -- @param states  tensors shaped as p
 function rows.step(self, p, grad, states, step)
@@ -50,8 +50,8 @@ end
 local options = adam.rows(1e-3)
 options[#options + 1] = rule.MAXIMIZE
 
---- Adam (Kingma and Ba, 2015) for sparse gradients: rows of the table, and of the running means,
--- that a step does not use stay as they are. All gradients must be sparse.
+--- Adam (Kingma and Ba, 2015) for sparse gradients: rows of the parameter and of the running means
+-- without a gradient are unchanged. All gradients must be sparse.
 -- `optim.SparseAdam(embedding:parameters(), {lr = 1e-3, betas = {0.9, 0.999}})`
 local SparseAdam = rule.new("SparseAdam", options)
 rows.SparseAdam = SparseAdam
@@ -69,7 +69,7 @@ function SparseAdam:update(group)
   for _, one in ipairs(found) do
     local own = bundle.state(self, one.p, MEANS)
     local step = own.step + 1
-    -- Adam adds eps to the root of a mean that was corrected for its beginning, SparseAdam before.
+    -- Adam adds eps after the bias correction, SparseAdam before it.
     local eps = group.eps / math.sqrt(1 - betas[2] ^ step)
     rows.step(self, one.p, one.grad, {own.exp_avg, own.exp_avg_sq}, function(x, grad, mean,
                                                                              square)

@@ -1,4 +1,4 @@
---- rule.lua -- optimizers by their options, which are the arguments of their constructors too.
+--- rule.lua -- defines optimizer classes by their options, which are also constructor arguments.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -7,11 +7,11 @@ local Optimizer = require "moth.optim.optimizer"
 
 local rule = {}
 
--- ---- options that many have ----
+-- ---- common options ----
 
 rule.WEIGHT_DECAY = {"float", "weight_decay", "share of the parameter added to its gradient",
                      default = 0}
-rule.MAXIMIZE = {"bool", "maximize", "climb instead of descend", default = false}
+rule.MAXIMIZE = {"bool", "maximize", "maximize the objective", default = false}
 
 function rule.lr(default)
   return {"float", "lr", "learning rate", default = default, single = true}
@@ -25,27 +25,29 @@ end
 
 local PARAMS = {"params", "params", "tensors, or groups of them with options"}
 
--- What an option is that was left out: a list of its own.
+-- The default of an absent option; a table is copied.
 local function first_of(row)
   if not lib.is_plain(row.first) then return row.first end
   return {unpack(row.first)}
 end
 
--- PyTorch's ways to run a step, of which Moth has one: fused, and fit to be captured.
+-- PyTorch's implementation switches, such as fused and capturable. Moth has one implementation.
 local ACCEPTED = {}
 for i, name in ipairs {"foreach", "fused", "capturable"} do
   ACCEPTED[i] = {"bool", name, "accepted; a step is fused and can be captured", optional = true}
 end
 
---- What a constructor takes: parameters, options, and what is accepted and changes nothing.
+--- The arguments of a constructor: parameters, options, and names that are accepted without
+-- effect.
 function rule.signature(name, rows)
   local all = {PARAMS, unpack(rows)}
   for _, row in ipairs(ACCEPTED) do all[#all + 1] = row end
   return (define.signature(name, all))
 end
 
---- A class of optimizers.
--- @param rows  the options, as rows of define; `first`: what one without a default begins as
+--- Creates an optimizer class.
+-- @param rows  the options, as rows of define; `first`: the initial value of an option without a
+-- default
 function rule.new(name, rows)
   local made = class(name, Optimizer)
   made.keeps_own_state = true

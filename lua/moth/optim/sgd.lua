@@ -1,5 +1,5 @@
---- sgd.lua -- optim.SGD: stochastic gradient descent, with momentum. One call into the engine per
--- step and group.
+--- sgd.lua -- optim.SGD: stochastic gradient descent, with momentum. A step calls one op for each
+-- group.
 
 local bind = require "moth.binding.bind"
 local errors = require "moth.error"
@@ -11,10 +11,10 @@ local rule = require "moth.optim.rule"
 -- `optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9})`
 local SGD = rule.new("SGD", {
   rule.lr(1e-3),
-  {"float", "momentum", "share of the running gradient that is kept", default = 0},
-  {"float", "dampening", "share of the new gradient left out of it", default = 0},
+  {"float", "momentum", "factor of the momentum buffer", default = 0},
+  {"float", "dampening", "share of the new gradient that the buffer omits", default = 0},
   rule.WEIGHT_DECAY,
-  {"bool", "nesterov", "look ahead along the running gradient", default = false},
+  {"bool", "nesterov", "use Nesterov momentum", default = false},
   rule.MAXIMIZE,
 })
 
@@ -27,7 +27,7 @@ function SGD:check(group)
   end
 end
 
--- What a replay uses; false if the step would go another way.
+-- Writes the op's arguments for a replay; returns false if the step would take another branch.
 local function write(cell, s, at)
   local group = cell.group
   local momentum = group.momentum
@@ -56,7 +56,7 @@ end
 
 local NONE, BUFFER = {}, {"momentum_buffer"}
 
--- What a replay uses of a step by a sparse gradient.
+-- The same for a step by a sparse gradient.
 local function write_rows(cell, s, at)
   local group = cell.group
   if group.momentum ~= 0 or group.weight_decay ~= 0 then return false end
@@ -64,7 +64,7 @@ local function write_rows(cell, s, at)
   return true
 end
 
--- Rows that come twice need not be added up before.
+-- Repeated rows need no coalescing.
 local function update_rows(self, group, found)
   local rows = require "moth.optim.rows"
   rows.no_decay(self, group)
@@ -107,7 +107,7 @@ local function new_buffers(params)
   return buffers
 end
 
--- The buffer of a parameter starts as its first gradient.
+-- The initial momentum buffer of a parameter is its first gradient.
 local function start(self, group, params, grads, buffers)
   run(group, params, grads, buffers, true)
   for i, p in ipairs(params) do self.state[p] = {momentum_buffer = buffers[i]} end
@@ -134,7 +134,7 @@ function SGD:update(group)
       end
     end
   end
-  local made = new_params and new_buffers(new_params) -- may fail: before anything has moved
+  local made = new_params and new_buffers(new_params) -- allocates before it changes anything
   if n > 0 then
     run(group, params, grads, buffers, false)
     if lib.capture then note(self, group) end

@@ -1,5 +1,5 @@
---- sized.lua -- optim.RMSprop, optim.Adagrad and optim.Adadelta: steps divided by the size that
--- gradients had so far.
+--- sized.lua -- optim.RMSprop, optim.Adagrad and optim.Adadelta: steps divided by the root mean
+-- square of past gradients.
 
 local bind = require "moth.binding.bind"
 local bundle = require "moth.optim.bundle"
@@ -29,7 +29,7 @@ function RMSprop:check(group)
   check(self, group, "alpha", "momentum")
 end
 
--- What the three have in common; a replay uses it.
+-- The arguments that all three ops share; a replay uses it.
 local function write(group, s, at)
   s[at.lr].number, s[at.eps].number = group.lr, group.eps
   s[at.weight_decay].number = group.weight_decay
@@ -76,7 +76,7 @@ function Adagrad:check(group)
   check(self, group, "lr_decay", "initial_accumulator_value")
 end
 
---- Adds a group; its state exists from the beginning, as PyTorch's does.
+--- Adds a group; its state is created at once, as in PyTorch.
 function Adagrad:add_param_group(group)
   Optimizer.add_param_group(self, group)
   local made = self.param_groups[#self.param_groups]

@@ -1,20 +1,20 @@
---- state.lua -- the state dicts of optimizers, read when one is first asked for: saved with
--- PyTorch's names and numbers, checked as a whole before anything of one is taken.
+--- state.lua -- the state dicts of optimizers, with PyTorch's names and numbers. A state dict is
+-- checked completely before anything is loaded. The file is loaded at the first use.
 
 local bundle = require "moth.optim.bundle"
 local class = require "moth.base.class"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
--- What PyTorch's state dicts say of how an optimizer computes, which means nothing here.
+-- Implementation options in PyTorch's state dicts, which have no meaning here.
 local ignored = {foreach = true, fused = true, capturable = true, differentiable = true,
-                 param_names = true} -- these are taken, too
--- What PyTorch keeps of a parameter's state in a tensor of one element, and Moth as a number.
+                 param_names = true} -- these are loaded too
+-- Entries that are tensors of one element in PyTorch and numbers in Moth.
 local NUMBERS = {step = true, mu_product = true, eta = true, mu = true}
 
 local M = {}
 
--- Calls hooks that may replace a state dict; what is left of it.
+-- Calls hooks that may replace a state dict. Returns the last one.
 local function pass_through(self, list, fname, state_dict)
   for _, entry in ipairs({unpack(list or {})}) do
     local new = entry.fn(self, state_dict)
@@ -28,7 +28,7 @@ local function pass_through(self, list, fname, state_dict)
   return state_dict
 end
 
---- What Optimizer:state_dict does.
+--- Implements Optimizer:state_dict.
 function M.save(self)
   pass_through(self, self.save_pre, "state_dict")
   local numbers, count = {}, 0
@@ -79,7 +79,7 @@ local function check_state(self, state_dict)
   end
 end
 
---- What Optimizer:adopt_state does.
+--- Implements Optimizer:adopt_state.
 function M.adopt(self, p, values)
   if type(values) ~= "table" then
     misfit(self, "the state of a parameter is " .. errors.describe(values))
@@ -104,7 +104,7 @@ function M.adopt(self, p, values)
   return copy
 end
 
--- The options of a group: its own, and over them those that were saved.
+-- The options of a group: its own, overwritten by the saved ones.
 local function adopt_options(self, group, saved, i)
   local options = {}
   for name, value in pairs(group) do options[name] = value end
@@ -131,7 +131,7 @@ local function adopt_options(self, group, saved, i)
   return options
 end
 
---- What Optimizer:load_state_dict does.
+--- Implements Optimizer:load_state_dict.
 function M.load(self, state_dict)
   state_dict = pass_through(self, self.load_pre, "load_state_dict", state_dict)
   check_state(self, state_dict)

@@ -1,5 +1,4 @@
---- steady.lua -- optim.Rprop, whose steps have sizes of their own, and optim.ASGD, which keeps the
--- mean of its parameters.
+--- steady.lua -- optim.Rprop and optim.ASGD, whose steps do not scale with the gradient history.
 
 local bind = require "moth.binding.bind"
 local errors = require "moth.error"
@@ -10,7 +9,7 @@ local steady = {}
 
 -- ---- Rprop ----
 
---- Rprop (Riedmiller and Braun, 1993): the gradient's sign alone, for gradients of the whole data.
+--- Rprop (Riedmiller and Braun, 1993): uses only the gradient's sign; for full-batch gradients.
 local Rprop = rule.new("Rprop", {
   rule.lr(1e-2), {"any", "etas", "{less, more}: factors of an element's step where its "
     .. "gradient turned, and where it did not; {0.5, 1.2}", optional = true, first = {0.5, 1.2}},
@@ -63,8 +62,8 @@ end
 
 -- ---- ASGD ----
 
---- ASGD (Polyak and Juditsky, 1992): descent whose rate falls; state[p].ax is the parameter's mean
--- over the steps from t0 on.
+--- ASGD (Polyak and Juditsky, 1992): gradient descent with a decaying rate; state[p].ax is the
+-- parameter's mean over the steps from t0 on.
 local ASGD = rule.new("ASGD", {
   rule.lr(1e-2), {"float", "lambd", "how fast the rate falls, and the parameter shrinks",
     default = 1e-4},
@@ -84,7 +83,7 @@ end
 
 local MEAN = {"ax"}
 
--- The rate and the share of the mean after some steps; before the first they are lr and 1.
+-- The rate and the averaging factor after some steps; at first they are lr and 1.
 local function rate_and_share(group, step)
   return group.lr / (1 + group.lambd * group.lr * step) ^ group.alpha,
     1 / math.max(1, step - group.t0)

@@ -1,5 +1,5 @@
---- swa_utils.lua -- moth.optim.swa_utils: averages of a network's weights over training, by equal
--- shares (SWA) or by shares that fall (EMA), and the learning rate that goes with the first.
+--- swa_utils.lua -- moth.optim.swa_utils: running averages of a network's weights, with equal
+-- weights (SWA) or exponential weights (EMA), and the learning rate schedule of SWA.
 --
 --     local average = swa_utils.AveragedModel(net)
 --     -- in training, now and then:
@@ -22,7 +22,7 @@ local swa = {}
 
 local function moth() return require "moth" end
 
--- ---- ways to average ----
+-- ---- averaging functions ----
 
 local DECAY = {"float", "decay", "share of the average that is kept", default = 0.999}
 
@@ -33,7 +33,7 @@ local function check_decay(fname, decay)
   end
 end
 
--- average := average + share (now - average), for numbers of any dtype.
+-- average := average + share (current - average), for numbers of any dtype.
 local function move(average, now, share)
   if average.dtype.is_floating_point then average:lerp_(now, share)
   else average:copy_(average + (now - average) * share) end
@@ -57,7 +57,7 @@ end
 functions {
   {
     name = "get_ema_multi_avg_fn", examples = "0.99", args = {DECAY},
-    doc = "For AveragedModel's multi_avg_fn: a running mean, of which each update keeps `decay`.",
+    doc = "For AveragedModel's multi_avg_fn: an exponential moving average.",
     run = function(decay)
       check_decay("get_ema_multi_avg_fn", decay)
       return function(averages, currents) move_all(averages, currents, 1 - decay) end
@@ -65,7 +65,7 @@ functions {
   },
   {
     name = "get_ema_avg_fn", examples = "0.99", args = {DECAY},
-    doc = "For AveragedModel's avg_fn: a running mean, of which each update keeps `decay`.",
+    doc = "For AveragedModel's avg_fn: an exponential moving average.",
     run = function(decay)
       check_decay("get_ema_avg_fn", decay)
       return function(average, current)
@@ -75,7 +75,7 @@ functions {
   },
 }
 
---- For AveragedModel's multi_avg_fn: the mean of all updates, which is its default.
+--- For AveragedModel's multi_avg_fn: the mean of all updates (the default).
 function swa.get_swa_multi_avg_fn()
   return function(averages, currents, n) move_all(averages, currents, 1 / (n + 1)) end
 end
@@ -90,8 +90,8 @@ end
 -- ---- the averaged network ----
 
 --- A copy of a network. Its weights are means of the network's weights at each update_parameters
--- (Izmailov et al., 2018; Polyak and Juditsky, 1992), or exponential moving averages of them (EMA)
--- with `multi_avg_fn = swa_utils.get_ema_multi_avg_fn()`.
+-- (Izmailov et al., 2018; Polyak and Juditsky, 1992), or exponential moving averages of them
+-- (EMA) with `multi_avg_fn = swa_utils.get_ema_multi_avg_fn()`.
 local AveragedModel = class("AveragedModel", Module)
 swa.AveragedModel = AveragedModel
 
@@ -140,14 +140,14 @@ function AveragedModel:forward(...)
 end
 named.as_given(AveragedModel.forward)
 
--- The parameters of a network, with its buffers if wanted.
+-- The parameters of a network, and its buffers if requested.
 local function tensors_of(model, buffers)
   local list = model:parameters()
   for _, x in ipairs(buffers and model:buffers() or {}) do list[#list + 1] = x end
   return list
 end
 
--- Pairs of tensors in lists of one dtype and device each.
+-- Pairs of tensors in lists, one list for each dtype and device.
 local function in_groups(averages, currents)
   local groups, by_key = {}, {}
   for i, x in ipairs(averages) do
@@ -202,8 +202,8 @@ local function update_all(self, model)
   self.n_averaged:add_(1)
 end
 
---- Takes what the network's weights are now into the average; the first time it is them.
--- @param model  the network, or one like it
+--- Updates the average with the network's current weights; the first call copies them.
+-- @param model  the network, or another instance of the same architecture
 function AveragedModel:update_parameters(model)
   check_model("update_parameters", model)
   if lib.capture then
@@ -227,7 +227,7 @@ local function refuse_loader(loader)
     .. " got " .. errors.describe(loader), "E_TYPE")
 end
 
--- What `for ... in` takes, from a loader or a list.
+-- The iterator for `for ... in` over a loader or a list.
 local function batches_of(loader)
   local meta = type(loader) ~= "cdata" and getmetatable(loader)
   if type(loader) == "function" or type(meta) == "table" and meta.__call then return loader end
@@ -283,7 +283,7 @@ swa.update_bn = define {
 
 -- ---- the rate ----
 
---- From the rate that each group has to swa_lr in anneal_epochs epochs; there it stays.
+--- Moves each group's rate to swa_lr in anneal_epochs epochs; then it is constant.
 local SWALR = class("SWALR", LRScheduler)
 swa.SWALR = SWALR
 SWALR.signature = define.signature("SWALR", {
@@ -306,7 +306,7 @@ function SWALR:init(optimizer, swa_lr, anneal_epochs, anneal_strategy, last_epoc
   LRScheduler.init(self, optimizer, last_epoch)
 end
 
--- How much of the way is gone after some steps.
+-- The completed share of the annealing after some steps.
 local function gone(self, step)
   local share = math.max(0, math.min(1, step / math.max(1, self.anneal_epochs)))
   return self._anneal_strategy == "cos" and (1 - math.cos(math.pi * share)) / 2 or share
@@ -318,7 +318,7 @@ function SWALR:get_lr()
   local before, now = gone(self, step - 1), gone(self, step)
   return (self:_each(function(group)
     local last = group.swa_lr
-    -- where the way began: other schedules may have moved the rate meanwhile
+ -- the start of the annealing: other schedules may have changed the rate
     local first = before == 1 and last or (group.lr - before * last) / (1 - before)
     return last * now + first * (1 - now)
   end))

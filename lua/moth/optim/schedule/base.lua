@@ -1,7 +1,7 @@
---- base.lua -- optim.lr_scheduler.LRScheduler: what all learning rate schedules share.
+--- base.lua -- optim.lr_scheduler.LRScheduler: the base of all learning rate schedules.
 --
--- A subclass gives `get_lr()`: the rates of all groups at `self.last_epoch`, as a list. The fields
--- that it sets are its state, but for functions.
+-- A subclass defines `get_lr()`, which returns a list: the rates of all groups at
+-- `self.last_epoch`. All its fields but functions are saved as its state.
 --
 --     local Warm = nn.class("Warm", optim.lr_scheduler.LRScheduler)
 --     function Warm:init(optimizer, steps)
@@ -22,10 +22,10 @@ local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 local Optimizer = require "moth.optim.optimizer"
 
---- Sets the learning rates of an optimizer as training goes on; `step()` once an epoch or batch,
--- after the optimizer's. Epochs are PyTorch's plain numbers, from 0.
--- @field last_epoch  how many steps were taken
--- @field base_lrs    the rate that each group began with
+--- Sets the learning rates of an optimizer during training. Call `step()` once an epoch or batch,
+-- after the optimizer's step. Epochs count from 0, as in PyTorch.
+-- @field last_epoch  the number of steps taken
+-- @field base_lrs    the initial rate of each group
 local LRScheduler = class("LRScheduler")
 
 LRScheduler.OPTIMIZER = {"object", "optimizer", "whose learning rates are set"}
@@ -34,7 +34,7 @@ LRScheduler.signature = define.signature("LRScheduler", {
   LRScheduler.OPTIMIZER, LRScheduler.LAST_EPOCH,
 })
 
---- Takes the optimizer whose rates are set; raises unless it is one.
+--- Sets self.optimizer; raises unless the argument is an optimizer.
 function LRScheduler:_attach(optimizer)
   if not class.isinstance(optimizer, Optimizer) then
     errors.refuse(class.typename(self), "optimizer", "an optimizer is needed", optimizer, "E_TYPE")
@@ -42,7 +42,7 @@ function LRScheduler:_attach(optimizer)
   self.optimizer = optimizer
 end
 
---- A value for each group: a number stands for all, a list must have one for each.
+--- A value for each group: a number applies to all groups, a list must have one for each.
 function LRScheduler:_per_group(name, value)
   local list, n = {}, #self.optimizer.param_groups
   local several = lib.is_plain(value)
@@ -56,7 +56,7 @@ function LRScheduler:_per_group(name, value)
   return list
 end
 
---- The same of numbers alone.
+--- The same for numbers only.
 function LRScheduler:_numbers(name, value)
   local list = self:_per_group(name, value)
   for _, number in ipairs(list) do
@@ -68,7 +68,7 @@ function LRScheduler:_numbers(name, value)
   return list
 end
 
---- The rates that the groups have now.
+--- The current rates of the groups.
 function LRScheduler:_rates()
   local list = {}
   for i, group in ipairs(self.optimizer.param_groups) do list[i] = group.lr end
@@ -109,7 +109,7 @@ function LRScheduler:_initial_step()
   if not ok then error(problem, 0) end
 end
 
--- Warns of the order that skips the first rate; once, at the second step.
+-- Warns once, at the second step, if the scheduler is stepped before the optimizer.
 local function check_order(self)
   local optimizer = self.optimizer
   local usual = class.written(optimizer.step) == class.written(Optimizer.step)
@@ -119,13 +119,13 @@ local function check_order(self)
   end
 end
 
---- The next rates; called by step alone. Between steps, get_last_lr() has the rates.
+--- The next rates; only step calls it. Call get_last_lr() for the current rates.
 function LRScheduler:get_lr()
   class.abstract(self, "get_lr", ":get_lr()")
 end
 
 --- Sets the rates of the next epoch.
--- @param epoch  which one to go to instead of the next (PyTorch calls it deprecated)
+-- @param epoch  the epoch to set instead of the next one (deprecated in PyTorch)
 function LRScheduler:step(epoch)
   if lib.capture then require("moth.capture.recording").refuse("a schedule's step") end
   if epoch ~= nil and type(epoch) ~= "number" then
@@ -141,7 +141,7 @@ local function bad_rates(self, rates)
     "needed"):format(class.typename(self), errors.describe(rates), #self.optimizer.param_groups))
 end
 
---- Sets the groups' rates to those of the next epoch, or of the one given.
+--- Sets the groups' rates to those of the next epoch, or of the given epoch.
 function LRScheduler:_update_lr(epoch)
   local rates
   if epoch == nil then
@@ -154,7 +154,7 @@ function LRScheduler:_update_lr(epoch)
   self:_set(rates)
 end
 
---- Gives each group its rate.
+--- Writes the rate of each group.
 function LRScheduler:_set(rates)
   local groups = self.optimizer.param_groups
   if type(rates) ~= "table" or #rates ~= #groups then bad_rates(self, rates) end
@@ -165,7 +165,7 @@ function LRScheduler:_set(rates)
   self._last_lr = self:_rates()
 end
 
---- The rates that the last step set, a list of a number for each group.
+--- The rates that the last step set: a list with a number for each group.
 function LRScheduler:get_last_lr()
   return self._last_lr
 end
@@ -191,8 +191,8 @@ local function is_data(value)
   return kind == "number" or kind == "string" or kind == "boolean" or lib.istensor(value)
 end
 
---- All fields but the optimizer, as a plain table. Functions, as those of LambdaLR, are not saved:
--- give the new schedule the same ones.
+--- All fields but the optimizer, as a plain table. Functions, such as those of LambdaLR, are not
+-- saved: pass the same ones to the new schedule.
 function LRScheduler:state_dict()
   local state = {}
   for name, value in pairs(self) do
@@ -201,8 +201,8 @@ function LRScheduler:state_dict()
   return state
 end
 
---- Takes the fields that state_dict gave, but for functions, which stay those of this schedule. The
--- rates themselves are the optimizer's: its state dict brings them.
+--- Loads the fields of a state dict; functions are kept. The rates themselves are in the
+-- optimizer's state dict.
 function LRScheduler:load_state_dict(state_dict)
   if type(state_dict) ~= "table" or state_dict.last_epoch == nil then
     errors.argument("load_state_dict", "state_dict",

@@ -1,5 +1,5 @@
---- chain.lua -- schedules of schedules: SequentialLR, one after the other, and ChainedScheduler,
--- all at once.
+--- chain.lua -- compositions of schedules: SequentialLR runs them one after the other,
+-- ChainedScheduler all at once.
 
 local calls = require "moth.binding.calls"
 local class = require "moth.base.class"
@@ -61,7 +61,7 @@ SequentialLR.signature = define.signature("SequentialLR", {
   LRScheduler.LAST_EPOCH,
 })
 
--- Takes back the step that each schedule took when it was made.
+-- Undoes the first step that each schedule took in its constructor.
 local function undo(scheduler)
   if scheduler._schedulers then
     for _, inner in ipairs(scheduler._schedulers) do undo(inner) end
@@ -87,14 +87,14 @@ function SequentialLR:init(optimizer, schedulers, milestones, last_epoch)
   self._last_lr = first:get_last_lr()
 end
 
---- Which schedule is at work in an epoch.
+--- The index of the schedule that is active in an epoch.
 function SequentialLR:_at(epoch)
   local at = 1
   while self._milestones[at] and self._milestones[at] <= epoch do at = at + 1 end
   return at
 end
 
---- A step of the schedule whose turn it is.
+--- A step of the active schedule.
 function SequentialLR:step()
   self.last_epoch = self.last_epoch + 1
   local at = self:_at(self.last_epoch)
@@ -111,7 +111,7 @@ SequentialLR.state_dict, SequentialLR.load_state_dict = state_of, load_state
 
 -- ---- all at once ----
 
---- A step of each of several schedules, one on top of the other.
+--- Steps several schedules together; their factors multiply.
 local ChainedScheduler = class("ChainedScheduler", LRScheduler)
 chain.ChainedScheduler = ChainedScheduler
 ChainedScheduler.signature = define.signature("ChainedScheduler", {
@@ -127,7 +127,7 @@ function ChainedScheduler:init(schedulers, optimizer)
   self._last_lr = self:_rates()
 end
 
---- A step of each.
+--- A step of each schedule.
 function ChainedScheduler:step()
   for _, scheduler in ipairs(self._schedulers) do scheduler:step() end
   self._last_lr = self:_rates()

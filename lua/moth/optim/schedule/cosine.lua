@@ -9,7 +9,7 @@ local LRScheduler = require "moth.optim.schedule.base"
 local cosine = {}
 local cos, pi = math.cos, math.pi
 
---- Follows half a cosine from the first rate to eta_min in T_max epochs, and up again.
+--- Follows half a cosine from the initial rate to eta_min in T_max epochs, and back.
 local CosineAnnealingLR = class("CosineAnnealingLR", LRScheduler)
 cosine.CosineAnnealingLR = CosineAnnealingLR
 CosineAnnealingLR.signature = define.signature("CosineAnnealingLR", {
@@ -46,8 +46,8 @@ function CosineAnnealingLR:_get_closed_form_lr()
   end))
 end
 
---- Half a cosine from the first rate to eta_min, begun anew after T_0 epochs, then after
--- T_0 T_mult, T_0 T_mult^2 and so on.
+--- Half a cosine from the initial rate to eta_min; restarts after T_0 epochs, then after T_0
+-- T_mult, T_0 T_mult^2 and so on.
 local Restarts = class("CosineAnnealingWarmRestarts", LRScheduler)
 cosine.CosineAnnealingWarmRestarts = Restarts
 Restarts.signature = define.signature("CosineAnnealingWarmRestarts", {
@@ -75,7 +75,7 @@ function Restarts:get_lr()
   end))
 end
 
--- Where in which cosine an epoch (with a fraction, perhaps) lies.
+-- The cycle's length and the position in it at an epoch, which may be fractional.
 local function go_to(self, epoch)
   local T_0, T_mult = self.T_0, self.T_mult
   if epoch < T_0 then
@@ -89,7 +89,7 @@ local function go_to(self, epoch)
   end
 end
 
---- Sets the rates of the next epoch, or of the one given: `step(epoch + batch / batches)`.
+--- Sets the rates of the next epoch, or of the given epoch: `step(epoch + batch / batches)`.
 function Restarts:step(epoch)
   if lib.capture then require("moth.capture.recording").refuse("a schedule's step") end
   if epoch == nil and self.last_epoch < 0 then epoch = 0 end
@@ -109,7 +109,7 @@ function Restarts:step(epoch)
   self:_set(self:get_lr())
 end
 
--- SequentialLR begins it by this.
+-- SequentialLR calls this at the schedule's start.
 function Restarts:_update_lr(epoch)
   self:step(epoch)
 end

@@ -1,5 +1,5 @@
---- cycle.lua -- OneCycleLR and CyclicLR (Smith, 2017; Smith and Topin, 2018): up and down, once or
--- again and again, with the momentum going the other way. A step is a batch here, not an epoch.
+--- cycle.lua -- OneCycleLR and CyclicLR (Smith, 2017; Smith and Topin, 2018): the rate rises and
+-- falls, once or periodically; the momentum moves inversely. A step is a batch, not an epoch.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -17,7 +17,7 @@ local function set_momentum(self, group, value)
   end
 end
 
--- Finds what is cycled and notes its bounds in the groups.
+-- Finds the momentum option that is cycled and stores its bounds in the groups.
 local function begin_momentum(self, fname, optimizer, base, most, begins)
   if optimizer.defaults.momentum == nil and optimizer.defaults.betas == nil then
     errors.argument(fname, "cycle_momentum", ("is true, but %s has neither momentum nor betas")
@@ -35,7 +35,7 @@ end
 
 -- ---- one cycle ----
 
---- From max_lr / div_factor up to max_lr and down to far below, in total_steps steps.
+--- Rises from max_lr / div_factor to max_lr, then falls to the minimum, in total_steps steps.
 local OneCycleLR = class("OneCycleLR", LRScheduler)
 cycle.OneCycleLR = OneCycleLR
 OneCycleLR.signature = define.signature("OneCycleLR", {
@@ -71,8 +71,8 @@ local function steps_of(total_steps, epochs, steps_per_epoch)
   return n
 end
 
--- A phase: where it ends, and from which to which of a group's values it leads. State dicts have it
--- as PyTorch's have.
+-- A phase: its end, and the group's fields that hold its initial and final values. State dicts
+-- have PyTorch's form.
 local function phase(end_step, start_lr, end_lr, start_momentum, end_momentum)
   return {end_step = end_step, start_lr = start_lr, end_lr = end_lr,
     start_momentum = start_momentum, end_momentum = end_momentum}
@@ -142,7 +142,8 @@ end
 
 -- ---- many cycles ----
 
---- Between base_lr and max_lr, up in step_size_up steps and down in step_size_down.
+--- Rises from base_lr to max_lr in step_size_up steps and falls in step_size_down steps,
+-- periodically.
 local CyclicLR = class("CyclicLR", LRScheduler)
 cycle.CyclicLR = CyclicLR
 CyclicLR.signature = define.signature("CyclicLR", {
@@ -191,7 +192,7 @@ function CyclicLR:init(optimizer, base_lr, max_lr, step_size_up, step_size_down,
   self.base_lrs = lowest
 end
 
--- The height of the cycle: of x, its number from 1, or the number of steps.
+-- The height of the cycle, a function of x, the cycle's number (from 1) or the number of steps.
 local function height(self, x)
   if self.scale_fn then return self.scale_fn(x) end
   if self.mode == "triangular" then return 1 end

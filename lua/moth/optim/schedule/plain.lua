@@ -1,7 +1,7 @@
 --- plain.lua -- schedules that multiply the rate: StepLR, MultiStepLR, ConstantLR, LinearLR,
--- ExponentialLR, PolynomialLR, LambdaLR, MultiplicativeLR. As in PyTorch each goes from the rate
--- that the group has now, so that several may work on one optimizer; the closed forms serve
--- step(epoch) and SequentialLR.
+-- ExponentialLR, PolynomialLR, LambdaLR, MultiplicativeLR. As in PyTorch, each changes the
+-- group's current rate, so that several can be combined. step(epoch) and SequentialLR use the
+-- closed forms.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -22,23 +22,23 @@ local function new(name, rows)
   return made
 end
 
--- The groups' rates, times a factor.
+-- The groups' current rates, times a factor.
 local function scaled(self, factor)
   return (self:_each(function(group) return group.lr * factor end))
 end
 
--- The first rates, times a factor.
+-- The initial rates, times a factor.
 local function from_base(self, factor)
   return (self:_each(function(_, base) return base * factor end))
 end
 
 -- ---- steps ----
 
---- Times gamma every step_size epochs.
--- @param optimizer   whose rates are set
+--- Multiplies the rate by gamma every step_size epochs.
+-- @param optimizer   the optimizer
 -- @param step_size   epochs between two drops
 -- @param gamma       factor of a drop (default 0.1)
--- @param last_epoch  the epoch to go on from (default -1: begin)
+-- @param last_epoch  the epoch to resume from (default -1: start)
 local StepLR = new("StepLR", {{"int", "step_size", "epochs between two drops"}, GAMMA})
 
 function StepLR:init(optimizer, step_size, gamma, last_epoch)
@@ -59,11 +59,11 @@ function StepLR:_get_closed_form_lr()
   return from_base(self, self.gamma ^ math.floor(self.last_epoch / self.step_size))
 end
 
---- Times gamma at each milestone.
--- @param optimizer   whose rates are set
--- @param milestones  list of epochs; one that stands twice counts twice
+--- Multiplies the rate by gamma at each milestone.
+-- @param optimizer   the optimizer
+-- @param milestones  list of epochs; a repeated epoch counts twice
 -- @param gamma       factor of a drop (default 0.1)
--- @param last_epoch  the epoch to go on from (default -1: begin)
+-- @param last_epoch  the epoch to resume from (default -1: start)
 local MultiStepLR = new("MultiStepLR", {{"ints", "milestones", "epochs of the drops"}, GAMMA})
 
 function MultiStepLR:init(optimizer, milestones, gamma, last_epoch)
@@ -102,11 +102,11 @@ end
 
 local TOTAL = {"int", "total_iters", "epochs that it takes", default = 5}
 
---- Times factor for the first total_iters epochs.
--- @param optimizer    whose rates are set
+--- Multiplies the rate by factor for the first total_iters epochs.
+-- @param optimizer    the optimizer
 -- @param factor       from 0 to 1 (default 1/3)
 -- @param total_iters  epochs that it lasts (default 5)
--- @param last_epoch   the epoch to go on from (default -1: begin)
+-- @param last_epoch   the epoch to resume from (default -1: start)
 local ConstantLR = new("ConstantLR", {
   {"float", "factor", "factor of the rate", default = 1 / 3}, TOTAL,
 })
@@ -127,12 +127,13 @@ function ConstantLR:_get_closed_form_lr()
   return from_base(self, self.last_epoch >= self.total_iters and 1 or self.factor)
 end
 
---- Goes in a line from start_factor to end_factor times the rate, over total_iters epochs.
--- @param optimizer     whose rates are set
+--- Multiplies the rate by a factor that moves linearly from start_factor to end_factor over
+-- total_iters epochs.
+-- @param optimizer     the optimizer
 -- @param start_factor  above 0, at most 1 (default 1/3)
 -- @param end_factor    from 0 to 1 (default 1)
 -- @param total_iters   epochs that it takes (default 5)
--- @param last_epoch    the epoch to go on from (default -1: begin)
+-- @param last_epoch    the epoch to resume from (default -1: start)
 local LinearLR = new("LinearLR", {
   {"float", "start_factor", "factor at first", default = 1 / 3},
   {"float", "end_factor", "factor at last", default = 1}, TOTAL,
@@ -158,10 +159,10 @@ function LinearLR:_get_closed_form_lr()
     * math.min(self.total_iters, self.last_epoch) / self.total_iters)
 end
 
---- Times gamma every epoch.
--- @param optimizer   whose rates are set
+--- Multiplies the rate by gamma every epoch.
+-- @param optimizer   the optimizer
 -- @param gamma       factor of each epoch
--- @param last_epoch  the epoch to go on from (default -1: begin)
+-- @param last_epoch  the epoch to resume from (default -1: start)
 local ExponentialLR = new("ExponentialLR", {{"float", "gamma", "factor of each epoch"}})
 
 function ExponentialLR:init(optimizer, gamma, last_epoch)
@@ -177,11 +178,11 @@ function ExponentialLR:_get_closed_form_lr()
   return from_base(self, self.gamma ^ self.last_epoch)
 end
 
---- Times (1 - epoch / total_iters) ^ power, down to 0.
--- @param optimizer    whose rates are set
+--- Multiplies the rate by (1 - epoch / total_iters) ^ power, down to 0.
+-- @param optimizer    the optimizer
 -- @param total_iters  epochs until 0 (default 5)
 -- @param power        (default 1)
--- @param last_epoch   the epoch to go on from (default -1: begin)
+-- @param last_epoch   the epoch to resume from (default -1: start)
 local PolynomialLR = new("PolynomialLR", {
   TOTAL, {"float", "power", "power of the polynomial", default = 1},
 })
@@ -202,7 +203,7 @@ function PolynomialLR:_get_closed_form_lr()
     (1 - math.min(self.total_iters, self.last_epoch) / self.total_iters) ^ self.power)
 end
 
--- ---- functions of the user ----
+-- ---- user functions ----
 
 local LAMBDA = {"any", "lr_lambda", "function(epoch) -> factor, or a list of one for each group"}
 
@@ -227,10 +228,10 @@ local function factor(self, i)
   return value
 end
 
---- The first rate times a function of the epoch.
--- @param optimizer   whose rates are set
+--- The initial rate times a function of the epoch.
+-- @param optimizer   the optimizer
 -- @param lr_lambda   function(epoch) -> factor, or a list of one for each group; not saved
--- @param last_epoch  the epoch to go on from (default -1: begin)
+-- @param last_epoch  the epoch to resume from (default -1: start)
 local LambdaLR = new("LambdaLR", {LAMBDA})
 
 function LambdaLR:init(optimizer, lr_lambda, last_epoch)
@@ -242,10 +243,10 @@ function LambdaLR:get_lr()
   return (self:_each(function(_, base, i) return base * factor(self, i) end))
 end
 
---- The rate times a function of the epoch, each time.
--- @param optimizer   whose rates are set
+--- Multiplies the rate by a function of the epoch.
+-- @param optimizer   the optimizer
 -- @param lr_lambda   function(epoch) -> factor, or a list of one for each group; not saved
--- @param last_epoch  the epoch to go on from (default -1: begin)
+-- @param last_epoch  the epoch to resume from (default -1: start)
 local MultiplicativeLR = new("MultiplicativeLR", {LAMBDA})
 
 function MultiplicativeLR:init(optimizer, lr_lambda, last_epoch)

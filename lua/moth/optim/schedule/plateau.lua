@@ -1,4 +1,4 @@
---- plateau.lua -- ReduceLROnPlateau: lower rates when a measure stops getting better.
+--- plateau.lua -- ReduceLROnPlateau: lowers the rates when a metric stops improving.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -6,7 +6,7 @@ local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 local LRScheduler = require "moth.optim.schedule.base"
 
---- Times factor when the measure given to step() has not become better for `patience` epochs.
+--- Multiplies the rate by factor when the metric has not improved for `patience` epochs.
 local Plateau = class("ReduceLROnPlateau", LRScheduler)
 Plateau.signature = define.signature("ReduceLROnPlateau", {
   LRScheduler.OPTIMIZER,
@@ -63,8 +63,8 @@ local function reduce(self)
   end
 end
 
---- Takes the measure of an epoch, `scheduler:step(validation_loss)`, and lowers the rates if need
--- be.
+--- Takes the metric of an epoch, `scheduler:step(validation_loss)`, and lowers the rates if it has
+-- stopped improving.
 -- @param metrics  a number, or a tensor of one element
 function Plateau:step(metrics, epoch)
   if lib.capture then require("moth.capture.recording").refuse("a schedule's step") end

@@ -1,4 +1,4 @@
---- kin.lua -- optim.NAdam, optim.RAdam and optim.Adamax: kin of Adam.
+--- variants.lua -- optim.NAdam, optim.RAdam and optim.Adamax: variants of Adam.
 
 local bind = require "moth.binding.bind"
 local adam = require "moth.optim.adam"
@@ -75,7 +75,8 @@ rows = adam.rows(1e-3, 0)
 rows[#rows + 1] = adam.DECOUPLED
 rows[#rows + 1] = rule.MAXIMIZE
 
---- RAdam (Liu et al., 2020): Adam that waits until its running means are worth trusting.
+--- RAdam (Liu et al., 2020): Adam without the adaptive step size while the variance estimate is
+-- unreliable.
 local RAdam = rule.new("RAdam", rows)
 kin.RAdam = RAdam
 RAdam.check = adam.check
@@ -95,7 +96,7 @@ end
 rows = adam.rows(2e-3, 0)
 rows[#rows + 1] = rule.MAXIMIZE
 
---- Adamax (Kingma and Ba, 2015): Adam by the largest gradient instead of the mean square.
+--- Adamax (Kingma and Ba, 2015): Adam with the infinity norm of past gradients.
 local Adamax = rule.new("Adamax", rows)
 kin.Adamax = Adamax
 Adamax.check = adam.check
