@@ -33,7 +33,7 @@ endif()
 # own kernels, so that both compute the same.
 set(MOTH_MADE cuda/host/preamble.cuh core/kernel/math/exp.h core/tensor/half.h cuda/lib/numbers.cuh cuda/lib/walk.cuh
   core/kernel/math/special_real.h core/kernel/math/special_bessel.h
-  core/kernel/math/special_rare.h core/kernel/math/special_slopes.h
+  core/kernel/math/special_rare.h core/kernel/math/special_derivatives.h
   cuda/lib/functions.cuh cuda/lib/forms.cuh cuda/lib/program.cuh)
 list(TRANSFORM MOTH_MADE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 string(REPLACE ";" "|" MOTH_MADE_FROM "${MOTH_MADE}")

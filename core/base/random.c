@@ -1,7 +1,7 @@
 /* random.c -- Philox4x32-10 and the generators that hand out its blocks. */
 #include "random.h"
 
-#include "kernel/random/drawn.h"
+#include "kernel/random/distributions.h"
 #include "kernel/level.h"
 
 #include <unistd.h>

@@ -6,7 +6,7 @@
 
 #include "base/threads.h"
 #include "kernel/math/elementwise.h"
-#include "turn.h"
+#include "transpose.h"
 
 enum { ROWS = 4, PART = 32, WIDE = 256 };
 

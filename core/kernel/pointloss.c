@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "base/threads.h"
-#include "kernel/math/words.h"
+#include "kernel/math/real_math.h"
 
 #define PAIR_BLOCK 8192 /* pairs that are summed in one go */
 

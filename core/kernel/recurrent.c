@@ -1,7 +1,7 @@
 /* recurrent.c -- layers of recurrent networks, forward; the way back is in recurrent_back.c. */
 #include "vendor/blas.h"
 #include "device/device.h"
-#include "recurrent_lane.h"
+#include "recurrent_step.h"
 
 /* -- the state's share of the gates -- */
 

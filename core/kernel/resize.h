@@ -3,7 +3,7 @@
 #define MOTH_KERNEL_RESIZE_H
 
 #include "base/context.h"
-#include "taps.h"
+#include "resize_taps.h"
 
 typedef struct moth_resize {
   int64_t planes, in[2], out[2];

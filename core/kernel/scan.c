@@ -7,7 +7,7 @@
 #include "kernel/math/functions.h"
 #include "kernel/math/inverse_f64.h"
 #include "level.h"
-#include "kernel/math/scaled.h"
+#include "kernel/math/extended_range.h"
 
 /* What rows are asked for, as a moth_work's arg. */
 typedef struct scan {

@@ -1,10 +1,10 @@
 /* scan.h -- running results along rows: products, recurrences, extremes. Tensors are in rows as
-** rows.h makes them; what is written has the rows' layout.
+** row_reduce.h makes them; what is written has the rows' layout.
 */
 #ifndef MOTH_KERNEL_SCAN_H
 #define MOTH_KERNEL_SCAN_H
 
-#include "rows.h"
+#include "row_reduce.h"
 
 /* i64, f32 or f64. Of floats each result is right whatever the parts of it are. */
 int moth_rows_cumprod(const moth_rows *r, char *y);

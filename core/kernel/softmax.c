@@ -7,7 +7,7 @@
 
 #include "base/threads.h"
 #include "kernel/math/exp_f64.h"
-#include "turn.h"
+#include "transpose.h"
 
 #define WIDE 256 /* lanes or elements at a time */
 #define ROWS 16  /* short rows at a time */

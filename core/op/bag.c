@@ -1,7 +1,7 @@
 /* bag.c -- sums of the vectors of bags of tokens. */
 #include "kernel/bag.h"
 
-#include "kernel/move.h"
+#include "kernel/copy.h"
 #include "tensor/loop.h"
 #include "arith.h"
 #include "embedding.h"

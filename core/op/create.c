@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "kernel/move.h"
+#include "kernel/copy.h"
 #include "kernel/scalar.h"
 #include "tensor/loop.h"
 #include "call/observer.h"

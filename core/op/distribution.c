@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "kernel/random/normal.h"
-#include "kernel/order.h"
+#include "kernel/sort.h"
 #include "base/random.h"
 #include "create.h"
 #include "random.h"

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "kernel/move.h"
+#include "kernel/copy.h"
 #include "kernel/real.h"
 #include "tensor/sparse.h"
 #include "autograd/tape.h"

@@ -4,7 +4,7 @@
 */
 #include "capture/capture.h"
 #include "device/device.h"
-#include "kernel/pick.h"
+#include "kernel/gather.h"
 #include "kernel/real.h"
 #include "arith.h"
 #include "create.h"

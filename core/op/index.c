@@ -9,7 +9,7 @@
 
 #include "capture/capture.h"
 #include "device/device.h"
-#include "kernel/pick.h"
+#include "kernel/gather.h"
 #include "kernel/real.h"
 #include "reduce.h"
 #include "view.h"

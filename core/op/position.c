@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-#include "kernel/move.h"
+#include "kernel/copy.h"
 #include "tensor/loop.h"
 #include "base/threads.h"
 

@@ -2,8 +2,8 @@
 #include "reduce.h"
 
 #include "kernel/math/elementwise.h"
-#include "kernel/fold.h"
-#include "kernel/prods.h"
+#include "kernel/reduce.h"
+#include "kernel/products.h"
 #include "kernel/real.h"
 #include "kernel/scan.h"
 #include "formula.h"

@@ -5,10 +5,10 @@
 
 #include "kernel/math/elementwise.h"
 #include "kernel/extreme.h"
-#include "kernel/fold.h"
-#include "kernel/pick.h"
+#include "kernel/reduce.h"
+#include "kernel/gather.h"
 #include "kernel/real.h"
-#include "kernel/rows.h"
+#include "kernel/row_reduce.h"
 #include "kernel/scan.h"
 #include "create.h"
 #include "formula.h"

@@ -3,8 +3,8 @@
 */
 #include <math.h>
 
-#include "kernel/move.h"
-#include "kernel/pick.h"
+#include "kernel/copy.h"
+#include "kernel/gather.h"
 #include "kernel/real.h"
 #include "tensor/loop.h"
 #include "arith.h"

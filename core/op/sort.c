@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "kernel/order.h"
+#include "kernel/sort.h"
 #include "create.h"
 #include "index.h"
 #include "reduce.h"

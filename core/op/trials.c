@@ -1,12 +1,12 @@
 /* trials.c -- gamma, Poisson and binomial numbers, each found by trial from words of its own
-** (kernel/random/trials.h). The faces, and the list these ops are in, are random's.
+** (kernel/random/rejection.h). The faces, and the list these ops are in, are random's.
 */
 #include <float.h>
 #include <stdatomic.h>
 
 #define MOTH_TRIAL_WORDS moth_philox_turn
 #include "base/random.h"
-#include "kernel/random/trials.h"
+#include "kernel/random/rejection.h"
 #include "tensor/loop.h"
 #include "base/threads.h"
 #include "random.h"

@@ -3,7 +3,7 @@
 */
 #include "capture/capture.h"
 #include "device/device.h"
-#include "kernel/order.h"
+#include "kernel/sort.h"
 #include "call/observer.h"
 #include "autograd/tape.h"
 #include "arith.h"

@@ -8,7 +8,7 @@
 
 #include "half.h"
 #include "kernel/level.h"
-#include "kernel/move.h"
+#include "kernel/copy.h"
 
 #if MOTH_HAS_LEVELS
 #include <immintrin.h>

@@ -6,8 +6,8 @@
 #include "device/device.h"
 #include "call/observer.h"
 
-#include "kernel/move.h"
-#include "kernel/turn.h"
+#include "kernel/copy.h"
+#include "kernel/transpose.h"
 #include "base/threads.h"
 
 #define POLL_RUN (1 << 20)  /* elements of one run between two looks at the cancel flag */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "device/device.h"
-#include "kernel/gemm/halves.h"
+#include "kernel/gemm/half_product.h"
 #include "kernel/gemm/igemm.h"
 #include "kernel/level.h"
 #include "kernel/gemm/matrix.h"

@@ -10,7 +10,7 @@
 
 #include "blas.h"
 #include "call/frame.h"
-#include "kernel/turn.h"
+#include "kernel/transpose.h"
 #include "base/system.h"
 #include "autograd/tape.h"
 #include "base/threads.h"

@@ -6,7 +6,7 @@
 
 #include "../../core/kernel/math/special_bessel.h"
 #include "../../core/kernel/math/special_rare.h"
-#include "../../core/kernel/math/special_slopes.h"
+#include "../../core/kernel/math/special_derivatives.h"
 #include "numbers.cuh"
 
 #define FOR_REAL(f) f

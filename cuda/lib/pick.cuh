@@ -1,6 +1,6 @@
 /* pick.cuh -- moving elements between a tensor and the values picked out of it by positions, as
-** core/kernel/pick.h does: whole dimensions, in which both sides are walked by steps, and a list of
-** places of the base for the dimensions that positions replace (pick.cu).
+** core/kernel/gather.h does: whole dimensions, in which both sides are walked by steps, and a list
+** of places of the base for the dimensions that positions replace (pick.cu).
 */
 #ifndef MOTH_CUDA_PICK_CUH
 #define MOTH_CUDA_PICK_CUH

@@ -1,6 +1,6 @@
 /* random.cu -- tensors of random numbers: the same bits as on the CPU, for the same generator. The
-** words are Philox's, the formulas those of core/kernel/random/drawn.h; this file is compiled
-** without contraction (plugin.cmake), and division and sqrt round as IEEE 754 says.
+** words are Philox's, the formulas those of core/kernel/random/distributions.h; this file is
+** compiled without contraction (plugin.cmake), and division and sqrt round as IEEE 754 says.
 **
 ** A thread makes what one block of four words gives: four values of an f32, two of an f64 or of an
 ** integer.
@@ -17,7 +17,7 @@ HD void trial_words(uint64_t seed, uint64_t block, uint32_t turn, uint32_t *out)
 #define MOTH_TRIAL_WORDS trial_words
 #include <float.h>
 
-#include "../../core/kernel/random/trials.h"
+#include "../../core/kernel/random/rejection.h"
 #include "lib/sort.cuh"
 
 /* -- makers: `values` of them from a block of words -- */

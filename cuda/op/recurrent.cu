@@ -2,7 +2,7 @@
 ** core/kernel/recurrent.h describes them: one product for the inputs of all steps, then for each
 ** step one with the state's weights and one kernel for what its gates do; or all steps by a kernel
 ** that keeps these weights (recurrent_steps.cu). The order of rows and what the reserve holds are
-** core/kernel/recurrent_lane.h's.
+** core/kernel/recurrent_step.h's.
 */
 #include "recurrent.cuh"
 

@@ -4,7 +4,7 @@
 */
 #include "../../core/op/resize.h"
 
-#include "../../core/kernel/taps.h"
+#include "../../core/kernel/resize_taps.h"
 #include "lib/window.cuh"
 
 struct resizing {

@@ -1,14 +1,14 @@
 /* conv.c -- convolution as a matrix product, image by image: the windows are laid out as the
 ** columns of a matrix (im2col; Chellapilla, Puri & Simard 2006) and multiplied by the filters.
 ** A 1x1 kernel without stride or padding needs no laying out. This serves f64, and machines without
-** vector instructions, and is the reference; f32 goes through lower.c where it can, and bf16
-** through conv_pairs.c.
+** vector instructions, and is the reference; f32 goes through im2col.c where it can, and bf16
+** through bf16_conv.c.
 */
 #include "conv.h"
 
 #include "vendor/blas.h"
 #include "depthwise.h"
-#include "lower.h"
+#include "im2col.h"
 
 #define REAL float
 #define NAME(f) f##_f32
@@ -19,7 +19,7 @@
 #define NAME(f) f##_f64
 #include "conv_real.h"
 
-/* Whether lower.c should be asked. */
+/* Whether im2col.c should be asked. */
 static bool suits(int dtype, const moth_conv *c) {
   return dtype == MOTH_F32 && c->n;
 }

@@ -7,7 +7,7 @@
 ** larger than those of whole windows. (Patches of 6x6 save as much again, at ten times the error.)
 ** What is not finite, or very large, in one pixel reaches all results of its patches.
 */
-#include "lower.h"
+#include "im2col.h"
 
 #define CHAIN 32          /* channels added in one go: errors are as small as PyTorch's */
 #define NS_PER_FMA 0.01

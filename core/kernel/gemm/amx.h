@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "dot_pairs.h"
-#include "pairs.h"
+#include "bf16_dot.h"
+#include "bf16_product.h"
 #include "tile.h"
 
 #if MOTH_HAS_LEVELS

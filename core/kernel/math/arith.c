@@ -5,8 +5,8 @@
 
 #include "device/device.h"
 #include "call/observer.h"
-#include "kernel/move.h"
-#include "words.h"
+#include "kernel/copy.h"
+#include "real_math.h"
 
 /* -- quotients and remainders --
 ** Integers of every width divide as int64; MIN % -1 is 0. x / 0 and MIN / -1 were refused before,

@@ -11,7 +11,7 @@
 #define MOTH_KERNEL_BESSEL_LOOPS_H
 
 #include "functions.h"
-#include "special_slopes.h"
+#include "special_derivatives.h"
 
 /* The function of f64, and of arguments whose turns the loops do not have. */
 static __attribute__((noinline)) double moth_bessel_at(int kind, int n, double x) {

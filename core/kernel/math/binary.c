@@ -1,7 +1,7 @@
 /* binary.c -- loops of further functions of two and three tensors, as op/binary.h lists them. */
 #include "binary.h"
 
-#include "words.h"
+#include "real_math.h"
 
 #pragma GCC diagnostic ignored "-Wtype-limits" /* unsigned integers are never below 0 */
 

@@ -1,7 +1,7 @@
 /* compare.c -- loops of comparisons and of logic, as op/compare.h lists them. */
 #include "compare.h"
 
-#include "words.h"
+#include "real_math.h"
 
 #pragma GCC diagnostic ignored "-Wtype-limits" /* unsigned integers are never below 0 */
 

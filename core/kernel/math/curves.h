@@ -5,7 +5,7 @@
 #ifndef MOTH_KERNEL_CURVES_H
 #define MOTH_KERNEL_CURVES_H
 
-#include "words.h"
+#include "real_math.h"
 
 /* x, cut where the curves have long reached what they tend to, so that no power of it overflows. */
 #define MOTH_WITHIN(x, bound) ((x) < -(bound) ? -(bound) : (x) > (bound) ? (bound) : (x))

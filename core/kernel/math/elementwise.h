@@ -17,7 +17,7 @@
 
 #include "tensor/loop.h"
 #include "kernel/level.h"
-#include "wide.h"
+#include "avx512.h"
 
 #if defined(__clang__) /* which also warns where a loop has no vector form */
 #pragma clang diagnostic ignored "-Wpass-failed"
@@ -32,7 +32,7 @@
 **   CURVE     of floats, and far more work than moving them
 **   PAIR      the same of two operands, of which one is often single
 **   SLOW      of floats, one after another at every level of instructions
-**   OWN       as CURVE, with a loop of its own for f32 and AVX-512 (wide.h)
+**   OWN       as CURVE, with a loop of its own for f32 and AVX-512 (avx512.h)
 **   WAVE      as CURVE, for functions of angles; and C's function, for large ones
 **   OWN_WAVE  the same, as OWN
 **   NUMBER    of integers; of floats
@@ -47,7 +47,7 @@
 **   QUESTION  of integers and truths; of floats; the answer is a truth
 **
 ** In an expression x, y and z are the operands, `real` is their type and a, b, c are numbers that
-** come with the call. exp(x) has the type of x (words.h), and FOR_REAL(f) is f_f32 or f_f64.
+** come with the call. exp(x) has the type of x (real_math.h), and FOR_REAL(f) is f_f32 or f_f64.
 ** WIDE(x) is x in the unsigned type where overflow wraps.
 **
 ** A family is compiled by naming its lists once, for functions of one, two and three operands:

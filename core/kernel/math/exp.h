@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__CUDACC__) /* tensor/half.h and drawn.h, included before, are for GPU kernels too */
+#if defined(__CUDACC__) /* GPU kernels include tensor/half.h and distributions.h before */
 #define MOTH_INLINE static __host__ __device__ __forceinline__
 #elif defined(__GNUC__)
 #define MOTH_INLINE static inline __attribute__((always_inline))

@@ -3,7 +3,7 @@
 ** is worked out in f64 and rounded once: half a unit in the last place and the shortest formulas,
 ** at half the speed.
 **
-** In a family's list exp(x) is moth_exp_f32 or _f64; words.h says so.
+** In a family's list exp(x) is moth_exp_f32 or _f64; real_math.h says so.
 */
 #ifndef MOTH_KERNEL_FUNCTIONS_H
 #define MOTH_KERNEL_FUNCTIONS_H

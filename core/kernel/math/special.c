@@ -5,7 +5,7 @@
 #include "special_bessel.h"
 #include "special_loops.h"
 #include "special_rare.h"
-#include "special_slopes.h"
+#include "special_derivatives.h"
 #include "tail_loops.h"
 
 /* C's lgamma writes a global, which threads share. */

@@ -1,14 +1,14 @@
 /* tail_loops.h -- in f32, as plain arithmetic without branches, so that loops over them vectorise:
 ** erfcx, the logarithm of the normal distribution and its quantile, their first derivatives and
 ** that of sin(pi x) / (pi x). Worked out in f64 and rounded once; of f64 they are those of
-** special_rare.h and special_slopes.h.
+** special_rare.h and special_derivatives.h.
 */
 #ifndef MOTH_KERNEL_TAIL_LOOPS_H
 #define MOTH_KERNEL_TAIL_LOOPS_H
 
 #include "functions.h"
 #include "special_rare.h"
-#include "special_slopes.h"
+#include "special_derivatives.h"
 
 #define MOTH_ROOT_PER_PI 0.56418958354775628695 /* 1 / sqrt(pi) */
 

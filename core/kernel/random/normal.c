@@ -1,7 +1,7 @@
-/* normal.c -- uniform and normal numbers from random words, by the formulas of drawn.h. */
+/* normal.c -- uniform and normal numbers from random words, by the formulas of distributions.h. */
 #include "normal.h"
 
-#include "drawn.h"
+#include "distributions.h"
 #include "kernel/level.h"
 
 /* -- uniform -- */

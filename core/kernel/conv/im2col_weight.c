@@ -1,0 +1,241 @@
+/* im2col_weight.c -- the gradient of convolution's filters: for each tap, what it saw in all
+** windows times the turned dy, summed. Rows of a tile are taps, its vectors filters. A tile reads
+** one number of an image at a time, so images need no copies: they get their borders, and lie where
+** they are if they have none. Where windows begin, and where taps are from there, stand in tables.
+*/
+#include "im2col.h"
+
+#define BLOCK 128           /* windows summed in one go: what a panel of dy holds of them fits L1 */
+#define SIDE_WINDOWS 64
+#define NS_PER_FMA 0.011
+#define TASKS 8             /* as many as that, where there is something to do for them */
+#define NS_OF_TASK 4e4
+#define SUMS (1 << 18)      /* floats of sums that images have apart from each other, at most */
+
+/* Sums lie as [group][part][panel of filters][tap][filter], where a part of the bands of all
+** images has sums of its own: parts depend on shapes alone, so that threads change nothing. */
+typedef struct job {
+  moth_lowering l;
+  const moth_tile *tile;
+  int64_t n, groups, filters, padded; /* padded: a whole number of vectors */
+  int64_t taps;                       /* of all channels */
+  int64_t p, across;                  /* windows of an image, and of a line */
+  int64_t stride[2];
+  bool inside;                        /* images are read where they are */
+  int64_t blocks, bands, units, parts; /* of channels; of an image; bands in all; parts of these */
+  int64_t xs, lane, seats;            /* floats; windows of a band */
+  const float *x, *dy;
+  float *dweight, *sums, *room;
+  const int64_t *off; /* of taps */
+  int64_t *seat;      /* of windows, image by image: those of each lane */
+} job;
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Vectors of the panel that begins where `left` filters are left. */
+static int panel_vectors(const moth_tile *tile, int64_t left) {
+  int64_t vectors = ceil_div(left, tile->lanes);
+  return vectors >= 4 && tile->vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
+}
+
+typedef struct task {
+  const job *j;
+  int64_t side, images, oy, lines, c, channels; /* c: the first of these channels */
+  int64_t seated[2];   /* images and lines that `seat` is for */
+  const float *x, *dy; /* of the group in the first image */
+  float *xs, *gt, *rows; /* rows: as many of dy as gt holds */
+  int64_t *seat;
+} task;
+
+/* Where the windows of a band begin. */
+static void take_seats(task *t) {
+  const job *j = t->j;
+  const moth_lowering *l = &j->l;
+  const int64_t plane = l->in[0] * l->in[1], across = j->across, step = j->stride[1];
+  const int64_t image = j->inside ? j->groups * l->channels * plane : l->width;
+  const int64_t line = j->inside ? j->stride[0] * l->in[1] : l->line;
+  int64_t *to = t->seat;
+  if (t->seated[0] == t->images && t->seated[1] == t->lines) return;
+  for (int64_t k = 0; k < t->images; k++)
+    for (int64_t i = 0; i < t->lines; i++, to += across)
+      for (int64_t ox = 0; ox < across; ox++) to[ox] = k * image + i * line + ox * step;
+  t->seated[0] = t->images;
+  t->seated[1] = t->lines;
+}
+
+/* gt := dy of filters from i on, turned, for windows q to q + n - 1 of the band. What lies in short
+** pieces is put together first. */
+static void turn(const task *t, int64_t i, int64_t filters, int64_t width, int64_t q, int64_t n) {
+  const job *j = t->j;
+  const float *dy = t->dy + i * j->p + t->oy * j->across;
+  int64_t apart = j->groups * j->filters * j->p, run = t->lines * j->across;
+  bool together = run < j->tile->lanes;
+  for (int64_t at = 0, some; at < n; at += some) {
+    int64_t k = (q + at) / run, first = (q + at) % run;
+    const float *from = dy + k * apart + first;
+    some = least(n - at, run - first);
+    if (!together) j->tile->turn(filters, some, from, j->p, t->gt + at * width, width);
+    else
+      for (int64_t f = 0; f < filters; f++) {
+        float *to = t->rows + f * BLOCK + at;
+        if (some == 4) memcpy(to, from + f * j->p, 4 * sizeof *to);
+        else
+          for (int64_t m = 0; m < some; m++) to[m] = from[f * j->p + m];
+      }
+  }
+  if (together) j->tile->turn(filters, n, t->rows, BLOCK, t->gt, width);
+}
+
+static void add_band(const task *t, bool first, float *sums) {
+  const job *j = t->j;
+  const moth_tile *tile = j->tile;
+  int64_t windows = t->images * t->lines * j->across, taps = t->channels * j->l.area;
+  int64_t block = ceil_div(windows, ceil_div(windows, BLOCK)), lanes = tile->lanes;
+  const float *x = t->xs;
+  if (j->inside)
+    x = t->x + t->c * j->l.in[0] * j->l.in[1] + t->oy * j->stride[0] * j->l.in[1];
+  block = ceil_div(block, lanes) * lanes;
+  for (int64_t q = 0; q < windows; q += block) {
+    int64_t n = least(windows - q, block), width;
+    for (int64_t i = 0; i < j->filters; i += width) {
+      int v = panel_vectors(tile, j->filters - i), height = moth_tile_height(taps, tile->taps[v]);
+      width = v * lanes;
+      turn(t, i, least(j->filters - i, width), width, q, n);
+      float *to = sums + i * j->taps + t->c * j->l.area * width;
+      for (int64_t k = 0; k < taps; k += height)
+        tile->sum((int)least(taps - k, height), v, n, x, j->off + k, t->seat + q, t->gt, width,
+                  q || !first, to + k * width);
+    }
+  }
+}
+
+static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  const moth_lowering *l = &j->l;
+  int64_t plane = l->in[0] * l->in[1], image = j->groups * l->channels * plane;
+  task t = {.j = j, .xs = j->room + lane * j->lane, .seat = j->seat + lane * j->seats};
+  t.gt = t.xs + j->xs;
+  t.rows = t.gt + BLOCK * j->tile->vectors * j->tile->lanes;
+  for (int64_t at = first; at < last; at++) {
+    int64_t part = at % j->parts, g = at / j->parts / j->blocks;
+    float *sums = j->sums + (g * j->parts + part) * j->taps * j->padded;
+    t.c = at / j->parts % j->blocks * l->block;
+    t.channels = least(l->channels - t.c, l->block);
+    const int64_t begin = j->units * part / j->parts, end = j->units * (part + 1) / j->parts;
+    for (int64_t u = begin; u < end; u++) {
+      t.side = u / j->bands * l->side;
+      t.oy = u % j->bands * l->band;
+      t.images = least(j->n - t.side, l->side);
+      t.lines = least(l->lines - t.oy, l->band);
+      t.x = j->x + t.side * image + g * l->channels * plane;
+      t.dy = j->dy + (t.side * j->groups + g) * j->filters * j->p;
+      if (!j->inside) moth_lower(l, t.x + t.c * plane, t.images, image, t.channels, t.oy, t.xs);
+      take_seats(&t);
+      add_band(&t, u == begin, sums);
+    }
+  }
+}
+
+/* Adds up the parts of a panel of filters and turns them to where they belong. */
+static void gather(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  int64_t lanes = j->tile->lanes, width, whole = j->taps / lanes * lanes;
+  (void)lane;
+  for (int64_t g = first; g < last; g++)
+    for (int64_t i = 0; i < j->filters; i += width) {
+      width = panel_vectors(j->tile, j->filters - i) * lanes;
+      int64_t n = least(j->filters - i, width), size = j->taps * j->padded;
+      float *sums = j->sums + g * j->parts * size + i * j->taps;
+      float *to = j->dweight + (g * j->filters + i) * j->taps;
+      for (int64_t part = 1; part < j->parts; part++) {
+        const float *more = sums + part * size;
+        for (int64_t k = 0; k < j->taps * width; k++) sums[k] += more[k];
+      }
+      j->tile->turn(whole, n, sums, width, to, j->taps);
+      for (int64_t k = whole; k < j->taps; k++)
+        for (int64_t f = 0; f < n; f++) to[f * j->taps + k] = sums[k * width + f];
+    }
+}
+
+/* Parts by shapes alone; blocks of channels, whose sums are apart, as many as threads like. */
+static void cut(job *j, double cost, int lanes) {
+  moth_lowering *l = &j->l;
+  double worth = cost / NS_OF_TASK;
+  int64_t wanted = worth > TASKS ? TASKS : worth > 1 ? (int64_t)worth : 1;
+  j->bands = ceil_div(l->lines, l->band);
+  j->units = ceil_div(j->n, l->side) * j->bands;
+  j->blocks = ceil_div(l->channels, l->block);
+  int64_t tasks = j->groups * j->blocks, sums = j->groups * j->taps * j->padded;
+  j->parts = least(ceil_div(wanted, tasks), j->units);
+  if (j->parts > SUMS / sums) j->parts = SUMS / sums;
+  if (j->parts < 1) j->parts = 1;
+  if (wanted > 2 * lanes) wanted = 2 * lanes;
+  if (lanes > 1 && tasks * j->parts < wanted) {
+    int64_t blocks = ceil_div(wanted, j->groups * j->parts);
+    int64_t most = ceil_div(j->taps, 96); /* each turns all of dy again */
+    if (blocks > most) blocks = most;
+    if (blocks > j->blocks) l->block = ceil_div(l->channels, blocks);
+    j->blocks = ceil_div(l->channels, l->block);
+  }
+}
+
+/* Where the taps of a block's channels are from a window's beginning. */
+static void offsets(const job *j, const moth_window *w, int64_t *off) {
+  const moth_lowering *l = &j->l;
+  for (int64_t c = 0; c < l->block; c++)
+    for (int64_t t = 0; t < l->area; t++) {
+      int64_t down = t / w->kernel[1] * w->dilation[0], right = t % w->kernel[1] * w->dilation[1];
+      *off++ = right + (j->inside ? (c * l->in[0] + down) * l->in[1]
+                                  : moth_lowered_at(l, c, 0, down));
+    }
+}
+
+static int run(moth_ctx *ctx, job *j, const moth_window *w, double fma) {
+  moth_lowering *l = &j->l;
+  cut(j, fma * NS_PER_FMA, moth_lanes(ctx));
+  int64_t tasks = j->groups * j->blocks * j->parts, lanes = tasks > 1 ? moth_lanes(ctx) : 1;
+  j->seats = l->side * l->band * j->across;
+  j->xs = j->inside ? 0 : moth_lowered_size(l);
+  j->lane = ceil_div(j->xs + 2 * BLOCK * j->tile->vectors * j->tile->lanes, 16) * 16;
+  int64_t floats = lanes * j->lane + j->groups * j->parts * j->taps * j->padded;
+  int64_t tables = l->block * l->area + lanes * j->seats;
+  int64_t bytes = floats * (int64_t)sizeof(float) + tables * (int64_t)sizeof(int64_t);
+  char *room = moth_alloc(ctx, bytes);
+  if (!room) return ctx->error.code;
+  j->room = (float *)(void *)room;
+  j->sums = j->room + lanes * j->lane;
+  int64_t *off = (int64_t *)(void *)(room + floats * (int64_t)sizeof(float));
+  offsets(j, w, off);
+  j->off = off;
+  j->seat = off + l->block * l->area;
+  int status = moth_parallel(ctx, tasks, 1, fma * NS_PER_FMA / (double)tasks, run_tasks, j);
+  if (!status)
+    status = moth_parallel(ctx, j->groups, 1,
+                           (double)(j->parts * j->taps * j->padded) * 0.3, gather, j);
+  moth_dealloc(ctx, room, bytes);
+  return status;
+}
+
+static bool has_borders(const moth_window *w) {
+  return w->padding[0] || w->padding[1] || w->extra[0] || w->extra[1];
+}
+
+int moth_lower_weight(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *x,
+                      const float *dy, float *dweight) {
+  const moth_window *w = &c->w;
+  job j = {.tile = tile, .n = c->n, .groups = c->groups,
+           .filters = c->filters / c->groups, .p = w->out[0] * w->out[1], .across = w->out[1],
+           .stride = INT2(w->stride), .inside = !has_borders(w), .x = x, .dy = dy,
+           .dweight = dweight};
+  if (!j.tile) return MOTH_DECLINED;
+  j.l = (moth_lowering){
+    .tile = j.tile, .channels = c->channels / c->groups, .in = INT2(w->in), .lines = w->out[0],
+    .width = (w->out[1] - 1) * w->stride[1] + (w->kernel[1] - 1) * w->dilation[1] + 1,
+    .step = {w->stride[0], 1}, .top = -w->padding[0], .left = -w->padding[1], .copies = 1,
+    .reach = (w->kernel[0] - 1) * w->dilation[0], .area = w->kernel[0] * w->kernel[1]};
+  j.padded = ceil_div(j.filters, j.tile->lanes) * j.tile->lanes;
+  j.taps = j.l.channels * j.l.area;
+  if (!moth_lowering_plan(&j.l, j.n, ceil_div(SIDE_WINDOWS, j.p))) return MOTH_DECLINED;
+  return run(ctx, &j, w, (double)(c->filters * j.taps) * (double)(j.n * j.p));
+}

@@ -1,0 +1,353 @@
+/* half_product.c -- products of f16 and bf16, summed in f32 and rounded once.
+**
+** B is laid out in panels of at most 64 columns, A is taken by blocks of 48 rows. A block times a
+** panel is summed in f32 in a small square, which gets the bias and is rounded into C. Either A B
+** is computed or its turned form B' A', whichever has less to lay out: an operand whose numbers lie
+** together along k is read by the tiles where it lies.
+*/
+#include "half_product.h"
+
+#include "base/threads.h"
+#include "matrix.h"
+#include "bf16_product.h"
+
+#define ROWS 48               /* of a block: a multiple of all tiles' heights */
+#define WIDE MOTH_PAIRS_WIDE
+#define PAIRS_DEPTH 1024      /* numbers along k that are added to a square in one go, */
+#define FLOATS_DEPTH 768      /* ... and of floats, which have room of their own */
+#define ROOM (1 << 20)        /* words of B that are laid out at a time */
+/* What a thread does in a nanosecond, by which work is shared. Measured on a Zen 5; AMX multiplies
+** up to 350, in products so large that they are shared at either rate. */
+#define PAIRS_PER_NS 200.0    /* multiplications and additions, */
+#define FLOATS_PER_NS 90.0
+#define PACKED_PER_NS 6.0     /* ... and numbers laid out */
+#define LITTLE 3000.0         /* nanoseconds of work that is not worth sharing */
+
+typedef struct halves {
+  moth_product p; /* as given or turned, which only `turned` and C tell */
+  bool turned, pairs, packs_a;
+  int64_t words, depth; /* rows of a laid out matrix: k, or that in pairs; and those of a part */
+  int64_t blocks;       /* of rows */
+  int64_t columns, at;  /* columns at a time; where these begin, */
+  int64_t n, panels;    /* ... how many they are, and in how many panels */
+  int64_t lane_floats, a_words, b_words; /* room */
+  float *lanes;         /* of each lane */
+  uint32_t *a, *b;
+} halves;
+
+/* -- the form -- */
+
+static moth_product turned_form(const moth_product *p) {
+  moth_product q = *p;
+  q.m = p->n, q.a = p->b, q.rs_a = p->cs_b, q.cs_a = p->rs_b;
+  q.n = p->m, q.b = p->a, q.rs_b = p->cs_a, q.cs_b = p->rs_a;
+  return q;
+}
+
+static const uint16_t *numbers(const char *at) { return (const uint16_t *)(const void *)at; }
+
+/* What is to be laid out, in numbers. */
+static double effort(const moth_product *p, bool pairs) {
+  double b = moth_pairs_cost(numbers(p->b), p->rs_b, p->cs_b), k = (double)p->k;
+  double a = p->cs_a == 1 || !pairs ? 0
+                                    : moth_pairs_cost(numbers(p->a), p->cs_a, p->rs_a);
+  int64_t n = (p->n + 15) / 16 * 16;
+  return k * (double)n * b + k * (double)p->m * a;
+}
+
+static int64_t panels_of(int64_t n) { return (n + WIDE - 1) / WIDE; }
+
+/* Where panel j of the columns begins, in vectors of 16. */
+static int64_t panel_at(const halves *h, int64_t j) { return (h->n + 15) / 16 * j / h->panels; }
+
+static void take_columns(halves *h, int64_t at) {
+  h->at = at;
+  h->n = h->p.n - at < h->columns ? h->p.n - at : h->columns;
+  h->panels = panels_of(h->n);
+}
+
+static halves planned(const moth_product *given) {
+  moth_product p = *given;
+  if (p.k == 1) p.cs_a = p.rs_b = 1; /* steps that are never taken */
+  if (p.n == 1 && p.cs_b == 1 && p.rs_b != 1) p.cs_b = p.k;
+  halves h = {.pairs = p.dtype == MOTH_BF16 && moth_pairs_here()};
+  const moth_product q = turned_form(&p);
+  h.turned = effort(&q, h.pairs) + (double)p.m * (double)p.n < effort(&p, h.pairs);
+  h.p = h.turned ? q : p;
+  h.packs_a = h.pairs && h.p.cs_a != 1;
+  h.words = h.pairs ? (p.k + 1) / 2 : p.k;
+  h.depth = h.pairs ? PAIRS_DEPTH : FLOATS_DEPTH;
+  h.blocks = (h.p.m + ROWS - 1) / ROWS;
+  h.columns = ROOM / (h.words + 1) / WIDE * WIDE;
+  if (h.columns < WIDE) h.columns = WIDE;
+  if (h.columns > h.p.n) h.columns = h.p.n;
+  h.b_words = (h.columns + 15) / 16 * 16 * h.words;
+  h.a_words = h.packs_a ? h.p.m * h.words : 0;
+  h.lane_floats = h.pairs ? 0 : WIDE * FLOATS_DEPTH;
+  take_columns(&h, 0);
+  return h;
+}
+
+/* -- laying out -- */
+
+static const char *element(const char *x, int64_t i) { return x + 2 * i; }
+
+/* to[t * w + j] for w columns of B, as floats; room for WIDE * FLOATS_DEPTH of them */
+static void widen_panel(const halves *h, float *to, const char *b, int64_t w, float *room) {
+  const int64_t k = h->p.k, rs = h->p.rs_b, cs = h->p.cs_b;
+  if (rs != 1 || cs == 1) {
+    for (int64_t t = 0; t < k; t++)
+      moth_convert(w, h->p.dtype, element(b, t * rs), 2 * cs, MOTH_F32, (char *)(to + t * w), 4);
+    return;
+  }
+  for (int64_t t = 0; t < k; t += FLOATS_DEPTH) {
+    int64_t n = k - t < FLOATS_DEPTH ? k - t : FLOATS_DEPTH;
+    for (int64_t j = 0; j < w; j++)
+      moth_convert(n, h->p.dtype, element(b, t + j * cs), 2, MOTH_F32, (char *)(room + j * n), 4);
+    moth_matrix_turn_panel(to + t * w, w, room, n, w, n);
+  }
+}
+
+static void pack_b(int64_t first, int64_t last, int lane, const void *arg) {
+  const halves *h = arg;
+  for (int64_t j = first; j < last; j++) {
+    int64_t v = panel_at(h, j), wide = (panel_at(h, j + 1) - v) * 16, column = v * 16;
+    int64_t w = h->n - column < wide ? h->n - column : wide;
+    uint32_t *to = h->b + column * h->words;
+    const char *b = element(h->p.b, (h->at + column) * h->p.cs_b);
+    if (h->pairs)
+      moth_pairs_pack(to, wide, numbers(b), h->p.k, h->p.rs_b, h->p.cs_b, w, wide);
+    else
+      widen_panel(h, (float *)(void *)to, b, w, h->lanes + lane * h->lane_floats);
+  }
+}
+
+static int64_t block_rows(const halves *h, int64_t block) {
+  int64_t rest = h->p.m - block * ROWS;
+  return rest < ROWS ? rest : ROWS;
+}
+
+static void pack_a(int64_t first, int64_t last, int lane, const void *arg) {
+  const halves *h = arg;
+  (void)lane;
+  for (int64_t i = first; i < last; i++) {
+    int64_t rows = block_rows(h, i);
+    const char *a = element(h->p.a, i * ROWS * h->p.rs_a);
+    uint32_t *to = h->a + i * ROWS * h->words;
+    if (moth_pairs_by_rows())
+      moth_pairs_pack_rows(to, h->words, numbers(a), h->p.k, h->p.cs_a, h->p.rs_a, rows);
+    else
+      moth_pairs_pack(to, rows, numbers(a), h->p.k, h->p.cs_a, h->p.rs_a, rows, rows);
+  }
+}
+
+/* -- a block of rows times a panel -- */
+
+typedef struct square {
+  int64_t block, rows, column, w, wide; /* wide: w up to whole vectors */
+  const uint32_t *b;
+  float *c, *room; /* c: WIDE apart */
+} square;
+
+static void sum_pairs(const halves *h, const square *s, int64_t t, int64_t n) {
+  moth_pairs q = {.m = s->rows, .k = n / 2, .odd = n % 2, .nv = (int)(s->wide / 16),
+                  .b = s->b + t / 2 * s->wide, .c = s->c, .ldc = WIDE, .add = t > 0};
+  if (h->packs_a) {
+    const bool rows = moth_pairs_by_rows();
+    const uint32_t *a = h->a + s->block * ROWS * h->words + t / 2 * (rows ? 1 : s->rows);
+    q.a = (const uint16_t *)(const void *)a;
+    q.rs = rows ? 2 * h->words : 2;
+    q.cs = rows ? 2 : 2 * s->rows;
+  } else {
+    q.a = numbers(element(h->p.a, s->block * ROWS * h->p.rs_a + t));
+    q.rs = h->p.rs_a;
+    q.cs = 2;
+  }
+  moth_pairs_run(&q);
+}
+
+/* A's block of n numbers along k: rows of it, or columns if it lies so. */
+static void widen_block(const halves *h, const square *s, int64_t t, int64_t n) {
+  const int64_t rs = h->p.rs_a, cs = h->p.cs_a;
+  const char *a = element(h->p.a, s->block * ROWS * rs + t * cs);
+  bool columns = rs == 1 && cs != 1;
+  int64_t lines = columns ? n : s->rows, length = columns ? s->rows : n;
+  for (int64_t i = 0; i < lines; i++)
+    moth_convert(length, h->p.dtype, element(a, i * (columns ? cs : rs)), 2 * (columns ? rs : cs),
+                 MOTH_F32, (char *)(s->room + i * length), 4);
+}
+
+static void sum_floats(const halves *h, const square *s, int64_t t, int64_t n) {
+  bool columns = h->p.rs_a == 1 && h->p.cs_a != 1;
+  moth_matrix_run(&(moth_matrix){
+    .m = s->rows, .n = s->w, .k = n, .a = s->room, .rs = columns ? 1 : n,
+    .cs = columns ? s->rows : 1, .b = (const float *)(const void *)s->b + t * s->w, .ldb = s->w,
+    .c = s->c, .ldc = WIDE, .add = t > 0});
+}
+
+/* Numbers below 0 become 0: their bits lie between those of -0 and, at most, those of -inf. */
+static void relu(uint16_t *x, int64_t n, int dtype) {
+  const int above = 0x8000, last = dtype == MOTH_F16 ? 0xfc00 : 0xff80;
+  for (int64_t i = 0; i < n; i++) x[i] = x[i] > above && x[i] <= last ? 0 : x[i];
+}
+
+/* The sums into C, rounded; c has room for as many turned ones. */
+static void finish(const halves *h, const square *s) {
+  int64_t row = s->block * ROWS, column = h->at + s->column, rows = s->rows, w = s->w, step = WIDE;
+  float *c = s->c, other[WIDE];
+  if (h->turned) {
+    c += ROWS * WIDE, step = ROWS;
+    moth_matrix_turn_panel(c, step, s->c, w, rows, WIDE);
+    int64_t i = row, n = rows;
+    row = column, column = i, rows = w, w = n;
+  }
+  const moth_product *p = &h->p;
+  if (p->bias)
+    moth_convert(w, p->dtype, element(p->bias, column), 2, MOTH_F32, (char *)other, 4);
+  for (int64_t i = 0; i < rows; i++, c += step) {
+    char *to = p->c + 2 * ((row + i) * p->ldc + column);
+    if (p->bias)
+      for (int64_t j = 0; j < w; j++) c[j] += other[j];
+    if (p->beta) {
+      float old[WIDE];
+      moth_convert(w, p->dtype, to, 2, MOTH_F32, (char *)old, 4);
+      for (int64_t j = 0; j < w; j++) c[j] += old[j];
+    }
+    moth_convert(w, MOTH_F32, (const char *)c, 4, p->dtype, to, 2);
+    if (p->relu) relu((uint16_t *)(void *)to, w, p->dtype);
+  }
+}
+
+static void multiply(const halves *h, int64_t block, int64_t first, int64_t last, int lane) {
+  float c[2 * ROWS * WIDE] __attribute__((aligned(64)));
+  square s = {.block = block, .rows = block_rows(h, block), .c = c,
+              .room = h->lanes + lane * h->lane_floats};
+  bool once = h->p.k <= h->depth;
+  for (int64_t j = first; j < last; j++) {
+    s.column = panel_at(h, j) * 16;
+    s.wide = panel_at(h, j + 1) * 16 - s.column;
+    s.w = h->n - s.column < s.wide ? h->n - s.column : s.wide;
+    s.b = h->b + s.column * h->words;
+    for (int64_t t = 0; t < h->p.k || t == 0; t += h->depth) {
+      int64_t n = h->p.k - t < h->depth ? h->p.k - t : h->depth;
+      if (!h->pairs && (!once || j == first)) widen_block(h, &s, t, n);
+      if (h->pairs) sum_pairs(h, &s, t, n);
+      else sum_floats(h, &s, t, n);
+    }
+    finish(h, &s);
+  }
+}
+
+/* -- whole products -- */
+
+static void by_blocks(int64_t first, int64_t last, int lane, const void *arg) {
+  const halves *h = arg;
+  for (int64_t i = first; i < last; i++) multiply(h, i, 0, h->panels, lane);
+}
+
+static void by_panels(int64_t first, int64_t last, int lane, const void *arg) {
+  const halves *h = arg;
+  for (int64_t i = 0; i < h->blocks; i++) multiply(h, i, first, last, lane);
+}
+
+static int64_t room_of(const halves *h, int64_t lanes) {
+  return (lanes * h->lane_floats + h->a_words + h->b_words + 15) / 16 * 16;
+}
+
+/* Numbers of 4 bytes, room_of(h, lanes) of them. */
+static void settle(halves *h, float *room, int64_t lanes) {
+  h->lanes = room;
+  h->b = (uint32_t *)(void *)(room + lanes * h->lane_floats);
+  h->a = h->b + h->b_words;
+}
+
+static void alone(halves *h) {
+  if (h->packs_a) pack_a(0, h->blocks, 0, h);
+  for (int64_t j = 0; j < h->p.n; j += h->columns) {
+    take_columns(h, j);
+    pack_b(0, h->panels, 0, h);
+    by_blocks(0, h->blocks, 0, h);
+  }
+}
+
+static double time_of(const moth_product *p, bool pairs) {
+  double numbers_packed = (double)p->k * (double)(p->m < p->n ? p->m : p->n);
+  return (double)p->m * (double)p->n * (double)p->k / (pairs ? PAIRS_PER_NS : FLOATS_PER_NS) +
+         numbers_packed / PACKED_PER_NS;
+}
+
+static int shared(moth_ctx *ctx, halves *h) {
+  int status = MOTH_OK;
+  if (h->packs_a)
+    status = moth_parallel(ctx, h->blocks, 1, ROWS * (double)h->p.k / PACKED_PER_NS, pack_a, h);
+  for (int64_t j = 0; j < h->p.n && !status; j += h->columns) {
+    take_columns(h, j);
+    status = moth_parallel(ctx, h->panels, 1, WIDE * (double)h->p.k / PACKED_PER_NS, pack_b, h);
+    bool rows = h->blocks >= h->panels || h->blocks >= 2 * moth_lanes(ctx);
+    int64_t items = rows ? h->blocks : h->panels;
+    double ns = (double)h->p.m * (double)h->n * (double)h->p.k /
+                (h->pairs ? PAIRS_PER_NS : FLOATS_PER_NS);
+    if (!status)
+      status = moth_parallel(ctx, items, 1, ns / (double)items, rows ? by_blocks : by_panels, h);
+  }
+  return status;
+}
+
+int moth_halves(moth_ctx *ctx, const moth_product *p) {
+  halves h = planned(p);
+  bool little = time_of(p, h.pairs) < LITTLE;
+  int64_t lanes = little ? 1 : moth_lanes(ctx), bytes = room_of(&h, lanes) * 4;
+  float *room = moth_alloc(ctx, bytes);
+  if (!room) return ctx->error.code;
+  settle(&h, room, lanes);
+  int status = MOTH_OK;
+  if (little) alone(&h);
+  else status = shared(ctx, &h);
+  moth_dealloc(ctx, room, bytes);
+  return status;
+}
+
+/* -- batches -- */
+
+typedef struct many {
+  moth_product p;
+  const moth_batch *batch;
+  float *room;
+  int64_t each;
+} many;
+
+static void batch_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const many *w = arg;
+  for (int64_t i = first; i < last; i++) {
+    moth_product q = moth_batch_product(&w->p, w->batch, i);
+    halves h = planned(&q);
+    settle(&h, w->room + lane * w->each, 1);
+    alone(&h);
+  }
+}
+
+/* The most room that one of them takes: which form it has may depend on where it lies. */
+static int64_t most_room(const moth_product *p) {
+  int64_t words = p->k, m = (p->m + 15) / 16 * 16, n = (p->n + 15) / 16 * 16;
+  return (m + n) * words + WIDE * FLOATS_DEPTH + 16;
+}
+
+int moth_halves_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch,
+                      int64_t count) {
+  bool pairs = p->dtype == MOTH_BF16 && moth_pairs_here();
+  double ns = time_of(p, pairs);
+  many w = {.p = *p, .batch = batch, .each = most_room(p)};
+  if (count == 1 || w.each > ROOM || (ns > 1e5 && count < 4 * moth_lanes(ctx))) {
+    int status = MOTH_OK;
+    for (int64_t i = 0; i < count && !status; i++) {
+      moth_product q = moth_batch_product(p, batch, i);
+      status = moth_halves(ctx, &q);
+    }
+    return status;
+  }
+  int64_t bytes = w.each * moth_lanes(ctx) * 4;
+  if (!(w.room = moth_alloc(ctx, bytes))) return ctx->error.code;
+  int status = moth_parallel(ctx, count, 1, ns + 40, batch_part, &w);
+  moth_dealloc(ctx, w.room, bytes);
+  return status;
+}

@@ -1,0 +1,14 @@
+/* half_product.h -- products of f16 and bf16: of pairs of bf16 where the processor multiplies
+** those, else by the f32 tiles, widened a block at a time while it is laid out.
+*/
+#ifndef MOTH_KERNEL_HALF_PRODUCT_H
+#define MOTH_KERNEL_HALF_PRODUCT_H
+
+#include "sgemm.h"
+
+/* Both need moth_matrix_here(). */
+int moth_halves(moth_ctx *ctx, const moth_product *p);
+int moth_halves_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch,
+                      int64_t count);
+
+#endif

@@ -1,0 +1,61 @@
+/* products.c -- products of floats along rows and across them, and their gradient. */
+#include "products.h"
+
+#include <stdbool.h>
+
+#include "kernel/math/elementwise.h"
+#include "reduce.h"
+#include "kernel/math/extended_range.h"
+
+/* What prod_back works on. */
+typedef struct moth_prod_back {
+  int64_t length;
+  const void *x, *dy;
+  void *y;
+} moth_prod_back;
+
+#define LEVELS_OF_F64
+#define LOOPS "kernel/products_real.h"
+#include "each_level.h"
+
+void moth_prod_take_f32(int64_t n, int64_t r, void *acc, const char *x, int64_t step,
+                        int64_t next) {
+  MOTH_BEST(prod_take)(n, r, acc, x, step, next);
+}
+
+void moth_prod_take_f64(int64_t n, int64_t r, void *acc, const char *x, int64_t step,
+                        int64_t next) {
+  MOTH_BEST(prod_take_f64)(n, r, acc, x, step, next);
+}
+
+void moth_prod_start(int64_t n, void *room) {
+  moth_scaled *acc = room;
+  for (int64_t j = 0; j < n; j++) acc[j] = (moth_scaled){1, 0};
+}
+
+void moth_prod_join(int64_t n, void *room, const void *more) {
+  moth_scaled *acc = room;
+  const moth_scaled *other = more;
+  for (int64_t j = 0; j < n; j++) {
+    moth_scaled_times(acc + j, other[j].p);
+    acc[j].e += other[j].e;
+  }
+}
+
+void moth_prod_f32_end(int64_t n, const void *acc, char *y, int64_t count) {
+  (void)count;
+  for (int64_t j = 0; j < n; j++)
+    ((float *)(void *)y)[j] = (float)moth_scaled_value((const moth_scaled *)acc + j);
+}
+
+void moth_prod_f64_end(int64_t n, const void *acc, char *y, int64_t count) {
+  (void)count;
+  for (int64_t j = 0; j < n; j++)
+    ((double *)(void *)y)[j] = moth_scaled_value((const moth_scaled *)acc + j);
+}
+
+int moth_rows_prod_back(const moth_rows *r, const void *dy, void *y) {
+  const moth_prod_back b = {.length = r->length, .x = r->x, .dy = dy, .y = y};
+  moth_work *work = r->dtype == MOTH_F32 ? MOTH_BEST(prod_back) : MOTH_BEST(prod_back_f64);
+  return moth_rows_share(r, 1, work, &b);
+}

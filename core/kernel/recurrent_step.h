@@ -1,0 +1,86 @@
+/* recurrent_step.h -- what the ways forward and back through recurrent layers share: where things
+** lie, the rows that take a step together, and the walk of a batch through its steps.
+**
+** A lane is one layer in one direction. Sequences are ordered by falling length, so that those
+** which reach a step are its first rows; of these the first `before` go on from the neighbouring
+** step and the rest, which begin here, from h0. A row's running gradient holds that of its last
+** state until its last step is undone and that of its first state after its first one.
+*/
+#ifndef MOTH_KERNEL_RECURRENT_STEP_H
+#define MOTH_KERNEL_RECURRENT_STEP_H
+
+#include <stdatomic.h>
+
+#include "base/threads.h"
+#include "kernel/gemm/matrix.h"
+#include "recurrent.h"
+
+typedef struct rnn_step {
+  int64_t rows, n, ld, ld0;
+  void *gates, *h, *c;
+  const void *h0, *c0; /* the state before; h0 lies ld0 apart */
+  const void *dy;
+  void *dgates, *dh, *dc;
+} rnn_step;
+
+typedef struct rnn_level {
+  void (*forward)(int mode, const rnn_step *);
+  void (*back)(int mode, const rnn_step *);
+  void (*sum_rows)(int64_t, int64_t, const void *, double *);
+  void (*mask)(int64_t, const void *, const void *, void *);
+  void (*add_biases)(const moth_rnn *, const void *, const void *, void *);
+} rnn_level;
+
+const rnn_level *moth_rnn_level_of(int dtype);
+
+typedef struct rnn_lane {
+  moth_ctx *ctx;
+  const moth_rnn *r;
+  const rnn_level *level;
+  int64_t size, n, wide, kept, ld; /* bytes of an element; hidden; gates' and kept widths */
+  int64_t number, layer, direction;
+  const void *const *params;
+  char *gates, *cells, *y; /* y: this direction's columns of the layer's output */
+  const char *h0, *c0;
+} rnn_lane;
+
+rnn_lane moth_rnn_lane_of(moth_ctx *ctx, const moth_rnn *r, const void *reserve, const void *h0,
+                          const void *c0, int64_t number);
+char *moth_rnn_layer_output(const moth_rnn *r, const void *reserve, int64_t layer);
+char *moth_rnn_layer_mask(const moth_rnn *r, const void *reserve, int64_t layer);
+/* The input of a layer above the first: the output below it, through dropout, for which *room is
+** allocated, of as many bytes, if there is none. */
+int moth_rnn_layer_input(moth_ctx *ctx, const moth_rnn *r, const void *reserve, int64_t layer,
+                         void **room, const void **x);
+
+/* Rows of W_hh that the state and the input share gates in: all but a GRU's last ones. */
+static inline int64_t rnn_shared_gates(const rnn_lane *q) {
+  return q->r->mode == MOTH_GRU ? 2 * q->n : q->wide;
+}
+
+static inline bool rnn_tiled(const rnn_lane *q) {
+  return q->r->dtype == MOTH_F32 && moth_matrix_here();
+}
+
+typedef struct rnn_span { /* rows of a batch */
+  int64_t first, last;
+} rnn_span;
+
+/* The rows of a moment that go on (part 0) or begin (part 1) and lie within a span, as far as both
+** ways need them. */
+bool moth_rnn_part_of(const rnn_lane *q, const rnn_moment *m, int part, rnn_span rows,
+                      int64_t *first, rnn_step *s);
+
+typedef struct rnn_walk { /* through the steps of a chain, either way */
+  const rnn_lane *q;
+  void (*rows)(const struct rnn_walk *w, rnn_span rows); /* all steps, for some rows */
+  rnn_span steps;
+  const char *turned, *dy; /* turned: NULL where the state was added already */
+  char *hn, *cn, *dh, *dc, *dgates, *begun; /* dgates: of these steps */
+  atomic_bool *stopped; /* some rows, by a cancel */
+} rnn_walk;
+
+int moth_rnn_walk_batch(rnn_walk *w);   /* all rows, some on each thread */
+bool moth_rnn_stops(const rnn_walk *w); /* for a cancel; asked at each step */
+
+#endif

@@ -1,0 +1,378 @@
+/* sort.c -- sorting and selecting within rows, by keys. */
+#include "sort.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+#include "base/threads.h"
+#include "kernel/math/elementwise.h"
+
+/* -- keys -- */
+
+#define TOP 0x8000000000000000u
+
+#define INT_KEYS(name, type, wide)                                             \
+  static void keys_##name(int64_t n, const void *from, uint64_t *keys) {       \
+    const type *x = from;                                                      \
+    const bool is_signed = (type)-1 < 0;                                       \
+    const uint64_t flip = is_signed ? (uint64_t)1 << (8 * sizeof(type) - 1) : 0; \
+    const uint64_t bits = UINT64_MAX >> (64 - 8 * sizeof(type));               \
+    for (int64_t i = 0; i < n; i++) keys[i] = ((uint64_t)x[i] & bits) ^ flip;  \
+  }
+MOTH_EACH_INT(INT_KEYS)
+
+/* Negative numbers have all bits turned, others the sign bit. */
+static void keys_f32(int64_t n, const void *from, uint64_t *keys) {
+  const float *x = from;
+  for (int64_t i = 0; i < n; i++) {
+    const float v = x[i] + 0.0f; /* which makes 0 of -0 */
+    uint32_t bits;
+    memcpy(&bits, &v, 4);
+    bits ^= bits >> 31 ? UINT32_MAX : (uint32_t)1 << 31;
+    keys[i] = v != v ? MOTH_KEY_NAN : bits;
+  }
+}
+
+static void keys_f64(int64_t n, const void *from, uint64_t *keys) {
+  const double *x = from;
+  for (int64_t i = 0; i < n; i++) {
+    const double v = x[i] + 0.0;
+    uint64_t bits;
+    memcpy(&bits, &v, 8);
+    bits ^= bits >> 63 ? UINT64_MAX : TOP;
+    keys[i] = v != v ? UINT64_MAX : bits;
+  }
+}
+
+void moth_keys_of(int64_t n, const char *x, int dtype, bool descending, uint64_t *keys) {
+  typedef void keys_loop(int64_t n, const void *x, uint64_t *keys);
+  static keys_loop *const loops[MOTH_DTYPES] = {
+    [MOTH_BOOL] = keys_u8, MOTH_INT_ROWS(keys), MOTH_FLOAT_ROWS(keys)};
+  loops[dtype](n, x, keys);
+  if (descending)
+    for (int64_t i = 0; i < n; i++) keys[i] = ~keys[i];
+}
+
+/* -- runs -- */
+
+/* From the end on, so that the first of a run is written last and no branch has to be guessed. */
+#define RUNS(name, type, wide)                                                 \
+  static int64_t runs_##name(int64_t n, const void *from, int64_t *first, void *values) { \
+    const type *x = from;                                                      \
+    type *y = values;                                                          \
+    int64_t count = n > 0;                                                     \
+    for (int64_t i = 1; i < n; i++) count += x[i] != x[i - 1];                 \
+    if (n == 0) return count;                                                  \
+    int64_t to = count - 1;                                                    \
+    for (int64_t i = n - 1; first && i > 0; i--) {                             \
+      first[to] = i;                                                           \
+      to -= x[i] != x[i - 1];                                                  \
+    }                                                                          \
+    if (first) first[0] = 0;                                                   \
+    to = count - 1;                                                            \
+    for (int64_t i = n - 1; values && i > 0; i--) {                            \
+      y[to] = x[i];                                                            \
+      to -= x[i] != x[i - 1];                                                  \
+    }                                                                          \
+    if (values) y[0] = x[0];                                                   \
+    return count;                                                              \
+  }
+MOTH_EACH_INT(RUNS)
+MOTH_EACH_FLOAT(RUNS)
+
+int64_t moth_runs_of(int64_t n, const char *x, int dtype, int64_t *first, char *values) {
+  typedef int64_t runs_loop(int64_t n, const void *x, int64_t *first, void *values);
+  static runs_loop *const loops[MOTH_DTYPES] = {
+    [MOTH_BOOL] = runs_u8, MOTH_INT_ROWS(runs), MOTH_FLOAT_ROWS(runs)};
+  return loops[dtype](n, x, first, values);
+}
+
+/* -- sorting -- */
+
+enum { RUN = 16, SMALL = 32, FEW = 192, DIGITS = 8, BYTES = 256 };
+
+static void insertion(int64_t n, moth_keyed *x) {
+  for (int64_t i = 1; i < n; i++) {
+    const moth_keyed v = x[i];
+    int64_t j = i;
+    for (; j > 0 && x[j - 1].key > v.key; j--) x[j] = x[j - 1];
+    x[j] = v;
+  }
+}
+
+static void merge(const moth_keyed *a, int64_t na, const moth_keyed *b, int64_t nb,
+                  moth_keyed *y) {
+  int64_t i = 0, j = 0;
+  while (i < na && j < nb) *y++ = b[j].key < a[i].key ? b[j++] : a[i++];
+  memcpy(y, a + i, (size_t)(na - i) * sizeof *y);
+  memcpy(y + (na - i), b + j, (size_t)(nb - j) * sizeof *y);
+}
+
+static void merge_sort(int64_t n, moth_keyed *x, moth_keyed *spare) {
+  moth_keyed *from = x, *to = spare;
+  for (int64_t i = 0; i < n; i += RUN) insertion(n - i < RUN ? n - i : RUN, x + i);
+  for (int64_t width = RUN; width < n; width *= 2) {
+    for (int64_t i = 0; i < n; i += 2 * width) {
+      const int64_t left = n - i < width ? n - i : width;
+      const int64_t right = n - i - left < width ? n - i - left : width;
+      merge(from + i, left, from + i + left, right, to + i);
+    }
+    moth_keyed *was = from;
+    from = to;
+    to = was;
+  }
+  if (from != x) memcpy(x, from, (size_t)n * sizeof *x);
+}
+
+/* A byte at a time from the lowest; bytes that all elements share are passed over. */
+static bool radix_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare) {
+  int64_t count[DIGITS][BYTES] = {{0}};
+  moth_keyed *from = x, *to = spare;
+  for (int64_t i = 0; i < n; i++)
+    for (int d = 0; d < DIGITS; d++) count[d][x[i].key >> (8 * d) & 255u]++;
+  for (int d = 0; d < DIGITS; d++) {
+    int64_t *c = count[d], start = 0;
+    if (c[x[0].key >> (8 * d) & 255u] == n) continue;
+    if (moth_cancelled(ctx)) return false;
+    for (int b = 0; b < BYTES; b++) {
+      const int64_t here = c[b];
+      c[b] = start;
+      start += here;
+    }
+    for (int64_t i = 0; i < n; i++) to[c[from[i].key >> (8 * d) & 255u]++] = from[i];
+    moth_keyed *was = from;
+    from = to;
+    to = was;
+  }
+  if (from != x) memcpy(x, from, (size_t)n * sizeof *x);
+  return true;
+}
+
+bool moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare) {
+  if (n <= RUN) insertion(n, x);
+  else if (n <= FEW) merge_sort(n, x, spare);
+  else return radix_sort(ctx, n, x, spare);
+  return true;
+}
+
+/* The key of a rank, from 0, among n; which becomes its rank among its equals. `spare` has room for
+** as many. By the eight highest bits in which the keys differ; those that agree with the wanted one
+** in them are gone through again. */
+static uint64_t select_key(int64_t n, const uint64_t *keys, int64_t *rank, uint64_t *spare) {
+  int64_t k = *rank;
+  for (;;) {
+    const uint64_t one = keys[0];
+    uint64_t differ = 0;
+    for (int64_t i = 1; i < n; i++) differ |= keys[i] ^ one;
+    if (!differ) {
+      *rank = k;
+      return one;
+    }
+    const int high = 63 - __builtin_clzll(differ), shift = high > 7 ? high - 7 : 0;
+    int64_t count[BYTES] = {0}, left = 0;
+    uint64_t byte = 0;
+    for (int64_t i = 0; i < n; i++) count[keys[i] >> shift & 255u]++;
+    while (k >= count[byte]) k -= count[byte++];
+    for (int64_t i = 0; i < n; i++) {
+      const uint64_t key = keys[i];
+      spare[left] = key;
+      left += (key >> shift & 255u) == byte;
+    }
+    keys = spare;
+    n = left;
+  }
+}
+
+/* -- rows -- */
+
+/* Fills x, which has room for all, with the first k of n in the order of their positions. */
+static void choose(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
+  int64_t have = 0, equal = k - 1;
+  const uint64_t last = k ? select_key(n, keys, &equal, (uint64_t *)(void *)x) : 0;
+  for (int64_t i = 0; have < k; i++) {
+    const uint64_t key = keys[i];
+    x[have] = (moth_keyed){key, i};
+    have += (key < last) | ((key == last) & (equal >= 0));
+    equal -= key == last;
+  }
+}
+
+/* The same, and in order, for a k that is small: most elements are no match for the k-th so far. */
+static void choose_few(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
+  int64_t have = 0;
+  uint64_t last = UINT64_MAX; /* of the k so far */
+  for (int64_t i = 0; i < n; i++) {
+    for (; have == k && i + 4 <= n; i += 4)
+      if ((keys[i] < last) | (keys[i + 1] < last) | (keys[i + 2] < last) | (keys[i + 3] < last))
+        break;
+    if (i == n) break;
+    const uint64_t key = keys[i];
+    if (key >= last && have == k) continue;
+    int64_t at = have < k ? have++ : k - 1;
+    for (; at > 0 && x[at - 1].key > key; at--) x[at] = x[at - 1];
+    x[at] = (moth_keyed){key, i};
+    if (have == k) last = x[k - 1].key;
+  }
+}
+
+/* As choose, for a k that is small beside n: what is below the k-th so far is kept, and whenever
+** that has become 2 k elements, the first k of them. In a random order that happens ln(n / k)
+** times; where far more often, as in a row that runs the other way, all are chosen from. `spare`
+** has room for 2 k. */
+enum { MOST_TURNS = 16 };
+static void choose_kept(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x,
+                        moth_keyed *spare) {
+  uint64_t *kept = (uint64_t *)(void *)spare, last = UINT64_MAX;
+  int64_t *at = (int64_t *)(void *)(kept + 2 * k), have = 0;
+  bool full = false; /* there are k so far */
+  int turns = 0;
+  for (int64_t i = 0; i < n;) {
+    if (full && i + 4 <= n && !((keys[i] < last) | (keys[i + 1] < last) |
+                                (keys[i + 2] < last) | (keys[i + 3] < last))) {
+      i += 4;
+    } else {
+      kept[have] = keys[i];
+      at[have] = i;
+      have += !full | (keys[i] < last);
+      i++;
+    }
+    if (have < 2 * k && i < n) continue;
+    if (++turns > MOST_TURNS) {
+      choose(n, keys, k, x);
+      return;
+    }
+    choose(have, kept, k, x);
+    full = true;
+    last = 0;
+    for (have = 0; have < k; have++) {
+      kept[have] = x[have].key;
+      at[have] = x[have].at = at[x[have].at];
+      last = kept[have] > last ? kept[have] : last;
+    }
+  }
+}
+
+static void take_values(int64_t k, const char *row, int64_t size, const int64_t *position,
+                        char *values) {
+  for (int64_t i = 0; i < k; i++)
+    memcpy(values + i * size, row + position[i] * size, (size_t)size);
+}
+
+/* Of i64, from their keys, which lie in a row: `less` of the least. */
+static void values_of_keys(int64_t k, const moth_keyed *x, uint64_t less, bool descending,
+                           char *values) {
+  const uint64_t turn = descending ? ~TOP : TOP;
+  uint64_t *to = (uint64_t *)(void *)values;
+  for (int64_t i = 0; i < k; i++) to[i] = (x[i].key + less) ^ turn;
+}
+
+/* All of a row; integers by how far their keys are from the least, which is returned: those on both
+** sides of 0 differ in bytes above the ones that tell them apart. */
+static uint64_t from_least(int64_t n, bool whole, const uint64_t *keys, moth_keyed *x) {
+  uint64_t least = whole ? UINT64_MAX : 0;
+  for (int64_t j = 0; whole && j < n; j++) least = keys[j] < least ? keys[j] : least;
+  for (int64_t j = 0; j < n; j++) x[j] = (moth_keyed){keys[j] - least, j};
+  return least;
+}
+
+/* Rows of a job that threads share. Each has room of its own for one row. */
+typedef struct ordering {
+  const moth_rows *r;
+  const moth_rank *rank;
+  int64_t k;
+  bool descending;
+  char *values;
+  int64_t *position;
+  char *room;
+  int64_t each; /* bytes of it for a thread */
+  atomic_bool *stopped;
+} ordering;
+
+static void sort_rows(int64_t first, int64_t last, int lane, const void *arg) {
+  const ordering *o = arg;
+  moth_ctx *ctx = o->r->owner->ctx;
+  const int64_t n = o->r->length, k = o->k, size = moth_dtype_size[o->r->dtype];
+  moth_keyed *x = (moth_keyed *)(void *)(o->room + lane * o->each), *spare = x + n;
+  uint64_t *keys = (uint64_t *)(void *)(spare + n);
+  const bool part = k < n / 4, few = part && k > 0 && k <= SMALL;
+  for (int64_t i = first; i < last && !atomic_load(o->stopped); i++) {
+    const char *row = o->r->x + i * n * size;
+    char *values = o->values ? o->values + i * k * size : NULL;
+    int64_t *position = o->position + i * k;
+    uint64_t less = 0;
+    moth_keys_of(n, row, o->r->dtype, o->descending, keys);
+    if (few) choose_few(n, keys, k, x);
+    else if (part && k > 0 && k < n / 64) choose_kept(n, keys, k, x, spare);
+    else if (part) choose(n, keys, k, x);
+    else less = from_least(n, !moth_is_float(o->r->dtype), keys, x);
+    if (!few && !moth_keyed_sort(ctx, part ? k : n, x, spare)) atomic_store(o->stopped, true);
+    for (int64_t j = 0; j < k; j++) position[j] = x[j].at;
+    if (values && o->r->dtype == MOTH_I64) values_of_keys(k, x, less, o->descending, values);
+    else if (values) take_values(k, row, size, position, values);
+    if (moth_cancelled(ctx)) atomic_store(o->stopped, true);
+  }
+}
+
+/* The rank that is wanted among keys; `nan`: where the first NaN is, or n. */
+static int64_t rank_in(const moth_rank *wanted, int64_t n, const uint64_t *keys, int64_t nan) {
+  if (wanted->k >= 0) return wanted->k;
+  if (nan < n && !wanted->skips_nan) return n - 1;
+  int64_t good = n;
+  for (int64_t i = nan; i < n; i++) good -= keys[i] == MOTH_KEY_NAN;
+  const double at = wanted->share * (double)(good > 0 ? good - 1 : 0);
+  return (int64_t)(wanted->above ? ceil(at) : at);
+}
+
+static void rank_rows(int64_t first, int64_t last, int lane, const void *arg) {
+  const ordering *o = arg;
+  moth_ctx *ctx = o->r->owner->ctx;
+  const int64_t n = o->r->length, size = moth_dtype_size[o->r->dtype];
+  uint64_t *keys = (uint64_t *)(void *)(o->room + lane * o->each);
+  for (int64_t i = first; i < last && !atomic_load(o->stopped); i++) {
+    const char *row = o->r->x + i * n * size;
+    int64_t at = moth_is_float(o->r->dtype) ? 0 : n;
+    moth_keys_of(n, row, o->r->dtype, false, keys);
+    while (o->rank->k < 0 && at < n && keys[at] != MOTH_KEY_NAN) at++;
+    int64_t rank = rank_in(o->rank, n, keys, at);
+    const uint64_t key = select_key(n, keys, &rank, keys + n);
+    for (at = 0; keys[at] != key;) at++;
+    o->position[i] = at;
+    memcpy(o->values + i * size, row + at * size, (size_t)size);
+    if (moth_cancelled(ctx)) atomic_store(o->stopped, true);
+  }
+}
+
+#define MOST_ROOM ((int64_t)256 << 20) /* bytes, of all lanes */
+
+/* Gives each thread that may take part its room; rows that need much take turns in one. */
+
+static int run_rows(ordering *o, int64_t each, double cost, moth_work *work) {
+  moth_ctx *ctx = o->r->owner->ctx;
+  const int64_t rows = o->r->count, lanes = moth_lanes(ctx);
+  const bool shared = lanes > 1 && rows > 1 && each <= MOST_ROOM / lanes;
+  const int64_t bytes = (each + 63) / 64 * 64 * (shared ? lanes : 1);
+  int status = MOTH_OK;
+  atomic_bool stopped = false;
+  o->each = (each + 63) / 64 * 64;
+  o->room = moth_alloc(ctx, bytes);
+  if (!o->room) return ctx->error.code;
+  o->stopped = &stopped;
+  if (shared) status = moth_parallel(ctx, rows, 1, cost, work, o);
+  for (int64_t i = 0; !shared && i < rows && !stopped; i++) work(i, i + 1, 0, o);
+  if (!status && stopped) status = moth_stopped(ctx);
+  moth_dealloc(ctx, o->room, bytes);
+  return status;
+}
+
+int moth_rows_sort(const moth_rows *r, int64_t k, bool descending, char *values,
+                   int64_t *position) {
+  const int64_t n = r->length ? r->length : 1;
+  const double cost = (double)n * (k < n / 4 ? 6 : n <= FEW ? 20 : 50);
+  ordering o = {.r = r, .k = k, .descending = descending, .values = values, .position = position};
+  return run_rows(&o, n * (int64_t)(2 * sizeof(moth_keyed) + sizeof(uint64_t)), cost, sort_rows);
+}
+
+int moth_rows_rank(const moth_rows *r, const moth_rank *rank, char *values, int64_t *position) {
+  ordering o = {.r = r, .rank = rank, .values = values, .position = position};
+  return run_rows(&o, r->length * 16, 6 * (double)r->length, rank_rows);
+}
