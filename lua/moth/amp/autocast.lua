@@ -1,8 +1,8 @@
---- autocast.lua -- mixed precision: products in half types, what is delicate in float32.
+--- autocast.lua -- mixed precision: matrix products in half types, sensitive ops in float32.
 --
--- After Micikevicius et al. 2018. Softmax and norms give float32, as PyTorch's do on CUDA; its CPU
--- leaves them in bfloat16. The engine casts the inputs of ops while the mode is on
--- (core/call/autocast.c); here are the regions.
+-- After Micikevicius et al. 2018. Softmax and norms return float32, as in PyTorch on CUDA; on its
+-- CPU they stay in bfloat16. The core casts the inputs of ops while the mode is on
+-- (core/call/autocast.c); this file enters and leaves the mode.
 
 local autograd = require "moth.autograd"
 local device = require "moth.tensor.device"
@@ -41,7 +41,7 @@ end
 local Region = {}
 Region.__index = Region
 
---- Begins the region. @return the region
+--- Enters the mode. @return the autocast object
 function Region:enter()
   if self.frame then errors.raise("the region of autocast has begun already", "E_STATE") end
   frames.hold("autocast without a function", "moth.autocast(device_type, f)")
@@ -49,7 +49,7 @@ function Region:enter()
   return self
 end
 
---- Ends the region and all that began inside it.
+--- Leaves the mode and all nested ones.
 function Region:exit()
   local frame = self.frame
   if not frame then errors.raise("the region of autocast has not begun", "E_STATE") end
@@ -62,7 +62,8 @@ local NAMES = { "device_type", "dtype", "enabled" }
 
 local is_names = lib.is_plain
 
--- The code of a table of named arguments; device_type: the one before it, if there is one.
+-- The dtype's code from a table of named arguments; device_type: the preceding argument, if there
+-- is one.
 local function code_of_names(device_type, names)
   local given = { device_type = device_type, enabled = true }
   for name, value in pairs(names) do
@@ -90,24 +91,23 @@ local function begin(code, f, ...)
   return frames.run(code, "autocast", AUTOCAST, f, ...)
 end
 
---- Calls f(...) in mixed precision, and returns what it returns: matrix products, convolutions and
--- attention cast their float32 inputs to `dtype` and give that; softmax, losses, norms, sums,
--- powers and exponentials cast theirs to float32, as PyTorch's on CUDA; other ops take what comes,
--- at the widest dtype. Parameters and gradients stay float32; a parameter is cast once in a region.
--- Backward passes go outside the region or inside. The mode holds for ops on every device,
--- whichever is named; "cuda" wants a GPU to be there, which is where products of half types are
--- several times as fast as those of float32.
--- Where the processor has AMX (Intel) or AVX512-BF16 (AMD), matrix products and convolutions of
--- bfloat16 run at up to six times or twice the speed of float32 (numbers below 1.2e-38 count as 0
--- in them). Elsewhere, and for attention, on the CPU it saves memory, not time: what computes is
--- float32.
--- Without f a region is returned, with `enter` and `exit`. What stands before f may be named:
--- moth.autocast({device_type = "cuda", dtype = moth.bfloat16, enabled = true}, f, ...), or
--- moth.autocast("cuda", {enabled = false}, f, ...). (As torch.autocast; Micikevicius et al. 2018,
--- "Mixed precision training".)
+--- Calls f(...) in mixed precision and returns its results. Matrix products, convolutions and
+-- attention cast their float32 inputs to `dtype` and return `dtype`. Softmax, losses, norms,
+-- sums, powers and exponentials cast their inputs to float32, as in PyTorch on CUDA. Other ops
+-- use the widest dtype of their inputs. Parameters and gradients stay float32; a parameter is
+-- cast once per autocast call. Backward passes may run inside or outside. The mode applies to ops
+-- on every device, whichever is named; "cuda" requires a GPU, where products of half types are
+-- several times as fast as those of float32. With AMX (Intel) or AVX512-BF16 (AMD), matrix
+-- products and convolutions of bfloat16 run at up to six times or twice the speed of float32
+-- (numbers below 1.2e-38 count as 0 in them). On other CPUs, and for attention, it saves memory
+-- but no time: computation is in float32. Without f it returns an object with `enter` and `exit`.
+-- The arguments before f may be named: moth.autocast({device_type = "cuda", dtype =
+-- moth.bfloat16, enabled = true}, f, ...), or moth.autocast("cuda", {enabled = false}, f, ...).
+-- (As torch.autocast; Micikevicius et al. 2018, "Mixed precision training".)
 -- @param device_type  "cpu" or "cuda"
--- @param dtype  moth.bfloat16 (the default for "cpu"), moth.float16 (for "cuda", as in PyTorch; a
--- training wants moth.amp.GradScaler then), or false: no casts inside; it may be left out before f
+-- @param dtype  moth.bfloat16 (the default for "cpu"), moth.float16 (the default for "cuda", as
+-- in PyTorch; training then needs moth.amp.GradScaler), or false: no casts inside; optional
+-- before f
 -- @param enabled  only by name; false: no casts inside (default true)
 function M.autocast(device_type, dtype, f, ...)
   if is_names(device_type) then return begin(code_of_names(nil, device_type), dtype, f, ...) end
@@ -116,7 +116,7 @@ function M.autocast(device_type, dtype, f, ...)
   return begin(code_of(device_type, dtype), f, ...)
 end
 
---- Whether ops cast their inputs for mixed precision now.
+--- Returns true if ops cast their inputs for mixed precision now.
 function M.is_autocast_enabled() return C.moth_autocast(ctx, -2) ~= OFF end
 
 return M

@@ -1,5 +1,4 @@
---- init.lua -- moth.amp: mixed precision by the names that PyTorch has for it; the same functions
--- stand in moth itself.
+--- init.lua -- moth.amp: mixed precision under PyTorch's names; moth has the same functions.
 
 local lazy = require "moth.base.lazy"
 

@@ -1,8 +1,9 @@
---- scaler.lua -- moth.GradScaler: a loss multiplied so that its float16 gradients do not vanish.
+--- scaler.lua -- moth.GradScaler: scales the loss so that float16 gradients do not underflow.
 --
--- float16 has no numbers below 6e-8. The loss is multiplied by a scale, the gradients are divided
--- by it before the optimizer takes them; where they overflowed the step is left out and the scale
--- halved, and after many steps without that it is doubled. bfloat16 needs none of this.
+-- float16 has no numbers below 6e-8. The loss is multiplied by a scale, and the gradients are
+-- divided by it before the optimizer's step. If a gradient overflowed, the step is skipped and
+-- the scale halved; after many steps without overflow the scale doubles. bfloat16 needs no
+-- scaling.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -16,18 +17,18 @@ local sparse = require "moth.sparse"
 
 local GradScaler = class("GradScaler")
 
-local MOST = 3.4e38 -- of scales: a finite float32
+local MOST = 3.4e38 -- the largest scale: a finite float32
 
 local function moth() return require "moth" end
 
 local parse = define.signature("GradScaler", {
-  {"float", "init_scale", "what the loss is multiplied by at first", default = 65536},
-  {"float", "growth_factor", "what the scale grows by", default = 2},
-  {"float", "backoff_factor", "what it is multiplied by after an overflow", default = 0.5},
-  {"float", "growth_interval", "steps in a row without overflow after which it grows",
+  {"float", "init_scale", "the initial scale", default = 65536},
+  {"float", "growth_factor", "factor of the scale's growth", default = 2},
+  {"float", "backoff_factor", "factor of the scale after an overflow", default = 0.5},
+  {"float", "growth_interval", "steps in a row without overflow before the scale grows",
     default = 2000},
-  {"bool", "enabled", "false: losses and steps as they are without it", default = true},
-  {"device", "device", "taken along from PyTorch, also as the first value; it serves all devices",
+  {"bool", "enabled", "false: no scaling, all steps are taken", default = true},
+  {"device", "device", "accepted as in PyTorch, also as the first value, without effect",
     optional = true},
 })
 
@@ -55,13 +56,13 @@ end
 --     scaler:step(optimizer)
 --     scaler:update()
 --
--- moth.capture records it: each replay decides on its step and adapts the scale.
--- @param init_scale       what the loss is multiplied by at first (default 65536)
--- @param growth_factor    what the scale grows by, above 1 (default 2)
--- @param backoff_factor   what it is multiplied by after an overflow, below 1 (default 0.5)
--- @param growth_interval  steps in a row without overflow after which it grows (default 2000)
--- @param enabled          false: losses and steps as they are without it (default true)
--- @param device           taken along from PyTorch, also as the first value: GradScaler("cuda")
+-- moth.capture supports it: each replay decides about its step and adapts the scale.
+-- @param init_scale       the initial scale (default 65536)
+-- @param growth_factor    factor of the scale's growth, above 1 (default 2)
+-- @param backoff_factor   factor of the scale after an overflow, below 1 (default 0.5)
+-- @param growth_interval  steps in a row without overflow before the scale grows (default 2000)
+-- @param enabled          false: no scaling, all steps are taken (default true)
+-- @param device           accepted as in PyTorch, also as the first value: GradScaler("cuda")
 function GradScaler:init(init_scale, growth_factor, backoff_factor, growth_interval, enabled)
   demand(init_scale > 0 and init_scale <= MOST, "init_scale", "a number above 0 that float32 has",
     init_scale)
@@ -71,7 +72,7 @@ function GradScaler:init(init_scale, growth_factor, backoff_factor, growth_inter
   demand(growth_interval >= 1 and growth_interval % 1 == 0, "growth_interval",
     "a whole number from 1 on", growth_interval)
   self.factor, self.tracker = init_scale, 0
-  -- the factor as recordings read it; one element of the CPU goes with tensors anywhere
+ -- the scale for captured steps; a CPU tensor of one element combines with any device
   self.multiplier = moth().tensor(init_scale, {dtype = moth().float32, device = "cpu"})
   lib.check(lib.C.moth_keep_always(lib.ctx, self.multiplier), "GradScaler")
   self.growth_factor, self.backoff_factor = growth_factor, backoff_factor
@@ -80,7 +81,7 @@ function GradScaler:init(init_scale, growth_factor, backoff_factor, growth_inter
                  -- last update
 end
 
--- Takes another factor; what is being recorded is no part of that, replays read it anew.
+-- Sets another scale outside of a capture; replays read the new value.
 local function set_factor(self, factor)
   self.factor = factor
   if lib.capture then return end
@@ -94,7 +95,7 @@ local function check_ahead(self, fname)
   end
 end
 
---- A loss, or a list of them, multiplied by the scale. @return the product, to call backward on
+--- A loss, or a list of them, multiplied by the scale. @return the product; call backward on it
 function GradScaler:scale(outputs)
   if not self.enabled then return outputs end
   check_ahead(self, "scale")
@@ -112,7 +113,7 @@ local function check_optimizer(fname, optimizer)
   errors.refuse(fname, "optimizer", "an optimizer is needed", optimizer, "E_TYPE")
 end
 
--- Gradients of an optimizer's parameters: a list for each device they lie on.
+-- The gradients of an optimizer's parameters: a list for each device.
 local function gradients(optimizer)
   local lists = {}
   for _, group in ipairs(optimizer.param_groups) do
@@ -128,9 +129,9 @@ local function gradients(optimizer)
   return lists
 end
 
--- While a step is recorded with this scaler in it.
+-- While a step that uses this scaler is captured.
 local function join(self)
-  self.rows = self.rows or function() -- what verifying puts back
+  self.rows = self.rows or function() -- the state that verification restores
     local seen = {}
     for optimizer, one in pairs(self.seen) do
       seen[optimizer] = {found = one.found, skipped = one.skipped}
@@ -140,7 +141,7 @@ local function join(self)
   lib.capture.states[self.rows] = true
 end
 
--- The same: each replay divides by the scale of then.
+-- The same: each replay divides by its current scale.
 local function note_factor(self)
   recording.cell("unscale_", {write = function(_, s, at)
     s[at.factor].number = 1 / self.factor
@@ -172,8 +173,8 @@ local function unscale(self, optimizer)
   })
 end
 
---- Divides the gradients of an optimizer's parameters by the scale, for what is to be done with
--- them before the step, as clipping. Once between two updates.
+--- Divides the gradients of an optimizer's parameters by the scale, for operations before the
+-- step, such as clipping. Call it at most once between two updates.
 function GradScaler:unscale_(optimizer)
   if not self.enabled then return end
   check_optimizer("unscale_", optimizer)
@@ -185,7 +186,7 @@ function GradScaler:unscale_(optimizer)
   unscale(self, optimizer)
 end
 
--- What f(...) returned, unless a gradient was infinite or NaN.
+-- The results of f(...), unless a gradient was infinite or NaN.
 local function unless_found(self, optimizer, f, ...)
   local seen = self.seen[optimizer]
   if lib.capture and seen.recording ~= lib.capture.id then
@@ -198,10 +199,10 @@ local function unless_found(self, optimizer, f, ...)
   return result
 end
 
---- One step of the optimizer, unless a gradient is infinite or NaN; gradients that unscale_ was not
--- called for are divided by the scale first.
+--- Takes a step of the optimizer, unless a gradient is infinite or NaN. Unscales the gradients
+-- first if unscale_ was not called.
 -- @param ...  for optimizer:step
--- @return what optimizer:step returned, or nothing
+-- @return the results of optimizer:step, or nothing
 function GradScaler:step(optimizer, ...)
   check_optimizer("step", optimizer)
   if not self.enabled then return optimizer:step(...) end
@@ -228,7 +229,7 @@ end
 
 local function nothing() end
 
--- The scale after what the steps since the last update found.
+-- The next scale, from the overflows of the steps since the last update.
 local function adapt(self)
   local skipped = false
   for _, seen in pairs(self.seen) do skipped = skipped or seen.skipped end
@@ -246,8 +247,8 @@ local function adapt(self)
   self.seen = {}
 end
 
---- Adapts the scale to what was found since the last time, after all steps.
--- @param new_scale  the scale from now on, instead (default: by the rule)
+--- Adapts the scale, after all steps of an iteration.
+-- @param new_scale  the new scale (default: by the rule)
 function GradScaler:update(new_scale)
   if not self.enabled then return end
   if new_scale ~= nil then
@@ -260,7 +261,7 @@ function GradScaler:update(new_scale)
     errors.raise("GradScaler: update follows step, and no step was made since the last one",
       "E_STATE")
   end
-  local inside = true -- whether a replay makes the steps, too
+  local inside = true -- true if the replay also takes the steps
   for optimizer, seen in pairs(self.seen) do
     inside = inside and lib.capture ~= nil and seen.recording == lib.capture.id
     if seen.skipped == nil then unless_found(self, optimizer, nothing) end -- unscale_ without step
@@ -279,16 +280,16 @@ function GradScaler:update(new_scale)
   })
 end
 
---- The scale now; 1 where it is not enabled.
+--- The current scale; 1 if the scaler is disabled.
 function GradScaler:get_scale() return self.enabled and self.factor or 1 end
 
---- Whether it does anything.
+--- Returns true if the scaler is enabled.
 function GradScaler:is_enabled() return self.enabled end
 
 local KEPT = {scale = "factor", growth_factor = "growth_factor", backoff_factor = "backoff_factor",
               growth_interval = "growth_interval", _growth_tracker = "tracker"}
 
---- What it knows, as a table with PyTorch's names; an empty one where it is not enabled.
+--- The state, as a table with PyTorch's names; empty if the scaler is disabled.
 function GradScaler:state_dict()
   local dict = {}
   if self.enabled then
@@ -297,7 +298,7 @@ function GradScaler:state_dict()
   return dict
 end
 
---- Takes over what state_dict gave.
+--- Loads the state that state_dict returned.
 function GradScaler:load_state_dict(state_dict)
   if not self.enabled then return end
   if lib.capture then recording.refuse("load_state_dict of a GradScaler") end

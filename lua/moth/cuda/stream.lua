@@ -1,4 +1,4 @@
---- stream.lua -- moth.cuda's streams and events, and a GPU for the time of a call.
+--- stream.lua -- moth.cuda's streams and events, and moth.cuda.device.
 --
 --     local copies = moth.cuda.Stream()
 --     local batch = moth.cuda.stream(copies, function()
@@ -6,9 +6,9 @@
 --     end)
 --     moth.cuda.current_stream():wait_stream(copies)        -- before batch is used here
 --
--- A GPU does what it is asked for on one stream in order, and on several at once, in any order but
--- for what they wait for. Memory needs no care, nor PyTorch's record_stream: a tensor that goes
--- while another stream may still read it is given to nobody before that is done.
+-- Work on one stream runs in order; work on different streams may run in any order unless one
+-- waits for the other. Memory needs no record_stream: a freed tensor's memory is reused only after
+-- all streams that may read it have finished.
 
 local autograd = require "moth.autograd"
 local class = require "moth.base.class"
@@ -27,14 +27,14 @@ local frames = autograd.frames
 
 local M = {}
 
--- A handle that C filled, which no scope ends.
+-- A handle from C that no scope frees.
 local function kept(h)
   h = lib.adopt(h, 0)
   C.moth_keep_always(ctx, h)
   return h
 end
 
--- The engine's number of a device, and the device with its index.
+-- The core's number of a device, and the device with its index.
 local function place(fname, device)
   local number = devices.gpu(fname, device)
   return number, devices.by_code[number]
@@ -45,8 +45,8 @@ local function check_event(fname, name, value)
   errors.refuse(fname, name, "an Event is needed", value, "E_TYPE")
 end
 
---- Calls f(...) with a GPU as the one that "cuda" means, and returns what it returns. The one from
--- before comes back also when f raises. (As torch.cuda.device.)
+--- Calls f(...) while "cuda" means another GPU, and returns its results. The previous GPU is
+-- restored, also if f raises. (As torch.cuda.device.)
 -- @param which  a device, its name or its index
 -- @param f      a function
 function M.device(which, f, ...)
@@ -68,13 +68,14 @@ local function name_of(device, number) return device .. ":" .. number end
 Stream.signature = define.signature("Stream", {
   { "any", "device", 'a GPU: a device, its name or its index; "cuda" when absent',
     optional = true },
-  { "int", "priority", "lower numbers go first; a GPU has a few from -5 to 0", default = 0 },
+  { "int", "priority", "lower numbers run first; a GPU supports some from -5 to 0", default = 0 },
 })
 
---- A stream beside the one that all begins on: what is asked for inside moth.cuda.stream(s, f) runs
--- on it. One that is dropped is used again, when its work is done or not. (As torch.cuda.Stream.)
+--- A stream in addition to the default stream: work inside moth.cuda.stream(s, f) runs on it. The
+-- handle of a collected stream is reused, even if its work is still running. (As
+-- torch.cuda.Stream.)
 -- @param device    a GPU: a device, its name or its index (default "cuda")
--- @param priority  lower numbers go first (default 0)
+-- @param priority  lower numbers run first (default 0)
 function Stream:init(device, priority)
   local at, where = place("Stream", device)
   local h = Handle()
@@ -83,7 +84,7 @@ function Stream:init(device, priority)
   known[name_of(at, self.number)] = self
 end
 
--- One that needs no handle: it is in use, or the first.
+-- A stream that owns no handle: the current stream or the default stream.
 local Borrowed = class("Stream", Stream)
 
 function Borrowed:init(at, number)
@@ -101,14 +102,14 @@ local function stream_or_current(fname, value)
   errors.refuse(fname, "stream", "a Stream is needed", value, "E_TYPE")
 end
 
---- The stream that work on a GPU is asked of now.
+--- The current stream of a GPU.
 -- @param device  a GPU: a device, its name or its index (default "cuda")
 function M.current_stream(device)
   local at = place("current_stream", device)
   return object(at, check(C.moth_stream_use(ctx, at, -1), "current_stream"))
 end
 
---- The stream that all work on a GPU begins on.
+--- The default stream of a GPU.
 -- @param device  a GPU: a device, its name or its index (default "cuda")
 function M.default_stream(device) return object(place("default_stream", device), 0) end
 
@@ -123,10 +124,9 @@ local function run_on(stream, f, ...)
   return restore(stream, before, pcall(f, ...))
 end
 
---- Calls f(...) with a stream as the current one of its GPU, and returns what it returns. The
--- stream from before comes back also when f raises. A backward pass runs on the stream that is
--- current where it is called. In a coroutine f may not yield: the stream is the current one of all
--- coroutines.
+--- Calls f(...) with a stream as the current one of its GPU, and returns its results. The previous
+-- stream is restored, also if f raises. A backward pass runs on the stream that is current where
+-- backward is called. In a coroutine f may not yield: all coroutines share the current stream.
 -- @param stream  a Stream
 -- @param f       a function
 function M.stream(stream, f, ...)
@@ -143,28 +143,28 @@ function M.stream(stream, f, ...)
   return run_on(stream, f, ...)
 end
 
---- Waits until all is done that the stream was asked for; errors that came late are raised here.
+--- Waits until all work on the stream has finished. Deferred errors are raised here.
 function Stream:synchronize()
   check(C.moth_stream_wait(ctx, self.at, self.number), "synchronize")
 end
 
---- Whether all is done that the stream was asked for.
+--- Returns true if all work on the stream has finished.
 function Stream:query()
   return check(C.moth_stream_query(ctx, self.at, self.number), "query") == 1
 end
 
---- What this stream is asked for from here on runs after what the other was asked for till now.
--- Nothing waits but this stream.
+--- Makes later work on this stream wait for the present work of another stream. The host does not
+-- wait.
 function Stream:wait_stream(stream)
   stream = stream_or_current("wait_stream", stream)
   check(C.moth_stream_join(ctx, self.at, self.number, stream.at, stream.number), "wait_stream")
 end
 
---- What this stream is asked for from here on runs after what the event was recorded behind.
+--- Makes later work on this stream wait for an event.
 function Stream:wait_event(event) check_event("wait_event", "event", event):wait(self) end
 
---- Records an event behind what this stream was asked for till now.
--- @param event  an Event; a new one when absent
+--- Records an event after the present work of this stream.
+-- @param event  an Event; default: a new one
 -- @return the event
 function Stream:record_event(event)
   event = event == nil and M.Event() or check_event("record_event", "event", event)
@@ -182,47 +182,46 @@ local Event = class("Event")
 M.Event = Event
 
 Event.signature = define.signature("Event", {
-  { "bool", "enable_timing", "can it be asked for the time since another?", default = false },
-  { "bool", "blocking", "taken along from PyTorch; waiting is always quiet", default = false },
+  { "bool", "enable_timing", "allow elapsed_time?", default = false },
+  { "bool", "blocking", "accepted as in PyTorch, without effect", default = false },
 })
 
---- A mark in the order of a stream, that others can wait for. (As torch.cuda.Event.)
--- @param enable_timing  can elapsed_time be asked for? (default false)
--- @param blocking       taken along from PyTorch
+--- A marker in a stream that others can wait for. (As torch.cuda.Event.)
+-- @param enable_timing  allow elapsed_time? (default false)
+-- @param blocking       accepted as in PyTorch, without effect
 function Event:init(enable_timing)
   local h = Handle()
   check(C.moth_event_take(ctx, enable_timing and 1 or 0, h), "Event")
   self.handle = kept(h)
 end
 
---- Records the event behind what a stream was asked for till now; a second time in place of the
--- first.
--- @param stream  a Stream; the current one when absent
+--- Records the event after the present work of a stream; replaces an earlier record.
+-- @param stream  a Stream; default: the current one
 function Event:record(stream)
   stream = stream_or_current("record", stream)
   check(C.moth_event_record(ctx, self.handle, stream.at, stream.number), "record")
 end
 
---- What a stream is asked for from here on runs after the event. An event that was never recorded
--- is no reason to wait.
--- @param stream  a Stream; the current one when absent
+--- Makes later work on a stream wait for the event. An event that was never recorded does not
+-- block.
+-- @param stream  a Stream; default: the current one
 function Event:wait(stream)
   stream = stream_or_current("wait", stream)
   check(C.moth_event_wait(ctx, self.handle, stream.at, stream.number), "wait")
 end
 
---- Waits until all is done that the event was recorded behind.
+--- Waits until all work before the event has finished.
 function Event:synchronize()
   check(C.moth_event_wait(ctx, self.handle, 0, 0), "synchronize")
 end
 
---- Whether all is done that the event was recorded behind.
+--- Returns true if all work before the event has finished.
 function Event:query() return check(C.moth_event_query(ctx, self.handle), "query") == 1 end
 
 local ms = ffi.new("double[1]")
 
---- Milliseconds between this event and another that was recorded after it. Both are made with
--- enable_timing, and the GPU has reached them: synchronize the second one first.
+--- Milliseconds from this event to another event that was recorded later. Both need enable_timing,
+-- and the GPU must have reached them: synchronize the later event first.
 function Event:elapsed_time(end_event)
   check_event("elapsed_time", "end_event", end_event)
   check(C.moth_event_elapsed(ctx, self.handle, end_event.handle, ms), "elapsed_time")

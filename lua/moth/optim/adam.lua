@@ -13,7 +13,7 @@ local adam = {}
 function adam.rows(lr, weight_decay)
   return {
     rule.lr(lr),
-    {"any", "betas", "{b1, b2}: shares of the running means that are kept; {0.9, 0.999}",
+    {"any", "betas", "{b1, b2}: factors of the running means; {0.9, 0.999}",
       optional = true, first = {0.9, 0.999}},
     rule.eps(1e-8),
     weight_decay == 0 and rule.WEIGHT_DECAY or weight_decay and {"float", "weight_decay",

@@ -21,14 +21,14 @@ LBFGS.keeps_own_state = true
 
 LBFGS.signature = define.signature("LBFGS", {
   {"params", "params", "a list of tensors; there are no groups"},
-  {"float", "lr", "length of a step, or the first that is tried", default = 1, single = true},
-  {"int", "max_iter", "iterations in a step", default = 20},
-  {"int", "max_eval", "calls of the closure in a step; 5/4 max_iter", optional = true},
-  {"float", "tolerance_grad", "a step ends where no element of the gradient is larger",
+  {"float", "lr", "step size, or the first one of a line search", default = 1, single = true},
+  {"int", "max_iter", "maximal iterations in a step", default = 20},
+  {"int", "max_eval", "maximal closure calls in a step; 5/4 max_iter", optional = true},
+  {"float", "tolerance_grad", "a step ends if no gradient element is larger",
     default = 1e-7},
-  {"float", "tolerance_change", "and where parameters or loss change by no more", default = 1e-9},
-  {"int", "history_size", "how many steps are remembered", default = 100},
-  {"any", "line_search_fn", "'strong_wolfe', or none: always lr", optional = true},
+  {"float", "tolerance_change", "or if parameters or loss change by less", default = 1e-9},
+  {"int", "history_size", "how many past updates are stored", default = 100},
+  {"any", "line_search_fn", "'strong_wolfe', or none: a constant step size", optional = true},
   {"bool", "maximize", "maximize the objective", default = false},
 })
 

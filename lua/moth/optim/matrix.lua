@@ -58,12 +58,12 @@ end
 local Adafactor = rule.new("Adafactor", {
   {"float", "lr", "the largest relative step, and factor of the weight decay", default = 1e-2,
    single = true},
-  {"float", "beta2_decay", "power of the step that the new square weighs", default = -0.8},
+  {"float", "beta2_decay", "exponent of the decay rate: step ^ beta2_decay", default = -0.8},
   {"any", "eps", "{least size of a divisor, none: the spacing of floats at 1; least size of a "
     .. "parameter that steps are measured by}; {none, 1e-3}", optional = true,
     first = {lib.none, 1e-3}},
-  {"float", "d", "from which size on steps are clipped", default = 1},
-  {"float", "weight_decay", "share by which the parameter shrinks", default = 0},
+  {"float", "d", "steps with a larger root mean square are clipped", default = 1},
+  {"float", "weight_decay", "the weight decay coefficient", default = 0},
   rule.MAXIMIZE,
 })
 matrix.Adafactor = Adafactor
@@ -194,13 +194,13 @@ end
 -- for the other parameters. The iteration runs in bfloat16 for all dtypes, as in PyTorch.
 local Muon = rule.new("Muon", {
   rule.lr(1e-3),
-  {"float", "weight_decay", "share by which the parameter shrinks", default = 0.1},
-  {"float", "momentum", "share of the running gradient that is kept", default = 0.95},
-  {"bool", "nesterov", "look ahead along the running gradient", default = true},
-  {"any", "ns_coefficients", "of the polynomial that brings singular values near 1; "
+  {"float", "weight_decay", "the weight decay coefficient", default = 0.1},
+  {"float", "momentum", "factor of the momentum buffer", default = 0.95},
+  {"bool", "nesterov", "use Nesterov momentum", default = true},
+  {"any", "ns_coefficients", "of the Newton-Schulz polynomial; "
     .. "{3.4445, -4.775, 2.0315}", optional = true, first = {3.4445, -4.775, 2.0315}},
-  {"float", "eps", "least norm of a step before it is made orthogonal", default = 1e-7},
-  {"int", "ns_steps", "how often the polynomial is applied", default = 5},
+  {"float", "eps", "lower bound of the norm that the update is divided by", default = 1e-7},
+  {"int", "ns_steps", "number of Newton-Schulz iterations", default = 5},
   {"any", "adjust_lr_fn", "what the rate depends on beside: 'original' (and none): sqrt(max(1, "
     .. "rows / columns)), 'match_rms_adamw': 0.2 sqrt(max(rows, columns)), 'spectral_unclamped': "
     .. "sqrt(rows / columns)", optional = true, first = lib.none},

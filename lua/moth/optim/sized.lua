@@ -17,10 +17,10 @@ end
 --- RMSprop (Hinton, 2012), centered as by Graves (2013).
 local RMSprop = rule.new("RMSprop", {
   rule.lr(1e-2),
-  {"float", "alpha", "share of the running mean of squares that is kept", default = 0.99},
+  {"float", "alpha", "factor of the running mean of squares", default = 0.99},
   rule.eps(1e-8), rule.WEIGHT_DECAY,
-  {"float", "momentum", "share of the running step that is kept", default = 0},
-  {"bool", "centered", "divide by the spread around the mean gradient?", default = false},
+  {"float", "momentum", "factor of the momentum buffer", default = 0},
+  {"bool", "centered", "divide by the gradient's standard deviation?", default = false},
   rule.MAXIMIZE,
 })
 sized.RMSprop = RMSprop
@@ -67,7 +67,7 @@ end
 local Adagrad = rule.new("Adagrad", {
   rule.lr(1e-2), {"float", "lr_decay", "lowers the rate step by step", default = 0},
   rule.WEIGHT_DECAY,
-  {"float", "initial_accumulator_value", "what the sum of squares begins with", default = 0},
+  {"float", "initial_accumulator_value", "the initial sum of squares", default = 0},
   rule.eps(1e-10), rule.MAXIMIZE,
 })
 sized.Adagrad = Adagrad

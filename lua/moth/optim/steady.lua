@@ -13,7 +13,7 @@ local steady = {}
 local Rprop = rule.new("Rprop", {
   rule.lr(1e-2), {"any", "etas", "{less, more}: factors of an element's step where its "
     .. "gradient turned, and where it did not; {0.5, 1.2}", optional = true, first = {0.5, 1.2}},
-  {"any", "step_sizes", "{least, most}: bounds of the steps; {1e-6, 50}", optional = true,
+  {"any", "step_sizes", "{min, max}: bounds of the step sizes; {1e-6, 50}", optional = true,
     first = {1e-6, 50}},
   rule.MAXIMIZE,
 })
@@ -67,8 +67,8 @@ end
 local ASGD = rule.new("ASGD", {
   rule.lr(1e-2), {"float", "lambd", "how fast the rate falls, and the parameter shrinks",
     default = 1e-4},
-  {"float", "alpha", "power by which the rate falls", default = 0.75},
-  {"float", "t0", "step from which on parameters are averaged", default = 1e6},
+  {"float", "alpha", "exponent of the decay of the rate", default = 0.75},
+  {"float", "t0", "the step at which averaging starts", default = 1e6},
   rule.WEIGHT_DECAY,
   rule.MAXIMIZE,
 })

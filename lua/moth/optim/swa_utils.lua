@@ -256,7 +256,7 @@ swa.update_bn = define {
     .. "averaged weights are no average of the network's.",
   examples = "moth.data.DataLoader(moth.randn(8, 3), {batch_size = 4}), moth.nn.BatchNorm1d(3)",
   args = {
-    {"any", "loader", "gives batches, or a list of them; the model gets the first value of each"},
+    {"any", "loader", "an iterable of batches, or a list; the model gets the first value of each"},
     {"any", "model", "the network"},
     {"device", "device", "where batches are moved", optional = true},
   },
@@ -288,7 +288,7 @@ local SWALR = class("SWALR", LRScheduler)
 swa.SWALR = SWALR
 SWALR.signature = define.signature("SWALR", {
   LRScheduler.OPTIMIZER, {"any", "swa_lr", "the last rate; a number or one for each group"},
-  {"int", "anneal_epochs", "epochs that it takes", default = 10},
+  {"int", "anneal_epochs", "epochs of the annealing", default = 10},
   {"enum", "anneal_strategy", "the curve", choices = {"cos", "linear"}},
   LRScheduler.LAST_EPOCH,
 })

@@ -1,4 +1,4 @@
---- averages.lua -- the events of a profile: as a list, summed up, and as a table of text.
+--- averages.lua -- the events of a profile: as a list, as averages, and as a text table.
 --
 --     print(prof:key_averages():table{sort_by = "count", row_limit = 10})
 
@@ -17,15 +17,15 @@ local GRADIENT, RANGE = tonumber(C.MOTH_EVENT_GRADIENT), tonumber(C.MOTH_EVENT_R
 
 local M = {}
 
--- ---- what an event is ----
+-- ---- names of events ----
 
 local KINDS = { [tonumber(C.MOTH_EVENT_OP)] = "op", [GRADIENT] = "gradient",
                 [tonumber(C.MOTH_EVENT_WHOLE)] = "engine", [RANGE] = "range" }
 
---- "op", "gradient", "engine" for passes and replays, "range" or "module".
+--- "op", "gradient", "engine" for backward passes and replays, "range" or "module".
 function M.kind(noted, i) return KINDS[noted.at[i].kind] or "module" end
 
---- A function of a profile's events that gives the name of the event at i, from 0.
+--- A function of a profile's events that returns the name of the event at i, from 0.
 function M.namer(noted)
   local at, known = noted.at, {}
   return function(i)
@@ -41,7 +41,7 @@ function M.namer(noted)
   end
 end
 
---- The shapes of its tensors: "(64, 20), (30, 20), ()"; nil if they were not noted.
+--- The shapes of the event's tensors: "(64, 20), (30, 20), ()"; nil if they were not recorded.
 function M.shapes(noted, i)
   local from = tonumber(noted.at[i].sizes)
   if from < 0 then return nil end
@@ -57,7 +57,7 @@ end
 
 local function parent_of(at, i) return tonumber(at[i].parent) end
 
--- What a device worked for each event and all inside it.
+-- The device time of each event and all nested events.
 local function device_totals(noted)
   local at, total = noted.at, {}
   for i = 0, noted.n - 1 do total[i] = at[i].device_self end
@@ -68,18 +68,20 @@ local function device_totals(noted)
   return total
 end
 
--- ---- where an event belongs ----
--- To what is found at it or at the nearest event around it. A gradient belongs to where its node
--- was made: each event knows the ids of the nodes that were made in it, and ids grow.
+-- ---- attribution ----
 
--- A function that gives the innermost event in which the node with that id was made, or -1.
+-- An event is attributed to the innermost enclosing event that matches. A
+-- gradient belongs to the event in which its node was created: each event stores the range of node
+-- ids created in it, and ids increase.
+
+-- A function that returns the innermost event in which the node with that id was created, or -1.
 local function maker(noted)
   local at, list = noted.at, {}
   for i = 0, noted.n - 1 do
     if at[i].kind ~= GRADIENT then list[#list + 1] = i end
   end
   return function(id)
-    local low, high = 0, #list -- list[low] began before the node was made
+    local low, high = 0, #list -- list[low] began before the node was created
     while low < high do
       local middle = math.ceil((low + high) / 2)
       if at[list[middle]].first < id then low = middle else high = middle - 1 end
@@ -90,8 +92,8 @@ local function maker(noted)
   end
 end
 
--- Lists for each event what `own(i)` gives at it or around it (nil: nothing does), with " backward"
--- where it is a gradient's or inside one.
+-- For each event, the value of `own(i)` at it or at the nearest enclosing event (nil: none has
+-- one), with " backward" appended for gradients and events inside one.
 local function belongings(noted, own)
   local at, made_in, found = noted.at, maker(noted), {}
   for i = 0, noted.n - 1 do
@@ -123,7 +125,7 @@ end
 
 -- ---- the list of events ----
 
-local time_text -- below
+local time_text -- defined below
 
 local Event = {}
 
@@ -150,9 +152,9 @@ function M.events(noted)
   return list
 end
 
--- ---- sums ----
+-- ---- averages ----
 
---- What prof:key_averages() gives: a list of rows, which `:table()` lays out as text.
+--- The result of prof:key_averages(): a list of rows; `:table()` formats it as text.
 local EventList = class("EventList")
 M.EventList = EventList
 
@@ -171,7 +173,7 @@ function Row:__tostring()
     time_text(self.cpu_time_total))
 end
 
--- Adds event i to a row. whole: no event around it is of the same row.
+-- Adds event i to a row. whole: no enclosing event is in the same row.
 local function add(row, e, device, whole, call)
   row.self_cpu_time_total = row.self_cpu_time_total + e.self
   row.self_cpu_memory_usage = row.self_cpu_memory_usage + tonumber(e.self_bytes)
@@ -203,7 +205,7 @@ local function inside_same(at, keys, i)
   return false
 end
 
--- The key of each event and, where rows are ops, what else tells rows apart.
+-- The key of each event and, where rows are ops, the other fields that distinguish rows.
 local function keys_of(noted, by_shape, by_line, by)
   if by == "module" then return modules_of(noted), {}, {} end
   if by == "line" then return lines_of(noted), {}, {} end
@@ -220,7 +222,7 @@ local function keys_of(noted, by_shape, by_line, by)
   return keys, shapes, lines
 end
 
---- Sums up the events of a profile.
+--- Computes the rows of a profile.
 function M.of(prof, noted, by_shape, by_line, by)
   local self = EventList(prof, by, by_shape, by_line)
   local at, rows, device = noted.at, {}, device_totals(noted)
@@ -235,7 +237,7 @@ function M.of(prof, noted, by_shape, by_line, by)
         rows[key], self[#self + 1] = row, row
       end
       local whole = not inside_same(at, keys, i)
-      -- a call of a module, and of a line what it called
+ -- a module's call; of a line the ops that it called
       local call = by == "op" or (by == "line" and whole) or at[i].kind == noted.module
         or (whole and at[i].kind == GRADIENT)
       add(row, at[i], device[i], whole, call)
@@ -271,7 +273,7 @@ local SORTS = { "self_cpu_time_total", "cpu_time_total", "cpu_time", "count", "c
 local sorts = {}
 for _, name in ipairs(SORTS) do
   sorts[name] = name
-  sorts[name:gsub("device", "cuda")] = name -- as PyTorch also calls it
+  sorts[name:gsub("device", "cuda")] = name -- PyTorch's other name
 end
 
 local HEADS = { op = "op", module = "module", line = "line" }
@@ -282,7 +284,7 @@ local function sum(rows, field)
   return total
 end
 
--- The columns: head and text of a row.
+-- The columns: heading and text function.
 local function columns_of(self, width)
   local list, prof = {}, self.prof
   local function column(head, text, left)
@@ -329,7 +331,7 @@ local function columns_of(self, width)
   return list
 end
 
--- What stands below the rows.
+-- The lines below the rows.
 local function foot(self, shown)
   local prof, parts = self.prof, {}
   parts[1] = ("self CPU in all %s, in %s"):format(time_text(sum(self, "self_cpu_time_total")),
@@ -369,16 +371,17 @@ local function laid_out(columns, rows)
 end
 
 local parse_table = define.signature("table", {
-  { "string", "sort_by", "a field of the rows; else they stand as they first ran",
+  { "string", "sort_by", "a field of the rows; default: by the first call",
     optional = true },
-  { "int", "row_limit", "how many rows are shown; -1: all", default = 100 },
+  { "int", "row_limit", "the maximal number of rows; -1: all", default = 100 },
   { "string", "header", "a line above", optional = true },
   { "int", "max_name_column_width", "longer names are cut", default = 55 },
 })
 
---- The rows as text. Of self times the share of all, of totals the time of one call stand beside.
--- @param sort_by    a field of the rows, as "cpu_time_total"; absent: they stand as they first ran
--- @param row_limit  how many rows are shown (default 100); -1: all
+--- The rows as text. Self times have a column with their share of the sum; totals have a column
+-- with the time of one call.
+-- @param sort_by    a field of the rows, such as "cpu_time_total"; default: by the first call
+-- @param row_limit  the maximal number of rows (default 100); -1: all
 -- @param header     a line above; optional
 -- @param max_name_column_width  longer names are cut (default 55)
 function EventList:table(...)
@@ -408,7 +411,7 @@ function EventList:__tostring() return (self:table()) end
 
 class.guard(EventList, "averages")
 
---- Of a field that is nil: no row is, a name is a mistake.
+--- A nil field: rows return nil, a string raises as a misspelled name.
 function EventList:__index(name)
   if type(name) ~= "string" or name:sub(1, 1) == "_" then return nil end
   errors.raise(("an EventList has no '%s'%s"):format(name,

@@ -11,16 +11,16 @@ local lib = require "moth.binding.lib"
 local C = lib.C
 local M = {}
 
---- moth.time(): seconds of a clock that never goes back; the difference of two calls is a duration.
+--- moth.time(): seconds of a monotonic clock; the difference of two calls is a duration.
 function M.time() return C.moth_seconds() end
 
---- Counts the cycles that Lua's collector ends from now on.
--- @return a function: how many have ended. They are counted until it is garbage
+--- Counts the completed cycles of Lua's collector from now on.
+-- @return a function: the count so far. Counting ends when the function is collected
 function M.cycles()
   local state = { ended = 0 }
   local weak = setmetatable({ state }, { __mode = "v" })
   local function arm()
-    ffi.gc(ffi.new "char[1]", function() -- is garbage at once: the next cycle finds it
+    ffi.gc(ffi.new "char[1]", function() -- is garbage at once: the next cycle finalizes it
       local counter = weak[1]
       if not counter then return end
       counter.ended = counter.ended + 1
@@ -31,26 +31,26 @@ function M.cycles()
   return function() return state.ended end
 end
 
--- ---- what was measured ----
+-- ---- measurements ----
 
 local Measurement = class("Measurement")
 
---- A list of durations. Made by a Timer.
--- @param number_per_run  how many calls each duration is of
+--- A list of durations. Timers create it.
+-- @param number_per_run  the number of calls in each duration
 -- @param raw_times       the durations in seconds
 -- @param timer           the Timer
 function Measurement:init(number_per_run, raw_times, timer)
   self.number_per_run, self.raw_times, self.timer = number_per_run, raw_times, timer
 end
 
---- Seconds of one call, a list with a number for each run.
+--- Seconds of one call: a list with a number for each run.
 function Measurement:times()
   local list = {}
   for i, seconds in ipairs(self.raw_times) do list[i] = seconds / self.number_per_run end
   return list
 end
 
--- The value below which a share of the sorted numbers is.
+-- A quantile of the sorted numbers.
 local function quantile(sorted, share)
   local at = 1 + share * (#sorted - 1)
   local low = math.floor(at)
@@ -74,7 +74,7 @@ function Measurement:mean()
   return sum / #list
 end
 
---- The range from the first to the third quartile of `times`.
+--- The interquartile range of `times`.
 function Measurement:iqr()
   local list = sorted_times(self)
   return quantile(list, 0.75) - quantile(list, 0.25)
@@ -121,17 +121,17 @@ M.Measurement = Measurement
 local Timer = class("Timer")
 
 Timer.signature = define.signature("Timer", {
-  { "function", "stmt", "what is measured" },
+  { "function", "stmt", "the function to measure" },
   { "function", "setup", "is called before each measurement", optional = true },
-  { "string", "label", "what the measurement is of", optional = true },
-  { "string", "sub_label", "which variant", optional = true },
-  { "string", "description", "on what", optional = true },
-  { "int", "num_threads", "threads of an op meanwhile", default = 1 },
-  { "function", "timer", "the clock, in seconds; moth.time, after a GPU's work, when absent",
+  { "string", "label", "the name of the measured task", optional = true },
+  { "string", "sub_label", "the variant", optional = true },
+  { "string", "description", "the inputs", optional = true },
+  { "int", "num_threads", "threads of an op during the measurement", default = 1 },
+  { "function", "timer", "the clock, in seconds; default: moth.time after a GPU's work",
     optional = true },
 })
 
--- The time now, with the work of a GPU done.
+-- The current time, after a GPU's work has finished.
 local function clock()
   local cuda = package.loaded["moth.cuda"]
   if cuda and cuda.is_available() then cuda.synchronize() end
@@ -141,8 +141,8 @@ end
 --- moth.timer(f): measures a function, as torch.utils.benchmark.Timer does.
 -- @param stmt         the function
 -- @param setup        called before each measurement
--- @param label, sub_label, description  texts that the measurement shows
--- @param num_threads  of an op, meanwhile
+-- @param label, sub_label, description  texts for the measurement's output
+-- @param num_threads  threads of an op during the measurement
 -- @param timer        another clock
 function Timer:init(stmt, setup, label, sub_label, description, num_threads, timer)
   if num_threads < 1 then
@@ -183,10 +183,10 @@ local function positive(fname, name, value)
 end
 
 local parse_timeit = define.signature("timeit", {
-  { "int", "number", "how many calls", default = 1000000 },
+  { "int", "number", "the number of calls", default = 1000000 },
 })
 
---- Measures `number` calls at once, after some calls to warm up.
+--- Measures `number` calls as one run, after warm-up calls.
 -- @return a Measurement
 function Timer:timeit(...)
   local number = parse_timeit(...)
@@ -201,8 +201,8 @@ define.takes(Timer.timeit, parse_timeit)
 
 local CYCLES, LONG = 10, 0.05
 
--- More calls in a run, where these make garbage: it spans ten cycles of Lua's collector, or takes a
--- twentieth of a second. Else most runs would leave the collector out, and the median too.
+-- Raises the number of calls in a run if they allocate garbage: a run spans ten collector cycles
+-- or takes a twentieth of a second. In shorter runs the median would exclude the collector.
 local function with_cycles(self, number)
   while true do
     local passed, kilobytes = M.cycles(), collectgarbage "count"
@@ -213,7 +213,7 @@ local function with_cycles(self, number)
   end
 end
 
--- The number of calls in a run, so that the clock costs less than a thousandth of it.
+-- The number of calls in a run, so that the clock costs less than a thousandth of the run.
 local function block_size(self, least)
   local now = self.timer
   local from = now()
@@ -221,7 +221,7 @@ local function block_size(self, least)
   local overhead = (now() - from) / 100
   local number = 1
   while true do
-    local seconds = math.min(run(self, number), run(self, number)) -- one pause must not end this
+    local seconds = math.min(run(self, number), run(self, number)) -- less noise
     local slow = seconds <= 0 and math.huge or overhead / seconds
     if seconds > least then return number end
     if slow <= 1e-4 and seconds >= least / 1000 then return with_cycles(self, number) end
@@ -230,7 +230,7 @@ local function block_size(self, least)
 end
 
 local parse_blocked = define.signature("blocked_autorange", {
-  { "float", "min_run_time", "seconds of all runs at least", default = 0.2 },
+  { "float", "min_run_time", "minimal seconds of all runs", default = 0.2 },
 })
 
 --- Measures runs of many calls until they have taken min_run_time seconds.
@@ -251,12 +251,12 @@ end
 define.takes(Timer.blocked_autorange, parse_blocked)
 
 local parse_adaptive = define.signature("adaptive_autorange", {
-  { "float", "threshold", "the range of quartiles as a share of the median", default = 0.1 },
-  { "float", "min_run_time", "seconds of all runs at least", default = 0.01 },
-  { "float", "max_run_time", "seconds of all runs at most", default = 10 },
+  { "float", "threshold", "the interquartile range relative to the median", default = 0.1 },
+  { "float", "min_run_time", "minimal seconds of all runs", default = 0.01 },
+  { "float", "max_run_time", "maximal seconds of all runs", default = 10 },
 })
 
---- As blocked_autorange, until the quartiles are near the median.
+--- As blocked_autorange, until the interquartile range is small relative to the median.
 -- @return a Measurement
 function Timer:adaptive_autorange(...)
   local threshold, least, most = parse_adaptive(...)

@@ -1,4 +1,4 @@
---- init.lua -- moth.profiler: which ops run, how often, how long, and for how much memory.
+--- init.lua -- moth.profiler: records ops, their counts, times and memory.
 --
 --     local prof = moth.profiler.profile(function()
 --       for _ = 1, 10 do train_step() end
@@ -6,9 +6,9 @@
 --     print(prof)                                  -- the ops by the time that they took
 --     prof:export_chrome_trace("trace.json")       -- for ui.perfetto.dev or chrome://tracing
 --
--- The engine notes the events (core/capture/profile.c), so that compiled loops, backward passes
--- and replays of captured steps are seen as well. What Lua adds: the names of ranges and modules,
--- the user's lines, and what is made of the events (averages.lua, trace.lua).
+-- The core records the events (core/capture/profile.c), so that compiled loops, backward passes
+-- and replays of captured steps are included. The Lua side adds names of ranges and modules, the
+-- user's source lines, and the reports (averages.lua, trace.lua).
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -27,14 +27,15 @@ local MODULE = RANGE + 1
 
 local M = {}
 
--- ---- the profile under way ----
--- lib.profile: what is known of it here, or nil. The profile itself is held by who runs it alone:
--- one whose coroutine was dropped ends with the next sweep.
+-- ---- the active profile ----
+
+-- lib.profile: its Lua side, or nil. Only the function that runs the
+-- profile holds it: the profile of a dropped coroutine ends with the next collection.
 
 local current = setmetatable({}, { __mode = "v" })
 local info = ffi.new "moth_profile_info"
 
--- The number of a text; 0 stands for none.
+-- The number of an interned text; 0 means none.
 local function number_of(list, text)
   local n = list[text]
   if not n then
@@ -46,12 +47,12 @@ end
 
 local function line_of(state) return number_of(state.lines, errors.where() or "?") end
 
--- Tells the engine where its last call stands. (After each one, by lib.due.)
+-- Passes the source line of the last call to the core. (After each call, by lib.due.)
 local function note_line() C.moth_profile_line(ctx, line_of(lib.profile)) end
 
 local function sight() return require("moth.nn.module").sight end
 
--- Ends the profile under way. Returns a status: it has ended also where that tells of an error.
+-- Ends the active profile. Returns a status: the profile has ended even if the status is an error.
 local function finish()
   if lib.profile.with_modules then sight().profile(nil) end
   lib.profile, lib.note_line, current[1] = nil, nil, nil
@@ -70,7 +71,7 @@ local function finish_range(range, ok, ...)
   return ...
 end
 
--- A range of that kind around run(...).
+-- Runs run(...) inside a range of that kind.
 local function within(kind, name, run, ...)
   local state = lib.profile
   local line = state.with_stack and line_of(state) or 0
@@ -78,20 +79,20 @@ local function within(kind, name, run, ...)
   return finish_range(range, pcall(run, ...))
 end
 
---- For functions of Moth's own, while lib.profile is there: calls run(...) as a range of that name.
+--- For functions of Moth's own, if lib.profile is set: calls run(...) as a range of that name.
 function M.within(name, run, ...) return within(RANGE, name, run, ...) end
 
 local parse_range = define.signature("record_function", {
-  { "string", "name", "what the range is called" },
-  { "function", "f", "what runs in it" },
+  { "string", "name", "the name of the range" },
+  { "function", "f", "the function that runs in the range" },
 })
 
---- Calls f(...) and returns what it returns; in a profile that is under way, the call is an event
--- of this name, with all that runs meanwhile inside it. Without one it costs nothing more. (As
--- torch.profiler.record_function, whose `with` is a function here.) Replays of a captured step run
--- none of its Lua, so that ranges within the step are no events of theirs: mark the call of the
--- step instead.
--- @param name  what the range is called
+--- Calls f(...) and returns its results. In an active profile the call is an event of this name,
+-- and events that run inside are nested. Without a profile there is no overhead. (As
+-- torch.profiler.record_function, whose `with` is a function here.) Replays of a captured step
+-- run none of its Lua, so that ranges within the step have no events: put the range around the
+-- call of the step.
+-- @param name  the name of the range
 -- @param f     a function
 -- @param ...   its arguments
 function M.record_function(name, f, ...)
@@ -104,7 +105,7 @@ define.takes(M.record_function, parse_range)
 
 -- ---- modules ----
 
--- "Net", or "Net 2" for a second one of that class that is called by no other module.
+-- "Net", or "Net 2" for the second root module of that class.
 local function root_of(state, module)
   local name = state.roots[module]
   if not name then
@@ -117,7 +118,7 @@ local function root_of(state, module)
   return name
 end
 
--- "Net.layers[1]": the way from the module that is running.
+-- "Net.layers[1]": the path from the running module.
 local function path_of(state, module)
   local outer = state.module
   if not outer then return root_of(state, module) end
@@ -170,17 +171,17 @@ local function check_activities(list)
 end
 
 Profile.signature = define.signature("profile", {
-  { "function", "fn", "what is profiled; without it: see :start()", optional = true },
-  { "any", "activities", 'a list of "cpu" and "cuda"; both, where there is a GPU',
+  { "function", "fn", "the function to profile; without it: see :start()", optional = true },
+  { "any", "activities", 'a list of "cpu" and "cuda"; both, if there is a GPU',
     optional = true },
-  { "bool", "record_shapes", "note the shapes of each op's tensors?", default = false },
+  { "bool", "record_shapes", "record the shapes of each op's tensors?", default = false },
   { "bool", "profile_memory", "show bytes in tables?", default = false },
-  { "bool", "with_stack", "note the line of Lua that called each op?", default = false },
-  { "bool", "with_modules", "note calls of modules?", default = false },
-  { "int", "max_events", "how many events are kept; the rest is counted", default = 1000000 },
-  { "function", "schedule", "which steps are profiled: moth.profiler.schedule{...}; see :step()",
+  { "bool", "with_stack", "record the line of Lua that called each op?", default = false },
+  { "bool", "with_modules", "record calls of modules?", default = false },
+  { "int", "max_events", "how many events are stored; others are counted", default = 1000000 },
+  { "function", "schedule", "selects the profiled steps: moth.profiler.schedule{...}; see :step()",
     optional = true },
-  { "function", "on_trace_ready", "is called with the profile when the profiled steps are over",
+  { "function", "on_trace_ready", "called with the profile after each series of profiled steps",
     optional = true },
 })
 
@@ -190,28 +191,30 @@ local function run_on(self, ok, problem)
   if not ended then error(late, 0) end
 end
 
---- Runs fn and notes each op that it calls: from Lua, from other ops, in backward passes and in
--- replays of captured steps, where the instructions of a recording stand for its ops and a CUDA
--- graph for all of its own. Printing a profile shows the ops by the time that they took;
--- key_averages and events give the figures. An error in fn ends the profile and is raised again.
+--- Runs fn and records each op: ops called from Lua, nested ops, backward passes and replays of
+-- captured steps. In a replay the instructions of the recording are the events, and a CUDA graph
+-- is one event. Printing a profile shows the ops sorted by time; key_averages and events return
+-- the figures. An error in fn ends the profile and is raised again.
 --
--- Without fn, `:start()` and `:stop()` stand around what is profiled. One profile at a time.
+-- Without fn, call `:start()` and `:stop()`. Only one profile is active at a time.
 --
--- GPUs are not waited for on the way: their own clocks tell when each op's kernels began and ended,
--- which are read when the profile ends. Of a short op they tell the time of its launch, too.
+-- The profiler does not synchronize GPUs: CUDA events measure when each op's kernels began and
+-- ended and are read when the profile ends. For a short op they include the launch time.
 --
--- Noting an op takes two looks at the clock, some 0.1 us; with_stack takes 10 us, and LuaJIT does
--- not compile what calls ops meanwhile.
--- @param fn              what is profiled; what it returns is dropped
--- @param activities      a list of "cpu" and "cuda" (default: both, where there is a GPU)
--- @param record_shapes   note the shapes of each op's tensors? (default false)
+-- Recording an op reads the clock twice, some 0.1 us; with_stack takes 10 us, and LuaJIT does not
+-- compile code that calls ops while it is on.
+-- @param fn              the function to profile; its results are dropped
+-- @param activities      a list of "cpu" and "cuda" (default: both, if there is a GPU)
+-- @param record_shapes   record the shapes of each op's tensors? (default false)
 -- @param profile_memory  show bytes in tables? (default false)
--- @param with_stack      note the line of Lua that called each op? (default false)
--- @param with_modules    note calls of modules, by their paths? (default false)
--- @param max_events      how many events are kept; the rest is counted (default 1000000)
--- @param schedule        which steps are profiled; fn, which gets the profile, calls prof:step()
--- @param on_trace_ready  called with the profile after each run of profiled steps
--- @return the profile; its fields when it has ended: time (microseconds), peak_bytes, dropped
+-- @param with_stack      record the line of Lua that called each op? (default false)
+-- @param with_modules    record calls of modules, by their paths? (default false)
+-- @param max_events      the maximal number of stored events; later ones are only counted
+-- (default 1000000)
+-- @param schedule        selects the profiled steps; fn, which gets the profile, calls
+-- prof:step()
+-- @param on_trace_ready  called with the profile after each series of profiled steps
+-- @return the profile; after its end it has the fields time (microseconds), peak_bytes, dropped
 function Profile:init(fn, activities, record_shapes, profile_memory, with_stack, with_modules,
                       max_events, schedule, on_trace_ready)
   if max_events < 1 then
@@ -237,7 +240,7 @@ local function refuse_second()
   end
 end
 
--- Begins to record. Events of an earlier run are forgotten.
+-- Starts recording. Events of an earlier run are deleted.
 local function begin(self)
   refuse_second()
   local flags = (self.record_shapes and C.MOTH_PROFILE_SHAPES or 0)
@@ -252,7 +255,7 @@ local function begin(self)
   if self.with_modules then sight().profile(in_module) end
 end
 
--- Ends the recording, and waits for GPUs that worked meanwhile; errors that come late are raised.
+-- Ends the recording and waits for GPUs. Deferred errors are raised here.
 local function end_recording(self)
   self.state = nil
   local state = lib.profile
@@ -271,7 +274,7 @@ end
 
 -- ---- steps ----
 
---- What a schedule says of a step.
+--- The action of a schedule for a step.
 M.ProfilerAction = { NONE = "NONE", WARMUP = "WARMUP", RECORD = "RECORD",
                      RECORD_AND_SAVE = "RECORD_AND_SAVE" }
 
@@ -287,7 +290,7 @@ local function action_of(self)
   return action
 end
 
--- From what was done in the last step to what is done in the next one; nil: it is the last.
+-- Changes from the action of the last step to that of the next; nil: there is no next step.
 local function change(self, before, after)
   if self.range and lib.profile == self.state then C.moth_profile_end(ctx, self.range) end
   self.range = nil
@@ -310,8 +313,7 @@ local function require_started(self, fname)
   end
 end
 
---- Begins to note what runs, or, with a schedule, begins step 0. Events of an earlier run are
--- forgotten.
+--- Starts recording or, with a schedule, starts step 0. Events of an earlier run are deleted.
 -- @return the profile
 function Profile:start()
   self.step_num = 0
@@ -319,16 +321,16 @@ function Profile:start()
   return self
 end
 
---- Ends a step and begins the next one. With a schedule, only some of the steps are recorded; when
--- a run of them is over, on_trace_ready(prof) is called, and key_averages and the like are of that
--- run. (As torch.profiler.profile.step.)
+--- Ends a step and starts the next one. With a schedule, only some of the steps are recorded.
+-- After each series of recorded steps on_trace_ready(prof) is called, and key_averages and events
+-- refer to that series. (As torch.profiler.profile.step.)
 function Profile:step()
   require_started(self, "step")
   self.step_num = self.step_num + 1
   change(self, self.action, action_of(self))
 end
 
---- Ends the profile, and waits for GPUs that worked meanwhile; errors that come late are raised.
+--- Ends the profile and waits for GPUs. Deferred errors are raised here.
 -- @return the profile
 function Profile:stop()
   require_started(self, "stop")
@@ -342,7 +344,7 @@ local parse_schedule = define.signature("schedule", {
   { "int", "wait", "steps without recording at the start of a cycle" },
   { "int", "warmup", "further steps without recording" },
   { "int", "active", "recorded steps" },
-  { "int", "repeat", "how many cycles; 0: until the end", default = 0 },
+  { "int", "repeat", "the number of cycles; 0: until the end", default = 0 },
   { "int", "skip_first", "steps before the first cycle", default = 0 },
   { "int", "skip_first_wait", "not 0: the first cycle has no wait", default = 0 },
 })
@@ -352,7 +354,7 @@ local parse_schedule = define.signature("schedule", {
 -- @param wait             steps without recording at the start of a cycle
 -- @param warmup           further steps without recording
 -- @param active           recorded steps, which end a cycle
--- @param repeat           how many cycles; 0: until the end
+-- @param repeat           the number of cycles; 0: until the end
 -- @param skip_first       steps before the first cycle
 -- @param skip_first_wait  not 0: the first cycle has no wait
 -- @return function(step) -> a ProfilerAction
@@ -380,7 +382,7 @@ end
 
 define.takes(M.schedule, parse_schedule)
 
--- The events, once there are any.
+-- The events, if there are any.
 local function noted_of(self, fname)
   if not self.noted then
     errors.raise(fname .. ": the profile has not ended; call :stop() first", "E_STATE")
@@ -392,21 +394,21 @@ local parse_averages = define.signature("key_averages", {
   { "bool", "group_by_input_shape", "a row for each op and shapes of its tensors?",
     default = false },
   { "int", "group_by_stack_n", "above 0: a row for each op and line of Lua", default = 0 },
-  { "enum", "group_by", "what a row stands for", choices = { "op", "module", "line" } },
+  { "enum", "group_by", "the subject of a row", choices = { "op", "module", "line" } },
 })
 
---- Sums the events up: a list of rows with the fields key, count, cpu_time_total,
--- self_cpu_time_total (without what ran inside), cpu_time (of one call), cpu_memory_usage,
--- self_cpu_memory_usage, the same with `device` for `cpu`, kind (as of events), input_shapes and
--- line. Times are microseconds. `:table()` gives it as text: moth.help "EventList.table".
+--- Computes averages: a list of rows with the fields key, count, cpu_time_total,
+-- self_cpu_time_total (without nested events), cpu_time (of one call), cpu_memory_usage,
+-- self_cpu_memory_usage, the same with `device` for `cpu`, kind (as in events), input_shapes and
+-- line. Times are in microseconds. `:table()` formats them as text: moth.help "EventList.table".
 --
--- A range is a row apart from ops of the same name.
+-- A range and an op of the same name have separate rows.
 --
--- A row of a module or of a line holds all that ran in it; `X backward` the gradients of its ops,
--- and counts them.
--- @param group_by_input_shape  a row for each op and shapes of its tensors? (wants record_shapes)
--- @param group_by_stack_n      above 0: a row for each op and line of Lua (wants with_stack)
--- @param group_by              "op", "module" (wants with_modules) or "line" (wants with_stack)
+-- The row of a module or of a line includes all that ran in it; `X backward` has the gradients of
+-- its ops and counts them.
+-- @param group_by_input_shape  a row for each op and shapes of its tensors? (needs record_shapes)
+-- @param group_by_stack_n      above 0: a row for each op and line of Lua (needs with_stack)
+-- @param group_by              "op", "module" (needs with_modules) or "line" (needs with_stack)
 function Profile:key_averages(...)
   local by_shape, stack, by = parse_averages(...)
   local noted = noted_of(self, "key_averages")
@@ -425,7 +427,7 @@ end
 
 define.takes(Profile.key_averages, parse_averages)
 
---- All events in the order in which they began: a list of tables with name, start, cpu_time_total,
+--- All events in the order of their start: a list of tables with name, start, cpu_time_total,
 -- self_cpu_time_total, cpu_memory_usage, parent (its position in the list, or nil), device_time,
 -- kind ("op", "gradient", "engine", "range" or "module"), input_shapes and line. Times are
 -- microseconds from the start of the profile.
@@ -434,7 +436,7 @@ function Profile:events()
 end
 
 --- Writes the events as a file that ui.perfetto.dev and chrome://tracing show as a time line.
--- @param path  of the file: "trace.json"
+-- @param path  the file's path: "trace.json"
 function Profile:export_chrome_trace(path)
   if type(path) ~= "string" then
     errors.refuse("export_chrome_trace", "path", "a string is needed", path, "E_TYPE")
@@ -442,7 +444,7 @@ function Profile:export_chrome_trace(path)
   require "moth.profiler.trace"(noted_of(self, "export_chrome_trace"), path)
 end
 
---- The ops by the time that they took themselves.
+--- The ops sorted by their self time.
 function Profile:__tostring()
   if not self.noted then
     return "profile (" .. (self.state and "under way" or "not begun") .. ")"
@@ -457,7 +459,7 @@ local unset = { state = true, noted = true, range = true, action = true, schedul
                 on_trace_ready = true }
 for _, name in ipairs(FIELDS) do unset[name] = true end
 
---- Of a field that is nil: one that is none of a profile's is a mistake.
+--- An unset field is nil; an unknown field raises.
 function Profile:__index(name)
   if type(name) ~= "string" or unset[name] or name:sub(1, 1) == "_" then return nil end
   local known = class.methods(self)
@@ -465,7 +467,7 @@ function Profile:__index(name)
   errors.raise(("a profile has no '%s'%s"):format(name, errors.nearest(name, known)))
 end
 
---- What PyTorch calls the activities.
+--- PyTorch's names of the activities.
 M.ProfilerActivity = { CPU = "cpu", CUDA = "cuda" }
 
 local elsewhere = { EventList = { "moth.profiler.averages", "EventList" } }

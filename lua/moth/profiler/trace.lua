@@ -1,5 +1,5 @@
---- trace.lua -- a profile as a file of the Trace Event Format, which ui.perfetto.dev and
--- chrome://tracing show: events of the CPU and of each GPU as lanes, live bytes as a curve.
+--- trace.lua -- exports a profile in the Trace Event Format, for ui.perfetto.dev and
+-- chrome://tracing: the CPU and each GPU have a track, live bytes are a counter.
 
 local averages = require "moth.profiler.averages"
 local bytes = require "moth.io.bytes"
@@ -10,7 +10,7 @@ local lib = require "moth.binding.lib"
 local C = lib.C
 local format = string.format
 
--- A text as JSON; bytes that are no UTF-8 become question marks.
+-- A text as JSON; invalid UTF-8 bytes become question marks.
 local function text_of(s)
   local bad = json.bad_utf8(s)
   while bad do
@@ -25,7 +25,7 @@ local function lane_name(tid, name)
     json.string(name))
 end
 
--- Calls put(line) with each event of the file.
+-- Calls put(line) for each event of the file.
 local function each_line(noted, put)
   local at, name = noted.at, averages.namer(noted)
   local devices = {}
@@ -58,7 +58,7 @@ local function each_line(noted, put)
   end
 end
 
---- Writes the file, whole or not at all.
+--- Writes the file; an error leaves no partial file.
 return function(noted, path)
   local pieces = {'{"displayTimeUnit":"ms","traceEvents":['}
   each_line(noted, function(line)

@@ -1,4 +1,4 @@
---- benchmark.lua -- moth.utils.benchmark: the timer, by the names of torch.utils.benchmark.
+--- benchmark.lua -- moth.utils.benchmark: the timer under the names of torch.utils.benchmark.
 
 local lazy = require "moth.base.lazy"
 

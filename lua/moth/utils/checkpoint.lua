@@ -1,13 +1,13 @@
---- checkpoint.lua -- moth.utils.checkpoint: calls that are run again in backward, instead of
--- keeping for it what their ops saved.
+--- checkpoint.lua -- moth.utils.checkpoint: activation checkpoints, which recompute a call in
+-- backward instead of saving its tensors.
 --
 --     local checkpoint = moth.utils.checkpoint.checkpoint
 --     for _, block in ipairs(self.blocks) do x = checkpoint(block, x) end
 --
--- The nodes of the call are emptied when it ends (core/autograd/checkpoint.c). A backward pass
--- that comes to one of them stops, and the function here runs the call again, with the random
--- numbers and the mixed precision it had: what its ops save then goes to the nodes of the first
--- run.
+-- At the end of the call its nodes' saved tensors are freed (core/autograd/checkpoint.c). When a
+-- backward pass reaches such a node, it pauses, and this file runs the call again with the same
+-- random numbers and mixed precision: the saved tensors of the second run go to the nodes of the
+-- first run.
 
 local autograd = require "moth.autograd"
 local define = require "moth.binding.define"
@@ -25,11 +25,11 @@ local EMPTY, GIVE, DROP = C.MOTH_CHECKPOINT_EMPTY, C.MOTH_CHECKPOINT_GIVE, C.MOT
 
 local checkpoint = {}
 
--- ---- arguments, kept without their tensors, which the engine keeps ----
+-- ---- arguments: tensors are kept by the core, other values here ----
 
 local is_plain = lib.is_plain
 
--- What stands for a value: {tensor = its number}, {list = what stands for its fields}, {value}.
+-- The description of a value: {tensor = its number}, {list = descriptions of its fields}, {value}.
 local function note(value, tensors, open)
   if istensor(value) then
     tensors[#tensors + 1] = value
@@ -56,8 +56,8 @@ end
 
 -- ---- the two runs ----
 
--- Calls fn within the checkpoint `id`, which GIVE or EMPTY ends. What others did where it yields
--- would be of the checkpoint too.
+-- Calls fn within the checkpoint `id`, which GIVE or EMPTY ends. fn may not yield: ops of other
+-- coroutines would become part of the checkpoint.
 -- @return the results as a list
 local function run(id, how, task, fn, args)
   local results
@@ -107,7 +107,7 @@ local function second_run(entry, task)
   run(begin({}, true), GIVE, task, entry.fn, args)
 end
 
---- A backward pass needs what the nodes of a checkpoint saved: from autograd's loop.
+--- A backward pass needs the saved tensors of a checkpoint's nodes; autograd's loop calls this.
 function checkpoint.again(entry, task)
   local run_under = autograd.frames.run
   local state = entry.preserve and generator.get_rng_state()
@@ -117,16 +117,16 @@ function checkpoint.again(entry, task)
   if not ok then error(problem, 0) end
 end
 
--- ---- what users call ----
+-- ---- public functions ----
 
 local OPTIONS = {
-  {"bool", "use_reentrant", "false, the only form there is", default = false},
+  {"bool", "use_reentrant", "false: the only supported form", default = false},
   {"bool", "preserve_rng_state", "the second run draws the numbers of the first", default = true},
 }
 local NAMES = {use_reentrant = true, preserve_rng_state = true}
 local parse = define.signature("checkpoint", OPTIONS)
 
--- Whether a table has nothing but names with booleans, as options have.
+-- Returns true if a table has only named booleans, as options have.
 local function flags_only(t)
   for key, value in pairs(t) do
     if type(key) ~= "string" or type(value) ~= "boolean" then return false end
@@ -134,7 +134,7 @@ local function flags_only(t)
   return true
 end
 
--- The arguments of checkpoint{fn, ..., use_reentrant = false} in a row.
+-- The arguments of checkpoint{fn, ..., use_reentrant = false} as a list.
 local function from_table(t)
   local args, options = {}, {}
   for key, value in pairs(t) do
@@ -145,7 +145,7 @@ local function from_table(t)
   return unpack(args)
 end
 
--- The options in a last argument that is a table of them alone; nil if it is none of that.
+-- The options if the last argument is a table of options only; else nil.
 local function options_in(last)
   if not is_plain(last) then return nil end
   local known, unknown
@@ -164,7 +164,7 @@ local function options_in(last)
   return known and last
 end
 
--- Whether the random numbers are to be the same again.
+-- Returns true if the second run must draw the same random numbers.
 local function read_options(options)
   local use_reentrant, preserve = parse(options or {})
   if use_reentrant then
@@ -181,19 +181,19 @@ end
 
 local function pass_on(...) return ... end
 
---- Calls fn(...) and keeps nothing of what its ops save for their gradients: the first backward
--- pass that needs it runs fn once more, with the same random numbers and mixed precision. Gradients
--- are those of a plain call, for the arguments, for parameters and for tensors that fn takes from
--- outside; of every order, and in a step of moth.capture. Where gradients are off, it is that call.
+--- Calls fn(...) without saving its ops' tensors for backward: the first backward pass that needs
+-- them runs fn again, with the same random numbers and mixed precision. Gradients equal those of
+-- a plain call, for the arguments, for parameters and for tensors that fn captures; of every
+-- order, and in a step of moth.capture. If gradients are off, it is a plain call.
 --
--- What fn does beside computing is done twice: BatchNorm counts a batch twice, as in PyTorch. It
--- must call the same ops each time, and may not yield. (As torch.utils.checkpoint.checkpoint with
+-- Side effects of fn happen twice: BatchNorm counts a batch twice, as in PyTorch. fn must call
+-- the same ops each time and may not yield. (As torch.utils.checkpoint.checkpoint with
 -- use_reentrant = false; Chen et al. 2016, "Training deep nets with sublinear memory cost".)
 -- @param fn   a function or module
--- @param ...  its arguments; tensors among them, also in plain tables, are kept. A table at the end
--- that holds nothing but these is no argument: preserve_rng_state (default true), and
+-- @param ...  its arguments; tensors among them, also in plain tables, are kept. A table at the
+-- end that has only these fields holds options: preserve_rng_state (default true), and
 -- use_reentrant, which is false
--- @return what fn returns
+-- @return the results of fn
 function checkpoint.checkpoint(fn, ...)
   if is_plain(fn) and select("#", ...) == 0 and calls.is_callable(fn[1]) then
     return pass_on(checkpoint.checkpoint(from_table(fn)))
@@ -208,7 +208,7 @@ function checkpoint.checkpoint(fn, ...)
   return unpack(results, 1, results.n)
 end
 
--- A function of several that are called in a row.
+-- Composes several functions.
 local function row_of(functions, first, last)
   return function(x)
     for i = first, last do x = functions[i](x) end
@@ -216,14 +216,14 @@ local function row_of(functions, first, last)
   end
 end
 
---- Calls functions in a row, each with the result of the one before, in segments that are
--- checkpointed one by one; the last is not, since backward would run it again at once.
--- (As torch.utils.checkpoint.checkpoint_sequential.)
+--- Calls functions in a row, each with the result of the one before, in segments. Each segment but
+-- the last is checkpointed: backward would recompute the last one at once. (As
+-- torch.utils.checkpoint.checkpoint_sequential.)
 -- @param functions  an nn.Sequential, or a list of modules and functions
--- @param segments   how many: from 1 to as many as there are functions
--- @param input      what the first gets
+-- @param segments   the number of segments: from 1 to the number of functions
+-- @param input      the input of the first function
 -- @param options    as for checkpoint
--- @return what the last returns
+-- @return the result of the last function
 function checkpoint.checkpoint_sequential(functions, segments, input, options)
   local fname, list = "checkpoint_sequential", functions
   local nn = require("moth").nn

@@ -1,4 +1,4 @@
---- init.lua -- moth.utils: what PyTorch has in torch.utils; moth.utils.data is moth.data.
+--- init.lua -- moth.utils: PyTorch's torch.utils; moth.utils.data is moth.data.
 
 local lazy = require "moth.base.lazy"
 

@@ -57,7 +57,7 @@ local SequentialLR = class("SequentialLR", LRScheduler)
 chain.SequentialLR = SequentialLR
 SequentialLR.signature = define.signature("SequentialLR", {
   LRScheduler.OPTIMIZER, {"any", "schedulers", "a list of the optimizer's schedulers"},
-  {"any", "milestones", "the epochs at which the next one begins: one fewer than schedulers"},
+  {"any", "milestones", "the epochs at which the next scheduler starts: one fewer than schedulers"},
   LRScheduler.LAST_EPOCH,
 })
 
@@ -115,8 +115,8 @@ SequentialLR.state_dict, SequentialLR.load_state_dict = state_of, load_state
 local ChainedScheduler = class("ChainedScheduler", LRScheduler)
 chain.ChainedScheduler = ChainedScheduler
 ChainedScheduler.signature = define.signature("ChainedScheduler", {
-  {"any", "schedulers", "a list of one optimizer's schedulers: all of them take each step"},
-  {"any", "optimizer", "that optimizer; the first one's when absent", optional = true},
+  {"any", "schedulers", "a list of schedulers of one optimizer"},
+  {"any", "optimizer", "their optimizer; default: the first scheduler's", optional = true},
 })
 
 function ChainedScheduler:init(schedulers, optimizer)

@@ -52,7 +52,7 @@ local Restarts = class("CosineAnnealingWarmRestarts", LRScheduler)
 cosine.CosineAnnealingWarmRestarts = Restarts
 Restarts.signature = define.signature("CosineAnnealingWarmRestarts", {
   LRScheduler.OPTIMIZER, {"int", "T_0", "epochs of the first cosine"},
-  {"int", "T_mult", "by what each is longer than the one before", default = 1},
+  {"int", "T_mult", "factor between the lengths of successive cycles", default = 1},
   {"float", "eta_min", "the lowest rate", default = 0}, LRScheduler.LAST_EPOCH,
 })
 

@@ -135,8 +135,8 @@ end
 -- @param total_iters   epochs that it takes (default 5)
 -- @param last_epoch    the epoch to resume from (default -1: start)
 local LinearLR = new("LinearLR", {
-  {"float", "start_factor", "factor at first", default = 1 / 3},
-  {"float", "end_factor", "factor at last", default = 1}, TOTAL,
+  {"float", "start_factor", "the first factor", default = 1 / 3},
+  {"float", "end_factor", "the final factor", default = 1}, TOTAL,
 })
 
 function LinearLR:init(optimizer, start_factor, end_factor, total_iters, last_epoch)

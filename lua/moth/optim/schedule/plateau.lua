@@ -12,13 +12,13 @@ Plateau.signature = define.signature("ReduceLROnPlateau", {
   LRScheduler.OPTIMIZER,
   {"enum", "mode", "is lower better, or higher?", choices = {"min", "max"}},
   {"float", "factor", "factor of a drop, below 1", default = 0.1},
-  {"int", "patience", "epochs without a better value that are borne", default = 10},
-  {"float", "threshold", "what counts as better", default = 1e-4},
+  {"int", "patience", "epochs without improvement before the rate drops", default = 10},
+  {"float", "threshold", "the least change that is an improvement", default = 1e-4},
   {"enum", "threshold_mode", "rel: by that share of the best value; abs: by that much",
     choices = {"rel", "abs"}},
-  {"int", "cooldown", "epochs after a drop in which nothing counts", default = 0},
-  {"any", "min_lr", "the lowest rate; a number or one for each group", default = 0},
-  {"float", "eps", "a smaller change is not made", default = 1e-8},
+  {"int", "cooldown", "epochs after a drop that are ignored", default = 0},
+  {"any", "min_lr", "the lowest rate; a number or a list with one for each group", default = 0},
+  {"float", "eps", "smaller changes of the rate are skipped", default = 1e-8},
 })
 
 function Plateau:init(optimizer, mode, factor, patience, threshold, threshold_mode, cooldown,
