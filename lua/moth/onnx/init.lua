@@ -1,14 +1,15 @@
---- moth.onnx -- nets to and from ONNX files.
+--- moth.onnx -- reads and writes ONNX files.
 --
 --     moth.onnx.export(net, moth.randn(1, 3, 224, 224), "net.onnx")
 --     local net = moth.onnx.load "net.onnx"
 --     local y = net(moth.randn(1, 3, 224, 224))
 --
--- export/: given.lua checks the arguments, call_log.lua reads the calls of a net, plan.lua turns
--- them into a graph (graph.lua) by the rows of elements, shapes, indexing, layers and losses.lua.
--- load/: reader.lua checks a file (tensors.lua reads its tensors), init.lua makes a net of it, and
--- that runs the rows of the other files, one for each subject; rows.lua says which file has an op.
--- proto.lua knows the file format.
+-- export/: given.lua checks the arguments, call_log.lua reads the calls of a net, plan.lua
+-- converts them to a graph (graph.lua) with the rows of elements, shapes, indexing, layers and
+-- losses.lua.
+-- load/: reader.lua checks a file (tensors.lua reads its tensors), init.lua builds a net that runs
+-- the rows of the other files, one file for each subject; rows.lua lists the file of each op.
+-- proto.lua defines the file format.
 
 local bytes = require "moth.io.bytes"
 local define = require "moth.binding.define"
@@ -22,30 +23,31 @@ local refuse = given.refuse
 local onnx = {}
 
 local MOST_BYTES = 2 ^ 31 - 1 -- of a message, in protobuf
-local FIRST, LAST = 17, 21    -- opsets that are written
+local FIRST, LAST = 17, 21    -- opsets that export can write
 
 --- Writes a net as an ONNX file. The net runs once on the examples, in eval mode and without
--- gradients; what it asks of the engine becomes the graph. Shapes, branches and numbers are those
--- of that run, as with PyTorch's tracer; sizes named in dynamic_axes stay free (it runs twice more,
--- on larger examples, to find what follows from them). What depends on no input is a constant,
--- under its name in the state_dict if it is a parameter or a buffer. Positions and token ids that
--- go in or come out count from 1, as everywhere in Moth: wrap the net to add or take 1 where
--- readers of the file count from 0.
+-- gradients; the ops that it calls become the graph. As with PyTorch's tracer, shapes, branches
+-- and numbers are those of that run. Only sizes named in dynamic_axes may vary: the net then runs
+-- twice more, on larger examples, to find the numbers that depend on them. A tensor that depends
+-- on no input is a constant; parameters and buffers keep their names in the state_dict. Positions
+-- and token ids in inputs and results count from 1, as everywhere in Moth: wrap the net to add or
+-- subtract 1 if readers of the file count from 0.
 -- @param net   a module, or a function of tensors
 -- @param args  an example input; or a list of all arguments, tensors, lists of tensors and others
--- @param path  the file to write; whole or not at all
--- @param input_names, output_names  lists of names, one for each tensor, lists counted through
--- (defaults: "input", or "input_1" and so on; "output")
--- @param dynamic_axes  name of an input -> its dimensions whose sizes may differ, from 1: a list
--- {1, 2}, or names by dimension {[1] = "batch"}, which for the first is {"batch"}. A net that takes
--- some sizes alone, as a U-Net multiples of 16, has {[3] = {name = "height", step = 16}}; where no
--- step is given and sizes one apart fail, steps that are powers of 2 are tried
+-- @param path  the file to write; written completely or not at all
+-- @param input_names, output_names  lists of names, one for each tensor, with nested lists
+-- flattened (defaults: "input", or "input_1" and so on; "output")
+-- @param dynamic_axes  name of an input -> its dimensions whose sizes may vary, from 1: a list {1,
+-- 2}, or names by dimension {[1] = "batch"}, or {"batch"} for the first. If a net takes only some
+-- sizes, as a U-Net takes multiples of 16, write {[3] = {name = "height", step = 16}}; without a
+-- step, steps that are powers of 2 are tried if the net fails at sizes that differ by 1
 -- @param opset_version  17 to 21 (default 17)
--- @param export_params  only true: a file holds its weights
--- @param do_constant_folding  accepted as in PyTorch; what depends on no input is always a constant
--- Raises E_UNSUPPORTED for an op that has no counterpart, with the module's path; for a size that
--- cannot vary; for more than 2 GiB. Format: onnx.ai, "Open Neural Network Exchange Intermediate
--- Representation Specification".
+-- @param export_params  only true: a file always holds its weights
+-- @param do_constant_folding  accepted as in PyTorch; values that depend on no input are always
+-- constants
+-- Raises E_UNSUPPORTED for an op without an ONNX counterpart, with the module's path; for a size
+-- that cannot vary; for more than 2 GiB. Format: onnx.ai, "Open Neural Network Exchange
+-- Intermediate Representation Specification".
 onnx.export = define {
   name = "onnx.export",
   doc = [[

@@ -1,10 +1,9 @@
---- proto.lua -- ONNX files as tables: which fields their messages have, and how protobuf's wire
--- format holds them.
+--- proto.lua -- ONNX files as tables: the fields of the messages, and protobuf's wire format.
 --
--- A message is a table under the field names of onnx.proto. What it writes goes as a list of pieces
--- (strings, and tensors whose bytes C writes), so that weights never become Lua strings. What it
--- reads is read from the file where it is needed: of a weight only where its bytes lie.
--- Nothing in a file is trusted: each length is held against what is left of the message around it.
+-- A message is a table with the field names of onnx.proto. Writing returns a list of pieces
+-- (strings, and tensors whose bytes C writes), so weights never become Lua strings. Reading is
+-- lazy: for a weight it stores only the position of the bytes. Each length in a file is checked
+-- against the rest of the message that contains it.
 --
 -- Formats: onnx/onnx.proto (IR version 11); protobuf.dev, "Encoding".
 
@@ -50,22 +49,22 @@ local schema = {
     [13] = { "external_data", "Entry", true }, [14] = { "data_location", "int" } },
 }
 
-local numbers = {} -- message -> list of its field numbers, sorted: the order they are written in
+local numbers = {} -- message -> list of its field numbers, sorted: the order of writing
 for name, fields in pairs(schema) do
   numbers[name] = {}
   for number in pairs(fields) do table.insert(numbers[name], number) end
   table.sort(numbers[name])
 end
 
---- Numbers of element types in files, by the engine's dtype, and the way back; and how C holds an
--- element, half types as their bits.
+--- Codes of element types in files, by Moth's dtype, and the reverse; and the C type of an element
+-- (half types: their bits).
 proto.types = { [0] = 9, 2, 3, 5, 6, 7, 10, 16, 1, 11 }
 proto.dtypes = {}
 for code, number in pairs(proto.types) do proto.dtypes[number] = code end
 proto.ctypes = { [0] = "uint8_t", "uint8_t", "int8_t", "int16_t", "int32_t", "int64_t", "uint16_t",
                  "uint16_t", "float", "double" }
 
---- Numbers of attribute types in files, by the field that holds the value.
+--- Codes of attribute types in files, by the field that holds the value.
 proto.attribute_types = { f = 1, i = 2, s = 3, t = 4, g = 5, floats = 6, ints = 7, strings = 8 }
 
 local TYPES = { [0] = "undefined", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64",
@@ -113,7 +112,7 @@ local function text_field(list, number, text)
   add(list, text, #text)
 end
 
--- A piece that is a tensor's bytes.
+-- A piece with the bytes of a tensor.
 local function tensor_field(list, number, x)
   local info = lib.inspect(x)
   local size = tonumber(info.numel * info.itemsize)
@@ -146,7 +145,7 @@ local function one(list, number, kind, value)
   end
 end
 
---- The pieces of a message, with their size in bytes.
+--- The pieces of a message, and their size in bytes.
 function encode(message, value)
   local list = { size = 0 }
   for _, number in ipairs(numbers[message]) do
@@ -166,11 +165,12 @@ proto.encode = encode
 
 local DEEPEST = 100 -- messages inside each other
 
--- What follows takes a file of bytes.lua, `r`; no message goes beyond its end.
+-- The functions below take a file of bytes.lua, `r`; no message may extend past its end.
 
 local function bytes(r, at, size) return ffi.string(r.start + at, size) end
 
--- A number at `at`, which ends before `last`; and where it ends. As int64 if `whole` is true.
+-- A varint at `at`, which must end before `last`; and the position after it. An int64 if `whole`
+-- is true.
 local function read_varint(r, at, last, whole)
   local value = 0ULL
   for i = 0, 9 do
@@ -187,8 +187,8 @@ local function read_varint(r, at, last, whole)
   r:refuse("is broken: a number of more than ten bytes before byte " .. at)
 end
 
--- A number of 32 bits as it lies in files. Read without a float pointer, so that no NaN of the
--- file's becomes a Lua value.
+-- The bits of a 32-bit number. Read without a float pointer: a NaN in the file must not become a
+-- Lua value.
 local function f32_of(text)
   local a, b, c, d = text:byte(1, 4)
   local sign = d >= 128 and -1 or 1
@@ -198,7 +198,7 @@ local function f32_of(text)
   return sign * math.ldexp(fraction + 8388608, exponent - 150)
 end
 
--- Where a field of that wire type ends that begins at `at`, and where its content begins.
+-- The end and the start of the content of a field of that wire type, which begins at `at`.
 local function extent(r, wire, at, last)
   if wire == VARINT then
     local _, stop = read_varint(r, at, last)
@@ -246,7 +246,7 @@ local function read_field(r, into, field, wire, at, stop, depth)
   local number = kind == "int" or kind == "int64" or kind == "float"
   if kind == "place" then
     into[name] = { offset = at, size = stop - at }
-  elseif kind == "bytes" then -- packed little-endian numbers: as they are
+  elseif kind == "bytes" then -- packed little-endian numbers: stored unchanged
     into[name] = into[name] or {}
     table.insert(into[name], bytes(r, at, stop - at))
   elseif many and number and wire == LENGTH then
@@ -262,7 +262,7 @@ local function read_field(r, into, field, wire, at, stop, depth)
   end
 end
 
---- Reads a message of a file (bytes.lua) that lies from byte `at` to before byte `last`.
+--- Reads a message of a file (bytes.lua), from byte `at` to before byte `last`.
 function decode(r, message, at, last, depth)
   depth = depth or 0
   if depth > DEEPEST then r:refuse("is broken: messages nest too deep") end

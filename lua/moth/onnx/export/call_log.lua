@@ -1,10 +1,10 @@
---- call_log.lua -- what a net called, call by call, as tables (core/capture/call_log.c).
+--- call_log.lua -- reads the call log of a net as Lua tables (core/capture/call_log.c).
 --
--- A call is {name =, args = name -> value, fixed = name -> is its dtype its own, as of positions?,
--- results = list of tensors, versions = those of the tensors it read, writes = does it write its
--- first result?, random = does it draw?, path = of the module it was made in}.
--- Tensors stand as their handles, each tensor as one, so that they are keys. Numbers are the
--- engine's: positions and dimensions count from 0.
+-- A call is {name =, args = name -> value, fixed = name -> true if its dtype is fixed, as of
+-- positions, results = list of tensors, versions = versions of the tensors it read, writes = true
+-- if it writes its first result, random = true if it draws random numbers, path = path of the
+-- calling module}. A tensor is its handle, one handle for each tensor, so that it can be a table
+-- key. Positions and dimensions count from 0, as in the core.
 
 local bit = require "bit"
 local ffi = require "ffi"
@@ -54,13 +54,13 @@ end
 
 local function float(slot)
   local x = tonumber(slot.number)
-  if x == x then return x end -- a NaN says that it was not given
+  if x == x then return x end -- NaN: the argument is absent
 end
 
 local TENSOR = { tensor = true, mask = true, index = true }
 local WHOLE = { int = true, dim = true, position = true, ignored = true }
 
--- What arg holds; tensor(k) is the call's k-th, or nil.
+-- The value of arg; tensor(k) returns the k-th tensor of the call, or nil.
 local function value_of(arg, slots, tensor)
   local kind, at, text = ffi.string(arg.kind):gsub("%?$", ""):gsub("^maybe_", ""), arg.slot,
     ffi.string(arg.fallback)
@@ -124,9 +124,10 @@ local function read(i)
   return call
 end
 
--- ---- noting ----
+-- ---- logging ----
 
--- Where the modules of a net are called: the names in net:named_modules(), and from which call on.
+-- The calls of the modules of a net: names in net:named_modules(), and the index of the first op
+-- call.
 local function follow(net, marks)
   local paths, stack = {}, { "" }
   if net then
@@ -169,7 +170,7 @@ local function reading(state, net, f, ...)
   return list, results
 end
 
--- After an error nothing is recorded any more; but what another reading records stays.
+-- After an error this log ends; the log of an outer reading continues.
 local function ended(state, ok, list, results)
   if ok then return list, results end
   if not state.status or state.status >= 0 then
@@ -181,10 +182,10 @@ local function ended(state, ok, list, results)
   error(list, 0)
 end
 
---- Runs f(...) and reads which calls it made.
--- @param net  the module that f calls, to tell where; or nil
--- @return the calls, with the tensors whose values were read and where as `reads`; and what f
--- returned, as a list with its length n
+--- Runs f(...) and returns the calls that it made.
+-- @param net  the module that f calls, for the paths; or nil
+-- @return the calls, with `reads`: the tensors whose values were read, and where; and the results
+-- of f, as a list with its length n
 function call_log.read(net, f, ...)
   local state = {}
   return ended(state, pcall(reading, state, net, f, ...))

@@ -1,9 +1,9 @@
---- elements.lua -- how ops on single elements are written as ONNX nodes: functions of one and two
--- operands, comparisons, activations, casts.
+--- elements.lua -- ONNX nodes of elementwise ops: functions of one and two operands, comparisons,
+-- activations, casts.
 --
--- A row is name -> function(g, a, c), which gives the name of the result: g is the graph
--- (graph.lua), a the arguments by name, c the call. Operands come in the dtype of the result, where
--- that is the wider one; numbers beside them are constants of it.
+-- A row is name -> function(g, a, c), which returns the name of the result: g is the graph
+-- (graph.lua), a the arguments by name, c the call. Operands are cast to the dtype of the result
+-- if that is wider; number operands are constants of that dtype.
 
 local Graph = require "moth.onnx.export.graph"
 local proto = require "moth.onnx.proto"
@@ -81,7 +81,7 @@ function ops.cast(g, a, c)
   return g:Cast(a.input, { to = proto.types[c.results[1].dtype] })
 end
 
--- Positions that count from 1 and from 0.
+-- Converts positions between counting from 1 and from 0.
 function ops.to_index(g, a) return g:Sub(g:cast(a.input, I64), g:constant(1, I64)) end
 function ops.from_index(g, a) return g:Add(a.input, g:constant(1, I64)) end
 ops.positions, ops.positions_there, ops.count_from_one = ops.to_index, ops.to_index, ops.to_index
@@ -215,12 +215,12 @@ function ops.logaddexp2(g, a)
   return g:Add(most, g:Mul(g:Log(g:Add(power(a.input), power(a.other))), 1 / log2))
 end
 
--- An angle from -pi to pi: that of the quotient, with pi added or taken away where x is negative.
--- Infinite operands count as 1, and finite ones beside them as 0.
+-- An angle from -pi to pi: the angle of the quotient, plus or minus pi if x is negative. An
+-- infinite operand counts as 1, and a finite operand paired with it as 0.
 function ops.atan2(g, a)
   local y, x = a.input, a.other
   local infinite = g:Or(g:IsInf(y), g:IsInf(x))
-  local function negative(v) -- a zero by its sign
+  local function negative(v) -- checks the sign bit of a zero
     return g:Less(g:Where(g:Equal(v, 0), g:Reciprocal(v), v), 0)
   end
   local function bounded(v)
@@ -288,14 +288,14 @@ function ops.masked_fill(g, a) return g:Where(g:cast(a.mask, BOOL), a.value, a.i
 
 -- ---- comparisons ----
 
--- The dtype in which x is compared with a number: its own where the number fits that.
+-- The dtype of a comparison of x with a number: the dtype of x if the number fits in it.
 local function beside(x, number)
   if x.dtype > I64 then return x.dtype end
   local value = tonumber(number.handle:item())
   return value == math.floor(value) and math.max(x.dtype, 1) or F32
 end
 
--- Both in the dtype that they are compared in.
+-- Both operands in the dtype of the comparison.
 local function alike(g, a)
   local x, y = a.input, a.other
   local code = y.number and beside(x, y)

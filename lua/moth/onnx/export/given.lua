@@ -1,17 +1,17 @@
---- given.lua -- what moth.onnx.export is given: names of inputs and results, and axes that may
--- vary, held against the inputs.
+--- given.lua -- checks the arguments of moth.onnx.export: names of inputs and results, and dynamic
+-- axes, against the inputs.
 
 local errors = require "moth.error"
 
 local given = {}
 
---- Raises that an argument is wrong.
+--- Raises an error about an argument.
 function given.refuse(argument, text, code)
   errors.argument("onnx.export", argument, text, code)
 end
 local refuse = given.refuse
 
---- A list of n different names: those wanted, or `name`, counted if there are several.
+--- A list of n different names: the user's, or `name`, numbered if there are several.
 function given.names(wanted, n, argument, name)
   local list, seen = {}, {}
   if wanted and type(wanted) ~= "table" then
@@ -36,7 +36,7 @@ function given.names(wanted, n, argument, name)
   return list
 end
 
--- The name and the step of an axis: a name, or a table of both.
+-- The name and the step of an axis, which is a name or a table of both.
 local function name_of(input, value)
   if type(value) ~= "table" then return value, nil end
   for key in pairs(value) do
@@ -52,7 +52,7 @@ local function name_of(input, value)
   return value.name, step
 end
 
--- An axis: what input it is of, its dimension from 0, its name, its step or nil.
+-- An axis: its input, its dimension from 0, its name, its step or nil.
 local function axis_of(x, at, input, key, value)
   local dim, name, step = key, nil, nil
   if type(value) == "number" then dim = value else name, step = name_of(input, value) end
@@ -69,8 +69,8 @@ local function axis_of(x, at, input, key, value)
            step = step, size = x:size(dim) }
 end
 
--- The sizes of each axis in three readings; axes of one name have the same. Each name grows by
--- another number of steps.
+-- The sizes of each axis in three runs; axes with the same name have the same sizes. Each name
+-- grows by a different number of steps.
 local function choose_sizes(list)
   local known, count = {}, 0
   for _, axis in ipairs(list) do
@@ -97,8 +97,8 @@ local function choose_sizes(list)
   end
 end
 
---- The same axes with steps that keep each size a multiple of the powers of 2 that it is a multiple
--- of, up to 32; or nil, where that changes nothing.
+--- The same axes, with steps that keep each size divisible by the powers of 2 (up to 32) that
+-- divide it; or nil if no step changes.
 function given.widened(list)
   local wider, changed = {}, false
   for i, axis in ipairs(list) do

@@ -1,11 +1,11 @@
---- graph.lua -- an ONNX graph under construction: nodes, constants, and sizes that an axis decides.
+--- graph.lua -- builds an ONNX graph: nodes, constants, and sizes that depend on a dynamic axis.
 --
---     g:Add(x, 1)                               a node; what it returns is the name of its output
---     g:Softmax(x, { axis = 1 })                attributes stand in a plain table at the end
+--     g:Add(x, 1)                               adds a node; returns the name of its output
+--     g:Softmax(x, { axis = 1 })                attributes: a plain table, the last argument
 --     local a, b = g:Split(x, g:ints { 2, 3 }, { axis = 0, outputs = 2 })
 --
--- An operand is a value (a tensor that the net made or was given), a name that another node
--- returned, a number (a constant in the dtype g.dtype), or false where an optional one is absent.
+-- An operand is a value (a tensor of the net), the name of a node's output, a number (a constant
+-- in the dtype g.dtype), or false for an absent optional operand.
 
 local ffi = require "ffi"
 local errors = require "moth.error"
@@ -18,13 +18,13 @@ local F32, KINDS = C.MOTH_F32, proto.attribute_types
 local Graph = {}
 local methods = {}
 
---- A tensor of the net: {handle, dtype, shapes = one of each reading, node = its call, or name}.
+--- A tensor of the net: {handle, dtype, shapes = one for each run, node = its call, or name}.
 local Value = {}
 Graph.Value = Value
 
 function Graph.is_value(x) return getmetatable(x) == Value end
 
---- A number that is a FLOAT attribute: a whole number would become an INT.
+--- A FLOAT attribute: a plain integer would become an INT.
 function Graph.float(x) return { f = x } end
 
 function Graph.new(opset, readings)
@@ -56,7 +56,7 @@ local function attributes_of(given)
   return list
 end
 
--- A name that no node has yet.
+-- A name that no node has.
 local function fresh(g, op)
   local n = g.counts[op] or 0
   g.counts[op] = n + 1
@@ -95,10 +95,10 @@ local function put(g, name, shape, dtype, bytes)
   return name
 end
 
---- The name of a constant: numbers in a list of that shape, or one number without.
+--- The name of a constant: a list of numbers with that shape, or one number without a shape.
 function methods:constant(numbers, dtype, shape)
   local list = type(numbers) == "table" and numbers or { numbers }
-  if dtype == C.MOTH_F16 or dtype == C.MOTH_BF16 then -- written wide, and cast
+  if dtype == C.MOTH_F16 or dtype == C.MOTH_BF16 then -- written in a wider dtype, then cast
     local wide = self:constant(numbers, F32, shape)
     return self:Cast(wide, { to = proto.types[dtype] })
   end
@@ -117,11 +117,11 @@ function methods:constant(numbers, dtype, shape)
   return self.constants[key]
 end
 
---- Integers, one after the other.
+--- The name of a constant vector of integers.
 function methods:ints(list) return self:constant(list, C.MOTH_I64) end
 
--- Positions that count from 1 and are marked so, with those numbers in memory, count from 0 in a
--- file; those below 1 stay (-100 is a usual ignore_index).
+-- Positions in a constant count from 0 in a file; in memory they are marked and count from 1.
+-- Values below 1 are kept (-100 is a common ignore_index).
 local function from_zero(x)
   local call = x.node
   local source = call and call.given.input
@@ -135,7 +135,7 @@ local function from_zero(x)
   end)
 end
 
---- The name under which nodes find an operand.
+--- The name of an operand, for the inputs of a node.
 function methods:name(x)
   if x == nil or x == false then return "" end
   if type(x) == "string" then return x end
@@ -147,7 +147,7 @@ function methods:name(x)
   return x.name
 end
 
---- An operand in another dtype.
+--- Casts an operand to another dtype.
 function methods:cast(x, dtype)
   if not Graph.is_value(x) or x.dtype == dtype then return x end
   if not x.dynamic and not x.state then
@@ -161,7 +161,7 @@ end
 
 -- ---- sizes ----
 
--- Whether k * axis + rest is n in each reading, and with which numbers.
+-- Checks that k * axis + rest is n in each run; returns k and rest.
 local function along(n, axis, r)
   local k = (n[2] - n[1]) / (axis[2] - axis[1])
   local rest = n[1] - k * axis[1]
@@ -171,7 +171,7 @@ local function along(n, axis, r)
   return k, rest
 end
 
--- The axes of the inputs that vary, and products of two of them.
+-- The dynamic axes of the inputs, and products of two of them.
 local function axes_of(g)
   local list, r = {}, g.readings
   for _, axis in ipairs(g.axes or {}) do list[#list + 1] = { axis, sizes = axis.sizes } end
@@ -185,15 +185,15 @@ local function axes_of(g)
   return list
 end
 
--- The size of an axis of an input, as a list of one.
+-- The size of an axis of an input, as a list of one element.
 local function axis_size(g, axis)
   local name = axis.input.name .. ":" .. axis.dim
   g.sizes[name] = g.sizes[name] or g:Gather(g:Shape(axis.input), g:ints { axis.dim }, { axis = 0 })
   return g.sizes[name]
 end
 
--- An integer, as a list of one, computed from the sizes of inputs; nil if no
--- product of two axes and no multiple explains it.
+-- An integer as a list of one element, computed from the sizes of inputs; nil if no multiple of an
+-- axis and no product of two axes is equal to it.
 local function expression(g, n)
   for _, axes in ipairs(axes_of(g)) do
     local k, rest = along(n, axes.sizes, g.readings)
@@ -218,7 +218,7 @@ local function same(n, r)
   return true
 end
 
---- Whether sizes differ from reading to reading.
+--- Returns true if sizes differ between the runs.
 function methods:varies(lists)
   for d = 1, math.max(#lists[1], #lists[self.readings]) do
     for i = 2, self.readings do
@@ -229,8 +229,8 @@ function methods:varies(lists)
 end
 
 --- Integers as an operand.
--- @param lists  one list for each reading
--- @param what   they are, for the message if the sizes of inputs do not explain them
+-- @param lists  one list for each run
+-- @param what   a noun for them, for the error if the sizes of inputs do not explain them
 function methods:sizes_of(lists, what)
   if not self:varies(lists) then return self:ints(lists[1]) end
   local parts = {}
@@ -246,8 +246,8 @@ function methods:sizes_of(lists, what)
   return self:Concat(unpack(parts))
 end
 
---- x in the shape of a result: sizes that are those of x at the same place are copied, one that
--- is left follows from the others.
+--- Reshapes x to the shape of a result: sizes equal to the size of x at the same position are
+-- copied (0), and one remaining size is inferred (-1).
 function methods:reshape(x, result)
   local target, unknown, from = {}, 0, Graph.is_value(x) and x.shapes or {}
   for d = 1, #result.shapes[1] do
@@ -269,7 +269,7 @@ function methods:reshape(x, result)
   return self:Reshape(x, self:ints(target))
 end
 
---- Raises that the call under way cannot be written.
+--- Raises an error: the current call cannot be written.
 function methods:refuse(why)
   local path = self.call.path == "" and "net" or "net." .. self.call.path
   path = path:gsub("%.(%d+)", function(i) return "[" .. i + 1 .. "]" end)

@@ -1,5 +1,5 @@
---- indexing.lua -- how ops that read or write at positions are written as ONNX nodes: gather and
--- scatter, index_*, x[{...}] and x[{...}] = v.
+--- indexing.lua -- ONNX nodes of ops that read or write at positions: gather and scatter, index_*,
+-- x[{...}] and x[{...}] = v.
 -- The rows are as in elements.lua. Positions count from 0 here.
 
 local lib = require "moth.binding.lib"
@@ -15,7 +15,7 @@ local function same_shape(a, b)
   return table.concat(a.shapes[1], ",") == table.concat(b.shapes[1], ",")
 end
 
--- A tensor without dimensions as one of one element.
+-- A tensor without dimensions as a tensor of shape (1).
 local function at_least_1d(g, x)
   return ndim(x) == 0 and g:Reshape(x, g:ints { 1 }) or x
 end
@@ -46,7 +46,7 @@ end
 
 function ops.take_along_dim(g, a) return g:GatherElements(a.input, a.indices, { axis = a.dim }) end
 
--- The part of src that positions of that shape read: its beginning in each dimension.
+-- The slice of src that positions of that shape read: it starts at 0 in each dimension.
 local function part_read(g, src, index)
   if ndim(src) == 0 then return g:Expand(src, g:Shape(index)) end
   if same_shape(src, index) and not g:varies(src.shapes) then return src end
@@ -70,7 +70,7 @@ end
 
 local REDUCTIONS = { sum = "add", mean = "add", prod = "mul", amax = "max", amin = "min" }
 
--- What changes nothing in a reduction.
+-- The neutral element of a reduction.
 local function identity(reduce, dtype)
   if reduce == "prod" then return 1 end
   if reduce ~= "amax" and reduce ~= "amin" then return 0 end
@@ -97,7 +97,7 @@ local function scatter_reduce(g, x, index, src, dim, reduce, include_self, dtype
   local counts = g:Expand(g:constant(1, dtype), g:Shape(x))
   if not include_self then counts = scatter(g, counts, index, filled(0), dim) end
   counts = scatter(g, counts, index, filled(1), dim, "add")
-  -- no position was named there
+  -- no position selects this element
   if not include_self then counts = g:Max(counts, g:constant(1, dtype)) end
   return g:Div(y, counts)
 end
@@ -111,7 +111,7 @@ end
 
 -- ---- index_* ----
 
--- Positions in one dimension as positions of each element of `shaped`, a name.
+-- Positions in one dimension, expanded to a position for each element of `shaped`, a name.
 local function along(g, index, dim, rank, shaped)
   local axes = {}
   for d = 0, rank - 1 do
@@ -150,7 +150,7 @@ end
 
 -- ---- positions in several dimensions ----
 
--- The dimensions that have positions, whether they are one after the other, and the others.
+-- The dimensions with positions, whether they are adjacent, and the other dimensions.
 local function indexed_dims(a, rank)
   local taken, rest, adjacent = {}, {}, true
   for k = 1, rank do
@@ -171,7 +171,7 @@ local function mask_among(a)
   end
 end
 
--- The shape that the positions have together, for each reading.
+-- The broadcast shape of the positions, for each run.
 local function joint_shapes(g, a)
   local shapes = {}
   for i = 1, g.readings do
@@ -192,7 +192,7 @@ local function joint_shapes(g, a)
   return shapes
 end
 
--- The positions as one operand whose last dimension is the dimension that each is of.
+-- The positions as one operand; its last dimension is the indexed dimension.
 local function joint_positions(g, a, taken, shapes)
   local list = {}
   for k, d in ipairs(taken) do
@@ -231,8 +231,8 @@ local function joined(a, b)
   return list
 end
 
--- Where a result's dimensions go: n dimensions of positions that are first stand where the first
--- indexed dimension was, if the indexed ones are adjacent.
+-- The order of a result's dimensions: the n dimensions of positions come first, or replace the
+-- first indexed dimension if the indexed dimensions are adjacent.
 local function places(taken, rest, adjacent, n)
   local before = adjacent and taken[1] or 0
   local perm = {}
@@ -254,7 +254,7 @@ function ops.index(g, a)
   return permuted(g, y, places(taken, rest, adjacent, #shapes[1]))
 end
 
--- Elements that a mask picks are set: to one number, or to others for each.
+-- Sets the elements that a mask selects: to one number, or to a number for each.
 local function put_masked(g, a, mask, at)
   local rank = ndim(a.input)
   local axes = {}
@@ -287,7 +287,7 @@ function ops.index_put(g, a)
   local perm = joined(taken, rest)
   local x = permuted(g, a.input, perm)
   local place = places(taken, rest, adjacent, #shapes[1])
-  local targets = {} -- the shape that values are spread to, as they are given
+  local targets = {} -- the shape that the values are broadcast to
   for i = 1, g.readings do
     local first = joined(shapes[i], {})
     for _, d in ipairs(rest) do first[#first + 1] = a.input.shapes[i][d + 1] end

@@ -1,10 +1,10 @@
---- init.lua -- moth.onnx.export: a net as an ONNX file.
+--- init.lua -- moth.onnx.export: writes a net as an ONNX file.
 --
 -- The net runs once on the example inputs and each of its calls is logged (call_log.lua).
--- What depends on no input is a constant; the rest becomes nodes (plan.lua), by one row for each op
--- (elements.lua, shapes.lua, indexing.lua, layers.lua, losses.lua). With dynamic axes it runs twice
--- more, on larger inputs: numbers that differ then are sizes, which the file computes from those of
--- the inputs.
+-- Values that depend on no input are constants; the other calls become nodes (plan.lua), with one
+-- row for each op (elements.lua, shapes.lua, indexing.lua, layers.lua, losses.lua). With dynamic
+-- axes the net runs twice more, on larger inputs: numbers that differ between the runs are sizes,
+-- which the file computes from the sizes of the inputs.
 
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
@@ -15,7 +15,7 @@ local proto = require "moth.onnx.proto"
 
 local refuse = require("moth.onnx.export.given").refuse
 
--- The tensors in a list of values and of lists of such, in order.
+-- The tensors in a (nested) list of values, in order.
 local function flatten(list, n, what, into)
   for i = 1, n do
     local x = list[i]
@@ -45,9 +45,9 @@ local function replaced(x, by)
   return copy
 end
 
--- ---- readings ----
+-- ---- runs ----
 
--- An example with other sizes: its first positions come once more at the end.
+-- An example with larger sizes: the first elements are repeated at the end.
 local function larger(x, axes, reading)
   for _, axis in ipairs(axes) do
     local size = x:size(axis.dim + 1)
@@ -58,7 +58,7 @@ local function larger(x, axes, reading)
   return x
 end
 
--- One reading: calls, inputs, outputs; or nil and why the net fails at other sizes.
+-- One run: calls, inputs, outputs; or nil and the error of the net at other sizes.
 local function read(net, args, inputs, axes, reading)
   local by, now = {}, {}
   for i, x in ipairs(inputs) do
@@ -83,7 +83,7 @@ local function read(net, args, inputs, axes, reading)
            outputs = flatten(results, results.n, "net", {}) }
 end
 
--- Runs f in eval mode, without gradients; the modes of the modules come back.
+-- Runs f in eval mode, without gradients, and restores the modes of the modules.
 local function in_eval(net, f)
   local modes = {}
   if type(net) ~= "function" then
@@ -96,7 +96,7 @@ local function in_eval(net, f)
   return result
 end
 
--- Why readings cannot be of one graph, or nil.
+-- The reason why the runs are not of one graph, or nil.
 local function difference(readings)
   local first = readings[1]
   for i = 2, #readings do
@@ -111,7 +111,7 @@ local function difference(readings)
   end
 end
 
--- Readings with those axes; or nil and why there are none.
+-- The runs with those axes; or nil and the reason.
 local function try(net, args, inputs, axes)
   local list = {}
   for i = 1, #axes > 0 and 3 or 1 do
@@ -123,8 +123,8 @@ local function try(net, args, inputs, axes)
   return not why and list or nil, why
 end
 
--- Readings, and the axes that they are of: where the net takes no sizes one apart, as a U-Net does
--- not, multiples of powers of 2 are tried.
+-- The runs, and their axes: if the net fails at sizes that differ by 1, as a U-Net does, multiples
+-- of powers of 2 are tried.
 local function readings_of(net, args, inputs, axes)
   local list, why = try(net, args, inputs, axes)
   if list then return list, axes end
@@ -137,7 +137,7 @@ local function readings_of(net, args, inputs, axes)
   return list, wider
 end
 
--- The calls that the outputs need, in order.
+-- The calls that the outputs depend on, in order.
 local function needed(plan, outputs)
   local wanted = {}
   for _, value in ipairs(outputs) do
@@ -159,7 +159,7 @@ local function needed(plan, outputs)
   return list
 end
 
--- Warns of values that the net read and that other inputs would change.
+-- Warns of values that the net read and that depend on an input.
 local function warn_of_reads(plan)
   local told = {}
   for _, at in ipairs(plan.readings[1].calls.reads) do
@@ -174,9 +174,9 @@ local function warn_of_reads(plan)
   end
 end
 
--- ---- the whole ----
+-- ---- the whole model ----
 
--- Outputs under the names that they are to have.
+-- Gives the outputs their final names.
 local function name_outputs(plan, outputs, names)
   local g, taken, infos = plan.graph, {}, {}
   for i, value in ipairs(outputs) do
@@ -186,7 +186,7 @@ local function name_outputs(plan, outputs, names)
       value = { name = g:Identity(value), dtype = value.dtype, shapes = value.shapes }
     end
     taken[value], infos[i] = true, value
-    for _, node in ipairs(g.nodes) do -- under its new name wherever it stands
+    for _, node in ipairs(g.nodes) do -- renames each use
       for _, list in ipairs { node.input, node.output } do
         for k, name in ipairs(list) do
           if name == value.name then list[k] = names[i] end
@@ -209,7 +209,7 @@ local function info_of(plan, name, value, axes)
                                                  shape = { dim = dims } } } }
 end
 
--- What an axis is called: as that of the inputs with the same sizes, else by itself.
+-- The name of an axis: the name of an input axis with the same sizes, else a new name.
 local function axis_name(plan, name)
   return function(d, value)
     for _, axis in ipairs(plan.graph.axes) do
@@ -221,7 +221,7 @@ local function axis_name(plan, name)
   end
 end
 
--- The graph's message.
+-- The message of the graph.
 local function message(plan, input_names, output_names, outputs)
   local g, inputs, results = plan.graph, {}, {}
   local taken = {}
@@ -245,7 +245,7 @@ local function message(plan, input_names, output_names, outputs)
            output = results }
 end
 
-local IR = { [17] = 8, [18] = 8, [19] = 9, [20] = 9, [21] = 10 } -- the first with that opset
+local IR = { [17] = 8, [18] = 8, [19] = 9, [20] = 9, [21] = 10 } -- the first with this opset
 
 local M = {}
 
@@ -254,7 +254,7 @@ function M.inputs(args) return flatten(args, args.n, "args", {}) end
 
 --- The message of a net as a model.
 -- @param net     a module or a function
--- @param args    what it is called with, a list with its length n
+-- @param args    its arguments, a list with its length n
 -- @param given   {input_names, axes, opset}; and output_names(n): the names of n results
 function M.model(net, args, given)
   local inputs = M.inputs(args)

@@ -1,5 +1,5 @@
---- layers.lua -- how layers are written as ONNX nodes: products, convolutions, pools, norms,
--- embeddings, attention, recurrent nets, resampling. The rows are as in elements.lua.
+--- layers.lua -- ONNX nodes of layers: matrix products, convolutions, pools, norms, embeddings,
+-- attention, recurrent nets, resampling. The rows have the form of elements.lua.
 
 local lib = require "moth.binding.lib"
 local Graph = require "moth.onnx.export.graph"
@@ -62,7 +62,7 @@ local function both(padding)
   return list
 end
 
--- What stands for a batch of one where there is none, and what takes it away again.
+-- Adds a batch dimension of size 1 if there is none; returns a function that removes it.
 local function batched(g, a, rank, f)
   if #a.input.shapes[1] == rank + 2 then return f(a.input) end
   return g:Squeeze(f(g:Unsqueeze(a.input, g:ints { 0 })), g:ints { 0 })
@@ -73,7 +73,7 @@ local function conv(rank)
     local given = { strides = a.stride, dilations = a.dilation, group = a.groups }
     if type(a.padding) == "table" then
       given.pads = both(a.padding)
-    elseif a.padding == "same" then -- what is odd goes to the end
+    elseif a.padding == "same" then -- an odd element is padded at the end
       given.pads = {}
       for d = 1, rank do
         local total = a.dilation[d] * (a.weight.shapes[1][d + 2] - 1)
@@ -95,8 +95,8 @@ end
 
 -- ---- pools ----
 
--- ONNX pads windows that hang over the end (ceil_mode) differently where one would begin beyond
--- the padded input: such windows are left out by Moth, and by ONNX from opset 22 on.
+-- With ceil_mode a window may start behind the padded input: Moth, and ONNX from opset 22 on,
+-- leave it out.
 local function windows(a)
   return { kernel_shape = a.kernel_size, strides = a.stride, pads = both(a.padding),
            ceil_mode = a.ceil_mode and 1 or 0 }
@@ -120,8 +120,8 @@ local function avg_pool(rank)
   end
 end
 
--- Windows of adaptive pools that do not divide the input: dimension by dimension, for means a
--- product with a matrix, for maxima a reduction of each window.
+-- Adaptive pools whose windows do not divide the input, one dimension after the other: a product
+-- with a matrix for means, a reduction of each window for maxima.
 local function uneven(g, x, mean, rank, from, to)
   for d = 1, rank do
     local n, m = from[d], to[d]
@@ -152,7 +152,7 @@ local function uneven(g, x, mean, rank, from, to)
   return x
 end
 
--- The only adaptive pools of ONNX are global ones; others are windows.
+-- ONNX has only global adaptive pools; other sizes are written as windows.
 local function adaptive(rank, global, op)
   return function(g, a, c)
     if a.return_indices then g:refuse "positions of a pool are other numbers in ONNX" end
@@ -189,7 +189,7 @@ end
 
 -- ---- norms ----
 
--- A constant vector, where a layer has no weight or bias.
+-- A constant vector, for a layer without weight or bias.
 local function filled(g, x, value, n)
   if x then return x end
   return g:constant(lib.filled(n, value), g.dtype)
@@ -218,14 +218,14 @@ function ops.layer_norm(g, a)
   local n = 1
   for _, size in ipairs(a.normalized_shape) do n = n * size end
   local scale = a.weight
-  if not scale then -- optional for Moth alone
+  if not scale then -- optional only in Moth
     scale = g:constant(lib.filled(n, 1), g.dtype, a.normalized_shape)
   end
   return g:LayerNormalization(a.input, scale, a.bias,
     { axis = -#a.normalized_shape, epsilon = float(a.eps) })
 end
 
--- The mean over the last n dimensions, which stay with a size of 1.
+-- The mean over the last n dimensions, with keepdim.
 local function mean_of_last(g, x, n)
   local axes = {}
   for d = 1, n do axes[d] = -d end
@@ -240,13 +240,13 @@ function ops.rms_norm(g, a)
   return a.weight and g:Mul(y, a.weight) or y
 end
 
--- Groups as the channels of an instance norm, since GroupNormalization changed its weights in
--- opset 21.
+-- Groups become the channels of an instance norm, because GroupNormalization changed its weights
+-- in opset 21.
 function ops.group_norm(g, a, c)
   local n = a.num_groups
   local shape, rest, left = a.input.shapes, 1 / n, -1
   for d = 2, #shape[1] do rest = rest * shape[1][d] end
-  local fixed = true -- then an empty batch has a shape, too
+  local fixed = true -- this gives an empty batch a shape too
   for i = 2, g.readings do
     for d = 2, #shape[1] do fixed = fixed and shape[i][d] == shape[1][d] end
   end
@@ -269,7 +269,7 @@ function ops.embedding(g, a)
   return g:Gather(a.weight, a.input, { axis = 0 })
 end
 
--- Sums of (B, N) tokens by row; with a list, of (N) tokens by the bag that it names.
+-- Sums of (B, N) tokens by row; with a list of bag numbers, sums of (N) tokens by bag.
 function ops.bag_sum(g, a, c)
   local x = g:Gather(a.weight, a.input, { axis = 0 })
   if a.per_sample_weights then
@@ -332,7 +332,8 @@ local function causal(g, q, k)
   return g:Where(kept, 0, -math.huge)
 end
 
--- Whether a mask of numbers may hide keys: it has entries of -inf, or is not known yet.
+-- Returns true if a mask of numbers may hide keys: it has -inf elements, or its values are
+-- unknown.
 local function may_hide(mask)
   return mask.dynamic or require("moth").no_grad(function()
     return mask.handle:isneginf():any():item()
@@ -367,12 +368,12 @@ end
 
 -- ---- recurrent nets ----
 
--- Where ONNX has the gates of each: its order, by their places in Moth's.
+-- The order of Moth's gates in ONNX's nodes.
 local GATES = { lstm = { 1, 4, 2, 3 }, gru = { 2, 1, 3 }, rnn_tanh = { 1 }, rnn_relu = { 1 } }
 local NODES = { lstm = "LSTM", gru = "GRU", rnn_tanh = "RNN", rnn_relu = "RNN" }
 
--- The weights of some directions as one constant, with the gates in ONNX's order. parts: for each
--- direction a list of tensors, one behind the other.
+-- The weights of all directions as one constant, with the gates in ONNX's order. parts: a list of
+-- tensors for each direction; they are concatenated.
 local function gates(parts, order)
   local moth = require "moth"
   local rows = {}
@@ -388,7 +389,7 @@ local function gates(parts, order)
   return moth.stack(rows, 1)
 end
 
--- A constant that is made here.
+-- A new constant.
 local function held(x)
   local moth = require "moth"
   local value = { handle = moth.no_grad(function() return x:detach() end),
@@ -459,7 +460,7 @@ local function recurrent(kind)
 end
 for kind in pairs(NODES) do ops[kind] = recurrent(kind) end
 
--- A cell is written out: x W' + b, then the gates.
+-- A cell has no ONNX node: write x W' + b, then the gates.
 local function gates_of(g, a, h, n)
   local function product(x, w, b) return g:Gemm(x, w, b, { transB = 1 }) end
   local given = { axis = -1, outputs = n, num_outputs = g.opset >= 18 and n or nil }

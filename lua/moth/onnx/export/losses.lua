@@ -1,4 +1,4 @@
---- losses.lua -- how losses are written as ONNX nodes. The rows are as in elements.lua.
+--- losses.lua -- ONNX nodes of losses. The rows have the form of elements.lua.
 
 local lib = require "moth.binding.lib"
 
@@ -72,14 +72,14 @@ end
 
 -- ---- classes ----
 
--- One number for each class, beside (N, C, ...).
+-- A number for each class, in a shape that broadcasts with (N, C, ...).
 local function per_class(g, weight, rank)
   local shape = lib.filled(math.max(rank, 2), 1)
   shape[2] = -1
   return g:Reshape(weight, g:ints(shape))
 end
 
--- A position that is no class: it is as the user wrote it, and those that come in have lost 1.
+-- ignore_index in the file: less 1 if the targets were converted to count from 0 there.
 local function ignored_class(a)
   local target = a.target
   local shifted = a.ignore_index < 0 and target.dynamic and target.node

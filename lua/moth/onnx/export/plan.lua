@@ -1,7 +1,8 @@
---- plan.lua -- what the calls of a net give and need, and the nodes that they become.
+--- plan.lua -- finds the inputs and results of a net's calls, and converts the calls to nodes.
 --
 -- A tensor of the net is a value (graph.lua). A value that depends on no input is a constant. A
--- write in place gives a storage another root; views that are read later are taken from that.
+-- write in place gives a storage a new root; views that are read later are taken from the new
+-- root.
 
 local lib = require "moth.binding.lib"
 local Graph = require "moth.onnx.export.graph"
@@ -30,7 +31,7 @@ local function key_of(x)
     table.concat(parts, " "))
 end
 
--- others: the handles of the same tensor in all readings; value: what else is known of it.
+-- others: the handles of the same tensor in all runs; value: its other fields.
 function Plan:add(others, value)
   value.handle, value.dtype, value.shapes = others[1], lib.inspect(others[1]).dtype, {}
   for i = 1, #self.readings do value.shapes[i] = { unpack(others[i].shape) } end
@@ -44,8 +45,8 @@ function Plan:add(others, value)
   return value
 end
 
--- A tensor that no call made: a parameter, or one that Lua made, which is a constant if it is the
--- same in all readings.
+-- A tensor that is not the result of a call: a parameter, or a tensor that Lua created. It is a
+-- constant if it is the same in all runs.
 function Plan:constant(others, call)
   local value = self:add(others, { state = self.state[others[1]], time = 0 })
   value.number = #value.shapes[1] == 0 and not value.state
@@ -67,11 +68,11 @@ end
 
 -- ---- writes in place ----
 --
--- A storage has a root, the tensor that it was made as, and views of it. A write gives the storage
--- another root: the op's result for the whole, or the old root with the elements of a view
--- replaced. A view that is read later is taken again from the root of that time.
+-- The root of a storage is the tensor that it was created as. A write replaces the root: by the
+-- result of the op if it writes the whole, else by the old root with the elements of a view
+-- replaced. A view that is read later is taken from the current root.
 
--- The calls that made a view of a root, in order.
+-- The calls that created a view of a root, in order.
 local function chain_of(value)
   local list = {}
   while value.view do
@@ -81,7 +82,7 @@ local function chain_of(value)
   return list
 end
 
--- A value that no call of the net made: emit(g) gives its name.
+-- A value that is not the result of a call: emit(g) returns its name.
 function Plan:derived(name, like, given, emit)
   local call = { name = name, path = self.path or "", given = given, constants = {}, versions = {},
                  dynamic = true, emit = emit }
@@ -93,7 +94,7 @@ function Plan:derived(name, like, given, emit)
   return value
 end
 
--- The views of a chain taken from another root: a value.
+-- The same views taken from another root: a value.
 function Plan:views(root, chain)
   local g, x = self.graph, root
   for _, link in ipairs(chain) do
@@ -110,7 +111,7 @@ function Plan:views(root, chain)
   return x
 end
 
--- The root with the elements of a view replaced by what was written there.
+-- The root after a write into a view: the written elements replaced.
 function Plan:write_through(root, chain, written)
   return self:derived("write", root, { input = root, source = written }, function(g)
     local places = setmetatable({ name = g:Reshape(g:Range(g:constant(0, C.MOTH_I64), g:Size(root),
@@ -124,7 +125,7 @@ function Plan:write_through(root, chain, written)
   end)
 end
 
--- The root that a storage has after `written` was made in place of `target`.
+-- The root of a storage after `written` replaced `target`.
 function Plan:note_write(written, target)
   written.view = target.view
   local storage = written.storage
@@ -136,7 +137,7 @@ function Plan:note_write(written, target)
   self.roots[storage] = { value = root, time = self.time }
 end
 
--- A value as it is now.
+-- The current value of a tensor.
 function Plan:fresh(value)
   local root = self.roots[value.storage]
   if not root or value == root.value or value.time >= root.time then return value end
@@ -150,7 +151,7 @@ function Plan:fresh(value)
   return fresh
 end
 
--- The value that a call reads.
+-- The value of an operand of the call.
 function Plan:find(others, call)
   local x = others[1]
   local value = self.values[x] or self.aliases[key_of(x)]
@@ -160,7 +161,7 @@ end
 
 local function is_number(x) return type(x) == "number" end
 
--- The name of an argument whose numbers differ from reading to reading, or nil.
+-- The name of an argument whose numbers differ between the runs, or nil.
 local function differing(all)
   for name, x in pairs(all[1]) do
     for i = 2, #all do
@@ -175,7 +176,7 @@ local function differing(all)
   end
 end
 
--- Arguments with values for tensors.
+-- Arguments with tensors replaced by their values.
 function Plan:arguments(k, call)
   local args = {}
   local function value(pick)
@@ -205,10 +206,10 @@ function Plan:arguments(k, call)
   return args
 end
 
--- Layers that draw only in training refuse that themselves.
+-- Layers that draw random numbers only in training raise their own error.
 local function draws(call) return call.random and (not ops[call.name] or call.args.training) end
 
--- Takes in call k of all readings.
+-- Processes call k of all runs.
 function Plan:take(k)
   local call = self.readings[1].calls[k]
   local shifted
@@ -234,7 +235,7 @@ function Plan:take(k)
   self:note_storages(call)
 end
 
--- Which results are views, and what was written.
+-- Finds the results that are views, and the tensors that were written.
 function Plan:note_storages(call)
   local from, first = call.given.input, call.values[1]
   if not Graph.is_value(from) or not first then return end
@@ -251,12 +252,12 @@ end
 
 -- ---- nodes ----
 
--- In place: by the op that it comes down to.
+-- In place: uses the row of the out-of-place op.
 local function row_of(name)
   return ops[name] or (name:sub(-1) == "_" and ops[name:sub(1, -2)]) or nil
 end
 
--- Operands in the dtype of the result where that is the wider one; numbers in any case.
+-- Casts operands to the dtype of the result if that is wider; casts numbers always.
 local function promote(g, args, dtype, fixed)
   for name, x in pairs(args) do
     if Graph.is_value(x) and not fixed[name]
@@ -272,13 +273,13 @@ end
 local AS_GIVEN = { cast = true, scaled_dot_product_attention = true, argmax = true, argmin = true,
                    count_nonzero = true, nonzero = true }
 
--- A number of the host's that is a size, as an operand.
+-- A size as an operand, from a number of the call.
 local function sized_number(g, value)
   local y = g:Squeeze(g:sizes_of(value.sizes, "a number"))
   value.name = value.dtype == C.MOTH_I64 and y or g:Cast(y, { to = proto.types[value.dtype] })
 end
 
--- The row of a call; raises where there is none, or where its numbers follow from an axis.
+-- The row of a call; raises if there is none, or if the call's numbers depend on a dynamic axis.
 function Plan:row(call)
   local g, row = self.graph, row_of(call.name)
   if not row then
@@ -326,9 +327,9 @@ local function names_of_state(net)
   return state
 end
 
---- What all calls of the readings give and need. A tensor that is a constant until values of an
--- input are written into it has to be made in the file: then the calls are read once more, with
--- these storages known.
+--- Finds the inputs and results of all calls in the runs. A constant that a later call fills with
+-- values of an input must be created in the file: the calls are then processed again, with these
+-- storages known.
 function Plan.of(net, readings, given, axes)
   local forced = {}
   while true do

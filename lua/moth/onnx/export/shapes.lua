@@ -1,6 +1,6 @@
---- shapes.lua -- how ops that move, join, reduce and make tensors are written as ONNX nodes.
--- The rows are as in elements.lua. Those in `sized` read numbers that may vary with the sizes of
--- inputs: they find them, for each reading, in c.all.
+--- shapes.lua -- ONNX nodes of ops that copy, join, reduce and create tensors. The rows have the
+-- form of elements.lua. Rows in `sized` read numbers that may depend on the sizes of inputs;
+-- c.all has the numbers of each run.
 
 local lib = require "moth.binding.lib"
 local proto = require "moth.onnx.proto"
@@ -14,10 +14,10 @@ local BOOL, I64 = C.MOTH_BOOL, C.MOTH_I64
 local function wrap(d, n) return d < 0 and d + n or d end
 local function ndim(x) return #x.shapes[1] end
 
--- The same dimension counted from the front, or nil.
+-- The dimension counted from the front, or nil.
 local function dim_of(d, x) return d and wrap(d, ndim(x)) end
 
--- f(args of reading i, i) for all readings.
+-- f(args of run i, i) for all runs.
 local function each(g, c, f)
   local list = {}
   for i = 1, g.readings do list[i] = f(c.all[i], i) end
@@ -81,9 +81,9 @@ function ops.movedim(g, a)
 end
 ops.moveaxis = ops.movedim
 
--- ---- parts ----
+-- ---- slices ----
 
--- first(args, size), last(args, size): of each reading.
+-- first(args, size), last(args, size): for each run.
 local function slice(g, a, c, first, last, step)
   local d, to_end = dim_of(a.dim, a.input), true
   local function size(i) return a.input.shapes[i][d + 1] end
@@ -187,7 +187,7 @@ function ops.flip(g, a)
   return g:Slice(a.input, g:ints(from), g:ints(to), g:ints(axes), g:ints(steps))
 end
 
--- Elements shift places to the right along a dimension; those that leave come in at the front.
+-- Rolls elements to the right along a dimension; elements past the end come in at the front.
 local function rolled(g, x, d, shift, sizes)
   local least = math.huge
   for _, size in ipairs(sizes) do least = math.min(least, size) end
@@ -227,8 +227,8 @@ function ops.roll(g, a)
   return y == x and g:Identity(x) or y
 end
 
--- Positions of windows: for `count` windows, `step` apart, of `size` elements `dilation` apart; a
--- table of the windows, or with inner = true of the places in a window.
+-- Positions of windows: `count` windows, `step` apart, each with `size` elements `dilation` apart.
+-- A table for the windows, or with inner = true for the elements of a window.
 local function windows(g, count, step, size, dilation, inner)
   local list = {}
   for i = 0, (inner and size or count) - 1 do
@@ -261,7 +261,7 @@ function ops.unfold_dim(g, a)
   return permuted(g, y, perm)
 end
 
--- (N, C, H, W) or (C, H, W) to the columns of its windows.
+-- Unfolds (N, C, H, W) or (C, H, W) to the columns of its windows.
 function ops.im2col(g, a, c)
   local x, n = a.input, ndim(a.input)
   local y, count = x, {}
@@ -335,7 +335,7 @@ ops.tril, ops.triu = triangle(0), triangle(1)
 
 -- ---- reductions ----
 
--- Axes are an input from opset 13 (ReduceSum) or 18 on, an attribute before.
+-- Axes are an input from opset 13 (ReduceSum) or 18 on, and an attribute before that.
 local function reduce(g, op, x, dims, keep)
   local axes
   if dims and #dims > 0 then
@@ -440,7 +440,7 @@ end
 function ops.sort(g, a) return sorted(g, a) end
 function ops.argsort(g, a) return (select(2, sorted(g, a))) end
 
--- ---- making; asked only for what varies with the sizes of inputs ----
+-- ---- creation; called only if it depends on the sizes of inputs ----
 
 local function filled(value)
   return function(g, a, c)

@@ -1,4 +1,4 @@
---- attention.lua -- nodes of an ONNX graph that are attention, and what is around it.
+--- attention.lua -- attention nodes of an ONNX graph, and related nodes.
 
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
@@ -11,15 +11,15 @@ local function headed(x, heads)
   return x:reshape(x:size(1), x:size(2), heads, -1):transpose(2, 3)
 end
 
--- The way back.
+-- The inverse.
 local function joined(x) return x:transpose(2, 3):reshape(x:size(1), x:size(3), -1) end
 
--- Heads of keys and values, each as often as queries share it.
+-- Heads of keys and values, repeated for each query head that shares them.
 local function repeated(x, heads)
   return x:size(2) == heads and x or x:repeat_interleave(heads / x:size(2), 2)
 end
 
--- A mask that is added, from one that may be boolean and shorter than the keys.
+-- A mask to add to the scores, from a mask that may be boolean and shorter than the keys.
 local function added(mask, length, dtype)
   local missing = length - mask:size(-1)
   if mask.dtype == M.bool then
@@ -28,8 +28,9 @@ local function added(mask, length, dtype)
   return missing > 0 and F.pad(mask, { 0, missing }, { value = -math.huge }) or mask
 end
 
--- Which keys each query may see, by their positions: bool, (queries, keys) or (batch, 1, queries,
--- keys); nil if all. offset: how many keys there are before the first query, a number or (batch).
+-- The keys that each query may see, by their positions: bool, (queries, keys) or (batch, 1,
+-- queries, keys); nil for all keys. offset: the number of keys before the first query, a number or
+-- (batch).
 local function visible(a, q, k, offset)
   local left, right = a.left_window_size, a.right_window_size
   if a.is_causal == 0 and left < 0 and right < 0 then return nil end
@@ -43,7 +44,7 @@ local function visible(a, q, k, offset)
   return good
 end
 
--- Everything that is added to the scores: the mask, what is hidden by position, padded keys.
+-- The sum of all biases of the scores: the mask, keys hidden by position, padded keys.
 local function bias_of(a, q, k, mask, past, lengths)
   local dtype, bias = q.dtype, nil
   local function also(x) bias = bias and bias + x or x end
@@ -60,7 +61,7 @@ local function bias_of(a, q, k, mask, past, lengths)
   return bias
 end
 
--- Scores and weights one by one: what scaled_dot_product_attention has no options for.
+-- Scores and weights step by step, for options that scaled_dot_product_attention does not have.
 local function in_steps(a, q, k, v, bias, scale)
   local root = math.sqrt(scale)
   local scores = (q * root):matmul(k:transpose(-1, -2) * root)
@@ -71,7 +72,7 @@ local function in_steps(a, q, k, v, bias, scale)
   if a.qk_matmul_output_mode == 2 then shown = scores end
   local dtype = a.softmax_precision ~= 0 and rows.dtype(a.softmax_precision) or scores.dtype
   local weights = scores:to(dtype):softmax(-1)
-  if bias then -- a query that sees nothing
+  if bias then -- a query without visible keys
     weights = M.where(bias:amax { dim = -1, keepdim = true }:eq(-math.huge), 0, weights)
   end
   if a.qk_matmul_output_mode == 3 then shown = weights end
@@ -99,7 +100,7 @@ N.Attention = row("3 is_causal=0 kv_num_heads:int q_num_heads:int qk_matmul_outp
     return flat and joined(y) or y, k, v, scores
   end)
 
--- ---- positions as rotations ----
+-- ---- rotary positions ----
 
 N.RotaryEmbedding = row("3 interleaved=0 num_heads=0 rotary_embedding_dim=0",
   function(a, x, cos, sin, positions)
@@ -130,10 +131,10 @@ N.RotaryEmbedding = row("3 interleaved=0 num_heads=0 rotary_embedding_dim=0",
     return flat and joined(y) or y
   end)
 
--- ---- without softmax ----
+-- ---- linear attention ----
 
--- A state for each head that each step changes: it forgets (gated), and learns the difference to
--- what it knows already (delta).
+-- A state for each head, which each step updates: it decays (gated), and adds the difference to
+-- the stored value (delta).
 N.LinearAttention = row("3 chunk_size=64 kv_num_heads:int! q_num_heads:int! scale=0.0 "
   .. "update_rule=gated_delta", function(a, q, k, v, past, decay, beta)
   local rule, dtype, heads = a.update_rule, q.dtype, a.kv_num_heads

@@ -1,7 +1,8 @@
---- control.lua -- nodes of an ONNX graph that run graphs of their own: If, Loop, Scan.
+--- control.lua -- nodes of an ONNX graph that run subgraphs: If, Loop, Scan.
 --
--- Such a row gets `env` before its operands: env.run(body, operands) gives the results of a graph,
--- as a list; env.device is the net's. Graphs read values of the graphs around them by themselves.
+-- These rows get `env` before their operands: env.run(body, operands) runs a subgraph and returns
+-- its results as a list; env.device is the device of the net. A subgraph reads values of the outer
+-- graphs directly.
 
 local M = require "moth"
 local proto = require "moth.onnx.proto"
@@ -14,7 +15,7 @@ N.If = row("then_branch:graph! else_branch:graph!", function(a, env, condition)
   return unpack(env.run(condition[1] ~= 0 and a.then_branch or a.else_branch, {}))
 end, "1", "control")
 
--- What a loop that makes no step gathers: nothing, of what the body declares.
+-- The results of a loop without iterations: empty tensors with the dtype and shape of the body.
 local function nothing(info, device)
   local shape, code = { 0 }, proto.dtypes[info.elem_type or 1]
   for d, size in ipairs(info.dims or {}) do
@@ -23,7 +24,7 @@ local function nothing(info, device)
   return M.zeros(shape, { dtype = by_code[code], device = device })
 end
 
--- Lists of what each step gave, as tensors with the steps along dimension d.
+-- Stacks the results of all iterations along dimension d.
 local function gathered(list, info, d, device, backward)
   if #list == 0 then return nothing(info, device) end
   if backward then
@@ -93,7 +94,7 @@ N.Scan = row("0 body:graph! num_scan_inputs:int! scan_input_axes:ints scan_input
   return unpack(results, 1, #body.outputs)
 end, nil, "control")
 
--- ---- values that may be absent: here they never are, but for operands ----
+-- ---- optional values: absent only as operands ----
 
 N.OptionalHasElement = row("0", function(_, x) return M.tensor(x ~= nil) end)
 N.OptionalGetElement = row("", function(_, x) return x end)

@@ -1,4 +1,4 @@
---- conv.lua -- nodes of an ONNX graph that are convolutions, and what is related to them.
+--- conv.lua -- convolution nodes of an ONNX graph, and related nodes.
 
 local lib = require "moth.binding.lib"
 local M = require "moth"
@@ -16,8 +16,8 @@ N.Conv = row("2 kernel_shape:ints" .. windows.ATTRIBUTES .. "group=1", function(
   return ranked("conv", #kernel)(input, weight, bias, strides, pad, dilations, a.group)
 end)
 
--- What a transposed convolution loses before and after each dimension, from output_shape (or the
--- size that SAME asks for) where that is given.
+-- The padding that a transposed convolution removes at both ends of each dimension, from
+-- output_shape or from the size that SAME requires.
 local function cut(a, x, kernel, strides, dilations, more)
   local before, after = {}, {}
   for d = 1, #kernel do
@@ -46,7 +46,7 @@ N.ConvTranspose = row("2 kernel_shape:ints" .. windows.ATTRIBUTES
       plain = plain and before[d] >= 0 and (more[d] < strides[d] or more[d] < dilations[d])
     end
     if plain then return f(x, weight, bias, strides, before, more, a.group, dilations) end
-    -- All of it, then without what is cut. Padding that is negative adds zeros, with the bias.
+    -- Crops the full result. Negative padding adds zeros there, so the bias is added last.
     local y = f(x, weight, nil, strides, lib.filled(n, 0), lib.filled(n, 0), a.group, dilations)
     for d = 1, n do before[d], after[d] = -before[d], more[d] - after[d] end
     y = windows.padded(y, before, after, 0)
@@ -56,7 +56,7 @@ N.ConvTranspose = row("2 kernel_shape:ints" .. windows.ATTRIBUTES
     return y + bias:reshape(shape)
   end)
 
--- A causal depthwise convolution, with what it has seen before as a state.
+-- A causal depthwise convolution; the state is the end of the earlier input.
 N.CausalConvWithState = row("2 activation=none", function(a, x, weight, bias, past)
   local before = weight:size(3) - 1
   if past then x = M.cat({ past, x }, 3)
@@ -69,14 +69,14 @@ end)
 
 -- ---- columns ----
 
--- Columns of windows, added up to a tensor of n dimensions.
+-- Adds columns of windows into a tensor of n dimensions (col2im).
 N.Col2Im = row("3 dilations:ints pads:ints strides:ints", function(a, x, shape, kernel)
   local n = #shape
   local strides, dilations = windows.steps(a, n)
   local batch, taps = x:size(1), 1
   for d = 1, n do taps = taps * kernel[d] end
   local channels = x:size(2) / taps
-  -- Position in the padded result, in row-major order, of each tap of each window.
+  -- The row-major position in the padded result of each tap of each window.
   local at, padded, total = M.zeros(1, 1, { dtype = M.int64 }), {}, 1
   for d = 1, n do
     local before, after = a.pads and a.pads[d] or 0, a.pads and a.pads[d + n] or 0
@@ -96,7 +96,7 @@ N.Col2Im = row("3 dilations:ints pads:ints strides:ints", function(a, x, shape, 
   return y
 end, "2 3")
 
--- The values of x (N, C, H, W) at (N, L) places, between elements; zero outside.
+-- Bilinear samples of x (N, C, H, W) at (N, L) positions; zero outside.
 local function between(x, h, w)
   local n, c, height, width = x:size(1), x:size(2), x:size(3), x:size(4)
   local flat, y = x:reshape(n, c, -1), nil

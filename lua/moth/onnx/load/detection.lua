@@ -1,20 +1,20 @@
---- detection.lua -- nodes of an ONNX graph that work on boxes.
+--- detection.lua -- nodes of an ONNX graph that process boxes.
 
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
 
 local N, row, refuse = rows.N, rows.row, rows.refuse
 
--- ---- boxes that overlap no better one ----
+-- ---- non-maximum suppression ----
 
--- Corners (N, 4) as low and high of both sides.
+-- Corners (N, 4) as minimum and maximum of both sides.
 local function corners(boxes, center)
   local u, v = boxes:narrow(2, 1, 2), boxes:narrow(2, 3, 2)
   if center then return u - v / 2, u + v / 2 end
   return M.minimum(u, v), M.maximum(u, v)
 end
 
--- Which boxes overlap each other by more than a share, as lists of booleans.
+-- Which pairs of boxes have an IoU above the threshold, as lists of booleans.
 local function overlaps(boxes, center, share)
   local low, high = corners(boxes:double(), center)
   local size = (high - low):prod(2)
@@ -49,10 +49,10 @@ N.NonMaxSuppression = row("2 center_point_box=0", function(a, boxes, scores, mos
   return M.tensor(found, { dtype = M.int64 }):to(boxes.device)
 end, "3 4 5", "loose")
 
--- ---- regions in a grid of a fixed size ----
+-- ---- RoI pooling ----
 
--- Four corners and their weights at places (L) of an axis of n elements; weights are 0 where the
--- place is farther outside than one element.
+-- The four neighbours and their weights at positions (L) of an axis of n elements; weights are 0
+-- more than one element outside.
 local function split(places, n)
   local outside = places:lt(-1):logical_or(places:gt(n))
   local at = places:clamp(0, n - 1)
@@ -62,7 +62,7 @@ local function split(places, n)
   return low:long(), high:long(), M.where(outside, zero, 1 - part), M.where(outside, zero, part)
 end
 
--- Values of one region: image (C, H, W), places of samples along both sides.
+-- Samples of one region: image (C, H, W), positions along both sides.
 local function sampled(image, ys, xs, join)
   local c, h, w = image:size(1), image:size(2), image:size(3)
   local y0, y1, wy0, wy1 = split(ys, h)
@@ -79,11 +79,10 @@ local function sampled(image, ys, xs, join)
   return total
 end
 
--- The largest elements in the cells of each region, whose sides are rounded to elements; 0 in cells
--- without elements.
+-- The maximum in each cell of each region, with sides rounded to elements; 0 in empty cells.
 N.MaxRoiPool = row("2 pooled_shape:ints! spatial_scale=1.0", function(a, x, boxes)
   local sizes, list = { x:size(3), x:size(4) }, {}
-  local function cells(first, last, d) -- first and last element of each, from 0
+  local function cells(first, last, d) -- first and last element of each cell, from 0
     first = math.floor(first * a.spatial_scale + 0.5)
     last = math.floor(last * a.spatial_scale + 0.5)
     local from, to, n = {}, {}, a.pooled_shape[d]

@@ -1,5 +1,5 @@
---- elements.lua -- nodes of an ONNX graph that work on each element: activations, arithmetic,
--- comparisons, casts, softmax.
+--- elements.lua -- elementwise nodes of an ONNX graph: activations, arithmetic, comparisons,
+-- casts, softmax.
 
 local lib = require "moth.binding.lib"
 local M = require "moth"
@@ -61,7 +61,7 @@ N.IsInf = row("detect_negative=1 detect_positive=1", function(a, x)
   return a.detect_positive == 0 and x:isneginf() or x:isinf()
 end)
 
--- A file fixes whether there is training: training_mode is a constant, or follows from an input.
+-- training_mode is fixed in a file: a constant, or computed from an input.
 N.Dropout = row("seed:int ratio=0.5", function(a, x, ratio, training)
   local p = ratio and ratio[1] or a.ratio
   if not (training and training[1] ~= 0) or p == 0 then return x, M.ones_like(x):bool() end
@@ -128,7 +128,7 @@ N.Mean = row("", function(a, ...) return N.Sum.run(a, ...) / select("#", ...) en
 
 -- ---- along an axis ----
 
--- Before opset 13 everything from the axis on was one dimension.
+-- Before opset 13 all dimensions from the axis on were flattened to one.
 local function along(f)
   return row("axis:int", function(a, x)
     local axis = a.axis or (a.opset < 13 and 1 or -1)

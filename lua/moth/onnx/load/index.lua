@@ -1,4 +1,4 @@
---- index.lua -- nodes of an ONNX graph that read and write at positions, and find them.
+--- index.lua -- nodes of an ONNX graph that read, write or find positions.
 
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
@@ -6,7 +6,7 @@ local rows = require "moth.onnx.load.rows"
 local N, row, refuse = rows.N, rows.row, rows.refuse
 local place, dim, positions = rows.place, rows.dim, rows.positions
 
--- ---- positions that are found ----
+-- ---- finding positions ----
 
 N.NonZero = row("", function(_, x)
   if x:dim() == 0 then x = x:reshape(1) end
@@ -34,7 +34,7 @@ N.TopK = row("axis=-1 largest=1 sorted=1 k:int", function(a, x, k)
   return values, at - 1
 end, "2")
 
--- The values, where each comes first, which value each element is, and how often each comes.
+-- The unique values, the first position of each, the inverse indices, and the counts.
 N.Unique = row("axis:int sorted=1", function(a, x)
   local flat = not a.axis
   if flat then x = x:reshape(-1) end
@@ -45,7 +45,7 @@ N.Unique = row("axis:int sorted=1", function(a, x)
   local at = M.arange(1, size + 1):to(x.device)
   local first = M.full({ n }, size, { dtype = M.int64, device = x.device })
     :scatter_reduce(1, inverse, at, "amin")
-  if a.sorted == 0 then -- in the order in which they come
+  if a.sorted == 0 then -- in order of first occurrence
     local order = first:argsort()
     values, first, counts = values:index_select(d, order), first[order], counts[order]
     inverse = order:argsort()[inverse]
@@ -76,7 +76,7 @@ N.GatherElements = row("2 axis=0", function(a, x, i)
   return x:gather(d, positions(i, x:size(d)))
 end)
 
--- The columns of positions (..., k), each for one dimension of x.
+-- The columns of positions (..., k), one for each dimension of x.
 local function columns(x, i)
   local list = {}
   for k = 1, i:size(-1) do list[k] = positions(i:select(-1, k), x:size(k)) end
@@ -90,7 +90,7 @@ N.GatherND = row("2 batch_dims=0", function(a, x, i)
   for k = 1, b do batch[k] = x:size(k) end
   local n = 1
   for k = 1, b do n = n * batch[k] end
-  -- One batch dimension, whose position is known.
+  -- Merge the batch dimensions; the position in that dimension is an arange.
   local inner = { n }
   for k = b + 1, x:dim() do inner[#inner + 1] = x:size(k) end
   local at, outer = { n }, { unpack(batch) }
@@ -118,7 +118,7 @@ N.ScatterND = row("3 reduction=none", function(a, x, i, values)
   if a.reduction == "none" or a.reduction == "add" then
     return M.index_put(x, list, values, a.reduction == "add")
   end
-  -- Slices as rows, and their positions in row-major order.
+  -- Slices as rows, and their row-major positions.
   local how, shape, n, size = reduction(a.reduction), rows.shape(x), 1, 1
   local at = M.zeros(rows.shape(i:select(-1, 1)), { dtype = M.int64, device = x.device })
   for k = 1, #list do
@@ -137,7 +137,7 @@ N.ScatterElements = row("3 axis=0 reduction=none", function(a, x, i, values)
 end)
 N.Scatter = N.ScatterElements -- its name before opset 11
 
--- Writes new keys or values into a cache, each of the batch from its own place on.
+-- Writes new keys or values into a cache, each batch element at its own position.
 N.TensorScatter = row("2 mode=linear axis=-2", function(a, cache, update, starts)
   local d, size = place(cache, a.axis), cache:size(place(cache, a.axis))
   local steps = M.arange(update:size(d)):to(cache.device)

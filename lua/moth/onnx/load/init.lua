@@ -1,9 +1,9 @@
---- init.lua -- moth.onnx.load: an ONNX file as a module.
+--- init.lua -- moth.onnx.load: reads an ONNX file as a module.
 --
--- All of the file is checked when it is read (reader.lua): what comes back can be run. Floating
--- initializers become parameters, under their names in the file, where dots lead from module to
--- module as in any state_dict. What follows from shapes alone is computed once for each set of
--- shapes: the small integer graphs that exporters write around Reshape then cost nothing.
+-- The whole file is checked on load (reader.lua). Floating-point initializers become parameters
+-- under their names in the file; dots separate modules, as in any state_dict. Values that depend
+-- only on shapes are computed once for each set of shapes, so the small integer graphs that
+-- exporters write around Reshape cost nothing.
 
 local define = require "moth.binding.define"
 local errors = require "moth.error"
@@ -21,12 +21,12 @@ local bare = errors.bare
 
 local M = {}
 
-local MOST_SHAPES = 32 -- sets of shapes that are remembered
+local MOST_SHAPES = 32 -- cached sets of shapes
 
-local Compiled = {} -- what a file says; a class so that it is no plain table in a module
+local Compiled = {} -- of a file; a class: no plain table in a module
 Compiled.__index = Compiled
 
---- A net that was read from an ONNX file; moth.onnx.load makes it.
+--- A net read from an ONNX file; created by moth.onnx.load.
 local Net = nn.class("OnnxModule", Module)
 
 function Net:init(graph) self.graph = graph end
@@ -93,7 +93,7 @@ end
 
 -- ---- values of one call ----
 
--- A tensor that outlives the scope of the call.
+-- A copy that survives the scope of the call.
 local function lasting(x)
   C.moth_keep_always(ctx, x)
   return x
@@ -107,19 +107,19 @@ local function numbers_of(x)
   return list
 end
 
--- What was computed from shapes alone for these shapes, on that device; made when first asked for.
+-- The cached values that depend only on these shapes, on that device; computed at the first use.
 local function remembered(g, key, device)
   key = tostring(device) .. " " .. key
   local known = g.known[key]
   if known then return known end
   if g.nknown >= MOST_SHAPES then g.known, g.nknown = {}, 0 end
   known = { values = {}, there = {}, lists = {}, device = device }
-  if lib.capture then return known end -- what a recording makes, its replays overwrite
+  if lib.capture then return known end -- replays of a captured step overwrite its tensors
   g.known[key], g.nknown = known, g.nknown + 1
   return known
 end
 
--- The operand in a slot: as a list of numbers, on the CPU, or where the inputs lie.
+-- The operand in a slot: as a list of numbers, on the CPU, or on the inputs' device.
 local function operand(g, known, values, slot, as_list, on_cpu)
   if slot == 0 then return nil end
   if not g.static[slot] then
@@ -150,7 +150,7 @@ local function run_node(g, known, values, node)
   return { node.row.run(node.attributes, unpack(args, 1, #node.inputs)) }
 end
 
--- Keeps results, and lets go what no later node reads.
+-- Stores results, and drops values that no later node reads.
 local function store(known, values, node, results)
   for k, slot in ipairs(node.outputs) do
     if slot ~= 0 and results[k] == nil then
@@ -178,7 +178,8 @@ local function run_all(g, known, values, nodes)
   end
 end
 
--- What a node runs the graphs in its attributes with (control.lua). Their values are in `values`.
+-- The functions by which a node runs the graphs in its attributes (control.lua). `values` has
+-- their values.
 function body_runner(g, known, values, node)
   local function run(body, operands)
     for k, slot in ipairs(body.inputs) do values[slot] = operands[k] end
@@ -191,7 +192,7 @@ function body_runner(g, known, values, node)
   return { run = run, device = known.device }
 end
 
--- Parameters as they are now: they may have been replaced or moved.
+-- The current parameters: they may have been replaced or moved to a device.
 local function take_parameters(self, g, values)
   for _, p in ipairs(g.parameters) do
     local owner = self
@@ -200,14 +201,14 @@ local function take_parameters(self, g, values)
   end
 end
 
--- A position that is out of range as the caller counts it: from 0, negative ones from the end.
+-- An out-of-range position in the caller's counting: from 0, negative from the end.
 local function from_zero(at, between, n)
   at = at - 1
   if at < 0 then at = at - n end
   return ("position %d (from 0) is out of range%ssize %s"):format(at, between, n)
 end
 
--- Raises what went wrong in a node. Moth's own errors have the user's line and the module's path.
+-- Raises the error of a node. Moth's own errors have the user's line and the module's path.
 local function rethrow(problem, node, path)
   local own = problem:match "%.lua:%d+: (attempt to .*)"
     or problem:match "%.lua:%d+: (bad argument #.*)"
@@ -222,7 +223,7 @@ local function rethrow(problem, node, path)
 end
 
 --- Runs the graph on its inputs, by position or by name: net(x, mask), net{x = x, mask = mask}.
--- Gives the graph's outputs in order. Dtypes and sizes are held against those in the file.
+-- Returns the graph's outputs in order. Dtypes and sizes are checked against the file.
 function Net:forward(...)
   local g, values = self.graph, {}
   local inputs, key = inputs_of(g, ...)
@@ -239,9 +240,9 @@ function Net:forward(...)
 end
 named.as_given(Net.forward)
 
--- ---- making ----
+-- ---- construction ----
 
--- The module that a path of names leads to, made where there is none; nil if a name is taken.
+-- The module at a path of names, created if it does not exist; nil if a name is already used.
 local function owner_of(net, path)
   local owner = net
   for k = 1, #path do
@@ -253,8 +254,8 @@ local function owner_of(net, path)
   end
 end
 
--- Registers a tensor under its name in the file, where dots lead from module to module; under
--- another if that cannot be. @return the names on the way
+-- Registers a tensor under its name in the file, where dots separate modules; under another name
+-- if that fails. @return the names on the path
 local function register(net, tensor)
   local path = {}
   for name in (tensor.name .. "."):gmatch "([^.]*)%." do path[#path + 1] = name end
@@ -268,13 +269,13 @@ local function register(net, tensor)
   return path
 end
 
---- Reads an ONNX file: a module whose calls run its graph. Nothing in the file is code; what Moth
--- does not know, or a broken file, is an error before anything runs.
--- @param path  the file; tensors in files of their own beside it are read too
+--- Reads an ONNX file: a module whose calls run its graph. A file contains no code; a broken file
+-- or an unknown op raises before anything runs.
+-- @param path  the file; tensors in separate files next to it are read too
 -- @param mmap  share the files' pages instead of reading them (default true)
--- @return the module: call it with the graph's inputs, by position or by name. Floating
--- initializers are parameters under their names, running statistics buffers. Constants are 0-d
--- ones and, under names that an exporter made up, single elements and initial states.
+-- @return the module: call it with the graph's inputs, by position or by name. Floating-point
+-- initializers are parameters under their names; running statistics are buffers. Constants are:
+-- 0-d initializers, and single elements and initial states whose names an exporter generated.
 -- Raises E_IO, E_FORMAT (the file is broken), E_UNSUPPORTED (an op, attribute or opset that Moth
 -- lacks, with the node's name). Opsets 7 to 28.
 M.load = define {

@@ -1,11 +1,11 @@
---- loss.lua -- nodes of an ONNX graph that are losses.
+--- loss.lua -- loss nodes of an ONNX graph.
 
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
 
 local N, row, refuse = rows.N, rows.row, rows.refuse
 
--- Minus the log probability of each target, weighted; targets of ignore_index count for nothing.
+-- The weighted negative log probability of each target; targets equal to ignore_index are skipped.
 local function likelihood(a, logs, target, weight)
   local n = logs:size(2)
   target = target:long()

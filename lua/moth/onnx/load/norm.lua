@@ -1,4 +1,4 @@
---- norm.lua -- nodes of an ONNX graph that normalize.
+--- norm.lua -- normalization nodes of an ONNX graph.
 
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
@@ -6,12 +6,12 @@ local rows = require "moth.onnx.load.rows"
 local F = M.nn.functional
 local N, row = rows.N, rows.row
 
--- The mean and the variance (of all, not one less) over the dims of each channel.
+-- The mean and the biased variance over the dims of each channel.
 local function statistics(x, dims)
   return x:mean { dim = dims }, x:var { dim = dims, unbiased = false }
 end
 
--- In training mode the batch's own statistics, and the running ones after it.
+-- Training mode: normalizes by the batch statistics and returns the new running statistics.
 N.BatchNormalization = row("5 epsilon=1e-5. momentum=0.9 training_mode=0 spatial=1!",
   function(a, x, weight, bias, mean, var)
     if a.training_mode == 0 then
@@ -33,7 +33,7 @@ N.InstanceNormalization = row("3 epsilon=1e-5.", function(a, x, weight, bias)
   return F.instance_norm(x, { weight = weight, bias = bias, eps = a.epsilon })
 end)
 
--- The sizes from an axis on, and how many elements they have.
+-- The sizes from an axis on, and their product.
 local function from_axis(x, axis)
   local shape, n = {}, 1
   for d = rows.place(x, axis), x:dim() do
@@ -43,7 +43,7 @@ local function from_axis(x, axis)
   return shape, n
 end
 
--- Is a weight absent or of that shape? It can be broadcast to it.
+-- Returns true if a weight is absent or has exactly that shape, not only one that broadcasts.
 local function of_shape(weight, shape, n)
   return not weight or weight:numel() == n and weight:dim() == #shape
 end
@@ -72,7 +72,7 @@ N.RMSNormalization = row("2 axis=-1 epsilon=1e-5. stash_type=1", function(a, x, 
 end)
 local GROUPS = "3 num_groups:int! epsilon=1e-5. stash_type=1"
 N.GroupNormalization = row(GROUPS, function(a, x, weight, bias)
-  if a.opset < 21 then -- one for each group
+  if a.opset < 21 then -- one weight for each group
     local per = x:size(2) / a.num_groups
     weight, bias = weight:repeat_interleave(per), bias:repeat_interleave(per)
   end
@@ -92,8 +92,8 @@ N.MeanVarianceNormalization = row("axes:ints", function(a, x)
   return apart / (var:sqrt() + 1e-9)
 end)
 
--- Divided by the squares of what is around each channel (Krizhevsky et al. 2012). An even size has
--- one more behind than before, where PyTorch has it before.
+-- Local response normalization (Krizhevsky et al. 2012). An even size has its extra channel
+-- behind, PyTorch has it before.
 N.LRN = row("alpha=1e-4. beta=0.75 bias=1.0 size:int!", function(a, x)
   local before, after = math.floor((a.size - 1) / 2), math.ceil((a.size - 1) / 2)
   local n, c = x:dim(), x:size(2)

@@ -1,4 +1,4 @@
---- pool.lua -- nodes of an ONNX graph that pool.
+--- pool.lua -- pooling nodes of an ONNX graph.
 
 local lib = require "moth.binding.lib"
 local M = require "moth"
@@ -10,7 +10,7 @@ local ranked, equal = windows.ranked, windows.equal
 
 -- ---- windows in general ----
 
--- Sizes of the result. With ceil_mode windows may begin before the padding that follows.
+-- Sizes of the result. With ceil_mode a window may start before the padding at the end.
 local function counts(a, x, kernel, strides, dilations, before, after)
   local list = {}
   for d = 1, #kernel do
@@ -27,7 +27,7 @@ local function counts(a, x, kernel, strides, dilations, before, after)
   return list
 end
 
--- x with `value` around it so that exactly `sizes` windows fit, as views of each of their taps.
+-- Pads x with `value` so that exactly `sizes` windows fit; returns a view for each tap.
 local function taps(x, kernel, strides, dilations, before, sizes, value)
   local after, n, list = {}, #kernel, {}
   for d = 1, n do
@@ -50,17 +50,18 @@ local function taps(x, kernel, strides, dilations, before, sizes, value)
   return list
 end
 
--- May Moth's own pool do it? Its padding is equal on both sides and at most half the window.
+-- Checks that Moth's own pool applies: its padding is equal on both sides and at most half the
+-- window.
 local function usual(kernel, before, after)
   local good = equal(before, after)
   for d = 1, #kernel do good = good and before[d] <= kernel[d] / 2 end
   return good
 end
 
--- ---- the largest ----
+-- ---- max pools ----
 
--- Positions in the whole tensor, counted along its rows, or (storage_order 1) with each plane's
--- dimensions in the other order, of positions in planes.
+-- Row-major positions in the whole tensor from positions in planes; with storage_order 1 the
+-- plane's dimensions are in reverse order.
 local function everywhere(a, x, at)
   local size, n = 1, x:dim()
   for d = 3, n do size = size * x:size(d) end
@@ -83,7 +84,7 @@ local function everywhere(a, x, at)
   return planes:reshape(shape) * size + at
 end
 
--- The largest of the taps of each window, and its position in its plane, from 0.
+-- The maximum of each window, and its position in the plane, from 0.
 local function largest(x, kernel, strides, dilations, before, sizes)
   local list = taps(x, kernel, strides, dilations, before, sizes,
     rows.whole(x) and (x.dtype == M.uint8 and 0 or -128) or -math.huge)
@@ -124,7 +125,7 @@ N.MaxPool = row("kernel_shape:ints!" .. windows.ATTRIBUTES .. "ceil_mode=0 stora
     return best, at and a.noutputs > 1 and everywhere(a, x, at) or nil
   end)
 
--- Zeros, and values at positions in the whole tensor.
+-- Zeros, with values written at positions in the whole tensor.
 N.MaxUnpool = row("2 kernel_shape:ints! pads:ints strides:ints", function(a, x, at, shape)
   local n, least = #a.kernel_shape, { x:size(1), x:size(2) }
   local strides = windows.steps(a, n)
@@ -137,15 +138,15 @@ N.MaxUnpool = row("2 kernel_shape:ints! pads:ints strides:ints", function(a, x, 
   local y = M.zeros({ size }, rows.as(x)):scatter(1, at:reshape(-1):long() + 1, x:reshape(-1))
     :reshape(least)
   if not more then return y end
-  -- Positions are those of the least shape; in a larger one the rest are zeros.
+  -- Positions refer to the smallest shape; the rest of a larger shape is zero.
   local index = {}
   for d = 1, n + 2 do index[d] = more[d] - least[d] end
   return windows.padded(y, lib.filled(n + 2, 0), index, 0)
 end, "3")
 
--- ---- means and norms ----
+-- ---- averages and norms ----
 
--- Sums over windows of x, divided by how many elements of x they have, or of the padded x.
+-- Window sums of x, divided by the number of elements of x (or of the padded x) in the window.
 local function means(a, x, kernel, strides, dilations, before, after)
   local sizes = counts(a, x, kernel, strides, dilations, before, after)
   local total, inside

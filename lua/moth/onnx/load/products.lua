@@ -1,4 +1,4 @@
---- products.lua -- nodes of an ONNX graph that multiply matrices.
+--- products.lua -- matrix product nodes of an ONNX graph.
 
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"

@@ -1,7 +1,7 @@
---- quantized.lua -- nodes of an ONNX graph that compute with 8- and 16-bit integers, which stand
--- for (q - zero) * scale.
+--- quantized.lua -- nodes of an ONNX graph on quantized 8- and 16-bit integers: a value is (q -
+-- zero) * scale.
 --
--- Products of such integers are summed in float64, which holds each exactly.
+-- Products of these integers are summed in float64, which is exact.
 
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
@@ -10,8 +10,8 @@ local N, row, refuse, place = rows.N, rows.row, rows.refuse, rows.place
 
 local RANGES = { [M.uint8] = { 0, 255 }, [M.int8] = { -128, 127 }, [M.int16] = { -32768, 32767 } }
 
--- Scale or zero point in the shape in which it is broadcast to x: one for all, one for each slice
--- of an axis, or one for each block of an axis.
+-- Scale or zero point, reshaped to broadcast to x: one for all, one for each slice of an axis, or
+-- one for each block of an axis.
 local function over(t, x, axis, block)
   if t:numel() == 1 then return t:reshape({}) end
   local d = place(x, axis)
@@ -25,7 +25,7 @@ local function over(t, x, axis, block)
   return t:reshape(shape)
 end
 
--- The nearest integer of `dtype`, where the range ends there it ends.
+-- Rounds to `dtype` and clamps to its range.
 local function rounded(y, zero, dtype)
   local range = RANGES[dtype]
   if not range then refuse("quantized elements of type %s", dtype.name) end
@@ -52,7 +52,7 @@ N.DequantizeLinear = row("2 axis=1 block_size=0 output_dtype=0", function(a, x, 
   return y:to(a.output_dtype ~= 0 and rows.dtype(a.output_dtype) or scale.dtype)
 end)
 
--- Integers of 8 bits for all of x, with the scale and the zero point that fit its range.
+-- 8-bit integers for all of x, with the scale and the zero point of its range.
 local function dynamic(x)
   local low, high = M.clamp(x:min(), { max = 0 }), M.clamp(x:max(), { min = 0 })
   local span = high - low
@@ -69,7 +69,7 @@ rows.dynamic = dynamic
 
 -- ---- products ----
 
--- x as float64, without its zero point: one for all, or one for each slice of dimension d.
+-- x minus its zero point as float64: one for all, or one for each slice of dimension d.
 local function apart(x, zero, d)
   local y = x:double()
   if not zero then return y end
@@ -85,7 +85,7 @@ N.MatMulInteger = row("2", function(_, x, y, x_zero, y_zero)
   return apart(x, x_zero, -2):matmul(apart(y, y_zero, -1)):to(M.int32)
 end)
 
--- A scale or zero point of rows (d = -2) or columns (d = -1), in the shape of what it belongs to.
+-- A scale or zero point of rows (d = -2) or columns (d = -1), reshaped to broadcast.
 local function sided(t, d)
   return t:dim() == 1 and t:numel() > 1 and d == -2 and t:unsqueeze(-1)
     or t:numel() == 1 and t:reshape({}) or t

@@ -1,10 +1,9 @@
---- reader.lua -- an ONNX file as a graph that can be run: read, and checked as a whole.
+--- reader.lua -- reads an ONNX file as a graph that can run, and checks all of it.
 --
--- Values get numbers (slots) in place of names, one count for the graph and the graphs within its
--- nodes. A node is static if it follows from shapes and constants alone. A value is loose if its
--- shape follows from more than the shapes of the inputs: that shape is not static. Nodes are in
--- order in a file, each behind those that it reads: one that reads what comes later, as in a cycle,
--- is an error.
+-- Names are replaced by numbers (slots), counted through the graph and its subgraphs. A node is
+-- static if it depends only on shapes and constants. A value is loose if its shape depends on more
+-- than the shapes of the inputs: that shape is not static. Nodes are sorted in a file: a node that
+-- reads a later value, as in a cycle, is an error.
 
 local files = require "moth.io.bytes"
 local errors = require "moth.error"
@@ -20,8 +19,8 @@ local quoted = errors.shown
 local reader = {}
 
 local OLDEST, NEWEST = 7, 28 -- opsets
-local MOST_VALUES = 4000 -- that go into a node, or come out: Lua calls have no more arguments
-local DEEPEST = 100 -- functions that call each other
+local MOST_VALUES = 4000 -- operands or results of a node: the limit of a Lua call
+local DEEPEST = 100 -- nested function calls
 local F16 = C.MOTH_F16
 
 -- ---- attributes ----
@@ -29,7 +28,7 @@ local F16 = C.MOTH_F16
 local SPELLED = { int = "i", float = "f", string = "s", tensor = "t", ints = "ints",
                   floats = "floats", strings = "strings", graph = "g" }
 
--- What a row says of its attributes: name -> {field, default, only} or {field, needed}.
+-- The attributes that a row declares: name -> {field, default, only} or {field, needed}.
 local function parse(text)
   local known = {}
   for item in text:gsub("^%d+", ""):gmatch "%S+" do
@@ -75,7 +74,7 @@ local function attributes_of(b, node, row, state)
         and "is of type " .. tostring(attribute.type) or "has no type"))
     end
     local value = attribute[field]
-    if value == nil then value = field == "s" and "" or 0 end -- what is 0 may be left out
+    if value == nil then value = field == "s" and "" or 0 end -- a value of 0 may be absent
     if field == "t" then
       if type(value) ~= "table" then refuse("is broken: no tensor at " .. shown(node)) end
       value = tensor(value, state)
@@ -133,7 +132,7 @@ local function new_slot(b, name, state)
   return g.nslots
 end
 
--- The slot of a name that graph b reads, of its own or of a graph around it; nil if there is none.
+-- The slot of a name in graph b or in a graph around it; nil if there is none.
 local function slot_of(b, name)
   local slot = b.slots[name]
   if slot and slot ~= 0 and not b.own[slot] then b.captured[slot] = true end
@@ -142,7 +141,7 @@ end
 
 local MADE_UP = { "^val_%d+$", "::", "^constant_%d+$", "^held_%d+$" }
 
--- Is it a name that an exporter gives to what has none in the net?
+-- Checks for a name that an exporter generates for unnamed values.
 local function made_up(name)
   for _, pattern in ipairs(MADE_UP) do
     if name:find(pattern) then return true end
@@ -157,8 +156,8 @@ end
 
 local STATEFUL = { LSTM = true, GRU = true, RNN = true } -- from operand 6 on initial states
 
--- Notes in `uses` which initializers nodes read otherwise than as lists (weights), as statistics of
--- a norm, and as initial states (or parts of these) that are no parameters.
+-- Marks in `uses` the initializers that nodes read as tensors (weights), as statistics of a norm,
+-- or as initial states (or slices of these) that are not parameters.
 local function uses_of(nodes, uses)
   local weights, statistics, states = uses.weights, uses.statistics, uses.states
   for i = #nodes, 1, -1 do
@@ -176,7 +175,7 @@ local function uses_of(nodes, uses)
   end
 end
 
--- Initializers of any graph are parameters or buffers of the net, or constants.
+-- Initializers of any graph become parameters or buffers of the net, or constants.
 local function take_initializers(b, graph, state)
   local g, uses = state.g, state.uses
   if #graph.sparse_initializer > 0 then state.refuse("has sparse tensors", "E_UNSUPPORTED") end
@@ -188,7 +187,7 @@ local function take_initializers(b, graph, state)
     if code >= F16 and not number and (uses.weights[name] or uses.statistics[name]) then
       g.tensors[#g.tensors + 1] = { slot = slot, name = name, value = x,
                                     buffer = not uses.weights[name] }
-      if b ~= g then b.own[slot] = nil end -- the net's
+      if b ~= g then b.own[slot] = nil end -- stored in the net
     else
       C.moth_keep_always(ctx, x)
       g.constants[slot], g.static[slot] = x, true
@@ -208,7 +207,7 @@ end
 local function take_inputs(g, graph, state)
   for _, info in ipairs(graph.input) do
     local name = info.name or ""
-    if not g.slots[name] then -- files before IR version 4 list initializers too
+    if not g.slots[name] then -- before IR version 4 inputs include initializers
       local t = info.type and info.type.tensor_type
       local code = t and proto.dtypes[t.elem_type or 0]
       if not code then
@@ -239,11 +238,11 @@ end
 
 -- ---- nodes ----
 
-local STATIC = { Shape = true, Size = true } -- they follow from shapes, whatever they are given
+local STATIC = { Shape = true, Size = true } -- they depend only on shapes, for any input
 
 local take_node
 
--- A node that calls a function of the file: the function's nodes, under names of their own.
+-- A node that calls a function of the file: the function's nodes are inlined under new names.
 local function inline(b, node, f, state)
   local inner = setmetatable({ slots = {} }, { __index = b })
   local given, opset = {}, state.opset
@@ -290,7 +289,7 @@ local function refuse_op(node, state)
     or errors.nearest(node.op_type, rows.ops)), "E_UNSUPPORTED")
 end
 
--- What a node reads: its operands, and values that graphs in its attributes read.
+-- The values that a node reads: its operands, and the values that its subgraphs read.
 local function operands_of(b, new, node, state)
   for k, name in ipairs(node.input) do
     local slot = name == "" and 0 or slot_of(b, name)
@@ -313,7 +312,7 @@ local function operands_of(b, new, node, state)
   end
 end
 
--- Does a node follow from shapes alone, and do the shapes of its results?
+-- Returns whether a node depends only on shapes, and whether the shapes of its results do.
 local function kind_of(new, g)
   local row, static = new.row, true
   local loose = row.loose or row.control or row.sequence or false
@@ -368,7 +367,7 @@ end
 
 -- ---- graphs ----
 
--- Leaves out nodes that no output needs, and notes where each value is read last.
+-- Removes nodes that no output needs, and marks the last read of each value.
 local function finish(b, g)
   local wanted, kept, seen = {}, {}, {}
   for _, slot in ipairs(b.outputs) do wanted[slot], seen[slot] = true, true end
@@ -392,11 +391,11 @@ local function finish(b, g)
   for i = #kept, 1, -1 do b.nodes[#b.nodes + 1] = kept[i] end
 end
 
--- Compiled bodies; a class so that they are no plain tables in a module.
+-- Compiled bodies; a class, because modules treat plain tables differently.
 local Body = {}
 Body.__index = Body
 
--- The graph of an attribute of a node of graph b.
+-- The subgraph in an attribute of a node of graph b.
 function compile_body(b, graph, state)
   local body = setmetatable({ slots = setmetatable({}, { __index = b.slots }), own = {}, nodes = {},
                               inputs = {}, outputs = {}, captured = {}, declared = {} }, Body)
@@ -459,8 +458,8 @@ end
 
 --- Reads and checks a file.
 -- @param mmap  share the files' pages
--- @return {path, opset, nodes, inputs, outputs, tensors (to be parameters and buffers), constants,
--- static}
+-- @return {path, opset, nodes, inputs, outputs, tensors (future parameters and buffers),
+-- constants, static}
 function reader.read(path, mmap)
   local file = files.open(path, "onnx.load", "path", mmap)
   if file.size == 0 then file:refuse "is empty" end

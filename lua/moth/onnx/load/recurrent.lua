@@ -1,7 +1,7 @@
---- recurrent.lua -- nodes of an ONNX graph that are recurrent nets.
+--- recurrent.lua -- recurrent nodes of an ONNX graph.
 --
--- Moth's own lstm, gru and rnn run what is usual. The rest, such as peepholes, clip, lengths of
--- sequences and other activations, runs step by step.
+-- Moth's own lstm, gru and rnn run the usual forms. Peepholes, clip, sequence lengths and other
+-- activations run step by step.
 
 local bind = require "moth.binding.bind"
 local M = require "moth"
@@ -12,7 +12,7 @@ local N, row, refuse = rows.N, rows.row, rows.refuse
 
 -- ---- by Moth's own ops ----
 
--- Where Moth has the gates of each: its order, by their places in ONNX's.
+-- The order of ONNX's gates in Moth's weights.
 local GATES = { lstm = { 1, 3, 4, 2 }, gru = { 2, 1, 3 }, rnn_tanh = { 1 }, rnn_relu = { 1 } }
 
 local function gates(x, order)
@@ -60,12 +60,12 @@ local ACTIVATIONS = {
   softsign = function(x) return F.softsign(x) end,
   softplus = function(x) return F.softplus(x) end,
 }
--- alpha and beta where the node has none; one of the node's numbers is taken for each that is here.
+-- Default alpha and beta; each default that an activation has takes the next number of the node.
 local USUAL = { affine = { 1, 0 }, leakyrelu = { 0.01 }, thresholdedrelu = { 1 },
                 scaledtanh = { 1, 1 }, hardsigmoid = { 0.2, 0.5 }, elu = { 1 } }
 
--- The activations of all directions, n for each. What gates read is clipped where the node says so;
--- the cell is not, the third of LSTM's (onnxruntime).
+-- The activations of all directions, n for each. The inputs of the gates are clipped if the node
+-- has a clip; the cell, LSTM's third, is not (as in onnxruntime).
 local function activations_of(a, names, clip, n)
   local list, nalpha, nbeta = {}, 0, 0
   for k, name in ipairs(names) do
@@ -91,8 +91,8 @@ end
 
 -- ---- step by step ----
 
--- A cell: (t, what the input gives, h, c) -> h, c. `t` has r, rb (the recurrent bias), p, f and
--- product, which multiplies a state with r.
+-- A cell: (t, input projection, h, c) -> h, c. `t` has r, rb (the recurrent bias), p, f and
+-- product, which multiplies a state by r.
 local CELLS = {}
 
 function CELLS.lstm(t, x, h, c)
@@ -127,7 +127,7 @@ end
 
 function CELLS.rnn(t, x, h) return t.f[1](x + t.product(h, t.r)) end
 
--- Sequences (L, N, ...) backward, each from its own end; all of L without lengths.
+-- Reverses sequences (L, N, ...), each from its own end; all of L without lengths.
 local function reversed(x, lengths)
   if not lengths then return x:flip { 1 } end
   return N.ReverseSequence.run({ batch_axis = 1, time_axis = 0 }, x, lengths)
@@ -156,7 +156,7 @@ end
 
 local function linear(x, w) return x:matmul(w:t()) end
 
--- What a direction's cell reads: weights, biases, peepholes.
+-- The operands of a direction's cell: weights, biases, peepholes.
 local function cell_of(kind, a, t, d, functions)
   local n = #functions / t.directions
   local new = { w = t.w[d], r = t.r[d], f = { unpack(functions, (d - 1) * n + 1, d * n) },
@@ -184,7 +184,7 @@ end
 
 -- ---- the nodes ----
 
--- The activations of all directions: the node's, or the usual ones.
+-- The activations of all directions: the node's, or the defaults.
 local function names_of(a, usual, directions)
   local names = a.activations
   if not names or #names == 0 then
@@ -198,7 +198,7 @@ local function names_of(a, usual, directions)
   return names
 end
 
--- Moth's op for these activations, if it has one.
+-- Moth's op for these activations, or nil.
 local function op_of(kind, names, usual)
   local first = names[1]:lower()
   if kind == "rnn" and (first == "tanh" or first == "relu") then
@@ -212,7 +212,7 @@ local function op_of(kind, names, usual)
   return kind
 end
 
--- Do all sequences have the length L? Then it need not be said.
+-- Checks that all sequences have the length L: the lengths are then not needed.
 local function full(lengths, n)
   for _, length in ipairs(lengths) do
     if length ~= n then return false end
@@ -263,17 +263,17 @@ N.LSTM = recurrent("lstm", { "Sigmoid", "Tanh", "Tanh" }, "input_forget=0")
 N.GRU = recurrent("gru", { "Sigmoid", "Tanh" }, "linear_before_reset=0")
 N.RNN = recurrent("rnn", { "Tanh" }, "")
 
--- ---- with weights of 8 bits ----
+-- ---- 8-bit weights ----
 
--- x as 8-bit integers hold it.
+-- x quantized to 8-bit integers.
 local function through_bytes(x)
   local q, scale, zero = require("moth.onnx.load.quantized").dynamic(x)
   return (q - zero) * scale
 end
 
--- Weights (directions, in, gates) of 8 bits as numbers, (directions, gates, in).
+-- 8-bit weights (directions, in, gates) as floats (directions, gates, in).
 local function weights_of(q, scale, zero)
-  local function sided(t) -- one for each direction, or for each column of each
+  local function sided(t) -- one for each direction, or for each of its columns
     if t:numel() == 1 then return t:reshape({}) end
     return t:dim() == 2 and t:unsqueeze(2) or t:reshape(-1, 1, 1)
   end
@@ -282,7 +282,7 @@ local function weights_of(q, scale, zero)
   return (w * sided(scale)):transpose(2, 3)
 end
 
--- Inputs and states are quantized before each product (onnxruntime).
+-- Inputs and states are quantized before each product (as in onnxruntime).
 N["com.microsoft.DynamicQuantizeLSTM"] = row("3" .. ATTRIBUTES .. "input_forget=0",
   function(a, x, w, r, b, lengths, h, c, p, w_scale, w_zero, r_scale, r_zero)
     return run("lstm", a, { "Sigmoid", "Tanh", "Tanh" }, { x = x, b = b, lengths = lengths, h = h,

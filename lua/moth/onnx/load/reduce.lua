@@ -1,5 +1,5 @@
---- reduce.lua -- nodes of an ONNX graph that reduce dimensions, and running sums. Results have the
--- input's dtype.
+--- reduce.lua -- reduction nodes of an ONNX graph, and running sums. Results have the input's
+-- dtype.
 
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
@@ -19,7 +19,7 @@ local function reduction(f)
   end, "2")
 end
 
--- An op of Moth's over dims; of none, of each element by itself.
+-- A Moth op over dims; with no dims, over each element separately.
 local function over(name, x, dims, keep)
   if #dims == 0 then return x end
   return (M[name](x, { dim = dims, keepdim = keep }))
@@ -32,18 +32,18 @@ local function in_doubles(f)
   end)
 end
 
--- Integers are summed and multiplied as int64, from which they wrap as their own dtype does.
+-- Sums and products of integers are computed as int64, then wrap to their dtype.
 N.ReduceSum = reduction(function(x, dims, keep) return over("sum", x, dims, keep) end)
 N.ReduceProd = reduction(function(x, dims, keep) return over("prod", x, dims, keep) end)
 N.ReduceSumSquare = reduction(function(x, dims, keep) return over("sum", x * x, dims, keep) end)
 N.ReduceL1 = reduction(function(x, dims, keep) return over("sum", x:abs(), dims, keep) end)
--- Of integers these are rounded towards zero.
+-- Means of integers are rounded towards zero.
 N.ReduceMean = in_doubles(function(x, dims, keep) return over("mean", x, dims, keep) end)
 N.ReduceL2 = in_doubles(function(x, dims, keep) return over("sum", x * x, dims, keep):sqrt() end)
 N.ReduceLogSum = in_doubles(function(x, dims, keep) return over("sum", x, dims, keep):log() end)
 N.ReduceLogSumExp = in_doubles(function(x, dims, keep) return over("logsumexp", x, dims, keep) end)
 
--- The largest or least, of no elements the least or largest of the dtype.
+-- The maximum or minimum; of no elements, the lowest or highest value of the dtype.
 local LIMITS = { [M.bool] = { 0, 1 }, [M.uint8] = { 0, 255 }, [M.int8] = { -128, 127 },
   [M.int16] = { -32768, 32767 }, [M.int32] = { -2 ^ 31, 2 ^ 31 - 1 },
   [M.int64] = { -0x7fffffffffffffffLL - 1, 0x7fffffffffffffffLL } }
@@ -60,7 +60,7 @@ N.ReduceMax, N.ReduceMin = extreme("amax", 1), extreme("amin", 2)
 
 -- ---- running ----
 
--- The positions before each: the first is that of no elements.
+-- The exclusive form: each position holds the sum of the elements before it.
 local function shifted(y, d, first)
   local n = y:size(d)
   if n == 0 then return y end

@@ -1,8 +1,7 @@
---- resize.lua -- nodes of an ONNX graph that resample: Resize in all its modes, grids.
+--- resize.lua -- resampling nodes of an ONNX graph: Resize in all its modes, grids.
 --
 -- Resize works on one axis after another: each element of the result is a weighted sum of a few
--- elements of the input, its taps. What Moth's own interpolate computes in the same way is left
--- to it.
+-- elements of the input, its taps. If Moth's interpolate computes the same values, it is used.
 
 local ffi = require "ffi"
 local M = require "moth"
@@ -13,10 +12,10 @@ local N, row, refuse, place = rows.N, rows.row, rows.refuse, rows.place
 
 local floor, ceil, abs = math.floor, math.ceil, math.abs
 
--- ---- places in the input ----
+-- ---- positions in the input ----
 
--- Where element y of an axis's result is in its input, both from 0. t: size, out (integers), scale,
--- wanted (size * scale, which out rounds down), first and last (region of interest).
+-- The input position of element y of an axis's result, both from 0. t: size, out (integers),
+-- scale, wanted (size * scale, before rounding down to out), first and last (region of interest).
 local PLACES = {
   half_pixel = function(y, t) return (y + 0.5) / t.scale - 0.5 end,
   asymmetric = function(y, t) return y / t.scale end,
@@ -55,11 +54,11 @@ local function cubic(A)
   end
 end
 
--- First tap, number of taps and their weights around x, of a kernel that reaches `reach` far; with
--- antialias it is wider by what the result is smaller.
+-- First tap, number of taps and their weights around x, for a kernel of radius `reach`; with
+-- antialias it is widened by the downscaling factor.
 local function around(x, kernel, reach, narrow)
   local left = floor(x)
-  if left == x then left = left - 1 end -- as the specification's reference: a place on an element
+  if left == x then left = left - 1 end -- as in the specification's reference
   local before = narrow < 1 and ceil(reach / narrow) - 1 or reach - 1
   local first, weights = left - before, {}
   for i = 1, 2 * before + 2 do weights[i] = kernel((first + i - 1 - x) * narrow) end
@@ -80,7 +79,7 @@ local function taken(x, d, at)
   return x:index_select(d, M.tensor(at, { dtype = M.int64, device = x.device }))
 end
 
--- Weights that sum to 1, those outside left out if `exclude`.
+-- Weights normalized to sum 1, without taps outside if `exclude`.
 local function normalized(weights, first, n, exclude)
   local sum = 0
   for i, w in ipairs(weights) do
@@ -128,11 +127,11 @@ local function along(a, x, d, t)
   return y
 end
 
--- ---- what interpolate does ----
+-- ---- use of interpolate ----
 
 local RANKED = { linear = { "linear", "bilinear", "trilinear" }, cubic = { false, "bicubic" } }
 
--- The mode of interpolate that gives the same numbers, and whether corners are aligned; or nil.
+-- The mode of interpolate with the same result, and align_corners; or nil.
 local function mode_of(a, x, axes, plan)
   local rank, how = x:dim() - 2, a.coordinate_transformation_mode
   if rank < 1 or rank > 3 or not x:is_floating_point() or a.antialias == 1
@@ -160,7 +159,7 @@ end
 -- ---- Resize ----
 
 
--- A number as float32, in which scales are given: 2.6 of 5 elements are 13.
+-- A number rounded to float32, the dtype of scales: 2.6 of 5 elements are 13.
 local function single(x) return tonumber(ffi.cast("float", x)) end
 
 -- Sizes and scales of each axis: axis -> t of PLACES.
@@ -215,8 +214,7 @@ local function resized(a, x, axes, plan)
   return y:to(dtype)
 end
 
--- What interpolate was given the last time, if it is the same for x: the lists are those of the
--- file where they are static.
+-- The cached arguments of interpolate, if they still apply to x: static lists are the same tables.
 local function known(a, x, roi, scales, sizes)
   local last = a.last
   if not last or last.roi ~= roi or last.scales ~= scales or last.sizes ~= sizes
@@ -263,7 +261,7 @@ N.Resize = row(RESIZE, function(a, x, roi, scales, sizes)
   return y
 end, "2 3 4")
 
--- What it was called before opset 10.
+-- The name of Resize before opset 10.
 N.Upsample = row("mode=nearest scales:floats", function(a, x, scales)
   return N.Resize.run({ mode = a.mode == "bilinear" and "linear" or a.mode, opset = 10,
     cubic_coeff_a = -0.75, exclude_outside = 0, antialias = 0, extrapolation_value = 0,

@@ -1,14 +1,14 @@
---- rows.lua -- what the rows of the subject files are made with, and where the row of an op is.
+--- rows.lua -- defines rows for the subject files, and finds the row of an op.
 --
--- A row is N.Softmax = row("axis=-1", function(a, x) ... end): the attributes, then what runs. An
--- attribute is `name=default` (a number with a point is a float), `name=default!` where Moth knows
--- no other value, or `name:ints`, `name:floats`, `name:tensor`, `name:string`, `name:strings`,
--- `name:int`, `name:float`, `name:graph` where it may be absent (`name:ints!` where it may not). A
--- number before them is how many operands there must be, if more than one. `a` holds the
--- attributes, and opset, noutputs. Operands at the places in `lists` come as Lua lists of numbers,
--- all others as tensors; absent ones are nil. Positions in files count from 0.
--- Further fields of a row: `loose`, the values of operands decide on the shapes of results;
--- `control`, the node runs graphs of its own (control.lua); `sequence`, it has lists of tensors.
+-- A row is N.Softmax = row("axis=-1", function(a, x) ... end): the attributes, then the function.
+-- An attribute is `name=default` (a number with a point is a float), `name=default!` if Moth
+-- supports no other value, or `name:ints`, `name:floats`, `name:tensor`, `name:string`,
+-- `name:strings`, `name:int`, `name:float`, `name:graph` if it is optional (`name:ints!` if it is
+-- required). A number before the attributes is the minimum of operands, if above one. `a` holds
+-- the attributes, and opset, noutputs. Operands at the positions in `lists` are Lua lists of
+-- numbers, all others are tensors; absent operands are nil. Positions in files count from 0. Other
+-- fields of a row: `loose`, the shapes of results depend on values of operands; `control`, the
+-- node runs subgraphs (control.lua); `sequence`, it takes or returns lists of tensors.
 
 local M = require "moth"
 local errors = require "moth.error"
@@ -17,7 +17,7 @@ local by_code = require("moth.tensor.dtype").by_code
 
 local rows = {}
 
--- The ops of each subject file. Its file is loaded when a graph has one of them.
+-- The ops of each subject file. A file is loaded if a graph has one of its ops.
 local SUBJECTS = {
   elements = "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitCast BitShift BitwiseAnd BitwiseNot "
     .. "BitwiseOr BitwiseXor Cast CastLike Ceil Celu Clip Cos Cosh Div Dropout Elu Equal Erf Exp "
@@ -68,7 +68,7 @@ rows.N = setmetatable({}, { __index = function(N, op)
   return rawget(N, op)
 end })
 
---- Why ops that are in no file are not read: op -> reason.
+--- Known ops that are not supported: op -> reason.
 rows.reasons = {}
 local function because(reason, ops)
   for op in ops:gmatch "%S+" do rows.reasons[op] = reason end
@@ -90,21 +90,21 @@ function rows.row(attributes, run, lists, more)
   return new
 end
 
---- Raises an error about a node, which the caller adds.
+--- Raises an error about a node; the caller adds the node's name.
 function rows.refuse(...) error(string.format(...), 0) end
 
---- A name of the file's, for messages.
+--- A name from the file, for messages.
 rows.quoted = errors.shown
 
---- A dimension that counts from 0 or from the end, as Moth counts it.
+--- Converts a dimension that counts from 0 or from the end to Moth's counting.
 function rows.dim(axis) return axis < 0 and axis or axis + 1 end
 
---- The same, never negative. more: dimensions that are added.
+--- The same, never negative. more: the number of added dimensions.
 function rows.place(x, axis, more)
   return axis < 0 and axis + x:dim() + (more or 0) + 1 or axis + 1
 end
 
---- Positions of a file in a dimension of size n, as Moth's.
+--- Converts positions in a dimension of size n to Moth's counting.
 function rows.positions(i, n)
   i = i:long()
   return M.where(i:lt(0), i + n, i) + 1
@@ -129,12 +129,12 @@ end
 --- The dtype and the device of a tensor, as options.
 function rows.as(x) return { dtype = x.dtype, device = x.device } end
 
---- Half types as float32, which ONNX's operators accumulate in; all others as they are.
+--- Half types as float32, in which ONNX's operators accumulate; other dtypes unchanged.
 function rows.wide(x)
   return (x.dtype == M.float16 or x.dtype == M.bfloat16) and x:float() or x
 end
 
---- Is it a tensor of integers or booleans?
+--- Returns true for a tensor of integers or booleans.
 function rows.whole(x) return not x:is_floating_point() end
 
 return rows

@@ -1,5 +1,5 @@
---- sequence.lua -- nodes of an ONNX graph that work on sequences: Lua lists of tensors. They are
--- values within a graph and may be results of a net, but not its inputs.
+--- sequence.lua -- nodes of an ONNX graph on sequences, which are Lua lists of tensors. Sequences
+-- may be values of a graph and results of a net, but not its inputs.
 
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
@@ -8,7 +8,7 @@ local N, refuse = rows.N, rows.refuse
 
 local function row(attributes, run, lists) return rows.row(attributes, run, lists, "sequence") end
 
--- The place of a position from 0 or from the end in a sequence of n; `more` is 1 where n counts.
+-- The index in a sequence of n of a position from 0 or from the end; `more` is 1 if n is allowed.
 local function place(at, n, more)
   local k = at < 0 and at + n or at
   if k < 0 or k >= n + more then

@@ -1,4 +1,4 @@
---- shapes.lua -- nodes of an ONNX graph that change shapes, cut, join and make tensors.
+--- shapes.lua -- nodes of an ONNX graph that reshape, slice, join and create tensors.
 
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
@@ -85,7 +85,7 @@ N.Split = row("axis=0 split:ints num_outputs:int", function(a, x, sizes)
   return unpack(x:split(list, d))
 end, "2")
 
--- From `first` (from 0) before `last` in steps.
+-- A slice from `first` (from 0) to before `last`, with a step.
 local function slice(x, d, first, last, step)
   local n = x:size(d)
   if step == 0 then refuse "steps of 0" end
@@ -113,7 +113,7 @@ end, "2 3 4 5")
 
 local MODES = { constant = "constant", reflect = "reflect", edge = "replicate", wrap = "circular" }
 
--- The values at positions beyond the ends of a dimension, by mode.
+-- x padded along a dimension, by mode.
 local function beyond(x, d, before, after, mode)
   local n, list = x:size(d), {}
   for i = -before, n - 1 + after do
@@ -129,7 +129,7 @@ local function beyond(x, d, before, after, mode)
   return x:index_select(d, M.tensor(list, { dtype = M.int64 }):to(x.device))
 end
 
--- Does F.pad do it: at most three dimensions, the last, and no more than the mode can reach?
+-- Checks that F.pad applies: only the last three dimensions, within the limits of the mode.
 local function padded_by_moth(x, before, after, mode)
   local n = x:dim()
   if mode == "constant" then return true end
@@ -167,7 +167,7 @@ N.Pad = row("mode=constant pads:ints value=0.0", function(a, x, pads, value, axe
   return F.pad(x, list, { mode = MODES[a.mode], value = value and value[1] or a.value })
 end, "2 3 4")
 
--- Cut to the middle, or zeros on both sides: first what is less goes before.
+-- Crops to the center, or pads zeros on both sides; the smaller half comes first.
 N.CenterCropPad = row("2 axes:ints", function(a, x, shape)
   for k, size in ipairs(shape) do
     local d = a.axes and place(x, a.axes[k]) or k
@@ -226,7 +226,7 @@ N.Compress = row("2 axis:int", function(a, x, mask)
   return x:index_select(dim(a.axis), at)
 end, nil, "loose")
 
--- ---- making ----
+-- ---- creation ----
 
 N.ConstantOfShape = row("value:tensor", function(a, shape)
   local value = a.value or M.zeros(1)

@@ -1,5 +1,5 @@
---- signal.lua -- nodes of an ONNX graph that transform signals: DFT, STFT, windows. Complex numbers
--- are pairs in a last dimension of 2, real ones have one of 1.
+--- signal.lua -- signal nodes of an ONNX graph: DFT, STFT, windows. Complex numbers are pairs in a
+-- last dimension of 2; real signals have a last dimension of 1.
 
 local M = require "moth"
 local rows = require "moth.onnx.load.rows"
@@ -8,7 +8,7 @@ local N, row, refuse = rows.N, rows.row, rows.refuse
 
 -- ---- transforms ----
 
--- Pairs, of a signal that is real or pairs.
+-- A real signal or pairs, as pairs.
 local function pairs_of(x)
   if x:size(-1) == 2 then return x end
   return M.cat({ x, M.zeros_like(x) }, -1)

@@ -1,4 +1,4 @@
---- tensors.lua -- the tensors of an ONNX file, over its pages or those of files next to it.
+--- tensors.lua -- the tensors of an ONNX file, as views of its pages or of files next to it.
 
 local ffi = require "ffi"
 local files = require "moth.io.bytes"
@@ -13,7 +13,7 @@ local quoted = errors.shown
 local MOST_DIMS = 8
 local F32, F64 = C.MOTH_F32, C.MOTH_F64
 
--- How many elements a tensor has; its sizes are checked.
+-- The number of elements of a tensor, with its sizes checked.
 local function count_of(t, refuse)
   local count = 1
   if #t.dims > MOST_DIMS then
@@ -31,7 +31,7 @@ local function count_of(t, refuse)
   return empty and 0 or count
 end
 
--- The file beside the model's that a tensor's entries name, and where in it its bytes begin.
+-- The data file that a tensor's entries name, and the offset of its bytes.
 local function external(t, size, state)
   local at, name = {}, quoted(t.name or "")
   for _, entry in ipairs(t.external_data) do at[entry.key or ""] = entry.value end
@@ -54,7 +54,7 @@ local function external(t, size, state)
   return file, offset
 end
 
--- Integers, and half types as their bits, from the list of their values.
+-- Integers, and half types as bits, from a list of values.
 local function packed(list, code, refuse, name)
   if code == F32 or code == F64 then
     refuse(("is broken: the tensor %s has no values"):format(quoted(name)))
@@ -74,7 +74,7 @@ local function listed(t, code, size, state)
   return packed(list, code, state.refuse, t.name or "")
 end
 
--- A tensor of a file, over its pages; a copy where another one may have them.
+-- A tensor on the pages of a file; a copy if the bytes overlap an earlier tensor.
 local function within(file, kind, shape, from, size, state)
   local x, stop = file:tensor(kind, shape, from), state.stops[file] or 0
   if from < stop then x = x:clone() end

@@ -1,4 +1,4 @@
---- windows.lua -- where the windows of convolutions and pools are; for conv.lua and pool.lua.
+--- windows.lua -- the geometry of windows of convolutions and pools; for conv.lua and pool.lua.
 
 local lib = require "moth.binding.lib"
 local M = require "moth"
@@ -10,12 +10,12 @@ local windows = {}
 --- The attributes of all windows.
 windows.ATTRIBUTES = " strides:ints pads:ints dilations:ints auto_pad=NOTSET "
 
---- How far windows move, and how far apart their elements are, in n dimensions.
+--- The stride and the dilation of windows in n dimensions.
 function windows.steps(a, n)
   return a.strides or lib.filled(n, 1), a.dilations or lib.filled(n, 1)
 end
 
---- What is padded before and after each dimension, for windows of these sizes.
+--- The padding before and after each dimension, for windows of these sizes.
 function windows.padding(a, x, kernel, strides, dilations)
   local n, before, after = #kernel, {}, {}
   for d = 1, n do
@@ -36,7 +36,7 @@ function windows.padding(a, x, kernel, strides, dilations)
   return before, after
 end
 
---- Are two lists equal?
+--- Compares two lists.
 function windows.equal(a, b)
   for i = 1, #a do
     if a[i] ~= b[i] then return false end
@@ -44,7 +44,7 @@ function windows.equal(a, b)
   return true
 end
 
---- x with its last dimensions padded.
+--- Pads the last dimensions of x.
 function windows.padded(x, before, after, value)
   local list, any = {}, false
   for d = #before, 1, -1 do
@@ -54,7 +54,7 @@ function windows.padded(x, before, after, value)
   return any and F.pad(x, list, { value = value }) or x
 end
 
---- x and the padding that is left to do, where only equal sides can be left.
+--- x and the remaining padding; only equal padding on both sides can remain.
 function windows.sides(a, x, kernel, strides, dilations, value)
   local before, after = windows.padding(a, x, kernel, strides, dilations)
   if windows.equal(before, after) then return x, before end
