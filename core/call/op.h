@@ -208,7 +208,7 @@ static inline int64_t moth_channels_last_of(int32_t ndim) {
 }
 /* For a gradient of x, where nothing else says it. */
 static inline int64_t moth_format_of(const moth_tensor *x) {
-  return moth_channels_last(x) ? moth_channels_last_of(x->l.ndim) : MOTH_PRESERVE_FORMAT;
+  return moth_channels_last(x) ? moth_channels_last_of(x->l.ndim) : (int64_t)MOTH_PRESERVE_FORMAT;
 }
 
 #define MOTH_OP_RECORD_(op, LIST)                                                          \
