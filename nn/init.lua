@@ -63,7 +63,7 @@ from("layer.lazy", "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspos
 from("layer.recurrent", "RNN LSTM GRU RNNCell LSTMCell GRUCell")
 
 local nn, names = lazy.namespace("moth.nn", {
-  --- Makes a class: nn.class("Net", nn.Module).
+  --- Creates a class: nn.class("Net", nn.Module).
   class = class,
 }, rows, {
   find = function(name)

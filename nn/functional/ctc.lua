@@ -1,5 +1,5 @@
 --- ctc.lua -- connectionist temporal classification (Graves et al. 2006): the loss of sequences of
--- scores whose targets have no places in time.
+-- scores with unaligned targets.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -13,21 +13,21 @@ local losses = bind.as("ctc_losses", "ctc_loss")
 local ctc = {}
 
 local OPTIONS = {
-  {"position", "blank", "the class that stands for none", default = 1},
-  {"enum", "reduction", "what the losses become; a mean is of losses divided by the lengths of "
+  {"position", "blank", "the blank class", default = 1},
+  {"enum", "reduction", "the reduction; the mean is of losses divided by the lengths of "
     .. "their targets", choices = {"mean", "sum", "none"}},
-  {"bool", "zero_infinity", "is a loss 0, and without a gradient, where the targets do not fit "
+  {"bool", "zero_infinity", "use 0, without a gradient, as the loss of targets that do not fit "
     .. "into the steps?", default = false},
 }
 
-local MOST = 2 ^ 53 -- from which on numbers have gaps
+local MOST = 2 ^ 53 -- doubles above it have gaps
 
 local function no_length(name, n)
   errors.argument("ctc_loss", name, "lengths from 0 to 2^53 are needed, got " .. n, "E_SHAPE")
 end
 
--- Lengths, given as a number, a list or a tensor, as a tensor beside x, and 1 more: what a position
--- behind the last one is.
+-- Lengths, given as a number, a list or a tensor, as a tensor on x's device; and each length plus
+-- 1: the position after the last element.
 local function counts(name, lengths, x)
   local moth = require "moth"
   if type(lengths) == "number" then lengths = {lengths} end
@@ -41,7 +41,7 @@ local function counts(name, lengths, x)
       errors.refuse("ctc_loss", name, "whole numbers are needed", lengths, "E_DTYPE")
     end
     lengths = lengths:reshape(-1):to {dtype = moth.int64}
-    if not lengths.is_cuda and not lib.capture then -- elsewhere the op tells of them
+    if not lengths.is_cuda and not lib.capture then -- a GPU's op reports them
       local wrong = lengths:lt(0):logical_or(lengths:gt(MOST))
       if wrong:any():item() then
         no_length(name, tostring(lengths:masked_select(wrong)[1]:item()))
@@ -68,8 +68,8 @@ local function counts(name, lengths, x)
   return moth.tensor(more, {dtype = moth.int64, device = x.device})
 end
 
--- Targets as a tensor (N, S). What lies behind the length of a sequence may be anything, 0 too, and
--- becomes 1; those of all sequences one after another are put into rows.
+-- Targets as a tensor (N, S). Elements after a sequence's length may be anything, also 0: they
+-- become 1. Concatenated targets are put into rows.
 local function labels(targets, sizes, x)
   local moth = require "moth"
   if not lib.istensor(targets) then
@@ -77,7 +77,7 @@ local function labels(targets, sizes, x)
   end
   targets = targets:to(x.device)
   if targets:dim() > 2 or targets:dim() == 2 and targets:size(1) ~= sizes:size(1) then
-    return targets -- the op refuses it
+    return targets -- the op raises
   end
   local rows, width = targets:dim() == 2, targets:size(-1)
   if not rows then
@@ -103,19 +103,19 @@ end
 --- F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity).
 ctc.ctc_loss = define {
   name = "ctc_loss",
-  doc = "Minus the log probability of the targets, whichever steps stand for them: classes of "
-    .. "neighbouring steps that are the same count once, then blanks go (Graves et al. 2006). "
-    .. "The targets of a sequence that are behind its length count for nothing. PyTorch's gradient "
-    .. "by log_probs has their softmax added, of which log_softmax leaves nothing.",
+  doc = "The negative log probability of the targets, summed over all alignments: equal classes of "
+    .. "neighbouring steps are merged, then blanks are removed (Graves et al. 2006). "
+    .. "Targets after a sequence's length are ignored. PyTorch's gradient "
+    .. "by log_probs also contains their softmax, which the gradient of log_softmax cancels.",
   examples = "moth.randn(6, 2, 4):log_softmax(3), moth.tensor{{2LL, 3LL, 2LL}, {4LL, 2LL, 0LL}},"
     .. " {6, 5}, {3, 2}\n"
     .. "moth.randn(6, 4):log_softmax(2), {2, 3, 1}, 6, 3, {blank = 4, reduction = 'sum', "
     .. "zero_infinity = true}",
   args = {
-    {"tensor", "log_probs", "logarithms of the probabilities of the classes, (T, N, C) or (T, C)"},
+    {"tensor", "log_probs", "log probabilities of the classes, (T, N, C) or (T, C)"},
     {"index", "targets", "classes from 1, (N, S), or those of all sequences one after another"},
-    {"any", "input_lengths", "how many steps each sequence has; a list or a tensor"},
-    {"any", "target_lengths", "how many targets each has"},
+    {"any", "input_lengths", "the number of steps of each sequence; a list or a tensor"},
+    {"any", "target_lengths", "the number of targets of each sequence"},
     OPTIONS[1], OPTIONS[2], OPTIONS[3],
   },
   scoped = true,
@@ -132,9 +132,9 @@ ctc.ctc_loss = define {
   end,
 }
 
---- The loss of sequences of scores whose targets have no places in time: log_probs (T, N, C),
--- targets (N, S) or one after another, the lengths of both.
--- `nn.CTCLoss(blank, reduction, zero_infinity)`: blank is the first class unless told otherwise.
+--- The CTC loss of sequences of scores: log_probs (T, N, C), targets (N, S) or concatenated, and
+-- the lengths of both. `nn.CTCLoss(blank, reduction, zero_infinity)`: the default blank is the
+-- first class.
 local CTCLoss = class("CTCLoss", Module)
 ctc.CTCLoss = CTCLoss
 

@@ -8,8 +8,8 @@ local lib = require "moth.binding.lib"
 local C, ctx = lib.C, lib.ctx
 local attention = {}
 
---- The kernels by PyTorch's names. MATH, FLASH_ATTENTION and EFFICIENT_ATTENTION are one kernel of
--- Moth's here, CUDNN_ATTENTION is cuDNN's on a GPU.
+--- The kernels by PyTorch's names. MATH, FLASH_ATTENTION and EFFICIENT_ATTENTION are Moth's
+-- kernel, CUDNN_ATTENTION is cuDNN's on a GPU.
 attention.SDPBackend = {
   MATH = "MATH", FLASH_ATTENTION = "FLASH_ATTENTION", EFFICIENT_ATTENTION = "EFFICIENT_ATTENTION",
   CUDNN_ATTENTION = "CUDNN_ATTENTION",
@@ -17,7 +17,7 @@ attention.SDPBackend = {
 
 local FNAME = "sdpa_kernel"
 
--- The set of backends that a name or a list of names says.
+-- The set of backends from a name or a list of names.
 local function chosen(backends)
   local list = type(backends) == "string" and { backends } or backends
   local set, known = {}, {}
@@ -44,20 +44,19 @@ local function restore(before, ok, ...)
   return ...
 end
 
---- moth.nn.attention.sdpa_kernel(backends, f): f() with these kernels of attention.
+--- moth.nn.attention.sdpa_kernel(backends, f): calls f() with these kernels of attention.
 attention.sdpa_kernel = define {
   name = FNAME,
-  doc = "Calls f() and returns what it returns; scaled_dot_product_attention uses the named "
-    .. "kernels "
-    .. "meanwhile. MATH, FLASH_ATTENTION and EFFICIENT_ATTENTION are one kernel, which is always "
-    .. "there; CUDNN_ATTENTION is cuDNN's, for half types on a GPU. (As torch.nn.attention."
+  doc = "Calls f() and returns its results; inside, scaled_dot_product_attention uses the named "
+    .. "kernels. MATH, FLASH_ATTENTION and EFFICIENT_ATTENTION are one kernel, which is always "
+    .. "available; CUDNN_ATTENTION is cuDNN's, for half types on a GPU. (As torch.nn.attention."
     .. "sdpa_kernel, whose `with` is a function here.)",
   examples = "'MATH', function() return moth.ones(2) end\n"
     .. "{'CUDNN_ATTENTION', 'MATH'}, function() return moth.ones(2) end, {set_priority = true}",
   args = {
     { "any", "backends", "a name of SDPBackend, or a list of names" },
-    { "function", "f", "what runs" },
-    { "bool", "set_priority", "take the first that can serve; cuDNN's is first in any case",
+    { "function", "f", "the function to call" },
+    { "bool", "set_priority", "take the first that supports the inputs; cuDNN's is always first",
       default = false },
   },
   outputs = "...",

@@ -1,4 +1,5 @@
---- grid.lua -- affine_grid: where grid_sample looks to turn, scale and move images and volumes.
+--- grid.lua -- affine_grid: the grid by which grid_sample applies an affine map to images and
+-- volumes.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -8,7 +9,7 @@ local lib = require "moth.binding.lib"
 local ops = bind.ops
 local grid = {}
 
--- The places of n elements along a side, from -1 to 1.
+-- n coordinates along a side, from -1 to 1.
 local function side(n, align, theta)
   local line = n > 1 and ops.linspace(-1, 1, n, theta.dtype, theta.device)
     or ops.zeros({n}, theta.dtype, theta.device)
@@ -19,8 +20,8 @@ end
 --- F.affine_grid(theta, size, align_corners).
 grid.affine_grid = define {
   name = "affine_grid",
-  doc = "The grid by which grid_sample gives images moved by the matrices theta: an element at "
-    .. "(x, y, 1) of the result is looked for at theta (x, y, 1).",
+  doc = "The grid by which grid_sample applies the affine matrices theta: the result's element at "
+    .. "(x, y) is sampled at theta (x, y, 1).",
   examples = "moth.randn(2, 2, 3), {2, 3, 4, 5}\n"
     .. "moth.randn(1, 3, 4), {1, 2, 3, 2, 4}, {align_corners = true}",
   args = {
@@ -49,8 +50,8 @@ grid.affine_grid = define {
       errors.refuse("affine_grid", "theta",
         ("(%d, %d, %d) is needed"):format(size[1], sides, sides + 1), theta, "E_SHAPE")
     end
-    -- theta's columns are of x, y, z and 1; x is the last side. Its elements and the coordinates
-    -- are one dimension, which is long: loops over two or three coordinates alone are slow.
+    -- theta's columns are x, y, z and 1; x is the last side. Elements and coordinates form one
+    -- long dimension: loops over only two or three coordinates are slow.
     local count, wide, dims = size[1], size[#size], sides + 1
     local flat = lib.filled(dims, 1, dims, wide * sides)
     flat[1] = count

@@ -1,9 +1,8 @@
---- init.lua -- moth.nn.functional, F for short: every op of the engine by its name, bound at
--- first use.
+--- init.lua -- moth.nn.functional, F for short: all ops by name. Each is bound at its first use.
 --
 --     x = F.relu(F.max_pool2d(x, 2))
 --
--- Functions written in Lua are here, too: those of nn/ listed below, and those of moth that
+-- It also has functions written in Lua: those of nn/ listed below, and those that
 -- lua/moth/init.lua marks with a *.
 
 local bind = require "moth.binding.bind"
@@ -26,7 +25,7 @@ lazy.from(rows, "moth.nn.layer.lppool", "lp_pool1d lp_pool2d lp_pool3d")
 lazy.from(rows, "moth.nn.layer.unpool", "max_unpool1d max_unpool2d max_unpool3d")
 lazy.from(rows, "moth.nn.layer.channels", "local_response_norm channel_shuffle")
 
--- Ops under the names they have here: as a method, unfold is a view along one dimension.
+-- Ops with another name here: the method unfold is a view along one dimension.
 local renamed = {unfold = "im2col"}
 
 local also = {"unfold"}

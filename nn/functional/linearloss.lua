@@ -1,9 +1,9 @@
---- linearloss.lua -- F.linear_cross_entropy: a linear layer and the cross entropy of its results,
--- which are made for some rows at a time, so that all of them never stand in memory together.
+--- linearloss.lua -- F.linear_cross_entropy: a linear layer and the cross entropy of its results
+-- in chunks of rows, so that the full results are never in memory.
 --
--- With reduction "mean" or "sum" the gradients are worked out beside the loss, from the same
--- results, and wait for the backward, which scales them. With "none" the backward makes the
--- results again. One that is to be differentiated itself goes through all results at once.
+-- With reduction "mean" or "sum" the forward pass also computes the gradients from each chunk;
+-- the backward pass scales them. With "none" the backward pass recomputes the results. Double
+-- differentiation uses all results at once.
 
 local autograd = require "moth.autograd"
 local bind = require "moth.binding.bind"
@@ -26,7 +26,7 @@ local function cross_entropy(scores, target, o, reduction)
   return (own.cross_entropy(scores, target, o.weight, o.ignore_index, reduction, o.label_smoothing))
 end
 
--- What sums of many parts are kept in: a half type would overflow.
+-- The dtype of sums over chunks: a half type would overflow.
 local function sum_type(x) return x:element_size() > 2 and x.dtype or require("moth").float32 end
 
 local function sums_like(x) return (ops.zeros(x.shape, sum_type(x), x.device)) end
@@ -36,20 +36,20 @@ local function add_product(sum, a, b)
   return sum:add_(a:matmul(b):to(sum.dtype))
 end
 
--- What is kept of some rows' losses.
+-- The dtype of the losses of a chunk.
 local function part_of(losses, o)
   if o.reduction == "none" then return losses end
   return (losses:sum { dtype = sum_type(losses) })
 end
 
--- The losses of all rows, or their sum, divided by `share` if there is one; and, where wanted, what
--- the inputs' gradients are, not divided, if the loss has the gradient `scale`: 1, or a number for
--- each row. Those of weight and bias are in the type of sums.
+-- The losses of all rows, or their sum, divided by `share` if present; and, if requested, the
+-- inputs' gradients, not divided, for a loss gradient `scale`: 1, or a number for each row. The
+-- gradients of weight and bias have the dtype of sums.
 local function by_rows(input, weight, bias, o, wanted, scale, share)
   local n, losses, result_type = input:size(1), {}, nil
   local dx = wanted[1] and {} or nil
   local dw, db = wanted[2] and sums_like(weight) or nil, wanted[3] and sums_like(bias) or nil
-  for first = 1, math.max(n, 1), o.rows do -- of no rows too, there is a loss
+  for first = 1, math.max(n, 1), o.rows do -- without rows, there still is a loss
     local count = math.min(o.rows, n - first + 1)
     local x, target = input:narrow(1, first, count), o.target:narrow(1, first, count)
     local scores = linear(x, weight, bias)
@@ -63,7 +63,7 @@ local function by_rows(input, weight, bias, o, wanted, scale, share)
       if dx then dx[#dx + 1] = d:to(weight.dtype):matmul(weight) end
       if dw then add_product(dw, turned, x) end
       if db then db:add_(d:sum(1):to(db.dtype)) end
-      for _, done in ipairs { loss, scores, turned, d } do done:free() end -- before any collection
+      for _, done in ipairs { loss, scores, turned, d } do done:free() end -- not by a collection
     else
       local loss = cross_entropy(scores, target, o, "none")
       losses[#losses + 1], result_type = part_of(loss, o), loss.dtype
@@ -75,7 +75,7 @@ local function by_rows(input, weight, bias, o, wanted, scale, share)
   return y:to(result_type), dx and ops.cat(dx, 1):to(input.dtype), dw, db
 end
 
--- What a mean is divided by, of `dtype`: the weights of the targets that count.
+-- The divisor of a mean, of `dtype`: the sum of the weights of targets that are not ignored.
 local function share_of(o, dtype)
   local target = o.target
   if target:is_floating_point() then
@@ -97,7 +97,7 @@ function Loss.forward(ctx, input, weight, bias, o)
   local y, dx, dw, db = by_rows(input, weight, bias, o, wanted, nil, share)
   ctx.o, ctx.now = o, now
   ctx.has = { bias ~= nil, dx ~= nil, dw ~= nil, db ~= nil, share ~= nil }
-  local list = { input, weight, o.target } -- o has it and the weights too: saved, for a change
+  local list = { input, weight, o.target } -- saved, so that in-place changes are detected
   for _, x in ipairs { bias or false, dx or false, dw or false, db or false, share or false,
                        o.weight or false } do
     if x then list[#list + 1] = x end
@@ -114,7 +114,7 @@ function Loss.backward(ctx, dy)
   end
   local input, weight, bias, share = got[1], got[2], got[3], got[7]
   local needs, result = ctx.needs_input_grad, {}
-  if autograd.is_grad_enabled() then -- to be differentiated again
+  if autograd.is_grad_enabled() then -- double differentiation
     local leaves, place = {}, {}
     for i = 1, 3 do
       if needs[i] then leaves[#leaves + 1], place[#place + 1] = got[i], i end
@@ -152,8 +152,8 @@ local function check(input, weight, target)
   end
 end
 
--- Raises for a class that there is none of. The losses would, but count in the rows they are given;
--- on a GPU it is left to them, for a look would wait.
+-- Raises for a class out of range. The losses would raise too, but with the row number of a chunk.
+-- On a GPU the losses raise: a check would synchronize.
 local function check_classes(target, n, ignore_index)
   if lib.capture or target.device.type ~= "cpu" or target:is_floating_point()
       or target.dtype.name == "bool" then
@@ -167,7 +167,7 @@ local function check_classes(target, n, ignore_index)
       tonumber(target[at]:item()), n), "E_INDEX")
 end
 
--- Weights (C, d1, ..., in): the scores are (N, C, d1, ...), made at once.
+-- Weights (C, d1, ..., in): the scores are (N, C, d1, ...), computed at once.
 local function of_places(input, weight, bias, target, o)
   local features = weight:size(-1)
   if input:dim() < 1 or input:size(-1) ~= features then
@@ -180,14 +180,15 @@ local function of_places(input, weight, bias, target, o)
   return (cross_entropy(scores:reshape(shape), target, o, o.reduction))
 end
 
---- F.linear_cross_entropy(input, linear_weight, target): cross_entropy(linear(input, ...), target).
+--- F.linear_cross_entropy(input, linear_weight, target): cross_entropy(linear(input, ...),
+-- target).
 return {
   linear_cross_entropy = define {
     name = "linear_cross_entropy",
-    doc = "The cross entropy of a linear layer's results, as F.cross_entropy(F.linear(input, "
-      .. "linear_weight, linear_bias), target) has it, in memory for the results of some rows: "
-      .. "what a vocabulary needs. Where the target or the weights of the classes want a gradient "
-      .. "all results are made at once.",
+    doc = "The cross entropy of a linear layer's results: F.cross_entropy(F.linear(input, "
+      .. "linear_weight, linear_bias), target), computed in chunks of rows to save memory, "
+      .. "for large vocabularies. If the target or the class weights require gradients, "
+      .. "all results are computed at once.",
     examples = "moth.randn(3, 4), moth.randn(5, 4), moth.tensor{1LL, 5LL, 2LL}\n"
       .. "moth.randn(4, 3), moth.randn(2, 3), moth.tensor{1LL, 2LL, 2LL, 1LL}, "
       .. "{linear_bias = moth.randn(2), weight = moth.tensor{0.5, 2}, ignore_index = 1, "
@@ -196,15 +197,15 @@ return {
       {"tensor", "input", "rows, (N, in_features), or a single one"},
       {"tensor", "linear_weight", "(C, in_features); or (C, d1, ..., in_features) for a class at "
         .. "each of several places"},
-      {"any", "target", "right class of each row, (N) or (N, d1, ...); or probabilities, "
+      {"any", "target", "the class of each row, (N) or (N, d1, ...); or probabilities, "
         .. "(N, C, ...)"},
       {"tensor", "linear_bias", "(C) or (C, d1, ...)", optional = true},
       {"tensor", "weight", "weight of each class, (C)", optional = true},
-      {"enum", "reduction", "what the losses become", choices = {"mean", "sum", "none"}},
-      {"int", "ignore_index", "a target that counts for nothing", default = -100},
-      {"float", "label_smoothing", "share of the target spread evenly over all classes",
+      {"enum", "reduction", "the reduction of the losses", choices = {"mean", "sum", "none"}},
+      {"int", "ignore_index", "a target value that is ignored", default = -100},
+      {"float", "label_smoothing", "share of the target distributed uniformly over all classes",
        default = 0},
-      {"int", "batch_chunk_size", "rows at a time; when absent as many as have 4 million results, "
+      {"int", "batch_chunk_size", "rows in a chunk; default: as many as have 4 million results, "
         .. "at least 256", optional = true},
     },
     run = function(input, weight, target, bias, class_weights, reduction, ignore_index, smoothing,

@@ -1,6 +1,5 @@
---- margins.lua -- losses composed of ops: of pairs and triplets with a margin, of angles, of
--- differences with weights, and the likelihoods of Poisson and of Gauss; and bilinear. They are
--- found in moth.nn.functional.
+--- margins.lua -- losses composed of ops, in moth.nn.functional: margin losses of pairs and
+-- triplets, cosine losses, weighted differences, Poisson and Gaussian likelihoods; and bilinear.
 
 local define = require "moth.binding.define"
 local errors = require "moth.error"
@@ -19,21 +18,21 @@ local function reduced(loss, reduction)
   return loss
 end
 
--- Raises unless x has the shape of the input: broadcast, each would be compared with all others.
+-- Raises unless x has the input's shape: broadcasting would compare all pairs.
 local function same_shape(name, arg, x, input)
   if x.shape == input.shape then return end
   errors.argument(name, arg, ("the shape of the input, %s, is needed, got %s"):format(
     tostring(input.shape), errors.describe(x)), "E_SHAPE")
 end
 
--- Raises unless x has the dtype of input1, outside of autocast.
+-- Raises unless x has the dtype of input1, except under autocast.
 local function same_dtype(name, arg, x, input1)
   if x.dtype == input1.dtype or require("moth").is_autocast_enabled() then return end
   errors.argument(name, arg, ("%s does not go with 'input1', %s; convert one of them with :to()")
     :format(errors.describe(x), errors.describe(input1)), "E_DTYPE")
 end
 
--- Raises unless x fits the first tensor dimension by dimension; a size of 1 is broadcast.
+-- Raises unless x can be broadcast to the first tensor.
 local function same_dims(name, arg, x, first)
   local fits = x:dim() == first:dim()
   for d = 1, fits and x:dim() or 0 do
@@ -46,10 +45,10 @@ local function same_dims(name, arg, x, first)
   end
 end
 
--- -- of differences: one op without a weight --
+-- ---- differences: one op without a weight ----
 
--- The function of a loss by its op; `setting` is the row of an argument of its own, if it has one.
--- PyTorch divides the mean by the sum of the weights, of huber_loss by their number.
+-- Defines the function of a loss by its op; `setting` is the row of its own argument, if any.
+-- PyTorch divides the mean by the sum of the weights; for huber_loss by their number.
 local function of_differences(name, doc, by_weights, setting)
   local args = {
     {"tensor", "input", "any shape"},
@@ -89,23 +88,23 @@ of_differences("mse_loss", "The squared differences of input and target.", true)
 of_differences("l1_loss", "The absolute differences of input and target.", true)
 of_differences("huber_loss", "Half the squared difference up to `delta`, from there on a straight "
   .. "line (Huber, 1964).", false,
-  {"float", "delta", "distance up to which the loss is a square", default = 1})
+  {"float", "delta", "distance up to which the loss is quadratic", default = 1})
 
--- -- of angles and order --
+-- ---- cosines and rankings ----
 
 local HALF = {float16 = true, bfloat16 = true}
 
---- The cosine of the angle between vectors that lie along a dimension; both are broadcast.
+--- The cosine similarity of vectors along a dimension; both inputs are broadcast.
 margins.cosine_similarity = define {
   name = "cosine_similarity",
-  doc = "The cosine of the angle between vectors along a dimension.",
+  doc = "The cosine similarity of vectors along a dimension.",
   examples = "moth.randn(2, 3), moth.randn(2, 3)\n"
     .. "moth.randn(2, 3), moth.randn(3), {dim = 1, eps = 1e-6}",
   args = {
     {"tensor", "x1", "vectors, any shape"},
     {"tensor", "x2", "vectors, broadcast with the first"},
-    {"dim", "dim", "the dimension that they lie along", default = 2},
-    {"float", "eps", "the least length that a vector counts with", default = 1e-8},
+    {"dim", "dim", "the vectors' dimension", default = 2},
+    {"float", "eps", "lower bound of the vectors' norms", default = 1e-8},
   },
   scoped = true,
   run = function(x1, x2, dim, eps)
@@ -120,25 +119,25 @@ margins.cosine_similarity = define {
       product = x1 * x2
     end
     x1, x2 = x1:expand_as(product), x2:expand_as(product)
-    -- Each is divided by itself, since products of large and small ones leave the range.
+    -- Each vector is normalized first: products of large or small numbers overflow or underflow.
     x1 = x1 / x1:norm(2, dim, true):clamp(eps)
     x2 = x2 / x2:norm(2, dim, true):clamp(eps)
     return ((x1 * x2):sum(dim):to(dtype))
   end,
 }
 
---- max(0, -target (input1 - input2) + margin): the first should rank higher where target is 1,
--- lower where it is -1.
+--- max(0, -target (input1 - input2) + margin): input1 should be larger where target is 1, smaller
+-- where it is -1.
 margins.margin_ranking_loss = define {
   name = "margin_ranking_loss",
-  doc = "How far two scores are from the right order with a margin between them.",
+  doc = "The margin loss of two scores that should be in the target's order.",
   examples = "moth.randn(4), moth.randn(4), moth.ones(4)\n"
     .. "moth.randn(4), moth.randn(4), moth.ones(4), {margin = 0.5, reduction = 'sum'}",
   args = {
     {"tensor", "input1", "scores, any shape"},
     {"tensor", "input2", "scores, of the same shape"},
-    {"tensor", "target", "1 where the first should be larger, -1 where the second"},
-    {"float", "margin", "how much larger", default = 0},
+    {"tensor", "target", "1 where input1 should be larger, -1 where input2 should be"},
+    {"float", "margin", "the required difference", default = 0},
     REDUCTION,
   },
   scoped = true,
@@ -155,13 +154,13 @@ margins.margin_ranking_loss = define {
 --- The input where target is 1, max(0, margin - input) where it is -1.
 margins.hinge_embedding_loss = define {
   name = "hinge_embedding_loss",
-  doc = "Distances that should be small where target is 1 and beyond a margin where it is -1.",
+  doc = "The margin loss of distances: small where target is 1, large where it is -1.",
   examples = "moth.randn(4), moth.ones(4)\n"
     .. "moth.randn(4), -moth.ones(4), {margin = 2, reduction = 'none'}",
   args = {
     {"tensor", "input", "distances, any shape"},
     {"tensor", "target", "1 or -1 for each"},
-    {"float", "margin", "the distance that is far enough", default = 1},
+    {"float", "margin", "distances above it have no loss", default = 1},
     REDUCTION,
   },
   scoped = true,
@@ -173,17 +172,17 @@ margins.hinge_embedding_loss = define {
   end,
 }
 
---- 1 - cos where target is 1, max(0, cos - margin) where it is -1, of the vectors' angles.
+--- 1 - cos where target is 1, max(0, cos - margin) where it is -1; cos is the cosine similarity.
 margins.cosine_embedding_loss = define {
   name = "cosine_embedding_loss",
-  doc = "Vectors that should point the same way where target is 1, and apart where it is -1.",
+  doc = "The loss of vectors that should be similar where target is 1, dissimilar where it is -1.",
   examples = "moth.randn(4, 3), moth.randn(4, 3), moth.ones(4)\n"
     .. "moth.randn(4, 3), moth.randn(4, 3), -moth.ones(4), {margin = 0.2, reduction = 'sum'}",
   args = {
     {"tensor", "input1", "vectors, (N, D) or (D)"},
     {"tensor", "input2", "vectors, of the same shape"},
     {"tensor", "target", "1 or -1 for each, (N) or ()"},
-    {"float", "margin", "the cosine that is apart enough", default = 0},
+    {"float", "margin", "cosines below it have no loss where target is -1", default = 0},
     REDUCTION,
   },
   scoped = true,
@@ -203,7 +202,7 @@ margins.cosine_embedding_loss = define {
   end,
 }
 
--- Without one the loss is least where all vectors are the same.
+-- Without the margin the loss is least if all vectors are equal.
 local function some_margin(name, margin)
   if not (margin > 0) then
     errors.refuse(name, "margin", "a number above 0 is needed", margin, "E_DOMAIN")
@@ -213,19 +212,19 @@ end
 --- max(0, |anchor - positive| - |anchor - negative| + margin) (Balntas et al., 2016).
 margins.triplet_margin_loss = define {
   name = "triplet_margin_loss",
-  doc = "Anchors should be nearer to their positives than to their negatives, by a margin.",
+  doc = "The loss of anchors that are not nearer to positives than to negatives by a margin.",
   examples = "moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3)\n"
     .. "moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3), "
     .. "{margin = 2, p = 1, eps = 1e-5, swap = true, reduction = 'none'}",
   args = {
     {"tensor", "anchor", "vectors, (N, D) or (D)"},
-    {"tensor", "positive", "what should be near"},
-    {"tensor", "negative", "what should be far"},
-    {"float", "margin", "by how much", default = 1},
-    {"float", "p", "the power of the distance's norm", default = 2},
+    {"tensor", "positive", "vectors that should be near the anchors"},
+    {"tensor", "negative", "vectors that should be far from them"},
+    {"float", "margin", "the required difference", default = 1},
+    {"float", "p", "the order of the norm", default = 2},
     {"float", "eps", "added to differences, so that a distance of 0 has a gradient",
      default = 1e-6},
-    {"bool", "swap", "also count the distance of positive and negative?", default = false},
+    {"bool", "swap", "also use the distance of positive and negative?", default = false},
     REDUCTION,
   },
   scoped = true,
@@ -240,22 +239,22 @@ margins.triplet_margin_loss = define {
   end,
 }
 
---- max(0, d(anchor, positive) - d(anchor, negative) + margin), with a distance of one's own.
+--- max(0, d(anchor, positive) - d(anchor, negative) + margin), with any distance function d.
 margins.triplet_margin_with_distance_loss = define {
   name = "triplet_margin_with_distance_loss",
-  doc = "Anchors should be nearer to their positives than to their negatives, by any distance.",
+  doc = "triplet_margin_loss with any distance function.",
   examples = "moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3)\n"
     .. "moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3), "
     .. "{distance_function = function(a, b) return (a - b):abs():sum(-1) end, margin = 2, "
     .. "swap = true, reduction = 'none'}",
   args = {
     {"tensor", "anchor", "vectors, (N, D) or (D)"},
-    {"tensor", "positive", "what should be near"},
-    {"tensor", "negative", "what should be far"},
-    {"function", "distance_function", "called with two of them; pairwise_distance when absent",
+    {"tensor", "positive", "vectors that should be near the anchors"},
+    {"tensor", "negative", "vectors that should be far from them"},
+    {"function", "distance_function", "called with two of them; default: pairwise_distance",
      optional = true},
-    {"float", "margin", "by how much", default = 1},
-    {"bool", "swap", "also count the distance of positive and negative?", default = false},
+    {"float", "margin", "the required difference", default = 1},
+    {"bool", "swap", "also use the distance of positive and negative?", default = false},
     REDUCTION,
   },
   scoped = true,
@@ -279,10 +278,10 @@ margins.triplet_margin_with_distance_loss = define {
   end,
 }
 
---- exp(input) - target input, the likelihood of counts up to what the input does not change.
+--- exp(input) - target input: the negative log likelihood of counts, up to a constant.
 margins.poisson_nll_loss = define {
   name = "poisson_nll_loss",
-  doc = "The negated logarithm of a count's likelihood under a Poisson distribution.",
+  doc = "The negative log likelihood of counts under a Poisson distribution.",
   examples = "moth.randn(4), moth.tensor{0, 1, 2, 5}\n"
     .. "moth.rand(4) + 1, moth.tensor{0, 1, 2, 5}, "
     .. "{log_input = false, full = true, eps = 1e-6, reduction = 'sum'}  -- domain: positive",
@@ -302,7 +301,7 @@ margins.poisson_nll_loss = define {
     else loss = input - target * (input + eps):log() end
     if full then
       local large = target:gt(1)
-      local t = ops.where(large, target, 1) -- derivatives of log 0 would be infinite
+      local t = ops.where(large, target, 1) -- the gradient of log 0 would be infinite
       local stirling = t * t:log() - t + 0.5 * (2 * math.pi * t):log()
       loss = loss + ops.where(large, stirling, 0)
     end
@@ -310,8 +309,8 @@ margins.poisson_nll_loss = define {
   end,
 }
 
--- The variances of an input, to be broadcast with it: those without its last dimension get one of
--- 1, so that (N) beside (N, N) belong to rows.
+-- The variances, broadcastable with the input. Variances without the input's last dimension get
+-- one of size 1, so that (N) with (N, N) belongs to rows.
 local function variances(input, var)
   local n, fit = input:dim(), var
   if var:dim() == n - 1 then fit = var:unsqueeze(-1) end
@@ -329,7 +328,7 @@ end
 --- (log(var) + (input - target)^2 / var) / 2 (Nix and Weigend, 1994).
 margins.gaussian_nll_loss = define {
   name = "gaussian_nll_loss",
-  doc = "The negated logarithm of a number's likelihood under a normal distribution.",
+  doc = "The negative log likelihood of values under a normal distribution.",
   examples = "moth.randn(4, 2), moth.randn(4, 2), moth.rand(4, 2) + 0.5  -- domain: positive\n"
     .. "moth.randn(4, 2), moth.randn(4, 2), moth.rand(4, 1) + 0.5, "
     .. "{full = true, eps = 1e-4, reduction = 'sum'}  -- domain: positive",
@@ -337,9 +336,9 @@ margins.gaussian_nll_loss = define {
     {"tensor", "input", "expected values, any shape"},
     {"tensor", "target", "values, of the same shape"},
     {"tensor", "var", "their variances, of the same shape, with a 1 in one dimension, or without "
-     .. "the last one; a number is that of all", numbers = true},
+     .. "the last one; a number applies to all", numbers = true},
     {"bool", "full", "add the constant log(2 pi) / 2?", default = false},
-    {"float", "eps", "the least variance, which passes on gradients as if it were none",
+    {"float", "eps", "lower bound of the variance; gradients pass through unchanged",
      default = 1e-6},
     REDUCTION,
   },
@@ -348,7 +347,7 @@ margins.gaussian_nll_loss = define {
     same_dims("gaussian_nll_loss", "target", target, input)
     if not lib.istensor(var) then var = require("moth").full_like(input, tonumber(var)) end
     var = variances(input, var)
-    if not var.is_cuda then -- where no GPU is waited for
+    if not var.is_cuda then -- a GPU would have to synchronize
       check(var:lt(0), function()
         errors.argument("gaussian_nll_loss", "var", "no variance may be negative", "E_DOMAIN")
       end)
@@ -364,7 +363,7 @@ margins.gaussian_nll_loss = define {
 --- log(1 + exp(-target input)).
 margins.soft_margin_loss = define {
   name = "soft_margin_loss",
-  doc = "The logistic loss of scores whose signs should be those of the target.",
+  doc = "The logistic loss of scores that should have the target's signs.",
   examples = "moth.randn(4), moth.ones(4)\nmoth.randn(4), -moth.ones(4), {reduction = 'sum'}",
   args = {
     {"tensor", "input", "scores, any shape"},
@@ -378,9 +377,9 @@ margins.soft_margin_loss = define {
   end,
 }
 
--- ---- of several classes ----
+-- ---- several classes ----
 
--- Scores and targets with a batch; whether they had one.
+-- Scores and targets with a batch dimension; and true if it was added.
 local function batched(name, input, target, below)
   local ndim = input:dim()
   if below == 1 and ndim == 1 and target:dim() == 1 and target:size(1) == 1 then
@@ -395,9 +394,9 @@ local function batched(name, input, target, below)
   return input:unsqueeze(1), target:unsqueeze(1), false
 end
 
--- Raises where a target is above the number of classes, or below `least`. A replay checks when all
--- ops have run, which must not raise in their own names before.
--- @return y, within the classes
+-- Raises if a target is above the number of classes, or below `least`. A replay checks after all
+-- ops have run; until then out-of-range targets must not raise in inner ops.
+-- @return y, clamped to the classes
 local function classes_of(name, y, x, target, least)
   local moth = require "moth"
   if y.dtype.is_floating_point or y.dtype == moth.bool then
@@ -407,7 +406,7 @@ local function classes_of(name, y, x, target, least)
   if least then bad = bad:logical_or(y:lt(least)) end
   local recorded, classes = lib.capture ~= nil, x:size(2)
   check(bad, function()
-    if recorded then -- no value can be read after a replay
+    if recorded then -- a replay cannot read values
       errors.argument(name, "target", ("classes up to %d are needed"):format(classes), "E_INDEX")
     end
     local class = y:flatten():masked_select(bad:flatten()):select(1, 1):item()
@@ -419,10 +418,11 @@ local function classes_of(name, y, x, target, least)
   return least and y:clamp_min(least) or y
 end
 
---- The sum over other classes of max(0, margin - input[target] + input)^p, by their number.
+--- The sum over other classes of max(0, margin - input[target] + input)^p, divided by their
+-- number.
 margins.multi_margin_loss = define {
   name = "multi_margin_loss",
-  doc = "The target's score should be beyond those of all other classes, by a margin.",
+  doc = "The loss of scores where the target's is not above all others by a margin.",
   examples = "moth.randn(2, 3), moth.tensor({1, 3}, {dtype = moth.int64})  -- domain: distinct\n"
     .. "moth.randn(2, 3), moth.tensor({2, 3}, {dtype = moth.int64}), "
     .. "{p = 2, margin = 0.5, weight = moth.rand(3), reduction = 'sum'}  -- domain: distinct",
@@ -430,7 +430,7 @@ margins.multi_margin_loss = define {
     {"tensor", "input", "scores, (N, C) or (C)"},
     {"tensor", "target", "the class of each, (N) or ()"},
     {"int", "p", "the exponent, 1 or 2", default = 1},
-    {"float", "margin", "by how much", default = 1},
+    {"float", "margin", "the required difference", default = 1},
     {"tensor", "weight", "weight of each class, (C)", optional = true},
     REDUCTION,
   },
@@ -450,18 +450,18 @@ margins.multi_margin_loss = define {
   end,
 }
 
---- The sum over targets t and other classes i of max(0, 1 - input[t] + input[i]), by the number of
--- classes.
+--- The sum over targets t and other classes i of max(0, 1 - input[t] + input[i]), divided by the
+-- number of classes.
 margins.multilabel_margin_loss = define {
   name = "multilabel_margin_loss",
-  doc = "The scores of all targets should be beyond those of all other classes, by 1.",
+  doc = "The loss of scores where the targets' are not above all others by 1.",
   examples = "moth.randn(2, 3), moth.tensor({{1, 3, 0}, {2, 0, 1}}, {dtype = moth.int64})"
     .. "  -- domain: distinct\n"
     .. "moth.randn(3), moth.tensor({1, 2, 3}, {dtype = moth.int64}), {reduction = 'sum'}"
     .. "  -- domain: distinct",
   args = {
     {"tensor", "input", "scores, (N, C) or (C)"},
-    {"tensor", "target", "classes, of the same shape; what lies below 1 ends them"},
+    {"tensor", "target", "classes, of the same shape; a number below 1 ends the list"},
     REDUCTION,
   },
   scoped = true,
@@ -489,7 +489,7 @@ margins.multilabel_soft_margin_loss = define {
     .. "{weight = moth.rand(3), reduction = 'sum'}",
   args = {
     {"tensor", "input", "scores, (N, C) or (C)"},
-    {"tensor", "target", "1 where the class is right, 0 where it is not, of the same shape"},
+    {"tensor", "target", "1 where the class applies, else 0, of the same shape"},
     {"tensor", "weight", "weight of each class, (C)", optional = true},
     REDUCTION,
   },
@@ -505,13 +505,13 @@ margins.multilabel_soft_margin_loss = define {
 --- The p-norm of x1 - x2 + eps along the last dimension.
 margins.pairwise_distance = define {
   name = "pairwise_distance",
-  doc = "The distances of vectors, which lie along the last dimension.",
+  doc = "The p-norm distance of vectors along the last dimension.",
   examples = "moth.randn(2, 3), moth.randn(2, 3)\n"
     .. "moth.randn(2, 3), moth.randn(3), {p = 1, eps = 1e-3, keepdim = true}",
   args = {
     {"tensor", "x1", "vectors, (..., D)"},
     {"tensor", "x2", "vectors, broadcast with the first"},
-    {"float", "p", "the power of the norm", default = 2},
+    {"float", "p", "the order of the norm", default = 2},
     {"float", "eps", "added to differences, so that a distance of 0 has a gradient",
      default = 1e-6},
     {"bool", "keepdim", "keep the dimension with size 1", default = false},

@@ -1,4 +1,4 @@
---- fillers.lua -- how the functions of nn.init are defined, and what arguments they share.
+--- fillers.lua -- defines the functions of nn.init and their common arguments.
 
 local define = require "moth.binding.define"
 local errors = require "moth.error"
@@ -8,9 +8,9 @@ local fillers = {
   GENERATOR = {"generator", "generator", "source of random numbers", optional = true},
 }
 
---- Defines them. Each refuses a parameter that is still uninitialized before it looks at its shape.
--- @param into  a table that gets them by name
--- @param rows  as `define` takes them
+--- Defines fillers. Each raises for an uninitialized parameter before it checks the shape.
+-- @param into  the table that receives them
+-- @param rows  the arguments of `define`
 function fillers.add(into, rows)
   for _, row in ipairs(rows) do
     local name, run = row.name, row.run

@@ -1,5 +1,5 @@
---- init.lua -- nn.init: ways to fill a tensor with first values. All write in place, unrecorded,
--- and return the tensor; random numbers come from the default generator or the one given.
+--- init.lua -- nn.init: functions that initialize a tensor in place, without gradient, and return
+-- it. Random numbers use the default generator or the given one.
 
 local define = require "moth.binding.define"
 local errors = require "moth.error"
@@ -14,7 +14,7 @@ local function moth() return require "moth" end
 
 local skipping = false
 
---- Calls f(...), while which nothing here draws or fills: for nn.utils.skip_init.
+--- Calls f(...) while all fillers do nothing: for nn.utils.skip_init.
 function init.skip(f, ...)
   local before = skipping
   skipping = true
@@ -26,7 +26,7 @@ function init.skip(f, ...)
   return finish(pcall(f, ...))
 end
 
--- Calls an in-place method of x unrecorded.
+-- Calls an in-place method of x under no_grad.
 local function fill(x, method, ...)
   if skipping then return x end
   local args, n = {...}, select("#", ...)
@@ -34,13 +34,13 @@ local function fill(x, method, ...)
   return x
 end
 
--- The same by a spread that depends on the fan: an empty tensor may have one of 0.
+-- The same with a standard deviation from the fan; the fan of an empty tensor may be 0.
 local function fill_by_fan(x, method, ...)
   if x:numel() == 0 then return x end
   return fill(x, method, ...)
 end
 
--- Inputs and outputs of one unit: the sizes of dims 2 and 1, times the window.
+-- fan_in and fan_out: the sizes of dims 2 and 1, times the window.
 local function fans(fname, x)
   local shape = x.shape
   if #shape < 2 then
@@ -76,11 +76,11 @@ end
 
 local TENSOR, GENERATOR = fillers.TENSOR, fillers.GENERATOR
 
--- ---- plain values ----
+-- ---- constants and plain distributions ----
 
 fillers.add(init, {
   {
-    name = "uniform_", doc = "Fills with numbers drawn evenly from [a, b).",
+    name = "uniform_", doc = "Fills with a uniform distribution over [a, b).",
     examples = "moth.empty(3, 5)\nmoth.empty(3, 5), -1, 1",
     args = {TENSOR, {"float", "a", "lower bound", default = 0},
             {"float", "b", "upper bound", default = 1}, GENERATOR},
@@ -89,7 +89,7 @@ fillers.add(init, {
     end,
   },
   {
-    name = "normal_", doc = "Fills with numbers of a normal distribution.",
+    name = "normal_", doc = "Fills with a normal distribution.",
     examples = "moth.empty(3, 5)\nmoth.empty(3, 5), 1, 0.1",
     args = {TENSOR, {"float", "mean", "mean", default = 0},
             {"float", "std", "standard deviation", default = 1}, GENERATOR},
@@ -115,7 +115,7 @@ fillers.add(init, {
 -- ---- by the fan ----
 
 local GAIN = {"float", "gain", "factor of the spread", default = 1, bounds = {0}}
-local SLOPE = {"float", "a", "slope below zero, of leaky_relu", default = 0}
+local SLOPE = {"float", "a", "negative slope of leaky_relu", default = 0}
 local MODE = {"enum", "mode", "which fan keeps its variance", choices = {"fan_in", "fan_out"}}
 local NONLINEARITY = {"string", "nonlinearity", "what follows the layer", default = "leaky_relu"}
 
@@ -127,7 +127,7 @@ end
 fillers.add(init, {
   {
     name = "xavier_uniform_",
-    doc = "Fills evenly, with the spread that keeps the variance forward and backward "
+    doc = "Fills uniformly, scaled to keep the variance in the forward and backward pass "
       .. "(Glorot and Bengio, 2010).",
     examples = "moth.empty(3, 5)\nmoth.empty(3, 5), {gain = 2}",
     args = {TENSOR, GAIN, GENERATOR},
@@ -139,7 +139,7 @@ fillers.add(init, {
   },
   {
     name = "xavier_normal_",
-    doc = "Fills normally, with the spread that keeps the variance forward and backward "
+    doc = "Fills normally, scaled to keep the variance in the forward and backward pass "
       .. "(Glorot and Bengio, 2010).",
     examples = "moth.empty(3, 5)\nmoth.empty(3, 5), {gain = 2}",
     args = {TENSOR, GAIN, GENERATOR},
@@ -150,7 +150,7 @@ fillers.add(init, {
   },
   {
     name = "kaiming_uniform_",
-    doc = "Fills evenly, with the spread that keeps the variance through layers of ReLUs "
+    doc = "Fills uniformly, scaled to keep the variance through layers of ReLUs "
       .. "(He et al., 2015).",
     examples = "moth.empty(3, 5)\n"
       .. "moth.empty(3, 5), {mode = \"fan_out\", nonlinearity = \"relu\"}",
@@ -162,7 +162,7 @@ fillers.add(init, {
   },
   {
     name = "kaiming_normal_",
-    doc = "Fills normally, with the spread that keeps the variance through layers of ReLUs "
+    doc = "Fills normally, scaled to keep the variance through layers of ReLUs "
       .. "(He et al., 2015).",
     examples = "moth.empty(3, 5)\n"
       .. "moth.empty(3, 5), {mode = \"fan_out\", nonlinearity = \"relu\"}",
@@ -176,18 +176,18 @@ fillers.add(init, {
 
 init.calculate_gain = define {
   name = "calculate_gain",
-  doc = "The factor by which a nonlinearity asks for larger weights.",
+  doc = "The recommended gain of a nonlinearity.",
   examples = "\"tanh\"\n\"leaky_relu\", 0.2", outputs = "gain",
   args = {{"string", "nonlinearity", "such as 'relu', 'tanh', 'leaky_relu', 'linear'"},
-          {"float", "param", "slope below zero, of leaky_relu", optional = true}},
+          {"float", "param", "negative slope of leaky_relu", optional = true}},
   run = function(nonlinearity, param) return (gain_of("calculate_gain", nonlinearity, param)) end,
 }
 
---- The inputs and outputs of one unit of a weight: fan_in, fan_out.
+--- The fan of a weight: fan_in, fan_out.
 init.fans = fans
 
---- What Linear and the convolutions begin with, as in PyTorch: weights by kaiming_uniform_ with
--- a = sqrt(5), biases evenly within 1 / sqrt(fan_in).
+--- The default initialization of Linear and the convolutions, as in PyTorch: weights by
+-- kaiming_uniform_ with a = sqrt(5), biases uniform within 1 / sqrt(fan_in).
 -- @param weight  (out, in, ...)
 -- @param bias    (out), or nil
 function init.reset(weight, bias)

@@ -1,5 +1,5 @@
---- shapes.lua -- the fillers of nn.init that look at more than the fan: trunc_normal_, eye_,
--- dirac_, orthogonal_, sparse_.
+--- shapes.lua -- fillers of nn.init with shape rules: trunc_normal_, eye_, dirac_, orthogonal_,
+-- sparse_.
 
 local errors = require "moth.error"
 local fillers = require "moth.nn.initialization.fillers"
@@ -19,7 +19,7 @@ end
 
 -- ---- trunc_normal_ ----
 
--- How much of a normal distribution lies between a and b.
+-- The probability of a normal distribution between a and b.
 local function mass(mean, std, a, b)
   local root = std * math.sqrt(2)
   local ends = moth().erf(moth().tensor({(a - mean) / root, (b - mean) / root},
@@ -27,7 +27,7 @@ local function mass(mean, std, a, b)
   return ((ends[2] - ends[1]) / 2):item()
 end
 
--- Draws anew where `outside` says so, until nothing is.
+-- Redraws the elements where `outside` is true, until none is left.
 local function redraw(x, draw, outside)
   draw(x)
   local mask = outside(x)
@@ -37,7 +37,7 @@ local function redraw(x, draw, outside)
   end
 end
 
--- Few values lie between a and b: even draws are kept by their density.
+-- If [a, b] has little probability: rejection sampling from a uniform distribution.
 local function by_density(x, mean, std, a, b, generator)
   local top = math.max(a, math.min(mean, b))
   local log_top = -0.5 * ((top - mean) / std) ^ 2
@@ -69,10 +69,10 @@ end
 
 local PANEL = 32
 
--- Makes the rows of q (no more rows than columns) orthonormal, by the Gram-Schmidt process: panels
--- of rows against all rows before them by matrix products, rows of a panel one by one; each twice,
--- which is enough (Giraud et al., 2005). It is the Q of a QR factorization whose R has a positive
--- diagonal, so that Q is evenly distributed if q was normal (Mezzadri, 2007).
+-- Orthonormalizes the rows of q (at most as many rows as columns) by block Gram-Schmidt: panels
+-- against all rows before them by matrix products, rows within a panel one by one; each twice,
+-- which is enough (Giraud et al., 2005). The result is the Q of a QR factorization whose R has a
+-- positive diagonal, so that Q is uniformly distributed if q was normal (Mezzadri, 2007).
 local function orthonormal_rows(q)
   local n = q:size(1)
   for first = 1, n, PANEL do
@@ -143,7 +143,7 @@ local function sparse(x, sparsity, std, generator)
   end
 end
 
--- Runs a filler unrecorded and gives the tensor back.
+-- Runs a filler under no_grad and returns the tensor.
 local function filling(fn)
   return function(x, ...)
     moth().no_grad(fn, x, ...)
@@ -156,7 +156,7 @@ local found = {}
 fillers.add(found, {
   {
     name = "trunc_normal_",
-    doc = "Fills with numbers of a normal distribution, those outside [a, b] drawn anew.",
+    doc = "Fills with a normal distribution truncated to [a, b].",
     examples = "moth.empty(3, 5)\nmoth.empty(3, 5), 1, 2, 0.5, 3",
     args = {TENSOR, {"float", "mean", "mean, before truncation", default = 0},
             {"float", "std", "standard deviation, before truncation", default = 1},
@@ -165,27 +165,27 @@ fillers.add(found, {
     run = filling(trunc_normal),
   },
   {
-    name = "eye_", doc = "Fills a matrix with the identity: as many inputs as fit are passed on.",
+    name = "eye_", doc = "Fills a matrix with the identity; it may be rectangular.",
     examples = "moth.empty(3, 5)", args = {TENSOR}, run = filling(eye),
   },
   {
     name = "dirac_",
-    doc = "Fills the weight of a convolution so that it passes on as many channels as fit.",
+    doc = "Fills the weight of a convolution with the Dirac delta, which copies channels.",
     examples = "moth.empty(3, 5, 3)\nmoth.empty(6, 2, 3, 3), 2",
     args = {TENSOR, {"int", "groups", "groups of the convolution", default = 1}},
     run = filling(dirac),
   },
   {
     name = "orthogonal_",
-    doc = "Fills with a (half) orthogonal matrix, drawn evenly from all of them; dims beyond the "
-      .. "second are taken with it (Saxe et al., 2014).",
+    doc = "Fills with a uniformly distributed (semi-)orthogonal matrix; dims after the "
+      .. "second are flattened into it (Saxe et al., 2014).",
     examples = "moth.empty(3, 5)\nmoth.empty(5, 3), 2",
     args = {TENSOR, {"float", "gain", "factor of the matrix", default = 1}, GENERATOR},
     run = filling(orthogonal),
   },
   {
     name = "sparse_",
-    doc = "Fills a matrix normally, but for a share of zeros in each column (Martens, 2010).",
+    doc = "Fills a matrix normally, with a share of zeros in each column (Martens, 2010).",
     examples = "moth.empty(6, 5), 0.5\nmoth.empty(6, 5), {sparsity = 0.1, std = 1}",
     args = {TENSOR, {"float", "sparsity", "share of each column that is 0"},
             {"float", "std", "standard deviation of the others", default = 0.01}, GENERATOR},

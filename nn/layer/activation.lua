@@ -1,7 +1,7 @@
---- activation.lua -- layers that apply a function to each element, and the softmaxes; and
--- gumbel_softmax and rrelu of moth.nn.functional.
+--- activation.lua -- elementwise layers and the softmaxes; and gumbel_softmax and rrelu of
+-- moth.nn.functional.
 --
--- Nearly all stand for a function, as layer.lua makes them.
+-- Most classes are generated from a function by layer/init.lua.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -35,15 +35,15 @@ end
 
 -- ---- with a parameter ----
 
---- max(x, 0) + weight min(x, 0), the slope below 0 being learnt (He et al., 2015).
--- `weight` is (num_parameters): one for all, or one for each channel, dim 2 of the input.
+--- max(x, 0) + weight min(x, 0), with a learned weight (He et al., 2015). `weight` is
+-- (num_parameters): one for all, or one for each channel, dim 2 of the input.
 local PReLU = class("PReLU", Module)
 activation.PReLU = PReLU
 
 PReLU.signature = define.signature("PReLU", {
   {"int", "num_parameters", "1, or the number of channels", default = 1},
-  {"float", "init", "the first slope", default = 0.25},
-  {"dtype", "dtype", "element type; the default one when absent", optional = true},
+  {"float", "init", "the initial weight", default = 0.25},
+  {"dtype", "dtype", "element type; default: the default dtype", optional = true},
 })
 
 function PReLU:init(num_parameters, init, dtype)
@@ -64,19 +64,19 @@ function PReLU:extra_repr()
   return "num_parameters=" .. self.num_parameters
 end
 
--- ---- a function ----
+-- ---- functions ----
 
---- Samples of a softmax that have gradients (Jang et al., 2017; Maddison et al., 2017).
+--- Differentiable samples of a softmax (Jang et al., 2017; Maddison et al., 2017).
 activation.gumbel_softmax = define {
   name = "gumbel_softmax",
-  doc = "Draws from the categories of a softmax, softly, or hard: 1 at one category, with the "
+  doc = "A soft sample of a softmax's categories, or a hard one: one-hot, with the "
     .. "gradient of the soft result.",
   examples = "moth.randn(3, 4)\nmoth.randn(3, 4), {tau = 0.5, dim = 1}",
   args = {
-    {"tensor", "logits", "logarithms of probabilities up to a summand, any shape"},
-    {"float", "tau", "temperature: the lower, the nearer to one category", default = 1},
-    {"bool", "hard", "1 at one category and 0 elsewhere?", default = false},
-    {"float", "eps", "changes nothing, as in PyTorch", default = 1e-10},
+    {"tensor", "logits", "unnormalized log probabilities, any shape"},
+    {"float", "tau", "temperature: lower values are closer to one-hot", default = 1},
+    {"bool", "hard", "return one-hot samples?", default = false},
+    {"float", "eps", "no effect, as in PyTorch", default = 1e-10},
     {"dim", "dim", "the dimension of the categories", default = -1},
   },
   scoped = true,
@@ -95,14 +95,14 @@ activation.gumbel_softmax = define {
 
 activation.rrelu = define {
   name = "rrelu",
-  doc = "max(x, 0) + a min(x, 0): in training the slope a is drawn for each element, else it is "
+  doc = "max(x, 0) + a min(x, 0): in training a is drawn for each element, else it is "
     .. "the mean of its bounds (Xu et al., 2015).",
   examples = "moth.randn(3, 4)\nmoth.randn(3, 4), {lower = 0.2, upper = 0.4}",
   args = {
     {"tensor", "input", "any shape"},
-    {"float", "lower", "the least slope", default = 1 / 8},
-    {"float", "upper", "the greatest", default = 1 / 3},
-    {"bool", "training", "are slopes drawn?", default = false},
+    {"float", "lower", "the lower bound of the slope", default = 1 / 8},
+    {"float", "upper", "the upper bound", default = 1 / 3},
+    {"bool", "training", "draw the slopes?", default = false},
     {"bool", "inplace", "write the input itself?", default = false},
   },
   scoped = true,
@@ -122,13 +122,13 @@ activation.rrelu = define {
   end,
 }
 
---- F.rrelu as a layer: slopes below 0 are drawn in training.
+--- F.rrelu as a layer: random negative slopes in training.
 local RReLU = class("RReLU", Module)
 activation.RReLU = RReLU
 
 RReLU.signature = define.signature("RReLU", {
-  {"float", "lower", "the least slope", default = 1 / 8},
-  {"float", "upper", "the greatest", default = 1 / 3},
+  {"float", "lower", "the lower bound of the slope", default = 1 / 8},
+  {"float", "upper", "the upper bound", default = 1 / 3},
   {"bool", "inplace", "write the input itself?", default = false},
 })
 

@@ -1,5 +1,5 @@
---- adaptive.lua -- nn.AdaptiveLogSoftmaxWithLoss: a softmax over many classes, of which the rare
--- ones are grouped into clusters with smaller weights (Grave et al., 2017).
+--- adaptive.lua -- nn.AdaptiveLogSoftmaxWithLoss: a softmax over many classes; rare classes are
+-- grouped into clusters with smaller weights (Grave et al., 2017).
 
 local class = require "moth.base.class"
 local container = require "moth.nn.layer.container"
@@ -14,22 +14,21 @@ local adaptive = {}
 
 local function moth() return require "moth" end
 
---- The logarithm of the probability of a target among n_classes classes, sorted by how often they
--- come: the first `cutoffs[1]` have a place of their own in `head`, those up to the next cutoff are
--- a cluster, and so on. A cluster's weights are those of `tail[i]`, through
--- in_features / div_value ^ i features.
+--- The log probability of a target among n_classes classes, sorted by frequency: `head` scores the
+-- first `cutoffs[1]` classes and each cluster; a cluster is the classes up to the next cutoff.
+-- The weights of cluster i are `tail[i]`, through in_features / div_value ^ i features.
 local Adaptive = class("AdaptiveLogSoftmaxWithLoss", Module)
 adaptive.AdaptiveLogSoftmaxWithLoss = Adaptive
 
 Adaptive.signature = define.signature("AdaptiveLogSoftmaxWithLoss", {
   {"int", "in_features", "features of the input"},
-  {"int", "n_classes", "how many classes there are, sorted by how often they come"},
+  {"int", "n_classes", "the number of classes, sorted by frequency"},
   {"ints", "cutoffs", "the last class of the shortlist and of each cluster but the last, "
     .. "ascending"},
-  {"float", "div_value", "how much smaller each cluster's weights are", default = 4},
-  {"bool", "head_bias", "does the head have a bias?", default = false},
-  {"device", "device", "where the parameters live", optional = true},
-  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+  {"float", "div_value", "factor by which each cluster's features decrease", default = 4},
+  {"bool", "head_bias", "add a bias to the head?", default = false},
+  {"device", "device", "the parameters' device", optional = true},
+  {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 })
 
 local function checked_cutoffs(cutoffs, n_classes)
@@ -68,7 +67,7 @@ function Adaptive:init(in_features, n_classes, cutoffs, div_value, head_bias, de
   end
 end
 
---- Draws all weights anew.
+--- Reinitializes all weights.
 function Adaptive:reset_parameters()
   self.head:reset_parameters()
   for _, part in ipairs(self.tail) do
@@ -108,8 +107,8 @@ local function positions(mask)
   return (mask:nonzero():reshape(-1))
 end
 
--- What clusters say of the targets in them: the log-probability of each within its cluster (0 for
--- those of the shortlist), and where in the head each target is looked up.
+-- For the targets in clusters: the log probability of each within its cluster (0 for those of the
+-- shortlist), and the index of each target in the head.
 local function by_cluster(self, input, target)
   local n = input:size(1)
   local output = moth().zeros({n}, {dtype = input.dtype, device = input.device})
@@ -133,9 +132,9 @@ local function by_cluster(self, input, target)
   return output, at
 end
 
---- The log-probability of each target, and minus their mean: output, loss.
+--- The log probability of each target, and the negative mean: output, loss.
 -- @param input   (N, in_features) or (in_features)
--- @param target  (N) classes from 1 on, or one
+-- @param target  (N) classes from 1 on, or a single one
 function Adaptive:forward(input, target)
   if target == nil then
     errors.argument("AdaptiveLogSoftmaxWithLoss", "target",
@@ -160,7 +159,7 @@ named.takes(Adaptive.forward, {
   {"any", "target", "(N) classes from 1 on, or one"},
 }, "output, loss")
 
---- The logarithms of the probabilities of all classes: (N, in_features) -> (N, n_classes).
+--- The log probabilities of all classes: (N, in_features) -> (N, n_classes).
 function Adaptive:log_prob(input)
   input = checked(self, input)
   local single = input:dim() == 1

@@ -12,43 +12,42 @@ local parameter = require "moth.nn.module.parameter"
 
 local attention = {}
 
---- Attention with several heads: attention(query, key, value) -> output, weights.
--- query (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim) -> output (L, N, embed_dim),
--- weights (N, L, S), or nil without need_weights; with batch_first N comes first, and N may be
--- left out of all three. In the masks true, or -inf, means that a key takes no part, as in
--- PyTorch, which is the opposite of F.scaled_dot_product_attention:
--- key_padding_mask (N, S), attn_mask (L, S) or (N * num_heads, L, S).
--- Parameters: in_proj_weight (3 embed_dim, embed_dim), or q_proj_weight, k_proj_weight and
--- v_proj_weight where kdim or vdim differ, begin by xavier_uniform_; in_proj_bias and
--- out_proj.bias as 0; out_proj.weight as Linear's; bias_k and bias_v by xavier_normal_.
+--- Multi-head attention: attention(query, key, value) -> output, weights. query (L, N, embed_dim),
+-- key (S, N, kdim), value (S, N, vdim) -> output (L, N, embed_dim), weights (N, L, S), or nil
+-- without need_weights; with batch_first N is the first dimension; all three may omit N. In the
+-- masks true or -inf excludes a key, as in PyTorch; this is the opposite of
+-- F.scaled_dot_product_attention: key_padding_mask (N, S), attn_mask (L, S) or (N * num_heads, L,
+-- S). Parameters: in_proj_weight (3 embed_dim, embed_dim), or q_proj_weight, k_proj_weight and
+-- v_proj_weight if kdim or vdim differ, are initialized by xavier_uniform_; in_proj_bias and
+-- out_proj.bias with 0; out_proj.weight like Linear's; bias_k and bias_v by xavier_normal_.
 local MultiheadAttention = class("MultiheadAttention", Module)
 attention.MultiheadAttention = MultiheadAttention
 
 MultiheadAttention.signature = define.signature("MultiheadAttention", {
   {"int", "embed_dim", "size of a query and of the result"},
   {"int", "num_heads", "heads, each of embed_dim / num_heads"},
-  {"float", "dropout", "probability that a weight becomes 0 in training", default = 0},
-  {"bool", "bias", "do the projections have one?", default = true},
-  {"bool", "add_bias_kv", "is there a learned key, with its value, beside those given?",
+  {"float", "dropout", "dropout probability of the weights in training", default = 0},
+  {"bool", "bias", "add a bias to the projections?", default = true},
+  {"bool", "add_bias_kv", "add a learned key and value?",
     default = false},
-  {"bool", "add_zero_attn", "is there a key of zeros beside those given?", default = false},
-  {"int", "kdim", "size of a key; embed_dim when absent", optional = true},
-  {"int", "vdim", "size of a value; embed_dim when absent", optional = true},
+  {"bool", "add_zero_attn", "add a key and value of zeros?", default = false},
+  {"int", "kdim", "size of a key; default: embed_dim", optional = true},
+  {"int", "vdim", "size of a value; default: embed_dim", optional = true},
   {"bool", "batch_first", "is the batch the first dimension?", default = false},
-  {"device", "device", "where the parameters live", optional = true},
-  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+  {"device", "device", "the parameters' device", optional = true},
+  {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 })
 
 local parse = define.signature("MultiheadAttention.forward", {
   {"tensor", "query", "(L, N, embed_dim)"},
   {"tensor", "key", "(S, N, kdim)"},
   {"tensor", "value", "(S, N, vdim)"},
-  {"tensor", "key_padding_mask", "(N, S): true where a key takes no part", optional = true},
-  {"bool", "need_weights", "are the weights wanted too?", default = true},
-  {"tensor", "attn_mask", "(L, S) or (N * num_heads, L, S): true where a key takes no part",
+  {"tensor", "key_padding_mask", "(N, S): true excludes a key", optional = true},
+  {"bool", "need_weights", "also return the weights?", default = true},
+  {"tensor", "attn_mask", "(L, S) or (N * num_heads, L, S): true excludes a key",
     optional = true},
-  {"bool", "average_attn_weights", "the mean of the heads' weights, or all?", default = true},
-  {"bool", "is_causal", "says that attn_mask is causal, which changes nothing", default = false},
+  {"bool", "average_attn_weights", "return the mean of the heads' weights?", default = true},
+  {"bool", "is_causal", "a hint that attn_mask is causal; no effect", default = false},
 })
 
 local function bad(name, text, code)
@@ -89,7 +88,7 @@ function MultiheadAttention:init(embed_dim, num_heads, dropout, bias, add_bias_k
   self:_reset_parameters()
 end
 
---- Draws all parameters but out_proj.weight anew.
+--- Reinitializes all parameters but out_proj.weight.
 function MultiheadAttention:_reset_parameters()
   if self.same_dims then
     init.xavier_uniform_(self.in_proj_weight)
@@ -165,7 +164,7 @@ local function project(self, query, key, value)
   return list[1], list[2], list[3]
 end
 
--- What is added to the scores for a mask: -inf where it is true. nil for none.
+-- The mask as a tensor that is added to the scores: -inf where it is true. nil without a mask.
 local function added(name, mask, like)
   local moth = require "moth"
   if mask == nil then return nil end
@@ -210,7 +209,7 @@ local function merge(self, attn_mask, padding, query, l, n, s)
   return a == nil and p or a
 end
 
--- One more column in a mask: a key that always takes part.
+-- Adds a column to a mask: a key that is never excluded.
 local function widen(mask)
   if mask == nil then return nil end
   local size = {}
@@ -224,7 +223,7 @@ local function split_heads(self, x)
   return x:unflatten(-1, {self.num_heads, self.head_dim}):permute{2, 3, 1, 4}
 end
 
--- Keys that are not among those given, with their values.
+-- Appends the additional keys and their values.
 local function more_keys(self, q, k, v, mask)
   local moth = require "moth"
   if self.bias_k ~= nil then
@@ -242,7 +241,7 @@ local function more_keys(self, q, k, v, mask)
   return k, v, mask
 end
 
--- (N, heads, L, head_dim) and, if they are wanted, the weights (N, heads, L, S).
+-- (N, heads, L, head_dim) and, if requested, the weights (N, heads, L, S).
 local function attend(self, q, k, v, mask, need_weights)
   local dropout = self.training and self.dropout or 0
   if not need_weights then

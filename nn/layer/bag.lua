@@ -1,5 +1,5 @@
---- bag.lua -- nn.EmbeddingBag: the sum, the mean or the largest of the vectors of each bag of
--- tokens; and embedding_bag, found in moth.nn.functional.
+--- bag.lua -- nn.EmbeddingBag: the sum, mean or maximum of the vectors of each bag of tokens; and
+-- embedding_bag of moth.nn.functional.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -73,7 +73,7 @@ local function check(input, weight, offsets, by_freq, mode, weights)
   end
 end
 
--- Why these offsets, which break a rule, cannot be.
+-- The message for invalid offsets.
 local function refuse_offsets(offsets, input)
   local before = 0
   for i, from in ipairs(offsets:tolist()) do
@@ -89,8 +89,8 @@ local function refuse_offsets(offsets, input)
     errors.describe(input)), "E_DOMAIN")
 end
 
--- Of tokens in a row: how many of them are in bags, the bag of each, and how many bags there are.
--- While a step is captured no value can be read: then the offsets are checked after each replay.
+-- For tokens in a row: the number of tokens in bags, the bag of each, and the number of bags. A
+-- captured step cannot read values: it checks the offsets after each replay.
 local function shared_out(input, offsets, last)
   local moth = require "moth"
   local n, bags = input:size(1), offsets:size(1)
@@ -100,7 +100,7 @@ local function shared_out(input, offsets, last)
   offsets = offsets:to(moth.int64)
   local stop = 0
   if bags > 0 then
-    -- one read: where the last offset points, or -1 if the rules are broken
+    -- reads once: the last offset, or -1 if the offsets are invalid
     local wrong = offsets[1]:ne(0):logical_or(offsets[-1]:gt(n))
     if bags > 1 then
       local falls = offsets:narrow(1, 2, bags - 1):lt(offsets:narrow(1, 1, bags - 1))
@@ -125,13 +125,13 @@ local function shared_out(input, offsets, last)
   return n, moth.searchsorted(offsets, at, {right = true}) - 1, bags
 end
 
--- Sums or largest values of the bags of x, (B, N, features).
+-- Sums or maxima of the bags of x, (B, N, features).
 local function of_rows(x, largest)
   if largest and x:size(2) > 0 then return (x:max(2)) end
   return x:sum(2)
 end
 
--- The same of (N, features), where a list says which bag each is in.
+-- The same for (N, features) and a list with the bag of each row.
 local function of_list(x, largest, list, bags)
   local y = x:new_zeros(bags, x:size(2))
   if not largest or x:size(1) == 0 then return y:index_add(1, list, x) end
@@ -139,7 +139,7 @@ local function of_list(x, largest, list, bags)
   local values, alone = x:detach(), {include_self = false}
   y = y:scatter_reduce(1, list, values, "amax", alone)
   if not x.requires_grad then return y end
-  -- Of equal values the first gets the gradient, as in a row of (B, N).
+  -- Of equal maxima the first gets the gradient, as in a row of (B, N).
   local n = x:size(1)
   local moth = require "moth"
   local at = moth.arange(n, {dtype = moth.int64, device = x.device}) + 1
@@ -149,8 +149,8 @@ local function of_list(x, largest, list, bags)
   return x:gather(1, first:scatter_reduce(1, list, at, "amin", alone))
 end
 
--- Sums of (B, N), or of a list, by one kernel, which reads the table in place; nil where there is
--- none for it.
+-- Sums of (B, N), or of a list, by one kernel that reads the table in place; nil if there is no
+-- kernel for the arguments.
 local function summed(input, weight, weights, list, bags, padding, by_freq)
   local kind = weight.dtype.name
   if (kind ~= "float32" and kind ~= "float64") or weight.device.type ~= "cpu"
@@ -160,10 +160,10 @@ local function summed(input, weight, weights, list, bags, padding, by_freq)
   return (own.bag_sum(input, weight, weights, list, bags, padding, by_freq))
 end
 
---- The vectors of tokens, joined by bag: those of a row of (B, N), or those from an offset on.
+--- Reduces the vectors of each bag of tokens: a row of (B, N), or the tokens from an offset on.
 bag.embedding_bag = define {
   name = "embedding_bag",
-  doc = "The sum, the mean or the largest of the vectors of each bag of tokens; 0 for an empty "
+  doc = "The sum, mean or maximum of the vectors of each bag of tokens; 0 for an empty "
     .. "bag.",
   examples = "moth.tensor({{1, 2}, {3, 1}}, {dtype = moth.int64}), moth.randn(3, 2)\n"
     .. "moth.tensor({1, 2, 3, 1, 4}, {dtype = moth.int64}), moth.randn(4, 2), "
@@ -215,9 +215,9 @@ bag.embedding_bag = define {
 
 -- ---- the layer ----
 
---- The joined vectors of bags of tokens: (B, N), or (N) with offsets -> (B, embedding_dim). Tokens
--- count from 1; offsets say how many tokens lie before each bag, so that the first is 0.
--- weight (num_embeddings, embedding_dim) begins as in Embedding.
+--- Reduced vectors of bags of tokens: (B, N), or (N) with offsets -> (B, embedding_dim). Tokens
+-- count from 1; an offset is the number of tokens before the bag, so that the first is 0. weight
+-- (num_embeddings, embedding_dim) is initialized as in Embedding.
 local EmbeddingBag = class("EmbeddingBag", Module)
 bag.EmbeddingBag = EmbeddingBag
 
@@ -260,9 +260,8 @@ local parse_pretrained = define.signature("EmbeddingBag.from_pretrained", {
   MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE, LAST, PADDING,
 })
 
---- An EmbeddingBag of vectors that exist, which it shares: nn.EmbeddingBag.from_pretrained(vectors,
--- freeze = true, max_norm, norm_type, scale_grad_by_freq, mode, sparse, include_last_offset,
--- padding_idx).
+--- An EmbeddingBag that shares existing vectors: nn.EmbeddingBag.from_pretrained(vectors, freeze =
+-- true, max_norm, norm_type, scale_grad_by_freq, mode, sparse, include_last_offset, padding_idx).
 EmbeddingBag.from_pretrained = embedding.pretrained(EmbeddingBag, function(...)
   local vectors, freeze, max_norm, norm_type, by_freq, mode, sparse, last, padding =
     parse_pretrained(...)

@@ -1,5 +1,5 @@
---- channels.lua -- nn.LocalResponseNorm and nn.ChannelShuffle, which work across channels; and
--- their functions, found in moth.nn.functional.
+--- channels.lua -- nn.LocalResponseNorm and nn.ChannelShuffle, and their functions in
+-- moth.nn.functional.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -30,7 +30,7 @@ local RESPONSE = {
 -- al., 2012).
 channels.local_response_norm = define {
   name = "local_response_norm",
-  doc = "Each channel divided by what its neighbours say: "
+  doc = "Each channel normalized by its neighbours' mean square: "
     .. "input / (k + alpha * mean of squares) ^ beta.",
   examples = "moth.randn(2, 5, 3), 3\n"
     .. "moth.randn(1, 4, 2, 2), {size = 2, alpha = 0.5, beta = 0.5, k = 2}",
@@ -51,7 +51,7 @@ channels.local_response_norm = define {
       return x / (mean * alpha + k):pow(beta), mean
     end
     local y, mean = divided(input)
-    -- Squares that left the range; a captured step cannot read them, a GPU would have to wait.
+    -- Squares that overflowed; a captured step cannot read them, a GPU would have to synchronize.
     if input:element_size() < 8 and not lib.capture and not input.is_cuda
       and mean:detach():max():item() == math.huge then
       y = divided(input:double()):to(input.dtype)
@@ -60,7 +60,7 @@ channels.local_response_norm = define {
   end,
 }
 
---- Each channel divided by what its neighbours say: (N, C, ...) -> the same shape.
+--- Normalizes each channel by its neighbours' mean square: (N, C, ...) -> the same shape.
 local LocalResponseNorm = class("LocalResponseNorm", Module)
 channels.LocalResponseNorm = LocalResponseNorm
 LocalResponseNorm.signature = define.signature("LocalResponseNorm", RESPONSE)
@@ -82,7 +82,7 @@ end
 --- Channels of g groups, the first of each, then the second of each (Zhang et al., 2018).
 channels.channel_shuffle = define {
   name = "channel_shuffle",
-  doc = "Channels in another order: the first of each group, then the second of each.",
+  doc = "Permutes channels: the first of each group, then the second of each.",
   examples = "moth.randn(2, 4, 3), 2\nmoth.randn(1, 6, 2, 2), {groups = 3}",
   args = {
     {"tensor", "input", "(N, C, ...)"},
