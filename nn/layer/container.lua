@@ -1,9 +1,9 @@
 --- container.lua -- modules that hold modules: Sequential, ModuleList, ModuleDict.
 --
--- Sequential and ModuleList keep their modules in the array part of their own table, so `#list`,
--- `ipairs(list)` and `list[i] = module` work as on any list. In a state_dict their names count
--- from 0, as PyTorch's: "layers.0.weight" is layers[1].weight. list[{2, -1}] is a list of those
--- from the second on; of a Sequential they keep their names, as in PyTorch.
+-- Sequential and ModuleList store their modules in the array part of their own table, so that
+-- `#list`, `ipairs(list)` and `list[i] = module` work as on any list. In a state_dict their names
+-- count from 0, as in PyTorch: "layers.0.weight" is layers[1].weight. list[{2, -1}] is a list of
+-- the modules from the second on; a Sequential's slice keeps the names, as in PyTorch.
 
 local calls = require "moth.binding.calls"
 local class = require "moth.base.class"
@@ -27,7 +27,7 @@ end
 
 local plain = lib.is_plain
 
--- Writes to the array part; a recording that ran the list asks for it.
+-- Writes to the array part; the recording of a step that ran the list is checked again.
 local function put(self, at, module)
   rawset(self, at, module)
   if module then sight.parents[module] = self end
@@ -40,7 +40,7 @@ local function check_module(self, fname, value)
   end
 end
 
--- The same of an element of the argument `modules`; where: " at position 2".
+-- The same for an element of the argument `modules`; where: " at position 2".
 local function check_element(fname, value, where)
   if not ismodule(value) then
     errors.argument(fname, "modules", ("a module is needed, got %s%s"):format(
@@ -48,7 +48,7 @@ local function check_element(fname, value, where)
   end
 end
 
--- Raises unless a plain table is a list: its names would have no order, or be left out.
+-- Raises unless a plain table is a list: named fields have no order and would be lost.
 local function listed(fname, modules)
   calls.whole_list(fname, "modules", modules)
   for name in pairs(modules) do
@@ -63,7 +63,7 @@ end
 
 -- ---- lists ----
 
--- What Sequential and ModuleList share.
+-- The common base of Sequential and ModuleList.
 local List = class("ModuleList", Module)
 
 local function new_list(own)
@@ -73,7 +73,7 @@ local function new_list(own)
 end
 List.__new = new_list
 
--- Called for positions that are empty so far; the others are plain assignments.
+-- __newindex: runs for empty positions; other writes are plain assignments.
 function List:__newindex(key, value)
   if type(key) ~= "number" then return Module.__newindex(self, key, value) end
   if key < 0 and key >= -#self then key = #self + 1 + key end
@@ -95,8 +95,8 @@ function List:_position(name)
   return at and at + 1
 end
 
--- The name of a module that comes to a position, where its number is not free: a part of a
--- Sequential keeps the names.
+-- The name of a module at a position whose number is taken: a slice of a Sequential keeps its
+-- names.
 local function fresh(names, at)
   local free = at - 1
   for _, name in pairs(names) do
@@ -143,7 +143,7 @@ local function checked_position(self, fname, at, last)
   return at
 end
 
---- Puts a module before position `index`; those from there on move up.
+--- Inserts a module before position `index`; later modules move up.
 function List:insert(index, module)
   check_module(self, "insert", module)
   index = checked_position(self, "insert", index, #self + 1)
@@ -157,7 +157,7 @@ function List:insert(index, module)
   put(self, index, module)
 end
 
---- Takes a module out (default: the last); those behind it move down. @return the module
+--- Removes a module (default: the last); later modules move down. @return the module
 function List:pop(index)
   index = checked_position(self, "pop", index or -1, #self)
   local names, module, n = self[STORE].names, self[index], #self
@@ -168,7 +168,7 @@ function List:pop(index)
   return module
 end
 
---- How many modules there are.
+--- The number of modules.
 function List:len()
   return #self
 end
@@ -187,9 +187,9 @@ end
 
 -- ---- Sequential ----
 
---- Runs modules one after the other; each gets the first value that the one before it returned.
--- `nn.Sequential(a, b)`, `nn.Sequential{a, b}`, with names `nn.Sequential{{"conv", a},
--- {"relu", b}}` (then also `seq.conv`).
+--- Runs modules in order; each gets the first result of the one before. `nn.Sequential(a, b)`,
+-- `nn.Sequential{a, b}`, with names `nn.Sequential{{"conv", a}, {"relu", b}}` (then also
+-- `seq.conv`).
 local Sequential = class("Sequential", List)
 container.Sequential = Sequential
 
@@ -259,11 +259,11 @@ function Sequential:__index(key)
   end
 end
 
--- What one of Moth's layers gave to the next one is nobody else's: its handle ends there, else it
--- would keep the memory until the next collection. `ours` says that x is such a result; `passes`
--- lists which modules are such layers.
+-- The result of one of Moth's layers has no other user than the next layer: its handle is freed at
+-- once; otherwise it would hold its memory until the next collection. `ours` says that x is such a
+-- result; `passes` lists the modules that are such layers.
 
--- What does a module's work and that of the ReLU behind it, where nobody sees what lies between.
+-- Fused call of a module and the ReLU after it, if nothing observes the value between.
 local function rectified(module, next)
   local activation = package.loaded["moth.nn.layer.activation"]
   local with_relu = activation and next and Module.rectified[class.written(module.forward)]
@@ -271,14 +271,14 @@ local function rectified(module, next)
     and sight.passes(next) and with_relu
 end
 
--- Runs the modules of `known` and asks whether they are still those, of classes that have the
--- forwards they had, written out without a loop: LuaJIT compiles that into its caller's trace,
--- where a loop over modules of different classes would leave it again and again. A Linear or a
--- BatchNorm takes the ReLU behind it along.
+-- Generates a function that runs the modules of `known` and checks that they are unchanged and
+-- that their classes have the same forwards. The calls are unrolled: LuaJIT compiles them into the
+-- caller's trace, where a loop over modules of different classes would leave the trace. A Linear
+-- or a BatchNorm is fused with the ReLU after it.
 local function straight(known, passes, classes)
   local names, run, same = {}, {}, {}
-  local relus = {} -- functions that do the ReLU behind a module as well
-  local done = false -- by the module before
+  local relus = {} -- functions that also apply the ReLU after a module
+  local done = false -- true if the module before has applied it
   for i = 1, #known do
     names[i] = "m" .. i
     same[i] = ("rawequal(self[%d], m%d)"):format(i, i)
@@ -302,7 +302,7 @@ local function straight(known, passes, classes)
     relus, unpack, known, classes)
 end
 
-local MOST = 50 -- modules written out, each an upvalue of 60 at most; beyond that a loop does
+local MOST = 50 -- unrolled modules; each is one of at most 60 upvalues; a loop runs longer lists
 
 local function same_loop(known, classes)
   return function(self)
@@ -326,7 +326,7 @@ local function run_loop(self, x, passes)
   return x
 end
 
--- Which of the modules hide what goes in and what comes out.
+-- Marks the modules that hide their inputs and outputs.
 local function plan(self, store)
   local known, passes = {}, {}
   for i = 1, #self do
@@ -353,8 +353,8 @@ named.as_given(Sequential.forward)
 
 -- ---- ModuleDict ----
 
---- Modules under names. From a table with string keys they are registered in sorted order, from
--- a list of {name, module} pairs in that order. `dict.name` reads, `dict.name = module` sets.
+--- Named modules. The keys of a plain table are registered in sorted order, a list of {name,
+-- module} pairs in its order. `dict.name` reads, `dict.name = module` sets.
 local ModuleDict = class("ModuleDict", Module)
 container.ModuleDict = ModuleDict
 

@@ -1,4 +1,4 @@
---- conv.lua -- nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d and its kin.
+--- conv.lua -- nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, 2d and 3d.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -21,7 +21,7 @@ local BIAS = {"bool", "bias", "is something added to each channel?", default = t
 local GROUPS = {"int", "groups", "each group of filters sees its own group of channels",
   default = 1}
 
--- The common first rows, for n dimensions.
+-- The first argument rows that all classes share, for n dimensions.
 local function channels(n)
   return {"int", "in_channels", "channels of the input"},
     {"int", "out_channels", "channels of the result: number of filters"},
@@ -46,7 +46,7 @@ local function conv_signature(name, n)
   })
 end
 
--- ---- what all of them begin with ----
+-- ---- common initialization ----
 
 local function check(self, name)
   local function bad(arg, text) errors.argument(name, arg, text, "E_SHAPE") end
@@ -72,7 +72,7 @@ local function check(self, name)
   end
 end
 
--- Draws the parameters; first and second are the weight's leading sizes.
+-- Initializes the parameters; first and second are the weight's leading sizes.
 local function begin(self, first, second, bias, device, dtype)
   local moth = require "moth"
   local size = {first, second, unpack(self.kernel_size)}
@@ -104,7 +104,7 @@ end
 
 -- ---- Conv1d, Conv2d, Conv3d ----
 
--- The border as F.pad takes it: before and after, from the last dimension on.
+-- The padding in F.pad's order: before and after, from the last dimension on.
 local function border(self, n)
   local sides = {}
   for d = n, 1, -1 do
@@ -143,7 +143,7 @@ local function make_conv(Conv, n)
 
   function Conv:forward(input)
     local padding = self.padding
-    if self.border and input:dim() > n then -- else the op says what is wrong
+    if self.border and input:dim() > n then -- else the op raises
       input, padding = functional.pad(input, self.border, self.padding_mode), 0
     end
     return (functional[op](input, self.weight, self.bias, self.stride, padding, self.dilation,
@@ -152,22 +152,23 @@ local function make_conv(Conv, n)
   Module.passing[Conv.forward] = true
 end
 
---- Slides filters over sequences: (N, in_channels, L) or (in_channels, L) -> (N, out_channels, L'),
--- L' = (L + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, rounded down.
--- weight (out_channels, in_channels / groups, K) and bias (out_channels) begin as PyTorch's.
+--- Convolution of sequences: (N, in_channels, L) or (in_channels, L) -> (N, out_channels, L'), L'
+-- = (L + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, rounded down. weight
+-- (out_channels, in_channels / groups, K) and bias (out_channels) are initialized as in PyTorch.
 local Conv1d = class("Conv1d", Module)
 make_conv(Conv1d, 1)
 
---- Slides filters over images: (N, in_channels, H, W) or (in_channels, H, W) -> (N, out_channels,
--- H', W'), H' = (H + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, rounded down.
--- weight (out_channels, in_channels / groups, KH, KW) and bias (out_channels) begin as PyTorch's.
+--- Convolution of images: (N, in_channels, H, W) or (in_channels, H, W) -> (N, out_channels, H',
+-- W'), H' = (H + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, rounded down. weight
+-- (out_channels, in_channels / groups, KH, KW) and bias (out_channels) are initialized as in
+-- PyTorch.
 local Conv2d = class("Conv2d", Module)
 make_conv(Conv2d, 2)
 
---- Slides filters over volumes: (N, in_channels, D, H, W) or (in_channels, D, H, W) -> (N,
+--- Convolution of volumes: (N, in_channels, D, H, W) or (in_channels, D, H, W) -> (N,
 -- out_channels, D', H', W'), D' = (D + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1,
 -- rounded down. weight (out_channels, in_channels / groups, KD, KH, KW) and bias (out_channels)
--- begin as PyTorch's.
+-- are initialized as in PyTorch.
 local Conv3d = class("Conv3d", Module)
 make_conv(Conv3d, 3)
 
@@ -185,7 +186,7 @@ local function transpose_signature(name, n)
   })
 end
 
--- The output_padding that gives a size.
+-- The output_padding that results in a size.
 local function reaching(self, name, n, input, output_size)
   local function bad(text) errors.argument(name, "output_size", text, "E_SHAPE") end
   local sizes = window.list(output_size, n)
@@ -241,24 +242,25 @@ local function make_transpose(Transpose, n)
   })
 end
 
---- The transpose of Conv1d, which lengthens sequences: (N, in_channels, L) -> (N, out_channels,
--- L'), L' = (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1.
--- weight (in_channels, out_channels / groups, K) and bias (out_channels) begin as PyTorch's; the
--- call takes an output_size too, from which output_padding follows.
+--- The transpose of Conv1d, which upsamples sequences: (N, in_channels, L) -> (N, out_channels,
+-- L'), L' = (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1. weight
+-- (in_channels, out_channels / groups, K) and bias (out_channels) are initialized as in PyTorch.
+-- The call also accepts output_size, which determines output_padding.
 local ConvTranspose1d = class("ConvTranspose1d", Module)
 make_transpose(ConvTranspose1d, 1)
 
---- The transpose of Conv2d, which enlarges images: (N, in_channels, H, W) -> (N, out_channels, H',
--- W'), H' = (H - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1.
--- weight (in_channels, out_channels / groups, KH, KW) and bias (out_channels) begin as PyTorch's;
--- the call takes an output_size too, from which output_padding follows.
+--- The transpose of Conv2d, which upsamples images: (N, in_channels, H, W) -> (N, out_channels,
+-- H', W'), H' = (H - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1.
+-- weight (in_channels, out_channels / groups, KH, KW) and bias (out_channels) are initialized as
+-- in PyTorch. The call also accepts output_size, which determines output_padding.
 local ConvTranspose2d = class("ConvTranspose2d", Module)
 make_transpose(ConvTranspose2d, 2)
 
---- The transpose of Conv3d, which enlarges volumes: (N, in_channels, D, H, W) -> (N, out_channels,
--- D', H', W'), D' = (D - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1.
--- weight (in_channels, out_channels / groups, KD, KH, KW) and bias (out_channels) begin as
--- PyTorch's; the call takes an output_size too, from which output_padding follows.
+--- The transpose of Conv3d, which upsamples volumes: (N, in_channels, D, H, W) -> (N,
+-- out_channels, D', H', W'), D' = (D - 1) stride - 2 padding + dilation (kernel_size - 1) +
+-- output_padding + 1. weight (in_channels, out_channels / groups, KD, KH, KW) and bias
+-- (out_channels) are initialized as in PyTorch. The call also accepts output_size, which
+-- determines output_padding.
 local ConvTranspose3d = class("ConvTranspose3d", Module)
 make_transpose(ConvTranspose3d, 3)
 

@@ -1,5 +1,5 @@
---- dropout.lua -- nn.Dropout and its kin: while training, zeros at random, and the rest scaled up;
--- and those of their functions that are made of others, found in moth.nn.functional.
+--- dropout.lua -- nn.Dropout and its variants, which zero random elements in training and scale
+-- the rest; and their composite functions in moth.nn.functional.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -31,7 +31,7 @@ local function check_dims(name, input, most, shown)
   end
 end
 
---- Whole channels of sequences become 0 (Tompson et al., 2015): (N, C, L) or (C, L).
+--- Zeros whole channels of sequences (Tompson et al., 2015): (N, C, L) or (C, L).
 dropout.dropout1d = define {
   name = "dropout1d",
   doc = "Random channels of sequences become 0 with probability p, others are divided by 1 - p.",
@@ -45,7 +45,7 @@ dropout.dropout1d = define {
   end,
 }
 
---- Whole channels of volumes become 0: (N, C, D, H, W) or (C, D, H, W).
+--- Zeros whole channels of volumes: (N, C, D, H, W) or (C, D, H, W).
 dropout.dropout3d = define {
   name = "dropout3d",
   doc = "Random channels of volumes become 0 with probability p, others are divided by 1 - p.",
@@ -59,9 +59,9 @@ dropout.dropout3d = define {
   end,
 }
 
-local SATURATED = -1.7580993408473766 -- what selu tends to far below 0
+local SATURATED = -1.7580993408473766 -- the limit of selu at -infinity
 
--- Alpha dropout with a choice for each element of a tensor of these sizes.
+-- Alpha dropout with one random decision for each element of a tensor of these sizes.
 local function alpha_dropout(fname, input, sizes, p, training, inplace)
   if not (p >= 0 and p <= 1) then
     errors.refuse(fname, "p", "a probability from 0 to 1 is needed", p, "E_DOMAIN")
@@ -75,11 +75,11 @@ local function alpha_dropout(fname, input, sizes, p, training, inplace)
   return (done(input, y, inplace))
 end
 
---- Elements become what selu saturates at, and the result keeps mean and variance (Klambauer et
--- al., 2017).
+--- Sets random elements to selu's saturation value and keeps mean and variance (Klambauer et al.,
+-- 2017).
 dropout.alpha_dropout = define {
   name = "alpha_dropout",
-  doc = "Dropout that keeps mean and variance of what selu gives.",
+  doc = "Dropout that keeps mean and variance of selu's results.",
   examples = "moth.randn(3, 4), {training = true}\nmoth.randn(3, 4), {p = 0.2}",
   args = {
     {"tensor", "input", "any shape"},
@@ -93,10 +93,10 @@ dropout.alpha_dropout = define {
   end,
 }
 
---- Whole channels become what selu saturates at.
+--- Sets whole channels to selu's saturation value.
 dropout.feature_alpha_dropout = define {
   name = "feature_alpha_dropout",
-  doc = "Dropout of whole channels that keeps mean and variance of what selu gives.",
+  doc = "Dropout of whole channels that keeps mean and variance of selu's results.",
   examples = "moth.randn(2, 3, 4), {training = true}\nmoth.randn(3, 4), {p = 0.2}",
   args = {
     {"tensor", "input", "(N, C, ...)"},

@@ -11,10 +11,10 @@ local parameter = require "moth.nn.module.parameter"
 
 local embedding = {}
 
---- The vectors of tokens: integers (...), from 1 to num_embeddings -> (..., embedding_dim).
--- weight (num_embeddings, embedding_dim) begins normally distributed, with mean 0 and standard
--- deviation 1; the row of padding_idx begins as 0 and gets no gradient. With `sparse` the gradient
--- of weight is a sparse tensor, for optim.SparseAdam, Adagrad, and SGD without momentum.
+--- The vectors of tokens: integers (...), from 1 to num_embeddings -> (..., embedding_dim). weight
+-- (num_embeddings, embedding_dim) is initialized with the standard normal distribution; the row
+-- of padding_idx is 0 and gets no gradient. With `sparse` the gradient of weight is a sparse
+-- tensor, for optim.SparseAdam, Adagrad, and SGD without momentum.
 local Embedding = class("Embedding", Module)
 embedding.Embedding = Embedding
 
@@ -41,7 +41,7 @@ for _, row in ipairs {
 
 Embedding.signature = define.signature("Embedding", rows)
 
---- A token counted from the end or nil, as it counts from the first of n.
+--- A token number from 1 to n, for one that may count from the end; nil stays nil.
 function embedding.real_padding(name, padding, n)
   if padding == nil then return nil end
   if padding > n or padding < -n then
@@ -51,7 +51,7 @@ function embedding.real_padding(name, padding, n)
   return padding < 0 and padding + n + 1 or padding
 end
 
---- Gives a layer its vectors: those that are given, else drawn ones.
+--- Sets a layer's vectors: the given ones, else random ones.
 function embedding.begin(layer, weight, freeze, device, dtype)
   local n, size = layer.num_embeddings, layer.embedding_dim
   if weight == nil then
@@ -76,7 +76,7 @@ function Embedding:init(num_embeddings, embedding_dim, padding_idx, max_norm, no
   embedding.begin(self, weight, freeze, device, dtype)
 end
 
---- Draws the vectors anew.
+--- Reinitializes the vectors.
 function Embedding:reset_parameters()
   local weight, padding = self.weight, self.padding_idx
   init.normal_(weight)
@@ -102,8 +102,8 @@ function Embedding:extra_repr()
   return text
 end
 
---- What is called on a class, by '.' or ':': a callable table and no function, since it has no
--- object to be called on.
+--- A class method, called by '.' or ':'. It is a callable table: methods are functions and need an
+-- object.
 function embedding.pretrained(own, make)
   return setmetatable({}, {
     __call = function(_, first, ...)
@@ -113,7 +113,7 @@ function embedding.pretrained(own, make)
   })
 end
 
---- How many tokens and features such vectors have.
+--- The numbers of tokens and features of vectors.
 function embedding.sizes(name, vectors)
   if vectors:dim() ~= 2 then
     errors.refuse(name .. ".from_pretrained", "embeddings", "(tokens, features) is needed", vectors,
@@ -129,8 +129,8 @@ local pretrained_rows = {
 for _, row in ipairs(OPTIONS) do pretrained_rows[#pretrained_rows + 1] = row end
 local parse_pretrained = define.signature("Embedding.from_pretrained", pretrained_rows)
 
---- An Embedding of vectors that exist, which it shares: nn.Embedding.from_pretrained(vectors,
--- freeze = true, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse).
+--- An Embedding that shares existing vectors: nn.Embedding.from_pretrained(vectors, freeze = true,
+-- padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse).
 Embedding.from_pretrained = embedding.pretrained(Embedding, function(...)
   local vectors, freeze, padding_idx, max_norm, norm_type, by_freq, sparse = parse_pretrained(...)
   local tokens, features = embedding.sizes("Embedding", vectors)

@@ -7,7 +7,7 @@ local ops = require("moth.binding.bind").ops
 
 local flatten = {}
 
---- Joins the dimensions from start_dim to end_dim into one; by default all but the first.
+--- Flattens the dimensions from start_dim to end_dim into one; default: all but the first.
 local Flatten = class("Flatten", Module)
 flatten.Flatten = Flatten
 
@@ -29,7 +29,7 @@ function Flatten:extra_repr()
   return ("start_dim=%d, end_dim=%d"):format(self.start_dim, self.end_dim)
 end
 
---- Makes several dimensions of one.
+--- Splits one dimension into several.
 local Unflatten = class("Unflatten", Module)
 flatten.Unflatten = Unflatten
 

@@ -1,5 +1,5 @@
---- fractional.lua -- nn.FractionalMaxPool2d and 3d: max pooling by windows that lie at random, so
--- that any size can be reached (Graham, 2014); and their functions, found in moth.nn.functional.
+--- fractional.lua -- nn.FractionalMaxPool2d and 3d: max pooling with pseudorandom windows, for any
+-- output size (Graham, 2014); and their functions in moth.nn.functional.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -12,8 +12,8 @@ local fractional = {}
 
 local function moth() return require "moth" end
 
--- Where the windows begin: (N, C, n). They lie (size - kernel) / (n - 1) apart, rounded by a number
--- drawn for each plane; the last one ends with the side.
+-- The start of each window: (N, C, n). Windows are (size - kernel) / (n - 1) apart, rounded with a
+-- random offset for each plane; the last window ends at the side's end.
 local function starts(draw, size, kernel, n)
   local step = n > 1 and (size - kernel) / (n - 1) or 0
   local shift = draw:unsqueeze(-1)
@@ -23,11 +23,12 @@ local function starts(draw, size, kernel, n)
   return (at:to(moth().int64))
 end
 
--- Which of all windows of a plane or a volume, (N, C, OH, OW) or (N, C, OD, OH, OW), from 1.
+-- The indices of the selected windows of a plane or a volume, (N, C, OH, OW) or (N, C, OD, OH,
+-- OW), from 1.
 local function windows(draws, shape, kernel, n)
   local all
   for i = 1, #n do
-    local draw = draws:select(-1, #n == 2 and 3 - i or i) -- PyTorch's first is of an image's width
+    local draw = draws:select(-1, #n == 2 and 3 - i or i) -- PyTorch's first is the width's
     local at = starts(draw, shape[i], kernel[i], n[i])
     for _ = 2, i do at = at:unsqueeze(3) end
     if i == #n then at = at + 1 end
@@ -36,8 +37,8 @@ local function windows(draws, shape, kernel, n)
   return all
 end
 
--- Where the largest of each of these windows is: of every window first, which max pooling does so
--- fast that the unused ones cost less than to gather the elements of the others.
+-- The position of each window's maximum. It pools all windows and then selects: max pooling is
+-- fast enough that the unused windows cost less than gathering elements.
 local function largest(x, draws, kernel, n)
   local pool = #n == 2 and moth().max_pool2d or moth().max_pool3d
   local _, dense = pool(x, kernel, {stride = 1, return_indices = true})
@@ -45,7 +46,7 @@ local function largest(x, draws, kernel, n)
   return (dense:flatten(3, -1):gather(-1, at:flatten(3, -1)):view(at.shape))
 end
 
--- The share of side i that is left.
+-- The output ratio of side i.
 local function share_of(fname, ratio, i)
   local share = type(ratio) == "table" and ratio[i] or ratio
   if type(share) ~= "number" or not (share > 0 and share < 1) then
@@ -110,7 +111,7 @@ local function make(d, what, sizes, examples)
 
   fractional[fname] = define {
     name = fname,
-    doc = "The largest value in each of output_size windows that lie at random, anew for each "
+    doc = "The maximum of each of output_size windows at random positions, drawn for each "
       .. "plane.",
     examples = examples,
     args = {

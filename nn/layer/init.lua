@@ -1,6 +1,7 @@
---- init.lua -- layers and losses that stand for a function: what the function takes behind its
--- tensors are settings of the class, and weights among them are buffers. A list of them is made of
--- rows; each class at its first use, since reading what a function takes is work.
+--- init.lua -- classes of layers and losses that are generated from functions: the function's
+-- arguments after its tensors become settings of the class; weights among them become buffers. A
+-- list is given as rows; each class is created at its first use, since inspecting a function's
+-- arguments takes time.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -16,18 +17,19 @@ local layer = {}
 
 local built_in = getmetatable(functional).__built_in
 
---- Whether a user's function stands in moth.nn.functional in place of the one of that name.
+--- Returns true if a user has replaced the function of that name in moth.nn.functional.
 function layer.replaced(fname)
   local now = rawget(functional, fname)
   return now ~= nil and now ~= built_in(fname)
 end
 
--- What a class does not take: a tensor has its dtype, and a result is a new one.
+-- Arguments that the class does not have: its tensors have a dtype, and its result is a new
+-- tensor.
 local LEFT_OUT = {dtype = true, out = true}
-local KINDS = {position = "int"} -- it is counted by the function
+local KINDS = {position = "int"} -- the function counts it
 
--- What the functions refuse, by argument, or by function and argument: refused where the layer is
--- made.
+-- The checks of the functions, by argument, or by function and argument: the constructor applies
+-- them.
 local ABOVE_0 = {0, open = true}
 local BOUNDS = {
   label_smoothing = {0, 1}, upscale_factor = {1}, downscale_factor = {1}, kernel_size = {1},
@@ -38,7 +40,7 @@ local BOUNDS = {
   ["triplet_margin_loss margin"] = ABOVE_0, ["softshrink lambd"] = {0},
 }
 
--- A setting of the class, of an argument of the function.
+-- A setting of the class, from an argument of the function.
 local function row_of(fname, arg)
   local default = arg.default
   if default == nil and not arg.choices then
@@ -50,15 +52,15 @@ local function row_of(fname, arg)
           bounds = BOUNDS[fname .. " " .. arg.name] or BOUNDS[arg.name]}
 end
 
--- How many arguments a function of a user's takes: a kernel (moth.kernel) as its own function does.
+-- The parameter count of a user's function; for a kernel (moth.kernel) that of its own function.
 local function taken_by(f)
   if type(f) == "table" then f = rawget(f, "fn") end
   local info = type(f) == "function" and debug.getinfo(f, "u")
   return info and not info.isvararg and info.nparams or math.huge
 end
 
--- Calls what a user has put in place of the function: it gets the settings up to the last one that
--- is off its default, so that a function of the tensors alone will do.
+-- Calls a user's replacement of the function: it gets the settings up to the last one that differs
+-- from its default, so that a function of the tensors alone works.
 local function call_other(f, self, fname, rows, n, ...)
   local settings, last = {}, 0
   for i, row in ipairs(rows) do
@@ -79,7 +81,7 @@ local function call_other(f, self, fname, rows, n, ...)
   return (f(unpack(args, 1, n + last)))
 end
 
--- The function, of the module's settings: written out, so that calls of it compile.
+-- Generates a function that passes the module's settings: unrolled, so that calls compile.
 local function forward_of(fname, names, rows)
   local given, inputs = {unpack(names)}, table.concat(names, ", ")
   for _, row in ipairs(rows) do given[#given + 1] = "self." .. row[2] end
@@ -100,7 +102,7 @@ local function check_order(name, min, max)
     max), "E_DOMAIN")
 end
 
--- The class of that name, of a function of n tensors, but for one of its arguments.
+-- Creates the class of that name from a function of n tensors, without one of its arguments.
 local function make(name, fname, n, without)
   local Layer = class(name, Module)
   local inputs, rows, names = {}, {}, {}
@@ -130,7 +132,7 @@ end
 
 local function text(v) return type(v) == "string" and "'" .. v .. "'" or window.text(v) end
 
--- Adds the settings to what print shows; `inplace` only where it is set.
+-- Adds the settings to the printed text; `inplace` only if it is set.
 local function show(Layer, rows)
   function Layer:extra_repr()
     local parts = {}
@@ -142,10 +144,10 @@ local function show(Layer, rows)
   end
 end
 
---- Gives a table the classes of some rows. What stands for a function of one tensor is a layer: it
--- shows its settings, and keeps neither its input nor its result.
+--- Adds the classes of some rows to a table. A function of one tensor becomes a layer: it prints
+-- its settings, and keeps neither its input nor its result.
 -- @param space  the table
--- @param rows   name -> function, or {function, how many tensors it takes, an argument left out}
+-- @param rows   name -> function, or {function, its number of tensors, an omitted argument}
 -- @return the table
 function layer.of(space, rows)
   return (setmetatable(space, {__index = function(_, name)

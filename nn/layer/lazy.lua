@@ -1,9 +1,8 @@
---- lazy.lua -- layers that learn the size of their input from the first one that they see:
--- LazyLinear, LazyConv1d to 3d, LazyConvTranspose1d to 3d, LazyBatchNorm1d to 3d,
--- LazyInstanceNorm1d to 3d.
+--- lazy.lua -- layers that infer the size of their input from the first call: LazyLinear,
+-- LazyConv1d to 3d, LazyConvTranspose1d to 3d, LazyBatchNorm1d to 3d, LazyInstanceNorm1d to 3d.
 --
--- Until then their parameters are uninitialized: an optimizer may have them, `net:to(...)` says
--- where they will lie, and all else that asks for them raises. Then the layer becomes a Linear,
+-- Until then their parameters are uninitialized: an optimizer may hold them, and `net:to(...)`
+-- sets their device and dtype; any other use raises. After the first call the layer is a Linear,
 -- Conv2d and so on.
 
 local bind = require "moth.binding.bind"
@@ -22,7 +21,7 @@ local STORE = Module.store_key
 
 local function moth() return require "moth" end
 
--- The rows that another class's signature was made of, but for one; with other defaults.
+-- The argument rows of another class, without one; with other defaults.
 local function rows_without(signature, name, defaults)
   local rows = {}
   for _, arg in ipairs(bind.signature(signature).args) do
@@ -37,9 +36,9 @@ local function rows_without(signature, name, defaults)
   return rows
 end
 
--- ---- becoming the real layer ----
+-- ---- conversion to the real class ----
 
--- Gives a layer what a new one of the size has; its tensors stay the same Lua objects.
+-- Initializes a layer like a new one of the size; its tensors stay the same Lua objects.
 local function grow(module, size)
   local row, args = module.lazy_row, module.lazy_args
   local like = module[row.like] or module.running_mean
@@ -56,12 +55,12 @@ local function grow(module, size)
   for name, value in pairs(from.fields) do
     if not from.kind[name] and name ~= "training" then to[name] = value end
   end
-  class.become(module, require("moth.nn")[class.typename(row.base)]) -- as users know it, guarded
+  class.become(module, require("moth.nn")[class.typename(row.base)]) -- with its checks
   module[STORE].class = row.base
   Module.sight.changed()
 end
 
--- Before a state dict is loaded: it knows the size, too.
+-- Before a state dict is loaded: it also determines the size.
 local function before_load(module, state, prefix)
   local row = module.lazy_row
   local x = rawget(state, prefix .. row.like) or rawget(state, prefix .. "running_mean")
@@ -71,10 +70,10 @@ end
 
 -- ---- the classes ----
 
--- One row: base, the class; size, the argument that the input tells; like, a tensor that it always
--- has; least, of how many dimensions; of_weight(x, args) -> the size from that tensor; of_input(x)
--- -> the size, or nil and what is needed; output_size, its kind where calls take one; defaults,
--- which are others than the base's.
+-- One row: base, the class; size, the argument inferred from the input; like, a tensor that is
+-- always present; least, its minimal number of dimensions; of_weight(x, args) -> the size from
+-- that tensor; of_input(x) -> the size, or nil and a description of the requirement; output_size,
+-- its kind if calls accept one; defaults that differ from the base's.
 local function make(row)
   local name = "Lazy" .. class.typename(row.base)
   local rows = rows_without(row.base.signature, row.size, row.defaults)
@@ -126,7 +125,7 @@ local function make(row)
     function Lazy:forward(input) return (first(self, input)) end
   end
 
-  --- There is nothing to draw anew before the size is known.
+  --- Does nothing: the parameters have no values before the size is known.
   function Lazy:reset_parameters() end -- luacheck: ignore self
 
   function Lazy:extra_repr()
@@ -161,7 +160,7 @@ make {
   end,
 }
 
--- The size of the channels of an input with n dimensions behind them.
+-- The channels of an input that has n dimensions after them.
 local function channels(n, batched)
   return function(x)
     local dim = x:dim()
@@ -185,7 +184,7 @@ for n = 1, 3 do
   }
 end
 
--- What BatchNorm and InstanceNorm have: weights if wanted, running statistics if wanted.
+-- BatchNorm and InstanceNorm: optional weights, optional running statistics.
 local function statistics(args)
   local list = {}
   if args.affine then list = {{"weight", "parameter"}} end

@@ -12,7 +12,7 @@ local parameter = require "moth.nn.module.parameter"
 
 local linear = {}
 
---- Gives back its input; takes and ignores any arguments.
+--- Returns its input; accepts and ignores any arguments.
 local Identity = class("Identity", Module)
 linear.Identity = Identity
 
@@ -22,9 +22,9 @@ end
 Module.passing[Identity.forward] = true
 named.as_given(Identity.forward)
 
---- input x weight^T + bias: (..., in_features) -> (..., out_features).
--- weight (out_features, in_features) and bias (out_features) begin as PyTorch's: evenly within
--- 1 / sqrt(in_features).
+--- input x weight^T + bias: (..., in_features) -> (..., out_features). weight (out_features,
+-- in_features) and bias (out_features) are initialized as in PyTorch: uniformly within 1 /
+-- sqrt(in_features).
 local Linear = class("Linear", Module)
 linear.Linear = Linear
 
@@ -48,7 +48,7 @@ function Linear:init(in_features, out_features, bias, device, dtype)
   self:reset_parameters()
 end
 
---- Draws weight and bias anew.
+--- Reinitializes weight and bias.
 function Linear:reset_parameters()
   init.reset(self.weight, self.bias)
 end
@@ -58,8 +58,8 @@ function Linear:forward(input)
 end
 Module.passing[Linear.forward] = true
 
---- relu of what a Linear gives, in one op: for modules that hold it and a relu behind it, where
--- linear.takes_relu says that nobody sees what lies between.
+--- relu of a Linear's result in one op: for containers that hold a Linear followed by a ReLU;
+-- linear.takes_relu says that nothing observes the value between.
 function linear.with_relu(module, input)
   if layer.replaced "relu" then return (functional.relu(Linear.forward(module, input))) end
   return (functional.linear(input, module.weight, module.bias, "relu"))
@@ -76,9 +76,9 @@ function Linear:extra_repr()
     tostring(self.bias ~= nil))
 end
 
---- input1^T weight[k] input2 + bias[k]: (..., in1_features), (..., in2_features) ->
--- (..., out_features). weight (out_features, in1_features, in2_features) and bias begin evenly
--- within 1 / sqrt(in1_features).
+--- input1^T weight[k] input2 + bias[k]: (..., in1_features), (..., in2_features) -> (...,
+-- out_features). weight (out_features, in1_features, in2_features) and bias are initialized
+-- uniformly within 1 / sqrt(in1_features).
 local Bilinear = class("Bilinear", Module)
 linear.Bilinear = Bilinear
 
@@ -105,7 +105,7 @@ function Bilinear:init(in1_features, in2_features, out_features, bias, device, d
   self:reset_parameters()
 end
 
---- Draws weight and bias anew.
+--- Reinitializes weight and bias.
 function Bilinear:reset_parameters()
   local bound = 1 / math.sqrt(self.in1_features)
   init.uniform_(self.weight, -bound, bound)

@@ -1,4 +1,4 @@
---- loss.lua -- losses as modules: how far an answer is from its target.
+--- loss.lua -- losses as modules.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -13,7 +13,7 @@ local loss = {}
 local REDUCTION = {"enum", "reduction", "what the losses of single elements become",
                    choices = {"mean", "sum", "none"}}
 
--- The functions, how many tensors each takes, and what of it the class does not.
+-- The functions, the number of tensors of each, and the arguments that the class omits.
 local OF = {
   NLLLoss = {"nll_loss", 2},
   CrossEntropyLoss = {"cross_entropy", 2},
@@ -38,7 +38,7 @@ local OF = {
   MultiLabelSoftMarginLoss = {"multilabel_soft_margin_loss", 2},
 }
 
---- Anchors should be nearer to their positives than to their negatives, by a distance of one's own.
+--- Triplet margin loss with a distance function of the user.
 local TripletMarginWithDistanceLoss = class("TripletMarginWithDistanceLoss", Module)
 loss.TripletMarginWithDistanceLoss = TripletMarginWithDistanceLoss
 
@@ -60,8 +60,9 @@ function TripletMarginWithDistanceLoss:forward(anchor, positive, negative)
     self.distance_function, self.margin, self.swap, self.reduction))
 end
 
---- A linear layer to `num_classes` scores and their cross entropy in one: all scores never stand in
--- memory together. The layer is `self.linear`, as in PyTorch, which has no bias by default.
+--- A linear layer to `num_classes` scores and their cross entropy in one, computed in chunks: the
+-- full scores are never in memory. The layer is `self.linear`, as in PyTorch; by default it has
+-- no bias.
 local LinearCrossEntropyLoss = class("LinearCrossEntropyLoss", Module)
 loss.LinearCrossEntropyLoss = LinearCrossEntropyLoss
 

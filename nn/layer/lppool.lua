@@ -1,4 +1,4 @@
---- lppool.lua -- nn.LPPool1d to 3d: the p-norm of each window; and lp_pool1d to 3d, found in
+--- lppool.lua -- nn.LPPool1d to 3d: the p-norm of each window; and lp_pool1d to 3d of
 -- moth.nn.functional.
 
 local define = require "moth.binding.define"
@@ -9,7 +9,7 @@ local window = require "moth.nn.layer.window"
 
 local lppool = {}
 
--- Whether no power of x, whose pooled norms are y, has left the range.
+-- Returns true if no power of x overflowed or underflowed; y are the pooled norms.
 local function within(y, x, bound)
   y = y:detach():abs()
   local least, most = y:aminmax()
@@ -41,18 +41,19 @@ for n = 1, 3 do
       if not input:is_floating_point() then
         input = input:to(require("moth").get_default_dtype())
       end
-      if input:element_size() < 4 then -- whose squares leave their range at once
+      if input:element_size() < 4 then -- its squares overflow easily
         return (lppool[fname](input:float(), p, kernel, step, ceil):to(input.dtype))
       end
       local taps = 1
       for _, size in ipairs(window.list(kernel, n)) do taps = taps * size end
-      -- Written so, a window of zeros has the gradient 0; that of the root alone is infinite.
+      -- This form has gradient 0 for a window of zeros; the gradient of the root alone is
+      -- infinite.
       local function pooled(x)
         local y = functional[mean](x:pow(p), kernel, step, 0, ceil)
         return (y:sign() * functional.relu(y:abs()) * taps):pow(1 / p)
       end
       local bound = 10 ^ (30 / math.max(math.abs(p), 1))
-      -- A captured step cannot read numbers, and a GPU would have to wait for it.
+      -- A captured step cannot read values, and a GPU would have to synchronize.
       local seen = not lib.capture and not input.is_cuda and input:numel() > 0
       if seen then
         local y = pooled(input)
@@ -60,7 +61,7 @@ for n = 1, 3 do
         local single = input.dtype == require("moth").float32
         if single and math.abs(p) <= 7 then return (pooled(input:double()):float()) end
       end
-      -- Of multiples of the largest element if powers of such would leave the range.
+      -- If powers of the elements would overflow: scale by the largest element.
       local most = input:numel() > 0 and input:detach():abs():max() or input:new_ones {}
       local far = most:gt(bound):logical_and(most:isfinite())
       local close = most:lt(1 / bound):logical_and(most:gt(0))

@@ -1,6 +1,5 @@
---- norm.lua -- layers that bring values to mean 0 and variance 1, then scale and shift them:
--- BatchNorm1d to 3d and InstanceNorm1d to 3d by channel, LayerNorm and RMSNorm by the last
--- dimensions, GroupNorm by groups of channels.
+--- norm.lua -- normalization layers: BatchNorm1d to 3d and InstanceNorm1d to 3d by channel,
+-- LayerNorm and RMSNorm over the last dimensions, GroupNorm over groups of channels.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -24,7 +23,7 @@ local function fill(x, value)
   if x ~= nil then require("moth").no_grad(function() x:fill_(value) end) end
 end
 
--- Parameters weight = 1 and bias = 0, each if it is wanted.
+-- The parameters weight = 1 and bias = 0, each if requested.
 local function affine_parameters(self, size, weight, bias, device, dtype)
   if weight then self.weight = parameter.Parameter(ones(size, dtype, device)) end
   if bias then self.bias = parameter.Parameter(zeros(size, dtype, device)) end
@@ -90,7 +89,7 @@ local function check_input(self, input, least, most)
   end
 end
 
--- The weight of the newest batch in the running statistics.
+-- The factor of the current batch in the running statistics.
 local function momentum_of(self)
   if self.momentum ~= nil then return self.momentum end
   local counts = self.training and self.track_running_stats and self.num_batches_tracked ~= nil
@@ -102,7 +101,7 @@ local function momentum_of(self)
   return counts and 1 / (tonumber(self.num_batches_tracked:item()) + 1) or 0
 end
 
--- One more batch was seen.
+-- Counts a batch.
 local function count_batch(self)
   local seen = self.num_batches_tracked
   if self.training and self.track_running_stats and seen ~= nil then
@@ -110,7 +109,7 @@ local function count_batch(self)
   end
 end
 
--- What BatchNorm and InstanceNorm share; by default with weight, bias and statistics, or without.
+-- The common base of BatchNorm and InstanceNorm, with the defaults of weight, bias and statistics.
 local function channel_class(name, all, rows, init)
   local Layer = class(name, Module)
   norm[name] = Layer
@@ -126,10 +125,10 @@ local function channel_class(name, all, rows, init)
   return Layer
 end
 
--- How many dimensions the input may have: (N, C), (N, C, L); (N, C, H, W); (N, C, D, H, W).
+-- Allowed dimensions of the input: (N, C), (N, C, L); (N, C, H, W); (N, C, D, H, W).
 local BATCH = {BatchNorm1d = {2, 3}, BatchNorm2d = {4, 4}, BatchNorm3d = {5, 5}}
 
--- The running statistics that a BatchNorm uses or moves, and whether it goes by the batch's own.
+-- The running statistics that a BatchNorm uses or updates; true if it normalizes by the batch.
 local function statistics(self)
   local mean, var = self.running_mean, self.running_var
   local own = self.training or mean == nil
@@ -137,9 +136,9 @@ local function statistics(self)
   return mean, var, own
 end
 
--- Batch normalisation (Ioffe and Szegedy 2015): F.batch_norm with parameters weight and bias (C)
+-- Batch normalization (Ioffe and Szegedy 2015): F.batch_norm with parameters weight and bias (C)
 -- and the buffers running_mean, running_var (C) and num_batches_tracked (int64).
--- @param rank  how many dimensions the input has: at least, at most
+-- @param rank  the minimal and maximal dimensions of the input
 local function normalize_batches(Layer, rank)
   function Layer:forward(input)
     check_input(self, input, rank[1], rank[2])
@@ -166,14 +165,14 @@ end
 
 for name, rank in pairs(BATCH) do normalize_batches(channel_class(name, true), rank) end
 
--- ---- over several processes ----
+-- ---- several processes ----
 
 local rows = channel_rows(true, true)
 table.insert(rows, 6, {"any", "process_group", "accepted and not used: there is one process",
   optional = true})
 
---- A BatchNorm of any number of dimensions. A net runs in one process here, so that its statistics
--- are those of the whole batch, as in PyTorch with one process. (N, C, ...) -> the same shape.
+--- A BatchNorm for any number of dimensions. A net runs in one process, so that its statistics are
+-- those of the whole batch, as in PyTorch with one process. (N, C, ...) -> the same shape.
 local SyncBatchNorm = channel_class("SyncBatchNorm", true, rows,
   function(self, num_features, eps, momentum, affine, track, _, device, dtype, bias)
     channel_init(self, num_features, eps, momentum, affine, track, device, dtype, bias)
@@ -189,11 +188,12 @@ local function is_batch_norm(module)
   return false
 end
 
---- nn.SyncBatchNorm.convert_sync_batchnorm(net): a net whose BatchNorm layers are SyncBatchNorm
--- layers with the same parameters and buffers. Layers inside `net` are replaced in place.
+--- nn.SyncBatchNorm.convert_sync_batchnorm(net): replaces the BatchNorm layers of a net by
+-- SyncBatchNorm layers with the same parameters and buffers. Layers inside `net` are replaced in
+-- place.
 -- @param module         a module
--- @param process_group  accepted and not used
--- @return module, or a SyncBatchNorm in its place
+-- @param process_group  accepted without effect
+-- @return module, or the SyncBatchNorm that replaces it
 function SyncBatchNorm.convert_sync_batchnorm(module, process_group)
   if not parameter.isinstance(module, Module) then
     errors.refuse("convert_sync_batchnorm", "module", "a module is needed", module, "E_TYPE")
@@ -216,7 +216,7 @@ end
 
 local INSTANCE = {InstanceNorm1d = 3, InstanceNorm2d = 4, InstanceNorm3d = 5}
 
--- Instance normalisation (Ulyanov et al. 2016): F.instance_norm over (N, C, ...) or (C, ...).
+-- Instance normalization (Ulyanov et al. 2016): F.instance_norm over (N, C, ...) or (C, ...).
 for name, dims in pairs(INSTANCE) do
   local Layer = channel_class(name, false)
 
@@ -232,7 +232,7 @@ for name, dims in pairs(INSTANCE) do
   Module.passing[Layer.forward] = true
 end
 
--- ---- by the last dimensions ----
+-- ---- over the last dimensions ----
 
 local function sizes_of(v)
   if type(v) == "number" then return {v} end
@@ -243,8 +243,8 @@ end
 
 local function sizes_text(list) return "(" .. table.concat(list, ", ") .. ")" end
 
---- Layer normalisation (Ba et al. 2016): (..., normalized_shape) -> the same shape.
--- weight and bias have normalized_shape and begin as 1 and 0.
+--- Layer normalization (Ba et al. 2016): (..., normalized_shape) -> the same shape. weight and
+-- bias have normalized_shape and are initialized with 1 and 0.
 local LayerNorm = class("LayerNorm", Module)
 norm.LayerNorm = LayerNorm
 
@@ -274,8 +274,8 @@ function LayerNorm:extra_repr()
     tostring(self.elementwise_affine))
 end
 
---- Normalisation by the root mean square (Zhang and Sennrich 2019): (..., normalized_shape) -> the
--- same shape. weight has normalized_shape and begins as 1.
+--- Root mean square normalization (Zhang and Sennrich 2019): (..., normalized_shape) -> the same
+-- shape. weight has normalized_shape and is initialized with 1.
 local RMSNorm = class("RMSNorm", Module)
 norm.RMSNorm = RMSNorm
 
@@ -305,10 +305,10 @@ function RMSNorm:extra_repr()
     tostring(self.eps), tostring(self.elementwise_affine))
 end
 
--- ---- by groups of channels ----
+-- ---- over groups of channels ----
 
---- Group normalisation (Wu and He 2018): (N, C, ...) -> the same shape. weight and bias (C) begin
--- as 1 and 0.
+--- Group normalization (Wu and He 2018): (N, C, ...) -> the same shape. weight and bias (C) are
+-- initialized with 1 and 0.
 local GroupNorm = class("GroupNorm", Module)
 norm.GroupNorm = GroupNorm
 

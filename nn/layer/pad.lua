@@ -1,5 +1,4 @@
---- pad.lua -- nn.ConstantPad1d and its kin: borders around sequences, images and
--- volumes.
+--- pad.lua -- nn.ConstantPad1d and the other padding layers of sequences, images and volumes.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -14,7 +13,7 @@ local pad = {}
 local ORDER = {"left, right", "left, right, top, bottom",
   "left, right, top, bottom, front, back"}
 
--- One class; kind Constant takes a value too.
+-- Defines one class; kind Constant also has a value.
 local function make(kind, mode, n, doc)
   local name = kind .. "Pad" .. n .. "d"
   local Pad = class(name, Module)
@@ -25,7 +24,7 @@ local function make(kind, mode, n, doc)
   })
 
   function Pad:init(padding, value)
-    local one = type(padding) == "table" and #padding == 1 and padding[1] -- as sizes in a row
+    local one = type(padding) == "table" and #padding == 1 and padding[1] -- {n} means n
     self.padding, self.value = window.list(one or padding, 2 * n), value
     if #self.padding ~= 2 * n then
       errors.refuse(name, "padding", ("a number or {%s} is needed"):format(ORDER[n]), padding,

@@ -1,4 +1,4 @@
---- pool.lua -- nn.MaxPool1d to 3d, AvgPool1d to 3d and those that pool to a given size.
+--- pool.lua -- nn.MaxPool1d to 3d, AvgPool1d to 3d and the adaptive pooling layers.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -20,12 +20,12 @@ end
 local CEIL = {"bool", "ceil_mode", "count windows that hang over the far edge?", default = false}
 local INDICES = {"bool", "return_indices", "also give where each value stands?", default = false}
 
--- ---- the largest ----
+-- ---- maximum ----
 
 for n = 1, 3 do
   local name, op = "MaxPool" .. n .. "d", "max_pool" .. n .. "d"
   local Pool = class(name, Module)
-  pool[name], Pool._doc = Pool, "The largest value in each window of " .. window.INPUT[n] .. "."
+  pool[name], Pool._doc = Pool, "The maximum of each window of " .. window.INPUT[n] .. "."
   local kernel_size, stride, padding = steps(n, "border of -inf")
   Pool.signature = define.signature(name, {
     kernel_size, stride, padding,
@@ -57,7 +57,7 @@ for n = 1, 3 do
   end
 end
 
--- ---- the mean ----
+-- ---- mean ----
 
 for n = 1, 3 do
   local name, op = "AvgPool" .. n .. "d", "avg_pool" .. n .. "d"
@@ -89,7 +89,7 @@ for n = 1, 3 do
   end
 end
 
--- ---- to a given size ----
+-- ---- adaptive ----
 
 local SIZES = {
   {"int1", "output_size", "length of the result", bounds = {0}},

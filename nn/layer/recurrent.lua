@@ -47,7 +47,7 @@ local function check_sizes(name, input_size, hidden_size)
   end
 end
 
--- All parameters begin evenly within 1 / sqrt(hidden_size).
+-- All parameters are initialized uniformly within 1 / sqrt(hidden_size).
 local function reset(self)
   local bound = 1 / math.sqrt(self.hidden_size)
   for _, p in ipairs(self:parameters()) do init.uniform_(p, -bound, bound) end
@@ -123,12 +123,12 @@ function Base:_build(name, gates, input_size, hidden_size, num_layers, bias, bat
   self:reset_parameters()
 end
 
---- Draws all parameters anew, evenly within 1 / sqrt(hidden_size).
+--- Reinitializes all parameters, uniformly within 1 / sqrt(hidden_size).
 function Base:reset_parameters()
   reset(self)
 end
 
---- Does nothing: parameters need no common memory here. For scripts that come from PyTorch.
+--- Does nothing: parameters need no contiguous memory here. For compatibility with PyTorch.
 function Base:flatten_parameters() end
 
 -- Runs the op over a batch: output, then the list of last states.
@@ -143,7 +143,7 @@ function Base:_run(op, input, states, batch_sizes)
   return table.remove(out, 1), out
 end
 
--- What the op is given for an input without a batch, and back.
+-- Adds a batch dimension to an unbatched input, and removes it again.
 function Base:_single(op, input, states)
   for i, x in ipairs(states) do
     if x:dim() ~= 2 then
@@ -175,7 +175,7 @@ function Base:_packed(op, packed, hx)
   return sequence.gather(output, packed), last
 end
 
--- Output and list of last states for any form of input.
+-- The output and the list of last states, for any form of input.
 function Base:_forward(op, input, hx)
   if hx == lib.none then hx = nil end
   if class.isinstance(input, sequence.PackedSequence) then return self:_packed(op, input, hx) end
@@ -212,7 +212,7 @@ function Base:extra_repr()
   return table.concat(parts, ", ")
 end
 
--- What help says of the calls, for each kind of state.
+-- The help texts of the calls, for each kind of state.
 local function layer_takes(layer, hx, outputs)
   named.takes(layer.forward, {
     {"tensor", "input", "(L, N, input_size), (N, L, input_size) with batch_first, (L, input_size) "
@@ -231,12 +231,12 @@ end
 local STATE = "(num_layers * directions, N, hidden_size)"
 local CELL_STATE = "(N, hidden_size)"
 
---- A plain recurrent network (Elman 1990): h = tanh(W_ih x + b_ih + W_hh h + b_hh) for each step,
--- or relu. `output, h = rnn(input[, h])`: input (L, N, input_size), (N, L, input_size) with
--- batch_first, (L, input_size) without a batch, or a PackedSequence; h (num_layers * directions,
--- N, hidden_size), zeros when absent; output (L, N, directions * hidden_size).
--- Parameters: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, and so on for further layers;
--- with the ending _reverse those of the second direction.
+--- An Elman network (Elman 1990): h = tanh(W_ih x + b_ih + W_hh h + b_hh) for each step, or relu.
+-- `output, h = rnn(input[, h])`: input (L, N, input_size), (N, L, input_size) with batch_first,
+-- (L, input_size) without a batch, or a PackedSequence; h (num_layers * directions, N,
+-- hidden_size), default zeros; output (L, N, directions * hidden_size). Parameters: weight_ih_l0,
+-- weight_hh_l0, bias_ih_l0, bias_hh_l0, and so on for further layers; those of the second
+-- direction end in _reverse.
 local RNN = class("RNN", Base)
 recurrent.RNN = RNN
 RNN.states = 1
@@ -261,10 +261,11 @@ layer_takes(RNN, STATE, "output, h")
 local LAYERS = {{"int", "num_layers", "layers, each on the output of the one below", default = 1,
                  bounds = {1, 2 ^ 20}}}
 
---- Long short-term memory (Hochreiter and Schmidhuber, 1997). `output, {h, c} = lstm(input[,
--- {h, c}])`, with the shapes and parameter names of nn.RNN; the gates lie in the order i, f, g, o.
--- With proj_size h and output have that many features, by weight_hr_l0 (proj_size, hidden_size);
--- c keeps hidden_size. Each step costs what it does without, so this saves parameters, not time.
+--- Long short-term memory (Hochreiter and Schmidhuber, 1997). `output, {h, c} = lstm(input[, {h,
+-- c}])`, with the shapes and parameter names of nn.RNN; the gates are in the order i, f, g, o.
+-- With proj_size, h and output have that many features, through weight_hr_l0 (proj_size,
+-- hidden_size); c has hidden_size. A step costs the same as without, so that this saves
+-- parameters, not time.
 local LSTM = class("LSTM", Base)
 recurrent.LSTM = LSTM
 LSTM.states = 2
@@ -284,7 +285,7 @@ function LSTM:init(input_size, hidden_size, num_layers, bias, batch_first, dropo
     bidirectional, device, dtype)
 end
 
--- States that are given, with a projection: the op sees neither h nor how wide it is.
+-- Checks given states with a projection: the op does not see h or its size.
 local function check_projected(self, hx)
   local h, c = unpack(states_of(self, hx, 2))
   local dims, lanes = h:dim(), self.num_layers * (self.bidirectional and 2 or 1)
@@ -305,7 +306,7 @@ end
 layer_takes(LSTM, "{h, c}, each " .. STATE, "output, states")
 
 --- Gated recurrent units (Cho et al., 2014). `output, h = gru(input[, h])`, with the shapes and
--- parameter names of nn.RNN; the gates lie in the order r, z, n.
+-- parameter names of nn.RNN; the gates are in the order r, z, n.
 local GRU = class("GRU", Base)
 recurrent.GRU = GRU
 GRU.states = 1
@@ -341,12 +342,12 @@ function Cell:_build(name, gates, input_size, hidden_size, bias, device, dtype)
   self:reset_parameters()
 end
 
---- Draws all parameters anew, evenly within 1 / sqrt(hidden_size).
+--- Reinitializes all parameters, uniformly within 1 / sqrt(hidden_size).
 function Cell:reset_parameters()
   reset(self)
 end
 
--- The new states; the second is nil where there is one.
+-- The new states; the second is nil for cells with one state.
 function Cell:_step(op, input, hx)
   if hx == lib.none then hx = nil end
   local dim = lib.istensor(input) and input:dim()
@@ -375,7 +376,7 @@ function Cell:extra_repr()
 end
 
 --- One step of nn.RNN: `h = cell(input[, h])`; input (N, input_size) or (input_size,), h (N,
--- hidden_size), zeros when absent. Parameters: weight_ih, weight_hh, bias_ih, bias_hh.
+-- hidden_size), default zeros. Parameters: weight_ih, weight_hh, bias_ih, bias_hh.
 local RNNCell = class("RNNCell", Cell)
 recurrent.RNNCell = RNNCell
 RNNCell.states = 1

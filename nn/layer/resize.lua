@@ -1,4 +1,4 @@
---- resize.lua -- nn.Upsample and its kin; nn.PixelShuffle, PixelUnshuffle, Unfold, Fold.
+--- resize.lua -- nn.Upsample and its variants; nn.PixelShuffle, PixelUnshuffle, Unfold, Fold.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -18,8 +18,8 @@ local function copied(v)
   return type(v) == "table" and {unpack(v)} or v
 end
 
---- Sequences, images or volumes of another size: (N, C, L), (N, C, H, W) or (N, C, D, H, W);
--- `size` or `scale_factor` says which.
+--- Resizes sequences, images or volumes: (N, C, L), (N, C, H, W) or (N, C, D, H, W), to `size` or
+-- by `scale_factor`.
 local Upsample = class("Upsample", Module)
 resize.Upsample = Upsample
 
@@ -51,7 +51,7 @@ function Upsample:extra_repr()
   return ("%s, mode='%s'"):format(how, self.mode)
 end
 
---- Images of another size, each element that of the nearest: (N, C, H, W) -> (N, C, H', W').
+--- Resizes images by nearest neighbour: (N, C, H, W) -> (N, C, H', W').
 local UpsamplingNearest2d = class("UpsamplingNearest2d", Upsample)
 resize.UpsamplingNearest2d = UpsamplingNearest2d
 UpsamplingNearest2d.signature = define.signature("UpsamplingNearest2d", {SIZE, FACTOR})
@@ -60,7 +60,7 @@ function UpsamplingNearest2d:init(size, scale_factor)
   Upsample.init(self, size, scale_factor, "nearest", false)
 end
 
---- Images of another size, bilinear with corners on corners: (N, C, H, W) -> (N, C, H', W').
+--- Resizes images bilinearly with aligned corners: (N, C, H, W) -> (N, C, H', W').
 local UpsamplingBilinear2d = class("UpsamplingBilinear2d", Upsample)
 resize.UpsamplingBilinear2d = UpsamplingBilinear2d
 UpsamplingBilinear2d.signature = define.signature("UpsamplingBilinear2d", {SIZE, FACTOR})

@@ -20,9 +20,9 @@ local transformer = {}
 
 local C, ctx, sight = lib.C, lib.ctx, Module.sight
 
---- Attention of a sequence to itself, then two linear layers, each with a residual connection and
--- a LayerNorm: src (L, N, d_model), (N, L, d_model) with batch_first, or without N -> the same
--- shape. The masks are those of nn.MultiheadAttention: true where a position takes no part.
+--- Self-attention, then two linear layers, each with a residual connection and a LayerNorm: src
+-- (L, N, d_model), (N, L, d_model) with batch_first, or without N -> the same shape. The masks
+-- are those of nn.MultiheadAttention: true excludes a position.
 local EncoderLayer = class("TransformerEncoderLayer", Module)
 transformer.TransformerEncoderLayer = EncoderLayer
 
@@ -68,7 +68,7 @@ local ENCODER_PARTS = {"self_attn", "linear1", "linear2", "dropout", "dropout1",
                        "norm1", "norm2"}
 local DECODER_PARTS = {"multihead_attn", "dropout3", "norm3", unpack(ENCODER_PARTS)}
 
--- What layers of both sorts are made of; attentions and norms by the names of their fields.
+-- Builds the common parts of both layers; attentions and norms by the names of their fields.
 local function build(self, fname, attentions, norms, d_model, nhead, dim_feedforward, dropout,
                      activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype)
   local none = require("moth").none
@@ -128,7 +128,7 @@ end
 EncoderLayer.forward = sight.scoped(EncoderLayer.forward, ENCODER_PARTS, is_own_activation)
 named.takes(EncoderLayer.forward, parse_layer)
 
--- Copies of a layer, and perhaps a norm for the end.
+-- Copies of a layer, and an optional final norm.
 local function repeated(self, fname, aname, layer, num_layers, final)
   for name, module in pairs {[aname] = layer, norm = final} do
     if not class.isinstance(module, Module) then
@@ -146,7 +146,8 @@ local function repeated(self, fname, aname, layer, num_layers, final)
   if final ~= nil then self.norm = final end
 end
 
--- Gives what one of Moth's layers made, and nobody else has, back once the next has read it.
+-- Frees the result of one of Moth's layers after the next layer has read it, if nothing else holds
+-- it.
 local function pass_on(self, x, run)
   local ours = false
   local function hand(module, y)
@@ -160,8 +161,8 @@ local function pass_on(self, x, run)
   return x
 end
 
---- Several copies of the layer given, one after the other, and perhaps a norm at the end. Any
--- module may be the layer that takes (src, {src_mask, src_key_padding_mask}).
+--- Several copies of a layer in a row, and an optional final norm. Any module may be the layer if
+-- it takes (src, {src_mask, src_key_padding_mask}).
 local Encoder = class("TransformerEncoder", Module)
 transformer.TransformerEncoder = Encoder
 
@@ -197,9 +198,9 @@ named.takes(Encoder.forward, parse_encoder)
 
 -- ---- the decoder ----
 
---- Attention of a sequence to itself and to `memory`, which an encoder made, then two linear
--- layers, each with a residual connection and a LayerNorm: tgt (T, N, d_model), memory
--- (S, N, d_model), with batch_first (N, T, d_model) and (N, S, d_model) -> tgt's shape.
+--- Self-attention and attention to `memory`, an encoder's output, then two linear layers, each
+-- with a residual connection and a LayerNorm: tgt (T, N, d_model), memory (S, N, d_model), with
+-- batch_first (N, T, d_model) and (N, S, d_model) -> tgt's shape.
 local DecoderLayer = class("TransformerDecoderLayer", Module)
 transformer.TransformerDecoderLayer = DecoderLayer
 
@@ -244,7 +245,7 @@ end
 DecoderLayer.forward = sight.scoped(DecoderLayer.forward, DECODER_PARTS, is_own_activation)
 named.takes(DecoderLayer.forward, parse_decoder_layer)
 
---- Several copies of the layer given, one after the other, and perhaps a norm at the end.
+--- Several copies of a layer in a row, and an optional final norm.
 local Decoder = class("TransformerDecoder", Module)
 transformer.TransformerDecoder = Decoder
 
@@ -274,8 +275,8 @@ named.takes(Decoder.forward, parse_decoder)
 
 -- ---- both ----
 
---- An encoder and a decoder, each with a LayerNorm at the end: src (S, N, d_model) and tgt
--- (T, N, d_model), or with the batch first, -> tgt's shape.
+--- An encoder and a decoder, each with a final LayerNorm: src (S, N, d_model) and tgt (T, N,
+-- d_model), or with the batch first, -> tgt's shape.
 local Transformer = class("Transformer", Module)
 transformer.Transformer = Transformer
 
@@ -360,7 +361,7 @@ local causal_mask = define {
   end,
 }
 
---- The mask of a causal attention over `size` positions: -inf above the diagonal, else 0.
+--- The causal mask of `size` positions: -inf above the diagonal, else 0.
 -- `nn.Transformer.generate_square_subsequent_mask(size)`, (size, size) of the default dtype; also
 -- as a method.
 Transformer.generate_square_subsequent_mask = setmetatable({}, {

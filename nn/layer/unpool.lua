@@ -1,5 +1,5 @@
---- unpool.lua -- nn.MaxUnpool1d to 3d: what max pooling took is put back where it stood, among
--- zeros; and max_unpool1d to 3d, found in moth.nn.functional.
+--- unpool.lua -- nn.MaxUnpool1d to 3d, which put pooled maxima back at their positions, among
+-- zeros; and max_unpool1d to 3d of moth.nn.functional.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -24,7 +24,8 @@ local function rows(n)
     {"int" .. n, "padding", "border that was on each side", default = 0}
 end
 
--- The sizes that were pooled: those given, less than a stride from what the windows say, or these.
+-- The sizes before pooling: the given ones, which must differ by less than a stride from the
+-- computed ones; default: the computed ones.
 local function sizes(name, input, n, kernel, stride, padding, given)
   if type(given) == "number" then given = window.list(given, n) end
   local list, extra = {}, given and #given - n or 0

@@ -1,14 +1,14 @@
---- window.lua -- what layers with windows share: sizes along some dimensions, and their text.
+--- window.lua -- helpers of layers with windows: sizes along some dimensions, and their text.
 
 local lib = require "moth.binding.lib"
 
 local window = {}
 
---- What layers take, by the number of dimensions.
+--- The inputs of layers, by the number of dimensions.
 window.INPUT = {"sequences, (N, C, L) or (C, L)", "images, (N, C, H, W) or (C, H, W)",
                 "volumes, (N, C, D, H, W) or (C, D, H, W)"}
 
---- A number n times, or a list as it is; a name as it is.
+--- Repeats a number n times; returns a list or a name unchanged.
 function window.list(v, n)
   if type(v) ~= "number" then return type(v) == "table" and { unpack(v, 1, n) } or v end
   return lib.filled(n, v)
@@ -24,7 +24,7 @@ function window.text(v)
   return "(" .. table.concat(parts, ", ") .. ")"
 end
 
---- Whether all numbers of a list are n.
+--- Returns true if all numbers of a list are n.
 function window.all(list, n)
   if type(list) ~= "table" then return false end
   for i = 1, #list do

@@ -1,21 +1,21 @@
---- call.lua -- calling modules: `net(x)` runs forward, and hooks (hooks.lua) where there are any.
+--- call.lua -- calling modules: `net(x)` runs forward, and hooks (hooks.lua) if there are any.
 --
--- Here is also what is known of calls: whether anything looks on, what a recorded step has read of
--- modules, and the paths of modules in messages.
+-- This file also tracks whether anything observes calls, which module fields a captured step has
+-- read, and the paths of modules for messages.
 
 local class = require "moth.base.class"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 local scope = require "moth.tensor.scope"
 
--- ---- what looks on ----
+-- ---- observers ----
 
--- changes: of hooks, of forwards of single modules, and of modules that take another's place.
--- parts: these, and changes of which tensors modules read, and how; a recording asks for them. Two,
--- since a forward that sets a buffer must not make each Sequential look at its modules anew, which
--- is ten times the work of running a small one.
--- fields: changes of any other field of a module; recordings compare fields only after one.
--- parents: module -> one that holds it, as far as known; for modules that a step calls itself.
+-- Counters: changes: of hooks, of single modules' forwards, and of replaced modules. parts: the
+-- same, and changes of the tensors that modules read; captured steps check it. There are two
+-- counters: a forward that sets a buffer must not make each Sequential check its modules again,
+-- which costs ten times a small module's call. fields: changes of any other field of a module;
+-- captured steps compare fields only after a change. parents: module -> a module that holds it, if
+-- known; for modules that a step calls itself.
 local sight = {changes = 0, parts = 0, fields = 0, parents = setmetatable({}, {__mode = "kv"})}
 
 function sight.changed()
@@ -29,14 +29,14 @@ local function has_global()
 end
 
 local in_profile -- function(run, module, ...) that makes a call a range of a profile, or nil
-local watched = false -- is there anything that looks at the calls of all modules?
+local watched = false -- true if anything observes the calls of all modules
 
 local function look() watched = has_global() or in_profile ~= nil end
 
--- Hooks for all modules, by kind; look() is called when there are more or fewer of them.
+-- Hooks for all modules, by kind; look() is called when their number changes.
 sight.global, sight.look = global, look
 
---- What can be hooked, and the kind of list that such hooks of a module stand in.
+--- The hook kinds, and the kind of list that holds a module's hooks.
 sight.kinds = {
   forward_pre = "pre", forward = "forward",
   full_backward_pre = "backward_pre", full_backward = "backward",
@@ -48,8 +48,8 @@ sight.kinds = {
 
 local CALLED = {"pre", "forward", "backward_pre", "backward"}
 
--- What a call of a module runs and reads, in order: its forward, hooks, children and tensors, and
--- what makes those that are computed. Tensors stand as numbers, so that the list keeps none.
+-- The parts that a module's call uses, in order: its forward, hooks, children and tensors, and the
+-- functions of computed fields. Tensors are listed as numbers, so that the list keeps none alive.
 local function parts_of(module, store)
   local list = {module.forward}
   local function add(x) list[#list + 1] = x end
@@ -67,9 +67,9 @@ local function parts_of(module, store)
   return list
 end
 
--- Whether the modules that ran, and those below them, have the parts that they had then. Asked by a
--- recording where anything has changed since.
--- @return if not, also a module that has others, and the name of the first that is another
+-- Returns true if the modules that ran, and their submodules, have the same parts as then. A
+-- captured step calls it after any change.
+-- @return if not, also the changed module, and the name of its first changed part
 local function same_parts(noted)
   for i, module in ipairs(noted.modules) do
     local now, ran = parts_of(module, noted.stores[i]), noted.lists[i]
@@ -83,8 +83,8 @@ local function same_parts(noted)
   return true
 end
 
--- Notes the parts of a module and of those below it: a Sequential runs a Linear without a call, and
--- attention reads the weights of its out_proj.
+-- Records the parts of a module and of its submodules: a Sequential runs a Linear without a call,
+-- and attention reads the weights of its out_proj.
 local function note_parts(noted, module, store_of)
   local store, n = store_of(module), #noted.modules + 1
   if noted.seen[store] then return end
@@ -93,8 +93,7 @@ local function note_parts(noted, module, store_of)
   for _, child in ipairs(module:_children()) do note_parts(noted, child[2], store_of) end
 end
 
--- A step is being recorded: a replay asks whether the module has the parts and fields that it has
--- now.
+-- While a step is captured: a replay checks that the module still has these parts and fields.
 local function note_module(recording, self, store_of)
   local noted = recording.noted
   if not noted then
@@ -107,15 +106,15 @@ local function note_module(recording, self, store_of)
   note_parts(noted, self, store_of)
 end
 
--- Keeps the frame of the call below it: `return f(x)` would drop it, and with it the module's
--- path in messages.
+-- Keeps the frame of the call below it: a tail call `return f(x)` would drop it, and with it the
+-- module's path in messages.
 local function pass_on(...)
   return ...
 end
 
 -- ---- paths for messages ----
 
--- "layers[1]" for the way from one module to another below it, or nil.
+-- "layers[1]": the path from one module to a submodule, or nil.
 local function way(STORE, from, to)
   local seen = {}
   local function search(module, path)
@@ -149,7 +148,7 @@ local function root_name(call, module)
   return class.typename(module)
 end
 
--- "net.layers[1]" for the modules that are running, outermost first.
+-- "net.layers[1]": the path of the running modules, outermost first.
 local function path_of(STORE, call, modules)
   local path = root_name(call, modules[1])
   for i = 2, #modules do
@@ -159,7 +158,7 @@ local function path_of(STORE, call, modules)
   return path
 end
 
---- Adds these methods to nn.Module, whose fields lie under the key STORE.
+--- Adds these methods to nn.Module, whose fields are stored under the key STORE.
 return function(Module, STORE)
   local function store_of(module) return module[STORE] end
 
@@ -204,8 +203,8 @@ return function(Module, STORE)
   end
   Module.__call = call
 
-  --- Notes the parts that a module has now, before others take their place for a while: a recorded
-  -- step is still good when they are back.
+  --- Records the parts of a module before they are temporarily replaced: a captured step is valid
+  -- again when they are restored.
   function sight.note(module)
     local recording = lib.capture
     if recording and not recording.seen[module] then
@@ -213,14 +212,14 @@ return function(Module, STORE)
     end
   end
 
-  --- Lets a profile see the calls of modules: run(module, ...) is to be called for each, and what
-  -- it returns returned. nil: no more.
+  --- Lets a profile wrap the calls of modules: run(module, ...) is called for each, and its
+  -- results are returned. nil: no more.
   function sight.profile(fn)
     in_profile = fn
     look()
   end
 
-  --- "layers[1]", with a dot before it, for the way from one module to another below it, or nil.
+  --- ".layers[1]": the path from one module to a submodule, or nil.
   function sight.way(from, to)
     local found, step = pcall(way, STORE, from, to)
     return found and step or nil
@@ -228,13 +227,13 @@ return function(Module, STORE)
 
   local passing = setmetatable({}, {__mode = "k"})
 
-  --- The forward functions of Moth's own that hold on to neither their input nor their result.
+  --- Moth's own forward functions that keep neither their input nor their result.
   Module.passing = passing
 
-  --- Of some of these, by the forward: function(module, input), relu of what it gives in one op.
+  --- For some of these, by the forward: function(module, input), relu of the result in one op.
   Module.rectified = setmetatable({}, {__mode = "k"})
 
-  -- Notes the classes of a module and of those below it, each with its forward.
+  -- Records the classes of a module and of its submodules, each with its forward.
   local function note_classes(met, module, seen)
     if seen[module] then return end
     seen[module] = true
@@ -242,8 +241,8 @@ return function(Module, STORE)
     for _, child in ipairs(module:_children()) do note_classes(met, child[2], seen) end
   end
 
-  --- The classes of some modules and of all below them: a list of class and forward in turn, which
-  -- holds what was found of these modules as long as sight.as_met says so.
+  --- The classes of some modules and of all their submodules: a list of class and forward in turn.
+  -- Facts about these modules are valid as long as sight.as_met accepts the list.
   function sight.classes(modules)
     local met, seen, list = {}, {}, {}
     for _, module in ipairs(modules) do note_classes(met, module, seen) end
@@ -253,7 +252,7 @@ return function(Module, STORE)
     return list
   end
 
-  -- Whether the classes still have the forwards that were met.
+  -- Returns true if the classes still have the recorded forwards.
   local function as_met(classes)
     for i = 1, #classes, 2 do
       if classes[i].forward ~= classes[i + 1] then return false end
@@ -262,7 +261,7 @@ return function(Module, STORE)
   end
   sight.as_met = as_met
 
-  -- Whether all modules below one pass, and its forward meets modules where it expects them.
+  -- Returns true if all submodules qualify and the forward finds modules where it expects them.
   local function closed(module)
     local store = module[STORE]
     if store.looked ~= sight.changes or not as_met(store.classes) then
@@ -279,20 +278,20 @@ return function(Module, STORE)
     return store.closed
   end
 
-  --- Whether nobody but a module's caller sees what goes in, what comes out and what is made on the
-  -- way. It holds as long as sight.changes, which hooks, forwards of single modules and modules
-  -- that take another's place raise, and as long as sight.as_met(sight.classes {module}).
+  --- Returns true if only a module's caller sees its inputs, outputs and intermediate results. The
+  -- answer is valid until sight.changes increases (hooks, forwards of single modules, replaced
+  -- modules), and while sight.as_met(sight.classes {module}) is true.
   function sight.passes(module)
     return passing[class.written(module.forward)] and not module[STORE].hooks and not has_global()
       and getmetatable(module).__call == call and closed(module) or false
   end
 
-  --- A forward of Moth's own made of several layers: what they hand to each other goes when it
-  -- returns, where nobody sees it.
-  -- @param forward  the function, which keeps no tensor that it makes
+  --- Wraps one of Moth's forwards that calls several layers: frees their intermediate results when
+  -- it returns, if nothing observes them.
+  -- @param forward  the function, which keeps no tensor that it creates
   -- @param fields   names of the layers that it calls
-  -- @param private  function(module): is what else it calls Moth's own? optional
-  -- @return the forward to be used
+  -- @param private  function(module): true if its other calls are Moth's own; optional
+  -- @return the wrapped forward
   function sight.scoped(forward, fields, private)
     local inside = scope.inside(forward)
     local function run(self, ...)
@@ -308,10 +307,9 @@ return function(Module, STORE)
   Module.sight = sight
 
   for name in pairs(sight.kinds) do
-    --- Adds a hook to this module; `{prepend = true}` puts it before the others.
-    -- There is no `with_kwargs` or `always_call`.
-    -- forward_pre: fn(module, args); forward: fn(module, args, output);
-    -- full_backward_pre: fn(module, grad_output); full_backward: fn(module, grad_input,
+    --- Adds a hook to this module; `{prepend = true}` puts it before the others. There is no
+    -- `with_kwargs` or `always_call`. forward_pre: fn(module, args); forward: fn(module, args,
+    -- output); full_backward_pre: fn(module, grad_output); full_backward: fn(module, grad_input,
     -- grad_output); state_dict_pre: fn(module, prefix, keep_vars); state_dict_post: fn(module,
     -- state_dict, prefix); load_state_dict_pre: fn(module, state_dict, prefix, strict);
     -- load_state_dict_post: fn(module, keys).

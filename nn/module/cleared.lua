@@ -1,4 +1,4 @@
---- cleared.lua -- zero_grad, which modules and optimizers share.
+--- cleared.lua -- zero_grad of modules and optimizers.
 
 local define = require "moth.binding.define"
 
@@ -9,8 +9,8 @@ cleared.parse = define.signature("zero_grad", {
   {"bool", "set_to_none", "remove the gradients (true) or fill them with zeros", default = true},
 })
 
---- Clears the gradients of a list of parameters. A gradient that goes is not read before: to a step
--- that is captured this would be a gradient that it begins with, another at each call.
+--- Clears the gradients of a list of parameters. It does not read a gradient that it removes: a
+-- captured step would treat it as an input.
 function cleared.clear(params, set_to_none)
   for i = 1, #params do
     local p = params[i]
@@ -19,7 +19,7 @@ function cleared.clear(params, set_to_none)
       p.grad = nil
     elseif grad.is_sparse then
       p.grad = require("moth").zeros_like(grad)
-    else -- in place: it may be a part of a buffer, or what a captured step was recorded with
+    else -- in place: it may be part of a buffer or of a captured step
       if grad.requires_grad then grad:detach_() end
       require("moth").no_grad(grad.zero_, grad)
     end

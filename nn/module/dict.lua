@@ -1,4 +1,4 @@
---- dict.lua -- what ModuleDict and ParameterDict have in common: members of one kind under names.
+--- dict.lua -- the common base of ModuleDict and ParameterDict: named members of one kind.
 
 local errors = require "moth.error"
 local Module = require "moth.nn.module"
@@ -15,14 +15,14 @@ return function(Dict, kind)
     return names
   end
 
-  --- What stands under the names, in order, as a list.
+  --- The members, in the order of their names, as a list.
   function Dict:values()
     local values = self:keys()
     for i, name in ipairs(values) do values[i] = self[name] end
     return values
   end
 
-  --- Iterates over the names and what stands under them, in order.
+  --- Iterates over the names and members, in order.
   function Dict:items()
     local names, i = self:keys(), 0
     return function()
@@ -31,12 +31,12 @@ return function(Dict, kind)
     end
   end
 
-  --- Is there one of that name?
+  --- Returns true if there is a member of that name.
   function Dict:contains(name)
     return self[STORE].kind[name] == kind
   end
 
-  --- Takes the one of that name out. @return what stood there
+  --- Removes the member of that name. @return the member
   function Dict:pop(name)
     if not self:contains(name) then
       errors.argument("pop", "name", ("there is no %s '%s'%s"):format(kind, tostring(name),
@@ -47,12 +47,12 @@ return function(Dict, kind)
     return value
   end
 
-  --- Takes all out.
+  --- Removes all members.
   function Dict:clear()
     for _, name in ipairs(self:keys()) do self[name] = nil end
   end
 
-  --- How many there are.
+  --- The number of members.
   function Dict:len()
     return #self:keys()
   end

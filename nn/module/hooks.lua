@@ -1,12 +1,12 @@
---- hooks.lua -- hooks of modules: how they are added, and calls that run them. Read when the first
--- one is added.
+--- hooks.lua -- module hooks: registration, and calls that run them. Loaded when the first hook is
+-- added.
 --
--- A call runs: hooks for all modules before forward, the module's own, forward, hooks for all
--- modules after it, the module's own. Hooks get (module, args[, output]): args is a list, output
--- the value itself, or a list if forward returned several. What a hook returns takes its place.
+-- The order of a call: global forward_pre hooks, the module's own, forward, global forward hooks,
+-- the module's own. Hooks get (module, args[, output]): args is a list, output the value itself,
+-- or a list if forward returned several. The result of a hook replaces its argument.
 --
--- Full backward hooks get (module, grad_input, grad_output). To see both, the inputs and outputs
--- of the module pass through an identity Function each; the one at the outputs runs first.
+-- Full backward hooks get (module, grad_input, grad_output). To see both, the module's inputs and
+-- outputs each pass through an identity Function; the one at the outputs runs first.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -20,16 +20,16 @@ local global = sight.global
 
 local hooks = {}
 
--- ---- adding them ----
+-- ---- registration ----
 
 local Handle = class("RemovableHandle")
 
---- What register_*_hook returns.
+--- The result of register_*_hook.
 function Handle:init(list, hook)
   self.list, self.hook = list, hook
 end
 
---- Takes the hook away. Doing so twice does nothing.
+--- Removes the hook. A second call does nothing.
 function Handle:remove()
   for i, hook in ipairs(self.list) do
     if hook == self.hook then
@@ -72,8 +72,8 @@ hooks.for_all = {}
 
 local function for_all(name, list)
   local fname = "register_module_" .. name .. "_hook"
-  --- Adds a hook to all modules; the module's own hooks run after these. One on registration is
-  -- fn(module, name, value), called when a value is registered; it may return another.
+  --- Adds a hook to all modules; the module's own hooks run after these. A registration hook is
+  -- fn(module, name, value), called when a value is registered; it may return a replacement.
   hooks.for_all[fname] = function(...) return (add_hook(list, (parsers[fname](...)))) end
 end
 
@@ -83,7 +83,7 @@ for_all("full_backward_pre", global.backward_pre)
 for_all("full_backward", global.backward)
 for kind, list in pairs(Module.registration_hooks) do for_all(kind .. "_registration", list) end
 
--- ---- running them ----
+-- ---- running ----
 
 -- A copy, so that a hook may remove itself.
 local function snapshot(list)
@@ -133,9 +133,9 @@ end
 
 -- ---- backward hooks ----
 
-local gates -- the two identity Functions, made when first needed
+local gates -- the two identity Functions, created at the first use
 
--- Passes grads through each of a list; what one returns takes their place. other: the gradients of
+-- Passes grads through each function of a list; a result replaces them. other: the gradients of
 -- the outputs, for full backward hooks.
 local function run_backward(list, module, grads, other)
   for _, fn in ipairs(list) do
@@ -152,7 +152,7 @@ local function run_backward(list, module, grads, other)
   return grads
 end
 
--- backward(ctx, ...) of a gate: the gradients as a list, then `body` of them, given back.
+-- backward(ctx, ...) of a gate: the gradients as a list; returns the result of `body`.
 local function gate_backward(body)
   return function(ctx, ...)
     local n = select("#", ...)
@@ -186,7 +186,7 @@ local function make_gates()
     all.n = pass.noutputs
     all = run_backward(pass.backward_pre, pass.module, all)
     pass.grad_output = all
-    if #pass.inputs == 0 then -- no input wants a gradient: nothing else will run the hooks
+    if #pass.inputs == 0 then -- no input requires a gradient: nothing else would run the hooks
       run_backward(pass.backward, pass.module, {n = pass.ninputs}, all)
     end
     local out = {}
@@ -196,8 +196,8 @@ local function make_gates()
   return {input = Input, output = Output}
 end
 
--- Sends the tensors of a list that want gradients through a gate. Returns the new list and where
--- they stand in it.
+-- Sends the tensors of a list that require gradients through a gate. Returns the new list and
+-- their positions in it.
 local function through(gate, pass, list)
   local at, chosen, out = {}, {}, {n = list.n}
   for i = 1, list.n do
