@@ -49,6 +49,28 @@ describe("vmap", function()
     end
   end)
 
+  it("runs each op once for all samples", function()
+    local y, at = moth.rand(5, 4, {dtype = f64}), moth.tensor {2LL, 1LL}
+    for name, f in pairs {
+      exp = function(a) return a:exp() end, mul = function(a, b) return a * b end,
+      relu = function(a) return a:relu() end, where = function(a, b) return a:where(a:gt(0), b) end,
+      clamp = function(a) return a:clamp(-1, 1) end, sum = function(a) return a:sum(1) end,
+      add_ = function(a, b) return a:clone():add_(b) end, cat = function(a, b)
+        return moth.cat({a, b}, 1)
+      end, exp_ = function(a) return a:clone():exp_() end,
+      index_select = function(a) return a:index_select(1, at) end,
+      softmax = function(a) return a:softmax(1) end, matmul = function(a, b) return a:dot(b) end,
+      cumsum = function(a) return a:cumsum(1) end, lerp = function(a, b) return a:lerp(b, 0.5) end,
+    } do
+      local counts = {}
+      for i, n in ipairs {2, 5} do
+        local prof = moth.profiler.profile(function() moth.vmap(f)(x[{{1, n}}], y[{{1, n}}]) end)
+        counts[i] = #prof:events()
+      end
+      assert.equal(counts[1], counts[2], name)
+    end
+  end)
+
   it("gives each sample's gradients, in one pass", function()
     local net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(8, 3)):double()
     local images, classes = moth.randn(4, 1, 4, 4, {dtype = f64}), moth.tensor {1LL, 3LL, 2LL, 1LL}

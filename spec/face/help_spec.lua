@@ -302,6 +302,23 @@ describe("moth.names", function()
   end)
 end)
 
+describe("help of a layer that is a function", function()
+  it("names the function", function()
+    local known = 0
+    for _, name in ipairs(moth.nn.names()) do
+      local layer = moth.nn[name]
+      local doc = type(layer) == "table" and rawget(layer, "_doc") or ""
+      local called = doc:match "^F%.(.-) as a layer"
+      if called then
+        known = known + 1
+        assert(pcall(function() return moth.nn.functional[called] end), name .. ": " .. called)
+        assert(name:lower():find(called:gsub("_", ""), 1, true), name .. ": " .. called)
+      end
+    end
+    assert.is_true(known > 1, known)
+  end)
+end)
+
 describe("help with words that are no name", function()
   it("finds what is documented by all of them", function()
     has(help.text "convolution of images", "moth.conv2d")

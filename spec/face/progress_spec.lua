@@ -162,6 +162,38 @@ describe("progress", function()
     end, "stop")
   end)
 
+  it("fills a terminal's line, with a bar of 5 to 30 columns or none", function()
+    local getenv, width, widths = os.getenv, 0, {}
+    os.getenv = function(name) -- luacheck: ignore 122
+      if name == "COLUMNS" then return tostring(width) end
+      return getenv(name)
+    end
+    local ok, problem = pcall(function()
+      for columns = 40, 110 do
+        width = columns
+        local out = sink()
+        local bar = moth.progress(7, {desc = "word", out = out})
+        bar.live, bar.step, bar.count, bar.start = true, 3, 3, -math.huge
+        bar.values, bar.names = {loss = 0.25}, {"loss"}
+        bar:close()
+        local line = out.text:sub(2, -2)
+        local cells = line:match "^word   42%% |(#* *)| 3/7 %["
+        assert.is_true(#line <= columns - 1, line)
+        if not cells then
+          assert.is_true(#line > columns - 9, line) -- no room for a bar of 5
+        else
+          widths[#widths + 1] = #cells
+          assert.equal(math.floor(3 / 7 * #cells), select(2, cells:gsub("#", "")))
+          assert.is_true(#cells == 30 or #line == columns - 1, line)
+        end
+      end
+    end)
+    os.getenv = getenv -- luacheck: ignore 122
+    assert(ok, problem)
+    assert.equal(5, widths[1])
+    assert.equal(30, widths[#widths])
+  end)
+
   it("says what it can walk", function()
     assert.has_error_like(function() moth.progress("abc") end,
       "bad argument 'source' to 'progress' %(a DataLoader, a list, a number or a func")

@@ -247,6 +247,10 @@ describe("its layers", function()
     assert.same({{{{4}}}}, (run(x, section "avgpool")):tolist())
     assert.same({{{{2, 2}, {2, 2}}}}, (run(moth.ones(1, 1, 1, 1), section("upsample",
       {stride = 2, scale = 2}))):tolist())
+    for _, scale in ipairs {0, 0.5, 1} do
+      assert.same({{{{3 * scale}}}}, (run(moth.full({1, 1, 1, 1}, 3), section("upsample",
+        {stride = 1, scale = scale}))):tolist())
+    end
     local drop = section("dropout", {probability = 0.5})
     assert.same(x:tolist(), (run(x, drop)):tolist())
     assert.same((x * 3):tolist(), (run(x, drop, drop, section("shortcut", {from = "-2, 0"})))

@@ -247,6 +247,29 @@ describe("moth.open", function()
     assert.has_error_like(function() return file.weight end, "the file is closed")
   end)
 
+  it("finds each name among those that begin alike", function()
+    local path, state, metadata, value = path_of("prefixes.st"), {}, {}, 0
+    for _, name in ipairs {"a", "b", "aa", "ab", "a.", "", "a.weight", "a.weight_v", "a.w"} do
+      for _, more in ipairs {"", "1", "11", "1a"} do
+        value = value + 1
+        state["t" .. name .. more] = moth.tensor(value)
+        metadata["m" .. name .. more] = tostring(value)
+      end
+    end
+    moth.save(state, path, metadata)
+    local file, back, last = moth.open(path), moth.load(path), ""
+    for name, x in pairs(state) do
+      assert.equal(x:item(), file[name]:item(), name)
+      assert.equal(x:item(), back[name]:item(), name)
+      assert.is_false(file:has(name .. "0"), name)
+    end
+    for name, text in pairs(metadata) do assert.equal(text, file:metadata()[name], name) end
+    for _, name in ipairs(file:names()) do
+      assert.is_true(last < name, last .. " before " .. name)
+      last = name
+    end
+  end)
+
   it("survives the scope it was opened in", function()
     local path, file = path_of("open.st"), nil
     moth.scope(function()

@@ -140,6 +140,11 @@ describe("a net of the user's own", function()
     local x = moth.ones(2)
     same(x, Net(){input = x}, nn.Sequential(Net()){input = x})
     assert.equal(x, got[1].input)
+    local Plain = nn.class("Plain", nn.Module)
+    function Plain:forward(batch, scale) -- luacheck: ignore 212
+      return (batch.batch or batch[1]) * (scale or 1)
+    end
+    same(x, Plain(){x}, Plain(){x, x}, Plain(){batch = x}, Plain()({x}, 1))
     local Own = nn.class("Own", nn.Linear)
     function Own:forward(batch) return nn.Linear.forward(self, batch.images) end
     assert.same({3}, {unpack(Own(2, 3){images = x}.shape)})

@@ -52,6 +52,37 @@ describe("nn.Transformer", function()
   end)
 end)
 
+describe("a transformer's layer", function()
+  local x, memory = moth.randn(3, 2, 8), moth.randn(4, 2, 8)
+  local function attention(module, q, k) return (module(q, k, k, {need_weights = false})) end
+  local function forward(layer, y) return layer.linear2(layer.linear1(y):relu()) end
+  local function close(want, got)
+    assert.is_true(got:allclose(want, {rtol = 1e-4, atol = 1e-5}), tostring(got))
+  end
+
+  it("of an encoder normalizes before or after each block", function()
+    local layer = nn.TransformerEncoderLayer(8, 2, 16, 0)
+    local y = layer.norm1(x + attention(layer.self_attn, x, x))
+    close(layer.norm2(y + forward(layer, y)), layer(x))
+    layer.norm_first = true
+    local z = layer.norm1(x)
+    y = x + attention(layer.self_attn, z, z)
+    close(y + forward(layer, layer.norm2(y)), layer(x))
+  end)
+
+  it("of a decoder normalizes before or after each block", function()
+    local layer = nn.TransformerDecoderLayer(8, 2, 16, 0)
+    local y = layer.norm1(x + attention(layer.self_attn, x, x))
+    y = layer.norm2(y + attention(layer.multihead_attn, y, memory))
+    close(layer.norm3(y + forward(layer, y)), layer(x, memory))
+    layer.norm_first = true
+    local z = layer.norm1(x)
+    y = x + attention(layer.self_attn, z, z)
+    y = y + attention(layer.multihead_attn, layer.norm2(y), memory)
+    close(y + forward(layer, layer.norm3(y)), layer(x, memory))
+  end)
+end)
+
 describe("nn.TransformerEncoder", function()
   it("repeats any layer, with values of its own", function()
     local Layer = nn.class("Layer", nn.Module)

@@ -84,6 +84,24 @@ describe("a dimension", function()
     gives(moth.zeros(0), moth.nanmedian(moth.zeros(0, 3), 2))
   end)
 
+  it("that has elements is reduced to nothing where another has none", function()
+    local x = moth.zeros(0, 3)
+    for name, f in pairs {
+      argmax = moth.argmax, argmin = moth.argmin, max = moth.max, min = moth.min,
+      amax = moth.amax, amin = moth.amin, median = moth.median, mode = moth.mode,
+      nanmedian = moth.nanmedian, logsumexp = moth.logsumexp, quantile = function(t, d)
+        return moth.quantile(t, 0.5, d)
+      end, kthvalue = function(t, d) return moth.kthvalue(t, 2, d) end,
+      aminmax = function(t, d) return moth.aminmax {t, dim = d} end,
+    } do
+      for _, y in ipairs {f(x, 2)} do assert.equal("(0)", tostring(y.shape), name) end
+      for _, y in ipairs {f(x:t():reshape(3, 0, 2), 3)} do
+        assert.equal("(3, 0)", tostring(y.shape), name)
+      end
+      if name ~= "logsumexp" then intact.refuses(function() f(x, 1) end, "") end
+    end
+  end)
+
   it("without elements has norms and distances of 0", function()
     local norm, none = moth.linalg.matrix_norm, moth.zeros(2, 0, 0)
     for _, ord in ipairs {1, 2, math.huge, "nuc", "fro"} do

@@ -126,6 +126,18 @@ describe("moth", function()
     assert.are.equal("1\tclass ReLU\tclass SGD\tmoth.data\n", output)
   end)
 
+  it("writes the reference into a folder, which it makes", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    local code = "local file = io.open(... .. '/index.md') print(file ~= nil)"
+    local written = { moth("docs", folder) }
+    local found = { moth("-e", code, folder) }
+    shell("rm -r " .. quoted(folder))
+    assert.are.same({ "", 0 }, written)
+    assert.are.same({ "true\n", 0 }, found)
+    assert.are.same({ "moth: 'moth docs' wants a folder\n", 1 }, { moth "docs" })
+  end)
+
   it("says what is wrong with a file or an option", function()
     local output, status = moth("no such file.lua")
     assert.is_truthy(output:find("no such file.lua", 1, true))
