@@ -1,4 +1,4 @@
---- backends.lua -- moth.backends: how libraries of others are used, with PyTorch's names.
+--- backends.lua -- moth.backends: settings of external libraries, with PyTorch's names.
 --
 --     moth.backends.cudnn.benchmark = true
 
@@ -9,13 +9,13 @@ local settings = require "moth.base.settings"
 
 local C, ctx = lib.C, lib.ctx
 
--- What to write in place of a name.
+-- Replacements for names that Moth does not have.
 local function hint(path, name, names)
   local text = type(name) == "string" and require("moth.error.instead").find(path, name)
   return text and "; " .. text or errors.nearest(name, names)
 end
 
--- A table that has the names of `known` and no others: get(entry) and set(entry, name, value).
+-- A table with the names of `known` and no others: get(entry) and set(entry, name, value).
 local function guarded(path, known, get, set)
   local names = {}
   for name in pairs(known) do names[#names + 1] = name end
@@ -35,7 +35,7 @@ local function guarded(path, known, get, set)
   })
 end
 
--- One that holds others, or functions.
+-- A table of tables or functions.
 local function fixed(path, known)
   return guarded(path, known, function(value) return value end, function(value, name)
     errors.raise(("%s.%s is not assigned%s"):format(path, name,
@@ -43,7 +43,7 @@ local function fixed(path, known)
   end)
 end
 
--- By name functions, and switches: what tells the value, and what sets it.
+-- Functions by name, and switches: a getter and a setter.
 local function switches(path, known)
   return guarded(path, known, function(value)
     if type(value) == "function" then return value end
@@ -68,7 +68,7 @@ local function cudnn_switch(what)
   }
 end
 
--- What the plugin says of cuDNN: its version and file, or nil where it was not found.
+-- cuDNN in the plugin: its version and file, or nil if it was not found.
 local function found_cudnn()
   local room = ffi.new "char[4096]"
   if C.moth_device_report(ctx, room, 4096) < 0 then return nil end
@@ -85,7 +85,7 @@ local cudnn = switches("moth.backends.cudnn", {
   version = function() return tonumber((found_cudnn() or ""):match "^%d+") end,
 })
 
--- ---- products on GPUs ----
+-- ---- matrix products on GPUs ----
 
 local matmul = switches("moth.backends.cuda.matmul", {
   allow_tf32 = {
@@ -101,7 +101,7 @@ local matmul = switches("moth.backends.cuda.matmul", {
 
 local sdp = cudnn_switch(C.MOTH_CUDNN_SDP)
 
---- Sets whether attention of half types on a GPU may be cuDNN's.
+--- Sets whether attention of half types on a GPU may use cuDNN.
 local function enable_cudnn_sdp(enabled)
   if type(enabled) ~= "boolean" then
     errors.refuse("backends.cuda.enable_cudnn_sdp", "enabled", "a boolean is needed", enabled,
@@ -115,7 +115,7 @@ return fixed("moth.backends", {
   cuda = fixed("moth.backends.cuda", {
     matmul = matmul, enable_cudnn_sdp = enable_cudnn_sdp, cudnn_sdp_enabled = sdp.get,
   }),
-  mps = fixed("moth.backends.mps", { -- scripts for any machine ask
+  mps = fixed("moth.backends.mps", { -- portable scripts call it
     is_available = function() return false end, is_built = function() return false end,
   }),
 })

@@ -1,6 +1,6 @@
---- cli.lua -- Moth's own commands: what `moth test`, `moth bench`, `moth doctor`, `moth help` run.
--- The launcher calls `main` with the words of the command line. Scripts and code go past this
--- file: the launcher runs them itself.
+--- cli.lua -- Moth's commands: `moth test`, `moth bench`, `moth doctor`, `moth help`. The launcher
+-- calls `main` with the command line. The launcher runs scripts and code itself, without this
+-- file.
 
 local cli = {}
 
@@ -30,8 +30,8 @@ MOTH_CUDA_BLOCKING=1        waits for each kernel of a GPU, so that one that fai
 MOTH_CACHE=FOLDER, =none    where compiled kernels of a GPU are kept (~/.cache/moth)
 MOTH_NO_INSTALL=1           never installs packages]]
 
---- What the launcher knows of itself: program, root (of the checkout, nil when installed),
--- version. An empty table in other hosts.
+--- Facts from the launcher: program, root (of the checkout, nil when installed), version. An empty
+-- table in other hosts.
 function cli.launcher()
   return debug.getregistry()["moth.launcher"] or {}
 end
@@ -49,14 +49,14 @@ local function checkout(command)
   return root
 end
 
---- Puts a program's name and words where the stand-alone interpreter would.
+--- Sets `arg` as the stand-alone interpreter does.
 local function set_arguments(name, words)
   local list = { [0] = name }
   for i, word in ipairs(words) do list[i] = word end
   _G.arg = list
 end
 
--- What golden values and gradient checks leave out; see spec/support/coverage.lua.
+-- Lists the ops without golden values or gradient checks; see spec/support/coverage.lua.
 local function coverage(root)
   package.path = root .. "/?.lua;" .. package.path
   local found, lfs = pcall(require, "lfs")
@@ -64,12 +64,13 @@ local function coverage(root)
   os.exit(require("spec.support.coverage").report(true) and 0 or 1)
 end
 
--- Runs one file, or what else the words say, in this process.
+-- Runs one file, or Busted with these words, in this process.
 local function busted(words)
-  -- `.busted` says the rest. It names LuaJIT for a plain `busted`; here that runs already.
+  -- `.busted` has the other options. It names LuaJIT for a plain `busted`; here LuaJIT runs
+  -- already.
   table.insert(words, 1, "--ignore-lua")
   set_arguments("busted", words)
-  -- Busted ends a failed run by error(nil) where it cannot tell that it may exit.
+  -- Busted ends a failed run by error(nil) if it does not know that it may exit.
   local run = require "busted.runner"
   local ok, message = pcall(run, { standalone = false })
   if not ok and message ~= nil then error(message, 0) end
@@ -79,12 +80,12 @@ end
 local OURS = { ["--sanitize"] = true, ["--clang"] = true, ["--racecheck"] = true,
   ["--device=cuda"] = true }
 
--- Paths, the other words for Busted, how many files at a time (nil: what the machine is good for),
--- and whether all must be one process: only options that choose specs are for several.
+-- Paths, options for Busted, the number of parallel jobs (nil: by the machine), and true if all
+-- specs must run in one process: only options that select specs work with several.
 local function test_words(words)
   local paths, options, count, alone = {}, {}, nil, false
   for _, word in ipairs(words) do
-    if word == "--device=cuda" then count = count or 1 end -- the GPU's memory is one
+    if word == "--device=cuda" then count = count or 1 end -- the specs share the GPU's memory
     if word == "--cases" then
       paths[#paths + 1] = "spec/cases"
     elseif word:find "^%-%-jobs=" then
@@ -130,7 +131,7 @@ local function bench(words)
   chunk(unpack(words))
 end
 
--- What there is about a name; without one, about the commands.
+-- Help on a name; without a name, on the commands.
 local function help(words)
   if not words[1] then return print(USAGE) end
   local fine, problem = pcall(function()
@@ -170,7 +171,7 @@ local commands = {
 commands["-h"], commands["--help"] = commands.help, commands.help
 commands["-v"], commands["--version"] = commands.version, commands.version
 
---- Runs the command that the first word names.
+--- Runs the command named by the first word.
 function cli.main(command, ...)
   local run = commands[command or "help"]
   if not run then fail(("unknown command '%s'\n\n%s"):format(tostring(command), USAGE)) end

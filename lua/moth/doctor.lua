@@ -1,5 +1,5 @@
---- doctor.lua -- `moth doctor`: says what Moth found on this machine, what is missing, and what
--- slows it.
+--- doctor.lua -- `moth doctor`: prints what Moth found on this machine, what is missing, and what
+-- makes it slow.
 
 local ffi = require "ffi"
 local machine = require "moth.base.machine"
@@ -9,8 +9,8 @@ local doctor = {}
 
 local launcher = debug.getregistry()["moth.launcher"] or {}
 
---- Packages of `.packages` that dpkg does not know as installed: {group, name} pairs.
--- Nil where there is no checkout or no dpkg.
+--- Packages of `.packages` that dpkg does not list as installed: {group, name} pairs. Nil without
+-- a checkout or dpkg.
 function doctor.missing_packages(root)
   local file = root and io.open(root .. "/.packages")
   if not file then return nil end
@@ -46,7 +46,7 @@ local function editor()
     .. " found: no editing, no completion"
 end
 
--- Variables of the environment that would be passed over, as lines of advice.
+-- Environment variables that have no effect, as lines of advice.
 local function unheard(list)
   local levels = {plain = true, neon = true, avx2 = true, avx512 = true}
   local isa, threads = os.getenv "MOTH_ISA", os.getenv "MOTH_NUM_THREADS"
@@ -61,7 +61,7 @@ local function unheard(list)
   end
 end
 
---- What slows Moth down or stops it, as lines of advice.
+--- Problems that slow Moth down or stop it, as lines of advice.
 local function warnings(missing)
   local list = {}
   unheard(list)
@@ -84,15 +84,15 @@ local function warnings(missing)
   return list
 end
 
---- The BLAS is opened at its first use: a product of matrices that are worth it.
+--- The BLAS is opened at its first use: a large enough matrix product.
 local function open_blas()
   local moth = require "moth"
   local x = moth.ones(64, 64, { dtype = moth.float64 })
   x:matmul(x)
 end
 
---- What there is of GPUs, as {name, text} rows: the plugin, the driver, the devices, NVIDIA's
--- libraries, and what works without those that are missing.
+--- The GPU support, as {name, text} rows: the plugin, the driver, the devices, NVIDIA's libraries,
+-- and what works without the missing ones.
 function doctor.gpus(lib)
   local C, ctx = lib.C, lib.ctx
   local room = ffi.new("char[4096]")
@@ -116,7 +116,7 @@ function doctor.gpus(lib)
   return rows
 end
 
---- Prints the diagnosis; returns whether Moth can run here.
+--- Prints the diagnosis; returns true if Moth can run here.
 function doctor.main()
   local function row(name, text) print(("%-10s %s"):format(name, text)) end
 

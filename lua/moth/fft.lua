@@ -4,8 +4,9 @@
 --     local same = moth.fft.irfft(spectrum, signal:size(-1))
 --
 -- Moth has no complex dtypes. Complex numbers are pairs, real and imaginary part, in a last
--- dimension of 2, as PyTorch's view_as_real lays them out; `dim` does not count it, so that
--- dimensions are what they are in PyTorch. abs, angle, mul and polar compute with such pairs.
+-- dimension of 2, the layout of PyTorch's view_as_real. `dim` does not count that dimension, so
+-- dimensions have the same numbers as in PyTorch. abs, angle, mul and polar compute with these
+-- pairs.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -18,8 +19,8 @@ local ops = bind.ops
 local HALF = { [dtypes.float16] = true, [dtypes.bfloat16] = true }
 local fft = {}
 
--- The kinds of transforms: c2c of pairs to pairs, r2c of real numbers to half of their
--- coefficients, and c2r back.
+-- The kinds of transforms: c2c from pairs to pairs, r2c from real numbers to half of their
+-- coefficients, and c2r the inverse of r2c.
 local bound = {}
 local function op_of(kind, fname)
   local key = kind .. fname
@@ -27,7 +28,7 @@ local function op_of(kind, fname)
   return bound[key]
 end
 
--- How many dimensions there are beside that of the pairs, at least so many.
+-- The number of dimensions without that of the pairs; at least `least`.
 local function dimensions(fname, x, kind, least)
   local n = x:dim()
   if kind == "r2c" then return n end
@@ -49,7 +50,7 @@ local function position(fname, x, dim, n)
   return d
 end
 
--- x with n numbers along d: cut, or with zeros behind.
+-- x with n numbers along d: truncated, or padded with zeros at the end.
 local function sized(fname, arg, x, d, n)
   if n < 1 then
     errors.argument(fname, arg, "a length from 1 on is needed, got " .. n, "E_DOMAIN")
@@ -65,7 +66,7 @@ local function factor(norm, n, inverse)
   return (norm == "forward") ~= inverse and 1 / n or 1
 end
 
--- One dimension, d, of n numbers (nil: as many as there are); for c2r n is that of the result.
+-- A transform along d with n numbers (nil: all); for c2r n is the length of the result.
 local function transform(fname, arg, kind, inverse, x, n, d, scale)
   local op = op_of(kind, fname)
   if kind == "c2r" then
@@ -133,7 +134,7 @@ local function list_of(v)
   return v
 end
 
--- The dimensions to go over, from 1, and the length of each or nil.
+-- The dimensions to transform, from 1, and the length of each or nil.
 local function sizes(fname, x, n, s, dim)
   s, dim = list_of(s), list_of(dim)
   if s and dim and #s ~= #dim then
@@ -172,7 +173,7 @@ local function several(name, kind, inverse, dims, doc)
     run = function(x, s, dim, norm)
       local at, lengths = sizes(name, x, dimensions(name, x, kind), s, dim)
       local dtype = x.dtype
-      if HALF[dtype] then x = x:float() end -- so that they are rounded once
+      if HALF[dtype] then x = x:float() end -- to round once
       local last, all = #at, 1
       for k, d in ipairs(at) do
         all = all * math.max(1, length_of(k == last and kind or "c2c", x, lengths[k], d))
@@ -206,7 +207,7 @@ for _, row in ipairs {
   several(name .. "n", kind, inverse, nil, many)
 end
 
--- ---- which coefficient is where ----
+-- ---- the order of coefficients ----
 
 local WHERE = {
   { "int", "n", "length of the signals" },
@@ -271,7 +272,7 @@ shift("fftshift", "The frequency 0 in the middle: coefficients are turned by hal
   false)
 shift("ifftshift", "What fftshift undoes.", true)
 
--- ---- with pairs ----
+-- ---- complex arithmetic on pairs ----
 
 local function parts(fname, x)
   local n = dimensions(fname, x, "c2c", 0) + 1

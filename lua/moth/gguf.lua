@@ -1,12 +1,12 @@
---- gguf.lua -- moth.gguf: the files of ggml and llama.cpp.
+--- gguf.lua -- moth.gguf: reads the files of ggml and llama.cpp.
 --
 --     local tensors, metadata = moth.gguf.load "model.gguf"
---     local file = moth.gguf.open "model.gguf"            -- one tensor, the rest unread
+--     local file = moth.gguf.open "model.gguf"            -- reads single tensors
 --     print(file:info("output.weight").type, file:tensor "output.weight")
 --
--- A file is mapped, and tensors of plain types share its pages. Quantised ones become float32 or
--- float16 when they are read, block by block by ops on bytes. Nothing in a file is trusted: counts
--- and sizes are held against its end before memory is asked for.
+-- A file is mapped, and tensors of plain types share its pages. Quantised tensors are converted to
+-- float32 or float16 when they are read, block by block, with ops on bytes. Counts and sizes are
+-- checked against the end of the file before memory is allocated.
 --
 -- Format: ggml-org/ggml, docs/gguf.md; blocks: ggml-org/ggml, src/ggml-common.h and ggml-quants.c.
 
@@ -21,14 +21,14 @@ local scope = require "moth.tensor.scope"
 local ops = require("moth.binding.bind").ops
 local gguf = {}
 
-local DEEPEST = 8 -- lists in lists
+local DEEPEST = 8 -- levels of nested lists
 local MOST_DIMS = 8
 
 -- ---- blocks of quantised numbers: uint8 (n, bytes of a block) -> float32 (n, block) ----
 
 local function cut(x, from, n) return x:narrow(2, from + 1, n) end
 
--- Numbers of 16 bits at a byte of each block, (n, 1).
+-- 16-bit floats at a byte offset of each block, (n, 1).
 local function half(x, from)
   return (bytes.as(cut(x, from, 2):contiguous(), "float16", { x:size(1), 1 }, 0, "gguf"):float())
 end
@@ -40,13 +40,13 @@ end
 local function low(x) return (x:bitwise_and(15)) end
 local function high(x) return (x:bitwise_right_shift(4)) end
 
--- 32 numbers of 4 bits from 16 bytes: the low halves, then the high ones.
+-- 32 4-bit numbers from 16 bytes: the low nibbles, then the high nibbles.
 local function nibbles(x, from)
   local q = cut(x, from, 16)
   return (ops.cat({ low(q), high(q) }, 2))
 end
 
--- 32 numbers of 5 bits: 4 bytes with the fifth bit of each, then nibbles.
+-- 32 5-bit numbers: 4 bytes with the fifth bits, then nibbles.
 local function fives(x, from)
   local places = ops.arange(0, 8, 1, { dtype = dtypes.uint8 })
   local top = cut(x, from, 4):unsqueeze(3):bitwise_right_shift(places):bitwise_and(1)
@@ -62,7 +62,7 @@ local function six_bits(x)
   return scales:float(), minima:float()
 end
 
--- Numbers of `bits` bits: of each 32 bytes the lowest bits are the first 32 numbers, and so on.
+-- Numbers of `bits` bits: the lowest bits of each 32 bytes are the first 32 numbers, and so on.
 -- (n, parts, numbers in a byte, 32)
 local function layers(x, from, n, bits)
   local shifts = ops.arange(0, 8, bits, { dtype = dtypes.uint8 }):view(-1, 1)
@@ -70,7 +70,8 @@ local function layers(x, from, n, bits)
   return (q:bitwise_right_shift(shifts):bitwise_and(2 ^ bits - 1))
 end
 
--- Blocks of 256 numbers in equal parts, q (n, 256) times (n, parts), less (n, parts) if any.
+-- Blocks of 256 numbers in equal parts: q (n, 256) times scale (n, parts), minus minimum (n,
+-- parts) if any.
 local function scaled(q, scales, minima)
   local n, parts = scales:size(1), scales:size(2)
   local y = q:float():view(n, parts, -1) * scales:unsqueeze(3)
@@ -86,7 +87,7 @@ end
 local function q3_k(x)
   local n = x:size(1)
   local set = layers(x, 0, 32, 1):view(n, 2, 4, 32):bitwise_left_shift(2)
-  -- 16 scales of 6 bits: nibbles of 8 bytes, then 4 bytes with the upper two.
+  -- 16 6-bit scales: nibbles of 8 bytes, then 4 bytes with the upper two bits.
   local a, c = cut(x, 96, 8), cut(x, 104, 4):unsqueeze(2)
   local shifts = ops.arange(0, 8, 2, { dtype = dtypes.uint8 }):view(4, 1)
   local top = c:bitwise_right_shift(shifts):bitwise_and(3):bitwise_left_shift(4):view(n, 16)
@@ -113,7 +114,7 @@ local function q6_k(x)
   return scaled(q, signed(x, 192, 16) * half(x, 208))
 end
 
--- By the number in files; of blocks, how many numbers and bytes each has, and what reads them.
+-- Types by their code in files; for block types the numbers and bytes of a block, and the reader.
 local types = {
   [0] = { name = "F32", dtype = "float32" },
   [1] = { name = "F16", dtype = "float16" },
@@ -151,7 +152,8 @@ local function text(file) return file:text(file:uint(8), "a text") end
 
 local value_of
 
--- A list: an element takes one byte at least, so its count is known to be true before it is made.
+-- A list: each element takes at least one byte, so its count is checked before the list is
+-- created.
 local function list(file, deep)
   local kind, n, values = file:uint(4), file:uint(8), {}
   if deep == DEEPEST then file:refuse("is broken: lists lie too deep in each other") end
@@ -194,7 +196,7 @@ local function refuse_tensor(file, name, why, code)
   file:refuse(("has the tensor %s %s"):format(errors.shown(name), why), code)
 end
 
--- One entry: where its bytes will be is checked when the data's start is known.
+-- One entry: the position of its bytes is checked when the start of the data is known.
 local function described(file)
   local t = { name = text(file), shape = {} }
   local ndim, count = file:uint(4), 1
@@ -202,7 +204,7 @@ local function described(file)
     refuse_tensor(file, t.name, ("of %.0f dimensions, at most %d are possible"):format(ndim,
       MOST_DIMS), "E_UNSUPPORTED")
   end
-  for d = ndim, 1, -1 do -- the innermost comes first
+  for d = ndim, 1, -1 do -- the innermost dimension is first
     t.shape[d] = file:uint(8)
     count = count * math.max(t.shape[d], 1)
   end
@@ -299,8 +301,8 @@ function File:names()
   return names
 end
 
---- What a tensor is, without reading it: {type = "Q4_0", shape = {2, 32}, nbytes = 36}; nil for a
--- name that is not there.
+--- Information on a tensor, without reading it: {type = "Q4_0", shape = {2, 32}, nbytes = 36}; nil
+-- for an unknown name.
 function File:info(name)
   local t = self.by_name[name]
   return t and { type = t.type, shape = { unpack(t.shape) }, nbytes = t.nbytes }
@@ -311,7 +313,7 @@ local function read_tensor(self, t, dtype, fname)
     errors.argument(fname, "dtype", "a floating-point dtype is needed, got " .. tostring(dtype),
       "E_DTYPE")
   end
-  if t.nbytes == 0 then -- Its place may lie behind the end.
+  if t.nbytes == 0 then -- Its offset may be after the end.
     return (ops.zeros(t.shape, t.blocks and (dtype or dtypes.float32) or dtypes[t.row.dtype]))
   end
   local from = self.start + t.offset
@@ -323,7 +325,7 @@ local DTYPE = { "dtype", "dtype", "what quantised tensors become; float32 when a
                 optional = true }
 local parse_tensor = define.signature("tensor", { { "string", "name", "as in the file" }, DTYPE })
 
---- The tensor of a name; of plain types as it is in the file, quantised ones as `dtype`.
+--- The tensor of a name; plain types keep their dtype, quantised tensors become `dtype`.
 -- @param dtype  moth.float32 (default), float16, bfloat16 or float64
 function File:tensor(...)
   local name, dtype = parse_tensor(...)
@@ -347,7 +349,7 @@ local MMAP = { "bool", "mmap", "share the file's pages instead of reading it", d
 -- `file:tensor(name, dtype)`. Sizes are in PyTorch's order, the innermost last.
 -- @param path  the file
 -- @param mmap  share the file's pages (default true)
--- Raises E_IO, E_FORMAT, or E_UNSUPPORTED for a type of tensors that is not read.
+-- Raises E_IO, E_FORMAT, or E_UNSUPPORTED for an unknown tensor type.
 gguf.open = define {
   name = "gguf.open",
   doc = "Opens a GGUF file of llama.cpp: file:tensor(name) reads one tensor, file.metadata is a "
@@ -360,12 +362,12 @@ gguf.open = define {
 
 --- All tensors of a GGUF file, by name, and its metadata.
 -- @param path    the file
--- @param dtype   what quantised tensors become (default moth.float32)
--- @param device  where the tensors go (default "cpu")
+-- @param dtype   the dtype of quantised tensors (default moth.float32)
+-- @param device  the device of the tensors (default "cpu")
 -- @param mmap    share the file's pages (default true)
--- @param bytes   in place of a path: the file's bytes, as moth.load takes them
+-- @param bytes   instead of a path: the file's bytes, as in moth.load
 -- @return table of names to tensors; table of the metadata: numbers, texts, booleans, lists
--- Tensors of F32, F16, BF16, F64, I8 to I64 are as they are; Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and
+-- Tensors of F32, F16, BF16, F64, I8 to I64 keep their dtype; Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and
 -- Q2_K to Q6_K are dequantised; others raise E_UNSUPPORTED.
 gguf.load = define {
   name = "gguf.load",
@@ -383,7 +385,7 @@ gguf.load = define {
     for _, t in ipairs(file.list) do
       tensors[t.name] = read_tensor(file, t, dtype, "gguf.load"):to(device)
     end
-    lib.C.moth_trim_cache(lib.ctx) -- a model is loaded once: free the blocks of temporaries
+    lib.C.moth_trim_cache(lib.ctx) -- a model is loaded once: free cached temporaries
     return tensors, file.metadata
   end,
 }

@@ -3,8 +3,8 @@
 --     local moth = require "moth"
 --     local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 --
--- Everything is found at its first use: a submodule, a function written in Lua, or an op of the
--- engine. Nothing but the table itself is made when Moth is loaded.
+-- Everything is loaded at its first use: a submodule, a function written in Lua, or an op of the
+-- core. Loading Moth creates only the table.
 
 if not rawget(_G, "jit") then
   error("Moth needs LuaJIT 2.1 and was loaded by " .. _VERSION .. ": run the program with luajit "
@@ -14,7 +14,7 @@ end
 
 -- The rest of this file is one function, whose body is not indented: `require "moth"` calls it
 -- protected, so that after an error (of memory, the stack or a debug hook) the next call works.
--- folder: of this file
+-- folder: the folder of this file
 local function make(folder)
 
 local registry = debug.getregistry()
@@ -22,18 +22,18 @@ local anchor = registry.moth or {}
 if anchor.moth then return anchor.moth end
 
 -- ---- how modules are loaded ----
--- LuaJIT's `require` marks a module before it runs its code. An error there leaves the mark, and
--- each later `require` of that module fails. So Moth's modules call another `require`, which
--- stores a module once its code has run: after an error the next call loads the module again.
+-- LuaJIT's `require` marks a module before it runs its code. An error in the code leaves the mark,
+-- and each later `require` of that module fails. So Moth's modules use another `require`, which
+-- stores a module after its code has run: after an error the next call loads the module again.
 
-local host_require, load, open = require, load, io.open -- a host may take them away
+local host_require, load, open = require, load, io.open -- a host may remove them
 
--- Modules that stay when package.loaded is cleared: the metatype of tensors cannot be set twice.
+-- Modules that stay when package.loaded is cleared: the metatype of tensors can be set only once.
 anchor.loaded = anchor.loaded or {}
 registry.moth = anchor
 
--- Modules outside package.path are beside this file; in a checkout those of moth.nn are in nn/
--- beside lua/.
+-- Modules outside package.path are next to this file; in a checkout the modules of moth.nn are in
+-- nn/ next to lua/.
 local function find_file(name)
   local path = package.searchpath(name, package.path)
   if path then return path end
@@ -54,7 +54,7 @@ local function need(name)
   module = anchor.loaded[name]
   if module == nil then
     local path = find_file(name)
-    if not path then return host_require(name) end -- which lists where it looked
+    if not path then return host_require(name) end -- its message lists the searched paths
     local file = open(path, "rb")
     local text = file:read "*a"
     file:close()
@@ -73,7 +73,7 @@ local function need(name)
   return module
 end
 
--- For LuaJIT's `require`: the code has run before that sets its mark.
+-- For LuaJIT's `require`: the code runs before `require` sets its mark.
 function anchor.search(name)
   if name ~= "moth" and name:sub(1, 5) ~= "moth." then return nil end
   if name ~= "moth" and anchor.loaded[name] == nil and not find_file(name) then return nil end
@@ -95,10 +95,10 @@ local ffi = require "ffi"
 local version = ffi.string(lib.C.moth_version())
 local moth = { none = lib.none, version = version, _VERSION = "Moth " .. version }
 
--- ---- what stands in the namespace ----
+-- ---- the names of the namespace ----
 
--- What is written in Lua, by module. A function made by define{...} is named here alone: its marks
--- say whether it is a method of tensors and in moth.nn.functional (lazy.lua).
+-- The functions written in Lua, by module. A function of define{...} is listed only here: its
+-- definition says whether it is a tensor method and in moth.nn.functional (lazy.lua).
 local rows = bind.written
 rows.Size = {"moth.tensor.size", "new"}
 rows.device = {"moth.tensor.device", "new"}
@@ -180,7 +180,7 @@ for _, names in ipairs {require("moth.tensor.layout").docs, require("moth.tensor
   for name in pairs(names) do moth[name] = name end
 end
 
--- Not short and int, which are near to too much.
+-- Without short and int, which are similar to too many names.
 local function worth_guessing(names, wrong)
   local list = {}
   for _, name in ipairs(names) do
@@ -207,7 +207,7 @@ function anchor.hint(message) -- for the launcher
   return (require "moth.error.hint"(message))
 end
 require "moth.tensor" -- the metatype of handles
-for name, module in pairs(package.loaded) do -- those that a host has loaded before
+for name, module in pairs(package.loaded) do -- loaded earlier by the host
   if type(name) == "string" and name:sub(1, 5) == "moth." then anchor.loaded[name] = module end
 end
 table.insert(package.loaders, 2, anchor.search)
@@ -217,7 +217,7 @@ end
 
 local function checked(ok, moth)
   if ok then return moth end
-  package.loaded.moth = nil -- a value of LuaJIT's, which makes the next `require` fail
+  package.loaded.moth = nil -- LuaJIT's mark, which makes the next `require` fail
   error(moth, 0)
 end
 

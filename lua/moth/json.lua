@@ -1,18 +1,18 @@
---- json.lua -- JSON, small and strict: what checkpoints and configuration files need.
+--- json.lua -- a small, strict JSON reader and writer, for checkpoints and configuration files.
 --
 --     json.decode('{"lr": 0.1, "steps": [1, 2]}').steps[2]     2
 --     json.string 'a "b"'                                      "a \"b\""
 --
--- Reading takes exactly RFC 8259: valid UTF-8, no comments, no trailing commas, no duplicate keys,
--- nesting up to a limit. A text is never run as code. Lists and objects both become plain
--- tables, null becomes `json.null`. Writing is done token by token, by json.string and json.number.
+-- The reader accepts exactly RFC 8259: valid UTF-8, no comments, no trailing commas, no duplicate
+-- keys, nesting up to a limit. It never runs text as code. Lists and objects become plain tables,
+-- null becomes `json.null`. Writing is token by token, with json.string and json.number.
 
 local concat, format = table.concat, string.format
 local byte, char, find, sub = string.byte, string.char, string.find, string.sub
 
 local json = {}
 
---- Stands for JSON's null, which a Lua table cannot hold.
+--- JSON's null, which a Lua table cannot hold.
 json.null = setmetatable({}, { __tostring = function() return "null" end })
 
 json.max_depth = 1000
@@ -187,7 +187,7 @@ end
 
 --- Reads a JSON text.
 -- @param text  a string
--- @return the value: table, string, number, boolean or json.null; or nil and what is wrong, as
+-- @return the value: table, string, number, boolean or json.null; or nil and a message, such as
 -- "expected ':' at byte 12". Never raises for bad text.
 function json.decode(text)
   local bad = json.bad_utf8(text)

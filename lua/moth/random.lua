@@ -1,4 +1,4 @@
---- random.lua -- moth.random: the default stream of random numbers, by the names of torch.random.
+--- random.lua -- moth.random: the default random generator, with the names of torch.random.
 
 local define = require "moth.binding.define"
 local generator = require "moth.tensor.generator"

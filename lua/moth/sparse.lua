@@ -1,9 +1,9 @@
---- sparse.lua -- sparse tensors: some of the rows of a tensor that is 0 elsewhere. So come the
--- gradients of tables of vectors that were looked up with `sparse = true`.
+--- sparse.lua -- sparse tensors: some rows of a tensor that is 0 elsewhere. The gradients of
+-- embeddings with `sparse = true` are sparse tensors.
 --
--- A sparse tensor is made of two ordinary ones, the positions of its rows and their values, and
--- what is done with it is done with these. Ops refuse it; the few that have a meaning for it are
--- below, under the op's name (bind.lua asks here before it raises).
+-- A sparse tensor consists of two ordinary tensors, the positions of its rows and their values;
+-- its operations work on these. Ops raise for sparse tensors, except those defined below under the
+-- op's name (bind.lua checks this table before it raises).
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -18,14 +18,14 @@ local istensor = lib.istensor
 
 local sparse = {}
 
---- Whether a value is a sparse tensor.
+--- Returns true if a value is a sparse tensor.
 function sparse.is(x)
   return istensor(x) and bit.band(lib.inspect(x).flags, C.MOTH_IS_SPARSE) ~= 0
 end
 
--- ---- the engine's side ----
+-- ---- calls of the core ----
 
--- What `call` gives for x; again if memory had to be made.
+-- The status of `call` for x; calls again after memory was freed.
 local function ask(fname, x, call)
   local status = call()
   if lib.recover(status) then status = call() end
@@ -33,7 +33,7 @@ local function ask(fname, x, call)
   return status
 end
 
---- The rows, counted from 0, and the values of a sparse tensor, which they share.
+--- The rows, counted from 0, and the values of a sparse tensor; both share its memory.
 function sparse.parts(x, fname)
   local rows, values = Handle(), Handle()
   ask(fname or "sparse", x, function() return C.moth_sparse_parts(ctx, x, rows, values) end)
@@ -61,7 +61,8 @@ end
 
 -- ---- methods ----
 
---- x with each row once, in order: repeated ones are added up. x itself if it is so.
+--- x with sorted rows, each once: the values of repeated rows are added. x itself if it is
+-- coalesced.
 function sparse.coalesce(x)
   if coalesced(x, "coalesce") then return x end
   local h = Handle()
@@ -69,16 +70,16 @@ function sparse.coalesce(x)
   return lib.adopt(h, status)
 end
 
---- Whether each row comes once, in order.
+--- Returns true if the rows are sorted and each is stored once.
 function sparse.is_coalesced(x) return coalesced(x, "is_coalesced") end
 
---- The positions of the rows, (1, n), as they came.
+--- The positions of the rows, (1, n), in storage order.
 function sparse._indices(x)
   coalesced(x, "_indices")
   return (ops.unsqueeze(ops.from_index((sparse.parts(x))), 1))
 end
 
---- The values of the rows, (n, ...), as they came; x shares them.
+--- The values of the rows, (n, ...), in storage order; x shares them.
 function sparse._values(x)
   coalesced(x, "_values")
   return (select(2, sparse.parts(x)))
@@ -102,14 +103,14 @@ function sparse.values(x)
   return (sparse._values(x))
 end
 
---- How many rows are held.
+--- The number of stored rows.
 function sparse._nnz(x)
   coalesced(x, "_nnz")
   local rows = sparse.parts(x)
   return rows:size(1)
 end
 
---- The whole tensor, zeros and all; x itself if it is dense.
+--- The dense tensor; x itself if it is dense.
 function sparse.to_dense(x)
   if not istensor(x) then errors.no_self("to_dense", "x") end
   if not sparse.is(x) then return x end
@@ -122,7 +123,7 @@ end
 
 local of = {}
 
--- A number, or a tensor with one element and no dimension.
+-- A number, or a 0-d tensor.
 local function is_factor(v)
   return type(v) == "number" or istensor(v) and not sparse.is(v) and v:dim() == 0
 end
@@ -164,7 +165,7 @@ function of.to_device(x, ...)
     coalesced(x, "to")))
 end
 
--- Into a dense tensor, or into a new one.
+-- Adds into a dense tensor, or into a new one.
 local function add_to(name)
   return function(x, other, alpha)
     if sparse.is(x) or not sparse.is(other) or x.shape ~= other.shape then return nil end
@@ -198,8 +199,8 @@ function of.norm(x, p, dim, ...)
   return dim == nil and ops.norm_p(sparse._values(sparse.coalesce(x)), p, nil, ...) or nil
 end
 
---- The result of an op that has a meaning for the sparse tensors among its arguments; else nil.
--- @param sig  the op's signature; of `out` nothing here knows
+--- The result of an op that is defined for the sparse tensors among its arguments; else nil.
+-- @param sig  the op's signature; `out` is not supported here
 function sparse.instead(sig, ...)
   local run, out = of[sig.name], sig.index and sig.index.out
   if not run or (out and select(out, ...) ~= nil) then return nil end
@@ -207,14 +208,14 @@ function sparse.instead(sig, ...)
   return (run(...))
 end
 
--- ---- making and showing ----
+-- ---- creation and printing ----
 
 local function refuse(argument, text, code)
   errors.argument("sparse_coo_tensor", argument, text, code)
 end
 
--- How many rows the whole has, after a look at those that are given. While a step is captured none
--- can be read: a replay checks them, or on a GPU what uses them.
+-- The number of rows of the dense tensor, after a check of the positions. While a step is captured
+-- the positions cannot be read: the replay checks them; on a GPU the ops that use them do.
 local function size_of(rows, values, size)
   local last = 0
   if rows:size(1) > 0 and not lib.capture then
@@ -245,7 +246,7 @@ local function size_of(rows, values, size)
   return size[1]
 end
 
---- A tensor that is 0 but for the rows given: moth.sparse_coo_tensor(indices, values, size).
+--- A tensor that is 0 except for the given rows: moth.sparse_coo_tensor(indices, values, size).
 sparse.sparse_coo_tensor = define {
   name = "sparse_coo_tensor",
   doc = "A sparse tensor: rows `indices[1]` of it are `values`, repeated ones added up, the others "
@@ -286,7 +287,7 @@ sparse.sparse_coo_tensor = define {
   end,
 }
 
---- The text of one, above its footer.
+--- The text of a sparse tensor, above its footer.
 function sparse.text(x)
   return ("indices = %s\nvalues = %s\n"):format(tostring(sparse._indices(x)),
     tostring(sparse._values(x)))

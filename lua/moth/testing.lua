@@ -1,4 +1,4 @@
---- testing.lua -- moth.testing: comparisons for tests, by the names of torch.testing.
+--- testing.lua -- moth.testing: comparisons for tests, with the names of torch.testing.
 
 local define = require "moth.binding.define"
 local errors = require "moth.error"
@@ -8,7 +8,7 @@ local lib = require "moth.binding.lib"
 local istensor = lib.istensor
 local testing = {}
 
--- rtol and atol of a dtype, as torch.testing has them.
+-- rtol and atol of a dtype, the values of torch.testing.
 local TOLERANCES = {
   float16 = { 1e-3, 1e-5 }, bfloat16 = { 1.6e-2, 1e-5 }, float32 = { 1.3e-6, 1e-5 },
   float64 = { 1e-7, 1e-7 },
@@ -53,7 +53,7 @@ local function check_kinds(actual, expected, options)
   end
 end
 
--- Where the largest number of a tensor is, as text.
+-- The position of the largest number of a tensor, as text.
 local function place_of(x)
   local at, list = x:reshape(-1):argmax():item() - 1, {}
   for d = x:dim(), 1, -1 do

@@ -1,4 +1,4 @@
---- moth.darknet -- the nets of Darknet: .cfg files as modules, .weights files in and out.
+--- moth.darknet -- Darknet's nets: reads .cfg files as modules, reads and writes .weights files.
 --
 --     local net = moth.darknet.load("yolov3-tiny.cfg", "yolov3-tiny.weights"):eval()
 --     for _, found in ipairs(net:detect(images)) do          -- images (N, 3, 416, 416), 0 to 1
@@ -6,12 +6,12 @@
 --     end
 --     moth.darknet.save(net, "yolov3-tiny.weights")
 --
--- parse.lua reads a cfg, layers.lua makes modules of its sections; here they become a net, and
--- files of weights are read and written. Sections: net, convolutional, connected, maxpool, avgpool,
--- upsample, route, shortcut, dropout, softmax, yolo and cost, which does nothing.
+-- parse.lua reads a cfg, layers.lua builds modules from its sections; this file builds the net,
+-- and reads and writes weights. Sections: net, convolutional, connected, maxpool, avgpool,
+-- upsample, route, shortcut, dropout, softmax, yolo and cost, which has no effect.
 --
--- Format: pjreddie/darknet, src/parser.c: four numbers of version and of images seen, then, layer
--- by layer, float32 biases (of batch normalisation: bias, weight, mean, variance) and weights.
+-- Format: pjreddie/darknet, src/parser.c: four numbers (version, images seen), then for each layer
+-- float32 biases (of batch normalisation: bias, weight, mean, variance) and weights.
 
 local ffi = require "ffi"
 local bytes = require "moth.io.bytes"
@@ -28,7 +28,7 @@ local darknet = {}
 
 -- ---- the net ----
 
-local caller = "Darknet" -- the name that errors of the next cfg are to have
+local caller = "Darknet" -- the function that errors of the next cfg name
 
 local Darknet = nn.class("Darknet", nn.Module)
 darknet.Darknet = Darknet
@@ -37,8 +37,8 @@ Darknet.signature = define.signature("Darknet", {
   { "string", "cfg", "a .cfg file, or its text, of more than one line" },
 })
 
---- A net by a cfg, with weights as layers begin with. `net.layers` are its layers, of which
--- Darknet's number k is `net.layers[k + 1]` and `layers.k` in a state dict: `layers.0.conv.weight`,
+--- A net built from a cfg, with initial weights. `net.layers` are its layers; Darknet's layer k is
+-- `net.layers[k + 1]`, and `layers.k` in a state dict: `layers.0.conv.weight`,
 -- `layers.0.bn.running_mean`.
 -- @param cfg  a .cfg file, or its text
 function Darknet:init(cfg)
@@ -54,7 +54,7 @@ function Darknet:init(cfg)
   local shape = { first:int("channels", 3, 1), net.height, net.width }
   self.width, self.height, self.channels, self.cfg = net.width, net.height, shape[1], cfg
   parse.warn_of_unread(first)
-  self.seen = 0 -- images in training: a number of the file's
+  self.seen = 0 -- images in training: stored in the file
   for i = 2, #sections do
     local make = layers.sections[sections[i].type]
     if not make then
@@ -63,7 +63,7 @@ function Darknet:init(cfg)
     end
     local made, layer, after = pcall(make, sections[i], shape, net)
     if not made and layer:find(sections.shown, 1, true) then error(layer, 0) end
-    if not made then -- for want of memory
+    if not made then -- out of memory
       parse.refuse(sections, sections[i], (layer:gsub("^[^\n]-:%d+: ", "")), errors.code())
     end
     list[i - 1], shape, net.shapes[i - 1] = layer, after, after
@@ -73,9 +73,9 @@ function Darknet:init(cfg)
   self.layers, self.needed = nn.ModuleList(list), net.needed
 end
 
---- Runs the net. In training a detector gives the list of what its heads give, (N, A, H, W,
--- 5 + classes) each; in evaluation all boxes, (N, boxes, 5 + classes): centre and size in pixels,
--- objectness, probabilities of classes. A net without heads gives its last layer's result.
+--- Runs the net. In training a detector returns the list of its heads' results, each (N, A, H, W,
+-- 5 + classes); in evaluation all boxes, (N, boxes, 5 + classes): centre and size in pixels,
+-- objectness, class probabilities. A net without heads returns its last layer's result.
 function Darknet:forward(x)
   if x:dim() ~= 4 or x:size(2) ~= self.channels or x:size(3) ~= self.height
     or x:size(4) ~= self.width then
@@ -103,12 +103,12 @@ local IOU_THRESHOLD = { "float", "iou_threshold", "of two boxes of a class that 
 local parse_detect = define.signature("detect", {
   { "tensor", "images", "(N, channels, height, width)" }, THRESHOLD, IOU_THRESHOLD })
 
---- What is found in images: a list of tables {boxes = (n, 4), corners in pixels; scores = (n);
--- labels = (n), classes from 1}, the best first, one for each image. Runs in evaluation, without
--- gradients, and leaves each layer in the mode it had.
+--- Detects objects in images: a list with a table for each image, {boxes = (n, 4), corners in
+-- pixels; scores = (n); labels = (n), classes from 1}, the best first. Runs in evaluation mode,
+-- without gradients, and restores the mode of each layer.
 -- @param images  (N, channels, height, width)
--- @param threshold  the score to exceed, objectness times probability (default 0.5)
--- @param iou_threshold  of two boxes of a class that overlap by more the better stays (0.45)
+-- @param threshold  the minimum score, objectness times probability (default 0.5)
+-- @param iou_threshold  of two boxes of a class with a larger overlap the better is kept (0.45)
 function Darknet:detect(...)
   local images, threshold, iou_threshold = parse_detect(...)
   local modes = {}
@@ -126,7 +126,7 @@ function Darknet:detect(...)
 end
 define.takes(Darknet.detect, parse_detect, "found")
 
---- What stays of (boxes, 5 + classes), as a head gives it in evaluation: a table as of detect.
+--- Selects from (boxes, 5 + classes), a head's result in evaluation: a table as in detect.
 darknet.boxes = define {
   name = "darknet.boxes",
   doc = "Of what a net gives for one image in evaluation, the boxes, scores and labels that stay.",
@@ -175,7 +175,7 @@ local function read(net, path, fname)
         .. "file has %s"):format(index, nn.typename(layer):lower(), left, n, total, tostring(have)))
     end
     local shape = { unpack(x.shape) }
-    local by_inputs = turned and #shape == 2 -- as old files have the weights of [connected]
+    local by_inputs = turned and #shape == 2 -- old files transpose the weights of [connected]
     if by_inputs then shape[1], shape[2] = shape[2], shape[1] end
     local values = file:tensor("float32", shape, file:take(4 * n))
     x:detach():copy_(by_inputs and values:t() or values)
@@ -186,9 +186,9 @@ local function read(net, path, fname)
   net.seen = seen
 end
 
---- A net by a cfg, with the weights of a file. Nothing of a file is kept when it does not fit.
+--- A net built from a cfg, with the weights of a file. A file that does not fit changes nothing.
 -- @param cfg      a .cfg file, or its text, of more than one line
--- @param weights  a .weights file; when absent weights are what layers begin with
+-- @param weights  a .weights file (default: initial weights)
 -- @return the net, a moth.darknet.Darknet in training mode
 -- Raises E_IO; E_FORMAT with the section and the counts; E_UNSUPPORTED for an unknown section.
 darknet.load = define {
@@ -208,7 +208,7 @@ darknet.load = define {
   end,
 }
 
---- Writes a net's weights as Darknet reads them; the file is replaced as a whole or not at all.
+--- Writes a net's weights in Darknet's format; the file is written completely or not at all.
 -- @param net   a moth.darknet.Darknet
 -- @param path  the file
 darknet.save = define {

@@ -1,5 +1,6 @@
---- layers.lua -- the sections of a Darknet cfg as modules. Each row takes a section, the shape
--- {channels, height, width} that comes in and the net so far, and gives the module and its shape.
+--- layers.lua -- builds modules from the sections of a Darknet cfg. Each row takes a section, the
+-- input shape {channels, height, width} and the net so far, and returns the module and its output
+-- shape.
 --
 -- Format: pjreddie/darknet, src/parser.c; groups of routes, scale_x_y: AlexeyAB/darknet.
 
@@ -11,7 +12,7 @@ local parse = require "moth.darknet.parse"
 local F = nn.functional
 local layers = {}
 
-local EPS, MOMENTUM = 1e-6, 0.01 -- of Darknet's batch normalisation
+local EPS, MOMENTUM = 1e-6, 0.01 -- the epsilon of Darknet's batch normalisation
 
 local activations = {
   linear = function(x) return x end,
@@ -81,7 +82,7 @@ function Connected:weights()
   return { first, self.linear.weight, second, third, fourth }
 end
 
--- ---- layers without: one class, whose forward is given x and all results so far ----
+-- ---- layers without: one class; its forward takes x and all earlier results ----
 
 local Step = nn.class("Step", nn.Module)
 
@@ -101,7 +102,8 @@ local function pool(size, stride, left, right, bottom)
   end
 end
 
--- Which layers a section names, from 0: absolute, or counted back from its own.
+-- The layers that a section names, from 0: absolute numbers, or negative ones relative to the
+-- section.
 local function named(section, key, default, net)
   local list = section:list(key, default, true)
   for i, at in ipairs(list or {}) do
@@ -124,15 +126,14 @@ end
 local Yolo = nn.class("Yolo", nn.Module)
 layers.Yolo = Yolo
 
--- anchors: {width, height} in pixels of the net's input; size: {width, height} of that.
+-- anchors: {width, height} in pixels of the net's input; size: {width, height} of the input.
 function Yolo:init(anchors, classes, size, scale)
   self.classes, self.size, self.scale = classes, size, scale
   self:register_buffer("anchors", require("moth").tensor(anchors), false)
 end
 
---- (N, A * (5 + classes), H, W) -> (N, A, H, W, 5 + classes): x, y, w, h, objectness, classes, as
--- the net gives them; in evaluation (N, A * H * W, 5 + classes): boxes in pixels, centre and size,
--- and probabilities.
+--- (N, A * (5 + classes), H, W) -> (N, A, H, W, 5 + classes): raw x, y, w, h, objectness, classes;
+-- in evaluation (N, A * H * W, 5 + classes): boxes in pixels, centre and size, and probabilities.
 function Yolo:forward(x)
   local n, h, w = x:size(1), x:size(3), x:size(4)
   local a = self.anchors:size(1)
@@ -141,7 +142,7 @@ function Yolo:forward(x)
   return (self:decode(x):reshape(n, a * h * w, 5 + self.classes))
 end
 
---- Boxes and probabilities, (N, A, H, W, 5 + classes), from what the net gives.
+--- Boxes and probabilities, (N, A, H, W, 5 + classes), from the raw results.
 function Yolo:decode(x)
   local h, w = x:size(3), x:size(4)
   local where = { dtype = x.dtype, device = x.device }
@@ -308,7 +309,7 @@ end
 
 function sections.cost(_, shape) return Step("cost", function(x) return x end), shape end
 
---- Whether a module is the head of a detector.
+--- Returns true if a module is the head of a detector.
 function layers.is_head(layer) return class.isinstance(layer, Yolo) end
 
 return layers

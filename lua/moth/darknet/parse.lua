@@ -1,4 +1,4 @@
---- parse.lua -- Darknet's .cfg files as lists of sections, and what may stand in them.
+--- parse.lua -- reads Darknet's .cfg files as lists of sections, and checks their options.
 --
 --     [convolutional]
 --     filters=16        # a comment
@@ -12,7 +12,7 @@ local bare, shown = errors.bare, errors.shown
 
 local parse = {}
 
-local LARGEST = 2 ^ 20 -- of a whole number: more is taken for a lie
+local LARGEST = 2 ^ 20 -- the largest integer
 local MOST_SECTIONS = 10000
 local LONGEST = 2 ^ 24 -- bytes
 
@@ -24,7 +24,7 @@ function parse.refuse(cfg, section, text, code)
     code or "E_FORMAT")
 end
 
---- Refuses a name that is no key of `known`; `text` says so, with a %s for it.
+--- Raises for a name that is not a key of `known`; `text` is the message, with a %s for the name.
 function parse.refuse_unknown(section, text, name, known)
   local names = {}
   for other in pairs(known) do names[#names + 1] = other end
@@ -33,11 +33,11 @@ function parse.refuse_unknown(section, text, name, known)
     "E_UNSUPPORTED")
 end
 
--- Keys of Darknet that resemble one that is read.
+-- Keys of Darknet that are similar to a key that is read.
 local OTHERS = { padding = true, pad = true, num = true, max = true, steps = true, scales = true,
                  stride_x = true, stride_y = true, reverse = true }
 
---- Warns of keys that are not read and resemble one that is: they are misspelt.
+--- Warns of unknown keys that are similar to a known key: they are probably misspelt.
 function parse.warn_of_unread(section)
   local read = {}
   for key in pairs(section.read) do read[#read + 1] = key end
@@ -67,10 +67,10 @@ local function number_of(self, key, default, text)
   return number
 end
 
---- A number; the default where there is none.
+--- A number; the default if it is absent.
 function Section:number(key, default) return number_of(self, key, default, "number") end
 
---- A whole number from `least` (default 0) on.
+--- An integer, at least `least` (default 0).
 function Section:int(key, default, least)
   local n = number_of(self, key, default, "whole number")
   if n and (n % 1 ~= 0 or n < (least or 0) or n > LARGEST) then
@@ -86,7 +86,7 @@ function Section:text(key, default)
   return self.options[key] or default
 end
 
---- A list of numbers, "10,14, 23,27"; whole ones if `whole`.
+--- A list of numbers, "10,14, 23,27"; integers if `whole`.
 function Section:list(key, default, whole)
   local value, list = self.options[key], {}
   self.read[key] = true
@@ -110,7 +110,7 @@ local function read(path, fname)
   return text
 end
 
--- Without the spaces around it, in a time that grows with the text alone.
+-- Removes the spaces at both ends, in linear time.
 local function trimmed(text)
   local first = text:find "%S"
   return first and text:match(".*%S", first) or ""
@@ -119,8 +119,8 @@ end
 --- The sections of a cfg.
 -- @param given  the file, or its text, which has more than one line
 -- @param fname  the function that errors name
--- @return a list of sections {type =, options =, index =, line =}: index counts from 0 as
--- Darknet's layers do, [net] having -1
+-- @return a list of sections {type =, options =, index =, line =}: index counts from 0 like
+-- Darknet's layers; [net] has -1
 function parse.cfg(given, fname)
   local is_text = given:find("\n", 1, true) ~= nil
   local cfg = { fname = fname, shown = is_text and "the cfg" or errors.path(given) }

@@ -1,6 +1,6 @@
---- grad.lua -- gradients of kernels (init.lua): one node of the graph, whose backward is a
--- program too, made when it is asked for first. Where that cannot be, and where a gradient is to be
--- differentiated again, the kernel's function itself is differentiated.
+--- grad.lua -- gradients of kernels (init.lua): one graph node whose backward is a program too,
+-- compiled at its first use. If that is not possible, and for second derivatives, autograd runs
+-- the kernel's Lua function instead.
 
 local bit = require "bit"
 local ffi = require "ffi"
@@ -18,7 +18,7 @@ local concat, format = table.concat, string.format
 
 local M = {}
 
--- Calls a kernel's function with constants in their places.
+-- Calls a kernel's function with the constants at their positions.
 local function plainly(call, p, tensors)
   local args = {}
   for i, spec in ipairs(p.specs) do
@@ -31,7 +31,7 @@ local function plainly(call, p, tensors)
 end
 errors.user_call(plainly)
 
--- Derivatives of the function itself, at these tensors: a list with holes.
+-- The derivatives of the function by autograd, at these tensors: a list with holes.
 local function differentiate(p, tensors, grads, needs, create_graph)
   local results = plainly({ fn = p.kernel.fn, name = p.kernel.name }, p, tensors)
   local roots, given, inputs, list = {}, {}, {}, { n = #tensors }
@@ -56,7 +56,7 @@ local function differentiate(p, tensors, grads, needs, create_graph)
   return list
 end
 
--- The same under the modes of the forward pass, on leaves of its own.
+-- The same in the modes of the forward pass, with new leaf tensors.
 local function differentiate_apart(p, tensors, grads, needs)
   local leaves = {}
   for i, x in ipairs(tensors) do
@@ -66,7 +66,7 @@ local function differentiate_apart(p, tensors, grads, needs)
   return trace.in_modes(p, true, differentiate, p, leaves, grads, needs, false)
 end
 
--- Reads the gradients of the inputs in `needs`.
+-- Traces the gradients of the inputs in `needs`.
 local function read_backward(p, needs, use)
   local specs, n, values = {}, #p.tensors, nil
   for i, spec in ipairs(p.tensors) do specs[i] = spec end
@@ -109,8 +109,8 @@ local function read_backward(p, needs, use)
   end, function(reading) use(reading, specs, values) end)
 end
 
--- Whether the function still gives what its program gives: what it takes from outside may have
--- changed since that was read. (Other devices round otherwise.)
+-- Checks that the function still returns the values of its program: upvalues and globals may have
+-- changed since the trace. (Other devices round differently.)
 local function unchanged(p, inputs, values)
   if p.device then return true end
   local args = {}
@@ -120,8 +120,8 @@ local function unchanged(p, inputs, values)
   return trace.same_bytes({ p.run(unpack(args, 1, #p.specs)) }, values, p.results)
 end
 
--- Whether all that a program gives has the shape of what flows to the results, as it should: what
--- does not depend on that is 0 in a shape of its own. n: how many inputs stand before.
+-- Checks that all results of a program depend on the incoming gradients: a result that does not is
+-- 0 and has the wrong shape. n: the number of inputs before the gradients.
 local function flows_through(q, specs, n)
   local flow, all_zero = 0, true
   for i, spec in ipairs(specs) do
@@ -134,7 +134,8 @@ local function flows_through(q, specs, n)
   return true
 end
 
--- Programs for these inputs' gradients: several where one would be too large. nil: too large still.
+-- Programs for the gradients of these inputs: several if one is too large. nil if a part is still
+-- too large.
 local function split(reading, specs, inputs, programs, n)
   local wanted = {}
   if #inputs == 0 then return programs end
@@ -151,7 +152,7 @@ local function split(reading, specs, inputs, programs, n)
   return split(reading, specs, half, programs, n) and split(reading, specs, rest, programs, n)
 end
 
--- What a program failed with is left to the function itself to say.
+-- If a program fails, the function itself runs and raises the error.
 local FAILED = {}
 local function failing() return FAILED end
 
@@ -184,13 +185,13 @@ local function sum_to(grad, x)
   return more > 0 and bind.ops.view(grad, want) or grad
 end
 
--- Sums are made of other roundings.
+-- Sums round differently, so compare them with a tolerance.
 local function near(a, b)
   return (bind.ops.isclose(a, b, { rtol = 0.02, atol = 0.02, equal_nan = true }):all():item())
 end
 
--- Whether programs give what the function gave for the tensors that it was read with; nearly so
--- where gradients are summed.
+-- Checks that the programs return the values of autograd for the traced tensors; with a tolerance
+-- if gradients are summed.
 local function agree_all(programs, reading, summed)
   local args = {}
   for i, x in ipairs(reading.inputs) do args[i] = x:detach() end
@@ -209,7 +210,7 @@ local function agree_all(programs, reading, summed)
   return true
 end
 
--- What gives the gradients of `needs`: a list of programs that run; false: the function itself.
+-- The programs that compute the gradients of `needs`, as a list; false: use autograd.
 local function backward_of(p, needs)
   local programs, changed
   local ok = pcall(read_backward, p, needs, function(reading, specs, values)
@@ -233,8 +234,8 @@ local function backward_of(p, needs)
   return ok and programs or false
 end
 
--- Gradients by programs from a list of arguments and what flows to the results: a list with holes;
--- false: a program has failed.
+-- Computes gradients with programs, from the arguments and the incoming gradients: a list with
+-- holes; false if a program failed.
 local function run_programs(programs, args)
   local list = {}
   for _, q in ipairs(programs) do
@@ -270,8 +271,7 @@ function Node.backward(run, ...)
   return unpack(list, 1, n)
 end
 
--- The same on a short road: no Lua of the user's runs, and the programs are there. False: it is not
--- for this one.
+-- The fast path: no user Lua runs, and the programs exist. Returns false if it does not apply.
 local function direct(entry, task, ngiven)
   local p, n, mask = entry.state.program, entry.nargs, 0
   for i = 0, n - 1 do mask = mask * 2 + C.moth_task_wants(ctx, task, i) end
@@ -301,13 +301,13 @@ local function direct(entry, task, ngiven)
     local grad = list[i]
     local status = grad and C.moth_task_put(ctx, task, i - 1, grad) or 0
     if status < 0 then errors.status(status, p.kernel.name) end
-    if grad and not lib.capture then C.moth_free(ctx, grad) end -- a leaf may have it, uncopied
+    if grad and not lib.capture then C.moth_free(ctx, grad) end -- a leaf may keep it without a copy
   end
   for i = 1, lib.capture and 0 or #mine do C.moth_free(ctx, mine[i]) end
   return true
 end
 
--- Says that the results, which no other tensor sees, may be written in place.
+-- Marks the results as fresh: no other tensor shares them, so they may be written in place.
 local FRESH = bit.lshift(1ULL, 63)
 
 local TIE = [[
@@ -324,7 +324,8 @@ return function(%s)
   end
 end]]
 
---- The function that ties results to arguments by a node: tie(results..., arguments...).
+--- Returns the function that adds the graph node between arguments and results: tie(results...,
+-- arguments...).
 function M.compile_tie(p)
   local args, fill, places, flows = {}, {}, {}, {}
   for k = 1, p.results do

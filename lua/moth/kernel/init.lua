@@ -1,12 +1,12 @@
---- init.lua -- moth.kernel: a function of elements, written in Lua, as one pass over memory.
+--- init.lua -- moth.kernel: compiles an elementwise Lua function to one pass over memory.
 --
 --     local swiglu = moth.kernel(function(x, y) return x * moth.sigmoid(x) * y end)
 --     local z = swiglu(a, b)
 --
--- A call looks up the program for its arguments (trace.lua reads it at the first such call) by a
--- number: six bits for each argument. What runs is a straight line that is written for each kernel
--- and each program, as for ops (writer.lua). Gradients are a program of their own, read when they
--- are asked for first; their graph is one node, which keeps the arguments and nothing else.
+-- A call finds the program for its arguments by a key: six bits for each argument. The first such
+-- call traces the function (trace.lua). Calls run straight-line code that is generated for each
+-- kernel and each program, as for ops (writer.lua). Gradients have a separate program, traced at
+-- the first backward pass; the graph has one node, which saves only the arguments.
 
 local ffi = require "ffi"
 local bind = require "moth.binding.bind"
@@ -27,11 +27,11 @@ local concat, format = table.concat, string.format
 local M = {}
 
 local MOST_ARGS, MOST_RESULTS = 8, 4
-local MOST_READ = 32 -- programs of one kernel; what comes then runs as the function does
+local MOST_READ = 32 -- programs of one kernel; further kinds run the plain function
 
 local Kernel = { __name = "kernel" }
 
--- ---- reading the function at its first call ----
+-- ---- tracing the function at its first call ----
 
 local function describe_args(self, n, ...)
   local specs, tensors = {}, {}
@@ -56,13 +56,13 @@ local function describe_args(self, n, ...)
   return specs, tensors
 end
 
--- What is wrong with the function itself, whatever the shapes of its arguments.
+-- Raises an error of the function itself, which does not depend on the shapes of its arguments.
 local function misfit(call, why, code)
-  call.told = true
+  call.explained = true
   errors.raise(why, code)
 end
 
--- What runs instead where there is no program; why, unless that goes without saying.
+-- Warns once that the plain function runs instead of a program, and why.
 local function warn(self, why)
   if self.warned then return end
   self.warned = true
@@ -95,7 +95,7 @@ end
 local OTHER_SHAPES = "; a kernel's function is read with small tensors of other shapes and values, "
   .. "so it cannot go by these, and tensors from outside are to be arguments"
 
--- The program for arguments like these, or one that is plain.
+-- The program for arguments of these kinds, or a marker that the plain function runs.
 local function make(self, n, ...)
   local specs, tensors = describe_args(self, n, ...)
   local p = { kernel = self, specs = specs, tensors = tensors, backwards = {},
@@ -127,8 +127,8 @@ local function make(self, n, ...)
     program.bring(q, p.device)
   end)
   if not ok then
-    local clear = call.told or errors.code() == "E_UNSUPPORTED"
-    if not clear then M.run_plain(self, ...) end -- which may say it better
+    local clear = call.explained or errors.code() == "E_UNSUPPORTED"
+    if not clear then M.run_plain(self, ...) end -- its error may be clearer
     error(problem .. (clear and "" or OTHER_SHAPES), 0)
   end
   if not q then
@@ -136,12 +136,12 @@ local function make(self, n, ...)
     p.plain = true
     return p
   end
-  p.program, p.results, p.apart = q, q.results, q.apart -- q holds its constants
+  p.program, p.results, p.apart = q, q.results, q.apart -- q keeps its constants alive
   for k = 1, q.results do
     p.flows[k] = q.dtypes[k] >= C.MOTH_F16 and q.dtypes[k]
     p.differs = p.differs or p.flows[k] and true
   end
-  for i, from in ipairs(q.uses) do -- from here on by the arguments' own places
+  for i, from in ipairs(q.uses) do -- from here on: positions of arguments
     for place, spec in ipairs(specs) do
       if spec.from == from then q.uses[i] = place end
     end
@@ -188,7 +188,7 @@ return function(self%s, extra)
   return y1, y2, y3, y4
 end]]
 
--- Six bits of the key: a dtype, whether it has dims, where it lies; 63: no tensor.
+-- Six bits of the key: dtype, whether it is 0-d, device; 63: not a tensor.
 local READ = [[
   if istype(Handle, $a) and C.moth_inspect(ctx, $a, info) >= 0 then
     key = key * 64 + info.dtype + (info.ndim == 0 and 10 or 0)
@@ -211,7 +211,7 @@ local function written(self)
     ffi.new "moth_tensor_info", self.programs, lib, trace, bits.bor, bits.band, C.MOTH_IS_GRAD)
 end
 
---- Calls a kernel's function as it is.
+--- Calls a kernel's function without a program.
 function M.call_plain(call, ...)
   local results = lib.pack(call.fn(...))
   call.returned = true
@@ -225,12 +225,12 @@ function M.run_plain(self, ...)
   return M.call_plain(call, ...)
 end
 
---- A program as a range of a profile, which has the kernel's name.
+--- Wraps a program in a range of the profiler with the kernel's name.
 function M.noted(self, run)
   return function(...) return require "moth.profiler".within(self.name, run, ...) end
 end
 
---- Whether all tensors with dims among the arguments have one shape.
+--- Checks that all arguments with dimensions have the same shape.
 function M.one_shape(p, ...)
   local first
   for i, spec in ipairs(p.specs) do
@@ -243,8 +243,8 @@ function M.one_shape(p, ...)
   return true
 end
 
--- A function that tells whether the constants among the arguments are those of p: 0 and -0 are two
--- numbers, NaN is one.
+-- Returns a function that compares the constants among the arguments with those of p: 0 differs
+-- from -0, NaN equals NaN.
 local function matcher(p)
   local args, tests, values = {}, {}, {}
   for i, spec in ipairs(p.specs) do
@@ -264,13 +264,13 @@ local function matcher(p)
     concat(args, ", "), concat(tests, " and ")), "=[moth.kernel]"))(values, math.huge)
 end
 
---- The program for a call whose key has none at hand; nil where the function itself is to run.
+--- The program for a call whose key is not cached; nil if the plain function must run.
 function M.look(self, key, extra, n, ...)
   if type(extra) ~= "nil" then
     errors.argument(self.name, "#" .. n + 1, format("it takes %d arguments", n))
   end
-  if trace.reading or lib.trace then return nil end -- as a part of another; in anomaly mode
-  for i = 1, n do -- what was released is left to the function
+  if trace.reading or lib.trace then return nil end -- inside another kernel; in anomaly mode
+  for i = 1, n do -- the function raises for freed tensors
     local v = select(i, ...)
     if istensor(v) and C.moth_alive(ctx, v) == 0 then return nil end
   end
@@ -328,7 +328,7 @@ local parse = define.signature("kernel", {
   { "function", "fn", "a function of elements: tensors and numbers in, 1 to 4 tensors out" },
 })
 
--- What help shows of a kernel.
+-- The help text of a kernel.
 local function read_signature(record)
   local args, any = {}, require("moth.binding.kinds").find "any"
   for i, name in ipairs(record.params) do
@@ -338,38 +338,36 @@ local function read_signature(record)
            examples = "", outputs = {}, lua = true, method = false, file = record.file }
 end
 
---- Makes a function of elements one pass over memory, on the CPU and on the GPU.
+--- Compiles an elementwise function to one pass over memory, on the CPU and on the GPU.
 --
--- fn is ordinary code over tensors (operators, methods, moth.nn.functional), in which each element
--- of the results follows from the elements at its place: arithmetic, comparisons, where, clamp,
--- activations, conversions. What lies between two of its functions is never written to memory. The
--- results are those of fn, bit for bit.
+-- fn is ordinary code on tensors (operators, methods, moth.nn.functional). Each element of a
+-- result may depend only on the elements at the same position: arithmetic, comparisons, where,
+-- clamp, activations, conversions. Intermediate values are never written to memory. The results
+-- are those of fn, bit for bit.
 --
--- fn is read at its first call, once for each kind of arguments: their dtypes and devices, which of
--- them are single elements, the values of numbers, booleans and strings. Branches on those are
--- fine. All else is as it was at that reading, for good: what fn takes from outside (upvalues,
--- globals, a module's `training`), and what it asks of tensors in Lua (`requires_grad`,
--- `is_contiguous`, whether `a == b` are one tensor). Gradients are read at the first backward pass,
--- which raises on the CPU where fn gives other values by then. Pass what changes as an argument: a
--- number, boolean or string where it has few values, and where it is another at each call a tensor
--- of one element, since no more than 32 kinds are read; beyond these fn runs as it is, with a
+-- fn is traced at its first call, once for each kind of arguments: their dtypes and devices,
+-- which of them are single elements, the values of numbers, booleans and strings. fn may branch
+-- on these. Everything else is fixed by the trace: upvalues, globals, a module's `training`, and
+-- the properties of tensors in Lua (`requires_grad`, `is_contiguous`, whether `a == b` are the
+-- same tensor). Gradients are traced at the first backward pass, which raises on the CPU if fn
+-- returns other values by then. Pass a value that changes as an argument: a number, boolean or
+-- string if it has few values, else a tensor of one element, because at most 32 kinds are traced;
+-- for further kinds fn runs as it is, with a warning.
+--
+-- Sums, matrix products, indexing, views, random numbers, reading values (`item`) and tensors
+-- that are not arguments raise when fn is traced. More than 8 arguments raise at once. With more
+-- than 8 tensors and constants in all, or more than 48 functions, fn runs as it is, with a
 -- warning.
 --
--- Sums, products of matrices, indexing, views, random numbers, values that are read (`item`) and
--- tensors that are no arguments raise when fn is read. More than 8 arguments raise at once. Where
--- there are more than 8 tensors and constants in all, or 48 functions, fn runs as it is, and a
--- warning says so.
---
--- Gradients are one pass too, which computes again from the arguments what it needs: these alone
--- are kept for it. That takes less memory (42 to 11 MiB at most for a gelu written out, of a
--- million elements), and is faster where memory is the limit: from about a million
--- elements on the CPU. Smaller tensors train slower than with plain code (1.1 to 1.7 times the time
--- at 64 to 100 thousand elements); GPUs have not been measured. Where no argument is broadcast
--- gradients are those of fn, bit for bit, else nearly. A gradient that is to be differentiated
--- again goes through fn. Results may be written in place; arguments may not before the backward
--- pass.
+-- Gradients are one pass too, which computes intermediate values again from the arguments; only
+-- the arguments are saved. That takes less memory (42 to 11 MiB at most for a gelu written out,
+-- of a million elements), and is faster if memory bandwidth is the limit: from about a million
+-- elements on the CPU. Smaller tensors train slower than with plain code (1.1 to 1.7 times the
+-- time at 64 to 100 thousand elements); GPUs have not been measured. Gradients are those of fn
+-- bit for bit if no argument is broadcast, else nearly. Second derivatives run fn. Results may be
+-- written in place; arguments may not be written before the backward pass.
 -- @param fn  a function with 1 to 8 arguments
--- @return the kernel: call it as fn; `kernel.fn` is fn, `print(kernel)` shows what it became
+-- @return the kernel: call it like fn; `kernel.fn` is fn, `print(kernel)` shows its programs
 function M.kernel(...)
   local fn = parse(...)
   if type(fn) ~= "function" then fn = rawget(fn, "fn") or fn end

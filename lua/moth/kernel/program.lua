@@ -1,5 +1,5 @@
---- program.lua -- what was read of a function of elements (trace.lua), as a program for the op
--- `fused` and as the Lua function that runs it.
+--- program.lua -- converts a traced function (trace.lua) to a program for the op `fused`, and
+-- generates the Lua function that runs it.
 
 local bit = require "bit"
 local lib = require "moth.binding.lib"
@@ -11,11 +11,11 @@ local concat, format = table.concat, string.format
 local program = {}
 
 local CONVERT = -1
-local INPUTS, RESULTS, STEPS, BETWEEN = 8, 4, 48, 48 -- as core/op/fused.h has them
+local INPUTS, RESULTS, STEPS, BETWEEN = 8, 4, 48, 48 -- the limits of core/op/fused.h
 
--- ---- from what was read to a program ----
+-- ---- from a trace to a program ----
 
--- A conversion to the dtype that its operand has already gives that again.
+-- Removes conversions to the dtype that the operand already has.
 local function same_values(steps)
   local same = {}
   for _, s in ipairs(steps) do
@@ -25,7 +25,7 @@ local function same_values(steps)
   return same
 end
 
--- The steps on which the values in `needed` depend, in order; what these read is needed then.
+-- The steps that the values in `needed` depend on, in order; their operands are added to `needed`.
 local function living(steps, needed)
   local list = {}
   for i = #steps, 1, -1 do
@@ -38,7 +38,7 @@ local function living(steps, needed)
   return list
 end
 
--- What is read, as a program has it: arguments, then constants, each once.
+-- The inputs of a program: arguments, then constants, each once.
 local function gather_inputs(reading, needed, p)
   local place, by_bytes = {}, {}
   for v = 0, reading.ninputs - 1 do
@@ -64,7 +64,7 @@ local function gather_inputs(reading, needed, p)
   return place
 end
 
--- Which inputs with dims a value depends on, as a set.
+-- The set of inputs with dimensions that a value depends on.
 local function dependence(reading, specs, steps)
   local set = {}
   for v = 0, reading.ninputs - 1 do
@@ -78,7 +78,7 @@ local function dependence(reading, specs, steps)
   return set
 end
 
--- Writes the steps with the numbers that values have in the program.
+-- Writes the steps with the program's numbers of values.
 local function write(p, steps, place)
   local words, numbers = {}, {}
   for i, s in ipairs(steps) do
@@ -91,14 +91,14 @@ local function write(p, steps, place)
   p.words, p.numbers = words, numbers
 end
 
---- A program for what was read: uses (which inputs it takes, counted from 1), constants (tensors
--- behind them), words, numbers and dtypes as `fused` takes them, results (how many), names (of the
--- functions), between (how many values), depends (of each result: on which inputs with dims),
--- apart (whether a result does not depend on all inputs with dims, so that they must have one
--- shape). nil and why, where there is too much for one.
--- @param reading  what trace.read gave
--- @param specs    of its inputs
--- @param wanted   the values to give, a list
+--- A program for a trace: uses (indices of its inputs, from 1), constants (tensors after them),
+-- words, numbers and dtypes in the form of `fused`, results (their number), names (of the
+-- functions), between (number of intermediate values), depends (for each result: its inputs with
+-- dimensions), apart (true if a result does not depend on all inputs with dimensions, so that
+-- they must have one shape). nil and the reason if a limit is exceeded.
+-- @param reading  the result of trace.read
+-- @param specs    the specs of its inputs
+-- @param wanted   a list of the values to return
 function program.new(reading, specs, wanted)
   local same = same_values(reading.steps)
   local needed, targets = {}, {}
@@ -125,7 +125,7 @@ function program.new(reading, specs, wanted)
     if (depends[v] or 0) == 0 and all ~= 0 then return nil, "a result is the same everywhere" end
     if given[v] and not place[v] then
       place[v] = nin + i - 1
-    else -- an input, a constant, or a result that is given already
+    else -- an input, a constant, or an earlier result
       local copy = -i
       steps[#steps + 1] = { name = "convert", code = CONVERT, dtype = dtype_of[v],
         values = { copy, v }, dtypes = { dtype_of[v], dtype_of[v] }, numbers = { 0, 0, 0 } }
@@ -169,7 +169,7 @@ end]]
 
 local state = { calls = 0 }
 
---- Brings what a program holds to the device where it is to run.
+--- Copies the constants of a program to its device.
 -- @param device  a device, or nil for the CPU
 function program.bring(p, device)
   for i, x in ipairs(device and p.constants or {}) do
@@ -178,7 +178,7 @@ function program.bring(p, device)
   end
 end
 
--- Fills what moth_call takes for a program. The arrays live as long as the program does.
+-- Fills the arguments of moth_call for a program. The arrays live as long as the program.
 local function slots_of(p)
   local nin = #p.uses + #p.constants
   local s = lib.slots(fused.nslots)
@@ -200,9 +200,9 @@ local function slots_of(p)
   return s
 end
 
---- The function that runs a program over n arguments, of which it takes some.
--- @param n       how many; nil: they come as one list
--- @param failed  called with the status and the arguments where that fails
+--- Generates the function that runs a program over n arguments; the program uses some of them.
+-- @param n       their number; nil: they are passed as one list
+-- @param failed  called with the status and the arguments after an error
 function program.compile(p, n, failed)
   local args, made, fill, finish, results = {}, {}, {}, {}, {}
   local pattern = n and "  at[%d] = a%d" or "  at[%d] = args[%d]"

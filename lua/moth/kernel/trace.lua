@@ -1,9 +1,9 @@
---- trace.lua -- reads a function of elements: what it is made of. program.lua makes of that what
--- the op `fused` does in one pass.
+--- trace.lua -- traces an elementwise function: records its steps. program.lua converts them to a
+-- program that the op `fused` runs in one pass.
 --
--- The function runs on small tensors that stand for its arguments (core/capture/trace.c notes what
--- it does), three times, with other shapes and values: what it is made of must not depend on
--- these. A backward is read in the same way, as the pass over what the function recorded.
+-- The function runs three times on small sample tensors of different shapes and values
+-- (core/capture/trace.c logs its steps): the steps must be the same each time. The backward of a
+-- function is traced in the same way.
 
 local ffi = require "ffi"
 local frames = require "moth.autograd".frames
@@ -18,17 +18,17 @@ local concat = table.concat
 
 local trace = {}
 
---- Whether a function is being read: kernels that it calls are read with it.
+--- True while a function is traced: kernels that it calls are traced with it.
 trace.reading = false
 
 local F16 = C.MOTH_F16 -- the first of the float dtypes
 
--- ---- what stands for arguments ----
+-- ---- sample arguments ----
 
 local SHAPES = { { 5, 7 }, { 2 }, { 3, 2, 4 } }
 
--- A tensor whose elements differ, on both sides of 0; `turn` tells two of them apart.
-local function stand_in(dtype, shape, turn)
+-- A tensor of different values on both sides of 0; tensors with different `turn` differ.
+local function sample_tensor(dtype, shape, turn)
   local n = 1
   for _, size in ipairs(shape) do n = n * size end
   local values, sizes = lib.slots(n), lib.int64s(math.max(#shape, 1))
@@ -47,7 +47,7 @@ end
 
 -- ---- reading ----
 
--- Runs f() in the modes of a call; they are restored whatever happens.
+-- Runs f() in the modes of a call; the modes are always restored.
 local function in_modes(modes, grad, f, ...)
   local default = C.moth_default_dtype(ctx, modes.default)
   local results = lib.pack(pcall(frames.run, modes.autocast, "kernel", lib.modes.autocast,
@@ -57,7 +57,7 @@ local function in_modes(modes, grad, f, ...)
   return unpack(results, 2, results.n)
 end
 
---- f(...) under a mode of autocast and a default dtype.
+--- f(...) in an autocast mode and with a default dtype.
 trace.in_modes = in_modes
 
 local function bytes_of(x)
@@ -68,8 +68,8 @@ local function bytes_of(x)
   return ffi.string(buffer, size)
 end
 
--- The steps noted, as tables.
-local function steps_noted()
+-- The logged steps, as tables.
+local function logged_steps()
   local list, step = {}, ffi.new "moth_traced"
   while C.moth_trace_step(ctx, #list, step) == 1 do
     local s = { name = ffi.string(step.name), code = step["function"], dtype = step.dtype,
@@ -83,7 +83,7 @@ local function steps_noted()
   return list
 end
 
--- The constants that steps or results read: number of the value -> {tensor, dtype, bytes}.
+-- The constants among the operands and results: number of the value -> {tensor, dtype, bytes}.
 local function constants_noted(steps, wanted)
   local found = {}
   local function look(v)
@@ -107,7 +107,7 @@ local function constants_noted(steps, wanted)
   return found
 end
 
--- Everything that two readings must agree in, as a text.
+-- A text of all properties that two traces must share.
 local function text_of(reading)
   local parts = {}
   for _, s in ipairs(reading.steps) do
@@ -122,7 +122,7 @@ local function text_of(reading)
   return concat(parts, "\n")
 end
 
--- Reads body(inputs), which returns a list of tensors (with holes; n of them): the values to give.
+-- Traces body(inputs), which returns a list of n tensors (with holes): the values to return.
 -- specs: of the inputs, {dtype, zero (0-d)}.
 local function read(specs, shape, turn, body, use)
   lib.check(C.moth_trace_begin(ctx), "kernel")
@@ -131,7 +131,7 @@ local function read(specs, shape, turn, body, use)
   local ok, problem = errors.unyielding("a kernel's function", function()
     local handles = lib.handles(math.max(#specs, 1))
     for i, spec in ipairs(specs) do
-      local x = stand_in(spec.dtype, spec.zero and {} or shape, turn + i)
+      local x = sample_tensor(spec.dtype, spec.zero and {} or shape, turn + i)
       reading.inputs[i], reading.dtypes[i], handles[i - 1] = x, spec.dtype, x
     end
     lib.check(C.moth_trace_inputs(ctx, handles, #specs), "kernel")
@@ -146,7 +146,7 @@ local function read(specs, shape, turn, body, use)
   trace.reading = false
   if ok then
     ok, problem = pcall(function()
-      reading.steps = steps_noted()
+      reading.steps = logged_steps()
       reading.constants = constants_noted(reading.steps, reading.wanted)
       reading.text = text_of(reading)
       if use then use(reading) end
@@ -157,12 +157,13 @@ local function read(specs, shape, turn, body, use)
   return reading
 end
 
---- Reads body three times; the last time, if all agree, use(reading) is called with what was read:
--- ops that it runs are no part of a recording that may be under way, and values can be read.
--- @param specs  of the inputs, a list of {dtype =, zero = whether it is 0-d}
--- @param body   from a list of tensors to one of results with their number n, in which false
--- stands for none
--- @return whether they agree; if not: whether body is the same each time for one shape
+--- Traces body three times. If all traces agree, calls use(reading) with the last one: the ops
+-- that `use` runs are not part of a capture, and it may read values.
+-- @param specs  a list for the inputs: {dtype =, zero = true for 0-d}
+-- @param body   function(list of tensors) -> list of results with their number n; false for no
+-- result
+-- @return true if the traces agree; else false, and true if body is the same each time for one
+-- shape
 function trace.read(specs, body, use)
   local first = read(specs, SHAPES[1], 0, body)
   local agree = first.text == read(specs, SHAPES[2], 3, body).text
@@ -176,7 +177,7 @@ function trace.read(specs, body, use)
   return true
 end
 
---- Whether two lists of tensors have the same bytes.
+--- Returns true if two lists of tensors have the same bytes.
 function trace.same_bytes(a, b, n)
   for i = 1, n do
     if (a[i] or false) ~= (b[i] or false) and (not a[i] or not b[i]

@@ -1,12 +1,12 @@
---- complete.lua -- what TAB offers: names in scope, fields and methods, the arguments of the call
--- that the cursor stands in, the choices of an argument, file names in other strings.
+--- complete.lua -- the candidates of TAB: names in scope, fields and methods, the arguments of the
+-- call at the cursor, the choices of an argument, file names in other strings.
 --
 --     x:su                       sum
 --     nn.Conv2d{1, 10, ker       kernel_size =
 --     {reduction = "m            mean"
 --
--- Only names, fields and positions are looked up for it; nothing is called. A table says which
--- names it would find later by `__names` in its metatable.
+-- Completion only looks up names, fields and positions; it calls nothing. A table with a metatable
+-- lists the names that it loads on demand in `__names`.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -28,7 +28,7 @@ local function add_list(set, list)
   for _, name in ipairs(list) do set[name] = true end
 end
 
--- The names that a table finds by its metatables.
+-- The names that a table loads on demand by its metatables.
 local function add_inherited(set, t, wanted)
   local meta = getmetatable(t)
   for _ = 1, 8 do
@@ -42,8 +42,8 @@ local function add_inherited(set, t, wanted)
   end
 end
 
---- The names that may stand behind a value and a `.` or a `:`, as a set.
--- @param mark  "." or ":"; behind the latter only functions
+--- The names that may follow a value and a `.` or a `:`, as a set.
+-- @param mark  "." or ":"; after ":" only functions
 function complete.names(value, mark)
   local set, wanted = {}, mark == ":" and "function" or nil
   if lib.istensor(value) then
@@ -64,7 +64,8 @@ end
 
 -- ---- the text before the cursor ----
 
--- Where the names and fields that end at token `at` begin: `net.layers[1]`; nil if they are none.
+-- The first token of the names and fields that end at token `at`: `net.layers[1]`; nil if there
+-- are none.
 local function chain_start(tokens, at)
   while tokens[at] do
     local token, two = tokens[at], tokens[at - 2]
@@ -80,7 +81,7 @@ local function chain_start(tokens, at)
   end
 end
 
---- What the names and fields that a text consists of stand for, or nil.
+--- The value of a text of names and fields, or nil.
 function complete.value(text)
   local tokens = lexer.code(text)
   if chain_start(tokens, #tokens) ~= 1 then return nil end
@@ -94,7 +95,7 @@ local function value_at(text, tokens, at)
   return first and complete.value(text:sub(tokens[first].start, tokens[at].stop))
 end
 
--- The innermost bracket that is open behind the last token, and how many commas stand in it.
+-- The innermost open bracket after the last token, and the number of commas in it.
 local function open_bracket(tokens, last)
   local depth = 0
   for i = last, 1, -1 do
@@ -108,7 +109,7 @@ local function open_bracket(tokens, last)
   end
 end
 
--- The signature of what is called by the names that end at token `at`; whether as a method.
+-- The signature of the function named by the tokens that end at `at`; and true for a method call.
 local function signature_at(text, tokens, at)
   local mark = tokens[at - 1]
   local value
@@ -123,7 +124,8 @@ local function signature_at(text, tokens, at)
   return bind.signature(value), mark ~= nil
 end
 
--- Counts the arguments in front of the last token: how many go by position, which by name.
+-- Counts the arguments before the last token: the number of positional ones, and the names of
+-- others.
 local function given(tokens, open, last)
   local count, named, i, fresh = 0, {}, open + 1, true
   local depth = 0
@@ -146,7 +148,7 @@ local function given(tokens, open, last)
   return count, named
 end
 
--- The call whose arguments the text ends in: {sig, count, named, brace}, or nil.
+-- The call that the end of the text is in: {sig, count, named, brace}, or nil.
 local function call_at(text, tokens, last)
   local open, mark = open_bracket(tokens, last)
   if not open or mark == "[" then return nil end
@@ -249,7 +251,7 @@ local function outside(text, tokens)
         return word, sorted(complete.names("", mark.text), word)
       end
     end
-    local set = {} -- what a call gives: most often a tensor
+    local set = {} -- the result of a call: most often a tensor
     add_list(set, require("moth.tensor").names(true))
     return word, sorted(set, word)
   end
@@ -264,9 +266,9 @@ local function outside(text, tokens)
   return word, list
 end
 
---- What may stand for the last word of a text.
--- @param text  all that stands before the cursor, earlier lines of the same piece included
--- @return the word, which the text ends with, and a sorted list of what may replace it
+--- The candidates for the last word of a text.
+-- @param text  the text before the cursor, with the earlier lines of the same input
+-- @return the last word of the text, and a sorted list of replacements
 function complete.find(text)
   local tokens = lexer.tokens(text)
   local last = tokens[#tokens]
@@ -278,7 +280,7 @@ function complete.find(text)
   return outside(text, code)
 end
 
---- The longest text that all words of a list begin with.
+--- The longest common prefix of a list of words.
 function complete.common(list)
   local common = list[1] or ""
   for _, word in ipairs(list) do

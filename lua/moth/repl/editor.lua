@@ -1,10 +1,10 @@
---- editor.lua -- reading a line with history and completion: by isocline if it is there, else by
--- libedit, both through the FFI; else, and on a pipe, plainly.
+--- editor.lua -- reads a line with history and completion: with isocline if it is installed, else
+-- with libedit, both through the FFI; on a pipe, or without both, with io.read.
 --
--- Each gives an object with `name` and `read(prompt, before)`, which returns a line, nil at the end
--- of input, or false when Ctrl-C dropped the line; `before` are the lines of the same piece that
--- were typed already. The libraries call back into Lua from inside their reading, so the functions
--- that read are never compiled, and no error leaves a callback.
+-- Each returns an object with `name` and `read(prompt, before)`, which returns a line, nil at the
+-- end of input, or false after Ctrl-C; `before` is the list of earlier lines of the same input.
+-- The libraries call back into Lua while they read, so the reading functions are not JIT-compiled,
+-- and no error leaves a callback.
 
 local ffi = require "ffi"
 
@@ -88,7 +88,7 @@ local function isocline(past)
     return text
   end
   jit.off(read)
-  -- Ctrl-C gives an empty line there
+  -- Ctrl-C returns an empty line there
   return { name = "isocline", read = read, keep = completer, blank_leaves = true }
 end
 
@@ -101,7 +101,7 @@ local H_SETSIZE, H_ENTER = 1, 10
 local NEWLINE, REFRESH, REDISPLAY, ERROR = 1, 4, 8, 6
 local KEY = "unsigned char (*)(moth_libedit *, int)"
 
---- What TAB does: completes as far as all candidates agree, then lists them.
+--- Completes the common prefix of all candidates, then lists them.
 local function tab(el, e, before)
   local info = el.el_line(e)
   local line = ffi.string(info.buffer, info.cursor - info.buffer)
@@ -133,7 +133,7 @@ local function set_up(el, e, h, past)
   el.el_set(e, SIGNAL, ffi.cast("int", 1))
   el.el_source(e, nil)
   local none = ffi.cast("const char *", nil)
-  -- Ctrl-C comes as a key while a line is edited, not as a signal
+  -- Ctrl-C is read as a key while a line is edited, not as a signal
   el.el_set(e, SETTY, "-d", "-isig", none)
   el.el_set(e, BIND, "^I", "moth-complete", none)
   el.el_set(e, BIND, "^C", "moth-break", none)
@@ -172,7 +172,7 @@ local function libedit(past)
     ffi.copy(prompt, text:sub(1, 63))
     before, broken = earlier, false
     el.el_resize(e)
-    el.el_set(e, PREPARE, ffi.cast("int", 1)) -- or a key pressed at the prompt's sight is lost
+    el.el_set(e, PREPARE, ffi.cast("int", 1)) -- else keys pressed right after the prompt are lost
     local line = el.el_gets(e, count)
     if broken then
       io.write("\n")
@@ -187,15 +187,15 @@ local function libedit(past)
   return { name = "libedit", read = read, add = add, keep = callbacks }
 end
 
--- ---- choosing ----
+-- ---- selection ----
 
---- Which editor would be used on a terminal, for `moth doctor`.
+--- The editor for terminals, for `moth doctor`.
 function editor.found()
   if pcall(ffi.load, "isocline") then return "isocline" end
   if pcall(ffi.load, "libedit.so.2") then return "libedit" end
 end
 
---- The best editor that is there.
+--- The best installed editor.
 -- @param past  lines typed at earlier prompts
 function editor.open(past)
   if not (machine.is_terminal(0) and machine.is_terminal(1)) then return plain() end

@@ -1,8 +1,8 @@
---- evaluate.lua -- from the text that was typed to what it gives.
+--- evaluate.lua -- compiles and runs the text of an input, and returns its values.
 --
--- Text that is an expression gives its values, other text is run; what ends too early wants more
--- lines. What is typed, loaded and required here is not compiled by the JIT, so that Ctrl-C stops
--- it at once; Moth's own functions are.
+-- An expression returns its values; other text is run; text that is incomplete requests more
+-- lines. Code that is typed, loaded and required here is not JIT-compiled, so that Ctrl-C stops it
+-- at once; Moth's own functions are compiled.
 
 local errors = require "moth.error"
 local lexer = require "moth.repl.lexer"
@@ -13,7 +13,7 @@ local launcher = debug.getregistry()["moth.launcher"] or {}
 
 -- ---- compiling ----
 
--- Text without `=` or `return` at its front and `;` at its end, and whether the last was there.
+-- Removes `=` or `return` at the start and `;` at the end; also returns true if there was a `;`.
 local function trimmed(text)
   text = text:gsub("^%s*=", " "):gsub("^%s*return%f[^%w_]", " ")
   local tokens, mute = lexer.code(text), false
@@ -25,17 +25,17 @@ local function trimmed(text)
   return text, mute
 end
 
---- Compiles what was typed.
+--- Compiles an input.
 -- @param text  one or several lines
--- @param name  what its lines are called in messages: "[3]"
--- @return a function(receive) that runs it and gives an expression's values to `receive`, and
--- whether they are to be shown; or nil, the message, and whether more lines could complete it
+-- @param name  the chunk name for messages: "[3]"
+-- @return a function(receive) that runs it and passes an expression's values to `receive`, and
+-- true if they are to be shown; or nil, the message, and true if more lines could complete it
 function evaluate.compile(text, name)
   local expression, mute = trimmed(text)
   name = "=" .. name
   local fine, why = loadstring("return " .. expression, name)
   if fine then
-    -- a `return f(x)` would leave no frame behind for messages to name; a comment wants a new line
+    -- `return f(x)` is a tail call without a frame for messages; a comment needs the newline
     local chunk = loadstring("(...)(" .. expression .. ")", name)
       or loadstring("(...)(" .. expression .. "\n)", name)
     if chunk then return chunk, not mute end
@@ -49,7 +49,7 @@ function evaluate.compile(text, name)
   end
   local chunk, message = loadstring(text, name)
   if chunk then return loadstring(lexer.globalized(text), name) or chunk, false end
-  local ends = "'<eof>'$" -- as of `x +`, which is no beginning of a statement
+  local ends = "'<eof>'$" -- as for `x +`, which cannot begin a statement
   local more = message:find(ends) or why and expression:find "%S" and why:find(ends)
   return nil, message, more ~= nil
 end
@@ -62,7 +62,7 @@ evaluate.guarded = launcher.guarded or function(f, ...)
   return xpcall(function() f(unpack(arguments, 1, n)) end, debug.traceback)
 end
 
---- A message without those lines of its traceback that lie in Moth's own files.
+--- Removes the lines of a traceback that are in Moth's own files.
 function evaluate.shortened(message)
   local text, trace = message:match("^(.-)\nstack traceback:\n(.*)$")
   if not text or os.getenv "MOTH_TRACEBACK" == "full" then return message end
@@ -70,7 +70,7 @@ function evaluate.shortened(message)
   for line in trace:gsub("\\", "/"):gmatch("[^\n]+") do
     if line:find("in function 'chunk'", 1, true) or line:find("in main chunk", 1, true)
       or line:find("moth/repl/", 1, true) then
-      break -- what was typed; below it is the prompt
+      break -- the user's code; the prompt's frames follow
     end
     local own = line:find("^%s*%[C%]") or line:find("moth/[%w_/]+%.lua:") or line:find("%[moth")
       or line:find("%[builtin") or line:find("/nn/[%w_/]+%.lua:")
@@ -80,14 +80,15 @@ function evaluate.shortened(message)
   return text .. "\nstack traceback:\n" .. table.concat(lines, "\n")
 end
 
---- A cancel that came too late for the line it was meant for must not hit the next one.
+--- Clears a cancel that arrived too late for its line, so that it does not stop the next line.
 local function forget_interrupt()
   local lib = package.loaded["moth.binding.lib"]
   if type(lib) == "table" and lib.C and lib.ctx then lib.C.moth_interrupted(lib.ctx) end
 end
 
 --- Runs a chunk of evaluate.compile.
--- @param receive  function(...) that gets an expression's values; its errors count as the chunk's
+-- @param receive  function(...) for an expression's values; its errors are reported like the
+-- chunk's
 -- @return true, or false and the message
 function evaluate.run(chunk, receive)
   jit.off(chunk, true)
@@ -96,15 +97,15 @@ function evaluate.run(chunk, receive)
   return ok, not ok and evaluate.shortened(message) or nil
 end
 
--- ---- what user code loads ----
+-- ---- code that user code loads ----
 
 local function uncompiled(chunk, ...)
   if type(chunk) == "function" and not errors.is_own(chunk) then jit.off(chunk, true) end
   return chunk, ...
 end
 
---- From now on user code stays uncompiled however it comes in: by load, loadstring, loadfile,
--- dofile, and by require of files outside Moth.
+--- Keeps user code out of the JIT compiler: code of load, loadstring, loadfile, dofile, and of
+-- require for files outside Moth.
 function evaluate.interruptible()
   for _, name in ipairs { "load", "loadstring", "loadfile" } do
     local original = _G[name]

@@ -1,6 +1,6 @@
---- history.lua -- the lines typed at earlier prompts: a text file, a line each, in the user's state
--- directory. Lines are added as they are typed, so that several prompts can be open at once. Where
--- nothing can be written the prompt works without.
+--- history.lua -- the history of the prompt: a text file with one line each, in the user's state
+-- directory. Lines are appended as they are typed, so several prompts can be open at once. If the
+-- file cannot be written the prompt works without history.
 
 local machine = require "moth.base.machine"
 local system = require "moth.base.system"
@@ -9,22 +9,21 @@ local history = {}
 
 local MOST = 2000 -- lines that are kept
 
---- A file of the user's: $XDG_<kind>_HOME/moth/<name>, or of that folder of
--- the user's; nil where there is no home.
+--- A path in the user's folders: $XDG_<kind>_HOME/moth/<name>, or its default; nil without a home.
 function history.path(kind, fallback, name)
   local base = os.getenv("XDG_" .. kind .. "_HOME")
   if not base or not base:find(system.root) then base = machine.user_folder(fallback) end
   return base and base .. "/moth/" .. name
 end
 
--- Makes the directories that lead to a file.
+-- Creates the parent directories of a file.
 local function make_way(path)
   for directory in path:gmatch("()/") do
     if directory > 1 then machine.make_folder(path:sub(1, directory - 1)) end
   end
 end
 
---- Reads the file, and shortens it when it has grown to twice what is kept.
+--- Reads the file, and truncates it at twice the number of kept lines.
 -- @return an object with `lines` and `add`
 function history.open()
   local path = history.path("STATE", ".local/state", "history")
@@ -46,7 +45,7 @@ function history.open()
   return setmetatable({ path = path or false, lines = lines }, { __index = history })
 end
 
---- Adds a line, unless it is blank or says again what the last one said. Tells whether it did.
+--- Adds a line, unless it is blank or equal to the last one. Returns true if it was added.
 function history:add(line)
   if not line:find("%S") or line == self.lines[#self.lines] then return false end
   self.lines[#self.lines + 1] = line

@@ -1,5 +1,4 @@
---- init.lua -- the prompt of `moth` on a terminal: reads a piece of code, runs it, shows what it
--- gives.
+--- init.lua -- the prompt of `moth` on a terminal: reads an input, runs it, prints its values.
 --
 --     [1]> x = moth.randn(2, 3)
 --     [2]> x:sum(1)
@@ -7,9 +6,9 @@
 --     [moth.float32 of size 3]
 --     [3]> ? F.conv2d
 --
--- A line that is an expression is shown; `ans` keeps its value; a `;` at its end mutes. A line that
--- is not finished goes on in the next. `? name` shows help. The number in the prompt is what
--- messages name the piece by: "[3]:1: ...".
+-- The value of an expression is printed and stored in `ans`; a `;` at its end suppresses the
+-- output. An incomplete line continues on the next line. `? name` shows help. Messages name an
+-- input by the number in its prompt: "[3]:1: ...".
 
 local complete = require "moth.repl.complete"
 local editor = require "moth.repl.editor"
@@ -30,7 +29,7 @@ local words = {} -- exit, quit and help
 
 -- ---- help ----
 
--- The names in a table of the user's.
+-- The names in a user's table.
 local function listed(name, value)
   local list = {}
   for key in pairs(complete.names(value, ".")) do
@@ -40,7 +39,7 @@ local function listed(name, value)
   return ("In %s: %s"):format(name, show.filled(list, " ", ""))
 end
 
---- The text that `? name` shows: of a value in scope if there is one, else of a word of Moth's.
+--- The text of `? name`: for a value in scope if there is one, else for a name of Moth.
 function repl.help(name)
   local help = require "moth.help"
   if name == "" then return help.text() end
@@ -58,7 +57,7 @@ local function asks_for_help(text)
   return text:match("^%s*%?%s*([%w_.:%[%]]*)%s*$") or text:match("^%s*([%a_][%w_.:%[%]]*)%?%s*$")
 end
 
--- ---- one piece ----
+-- ---- one input ----
 
 local function receive(show_them)
   return function(...)
@@ -69,18 +68,18 @@ local function receive(show_them)
   end
 end
 
---- Reads lines until they are a whole piece of code.
+--- Reads lines until they are a complete input.
 -- @param input   an editor with `remember`
--- @param number  the piece's number
--- @return a function that runs it and what it is called with; false if there is nothing to run;
--- nil at the end of input
+-- @param number  the input's number
+-- @return a function that runs it, and its argument; false for an empty input; nil at the end of
+-- input
 function repl.read(input, number)
   local name, text, blank = ("[%d]"):format(number), nil, 0
   local first = name .. "> "
   local later = (" "):rep(#first - 3) .. ".. "
   while true do
     local line = input.read(text and later or first, text and text .. "\n" or "")
-    if line == nil and text then return false end -- Ctrl-D drops what is not finished
+    if line == nil and text then return false end -- Ctrl-D drops an incomplete input
     if not line then return line end
     blank = line:find("%S") and 0 or blank + 1
     if blank > 0 and (not text or input.blank_leaves and blank == 2) then return false end
@@ -99,7 +98,7 @@ end
 
 -- ---- the loop ----
 
--- A word that says what it does when it is typed alone, and does it when called.
+-- An object that prints a hint when it is typed alone, and acts when it is called.
 local function word(text, does)
   local object = setmetatable({}, {
     __call = function(_, ...) does(...) end,
@@ -109,7 +108,7 @@ local function word(text, does)
   return object
 end
 
--- What is typed where one comes from Python.
+-- Python's commands, with hints.
 local function python_words()
   local function leave(code) os.exit(type(code) == "number" and code or 0) end
   for _, name in ipairs { "exit", "quit" } do
@@ -119,7 +118,7 @@ local function python_words()
     .. "lists what there is", function(what) require("moth.help")(what) end))
 end
 
--- The user's own beginning, ~/.config/moth/init.lua.
+-- The user's start file, ~/.config/moth/init.lua.
 local function run_init()
   local path = history.path("CONFIG", ".config", "init.lua")
   local file = path and io.open(path)

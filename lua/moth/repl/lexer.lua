@@ -1,5 +1,5 @@
---- lexer.lua -- Lua text as a list of tokens, also text that is not finished: what the prompt needs
--- to know where a name, a string or a bracket begins.
+--- lexer.lua -- splits Lua text into tokens, also incomplete text: the prompt needs the positions
+-- of names, strings and brackets.
 
 local lexer = {}
 
@@ -12,7 +12,7 @@ end
 --- The keywords of Lua, as a set.
 lexer.keywords = KEYWORDS
 
--- The last byte of a string that opens with a quote at `at`, and whether it is closed.
+-- The last byte of the string whose opening quote is at `at`, and true if it is closed.
 local function end_of_string(text, at)
   local quote = text:sub(at, at)
   local i = at + 1
@@ -25,13 +25,13 @@ local function end_of_string(text, at)
   return #text, false
 end
 
--- The same for [[...]], whose opening bracket has this many equals signs.
+-- The same for [[...]] with this number of equals signs.
 local function end_of_long(text, at, level)
   local _, stop = text:find("]" .. level .. "]", at, true)
   return stop or #text, stop ~= nil
 end
 
--- Kind, last byte, and whether it is complete, of the token at `at`.
+-- Kind and last byte of the token at `at`, and true if it is complete.
 local function token_at(text, at)
   local dashes = text:match("^%-%-()", at)
   local level = text:match("^%[(=*)%[", dashes or at)
@@ -56,8 +56,8 @@ local function token_at(text, at)
   return "op", stop - 1, true
 end
 
---- The tokens of a text: {kind, text, start, stop, closed} each, in order. Kinds are name, keyword,
--- number, string, comment and op; a string or comment that does not end has closed = false.
+--- The tokens of a text in order: {kind, text, start, stop, closed}. Kinds are name, keyword,
+-- number, string, comment and op; an unclosed string or comment has closed = false.
 function lexer.tokens(text)
   local list = {}
   local at = text:match("^%s*()")
@@ -82,7 +82,7 @@ end
 local OPENS = { ["function"] = 1, ["do"] = 1, ["if"] = 1, ["repeat"] = 1, ["("] = 1, ["{"] = 1,
                 ["["] = 1, ["end"] = -1, ["until"] = -1, [")"] = -1, ["}"] = -1, ["]"] = -1 }
 
--- Behind which byte of `local a, b` the value is missing, or nil.
+-- The byte after which the values of `local a, b` are missing, or nil.
 local function lacks_value(tokens, at)
   local name = tokens[at]
   while name and name.kind == "name" do
@@ -94,8 +94,8 @@ local function lacks_value(tokens, at)
   end
 end
 
---- The text with its outermost `local x = 1` written as `x = 1`: at a prompt the next line shall
--- still know x. Lines and columns stay.
+--- Replaces the outermost `local x = 1` of a text by `x = 1`, so that the next input can use x.
+-- Lines and columns do not change.
 function lexer.globalized(text)
   local tokens, depth, edits = lexer.code(text), 0, {}
   for i, token in ipairs(tokens) do
@@ -114,7 +114,7 @@ function lexer.globalized(text)
   return text
 end
 
---- The texts before and behind the last outermost `;` of a text; nil: there is none.
+--- The texts before and after the last outermost `;` of a text; nil if there is none.
 function lexer.last_piece(text)
   local tokens, depth = lexer.code(text), 0
   for i = #tokens, 1, -1 do

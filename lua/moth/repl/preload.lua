@@ -1,5 +1,4 @@
---- preload.lua -- what stands ready at the prompt and for `moth -e`: the globals moth, nn, F, optim
--- and data.
+--- preload.lua -- defines the globals of the prompt and of `moth -e`: moth, nn, F, optim and data.
 
 local moth = require "moth"
 

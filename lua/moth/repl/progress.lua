@@ -1,4 +1,4 @@
---- progress.lua -- moth.progress: a bar on stderr for anything that a `for` can walk.
+--- progress.lua -- moth.progress: a progress bar on stderr for the loops of `for`.
 --
 --     local bar = moth.progress(loader, {desc = "epoch 1"})
 --     for input, target in bar do
@@ -8,8 +8,8 @@
 --
 --     epoch 1  45% |#########           | 422/938 [00:05<00:06, 5120 images/s] loss 0.5312
 --
--- On a terminal one line is redrawn, at most ten times a second; elsewhere a plain line is
--- written at most every ten seconds, and one at the end.
+-- On a terminal one line is redrawn, at most ten times a second; else a line is written at most
+-- every ten seconds, and one at the end.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -41,7 +41,7 @@ local function columns()
   return math.max(tonumber(os.getenv("COLUMNS")) or 100, 40)
 end
 
--- ---- what is walked ----
+-- ---- the source ----
 
 local function length_of(source)
   if type(source) == "number" then return math.floor(source) end
@@ -53,7 +53,7 @@ local function length_of(source)
   return found and n or nil
 end
 
--- A function that gives the next values, for each kind of source.
+-- A function that returns the next values, for each kind of source.
 local function walker(source)
   if type(source) == "function" then
     local last
@@ -80,9 +80,10 @@ end
 
 --- A bar over a source; see the top of this file.
 -- @param source  a DataLoader (or anything with :iter()), a list, a number of steps, or a function
--- @param desc    stands before the bar
--- @param total   how many steps (default: asked of the source)
--- @param unit    what is counted (default "samples" for the batches of a DataLoader and for tensors
+-- @param desc    a text before the bar
+-- @param total   the number of steps (default: the length of the source)
+-- @param unit    the unit of the count (default "samples" for the batches of a DataLoader and for
+-- tensors
 -- of two dimensions or more, else "it")
 -- @param every   seconds between two lines when not on a terminal (default 10)
 -- @param out     a file to write to (default io.stderr)
@@ -95,7 +96,7 @@ function Progress:init(source, desc, total, unit, every, out)
   end
   self.source, self.desc, self.unit, self.every = source, desc, unit, every
   self.total = total or length_of(source)
-  -- whether a DataLoader gives batches; nil: another source, which does not say
+  -- true if a DataLoader returns batches; nil for another source
   if type(source) == "table" and class.typename(source) == "DataLoader" then
     self.batched = source.batched
   end
@@ -171,7 +172,7 @@ local function draw(self)
   self.out:flush()
 end
 
---- Shows values after the bar: `bar:set{loss = 0.53, acc = "81 %"}`; nil takes one away.
+--- Shows values after the bar: `bar:set{loss = 0.53, acc = "81 %"}`.
 function Progress:set(values)
   local fresh = {}
   for name, value in pairs(values) do
@@ -202,9 +203,9 @@ function Progress:close()
   draw(self)
 end
 
--- ---- walking ----
+-- ---- iteration ----
 
--- Counts the step that is over: the last batch's samples.
+-- Counts the finished step: the samples of the last batch.
 local function count(self, last)
   self.step = self.step + 1
   local n = 1

@@ -1,5 +1,5 @@
---- show.lua -- how the prompt shows a value: tensors and modules as they print themselves, a plain
--- table with the tables in it as far as they fit, a function of Moth by its signature.
+--- show.lua -- formats a value for the prompt: tensors and modules print themselves, a plain table
+-- shows nested tables up to a limit, a function of Moth shows its signature.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -10,10 +10,10 @@ local machine = require "moth.base.machine"
 
 local show = {}
 
-local MOST, DEEPEST = 60, 4 -- entries of a table, tables in tables
+local MOST, DEEPEST = 60, 4 -- entries of a table, levels of nested tables
 local WIDEST = 200          -- columns: longer lines are hard to read
 
--- The columns of a line here.
+-- The width of the terminal.
 local function width()
   return math.min(machine.columns() or 80, WIDEST)
 end
@@ -30,8 +30,8 @@ end
 
 local entries
 
--- A value inside a table: one short line. path: the tables that it is in; nil: those in it stay
--- closed.
+-- A value inside a table: one short line. path: the tables that contain it; nil: nested tables are
+-- not opened.
 local function inner(value, path)
   if type(value) == "string" then
     local text = ("%q"):format(value):gsub("\\\n", "\\n")
@@ -52,7 +52,7 @@ local function inner(value, path)
   return #text <= 60 and text or text:sub(1, 57) .. "..."
 end
 
--- Strings by the alphabet, others by their kind.
+-- Sorts strings alphabetically, other keys by type.
 local function before(a, b)
   local x, y = type(a), type(b)
   if x ~= y then return x < y end
@@ -65,7 +65,7 @@ local function key_text(key)
   return "[" .. inner(key) .. "] = "
 end
 
--- The texts of a table's entries, and whether some have names.
+-- The texts of a table's entries, and true if some entries have names.
 function entries(t, path)
   local parts, keys, n = {}, {}, #t
   path = { t, unpack(path) }
@@ -94,9 +94,9 @@ end
 
 -- ---- any value ----
 
---- Words as lines of the terminal's width.
--- @param separator  what stands between two words
--- @param indent     what each line but the first begins with
+--- Joins words into lines of the terminal's width.
+-- @param separator  the text between two words
+-- @param indent     the text before each line but the first
 function show.filled(words, separator, indent)
   local lines, line = {}, ""
   for i, word in ipairs(words) do
@@ -112,7 +112,7 @@ function show.filled(words, separator, indent)
   return table.concat(lines, "\n" .. indent)
 end
 
---- Words in columns, read downwards, as TAB lists them.
+--- Arranges words in columns, read downwards, for TAB.
 function show.columns(words, columns)
   local widest = 0
   for _, word in ipairs(words) do widest = math.max(widest, #word) end
@@ -140,7 +140,7 @@ function show.value(value)
   return tostring(value)
 end
 
---- The text of several values: short ones in a row, as print has them, else one below the other.
+--- The text of several values: in one line if they are short, else one below the other.
 function show.values(list, n)
   local texts, row = {}, true
   for i = 1, n do
