@@ -27,8 +27,8 @@
 #undef NAME
 #endif
 
-void moth_choose(int size, int64_t n, void *y, const uint8_t *mask, const void *p, bool p_moves,
-                 const void *q, bool q_moves) {
+void moth_select_by_mask(int size, int64_t n, void *y, const uint8_t *mask, const void *p,
+                         bool p_moves, const void *q, bool q_moves) {
   if (n <= 0) return;
   if (size == 1) MOTH_BEST(choose_8)(n, y, mask, p, p_moves, q, q_moves);
   else if (size == 2) MOTH_BEST(choose_16)(n, y, mask, p, p_moves, q, q_moves);

@@ -10,8 +10,8 @@
 
 /* y := mask ? p : q, elements of 1, 2, 4 or 8 bytes; p and q are one value each if they do not
 ** move. y may be p or q. */
-void moth_choose(int size, int64_t n, void *y, const uint8_t *mask, const void *p, bool p_moves,
-                 const void *q, bool q_moves);
+void moth_select_by_mask(int size, int64_t n, void *y, const uint8_t *mask, const void *p,
+                         bool p_moves, const void *q, bool q_moves);
 
 /* Every element of y := the one at x. */
 void moth_fill(int size, int64_t n, void *y, const void *x);

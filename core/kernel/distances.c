@@ -29,7 +29,7 @@ static void turn(int64_t from, int64_t end, int lane, const void *arg) {
     const char *x = (const char *)o->x2 + matrix * o->columns * row + first * size;
     char *y = (char *)o->turned + from * step;
     n = end - from < o->m - first ? end - from : o->m - first;
-    if (size == 4) moth_turn(n, o->columns, x, row, y, step);
+    if (size == 4) moth_transpose_block(n, o->columns, x, row, y, step);
     for (int64_t k = 0; k < n; k++) {
       for (int64_t j = 0; j < o->columns && size == 8; j++)
         memcpy(y + k * step + j * 8, x + j * row + k * 8, 8);

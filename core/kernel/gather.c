@@ -101,10 +101,10 @@ static const mover *mover_of(int mode, int dtype) {
     {&move_max_i64, &move_max_f32, &move_max_f64},
     {&move_min_i64, &move_min_f32, &move_min_f64},
   };
-  if (mode == MOTH_PICK_ADD) return adds[dtype];
-  if (mode > MOTH_PICK_ADD)
-    return rest[mode - MOTH_PICK_MUL][dtype == MOTH_I64 ? 0 : dtype == MOTH_F32 ? 1 : 2];
-  bool get = mode == MOTH_PICK_GET;
+  if (mode == MOTH_GATHER_ADD) return adds[dtype];
+  if (mode > MOTH_GATHER_ADD)
+    return rest[mode - MOTH_GATHER_MUL][dtype == MOTH_I64 ? 0 : dtype == MOTH_F32 ? 1 : 2];
+  bool get = mode == MOTH_GATHER_GET;
   switch (moth_dtype_size[dtype]) {
   case 1: return get ? &move_get1 : &move_put1;
   case 2: return get ? &move_get2 : &move_put2;
@@ -117,7 +117,7 @@ static const mover *mover_of(int mode, int dtype) {
 
 /* Whole dimensions on the same side of the picks that lie behind each other on both sides of the
 ** move become one. */
-static void merge(moth_pick *p) {
+static void merge(moth_gather_plan *p) {
   _Static_assert(sizeof p->size == sizeof p->base_step && sizeof p->size == sizeof p->value_step,
                  "what is removed from one of them is as much in all");
   for (int32_t d = p->nwhole - 2; d >= 0; d--) {
@@ -144,7 +144,7 @@ typedef struct inner { /* what happens in each place of the outer dimensions */
   bool get;
 } inner;
 
-static void inner_run(const moth_pick *p, const inner *in, char *base, char *values) {
+static void inner_run(const moth_gather_plan *p, const inner *in, char *base, char *values) {
   if (!in->n) {
     in->move->pick(p->count, base, p->offset, values, p->step);
     return;
@@ -158,36 +158,36 @@ static void inner_run(const moth_pick *p, const inner *in, char *base, char *val
 
 /* Reading in several threads: picks first to last - 1 */
 typedef struct reading {
-  const moth_pick *pick;
+  const moth_gather_plan *pick;
   const inner *in;
   char *base, *values;
 } reading;
 
 static void read_picks(int64_t first, int64_t last, int lane, const void *arg) {
   const reading *r = arg;
-  moth_pick p = *r->pick;
+  moth_gather_plan p = *r->pick;
   (void)lane;
   p.count = last - first;
   p.offset += first;
   inner_run(&p, r->in, r->base, r->values + first * p.step);
 }
 
-static inner inner_of(moth_pick *p, int mode, int dtype) {
-  inner in = {.move = mover_of(mode, dtype), .get = mode == MOTH_PICK_GET};
+static inner inner_of(moth_gather_plan *p, int mode, int dtype) {
+  inner in = {.move = mover_of(mode, dtype), .get = mode == MOTH_GATHER_GET};
   int64_t size = moth_dtype_size[dtype];
   if (p->nwhole == p->before) return in;
   int32_t last = --p->nwhole;
   in.n = p->size[last];
   in.base_step = p->base_step[last];
   in.value_step = p->value_step[last];
-  bool dense = mode < MOTH_PICK_ADD && in.base_step == size && in.value_step == size;
+  bool dense = mode < MOTH_GATHER_ADD && in.base_step == size && in.value_step == size;
   if (dense && in.n > 1) in.block = (size_t)(in.n * size);
   return in;
 }
 
-int moth_pick_run(moth_ctx *ctx, const moth_pick *pick, int mode, int dtype, char *base,
+int moth_gather_run(moth_ctx *ctx, const moth_gather_plan *pick, int mode, int dtype, char *base,
                   char *values) {
-  moth_pick p = *pick;
+  moth_gather_plan p = *pick;
   int64_t at[MOTH_MAX_DIMS] = {0};
   for (int32_t d = 0; d < p.nwhole; d++)
     if (p.size[d] == 0) return MOTH_OK;
@@ -246,7 +246,7 @@ static void checked_along(int64_t n, char *const *at, const int64_t *step, const
 }
 
 /* Writing is cut across the longest dimension in which all elements of the base are others. */
-int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const moth_tensor *values,
+int moth_gather_along(moth_ctx *ctx, int mode, const moth_tensor *index, const moth_tensor *values,
                     const moth_tensor *base, int64_t step, const moth_reach *reach) {
   moth_loop loop;
   atomic_bool wrong = false;
@@ -259,10 +259,10 @@ int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const mot
   moth_loop_over(&loop, ctx, &index->l, 3, (const moth_tensor *const[]){index, values, base});
   for (int d = 0; d < loop.ndim; d++)
     if (loop.step[d][2] && (across < 0 || loop.size[d] > loop.size[across])) across = d;
-  if (mode == MOTH_PICK_GET) status = moth_loop_share(&loop, run, &a, 1);
+  if (mode == MOTH_GATHER_GET) status = moth_loop_share(&loop, run, &a, 1);
   else if (across < 0) status = moth_loop_run(&loop, run, &a);
   else status = moth_loop_share_across(&loop, across, run, &a, 1.5);
-  return !status && wrong ? moth_pick_check_positions(index, reach) : status;
+  return !status && wrong ? moth_gather_check_positions(index, reach) : status;
 }
 
 /* -- masks: both sides packed, one value after the other where the mask holds. No branch asks the
@@ -274,27 +274,27 @@ typedef struct masked { /* what is left to do */
   char *base, *values;
 } masked;
 
-#define MASKED(name, type, sum)                                                               \
-  static void masked_##name(int mode, int64_t n, bool one, masked *m) {                       \
-    type *x = (type *)(void *)m->base, *v = (type *)(void *)m->values;                        \
-    const uint8_t *mask = m->mask;                                                            \
-    int64_t i = 0, at = 0;                                                                    \
-    if (mode == MOTH_PICK_PUT && one) {                                                       \
-      const type w = *v;                                                                      \
-      for (; i < n; i++) x[i] = mask[i] ? w : x[i];                                           \
-    } else if (mode == MOTH_PICK_GET) {                                                       \
-      for (; i < n && at < m->count; i++) v[at] = x[i], at += mask[i] != 0;                   \
-    } else {                                                                                  \
-      for (; i < n && at < m->count; i++) {                                                   \
-        const type w = v[one ? 0 : at];                                                       \
-        const type either[2] = {x[i], mode == MOTH_PICK_PUT ? w : (type)(sum)};               \
-        x[i] = either[mask[i] != 0];                                                          \
-        at += mask[i] != 0;                                                                   \
-      }                                                                                       \
-    }                                                                                         \
-    m->base = (char *)(x + n);                                                                \
-    m->count -= at;                                                                           \
-    if (!one) m->values = (char *)(v + at);                                                   \
+#define MASKED(name, type, sum)                                                   \
+  static void masked_##name(int mode, int64_t n, bool one, masked *m) {           \
+    type *x = (type *)(void *)m->base, *v = (type *)(void *)m->values;            \
+    const uint8_t *mask = m->mask;                                                \
+    int64_t i = 0, at = 0;                                                        \
+    if (mode == MOTH_GATHER_PUT && one) {                                         \
+      const type w = *v;                                                          \
+      for (; i < n; i++) x[i] = mask[i] ? w : x[i];                               \
+    } else if (mode == MOTH_GATHER_GET) {                                         \
+      for (; i < n && at < m->count; i++) v[at] = x[i], at += mask[i] != 0;       \
+    } else {                                                                      \
+      for (; i < n && at < m->count; i++) {                                       \
+        const type w = v[one ? 0 : at];                                           \
+        const type either[2] = {x[i], mode == MOTH_GATHER_PUT ? w : (type)(sum)}; \
+        x[i] = either[mask[i] != 0];                                              \
+        at += mask[i] != 0;                                                       \
+      }                                                                           \
+    }                                                                             \
+    m->base = (char *)(x + n);                                                    \
+    m->count -= at;                                                               \
+    if (!one) m->values = (char *)(v + at);                                       \
   }
 MASKED(bool, uint8_t, x[i] || w)
 MASKED(u8, uint8_t, x[i] + w)
@@ -304,7 +304,7 @@ MASKED(i64, uint64_t, x[i] + w)
 MASKED(f32, float, x[i] + w)
 MASKED(f64, double, x[i] + w)
 
-int moth_pick_masked(moth_ctx *ctx, int mode, int dtype, const moth_tensor *mask, int64_t count,
+int moth_gather_masked(moth_ctx *ctx, int mode, int dtype, const moth_tensor *mask, int64_t count,
                      char *base, char *values, bool one) {
   typedef void masked_loop(int mode, int64_t n, bool one, masked *m);
   static masked_loop *const loops[MOTH_DTYPES] = {
@@ -327,7 +327,7 @@ int moth_pick_masked(moth_ctx *ctx, int mode, int dtype, const moth_tensor *mask
 
 /* -- values and positions -- */
 
-int moth_pick_check(const char *arg, const moth_tensor *values, int dtype) {
+int moth_gather_check(const char *arg, const moth_tensor *values, int dtype) {
   moth_ctx *ctx = values->ctx;
   int from = values->l.dtype;
   bool number = values->flags & MOTH_T_NUMBER;
@@ -349,8 +349,8 @@ int moth_pick_check(const char *arg, const moth_tensor *values, int dtype) {
   return MOTH_OK;
 }
 
-moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dtype) {
-  return moth_pick_check(arg, values, dtype) ? NULL : moth_cast(values, dtype);
+moth_tensor *moth_gather_values(const char *arg, const moth_tensor *values, int dtype) {
+  return moth_gather_check(arg, values, dtype) ? NULL : moth_cast(values, dtype);
 }
 
 typedef struct bounds {
@@ -369,7 +369,7 @@ static void check_run(int64_t n, char *const *at, const int64_t *step, const voi
   }
 }
 
-int moth_pick_check_positions(const moth_tensor *index, const moth_reach *reach) {
+int moth_gather_check_positions(const moth_tensor *index, const moth_reach *reach) {
   moth_loop loop;
   moth_ctx *ctx = index->ctx;
   bounds b = {.first = index->l.index_base, .size = reach->size};
@@ -389,9 +389,9 @@ int moth_pick_check_positions(const moth_tensor *index, const moth_reach *reach)
                    (long long)reach->size);
 }
 
-moth_tensor *moth_pick_positions(const moth_tensor *index, const moth_reach *reach) {
+moth_tensor *moth_gather_positions(const moth_tensor *index, const moth_reach *reach) {
   moth_tensor *list = moth_positions(index);
-  if (!list || moth_pick_check_positions(list, reach) == MOTH_OK) return list;
+  if (!list || moth_gather_check_positions(list, reach) == MOTH_OK) return list;
   moth_tensor_release(list);
   return NULL;
 }

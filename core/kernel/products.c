@@ -29,15 +29,15 @@ void moth_prod_take_f64(int64_t n, int64_t r, void *acc, const char *x, int64_t 
 }
 
 void moth_prod_start(int64_t n, void *room) {
-  moth_scaled *acc = room;
-  for (int64_t j = 0; j < n; j++) acc[j] = (moth_scaled){1, 0};
+  moth_extended *acc = room;
+  for (int64_t j = 0; j < n; j++) acc[j] = (moth_extended){1, 0};
 }
 
 void moth_prod_join(int64_t n, void *room, const void *more) {
-  moth_scaled *acc = room;
-  const moth_scaled *other = more;
+  moth_extended *acc = room;
+  const moth_extended *other = more;
   for (int64_t j = 0; j < n; j++) {
-    moth_scaled_times(acc + j, other[j].p);
+    moth_extended_times(acc + j, other[j].p);
     acc[j].e += other[j].e;
   }
 }
@@ -45,13 +45,13 @@ void moth_prod_join(int64_t n, void *room, const void *more) {
 void moth_prod_f32_end(int64_t n, const void *acc, char *y, int64_t count) {
   (void)count;
   for (int64_t j = 0; j < n; j++)
-    ((float *)(void *)y)[j] = (float)moth_scaled_value((const moth_scaled *)acc + j);
+    ((float *)(void *)y)[j] = (float)moth_extended_value((const moth_extended *)acc + j);
 }
 
 void moth_prod_f64_end(int64_t n, const void *acc, char *y, int64_t count) {
   (void)count;
   for (int64_t j = 0; j < n; j++)
-    ((double *)(void *)y)[j] = moth_scaled_value((const moth_scaled *)acc + j);
+    ((double *)(void *)y)[j] = moth_extended_value((const moth_extended *)acc + j);
 }
 
 int moth_rows_prod_back(const moth_rows *r, const void *dy, void *y) {

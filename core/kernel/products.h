@@ -1,10 +1,10 @@
-/* products.h -- products of floats, as a fold (reduce.h), and their gradient. */
+/* products.h -- products of floats, as a reducer (reduce.h), and their gradient. */
 #ifndef MOTH_KERNEL_PRODUCTS_H
 #define MOTH_KERNEL_PRODUCTS_H
 
 #include "row_reduce.h"
 
-#define MOTH_PROD_ACC 16 /* bytes of an accumulator: moth_scaled */
+#define MOTH_PROD_ACC 16 /* bytes of an accumulator: moth_extended */
 
 void moth_prod_take_f32(int64_t n, int64_t r, void *acc, const char *x, int64_t step, int64_t next);
 void moth_prod_take_f64(int64_t n, int64_t r, void *acc, const char *x, int64_t step, int64_t next);

@@ -6,7 +6,7 @@ typedef int64_t NAME(longs) __attribute__((vector_size(VECTOR_BYTES)));
 typedef REAL NAME(few) __attribute__((vector_size(VECTOR_BYTES / sizeof(double) * sizeof(REAL)),
                                       aligned(sizeof(REAL)), may_alias));
 #define DOUBLES(p) __builtin_convertvector(*(const NAME(few) *)(const void *)(p), NAME(doubles))
-#define OUTSIDE(v) MOTH_SCALED_OUTSIDE((NAME(longs))(v) & INT64_MAX)
+#define OUTSIDE(v) MOTH_EXTENDED_OUTSIDE((NAME(longs))(v) & INT64_MAX)
 #define PER ((int)(VECTOR_BYTES / sizeof(double)))
 
 TARGET INLINED bool NAME(any_negative)(NAME(longs) v) {
@@ -15,12 +15,12 @@ TARGET INLINED bool NAME(any_negative)(NAME(longs) v) {
   return all < 0;
 }
 
-TARGET INLINED void NAME(times_lanes)(moth_scaled *s, NAME(doubles) v) {
-  UNROLL for (int k = 0; k < PER; k++) moth_scaled_times(s, v[k]);
+TARGET INLINED void NAME(times_lanes)(moth_extended *s, NAME(doubles) v) {
+  UNROLL for (int k = 0; k < PER; k++) moth_extended_times(s, v[k]);
 }
 
 /* *s times the lanes of both, which are within 2^1000; of all within 2^60 the product fits. */
-TARGET INLINED void NAME(times_all)(moth_scaled *s, NAME(doubles) v, NAME(doubles) w) {
+TARGET INLINED void NAME(times_all)(moth_extended *s, NAME(doubles) v, NAME(doubles) w) {
   const NAME(longs) a = (NAME(longs))v & INT64_MAX, b = (NAME(longs))w & INT64_MAX;
   const int64_t least = (int64_t)(1023 - 60) << 52, most = (int64_t)(1023 + 60) << 52;
   if (NAME(any_negative)(MOTH_BITS_OUTSIDE(a, least, most) | MOTH_BITS_OUTSIDE(b, least, most))) {
@@ -33,21 +33,21 @@ TARGET INLINED void NAME(times_all)(moth_scaled *s, NAME(doubles) v, NAME(double
   memcpy(part, &p, sizeof part);
   for (int n = PER / 2; n > 0; n /= 2)
     for (int k = 0; k < n; k++) part[k] *= part[k + n];
-  moth_scaled_times(s, part[0]);
+  moth_extended_times(s, part[0]);
 }
 
 /* *s times r elements one by one; four f32 always fit a double. */
-TARGET static void NAME(times_each)(moth_scaled *s, int64_t r, const REAL *x) {
-  moth_scaled y = *s;
+TARGET static void NAME(times_each)(moth_extended *s, int64_t r, const REAL *x) {
+  moth_extended y = *s;
   for (; sizeof(REAL) == 4 && r >= 4; r -= 4, x += 4)
-    moth_scaled_times(&y, ((double)x[0] * (double)x[1]) * ((double)x[2] * (double)x[3]));
-  for (; r > 0; r--) moth_scaled_times(&y, (double)*x++);
+    moth_extended_times(&y, ((double)x[0] * (double)x[1]) * ((double)x[2] * (double)x[3]));
+  for (; r > 0; r--) moth_extended_times(&y, (double)*x++);
   *s = y;
 }
 
 /* *s times r elements in a row. A block is checked at its end: eight f32 that lead below f64's
 ** range cannot lead back to 2^-500; f64 are checked one by one. */
-TARGET static void NAME(prod_row)(moth_scaled *s, int64_t r, const REAL *x) {
+TARGET static void NAME(prod_row)(moth_extended *s, int64_t r, const REAL *x) {
   enum { STEP = 4 * PER, TURNS = 8 };
   const NAME(doubles) one = (NAME(doubles)){0} + 1.0;
   NAME(doubles) a = one, b = one, c = one, d = one;
@@ -78,7 +78,7 @@ TARGET static void NAME(prod_row)(moth_scaled *s, int64_t r, const REAL *x) {
 }
 
 /* The same of PER short rows, `step` elements from row to row. */
-TARGET static void NAME(prod_short)(moth_scaled *s, int64_t r, const REAL *x, int64_t step) {
+TARGET static void NAME(prod_short)(moth_extended *s, int64_t r, const REAL *x, int64_t step) {
   NAME(doubles) p = (NAME(doubles)){0} + 1.0;
   NAME(longs) wrong = {0};
   for (int64_t i = 0; i < r; i++) {
@@ -90,7 +90,7 @@ TARGET static void NAME(prod_short)(moth_scaled *s, int64_t r, const REAL *x, in
   wrong |= OUTSIDE(p);
   for (int k = 0; k < PER; k++) {
     if (wrong[k] < 0) NAME(times_each)(s + k, r, x + k * step);
-    else moth_scaled_times(s + k, p[k]);
+    else moth_extended_times(s + k, p[k]);
   }
 }
 
@@ -105,16 +105,16 @@ TARGET INLINED int64_t NAME(prod_rows)(int64_t n, bool six, const double *restri
                              ((double)e[j] * (double)f[j])
                          : (double)x[j];
     const double y = p[j] * v;
-    wrong |= MOTH_SCALED_OUTSIDE(moth_size_bits(y));
+    wrong |= MOTH_EXTENDED_OUTSIDE(moth_size_bits(y));
     q[j] = y;
   }
   return wrong;
 }
 
 /* acc[0..n) times r rows of n elements, `next` elements from row to row. */
-TARGET static void NAME(prod_across)(int64_t n, int64_t r, moth_scaled *acc, const REAL *x,
+TARGET static void NAME(prod_across)(int64_t n, int64_t r, moth_extended *acc, const REAL *x,
                                      int64_t next) {
-  double first[MOTH_FOLD_BLOCK], second[MOTH_FOLD_BLOCK], *p = first, *q = second;
+  double first[MOTH_REDUCE_BLOCK], second[MOTH_REDUCE_BLOCK], *p = first, *q = second;
   for (int64_t j = 0; j < n; j++) p[j] = acc[j].p;
   while (r > 0) {
     const bool six = sizeof(REAL) == 4 && r >= 6;
@@ -122,9 +122,9 @@ TARGET static void NAME(prod_across)(int64_t n, int64_t r, moth_scaled *acc, con
     const int64_t wrong = six ? NAME(prod_rows)(n, true, p, q, x, next)
                               : NAME(prod_rows)(n, false, p, q, x, 0);
     for (int64_t j = 0; wrong < 0 && j < n; j++) {
-      if (MOTH_SCALED_OUTSIDE(moth_size_bits(q[j])) >= 0) continue;
+      if (MOTH_EXTENDED_OUTSIDE(moth_size_bits(q[j])) >= 0) continue;
       acc[j].p = p[j];
-      for (int64_t i = 0; i < some; i++) moth_scaled_times(acc + j, (double)x[j + i * next]);
+      for (int64_t i = 0; i < some; i++) moth_extended_times(acc + j, (double)x[j + i * next]);
       q[j] = acc[j].p;
     }
     double *last = p;
@@ -136,7 +136,7 @@ TARGET static void NAME(prod_across)(int64_t n, int64_t r, moth_scaled *acc, con
 }
 
 /* Elements that are not neighbours, brought together. */
-TARGET static void NAME(prod_apart)(moth_scaled *s, int64_t r, const char *x, int64_t next) {
+TARGET static void NAME(prod_apart)(moth_extended *s, int64_t r, const char *x, int64_t next) {
   REAL row[256];
   while (r > 0) {
     const int64_t n = r < 256 ? r : 256;
@@ -149,7 +149,7 @@ TARGET static void NAME(prod_apart)(moth_scaled *s, int64_t r, const char *x, in
 TARGET static void NAME(prod_take)(int64_t n, int64_t r, void *room, const char *at, int64_t step,
                                    int64_t next) {
   const int64_t one = sizeof(REAL);
-  moth_scaled *acc = room;
+  moth_extended *acc = room;
   int64_t j = 0;
   if (next == one) {
     for (; r < 8 * PER && j + PER <= n; j += PER, at += PER * step)
@@ -165,7 +165,7 @@ TARGET static void NAME(prod_take)(int64_t n, int64_t r, void *room, const char 
 
 /* With zeros, or what is not finite: of these all others are counted. */
 TARGET static void NAME(prod_back_each)(int64_t n, const REAL *x, double dy, REAL *y) {
-  moth_scaled s = {1, 0};
+  moth_extended s = {1, 0};
   int64_t zeros = 0, infinite = 0, nans = 0;
   double sign = 1;
   for (int64_t j = 0; j < n; j++) {
@@ -173,30 +173,30 @@ TARGET static void NAME(prod_back_each)(int64_t n, const REAL *x, double dy, REA
     if (v == 0) zeros++;
     else if (v != v) nans++;
     else if (v - v != 0) infinite++;
-    else moth_scaled_times(&s, v);
+    else moth_extended_times(&s, v);
     sign *= signbit(v) ? -1 : 1;
   }
   for (int64_t j = 0; j < n; j++) {
     const double v = (double)x[j], other = signbit(v) ? -sign : sign;
     const bool zero = zeros - (v == 0) > 0, far = infinite - ((v - v != 0) & (v == v)) > 0;
-    moth_scaled p = {fabs(s.p) * other, s.e};
-    if (nans - (v != v) > 0 || (zero && far)) p = (moth_scaled){(double)NAN, 0};
-    else if (zero) p = (moth_scaled){0 * other, 0};
-    else if (far) p = (moth_scaled){(double)INFINITY * other, 0};
+    moth_extended p = {fabs(s.p) * other, s.e};
+    if (nans - (v != v) > 0 || (zero && far)) p = (moth_extended){(double)NAN, 0};
+    else if (zero) p = (moth_extended){0 * other, 0};
+    else if (far) p = (moth_extended){(double)INFINITY * other, 0};
     else if (v != 0 && v - v == 0) {
       int e;
       p.p /= frexp(fabs(v), &e);
       p.e -= e;
     }
-    moth_scaled_times(&p, dy);
-    y[j] = (REAL)moth_scaled_value(&p);
+    moth_extended_times(&p, dy);
+    y[j] = (REAL)moth_extended_value(&p);
   }
 }
 
 /* Whether elements can be divisors in double: none is 0, not finite or outside 2^-500 .. 2^500. */
 TARGET static bool NAME(prod_divides)(int64_t n, const REAL *x) {
   int64_t wrong = 0;
-  for (int64_t j = 0; j < n; j++) wrong |= MOTH_SCALED_OUTSIDE(moth_size_bits((double)x[j]));
+  for (int64_t j = 0; j < n; j++) wrong |= MOTH_EXTENDED_OUTSIDE(moth_size_bits((double)x[j]));
   return wrong >= 0;
 }
 
@@ -206,9 +206,9 @@ TARGET static void NAME(prod_back_row)(int64_t n, const REAL *restrict x, double
     NAME(prod_back_each)(n, x, dy, y);
     return;
   }
-  moth_scaled s = {1, 0};
+  moth_extended s = {1, 0};
   NAME(prod_row)(&s, n, x);
-  moth_scaled_times(&s, dy);
+  moth_extended_times(&s, dy);
   const int64_t e = s.e > 3000 ? 3000 : s.e < -3000 ? -3000 : s.e;
   const double p = s.p;
   if (e == 0) {

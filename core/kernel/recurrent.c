@@ -7,7 +7,7 @@
 
 /* W_hh as the steps of a chain read it: turned, and in tiles where those are our own. A GRU keeps
 ** the last gate's share of the state apart, so that is a second block. */
-static void turn_block(const rnn_lane *q, int64_t from, int64_t columns, char *to) {
+static void turn_block(const rnn_direction *q, int64_t from, int64_t columns, char *to) {
   int64_t n = q->n;
   const char *w = (const char *)q->params[1] + from * n * q->size;
   if (rnn_tiled(q)) {
@@ -20,7 +20,7 @@ static void turn_block(const rnn_lane *q, int64_t from, int64_t columns, char *t
 }
 
 /* c (rows, columns) += a b, inside a job. */
-static void add_product(const rnn_lane *q, const rnn_step *s, const char *b, int64_t columns,
+static void add_product(const rnn_direction *q, const rnn_step *s, const char *b, int64_t columns,
                         char *c) {
   if (rnn_tiled(q)) {
     moth_matrix_run(&(moth_matrix){
@@ -35,7 +35,7 @@ static void add_product(const rnn_lane *q, const rnn_step *s, const char *b, int
 }
 
 /* gates += h0 W_hh^T */
-static void add_state(const rnn_lane *q, const rnn_step *s, const char *turned) {
+static void add_state(const rnn_direction *q, const rnn_step *s, const char *turned) {
   int64_t shared = rnn_shared_gates(q);
   add_product(q, s, turned, shared, s->gates);
   if (shared < q->wide)
@@ -44,7 +44,7 @@ static void add_state(const rnn_lane *q, const rnn_step *s, const char *turned) 
 }
 
 /* The same for the only step, where nothing is worth turning. */
-static int add_first_state(const rnn_lane *q) {
+static int add_first_state(const rnn_direction *q) {
   const char *w = q->params[1];
   int64_t n = q->n, shared = rnn_shared_gates(q), rows = moth_rnn_active(q->r, 0);
   int status = moth_gemm(q->ctx, q->r->dtype, rows, shared, n, q->h0, n, 1, w, 1, n, q->gates,
@@ -55,7 +55,8 @@ static int add_first_state(const rnn_lane *q) {
 }
 
 /* What sequences that end here leave behind. */
-static void keep_last(const rnn_lane *q, const rnn_moment *m, rnn_span rows, char *hn, char *cn) {
+static void keep_last(const rnn_direction *q, const rnn_moment *m, rnn_span rows, char *hn,
+                      char *cn) {
   int64_t bytes = q->n * q->size, first = q->number * q->r->batch;
   int64_t k = m->after > rows.first ? m->after : rows.first;
   for (int64_t end = m->rows < rows.last ? m->rows : rows.last; k < end; k++) {
@@ -68,7 +69,7 @@ static void keep_last(const rnn_lane *q, const rnn_moment *m, rnn_span rows, cha
 /* -- steps -- */
 
 static void rows_forward(const rnn_walk *w, rnn_span rows) {
-  const rnn_lane *q = w->q;
+  const rnn_direction *q = w->q;
   for (int64_t i = w->steps.first; i < w->steps.last && !moth_rnn_stops(w); i++) {
     rnn_moment m = moth_rnn_moment_of(q->r, q->direction == 1, i);
     for (int part = 0; part < 2; part++) {
@@ -85,7 +86,7 @@ static void rows_forward(const rnn_walk *w, rnn_span rows) {
 /* -- layers -- */
 
 /* gates := x W_ih^T + the biases, of all steps; what a GRU keeps beside begins with its bias. */
-static int add_inputs(const rnn_lane *q, const void *x) {
+static int add_inputs(const rnn_direction *q, const void *x) {
   const moth_rnn *r = q->r;
   int64_t rows = r->steps * r->batch, inputs = moth_rnn_inputs(r, q->layer);
   int64_t rest = (q->kept - q->wide) * q->size, bytes = q->kept * q->size;
@@ -101,7 +102,7 @@ static int add_inputs(const rnn_lane *q, const void *x) {
   return status;
 }
 
-static int lane_forward(const rnn_lane *q, const void *x, void *hn, void *cn) {
+static int lane_forward(const rnn_direction *q, const void *x, void *hn, void *cn) {
   const moth_rnn *r = q->r;
   int64_t bytes = r->steps > 1 ? q->wide * q->n * q->size : 0, shared = rnn_shared_gates(q);
   rnn_walk w = {.q = q, .rows = rows_forward, .steps = {0, r->steps}, .hn = hn, .cn = cn};
@@ -136,7 +137,7 @@ int moth_rnn_forward(moth_ctx *ctx, const moth_rnn *r, const void *x, const void
   for (int64_t layer = 0; !status && layer < r->layers; layer++) {
     if (layer) status = moth_rnn_layer_input(ctx, r, reserve, layer, &room, &x);
     for (int64_t d = 0; !status && d < r->directions; d++) {
-      rnn_lane q = moth_rnn_lane_of(ctx, r, reserve, h0, c0, layer * r->directions + d);
+      rnn_direction q = moth_rnn_direction_of(ctx, r, reserve, h0, c0, layer * r->directions + d);
       status = lane_forward(&q, x, hn, cn);
     }
   }

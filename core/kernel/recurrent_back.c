@@ -10,7 +10,7 @@
 /* -- steps -- */
 
 /* c (rows, n) := or += some gates' gradients times their rows of W_hh, inside a job. */
-static void through_state(const rnn_lane *q, int64_t rows, const char *dgates, int64_t gate,
+static void through_state(const rnn_direction *q, int64_t rows, const char *dgates, int64_t gate,
                           int64_t gates, char *dh, int beta) {
   const char *w = (const char *)q->params[1] + gate * q->n * q->size;
   if (rnn_tiled(q)) { /* not the form that suits this many rows: others take other sums */
@@ -26,7 +26,7 @@ static void through_state(const rnn_lane *q, int64_t rows, const char *dgates, i
 }
 
 /* dh of the step before: dgates W_hh, to which a GRU adds what z let through. */
-static void back_state(const rnn_lane *q, int64_t rows, const char *dgates, char *dh) {
+static void back_state(const rnn_direction *q, int64_t rows, const char *dgates, char *dh) {
   int64_t shared = rnn_shared_gates(q);
   bool gru = shared < q->wide;
   through_state(q, rows, dgates, 0, shared, dh, gru);
@@ -34,14 +34,14 @@ static void back_state(const rnn_lane *q, int64_t rows, const char *dgates, char
 }
 
 /* When the steps of a lane are: the spans of both count up. */
-static rnn_span times_of(const rnn_lane *q, rnn_span steps) {
+static rnn_span times_of(const rnn_direction *q, rnn_span steps) {
   int64_t n = q->r->steps;
   return q->direction ? (rnn_span){n - steps.last, n - steps.first} : steps;
 }
 
 /* Undoes steps: fills dgates, and those of the rows' first steps into `begun`. */
 static void rows_back(const rnn_walk *w, rnn_span rows) {
-  const rnn_lane *q = w->q;
+  const rnn_direction *q = w->q;
   int64_t bytes = q->n * q->size, wide = q->kept * q->size, start = times_of(q, w->steps).first;
   for (int64_t i = w->steps.last - 1; i >= w->steps.first && !moth_rnn_stops(w); i--) {
     rnn_moment m = moth_rnn_moment_of(q->r, q->direction == 1, i);
@@ -75,8 +75,8 @@ typedef struct room { /* for backward; `next` takes turns with dy */
 
 /* Rows [row, row + n) of the gradient of W_hh, from the columns of dgates from `column` on: what
 ** steps after the first add; NULL stands for what the rows' first steps do. */
-static int state_weight(const rnn_lane *q, const room *w, const rnn_span *steps, int64_t column,
-                        int64_t row, int64_t n, char *dw) {
+static int state_weight(const rnn_direction *q, const room *w, const rnn_span *steps,
+                        int64_t column, int64_t row, int64_t n, char *dw) {
   const moth_rnn *r = q->r;
   const char *dgates = w->begun + column * q->size, *y = q->h0;
   int64_t rows = r->batch, ld = q->n;
@@ -96,7 +96,7 @@ static int state_weight(const rnn_lane *q, const room *w, const rnn_span *steps,
 }
 
 /* Both parts of it for a GRU, whose last gate has its own. */
-static int state_weights(const rnn_lane *q, const room *w, const rnn_span *steps, char *dw) {
+static int state_weights(const rnn_direction *q, const room *w, const rnn_span *steps, char *dw) {
   int64_t shared = rnn_shared_gates(q);
   int status = state_weight(q, w, steps, 0, 0, shared, dw);
   if (status || shared == q->wide) return status;
@@ -105,7 +105,7 @@ static int state_weights(const rnn_lane *q, const room *w, const rnn_span *steps
 
 /* What some steps add to the gradients of the parameters, and the input's own in those steps: in
 ** turn, while dgates is in the cache. */
-static int share_out(const rnn_lane *q, const room *w, rnn_span steps, const char *x, char *dx,
+static int share_out(const rnn_direction *q, const room *w, rnn_span steps, const char *x, char *dx,
                      char *dw) {
   const moth_rnn *r = q->r;
   const rnn_span t = times_of(q, steps);
@@ -123,7 +123,7 @@ static int share_out(const rnn_lane *q, const room *w, rnn_span steps, const cha
 }
 
 /* Both biases' gradients from the sums: they differ for a GRU's last gate. */
-static void bias_gradients(const rnn_lane *q, const double *sums, char *db) {
+static void bias_gradients(const rnn_direction *q, const double *sums, char *db) {
   int64_t shared = rnn_shared_gates(q), rest = q->wide - shared, size = q->size;
   const char *from = (const char *)sums, *own = (const char *)(sums + 3 * q->n);
   moth_convert(q->wide, MOTH_F64, from, 8, q->r->dtype, db, size);
@@ -138,7 +138,7 @@ static int64_t steps_at_once(const moth_rnn *r) {
 }
 
 static int undo(rnn_walk *w, rnn_span steps) {
-  const rnn_lane *q = w->q;
+  const rnn_direction *q = w->q;
   int64_t bytes = (steps.last - steps.first) * q->r->batch * q->kept * q->size;
   if (q->r->sizes) memset(w->dgates, 0, (size_t)bytes);
   w->rows = rows_back;
@@ -147,7 +147,7 @@ static int undo(rnn_walk *w, rnn_span steps) {
 }
 
 static int lane_back(rnn_walk *v, const room *w, const char *x, char *dx, char *dw) {
-  const rnn_lane *q = v->q;
+  const rnn_direction *q = v->q;
   int64_t some = steps_at_once(q->r), inputs = moth_rnn_inputs(q->r, q->layer);
   char *dw_hh = dw + q->wide * inputs * q->size;
   int status = MOTH_OK;
@@ -205,7 +205,7 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
     char *to = layer ? below : dx;
     if (layer) status = moth_rnn_layer_input(ctx, r, reserve, layer, &w.x, &from);
     for (int64_t d = r->directions - 1; !status && d >= 0; d--) {
-      rnn_lane q = moth_rnn_lane_of(ctx, r, reserve, h0, c0, layer * r->directions + d);
+      rnn_direction q = moth_rnn_direction_of(ctx, r, reserve, h0, c0, layer * r->directions + d);
       end -= each * size;
       rnn_walk v = {.q = &q, .dy = above + d * q.n * size, .dgates = w.dgates, .begun = w.begun,
                     .dh = (char *)dh + q.number * states,
@@ -225,7 +225,7 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
 /* -- one step of a cell -- */
 
 /* What lies (r, z, n, m) in a row for each row, as (r, z, n) and as (r, z, m). */
-static void part_gates(const rnn_lane *q, const char *from, char *to) {
+static void part_gates(const rnn_direction *q, const char *from, char *to) {
   size_t unit = (size_t)(q->n * q->size);
   char *other = to + q->r->batch * q->wide * q->size;
   for (int64_t k = 0; k < q->r->batch; k++, from += 4 * unit, to += 3 * unit, other += 3 * unit) {
@@ -243,7 +243,7 @@ int moth_rnn_cell_backward(moth_ctx *ctx, const moth_rnn *r, const void *h0, con
     return moth_device_call(ctx, "rnn_cell_backward", &(moth_rnn_call){
       .ctx = ctx, .r = r, .h0 = h0, .c0 = c0, .reserve = (void *)(uintptr_t)reserve, .dh = dh,
       .dc = dc, .dx = dx, .dw = dgates});
-  rnn_lane q = moth_rnn_lane_of(ctx, r, reserve, h0, c0, 0);
+  rnn_direction q = moth_rnn_direction_of(ctx, r, reserve, h0, c0, 0);
   int64_t bytes = states + (q.kept > q.wide ? r->batch * q.kept * size : 0);
   char *nothing = moth_alloc(ctx, bytes), *at = q.kept > q.wide ? nothing + states : dgates;
   if (!nothing) return ctx->error.code;

@@ -46,9 +46,9 @@ char *moth_rnn_layer_mask(const moth_rnn *r, const void *reserve, int64_t layer)
   return moth_rnn_layer_output(r, reserve, r->layers + layer);
 }
 
-rnn_lane moth_rnn_lane_of(moth_ctx *ctx, const moth_rnn *r, const void *reserve, const void *h0,
-                          const void *c0, int64_t number) {
-  rnn_lane q = {.ctx = ctx, .r = r, .level = moth_rnn_level_of(r->dtype),
+rnn_direction moth_rnn_direction_of(moth_ctx *ctx, const moth_rnn *r, const void *reserve,
+                                    const void *h0, const void *c0, int64_t number) {
+  rnn_direction q = {.ctx = ctx, .r = r, .level = moth_rnn_level_of(r->dtype),
                 .size = moth_dtype_size[r->dtype], .n = r->hidden, .number = number,
                 .layer = number / r->directions, .direction = number % r->directions};
   int64_t block = r->steps * r->batch * q.n * q.size, lanes = r->layers * r->directions;
@@ -78,7 +78,7 @@ int moth_rnn_layer_input(moth_ctx *ctx, const moth_rnn *r, const void *reserve, 
 
 /* -- steps -- */
 
-bool moth_rnn_part_of(const rnn_lane *q, const rnn_moment *m, int part, rnn_span rows,
+bool moth_rnn_part_of(const rnn_direction *q, const rnn_moment *m, int part, rnn_span rows,
                       int64_t *first, rnn_step *s) {
   int64_t end = part ? m->rows : m->before;
   *first = part ? m->before : 0;
@@ -111,7 +111,9 @@ bool moth_rnn_stops(const rnn_walk *w) {
 
 /* Rows that go through the steps together. A library's products may round a row by how many there
 ** are, which must not be how many a thread has. */
-static int64_t rows_at_once(const rnn_lane *q) { return rnn_tiled(q) ? q->r->batch : SOME_ROWS; }
+static int64_t rows_at_once(const rnn_direction *q) {
+  return rnn_tiled(q) ? q->r->batch : SOME_ROWS;
+}
 
 static void walk_some(int64_t first, int64_t last, int thread, const void *arg) {
   const rnn_walk *w = arg;
@@ -126,7 +128,7 @@ static void walk_some(int64_t first, int64_t last, int thread, const void *arg) 
 ** as many as there are for one thread, since each step reads the whole weight for them. */
 int moth_rnn_walk_batch(rnn_walk *w) {
   enum { TILE = 6 };
-  const rnn_lane *q = w->q;
+  const rnn_direction *q = w->q;
   int64_t share = (q->r->batch + moth_lanes(q->ctx) - 1) / moth_lanes(q->ctx);
   int64_t grain = rnn_tiled(q) ? (share + TILE - 1) / TILE * TILE : SOME_ROWS;
   double steps = (double)(w->steps.last - w->steps.first);

@@ -33,7 +33,7 @@ typedef struct rnn_level {
 
 const rnn_level *moth_rnn_level_of(int dtype);
 
-typedef struct rnn_lane {
+typedef struct rnn_direction {
   moth_ctx *ctx;
   const moth_rnn *r;
   const rnn_level *level;
@@ -42,10 +42,10 @@ typedef struct rnn_lane {
   const void *const *params;
   char *gates, *cells, *y; /* y: this direction's columns of the layer's output */
   const char *h0, *c0;
-} rnn_lane;
+} rnn_direction;
 
-rnn_lane moth_rnn_lane_of(moth_ctx *ctx, const moth_rnn *r, const void *reserve, const void *h0,
-                          const void *c0, int64_t number);
+rnn_direction moth_rnn_direction_of(moth_ctx *ctx, const moth_rnn *r, const void *reserve,
+                                    const void *h0, const void *c0, int64_t number);
 char *moth_rnn_layer_output(const moth_rnn *r, const void *reserve, int64_t layer);
 char *moth_rnn_layer_mask(const moth_rnn *r, const void *reserve, int64_t layer);
 /* The input of a layer above the first: the output below it, through dropout, for which *room is
@@ -54,11 +54,11 @@ int moth_rnn_layer_input(moth_ctx *ctx, const moth_rnn *r, const void *reserve, 
                          void **room, const void **x);
 
 /* Rows of W_hh that the state and the input share gates in: all but a GRU's last ones. */
-static inline int64_t rnn_shared_gates(const rnn_lane *q) {
+static inline int64_t rnn_shared_gates(const rnn_direction *q) {
   return q->r->mode == MOTH_GRU ? 2 * q->n : q->wide;
 }
 
-static inline bool rnn_tiled(const rnn_lane *q) {
+static inline bool rnn_tiled(const rnn_direction *q) {
   return q->r->dtype == MOTH_F32 && moth_matrix_here();
 }
 
@@ -68,11 +68,11 @@ typedef struct rnn_span { /* rows of a batch */
 
 /* The rows of a moment that go on (part 0) or begin (part 1) and lie within a span, as far as both
 ** ways need them. */
-bool moth_rnn_part_of(const rnn_lane *q, const rnn_moment *m, int part, rnn_span rows,
+bool moth_rnn_part_of(const rnn_direction *q, const rnn_moment *m, int part, rnn_span rows,
                       int64_t *first, rnn_step *s);
 
 typedef struct rnn_walk { /* through the steps of a chain, either way */
-  const rnn_lane *q;
+  const rnn_direction *q;
   void (*rows)(const struct rnn_walk *w, rnn_span rows); /* all steps, for some rows */
   rnn_span steps;
   const char *turned, *dy; /* turned: NULL where the state was added already */

@@ -9,7 +9,7 @@
 #include "base/threads.h"
 #include "level.h"
 
-enum { BLOCK = MOTH_FOLD_BLOCK, POLL = 1 << 20, PIECE = 1 << 24, CHUNK = 1 << 17, HALVES = 4096 };
+enum { BLOCK = MOTH_REDUCE_BLOCK, POLL = 1 << 20, PIECE = 1 << 24, CHUNK = 1 << 17, HALVES = 4096 };
 /* accumulators at a time; elements between two polls, the most that are read at once, those of one
 ** of the chunks that a reduction to few results is cut into, and half ones widened at a time */
 
@@ -55,13 +55,13 @@ static bool next(const axes *a, int64_t *index, const char **x) {
   return false;
 }
 
-/* One fold. Its items: `across` blocks of `wide` accumulators for every index of the outer kept
+/* One reducer. Its items: `across` blocks of `wide` accumulators for every index of the outer kept
 ** dimensions; and where those are few, each cut into chunks of the outermost reduced one, whose
 ** accumulators are joined in order afterwards. How it is cut depends on the shape alone. */
 typedef struct job {
   moth_ctx *ctx;
-  const moth_fold *fold;
-  moth_take *take;
+  const moth_reducer *reducer;
+  moth_reduce_take *take;
   int dtype;  /* of x, */
   bool half;  /* ... which is to be widened */
   const axes *kept, *over;
@@ -79,7 +79,8 @@ static void widen(const job *j, int64_t n, const char *x, int64_t step, float *r
   moth_convert(n, j->dtype, x, step, MOTH_F32, (char *)room, sizeof *room);
 }
 
-/* The fold's take for half types: tiles of rows, or of columns where those are the shorter way. */
+/* The reducer's take for half types: tiles of rows, or of columns where those are the shorter way.
+ */
 static void take_half(const job *j, int64_t n, int64_t r, char *acc, const char *x, int64_t step,
                       int64_t next) {
   _Alignas(64) float room[HALVES];
@@ -100,11 +101,11 @@ static void take_half(const job *j, int64_t n, int64_t r, char *acc, const char 
       if (step == r * next) widen(j, some * r, x + i * step, next, room);
       else
         for (int64_t k = 0; k < some; k++) widen(j, r, x + (i + k) * step, next, room + k * r);
-      j->take(some, r, acc + i * j->fold->acc, (const char *)room, r * one, one);
+      j->take(some, r, acc + i * j->reducer->acc, (const char *)room, r * one, one);
     }
     return;
   }
-  for (int64_t i = 0; i < n; i++, x += step, acc += j->fold->acc)
+  for (int64_t i = 0; i < n; i++, x += step, acc += j->reducer->acc)
     for (int64_t at = 0; at < r; at += HALVES) {
       const int64_t some = r - at < HALVES ? r - at : HALVES;
       widen(j, some, x + at * next, next, room);
@@ -116,7 +117,7 @@ static void take_half(const job *j, int64_t n, int64_t r, char *acc, const char 
 static bool fold_block(const job *j, const axes *over, int64_t n, const char *x, uint64_t *acc) {
   const int64_t step = j->kept->step[0], piece = PIECE / n;
   int64_t index[MOTH_MAX_DIMS] = {0}, left = POLL;
-  j->fold->start(n, acc);
+  j->reducer->start(n, acc);
   do {
     int64_t at = 0, length = over->size[0];
     do {
@@ -149,7 +150,7 @@ static void fold_item(const job *j, int64_t item) {
   if (n > j->wide) n = j->wide;
   if (j->chunks == 1) {
     if (fold_block(j, j->over, n, x, acc))
-      j->fold->finish(n, acc, j->y + result * j->size, j->count);
+      j->reducer->finish(n, acc, j->y + result * j->size, j->count);
     return;
   }
   axes over = *j->over;
@@ -159,7 +160,7 @@ static void fold_item(const job *j, int64_t item) {
              j->part + (c * j->results + result) * j->words);
 }
 
-static void fold_items(int64_t first, int64_t last, int lane, const void *arg) {
+static void reduce_items(int64_t first, int64_t last, int lane, const void *arg) {
   (void)lane;
   for (int64_t i = first; i < last; i++) fold_item(arg, i);
 }
@@ -172,8 +173,8 @@ static void join_chunks(const job *j) {
     uint64_t *acc = j->part + result * j->words;
     if (n > j->wide) n = j->wide;
     for (int64_t c = 1; c < j->chunks; c++)
-      j->fold->join(n, acc, acc + c * j->results * j->words);
-    j->fold->finish(n, acc, j->y + result * j->size, j->count);
+      j->reducer->join(n, acc, acc + c * j->results * j->words);
+    j->reducer->finish(n, acc, j->y + result * j->size, j->count);
   }
 }
 
@@ -200,26 +201,26 @@ static int run_job(job *j, int64_t numel) {
   atomic_bool stopped = false;
   j->stopped = &stopped;
   if (bytes && !(j->part = moth_alloc(j->ctx, bytes))) return j->ctx->error.code;
-  if (numel < 4096 || items == 1) fold_items(0, items, 0, j);
+  if (numel < 4096 || items == 1) reduce_items(0, items, 0, j);
   else
-    status = moth_parallel(j->ctx, items, 1, 0.1 * (double)numel / (double)items, fold_items, j);
+    status = moth_parallel(j->ctx, items, 1, 0.1 * (double)numel / (double)items, reduce_items, j);
   if (!status && stopped) status = moth_stopped(j->ctx);
   if (!status && bytes) join_chunks(j);
   if (bytes) moth_dealloc(j->ctx, j->part, bytes);
   return status;
 }
 
-/* y (contiguous, of the fold's result dtype) := x folded over the dims in mask; half types are
+/* y (contiguous, of the reducer's result dtype) := x reduced over the dims in mask; half types are
 ** widened a block at a time. */
-static int run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, uint32_t mask) {
+static int run(const moth_reducer *reducer, moth_tensor *y, const moth_tensor *x, uint32_t mask) {
   axes kept, over;
   if (y->l.numel == 0) return MOTH_OK;
   axes_of(&kept, &x->l, mask, false);
   axes_of(&over, &x->l, mask, true);
-  job j = {.ctx = y->ctx, .fold = fold, .take = fold->take[moth_level()], .kept = &kept,
+  job j = {.ctx = y->ctx, .reducer = reducer, .take = reducer->take[moth_level()], .kept = &kept,
            .dtype = x->l.dtype, .half = moth_is_half(x->l.dtype),
            .over = &over, .x = moth_at(x), .y = moth_at(y), .size = moth_dtype_size[y->l.dtype],
-           .count = 1, .results = y->l.numel, .words = fold->acc > 8 ? 2 : 1};
+           .count = 1, .results = y->l.numel, .words = reducer->acc > 8 ? 2 : 1};
   for (int d = 0; d < over.n; d++) j.count *= over.size[d];
   if (j.count == 0) over.n = 1, over.size[0] = 0;
   cut(&j, x->l.numel, moth_dtype_size[x->l.dtype]);
@@ -252,20 +253,21 @@ static bool all_finite(const moth_tensor *y) {
 }
 
 /* Sums overflow on the way where they, or their means, are in the range. */
-static int run_wide(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, uint32_t mask) {
+static int run_wide(const moth_reducer *reducer, moth_tensor *y, const moth_tensor *x,
+                    uint32_t mask) {
   const int64_t size = moth_dtype_size[y->l.dtype];
-  if (!fold->wide || all_finite(y)) return MOTH_OK;
+  if (!reducer->wide || all_finite(y)) return MOTH_OK;
   int64_t i = not_finite(y, 0);
   moth_tensor *again = moth_tensor_new(y->ctx, &y->l);
-  int status = again ? run(fold->wide, again, x, mask) : y->ctx->error.code;
+  int status = again ? run(reducer->wide, again, x, mask) : y->ctx->error.code;
   for (; !status && i < y->l.numel; i = not_finite(y, i + 1))
     memcpy(moth_at(y) + i * size, moth_at(again) + i * size, (size_t)size);
   moth_tensor_release(again);
   return status;
 }
 
-int moth_fold_into(const moth_fold *folds, moth_tensor *y, const moth_tensor *x, moth_ints dims,
-                   int from, int to) {
+int moth_reduce_into(const moth_reducer *reducers, moth_tensor *y, const moth_tensor *x,
+                     moth_ints dims, int from, int to) {
   moth_ctx *ctx = y->ctx;
   moth_tensor *cast = NULL, *work = y;
   uint32_t mask;
@@ -278,8 +280,8 @@ int moth_fold_into(const moth_fold *folds, moth_tensor *y, const moth_tensor *x,
     l.dtype = (uint8_t)to;
     work = moth_tensor_new(ctx, &l);
   }
-  status = work ? run(&folds[from], work, x, mask) : ctx->error.code;
-  if (!status) status = run_wide(&folds[from], work, x, mask);
+  status = work ? run(&reducers[from], work, x, mask) : ctx->error.code;
+  if (!status) status = run_wide(&reducers[from], work, x, mask);
   if (!status && work != y) status = moth_copy_into(y, work);
   if (work != y) moth_tensor_release(work);
   moth_tensor_release(cast);

@@ -9,7 +9,7 @@
 #include "kernel/math/elementwise.h"
 #include "products.h"
 
-#define BLOCK MOTH_FOLD_BLOCK
+#define BLOCK MOTH_REDUCE_BLOCK
 
 #define LOOPS "kernel/reduce_real.h"
 #include "each_level.h"
@@ -33,60 +33,60 @@ enum { LANES = 16 }; /* two registers of the longest */
     for (int64_t j = 0; j < n; j++) acc[j] = JOIN(acc[j], other[j]);    \
   }
 
-#define FOLD_TAKE(TARGET, name, type, acc_type, ZERO, FROM, JOIN)                                  \
-  TARGET static acc_type name##_row(int64_t r, const char *at, int64_t next) {                     \
-    acc_type lane[LANES];                                                                          \
-    int64_t i = 0;                                                                                 \
-    for (int k = 0; k < LANES; k++) lane[k] = ZERO;                                                \
-    if (next == sizeof(type)) {                                                                    \
-      const type *p = (const type *)(const void *)at;                                              \
-      for (; i + LANES <= r; i += LANES)                                                           \
-        for (int k = 0; k < LANES; k++) {                                                          \
-          const type x = p[i + k];                                                                 \
-          const acc_type v = FROM;                                                                 \
-          lane[k] = JOIN(lane[k], v);                                                              \
-        }                                                                                          \
-    }                                                                                              \
-    for (; i < r; i++) {                                                                           \
-      const type x = AT(type, at + i * next);                                                      \
-      const acc_type v = FROM;                                                                     \
-      lane[i % LANES] = JOIN(lane[i % LANES], v);                                                  \
-    }                                                                                              \
-    for (int k = LANES / 2; k; k /= 2)                                                             \
-      for (int j = 0; j < k; j++) lane[j] = JOIN(lane[j], lane[j + k]);                            \
-    return lane[0];                                                                                \
-  }                                                                                                \
-  TARGET static void name##_take(int64_t n, int64_t r, void *room, const char *at, int64_t step,   \
-                                 int64_t next) {                                                   \
-    acc_type *acc = room;                                                                          \
-    if (n == 1 || next == sizeof(type)) {                                                          \
-      for (int64_t j = 0; j < n; j++) {                                                            \
-        const acc_type v = name##_row(r, at + j * step, next);                                     \
-        acc[j] = JOIN(acc[j], v);                                                                  \
-      }                                                                                            \
-      return;                                                                                      \
-    }                                                                                              \
-    for (int64_t i = 0; i < r; i++, at += next) {                                                  \
-      if (step == sizeof(type)) {                                                                  \
-        const type *p = (const type *)(const void *)at;                                            \
-        MOTH_IVDEP for (int64_t j = 0; j < n; j++) {                                               \
-          const type x = p[j];                                                                     \
-          const acc_type v = FROM, was = acc[j];                                                   \
-          acc[j] = JOIN(was, v);                                                                   \
-        }                                                                                          \
-      } else {                                                                                     \
-        for (int64_t j = 0; j < n; j++) {                                                          \
-          const type x = AT(type, at + j * step);                                                  \
-          const acc_type v = FROM;                                                                 \
-          acc[j] = JOIN(acc[j], v);                                                                \
-        }                                                                                          \
-      }                                                                                            \
-    }                                                                                              \
+#define REDUCE_TAKE(TARGET, name, type, acc_type, ZERO, FROM, JOIN)                              \
+  TARGET static acc_type name##_row(int64_t r, const char *at, int64_t next) {                   \
+    acc_type lane[LANES];                                                                        \
+    int64_t i = 0;                                                                               \
+    for (int k = 0; k < LANES; k++) lane[k] = ZERO;                                              \
+    if (next == sizeof(type)) {                                                                  \
+      const type *p = (const type *)(const void *)at;                                            \
+      for (; i + LANES <= r; i += LANES)                                                         \
+        for (int k = 0; k < LANES; k++) {                                                        \
+          const type x = p[i + k];                                                               \
+          const acc_type v = FROM;                                                               \
+          lane[k] = JOIN(lane[k], v);                                                            \
+        }                                                                                        \
+    }                                                                                            \
+    for (; i < r; i++) {                                                                         \
+      const type x = AT(type, at + i * next);                                                    \
+      const acc_type v = FROM;                                                                   \
+      lane[i % LANES] = JOIN(lane[i % LANES], v);                                                \
+    }                                                                                            \
+    for (int k = LANES / 2; k; k /= 2)                                                           \
+      for (int j = 0; j < k; j++) lane[j] = JOIN(lane[j], lane[j + k]);                          \
+    return lane[0];                                                                              \
+  }                                                                                              \
+  TARGET static void name##_take(int64_t n, int64_t r, void *room, const char *at, int64_t step, \
+                                 int64_t next) {                                                 \
+    acc_type *acc = room;                                                                        \
+    if (n == 1 || next == sizeof(type)) {                                                        \
+      for (int64_t j = 0; j < n; j++) {                                                          \
+        const acc_type v = name##_row(r, at + j * step, next);                                   \
+        acc[j] = JOIN(acc[j], v);                                                                \
+      }                                                                                          \
+      return;                                                                                    \
+    }                                                                                            \
+    for (int64_t i = 0; i < r; i++, at += next) {                                                \
+      if (step == sizeof(type)) {                                                                \
+        const type *p = (const type *)(const void *)at;                                          \
+        MOTH_IVDEP for (int64_t j = 0; j < n; j++) {                                             \
+          const type x = p[j];                                                                   \
+          const acc_type v = FROM, was = acc[j];                                                 \
+          acc[j] = JOIN(was, v);                                                                 \
+        }                                                                                        \
+      } else {                                                                                   \
+        for (int64_t j = 0; j < n; j++) {                                                        \
+          const type x = AT(type, at + j * step);                                                \
+          const acc_type v = FROM;                                                               \
+          acc[j] = JOIN(acc[j], v);                                                              \
+        }                                                                                        \
+      }                                                                                          \
+    }                                                                                            \
   }
 
-#define FOLD(name, type, acc_type, ZERO, FROM, JOIN)                                               \
-  ACCUMULATOR(name, acc_type, ZERO, JOIN)                                                          \
-  FOLD_TAKE(, name, type, acc_type, ZERO, FROM, JOIN)
+#define REDUCE(name, type, acc_type, ZERO, FROM, JOIN) \
+  ACCUMULATOR(name, acc_type, ZERO, JOIN)              \
+  REDUCE_TAKE(, name, type, acc_type, ZERO, FROM, JOIN)
 
 #define FINISH(name, acc_type, to, expression)                                        \
   static void name(int64_t n, const void *room, char *y, int64_t count) {             \
@@ -100,31 +100,36 @@ enum { LANES = 16 }; /* two registers of the longest */
 
 #define ENTRY_OF(take, acc, end) \
   {{take, take, take}, acc##_start, acc##_join, end, acc##_acc, NULL}
-#define ENTRY(fold, end) ENTRY_OF(fold##_take, fold, end)
-#define SHORT(fold)                                                                   \
-  [MOTH_BOOL] = ENTRY(fold##_u8, fold##_u8_end), [MOTH_U8] = ENTRY(fold##_u8, fold##_u8_end), \
-  [MOTH_I8] = ENTRY(fold##_i8, fold##_i8_end), [MOTH_I16] = ENTRY(fold##_i16, fold##_i16_end)
-#define LONG(ENTRY, fold) \
-  [MOTH_I32] = ENTRY(fold##_i32, fold##_i32_end), [MOTH_I64] = ENTRY(fold##_i64, fold##_i64_end)
-#define WHOLE(fold) SHORT(fold), LONG(ENTRY, fold)
-#define TABLE(fold)                                                                   \
-  WHOLE(fold), [MOTH_F32] = ENTRY(fold##_f32, fold##_f32_end),                        \
-  [MOTH_F64] = ENTRY(fold##_f64, fold##_f64_end)
+#define ENTRY(reducer, end) ENTRY_OF(reducer##_take, reducer, end)
+#define SHORT(reducer)                                 \
+  [MOTH_BOOL] = ENTRY(reducer##_u8, reducer##_u8_end), \
+  [MOTH_U8] = ENTRY(reducer##_u8, reducer##_u8_end),   \
+  [MOTH_I8] = ENTRY(reducer##_i8, reducer##_i8_end),   \
+  [MOTH_I16] = ENTRY(reducer##_i16, reducer##_i16_end)
+#define LONG(ENTRY, reducer)                                                              \
+  [MOTH_I32] = ENTRY(reducer##_i32, reducer##_i32_end), [MOTH_I64] = ENTRY(reducer##_i64, \
+                                                                           reducer##_i64_end)
+#define WHOLE(reducer) SHORT(reducer), LONG(ENTRY, reducer)
+#define TABLE(reducer)                                                  \
+  WHOLE(reducer), [MOTH_F32] = ENTRY(reducer##_f32, reducer##_f32_end), \
+                  [MOTH_F64] = ENTRY(reducer##_f64, reducer##_f64_end)
 
-/* LEVELS(take): of floats, whose loops stand in reduce_real.h. FOLD_LEVELS and LEVELS_ENTRY: of
+/* LEVELS(take): of floats, whose loops stand in reduce_real.h. REDUCE_LEVELS and LEVELS_ENTRY: of
 ** what plain instructions are slow at, such as comparing 64 bits. */
 #if MOTH_HAS_LEVELS
 #define LEVELS(take) {take##_f32, take##_avx2, take##_avx512}
-#define FOLD_LEVELS(name, ...)                        \
-  FOLD(name, __VA_ARGS__)                             \
-  FOLD_TAKE(MOTH_AVX2, name##_avx2, __VA_ARGS__)      \
-  FOLD_TAKE(MOTH_AVX512, name##_avx512, __VA_ARGS__)
-#define LEVELS_ENTRY(fold, end) \
-  {{fold##_take, fold##_avx2_take, fold##_avx512_take}, fold##_start, fold##_join, end, \
-   fold##_acc, NULL}
+#define REDUCE_LEVELS(name, ...)                   \
+  REDUCE(name, __VA_ARGS__)                        \
+  REDUCE_TAKE(MOTH_AVX2, name##_avx2, __VA_ARGS__) \
+  REDUCE_TAKE(MOTH_AVX512, name##_avx512, __VA_ARGS__)
+#define LEVELS_ENTRY(reducer, end)                                                                 \
+  {                                                                                                \
+    {reducer##_take, reducer##_avx2_take, reducer##_avx512_take}, reducer##_start, reducer##_join, \
+        end, reducer##_acc, NULL                                                                   \
+  }
 #else
 #define LEVELS(take) {take##_f32, take##_f32, take##_f32}
-#define FOLD_LEVELS FOLD
+#define REDUCE_LEVELS REDUCE
 #define LEVELS_ENTRY ENTRY
 #endif
 #define FLOATS(take, f32, f32_end, f64, f64_end)                        \
@@ -135,14 +140,14 @@ enum { LANES = 16 }; /* two registers of the longest */
 /* -- sum, mean -- */
 
 #define PLUS(p, q) ((p) + (q))
-#define SUM_INT(FOLD, name, type)                                     \
-  FOLD(sum_##name, type, uint64_t, 0, (uint64_t)x, PLUS)              \
+#define SUM_INT(REDUCE, name, type)                        \
+  REDUCE(sum_##name, type, uint64_t, 0, (uint64_t)x, PLUS) \
   FINISH(sum_##name##_end, uint64_t, int64_t, v)
-SUM_INT(FOLD, u8, uint8_t)
-SUM_INT(FOLD, i8, int8_t)
-SUM_INT(FOLD, i16, int16_t)
-SUM_INT(FOLD_LEVELS, i32, int32_t)
-SUM_INT(FOLD_LEVELS, i64, int64_t)
+SUM_INT(REDUCE, u8, uint8_t)
+SUM_INT(REDUCE, i8, int8_t)
+SUM_INT(REDUCE, i16, int16_t)
+SUM_INT(REDUCE_LEVELS, i32, int32_t)
+SUM_INT(REDUCE_LEVELS, i64, int64_t)
 ACCUMULATOR(total, double, 0, PLUS)
 #define SUM_FLOAT(name, type, wide)                                   \
   FINISH(sum_##name##_end, double, type, v)                           \
@@ -161,75 +166,76 @@ MOTH_EACH_FLOAT(SUM_FLOAT)
   }                                                                                            \
   FINISH(wide_sum_##name##_end, double, type, v / (scale))                                     \
   FINISH(wide_mean_##name##_end, double, type, v / (double)count / (scale))
-#define WIDE_SUMS(name)                                                     \
-  static const moth_fold wide_##name##_folds[MOTH_DTYPES] = {             \
-    [MOTH_F32] = ENTRY_OF(wide_f32_take, total, wide_##name##_f32_end),   \
-    [MOTH_F64] = ENTRY_OF(wide_f64_take, total, wide_##name##_f64_end)}
+#define WIDE_SUMS(name)                                                   \
+  static const moth_reducer wide_##name##_reducers[MOTH_DTYPES] = {       \
+      [MOTH_F32] = ENTRY_OF(wide_f32_take, total, wide_##name##_f32_end), \
+      [MOTH_F64] = ENTRY_OF(wide_f64_take, total, wide_##name##_f64_end)}
 WIDE_SUM(f32, float, 1.0)
 WIDE_SUM(f64, double, 0x1p-64)
 WIDE_SUMS(sum);
 WIDE_SUMS(mean);
-#define WIDER(take, name)                                                                    \
-  [MOTH_F32] = {LEVELS(take), total_start, total_join, name##_f32_end, total_acc,            \
-                &wide_##name##_folds[MOTH_F32]},                                             \
-  [MOTH_F64] = {{take##_f64, take##_f64, take##_f64}, total_start, total_join, name##_f64_end, \
-                total_acc, &wide_##name##_folds[MOTH_F64]}
-const moth_fold moth_sum_folds[MOTH_DTYPES] = {
+#define WIDER(take, name)                                                                       \
+  [MOTH_F32] = {LEVELS(take),   total_start, total_join,                                        \
+                name##_f32_end, total_acc,   &wide_##name##_reducers[MOTH_F32]},                \
+  [MOTH_F64] = {                                                                                \
+      {take##_f64, take##_f64, take##_f64}, total_start, total_join, name##_f64_end, total_acc, \
+      &wide_##name##_reducers[MOTH_F64]}
+const moth_reducer moth_sum_reducers[MOTH_DTYPES] = {
   SHORT(sum), LONG(LEVELS_ENTRY, sum), WIDER(sum_take, sum)};
-const moth_fold moth_mean_folds[MOTH_DTYPES] = {WIDER(sum_take, mean)};
-const moth_fold moth_length_folds[MOTH_DTYPES] = {TOTALS(squares_take, length)};
+const moth_reducer moth_mean_reducers[MOTH_DTYPES] = {WIDER(sum_take, mean)};
+const moth_reducer moth_length_reducers[MOTH_DTYPES] = {TOTALS(squares_take, length)};
 
 /* -- count, all, any -- */
 
 #define OR(p, q) ((p) | (q))
-#define TRUTH(name, type, wide)                                                \
-  FOLD(count_##name, type, uint64_t, 0, (uint64_t)(x != 0), PLUS)              \
-  FOLD(any_##name, type, uint64_t, 0, (uint64_t)(x != 0), OR)                  \
-  FOLD(all_##name, type, uint64_t, 0, (uint64_t)(x == 0), OR)                  \
-  FINISH(count_##name##_end, uint64_t, int64_t, v)                             \
-  FINISH(any_##name##_end, uint64_t, uint8_t, v)                               \
+#define TRUTH(name, type, wide)                                     \
+  REDUCE(count_##name, type, uint64_t, 0, (uint64_t)(x != 0), PLUS) \
+  REDUCE(any_##name, type, uint64_t, 0, (uint64_t)(x != 0), OR)     \
+  REDUCE(all_##name, type, uint64_t, 0, (uint64_t)(x == 0), OR)     \
+  FINISH(count_##name##_end, uint64_t, int64_t, v)                  \
+  FINISH(any_##name##_end, uint64_t, uint8_t, v)                    \
   FINISH(all_##name##_end, uint64_t, uint8_t, v == 0)
 MOTH_EACH_INT(TRUTH)
 MOTH_EACH_FLOAT(TRUTH)
-const moth_fold moth_count_folds[MOTH_DTYPES] = {TABLE(count)};
-const moth_fold moth_any_folds[MOTH_DTYPES] = {TABLE(any)};
-const moth_fold moth_all_folds[MOTH_DTYPES] = {TABLE(all)};
+const moth_reducer moth_count_reducers[MOTH_DTYPES] = {TABLE(count)};
+const moth_reducer moth_any_reducers[MOTH_DTYPES] = {TABLE(any)};
+const moth_reducer moth_all_reducers[MOTH_DTYPES] = {TABLE(all)};
 
 /* -- products -- */
 
 #define TIMES(p, q) ((p) * (q))
-#define PROD_INT(name, type, wide)                                    \
-  FOLD(prod_##name, type, uint64_t, 1, (uint64_t)x, TIMES)            \
+#define PROD_INT(name, type, wide)                           \
+  REDUCE(prod_##name, type, uint64_t, 1, (uint64_t)x, TIMES) \
   FINISH(prod_##name##_end, uint64_t, int64_t, v)
 MOTH_EACH_INT(PROD_INT)
 #define PROD_ENTRY(name)                                                               \
   {{moth_prod_take_##name, moth_prod_take_##name, moth_prod_take_##name}, moth_prod_start, \
    moth_prod_join, moth_prod_##name##_end, MOTH_PROD_ACC, NULL}
-const moth_fold moth_prod_folds[MOTH_DTYPES] = {
+const moth_reducer moth_prod_reducers[MOTH_DTYPES] = {
   WHOLE(prod), [MOTH_F32] = PROD_ENTRY(f32), [MOTH_F64] = PROD_ENTRY(f64)};
 
 /* -- extremes: NaN wins -- */
 
 #define MORE(p, q) ((((q) > (p)) | ((q) != (q))) ? (q) : (p))
 #define LESS(p, q) ((((q) < (p)) | ((q) != (q))) ? (q) : (p))
-#define EXTREMES(FOLD, name, type, least, most)             \
-  FOLD(amax_##name, type, type, least, x, MORE)             \
-  FOLD(amin_##name, type, type, most, x, LESS)              \
-  FINISH(amax_##name##_end, type, type, v)                  \
+#define EXTREMES(REDUCE, name, type, least, most) \
+  REDUCE(amax_##name, type, type, least, x, MORE) \
+  REDUCE(amin_##name, type, type, most, x, LESS)  \
+  FINISH(amax_##name##_end, type, type, v)        \
   FINISH(amin_##name##_end, type, type, v)
-EXTREMES(FOLD, u8, uint8_t, 0, UINT8_MAX)
-EXTREMES(FOLD, i8, int8_t, INT8_MIN, INT8_MAX)
-EXTREMES(FOLD, i16, int16_t, INT16_MIN, INT16_MAX)
-EXTREMES(FOLD_LEVELS, i32, int32_t, INT32_MIN, INT32_MAX)
-EXTREMES(FOLD_LEVELS, i64, int64_t, INT64_MIN, INT64_MAX)
+EXTREMES(REDUCE, u8, uint8_t, 0, UINT8_MAX)
+EXTREMES(REDUCE, i8, int8_t, INT8_MIN, INT8_MAX)
+EXTREMES(REDUCE, i16, int16_t, INT16_MIN, INT16_MAX)
+EXTREMES(REDUCE_LEVELS, i32, int32_t, INT32_MIN, INT32_MAX)
+EXTREMES(REDUCE_LEVELS, i64, int64_t, INT64_MIN, INT64_MAX)
 #define FLOAT_EXTREMES(name, type, wide)                    \
   ACCUMULATOR(most_##name, type, -INFINITY, MORE)           \
   ACCUMULATOR(least_##name, type, INFINITY, LESS)           \
   FINISH(extreme_##name##_end, type, type, v)
 MOTH_EACH_FLOAT(FLOAT_EXTREMES)
-const moth_fold moth_amax_folds[MOTH_DTYPES] = {
+const moth_reducer moth_amax_reducers[MOTH_DTYPES] = {
   SHORT(amax), LONG(LEVELS_ENTRY, amax),
   FLOATS(amax_take, most_f32, extreme_f32_end, most_f64, extreme_f64_end)};
-const moth_fold moth_amin_folds[MOTH_DTYPES] = {
+const moth_reducer moth_amin_reducers[MOTH_DTYPES] = {
   SHORT(amin), LONG(LEVELS_ENTRY, amin),
   FLOATS(amin_take, least_f32, extreme_f32_end, least_f64, extreme_f64_end)};

@@ -73,7 +73,7 @@ typedef struct spread {
 } spread;
 
 static double mean_of(const moth_rows *r, const void *x) {
-  const moth_fold *fold = &moth_mean_folds[r->dtype];
+  const moth_reducer *fold = &moth_mean_reducers[r->dtype];
   double sum = 0;
   const int64_t size = moth_dtype_size[r->dtype];
   fold->take[moth_level()](1, r->length, &sum, x, 0, size);

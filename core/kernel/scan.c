@@ -41,39 +41,38 @@ static void cumprod_i64(int64_t row, int64_t end, int lane, const void *arg) {
 ** the one before; `some` is a constant of the caller. */
 enum { PRODUCTS_BLOCK = 8, PRODUCTS_ROWS = 4 };
 
-#define PRODUCTS(name, type)                                                   \
-  INLINED void products_of_##name(int64_t n, int some, const type *x, type *y) { \
-    moth_scaled s[PRODUCTS_ROWS] = {{1, 0}, {1, 0}, {1, 0}, {1, 0}};           \
-    for (int64_t j = 0; j < n; j += PRODUCTS_BLOCK) {                          \
-      const int64_t m = n - j < PRODUCTS_BLOCK ? n - j : PRODUCTS_BLOCK;       \
-      double p[PRODUCTS_ROWS];                                                 \
-      int64_t wrong = 0;                                                       \
-      for (int k = 0; k < some; k++) p[k] = s[k].p, wrong |= s[k].e ? -1 : 0;  \
-      for (int64_t i = j; i < j + m && wrong >= 0; i++)                        \
-        UNROLL for (int k = 0; k < some; k++) {                                \
-          p[k] *= (double)x[i + k * n];                                        \
-          y[i + k * n] = (type)p[k];                                           \
-          if (sizeof(type) == 8) wrong |= MOTH_SCALED_OUTSIDE(moth_size_bits(p[k])); \
-        }                                                                      \
-      for (int k = 0; k < some; k++) wrong |= MOTH_SCALED_OUTSIDE(moth_size_bits(p[k])); \
-      for (int k = 0; k < some; k++) {                                         \
-        if (wrong >= 0) s[k].p = p[k];                                         \
-        for (int64_t i = j; i < j + m && wrong < 0; i++) {                     \
-          moth_scaled_times(&s[k], (double)x[i + k * n]);                      \
-          y[i + k * n] = (type)moth_scaled_value(&s[k]);                       \
-        }                                                                      \
-      }                                                                        \
-    }                                                                          \
-  }                                                                            \
-  static void cumprod_##name(int64_t row, int64_t end, int lane, const void *arg) { \
-    const scan *s = arg;                                                       \
-    const int64_t n = s->r->length;                                            \
-    const type *x = (const type *)(const void *)s->r->x;                       \
-    type *y = s->y;                                                            \
-    (void)lane;                                                                \
-    for (; end - row >= PRODUCTS_ROWS; row += PRODUCTS_ROWS)                   \
-      products_of_##name(n, PRODUCTS_ROWS, x + row * n, y + row * n);          \
-    for (; row < end; row++) products_of_##name(n, 1, x + row * n, y + row * n); \
+#define PRODUCTS(name, type)                                                                    \
+  INLINED void products_of_##name(int64_t n, int some, const type *x, type *y) {                \
+    moth_extended s[PRODUCTS_ROWS] = {{1, 0}, {1, 0}, {1, 0}, {1, 0}};                          \
+    for (int64_t j = 0; j < n; j += PRODUCTS_BLOCK) {                                           \
+      const int64_t m = n - j < PRODUCTS_BLOCK ? n - j : PRODUCTS_BLOCK;                        \
+      double p[PRODUCTS_ROWS];                                                                  \
+      int64_t wrong = 0;                                                                        \
+      for (int k = 0; k < some; k++) p[k] = s[k].p, wrong |= s[k].e ? -1 : 0;                   \
+      for (int64_t i = j; i < j + m && wrong >= 0; i++) UNROLL for (int k = 0; k < some; k++) { \
+          p[k] *= (double)x[i + k * n];                                                         \
+          y[i + k * n] = (type)p[k];                                                            \
+          if (sizeof(type) == 8) wrong |= MOTH_EXTENDED_OUTSIDE(moth_size_bits(p[k]));          \
+        }                                                                                       \
+      for (int k = 0; k < some; k++) wrong |= MOTH_EXTENDED_OUTSIDE(moth_size_bits(p[k]));      \
+      for (int k = 0; k < some; k++) {                                                          \
+        if (wrong >= 0) s[k].p = p[k];                                                          \
+        for (int64_t i = j; i < j + m && wrong < 0; i++) {                                      \
+          moth_extended_times(&s[k], (double)x[i + k * n]);                                     \
+          y[i + k * n] = (type)moth_extended_value(&s[k]);                                      \
+        }                                                                                       \
+      }                                                                                         \
+    }                                                                                           \
+  }                                                                                             \
+  static void cumprod_##name(int64_t row, int64_t end, int lane, const void *arg) {             \
+    const scan *s = arg;                                                                        \
+    const int64_t n = s->r->length;                                                             \
+    const type *x = (const type *)(const void *)s->r->x;                                        \
+    type *y = s->y;                                                                             \
+    (void)lane;                                                                                 \
+    for (; end - row >= PRODUCTS_ROWS; row += PRODUCTS_ROWS)                                    \
+      products_of_##name(n, PRODUCTS_ROWS, x + row * n, y + row * n);                           \
+    for (; row < end; row++) products_of_##name(n, 1, x + row * n, y + row * n);                \
   }
 PRODUCTS(f32, float)
 PRODUCTS(f64, double)
@@ -88,9 +87,9 @@ int moth_rows_cumprod(const moth_rows *r, char *y) {
 ** g[i] = dy[i] + x[i + 1] g[i + 1], so that zeros do no harm -- */
 
 /* *s := *s x + more */
-static void scaled_step(moth_scaled *s, double x, double more) {
-  moth_scaled_times(s, x);
-  if (s->e == 0 || more - more != 0 || MOTH_SCALED_SPECIAL(moth_size_bits(s->p)) < 0) {
+static void scaled_step(moth_extended *s, double x, double more) {
+  moth_extended_times(s, x);
+  if (s->e == 0 || more - more != 0 || MOTH_EXTENDED_SPECIAL(moth_size_bits(s->p)) < 0) {
     s->p += more;
     s->e = 0;
   } else if (more != 0) {
@@ -107,18 +106,18 @@ static void scaled_step(moth_scaled *s, double x, double more) {
 static void cumprod_back_each(int64_t n, const double *x, const double *dy, double *room,
                               double *y) {
   double *w = room, *e = room + n;
-  moth_scaled s = {1, 0}, g = {0, 0};
+  moth_extended s = {1, 0}, g = {0, 0};
   for (int64_t j = 0; j < n; j++) {
     w[j] = s.p, e[j] = (double)s.e;
-    moth_scaled_times(&s, x[j]);
+    moth_extended_times(&s, x[j]);
   }
   for (int64_t j = n - 1; j >= 0; j--) {
     if (j == n - 1) g.p = dy[j];
     else scaled_step(&g, x[j + 1], dy[j]);
-    moth_scaled dx = g;
-    moth_scaled_times(&dx, w[j]);
+    moth_extended dx = g;
+    moth_extended_times(&dx, w[j]);
     dx.e += (int64_t)e[j];
-    y[j] = moth_scaled_value(&dx);
+    y[j] = moth_extended_value(&dx);
   }
 }
 
@@ -139,8 +138,8 @@ INLINED int cumprod_back_of(const scan *s, int64_t n, int some, int64_t first, d
       const double q = v * g[k], more = dy[i] + q;
       const int64_t size = moth_size_bits(before);
       if ((moth_size_bits(q) < tiny && v != 0 && g[k] != 0) ||
-          size > MOTH_SCALED_MOST || moth_size_bits(more) > MOTH_SCALED_MOST ||
-          (!s->narrow && size < MOTH_SCALED_LEAST && before != 0))
+          size > MOTH_EXTENDED_MOST || moth_size_bits(more) > MOTH_EXTENDED_MOST ||
+          (!s->narrow && size < MOTH_EXTENDED_LEAST && before != 0))
         bad |= 1 << k;
       g[k] = more;
       y[i] = before * more;

@@ -114,7 +114,8 @@ TARGET INLINED void NAME(join_rows)(int64_t rows, bool adds, REAL *part, REAL *a
     }
     return;
   }
-  moth_turn(PER, ROWS, (const char *)part, VECTOR_BYTES, (char *)turned, ROWS * sizeof(REAL));
+  moth_transpose_block(PER, ROWS, (const char *)part, VECTOR_BYTES, (char *)turned,
+                       ROWS * sizeof(REAL));
   for (int64_t h = PER / 2; h > 0; h /= 2)
     for (int64_t j = 0; j < h; j++)
       for (int64_t k = 0; k < ROWS; k++) {

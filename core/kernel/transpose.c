@@ -84,7 +84,7 @@
 
 typedef void turning(const char *x, int64_t x_step, char *y, int64_t y_step);
 
-void moth_turn(int64_t rows, int64_t cols, const char *x, int64_t x_step, char *y,
+void moth_transpose_block(int64_t rows, int64_t cols, const char *x, int64_t x_step, char *y,
                int64_t y_step) {
   turning *turn = turn_plain;
   int64_t lanes = 4;
@@ -104,7 +104,7 @@ void moth_turn(int64_t rows, int64_t cols, const char *x, int64_t x_step, char *
 
 #else
 
-void moth_turn(int64_t rows, int64_t cols, const char *x, int64_t x_step, char *y,
+void moth_transpose_block(int64_t rows, int64_t cols, const char *x, int64_t x_step, char *y,
                int64_t y_step) {
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < cols; j++)

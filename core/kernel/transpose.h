@@ -6,7 +6,7 @@
 
 /* y(i, j) := x(j, i), i below rows, j below cols. Elements of a row of y, and those of a column of
 ** x that become one, lie side by side; the steps between rows of y, and of x, are in bytes. */
-void moth_turn(int64_t rows, int64_t cols, const char *x, int64_t x_step, char *y,
+void moth_transpose_block(int64_t rows, int64_t cols, const char *x, int64_t x_step, char *y,
                int64_t y_step);
 
 #endif

@@ -44,7 +44,7 @@ static int move_slices(int mode, moth_tensor *base, int32_t dim, const moth_tens
                        const moth_tensor *values) {
   moth_ctx *ctx = base->ctx;
   int64_t size = moth_dtype_size[base->l.dtype], n = list->l.numel, bytes = (n ? n : 1) * 8;
-  moth_pick pick = {.before = dim, .count = n};
+  moth_gather_plan pick = {.before = dim, .count = n};
   int64_t step = size;
   for (int32_t d = base->l.ndim - 1; d >= 0; d--) {
     if (d == dim) {
@@ -65,7 +65,7 @@ static int move_slices(int mode, moth_tensor *base, int32_t dim, const moth_tens
   for (int64_t i = 0; i < n; i++)
     offset[i] = (at[i] - list->l.index_base) * base->l.stride[dim] * size;
   pick.offset = offset;
-  int status = moth_pick_run(ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
+  int status = moth_gather_run(ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
   moth_dealloc(ctx, offset, bytes);
   return status;
 }
@@ -85,8 +85,8 @@ static int index_select_cpu(const index_select_args *a, moth_tensor **out) {
   int status = real_dim(a->ctx, a->dim, a->input, &dim);
   if (status) return status;
   moth_tensor *list =
-      moth_pick_positions(a->index, &(moth_reach){a->input, dim, a->input->l.shape[dim]});
-  status = list ? move_slices(MOTH_PICK_GET, a->input, dim, list, out[0]) : a->ctx->error.code;
+      moth_gather_positions(a->index, &(moth_reach){a->input, dim, a->input->l.shape[dim]});
+  status = list ? move_slices(MOTH_GATHER_GET, a->input, dim, list, out[0]) : a->ctx->error.code;
   moth_tensor_release(list);
   return status;
 }
@@ -166,12 +166,12 @@ static int index_add_cpu(const index_add_args *a, moth_tensor **out) {
   int status = real_dim(a->ctx, a->dim, a->input, &dim);
   if (status) return status;
   moth_tensor *list =
-      moth_pick_positions(a->index, &(moth_reach){a->input, dim, a->input->l.shape[dim]});
+      moth_gather_positions(a->index, &(moth_reach){a->input, dim, a->input->l.shape[dim]});
   if (list) source = scaled(a->source, a->alpha, wide);
   status = source ? begin(y, a->input) : a->ctx->error.code;
   if (!status) work = wide == dtype ? moth_tensor_retain(y) : moth_cast(y, wide);
   if (!status)
-    status = work ? move_slices(MOTH_PICK_ADD, work, dim, list, source) : a->ctx->error.code;
+    status = work ? move_slices(MOTH_GATHER_ADD, work, dim, list, source) : a->ctx->error.code;
   if (!status && work != y) status = moth_copy_into(y, work);
   moth_tensor_release(work);
   moth_tensor_release(source);
@@ -260,7 +260,7 @@ static int move_list(int mode, moth_tensor *base, int32_t dim, const moth_tensor
 static int move_along(int mode, moth_tensor *base, int32_t dim, const moth_tensor *index,
                       const moth_tensor *at, const moth_tensor *values, const moth_reach *reach) {
   if (at->l.ndim < index->l.ndim && values->l.ndim) {
-    const int status = reach ? moth_pick_check_positions(at, reach) : MOTH_OK;
+    const int status = reach ? moth_gather_check_positions(at, reach) : MOTH_OK;
     return status ? status : move_list(mode, base, dim, index, at, values);
   }
   int64_t step = base->l.ndim ? base->l.stride[dim] * moth_dtype_size[base->l.dtype] : 0;
@@ -268,7 +268,7 @@ static int move_along(int mode, moth_tensor *base, int32_t dim, const moth_tenso
   moth_tensor *part = values->l.ndim ? covered(values, index, -1)
                                      : moth_tensor_like(base->ctx, &values->l, values->storage);
   int status = base->ctx->error.code;
-  if (held && part) status = moth_pick_along(base->ctx, mode, at, part, held, step, reach);
+  if (held && part) status = moth_gather_along(base->ctx, mode, at, part, held, step, reach);
   moth_tensor_release(part);
   moth_tensor_release(held);
   return status;
@@ -278,7 +278,7 @@ int moth_scatter(int mode, const moth_tensor *of, moth_tensor *base, int32_t dim
                  const moth_tensor *index, const moth_tensor *values) {
   const moth_reach reach = reach_of(of, dim);
   moth_tensor *at = positions_of(index, dim);
-  int status = at ? moth_pick_check_positions(at, &reach) : base->ctx->error.code;
+  int status = at ? moth_gather_check_positions(at, &reach) : base->ctx->error.code;
   if (!status) status = move_along(mode, base, dim, index, at, values, NULL);
   moth_tensor_release(at);
   return status;
@@ -298,7 +298,7 @@ static int gather_cpu(const gather_args *a, moth_tensor **out) {
   if (status) return status;
   const moth_reach reach = reach_of(a->input, dim);
   moth_tensor *at = positions_of(a->index, dim);
-  status = at ? move_along(MOTH_PICK_GET, a->input, dim, a->index, at, out[0], &reach)
+  status = at ? move_along(MOTH_GATHER_GET, a->input, dim, a->index, at, out[0], &reach)
               : a->ctx->error.code;
   moth_tensor_release(at);
   return status;
@@ -337,7 +337,7 @@ static int gather_back_cpu(const gather_back_args *a, moth_tensor **out) {
   status = from ? moth_real_clear(y) : a->ctx->error.code;
   if (!status) {
     const moth_reach reach = reach_of(y, dim);
-    status = move_along(MOTH_PICK_ADD, y, dim, a->index, at, from, &reach);
+    status = move_along(MOTH_GATHER_ADD, y, dim, a->index, at, from, &reach);
   }
   moth_tensor_release(from);
   moth_tensor_release(at);
@@ -360,7 +360,7 @@ static int scatter_rule(moth_tensor *input, int64_t dim_arg, const moth_tensor *
   int status = moth_dim(input->ctx, "dim", dim_arg, input->l.ndim, &dim);
   if (!status) status = check_index(index, "the input", input, dim);
   if (!status && !(src->flags & MOTH_T_NUMBER)) status = check_index(index, "src", src, -1);
-  if (!status) status = moth_pick_check("src", src, input->l.dtype);
+  if (!status) status = moth_gather_check("src", src, input->l.dtype);
   y->dtype = input->l.dtype;
   if (!status) take_shape(y, input);
   return status;
@@ -370,13 +370,14 @@ static int scatter_run(int mode, moth_tensor *input, int64_t dim_arg, moth_tenso
                        const moth_tensor *src, moth_tensor *y) {
   moth_ctx *ctx = y->ctx;
   int32_t dim;
-  bool wide = mode == MOTH_PICK_ADD && moth_is_half(y->l.dtype);
+  bool wide = mode == MOTH_GATHER_ADD && moth_is_half(y->l.dtype);
   int status = moth_dim(ctx, "dim", dim_arg, input->l.ndim, &dim);
   if (status) return status;
   const moth_reach reach = reach_of(input, dim);
   moth_tensor *at = src->l.ndim ? positions_of(index, dim) : moth_positions(index);
-  status = at ? moth_pick_check_positions(at, &reach) : ctx->error.code;
-  moth_tensor *values = !status ? moth_pick_values("src", src, wide ? MOTH_F32 : y->l.dtype) : NULL;
+  status = at ? moth_gather_check_positions(at, &reach) : ctx->error.code;
+  moth_tensor *values =
+      !status ? moth_gather_values("src", src, wide ? MOTH_F32 : y->l.dtype) : NULL;
   moth_tensor *work = NULL;
   status = values ? begin(y, input) : ctx->error.code;
   if (!status) work = wide ? moth_cast(y, MOTH_F32) : moth_tensor_retain(y);
@@ -413,7 +414,7 @@ static int scatter_shape(const scatter_args *a, moth_layout *y) {
 }
 
 static int scatter_cpu(const scatter_args *a, moth_tensor **out) {
-  return scatter_run(MOTH_PICK_PUT, a->input, a->dim, a->index, a->src, out[0]);
+  return scatter_run(MOTH_GATHER_PUT, a->input, a->dim, a->index, a->src, out[0]);
 }
 
 static int scatter_grad(const scatter_args *a, moth_grad *g) {
@@ -437,7 +438,7 @@ static int scatter_add_shape(const scatter_add_args *a, moth_layout *y) {
 }
 
 static int scatter_add_cpu(const scatter_add_args *a, moth_tensor **out) {
-  return scatter_run(MOTH_PICK_ADD, a->input, a->dim, a->index, a->src, out[0]);
+  return scatter_run(MOTH_GATHER_ADD, a->input, a->dim, a->index, a->src, out[0]);
 }
 
 static int scatter_add_grad(const scatter_add_args *a, moth_grad *g) {

@@ -204,7 +204,7 @@ static int add_offsets(const plan *p, const selector *s, const moth_tensor *of,
 static int plan_run(const plan *p, int mode, const moth_tensor *of, moth_tensor *base,
                     const int64_t *offset, const moth_tensor *values) {
   int64_t size = moth_dtype_size[base->l.dtype], unit = values->l.numel == 1 ? 0 : size;
-  moth_pick pick = {.nwhole = p->nwhole, .before = p->before, .count = p->picks.numel,
+  moth_gather_plan pick = {.nwhole = p->nwhole, .before = p->before, .count = p->picks.numel,
                     .offset = offset};
   int64_t step = unit;
   for (int32_t d = p->nwhole - 1; d >= 0; d--) {
@@ -218,7 +218,7 @@ static int plan_run(const plan *p, int mode, const moth_tensor *of, moth_tensor 
     step *= pick.size[d];
   }
   if (p->before == 0) pick.step = step;
-  return moth_pick_run(of->ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
+  return moth_gather_run(of->ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
 }
 
 /* Byte offsets of all picks in a base of this layout; to be given back to moth_dealloc. */
@@ -249,9 +249,9 @@ static bool plan_is_mask(const plan *p, const moth_layout *base) {
 }
 
 static int mask_run(const plan *p, int mode, moth_tensor *base, const moth_tensor *values) {
-  return moth_pick_masked(base->ctx, mode, base->l.dtype, p->at[0].tensor, p->at[0].count,
+  return moth_gather_masked(base->ctx, mode, base->l.dtype, p->at[0].tensor, p->at[0].count,
                           moth_at(base), moth_at(values),
-                          values->l.numel == 1 && mode != MOTH_PICK_GET);
+                          values->l.numel == 1 && mode != MOTH_GATHER_GET);
 }
 
 /* Can values be broadcast to what the plan picks out of a tensor of this shape? */
@@ -271,7 +271,7 @@ static moth_tensor *plan_values(const plan *p, const moth_tensor *target, int dt
   moth_layout l = {.dtype = (uint8_t)dtype};
   plan_shape(p, target->l.shape, &l);
   if (plan_fits(p, target->l.shape, values)) return NULL;
-  moth_tensor *from = moth_pick_values("values", values, dtype);
+  moth_tensor *from = moth_gather_values("values", values, dtype);
   if (!from || from->l.numel == 1 || moth_shape_same(&from->l, &l)) return from;
   moth_tensor *wide = moth_tensor_new(from->ctx, &l);
   if (wide && moth_copy_into(wide, from)) {
@@ -288,7 +288,7 @@ static int plan_write(const plan *p, int mode, const moth_tensor *of, moth_tenso
                       const moth_tensor *values) {
   moth_ctx *ctx = of->ctx;
   moth_layout l = target->l;
-  bool wide = moth_is_half(l.dtype) && mode == MOTH_PICK_ADD;
+  bool wide = moth_is_half(l.dtype) && mode == MOTH_GATHER_ADD;
   bool here = target->storage->data == of->storage->data && moth_layout_same(&l, &of->l);
   int64_t *offset = NULL;
   if (wide) {
@@ -317,10 +317,10 @@ static int plan_write(const plan *p, int mode, const moth_tensor *of, moth_tenso
 static int plan_read(const plan *p, moth_tensor *x, const int64_t *offset, moth_tensor *y) {
   moth_layout l = {.dtype = x->l.dtype};
   plan_shape(p, x->l.shape, &l);
-  if (moth_shape_same(&l, &y->l)) return plan_run(p, MOTH_PICK_GET, x, x, offset, y);
+  if (moth_shape_same(&l, &y->l)) return plan_run(p, MOTH_GATHER_GET, x, x, offset, y);
   moth_tensor *all = moth_tensor_new(x->ctx, &l), from, to = *y;
   if (!all) return x->ctx->error.code;
-  int status = plan_run(p, MOTH_PICK_GET, x, x, offset, all);
+  int status = plan_run(p, MOTH_GATHER_GET, x, x, offset, all);
   if (y->l.numel) memset(moth_at(y), 0, (size_t)y->l.numel * moth_dtype_size[y->l.dtype]);
   from = *all; /* both on the stack, to be looked at through smaller sizes */
   from.l.numel = 1;
@@ -356,7 +356,7 @@ static int index_cpu(const index_args *a, moth_tensor **out) {
   int64_t *offset = NULL;
   int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape, true);
   if (!status && p.picks.numel == out[0]->l.numel && plan_is_mask(&p, &x->l)) {
-    status = mask_run(&p, MOTH_PICK_GET, x, out[0]);
+    status = mask_run(&p, MOTH_GATHER_GET, x, out[0]);
   } else {
     if (!status) status = plan_offsets(&p, x, &x->l, &offset);
     if (!status) status = plan_read(&p, x, offset, out[0]);
@@ -382,7 +382,7 @@ MOTH_OP(index, INDEX, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT | MOTH_OP_FROM_ON
 static int index_put_shape(const index_put_args *a, moth_layout *y) {
   plan p = {.n = 0};
   const moth_tensor *x = a->input;
-  int status = moth_pick_check("values", a->values, x->l.dtype);
+  int status = moth_gather_check("values", a->values, x->l.dtype);
   y->ndim = x->l.ndim;
   y->dtype = x->l.dtype;
   memcpy(y->shape, x->l.shape, sizeof y->shape);
@@ -397,7 +397,7 @@ static int index_put_shape(const index_put_args *a, moth_layout *y) {
 static int index_put_cpu(const index_put_args *a, moth_tensor **out) {
   plan p;
   moth_tensor *x = a->input;
-  int mode = a->accumulate ? MOTH_PICK_ADD : MOTH_PICK_PUT;
+  int mode = a->accumulate ? MOTH_GATHER_ADD : MOTH_GATHER_PUT;
   int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape, true);
   if (!status) status = plan_write(&p, mode, x, out[0], a->values);
   plan_free(&p);
@@ -445,7 +445,7 @@ static int index_sum_cpu(const index_sum_args *a, moth_tensor **out) {
   moth_tensor *y = out[0];
   int status = plan_make(&p, a->ctx, a->indices, a->input, y->l.ndim, y->l.shape, true);
   if (!status) status = moth_real_clear(y);
-  if (!status) status = plan_write(&p, MOTH_PICK_ADD, y, y, a->input);
+  if (!status) status = plan_write(&p, MOTH_GATHER_ADD, y, y, a->input);
   plan_free(&p);
   return status;
 }

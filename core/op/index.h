@@ -125,8 +125,8 @@ MOTH_ARGS(masked_scatter, MASKED_SCATTER)
   ARG(maybe_int, num_classes, none, "size of the new last dimension; just enough when absent or -1")
 MOTH_ARGS(one_hot, ONE_HOT)
 
-/* values[...] joined to base[... index[...] in dim ...], by one of gather.h's modes; `of` has base's
-** shape and stands in messages. All positions are checked before any is written to. */
+/* values[...] joined to base[... index[...] in dim ...], by one of gather.h's modes; `of` has
+** base's shape and stands in messages. All positions are checked before any is written to. */
 int moth_scatter(int mode, const moth_tensor *of, moth_tensor *base, int32_t dim,
                  const moth_tensor *index, const moth_tensor *values);
 /* Does a mask that begins at dimension `dim` have the sizes of a tensor, `of`, from there on? */

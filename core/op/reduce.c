@@ -48,7 +48,7 @@ static int sum_shape(const sum_args *a, moth_layout *y) {
 
 static int sum_cpu(const sum_args *a, moth_tensor **out) {
   int from = moth_compute_dtype(a->dtype < 0 ? a->input->l.dtype : (int)a->dtype);
-  return moth_fold_into(moth_sum_folds, out[0], a->input, a->dim, from, moth_sum_dtype(from));
+  return moth_reduce_into(moth_sum_reducers, out[0], a->input, a->dim, from, moth_sum_dtype(from));
 }
 
 static int sum_grad(const sum_args *a, moth_grad *g) {
@@ -68,7 +68,7 @@ static int mean_shape(const mean_args *a, moth_layout *y) {
 
 static int mean_cpu(const mean_args *a, moth_tensor **out) {
   int from = moth_compute_dtype(out[0]->l.dtype);
-  return moth_fold_into(moth_mean_folds, out[0], a->input, a->dim, from, from);
+  return moth_reduce_into(moth_mean_reducers, out[0], a->input, a->dim, from, from);
 }
 
 static int mean_grad(const mean_args *a, moth_grad *g) {
@@ -105,7 +105,7 @@ static int prod_shape(const prod_args *a, moth_layout *y) {
 
 static int prod_cpu(const prod_args *a, moth_tensor **out) {
   int from = moth_compute_dtype(a->dtype < 0 ? a->input->l.dtype : (int)a->dtype);
-  return moth_fold_into(moth_prod_folds, out[0], a->input, a->dim, from, moth_sum_dtype(from));
+  return moth_reduce_into(moth_prod_reducers, out[0], a->input, a->dim, from, moth_sum_dtype(from));
 }
 
 /* The input as (kept dims, all reduced ones in one): order and sizes. */
@@ -220,27 +220,28 @@ static moth_tensor *nan_or_zero(moth_grad *g) {
   return CHOOSE(OF(isnan, y), y, NUMBER(0));
 }
 
-#define FOLD_EXTREME(op, text)                                                               \
-  static int op##_shape(const op##_args *a, moth_layout *y) {                                \
-    uint32_t mask;                                                                           \
-    int status = moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);              \
-    return status ? status : refuse_empty(a->ctx, a->input, mask);                           \
-  }                                                                                          \
-  static int op##_cpu(const op##_args *a, moth_tensor **out) {                               \
-    int from = moth_compute_dtype(a->input->l.dtype);                                        \
-    return moth_fold_into(moth_##op##_folds, out[0], a->input, a->dim, from, from);               \
-  }                                                                                          \
-  static int op##_grad(const op##_args *a, moth_grad *g) {                                   \
-    moth_tensor *chosen = GRAD(g, eq, .input = a->input, .other = SPREAD_BACK(g->out[0]));   \
-    moth_tensor *n = GRAD(g, sum, .input = chosen, .dim = a->dim, .keepdim = a->keepdim,     \
-                          .dtype = -1);                                                      \
-    return moth_flow(g, a->input, GRAD(g, where, .condition = chosen,                        \
-                                       .input = SPREAD_BACK(OVER(g->dy, n)),                 \
-                                       .other = SPREAD_BACK(nan_or_zero(g))));               \
-  }                                                                                          \
-  MOTH_OP(op, REDUCE, .doc = text,                                                           \
-          .examples = "moth.randn(2, 3)  -- domain: distinct\n"                              \
-                      "moth.randn(2, 3), {dim = 2, keepdim = true}  -- domain: distinct",    \
+#define FOLD_EXTREME(op, text)                                                                 \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                                  \
+    uint32_t mask;                                                                             \
+    int status = moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);           \
+    return status ? status : refuse_empty(a->ctx, a->input, mask);                             \
+  }                                                                                            \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                                 \
+    int from = moth_compute_dtype(a->input->l.dtype);                                          \
+    return moth_reduce_into(moth_##op##_reducers, out[0], a->input, a->dim, from, from);       \
+  }                                                                                            \
+  static int op##_grad(const op##_args *a, moth_grad *g) {                                     \
+    moth_tensor *chosen = GRAD(g, eq, .input = a->input, .other = SPREAD_BACK(g->out[0]));     \
+    moth_tensor *n =                                                                           \
+        GRAD(g, sum, .input = chosen, .dim = a->dim, .keepdim = a->keepdim, .dtype = -1);      \
+    return moth_flow(g, a->input,                                                              \
+                     GRAD(g, where, .condition = chosen, .input = SPREAD_BACK(OVER(g->dy, n)), \
+                          .other = SPREAD_BACK(nan_or_zero(g))));                              \
+  }                                                                                            \
+  MOTH_OP(op, REDUCE, .doc = text,                                                             \
+          .examples =                                                                          \
+              "moth.randn(2, 3)  -- domain: distinct\n"                                        \
+              "moth.randn(2, 3), {dim = 2, keepdim = true}  -- domain: distinct",              \
           .dtypes = MOTH_ANY, .saves = "input y", .flags = REDUCE_FLAGS)
 
 FOLD_EXTREME(amax, "The largest value along dimensions; NaN wins.")
@@ -248,46 +249,47 @@ FOLD_EXTREME(amin, "The smallest value along dimensions; NaN wins.")
 
 /* -- max_all, min_all: the same of all, but NaNs that won share the gradient too -- */
 
-#define ALL_FOLDED(op, folds, shown, text)                                                   \
-  static int op##_shape(const op##_args *a, moth_layout *y) {                                \
-    uint32_t mask;                                                                           \
-    int status = moth_reduced_shape(a->ctx, a->input, (moth_ints){NULL, 0}, false, y, &mask);     \
-    return status ? status : refuse_empty(a->ctx, a->input, mask);                           \
-  }                                                                                          \
-  static int op##_cpu(const op##_args *a, moth_tensor **out) {                               \
-    int from = moth_compute_dtype(a->input->l.dtype);                                        \
-    return moth_fold_into(folds, out[0], a->input, (moth_ints){NULL, 0}, from, from);             \
-  }                                                                                          \
-  static int op##_grad(const op##_args *a, moth_grad *g) {                                   \
-    moth_tensor *x = a->input, *y = g->out[0];                                               \
-    moth_tensor *nan = BOTH(OF(isnan, x), OF(isnan, y));                                     \
-    moth_tensor *chosen = GRAD(g, logical_or, .input = nan,                                  \
-                               .other = GRAD(g, eq, .input = x, .other = y));                \
-    moth_tensor *n = GRAD(g, sum, .input = chosen, .dtype = -1);                             \
-    return moth_flow(g, x, CHOOSE(chosen, OVER(g->dy, n), NUMBER(0)));                       \
-  }                                                                                          \
-  MOTH_OP(op, ALL_EXTREME, .doc = text, .dtypes = MOTH_ANY, .saves = "input y",              \
-          .examples = "moth.randn(2, 3)  -- domain: distinct", .flags = MOTH_OP_HIDDEN,      \
+#define ALL_FOLDED(op, reducers, shown, text)                                                 \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                                 \
+    uint32_t mask;                                                                            \
+    int status = moth_reduced_shape(a->ctx, a->input, (moth_ints){NULL, 0}, false, y, &mask); \
+    return status ? status : refuse_empty(a->ctx, a->input, mask);                            \
+  }                                                                                           \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                                \
+    int from = moth_compute_dtype(a->input->l.dtype);                                         \
+    return moth_reduce_into(reducers, out[0], a->input, (moth_ints){NULL, 0}, from, from);    \
+  }                                                                                           \
+  static int op##_grad(const op##_args *a, moth_grad *g) {                                    \
+    moth_tensor *x = a->input, *y = g->out[0];                                                \
+    moth_tensor *nan = BOTH(OF(isnan, x), OF(isnan, y));                                      \
+    moth_tensor *chosen =                                                                     \
+        GRAD(g, logical_or, .input = nan, .other = GRAD(g, eq, .input = x, .other = y));      \
+    moth_tensor *n = GRAD(g, sum, .input = chosen, .dtype = -1);                              \
+    return moth_flow(g, x, CHOOSE(chosen, OVER(g->dy, n), NUMBER(0)));                        \
+  }                                                                                           \
+  MOTH_OP(op, ALL_EXTREME, .doc = text, .dtypes = MOTH_ANY, .saves = "input y",               \
+          .examples = "moth.randn(2, 3)  -- domain: distinct", .flags = MOTH_OP_HIDDEN,       \
           .public_name = shown)
 
-ALL_FOLDED(max_all, moth_amax_folds, "max", "The largest value of all; NaN wins.")
-ALL_FOLDED(min_all, moth_amin_folds, "min", "The smallest value of all; NaN wins.")
+ALL_FOLDED(max_all, moth_amax_reducers, "max", "The largest value of all; NaN wins.")
+ALL_FOLDED(min_all, moth_amin_reducers, "min", "The smallest value of all; NaN wins.")
 
 /* -- truth and counts -- */
 
-#define TRUTH(op, text)                                                                      \
-  static int op##_shape(const op##_args *a, moth_layout *y) {                                \
-    uint32_t mask;                                                                           \
-    y->dtype = MOTH_BOOL;                                                                    \
-    return moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);                    \
-  }                                                                                          \
-  static int op##_cpu(const op##_args *a, moth_tensor **out) {                               \
-    int from = moth_compute_dtype(a->input->l.dtype);                                        \
-    return moth_fold_into(moth_##op##_folds, out[0], a->input, a->dim, from, MOTH_BOOL);          \
-  }                                                                                          \
-  MOTH_OP_CONST(op, REDUCE, .doc = text,                                                     \
-                .examples = "moth.randn(2, 3):gt(0)\n"                                       \
-                            "moth.randn(2, 3):gt(0), {dim = 2, keepdim = true}",             \
+#define TRUTH(op, text)                                                                       \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                                 \
+    uint32_t mask;                                                                            \
+    y->dtype = MOTH_BOOL;                                                                     \
+    return moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);                \
+  }                                                                                           \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                                \
+    int from = moth_compute_dtype(a->input->l.dtype);                                         \
+    return moth_reduce_into(moth_##op##_reducers, out[0], a->input, a->dim, from, MOTH_BOOL); \
+  }                                                                                           \
+  MOTH_OP_CONST(op, REDUCE, .doc = text,                                                      \
+                .examples =                                                                   \
+                    "moth.randn(2, 3):gt(0)\n"                                                \
+                    "moth.randn(2, 3):gt(0), {dim = 2, keepdim = true}",                      \
                 .dtypes = MOTH_ANY, .flags = REDUCE_FLAGS)
 
 TRUTH(all, "True where no element along the dimensions is 0 or false.")
@@ -301,7 +303,7 @@ static int count_nonzero_shape(const count_nonzero_args *a, moth_layout *y) {
 
 static int count_nonzero_cpu(const count_nonzero_args *a, moth_tensor **out) {
   int from = moth_compute_dtype(a->input->l.dtype);
-  return moth_fold_into(moth_count_folds, out[0], a->input, a->dim, from, MOTH_I64);
+  return moth_reduce_into(moth_count_reducers, out[0], a->input, a->dim, from, MOTH_I64);
 }
 
 MOTH_OP_CONST(count_nonzero, COUNT_NONZERO,

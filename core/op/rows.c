@@ -140,7 +140,7 @@ static int norm_p_cpu(const norm_p_args *a, moth_tensor **out) {
   uint32_t mask;
   int from = moth_compute_dtype(out[0]->l.dtype);
   if (a->p == 2) {
-    int done = moth_fold_into(moth_length_folds, out[0], a->input, a->dim, from, from);
+    int done = moth_reduce_into(moth_length_reducers, out[0], a->input, a->dim, from, from);
     if (done || !squares_left_range(out[0])) return done;
   }
   int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
@@ -393,7 +393,7 @@ static int pick(moth_tensor *y, const moth_tensor *index, const moth_tensor *x, 
   row_walk w;
   int status = row_starts(&starts, &w, x, dim, keepdim);
   if (status) return status;
-  moth_tensor *at = moth_pick_positions(index, &(moth_reach){x, w.dim, w.length});
+  moth_tensor *at = moth_gather_positions(index, &(moth_reach){x, w.dim, w.length});
   return run_rows(at, &starts, y, &w, pick_run);
 }
 
@@ -450,7 +450,7 @@ static int row_place_cpu(const row_place_args *a, moth_tensor **out) {
   row_walk w;
   int status = row_starts(&starts, &w, out[0], a->dim, a->keepdim);
   if (status) return status;
-  moth_tensor *at = moth_pick_positions(a->index, &(moth_reach){out[0], w.dim, w.length});
+  moth_tensor *at = moth_gather_positions(a->index, &(moth_reach){out[0], w.dim, w.length});
   if (at && out[0]->l.numel) memset(moth_at(out[0]), 0, (size_t)(out[0]->l.numel * w.size));
   return run_rows(at, &starts, a->input, &w, place_run);
 }

@@ -90,7 +90,7 @@ static int mean_of(const scatter_reduce_args *a, int32_t dim, moth_tensor *y) {
   if (!status) {
     const int64_t own = a->include_self;
     moth_fill(sizeof own, l.numel, (void *)moth_at(counts), &own);
-    status = moth_scatter(MOTH_PICK_ADD, a->input, counts, dim, index, one);
+    status = moth_scatter(MOTH_GATHER_ADD, a->input, counts, dim, index, one);
   }
   if (!status) divide(y, counts);
   moth_tensor_release(one);
@@ -100,12 +100,12 @@ static int mean_of(const scatter_reduce_args *a, int32_t dim, moth_tensor *y) {
 
 static int join(const scatter_reduce_args *a, int32_t dim, const moth_tensor *src,
                 moth_tensor *y) {
-  static const int modes[] = {MOTH_PICK_ADD, MOTH_PICK_MUL, MOTH_PICK_ADD, MOTH_PICK_MAX,
-                              MOTH_PICK_MIN};
+  static const int modes[] = {MOTH_GATHER_ADD, MOTH_GATHER_MUL, MOTH_GATHER_ADD, MOTH_GATHER_MAX,
+                              MOTH_GATHER_MIN};
   int status = MOTH_OK;
   if (!a->include_self) {
     moth_tensor *none = neutral(a->ctx, a->reduce, y->l.dtype, &a->index->l);
-    status = none ? moth_scatter(MOTH_PICK_PUT, a->input, y, dim, a->index, none)
+    status = none ? moth_scatter(MOTH_GATHER_PUT, a->input, y, dim, a->index, none)
                   : a->ctx->error.code;
     moth_tensor_release(none);
   }

@@ -4,7 +4,7 @@
 #include <float.h>
 #include <stdatomic.h>
 
-#define MOTH_TRIAL_WORDS moth_philox_turn
+#define MOTH_REJECTION_WORDS moth_philox_turn
 #include "base/random.h"
 #include "kernel/random/rejection.h"
 #include "tensor/loop.h"

@@ -286,7 +286,7 @@ static void copy_tiles(int64_t n, char *const *at, const int64_t *step, const co
     const char *x = at[1] + j * step[1] + first * plan->x_step;
     char *y = at[0] + j * step[0] + first * plan->y_step;
     if (turns) {
-      moth_turn(last - first, w, x, step[1], y, plan->y_step);
+      moth_transpose_block(last - first, w, x, step[1], y, plan->y_step);
       continue;
     }
     for (int64_t r = first; r < last; r++, x += plan->x_step, y += plan->y_step)

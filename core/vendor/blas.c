@@ -321,7 +321,7 @@ bool moth_multiply_relus(const moth_product *p) {
 int moth_multiply(moth_ctx *ctx, const moth_product *p) {
   if (p->m == 0 || p->n == 0) return MOTH_OK;
   if (p->device) return moth_device_multiply(ctx, p, NULL);
-  if (moth_half_products(p->dtype)) return moth_halves(ctx, p);
+  if (moth_half_products(p->dtype)) return moth_half_product(ctx, p);
   if (own(p)) return moth_sgemm(ctx, p);
   if (!p->bias) return without_bias(ctx, p);
   moth_product q = *p;
@@ -361,7 +361,7 @@ int moth_multiply_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *
   if (p->m == 0 || p->n == 0 || count == 0) return MOTH_OK;
   if (p->device) return moth_device_multiply(ctx, p, batch);
   if (own(p)) return moth_sgemm_batch(ctx, p, batch, count);
-  if (moth_half_products(p->dtype)) return moth_halves_batch(ctx, p, batch, count);
+  if (moth_half_products(p->dtype)) return moth_half_product_batch(ctx, p, batch, count);
   for (int64_t i = 0; i < count; i++) {
     moth_product q = moth_batch_product(p, batch, i);
     int status = moth_multiply(ctx, &q);

@@ -191,74 +191,74 @@ char *moth_stack_y(const moth_stack *s, int which, int64_t i) {
 #define EXPONENT_f32 0x7f800000u
 #define EXPONENT_f64 0x7ff0000000000000u
 
-#define ELEMENTS(real, bits, mask)                                                             \
-  static bool load_##real(int64_t n, const real *x, real *y) {                                 \
-    bits bad = 0;                                                                              \
-    for (int64_t i = 0; i < n; i++) {                                                          \
-      bits v;                                                                                  \
-      memcpy(&v, x + i, sizeof v);                                                             \
-      bad |= (v & mask) == mask;                                                               \
-      y[i] = x[i];                                                                             \
-    }                                                                                          \
-    return !bad;                                                                               \
-  }                                                                                            \
-  static bool turn_##real(int64_t rows, int64_t cols, const real *x, real *y, int64_t step) {  \
-    bits bad = 0;                                                                              \
-    for (int64_t i = 0; i < rows * cols; i++) {                                                \
-      bits v;                                                                                  \
-      memcpy(&v, x + i, sizeof v);                                                             \
-      bad |= (v & mask) == mask;                                                               \
-    }                                                                                          \
-    if (sizeof(real) == 4) {                                                                   \
-      const void *from = x;                                                                    \
-      void *to = y;                                                                            \
-      moth_turn(cols, rows, from, cols * 4, to, step * 4);                                     \
-      return !bad;                                                                             \
-    }                                                                                          \
-    for (int64_t i0 = 0; i0 < rows; i0 += BLOCK)                                               \
-      for (int64_t j0 = 0; j0 < cols; j0 += BLOCK) {                                           \
-        const int64_t i1 = i0 + BLOCK < rows ? i0 + BLOCK : rows;                              \
-        const int64_t j1 = j0 + BLOCK < cols ? j0 + BLOCK : cols;                              \
-        for (int64_t j = j0; j < j1; j++)                                                      \
-          for (int64_t i = i0; i < i1; i++) y[j * step + i] = x[i * cols + j];                 \
-      }                                                                                        \
-    return !bad;                                                                               \
-  }                                                                                            \
-  static uint32_t side_##real(const moth_stack *s, int which, int64_t i, int part,             \
-                              int64_t rows, int64_t cols, bool turned, real *y) {              \
-    const int64_t lanes = MOTH_SIDE_BYTES / (int64_t)sizeof(real), last = s->count - 1;        \
-    const int64_t down = turned ? lanes : cols * lanes, across = turned ? rows * lanes : lanes; \
-    uint32_t all = 0;                                                                          \
-    for (int64_t l = 0; l < lanes; l++) {                                                      \
-      const void *from = moth_stack_x(s, which, i + l < last ? i + l : last);                  \
-      const real *x = from;                                                                    \
-      bits bad = 0;                                                                            \
-      for (int64_t r = 0; r < rows; r++) {                                                     \
-        const int64_t end = part == MOTH_LOWER ? r + 1 : cols;                                 \
-        for (int64_t c = part == MOTH_UPPER ? r : 0; c < end; c++) {                           \
-          bits v;                                                                              \
-          memcpy(&v, x + r * cols + c, sizeof v);                                              \
-          bad |= (v & mask) == mask;                                                           \
-          y[r * down + c * across + l] = x[r * cols + c];                                      \
-        }                                                                                      \
-      }                                                                                        \
-      all |= (uint32_t)bad << l;                                                               \
-    }                                                                                          \
-    return all;                                                                                \
-  }                                                                                            \
-  static void apart_##real(int64_t l, int64_t rows, int64_t cols, bool turned, const real *x,  \
-                           real *y) {                                                          \
-    const int64_t lanes = MOTH_SIDE_BYTES / (int64_t)sizeof(real);                             \
-    const int64_t down = turned ? lanes : cols * lanes, across = turned ? rows * lanes : lanes; \
-    for (int64_t r = 0; r < rows; r++)                                                         \
-      for (int64_t c = 0; c < cols; c++) y[r * cols + c] = x[r * down + c * across + l];       \
-  }                                                                                            \
-  static void swap_##real(int64_t n, real *x, real *y, int64_t step) {                         \
-    for (int64_t i = 0; i < n; i++) {                                                          \
-      const real v = x[i * step];                                                              \
-      x[i * step] = y[i * step];                                                               \
-      y[i * step] = v;                                                                         \
-    }                                                                                          \
+#define ELEMENTS(real, bits, mask)                                                               \
+  static bool load_##real(int64_t n, const real *x, real *y) {                                   \
+    bits bad = 0;                                                                                \
+    for (int64_t i = 0; i < n; i++) {                                                            \
+      bits v;                                                                                    \
+      memcpy(&v, x + i, sizeof v);                                                               \
+      bad |= (v & mask) == mask;                                                                 \
+      y[i] = x[i];                                                                               \
+    }                                                                                            \
+    return !bad;                                                                                 \
+  }                                                                                              \
+  static bool turn_##real(int64_t rows, int64_t cols, const real *x, real *y, int64_t step) {    \
+    bits bad = 0;                                                                                \
+    for (int64_t i = 0; i < rows * cols; i++) {                                                  \
+      bits v;                                                                                    \
+      memcpy(&v, x + i, sizeof v);                                                               \
+      bad |= (v & mask) == mask;                                                                 \
+    }                                                                                            \
+    if (sizeof(real) == 4) {                                                                     \
+      const void *from = x;                                                                      \
+      void *to = y;                                                                              \
+      moth_transpose_block(cols, rows, from, cols * 4, to, step * 4);                            \
+      return !bad;                                                                               \
+    }                                                                                            \
+    for (int64_t i0 = 0; i0 < rows; i0 += BLOCK)                                                 \
+      for (int64_t j0 = 0; j0 < cols; j0 += BLOCK) {                                             \
+        const int64_t i1 = i0 + BLOCK < rows ? i0 + BLOCK : rows;                                \
+        const int64_t j1 = j0 + BLOCK < cols ? j0 + BLOCK : cols;                                \
+        for (int64_t j = j0; j < j1; j++)                                                        \
+          for (int64_t i = i0; i < i1; i++) y[j * step + i] = x[i * cols + j];                   \
+      }                                                                                          \
+    return !bad;                                                                                 \
+  }                                                                                              \
+  static uint32_t side_##real(const moth_stack *s, int which, int64_t i, int part, int64_t rows, \
+                              int64_t cols, bool turned, real *y) {                              \
+    const int64_t lanes = MOTH_SIDE_BYTES / (int64_t)sizeof(real), last = s->count - 1;          \
+    const int64_t down = turned ? lanes : cols * lanes, across = turned ? rows * lanes : lanes;  \
+    uint32_t all = 0;                                                                            \
+    for (int64_t l = 0; l < lanes; l++) {                                                        \
+      const void *from = moth_stack_x(s, which, i + l < last ? i + l : last);                    \
+      const real *x = from;                                                                      \
+      bits bad = 0;                                                                              \
+      for (int64_t r = 0; r < rows; r++) {                                                       \
+        const int64_t end = part == MOTH_LOWER ? r + 1 : cols;                                   \
+        for (int64_t c = part == MOTH_UPPER ? r : 0; c < end; c++) {                             \
+          bits v;                                                                                \
+          memcpy(&v, x + r * cols + c, sizeof v);                                                \
+          bad |= (v & mask) == mask;                                                             \
+          y[r * down + c * across + l] = x[r * cols + c];                                        \
+        }                                                                                        \
+      }                                                                                          \
+      all |= (uint32_t)bad << l;                                                                 \
+    }                                                                                            \
+    return all;                                                                                  \
+  }                                                                                              \
+  static void apart_##real(int64_t l, int64_t rows, int64_t cols, bool turned, const real *x,    \
+                           real *y) {                                                            \
+    const int64_t lanes = MOTH_SIDE_BYTES / (int64_t)sizeof(real);                               \
+    const int64_t down = turned ? lanes : cols * lanes, across = turned ? rows * lanes : lanes;  \
+    for (int64_t r = 0; r < rows; r++)                                                           \
+      for (int64_t c = 0; c < cols; c++) y[r * cols + c] = x[r * down + c * across + l];         \
+  }                                                                                              \
+  static void swap_##real(int64_t n, real *x, real *y, int64_t step) {                           \
+    for (int64_t i = 0; i < n; i++) {                                                            \
+      const real v = x[i * step];                                                                \
+      x[i * step] = y[i * step];                                                                 \
+      y[i * step] = v;                                                                           \
+    }                                                                                            \
   }
 
 ELEMENTS(float, uint32_t, EXPONENT_f32)

@@ -14,7 +14,7 @@ HD void trial_words(uint64_t seed, uint64_t block, uint32_t turn, uint32_t *out)
   const words w = philox(stream{seed, block}, 0, turn);
   for (int k = 0; k < 4; k++) out[k] = w.at[k];
 }
-#define MOTH_TRIAL_WORDS trial_words
+#define MOTH_REJECTION_WORDS trial_words
 #include <float.h>
 
 #include "../../core/kernel/random/rejection.h"

@@ -5,37 +5,37 @@
 #include "im2col.h"
 #include "kernel/gemm/bf16_product.h"
 
-#define WOVEN_PER_NS 6.0
+#define INTERLEAVED_PER_NS 6.0
 #define FEW 16 /* filters, which leave tiles of their columns empty */
 
 /* In each of `items` groups, k rows, `apart`, become half as many rows of words, a step apart. */
-typedef struct weave {
+typedef struct interleave {
   int64_t items, k, length; /* of a row */
   int64_t apart, from;      /* from row to row, from group to group; */
   int64_t step, into;       /* ... of the words */
   const void *x;
   uint32_t *words;
-} weave;
+} interleave;
 
 static int64_t half(int64_t k) { return (k + 1) / 2; }
 
-static void weave_some(int64_t first, int64_t last, int lane, const void *arg) {
-  const weave *v = arg;
+static void interleave_some(int64_t first, int64_t last, int lane, const void *arg) {
+  const interleave *v = arg;
   (void)lane;
   for (int64_t i = first; i < last; i++)
-    moth_pairs_pack(v->words + i * v->into, v->step, (const uint16_t *)v->x + i * v->from, v->k,
+    moth_bf16_pack(v->words + i * v->into, v->step, (const uint16_t *)v->x + i * v->from, v->k,
                     v->apart, 1, v->length, v->length);
 }
 
 /* Rows that follow each other, group after group. */
-static weave in_order(const void *x, int64_t items, int64_t k, int64_t length) {
-  return (weave){.items = items, .k = k, .length = length, .apart = length, .from = k * length,
+static interleave in_order(const void *x, int64_t items, int64_t k, int64_t length) {
+  return (interleave){.items = items, .k = k, .length = length, .apart = length, .from = k * length,
                  .step = length, .into = half(k) * length, .x = x};
 }
 
 /* Images, item by item. */
-static weave of_images(const void *x, int64_t items, int64_t n, int64_t length) {
-  return (weave){.items = items, .k = n, .length = length, .apart = items * length,
+static interleave of_images(const void *x, int64_t items, int64_t n, int64_t length) {
+  return (interleave){.items = items, .k = n, .length = length, .apart = items * length,
                  .from = length, .step = items * length, .into = length, .x = x};
 }
 
@@ -47,8 +47,8 @@ typedef struct pair {
   const float *a, *b;
 } pair;
 
-static int weave_both(moth_ctx *ctx, weave a, weave b, pair *p) {
-  if (a.k < 2 || !moth_tile_pairs(&p->tile)) return MOTH_DECLINED;
+static int weave_both(moth_ctx *ctx, interleave a, interleave b, pair *p) {
+  if (a.k < 2 || !moth_tile_bf16(&p->tile)) return MOTH_DECLINED;
   int64_t first = half(a.k) * a.items * a.length, second = half(b.k) * b.items * b.length;
   p->bytes = (first + second) * (int64_t)sizeof(uint32_t);
   p->room = moth_alloc(ctx, p->bytes);
@@ -57,16 +57,16 @@ static int weave_both(moth_ctx *ctx, weave a, weave b, pair *p) {
   b.words = a.words + first;
   p->a = (const float *)(const void *)a.words;
   p->b = (const float *)(const void *)b.words;
-  int status = moth_parallel(ctx, a.items, 1, (double)(a.k * a.length) / WOVEN_PER_NS, weave_some,
-                             &a);
+  int status = moth_parallel(ctx, a.items, 1, (double)(a.k * a.length) / INTERLEAVED_PER_NS,
+                             interleave_some, &a);
   if (!status)
-    status = moth_parallel(ctx, b.items, 1, (double)(b.k * b.length) / WOVEN_PER_NS, weave_some,
-                           &b);
+    status = moth_parallel(ctx, b.items, 1, (double)(b.k * b.length) / INTERLEAVED_PER_NS,
+                           interleave_some, &b);
   if (status) moth_dealloc(ctx, p->room, p->bytes);
   return status;
 }
 
-int moth_pairs_forward(moth_ctx *ctx, const moth_conv *c, const void *x, const void *weight,
+int moth_bf16_conv_forward(moth_ctx *ctx, const moth_conv *c, const void *x, const void *weight,
                        const float *bias, float *y) {
   int64_t k = c->channels / c->groups, area = c->w.kernel[0] * c->w.kernel[1];
   moth_conv halved = *c;
@@ -75,12 +75,12 @@ int moth_pairs_forward(moth_ctx *ctx, const moth_conv *c, const void *x, const v
   int status = weave_both(ctx, in_order(x, c->n * c->groups, k, c->w.in[0] * c->w.in[1]),
                           in_order(weight, c->filters, k, area), &p);
   if (status) return status;
-  status = moth_lower_forward(ctx, &p.tile, &halved, p.a, p.b, bias, y);
+  status = moth_im2col_forward(ctx, &p.tile, &halved, p.a, p.b, bias, y);
   moth_dealloc(ctx, p.room, p.bytes);
   return status;
 }
 
-int moth_pairs_input(moth_ctx *ctx, const moth_conv *c, const void *dy, const void *weight,
+int moth_bf16_conv_input(moth_ctx *ctx, const moth_conv *c, const void *dy, const void *weight,
                      float *dx) {
   int64_t k = c->filters / c->groups, area = c->w.kernel[0] * c->w.kernel[1];
   if (k < FEW) return MOTH_DECLINED;
@@ -90,12 +90,12 @@ int moth_pairs_input(moth_ctx *ctx, const moth_conv *c, const void *dy, const vo
   int status = weave_both(ctx, in_order(dy, c->n * c->groups, k, c->w.out[0] * c->w.out[1]),
                           in_order(weight, c->groups, k, c->channels / c->groups * area), &p);
   if (status) return status;
-  status = moth_lower_input(ctx, &p.tile, &halved, p.a, p.b, dx);
+  status = moth_im2col_input(ctx, &p.tile, &halved, p.a, p.b, dx);
   moth_dealloc(ctx, p.room, p.bytes);
   return status;
 }
 
-int moth_pairs_weight(moth_ctx *ctx, const moth_conv *c, const void *x, const void *dy,
+int moth_bf16_conv_weight(moth_ctx *ctx, const moth_conv *c, const void *x, const void *dy,
                       float *dweight) {
   moth_conv halved = *c;
   halved.n = half(c->n);
@@ -103,7 +103,7 @@ int moth_pairs_weight(moth_ctx *ctx, const moth_conv *c, const void *x, const vo
   int status = weave_both(ctx, of_images(x, c->channels, c->n, c->w.in[0] * c->w.in[1]),
                           of_images(dy, c->filters, c->n, c->w.out[0] * c->w.out[1]), &p);
   if (status) return status;
-  status = moth_lower_weight(ctx, &p.tile, &halved, p.a, p.b, dweight);
+  status = moth_im2col_weight(ctx, &p.tile, &halved, p.a, p.b, dweight);
   moth_dealloc(ctx, p.room, p.bytes);
   return status;
 }

@@ -101,7 +101,7 @@ static void pack_turned(const job *j) {
     }
 }
 
-int moth_lower_columns(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *dy,
+int moth_col2im_input(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *dy,
                        const float *weight, float *dx) {
   const moth_window *w = &c->w;
   job j = {.c = c, .tile = tile, .filters = c->filters / c->groups,

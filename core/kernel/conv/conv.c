@@ -118,7 +118,7 @@ static int whole_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const char
 
 /* -- the three -- */
 
-static bool suits_pairs(const moth_conv *c) {
+static bool suits_bf16(const moth_conv *c) {
   return c->n && !is_whole(&c->w) && !moth_is_depthwise(c);
 }
 
@@ -127,13 +127,13 @@ int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *
   plan q;
   int status = MOTH_DECLINED;
   if (dtype == MOTH_BF16)
-    return suits_pairs(c) ? moth_pairs_forward(ctx, c, x, weight, bias, y) : status;
+    return suits_bf16(c) ? moth_bf16_conv_forward(ctx, c, x, weight, bias, y) : status;
   if (c->n && is_whole(&c->w)) return whole_forward(ctx, dtype, c, x, weight, bias, y);
   if (suits(dtype, c) && moth_is_depthwise(c))
     return moth_depthwise_forward(ctx, c, x, weight, bias, y);
   if (suits(dtype, c)) status = moth_winograd_forward(ctx, c, x, weight, bias, y);
   if (status == MOTH_DECLINED && suits(dtype, c))
-    status = moth_lower_forward(ctx, moth_tile_best(), c, x, weight, bias, y);
+    status = moth_im2col_forward(ctx, moth_tile_best(), c, x, weight, bias, y);
   if (status != MOTH_DECLINED) return status;
   status = plan_open(ctx, dtype, c, &q);
   for (int64_t i = 0; !status && i < c->n * c->groups; i++) { /* an image's groups in a row */
@@ -154,13 +154,14 @@ int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy
                     const void *weight, void *dx) {
   plan q;
   int status = MOTH_DECLINED;
-  if (dtype == MOTH_BF16) return suits_pairs(c) ? moth_pairs_input(ctx, c, dy, weight, dx) : status;
+  if (dtype == MOTH_BF16)
+    return suits_bf16(c) ? moth_bf16_conv_input(ctx, c, dy, weight, dx) : status;
   if (c->n && is_whole(&c->w)) return whole_input(ctx, dtype, c, dy, weight, dx);
   if (suits(dtype, c) && moth_is_depthwise(c))
     return moth_depthwise_input(ctx, c, dy, weight, dx);
   if (suits(dtype, c)) status = moth_winograd_input(ctx, c, dy, weight, dx);
   if (status == MOTH_DECLINED && suits(dtype, c))
-    status = moth_lower_input(ctx, moth_tile_best(), c, dy, weight, dx);
+    status = moth_im2col_input(ctx, moth_tile_best(), c, dy, weight, dx);
   if (status != MOTH_DECLINED) return status;
   status = plan_open(ctx, dtype, c, &q);
   if (!status && !q.direct && c->n) /* columns are added up in it */
@@ -186,11 +187,11 @@ int moth_conv_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x
   plan q;
   int status = MOTH_DECLINED;
   if (dtype == MOTH_BF16)
-    return suits_pairs(c) ? moth_pairs_weight(ctx, c, x, dy, dweight) : status;
+    return suits_bf16(c) ? moth_bf16_conv_weight(ctx, c, x, dy, dweight) : status;
   if (c->n && is_whole(&c->w)) return whole_weight(ctx, dtype, c, x, dy, dweight);
   if (suits(dtype, c) && moth_is_depthwise(c))
     return moth_depthwise_weight(ctx, c, x, dy, dweight);
-  if (suits(dtype, c)) status = moth_lower_weight(ctx, moth_tile_best(), c, x, dy, dweight);
+  if (suits(dtype, c)) status = moth_im2col_weight(ctx, moth_tile_best(), c, x, dy, dweight);
   if (status != MOTH_DECLINED) return status;
   status = plan_open(ctx, dtype, c, &q);
   if (!status && c->n == 0 && q.k)

@@ -9,11 +9,11 @@
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int64_t moth_lowered_size(const moth_lowering *l) {
+int64_t moth_im2col_size(const moth_im2col *l) {
   return l->block * l->copies * l->phases * l->rows * l->line + MOTH_TILE_COLUMNS;
 }
 
-bool moth_lowering_plan(moth_lowering *l, int64_t n, int64_t side) {
+bool moth_im2col_plan(moth_im2col *l, int64_t n, int64_t side) {
   int64_t row = (int64_t)sizeof(float), all;
   l->phases = l->step[0] <= l->reach ? l->step[0] : l->reach + 1;
   l->halo = l->reach / l->step[0];
@@ -35,7 +35,7 @@ bool moth_lowering_plan(moth_lowering *l, int64_t n, int64_t side) {
   if (band < l->halo + 1) band = l->halo + 1; /* copies no row more than twice */
   if (band > l->lines) band = l->lines;
   if (moth_mul_overflow(row, band + l->halo, &all) || all > MOST_BYTES) return false;
-  moth_lowering_band(l, ceil_div(l->lines, ceil_div(l->lines, band)));
+  moth_im2col_set_band(l, ceil_div(l->lines, ceil_div(l->lines, band)));
   return true;
 }
 
@@ -55,7 +55,7 @@ static void rows_inside(int64_t n, int64_t from, int64_t step, int64_t height, i
 }
 
 /* The rows of one plane of xs, for one image. */
-static void lower_plane(const moth_lowering *l, const float *x, int64_t left, int64_t oy,
+static void lower_plane(const moth_im2col *l, const float *x, int64_t left, int64_t oy,
                         float *to) {
   int64_t step = l->step[1], room = l->in[1] - left;
   int64_t first = left < 0 ? ceil_div(-left, step) : 0;
@@ -84,12 +84,12 @@ typedef struct narrow {
   int32_t beyond[MOST_NARROW][MOTH_TILE_LANES];
 } narrow;
 
-static bool is_narrow(const moth_lowering *l) {
+static bool is_narrow(const moth_im2col *l) {
   return l->width <= l->tile->lanes && l->step[1] <= 2 && l->copies <= MOST_NARROW &&
          l->phases <= MOST_NARROW;
 }
 
-static void look(const moth_lowering *l, int64_t oy, narrow *z) {
+static void look(const moth_im2col *l, int64_t oy, narrow *z) {
   for (int64_t i = 0; i < l->copies; i++) {
     int64_t left = l->left + i * l->apart, step = l->step[1], first = 0;
     while (first < l->width && left + first * step < 0) first++;
@@ -108,7 +108,7 @@ static void look(const moth_lowering *l, int64_t oy, narrow *z) {
   }
 }
 
-static void lower_narrow(const moth_lowering *l, const float *x, int64_t images, int64_t apart,
+static void lower_narrow(const moth_im2col *l, const float *x, int64_t images, int64_t apart,
                          int64_t channels, int64_t oy, float *xs) {
   const int64_t size = l->in[0] * l->in[1], line = l->line, rest = (l->side - images) * l->width;
   const float *end = x + (images - 1) * apart + channels * size;
@@ -129,7 +129,7 @@ static void lower_narrow(const moth_lowering *l, const float *x, int64_t images,
       }
 }
 
-void moth_lower(const moth_lowering *l, const float *x, int64_t images, int64_t apart,
+void moth_im2col_run(const moth_im2col *l, const float *x, int64_t images, int64_t apart,
                 int64_t channels, int64_t oy, float *xs) {
   const int64_t plane = l->phases * l->rows * l->line, size = l->in[0] * l->in[1];
   if (is_narrow(l)) {

@@ -25,7 +25,7 @@ typedef struct phase {
 
 /* A product: `filters` results from the l.channels of each group. */
 typedef struct job {
-  moth_lowering l;
+  moth_im2col l;
   const moth_tile *tile;
   int64_t n, groups, filters;
   int64_t rs, cs;       /* in weight: from filter to filter, and from channel to channel */
@@ -215,7 +215,7 @@ static void spread_row(const job *j, const float *from, int64_t apart, int64_t w
 /* From ys[phase][filter][line][image][column] to where it belongs. */
 static void spread(const task *t, int64_t ldy) {
   const job *j = t->j;
-  const moth_lowering *l = &j->l;
+  const moth_im2col *l = &j->l;
   int64_t plane = j->out[0] * j->out[1], apart = (t->i1 - t->i0) * ldy;
   for (int64_t i = t->i0; i < t->i1; i++)
     for (int64_t k = 0; k < t->images; k++) {
@@ -240,7 +240,7 @@ static void plain_rest(const task *t, const float *x, int64_t plane, int64_t cha
 
 static void run_task(const task *t) {
   const job *j = t->j;
-  const moth_lowering *l = &j->l;
+  const moth_im2col *l = &j->l;
   int64_t plane = l->in[0] * l->in[1], windows = t->lines * l->line, columns = j->tile->columns;
   int64_t image = j->groups * l->channels * plane;
   int64_t ldy = ceil_div(windows, columns) * columns, out = j->out[0] * j->out[1];
@@ -254,7 +254,7 @@ static void run_task(const task *t) {
     const float *x = j->x + t->side * l->side * image + (t->g * l->channels + c) * plane;
     const float *b = t->xs;
     if (j->plain) b = x + t->oy * l->width;
-    else moth_lower(l, x, t->images, image, channels, t->oy, t->xs);
+    else moth_im2col_run(l, x, t->images, image, channels, t->oy, t->xs);
     for (int64_t q = 0; q < windows; q += columns)
       for (int p = 0; p < j->phases; p++) {
         const phase *h = &j->phase[p];
@@ -276,7 +276,7 @@ static void run_task(const task *t) {
 
 static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
-  const moth_lowering *l = &j->l;
+  const moth_im2col *l = &j->l;
   task t = {.j = j, .xs = j->room + lane * j->lane};
   t.ys = t.xs + j->xs;
   t.edge = t.ys + j->ys;
@@ -299,7 +299,7 @@ static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
 
 /* Smaller bands, then fewer filters at a time, where there is too little for all lanes. */
 static void cut(job *j, double cost, int lanes) {
-  moth_lowering *l = &j->l;
+  moth_im2col *l = &j->l;
   j->sides = ceil_div(j->n, l->side);
   j->bands = ceil_div(l->lines, l->band);
   j->panels = ceil_div(j->filters, j->height);
@@ -309,7 +309,7 @@ static void cut(job *j, double cost, int lanes) {
     int64_t some = ceil_div(2 * MOTH_TILE_COLUMNS, l->line);
     if (band < some) band = some;
     if (band < 2 * l->halo) band = 2 * l->halo;
-    if (band < l->band) moth_lowering_band(l, band);
+    if (band < l->band) moth_im2col_set_band(l, band);
     j->bands = ceil_div(l->lines, l->band);
   }
   j->parts = 1;
@@ -324,21 +324,21 @@ static void cut(job *j, double cost, int lanes) {
 
 /* Offsets of the taps of a block's channels, phase by phase; two tables where images are plain. */
 static void offsets(job *j, int64_t *off) {
-  const moth_lowering *l = &j->l;
+  const moth_im2col *l = &j->l;
   int64_t plane = l->in[0] * l->in[1];
   for (int p = 0; p < j->phases; p++) {
     phase *h = &j->phase[p];
     h->off = off;
     for (int64_t c = 0; c < l->block; c++)
       for (int64_t t = h->first; t < h->first + h->taps; t++)
-        *off++ = j->plain ? c * plane : moth_lowered_at(l, c, j->copy[t], j->reach[t]);
+        *off++ = j->plain ? c * plane : moth_im2col_at(l, c, j->copy[t], j->reach[t]);
   }
   for (int64_t c = 0; j->plain && c < l->block; c++) *off++ = c * MOTH_TILE_COLUMNS;
 }
 
 /* Runs the product that j describes; n > 0. */
 static int run(moth_ctx *ctx, job *j) {
-  moth_lowering *l = &j->l;
+  moth_im2col *l = &j->l;
   int64_t taps = 0, columns = j->tile->columns;
   for (int p = 0; p < j->phases; p++) {
     j->phase[p].k = j->phase[p].taps * l->channels;
@@ -350,14 +350,14 @@ static int run(moth_ctx *ctx, job *j) {
              !l->left && l->lines == l->in[0] && l->width == l->in[1];
   bool small = j->of_group <= SMALL_WEIGHTS && l->lines * l->width % j->tile->lanes == 0;
   int64_t side = j->plain || small ? 1 : ceil_div(SIDE_WINDOWS, l->lines * l->width);
-  if (!moth_lowering_plan(l, j->n, side)) return MOTH_DECLINED;
+  if (!moth_im2col_plan(l, j->n, side)) return MOTH_DECLINED;
   j->height = moth_tile_height(j->filters, j->tile->rows);
   j->in_place = j->straight && (j->n * l->lines * l->width <= FEW_WINDOWS || j->tile->by_rows);
   double fma = (double)(j->of_group * j->groups) * (double)(j->n * l->lines * l->width);
   cut(j, fma * NS_PER_FMA, moth_lanes(ctx));
   j->direct = l->side == 1 && j->phases == 1 && j->step[0] == 1 && j->step[1] == 1;
   int64_t tasks = j->groups * j->sides * j->bands * j->parts, part = j->panels * j->height;
-  j->xs = j->plain ? l->block * MOTH_TILE_COLUMNS : moth_lowered_size(l);
+  j->xs = j->plain ? l->block * MOTH_TILE_COLUMNS : moth_im2col_size(l);
   j->ys = j->direct ? 0 : j->phases * part * ceil_div(l->band * l->line, columns) * columns;
   j->edge = part * MOTH_TILE_COLUMNS;
   j->lane = ceil_div(j->xs + j->ys + j->edge, 16) * 16;
@@ -388,7 +388,7 @@ static int run(moth_ctx *ctx, job *j) {
 
 /* -- forward -- */
 
-int moth_lower_forward(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *x,
+int moth_im2col_forward(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *x,
                        const float *weight, const float *bias, float *y) {
   const moth_window *w = &c->w;
   int64_t area = w->kernel[0] * w->kernel[1], bytes = 3 * area * (int64_t)sizeof(int64_t);
@@ -397,7 +397,7 @@ int moth_lower_forward(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c,
            .filters = c->filters / c->groups, .cs = area, .straight = true,
            .out = INT2(w->out), .step = {1, 1}, .phases = 1, .phase = &all, .x = x,
            .weight = weight, .bias = bias, .y = y};
-  j.l = (moth_lowering){
+  j.l = (moth_im2col){
     .tile = j.tile, .channels = c->channels / c->groups, .in = INT2(w->in), .lines = w->out[0],
     .width = w->out[1], .step = INT2(w->stride), .top = -w->padding[0], .left = -w->padding[1],
     .copies = w->kernel[1], .apart = w->dilation[1],
@@ -470,17 +470,17 @@ static bool is_product(const moth_conv *c) {
          windows <= 1.5 * (double)w->out[0] * (double)w->out[1];
 }
 
-int moth_lower_input(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *dy,
+int moth_im2col_input(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *dy,
                      const float *weight, float *dx) {
   const moth_window *w = &c->w;
   int64_t area = w->kernel[0] * w->kernel[1], low[2] = {0, 0}, high[2] = {0, 0};
-  if (!is_product(c)) return moth_lower_columns(ctx, tile, c, dy, weight, dx);
+  if (!is_product(c)) return moth_col2im_input(ctx, tile, c, dy, weight, dx);
   int count = (int)(w->stride[0] * w->stride[1]);
   for (int i = 0; i < 2; i++) range(w, i, &low[i], &high[i]);
   job j = {.tile = tile, .n = c->n, .groups = c->groups,
            .filters = c->channels / c->groups, .rs = area, .out = INT2(w->in),
            .step = INT2(w->stride), .phases = count, .x = dy, .weight = weight, .y = dx};
-  j.l = (moth_lowering){
+  j.l = (moth_im2col){
     .tile = j.tile, .channels = c->filters / c->groups, .in = INT2(w->out),
     .lines = ceil_div(w->in[0], w->stride[0]), .width = ceil_div(w->in[1], w->stride[1]),
     .step = {1, 1}, .top = low[0], .left = low[1],
@@ -498,5 +498,5 @@ int moth_lower_input(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, c
   phases(&j, w);
   int status = run(ctx, &j);
   moth_dealloc(ctx, j.phase, bytes);
-  return status == MOTH_DECLINED ? moth_lower_columns(ctx, tile, c, dy, weight, dx) : status;
+  return status == MOTH_DECLINED ? moth_col2im_input(ctx, tile, c, dy, weight, dx) : status;
 }

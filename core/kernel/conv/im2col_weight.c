@@ -15,7 +15,7 @@
 /* Sums lie as [group][part][panel of filters][tap][filter], where a part of the bands of all
 ** images has sums of its own: parts depend on shapes alone, so that threads change nothing. */
 typedef struct job {
-  moth_lowering l;
+  moth_im2col l;
   const moth_tile *tile;
   int64_t n, groups, filters, padded; /* padded: a whole number of vectors */
   int64_t taps;                       /* of all channels */
@@ -51,7 +51,7 @@ typedef struct task {
 /* Where the windows of a band begin. */
 static void take_seats(task *t) {
   const job *j = t->j;
-  const moth_lowering *l = &j->l;
+  const moth_im2col *l = &j->l;
   const int64_t plane = l->in[0] * l->in[1], across = j->across, step = j->stride[1];
   const int64_t image = j->inside ? j->groups * l->channels * plane : l->width;
   const int64_t line = j->inside ? j->stride[0] * l->in[1] : l->line;
@@ -112,7 +112,7 @@ static void add_band(const task *t, bool first, float *sums) {
 
 static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
-  const moth_lowering *l = &j->l;
+  const moth_im2col *l = &j->l;
   int64_t plane = l->in[0] * l->in[1], image = j->groups * l->channels * plane;
   task t = {.j = j, .xs = j->room + lane * j->lane, .seat = j->seat + lane * j->seats};
   t.gt = t.xs + j->xs;
@@ -130,7 +130,8 @@ static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
       t.lines = least(l->lines - t.oy, l->band);
       t.x = j->x + t.side * image + g * l->channels * plane;
       t.dy = j->dy + (t.side * j->groups + g) * j->filters * j->p;
-      if (!j->inside) moth_lower(l, t.x + t.c * plane, t.images, image, t.channels, t.oy, t.xs);
+      if (!j->inside)
+        moth_im2col_run(l, t.x + t.c * plane, t.images, image, t.channels, t.oy, t.xs);
       take_seats(&t);
       add_band(&t, u == begin, sums);
     }
@@ -160,7 +161,7 @@ static void gather(int64_t first, int64_t last, int lane, const void *arg) {
 
 /* Parts by shapes alone; blocks of channels, whose sums are apart, as many as threads like. */
 static void cut(job *j, double cost, int lanes) {
-  moth_lowering *l = &j->l;
+  moth_im2col *l = &j->l;
   double worth = cost / NS_OF_TASK;
   int64_t wanted = worth > TASKS ? TASKS : worth > 1 ? (int64_t)worth : 1;
   j->bands = ceil_div(l->lines, l->band);
@@ -182,21 +183,21 @@ static void cut(job *j, double cost, int lanes) {
 
 /* Where the taps of a block's channels are from a window's beginning. */
 static void offsets(const job *j, const moth_window *w, int64_t *off) {
-  const moth_lowering *l = &j->l;
+  const moth_im2col *l = &j->l;
   for (int64_t c = 0; c < l->block; c++)
     for (int64_t t = 0; t < l->area; t++) {
       int64_t down = t / w->kernel[1] * w->dilation[0], right = t % w->kernel[1] * w->dilation[1];
       *off++ = right + (j->inside ? (c * l->in[0] + down) * l->in[1]
-                                  : moth_lowered_at(l, c, 0, down));
+                                  : moth_im2col_at(l, c, 0, down));
     }
 }
 
 static int run(moth_ctx *ctx, job *j, const moth_window *w, double fma) {
-  moth_lowering *l = &j->l;
+  moth_im2col *l = &j->l;
   cut(j, fma * NS_PER_FMA, moth_lanes(ctx));
   int64_t tasks = j->groups * j->blocks * j->parts, lanes = tasks > 1 ? moth_lanes(ctx) : 1;
   j->seats = l->side * l->band * j->across;
-  j->xs = j->inside ? 0 : moth_lowered_size(l);
+  j->xs = j->inside ? 0 : moth_im2col_size(l);
   j->lane = ceil_div(j->xs + 2 * BLOCK * j->tile->vectors * j->tile->lanes, 16) * 16;
   int64_t floats = lanes * j->lane + j->groups * j->parts * j->taps * j->padded;
   int64_t tables = l->block * l->area + lanes * j->seats;
@@ -221,7 +222,7 @@ static bool has_borders(const moth_window *w) {
   return w->padding[0] || w->padding[1] || w->extra[0] || w->extra[1];
 }
 
-int moth_lower_weight(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *x,
+int moth_im2col_weight(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *x,
                       const float *dy, float *dweight) {
   const moth_window *w = &c->w;
   job j = {.tile = tile, .n = c->n, .groups = c->groups,
@@ -229,13 +230,13 @@ int moth_lower_weight(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, 
            .stride = INT2(w->stride), .inside = !has_borders(w), .x = x, .dy = dy,
            .dweight = dweight};
   if (!j.tile) return MOTH_DECLINED;
-  j.l = (moth_lowering){
+  j.l = (moth_im2col){
     .tile = j.tile, .channels = c->channels / c->groups, .in = INT2(w->in), .lines = w->out[0],
     .width = (w->out[1] - 1) * w->stride[1] + (w->kernel[1] - 1) * w->dilation[1] + 1,
     .step = {w->stride[0], 1}, .top = -w->padding[0], .left = -w->padding[1], .copies = 1,
     .reach = (w->kernel[0] - 1) * w->dilation[0], .area = w->kernel[0] * w->kernel[1]};
   j.padded = ceil_div(j.filters, j.tile->lanes) * j.tile->lanes;
   j.taps = j.l.channels * j.l.area;
-  if (!moth_lowering_plan(&j.l, j.n, ceil_div(SIDE_WINDOWS, j.p))) return MOTH_DECLINED;
+  if (!moth_im2col_plan(&j.l, j.n, ceil_div(SIDE_WINDOWS, j.p))) return MOTH_DECLINED;
   return run(ctx, &j, w, (double)(c->filters * j.taps) * (double)(j.n * j.p));
 }

@@ -20,9 +20,9 @@
 /* Whether this processor has them, the system lends them to this process, and MOTH_ISA allows
 ** it. */
 bool moth_amx_here(void);
-/* moth_pairs_run where a row's pairs lie together. */
-void moth_amx_run(const moth_pairs *p);
-/* moth_tile_pairs in tiles as registers. */
+/* moth_bf16_run where a row's pairs lie together. */
+void moth_amx_run(const moth_bf16_product *p);
+/* moth_tile_bf16 in tiles as registers. */
 bool moth_tile_amx(moth_tile *to);
 
 #define AMX_TARGET __attribute__((target(MOTH_AVX512_SET ",avx512bf16,amx-tile,amx-bf16")))

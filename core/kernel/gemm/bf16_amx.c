@@ -10,8 +10,8 @@
 #define SIDE AMX_SIDE
 
 /* The last pairs, fewer than 16, of up to 32 rows and two vectors of columns. */
-AMX_TARGET INLINED void last_pairs(const moth_pairs *p, int m, int64_t some, const uint16_t *a,
-                                   const uint32_t *b, int64_t ldb, bool wide,
+AMX_TARGET INLINED void last_pairs(const moth_bf16_product *p, int m, int64_t some,
+                                   const uint16_t *a, const uint32_t *b, int64_t ldb, bool wide,
                                    uint32_t left[2 * SIDE][SIDE], uint32_t right[2][SIDE][SIDE]) {
   const __mmask32 mask = (__mmask32)((UINT64_C(1) << (2 * some + p->odd)) - 1);
   for (int i = 0; i < m; i++)
@@ -22,7 +22,7 @@ AMX_TARGET INLINED void last_pairs(const moth_pairs *p, int m, int64_t some, con
         k < some + p->odd ? (words16)AMX_AT(b + k * ldb + v * SIDE) : (words16){0};
 }
 
-AMX_TARGET INLINED void block(const int tall, const int wide, const moth_pairs *p, int m,
+AMX_TARGET INLINED void block(const int tall, const int wide, const moth_bf16_product *p, int m,
                               const uint16_t *a, const uint32_t *b) {
   uint32_t left[2 * SIDE][SIDE] __attribute__((aligned(64)));
   uint32_t right[2][SIDE][SIDE] __attribute__((aligned(64)));
@@ -40,7 +40,8 @@ AMX_TARGET INLINED void block(const int tall, const int wide, const moth_pairs *
   }
 }
 
-AMX_TARGET static void some_rows(const moth_pairs *p, int m, int v, const uint16_t *a, float *c) {
+AMX_TARGET static void some_rows(const moth_bf16_product *p, int m, int v, const uint16_t *a,
+                                 float *c) {
   const uint32_t *b = p->b + v * SIDE;
   const bool tall = m > SIDE, wide = p->nv - v > 1;
   amx_zero();
@@ -49,7 +50,7 @@ AMX_TARGET static void some_rows(const moth_pairs *p, int m, int v, const uint16
   amx_store(tall, wide, c, p->ldc);
 }
 
-AMX_TARGET void moth_amx_run(const moth_pairs *p) {
+AMX_TARGET void moth_amx_run(const moth_bf16_product *p) {
   for (int64_t i = 0, m; i < p->m; i += m) {
     m = p->m - i < 2 * SIDE ? p->m - i : 2 * SIDE;
     amx_open(m > SIDE ? SIDE : (int)m, m > SIDE ? (int)m - SIDE : 1);

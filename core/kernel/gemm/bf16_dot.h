@@ -1,5 +1,5 @@
 /* bf16_dot.h -- the instruction that multiplies pairs of bf16 and adds both products to f32 sums
-** (vdpbf16ps), for functions with MOTH_PAIRS_TARGET: DOT_PAIRS(sums, (operand)a, (operand)b), where
+** (vdpbf16ps), for functions with MOTH_BF16_TARGET: BF16_DOT(sums, (operand)a, (operand)b), where
 ** a pair is a word of 32 bits.
 */
 #ifndef MOTH_KERNEL_BF16_DOT_H
@@ -14,18 +14,18 @@
 
 /* Whether this processor has it, and MOTH_ISA allows it, at twice the rate of f32: those of Intel
 ** take two cycles for what they do in one with f32, and have tiles for pairs (amx.h). */
-bool moth_pairs_dot(void);
+bool moth_bf16_dot(void);
 
-#define MOTH_PAIRS_TARGET __attribute__((target(MOTH_AVX512_SET ",avx512bf16")))
+#define MOTH_BF16_TARGET __attribute__((target(MOTH_AVX512_SET ",avx512bf16")))
 typedef float vector16 __attribute__((vector_size(64)));
 typedef float loose16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint32_t words16 __attribute__((vector_size(64)));
 typedef uint32_t loose_words16 __attribute__((vector_size(64), aligned(4), may_alias));
 
 #if defined(__clang__)
-#define DOT_PAIRS __builtin_ia32_dpbf16ps_512
+#define BF16_DOT __builtin_ia32_dpbf16ps_512
 #else
-#define DOT_PAIRS __builtin_ia32_dpbf16ps_v16sf
+#define BF16_DOT __builtin_ia32_dpbf16ps_v16sf
 #endif
 #if (defined(__clang__) && __clang_major__ >= 16) || (!defined(__clang__) && __GNUC__ >= 13)
 typedef __bf16 operand __attribute__((vector_size(64)));

@@ -49,11 +49,11 @@ static bool by_words(const uint16_t *x, int64_t rs, int64_t cs) {
   return rs == 1 && cs % 2 == 0 && (uintptr_t)x % 4 == 0;
 }
 
-double moth_pairs_cost(const uint16_t *x, int64_t rs, int64_t cs) {
+double moth_bf16_pack_cost(const uint16_t *x, int64_t rs, int64_t cs) {
   return cs == 1 ? 1 : by_words(x, rs, cs) ? 1.5 : 16;
 }
 
-void moth_pairs_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, int64_t rs,
+void moth_bf16_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, int64_t rs,
                      int64_t cs, int64_t w, int64_t wide) {
   int64_t pairs = k / 2, rows = (k + 1) / 2;
   if (cs == 1 && rs == w && step == w && w <= 16)
@@ -72,14 +72,14 @@ void moth_pairs_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, i
     memset(to + t * step + w, 0, (size_t)(wide - w) * sizeof *to);
 }
 
-void moth_pairs_pack_rows(uint32_t *to, int64_t ld, const uint16_t *x, int64_t k, int64_t rs,
+void moth_bf16_pack_rows(uint32_t *to, int64_t ld, const uint16_t *x, int64_t k, int64_t rs,
                           int64_t cs, int64_t w) {
   enum { DEEP = 32, WIDE = 64 };
   uint32_t room[DEEP * WIDE];
   for (int64_t j = 0; j < w; j += WIDE)
     for (int64_t t = 0; t < k; t += 2 * DEEP) {
       const int64_t some = w - j < WIDE ? w - j : WIDE, n = k - t < 2 * DEEP ? k - t : 2 * DEEP;
-      moth_pairs_pack(room, some, x + t * rs + j * cs, n, rs, cs, some, some);
+      moth_bf16_pack(room, some, x + t * rs + j * cs, n, rs, cs, some, some);
       moth_matrix_turn_panel((float *)(void *)(to + j * ld + t / 2), ld,
                              (const float *)(void *)room, some, (n + 1) / 2, some);
     }
@@ -87,7 +87,7 @@ void moth_pairs_pack_rows(uint32_t *to, int64_t ld, const uint16_t *x, int64_t k
 
 /* -- tiles -- */
 
-#define TARGET MOTH_PAIRS_TARGET
+#define TARGET MOTH_BF16_TARGET
 
 TARGET static inline __attribute__((always_inline)) uint32_t word_at(const uint16_t *a) {
   uint32_t word;
@@ -96,16 +96,15 @@ TARGET static inline __attribute__((always_inline)) uint32_t word_at(const uint1
 }
 
 /* s += the words of a row times those of the panel's row b */
-#define STEP(word)                                                                              \
+#define STEP(word)                                                                               \
   UNROLL for (int v = 0; v < nv; v++) x[v] = *(const loose_words16 *)(const void *)(b + 16 * v); \
-  UNROLL for (int i = 0; i < m; i++) {                                                          \
-    const uint16_t *at = a[i / 3] + i % 3 * rs;                                                 \
-    const words16 y = (words16){0} + (word);                                                    \
-    UNROLL for (int v = 0; v < nv; v++)                                                         \
-      s[i][v] = DOT_PAIRS(s[i][v], (operand)y, (operand)x[v]);                                  \
+  UNROLL for (int i = 0; i < m; i++) {                                                           \
+    const uint16_t *at = a[i / 3] + i % 3 * rs;                                                  \
+    const words16 y = (words16){0} + (word);                                                     \
+    UNROLL for (int v = 0; v < nv; v++) s[i][v] = BF16_DOT(s[i][v], (operand)y, (operand)x[v]);  \
   }
 
-TARGET static inline __attribute__((always_inline)) void tile(const moth_pairs *p,
+TARGET static inline __attribute__((always_inline)) void tile(const moth_bf16_product *p,
                                                               const uint16_t *from, float *c,
                                                               const int m, const int nv) {
   const int64_t rs = p->rs, cs = p->cs, ldc = p->ldc;
@@ -132,20 +131,20 @@ TARGET static inline __attribute__((always_inline)) void tile(const moth_pairs *
       *(loose16 *)(void *)(c + i * ldc + 16 * v) = s[i][v];
 }
 
-#define TILE(m, nv)                                                                        \
-  TARGET static void tile_##m##_##nv(const moth_pairs *p, const uint16_t *a, float *c) { \
-    tile(p, a, c, m, nv);                                                                  \
+#define TILE(m, nv)                                                                             \
+  TARGET static void tile_##m##_##nv(const moth_bf16_product *p, const uint16_t *a, float *c) { \
+    tile(p, a, c, m, nv);                                                                       \
   }
 #define ROW(m, nv) [m] = tile_##m##_##nv,
 #define SIX(X, nv) X(1, nv) X(2, nv) X(3, nv) X(4, nv) X(5, nv) X(6, nv)
 #define TWELVE(X, nv) SIX(X, nv) X(7, nv) X(8, nv) X(9, nv) X(10, nv) X(11, nv) X(12, nv)
 TWELVE(TILE, 1) TWELVE(TILE, 2) SIX(TILE, 3) SIX(TILE, 4)
 
-typedef void tile_function(const moth_pairs *p, const uint16_t *a, float *c);
+typedef void tile_function(const moth_bf16_product *p, const uint16_t *a, float *c);
 static tile_function *const tiles[4][13] = {
   {TWELVE(ROW, 1)}, {TWELVE(ROW, 2)}, {SIX(ROW, 3)}, {SIX(ROW, 4)}};
 
-void moth_pairs_run(const moth_pairs *p) {
+void moth_bf16_run(const moth_bf16_product *p) {
   if (p->cs == 2 && moth_amx_here()) {
     moth_amx_run(p);
     return;
@@ -157,28 +156,30 @@ void moth_pairs_run(const moth_pairs *p) {
   }
 }
 
-bool moth_pairs_dot(void) {
+bool moth_bf16_dot(void) {
   return moth_level() == MOTH_LEVEL_AVX512 && __builtin_cpu_supports("avx512bf16") &&
          !__builtin_cpu_is("intel");
 }
 
-bool moth_pairs_here(void) { return moth_amx_here() || moth_pairs_dot(); }
+bool moth_bf16_here(void) { return moth_amx_here() || moth_bf16_dot(); }
 
-bool moth_pairs_by_rows(void) { return moth_amx_here(); }
+bool moth_bf16_by_rows(void) { return moth_amx_here(); }
 
 #else
 
-double moth_pairs_cost(const uint16_t *x, int64_t rs, int64_t cs) { return x && rs + cs ? 1 : 2; }
-void moth_pairs_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, int64_t rs,
-                     int64_t cs, int64_t w, int64_t wide) {
+double moth_bf16_pack_cost(const uint16_t *x, int64_t rs, int64_t cs) {
+  return x && rs + cs ? 1 : 2;
+}
+void moth_bf16_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, int64_t rs,
+                    int64_t cs, int64_t w, int64_t wide) {
   (void)to, (void)step, (void)x, (void)k, (void)rs, (void)cs, (void)w, (void)wide;
 }
-void moth_pairs_run(const moth_pairs *p) { (void)p; }
-void moth_pairs_pack_rows(uint32_t *to, int64_t ld, const uint16_t *x, int64_t k, int64_t rs,
+void moth_bf16_run(const moth_bf16_product *p) { (void)p; }
+void moth_bf16_pack_rows(uint32_t *to, int64_t ld, const uint16_t *x, int64_t k, int64_t rs,
                           int64_t cs, int64_t w) {
   (void)to, (void)ld, (void)x, (void)k, (void)rs, (void)cs, (void)w;
 }
-bool moth_pairs_here(void) { return false; }
-bool moth_pairs_by_rows(void) { return false; }
+bool moth_bf16_here(void) { return false; }
+bool moth_bf16_by_rows(void) { return false; }
 
 #endif

@@ -6,8 +6,8 @@
 
 #if MOTH_HAS_LEVELS
 
-#define TARGET MOTH_PAIRS_TARGET
-#define NAME(f) f##_pairs
+#define TARGET MOTH_BF16_TARGET
+#define NAME(f) f##_bf16
 #define LANES 16
 #define ROWS 12
 #define TAPS1 10
@@ -19,21 +19,21 @@
 #define NUMBERS words16
 #define LOOSE_NUMBERS loose_words16
 #define MORE(sum, number, numbers) \
-  DOT_PAIRS(sum, (operand)((words16){0} + (number)), (operand)(numbers))
+  BF16_DOT(sum, (operand)((words16){0} + (number)), (operand)(numbers))
 #include "tile_product.h"
 
-bool moth_tile_pairs(moth_tile *to) {
+bool moth_tile_bf16(moth_tile *to) {
   if (moth_tile_amx(to)) return true;
-  if (!moth_pairs_dot()) return false;
+  if (!moth_bf16_dot()) return false;
   *to = *moth_tile_best();
-  to->product = product_pairs;
-  to->sum = sum_pairs;
+  to->product = product_bf16;
+  to->sum = sum_bf16;
   return true;
 }
 
 #else
 
-bool moth_tile_pairs(moth_tile *to) {
+bool moth_tile_bf16(moth_tile *to) {
   (void)to;
   return false;
 }

@@ -12,13 +12,13 @@
 #include "bf16_product.h"
 
 #define ROWS 48               /* of a block: a multiple of all tiles' heights */
-#define WIDE MOTH_PAIRS_WIDE
-#define PAIRS_DEPTH 1024      /* numbers along k that are added to a square in one go, */
+#define WIDE MOTH_BF16_PANEL
+#define BF16_DEPTH 1024      /* numbers along k that are added to a square in one go, */
 #define FLOATS_DEPTH 768      /* ... and of floats, which have room of their own */
 #define ROOM (1 << 20)        /* words of B that are laid out at a time */
 /* What a thread does in a nanosecond, by which work is shared. Measured on a Zen 5; AMX multiplies
 ** up to 350, in products so large that they are shared at either rate. */
-#define PAIRS_PER_NS 200.0    /* multiplications and additions, */
+#define BF16_PER_NS 200.0    /* multiplications and additions, */
 #define FLOATS_PER_NS 90.0
 #define PACKED_PER_NS 6.0     /* ... and numbers laid out */
 #define LITTLE 3000.0         /* nanoseconds of work that is not worth sharing */
@@ -48,9 +48,9 @@ static const uint16_t *numbers(const char *at) { return (const uint16_t *)(const
 
 /* What is to be laid out, in numbers. */
 static double effort(const moth_product *p, bool pairs) {
-  double b = moth_pairs_cost(numbers(p->b), p->rs_b, p->cs_b), k = (double)p->k;
+  double b = moth_bf16_pack_cost(numbers(p->b), p->rs_b, p->cs_b), k = (double)p->k;
   double a = p->cs_a == 1 || !pairs ? 0
-                                    : moth_pairs_cost(numbers(p->a), p->cs_a, p->rs_a);
+                                    : moth_bf16_pack_cost(numbers(p->a), p->cs_a, p->rs_a);
   int64_t n = (p->n + 15) / 16 * 16;
   return k * (double)n * b + k * (double)p->m * a;
 }
@@ -70,13 +70,13 @@ static halves planned(const moth_product *given) {
   moth_product p = *given;
   if (p.k == 1) p.cs_a = p.rs_b = 1; /* steps that are never taken */
   if (p.n == 1 && p.cs_b == 1 && p.rs_b != 1) p.cs_b = p.k;
-  halves h = {.pairs = p.dtype == MOTH_BF16 && moth_pairs_here()};
+  halves h = {.pairs = p.dtype == MOTH_BF16 && moth_bf16_here()};
   const moth_product q = turned_form(&p);
   h.turned = effort(&q, h.pairs) + (double)p.m * (double)p.n < effort(&p, h.pairs);
   h.p = h.turned ? q : p;
   h.packs_a = h.pairs && h.p.cs_a != 1;
   h.words = h.pairs ? (p.k + 1) / 2 : p.k;
-  h.depth = h.pairs ? PAIRS_DEPTH : FLOATS_DEPTH;
+  h.depth = h.pairs ? BF16_DEPTH : FLOATS_DEPTH;
   h.blocks = (h.p.m + ROWS - 1) / ROWS;
   h.columns = ROOM / (h.words + 1) / WIDE * WIDE;
   if (h.columns < WIDE) h.columns = WIDE;
@@ -116,7 +116,7 @@ static void pack_b(int64_t first, int64_t last, int lane, const void *arg) {
     uint32_t *to = h->b + column * h->words;
     const char *b = element(h->p.b, (h->at + column) * h->p.cs_b);
     if (h->pairs)
-      moth_pairs_pack(to, wide, numbers(b), h->p.k, h->p.rs_b, h->p.cs_b, w, wide);
+      moth_bf16_pack(to, wide, numbers(b), h->p.k, h->p.rs_b, h->p.cs_b, w, wide);
     else
       widen_panel(h, (float *)(void *)to, b, w, h->lanes + lane * h->lane_floats);
   }
@@ -134,10 +134,10 @@ static void pack_a(int64_t first, int64_t last, int lane, const void *arg) {
     int64_t rows = block_rows(h, i);
     const char *a = element(h->p.a, i * ROWS * h->p.rs_a);
     uint32_t *to = h->a + i * ROWS * h->words;
-    if (moth_pairs_by_rows())
-      moth_pairs_pack_rows(to, h->words, numbers(a), h->p.k, h->p.cs_a, h->p.rs_a, rows);
+    if (moth_bf16_by_rows())
+      moth_bf16_pack_rows(to, h->words, numbers(a), h->p.k, h->p.cs_a, h->p.rs_a, rows);
     else
-      moth_pairs_pack(to, rows, numbers(a), h->p.k, h->p.cs_a, h->p.rs_a, rows, rows);
+      moth_bf16_pack(to, rows, numbers(a), h->p.k, h->p.cs_a, h->p.rs_a, rows, rows);
   }
 }
 
@@ -149,11 +149,11 @@ typedef struct square {
   float *c, *room; /* c: WIDE apart */
 } square;
 
-static void sum_pairs(const halves *h, const square *s, int64_t t, int64_t n) {
-  moth_pairs q = {.m = s->rows, .k = n / 2, .odd = n % 2, .nv = (int)(s->wide / 16),
+static void sum_bf16(const halves *h, const square *s, int64_t t, int64_t n) {
+  moth_bf16_product q = {.m = s->rows, .k = n / 2, .odd = n % 2, .nv = (int)(s->wide / 16),
                   .b = s->b + t / 2 * s->wide, .c = s->c, .ldc = WIDE, .add = t > 0};
   if (h->packs_a) {
-    const bool rows = moth_pairs_by_rows();
+    const bool rows = moth_bf16_by_rows();
     const uint32_t *a = h->a + s->block * ROWS * h->words + t / 2 * (rows ? 1 : s->rows);
     q.a = (const uint16_t *)(const void *)a;
     q.rs = rows ? 2 * h->words : 2;
@@ -163,7 +163,7 @@ static void sum_pairs(const halves *h, const square *s, int64_t t, int64_t n) {
     q.rs = h->p.rs_a;
     q.cs = 2;
   }
-  moth_pairs_run(&q);
+  moth_bf16_run(&q);
 }
 
 /* A's block of n numbers along k: rows of it, or columns if it lies so. */
@@ -231,7 +231,7 @@ static void multiply(const halves *h, int64_t block, int64_t first, int64_t last
     for (int64_t t = 0; t < h->p.k || t == 0; t += h->depth) {
       int64_t n = h->p.k - t < h->depth ? h->p.k - t : h->depth;
       if (!h->pairs && (!once || j == first)) widen_block(h, &s, t, n);
-      if (h->pairs) sum_pairs(h, &s, t, n);
+      if (h->pairs) sum_bf16(h, &s, t, n);
       else sum_floats(h, &s, t, n);
     }
     finish(h, &s);
@@ -272,7 +272,7 @@ static void alone(halves *h) {
 
 static double time_of(const moth_product *p, bool pairs) {
   double numbers_packed = (double)p->k * (double)(p->m < p->n ? p->m : p->n);
-  return (double)p->m * (double)p->n * (double)p->k / (pairs ? PAIRS_PER_NS : FLOATS_PER_NS) +
+  return (double)p->m * (double)p->n * (double)p->k / (pairs ? BF16_PER_NS : FLOATS_PER_NS) +
          numbers_packed / PACKED_PER_NS;
 }
 
@@ -286,14 +286,14 @@ static int shared(moth_ctx *ctx, halves *h) {
     bool rows = h->blocks >= h->panels || h->blocks >= 2 * moth_lanes(ctx);
     int64_t items = rows ? h->blocks : h->panels;
     double ns = (double)h->p.m * (double)h->n * (double)h->p.k /
-                (h->pairs ? PAIRS_PER_NS : FLOATS_PER_NS);
+                (h->pairs ? BF16_PER_NS : FLOATS_PER_NS);
     if (!status)
       status = moth_parallel(ctx, items, 1, ns / (double)items, rows ? by_blocks : by_panels, h);
   }
   return status;
 }
 
-int moth_halves(moth_ctx *ctx, const moth_product *p) {
+int moth_half_product(moth_ctx *ctx, const moth_product *p) {
   halves h = planned(p);
   bool little = time_of(p, h.pairs) < LITTLE;
   int64_t lanes = little ? 1 : moth_lanes(ctx), bytes = room_of(&h, lanes) * 4;
@@ -332,16 +332,16 @@ static int64_t most_room(const moth_product *p) {
   return (m + n) * words + WIDE * FLOATS_DEPTH + 16;
 }
 
-int moth_halves_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch,
+int moth_half_product_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch,
                       int64_t count) {
-  bool pairs = p->dtype == MOTH_BF16 && moth_pairs_here();
+  bool pairs = p->dtype == MOTH_BF16 && moth_bf16_here();
   double ns = time_of(p, pairs);
   many w = {.p = *p, .batch = batch, .each = most_room(p)};
   if (count == 1 || w.each > ROOM || (ns > 1e5 && count < 4 * moth_lanes(ctx))) {
     int status = MOTH_OK;
     for (int64_t i = 0; i < count && !status; i++) {
       moth_product q = moth_batch_product(p, batch, i);
-      status = moth_halves(ctx, &q);
+      status = moth_half_product(ctx, &q);
     }
     return status;
   }

@@ -7,8 +7,8 @@
 #include "sgemm.h"
 
 /* Both need moth_matrix_here(). */
-int moth_halves(moth_ctx *ctx, const moth_product *p);
-int moth_halves_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch,
+int moth_half_product(moth_ctx *ctx, const moth_product *p);
+int moth_half_product_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch,
                       int64_t count);
 
 #endif

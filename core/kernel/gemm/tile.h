@@ -68,7 +68,7 @@ const moth_tile *moth_tile_best(void);
 
 /* The one whose product and sum take pairs of bf16 for numbers, in `a`, `b` and `x`; false where
 ** the processor does not multiply them, or no faster. */
-bool moth_tile_pairs(moth_tile *to);
+bool moth_tile_bf16(moth_tile *to);
 
 /* Heights of equal panels: how many of `total` rows each takes, at most `most`. */
 static inline int moth_tile_height(int64_t total, int most) {

@@ -106,21 +106,21 @@ const moth_inner moth_division_loops[MOTH_DTYPES] = {MOTH_INT_ROWS(division)};
 
 /* -- choosing by a mask -- */
 
-#define WHERE_LOOP(name, type)                                                           \
-  MOTH_INNER(where_##name) {                                                            \
-    enum { S = sizeof(type) };                                                          \
-    (void)arg;                                                                          \
-    if (step[0] == S && step[1] == 1 && (step[2] == S || step[2] == 0) &&               \
-        (step[3] == S || step[3] == 0)) {                                               \
-      moth_choose(S, n, at[0], (const uint8_t *)at[1], at[2], step[2] != 0, at[3],      \
-                  step[3] != 0);                                                        \
-      return;                                                                           \
-    }                                                                                   \
-    for (int64_t i = 0; i < n; i++) {                                                   \
-      const type either[2] = {*(const type *)(const void *)(at[3] + i * step[3]),       \
-                              *(const type *)(const void *)(at[2] + i * step[2])};      \
-      *(type *)(void *)(at[0] + i * step[0]) = either[at[1][i * step[1]] != 0];         \
-    }                                                                                   \
+#define WHERE_LOOP(name, type)                                                             \
+  MOTH_INNER(where_##name) {                                                               \
+    enum { S = sizeof(type) };                                                             \
+    (void)arg;                                                                             \
+    if (step[0] == S && step[1] == 1 && (step[2] == S || step[2] == 0) &&                  \
+        (step[3] == S || step[3] == 0)) {                                                  \
+      moth_select_by_mask(S, n, at[0], (const uint8_t *)at[1], at[2], step[2] != 0, at[3], \
+                          step[3] != 0);                                                   \
+      return;                                                                              \
+    }                                                                                      \
+    for (int64_t i = 0; i < n; i++) {                                                      \
+      const type either[2] = {*(const type *)(const void *)(at[3] + i * step[3]),          \
+                              *(const type *)(const void *)(at[2] + i * step[2])};         \
+      *(type *)(void *)(at[0] + i * step[0]) = either[at[1][i * step[1]] != 0];            \
+    }                                                                                      \
   }
 WHERE_LOOP(8, uint8_t)
 WHERE_LOOP(16, uint16_t)

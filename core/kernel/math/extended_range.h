@@ -9,10 +9,10 @@
 #include <string.h>
 
 /* p 2^e: |p| is within 2^-500 .. 2^500, or p is 0, infinite or NaN. */
-typedef struct moth_scaled {
+typedef struct moth_extended {
   double p;
   int64_t e;
-} moth_scaled;
+} moth_extended;
 
 /* Bits of a double without its sign, and limits of such bits. */
 static inline int64_t moth_size_bits(double x) {
@@ -20,23 +20,24 @@ static inline int64_t moth_size_bits(double x) {
   memcpy(&bits, &x, sizeof bits);
   return bits & INT64_MAX;
 }
-#define MOTH_SCALED_LEAST ((int64_t)(1023 - 500) << 52)
-#define MOTH_SCALED_MOST ((int64_t)(1023 + 500) << 52)
+#define MOTH_EXTENDED_LEAST ((int64_t)(1023 - 500) << 52)
+#define MOTH_EXTENDED_MOST ((int64_t)(1023 + 500) << 52)
 #define MOTH_FINITE_MOST (((int64_t)0x7ff << 52) - 1)
 
 /* Negative if bits (one number, or a vector) are not within least .. most. */
 #define MOTH_BITS_OUTSIDE(bits, least, most) (((bits) - (least)) | ((most) - (bits)))
 /* Negative if |x| is not within 2^-500 .. 2^500; if x is 0 or not finite. */
-#define MOTH_SCALED_OUTSIDE(bits) MOTH_BITS_OUTSIDE(bits, MOTH_SCALED_LEAST, MOTH_SCALED_MOST)
-#define MOTH_SCALED_SPECIAL(bits) MOTH_BITS_OUTSIDE(bits, 1, MOTH_FINITE_MOST)
+#define MOTH_EXTENDED_OUTSIDE(bits) MOTH_BITS_OUTSIDE(bits, MOTH_EXTENDED_LEAST, MOTH_EXTENDED_MOST)
+#define MOTH_EXTENDED_SPECIAL(bits) MOTH_BITS_OUTSIDE(bits, 1, MOTH_FINITE_MOST)
 
-static inline void moth_scaled_times(moth_scaled *s, double x) {
+static inline void moth_extended_times(moth_extended *s, double x) {
   const double p = s->p * x;
-  if (MOTH_SCALED_OUTSIDE(moth_size_bits(p)) >= 0) {
+  if (MOTH_EXTENDED_OUTSIDE(moth_size_bits(p)) >= 0) {
     s->p = p;
     return;
   }
-  if ((MOTH_SCALED_SPECIAL(moth_size_bits(s->p)) | MOTH_SCALED_SPECIAL(moth_size_bits(x))) < 0) {
+  if ((MOTH_EXTENDED_SPECIAL(moth_size_bits(s->p)) | MOTH_EXTENDED_SPECIAL(moth_size_bits(x))) <
+      0) {
     s->p = p;
     return;
   }
@@ -45,7 +46,7 @@ static inline void moth_scaled_times(moth_scaled *s, double x) {
   s->e += up + more;
 }
 
-static inline double moth_scaled_value(const moth_scaled *s) {
+static inline double moth_extended_value(const moth_extended *s) {
   if (s->e == 0) return s->p;
   return ldexp(s->p, (int)(s->e > 5000 ? 5000 : s->e < -5000 ? -5000 : s->e));
 }

@@ -13,48 +13,50 @@
 #include "distributions.h"
 
 #if defined(__CUDACC__)
-#define MOTH_TRIAL MOTH_INLINE
+#define MOTH_REJECTION MOTH_INLINE
 #else
-#define MOTH_TRIAL static __attribute__((noinline))
+#define MOTH_REJECTION static __attribute__((noinline))
 #endif
 
-typedef struct moth_trials {
+typedef struct moth_rejection {
   uint64_t seed, block;
   uint32_t turn, left, word[4];
-} moth_trials;
+} moth_rejection;
 
 /* The next two words, or four of them. The includer says what words(seed, block, turn, out) is. */
-MOTH_INLINE const uint32_t *moth_next_two(moth_trials *t) {
+MOTH_INLINE const uint32_t *moth_next_two(moth_rejection *t) {
   if (t->left == 0) {
-    MOTH_TRIAL_WORDS(t->seed, t->block, t->turn++, t->word);
+    MOTH_REJECTION_WORDS(t->seed, t->block, t->turn++, t->word);
     t->left = 2;
   }
   return t->word + 4 - 2 * t->left--;
 }
 
-MOTH_INLINE double moth_next_unit(moth_trials *t) { return moth_inner_unit_f64(moth_next_two(t)); }
+MOTH_INLINE double moth_next_unit(moth_rejection *t) {
+  return moth_inner_unit_f64(moth_next_two(t));
+}
 
-MOTH_TRIAL double moth_next_normal(moth_trials *t) {
+MOTH_REJECTION double moth_next_normal(moth_rejection *t) {
   double two[2];
-  if (t->left < 2) MOTH_TRIAL_WORDS(t->seed, t->block, t->turn++, t->word);
+  if (t->left < 2) MOTH_REJECTION_WORDS(t->seed, t->block, t->turn++, t->word);
   t->left = 0;
   moth_two_normals_f64(t->word, two);
   return two[0];
 }
 
 /* The largest integer up to x. */
-MOTH_INLINE double moth_trial_floor(double x) {
+MOTH_INLINE double moth_rejection_floor(double x) {
   if (!(x > -4503599627370496.0 && x < 4503599627370496.0)) return x;
   const double whole = (double)(int64_t)x;
   return whole > x ? whole - 1 : whole;
 }
 
-MOTH_TRIAL double moth_trial_log(double x) { return -0.5 * moth_minus_2_log_f64(x); }
+MOTH_REJECTION double moth_rejection_log(double x) { return -0.5 * moth_minus_2_log_f64(x); }
 
 /* exp(x) for x up to 0: Taylor to degree 14, by even and odd powers. */
-MOTH_INLINE double moth_trial_exp(double x) {
+MOTH_INLINE double moth_rejection_exp(double x) {
   if (x < -745) return 0;
-  const double n = moth_trial_floor(x * 1.4426950408889634074 + 0.5);
+  const double n = moth_rejection_floor(x * 1.4426950408889634074 + 0.5);
   const double r = x - n * 6.93147180369123816490e-1 - n * 1.90821492927058770002e-10, z = r * r;
   double even = 1.0 / 87178291200.0, odd = 1.0 / 6227020800.0;
   even = even * z + 1.0 / 479001600.0;
@@ -77,39 +79,40 @@ MOTH_INLINE double moth_trial_exp(double x) {
 }
 
 /* log(k!) by Stirling's series. */
-MOTH_TRIAL double moth_log_factorial(double k) {
+MOTH_REJECTION double moth_log_factorial(double k) {
   double product = 1, z = k + 1;
   for (; z < 10; z += 1) product *= z;
   const double r = 1 / (z * z);
-  return (z - 0.5) * moth_trial_log(z) - z + 0.91893853320467274178 - moth_trial_log(product) +
+  return (z - 0.5) * moth_rejection_log(z) - z + 0.91893853320467274178 -
+         moth_rejection_log(product) +
          (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r / 1680))) / z;
 }
 
 /* Of shape a > 0 and rate 1. Below 1 from that of a + 1, which a power of a uniform one brings
 ** down: it may become 0. */
-MOTH_TRIAL double moth_draw_gamma(moth_trials *t, double a) {
+MOTH_REJECTION double moth_draw_gamma(moth_rejection *t, double a) {
   const double d = (a < 1 ? a + 1 : a) - 1.0 / 3, c = 1 / sqrt(9 * d);
   for (;;) {
     const double x = moth_next_normal(t), root = 1 + c * x, v = root * root * root;
     if (root <= 0) continue;
     const double u = moth_next_unit(t);
     if (u >= 1 - 0.0331 * x * x * x * x &&
-        moth_trial_log(u) >= 0.5 * x * x + d * (1 - v + moth_trial_log(v)))
+        moth_rejection_log(u) >= 0.5 * x * x + d * (1 - v + moth_rejection_log(v)))
       continue;
-    return a < 1 ? d * v * moth_trial_exp(moth_trial_log(moth_next_unit(t)) / a) : d * v;
+    return a < 1 ? d * v * moth_rejection_exp(moth_rejection_log(moth_next_unit(t)) / a) : d * v;
   }
 }
 
 /* What a uniform u and the shape of a hat make of one trial: k, and how well it must do. */
 MOTH_INLINE double moth_hat_value(double u, double a, double b, double middle, double *size) {
   *size = 0.5 - fabs(u);
-  return moth_trial_floor((2 * a / *size + b) * u + middle);
+  return moth_rejection_floor((2 * a / *size + b) * u + middle);
 }
 
-MOTH_TRIAL double moth_draw_poisson(moth_trials *t, double rate) {
+MOTH_REJECTION double moth_draw_poisson(moth_rejection *t, double rate) {
   if (rate < 10) { /* by inversion: of a uniform u the first k at which the chances reach it */
     const double u = moth_next_unit(t);
-    double chance = moth_trial_exp(-rate), sum = chance;
+    double chance = moth_rejection_exp(-rate), sum = chance;
     int64_t n = u > sum;
     for (int i = 1; i <= 8; i++) { /* no branch in here depends on u */
       chance *= rate * (1.0 / i);
@@ -137,25 +140,25 @@ MOTH_TRIAL double moth_draw_poisson(moth_trials *t, double rate) {
     if (size >= 0.07 && v <= sure) return k;
     if (k < 0 || (size < 0.013 && v > size)) continue;
     const double c = 1.1239 + 1.1328 / (b - 3.4);
-    if (moth_trial_log(v * c / (a / (size * size) + b)) <=
-        k * moth_trial_log(rate) - rate - moth_log_factorial(k))
+    if (moth_rejection_log(v * c / (a / (size * size) + b)) <=
+        k * moth_rejection_log(rate) - rate - moth_log_factorial(k))
       return k;
   }
 }
 
 /* Of n trials with a chance p up to 1/2 each. */
-MOTH_TRIAL double moth_draw_few(moth_trials *t, double n, double p) {
+MOTH_REJECTION double moth_draw_few(moth_rejection *t, double n, double p) {
   double k = 0;
   if (n * p < 10) { /* gaps between those that succeed */
-    const double miss = p < 1e-4 ? -p * (1 + p * (0.5 + p / 3)) : moth_trial_log(1 - p);
+    const double miss = p < 1e-4 ? -p * (1 + p * (0.5 + p / 3)) : moth_rejection_log(1 - p);
     for (double at = 0;; k++) {
-      at += ceil(moth_trial_log(moth_next_unit(t)) / miss);
+      at += ceil(moth_rejection_log(moth_next_unit(t)) / miss);
       if (!(at <= n)) return k;
     }
   }
   const double spread = sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * spread;
   const double a = 0.0248 * b + 0.01 * p - 0.0873, c = (2.83 + 5.1 / b) * spread;
-  const double most = floor((n + 1) * p), odds = moth_trial_log(p / (1 - p));
+  const double most = floor((n + 1) * p), odds = moth_rejection_log(p / (1 - p));
   const double top = moth_log_factorial(most) + moth_log_factorial(n - most);
   for (;;) {
     const double u = moth_next_unit(t) - 0.5, v = moth_next_unit(t);
@@ -163,13 +166,13 @@ MOTH_TRIAL double moth_draw_few(moth_trials *t, double n, double p) {
     k = moth_hat_value(u, a, b, n * p + 0.5, &size);
     if (k < 0 || k > n) continue;
     if (size >= 0.07 && v <= 0.92 - 4.2 / b) return k;
-    if (moth_trial_log(v * c / (a / (size * size) + b)) <=
+    if (moth_rejection_log(v * c / (a / (size * size) + b)) <=
         top - moth_log_factorial(k) - moth_log_factorial(n - k) + (k - most) * odds)
       return k;
   }
 }
 
-MOTH_TRIAL double moth_draw_binomial(moth_trials *t, double n, double p) {
+MOTH_REJECTION double moth_draw_binomial(moth_rejection *t, double n, double p) {
   if (n < 1 || p == 0) return 0;
   if (p > 0.5) return p == 1 ? floor(n) : floor(n) - moth_draw_few(t, floor(n), 1 - p);
   return moth_draw_few(t, floor(n), p);
@@ -179,7 +182,8 @@ MOTH_TRIAL double moth_draw_binomial(moth_trials *t, double n, double p) {
 
 enum { MOTH_DRAW_GAMMA, MOTH_DRAW_POISSON, MOTH_DRAW_BINOMIAL };
 
-MOTH_TRIAL double moth_draw_from(moth_trials *t, int which, double a, double b, double least) {
+MOTH_REJECTION double moth_draw_from(moth_rejection *t, int which, double a, double b,
+                                     double least) {
   if (!(a >= 0) || a - a != 0) return (double)NAN;
   if (which == MOTH_DRAW_BINOMIAL)
     return b >= 0 && b <= 1 ? moth_draw_binomial(t, a, b) : (double)NAN;
@@ -192,13 +196,13 @@ MOTH_TRIAL double moth_draw_from(moth_trials *t, int which, double a, double b, 
 /* The same, where its first four words are there already. */
 MOTH_INLINE double moth_draw_with(int which, uint64_t seed, uint64_t block, const uint32_t *word,
                                   double a, double b, double least) {
-  moth_trials t = {seed, block, 1, 2, {word[0], word[1], word[2], word[3]}};
+  moth_rejection t = {seed, block, 1, 2, {word[0], word[1], word[2], word[3]}};
   return moth_draw_from(&t, which, a, b, least);
 }
 
 MOTH_INLINE double moth_draw_by_trial(int which, uint64_t seed, uint64_t block, double a, double b,
                                       double least) {
-  moth_trials t = {seed, block, 0, 0, {0, 0, 0, 0}};
+  moth_rejection t = {seed, block, 0, 0, {0, 0, 0, 0}};
   return moth_draw_from(&t, which, a, b, least);
 }
 
