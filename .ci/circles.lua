@@ -1,9 +1,9 @@
 #!/usr/bin/env luajit
--- Prints the largest circle of includes in core/: files that include each other, directly or by
--- others. A .c file and its header count as one file. Ops and kernels are left out: gradients of
--- ops call other ops.
+-- Prints the largest include cycle in core/: files that include each other directly or through
+-- other files. A .c file and its header count as one file. Ops and kernels are left out: gradients
+-- of ops call other ops.
 --
---   luajit .ci/circles.lua [N]   exits with 1 if a circle has more than N (5) files
+--   luajit .ci/circles.lua [N]   exits with 1 if a cycle has more than N (5) files
 
 local most = tonumber(arg[1]) or 5
 

@@ -1,7 +1,7 @@
-/* cover.c -- which blocks of Lua and C a process executes, for .ci/cover.lua.
-** As a library it is loaded before all others (LD_PRELOAD) and marks what runs in the file that
-** MOTH_MARKS names; processes that a process starts mark the same file. With COVER_STUB it is the
-** object that an instrumented library links, and does nothing.
+/* cover.c -- records the blocks of Lua and C that a process executes, for .ci/cover.lua.
+** It is preloaded (LD_PRELOAD) as a library and marks executed blocks in the file that MOTH_MARKS
+** names; child processes mark the same file. With COVER_STUB it is an object that an instrumented
+** library links, and does nothing.
 */
 #ifdef COVER_STUB
 
@@ -25,7 +25,7 @@ __attribute__((weak, visibility("default"))) void __sanitizer_cov_trace_pc(void)
 
 enum { MARKS = 1 << 20, TEXT = 64 << 20 };
 
-static unsigned char *marks; /* a byte for each place of Lua */
+static unsigned char *marks; /* a byte for each Lua block */
 static unsigned char *text;  /* a byte for each address of libmoth.so */
 static uintptr_t base;
 

@@ -1,10 +1,11 @@
---- cover.lua -- which lines each spec file executes, for .ci/mutate: measured once, with a library
--- and Lua files that mark what runs (cover.c), and kept in a folder, a file for each spec file:
+--- cover.lua -- measures the lines that each spec file executes, for .ci/mutate. It runs the spec
+-- once with an instrumented library and instrumented Lua files (cover.c), and stores the result
+-- in a folder, a file for each spec file:
 --
 --   seconds of CPU time in the plain build, whether it passed there
 --   FILE: LINE LINE ...
 --
--- The lines are those where a block begins. Wants gcc, objdump and addr2line.
+-- The lines are the first lines of basic blocks. Needs gcc, objdump and addr2line.
 
 local cover = {}
 
@@ -30,7 +31,7 @@ local function output(command)
   return text
 end
 
--- A file of Lua that marks its blocks, from number `first` on; the lines of these.
+-- Inserts marks into a Lua file, from number `first` on; returns the lines of the marks.
 local function instrumented(text, code, first)
   local at, out, lines = 1, {}, {}
   local line, counted = 1, 1
@@ -101,7 +102,7 @@ function cover.build(tree, here, code_of)
   instrument(folder .. "/tree", code_of)
 end
 
--- Address behind a call of the tracer -> "FILE:LINE FILE:LINE ...", inlined callers too.
+-- Return address of a tracer call -> "FILE:LINE FILE:LINE ...", with inlined callers.
 local function blocks(tree)
   local library = tree .. "/build-cover/libmoth.so"
   local list, after = {}, false
@@ -159,7 +160,7 @@ local function write(path, text)
   assert(os.rename(path .. ".new", path))
 end
 
--- Keeps the lines where a block begins.
+-- Keeps the first lines of basic blocks.
 local function keep_blocks(path, map, list)
   local found = {}
   for _, place in ipairs(list) do add(found, place:match "^(.*):(%d+)$") end
@@ -169,7 +170,7 @@ local function keep_blocks(path, map, list)
   write(path, "\n" .. lists(found))
 end
 
--- What a run marked: file -> set of lines.
+-- The marked lines of a run: file -> set of lines.
 local function marked(path, map, places)
   local text, found = read(path), {}
   local k = text:find("\1", 1, true)
@@ -184,10 +185,10 @@ local function marked(path, map, places)
   return found
 end
 
--- The name of a spec file's results.
+-- The name of the result file of a spec file.
 local function stem(spec) return (spec:gsub("/", "+")) end
 
---- Measures each spec that the folder has no results of; of a slow one only its time. timed(spec):
+--- Measures each spec without results in the folder; for a slow spec only its time. timed(spec):
 -- seconds of CPU time and whether it passed in the plain build.
 function cover.measure(tree, specs, folder, timed)
   local map, list
@@ -216,7 +217,7 @@ function cover.measure(tree, specs, folder, timed)
   end
 end
 
---- What was measured of a spec: seconds, passed, file -> " LINE LINE ... ".
+--- The results of a spec: seconds, passed, file -> " LINE LINE ... ".
 function cover.of(folder, spec)
   local text = read(folder .. "/" .. stem(spec))
   if not text then return end

@@ -1,15 +1,16 @@
--- Whether each launch fits its card: what nvcc gave a kernel (registers, shared memory, threads),
--- beside what it was launched with in specs on the stand-in (cuda/emulator/, MOTH_EMULATED_LOG).
+-- Checks that each launch fits its GPU: compares nvcc's resources of a kernel (registers, shared
+-- memory, threads) with the launches of specs on the GPU emulator (cuda/emulator/,
+-- MOTH_EMULATED_LOG).
 --
---   luajit .ci/fits.lua [--all] KERNELS STAND-IN CARD=LOG...    a CARD: 75 80 86 89 90 100
+--   luajit .ci/fits.lua [--all] KERNELS EMULATOR CARD=LOG...    a CARD: 75 80 86 89 90 100
 --
--- Lists launches that a card would refuse, kernels that keep values in memory (spills), those that
--- leave most of a multiprocessor idle, and those that no log has; --all: every launch, with its
--- block, registers, shared memory and blocks a multiprocessor. KERNELS is what nvcc said with
--- --resource-usage; of a kernel that was compiled several times the last counts. Wants nm.
+-- Lists launches that a GPU would refuse, kernels that spill registers to memory, launches that
+-- leave most of a multiprocessor idle, and kernels without a launch in any log; --all: every
+-- launch, with its block, registers, shared memory and blocks a multiprocessor. KERNELS is the
+-- output of nvcc with --resource-usage; the last entry of a kernel counts. Needs nm.
 
--- Of a multiprocessor: threads, blocks, bytes of shared memory; of a block: bytes; and what the
--- system takes of each block's. CUDA C++ Programming Guide, "Technical Specifications".
+-- Of a multiprocessor: threads, blocks, bytes of shared memory; of a block: bytes; and the bytes
+-- that the system reserves in each block. CUDA C++ Programming Guide, "Technical Specifications".
 local CARDS = {
   ["75"] = { code = "75", threads = 1024, blocks = 16, room = 65536, most = 65536, own = 0 },
   ["80"] = { code = "80", threads = 2048, blocks = 32, room = 167936, most = 166912, own = 1024 },
@@ -19,7 +20,7 @@ local CARDS = {
   ["100"] = { code = "100", threads = 2048, blocks = 32, room = 233472, most = 232448, own = 1024 },
 }
 local UNASKED = 40960 -- SHARED_UNASKED of cuda/host/device.cuh
-local FEW_WARPS = 8 -- a multiprocessor with fewer waits for memory most of the time
+local FEW_WARPS = 8 -- with fewer warps a multiprocessor mostly waits for memory
 
 local function lines(command)
   local pipe = assert(io.popen(command))
@@ -28,7 +29,7 @@ local function lines(command)
   return text:gmatch "[^\n]+"
 end
 
--- Names of both compilers agree, but for the mark of what is static.
+-- Both compilers mangle names the same way, except for static functions.
 local function plain(name) return (name:gsub("_ZL", "_Z")) end
 
 -- Kernels of an architecture: name -> regs, stack, shared.
@@ -51,7 +52,7 @@ local function compiled(told, code)
   return kernels
 end
 
--- Where the stand-in's functions lie -> name.
+-- Address of a function in the emulator -> name.
 local function places(stand_in)
   local names = {}
   for line in lines("nm '" .. stand_in .. "'") do
@@ -61,7 +62,7 @@ local function places(stand_in)
   return names
 end
 
--- Launches of a log, the same ones once: name, threads, shared; the largest y and z of a grid.
+-- The launches of a log without duplicates: name, threads, shared; the largest y and z of a grid.
 local function launches(log, names)
   local all, order = {}, {}
   for line in io.lines(log) do
@@ -85,7 +86,7 @@ end
 
 local function up(n, to) return math.ceil(n / to) * to end
 
--- Blocks that a multiprocessor holds at a time: its four parts have 16,384 registers each.
+-- Resident blocks of a multiprocessor: its four parts have 16,384 registers each.
 local function held(card, kernel, l)
   local warps = math.ceil(l.threads / 32)
   local by_regs = 4 * math.floor(16384 / math.max(up(kernel.regs * 32, 256), 256))
@@ -141,7 +142,7 @@ for _, pair in ipairs(logs) do
     end
   end
 end
-for _, name in pairs(names) do -- KERNELS may still tell of others, of which the source is gone
+for _, name in pairs(names) do -- KERNELS may list kernels whose source was removed
   if all[name] and not seen[name] then print("never launched: " .. name) end
 end
 print(bad == 0 and "each launch fits" or bad .. " launches do not fit")

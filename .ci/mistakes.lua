@@ -1,6 +1,6 @@
---- mistakes.lua -- the rules of .ci/mutate: small mistakes that can be made at a line of C or Lua.
--- A mistake keeps the number of lines. It is a table { line, rule, from, to }: `to` replaces the
--- text `from` of that line. Comments and the contents of strings are never changed.
+--- mistakes.lua -- the rules of .ci/mutate: small mistakes in a line of C or Lua. A mistake keeps
+-- the number of lines. It is a table { line, rule, from, to }: `to` replaces the text `from` of
+-- that line. Comments and the contents of strings are not changed.
 
 local mistakes = {}
 
@@ -10,7 +10,7 @@ local function blank(text, fill)
   return (text:gsub("[^\n]", fill))
 end
 
--- Patterns that open what is not code, the end of each, and what replaces the contents.
+-- Patterns that begin comments and strings, their ends, and the replacement of the contents.
 local OPENERS = {
   c = {
     { "/%*", function(text, at) return select(2, text:find("*/", at + 2, true)) end, " " },
@@ -75,7 +75,7 @@ local function lines_of(text)
   return list
 end
 
--- C: directives are no code, but for what a macro becomes; nor is what no function holds.
+-- C: directives are skipped, except macro bodies; text outside functions is skipped.
 local function only_bodies(lines)
   local depth, directive, macro = 0, false, false
   for i, line in ipairs(lines) do
@@ -108,7 +108,7 @@ end
 
 -- ---- places in a line ----
 
--- All places where the pattern, which has one capture, finds it: first, last, text.
+-- All matches of a pattern with one capture: first, last, text.
 local function each(line, pattern, visit)
   local at = 1
   while true do
@@ -147,7 +147,7 @@ local STOPS = {
   lua = { " and ", " or ", " then", " do", ",", "return ", " = " },
 }
 
--- ---- rules: each calls add(first, last, text) for what it can do to a line ----
+-- ---- rules: each calls add(first, last, text) for its changes of a line ----
 
 local rules = {}
 
@@ -346,14 +346,14 @@ function mistakes.code(text, language)
   return language == "c" and only_bodies(lines) or lines
 end
 
---- What can be done to a line: a list of { rule, list of {from, to} }, empty lists left out.
+--- The possible changes of a line: a list of { rule, list of {from, to} } without empty lists.
 function mistakes.at(code, original, language)
   local all = {}
   if code:find "^%s*$" then return all end
   for _, name in ipairs(NAMES) do
     local list = {}
     rules[name](code, function(first, last, text)
-      -- What a rule took from the line without its strings is taken from the line itself.
+      -- A rule works on the line without strings; its `from` is taken from the original line.
       local from = original:sub(first, last)
       local bare = code:sub(first, last)
       if bare ~= from and text:find(bare, 1, true) then

@@ -1,10 +1,10 @@
--- Whether some spec launches each kernel of the CUDA plugin, instantiations one by one:
+-- Checks that some spec launches each kernel of the CUDA plugin, each instantiation separately:
 --
 --   MOTH_EMULATED_REACHED=FILE ./moth test
 --   luajit .ci/reach.lua build/emulated/libmoth_cuda.so FILE
 --
--- What the stand-in (cuda/emulator/) holds are the kernels whose address some launcher takes; FILE
--- has those that were launched. A kernel that no spec can launch earns nothing: it goes.
+-- The kernels of the GPU emulator (cuda/emulator/) are those whose address a launcher takes; FILE
+-- lists the launched ones. Remove a kernel that no spec can launch.
 
 local function lines(command)
   local pipe = assert(io.popen(command))
@@ -23,7 +23,7 @@ for path in lines "ls cuda/*.cu cuda/*.cuh" do
   for name in text:gmatch "__global__%s+void%s+([%w_]+)%s*%(" do kernels[name] = true end
 end
 
-local names, all = {}, 0 -- where they lie in the stand-in
+local names, all = {}, 0 -- their addresses in the emulator
 for line in lines("nm '" .. stand_in .. "' 2>/dev/null") do
   local at, name = line:match "^0*(%x+) [tTwWuV] (%S+)$"
   local length, rest = (name or ""):match "^_ZL?(%d+)(.*)$"

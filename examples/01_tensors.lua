@@ -1,10 +1,10 @@
--- Tensors: making them, looking into them, writing to them. Positions count from 1, ranges include
--- both ends. Run it with: ./moth examples/01_tensors.lua
+-- Tensors: creation, indexing, writing. Positions count from 1, ranges include both ends. Run it
+-- with: ./moth examples/01_tensors.lua
 
 local moth = require "moth"
 require "argparse"("01_tensors", "Making tensors, looking into them, writing to them."):parse()
 
--- ---- making ----
+-- ---- creation ----
 
 local x = moth.tensor{{1, 2, 3}, {4, 5, 6}}
 print(x)
@@ -24,11 +24,11 @@ assert(math.abs(y[2][3]:item() - 60.3) < 1e-5)
 assert((2 ^ moth.tensor{3}):item() == 8 and (1 - moth.tensor{3}):item() == -2)
 assert(x:sum(1):tolist()[1] == 5 and x:mean():item() == 3.5)
 
-local values, positions = x:max(2)                -- of each row, and where it stands
+local values, positions = x:max(2)                -- the maximum of each row, and its position
 assert(values:tolist()[2] == 6 and positions:tolist()[2] == 3)
 assert(x:matmul(x:t()).shape == moth.Size{2, 2})
 
--- ---- looking inside: every form is a view of the same bytes ----
+-- ---- indexing: each of these is a view of the same memory ----
 
 assert(x[1][2]:item() == 2)                       -- row 1, column 2
 assert(x[{2, -1}]:item() == 6)                    -- from the end
@@ -42,7 +42,7 @@ local data = moth.arange(3 * 4 * 5 * 6 * 7):view(3, 4, 5, 6, 7)
 assert(data[1][2][3][4][5]:item() == data[{1, 2, 3, 4, 5}]:item())
 assert(data[1][2][3][4][5]:item() == 1 * 210 + 2 * 42 + 3 * 7 + 4)
 
--- ---- masks and lists of positions give copies ----
+-- ---- masks and lists of positions return copies ----
 
 local mask = x:gt(3)
 print(mask)
@@ -54,7 +54,7 @@ assert(x:index_select(2, {1, 3}):tolist()[2][2] == 6)
 
 local z = x:clone()
 z[1] = 0                                          -- a row
-z[{2, {1, 2}}] = moth.tensor{-1, -2}              -- a part of one
+z[{2, {1, 2}}] = moth.tensor{-1, -2}              -- a part of a row
 z[z:eq(6)] = 60                                   -- by mask
 z[{{}, 3}]:add_(0.5)                              -- what `+=` would be
 print(z)
@@ -70,9 +70,9 @@ assert(x == x and x ~= z and x ~= nil)            -- identity
 assert(x:eq(moth.tensor{{1, 2, 3}, {4, 5, 6}}):all():item())
 local ok, message = pcall(function() return x == 3 end)
 assert(not ok)
-print(message)                                    -- says what to write instead
+print(message)                                    -- the error says what to write instead
 
--- ---- mistakes are told in your own terms ----
+-- ---- errors name your function, argument and line ----
 
 ok, message = pcall(function() return moth.ones(2, 3) + moth.ones(4) end)
 assert(not ok and message:match("broadcast"))

@@ -1,5 +1,5 @@
--- Gradients: recording, walking back, second derivatives, and tensors changed behind the graph's
--- back. Run it with: ./moth examples/02_autograd.lua
+-- Gradients: backward, second derivatives, in-place writes, your own gradients. Run it with:
+-- ./moth examples/02_autograd.lua
 
 local moth = require "moth"
 require "argparse"("02_autograd", "Gradients, their gradients, and views written to."):parse()
@@ -27,7 +27,7 @@ near(first:item(), 12)
 near(second:item(), 12)
 
 -- ---- a training step written by hand, twice ----
--- Assigning to .data changes the value and not the graph; .grad adds up until it is cleared.
+-- Assigning to .data changes the value without recording; .grad accumulates until it is cleared.
 
 x, y = moth.tensor(2.0):requires_grad_(), moth.tensor(3.0):requires_grad_()
 local seen, z = {}, nil
@@ -46,7 +46,7 @@ assert(z.grad_fn:name() == "Mul")
 for i, want in ipairs{3, 1.7, 3, 1.4} do near(seen[i], want) end
 near(z:item(), 5.1)
 
--- ---- writing in place is recorded, through views too ----
+-- ---- writes in place are recorded, also through views ----
 
 local v = moth.tensor({10.0, 20.0}, {requires_grad = true})
 local b = moth.zeros(3)
@@ -57,7 +57,7 @@ print("through the write:", v.grad)
 near(v.grad[1]:item(), 20)
 near(v.grad[2]:item(), 120)
 
--- ---- a saved tensor that was changed is an error, not a wrong gradient ----
+-- ---- changing a saved tensor raises an error; the gradient is never wrong ----
 
 local h = v * 1
 local square = h * h
@@ -66,7 +66,7 @@ local ok, message = pcall(function() square:sum():backward() end)
 assert(not ok and message:match("version"))
 print(message)
 
--- ---- a gradient of one's own ----
+-- ---- a Function with its own gradient ----
 
 local Clip = moth.nn.class("Clip", moth.autograd.Function)
 
@@ -85,7 +85,7 @@ print("clipped:", p.grad)
 near(p.grad[1]:item(), 0.5)
 near(p.grad[2]:item(), 0.25)
 
--- ---- watching a gradient pass ----
+-- ---- a hook prints a gradient ----
 
 local passing
 local q = p * 3
@@ -93,7 +93,7 @@ q:register_hook(function(g) passing = g:sum():item() end)
 q:sum():backward()
 near(passing, 2)
 
--- ---- and trusting none of it ----
+-- ---- a numerical check of the gradient ----
 
 assert(moth.autograd.gradcheck(function(a, c) return (a * c):sum() * a[1] end,
   {moth.randn(3, {dtype = moth.float64}):requires_grad_(),

@@ -1,5 +1,5 @@
--- Fuzzy XOR: the smallest network that needs its hidden layer, trained on points scattered around
--- the four corners. Run it with: ./moth examples/03_xor.lua [--steps N]
+-- Fuzzy XOR: the smallest problem that needs a hidden layer, with noisy points around the four
+-- corners. Run it with: ./moth examples/03_xor.lua [--steps N]
 
 local moth = require "moth"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
@@ -53,7 +53,7 @@ for step = 1, args.steps do
   end)
 end
 
--- ---- what it has learned ----
+-- ---- the result ----
 
 local corners = moth.tensor{{0, 0}, {0, 1}, {1, 0}, {1, 1}}:to(args.device)
 local answers = moth.no_grad(net, corners):flatten():tolist()

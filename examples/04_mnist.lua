@@ -1,4 +1,4 @@
--- The classic network on real images: trained, saved, loaded into a fresh net, asked again.
+-- The classic network on real images: trains, saves, loads into a new net, tests again.
 -- Run it with: ./moth examples/04_mnist.lua [--epochs N] [--data FOLDER] ...
 
 local moth = require "moth"
@@ -42,7 +42,7 @@ end
 
 -- ---- the images ----
 
--- Digits in seven strokes each, shifted, with noise: for machines without the data set.
+-- Synthetic digits of seven strokes, shifted, with noise: for machines without the data set.
 local STROKES = {"abcdef", "bc", "abged", "abgcd", "fgbc", "afgcd", "afgedc", "abc", "abcdefg",
   "abcdfg"}
 local STROKE_AT = {a = {5, 5, 9, 18}, d = {22, 22, 9, 18}, g = {13, 13, 9, 18}, f = {5, 13, 9, 9},
@@ -128,13 +128,13 @@ for epoch = 1, args.epochs do
   print(("epoch %d  test loss %.4f  accuracy %.2f %%"):format(epoch, loss, accuracy))
 end
 
--- ---- saved, loaded, the same ----
+-- ---- save, load, compare ----
 
 moth.save(net:state_dict(), args.out)
 local again = Net():to(args.device)
 again:load_state_dict(moth.load(args.out))
 local _, same = test(again)
-accuracy = accuracy or same -- there was no epoch
+accuracy = accuracy or same -- no epoch was run
 assert(same == accuracy, "the loaded network answers differently")
 local few = args.epochs * train_set:len() < 600 -- too few images to learn from
 assert(few or accuracy > 20, "nothing was learned")

@@ -1,5 +1,5 @@
--- A network that writes: an LSTM reads the King James Bible letter by letter, learns which letter
--- comes next, and then goes on by itself.
+-- Text generation: an LSTM reads the King James Bible letter by letter, learns to predict the next
+-- letter, and then writes text.
 -- Run it with: ./moth examples/05_char_lstm.lua [--steps N] [--write N]
 
 local moth = require "moth"
@@ -31,7 +31,7 @@ function Writer:init(symbols)
   self.out = nn.Linear(128, symbols)
 end
 
---- Letters (N, L) -> scores of the next ones (N, L, symbols), and the state behind the last.
+--- Letters (N, L) -> scores of the next letters (N, L, symbols), and the final state.
 function Writer:forward(letters, state)
   local out, after = self.lstm(self.embedding(letters), state)
   return self.out(out), after
@@ -50,7 +50,7 @@ local function loss_of(part)
   return F.cross_entropy(scores:flatten(1, 2), y:to(args.device):flatten())
 end
 
--- Mean over 20 batches of the part that is not learned from, in nats a letter.
+-- Mean loss over 20 batches of the validation text, in nats a letter.
 local function validate()
   net:eval()
   local sum = 0
@@ -84,7 +84,7 @@ end
 
 -- ---- writing ----
 
--- A letter after each one given, drawn by its probability; the state is carried along.
+-- Samples the next letter by its probability, again and again; the state is passed on.
 local function write(start, n)
   return moth.no_grad(function()
     net:eval()

@@ -1,5 +1,5 @@
--- A small GPT, written out: attention, blocks, training by AdamW, and text at the end. It learns
--- the King James Bible letter by letter (Radford et al., 2018; the shape of nanoGPT).
+-- A small GPT, written out: attention, blocks, training with AdamW, text generation. It learns the
+-- King James Bible letter by letter (Radford et al., 2018; the architecture of nanoGPT).
 -- Run it with: ./moth examples/06_gpt.lua [--steps N] [--write N]
 
 local moth = require "moth"
@@ -73,7 +73,7 @@ function GPT:init(symbols)
   end)
 end
 
---- Letters (N, L) -> scores of the next ones (N, L, symbols).
+--- Letters (N, L) -> scores of the next letters (N, L, symbols).
 function GPT:forward(letters)
   local places = moth.range{1, letters:size(2), device = letters.device}
   local x = self.token(letters) + self.place(places)
@@ -93,7 +93,7 @@ local function loss_of(part, n)
   return F.cross_entropy(scores:flatten(1, 2), y:to(args.device):flatten())
 end
 
--- Mean over 20 batches of the part that is not learned from, in nats a letter.
+-- Mean loss over 20 batches of the validation text, in nats a letter.
 local function validate()
   local sum = 0
   moth.no_grad(function()

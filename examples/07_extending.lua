@@ -1,5 +1,5 @@
--- Making Moth's parts one's own: a Function with its own gradient, classes three levels deep, and
--- hooks that watch and change what flows. A network learns with weights of only -1, 0 and 1.
+-- Extending Moth: a Function with its own gradient, classes with three levels of inheritance, and
+-- hooks that print and change gradients. A network learns with weights of only -1, 0 and 1.
 -- Run it with: ./moth examples/07_extending.lua [--steps N]
 
 local moth = require "moth"
@@ -13,9 +13,9 @@ local args = parser:parse()
 
 moth.manual_seed(args.seed)
 
--- ---- Functions: a forward, and the gradient that it should have ----
+-- ---- Functions: a forward, and its gradient ----
 
--- x sigmoid(x), keeping x alone for its gradient (as nn.SiLU does in C).
+-- x sigmoid(x), saving only x for the gradient (as nn.SiLU does in C).
 local Swish = nn.class("Swish", moth.autograd.Function)
 
 function Swish.forward(ctx, x)
@@ -33,8 +33,8 @@ local x = moth.randn(4, 3, {dtype = moth.float64, requires_grad = true})
 assert(moth.autograd.gradcheck(Swish.apply, {x}))
 print("the gradient of Swish agrees with finite differences")
 
--- Weights as -1, 0 or 1 of their mean size. A step has no slope, so its gradient is passed on as it
--- came (the straight-through estimator, Bengio et al., 2013).
+-- Weights as -1, 0 or 1 times their mean size. The derivative of a step is 0, so the gradient is
+-- passed through unchanged (the straight-through estimator, Bengio et al., 2013).
 local Ternary = nn.class("Ternary", moth.autograd.Function)
 
 function Ternary.forward(_, weight)
@@ -46,9 +46,9 @@ function Ternary.backward(_, grad)
   return grad
 end
 
--- ---- classes: a layer, a block of it, and a block that can be skipped ----
+-- ---- classes: a layer, a block with that layer, and a block with a skip connection ----
 
--- A Linear whose weights are ternary when it is used.
+-- A Linear that rounds its weights to ternary values in its forward.
 local TernaryLinear = nn.class("TernaryLinear", nn.Linear)
 
 function TernaryLinear:forward(input)
@@ -101,7 +101,7 @@ print(net)
 
 -- ---- hooks ----
 
--- One that watches: how large are the results of each block?
+-- A forward hook that prints the size of the results of each block.
 local sizes = {}
 for name, module in net:named_modules() do
   if nn.isinstance(module, Block) then
@@ -111,7 +111,7 @@ for name, module in net:named_modules() do
   end
 end
 
--- One that changes: no gradient of the first layer is longer than 0.1.
+-- A hook that limits the norm of the first layer's gradient to 0.1.
 local clipped = 0
 local hook = net[1].weight:register_hook(function(grad)
   local norm = grad:square():sum():sqrt():item()

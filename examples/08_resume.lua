@@ -1,7 +1,7 @@
--- A run that is cut off and goes on: two runs of the same training, one in one piece, one stopped
--- in the middle of an epoch and resumed by another process from its checkpoint. Weights, momenta,
--- schedule, shuffling, dropout and position in the data are all in one safetensors file, so both
--- end equal bit for bit.
+-- Resuming a run: the same training twice, once without a break, once stopped in the middle of an
+-- epoch and resumed by another process from its checkpoint. Weights, momenta, schedule, shuffling,
+-- dropout and the position in the data are all in one safetensors file, so both runs end with the
+-- same bits.
 -- Run it with: ./moth examples/08_resume.lua [--checkpoint FILE]
 
 local moth = require "moth"
@@ -17,7 +17,7 @@ parser:flag("--stop", "Stop at --stop-after."):hidden(true)
 parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
 local args = parser:parse()
 
--- ---- everything that changes while a run goes on ----
+-- ---- the complete state of a run ----
 
 local Run = moth.class("Run")
 

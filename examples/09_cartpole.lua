@@ -1,6 +1,6 @@
--- A game whose player learns while it runs: CartPole, balanced by REINFORCE (Williams, 1992).
--- Each frame asks the network for a move and advances the world by 0.02 s; between two rounds the
--- network learns from the last one. Frames stay frames: what one makes is gone at its end.
+-- A game whose player learns while it runs: CartPole, balanced by REINFORCE (Williams, 1992). Each
+-- frame computes an action and advances the simulation by 0.02 s; after an episode the network
+-- learns from it. The temporary tensors of a frame are freed at its end.
 -- Run it with: ./moth examples/09_cartpole.lua [--show] [--episodes N]
 
 local moth = require "moth"
@@ -37,7 +37,7 @@ function World:state()
   return {self.x, self.v, self.angle, self.spin}
 end
 
---- Pushes the cart to the left (1) or right (2). @return is the round over?
+--- Pushes the cart to the left (1) or right (2). @return true if the episode is over
 function World:step(action)
   local force = action == 2 and FORCE or -FORCE
   local sin, cos = math.sin(self.angle), math.cos(self.angle)
@@ -72,7 +72,7 @@ function Player:forward(states)
   return self.out(F.tanh(self.hidden(states)))
 end
 
---- One frame: a move drawn from what the network thinks of each.
+--- One frame: samples an action from the network's probabilities.
 function Player:play(state)
   return moth.no_grad(moth.scope, function()
     local right = F.softmax(self(moth.tensor(state, {device = args.device})), 1)[2]:item()
@@ -83,7 +83,7 @@ function Player:play(state)
   end)
 end
 
--- Rewards of 1 a step, those to come discounted, brought to mean 0 and deviation 1.
+-- Discounted returns of rewards of 1 a step, normalized to mean 0 and standard deviation 1.
 local function returns(n)
   local list, sum = {}, 0
   for t = n, 1, -1 do
@@ -94,7 +94,7 @@ local function returns(n)
   return (r - r:mean()) / (r:std() + 1e-8)
 end
 
---- Between rounds: moves that went well become likelier.
+--- After an episode: raises the probability of actions with a good return.
 function Player:learn(optimizer)
   moth.scope(function()
     local states = moth.tensor(self.states, {device = args.device})

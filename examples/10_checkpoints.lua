@@ -1,5 +1,5 @@
--- Two networks that others trained with PyTorch, loaded and asked: handwritten digits from a .pth
--- file (read as data, nothing in it is run), and voice activity from a safetensors file.
+-- Runs two networks that were trained with PyTorch: handwritten digits from a .pth file (read as
+-- data, nothing in it is run), and voice activity from a safetensors file.
 -- Run it with: ./moth examples/10_checkpoints.lua --data FOLDER
 
 local moth = require "moth"
@@ -78,7 +78,7 @@ local function digits()
   close("cross entropy", loss, 0.50378, 1e-4)
 end
 
--- ---- is someone speaking? a safetensors file ----
+-- ---- voice activity, a safetensors file ----
 
 local Voice = nn.class("Voice", nn.Module)
 

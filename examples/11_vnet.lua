@@ -1,6 +1,6 @@
--- Segmentation of volumes: a small V-Net (Milletari et al., 2016) finds bodies in noise that hides
--- them: a voxel by itself says little about whether it lies in one. What is trained is the Dice
--- coefficient, the overlap of answer and truth, as a Function with a gradient of its own.
+-- Segmentation of volumes: a small V-Net (Milletari et al., 2016) finds bodies in strong noise: a
+-- single voxel says little about whether it is inside one. The loss is the Dice coefficient, the
+-- overlap of prediction and target, as a Function with its own gradient.
 -- Run it with: ./moth examples/11_vnet.lua [--steps N] [--device cuda]
 
 local moth = require "moth"
@@ -18,7 +18,7 @@ local args = parser:parse()
 
 moth.manual_seed(args.seed)
 
--- ---- the data: n volumes with two ellipsoids each, and where those are, (N, 1, D, H, W) ----
+-- ---- the data: n volumes with two ellipsoids each, and their masks, (N, 1, D, H, W) ----
 
 local function bodies(n)
   local size = args.size
@@ -35,7 +35,7 @@ local function bodies(n)
   return (inside + args.noise * moth.randn_like(inside)):to(args.device), inside:to(args.device)
 end
 
--- ---- the loss: twice what two share, by all they hold; 1 where they are the same ----
+-- ---- the loss: 1 - Dice; Dice is twice the intersection over the sum of both sizes ----
 
 local Dice = nn.class("Dice", moth.autograd.Function)
 
@@ -48,15 +48,15 @@ end
 
 function Dice.backward(ctx, grad)
   local answer, truth, shared, all = unpack(ctx.saved_tensors)
-  return grad * 2 * (truth - answer * (shared / all)) / all, nil -- none for the truth
+  return grad * 2 * (truth - answer * (shared / all)) / all, nil -- no gradient for the target
 end
 
 local x = moth.rand(2, 5, {dtype = moth.float64, requires_grad = true})
 assert(moth.autograd.gradcheck(function(v) return Dice.apply(v, x:detach():round()) end, {x}))
 
--- ---- the network: down to a quarter of the size, and up again beside what went down ----
+-- ---- the network: down to a quarter of the size, and up again with skip connections ----
 
--- Learns what to add to what comes in.
+-- A residual block.
 local Residual = nn.class("Residual", nn.Module)
 
 function Residual:init(channels)
@@ -102,7 +102,7 @@ function VNet:init(width)
   self.last = nn.Conv3d(2 * width, 2, 1)
 end
 
---- Volumes -> the probability of each voxel to lie in a body.
+--- Volumes -> the probability of each voxel to be inside a body.
 function VNet:forward(input)
   local whole = self.first(input)
   local half = self.down2(whole)
@@ -112,7 +112,7 @@ end
 
 local net = VNet(8):to(args.device)
 
--- ---- training, and a look at volumes that it has not seen ----
+-- ---- training, and a test on new volumes ----
 
 local optimizer = optim.Adam(net:parameters(), {lr = 0.01})
 for step = 1, args.steps do

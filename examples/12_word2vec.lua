@@ -1,13 +1,13 @@
--- Words as vectors: learned from which words stand near each other in the King James Bible, by
--- sparse gradients, and with --workers by several threads at once, which write to the same vectors
--- without waiting for each other. Then: which words are most alike?
+-- Word vectors: learned from pairs of neighbouring words in the King James Bible, with sparse
+-- gradients; with --workers several threads write to the same vectors without locks. Then it
+-- prints the most similar words.
 -- Run it with: ./moth examples/12_word2vec.lua [--steps N] [--workers N]
 
 local moth = require "moth"
 local F, data = moth.nn.functional, moth.data
 
 local folder = arg[0]:match "^.*/" or "./"
-package.path = folder .. "?.lua;" .. package.path -- workers look there, too
+package.path = folder .. "?.lua;" .. package.path -- workers use this path too
 local bible, skipgram = require "bible", require "skipgram"
 
 local parser = require "argparse"("12_word2vec", "Learns vectors of words.")
@@ -46,7 +46,7 @@ for i, word in ipairs(vocabulary) do
   often[i] = counts[word]
 end
 
--- Of the most frequent words most are passed over: near to everything, they tell little.
+-- Most occurrences of the most frequent words are skipped: they carry little information.
 local ids = {}
 for _, word in ipairs(list) do
   local share = place[word] and counts[word] / #list
@@ -59,12 +59,12 @@ print(("%d words, %d of them different; %d kept"):format(#list, #vocabulary, #id
 
 local words = moth.rand(#vocabulary, args.features):sub_(0.5):div_(args.features)
 local neighbours = moth.zeros(#vocabulary, args.features)
-local few = math.min(#vocabulary / 50, 1) -- words of few come many times in the sum of a step
+local few = math.min(#vocabulary / 50, 1) -- few words: many of a step are equal
 local training = skipgram.Training(words, neighbours, text, often:pow(0.75), {
   steps = args.steps, batch_size = args.batch_size, window = args.window, lr = args.lr * few,
   negatives = args.negatives})
 
--- Of the vectors as they lie here, whoever trained them.
+-- The current vectors, in this process, after training by any worker.
 local function loss_here()
   return moth.no_grad(function()
     local sum = 0

@@ -1,6 +1,6 @@
--- Finds coloured rectangles: a small detector of the YOLO kind, built from a cfg of Darknet, learns
--- where they are and of which colour. Each cell of a grid says whether the centre of a rectangle
--- lies in it (sigmoid_focal_loss), where its box is (CIoU) and of which colour (cross entropy).
+-- Finds coloured rectangles: a small YOLO detector, built from a Darknet cfg, learns their boxes
+-- and colours. Each cell of a grid predicts whether it contains the centre of a rectangle
+-- (sigmoid_focal_loss), the box (CIoU) and the colour (cross entropy).
 -- Run it with: ./moth examples/13_detection.lua [--steps N] [--device cuda]
 
 local moth = require "moth"
@@ -18,10 +18,10 @@ local args = parser:parse()
 moth.manual_seed(args.seed)
 math.randomseed(args.seed)
 
-local SIZE, CELLS, ANCHOR = 48, 6, 16   -- pixels of an image's side, cells of it, a usual box
+local SIZE, CELLS, ANCHOR = 48, 6, 16   -- pixels and cells along a side, a typical box
 local COLOURS = {{1, 0.2, 0.2}, {0.2, 1, 0.2}, {0.3, 0.3, 1}}
 
--- ---- the net, as Darknet would have it ----
+-- ---- the net, as a Darknet cfg ----
 
 local function conv(filters)
   return ("[convolutional]\nbatch_normalize=1\nfilters=%d\nsize=3\npad=1\nactivation=leaky\n")
@@ -37,9 +37,9 @@ local CFG = ("[net]\nwidth=%d\nheight=%d\nchannels=3\n"):format(SIZE, SIZE) .. c
 local net = moth.darknet.load(CFG):to(args.device)
 local head = net.layers[#net.layers]
 
--- ---- the data: one to three rectangles on a noisy ground, no two centres in one cell ----
+-- ---- the data: one to three rectangles on noise, at most one centre in a cell ----
 
--- Images (n, 3, SIZE, SIZE); for each its boxes, a list of {x1, y1, x2, y2, colour}.
+-- Images (n, 3, SIZE, SIZE); and for each image a list of boxes {x1, y1, x2, y2, colour}.
 local function draw(n)
   local images, truth = moth.rand(n, 3, SIZE, SIZE) * 0.3, {}
   for i = 1, n do
@@ -68,7 +68,7 @@ end
 
 -- ---- training ----
 
--- Which cells (counted through all images, from 1) have a box, those boxes, and their colours.
+-- The cells (counted through all images, from 1) with a box, the boxes, and their colours.
 local function targets(truth)
   local cells, boxes, colours = {}, {}, {}
   for i, list in ipairs(truth) do
@@ -112,7 +112,7 @@ for step = 1, args.steps do
   if step % 100 == 0 then print(("step %3d  loss %.3f"):format(step, last)) end
 end
 
--- ---- how many of new rectangles are found, and how much of what is found is one ----
+-- ---- recall and precision on new images ----
 
 moth.darknet.save(net, args.out)
 local again = moth.darknet.load(CFG, args.out):to(args.device)

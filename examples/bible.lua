@@ -1,6 +1,5 @@
--- The text that examples 05, 06 and 12 learn: the King James Bible as symbols, cut into a part for
--- training and one for validation, with random windows of each. The text comes with the Debian
--- package bible-kjv.
+-- The text of examples 05, 06 and 12: the King James Bible as symbols, split into training and
+-- validation text, with random windows of each. The text is in the Debian package bible-kjv.
 
 local moth = require "moth"
 
@@ -17,7 +16,7 @@ local function verses()
   end)
 end
 
--- Where the package is missing: sentences of a few words, much easier to foretell.
+-- Without the package: generated sentences of a few words, much easier to predict.
 local function stand_in()
   print "The program `bible` was not found; the Debian package bible-kjv brings the text"
   print "(apt-get install bible-kjv). Learning made-up sentences instead."

@@ -1,14 +1,14 @@
--- What example 12 learns: vectors of words that foretell which words stand near (skip-gram with
--- negative sampling, Mikolov et al., 2013), and a dataset whose elements are stretches of training.
--- The gradients are sparse: a step touches the rows of the words in it and no others. It is a
--- module of its own so that other Lua states, on threads of their own, can load it.
+-- The model of example 12: word vectors that predict neighbouring words (skip-gram with negative
+-- sampling, Mikolov et al., 2013), and a dataset whose elements are pieces of training. The
+-- gradients are sparse: a step changes only the rows of its words. It is a separate module, so
+-- that the Lua states of worker threads can load it.
 
 local moth = require "moth"
 local nn, F, optim, data = moth.nn, moth.nn.functional, moth.optim, moth.data
 
 local skipgram = {}
 
---- How well vectors of words and of their neighbours, both (n, features), tell each other.
+--- The scores of pairs of word and neighbour vectors, both (n, features).
 local Model = nn.class("Model", nn.Module)
 skipgram.Model = Model
 
@@ -20,7 +20,7 @@ function Model:init(words, neighbours)
   self.neighbours = table_of(neighbours)
 end
 
---- Words (B), and for each a neighbour and words drawn by chance, (B, 1 + K) -> the sum of losses.
+--- Words (B), and for each a neighbour and K random words, (B, 1 + K) -> the sum of losses.
 function Model:forward(word, others)
   local scores = self.neighbours(others):matmul(self.words(word):unsqueeze(3)):squeeze(3)
   local wanted = moth.zeros_like(scores)
@@ -28,17 +28,17 @@ function Model:forward(word, others)
   return F.binary_cross_entropy_with_logits(scores, wanted, {reduction = "sum"})
 end
 
---- get(i) trains for a while, at a rate that falls, and returns the mean loss of a pair.
--- Whoever makes one of the same tensors trains the same vectors: tensors cross into workers without
--- being copied. Two that write to a row at once may lose one of their steps, which harms little
--- where rows are many (Hogwild, Recht et al., 2011).
+--- get(i) trains for a number of steps with a falling learning rate, and returns the mean loss of
+-- a pair. All datasets with the same tensors train the same vectors: tensors are passed to
+-- workers without a copy. If two workers write to a row at once, one step may be lost; with many
+-- rows that does little harm (Hogwild, Recht et al., 2011).
 local Training = nn.class("Training", data.Dataset)
 skipgram.Training = Training
 
-local STEPS = 50 -- in a stretch
+local STEPS = 50 -- of one get(i)
 
 --- @param text     words as positions, (length)
--- @param chances  how often each word is drawn as what is no neighbour, (n)
+-- @param chances  the probability of each word as a negative sample, (n)
 -- @param options  steps, batch_size, window, negatives, lr
 function Training:init(words, neighbours, text, chances, options)
   self.parts = {words, neighbours, text, chances, options}

@@ -1,5 +1,5 @@
---- brain.lua -- the mind of a moth that follows a lamp: the model that frame.c runs each frame.
--- Where its file of weights is missing it learns first, for a second: to copy a hand-written rule.
+--- brain.lua -- the model that frame.c runs each frame: it steers a moth to a lamp. If its weights
+-- file is missing it trains for a second, to imitate a hand-written rule.
 
 local moth = require "moth"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
@@ -9,7 +9,7 @@ local brain = {}
 local net = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(),
                           nn.Linear(32, 2))
 
--- Thrust towards the lamp, less the speed it has: (N, 4) -> (N, 2).
+-- Thrust towards the lamp, minus the velocity: (N, 4) -> (N, 2).
 local function rule(seen)
   return (seen:narrow(2, 1, 2) * 4 - seen:narrow(2, 3, 2) * 2):clamp(-1, 1)
 end
@@ -31,12 +31,12 @@ local function think(...)
   return thrust[1]:item(), thrust[2]:item()
 end
 
---- One frame: where the lamp is and how fast the moth flies, seen from the moth -> its thrust.
+--- One frame: position of the lamp and velocity of the moth, relative to the moth -> thrust.
 function brain.frame(dx, dy, vx, vy)
   return moth.scope(think, dx, dy, vx, vy)
 end
 
---- Makes the brain ready: reads its weights, or learns them and writes the file.
+--- Loads the weights, or trains them and writes the file.
 function brain.wake(path)
   local file = io.open(path)
   if file then
@@ -51,7 +51,7 @@ function brain.wake(path)
   brain.frame(0, 0, 0, 0) -- the first use of an op is slower
 end
 
--- Three mistakes, to show that the host outlives them.
+-- Three errors, to show that the host survives them.
 
 function brain.confused() net(moth.ones(3)) end
 

@@ -1,10 +1,10 @@
-/* frame.c -- a game with a mind in it: a moth follows a lamp, steered by the network of brain.lua.
+/* frame.c -- a game with a model: a moth follows a lamp, steered by the network of brain.lua.
 **
 **     frame [frames = 100000] [brain.lua] [brain.safetensors]
 **
-** Early on the script makes three mistakes: an error, more memory than it may have, a loop
-** without an end. Each becomes a message, and the game goes on. At the end it says what memory the
-** process had, early and late, and what a frame cost.
+** At the start the script makes three errors: a Lua error, more memory than its limit, an endless
+** loop. Each becomes a message, and the game continues. At the end it prints the memory of the
+** process, early and late, and the time of a frame.
 */
 #include <lauxlib.h>
 #include <lualib.h>
@@ -37,7 +37,7 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* What every call into the script ends in: its results on the stack, or its error as a message. */
+/* Ends each call into the script: its results are on the stack, or its error is printed. */
 static int done(lua_State *L, const char *what, int status) {
   if (status != 0) printf("%s: %s\n", what, lua_tostring(L, -1));
   return status == 0;
@@ -47,7 +47,7 @@ static int lua(lua_State *L, const char *code) {
   return done(L, "lua", luaL_loadstring(L, code) || lua_pcall(L, 0, 0, 0));
 }
 
-/* brain[name](numbers); the brain lies at the bottom of the stack. */
+/* brain[name](numbers); the module `brain` is at the bottom of the stack. */
 static int ask(lua_State *L, const char *name, int n, const double *numbers, int results) {
   lua_settop(L, 1);
   lua_getfield(L, 1, name);
@@ -60,7 +60,7 @@ static void time_is_up(int number) { moth_interrupt(), (void)number; } /* the ne
 static void make_mistakes(lua_State *L) {
   ask(L, "confused", 0, NULL, 0);
   ask(L, "greedy", 0, NULL, 0);
-  lua(L, "moth.collect() moth.empty_cache()"); /* what it had goes back to the system */
+  lua(L, "moth.collect() moth.empty_cache()"); /* returns memory to the system */
   signal(SIGALRM, time_is_up);
   setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {.tv_usec = 20000}}, NULL);
   ask(L, "lost", 0, NULL, 0);
@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
   if (frames < 1 || frames > 1 << 28 || !cost || !L) return 1;
   memset(cost, 255, (size_t)frames * sizeof *cost); /* touched now, or it would look like growth */
   luaL_openlibs(L);
-  /* What the script may have: bytes; and stray tensors before they are collected. */
+  /* Limits of the script: bytes; and unreferenced tensors before a collection. */
   lua(L, "moth = require 'moth' moth.set_memory_limit(2^26) moth.set_memory_floor(2^20, 1024)");
   if (!done(L, "frame", luaL_dofile(L, argc > 2 ? argv[2] : "examples/embed/brain.lua"))) return 1;
   lua_getfield(L, 1, "wake");

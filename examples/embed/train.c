@@ -1,5 +1,5 @@
-/* train.c -- a C program without Lua fits a line to points. The weights are an array of its own; it
-** calls ops by name, takes gradients, runs an optimizer's step, saves the weights and loads them.
+/* train.c -- a C program without Lua fits a line to points. It owns the weights as a C array, calls
+** ops by name, takes gradients, runs an optimizer's step, saves the weights and loads them.
 **
 **   cc -Icore examples/embed/train.c -o build/train -Lbuild -lmoth -lm -Wl,-rpath,$PWD/build
 **   build/train line.safetensors
@@ -20,7 +20,7 @@ static int64_t check(int64_t status) {
   exit(1);
 }
 
-/* One argument of an op, found by its name. */
+/* Returns an argument of an op by its name. */
 static void set(const moth_op *op, const char *name, moth_slot *slots, uint64_t *given,
                 moth_slot first, moth_slot second) {
   const moth_op_info *info = moth_op_describe(op);
@@ -33,7 +33,7 @@ static void set(const moth_op *op, const char *name, moth_slot *slots, uint64_t 
   }
 }
 
-/* y = op(tensors...), which are the op's first arguments. */
+/* y = op(tensors...); the tensors are the op's first arguments. */
 static moth_handle call(const char *name, const moth_handle *tensors, uint32_t n) {
   const moth_op *op = moth_op_find(name);
   moth_slot slots[64];
