@@ -1,7 +1,7 @@
-/* attention.c -- blocks of queries against blocks of keys, forward and backward (the tiling of Dao
-** et al. 2022). Keys and values are first laid out so that every product reads rows that lie in a
-** row; a block of scores stays in L1. The loops over a block stand in attention_real.h and are
-** compiled for f64 once and for f32 at several levels.
+/* attention.c -- blocks of queries times blocks of keys, forward and backward (the tiling of Dao et
+** al. 2022). Keys and values are first packed so that every product reads contiguous rows; a block
+** of scores stays in L1. attention_real.h has the loops over a block; they are compiled for f64
+** once and for f32 at several levels.
 */
 #include "attention.h"
 

@@ -1,6 +1,6 @@
-/* attention.h -- attention in blocks: scores of some queries with some keys at a time, never the
-** whole (L, S) matrix; a row's largest score and its sum run along (Milakov and Gimelshein 2018,
-** Dao et al. 2022). Products go through moth_multiply_inside.
+/* attention.h -- attention in blocks: scores of some queries and some keys at a time, never the
+** whole (L, S) matrix. The maximum and the sum of each row are updated block by block (Milakov and
+** Gimelshein 2018, Dao et al. 2022). Products call moth_multiply_inside.
 */
 #ifndef MOTH_KERNEL_ATTENTION_H
 #define MOTH_KERNEL_ATTENTION_H

@@ -1,4 +1,4 @@
-/* bag.c -- sums of rows of a table, by bags of tokens. */
+/* bag.c -- embedding_bag: sums of rows of a table, by bags of tokens. */
 #include "bag.h"
 
 #include <string.h>

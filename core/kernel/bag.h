@@ -1,4 +1,4 @@
-/* bag.h -- sums of rows of a table, by bags of tokens. */
+/* bag.h -- embedding_bag: sums of rows of a table, by bags of tokens. */
 #ifndef MOTH_KERNEL_BAG_H
 #define MOTH_KERNEL_BAG_H
 

@@ -1,5 +1,5 @@
-/* bag_real.h -- the loop of bag.c, for one REAL and one TARGET. Every second row of a bag is added
-** in REAL, up to BLOCK of them, and these sums in double.
+/* bag_real.h -- the loop of bag.c, for one REAL and one TARGET. The rows of a bag are added in REAL
+** to two alternating sums, up to BLOCK rows, and these sums are added in double.
 */
 typedef REAL NAME(row_part) __attribute__((vector_size(VECTOR_BYTES)));
 typedef REAL NAME(row_loose)

@@ -1,6 +1,6 @@
-/* copy.c -- choosing by a mask, turning around and checking positions, at every level of
-** instructions. A branch that asks a mask is guessed wrongly half of the time, and costs thirty
-** times what choosing between vectors does.
+/* copy.c -- select by mask, fill, reverse and position checks, for every level of instructions. A
+** branch on a random mask is mispredicted half of the time, and costs thirty times as much as a
+** select between vectors.
 */
 #include "copy.h"
 

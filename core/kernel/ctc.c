@@ -1,4 +1,4 @@
-/* ctc.c -- connectionist temporal classification, the samples of a batch side by side. */
+/* ctc.c -- connectionist temporal classification; threads take samples of the batch. */
 #include "ctc.h"
 
 #include <math.h>

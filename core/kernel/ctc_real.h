@@ -1,9 +1,9 @@
 /* ctc_real.h -- the loops of ctc.c for one REAL and one TARGET: one sample.
 **
-** A target of S classes is read through L = 2 S + 1 states: blank, class, blank, ... A row holds
-** the logarithm of the probability of each state after the steps so far, less that of the
-** likeliest one, so that f32 stays exact however many steps there are; the PAD places on both sides
-** hold NONE, which stands for log 0.
+** A target of S classes has L = 2 S + 1 states: blank, class, blank, ... A row holds, for each
+** state, the logarithm of its probability after the steps so far, minus that of the most likely
+** state, so that f32 stays accurate for any number of steps. The PAD elements on both sides are
+** NONE, which means log 0.
 */
 #define NONE ((REAL)-1e30)
 #define PAD 2

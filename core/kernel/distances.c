@@ -1,4 +1,4 @@
-/* distances.c -- distances of all pairs of rows, without the differences of all of them. */
+/* distances.c -- distances of all pairs of rows, without a tensor of all differences. */
 #include "distances.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* distances_real.h -- the loops of distances.c, for one REAL and one TARGET. A tile is ROWS rows of
-** x1 and two vectors of rows of x2, which are transposed; parts add up in REAL, up to PART of them,
-** and these sums, if there are several, in double.
+** x1 by two vectors of rows of x2, which are transposed. Up to PART terms are summed in REAL, and
+** if there are several parts their sums are added in double.
 */
 typedef REAL NAME(part_vec) __attribute__((vector_size(VECTOR_BYTES)));
 typedef REAL NAME(part_loose)

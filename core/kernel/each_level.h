@@ -1,13 +1,13 @@
-/* each_level.h -- compiles the loops in the header LOOPS: for f64 once, or if LEVELS_OF_F64 is
-** defined, and for f32, at every level of instructions.
+/* each_level.h -- compiles the loops of the header LOOPS for f64 (one level, all levels if
+** LEVELS_OF_F64 is defined), and for f32 at every level of instructions.
 **
 **     #define LOOPS "softmax_real.h"
 **     #include "each_level.h"
 **
-** They are written with REAL, the type; TARGET, which every function begins with; NAME(f), its name
-** (f_f64, f_f32, f_avx2, f_avx512); MATH(f), a function of exp.h; and VECTOR_BYTES, the size of a
-** register. MOTH_BEST(f) of level.h is the f32 one to call; with LEVELS_OF_F64 MOTH_BEST(f_f64) is
-** the other.
+** The loops use REAL, the type; TARGET, the start of every function; NAME(f), its name (f_f64,
+** f_f32, f_avx2, f_avx512); MATH(f), a function of exp.h; and VECTOR_BYTES, the size of a register.
+** MOTH_BEST(f) of level.h is the f32 function to call; with LEVELS_OF_F64 MOTH_BEST(f_f64) is the
+** f64 function.
 */
 #include "level.h"
 

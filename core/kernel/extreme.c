@@ -1,4 +1,4 @@
-/* extreme.c -- positions of extremes of floats, along rows and down columns. */
+/* extreme.c -- argmax and argmin of floats, along rows and down columns. */
 #include "extreme.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* extreme.h -- positions of extremes of packed f32 or f64 seen as (outer, n, inner), along n. */
+/* extreme.h -- argmax and argmin of packed f32 or f64 viewed as (outer, n, inner), along n. */
 #ifndef MOTH_KERNEL_EXTREME_H
 #define MOTH_KERNEL_EXTREME_H
 

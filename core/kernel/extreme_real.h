@@ -1,6 +1,6 @@
-/* extreme_real.h -- where the largest or smallest of a row or of a column is, for one REAL and one
-** TARGET: the first of equals, and the first NaN before all. A row is read twice, for the value and
-** for its place, both in vectors; columns keep value and place side by side.
+/* extreme_real.h -- argmax and argmin of a row or of columns, for one REAL and one TARGET. The
+** first of equal values wins, the first NaN wins over all. A row is read twice, once for the value
+** and once for its position, both in vectors; columns keep value and position together.
 */
 #include "sums_real.h"
 

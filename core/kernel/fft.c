@@ -1,5 +1,5 @@
-/* fft.c -- Fourier transforms: plans, and how signals are shared out. fft_plan.h says what there
-** is, fft_level.h has the loops.
+/* fft.c -- Fourier transforms: plans, and the division of signals among threads. fft_plan.h
+** describes the methods, fft_level.h has the loops.
 */
 #include "fft.h"
 

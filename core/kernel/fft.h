@@ -1,6 +1,7 @@
-/* fft.h -- Fourier transforms of many signals, packed, in f32 or f64. Complex numbers are pairs.
+/* fft.h -- Fourier transforms of many packed signals in f32 or f64. A complex number is two
+** numbers.
 **
-** A real signal of n numbers has n / 2 + 1 coefficients: the others are their mirror.
+** A real signal of n numbers has n / 2 + 1 coefficients: the others are their complex conjugates.
 */
 #ifndef MOTH_KERNEL_FFT_H
 #define MOTH_KERNEL_FFT_H

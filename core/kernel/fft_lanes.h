@@ -1,4 +1,4 @@
-/* fft_lanes.h -- fft_level.h for one number of LANES: how two vectors are shuffled. */
+/* fft_lanes.h -- vector shuffles of fft_level.h for one number of LANES. */
 #if LANES == 2
 #define LOW 0, 2
 #define HIGH 1, 3

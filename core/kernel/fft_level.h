@@ -1,8 +1,9 @@
 /* fft_level.h -- the loops of fft.c for one type and level: REAL, TARGET, NAME(f), LANES, and LOW,
-** HIGH, EVENS, ODDS, BACKWARDS, which it undefines at its end. fft_plan.h says how they fit.
+** HIGH, EVENS, ODDS, BACKWARDS, which it undefines at its end. fft_plan.h describes how they fit
+** together.
 **
-** Work memory holds vectors in twos: LANES real parts, then LANES imaginary ones. An inverse
-** transform is one of numbers whose parts change places, on the way in and on the way out.
+** Work memory holds pairs of vectors: LANES real parts, then LANES imaginary parts. An inverse
+** transform swaps real and imaginary parts on input and on output.
 */
 typedef REAL NAME(vector) __attribute__((vector_size(sizeof(REAL) * LANES)));
 typedef REAL NAME(loose)

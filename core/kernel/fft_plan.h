@@ -1,16 +1,18 @@
-/* fft_plan.h -- how transforms of one length are computed: what fft.c plans and fft_level.h runs.
+/* fft_plan.h -- how transforms of one length are computed: fft.c makes plans, fft_level.h runs
+** them.
 **
-** A transform of N complex numbers goes over vectors of `lanes` numbers, in one of three ways:
+** A transform of N complex numbers uses vectors of `lanes` numbers, in one of three ways:
 **
-** - COLUMNS: each lane has a signal of its own. N = r1 r2 ...; a pass for each radix turns
-**   [r][m][s] into [m][r][s], so that nothing needs to be reordered (Stockham 1966).
-** - ROWS: N = m lanes. Column j of a signal's [m][lanes] is lane j's: m numbers are transformed by
-**   passes in each, multiplied by roots of unity, turned, and transformed across (Gentleman and
-**   Sande 1966). So a single signal fills the vectors too.
-** - CHIRP: where N has a prime factor above MOTH_FFT_PRIME, or a large one and few signals, as a
-**   convolution, whose transforms are of a length that has not (Bluestein 1970).
+** - COLUMNS: each lane has one signal. N = r1 r2 ...; a pass for each radix transposes [r][m][s] to
+**   [m][r][s], so that nothing needs to be reordered (Stockham 1966).
+** - ROWS: N = m lanes. Lane j has column j of a signal's [m][lanes]: passes transform its m
+**   numbers, they are multiplied by roots of unity, transposed, and transformed across lanes
+**   (Gentleman and Sande 1966). So a single signal fills the vectors too.
+** - CHIRP: if N has a prime factor above MOTH_FFT_PRIME, or a large one and few signals: as
+**   a convolution, whose length has only small factors (Bluestein 1970).
 **
-** A real signal of even length goes as one of n / 2 pairs, whose transform is then unravelled.
+** A real signal of even length n is transformed as n / 2 complex numbers, and the result is
+** untangled.
 */
 #ifndef MOTH_KERNEL_FFT_PLAN_H
 #define MOTH_KERNEL_FFT_PLAN_H

@@ -1,5 +1,5 @@
-/* gather.c -- the inner loops of indexing. What is only moved is known by its size alone; what is
-** added up needs its type.
+/* gather.c -- the inner loops of indexing: get, put, add and masks. Loops that only copy depend on
+** the element size, loops that add depend on the dtype.
 */
 #include "gather.h"
 
@@ -8,7 +8,7 @@
 #include "base/threads.h"
 #include "copy.h"
 
-/* -- loops: along a whole dimension, over picks, and one position per value -- */
+/* -- loops: along a whole dimension, over positions, and one position per value -- */
 
 typedef struct mover {
   void (*run)(int64_t n, char *base, int64_t base_step, char *values, int64_t value_step);
@@ -78,7 +78,7 @@ MOVER(mul_i64, uint64_t, *b *= *v)
 MOVER(mul_f32, float, *b *= *v)
 MOVER(mul_f64, double, *b *= *v)
 
-/* NaN wins. No branch asks which, which would be guessed wrongly half of the time. */
+/* NaN wins. No branches: on random data half of them would be mispredicted. */
 #define EITHER(type, second)              \
   const type either[2] = {*b, *v};        \
   *b = either[(second) | (*v != *v)]
@@ -113,15 +113,15 @@ static const mover *mover_of(int mode, int dtype) {
   }
 }
 
-/* -- walking a pick -- */
+/* -- walking a plan -- */
 
-/* Whole dimensions on the same side of the picks that lie behind each other on both sides of the
-** move become one. */
+/* Merges whole dimensions that are on the same side of the indexed ones and are contiguous in both
+** tensors. */
 static void merge(moth_gather_plan *p) {
   _Static_assert(sizeof p->size == sizeof p->base_step && sizeof p->size == sizeof p->value_step,
                  "what is removed from one of them is as much in all");
   for (int32_t d = p->nwhole - 2; d >= 0; d--) {
-    if (d + 1 == p->before) continue; /* the picks stand between the two */
+    if (d + 1 == p->before) continue; /* the indexed dimensions are between the two */
     if (p->base_step[d] != p->base_step[d + 1] * p->size[d + 1] ||
         p->value_step[d] != p->value_step[d + 1] * p->size[d + 1])
       continue;
@@ -137,10 +137,10 @@ static void merge(moth_gather_plan *p) {
   }
 }
 
-typedef struct inner { /* what happens in each place of the outer dimensions */
+typedef struct inner { /* the loop at each index of the outer dimensions */
   const mover *move;
-  int64_t n, base_step, value_step; /* the innermost whole dimension; n is 0: picks are */
-  size_t block; /* bytes of it if both sides are dense and a plain copy is wanted */
+  int64_t n, base_step, value_step; /* the innermost whole dimension; n is 0: positions are */
+  size_t block; /* bytes of it if both sides are dense and the mode is a plain copy */
   bool get;
 } inner;
 
@@ -156,7 +156,7 @@ static void inner_run(const moth_gather_plan *p, const inner *in, char *base, ch
   }
 }
 
-/* Reading in several threads: picks first to last - 1 */
+/* Reads on several threads: positions first to last - 1. */
 typedef struct reading {
   const moth_gather_plan *pick;
   const inner *in;
@@ -214,7 +214,7 @@ int moth_gather_run(moth_ctx *ctx, const moth_gather_plan *pick, int mode, int d
   }
 }
 
-typedef struct along { /* its step comes first, where the loops look for it */
+typedef struct along { /* `step` is the first field: the loops read it there */
   int64_t step, first, size;
   moth_inner move;
   atomic_bool *wrong;
@@ -229,7 +229,7 @@ static bool within(int64_t n, const char *at, int64_t step, int64_t first, int64
   return true;
 }
 
-/* As many at a time as stay in L1 between the check and the move. */
+/* Positions per block: they stay in L1 between the check and the copy. */
 static void checked_along(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   enum { BLOCK = 1024 };
   const along *a = arg;
@@ -245,7 +245,7 @@ static void checked_along(int64_t n, char *const *at, const int64_t *step, const
   }
 }
 
-/* Writing is cut across the longest dimension in which all elements of the base are others. */
+/* Threads divide the longest dimension along which all elements of the base are distinct. */
 int moth_gather_along(moth_ctx *ctx, int mode, const moth_tensor *index, const moth_tensor *values,
                     const moth_tensor *base, int64_t step, const moth_reach *reach) {
   moth_loop loop;
@@ -265,10 +265,10 @@ int moth_gather_along(moth_ctx *ctx, int mode, const moth_tensor *index, const m
   return !status && wrong ? moth_gather_check_positions(index, reach) : status;
 }
 
-/* -- masks: both sides packed, one value after the other where the mask holds. No branch asks the
-** mask, which would be guessed wrongly half of the time. -- */
+/* -- masks: both sides packed, one value after the other where the mask is true. No branches on the
+** mask: half of them would be mispredicted. -- */
 
-typedef struct masked { /* what is left to do */
+typedef struct masked { /* the remaining work */
   int64_t n, count;
   const uint8_t *mask;
   char *base, *values;
@@ -310,7 +310,7 @@ int moth_gather_masked(moth_ctx *ctx, int mode, int dtype, const moth_tensor *ma
   static masked_loop *const loops[MOTH_DTYPES] = {
     [MOTH_BOOL] = masked_bool, [MOTH_U8] = masked_u8,   [MOTH_I8] = masked_u8,
     [MOTH_I16] = masked_i16,   [MOTH_I32] = masked_i32, [MOTH_I64] = masked_i64,
-    [MOTH_F16] = masked_i16,   [MOTH_BF16] = masked_i16, /* moved only */
+    [MOTH_F16] = masked_i16,   [MOTH_BF16] = masked_i16, /* copied only */
     [MOTH_F32] = masked_f32,   [MOTH_F64] = masked_f64,
   };
   masked m = {.n = mask->l.numel, .count = count, .base = base, .values = values,

@@ -1,4 +1,4 @@
-/* grid.c -- sampling at the places of a grid. */
+/* grid.c -- grid_sample: samples images or volumes at the points of a grid. */
 #include "grid.h"
 
 #include <string.h>

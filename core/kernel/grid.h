@@ -1,4 +1,4 @@
-/* grid.h -- kernels of sampling at the places of a grid, over packed f32 or f64. */
+/* grid.h -- kernels of grid_sample over packed f32 or f64. */
 #ifndef MOTH_KERNEL_GRID_H
 #define MOTH_KERNEL_GRID_H
 

@@ -1,6 +1,6 @@
-/* grid_find.c -- finding the taps of a run of places: in vectors if they are those of images,
-** unless the border reflects. All else goes place by place (grid_taps.h), and these are the same
-** bits: so this file is compiled without contraction.
+/* grid_find.c -- the taps of a run of grid points. Taps of images are computed in vectors, unless
+** the border reflects; other taps are computed point by point (grid_taps.h). Both have the same
+** bits: this file is compiled without contraction.
 */
 #include <math.h>
 

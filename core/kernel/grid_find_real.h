@@ -1,4 +1,5 @@
-/* grid_find_real.h -- what of grid_find.c depends on the type of places and weights: REAL. */
+/* grid_find_real.h -- the parts of grid_find.c that depend on the type of points and weights, REAL.
+*/
 
 /* to[i] := the product of two weights, 0 outside */
 MOTH_AVX2 INLINED void NAME(weigh)(const double *ax, const double *ay, const double *wx,

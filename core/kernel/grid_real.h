@@ -1,6 +1,6 @@
-/* grid_real.h -- the loops of grid.c for one REAL and one TARGET: the taps of up to RUN places are
-** found first, then used for all channels. A tap outside of the image has position -1 and
-** gives 0, whatever the first element is; one inside is used even where its weight is 0.
+/* grid_real.h -- the loops of grid.c for one REAL and one TARGET. The taps of up to RUN points are
+** computed first, then used for all channels. A tap outside the image has position -1 and
+** contributes 0, whatever the first element is. A tap inside is read even if its weight is 0.
 */
 
 typedef struct NAME(found) {

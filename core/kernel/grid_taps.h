@@ -1,6 +1,5 @@
-/* grid_taps.h -- which elements a place between them is made of, and their weights, for the CPU's
-** loops and the GPU's kernels. Places are worked out in f64 for all dtypes: it is done once for all
-** channels.
+/* grid_taps.h -- the elements that a grid point interpolates, and their weights, for the CPU's
+** loops and the GPU's kernels. Positions are computed in f64 for all dtypes: once for all channels.
 */
 #ifndef MOTH_KERNEL_GRID_TAPS_H
 #define MOTH_KERNEL_GRID_TAPS_H

@@ -1,4 +1,4 @@
-/* level.c -- which level of instructions this processor has, by its single features. */
+/* level.c -- the level of instructions of this processor, by its single features. */
 #include "level.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* level.h -- the levels of instructions that hot loops are compiled for, and which one runs here.
-** each_level.h compiles loops for all of them.
+/* level.h -- the levels of instructions that hot loops are compiled for, and the level that runs
+** here. each_level.h compiles loops for all levels.
 */
 #ifndef MOTH_KERNEL_LEVEL_H
 #define MOTH_KERNEL_LEVEL_H

@@ -1,5 +1,5 @@
-/* loss.c -- losses of classes, a gather with weights. Sums are kept in f64: a loss is one number
-** out of many, and the price is nothing beside the memory's.
+/* loss.c -- losses of class scores: a gather with weights. Sums are kept in f64, since a loss is
+** one number out of many, and memory bandwidth dominates the cost.
 */
 #include "loss.h"
 

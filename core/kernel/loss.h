@@ -1,5 +1,5 @@
-/* loss.h -- kernels of losses of classes over packed f32 or f64; those of pairs of numbers are in
-** pointloss.h.
+/* loss.h -- kernels of losses of class scores over packed f32 or f64; pointloss.h has elementwise
+** losses.
 */
 #ifndef MOTH_KERNEL_LOSS_H
 #define MOTH_KERNEL_LOSS_H

@@ -1,5 +1,5 @@
-/* norm.c -- normalisation of rows and of channels, forward and backward; the loops stand in
-** norm_real.h and are compiled for f64 once and for f32 at several levels of instructions.
+/* norm.c -- normalization of rows and of channels, forward and backward. norm_real.h has the loops;
+** they are compiled for f64 once and for f32 at several levels of instructions.
 */
 #include "norm.h"
 

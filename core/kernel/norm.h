@@ -1,6 +1,6 @@
-/* norm.h -- kernels of normalisation: rows of (channels, inner) elements, each row on its own, as
-** layer_norm, group_norm and rms_norm want them, and channels of (n, c, inner) over n and inner,
-** as batch_norm does. Packed f32 or f64; weights stand for one channel each and may be absent.
+/* norm.h -- kernels of normalization. Rows of (channels, inner) elements are normalized one by one:
+** layer_norm, group_norm, rms_norm. Channels of (n, c, inner) are normalized over n and inner:
+** batch_norm. Packed f32 or f64; weights are optional, one for each channel.
 */
 #ifndef MOTH_KERNEL_NORM_H
 #define MOTH_KERNEL_NORM_H

@@ -1,5 +1,6 @@
 /* norm_real.h -- the loops of norm.c for one REAL and one TARGET, the attribute that chooses
-** instructions. Sums run in vectors over at most SUM_BLOCK elements and go on in double.
+** instructions. Sums run in vectors over at most SUM_BLOCK elements, and block sums are added in
+** double.
 */
 
 #include "sums_real.h"

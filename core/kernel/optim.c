@@ -1,4 +1,4 @@
-/* optim.c -- steps of the optimizers, one parameter at a time, for every dtype and layout. */
+/* optim.c -- one step of an optimizer for one parameter, for every dtype and layout. */
 #include "optim.h"
 
 #include "kernel/math/exp_f64.h"

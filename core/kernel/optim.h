@@ -1,4 +1,4 @@
-/* optim.h -- one step of an optimizer on one parameter, everything fused into one loop. */
+/* optim.h -- one step of an optimizer for one parameter, fused into one loop. */
 #ifndef MOTH_KERNEL_OPTIM_H
 #define MOTH_KERNEL_OPTIM_H
 

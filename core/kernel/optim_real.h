@@ -1,5 +1,5 @@
-/* optim_real.h -- the loops of optim.c for one type and level (each_level.h), over elements in a
-** row: those of the rules in optim_rules.h, for each number of operands that a rule may have.
+/* optim_real.h -- the loops of optim.c for one type and level (each_level.h) over contiguous
+** elements: one loop for each rule of optim_rules.h and each number of operands of that rule.
 */
 
 #define TEMPLATE

@@ -1,10 +1,10 @@
-/* optim_rules.h -- the rules of the optimizers, PyTorch's term by term: what a step makes of one
-** element. Included by optim_real.h for each type and level and, as templates, by cuda/op/optim.cu,
-** which define REAL, TEMPLATE and RULE, which every function begins with, NAME(f), its name,
-** NUMBERS, the struct, and MATH(f), a function of REALs.
+/* optim_rules.h -- the update rules of the optimizers for one element, with PyTorch's terms in
+** PyTorch's order. Included by optim_real.h for each type and level, and by cuda/op/optim.cu as
+** templates. The includer defines REAL, TEMPLATE, RULE (the start of every function), NAME(f) (its
+** name), NUMBERS (the struct), and MATH(f), a function of REALs.
 **
-** x[0] is the parameter, x[1] its gradient, which is not written back; then comes what the rule
-** keeps, in the order of MOTH_RULE_LIST.
+** x[0] is the parameter, x[1] its gradient, which is not written back. The state of the rule
+** follows, in the order of MOTH_RULE_LIST.
 */
 
 TEMPLATE struct NAME(numbers) {

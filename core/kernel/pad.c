@@ -1,5 +1,5 @@
-/* pad.c -- padding row by row: tables say which element each place of a dimension has, -1 being the
-** constant; within the last dimension the middle is one run.
+/* pad.c -- padding row by row. Tables have the source index of each position of a dimension, -1 for
+** the constant. Within the last dimension the middle is one contiguous run.
 */
 #include "pad.h"
 

@@ -1,4 +1,4 @@
-/* pad.h -- borders around tensors: which element stands where, and how gradients come back. */
+/* pad.h -- padding: the source of each element, and the gradient. */
 #ifndef MOTH_KERNEL_PAD_H
 #define MOTH_KERNEL_PAD_H
 

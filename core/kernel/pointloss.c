@@ -1,4 +1,4 @@
-/* pointloss.c -- losses of pairs of numbers, element by element or summed, and the loops of their
+/* pointloss.c -- elementwise losses of two tensors, with or without a sum, and the loops of their
 ** gradients. Sums are kept in f64.
 */
 #include "pointloss.h"

@@ -1,5 +1,5 @@
-/* pointloss.h -- losses of pairs of numbers over packed f32 or f64, and the loops of their
-** gradients that op/pointloss.h lists, moth_pointloss.square_slope[dtype].
+/* pointloss.h -- elementwise losses of two packed tensors in f32 or f64, and the loops of their
+** gradients, which op/pointloss.h lists: moth_pointloss.square_slope[dtype].
 */
 #ifndef MOTH_KERNEL_POINTLOSS_H
 #define MOTH_KERNEL_POINTLOSS_H

@@ -1,6 +1,6 @@
-/* pointloss_real.h -- the losses of pairs for one REAL and one TARGET: computed into a short block,
-** whose sum goes on in double. What each one is stands in pointloss.h. Loops are for whole vectors,
-** as those of elementwise.h are: a loss has the same bits wherever its pair stands.
+/* pointloss_real.h -- elementwise losses for one REAL and one TARGET: computed into a short block,
+** whose sum is added in double. pointloss.h defines the losses. Loops take whole vectors only, as
+** in elementwise.h: a loss has the same bits at every position.
 */
 #include "sums_real.h"
 

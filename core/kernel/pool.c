@@ -1,4 +1,4 @@
-/* pool.c -- pooling: planes are shared out among threads, pool_real.h has the loops. */
+/* pool.c -- pooling: divides the planes among threads; pool_real.h has the loops. */
 #include "pool.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* pool_real.h -- the loops of pool.c for one REAL and one TARGET, over planes first to last - 1.
-** Windows that lie inside their row are taken side by side, a tap at a time, so that the compiler
-** makes vectors of neighbouring results; those over an edge go one by one.
+** Windows inside a row are computed next to each other, one tap at a time, so that the compiler
+** vectorizes over neighboring results. Windows over an edge are computed one by one.
 */
 #define TAPS TARGET INLINED void
 

@@ -1,4 +1,4 @@
-/* products.c -- products of floats along rows and across them, and their gradient. */
+/* products.c -- products of floats along rows and across rows, and the gradient of prod. */
 #include "products.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* products.h -- products of floats, as a reducer (reduce.h), and their gradient. */
+/* products.h -- products of floats as a reducer (reduce.h), and the gradient of prod. */
 #ifndef MOTH_KERNEL_PRODUCTS_H
 #define MOTH_KERNEL_PRODUCTS_H
 

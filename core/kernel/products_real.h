@@ -1,5 +1,6 @@
 /* products_real.h -- the loops of products.c, for one REAL and one TARGET. Factors are multiplied
-** in double; a block whose products leave 2^-500 .. 2^500 is multiplied again one by one.
+** in double. A block whose products leave 2^-500 .. 2^500 is multiplied again with explicit
+** exponents.
 */
 typedef double NAME(doubles) __attribute__((vector_size(VECTOR_BYTES)));
 typedef int64_t NAME(longs) __attribute__((vector_size(VECTOR_BYTES)));

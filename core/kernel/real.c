@@ -1,4 +1,4 @@
-/* real.c -- f16 and bf16 through f32: operands on the way in, results on the way out. */
+/* real.c -- f16 and bf16 kernels through f32: converts operands, and converts results back. */
 #include "real.h"
 
 #include "base/threads.h"

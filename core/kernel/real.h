@@ -1,25 +1,26 @@
-/* real.h -- floating-point kernels are written for f32 and f64; f16 and bf16 pass through f32.
+/* real.h -- floating-point kernels are written for f32 and f64; f16 and bf16 are converted to f32.
 **
-**   moth_tensor *x = moth_real(a->input), *y = moth_real_out(out[0]);
-**   int status = x && y ? compute(x, y) : a->ctx->error.code;
-**   moth_tensor_release(x);
-**   return moth_real_done(y, out[0], status);
+**     moth_tensor *x = moth_real(a->input), *y = moth_real_out(out[0]);
+**     int status = x && y ? compute(x, y) : a->ctx->error.code;
+**     moth_tensor_release(x);
+**     return moth_real_done(y, out[0], status);
 */
 #ifndef MOTH_KERNEL_REAL_H
 #define MOTH_KERNEL_REAL_H
 
 #include "tensor/loop.h"
 
-/* x packed and in f32 or f64: x itself, retained, if it is that already. Owned; NULL: error set. */
+/* x packed and in f32 or f64: x itself, retained, if it already is. Owned; NULL: an error is
+** set. */
 moth_tensor *moth_real(const moth_tensor *x);
-/* Where to compute a contiguous result: y itself, retained, or an f32 tensor of its shape. */
+/* The buffer of a contiguous result: y itself, retained, or an f32 tensor of its shape. */
 moth_tensor *moth_real_out(moth_tensor *y);
-/* A contiguous y becomes 0. */
+/* Sets a contiguous y to 0. */
 int moth_real_clear(moth_tensor *y);
-/* Refuses x, which may be NULL, where it computes in another type than `like`: for ops that take
-** f32 beside half types, whose kernels believe in one type all the same. */
+/* Raises if x, which may be NULL, has another compute type than `like`: for ops that accept f32
+** next to half types although their kernels have one type. */
 int moth_real_alike(const char *arg, const moth_tensor *x, const moth_tensor *like);
-/* Copies work into y if it is not y, and releases it; passes on the status. */
+/* Copies work into y unless it is y, and releases it; returns status. */
 int moth_real_done(moth_tensor *work, moth_tensor *y, int status);
 
 #endif

@@ -1,4 +1,4 @@
-/* recurrent.c -- layers of recurrent networks, forward; the way back is in recurrent_back.c. */
+/* recurrent.c -- the forward pass of recurrent layers; recurrent_back.c has the backward pass. */
 #include "vendor/blas.h"
 #include "device/device.h"
 #include "recurrent_step.h"

@@ -1,9 +1,9 @@
 /* recurrent.h -- kernels of recurrent networks over packed f32 or f64, time first.
 **
-** The projection of all steps' inputs is one product; each step then adds the state's. What the
-** gradient reads stays in one block, the reserve: for each layer and direction the gates as they
-** were used, (steps, batch, kept * hidden), and for LSTM the cells; for each layer its output,
-** (steps, batch, directions * hidden); between layers the masks of dropout.
+** One matrix product projects the inputs of all steps; each step then adds the product of its
+** state. The gradient reads one buffer, the reserve. It has, for each layer and direction, the
+** gates after their activation, (steps, batch, kept * hidden), and the cells of an LSTM; for each
+** layer its output, (steps, batch, directions * hidden); between layers the dropout masks.
 */
 #ifndef MOTH_KERNEL_RECURRENT_H
 #define MOTH_KERNEL_RECURRENT_H

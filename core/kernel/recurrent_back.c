@@ -1,5 +1,5 @@
-/* recurrent_back.c -- layers of recurrent networks, back through time (Werbos 1990), and one step
-** of a cell.
+/* recurrent_back.c -- the backward pass of recurrent layers through time (Werbos 1990), and of one
+** cell.
 */
 #include "vendor/blas.h"
 #include "device/device.h"

@@ -1,6 +1,6 @@
-/* recurrent_real.h -- what one step does to its gates, for one REAL and one TARGET, the attribute
-** that chooses instructions. `rows` sequences of n units; states lie `ld` apart, gates KEPT * n.
-** Included by recurrent_step.c.
+/* recurrent_real.h -- loops over the gates of one time step, for one REAL and one TARGET (the
+** attribute that chooses instructions). A step has `rows` sequences of n units; rows of the state
+** are `ld` elements apart, rows of gates KEPT * n. Included by recurrent_step.c.
 */
 
 /* h := act(gates). Rows without gaps are one: what is left of each behind whole vectors is slow. */

@@ -1,6 +1,4 @@
-/* recurrent_step.c -- where the parts of recurrent layers lie, and walks of a batch through their
-** steps.
-*/
+/* recurrent_step.c -- layout of the buffers of recurrent layers, and loops over time steps. */
 #include "recurrent_step.h"
 
 #include "kernel/math/elementwise.h"

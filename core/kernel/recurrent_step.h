@@ -1,10 +1,11 @@
-/* recurrent_step.h -- what the ways forward and back through recurrent layers share: where things
-** lie, the rows that take a step together, and the walk of a batch through its steps.
+/* recurrent_step.h -- code that the forward and backward passes of recurrent layers share: the
+** layout of buffers, the rows of each step, and the loop over steps.
 **
-** A lane is one layer in one direction. Sequences are ordered by falling length, so that those
-** which reach a step are its first rows; of these the first `before` go on from the neighbouring
-** step and the rest, which begin here, from h0. A row's running gradient holds that of its last
-** state until its last step is undone and that of its first state after its first one.
+** An rnn_direction is one layer in one direction. Sequences are sorted by descending length, so
+** that the sequences that are active in a step are its first rows. The first `before` of these
+** continue from the neighboring step; the rest start here, from h0. During the backward pass a
+** row's gradient is that of its last state until its last step is processed, and that of its first
+** state after its first step.
 */
 #ifndef MOTH_KERNEL_RECURRENT_STEP_H
 #define MOTH_KERNEL_RECURRENT_STEP_H

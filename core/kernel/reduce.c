@@ -1,5 +1,5 @@
-/* reduce.c -- reductions: how dimensions are walked and cut into pieces; their loops are in
-** reduce_loops.c.
+/* reduce.c -- reductions over dimensions: the walk, and how the work is cut into pieces.
+** reduce_loops.c has the loops.
 */
 #include "reduce.h"
 
@@ -10,15 +10,15 @@
 #include "level.h"
 
 enum { BLOCK = MOTH_REDUCE_BLOCK, POLL = 1 << 20, PIECE = 1 << 24, CHUNK = 1 << 17, HALVES = 4096 };
-/* accumulators at a time; elements between two polls, the most that are read at once, those of one
-** of the chunks that a reduction to few results is cut into, and half ones widened at a time */
+/* accumulators at a time; elements between two polls; elements read at once; elements of one chunk
+** of a reduction to few results; half-precision elements converted at a time */
 
 typedef struct axes {
   int n;
-  int64_t size[MOTH_MAX_DIMS], step[MOTH_MAX_DIMS]; /* [0] is the innermost; bytes */
+  int64_t size[MOTH_MAX_DIMS], step[MOTH_MAX_DIMS]; /* [0] is the innermost; steps in bytes */
 } axes;
 
-/* Adds a dimension outside those that are there, merged with the last one if they step as one. */
+/* Adds an outer dimension; merges it with the last one if both step as one. */
 static void add_axis(axes *a, int64_t size, int64_t step) {
   if (a->n && step == a->step[a->n - 1] * a->size[a->n - 1]) {
     a->size[a->n - 1] *= size;
@@ -28,7 +28,7 @@ static void add_axis(axes *a, int64_t size, int64_t step) {
   a->step[a->n++] = step;
 }
 
-/* The dims in mask, or those not in it. Reduced ones may run in any order: by stride. */
+/* The dims in mask, or the others. Reduced dims may run in any order: they are sorted by stride. */
 static void axes_of(axes *a, const moth_layout *l, uint32_t mask, bool reduced) {
   int order[MOTH_MAX_DIMS], n = 0;
   for (int d = l->ndim - 1; d >= 0; d--) {
@@ -39,7 +39,7 @@ static void axes_of(axes *a, const moth_layout *l, uint32_t mask, bool reduced) 
   }
   a->n = 0;
   for (int i = 0; i < n; i++)
-    if (l->shape[order[i]] != 1) /* its stride may be anything */
+    if (l->shape[order[i]] != 1) /* the stride of one element is arbitrary */
       add_axis(a, l->shape[order[i]], l->stride[order[i]] * moth_dtype_size[l->dtype]);
   if (a->n == 0) a->size[0] = 1, a->step[0] = 0, a->n = 1;
 }
@@ -55,32 +55,32 @@ static bool next(const axes *a, int64_t *index, const char **x) {
   return false;
 }
 
-/* One reducer. Its items: `across` blocks of `wide` accumulators for every index of the outer kept
-** dimensions; and where those are few, each cut into chunks of the outermost reduced one, whose
-** accumulators are joined in order afterwards. How it is cut depends on the shape alone. */
+/* One reduction. Its work items are blocks of `wide` accumulators: `across` blocks for every
+** index of the outer kept dimensions. If there are few, each is cut into chunks of the
+** outermost reduced dimension, whose accumulators are joined in order afterwards. The cuts
+** depend on the shape only. */
 typedef struct job {
   moth_ctx *ctx;
   const moth_reducer *reducer;
   moth_reduce_take *take;
   int dtype;  /* of x, */
-  bool half;  /* ... which is to be widened */
+  bool half;  /* ... a half type, to be converted */
   const axes *kept, *over;
   const char *x;
   char *y;
-  int64_t size, count;            /* of a result, in bytes; elements that become one */
+  int64_t size, count;            /* bytes of a result; elements per result */
   int64_t wide, across, blocks, results; /* across: blocks of a row; blocks: of all */
   int64_t chunk, chunks;
-  int64_t words;  /* of 8 bytes, that an accumulator has room in */
+  int64_t words;  /* 8-byte words of an accumulator */
   uint64_t *part; /* accumulators of every chunk */
-  atomic_bool *stopped; /* some item, by a cancel */
+  atomic_bool *stopped; /* an item was stopped by a cancel */
 } job;
 
 static void widen(const job *j, int64_t n, const char *x, int64_t step, float *room) {
   moth_convert(n, j->dtype, x, step, MOTH_F32, (char *)room, sizeof *room);
 }
 
-/* The reducer's take for half types: tiles of rows, or of columns where those are the shorter way.
- */
+/* take for half types: tiles of rows, or of columns if those are contiguous. */
 static void take_half(const job *j, int64_t n, int64_t r, char *acc, const char *x, int64_t step,
                       int64_t next) {
   _Alignas(64) float room[HALVES];
@@ -113,7 +113,7 @@ static void take_half(const job *j, int64_t n, int64_t r, char *acc, const char 
     }
 }
 
-/* Folds `over` for n accumulators; false if it was interrupted. */
+/* Reduces `over` to n accumulators; false if it was interrupted. */
 static bool fold_block(const job *j, const axes *over, int64_t n, const char *x, uint64_t *acc) {
   const int64_t step = j->kept->step[0], piece = PIECE / n;
   int64_t index[MOTH_MAX_DIMS] = {0}, left = POLL;
@@ -165,7 +165,7 @@ static void reduce_items(int64_t first, int64_t last, int lane, const void *arg)
   for (int64_t i = first; i < last; i++) fold_item(arg, i);
 }
 
-/* Joins the chunks; a block's accumulators may be smaller than 64 bits, so block by block. */
+/* Joins the chunks block by block, since a block's accumulators may be smaller than 64 bits. */
 static void join_chunks(const job *j) {
   for (int64_t block = 0; block < j->blocks; block++) {
     int64_t first = block % j->across * j->wide, n = j->kept->size[0] - first;
@@ -181,7 +181,7 @@ static void join_chunks(const job *j) {
 static void cut(job *j, int64_t numel, int64_t element) {
   const int64_t last = j->over->size[j->over->n - 1];
   j->wide = BLOCK;
-  if (j->over->step[0] == element && j->count > CHUNK / BLOCK) /* whole rows, to be read in order */
+  if (j->over->step[0] == element && j->count > CHUNK / BLOCK) /* whole rows, read in order */
     j->wide = j->count < CHUNK ? CHUNK / j->count : 1;
   j->across = (j->kept->size[0] + j->wide - 1) / j->wide;
   j->blocks = j->results / j->kept->size[0] * j->across;
@@ -211,7 +211,7 @@ static int run_job(job *j, int64_t numel) {
 }
 
 /* y (contiguous, of the reducer's result dtype) := x reduced over the dims in mask; half types are
-** widened a block at a time. */
+** converted a block at a time. */
 static int run(const moth_reducer *reducer, moth_tensor *y, const moth_tensor *x, uint32_t mask) {
   axes kept, over;
   if (y->l.numel == 0) return MOTH_OK;
@@ -227,7 +227,7 @@ static int run(const moth_reducer *reducer, moth_tensor *y, const moth_tensor *x
   return run_job(&j, x->l.numel);
 }
 
-/* The first result from i on that is infinite or NaN, or their number. */
+/* The index of the first infinite or NaN result from i on, or the number of results. */
 static int64_t not_finite(const moth_tensor *y, int64_t i) {
   const float *f = (const float *)(const void *)moth_at(y);
   const double *d = (const double *)(const void *)moth_at(y);
@@ -238,7 +238,7 @@ static int64_t not_finite(const moth_tensor *y, int64_t i) {
 typedef uint32_t __attribute__((may_alias)) bits32;
 typedef uint64_t __attribute__((may_alias)) bits64;
 
-/* Whether all results are finite, without a branch for each. */
+/* True if all results are finite; no branch for each result. */
 static bool all_finite(const moth_tensor *y) {
   uint32_t odd = 0;
   if (y->l.dtype == MOTH_F64) {
@@ -252,7 +252,7 @@ static bool all_finite(const moth_tensor *y) {
   return !odd;
 }
 
-/* Sums overflow on the way where they, or their means, are in the range. */
+/* A sum may overflow although its result, or its mean, is in range: recomputes such results. */
 static int run_wide(const moth_reducer *reducer, moth_tensor *y, const moth_tensor *x,
                     uint32_t mask) {
   const int64_t size = moth_dtype_size[y->l.dtype];

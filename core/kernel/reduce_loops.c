@@ -1,6 +1,6 @@
-/* reduce_loops.c -- the loops of reductions: sum, products, count, all, any, extremes, norms.
+/* reduce_loops.c -- the loops of reductions: sum, prod, count, all, any, amax, amin, norms.
 **
-** Integers wrap in 64 bits. f32 sums in blocks and those in f64.
+** Integers wrap in 64 bits. f32 is summed in blocks, and the blocks are summed in f64.
 */
 #include "reduce.h"
 
@@ -14,9 +14,9 @@
 #define LOOPS "kernel/reduce_real.h"
 #include "each_level.h"
 
-/* -- loops of integers and of truth, whose accumulators are whole, so that any order will do --
-** JOIN(p, q) combines two accumulators, FROM is an element x as one. Along a row in lanes; across
-** rows as many at once as there are accumulators. */
+/* -- loops of integers and bool; accumulators are integers, so that any order is exact -- JOIN(p,
+** q) combines two accumulators, FROM converts an element x. Along a row there are LANES
+** accumulators; across rows one for each result. */
 
 #define AT(type, p) (*(const type *)(const void *)(p))
 enum { LANES = 16 }; /* two registers of the longest */
@@ -114,8 +114,8 @@ enum { LANES = 16 }; /* two registers of the longest */
   WHOLE(reducer), [MOTH_F32] = ENTRY(reducer##_f32, reducer##_f32_end), \
                   [MOTH_F64] = ENTRY(reducer##_f64, reducer##_f64_end)
 
-/* LEVELS(take): of floats, whose loops stand in reduce_real.h. REDUCE_LEVELS and LEVELS_ENTRY: of
-** what plain instructions are slow at, such as comparing 64 bits. */
+/* LEVELS(take): floats, with the loops of reduce_real.h. REDUCE_LEVELS and LEVELS_ENTRY: loops that
+** are slow with plain instructions, such as comparisons of 64 bits. */
 #if MOTH_HAS_LEVELS
 #define LEVELS(take) {take##_f32, take##_avx2, take##_avx512}
 #define REDUCE_LEVELS(name, ...)                   \
@@ -156,7 +156,7 @@ ACCUMULATOR(total, double, 0, PLUS)
 MOTH_EACH_FLOAT(SUM_FLOAT)
 #define TOTALS(take, name) FLOATS(take, total, name##_f32_end, total, name##_f64_end)
 
-/* Sums of floats in a wider range: of f32 each element in double, of f64 scaled. */
+/* Sums of floats in a wider range: f32 in double, f64 scaled. */
 #define WIDE_SUM(name, type, scale)                                                            \
   static void wide_##name##_take(int64_t n, int64_t r, void *room, const char *at, int64_t step, \
                                  int64_t next) {                                               \

@@ -1,6 +1,6 @@
-/* reduce_real.h -- the loops of reduce.c over floats, for one REAL and one TARGET: sums, sums of
-** squares and of sizes, extremes. Along a row they run in vectors; across rows as many sums grow
-** side by side as there are accumulators.
+/* reduce_real.h -- loops of floating-point reductions for one REAL and one TARGET: sums, sums of
+** squares and of absolute values, extremes. A row is reduced in vectors. Across rows there is one
+** sum for each accumulator.
 */
 #include "sums_real.h"
 
@@ -9,8 +9,8 @@ VECTOR_SUM(fold_squares, v *v)
 VECTOR_EXTREME(fold_most, >, -INFINITY)
 VECTOR_EXTREME(fold_least, <, INFINITY)
 
-/* acc += r rows of n elements that lie side by side; `next` elements from row to row: eight rows
-** by halves, eight of those in REAL, and these in double. */
+/* acc += r rows of n contiguous elements, `next` elements apart: eight rows are summed pairwise,
+** eight of these sums in REAL, and those in double. */
 TARGET static void NAME(sum_rows)(int64_t n, int64_t r, double *restrict acc, const REAL *x,
                                   int64_t next) {
   REAL part[BLOCK];
@@ -34,7 +34,7 @@ TARGET static void NAME(sum_rows)(int64_t n, int64_t r, double *restrict acc, co
     for (int64_t j = 0; j < n; j++) acc[j] += (double)x[j];
 }
 
-/* Few columns that fill their rows are seen as many: several rows make one. */
+/* Few columns of dense rows are treated as many: several rows become one. */
 TARGET static void NAME(sum_across)(int64_t n, int64_t r, double *acc, const REAL *x,
                                     int64_t next) {
   int64_t m = next == n ? 128 / n : 1;
@@ -49,7 +49,7 @@ TARGET static void NAME(sum_across)(int64_t n, int64_t r, double *acc, const REA
   NAME(sum_rows)(n, r, acc, x, next);
 }
 
-/* Elements that lie apart: eight sums. */
+/* Strided elements: eight sums. */
 TARGET static double NAME(sum_apart)(int64_t r, const char *x, int64_t next) {
 #define ELEMENT(k) (*(const REAL *)(const void *)(x + (k) * next))
   double a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
@@ -94,7 +94,7 @@ TARGET static void NAME(sum_take)(int64_t n, int64_t r, void *room, const char *
                           : NAME(sum_apart)(r, x, next);
 }
 
-/* Squares may leave the range of f32 where their sum's root does not: then in double. */
+/* Squares may overflow f32 although the root of their sum does not: then in double. */
 TARGET INLINED double NAME(squares_in_range)(REAL squares, int64_t n, const REAL *x) {
   double s = (double)squares;
   if (!(s > 1e-25 && s < 1e35))

@@ -1,4 +1,4 @@
-/* resize.c -- resampling: tables of taps for both axes, then loops over planes. */
+/* resize.c -- resize: tables of taps for both axes, then loops over planes. */
 #include "resize.h"
 
 #include "base/threads.h"

@@ -1,4 +1,5 @@
-/* resize.h -- resampling of planes: each axis is a small sum over taps, the same for all planes. */
+/* resize.h -- resize of planes: each axis is a small weighted sum of taps, the same for all planes.
+*/
 #ifndef MOTH_KERNEL_RESIZE_H
 #define MOTH_KERNEL_RESIZE_H
 

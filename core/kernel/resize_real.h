@@ -1,6 +1,6 @@
-/* resize_real.h -- the loops of resize.c for one REAL and one TARGET. Each axis by itself: a row of
-** the image is resampled along its width once, then such rows are mixed. The rows in use lie in as
-** many slots as an axis has taps, N, which is a constant where the loops are inlined.
+/* resize_real.h -- the loops of resize.c for one REAL and one TARGET. A row of the image is
+** resampled along its width once; rows are then mixed along the height. The rows in use are stored
+** in N slots, one for each tap of an axis; N is a constant where the loops are inlined.
 */
 #define TAPS TARGET INLINED void
 

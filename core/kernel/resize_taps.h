@@ -1,8 +1,8 @@
-/* resize_taps.h -- where an element of a resampled axis looks, and what each neighbour weighs
-** there: for the tables of the CPU and of GPUs.
+/* resize_taps.h -- the source position of each output element of a resize, and the weights of its
+** taps; for the tables of the CPU and the GPU.
 **
-** Where it stands in the image, and in which precision that is worked out, is PyTorch's to the bit:
-** half a step decides which neighbour `nearest` takes.
+** Positions, and the precision in which they are computed, equal PyTorch's bit by bit: half a step
+** decides which neighbor `nearest` takes.
 */
 #ifndef MOTH_KERNEL_RESIZE_TAPS_H
 #define MOTH_KERNEL_RESIZE_TAPS_H

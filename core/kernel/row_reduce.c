@@ -1,4 +1,4 @@
-/* row_reduce.c -- reductions that need a whole row at once. */
+/* row_reduce.c -- reductions that need a whole row: variance, logsumexp, argmax, cumsum. */
 #include "row_reduce.h"
 
 #include <math.h>
@@ -63,7 +63,7 @@ int moth_rows_share(const moth_rows *r, double each, moth_work *work, const void
   return MOTH_OK;
 }
 
-/* -- variance: the mean first, then the squares of what is left, all in f64 -- */
+/* -- variance: the mean, then the squares of the differences, all in f64 -- */
 
 typedef struct spread {
   const moth_rows *r;
@@ -97,10 +97,10 @@ static double mean_of(const moth_rows *r, const void *x) {
       for (int k = 0; k < 8; k++) sum += lane[k];                              \
       rest += left;                                                            \
     }                                                                          \
-    sum -= rest * rest / (double)n; /* what rounding left in the mean */       \
+    sum -= rest * rest / (double)n; /* the rounding error of the mean */       \
     return sum < 0 ? 0 : sum;                                                  \
   }                                                                            \
-  /* Of scaled numbers, where sums or squares leave the range. */             \
+  /* Scaled numbers, if sums or squares overflow. */             \
   static double far_##name(const spread *s, const type *x) {                   \
     double most = 0, sum = 0, squares = 0, rest = 0;                           \
     const int64_t n = s->r->length;                                            \
@@ -185,7 +185,7 @@ typedef struct running {
   bool from_end;
 } running;
 
-/* A sum waits for the one before it, so four rows go side by side. */
+/* Each sum waits for the one before it, so four rows are computed together. */
 #define CUMSUM(name, type, wide)                                               \
   static void cumsum_##name(int64_t row, int64_t end, int lane, const void *arg) { \
     const running *r = arg;                                                    \

@@ -1,4 +1,4 @@
-/* scalar.h -- plain numbers as elements and as operands of loops. */
+/* scalar.h -- Lua numbers as elements and as operands of loops. */
 #ifndef MOTH_KERNEL_SCALAR_H
 #define MOTH_KERNEL_SCALAR_H
 
@@ -6,8 +6,8 @@
 
 #include "tensor/loop.h"
 
-/* Writes the scalar as one element of dtype (8 bytes are enough for any); E_DTYPE blaming `arg` if
-** it does not fit. */
+/* Writes the scalar as one element of dtype (at most 8 bytes); E_DTYPE names `arg` if it does not
+** fit. */
 static inline int moth_scalar_to(moth_ctx *ctx, const char *arg, moth_scalar s, int dtype,
                                  void *element) {
   int from = s.type == 0 ? MOTH_F64 : MOTH_I64;
@@ -22,8 +22,8 @@ static inline int moth_scalar_to(moth_ctx *ctx, const char *arg, moth_scalar s, 
                    moth_dtype_name(dtype));
 }
 
-/* One element on the caller's stack, dressed as a 0-d tensor for moth_loop_over. It is counted by
-** nobody and must not reach an op. */
+/* One element on the caller's stack as a 0-d tensor for moth_loop_over. It has no reference count
+** and must not reach an op. */
 typedef struct moth_operand {
   moth_tensor tensor;
   moth_storage storage;
@@ -44,7 +44,7 @@ static inline const moth_tensor *moth_operand_of(moth_operand *o, moth_ctx *ctx,
   return &o->tensor;
 }
 
-/* Writes 0 into every element of a packed tensor: all dtypes have zero bits for it. */
+/* Writes 0 to every element of a packed tensor: 0 is all zero bits in every dtype. */
 static inline int moth_zero(moth_tensor *y) {
   moth_operand zero = {.element = 0};
   if (y->l.device) return moth_copy_into(y, moth_operand_of(&zero, y->ctx, y->l.dtype));

@@ -1,4 +1,6 @@
-/* scan.c -- running results along rows; and the norms of rows. */
+/* scan.c -- scans along rows: cumprod, linear recurrences, cummax and cummin; and the norms of
+** rows.
+*/
 #include "scan.h"
 
 #include <math.h>
@@ -9,7 +11,7 @@
 #include "level.h"
 #include "kernel/math/extended_range.h"
 
-/* What rows are asked for, as a moth_work's arg. */
+/* The argument of the moth_work functions here. */
 typedef struct scan {
   const moth_rows *r, *factor; /* factor: of cumprod's gradient, that of the products */
   void *y;
@@ -21,7 +23,7 @@ typedef struct scan {
   bool from_end, least;
 } scan;
 
-/* -- products: integers wrap; floats have a power of two of their own -- */
+/* -- products: integers wrap; floats have a separate exponent -- */
 
 static void cumprod_i64(int64_t row, int64_t end, int lane, const void *arg) {
   const scan *s = arg;
@@ -209,7 +211,8 @@ int moth_rows_recur(const moth_rows *r, const moth_rows *factor, char *y, bool f
 
 /* -- extremes so far -- */
 
-/* So many without a new extreme, as most are, are seen and written in vectors. */
+/* Elements without a new extreme, the common case, are compared and written in vectors, this many
+** at a time. */
 enum { CALM = 16 };
 
 #define CUMEXTREME(name, type, wide)                                           \
@@ -258,7 +261,7 @@ int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool le
 
 /* -- norms -- */
 
-/* Sums in eight lanes of f64; TERM is what v = |x| adds. */
+/* Sums in eight accumulators of f64; TERM is the contribution of v = |x|. */
 #define LANES(TERM)                                                            \
   do {                                                                         \
     double lane[8] = {0};                                                      \
@@ -275,8 +278,8 @@ int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool le
     for (int k = 0; k < 8; k++) sum += lane[k];                                \
   } while (0)
 
-/* The norm of what is divided by its largest element, or for p below 0 by its least: powers of that
-** stay in the range. */
+/* The norm of elements divided by the largest one, or for p below 0 by the smallest: their powers
+** stay in range. */
 #define SCALED_NORM(name, type)                                                \
   static double scaled_norm_##name(int64_t n, const type *x, double p) {       \
     double by = fabs((double)x[0]), sum = 0;                                   \
@@ -306,7 +309,7 @@ typedef int32_t int_f32;
 typedef int64_t int_f64;
 #define MOST_BITS_f32 INT32_MAX /* all but the sign */
 #define MOST_BITS_f64 INT64_MAX
-/* Sums of powers that have lost nothing. */
+/* True if no power overflowed or underflowed in the sum. */
 #define LEAST_f32 1e-40
 #define MOST_f32 1e55
 #define LEAST_f64 1e-250

@@ -1,4 +1,4 @@
-/* small.c -- small matrices side by side, in floats and doubles at every level of instructions. */
+/* small.c -- batches of small matrices in f32 and f64, for every level of instructions. */
 #include "small.h"
 
 #include <math.h>

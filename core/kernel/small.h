@@ -1,5 +1,5 @@
-/* small.h -- loops over small matrices that lie side by side: element e of all of them is one
-** vector, the e-th, so that each step of an elimination is done for all at once.
+/* small.h -- loops over batches of small matrices. Element e of all matrices of a batch is one
+** vector, so that each step of an elimination runs for all matrices at once.
 */
 #ifndef MOTH_KERNEL_SMALL_H
 #define MOTH_KERNEL_SMALL_H

@@ -1,5 +1,5 @@
-/* small_real.h -- the loops of small.c for one type and level: REAL, TARGET, NAME(f). Masks are
-** what comparisons of elements give: without AVX2 nothing compares whole numbers of 64 bits.
+/* small_real.h -- the loops of small.c for one type and level: REAL, TARGET, NAME(f). A mask is the
+** result of a comparison of elements: without AVX2 there is no comparison of 64-bit integers.
 */
 typedef REAL NAME(lanes) __attribute__((vector_size(MOTH_SIDE_BYTES)));
 typedef __typeof__(__builtin_choose_expr(sizeof(REAL) == 4, (int32_t)0, (int64_t)0)) NAME(number);

@@ -1,5 +1,5 @@
-/* softmax.c -- softmax, its logarithm and their gradients: the largest is subtracted first, so
-** that nothing overflows.
+/* softmax.c -- softmax, log_softmax and their gradients. The maximum is subtracted first, so that
+** nothing overflows.
 */
 #include "softmax.h"
 

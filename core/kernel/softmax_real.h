@@ -1,6 +1,6 @@
 /* softmax_real.h -- the loops of softmax.c for one REAL and one TARGET, the attribute that chooses
-** instructions. A block is up to WIDE lanes side by side: `step` elements lie between the positions
-** of a lane. A lane of its own (inner == 1) goes through the row functions, which read along it.
+** instructions. A lane is one row along n. A block is up to WIDE neighboring lanes, whose elements
+** are `step` apart along n. If inner == 1 the row functions, which read along the lane, are used.
 */
 
 #include "sums_real.h"
@@ -14,8 +14,8 @@ TARGET INLINED REAL NAME(exp_block)(int64_t n, const REAL *restrict x, REAL m, R
   return NAME(plain_sum_block)(n, y, 0);
 }
 
-/* The sum of exp(x - m), m being the largest, which is returned in *most. A NaN is passed over by
-** the search and gets into the sum. */
+/* The sum of exp(x - m), m being the maximum, returned in *most. The search for the maximum skips
+** NaN; the sum is NaN then. */
 TARGET INLINED REAL NAME(exp_sum)(int64_t n, const REAL *x, REAL *most) {
   bool nan;
   REAL m = NAME(largest)(n, x, &nan), block[WIDE];
@@ -36,8 +36,8 @@ TARGET static void NAME(row)(int64_t n, const REAL *x, REAL *restrict y) {
   for (int64_t i = 0; i < n; i++) y[i] *= by;
 }
 
-/* -- rows of up to WIDE elements: what the vectors of ROWS of them come to is turned, so that the
-** rows become one element each together. With few rows each goes alone, by the same steps. -- */
+/* -- rows of up to WIDE elements: the vector results of ROWS rows are transposed, so that one
+** vector has one element of each row. Few rows are computed one by one, in the same order. -- */
 
 #define EACH (VECTOR_BYTES / sizeof(REAL))
 
@@ -50,7 +50,7 @@ TARGET INLINED VMASK NAME(fresh)(int64_t n) {
   return fresh;
 }
 
-/* That vector. A shorter row goes on with -inf; `room` elements can be read. */
+/* The last vector of a row, filled with -inf; `room` elements can be read. */
 TARGET INLINED VEC NAME(ending)(int64_t n, const REAL *x, int64_t room, const VMASK *fresh) {
   const VEC none = (VEC){0} - (REAL)INFINITY;
   REAL a[EACH];
@@ -79,7 +79,8 @@ TARGET INLINED void NAME(largest_part)(int64_t n, const REAL *x, int64_t room, c
   memcpy(part, &m, VECTOR_BYTES);
 }
 
-/* Keeps the exponentials in y if there is one; what is written behind them, the next row will. */
+/* Writes the exponentials to y if not NULL. The elements behind a row are overwritten by the next
+** row. */
 TARGET INLINED void NAME(sum_part)(int64_t n, const REAL *x, int64_t room, const VMASK *fresh,
                                    REAL m, REAL *part, REAL *y) {
   VEC sum = {0};
@@ -241,7 +242,7 @@ TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool 
     }
 }
 
-/* Items: whole lanes where they stand alone, else blocks of WIDE lanes. */
+/* Items: whole lanes if inner == 1, else blocks of WIDE lanes. */
 TARGET static void NAME(lanes)(int64_t first, int64_t last, int lane, const void *arg) {
   const softmax_job *j = arg;
   const int64_t n = j->n, inner = j->inner, blocks = (inner + WIDE - 1) / WIDE;
@@ -266,7 +267,7 @@ TARGET static void NAME(lanes)(int64_t first, int64_t last, int lane, const void
   }
 }
 
-/* -- cross entropy: of each lane the largest and the logarithm of the sum of exp(x - largest) -- */
+/* -- cross entropy: the maximum and log(sum(exp(x - maximum))) of each lane -- */
 
 TARGET static void NAME(row_parts)(int64_t rows, int64_t n, const REAL *x, REAL *most, REAL *rest) {
   for (int64_t k = 0; k < rows; k += ROWS)
@@ -305,7 +306,7 @@ TARGET static void NAME(parts)(int64_t first, int64_t last, int lane, const void
   }
 }
 
-/* dx = factor (softmax - [target]); what counts for nothing gets zeros, whatever it is. */
+/* dx = factor (softmax - [target]); ignored cases get zeros, whatever x is. */
 TARGET static void NAME(row_entropy)(int64_t n, const REAL *x, REAL m, REAL r, REAL f,
                                      REAL *restrict dx) {
   for (int64_t i = 0; i < n; i++) dx[i] = MATH(row_exp)((x[i] - m) - r) * f;
@@ -339,7 +340,7 @@ TARGET static void NAME(entropy_back)(int64_t first, int64_t last, int lane, con
   }
 }
 
-/* log(sum(exp)) of rows; what is infinite or NaN comes through. */
+/* log(sum(exp)) of rows; infinity and NaN propagate. */
 TARGET static void NAME(sum_rows)(int64_t first, int64_t last, int lane, const void *arg) {
   const softmax_job *j = arg;
   REAL *y = j->y;

@@ -1,4 +1,4 @@
-/* sort.c -- sorting and selecting within rows, by keys. */
+/* sort.c -- sort, top k and rank selection within rows, by integer keys. */
 #include "sort.h"
 
 #include <math.h>
@@ -21,11 +21,11 @@
   }
 MOTH_EACH_INT(INT_KEYS)
 
-/* Negative numbers have all bits turned, others the sign bit. */
+/* Flips all bits of negative numbers, and the sign bit of others. */
 static void keys_f32(int64_t n, const void *from, uint64_t *keys) {
   const float *x = from;
   for (int64_t i = 0; i < n; i++) {
-    const float v = x[i] + 0.0f; /* which makes 0 of -0 */
+    const float v = x[i] + 0.0f; /* -0 becomes 0 */
     uint32_t bits;
     memcpy(&bits, &v, 4);
     bits ^= bits >> 31 ? UINT32_MAX : (uint32_t)1 << 31;
@@ -55,7 +55,7 @@ void moth_keys_of(int64_t n, const char *x, int dtype, bool descending, uint64_t
 
 /* -- runs -- */
 
-/* From the end on, so that the first of a run is written last and no branch has to be guessed. */
+/* From the end, so that the first of a run is written last, without branches. */
 #define RUNS(name, type, wide)                                                 \
   static int64_t runs_##name(int64_t n, const void *from, int64_t *first, void *values) { \
     const type *x = from;                                                      \
@@ -124,7 +124,7 @@ static void merge_sort(int64_t n, moth_keyed *x, moth_keyed *spare) {
   if (from != x) memcpy(x, from, (size_t)n * sizeof *x);
 }
 
-/* A byte at a time from the lowest; bytes that all elements share are passed over. */
+/* A byte at a time from the lowest; bytes that are equal in all elements are skipped. */
 static bool radix_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare) {
   int64_t count[DIGITS][BYTES] = {{0}};
   moth_keyed *from = x, *to = spare;

@@ -1,6 +1,6 @@
-/* sums_real.h -- sums and extremes of elements that lie in a row, in explicit vectors, for one REAL
-** and one TARGET; loops of each_level.h include it. Compilers do not reorder float sums by
-** themselves: here they run in four vectors, over SUM_BLOCK elements at most, and go on in double.
+/* sums_real.h -- sums and extremes of contiguous elements in explicit vectors, for one REAL and one
+** TARGET. Loops of each_level.h include it. Compilers do not reorder float sums: here four vectors
+** sum up to SUM_BLOCK elements, and block sums are added in double.
 */
 typedef REAL NAME(vec) __attribute__((vector_size(VECTOR_BYTES)));
 typedef REAL NAME(loose)

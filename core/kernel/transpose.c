@@ -1,6 +1,6 @@
-/* transpose.c -- transposing blocks of 4-byte elements, at every level of instructions. Reading
-** squares in whole cache lines and turning them in registers takes a third of the time of element
-** by element copies in tiles.
+/* transpose.c -- transposes blocks of 4-byte elements, for every level of instructions. Reading
+** squares in whole cache lines and transposing them in registers takes a third of the time of
+** element by element copies in tiles.
 */
 #include "transpose.h"
 

@@ -1,5 +1,6 @@
-/* transpose_level.h -- transposing a square of LANES x LANES elements of 4 bytes in registers, for
-** one level: log2 LANES rounds that exchange halves of pairs of rows. TARGET chooses instructions.
+/* transpose_level.h -- transposes LANES x LANES elements of 4 bytes in registers, for one level:
+** log2 LANES rounds, each of which exchanges halves of pairs of rows. TARGET chooses the
+** instructions.
 */
 typedef uint32_t NAME(turned) __attribute__((vector_size(4 * LANES)));
 typedef uint32_t NAME(rowed) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));

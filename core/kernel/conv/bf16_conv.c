@@ -1,14 +1,14 @@
-/* bf16_conv.c -- convolution of bf16 where the processor multiplies pairs of them. Two neighbours
-** along what is summed -- channels, filters or images -- become a word, which im2col.h lays out and
-** reads like a number of f32, with a tile that multiplies pairs.
+/* bf16_conv.c -- convolution of bf16 on processors that multiply pairs of bf16. Two neighbors along
+** the summed dimension (channels, filters or images) become one 32-bit word. im2col.h lays words
+** out and reads them like f32 numbers, with a tile that multiplies pairs.
 */
 #include "im2col.h"
 #include "kernel/gemm/bf16_product.h"
 
 #define INTERLEAVED_PER_NS 6.0
-#define FEW 16 /* filters, which leave tiles of their columns empty */
+#define FEW 16 /* filters, for which tiles would be mostly empty */
 
-/* In each of `items` groups, k rows, `apart`, become half as many rows of words, a step apart. */
+/* In each of `items` groups, k rows become half as many rows of words. */
 typedef struct interleave {
   int64_t items, k, length; /* of a row */
   int64_t apart, from;      /* from row to row, from group to group; */

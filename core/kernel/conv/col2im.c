@@ -1,5 +1,5 @@
-/* col2im.c -- the gradient of convolution's images where they have few channels or large
-** borders: the filters turned times dy make columns, which are added to where they came from.
+/* col2im.c -- the gradient of convolution's images if they have few channels or large borders: the
+** flipped filters times dy are columns, which are added to the images (col2im).
 */
 #include "im2col.h"
 
@@ -10,7 +10,7 @@
 typedef struct job {
   const moth_conv *c;
   const moth_tile *tile;
-  int64_t filters, channels, p, padded; /* windows of an image, and a whole number of tiles */
+  int64_t filters, channels, p, padded; /* windows of an image; rounded up to whole tiles */
   int64_t area;                         /* taps of a channel */
   int64_t at_once, parts;               /* channels whose columns are made at a time */
   int64_t lane;                         /* floats */
@@ -19,7 +19,7 @@ typedef struct job {
   int64_t *off;
 } job;
 
-/* Adds the columns of some channels to where they came from. */
+/* Adds the columns of some channels to the image. */
 static void scatter(const job *j, int64_t channels, const float *col, float *x) {
   const moth_window *w = &j->c->w;
   for (int64_t tap = 0; tap < channels * j->area; tap++, col += j->padded) {
@@ -82,7 +82,7 @@ static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* Packs the filters, turned, panel by panel as some_channels reads them. */
+/* Packs the flipped filters, panel by panel as some_channels reads them. */
 static void pack_turned(const job *j) {
   int64_t taps = j->channels * j->area;
   float *to = j->packed;

@@ -1,8 +1,8 @@
-/* conv.c -- convolution as a matrix product, image by image: the windows are laid out as the
-** columns of a matrix (im2col; Chellapilla, Puri & Simard 2006) and multiplied by the filters.
-** A 1x1 kernel without stride or padding needs no laying out. This serves f64, and machines without
-** vector instructions, and is the reference; f32 goes through im2col.c where it can, and bf16
-** through bf16_conv.c.
+/* conv.c -- convolution as a matrix product, image by image: the windows become the columns of a
+** matrix (im2col; Chellapilla, Puri & Simard 2006), which is multiplied by the filters. A 1x1
+** kernel without stride or padding needs no copy. This code serves f64 and machines without vector
+** instructions, and is the reference; f32 uses im2col.c if the shape suits, and bf16 uses
+** bf16_conv.c.
 */
 #include "conv.h"
 
@@ -19,7 +19,7 @@
 #define NAME(f) f##_f64
 #include "conv_real.h"
 
-/* Whether im2col.c should be asked. */
+/* Whether im2col.c is tried. */
 static bool suits(int dtype, const moth_conv *c) {
   return dtype == MOTH_F32 && c->n;
 }

@@ -4,15 +4,15 @@
 
 #include "window.h"
 
-/* Images or volumes (n, channels, in) and filters (filters, channels / groups, kernel) give
-** (n, filters, out); each group of filters sees its own group of channels. */
+/* Images or volumes (n, channels, in) and filters (filters, channels / groups, kernel); results are
+** (n, filters, out). Each group of filters sees its own group of channels. */
 typedef struct moth_conv {
   moth_window w;
   int64_t n, channels, filters, groups;
 } moth_conv;
 
-/* A status beside those of moth.h, which no call returns: this way of computing does not suit the
-** shape or the machine, and nothing was done. */
+/* An internal status in addition to those of moth.h: this algorithm does not suit the shape or the
+** machine, and nothing was computed. */
 enum { MOTH_DECLINED = 1 << 16 };
 
 /* y = x * weight + bias (or NULL); dx from dy and weight; dweight from x and dy. They poll and
@@ -25,8 +25,8 @@ int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy
 int moth_conv_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x, const void *dy,
                      void *dweight);
 
-/* What each tap of a window sees: images (n, channels, in) to columns (n, channels kernel, out),
-** and back, where what several saw is summed. */
+/* im2col: images (n, channels, in) to columns (n, channels kernel, out), and col2im, which sums
+** overlapping windows. */
 int moth_columns(moth_ctx *ctx, int dtype, const moth_window *w, int64_t n, int64_t channels,
                  const void *x, void *columns);
 int moth_columns_back(moth_ctx *ctx, int dtype, const moth_window *w, int64_t n, int64_t channels,

@@ -1,11 +1,11 @@
-/* conv3d.c -- convolution of volumes by that of images: the slices that the taps along the depth
-** see are further channels. What a window sees of a channel are KD slices of it, so filters
-** (O, C, KD, KH, KW) are, without being moved, filters (O, C KD, KH, KW) for images of C KD
-** channels. Some images at a time are gathered, convolved, and their results put where they
-** belong; how many does not depend on the number of threads.
+/* conv3d.c -- convolution of volumes by convolution of images: the slices that the taps along the
+** depth see are further channels. A window sees KD slices of a channel, so filters (O, C, KD, KH,
+** KW) are, without a copy, filters (O, C KD, KH, KW) for images of C KD channels. Some images at a
+** time are gathered and convolved, and their results scattered; how many does not depend on the
+** number of threads.
 **
-** Where the filters reach along the depth only, the volumes are images already: of D rows, as wide
-** as a slice has elements. And where one window reaches through all slices, they lie as gathered.
+** If the filters extend along the depth only, volumes are already images of D rows, as wide as a
+** slice has elements. If one window spans all slices, they are already in gathered order.
 */
 #include "conv3d.h"
 
@@ -102,7 +102,7 @@ static void add_some(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* Turns to so many images from `first` on. */
+/* Selects the images from `first` on. */
 static void turn_to(slices *s, int64_t first, int64_t images) {
   s->first = first;
   s->images = images;
@@ -164,7 +164,7 @@ static bool is_along_depth(const moth_conv *c, moth_conv *flat) {
   return true;
 }
 
-/* How many images at a time: pairs of bf16 are made of two. */
+/* Images at a time: an even number for pairs of bf16. */
 static int64_t chunk_of(int64_t images, int64_t each, bool pairs) {
   const int64_t least = pairs ? 2 : 1, most = CHUNK_BYTES / each;
   int64_t chunk = most > least ? most : least;
@@ -199,7 +199,7 @@ static void describe(const moth_conv *c, job *j) {
     .channels = c->channels * w->kernel[0], .filters = c->filters, .groups = c->groups};
 }
 
-/* Bytes of what an image sees or gives, in whole cache lines. */
+/* Bytes of an image's input or output, in whole cache lines. */
 static bool image_bytes(const slices *s, int64_t *bytes) {
   *bytes = 0;
   if (s->lie_so) return true;
@@ -210,7 +210,8 @@ static bool image_bytes(const slices *s, int64_t *bytes) {
   return true;
 }
 
-/* Lays out the job on volumes x and y; part: bytes of a chunk's sum, where there are several. */
+/* Sets up the job for volumes x and y; part: bytes of a chunk's sum, if there are several
+** chunks. */
 static int job_open(moth_ctx *ctx, const moth_conv *c, slices x, slices y, int64_t part,
                     job *j) {
   int64_t seen, made;
@@ -238,7 +239,7 @@ static void job_close(moth_ctx *ctx, job *j) {
   if (j->room) moth_dealloc(ctx, j->room, j->bytes);
 }
 
-/* Turns to the chunk that begins with image `first`. */
+/* Selects the chunk that begins with image `first`. */
 static void next_chunk(job *j, int64_t first) {
   j->flat.n = j->images - first < j->chunk ? j->images - first : j->chunk;
   turn_to(&j->x, first, j->flat.n);

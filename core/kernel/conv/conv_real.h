@@ -1,7 +1,7 @@
-/* conv_real.h -- images to columns and back, for one REAL; included by conv.c.
+/* conv_real.h -- im2col and col2im for one REAL; included by conv.c.
 **
 ** A column matrix has a row for each tap (channel, r, s) of the kernel and a column for each
-** window: what that tap sees there, 0 outside the image.
+** window: the element that the tap sees there, 0 outside the image.
 */
 
 static void NAME(image_to_columns)(const moth_window *w, int64_t channels, const REAL *x,

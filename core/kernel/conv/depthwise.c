@@ -1,7 +1,7 @@
-/* depthwise.c -- f32 convolution where each filter sees one channel alone.
+/* depthwise.c -- depthwise f32 convolution: each filter sees one channel.
 **
-** A plane is copied to where it has its border, its columns sorted by their phase of the horizontal
-** stride; then what a tap sees in a row of windows lies in a row.
+** A plane is copied with its border, its columns sorted by their phase of the horizontal stride.
+** The elements that a tap sees in a row of windows are then contiguous.
 */
 #include "depthwise.h"
 
@@ -84,12 +84,12 @@ typedef struct job {
   const float *x, *dy, *bias;
   float *to, *room;
   const float *weight;
-  bool turned;      /* the windows are those of the gradient of the images */
+  bool turned;      /* the windows of the image gradient */
 } job;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Works out the plane for windows of w; false: it is too large. */
+/* Computes the plane for windows of w; false: it is too large. */
 static bool plane_of(job *j, const moth_window *w) {
   int64_t reach[2], size;
   for (int i = 0; i < 2; i++) reach[i] = (w->kernel[i] - 1) * w->dilation[i];
@@ -161,11 +161,11 @@ static void fill(const job *j, const float *x, float *plane) {
   }
 }
 
-/* The other way round: an image's elements that no window sees stay. */
+/* The reverse: elements of the image that no window sees are unchanged. */
 static void take(const job *j, const float *plane, float *x) {
   int64_t row, down, n = rows_of(j, &row, &down), step = j->w.stride[1], wide = j->w.in[1];
   int64_t first, from, other, columns = columns_of(j, 0, &first, &from), pairs = 0;
-  if (step == 2 && j->phases == 2) { /* both at once, which vectors can do */
+  if (step == 2 && j->phases == 2) { /* both phases at once, in vectors */
     int64_t second, more = columns_of(j, 1, &second, &other), even = from != 0;
     const float *a = plane + row * j->ld + first, *b = plane + j->area + row * j->ld + second;
     pairs = columns < more ? columns : more;
@@ -194,7 +194,7 @@ static seeing windows_of(const job *j, float *plane) {
                   .ld = j->ld * j->w.stride[0], .ldy = j->w.out[1]};
 }
 
-/* Allocates room for `floats` more of each lane, and runs work over n items. */
+/* Allocates `floats` more for each thread, and runs work over n items. */
 static int run(moth_ctx *ctx, job *j, int64_t floats, int64_t n, moth_work *work) {
   const moth_window *w = &j->w;
   int64_t taps = w->kernel[0] * w->kernel[1], all = j->c->filters * taps;
@@ -247,9 +247,9 @@ int moth_depthwise_forward(moth_ctx *ctx, const moth_conv *c, const float *x, co
   return run(ctx, &j, 0, c->n * c->channels, see_planes);
 }
 
-/* -- the gradient of images with a stride: what each window saw is added to -- */
+/* -- the gradient of images with a stride: adds to the elements of each window -- */
 
-/* Copies rows of dy to where they end in zeros, if they are not a whole number of vectors. */
+/* Copies rows of dy into rows that end in zeros, unless the length is a multiple of the vector. */
 static float *with_zeros(const job *j, const float *dy, float *room) {
   const moth_window *w = &j->w;
   for (int64_t i = 0; i < w->out[0]; i++) {

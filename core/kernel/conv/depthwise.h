@@ -1,5 +1,5 @@
-/* depthwise.h -- f32 convolution where each filter sees one channel alone: no products of matrices,
-** but loops over planes with their borders.
+/* depthwise.h -- depthwise f32 convolution: no matrix products, but loops over planes with their
+** borders.
 */
 #ifndef MOTH_KERNEL_DEPTHWISE_H
 #define MOTH_KERNEL_DEPTHWISE_H

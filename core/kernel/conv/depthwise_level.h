@@ -1,5 +1,6 @@
 /* depthwise_level.h -- the loops of depthwise.c for one level: LANES floats in a vector, TARGET the
-** attribute that chooses instructions. Rows are a whole number of vectors long, or end in zeros.
+** attribute that chooses instructions. The length of a row is a multiple of the vector, or the row
+** ends in zeros.
 */
 typedef float NAME(vector) __attribute__((vector_size(4 * LANES)));
 typedef float NAME(loose) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));

@@ -1,9 +1,9 @@
-/* im2col.c -- images lowered along the width: how much at a time, and the copying. */
+/* im2col.c -- im2col along the width: sizes of the blocks, and the copies. */
 #include "im2col.h"
 
 #define BAND_BYTES (400 << 10) /* of xs: half of a common L2 cache */
 #define MOST_BYTES (16 << 20)  /* of xs where few lines need more than that */
-#define WINDOWS 256            /* of a band that are worth splitting channels for */
+#define WINDOWS 256            /* of a band, for which splitting channels pays */
 #define LEAST_TAPS 256         /* of a block of channels */
 #define MOST_NARROW 16         /* copies and phases of narrow rows */
 
@@ -45,7 +45,7 @@ static inline void zero_row(float *to, int64_t n) {
   for (int64_t i = 0; i < n; i++) to[i] = 0;
 }
 
-/* Rows first..last-1 of the n that begin at row `from` of an image, a step apart, lie inside. */
+/* Of n rows from row `from` on, a step apart, rows first..last-1 are inside the image. */
 static void rows_inside(int64_t n, int64_t from, int64_t step, int64_t height, int64_t *first,
                         int64_t *last) {
   *first = from < 0 ? ceil_div(-from, step) : 0;
@@ -77,8 +77,8 @@ static void lower_plane(const moth_im2col *l, const float *x, int64_t left, int6
 
 /* -- rows that are no more than a vector -- */
 
-/* What a copy of a row sees: the first column, and what lies how far beyond it; -1: a border. And
-** what a phase sees: rows top to bottom - 1, the first of which is this one of the image. */
+/* The columns of a copy of a row: the first column, and per element its offset from there; -1: a
+** border. The rows of a phase: top to bottom - 1, and the image row of the first. */
 typedef struct narrow {
   int64_t column[MOST_NARROW], top[MOST_NARROW], bottom[MOST_NARROW], row[MOST_NARROW];
   int32_t beyond[MOST_NARROW][MOTH_TILE_LANES];
@@ -134,7 +134,7 @@ void moth_im2col_run(const moth_im2col *l, const float *x, int64_t images, int64
   const int64_t plane = l->phases * l->rows * l->line, size = l->in[0] * l->in[1];
   if (is_narrow(l)) {
     lower_narrow(l, x, images, apart, channels, oy, xs);
-    zero_row(xs + channels * l->copies * plane, MOTH_TILE_COLUMNS); /* read, not used */
+    zero_row(xs + channels * l->copies * plane, MOTH_TILE_COLUMNS); /* read, but not used */
     return;
   }
   for (int64_t c = 0; c < channels; c++, x += size)
@@ -146,5 +146,5 @@ void moth_im2col_run(const moth_im2col *l, const float *x, int64_t images, int64
           for (int64_t row = 0; row < l->phases * l->rows; row++)
             zero_row(xs + row * l->line + k * l->width, l->width);
       }
-  zero_row(xs, MOTH_TILE_COLUMNS); /* read, not used */
+  zero_row(xs, MOTH_TILE_COLUMNS); /* read, but not used */
 }

@@ -1,25 +1,25 @@
-/* im2col_product.c -- convolution and the gradient of its images: filters times lowered images.
+/* im2col_product.c -- convolution and the gradient of its images: filters times columns.
 **
-** The gradient is a convolution too, of dy with the filters turned round. With a stride its rows
-** and columns fall into phases, each of which sees taps of its own (Dumoulin & Visin 2016): they
-** share what is lowered, and their results are interleaved. Blocks of channels are added up in y.
-** A kernel of 1x1 without stride reads its images where they are.
+** The gradient is also a convolution, of dy with the flipped filters. With a stride its rows and
+** columns have phases, each of which sees other taps (Dumoulin & Visin 2016): the phases share the
+** columns, and their results are interleaved. Blocks of channels are summed in y. A 1x1 kernel
+** without stride reads its images in place.
 */
 #include "im2col.h"
 
 #define SHORT_CHAIN 64 /* taps of a phase or apart, in one go unless there are more chains anyway */
 #define NS_PER_FMA 0.01
-#define FEW_WINDOWS 256 /* for which filters that lie right are not laid out anew */
+#define FEW_WINDOWS 256 /* up to which filters with the right layout are not packed */
 #define SMALL_WEIGHTS (64 << 10) /* floats that many small images may read again and again */
 #define SIDE_WINDOWS 128
-#define PART_FILTERS 64 /* worth lowering the images for */
+#define PART_FILTERS 64 /* for which another im2col pays */
 #define MOST_TURNED 64 /* taps */
 #define FEW_CHANNELS 4 /* images with fewer waste most of a tile */
 
 typedef struct phase {
-  int64_t down, right;  /* where in an image its first result lies */
+  int64_t down, right;  /* position of its first result in an image */
   int64_t taps, first;  /* of a channel, and the first of them in j->tap and j->seen */
-  int64_t k, packed;    /* taps of all channels; where its filters lie in those of a group */
+  int64_t k, packed;    /* taps of all channels; offset of its filters in a group's */
   const int64_t *off;   /* for the channels of a block */
 } phase;
 
@@ -33,12 +33,12 @@ typedef struct job {
   int64_t out[2], step[2]; /* rows and columns of y; from result to result of a phase */
   int phases;
   phase *phase;
-  int64_t *tap;         /* where in weight a phase's taps lie */
-  int64_t *copy, *reach; /* and what they see */
-  bool straight;        /* the taps of a filter lie in a row */
+  int64_t *tap;         /* offsets of a phase's taps in weight */
+  int64_t *copy, *reach; /* and the copy and row that they see */
+  bool straight;        /* the taps of a filter are contiguous */
   bool in_place;        /* and are read there */
-  bool plain;           /* images are read where they are */
-  bool direct;          /* results are written where they belong */
+  bool plain;           /* images are read in place */
+  bool direct;          /* results are written to y directly */
   int height;           /* of a panel of filters */
   int64_t sides, bands, parts, panels; /* tasks of a group; panels of a part */
   int64_t xs, ys, edge, lane; /* floats */
@@ -51,7 +51,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* -- packing -- */
 
-/* The taps of some channels, each with the m filters of a panel side by side. */
+/* The taps of some channels, each with the m filters of a panel contiguous. */
 static void pack_channels(const job *j, const phase *h, int64_t m, const float *from,
                             int64_t channels, float *to) {
   const int64_t *tap = j->tap + h->first, rs = j->rs, cs = j->cs, taps = h->taps;
@@ -65,9 +65,9 @@ static void pack_channels(const job *j, const phase *h, int64_t m, const float *
     }
 }
 
-/* The same for all phases where filter follows filter with all its taps: they are turned in
-** registers, which reads a little beyond the panel; returns how many channels that did. (Channel
-** by channel for all panels reads in order, but writes where caches alias: half as fast.) */
+/* The same for all phases if each filter has its taps contiguous: they are transposed in registers,
+** which reads a little beyond the panel. Returns the number of channels done. (Channel by channel
+** for all panels reads in order, but its writes alias in the cache: half as fast.) */
 static int64_t pack_turned(const job *j, int64_t i, int64_t m, const float *from, float *to) {
   float turned[MOST_TURNED * MOTH_TILE_LANES];
   int64_t area = j->rs, wide = ceil_div(area, MOTH_TILE_LANES) * MOTH_TILE_LANES;
@@ -92,15 +92,15 @@ static int64_t pack_turned(const job *j, int64_t i, int64_t m, const float *from
 static void pack_rows(const job *j, const phase *h, int64_t m, const float *from, float *to) {
   const int64_t *tap = j->tap + h->first, cs = j->cs, rs = j->rs, taps = h->taps, k = h->k;
   int64_t done = rs == 1 ? j->l.channels / MOTH_TILE_LANES * MOTH_TILE_LANES : 0;
-  if (!taps) return; /* windows of this phase meet no tap: there is no room for any */
+  if (!taps) return; /* no tap for windows of this phase: there is no space for any */
   j->tile->turn(done, m, from, cs, to, k);
   for (int64_t i = 0; i < m; i++)
     for (int64_t c = done; c < j->l.channels; c++)
       for (int64_t t = 0; t < taps; t++) to[i * k + c * taps + t] = from[i * rs + c * cs + tap[t]];
 }
 
-/* Panel by panel, phase by phase: each with its filters side by side. Filters whose taps lie in a
-** row are turned, which writes a little beyond the end: the last ones are not. */
+/* Panel by panel, phase by phase, filters contiguous. Filters with contiguous taps are transposed
+** in registers, which writes a little beyond the end, except the last ones. */
 static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
   int64_t panels = ceil_div(j->filters, j->height);
@@ -127,14 +127,14 @@ static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) 
 
 /* -- one task -- */
 
-/* What a task works on: filters i0 to i1 - 1 of a group, images of a side, lines from oy on. */
+/* A task: filters i0 to i1 - 1 of a group, images of a side, lines from oy on. */
 typedef struct task {
   const job *j;
   int64_t g, side, images, oy, lines, i0, i1;
   float *xs, *ys, *edge;
 } task;
 
-/* What goes into the columns q to q + valid - 1 of a phase, for channels from c0 on. */
+/* The input of columns q to q + valid - 1 of a phase, for channels from c0 on. */
 typedef struct strip {
   const task *t;
   const phase *h;
@@ -159,7 +159,7 @@ static void chain(const strip *z, int64_t i, int64_t n) {
                    z->to + (i - t->i0) * z->ld, z->ld);
 }
 
-/* How many of so many taps make one of equal chains. */
+/* The length of equal chains of at most the given number of taps. */
 static int64_t equal_chain(const job *j, int64_t taps) {
   const int64_t whole = j->tile->by_rows ? MOTH_TILE_LANES : 1;
   int64_t chains = ceil_div(taps, j->tile->chain);
@@ -168,8 +168,8 @@ static int64_t equal_chain(const job *j, int64_t taps) {
   return chains ? ceil_div(ceil_div(taps, chains), whole) * whole : 1;
 }
 
-/* They go to y + i * ldy + q. Filters that are read where they lie are read to their ends: the
-** processor foresees that. */
+/* Writes the results to y + i * ldy + q. Filters read in place are read to their ends: the
+** processor prefetches that. */
 static void tile_columns(const task *t, const phase *h, int64_t c0, int64_t taps, const float *b,
                          const int64_t *off, float *y, int64_t ldy, int64_t valid) {
   const job *j = t->j;
@@ -212,7 +212,7 @@ static void spread_row(const job *j, const float *from, int64_t apart, int64_t w
     for (int64_t i = 0; i < width && i * step + p < wide; i++) to[i * step + p] = from[i];
 }
 
-/* From ys[phase][filter][line][image][column] to where it belongs. */
+/* Copies ys[phase][filter][line][image][column] to y. */
 static void spread(const task *t, int64_t ldy) {
   const job *j = t->j;
   const moth_im2col *l = &j->l;
@@ -231,7 +231,7 @@ static void spread(const task *t, int64_t ldy) {
     }
 }
 
-/* The last columns of a plain image, laid out so that nothing beyond its end is read. */
+/* The last columns of a plain image, copied so that nothing beyond its end is read. */
 static void plain_rest(const task *t, const float *x, int64_t plane, int64_t channels,
                        int64_t valid) {
   for (int64_t c = 0; c < channels; c++)
@@ -295,9 +295,9 @@ static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* -- how it is cut up -- */
+/* -- division of the work -- */
 
-/* Smaller bands, then fewer filters at a time, where there is too little for all lanes. */
+/* Smaller bands, then fewer filters at a time, if there are too few tasks for all threads. */
 static void cut(job *j, double cost, int lanes) {
   moth_im2col *l = &j->l;
   j->sides = ceil_div(j->n, l->side);

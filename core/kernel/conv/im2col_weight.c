@@ -1,27 +1,28 @@
-/* im2col_weight.c -- the gradient of convolution's filters: for each tap, what it saw in all
-** windows times the turned dy, summed. Rows of a tile are taps, its vectors filters. A tile reads
-** one number of an image at a time, so images need no copies: they get their borders, and lie where
-** they are if they have none. Where windows begin, and where taps are from there, stand in tables.
+/* im2col_weight.c -- the gradient of convolution's filters: for each tap, the elements that it saw
+** in all windows times the transposed dy, summed. Rows of a tile are taps, its vectors are filters.
+** A tile reads one number of an image at a time, so images need no copies: they get their borders,
+** or are read in place if they have none. Tables have the offsets of windows and of taps.
 */
 #include "im2col.h"
 
 #define BLOCK 128           /* windows summed in one go: what a panel of dy holds of them fits L1 */
 #define SIDE_WINDOWS 64
 #define NS_PER_FMA 0.011
-#define TASKS 8             /* as many as that, where there is something to do for them */
+#define TASKS 8             /* at least, if there is enough work */
 #define NS_OF_TASK 4e4
 #define SUMS (1 << 18)      /* floats of sums that images have apart from each other, at most */
 
-/* Sums lie as [group][part][panel of filters][tap][filter], where a part of the bands of all
-** images has sums of its own: parts depend on shapes alone, so that threads change nothing. */
+/* Sums are stored as [group][part][panel of filters][tap][filter]. A part of the bands of all
+** images has its own sums; parts depend on shapes only, so that results do not depend on
+** threads. */
 typedef struct job {
   moth_im2col l;
   const moth_tile *tile;
-  int64_t n, groups, filters, padded; /* padded: a whole number of vectors */
+  int64_t n, groups, filters, padded; /* padded: rounded up to whole vectors */
   int64_t taps;                       /* of all channels */
   int64_t p, across;                  /* windows of an image, and of a line */
   int64_t stride[2];
-  bool inside;                        /* images are read where they are */
+  bool inside;                        /* images are read in place */
   int64_t blocks, bands, units, parts; /* of channels; of an image; bands in all; parts of these */
   int64_t xs, lane, seats;            /* floats; windows of a band */
   const float *x, *dy;
@@ -33,7 +34,7 @@ typedef struct job {
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Vectors of the panel that begins where `left` filters are left. */
+/* Vectors of the panel if `left` filters remain. */
 static int panel_vectors(const moth_tile *tile, int64_t left) {
   int64_t vectors = ceil_div(left, tile->lanes);
   return vectors >= 4 && tile->vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
@@ -48,7 +49,7 @@ typedef struct task {
   int64_t *seat;
 } task;
 
-/* Where the windows of a band begin. */
+/* Offsets of the windows of a band. */
 static void take_seats(task *t) {
   const job *j = t->j;
   const moth_im2col *l = &j->l;
@@ -64,8 +65,8 @@ static void take_seats(task *t) {
   t->seated[1] = t->lines;
 }
 
-/* gt := dy of filters from i on, turned, for windows q to q + n - 1 of the band. What lies in short
-** pieces is put together first. */
+/* gt := transposed dy of filters from i on, for windows q to q + n - 1 of the band. Short pieces
+** are joined first. */
 static void turn(const task *t, int64_t i, int64_t filters, int64_t width, int64_t q, int64_t n) {
   const job *j = t->j;
   const float *dy = t->dy + i * j->p + t->oy * j->across;
@@ -138,7 +139,7 @@ static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* Adds up the parts of a panel of filters and turns them to where they belong. */
+/* Adds the parts of a panel of filters and transposes the sum into dweight. */
 static void gather(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
   int64_t lanes = j->tile->lanes, width, whole = j->taps / lanes * lanes;
@@ -159,7 +160,8 @@ static void gather(int64_t first, int64_t last, int lane, const void *arg) {
     }
 }
 
-/* Parts by shapes alone; blocks of channels, whose sums are apart, as many as threads like. */
+/* Parts depend on shapes only; blocks of channels, whose sums are separate, on the number of
+** threads. */
 static void cut(job *j, double cost, int lanes) {
   moth_im2col *l = &j->l;
   double worth = cost / NS_OF_TASK;
@@ -174,14 +176,14 @@ static void cut(job *j, double cost, int lanes) {
   if (wanted > 2 * lanes) wanted = 2 * lanes;
   if (lanes > 1 && tasks * j->parts < wanted) {
     int64_t blocks = ceil_div(wanted, j->groups * j->parts);
-    int64_t most = ceil_div(j->taps, 96); /* each turns all of dy again */
+    int64_t most = ceil_div(j->taps, 96); /* each transposes all of dy again */
     if (blocks > most) blocks = most;
     if (blocks > j->blocks) l->block = ceil_div(l->channels, blocks);
     j->blocks = ceil_div(l->channels, l->block);
   }
 }
 
-/* Where the taps of a block's channels are from a window's beginning. */
+/* Offsets of the taps of a block's channels from a window's start. */
 static void offsets(const job *j, const moth_window *w, int64_t *off) {
   const moth_im2col *l = &j->l;
   for (int64_t c = 0; c < l->block; c++)

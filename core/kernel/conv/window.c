@@ -1,4 +1,4 @@
-/* window.c -- how many windows fit, and what to say when none does. */
+/* window.c -- the number of windows that fit, and the errors if none does. */
 #include "window.h"
 
 /* Nothing sensible is larger; below it no sum or product of two sizes overflows. */

@@ -16,14 +16,14 @@ typedef struct moth_window {
   int64_t extra[3];      /* further padding at the far side */
 } moth_window;
 
-/* Whether kernel, stride, padding and dilation are sensible sizes for an image; `blame` gave the
-** kernel. */
+/* Checks that kernel, stride, padding and dilation are valid for an image; `blame` is the argument
+** of the kernel. */
 int moth_window_check(const moth_tensor *image, const moth_window *w, const char *blame);
-/* Checks them and works out w->out, or refuses: `image` has the dimensions (..., [D, ]H, W),
-** and `blame` is the argument that gave the kernel. ceil: a window may hang over the far edge. */
+/* Checks them and computes w->out, or raises: `image` has the dimensions (..., [D, ]H, W), and
+** `blame` is the argument of the kernel. ceil: a window may extend over the far edge. */
 int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame, bool ceil);
 
-/* Whether the only window of each pixel is itself. */
+/* Whether each window is one pixel, its own. */
 static inline bool moth_window_is_plain(const moth_window *w) {
   for (int i = 0; i < 2; i++)
     if (w->kernel[i] != 1 || w->stride[i] != 1 || w->out[i] != w->in[i] || w->padding[i])
@@ -31,7 +31,7 @@ static inline bool moth_window_is_plain(const moth_window *w) {
   return true;
 }
 
-/* The taps first..last-1 of the window `at` on an axis that lie inside the image. */
+/* The taps first..last-1 of the window `at` on an axis that are inside the image. */
 static inline void moth_window_clip(const moth_window *w, int axis, int64_t at, int64_t *first,
                                     int64_t *last) {
   int64_t start = at * w->stride[axis] - w->padding[axis], step = w->dilation[axis];

@@ -1,18 +1,18 @@
-/* winograd.c -- convolution by many filters of 3x3 and the gradient of its images, with 16
-** multiplications where windows have 36: F(2x2, 3x3) of Winograd 1980 as in Lavin & Gray 2016.
+/* winograd.c -- convolution by many 3x3 filters and the gradient of its images, with 16
+** multiplications instead of 36: F(2x2, 3x3) of Winograd 1980 as in Lavin & Gray 2016.
 **
-** Images are cut into patches of 4x4, two rows and columns apart; patches and filters are
+** Images are cut into patches of 4x4, two rows and columns apart. Patches and filters are
 ** transformed to 16 numbers each, these are multiplied, as 16 matrix products over the channels,
 ** and transformed back to the 2x2 results of a patch. Sums are 9 times shorter, and errors no
-** larger than those of whole windows. (Patches of 6x6 save as much again, at ten times the error.)
-** What is not finite, or very large, in one pixel reaches all results of its patches.
+** larger than those of direct convolution. (Patches of 6x6 save as much again, at ten times the
+** error.) An infinite, NaN or very large pixel affects all results of its patches.
 */
 #include "im2col.h"
 
-#define CHAIN 32          /* channels added in one go: errors are as small as PyTorch's */
+#define CHAIN 32          /* channels added at a time: errors are as small as PyTorch's */
 #define NS_PER_FMA 0.01
 #define NS_PER_PATCH 10
-#define AT_ONCE 16       /* channels whose taps lie in a row */
+#define AT_ONCE 16       /* channels with contiguous taps */
 #define LEAST_CHANNELS 16 /* and filters, for which transforms pay */
 #define LEAST_FILLED 12   /* times the share of vectors of 16 that rows of patches fill */
 #define LEAST_PATCHES 48 /* and patches, for which that of the filters does */
@@ -42,14 +42,14 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* -- filters -- */
 
-/* Where it can be read, what lies beyond the taps is turned with them: whole vectors are faster. */
+/* If readable, elements behind the taps are transposed with them: whole vectors are faster. */
 static int64_t turned_taps(const job *j, int64_t begin, int64_t m, int64_t channels) {
   int64_t taps = 9 * channels, all = j->groups * j->filters * j->channels * 9;
   int64_t wide = ceil_div(taps, MOTH_TILE_LANES) * MOTH_TILE_LANES;
   return begin + (m - 1) * j->rs + wide <= all ? wide : taps;
 }
 
-/* A panel of filters goes to to[i][c][filter], i < 16; a little beyond each i is written. */
+/* Writes a panel of filters to to[i][c][filter], i < 16, and a little beyond each i. */
 static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
   int64_t lanes = j->tile->lanes, at_once = j->cs == 9 ? AT_ONCE : 1;
@@ -188,7 +188,7 @@ static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* -- how it is cut up -- */
+/* -- division of the work -- */
 
 static bool suits(const moth_conv *c, const int64_t out[2]) {
   const moth_window *w = &c->w;
@@ -202,8 +202,8 @@ static bool suits(const moth_conv *c, const int64_t out[2]) {
          channels >= LEAST_CHANNELS && filters >= LEAST_CHANNELS;
 }
 
-/* Bunches by shapes alone: long ones, for which filters are read less often, where patches stay in
-** cache. */
+/* Bunches depend on shapes only: as long as patches stay in cache, since filters are read once for
+** each bunch. */
 static void cut(job *j, int lanes) {
   j->down = ceil_div(j->out[0], 2);
   j->across = ceil_div(j->out[1], 2);

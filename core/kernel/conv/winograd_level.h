@@ -1,6 +1,6 @@
-/* winograd_level.h -- the transforms of winograd.c for one level; LANES and the rest as in
-** tile_level.h, before which it is included. A vector holds the same number of so many patches,
-** filters or results.
+/* winograd_level.h -- the transforms of winograd.c for one level; LANES and other macros as in
+** tile_level.h, which includes it. A vector holds the same number of LANES patches, filters or
+** results.
 **
 **     patches: B' d B, rows of B' 1 0 -1 0, 0 1 1 0, 0 -1 1 0, 0 1 0 -1
 **     filters: G g G', rows of G 1 0 0, 1/2 1/2 1/2, 1/2 -1/2 1/2, 0 0 1

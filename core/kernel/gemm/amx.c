@@ -1,5 +1,5 @@
-/* amx.c -- whether tiles as registers can be used: the processor has them, and the system lends a
-** process their state when it asks.
+/* amx.c -- whether AMX tiles can be used: the processor has them, and the system permits them on
+** request.
 */
 #include "amx.h"
 

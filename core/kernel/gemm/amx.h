@@ -1,7 +1,7 @@
-/* amx.h -- tiles of a matrix as registers (AMX-BF16), for functions with AMX_TARGET: 16 rows of 16
-** f32 sums, or of 16 pairs of bf16. A thread opens them, computes, and closes them again. Tiles 0
-** to 3 hold sums; a product of more than 16 rows is `tall` and has 2 and 3, one of more than 16
-** columns is `wide` and has 1 and 3.
+/* amx.h -- AMX-BF16 tile registers, for functions with AMX_TARGET: 16 rows of 16 f32 sums, or of 16
+** pairs of bf16. A thread opens them, computes, and closes them. Tiles 0 to 3 hold sums. A product
+** of more than 16 rows is `tall` and uses 2 and 3, a product of more than 16 columns is `wide` and
+** uses 1 and 3.
 */
 #ifndef MOTH_KERNEL_AMX_H
 #define MOTH_KERNEL_AMX_H
@@ -17,12 +17,12 @@
 
 #define AMX_SIDE 16 /* rows of a tile, and words of a row */
 
-/* Whether this processor has them, the system lends them to this process, and MOTH_ISA allows
-** it. */
+/* True if the processor has tiles, the system permits them to this process, and MOTH_ISA allows
+** them. */
 bool moth_amx_here(void);
-/* moth_bf16_run where a row's pairs lie together. */
+/* moth_bf16_run for contiguous pairs in a row. */
 void moth_amx_run(const moth_bf16_product *p);
-/* moth_tile_bf16 in tiles as registers. */
+/* moth_tile_bf16 with AMX tiles. */
 bool moth_tile_amx(moth_tile *to);
 
 #define AMX_TARGET __attribute__((target(MOTH_AVX512_SET ",avx512bf16,amx-tile,amx-bf16")))

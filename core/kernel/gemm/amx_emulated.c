@@ -1,8 +1,8 @@
-/* amx_emulated.c -- tiles as registers for specs on processors that have none, in place of
-** kernel/gemm/amx.c: there each of their instructions is an illegal one, and a handler of that
-** signal computes what it would. So what runs is what the compiler made of the kernels, and what
-** would be a fault ends the process with a word of what is wrong. As in Intel's Software
-** Developer's Manual, volume 2; what is missing are the instructions that Moth does not use.
+/* amx_emulated.c -- emulates AMX instructions for specs on processors without AMX; replaces
+** kernel/gemm/amx.c. Each AMX instruction is illegal there, and a signal handler computes its
+** result. So the specs run the compiled kernels, and an instruction that would fault ends the
+** process with a message. Semantics as in Intel's Software Developer's Manual, volume 2;
+** instructions that Moth does not use are missing.
 */
 #include "amx.h"
 

@@ -1,6 +1,6 @@
 /* bf16_dot.h -- the instruction that multiplies pairs of bf16 and adds both products to f32 sums
-** (vdpbf16ps), for functions with MOTH_BF16_TARGET: BF16_DOT(sums, (operand)a, (operand)b), where
-** a pair is a word of 32 bits.
+** (vdpbf16ps), for functions with MOTH_BF16_TARGET: BF16_DOT(sums, (operand)a, (operand)b). A pair
+** is a 32-bit word.
 */
 #ifndef MOTH_KERNEL_BF16_DOT_H
 #define MOTH_KERNEL_BF16_DOT_H
@@ -12,8 +12,8 @@
 
 #if MOTH_HAS_LEVELS
 
-/* Whether this processor has it, and MOTH_ISA allows it, at twice the rate of f32: those of Intel
-** take two cycles for what they do in one with f32, and have tiles for pairs (amx.h). */
+/* True if the processor has it at twice the rate of f32, and MOTH_ISA allows it. Intel's take two
+** cycles instead of one, and have AMX tiles for pairs (amx.h). */
 bool moth_bf16_dot(void);
 
 #define MOTH_BF16_TARGET __attribute__((target(MOTH_AVX512_SET ",avx512bf16")))

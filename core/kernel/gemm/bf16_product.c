@@ -1,6 +1,6 @@
-/* bf16_product.c -- the tile of bf16 pairs: 6 rows and 4 vectors (12 and 2 where there are no
-** more), as that of matrix_level.h, with vdpbf16ps for the multiplication. It rounds each sum to
-** nearest and takes denormal numbers for 0.
+/* bf16_product.c -- the tile of bf16 pairs: 6 rows and 4 vectors (12 rows for up to 2 vectors), as
+** in matrix_level.h, with vdpbf16ps for the multiplication. It rounds each sum to nearest and
+** treats denormal numbers as 0.
 */
 #include "bf16_product.h"
 
@@ -14,7 +14,7 @@
 
 #include <immintrin.h>
 
-/* -- laying out -- */
+/* -- packing -- */
 
 static inline void plain_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, int64_t rs,
                               int64_t cs, int64_t w) {

@@ -1,5 +1,5 @@
-/* bf16_tile.c -- the f32 tile's product and sum where each number is a pair of bf16: by vectors,
-** where registers do not hold tiles (tile_amx.c).
+/* bf16_tile.c -- the product and the sum of a convolution tile whose numbers are pairs of bf16:
+** with AMX (tile_amx.c) or with vectors.
 */
 #include "amx.h"
 #include "tile.h"

@@ -5,7 +5,7 @@
 #include "kernel/level.h"
 
 /* -- plain loops --
-** Where rows of B lie in a row, eight or four elements of a row of C are gathered at once; else,
+** If rows of B are contiguous, eight or four elements of a row of C are gathered at once; else,
 ** and at the edge, each element of C is a dot product. */
 
 #define PLAIN(name, type, wide)                                                                  \

@@ -1,5 +1,5 @@
-/* gemm.h -- matrix products by our own loops: for small ones, for integers, and for everything
-** where there is no BLAS.
+/* gemm.h -- matrix products by Moth's own loops: for small products, for integers, and for all
+** products on machines without BLAS.
 */
 #ifndef MOTH_KERNEL_GEMM_H
 #define MOTH_KERNEL_GEMM_H

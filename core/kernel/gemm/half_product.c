@@ -1,9 +1,9 @@
 /* half_product.c -- products of f16 and bf16, summed in f32 and rounded once.
 **
-** B is laid out in panels of at most 64 columns, A is taken by blocks of 48 rows. A block times a
-** panel is summed in f32 in a small square, which gets the bias and is rounded into C. Either A B
-** is computed or its turned form B' A', whichever has less to lay out: an operand whose numbers lie
-** together along k is read by the tiles where it lies.
+** B is packed in panels of at most 64 columns, A is read in blocks of 48 rows. A block times a
+** panel is summed in f32 in a small buffer, then the bias is added and the result is rounded into
+** C. The code computes A B or its transpose B' A', whichever packs less: an operand whose elements
+** are contiguous along k is read in place.
 */
 #include "half_product.h"
 
@@ -14,19 +14,19 @@
 #define ROWS 48               /* of a block: a multiple of all tiles' heights */
 #define WIDE MOTH_BF16_PANEL
 #define BF16_DEPTH 1024      /* numbers along k that are added to a square in one go, */
-#define FLOATS_DEPTH 768      /* ... and of floats, which have room of their own */
-#define ROOM (1 << 20)        /* words of B that are laid out at a time */
+#define FLOATS_DEPTH 768      /* ... and of floats, which have their own buffer */
+#define ROOM (1 << 20)        /* words of B that are packed at a time */
 /* What a thread does in a nanosecond, by which work is shared. Measured on a Zen 5; AMX multiplies
 ** up to 350, in products so large that they are shared at either rate. */
 #define BF16_PER_NS 200.0    /* multiplications and additions, */
 #define FLOATS_PER_NS 90.0
-#define PACKED_PER_NS 6.0     /* ... and numbers laid out */
+#define PACKED_PER_NS 6.0     /* ... and numbers packed */
 #define LITTLE 3000.0         /* nanoseconds of work that is not worth sharing */
 
 typedef struct halves {
-  moth_product p; /* as given or turned, which only `turned` and C tell */
+  moth_product p; /* as given, or transposed if `turned` */
   bool turned, pairs, packs_a;
-  int64_t words, depth; /* rows of a laid out matrix: k, or that in pairs; and those of a part */
+  int64_t words, depth; /* rows of a packed matrix: k, or pairs of k; rows of a part */
   int64_t blocks;       /* of rows */
   int64_t columns, at;  /* columns at a time; where these begin, */
   int64_t n, panels;    /* ... how many they are, and in how many panels */
@@ -46,7 +46,7 @@ static moth_product turned_form(const moth_product *p) {
 
 static const uint16_t *numbers(const char *at) { return (const uint16_t *)(const void *)at; }
 
-/* What is to be laid out, in numbers. */
+/* The number of elements to pack. */
 static double effort(const moth_product *p, bool pairs) {
   double b = moth_bf16_pack_cost(numbers(p->b), p->rs_b, p->cs_b), k = (double)p->k;
   double a = p->cs_a == 1 || !pairs ? 0
@@ -88,11 +88,11 @@ static halves planned(const moth_product *given) {
   return h;
 }
 
-/* -- laying out -- */
+/* -- packing -- */
 
 static const char *element(const char *x, int64_t i) { return x + 2 * i; }
 
-/* to[t * w + j] for w columns of B, as floats; room for WIDE * FLOATS_DEPTH of them */
+/* to[t * w + j] for w columns of B, as floats; `to` has WIDE * FLOATS_DEPTH. */
 static void widen_panel(const halves *h, float *to, const char *b, int64_t w, float *room) {
   const int64_t k = h->p.k, rs = h->p.rs_b, cs = h->p.cs_b;
   if (rs != 1 || cs == 1) {
@@ -166,7 +166,7 @@ static void sum_bf16(const halves *h, const square *s, int64_t t, int64_t n) {
   moth_bf16_run(&q);
 }
 
-/* A's block of n numbers along k: rows of it, or columns if it lies so. */
+/* A's block of n numbers along k: rows of A, or columns if A is transposed. */
 static void widen_block(const halves *h, const square *s, int64_t t, int64_t n) {
   const int64_t rs = h->p.rs_a, cs = h->p.cs_a;
   const char *a = element(h->p.a, s->block * ROWS * rs + t * cs);
@@ -185,13 +185,13 @@ static void sum_floats(const halves *h, const square *s, int64_t t, int64_t n) {
     .c = s->c, .ldc = WIDE, .add = t > 0});
 }
 
-/* Numbers below 0 become 0: their bits lie between those of -0 and, at most, those of -inf. */
+/* Negative numbers become 0: their bits are between those of -0 and -inf. */
 static void relu(uint16_t *x, int64_t n, int dtype) {
   const int above = 0x8000, last = dtype == MOTH_F16 ? 0xfc00 : 0xff80;
   for (int64_t i = 0; i < n; i++) x[i] = x[i] > above && x[i] <= last ? 0 : x[i];
 }
 
-/* The sums into C, rounded; c has room for as many turned ones. */
+/* Rounds the sums into C; c also has space for their transpose. */
 static void finish(const halves *h, const square *s) {
   int64_t row = s->block * ROWS, column = h->at + s->column, rows = s->rows, w = s->w, step = WIDE;
   float *c = s->c, other[WIDE];
@@ -326,7 +326,7 @@ static void batch_part(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* The most room that one of them takes: which form it has may depend on where it lies. */
+/* The largest buffer that one of them needs: the form may depend on the layout. */
 static int64_t most_room(const moth_product *p) {
   int64_t words = p->k, m = (p->m + 15) / 16 * 16, n = (p->n + 15) / 16 * 16;
   return (m + n) * words + WIDE * FLOATS_DEPTH + 16;

@@ -1,5 +1,5 @@
-/* half_product.h -- products of f16 and bf16: of pairs of bf16 where the processor multiplies
-** those, else by the f32 tiles, widened a block at a time while it is laid out.
+/* half_product.h -- products of f16 and bf16: by bf16 pairs if the processor multiplies pairs, else
+** by the f32 tiles, with a conversion to f32 one block at a time during packing.
 */
 #ifndef MOTH_KERNEL_HALF_PRODUCT_H
 #define MOTH_KERNEL_HALF_PRODUCT_H

@@ -1,5 +1,5 @@
-/* igemm.c -- products of matrices of integers, in tiles after Goto and van de Geijn (2008). Sums
-** wrap, so that any order gives the same bits; i8 and u8 are computed in 16 bits.
+/* igemm.c -- integer matrix products in tiles after Goto and van de Geijn (2008). Sums wrap, so
+** that any order has the same bits; i8 and u8 are computed in 16 bits.
 */
 #include "igemm.h"
 

@@ -1,4 +1,4 @@
-/* igemm.h -- products of matrices of integers, in tiles. */
+/* igemm.h -- integer matrix products in tiles. */
 #ifndef MOTH_KERNEL_IGEMM_H
 #define MOTH_KERNEL_IGEMM_H
 

@@ -1,5 +1,5 @@
-/* igemm_level.h -- the loops of igemm.c for one level: TARGET chooses instructions, NAME their
-** names, VECTOR_BYTES is the size of a register.
+/* igemm_level.h -- the loops of igemm.c for one level: TARGET chooses the instructions, NAME the
+** function names, VECTOR_BYTES is the size of a register.
 */
 
 /* to[MR][ldc] := the products of k rows of a (MR numbers each) and of b (two vectors each). */

@@ -1,5 +1,5 @@
-/* matrix.c -- f32 matrix products for AVX-512 and AVX2: the walk over tiles; the tiles themselves
-** are in matrix_level.h.
+/* matrix.c -- f32 matrix products for AVX-512 and AVX2: the walk over tiles. matrix_level.h has the
+** tiles.
 */
 #include "matrix.h"
 
@@ -13,17 +13,17 @@
 #define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
 #define BLOCK_MOST 44  /* ... where blocks are equal, so that none of few rows waits for B */
 #define LOW_TILE 6     /* rows of a tile of more than two vectors */
-#define APART 16       /* floats between tiles laid out, which else share few places in L1 */
+#define APART 16       /* floats between packed tiles, which else would share few sets of L1 */
 #define SHALLOW 32     /* depth up to which rows of tiles go first: C is the traffic then */
-#define CHAIN 96       /* products that a register sums in one go: longer sums lose digits, */
+#define CHAIN 96       /* products that a register sums at a time: longer sums lose digits, */
 #define MOST_CHAINS 16 /* ... and so do many of them */
 #define FAR (128 << 10) /* floats of A or B that are not in L2 as a whole when they are wanted */
 #define FEW_ROWS 32    /* for these B is read faster than it can be fetched ahead */
 #define AVX2_DEPTH 288 /* rows of B gone through at a time by vectors of 8 floats: three chains, and
                        ** a panel of so many leaves an L1 of 32 KB room for a tile of A */
 #define AVX2_COLUMNS 16 /* of the widest panel of those */
-#define L1_LINES 320   /* of a panel that stay there beside a tile of A, */
-#define L1_BYTES 4096  /* ... if they lie in all of its sets, which repeat after so many */
+#define L1_LINES 320   /* of a panel that stay there next to a tile of A, */
+#define L1_BYTES 4096  /* ... if they use all of its sets, which repeat after this many bytes */
 #define COPY_ROWS 72   /* rows of C that make copying a panel of B pay, */
 #define COPY_FEWER 40  /* ... where its rows fill few sets: an eighth of them would be too many */
 
@@ -141,7 +141,7 @@ int64_t moth_matrix_depth(int64_t k) {
   return equal_part(k, wide() ? MOTH_MATRIX_DEPTH : AVX2_DEPTH);
 }
 
-/* Floats from one laid out tile of A to the next. */
+/* Floats from one packed tile of A to the next. */
 static inline int64_t tile_room(int64_t rows, int64_t k) { return rows * k + APART; }
 
 int64_t moth_matrix_room(int64_t k) {
@@ -192,9 +192,9 @@ static inline void strips(moth_strip *s, strip_loop *const *loops, const rows_cu
   }
 }
 
-/* Lays tiles of A out, whose columns lie in a row: each tile k times its rows. Eight numbers are
-** moved at a time where no more than that is read or spoilt. Columns are short and far apart, which
-** no processor foresees: they are fetched ahead. */
+/* Packs tiles of A with contiguous columns: each tile is k times its rows. Eight numbers are copied
+** at a time if no more than that may be read or overwritten. Columns are short and far apart, which
+** processors do not prefetch: the code prefetches them. */
 static void lay_tiles(float *to, const float *a, int64_t cs, int64_t k, int64_t tiles, int64_t rows,
                       bool ends) {
   enum { SOME = 8, AHEAD = 8, LINE = 16 };
@@ -215,8 +215,8 @@ static void lay_rows(float *to, const float *a, int64_t cs, int64_t k, const row
   lay_tiles(to, a + taller, cs, k, c->tiles - c->more, c->least, true);
 }
 
-/* As lay_rows, of an A whose rows lie in a row, rs apart; there are m of them. Tiles of fewer than
-** 8 rows are turned by eights: what is too much of a column is overwritten by the next one, or lies
+/* As lay_rows, for an A with contiguous rows, rs apart; there are m of them. Tiles of fewer than 8
+** rows are transposed by eights: the excess of a column is overwritten by the next one, or falls
 ** between tiles. */
 MOTH_AVX2 static void lay_turned(float *to, const float *a, int64_t rs, int64_t m, int64_t k,
                                  const rows_cut *c) {
@@ -272,7 +272,7 @@ static void strips_near(moth_strip *s, strip_loop *const *loops, const rows_cut 
   strips(s, loops, c, laid, first);
 }
 
-/* Rows of C that each panel of B meets before the next one does. */
+/* Rows of C that use each panel of B before the next panel. */
 static int64_t block_rows(int64_t m, int64_t k, int height) {
   if (k <= SHALLOW) return height;
   return wide() ? BLOCK_TILES * height : equal_part(m, BLOCK_MOST * height);

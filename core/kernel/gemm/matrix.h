@@ -1,12 +1,12 @@
-/* matrix.h -- f32 matrix products by tiles of our own, for one thread and without memory: what the
-** products, attention and recurrent layers are made of inside their jobs. sgemm.c sends whole
-** products here, in parts.
+/* matrix.h -- f32 matrix products by Moth's tiles, on one thread and without allocation; products,
+** attention and recurrent layers call them inside their jobs. sgemm.c sends whole products here, in
+** parts.
 **
-** After Goto & van de Geijn 2008 and BLIS (Van Zee & van de Geijn 2015), but for what is packed:
-** a tile of 6 rows and 4 vectors of columns (12 and 2 where there are no more) reads A where it
-** lies, whatever its strides, and B where its rows lie in a row. At AVX2 it has 2 vectors of 8, and
-** a panel of B that does not stay in a small L1 is copied before many rows of A meet it. (There,
-** writing out several steps of a tile's loop makes GCC keep sums in memory.)
+** After Goto & van de Geijn 2008 and BLIS (Van Zee & van de Geijn 2015), except for packing: a tile
+** of 6 rows and 4 vectors of columns (12 rows for up to 2 vectors) reads A in place, with any
+** strides, and B if its rows are contiguous. At AVX2 it has 2 vectors of 8, and a panel of B that
+** does not stay in a small L1 is copied before many rows of A read it. (There, unrolling a tile's
+** loop makes GCC keep sums in memory.)
 */
 #ifndef MOTH_KERNEL_MATRIX_H
 #define MOTH_KERNEL_MATRIX_H
@@ -19,7 +19,7 @@
 #define MOTH_MATRIX_DEPTH 320 /* rows of B gone through at a time, at most: more leave the cache */
 
 /* C (m, n) := A (m, k) B (k, n) [+ C] [+ bias, one number for each column]; relu: 0 where that is
-** below it. Each element is summed in the same order whichever part of C is asked for. */
+** below it. Each element is summed in the same order for any part of C. */
 typedef struct moth_matrix {
   int64_t m, n, k;
   const float *a;
@@ -30,7 +30,7 @@ typedef struct moth_matrix {
   int64_t ldc;
   const float *bias; /* or NULL */
   bool add, relu;
-  bool packed; /* b was laid out by moth_matrix_pack */
+  bool packed; /* b was packed by moth_matrix_pack */
   /* Where tiles of an A whose columns lie in a row, rs = 1, are laid out (by vectors of 8 floats
   ** also one whose rows do, cs = 1), moth_matrix_room(k) floats of the thread's own; or NULL, as it
   ** must be for narrow ones. It pays where n > 64. */

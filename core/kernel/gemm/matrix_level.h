@@ -1,14 +1,14 @@
 /* matrix_level.h -- the loops of matrix.c for one level: LANES floats in the widest vector, TARGET
 ** the attribute that chooses instructions, STRIPS the table of strips for them.
 **
-** A tile of C stays in registers for all of k; A is read where it lies, a number at a time through
-** one pointer for three rows, and B a few vectors at a time. The last vector of a row of B may
-** overlap the one before it, so that no width needs masks or room. What comes next is fetched
-** meanwhile: the tile of C, the next tile's rows of A, the next panel of B.
+** A tile of C stays in registers for all of k. A is read in place, one number at a time with one
+** pointer for three rows, and B a few vectors at a time. The last vector of a row of B may overlap
+** the one before it, so that no width needs masks or a buffer. The next data are prefetched: the
+** tile of C, the next tile's rows of A, the next panel of B.
 */
 
-/* Numbers by themselves are fused by name: compilers put those of neighbouring rows into vectors,
-** and leave some of these apart, so that an element would depend on how many rows a tile has. */
+/* Scalars are fused by name: compilers vectorize neighboring rows only partly, so that the bits of
+** an element would depend on the number of rows of a tile. */
 #define ADD_LANES(s, a, x) s += (a) * (x)
 #define ADD_ONE(s, a, x) s = __builtin_fmaf(a, x, s)
 #define PER_LINE(lanes) ((lanes) < 16 ? 16 / (lanes) : 1) /* vectors */
@@ -149,7 +149,7 @@ TARGET INLINED void NAME(turn)(float *to, int64_t w, const float *b, int64_t ld)
   UNROLL for (int i = 0; i < LANES; i++) *(NAME(loose) *)(void *)(to + i * w) = r[i];
 }
 
-/* A panel of B that lies turned: its columns in a row, ld apart; its rows `step` apart then. */
+/* A transposed panel of B: its columns are contiguous, ld apart; its rows are then `step` apart. */
 TARGET static void NAME(pack_turned)(float *to, int64_t step, int64_t k, int64_t w, const float *b,
                                      int64_t ld) {
   if (w < LANES || k < LANES) {

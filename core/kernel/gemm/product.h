@@ -1,4 +1,4 @@
-/* product.h -- what a matrix product is, for all that compute one: on the CPU and on devices. */
+/* product.h -- the description of a matrix product, for the CPU and for devices. */
 #ifndef MOTH_KERNEL_PRODUCT_H
 #define MOTH_KERNEL_PRODUCT_H
 
@@ -10,7 +10,7 @@
 ** those that moth_multiply_relus of blas.h names. */
 typedef struct moth_product {
   int dtype, beta;
-  int device; /* where all of it lies */
+  int device; /* of all operands */
   int64_t m, n, k;
   const char *a, *b;
   int64_t rs_a, cs_a, rs_b, cs_b;
@@ -19,7 +19,7 @@ typedef struct moth_product {
   const char *bias;
   bool relu;
   /* sums: NULL, or m elements where a device may put the sum of each row of A, of one product
-  ** without bias and beta; *summed tells whether it has. */
+  ** without bias and beta; *summed: whether it did. */
   char *sums;
   bool *summed;
 } moth_product;
@@ -29,7 +29,7 @@ typedef struct moth_product {
 typedef struct moth_batch { /* many products: steps from one to the next in elements, may be 0 */
   int ndim;
   int64_t shape[MOTH_MAX_BATCH_DIMS], step_a[MOTH_MAX_BATCH_DIMS], step_b[MOTH_MAX_BATCH_DIMS];
-  int64_t step_c; /* the results lie in order */
+  int64_t step_c; /* the results are in order */
 } moth_batch;
 
 #endif

@@ -1,11 +1,10 @@
-/* sgemm.c -- f32 products: the form that suits their sizes and strides, packing, and threads.
+/* sgemm.c -- f32 products: the method for their sizes and strides, packing, and threads.
 **
-** Operands are read where they lie as far as tiles can: A with any strides, B with contiguous rows.
-** B is laid out anew where it lies turned (as in x W'), is large or its rows collide in the caches;
-** for few rows of A, A is laid out in its place and C turned back. Else A is laid out only where it
-** lies turned and is read many times, a few tiles at a time. Up to 1024^3
-** packing gains nothing: tiles 64 wide read B in long enough pieces, and of those 16 wide matrix.c
-** copies a panel at a time.
+** Operands are read in place if tiles can: A with any strides, B with contiguous rows. B is packed
+** if it is transposed (as in x W'), large, or its rows collide in the caches. For few rows of A, A
+** is packed instead and C is transposed back. Else A is packed only if it is transposed and is read
+** many times, a few tiles at a time. Up to 1024^3 packing gains nothing: tiles 64 wide read B in
+** long enough pieces, and for those 16 wide matrix.c copies a panel at a time.
 */
 #include "sgemm.h"
 
@@ -15,28 +14,28 @@
 
 #define FEW 64                  /* multiplications up to which plain loops are faster */
 #define PER_NS 110.0            /* multiplications and additions a thread does in a nanosecond */
-#define PACKED_PER_NS 4.0       /* elements laid out anew */
+#define PACKED_PER_NS 4.0       /* elements packed */
 #define READ_PER_NS 8.0         /* elements of a matrix that meets a vector */
-#define FEW_ROWS 8              /* rows against B turned that are dot products, */
+#define FEW_ROWS 8              /* rows times a transposed B that are dot products, */
 #define LONG 32                 /* ... of at least this many elements */
 #define STREAMED (64 << 10)     /* elements of a matrix that does not stay in L2 */
 #define PART (128 << 10)        /* elements of one that is cut across its rows, */
 #define SHORT 4096              /* ... if those are no longer: pieces of longer ones are streams */
 #define MOST_PARTS 64
-#define ROOM (1 << 20)          /* floats of B laid out at a time, */
+#define ROOM (1 << 20)          /* floats of B packed at a time, */
 #define DEEP 8192               /* ... in pieces of at most so many rows */
 #define VECTOR 16               /* columns that are not cut apart */
-#define LARGE (3 << 19)         /* elements of B that are laid out anew in any case */
+#define LARGE (3 << 19)         /* elements of B that are always packed */
 #define COLLIDING 8192          /* bytes: rows of B multiples of it apart share few places in L2, */
 #define CROWDED 4096            /* ... multiples of this in L1, which matters for */
 #define MANY_ROWS 512           /* ... at least so many rows of A; */
 #define COLLIDE 128             /* so many rows of B drive each other out then */
-#define TURNED 64               /* rows and columns for which it pays to lay A out */
+#define TURNED 64               /* rows and columns for which packing A pays */
 #define LEAST_CROSSED 16        /* rows that make a vector of a product's columns */
 
 static const float *floats(const char *at) { return (const float *)(const void *)at; }
 
-/* -- one row, one column, few rows against turned ones -- */
+/* -- one row, one column, few rows times a transposed B -- */
 
 typedef struct vector_product { /* one of two forms */
   bool dots;
@@ -119,7 +118,7 @@ static void sums_part(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* y (+)= what the parts gave, in their order */
+/* y (+)= the sums of the parts, in order */
 static void gather_parts(const vector_product *v) {
   static const float one = 1;
   moth_sums s = v->s;
@@ -141,8 +140,8 @@ static int run_vector(moth_ctx *ctx, const moth_product *p, vector_product *v) {
 
 /* -- by tiles -- */
 
-/* Whether B must be laid out anew; and whether it pays, since rows far apart in memory collide in
-** the caches. */
+/* Whether B must be packed; and whether packing pays, since rows far apart in memory collide in the
+** caches. */
 static bool turned_b(const moth_product *p) { return p->cs_b != 1 && p->n > 1; }
 static bool packs_b(const moth_product *p) {
   int64_t apart = p->m < MANY_ROWS ? COLLIDING : CROWDED;
@@ -183,7 +182,7 @@ void moth_sgemm_alone(const moth_product *p, float *room) {
 typedef struct shared { /* a product that threads share */
   const moth_product *p;
   moth_matrix q;
-  float *b, *room; /* room for a piece of b, and for each thread's tiles of A if that is turned */
+  float *b, *room; /* buffers for a piece of b, and for each thread's tiles of a transposed A */
   bool by_rows;
 } shared;
 
@@ -202,7 +201,7 @@ static void tile_part(int64_t first, int64_t last, int lane, const void *arg) {
   else moth_matrix_columns(&q, first, last);
 }
 
-/* The longer side is cut: the other operand is read once for each piece. */
+/* Threads divide the longer side: the other operand is read once for each piece. */
 static int run_tiles(moth_ctx *ctx, shared *s) {
   const moth_matrix *q = &s->q;
   int height = moth_matrix_height(q->m, q->n);
@@ -213,8 +212,8 @@ static int run_tiles(moth_ctx *ctx, shared *s) {
   return moth_parallel(ctx, items, 1, ns / (double)items, tile_part, s);
 }
 
-/* How a B that is laid out is cut: into equal pieces of whole vectors, as many columns as the room
-** takes, so that all of a large one are wide. */
+/* The pieces of a packed B: equal, of whole vectors, as many columns as the buffer holds, so that
+** all pieces of a large B are wide. */
 typedef struct pieces {
   int64_t vectors, n; /* of a row of B; pieces */
 } pieces;
@@ -235,7 +234,7 @@ static int64_t piece_room(const moth_product *p) {
   return (c.vectors + c.n - 1) / c.n * VECTOR * p->k;
 }
 
-/* B is laid out and used a piece at a time. */
+/* B is packed and used a piece at a time. */
 static int run_packed(moth_ctx *ctx, shared *s) {
   const moth_product *p = s->p;
   const moth_matrix whole = s->q;
@@ -258,7 +257,7 @@ static int run_packed(moth_ctx *ctx, shared *s) {
   return status;
 }
 
-/* Whether tiles of A are laid out: it lies turned, or its rows collide with a small L1. */
+/* Whether tiles of A are packed: A is transposed, or its rows collide in a small L1. */
 static bool lays_a(const moth_product *p) {
   if (p->m < TURNED || p->n <= TURNED) return false;
   const bool collide = p->cs_a == 1 && p->rs_a * 4 % CROWDED == 0 && p->k > COLLIDE;
@@ -278,7 +277,7 @@ static int run_shared(moth_ctx *ctx, const moth_product *p) {
   return status;
 }
 
-/* Turned B of any depth, a piece of it at a time. */
+/* A transposed B of any depth, a piece at a time. */
 static int run_deep(moth_ctx *ctx, const moth_product *p) {
   int64_t parts = (p->k + DEEP - 1) / DEEP, depth = (p->k + parts - 1) / parts;
   int status = MOTH_OK;
@@ -298,8 +297,8 @@ static int run_whole(moth_ctx *ctx, const moth_product *p) {
   return packs_b(p) && p->k > DEEP ? run_deep(ctx, p) : run_shared(ctx, p);
 }
 
-/* -- few rows times a large matrix that lies turned --
-** C' = B' A' lays out A in the place of B, which is larger, and then turns C. */
+/* -- few rows times a large transposed matrix -- C' = B' A' packs A instead of B, which is larger,
+** and then transposes C. */
 
 static bool pays_crossed(const moth_product *p) {
   return p->rs_b == 1 && p->cs_a == 1 && turned_b(p) && !p->beta && p->m >= LEAST_CROSSED &&
@@ -346,7 +345,7 @@ static bool is_small(const moth_product *p) { /* nothing to share, and little to
   return (double)p->m * (double)p->n * (double)p->k < 3000 * PER_NS && p->n * p->k <= 65536;
 }
 
-/* Steps that are never taken say nothing about the layout. */
+/* Steps of dimensions of size 1 say nothing about the layout. */
 static moth_product settled(const moth_product *p) {
   moth_product q = *p;
   if (q.m == 1) q.rs_a = q.cs_a == 1 ? q.k : 1;

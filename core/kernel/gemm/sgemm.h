@@ -1,5 +1,5 @@
-/* sgemm.h -- whole f32 products by the tiles of matrix.h: which form suits, what is packed, and how
-** the threads share it.
+/* sgemm.h -- whole f32 products by the tiles of matrix.h: the choice of the method, packing, and
+** threads.
 */
 #ifndef MOTH_KERNEL_SGEMM_H
 #define MOTH_KERNEL_SGEMM_H

@@ -1,4 +1,4 @@
-/* tile.c -- the f32 tile for AVX-512 and AVX2, and the choice between them at run time. */
+/* tile.c -- the f32 tile for AVX-512 and AVX2, chosen at run time. */
 #include "tile.h"
 
 #include <string.h>

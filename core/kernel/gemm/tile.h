@@ -1,7 +1,7 @@
-/* tile.h -- the f32 tile that convolution is made of: a few rows by a few vectors of a product
-** whose operands lie where they are, written in vector extensions and compiled for each level of
-** instructions. The tile of Goto & van de Geijn 2008, fed through a table of offsets as in the
-** indirect convolution of Dukhan 2019.
+/* tile.h -- the f32 tile of convolution: a few rows by a few vectors of a product whose operands
+** are read in place, written in vector extensions and compiled for each level of instructions. The
+** tile is that of Goto & van de Geijn 2008, with a table of offsets as in the indirect convolution
+** of Dukhan 2019.
 */
 #ifndef MOTH_KERNEL_TILE_H
 #define MOTH_KERNEL_TILE_H
@@ -19,8 +19,8 @@ typedef struct moth_tile {
   const char *level;
   int rows, columns;    /* of a product's tile; columns are two vectors */
   int lanes;            /* of a vector */
-  int chain;            /* taps added in one go: longer sums lose digits, and these stay in L1 */
-  bool by_rows;         /* product wants rows of a, with an rs */
+  int chain;            /* taps added at a time: longer sums lose digits, and these stay in L1 */
+  bool by_rows;         /* product needs rows of a, with an rs */
   int vectors, taps[5]; /* of a sum: the most vectors (2 or 4), and rows by vectors (1, 2 or 4) */
   /* y[i][j] = start[i] + sum over t of a[t * m + i] * b[off[t] + j] for i < m <= rows and all
   ** columns j, or one vector of them if not wide; of a[i * rs + t], which takes 4 % longer, if

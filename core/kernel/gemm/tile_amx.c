@@ -1,5 +1,5 @@
-/* tile_amx.c -- convolution's product and sum where each number is a pair of bf16 and registers
-** hold tiles: operands are put together 16 by 16 words, or read where they lie so.
+/* tile_amx.c -- convolution's product and sum with AMX tiles, for pairs of bf16: operands are
+** packed in blocks of 16 by 16 words, or read in place if they have this layout.
 */
 #include "amx.h"
 
@@ -22,7 +22,7 @@ AMX_TARGET INLINED void multiply(const int tall, const int wide, int m, int64_t 
       AMX_TO(right[0][k]) = AMX_AT(b + off[k]);
       if (wide) AMX_TO(right[1][k]) = AMX_AT(b + off[k] + SIDE);
     }
-    if (some < SIDE) { /* zeros on both sides: what lies there may be no number */
+    if (some < SIDE) { /* zeros on both sides: the memory may hold NaN */
       for (int64_t k = some; k < SIDE; k++)
         AMX_TO(right[0][k]) = AMX_TO(right[1][k]) = (words16){0};
       for (int i = 0; i < m; i++) AMX_TO(left[i]) = SOME(a + i * rs, some);
@@ -90,7 +90,7 @@ AMX_TARGET static void sum(int m, int v, int64_t n, const float *x, const int64_
       for (int i = 0; i < m; i++) AMX_TO(left[i]) = AMX_AT(x + off[i] + at[q]);
     else
       take_windows(m, some, x, off, at + q, left);
-    if (some < SIDE) { /* zeros on both sides: what lies there may be no number */
+    if (some < SIDE) { /* zeros on both sides: the memory may hold NaN */
       for (int64_t k = 0; k < SIDE * ldb; k += SIDE)
         AMX_TO(right[0][0] + k) = k < some * ldb ? (words16)AMX_AT(from + k) : (words16){0};
       from = (const float *)(const void *)right;

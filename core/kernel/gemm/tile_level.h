@@ -1,5 +1,5 @@
 /* tile_level.h -- the loops of tile.c for one level: LANES floats in a vector, TARGET the attribute
-** that chooses instructions, LOW, PICK and others the elements that shuffles take. It includes
+** that chooses instructions, LOW, PICK and others the indices of shuffles. It includes
 ** tile_product.h, which has the products.
 */
 typedef float NAME(half) __attribute__((vector_size(2 * LANES), aligned(4), may_alias));

@@ -1,7 +1,7 @@
-/* tile_product.h -- a tile's product and sum for one level: LANES floats in a vector, ROWS rows in
-** a product's tile, TAPS1, TAPS2 and TAPS4 in a sum's of so many vectors, TARGET the attribute that
-** chooses instructions, MORE(sum, number, numbers) one multiplication more. Heights are constants
-** where the loops are inlined, so that all accumulators stay in registers.
+/* tile_product.h -- a tile's product and sum for one level: LANES floats in a vector, ROWS rows of
+** a product's tile, TAPS1, TAPS2 and TAPS4 rows of a sum's tile of 1, 2 and 4 vectors, TARGET the
+** attribute that chooses instructions, MORE(sum, number, numbers) one multiply-add. Heights are
+** constants where the loops are inlined, so that all accumulators stay in registers.
 */
 TARGET INLINED void NAME(product_of)(const int m, const int wide, const int packed, int64_t n,
                                      const float *a, const int64_t rs, const float *b,

@@ -1,4 +1,4 @@
-/* activation.c -- loops of activations and their gradients, as op/activation.h lists them. */
+/* activation.c -- loops of activations and their gradients, which op/activation.h lists. */
 #include "activation.h"
 
 #include "curves.h"

@@ -1,5 +1,5 @@
-/* arith.c -- loops of elementwise arithmetic, as op/arith.h lists them. Integers wrap; what
-** division must refuse is found beforehand.
+/* arith.c -- loops of elementwise arithmetic, which op/arith.h lists. Integers wrap; a check before
+** the division finds divisors that raise.
 */
 #include "arith.h"
 

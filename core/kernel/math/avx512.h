@@ -1,4 +1,6 @@
-/* avx512.h -- loops of elementwise functions for AVX-512 that are not compiled from their lists. */
+/* avx512.h -- elementwise loops for AVX-512 that are written by hand, not compiled from the
+** families' lists.
+*/
 #ifndef MOTH_KERNEL_AVX512_H
 #define MOTH_KERNEL_AVX512_H
 

@@ -1,10 +1,10 @@
-/* avx512_erf.c -- erfc for AVX-512, in explicit vectors: the loop that is compiled from functions.h
-** divides in f64. 4,096 numbers: 1.8 times as fast.
+/* avx512_erf.c -- erfc for AVX-512, in explicit vectors: the loop compiled from functions.h divides
+** in f64. For 4,096 numbers it is 1.8 times as fast.
 **
-** erfc(a) = Q(a) exp(-a^2). Q by 32 polynomials, eight to an octave of 1 + a; the power by a table
-** of 2^(i / 32) and a^2 with what its square loses. Both are sums of two, so that the product is
-** rounded once: 0.58 units in the last place, of denormal numbers 0.76. Products are fused with
-** sums only where FMA says so (CMakeLists.txt).
+** erfc(a) = Q(a) exp(-a^2). Q is 32 polynomials, eight to an octave of 1 + a. The power uses a
+** table of 2^(i / 32), and a^2 with its rounding error. Both are sums of two floats, so that the
+** product is rounded once: 0.58 units in the last place, 0.76 for denormal numbers. Only FMA fuses
+** a product with a sum (CMakeLists.txt).
 */
 #include "avx512_loop.h"
 

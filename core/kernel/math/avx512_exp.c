@@ -1,5 +1,5 @@
-/* avx512_exp.c -- exp and tanh for AVX-512, in explicit vectors: its instructions for powers of 2
-** and for looking up in tables have no plain form that compilers would find.
+/* avx512_exp.c -- exp and tanh for AVX-512, in explicit vectors: compilers do not generate its
+** instructions for powers of 2 and table lookups from plain code.
 */
 #include "avx512_loop.h"
 

@@ -1,12 +1,11 @@
 /* avx512_log.c -- log, log2, log10 and log1p for AVX-512, in explicit vectors: its instructions
-** give exponents and mantissas, of denormal numbers too, and look up in tables. log of 4,096
-** numbers is
-** 1.5 times as fast as the loop that is compiled from functions.h, the others 1.9 to 2.5 times.
+** extract exponents and mantissas, also of denormal numbers, and look up in tables. log of 4,096
+** numbers is 1.5 times as fast as the loop compiled from functions.h, the others 1.9 to 2.5 times.
 **
 ** x = 2^e m, r = c m - 1 for a c from a table: log(x) = e log(2) - log(c) + log(1 + r). Logarithms
-** of c and of 2 are sums of two, the first a multiple of 2^-16, so that sums of these are exact. c
-** has so few bits that r is exact too, and c is 1 next to 1. Errors are at most 0.54 units in the
-** last place. Products are fused with sums only where FMA says so (CMakeLists.txt).
+** of c and of 2 are sums of two floats, the first a multiple of 2^-16, so that sums of these are
+** exact. c has so few bits that r is exact too, and c is 1 next to 1. Errors are at most 0.54 units
+** in the last place. Only FMA fuses a product with a sum (CMakeLists.txt).
 */
 #include "avx512_loop.h"
 

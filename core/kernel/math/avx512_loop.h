@@ -1,4 +1,4 @@
-/* avx512_loop.h -- loops over vectors of AVX-512, for elements at any steps: LOOP(f) writes
+/* avx512_loop.h -- loops over AVX-512 vectors, for elements at any strides: LOOP(f) writes
 ** moth_f_wide (avx512.h) of `vector wide_f(vector x)`.
 */
 #ifndef MOTH_KERNEL_AVX512_LOOP_H

@@ -1,10 +1,10 @@
-/* avx512_trig.c -- sin, cos, tan, asin and acos for AVX-512, in explicit vectors: the loops that
-** are compiled from functions.h look for large angles first, divide and take roots in f64. 400,000
-** numbers: sin and cos are 1.1 times as fast, tan 1.6, asin and acos 2.2 times.
+/* avx512_trig.c -- sin, cos, tan, asin and acos for AVX-512, in explicit vectors: the loops
+** compiled from functions.h first search for large angles, and divide and take roots in f64. For
+** 400,000 numbers sin and cos are 1.1 times as fast, tan 1.6, asin and acos 2.2 times.
 **
-** Waves are worked out in f64, as in functions.h; asin and acos in f32, whose sums carry what they
-** lose. Errors are at most 0.61 units in the last place. Products are fused with sums only where
-** FMA says so (CMakeLists.txt).
+** sin, cos and tan are computed in f64, as in functions.h; asin and acos in f32 with compensated
+** sums. Errors are at most 0.61 units in the last place. Only FMA fuses a product with a sum
+** (CMakeLists.txt).
 */
 #include "avx512_loop.h"
 

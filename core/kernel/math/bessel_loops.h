@@ -1,11 +1,11 @@
-/* bessel_loops.h -- Bessel's functions of order 0 and 1, those times exp(-|x|), Airy's function and
-** sin(x) / x of f32, as plain arithmetic without branches, so that loops over them vectorise; as
+/* bessel_loops.h -- f32 Bessel functions of order 0 and 1, also times exp(-|x|), the Airy function
+** and sin(x) / x, without branches, so that compilers vectorize loops over them; as
 ** special_loops.h.
 **
-** Polynomials up to |x| = 8 (Airy's from -5 to 1), those of 1 / x times the asymptotic form beyond
-** (Abramowitz and Stegun 9.2, 9.7, 10.4). They are worked out in f64 and interpolate in Chebyshev's
-** points; their relative errors are below 1e-10. Zeros of J below 8, and of Ai from -5 on, are
-** factors, so that the numbers next to them keep their digits.
+** Polynomials up to |x| = 8 (Airy: from -5 to 1); beyond, polynomials of 1 / x times the asymptotic
+** form (Abramowitz and Stegun 9.2, 9.7, 10.4). They are computed in f64 and interpolate at
+** Chebyshev points; their relative errors are below 1e-10. The zeros of J below 8, and of Ai from
+** -5 on, are factors, so that results next to a zero keep their digits.
 */
 #ifndef MOTH_KERNEL_BESSEL_LOOPS_H
 #define MOTH_KERNEL_BESSEL_LOOPS_H

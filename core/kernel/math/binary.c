@@ -1,4 +1,4 @@
-/* binary.c -- loops of further functions of two and three tensors, as op/binary.h lists them. */
+/* binary.c -- loops of further functions of two and three tensors, which op/binary.h lists. */
 #include "binary.h"
 
 #include "real_math.h"

@@ -1,4 +1,4 @@
-/* compare.c -- loops of comparisons and of logic, as op/compare.h lists them. */
+/* compare.c -- loops of comparisons and logic, which op/compare.h lists. */
 #include "compare.h"
 
 #include "real_math.h"

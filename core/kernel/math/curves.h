@@ -1,6 +1,6 @@
-/* curves.h -- activation curves that need more than one expression, and their slopes, for f32 and
-** f64: softplus_of_f32(x) and so on. None of them overflows where its value does not, nor loses a
-** tail to 1 - 1.
+/* curves.h -- activation functions that need more than one expression, and their derivatives, for
+** f32 and f64: softplus_of_f32(x) and so on. None overflows unless its result does, and none loses
+** a small result to the difference 1 - 1.
 */
 #ifndef MOTH_KERNEL_CURVES_H
 #define MOTH_KERNEL_CURVES_H

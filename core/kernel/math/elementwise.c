@@ -1,6 +1,6 @@
-/* elementwise.c -- runs an inner loop over its operands: floats at the best level, on several
-** threads, and in blocks what its loop does not take as it is, half types and elements that lie
-** apart.
+/* elementwise.c -- runs an inner loop over its operands: floats at the best level of instructions,
+** on several threads. Operands that a loop does not accept (half types, strided elements) are
+** copied in blocks.
 */
 #include "elementwise.h"
 

@@ -1,16 +1,15 @@
-/* elementwise.h -- macros that write the inner loops of elementwise ops, one per element type,
-** and the dispatcher that runs them.
+/* elementwise.h -- macros that write the inner loops of elementwise ops, one per element type, and
+** the dispatcher that runs them.
 **
 ** A loop is a moth_inner: operand 0 is the result. Contiguous operands and single elements have
-** loops of their own, which compilers vectorise; any other steps go through the last one, if there
-** are few elements, or are gathered in blocks. Long expressions have one loop, for whole vectors
-** alone (MOTH_MAP1_LOOPS). Loops of f32 are compiled for every level of
-** instructions (level.h), those of f64 for the higher ones too; f16 and bf16 pass through those of
-** f32 in blocks.
+** their own loops, which compilers vectorize. Other strides use the last loop if there are few
+** elements, else elements are gathered in blocks. Long expressions have one loop, for whole vectors
+** only (MOTH_MAP1_LOOPS). f32 loops are compiled for every level of instructions (level.h), f64
+** loops for the higher levels too; f16 and bf16 are converted to f32 in blocks.
 **
 **   MOTH_MAP2(target, add_f32, float, float, x + y)      x and y are the operands
 **
-** No iteration depends on another one even in place, where the result is one of the operands.
+** No iteration depends on another one even in place, if the result is one of the operands.
 */
 #ifndef MOTH_KERNEL_ELEMENTWISE_H
 #define MOTH_KERNEL_ELEMENTWISE_H

@@ -1,9 +1,10 @@
-/* exp.h -- exp, log, the logistic function, tanh and the error function in f32 as plain arithmetic,
-** without branches, so that loops over them vectorise at every level of instructions; NaN passes.
-** functions.h has the others, exp_f64.h those of f64.
+/* exp.h -- exp, log, sigmoid, tanh and erf in f32 without branches, so that compilers vectorize
+** loops over them at every level of instructions; NaN propagates. functions.h has the others,
+** exp_f64.h those of f64.
 **
-** Errors, found over all floats in steps: exp 1.0 units in the last place, log 0.9, tanh 0.9,
-** sigmoid 2.7, erf 1.5. Polynomials by Cephes (S. Moshier), others fitted for the range they name.
+** Errors, measured over all floats in steps: exp 1.0 units in the last place, log 0.9, tanh 0.9,
+** sigmoid 2.7, erf 1.5. Polynomials by Cephes (S. Moshier), others fitted to the range that they
+** name.
 */
 #ifndef MOTH_KERNEL_EXP_H
 #define MOTH_KERNEL_EXP_H

@@ -1,11 +1,11 @@
-/* exp_f64.h -- functions in f64 as plain arithmetic, without branches and without the C library, so
-** that loops over them vectorise; inverse_f64.h has more of them. NaN passes.
+/* exp_f64.h -- functions in f64 without branches and without the C library, so that compilers
+** vectorize loops over them; inverse_f64.h has more of them. NaN propagates.
 **
-** Errors, found at random, in units in the last place: exp 1.1, expm1 2.3, log 0.9, log2 and log10
-** 1.5, log1p 1.5, tanh 1.4, sigmoid 2.4, sinh and cosh 2.9, erf 1.5, erfc and the share of the
-** normal distribution 11, sin and cos 1.5, tan 2.9.
-** Methods and numbers: Cephes (S. Moshier) and fdlibm (Sun Microsystems); exp's polynomial meets
-** (exp(r) - 1 - r) / r^2 in Chebyshev's points.
+** Errors, measured at random points, in units in the last place: exp 1.1, expm1 2.3, log 0.9, log2
+** and log10 1.5, log1p 1.5, tanh 1.4, sigmoid 2.4, sinh and cosh 2.9, erf 1.5, erfc and the normal
+** distribution function 11, sin and cos 1.5, tan 2.9. Methods and coefficients: Cephes (S. Moshier)
+** and fdlibm (Sun Microsystems); exp's polynomial interpolates (exp(r) - 1 - r) / r^2 at Chebyshev
+** points.
 */
 #ifndef MOTH_KERNEL_EXP_F64_H
 #define MOTH_KERNEL_EXP_F64_H

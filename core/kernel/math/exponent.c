@@ -1,4 +1,4 @@
-/* exponent.c -- numbers as mantissas and powers of two, by their bits. */
+/* exponent.c -- splits numbers into mantissas and powers of two, by their bits. */
 #include "exponent.h"
 
 #include <string.h>

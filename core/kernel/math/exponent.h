@@ -1,4 +1,4 @@
-/* exponent.h -- numbers as mantissas and powers of two. */
+/* exponent.h -- splits numbers into mantissas and powers of two. */
 #ifndef MOTH_KERNEL_EXPONENT_H
 #define MOTH_KERNEL_EXPONENT_H
 

@@ -1,5 +1,5 @@
-/* extended_range.h -- products of many floats: a double with an exponent of its own, so that no
-** part of a product overflows or underflows.
+/* extended_range.h -- products of many floats: a double with a separate exponent, so that no
+** partial product overflows or underflows.
 */
 #ifndef MOTH_KERNEL_EXTENDED_RANGE_H
 #define MOTH_KERNEL_EXTENDED_RANGE_H

@@ -1,9 +1,9 @@
-/* functions.h -- elementwise functions for the loops, plain arithmetic without branches, so that
-** loops vectorise: f_f32, those of f64 being in exp_f64.h and inverse_f64.h. What is not in exp.h
-** is worked out in f64 and rounded once: half a unit in the last place and the shortest formulas,
-** at half the speed.
+/* functions.h -- elementwise functions in f32 (f_f32) without branches, so that compilers vectorize
+** loops over them; exp_f64.h and inverse_f64.h have those of f64. Functions that are not in exp.h
+** are computed in f64 and rounded once: half a unit in the last place and the shortest formulas, at
+** half the speed.
 **
-** In a family's list exp(x) is moth_exp_f32 or _f64; real_math.h says so.
+** In a family's list exp(x) is moth_exp_f32 or _f64: see real_math.h.
 */
 #ifndef MOTH_KERNEL_FUNCTIONS_H
 #define MOTH_KERNEL_FUNCTIONS_H

@@ -1,10 +1,9 @@
-/* inverse_f64.h -- in f64, as exp_f64.h has its functions: inverse functions of angles and of
-** hyperbolas, and powers.
+/* inverse_f64.h -- more functions in f64, as exp_f64.h: inverse trigonometric and hyperbolic
+** functions, and powers.
 **
-** Errors, found at random, in units in the last place: asin, acos, asinh, hypot, exp2 and pow 1.5,
-** atan and atan2 2.5, acosh 3, atanh 3.5.
-** Methods and numbers: fdlibm (Sun Microsystems); the series of pow's logarithm meets the function
-** in Chebyshev's points.
+** Errors, measured at random points, in units in the last place: asin, acos, asinh, hypot, exp2 and
+** pow 1.5, atan and atan2 2.5, acosh 3, atanh 3.5. Methods and coefficients: fdlibm (Sun
+** Microsystems); the series of pow's logarithm interpolates at Chebyshev points.
 */
 #ifndef MOTH_KERNEL_INVERSE_F64_H
 #define MOTH_KERNEL_INVERSE_F64_H

@@ -1,4 +1,4 @@
-/* maps.c -- the elementwise functions of all families, one family behind the other. */
+/* maps.c -- the table of all elementwise functions, family by family. */
 #include "maps.h"
 
 #include "activation.h"

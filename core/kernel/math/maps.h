@@ -1,4 +1,4 @@
-/* maps.h -- the elementwise functions of all families by number, for programs that name them. */
+/* maps.h -- all elementwise functions by number, for fused programs. */
 #ifndef MOTH_KERNEL_MAPS_H
 #define MOTH_KERNEL_MAPS_H
 

@@ -1,5 +1,6 @@
-/* polynomial.c -- orthogonal polynomials by the recurrence of three that each family has
-** (Abramowitz and Stegun 22.7), in double. */
+/* polynomial.c -- orthogonal polynomials by the three-term recurrence of each family (Abramowitz
+** and Stegun 22.7), in double.
+*/
 #include "polynomial.h"
 
 /* The polynomial of degree k + 1 is (a x + b) times that of degree k, less c times the one before;

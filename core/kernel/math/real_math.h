@@ -1,6 +1,6 @@
-/* real_math.h -- in the files that compile a family of elementwise functions, exp(x) and its kin
-** are functions.h's, for the type `real` of the loop they stand in. What is missing here, such as
-** floor(x), is <tgmath.h>'s.
+/* real_math.h -- in the files that compile a family of elementwise functions, exp(x) and related
+** functions are those of functions.h, for the type `real` of the current loop. Functions that are
+** not here, such as floor(x), are <tgmath.h>'s.
 */
 #ifndef MOTH_KERNEL_REAL_MATH_H
 #define MOTH_KERNEL_REAL_MATH_H

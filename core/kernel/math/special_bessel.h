@@ -1,10 +1,11 @@
-/* special_bessel.h -- Bessel's functions of order 0 and 1, and Airy's, in f64, as special_rare.h.
+/* special_bessel.h -- Bessel functions of order 0 and 1, and Airy functions, in f64, as
+** special_rare.h.
 **
-** Sums of powers where those are short and lose little. Beyond, integrals over the path on which
-** the integrand falls steepest: of numbers that fall like exp(-v^2 / 2), whose sum in steps of h is
-** the integral up to exp(-2 pi d / h), d the distance from the path to where they are singular
-** (Abramowitz and Stegun 9.6.23, 10.4.32; Trefethen and Weideman, "The exponentially convergent
-** trapezoidal rule", 2014).
+** Power series where they are short and accurate. Beyond, integrals over the path of steepest
+** descent: the integrand falls like exp(-v^2 / 2), and its sum in steps of h equals the integral up
+** to exp(-2 pi d / h), where d is the distance from the path to the nearest singularity (Abramowitz
+** and Stegun 9.6.23, 10.4.32; Trefethen and Weideman, "The exponentially convergent trapezoidal
+** rule", 2014).
 */
 #ifndef MOTH_KERNEL_SPECIAL_BESSEL_H
 #define MOTH_KERNEL_SPECIAL_BESSEL_H

@@ -1,10 +1,10 @@
-/* special_derivatives.h -- derivatives of any order n, in f64, of functions whose derivatives
-** cannot be had by dividing by x or by subtracting what is nearly equal: sin(x) / x, Bessel
-** functions, the tails of the normal distribution. As special_rare.h.
+/* special_derivatives.h -- n-th derivatives, in f64, of functions for which division by x or
+** differences of nearly equal numbers would lose digits: sin(x) / x, Bessel functions, the tails of
+** the normal distribution. As special_rare.h.
 **
 ** sin(x) / x: powers near 0, u f_n + n f_(n-1) = sin^(n)(u) beyond. Bessel functions: sums of those
-** of neighbouring orders (Abramowitz and Stegun 9.1.31, 9.6.29). Tails: with Mills' ratio
-** m(z) = exp(z^2 / 2) int_z exp(-t^2 / 2) dt = 1 / (z + r_1) and r_k = k / (z + r_(k+1)), the n-th
+** of neighboring orders (Abramowitz and Stegun 9.1.31, 9.6.29). Tails: with Mills' ratio m(z) =
+** exp(z^2 / 2) int_z exp(-t^2 / 2) dt = 1 / (z + r_1) and r_k = k / (z + r_(k+1)), the n-th
 ** derivative of m is (-1)^n m r_1 ... r_n.
 */
 #ifndef MOTH_KERNEL_SPECIAL_DERIVATIVES_H

@@ -1,9 +1,9 @@
-/* special_loops.h -- erfinv and lgamma as plain arithmetic, without branches and without the C
-** library, so that loops over them vectorise: erfinv of f32 and f64, lgamma of f32.
+/* special_loops.h -- erfinv and lgamma without branches and without the C library, so that
+** compilers vectorize loops over them: erfinv of f32 and f64, lgamma of f32.
 **
-** Errors, in units in the last place: f32 0.53, but for lgamma near its roots below 0, where it is
-** 1e-8 off; erfinv of f64 5. Formulas of f32 are worked out in f64 (functions.h) and meet
-** what they stand for in Chebyshev's points.
+** Errors, in units in the last place: f32 0.53, except lgamma near its roots below 0, with an error
+** of 1e-8; erfinv of f64 5. f32 formulas are computed in f64 (functions.h) and interpolate at
+** Chebyshev points.
 */
 #ifndef MOTH_KERNEL_SPECIAL_LOOPS_H
 #define MOTH_KERNEL_SPECIAL_LOOPS_H

@@ -1,8 +1,8 @@
 /* special_rare.h -- rarer functions in f64, as special_real.h: tails of the normal distribution,
-** modified Bessel functions, Hurwitz's zeta, incomplete gamma functions.
+** modified Bessel functions, Hurwitz zeta, incomplete gamma functions.
 **
-** Sums of powers where those are short and lose nothing, asymptotic series and continued fractions
-** beyond (Abramowitz and Stegun 6.5, 7.1, 9.6, 9.7).
+** Power series where they are short and accurate, asymptotic series and continued fractions beyond
+** (Abramowitz and Stegun 6.5, 7.1, 9.6, 9.7).
 */
 #ifndef MOTH_KERNEL_SPECIAL_RARE_H
 #define MOTH_KERNEL_SPECIAL_RARE_H

@@ -1,9 +1,10 @@
-/* special_real.h -- digamma and its kin in f64, for the CPU's loops and the GPU's kernels, and
-** erfinv for these and for single values (special_loops.h has it for loops); f32 and half types go
-** through them and round once.
+/* special_real.h -- digamma, polygamma and zeta in f64, for the CPU's loops and the GPU's kernels,
+** and erfinv for these and for single values (special_loops.h has it for loops). f32 and half types
+** are computed in f64 and rounded once.
 **
-** erfinv is the quantile of the normal distribution by Wichura's AS 241 (1988), the others sums of
-** Euler and Maclaurin with Bernoulli numbers, after the argument was shifted to where they end.
+** erfinv is the quantile of the normal distribution by Wichura's AS 241 (1988); the others are
+** Euler-Maclaurin sums with Bernoulli numbers, after a shift of the argument to where they
+** converge.
 */
 #ifndef MOTH_KERNEL_SPECIAL_REAL_H
 #define MOTH_KERNEL_SPECIAL_REAL_H

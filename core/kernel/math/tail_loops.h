@@ -1,7 +1,7 @@
-/* tail_loops.h -- in f32, as plain arithmetic without branches, so that loops over them vectorise:
-** erfcx, the logarithm of the normal distribution and its quantile, their first derivatives and
-** that of sin(pi x) / (pi x). Worked out in f64 and rounded once; of f64 they are those of
-** special_rare.h and special_derivatives.h.
+/* tail_loops.h -- f32 functions without branches, so that compilers vectorize loops over them:
+** erfcx, the logarithm of the normal distribution function and its quantile, their first
+** derivatives, and the derivative of sin(pi x) / (pi x). Computed in f64 and rounded once;
+** special_rare.h and special_derivatives.h have those of f64.
 */
 #ifndef MOTH_KERNEL_TAIL_LOOPS_H
 #define MOTH_KERNEL_TAIL_LOOPS_H

@@ -1,4 +1,4 @@
-/* unary.c -- loops of elementwise functions of one tensor, as op/unary.h lists them. */
+/* unary.c -- loops of elementwise functions of one tensor, which op/unary.h lists. */
 #include "unary.h"
 
 #include "curves.h"

@@ -1,9 +1,10 @@
-/* distributions.h -- from random words to numbers, for the CPU's loops and the GPU's kernels.
+/* distributions.h -- converts random words to uniform and normal numbers, for the CPU's loops and
+** the GPU's kernels.
 **
-** Only +, -, *, / and sqrt on fixed formulas, built without contraction: every machine and device
-** gets the same bits. log is the series of Cephes for f32 and that of atanh for f64; the angle of
-** Box and Muller comes as a quadrant (two bits) and a fraction within it, whose sine and cosine
-** are polynomials on [-pi/4, pi/4).
+** Only +, -, *, / and sqrt in fixed formulas, built without contraction: every machine and device
+** computes the same bits. log is the series of Cephes for f32 and of atanh for f64. The angle of
+** Box and Muller is a quadrant (two bits) and a fraction within it, whose sine and cosine are
+** polynomials on [-pi/4, pi/4).
 */
 #ifndef MOTH_KERNEL_DISTRIBUTIONS_H
 #define MOTH_KERNEL_DISTRIBUTIONS_H

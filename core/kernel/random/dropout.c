@@ -1,4 +1,4 @@
-/* dropout.c -- drawing masks, and applying them, at every level of instructions. */
+/* dropout.c -- dropout masks: draws and applies them, for every level of instructions. */
 #include "dropout.h"
 
 #define LOOPS "kernel/random/dropout_real.h"

@@ -1,4 +1,4 @@
-/* dropout.h -- drawing masks, and applying them. */
+/* dropout.h -- dropout masks: draws and applies them. */
 #ifndef MOTH_KERNEL_DROPOUT_H
 #define MOTH_KERNEL_DROPOUT_H
 

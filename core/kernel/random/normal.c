@@ -1,4 +1,6 @@
-/* normal.c -- uniform and normal numbers from random words, by the formulas of distributions.h. */
+/* normal.c -- uniform, normal and exponential numbers from random words, by the formulas of
+** distributions.h.
+*/
 #include "normal.h"
 
 #include "distributions.h"

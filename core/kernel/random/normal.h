@@ -1,4 +1,4 @@
-/* normal.h -- from random words to numbers: the same bits on every machine. */
+/* normal.h -- converts random words to numbers: the same bits on every machine. */
 #ifndef MOTH_KERNEL_NORMAL_H
 #define MOTH_KERNEL_NORMAL_H
 

@@ -1,6 +1,6 @@
-/* rejection.h -- numbers that are found by trial: gamma, Poisson, binomial; for the CPU and for
-** GPUs, with the same bits, as distributions.h. However many trials a value takes, its words are
-** its own: a block of the stream is its first, and further ones differ from that in the counter's
+/* rejection.h -- gamma, Poisson and binomial numbers by rejection sampling, for the CPU and the
+** GPU, with the same bits, as distributions.h. Each value has its own random words, however many
+** trials it takes: its first block of the stream, and further blocks that differ in the counter's
 ** third word.
 **
 ** Marsaglia and Tsang, "A simple method for generating gamma variables" (2000); Hoermann, "The
