@@ -1,4 +1,4 @@
---- A process that is asked and answers, line by line: one side of a comparison.
+--- A child process that answers requests line by line: one side of a comparison.
 
 local ffi = require "ffi"
 
@@ -18,11 +18,11 @@ function child.folder()
   return assert(path, "mktemp made no folder")
 end
 
---- A side that is not started yet.
+--- A side that is not started.
 -- @param label    its name for people
 -- @param words    the command
--- @param setting  {NAME = value} for its environment; false takes a variable away
--- @param folder   where its pipe may lie
+-- @param setting  {NAME = value} for its environment; false removes a variable
+-- @param folder   the folder of its pipe
 function child.new(label, words, setting, folder)
   local command = {"exec env"}
   for name, value in pairs(setting) do
@@ -53,7 +53,7 @@ function child:stop()
   os.remove(self.path)
 end
 
---- Sends a line. @return the text after `done`, and the lines before it; or nil and what went wrong
+--- Sends a line. @return the text after `done`, and the lines before it; or nil and the error
 function child:ask(...)
   if not self.to then self:start() end
   self.to:write(table.concat({...}, " "), "\n")
@@ -69,7 +69,7 @@ function child:ask(...)
   return nil, "the process ended"
 end
 
---- Times what is set up. @return a list of {part, unit, value}; or nil and what went wrong
+--- Times the current workload. @return a list of {part, unit, value}; or nil and the error
 function child:time(variant, seconds, round)
   local ok, lines = self:ask("time", variant, seconds, round)
   if not ok then return nil, lines end

@@ -11,7 +11,7 @@ local function samples()
   return moth.randn(SAMPLES, 784), moth.randint(1, 11, {SAMPLES})
 end
 
---- An epoch as one writes it by hand.
+--- A plain loop over an epoch.
 function data.step.index_batches()
   local x, y = samples()
   return function()
@@ -23,7 +23,7 @@ function data.step.index_batches()
   end
 end
 
---- An epoch of a DataLoader. Moth makes its batches in this process.
+--- An epoch of a DataLoader without workers.
 function data.step.loader()
   local set = moth.data.TensorDataset(samples())
   local loader = moth.data.DataLoader{set, batch_size = BATCH, shuffle = true}
@@ -40,7 +40,7 @@ local function parameters_by_name()
   return state
 end
 
--- A plain table of tensors is what PyTorch's safetensors write; with anything else it is a
+-- A plain table of tensors is written as PyTorch's safetensors writes it; any other value is a
 -- checkpoint, Moth's counterpart of torch.save.
 local function content(row)
   local state = parameters_by_name()
@@ -48,7 +48,7 @@ local function content(row)
   return {epoch = 1, model = state}
 end
 
---- Without the wait for the disk, as the peer's; the variant +fsync has it.
+--- Does not wait for the disk, like the peer; the variant +fsync does.
 function data.step.save(row)
   local value, path = content(row), os.tmpname()
   local function save(durable) moth.save{value, path, durable = durable} end

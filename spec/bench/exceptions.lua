@@ -1,4 +1,4 @@
---- Where records.lua does not make a row from a function's first example alone.
+--- The rows for which records.lua needs more than a function's first example.
 
 local exceptions = {}
 
@@ -6,7 +6,7 @@ local function each_name(text, fn)
   for name in text:gmatch "%S+" do fn(name) end
 end
 
--- ---- calls by hand, in the words of values.lua ----
+-- ---- handwritten calls, with the descriptions of values.lua ----
 
 exceptions.calls = {
   arange = "400000", range = "1, 400000", randint = "10, {400000}",
@@ -121,7 +121,7 @@ exceptions.calls = {
 
 -- ---- sizes ----
 
--- About how many elements the largest tensor has, where 4e5 would take too long or too short.
+-- The elements of the largest tensor, if 4e5 would take too long or too short.
 exceptions.elements = {}
 
 local function elements(count, names)
@@ -140,7 +140,7 @@ elements(3e4, [[airy_ai modified_bessel_k0 modified_bessel_k1 scaled_modified_be
 
 -- ---- names ----
 
--- PyTorch's, where they differ.
+-- PyTorch's names, if they differ.
 exceptions.names = {
   ["fft.mul"] = "mul", ["fft.abs"] = "abs", ["fft.angle"] = "angle", ["fft.polar"] = "polar",
   im2col = "nn.functional.unfold", index = "bench.index", index_put = "bench.index_put",
@@ -148,9 +148,9 @@ exceptions.names = {
   cholesky = "linalg.cholesky", qr = "linalg.qr", slice_scatter = "bench.slice_scatter",
 }
 
--- ---- no peer, no row ----
+-- ---- functions without a peer have no row ----
 
--- Rows without a peer, all of a function or the backward one: why PyTorch's side is not timed.
+-- Rows without a peer (all rows of a function, or the backward row), and the reason.
 exceptions.peerless = {
   ["linalg.eig/fwdbwd"] = "PyTorch refuses losses that depend on the phases of eigenvectors",
   ["positive/fwd"] = "PyTorch returns the input itself",

@@ -1,10 +1,11 @@
---- Plain loops by the wall clock, next to the benchmark's figures for the same calls: what a
--- program pays for them, the collector included. Each loop is written out, as users write it.
+--- Plain loops timed by the wall clock, to compare with the benchmark's figures for the same
+-- calls: the cost in a program, garbage collection included. Each loop is written out, as users
+-- write it.
 --
 --     ./moth spec/bench/loop.lua [PATTERN] [--turns N] [--rounds N] [--cpu]
 --
--- The loop and the benchmark's side are processes that take turns; figures are medians of rounds,
--- in microseconds per turn.
+-- The loop and the benchmark's side are processes that run alternately; figures are medians of
+-- rounds, in microseconds per turn.
 
 local here = arg[0]:match "^(.*)/" or "."
 package.path = here .. "/?.lua;" .. package.path
@@ -84,9 +85,9 @@ loops["small/lstmcell_loop"] = function(moth)
   end
 end
 
-local DEAR = {["small/lstmcell_loop"] = 200} -- turns of the others that one of these costs
+local DEAR = {["small/lstmcell_loop"] = 200} -- its turn costs this many turns of the others
 
--- ---- the process that runs one: "loop NAME TURNS" gives "done MICROSECONDS" ----
+-- ---- the process that runs a loop: "loop NAME TURNS" answers "done MICROSECONDS" ----
 
 local function serve()
   local moth = require "moth"

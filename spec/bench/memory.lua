@@ -1,4 +1,4 @@
--- The program of the memory rows: peak memory of training steps, in a process of their own.
+-- The program of the memory rows: peak memory of training steps, in a separate process.
 -- Run it with: ./moth spec/bench/memory.lua train/gpt [plain | +scope | +tables | ...] [STEPS]
 
 package.path = (arg[0]:match "^(.*)/" or ".") .. "/?.lua;" .. package.path
@@ -7,7 +7,7 @@ local moth = require "moth"
 local now = require("timing").now
 
 local LIVE_TABLES = 1e6
-local SECONDS = 2 -- at least: a share of the time is one of many steps
+local SECONDS = 2 -- minimum
 
 local name, variant = arg[1], arg[2] or "plain"
 local row
@@ -15,7 +15,7 @@ for _, r in ipairs(require("workloads").read()) do
   if r.name == name then row = r end
 end
 
--- Kilobytes that the process has or had at most.
+-- The current or the peak memory of the process in kilobytes.
 local function status(key)
   for line in io.lines "/proc/self/status" do
     local kilobytes = line:match("^" .. key .. ":%s*(%d+)")
@@ -56,7 +56,7 @@ run(tonumber(arg[3]) or 20)
 local took = now() - start
 local after = moth.memory()
 
--- What every step leaves (gradients, the optimizer's state) is in both peaks.
+-- The memory that stays after a step (gradients, the optimizer's state) is in both peaks.
 print(("peak_tensors MiB %.3f"):format((after.peak_bytes - before.live_bytes) / 2 ^ 20))
 print(("peak_rss MiB %.3f"):format((status "VmHWM" - rss) / 1024))
 print(("collections count %d"):format(after.collections - before.collections))

@@ -1,4 +1,4 @@
---- The networks of workloads.txt. The numbers are those of spec/bench/peer/nets.py.
+--- The networks of workloads.txt. The sizes are those of spec/bench/peer/nets.py.
 
 local moth = require "moth"
 
@@ -112,7 +112,7 @@ function Gpt:init(vocabulary, context, width, heads, layers)
   self.ln, self.head = nn.LayerNorm(width), nn.Linear{width, vocabulary, bias = false}
 end
 
---- (N, L) letters -> (N, L, vocabulary). start: how many letters the caches hold.
+--- (N, L) letters -> (N, L, vocabulary). start: the number of letters in the caches.
 function Gpt:forward(ids, caches, start)
   start = start or 0
   local x = self.token(ids) + self.place(moth.range(start + 1, start + ids:size(2)))
@@ -210,7 +210,7 @@ function Vae:init()
   self.widen, self.out = nn.Linear(20, 400), nn.Linear(400, 784)
 end
 
---- Images -> what is made of them, and the mean and log variance of their codes.
+--- Images -> reconstructions, and the mean and log variance of their codes.
 function Vae:forward(x)
   local h = F.relu(self.hidden(x))
   local mean, logvar = self.mean(h), self.logvar(h)

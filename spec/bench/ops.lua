@@ -1,4 +1,4 @@
---- The single operations of workloads.txt: what `fn` stands for on Moth's side.
+--- The single operations of workloads.txt: the meaning of `fn` on Moth's side.
 
 local moth = require "moth"
 
@@ -56,7 +56,7 @@ local plain = {
   randn = function() return moth.randn(1e6) end,
 }
 
---- Functions that depend on the row's options, made from them.
+--- Constructors of functions that depend on the row's options.
 local made = {}
 
 for _, name in ipairs {"sum", "mean", "softmax", "log_softmax"} do
@@ -94,7 +94,7 @@ function made.conv3d(options)
   return function(x, weight, bias) return F.conv3d(x, weight, bias, {padding = padding}) end
 end
 
--- ---- the kinds of rows that are one call ----
+-- ---- the kinds of rows with a single call ----
 
 local workloads = require "workloads"
 
@@ -105,7 +105,7 @@ local function function_of(row)
   return fn or error("Moth has no " .. row.fn)
 end
 
---- One call; nothing is recorded unless an input takes a gradient.
+--- One call; nothing is recorded unless an input requires a gradient.
 function ops.call(row)
   local fn = function_of(row)
   local a, b, c, d, e = unpack(workloads.inputs(row, row.kind == "graph"))

@@ -1,5 +1,5 @@
---- The step of a row of records.lua on Moth's side, from a call as JSON. (That side has none of the
--- tables that rows are made from: the more Lua holds, the longer its collections take.)
+--- The step of a row of records.lua on Moth's side, from a call as JSON. (This process does not
+-- load the tables of records.lua: the more Lua objects exist, the longer its collections take.)
 
 local bind = require "moth.binding.bind"
 local json = require "moth.json"
@@ -17,7 +17,7 @@ local function function_at(path)
   return value
 end
 
--- A value of the call; tensors that take a gradient are added to the leaves.
+-- A value of the call; tensors that require a gradient are added to the leaves.
 local function decoded(v, leaves)
   if v == json.null then return lib.none end
   if type(v) ~= "table" then return v end
@@ -33,7 +33,7 @@ local function decoded(v, leaves)
   return copy
 end
 
---- The tensors of a list of results, of lists among them too.
+--- The tensors of a (nested) list of results.
 function recorded.tensors(list)
   local tensors = {}
   local function walk(v)

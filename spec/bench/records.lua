@@ -1,13 +1,13 @@
---- The rows of `moth bench op` that are made from records: one or two for each public function of
--- the namespaces below, be it an op of the registry or written in Lua.
+--- The rows of `moth bench op` that are generated from records: one or two for each public
+-- function of the namespaces below, an op of the registry or a function written in Lua.
 --
--- A row's call is the first example of the record. Its sizes are multiplied by one number, so that
--- the largest tensor has about `elements` elements: how fast the inputs and the results grow with
--- that number is measured by calls with the example's sizes and with twice those. Where that does
--- not do, exceptions.lua has a call by hand, or the reason why there is no row.
+-- A row's call is the first example of the record. All sizes are multiplied by one factor, so that
+-- the largest tensor has about `elements` elements. The growth of inputs and results with that
+-- factor is measured by calls with the example's sizes and with twice those sizes. If that fails,
+-- exceptions.lua has a handwritten call, or the reason why there is no row.
 --
--- Both sides get the call as JSON and draw the inputs from the same descriptions (values.lua); in
--- PyTorch's, dimensions and positions count from 0.
+-- Both sides get the call as JSON and draw the inputs from the same descriptions (values.lua); for
+-- PyTorch dimensions and positions count from 0.
 
 local bind = require "moth.binding.bind"
 local exceptions = require "exceptions"
@@ -23,12 +23,12 @@ local records = {}
 
 local PLACES = {"moth", "moth.nn.functional", "moth.linalg", "moth.special", "moth.fft",
   "moth.signal.windows"}
-local METHODS = "Tensor" -- those that are no functions of moth
-local RUNS = 6 -- of an example, to see between which bounds its inputs are
+local METHODS = "Tensor" -- the functions that moth itself does not have
+local RUNS = 6 -- of an example, to find the bounds of its inputs
 
 -- ---- the functions ----
 
--- name -> is it an in-place form, add_ of add?
+-- name -> true for an in-place form, add_ of add
 local function in_place_forms()
   local forms = {}
   for _, op in ipairs(registry.ops()) do forms[op.name] = op.derived or nil end
@@ -57,9 +57,9 @@ local function functions_of(path, names, get, seen, forms)
   return list
 end
 
-local found -- what functions() gives
+local found -- the result of functions()
 
--- All functions that get a row or a reason, each under its first name.
+-- All functions with a row or a reason, each under its first name.
 local function functions()
   if found then return found end
   local seen, space, forms = {}, {}, in_place_forms()
@@ -83,7 +83,7 @@ end
 
 -- ---- calls ----
 
--- What an argument may be called whose numbers are dimensions, or whose integers are positions.
+-- Names of arguments whose numbers are dimensions, or whose integers are positions.
 local DIMS, POSITIONS = {}, {}
 for name in ("dim dims dim0 dim1 dim2 axis axis0 axis1 source destination start_dim end_dim "
   .. "dimension"):gmatch "%S+" do DIMS[name] = true end
@@ -102,7 +102,7 @@ local function takes_ids(arg)
   return kind == "index" or kind == "indices" or arg and POSITIONS[arg.name] or false
 end
 
--- The record of each argument of a call: by place, and by name in a last table of names.
+-- The record of each argument of a call: by position, and by name in a last table of names.
 local function each_argument(arguments, args, fn)
   local by_name = {}
   for _, arg in ipairs(args) do by_name[arg.name] = arg end
@@ -120,7 +120,7 @@ local function each_argument(arguments, args, fn)
   return copy
 end
 
--- An example's arguments with descriptions in the place of tensors.
+-- An example's arguments with tensors replaced by descriptions.
 local function described(path, sig, example)
   local runs = {}
   for run = 1, RUNS do
@@ -155,7 +155,7 @@ local function by_hand(code)
   return {n = select("#", chunk()), chunk()}
 end
 
--- Marks the descriptions of targets: they take no gradient.
+-- Marks the descriptions of targets: they require no gradient.
 local function without_targets(arguments, args)
   return each_argument(arguments, args, function(value, arg)
     return values.map(value, function(v)
@@ -175,7 +175,7 @@ local function times(list, factor)
   return copy
 end
 
-local COUNTS = {} -- arguments whose number is a size, in functions that take no tensor
+local COUNTS = {} -- arguments that are sizes, in functions without tensors
 for name in ("n m N M row col steps window_length"):gmatch "%S+" do COUNTS[name] = true end
 local KEPT = {repeats = true, dims = true, kernel_size = true, output_size = true}
 local SIZES = {normalized_shape = true, size = true}
@@ -214,7 +214,7 @@ local function draw_all(arguments)
   return copy
 end
 
--- How many elements each tensor of a call has, the results included.
+-- The number of elements of each tensor of a call, with the results.
 local function counts(fn, arguments)
   local given = draw_all(arguments)
   local results = {n = 0}
@@ -227,7 +227,7 @@ local function counts(fn, arguments)
   return list
 end
 
--- The number by which sizes are multiplied.
+-- The factor of the sizes.
 local function factor_of(fn, arguments, args, elements)
   local small, double = counts(fn, arguments), counts(fn, enlarged(arguments, args, 2))
   local factor = math.huge
@@ -240,7 +240,7 @@ end
 
 -- ---- gradients ----
 
--- Marks the descriptions whose tensors get a gradient. @return are there any?
+-- Marks the descriptions of tensors with a gradient. @return true if there are any
 local function mark(fn, arguments)
   local of, leaves = {}, {}
   local given = {n = arguments.n}
@@ -323,7 +323,7 @@ local function row_of(path, fn, sig, backward)
   }
 end
 
---- All rows, and the functions without one: {path -> reason}.
+--- All rows, and the functions without a row: {path -> reason}.
 function records.read()
   local rows, without = {}, {}
   for _, entry in ipairs(functions()) do
@@ -340,7 +340,7 @@ function records.read()
   return rows, without
 end
 
---- What becomes of each op of the registry: {name, row = its path} or {name, reason}.
+--- The row of each op of the registry: {name, row = its path} or {name, reason}.
 function records.ops()
   local of_op, list = {}, {}
   for _, entry in ipairs(functions()) do
@@ -366,7 +366,7 @@ function records.find(name)
   end
 end
 
---- The arguments of a row's call: descriptions in the place of tensors.
+--- The arguments of a row's call: descriptions instead of tensors.
 -- @param small  at the example's sizes
 function records.arguments(row, small)
   local arguments = assert(call_of(row.fn, row.call, row.sig, small))
@@ -418,7 +418,7 @@ local function encode(v)
   error("no JSON for " .. tostring(v), 0)
 end
 
--- Numbers that count from 1 here and from 0 there.
+-- Numbers that count from 1 in Moth and from 0 in PyTorch.
 local function shifted(v, arg)
   local kind = kind_of(arg)
   if not (is_dim(arg) or kind == "position") then return v end
@@ -445,7 +445,7 @@ local function text_of(name, arguments, row)
     table.concat(args, ","), table.concat(named, ","), tostring(row.backward))
 end
 
---- A row's call as a line of JSON, as recorded.lua takes it. @param small  at the example's sizes
+--- A row's call as a line of JSON, for recorded.lua. @param small  at the example's sizes
 function records.call(row, small)
   return text_of(short_of(row.fn), records.arguments(row, small), row)
 end

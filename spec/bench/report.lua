@@ -1,5 +1,5 @@
---- What `moth bench` found, as lines, JSON and Markdown. An entry is {name, group, unit,
--- values = {side -> {round -> value}}, errors = {side -> text}}; side 1 is Moth.
+--- Prints the results of `moth bench`, and writes them as JSON and Markdown. An entry is {name,
+-- group, unit, values = {side -> {round -> value}}, errors = {side -> text}}; side 1 is Moth.
 
 local timing = require "timing"
 
@@ -7,7 +7,7 @@ local report = {}
 
 local MAX_SPREAD = 1.3
 
---- The ratios to a peer. @return the median over the pairs, and their spread; or nil
+--- The ratios to a peer. @return the median over the pairs, and their range; or nil
 local function ratio_of(entry, peer)
   local ours, theirs = entry.values[1], entry.values[peer]
   if not (ours and theirs) or entry.unit == "%" or entry.unit == "count" then return nil end
@@ -25,13 +25,13 @@ local function list_of(values)
   return list
 end
 
--- Four digits, more of large numbers.
+-- Four digits; large numbers have more.
 local function shown(value)
   local digits = value >= 1000 and 0 or value >= 100 and 1 or value >= 10 and 2 or 3
   return ("%." .. digits .. "f"):format(value)
 end
 
--- The columns of an entry: Moth, and for each peer its figure, ratio and spread.
+-- The columns of an entry: Moth, and for each peer its figure, ratio and range.
 local function columns(about, entry)
   local list = {}
   for side = 1, #about.labels do
@@ -87,7 +87,7 @@ end
 
 local function variant_of(entry) return entry.name:match "%+[%w+]+" or "" end
 
--- group, variant -> geometric mean, how many count, lowest ratio, how many are too noisy
+-- group, variant -> geometric mean, number of rows, lowest ratio, number of noisy rows
 local function mean_of(results, group, variant, peer)
   local logs, n, lowest, noisy = 0, 0, math.huge, 0
   for _, entry in ipairs(results) do
@@ -103,7 +103,7 @@ local function mean_of(results, group, variant, peer)
   return n > 0 and math.exp(logs / n) or nil, n, lowest, noisy
 end
 
---- Calls fn(group, variant) for all that there are, in order.
+--- Calls fn(group, variant) for each, in order.
 local function each_group(results, fn)
   local seen = {}
   for _, entry in ipairs(results) do
@@ -134,7 +134,7 @@ function report.means(about, results)
   for _, line in ipairs(mean_lines(about, results)) do print(line) end
 end
 
---- Prints the rows in which Moth is the slower one, by ratio.
+--- Prints the rows in which Moth is slower, by ratio.
 function report.below(about, results)
   for peer = 2, #about.labels do
     local list = {}
@@ -199,7 +199,7 @@ function report.json(about, results, path)
   file:close()
 end
 
---- The name of this machine's processor, and how many there are.
+--- The name of this machine's processor, and the number of processors.
 function report.cpu()
   local file = io.open "/proc/cpuinfo"
   local text = file and file:read "*a" or ""

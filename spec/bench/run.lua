@@ -1,17 +1,17 @@
---- `moth bench`: times Moth and, with --peer, PyTorch beside it.
+--- `moth bench`: times Moth and, with --peer, PyTorch.
 --
--- Both sides are processes that wait while the other one runs. They live as long as a group: a
--- program's allocator has a past, and PyTorch's times depend on it (a large result costs up to ten
--- times its arithmetic in page faults where malloc has not learned to keep such blocks; in a group
--- it mostly has). --fresh gives each workload processes of its own.
+-- Both sides are processes; one waits while the other runs. They live as long as a group. An
+-- allocator has a history, and PyTorch's times depend on it: a large result costs up to ten times
+-- its arithmetic in page faults if malloc has not learned to keep blocks of that size; in a group
+-- it mostly has. --fresh starts new processes for each workload.
 --
--- For each workload both set it up, then take turns: one pair of timings in each round. A row's
--- ratio is the median over the pairs of PyTorch's time over Moth's; its spread the third quartile
--- of the pairs' ratios over the first. A row whose spread is above 1.3 is marked and counts
--- neither way.
+-- For each workload both sides set it up, then run alternately: a pair of timings in each round. A
+-- row's ratio is the median over the pairs of PyTorch's time over Moth's; its range is the third
+-- quartile of the pairs' ratios over the first. A row with a range above 1.3 is marked as noisy
+-- and left out of the counts.
 --
--- `moth bench cuda` (or --device cuda without a group) is another program, for sizes that want a
--- GPU: gpu/main.lua. `moth bench GROUP --device cuda` runs a CPU's workloads there.
+-- `moth bench cuda` (or --device cuda without a group) is another program, with sizes for a GPU:
+-- gpu/main.lua. `moth bench GROUP --device cuda` runs a CPU group there.
 
 local here = arg[0]:match "^(.*)/" or "."
 package.path = here .. "/?.lua;" .. here .. "/../../?.lua;" .. package.path
@@ -24,7 +24,7 @@ local workloads = require "workloads"
 
 local launcher = debug.getregistry()["moth.launcher"] or {}
 
--- The groups there are, as a list and as a set.
+-- All groups, as a list and as a set.
 local function groups_of()
   local groups, known = {"all", "cuda"}, {all = true, cuda = true}
   for _, row in ipairs(workloads.read()) do
@@ -34,7 +34,7 @@ local function groups_of()
   return groups, known
 end
 
---- The words of `moth bench cuda`, also where it is asked for by --device alone; nil if it is not.
+--- The words of `moth bench cuda`, also if only --device selects it; nil for other commands.
 local function words_of_cuda(words)
   local _, known = groups_of()
   local rest, asked, i = {}, false, 1
@@ -77,8 +77,8 @@ end
 
 -- ---- the sides ----
 
--- What a knowing user would set: MKL told that the CPU is Intel's (it takes a slow path on others),
--- an allocator that keeps its pages. The peer adds fused optimizers.
+-- The settings of an experienced user: MKL is told that the CPU is Intel's (it takes a slow path
+-- on others), an allocator that keeps its pages. The peer adds fused optimizers.
 local function best_setting(folder)
   local setting = {
     MOTH_BENCH_BEST = "1", MALLOC_MMAP_MAX_ = "0", MALLOC_TRIM_THRESHOLD_ = "100000000000",
@@ -121,7 +121,7 @@ local function sides_of(options, folder)
   return sides
 end
 
--- ---- taking turns ----
+-- ---- alternating runs ----
 
 -- name .. variant .. part -> {name, group, unit, values = {side -> {round -> value}}, errors}
 local function gatherer(row)
@@ -143,7 +143,7 @@ local function variants_of(row, side)
   return side == 1 and row.variants or {""}
 end
 
--- One turn of one side.
+-- One timing of one side.
 local function turn(row, sides, side, round, options, entry)
   for _, variant in ipairs(variants_of(row, side)) do
     local seconds = math.min(options.seconds, row.options.seconds or options.seconds)
@@ -158,7 +158,7 @@ local function turn(row, sides, side, round, options, entry)
   end
 end
 
--- Sets a row up on one side. @return has the side the row?; what went wrong
+-- Sets a row up on one side. @return true if the side has the row; the error
 local function set_up(row, process, side)
   if row.kind ~= "record" then return process:ask("setup", row.name) end
   local records = require "records"
@@ -187,7 +187,7 @@ local function compare(row, sides, options)
   return list
 end
 
--- A variant is compared with what the peer does, which has no variants.
+-- A variant is compared with the peer's plain run: the peer has no variants.
 local function lend_peers(list)
   local by_name = {}
   for _, e in ipairs(list) do by_name[e.name] = e end
@@ -199,7 +199,7 @@ local function lend_peers(list)
   end
 end
 
--- All workloads of a group: those of workloads.txt, and those made from records at the end of op.
+-- All workloads of a group: those of workloads.txt, and, at the end of op, those of records.lua.
 local function rows_of(group)
   local rows = {}
   for _, row in ipairs(workloads.read()) do
@@ -219,7 +219,7 @@ local function chosen_rows(options)
   return rows
 end
 
--- Says that nothing is chosen, with names of the group that have a part near to a pattern's word.
+-- Raises: no row matches; the message suggests similar names of the group.
 local function nothing(options)
   local near, names = {}, {}
   for _, row in ipairs(rows_of(options.group)) do names[#names + 1] = row.name end

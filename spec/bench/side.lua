@@ -1,12 +1,12 @@
---- Moth's side of `moth bench`: a process that is told on standard input what to time, and answers
--- on standard output. It waits while the other side runs. Words of the conversation:
+--- Moth's side of `moth bench`: a process that reads requests from standard input, and answers on
+-- standard output. It waits while the other side runs. The protocol:
 --
---   setup NAME                    makes a workload; `done`, or `error TEXT`
+--   setup NAME                    sets a workload up; `done`, or `error TEXT`
 --   record JSON                   the same for a row of records.lua
 --   time VARIANT SECONDS ROUND    `part SUFFIX UNIT VALUE` for each figure, then `done`; a variant
 --                                 is `plain`, `+scope`, `+tables`, `+scope+tables`, `+capture`,
 --                                 `+fsync`
---   drop                          forgets the workload
+--   drop                          frees the workload
 --   version                       `done TEXT`
 
 local here = arg[0]:match "^(.*)/" or "."
@@ -18,7 +18,7 @@ local timing = require "timing"
 local workloads = require "workloads"
 
 ffi.cdef "int unsetenv(const char *name);"
--- They choose OpenBLAS's kernels by hand and slow them on some machines.
+-- These variables select OpenBLAS's kernels, and make it slow on some machines.
 ffi.C.unsetenv "OPENBLAS_CORETYPE"
 ffi.C.unsetenv "OPENBLAS_L2_SIZE"
 
@@ -33,15 +33,15 @@ if arg[3] ~= "cpu" then
 end
 
 local LIVE_TABLES, CALLS_A_SCOPE, CYCLES = 1e5, 100, 10
-local SCOPE_BYTES = 2 ^ 23 -- of results in a scope: blocks of more memory go back to the system
+local SCOPE_BYTES = 2 ^ 23 -- of results in a scope: more memory is returned to the system
 local LITTLE = 2e-5 -- seconds of a call that shares a scope with others
 
--- Files that need more than the ops of a row are loaded for it.
+-- Files to load for rows that need more than ops.lua.
 local function setup_in(module, kind)
   return function(row) return require(module)[kind](row) end
 end
 
--- kind -> function(row) -> the step, its two arguments, what to do at the end
+-- kind -> function(row) -> the step, its two arguments, a function for the end
 local setups = {
   call = setup_in("ops", "call"), graph = setup_in("ops", "graph"), op = setup_in("ops", "op"),
   train = setup_in("train", "train"), infer = setup_in("train", "infer"),
@@ -70,13 +70,13 @@ end
 
 local function setup_row(row)
   drop()
-  jit.flush() -- as if this were the program's only work
+  jit.flush() -- as in a program without other work
   moth.manual_seed(0)
   local step, x, y, finish = setups[row.kind](row)
   current = {row = row, step = step, x = x, y = y, finish = finish, loops = {}}
 end
 
--- Keeps no other row: each collection would walk over them.
+-- Drops other rows: each garbage collection would traverse them.
 local function setup(name)
   local found
   for _, row in ipairs(workloads.read()) do
@@ -87,7 +87,7 @@ end
 
 local function record(call) setup_row{kind = "record", group = "op", call = call} end
 
--- Is a call short, such as a view's?
+-- Returns true for a short call, such as a view.
 local function takes_little(step)
   local took = math.huge
   for _ = 1, 3 do
@@ -98,7 +98,7 @@ local function takes_little(step)
   return took < LITTLE
 end
 
--- How many calls share a scope: PyTorch's side frees each result before the next call.
+-- The number of calls in a scope: PyTorch's side frees each result before the next call.
 local function calls_in_scope(step)
   local bytes = 1
   moth.scope(function()
@@ -109,7 +109,7 @@ local function calls_in_scope(step)
   return math.max(1, math.min(CALLS_A_SCOPE, math.floor(SCOPE_BYTES / bytes)))
 end
 
--- The loop of a variant, and how many calls it takes at a time.
+-- The loop of a variant, and its number of calls at a time.
 local function loop_of(variant, seconds)
   local loop = current.loops[variant]
   if loop then return loop end
@@ -131,7 +131,7 @@ local function loop_of(variant, seconds)
   return loop
 end
 
--- Tables that the collector has to walk past, as in a program that has other things to do.
+-- Tables that each garbage collection traverses, as in a larger program.
 local function ballast()
   local list = {}
   for i = 1, LIVE_TABLES do list[i] = {i, name = "entry"} end

@@ -1,10 +1,10 @@
---- How a workload is timed; spec/bench/peer/__main__.py does the same on PyTorch's side.
--- Calls double until a batch takes a twentieth of the wanted seconds (that is the warm-up); then
--- batches run for that many seconds, at least one. The figure is the mean of all these calls: the
--- collector stays on, and a median of batches would leave out the few that it ran in. Rows of the
--- small group run until the collector has finished ten cycles, if they make garbage at all.
--- The clock is the wall's; timing.use_cpu_time() takes the process's own time instead, for busy
--- machines and one thread. On a GPU a batch ends when the GPU is done.
+--- Times a workload; spec/bench/peer/__main__.py does the same on PyTorch's side. The number of
+-- calls doubles until a batch takes a twentieth of the requested seconds (the warm-up). Then
+-- batches run for the requested seconds, at least one. The figure is the mean of all these calls,
+-- because the collector stays on, and a median of batches would leave out the few batches in
+-- which it ran. Rows of the small group run until the collector has finished ten cycles, if they
+-- create garbage. The clock is the wall clock; timing.use_cpu_time() selects the CPU time of the
+-- process, for busy machines and one thread. On a GPU a batch ends with a synchronization.
 
 local ffi = require "ffi"
 
@@ -24,23 +24,23 @@ local function seconds_on(chosen)
   return tonumber(now_at.seconds) + tonumber(now_at.nanoseconds) * 1e-9
 end
 
-local wait -- for what a device was asked to do
+local wait -- waits for the device
 
---- Seconds on a clock that only goes forward, when all work asked for is done.
+--- Seconds on a monotonic clock, after all work on the device.
 function timing.now()
   if wait then wait() end
   return (seconds_on(clock))
 end
 
---- The same, whatever the clock of timing.now.
+--- The same, even if timing.now uses another clock.
 function timing.wall() return (seconds_on(MONOTONIC)) end
 
 function timing.use_cpu_time() clock = PROCESS end
 
---- Lets the clock wait for a GPU: `synchronize` is moth.cuda.synchronize.
+--- Makes the clock wait for a GPU: `synchronize` is moth.cuda.synchronize.
 function timing.use_device(synchronize) wait = synchronize end
 
--- Each workload gets loops of its own, so that the traces of one do not serve another.
+-- Each workload gets new loops, so that it does not use the traces of another one.
 local LOOPS = [[
   local step, now, scope, each, x, y = ...
   local function plain(n)
@@ -64,23 +64,23 @@ local LOOPS = [[
   return scope and scoped or plain
 ]]
 
---- A function that runs step(x, y) n times and gives the seconds that took.
--- @param scope  moth.scope, if `each` calls shall share a scope; else nil
+--- A function that runs step(x, y) n times and returns the seconds.
+-- @param scope  moth.scope, if `each` calls share a scope; else nil
 function timing.batch(step, x, y, scope, each)
   return loadstring(LOOPS, "=bench")(step, timing.now, scope, each, x, y)
 end
 
---- How many calls make a batch. (The faster of two: one pause must not end the search.)
+--- The number of calls in a batch. (The faster of two runs: one pause must not end the search.)
 function timing.warm_up(batch, seconds)
   local calls = 1
   while math.min(batch(calls), batch(calls)) < seconds / 20 do calls = calls * 2 end
   return calls
 end
 
-local MOST = 20 -- times the wanted seconds, which a run that waits for the collector may take
+local MOST = 20 -- limit for a run that waits for the collector, in requested seconds
 
 --- Microseconds per call: the mean of a run of batches.
--- @param cycles  how many of the collector's cycles the run spans at least, if it makes garbage
+-- @param cycles  the minimum of collector cycles in the run, if it creates garbage
 function timing.mean(batch, calls, seconds, cycles)
   local passed, kilobytes = require("moth.profiler.benchmark").cycles(), collectgarbage "count"
   local total, n = 0, 0
@@ -96,7 +96,7 @@ function timing.mean(batch, calls, seconds, cycles)
   return total / (n * calls) * 1e6
 end
 
---- The value at a share of a sorted copy of the list, between neighbours where need be.
+--- A quantile of a sorted copy of the list, interpolated.
 function timing.quantile(list, share)
   local sorted = {}
   for i, value in ipairs(list) do sorted[i] = value end

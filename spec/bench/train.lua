@@ -51,7 +51,7 @@ function train.infer(row)
   return function(input) return (net(input)) end, x
 end
 
--- ---- steps of their own ----
+-- ---- special steps ----
 
 --- 32 calls of a cell in a loop of Lua, then back.
 function train.step.lstmcell_loop()
@@ -131,8 +131,8 @@ function train.step.dqn()
   return trainer(policy, optim.Adam(policy:parameters(), {lr = 1e-3}), loss)
 end
 
---- 64 tokens after a prompt of 64, each the likeliest: from all so far, or from the last one with
--- the keys and values of the others.
+--- 64 tokens after a prompt of 64, each the most likely one: from all earlier tokens, or from the
+-- last one with cached keys and values.
 function train.step.generate(row)
   local net, prompt = nets.gpt():eval(), moth.randint(1, 66, {1, 64})
   local function generate()

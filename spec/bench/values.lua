@@ -1,5 +1,5 @@
---- Descriptions of tensors, which both sides of `moth bench` can draw: {shape, draw, dtype, low,
--- high}. peer/records.py knows the same kinds of `draw`:
+--- Descriptions of tensors that both sides of `moth bench` can draw: {shape, draw, dtype, low,
+-- high}. peer/records.py has the same kinds of `draw`:
 --
 --   normal      randn
 --   uniform     evenly between low and high
@@ -16,7 +16,7 @@ local values = {}
 
 local Description = {}
 
---- Whether a value is such a description.
+--- Returns true for a description.
 function values.is(value) return getmetatable(value) == Description end
 
 --- Makes one of a table.
@@ -31,7 +31,7 @@ local function of(draw, low, high, dtype)
   end
 end
 
---- What an example written by hand may call.
+--- The functions that a handwritten example may call.
 values.words = {
   randn = of("normal"), rand = of("uniform", 0, 1), matrix = of "matrix",
   symmetric = of "symmetric", triangle = of "triangle", pairs = of "pairs",
@@ -73,14 +73,14 @@ end
 
 local draws
 
---- A fresh tensor of a description.
+--- A new tensor of a description.
 function values.draw(v)
   local moth = require "moth"
   draws = draws or tensors(moth)
   return draws[v.draw](v):to(moth[v.dtype]):contiguous()
 end
 
---- A copy of a value, tables included, with fn(description) in the place of each description.
+--- A copy of a value, with tables, in which each description is replaced by fn(description).
 function values.map(value, fn)
   if values.is(value) then return fn(value) end
   if type(value) ~= "table" or getmetatable(value) ~= nil then return value end
@@ -108,7 +108,7 @@ local BY_DOMAIN = {
   large = {"uniform", 1.2, 2.2}, symmetric = {"symmetric"}, matrix = {"matrix"},
 }
 
--- {draw, low, high} of what an argument was in several runs of an example.
+-- {draw, low, high} of an argument's tensors in several runs of an example.
 local function draw_of(runs, domain, ids)
   local low, high, integral = range_of(runs)
   local name = runs[1].dtype.name
@@ -121,11 +121,11 @@ local function draw_of(runs, domain, ids)
   return {"normal"}
 end
 
---- The description of what an argument was in several runs of an example.
+--- The description of an argument from several runs of an example.
 -- @param runs    its tensors
 -- @param domain  the example's
--- @param ids     does the argument take positions?
--- @param complex does a last dimension of 2 hold complex numbers?
+-- @param ids     true if the argument takes positions
+-- @param complex true if a last dimension of 2 holds complex numbers
 function values.describe(runs, domain, ids, complex)
   local x = runs[1]
   local draw = draw_of(runs, domain, ids)

@@ -1,5 +1,6 @@
---- Workloads of fresh processes on Moth's side: start, size on disk, a whole program, and the peak
--- memory of training steps. Each gives a function(variant, round) -> {{part, unit, value}, ...}.
+--- Workloads of new processes on Moth's side: start-up, size on disk, a whole program, and the
+-- peak memory of training steps. Each returns a function(variant, round) -> {{part, unit, value},
+-- ...}.
 
 local timing = require "timing"
 
@@ -10,7 +11,7 @@ local launcher = debug.getregistry()["moth.launcher"] or {}
 
 local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
---- Runs this Moth on some words; calls line(text) for each line that it prints.
+--- Runs this Moth with some words; calls line(text) for each line of its output.
 local function run(words, line)
   local command = {"exec", quoted(launcher.program)}
   for _, word in ipairs(words) do command[#command + 1] = quoted(tostring(word)) end
@@ -35,7 +36,7 @@ whole["import"] = function()
   return once
 end
 
---- What is installed to run programs: the launcher, the library, the Lua files.
+--- The installed files that programs need: the launcher, the library, the Lua files.
 function whole.disk()
   return function()
     local bytes = 0

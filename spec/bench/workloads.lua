@@ -1,4 +1,4 @@
---- Reads workloads.txt, the table of what is timed (it says what its lines mean).
+--- Reads workloads.txt, the table of workloads (its header explains the format).
 
 local here = (arg[0] or ""):match "^(.*)/" or "."
 
@@ -23,7 +23,7 @@ local function split(text, pattern)
   return list
 end
 
--- "[op] also=+scope" is the group's name and what all of its rows are timed in besides.
+-- "[op] also=+scope" is the group's name and the additional variants of all of its rows.
 local function heading_of(line)
   local group, variants = line:match "^%[(%w+)%]%s*(.*)$"
   return group, group and split(variants:gsub("also=", ""), "[^,]+")
@@ -59,7 +59,7 @@ local function derived(row, suffix, backward)
 end
 
 --- All workloads in the table's order: lists of {name, group, kind, fn, inputs, options, variants,
--- text, backward}. An `op` line gives two.
+-- text, backward}. An `op` line defines two.
 function workloads.read(path)
   local rows, group, variants = {}, nil, nil
   for _, line in ipairs(lines_of(path or here .. "/workloads.txt")) do
@@ -82,7 +82,7 @@ end
 local DTYPES = {f32 = "float32", tf32 = "float32", bf16 = "bfloat16", f16 = "float16"}
 
 --- The inputs that a row describes, as tensors.
--- @param gradients  do those with a star take one?
+-- @param gradients  true if inputs with a star require gradients
 function workloads.inputs(row, gradients)
   local moth = require "moth"
   local list, dtype = {}, moth[DTYPES[row.options.dtype or "f32"]]
@@ -104,7 +104,8 @@ function workloads.inputs(row, gradients)
   return list
 end
 
---- Whether one of the patterns, which | separates, is in the name; "" is in every one.
+--- Returns true if the name contains one of the patterns, which | separates; "" matches every
+-- name.
 function workloads.matches(name, patterns)
   for pattern in patterns:gmatch "[^|]+" do
     if name:find(pattern) then return true end

@@ -1,4 +1,4 @@
---- answers.lua -- what a DataLoader gives, as plain values to compare.
+--- answers.lua -- the batches of a DataLoader as plain values to compare.
 
 local moth = require "moth"
 
@@ -13,7 +13,7 @@ function answers.plain(x)
   return out
 end
 
--- At most so many batches of a pass.
+-- A pass of at most this many batches.
 function answers.batches(loader, most)
   local list, step = {}, loader:iter()
   local function add(...)

@@ -34,8 +34,8 @@ end
 say:set("assertion.close.positive", "Expected\n%s\nbut got\n%s\n(tolerance %s)")
 assert:register("assertion", "close", close, "assertion.close.positive", "assertion.close.positive")
 
---- Counts of what is held (a number, or a table of them) that have not grown. Not equality:
--- garbage from before may go meanwhile.
+--- Counts of live objects (a number, or a table of numbers) that have not grown. Not equality:
+-- older garbage may be collected in between.
 local function at_most(_, arguments)
   local before, now = arguments[1], arguments[2]
   if type(before) == "number" then return now <= before end

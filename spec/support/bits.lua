@@ -1,16 +1,16 @@
---- bits.lua -- numbers as text that tells any two apart, to compare runs to the last bit.
+--- bits.lua -- numbers as exact text, to compare runs bit for bit.
 
 local moth = require "moth"
 
 local bits = {}
 
---- The numbers of a tensor, wherever it lies.
+--- The numbers of a tensor on any device.
 function bits.of(x)
   local list = x:detach():cpu():to(moth.float64):flatten():tolist()
   return table.concat(type(list) == "table" and list or {list}, " ")
 end
 
---- Those of a network's parameters and buffers, by their names.
+--- The numbers of a network's parameters and buffers, by name.
 function bits.state_of(net)
   local list = {}
   for name, x in pairs(net:state_dict()) do list[#list + 1] = name .. ": " .. bits.of(x) end

@@ -1,4 +1,5 @@
---- captured.lua -- what a captured step consists of, and whether its replays give what it gives.
+--- captured.lua -- counts the ops of a captured step, and compares its replays with the step
+-- itself.
 
 local assert = require "luassert"
 local ffi = require "ffi"
@@ -12,13 +13,14 @@ local captured = {}
 
 local there, here = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
 
---- How many ops the last recording of a captured step has, on all devices.
+--- The number of ops in the last capture of a step, on all devices.
 function captured.ops_of(step)
   lib.C.moth_capture_graphs(lib.ctx, step.last.id, there, here)
   return there[0] + here[0]
 end
 
---- How many ops a recording of fn has; replays, of other numbers each time, give what fn gives.
+--- The number of ops in a capture of fn; checks that replays with other numbers return what fn
+-- returns.
 function captured.recorded(fn, ...)
   local step, x = moth.capture(fn), {...}
   for _ = 1, 3 do

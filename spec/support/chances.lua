@@ -1,4 +1,4 @@
--- What the specs of distributions share: PyTorch's values, and the comparison with them.
+-- Helpers of the distribution specs: PyTorch's values, and comparisons with them.
 
 local assert = require "luassert"
 local moth = require "moth"
@@ -6,9 +6,9 @@ local json = require "moth.json"
 
 local chances = {}
 
-local NAMES = { inf = math.huge, ["-inf"] = -math.huge, nan = 0 / 0 } -- JSON has none of them
+local NAMES = { inf = math.huge, ["-inf"] = -math.huge, nan = 0 / 0 } -- JSON has none of these
 
---- What a generator in spec/golden wrote.
+--- The file of a generator in spec/golden.
 function chances.golden(name)
   local file = assert(io.open("spec/golden/" .. name .. ".json"))
   local found = json.decode(file:read("*a"))
@@ -22,7 +22,7 @@ function chances.f64(x)
   return (type(x) == "table" and y or y:squeeze())
 end
 
---- The claim that x has the values of a list, but for `tolerance` of each.
+--- Claims that x has the values of a list, up to `tolerance` of each.
 function chances.same(wanted, x, what, tolerance)
   local got = x:flatten():tolist()
   assert.equal(#wanted, #got, what)

@@ -1,5 +1,5 @@
---- child.lua -- runs a function in a forked process: what ends that process is seen by a spec and
--- hurts nothing. The child never returns into the test runner.
+--- child.lua -- runs a function in a forked process, so that a spec can test the death of a
+-- process. The child never returns into the test runner.
 
 local ffi = require "ffi"
 
@@ -33,16 +33,17 @@ local function wait(pid)
   return status[0]
 end
 
---- Runs fn in a child. @return whether it ended well: no error, no signal, a result but false
+--- Runs fn in a child. @return true if it ended without an error or a signal, and fn did not
+-- return false
 function child.run(fn) return wait(start(fn)) == 0 end
 
---- Makes root, who may write everywhere, somebody who may not; for use in a child.
+--- Drops the permissions of root in a child.
 function child.be_nobody()
   if C.getuid() == 0 then C.setuid(65534) end
 end
 
 --- Runs fn in a child and kills it (SIGKILL) after some microseconds.
--- @return whether the kill is what ended it
+-- @return true if the signal ended it
 function child.kill_after(microseconds, fn)
   local pid = start(fn)
   C.usleep(microseconds)
@@ -50,7 +51,7 @@ function child.kill_after(microseconds, fn)
   return wait(pid) == KILL
 end
 
---- In a child: no file can grow beyond so many bytes.
+--- In a child: limits the size of files to this many bytes.
 function child.limit_files(bytes)
   return C.setrlimit(FILE_SIZE, ffi.new("struct moth_spec_limit", bytes, bytes)) == 0
 end

@@ -1,10 +1,10 @@
---- chrome.lua -- a profile's Chrome trace, read again.
+--- chrome.lua -- reads the Chrome trace of a profile.
 
 local json = require "moth.json"
 
 local chrome = {}
 
---- What prof:export_chrome_trace writes, as a table.
+--- The file of prof:export_chrome_trace, as a table.
 function chrome.trace_of(prof)
   local path = os.tmpname()
   prof:export_chrome_trace(path)

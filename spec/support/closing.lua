@@ -1,21 +1,21 @@
---- closing.lua -- how results of the specs are shown: a line for each file, failures in full where
--- they happen, and the count as the last line: `N passed, 0 failed` (and how many were skipped). A
--- process that runs one file of many leaves the count to its parent: MOTH_SPEC_REPORT names the
--- file for it, which tells before each claim what was done till then, and MOTH_SPEC_AFTER how many
--- claims an earlier process has done. It ends where the GPU has failed for good, as each claim
--- that is left would fail, too.
+--- closing.lua -- Busted's output handler: a line for each file, failures in full when they
+-- happen, and the count as the last line: `N passed, 0 failed` (and the number of skipped
+-- claims). A process that runs one of many files leaves the count to its parent: it writes its
+-- results before each claim to the file in MOTH_SPEC_REPORT, and skips the first MOTH_SPEC_AFTER
+-- claims, which an earlier process has run. It ends if the GPU's context is broken, because all
+-- later claims would fail too.
 
 local report = dofile "spec/support/report.lua"
 
 local path, after = os.getenv "MOTH_SPEC_REPORT", tonumber(os.getenv "MOTH_SPEC_AFTER") or 0
-if path then -- no matter of programs that specs run
+if path then -- not for programs that specs run
   require("ffi").cdef "int unsetenv(const char *name);"
   require("ffi").C.unsetenv "MOTH_SPEC_REPORT"
   require("ffi").C.unsetenv "MOTH_SPEC_AFTER"
 end
 
---- What the GPU, if claims ask for one, has to tell late.
--- @return nil; or a message, and whether it fails for good, whatever it is asked
+--- Synchronizes the GPU, if claims use one, to find a late error.
+-- @return nil; or a message, and true if the GPU's context is broken
 local function told_late()
   local cuda = package.loaded["moth.cuda"]
   if not cuda or not cuda.is_available() then return nil end
@@ -32,7 +32,7 @@ return function(options)
 
   local all = report.new()
   local file -- {name, passed, failed, skipped, start}
-  local count, done_before = 0, false -- of claims that began; was this one done before?
+  local count, done_before = 0, false -- of started claims; true if an earlier process ran this one
 
   local function write(...)
     io.stdout:write(...)
@@ -53,7 +53,7 @@ return function(options)
     return (tostring(message):gsub("%s+$", ""):gsub("\n", "\n    "))
   end
 
-  --- The frames of a traceback that lie in the user's files, not in busted's or luassert's.
+  --- The frames of a traceback in the user's files, without those of busted and luassert.
   local function frames_of(trace)
     local kept = {}
     for line in ((trace or {}).traceback or ""):gmatch("[^\n]+") do

@@ -1,10 +1,10 @@
---- coverage.lua -- which ops have no golden values, and which differentiable ones no gradcheck:
+--- coverage.lua -- lists ops without golden values, and differentiable ops without a gradcheck:
 --
 --     ./moth test --coverage
 --
--- Asked are all public ops of the registry and the functions written in Lua that take tensors.
--- In-place forms are their base's; hidden ops (mostly gradients) are reached through the ops that
--- use them. What has no golden values for a reason says so by `exempt` in its sample file.
+-- It checks all public ops of the registry, and the functions written in Lua that take tensors.
+-- In-place forms count as their base; hidden ops (mostly gradients) are reached through the ops
+-- that use them. An op that cannot have golden values says why by `exempt` in its sample file.
 
 local bind = require "moth.binding.bind"
 local golden = require "spec.support.golden"
@@ -15,7 +15,7 @@ local coverage = {}
 
 local TENSORS = {tensor = true, tensors = true, number = true, mask = true, index = true}
 
--- Functions made of ops that stand in a namespace by name, with their signatures.
+-- Composite functions of a namespace, by name, with their signatures.
 local function collect(found, namespace, names, prefix)
   prefix = prefix or ""
   for _, name in ipairs(names) do
@@ -83,7 +83,7 @@ function coverage.missing()
   return ungolden, unchecked, why
 end
 
---- Whether ops_spec or coverage_spec finds floats to differentiate by in the op's examples.
+--- Checks that ops_spec or coverage_spec finds floats to differentiate in the op's examples.
 -- Positions have no gradient.
 function coverage.differentiated(op)
   if op.outputs:match "^%w+: position$" then return true end
@@ -95,7 +95,7 @@ function coverage.differentiated(op)
   return false
 end
 
---- Prints both lists; true if they are empty.
+--- Prints both lists; returns true if they are empty.
 function coverage.report(verbose)
   local ungolden, unchecked, why = coverage.missing()
   local function say(title, list)

@@ -1,17 +1,17 @@
---- cuda.lua -- the GPU of the specs: a real one if `--device=cuda` asks for it, else the plugin
--- that runs kernels on the CPU (cuda/emulator/), if it was built.
+--- cuda.lua -- the GPU of the specs: a real one with `--device=cuda`, else the GPU emulator, which
+-- runs kernels on the CPU (cuda/emulator/), if it was built.
 
 local moth = require "moth"
 
 local cuda = {}
 
---- Whether specs may put tensors on "cuda" here.
+--- Returns true if specs may put tensors on "cuda" here.
 cuda.here = moth.cuda.is_available()
 
---- "a GPU", or what stands for it.
+--- "a GPU", or the name of the emulator.
 cuda.name = cuda.here and moth.cuda.get_device_name() or "no GPU"
 
---- Why claims about a GPU wait where there is none.
-cuda.why = "there is no GPU, nor a C++ compiler to build what stands for it"
+--- The reason why claims about a GPU are skipped without one.
+cuda.why = "there is no GPU, nor a C++ compiler to build the GPU emulator"
 
 return cuda

@@ -1,5 +1,5 @@
---- files.lua -- a folder of files for specs of loaders, and safetensors files written by hand,
--- without Moth's own writer, and archives of torch.save's.
+--- files.lua -- a temporary folder for specs of loaders, and writers of safetensors files and
+-- torch.save archives that do not use Moth's own writer.
 
 local bit = require "bit"
 local lfs = require "lfs"
@@ -7,9 +7,9 @@ local moth = require "moth"
 
 local files = {}
 
---- Makes the folder; also takes care that it goes.
+--- Creates the folder, and removes it at the end.
 function files.setup()
-  local name = os.tmpname() -- on Windows one of the disk's root, without its folder
+  local name = os.tmpname() -- on Windows a path in the root, without the folder
   os.remove(name)
   files.folder = jit.os == "Windows" and os.getenv("TEMP") .. name or name
   assert(lfs.mkdir(files.folder))
@@ -56,10 +56,10 @@ function files.list()
   return names
 end
 
---- A name that no terminal should be shown: it clears the screen, goes on below, and is long.
+--- A hostile file name: it clears the screen, has a newline, and is long.
 files.evil = "\27[2J\n" .. ("x"):rep(1e6)
 
---- The message of a reader that refuses a file: it names the file and fits on a screen.
+--- Checks that a reader refuses a file with a message that names the file and fits on a screen.
 function files.refusal(path, read, ...)
   local ok, message = pcall(read, ...)
   assert(not ok, "it was read")
@@ -73,7 +73,7 @@ function files.unhex(text)
   return (text:gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end))
 end
 
---- A length as a file begins with it: eight bytes, the lowest first.
+--- The length at the start of a file: eight bytes, the lowest first.
 function files.le8(n)
   local bytes = {}
   for i = 1, 8 do
@@ -83,7 +83,7 @@ function files.le8(n)
   return table.concat(bytes)
 end
 
---- A whole safetensors file.
+--- A complete safetensors file.
 function files.safetensors(header, data) return files.le8(#header) .. header .. (data or "") end
 
 --- A tensor's entry in a header.
@@ -99,7 +99,7 @@ function files.round(value, options)
   return moth.load(path, options)
 end
 
--- ---- archives made by hand ----
+-- ---- handmade archives ----
 
 local function le(n, width) return files.le8(n):sub(1, width) end
 
@@ -114,7 +114,7 @@ local function crc32(text)
   return bit.bnot(crc) % 2 ^ 32
 end
 
---- A zip of {name, bytes[, method]}, stored; those with `again` are the first one's bytes.
+--- A zip of {name, bytes[, method]}, stored; an entry with `again` shares the bytes of the first.
 function files.archive(members)
   local body, directory = {}, {}
   local offset = 0
@@ -133,7 +133,7 @@ function files.archive(members)
     .. le(#all, 4) .. le(offset, 4) .. le(0, 2)
 end
 
---- What torch.save would write: a pickle of protocol 2, and one storage.
+--- A file as torch.save writes it: a pickle of protocol 2, and one storage.
 function files.pth(code, data)
   return files.archive { { "a/data.pkl", "\128\2" .. code }, { "a/data/0", data or ("\0"):rep(8) } }
 end

@@ -1,4 +1,4 @@
---- forms.lua -- the ways to write one call, from the kinds of its arguments.
+--- forms.lua -- lists the ways to write a call, from the kinds of its arguments.
 
 local forms = {}
 
@@ -15,7 +15,7 @@ local function haskey(t)
   return false
 end
 
---- An example's arguments by position: those it gives by name and sizes in a row put in place.
+--- An example's arguments by position: named arguments and sizes in a row are put in place.
 -- @return a table with holes
 function forms.positional(op, arguments)
   local given, k = {}, 1
@@ -55,7 +55,7 @@ local COLLECTS = { shape = true, tensors = true, indices = true }
 local ROW_BLOCKERS = { int = true, ["int?"] = true, float = true, scalar = true, element = true,
                        dim = true }
 
--- How many of the leading arguments are given without a hole.
+-- The number of leading arguments without a hole.
 local function run_length(op, given)
   local n = 0
   while n < #op.args and given[n + 1] ~= nil do n = n + 1 end
@@ -82,7 +82,7 @@ local function trailing(op, given, n)
   return { n = names and n + 1 or n, unpack(list, 1, n + 1) }
 end
 
--- f{a, b, c = ...}: one table; what collects takes the whole array part.
+-- f{a, b, c = ...}: one table; an argument that takes the rest takes the whole array part.
 local function one_table(op, given, first, n)
   local t = rest_names(op, given, n + 1) or {}
   local arg = op.args[first]

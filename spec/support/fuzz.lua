@@ -1,9 +1,9 @@
---- fuzz.lua -- random programs of the registry's ops, views and writes in place among them, to be
--- run in several ways that must give the same.
+--- fuzz.lua -- random programs of the registry's ops, with views and in-place writes. Specs run a
+-- program in several ways that must agree.
 --
--- A step is a call that worked when the program was drawn: an example of an op whose tensors give
--- way to values so far and whose options change, or a call of which only the kinds of arguments are
--- known. Calls that raise are no steps, but must have left their arguments as they were.
+-- A step is a call that worked when the program was generated: an op's example with its tensors
+-- replaced by earlier values and its options changed, or a call with random arguments of the right
+-- kinds. Calls that raise are dropped, but must not change their arguments.
 
 local moth = require "moth"
 local bits = require("spec.support.bits").of
@@ -12,17 +12,17 @@ local registry = require "spec.support.registry"
 local fuzz = {}
 
 local SHAPES = {{}, {3}, {2, 3}, {2, 3}, {3, 2}, {4, 3}, {3, 1}, {2, 3, 4}, {2, 2, 4, 4}, {0, 3},
-  {40, 30}, {1200}} -- the last two are enough to be shared among threads
+  {40, 30}, {1200}} -- the last two are large enough for several threads
 local DTYPES = {moth.float32, moth.float32, moth.float64, moth.float64, moth.float16, moth.bfloat16}
 local NUMBERS = {-2.5, -1, 0, 0.5, 1, 2, 3}
-local INPUTS, TRIES, MOST = 5, 8, 4000 -- values at first; calls for a step; numbers of a value
+local INPUTS, TRIES, MOST = 5, 8, 4000 -- initial values; tries for a step; numbers of a value
 
 local function one_of(list) return list[math.random(#list)] end
 local function plain(v) return type(v) == "table" and getmetatable(v) == nil end
 
--- ---- what is called ----
+-- ---- the ops ----
 
--- Kinds of which a value can be drawn without knowing the op.
+-- Kinds of arguments that can be drawn without knowing the op.
 local function number() return one_of(NUMBERS) end
 local function flag() return math.random() < 0.5 end
 local function place(x)
@@ -42,7 +42,7 @@ local DRAW = {
   end,
 }
 
---- The ops to draw from, each with `free`: are its arguments all of kinds that can be drawn?
+--- The ops to draw from; `free` is true if all its arguments are of kinds that can be drawn.
 local function ops_of()
   local list = {}
   for _, op in ipairs(registry.ops()) do
@@ -71,7 +71,7 @@ end
 
 -- ---- a call ----
 
--- x, or one of the values of its shape to stand for it.
+-- x, or another value of the same shape.
 local function other(x, values, dtype)
   if not registry.isfloat(x) then return x end
   local fit = {}
@@ -93,7 +93,7 @@ local function from_example(op, values, dtype)
     return other(x, values, dtype)
   end)
   local named = plain(list[list.n]) and list[list.n] or {}
-  for i, arg in ipairs(op.args) do -- in an order that pairs has not
+  for i, arg in ipairs(op.args) do -- sorted: the order of pairs is undefined
     if i <= list.n then list[i] = changed(list[i], arg) end
     if named[arg.name] ~= nil then named[arg.name] = changed(named[arg.name], arg) end
   end
@@ -114,7 +114,7 @@ local function from_kinds(op, values)
   return {n = 1, names}
 end
 
--- All random numbers of a call begin with seed.
+-- All names of a call's random seed begin with seed.
 local function sow(arguments, seed)
   moth.manual_seed(seed)
   for i = 1, arguments.n do
@@ -143,8 +143,8 @@ end
 
 -- ---- a program ----
 
--- A call that works, as a step: the values that it takes, by number, copies of what its tensors
--- were and of what it gave. Nil after TRIES calls that raise; these must not have written.
+-- A call that works, as a step: the numbers of its values, and copies of its tensors and results.
+-- Nil after TRIES calls that raise; those must not have written anything.
 local function drawn(ops, values, dtype)
   for _ = 1, TRIES do
     local op, at = one_of(ops), {}
@@ -176,9 +176,9 @@ local function started(inputs, leaves)
   return values
 end
 
---- The program of a seed: inputs, of which the first `leaves` need gradients, and steps. One in
--- three is of views and elementwise ops alone, which write into each other. A smooth one has
--- gradients, in float64, and only ops that pass them on.
+--- The program of a seed: inputs (the first `leaves` require gradients) and steps. A third of the
+-- programs consists of views and elementwise ops that write into each other. A smooth program is
+-- in float64 and uses only ops with gradients.
 function fuzz.program(seed, smooth)
   math.randomseed(seed)
   moth.manual_seed(seed)
@@ -196,22 +196,22 @@ function fuzz.program(seed, smooth)
   return program
 end
 
--- The arguments of a step with these tensors in place of its own.
+-- The arguments of a step with its tensors replaced.
 local function with(step, tensors) return registry.replace(step.arguments, tensors) end
 
---- Random numbers of the next run begin anew; not to be done in a captured step.
+--- Restarts the random generator for the next run; not in a captured step.
 function fuzz.sow(program)
   for _, step in ipairs(program.steps) do sow(step.arguments, program.seed) end
 end
 
--- The gradient of a leaf, that of an embedding's rows with zeros in the others.
+-- The gradient of a leaf; a sparse gradient is made dense.
 local function grad_of(x)
   local grad = x.grad
   return grad ~= nil and grad.is_sparse and grad:to_dense() or grad
 end
 
--- The values of a program at its end and gradients of its leaves, where there are; the number that
--- these are gradients of, as a tensor; the values themselves.
+-- The final values of a program and the gradients of its leaves, if any; the loss, as a tensor;
+-- the values themselves.
 local function walk(program, inputs)
   local values, loss = started(inputs, program.leaves), nil
   for _, step in ipairs(program.steps) do
@@ -238,17 +238,17 @@ local function walk(program, inputs)
   return given, loss, values
 end
 
---- What a program gives of these inputs: its values at the end, and gradients of the leaves.
+--- The results of a program on these inputs: final values, and gradients of the leaves.
 function fuzz.run(program, inputs) return (walk(program, inputs)) end
 
---- What a run gives; nil, and why, where it raises: its gradient, after some writes.
+--- The results of a run; nil and the error if it raises: its backward may, after some writes.
 function fuzz.outcome(program, inputs)
   fuzz.sow(program)
   local ok, results = pcall(fuzz.run, program, inputs)
   return ok and results or nil, results
 end
 
---- A step alone, of what its tensors were, each turned by `turn`.
+--- One step alone, on copies of its tensors changed by `turn`.
 function fuzz.step(step, turn)
   local tensors = {}
   for i, x in ipairs(step.before) do tensors[i] = turn(x:clone()) end
@@ -256,7 +256,7 @@ function fuzz.step(step, turn)
   return call(step.op, with(step, tensors))
 end
 
---- Other inputs for the same program: the numbers of each in another order.
+--- Other inputs for the same program: the same numbers permuted.
 function fuzz.turned(inputs)
   local new = {}
   for i, x in ipairs(inputs) do new[i] = x:flatten():flip {1}:reshape(x.shape):clone() end
@@ -266,7 +266,7 @@ end
 local CLOSE = {[moth.float16] = 2e-2, [moth.bfloat16] = 1e-1, [moth.float32] = 1e-3,
   [moth.float64] = 1e-8}
 
--- The first word that differs between two texts, and where.
+-- The first word that differs between two texts, and its position.
 local function apart(wanted, got)
   local words, k = {}, 0
   for word in wanted:gmatch "%S+" do words[#words + 1] = word end
@@ -280,8 +280,8 @@ local function apart(wanted, got)
   return "it ends early"
 end
 
---- What differs between two lists of results: in bits, or, if `close` is set, by more than rounding
--- of the largest number among them; nil if nothing does.
+--- The difference between two lists of results: bit for bit, or with `close` by more than the
+-- rounding of the largest number; nil if there is none.
 function fuzz.differ(wanted, got, close)
   if #wanted ~= #got then return ("%d results, wanted %d"):format(#got, #wanted) end
   for i, x in ipairs(wanted) do
@@ -296,7 +296,7 @@ function fuzz.differ(wanted, got, close)
   end
 end
 
---- What differs between a run on one thread and one on four, in a scope.
+--- The difference between a run on one thread and a run on four, in a scope.
 function fuzz.again_differs(program)
   moth.set_num_threads(1)
   local wanted, refused = fuzz.outcome(program, program.inputs)
@@ -312,7 +312,7 @@ end
 
 local H = 1e-5
 
--- The number that a program's gradients are of, with its leaves moved by h.
+-- The loss of a program with its leaves moved by h.
 local function moved(program, h)
   local inputs = copies(program.inputs)
   for i = 1, program.leaves do inputs[i] = inputs[i] + h * inputs[i]:cos() end
@@ -320,8 +320,8 @@ local function moved(program, h)
   return select(2, walk(program, inputs)):item()
 end
 
---- How far a program's gradient is from the slope of its loss along one direction, where that has
--- one and the same on both sides; nil if they agree.
+--- Compares a program's gradient with the numerical derivative of its loss along one direction, if
+-- both one-sided derivatives agree; nil if they match.
 function fuzz.slope_differs(program)
   fuzz.sow(program)
   local _, loss, values = walk(program, program.inputs)
@@ -334,14 +334,14 @@ function fuzz.slope_differs(program)
   local here, back, on = loss:item(), moved(program, -H), moved(program, H)
   local slope, left, right = (on - back) / (2 * H), (here - back) / H, (on - here) / H
   local unit = math.max(1, math.abs(slope), math.abs(here))
-  if not (math.abs(left - right) < 1e-3 * unit) then return end -- a kink, a step or no number
+  if not (math.abs(left - right) < 1e-3 * unit) then return end -- a kink, a jump or not finite
   if not (math.abs(slope - flow) < 1e-4 * unit) then
     return ("the gradient along a direction is %.9g, the slope %.9g"):format(flow, slope)
   end
   return nil
 end
 
---- The calls of a program, to be read.
+--- The calls of a program, as text.
 function fuzz.text(program)
   local lines = {}
   for k, step in ipairs(program.steps) do
@@ -355,8 +355,8 @@ function fuzz.text(program)
   return table.concat(lines, "\n")
 end
 
---- Draws `count` programs from the seed `first` on and holds each to `check`, which returns what is
--- wrong, if something is. They are smooth if that is said.
+--- Runs `check` on `count` programs, from the seed `first` on; it returns a text if something is
+-- wrong. `smooth` selects smooth programs.
 function fuzz.each(first, count, check, smooth)
   for seed = first, first + count - 1 do
     local program

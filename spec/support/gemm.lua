@@ -1,10 +1,11 @@
---- gemm.lua -- products of many shapes against f64, for gemm_spec.lua and the processes it starts.
+--- gemm.lua -- matrix products of many shapes against f64, for gemm_spec.lua and its child
+-- processes.
 
 local moth = require "moth"
 
 local gemm = {}
 
---- @return how far c is from a b (+ start), in units of what sums of that length may lose
+--- @return the error of c against a b (+ start), in units of the rounding bound of that length
 function gemm.off(c, a, b, start)
   local k = a.shape[#a.shape]
   local want, size = a:double():matmul(b:double()), a:double():abs():matmul(b:double():abs())
@@ -14,7 +15,7 @@ function gemm.off(c, a, b, start)
   return ((c:double() - want):abs() / (size * unit + 1e-30)):max():item()
 end
 
--- All ways in which an (m, n) matrix may lie in memory.
+-- All memory layouts of an (m, n) matrix.
 local layouts = {
   function(m, n) return moth.randn(m, n) end,
   function(m, n) return moth.randn(n, m):t() end,
@@ -36,7 +37,7 @@ end
 
 local sizes = { 1, 2, 3, 5, 7, 8, 11, 13, 15, 16, 17, 31, 33, 63, 64, 65, 130, 385 }
 
---- Checks products of many shapes and layouts. @return "right", or an error says which is not
+--- Checks products of many shapes and layouts. @return "right"; raises with the failing case
 function gemm.every_shape()
   moth.manual_seed(1)
   local turn = 0
@@ -52,21 +53,21 @@ function gemm.every_shape()
     end
   end
   check(300, 400, 900, 1, 2)
-  check(3, 5, 20000, 2, 2) -- deeper than what is laid out at a time
+  check(3, 5, 20000, 2, 2) -- deeper than a packed block
   check(130, 70, 20000, 1, 2)
-  check(130, 2100, 800, 1, 1) -- large enough to be laid out anew
+  check(130, 2100, 800, 1, 1) -- large enough to be packed
   check(1100, 300, 260, 2, 1)
-  check(263, 130, 385, 2, 1) -- turned, in tiles of several heights
-  check(16, 333, 500, 1, 2) -- few rows, of a larger matrix that lies turned
+  check(263, 130, 385, 2, 1) -- transposed, with tiles of several heights
+  check(16, 333, 500, 1, 2) -- few rows of a larger transposed matrix
   check(33, 1001, 700, 3, 2)
   check(130, 2048, 200, 1, 1) -- rows that collide in the caches
-  check(200, 784, 4096, 2, 1) -- turned, beside a B in pieces, the last of which could be narrow
+  check(200, 784, 4096, 2, 1) -- transposed, with B in pieces, the last may be narrow
   check(71, 139, 2048, 1, 1) -- rows of A that do
-  check(45, 250, 300, 1, 1) -- panels of B that a small L1 does not hold, the last one narrower
+  check(45, 250, 300, 1, 1) -- panels of B larger than a small L1, the last one narrower
   return "right"
 end
 
---- @return checksums of products that threads share
+--- @return checksums of products that several threads compute
 function gemm.bits()
   moth.manual_seed(2)
   local out = {}
@@ -86,7 +87,7 @@ end
 
 -- ---- f16 and bf16 ----
 
---- @return how far c is from a b (+ start), in units of rounding once what was summed in f32
+--- @return the error of c against a b (+ start), in units of one rounding of the sum in f32
 local function half_off(c, a, b, start)
   local want, size = a:double():matmul(b:double()), a:double():abs():matmul(b:double():abs())
   if start then want, size = want + start:double(), size + start:double():abs() end
@@ -98,7 +99,7 @@ end
 
 local function check_half(dtype, m, n, k, i, j)
   local a, b = layouts[i](m, k):to(dtype), layouts[j](k, n):to(dtype)
-  if i > 2 then -- a cast is contiguous: half types with the layout itself
+  if i > 2 then -- a cast is contiguous: apply the layout to the half types
     a = moth.randn(m + 1, 2 * k + 1):to(dtype)[{ { 2, m + 1 }, { 1, 2 * k, 2 } }]
   elseif i == 2 then
     a = moth.randn(k, m):to(dtype):t()
@@ -127,14 +128,14 @@ function gemm.every_half()
         end
       end
     end
-    check_half(dtype, 60, 70, 2051, 1, 2) -- deeper than is summed in one go
+    check_half(dtype, 60, 70, 2051, 1, 2) -- deeper than one partial sum
     check_half(dtype, 70, 60, 2051, 2, 1)
-    check_half(dtype, 20, 200, 12000, 2, 2) -- more than is laid out at a time
+    check_half(dtype, 20, 200, 12000, 2, 2) -- more than a packed block
   end
   return "right"
 end
 
---- Products of integers of every type, shape and layout against those of f64, which are exact.
+--- Products of integers of every dtype, shape and layout against exact products in f64.
 function gemm.every_integer()
   moth.manual_seed(6)
   local shapes = { { 4, 8, 8 }, { 17, 33, 65 }, { 6, 300, 513 }, { 100, 257, 70 }, { 3, 9, 2 },
@@ -160,7 +161,7 @@ function gemm.every_integer()
   return "right"
 end
 
---- @return checksums of half products that threads share
+--- @return checksums of half-precision products that several threads compute
 function gemm.half_bits()
   moth.manual_seed(5)
   local out = {}

@@ -1,13 +1,13 @@
---- golden.lua -- reads spec/golden/data, FAMILY.json with FAMILY.bin, and the runs of optimizers
--- and schedules beside it. It shares nothing with Moth's own readers, so that a fault of theirs
--- does not hide itself.
+--- golden.lua -- reads spec/golden/data, FAMILY.json with FAMILY.bin, and the recorded runs of
+-- optimizers and schedulers next to it. It shares no code with Moth's own readers, so that a
+-- fault in them is not hidden.
 
 local ffi = require "ffi"
 local lfs = require "lfs"
 
 local golden = {}
 
--- ---- JSON, as far as json.dumps of our generator goes ----
+-- ---- JSON, as far as json.dumps of our generator needs it ----
 
 local ESCAPES = {n = "\n", t = "\t", r = "\r", b = "\b", f = "\f"}
 golden.null = {}
@@ -19,7 +19,7 @@ local function string_at(text, at)
   local last = text:find('["\\]', at + 1)
   while text:sub(last, last) == "\\" do last = text:find('["\\]', last + 2) end
   local s = text:sub(at + 1, last - 1):gsub("\\u(%x%x%x%x)", function(code)
-    return string.char(tonumber(code, 16)) -- ours are ASCII
+    return string.char(tonumber(code, 16)) -- our files are ASCII
   end):gsub("\\(.)", function(c) return ESCAPES[c] or c end)
   return s, last + 1
 end
@@ -66,7 +66,7 @@ local function read(name)
   return text
 end
 
---- The cases of NAME.json: a run of PyTorch's, made by NAME.py beside it.
+--- The cases of NAME.json: a run of PyTorch, written by NAME.py next to it.
 function golden.cases(name)
   return value_at(read("../" .. name .. ".json"), 1).cases
 end
@@ -128,7 +128,7 @@ local FLOATS = {
   end,
 }
 
---- How many elements a tensor of a manifest stores: dimensions of stride 0 count once.
+--- The number of stored elements of a tensor: dimensions of stride 0 count once.
 function golden.stored(entry)
   local n, sizes = 1, {}
   for d, size in ipairs(entry.s) do sizes[d] = size end

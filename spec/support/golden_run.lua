@@ -1,5 +1,5 @@
---- golden_run.lua -- runs a sample of golden values and compares: results, gradients and a second
--- derivative, with the inputs in each layout that the sample lists.
+--- golden_run.lua -- runs a golden sample and compares results, gradients and a second derivative,
+-- with the inputs in each layout that the sample lists.
 
 local ffi = require "ffi"
 local moth = require "moth"
@@ -10,10 +10,10 @@ local tolerance = require "spec.support.tolerance"
 local C = lib.C
 local run = {}
 
---- Where the inputs are put: nil for the CPU, or "cuda".
+--- The device of the inputs: nil for the CPU, or "cuda".
 run.device = nil
 
---- Classes of tolerance where they are not the samples' own, by an op's name.
+--- Tolerance classes of ops that differ from the class of their samples, by name.
 run.classes = {}
 
 local function moved(x)
@@ -24,7 +24,7 @@ local FLOATS = {float64 = true, float32 = true, float16 = true, bfloat16 = true}
 local CODES = {bool = 0, uint8 = 1, int8 = 2, int16 = 3, int32 = 4, int64 = 5, float16 = 6,
   bfloat16 = 7, float32 = 8, float64 = 9}
 
--- ---- which function, which samples ----
+-- ---- functions and samples ----
 
 local function member(t, name)
   local ok, value = pcall(function() return t[name] end)
@@ -39,7 +39,8 @@ function run.find(name)
     or member(moth.zeros(1), name)
 end
 
--- Does the op's record name the dtype? Functions written in Lua take what their ops take.
+-- Checks that the op's record names the dtype. Functions written in Lua accept what their ops
+-- accept.
 local function declares(name, dtype)
   local op = C.moth_op_find(name)
   if op == nil then return true end
@@ -60,7 +61,7 @@ local function entries(sample)
   return list
 end
 
--- f64 stands for every floating dtype, unless the sample is about dtypes.
+-- f64 represents all floating dtypes, unless the sample is about dtypes.
 local function generic(sample)
   if sample.fixed then return false end
   for _, entry in ipairs(entries(sample)) do
@@ -69,7 +70,7 @@ local function generic(sample)
   return false
 end
 
---- The samples to run in that dtype; those without floats to vary run with float64 only.
+--- The samples to run in that dtype; samples without floats run only with float64.
 function run.samples(all, name, dtype)
   local list = {}
   for _, sample in ipairs(all) do
@@ -203,7 +204,7 @@ local function compare(shard, what, entry, got, class, dtype, options)
   end
 end
 
--- A sample's own tolerance, one for all dtypes or one of each.
+-- A sample's own tolerance: one for all dtypes, or one for each.
 local function allowed(sample, dtype)
   if type(sample.tol) == "table" then return sample.tol[dtype] end
   return sample.tol
@@ -216,7 +217,7 @@ local function zero(x)
   return true
 end
 
--- Gradients beside golden ones; where PyTorch has none, ours is nil or zero.
+-- Compares gradients with golden ones; if PyTorch has none, ours must be nil or zero.
 local function compare_all(shard, part, sample, found, class, dtype, broken)
   local options = {tol = allowed(sample, dtype), broken = broken}
   for i, entry in ipairs(sample[part]) do
@@ -276,7 +277,7 @@ local function check_value(wanted, got)
   end
 end
 
--- Whether an op has an argument `device`.
+-- Returns true if an op has an argument `device`.
 local function makes(name)
   local op = C.moth_op_find(name)
   local info = op ~= nil and C.moth_op_describe(op)
@@ -296,7 +297,7 @@ local function check_once(shard, name, fn, sample, dtype, layout, broken)
   if sample.error then
     local ok, message = pcall(function()
       fn(named)
-      if run.device then moth.cuda.synchronize() end -- which tells of what kernels found
+      if run.device then moth.cuda.synchronize() end -- raises errors that kernels found
     end)
     if ok then error("did not raise, wanted " .. sample.error, 0) end
     if moth.errcode() ~= sample.error then
@@ -322,7 +323,7 @@ local function check_once(shard, name, fn, sample, dtype, layout, broken)
   end
 end
 
--- The layouts that a sample lists, and channels_last if it is laid out at all and has images.
+-- The layouts that a sample lists, and channels_last for images if it lists any.
 local function layouts_of(sample)
   local list = {unpack(sample.layouts or {})}
   for _, pair in ipairs(#list > 0 and sample.args or {}) do
@@ -334,7 +335,7 @@ local function layouts_of(sample)
   return list
 end
 
---- Runs a sample, once for each of its layouts; raises what is wrong.
+--- Runs a sample, once for each of its layouts; raises at a difference.
 -- @param broken  nil, or the part of the golden values to change first: "y", "grads", "second"
 function run.check(shard, name, fn, sample, dtype, broken)
   check_once(shard, name, fn, sample, dtype, nil, broken)
@@ -345,7 +346,7 @@ function run.check(shard, name, fn, sample, dtype, broken)
   end
 end
 
---- Whether a sample has elements to compare in that part.
+--- Returns true if a sample has elements to compare in that part.
 function run.has(sample, part)
   for _, entry in ipairs(sample[part] or {}) do
     if entry ~= golden.null and golden.stored(entry) > 0 then return true end

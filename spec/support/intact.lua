@@ -1,5 +1,5 @@
---- intact.lua -- what must hold after every error: inputs and versions unchanged, nothing left
--- over, and an engine that goes on.
+--- intact.lua -- checks the state after an error: inputs and versions unchanged, nothing leaked,
+-- and the library still works.
 
 local moth = require "moth"
 local lib = require "moth.binding.lib"
@@ -9,7 +9,7 @@ local intact = {}
 
 local info = require("ffi").new("moth_memory_info")
 
--- Numbers as operands have a tensor each, which stays.
+-- Each number operand has a cached tensor, which stays.
 for which = 1, 4 do C.moth_number(lib.ctx, which, 0, lib.slots(1)) end
 
 local function counts()
@@ -21,10 +21,11 @@ local function counts()
   }
 end
 
--- Values that a function left on Lua's stack still count as held: this overwrites them.
+-- Dead values on Lua's stack still keep objects alive: overwrite them.
 local function wipe() return select("#", unpack({}, 1, 200)) end
 
---- What the engine holds after a full collection: bytes, handles, tensors, nodes, storages, tasks.
+--- The live objects of the library after a full collection: bytes, handles, tensors, nodes,
+-- storages, tasks.
 function intact.counts()
   wipe()
   moth.collect()
@@ -40,7 +41,7 @@ local function text(value)
   return type(value) == "number" and ("%.17g"):format(value) or tostring(value)
 end
 
--- Everything about a tensor that an error must leave alone.
+-- All properties of a tensor that an error must not change.
 local function picture(x)
   if C.moth_alive(lib.ctx, x) == 0 then return "released" end
   return table.concat({ tostring(x.dtype), tostring(x.shape), tostring(x._version),
@@ -56,7 +57,7 @@ end
 -- An op that must always succeed.
 local function alive() return moth.ones(2):add(1):sum():item() == 4 end
 
---- Runs fn, which must raise, and checks what must hold afterwards.
+--- Runs fn, which must raise, and checks the state afterwards.
 -- @param fn       the mistake
 -- @param tensors  the tensors it touches
 -- @return the message
@@ -74,7 +75,7 @@ function intact.message(fn, tensors)
   lib.collect()
   local now = counts()
   for name, count in pairs(held) do
-    if now[name] > count then now = intact.counts() end -- garbage from before may go meanwhile
+    if now[name] > count then now = intact.counts() end -- older garbage may be collected in between
     if now[name] > count then
       error(("%s: %d before, %d after: %s"):format(name, count, now[name], message), 2)
     end
@@ -85,8 +86,7 @@ function intact.message(fn, tensors)
   return message
 end
 
---- The same, and the message must hold the plain text and begin with the line that raised it: that
--- of the caller's file.
+--- The same; the message must contain the plain text and begin with the line of the caller's file.
 function intact.refuses(fn, wanted, tensors)
   local message = intact.message(fn, tensors)
   if not message:find(wanted, 1, true) then

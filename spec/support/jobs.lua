@@ -1,11 +1,11 @@
---- jobs.lua -- spec files side by side, each in a process of its own: what one leaves behind (a
--- heap full of samples, a crash) is not met by the next. Their output is shown file by file, in
--- the order in which they end, and their counts are added up. Output and counts of each stay in
--- the build folder's specs/.
+--- jobs.lua -- runs spec files in parallel, each in its own process, so that a crash or a full
+-- heap does not affect the next file. Output is printed file by file, in the order in which they
+-- end; the counts are summed. Output and counts of each file are kept in specs/ of the build
+-- folder.
 --
--- A process that ends in the middle of a file (a crash; a GPU that answers no more; after
--- MOTH_SPEC_LIMIT seconds) costs one claim: another process takes up what follows it.
--- MOTH_SPEC_UNDER holds words to put before the command, such as those of compute-sanitizer.
+-- If a process ends in the middle of a file (a crash; a GPU that does not answer; after
+-- MOTH_SPEC_LIMIT seconds), one claim fails and another process continues with the next claim.
+-- MOTH_SPEC_UNDER has words to put before the command, for example compute-sanitizer.
 
 local lfs = require "lfs"
 
@@ -21,7 +21,7 @@ local function quoted_all(words)
   return table.concat(list, " ")
 end
 
---- The spec files in those places: files as they are, those of folders sorted.
+--- The spec files at these paths: files as they are; the files of folders, sorted.
 function jobs.files(paths)
   local list, known = {}, {}
   local function add(path, named)
@@ -41,7 +41,7 @@ function jobs.files(paths)
   return list
 end
 
---- How many processors there are.
+--- The number of processors.
 function jobs.processors()
   local pipe = io.popen "nproc 2>/dev/null"
   local n = tonumber(pipe and pipe:read "*a" or "")
@@ -49,8 +49,8 @@ function jobs.processors()
   return n or 1
 end
 
--- For one file: how many of its claims are done, and its path. It tells where it is by one line,
--- which is short enough to come whole.
+-- One spec file: the number of finished claims, and its path. It reports its position in one line,
+-- short enough for an atomic write.
 local ONE = [[
   name=$(printf %s "$2" | tr / +)
   rm -f "$MOTH_SPECS/$name.lua"
@@ -59,9 +59,9 @@ local ONE = [[
     "$MOTH_PROGRAM" test OPTIONS "$2" >"$MOTH_SPECS/$name.log" 2>&1
   echo "$? $2"]]
 
-local MOST_RESUMED = 40 -- times that a file is taken up again
+local MOST_RESUMED = 40 -- times that a file is resumed
 
--- parts: a list of {claims that are done, path}.
+-- parts: a list of {finished claims, path}.
 local function start(launcher, parts, options, n)
   local folder = launcher.program:match "^(.*)/[^/]*$" .. "/specs"
   local words = {}
@@ -82,7 +82,7 @@ local function text_of(path)
   return text
 end
 
--- What a process of one file left: its report, and how many claims are done if there are more.
+-- The results of a process for one file: its report, and the number of finished claims.
 local function outcome(path, status, stem)
   local part, done = report.read(stem .. ".lua"), nil
   local why = "ended with status " .. status
@@ -107,7 +107,7 @@ local function outcome(path, status, stem)
   return part, done
 end
 
---- Runs the files, n at a time. @return whether all went well
+--- Runs the files, n at a time. @return true if all passed
 function jobs.run(launcher, files, options, n)
   local all, left = report.new(), {}
   for i, path in ipairs(files) do left[i] = { 0, path } end

@@ -1,5 +1,5 @@
---- library.lua -- what stands for NVIDIA's libraries in specs: built from spec/host, and named to
--- the plugin in the environment of a process of its own, since a library is opened once.
+--- library.lua -- mock libraries that replace NVIDIA's in specs: built from spec/host, and named
+-- to the plugin in the environment of a separate process, because a library is opened once.
 
 local ffi = require "ffi"
 local process = require "spec.support.process"
@@ -15,12 +15,13 @@ function library.built(name)
   return path
 end
 
---- Runs Lua code with a library in place of NVIDIA's, and with `settings` in the environment.
--- @return what the process said
+--- Runs Lua code with a mock of NVIDIA's library, and with `settings` in the environment.
+-- @return the output of the process
 function library.with(variable, path, settings, code)
   pcall(ffi.cdef, "int setenv(const char *, const char *, int); int unsetenv(const char *);")
   settings[variable] = path
-  -- what they write is not seen (cuda/emulator/watch.cpp), and would count as never written
+  -- the emulator does not see what they write (cuda/emulator/watch.cpp): it would count as never
+  -- written
   if variable ~= "MOTH_NVRTC" then settings.MOTH_EMULATED_REPORTS = "/dev/null" end
   for name, value in pairs(settings) do ffi.C.setenv(name, value, 1) end
   local text = process.lua("local moth = require 'moth' " .. code)

@@ -1,5 +1,5 @@
---- mistakes.lua -- values that are wrong for each kind of argument, among them those that LuaJIT's
--- FFI would convert without a word.
+--- mistakes.lua -- wrong values for each kind of argument, with those that LuaJIT's FFI would
+-- convert silently.
 
 local ffi = require "ffi"
 local moth = require "moth"
@@ -22,7 +22,7 @@ end
 --- A handle with the slot of a live tensor and another generation.
 function mistakes.older(x) return forged(x._slot, x._gen + 1) end
 
---- Names and makers of values, made anew for each use.
+--- Names and constructors of values; each use creates a new value.
 mistakes.values = {
   ["true"] = function() return true end,
   ["1.5"] = function() return 1.5 end,
@@ -50,7 +50,7 @@ local function set(names)
   return t
 end
 
--- What each kind takes of these, or treats by another rule than the argument's own.
+-- The values that each kind accepts, or checks by a rule other than the argument's kind.
 local numbers = "1.5, NaN, 1e300, infinity"
 local tensors = "a tensor, a released tensor, a forged handle, the slot of no tensor"
 local fine = {
@@ -65,12 +65,12 @@ local fine = {
   floats = set(numbers .. ", a list with 1.5"), ints = set "", shape = set "", dims = set "",
 }
 
-mistakes.number = set("true, a tensor, " .. numbers) -- a tensor of an op that takes numbers
+mistakes.number = set("true, a tensor, " .. numbers) -- of an op that takes numbers
 mistakes.handles = set(tensors)
 
 --- The names of the values that an argument of that kind must refuse, sorted.
 -- @param kind     as the registry names it
--- @param numbers  whether a tensor may be a number
+-- @param numbers  true if the tensor may be a number
 function mistakes.of(kind, takes_numbers)
   local bare = kind:match("^(.*)%?$") or kind
   local allowed = bare == "tensor" and takes_numbers and mistakes.number or fine[bare]

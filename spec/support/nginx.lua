@@ -1,7 +1,7 @@
---- nginx.lua -- an nginx with http-lua for the time of a function, and requests to it.
+--- nginx.lua -- runs an nginx with http-lua while a function runs, and sends requests to it.
 --
--- MOTH_NGINX names the folder that holds its usr/; without it the installed one is used, if there
--- is one. Its packages exclude Debian's luajit, but they can be unpacked:
+-- MOTH_NGINX names the folder that contains its usr/; without it the installed nginx is used, if
+-- any. Its packages conflict with Debian's luajit, but they can be unpacked:
 --
 --     apt-get download nginx libnginx-mod-http-lua libnginx-mod-http-ndk lua-resty-core \
 --       lua-resty-lrucache libluajit2-5.1-2
@@ -80,7 +80,7 @@ function nginx.answer(fd)
   return (table.concat(parts):gsub("^.-\r\n\r\n", ""))
 end
 
---- Ends a connection before it was answered.
+--- Closes a connection before the reply.
 function nginx.leave(fd) C.close(fd) end
 
 local CONF = [[
@@ -98,8 +98,8 @@ http {
 }
 ]]
 
---- Starts nginx with a Lua module `app` of that text, calls f(port), and ends it; at the latest
--- after so many seconds it ends by itself.
+--- Starts nginx with a Lua module `app` of that text, calls f(port), and stops it; nginx also
+-- stops by itself after a time limit.
 -- @return the lines of its error log
 function nginx.serve(app, seconds, f)
   local folder = os.tmpname()

@@ -1,10 +1,10 @@
---- nodes.lua -- how much of the graph a call makes.
+--- nodes.lua -- counts the graph nodes of a call.
 
 local moth = require "moth"
 
 local nodes = {}
 
---- How many nodes f() makes that are still there when it has returned, and its result.
+--- The number of nodes that f() created and that are alive after it, and its result.
 function nodes.of(f)
   moth.collect()
   local before = moth.memory().live_nodes

@@ -1,5 +1,5 @@
--- Nets that are exported: in spec/io/onnx_spec.lua, and by hand in spec/golden/check_onnx.py, which
--- asks onnxruntime. A case is {name, net or function, list of arguments, options of export}.
+-- Nets to export: in spec/io/onnx_spec.lua, and manually in spec/golden/check_onnx.py, which runs
+-- them in onnxruntime. A case is {name, net or function, list of arguments, options of export}.
 
 local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
@@ -14,7 +14,7 @@ end
 local BATCH = { dynamic_axes = { input = { "batch" } } }
 local function batch(name, net, args) case(name, net, args, BATCH) end
 
--- ---- elements: each op by itself ----
+-- ---- elements: each op alone ----
 
 local function each(names, make, ...)
   for name in names:gmatch "%S+" do

@@ -1,4 +1,4 @@
---- onnx_models.lua -- small ONNX models, written by specs to be loaded.
+--- onnx_models.lua -- writes small ONNX models for specs of moth.onnx.load.
 
 local bytes = require "moth.io.bytes"
 local dtype = require "moth.tensor.dtype"
@@ -23,8 +23,8 @@ local function floats(list)
   end
 end
 
---- An attribute, of the type that a value has: a number with a fraction is a float, and
--- {float = 2} one without.
+--- An attribute, typed by its value: a number with a fraction is a float; {float = 2} is a float
+-- without a fraction.
 local function attribute(name, value)
   if lib.istensor(value) then return { name = name, t = tensor("", value), type = 4 } end
   if type(value) == "string" then return { name = name, s = value, type = 3 } end
@@ -52,7 +52,7 @@ function models.node(op, inputs, outputs, attributes)
            output = words(outputs), attribute = list }
 end
 
---- A value of a graph: name, number of the element type (none: not said) and sizes.
+--- A value of a graph: name, code of the element type (nil: not declared) and sizes.
 function models.info(name, kind, dims)
   local shape
   if dims then
@@ -73,7 +73,7 @@ function models.graph(nodes, inputs, outputs, constants)
   return graph
 end
 
---- Writes a model of a graph whose inputs are as these tensors, in order. @return the path
+--- Writes a model of a graph with inputs like these tensors, in order. @return the path
 function models.write(graph, path, examples, opset, functions)
   for i, info in ipairs(graph.input) do
     if not info.type then
@@ -91,7 +91,7 @@ function models.load(graph, examples, opset, functions)
   return moth.onnx.load(models.write(graph, files.path "model.onnx", examples, opset, functions))
 end
 
---- Runs one node on operands; false is an absent one.
+--- Runs one node on operands; false is an absent operand.
 -- @return its n results (default 1)
 function models.run(op, attributes, operands, opset, n)
   local names, inputs, outputs, examples = {}, {}, {}, {}

@@ -1,5 +1,5 @@
---- onnx_runs.lua -- what the cases of onnx_cases.lua give, for the spec and for what asks another
--- runtime about them.
+--- onnx_runs.lua -- the results of the cases of onnx_cases.lua, for the spec and for comparisons
+-- with another runtime.
 
 local lib = require "moth.binding.lib"
 local moth = require "moth"
@@ -18,13 +18,13 @@ end
 --- The tensors among arguments, one after the other.
 function runs.inputs(args) return tensors(args, #args, {}) end
 
---- The tensors that a net gives for arguments.
+--- The tensors that a net returns for arguments.
 function runs.outputs(net, args)
   local list = lib.pack(moth.no_grad(function() return net(unpack(args)) end))
   return tensors(list, list.n, {})
 end
 
---- The arguments of a case, with the dynamic axes of the first twice as long and one more.
+--- The arguments of a case, with the first one's dynamic axes of size 2 n + 1.
 function runs.longer(args, options)
   local _, dims = next(options.dynamic_axes)
   local x = args[1]
@@ -36,7 +36,7 @@ function runs.longer(args, options)
   return { x, unpack(args, 2) }
 end
 
---- The arguments of a case, with nothing along the dynamic axes of the first.
+--- The arguments of a case, with the first one's dynamic axes of size 0.
 function runs.empty(args, options)
   local _, dims = next(options.dynamic_axes)
   local x = args[1]

@@ -1,4 +1,4 @@
---- process.lua -- runs Lua code in a process of its own, with Moth on its paths.
+--- process.lua -- runs Lua code in a separate process, with Moth on its paths.
 
 local lib = require "moth.binding.lib"
 
@@ -6,10 +6,10 @@ local process = {}
 
 local launcher = debug.getregistry()["moth.launcher"]
 
---- The program for a shell, of the build that runs here: `./moth` is another one on a real GPU.
+--- The shell command of the running build: on a real GPU `./moth` is another build.
 process.program = "'" .. (launcher and launcher.program or "./moth") .. "'"
 
---- Whether the library was built with sanitizers.
+--- Returns true if the library was built with sanitizers.
 process.sanitized = os.getenv("MOTH_SANITIZED") ~= nil
 
 --- Runs a shell command. @return its output, errors included, and "rc=STATUS" as the last line
@@ -47,7 +47,7 @@ function process.lua(code, options)
 end
 
 --- Builds a C host of spec/host, runs it as HOST ROOT LIBDIR MORE. @return as process.shell
--- @param lua  what to link in place of the system's LuaJIT
+-- @param lua  the library to link instead of the system's LuaJIT
 function process.host(name, more, lua)
   local libdir = lib.path:match("^(.*)/[^/]*$")
   local root, program = require("moth.error").root, os.tmpname()

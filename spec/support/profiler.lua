@@ -1,4 +1,4 @@
---- profiler.lua -- what specs of profiles ask of each of them.
+--- profiler.lua -- helpers of profiler specs.
 
 local assert = require "luassert"
 
@@ -17,7 +17,7 @@ function profiler.count(prof, name)
   return row and row.count or 0
 end
 
---- Holds of every profile: the parts of a time are no more than the whole.
+--- Checks a profile: the parts of a time sum to no more than the whole.
 function profiler.is_sound(prof)
   local events = prof:events()
   local all, inside = 0, {}

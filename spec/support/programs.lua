@@ -1,5 +1,5 @@
--- programs.lua -- random programs of elementwise ops, views, sums and writes in place, to compare a
--- recording of each with the program itself.
+-- programs.lua -- random programs of elementwise ops, views, sums and in-place writes; specs
+-- compare a captured step of each with the program itself.
 
 local moth = require "moth"
 local bits = require("spec.support.bits").of
@@ -16,7 +16,7 @@ local ASK = {"gt", "lt", "eq", "ne", "ge", "le"}
 
 local function one_of(list, n) return list[1 + n % #list] end
 
--- b if it goes with a, else a number
+-- b if it broadcasts with a, else a number
 local function beside(a, b, s)
   local fits = b.dtype ~= moth.bool and s.n % 3 > 0 and (b.ndim == 0 or a.shape == b.shape)
   return fits and b or s.number
@@ -31,7 +31,7 @@ local function write(t, b, s)
   end
 end
 
--- {how often, what it gives}: a and b are values so far, s the step, old the values from outside
+-- {weight, function}: a and b are earlier values, s the step, old the values from outside
 local STEPS = {
   {18, function(a, _, s) return a[one_of(ONE, s.n)](a) end},
   {16, function(a, _, s)
@@ -71,7 +71,7 @@ local function drawn()
   return list
 end
 
--- What a program gives of the values `old`, of which it writes the second.
+-- The results of a program on the values `old`; it writes the second.
 local function run(program, old)
   local values, given = {unpack(old)}, {}
   local function one(r) return values[1 + math.floor(r * #values)] end
@@ -88,8 +88,8 @@ local function run(program, old)
   return given
 end
 
---- What differs between the program of this seed and a recording of it, run four times each; nil if
---- nothing does.
+--- The difference between the program of this seed and its captured step, each run four times; nil
+-- if there is none.
 function programs.differs(seed)
   math.randomseed(seed)
   moth.manual_seed(seed)

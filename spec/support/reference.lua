@@ -1,5 +1,5 @@
---- reference.lua -- indexing of nested Lua tables, worked out without Moth: what brackets must
--- give and what a write must leave.
+--- reference.lua -- indexing of nested Lua tables without Moth: the expected results of reads and
+-- writes by brackets.
 
 local reference = {}
 
@@ -25,7 +25,7 @@ function reference.copy(t)
   return c
 end
 
---- Positions 1..n that a range {first, last, step} names.
+--- The positions 1..n of a range {first, last, step}.
 function reference.range(n, first, last, step)
   local list = {}
   if first < 0 then first = n + first + 1 end
@@ -36,8 +36,8 @@ end
 
 function reference.all(n) return reference.range(n, 1, n) end
 
---- The sub-table at the product of lists of positions, one list or one number a dimension; numbers
--- drop theirs. each(parent, i) is called for every element instead, if given.
+--- The sub-table at the product of position lists, a list or a number for each dimension; numbers
+-- drop their dimension. If each(parent, i) is given it is called for every element instead.
 function reference.pick(t, positions, each)
   local function walk(node, d)
     local at = positions[d]

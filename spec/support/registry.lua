@@ -1,4 +1,4 @@
--- What the registry says, for specs that loop over all ops: names, arguments, example calls.
+-- Reads the registry for specs that loop over all ops: names, arguments, example calls.
 
 local ffi = require "ffi"
 local moth = require "moth"
@@ -13,7 +13,7 @@ local FLAGS = {inplace = 1, out = 2, view = 4, grad = 8, method = 16, hidden = 3
 
 local function text(s) return s ~= nil and ffi.string(s) or "" end
 
---- "moth.randn(2, 3), {dim = 1}  -- domain: positive" -> the call's arguments, made anew each time.
+--- "moth.randn(2, 3), {dim = 1}  -- domain: positive" -> the call's arguments, new ones each time.
 local function example_of(line)
   local code, domain = line:match("^(.-)%s+%-%-%s*domain:%s*(%w+)%s*$")
   code = code or line
@@ -66,8 +66,8 @@ local floats = {[moth.float16] = true, [moth.bfloat16] = true, [moth.float32] = 
 
 function registry.isfloat(x) return lib.istensor(x) and floats[x.dtype] or false end
 
--- Matrices that are far from singular and have singular values, or eigenvalues, far apart;
--- symmetric ones are positive-definite. What is no matrix is drawn as it is.
+-- Matrices that are far from singular, with well separated singular values or eigenvalues;
+-- symmetric ones are positive-definite. Other shapes are drawn without a change.
 local function matrices(shape)
   local y = moth.rand(shape, {dtype = moth.float64}) * 0.3 - 0.15
   if #shape < 2 or shape[#shape - 1] == 1 or shape[#shape] == 1 then return y * 8 + 2 end
@@ -75,14 +75,14 @@ local function matrices(shape)
   return y + moth.eye(m, n, {dtype = moth.float64}) * moth.arange(1, n + 1):to(moth.float64)
 end
 
---- What a gradient check moves is an element by itself; here it is brought back into the domain: of
--- a matrix that should be symmetric the part that is.
+--- Projects a perturbed value back into the domain: a gradient check moves single elements, so a
+-- symmetric matrix is made symmetric again.
 function registry.inside(x, domain)
   if domain ~= "symmetric" or x:dim() < 2 then return x end
   return (x + x:transpose(-1, -2)) / 2
 end
 
---- Values of x, an example's i-th tensor, redrawn from its domain, in f64, away from kinks and
+--- New values for x, the i-th tensor of an example, from its domain, in f64, away from kinks and
 -- ties.
 function registry.redraw(x, domain, i)
   local shape = {}
@@ -109,7 +109,8 @@ function registry.redraw(x, domain, i)
   return y
 end
 
---- Applies fn to every tensor of an example's arguments, in lists and named ones too; a copy.
+--- Applies fn to every tensor of an example's arguments, also in lists and named arguments; a
+-- copy.
 function registry.map(arguments, fn)
   local function walk(v)
     if lib.istensor(v) then return fn(v) end

@@ -1,17 +1,17 @@
---- report.lua -- what came of a run of specs: counts, failures, what was skipped and why, what was
--- slow. Reports of several processes are added up; the last line shown is the count.
+--- report.lua -- the results of a run of specs: counts, failures, skipped claims and reasons, slow
+-- claims. Reports of several processes are merged; the last printed line is the count.
 
 local report = {}
 
---- An empty one. One of a process that is not through has `done`, how many claims have begun, and
--- `now`, the last of them; `gone`: the GPU failed for good.
+--- An empty report. An unfinished process also has `done`, the number of started claims, and
+-- `now`, the current claim; `gone`: the GPU's context is broken.
 function report.new()
   return { passed = 0, failed = 0, skipped = 0, failures = {}, skips = {}, slow = {} }
 end
 
 local LISTS = { "failures", "skips", "slow" }
 
---- Adds what `other` holds to `all`.
+--- Adds the results of `other` to `all`.
 function report.add(all, other)
   for _, key in ipairs { "passed", "failed", "skipped" } do all[key] = all[key] + other[key] end
   for _, key in ipairs(LISTS) do
@@ -28,7 +28,7 @@ local function source(value)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
---- Writes it to a file, for the process that adds up.
+--- Writes a report to a file, for the parent process.
 function report.write(found, path)
   local file = assert(io.open(path, "w"))
   file:write(("return { passed = %d, failed = %d, skipped = %d,\n"):format(found.passed,
@@ -41,7 +41,7 @@ function report.write(found, path)
   file:close()
 end
 
---- @return what report.write wrote, or nil
+--- @return a report that report.write wrote, or nil
 function report.read(path)
   local chunk = loadfile(path)
   return chunk and chunk()
@@ -62,7 +62,7 @@ local function show_list(name, list)
   if #list > 0 then io.stdout:write("\n", name, ":\n  ", table.concat(list, "\n  "), "\n") end
 end
 
---- Shows it; the last line is the count.
+--- Prints a report; the last line is the count.
 function report.show(found)
   if os.getenv "MOTH_SLOW" then show_slow(found.slow, os.getenv "MOTH_SLOW") end
   show_list("skipped", found.skips)
@@ -75,7 +75,7 @@ function report.show(found)
   io.stdout:flush()
 end
 
---- Whether something ran, and nothing failed.
+--- Returns true if at least one claim ran, and none failed.
 function report.good(found) return found.failed == 0 and found.passed + found.skipped > 0 end
 
 return report

@@ -1,4 +1,4 @@
---- sets.lua -- datasets as users put them into modules of their own, for specs of workers.
+--- sets.lua -- datasets in a module, as users write them, for specs of workers.
 
 local moth = require "moth"
 local nn, data = moth.nn, moth.data
@@ -16,12 +16,12 @@ end
 
 dataset("Squares", function(_, i) return moth.tensor {i, i * i}, i % 2 == 0 and 1LL or 2LL end)
 
--- Samples of all kinds: a number, strings beside a tensor, a table.
+-- Samples of all kinds: a number, strings and a tensor, a table.
 dataset("Mixed", function(_, i)
   return i / 2, i % 2 == 0, "s" .. i, {size = moth.full({2}, i), name = {"x", moth.tensor(i)}}
 end)
 
--- Whole numbers beside fields, in tables that grew in different ways.
+-- Integers and fields, in tables that grew in different ways.
 dataset("Named", function(_, i)
   local t = {x = i, y = 2, z = 3}
   t[1] = 5
@@ -58,13 +58,13 @@ end)
 
 dataset("Learned", function() return moth.ones(2, {requires_grad = true}) * 2 end)
 
--- Counts how often it is asked, in a tensor that all states share.
+-- Counts its calls in a tensor that all states share.
 dataset("Counted", function(self, i)
   self.shared:add_(1)
   return moth.tensor(i)
 end)
 
--- Keeps what it gave, as a dataset that caches does.
+-- Keeps its samples, like a dataset with a cache.
 dataset("Cached", function(self, i)
   self.kept = self.kept or {}
   self.kept[i] = self.kept[i] or moth.full({3}, i)
@@ -85,7 +85,7 @@ end)
 
 dataset("Exits", function() os.exit(3) end)
 
--- Streams of 1 to n; Shared ones leave to each worker what is its own.
+-- Streams of 1 to n; Shared splits them between the workers.
 local function stream(name, shared)
   local set = nn.class(name, data.IterableDataset)
   function set:init(n, size) self.n, self.size = n, size end
@@ -116,14 +116,14 @@ function noise:iter()
 end
 sets.NoiseStream = noise
 
--- Which worker gave it.
+-- The worker that returned the sample.
 dataset("Told", function(_, i)
   local info = data.get_worker_info()
   return moth.tensor {i, info.id, info.num_workers, info.dataset:len(), moth.get_num_threads(),
                       info.dataset.mark or 0}
 end)
 
--- The first sample is how a process ended that was forked from the worker and went on in its place.
+-- The first sample is the exit status of a process that was forked from the worker.
 dataset("Forked", function(_, i)
   if i > 1 then return moth.tensor(i) end
   local ffi = require "ffi"

@@ -1,4 +1,4 @@
---- terminal.lua -- a program on a pseudo-terminal, as a person would see and drive it.
+--- terminal.lua -- runs a program on a pseudo-terminal, types keys and reads the screen.
 
 local ffi = require "ffi"
 local lib = require "moth.binding.lib"
@@ -31,7 +31,7 @@ function terminal.start(command)
   local name = ffi.string(C.ptsname(fd))
   local line = ("stty cols 100 rows 40 <%s; TERM=xterm setsid -c sh -c 'exec %s' <%s >%s 2>&1 &")
     :format(name, command:gsub("'", "'\\''"), name, name)
-  -- open here too until the program writes, so that the terminal is not taken for deserted
+  -- keep this end open until the program writes, else the terminal counts as closed
   local guard = C.open(name, READ_WRITE + NO_CONTROL + CLOSE_ON_EXEC)
   local shell = assert(io.popen(line .. " echo $!"))
   local pid = tonumber(shell:read "*l")
@@ -39,7 +39,7 @@ function terminal.start(command)
   return setmetatable({ fd = fd, guard = guard, pid = pid, seen = "", text = "" }, terminal)
 end
 
--- What was written, without what moves the cursor about.
+-- The output without cursor movements.
 local function plain(text)
   return (text:gsub("\27%[[%d;?]*%a", ""):gsub("\27[()=>]%w?", ""):gsub("[\r\7]", ""))
 end
@@ -47,7 +47,7 @@ end
 local room = 4096
 local buffer, one = lib.array("char", room), ffi.new("moth_pollfd[1]")
 
--- Reads what comes within a time. @return false once the program has left its terminal
+-- Reads the output within a time limit. @return false after the program closed its terminal
 function terminal:_more(milliseconds)
   one[0].fd, one[0].events = self.fd, READABLE
   if C.poll(one, 1, milliseconds) <= 0 then return true end
@@ -63,8 +63,8 @@ end
 --- Presses keys.
 function terminal:type(keys) C.write(self.fd, keys, #keys) end
 
---- Waits until the program has written this, behind what was waited for before.
--- @return what it wrote before it
+--- Waits until the program has written this, after the text of the last wait.
+-- @return the output before it
 function terminal:wait(wanted)
   local limit = os.time() + PATIENCE
   while true do
@@ -81,14 +81,14 @@ function terminal:wait(wanted)
   end
 end
 
---- Types a line and waits for what shall come after its echo.
+--- Types a line and waits for a text after its echo.
 function terminal:enter(line, wanted)
   self:type(line .. "\r")
   self:wait(line)
   return self:wait(wanted)
 end
 
---- Waits until the program has ended; returns whether it did.
+--- Waits until the program has ended; returns true if it did.
 function terminal:ended()
   local limit = os.time() + PATIENCE
   while os.time() < limit do
@@ -103,7 +103,7 @@ function terminal:close()
   C.close(self.fd)
 end
 
---- Moth's prompt on a terminal, its files under `home`.
+--- Moth's prompt on a terminal, with its files in `home`.
 function terminal.moth(home, more)
   local launcher = debug.getregistry()["moth.launcher"]
   return terminal.start(("env XDG_STATE_HOME=%s/state XDG_CONFIG_HOME=%s/config %s %s")

@@ -1,5 +1,5 @@
---- tolerance.lua -- how far a result may lie from its golden value, by the class of the op and the
--- dtype it ran in. What is measured is the distance from the f64 golden itself.
+--- tolerance.lua -- the allowed distance of a result from its golden value, by the class of the op
+-- and the dtype of the run. The distance is measured from the f64 golden value.
 
 local tolerance = {}
 
@@ -9,7 +9,7 @@ local FORMAT = {
   float16 = {10, -14, 65504}, bfloat16 = {7, -126, 3.3895313892515355e38},
 }
 
---- The distance of neighbours around y.
+--- The distance between y and the next number (ulp).
 function tolerance.ulp(y, dtype)
   local format = FORMAT[dtype]
   local _, exponent = math.frexp(y)
@@ -33,7 +33,7 @@ local function ulps(full, half)
   end
 end
 
--- Relative to what went into one result: sum |x|, or |A||B|.
+-- Relative to the operands of one result: sum |x|, or |A||B|.
 local function sums(factor64, factor32)
   return function(y, dtype, scale)
     local size = math.max(math.abs(y), scale)
@@ -44,7 +44,7 @@ local function sums(factor64, factor32)
 end
 
 tolerance.classes = {
-  copy = function(y, dtype) -- exact in f64; else as the dtype holds it
+  copy = function(y, dtype) -- exact in f64; else rounded to the dtype
     return dtype == "float64" and 0 or 0.5 * tolerance.ulp(y, dtype)
   end,
   arith = ulps(1, 1),
@@ -53,7 +53,7 @@ tolerance.classes = {
   matmul = sums(1e-13, 8),
   soft = near{float64 = {1e-12, 1e-12}, float32 = {1.3e-6, 1e-5}, float16 = HALF.float16,
     bfloat16 = HALF.bfloat16},
-  composed = near{ -- written in other ops: halves are rounded at each step
+  composed = near{ -- composites of other ops: half types round at each step
     float64 = {1e-12, 1e-12}, float32 = {1.3e-6, 1e-5}, float16 = {4e-3, 4e-3},
     bfloat16 = {3.2e-2, 3.2e-2}},
   linalg = near{float64 = {1e-11, 1e-12}, float32 = {5e-6, 5e-6}}, -- far from singular
@@ -61,7 +61,7 @@ tolerance.classes = {
   second = near{float64 = {1e-7, 1e-9}},
 }
 
---- Whether `got` may stand where `want` is wanted.
+--- Returns true if `got` is close enough to `want`.
 -- @param allowed  nil, or a sample's own tolerance: {dtype -> relative and absolute at once}
 function tolerance.same(want, got, class, dtype, scale, allowed)
   if type(want) ~= "number" or type(got) ~= "number" then return want == got end

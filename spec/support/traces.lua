@@ -1,11 +1,11 @@
---- traces.lua -- what LuaJIT's compiler made of a function: traces, aborts and where those were.
+--- traces.lua -- watches LuaJIT's compiler on a function: traces, aborts and their positions.
 
 local traces = {}
 
 local found_util, util = pcall(require, "jit.util")
 local found_names, names = pcall(require, "jit.vmdef")
 
---- Whether this can be told: the compiler is on and its modules are there.
+--- Returns true if that is possible: the compiler is on and its modules are installed.
 traces.possible = found_util and found_names and (jit.status()) == true
 
 local function reason(code, info)
@@ -21,7 +21,7 @@ local function reason(code, info)
   return ok and whole or text
 end
 
---- Runs fn and notes what is compiled meanwhile.
+--- Runs fn and counts the traces and aborts.
 -- @return a table: made (number of traces), aborts (list of {reason, source, line})
 function traces.watch(fn)
   local result = { made = 0, aborts = {} }
@@ -35,7 +35,7 @@ function traces.watch(fn)
     end
   end
   jit.flush()
-  jit.opt.start "hotloop=56" -- the default; setting it clears the counters that loops share
+  jit.opt.start "hotloop=56" -- the default; setting it clears the shared hot counters
   jit.attach(event, "trace")
   local ok, message = pcall(fn)
   jit.attach(event)
@@ -52,14 +52,14 @@ function traces.text(result)
   return table.concat(list, "; ")
 end
 
---- The aborts by something that LuaJIT cannot compile, in Moth's own code.
+--- The aborts in Moth's own code by an operation that LuaJIT cannot compile.
 function traces.blame(result)
   local errors = require "moth.error"
   local list = {}
   for _, abort in ipairs(result.aborts) do
     local own = abort.source:find("^=%[moth") or abort.source:find(errors.folder, 1, true)
       or abort.source:find("nn/[%w_]+%.lua$")
-    -- a return to a lower frame only means that a trace begins elsewhere
+    -- a return to a lower frame only means that a trace starts elsewhere
     local kind = abort.reason:find "NYI" and not abort.reason:find "lower frame"
     if own and (kind or abort.reason:find "blacklisted") then
       list[#list + 1] = ("%s at %s:%d"):format(abort.reason, abort.source, abort.line)

@@ -1,9 +1,9 @@
---- compare.lua -- `moth bench cuda --peer PYTHON`: Moth and PyTorch on the same GPU, in turn.
+--- compare.lua -- `moth bench cuda --peer PYTHON`: Moth and PyTorch on the same GPU, alternately.
 --
--- A group of workloads (launch, gemm, ...) is timed by a fresh process of each side in each round;
--- who begins changes with the round. Rows are printed and kept as they come. A process has --limit
--- seconds. One that dies costs the row that it was at: another takes up the rest; rows that
--- failed after another had (an error of the device stays with its process) are tried once more.
+-- In each round a new process of each side times a group of workloads (launch, gemm, ...); the
+-- first side alternates. Rows are printed and stored at once. A process has --limit seconds. If it
+-- dies, the current row fails and another process runs the rest; rows that failed after another
+-- failure (a device error stays in its process) are tried once more.
 
 local child = require "child"
 local report = require "report"
@@ -14,9 +14,9 @@ local workloads = require "workloads"
 
 local here = arg[0]:match "^(.*)/" or "."
 local quoted = child.quoted
-local LIST_LIMIT = 120 -- seconds to load a framework that lies on a cold disk
+local LIST_LIMIT = 120 -- seconds to load a framework from a cold disk
 
--- Ends the run by a message for people; other errors are our own and show where they were.
+-- Ends the run with a message for the user; other errors are bugs and show their position.
 local function fail(text) error({ text = text }) end
 
 local function message_of(problem)
@@ -25,7 +25,7 @@ end
 
 -- ---- processes ----
 
--- The last line of what a process complained; Lua's comes before its traceback.
+-- The last line of a process's errors; Lua's message is before its traceback.
 local function last_line(path)
   local last = "it says nothing"
   for text in io.lines(path) do
@@ -35,8 +35,8 @@ local function last_line(path)
   return last
 end
 
---- Runs a side with more words; calls line(text) for each line that it prints.
--- @return its exit status (124: ended by the limit), and the last of what it complained
+--- Runs a side with more words; calls line(text) for each line of its output.
+-- @return its exit status (124: ended by the limit), and its last error line
 local function run(side, words, limit, folder, line)
   local problems = folder .. "/problems"
   local command = { "PYTHONDONTWRITEBYTECODE=1 timeout -k 5", ("%.1f"):format(limit) }
@@ -46,7 +46,7 @@ local function run(side, words, limit, folder, line)
   local pipe = assert(io.popen(("%s 2>%s; status=$?; echo; echo status=$status")
     :format(table.concat(command, " "), quoted(problems))))
   local status
-  for text in pipe:lines() do -- not to the end: a process that outlives its parent may hold it open
+  for text in pipe:lines() do -- not to the end: a surviving child may keep it open
     status = tonumber(text:match "^status=(%d+)$")
     if status then break end
     line(text)
@@ -55,7 +55,7 @@ local function run(side, words, limit, folder, line)
   return status or 1, last_line(problems)
 end
 
---- The names that a side knows, in order.
+--- The names of a side's workloads, in order.
 local function names_of(side, options, folder)
   local names = {}
   local status, problem = run(side, { "--list" }, LIST_LIMIT, folder, function(text)
@@ -71,8 +71,8 @@ end
 
 -- ---- a group on one side ----
 
---- Runs one process on some names. @return those without a row, those that failed after another
--- had, whether any row came, and the status and the last complaint
+--- Runs one process on some names. @return the names without a row, those that failed after
+-- another failure, true if any row was printed, and the status and the last error line
 local function attempt(side, names, round, options, limit, folder, keep)
   local file = assert(io.open(folder .. "/names", "w"))
   file:write(table.concat(names, "\n"), "\n")
@@ -150,7 +150,7 @@ local function groups_of(sides, options, folder)
   if not some then fail(("no workload matches '%s' (--list shows Moth's)"):format(options.only)) end
 end
 
--- What the driver says of the GPU, in words.
+-- The driver's description of the GPU.
 local function gpu_text()
   local pipe = io.popen("nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,clocks.max.mem,"
     .. "power.limit,temperature.gpu --format=csv,noheader 2>/dev/null")

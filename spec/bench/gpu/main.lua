@@ -1,10 +1,10 @@
 --- main.lua -- `moth bench cuda`: named workloads on one GPU, one line of JSON each.
 --
--- Names and fields are those of PyTorch's side, peer/gpu.py, which --peer runs in turn with this
--- one (compare.lua); what the fields mean stands in measure.lua. tflop_s and gb_s come from
--- device_us; images_s, tokens_s and what training does of flop from wall_us (mfu: of 989 TFLOP/s).
--- peak_mib: the most that tensors took on the device, less what there was before. A row that fails
--- has `error`, and the others go on.
+-- Names and fields are those of PyTorch's side, peer/gpu.py, which --peer runs alternately with
+-- this side (compare.lua); measure.lua explains the fields. tflop_s and gb_s are computed from
+-- device_us; images_s, tokens_s and the flop rate of training from wall_us (mfu: of 989 TFLOP/s).
+-- peak_mib: the peak of device memory, minus the memory before. A row that fails has `error`, and
+-- the other rows still run.
 
 local argparse = require "argparse"
 local moth = require "moth"
@@ -20,7 +20,7 @@ local RATES = {
   { "images", "images_s", 1e-6 }, { "tokens", "tokens_s", 1e-6 },
 }
 
--- Options that say how to take turns.
+-- Options of the comparison.
 local TURNS = { rounds = 2, limit = 250 }
 
 local function positive(text)
@@ -70,7 +70,7 @@ local function print_table(paths)
   io.write(require("gpu.tables").markdown(list))
 end
 
--- What a workload of fresh processes gave: a row for each figure.
+-- The results of a workload of new processes: a row for each figure.
 local function part_rows(name, parts)
   local list = {}
   for i, part in ipairs(parts) do

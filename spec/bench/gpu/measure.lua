@@ -1,14 +1,14 @@
 --- measure.lua -- the timing fields of a row of `moth bench cuda`, microseconds per call, medians:
 --
---   device_us  from an event before the calls to one after, gaps included; device_min: the least
+--   device_us  between an event before the calls and one after, gaps included; device_min
 --   wall_us    until a synchronize after the last call; wall_min
---   host_us    until the calls returned: the cost of issuing them
---   sync_us    one call alone, synchronized; first_ms: the very first one
---   n, calls   samples, and calls in each; sm_mhz: the clock while calls ran
+--   host_us    until the calls returned: the cost of launching them
+--   sync_us    a single call, synchronized; first_ms: the very first call
+--   n, calls   samples, and calls in each; sm_mhz: the clock during the calls
 --
 -- With a warm L2 cache a sample is a batch of calls, doubled until it takes a twentieth of the
--- seconds. With a cold one it is one call after a read of 1 GiB, which also hides the cost of
--- issuing it; wall_us, host_us and sync_us are then of a call issued to an idle device.
+-- seconds. With a cold cache it is one call after a read of 1 GiB, which also hides the launch
+-- cost; wall_us, host_us and sync_us are then measured with an idle device.
 
 local ffi = require "ffi"
 local moth = require "moth"
@@ -17,7 +17,7 @@ local timing = require "timing"
 local cuda, now = moth.cuda, timing.wall
 local measure = {}
 
--- Each workload gets loops of its own, so that the traces of one do not serve another.
+-- Each workload gets new loops, so that it does not use the traces of another one.
 local LOOP = [[
   local step, now = ...
   return function(calls)
@@ -27,7 +27,7 @@ local LOOP = [[
   end
 ]]
 
--- ---- the clock of the multiprocessors, from NVML, which comes with the driver ----
+-- ---- the clock of the multiprocessors, from NVML, a library of the driver ----
 
 pcall(ffi.cdef, [[
   int nvmlInit_v2(void);
@@ -53,7 +53,7 @@ end
 
 local rounded = timing.rounded
 
---- Calls sample() for so many seconds, at least five times (once without seconds).
+--- Calls sample() for this many seconds, at least five times (once without seconds).
 local function gather(sample, seconds)
   local lists, finish, n = {}, now() + seconds, 0
   while n < (seconds > 0 and 5 or 1) or now() < finish do
@@ -66,7 +66,8 @@ local function gather(sample, seconds)
   return lists
 end
 
---- A function batch(calls) -> device, wall and host time of a call, and one of a call alone.
+--- A function batch(calls) -> device, wall and host time of a call; and a function for a single
+-- call.
 local function samplers(issue, flush)
   local start = cuda.Event { enable_timing = true }
   local finish = cuda.Event { enable_timing = true }

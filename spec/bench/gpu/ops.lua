@@ -125,7 +125,7 @@ memory("copy/8GB", "x:copy_(y): 8 GB read, 8 GB written", "[2000000000] [2000000
 rows.add("memory/host_copy", "Blocking copy of 256 MiB to or from the device.", function(mode)
   local host = moth.randn { rows.cap(2 ^ 26), device = "cpu" }
   local locked, pinned = pcall(function() return host:pin_memory() end)
-  if locked then host = pinned end -- page-locked memory, where the engine has it
+  if locked then host = pinned end -- page-locked memory, if Moth has it
   local target, source = host:to "cuda", host
   if mode == "from" then target, source = source, target end
   return function() return target:copy_(source) end, rows.traffic({ host }, {})

@@ -1,8 +1,8 @@
---- results.lua -- what `moth bench cuda` writes and reads: a line of JSON for each row.
+--- results.lua -- the files of `moth bench cuda`: a line of JSON for each row.
 --
--- A run beside PyTorch marks its rows: "side" is "moth" or "pytorch", "round" counts; a row of side
--- "run" says where and when. So files of several runs can be read as one: rounds of different files
--- are different rounds.
+-- A run with PyTorch marks its rows: "side" is "moth" or "pytorch", "round" counts; a row of side
+-- "run" has the machine and the time. Files of several runs can be read together: rounds of
+-- different files are different rounds.
 
 local json = require "moth.json"
 
@@ -23,8 +23,8 @@ function results.line(fields)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
---- The line of a process, marked with its side and round. @return the line and the row; or nil when
--- it is no row
+--- The line of a process, marked with its side and round. @return the line and the row; or nil for
+-- other lines
 function results.marked(text, side, round)
   local row = text:find "^{" and json.decode(text)
   if not (row and type(row.name) == "string") then return nil end
@@ -32,8 +32,7 @@ function results.marked(text, side, round)
   return ('{"side": "%s", "round": %d, %s'):format(side, round, text:sub(2)), row
 end
 
---- All rows of some files; row.round becomes a key that no other round has. @return the rows; or
--- nil and what is wrong
+--- All rows of some files; row.round becomes a unique key. @return the rows; or nil and the error
 function results.read(paths)
   local list = {}
   for i, path in ipairs(paths) do

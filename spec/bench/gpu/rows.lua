@@ -1,17 +1,17 @@
---- rows.lua -- the table of what `moth bench cuda` times, and the words to fill it with.
+--- rows.lua -- the table of the workloads of `moth bench cuda`, and functions to fill it.
 --
--- A row is a name, what it is, a function that sets it up, and "warm" or "cold", the state of the
--- L2 cache. setup() gives the step, and what a call of it does: {flop =, bytes =, images =,
--- tokens =, mfu =}. In names: f32, tf32 (float32, TF32 in products and convolutions), bf16, f16;
--- _cl: images and filters are channels_last (volumes _3d);
--- fwd is a call with nothing recorded, fwdbwd drops the old gradients, calls and goes back from a
--- fixed randn gradient; eager and graph (the step in moth.capture) are modes of whole steps.
+-- A row is a name, a description, a setup function, and "warm" or "cold", the state of the L2
+-- cache. setup() returns the step, and the work of a call: {flop =, bytes =, images =, tokens =,
+-- mfu =}. In names: f32, tf32 (float32, TF32 in matrix products and convolutions), bf16, f16; _cl:
+-- images and filters are channels_last (volumes _3d); fwd is a call without recording; fwdbwd
+-- clears the gradients, calls, and runs backward from a fixed randn gradient; eager and graph (the
+-- step in moth.capture) are modes of whole steps.
 
 local moth = require "moth"
 
 local rows = { list = {} }
 
---- A dry run makes everything small.
+--- A dry run uses small sizes.
 rows.dry = false
 
 local DTYPES = { f32 = "float32", tf32 = "float32", bf16 = "bfloat16", f16 = "float16" }
@@ -31,11 +31,11 @@ function rows.add(name, text, setup, l2, modes)
   end
 end
 
---- Whether a variant is one of channels_last.
+--- Returns true for a variant of channels_last.
 function rows.is_channels_last(variant) return (variant or ""):find "_cl$" ~= nil end
 
 --- The tensor that *[2,3], ids[5]<9 or mask[5] describes, on the GPU.
--- @param fixed  by a network: a dry run shrinks the first dimension only
+-- @param fixed  true for the input of a network: a dry run shrinks only the first dimension
 function rows.input(spec, gradients, variant, fixed)
   local kind, sizes, bound = spec:match "^([*%l]*)%[([%d,]*)%]<?(%d*)$"
   local shape = {}
@@ -80,10 +80,10 @@ local function both_ways(fn, xs, result)
   end
 end
 
---- Adds NAME or, if an input takes a gradient, NAME/fwd and NAME/fwdbwd.
--- @param inputs   a text of what rows.input takes
--- @param options  variant; l2 ("cold"); work(inputs, results): what a forward call does; both:
---                 forward and backward do so many times as much
+--- Adds NAME or, if an input requires a gradient, NAME/fwd and NAME/fwdbwd.
+-- @param inputs   a text in the format of rows.input
+-- @param options  variant; l2 ("cold"); work(inputs, results): the work of a forward call; both:
+-- the factor for forward and backward
 function rows.op(name, text, inputs, fn, options)
   options = options or {}
   local work = options.work or rows.traffic

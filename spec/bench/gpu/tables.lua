@@ -1,5 +1,5 @@
---- tables.lua -- the rows of both sides of `moth bench cuda --peer` as Markdown: what was measured
--- where, a table for each group, and what follows from all of them.
+--- tables.lua -- the rows of both sides of `moth bench cuda --peer` as Markdown: the machine, a
+-- table for each group, and a summary.
 
 local timing = require "timing"
 
@@ -7,7 +7,7 @@ local tables = {}
 
 tables.GROUPS = { "launch", "gemm", "memory", "conv", "attention", "train", "process" }
 
--- What is compared. A fresh process has a row of its own for each figure.
+-- The compared fields. A workload of new processes has a row for each figure.
 local FIELDS = {
   launch = { "host_us", "sync_us" }, gemm = { "device_us" }, memory = { "device_us" },
   conv = { "device_us" }, attention = { "device_us" }, train = { "wall_us", "peak_mib" },
@@ -15,16 +15,16 @@ local FIELDS = {
 }
 local LABELS = { moth = "Moth", pytorch = "PyTorch", run = "run" }
 
--- Ways to do the same: the last word of a step's name, an attention kernel, a layout.
+-- Variants of the same work: the last word of a step's name, an attention kernel, a layout.
 local MODES = { eager = true, graph = true, compile = true, fused = true, foreach = true,
   default = true }
 
--- Small networks, which the project wants to be three times as fast.
+-- Small networks, for which the goal is a third of PyTorch's time.
 local SMALL = { "^launch/xor_step", "^launch/agent_step", "^launch/agent_infer",
   "^launch/lstmcell_loop", "^train/mnist_net_b64", "^train/mlp784" }
 local WANTED = 3
 
--- Limits of an H200, by its data sheet and what others reached on one. TFLOP/s; GB/s.
+-- Limits of an H200, from its data sheet and from published measurements. TFLOP/s; GB/s.
 local NOMINAL = { bf16 = 790, f16 = 790, tf32 = 495, f32 = 67, copy = 4300, host = 64 }
 
 local MAX_CLOCKS = 1.03
@@ -33,14 +33,14 @@ local MAX_CLOCKS = 1.03
 
 local function group_of(name) return name:match "^%w+" end
 
---- The name that all ways to do the same share.
+--- The name that all variants share.
 local function family_of(name)
   local stem, mode = name:match "^(.*)/(%l+)$"
   if MODES[mode] then return stem end
   return (name:gsub("^(attention/)%l+_", "%1"):gsub("^(conv/.*)_cl/", "%1/"))
 end
 
---- The word that tells a row from others of its family.
+--- The word that distinguishes a variant.
 local function way_of(name)
   local mode = name:match "/(%l+)$"
   if MODES[mode] then return mode end
@@ -55,7 +55,7 @@ end
 
 local function value_of(row, field) return number_in(row, field) or number_in(row, "median") end
 
---- By what fields a row is compared.
+--- The fields by which a row is compared.
 local function fields_of(name)
   local fields = FIELDS[group_of(name)] or {}
   if not name:find "^process/" then return fields end
@@ -102,7 +102,7 @@ local function median(entry, side, field)
 end
 
 --- PyTorch's figure over Moth's. @return the median over the rounds, and the largest over the
--- smallest (nil of one round); or nil
+-- smallest (nil for one round); or nil
 local function ratio_of(ours, theirs, field)
   local ratios = {}
   for round, row in pairs(ours and ours.rows.moth or {}) do
@@ -114,12 +114,12 @@ local function ratio_of(ours, theirs, field)
     ratios[2] and math.max(unpack(ratios)) / math.min(unpack(ratios)) or nil
 end
 
---- Whether the rounds differ by more than the sides do.
+--- Returns true if the rounds differ more than the sides.
 local function tied(ratio, spread)
   return spread ~= nil and math.max(ratio, 1 / ratio) <= spread
 end
 
---- The fastest of a family on a side.
+--- The fastest variant of a family on a side.
 local function best_of(families, name, side, field)
   local best, least
   for _, entry in ipairs(families[family_of(name)]) do
@@ -131,7 +131,7 @@ end
 
 -- ---- cells ----
 
--- Four digits, more of large numbers.
+-- Four digits; large numbers have more.
 local function shown(value)
   if not value then return "" end
   local digits = value >= 1000 and 0 or value >= 100 and 1 or value >= 10 and 2 or 3
@@ -149,7 +149,7 @@ local function table_of(titles, lines)
   return table.concat(text, "\n") .. "\n"
 end
 
---- Prints a row as it comes, and its ratio once both sides have it in this round.
+--- Prints a row at once, and its ratio when both sides have it in this round.
 function tables.show(row, ours, theirs)
   if row.side == "run" or row.name == "machine" then return end
   local line = ("%d %-7s %-44s"):format(row.round, LABELS[row.side], row.name)
@@ -169,7 +169,7 @@ end
 
 -- ---- limits ----
 
---- TFLOP/s of each kind of number and GB/s that both sides reached, or NOMINAL.
+--- The TFLOP/s of each dtype and the GB/s that a side reached, or NOMINAL.
 local function limits_of(entries)
   local limits, measured = {}, {}
   local function reached(key, name, field)
@@ -197,7 +197,7 @@ local function limits_text(limits, measured)
   return table.concat(list, ", ")
 end
 
---- What Moth does a second, and the share of what the machine can.
+--- Moth's rate, and its share of the machine's limit.
 local function rate_cells(entry, field, limits)
   if field ~= "device_us" and field ~= "wall_us" then return "", "" end
   local flop, bytes = median(entry, "moth", "tflop_s"), median(entry, "moth", "gb_s")
@@ -235,7 +235,7 @@ local function cells_of(all, entry, field)
   return cells
 end
 
---- Calls fn(entry, field) for all that is compared in a group: what Moth has, or nobody's else.
+--- Calls fn(entry, field) for all comparisons in a group: rows of Moth, or rows that no side has.
 local function each(all, group, fn)
   for _, name in ipairs(all.names) do
     local entry = all.entries[name]
@@ -247,7 +247,7 @@ local function each(all, group, fn)
   end
 end
 
--- ---- what follows ----
+-- ---- the summary ----
 
 local function mean_text(list)
   local logs, lowest = 0, list[1]
@@ -260,7 +260,7 @@ local function mean_text(list)
 end
 
 --- Ratios of a field in a group: of the same rows, and of the best rows, one for each family, with
--- their `ways` where there is a choice.
+-- their `ways` if there are several variants.
 local function ratios_in(all, group, field)
   local same, best, done = {}, {}, {}
   each(all, group, function(entry, this)
@@ -349,7 +349,7 @@ local function problems(all, rows)
   return lines
 end
 
---- Rows whose sides ran at clocks that differ too much.
+--- Rows whose sides ran at different clocks.
 local function apart(all)
   local list = {}
   for _, name in ipairs(all.names) do

@@ -1,6 +1,6 @@
 --- train.lua -- the whole steps of `moth bench cuda`: small networks and inference (launch), the
--- update of an Adam (memory), training (train), fresh processes (process). `eager` is the step as
--- it is, `graph` the step in moth.capture.
+-- update of an Adam (memory), training (train), new processes (process). `eager` is the plain
+-- step, `graph` the step in moth.capture.
 
 local moth = require "moth"
 local nets = require "nets"
@@ -11,7 +11,7 @@ local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
 local EAGER_AND_GRAPH = { "eager", "graph" }
 
--- The step itself, or one that is recorded and replayed.
+-- The step itself, or a captured step.
 local function in_mode(step, mode)
   if mode ~= "graph" then return step end
   local captured = moth.capture(step)
@@ -89,7 +89,7 @@ rows.add("launch/lstmcell_loop", "LSTMCell 64-64, batch 1, 32 steps in a loop of
   end, mode)
 end, "warm", EAGER_AND_GRAPH)
 
--- ---- a GPT whose head is the table of its tokens ----
+-- ---- a GPT whose head shares the weights of its embedding ----
 
 local TiedGpt = nn.class("TiedGpt", nets.Gpt)
 
@@ -106,7 +106,8 @@ function TiedGpt:forward(ids)
   return self.head(self.ln(x))
 end
 
---- Per token: 6 a parameter (positions aside), 12 * layers * width * T for attention (T x T).
+--- Flop per token: 6 a parameter (without positions), 12 * layers * width * T for attention (T x
+-- T).
 local function gpt_flop(net)
   local size, positions = 0, net.place.weight:numel()
   for _, p in ipairs(net:parameters()) do size = size + p:numel() end
@@ -194,7 +195,7 @@ local CHILD = [[
 local CALLS = { add = "x + 1", matmul = "x:matmul(x)",
   conv = "F.conv2d(x, x[{{}, {}, {1, 3}, {1, 3}}])" }
 
--- One fresh process: seconds from start to exit, what it printed, and what it took of the device.
+-- One new process: seconds from start to exit, its output, and its peak of device memory.
 local function fresh(call)
   local launcher = debug.getregistry()["moth.launcher"]
   local free, begin = moth.cuda.mem_get_info() / 2 ^ 20, timing.wall()
