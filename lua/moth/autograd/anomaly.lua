@@ -3,9 +3,9 @@
 --   moth.autograd.set_detect_anomaly(true)
 --   moth.autograd.detect_anomaly(function() ... end)
 --
--- While it is on, every op is slower: the user's line is noted for each node of the graph and for
--- each write in place. An error in a gradient then says where the node was made and, if a saved
--- tensor was changed, which line changed it; a gradient that holds NaN is an error.
+-- It makes every op slower: it stores the user's line for each node of the graph and for each
+-- in-place write. An error in a gradient then names the line that created the node and, if a saved
+-- tensor was changed, the line that changed it. A gradient with NaN raises an error.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"

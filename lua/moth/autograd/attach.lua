@@ -1,5 +1,5 @@
---- attach.lua -- ties a result to inputs that its value does not depend on, as A ^ 0 does not on A:
--- their gradient is then zeros, and a backward pass is no error.
+--- attach.lua -- connects a result to inputs that its value does not depend on (A ^ 0 and A): their
+-- gradient is zeros, and a backward pass does not raise.
 
 local autograd = require "moth.autograd"
 

@@ -1,9 +1,9 @@
---- batched.lua -- moth.autograd.grad{is_grads_batched = true}: a batch of gradients of the outputs
--- gives a batch of gradients of the inputs.
+--- batched.lua -- moth.autograd.grad{is_grads_batched = true}: computes a batch of gradients of the
+-- inputs from a batch of gradients of the outputs.
 --
--- A pass goes back from the first of them, and the engine notes its ops; then each of these runs
--- once for the whole batch (batch/replay.lua). Where hooks and Functions written in Lua run, or
--- what the engine does not note, there is a pass for each.
+-- A backward pass runs for the first gradient while the core logs its ops; then each op runs once
+-- for the whole batch (batch/replay.lua). With hooks, Functions written in Lua, or ops that the
+-- core does not log, one pass runs for each gradient.
 
 local autograd = require "moth.autograd"
 local errors = require "moth.error"

@@ -14,11 +14,10 @@
 --
 --   local y = Square.apply(x)
 --
--- forward runs unrecorded; its tensors become the results of one node of the graph. backward gets
--- the gradient of each result of forward and returns one for each argument of forward (nil where
--- there is none). What save_for_backward was given lies in the engine, not in Lua, so that a
--- Function that saves its own output makes no cycle. backward is differentiable again if it is
--- written with ops.
+-- forward runs without gradients; its results become those of one node of the graph. backward gets
+-- the gradient of each result of forward and returns one for each argument of forward, or nil. The
+-- core holds the tensors of save_for_backward, not Lua, so a Function that saves its output creates
+-- no cycle. backward is differentiable if it is written with ops.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"

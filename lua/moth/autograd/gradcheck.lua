@@ -1,10 +1,10 @@
---- gradcheck.lua -- are the gradients right? Compares them with finite differences, in float64.
+--- gradcheck.lua -- compares gradients with finite differences, in float64.
 --
 --   moth.autograd.gradcheck(function(x) return (x * x):sum() end, x)            true, or raises
 --   moth.autograd.gradgradcheck(moth.sin, {x})                                  second derivatives
 --
--- For every element of every input that requires grad, f is evaluated a little to both sides; the
--- slope of each element of each result is held against the gradient that backward gives.
+-- For every element of every input that requires grad, f is evaluated at x - eps and x + eps. The
+-- difference quotient of each element of each result is compared with the gradient from backward.
 
 local autograd = require "moth.autograd"
 local bind = require "moth.binding.bind"

@@ -1,13 +1,13 @@
---- graph.lua -- moth.autograd.graph: hooks on what ops save for their gradients.
+--- graph.lua -- moth.autograd.graph: hooks on the tensors that ops save for their gradients.
 --
 --     local loss = moth.autograd.graph.saved_tensors_hooks(pack, unpack, function()
 --       return net(x):sum()
 --     end)
 --
--- The engine never calls Lua. A checkpoint (core/autograd/checkpoint.c) lists the nodes made while
--- f runs. A call that makes one returns WANT, as it does when a collection is due; lib.due then
--- comes here, takes the saved tensors out of the node and calls `pack`. A backward pass that needs
--- them stops, and `unpack` is called from autograd's loop.
+-- The core never calls Lua. A checkpoint (core/autograd/checkpoint.c) lists the nodes created while
+-- f runs. A call that creates one returns WANT, as it does when a collection is due. lib.due then
+-- calls this file, which removes the saved tensors from the node and calls `pack`. A backward pass
+-- that needs them stops, and autograd's loop calls `unpack`.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"

@@ -1,12 +1,10 @@
---- init.lua -- the parts of autograd that are Lua's: grad modes and the loop that drives a
--- backward pass.
+--- init.lua -- moth.autograd: grad modes, and the loop that drives a backward pass.
 --
--- The engine never calls Lua. A backward pass is a task in the engine that runs until it meets a
--- node with hooks or a Function written in Lua; then it hands that node's id to the loop here,
--- which calls the user's functions and lets the task go on. What Lua holds for a node (hooks, the
--- state of a Function) lies in one table under the node's id. Neither a yield nor an error in a
--- user's function can therefore leave anything behind in C: an error frees the task, and so does
--- the next sweep when the coroutine that ran it was dropped.
+-- The core never calls Lua. It runs a backward pass until it reaches a node with hooks or a
+-- Function written in Lua, and returns the node's id to the loop in this file. The loop calls the
+-- user's functions and continues the pass. One table holds Lua's data of a node (hooks, the state
+-- of a Function) under the node's id. So a yield or an error in a user's function leaves no data
+-- behind in C: an error frees the pass, and the next sweep frees it if its coroutine was collected.
 
 local ffi = require "ffi"
 local errors = require "moth.error"

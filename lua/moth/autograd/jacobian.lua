@@ -1,10 +1,10 @@
---- jacobian.lua -- moth.autograd.functional: derivatives of functions as a whole, and the products
--- of these with vectors.
+--- jacobian.lua -- moth.autograd.functional: Jacobians and Hessians of functions, and their
+-- products with vectors.
 --
 --     local J = moth.autograd.functional.jacobian(function(x) return x:exp() end, x)
 --
--- What a function takes is one tensor or a list, which it gets as several arguments; what it gives
--- back is one tensor, or several values or a list. Results have the same form.
+-- The inputs are one tensor, or a list, which the function gets as several arguments. The function
+-- returns one tensor, several values, or a list. Results have the same structure.
 
 local autograd = require "moth.autograd"
 local define = require "moth.binding.define"

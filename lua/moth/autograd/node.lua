@@ -1,7 +1,7 @@
---- node.lua -- nodes of the graph, as Lua sees them: x.grad_fn, its next_functions and hooks.
+--- node.lua -- nodes of the graph: x.grad_fn, its next_functions and hooks.
 --
--- A node is held through a tensor whose history it is: the user's, or one without elements that the
--- engine makes for an edge.
+-- A node is held through a tensor of which it is the grad_fn: the user's tensor, or a tensor
+-- without elements that the core creates for an edge.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"

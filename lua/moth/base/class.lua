@@ -11,17 +11,17 @@
 --     end
 --     print(Disc(2))                        --> shape disc
 --
--- A class is a table of methods. Beside it stands one metatable for its instances, which holds
--- the metamethods: Lua reads those raw, so a definition is copied into every subclass that has
--- none of its own. Looking a name up goes class -> its metamethods -> base class.
+-- A class is a table of methods. One metatable for its instances holds the metamethods. Lua reads
+-- metamethods raw, so a definition is copied into every subclass that does not define it. A name is
+-- searched in the class, in its metamethods, then in the base class.
 --
--- Names that mean something to a class:
---   init(self, ...)       the constructor; it gets what was passed: Net{width = 2} gives it one
+-- Names with a meaning:
+--   init(self, ...)       the constructor; it gets the arguments: Net{width = 2} passes one
 --                         table, unless the class has a signature
---   signature             from define.signature, set before init: init is given what it parses
---   __new(class)          makes the bare table of an instance (nn.Module keeps its store there)
+--   signature             from define.signature, set before init: init gets the parsed arguments
+--   __new(class)          creates the plain table of an instance (nn.Module overrides it)
 --   __derived(class)      called with each new subclass
---   __index, __newindex   asked for fields that neither the instance nor its class has
+--   __index, __newindex   called for fields that neither the instance nor its class has
 
 local class = {}
 

@@ -1,9 +1,9 @@
---- coroutines.lua -- modes and scopes of a coroutine other than the main one.
+--- coroutines.lua -- grad modes and scopes of coroutines other than the main one.
 --
--- The engine looks which coroutine runs and gives each its own modes (core/base/coroutine.c). This
--- file finds for it where LuaJIT keeps the running coroutine, at the first use, and makes the
--- probes that tell when a coroutine has left the function that set a mode: also by being dropped,
--- or reset and used again, as nginx does with the coroutines of its requests.
+-- The core checks which coroutine runs and keeps separate modes for each (core/base/coroutine.c).
+-- At the first use, this file finds where LuaJIT stores the running coroutine. It also creates the
+-- probes which report that a coroutine has left the function that set a mode. A coroutine also
+-- leaves it when it is collected, or reset and reused, as nginx does with those of its requests.
 
 local ffi = require "ffi"
 local errors = require "moth.error"

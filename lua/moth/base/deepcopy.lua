@@ -1,8 +1,8 @@
---- deepcopy.lua -- moth.deepcopy and net:deepcopy(): a copy that shares no tensor with what it was
--- made from, for target networks, averages of weights and layers made after a pattern.
+--- deepcopy.lua -- moth.deepcopy and net:deepcopy(): a copy that shares no tensor with the
+-- original, for target networks, averages of weights and layers copied from a template.
 --
--- What is reached twice is copied once, so tied weights stay tied. Functions, strings, dtypes,
--- classes and tables with a metatable that is no class's are shared with the original.
+-- An object with two references is copied once, so tied weights stay tied. Functions, strings,
+-- dtypes, classes and tables with a metatable of no class are shared with the original.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"

@@ -1,12 +1,12 @@
---- lazy.lua -- namespaces whose names are found at their first use: moth, moth.nn and their kin.
+--- lazy.lua -- namespaces that load a name at its first use: moth, moth.nn and others.
 --
 --     local rows = {}
 --     lazy.from(rows, "moth.data.sampler", "Sampler SequentialSampler RandomSampler")
 --     return lazy.namespace("moth.data", {}, rows)
 --
--- A row says where a value stands: {module, field}, or {module} where the module is the value.
--- Names that are fields of one module are kept as one text, for the collector's sake. What was
--- found once lies in the namespace itself. An unknown name is an error with the nearest one.
+-- A row names the source of a value: {module, field}, or {module} if the module is the value. Names
+-- from one module are kept as one string, which costs the collector less. A loaded value is stored
+-- in the namespace. An unknown name raises an error that suggests the nearest name.
 
 local errors = require "moth.error"
 

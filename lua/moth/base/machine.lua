@@ -1,5 +1,5 @@
---- machine.lua -- what Moth's Lua asks of the operating system beside Lua's own os and io: the
--- terminal, folders, the processor, on POSIX and on Windows.
+--- machine.lua -- calls of the operating system that Lua's os and io lack: terminal, folders,
+-- processor; for POSIX and Windows.
 
 local ffi = require "ffi"
 

@@ -1,10 +1,9 @@
---- recent.lua -- what is rarely used and can be computed or read again: it is dropped after a
--- while.
+--- recent.lua -- caches that are emptied after a few collections.
 --
--- Each collection walks over all of Lua's heap. So what was computed from a key is kept for some
--- collections only. So are the modules below when Moth alone uses them: they write functions and
--- messages, and hold no state. A module that a program has required is in package.loaded and stays,
--- with all that the program put there.
+-- Each collection walks over all of Lua's heap. So a value that can be computed again is kept for a
+-- few collections only. The same holds for the modules below, which write functions and messages
+-- and hold no state, if only Moth uses them. A module that a program has required stays in
+-- package.loaded, with all fields that the program set.
 
 local TOOLS = {
   ["moth.binding.forms"] = true, ["moth.binding.kinds"] = true,

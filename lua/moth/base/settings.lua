@@ -1,4 +1,4 @@
---- settings.lua -- small questions and switches: default dtype, threads, is_tensor, tokens.
+--- settings.lua -- settings and small queries: default dtype, threads, is_tensor, tokens.
 
 local ffi = require "ffi"
 local class = require "moth.base.class"

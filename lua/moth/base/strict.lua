@@ -1,7 +1,7 @@
---- strict.lua -- moth.strict(): Python's words raise where a program reads them as globals.
+--- strict.lua -- moth.strict(): reading a global with a name from Python (False, None) raises.
 --
--- Lua has no error for an undefined global: nn.Linear{3, 4, bias = False} would have a bias. In
--- scripts run by ./moth and at its prompt they raise without this (core/host/launcher.c).
+-- Lua reads an undefined global as nil, so nn.Linear{3, 4, bias = False} would have a bias. Scripts
+-- run by ./moth and its prompt check this without moth.strict() (core/host/launcher.c).
 
 local WORDS = { True = "true", False = "false", None = "nil, or moth.none in a list of arguments" }
 

@@ -1,5 +1,5 @@
---- system.lua -- what has another name on Windows than on POSIX and is wanted by every program;
--- machine.lua asks for the rest. (core/base/system.h is the same for the engine.)
+--- system.lua -- names that differ between Windows and POSIX and that every program needs.
+-- machine.lua has the rest; core/base/system.h does the same for the core.
 
 local windows = jit.os == "Windows"
 

@@ -1,9 +1,10 @@
---- traverse.lua -- pairs and next that LuaJIT does not compile, where compiled ones may crash.
+--- traverse.lua -- pairs and next that LuaJIT does not compile, for versions where compiled ones
+-- crash.
 --
--- LuaJIT 2.1 beta 3, which Debian 12 has, may crash in a compiled traversal of a table (its issue
--- 829; core/host/traverse.c tells more). There the globals are replaced, for as long as the state
--- lives. On ARM all that it compiles may crash (the golden values do): its compiler is turned off
--- there, and the globals are replaced for who turns it on again.
+-- LuaJIT 2.1 beta 3 (Debian 12) may crash in a compiled traversal of a table (its issue 829; see
+-- core/host/traverse.c). With it this file replaces the globals for the life of the Lua state. On
+-- ARM any code that it compiles may crash (the golden values do), so there its compiler is off; the
+-- globals are replaced in case a program turns it on.
 
 local system = require "moth.base.system"
 

@@ -1,4 +1,4 @@
---- warn.lua -- moth.warn: where warnings go. A program that wants them elsewhere replaces it:
+--- warn.lua -- moth.warn prints warnings. A program replaces it to redirect them:
 -- `moth.warn = function(text) log(text) end`.
 
 local errors = require "moth.error"

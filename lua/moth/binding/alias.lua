@@ -1,5 +1,5 @@
---- alias.lua -- further names that PyTorch has for the same functions: concat is cat, x:clip_() is
--- x:clamp_(). bind.lua binds them as the op itself; messages use the name that was written.
+--- alias.lua -- PyTorch's other names of the same functions: concat is cat, x:clip_() is
+-- x:clamp_(). bind.lua binds them as the op itself; messages use the name in the call.
 
 local alias = {}
 

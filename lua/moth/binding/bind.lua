@@ -1,7 +1,7 @@
---- bind.lua -- from the registry's record of an op to the Lua function that calls it.
+--- bind.lua -- creates the Lua function of an op from its record in the registry.
 --
--- An op's function is written at its first use (writer.lua) from what the registry says of it
--- (registry.lua). Here are the tools that these functions share, and the tables they are found in.
+-- writer.lua writes an op's function at its first use, from the record (registry.lua). This file
+-- has the tools that these functions share, and the tables that hold them.
 
 local ffi = require "ffi"
 local alias = require "moth.binding.alias"

@@ -1,5 +1,5 @@
---- calls.lua -- what the written functions of ops and of define.lua call: which table is a list of
--- arguments and which is a value, values into buffers, and errors.
+--- calls.lua -- helpers that the generated functions of ops and of define.lua call: they tell a
+-- list of arguments from a value, copy values into buffers, and raise errors.
 
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"

@@ -12,7 +12,7 @@
 --   first     of an optional one, for help: the value, perhaps a list, that the function then takes
 --   optional  may be absent (also written as a `?` after the kind): nil then, and for moth.none
 --   numbers   a tensor argument also takes numbers
---   hint      stands at the end of the message when it is missing
+--   hint      the end of the message when the argument is missing
 --   single    a number that also comes as a 0-d tensor
 --   bounds    {least, most} of a number, or of each number in a list; with open = true it is above
 --             the least

@@ -1,5 +1,5 @@
---- dispatch.lua -- functions that choose between ops by what they are given: max, min, arange,
--- range, randint, randperm, norm, cross_entropy; and equal and allclose, whose result is a boolean.
+--- dispatch.lua -- functions that choose an op by their arguments: max, min, arange, range,
+-- randint, randperm, norm, cross_entropy; and equal and allclose, which return a boolean.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"

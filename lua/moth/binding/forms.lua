@@ -3,12 +3,12 @@
 --     F.max_pool2d(x, 2)      F.max_pool2d(x, {kernel_size = 2})
 --     F.max_pool2d{x, 2}      F.max_pool2d{x, kernel_size = 2}      x:max_pool2d{kernel_size = 2}
 --
--- The kinds of the arguments decide, not looks: the rules stand in calls.lua.
+-- The kinds of the arguments decide; calls.lua has the rules.
 --
--- A signature is written out as one straight-line Lua function, and, when a table is first given to
--- that, another one that sorts tables into positions, so that the compiler of LuaJIT takes them as
--- it takes a user's own code. They ask `type(x) == "nil"` where x may be a tensor: `x == nil` would
--- call the metatype's __eq.
+-- A signature is compiled to one straight-line Lua function. At the first call with a table, a
+-- second function is generated that sorts the table's fields into positions. LuaJIT compiles both
+-- like user code. They test `type(x) == "nil"` where x may be a tensor: `x == nil` would call the
+-- metatype's __eq.
 
 local concat, format = table.concat, string.format
 

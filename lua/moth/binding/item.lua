@@ -1,7 +1,7 @@
---- item.lua -- a 0-d tensor in the place of a number.
+--- item.lua -- a 0-d tensor as a number argument.
 --
--- Only arguments that PyTorch documents as a number or a tensor take one. Elsewhere a tensor is
--- more likely a second result that was passed on, as the positions in x:softmax(y:max()).
+-- Only arguments that PyTorch documents as a number or a tensor accept one. Elsewhere a tensor is
+-- more likely a second result passed on by mistake, as the positions in x:softmax(y:max()).
 
 local calls = require "moth.binding.calls"
 local lib = require "moth.binding.lib"

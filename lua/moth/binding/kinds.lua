@@ -1,7 +1,7 @@
---- kinds.lua -- the kinds of argument: how each is checked and handed to C.
+--- kinds.lua -- the kinds of argument: how each is checked and passed to C.
 --
 -- For each kind:
---   need     what a message says is needed
+--   need     the requirement, for messages
 --   store    Lua text that checks the value in variable $v and puts it into the slots from $k on
 --            (writer.lua); `T.bad(sig, $i, $v)` raises the error of argument $i
 --   check    Lua text that only checks (define.lua)

@@ -1,11 +1,11 @@
---- lib.lua -- the engine as Lua holds it: the library, this state's context, the live handles.
+--- lib.lua -- the core library, the context of this Lua state, and its live handles.
 --
--- A tensor is a handle {slot, gen} into a table that C owns, without a finalizer of its own. All
--- handles stand in the weak table `live`; a sweep tells C which slots have lost theirs. Sweeps run
--- when C asks for one by the status MOTH_WANT: when live bytes or handles have passed their goal,
--- or when a Lua collection has ended, which the tick, a canary with a finalizer in C, reports.
+-- A tensor is a handle {slot, gen} into a table that C owns; handles have no finalizer. The weak
+-- table `live` holds all handles; a sweep passes to C the slots without a handle. C requests a
+-- sweep by the status MOTH_WANT: when live bytes or handles pass their limit, or after a Lua
+-- collection, which a canary object with a finalizer in C reports (the tick).
 --
--- Everything lives in the registry of the state, so that a reloaded Moth finds the same context.
+-- All this is stored in the registry of the Lua state, so a reloaded Moth finds the same context.
 
 local ffi = require "ffi"
 local errors = require "moth.error"

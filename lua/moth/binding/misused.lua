@@ -1,5 +1,5 @@
---- misused.lua -- the part of calls.lua that few calls need: the errors of a call that does not fit
--- its function; bounds of numbers; `out`; a tensor in the place of a number.
+--- misused.lua -- the rarely used part of calls.lua: errors of a call that does not match its
+-- signature, bounds of numbers, `out`, and tensors as numbers.
 
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"

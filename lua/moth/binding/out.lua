@@ -1,11 +1,10 @@
---- out.lua -- the argument `out` of functions that compute a fresh result: the tensor, or the list
--- of tensors, that receives the results.
+--- out.lua -- the argument `out`: the tensor, or the list of tensors, that receives the results.
 --
 --     moth.sort(x, {out = {values, indices}})      moth.linalg.inv(a, {out = b})
 --
--- `out` is always given by name. Where the table of named arguments of a call holds it, forms.lua
--- calls `into` with the arguments in position; calls without `out` do not come here. Ops whose
--- record has `out` (MOTH_OP_OUT) write their result there themselves, without a copy.
+-- `out` is always passed by name. If the table of named arguments has it, forms.lua calls `into`
+-- with the arguments in position; calls without `out` do not reach this file. Ops with MOTH_OP_OUT
+-- in their record write to it directly, without a copy.
 
 local bind = require "moth.binding.bind"
 local calls = require "moth.binding.calls"

@@ -1,7 +1,7 @@
---- registry.lua -- the engine's registry of ops, as the Lua face reads it.
+--- registry.lua -- reads the core's registry of ops.
 --
--- A record of the registry becomes a signature (forms.lua), from which writer.lua writes the
--- function that calls the op, and from which help and messages take what they say of it.
+-- A record becomes a signature (forms.lua). writer.lua writes the op's function from it; help and
+-- messages use its texts.
 
 local ffi = require "ffi"
 local bit = require "bit"

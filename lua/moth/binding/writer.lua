@@ -1,12 +1,12 @@
 --- writer.lua -- writes the Lua function that calls an op.
 --
--- One straight line for each op: every argument is checked and stored where moth_call wants it,
--- then comes the call. No varargs and no closures, so that LuaJIT compiles the whole of it into the
--- caller's loop. `print(require("moth.binding.bind").text("add"))` shows one.
+-- The function is straight-line code: it checks each argument, stores it in the buffers of
+-- moth_call, and calls. It has no varargs and no closures, so LuaJIT compiles it into the caller's
+-- loop. `print(require("moth.binding.bind").text("add"))` shows one.
 --
--- What C reads of a call lies in buffers shared by all calls of the op. Between filling them and
--- the call itself the interpreter may collect garbage, and a finalizer may call an op. So every
--- call counts itself in `state.calls`; if the count has moved before moth_call, it starts over.
+-- All calls of an op share the buffers that C reads. Garbage may be collected while they are
+-- filled, and a finalizer may call an op. So every call increments `state.calls`; if the count has
+-- changed before moth_call, the call starts over.
 
 local calls = require "moth.binding.calls"
 local forms = require "moth.binding.forms"

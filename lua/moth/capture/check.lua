@@ -1,5 +1,5 @@
---- check.lua -- a check of the values in a tensor, as functions written in Lua make it. A captured
--- step makes it again after each replay (recording.lua).
+--- check.lua -- a check of the values in a tensor, for functions written in Lua. A captured step
+-- repeats it after each replay (recording.lua).
 
 local lib = require "moth.binding.lib"
 

@@ -1,5 +1,5 @@
---- guard.lua -- a part of a captured step that a replay may leave out, as the step of an optimizer
--- whose gradients overflowed.
+--- guard.lua -- a part of a captured step that a replay may skip, as the step of an optimizer
+-- after its gradients overflowed.
 
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"

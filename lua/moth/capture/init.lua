@@ -9,8 +9,8 @@
 --     end)
 --     for x, y in loader do total = total + step(x, y):item() end
 --
--- A step keeps a few recordings (recording.lua), replays the one that fits, and makes another where
--- none does.
+-- A step keeps a few recordings (recording.lua). It replays the one that fits the arguments, and
+-- records again if none fits.
 
 local ffi = require "ffi"
 local define = require "moth.binding.define"

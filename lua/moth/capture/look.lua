@@ -1,9 +1,9 @@
---- look.lua -- the check of what a captured step reads from outside (outside.lua), as generated
--- functions without loops, which LuaJIT compiles: upvalues are read by joining the function to
--- them, fields by their names.
+--- look.lua -- generated functions that check whether values that a captured step reads from
+-- outside (outside.lua) have changed. They have no loops, so LuaJIT compiles them. They read
+-- upvalues by debug.upvaluejoin, and fields by name.
 --
--- Compiled code may keep such a function for good, so values and tables come as arguments: the
--- function keeps no more than the upvalues that it is joined to, until `drop`.
+-- Compiled code may keep such a function forever, so values and tables are arguments: the function
+-- keeps only its joined upvalues alive, until `drop`.
 
 local lib = require "moth.binding.lib"
 

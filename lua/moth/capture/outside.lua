@@ -1,13 +1,13 @@
---- outside.lua -- what a captured step reads from outside of itself, so that it is recorded again
--- when that changes: variables, globals, fields of tables, objects and modules, present or not.
+--- outside.lua -- watches the values that a captured step reads from outside: variables, globals,
+-- fields of tables, objects and modules, present or not. The step is recorded again if one changes.
 --
--- reads.lua finds in the bytecode which variables and fields the step's functions read. Here they
--- are followed to values, from the step to every function, table and module that these lead to.
--- A field whose table is known by its path is watched there; one of an unknown table (`self.beta`)
--- in every table that was reached. Tables that are passed to a function are watched as a whole.
+-- reads.lua finds in the bytecode which variables and fields the step's functions read. This file
+-- resolves them to values, from the step to every function, table and module that it can reach. A
+-- field of a table with a known path is watched there; a field of an unknown table (`self.beta`) is
+-- watched in every reached table. Tables that are passed to a function are watched fully.
 --
--- `note` collects before the step runs, `settle` decides after it: what the step itself changed and
--- reads cannot be a constant.
+-- `note` collects values before the step runs, `settle` decides after it: a value that the step
+-- changes and reads cannot be a constant.
 
 local class = require "moth.base.class"
 local errors = require "moth.error"

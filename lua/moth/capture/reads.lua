@@ -1,10 +1,10 @@
---- reads.lua -- what a function reads from outside of itself, found in its bytecode: upvalues,
--- globals, and fields of tables. For captured steps (outside.lua).
+--- reads.lua -- finds in a function's bytecode its reads from outside: upvalues, globals, and
+-- fields of tables. For captured steps (outside.lua).
 --
--- The analysis follows registers within a basic block. A value read from an upvalue or a global is
--- known by its path, as `cfg.loss.beta`; of any other value (a parameter, a result) only the name
--- of the field is known. A read counts if the value reaches anything but a store: `n = n + 1` and
--- `log[#log + 1] = x` only write, as long as nothing else reads `n` or `log`.
+-- The analysis follows registers within a basic block. A value from an upvalue or a global has a
+-- path, as `cfg.loss.beta`; of any other value (a parameter, a result) only the field's name is
+-- known. A read counts if the value is used by anything but a store: `n = n + 1` and `log[#log + 1]
+-- = x` only write, as long as nothing else reads `n` or `log`.
 
 local bit = require "bit"
 local lib = require "moth.binding.lib"

@@ -1,9 +1,9 @@
---- recording.lua -- one recorded run of a captured step: how it is made, and how it is replayed.
+--- recording.lua -- one recording of a captured step: how it is created and replayed.
 --
--- The engine keeps the kernel calls of the run (core/capture/capture.h). What Lua adds: inputs and
--- results; which modules ran, and whether in training; and cells, one for each optimizer op:
--- before a replay they write what the groups say now into the op's arguments. While a run is
--- recorded it is lib.capture; layers, optimizers and the scaler tell it then what concerns them.
+-- The core keeps the kernel calls of the run (core/capture/capture.h). Lua adds the inputs and
+-- results, the modules that ran and their training mode, and a cell for each optimizer op: before a
+-- replay the cell writes the current values of the parameter groups into the op's arguments.
+-- lib.capture is the current recording; layers, optimizers and the scaler report to it.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"

@@ -1,5 +1,5 @@
---- rewind.lua -- taking back what a run of a captured step did to Lua's variables and tables, so
--- that a replay can be compared with the step itself.
+--- rewind.lua -- undoes the changes of a captured step to Lua's variables and tables, so that a
+-- replay can be compared with the step itself.
 
 local look = require "moth.capture.look"
 local sort_of = require("moth.capture.outside").sort_of

@@ -1,5 +1,5 @@
---- stale.lua -- why a recording of a captured step does not fit a call, in words: step.why, and the
--- warning that a step is recorded again and again.
+--- stale.lua -- explains why a recording of a captured step does not fit a call: step.why, and the
+-- warning that a step is recorded too often.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"

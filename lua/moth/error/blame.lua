@@ -1,12 +1,12 @@
---- blame.lua -- an error of a function that another one uses, in the words of the one that the user
--- called; read when the first such error is raised.
+--- blame.lua -- translates an error of an inner function into the arguments of the function that
+-- the user called; loaded at the first such error.
 --
 --     multi_margin_loss calls gather, which refuses its index:
 --     bad argument 'target' to 'multi_margin_loss' (position 9 is out of range ...)
 --
--- stack.lua finds the two functions on the stack, with the values of their arguments. The argument
--- of the outer one is that which holds the value that the inner one refuses: the same object, a
--- list with it, a tensor that shares its memory; else the one of the same name and value.
+-- stack.lua finds both functions on the stack, with their arguments. The outer argument is the one
+-- that holds the refused value: the same object, a list with it, or a tensor that shares its
+-- memory; else the one with the same name and value.
 
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"

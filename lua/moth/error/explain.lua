@@ -1,4 +1,4 @@
---- explain.lua -- what is wrong with an argument's value; read when the first such error is raised.
+--- explain.lua -- explains why the value of an argument is wrong; loaded at the first such error.
 
 local calls = require "moth.binding.calls"
 local device = require "moth.tensor.device"

@@ -1,12 +1,12 @@
---- given.lua -- an error within a layer of Moth's own, in the words of the layer's input; read when
--- the first such error is raised.
+--- given.lua -- translates an error inside a layer of Moth into the input of the layer; loaded at
+-- the first such error.
 --
 --     nn.LayerNorm(4)(x) calls layer_norm, which refuses normalized_shape, a field of the layer:
 --     in norm: bad argument 'input' to 'LayerNorm' ((..., 4) is needed, got f32 (2, 3, 5))
 --
--- So it is where the refused value is a parameter, a buffer or a field of the layer: what does not
--- fit it is the input. An input that a layer passes to a layer within it is that of the outer one:
--- TransformerEncoderLayer's src is the query of its self_attn.
+-- This applies if the refused value is a parameter, a buffer or a field of the layer: then the
+-- input does not fit it. If a layer passes its input to a nested layer, the message names the
+-- outer input: TransformerEncoderLayer's src is the query of its self_attn.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"

@@ -1,12 +1,12 @@
---- hint.lua -- what Lua's own message of an error leaves out, for scripts and the prompt.
+--- hint.lua -- adds a suggestion to Lua's own error messages, for scripts and the prompt.
 --
 -- An unknown field of a module is nil, as in any Lua table: `if self.bias then` must not raise. So
--- net:zero_gard() ends in Lua's "attempt to call method 'zero_gard' (a nil value)". Where such a
--- message ends a script, the launcher's handler asks here for the name that was meant. So it does
--- where Lua's words do not say what to write instead of Python's.
+-- net:zero_gard() ends in Lua's "attempt to call method 'zero_gard' (a nil value)". If such an
+-- error ends a script, the launcher's handler calls this file for the name that was meant, and for
+-- the Lua syntax to write instead of Python's.
 --
--- A pcall sees Lua's own message: to know that a call follows, each read of an absent field, which
--- layers without a bias make in every call, would have to look at the caller's bytecode.
+-- A pcall sees Lua's own message. To know that a call follows, each read of an absent field would
+-- have to inspect the caller's bytecode; layers without a bias read one in every call.
 
 local class = require "moth.base.class"
 local errors = require "moth.error"

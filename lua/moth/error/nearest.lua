@@ -1,4 +1,4 @@
---- nearest.lua -- guesses which name was meant by a misspelt one: errors.nearest.
+--- nearest.lua -- errors.nearest: the known name nearest to a misspelt one.
 
 local format, min = string.format, math.min
 

@@ -1,4 +1,4 @@
---- oversize.lua -- names the layer whose constructor asked for a tensor beyond memory:
+--- oversize.lua -- names the layer whose constructor requests a tensor larger than memory:
 --
 --     bad arguments to 'Linear' (in_features = 2147483648, out_features = 2147483648: a tensor of
 --     {2147483648, 2147483648} takes 18446744073709551616 bytes)

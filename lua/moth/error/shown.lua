@@ -1,5 +1,5 @@
---- shown.lua -- texts from files and users in messages, fit for a terminal: errors.bare,
--- errors.shown, errors.path, and what errors.raise does to all.
+--- shown.lua -- makes texts from files and users safe to print on a terminal: errors.bare,
+-- errors.shown, errors.path, and the escape that errors.raise applies to all messages.
 
 local bad_utf8 = require("moth.json").bad_utf8
 

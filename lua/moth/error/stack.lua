@@ -1,7 +1,7 @@
---- stack.lua -- finds the user's line on the stack for an error; read when the first is raised.
+--- stack.lua -- finds the user's line on the stack for an error; loaded at the first error.
 --
--- The line is that of the first frame outside Moth's own files. A user's `return f(x)` leaves no
--- frame behind; where that can be seen, the message says which function it was.
+-- The line is that of the first frame outside Moth's own files. A user's `return f(x)` is a tail
+-- call and has no frame; if that can be detected, the message names the called function.
 
 local errors = require "moth.error"
 

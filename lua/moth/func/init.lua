@@ -1,5 +1,5 @@
---- init.lua -- moth.func.functional_call: a module called with other parameters and buffers
--- than its own, which it has back afterwards; for inner loops (MAML), hypernetworks, ensembles.
+--- init.lua -- moth.func.functional_call: calls a module with other parameters and buffers and
+-- restores the original ones afterwards; for inner loops (MAML), hypernetworks, ensembles.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"

@@ -1,13 +1,13 @@
---- transforms.lua -- of moth.func: what makes of a function the function of its derivatives.
+--- transforms.lua -- moth.func.grad and others: functions that return the derivative of a function.
 --
---     local slope = moth.func.grad(function(params, x, y)
+--     local gradient = moth.func.grad(function(params, x, y)
 --       return F.mse_loss(moth.func.functional_call(net, params, x), y)
 --     end)
---     local grads = slope(params, x, y)     -- a table of gradients by name, as params is
+--     local grads = gradient(params, x, y)  -- a table of gradients by name, as params is
 --
--- An argument that is differentiated is a tensor or a table of such, nested or not; what comes of
--- it has its form. Results can be differentiated again where that is to be expected: within
--- another function of this file, or where such an argument requires a gradient.
+-- A differentiated argument is a tensor or a table of tensors, nested or not; its gradient has the
+-- same structure. Results can be differentiated again within another function of this file, or if
+-- an argument requires a gradient.
 
 local autograd = require "moth.autograd"
 local bind = require "moth.binding.bind"

@@ -1,13 +1,13 @@
---- vmap.lua -- moth.func.vmap: a function of single samples as one of batches; and
+--- vmap.lua -- moth.func.vmap: maps a function of single samples over a batch; and
 -- stack_module_state, several modules' parameters as one batch of them.
 --
 --     local each = moth.func.vmap(moth.func.grad(loss), {moth.none, 1, 1})
 --     local grads = each(params, inputs, targets)     -- by name, a gradient for each sample
 --
--- The function runs for the first sample while the engine notes its calls (batch/log.lua); then
--- each of these runs once for the whole batch (batch/replay.lua). Where the list of calls does not
--- say all that the function does, as where it reads values of a sample, it is called for the others
--- too, one after the other, and the results are stacked.
+-- The function runs for the first sample while the core logs its calls (batch/log.lua). Then each
+-- call runs once for the whole batch (batch/replay.lua). If the log does not describe the function
+-- fully, for example because it reads values of a sample, the function is called for each sample
+-- and the results are stacked.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"

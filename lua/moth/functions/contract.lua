@@ -1,5 +1,5 @@
---- contract.lua -- sums of products over named dimensions: einsum and tensordot, made of views, mul
--- and matmul.
+--- contract.lua -- sums of products over named dimensions: einsum and tensordot, composed of
+-- views, mul and matmul.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"

@@ -1,5 +1,5 @@
---- inplace.lua -- forms in place of methods that are made of a few ops: float_power_, igamma_,
--- igammac_, ldexp_, mvlgamma_, polygamma_.
+--- inplace.lua -- in-place forms of composed methods: float_power_, igamma_, igammac_, ldexp_,
+-- mvlgamma_, polygamma_.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"

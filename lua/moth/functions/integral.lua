@@ -1,8 +1,7 @@
---- integral.lua -- what ops that compute in floats mean for integers and bools, and nextafter for
--- half types.
+--- integral.lua -- ops of float kernels on integers and bools, and nextafter on half types.
 --
--- The engine refuses such a call by its dtype; bind.lua then asks `instead` for a result. So a
--- call of floats does not come here. Results are exact: nothing goes through a float.
+-- The core refuses these dtypes; bind.lua then calls `instead` for a result. A call with floats
+-- does not reach this file. Results are exact: they are not computed in floats.
 
 local bind = require "moth.binding.bind"
 local dtype = require "moth.tensor.dtype"

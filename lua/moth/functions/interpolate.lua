@@ -1,8 +1,8 @@
---- interpolate.lua -- interpolate, whose `antialias` lets each element of a smaller image stand for
--- all that it covers: found as moth.interpolate, F.interpolate and x:interpolate().
+--- interpolate.lua -- moth.interpolate, F.interpolate and x:interpolate(), with `antialias`: each
+-- element of a smaller image averages all elements that it covers.
 --
--- The triangle or the cubic (a = -1/2) is as wide as an element of the result, so that rows and
--- columns are products with a matrix of weights each, as in PIL and PyTorch.
+-- The triangle or the cubic (a = -1/2) is as wide as an element of the result. Rows and columns are
+-- each multiplied by a matrix of weights, as in PIL and PyTorch.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"

@@ -1,5 +1,5 @@
---- quantize.lua -- fake_quantize_per_tensor_affine and fake_quantize_per_channel_affine: floats
--- rounded to what few integers can say, for training nets that will be quantized.
+--- quantize.lua -- fake_quantize_per_tensor_affine and fake_quantize_per_channel_affine: round
+-- floats to a few quantization levels, for quantization-aware training.
 --
 -- q = round(x / scale) + zero_point, kept from quant_min to quant_max; the result is
 -- (q - zero_point) scale. The gradient passes where q needed no clamping, and is 0 elsewhere

@@ -1,4 +1,4 @@
---- search.lua -- places of values in sorted rows: searchsorted, bucketize.
+--- search.lua -- searchsorted and bucketize: binary search in sorted rows.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"

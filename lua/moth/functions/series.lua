@@ -1,5 +1,5 @@
 --- series.lua -- vectors whose elements are functions of their positions: windows of signals,
--- frequencies. The memory is asked for first: a length that is too large is refused at once.
+-- frequencies. Memory is allocated first, so a length that is too large raises at once.
 
 local bind = require "moth.binding.bind"
 local errors = require "moth.error"

@@ -1,7 +1,7 @@
---- single.lua -- what ops that want dimensions mean for 0-d tensors, which they take as tensors of
--- one element, and what ops of positions mean where there are no positions.
+--- single.lua -- 0-d tensors in ops that need dimensions: they are treated as tensors of one
+-- element; and ops of positions without any position.
 --
--- The engine refuses such a call by its shapes; bind.lua then asks `instead` for a result.
+-- The core refuses such a call by its shapes; bind.lua then calls `instead` for a result.
 
 local attach = require("moth.autograd.attach").attach
 local bind = require "moth.binding.bind"

@@ -1,5 +1,5 @@
---- valued.lua -- masked_fill, index_fill and fill_ with a 0-d tensor as their value, to which
--- gradients flow.
+--- valued.lua -- masked_fill, index_fill and fill_ with a 0-d tensor as their value, which gets a
+-- gradient.
 
 local bind = require "moth.binding.bind"
 local errors = require "moth.error"

@@ -1,4 +1,4 @@
---- window.lua -- what pieces of a signal are multiplied by before a Fourier transform: hann_window,
+--- window.lua -- windows that the frames of a Fourier transform are multiplied by: hann_window,
 -- hamming_window, blackman_window, bartlett_window, kaiser_window.
 
 local define = require "moth.binding.define"

@@ -3,9 +3,9 @@
 --     local L = moth.linalg.cholesky(A)
 --     local U, S, Vh = moth.linalg.svd(A, {full_matrices = false})
 --
--- Every function takes stacks of matrices, (..., M, N). LAPACK computes them on the CPU. On a GPU
--- cholesky, cholesky_ex and solve_triangular have kernels; for the others its tensors are copied to
--- the CPU and back, which waits for it. What is made of a few of them stands here.
+-- Every function takes batches of matrices, (..., M, N). LAPACK computes them on the CPU. On a GPU
+-- cholesky, cholesky_ex and solve_triangular have kernels; the others copy their tensors to the CPU
+-- and back, which synchronizes. This file has the functions composed of several ops.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"

@@ -1,5 +1,5 @@
---- matrices.lua -- what PyTorch has of moth.linalg as methods of tensors and at the top level too,
--- some of it with arguments of its own: x:det(), x:svd(), moth.cross.
+--- matrices.lua -- functions of moth.linalg that are also tensor methods or at the top level, some
+-- with other arguments: x:det(), x:svd(), moth.cross.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"

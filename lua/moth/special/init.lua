@@ -2,7 +2,7 @@
 --
 --     moth.special.entr(p):sum()      moth.special.ndtri(moth.rand(3))
 --
--- Most are ops of the engine; what follows from a few of them stands here.
+-- Most are ops of the core; this file has those composed of several ops.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"

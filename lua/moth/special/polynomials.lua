@@ -1,6 +1,6 @@
---- polynomials.lua -- moth.special's orthogonal polynomials, by the recurrence of three that each
--- has (Abramowitz and Stegun 22.7), in float64; gradients of every order come with the ops. Without
--- a gradient, on the CPU, one kernel does it.
+--- polynomials.lua -- moth.special's orthogonal polynomials, by their three-term recurrences
+-- (Abramowitz and Stegun 22.7), in float64. Gradients of every order come from the ops. On the CPU,
+-- without a gradient, one kernel computes them.
 
 local attach = require("moth.autograd.attach").attach
 local bind = require "moth.binding.bind"

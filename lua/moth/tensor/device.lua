@@ -1,11 +1,11 @@
---- device.lua -- moth.device: where tensors live. What is asked of GPUs stands in cuda.lua.
+--- device.lua -- moth.device: the device of a tensor. moth.cuda has the queries of GPUs.
 --
 --     local device = moth.device(moth.cuda.is_available() and "cuda" or "cpu")
 --     net:to(device)
 --
--- A device is one object for each name, compared by identity, as dtypes are; wherever one is
--- taken, its name is too. Nothing of CUDA is opened before a GPU is named to an op or asked for
--- here: a script that stays on the CPU pays nothing.
+-- Each name has one device object, compared by identity, as dtypes are. An argument that takes a
+-- device takes its name too. CUDA is loaded when an op or a query first names a GPU: a script that
+-- uses only the CPU pays nothing.
 
 local ffi = require "ffi"
 local errors = require "moth.error"

@@ -1,4 +1,4 @@
---- facts.lua -- what is known of a tensor without its values: x.shape, x:size(dim), x.device.
+--- facts.lua -- the metadata of a tensor: x.shape, x:size(dim), x.device.
 
 local ffi = require "ffi"
 local bind = require "moth.binding.bind"

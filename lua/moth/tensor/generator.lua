@@ -1,11 +1,11 @@
---- generator.lua -- moth.Generator: a stream of random numbers of one's own.
+--- generator.lua -- moth.Generator: a separate stream of random numbers.
 --
 --   local g = moth.Generator{seed = 7}
 --   moth.randn(2, 3, {generator = g})
 --
 -- Numbers come from a counter (Philox): a generator is an int64 tensor {seed, offset}, and each
--- draw moves the offset on. Two generators with equal state give equal numbers, whatever the
--- number of threads.
+-- draw moves the offset on. Two generators with equal state draw equal numbers, for any number of
+-- threads.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"

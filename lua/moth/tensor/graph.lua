@@ -1,4 +1,4 @@
---- graph.lua -- a tensor's part in a graph: x.grad, x.requires_grad, x:backward(), x:detach().
+--- graph.lua -- a tensor in the autograd graph: x.grad, x.requires_grad, x:backward(), x:detach().
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"

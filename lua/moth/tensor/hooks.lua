@@ -1,4 +1,4 @@
---- hooks.lua -- hooks on the gradients of tensors: x:register_hook(fn). autograd.lua has them run.
+--- hooks.lua -- x:register_hook(fn): hooks on the gradients of tensors. moth.autograd calls them.
 
 local bit = require "bit"
 local ffi = require "ffi"

@@ -1,4 +1,4 @@
---- index.lua -- what stands between brackets: x[i], x[{...}], x[mask], read and written.
+--- index.lua -- indexing, to read and to write: x[i], x[{...}], x[mask].
 --
 --   x[2]                      the second row, a view
 --   x[{2, {1, 3}}]            of row 2 the columns 1 to 3

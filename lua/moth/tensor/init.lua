@@ -1,9 +1,9 @@
---- init.lua -- what a tensor is to Lua: operators, fields, methods.
+--- init.lua -- the metatype of tensors: operators, fields, methods.
 --
--- A tensor is a handle of two numbers; all it can do stands in the metatype that is filled here.
--- x[key] asks by the kind of key: a number selects a row, a table or a tensor indexes (index.lua),
--- a name is a method or a field. Most methods are ops, bound at their first use; those that are not
--- lie in tensor/, by subject, and a file of these is loaded at the first use of one of its names.
+-- A tensor is a handle of two numbers; this file fills the metatype. x[key] depends on the kind of
+-- key: a number selects a row, a table or a tensor indexes (index.lua), a name is a method or a
+-- field. Most methods are ops, bound at their first use. The others are in tensor/, by subject;
+-- each file is loaded at the first use of one of its names.
 
 local bind = require "moth.binding.bind"
 local errors = require "moth.error"

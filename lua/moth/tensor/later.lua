@@ -1,4 +1,4 @@
---- later.lua -- the method of tensors that wait for their shape, which nn/module/uninitialized.lua
--- makes.
+--- later.lua -- the method of tensors without a shape yet, which nn/module/uninitialized.lua
+-- creates.
 
 return { methods = { materialize = require "moth.nn.module.uninitialized".materialize } }

@@ -1,7 +1,7 @@
---- layout.lua -- memory formats: in which order the elements of a tensor lie. The names are
--- PyTorch's: moth.contiguous_format, moth.channels_last, moth.channels_last_3d and
--- moth.preserve_format, which are their own names as text; so are moth.strided and moth.sparse_coo,
--- one of which is x.layout.
+--- layout.lua -- memory formats: the order of a tensor's elements in memory. The names are
+-- PyTorch's: moth.contiguous_format, moth.channels_last, moth.channels_last_3d,
+-- moth.preserve_format. Their values are strings with the same text; so are moth.strided and
+-- moth.sparse_coo, for x.layout.
 
 local errors = require "moth.error"
 

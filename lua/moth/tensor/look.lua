@@ -1,4 +1,4 @@
---- look.lua -- what the methods of tensors ask first: is that a tensor, and what is known of it?
+--- look.lua -- checks that methods of tensors begin with: is it a tensor, and its metadata.
 
 local ffi = require "ffi"
 local errors = require "moth.error"

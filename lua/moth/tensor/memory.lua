@@ -1,4 +1,4 @@
---- memory.lua -- what the engine holds: counters, limit, cache, and what keeps it alive.
+--- memory.lua -- the core's memory: counters, limit, cache, and the owners of live tensors.
 
 local ffi = require "ffi"
 local define = require "moth.binding.define"

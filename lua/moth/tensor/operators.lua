@@ -1,7 +1,7 @@
---- operators.lua -- what Lua's operators mean between tensors.
+--- operators.lua -- Lua's operators for tensors.
 --
--- Arithmetic is the ops'. Comparison by == is identity, and < and <= are refused: Lua would turn a
--- mask into true or false, so masks come from x:eq(y), x:lt(y) and their kin.
+-- Arithmetic operators call the ops. == compares identity, and < and <= raise an error, because Lua
+-- would convert a mask to true or false. x:eq(y), x:lt(y) and the like return masks.
 
 local ffi = require "ffi"
 local bind = require "moth.binding.bind"

@@ -1,15 +1,15 @@
---- print.lua -- how a tensor looks as text.
+--- print.lua -- prints a tensor.
 --
 --   > moth.tensor{{1, 2.5}, {-3, 4}}
 --   {{ 1.0000,  2.5000},
 --    {-3.0000,  4.0000}}
 --   [moth.float32 of size 2x2]
 --
--- One column width for the whole tensor; four digits behind the point, none if all values are
--- whole, powers of ten when they differ too much in size. Above 1000 elements only the first and
--- last three of each dimension are read and shown. The footer says what else matters: dtype,
--- sizes, a GPU's name, requires_grad or the op that made it. The braces are Lua's: small tensors
--- can be pasted back into moth.tensor.
+-- The whole tensor has one column width. Numbers have four digits after the point; none if all
+-- values are integers; powers of ten if their sizes differ too much. Above 1000 elements only the
+-- first and last three of each dimension are read and printed. The footer has the dtype, sizes, a
+-- GPU's name, and requires_grad or grad_fn. The braces are Lua's: small tensors can be pasted into
+-- moth.tensor.
 
 local ffi = require "ffi"
 local dtype = require "moth.tensor.dtype"

@@ -1,4 +1,4 @@
---- scope.lua -- moth.scope: what was made inside is given back at its end, in one call.
+--- scope.lua -- moth.scope: frees the tensors created inside at its end, in one call.
 --
 --     local loss = moth.scope(function()
 --       local loss = F.nll_loss(net(x), y)
@@ -7,8 +7,8 @@
 --       return loss:item()
 --     end)
 --
--- What stays: tensors returned (also inside returned plain tables), moth.keep(t), what a module or
--- an optimizer holds, the gradients of live leaves, and everything made before.
+-- These tensors stay: those returned (also inside returned plain tables), moth.keep(t), those of a
+-- module or an optimizer, gradients of live leaves, and all tensors created before.
 
 local ffi = require "ffi"
 local errors = require "moth.error"

@@ -1,4 +1,4 @@
---- types.lua -- what numbers an element type holds (finfo, iinfo), and which type results of two.
+--- types.lua -- the limits of dtypes (finfo, iinfo), and type promotion.
 
 local ffi = require "ffi"
 local bind = require "moth.binding.bind"

@@ -1,4 +1,4 @@
---- values.lua -- the values of a tensor as Lua's: x:item(), x:tolist().
+--- values.lua -- the values of a tensor as Lua numbers and booleans: x:item(), x:tolist().
 
 local ffi = require "ffi"
 local errors = require "moth.error"
