@@ -38,7 +38,7 @@ static const attention_level *level_for(int dtype) {
   return dtype == MOTH_F32 ? MOTH_BEST(&level) : &level_f64;
 }
 
-/* -- where things lie -- */
+/* -- layout -- */
 
 typedef struct matrix {
   const char *at;
@@ -83,7 +83,7 @@ static void turn(int dtype, int64_t rows, int64_t cols, matrix x, char *to) {
 ** columns (e, COLS) or as rows, the block's queries, and its scores, twice. */
 typedef struct room {
   block b;
-  int64_t batch; /* whose keys and values these are; -1: nobody's */
+  int64_t batch; /* the batch of these keys and values; -1: none */
   char *keys_turned, *values_turned, *keys, *values, *query;
 } room;
 
@@ -96,7 +96,7 @@ typedef struct job {
 
 static int64_t blocks_of(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
-/* Rooms for all threads in one block of memory, which begins with the rooms themselves. */
+/* One allocation with the buffers of all threads; it starts with the `room` structs. */
 static int rooms_open(moth_ctx *ctx, job *j, bool back, int64_t *bytes) {
   const moth_attention *p = j->p;
   int64_t size = moth_dtype_size[p->dtype], lanes = moth_lanes(ctx), each, more;
@@ -126,18 +126,18 @@ static int rooms_open(moth_ctx *ctx, job *j, bool back, int64_t *bytes) {
   return MOTH_OK;
 }
 
-/* The block's rows of y, or of what lies like it. */
+/* The block's rows of y, or of a tensor with the same layout. */
 static const char *rows_of(const block *b, const char *y) {
   const moth_attention *p = b->p;
   return y + (p->y_at[b->batch] + b->row * p->y_rs) * moth_dtype_size[p->dtype];
 }
 
-/* The block's part of what lies in blocks of COLS keys, `width` elements for each. */
+/* The block's part of a buffer in blocks of COLS keys, `width` elements for each. */
 static char *block_at(const block *b, char *at, int64_t width) {
   return at + b->col * width * moth_dtype_size[b->p->dtype];
 }
 
-/* How many keys the block's last query may see. */
+/* The number of keys that the block's last query sees. */
 static int64_t keys_seen(const block *b) {
   int64_t last = b->row + b->rows;
   return b->p->causal && last < b->p->s ? last : b->p->s;
@@ -151,7 +151,7 @@ static void set_all(int dtype, void *at, int64_t n, double value) {
 
 /* -- forward -- */
 
-/* Lays the keys and values of a batch out. */
+/* Packs the keys and values of a batch. */
 static void room_fill(const job *j, room *r, int64_t batch, bool back) {
   const moth_attention *p = j->p;
   block *b = &r->b;
@@ -207,7 +207,7 @@ static void forward_work(int64_t first, int64_t last, int lane, const void *arg)
   }
 }
 
-/* Nanoseconds of one block of queries, roughly: products at 100 multiplications, and exp. */
+/* Estimated ns of a block of queries: products at 100 multiplications per ns, and exp. */
 static double row_cost(const moth_attention *p) {
   double pairs = (double)(p->l < ROWS ? p->l : ROWS) * (double)p->s * (p->causal ? 0.5 : 1);
   return pairs * ((double)(p->e + p->v) / 100 + 0.3);
@@ -225,7 +225,7 @@ int moth_attention_run(moth_ctx *ctx, const moth_attention *p) {
 
 /* -- backward -- */
 
-/* The block's share in the gradients of query, key and value. */
+/* The block's part of the gradients of query, key and value. */
 static void block_back(const job *j, room *r, matrix dy) {
   block *b = &r->b;
   const moth_attention *p = b->p;
@@ -243,7 +243,7 @@ static void block_back(const job *j, room *r, matrix dy) {
   product(p->dtype, n, p->e, m, turned(ds), packed(r->query, p->e), dk, 1);
 }
 
-/* Items are batches: the gradients of keys and values gather over all queries. */
+/* Items are batches: the gradients of keys and values are sums over all queries. */
 static void back_work(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
   const moth_attention *p = j->p;
@@ -265,7 +265,7 @@ static void back_work(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* Whether batches share a gradient, as where keys were broadcast. */
+/* Whether batches share a gradient, for example of broadcast keys. */
 static bool shares(const int64_t *at, int64_t batches) {
   for (int64_t i = 1; i < batches; i++)
     if (at[i] <= at[i - 1]) return true;

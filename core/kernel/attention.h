@@ -8,7 +8,7 @@
 #include "base/context.h"
 
 typedef struct moth_matrices { /* one matrix for each batch */
-  const char *data;            /* NULL: there are none */
+  const char *data;            /* NULL: absent */
   int64_t rs, cs;              /* elements from row to row, from column to column; may be 0 */
   const int64_t *at;           /* of each batch, in elements */
 } moth_matrices;
@@ -19,7 +19,7 @@ typedef struct moth_attention {
   bool causal;
   double scale;
   moth_matrices query, key, value, bias;
-  char *y, *lse; /* lse, packed: log of a row's sum of exp(score), inf if it sees nothing */
+  char *y, *lse; /* lse, packed: log of a row's sum of exp(score), inf if all keys are masked */
   const int64_t *y_at; /* of each batch in y, and in dy, in elements; from row to row: */
   int64_t y_rs;
   /* backward; y and lse are read. d... are zeroed, packed like what they belong to */

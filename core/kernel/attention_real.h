@@ -22,8 +22,8 @@ TARGET static void NAME(finish_row)(const block *b, int64_t r, REAL *s) {
       s[c] = (REAL)-INFINITY;
 }
 
-/* Sixteen f32, or eight f64, run along, in as many vectors as a register's size makes of them: GCC
-** would take longer ones apart, number by number where it compares. */
+/* Partial results for sixteen f32, or eight f64, in as many registers as needed: GCC splits longer
+** vectors, element by element for comparisons. */
 typedef REAL NAME(lanes) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)),
                                         may_alias));
 typedef __typeof__((NAME(lanes)){0} > (NAME(lanes)){0}) NAME(choice);
@@ -34,7 +34,7 @@ typedef __typeof__((NAME(lanes)){0} > (NAME(lanes)){0}) NAME(choice);
 #define LARGER(a, b) \
   ((LANES)((((a) > (b)) & (NAME(choice))(a)) | (~((a) > (b)) & (NAME(choice))(b))))
 
-/* GCC does not see that these loops can run in vectors: comparing and adding keep their order. */
+/* Explicit vectors: GCC does not reorder comparisons and additions. */
 TARGET static REAL NAME(largest)(int64_t n, const REAL *x, REAL least) {
   LANES m[VECTORS];
   int64_t i = 0;
@@ -74,14 +74,15 @@ TARGET static REAL NAME(exp_sum)(int64_t n, REAL *x, REAL m) {
   return sum + part[0];
 }
 
-/* Scores become weights against the largest so far; what was gathered shrinks to match. */
+/* Scores become weights relative to the largest score so far; the accumulated sums are rescaled to
+** match. */
 TARGET static void NAME(take_in)(const block *b) {
   REAL *s = b->scores, *max = b->max, *sum = b->sum, *y = b->y;
   int64_t n = b->cols, v = b->p->v;
   for (int64_t r = 0; r < b->rows; r++, s += n, y += v) {
     NAME(finish_row)(b, r, s);
     REAL m = NAME(largest)(n, s, max[r]);
-    if (m == (REAL)-INFINITY) { /* nothing is seen yet; NaN shows all the same */
+    if (m == (REAL)-INFINITY) { /* no key is visible yet; NaN still propagates */
       for (int64_t c = 0; c < n; c++) {
         s[c] = s[c] == s[c] ? 0 : s[c];
         sum[r] += s[c];
@@ -96,7 +97,7 @@ TARGET static void NAME(take_in)(const block *b) {
   }
 }
 
-/* What was gathered, over the sums, goes where the result lies. */
+/* The accumulated values divided by the sums, written to the result. */
 TARGET static void NAME(divide)(const block *b, char *lse_at, char *to_at) {
   const REAL *y = b->y, *max = b->max, *sum = b->sum;
   REAL *lse = (REAL *)(void *)lse_at, *to = (REAL *)(void *)to_at;
@@ -109,7 +110,7 @@ TARGET static void NAME(divide)(const block *b, char *lse_at, char *to_at) {
   }
 }
 
-/* Weights again, from scores and lse. */
+/* Recomputes the weights from scores and lse. */
 TARGET static void NAME(weigh)(const block *b, const char *lse_at) {
   REAL *s = b->scores;
   const REAL *lse = (const REAL *)(const void *)lse_at;
@@ -121,7 +122,7 @@ TARGET static void NAME(weigh)(const block *b, const char *lse_at) {
   }
 }
 
-/* Of each row, sum(dy y). */
+/* sum(dy y) of each row. */
 TARGET static void NAME(dots)(const block *b, const char *dy_at, const char *y_at) {
   const REAL *dy = (const REAL *)(const void *)dy_at, *y = (const REAL *)(const void *)y_at;
   const int64_t n = b->p->v, rs = b->p->y_rs;

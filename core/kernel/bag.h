@@ -11,12 +11,12 @@ typedef struct moth_bags {
   const int64_t *start;      /* start[b] up to start[b + 1] */
   const int64_t *token;      /* rows of the table, the first of which is called `base` */
   int64_t base;
-  int64_t padding;           /* a token that counts for nothing, or -1 */
+  int64_t padding;           /* a token that is ignored, or -1 */
   const void *weight, *factor; /* factor: one for each token, or NULL */
   void *y;
 } moth_bags;
 
-/* y := the sums, which depend neither on the number of threads nor on other bags. */
+/* y := the sums. They do not depend on the number of threads or on other bags. */
 int moth_bag_sums(moth_ctx *ctx, const moth_bags *o);
 
 #endif

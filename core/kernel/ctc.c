@@ -7,11 +7,11 @@
 #include "base/threads.h"
 #include "kernel/math/exp_f64.h"
 
-typedef struct sample { /* what a thread works on, and its scratch */
+typedef struct sample { /* a thread's sample, and its scratch buffers */
   int64_t n, steps, states, wide; /* wide: places of a row */
   bool keeps;                     /* keeps all rows */
   int64_t *label;                 /* of each state */
-  double *shift;                  /* what was taken off each row */
+  double *shift;                  /* subtracted from each row */
   void *skip, *emits, *rows;
 } sample;
 

@@ -17,7 +17,7 @@ TARGET static void NAME(clear)(int64_t n, REAL *row) {
   for (int64_t s = -PAD; s < n + PAD; s++) row[s] = NONE;
 }
 
-/* What the states emit at a step. */
+/* The log probabilities of the states' labels at a step. */
 TARGET static void NAME(emit)(const job *j, const sample *of, int64_t t, REAL *restrict e) {
   const REAL *x = (const REAL *)j->c->log_probs + (t * j->c->samples + of->n) * j->c->classes;
   for (int64_t s = 0; s < of->states; s++) {
@@ -26,7 +26,7 @@ TARGET static void NAME(emit)(const job *j, const sample *of, int64_t t, REAL *r
   }
 }
 
-/* Takes the largest off a row; returns it, or 0 where nothing is possible. */
+/* Subtracts the maximum from a row; returns it, or 0 if no state is possible. */
 TARGET static double NAME(settle)(int64_t n, REAL *row) {
   REAL most = NONE;
   for (int64_t s = 0; s < n; s++) most = row[s] > most ? row[s] : most;
@@ -35,7 +35,7 @@ TARGET static double NAME(settle)(int64_t n, REAL *row) {
   return (double)most;
 }
 
-/* `skip` is 0 where a state is reached from the one before the last, else NONE. */
+/* `skip` is 0 where a state can follow the second one before it, else NONE. */
 TARGET static void NAME(forward)(int64_t n, const REAL *p, const REAL *skip, const REAL *e,
                                  REAL *restrict row) {
   for (int64_t s = 0; s < n; s++)
@@ -89,8 +89,8 @@ TARGET static double NAME(read)(const job *j, sample *of) {
   return end < (double)NONE / 2 ? (double)NONE : shift + end;
 }
 
-/* The largest of a step's sums: of large ones that of the ways in all is rounded by more than
-** what tells them apart, so that the shares are divided by their own sum. */
+/* The maximum of a step's sums. Large sums lose the digits that distinguish the states to rounding,
+** so the shares are divided by their own sum. */
 TARGET static REAL NAME(shares_apart)(int64_t n, const REAL *row, const REAL *behind, REAL *by) {
   REAL most = row[0] + behind[0], sum = 0;
   for (int64_t s = 1; s < n; s++) {
@@ -118,7 +118,7 @@ TARGET static void NAME(unread)(const job *j, sample *of, double total, REAL by)
     REAL off = (REAL)(of->shift[t] + shift - total), each = by;
     if (large) off = NAME(shares_apart)(n, row, behind, &each);
     for (int64_t s = 0; s < n; s++) {
-      const REAL share = row[s] + behind[s] + off; /* above 0 by what sums have rounded */
+      const REAL share = row[s] + behind[s] + off; /* above 0 by rounding only */
       q[s] = MATH(exp)(share > 0 ? 0 : share) * each;
     }
     for (int64_t s = 0; s < n; s++) dx[of->label[s]] -= q[s];

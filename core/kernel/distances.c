@@ -10,7 +10,7 @@
 
 enum { ROWS = 4, PART = 32, WIDE = 256 };
 
-/* Where the distance of rows i < j of n is. */
+/* The index of the distance of rows i < j of n. */
 #define PAIR(n, i, j) ((i) * (2 * (n) - (i) - 1) / 2 + (j) - (i) - 1)
 /* s sign(d); NaN where d is. */
 #define SIGNED(s, d) ((d) > 0 ? (s) : (d) < 0 ? -(s) : (d) == 0 ? 0 : (d))
@@ -42,7 +42,7 @@ int moth_distances_run(moth_ctx *ctx, moth_distances *o) {
   const int64_t size = moth_dtype_size[o->dtype], groups = (o->rows + ROWS - 1) / ROWS;
   const int64_t lanes = 2 * 64 / size; /* a tile's, at the highest level */
   int64_t bytes;
-  o->room = o->columns + 2 * lanes; /* tiles of pairs begin anywhere */
+  o->room = o->columns + 2 * lanes; /* tiles of pairs start at any column */
   if (moth_mul_overflow(o->matrices * o->m, o->room * size, &bytes))
     return moth_fail(ctx, MOTH_E_LIMIT, NULL, "the rows are too many");
   if (!(o->turned = moth_alloc(ctx, bytes))) return ctx->error.code;

@@ -36,7 +36,7 @@ TARGET INLINED void NAME(add_parts)(const moth_distances *o, const bool squares,
   memcpy(sum, part, sizeof part);
 }
 
-/* Squares that leave the range where their sum's root does not: one pair, scaled. */
+/* Squares overflow although the root of their sum does not: one pair, scaled. */
 TARGET static double NAME(length_of)(int64_t m, const REAL *a, const REAL *b) {
   double most = 0, sum = 0;
   for (int64_t k = 0; k < m; k++) {
@@ -51,7 +51,7 @@ TARGET static double NAME(length_of)(int64_t m, const REAL *a, const REAL *b) {
   return most * sqrt(sum);
 }
 
-/* n results of a row of a tile. The range is checked first, so that the rest is vectors. */
+/* n results of a row of a tile. The range is checked first, so that the rest vectorizes. */
 #define WRITE_ROW(name, real)                                                                  \
   TARGET static void NAME(name)(const moth_distances *o, const REAL *row, const REAL *other,   \
                                 int64_t n, const real *restrict sum, REAL *restrict y) {       \
@@ -112,7 +112,7 @@ TARGET static void NAME(distances)(int64_t group, int64_t end, int lane, const v
 
 /* -- the gradient: of row i the sum over j of s[j] (x1[i] - x2[j]), or of s[j] sign(...) -- */
 
-/* What each distance of a row brings: dy / y, or dy; none where the distance is 0. */
+/* The factor of each distance of a row: dy / y, or dy; 0 if the distance is 0. */
 TARGET INLINED REAL NAME(share_of)(const moth_distances *o, int64_t matrix, int64_t i, int64_t j) {
   int64_t at = (matrix * o->rows + i) * o->columns + j;
   if (o->pairs && i == j) return 0;

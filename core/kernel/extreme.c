@@ -5,7 +5,7 @@
 
 #include "base/threads.h"
 
-#define COLUMNS 512 /* side by side */
+#define COLUMNS 512 /* processed together */
 
 typedef struct extreme_job {
   int64_t n, inner;

@@ -16,8 +16,8 @@
 #endif
 
 #define DIRECT 48             /* steps of a pass for each number that take as long as a chirp */
-#define MOST_PLANS 16         /* kept by a context, */
-#define MOST_BYTES (64 << 20) /* ... as long as they take no more than this */
+#define MOST_PLANS 16         /* cached by a context, */
+#define MOST_BYTES (64 << 20) /* ... up to this size */
 
 /* -- loops: for each type and level -- */
 
@@ -64,7 +64,7 @@
 #define FOR_LANES(dtype, lanes, f) ((dtype) == MOTH_F32 ? f##_f32 : f##_f64)
 #endif
 
-/* f64 has no loops for AVX-512: 20 KB for a seldom type. */
+/* f64 has no loops for AVX-512: 20 KB of code for a rare type. */
 static int lanes_of(int dtype) {
   const int level = moth_level();
   return dtype == MOTH_F32 ? 4 << level : level ? 4 : 2;
@@ -236,7 +236,7 @@ void moth_fft_forget(moth_ctx *ctx) {
   }
 }
 
-/* The context's plan for what is wanted; those not used for long go. */
+/* The context's plan for this transform; the least recently used plans are freed. */
 static const moth_fft_plan *plan_of(moth_ctx *ctx, int dtype, int64_t n, bool halved, way w) {
   moth_fft_plan **at = &ctx->ffts, *p;
   for (; (p = *at); at = &p->next)
@@ -279,7 +279,7 @@ static way way_of(int dtype, const moth_fft *f, int64_t count) {
 
 /* -- signals -- */
 
-/* Where a side's numbers lie: complex ones, or real ones, by pairs or each alone. */
+/* The layout of input or output: complex numbers, or real ones, in pairs or single. */
 static moth_fft_side side_of(const moth_fft *f, const void *base, int64_t n, bool complex,
                              bool halved) {
   const int64_t unit = complex ? 2 : 1, inner = f->inner, pair = complex || halved ? 2 : 1;

@@ -18,8 +18,8 @@ typedef struct moth_fft {
   double scale;
 } moth_fft;
 
-/* Polls; returns a status. A context keeps the plans it used last, beside the memory it counts: a
-** few, of 64 MiB together, or a single larger one. */
+/* Polls; returns a status. A context caches the last used plans, outside its memory limit: a few,
+** up to 64 MiB, or a single larger one. */
 int moth_fft_run(moth_ctx *ctx, int dtype, const moth_fft *f, const void *x, void *y);
 
 #endif

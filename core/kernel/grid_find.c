@@ -9,7 +9,7 @@
 
 enum { RUN = MOTH_GRID_RUN };
 
-/* Place by place, with weights of their values alone, or of their slopes. */
+/* Point by point, with the weights of values, or of derivatives. */
 #define ONE_BY_ONE(name, real)                                                                \
   static void name(const moth_grid *g, int64_t n, const void *grid, bool slopes,              \
                    int32_t (*at)[RUN], void *weights) {                                       \
@@ -33,19 +33,20 @@ enum { RUN = MOTH_GRID_RUN };
 ONE_BY_ONE(single_f32, float)
 ONE_BY_ONE(single_f64, double)
 
-/* Along one side, as doubles: positions, -1 outside; weights, and how fast those change. */
+/* Along one side, as doubles: positions, -1 outside; weights, and their derivatives. */
 typedef struct side {
   double at[4][RUN], weight[2][4][RUN];
 } side;
 
-/* -- in vectors of four doubles: the steps of grid_taps.h, each over a whole run. Wider ones gain
-** little, plain ones nothing. -- */
+/* -- in vectors of four doubles: the steps of grid_taps.h, each over a whole run. Wider vectors
+** gain little, plain code nothing. -- */
 
 #if MOTH_HAS_LEVELS
 
 #define EACH for (int i = 0; i < RUN; i++)
 
-/* Into the image where the border counts as inside; *slope, if any, is 0 where that moved it. */
+/* Clips into the image if the border counts as inside; *slope, if any, is 0 where it was
+** clipped. */
 MOTH_AVX2 INLINED void clip(double most, double *x, double *slope) {
   EACH {
     const double at = x[i], least = at > 0 ? at : 0, in = least < most ? least : most;
@@ -54,7 +55,7 @@ MOTH_AVX2 INLINED void clip(double most, double *x, double *slope) {
   }
 }
 
-/* to := whole numbers inside, -1 elsewhere, 0 for NaN */
+/* to := positions inside, -1 elsewhere, 0 for NaN */
 MOTH_AVX2 INLINED void inside(double size, const double *x, double *restrict to) {
   EACH {
     const double in = x[i] >= 0 && x[i] < size ? x[i] : -1;

@@ -5,10 +5,10 @@
 
 typedef struct NAME(found) {
   int32_t at[MOTH_GRID_TAPS][RUN];
-  REAL weight[3][MOTH_GRID_TAPS][RUN]; /* of the values, or of their slopes along each side */
+  REAL weight[3][MOTH_GRID_TAPS][RUN]; /* of values, or of derivatives along each side */
 } NAME(found);
 
-/* The taps of n places from a sample's `first` on. */
+/* The taps of n points from a sample's `first` on. */
 TARGET INLINED void NAME(find)(const job *j, int64_t sample, int64_t first, int64_t n, bool slopes,
                                NAME(found) *t) {
   const moth_gridded *s = j->s;
@@ -26,7 +26,7 @@ TARGET INLINED void NAME(gather)(const int count, int64_t n, const NAME(found) *
   memcpy(y, sum, (size_t)n * sizeof *y);
 }
 
-/* sum[side] += dy times the slope along the side; 0 where no tap is inside, whatever dy is. */
+/* sum[side] += dy times the derivative along the side; 0 if no tap is inside, whatever dy is. */
 TARGET INLINED void NAME(slope)(const int sides, const int count, int64_t n, const NAME(found) *t,
                                 const REAL *x, const REAL *dy, REAL (*restrict sum)[RUN]) {
   REAL of[3][RUN] = {{0}}, v[RUN], by[RUN] = {0};
@@ -52,7 +52,7 @@ TARGET INLINED void NAME(scatter)(const int count, int64_t n, const NAME(found) 
     }
 }
 
-/* Items are runs of places. */
+/* Items are runs of points. */
 TARGET static void NAME(sample)(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
   const moth_gridded *s = j->s;
@@ -100,7 +100,7 @@ TARGET static void NAME(back)(int64_t first, int64_t last, int lane, const void 
   }
 }
 
-/* Items are runs of places. */
+/* Items are runs of points. */
 TARGET static void NAME(turn)(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
   const moth_gridded *s = j->s;

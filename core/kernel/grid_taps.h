@@ -19,7 +19,7 @@
 
 enum { MOTH_GRID_LINEAR, MOTH_GRID_NEAREST, MOTH_GRID_CUBIC };
 enum { MOTH_GRID_ZEROS, MOTH_GRID_BORDER, MOTH_GRID_REFLECTION };
-enum { MOTH_GRID_TAPS = 64 }; /* of a place, at most */
+enum { MOTH_GRID_TAPS = 64 }; /* of a point, at most */
 
 typedef struct moth_grid {
   int sides, mode, padding; /* 2 or 3 sides */
@@ -28,7 +28,7 @@ typedef struct moth_grid {
   int64_t size[3]; /* of x, y and z: width, height, depth */
 } moth_grid;
 
-/* Into 0 to size - 1; *slope is multiplied by that of it. */
+/* Clips to 0 .. size - 1; multiplies *slope by the derivative. */
 MOTH_GRID double moth_grid_clip(double at, int64_t size, double *slope) {
   const double most = (double)(size - 1);
   if (!(at > 0)) {
@@ -40,10 +40,10 @@ MOTH_GRID double moth_grid_clip(double at, int64_t size, double *slope) {
   return most;
 }
 
-/* One function on a GPU: fmod is long there, and needed for all sides and elements. */
+/* One function on a GPU: fmod is long, and all sides and elements call it. */
 MOTH_GRID_CALL double moth_grid_rest(double far, double span) { return fmod(far, span); }
 
-/* Mirrored at both ends until it is inside. */
+/* Reflects at both ends until it is inside. */
 MOTH_GRID double moth_grid_reflect(double at, int64_t size, bool align, double *slope) {
   const double low = align ? 0 : -0.5, span = align ? (double)(size - 1) : (double)size;
   if (!(span > 0)) {
@@ -62,7 +62,7 @@ MOTH_GRID double moth_grid_inside(const moth_grid *g, double at, int64_t size, d
   return g->padding == MOTH_GRID_ZEROS ? at : moth_grid_clip(at, size, slope);
 }
 
-/* Of the four taps along a side: the convolution of Keys with -0.75. */
+/* The four taps along a side: cubic convolution (Keys) with -0.75. */
 #define MOTH_GRID_KEYS \
   {{0, -0.75, 1.5, -0.75}, {1, 0, -2.25, 1.25}, {0, 0.75, 1.5, -1.25}, {0, 0, -0.75, 0.75}}
 
@@ -74,7 +74,8 @@ MOTH_GRID double moth_grid_cubic(const double *c, double t, int order) {
   return order == 3 ? 6 * c[3] : 0;
 }
 
-/* Where an element lies, -1 for none. NaN is anywhere, so that its weight, NaN, is seen. */
+/* The position of an element, -1 outside. NaN has a position, so that its weight, NaN,
+** propagates. */
 MOTH_GRID int64_t moth_grid_place(double at, int64_t size) {
   if (at != at) return 0;
   return at >= 0 && at < (double)size ? (int64_t)at : -1;
@@ -115,13 +116,13 @@ MOTH_GRID int moth_grid_side(const moth_grid *g, int side, double where, int64_t
   return 4;
 }
 
-/* How many elements a place is made of. */
+/* The number of taps of a point. */
 MOTH_GRID int moth_grid_count(const moth_grid *g) {
   const int n = g->mode == MOTH_GRID_LINEAR ? 2 : g->mode == MOTH_GRID_NEAREST ? 1 : 4;
   return g->sides == 2 ? n * n : n * n * n;
 }
 
-/* The taps of the place (x, y[, z]): positions in a plane or a volume, -1 outside. */
+/* The taps of the point (x, y[, z]): positions in a plane or a volume, -1 outside. */
 MOTH_GRID void moth_grid_taps(const moth_grid *g, const double *where, int64_t *at, double *w) {
   int64_t p[3][4] = {{0}, {0}, {0}};
   double by[3][4] = {{1}, {1}, {1}};

@@ -18,7 +18,7 @@ static int found(void) {
 }
 
 #if defined(__aarch64__)
-#define LEAST "neon" /* which every such processor has */
+#define LEAST "neon" /* which every ARM64 processor has */
 #else
 #define LEAST "plain"
 #endif
@@ -27,7 +27,7 @@ static const char *const names[] = {LEAST, "avx2", "avx512"};
 const char *moth_level_name(void) { return names[moth_level()]; }
 
 int moth_level(void) {
-  static atomic_int known; /* 1 + the level; 0: not looked yet */
+  static atomic_int known; /* 1 + the level; 0: unknown */
   int level = atomic_load_explicit(&known, memory_order_relaxed) - 1;
   if (level >= 0) return level;
   const char *wanted = getenv("MOTH_ISA");

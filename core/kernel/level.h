@@ -10,15 +10,15 @@ enum { MOTH_LEVEL_PLAIN, MOTH_LEVEL_AVX2, MOTH_LEVEL_AVX512 };
 int moth_level(void);
 const char *moth_level_name(void);
 
-/* Loops over registers: such a function is a part of each of its callers, where lengths that it is
-** given are constants, and its loops are written out. */
+/* For loops over registers: such a function is inlined in each caller, constant lengths are
+** propagated, and its loops are unrolled. */
 #define INLINED static inline __attribute__((always_inline))
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define ROLLED
 #else
 #define UNROLL _Pragma("GCC unroll 16")
-#define ROLLED _Pragma("GCC unroll 1") /* for a loop that is to become vectors, not single steps */
+#define ROLLED _Pragma("GCC unroll 1") /* for a loop that should be vectorized, not unrolled */
 #endif
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -26,13 +26,13 @@ const char *moth_level_name(void);
 #define MOTH_HAS_LEVELS 1
 #define MOTH_AVX2 __attribute__((target("avx2,fma")))
 #define MOTH_AVX512_SET "avx512f,avx512dq,avx512vl,avx512bw,fma"
-#if defined(__clang__) /* which has no word for it */
+#if defined(__clang__) /* which has no attribute for it */
 #define MOTH_AVX512 __attribute__((target(MOTH_AVX512_SET)))
-#else /* gcc would stay at vectors of 256 bits */
+#else /* gcc would use vectors of 256 bits */
 #define MOTH_AVX512 __attribute__((target(MOTH_AVX512_SET ",prefer-vector-width=512")))
 #endif
 
-/* f_f32 or what stands for it on this machine. MOTH_BEST(&f) is the address of such a thing. */
+/* f_f32 or its best version on this machine. MOTH_BEST(&f) is the address of an object. */
 #define MOTH_BEST(f)                                    \
   (moth_level() == MOTH_LEVEL_AVX512 ? f##_avx512       \
    : moth_level() == MOTH_LEVEL_AVX2 ? f##_avx2 : f##_f32)

@@ -19,7 +19,7 @@ static inline double weight_of(int dtype, const moth_classes *c, int64_t i) {
   return c->weight ? load(dtype, c->weight, c->target[i]) : 1;
 }
 
-/* Where the score of case i for its target lies. */
+/* The offset of the score of case i for its target. */
 static inline int64_t place(const moth_classes *c, int64_t i) {
   return (i / c->inner * c->classes + c->target[i]) * c->inner + i % c->inner;
 }

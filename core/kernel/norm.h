@@ -11,23 +11,23 @@ typedef struct moth_row_norm {
   int dtype;
   /* rows of channels * inner elements; row r belongs to group r % groups of the weights */
   int64_t rows, groups, channels, inner;
-  bool centred; /* is the mean taken away? */
+  bool centred; /* the mean is subtracted */
   double eps;
   const void *x, *dy, *weight, *bias;
   void *y, *mean, *rstd; /* mean and 1 / sqrt(var + eps) of each row; mean unused if not centred */
   void *dx;
   double *dweight, *dbias; /* groups * channels each, zeroed, or both NULL */
-  void *part;              /* room for twice as many elements, if they are there */
+  void *part;              /* scratch of twice as many elements, if dweight and dbias are given */
 } moth_row_norm;
 
 /* Each polls and returns a status. */
 int moth_row_norm_run(moth_ctx *ctx, const moth_row_norm *p);
 int moth_row_norm_back(moth_ctx *ctx, const moth_row_norm *p); /* mean and rstd are read */
 
-/* What a relu let through: where the value that moth_channel_apply once made of x, by these, is not
-** above `least`, dy counts as 0. */
+/* The mask of a fused relu: where the value that moth_channel_apply computed from x with these
+** numbers is not above `least`, dy counts as 0. */
 typedef struct moth_channel_mask {
-  const double *mean, *scale, *shift; /* NULL: it let all through */
+  const double *mean, *scale, *shift; /* NULL: no relu */
   double least;
 } moth_channel_mask;
 
@@ -35,8 +35,8 @@ typedef struct moth_channel_norm {
   int dtype;
   int64_t n, c, inner;
   const void *x, *dy;
-  const void *sum; /* added to the result of moth_channel_apply without dy; or NULL */
-  bool relu;       /* what is below 0 then becomes 0 */
+  const void *sum; /* NULL, or added to the result of moth_channel_apply without dy */
+  bool relu;       /* negative results become 0 */
   moth_channel_mask mask;
 } moth_channel_norm;
 

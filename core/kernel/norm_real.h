@@ -12,7 +12,7 @@
 VECTOR_SUM(norm_sum, v)
 VECTOR_SUM(norm_squares, (v - m) * (v - m))
 
-/* The sum of (x - mean)^2, in double where squares of f32 would leave the range. */
+/* The sum of (x - mean)^2, in double if f32 squares would overflow. */
 TARGET INLINED double NAME(squares_about)(int64_t n, const REAL *x, REAL mean) {
   double sum = NAME(norm_squares)(n, x, mean);
   if (sum > 1e35) {
@@ -25,12 +25,12 @@ TARGET INLINED double NAME(squares_about)(int64_t n, const REAL *x, REAL mean) {
   return sum;
 }
 
-/* What a relu of (x - mean) by + more let through, of one channel. */
+/* The mask of a relu of (x - mean) by + more, for one channel. */
 typedef struct NAME(mask) {
   REAL mean, by, more, least;
 } NAME(mask);
 
-/* The sums of dy, where the mask is open, and of dy (x - mean). */
+/* The sums of dy, where the mask is true, and of dy (x - mean). */
 TARGET INLINED void NAME(products_of)(const bool masked, int64_t n, const REAL *x, const REAL *dy,
                                       REAL mean, NAME(mask) k, double *sums) {
   const VEC none = {0};
@@ -207,13 +207,13 @@ TARGET static void NAME(row_back)(const moth_row_norm *p, const REAL *x, const R
   const int64_t channels = p->channels, inner = p->inner;
   double n = (double)(channels * inner), r = (double)rstd;
   REAL even = p->centred ? (REAL)(-r * sums[0] / n) : 0;
-  REAL along = (REAL)(-r * (sums[1] / n)); /* times rstd below: its cube may be too small */
+  REAL along = (REAL)(-r * (sums[1] / n)); /* multiplied by rstd below: its cube may underflow */
   if (inner == 1 && w) {
     for (int64_t i = 0; i < channels; i++)
       dx[i] = dy[i] * w[i] * rstd + (x[i] - mean) * rstd * along + even;
     return;
   }
-  if (!w) { /* all of them alike */
+  if (!w) { /* all weights are 1 */
     for (int64_t i = 0; i < channels * inner; i++)
       dx[i] = dy[i] * rstd + (x[i] - mean) * rstd * along + even;
     return;
@@ -225,7 +225,7 @@ TARGET static void NAME(row_back)(const moth_row_norm *p, const REAL *x, const R
   }
 }
 
-/* Gradients of weights gather in `part` for a while, so that long sums stay exact. */
+/* Gradients of weights are summed in `part` for a while, so that long sums stay exact. */
 TARGET static void NAME(flush)(const moth_row_norm *p) {
   int64_t n = p->groups * p->channels;
   REAL *restrict dw = p->part, *restrict db = dw + n;
@@ -293,7 +293,7 @@ TARGET INLINED void NAME(row_of_products)(const bool masked, int64_t n, const RE
   }
 }
 
-/* -- what the elements of a plane become; y may be x or s -- */
+/* -- elementwise loops over a plane; y may be x or s -- */
 
 TARGET INLINED void NAME(plane_of)(const bool summed, const bool relu, int64_t n, const REAL *x,
                                    REAL m, REAL a, REAL b, const REAL *s, REAL *y) {
@@ -304,7 +304,7 @@ TARGET INLINED void NAME(plane_of)(const bool summed, const bool relu, int64_t n
   }
 }
 
-/* s: NULL, or what is added. */
+/* s: NULL, or added to the result. */
 TARGET static void NAME(plane)(int64_t n, const REAL *x, REAL m, REAL a, REAL b, const REAL *s,
                                bool relu, REAL *y) {
   if (s && relu) NAME(plane_of)(true, true, n, x, m, a, b, s, y);
@@ -319,7 +319,7 @@ TARGET INLINED void NAME(plane_back_of)(const bool masked, int64_t n, const REAL
   for (int64_t i = 0; i < n; i++) {
     REAL g = dy[i];
     if (masked) g = (x[i] - k.mean) * k.by + k.more <= k.least ? 0 : g;
-    y[i] = (x[i] - m) * a + b + g * d; /* so there is one way to contract it */
+    y[i] = (x[i] - m) * a + b + g * d; /* this form contracts in one way only */
   }
 }
 

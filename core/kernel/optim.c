@@ -9,9 +9,9 @@ MOTH_INLINE double moth_sqrt_f64(double x) { return sqrt(x); }
 #define LOOPS "kernel/optim_real.h"
 #include "each_level.h"
 
-#define COST 0.4 /* ns for an element, whose operands come from far away */
+#define COST 0.4 /* ns for an element whose operands are not in cache */
 #define MOST MOTH_STEP_OPERANDS
-#define BLOCK 256 /* elements converted at a time where they are not in a row or half types */
+#define BLOCK 256 /* elements converted at a time, if strided or half types */
 
 typedef struct job {
   const moth_step *step;
@@ -38,7 +38,7 @@ static bool in_a_row(const job *j, const int64_t *step) {
   return j->dtype == j->state && (j->dtype == MOTH_F32 || j->dtype == MOTH_F64);
 }
 
-/* Elements that lie anywhere go through blocks of f32 or f64; the gradient is not written back. */
+/* Strided elements are copied through blocks of f32 or f64; the gradient is not written back. */
 static void run_blocks(const job *j, int64_t n, char *const *at, const int64_t *step) {
   double room[MOST][BLOCK];
   int real = j->dtype == MOTH_F64 ? MOTH_F64 : MOTH_F32;

@@ -4,8 +4,8 @@
 
 #include "tensor/loop.h"
 
-/* X(rule, its function in optim_rules.h, fewest and most operands). The rule decides what else of
-** moth_step counts, and which tensors follow parameter and gradient. */
+/* X(rule, its function in optim_rules.h, fewest and most operands). The rule decides which other
+** fields of moth_step are used, and which tensors follow parameter and gradient. */
 #define MOTH_RULE_LIST(X)                                                        \
   X(MOTH_SGD,      sgd,      2, 3) /* [buffer] */                                \
   X(MOTH_ADAM,     adam,     4, 5) /* mean, square, [greatest square] */         \
@@ -25,7 +25,7 @@ typedef struct moth_step {
   moth_rule rule;
   double lr;           /* factor of the step, corrections included */
   double lr_grad;      /* NAdam: factor of the gradient's own share */
-  double less, more;   /* Rprop: factors of a step's size where the gradient turned, or did not */
+  double less, more;   /* Rprop: step factors if the gradient's sign changed, or did not */
   double least, most;  /* Rprop: bounds of that size */
   double beta1, beta2; /* shares of the running means that are kept */
   double root;         /* Adam: sqrt(1 - beta2^t); RAdam: factor of the adaptive step, or 0 */
@@ -37,13 +37,13 @@ typedef struct moth_step {
 
 #define MOTH_STEP_OPERANDS 5
 
-/* x: n operands, the parameter first, its gradient second, of one floating dtype and one shape, in
-** any layout; half types go through f32. The others, of one dtype, may be f32 beside half types.
-** All but the gradient are written. */
+/* x: n operands, first the parameter, second its gradient, of one floating dtype and one shape, in
+** any layout; half types are computed in f32. The other operands have one dtype, which may be f32
+** with half parameters. All except the gradient are written. */
 int moth_step_run(const moth_step *s, moth_tensor *const *x, int n);
 
-/* What a device beside the CPU is given for "optimizer_step": n operands of every parameter, one
-** parameter after another, as operands of moth_device_map. */
+/* The arguments of a device's "optimizer_step": n operands of every parameter, one parameter after
+** another, as operands of moth_device_map. */
 typedef struct moth_steps {
   const moth_step *how;
   int n;

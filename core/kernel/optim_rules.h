@@ -11,10 +11,10 @@ TEMPLATE struct NAME(numbers) {
   REAL lr, lr_grad, beta2, rest1, rest2, by, root, eps, decay, sign, shrink, momentum, add;
   REAL less, more, least, most;
   bool nesterov, first, centered, all;
-  bool extra; /* the last operand, which the rule can do without, is there */
+  bool extra; /* the optional last operand is present */
 };
 
-/* For that rule and n operands. */
+/* For a rule and n operands. */
 TEMPLATE RULE NUMBERS NAME(numbers_of)(const moth_step *s, moth_rule rule, int n) {
   NUMBERS v;
   v.lr = (REAL)s->lr;
@@ -22,7 +22,7 @@ TEMPLATE RULE NUMBERS NAME(numbers_of)(const moth_step *s, moth_rule rule, int n
   v.beta2 = (REAL)s->beta2;
   v.rest1 = (REAL)(1 - s->beta1);
   v.rest2 = (REAL)(1 - s->beta2);
-  v.by = (REAL)(1 / s->root); /* a division less */
+  v.by = (REAL)(1 / s->root); /* saves a division */
   v.root = (REAL)s->root;
   v.eps = (REAL)s->eps;
   v.decay = (REAL)s->weight_decay;
@@ -52,7 +52,7 @@ TEMPLATE RULE void NAME(sgd)(REAL *x, const NUMBERS *s) {
   x[0] -= s->lr * (s->nesterov ? g + s->momentum * x[2] : x[2]);
 }
 
-/* -- Adam and its kin: the running means move, and the parameter, decayed, is given back -- */
+/* -- Adam and its variants: update the running means, return the decayed parameter -- */
 
 TEMPLATE RULE REAL NAME(move_means)(REAL *x, REAL *g, const NUMBERS *s) {
   const REAL at = x[0] * s->shrink;
@@ -120,7 +120,7 @@ TEMPLATE RULE void NAME(adadelta)(REAL *x, const NUMBERS *s) {
   x[0] -= s->lr * step;
 }
 
-/* One choice a line: nested ones are branches on the CPU, 5 x slower. */
+/* One choice per line: nested ones become branches on the CPU, 5 x slower. */
 TEMPLATE RULE void NAME(rprop)(REAL *x, const NUMBERS *s) {
   REAL g = s->sign * x[1], turn = g * x[2], factor = 1;
   factor = turn > 0 ? s->more : factor;

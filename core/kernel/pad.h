@@ -15,7 +15,7 @@ typedef struct moth_pad {
 /* y := packed x with its border, by elements of `size` bytes; `fill` is one of them. */
 int moth_pad_forward(moth_ctx *ctx, const moth_pad *p, int64_t size, const char *x,
                      const char *fill, char *y);
-/* dx := for each element the sum of dy over the places where it stands; f32 or f64. */
+/* dx := for each element the sum of dy over its copies; f32 or f64. */
 int moth_pad_back(moth_ctx *ctx, const moth_pad *p, int dtype, const void *dy, void *dx);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/threads.h"
 #include "kernel/math/real_math.h"
 
-#define PAIR_BLOCK 8192 /* pairs that are summed in one go */
+#define PAIR_BLOCK 8192 /* pairs that are summed at a time */
 
 /* -- losses -- */
 
@@ -24,7 +24,7 @@ typedef struct pair_job {
 #define LOOPS "kernel/pointloss_real.h"
 #include "each_level.h"
 
-/* The sum of losses of f32 that left the range on the way, in double. */
+/* The sum of f32 losses in double, if a partial sum overflowed. */
 static double summed_again(const pair_job *f) {
   enum { SOME = 256 };
   double x[SOME], target[SOME], total = 0, sum;

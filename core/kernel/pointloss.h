@@ -8,7 +8,7 @@
 #include "kernel/math/elementwise.h"
 #include "loss.h"
 
-/* Losses of a pair of numbers x and t, some with a number a of their own:
+/* Losses of a pair of numbers x and t, some with a parameter a:
 **   SQUARE    (x - t)^2
 **   DISTANCE  |x - t|
 **   SMOOTH    (x - t)^2 / (2 a) up to a distance of a, from there on |x - t| - a / 2
@@ -25,7 +25,7 @@
 enum { MOTH_PAIR_LOSSES(MOTH_PAIR_LOSS) };
 int moth_pair_loss(moth_ctx *ctx, int dtype, int which, double a, int64_t n, int64_t reduction,
                    const void *x, const void *target, void *y);
-/* Whether all n numbers are from 0 to 1. */
+/* True if all n numbers are from 0 to 1. */
 bool moth_all_chances(int dtype, int64_t n, const void *x);
 
 typedef struct moth_pointloss_loops {

@@ -16,7 +16,7 @@ VECTOR_SUM(loss_sum, v)
       y[i] = LOSS;                                                                         \
     }                                                                                      \
   }
-/* log(1 + exp(-|x|)), with what rounding takes from 1 + e, e being at most 1. */
+/* log(1 + exp(-|x|)), corrected for the rounding of 1 + e, where e is at most 1. */
 TARGET INLINED REAL NAME(log_tail)(REAL x) {
   const REAL e = MATH(exp)(-MATH(abs)(x)), u = 1 + e;
   return MATH(log)(u) + (e - (u - 1)) / u;
@@ -36,7 +36,7 @@ PAIR(kl_log, MATH(full_exp)(t) * (t - x))
 
 typedef void NAME(pair_loop)(int64_t, const REAL *, const REAL *, REAL, REAL *restrict);
 
-/* What is left beside whole vectors goes through room. */
+/* The rest after whole vectors is copied through a buffer. */
 TARGET static void NAME(run_pairs)(NAME(pair_loop) *loop, int64_t n, const REAL *x, const REAL *t,
                                    REAL a, REAL *y) {
   const int64_t whole = MOTH_WHOLE(n);
@@ -71,7 +71,7 @@ TARGET static void NAME(pairs)(int64_t first, int64_t last, int lane, const void
   }
 }
 
-/* Whether all are from 0 to 1. */
+/* True if all are from 0 to 1. */
 TARGET static bool NAME(inside)(int64_t n, const void *from) {
   const REAL *x = from;
   bool all = true;

@@ -6,8 +6,8 @@
 
 #include "base/threads.h"
 
-#define BLOCK 256 /* results of a row taken at a time */
-#define FEW 4      /* fewer windows inside a row are taken one by one, as those over its edges */
+#define BLOCK 256 /* results of a row computed at a time */
+#define FEW 4      /* fewer windows inside a row are computed one by one, as those over its edges */
 
 typedef struct job {
   const moth_pool *p;
@@ -16,14 +16,14 @@ typedef struct job {
   void *y;
   int64_t *index;
   int64_t room, n;  /* elements of a plane of the image, and of the results */
-  int64_t from, to; /* the windows of a row that lie inside it */
+  int64_t from, to; /* the windows of a row that are inside it */
   int64_t top, bottom; /* the rows of windows that do */
-  int64_t spare; /* as many windows behind `to` read nothing but what is inside the next row */
+  int64_t spare; /* so many windows after `to` read only elements of the next row */
   bool tiles;       /* the windows cover the plane, each element once */
-  atomic_bool *outside; /* has a position been found that is not in its plane? */
+  atomic_bool *outside; /* a position outside its plane was found */
 } job;
 
-/* What the sum over a window is divided by; 0: it has no element. */
+/* The divisor of a window's sum; 0: it has no element. */
 static int64_t divisor(const moth_pool *p, int64_t oy, int64_t ox) {
   int64_t n = 1, at[2] = {oy, ox};
   for (int i = 0; i < 2; i++) {
@@ -31,7 +31,7 @@ static int64_t divisor(const moth_pool *p, int64_t oy, int64_t ox) {
     moth_window_clip(&p->w, i, at[i], &first, &last);
     if (first >= last) return 0;
     int64_t start = at[i] * p->w.stride[i] - p->w.padding[i];
-    int64_t room = p->w.in[i] + p->w.padding[i] - start; /* the far border counts, beyond it not */
+    int64_t room = p->w.in[i] + p->w.padding[i] - start; /* includes the far border */
     n *= !p->count_padding ? last - first : room < p->w.kernel[i] ? room : p->w.kernel[i];
   }
   return p->divisor ? p->divisor : n;
@@ -56,10 +56,10 @@ static const int64_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 
 
 /* -- windows -- */
 
-/* The windows first..last-1 of an axis that lie inside the plane. */
+/* The windows first..last-1 of an axis that are inside the plane. */
 static void inside(const moth_window *w, int axis, int64_t *first, int64_t *last) {
   int64_t s = w->stride[axis], reach = (w->kernel[axis] - 1) * w->dilation[axis];
-  int64_t end = w->in[axis] - 1 - reach + w->padding[axis]; /* where the last of them begins */
+  int64_t end = w->in[axis] - 1 - reach + w->padding[axis]; /* start of the last one */
   *first = (w->padding[axis] + s - 1) / s;
   *last = end < 0 ? 0 : end / s + 1;
   if (*last > w->out[axis]) *last = w->out[axis];
@@ -78,11 +78,11 @@ static job windows(const moth_pool *p, const void *x, void *y) {
   for (int i = 0; i < 2; i++)
     j.tiles = j.tiles && !w->padding[i] && w->kernel[i] == w->stride[i] &&
               w->in[i] == w->out[i] * w->stride[i];
-  if (j.from > 0) j.tiles = false; /* what goes one by one is added */
+  if (j.from > 0) j.tiles = false; /* windows computed one by one are added */
   return j;
 }
 
-/* Nanoseconds for a plane, roughly: `each` for a tap. */
+/* Estimated ns for a plane; `each`: ns for a tap. */
 static double cost_of(const moth_pool *p, double each) {
   const moth_window *w = &p->w;
   double taps = (double)w->kernel[0] * (double)w->kernel[1];
@@ -106,7 +106,7 @@ int moth_mean_pool_back(moth_ctx *ctx, int dtype, const moth_pool *p, const void
   return RUN(mean_planes_back, p->planes, cost_of(p, 0.2));
 }
 
-/* -- shares -- */
+/* -- shares of the mean -- */
 
 static job shares(const moth_shares *p, const void *x, void *y) {
   return (job){.s = p, .x = x, .y = y, .room = p->in[0] * p->in[1], .n = p->out[0] * p->out[1]};

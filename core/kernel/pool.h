@@ -11,15 +11,15 @@ typedef struct moth_pool {
   int64_t divisor;    /* ... or by this, unless 0 */
 } moth_pool;
 
-/* All of them poll and return a status; dtype is MOTH_F32 or MOTH_F64. index holds the flat
+/* All functions poll and return a status; dtype is MOTH_F32 or MOTH_F64. index holds the flat
 ** position in the plane, or -1 for a window without an element. */
 int moth_max_pool(moth_ctx *ctx, int dtype, const moth_pool *p, const void *x, void *y,
                   int64_t *index);
 int moth_mean_pool(moth_ctx *ctx, int dtype, const moth_pool *p, const void *x, void *y);
 int moth_mean_pool_back(moth_ctx *ctx, int dtype, const moth_pool *p, const void *dy, void *dx);
 
-/* Windows that share out a plane of in[] elements among out[] places: place i sees the elements
-** from floor(i in / out) to ceil((i + 1) in / out) on each axis. */
+/* Adaptive windows, from in[] elements to out[]: result i covers the elements from floor(i in /
+** out) to ceil((i + 1) in / out) on each axis. */
 typedef struct moth_shares {
   int64_t planes, in[2], out[2];
 } moth_shares;
@@ -29,7 +29,7 @@ int moth_mean_shares(moth_ctx *ctx, int dtype, const moth_shares *p, const void 
 int moth_mean_shares_back(moth_ctx *ctx, int dtype, const moth_shares *p, const void *dy,
                           void *dx);
 
-/* plane[index[i]] += dy[i] over planes of `room` elements, from zero; and y[i] = x[index[i]].
+/* plane[index[i]] += dy[i] over planes of `room` elements, initially zero; and y[i] = x[index[i]].
 ** A position outside its plane is an error. */
 int moth_pool_scatter(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,
                       const void *dy, const int64_t *index, void *dx);

@@ -37,7 +37,7 @@ TARGET static inline int64_t NAME(largest)(const moth_window *w, const REAL *x, 
     NAME(v##L) a, b;                                                                           \
     if (s == 1) {                                                                              \
       memcpy(to, x + tap, sizeof *to);                                                         \
-    } else if (s == 2 && k > 1) { /* what lies behind the last tap is not touched */           \
+    } else if (s == 2 && k > 1) { /* elements after the last tap are not read */           \
       memcpy(&a, x + tap - (tap > 0), sizeof a);                                               \
       memcpy(&b, x + tap - (tap > 0) + L, sizeof b);                                           \
       *to = tap > 0 ? __builtin_shufflevector(a, b, ODD)                                       \
@@ -227,7 +227,7 @@ TARGET static bool NAME(finite)(int64_t n, const REAL *y) {
   return !odd;
 }
 
-/* The mean of a rectangle whose sum left the range: of shares, in double. */
+/* The mean of a rectangle whose sum overflowed: a sum of quotients, in double. */
 TARGET static REAL NAME(mean_again)(int64_t rows, int64_t n, const REAL *x, int64_t down,
                                     int64_t by) {
   double sum = 0;
@@ -409,7 +409,7 @@ TARGET static void NAME(mean_row_back)(const moth_shares *p, int64_t rows, const
 
 TARGET static void NAME(mean_shares_back_of)(const moth_shares *p, const REAL *dy, REAL *dx) {
   const int64_t wide = p->in[1];
-  /* does each element belong to one share? */
+  /* each element belongs to one share */
   bool apart = p->out[0] && p->out[1] && p->in[0] % p->out[0] == 0 && wide % p->out[1] == 0;
   if (!apart) memset(dx, 0, (size_t)(p->in[0] * wide) * sizeof(REAL));
   for (int64_t oy = 0; oy < p->out[0]; oy++, dy += p->out[1]) {
@@ -449,7 +449,7 @@ TARGET static void NAME(max_shares)(int64_t first, int64_t last, int lane, const
   (void)lane;
 }
 
-/* -- positions; those of -1 are left out, those outside of the plane are told -- */
+/* -- positions; -1 is skipped, positions outside the plane are reported -- */
 
 /* A sign bit is set of each position below -1, and of those from `room` on. */
 TARGET static bool NAME(outside)(const job *j, const int64_t *at) {

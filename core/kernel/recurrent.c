@@ -3,7 +3,7 @@
 #include "device/device.h"
 #include "recurrent_step.h"
 
-/* -- the state's share of the gates -- */
+/* -- the state's part of the gates -- */
 
 /* W_hh as the steps of a chain read it: turned, and in tiles where those are our own. A GRU keeps
 ** the last gate's share of the state apart, so that is a second block. */
@@ -43,7 +43,7 @@ static void add_state(const rnn_direction *q, const rnn_step *s, const char *tur
                 (char *)s->gates + 3 * q->n * q->size);
 }
 
-/* The same for the only step, where nothing is worth turning. */
+/* The same for a single step, for which no transpose pays. */
 static int add_first_state(const rnn_direction *q) {
   const char *w = q->params[1];
   int64_t n = q->n, shared = rnn_shared_gates(q), rows = moth_rnn_active(q->r, 0);
@@ -54,7 +54,7 @@ static int add_first_state(const rnn_direction *q) {
                    q->gates + 3 * n * q->size, q->kept, 1);
 }
 
-/* What sequences that end here leave behind. */
+/* Copies the last state of sequences that end here to hn and cn. */
 static void keep_last(const rnn_direction *q, const rnn_moment *m, rnn_span rows, char *hn,
                       char *cn) {
   int64_t bytes = q->n * q->size, first = q->number * q->r->batch;
@@ -85,7 +85,7 @@ static void rows_forward(const rnn_walk *w, rnn_span rows) {
 
 /* -- layers -- */
 
-/* gates := x W_ih^T + the biases, of all steps; what a GRU keeps beside begins with its bias. */
+/* gates := x W_ih^T + the biases, for all steps; a GRU's extra kept gate starts with its bias. */
 static int add_inputs(const rnn_direction *q, const void *x) {
   const moth_rnn *r = q->r;
   int64_t rows = r->steps * r->batch, inputs = moth_rnn_inputs(r, q->layer);

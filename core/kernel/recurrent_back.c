@@ -13,7 +13,7 @@
 static void through_state(const rnn_direction *q, int64_t rows, const char *dgates, int64_t gate,
                           int64_t gates, char *dh, int beta) {
   const char *w = (const char *)q->params[1] + gate * q->n * q->size;
-  if (rnn_tiled(q)) { /* not the form that suits this many rows: others take other sums */
+  if (rnn_tiled(q)) { /* always this form: another one would sum in another order */
     moth_matrix_run(&(moth_matrix){
       .m = rows, .n = q->n, .k = gates, .a = (const float *)(const void *)dgates, .rs = q->kept,
       .cs = 1, .b = (const float *)(const void *)w, .ldb = q->n, .c = (float *)(void *)dh,
@@ -25,7 +25,7 @@ static void through_state(const rnn_direction *q, int64_t rows, const char *dgat
     .rs_a = q->kept, .cs_a = 1, .b = w, .rs_b = q->n, .cs_b = 1, .c = dh, .ldc = q->n});
 }
 
-/* dh of the step before: dgates W_hh, to which a GRU adds what z let through. */
+/* dh of the previous step: dgates W_hh, plus, for a GRU, the part that z lets through. */
 static void back_state(const rnn_direction *q, int64_t rows, const char *dgates, char *dh) {
   int64_t shared = rnn_shared_gates(q);
   bool gru = shared < q->wide;
@@ -33,13 +33,13 @@ static void back_state(const rnn_direction *q, int64_t rows, const char *dgates,
   if (gru) through_state(q, rows, dgates + 3 * q->n * q->size, shared, q->n, dh, 1);
 }
 
-/* When the steps of a lane are: the spans of both count up. */
+/* The times of a direction's steps, ascending for both. */
 static rnn_span times_of(const rnn_direction *q, rnn_span steps) {
   int64_t n = q->r->steps;
   return q->direction ? (rnn_span){n - steps.last, n - steps.first} : steps;
 }
 
-/* Undoes steps: fills dgates, and those of the rows' first steps into `begun`. */
+/* Backward steps: fills dgates, and those of the rows' first steps into `begun`. */
 static void rows_back(const rnn_walk *w, rnn_span rows) {
   const rnn_direction *q = w->q;
   int64_t bytes = q->n * q->size, wide = q->kept * q->size, start = times_of(q, w->steps).first;
@@ -65,9 +65,9 @@ static void rows_back(const rnn_walk *w, rnn_span rows) {
 
 /* -- gradients of the parameters, and of the input -- */
 
-typedef struct room { /* for backward; `next` takes turns with dy */
-  double *sums;         /* of the gates' gradients, for the biases */
-  char *dgates, *begun; /* of some steps; of the rows' first ones, behind the sums */
+typedef struct room { /* buffers of backward; `next` and dy alternate */
+  double *sums;         /* sums of the gates' gradients, for the biases */
+  char *dgates, *begun; /* of some steps; of the rows' first steps, after the sums */
   char *next;
   void *x;
   int64_t dgates_bytes, sums_bytes, block;
@@ -95,7 +95,7 @@ static int state_weight(const rnn_direction *q, const room *w, const rnn_span *s
   return moth_gemm(q->ctx, r->dtype, n, q->n, rows, dgates, 1, q->kept, y, ld, 1, dw, q->n, add);
 }
 
-/* Both parts of it for a GRU, whose last gate has its own. */
+/* Both parts of it for a GRU, whose last gate has a separate gradient. */
 static int state_weights(const rnn_direction *q, const room *w, const rnn_span *steps, char *dw) {
   int64_t shared = rnn_shared_gates(q);
   int status = state_weight(q, w, steps, 0, 0, shared, dw);
@@ -131,7 +131,7 @@ static void bias_gradients(const rnn_direction *q, const double *sums, char *db)
   moth_convert(rest, MOTH_F64, own, 8, q->r->dtype, db + (q->wide + shared) * size, size);
 }
 
-/* How many steps are undone before their dgates are used. */
+/* The number of backward steps before their dgates are used. */
 static int64_t steps_at_once(const moth_rnn *r) {
   int64_t n = HELD / (r->batch * moth_rnn_kept(r->mode) * r->hidden * moth_dtype_size[r->dtype]);
   return n < 1 ? 1 : n < r->steps ? n : r->steps;
@@ -192,7 +192,7 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
     return moth_device_call(ctx, "rnn_backward", &(moth_rnn_call){
       .ctx = ctx, .r = r, .x = x, .h0 = h0, .c0 = c0, .reserve = (void *)(uintptr_t)reserve,
       .dy = dy, .dh = dh, .dc = dc, .dx = dx, .dw = dw, .weights = moth_rnn_weights(r)});
-  if (!r->batch) { /* the caller clears what lies on a device */
+  if (!r->batch) { /* the caller clears device buffers */
     if (!r->device) memset(dw, 0, (size_t)(end - (char *)dw));
     return MOTH_OK;
   }
@@ -224,7 +224,7 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
 
 /* -- one step of a cell -- */
 
-/* What lies (r, z, n, m) in a row for each row, as (r, z, n) and as (r, z, m). */
+/* Splits rows of (r, z, n, m) into rows of (r, z, n) and of (r, z, m). */
 static void part_gates(const rnn_direction *q, const char *from, char *to) {
   size_t unit = (size_t)(q->n * q->size);
   char *other = to + q->r->batch * q->wide * q->size;

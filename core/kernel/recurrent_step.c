@@ -4,7 +4,7 @@
 #include "kernel/math/elementwise.h"
 #include "kernel/math/exp_f64.h"
 
-#define SOME_ROWS 32 /* that a library multiplies at a time */
+#define SOME_ROWS 32 /* that BLAS multiplies at a time */
 
 #define LOOPS "kernel/recurrent_real.h"
 #include "each_level.h"
@@ -13,7 +13,7 @@ const rnn_level *moth_rnn_level_of(int dtype) {
   return dtype == MOTH_F32 ? MOTH_BEST(&level) : &level_f64;
 }
 
-/* -- where things lie -- */
+/* -- layout of the buffers -- */
 
 bool moth_rnn_room(const moth_rnn *r, int64_t *size, int64_t *masks) {
   const int64_t kept = moth_rnn_kept(r->mode) + (r->mode == MOTH_LSTM) + 1;

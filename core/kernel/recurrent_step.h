@@ -19,7 +19,7 @@
 typedef struct rnn_step {
   int64_t rows, n, ld, ld0;
   void *gates, *h, *c;
-  const void *h0, *c0; /* the state before; h0 lies ld0 apart */
+  const void *h0, *c0; /* the previous state; rows of h0 are ld0 apart */
   const void *dy;
   void *dgates, *dh, *dc;
 } rnn_step;
@@ -49,12 +49,12 @@ rnn_direction moth_rnn_direction_of(moth_ctx *ctx, const moth_rnn *r, const void
                                     const void *h0, const void *c0, int64_t number);
 char *moth_rnn_layer_output(const moth_rnn *r, const void *reserve, int64_t layer);
 char *moth_rnn_layer_mask(const moth_rnn *r, const void *reserve, int64_t layer);
-/* The input of a layer above the first: the output below it, through dropout, for which *room is
-** allocated, of as many bytes, if there is none. */
+/* The input of a layer above the first: the output of the layer below, after dropout. *room is a
+** buffer for it, allocated if NULL. */
 int moth_rnn_layer_input(moth_ctx *ctx, const moth_rnn *r, const void *reserve, int64_t layer,
                          void **room, const void **x);
 
-/* Rows of W_hh that the state and the input share gates in: all but a GRU's last ones. */
+/* Rows of W_hh whose gates add the parts of state and input: all except a GRU's last ones. */
 static inline int64_t rnn_shared_gates(const rnn_direction *q) {
   return q->r->mode == MOTH_GRU ? 2 * q->n : q->wide;
 }
@@ -67,21 +67,21 @@ typedef struct rnn_span { /* rows of a batch */
   int64_t first, last;
 } rnn_span;
 
-/* The rows of a moment that go on (part 0) or begin (part 1) and lie within a span, as far as both
-** ways need them. */
+/* The rows of a moment that continue (part 0) or start (part 1), within a span and valid for both
+** directions of the walk. */
 bool moth_rnn_part_of(const rnn_direction *q, const rnn_moment *m, int part, rnn_span rows,
                       int64_t *first, rnn_step *s);
 
-typedef struct rnn_walk { /* through the steps of a chain, either way */
+typedef struct rnn_walk { /* over the steps of a direction, forward or backward */
   const rnn_direction *q;
   void (*rows)(const struct rnn_walk *w, rnn_span rows); /* all steps, for some rows */
   rnn_span steps;
-  const char *turned, *dy; /* turned: NULL where the state was added already */
+  const char *turned, *dy; /* turned: transposed W_hh; NULL: the state is already added */
   char *hn, *cn, *dh, *dc, *dgates, *begun; /* dgates: of these steps */
-  atomic_bool *stopped; /* some rows, by a cancel */
+  atomic_bool *stopped; /* a cancel stopped some rows */
 } rnn_walk;
 
 int moth_rnn_walk_batch(rnn_walk *w);   /* all rows, some on each thread */
-bool moth_rnn_stops(const rnn_walk *w); /* for a cancel; asked at each step */
+bool moth_rnn_stops(const rnn_walk *w); /* true after a cancel; called at each step */
 
 #endif

@@ -5,7 +5,7 @@
 
 typedef struct taps { /* element i of the result is the sum over k of w[k][i] * x[at[k][i]] */
   int64_t n, *at;
-  void *weight; /* in the dtype computed in */
+  void *weight; /* in the compute dtype */
   int64_t bytes;
 } taps;
 

@@ -9,11 +9,11 @@
 typedef struct moth_resize {
   int64_t planes, in[2], out[2];
   int mode;
-  bool align; /* corners stand on corners */
+  bool align; /* align_corners */
   double scale[2]; /* how much larger; 0: out / in */
 } moth_resize;
 
-/* dtype is MOTH_F32 or MOTH_F64; y from x, and dx from dy. They poll. */
+/* y from x, and dx from dy, in MOTH_F32 or MOTH_F64. Both poll. */
 int moth_resize_forward(moth_ctx *ctx, int dtype, const moth_resize *r, const void *x, void *y);
 int moth_resize_back(moth_ctx *ctx, int dtype, const moth_resize *r, const void *dy, void *dx);
 

@@ -45,7 +45,7 @@ TAPS NAME(spread_row)(const int N, const taps *right, const REAL *restrict from,
     for (int k = 0; k < N; k++) dx[right->at[k * n + i]] += w[k * n + i] * from[i];
 }
 
-/* Rows of the image come in order, so that a row that loses its slot is complete. */
+/* Rows of the image are read in order, so that a row is complete when its slot is reused. */
 TAPS NAME(scatter)(const int N, const job *j, const REAL *dy, REAL *dx, REAL *slots) {
   const taps *down = &j->t[0], *right = &j->t[1];
   const REAL *weight = down->weight;
@@ -66,7 +66,7 @@ TAPS NAME(scatter)(const int N, const job *j, const REAL *dy, REAL *dx, REAL *sl
     if (holds[slot] >= 0) NAME(spread_row)(N, right, slots + slot * n, dx + holds[slot] * wide);
 }
 
-/* One tap is a copy: 0 * inf must not come in. */
+/* One tap is a copy: avoids 0 * inf. */
 TARGET static void NAME(copy_plane)(const job *j, const REAL *x, REAL *y) {
   const taps *down = &j->t[0], *right = &j->t[1];
   for (int64_t oy = 0; oy < down->n; oy++, y += right->n) {

@@ -11,7 +11,7 @@
 
 enum { MOTH_NEAREST, MOTH_NEAREST_EXACT, MOTH_LINEAR, MOTH_CUBIC, MOTH_MOST_TAPS = 4 };
 
-/* Products that no sum is contracted with, so that every machine gets the same. */
+/* Products that are never contracted with a sum, so that every machine has the same bits. */
 MOTH_INLINE float moth_times_f32(float a, float b) {
 #ifdef __CUDA_ARCH__
   return __fmul_rn(a, b);
@@ -31,7 +31,7 @@ MOTH_INLINE double moth_times_f64(double a, double b) {
 typedef struct moth_axis {
   int64_t in, out;
   int mode;
-  bool align;   /* corners stand on corners */
+  bool align;   /* align_corners */
   double scale; /* how much larger; 0: out / in */
 } moth_axis;
 
@@ -47,7 +47,7 @@ MOTH_INLINE double moth_taps_step(const moth_axis *a) {
 }
 
 MOTH_INLINE int64_t moth_taps_nearest(const moth_axis *a, int64_t i) {
-  if (a->in == a->out && !(a->scale > 0)) return i; /* beyond 2^24 a float is no such place */
+  if (a->in == a->out && !(a->scale > 0)) return i; /* floats are inexact from 2^24 on */
   const float step = (float)moth_taps_step(a);
   const float at = moth_times_f32((float)i + (a->mode == MOTH_NEAREST ? 0.0f : 0.5f), step);
   const int64_t last = a->in - 1;
@@ -82,7 +82,7 @@ MOTH_INLINE void moth_taps_cubic(int64_t last, double at, int64_t *to, double *w
   }
 }
 
-/* Where element i stands; worked out in f32 if `single`. */
+/* The source position of element i; computed in f32 if `single`. */
 MOTH_INLINE double moth_taps_place(const moth_axis *a, bool single, int64_t i) {
   const double step = moth_taps_step(a);
   if (a->mode == MOTH_LINEAR && a->in == a->out) return (double)i;
@@ -94,7 +94,7 @@ MOTH_INLINE double moth_taps_place(const moth_axis *a, bool single, int64_t i) {
 }
 
 /* The taps of element i of the result: the first moth_taps_count of to[] and weight[], which have
-** room for MOTH_MOST_TAPS. */
+** MOTH_MOST_TAPS elements. */
 MOTH_INLINE void moth_taps_of(const moth_axis *a, bool single, int64_t i, int64_t *to,
                               double *weight) {
   const int64_t last = a->in - 1;

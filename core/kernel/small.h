@@ -8,8 +8,8 @@
 
 #define MOTH_SIDE_BYTES 64 /* of a vector: 16 floats or 8 doubles, at every level of instructions */
 
-/* x are matrices of n rows and columns, y of n rows and k columns. What is found of each lane, rows
-** and infos too, are elements. */
+/* x are matrices of n rows and columns, y of n rows and k columns. Results per lane, such as pivots
+** and infos, are elements of vectors. */
 typedef struct moth_small {
   /* x := L and U of P x = L U, the ones of L left out; pivots: with which row, from 0, each was
   ** swapped; sign: 1 for an even number of swaps, else -1; info: the first pivot that is 0, from 1,

@@ -84,7 +84,7 @@ static inline int64_t power(int64_t x, int64_t y) {
 #define LISTS(ONE, TWO, THREE) ARITH_FUNCTIONS(TWO)
 MOTH_FAMILY(arith, LISTS)
 
-/* -- what integer division must refuse -- */
+/* -- checks of integer division -- */
 
 #define DIVISION(name, type, wide)                                                         \
   MOTH_INNER(division_##name) {                                                            \
@@ -104,7 +104,7 @@ MOTH_FAMILY(arith, LISTS)
 MOTH_EACH_INT(DIVISION)
 const moth_inner moth_division_loops[MOTH_DTYPES] = {MOTH_INT_ROWS(division)};
 
-/* -- choosing by a mask -- */
+/* -- select by a mask -- */
 
 #define WHERE_LOOP(name, type)                                                             \
   MOTH_INNER(where_##name) {                                                               \

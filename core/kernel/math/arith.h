@@ -8,7 +8,7 @@
 typedef struct moth_arith_loops { ARITH_FUNCTIONS(MOTH_MEMBER) } moth_arith_loops;
 extern const moth_arith_loops moth_arith;
 
-/* What integer division must refuse: set by the loop below when it meets it. */
+/* Operands that integer division refuses; the check loop sets them. */
 typedef struct moth_division {
   bool zero, overflow;
 } moth_division;

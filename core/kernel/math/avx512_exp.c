@@ -23,7 +23,7 @@ typedef int32_t words __attribute__((vector_size(64)));
 #endif
 #define POWER(x, n) __builtin_ia32_scalefps512_mask(x, n, (vector){0}, ALL, NEAREST)
 
-/* As moth_full_exp_f32, but for the power of 2, which brings what is beyond all numbers. */
+/* As moth_full_exp_f32, except for the power of 2, which overflows and underflows by itself. */
 MOTH_AVX512 INLINED vector wide_exp(vector x) {
   const vector bound = MOST(EACH(-105.0f), LEAST(EACH(89.0f), x));
   const vector whole = bound * 1.44269504f + 12582912.0f - 12582912.0f;

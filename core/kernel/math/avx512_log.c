@@ -51,8 +51,8 @@ MOTH_AVX512 INLINED vector log_parts(vector x, vector *rest) {
 
 /* y, log(x) where x is positive and finite, and its values elsewhere. */
 MOTH_AVX512 INLINED vector with_ends(vector y, vector x) {
-  enum { KEEP, SAME, QUIET, NONE, DOWN, UP };                   /* what there is then */
-  enum { NAN0 = 0, NAN1 = 4, ZERO = 8, LEAST = 16, MOST = 20, BELOW = 24 }; /* which x, by bits */
+  enum { KEEP, SAME, QUIET, NONE, DOWN, UP };                   /* the result */
+  enum { NAN0 = 0, NAN1 = 4, ZERO = 8, LEAST = 16, MOST = 20, BELOW = 24 }; /* kinds of x */
   const int table = QUIET << NAN0 | QUIET << NAN1 | DOWN << ZERO | NONE << LEAST | UP << MOST |
                     NONE << BELOW;
   return _mm512_fixupimm_ps(y, x, _mm512_set1_epi32(table), 0);

@@ -20,7 +20,7 @@ typedef float loose __attribute__((vector_size(64), aligned(4), may_alias));
 #define FMA(a, b, c) _mm512_fmadd_ps(a, b, c) /* in files where nothing else is fused */
 #define LOOKUP(t, i) _mm512_permutex2var_ps(AT(t), i, AT((t) + LANES)) /* t[i % 32] */
 
-/* What is no whole vector, or does not lie in a row, goes through room. */
+/* Strided elements, and the rest after whole vectors, are copied through a buffer. */
 #define LOOP(f)                                                                            \
   MOTH_AVX512 void moth_##f##_wide(int64_t n, char *const *at, const int64_t *step,        \
                                    const void *arg) {                                      \

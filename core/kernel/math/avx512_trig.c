@@ -12,7 +12,7 @@
 
 #include "functions.h"
 
-/* -- waves -- */
+/* -- sin, cos, tan -- */
 
 typedef __m512d half; /* of a vector, in f64 */
 #define EACH_HALF(x) _mm512_set1_pd(x)

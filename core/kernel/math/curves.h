@@ -9,7 +9,7 @@
 
 /* x, cut where the curves have long reached what they tend to, so that no power of it overflows. */
 #define MOTH_WITHIN(x, bound) ((x) < -(bound) ? -(bound) : (x) > (bound) ? (bound) : (x))
-/* Far below 0 x times a share of it is 0: infinity would make NaN of the two. */
+/* Far below 0, x times a share of it is 0: infinity would make NaN. */
 #define MOTH_FROM_BELOW(x) ((x) < -1000 ? -1000 : (x))
 
 #define MOTH_CURVES(name, real, wide)                                               \
@@ -25,7 +25,7 @@
     real bell, z = MOTH_WITHIN(x, (real)100), tail = moth_tail_##name(z, &bell);    \
     return (x > 0 ? 1 - tail : tail) + z * ((real)0.39894228040143267794 * bell);   \
   }                                                                                 \
-  /* gelu's tanh(u) is 2 sigmoid(2 u) - 1; this is 2 u, and below its slope */      \
+  /* gelu's tanh(u) is 2 sigmoid(2 u) - 1; this is 2 u, and below its derivative */      \
   MOTH_INLINE real gelu_angle_##name(real x) {                                      \
     const real z = MOTH_WITHIN(x, (real)30);                                        \
     return (real)1.5957691216057307117 * (z + (real)0.044715 * z * z * z);          \

@@ -11,15 +11,15 @@
 #include "functions.h"
 
 #define BLOCK 512 /* elements gathered at a time; all operands' blocks stay in the first cache */
-#define SHIFT 40  /* doubles between blocks: at the same offset in a page they would wait */
-#define FEW 12    /* a run of fewer is left to the loop, which takes any steps */
-#define SHORT 16  /* a run of fewer costs more than copying its elements next to each other */
+#define SHIFT 40  /* doubles between blocks: equal offsets in a page would stall */
+#define FEW 12    /* shorter runs use the loop for any strides */
+#define SHORT 16  /* shorter runs cost more than a copy to contiguous memory */
 
 /* Whether operand k may be a single element: functions of three have a loop for the last one. */
 static inline bool single_fits(int noperands, int k) { return noperands <= 3 || k == 3; }
 
-/* Whether operand k must be gathered: a half type, or neither contiguous nor one element that the
-** loop takes. */
+/* Whether operand k must be gathered: a half type, or neither contiguous nor a single element that
+** the loop accepts. */
 static inline bool gathered(const moth_block_call *call, int k, int64_t step, bool apart) {
   if (moth_compute_dtype(call->dtype[k]) != call->dtype[k]) return true;
   return apart && step != moth_dtype_size[call->dtype[k]] &&
@@ -51,7 +51,7 @@ void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *ar
       const bool single = step[k] == 0 && k > 0;
       const bool spread = single && !single_fits(call->noperands, k);
       width[k] = single && !spread ? 0 : moth_dtype_size[to];
-      if (k > 0 && !(spread && i > 0)) /* it is still there */
+      if (k > 0 && !(spread && i > 0)) /* it is still in the buffer */
         moth_convert(single && !spread ? 1 : m, from, block[k], step[k], to, (char *)room[k],
                      moth_dtype_size[to]);
       block[k] = (char *)room[k];
@@ -63,7 +63,7 @@ void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *ar
   }
 }
 
-/* What an element costs, in ns: its bytes, and the function. */
+/* The cost of an element in ns: its bytes, and the function. */
 double moth_cost_of(const moth_loops *loops, int dtype, int noperands) {
   static const float slower[] = {8, 2, 1}; /* plain, AVX2, AVX-512 */
   double each = loops->cost, moved = 0.03 * noperands;
@@ -81,7 +81,7 @@ typedef struct row_call {
   const void *arg;
 } row_call;
 
-/* Rows first to last - 1; all operands that are not in a row as a whole go through room. */
+/* Rows first to last - 1; operands that are not contiguous are copied to `room`. */
 static void run_rows(int64_t first, int64_t last, int lane, const void *arg) {
   const row_call *call = arg;
   const moth_loop *loop = call->loop;
@@ -109,7 +109,7 @@ static void run_rows(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* Whether run_rows is the way: the result is in a row, and so is, or is f32, each operand. */
+/* Whether run_rows applies: the result is contiguous, operands are contiguous or f32. */
 static bool short_rows(const moth_loop *loop, const moth_tensor *const *operands) {
   if (loop->ndim != 2 || loop->size[0] >= 64 || loop->size[1] < 8) return false;
   for (int k = 0; k < loop->noperands; k++) {
@@ -121,7 +121,7 @@ static bool short_rows(const moth_loop *loop, const moth_tensor *const *operands
   return true;
 }
 
-/* -- operands that would be read across, or in short runs, are copied first: by tiles or rows -- */
+/* -- transposed operands and short runs are copied first, by tiles or rows -- */
 
 static bool across(const moth_loop *loop, int k, int64_t size) {
   if (loop->step[0][k] == size || loop->step[0][k] == 0) return false;
@@ -130,7 +130,7 @@ static bool across(const moth_loop *loop, int k, int64_t size) {
   return false;
 }
 
-/* Whether operand k has elements of its own for all of the result, in another order. */
+/* Whether operand k has one element for each of the result, in another order. */
 static bool differs(const moth_loop *loop, int k, const moth_tensor *const *operands) {
   const int64_t size = moth_dtype_size[operands[k]->l.dtype];
   const int64_t result = moth_dtype_size[operands[0]->l.dtype];
@@ -140,7 +140,7 @@ static bool differs(const moth_loop *loop, int k, const moth_tensor *const *oper
   return false;
 }
 
-/* Copies such operands into own, in the order of the result; how many, or -1: error set. */
+/* Copies such operands into own, in the result's order; returns their number, or -1: error set. */
 static int pack_operands(const moth_loop *loop, const moth_loops *loops,
                          const moth_tensor *const *operands, moth_tensor **own) {
   const bool few = loop->size[0] < (loops->cost > 0 ? 2 * SHORT : SHORT);
@@ -186,7 +186,7 @@ static int run_map(const moth_loop *loop, const moth_loops *loops, int dtype,
   return moth_loop_share(loop, moth_blocks, &call, cost + 0.3);
 }
 
-/* run_map, after operands were packed for which that pays. */
+/* run_map, after packing the operands for which that pays. */
 static int map_packed(moth_loop *loop, const moth_loops *loops, int dtype,
                       const moth_tensor *const *operands, const void *arg) {
   const int noperands = loop->noperands;
@@ -225,7 +225,7 @@ void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg,
       near(m, block, step, arg);
       continue;
     }
-    double room[BLOCK]; /* of x, which the result may lie over */
+    double room[BLOCK]; /* of x, which the result may overlap */
     char *x = (char *)room;
     for (int64_t j = 0; j < m; j++)
       memcpy(x + j * size, block[1] + j * step[1], (size_t)size);
@@ -264,8 +264,8 @@ void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void 
   }
 }
 
-/* Up to BLOCK elements: operands that do not lie as the loop wants them go through room, and all do
-** where these are no whole vectors: zeros fill the last one. */
+/* Up to BLOCK elements. Operands in a layout that the loop does not accept are copied to `room`;
+** all operands are if the length is not a multiple of the vector: zeros fill the last one. */
 static void run_block(int64_t n, char *const *at, const int64_t *step, const void *arg,
                       int noperands, int64_t size, int single, moth_inner inner) {
   double room[4][BLOCK];

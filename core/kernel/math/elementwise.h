@@ -28,22 +28,22 @@
 /* -- a family's functions are one list, F(kind, name, expression ...), in its header in op/ --
 **
 **   REAL      of floats
-**   CURVE     of floats, and far more work than moving them
+**   CURVE     of floats, and far more work than copying them
 **   PAIR      the same of two operands, of which one is often single
-**   SLOW      of floats, one after another at every level of instructions
-**   OWN       as CURVE, with a loop of its own for f32 and AVX-512 (avx512.h)
+**   SLOW      of floats, one element at a time at every level of instructions
+**   OWN       as CURVE, with a separate loop for f32 and AVX-512 (avx512.h)
 **   WAVE      as CURVE, for functions of angles; and C's function, for large ones
 **   OWN_WAVE  the same, as OWN
 **   NUMBER    of integers; of floats
 **   HEAVY     the same, and far more work
 **   QUOTIENT  the same; and of f32 where the quotient is below 2^28
-**   ANY       of truths; of integers; of floats
+**   ANY       of bool; of integers; of floats
 **   JOINT     as NUMBER; a sum with a product, which a loop for a single operand would round by
 **             itself, where the others are fused
-**   JOINED    the same, of truths too
+**   JOINED    the same, of bool too
 **   WHOLE     of integers
-**   BITS      of truths; of integers
-**   QUESTION  of integers and truths; of floats; the answer is a truth
+**   BITS      of bool; of integers
+**   QUESTION  of integers and bool; of floats; the result is bool
 **
 ** In an expression x, y and z are the operands, `real` is their type and a, b, c are numbers that
 ** come with the call. exp(x) has the type of x (real_math.h), and FOR_REAL(f) is f_f32 or f_f64.
@@ -62,9 +62,9 @@
 typedef struct moth_loops {
   moth_inner of[MOTH_LEVEL_ROWS]; /* by dtype; use moth_loop_of */
   const char *name;               /* the function's, under which plugins have their own */
-  float cost;                     /* ns for an f32 at the highest level, beside its bytes */
+  float cost;                     /* ns for an f32 at the highest level, without memory traffic */
   uint8_t noperands;              /* with the result */
-  bool asks;                      /* the result is a truth, whatever is asked about */
+  bool asks;                      /* the result is bool, for operands of any dtype */
 } moth_loops;
 
 #define MOTH_MEMBER(kind, op, ...) moth_loops op[1];
@@ -72,8 +72,8 @@ typedef struct moth_loops {
 #define WIDE(x)                               \
   _Generic((x), float: (x), double: (x), int64_t: (uint64_t)(x), default: (uint32_t)(x))
 
-/* Of integers: all bits below 0, else none; and the sign. By shifts, as plain vectors cannot
-** compare 64 bits. */
+/* For integers: all bits if negative, else none; and the sign. By shifts, since plain vectors
+** cannot compare 64 bits. */
 #define TOP_BIT(x) ((x) >> (8 * sizeof(x) - 1))
 #define BELOW_0(x) (0 - TOP_BIT(WIDE(x)))
 #define SIGN_OF(x) (BELOW_0(x) | TOP_BIT(0 - WIDE(x)))
@@ -152,7 +152,7 @@ typedef struct moth_loops {
 #define MOTH_PLAIN2(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP2, , op##_f32, __VA_ARGS__)
 #define MOTH_PLAIN3(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP3, , op##_f32, __VA_ARGS__)
 
-/* f64: what costs no more than moving it needs no more than AVX2. */
+/* f64: functions that cost no more than memory traffic use at most AVX2. */
 #define MOTH_DOUBLE_REAL(MAP, op, f) MAP(MOTH_AVX2, op##_avx2_f64, double, double, f)
 #define MOTH_DOUBLE_CURVE(MAP, op, f)       \
   MAP##_WIDE(MOTH_AVX2, op##_avx2_f64, f)   \

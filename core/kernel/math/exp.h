@@ -40,7 +40,7 @@ MOTH_INLINE float moth_signed_f32(float y, float x) {
   return moth_float_of(moth_bits_f32(y) | (moth_bits_f32(x) & 0x80000000u));
 }
 
-/* -- exp: what is beyond a bound is chosen at the end, where it costs least -- */
+/* -- exp: overflow and underflow are selected at the end, where it costs least -- */
 
 /* exp(x) = (1 + t) 2^n for |x| up to 104: returns t; *n becomes the bits of n + bias, which are its
 ** lowest. */
@@ -66,7 +66,7 @@ MOTH_INLINE float moth_exp_join(float t, uint32_t n) {
   return (t * a + a) * moth_float_of((n - half) << 23);
 }
 
-/* exp for x up to 88, as softmax wants it: below -87.3 it gives 0. NaN passes. */
+/* exp for x up to 88, for softmax: below -87.3 it is 0. NaN propagates. */
 MOTH_INLINE float moth_exp_f32(float x) {
   uint32_t n;
   float t = moth_exp_parts(x, 127, &n), scale = moth_float_of(n << 23);
@@ -74,7 +74,7 @@ MOTH_INLINE float moth_exp_f32(float x) {
   return x < -87.3f ? 0 : y;
 }
 
-/* exp for any x, with what is below the normal numbers and above all. */
+/* exp for any x, with subnormal results and overflow. */
 MOTH_INLINE float moth_full_exp_f32(float x) {
   uint32_t n;
   float t = moth_exp_parts(x, 254, &n), y = moth_exp_join(t, n);
@@ -186,7 +186,7 @@ MOTH_INLINE float moth_erf_f32(float x) {
   return moth_signed_f32(a < 1.0f ? near : far, x);
 }
 
-/* The share of the normal distribution beyond |x|; *bell becomes exp(-x^2 / 2). */
+/* The normal distribution's tail beyond |x|; *bell becomes exp(-x^2 / 2). */
 MOTH_INLINE float moth_tail_f32(float x, float *bell) {
   float a = moth_abs_f32(x);
   *bell = moth_exp_f32(-0.5f * (x * x));
@@ -213,7 +213,8 @@ MOTH_INLINE float moth_share_terms_f32(float x, float *below) {
   return p;
 }
 
-/* x times the share below it, by half the steps of the tail above, which a slope wants. */
+/* x times the normal distribution function, by half the steps of the tail above; for
+** derivatives. */
 MOTH_INLINE float moth_gelu_f32(float x) {
   float q, p = moth_share_terms_f32(x, &q), share = 0.5f + x * (p / q);
   share = share < 0 ? 0 : share;

@@ -13,7 +13,7 @@
 #include "exp.h"
 
 #define MOTH_LN2 0.69314718055994530942
-#define MOTH_SHIFT_F64 6755399441055744.0 /* added, it leaves a whole number in the lowest bits */
+#define MOTH_SHIFT_F64 6755399441055744.0 /* adding it leaves an integer in the lowest bits */
 
 MOTH_INLINE uint64_t moth_bits_f64(double x) {
   uint64_t bits;
@@ -92,7 +92,7 @@ MOTH_INLINE double moth_expm1_f64(double x) {
   return x > 40.0 ? far : x == 0 ? x : near;
 }
 
-/* The logistic function; *other becomes 1 less it. */
+/* sigmoid(x); *other becomes 1 - sigmoid(x) */
 MOTH_INLINE double moth_sigmoids_f64(double x, double *other) {
   const double e = moth_exp_f64(-moth_abs_f64(x));
   *other = (x < 0 ? 1.0 : e) / (1.0 + e);
@@ -152,7 +152,7 @@ MOTH_INLINE double moth_log_parts_f64(double x, double *e, double *less) {
   return f;
 }
 
-/* What of x is no positive number becomes what log makes of it. */
+/* Selects the results for x that is not positive and finite. */
 MOTH_INLINE double moth_log_ends_f64(double y, double x) {
   y = x < INFINITY ? y : x; /* NaN too */
   y = x == 0 ? -INFINITY : y;
@@ -166,8 +166,8 @@ MOTH_INLINE double moth_log_f64(double x) {
                            ((less - e * 1.90821492927058770002e-10) - f), x);
 }
 
-/* The logarithm to another base, of whose factors of log(x) and e both halves are given, so that
-** powers of the base have whole ones. */
+/* The logarithm to another base. Its factors of log(x) and e are given in two halves, so that
+** powers of the base have integer logarithms. */
 MOTH_INLINE double moth_log_by_f64(double x, double by, double by_low, double per_e,
                                    double per_e_low) {
   double e, less;
@@ -187,7 +187,7 @@ MOTH_INLINE double moth_log10_f64(double x) {
                          7.508597826552624e-08);
 }
 
-/* log(1 + x), with what the sum loses */
+/* log(1 + x), with the rounding error of the sum */
 MOTH_INLINE double moth_log1p_f64(double x) {
   const double u = 1.0 + x, lost = (x - (u - 1.0)) / u, y = moth_log_f64(u);
   return x == 0 ? x : x - x == 0 && u > 0 ? y + lost : y;
@@ -271,7 +271,7 @@ MOTH_INLINE double moth_erfc_f64(double x) {
   return x < 0 ? 2.0 - tail : tail;
 }
 
-/* The share of the normal distribution beyond |x|; *bell becomes exp(-x^2 / 2). */
+/* The normal distribution's tail beyond |x|; *bell becomes exp(-x^2 / 2). */
 MOTH_INLINE double moth_tail_f64(double x, double *bell) {
   const double a = moth_abs_f64(x) * 0.70710678118654752440, b = a > 40.0 ? 40.0 : a;
   *bell = moth_bell_f64(x, 0.5);
@@ -286,13 +286,13 @@ MOTH_INLINE double moth_share_f64(double x) {
 
 MOTH_INLINE double moth_gelu_f64(double x) { return x * moth_share_f64(x); }
 
-/* -- by the names that f32 has beside them -- */
+/* -- aliases with the names of the f32 functions -- */
 
 #define moth_full_exp_f64 moth_exp_f64
 #define moth_less_one_f64 moth_expm1_f64
 #define moth_log1p_unit_f64 moth_log1p_f64
 
-/* -- waves: for |x| up to MOTH_WAVE_FAR_F64; beyond it the loops take those of C -- */
+/* -- sin, cos, tan for |x| up to MOTH_WAVE_FAR_F64; beyond, loops call the C library -- */
 
 #define MOTH_WAVE_FAR_F64 1e6
 
@@ -354,7 +354,7 @@ MOTH_INLINE double moth_tan_f64(double x) {
   return x == 0 ? x : y;
 }
 
-/* sin(pi x) / (pi x): the turns of pi x are exact, and none are left from 2^52 on. */
+/* sin(pi x) / (pi x): the reduction of pi x is exact; from 2^52 on it is 0. */
 MOTH_INLINE double moth_sinc_f64(double x) {
   const double a = moth_abs_f64(x), half = a * 0.5, twos = (half + MOTH_SHIFT_F64) - MOTH_SHIFT_F64;
   const double t = a < 0x1p52 ? 2.0 * (a - 2.0 * twos) : 0.0, whole = t + MOTH_SHIFT_F64;

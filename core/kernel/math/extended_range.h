@@ -26,7 +26,7 @@ static inline int64_t moth_size_bits(double x) {
 
 /* Negative if bits (one number, or a vector) are not within least .. most. */
 #define MOTH_BITS_OUTSIDE(bits, least, most) (((bits) - (least)) | ((most) - (bits)))
-/* Negative if |x| is not within 2^-500 .. 2^500; if x is 0 or not finite. */
+/* Negative if |x| is not within 2^-500 .. 2^500; negative if x is 0 or not finite. */
 #define MOTH_EXTENDED_OUTSIDE(bits) MOTH_BITS_OUTSIDE(bits, MOTH_EXTENDED_LEAST, MOTH_EXTENDED_MOST)
 #define MOTH_EXTENDED_SPECIAL(bits) MOTH_BITS_OUTSIDE(bits, 1, MOTH_FINITE_MOST)
 

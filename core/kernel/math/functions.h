@@ -32,7 +32,7 @@ MOTH_INLINE double moth_wide_two_to(uint64_t n) { /* 2^n */
   return moth_double_of((n + 1023) << 52);
 }
 
-/* Within what an f32 and its reciprocal can be; NaN passes. */
+/* Clamps to the range of an f32 and its reciprocal; NaN propagates. */
 MOTH_INLINE double moth_wide_bound(double t) {
   double low = t < -200.0 ? -200.0 : t;
   return low > 200.0 ? 200.0 : low;
@@ -149,7 +149,7 @@ MOTH_INLINE float moth_atanh_f32(float x) {
   return x < 1e-3f && x > -1e-3f ? x + x * x * x * 0.33333333f : y;
 }
 
-/* -- waves -- */
+/* -- trigonometric functions -- */
 
 /* x = n pi/2 + r, |r| up to pi/4, for |x| below 2^29: the parts of pi/2 have 24 bits each, so that
 ** products with n are exact. Beyond it the loops take those of C (MOTH_WAVE_FAR). */
@@ -217,7 +217,7 @@ MOTH_INLINE float moth_tan_f32(float x) {
   return x == 0 ? x : y;
 }
 
-/* sin(pi x) / (pi x): the turns of pi x are exact, and none are left from 2^24 on. */
+/* sin(pi x) / (pi x): the reduction of pi x is exact; from 2^24 on it is 0. */
 MOTH_INLINE float moth_sinc_f32(float x) {
   double t = x < 16777216.0f && x > -16777216.0f ? 2.0 * x : 0.0;
   double whole = t + 6755399441055744.0;
@@ -228,7 +228,7 @@ MOTH_INLINE float moth_sinc_f32(float x) {
   return x - x == 0 ? y : x != x ? x : 0;
 }
 
-/* -- their inverses -- */
+/* -- inverse trigonometric functions -- */
 
 /* atan(s) for s from 0 to 1, in f32: 1 unit in the last place, exact at both ends. */
 MOTH_INLINE float moth_arc_f32(float s) {
@@ -279,7 +279,7 @@ MOTH_INLINE float moth_acos_f32(float x) {
   return (float)(a > 0.5 ? far : 1.57079632679489661923 - (x < 0 ? -y : y));
 }
 
-/* The angle to the nearer axis, and on from that axis. */
+/* atan of the smaller over the larger, then the quadrant. */
 MOTH_INLINE float moth_atan2_f32(float y, float x) {
   float a = moth_abs_f32(y), b = moth_abs_f32(x);
   float high = a > b ? a : b, low = a > b ? b : a, r = low / high;
@@ -306,7 +306,7 @@ MOTH_INLINE float moth_pow_f32(float x, float y) {
   double e, l = moth_wide_log_parts(a, &e) * 1.4426950408889634074 + e;
   double t = moth_wide_bound(y * l);
   float f = (float)moth_wide_pow2(t);
-  /* which numbers are whole and even: from 2^23 and from 2^24 on all are */
+  /* which numbers are integers, and even: from 2^23 and from 2^24 on all are */
   float size = moth_abs_f32(y), half = 0.5f * size;
   float near = (size + 8388608.0f) - 8388608.0f, near_half = (half + 8388608.0f) - 8388608.0f;
   near = size < 8388608.0f ? near : size;

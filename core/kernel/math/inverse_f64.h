@@ -10,7 +10,7 @@
 
 #include "exp_f64.h"
 
-#define MOTH_PI_2_LOW 6.12323399573676603587e-17 /* what pi/2 has beyond its f64 */
+#define MOTH_PI_2_LOW 6.12323399573676603587e-17 /* pi/2 minus its f64 */
 
 /* -- of angles -- */
 
@@ -62,7 +62,7 @@ MOTH_INLINE double moth_asin_rest_f64(double z) {
   return p * z / (q * z + 1.0);
 }
 
-/* What the root t of z loses beside its upper half */
+/* The error of the upper half of the root t of z */
 MOTH_INLINE double moth_root_rest_f64(double z, double t, double high) {
   return (z - high * high) / (t + high + 1e-300); /* 0 of 0 */
 }
@@ -171,7 +171,7 @@ MOTH_INLINE double moth_power_f64(double a, double y) {
 
 MOTH_INLINE double moth_pow_f64(double x, double y) {
   const double a = moth_abs_f64(x), size = moth_abs_f64(y), half = 0.5 * size;
-  /* which numbers are whole and even: from 2^52 and from 2^53 on all are */
+  /* which numbers are integers, and even: from 2^52 and from 2^53 on all are */
   double near = (size + 0x1p52) - 0x1p52, near_half = (half + 0x1p52) - 0x1p52;
   near = size < 0x1p52 ? near : size;
   near_half = half < 0x1p52 ? near_half : half;

@@ -5,8 +5,8 @@
 #include "op/special.h"
 #include "elementwise.h"
 
-/* Functions of bessel_of, sin(x) / x, first derivatives and gradients by themselves. They are no
-** family of maps.h, whose numbers devices share: devices do not have them. */
+/* The functions of bessel_of, sin(x) / x, first derivatives and separate gradients. They are not in
+** maps.h, whose numbers devices share: devices do not have them. */
 #define BESSEL_WAVE(F, name, kind, n)                 \
   F(WAVE, bessel_##name, FOR_REAL(moth_##name)(x), (real)moth_bessel_at(kind, n, (double)x))
 #define BESSEL_FUNCTIONS(F)                                              \
@@ -27,7 +27,7 @@
   F(CURVE, sinc_first, FOR_REAL(moth_sinc_first)(x))                 \
   F(CURVE, erfcx_first, FOR_REAL(moth_erfcx_first)(x))               \
   F(CURVE, log_ndtr_first, FOR_REAL(moth_log_ndtr_first)(x))
-/* x: the gradient of logit(y), clamped to a .. b; c: that beyond them. */
+/* x: the gradient of logit(y), clamped to a .. b; c: the gradient outside. */
 #define LOGIT_BACK(F) F(REAL, logit_back, y < a || y > b ? c : x / (y * (1 - y)))
 
 typedef struct moth_special_loops {

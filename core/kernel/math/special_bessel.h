@@ -106,7 +106,7 @@ MOTH_SPECIAL double moth_bessel_jy(int n, int which, double x) {
   return by * turn * (n ? s * imaginary - c * real : s * real + c * imaginary);
 }
 
-/* Airy's function Ai, or its slope. */
+/* The Airy function Ai, or its derivative. */
 MOTH_SPECIAL double moth_airy(int slope, double x) {
   const double size = fabs(x), root = sqrt(size), zeta = 2.0 / 3 * size * root, h = 0.125;
   if (x != x) return x;
@@ -138,7 +138,7 @@ MOTH_SPECIAL double moth_airy(int slope, double x) {
   }
   const double by = h * scale / SPECIAL_PI;
   if (x > 0) return (slope ? -by : by) * exp(-zeta) * real;
-  /* w exp(-i zeta) (real + i imaginary); the slope of Ai(wx) has another w, and -1 twice */
+  /* w exp(-i zeta) (real + i imaginary); the derivative of Ai(wx) has another w, and -1 twice */
   const double angle = zeta - SPECIAL_PI / 3 * (slope ? 2 : 1);
   return 2 * by * (cos(angle) * real + sin(angle) * imaginary);
 }

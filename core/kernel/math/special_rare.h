@@ -83,7 +83,7 @@ MOTH_SPECIAL double moth_zeta_f64(double s, double q) {
   if (s == 1) return (double)INFINITY;
   if (!(s > 1) || q != q) return (double)NAN;
   if (q > 0) return isinf(q) || isinf(s) ? pow(q, -s) : moth_zeta_above(s, q);
-  const double part = q - floor(q); /* the terms of both sides of 0, none of which is it */
+  const double part = q - floor(q); /* terms on both sides of 0, none of them 0 */
   if (part == 0) return (double)INFINITY;
   if (s != floor(s) || isinf(q)) return (double)NAN;
   const double below = moth_zeta_above(s, 1 - part) - moth_zeta_above(s, 1 - q);

@@ -64,7 +64,7 @@ MOTH_SPECIAL double moth_erfinv_single(double x) {
   return (x < 0 ? -z : z) * 0.70710678118654752440;
 }
 
-/* The slope of lgamma. */
+/* The derivative of lgamma. */
 MOTH_SPECIAL double moth_digamma_f64(double x) {
   double more = 0;
   if (x == 0) return copysign((double)INFINITY, -x);
@@ -84,7 +84,7 @@ MOTH_SPECIAL double moth_digamma_f64(double x) {
   return more + log(x) - 0.5 / x - tail;
 }
 
-/* q^-s, by products where it is what the first slopes of digamma ask for. */
+/* q^-s, by products for the exponents of digamma's first derivatives. */
 MOTH_SPECIAL double moth_inverse_power(double q, double s) {
   const double square = q * q;
   return s == 2 ? 1 / square : s == 3 ? 1 / (square * q) : pow(q, -s);
@@ -125,7 +125,7 @@ MOTH_SPECIAL double moth_trigamma_f64(double x) {
   return sum + (r + (0.5 * z + r * tail));
 }
 
-/* The n-th slope of digamma, n a whole number from 0 on. */
+/* The n-th derivative of digamma, n an integer from 0 on. */
 MOTH_SPECIAL double moth_polygamma_f64(double n, double x) {
   if (n == 0) return moth_digamma_f64(x);
   if (x != x) return x;
@@ -135,7 +135,7 @@ MOTH_SPECIAL double moth_polygamma_f64(double n, double x) {
   if (x > 0) {
     sum = isinf(x) ? 0 : moth_zeta_above(s, x);
   } else {
-    /* x = part - count: terms of both sides of 0, none of which is it */
+    /* x = part - count: terms on both sides of 0, none of them 0 */
     const double count = -round(x), part = x + count; /* exact */
     if (isinf(x)) return (double)NAN;
     if (part == 0) return sign * (double)INFINITY;

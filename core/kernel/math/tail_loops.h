@@ -64,8 +64,8 @@ MOTH_INLINE float moth_ndtri_f32(float x) {
   return (float)(p < 0.5 ? -y : y);
 }
 
-/* The derivative of sin(u) / u by x, u = pi x, whose turns are exact: (cos(u) - sin(u) / u) / x, or
-** powers near 0. From 2^24 on no part of a turn is left. */
+/* The derivative of sin(u) / u by x, u = pi x, with an exact reduction: (cos(u) - sin(u) / u) / x,
+** or powers near 0. From 2^24 on it is that of a multiple of pi. */
 MOTH_INLINE float moth_sinc_first_f32(float x) {
   const double pi = 3.14159265358979323846, t = x < 0x1p24f && x > -0x1p24f ? 2.0 * x : 0.0;
   const double whole = t + MOTH_SHIFT_F64, r = (t - (whole - MOTH_SHIFT_F64)) * (0.5 * pi);

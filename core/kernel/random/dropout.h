@@ -4,12 +4,12 @@
 
 #include <stdint.h>
 
-/* mask[i] := whether word i reaches `least`; and what the mask does to x. */
+/* mask[i] := word i is at least `least`; and applying the mask to x. */
 void moth_drop_f32(int64_t n, const uint32_t *word, uint32_t least, uint8_t *mask, const float *x,
                    float by, float *y);
 void moth_drop_f64(int64_t n, const uint32_t *word, uint32_t least, uint8_t *mask,
                    const double *x, double by, double *y);
-/* y := x * by where the mask is set, 0 elsewhere: inf or NaN that is dropped gives 0 too. Each of
+/* y := x * by where the mask is set, 0 elsewhere: dropped inf or NaN becomes 0 too. Each of
 ** the n bytes of the mask is for `run` elements in a row. */
 void moth_apply_mask_f32(int64_t n, int64_t run, const uint8_t *mask, const float *x, float by,
                          float *y);

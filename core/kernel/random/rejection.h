@@ -23,7 +23,8 @@ typedef struct moth_rejection {
   uint32_t turn, left, word[4];
 } moth_rejection;
 
-/* The next two words, or four of them. The includer says what words(seed, block, turn, out) is. */
+/* The next two words, or four. The includer defines MOTH_REJECTION_WORDS(seed, block, turn,
+** out). */
 MOTH_INLINE const uint32_t *moth_next_two(moth_rejection *t) {
   if (t->left == 0) {
     MOTH_REJECTION_WORDS(t->seed, t->block, t->turn++, t->word);
@@ -88,8 +89,8 @@ MOTH_REJECTION double moth_log_factorial(double k) {
          (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r / 1680))) / z;
 }
 
-/* Of shape a > 0 and rate 1. Below 1 from that of a + 1, which a power of a uniform one brings
-** down: it may become 0. */
+/* Gamma of shape a > 0 and rate 1. For a < 1 it is that of a + 1 times a power of a uniform number,
+** which may underflow to 0. */
 MOTH_REJECTION double moth_draw_gamma(moth_rejection *t, double a) {
   const double d = (a < 1 ? a + 1 : a) - 1.0 / 3, c = 1 / sqrt(9 * d);
   for (;;) {
@@ -103,14 +104,14 @@ MOTH_REJECTION double moth_draw_gamma(moth_rejection *t, double a) {
   }
 }
 
-/* What a uniform u and the shape of a hat make of one trial: k, and how well it must do. */
+/* One trial, from a uniform u and the shape of a hat: k, and its acceptance bound. */
 MOTH_INLINE double moth_hat_value(double u, double a, double b, double middle, double *size) {
   *size = 0.5 - fabs(u);
   return moth_rejection_floor((2 * a / *size + b) * u + middle);
 }
 
 MOTH_REJECTION double moth_draw_poisson(moth_rejection *t, double rate) {
-  if (rate < 10) { /* by inversion: of a uniform u the first k at which the chances reach it */
+  if (rate < 10) { /* by inversion: the first k whose cumulative probability reaches u */
     const double u = moth_next_unit(t);
     double chance = moth_rejection_exp(-rate), sum = chance;
     int64_t n = u > sum;
@@ -146,10 +147,10 @@ MOTH_REJECTION double moth_draw_poisson(moth_rejection *t, double rate) {
   }
 }
 
-/* Of n trials with a chance p up to 1/2 each. */
+/* Binomial: n trials with probability p up to 1/2. */
 MOTH_REJECTION double moth_draw_few(moth_rejection *t, double n, double p) {
   double k = 0;
-  if (n * p < 10) { /* gaps between those that succeed */
+  if (n * p < 10) { /* gaps between successes */
     const double miss = p < 1e-4 ? -p * (1 + p * (0.5 + p / 3)) : moth_rejection_log(1 - p);
     for (double at = 0;; k++) {
       at += ceil(moth_rejection_log(moth_next_unit(t)) / miss);
@@ -178,7 +179,7 @@ MOTH_REJECTION double moth_draw_binomial(moth_rejection *t, double n, double p) 
   return moth_draw_few(t, floor(n), p);
 }
 
-/* -- as the ops have it: of parameters a and b; NaN where there is no such distribution -- */
+/* -- for the ops: parameters a and b; NaN where the distribution is undefined -- */
 
 enum { MOTH_DRAW_GAMMA, MOTH_DRAW_POISSON, MOTH_DRAW_BINOMIAL };
 
@@ -193,7 +194,7 @@ MOTH_REJECTION double moth_draw_from(moth_rejection *t, int which, double a, dou
   return y < least ? least : y;
 }
 
-/* The same, where its first four words are there already. */
+/* The same, with the first four words given. */
 MOTH_INLINE double moth_draw_with(int which, uint64_t seed, uint64_t block, const uint32_t *word,
                                   double a, double b, double least) {
   moth_rejection t = {seed, block, 1, 2, {word[0], word[1], word[2], word[3]}};
