@@ -1,4 +1,4 @@
---- bounded.lua -- distributions of shares and angles: Kumaraswamy, ContinuousBernoulli, VonMises.
+--- bounded.lua -- distributions on a bounded interval: Kumaraswamy, ContinuousBernoulli, VonMises.
 
 local bind = require "moth.binding.bind"
 local constraints = require "moth.distributions.constraints"
@@ -13,13 +13,13 @@ local EULER = tools.EULER
 
 local M = {}
 
---- Shares of 1, like Beta's, of which those up to x are 1 - (1 - x^a)^b.
+--- Numbers from 0 to 1, similar to Beta's, with the distribution function 1 - (1 - x^a)^b.
 local Kumaraswamy = tools.made("Kumaraswamy", {
   { "concentration1", positive, "a: how much is near 1" },
   { "concentration0", positive, "b: how much is near 0" } })
 M.Kumaraswamy = Kumaraswamy
 
--- The mean of the n-th power.
+-- The n-th moment.
 local function moment(self, n)
   local a, b = large.wide(self.concentration1, self.concentration0)
   local at = a:reciprocal() * n + 1
@@ -41,7 +41,7 @@ function Kumaraswamy:_rsample(size)
   return (self:_beyond(tools.clamped(tools.empty(self:_like(), size):uniform_())))
 end
 
--- The value beyond which this share lies.
+-- The inverse of the survival function.
 function Kumaraswamy:_beyond(share)
   local inside = -(share:log() / self.concentration0):expm1() -- 1 - share^(1/b)
   return (inside:pow(self.concentration1:reciprocal()))
@@ -66,8 +66,8 @@ function Kumaraswamy:entropy()
   return (1 - a:reciprocal()) * ((b + 1):digamma() + EULER) + 1 - b:reciprocal() - (a * b):log()
 end
 
---- Numbers from 0 to 1 whose density grows or falls exponentially: in proportion to
--- probs^x (1 - probs)^(1 - x) (Loaiza-Ganem and Cunningham, "The continuous Bernoulli", 2019).
+--- Numbers from 0 to 1 with an exponential density, proportional to probs^x (1 - probs)^(1 - x)
+-- (Loaiza-Ganem and Cunningham, "The continuous Bernoulli", 2019).
 local Continuous = tools.of_one(tools.either("ContinuousBernoulli",
   "what the density grows by from 0 to 1, probs / (1 - probs): not a probability",
   "the logarithm of that", { probs = constraints.unit_interval, logits = constraints.real }))
@@ -80,12 +80,12 @@ function Continuous:init(probs, logits, validate_args)
   if probs ~= nil then self.probs = tools.clamped(self.probs) end
 end
 
--- B_2n / (2n)!, of which series in x^2 are made that stand where a function loses its digits.
--- (PyTorch's has fewer terms, and an argument, lims, that says where.)
+-- B_2n / (2n)!, the coefficients of series in x^2 that replace a function near 0, where it loses
+-- precision. (PyTorch uses fewer terms, and an argument, lims, for the range.)
 local SERIES = { 1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160,
                  -691 / 1307674368000, 1 / 74724249600 }
 
--- f(x) of logits x, or where they are small the sum of weight(n) SERIES[n] x^(2n - 2).
+-- f(x) of logits x; for small x the sum of weight(n) SERIES[n] x^(2n - 2).
 local function of_logits(self, f, weight)
   local x = self.logits
   local small = x:abs():lt(0.5)
@@ -94,7 +94,7 @@ local function of_logits(self, f, weight)
   return small, f(ops.where(small, 1, x)), sum, (ops.where(small, x, 0))
 end
 
--- The logarithm of the integral of exp(x v) over v from 0 to 1, less x / 2.
+-- The logarithm of the integral of exp(x v) over v from 0 to 1, minus x / 2.
 function Continuous:_log_size()
   local small, far, near, x = of_logits(self, function(x)
     local size = x:abs()
@@ -123,7 +123,7 @@ function Continuous:_rsample(size)
   return (self:_up_to(tools.clamped(tools.empty(self:_like(), size):uniform_())))
 end
 
--- log(1 + share (e^x - 1)) / x: from the end on which the density is high
+-- log(1 + share (e^x - 1)) / x, measured from the end with the higher density
 function Continuous:_up_to(share)
   local x = self.logits
   local small, up = x:abs():lt(1e-8), x:gt(0)
@@ -145,7 +145,7 @@ function Continuous:cdf(value)
   return (ops.where(small, near, ops.where(up, 1 - part, part)):clamp(0, 1))
 end
 
--- log_prob of a value, and the mean of those of values that have this mean.
+-- log_prob of a value; also the mean log_prob of values with this mean.
 function Continuous:_mean_log_prob(mean) return (mean - 0.5) * self.logits - self:_log_size() end
 
 function Continuous:log_prob(value)
@@ -154,7 +154,7 @@ end
 
 function Continuous:entropy() return -self:_mean_log_prob(self.mean) end
 
---- Angles around loc, in radians, the nearer the higher the concentration.
+--- Angles around loc, in radians; a higher concentration means a narrower distribution.
 local VonMises = tools.made("VonMises", { { "loc", constraints.real, "the middle" },
   { "concentration", positive, "1 / variance, where it is high" } })
 M.VonMises = VonMises
@@ -166,7 +166,7 @@ function VonMises._support() return constraints.real end
 function VonMises:_mean() return (self.loc:clone()) end
 function VonMises:_mode() return (self.loc:clone()) end
 
---- That of angles: 1 less the mean cosine.
+--- The circular variance: 1 minus the mean cosine.
 function VonMises:_variance()
   return 1 - special("i1e", self.concentration) / special("i0e", self.concentration)
 end
@@ -177,13 +177,13 @@ function VonMises:log_prob(value)
   return k * ((value - self.loc) * 0.5):sin():square() * -2 - (special("i0e", k) * (2 * pi)):log()
 end
 
--- Best and Fisher, "Efficient simulation of the von Mises distribution" (1979): wrapped Cauchy
--- numbers, of which two in three at least are taken. After 60 rounds none is left out.
+-- Best and Fisher, "Efficient simulation of the von Mises distribution" (1979): rejection sampling
+-- from wrapped Cauchy numbers; at least two in three are accepted. 60 rounds suffice.
 function VonMises:_sample(size)
   local moth = require "moth"
   local k = self.concentration:to(moth.float64)
   local tau = (k:square() * 4 + 1):sqrt() + 1
-  local rho = k * 2 / (tau + (tau * 2):sqrt()) -- (tau - sqrt(2 tau)) / 2k, without loss
+  local rho = k * 2 / (tau + (tau * 2):sqrt()) -- (tau - sqrt(2 tau)) / 2k, without cancellation
   local r = ((rho:square() + 1) / (rho * 2)):expand(size)
   k = k:expand(size)
   local cosine, done = ops.ones_like(r), ops.zeros_like(r, moth.bool)

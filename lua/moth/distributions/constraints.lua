@@ -1,12 +1,12 @@
---- constraints.lua -- which values parameters and samples may have. A constraint says it
--- (tostring), and `:check(x)` gives a mask of what holds.
+--- constraints.lua -- constraints of parameters and samples. tostring(constraint) describes the
+-- values, and `constraint:check(x)` returns a mask of the valid ones.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
---- What parameters and values may be: tostring says it, `constraint:check(x)` gives a mask.
+--- A set of valid values: tostring describes it, `constraint:check(x)` returns a mask.
 local Constraint = class("Constraint")
 
 -- `event_dim`: how many of the last dimensions are one value; `kind`: what biject_to and
@@ -16,12 +16,12 @@ function Constraint:init(text, holds, event_dim, kind, fields)
   for key, value in pairs(fields or {}) do self[key] = value end
 end
 
---- Which of the values are allowed: a bool tensor.
+--- A bool tensor: true for valid values.
 function Constraint:check(x)
   return (self.holds(x))
 end
 
---- The same number by number where that is as good, for those who want to know of all of them.
+--- The same elementwise, if that is equivalent, for callers that check all elements.
 function Constraint:_parts(x)
   local base = self.kind == "independent" and self.base_constraint
   if base then
@@ -48,7 +48,7 @@ local function whole(x)
   return x:is_floating_point() and x:eq(x:floor()) or x:eq(x)
 end
 
--- Whether numbers are whole and from low on (up to high): of integers by two ops.
+-- Returns true for integers from low on (up to high); integer dtypes need two ops.
 local function whole_from(x, low, high)
   if x.dtype == require("moth").bool then x = x:long() end
   local near = x:is_floating_point() and x:floor() or x
@@ -75,7 +75,7 @@ local function all(good, n)
   return good
 end
 
--- ---- single numbers ----
+-- ---- scalars ----
 
 constraints.real = Constraint("numbers other than NaN", function(x) return x:eq(x) end, 0, "real")
 constraints.positive = Constraint("numbers above 0", function(x) return x:gt(0) end, 0,
@@ -90,7 +90,7 @@ constraints.nonnegative_integer = Constraint("whole numbers from 0 on",
 constraints.positive_integer = Constraint("whole numbers from 1 on",
   function(x) return whole_from(x, 1) end)
 
---- Above a bound, a tensor or a number; greater_than_eq: it too.
+--- Above a bound, a tensor or a number; greater_than_eq includes it.
 function constraints.greater_than(bound)
   return Constraint("numbers above " .. shown(bound), function(x) return x:gt(bound) end, 0,
     "greater_than", { lower_bound = bound })
@@ -121,7 +121,7 @@ function constraints.half_open_interval(low, high)
     { lower_bound = low, upper_bound = high })
 end
 
---- The whole numbers from low to high, both included.
+--- The integers from low to high, both included.
 function constraints.integer_interval(low, high)
   return Constraint(("whole numbers from %s to %s"):format(shown(low), shown(high)),
     function(x) return x:ge(low):logical_and(x:le(high)):logical_and(whole(x)) end)
@@ -132,7 +132,7 @@ constraints.half_open_unit = Constraint("numbers above 0, at most 1",
   function(x) return x:gt(0):logical_and(x:le(1)) end, 0, "interval",
   { lower_bound = 0, upper_bound = 1 })
 
---- Positions among n, from 1.
+--- Positions from 1 to n.
 function constraints.positions(n)
   return Constraint("positions from 1 to " .. shown(n),
     function(x)
@@ -143,7 +143,7 @@ end
 
 -- ---- vectors ----
 
---- A constraint of which the last n dimensions are one value.
+--- A constraint whose last n dimensions are one value.
 function constraints.independent(base, n)
   if not class.isinstance(base, Constraint) then wrong("another one", base) end
   if type(n) ~= "number" then wrong("a number of dimensions", n) end
@@ -155,7 +155,7 @@ constraints.real_vector = constraints.independent(constraints.real, 1)
 constraints.real_vector.text = "vectors without NaN"
 constraints.simplex = Constraint("vectors of numbers from 0 on whose sum is 1", simplex, 1,
   "simplex")
--- Parameters need not have the sum 1: they are divided by it.
+-- Parameters need not sum to 1: they are normalized.
 constraints.weights = Constraint("vectors of finite numbers from 0 on, not all 0", function(x)
   return x:ge(0):logical_and(x:isfinite()):all(-1):logical_and(x:sum(-1):gt(0))
 end, 1, "simplex")
@@ -163,7 +163,7 @@ constraints.one_hot = Constraint("vectors of zeros and a single 1", function(x)
   return x:eq(0):logical_or(x:eq(1)):all(-1):logical_and(x:sum(-1):eq(1))
 end, 1)
 
---- Counts whose sum is at most this.
+--- Counts with at most this sum.
 function constraints.multinomial(most)
   local text = "vectors of whole numbers from 0 on whose sum is at most " .. shown(most)
   return Constraint(text, function(x)
@@ -183,7 +183,7 @@ constraints.symmetric = Constraint("symmetric matrices", function(x)
   local apart = (x - x:transpose(-2, -1)):abs()
   return apart:le(x:abs():amax({ -2, -1 }, true) * 1e-5):all(-1):all(-1)
 end, 2)
--- Symmetry alone: the Cholesky factorization that follows finds what is not positive definite.
+-- Checks symmetry only: the Cholesky factorization that follows raises for other matrices.
 constraints.covariance = Constraint("symmetric matrices", constraints.symmetric.holds, 2,
   "positive_definite")
 constraints.positive_definite = Constraint("symmetric positive-definite matrices", function(x)
@@ -206,9 +206,9 @@ constraints.corr_cholesky = Constraint("lower triangles with a positive diagonal
   return constraints.lower_cholesky:check(x):logical_and(even)
 end, 2, "corr_cholesky")
 
--- ---- of several pieces ----
+-- ---- compositions ----
 
--- How many dimensions the largest value of several pieces has.
+-- The maximal event_dim of several pieces.
 local function dims(parts)
   local most = 0
   if not lib.is_plain(parts) then wrong("a list of others", parts) end

@@ -18,7 +18,7 @@ local EULER = tools.EULER
 
 local M = {}
 
--- A class with a place and a scale.
+-- A class with loc and scale.
 local function spread(name, loc, scale, arguments)
   local new = class(name, Distribution)
   M[name] = new
@@ -35,12 +35,12 @@ local function spread(name, loc, scale, arguments)
   return new
 end
 
--- How many scales a value lies from the place.
+-- The standardized value: (value - loc) / scale.
 local function standing(self, value) return (value - self.loc) / self.scale end
 
--- ---- Normal and its kin ----
+-- ---- Normal and related distributions ----
 
---- The normal distribution of mean loc and standard deviation scale.
+--- The normal distribution with mean loc and standard deviation scale.
 local Normal = spread("Normal", "the mean", "the standard deviation")
 
 function Normal:_mean() return (self.loc:clone()) end
@@ -67,7 +67,7 @@ function Normal:icdf(value)
   return self.loc + self.scale * ops.erfinv(self:_share(value) * 2 - 1) * math.sqrt(2)
 end
 
---- The distribution of exp(x) where x is normal with mean loc and standard deviation scale.
+--- The distribution of exp(x) for a normal x with mean loc and standard deviation scale.
 local LogNormal = spread("LogNormal", "mean of the logarithms", "their standard deviation")
 
 -- The distribution of the logarithms.
@@ -98,7 +98,7 @@ end
 
 function LogNormal:icdf(value) return (below(self):icdf(value):exp()) end
 
---- The distribution of |x| where x is normal with mean 0 and standard deviation scale.
+--- The distribution of |x| for a normal x with mean 0 and standard deviation scale.
 local HalfNormal = class("HalfNormal", Distribution)
 M.HalfNormal = HalfNormal
 
@@ -141,7 +141,7 @@ end
 
 -- ---- Uniform, Exponential ----
 
---- All numbers from low up to high are equally likely.
+--- The uniform distribution over [low, high).
 local Uniform = class("Uniform", Distribution)
 M.Uniform = Uniform
 
@@ -187,7 +187,7 @@ end
 
 function Uniform:icdf(value) return self.low + width(self) * self:_share(value) end
 
---- How long to wait for what comes rate times in a unit of time.
+--- The exponential distribution: waiting times of events that occur rate times per unit of time.
 local Exponential = class("Exponential", Distribution)
 M.Exponential = Exponential
 
@@ -227,7 +227,7 @@ function Exponential:icdf(value) return -(-self:_share(value)):log1p() / self.ra
 
 -- ---- Laplace, Gumbel, Cauchy ----
 
---- Two exponential distributions back to back: exp(-|x - loc| / scale) / (2 scale).
+--- The Laplace distribution, with the density exp(-|x - loc| / scale) / (2 scale).
 local Laplace = spread("Laplace", "the mean", "the mean distance from it")
 
 function Laplace:_mean() return (self.loc:clone()) end
@@ -256,7 +256,7 @@ function Laplace:icdf(value)
   return self.loc - self.scale * part:sign() * (part:abs() * -2):log1p()
 end
 
---- Where the largest of very many numbers lies.
+--- The Gumbel distribution: the limit distribution of maxima.
 local Gumbel = spread("Gumbel", "where most lie", "how far they spread")
 
 function Gumbel:_mean() return self.loc + self.scale * EULER end
@@ -282,7 +282,7 @@ function Gumbel:icdf(value)
   return self.loc - self.scale * (-self:_share(value):log()):log()
 end
 
---- The quotient of two normal numbers: so wide that it has no mean.
+--- The Cauchy distribution: the quotient of two normal numbers; it has no mean.
 local Cauchy = spread("Cauchy", "the middle", "half of the width at half height")
 
 function Cauchy:_mean() return (ops.full_like(self.loc, 0 / 0)) end

@@ -25,7 +25,7 @@ local function single(name, count, probs, support)
   return new
 end
 
---- How many of `total_count` trials succeed.
+--- The number of successes in `total_count` trials.
 local Binomial = single("Binomial", tools.number("total_count", "how many trials", { default = 1 }),
   "the probability of each to succeed",
   { total_count = constraints.nonnegative_integer, probs = constraints.unit_interval })
@@ -42,7 +42,7 @@ function Binomial:_sample(size)
   return (require("moth").binomial(self.total_count:expand(size), self.probs:expand(size)))
 end
 
--- Of the field that was given: a share is exact where its logit would be rounded.
+-- Uses the given field: probs are exact where their logits would be rounded.
 local function shares_of(self)
   return (large.shares(rawget(self, "probs"), rawget(self, "logits")))
 end
@@ -59,7 +59,7 @@ function Binomial:log_prob(value)
   return (large.like(y, self.total_count, given_of(self), value))
 end
 
--- All counts along a first dimension, of batches that have one total_count.
+-- All counts along a first dimension, for batches with one total_count.
 local function counts(self, expand)
   local n = self.total_count
   if n:numel() == 0 then errors.raise("Binomial: the batch is empty", "E_SHAPE") end
@@ -78,7 +78,7 @@ function Binomial:entropy()
   return -(each:exp() * each):sum(1)
 end
 
---- How many trials succeed before `total_count` fail.
+--- The number of successes before `total_count` failures.
 local NegativeBinomial = single("NegativeBinomial",
   tools.number("total_count", "how many failures to stop at, from 0 on, not only whole numbers"),
   "the probability of each trial to succeed",
@@ -100,15 +100,15 @@ end
 function NegativeBinomial:log_prob(value)
   value = self:_check(value, "log_prob")
   local n, x = large.wide(self.total_count, value)
-  local certain = (n + x):eq(0) -- that nothing succeeds before nothing fails
+  local certain = (n + x):eq(0) -- 0 successes and 0 failures: the probability is 1
   local fails = ops.where(certain, 1, n)
   local y = large.choices(x, n, shares_of(self)) + (fails / (fails + x)):log()
   return (large.like(y, self.total_count, given_of(self), value))
 end
 
--- ---- of several ----
+-- ---- several categories ----
 
---- How often each of several categories comes in `total_count` draws.
+--- The number of draws of each category in `total_count` draws.
 local Multinomial = tools.of_several(tools.either("Multinomial", tools.WEIGHTS, tools.LOGITS,
   tools.SEVERAL, { { "int", "total_count", "how many draws, a number", default = 1 } }))
 M.Multinomial = Multinomial

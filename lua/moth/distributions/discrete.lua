@@ -1,5 +1,6 @@
---- discrete.lua -- distributions of whole numbers: Bernoulli, Geometric, Categorical,
--- OneHotCategorical. Each takes probabilities or logits, the numbers before a sigmoid or softmax.
+--- discrete.lua -- distributions of integers: Bernoulli, Geometric, Categorical,
+-- OneHotCategorical. Each takes probs or logits; logits are the arguments of a sigmoid or
+-- softmax.
 
 local bind = require "moth.binding.bind"
 local constraints = require "moth.distributions.constraints"
@@ -22,7 +23,7 @@ local function softplus(x) return -ops.logsigmoid(-x) end
 
 local ONE = { probs = constraints.unit_interval, logits = constraints.real }
 
--- What one probability has in common.
+-- The common base of distributions with one probability.
 local function single(name, probs, support)
   local new = either(name, probs, "its logarithm less that of the opposite", support)
   function new:init(p, l, validate_args)
@@ -56,7 +57,7 @@ function Bernoulli:entropy()
   return softplus(logits) - self.probs * logits
 end
 
--- 0 and up along a first dimension, for each of the batch unless `expand` is false.
+-- 0, 1, ... along a first dimension, repeated for the batch unless `expand` is false.
 function M.along_first(self, values, expand)
   values = values:reshape(lib.filled(1 + #self.batch_shape, 1, 1, values:size(1)))
   if expand == false then return values end
@@ -68,7 +69,7 @@ function Bernoulli:enumerate_support(expand)
   return (M.along_first(self, ops.arange(0, 2, 1, like.dtype, like.device), expand))
 end
 
---- How often something fails before it succeeds, 0 times with probability probs.
+--- The number of failures before the first success, whose probability is probs.
 local Geometric = single("Geometric", "the probability to succeed",
   { probs = constraints.half_open_unit, logits = constraints.real })
 
@@ -98,7 +99,7 @@ function Geometric:entropy()
   return (softplus(logits) - p * logits) / p
 end
 
--- ---- of several ----
+-- ---- several categories ----
 
 local SEVERAL = tools.SEVERAL
 
@@ -106,14 +107,14 @@ local function several(name)
   return tools.of_several(either(name, tools.WEIGHTS, tools.LOGITS, SEVERAL))
 end
 
---- One of n positions, counted from 1, each as likely as probs say.
+--- A position from 1 to n, with the probabilities probs.
 local Categorical = several("Categorical")
 
 function Categorical:init(probs, logits, validate_args)
   tools.init_several(self, probs, logits, validate_args, false)
 end
 
--- How many positions there are.
+-- The number of categories.
 local function choices(self) return (self:_like():size(-1)) end
 
 function Categorical:_support() return (constraints.positions(choices(self))) end
@@ -142,8 +143,8 @@ function Categorical:log_prob(value)
   return (logits:gather(-1, at):squeeze(-1))
 end
 
--- What has no probability counts for nothing, though a logit may be infinite; `logits` of probs
--- are not, and what p log p grows by at 0 is theirs.
+-- Categories of probability 0 contribute 0, though their logits may be infinite; `logits` computed
+-- from probs are finite, and define the gradient of p log p at 0.
 function Categorical:entropy()
   local logits, probs = self.logits, self.probs
   return -(ops.where(logits:eq(-math.huge), 0, logits) * probs):sum(-1)
@@ -154,7 +155,7 @@ function Categorical:enumerate_support(expand)
   return (M.along_first(self, values, expand))
 end
 
---- A vector of zeros and a 1 where Categorical gives a position.
+--- One-hot vectors of Categorical's positions.
 local OneHotCategorical = several("OneHotCategorical")
 
 function OneHotCategorical:init(probs, logits, validate_args)
@@ -166,7 +167,7 @@ function OneHotCategorical:_positions()
   return (Categorical(rawget(self, "probs"), rawget(self, "logits"), false))
 end
 
--- Positions as vectors.
+-- Positions as one-hot vectors.
 local function vectors(self, at) return (ops.one_hot(at, choices(self)):to(self:_like().dtype)) end
 
 function OneHotCategorical._support() return constraints.one_hot end

@@ -1,12 +1,12 @@
---- distribution.lua -- moth.distributions.Distribution: what all distributions share.
+--- distribution.lua -- moth.distributions.Distribution: the base of all distributions.
 --
--- A subclass of Moth's own has
---   arg_constraints     name of a parameter -> its constraint; the parameters are fields
---   _rsample(size, n)   draws a tensor of these sizes, n (a Size) of them being the sample's;
---   or _sample(...)     where no gradient can reach the parameters
---   log_prob(value), entropy(), cdf(value), icdf(value)
---   _mean(), _variance(), _mode(), _support()   what the fields without `_` give
--- One of a user's may as well have sample, rsample and log_prob alone.
+-- Moth's subclasses define
+--     arg_constraints     name of a parameter -> its constraint; the parameters are fields
+--     _rsample(size, n)   draws a tensor of these sizes; the first n (a Size) are the sample's
+--     or _sample(...)     if samples have no gradients
+--     log_prob(value), entropy(), cdf(value), icdf(value)
+--     _mean(), _variance(), _mode(), _support()   the values of the fields without `_`
+-- Subclasses of users may define sample, rsample and log_prob instead.
 
 local autograd = require "moth.autograd"
 local bind = require "moth.binding.bind"
@@ -20,11 +20,11 @@ local size = require "moth.tensor.size"
 local ops = bind.ops
 local istensor = lib.istensor
 
---- The base of all distributions. `batch_shape` are the sizes of its parameters, a distribution
--- for each element; `event_shape` those of one value drawn. What is drawn has the sizes
--- sample_shape + batch_shape + event_shape. `mean`, `variance`, `stddev`, `mode` and `support` are
--- fields. Parameters and values are checked, which on a GPU waits for it, unless `validate_args`
--- is false; a recorded step checks nothing.
+--- The base of all distributions. `batch_shape` is the shape of its parameters, one distribution
+-- for each element; `event_shape` is the shape of one value. Samples have the shape sample_shape
+-- + batch_shape + event_shape. `mean`, `variance`, `stddev`, `mode` and `support` are fields.
+-- Parameters and values are checked, which synchronizes a GPU, unless `validate_args` is false; a
+-- captured step checks nothing.
 local Distribution = class("Distribution")
 
 Distribution.has_rsample = false
@@ -34,18 +34,18 @@ Distribution.arg_constraints = {}
 
 local tools = { EULER = 0.57721566490153286061 }
 
---- The argument of all constructors that comes last.
+--- The last argument of all constructors.
 tools.VALIDATE = { "bool", "validate_args", "check parameters and values? true unless "
   .. "set_default_validate_args said no", optional = true }
 
---- A row of a signature for a parameter that is a tensor or a number.
+--- The argument row of a parameter that is a tensor or a number.
 function tools.number(name, doc, more)
   local row = { "tensor", name, doc, numbers = true }
   for key, value in pairs(more or {}) do row[key] = value end
   return row
 end
 
---- Lists of sizes behind each other, as a Size.
+--- Concatenates lists of sizes to a Size.
 function tools.join(...)
   local all = {}
   for i = 1, select("#", ...) do
@@ -55,7 +55,7 @@ function tools.join(...)
   return size.wrap(all)
 end
 
---- The sizes two shapes have when broadcast, or nil.
+--- The broadcast shape of two shapes, or nil.
 function tools.broadcast_shape(a, b)
   local list, most = {}, math.max(#a, #b)
   for d = 1, most do
@@ -68,9 +68,9 @@ function tools.broadcast_shape(a, b)
 end
 
 --- Numbers and tensors as floating tensors of one shape.
--- @param fname   whose arguments they are
+-- @param fname   the function that has the arguments
 -- @param names   a list of their names
--- @param values  a list of as many values
+-- @param values  a list of the same length
 -- @return the tensors, one for each
 function tools.broadcast(fname, names, values)
   local like
@@ -102,14 +102,14 @@ function tools.broadcast(fname, names, values)
   return unpack(list)
 end
 
---- The least number that can be added to 1 in a dtype.
+--- The machine epsilon of a dtype.
 function tools.eps(x)
   local moth = require "moth"
   return x.dtype == moth.float64 and 2 ^ -52 or x.dtype == moth.float32 and 2 ^ -23
     or x.dtype == moth.float16 and 2 ^ -10 or 2 ^ -7
 end
 
---- A fresh tensor in dtype and place of x.
+--- A new tensor with x's dtype and device.
 function tools.empty(x, sizes)
   return (ops.empty(sizes, x.dtype, x.device))
 end
@@ -120,9 +120,9 @@ function tools.sum_last(x, n)
   return (x:flatten(-n):sum(-1))
 end
 
---- The element that the constraint of a parameter forbids, as text.
+--- The element that violates a parameter's constraint, as text.
 local function offender(x, good)
-  local n = 1 -- how many numbers the constraint looks at together
+  local n = 1 -- the number of elements in one value
   for d = good:dim() + 1, x:dim() do
     good, n = good:unsqueeze(-1), n * x:size(d)
   end
@@ -132,7 +132,7 @@ local function offender(x, good)
   return (" with {%s%s}"):format(table.concat(shown, ", "), n > 6 and ", ..." or "")
 end
 
--- Raises unless the constraint holds everywhere.
+-- Raises unless all values satisfy the constraint.
 local function enforce(fname, name, x, constraint)
   autograd.no_grad(function()
     if lib.capture then
@@ -148,8 +148,8 @@ local function enforce(fname, name, x, constraint)
   end)
 end
 
---- A class whose parameters are numbers or tensors, as fields; rows: {name, constraint, doc} each,
--- and a default.
+--- Defines a class whose parameters are numbers or tensors, as fields; rows: {name, constraint,
+-- doc} each, and a default.
 function tools.made(name, rows)
   local new = class(name, Distribution)
   local args, names = {}, {}
@@ -171,8 +171,8 @@ function tools.made(name, rows)
   return new
 end
 
---- A class that has either `probs` or `logits` as a field; first: rows of what stands before them.
--- tools.choose makes the field.
+--- Defines a class that has either `probs` or `logits` as a field; first: the rows before them.
+-- tools.choose sets the field.
 function tools.either(name, probs, logits, support, first)
   local new, args = class(name, Distribution), { unpack(first or {}) }
   args[#args + 1] = tools.number("probs", probs, { optional = true })
@@ -182,7 +182,7 @@ function tools.either(name, probs, logits, support, first)
   return new
 end
 
---- Sets probs or logits, what was given of them, broadcast with what stands before.
+--- Sets the given one of probs and logits, broadcast with the preceding argument.
 -- @param also  name of that field, optional
 function tools.choose(self, probs, logits, also, value)
   local name = class.typename(self)
@@ -200,13 +200,13 @@ function tools.choose(self, probs, logits, also, value)
   return self[key]
 end
 
---- Probabilities from 0 to 1, as far from both as makes their logarithms finite.
+--- Clamps probabilities away from 0 and 1, so that their logarithms are finite.
 function tools.clamped(probs)
   local eps = tools.eps(probs)
   return (probs:clamp(eps, 1 - eps))
 end
 
---- What one probability, or one for each of a batch, has in common: probs by logits, and back.
+--- probs and logits of one probability, or of one for each of a batch.
 function tools.of_one(new)
   function new:_probs() return (self.logits:sigmoid()) end
   function new:_logits()
@@ -216,7 +216,7 @@ function tools.of_one(new)
   return new
 end
 
---- The same of several, along the last dimension.
+--- The same for several categories, along the last dimension.
 function tools.of_several(new)
   function new:_probs() return (self.logits:softmax(-1)) end
   function new:_logits() return (tools.clamped(self.probs):log()) end
@@ -227,7 +227,7 @@ tools.SEVERAL = { probs = constraints.weights, logits = constraints.real_vector 
 tools.WEIGHTS = "the probability of each along the last dimension; divided by their sum"
 tools.LOGITS = "their logarithms, less any number"
 
---- Of several: the field that was given, scaled so that the sum of all probabilities is 1.
+--- For several categories: the given field, normalized so that all probabilities sum to 1.
 function tools.init_several(self, probs, logits, validate_args, events)
   local x = tools.choose(self, probs, logits)
   if x:dim() == 0 then
@@ -246,9 +246,9 @@ Distribution.tools = tools
 
 -- ---- the class ----
 
---- What every constructor ends with.
--- @param batch_shape    sizes of the parameters
--- @param event_shape    sizes of one value; none when absent
+--- The end of each constructor.
+-- @param batch_shape    shape of the parameters
+-- @param event_shape    shape of one value; default: scalar
 -- @param validate_args  check parameters and values?
 function Distribution:init(batch_shape, event_shape, validate_args)
   self.batch_shape = size.new(batch_shape or {})
@@ -266,11 +266,11 @@ function Distribution:init(batch_shape, event_shape, validate_args)
 end
 
 local FIELDS = { mean = true, variance = true, stddev = true, mode = true, support = true }
--- Of these one is a field, the others are worked out.
+-- One of these is a field, the others are computed.
 local EITHER = { probs = true, logits = true, covariance_matrix = true, precision_matrix = true,
   scale_tril = true }
 
--- Names of fields that are worked out when they are asked for.
+-- Names of fields that are computed at each reading.
 function Distribution:__index(name)
   if not FIELDS[name] and not EITHER[name] then return nil end
   local get = self["_" .. name]
@@ -289,7 +289,7 @@ local parse_sample = define.signature("sample", {
   { "shape", "sample_shape", "sizes in front of the batch's", optional = true },
 })
 
--- The list of sizes that were asked for, and the sizes of what is drawn.
+-- The sample's sizes as a list, and the shape of the samples.
 local function sizes(self, fname, ...)
   local shape = parse_sample(...) or {}
   if type(shape) == "number" then shape = { shape } end
@@ -307,15 +307,14 @@ local function lacks(self, name)
   errors.raise(("%s has no %s"):format(class.typename(self), name), "E_UNSUPPORTED")
 end
 
---- Draws values, which know nothing of the parameters' gradients: `d:sample()`, `d:sample(3)`,
--- `d:sample{2, 3}`.
+--- Draws values without gradients: `d:sample()`, `d:sample(3)`, `d:sample{2, 3}`.
 function Distribution:sample(...)
   local all, shape = sizes(self, "sample", ...)
   local draw = self._sample or self._rsample or lacks(self, "sample")
   return (autograd.no_grad(draw, self, all, shape))
 end
 
---- Draws values through which gradients reach the parameters.
+--- Draws values with gradients to the parameters (reparameterized).
 function Distribution:rsample(...)
   if not self._rsample or not self.has_rsample then
     errors.raise(("%s has no rsample: no gradient passes through what it draws; take the "
@@ -337,7 +336,7 @@ local function as_tensor(self, value, fname)
   return value
 end
 
---- A probability given to icdf as a tensor, checked.
+--- icdf's argument, a probability, as a checked tensor.
 function Distribution:_share(value)
   local fname = class.typename(self) .. ".icdf"
   value = as_tensor(self, value, fname)
@@ -345,9 +344,9 @@ function Distribution:_share(value)
   return value
 end
 
---- A value as a tensor, checked.
+--- A value as a checked tensor.
 -- @param value  a tensor or a number
--- @param fname  the method it was given to
+-- @param fname  the method that got it
 function Distribution:_check(value, fname)
   fname = class.typename(self) .. "." .. fname
   value = as_tensor(self, value, fname)
@@ -367,7 +366,7 @@ function Distribution:_check(value, fname)
   return value
 end
 
--- A parameter, whose dtype and device numbers get.
+-- A parameter; numbers get its dtype and device.
 function Distribution:_like()
   for name in pairs(self.arg_constraints) do
     local x = rawget(self, name)
@@ -381,10 +380,10 @@ function Distribution:log_prob() lacks(self, "log_prob") end
 --- The expected -log_prob.
 function Distribution:entropy() lacks(self, "entropy in closed form") end
 
---- The probability of a result up to each value.
+--- The cumulative distribution function.
 function Distribution:cdf() lacks(self, "cdf in closed form") end
 
---- The value up to which the probability is as given.
+--- The inverse of cdf: the quantile function.
 function Distribution:icdf() lacks(self, "icdf in closed form") end
 
 --- exp(entropy).
@@ -397,7 +396,7 @@ local parse_expand = define.signature("expand", {
   { "shape", "batch_shape", "the new sizes of the batch" },
 })
 
---- The same distribution for a batch of other sizes, to which the parameters are expanded.
+--- The same distribution with another batch shape; its parameters are expanded.
 function Distribution:expand(...)
   local shape = parse_expand(...)
   if type(shape) == "number" then shape = { shape } end

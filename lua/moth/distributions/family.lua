@@ -1,4 +1,4 @@
---- family.lua -- ExponentialFamily: entropies and divergences by a normalizer of one's own.
+--- family.lua -- ExponentialFamily: entropies and divergences from a log normalizer.
 
 local class = require "moth.base.class"
 local Distribution = require "moth.distributions.distribution"
@@ -6,10 +6,10 @@ local Distribution = require "moth.distributions.distribution"
 local tools = Distribution.tools
 local M = {}
 
---- The base of distributions whose density is exp(<t(x), params> - F(params) + k(x)). A class of
--- one's own has the methods _natural_params(), a list of tensors, and _log_normalizer(...), F of
--- these, and, where the mean of k(x) is not 0, the field _mean_carrier_measure: entropy and the
--- kl_divergence of two of a class follow.
+--- The base of distributions with the density exp(<t(x), params> - F(params) + k(x)). Your
+-- subclass defines _natural_params(), a list of tensors, and _log_normalizer(...), F of these,
+-- and, if the mean of k(x) is not 0, the field _mean_carrier_measure. Then entropy, and
+-- kl_divergence of two distributions of the class, are available.
 local Family = class("ExponentialFamily", Distribution)
 M.ExponentialFamily = Family
 Family._mean_carrier_measure = 0
@@ -19,7 +19,7 @@ for name, call in pairs { _natural_params = ":_natural_params()",
   Family[name] = function(self) class.abstract(self, name, call) end
 end
 
---- F of natural parameters, its slopes, and these parameters.
+--- F of natural parameters, its derivatives, and these parameters.
 function Family:_normalized()
   local list = {}
   for i, x in ipairs(self:_natural_params()) do
@@ -35,7 +35,7 @@ function Family:_normalized()
   return F, slopes, list
 end
 
--- The product of parameters and slopes, over all that is one value.
+-- The product of parameters and derivatives, summed over each value.
 local function product(self, a, b)
   return (tools.sum_last(a * b, a:dim() - #self.batch_shape))
 end
@@ -46,7 +46,7 @@ function Family:entropy()
   return y - self._mean_carrier_measure
 end
 
---- The divergence of two of one class, Bregman's of F; for kl.lua.
+--- The Bregman divergence of F for two distributions of one class; for kl.lua.
 function M.divergence(p, q)
   local F, slopes, params = p:_normalized()
   local others = q:_natural_params()

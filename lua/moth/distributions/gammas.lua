@@ -1,5 +1,5 @@
---- gammas.lua -- the gamma distribution and what follows from it: Gamma, Chi2, Beta, Dirichlet,
--- StudentT; and Poisson.
+--- gammas.lua -- the gamma distribution and related ones: Gamma, Chi2, Beta, Dirichlet, StudentT;
+-- and Poisson.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -17,7 +17,7 @@ local log, pi = math.log, math.pi
 
 local M = {}
 
--- Numbers of gamma distributions of rate 1; the gradient is how they grow with the shape.
+-- Gamma numbers of rate 1, with implicit gradients by the concentration.
 local Drawn = class("StandardGamma", func.Function)
 
 function Drawn.forward(ctx, shape)
@@ -32,7 +32,7 @@ end)
 
 local function drawn(shape, size) return (Drawn.apply(shape:expand(size))) end
 
--- A share that rounding made 0 or 1 is neither.
+-- Moves shares that were rounded to 0 or 1 inside the interval.
 local function inside(share) return (share:clamp(2 ^ -126, 1 - tools.eps(share))) end
 
 local function made(name, rows)
@@ -42,7 +42,7 @@ end
 
 -- ---- Gamma, Chi2 ----
 
---- How long it takes until as much came as `concentration` says, at `rate` in a unit of time.
+--- The gamma distribution with shape `concentration` and `rate`.
 local Gamma = made("Gamma", { { "concentration", positive, "the shape" },
                               { "rate", positive, "what the values are divided by" } })
 
@@ -88,7 +88,7 @@ end
 
 -- ---- Beta, Dirichlet ----
 
---- Shares of 1, of which each category has a concentration: the last dimension.
+--- Probability vectors along the last dimension; each category has a concentration.
 local Dirichlet = class("Dirichlet", Distribution)
 M.Dirichlet = Dirichlet
 Dirichlet.has_rsample = true
@@ -120,8 +120,8 @@ function Dirichlet:_mean()
   return self.concentration / self.concentration:sum(-1, { keepdim = true })
 end
 
--- Where the density of shares is largest. If all concentrations are below 1 it is infinite where
--- any category has everything: the first is taken.
+-- The mode. If all concentrations are below 1, the density is infinite at each vertex: the first
+-- is returned.
 local function most_likely(concentration)
   local above = (concentration - 1):clamp(0)
   local first = ops.zeros_like(concentration)
@@ -148,7 +148,7 @@ function Dirichlet:entropy()
   return (large.like(large.dirichlet_entropy((large.wide(a))), a))
 end
 
---- A share of 1: the first of two categories'.
+--- Numbers from 0 to 1: the first component of a Dirichlet distribution with two categories.
 local Beta = made("Beta", { { "concentration1", positive, "the concentration of the share" },
                             { "concentration0", positive, "that of the rest" } })
 
@@ -186,7 +186,7 @@ end
 
 -- ---- StudentT ----
 
---- A normal number divided by the root of a Chi2 one over its degrees of freedom.
+--- A normal number divided by the root of a Chi2 number over its degrees of freedom.
 local StudentT = made("StudentT", { { "df", positive, "degrees of freedom" },
                                     { "loc", constraints.real, "the middle", default = 0 },
                                     { "scale", positive, "its factor", default = 1 } })
@@ -223,7 +223,7 @@ end
 
 -- ---- counts ----
 
---- How often what comes `rate` times in the mean comes.
+--- The number of events per unit of time if their mean is `rate`.
 local Poisson = made("Poisson", { { "rate", constraints.nonnegative, "the mean" } })
 Poisson.has_rsample = false
 

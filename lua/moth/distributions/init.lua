@@ -1,5 +1,5 @@
---- init.lua -- moth.distributions: what can be drawn, how likely it is, how far two of them are
--- apart. Each file is loaded at the first use of one of its names.
+--- init.lua -- moth.distributions: probability distributions, transforms and KL divergences. Each
+-- file is loaded at the first use of one of its names.
 
 local class = require "moth.base.class"
 local lazy = require "moth.base.lazy"
@@ -25,7 +25,7 @@ from("mixture", "MixtureSameFamily")
 from("family", "ExponentialFamily")
 from("wrapped", "Independent TransformedDistribution")
 local transforms = {}
-for _, names in ipairs {rows, transforms} do -- in PyTorch's module of their own, too
+for _, names in ipairs {rows, transforms} do -- also in PyTorch's submodules
   lazy.from(names, "moth.distributions.transforms", "Transform AbsTransform AffineTransform "
     .. "ComposeTransform CumulativeDistributionTransform ExpTransform IndependentTransform "
     .. "PowerTransform SigmoidTransform SoftplusTransform TanhTransform identity_transform")

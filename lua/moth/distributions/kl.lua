@@ -10,9 +10,9 @@ local ops, tools = bind.ops, Distribution.tools
 local EULER, huge, log, pi = tools.EULER, math.huge, math.log, math.pi
 
 local M = {}
-local formulas = {} -- list of {class of p, class of q, function}, what came last first
+local formulas = {} -- list of {class of p, class of q, function}; the last registered is first
 
--- The formula of the nearest classes: p's own before its base's.
+-- The formula of the most specific classes: p's own before its base's.
 local function find(p, q)
   local of_p = class.of(p)
   while of_p do
@@ -32,7 +32,8 @@ local function no_formula(p, q)
     class.typename(p), class.typename(q)), "E_UNSUPPORTED")
 end
 
---- How much log_prob of p exceeds that of q on average where p draws: 0 where both are the same.
+--- The Kullback-Leibler divergence: the mean of log_prob of p minus log_prob of q, over samples of
+-- p.
 M.kl_divergence = define {
   name = "kl_divergence",
   doc = "How much the log_prob of p exceeds that of q on average in what p draws.",
@@ -57,7 +58,7 @@ M.kl_divergence = define {
 
 local function add(p, q, formula) table.insert(formulas, 1, { p, q, formula }) end
 
---- Tells kl_divergence of a formula(p, q) for two classes.
+--- Registers a formula(p, q) of kl_divergence for two classes.
 M.register_kl = define {
   name = "register_kl",
   doc = "Tells kl_divergence of a formula(p, q) for two classes of distributions.",
@@ -106,7 +107,8 @@ pair(wide.HalfNormal, function(p, q)
   return (squares(p.scale, q.scale, ops.zeros_like(p.scale)))
 end)
 
--- Of the covariances, by triangles: log |Q| - log |P| of these, the trace, the distance.
+-- Terms of two covariances from their Cholesky factors: log |Q| - log |P|, the trace, the squared
+-- distance.
 local function together(p, q)
   local P, Q, k = p.scale_tril, q.scale_tril, p.loc:size(-1)
   if q.loc:size(-1) ~= k then
@@ -166,7 +168,7 @@ pair(wide.Gumbel, function(p, q)
   return apart - ratio:log() + EULER * (ratio - 1) + (ops.lgamma(ratio + 1) - apart):exp() - 1
 end)
 
--- weight * difference, infinite where q has no chance, 0 where p has none
+-- weight * difference; infinite where q's probability is 0, 0 where p's is
 local function part(weight, difference, chance)
   local value = ops.where(chance:eq(0), huge, weight * difference)
   return (ops.where(weight:eq(0), 0, value))
@@ -278,7 +280,7 @@ local mean_of_exp = { -- of exp(-x t)
   end,
 }
 
-local mean_log_prob = { -- of q, for p
+local mean_log_prob = { -- the mean log_prob of q under p
   [wide.Normal] = function(p, q)
     local square = p.variance + (p.mean - q.loc):square()
     return square / q.scale:square() * -0.5 - q.scale:log() - 0.5 * log(2 * pi)
@@ -305,7 +307,7 @@ local mean_log_prob = { -- of q, for p
   [wide.Uniform] = function(_, q) return -(q.high - q.low):log() end,
 }
 
--- What a class draws lies between these; without a row, anywhere.
+-- The bounds of a class's samples; without a row, unbounded.
 local bounds = {
   [wide.Exponential] = function() return 0, huge end,
   [gammas.Gamma] = function() return 0, huge end,
@@ -317,7 +319,7 @@ local bounds = {
 
 local function everywhere() return -huge, huge end
 
--- Infinite where p draws what q never does.
+-- Infinite where p has samples outside of q's support.
 local function within(value, p_ends, q_ends, p, q)
   local zero = ops.zeros_like(value)
   local p_low, p_high = p_ends(p)
@@ -332,7 +334,7 @@ local classes = {
   Laplace = wide.Laplace, Normal = wide.Normal, Pareto = tails.Pareto, Uniform = wide.Uniform,
 }
 
--- Of q and each p of a list.
+-- Registers q with each p of a list.
 local function cross(q_name, p_names)
   local q_class = classes[q_name]
   local of_q, q_ends = mean_log_prob[q_class], bounds[q_class]
@@ -361,7 +363,7 @@ add(wide.Normal, wide.Laplace, function(p, q)
   return apart * p.scale / q.scale + (q.scale * 2):log() - p:entropy()
 end)
 
--- p draws what q never does, whatever the parameters.
+-- p has samples outside of q's support for all parameters.
 local function infinite(p, q)
   local shape = tools.broadcast_shape(p.batch_shape, q.batch_shape)
   return (ops.full(shape, huge, p:_like().dtype, p:_like().device))
@@ -390,7 +392,7 @@ pair(wrapped.Independent, function(p, q)
   return (tools.sum_last(M.kl_divergence(p.base_dist, q.base_dist), n))
 end)
 
--- Are two transforms one, or of one class with the very same arguments?
+-- Returns true if two transforms are the same, or of one class with identical arguments.
 local function same_transform(a, b)
   if rawequal(a, b) then return true end
   if getmetatable(a) ~= getmetatable(b) then return false end

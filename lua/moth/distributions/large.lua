@@ -1,9 +1,10 @@
---- large.lua -- logarithms of gamma functions as log_prob and entropy need them: differences that
--- keep their digits where the terms are large. All is computed in float64.
+--- large.lua -- differences of log gamma functions for log_prob and entropy, without cancellation
+-- for large arguments. All is computed in float64.
 --
--- log Gamma(x) is x log x - x and a rest, which Stirling's series gives for x from 10 on; the large
--- parts of several such terms are joined by hand (Loader, "Fast and accurate computation of
--- binomial probabilities", 2000). Arguments are float64 tensors unless it is said otherwise.
+-- log Gamma(x) is x log x - x and a remainder, which Stirling's series approximates for x from 10
+-- on; the large parts of several terms are combined analytically (Loader, "Fast and accurate
+-- computation of binomial probabilities", 2000). Arguments are float64 tensors unless otherwise
+-- stated.
 
 local bind = require "moth.binding.bind"
 local lib = require "moth.binding.lib"
@@ -11,7 +12,7 @@ local lib = require "moth.binding.lib"
 local ops = bind.ops
 local huge, log, pi = math.huge, math.log, math.pi
 local HALF_LOG_2PI = 0.5 * log(2 * pi)
-local FROM = 10 -- where the series begin
+local FROM = 10 -- the series is used from here on
 
 local M = {}
 
@@ -24,7 +25,7 @@ function M.wide(...)
   return unpack(list)
 end
 
---- A result in the dtype that arithmetic of some tensors, those that came, would have.
+--- A result in the promoted dtype of the tensors among some arguments.
 function M.like(y, first, ...)
   for i = 1, select("#", ...) do
     local x = select(i, ...)
@@ -35,7 +36,7 @@ end
 
 -- ---- one gamma function ----
 
--- What is left of log Gamma(x) less (x - 1/2) log x - x + log(2 pi) / 2, for x from FROM on.
+-- The remainder of log Gamma(x): minus (x - 1/2) log x - x + log(2 pi) / 2, for x from FROM on.
 local function rest(x)
   local r = x:reciprocal()
   local s = r:square()
@@ -50,8 +51,8 @@ local function rest_slope(x)
     * s + 1 / 120) * s - 1 / 12)
 end
 
--- Where x is far: a tensor, NEAR if nothing is, FAR if all is. On a GPU, where the answer would
--- have to be waited for, and in a recorded step it is always the tensor.
+-- A mask of large x; NEAR if none is large, FAR if all are. On a GPU, where reading would
+-- synchronize, and in a captured step it is always the mask.
 local NEAR, FAR = "near", "far"
 
 local function side_of(x)
@@ -61,7 +62,7 @@ local function side_of(x)
   return n == 0 and NEAR or n == far:numel() and FAR or far
 end
 
--- x where it is far, or not far; elsewhere a number that does no harm.
+-- x where it is large, or not large; elsewhere a harmless constant.
 local function if_far(far, x, other)
   return type(far) == "string" and x or ops.where(far, x, other)
 end
@@ -70,7 +71,7 @@ local function if_near(far, x, other)
   return type(far) == "string" and x or ops.where(far, other, x)
 end
 
--- large() where x is far, small() elsewhere. Neither sees arguments of the other, whose gradients
+-- large() for large x, small() elsewhere. Neither gets the other's arguments, whose gradients
 -- might be infinite.
 local function choose(far, small, large)
   if type(far) ~= "string" then return (ops.where(far, large(), small())) end
@@ -132,7 +133,7 @@ function M.deviance(x, m)
   return (ops.where(none, m, ops.where(never, huge, y)))
 end
 
---- x log y where the logarithm is given: 0 for no x, whatever it is.
+--- x log y for a given logarithm: 0 if x is 0.
 local function times_log(x, log_y) return x * ops.where(x:eq(0), 0, log_y) end
 
 --- The logarithm of y, -inf at 0 without an infinite gradient.
@@ -146,7 +147,7 @@ local function count_large(x, m)
   return -(M.deviance(x, m) + rest(x) + x:log() * 0.5) - HALF_LOG_2PI
 end
 
---- The logarithm of Poisson's probability of x where m come on average.
+--- The log probability of x in a Poisson distribution of mean m.
 function M.count(x, m)
   local far = side_of(x)
   return (choose(far, function()
@@ -155,7 +156,7 @@ function M.count(x, m)
   end, function() return count_large(if_far(far, x, FROM), m) end))
 end
 
---- Shares p and 1 - p and their logarithms, by probs or logits, of which one is nil.
+--- p, 1 - p and their logarithms, from probs or logits; the other is nil.
 function M.shares(probs, logits)
   if probs ~= nil then
     local p = (M.wide(probs))
@@ -175,7 +176,7 @@ local function choices_large(x, y, p, q)
 end
 
 --- log of Gamma(x + y + 1) / (Gamma(x + 1) Gamma(y + 1)) p^x q^y, for x and y from 0 on.
--- @param shares  what M.shares gave
+-- @param shares  the result of M.shares
 function M.choices(x, y, shares)
   local p, q, log_p, log_q = unpack(shares)
   local least, most = ops.minimum(x, y), ops.maximum(x, y)
@@ -189,7 +190,7 @@ end
 
 -- ---- densities ----
 
---- The logarithm of the density of v in a gamma distribution.
+--- The log density of v in a gamma distribution.
 function M.gamma(a, rate, v)
   local far = side_of(a)
   return (choose(far, function()
@@ -219,7 +220,7 @@ function M.beta(a, b, x, y)
   end))
 end
 
---- The same of several shares, along the last dimension.
+--- The same for several components, along the last dimension.
 function M.dirichlet(a, x)
   local total = a:sum(-1, { keepdim = true })
   local far, all = side_of(a), total:squeeze(-1)
@@ -234,7 +235,7 @@ function M.dirichlet(a, x)
   return each:sum(-1) + M.lgamma_rest(all) + all * (x:sum(-1) - 1)
 end
 
---- log(1 + z^2), where z^2 may be beyond all numbers; of any dtype.
+--- log(1 + z^2), where z^2 may overflow; for any dtype.
 function M.log1p_square(z)
   local far = z:abs():gt(1e8)
   return (ops.where(far, ops.where(far, z, 1):abs():log() * 2,
@@ -248,7 +249,7 @@ function M.gamma_entropy(a)
   return M.lgamma_rest(a) + (1 - a) * M.digamma_rest(a) + a:log()
 end
 
---- The entropy of shares whose concentrations are along the last dimension.
+--- The entropy of a Dirichlet distribution; concentrations are along the last dimension.
 function M.dirichlet_entropy(a)
   local total, k = a:sum(-1), a:size(-1)
   local each = M.lgamma_rest(a) + a:log() - (a - 1) * M.digamma_rest(a)
@@ -256,14 +257,14 @@ function M.dirichlet_entropy(a)
     + (total - k) * M.digamma_rest(total)
 end
 
---- The divergence of gamma distributions of concentrations a and b, whose rates have the ratio
--- b's / a's.
+--- The divergence of gamma distributions of concentrations a and b; the rates have the ratio b's /
+-- a's.
 function M.gamma_divergence(a, b, ratio)
   return M.lgamma_rest(b) - M.lgamma_rest(a) + (a - b) * M.digamma_rest(a)
     + M.deviance(b, a * ratio)
 end
 
---- The divergence of shares whose concentrations are along the last dimension.
+--- The divergence of Dirichlet distributions; concentrations are along the last dimension.
 function M.dirichlet_divergence(a, b)
   local p, q = a:sum(-1, { keepdim = true }), b:sum(-1, { keepdim = true })
   local each = M.lgamma_rest(b) - M.lgamma_rest(a) + M.deviance(b, a * (q / p))

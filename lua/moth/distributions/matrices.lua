@@ -19,9 +19,9 @@ local function mvlgamma(x, p) return (require("moth").mvlgamma(x, p)) end
 
 -- ---- LKJCholesky ----
 
---- Cholesky factors of correlation matrices, whose determinant to the power concentration - 1 the
--- density of these is in proportion to: at 1 all are equally likely (Lewandowski, Kurowicka and
--- Joe, "Generating random correlation matrices based on vines and extended onion method", 2009).
+--- Cholesky factors of correlation matrices with a density proportional to the determinant to the
+-- power concentration - 1: at 1 it is uniform (Lewandowski, Kurowicka and Joe, "Generating random
+-- correlation matrices based on vines and extended onion method", 2009).
 local LKJ = class("LKJCholesky", Distribution)
 M.LKJCholesky = LKJ
 
@@ -42,7 +42,8 @@ end
 
 function LKJ._support() return constraints.corr_cholesky end
 
--- The onion's way: a row is a direction of its own, and its share of the row's length is Beta's.
+-- The onion method: each row has a random direction; a Beta number is its share of the row's
+-- length.
 function LKJ:_sample(size, shape)
   local c, d = self.concentration, self.dim
   local before = ops.arange(-1, d - 1, 1, c.dtype, c.device):clamp(0)
@@ -68,7 +69,8 @@ end
 
 -- ---- Wishart ----
 
---- Sums of x x^T over df normal vectors x of mean 0, whose covariances one of three matrices says.
+--- Sums of x x^T over df normal vectors x of mean 0; the covariance is given by one of three
+-- matrices.
 local Wishart = class("Wishart", Distribution)
 M.Wishart = Wishart
 
@@ -109,7 +111,7 @@ end
 
 function Wishart._support() return constraints.positive_definite end
 
-local function df_of(self) return (self.df:unsqueeze(-1):unsqueeze(-1)) end -- beside matrices
+local function df_of(self) return (self.df:unsqueeze(-1):unsqueeze(-1)) end -- to broadcast with matrices
 
 function Wishart:_covariance_matrix()
   return (self.scale_tril:matmul(self.scale_tril:transpose(-2, -1)))
@@ -129,7 +131,8 @@ function Wishart:_variance()
   return df_of(self) * (V:square() + diagonal:unsqueeze(-1) * diagonal:unsqueeze(-2))
 end
 
--- Bartlett's way: L A A^T L^T, normal numbers below the diagonal of A, roots of Chi2 ones on it.
+-- Bartlett's decomposition: L A A^T L^T, with normal numbers below A's diagonal and roots of Chi2
+-- numbers on it.
 function Wishart:_rsample(size, shape)
   local k = self.event_shape[1]
   local df = self.df:unsqueeze(-1) - ops.arange(0, k, 1, self.df.dtype, self.df.device)

@@ -1,4 +1,4 @@
---- mixture.lua -- MixtureSameFamily: one of several distributions of a kind, chosen by weight.
+--- mixture.lua -- MixtureSameFamily: a weighted mixture of distributions of one class.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -9,8 +9,8 @@ local errors = require "moth.error"
 local tools = Distribution.tools
 local M = {}
 
---- Draws from one of the components, the last dimension of component_distribution's batch, as
--- mixture_distribution, a Categorical, chooses.
+--- A mixture: a sample comes from one component, an element of the last dimension of
+-- component_distribution's batch. mixture_distribution, a Categorical, selects it.
 local Mixture = class("MixtureSameFamily", Distribution)
 M.MixtureSameFamily = Mixture
 
@@ -41,7 +41,7 @@ end
 function Mixture:_like() return (self.component_distribution:_like()) end
 function Mixture:_support() return self.component_distribution.support end
 
--- x of the components, or of values, with dimensions of size 1 where the event is.
+-- Adds dimensions of size 1 for the event to values of the components.
 local function ahead(self, x)
   for _ = 1, #self.event_shape do x = x:unsqueeze(-1) end
   return x

@@ -1,5 +1,4 @@
---- multivariate.lua -- vectors of normal numbers that go together: MultivariateNormal,
--- LowRankMultivariateNormal.
+--- multivariate.lua -- correlated normal vectors: MultivariateNormal, LowRankMultivariateNormal.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -13,8 +12,8 @@ local LOG_2PI = math.log(2 * math.pi)
 
 local M = {}
 
---- Vectors whose mean is loc and which go together as one of three matrices says: their
--- covariances, the inverse of these, or a lower triangle L of which the covariances are L L^T.
+--- Normal vectors with mean loc and a covariance given by one of three matrices: the covariance,
+-- its inverse, or its Cholesky factor L, lower triangular with L L^T = covariance.
 local MultivariateNormal = class("MultivariateNormal", Distribution)
 M.MultivariateNormal = MultivariateNormal
 
@@ -37,10 +36,10 @@ local function transposed(x) return (x:transpose(-2, -1)) end
 
 local MATRICES = { "covariance_matrix", "precision_matrix", "scale_tril" }
 
--- L of a matrix; errors call it by the constructor's name for it.
+-- The Cholesky factor of a matrix; errors use the constructor's argument name.
 local function cholesky(name, field) return (bind.as("linalg_cholesky", name, { A = field })) end
 
--- The triangle of the inverse of P: that of P with both sides turned around, turned and inverted.
+-- The Cholesky factor of the inverse of P: factor P with both sides reversed, reverse, and invert.
 local function of_precision(name, P)
   local turned = cholesky(name, "precision_matrix")(P:flip { -2, -1 }):flip { -2, -1 }
   local one = ops.eye(P:size(-1), P:size(-1), P.dtype, P.device):expand(P.shape)
@@ -49,7 +48,7 @@ end
 
 local function front(x, last) return { unpack(x.shape, 1, x:dim() - last) } end
 
---- Which one of three matrices was given, checked; for MultivariateNormal and Wishart.
+--- The given one of three matrices, checked; for MultivariateNormal and Wishart.
 -- @return its name, the matrix
 function M.one_matrix(name, given)
   local which
@@ -67,7 +66,7 @@ function M.one_matrix(name, given)
   return MATRICES[which], given[which]
 end
 
---- The triangle of one of the three, for a batch.
+--- The Cholesky factor from one of the three, for a batch.
 function M.triangle(name, field, matrix, batch)
   local L = field == "covariance_matrix" and cholesky(name, field)(matrix)
     or field == "precision_matrix" and of_precision(name, matrix) or matrix
@@ -136,9 +135,9 @@ M.log_size, M.length = log_size, length
 
 -- ---- LowRankMultivariateNormal ----
 
---- Normal vectors whose covariances are W W^T + diag(d), of a narrow W, cov_factor, and d,
--- cov_diag: matrices of the size of W^T W are all that is computed (Woodbury's identity, and the
--- lemma of determinants).
+--- Normal vectors with the covariance W W^T + diag(d), for a narrow W, cov_factor, and d,
+-- cov_diag. Only matrices of the size of W^T W are factored (Woodbury's identity, and the matrix
+-- determinant lemma).
 local LowRank = class("LowRankMultivariateNormal", Distribution)
 M.LowRankMultivariateNormal = LowRank
 
@@ -190,7 +189,7 @@ function LowRank:_rsample(size)
   return self.loc + along + self.cov_diag:sqrt() * tools.empty(self.loc, size):normal_()
 end
 
--- W^T D^-1, and the triangle of 1 + W^T D^-1 W.
+-- W^T D^-1, and the Cholesky factor of 1 + W^T D^-1 W.
 local function inner(self)
   local W = self.cov_factor
   local scaled = transposed(W / self.cov_diag:unsqueeze(-1))
@@ -198,7 +197,7 @@ local function inner(self)
   return scaled, (linalg().cholesky(scaled:matmul(W) + one))
 end
 
--- log |covariances| / 2
+-- log |covariance| / 2
 local function half_log_det(self, L) return log_size(L) + self.cov_diag:log():sum(-1) * 0.5 end
 
 function LowRank:log_prob(value)

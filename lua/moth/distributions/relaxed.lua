@@ -1,5 +1,5 @@
---- relaxed.lua -- distributions through which gradients reach what is a choice without them:
--- RelaxedBernoulli, RelaxedOneHotCategorical, OneHotCategoricalStraightThrough; and LogisticNormal.
+--- relaxed.lua -- differentiable relaxations of discrete distributions: RelaxedBernoulli,
+-- RelaxedOneHotCategorical, OneHotCategoricalStraightThrough; and LogisticNormal.
 --
 -- Gumbel noise, scaled by a temperature, before a sigmoid or softmax (Maddison, Mnih and Teh, "The
 -- concrete distribution", 2016; Jang, Gu and Poole, "Categorical reparameterization", 2016).
@@ -19,7 +19,8 @@ local M = {}
 
 local TEMPERATURE = tools.number("temperature", "how blurred choices are: towards 0 they are sharp")
 
---- Numbers between 0 and 1, near both where the temperature is low, that stand for Bernoulli's.
+--- Numbers between 0 and 1 that relax Bernoulli's samples: a low temperature moves them towards 0
+-- and 1.
 local RelaxedBernoulli = tools.of_one(tools.either("RelaxedBernoulli", "the probability of a 1",
   "its logarithm less that of the opposite", { temperature = constraints.positive,
     probs = constraints.unit_interval, logits = constraints.real }, { TEMPERATURE }))
@@ -47,7 +48,7 @@ function RelaxedBernoulli:log_prob(value)
   return self.temperature:log() + off + 2 * ops.logsigmoid(-off) - value:log() - (-value):log1p()
 end
 
---- Shares of 1 that stand for OneHotCategorical's zeros and 1.
+--- Probability vectors that relax OneHotCategorical's one-hot vectors.
 local RelaxedOneHot = tools.of_several(tools.either("RelaxedOneHotCategorical", tools.WEIGHTS,
   tools.LOGITS, tools.SEVERAL, { TEMPERATURE }))
 M.RelaxedOneHotCategorical = RelaxedOneHot
@@ -77,7 +78,7 @@ function RelaxedOneHot:log_prob(value)
   return (score - x):sum(-1) + t:log() * (k - 1) + ops.lgamma(ops.full_like(t, k))
 end
 
---- OneHotCategorical, whose rsample gives its vectors the gradient of the probabilities.
+--- OneHotCategorical whose rsample passes gradients to the probabilities (straight-through).
 local StraightThrough = class("OneHotCategoricalStraightThrough", discrete.OneHotCategorical)
 M.OneHotCategoricalStraightThrough = StraightThrough
 StraightThrough.has_rsample = true
@@ -87,7 +88,7 @@ function StraightThrough:_rsample(_, shape)
   return self:sample(shape) + (probs - probs:detach())
 end
 
---- Shares of 1 that normal numbers become by StickBreakingTransform, one more than these.
+--- Probability vectors: StickBreakingTransform of normal vectors; they have one element more.
 local LogisticNormal = class("LogisticNormal", wrapped.TransformedDistribution)
 M.LogisticNormal = LogisticNormal
 LogisticNormal.arg_constraints = { loc = constraints.real_vector,

@@ -1,4 +1,5 @@
---- spaces.lua -- biject_to and transform_to: the transform whose results a constraint allows.
+--- spaces.lua -- biject_to and transform_to: a transform from all real numbers to a constraint's
+-- values.
 --
 --     local d = moth.distributions
 --     local to = d.transform_to(d.Normal.arg_constraints.scale)    -- exp
@@ -12,8 +13,8 @@ local vectors = require "moth.distributions.vectors"
 
 local M = {}
 
---- biject_to and transform_to: called with a constraint they give a transform from all real numbers
--- to those that it allows, biject_to one to one, transform_to such that optimisers do well.
+--- Called with a constraint, they return a transform from all real numbers to its valid values:
+-- biject_to is bijective, transform_to is suited to optimization.
 local Registry = class("ConstraintRegistry")
 
 function Registry:init(name) self.name, self.made = name, {} end
@@ -25,9 +26,9 @@ local function checked(fname, constraint)
   return constraint.kind
 end
 
---- Tells of a function that makes the transform for constraints of this one's kind.
--- @param constraint  one of them
--- @param factory     factory(constraint) gives the transform
+--- Registers a factory of transforms for a kind of constraints.
+-- @param constraint  one constraint of the kind
+-- @param factory     factory(constraint) returns the transform
 function Registry:register(constraint, factory)
   local kind = checked(self.name .. ".register", constraint)
   if kind == nil then
@@ -39,7 +40,7 @@ function Registry:register(constraint, factory)
   self.made[kind] = factory
 end
 
---- The transform from all real numbers to those that the constraint allows.
+--- The transform from all real numbers to the valid values of the constraint.
 function Registry:__call(constraint)
   local factory = self.made[checked(self.name, constraint)]
   if not factory then
@@ -50,7 +51,7 @@ function Registry:__call(constraint)
   return transform
 end
 
---- biject_to: one to one; transform_to: onto, and easy to optimise through.
+--- biject_to: bijective; transform_to: onto, and easy to optimize through.
 M.biject_to, M.transform_to = Registry("biject_to"), Registry("transform_to")
 
 local function both(kind, factory)

@@ -1,5 +1,5 @@
---- tails.lua -- distributions of numbers above a bound, most with heavy tails: HalfCauchy, Pareto,
--- GeneralizedPareto, Weibull, InverseGamma, FisherSnedecor.
+--- tails.lua -- distributions of numbers above a bound, most of them heavy-tailed: HalfCauchy,
+-- Pareto, GeneralizedPareto, Weibull, InverseGamma, FisherSnedecor.
 
 local bind = require "moth.binding.bind"
 local constraints = require "moth.distributions.constraints"
@@ -19,10 +19,10 @@ local function made(name, rows)
   return M[name]
 end
 
--- Numbers of the exponential distribution of rate 1.
+-- Exponential numbers of rate 1.
 local function waits(like, size) return (tools.empty(like, size):exponential_()) end
 
---- The distribution of |x| where x is Cauchy's around 0.
+--- The distribution of |x| for a Cauchy x around 0.
 local HalfCauchy = made("HalfCauchy", { { "scale", positive, "the median" } })
 
 function HalfCauchy._support() return constraints.nonnegative end
@@ -48,7 +48,7 @@ end
 
 function HalfCauchy:icdf(value) return (self:_share(value) * (pi / 2)):tan() * self.scale end
 
---- Numbers from scale on, of which the share beyond x falls as x^-alpha.
+--- The Pareto distribution: numbers from scale on; P(X > x) is proportional to x^-alpha.
 local Pareto = made("Pareto", { { "scale", positive, "where they begin" },
                                 { "alpha", positive, "how fast they get rare" } })
 
@@ -85,20 +85,20 @@ function Pareto:icdf(value)
   return self.scale * (-(-self:_share(value)):log1p() / self.alpha):exp()
 end
 
---- What lies beyond a high bound, loc: of concentration 0 exponential, above heavy-tailed, below
--- with an end.
+--- The distribution of excesses over a high threshold loc: concentration 0 is exponential, above 0
+-- heavy-tailed, below 0 bounded.
 local GeneralizedPareto = made("GeneralizedPareto", { { "loc", real, "where they begin" },
   { "scale", positive, "how far they spread" },
   { "concentration", real, "how heavy the tail is" } })
 
--- Where the concentration is next to 0, and one that may be divided by.
+-- A mask of concentrations near 0, and a nonzero divisor.
 local function tail(self)
   local c = self.concentration
   local flat = c:abs():le(1e-8)
   return flat, (ops.where(flat, 1, c))
 end
 
--- What becomes of exponential numbers: (exp(c wait) - 1) / c scales.
+-- Transforms exponential numbers: (exp(c wait) - 1) / c scales.
 local function stretched(self, wait)
   local flat, c = tail(self)
   return self.loc + self.scale * ops.where(flat, wait + self.concentration * wait:square() / 2,
@@ -129,7 +129,7 @@ function GeneralizedPareto:_rsample(size)
   return (stretched(self, waits(self.loc, size)))
 end
 
-function GeneralizedPareto:_log_survival(value) -- the logarithm of the share beyond a value
+function GeneralizedPareto:_log_survival(value) -- the log survival function
   local z, flat, c = (value - self.loc) / self.scale, tail(self)
   return (ops.where(flat, self.concentration * z:square() / 2 - z, -(z * c):log1p() / c))
 end
@@ -139,12 +139,12 @@ function GeneralizedPareto:log_prob(value)
   return self:_log_survival(value) * (self.concentration + 1) - self.scale:log()
 end
 
---- The logarithm of the share beyond each value.
+--- The log survival function.
 function GeneralizedPareto:log_survival_function(value)
   return (self:_log_survival(self:_check(value, "log_survival_function")))
 end
 
---- The logarithm of the share up to each value.
+--- The log distribution function.
 function GeneralizedPareto:log_cdf(value)
   return ((-self:_log_survival(self:_check(value, "log_cdf")):exp()):log1p())
 end
@@ -159,7 +159,7 @@ end
 
 function GeneralizedPareto:entropy() return self.scale:log() + self.concentration + 1 end
 
---- How long things last of which those that lasted fail more often (concentration above 1) or less.
+--- The Weibull distribution of life times: with concentration above 1 the failure rate increases.
 local Weibull = made("Weibull", { { "scale", positive, "how long, about" },
                                   { "concentration", positive, "the shape" } })
 
@@ -202,11 +202,11 @@ function Weibull:icdf(value)
   return self.scale * (-(-self:_share(value)):log1p()):pow(self.concentration:reciprocal())
 end
 
---- The distribution of 1 / x where x is Gamma's.
+--- The distribution of 1 / x for a Gamma x.
 local InverseGamma = made("InverseGamma", { { "concentration", positive, "the shape" },
                                             { "rate", positive, "what is divided by Gamma's" } })
 
--- The distribution of what the values are the inverse of.
+-- The distribution of the reciprocals.
 local function below(self) return (gammas.Gamma(self.concentration, self.rate, false)) end
 
 function InverseGamma._support() return positive end
@@ -242,7 +242,7 @@ function InverseGamma:cdf(value)
   return (ops.igammac(self.concentration, self.rate / self:_check(value, "cdf")))
 end
 
---- The quotient of two Chi2 numbers, each over its degrees of freedom.
+--- The F distribution: the quotient of two Chi2 numbers, each divided by its degrees of freedom.
 local FisherSnedecor = made("FisherSnedecor", { { "df1", positive, "degrees of freedom above" },
                                                 { "df2", positive, "those below" } })
 

@@ -1,5 +1,5 @@
---- transforms.lua -- functions of single numbers that can be undone, for TransformedDistribution,
--- and what joins transforms; those of vectors and matrices are in vectors.lua.
+--- transforms.lua -- elementwise invertible functions for TransformedDistribution, and
+-- compositions of transforms; vectors.lua has those of vectors and matrices.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -14,12 +14,12 @@ local ops, tools, real = bind.ops, Distribution.tools, constraints.real
 
 local M = {}
 
---- The base of transforms: `t(x)` is a function, `t.inv(y)` undoes it, log_abs_det_jacobian(x, y)
--- is the logarithm of how far it stretches; `t.domain` and `t.codomain` are the constraints of x
--- and y. A class of one's own has _call(x), _inverse(y), log_abs_det_jacobian(x, y) and, where
--- values are more than single numbers, the field event_dim, or domain and codomain; sign() tells
--- cdf whether it turns the order around. t:with_cache() remembers the last x and y, as does the
--- argument cache_size = 1 of most: t.inv(y) is then that very x, which no rounding has touched.
+--- The base of transforms: `t(x)` applies it, `t.inv(y)` inverts it, log_abs_det_jacobian(x, y) is
+-- the log of the absolute Jacobian determinant; `t.domain` and `t.codomain` are the constraints
+-- of x and y. Your subclass defines _call(x), _inverse(y), log_abs_det_jacobian(x, y) and, for
+-- vector values, the field event_dim, or domain and codomain; sign() tells cdf if the transform
+-- is decreasing. t:with_cache() stores the last x and y, as does the argument cache_size = 1 of
+-- most transforms: t.inv(y) is then the exact x, without rounding.
 local Transform = class("Transform")
 M.Transform = Transform
 
@@ -33,7 +33,8 @@ function Transform:__call(x)
   return (self:_call(x))
 end
 
--- Lets a transform remember one pair of x and y; one of a captured step is good in that alone.
+-- Lets a transform store one pair of x and y; the pair of a captured step is valid only in that
+-- step.
 local function remember(self, size)
   if size == 0 then return self end
   if size ~= 1 then
@@ -58,7 +59,7 @@ end
 local CACHE = { "int", "cache_size", "1: t.inv(y) of the last y is the x it was made of",
                 default = 0 }
 
---- The same transform, which remembers (1) or does not (0) the last x and y.
+--- The same transform, with (1) or without (0) a cache of the last x and y.
 function Transform:with_cache(cache_size)
   local copy = setmetatable({}, getmetatable(self))
   for key, value in pairs(self) do copy[key] = value end
@@ -66,7 +67,7 @@ function Transform:with_cache(cache_size)
   return remember(copy, cache_size or 1)
 end
 
---- 1 where y grows with x, -1 where it falls: a number or a tensor.
+--- 1 if y increases with x, -1 if it decreases: a number or a tensor.
 function Transform.sign() return 1 end
 
 --- log |dy / dx|.
@@ -74,7 +75,7 @@ function Transform:log_abs_det_jacobian()
   class.abstract(self, "log_abs_det_jacobian", ":log_abs_det_jacobian(x, y)")
 end
 
---- The sizes of what it makes of a tensor of these sizes, and back.
+--- The shape of its result for an input of this shape, and the inverse.
 function Transform.forward_shape(_, shape) return shape end
 function Transform.inverse_shape(_, shape) return shape end
 
@@ -111,7 +112,7 @@ function M.checked(fname, name, x)
   return x
 end
 
---- Makes a class of transforms without more arguments, found in `module`; bijective unless told.
+--- Defines a class of transforms without further arguments, in `module`; bijective by default.
 local function plain(module, name, domain, codomain, bijective)
   local new = class(name, Transform)
   module[name] = new
@@ -175,7 +176,8 @@ function SigmoidTransform.log_abs_det_jacobian(_, x)
   return ops.logsigmoid(x) + ops.logsigmoid(-x)
 end
 
---- tanh(x). What rounding made 1 or -1 is undone as the number before it, so that it stays finite.
+--- tanh(x). A y that was rounded to 1 or -1 is inverted as the previous float, so that x is
+-- finite.
 local TanhTransform = plain(M, "TanhTransform", real, constraints.interval(-1, 1))
 
 function TanhTransform._call(_, x) return (x:tanh()) end
@@ -190,7 +192,7 @@ function TanhTransform.log_abs_det_jacobian(_, x)
   return (ops.logsigmoid(x * 2) - x + math.log(2)) * 2
 end
 
---- |x|, of which half is lost: what is undone is not negative.
+--- |x|, which is not injective: the inverse returns the nonnegative x.
 local AbsTransform = plain(M, "AbsTransform", real, constraints.nonnegative, false)
 
 function AbsTransform._call(_, x) return (x:abs()) end
@@ -203,7 +205,7 @@ function SoftplusTransform._call(_, x) return -ops.logsigmoid(-x) end
 function SoftplusTransform._inverse(_, y) return (-(-y):expm1()):log() + y end
 function SoftplusTransform.log_abs_det_jacobian(_, x) return (ops.logsigmoid(x)) end
 
---- x ^ exponent, of numbers above 0.
+--- x ^ exponent, for x above 0.
 local PowerTransform = class("PowerTransform", Transform)
 M.PowerTransform = PowerTransform
 PowerTransform.domain, PowerTransform.codomain = constraints.positive, constraints.positive
@@ -227,7 +229,7 @@ function PowerTransform:forward_shape(shape)
 end
 PowerTransform.inverse_shape = PowerTransform.forward_shape
 
---- The share of a distribution of single numbers that lies up to x.
+--- The distribution function of a univariate distribution.
 local Cumulative = class("CumulativeDistributionTransform", Transform)
 M.CumulativeDistributionTransform = Cumulative
 Cumulative.codomain = constraints.unit_interval
@@ -245,9 +247,9 @@ function Cumulative:_call(x) return (self.distribution:cdf(x)) end
 function Cumulative:_inverse(y) return (self.distribution:icdf(y)) end
 function Cumulative:log_abs_det_jacobian(x) return (self.distribution:log_prob(x)) end
 
--- ---- what is made of others ----
+-- ---- compositions ----
 
---- One transform after the other.
+--- Applies transforms in order.
 local ComposeTransform = class("ComposeTransform", Transform)
 M.ComposeTransform = ComposeTransform
 
@@ -313,10 +315,10 @@ function ComposeTransform:log_abs_det_jacobian(x)
   return total or ops.zeros_like(x)
 end
 
---- x itself.
+--- The identity.
 M.identity_transform = ComposeTransform {}
 
---- A transform of which the last n dimensions more are one value.
+--- A transform with n more dimensions in each value.
 local IndependentTransform = class("IndependentTransform", Transform)
 M.IndependentTransform = IndependentTransform
 IndependentTransform.signature = define.signature("IndependentTransform", {

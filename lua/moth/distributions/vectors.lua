@@ -1,6 +1,6 @@
 --- vectors.lua -- transforms of vectors and matrices: SoftmaxTransform, StickBreakingTransform,
 -- LowerCholeskyTransform, PositiveDefiniteTransform, CorrCholeskyTransform, ReshapeTransform; and
--- of pieces: CatTransform, StackTransform.
+-- CatTransform, StackTransform.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -15,32 +15,32 @@ local Transform, plain = transforms.Transform, transforms.without_arguments
 
 local M = {}
 
--- Sizes whose last n are others.
+-- Replaces the last n sizes.
 local function ending(shape, n, ...)
   return (tools.join({ unpack(shape, 1, #shape - n) }, { ... }))
 end
 
 -- ---- vectors ----
 
---- exp(x) divided by its sum; undone, the logarithm.
+--- exp(x) divided by its sum; the inverse is the logarithm.
 local Softmax = plain(M, "SoftmaxTransform", constraints.real_vector, constraints.simplex, false)
 
 function Softmax._call(_, x) return (x:softmax(-1)) end
 function Softmax._inverse(_, y) return (y:log()) end
 
---- Shares of 1 of a stick, of which each number breaks off a part of what is left: one more than
--- the numbers are. Of zeros they are equal.
+--- Stick breaking: vectors of n numbers to probability vectors of n + 1; each number determines
+-- the fraction taken from the rest. Zeros map to equal probabilities.
 local StickBreaking = plain(M, "StickBreakingTransform", constraints.real_vector,
   constraints.simplex, true)
 
--- The logarithms of how many parts are to come: n to 1.
+-- The logarithms of the number of remaining parts: n to 1.
 local function parts(x)
   return (ops.arange(x:size(-1), 0, -1, x.dtype, x.device):log())
 end
 
 local function but_last(x) return (x:narrow(-1, 1, x:size(-1) - 1)) end
 
--- x with one number of this value in front, or behind.
+-- x with one number of this value prepended or appended.
 local function framed(x, value, in_front)
   local one = ops.full(ending(x.shape, 1, 1), value, x.dtype, x.device)
   return (ops.cat(in_front and { one, x } or { x, one }, -1))
@@ -57,7 +57,7 @@ function StickBreaking._inverse(_, y)
   return first:log() - left:log() + parts(first)
 end
 
-function StickBreaking.log_abs_det_jacobian(_, x, y) -- of a triangle: that of its diagonal
+function StickBreaking.log_abs_det_jacobian(_, x, y) -- the Jacobian is triangular
   local z = x - parts(x)
   return ((ops.logsigmoid(z) - z + but_last(y):log()):sum(-1))
 end
@@ -68,10 +68,10 @@ function StickBreaking.inverse_shape(_, shape) return (ending(shape, 1, shape[#s
 
 local matrix = constraints.independent(constraints.real, 2)
 
---- The lower triangle, exp of its diagonal.
+--- A lower triangular matrix with exp of its diagonal.
 local LowerCholesky = plain(M, "LowerCholeskyTransform", matrix, constraints.lower_cholesky, false)
 
-local function with_diagonal(x, f) -- f of its diagonal; nothing above it
+local function with_diagonal(x, f) -- applies f to the diagonal and drops the upper triangle
   return x:tril(-1) + f(x:diagonal(0, -2, -1)):diag_embed()
 end
 
@@ -90,12 +90,12 @@ function PositiveDefinite._inverse(_, y)
   return (with_diagonal(require("moth").linalg.cholesky(y), ops.log))
 end
 
---- The Cholesky factor of a correlation matrix: D (D - 1) / 2 numbers are the tanh^-1 of partial
--- correlations, row by row.
+--- The Cholesky factor of a correlation matrix: the D (D - 1) / 2 inputs are the tanh^-1 of
+-- partial correlations, row by row.
 local CorrCholesky = plain(M, "CorrCholeskyTransform", constraints.real_vector,
   constraints.corr_cholesky, true)
 
--- Positions of what is at least `below` under the diagonal, of a matrix whose rows lie in a row.
+-- Positions of elements at least `below` under the diagonal, of a flattened matrix.
 local function under(d, below, device)
   local list = {}
   for row = 1, d do
@@ -113,7 +113,7 @@ local function matrix_size(n, fname)
   return d
 end
 
--- What is left of 1 in each row after the squares up to a place.
+-- 1 minus the sum of squares up to each position of a row.
 local function left(y) return 1 - y:square():cumsum(-1) end
 
 function CorrCholesky._call(_, x)
@@ -148,7 +148,7 @@ function CorrCholesky.inverse_shape(_, shape)
   return (ending(shape, 2, d * (d - 1) / 2))
 end
 
---- The last dimensions in other sizes.
+--- Reshapes the last dimensions.
 local Reshape = class("ReshapeTransform", Transform)
 M.ReshapeTransform = Reshape
 Reshape.signature = define.signature("ReshapeTransform", {
@@ -193,8 +193,8 @@ end
 
 -- ---- pieces ----
 
--- A class that gives each of a list of transforms a piece: cut(self, x) is the list of pieces,
--- join(list, dim) puts them together.
+-- Defines a class that applies each of a list of transforms to one piece: cut(self, x) is the list
+-- of pieces, join(list, dim) concatenates them.
 local function pieces(name, rows, cut, join, constraint)
   local new = class(name, Transform)
   M[name] = new
@@ -231,14 +231,14 @@ local function pieces(name, rows, cut, join, constraint)
       end
     end
     local dim = self.dim - (self.dim > 0 and x:dim() + 1 or 0) + events
-    if dim < 0 then return (join(list, dim)) end -- else the pieces are of one value
+    if dim < 0 then return (join(list, dim)) end -- else the dimension is inside the values
     local total = list[1]
     for i = 2, #list do total = total + list[i] end
     return total
   end
 end
 
---- Each transform has a piece along a dimension.
+--- Applies each transform to its piece along a dimension.
 pieces("CatTransform", {
   { "modules", "tseq", "a list of transforms" },
   { "int", "dim", "the dimension of the pieces", default = 1 },
@@ -252,7 +252,7 @@ pieces("CatTransform", {
   return (x:split(lengths, self.dim))
 end, function(list, dim) return (ops.cat(list, dim)) end, constraints.cat)
 
---- Each transform has a slice along a dimension.
+--- Applies each transform to its slice along a dimension.
 pieces("StackTransform", {
   { "modules", "tseq", "a list of transforms" },
   { "int", "dim", "the dimension of the slices", default = 1 },

@@ -1,4 +1,4 @@
---- wrapped.lua -- distributions made of others: Independent, TransformedDistribution.
+--- wrapped.lua -- distributions derived from others: Independent, TransformedDistribution.
 
 local class = require "moth.base.class"
 local constraints = require "moth.distributions.constraints"
@@ -9,7 +9,7 @@ local errors = require "moth.error"
 local tools = Distribution.tools
 local M = {}
 
--- The distribution that was given; raises if it is none.
+-- The given distribution; raises for other values.
 local function checked(name, field, given)
   if not class.isinstance(given, Distribution) then
     errors.argument(name, field, "a distribution is needed, got " .. errors.describe(given),
@@ -18,7 +18,7 @@ local function checked(name, field, given)
   return given
 end
 
--- Sizes as two lists: without the last n, and these.
+-- Splits sizes into two lists: all but the last n, and the last n.
 local function parted(shape, n)
   local front, back = {}, {}
   for d = 1, #shape do
@@ -30,8 +30,8 @@ end
 
 -- ---- Independent ----
 
---- The last dimensions of a distribution's batch taken as one value: log_prob and entropy are
--- summed over them.
+--- Takes the last dimensions of a distribution's batch as part of one value: log_prob and entropy
+-- are summed over them.
 local Independent = class("Independent", Distribution)
 M.Independent = Independent
 
@@ -92,7 +92,7 @@ end
 
 -- ---- TransformedDistribution ----
 
---- What becomes of the values of a distribution when transforms are applied to them in turn.
+--- The distribution of a base distribution's samples after transforms, applied in order.
 local Transformed = class("TransformedDistribution", Distribution)
 M.TransformedDistribution = Transformed
 
@@ -153,8 +153,8 @@ function Transformed:log_prob(value)
   return tools.sum_last(self.base_dist:log_prob(y), events - #self.base_dist.event_shape) + total
 end
 
--- The share of the base's values for one of the transformed ones, and back: transforms that fall
--- turn it around.
+-- Maps probabilities of the base to those of the transformed values, and back: decreasing
+-- transforms reverse them.
 local function turned(self, share)
   local sign = 1
   for _, transform in ipairs(self.transforms) do sign = transform:sign() * sign end
