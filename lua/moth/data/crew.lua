@@ -1,9 +1,8 @@
---- crew.lua -- the workers of a DataLoader as the loader sees them (worker.lua is their side).
+--- crew.lua -- the host's side of a DataLoader's workers (worker.lua is the workers' side).
 --
--- A crew gets the positions of a few batches in advance, as many as prefetch_factor says for each
--- worker, and gives the batches in the order of the positions. Whichever worker is free takes the
--- next one. The crew goes when nothing holds it any more; its workers end then
--- (core/host/workers.c).
+-- A crew requests a few batches in advance, prefetch_factor for each worker, and returns the
+-- batches in the order of the positions. Any free worker takes the next request. When a crew is
+-- collected, its workers end (core/host/workers.c).
 
 local errors = require "moth.error"
 local ffi = require "ffi"
@@ -29,8 +28,8 @@ const char *lua_tolstring(void *L, int index, size_t *size);
 void lua_close(void *L);
 ]]
 
--- The process's own Lua; where the host does not show it, or keeps something from this state that a
--- new one would have, there are no workers.
+-- The process's own Lua library. If the host does not export it, or a new state would lack
+-- something of this one, there are no workers.
 local function host_lua()
   local found, lua = pcall(function()
     local l = ffi.C
@@ -54,14 +53,14 @@ if not %s then jit.off() end
 require("moth.data.worker").run(%q, {%s})
 ]]
 
--- Where this state finds Moth, a worker does, whatever finds it here.
+-- Workers search for Moth where this state found it.
 local function search_path()
   local root = errors.folder:match("^(.*)moth[/\\]$")
   local own = root and ("%s?.lua;%s?/init.lua;"):format(root, root) or ""
   return own .. package.path
 end
 
--- The programs of all workers, and what must live as long as they are read.
+-- The programs of all workers, and the objects that must live while they are read.
 local function programs_of(job, first, n)
   local programs, held = lib.array("moth_message", n), {}
   for id = 1, n do
@@ -81,7 +80,7 @@ local function programs_of(job, first, n)
 end
 
 local FEW = 4
-local crews, most = setmetatable({}, {__mode = "k"}), FEW -- all; and how many before a collection
+local crews, most = setmetatable({}, {__mode = "k"}), FEW -- all; their limit before a collection
 
 local function count()
   local n = 0
@@ -91,7 +90,8 @@ local function count()
   return n
 end
 
--- To Lua a crew is a small table: it would let those of passes that were left pile up.
+-- Lua sees a crew as a small table: without forced collections crews of abandoned passes would
+-- accumulate.
 local function drop_left()
   if count() < most then return end
   require("moth").collect()
@@ -100,8 +100,8 @@ end
 
 local TRIES = 8
 
--- The system may refuse threads until those of abandoned passes have ended. Each failed try waits a
--- moment for them.
+-- The system may refuse threads until those of abandoned passes have ended. Each failed try waits
+-- a moment.
 local function start(job, first, n)
   local lua, h = host_lua(), lib.Handle()
   for try = 1, TRIES do
@@ -116,9 +116,8 @@ local function start(job, first, n)
 end
 
 --- Starts workers.
--- @param job          what they are to do: {source, num_workers, whole, samples, stream, collate,
---                     init, seed}
--- @param first, last  which of all
+-- @param job          {source, num_workers, whole, samples, stream, collate, init, seed}
+-- @param first, last  the range of worker ids
 function crew.start(job, first, last)
   local moth = require "moth"
   drop_left()
@@ -131,7 +130,7 @@ function crew.start(job, first, last)
   return self
 end
 
---- Raises where workers could not be made of a job, before any is.
+--- Raises if no worker can be created from a job, before any is.
 function crew.check(job)
   host_lua()
   local _, tensors = pack.write(1, job)
@@ -140,7 +139,7 @@ end
 
 -- ---- passes ----
 
--- A seed below 2^53 of two numbers, by the mixing steps of splitmix64 (Steele and others, 2014).
+-- A seed below 2^53 from two numbers, by the mixing steps of splitmix64 (Steele and others, 2014).
 local function mixed(a, b)
   local x = ffi.cast("uint64_t", a) + 0x9e3779b97f4a7c15ULL * (ffi.cast("uint64_t", b) + 1)
   x = bit.bxor(x, bit.rshift(x, 30)) * 0xbf58476d1ce4e5b9ULL
@@ -156,7 +155,7 @@ local function send(self, pass, k)
   lib.check(C.moth_workers_send(ctx, self.handle, m, pass.base + 1), "DataLoader")
 end
 
--- Asks for one more batch, if there is one.
+-- Requests one more batch, if there is one.
 local function ask(self, pass)
   if pass.ended then return end
   local positions = pass.next_batch()
@@ -171,7 +170,7 @@ local function ask(self, pass)
   send(self, pass, k)
 end
 
--- Waits until the answer for batch k is there.
+-- Waits for the answer for batch k.
 local function wait(self, pass, k)
   local m = self.answer
   m.number = pass.base + k
@@ -192,8 +191,8 @@ local function read(pass, ...)
   return ...
 end
 
--- What came for batch k. It stays until it has been read: where memory did not suffice to open it,
--- pass.opened has what could be opened, and the next call goes on there.
+-- The answer for batch k. It is kept until it has been read: if memory was insufficient,
+-- pass.opened has the tensors opened so far, and the next call continues there.
 local function receive(self, pass, k)
   if not pass.opened then
     wait(self, pass, k)
@@ -203,7 +202,8 @@ local function receive(self, pass, k)
   return read(pass, pack.read(ffi.string(m.text.at, m.text.size), m.tokens, m.ntokens, pass.opened))
 end
 
--- Batch k, or what went wrong with it. What an interrupt stopped in the worker is done once more.
+-- Returns batch k or raises its error. A batch that an interrupt stopped in the worker is
+-- requested again.
 local function settle(self, pass, k, kind, ...)
   if kind == "again" then
     send(self, pass, k)
@@ -211,18 +211,18 @@ local function settle(self, pass, k, kind, ...)
   end
   pass.given, pass.waiting[k] = k, nil
   if kind == "batch" then
-    if select("#", ...) == 0 then crew.finish(self, pass) end -- a stream is at its end
+    if select("#", ...) == 0 then crew.finish(self, pass) end -- a stream has ended
     return ...
   end
   local id, text, code = ...
   errors.raise(("in worker %d: %s"):format(id, text), code)
 end
 
---- Begins a pass of a crew; the one before, if it still lasts, is over.
--- @param next_batch  function that gives lists of positions, then nil
--- @param options     {ahead = batches asked for in advance, seed, skip = batches before, timeout,
---                    once = the crew ends with the pass}
--- @return a function that gives a batch at a time, then nil
+--- Starts a pass of a crew; a previous pass ends.
+-- @param next_batch  function that returns lists of positions, then nil
+-- @param options     {ahead = batches requested in advance, seed, skip = batches to skip,
+-- timeout, once = the crew ends with the pass}
+-- @return a function that returns a batch at a time, then nil
 function crew.pass(self, next_batch, options)
   local pass = {next_batch = next_batch, asked = 0, given = 0, waiting = {}, base = self.number,
                 seed = options.seed, skip = options.skip, timeout = options.timeout,
@@ -245,7 +245,7 @@ function crew.pass(self, next_batch, options)
   end
 end
 
---- Ends a pass, and the workers if they were for this one.
+--- Ends a pass, and its workers if they were started for this pass.
 function crew.finish(self, pass)
   pass.over = true
   if not pass.once then return end
@@ -253,7 +253,7 @@ function crew.finish(self, pass)
   self.handle = nil
 end
 
---- Whether there still are workers: not in a forked child.
+--- Returns true if the workers exist: not in a forked child.
 function crew.lives(self)
   return self.handle ~= nil and self.process == machine.process()
 end

@@ -1,13 +1,13 @@
---- csv.lua -- data.csv: tables of text with a delimiter (RFC 4180), plain or compressed by gzip.
+--- csv.lua -- data.csv: delimited text tables (RFC 4180), plain or compressed by gzip.
 --
 --     local iris = data.csv("iris.csv", {header = false, skip = 1})
 --     local x = iris:tensor({1, 2, 3, 4})        -- f32 (150, 4)
 --     local species = iris:column(5)             -- i64 (150)
 --
--- Fields may be quoted: then they may hold delimiters, line ends and "" for a quote. Lines end in
--- LF or CRLF; a byte order mark is passed over, empty lines are. Every row has as many fields as
--- the first. A column whose fields all are whole numbers becomes an i64 tensor, one of numbers a
--- tensor of `dtype`, anything else a list of strings.
+-- Fields may be quoted: then they may contain delimiters, line ends and "" for a quote. Lines end
+-- in LF or CRLF; a byte order mark and empty lines are skipped. Every row has as many fields as
+-- the first. A column of integers becomes an i64 tensor, a column of numbers a tensor of `dtype`,
+-- any other column a list of strings.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -20,7 +20,7 @@ local Dataset = require("moth.data.dataset").Dataset
 local ffi = require "ffi"
 local byte, find, gsub, sub = string.byte, string.find, string.gsub, string.sub
 
-local LIMIT = 2 ^ 31 - 2 ^ 10 -- bytes of text: LuaJIT's strings are hardly longer
+local LIMIT = 2 ^ 31 - 2 ^ 10 -- bytes of text: close to the longest LuaJIT string
 local QUOTE, LF, CR = 34, 10, 13
 
 local function refuse(path, line, text)
@@ -31,7 +31,7 @@ local shown = errors.shown
 
 -- ---- fields ----
 
--- The field that begins with the quote at i: its text, where it ends, how many line ends it has.
+-- The field that begins with the quote at i: its text, its end, and the number of line ends in it.
 local function quoted(path, text, i, line)
   local from, breaks = i + 1, 0
   local at = from
@@ -50,7 +50,7 @@ local function quoted(path, text, i, line)
   end
 end
 
--- Reads the row that begins at i. @return where the next one begins, its line
+-- Reads the row that begins at i. @return the start and the line number of the next row
 local function read_row(path, text, i, line, stop, row)
   local n = 0
   while true do
@@ -78,7 +78,7 @@ local function read_row(path, text, i, line, stop, row)
   end
 end
 
--- All rows: columns of strings, and the line that each row begins in.
+-- All rows: columns of strings, and the line number of each row.
 local function read_rows(path, text, stop, from, line)
   local columns, lines, count, wanted = {}, {}, 0, nil
   local i, row = from, {}
@@ -109,7 +109,7 @@ end
 -- ---- numbers ----
 
 local WHOLE = "^%s*[+-]?%d+%s*$"
-local NUMBER = "^%s*[+-]?%.?%d[%deE.+-]*%s*$" -- or nearly one: tonumber says which
+local NUMBER = "^%s*[+-]?%.?%d[%deE.+-]*%s*$" -- a superset of the numbers: tonumber decides
 local words = {nan = 0 / 0, ["+nan"] = 0 / 0, ["-nan"] = 0 / 0, inf = math.huge,
                ["+inf"] = math.huge, ["-inf"] = -math.huge, infinity = math.huge,
                ["-infinity"] = -math.huge}
@@ -119,7 +119,7 @@ local function number_of(field)
   return words[field:lower()]
 end
 
--- A whole number that a double may not hold: int64, or nil beyond it.
+-- An integer that a double may not represent: int64, or nil beyond int64.
 local function integer_of(field)
   local value = tonumber(field)
   if math.abs(value) < 2 ^ 53 then return value end
@@ -131,7 +131,7 @@ local function integer_of(field)
   return ffi.cast("int64_t", sign == "-" and -whole or whole)
 end
 
--- What a column holds: "whole", "number" or "string".
+-- The type of a column: "whole", "number" or "string".
 local function kind_of(fields, missing)
   local kind, some = "whole", false
   for i = 1, #fields do
@@ -151,13 +151,13 @@ local function kind_of(fields, missing)
   return some and kind or "string"
 end
 
--- Refuses a field of a column, by its place.
+-- Raises for a field of a column, with its row and column.
 local function refuse_field(self, k, i, why)
   refuse(self.path, self.lines[i], (", column %d%s: %s %s"):format(k,
     self.named and (" (%s)"):format(shown(self.names[k])) or "", shown(self.fields[k][i]), why))
 end
 
--- A column as a tensor; a field that is no number of its dtype is named with its place.
+-- A column as a tensor; a field that is not a number of its dtype raises with its row and column.
 local function to_tensor(self, k, dtype)
   local moth, fields, values = require "moth", self.fields[k], {}
   local whole = not dtype.is_floating_point
@@ -190,8 +190,8 @@ end
 
 -- ---- the table ----
 
---- What data.csv gives: columns with names. It is a dataset too, whose samples are its rows, each
--- a table by name.
+--- The result of data.csv: named columns. It is also a dataset whose samples are its rows, each a
+-- table by name.
 -- @field names  the names of the columns, a list
 local Table = class("Table", Dataset)
 
@@ -209,7 +209,7 @@ function Table:init(path, columns, lines, names, named, options)
   end
 end
 
---- How many rows there are.
+--- The number of rows.
 function Table:len()
   return #self.lines
 end
@@ -229,7 +229,7 @@ end
 
 --- A column: a tensor of its numbers, or a list of its strings.
 -- @param column  its name or position
--- @param dtype   what it must be: a dtype, or "string" (default: what the fields look like)
+-- @param dtype   the required dtype, or "string" (default: inferred from the fields)
 function Table:column(column, dtype)
   local k = place_of(self, "column", column)
   dtype = dtype or self.dtypes[self.names[k]] or self.dtypes[k]
@@ -284,11 +284,11 @@ function Table:get(i)
   return row
 end
 
--- Workers get the columns as they were read, and tensors of them, not the file again.
+-- Workers get the parsed columns as shared tensors, not the file again.
 function Table:worker()
   if class.of(self) ~= Table then return nil end
   local options = {dtype = self.dtype, dtypes = self.dtypes, missing = self.missing}
-  if self:len() > 0 then self:get(1) end -- its numbers go as tensors, which are shared
+  if self:len() > 0 then self:get(1) end -- converts its numbers to tensors, which are shared
   local fields = {}
   for k, made in ipairs(self.made) do fields[k] = lib.istensor(made) and {} or made end
   return require("moth.data.source").source("moth.data.csv:again", self.path, fields, self.lines,
@@ -317,7 +317,7 @@ local parse = define.signature("csv", {
 
 local MISSING = {"", "NA", "N/A", "nan", "NaN", "null"}
 
--- A pattern that finds the end of a field that is not quoted.
+-- A pattern that matches the end of an unquoted field.
 local function stop_of(delimiter)
   if #delimiter ~= 1 or find(delimiter, '["\r\n]') then
     errors.refuse("csv", "delimiter", "one character or \"space\" is needed", delimiter)
@@ -325,7 +325,7 @@ local function stop_of(delimiter)
   return "[\n\r" .. gsub(delimiter, "[%^%]%-%%]", "%%%0") .. "]"
 end
 
--- Runs of blanks between fields as one tab each, none at the ends of lines.
+-- Replaces runs of blanks between fields by one tab; removes those at line ends.
 local function squeeze(text)
   return (gsub(gsub(gsub(text, "[ \t]+", "\t"), "\t?(\r?\n)\t?", "%1"), "^\t", ""):gsub("\t$", ""))
 end
@@ -342,7 +342,7 @@ local function skip_lines(path, text, skip)
   return i
 end
 
--- The names of the columns, taken from the first row if that is what it has.
+-- The names of the columns, from the first row if it is a header.
 local function names_of(columns, lines, header)
   local names = {}
   for k, column in ipairs(columns) do
@@ -352,7 +352,7 @@ local function names_of(columns, lines, header)
   return names
 end
 
--- The columns that are wanted, in the order that they are wanted in.
+-- The requested columns, in the requested order.
 local function choose(self, wanted)
   if not lib.is_plain(wanted) then
     errors.refuse("csv", "columns", "a list of names or positions is needed", wanted, "E_TYPE")
@@ -375,14 +375,14 @@ end
 
 --- Reads a table of text.
 -- @param path       the file, plain or compressed by gzip
--- @param header     does the first row name the columns? (default true; else they are named
---                   column1, column2, ...)
+-- @param header     does the first row name the columns? (default true; else the names are
+-- column1, column2, ...)
 -- @param delimiter  between fields: one character (default ","), or "space" for runs of blanks
--- @param columns    the columns wanted, a list of names and positions (default: all)
--- @param skip       how many lines stand before the table (default 0)
+-- @param columns    the columns to read, a list of names and positions (default: all)
+-- @param skip       the number of lines before the table (default 0)
 -- @param dtype      of columns with fractions (default: the default dtype, f32)
 -- @param dtypes     dtypes of single columns, or "string": {id = "string", [2] = moth.float64}
--- @param missing    what stands for a missing number (default "", NA, N/A, nan, NaN, null)
+-- @param missing    the texts of missing numbers (default "", NA, N/A, nan, NaN, null)
 -- @return a Table, with :column(name), :tensor{names}, :len(), .names
 local function csv(...)
   local path, header, delimiter, columns, skip, dtype, types, missing = parse(...)
@@ -405,7 +405,7 @@ end
 
 define.takes(csv, parse)
 
--- A table of what Table:worker tells of one.
+-- A table from the data that Table:worker passes to a worker.
 local function again(path, fields, lines, names, named, options, made)
   local self = Table(path, fields, lines, names, named, options)
   self.made, self.shared = made, true

@@ -8,13 +8,13 @@ local lib = require "moth.binding.lib"
 
 local dataset = {}
 
--- ---- what counts as a dataset ----
+-- ---- what a dataset is ----
 
---- The base of datasets. Subclasses have `:len()` and `:get(i)`, i from 1; several results of
--- `get` are one sample: write `return x, y`. A list, `return {x, y}`, is one component, which a
--- DataLoader gives as one table of batches. Lengths are `dataset:len()`; `#dataset` is always 0.
--- For num_workers a class stands in a module, here images.lua, and says how a worker makes it anew:
--- `function Train:worker() return data.source("images:Train", self.folder) end`.
+--- The base of datasets. Subclasses define `:len()` and `:get(i)`, i from 1; several results of
+-- `get` are one sample: write `return x, y`. A list, `return {x, y}`, is one component; a
+-- DataLoader returns it as one table of batches. The length is `dataset:len()`; `#dataset` is
+-- always 0. For num_workers a class must be in a module, here images.lua, and define how a worker
+-- creates it: `function Train:worker() return data.source("images:Train", self.folder) end`.
 local Dataset = class("Dataset")
 dataset.Dataset = Dataset
 
@@ -30,8 +30,8 @@ function Dataset:__tostring()
   return ("%s of %d samples"):format(class.typename(self), self:len())
 end
 
--- Python's dataset[i] would be nil without a word. (`#dataset` cannot be caught: LuaJIT asks no
--- table for its length.)
+-- Python's dataset[i] would silently be nil. (`#dataset` cannot be caught: LuaJIT has no __len for
+-- tables.)
 function Dataset:__index(key)
   if type(key) == "number" and rawget(self, 1) == nil then -- else it keeps a list of its own
     errors.raise(("a %s has no [%s]; write dataset:get(%s)"):format(class.typename(self), key, key),
@@ -39,7 +39,7 @@ function Dataset:__index(key)
   end
 end
 
---- Raises unless i is a position in a dataset of n samples; counts from the end if negative.
+--- Raises unless i is a position in a dataset of n samples; a negative i counts from the end.
 -- @return the position, from 1 to n
 function dataset.position(fname, i, n)
   if type(i) ~= "number" or i ~= math.floor(i) then
@@ -52,7 +52,7 @@ function dataset.position(fname, i, n)
   return at
 end
 
---- What a source gives; workers make it of the same source, unless it knows better.
+--- A source's result; workers create it from the same source, unless it has its own `worker`.
 function dataset.made(source)
   local made = source()
   if type(made) == "table" and dataset.source_of(made) == nil then
@@ -61,9 +61,9 @@ function dataset.made(source)
   return made
 end
 
---- Makes a dataset of what can be one: a dataset itself, any table with :len() and :get(i), or
--- a tensor, whose rows are the samples; or a list of samples.
--- @param fname  the function that was given it, for messages
+--- Converts to a dataset: a dataset, any table with :len() and :get(i), a tensor, whose rows are
+-- the samples, or a list of samples.
+-- @param fname  the calling function, for messages
 -- @param name   the argument's name
 function dataset.of(value, fname, name)
   if lib.is_plain(value) and #value == 1 then
@@ -95,14 +95,14 @@ function dataset.of(value, fname, name)
   return value
 end
 
--- How workers make a dataset of Moth's own anew. Not one of a user's subclass, whose methods may
--- differ: that has its own `worker`, or none.
+-- How workers create a dataset of Moth's classes. Subclasses of users may override methods: they
+-- need their own `worker`.
 local function remade(object, name, ...)
   if class.of(object) ~= dataset[name] then return nil end
   return require("moth.data.source").source("moth.data.dataset:" .. name, ...)
 end
 
---- The source that workers make a dataset of, or nil if it does not say: its `:worker()`.
+--- The source from which workers create a dataset: its `:worker()`; or nil.
 function dataset.source_of(value)
   local found, worker = pcall(function() return value.worker end)
   if not found or type(worker) ~= "function" then return nil end
@@ -117,8 +117,8 @@ end
 local TensorDataset = class("TensorDataset", Dataset)
 dataset.TensorDataset = TensorDataset
 
---- Samples are the rows of one or more tensors of the same first size.
--- `data.TensorDataset(images, labels)`; `get(i)` gives a row of each.
+--- Samples are the rows of one or more tensors of the same first size. `data.TensorDataset(images,
+-- labels)`; `get(i)` returns a row of each.
 function TensorDataset:init(...)
   local n = select("#", ...)
   local tensors = {...}
@@ -175,7 +175,7 @@ function TensorDataset:batch(positions)
   return unpack(out)
 end
 
---- Whether the tensors that `:batch` gives are new ones each time: Moth's own are.
+--- Returns true if `:batch` returns new tensors each time, as Moth's do.
 function dataset.is_fresh(set)
   while class.of(set) == dataset.Subset do set = set.dataset end
   return class.of(set) == TensorDataset
@@ -186,7 +186,7 @@ end
 local Subset = class("Subset", Dataset)
 dataset.Subset = Subset
 
--- A whole batch at once, where the dataset can do that.
+-- A batch by one call, if the dataset supports it.
 local function batch_of_subset(self, positions)
   if not self.at then
     self.at = require("moth").tensor(self.indices, {dtype = require("moth").int64})
@@ -238,7 +238,7 @@ end
 local ListDataset = class("ListDataset", Dataset)
 dataset.ListDataset = ListDataset
 
---- The samples of a list, which is kept. One that is a list itself, {x, y}, has several components.
+--- The samples of a list, which is kept. A sample that is a list, {x, y}, has several components.
 function ListDataset:init(list)
   self.samples = calls.whole_list("ListDataset", "samples", list)
 end
@@ -251,7 +251,7 @@ function ListDataset:get(i)
   return sample
 end
 
--- The same for the parts of a dataset; nil if one of them has none.
+-- The same for the parts of a dataset; nil if a part has no worker.
 local function sources_of(parts)
   local list = {}
   for key, part in pairs(parts) do
@@ -268,7 +268,7 @@ ConcatDataset.signature = define.signature("ConcatDataset", {
   {"any", "datasets", "a list of datasets"},
 })
 
---- Several datasets, one after the other.
+--- Concatenates datasets.
 -- @param datasets  a list of datasets
 function ConcatDataset:init(datasets)
   if not lib.is_plain(datasets) or #datasets == 0 then
@@ -305,8 +305,9 @@ end
 local StackDataset = class("StackDataset", Dataset)
 dataset.StackDataset = StackDataset
 
---- Datasets of one length side by side. `StackDataset(images, labels)`: the first components of
--- their samples are one sample; `StackDataset{image = images, label = labels}`: a table of them.
+--- Combines datasets of the same length. `StackDataset(images, labels)`: a sample has the first
+-- component of each dataset's sample; `StackDataset{image = images, label = labels}`: a sample is
+-- a table of them.
 function StackDataset:init(...)
   local first = ...
   local named = lib.is_plain(first)
@@ -359,7 +360,7 @@ local function sizes_of(lengths, n)
     total = total + length
     sizes[i] = length
   end
-  if math.abs(total - 1) < 1e-6 and n ~= 1 then -- shares; what is left goes round from the first
+  if math.abs(total - 1) < 1e-6 and n ~= 1 then -- shares; the first parts get the remainder
     local rest = n
     for i, share in ipairs(lengths) do
       sizes[i] = math.floor(n * share + 1e-9)

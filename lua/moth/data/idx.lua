@@ -2,8 +2,8 @@
 --
 --     bytes 0, 0, type, rank;  rank sizes, u32 big-endian;  the elements, row-major, big-endian
 --
--- Every number is checked before it is used, and no memory is asked for before the bytes are
--- there: a file that lies about its sizes is refused at the cost of its own length.
+-- Every number is checked before it is used, and memory is allocated only as bytes arrive: a file
+-- with a false size costs at most its own length.
 
 local ffi = require "ffi"
 local bytes = require "moth.io.bytes"
@@ -14,7 +14,7 @@ local lib = require "moth.binding.lib"
 
 local idx = {}
 
-local LIMIT = 2 ^ 36 -- bytes of elements; more is taken for a lie
+local LIMIT = 2 ^ 36 -- bytes of elements; larger sizes are refused
 local types = { -- of IDX: Moth's dtype, bytes per element
   [0x08] = {"uint8", 1}, [0x09] = {"int8", 1}, [0x0B] = {"int16", 2}, [0x0C] = {"int32", 4},
   [0x0D] = {"float32", 4}, [0x0E] = {"float64", 8},
@@ -59,8 +59,8 @@ local function header(reader)
   return kind, shape, size
 end
 
--- Turns big-endian elements round in place, to the order of this machine. The bytes are moved as
--- integers: read as floats they could be forged Lua values.
+-- Converts big-endian elements to this machine's byte order in place, as integers: read as floats
+-- they could be forged Lua values.
 local function swap(at, size, width)
   if width == 1 or ffi.abi("be") then return end
   for from = 0, size - width, width do
@@ -96,14 +96,14 @@ local parse_idx = define.signature("idx", {
 -- `data.idx("train-images-idx3-ubyte.gz")` -> u8 (60000, 28, 28)
 -- @param path  the file
 -- @return a tensor: u8, i8, i16, i32, f32 or f64 as the file says
--- Errors: E_IO when it cannot be read, E_FORMAT for anything that is no whole IDX file.
+-- Errors: E_IO if it cannot be read, E_FORMAT if it is not a complete IDX file.
 function idx.idx(...)
   return (read((parse_idx(...)), "idx"))
 end
 
 define.takes(idx.idx, parse_idx)
 
--- ---- MNIST and its kin ----
+-- ---- MNIST and related sets ----
 
 local FASHION = "/usr/share/datasets/fashion-mnist"
 
@@ -148,7 +148,7 @@ local parse_mnist = define.signature("mnist", {
 })
 
 --- MNIST, Fashion-MNIST or another set of the same four files, each plain or gzip.
--- @param folder  where they are (default: where Debian's dataset-fashion-mnist puts them)
+-- @param folder  the folder of the files (default: the one of Debian's dataset-fashion-mnist)
 -- @return {train_images, train_labels, test_images, test_labels}: images u8 (N, 28, 28), 0 to
 -- 255; labels i64 (N), classes 1 to 10
 function idx.mnist(...)

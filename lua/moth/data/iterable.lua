@@ -1,4 +1,4 @@
---- iterable.lua -- datasets that are streams: samples come one after the other, without positions.
+--- iterable.lua -- datasets that are streams: samples in sequence, without positions.
 
 local class = require "moth.base.class"
 local errors = require "moth.error"
@@ -6,10 +6,11 @@ local lib = require "moth.binding.lib"
 
 local iterable = {}
 
---- The base of streams. Subclasses have `:iter()`, which begins a pass and returns a function that
--- gives the next sample (several results are one sample), then nil; `:len()` too if they know it.
--- Without a subclass: `data.IterableDataset(function() return io.lines(path) end)`.
--- @param begin  function that begins a pass and returns such a function
+--- The base of streams. Subclasses define `:iter()`, which starts a pass and returns a function
+-- that returns the next sample (several results are one sample), then nil; also `:len()` if the
+-- length is known. Without a subclass: `data.IterableDataset(function() return io.lines(path)
+-- end)`.
+-- @param begin  function that starts a pass and returns such a function
 local IterableDataset = class("IterableDataset")
 iterable.IterableDataset = IterableDataset
 
@@ -39,7 +40,8 @@ function IterableDataset:__tostring()
   return class.typename(self)
 end
 
---- Is x a stream: an IterableDataset, or any object with :iter() that has no :get(i)?
+--- Returns true if x is a stream: an IterableDataset, or an object with :iter() and without
+-- :get(i).
 function iterable.is(x)
   if class.isinstance(x, IterableDataset) then return true end
   local found, fits = pcall(function()
@@ -49,13 +51,13 @@ function iterable.is(x)
   return found and fits
 end
 
---- The length of a stream, or nil where it has none.
+--- The length of a stream, or nil if it is unknown.
 function iterable.length(x)
   local len = x.len
   return type(len) == "function" and x:len() or nil
 end
 
---- Several streams, one after the other.
+--- Concatenates streams.
 -- @param datasets  a list of IterableDatasets
 local ChainDataset = class("ChainDataset", IterableDataset)
 iterable.ChainDataset = ChainDataset
@@ -98,7 +100,7 @@ function ChainDataset:iter()
   return advance
 end
 
--- As dataset.lua's: of this class alone.
+-- As in dataset.lua: of this class alone.
 function ChainDataset:worker()
   local list, source_of = {}, require("moth.data.dataset").source_of
   for i, part in ipairs(self.datasets) do list[i] = source_of(part) end
@@ -106,7 +108,7 @@ function ChainDataset:worker()
   return require("moth.data.source").source("moth.data.iterable:ChainDataset", list)
 end
 
---- How many samples all of them have; an error if one does not know.
+--- The total number of samples; raises if the length of a stream is unknown.
 function ChainDataset:len()
   local total = 0
   for i, part in ipairs(self.datasets) do

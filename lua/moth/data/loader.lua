@@ -3,13 +3,12 @@
 --     local loader = data.DataLoader{train, batch_size = 64, shuffle = true}
 --     for input, target in loader do ... end
 --
--- Each `for` is a new pass in a new order. Datasets that can make a whole batch at once, as
--- TensorDataset with one index_select per tensor, do; others are asked for each sample, and the
--- samples are put together by collate_fn. A stream (IterableDataset) is cut into batches as it
--- comes.
+-- Each `for` is a new pass in a new order. Datasets that can return a whole batch at once, as
+-- TensorDataset with one index_select per tensor, do so; for others each sample is read, and
+-- collate_fn combines the samples. A stream (IterableDataset) is split into batches in its order.
 --
--- `loader:state_dict()` in the middle of a pass says where it is: after load_state_dict the next
--- pass goes on there, with the order that the first one had.
+-- `loader:state_dict()` during a pass records its position: after load_state_dict the next pass
+-- continues there, in the same order.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -24,7 +23,7 @@ local workers = require "moth.data.workers"
 
 local loader = {}
 
--- ---- putting samples together ----
+-- ---- collation ----
 
 local plain = lib.is_plain
 
@@ -65,7 +64,7 @@ local function collate_tables(list)
   return out
 end
 
--- Remembers the tensors of samples that stay as they are: a worker gives a copy of them.
+-- Records tensors of samples that are passed unchanged: a worker sends a copy of them.
 local function note_untouched(list)
   for _, value in pairs(list) do
     if lib.istensor(value) then loader.untouched[value] = true
@@ -89,9 +88,9 @@ collate = function(list)
   return list
 end
 
---- How a DataLoader makes a batch of samples when it is given no collate_fn: tensors are stacked;
--- numbers, booleans and int64s become a tensor as moth.tensor makes it (so give class labels as
--- tensors or int64s, 3LL); tables are put together entry by entry; anything else stays a list.
+--- The default collate_fn: tensors are stacked; numbers, booleans and int64s become a tensor as by
+-- moth.tensor (so use tensors or int64s, 3LL, as class labels); tables are combined entry by
+-- entry; other values become a list.
 -- @param samples  a list of samples; a sample with several components is a list with `n`
 -- @return one value for each component
 function loader.default_collate(samples)
@@ -156,7 +155,8 @@ local function check_pinning(pin_memory)
   end
 end
 
--- A part of a batch with its tensors in pinned memory; what is no plain table stays as it is.
+-- A part of a batch with its tensors in pinned memory; values other than plain tables are
+-- unchanged.
 local function pinned(x)
   if lib.istensor(x) then return (x:pin_memory()) end
   if not plain(x) then return x end
@@ -165,7 +165,7 @@ local function pinned(x)
   return out
 end
 
--- A sampler: a list or a tensor of what it gives is one too.
+-- A sampler: also a list or a tensor of positions.
 local function sampler_of(given, name)
   if lib.istensor(given) and given:dim() > 0 then given = given:tolist() end
   if plain(given) and #given > 0 then
@@ -178,7 +178,7 @@ local function sampler_of(given, name)
   return given
 end
 
--- A stream gives its samples in its own order.
+-- A stream determines its own order.
 local function init_stream(self, source, excluded)
   for name, given in pairs(excluded) do
     if given then
@@ -189,7 +189,7 @@ local function init_stream(self, source, excluded)
   self.dataset, self.stream = source, true
 end
 
--- What joins "batches" of one sample where none are wanted.
+-- The collate function without batching: returns the single sample.
 local function alone(collate_fn)
   return function(list)
     local one = list[1]
@@ -201,38 +201,36 @@ end
 
 --- Batches of a dataset.
 -- @param dataset        a dataset, an IterableDataset, or a tensor whose rows are the samples
--- @param batch_size     samples in a batch (default 1); moth.none: each sample comes as it is, or
---                       as what collate_fn, in this state, makes of it, and counts as a batch
+-- @param batch_size     samples in a batch (default 1); moth.none: no batching: each sample, or
+-- its result of collate_fn in this state, counts as a batch
 -- @param shuffle        a new random order in every pass (default false)
--- @param sampler        gives the positions; excludes shuffle
--- @param batch_sampler  gives lists of positions; excludes the four around it
+-- @param sampler        yields the positions; excludes shuffle
+-- @param batch_sampler  yields lists of positions; excludes the four arguments around it
 -- @param collate_fn     function(list of samples) -> the batch (default: default_collate)
--- @param drop_last      leave out a last batch that is not full (default false)
--- @param generator      source of random numbers for shuffle, and of the seed that the workers'
---                       random numbers have in a pass; default: the one of moth.manual_seed
--- @param num_workers    threads that make batches, each in a Lua state of its own (default 0: this
---                       one does). The batches are the same, in the same order. A dataset must say
---                       how another state makes it: be given as data.source("module", ...), or have
---                       :worker() that returns that, as TensorDataset, datasets of those and
---                       data.csv do:
---                       function Train:worker() return data.source("images:Train", self.folder) end
---                       Of a stream each worker walks its own copy, and batches come
---                       of them in turn: with several it must ask data.get_worker_info().
---                       A collate_fn that is a data.source runs in the workers, a function in this
---                       state
--- @param pin_memory     put the tensors of batches into pinned memory, from which
---                       x:to("cuda", {non_blocking = true}) copies while the CPU goes on
--- @param timeout        seconds to wait for a batch of the workers (default 0: for ever)
--- @param worker_init_fn  a data.source, called in each worker with its id, from 1. Each batch is
---                       seeded anew: manual_seed there changes nothing of what `get` draws
+-- @param drop_last      drop a last batch that is not full (default false)
+-- @param generator      source of random numbers for shuffle, and of the seed of a pass's
+-- workers; default: the generator of moth.manual_seed
+-- @param num_workers    threads that make batches, each with its own Lua state (default 0: this
+-- state makes them). The batches are the same, in the same order. Another state must be able to
+-- create the dataset: pass data.source("module", ...), or define :worker() that returns a source,
+-- as TensorDataset, datasets of those and data.csv do: function Train:worker() return
+-- data.source("images:Train", self.folder) end. Each worker iterates over its own copy of a
+-- stream, and their batches alternate: a stream with several workers must use
+-- data.get_worker_info(). A collate_fn that is a data.source runs in the workers, a function in
+-- this state
+-- @param pin_memory     put the tensors of batches into pinned memory, from which x:to("cuda",
+-- {non_blocking = true}) copies asynchronously
+-- @param timeout        seconds to wait for a batch of the workers (default 0: no limit)
+-- @param worker_init_fn  a data.source, called in each worker with its id, from 1. Each batch has
+-- its own seed: manual_seed in it does not change the random numbers of `get`
 -- @param prefetch_factor  batches that each worker makes in advance (default 2)
--- @param persistent_workers  do the workers live on after a pass? (default false)
+-- @param persistent_workers  keep the workers after a pass? (default false)
 function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, drop_last,
                          generator, num_workers, pin_memory, timeout, init_fn, prefetch,
                          persistent)
   check_pinning(pin_memory)
   own, batches = sampler_of(own, "sampler"), sampler_of(batches, "batch_sampler")
-  self.batched = batch_size ~= nil -- else each sample comes by itself
+  self.batched = batch_size ~= nil -- else each sample is returned by itself
   if not batch_size and (batches or drop_last) then
     errors.argument("DataLoader", batches and "batch_sampler" or "drop_last",
       "goes with batches; batch_size = moth.none asks for none")
@@ -272,13 +270,13 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
   workers.init(self, options)
 end
 
--- How many samples there are, or nil if the stream does not know.
+-- The number of samples, or nil if the stream's length is unknown.
 local function samples_of(self)
   if self.stream then return iterable.length(self.dataset) end
   return self.dataset:len()
 end
 
---- How many batches a pass has.
+--- The number of batches in a pass.
 function DataLoader:len()
   if not self.stream then return self.batch_sampler:len() end
   local n = samples_of(self)
@@ -289,8 +287,8 @@ function DataLoader:len()
   return self.drop_last and math.floor(n / self.batch_size) or math.ceil(n / self.batch_size)
 end
 
--- A whole batch by one call into the dataset, its positions cut from one tensor. Passes begin
--- after `skip` batches.
+-- Batches by one call into the dataset; positions are slices of one tensor. The first `skip`
+-- batches are skipped.
 local function fast_pass(self, skip)
   local source, size = self.dataset, self.batch_size
   local order = self.sampler:positions()
@@ -313,7 +311,7 @@ local function sample(source, i)
   return (packed(source:get(i)))
 end
 
--- A batch, unless it begins with nil: that would end the loop without a word.
+-- A batch; raises if its first value is nil, which would silently end the loop.
 local function checked(first, ...)
   if first == nil then
     errors.raise("collate_fn returned nil; a batch is needed", "E_TYPE")
@@ -353,13 +351,13 @@ local function slow_pass(self, skip)
   end
 end
 
--- Whether the dataset gives a whole batch by one call.
+-- Returns true if the dataset returns a whole batch by one call.
 local function by_batches(self)
   return (self.dataset.batch and self.sampler.positions and not self.own_batches
     and not self.collate_fn) and true or false
 end
 
--- The workers give batches, or samples for a collate_fn that only this state has.
+-- The workers return batches, or samples if collate_fn exists only in this state.
 local function worker_pass(self, skip, pass)
   local step = workers.begin(self, lists_of_positions(self, skip), pass, by_batches(self))
   local join = self.collate_fn
@@ -371,8 +369,8 @@ local function worker_pass(self, skip, pass)
   return function() return joined(step()) end
 end
 
---- Cuts a stream into lists of samples.
--- @return a function that gives a list at a time, then nil
+--- Splits a stream into lists of samples.
+-- @return a function that returns a list at a time, then nil
 function loader.cut(stream, size, drop_last)
   local step, ended, list = stream:iter(), false, {}
   return function()
@@ -415,7 +413,7 @@ local function begin(self, skip, pass)
   return (slow_pass(self, skip))
 end
 
--- ---- where a pass is ----
+-- ---- the position of a pass ----
 
 -- The state of the generator that the order is drawn from.
 local function randomness(self)
@@ -435,7 +433,7 @@ local function all_pinned(first, ...)
   return pinned(first), all_pinned(...)
 end
 
--- Counts the batches that a pass gave.
+-- Counts the batches that a pass has returned.
 local function counted(self, pass, first, ...)
   if first ~= nil then
     pass.batch = pass.batch + 1
@@ -446,7 +444,7 @@ local function counted(self, pass, first, ...)
   return first, ...
 end
 
---- Begins a pass. @return a function that gives one batch at a time, then nil
+--- Starts a pass. @return a function that returns one batch at a time, then nil
 function DataLoader:iter()
   local state, resume = randomness(self), self.resume
   local now = state:tolist()
@@ -467,10 +465,10 @@ function DataLoader:iter()
   end
 end
 
---- Where the pass in progress is, as a plain table: how many batches it gave, the state that the
--- generator of its order had at its beginning, and the seed of its workers. Between passes: that
--- the next one is a new one. A sampler of one's own must draw its whole order in :iter(); a stream
--- is run through again.
+--- The position of the current pass, as a plain table: the number of batches returned, the
+-- generator's state at the start of the pass, and the seed of its workers. Between passes it
+-- describes a new pass. Your own sampler must draw its whole order in :iter(); a stream is
+-- iterated again up to the position.
 function DataLoader:state_dict()
   local pass = self.pass or self.resume
   local state = {batch = pass and pass.batch or 0, batch_size = self.batch_size,
@@ -479,8 +477,8 @@ function DataLoader:state_dict()
   return state
 end
 
---- Lets the next pass go on where state_dict was called, batch for batch. The generator itself is
--- left as it is: put its state back as that of a checkpoint.
+--- Makes the next pass continue at the position of state_dict, batch for batch. The generator
+-- itself is unchanged: restore its state from the checkpoint.
 function DataLoader:load_state_dict(state_dict)
   if type(state_dict) ~= "table" or type(state_dict.batch) ~= "number"
      or (state_dict.random ~= nil and type(state_dict.random) ~= "table")
@@ -501,11 +499,11 @@ function DataLoader:load_state_dict(state_dict)
   end
 end
 
--- ---- walking ----
+-- ---- iteration ----
 
--- Remembers which pass a batch came from: its first value is what `for` hands back. Strings and
--- numbers never leave a weak table: of passes that begin a batch with one, the last two are kept,
--- for a loop within a loop.
+-- Maps a batch to its pass by its first value, which `for` passes back. Strings and numbers never
+-- leave a weak table: only the last two passes whose batches begin with one are kept, for nested
+-- loops.
 local function remember(self, pass, first, ...)
   local recent = self.recent
   if type(first) == "string" or type(first) == "number" or type(first) == "boolean" then
@@ -517,7 +515,7 @@ local function remember(self, pass, first, ...)
   return first, ...
 end
 
--- The pass of a batch; those that began behind it have been left.
+-- The pass of a batch; passes started after it have been left.
 local function recall(self, last)
   local pass, recent = self.passes[last], self.recent
   self.passes[last] = nil
@@ -528,7 +526,7 @@ local function recall(self, last)
   return pass
 end
 
---- `for input, target in loader do`: called with nil at first, then with the last first value.
+--- `for input, target in loader do`: called with nil first, then with the last first value.
 function DataLoader:__call(_, last)
   local pass
   if last == nil then
@@ -543,7 +541,7 @@ function DataLoader:__call(_, last)
   return remember(self, pass, pass())
 end
 
--- Python's loader[1] would be nil without a word; neither ipairs(loader) nor #loader asks here.
+-- Python's loader[1] would silently be nil; ipairs(loader) and #loader do not call __index.
 function DataLoader:__index(key)
   if type(key) == "number" then
     errors.raise(("a DataLoader has no [%s]; write `for x, y in loader do`"):format(key), "E_TYPE")

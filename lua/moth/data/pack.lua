@@ -1,11 +1,12 @@
---- pack.lua -- values as text and tokens, and back: what goes between a DataLoader and its workers.
+--- pack.lua -- serializes values to text and tokens, and back: the messages between a DataLoader
+-- and its workers.
 --
 --     local text, tensors = pack.write(2, "abc", {1, x})    -- tensors: {x}
 --     local a, b = pack.read(text, pack.tokens(tensors), 1)
 --
--- Each value is a letter and what belongs to it: z nil, t true, f false, n12.5; a number, i-3; an
--- int64, s3:abc a string, x2; the second tensor, d3:f32 a dtype, {...} a table's keys and values,
--- l1,2,3; a list of whole numbers, (...) a Size, [...] a source.
+-- Each value is a letter and its data: z nil, t true, f false, n12.5; a number, i-3; an int64,
+-- s3:abc a string, x2; the second tensor, d3:f32 a dtype, {...} a table's keys and values, l1,2,3;
+-- a list of integers, (...) a Size, [...] a source.
 
 local dtypes = require "moth.tensor.dtype"
 local errors = require "moth.error"
@@ -25,7 +26,7 @@ local write
 
 local function string_text(letter, text) return letter .. #text .. ":" .. text end
 
--- "1,2,3" for a table that is a list of whole numbers and nothing else.
+-- "1,2,3" for a table that is only a list of integers.
 local function whole_text(t)
   local n, keys = #t, 0
   if n == 0 then return nil end
@@ -106,7 +107,7 @@ write = function(out, value)
   end
 end
 
---- Values as text. @param n  how many
+--- Values as text. @param n  their number
 -- @return the text, and a list of the tensors in them
 function pack.write(n, ...)
   local out = {depth = 0, tensors = {}, seen = {}}
@@ -115,7 +116,7 @@ function pack.write(n, ...)
   return concat(out), out.tensors
 end
 
---- Raises where one of the arguments of a source could not be written.
+--- Raises if an argument of a source cannot be serialized.
 function pack.check(...)
   for i = 1, select("#", ...) do
     local function refused(text, code)
@@ -141,7 +142,7 @@ function pack.tokens(tensors)
   return tokens
 end
 
---- Drops tokens that nobody will open.
+--- Frees tokens that will not be opened.
 function pack.drop(tokens, n)
   for i = 0, n - 1 do C.moth_token_drop(ctx, tokens[i]) end
 end
@@ -217,11 +218,11 @@ read = function(text, i, tensors)
   return readers[sub(text, i, i)](text, i + 1, tensors)
 end
 
---- The values of a text. @param tokens  those of its tensors, counted from 0
--- @param ntokens  how many they are
--- @param opened   a list for the tensors: after an error, as of too little memory, the next call
---                 with it goes on behind those that it has
--- @return as many values as were written
+--- Reads the values of a text. @param tokens  those of its tensors, counted from 0
+-- @param ntokens  their number
+-- @param opened   a list for the tensors: after an error, such as insufficient memory, the next
+-- call with it continues after the opened ones
+-- @return the values
 function pack.read(text, tokens, ntokens, opened)
   local tensors = opened or {}
   for k = #tensors + 1, ntokens do

@@ -1,5 +1,5 @@
---- sampler.lua -- samplers: in which order the samples of a dataset come. A sampler has `:len()`
--- and `:iter()`, which begins a pass and returns a function that gives one position at a time, then
+--- sampler.lua -- samplers: the order of a dataset's samples. A sampler has `:len()` and
+-- `:iter()`, which starts a pass and returns a function that returns one position at a time, then
 -- nil.
 
 local bind = require "moth.binding.bind"
@@ -9,10 +9,10 @@ local define = require "moth.binding.define"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
-local ops = bind.ops -- whose randperm stays on the CPU
+local ops = bind.ops -- its randperm runs on the CPU
 local sampler = {}
 
---- The base of samplers; subclasses have `:iter()` and `:len()`.
+--- The base of samplers; subclasses define `:iter()` and `:len()`.
 local Sampler = class("Sampler")
 sampler.Sampler = Sampler
 
@@ -182,9 +182,9 @@ function WeightedRandomSampler:len()
   return self.num_samples
 end
 
--- With replacement: where even numbers fall in the running sum of the weights. Without: the
--- largest of log(u) / weight, which are the first to arrive of as many Poisson processes
--- (Efraimidis and Spirakis, 2006).
+-- With replacement: inverse transform sampling from the running sum of the weights. Without: the
+-- largest of log(u) / weight, the first arrivals of as many Poisson processes (Efraimidis and
+-- Spirakis, 2006).
 function WeightedRandomSampler:positions()
   local moth = require "moth"
   local options = {dtype = moth.float64, generator = self.generator}
@@ -206,7 +206,7 @@ end
 local ListSampler = class("ListSampler", Sampler)
 sampler.ListSampler = ListSampler
 
---- What a list has, in its order in every pass: positions, or lists of them.
+--- The elements of a list, in its order in every pass: positions, or lists of them.
 function ListSampler:init(list) self.list = list end
 function ListSampler:len() return #self.list end
 function ListSampler:iter() return walk(self.list) end
@@ -221,7 +221,7 @@ BatchSampler.signature = define.signature("BatchSampler", {
   {"bool", "drop_last", "leave out a last batch that is not full?", default = false},
 })
 
---- Lists of positions from another sampler.
+--- Groups the positions of another sampler into lists.
 function BatchSampler:init(inner, batch_size, drop_last)
   if batch_size < 1 then
     errors.argument("BatchSampler", "batch_size", "a number from 1 on is needed, got " ..

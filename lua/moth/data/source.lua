@@ -1,10 +1,11 @@
---- source.lua -- data.source: a function by its name, with arguments; what can cross into another
--- Lua state, as no function itself can.
+--- source.lua -- data.source: a function by name, with arguments. It can be sent to another Lua
+-- state, which a function cannot.
 --
 --     data.source("squares", 100)           -- require("squares")(100)
 --     data.source("images:Train", folder)   -- require("images").Train(folder)
 --
--- A DataLoader's workers make their dataset of one. Tensors among the arguments are shared.
+-- A DataLoader's workers create their dataset from a source. Tensors among the arguments are
+-- shared.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -36,7 +37,7 @@ local function found(module)
   errors.raise("source: " .. text, "E_IO")
 end
 
---- What stands under the name.
+--- The value of the name.
 function Source:resolve()
   local value = found(self.module)
   for name in self.field:gmatch("[^.]+") do
@@ -54,7 +55,7 @@ function Source:resolve()
   return value
 end
 
--- Before the arguments of the source come those of the call.
+-- The call's arguments precede those of the source.
 local function join(self, n, ...)
   local all = {...}
   for i = 1, self.n do all[n + i] = self.args[i] end
@@ -69,13 +70,13 @@ function Source:__tostring()
   return self.field == "" and self.module or self.module .. ":" .. self.field
 end
 
---- A function by its name, with the last of its arguments: for the workers of a DataLoader, which
--- run in Lua states of their own. Calling it calls the function.
--- @param module  what `require` takes; behind a colon the field that is meant: "images:Train"
+--- A function by name, with its last arguments: for the workers of a DataLoader, which run in
+-- their own Lua states. Calling it calls the function.
+-- @param module  the argument of `require`; after a colon a field of the module: "images:Train"
 -- @param ...     arguments: numbers, strings, booleans, tensors, plain tables of them, sources
 local function source(module, ...) return (Source(module, ...)) end
 
---- Is x a source?
+--- Returns true if x is a source.
 local function is(x) return class.isinstance(x, Source) end
 
 return {source = source, is = is}

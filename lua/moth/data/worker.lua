@@ -1,6 +1,6 @@
---- worker.lua -- what a DataLoader's worker does, in a Lua state and on a thread of its own
--- (core/host/workers.c): it makes the dataset anew, then batch after batch of the positions that
--- it is sent. lua/moth/data/crew.lua is the other side.
+--- worker.lua -- the worker's side of a DataLoader, in its own Lua state and thread
+-- (core/host/workers.c): it creates the dataset, then a batch for each list of positions that it
+-- receives. lua/moth/data/crew.lua is the host's side.
 
 local autograd = require "moth.autograd"
 local class = require "moth.base.class"
@@ -18,14 +18,14 @@ lib.declare "workers"
 
 local worker = {}
 
-local info = {} -- what get_worker_info gives
+local info = {} -- the result of get_worker_info
 
 -- ---- sending ----
 
 local message = ffi.new("moth_message")
 
--- Values to the host. Fresh tensors are held by nobody else: their bytes move. Of others, as those
--- that a collate_fn left as they were, a copy goes: no two states write to the same bytes.
+-- Sends values to the host. Fresh tensors have no other owner: they are moved. Others, such as
+-- those that a collate_fn returns unchanged, are copied: no two states write to the same bytes.
 local function send(number, fresh, n, ...)
   local text, tensors = pack.write(n, ...)
   for i, x in ipairs(tensors) do
@@ -53,7 +53,7 @@ local function seed_with(seed)
   math.randomseed(seed)
 end
 
--- Of a stream, which this worker walks by itself; no values mean its end.
+-- Batches of this worker's copy of a stream; no values mean its end.
 local function stream_maker(job, stream, join)
   local step
   return function(what)
@@ -69,7 +69,7 @@ local function stream_maker(job, stream, join)
   end
 end
 
--- What a batch is made by: function(positions) -> whether its tensors are fresh, its values.
+-- The function that makes a batch: function(positions) -> are its tensors fresh?, its values.
 local function maker(job, dataset)
   if job.whole then
     local moth, fresh = require "moth", datasets.is_fresh(dataset)
@@ -87,13 +87,14 @@ local function maker(job, dataset)
   return function(positions) return join(loader.samples(dataset, positions)) end
 end
 
--- Sends what a batch came to.
+-- Sends the result of a batch.
 local function answer(number, ok, fresh, ...)
   if not ok then error(fresh, 0) end
   send(number, fresh, 1 + select("#", ...), "batch", ...)
 end
 
--- " (get of the dataset: squares.lua:12)" where a message has no place: `return f(x)` erases it.
+-- " (get of the dataset: squares.lua:12)" for a message without a position: `return f(x)` drops
+-- it.
 local function place_of(problem)
   local name = info.dataset.get and "get" or "iter"
   local get = class.written(info.dataset[name])
@@ -114,7 +115,7 @@ end
 
 local function failed(problem)
   local code = errors.code()
-  if code == "E_INTERRUPT" then return "again" end -- the host's Ctrl-C, which this heard too
+  if code == "E_INTERRUPT" then return "again" end -- the host's Ctrl-C interrupts workers
   local told, text = pcall(text_of, problem)
   problem = told and text or "an error that cannot be told: " .. tostring(text)
   return "error", problem .. place_of(problem), code ~= "OK" and code or "E_STATE"
@@ -129,7 +130,7 @@ local function batch(make, number, seed, positions)
   send(number, false, 4, kind, info.id, text, code)
 end
 
--- ---- the life of a worker ----
+-- ---- a worker's main function ----
 
 local function no_exit()
   error("os.exit was called in a worker of a DataLoader", 2)
@@ -159,7 +160,7 @@ end
 jit.off(run)
 
 --- Runs a worker to its end.
--- @param text    what it is: {id, num_workers, seed, source, ...}, written by crew.lua
+-- @param text    its job: {id, num_workers, seed, source, ...}, written by crew.lua
 -- @param tokens  of its tensors, a list of numbers
 function worker.run(text, tokens)
   local fine, problem = pcall(run, text, tokens)

@@ -1,5 +1,5 @@
---- workers.lua -- num_workers and what goes with it: how a DataLoader is told of workers, and asks
--- them for its passes (crew.lua). With num_workers = 0 nothing of that is loaded.
+--- workers.lua -- a DataLoader's num_workers and related arguments, and passes that use workers
+-- (crew.lua). With num_workers = 0 none of it is loaded.
 
 local class = require "moth.base.class"
 local dataset = require "moth.data.dataset"
@@ -10,13 +10,13 @@ local sources = require "moth.data.source"
 local workers = {info = nil} -- info: in a worker's state, set by worker.lua
 
 --- In a worker of a DataLoader: a table with `id`, from 1 to `num_workers`; `num_workers`; `seed`,
--- that of Moth's and of Lua's random numbers for the batch under way; and `dataset`, this worker's
--- own. Elsewhere nil.
+-- the seed of Moth's and of Lua's random numbers for the current batch; and `dataset`, this
+-- worker's own. Elsewhere nil.
 --
--- Each pass has a seed, of the loader's `generator` or else of the one that moth.manual_seed seeds,
--- and each batch one of its own, of the pass's and of the batch's number: what `get` draws does not
--- depend on which worker draws it or how many there are, nor on a manual_seed in worker_init_fn.
--- (Of a stream each worker counts its own batches, with seeds of its own.)
+-- Each pass has a seed, from the loader's `generator` or the default generator. Each batch has a
+-- seed from the pass's seed and the batch's number: the random numbers of `get` do not depend on
+-- the worker, the number of workers, or a manual_seed in worker_init_fn. (For a stream each worker
+-- counts its own batches, with its own seeds.)
 function workers.get_worker_info()
   workers.asked = true
   return workers.info
@@ -59,7 +59,7 @@ local function source_of(set)
     "returns that; or leave num_workers at 0"):format(name, name), "E_UNSUPPORTED")
 end
 
---- Takes the arguments of a DataLoader that concern workers; raises if there cannot be any.
+--- Takes the arguments of a DataLoader that concern workers; raises if workers are impossible.
 function workers.init(self, options)
   if options.num_workers == 0 then return check_alone(options) end
   check_numbers(options)
@@ -87,8 +87,8 @@ local function state_of(self)
   return calls.state_of(generator):tolist()
 end
 
---- Gives a pass that begins its seed, of the state that the loader's generator has.
--- @param resume  that of the pass that load_state_dict told of, if it goes on with one
+--- Sets the seed of a new pass, from the state of the loader's generator.
+-- @param resume  the seed from load_state_dict, if the pass continues another one
 function workers.seed(self, pass, resume)
   if resume and resume.seed then
     pass.seed = resume.seed
@@ -98,8 +98,8 @@ function workers.seed(self, pass, resume)
   pass.seed, pass.before = require("moth.data.crew").seed(state[1], state[2]), state
 end
 
---- Leaves no pass the seed of the one before. Where the order was drawn of the same generator, its
--- state is another one already: a pass in a random order draws as much as without workers.
+--- Ensures that the next pass has another seed. If the order was drawn from the same generator,
+-- its state has already changed: a shuffled pass draws as many numbers as without workers.
 function workers.seeded(self, pass)
   local before, now = pass.before, state_of(self)
   if before and before[1] == now[1] and before[2] == now[2] then
@@ -107,7 +107,7 @@ function workers.seeded(self, pass)
   end
 end
 
--- Workers `first` to `last` for a pass; those of the one before, if they live on.
+-- Workers `first` to `last` for a pass; persistent workers are reused.
 local function crew_of(self, first, last, seed, whole)
   local w, crew = self.workers, require "moth.data.crew"
   local old = w.crews[first]
@@ -119,11 +119,11 @@ local function crew_of(self, first, last, seed, whole)
   return started
 end
 
---- Begins a pass.
--- @param next_batch  function that gives lists of positions, then nil
--- @param pass        {batch = how many batches are behind it, seed}
--- @param whole       whether the dataset gives whole batches
--- @return a function that gives a batch at a time, or a list of samples, then nil
+--- Starts a pass.
+-- @param next_batch  function that returns lists of positions, then nil
+-- @param pass        {batch = the number of batches before it, seed}
+-- @param whole       true if the dataset returns whole batches
+-- @return a function that returns a batch at a time, or a list of samples, then nil
 function workers.begin(self, next_batch, pass, whole)
   local w, n, seed = self.workers, self.workers.job.num_workers, pass.seed
   return (require("moth.data.crew").pass(crew_of(self, 1, n, seed, whole), next_batch, {
@@ -132,7 +132,7 @@ function workers.begin(self, next_batch, pass, whole)
   }))
 end
 
--- What a worker with a stream is asked: to begin, then for one batch after another.
+-- The requests to a worker with a stream: start, then one batch after another.
 local function asks()
   local begun = false
   return function()
@@ -142,7 +142,7 @@ local function asks()
   end
 end
 
---- Begins a pass of a stream: each worker has a copy of it, and they give a batch in turn.
+--- Starts a pass of a stream: each worker has a copy of it, and their batches alternate.
 -- @return as workers.begin
 function workers.begin_stream(self, pass)
   local w, seed, steps, at = self.workers, pass.seed, {}, 1
@@ -155,7 +155,7 @@ function workers.begin_stream(self, pass)
   end
   local give
   local function turn(first, ...)
-    if first == nil then -- this one's has ended
+    if first == nil then -- this worker's copy has ended
       table.remove(steps, at)
       return give()
     end

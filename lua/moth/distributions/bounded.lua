@@ -69,7 +69,7 @@ end
 --- Numbers from 0 to 1 with an exponential density, proportional to probs^x (1 - probs)^(1 - x)
 -- (Loaiza-Ganem and Cunningham, "The continuous Bernoulli", 2019).
 local Continuous = tools.of_one(tools.either("ContinuousBernoulli",
-  "what the density grows by from 0 to 1, probs / (1 - probs): not a probability",
+  "the ratio of the densities at 1 and 0 is probs / (1 - probs); not a probability",
   "the logarithm of that", { probs = constraints.unit_interval, logits = constraints.real }))
 M.ContinuousBernoulli = Continuous
 Continuous.has_rsample = true

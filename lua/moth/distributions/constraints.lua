@@ -9,8 +9,8 @@ local lib = require "moth.binding.lib"
 --- A set of valid values: tostring describes it, `constraint:check(x)` returns a mask.
 local Constraint = class("Constraint")
 
--- `event_dim`: how many of the last dimensions are one value; `kind`: what biject_to and
--- transform_to know it by, of one's own any name; `fields`: what their functions read of it.
+-- `event_dim`: the number of last dimensions that form one value; `kind`: the name that biject_to
+-- and transform_to use, any name for your own; `fields`: the fields that their functions read.
 function Constraint:init(text, holds, event_dim, kind, fields)
   self.text, self.holds, self.event_dim, self.kind = text, holds, event_dim or 0, kind
   for key, value in pairs(fields or {}) do self[key] = value end
@@ -85,9 +85,9 @@ constraints.nonnegative = Constraint("numbers from 0 on", function(x) return x:g
 constraints.nonzero = Constraint("numbers other than 0",
   function(x) return x:ne(0):logical_and(x:eq(x)) end)
 constraints.boolean = Constraint("0 or 1", function(x) return x:ne(0):eq(x) end)
-constraints.nonnegative_integer = Constraint("whole numbers from 0 on",
+constraints.nonnegative_integer = Constraint("integers from 0 on",
   function(x) return whole_from(x, 0) end)
-constraints.positive_integer = Constraint("whole numbers from 1 on",
+constraints.positive_integer = Constraint("integers from 1 on",
   function(x) return whole_from(x, 1) end)
 
 --- Above a bound, a tensor or a number; greater_than_eq includes it.
@@ -123,7 +123,7 @@ end
 
 --- The integers from low to high, both included.
 function constraints.integer_interval(low, high)
-  return Constraint(("whole numbers from %s to %s"):format(shown(low), shown(high)),
+  return Constraint(("integers from %s to %s"):format(shown(low), shown(high)),
     function(x) return x:ge(low):logical_and(x:le(high)):logical_and(whole(x)) end)
 end
 
@@ -165,7 +165,7 @@ end, 1)
 
 --- Counts with at most this sum.
 function constraints.multinomial(most)
-  local text = "vectors of whole numbers from 0 on whose sum is at most " .. shown(most)
+  local text = "vectors of integers from 0 on whose sum is at most " .. shown(most)
   return Constraint(text, function(x)
     return x:ge(0):logical_and(whole(x)):all(-1):logical_and(x:sum(-1):le(most))
   end, 1)

@@ -194,7 +194,7 @@ M.Exponential = Exponential
 Exponential.has_rsample = true
 Exponential.arg_constraints = { rate = constraints.positive }
 Exponential.signature = define.signature("Exponential", {
-  number("rate", "how many come in a unit of time: 1 / mean"), VALIDATE })
+  number("rate", "events per unit of time: 1 / mean"), VALIDATE })
 
 function Exponential:init(rate, validate_args)
   self.rate = tools.broadcast("Exponential", { "rate" }, { rate })
@@ -257,7 +257,7 @@ function Laplace:icdf(value)
 end
 
 --- The Gumbel distribution: the limit distribution of maxima.
-local Gumbel = spread("Gumbel", "where most lie", "how far they spread")
+local Gumbel = spread("Gumbel", "the mode", "the scale")
 
 function Gumbel:_mean() return self.loc + self.scale * EULER end
 function Gumbel:_variance() return self.scale:square() * (pi * pi / 6) end

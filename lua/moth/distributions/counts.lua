@@ -26,7 +26,7 @@ local function single(name, count, probs, support)
 end
 
 --- The number of successes in `total_count` trials.
-local Binomial = single("Binomial", tools.number("total_count", "how many trials", { default = 1 }),
+local Binomial = single("Binomial", tools.number("total_count", "the number of trials", { default = 1 }),
   "the probability of each to succeed",
   { total_count = constraints.nonnegative_integer, probs = constraints.unit_interval })
 
@@ -80,7 +80,7 @@ end
 
 --- The number of successes before `total_count` failures.
 local NegativeBinomial = single("NegativeBinomial",
-  tools.number("total_count", "how many failures to stop at, from 0 on, not only whole numbers"),
+  tools.number("total_count", "the number of failures at the end, from 0 on; may be fractional"),
   "the probability of each trial to succeed",
   { total_count = constraints.nonnegative, probs = constraints.half_open_interval(0, 1) })
 
@@ -110,7 +110,7 @@ end
 
 --- The number of draws of each category in `total_count` draws.
 local Multinomial = tools.of_several(tools.either("Multinomial", tools.WEIGHTS, tools.LOGITS,
-  tools.SEVERAL, { { "int", "total_count", "how many draws, a number", default = 1 } }))
+  tools.SEVERAL, { { "int", "total_count", "the number of draws, a number", default = 1 } }))
 M.Multinomial = Multinomial
 
 function Multinomial:init(total_count, probs, logits, validate_args)

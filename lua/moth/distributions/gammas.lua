@@ -44,7 +44,7 @@ end
 
 --- The gamma distribution with shape `concentration` and `rate`.
 local Gamma = made("Gamma", { { "concentration", positive, "the shape" },
-                              { "rate", positive, "what the values are divided by" } })
+                              { "rate", positive, "the inverse scale" } })
 
 function Gamma._support() return constraints.nonnegative end
 function Gamma:_mean() return self.concentration / self.rate end

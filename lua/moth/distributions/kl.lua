@@ -36,10 +36,10 @@ end
 -- p.
 M.kl_divergence = define {
   name = "kl_divergence",
-  doc = "How much the log_prob of p exceeds that of q on average in what p draws.",
+  doc = "The Kullback-Leibler divergence: the mean of log(p / q) over samples of p.",
   examples = "moth.distributions.Normal(0, 1), moth.distributions.Normal(1, 2)",
-  args = { { "any", "p", "what draws, a distribution" },
-           { "any", "q", "what is compared with it, a distribution" } },
+  args = { { "any", "p", "a distribution, the reference of the mean" },
+           { "any", "q", "a distribution, compared with p" } },
   run = function(p, q)
     for name, value in pairs { p = p, q = q } do
       if not class.isinstance(value, Distribution) then

@@ -80,7 +80,7 @@ Wishart.arg_constraints = {
   precision_matrix = constraints.covariance, scale_tril = constraints.lower_cholesky,
 }
 Wishart.signature = define.signature("Wishart", {
-  tools.number("df", "how many vectors, above K - 1; not only whole numbers"),
+  tools.number("df", "degrees of freedom, above K - 1; may be fractional"),
   { "tensor", "covariance_matrix", "how these vary together, (..., K, K)", optional = true },
   { "tensor", "precision_matrix", "the inverse of that", optional = true },
   { "tensor", "scale_tril", "a lower triangle with a positive diagonal", optional = true },
@@ -111,7 +111,7 @@ end
 
 function Wishart._support() return constraints.positive_definite end
 
-local function df_of(self) return (self.df:unsqueeze(-1):unsqueeze(-1)) end -- to broadcast with matrices
+local function df_of(self) return (self.df:unsqueeze(-1):unsqueeze(-1)) end -- for matrices
 
 function Wishart:_covariance_matrix()
   return (self.scale_tril:matmul(self.scale_tril:transpose(-2, -1)))

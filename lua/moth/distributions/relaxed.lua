@@ -95,7 +95,7 @@ LogisticNormal.arg_constraints = { loc = constraints.real_vector,
                                    scale = constraints.independent(constraints.positive, 1) }
 LogisticNormal.signature = define.signature("LogisticNormal", {
   tools.number("loc", "the means before, (..., K - 1)"),
-  tools.number("scale", "the standard deviations before"), tools.VALIDATE })
+  tools.number("scale", "the standard deviations before the transform"), tools.VALIDATE })
 
 function LogisticNormal:init(loc, scale, validate_args)
   local base = continuous.Normal(loc, scale, validate_args)

@@ -88,7 +88,7 @@ end
 --- The distribution of excesses over a high threshold loc: concentration 0 is exponential, above 0
 -- heavy-tailed, below 0 bounded.
 local GeneralizedPareto = made("GeneralizedPareto", { { "loc", real, "where they begin" },
-  { "scale", positive, "how far they spread" },
+  { "scale", positive, "the scale" },
   { "concentration", real, "how heavy the tail is" } })
 
 -- A mask of concentrations near 0, and a nonzero divisor.
@@ -204,7 +204,7 @@ end
 
 --- The distribution of 1 / x for a Gamma x.
 local InverseGamma = made("InverseGamma", { { "concentration", positive, "the shape" },
-                                            { "rate", positive, "what is divided by Gamma's" } })
+                                            { "rate", positive, "the scale" } })
 
 -- The distribution of the reciprocals.
 local function below(self) return (gammas.Gamma(self.concentration, self.rate, false)) end

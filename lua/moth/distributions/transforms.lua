@@ -128,8 +128,8 @@ local AffineTransform = class("AffineTransform", Transform)
 M.AffineTransform = AffineTransform
 
 AffineTransform.signature = define.signature("AffineTransform", {
-  tools.number("loc", "what is added"), tools.number("scale", "the factor, not 0"),
-  { "int", "event_dim", "how many of the last dimensions are one value", default = 0 }, CACHE })
+  tools.number("loc", "the offset"), tools.number("scale", "the factor, not 0"),
+  { "int", "event_dim", "the number of last dimensions that form one value", default = 0 }, CACHE })
 
 function AffineTransform:init(loc, scale, event_dim, cache_size)
   self.loc, self.scale, self.event_dim = loc, scale, event_dim
@@ -323,7 +323,7 @@ local IndependentTransform = class("IndependentTransform", Transform)
 M.IndependentTransform = IndependentTransform
 IndependentTransform.signature = define.signature("IndependentTransform", {
   { "any", "base_transform", "the transform" },
-  { "int", "reinterpreted_batch_ndims", "how many dimensions more" } })
+  { "int", "reinterpreted_batch_ndims", "the number of additional dimensions" } })
 
 function IndependentTransform:init(base, n)
   M.checked("IndependentTransform", "base_transform", base)

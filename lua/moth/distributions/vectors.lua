@@ -152,7 +152,7 @@ end
 local Reshape = class("ReshapeTransform", Transform)
 M.ReshapeTransform = Reshape
 Reshape.signature = define.signature("ReshapeTransform", {
-  { "shape", "in_shape", "sizes of a value" }, { "shape", "out_shape", "what they become" } })
+  { "shape", "in_shape", "shape of a value" }, { "shape", "out_shape", "shape of the result" } })
 
 function Reshape:init(from, to)
   from, to = type(from) == "number" and { from } or from, type(to) == "number" and { to } or to

@@ -36,8 +36,8 @@ local Independent = class("Independent", Distribution)
 M.Independent = Independent
 
 Independent.signature = define.signature("Independent", {
-  { "any", "base_distribution", "what to take together" },
-  { "int", "reinterpreted_batch_ndims", "how many dimensions of its batch" }, tools.VALIDATE })
+  { "any", "base_distribution", "a distribution with a batch" },
+  { "int", "reinterpreted_batch_ndims", "the number of last batch dimensions to take" }, tools.VALIDATE })
 
 function Independent:init(base, n, validate_args)
   self.base_dist = checked("Independent", "base_distribution", base)
@@ -97,7 +97,7 @@ local Transformed = class("TransformedDistribution", Distribution)
 M.TransformedDistribution = Transformed
 
 Transformed.signature = define.signature("TransformedDistribution", {
-  { "any", "base_distribution", "what is drawn first" },
+  { "any", "base_distribution", "the distribution before the transforms" },
   { "any", "transforms", "a transform, or a list of them" }, tools.VALIDATE })
 
 function Transformed:init(base, given, validate_args)
