@@ -4,14 +4,14 @@
 --     function Net:init() self.fc = nn.Linear(320, 50) end
 --     function Net:forward(x) return F.relu(self.fc(x)) end
 --
--- Assigning a Module, Parameter or Buffer to a field registers it, in the order of assignment
--- (Lua does `self.a, self.b = x, y` from the right); nil unregisters it; anything else is a plain
--- field. To see every assignment, also the second one to a field, the table of a module holds
--- nothing but its store: fields live in there. Containers of nn/layer/container.lua keep their
--- modules in the array part of the table itself.
+-- Assigning a Module, Parameter or Buffer to a field registers it, in the order of assignment (Lua
+-- assigns `self.a, self.b = x, y` from the right); nil unregisters it; other values are plain
+-- fields. A module's table has only its store, which contains the fields, so that __newindex sees
+-- each assignment. Containers of nn/layer/container.lua store their modules in the array part of
+-- the table itself.
 --
 -- This file has the store, registration and printing. walk.lua (children, parameters, train, to)
--- and call.lua (calling, hooks) add the other methods; state.lua does what state_dict means.
+-- and call.lua (calling, hooks) add the other methods; state.lua implements state dicts.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -19,9 +19,9 @@ local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 local parameter = require "moth.nn.module.parameter"
 
---- The base of all networks and layers: a class of one's own has `init`, which makes its parts, and
--- `forward`, which `net(...)` calls with the arguments it is given. Modules, Parameters and Buffers
--- in fields are registered: net:parameters(), net:state_dict(), net:to() and print(net) find them.
+--- The base of all networks and layers: your class defines `init`, which creates its parts, and
+-- `forward`, which `net(...)` calls with its arguments. Modules, Parameters and Buffers in fields
+-- are registered: net:parameters(), net:state_dict(), net:to() and print(net) include them.
 local Module = class("Module")
 
 local STORE = "(store)"
@@ -36,10 +36,10 @@ function Module.__new(own)
       fields = {training = true},
       kind = {},      -- name -> "module", "parameter", "buffer" or "transient"
       order = {},     -- the registered names, in order of assignment
-      names = false,  -- of a container's array part: a table of own names by position
+      names = false, -- of a container's array part: custom names by position
       watch = false,  -- plain tables among the fields that may hide modules
       hooks = false,
-      computed = false, -- fields that are made at each reading: name -> {get =, set =}
+      computed = false, -- fields computed at each reading: name -> {get =, set =}
     },
   }
 end
@@ -65,7 +65,7 @@ local function ismodule(x)
   return class.isinstance(x, Module)
 end
 
--- A part of that kind comes, goes or is replaced.
+-- Called when a part of that kind is added, removed or replaced.
 local function see(kind)
   local sight = Module.sight
   if kind == "module" then sight.changed() else sight.parts = sight.parts + 1 end
@@ -90,7 +90,7 @@ end
 local registered = {module = {}, parameter = {}, buffer = {}} -- hooks on registration, by kind
 Module.registration_hooks = registered
 
--- Registers value under a name: keeps its place when the name was registered before.
+-- Registers value under a name; a registered name keeps its position.
 local function register(self, name, value, kind)
   check_name(self, name)
   local store = self[STORE]
@@ -114,18 +114,18 @@ local expected = {
   buffer = "a tensor or nil", transient = "a tensor or nil",
 }
 
--- What a value would be registered as, or nil for a plain one.
+-- The kind that a value would be registered as, or nil for a plain value.
 local function registers_as(value)
   if type(value) == "cdata" then return kind_of(value) end
   if ismodule(value) then return "module" end
 end
 
--- Methods by whose names nets call things of their own: a tree's children, a flag `cuda`, a `type`.
+-- Methods whose names users use for fields: a tree's children, a flag `cuda`, a `type`.
 local FREE = {type = true, half = true, float = true, double = true, bfloat16 = true, cpu = true,
               cuda = true, apply = true, children = true, buffers = true}
 
--- A plain value must not hide a method: `net.train = true` is meant to call it. A function may take
--- its place.
+-- A plain value must not hide a method: `net.train = true` is probably a mistaken call. A function
+-- may replace a method.
 local function check_plain(self, name, value)
   local meta = type(value) == "table" and getmetatable(value)
   if type(value) == "function" or FREE[name] or (type(meta) == "table" and meta.__call) then
@@ -203,8 +203,8 @@ local function hidden_in(value, path, depth)
   end
 end
 
---- Warns once about each plain table field that holds modules, which nothing can see there.
--- Called by every walk over a module's children and by a module's calls until they succeed.
+--- Warns once about each plain table field that contains modules, which are not registered. Called
+-- by walks over a module's children and by a module's calls until they succeed.
 function Module:_watch()
   local store = self[STORE]
   for name in pairs(store.watch) do
@@ -266,15 +266,15 @@ local parse_buffer = define.signature("register_buffer", {
   {"bool", "persistent", "is it part of the state_dict?", default = true},
 })
 
---- Registers a tensor as part of the module's state that is not trained.
+--- Registers a tensor that is part of the module's state but not trained.
 -- @param name        string without dots, not yet a field or method
 -- @param tensor      any tensor, or nil to unregister
--- @param persistent  is it part of the state_dict? (default true)
+-- @param persistent  include it in the state_dict? (default true)
 function Module:register_buffer(...)
   local name, tensor, persistent = parse_buffer(...)
   local given = select(2, ...)
   check_free(self, name, "buffer")
-  if lib.is_plain(given) and next(given) == nil then -- no list of options: it would unregister
+  if lib.is_plain(given) and next(given) == nil then -- an empty option table would unregister
     errors.refuse("register_buffer", "tensor", "a tensor is needed", given)
   elseif tensor == nil then
     self[name] = nil
@@ -287,11 +287,11 @@ end
 
 define.takes(Module.register_buffer, parse_buffer)
 
---- A field that is made at each reading and has no place of its own, for nn.utils.parametrize and
--- its kin.
+--- Adds a computed field, which has no stored value; for nn.utils.parametrize and similar
+-- functions.
 -- @param name  of the field, which must be free
--- @param get   function(module) -> its value; nil: there is no such field any more
--- @param set   function(module, value): an assignment to it
+-- @param get   function(module) -> its value; nil: removes the field
+-- @param set   function(module, value): assigns to it
 function Module:_compute(name, get, set)
   local store = self[STORE]
   store.computed = store.computed or {}
@@ -300,8 +300,8 @@ function Module:_compute(name, get, set)
   see "computed"
 end
 
---- A module like this one that shares no tensor with it: its parameters want gradients as these
--- do and have none yet; buffers, plain fields and hooks are copied, what is tied stays tied.
+--- A copy of the module that shares no tensor with it. Parameters keep requires_grad and have no
+-- gradient; buffers, plain fields and hooks are copied; tied tensors stay tied.
 -- @return the copy
 function Module:deepcopy()
   return (require "moth.base.deepcopy".deepcopy(self))
@@ -387,7 +387,7 @@ end
 
 -- ---- printing ----
 
---- What stands between the parentheses of a module without children; layers override it.
+--- The text between the parentheses of a module without children; layers override it.
 function Module:extra_repr()
   return ""
 end
@@ -414,7 +414,7 @@ function Module:__names()
   return list
 end
 
-local printing = {} -- the modules that are being printed: one that contains itself ends
+local printing = {} -- the modules that are being printed: stops recursion
 
 function Module:__tostring()
   if printing[self] then return class.typename(self) .. "(...)" end
@@ -433,8 +433,8 @@ local parse_state = define.signature("state_dict", {
   {"bool", "keep_vars", "the Parameters themselves, not detached tensors", default = false},
 })
 
---- The module's parameters and buffers by path, as an ordered map that PyTorch understands.
--- The tensors are detached and share the module's storage; tied ones stand under each name.
+--- The module's parameters and buffers by path, as an ordered map with PyTorch's names. The
+-- tensors are detached and share the module's storage; tied tensors appear under each name.
 -- `net:state_dict{destination, prefix = "", keep_vars = false}`
 -- @return a StateDict: read by name, `sd:items()` iterates in order
 function Module:state_dict(...)
@@ -449,12 +449,11 @@ local parse_load = define.signature("load_state_dict", {
     default = false},
 })
 
---- Copies the values of a state dict into the module's parameters and buffers.
--- Everything that does not fit is listed in one error, and then nothing was changed. Values of
--- another dtype are converted.
+--- Copies the values of a state dict into the module's parameters and buffers. One error lists all
+-- misfits; then nothing is changed. Values of another dtype are converted.
 -- @param state_dict  a table of names and tensors
--- @param strict      refuse missing and unexpected names (default true)
--- @param assign      take the tensors themselves, with their dtype (default false); make the
+-- @param strict      raise for missing and unexpected names (default true)
+-- @param assign      use the tensors themselves, with their dtype (default false); create the
 -- optimizer afterwards
 -- @return {missing_keys = list, unexpected_keys = list}
 function Module:load_state_dict(...)
@@ -462,19 +461,20 @@ function Module:load_state_dict(...)
 end
 define.takes(Module.load_state_dict, parse_load)
 
--- ---- what subclasses give ----
+-- ---- methods for subclasses ----
 
---- A value to be saved with the state_dict under "_extra_state"; subclasses may have one.
+--- A value to be saved with the state_dict under "_extra_state"; optional in subclasses.
 function Module:get_extra_state()
   errors.raise(class.typename(self) .. " has no extra state")
 end
 
---- Takes the value that get_extra_state gave.
+--- Loads the value that get_extra_state returned.
 function Module:set_extra_state()
   errors.raise(class.typename(self) .. " has no extra state")
 end
 
---- Computes the module's results; every subclass has its own. Call the module, not this: hooks.
+--- Computes the module's results; every subclass defines it. Call the module itself, so that hooks
+-- run.
 function Module:forward()
   class.abstract(self, "forward", ":forward(...)")
 end

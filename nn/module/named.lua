@@ -1,9 +1,9 @@
---- named.lua -- layers of Moth's own called with arguments by name: `lstm{x, hx = {h, c}}`,
+--- named.lua -- calls of Moth's layers by argument names: `lstm{x, hx = {h, c}}`,
 -- `attention(q, k, v, {need_weights = false})`, `criterion{input = y, target = t}`.
 --
--- What a forward takes is declared by named.takes, or else it is tensors by the names of its
--- parameters. A call without a table costs nothing more than a test of each argument's type; forms
--- as everywhere (moth.forms). A net of the user's own gets what it is called with.
+-- named.takes declares a forward's arguments; by default they are tensors with the names of its
+-- parameters. A call without a table only adds a type test for each argument; the call forms are
+-- those of moth.forms. A user's net gets its arguments unchanged.
 
 local bind = require "moth.binding.bind"
 local calls = require "moth.binding.calls"
@@ -15,14 +15,14 @@ local lib = require "moth.binding.lib"
 local named = {}
 
 local weak = {__mode = "k"}
-local lists = setmetatable({}, weak)    -- forward -> {[position] = true} where a list is a value
-local sorters = setmetatable({}, weak)  -- forward -> what puts its arguments into their places
-local as_given = setmetatable({}, weak) -- forward -> true: tables are values to it
+local lists = setmetatable({}, weak) -- forward -> {[position] = true} if it may be a list
+local sorters = setmetatable({}, weak) -- forward -> the function that orders its arguments
+local as_given = setmetatable({}, weak) -- forward -> true: tables are plain values
 
---- Declares what a forward takes, for help and for calls by name.
+--- Declares a forward's arguments, for help and for calls by name.
 -- @param forward  the function
--- @param args     rows as in define, of which nothing is checked; or what define.signature
---                 returned, which forward then calls itself
+-- @param args     rows as in define, which are not checked; or the result of define.signature,
+-- which forward then calls itself
 -- @param outputs  names of its results; optional
 function named.takes(forward, args, outputs)
   define.takes(forward, args, outputs)
@@ -36,7 +36,7 @@ function named.takes(forward, args, outputs)
   end
 end
 
---- Declares that a forward hands on whatever it is given, tables too.
+--- Declares that a forward passes its arguments on, tables too.
 function named.as_given(forward)
   as_given[forward] = true
 end
@@ -47,7 +47,7 @@ local HEAD = [[
 local sig, T = ...
 local type = type]]
 
--- The arguments that are declared, or tensors by the names of the parameters behind self.
+-- The declared arguments, or tensors with the names of the parameters after self.
 local function args_of(forward)
   local declared = bind.signature(forward)
   if declared then return declared.args end
@@ -81,7 +81,7 @@ local function sorter(forward)
   return sort
 end
 
---- The arguments of a call, {n = count, ...}, in their places: for hooks, which see them so.
+--- The ordered arguments of a call, {n = count, ...}, for hooks.
 function named.sorted(self, args)
   local forward = class.written(self.forward)
   if not sorters[forward] and not lists[forward] then return args end
@@ -95,12 +95,12 @@ end
 
 -- ---- calls ----
 
--- Calls forward with what a table or one value too many is among.
+-- Calls forward with arguments that include a table or are too many.
 local function call(forward, self, ...)
   return forward(self, sorter(forward)(self, ...))
 end
 
--- Written out for each number of arguments: `...` costs where a call is small.
+-- Unrolled by the number of arguments: `...` is slow in small calls.
 local guards = {
   function(forward, no_self)
     return function(self, a, more)
@@ -133,7 +133,7 @@ local guards = {
   end,
 }
 
--- More arguments than those are of what is never small.
+-- More arguments: the layer is large, so that the overhead does not matter.
 local function guard_many(forward, no_self, _, n)
   return function(self, ...)
     if type(self) ~= "table" then no_self() end
@@ -144,8 +144,8 @@ local function guard_many(forward, no_self, _, n)
   end
 end
 
---- For class.guard: the forward of a layer that takes its arguments by name too and says when it is
--- called by '.'. nil for other methods, and for forwards that look at tables themselves.
+--- For class.guard: wraps the forward of a layer, so that it accepts names and reports a call by
+-- '.'. nil for other methods, and for forwards that handle tables themselves.
 function named.guard(name, fn)
   if name ~= "forward" or as_given[fn] then return nil end
   local info = debug.getinfo(fn, "u")

@@ -1,8 +1,8 @@
 --- parameter.lua -- nn.Parameter and nn.Buffer: tensors that a module registers when they are
 -- assigned to a field.
 --
--- A tensor is a bare handle, so what makes it a Parameter stands in a table beside it, under the
--- handle itself. A module's store holds the handle, so the mark lives as long as it is needed.
+-- A tensor is a bare handle, so that the mark of a Parameter is in a weak table, with the handle
+-- as its key. A module's store holds the handle, so the mark lives long enough.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -11,10 +11,10 @@ local lib = require "moth.binding.lib"
 
 local parameter = {}
 
---- Tensors that wait for their shape (uninitialized.lua) -> whose they are, as text, or false.
+--- Uninitialized tensors (uninitialized.lua) -> their owner, as text, or false.
 parameter.waiting = setmetatable({}, {__mode = "k"})
 
---- The classes of that file -> what kind of tensor they make.
+--- The classes of that file -> the kind of their tensors.
 parameter.uninitialized = {}
 
 local marks = setmetatable({}, {__mode = "k"}) -- tensor -> "parameter", "buffer" or "transient"
@@ -33,7 +33,7 @@ local parse_parameter = define.signature("Parameter", {
   {"bool", "requires_grad", "does it want a gradient?", default = true},
 })
 
--- Refuses Parameter{1, 2}: PyTorch takes tensors only, too.
+-- Refuses Parameter{1, 2}: as in PyTorch, only tensors are accepted.
 local function refuse_numbers(data)
   if getmetatable(data) ~= nil then return end
   local first = data[1]
@@ -62,8 +62,8 @@ parameter.Parameter = setmetatable({signature = parse_parameter}, {
   __tostring = function() return "class Parameter" end,
 })
 
---- A tensor that belongs to a module's state but is not trained (a running mean).
--- `nn.Buffer(data, persistent = true)`: without persistent it is left out of the state_dict.
+--- A tensor that is part of a module's state but not trained (a running mean). `nn.Buffer(data,
+-- persistent = true)`: a buffer that is not persistent is not in the state_dict.
 parameter.Buffer = setmetatable({signature = parse_buffer}, {
   __call = function(_, ...)
     local data, persistent = parse_buffer(...)
@@ -78,15 +78,15 @@ function parameter.kind(x)
   return marks[x]
 end
 
---- Marks a tensor that exists; for nn.Module's register_* methods and load_state_dict.
+--- Marks an existing tensor; for nn.Module's register_* methods and load_state_dict.
 function parameter.mark(x, kind)
   marks[x] = kind
   return x
 end
 
---- Keeps a tensor out of the reach of every scope, and the tensors in plain tables too.
--- @param value  what is assigned to a module's field; anything
--- @param depth  how many tables deep to look (default 4)
+--- Keeps a tensor alive beyond all scopes, also tensors in plain tables.
+-- @param value  the value assigned to a module's field
+-- @param depth  the maximal depth of nested tables (default 4)
 function parameter.keep(value, depth)
   depth = depth or 4
   if lib.istensor(value) then
@@ -99,7 +99,7 @@ function parameter.keep(value, depth)
   end
 end
 
---- Is x an instance of a class, or a Parameter or Buffer? Subclasses count.
+--- Returns true if x is an instance of a class (or a subclass), or a Parameter or Buffer.
 -- `nn.isinstance(net.fc, nn.Linear)`, `nn.isinstance(net.fc.weight, nn.Parameter)`
 function parameter.isinstance(x, wanted)
   if wanted == parameter.Parameter then return marks[x] == "parameter" end

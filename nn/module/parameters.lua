@@ -1,8 +1,8 @@
 --- parameters.lua -- modules that hold parameters: ParameterList and ParameterDict.
 --
--- A ParameterList keeps its parameters in the array part of its own table, so `#list`,
+-- A ParameterList stores its parameters in the array part of its own table, so that `#list`,
 -- `ipairs(list)` and `list[i] = p` work as on any list. In a state_dict their names count from 0,
--- as PyTorch's. Tensors that are no Parameters become ones, sharing their storage.
+-- as in PyTorch. Plain tensors become Parameters that share their storage.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -16,7 +16,7 @@ local parameters = {}
 
 local STORE = Module.store_key
 
--- A Parameter of a tensor: itself if it is one.
+-- Converts a tensor to a Parameter; a Parameter is returned unchanged.
 local function of(fname, argname, value, where)
   if not lib.istensor(value) then
     errors.argument(fname, argname, ("a tensor is needed, got %s%s"):format(
@@ -55,7 +55,7 @@ function ParameterList:init(values)
   if values ~= nil then extend(self, "ParameterList", "values", values) end
 end
 
--- Registers what stands in the array part: `list[i] = p` writes it unseen.
+-- Registers the array part: `list[i] = p` is a raw write.
 local function gather(self)
   local fields = self[STORE].fields
   for i, value in ipairs(self) do
@@ -73,7 +73,7 @@ function ParameterList:_members(kind)
   return (Module._members(self, kind))
 end
 
--- Called for positions that are empty so far, and for names: load_state_dict assigns those.
+-- __newindex: runs for empty positions, and for names: load_state_dict assigns them.
 function ParameterList:__newindex(key, value)
   local at = type(key) == "string" and tonumber(key)
   if at and at == math.floor(at) and at >= 0 and at < #self then
@@ -91,8 +91,8 @@ function ParameterList:__newindex(key, value)
   gather(self)
 end
 
---- A parameter by a position below 0, counted from the end, a list of those in a range; others are
--- plain entries.
+--- A parameter by a negative position, counted from the end, or a list of a range; other keys are
+-- plain fields.
 function ParameterList:__index(key)
   if type(key) == "number" and key < 0 then return rawget(self, #self + 1 + key) end
   if lib.is_plain(key) then
@@ -116,10 +116,10 @@ function ParameterList:_slice(start, stop, step)
   return part
 end
 
---- How many parameters there are.
+--- The number of parameters.
 function ParameterList:len() return #self end
 
--- One line a parameter, as both print.
+-- One line for each parameter, as both classes print.
 local function listing(self, first)
   local lines = {}
   for _, member in ipairs(self:_members("parameter")) do
@@ -134,8 +134,8 @@ function ParameterList:__tostring() return listing(self, 1) end
 
 -- ---- dictionaries ----
 
---- Parameters under names. From a table with string keys they are registered in sorted order, from
--- a list of {name, parameter} pairs in that order. `dict.name` reads, `dict.name = p` sets.
+--- Named parameters. The keys of a plain table are registered in sorted order, a list of {name,
+-- parameter} pairs in its order. `dict.name` reads, `dict.name = p` sets.
 local ParameterDict = class("ParameterDict", Module)
 parameters.ParameterDict = ParameterDict
 

@@ -1,8 +1,8 @@
---- state.lua -- state_dict and load_state_dict: a module's tensors under PyTorch's own names.
+--- state.lua -- state_dict and load_state_dict: a module's tensors under PyTorch's names.
 --
--- A state dict is an ordered map. Its tensors lie under plain string keys, so `sd["fc.weight"]`,
--- assignment and `pairs` work; the order of the keys is kept beside it and `sd:items()` follows it.
--- This file is read when one is first asked for.
+-- A state dict is an ordered map. Its tensors have plain string keys, so that `sd["fc.weight"]`,
+-- assignment and `pairs` work; a separate table has the order of the keys, which `sd:items()`
+-- follows. This file is loaded at the first use.
 
 local class = require "moth.base.class"
 local errors = require "moth.error"
@@ -18,7 +18,8 @@ local state = {}
 local StateDict = class("StateDict")
 local orders = setmetatable({}, {__mode = "k"}) -- state dict -> list of its keys
 
---- An empty state dict, or one with the pairs of a table (in sorted order) or of another one.
+--- An empty state dict, or one with the pairs of a table (in sorted order) or of another state
+-- dict.
 function StateDict:init(from)
   orders[self] = {}
   if from ~= nil then
@@ -29,7 +30,7 @@ end
 function StateDict:__newindex(name, value)
   if value == nil then return end
   local order = orders[self]
-  for i = #order, 1, -1 do -- a name that was removed and comes again goes to the end
+  for i = #order, 1, -1 do -- a removed name that is added again moves to the end
     if order[i] == name then table.remove(order, i) end
   end
   order[#order + 1] = name
@@ -60,7 +61,7 @@ function StateDict.items(self)
   end
 end
 
---- How many entries there are.
+--- The number of entries.
 function StateDict.len(self)
   return #StateDict.keys(self)
 end
@@ -109,7 +110,7 @@ local function save_into(self, out, prefix, keep_vars)
   fire(hooks and hooks.state_dict_post, self, out, prefix)
 end
 
---- What Module:state_dict does.
+--- Implements Module:state_dict.
 function state.save(self, destination, prefix, keep_vars)
   if destination ~= nil and type(destination) ~= "table" then
     errors.refuse("state_dict", "destination", "a table is needed", destination, "E_TYPE")
@@ -149,7 +150,7 @@ local function fits(name, here, value, problems, assign)
   return true
 end
 
--- What is to be done for one module and those below it, and what is wrong; nothing is changed.
+-- The assignments for one module and its submodules, and the misfits; nothing is changed.
 local function plan(self, given, prefix, strict, assign, found)
   check_depth(self, prefix)
   local hooks = self[STORE].hooks
@@ -209,7 +210,7 @@ local function listing(title, names, lines)
   lines[#lines + 1] = title .. ": " .. table.concat(parts, ", ")
 end
 
--- What load_state_dict gives.
+-- The result of load_state_dict.
 local Keys = {}
 function Keys:__tostring()
   if #self.missing_keys + #self.unexpected_keys == 0 then return "<All keys matched>" end
@@ -219,7 +220,7 @@ function Keys:__tostring()
   return table.concat(lines, "\n")
 end
 
---- What Module:load_state_dict does.
+--- Implements Module:load_state_dict.
 function state.load(self, given, strict, assign)
   if lib.is_plain(given) and type(given[1]) == "table" then
     errors.argument("load_state_dict", "state_dict", "names and tensors are needed, got a list "

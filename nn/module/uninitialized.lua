@@ -1,9 +1,9 @@
 --- uninitialized.lua -- nn.UninitializedParameter and nn.UninitializedBuffer: tensors of a module
--- that learns their shape later, as the lazy layers do.
+-- whose shape is determined later, as in the lazy layers.
 --
--- The engine refuses whatever asks for the shape or values of such a tensor; parameter.waiting says
--- whose it is. It is a leaf like any other: an optimizer may have it, and passes over it while it
--- has no gradient.
+-- The core raises for any use of their shape or values; parameter.waiting has their owner for the
+-- message. They are leaves: an optimizer may hold them, and skips them while they have no
+-- gradient.
 
 local define = require "moth.binding.define"
 local errors = require "moth.error"
@@ -33,14 +33,14 @@ function uninitialized.new(kind, requires_grad, device, dtype, fname)
   return (parameter.mark(x, kind))
 end
 
---- Gives x what `data` holds; x stays the same Lua object.
+--- Moves the content of `data` to x; x stays the same Lua object.
 function uninitialized.become(x, data, fname)
   lib.check(lib.C.moth_become(lib.ctx, x, data), fname, x, data)
   waiting[x] = nil
 end
 
---- Converts one: x is on another device or of another dtype from now on.
--- @param make  function(tensor) -> the converted one
+--- Converts an uninitialized tensor to another device or dtype.
+-- @param make  function(tensor) -> the converted tensor
 function uninitialized.convert(x, make)
   local old = moth().empty({0}, {dtype = x.dtype, device = x.device})
   local owner, new = waiting[x], make(old)
@@ -49,7 +49,7 @@ function uninitialized.convert(x, make)
   waiting[x] = owner
 end
 
---- One like x, in no module yet.
+--- A copy of x that belongs to no module yet.
 function uninitialized.like(x)
   return (uninitialized.new(parameter.kind(x), x.requires_grad, x.device, x.dtype))
 end
@@ -61,8 +61,8 @@ local parse_materialize = define.signature("materialize", {
   {"dtype", "dtype", "its element type; that it had when absent", optional = true},
 })
 
---- x:materialize(shape): x becomes an ordinary Parameter or buffer of that shape, whose values are
--- whatever lay there; fill them, as with nn.init. Optimizers and modules that hold x keep it.
+--- x:materialize(shape): x becomes an ordinary Parameter or buffer of that shape with undefined
+-- values; initialize them, as with nn.init. Optimizers and modules that hold x keep it.
 function uninitialized.materialize(...)
   local x, shape, device, dtype = parse_materialize(...)
   if waiting[x] == nil then
@@ -92,7 +92,7 @@ local DEVICE = {"device", "device", "where it will lie", optional = true}
 local DTYPE = {"dtype", "dtype", "its element type; the default one when absent", optional = true}
 
 --- A Parameter whose shape is not known yet: `nn.UninitializedParameter(requires_grad = true,
--- device, dtype)`. What asks for its shape or values raises, until `p:materialize(shape)`.
+-- device, dtype)`. Uses of its shape or values raise until `p:materialize(shape)`.
 kind_of_tensor("UninitializedParameter", "parameter", {
   {"bool", "requires_grad", "will it want a gradient?", default = true}, DEVICE, DTYPE,
 })

@@ -1,8 +1,9 @@
---- walk.lua -- walks over a module's children, parameters and buffers, and what is done to all of
--- them: apply, train, eval, requires_grad_, zero_grad, to and its kin.
+--- walk.lua -- iterates over a module's children, parameters and buffers, and methods that apply
+-- to all of them: apply, train, eval, requires_grad_, zero_grad, to and the casts.
 --
--- Every walk is taken from a snapshot, so a loop over `net:named_modules()` may add and remove
--- modules. A module or tensor that is reached twice (tied weights) comes once, at its first name.
+-- Each iteration uses a snapshot, so that a loop over `net:named_modules()` may add and remove
+-- modules. A module or tensor that is reached twice (tied weights) is visited once, at its first
+-- name.
 
 local class = require "moth.base.class"
 local cleared = require "moth.nn.module.cleared"
@@ -57,8 +58,8 @@ local parse_device = define.signature("to_empty", {
 
 -- ---- converting ----
 
--- Gives a tensor of a module another dtype or device. The Lua object stays the same, so the
--- optimizer, tied modules and the user's variables see the change.
+-- Converts a module's tensor to another dtype or device. The Lua object stays the same, so that
+-- the optimizer, tied modules and the user's variables see the change.
 local function convert(x, make)
   local moth = require "moth"
   if parameter.waiting[x] ~= nil then
@@ -88,7 +89,7 @@ local function convert_all(self, make)
   return self
 end
 
--- ---- what is added to Module ----
+-- ---- methods of Module ----
 
 local function add_own(Module, STORE)
   -- The children in order, as {PyTorch's name, module} pairs.
@@ -179,23 +180,23 @@ local function add_walks(Module)
 end
 
 local function add_lists(Module)
-  --- The modules that are fields of this one, as a list.
+  --- The modules in the fields of this module, as a list.
   function Module:children() return firsts(self:_children(), 2) end
 
-  --- Iterates over the names and modules that are fields of this one.
+  --- Iterates over the names and modules in the fields of this module.
   function Module:named_children() return pairs_of(self:_children()) end
 
-  --- This module and all below it, parents first, each once, as a list.
+  --- This module and all submodules, parents first, each once, as a list.
   function Module:modules() return firsts(self:_walk("", true), 2) end
 
-  --- Iterates over the paths and modules below and including this one (whose path is "").
+  --- Iterates over the paths and modules of all submodules and this one (whose path is "").
   -- `net:named_modules{prefix = "", remove_duplicate = true}`
   function Module:named_modules(...)
     return pairs_of(self:_walk(parse_modules(...)))
   end
   define.takes(Module.named_modules, parse_modules)
 
-  --- The Parameters of this module and, unless `recurse = false`, of all below it, as a list.
+  --- The Parameters of this module and, unless `recurse = false`, of all submodules, as a list.
   function Module:parameters(...)
     return firsts(self:_tensors("parameter", "", parse_recurse(...), true), 2)
   end
@@ -208,7 +209,7 @@ local function add_lists(Module)
   end
   define.takes(Module.named_parameters, parse_members)
 
-  --- The buffers of this module and, unless `recurse = false`, of all below it, as a list.
+  --- The buffers of this module and, unless `recurse = false`, of all submodules, as a list.
   function Module:buffers(...)
     return firsts(self:_tensors("buffer", "", parse_recurse(...), true), 2)
   end
@@ -222,7 +223,7 @@ local function add_lists(Module)
 end
 
 local function add_modes(Module)
-  --- Calls fn(module) for all modules below this one, children first, then for itself.
+  --- Calls fn(module) for all submodules, children first, then for this one.
   -- @return the module
   function Module:apply(fn)
     if type(fn) ~= "function" then
@@ -239,7 +240,7 @@ local function add_modes(Module)
     return self
   end
 
-  -- Modules below with a `train` of their own are asked, as a block that stays in evaluation.
+  -- Calls a submodule's own `train` method, as of a block that stays in evaluation mode.
   local function set_mode(module, mode, seen)
     if seen[module] then return end
     seen[module] = true
@@ -254,7 +255,7 @@ local function add_modes(Module)
     end
   end
 
-  --- Sets the `training` field here and below: Dropout and its kin read it.
+  --- Sets the `training` field of this module and all submodules: Dropout and BatchNorm read it.
   -- @return the module
   function Module:train(...)
     local mode = parse_flag(...)
@@ -263,12 +264,13 @@ local function add_modes(Module)
   end
   define.takes(Module.train, parse_flag)
 
-  --- As `train(false)`.
+  --- The same as `train(false)`.
   function Module:eval()
     return (self:train(false))
   end
 
-  --- Says whether all parameters here and below want gradients: `requires_grad_(false)` freezes.
+  --- Sets requires_grad of all parameters of this module and its submodules:
+  -- `requires_grad_(false)` freezes them.
   -- @return the module
   function Module:requires_grad_(...)
     local on = parse_requires(...) and 1 or 0
@@ -279,7 +281,7 @@ local function add_modes(Module)
   end
   define.takes(Module.requires_grad_, parse_requires)
 
-  --- Clears the gradients of all parameters here and below; `set_to_none = false` fills zeros.
+  --- Clears the gradients of all parameters; `set_to_none = false` fills zeros.
   function Module:zero_grad(...)
     local set_to_none = cleared.parse(...)
     cleared.clear(self:parameters(), set_to_none)
@@ -287,7 +289,7 @@ local function add_modes(Module)
   define.takes(Module.zero_grad, cleared.parse)
 end
 
--- What Tensor:to was given, without a memory format; and that.
+-- Tensor:to's arguments without a memory format; and the memory format.
 local function without_format(args, n)
   local list, format = {}, nil
   for i = 1, n do
@@ -302,10 +304,10 @@ local function without_format(args, n)
 end
 
 local function add_casts(Module)
-  --- Moves all parameters and buffers to a device, or the floating ones to a dtype.
+  --- Moves all parameters and buffers to a device, or casts the floating ones to a dtype.
   -- `net:to(moth.float64)`, `net:to("cpu")`, `net:to{device = "cpu", dtype = moth.float64}`,
-  -- `net:to(tensor)`: takes what Tensor:to takes. A memory_format is for tensors of as many
-  -- dimensions as it has. The tensors stay the same Lua objects.
+  -- `net:to(tensor)`: the arguments of Tensor:to. A memory_format applies to tensors with its
+  -- number of dimensions. The tensors stay the same Lua objects.
   -- @return the module
   function Module:to(...)
     local n, args = select("#", ...), {...}
@@ -330,13 +332,12 @@ local function add_casts(Module)
   --- Moves all parameters and buffers to the CPU.
   function Module:cpu() return (self:to("cpu")) end
 
-  --- Moves all parameters and buffers to a GPU: a device, its name or its index; cuda:0 when
-  -- absent.
+  --- Moves all parameters and buffers to a GPU: a device, its name or its index; default cuda:0.
   function Module:cuda(which)
     return (self:to(type(which) == "number" and "cuda:" .. which or which or "cuda"))
   end
 
-  --- Gives all parameters and buffers new storage on a device, with values yet to be set.
+  --- Gives all parameters and buffers new uninitialized storage on a device.
   -- @return the module
   function Module:to_empty(...)
     local device = parse_device(...)
@@ -355,7 +356,7 @@ local function add_casts(Module)
   end
 end
 
---- Adds these methods to nn.Module, whose fields lie under the key `store`.
+--- Adds these methods to nn.Module, whose fields are stored under the key `store`.
 return function(Module, store)
   add_own(Module, store)
   add_walks(Module)

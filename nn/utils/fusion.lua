@@ -1,5 +1,5 @@
---- fusion.lua -- nn.utils.fuse_conv_bn_eval and its kin: a batch normalisation with fixed
--- statistics becomes part of the layer before it; and nn.utils.skip_init.
+--- fusion.lua -- nn.utils.fuse_conv_bn_eval and related functions: merge a batch normalization
+-- with fixed statistics into the layer before it; and nn.utils.skip_init.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -27,7 +27,7 @@ local function rows(...)
   return list
 end
 
--- The factor of each channel, and the new bias.
+-- The scale of each channel, and the new bias.
 local function folded(bias, mean, var, eps, factor, shift)
   local scale = (var + eps):rsqrt()
   if factor ~= nil then scale = scale * factor end
@@ -36,7 +36,7 @@ local function folded(bias, mean, var, eps, factor, shift)
   return scale, b
 end
 
--- Both as Parameters like those before.
+-- Both as Parameters with the settings of the old ones.
 local function parameters(weight, bias, w, b)
   local trained = bias == nil and weight.requires_grad or bias ~= nil and bias.requires_grad
   return parameter.Parameter(w:detach():to(weight.dtype), weight.requires_grad),
@@ -56,7 +56,7 @@ fusion.fuse_conv_bn_weights = define {
     local scale, b = folded(bias, mean, var, eps, factor, shift)
     local channels = mean:numel()
     local shape = lib.filled(weight:dim(), 1, 1, channels)
-    if transpose then -- the channels of a group stand in the second dimension
+    if transpose then -- a group's channels are in the second dimension
       local groups = channels / weight:size(2)
       shape[1], shape[2] = weight:size(1), weight:size(2)
       scale = scale:reshape(groups, 1, shape[2]):expand(groups, shape[1] / groups, shape[2])
@@ -79,7 +79,7 @@ fusion.fuse_linear_bn_weights = define {
   end,
 }
 
--- A copy of the layer, with what fuse(...) makes of its weight and bias.
+-- A copy of the layer, with the weight and bias from fuse(...).
 local function fused(fname, aname, layer, bn, features, fuse, ...)
   if not class.isinstance(layer, Module) or layer.weight == nil then
     errors.refuse(fname, aname, "a layer is needed", layer, "E_TYPE")
@@ -133,10 +133,10 @@ fusion.fuse_linear_bn_eval = define {
   end,
 }
 
---- nn.utils.skip_init(nn.Linear, 20, 30): a module whose parameters nobody has drawn, for those
--- that are loaded or filled later. What nn.init would fill holds whatever lay in that memory.
+--- nn.utils.skip_init(nn.Linear, 20, 30): a module with uninitialized parameters, which are loaded
+-- or filled later. Their values are undefined.
 -- @param module_cls  the class
--- @param ...         what its constructor takes
+-- @param ...         its constructor's arguments
 -- @return the module
 function fusion.skip_init(module_cls, ...)
   if not class.isclass(module_cls) or not class.issubclass(module_cls, Module) then

@@ -1,5 +1,5 @@
---- init.lua -- nn.utils: clipping gradients, and parameters as one vector; what else lies there is
--- loaded at its first use.
+--- init.lua -- nn.utils: gradient clipping, and parameters as one vector; other functions are
+-- loaded at their first use.
 
 local calls = require "moth.binding.calls"
 local define = require "moth.binding.define"
@@ -15,7 +15,7 @@ local function ops() return require("moth.binding.bind").ops end
 
 -- ---- lists of parameters ----
 
--- A list of tensors of what may be one tensor, a list, or what a module gives.
+-- A list of tensors from a tensor, a list, or a module's iterator.
 local function listed(fname, name, value)
   if lib.istensor(value) then return {value} end
   if not lib.is_plain(value) then
@@ -31,8 +31,8 @@ local function listed(fname, name, value)
   return value
 end
 
--- What norms and factors are to see of x: of a sparse tensor its values, each row once. That p has
--- it for a gradient is kept so.
+-- The tensor for norms and factors: of a sparse gradient its values, coalesced. The coalesced
+-- gradient becomes p's gradient.
 local function elements(fname, x, p)
   if not sparse.is(x) then return x end
   x = require("moth.optim.rows").once(x, fname)
@@ -40,7 +40,7 @@ local function elements(fname, x, p)
   return (x:values())
 end
 
--- The gradients of parameters, and those whose handles are to end with the function (give_back).
+-- The gradients of parameters, and the handles that the function frees at its end (give_back).
 local function grads_of(fname, parameters)
   local grads, borrowed = {}, {}
   for _, p in ipairs(listed(fname, "parameters", parameters)) do
@@ -188,7 +188,7 @@ functions {
   },
 }
 
---- Sequences of different lengths: nn.utils.rnn.pad_sequence and its kin.
+--- Sequences of different lengths: nn.utils.rnn.pad_sequence and related functions.
 utils.rnn = lazy.namespace("moth.nn.utils.rnn", require "moth.nn.utils.sequence", {})
 
 local rows = {

@@ -1,5 +1,5 @@
---- orthogonal.lua -- nn.utils.parametrizations.orthogonal: weights whose columns, or rows where
--- these are fewer, are orthonormal.
+--- orthogonal.lua -- nn.utils.parametrizations.orthogonal: weights with orthonormal columns, or
+-- rows if there are fewer rows.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -12,7 +12,7 @@ local function moth() return require "moth" end
 
 local function eye(n, like) return moth().eye(n, {dtype = like.dtype, device = like.device}) end
 
--- The lower triangle of x, of n rows and k <= n columns, and its opposite above: A' = -A.
+-- The skew-symmetric matrix, A' = -A, from the lower triangle of x, of n rows and k <= n columns.
 local function skew(x, n, k)
   x = x:tril()
   if n > k then
@@ -23,7 +23,7 @@ local function skew(x, n, k)
   return x - x.mT
 end
 
--- What makes a matrix with orthonormal columns of any x, of n rows and k <= n columns.
+-- Maps from any x, of n rows and k <= n columns, to a matrix with orthonormal columns.
 local maps = {}
 
 function maps.matrix_exp(x, n, k)
@@ -36,7 +36,8 @@ function maps.cayley(x, n, k)
   return moth().linalg.solve(one - half, one + half):narrow(-1, 1, k)
 end
 
--- The reflections at the columns below x's diagonal, whose signs are those of the results.
+-- The product of the Householder reflections in the columns below x's diagonal; the diagonal holds
+-- signs.
 function maps.householder(x)
   local below = x:tril(-1)
   local tau = 2 / ((below * below):sum(-2) + 1)
@@ -57,8 +58,8 @@ end
 
 function Orthogonal:extra_repr() return "orthogonal_map=" .. self.orthogonal_map end
 
--- Trivialized: what is trained begins where the maps give 1, and moves from a base, the weight as
--- it was, made orthogonal (Lezcano-Casado, 2019).
+-- Trivialized: training starts where the maps return the identity; the base is the orthogonalized
+-- initial weight (Lezcano-Casado, 2019).
 local Trivialized = class("_Orthogonal", Orthogonal)
 
 local function is_orthogonal(q)
@@ -85,7 +86,7 @@ function Trivialized:right_inverse(weight)
   return start
 end
 
--- Reflected: a weight with orthonormal columns is taken apart into reflections (Householder, 1958).
+-- Decomposes a weight with orthonormal columns into reflections (Householder, 1958).
 local Reflected = class("_Orthogonal", Orthogonal)
 
 function Reflected:right_inverse(weight)

@@ -1,5 +1,5 @@
---- parametrizations.lua -- nn.utils.parametrizations: weights made of a length and a direction, and
--- weights divided by their largest singular value; orthogonal ones are in a file of their own.
+--- parametrizations.lua -- nn.utils.parametrizations: weight normalization and spectral
+-- normalization; orthogonal.lua has the orthogonal parametrization.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -13,9 +13,9 @@ local parametrizations = {}
 
 local function moth() return require "moth" end
 
--- ---- by the norm ----
+-- ---- weight normalization ----
 
---- The norm of each slice of x along dim, or of all of it, as a tensor that x can be divided by.
+--- The norm of each slice of x along dim, or of all of it, broadcastable to x.
 -- @param dim  position of a dimension, or nil
 function parametrizations.slice_norm(x, dim)
   local others = {}
@@ -27,7 +27,8 @@ function parametrizations.slice_norm(x, dim)
   return (x:norm(2, others, true))
 end
 
---- A dimension of x from a user's number, or nil for none. Of weight_norm -1 is none, as PyTorch's.
+--- A dimension of x from a user's number; nil for none. For weight_norm -1 means none, as in
+-- PyTorch.
 function parametrizations.dim_of(fname, x, dim)
   if dim == nil or dim == -1 and fname == "weight_norm" then return nil end
   local at = dim < 0 and x:dim() + 1 + dim or dim
@@ -54,7 +55,7 @@ function WeightNorm:extra_repr() return "dim=" .. tostring(self.dim) end
 
 local MODULE = {"object", "module", "whose weight it is"}
 local NAME = {"string", "name", "the name of the parameter", default = "weight"}
---- Rows for arguments that functions of other files take too.
+--- Argument rows that other files share.
 parametrizations.rows = {MODULE, NAME,
   {"int", "dim", "dimension whose slices have a length each; none, or -1: all of it has one",
     default = 1, optional = true}}
@@ -75,22 +76,22 @@ parametrizations.weight_norm = define {
   end,
 }
 
--- ---- by the largest singular value ----
+-- ---- spectral normalization ----
 
 local function normalize(x, eps)
   return x / x:norm():clamp {min = eps}
 end
 parametrizations.normalize = normalize
 
---- A weight as a matrix with the rows of a dimension.
+--- A weight as a matrix whose rows are a dimension.
 function parametrizations.as_matrix(weight, dim)
   if dim ~= 1 then weight = weight:movedim(dim, 1) end
   return (weight:reshape(weight:size(1), -1))
 end
 
---- Steps of the power method, written to u and v.
--- @param how  {n_power_iterations =, eps =, right_first =}: does a step begin with v?
--- @param n    how many, instead of n_power_iterations
+--- Power iterations, written to u and v.
+-- @param how  {n_power_iterations =, eps =, right_first =}: right_first: a step starts with v
+-- @param n    the number of iterations, instead of n_power_iterations
 function parametrizations.power_method(matrix, u, v, how, n)
   moth().no_grad(function()
     for _ = 1, n or how.n_power_iterations do
@@ -101,7 +102,7 @@ function parametrizations.power_method(matrix, u, v, how, n)
   end)
 end
 
---- The dimension of a layer's outputs in its weight, as PyTorch has it.
+--- The output dimension of a layer's weight, as in PyTorch.
 function parametrizations.output_dim(module)
   return class.typename(module):find "^ConvTranspose" and 2 or 1
 end
@@ -135,7 +136,7 @@ function SpectralNorm:extra_repr()
     self.dim)
 end
 
---- Rows of the power method.
+--- Argument rows of the power iteration.
 parametrizations.power_rows = {MODULE, NAME,
   {"int", "n_power_iterations", "steps of the power method at each reading in training",
     default = 1},

@@ -1,6 +1,6 @@
---- parametrize.lua -- nn.utils.parametrize: a parameter that is made of others by a module, at each
--- reading. `net.weight` is then the module's result; what is trained and saved lies in
--- `net.parametrizations.weight`, as in PyTorch.
+--- parametrize.lua -- nn.utils.parametrize: parameters that modules compute at each reading.
+-- `net.weight` is then the module's result; `net.parametrizations.weight` holds the trained and
+-- saved tensors, as in PyTorch.
 --
 --     local Symmetric = nn.class("Symmetric", nn.Module)
 --     function Symmetric:forward(x) return x:triu() + x:triu(1):t() end
@@ -21,8 +21,8 @@ local STORE = Module.store_key
 
 local function moth() return require "moth" end
 
---- A tensor of a module that can be replaced: its kind; raises for others.
--- @param argname  the argument of fname that is the name; "name" when absent
+--- Returns the kind of a module's tensor that can be replaced; raises for others.
+-- @param argname  the argument of fname that is the name; default "name"
 function parametrize.check(fname, module, name, argname)
   if not class.isinstance(module, Module) then
     errors.refuse(fname, "module", "a module is needed", module, "E_TYPE")
@@ -56,7 +56,7 @@ end
 local List = class("ParametrizationList", container.ModuleList)
 parametrize.ParametrizationList = List
 
--- What a module was made from, so that it gives this value; several results as a list.
+-- The inputs for which the module's result is this value; several results as a list.
 local function inverse(module, value)
   if type(module.right_inverse) ~= "function" then return {value} end
   local list = {moth().no_grad(function() return module:right_inverse(value) end)}
@@ -71,7 +71,7 @@ local function inverse(module, value)
   return list
 end
 
--- A tensor of its own with a value, of the kind of another one.
+-- A new tensor with a value, of the kind of another tensor.
 local function like(kind, original, value)
   value = value:detach():clone()
   if kind == "parameter" then return (parameter.Parameter(value, original.requires_grad)) end
@@ -93,7 +93,7 @@ function List:init(module, name, kind, first)
   end
 end
 
--- The tensors that it is made from.
+-- The original tensors.
 local function originals(self)
   if self.count == 1 then return {self.original} end
   local list = {}
@@ -107,7 +107,7 @@ function List:forward()
   return value
 end
 
---- Changes what it is made from so that its value becomes this one.
+--- Changes the original tensors so that the parametrized value becomes this one.
 function List:right_inverse(value)
   local list = {value}
   for i = #self, 1, -1 do
@@ -131,7 +131,7 @@ function List:right_inverse(value)
   end)
 end
 
--- ---- registering ----
+-- ---- registration ----
 
 local caching, cache = 0, {}
 
@@ -166,7 +166,7 @@ local function assign(self, name, value)
   self.parametrizations[name]:right_inverse(value)
 end
 
--- Puts the value of a list in the place of a tensor.
+-- Replaces a tensor by the value of a list of modules.
 local function take_place(module, name)
   module:_compute(name, function(self) return (value_of(self, name)) end,
     function(self, value) assign(self, name, value) end)
@@ -181,7 +181,7 @@ local function check_value(module, name, was, list)
   end
 end
 
--- The first module for a tensor of a module.
+-- Registers the first module for a tensor of a module.
 local function begin(module, name, parametrization, unsafe)
   local kind = parametrize.check("register_parametrization", module, name, "tensor_name")
   local was = module[name]
@@ -201,7 +201,7 @@ local function begin(module, name, parametrization, unsafe)
   take_place(module, name)
 end
 
--- One more, which gets what those before it made.
+-- Appends a module, which gets the previous modules' result.
 local function extend(module, name, parametrization, unsafe)
   local list = module.parametrizations[name]
   local value = moth().no_grad(list)
@@ -254,7 +254,7 @@ parametrize.register_parametrization = define {
   end,
 }
 
---- Whether a module has parametrized parameters, or the one of that name is.
+--- Returns true if a module has parametrized parameters, or if the named one is parametrized.
 -- @param module       a module
 -- @param tensor_name  of a parameter; optional
 function parametrize.is_parametrized(module, tensor_name)

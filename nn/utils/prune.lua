@@ -1,9 +1,9 @@
---- prune.lua -- nn.utils.prune: parameters of which a part is kept at 0. `net.weight` is then
--- `net.weight_orig`, which is trained, times the buffer `net.weight_mask`; a second pruning takes
--- more of what the first has left.
+--- prune.lua -- nn.utils.prune: sets a part of a parameter to 0. `net.weight` is then
+-- `net.weight_orig`, which is trained, times the buffer `net.weight_mask`; a second pruning
+-- removes more of the remaining elements.
 --
--- An amount below 1 is a share of what is left, a whole number from 1 on a count; as Lua has one
--- type of numbers, 1 is one element.
+-- An amount below 1 is a share of the remaining elements, an integer from 1 on is a count; Lua
+-- has one number type, so that 1 is one element.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -27,7 +27,7 @@ local function pruned(module, name)
   return computed and computed[name] and computed[name].pruned or false
 end
 
--- What a parameter is made of, and its mask so far (nil: none). Raises for what is none.
+-- The original tensor of a parameter and its mask (nil: none). Raises for other names.
 local function target(fname, module, name)
   if class.isinstance(module, Module) and pruned(module, name) then
     return module[name .. "_orig"], module[name .. "_mask"]
@@ -38,7 +38,7 @@ local function target(fname, module, name)
   return module[name]
 end
 
--- Multiplies the mask by another one.
+-- Multiplies the mask by another mask.
 local function mask_more(module, name, mask)
   local original, before = target("prune", module, name)
   if before ~= nil then
@@ -56,7 +56,7 @@ local function mask_more(module, name, mask)
   module[STORE].computed[name].pruned = true
 end
 
--- How many of n an amount is.
+-- The number of elements, of n, for an amount.
 local function count_of(fname, amount, n)
   if not (amount >= 0) or amount > 1 and amount % 1 ~= 0 then
     errors.argument(fname, "amount", ("a share from 0 to below 1 or a whole number is needed, got "
@@ -75,14 +75,14 @@ local function count_of(fname, amount, n)
   return amount
 end
 
--- A mask of ones and zeros in the shape of x: zeros at the positions of a list, or flat tensor.
+-- A mask with the shape of x: zeros at the positions of a list or flat tensor, else ones.
 local function mask_without(x, positions)
   local mask = moth().ones(x:numel(), {dtype = x.dtype, device = x.device})
   if positions:numel() > 0 then mask:index_fill_(1, positions, 0) end
   return (mask:view(x.shape))
 end
 
--- The flat positions of what is left of x.
+-- The flat positions of the remaining elements of x.
 local function left_of(x, mask)
   if mask == nil then
     return (moth().range(1, x:numel(), {dtype = moth().int64, device = x.device}))
@@ -90,7 +90,7 @@ local function left_of(x, mask)
   return (mask:reshape(-1):nonzero():reshape(-1))
 end
 
--- The n positions with the lowest scores, of one list of each.
+-- The n positions with the lowest scores.
 local function lowest(scores, positions, n)
   if n == 0 then return positions:narrow(1, 1, 0) end
   local _, at = scores:topk(n, {largest = false})
@@ -196,7 +196,7 @@ functions {
             DIM, SCORES},
     run = function(module, name, amount, n, dim, importance)
       target("ln_structured", module, name)
-      -- Slices count as they are now: what an earlier pruning took adds nothing to their norm.
+      -- Uses the current slices: elements pruned before count as 0 in their norm.
       local scores = scores_for("ln_structured", module[name], importance)
       return (structured("ln_structured", module, name, amount, dim, function(_, rows)
         return rows(scores):norm(n, 2)
@@ -261,7 +261,7 @@ functions {
   },
 }
 
--- ---- over a whole network ----
+-- ---- global pruning ----
 
 local METHODS = {l1_unstructured = true, random_unstructured = true}
 
@@ -318,7 +318,7 @@ functions {
   },
 }
 
---- Whether a parameter of a module, or of one below it, is pruned.
+--- Returns true if a parameter of a module, or of a submodule, is pruned.
 -- @param module  a module
 function prune.is_pruned(module)
   if not class.isinstance(module, Module) then return false end

@@ -1,6 +1,6 @@
---- reparametrize.lua -- nn.utils.weight_norm, spectral_norm and their removal, with the names that
--- PyTorch's older functions give to what a weight is made of: weight_g and weight_v; weight_orig,
--- weight_u and weight_v. nn.utils.parametrizations has the newer ones.
+--- reparametrize.lua -- nn.utils.weight_norm, spectral_norm and their removal, with the names of
+-- PyTorch's older functions: weight_g and weight_v; weight_orig, weight_u and weight_v.
+-- nn.utils.parametrizations has the newer functions.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -14,7 +14,7 @@ local reparametrize = {}
 
 local STORE = Module.store_key
 
--- Takes a tensor out of a module and lets its name be computed.
+-- Removes a tensor from a module and computes its name's value instead.
 local function replace(module, name, how)
   module:_compute(name, how.get, function(self)
     errors.raise(("%s.%s is made of %s at each reading; assign to these"):format(
@@ -23,7 +23,7 @@ local function replace(module, name, how)
   module[STORE].computed[name].how = how
 end
 
--- Raises unless the name is free to be replaced.
+-- Raises unless the name can be replaced.
 local function check_plain(fname, module, name)
   if parametrize.check(fname, module, name) ~= "parameter" then
     errors.argument(fname, "name", ("'%s' is a buffer; a parameter is needed"):format(name))
@@ -40,7 +40,7 @@ local function made_by(fname, module, name, what)
   return row.how
 end
 
--- The value as a plain parameter again. What it was made of is `gone`.
+-- Restores the value as a plain parameter; removes the tensors `gone`.
 local function restore(module, name, how)
   local value = require("moth").no_grad(function() return module[name]:detach():clone() end)
   local wants = module[how.wants].requires_grad
@@ -137,7 +137,7 @@ reparametrize.remove_spectral_norm = define {
   run = function(module, name)
     local how = made_by("remove_spectral_norm", module, name, "spectral_norm")
     local was = module.training
-    module.training = false -- the value that it has, not that of another step
+    module.training = false -- the current value, without another power iteration
     local ok, result = pcall(restore, module, name, how)
     module.training = was
     if not ok then error(result, 0) end

@@ -1,9 +1,9 @@
---- sequence.lua -- sequences of different lengths: padded to one, and packed without the padding.
--- nn.utils.rnn of PyTorch.
+--- sequence.lua -- sequences of different lengths: padded to one length, and packed without
+-- padding. PyTorch's nn.utils.rnn.
 --
--- A PackedSequence holds the steps of all sequences one after the other, longest sequence first:
--- data (steps in all, features), batch_sizes, how many sequences reach each step, and, if the
--- sequences were put in order for it, sorted_indices and unsorted_indices (1-based).
+-- A PackedSequence stores the steps of all sequences in sequence, longest sequence first: data
+-- (total steps, features), batch_sizes, the number of sequences that reach each step, and, if the
+-- sequences were sorted, sorted_indices and unsorted_indices (1-based).
 
 local calls = require "moth.binding.calls"
 local class = require "moth.base.class"
@@ -17,7 +17,7 @@ local function moth() return require "moth" end
 
 -- ---- packed ----
 
---- What pack_padded_sequence and pack_sequence give, and the recurrent modules take and give.
+--- The result of pack_padded_sequence and pack_sequence; recurrent modules accept and return it.
 local PackedSequence = class("PackedSequence")
 sequence.PackedSequence = PackedSequence
 
@@ -37,7 +37,7 @@ function PackedSequence:__tostring()
     errors.describe(self.batch_sizes))
 end
 
--- A list of whole numbers from a list or a tensor.
+-- A list of integers from a list or a tensor.
 local function numbers(fname, name, value)
   if lib.istensor(value) and lib.capture then
     errors.argument(fname, name, "the shape of the result depends on them: in a captured step a "
@@ -54,7 +54,7 @@ local function numbers(fname, name, value)
   return errors.refuse(fname, name, "a list of lengths from 1 on is needed", value, "E_ARG")
 end
 
--- Where each packed row lies among the T * N rows of a padded (T, N, ...) tensor.
+-- The position of each packed row among the T * N rows of a padded (T, N, ...) tensor.
 local function places(sizes)
   local rows, n = {}, sizes[1]
   for t = 1, #sizes do
@@ -69,8 +69,7 @@ local function sizes_of(packed)
   return sizes
 end
 
---- The rows of a PackedSequence as (T, N, ...), `value` where there are none, and batch_sizes as a
--- list.
+--- The rows of a PackedSequence as (T, N, ...), padded with `value`, and batch_sizes as a list.
 function sequence.spread(packed, value)
   local data, sizes, index = packed.data, sizes_of(packed), {}
   local n, rows, shape = sizes[1], data:size(1), {#sizes, sizes[1]}
@@ -82,13 +81,13 @@ function sequence.spread(packed, value)
   return moth().cat({data, last}, 1):index_select(1, index):view(shape), sizes
 end
 
---- (T, N, ...) as a PackedSequence like the one given.
+--- (T, N, ...) as a PackedSequence like the given one.
 function sequence.gather(padded, like)
   local data = padded:flatten(1, 2):index_select(1, places(sizes_of(like)))
   return PackedSequence(data, like.batch_sizes, like.sorted_indices, like.unsorted_indices)
 end
 
--- Positions in the order of falling length, and the way back.
+-- Positions sorted by decreasing length, and the inverse permutation.
 local function order_of(lengths)
   local order, back = {}, {}
   for i = 1, #lengths do order[i] = i end
@@ -186,7 +185,7 @@ sequence.pad_packed_sequence = define {
 
 -- ---- padded ----
 
--- Behind (or before) x so many rows of `value` that there are `rows`.
+-- Pads x with rows of `value` at the end (or start) to `rows` rows.
 local function padded_to(x, rows, value, side)
   local shape = {rows - x:size(1)}
   if shape[1] == 0 then return x end

@@ -389,14 +389,14 @@ describe("a rarer distribution refuses", function()
     refuses("'alpha' to 'Pareto' %(numbers above 0 are needed", function() D.Pareto(1, -1) end)
     refuses("'value' to 'Pareto.log_prob' %(numbers from 2 on are needed, got f32 %(%) with 1",
       function() D.Pareto(2, 1):log_prob(1) end)
-    refuses("'total_count' to 'Binomial' %(whole numbers from 0 on",
+    refuses("'total_count' to 'Binomial' %(integers from 0 on",
       function() D.Binomial(2.5, 1) end)
-    refuses("'value' to 'Binomial.log_prob' %(whole numbers from 0 to 3",
+    refuses("'value' to 'Binomial.log_prob' %(integers from 0 to 3",
       function() D.Binomial(3, 0.5):log_prob(4) end)
     refuses("'probs' to 'NegativeBinomial' %(numbers from 0 to below 1",
       function() D.NegativeBinomial(3, 1) end)
     refuses("'total_count' to 'Multinomial'", function() D.Multinomial(-1, moth.ones(3)) end)
-    refuses("vectors of whole numbers from 0 on whose sum is at most 5",
+    refuses("vectors of integers from 0 on whose sum is at most 5",
       function() D.Multinomial(5, moth.ones(3)):log_prob(moth.ones(3) * 2) end)
     refuses("either probs or logits are needed, got none", function() D.Binomial(3) end)
     refuses("'temperature' to 'RelaxedOneHotCategorical' %(numbers above 0",

@@ -37,7 +37,7 @@ M.Independent = Independent
 
 Independent.signature = define.signature("Independent", {
   { "any", "base_distribution", "a distribution with a batch" },
-  { "int", "reinterpreted_batch_ndims", "the number of last batch dimensions to take" }, tools.VALIDATE })
+  { "int", "reinterpreted_batch_ndims", "number of batch dimensions taken" }, tools.VALIDATE })
 
 function Independent:init(base, n, validate_args)
   self.base_dist = checked("Independent", "base_distribution", base)

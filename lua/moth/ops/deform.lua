@@ -1,5 +1,5 @@
---- deform.lua -- moth.ops.deform_conv2d: a convolution whose points move. (Dai et al. 2017; with a
--- mask: Zhu et al. 2018.)
+--- deform.lua -- moth.ops.deform_conv2d: a convolution with learned offsets of its sampling
+-- points. (Dai et al. 2017; with a mask: Zhu et al. 2018.)
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -14,7 +14,8 @@ local function wrong(name, format, ...)
   errors.argument(FNAME, name, format:format(...), "E_SHAPE")
 end
 
--- Checks the shapes. Returns the groups of offsets and of weights, and the result's size.
+-- Checks the shapes. Returns the numbers of offset groups and weight groups, and the result's
+-- size.
 local function measure(input, offset, weight, bias, stride, padding, dilation, mask)
   if input:dim() ~= 4 then wrong("input", "(N, C, H, W) is needed, got "
     .. "%s", errors.describe(input)) end

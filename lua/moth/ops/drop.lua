@@ -1,5 +1,5 @@
---- drop.lua -- moth.ops.stochastic_depth, drop_block2d and drop_block3d: noise of training that
--- drops whole branches or blocks. (Huang et al. 2016, Ghiasi et al. 2018.)
+--- drop.lua -- moth.ops.stochastic_depth, drop_block2d and drop_block3d: regularization that drops
+-- whole branches or blocks in training. (Huang et al. 2016, Ghiasi et al. 2018.)
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -16,7 +16,7 @@ local function check_share(fname, p)
   errors.argument(fname, "p", ("a share from 0 to 1 is needed, got %g"):format(p), "E_DOMAIN")
 end
 
---- moth.ops.stochastic_depth(input, p, mode): the input, or 0.
+--- moth.ops.stochastic_depth(input, p, mode): the input, scaled, or 0.
 drop.stochastic_depth = define {
   name = "stochastic_depth",
   doc = "Drops the whole input (mode \"batch\") or single samples of it (\"row\") with "

@@ -1,10 +1,10 @@
---- init.lua -- moth.ops: what detectors of objects need, with torchvision's names.
+--- init.lua -- moth.ops: functions for object detection, with torchvision's names.
 --
 --     local keep = moth.ops.nms(boxes, scores, 0.5)       -- positions, the best box first
 --     local iou = moth.ops.box_iou(boxes, truth)          -- (N, M)
 --
--- A box is four numbers, x1, y1, x2, y2, with x1 <= x2 and y1 <= y2, in any unit. nms is an op of
--- the engine (core/op/detect.c); boxes, overlaps and losses are made of ops, and differentiable.
+-- A box is four numbers, x1, y1, x2, y2, with x1 <= x2 and y1 <= y2, in any unit. nms is a C op
+-- (core/op/detect.c); boxes, overlaps and losses are differentiable compositions of ops.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -15,7 +15,7 @@ local lazy = require "moth.base.lazy"
 local ops = bind.ops
 local M = {}
 
--- Refuses all but boxes: (..., 4), or (N, 4) for a list.
+-- Raises unless the argument is boxes: (..., 4), or (N, 4) for a list.
 local function check_boxes(fname, name, boxes, list)
   if boxes:dim() == 0 or boxes:size(-1) ~= 4 or (list and boxes:dim() ~= 2) then
     errors.refuse(fname, name, "boxes are needed, (" .. (list and "N" or "...") .. ", 4)", boxes,
@@ -29,7 +29,7 @@ local function sides(fname, name, boxes, list)
   return (boxes:unbind(-1))
 end
 
--- Products of narrow numbers overflow: floats become f32 first, whole numbers int32.
+-- Products of narrow dtypes overflow: half types become f32 first, integers int32.
 local function wide(boxes)
   if boxes:element_size() >= 4 then return boxes end
   return boxes:is_floating_point() and boxes:float() or boxes:int()
@@ -69,8 +69,8 @@ M.box_area = define {
 
 local FORMATS = { "xyxy", "xywh", "cxcywh" }
 
---- moth.ops.box_convert(boxes, in_fmt, out_fmt): from and to corners, corner and size, or centre
--- and size.
+--- moth.ops.box_convert(boxes, in_fmt, out_fmt): converts between corners, corner and size, and
+-- centre and size.
 M.box_convert = define {
   name = "box_convert",
   doc = "Boxes in another form: two corners (xyxy), the first corner and the size (xywh), or the "
@@ -114,7 +114,7 @@ M.clip_boxes_to_image = define {
   end,
 }
 
---- moth.ops.remove_small_boxes(boxes, min_size): the positions of the boxes of at least that width
+--- moth.ops.remove_small_boxes(boxes, min_size): the positions of boxes with at least that width
 -- and height.
 M.remove_small_boxes = define {
   name = "remove_small_boxes",
@@ -130,9 +130,9 @@ M.remove_small_boxes = define {
   end,
 }
 
--- ---- how far boxes are the same ----
+-- ---- overlaps ----
 
--- What boxes have in common, what they are together, and the sides of the box around both.
+-- The intersection, the union, and the sides of the enclosing box.
 local function overlap(a, b)
   local w = (a[3]:minimum(b[3]) - a[1]:maximum(b[1])):clamp(0)
   local h = (a[4]:minimum(b[4]) - a[2]:maximum(b[2])):clamp(0)
@@ -142,7 +142,7 @@ local function overlap(a, b)
     a[4]:maximum(b[4]) - a[2]:minimum(b[2])
 end
 
--- The same of each of N boxes with each of M.
+-- The same for all pairs of N boxes and M boxes.
 local function all_overlaps(fname, boxes1, boxes2)
   local a = sides(fname, "boxes1", wide(boxes1), true)
   local b = sides(fname, "boxes2", wide(boxes2), true)
@@ -177,20 +177,20 @@ M.generalized_box_iou = define {
   end,
 }
 
--- The squared distance of the centres as a share of the squared diagonal of the box around both.
+-- The squared distance of the centres, divided by the squared diagonal of the enclosing box.
 local function distance(a, b, w, h, eps)
   local dx, dy = (a[1] + a[3] - b[1] - b[3]) / 2, (a[2] + a[4] - b[2] - b[4]) / 2
   return (dx * dx + dy * dy) / (w * w + h * h + eps)
 end
 
--- How far the ratios of width to height differ, weighted.
+-- The weighted penalty for different aspect ratios.
 local function ratios(a, b, iou, eps)
   local turn = ((b[3] - b[1]) / (b[4] - b[2])):atan() - ((a[3] - a[1]) / (a[4] - a[2])):atan()
   local v = turn * turn * (4 / math.pi ^ 2)
   return (v / (1 - iou + v + eps)):detach() * v
 end
 
--- An overlap of each of N boxes with each of M, less what `more` computes.
+-- An overlap of all pairs of N boxes and M boxes, minus the result of `more`.
 local function pairwise(name, doc, more)
   M[name] = define {
     name = name, doc = doc,
@@ -238,7 +238,7 @@ M.masks_to_boxes = define {
       return (ops.zeros({ 0, 4 }, dtype.by_name.float32, masks.device))
     end
     local mask = masks:ne(0)
-    local function ends(some) -- of (N, size)
+    local function ends(some) -- (N, size)
       local last = some:size(2) - 1
       return some:float():argmax(2):float() - 1, last + 1 - some:flip(2):float():argmax(2):float()
     end
@@ -253,7 +253,7 @@ M.masks_to_boxes = define {
 
 local ITEMS = "moth.tensor{{0, 0, 2, 2}, {1, 1, 2, 3}}, moth.tensor{{1, 1, 3, 3}, {1, 0, 2, 2}}"
 
--- A loss of 1 - iou and what `more` makes of the boxes.
+-- A loss of 1 - iou and the result of `more`.
 local function box_loss(name, doc, more)
   M[name] = define {
     name = name,
@@ -327,9 +327,9 @@ M.sigmoid_focal_loss = define {
   end,
 }
 
--- ---- of boxes that overlap the best stays ----
+-- ---- non-maximum suppression ----
 
-local kept = {} -- by the function that errors name
+local kept = {} -- by the name of the calling function
 
 local function suppress(fname, boxes, scores, idxs, threshold)
   if require("moth.binding.lib").capture then
@@ -351,8 +351,8 @@ local SCORES = { "tensor", "scores", "how good each is, (N)" }
 local THRESHOLD = { "float", "iou_threshold",
                     "a box that overlaps a better one by a larger share goes" }
 
---- moth.ops.nms(boxes, scores, iou_threshold): positions of the boxes that stay, from 1, the best
--- first; the same ones on every device. Greedy non-maximum suppression.
+--- moth.ops.nms(boxes, scores, iou_threshold): positions of the kept boxes, from 1, the highest
+-- score first; equal on every device. Greedy non-maximum suppression.
 M.nms = define {
   name = "nms",
   doc = "Where the boxes stand that overlap no better one that stays, the best first.",
@@ -366,7 +366,7 @@ M.nms = define {
   end,
 }
 
---- moth.ops.batched_nms(boxes, scores, idxs, iou_threshold): nms in each class by itself.
+--- moth.ops.batched_nms(boxes, scores, idxs, iou_threshold): nms in each class separately.
 M.batched_nms = define {
   name = "batched_nms",
   doc = "nms where only boxes of one class send each other off.",

@@ -13,7 +13,7 @@ local sizes = require("moth.ops.sample").sizes
 local Module, plain = nn.Module, lib.is_plain
 local layers = {}
 
--- Defines a module that keeps its arguments; forward(self, ...) computes.
+-- Defines a module that stores its arguments; forward(self, ...) computes.
 local function simple(name, doc_rows, forward)
   local Layer = class(name, Module)
   layers[name] = Layer
@@ -36,7 +36,7 @@ local function simple(name, doc_rows, forward)
   return Layer
 end
 
--- ---- regions and noise, as layers ----
+-- ---- roi layers and regularization ----
 
 local SIZE = { "int2", "output_size", "height and width of the result", bounds = { 1 } }
 local SCALE = { "float", "spatial_scale", "what coordinates are multiplied by" }
@@ -125,7 +125,7 @@ function DeformConv2d:reset_parameters()
   end
 end
 
---- offset and, if there is one, mask are those of moth.ops.deform_conv2d.
+--- offset and the optional mask are those of moth.ops.deform_conv2d.
 function DeformConv2d:forward(input, offset, mask)
   return (ops.deform_conv2d(input, offset, self.weight, self.bias, self.stride, self.padding,
     self.dilation, mask))
@@ -136,7 +136,7 @@ function DeformConv2d:extra_repr()
   return ("%d, %d, kernel_size=(%d, %d)"):format(self.in_channels, self.out_channels, k[1], k[2])
 end
 
--- ---- normalization whose statistics are fixed ----
+-- ---- normalization with fixed statistics ----
 
 local FrozenBatchNorm2d = class("FrozenBatchNorm2d", Module)
 layers.FrozenBatchNorm2d = FrozenBatchNorm2d
@@ -146,7 +146,7 @@ FrozenBatchNorm2d.signature = define.signature("FrozenBatchNorm2d", {
   { "float", "eps", "added to the variance", default = 1e-5 },
 })
 
---- BatchNorm2d whose statistics and factors are buffers, which stay as they are.
+--- BatchNorm2d whose statistics and factors are constant buffers.
 function FrozenBatchNorm2d:init(num_features, eps)
   local moth = require "moth"
   self.eps = eps
@@ -170,7 +170,7 @@ end
 
 -- ---- blocks of layers ----
 
--- A class or function of an argument that is false when absent, nil for moth.none.
+-- A class or function from an argument: false if absent, nil for moth.none.
 local function chosen(value, default)
   if value == false then return default end
   return value
@@ -283,7 +283,7 @@ SqueezeExcitation.signature = define.signature("SqueezeExcitation", {
   { "any", "scale_activation", "class of the last one, Sigmoid when absent", default = false },
 })
 
---- Scales each channel by a factor that follows from the means of all. (Hu et al. 2018.)
+--- Scales each channel by a factor computed from the channels' means. (Hu et al. 2018.)
 function SqueezeExcitation:init(input_channels, squeeze_channels, activation, scale_activation)
   activation = chosen(activation, nn.ReLU)
   scale_activation = chosen(scale_activation, nn.Sigmoid)

@@ -1,8 +1,8 @@
---- pyramid.lua -- several feature maps of one network: moth.ops.FeaturePyramidNetwork (Lin et al.
--- 2017) and MultiScaleRoIAlign.
+--- pyramid.lua -- layers for several feature maps of one network: moth.ops.FeaturePyramidNetwork
+-- (Lin et al. 2017) and MultiScaleRoIAlign.
 --
--- Feature maps come as a list from the finest to the coarsest, or as a list of {name, tensor}; what
--- a FeaturePyramidNetwork returns has the same form.
+-- Feature maps are a list from the finest to the coarsest, or a list of {name, tensor}; a
+-- FeaturePyramidNetwork returns the same form.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -52,18 +52,18 @@ local function fill_kaiming(module)
   if module.bias ~= nil then nn.init.zeros_(module.bias) end
 end
 
---- A further, coarser map: the last one at every second element.
+--- Adds a coarser map: every second element of the last one.
 local LastLevelMaxPool = class("LastLevelMaxPool", Module)
 pyramid.LastLevelMaxPool = LastLevelMaxPool
 
---- results, inputs and names are lists, which it extends; names is nil for maps without.
+--- Extends the lists results, inputs and names; names is nil for maps without names.
 function LastLevelMaxPool:forward(results, _, names)
   results[#results + 1] = F.max_pool2d(results[#results], 1, 2)
   if names then names[#names + 1] = "pool" end
   return results, names
 end
 
---- Two further maps, P6 and P7 of RetinaNet.
+--- Adds two maps, P6 and P7 of RetinaNet.
 local LastLevelP6P7 = class("LastLevelP6P7", Module)
 pyramid.LastLevelP6P7 = LastLevelP6P7
 
@@ -99,7 +99,7 @@ FeaturePyramidNetwork.signature = define.signature("FeaturePyramidNetwork", {
   { "any", "norm_layer", "class of the normalization; none when absent", optional = true },
 })
 
---- Maps of one number of channels, each with what the coarser ones have.
+--- Maps with the same number of channels; each adds the upsampled coarser map.
 function FeaturePyramidNetwork:init(list, out_channels, extra, norm_layer)
   if extra ~= nil and not nn.isinstance(extra, Module) then
     errors.refuse("FeaturePyramidNetwork", "extra_blocks", "a module is needed", extra, "E_TYPE")
@@ -125,7 +125,7 @@ function FeaturePyramidNetwork:init(list, out_channels, extra, norm_layer)
   self.extra_blocks = extra
 end
 
---- x -> maps of the same sizes, and those of extra_blocks after them.
+--- x -> maps of the same sizes, followed by those of extra_blocks.
 function FeaturePyramidNetwork:forward(x)
   local names, maps = read_maps("FeaturePyramidNetwork", x)
   local n = #maps
@@ -159,7 +159,7 @@ MultiScaleRoIAlign.signature = define.signature("MultiScaleRoIAlign", {
     default = 4 },
 })
 
---- roi_align from the map of several that suits each region's size.
+--- roi_align from the map that fits each region's size.
 function MultiScaleRoIAlign:init(names, size, ratio, scale, level)
   if not plain(names) or #names == 0 then
     errors.refuse("MultiScaleRoIAlign", "featmap_names", "a list of names is needed", names,
@@ -170,7 +170,7 @@ function MultiScaleRoIAlign:init(names, size, ratio, scale, level)
   self.canonical_scale, self.canonical_level = scale, level
 end
 
--- The maps that are used, in the order in which they came.
+-- The selected maps, in their original order.
 local function used_maps(self, x)
   local names, maps = read_maps("MultiScaleRoIAlign", x)
   local wanted, list = {}, {}
@@ -187,7 +187,7 @@ end
 
 local function round(v) return math.floor(v + 0.5) end
 
--- By which power of 2 each map is coarser than the largest image, as scales.
+-- The scale of each map relative to the largest image, a power of 2.
 local function scales_of(maps, shapes)
   local height, width = 0, 0
   for _, shape in ipairs(shapes) do
@@ -200,7 +200,7 @@ local function scales_of(maps, shapes)
   return list
 end
 
--- The map for each region, from 1.
+-- The index of the map for each region, from 1.
 local function levels_of(self, boxes, scales)
   local sizes = ops.box_area(moth.cat(boxes)):sqrt()
   local lowest = -math.log(scales[1]) / math.log(2)

@@ -1,8 +1,8 @@
---- roi.lua -- regions of feature maps at one size: moth.ops.roi_align, roi_pool, ps_roi_align,
--- ps_roi_pool. (He et al. 2017, Girshick 2015, Li et al. 2018, Dai et al. 2016.)
+--- roi.lua -- pools regions of feature maps to a fixed size: moth.ops.roi_align, roi_pool,
+-- ps_roi_align, ps_roi_pool. (He et al. 2017, Girshick 2015, Li et al. 2018, Dai et al. 2016.)
 --
--- Coordinates are numbers from 0 at the first element, as torchvision's; an image's position in the
--- batch counts from 1. Gradients flow to the input, not to the boxes.
+-- Coordinates count from 0 at the first element, as in torchvision; an image's index in the batch
+-- counts from 1. Gradients flow to the input, not to the boxes.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -23,7 +23,7 @@ local SCALE = { "float", "spatial_scale", "what coordinates are multiplied by", 
 local RATIO = { "int", "sampling_ratio", "points for each side of a cell; from 0 down: by the "
   .. "region's size", default = -1 }
 
--- A list of boxes for each image as (K, 5).
+-- Converts a list of boxes for each image to (K, 5).
 local function joined(fname, list)
   local parts = {}
   for i, boxes in ipairs(list) do
@@ -36,7 +36,7 @@ local function joined(fname, list)
   return (ops.cat(parts, 1))
 end
 
--- The input and the boxes in a dtype for computing, each box as a column: image (from 0), sides.
+-- The input and the boxes in the computation's dtype, each box as columns: image (from 0), sides.
 local function read(fname, input, boxes)
   if input:dim() ~= 4 or not input:is_floating_point() then
     errors.refuse(fname, "input", "floats (N, C, H, W) are needed", input, "E_SHAPE")
@@ -66,7 +66,7 @@ local function read(fname, input, boxes)
   return x, images, columns[2], columns[3], columns[4], columns[5]
 end
 
--- Whole numbers of a tensor, as a list.
+-- The integers of a tensor, as a list.
 local function numbers(x) return x:double():tolist() end
 
 -- ---- points in cells ----
@@ -78,8 +78,8 @@ local function points(start, cell, cells, count)
   return start:view(-1, 1, 1) + (k + i) * cell:view(-1, 1, 1)
 end
 
--- Means of bilinear values over gh x gw points in each cell: (K, PH, PW, channels of a row).
--- base(images) is the first row's number: (K, PH or 1, PW or 1).
+-- Means of bilinear samples at gh x gw points in each cell: (K, PH, PW, channels of a row).
+-- base(images) is the index of the first row: (K, PH or 1, PW or 1).
 local function means(rows, base, where, size, gh, gw, height, width)
   local y = points(where.y, where.h, size[1], gh):unsqueeze(3):unsqueeze(5) -- (K, PH, 1, gh, 1)
   local x = points(where.x, where.w, size[2], gw):unsqueeze(2):unsqueeze(4) -- (K, 1, PW, 1, gw)
@@ -87,7 +87,7 @@ local function means(rows, base, where, size, gh, gw, height, width)
   return (values:sum({ 4, 5 }) / math.max(gh * gw, 1))
 end
 
--- means() with as many points as each region needs: the regions of one count after the other.
+-- means() with the number of points that each region needs: groups regions with equal counts.
 local function adaptive_means(rows, base, where, size, height, width)
   local hs, ws = numbers(where.h:ceil():clamp_min(0)), numbers(where.w:ceil():clamp_min(0))
   local moth, groups, keys = require "moth", {}, {}
@@ -157,7 +157,7 @@ roi.roi_align = define {
   end,
 }
 
--- The channels of a result whose cells have channels of their own.
+-- The channels of a result whose cells use separate channels.
 local function own_channels(fname, input, size)
   local cells = size[1] * size[2]
   if input:size(2) % cells ~= 0 then
@@ -167,8 +167,8 @@ local function own_channels(fname, input, size)
   return input:size(2) / cells
 end
 
--- Rows of maps in which each cell has its own channels, and where those of a cell begin:
--- (N * PH * PW * H * W, channels), (K, PH, PW).
+-- Rows of maps with separate channels for each cell, and the first row of each cell: (N * PH * PW
+-- * H * W, channels), (K, PH, PW).
 local function cell_rows(x, images, size, channels)
   local n, height, width = x:size(1), x:size(3), x:size(4)
   local cells = size[1] * size[2]
@@ -200,10 +200,10 @@ roi.ps_roi_align = define {
 
 -- ---- elements in cells ----
 
--- The nearest whole number, halves away from 0.
+-- Rounds to the nearest integer, halves away from 0.
 local function nearest(x) return (x:abs() + 0.5):floor() * x:sign() end
 
--- The elements of each cell along a side: their numbers (K, cells, most), and which of them are in
+-- The elements of each cell along a side: their indices (K, cells, most), and a mask of those in
 -- the cell, of the same shape. A cell ends before `limit`.
 local function elements(start, extent, cells, size, limit)
   local k = sample.steps(cells, start, 1, 0)
@@ -216,7 +216,8 @@ local function elements(start, extent, cells, size, limit)
   return at:minimum((last - 1):clamp_min(0):unsqueeze(3)):clamp(0, size - 1):long(), inside
 end
 
--- The rows of the elements of each cell: (K, PH, PW, elements, channels), and which are inside.
+-- The rows of the elements of each cell: (K, PH, PW, elements, channels), and a mask of those
+-- inside.
 local function cell_elements(rows, base, start, extent, size, x, less)
   local height, width = x:size(3), x:size(4)
   local ys, in_y = elements(start[1], extent[1], size[1], height, height - less)

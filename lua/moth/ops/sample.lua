@@ -1,7 +1,7 @@
---- sample.lua -- values of feature maps between their elements, for the layers of detectors.
+--- sample.lua -- interpolates feature maps, for detection layers.
 --
--- A map is a matrix of rows, one row for each place, whose columns are channels; a place's row is
--- base + y * width + x, from 0. So one gather reads all channels of all places.
+-- A map is a matrix with a row for each position and a column for each channel; a position's row
+-- is base + y * width + x, from 0. So one gather reads all channels of all positions.
 
 local bind = require "moth.binding.bind"
 local window = require "moth.nn.layer.window"
@@ -9,9 +9,9 @@ local window = require "moth.nn.layer.window"
 local ops = bind.ops
 local sample = {}
 
---- Rows of a map at integer places: (..., channels).
--- @param rows  (places, channels)
--- @param at    the numbers of the rows, from 0: an integer tensor of any shape
+--- Rows of a map at integer positions: (..., channels).
+-- @param rows  (positions, channels)
+-- @param at    the row indices, from 0: an integer tensor of any shape
 function sample.rows(rows, at)
   local shape = {}
   for i = 1, at:dim() do shape[i] = at:size(i) end
@@ -19,7 +19,7 @@ function sample.rows(rows, at)
   return (rows:index_select(1, at:reshape(-1) + 1):view(shape))
 end
 
--- A coordinate's lower and upper element with their weights: each {element, weight}.
+-- A coordinate's lower and upper neighbours with their weights: each {element, weight}.
 local function clamped(t, size)
   local low = t:clamp(0, size - 1):floor()
   local high = (low + 1):clamp_max(size - 1)
@@ -28,7 +28,7 @@ local function clamped(t, size)
   return { low, (1 - part) * inside }, { high, part * inside }
 end
 
--- The same where elements outside of the map are 0.
+-- The same with zeros outside of the map.
 local function padded(t, size)
   local low = t:detach():floor()
   local part = t - low
@@ -39,12 +39,12 @@ local function padded(t, size)
   return corner(low, 1 - part), corner(low + 1, part)
 end
 
---- Bilinear values of a map: (..., channels), of the shape that base, y and x have together.
--- @param rows    (places, channels)
--- @param base    the number of the row of each map's first place, from 0
+--- Bilinear samples of a map: (..., channels), with the broadcast shape of base, y and x.
+-- @param rows    (positions, channels)
+-- @param base    the index of each map's first row, from 0
 -- @param y, x    coordinates, which broadcast
 -- @param height, width  of a map
--- @param pad     whether places outside are 0; else the nearest element, up to one element away
+-- @param pad     true: zeros outside; else the nearest element, up to one element away
 function sample.bilinear(rows, base, y, x, height, width, pad)
   local find = pad and padded or clamped
   local ys, xs = { find(y, height) }, { find(x, width) }
@@ -59,7 +59,7 @@ function sample.bilinear(rows, base, y, x, height, width, pad)
   return sum
 end
 
---- A map of images as such rows: (N, C, H, W) -> (N * groups * H * W, C / groups).
+--- Converts images to rows: (N, C, H, W) -> (N * groups * H * W, C / groups).
 function sample.flat(input, groups)
   local n, c, h, w = input:size(1), input:size(2), input:size(3), input:size(4)
   return (input:reshape(n, groups, c / groups, h, w):permute(1, 2, 4, 5, 3)
@@ -69,7 +69,7 @@ end
 --- A number or a list of n (2 when absent) as a list.
 function sample.sizes(value, n) return (window.list(value, n or 2)) end
 
---- 0, 1, ..., n - 1 in a dtype and device, with `before` and `after` dims of 1 around it.
+--- 0, 1, ..., n - 1 of a dtype on a device, with `before` and `after` dims of 1 around it.
 function sample.steps(n, like, before, after)
   local shape = {}
   for i = 1, before + 1 + after do shape[i] = i == before + 1 and n or 1 end
