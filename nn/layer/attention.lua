@@ -263,7 +263,7 @@ function MultiheadAttention:forward(...)
   local query, key, value, padding, need_weights, attn_mask, average, is_causal = parse(...)
   check(self, query, key, value)
   if is_causal and attn_mask == nil then
-    bad("attn_mask", "is needed beside is_causal, which only says what it is", "E_ARG")
+    bad("attn_mask", "is needed with is_causal, which is only a hint", "E_ARG")
   end
   local single, self_attention = query:dim() == 2, query == key and key == value
   local function lay_out(x)

@@ -222,13 +222,13 @@ local EmbeddingBag = class("EmbeddingBag", Module)
 bag.EmbeddingBag = EmbeddingBag
 
 EmbeddingBag.signature = define.signature("EmbeddingBag", {
-  {"int", "num_embeddings", "how many tokens there are", bounds = {0}},
+  {"int", "num_embeddings", "the number of tokens", bounds = {0}},
   {"int", "embedding_dim", "size of a vector", bounds = {0}},
   MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE,
   {"tensor", "_weight", "the vectors to begin with", optional = true},
   LAST, PADDING,
   {"device", "device", "where the vectors live", optional = true},
-  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+  {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 })
 
 function EmbeddingBag:init(num_embeddings, embedding_dim, max_norm, norm_type, by_freq, mode,

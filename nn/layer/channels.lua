@@ -20,7 +20,7 @@ end
 -- ---- local_response_norm ----
 
 local RESPONSE = {
-  {"int", "size", "how many channels count, itself in the middle", bounds = {1}},
+  {"int", "size", "the number of channels in the window", bounds = {1}},
   {"float", "alpha", "factor of their mean square", default = 1e-4},
   {"float", "beta", "the exponent", default = 0.75},
   {"float", "k", "added to the mean square", default = 1},
@@ -86,7 +86,7 @@ channels.channel_shuffle = define {
   examples = "moth.randn(2, 4, 3), 2\nmoth.randn(1, 6, 2, 2), {groups = 3}",
   args = {
     {"tensor", "input", "(N, C, ...)"},
-    {"int", "groups", "how many groups the channels make"},
+    {"int", "groups", "the number of groups"},
   },
   scoped = true,
   run = function(input, groups)

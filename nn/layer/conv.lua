@@ -13,8 +13,8 @@ local window = require "moth.nn.layer.window"
 local conv = {}
 
 local WHERE = {
-  {"device", "device", "where the parameters live", optional = true},
-  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+  {"device", "device", "the parameters' device", optional = true},
+  {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 }
 
 local BIAS = {"bool", "bias", "is something added to each channel?", default = true}
@@ -40,7 +40,7 @@ local function conv_signature(name, n)
     {"int" .. n .. "-or-enum", "padding", "border on each side, or 'valid' (none) or 'same' "
       .. "(keeps the size)", default = 0, choices = {"valid", "same"}},
     dilation(n), GROUPS, BIAS,
-    {"enum", "padding_mode", "what the border is filled with",
+    {"enum", "padding_mode", "the values of the padding",
       choices = {"zeros", "reflect", "replicate", "circular"}},
     unpack(WHERE),
   })

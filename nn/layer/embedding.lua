@@ -22,13 +22,13 @@ local OPTIONS = {
   {"position", "padding_idx", "a token whose vector gets no gradient", optional = true},
   {"float", "max_norm", "longer vectors that are looked up are shortened to it", optional = true},
   {"float", "norm_type", "exponent of that norm", default = 2},
-  {"bool", "scale_grad_by_freq", "divide gradients by how often a token comes?", default = false},
+  {"bool", "scale_grad_by_freq", "divide gradients by the count of the token?", default = false},
   {"bool", "sparse", "is the gradient to be sparse, the rows that were used alone?",
     default = false},
 }
 
 local rows = {
-  {"int", "num_embeddings", "how many tokens there are", bounds = {0}},
+  {"int", "num_embeddings", "the number of tokens", bounds = {0}},
   {"int", "embedding_dim", "size of a vector", bounds = {0}},
 }
 for _, row in ipairs(OPTIONS) do rows[#rows + 1] = row end
@@ -36,7 +36,7 @@ for _, row in ipairs {
   {"tensor", "_weight", "the vectors to begin with", optional = true},
   {"bool", "_freeze", "are the vectors to stay as they are?", default = false},
   {"device", "device", "where the vectors live", optional = true},
-  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+  {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 } do rows[#rows + 1] = row end
 
 Embedding.signature = define.signature("Embedding", rows)

@@ -35,7 +35,7 @@ flatten.Unflatten = Unflatten
 
 Unflatten.signature = define.signature("Unflatten", {
   {"dim", "dim", "the dimension that is split"},
-  {"shape", "unflattened_size", "the sizes it becomes, one of them perhaps -1"},
+  {"shape", "unflattened_size", "the new sizes; one of them may be -1"},
 })
 
 function Unflatten:init(dim, unflattened_size)

@@ -117,7 +117,7 @@ local function make(row)
   if row.output_size then
     function Lazy:forward(input, output_size) return (first(self, input, output_size)) end
     named.takes(Lazy.forward, {
-      {"tensor", "input", "as of the layer that it becomes"},
+      {"tensor", "input", "the input of the resulting layer"},
       {row.output_size, "output_size", "sizes of the result, where the stride leaves a choice",
         optional = true},
     })

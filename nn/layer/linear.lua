@@ -31,9 +31,9 @@ linear.Linear = Linear
 Linear.signature = define.signature("Linear", {
   {"int", "in_features", "size of the last dimension of the input"},
   {"int", "out_features", "size of the last dimension of the result"},
-  {"bool", "bias", "is there something to add?", default = true},
-  {"device", "device", "where the parameters live", optional = true},
-  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+  {"bool", "bias", "add a bias?", default = true},
+  {"device", "device", "the parameters' device", optional = true},
+  {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 })
 
 function Linear:init(in_features, out_features, bias, device, dtype)
@@ -86,9 +86,9 @@ Bilinear.signature = define.signature("Bilinear", {
   {"int", "in1_features", "size of the last dimension of the first input"},
   {"int", "in2_features", "size of the last dimension of the second"},
   {"int", "out_features", "size of the last dimension of the result"},
-  {"bool", "bias", "is there something to add?", default = true},
-  {"device", "device", "where the parameters live", optional = true},
-  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+  {"bool", "bias", "add a bias?", default = true},
+  {"device", "device", "the parameters' device", optional = true},
+  {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 })
 
 function Bilinear:init(in1_features, in2_features, out_features, bias, device, dtype)

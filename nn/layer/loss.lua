@@ -45,7 +45,7 @@ loss.TripletMarginWithDistanceLoss = TripletMarginWithDistanceLoss
 TripletMarginWithDistanceLoss.signature = define.signature("TripletMarginWithDistanceLoss", {
   {"function", "distance_function", "called with two batches of vectors; pairwise_distance when "
     .. "absent", optional = true},
-  {"float", "margin", "by how much", default = 1, bounds = {0, open = true}},
+  {"float", "margin", "the required difference", default = 1, bounds = {0, open = true}},
   {"bool", "swap", "also count the distance of positive and negative?", default = false},
   REDUCTION,
 })
@@ -68,14 +68,14 @@ loss.LinearCrossEntropyLoss = LinearCrossEntropyLoss
 
 LinearCrossEntropyLoss.signature = define.signature("LinearCrossEntropyLoss", {
   {"int", "in_features", "size of the last dimension of the input"},
-  {"int", "num_classes", "how many classes there are"},
+  {"int", "num_classes", "the number of classes"},
   {"bool", "bias", "has the layer one?", default = false},
   {"device", "device", "where the layer lives", optional = true},
-  {"dtype", "dtype", "its element type; the default one when absent", optional = true},
+  {"dtype", "dtype", "its element type; default: the default dtype", optional = true},
   REDUCTION,
   {"tensor", "weight", "weight of each class, (num_classes)", optional = true},
   {"int", "ignore_index", "a target that counts for nothing", default = -100},
-  {"float", "label_smoothing", "share of the target spread evenly over all classes", default = 0,
+  {"float", "label_smoothing", "share of the target distributed over all classes", default = 0,
    bounds = {0, 1}},
   {"shape", "out_features", "sizes of the places that have a class each", optional = true},
 })

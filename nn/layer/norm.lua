@@ -12,9 +12,9 @@ local parameter = require "moth.nn.module.parameter"
 
 local norm = {}
 
-local DEVICE = {"device", "device", "where the parameters live", optional = true}
-local BIAS = {"bool", "bias", "is there a bias, beside the weight?", default = true}
-local DTYPE = {"dtype", "dtype", "their element type; the default one when absent", optional = true}
+local DEVICE = {"device", "device", "the parameters' device", optional = true}
+local BIAS = {"bool", "bias", "learn a bias in addition to the weight?", default = true}
+local DTYPE = {"dtype", "dtype", "their element type; default: the default dtype", optional = true}
 
 local function ones(size, dtype, device) return require("moth").ones(size, dtype, device) end
 local function zeros(size, dtype, device) return require("moth").zeros(size, dtype, device) end
@@ -49,8 +49,8 @@ local function channel_rows(affine, track)
     {"float", "eps", "added to the variance", default = 1e-5, bounds = {0}},
     {"float", "momentum", "weight of the newest in the running statistics; none: their mean",
       default = 0.1, optional = true},
-    {"bool", "affine", "are there weight and bias?", default = affine},
-    {"bool", "track_running_stats", "are there running statistics?", default = track},
+    {"bool", "affine", "learn weight and bias?", default = affine},
+    {"bool", "track_running_stats", "keep running statistics?", default = track},
     DEVICE, DTYPE, BIAS,
   }
 end
@@ -251,7 +251,7 @@ norm.LayerNorm = LayerNorm
 LayerNorm.signature = define.signature("LayerNorm", {
   {"ints", "normalized_shape", "sizes of the last dimensions"},
   {"float", "eps", "added to the variance", default = 1e-5, bounds = {0}},
-  {"bool", "elementwise_affine", "are there weight and bias?", default = true},
+  {"bool", "elementwise_affine", "learn weight and bias?", default = true},
   BIAS, DEVICE, DTYPE,
 })
 
@@ -281,9 +281,9 @@ norm.RMSNorm = RMSNorm
 
 RMSNorm.signature = define.signature("RMSNorm", {
   {"ints", "normalized_shape", "sizes of the last dimensions"},
-  {"float", "eps", "added to the mean square; when absent the spacing of floats at 1",
+  {"float", "eps", "added to the mean square; default: the machine epsilon",
     optional = true, bounds = {0}},
-  {"bool", "elementwise_affine", "is there a weight?", default = true},
+  {"bool", "elementwise_affine", "learn a weight?", default = true},
   DEVICE, DTYPE,
 })
 
@@ -313,10 +313,10 @@ local GroupNorm = class("GroupNorm", Module)
 norm.GroupNorm = GroupNorm
 
 GroupNorm.signature = define.signature("GroupNorm", {
-  {"int", "num_groups", "how many groups the channels make"},
+  {"int", "num_groups", "the number of groups"},
   {"int", "num_channels", "channels, C"},
   {"float", "eps", "added to the variance", default = 1e-5, bounds = {0}},
-  {"bool", "affine", "are there weight and bias?", default = true},
+  {"bool", "affine", "learn weight and bias?", default = true},
   DEVICE, DTYPE, BIAS,
 })
 

@@ -21,8 +21,8 @@ local SIZES = {
 local BIAS = {"bool", "bias", "is something added before the gates?", default = true}
 local NONLINEARITY = {"enum", "nonlinearity", "what the units apply", choices = {"tanh", "relu"}}
 local PLACE = {
-  {"device", "device", "where the parameters live", optional = true},
-  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+  {"device", "device", "the parameters' device", optional = true},
+  {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 }
 local SEQUENCE = {
   BIAS,
@@ -217,14 +217,14 @@ local function layer_takes(layer, hx, outputs)
   named.takes(layer.forward, {
     {"tensor", "input", "(L, N, input_size), (N, L, input_size) with batch_first, (L, input_size) "
       .. "or a PackedSequence"},
-    {"any", "hx", hx .. "; zeros when absent", optional = true},
+    {"any", "hx", hx .. "; default: zeros", optional = true},
   }, outputs)
 end
 
 local function cell_takes(cell, hx, outputs)
   named.takes(cell.forward, {
     {"tensor", "input", "(N, input_size) or (input_size,)"},
-    {"any", "hx", hx .. "; zeros when absent", optional = true},
+    {"any", "hx", hx .. "; default: zeros", optional = true},
   }, outputs)
 end
 

@@ -28,7 +28,7 @@ Upsample.signature = define.signature("Upsample", {
   {"enum", "mode", "how values between the elements are found",
     choices = {"nearest", "linear", "bilinear", "bicubic", "area", "nearest-exact",
       "trilinear"}},
-  {"bool", "align_corners", "do corner elements stand on corner elements?", default = false},
+  {"bool", "align_corners", "align the centres of corner elements?", default = false},
   {"bool", "recompute_scale_factor", "take the ratio of sizes instead of the factor?",
     default = false},
 })

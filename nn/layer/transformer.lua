@@ -30,14 +30,14 @@ local LAYER = {
   {"int", "d_model", "features of a position"},
   {"int", "nhead", "heads of the attention"},
   {"int", "dim_feedforward", "features between the two linear layers", default = 2048},
-  {"float", "dropout", "probability that an element becomes 0 in training", default = 0.1},
+  {"float", "dropout", "dropout probability in training", default = 0.1},
   {"any", "activation", "between them: \"relu\", \"gelu\" or a function", default = "relu"},
   {"float", "layer_norm_eps", "eps of the LayerNorms", default = 1e-5},
   {"bool", "batch_first", "is the batch the first dimension?", default = false},
   {"bool", "norm_first", "normalise before each part, not after it?", default = false},
   {"bool", "bias", "do the linear layers and the LayerNorms have one?", default = true},
-  {"device", "device", "where the parameters live", optional = true},
-  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+  {"device", "device", "the parameters' device", optional = true},
+  {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 }
 
 EncoderLayer.signature = define.signature("TransformerEncoderLayer", LAYER)
@@ -168,7 +168,7 @@ transformer.TransformerEncoder = Encoder
 
 Encoder.signature = define.signature("TransformerEncoder", {
   {"object", "encoder_layer", "a TransformerEncoderLayer, or a module like it"},
-  {"int", "num_layers", "how many copies of it", bounds = {1, 2 ^ 20}},
+  {"int", "num_layers", "the number of copies", bounds = {1, 2 ^ 20}},
   {"any", "norm", "a module that the result goes through", optional = true},
   {"bool", "enable_nested_tensor", "changes nothing: padding is always computed", default = true},
   {"bool", "mask_check", "changes nothing", default = true},
@@ -251,7 +251,7 @@ transformer.TransformerDecoder = Decoder
 
 Decoder.signature = define.signature("TransformerDecoder", {
   {"object", "decoder_layer", "a TransformerDecoderLayer, or a module like it"},
-  {"int", "num_layers", "how many copies of it", bounds = {1, 2 ^ 20}},
+  {"int", "num_layers", "the number of copies", bounds = {1, 2 ^ 20}},
   {"any", "norm", "a module that the result goes through", optional = true},
 })
 
@@ -353,7 +353,7 @@ local causal_mask = define {
   args = {
     {"int", "size", "positions"},
     {"device", "device", "where it lives", optional = true},
-    {"dtype", "dtype", "element type; the default one when absent", optional = true},
+    {"dtype", "dtype", "element type; default: the default dtype", optional = true},
   },
   run = function(size, device, dtype)
     return (functional.full({size, size}, -math.huge, {device = device,

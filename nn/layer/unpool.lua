@@ -61,7 +61,7 @@ for n = 1, 3 do
   local kernel_size, stride, padding = rows(n)
   local Unpool = class(name, Module)
   unpool[name] = Unpool
-  Unpool._doc = ("The inverse of MaxPool%dd, with zeros for what is lost, of %s."):format(n,
+  Unpool._doc = ("The inverse of MaxPool%dd, with zeros for the other elements, of %s."):format(n,
     window.INPUT[n])
 
   unpool[fname] = define {
@@ -69,7 +69,7 @@ for n = 1, 3 do
     doc = ("Zeros, and the values of max_pool%dd at the positions that it returned."):format(n),
     examples = EXAMPLES[n],
     args = {
-      {"tensor", "input", "what was the largest, " .. SHAPES[n]},
+      {"tensor", "input", "the maxima, " .. SHAPES[n]},
       {"tensor", "indices", "where each stood, of the same shape"},
       kernel_size, stride, padding,
       OUTPUT_SIZE,
@@ -108,7 +108,7 @@ for n = 1, 3 do
   end
 
   named.takes(Unpool.forward, {
-    {"tensor", "input", "what was the largest, " .. SHAPES[n]},
+    {"tensor", "input", "the maxima, " .. SHAPES[n]},
     {"tensor", "indices", "where each stood, of the same shape"},
     OUTPUT_SIZE,
   })

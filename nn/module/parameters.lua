@@ -38,7 +38,7 @@ local ParameterList = class("ParameterList", Module)
 parameters.ParameterList = ParameterList
 
 ParameterList.signature = define.signature("ParameterList", {
-  {"tensors", "values", "parameters, or tensors that become ones", optional = true},
+  {"tensors", "values", "parameters, or tensors that become Parameters", optional = true},
 })
 
 local function extend(self, fname, argname, values)

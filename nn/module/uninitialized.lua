@@ -57,8 +57,8 @@ end
 local parse_materialize = define.signature("materialize", {
   {"tensor", "input", "an nn.UninitializedParameter or UninitializedBuffer"},
   {"shape", "shape", "its sizes from now on"},
-  {"device", "device", "where it lies; where it was to when absent", optional = true},
-  {"dtype", "dtype", "its element type; that it had when absent", optional = true},
+  {"device", "device", "its device; default: the present one", optional = true},
+  {"dtype", "dtype", "its element type; default: the present one", optional = true},
 })
 
 --- x:materialize(shape): x becomes an ordinary Parameter or buffer of that shape with undefined
@@ -89,7 +89,7 @@ local function kind_of_tensor(name, kind, rows)
 end
 
 local DEVICE = {"device", "device", "where it will lie", optional = true}
-local DTYPE = {"dtype", "dtype", "its element type; the default one when absent", optional = true}
+local DTYPE = {"dtype", "dtype", "its element type; default: the default dtype", optional = true}
 
 --- A Parameter whose shape is not known yet: `nn.UninitializedParameter(requires_grad = true,
 -- device, dtype)`. Uses of its shape or values raise until `p:materialize(shape)`.

@@ -53,7 +53,7 @@ local parse_requires = define.signature("requires_grad_", {
   {"bool", "requires_grad", "do the parameters want gradients?", default = true},
 })
 local parse_device = define.signature("to_empty", {
-  {"device", "device", "where the new storage lies", default = "cpu"},
+  {"device", "device", "the device of the new storage", default = "cpu"},
 })
 
 -- ---- converting ----

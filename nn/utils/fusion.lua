@@ -16,9 +16,9 @@ local function moth() return require "moth" end
 local STATISTICS = {
   {"tensor", "bn_rm", "running mean, (C)"},
   {"tensor", "bn_rv", "running variance, (C)"},
-  {"float", "bn_eps", "what was added to it"},
-  {"tensor", "bn_w", "factor of the normalised, (C); 1 when absent", optional = true},
-  {"tensor", "bn_b", "what was added at the end, (C); 0 when absent", optional = true},
+  {"float", "bn_eps", "the eps of the batch_norm"},
+  {"tensor", "bn_w", "weight of the batch_norm, (C); default: 1", optional = true},
+  {"tensor", "bn_b", "bias of the batch_norm, (C); default: 0", optional = true},
 }
 
 local function rows(...)
@@ -45,7 +45,7 @@ end
 
 fusion.fuse_conv_bn_weights = define {
   name = "fuse_conv_bn_weights", outputs = "weight, bias",
-  doc = "Weight and bias of a convolution that does what it and a batch_norm in eval mode did.",
+  doc = "Weight and bias of a convolution merged with a batch_norm in eval mode.",
   examples = "moth.randn(4, 3, 2, 2), moth.randn(4), moth.randn(4), moth.rand(4), 1e-5\n"
     .. "moth.randn(3, 4, 2), moth.none, moth.randn(4), moth.rand(4), 1e-3, {bn_w = moth.randn(4), "
     .. "bn_b = moth.randn(4), transpose = true}",
@@ -67,7 +67,7 @@ fusion.fuse_conv_bn_weights = define {
 
 fusion.fuse_linear_bn_weights = define {
   name = "fuse_linear_bn_weights", outputs = "weight, bias",
-  doc = "Weight and bias of a Linear that does what it and a batch_norm in eval mode did.",
+  doc = "Weight and bias of a Linear merged with a batch_norm in eval mode.",
   examples = "moth.randn(4, 3), moth.randn(4), moth.randn(4), moth.rand(4), 1e-5\n"
     .. "moth.randn(4, 3), moth.none, moth.randn(4), moth.rand(4), 1e-3, {bn_w = moth.randn(4), "
     .. "bn_b = moth.randn(4)}",
@@ -104,12 +104,12 @@ local BN = {"any", "bn", "a BatchNorm with running statistics, in eval mode"}
 
 fusion.fuse_conv_bn_eval = define {
   name = "fuse_conv_bn_eval", outputs = "conv",
-  doc = "A convolution that does what it and a BatchNorm do after each other; both in eval mode.",
+  doc = "A convolution merged with the BatchNorm after it; both in eval mode.",
   examples = "moth.nn.Conv2d(3, 4, 2):eval(), moth.nn.BatchNorm2d(4):eval()\n"
     .. "moth.nn.ConvTranspose2d(3, 4, 2):eval(), moth.nn.BatchNorm2d(4):eval(), "
     .. "{transpose = true}",
   args = {{"any", "conv", "a convolution, in eval mode"}, BN,
-    {"bool", "transpose", "is it a transposed one? when absent, as its class says",
+    {"bool", "transpose", "is it transposed? default: by its class",
       optional = true}},
   run = function(conv, bn, transpose)
     if transpose == nil then
@@ -123,7 +123,7 @@ fusion.fuse_conv_bn_eval = define {
 
 fusion.fuse_linear_bn_eval = define {
   name = "fuse_linear_bn_eval", outputs = "linear",
-  doc = "A Linear that does what it and a BatchNorm do after each other; both in eval mode.",
+  doc = "A Linear merged with the BatchNorm after it; both in eval mode.",
   examples = "moth.nn.Linear(3, 4):eval(), moth.nn.BatchNorm1d(4):eval()",
   args = {{"any", "linear", "a Linear, in eval mode"}, BN},
   run = function(linear, bn)

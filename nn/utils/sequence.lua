@@ -154,8 +154,8 @@ sequence.pad_packed_sequence = define {
   doc = "A PackedSequence as padded sequences, (T, N, ...), and the lengths.",
   examples = "moth.nn.utils.rnn.pack_padded_sequence(moth.randn(4, 2, 3), {4, 2})",
   args = {{"any", "sequence", "a PackedSequence"}, FIRST,
-    {"float", "padding_value", "what stands behind the shorter ones", default = 0},
-    {"int", "total_length", "T; that of the longest when absent", optional = true}},
+    {"float", "padding_value", "the padding value", default = 0},
+    {"int", "total_length", "T; default: the longest length", optional = true}},
   outputs = "padded, lengths",
   run = function(packed, batch_first, padding_value, total_length)
     local fname = "pad_packed_sequence"
@@ -199,8 +199,8 @@ sequence.pad_sequence = define {
   examples = "{moth.randn(3, 2), moth.randn(1, 2)}\n"
     .. "{moth.randn(3, 2), moth.randn(1, 2)}, {batch_first = true, padding_value = -1}",
   args = {{"tensors", "sequences", "tensors that agree in all sizes but the first"}, FIRST,
-    {"float", "padding_value", "what stands behind the shorter ones", default = 0},
-    {"enum", "padding_side", "where it stands", choices = {"right", "left"}}},
+    {"float", "padding_value", "the padding value", default = 0},
+    {"enum", "padding_side", "the side of the padding", choices = {"right", "left"}}},
   run = function(sequences, batch_first, padding_value, padding_side)
     local most, list = 0, {}
     for i, x in ipairs(sequences) do

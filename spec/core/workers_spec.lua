@@ -286,10 +286,10 @@ describe("a DataLoader with workers", function()
   it("says what a dataset lacks to be made anew", function()
     local own = nn.class("Own", data.Dataset)
     function own:len() return 3 end
-    refuses(own(), {}, "must make the Own anew: put its class into a module", "E_UNSUPPORTED")
-    refuses(data.Subset(own(), {1}), {}, "must make the Subset anew", "E_UNSUPPORTED")
+    refuses(own(), {}, "must create the Own: put its class into a module", "E_UNSUPPORTED")
+    refuses(data.Subset(own(), {1}), {}, "must create the Subset", "E_UNSUPPORTED")
     local rows = nn.class("Rows", data.TensorDataset)
-    refuses(rows(moth.ones(3)), {}, "must make the Rows anew", "E_UNSUPPORTED")
+    refuses(rows(moth.ones(3)), {}, "must create the Rows", "E_UNSUPPORTED")
     function own:worker() return 3 end
     refuses(own(), {}, "Own:worker%(%) gave 3; data.source", "E_TYPE")
     function own:worker() return data.source("x", print) end
@@ -298,8 +298,8 @@ describe("a DataLoader with workers", function()
     loop[1] = loop
     function own:worker() return data.source("x", loop) end
     refuses(own(), {}, "a table that contains itself", "E_TYPE")
-    refuses(data.IterableDataset(ipairs), {}, "must make the IterableDataset anew", "E_UNSUPPORTED")
-    refuses(data.ChainDataset {data.IterableDataset(ipairs)}, {}, "must make the ChainDataset anew",
+    refuses(data.IterableDataset(ipairs), {}, "must create the IterableDataset", "E_UNSUPPORTED")
+    refuses(data.ChainDataset {data.IterableDataset(ipairs)}, {}, "must create the ChainDataset",
       "E_UNSUPPORTED")
   end)
 

@@ -306,12 +306,12 @@ local parse = define.signature("csv", {
   {"bool", "header", "does the first row name the columns?", default = true},
   {"string", "delimiter", "between fields; one character, or \"space\" for runs of blanks",
     default = ","},
-  {"any", "columns", "the columns wanted, by name or position; all when absent", optional = true},
+  {"any", "columns", "the columns to read, by name or position; default: all", optional = true},
   {"int", "skip", "lines before the table", default = 0},
   {"dtype", "dtype", "of columns of numbers with fractions", optional = true},
   {"any", "dtypes", "dtypes (or \"string\") of single columns, by name or position",
     optional = true},
-  {"any", "missing", "a list of what stands for a missing number; it becomes NaN",
+  {"any", "missing", "a list of the texts of missing numbers; these become NaN",
     optional = true},
 })
 

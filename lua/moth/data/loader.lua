@@ -138,14 +138,14 @@ DataLoader.signature = define.signature("DataLoader", {
   {"function", "collate_fn", "makes a batch of a list of samples", optional = true},
   {"bool", "drop_last", "leave out a last batch that is not full?", default = false},
   {"generator", "generator", "source of random numbers for shuffle and workers", optional = true},
-  {"int", "num_workers", "threads that make batches; 0: this one does. The dataset needs " ..
+  {"int", "num_workers", "threads that make batches; 0: none. The dataset needs " ..
     ":worker() (help of data.Dataset)", default = 0},
   {"bool", "pin_memory", "put batches into pinned memory? (needs a GPU)", default = false},
-  {"float", "timeout", "seconds to wait for a batch of the workers; 0: for ever", default = 0},
-  {"any", "worker_init_fn", "a data.source that each worker calls with its id; each batch is " ..
-    "seeded anew", optional = true},
+  {"float", "timeout", "seconds to wait for a batch of the workers; 0: no limit", default = 0},
+  {"any", "worker_init_fn", "a data.source that each worker calls with its id; each batch has " ..
+    "its own seed", optional = true},
   {"int", "prefetch_factor", "batches that each worker makes in advance; 2", optional = true},
-  {"bool", "persistent_workers", "do the workers live on after a pass?", default = false},
+  {"bool", "persistent_workers", "keep the workers after a pass?", default = false},
 })
 
 local function check_pinning(pin_memory)

@@ -69,8 +69,8 @@ local RandomSampler = class("RandomSampler", Sampler)
 sampler.RandomSampler = RandomSampler
 RandomSampler.signature = define.signature("RandomSampler", {
   {"any", "data_source", "a dataset, a tensor or a number of samples"},
-  {"bool", "replacement", "may a sample come twice?", default = false},
-  {"int", "num_samples", "how many to draw; all of them when absent", optional = true},
+  {"bool", "replacement", "draw with replacement?", default = false},
+  {"int", "num_samples", "the number of draws; default: all", optional = true},
   {"generator", "generator", "source of random numbers", optional = true},
 })
 
@@ -144,8 +144,8 @@ local WeightedRandomSampler = class("WeightedRandomSampler", Sampler)
 sampler.WeightedRandomSampler = WeightedRandomSampler
 WeightedRandomSampler.signature = define.signature("WeightedRandomSampler", {
   {"any", "weights", "a weight for each sample; they need not add up to 1"},
-  {"int", "num_samples", "how many to draw in a pass"},
-  {"bool", "replacement", "may a sample come twice?", default = true},
+  {"int", "num_samples", "the number of draws in a pass"},
+  {"bool", "replacement", "draw with replacement?", default = true},
   {"generator", "generator", "source of random numbers", optional = true},
 })
 
@@ -217,7 +217,7 @@ local BatchSampler = class("BatchSampler", Sampler)
 sampler.BatchSampler = BatchSampler
 BatchSampler.signature = define.signature("BatchSampler", {
   {"any", "sampler", "gives the positions"},
-  {"int", "batch_size", "how many make a batch"},
+  {"int", "batch_size", "the size of a batch"},
   {"bool", "drop_last", "leave out a last batch that is not full?", default = false},
 })
 

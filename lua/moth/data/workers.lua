@@ -54,9 +54,9 @@ local function source_of(set)
   local source = dataset.source_of(set)
   if source then return source end
   local name = class.typename(set) or "dataset"
-  refuse("num_workers", ("a worker is another Lua state, which must make the %s anew: put its " ..
-    "class into a module and give data.source(\"module\", ...), or a method %s:worker() that " ..
-    "returns that; or leave num_workers at 0"):format(name, name), "E_UNSUPPORTED")
+  refuse("num_workers", ("a worker is another Lua state, which must create the %s: put its " ..
+    "class into a module and pass data.source(\"module\", ...), or a method %s:worker() that " ..
+    "returns it; or leave num_workers at 0"):format(name, name), "E_UNSUPPORTED")
 end
 
 --- Takes the arguments of a DataLoader that concern workers; raises if workers are impossible.

@@ -24,7 +24,7 @@ drop.stochastic_depth = define {
     .. "what stays is divided by 1 - p.",
   examples = "moth.rand(4, 2), 0.5, 'row'\nmoth.rand(4, 2), 0.5, 'batch', {training = false}",
   args = { INPUT, { "float", "p", "probability of a drop" },
-           { "enum", "mode", "what is dropped", choices = { "batch", "row" }, required = true },
+           { "enum", "mode", "the dropped unit", choices = { "batch", "row" }, required = true },
            TRAINING },
   run = function(input, p, mode, training)
     check_share("stochastic_depth", p)
@@ -45,7 +45,7 @@ local function blocks(n)
   local example = n == 2 and "moth.rand(2, 3, 8, 8), 0.1, 3" or "moth.rand(2, 3, 8, 8, 8), 0.1, 3"
   drop[fname] = define {
     name = fname,
-    doc = "Sets blocks of neighbouring elements to 0, a share p of all; what stays is scaled.",
+    doc = "Sets blocks of neighbouring elements to 0, a share p of all; the rest is scaled.",
     examples = example .. "\n" .. example .. ", {inplace = true, eps = 1e-5, training = false}",
     args = {
       { "tensor", "input", shape },

@@ -79,8 +79,8 @@ M.box_convert = define {
     .. "moth.tensor{{1, 1, 2, 3}}, {in_fmt = 'xyxy', out_fmt = 'cxcywh'}",
   args = {
     { "tensor", "boxes", "four numbers each: (..., 4)" },
-    { "enum", "in_fmt", "what they are", choices = FORMATS, required = true },
-    { "enum", "out_fmt", "what they become", choices = FORMATS, required = true },
+    { "enum", "in_fmt", "the present format", choices = FORMATS, required = true },
+    { "enum", "out_fmt", "the new format", choices = FORMATS, required = true },
   },
   scoped = true,
   run = function(boxes, from, to)
@@ -98,7 +98,7 @@ M.box_convert = define {
 --- moth.ops.clip_boxes_to_image(boxes, {height, width}).
 M.clip_boxes_to_image = define {
   name = "clip_boxes_to_image",
-  doc = "The part of boxes that lies inside an image.",
+  doc = "Clips boxes to an image.",
   examples = "moth.tensor{{-1, 2, 5, 9}}, {4, 4}",
   args = { { "tensor", "boxes", "corners x1, y1, x2, y2: (..., 4)" },
            { "shape", "size", "height and width of the image" } },
@@ -118,7 +118,7 @@ M.clip_boxes_to_image = define {
 -- and height.
 M.remove_small_boxes = define {
   name = "remove_small_boxes",
-  doc = "Where the boxes stand of at least that width and height.",
+  doc = "The positions of boxes with at least that width and height.",
   examples = "moth.tensor{{0, 0, 2, 3}, {1, 1, 1.5, 2.5}}, 1",
   outputs = "positions",
   args = { BOXES, { "float", "min_size", "the least width and height" } },
@@ -153,7 +153,7 @@ end
 --- moth.ops.box_iou(boxes1, boxes2): (N, M).
 M.box_iou = define {
   name = "box_iou",
-  doc = "Of each box with each other one: what both cover, as a share of what either covers.",
+  doc = "The intersection over union of all pairs of boxes.",
   examples = "moth.tensor{{0, 0, 2, 2}}, moth.tensor{{1, 1, 3, 3}, {0, 0, 2, 1}}",
   args = { A, B },
   scoped = true,
@@ -298,7 +298,7 @@ box_loss("complete_box_iou_loss", "1 - the overlap, the distance of the centres,
 --- moth.ops.sigmoid_focal_loss(inputs, targets, alpha, gamma, reduction). (Lin et al., 2017.)
 M.sigmoid_focal_loss = define {
   name = "sigmoid_focal_loss",
-  doc = "binary_cross_entropy_with_logits in which what is right already counts little.",
+  doc = "binary_cross_entropy_with_logits with a low weight for well-classified elements.",
   examples = "moth.randn(2, 3), moth.tensor{{0, 1, 1}, {1, 0, 0}}\n"
     .. "moth.randn(3), moth.tensor{0, 1, 1}, {alpha = -1, gamma = 1, reduction = 'sum'}",
   args = {
@@ -355,7 +355,7 @@ local THRESHOLD = { "float", "iou_threshold",
 -- score first; equal on every device. Greedy non-maximum suppression.
 M.nms = define {
   name = "nms",
-  doc = "Where the boxes stand that overlap no better one that stays, the best first.",
+  doc = "The positions of boxes that overlap no kept box with a higher score, best first.",
   examples = "moth.tensor{{0, 0, 2, 2}, {0, 0, 2, 1.5}, {3, 3, 4, 4}}, "
     .. "moth.tensor{0.5, 0.9, 0.3}, 0.5",
   outputs = "positions",

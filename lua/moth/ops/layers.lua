@@ -62,7 +62,7 @@ simple("PSRoIPool", { SIZE, SCALE }, function(self, input, rois)
 end)
 
 simple("StochasticDepth", { { "float", "p", "probability of a drop", bounds = { 0, 1 } },
-  { "enum", "mode", "what is dropped", choices = { "batch", "row" }, required = true } },
+  { "enum", "mode", "the unit that is dropped", choices = { "batch", "row" }, required = true } },
   function(self, input)
     return (ops.stochastic_depth(input, self.p, self.mode, self.training))
   end)
@@ -96,7 +96,7 @@ DeformConv2d.signature = define.signature("DeformConv2d", {
   { "int2", "padding", "border of zeros", default = 0, bounds = { 0 } },
   { "int2", "dilation", "step between points of the kernel", default = 1, bounds = { 1 } },
   { "int", "groups", "groups of channels", default = 1 },
-  { "bool", "bias", "is there a bias?", default = true },
+  { "bool", "bias", "add a bias?", default = true },
 })
 
 function DeformConv2d:init(in_channels, out_channels, kernel, stride, padding, dilation, groups,
@@ -214,7 +214,7 @@ for n = 2, 3 do
     { sides, "dilation", "step between points of the kernel", default = 1 },
     { "bool", "inplace", "does the activation write into its input?", optional = true,
       default = true },
-    { "bool", "bias", "is there a bias? Where there is no normalization, when absent",
+    { "bool", "bias", "add a bias? default: if there is no normalization",
       optional = true },
   })
 
@@ -243,10 +243,10 @@ layers.MLP = MLP
 MLP.signature = define.signature("MLP", {
   { "int", "in_channels", "features of the input", bounds = { 1 } },
   { "ints", "hidden_channels", "features of each layer's result", bounds = { 1 } },
-  { "any", "norm_layer", "class of the normalization; none when absent", optional = true },
+  { "any", "norm_layer", "class of the normalization; default: none", optional = true },
   ACTIVATION,
   { "bool", "inplace", "do activations and dropout write into their input?", optional = true },
-  { "bool", "bias", "are there biases?", default = true },
+  { "bool", "bias", "add biases?", default = true },
   { "float", "dropout", "probability of a drop", default = 0 },
 })
 
@@ -279,8 +279,8 @@ layers.SqueezeExcitation = SqueezeExcitation
 SqueezeExcitation.signature = define.signature("SqueezeExcitation", {
   { "int", "input_channels", "channels of the input" },
   { "int", "squeeze_channels", "channels between" },
-  { "any", "activation", "class of the activation between, ReLU when absent", default = false },
-  { "any", "scale_activation", "class of the last one, Sigmoid when absent", default = false },
+  { "any", "activation", "class of the inner activation, default: ReLU", default = false },
+  { "any", "scale_activation", "class of the last activation, default: Sigmoid", default = false },
 })
 
 --- Scales each channel by a factor computed from the channels' means. (Hu et al. 2018.)

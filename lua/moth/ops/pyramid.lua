@@ -96,7 +96,7 @@ FeaturePyramidNetwork.signature = define.signature("FeaturePyramidNetwork", {
   { "int", "out_channels", "channels of the results" },
   { "any", "extra_blocks", "a module that adds maps: LastLevelMaxPool(), LastLevelP6P7(...)",
     optional = true },
-  { "any", "norm_layer", "class of the normalization; none when absent", optional = true },
+  { "any", "norm_layer", "class of the normalization; default: none", optional = true },
 })
 
 --- Maps with the same number of channels; each adds the upsampled coarser map.

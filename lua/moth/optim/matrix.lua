@@ -201,7 +201,7 @@ local Muon = rule.new("Muon", {
     .. "{3.4445, -4.775, 2.0315}", optional = true, first = {3.4445, -4.775, 2.0315}},
   {"float", "eps", "lower bound of the norm that the update is divided by", default = 1e-7},
   {"int", "ns_steps", "number of Newton-Schulz iterations", default = 5},
-  {"any", "adjust_lr_fn", "what the rate depends on beside: 'original' (and none): sqrt(max(1, "
+  {"any", "adjust_lr_fn", "the adjustment of the rate: 'original' (and none): sqrt(max(1, "
     .. "rows / columns)), 'match_rms_adamw': 0.2 sqrt(max(rows, columns)), 'spectral_unclamped': "
     .. "sqrt(rows / columns)", optional = true, first = lib.none},
 })

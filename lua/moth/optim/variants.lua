@@ -5,7 +5,7 @@ local adam = require "moth.optim.adam"
 local bundle = require "moth.optim.bundle"
 local rule = require "moth.optim.rule"
 
-local kin = {}
+local variants = {}
 
 local MEANS = {"exp_avg", "exp_avg_sq"}
 
@@ -18,7 +18,7 @@ rows[#rows + 1] = rule.MAXIMIZE
 
 --- NAdam (Dozat, 2016): Adam with Nesterov's momentum.
 local NAdam = rule.new("NAdam", rows)
-kin.NAdam = NAdam
+variants.NAdam = NAdam
 
 function NAdam:check(group)
   adam.check(self, group)
@@ -78,7 +78,7 @@ rows[#rows + 1] = rule.MAXIMIZE
 --- RAdam (Liu et al., 2020): Adam without the adaptive step size while the variance estimate is
 -- unreliable.
 local RAdam = rule.new("RAdam", rows)
-kin.RAdam = RAdam
+variants.RAdam = RAdam
 RAdam.check = adam.check
 
 function RAdam:update(group)
@@ -98,7 +98,7 @@ rows[#rows + 1] = rule.MAXIMIZE
 
 --- Adamax (Kingma and Ba, 2015): Adam with the infinity norm of past gradients.
 local Adamax = rule.new("Adamax", rows)
-kin.Adamax = Adamax
+variants.Adamax = Adamax
 Adamax.check = adam.check
 
 local LARGEST = {"exp_avg", "exp_inf"}
@@ -117,4 +117,4 @@ function Adamax:update(group)
   end
 end
 
-return kin
+return variants
