@@ -26,7 +26,7 @@ local function single(name, count, probs, support)
 end
 
 --- The number of successes in `total_count` trials.
-local Binomial = single("Binomial", tools.number("total_count", "number of trials", { default = 1 }),
+local Binomial = single("Binomial", tools.number("total_count", "the trials", { default = 1 }),
   "the probability of each to succeed",
   { total_count = constraints.nonnegative_integer, probs = constraints.unit_interval })
 
