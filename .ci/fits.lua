@@ -101,7 +101,7 @@ local function why_not(card, kernel, l)
   if kernel.shared + l.shared > card.most then return "too much shared memory" end
   if kernel.shared > 49152 then return "too much static shared memory" end
   if l.shared <= UNASKED and kernel.shared + l.shared > 49152 then
-    return "shared memory that nobody asked for"
+    return "shared memory that was not requested"
   end
   if l.threads > 1024 or l.high > 65535 then return "too large a block or grid" end
 end

@@ -18,7 +18,7 @@ end
 
 -- Without the package: generated sentences of a few words, much easier to predict.
 local function stand_in()
-  print "The program `bible` was not found; the Debian package bible-kjv brings the text"
+  print "The program `bible` was not found; the Debian package bible-kjv has the text"
   print "(apt-get install bible-kjv). Learning made-up sentences instead."
   local who, does = {"the king", "a man", "his son", "the people"}, {"went", "said", "came", "saw"}
   local where = {"unto the city", "in the land", "of the house", "before him"}

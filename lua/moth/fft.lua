@@ -82,8 +82,8 @@ local function length_of(kind, x, n, d)
   return n or (kind == "c2r" and 2 * (x:size(d) - 1)) or x:size(d)
 end
 
-local NORM = { "enum", "norm", "what is divided by the length n: the transform back, both by its "
-  .. "root, or the one forward", choices = { "backward", "ortho", "forward" } }
+local NORM = { "enum", "norm", "which transform is divided by n: the inverse, both by its root, or "
+  .. "the forward one", choices = { "backward", "ortho", "forward" } }
 local INPUT = {
   c2c = { "tensor", "input", "complex numbers, (..., n, 2)" },
   r2c = { "tensor", "input", "real numbers, (..., n)" },
@@ -117,14 +117,14 @@ end
 
 single("fft", "c2c", false, "The discrete Fourier transform of complex signals: Y[k] is the "
   .. "sum of x[j] e^(-2 pi i j k / n). Of real signals: rfft.")
-single("ifft", "c2c", true, "What fft undoes: sums with the other sign, divided by n.")
+single("ifft", "c2c", true, "The inverse of fft: sums with the other sign, divided by n.")
 single("rfft", "r2c", false, "The coefficients 0 to n / 2 of real signals, (..., n / 2 + 1, 2); "
   .. "the others are their mirror images.")
-single("irfft", "c2r", true, "The real signals that have these coefficients: what rfft undoes. "
+single("irfft", "c2r", true, "The real signals with these coefficients: the inverse of rfft. "
   .. "An odd length must be given as n.")
 single("hfft", "c2r", false, "The real coefficients of signals of which one half is the mirror "
   .. "image of the other, and is left out.")
-single("ihfft", "r2c", true, "What hfft undoes: half of the complex signals that have real "
+single("ihfft", "r2c", true, "The inverse of hfft: half of the complex signals that have real "
   .. "coefficients.")
 
 -- ---- several dimensions ----
@@ -196,7 +196,7 @@ end
 for _, row in ipairs {
   { "fft", "c2c", false, "fft along DIMS." }, { "ifft", "c2c", true, "ifft along DIMS." },
   { "rfft", "r2c", false, "rfft along the last of DIMS, fft along the others." },
-  { "irfft", "c2r", true, "What rfftN undoes: irfft along the last of DIMS." },
+  { "irfft", "c2r", true, "The inverse of rfft along DIMS." },
   { "hfft", "c2r", false, "hfft along the last of DIMS, fft along the others." },
   { "ihfft", "r2c", true, "What hfftN undoes: ihfft along the last of DIMS." },
 } do

@@ -321,7 +321,7 @@ local function read_tensor(self, t, dtype, fname)
   return dequantised(self.file, t, from, dtype or dtypes.float32)
 end
 
-local DTYPE = { "dtype", "dtype", "what quantised tensors become; float32 when absent",
+local DTYPE = { "dtype", "dtype", "the dtype of quantised tensors; float32 when absent",
                 optional = true }
 local parse_tensor = define.signature("tensor", { { "string", "name", "as in the file" }, DTYPE })
 
@@ -376,8 +376,8 @@ gguf.load = define {
   examples = "'model.gguf', {dtype = moth.float16, device = 'cpu', mmap = false}",
   args = {
     { "string", "path", "the file to read", optional = true }, DTYPE,
-    { "device", "device", "where the tensors go", default = "cpu" }, MMAP,
-    { "any", "bytes", "a file's bytes, in place of a path", optional = true },
+    { "device", "device", "the device of the tensors", default = "cpu" }, MMAP,
+    { "any", "bytes", "a file's bytes, instead of a path", optional = true },
   },
   run = function(path, dtype, device, mmap, given)
     local file = read(bytes.source(path, given, "gguf.load"), "gguf.load", mmap)

@@ -14,12 +14,12 @@ end
 
 local fork_rng = define {
   name = "fork_rng",
-  doc = "Calls f(...) and sets the stream of random numbers back to its state from before, also "
+  doc = "Calls f(...) and restores the state of the random generator afterwards, also "
     .. "after an error. Returns what f returns. (torch.random.fork_rng is a context manager.)",
   examples = "function() return moth.rand(2) end\nfunction() return moth.rand(2) end, {enabled = "
     .. "true}",
   args = {
-    { "function", "f", "what draws" },
+    { "function", "f", "the function to call" },
     { "bool", "enabled", "restore the state?", default = true },
   },
   outputs = "...",

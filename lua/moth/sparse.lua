@@ -249,7 +249,7 @@ end
 --- A tensor that is 0 except for the given rows: moth.sparse_coo_tensor(indices, values, size).
 sparse.sparse_coo_tensor = define {
   name = "sparse_coo_tensor",
-  doc = "A sparse tensor: rows `indices[1]` of it are `values`, repeated ones added up, the others "
+  doc = "A sparse tensor: rows `indices[1]` are `values`, repeated rows are added up, others are "
     .. "0. One dimension is sparse, the first; all others are dense.",
   examples = "moth.tensor({{3, 1}}, {dtype = moth.int64}), moth.randn(2, 4), {5, 4}\n"
     .. "{{1, 2, 4}}, moth.randn(3), {size = {6}, dtype = moth.float64, device = 'cpu', "
@@ -257,10 +257,10 @@ sparse.sparse_coo_tensor = define {
   args = {
     {"any", "indices", "positions of the rows, (1, n)"},
     {"tensor", "values", "those rows, (n, ...)"},
-    {"ints", "size", "sizes of the whole; as many rows as are needed when absent", optional = true},
+    {"ints", "size", "sizes of the dense tensor; inferred when absent", optional = true},
     {"dtype", "dtype", "element type; that of the values when absent", optional = true},
-    {"device", "device", "where it lies; as the values when absent", optional = true},
-    {"bool", "is_coalesced", "do you know that rows come once, in order?", default = false},
+    {"device", "device", "device; that of the values when absent", optional = true},
+    {"bool", "is_coalesced", "are the rows sorted and unique?", default = false},
   },
   run = function(indices, values, size, dtype, device, is_coalesced)
     if not istensor(indices) then

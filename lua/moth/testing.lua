@@ -127,8 +127,8 @@ testing.assert_close = define {
     .. "moth.ones(2), moth.ones(2) * 1.01, {rtol = 0.1, atol = 0, equal_nan = true, "
     .. "check_device = false, check_dtype = false, check_stride = true, msg = 'not close'}",
   args = {
-    { "any", "actual", "what was computed" },
-    { "any", "expected", "what it should be" },
+    { "any", "actual", "the computed value" },
+    { "any", "expected", "the right value" },
     { "float", "rtol", "relative tolerance; needs atol", optional = true },
     { "float", "atol", "absolute tolerance; needs rtol", optional = true },
     { "bool", "equal_nan", "is NaN close to NaN?", default = false },
@@ -158,7 +158,7 @@ testing.make_tensor = define {
   args = {
     { "shape", "shape", "the shape" },
     { "dtype", "dtype", "element type" },
-    { "device", "device", "where the elements live", optional = true },
+    { "device", "device", "device of the elements", optional = true },
     { "float", "low", "the smallest number", optional = true },
     { "float", "high", "above the largest number", optional = true },
     { "bool", "requires_grad", "record gradients for it", default = false },

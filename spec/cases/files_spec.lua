@@ -240,8 +240,10 @@ end)
 it("a pickle that is malformed is refused", function()
   for code, text in pairs {
     ["K\1K\2."] = "leaves values behind", ["K\1\128\2."] = "begins twice",
-    ["q\1K\1."] = "keeps a value that is not there", ["}K\1a."] = "adds to what is no list",
-    [")K\1a."] = "adds to what is no list", ["]K\1K\2s."] = "adds to what is no dict",
+    ["q\1K\1."] = "keeps a value that is not there",
+    ["}K\1a."] = "adds to a value that is not a list",
+    [")K\1a."] = "adds to a value that is not a list",
+    ["]K\1K\2s."] = "adds to a value that is not a dict",
   } do
     assert.has_error_like(function() moth.load(files.write("a.pth", files.pth(code))) end,
       "is broken: its pickle " .. text)

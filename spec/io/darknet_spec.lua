@@ -207,11 +207,11 @@ describe("a cfg", function()
     local function bad(text, cfg, code) refuses(code or "E_FORMAT", text, cfg) end
     bad("sections [convolution] are unknown to Moth; did you mean 'convolutional'?",
       image .. "[convolution]\n", "E_UNSUPPORTED")
-    bad("section 0, [convolutional], line 4: filters=1e9 is no whole number from 1 to 1048576",
+    bad("section 0, [convolutional], line 4: filters=1e9 is no integer from 1 to 1048576",
       image .. "[convolutional]\nfilters=1e9\n")
     bad("section 0, [convolutional], line 4: bad arguments to 'Darknet' (out of memory", image
       .. "[convolutional]\nfilters=1048576\nsize=65535\npadding=65535\n", "E_MEM")
-    bad("filters=x is no whole number", image .. "[convolutional]\nfilters=x\n")
+    bad("filters=x is no integer", image .. "[convolutional]\nfilters=x\n")
     bad("the activation 'gleu' is unknown; did you mean 'gelu'?",
       image .. "[convolutional]\nactivation=gleu\n", "E_UNSUPPORTED")
     bad("the activation 'leeky' is unknown; did you mean 'leaky'?",

@@ -105,7 +105,7 @@ end
 
 for _, case in ipairs {
   { "structure is no JSON", "{", "metadata 'moth': expected" },
-  { "structure has a null", "[null]", "a null stands in it" },
+  { "structure has a null", "[null]", "it has a null" },
   { "structure runs code", '{"$lua":"os.exit()"}', "unknown entry '$lua'" },
   { "structure has a mixed tag", '{"$i64":"1","a":1}', "unknown entry '$i64'" },
   { "structure names no tensor", '{"$tensor":"nobody"}', "the tensor 'nobody' is missing" },

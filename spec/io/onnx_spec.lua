@@ -192,7 +192,7 @@ describe("what cannot be written", function()
     { "args by name", lin, { { x = x } }, nil, "argument 'args' .*a table with 'x'" },
     { "names that are no list", lin, x, { input_names = "x" }, "'input_names' .*a list of names" },
     { "too many names", lin, x, { input_names = { "a", "b" } }, "2 names for 1 tensor" },
-    { "a name twice", moth.add, { x, x }, { input_names = { "a", "a" } }, "'a' stands twice" },
+    { "a name twice", moth.add, { x, x }, { input_names = { "a", "a" } }, "'a' is in it twice" },
     { "too many outputs", lin, x, { output_names = { "a", "b" } }, "2 names for 1 tensor" },
     { "a name that is a number", lin, x, { input_names = { 3 } }, "strings are needed, got 3" },
     { "an output with an input's name", lin, x, { output_names = { "input" } },
@@ -252,7 +252,7 @@ describe("what cannot be written", function()
       local list = {}
       for i = 1, y:size(1) do list[i] = i * i end
       return y * moth.tensor(list):view(-1, 1)
-    end, x, batch, "a tensor that it reads, which no op made" },
+    end, x, batch, "a tensor that it reads, which is no op's result" },
     { "a variance over a free axis", function(y) return y:var(1) end, x, batch, "is a constant" },
     { "a captured step", function(y) return moth.capture(function(z) return z * 2 end)(y) end, x,
       nil, "a captured step cannot be exported" },

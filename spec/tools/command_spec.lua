@@ -309,7 +309,7 @@ describe("moth test", function()
                                "spec/place_spec.lua", "spec/move_spec.lua",
                                "spec/plain_spec.lua spec/gpu_spec.lua" } do
         local output, status = test(words)
-        assert.is_truthy(output:find("building what stands for a GPU", 1, true), words)
+        assert.is_truthy(output:find("building the GPU emulator", 1, true), words)
         assert.are.equal(1, status)
       end
     end)

@@ -192,14 +192,14 @@ describe("example", function()
     arg[0] = "examples/x.lua"
     dofile "examples/%s"]]
 
-  it("05 writes with an LSTM, or says which package brings the text", function()
+  it("05 writes with an LSTM, or says which package has the text", function()
     local output = run("-e", WITHOUT_BIBLE:format "05_char_lstm.lua", "--steps", "30", "--write",
       "20", "--length", "16")
     has(output, "bible%-kjv", "step    30  validation loss %d", "parameters",
       "\n[%w ]+%.?[^:]+\npeak")
   end)
 
-  it("06 writes with a GPT, or says which package brings the text", function()
+  it("06 writes with a GPT, or says which package has the text", function()
     local output = run("-e", WITHOUT_BIBLE:format "06_gpt.lua", "--steps", "5", "--write", "20",
       "--layers", "2", "--width", "32", "--context", "16")
     has(output, "bible%-kjv", "step     5  validation loss %d", "\n[%w ]+%.?[^:]+\npeak")

@@ -96,10 +96,10 @@ function Darknet:forward(x)
   return self.training and heads or ops.cat(heads, 2)
 end
 
-local THRESHOLD = { "float", "threshold", "the score to exceed, objectness times probability",
+local THRESHOLD = { "float", "threshold", "minimum score, objectness times probability",
                     default = 0.5 }
-local IOU_THRESHOLD = { "float", "iou_threshold", "of two boxes of a class that overlap by more "
-                        .. "the better stays", default = 0.45 }
+local IOU_THRESHOLD = { "float", "iou_threshold", "larger overlaps of boxes of a class: the "
+                        .. "better box is kept", default = 0.45 }
 local parse_detect = define.signature("detect", {
   { "tensor", "images", "(N, channels, height, width)" }, THRESHOLD, IOU_THRESHOLD })
 
@@ -129,7 +129,7 @@ define.takes(Darknet.detect, parse_detect, "found")
 --- Selects from (boxes, 5 + classes), a head's result in evaluation: a table as in detect.
 darknet.boxes = define {
   name = "darknet.boxes",
-  doc = "Of what a net gives for one image in evaluation, the boxes, scores and labels that stay.",
+  doc = "Selects boxes, scores and labels from a net's result for one image in evaluation mode.",
   outputs = "found",
   examples = "moth.rand(6, 7), {threshold = 0.3, iou_threshold = 0.6}",
   args = { { "tensor", "found", "(boxes, 5 + classes): centre, size, objectness, probabilities" },

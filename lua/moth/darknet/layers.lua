@@ -226,7 +226,7 @@ end
 function sections.dropout(section, shape)
   local p = section:number("probability", 0.5)
   if not (p >= 0 and p <= 1) then
-    parse.refuse(section.cfg, section, ("probability=%s lies outside of 0 to 1"):format(p))
+    parse.refuse(section.cfg, section, ("probability=%s is outside of 0 to 1"):format(p))
   end
   return Step("dropout", function(x, _, training)
     return (F.dropout { x, p = p, training = training })

@@ -72,9 +72,9 @@ function Section:number(key, default) return number_of(self, key, default, "numb
 
 --- An integer, at least `least` (default 0).
 function Section:int(key, default, least)
-  local n = number_of(self, key, default, "whole number")
+  local n = number_of(self, key, default, "integer")
   if n and (n % 1 ~= 0 or n < (least or 0) or n > LARGEST) then
-    parse.refuse(self.cfg, self, ("%s=%s is no whole number from %d to %d"):format(key,
+    parse.refuse(self.cfg, self, ("%s=%s is no integer from %d to %d"):format(key,
       self.options[key] and bare(self.options[key]) or n, least or 0, LARGEST))
   end
   return n

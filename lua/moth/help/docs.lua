@@ -266,7 +266,7 @@ local function pytorch_index()
   if not text then return nil end
   local list = text:match "^# ([^\n]-), by namespace"
   local out = {"# Index by PyTorch's names", "\n" .. list .. ": where each name is described, or "
-    .. "what to write in its place."}
+    .. "what to write instead."}
   for path, names in text:gmatch "\n([%w_.]+): ?([^\n]*)" do
     local ours = path == "torch.Tensor" and "tensor"
       or path:gsub("^torch%.utils%.data", "moth.data"):gsub("^torchvision", "moth")
@@ -297,7 +297,7 @@ end
 -- @param folder  exists; files with these names are replaced
 function docs.reference(folder)
   local described = {}
-  local out = {"# Reference", "\nMade by `moth docs` from the records that the engine runs by.\n",
+  local out = {"# Reference", "\nMade by `moth docs` from the records that also check the calls.\n",
     "[Index of all names](index.md)\n", "| namespace | |", "|---|---|",
     "| [tensors](tensor.md) | fields and methods of tensors |"}
   -- moth.nn.functional holds the same ops; they are described in moth.

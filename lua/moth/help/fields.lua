@@ -18,8 +18,8 @@ local list = { -- by the names that examples use for these objects
     retains_grad = "whether backward keeps its .grad although it is not a leaf",
     grad = "the sum of the gradients of all backward passes, or nil; x.grad = nil clears it",
     grad_fn = "the recorded op that computed it, or nil for a leaf",
-    data = "the same elements without history, with a version of their own; x.data = v gives x "
-      .. "another\nstorage of the same shape, dtype and device",
+    data = "the same elements without history, with a separate version; x.data = v sets "
+      .. "x to another\nstorage of the same shape, dtype and device",
     T = "a matrix transposed: a view",
     mT = "the last two dimensions transposed: a view",
     _version = "how often the elements were written in place",

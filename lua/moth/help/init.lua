@@ -397,7 +397,7 @@ local function overview()
   local is_op = {}
   for _, name in ipairs(bind.names()) do is_op[name] = true end
   local text = { 'moth.help(F.conv2d), moth.help "conv2d", moth.help(nn.Conv2d), moth.help "optim":'
-    .. "\nwhat a function takes and gives, what a class does, what a namespace holds.",
+    .. "\narguments and results of a function, methods of a class, names of a namespace.",
     "\nOps, as moth.<op>, F.<op> and mostly x:<op>():\n  " .. filled(bind.names(), " ", "  ") }
   for _, place in ipairs(places.list) do
     local rest = {}

@@ -310,7 +310,7 @@ end
 
 function build(node, get)
   if type(node) ~= "table" then return node end
-  if node == json.null then refuse("a null stands in it") end
+  if node == json.null then refuse("it has a null") end
   local key = next(node)
   if type(key) == "string" and key:sub(1, 1) == "$" then
     local tag = tags[key:sub(2)]

@@ -157,7 +157,7 @@ end
 local function top(self, kind)
   local value = self.stack[self.top]
   if type(value) ~= "table" or self.kinds[value] ~= kind then
-    refuse(self, "is broken: its pickle adds to what is no " .. kind)
+    refuse(self, "is broken: its pickle adds to a value that is not a " .. kind)
   end
   return value
 end
@@ -363,7 +363,7 @@ local function reduce(self)
   local args, mark = pop(self), pop(self)
   local build = getmetatable(mark) == Global and builder_of(mark.name)
   if not build or type(args) ~= "table" then
-    refuse(self, "is broken: its pickle calls what is no function")
+    refuse(self, "is broken: its pickle calls a value that is not a function")
   end
   push(self, build(self, args))
 end
@@ -381,7 +381,7 @@ end
 local function memo(self, key)
   local value = self.memo[key]
   if value ~= nil and self.built[value] ~= nil then value = self.built[value] end
-  if value == nil then refuse(self, "is broken: its pickle recalls what it never kept") end
+  if value == nil then refuse(self, "is broken: its pickle reads a memo that it never wrote") end
   push(self, value)
 end
 

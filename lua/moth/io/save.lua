@@ -87,9 +87,9 @@ end
 -- E_IO if the disk fails. Format: huggingface/safetensors.
 M.save = define {
   name = "save",
-  doc = "Writes tensors, a state_dict or nested tables to a safetensors file, all or nothing. Of "
-    .. "tied weights it has one, with the other names beside it: moth.load gives all, PyTorch's "
-    .. "safetensors.torch.load_model too; its load_file gives one.",
+  doc = "Writes tensors, a state_dict or nested tables to a safetensors file, all or nothing. "
+    .. "Tied weights are stored once, with their other names in the metadata: moth.load and "
+    .. "PyTorch's safetensors.torch.load_model return all names, its load_file returns one.",
   examples = "{weight = moth.ones(2, 3), bias = moth.zeros(3)}, os.tmpname()\n"
     .. "moth.ones(2), os.tmpname(), {note = 'made by hand'}\n"
     .. "{moth.ones(2), os.tmpname(), durable = false}",
@@ -298,11 +298,11 @@ M.load = define {
     .. "return path end)(), {device = 'cpu', mmap = false}",
   args = {
     { "string", "path", "the file to read", optional = true },
-    { "device", "device", "where the tensors go", default = "cpu" },
+    { "device", "device", "the device of the tensors", default = "cpu" },
     { "bool", "mmap", "share the file's pages instead of reading it", default = true },
-    { "device", "map_location", "PyTorch's word for device", optional = true },
+    { "device", "map_location", "PyTorch's name for device", optional = true },
     { "bool", "weights_only", "accepted: nothing in a file is ever run", default = true },
-    { "any", "bytes", "a file's bytes, in place of a path: a string, an array, a uint8 tensor",
+    { "any", "bytes", "a file's bytes, instead of a path: a string, an array, a uint8 tensor",
       optional = true },
   },
   run = function(path, device, mmap, map_location, _, given)

@@ -228,8 +228,8 @@ local function backward_of(p, needs)
     end
   end)
   if changed then
-    errors.raise(p.kernel.name .. " is not what it was when it was read: what it takes from "
-      .. "outside has changed; pass that as an argument", "E_STATE")
+    errors.raise(p.kernel.name .. " has changed since it was traced: an upvalue or a global has "
+      .. "another value; pass it as an argument", "E_STATE")
   end
   return ok and programs or false
 end

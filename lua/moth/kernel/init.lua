@@ -86,9 +86,9 @@ local function read_forward(self, p, call, use)
   end, use)
   if not agree then
     errors.raise(self.name .. (steady
-      and " goes by the shape of its arguments; pass sizes to it as numbers"
+      and " depends on the shape of its arguments; pass sizes to it as numbers"
       or " is another program each time it is read (a number from math.random or a clock?); pass "
-        .. "what changes to it as a tensor of one element"), "E_UNSUPPORTED")
+        .. "changing values as a tensor of one element"), "E_UNSUPPORTED")
   end
 end
 

@@ -142,7 +142,7 @@ function program.new(reading, specs, wanted)
   end
   if #p.uses == 0 then return nil, "its results do not depend on its arguments" end
   if nin > INPUTS then return nil, ("it reads %d values, of %d"):format(nin, INPUTS) end
-  if #wanted > RESULTS then return nil, ("it gives %d values, of %d"):format(#wanted, RESULTS) end
+  if #wanted > RESULTS then return nil, ("it returns %d values, of %d"):format(#wanted, RESULTS) end
   if #steps > STEPS or p.between > BETWEEN then
     return nil, ("it has %d steps, of %d"):format(#steps, STEPS)
   end

@@ -84,7 +84,7 @@ local function logged_steps()
 end
 
 -- The constants among the operands and results: number of the value -> {tensor, dtype, bytes}.
-local function constants_noted(steps, wanted)
+local function logged_constants(steps, wanted)
   local found = {}
   local function look(v)
     if found[v] ~= nil then return end
@@ -147,7 +147,7 @@ local function read(specs, shape, turn, body, use)
   if ok then
     ok, problem = pcall(function()
       reading.steps = logged_steps()
-      reading.constants = constants_noted(reading.steps, reading.wanted)
+      reading.constants = logged_constants(reading.steps, reading.wanted)
       reading.text = text_of(reading)
       if use then use(reading) end
     end)

@@ -52,9 +52,9 @@ onnx.export = define {
   name = "onnx.export",
   doc = [[
 Writes a net as an ONNX file, by running it once on example inputs, in eval mode. Branches, and
-numbers that item or tolist read, are those of that run (a warning tells of reads that depend on an
-input). With dynamic_axes it runs at two larger sizes as well, which show what depends on size; a
-branch at a size beyond these is not seen. Positions and token ids count from 1, as in Moth.]],
+numbers that item or tolist read, are those of that run (a warning names reads that depend on an
+input). With dynamic_axes it also runs at two larger sizes, to find the numbers that depend on them;
+a branch at other sizes is not seen. Positions and token ids count from 1, as in Moth.]],
   outputs = "nothing",
   examples = "moth.nn.Linear(2, 3), moth.randn(1, 2), os.tmpname()\n"
     .. "moth.nn.Linear(2, 3), {moth.randn(1, 2)}, os.tmpname(), "
@@ -65,12 +65,12 @@ branch at a size beyond these is not seen. Positions and token ids count from 1,
     { "any", "args", "an example input, or a list of all arguments" },
     { "string", "path", "the file to write" },
     { "any", "input_names", "a list of names, one for each tensor", optional = true },
-    { "any", "output_names", "the same of the results", optional = true },
-    { "any", "dynamic_axes", "name of an input -> dimensions that may have other sizes",
+    { "any", "output_names", "names of the results", optional = true },
+    { "any", "dynamic_axes", "name of an input -> dimensions whose sizes may vary",
       optional = true },
     { "int", "opset_version", "17 to 21", default = FIRST },
     { "bool", "export_params", "only true: a file holds its weights", default = true },
-    { "bool", "do_constant_folding", "what depends on no input is a constant in any case",
+    { "bool", "do_constant_folding", "accepted: values without inputs are always constants",
       default = true },
   },
   run = function(net, args, path, input_names, output_names, dynamic_axes, opset, params)

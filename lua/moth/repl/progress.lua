@@ -21,9 +21,9 @@ local Progress = class("Progress")
 
 Progress.signature = define.signature("progress", {
   {"any", "source", "a DataLoader, a list, a number of steps, or an iterator function"},
-  {"string", "desc", "stands before the bar", default = ""},
-  {"int", "total", "how many steps; asked of the source when absent", optional = true},
-  {"string", "unit", "what is counted; 'it' counts steps", optional = true},
+  {"string", "desc", "a text before the bar", default = ""},
+  {"int", "total", "the number of steps; that of the source when absent", optional = true},
+  {"string", "unit", "the unit of the count; 'it' counts steps", optional = true},
   {"float", "every", "seconds between two lines when not on a terminal", default = 10},
   {"any", "out", "a file to write to instead of stderr", optional = true},
 })

@@ -24,7 +24,7 @@ function given.names(wanted, n, argument, name)
     if type(list[i]) ~= "string" or list[i] == "" then
       refuse(argument, "strings are needed, got " .. errors.describe(list[i]), "E_TYPE")
     elseif seen[list[i]] then
-      refuse(argument, ("'%s' stands twice in it"):format(list[i]))
+      refuse(argument, ("'%s' is in it twice"):format(list[i]))
     end
     seen[list[i]] = true
   end

@@ -280,7 +280,7 @@ function ops.index_put(g, a)
   local mask, at = mask_among(a)
   local taken, rest, adjacent = indexed_dims(a, ndim(a.input))
   if mask then
-    if #taken > 1 then g:refuse "a mask beside other positions" end
+    if #taken > 1 then g:refuse "a mask together with other positions" end
     return put_masked(g, a, mask, at)
   end
   local shapes = joint_shapes(g, a)

@@ -168,8 +168,8 @@ local function warn_of_reads(plan)
     local place = at.place or "?"
     if value and value.dynamic and not told[place] then
       told[place] = true
-      require("moth").warn(("onnx.export: at %s the net reads values that depend on an input; what "
-        .. "follows from them in Lua is a constant of the file"):format(place))
+      require("moth").warn(("onnx.export: at %s the net reads values that depend on an input; "
+        .. "numbers that Lua computes from them are constants of the file"):format(place))
     end
   end
 end

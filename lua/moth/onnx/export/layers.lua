@@ -15,7 +15,7 @@ local function rectified(g, y, activation)
 end
 
 -- x with its last two dimensions swapped.
-local function turned(g, x)
+local function transposed(g, x)
   local n, perm = #x.shapes[1], {}
   for d = 1, n do perm[d] = d - 1 end
   perm[n - 1], perm[n] = n - 1, n - 2
@@ -27,7 +27,7 @@ function ops.linear(g, a)
   if #a.input.shapes[1] == 2 and #a.weight.shapes[1] == 2 then
     y = g:Gemm(a.input, a.weight, a.bias, { transB = 1 })
   else
-    y = g:MatMul(a.input, #a.weight.shapes[1] == 2 and turned(g, a.weight) or a.weight)
+    y = g:MatMul(a.input, #a.weight.shapes[1] == 2 and transposed(g, a.weight) or a.weight)
     if a.bias then y = g:Add(y, a.bias) end
   end
   return rectified(g, y, a.activation)
@@ -348,7 +348,7 @@ function ops.scaled_dot_product_attention(g, a)
     g:refuse "enable_gqa with fewer heads of keys; repeat these (repeat_interleave) before"
   end
   local scale = a.scale or 1 / math.sqrt(q.shapes[1][nq])
-  local scores = g:MatMul(g:Mul(q, scale), turned(g, k))
+  local scores = g:MatMul(g:Mul(q, scale), transposed(g, k))
   local mask = a.attn_mask
   if mask and mask.dtype == C.MOTH_BOOL then
     mask = g:Where(mask, 0, -math.huge)
@@ -378,13 +378,13 @@ local function gates(parts, order)
   local moth = require "moth"
   local rows = {}
   for d, list in ipairs(parts) do
-    local turned_ones = {}
+    local reordered = {}
     for i, x in ipairs(list) do
       local chunks, taken = x:chunk(#order, 1), {}
       for k, at in ipairs(order) do taken[k] = chunks[at] end
-      turned_ones[i] = moth.cat(taken, 1)
+      reordered[i] = moth.cat(taken, 1)
     end
-    rows[d] = moth.cat(turned_ones, 1)
+    rows[d] = moth.cat(reordered, 1)
   end
   return moth.stack(rows, 1)
 end

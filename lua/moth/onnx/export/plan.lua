@@ -58,7 +58,7 @@ function Plan:constant(others, call)
   if equal then return value end
   self.graph.call = call
   if not value.number then
-    self.graph:refuse("a tensor that it reads, which no op made, has other values where the "
+    self.graph:refuse("a tensor that it reads, which is no op's result, has other values where the "
       .. "dynamic axes have other sizes")
   end
   value.sizes, value.dynamic, value.varies = {}, true, true

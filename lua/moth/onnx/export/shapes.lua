@@ -377,14 +377,14 @@ local function position(op)
 end
 ops.argmax, ops.argmin = position "ArgMax", position "ArgMin"
 
-local function truth(op)
+local function as_bool(op)
   return function(g, a)
     local x = g:Cast(g:cast(a.input, BOOL), { to = proto.types[C.MOTH_I32] })
     local y = reduce(g, op, x, a.dim, a.keepdim)
     return g:Cast(y, { to = proto.types[BOOL] })
   end
 end
-ops.any, ops.all = truth "ReduceMax", truth "ReduceMin"
+ops.any, ops.all = as_bool "ReduceMax", as_bool "ReduceMin"
 
 local function variance(g, a)
   local mean = reduce(g, "ReduceMean", a.input, a.dim, true)

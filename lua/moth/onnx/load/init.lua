@@ -216,7 +216,7 @@ local function rethrow(problem, node, path)
   problem = ("%s (in node %s, %s, of %s)"):format(bare(problem, 1000), errors.shown(node.name),
     node.op, errors.path(path))
   problem = problem:gsub("position (%-?%d+) is out of range(.-)size (%d+)", from_zero)
-    :gsub("positions count from 1, got %-?%d+", "a negative position lies before the first element")
+    :gsub("positions count from 1, got %-?%d+", "a negative position is before the first element")
   local place = errors.where()
   if place and problem:sub(1, #place + 2) == place .. ": " then error(problem, 0) end
   errors.raise(problem:gsub("^[^\n]-%.lua:%d+: ", ""), "E_UNSUPPORTED")

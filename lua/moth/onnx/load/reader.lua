@@ -226,7 +226,7 @@ local function take_outputs(b, graph, state)
   for i, info in ipairs(graph.output) do
     b.outputs[i] = slot_of(b, info.name or "")
     if not b.outputs[i] or b.outputs[i] == 0 then
-      state.refuse("is broken: nothing gives the output " .. quoted(info.name or ""))
+      state.refuse("is broken: no node computes the output " .. quoted(info.name or ""))
     end
   end
   if #b.outputs == 0 then state.refuse "is broken: it has no output" end
@@ -252,7 +252,7 @@ local function inline(b, node, f, state)
     local actual = node.input[k] or ""
     inner.slots[name] = actual == "" and 0 or slot_of(b, actual)
     if not inner.slots[name] then
-      state.refuse(("is broken: %s reads %s, which nothing before it gives"):format(shown(node),
+      state.refuse(("is broken: %s reads %s, which no node before it computes"):format(shown(node),
         quoted(actual)))
     end
   end
@@ -294,7 +294,7 @@ local function operands_of(b, new, node, state)
   for k, name in ipairs(node.input) do
     local slot = name == "" and 0 or slot_of(b, name)
     if not slot then
-      state.refuse(("is broken: %s reads %s, which nothing before it gives"):format(shown(node),
+      state.refuse(("is broken: %s reads %s, which no node before it computes"):format(shown(node),
         quoted(name)))
     end
     new.inputs[k] = slot
@@ -361,7 +361,7 @@ function take_node(b, node, state)
       g.static[new.outputs[k]], g.loose[new.outputs[k]] = static or nil, loose or nil
     end
   end
-  if not new.first then refuse(("is broken: %s gives nothing"):format(shown(node))) end
+  if not new.first then refuse(("is broken: %s has no output"):format(shown(node))) end
   b.nodes[#b.nodes + 1] = new
 end
 

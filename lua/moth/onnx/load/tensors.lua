@@ -37,7 +37,7 @@ local function external(t, size, state)
   for _, entry in ipairs(t.external_data) do at[entry.key or ""] = entry.value end
   local place = at.location or ""
   if place == "" or place:find("^[/\\]") or place:find("%.%.") or place:find("%z") then
-    state.refuse(("keeps the tensor %s in %s, which is not beside it"):format(name, quoted(place)))
+    state.refuse(("keeps the tensor %s in %s, which is not next to it"):format(name, quoted(place)))
   end
   if not state.beside[place] then
     local path = (state.path:match "^(.*/)" or "") .. place
