@@ -18,7 +18,7 @@ local attention = {}
 -- masks true or -inf excludes a key, as in PyTorch; this is the opposite of
 -- F.scaled_dot_product_attention: key_padding_mask (N, S), attn_mask (L, S) or (N * num_heads, L,
 -- S). Parameters: in_proj_weight (3 embed_dim, embed_dim), or q_proj_weight, k_proj_weight and
--- v_proj_weight if kdim or vdim differ, are initialized by xavier_uniform_; in_proj_bias and
+-- v_proj_weight if kdim or vdim differ, start by xavier_uniform_; in_proj_bias and
 -- out_proj.bias with 0; out_proj.weight like Linear's; bias_k and bias_v by xavier_normal_.
 local MultiheadAttention = class("MultiheadAttention", Module)
 attention.MultiheadAttention = MultiheadAttention
