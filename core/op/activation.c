@@ -41,7 +41,7 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *x,
     if (moth_wants(g, x)) moth_flow(g, x, slope_of_x);                                     \
     return g->status;                                                                      \
   }                                                                                        \
-  MOTH_OP(op, ACTIVATION_BACK, .doc = "The gradient of the function it is named after.",   \
+  MOTH_OP(op, ACTIVATION_BACK, .doc = "The gradient of the activation function in its name.",   \
           .examples = "moth.randn(2, 3), moth.randn(2, 3), 0.3, 1.5, 0.7"                  \
                       "  -- domain: distinct",                                             \
           .dtypes = MOTH_FLOATS, \
@@ -179,22 +179,22 @@ BENT(hardswish_back, hardswish_bend(g, x))
 #define NUMERIC_IN_PLACE .dtypes = MOTH_NUMERIC, .flags = IN_PLACE
 
 FUNCTION(leaky_relu, LEAKY_RELU, leaky_relu, leaky_relu_back, a->negative_slope, 0, 0,
-         REAL_IN_PLACE, DOC("x, and negative_slope * x below 0."),
+         REAL_IN_PLACE, DOC("x where x >= 0, negative_slope * x elsewhere."),
          .examples = "moth.randn(2, 3)  -- domain: distinct\n"
                      "moth.randn(2, 3), {negative_slope = 0.2}  -- domain: distinct")
 FUNCTION(elu, ELU, elu, elu_back, a->alpha, 1, 1, REAL_IN_PLACE,
-         DOC("x, and alpha (exp(x) - 1) below 0."),
+         DOC("x where x > 0, alpha (exp(x) - 1) elsewhere."),
          .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {alpha = 0.5}  -- domain: distinct")
 FUNCTION(selu, ACTIVATION, elu, elu_back, 1.6732632423543772848, 1.0507009873554804934, 1,
          REAL_IN_PLACE, DISTINCT,
-         DOC("elu, scaled so that layer after layer keeps mean 0 and variance 1 "
-             "(Klambauer et al., 2017)."))
+         DOC("scale * elu(x) with alpha 1.6733 and scale 1.0507, which keep mean 0 and variance 1 "
+             "from layer to layer (Klambauer et al., 2017)."))
 FUNCTION(silu, ACTIVATION, silu, silu_back, 0, 0, 0, REAL_IN_PLACE, ANYWHERE,
-         DOC("x sigmoid(x), also called swish."))
+         DOC("x * sigmoid(x), also called swish."))
 FUNCTION(mish, ACTIVATION, mish, mish_back, 0, 0, 0, REAL_IN_PLACE, ANYWHERE,
-         DOC("x tanh(softplus(x)) (Misra, 2019)."))
+         DOC("x * tanh(softplus(x)) (Misra, 2019)."))
 FUNCTION(softplus, SOFTPLUS, softplus, softplus_back, a->beta, a->threshold, 0, REAL,
-         DOC("log(1 + exp(beta x)) / beta, a smooth relu."),
+         DOC("log(1 + exp(beta x)) / beta, a smooth form of relu."),
          .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), 2, 1.5  -- domain: distinct",
          .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(logsigmoid, ACTIVATION, logsigmoid, logsigmoid_back, 0, 0, 0, REAL, ANYWHERE,
@@ -206,15 +206,15 @@ FUNCTION(tanhshrink, ACTIVATION, tanhshrink, tanhshrink_back, 0, 0, 0, ALL, ANYW
 FUNCTION(relu6, ACTIVATION, hardtanh, hardtanh_back, 0, 6, 0, NUMERIC_IN_PLACE, DISTINCT,
          DOC("min(max(x, 0), 6)."))
 FUNCTION(hardsigmoid, ACTIVATION, hardsigmoid, hardsigmoid_back, 0, 0, 0, REAL_IN_PLACE, DISTINCT,
-         DOC("Straight lines for sigmoid: min(max(x + 3, 0), 6) / 6."))
+         DOC("min(max(x + 3, 0), 6) / 6, a piecewise linear form of sigmoid."))
 FUNCTION(hardswish, ACTIVATION, hardswish, hardswish_back, 0, 0, 0, REAL_IN_PLACE, DISTINCT,
-         DOC("x hardsigmoid(x)."))
+         DOC("x * hardsigmoid(x)."))
 FUNCTION(hardshrink, SHRINK, hardshrink, shrink_back, a->lambd, 0, 0, REAL,
-         DOC("x, and 0 where it is not beyond lambd."),
+         DOC("x where |x| > lambd, 0 elsewhere."),
          .examples = "moth.randn(2, 3)  -- domain: distinct\n"
                      "moth.randn(2, 3), 0.25  -- domain: distinct")
 FUNCTION(threshold, THRESHOLD, threshold, threshold_back, a->threshold, a->value, 0,
-         NUMERIC_IN_PLACE, DOC("x, and `value` where x is not above the threshold."),
+         NUMERIC_IN_PLACE, DOC("x where x > threshold, `value` elsewhere."),
          .examples = "moth.randn(2, 3), 0.1, 2  -- domain: distinct")
 
 static int hardtanh_shape(const hardtanh_args *a, moth_layout *y) {
@@ -231,7 +231,7 @@ static int hardtanh_grad(const hardtanh_args *a, moth_grad *g) {
                                      .a = a->min_val, .b = a->max_val));
 }
 MOTH_OP(hardtanh, HARDTANH, .saves = "input", NUMERIC_IN_PLACE,
-        DOC("Each element, or the bound that it is beyond."),
+        DOC("min(max(x, min), max), element by element."),
         .examples = "moth.randn(2, 3)  -- domain: distinct\n"
                     "moth.randn(2, 3), -0.5, 0.25  -- domain: distinct")
 
@@ -248,7 +248,7 @@ static int softshrink_grad(const softshrink_args *a, moth_grad *g) {
   return moth_flow(g, a->input, GRAD_OVER(g, shrink_back, .grad = g->dy, .input = a->input,
                                           .a = a->lambd, .b = 0, .c = 0));
 }
-MOTH_OP(softshrink, SHRINK, .saves = "input", REAL, DOC("x drawn towards 0 by lambd."),
+MOTH_OP(softshrink, SHRINK, .saves = "input", REAL, DOC("sign(x) max(|x| - lambd, 0)."),
         .examples = "moth.randn(2, 3)  -- domain: distinct\n"
                     "moth.randn(2, 3), 0.25  -- domain: distinct")
 
@@ -265,7 +265,7 @@ static int celu_grad(const celu_args *a, moth_grad *g) {
                                      .b = 1, .c = 1 / a->alpha));
 }
 MOTH_OP(celu, ELU, .saves = "input", REAL_IN_PLACE,
-        DOC("x, and alpha (exp(x / alpha) - 1) below 0."),
+        DOC("max(x, 0) + min(alpha (exp(x / alpha) - 1), 0)."),
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {alpha = 0.5}")
 
 static int gelu_shape(const gelu_args *a, moth_layout *y) { return moth_shape_like(a->input, y); }
@@ -279,7 +279,8 @@ static int gelu_grad(const gelu_args *a, moth_grad *g) {
                                   : GRAD_OVER(g, gelu_back, .grad = g->dy, .input = a->input));
 }
 MOTH_OP(gelu, GELU, .saves = "input", REAL,
-        DOC("x times the chance that a normal number is below x (Hendrycks and Gimpel, 2016)."),
+        DOC("x * Phi(x), where Phi is the standard normal distribution function (Hendrycks and "
+            "Gimpel, 2016)."),
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {approximate = \"tanh\"}")
 
 /* -- prelu: the weight lies along dimension 1 -- */
@@ -317,7 +318,7 @@ static int prelu_compose(const prelu_args *a, moth_tensor **out) {
   moth_tensor_release(lined);
   return status;
 }
-MOTH_OP_COMPOSES(prelu, PRELU, DOC("x, and weight * x below 0, with a weight that is learnt."),
+MOTH_OP_COMPOSES(prelu, PRELU, DOC("max(x, 0) + weight * min(x, 0), with a learned weight."),
                  .examples = "moth.randn(2, 3, 2), moth.rand(3)  -- domain: distinct\n"
                              "moth.randn(4), moth.rand(1)  -- domain: distinct",
                  .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
@@ -347,7 +348,8 @@ static int glu_compose(const glu_args *a, moth_tensor **out) {
   moth_tensor_release(gate);
   return status;
 }
-MOTH_OP_COMPOSES(glu, GLU, DOC("The first half times the sigmoid of the second."),
+MOTH_OP_COMPOSES(glu, GLU, DOC("a * sigmoid(b), where a and b are the two halves of the input "
+                               "along a dimension."),
                  .examples = "moth.randn(2, 4)\nmoth.randn(4, 3), {dim = 1}",
                  .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD)
 
@@ -362,7 +364,7 @@ static int softmin_compose(const softmin_args *a, moth_tensor **out) {
   moth_tensor_release(x);
   return status;
 }
-MOTH_OP_COMPOSES(softmin, SOFTMIN, DOC("softmax(-x): the least becomes the most probable."),
+MOTH_OP_COMPOSES(softmin, SOFTMIN, DOC("softmax(-x): exp(-x) / sum(exp(-x)) along a dimension."),
                  .examples = "moth.randn(2, 3), 2\n"
                              "moth.randn(4, 3), {dim = -1, dtype = moth.float64}",
                  .dtypes = MOTH_NUMERIC, .flags = MOTH_OP_METHOD)

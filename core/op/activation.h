@@ -63,24 +63,24 @@ MOTH_ARGS(hardswish, ACTIVATION)
 
 #define LEAKY_RELU(ARG) \
   ARG(tensor, input,               , "any shape") \
-  ARG(float,  negative_slope,  0.01, "factor of what is below 0")
+  ARG(float,  negative_slope,  0.01, "factor of negative inputs")
 MOTH_ARGS(leaky_relu, LEAKY_RELU)
 
 #define ELU(ARG) \
   ARG(tensor, input,    , "any shape") \
-  ARG(float,  alpha, 1.0, "what -elu approaches far below 0")
+  ARG(float,  alpha, 1.0, "the result approaches -alpha for large negative inputs")
 MOTH_ARGS(elu, ELU)
 MOTH_ARGS(celu, ELU)
 
 #define GELU(ARG) \
   ARG(tensor, input, , "any shape") \
-  ARG(enum, approximate, none|tanh, "tanh: an approximation that many models were trained with")
+  ARG(enum, approximate, none|tanh, "tanh: the approximation with tanh, which many models use")
 MOTH_ARGS(gelu, GELU)
 
 #define SOFTPLUS(ARG) \
   ARG(tensor, input,      , "any shape") \
-  ARG(float,  beta,      1, "how sharp the bend at 0 is") \
-  ARG(float,  threshold, 20, "where beta * input is above it the result is the input")
+  ARG(float,  beta,      1, "sharpness of the bend at 0") \
+  ARG(float,  threshold, 20, "the result is the input where beta * input is greater")
 MOTH_ARGS(softplus, SOFTPLUS)
 
 #define HARDTANH(ARG) \
@@ -91,25 +91,25 @@ MOTH_ARGS(hardtanh, HARDTANH)
 
 #define SHRINK(ARG) \
   ARG(tensor, input,    , "any shape") \
-  ARG(float,  lambd, 0.5, "what lies between -lambd and lambd becomes 0")
+  ARG(float,  lambd, 0.5, "inputs from -lambd to lambd become 0")
 MOTH_ARGS(softshrink, SHRINK)
 MOTH_ARGS(hardshrink, SHRINK)
 
 #define THRESHOLD(ARG) \
   ARG(tensor, input,     , "any shape") \
-  ARG(float,  threshold, , "what is not above it is replaced") \
+  ARG(float,  threshold, , "inputs up to the threshold are replaced") \
   ARG(float,  value,     , "by this")
 MOTH_ARGS(threshold, THRESHOLD)
 
 #define PRELU(ARG) \
-  ARG(tensor, input,  , "any shape; its second dimension is that of the channels") \
-  ARG(tensor, weight, , "factor of what is below 0: one, or one per channel, (C)")
+  ARG(tensor, input,  , "any shape; the second dimension is the channels") \
+  ARG(tensor, weight, , "factor of negative inputs: one number, or one per channel, (C)")
 MOTH_ARGS(prelu, PRELU)
 MOTH_ARGS(prelu_spread, PRELU)
 
 #define GLU(ARG) \
-  ARG(tensor, input,   , "any shape of an even size along `dim`") \
-  ARG(dim,    dim,   -1, "dimension whose second half opens and closes the first")
+  ARG(tensor, input,   , "any shape; the size along `dim` is even") \
+  ARG(dim,    dim,   -1, "dimension that is split into two halves")
 MOTH_ARGS(glu, GLU)
 
 #define SOFTMIN(ARG) \
@@ -122,9 +122,9 @@ MOTH_ARGS(softmin, SOFTMIN)
 
 #define ACTIVATION_BACK(ARG) \
   ARG(tensor, grad,   , "gradient of the result") \
-  ARG(tensor, input,  , "what the function was applied to") \
-  ARG(float,  a,     0, "numbers of the function") \
-  ARG(float,  b,     0, "the second of them") \
+  ARG(tensor, input,  , "input of the function") \
+  ARG(float,  a,     0, "first parameter of the function") \
+  ARG(float,  b,     0, "second parameter of the function") \
   ARG(float,  c,     0, "the third")
 #define ACTIVATION_BACK_FACE(kind, op, ...) MOTH_ARGS(op, ACTIVATION_BACK)
 ACTIVATION_BACKS(ACTIVATION_BACK_FACE)

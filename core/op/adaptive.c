@@ -69,7 +69,7 @@ static int adaptive_avg_pool2d_grad(const adaptive_avg_pool2d_args *a, moth_grad
 }
 
 MOTH_OP(adaptive_avg_pool2d, ADAPTIVE_AVG_POOL2D,
-  .doc = "Images of a given size: each element is the mean of its share of the image.",
+  .doc = "Average pooling of images to a given size: each element is the mean of its window.",
   .examples =
     "moth.randn(2, 3, 8, 8), 2\n"
     "moth.randn(3, 7, 5), {3, 4}\n"
@@ -118,7 +118,7 @@ static int adaptive_avg_pool2d_back_grad(const adaptive_avg_pool2d_back_args *a,
 }
 
 MOTH_OP(adaptive_avg_pool2d_back, ADAPTIVE_AVG_POOL2D_BACK,
-  .doc = "The gradient of adaptive_avg_pool2d: each value spread over its share.",
+  .doc = "The gradient of adaptive_avg_pool2d: each value is distributed evenly over its window.",
   .examples = "moth.randn(2, 3, 2, 3), {7, 5}\n"
               "moth.randn(2, 3, 2, 3), {7, 5}, \"channels_last\"",
   .dtypes = MOTH_FLOATS,
@@ -154,7 +154,7 @@ static int adaptive_max_pool2d_grad(const adaptive_max_pool2d_args *a, moth_grad
 }
 
 MOTH_OP(adaptive_max_pool2d, ADAPTIVE_MAX_POOL2D,
-  .doc = "Images of a given size: each element is the largest of its share of the image.",
+  .doc = "Max pooling of images to a given size: each element is the largest of its window.",
   .examples =
     "moth.randn(2, 3, 8, 8), 2  -- domain: distinct\n"
     "moth.randn(3, 7, 5), {output_size = {3, moth.none}, return_indices = true}"
@@ -177,7 +177,7 @@ static int adaptive_avg_pool1d_compose(const adaptive_avg_pool1d_args *a, moth_t
 }
 
 MOTH_OP_COMPOSES(adaptive_avg_pool1d, ADAPTIVE_AVG_POOL1D,
-  .doc = "Sequences of a given length: each element is the mean of its share of the sequence.",
+  .doc = "Average pooling of sequences to a given length: each element is the mean of its window.",
   .examples = "moth.randn(2, 3, 8), 3\nmoth.randn(3, 4), {output_size = 6}",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_METHOD)
@@ -194,7 +194,7 @@ static int adaptive_max_pool1d_compose(const adaptive_max_pool1d_args *a, moth_t
 }
 
 MOTH_OP_COMPOSES(adaptive_max_pool1d, ADAPTIVE_MAX_POOL1D,
-  .doc = "Sequences of a given length: each element is the largest of its share of the sequence.",
+  .doc = "Max pooling of sequences to a given length: each element is the largest of its window.",
   .examples =
     "moth.randn(2, 3, 8), 3  -- domain: distinct\n"
     "moth.randn(3, 4), {output_size = 6, return_indices = true}  -- domain: distinct",

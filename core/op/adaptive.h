@@ -6,7 +6,7 @@
 
 #define ADAPTIVE_AVG_POOL2D(ARG) \
   ARG(tensor,     input,       , "images, (N, C, H, W) or (C, H, W)") \
-  ARG(maybe_int2, output_size, , "height and width of the result; a side that is none stays")
+  ARG(maybe_int2, output_size, , "height and width of the result; none keeps the input's size")
 MOTH_ARGS(adaptive_avg_pool2d, ADAPTIVE_AVG_POOL2D)
 
 #define ADAPTIVE_AVG_POOL2D_BACK(ARG) \
@@ -17,7 +17,8 @@ MOTH_ARGS(adaptive_avg_pool2d_back, ADAPTIVE_AVG_POOL2D_BACK)
 
 #define ADAPTIVE_MAX_POOL2D(ARG) \
   ADAPTIVE_AVG_POOL2D(ARG) \
-  ARG(bool,       return_indices, false, "also give the flat position of each in its plane")
+  ARG(bool,       return_indices, false, "also return the flat position of each maximum in its "
+                                         "plane")
 MOTH_ARGS(adaptive_max_pool2d, ADAPTIVE_MAX_POOL2D)
 
 #define ADAPTIVE_AVG_POOL1D(ARG) \
@@ -27,7 +28,7 @@ MOTH_ARGS(adaptive_avg_pool1d, ADAPTIVE_AVG_POOL1D)
 
 #define ADAPTIVE_MAX_POOL1D(ARG) \
   ADAPTIVE_AVG_POOL1D(ARG) \
-  ARG(bool,   return_indices, false, "also give the position of each in its sequence")
+  ARG(bool,   return_indices, false, "also return the position of each maximum in its sequence")
 MOTH_ARGS(adaptive_max_pool1d, ADAPTIVE_MAX_POOL1D)
 
 #endif

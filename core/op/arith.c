@@ -184,7 +184,8 @@ static int div_grad(const div_args *a, moth_grad *g) {
   return g->status;
 }
 
-MOTH_OP(div, DIV, .doc = "input / other. Integers divided without rounding give floats.",
+MOTH_OP(div, DIV, .doc = "input / other. Without a rounding mode the quotient of integers is a "
+                         "float.",
         .examples = "moth.randn(2, 3), moth.rand(3)  -- domain: positive\n"
                     "moth.rand(2, 3), 1.5, {rounding_mode = \"floor\"}  -- domain: positive\n"
                     "moth.rand(2, 3), moth.rand(3), \"trunc\"  -- domain: positive",
@@ -208,7 +209,8 @@ static int floor_divide_grad(const floor_divide_args *a, moth_grad *g) {
   return div_grad(FLOORED(a), g);
 }
 
-MOTH_OP(floor_divide, REMAINDER, .doc = "input / other, rounded down; integers stay integers.",
+MOTH_OP(floor_divide, REMAINDER, .doc = "floor(input / other); the result of integers is an "
+                                        "integer.",
         .examples = "moth.rand(2, 3), moth.rand(3)  -- domain: positive\n"
                     "moth.rand(2, 3), 0.3  -- domain: distinct",
         .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .flags = BINARY_FLAGS | MOTH_OP_WIDE_NUMBERS)
@@ -248,9 +250,10 @@ static int rest_flow(moth_grad *g, moth_tensor *x, moth_tensor *by, int mode) {
           .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input:other other:other",        \
           .flags = BINARY_FLAGS)
 
-REST(remainder, MOTH_ROUND_FLOOR, "What floor division leaves; it has the sign of the divisor.")
+REST(remainder, MOTH_ROUND_FLOOR, "input - other * floor(input / other); it has the sign of the "
+                                  "divisor.")
 REST(fmod, MOTH_ROUND_TRUNC,
-     "What division rounded to 0 leaves; it has the sign of the dividend.")
+     "input - other * trunc(input / other); it has the sign of the dividend.")
 
 /* -- pow -- */
 
@@ -325,7 +328,7 @@ static int pow_grad(const pow_args *a, moth_grad *g) {
   return g->status;
 }
 
-MOTH_OP(pow, POW, .doc = "input to the power of exponent.",
+MOTH_OP(pow, POW, .doc = "input raised to the power of exponent.",
         .examples = "moth.rand(2, 3), 2  -- domain: positive\n"
                     "moth.rand(2, 3), moth.randn(3)  -- domain: positive",
         .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input exponent y:exponent",
@@ -443,7 +446,7 @@ static int clamp_tensor_grad(const clamp_tensor_args *a, moth_grad *g) {
   return g->status;
 }
 
-MOTH_OP(clamp_tensor, CLAMP_TENSOR, .doc = "Each element, or the bound that it is beyond.",
+MOTH_OP(clamp_tensor, CLAMP_TENSOR, .doc = "min(max(x, min), max), element by element.",
         .examples = "moth.randn(2, 3), moth.zeros(3), moth.ones(2, 1)  -- domain: distinct\n"
                     "moth.randn(2, 3), {max = moth.randn(3)}  -- domain: distinct",
         .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input min max",
@@ -474,7 +477,8 @@ static int where_grad(const where_args *a, moth_grad *g) {
   return g->status;
 }
 
-MOTH_OP(where, WHERE, .doc = "Elements of `input` where the condition holds, else of `other`.",
+MOTH_OP(where, WHERE, .doc = "Elements of `input` where the condition is true, of `other` "
+                             "elsewhere.",
         .examples = "moth.randn(2, 3):gt(0), moth.randn(2, 3), moth.randn(3)\n"
                     "moth.randn(2, 3):gt(0), moth.randn(2, 3), 0.5",
         .dtypes = MOTH_ANY | MOTH_PROMOTE, .saves = "condition",

@@ -27,8 +27,8 @@
 MOTH_ARGS(add, ADD)
 
 #define SUB(ARG) \
-  ARG(tensor, input,    , "what to take from") \
-  ARG(tensor, other,    , "what to take away, broadcast with the first") \
+  ARG(tensor, input,    , "the minuend") \
+  ARG(tensor, other,    , "the subtrahend, broadcast with the input") \
   ARG(scalar, alpha,   1, "factor of `other`")
 MOTH_ARGS(sub, SUB)
 
@@ -41,8 +41,9 @@ enum { MOTH_ROUND_NONE, MOTH_ROUND_TRUNC, MOTH_ROUND_FLOOR };
 #define DIV(ARG) \
   ARG(tensor, input,    , "dividend") \
   ARG(tensor, other,    , "divisor, broadcast with the first") \
-  ARG(enum,   rounding_mode, none|trunc|floor, "none divides as real numbers; trunc rounds " \
-                        "towards 0, floor down, and integers stay integers")
+  ARG(enum,   rounding_mode, none|trunc|floor, "none: true division; trunc: round towards 0; " \
+                                               "floor: round down; with rounding, integers stay " \
+                                               "integers")
 MOTH_ARGS(div, DIV)
 
 #define POW(ARG) \
@@ -70,9 +71,9 @@ MOTH_ARGS(minimum, EXTREME)
 MOTH_ARGS(clamp_tensor, CLAMP_TENSOR) /* clamp, where a bound is a tensor */
 
 #define WHERE(ARG) \
-  ARG(mask,   condition, , "where to take from `input`") \
-  ARG(tensor, input,     , "values where the condition holds") \
-  ARG(tensor, other,     , "values elsewhere; all three are broadcast")
+  ARG(mask,   condition, , "bool: true selects `input`") \
+  ARG(tensor, input,     , "values where the condition is true") \
+  ARG(tensor, other,     , "values where it is false; all three are broadcast")
 MOTH_ARGS(where, WHERE)
 
 #endif

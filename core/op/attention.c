@@ -263,7 +263,7 @@ static int attention_grad(const attention_args *a, moth_grad *g) {
 }
 
 MOTH_OP(attention, ATTENTION,
-  .doc = "softmax(query key^T scale + bias) value; rows that see no key give 0.",
+  .doc = "softmax(query key^T scale + bias) value; rows without a visible key are 0.",
   .examples =
     "moth.randn(2, 3, 4), moth.randn(2, 5, 4), moth.randn(2, 5, 3)\n"
     "moth.randn(2, 3, 4), moth.randn(5, 4), moth.randn(1, 5, 2), moth.randn(3, 5)\n"
@@ -517,8 +517,8 @@ static int scaled_dot_product_attention_compose(const sdpa_args *a, moth_tensor 
 }
 
 MOTH_OP_COMPOSES(scaled_dot_product_attention, SCALED_DOT_PRODUCT_ATTENTION,
-  .doc = "softmax(query key^T scale) value: each query gets a mean of the values, weighted by how "
-         "well it fits their keys (Vaswani et al. 2017). A query that may see no key gets 0.",
+  .doc = "softmax(query key^T scale) value: a weighted mean of the values for each query (Vaswani "
+         "et al. 2017). The result is 0 for a query whose keys are all masked.",
   .examples =
     "moth.randn(2, 3, 4), moth.randn(2, 5, 4), moth.randn(2, 5, 3)\n"
     "moth.randn(2, 4, 3, 4), moth.randn(2, 2, 3, 4), moth.randn(2, 2, 3, 4),"

@@ -11,22 +11,22 @@
 
 #define SCALED_DOT_PRODUCT_ATTENTION(ARG) \
   ATTENTION_OF(ARG) \
-  ARG(maybe_tensor, attn_mask, none, "(..., L, S): bool, true where a key takes part, or numbers " \
-                                     "that are added to the scores") \
-  ARG(float,        dropout_p,    0, "probability that a weight becomes 0") \
-  ARG(bool,         is_causal, false, "query i sees keys up to i only") \
+  ARG(maybe_tensor, attn_mask, none, "(..., L, S): bool, true where a key is used, or numbers " \
+                                     "added to the scores") \
+  ARG(float,        dropout_p,    0, "probability that an attention weight becomes 0") \
+  ARG(bool,         is_causal, false, "query i uses keys 1 to i only") \
   ARG(maybe_float,  scale,     none, "factor of the scores; 1 / sqrt(E) when absent") \
-  ARG(bool,         enable_gqa, false, "may query have several times the heads, dimension -3, " \
-                                       "of key and value?")
+  ARG(bool,         enable_gqa, false, "let several heads of the query (dimension -3) share one " \
+                                       "head of key and value")
 MOTH_ARGS(scaled_dot_product_attention, SCALED_DOT_PRODUCT_ATTENTION)
 
 #define ATTENTION(ARG) \
   ATTENTION_OF(ARG) \
   ARG(maybe_tensor, bias,      none, "(..., L, S), added to the scores") \
-  ARG(bool,         is_causal, false, "query i sees keys up to i only") \
+  ARG(bool,         is_causal, false, "query i uses keys 1 to i only") \
   ARG(float,        scale,        1, "factor of the scores") \
-  ARG(bool,         heads_last, false, "the result is (..., L, H, V): dimension -3 of the query " \
-                                       "goes behind its rows")
+  ARG(bool,         heads_last, false, "the result is (..., L, H, V): the heads come after the " \
+                                       "rows")
 MOTH_ARGS(attention, ATTENTION)
 
 #define ATTENTION_BACK(ARG) \
@@ -35,9 +35,9 @@ MOTH_ARGS(attention, ATTENTION)
   ARG(tensor,       output,        , "the result") \
   ARG(tensor,       lse,           , "log of the sum of exp of each row's scores") \
   ARG(maybe_tensor, bias,      none, "(..., L, S), added to the scores") \
-  ARG(bool,         is_causal, false, "query i sees keys up to i only") \
+  ARG(bool,         is_causal, false, "query i uses keys 1 to i only") \
   ARG(float,        scale,        1, "factor of the scores") \
-  ARG(bool,         heads_last, false, "does the result have its heads behind its rows?")
+  ARG(bool,         heads_last, false, "the heads of the result come after its rows")
 MOTH_ARGS(attention_back, ATTENTION_BACK)
 
 #endif

@@ -122,7 +122,7 @@ static int bag_sum_grad(const bag_sum_args *a, moth_grad *g) {
 }
 
 MOTH_OP(bag_sum, BAG_SUM,
-  .doc = "The sums of the vectors of bags of tokens.",
+  .doc = "The sum of the embedding vectors of each bag of tokens.",
   .examples =
     "moth.tensor{{2LL, 1LL}, {4LL, 2LL}}, moth.randn(4, 3), moth.randn(2, 2)\n"
     "{2, 1, 4}, moth.randn(4, 3), nil, {1, 1, 3}, 4, {padding_idx = 1, scale_grad_by_freq = true}",

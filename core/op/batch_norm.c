@@ -318,7 +318,8 @@ static const moth_fusion norm_fusions[] = {
   {&moth_op_add, norm_with_add, false}, {&moth_op_relu, norm_with_relu, false}, {0}};
 
 MOTH_OP(channel_norm, CHANNEL_NORM,
-  .doc = "batch_norm without the running statistics: by those given, or by the input's own.",
+  .doc = "batch_norm without running statistics: with the mean and variance given, or the input's "
+         "own.",
   .examples =
     "moth.randn(4, 3)\n"
     "moth.randn(3, 2, 2), moth.randn(2), moth.randn(2), {eps = 0.1}\n"
@@ -590,10 +591,11 @@ static int batch_norm_compose(const batch_norm_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(batch_norm, BATCH_NORM,
-  .doc = "(x - mean) / sqrt(var + eps) * weight + bias for each channel, with mean and variance "
-         "of the batch in training, else the running ones. Training moves these: running = "
-         "(1 - momentum) running + momentum batch, with the unbiased variance (Ioffe and Szegedy "
-         "2015). The result is of the input's type; of half types all else may be f32.",
+  .doc = "(x - mean) / sqrt(var + eps) * weight + bias for each channel, with mean and variance of "
+         "the batch in training, else the running statistics. Training updates these: running = (1 "
+         "- momentum) running + momentum batch, with the unbiased variance (Ioffe and Szegedy "
+         "2015). The result has the input's dtype; with a half-precision input the other tensors "
+         "may be f32.",
   .examples =
     "moth.randn(4, 3), {training = true}\n"
     "moth.randn(3, 2, 2), moth.randn(2), moth.rand(2), moth.randn(2), moth.randn(2),"
@@ -676,7 +678,7 @@ static int instance_norm_compose(const instance_norm_args *a, moth_tensor **out)
 
 MOTH_OP_COMPOSES(instance_norm, INSTANCE_NORM,
   .doc = "(x - mean) / sqrt(var + eps) * weight + bias, with mean and variance of each channel of "
-         "each sample, or else the running ones (Ulyanov et al. 2016).",
+         "each sample, or the running statistics (Ulyanov et al. 2016).",
   .examples =
     "moth.randn(2, 3, 4)\n"
     "moth.randn(2, 3, 2, 2), {weight = moth.randn(3), bias = moth.randn(3), momentum = 0.2,"

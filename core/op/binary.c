@@ -62,7 +62,8 @@ static moth_tensor *angle_rate(moth_grad *g, moth_tensor *p, moth_tensor *x, mot
 }
 
 FUNCTION(atan2, angle_rate(g, y, x, y), NEGATED(angle_rate(g, x, x, y)), ALL, SAVES("input other"),
-         EXAMPLES(""), DOC("The angle from -pi to pi of the point (other, input)."))
+         EXAMPLES(""), DOC("atan2(input, other): the angle of the point (other, input), from -pi "
+                           "to pi."))
 /* z, but 1 at the origin, where the gradient is 0 */
 static moth_tensor *without_zeros(moth_grad *g, moth_tensor *z) {
   return FILLED(z, OF(logical_not, z), 1);
@@ -71,10 +72,10 @@ static moth_tensor *without_zeros(moth_grad *g, moth_tensor *z) {
 FUNCTION(hypot, TIMES(dz, OVER(x, without_zeros(g, z))),
          TIMES(dz, OVER(y, without_zeros(g, z))), FLOATS,
          SAVES("input:input other:other y"), EXAMPLES("  -- domain: positive"),
-         DOC("sqrt(input^2 + other^2), without overflow in between."))
+         DOC("sqrt(input^2 + other^2), without overflow of the squares."))
 FUNCTION(copysign, TIMES(dz, TIMES(OF(sign, x), OF(sign, z))), ZERO_OF(y), ALL,
          SAVES("input:input y:input"), EXAMPLES(""),
-         DOC("The size of `input` with the sign of `other`, be it that of -0."))
+         DOC("The absolute value of `input` with the sign of `other`; the sign of -0 counts."))
 
 /* log y, but 0 where x is and y has no logarithm */
 static moth_tensor *xlogy_rate(moth_grad *g, moth_tensor *x, moth_tensor *y) {
@@ -84,7 +85,7 @@ static moth_tensor *xlogy_rate(moth_grad *g, moth_tensor *x, moth_tensor *y) {
 }
 
 FUNCTION(xlogy, TIMES(dz, xlogy_rate(g, x, y)), TIMES(dz, OVER(x, y)), ALL, SAVES("input other"),
-         EXAMPLES("  -- domain: positive"), DOC("input * log(other), and 0 where input is 0."))
+         EXAMPLES("  -- domain: positive"), DOC("input * log(other); 0 where input is 0."))
 /* x - y; of two equal infinities 0, as of all that are equal */
 static moth_tensor *apart(moth_grad *g, moth_tensor *x, moth_tensor *y) {
   const double most = moth_largest(g->out[0]->l.dtype);
@@ -127,7 +128,8 @@ static int heaviside_grad(const heaviside_args *a, moth_grad *g) {
 }
 
 MOTH_OP(heaviside, HEAVISIDE, ANY, EXAMPLES(""), .flags = BINARY_FLAGS,
-        DOC("0 below 0, 1 above it, and `values` at it."))
+        DOC("The Heaviside step function: 0 where input < 0, `values` where input = 0, 1 where "
+            "input > 0."))
 
 /* Of fmax or fmin: dz where x won, being `beyond` y or alone a number; half of it at a tie. */
 static moth_tensor *won(moth_grad *g, moth_tensor *x, moth_tensor *y, moth_tensor *beyond) {
@@ -139,10 +141,10 @@ static moth_tensor *won(moth_grad *g, moth_tensor *x, moth_tensor *y, moth_tenso
 #define LESSER won(g, x, y, BELOW(x, y))
 
 FUNCTION(fmax, MORE, MINUS(dz, MORE), ANY, SAVES("input other"), EXAMPLES("  -- domain: distinct"),
-         DOC("The larger of two values; of NaN and a number the number."))
+         DOC("The larger of two values, element by element; a number wins over NaN."))
 FUNCTION(fmin, LESSER, MINUS(dz, LESSER), ANY, SAVES("input other"),
          EXAMPLES("  -- domain: distinct"),
-         DOC("The smaller of two values; of NaN and a number the number."))
+         DOC("The smaller of two values, element by element; a number wins over NaN."))
 
 /* -- of bits -- */
 
@@ -155,23 +157,23 @@ FUNCTION(fmin, LESSER, MINUS(dz, LESSER), ANY, SAVES("input other"),
                             "moth.tensor{6LL, 0LL, 5LL}, 3",                               \
                 __VA_ARGS__)
 
-BITS(bitwise_and, INTEGERS_AND_BOOL, DOC("The bits that both have; of bool: both."))
-BITS(bitwise_or, INTEGERS_AND_BOOL, DOC("The bits that one or both have; of bool: one or both."))
-BITS(bitwise_xor, INTEGERS_AND_BOOL, DOC("The bits that only one has; of bool: only one."))
+BITS(bitwise_and, INTEGERS_AND_BOOL, DOC("Bitwise AND of integers; logical AND of bool."))
+BITS(bitwise_or, INTEGERS_AND_BOOL, DOC("Bitwise OR of integers; logical OR of bool."))
+BITS(bitwise_xor, INTEGERS_AND_BOOL, DOC("Bitwise XOR of integers; logical XOR of bool."))
 BITS(bitwise_left_shift, INTEGERS,
-     DOC("input * 2^other; 0 when other is negative or all bits are gone."))
+     DOC("input * 2^other; 0 when other is negative or at least the number of bits."))
 BITS(bitwise_right_shift, INTEGERS,
-     DOC("input / 2^other, rounded down; a negative other takes all bits but the sign."))
+     DOC("floor(input / 2^other); a negative `other` shifts out all bits but the sign."))
 
-BITS(gcd, INTEGERS, DOC("The largest whole number that divides both, from 0 on."))
-BITS(lcm, INTEGERS, DOC("The least whole number from 0 on that both divide."))
+BITS(gcd, INTEGERS, DOC("The greatest common divisor, not negative."))
+BITS(lcm, INTEGERS, DOC("The least common multiple, not negative."))
 
 /* -- neighbours: in half types they would be f32's -- */
 
 SHAPE_AND_CPU(nextafter)
 MOTH_OP_CONST(nextafter, BINARY, .flags = BINARY_FLAGS,
               .dtypes = MOTH_BIT(MOTH_F32) | MOTH_BIT(MOTH_F64) | MOTH_PROMOTE, EXAMPLES(""),
-              DOC("The number of the dtype that comes after `input` on the way to `other`."))
+              DOC("The next number of the dtype after `input` in the direction of `other`."))
 
 /* -- isclose -- */
 

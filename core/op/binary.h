@@ -55,20 +55,20 @@ MOTH_ARGS(nextafter, BINARY)
 
 #define HEAVISIDE(ARG) \
   ARG(tensor, input,  , "any shape") \
-  ARG(tensor, values, , "what it is at 0, broadcast with the input")
+  ARG(tensor, values, , "value where input is 0, broadcast with the input")
 MOTH_ARGS(heaviside, HEAVISIDE)
 
 #define ISCLOSE(ARG) \
   ARG(tensor, input,       , "left side") \
   ARG(tensor, other,       , "right side, broadcast with the left") \
-  ARG(float,  rtol,    1e-5, "allowed difference, as a part of the right side") \
-  ARG(float,  atol,    1e-8, "allowed difference, added to that") \
-  ARG(bool,   equal_nan, false, "is NaN close to NaN?")
+  ARG(float,  rtol,    1e-5, "allowed difference relative to |other|") \
+  ARG(float,  atol,    1e-8, "allowed absolute difference") \
+  ARG(bool,   equal_nan, false, "NaN counts as close to NaN")
 MOTH_ARGS(isclose, ISCLOSE)
 
 #define LERP(ARG) \
-  ARG(tensor, input,  , "where weight 0 is") \
-  ARG(tensor, end,    , "where weight 1 is") \
+  ARG(tensor, input,  , "value for weight 0") \
+  ARG(tensor, end,    , "value for weight 1") \
   ARG(tensor, weight, , "a number or a tensor; all three are broadcast")
 MOTH_ARGS(lerp, LERP)
 
@@ -76,7 +76,7 @@ MOTH_ARGS(lerp, LERP)
   ARG(tensor, input,    , "what to add to") \
   ARG(tensor, tensor1,  , "first operand") \
   ARG(tensor, tensor2,  , "second operand; all three are broadcast") \
-  ARG(scalar, value,   1, "factor of what is added")
+  ARG(scalar, value,   1, "factor of the product or quotient")
 MOTH_ARGS(addcmul, ADDC)
 MOTH_ARGS(addcdiv, ADDC)
 

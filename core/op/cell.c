@@ -69,7 +69,9 @@ STATE_CELL(rnn_tanh_cell, MOTH_RNN_TANH,
            "One step of a recurrent network: tanh(W_ih x + b_ih + W_hh h + b_hh).", "3")
 STATE_CELL(rnn_relu_cell, MOTH_RNN_RELU,
            "One step of a recurrent network: relu(W_ih x + b_ih + W_hh h + b_hh).", "3")
-STATE_CELL(gru_cell, MOTH_GRU, "One step of gated recurrent units: gates r, z, n.", "9")
+STATE_CELL(gru_cell, MOTH_GRU, "One step of gated recurrent units: r = sigmoid(i_r + h_r), z = "
+                               "sigmoid(i_z + h_z), n = tanh(i_n + r h_n), h' = (1 - z) n + z "
+                               "h.", "9")
 
 static int lstm_cell_states(const lstm_cell_args *a, recurrent_call *c) {
   if (a->hx.n != 2)
@@ -193,8 +195,8 @@ static int cell_back_cpu(const cell_back_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(cell_back, CELL_BACK,
-  .doc = "The gradient of one step of a recurrent network: of the input, the state, the cell, and "
-         "of the gates as the input's and the state's weights gave them.",
+  .doc = "The gradients of one step of a recurrent network: by the input, the state, the cell, and "
+         "the gates' parts from the input and from the state.",
   .examples =
     "moth.randn(2, 3), {moth.rand(2, 4), moth.rand(2, 4)}, moth.randn(16, 3), moth.randn(16, 4), "
     "moth.rand(48), {dh = moth.randn(2, 4), dc = moth.randn(2, 4), mode = 'lstm'}\n"

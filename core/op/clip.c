@@ -88,7 +88,7 @@ static int total_norm_cpu(const total_norm_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(total_norm, TOTAL_NORM,
-  .doc = "The norm of several tensors taken together as one long vector: a scalar.",
+  .doc = "The norm of several tensors, concatenated to one vector: a scalar.",
   .examples =
     "{moth.randn(3), moth.randn(2, 2)}\n"
     "{moth.randn(3)}, {norm_type = 1, error_if_nonfinite = true}",
@@ -181,7 +181,7 @@ static int clip_norm__compose(const clip_norm__args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(clip_norm_, CLIP_NORM_,
-  .doc = "Scales several tensors by one factor, so that their norm is max_norm at most.",
+  .doc = "Scales several tensors by one factor, so that their total norm is at most max_norm.",
   .examples = "{moth.randn(3), moth.randn(2, 2)}, moth.ones({}), 0.5",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
@@ -202,7 +202,7 @@ static int unscale__compose(const unscale__args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(unscale_, UNSCALE_,
-  .doc = "Multiplies several tensors by one factor, and notes whether they were finite.",
+  .doc = "Multiplies several tensors by one factor, and sets `found` to 1 if they hold inf or NaN.",
   .examples = "{moth.randn(3), moth.randn(2, 2)}, moth.zeros({}), 0.5",
   .outputs = "",
   .dtypes = MOTH_FLOATS,

@@ -6,21 +6,22 @@
 #include "call/op.h"
 
 #define TOTAL_NORM(ARG) \
-  ARG(tensors, tensors,            , "taken together as one long vector") \
-  ARG(float,   norm_type,         2, "order p of the norm; math.huge for the largest size") \
-  ARG(bool,    error_if_nonfinite, false, "refuse an infinite norm and NaN?")
+  ARG(tensors, tensors,            , "tensors, taken as one vector") \
+  ARG(float,   norm_type,         2, "order p of the norm; math.huge: the largest absolute " \
+                                     "value") \
+  ARG(bool,    error_if_nonfinite, false, "raise an error if the norm is infinite or NaN")
 MOTH_ARGS(total_norm, TOTAL_NORM)
 
 #define CLIP_NORM_(ARG) \
   ARG(tensors, tensors,            , "made shorter") \
-  ARG(tensor,  total_norm,         , "their norm, one element") \
-  ARG(float,   max_norm,           , "the longest that they may be")
+  ARG(tensor,  total_norm,         , "norm of the tensors, one element") \
+  ARG(float,   max_norm,           , "largest norm allowed")
 MOTH_ARGS(clip_norm_, CLIP_NORM_)
 
 #define UNSCALE_(ARG) \
   ARG(tensors, tensors, , "multiplied by the factor") \
-  ARG(tensor,  found,   , "one element: set to 1 if some number was infinite or NaN before") \
-  ARG(float,   factor,  , "1 over what the loss was multiplied by")
+  ARG(tensor,  found,   , "one element: set to 1 if an element was infinite or NaN") \
+  ARG(float,   factor,  , "1 / the scale of the loss")
 MOTH_ARGS(unscale_, UNSCALE_)
 
 #endif

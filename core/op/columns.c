@@ -72,8 +72,8 @@ static int im2col_grad(const im2col_args *a, moth_grad *g) {
 }
 
 MOTH_OP(im2col, IM2COL,
-  .doc = "What each tap of a window sees, as columns, (N, C KH KW, L): a column for each of the L "
-         "windows, from left to right and from top to bottom. F.unfold is another name of it.",
+  .doc = "The elements of each window as a column, (N, C KH KW, L): one column for each of the L "
+         "windows, from left to right and from top to bottom. F.unfold is the same function.",
   .examples =
     "moth.randn(2, 3, 4, 5), 2\n"
     "moth.randn(2, 5, 4), {kernel_size = {2, 3}, dilation = {2, 1}, padding = {0, 1}, stride = 2}",
@@ -135,7 +135,7 @@ static int fold_grad(const fold_args *a, moth_grad *g) {
 }
 
 MOTH_OP(fold, FOLD,
-  .doc = "Columns added up to images: what several windows saw is summed.",
+  .doc = "Sums columns into images, (N, C, H, W): elements of overlapping windows are added.",
   .examples =
     "moth.randn(2, 12, 12), {4, 5}, 2\n"
     "moth.randn(6, 2), {output_size = {4, 3}, kernel_size = {2, 3}, dilation = {2, 1},"

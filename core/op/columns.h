@@ -7,7 +7,7 @@
 #define COLUMN_STEPS(ARG) \
   ARG(int2,   kernel_size, , "window height and width") \
   ARG(int2,   dilation,   1, "step between the elements of a window") \
-  ARG(int2,   padding,    0, "border of zeros on each side") \
+  ARG(int2,   padding,    0, "zeros added on each side") \
   ARG(int2,   stride,     1, "step between windows")
 
 #define IM2COL(ARG) \

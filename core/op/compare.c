@@ -27,15 +27,15 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *a,
                 .flags = MOTH_OP_OUT | MOTH_OP_INPLACE | MOTH_OP_STRIDED | MOTH_OP_METHOD | \
                          MOTH_OP_NUMBERS | MOTH_OP_PORTABLE)
 
-COMPARISON(eq, "True where both sides are the same number.")
-COMPARISON(ne, "True where the sides differ; NaN differs from itself.")
+COMPARISON(eq, "True where input = other.")
+COMPARISON(ne, "True where input ~= other; NaN differs from itself.")
 COMPARISON(lt, "True where input < other.")
 COMPARISON(le, "True where input <= other.")
 COMPARISON(gt, "True where input > other.")
 COMPARISON(ge, "True where input >= other.")
-COMPARISON(logical_and, "True where neither side is 0.")
-COMPARISON(logical_or, "True where a side is not 0.")
-COMPARISON(logical_xor, "True where one side is 0 and the other is not.")
+COMPARISON(logical_and, "True where input and other are both not 0.")
+COMPARISON(logical_or, "True where input or other is not 0.")
+COMPARISON(logical_xor, "True where exactly one of input and other is not 0.")
 
 /* -- equal -- */
 
@@ -60,7 +60,7 @@ static int equal_cpu(const equal_args *a, moth_tensor **out) {
   return status;
 }
 
-MOTH_OP_CONST(equal, EQUAL, .doc = "Whether two tensors have the same shape and the same elements.",
+MOTH_OP_CONST(equal, EQUAL, .doc = "True if two tensors have the same shape and the same elements.",
               .examples = "moth.randn(2, 3), moth.randn(2, 3)", .dtypes = MOTH_ANY | MOTH_PROMOTE,
               .flags = MOTH_OP_METHOD)
 

@@ -22,14 +22,14 @@ static int fliplr_compose(const fliplr_args *a, moth_tensor **out) {
   return flip_one(a->ctx, a->input, 1, out);
 }
 MOTH_OP_COMPOSES(fliplr, FLIP_ONE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "The columns, dimension 2, in the opposite order.",
+                 .doc = "The tensor with dimension 2 (the columns) reversed, as a copy.",
                  .examples = "moth.randn(2, 3)")
 
 static int flipud_compose(const flipud_args *a, moth_tensor **out) {
   return flip_one(a->ctx, a->input, 0, out);
 }
 MOTH_OP_COMPOSES(flipud, FLIP_ONE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "The rows, dimension 1, in the opposite order.",
+                 .doc = "The tensor with dimension 1 (the rows) reversed, as a copy.",
                  .examples = "moth.randn(2, 3)")
 
 static int rot90_compose(const rot90_args *a, moth_tensor **out) {
@@ -56,7 +56,8 @@ static int rot90_compose(const rot90_args *a, moth_tensor **out) {
   return status;
 }
 MOTH_OP_COMPOSES(rot90, ROT90, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "A plane turned by quarters, as a copy.",
+                 .doc = "The tensor rotated by k times 90 degrees in the plane of two dimensions, "
+                        "as a copy.",
                  .examples = "moth.randn(2, 3)\n"
                              "moth.randn(2, 3, 2), {k = -1, dims = {3, 1}}")
 
@@ -93,7 +94,7 @@ static int moveaxis_compose(const moveaxis_args *a, moth_tensor **out) {
   return MOTH_CALL(a->ctx, out, movedim, .input = a->input, .source = a->source,
                    .destination = a->destination);
 }
-MOTH_OP_COMPOSES(moveaxis, MOVEAXIS, .dtypes = MOTH_ANY, .doc = "Another name of movedim.",
+MOTH_OP_COMPOSES(moveaxis, MOVEAXIS, .dtypes = MOTH_ANY, .doc = "An alias of movedim.",
                  .examples = "moth.randn(2, 3, 4), 1, 3")
 
 static int ravel_compose(const ravel_args *a, moth_tensor **out) {
@@ -101,7 +102,8 @@ static int ravel_compose(const ravel_args *a, moth_tensor **out) {
   return MOTH_CALL(a->ctx, out, reshape, .input = a->input, .shape = {&all, 1});
 }
 MOTH_OP_COMPOSES(ravel, RAVEL, .dtypes = MOTH_ANY,
-                 .doc = "All elements in one dimension: a view where possible, else a copy.",
+                 .doc = "The tensor flattened to one dimension: a view where possible, else a "
+                        "copy.",
                  .examples = "moth.randn(2, 3)\nmoth.randn(2, 3):t()")
 
 /* -- shapes that several tensors share -- */
@@ -109,7 +111,7 @@ MOTH_OP_COMPOSES(ravel, RAVEL, .dtypes = MOTH_ANY,
 static int broadcast_to_compose(const broadcast_to_args *a, moth_tensor **out) {
   return MOTH_CALL(a->ctx, out, expand, .input = a->input, .size = a->size);
 }
-MOTH_OP_COMPOSES(broadcast_to, BROADCAST_TO, .dtypes = MOTH_ANY, .doc = "Another name of expand.",
+MOTH_OP_COMPOSES(broadcast_to, BROADCAST_TO, .dtypes = MOTH_ANY, .doc = "An alias of expand.",
                  .examples = "moth.randn(3, 1), {2, 3, 4}")
 
 /* Takes x as the next result, after an op that gave it. */
@@ -134,7 +136,7 @@ static int broadcast_tensors_list(const broadcast_tensors_args *a, moth_results 
   return status;
 }
 MOTH_OP_LISTS(broadcast_tensors, BROADCAST_TENSORS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
-              .doc = "Views of tensors in the shape that they are broadcast to together.",
+              .doc = "Views of tensors, broadcast to a common shape.",
               .examples = "{moth.randn(3, 1), moth.randn(2)}")
 
 static int grid_axis(const meshgrid_args *a, int64_t i, const int64_t *size, moth_results *out) {
@@ -165,7 +167,7 @@ static int meshgrid_list(const meshgrid_args *a, moth_results *out) {
   return status;
 }
 MOTH_OP_LISTS(meshgrid, MESHGRID, .dtypes = MOTH_ANY,
-              .doc = "The coordinates of all points of a grid, one tensor for each dimension.",
+              .doc = "The coordinates of all points of a grid: one tensor for each dimension.",
               .examples = "{moth.randn(3), moth.randn(2)}\n"
                           "{moth.randn(3), moth.randn(2)}, {indexing = \"xy\"}")
 
@@ -205,7 +207,7 @@ static int hstack_compose(const hstack_args *a, moth_tensor **out) {
   return stacked(a->ctx, a->tensors, 1, 0, 1, out);
 }
 MOTH_OP_COMPOSES(hstack, STACK_OF, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
-                 .doc = "Tensors one after the other along dimension 2; vectors along their only.",
+                 .doc = "Concatenates tensors along dimension 2; vectors along dimension 1.",
                  .examples = "{moth.randn(2, 3), moth.randn(2, 1)}\n"
                              "{moth.randn(2), moth.randn(3)}")
 
@@ -213,14 +215,15 @@ static int vstack_compose(const vstack_args *a, moth_tensor **out) {
   return stacked(a->ctx, a->tensors, 2, 1, 0, out);
 }
 MOTH_OP_COMPOSES(vstack, STACK_OF, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
-                 .doc = "Tensors one after the other along dimension 1; vectors are rows.",
+                 .doc = "Concatenates tensors along dimension 1; vectors become rows.",
                  .examples = "{moth.randn(2, 3), moth.randn(3)}")
 
 static int dstack_compose(const dstack_args *a, moth_tensor **out) {
   return stacked(a->ctx, a->tensors, 3, 1, 2, out);
 }
 MOTH_OP_COMPOSES(dstack, STACK_OF, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
-                 .doc = "Tensors one after the other along dimension 3, which is new to matrices.",
+                 .doc = "Concatenates tensors along dimension 3; matrices get a dimension 3 of "
+                        "size 1 first.",
                  .examples = "{moth.randn(2, 3), moth.randn(2, 3)}\n"
                              "{moth.randn(3), moth.randn(3)}")
 
@@ -263,7 +266,7 @@ static int diag_embed_grad(const diag_embed_args *a, moth_grad *g) {
 }
 
 MOTH_OP(diag_embed, DIAG_EMBED, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_PORTABLE,
-        .doc = "Matrices with the last dimension on a diagonal, and zeros elsewhere.",
+        .doc = "Matrices whose diagonal is the last dimension of the input, with zeros elsewhere.",
         .examples = "moth.randn(2, 3)\n"
                     "moth.randn(2, 3), {offset = -1, dim1 = 1, dim2 = 3}")
 
@@ -282,7 +285,7 @@ static int diag_compose(const diag_args *a, moth_tensor **out) {
   return status;
 }
 MOTH_OP_COMPOSES(diag, DIAG, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "The matrix with a vector on its diagonal, or the diagonal of a matrix.",
+                 .doc = "Of a vector, the matrix with it on a diagonal; of a matrix, its diagonal.",
                  .examples = "moth.randn(3)\n"
                              "moth.randn(3, 4), {diagonal = -1}")
 

@@ -8,8 +8,8 @@
 #include "height.h"
 
 MOTH_OP(conv2d, CONV2D,
-  .doc = "Convolution of images with filters (cross-correlation, as everywhere in deep learning): "
-         "(N, O, OH, OW) with OH = (H + 2 padding - dilation (KH - 1) - 1) / stride + 1.",
+  .doc = "2D convolution (cross-correlation) of images with filters: (N, O, OH, OW) with OH = "
+         "floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1.",
   .examples =
     "moth.randn(2, 3, 8, 8), moth.randn(4, 3, 3, 3)\n"
     "moth.randn(2, 3, 7, 8), moth.randn(4, 3, 3, 2), moth.randn(4), {stride = {2, 1},"
@@ -22,7 +22,7 @@ MOTH_OP(conv2d, CONV2D,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
 
 MOTH_OP(conv2d_input, CONV2D_INPUT,
-  .doc = "The gradient of conv2d's images.",
+  .doc = "The gradient of conv2d by its input.",
   .examples =
     "moth.randn(2, 4, 6, 6), moth.randn(4, 3, 3, 3), 8\n"
     "moth.randn(2, 4, 4, 8), moth.randn(4, 3, 3, 2), {7, 8}, {stride = {2, 1}, padding = 1,"
@@ -34,7 +34,7 @@ MOTH_OP(conv2d_input, CONV2D_INPUT,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "conv2d")
 
 MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
-  .doc = "The gradient of conv2d's filters.",
+  .doc = "The gradient of conv2d by its weight.",
   .examples =
     "moth.randn(2, 3, 8, 8), moth.randn(2, 4, 6, 6), 3\n"
     "moth.randn(2, 3, 7, 8), moth.randn(2, 4, 4, 8), {3, 2}, {stride = {2, 1}, padding = 1,"
@@ -46,8 +46,8 @@ MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "conv2d")
 
 MOTH_OP_COMPOSES(conv_transpose2d, CONV_TRANSPOSE2D,
-  .doc = "Transposed convolution: the gradient of conv2d as an op of its own, which enlarges "
-         "images.",
+  .doc = "2D transposed convolution: the gradient of conv2d by its input, as a layer that enlarges "
+         "images: OH = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.",
   .examples =
     "moth.randn(2, 3, 4, 4), moth.randn(3, 2, 3, 3)\n"
     "moth.randn(2, 4, 4, 3), moth.randn(4, 2, 3, 2), moth.randn(4), {stride = 2, padding = 1,"
@@ -83,7 +83,8 @@ static int conv1d_compose(const conv1d_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(conv1d, CONV1D,
-  .doc = "Convolution of sequences with filters.",
+  .doc = "1D convolution (cross-correlation) of sequences with filters: (N, O, OL) with OL = "
+         "floor((L + 2 padding - dilation (K - 1) - 1) / stride) + 1.",
   .examples =
     "moth.randn(2, 3, 8), moth.randn(4, 3, 3)\n"
     "moth.randn(4, 9), moth.randn(6, 2, 3), moth.randn(6), {stride = 2, padding = 1,"
@@ -106,7 +107,8 @@ static int conv_transpose1d_compose(const conv_transpose1d_args *a, moth_tensor 
 }
 
 MOTH_OP_COMPOSES(conv_transpose1d, CONV_TRANSPOSE1D,
-  .doc = "Transposed convolution of sequences: the gradient of conv1d as an op of its own.",
+  .doc = "1D transposed convolution: the gradient of conv1d by its input, as a layer that enlarges "
+         "sequences: OL = (L - 1) stride - 2 padding + dilation (K - 1) + output_padding + 1.",
   .examples =
     "moth.randn(2, 3, 5), moth.randn(3, 2, 3)\n"
     "moth.randn(4, 5), moth.randn(4, 2, 3), moth.randn(4), {stride = 3, padding = 1,"

@@ -6,15 +6,15 @@
 
 #define CONV_STEPS(ARG) \
   ARG(int2,         stride,      1, "step between windows") \
-  ARG(int2_or_enum, padding, 0|valid|same, "border of zeros on each side, or valid: none, or " \
-                                          "same: what keeps the size") \
+  ARG(int2_or_enum, padding, 0|valid|same, "zeros added on each side; valid: none; same: as many " \
+                                           "as keep the size") \
   ARG(int2,         dilation,    1, "step between the elements of a window") \
-  ARG(int,          groups,      1, "each group of filters sees its own group of channels")
+  ARG(int,          groups,      1, "number of groups of channels that are convolved separately")
 
 #define CONV2D(ARG) \
   ARG(tensor,       input,        , "images, (N, C, H, W) or (C, H, W)") \
   ARG(tensor,       weight,       , "filters, (O, C / groups, KH, KW)") \
-  ARG(maybe_tensor, bias,     none, "what is added to each channel, (O)") \
+  ARG(maybe_tensor, bias,     none, "added to each channel, (O)") \
   CONV_STEPS(ARG)
 MOTH_ARGS(conv2d, CONV2D)
 
@@ -36,33 +36,35 @@ MOTH_ARGS(conv2d_weight, CONV2D_WEIGHT)
 #define CONV_TRANSPOSE2D(ARG) \
   ARG(tensor,       input,        , "images, (N, C, H, W) or (C, H, W)") \
   ARG(tensor,       weight,       , "filters, (C, O / groups, KH, KW)") \
-  ARG(maybe_tensor, bias,     none, "what is added to each channel, (O)") \
+  ARG(maybe_tensor, bias,     none, "added to each channel, (O)") \
   ARG(int2,         stride,      1, "step between windows of the result") \
-  ARG(int2,         padding,     0, "border cut off on each side") \
-  ARG(int2,         output_padding, 0, "further size of the result, less than a step") \
-  ARG(int,          groups,      1, "each group of filters sees its own group of channels") \
+  ARG(int2,         padding,     0, "elements cut off on each side of the result") \
+  ARG(int2,         output_padding, 0, "size added to one side of the result, less than a step") \
+  ARG(int,          groups,      1, "number of groups of channels that are convolved " \
+                                    "separately") \
   ARG(int2,         dilation,    1, "step between the elements of a window")
 MOTH_ARGS(conv_transpose2d, CONV_TRANSPOSE2D)
 
 #define CONV1D(ARG) \
   ARG(tensor,       input,        , "sequences, (N, C, L) or (C, L)") \
   ARG(tensor,       weight,       , "filters, (O, C / groups, K)") \
-  ARG(maybe_tensor, bias,     none, "what is added to each channel, (O)") \
+  ARG(maybe_tensor, bias,     none, "added to each channel, (O)") \
   ARG(int1,         stride,      1, "step between windows") \
-  ARG(int1_or_enum, padding, 0|valid|same, "border of zeros on each side, or valid: none, or " \
-                                          "same: what keeps the size") \
+  ARG(int1_or_enum, padding, 0|valid|same, "zeros added on each side; valid: none; same: as many " \
+                                           "as keep the size") \
   ARG(int1,         dilation,    1, "step between the elements of a window") \
-  ARG(int,          groups,      1, "each group of filters sees its own group of channels")
+  ARG(int,          groups,      1, "number of groups of channels that are convolved separately")
 MOTH_ARGS(conv1d, CONV1D)
 
 #define CONV_TRANSPOSE1D(ARG) \
   ARG(tensor,       input,        , "sequences, (N, C, L) or (C, L)") \
   ARG(tensor,       weight,       , "filters, (C, O / groups, K)") \
-  ARG(maybe_tensor, bias,     none, "what is added to each channel, (O)") \
+  ARG(maybe_tensor, bias,     none, "added to each channel, (O)") \
   ARG(int1,         stride,      1, "step between windows of the result") \
-  ARG(int1,         padding,     0, "border cut off on each side") \
-  ARG(int1,         output_padding, 0, "further size of the result, less than a step") \
-  ARG(int,          groups,      1, "each group of filters sees its own group of channels") \
+  ARG(int1,         padding,     0, "elements cut off on each side of the result") \
+  ARG(int1,         output_padding, 0, "size added to one side of the result, less than a step") \
+  ARG(int,          groups,      1, "number of groups of channels that are convolved " \
+                                    "separately") \
   ARG(int1,         dilation,    1, "step between the elements of a window")
 MOTH_ARGS(conv_transpose1d, CONV_TRANSPOSE1D)
 

@@ -6,15 +6,15 @@
 
 #define CONV3D_STEPS(ARG) \
   ARG(int3,         stride,      1, "step between windows") \
-  ARG(int3_or_enum, padding, 0|valid|same, "border of zeros on each side, or valid: none, or " \
-                                          "same: what keeps the size") \
+  ARG(int3_or_enum, padding, 0|valid|same, "zeros added on each side; valid: none; same: as many " \
+                                           "as keep the size") \
   ARG(int3,         dilation,    1, "step between the elements of a window") \
-  ARG(int,          groups,      1, "each group of filters sees its own group of channels")
+  ARG(int,          groups,      1, "number of groups of channels that are convolved separately")
 
 #define CONV3D(ARG) \
   ARG(tensor,       input,        , "volumes, (N, C, D, H, W) or (C, D, H, W)") \
   ARG(tensor,       weight,       , "filters, (O, C / groups, KD, KH, KW)") \
-  ARG(maybe_tensor, bias,     none, "what is added to each channel, (O)") \
+  ARG(maybe_tensor, bias,     none, "added to each channel, (O)") \
   CONV3D_STEPS(ARG)
 MOTH_ARGS(conv3d, CONV3D)
 
@@ -38,11 +38,12 @@ MOTH_ARGS(conv3d_weight, CONV3D_WEIGHT)
 #define CONV_TRANSPOSE3D(ARG) \
   ARG(tensor,       input,        , "volumes, (N, C, D, H, W) or (C, D, H, W)") \
   ARG(tensor,       weight,       , "filters, (C, O / groups, KD, KH, KW)") \
-  ARG(maybe_tensor, bias,     none, "what is added to each channel, (O)") \
+  ARG(maybe_tensor, bias,     none, "added to each channel, (O)") \
   ARG(int3,         stride,      1, "step between windows of the result") \
-  ARG(int3,         padding,     0, "border cut off on each side") \
-  ARG(int3,         output_padding, 0, "further size of the result, less than a step") \
-  ARG(int,          groups,      1, "each group of filters sees its own group of channels") \
+  ARG(int3,         padding,     0, "elements cut off on each side of the result") \
+  ARG(int3,         output_padding, 0, "size added to one side of the result, less than a step") \
+  ARG(int,          groups,      1, "number of groups of channels that are convolved " \
+                                    "separately") \
   ARG(int3,         dilation,    1, "step between the elements of a window")
 MOTH_ARGS(conv_transpose3d, CONV_TRANSPOSE3D)
 

@@ -36,7 +36,7 @@ static int copy__grad(const copy__args *a, moth_grad *g) {
   return moth_wants(g, a->source) ? moth_flow(g, a->source, g->dy) : g->status;
 }
 
-MOTH_OP(copy_, COPY_, .doc = "Writes the values of another tensor into this one.",
+MOTH_OP(copy_, COPY_, .doc = "Copies the values of another tensor into this one.",
         .examples = "moth.randn(2, 3), moth.randn(3)\n"
                     "moth.randn(2, 3), moth.randn(3), {non_blocking = true}",
         .dtypes = MOTH_ANY,
@@ -57,8 +57,8 @@ static int clone_cpu(const clone_args *a, moth_tensor **out) {
 static int clone_grad(const clone_args *a, moth_grad *g) { return moth_flow(g, a->input, g->dy); }
 
 MOTH_OP(clone, CLONE,
-        .doc = "A copy with storage of its own, without gaps. The dimensions keep their order in "
-               "memory unless a memory_format is named.",
+        .doc = "A copy with its own dense storage. The dimensions keep their order in memory "
+               "unless memory_format is given.",
         .examples = "moth.randn(2, 3)\n"
                     "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}",
         .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)
@@ -76,8 +76,8 @@ static int contiguous_compose(const contiguous_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(contiguous, CONTIGUOUS,
-                 .doc = "The tensor itself if its elements lie in row-major order, or that of "
-                        "channels_last where this is asked for; else a copy of which that holds.",
+                 .doc = "The tensor itself if its elements are stored in the memory_format "
+                        "(row-major by default), else a copy in that format.",
                  .examples = "moth.randn(2, 3)\nmoth.randn(2, 3):t()\n"
                              "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}",
                  .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD)
@@ -99,8 +99,8 @@ static int cast_grad(const cast_args *a, moth_grad *g) {
 }
 
 MOTH_OP(cast, CAST,
-        .doc = "A copy with another element type. Floats become integers towards 0 and saturate, "
-               "NaN becomes 0.",
+        .doc = "A copy with another element type. Floats converted to integers are rounded towards "
+               "0 and saturate; NaN becomes 0.",
         .examples = "moth.randn(2, 3), moth.float64", .dtypes = MOTH_ANY,
         .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE, .public_name = "to")
 
@@ -148,7 +148,7 @@ static int fill__grad(const fill__args *a, moth_grad *g) {
   return g->status;
 }
 
-MOTH_OP(fill_, FILL_, .doc = "Writes one value into every element.",
+MOTH_OP(fill_, FILL_, .doc = "Sets every element to one value.",
         .examples = "moth.randn(2, 3), 0.5", .dtypes = MOTH_ANY,
         .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
@@ -168,7 +168,7 @@ static int zero__grad(const zero__args *a, moth_grad *g) {
   return g->status;
 }
 
-MOTH_OP(zero_, ZERO_, .doc = "Writes 0 into every element.", .examples = "moth.randn(2, 3)",
+MOTH_OP(zero_, ZERO_, .doc = "Sets every element to 0.", .examples = "moth.randn(2, 3)",
         .dtypes = MOTH_ANY,
         .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
@@ -196,7 +196,7 @@ static int masked_fill_grad(const masked_fill_args *a, moth_grad *g) {
                         .value = {.as.number = 0}));
 }
 
-MOTH_OP(masked_fill, MASKED_FILL, .doc = "The input, with one value where the mask is true.",
+MOTH_OP(masked_fill, MASKED_FILL, .doc = "The input with `value` where the mask is true.",
         .examples = "moth.randn(2, 3), moth.randn(2, 3):gt(0), 0.5", .dtypes = MOTH_ANY,
         .saves = "mask",
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD |
@@ -235,7 +235,8 @@ static int spread_grad(const spread_args *a, moth_grad *g) {
                         .dtype = -1));
 }
 
-MOTH_OP_VIEWS(spread, SPREAD, .doc = "Repeats what a reduction gave, in the shape from before it.",
+MOTH_OP_VIEWS(spread, SPREAD, .doc = "Broadcasts the result of a reduction to the shape before the "
+                                     "reduction.",
               .examples = "moth.randn(2), {2, 3}, {dim = 2}\n"
                           "moth.randn(2, 1), {2, 3}, {dim = 2, keepdim = true}\n"
                           "moth.randn(1)[1], {2, 3}",

@@ -7,7 +7,7 @@
 #define COPY_(ARG) \
   ARG(tensor, input,     , "tensor to write") \
   ARG(tensor, source,    , "values, broadcast to the input and converted to its dtype") \
-  ARG(bool,   non_blocking, false, "do not wait for a copy between a GPU and pinned memory")
+  ARG(bool,   non_blocking, false, "return before a copy between a GPU and pinned memory ends")
 MOTH_ARGS(copy_, COPY_)
 
 #define CLONE(ARG) \
@@ -21,7 +21,7 @@ enum { PACK_CONTIGUOUS, PACK_CHANNELS_LAST, PACK_CHANNELS_LAST_3D };
 #define CONTIGUOUS(ARG) \
   ARG(tensor, input,     , "tensor to pack") \
   ARG(enum,   memory_format, contiguous_format|channels_last|channels_last_3d, \
-      "the order to pack in")
+      "memory format of the result")
 MOTH_ARGS(contiguous, CONTIGUOUS)
 
 #define CAST(ARG) \
@@ -30,9 +30,9 @@ MOTH_ARGS(contiguous, CONTIGUOUS)
 MOTH_ARGS(cast, CAST)
 
 #define TO_DEVICE(ARG) \
-  ARG(tensor, input,     , "tensor to move") \
-  ARG(device, device,    , "where the result lies") \
-  ARG(bool,   non_blocking, false, "do not wait for a copy from pinned memory")
+  ARG(tensor, input,     , "tensor to copy") \
+  ARG(device, device,    , "device of the result") \
+  ARG(bool,   non_blocking, false, "return before a copy from pinned memory ends")
 MOTH_ARGS(to_device, TO_DEVICE)
 
 #define FILL_(ARG) \
@@ -46,12 +46,12 @@ MOTH_ARGS(zero_, ZERO_)
 
 #define MASKED_FILL(ARG) \
   ARG(tensor, input,     , "tensor to change") \
-  ARG(mask,   mask,      , "which elements, broadcast to the input") \
+  ARG(mask,   mask,      , "true for the elements to change, broadcast to the input") \
   ARG(element, value,    , "their new value")
 MOTH_ARGS(masked_fill, MASKED_FILL)
 
 #define SPREAD(ARG) \
-  ARG(tensor, input,     , "what a reduction gave") \
+  ARG(tensor, input,     , "result of a reduction") \
   ARG(shape,  size,      , "sizes from before the reduction") \
   ARG(dims,   dim,   none, "dimensions that were reduced; all of them when absent") \
   ARG(bool,   keepdim, false, "the reduction kept them as size 1")

@@ -99,7 +99,7 @@ static int empty_cpu(const empty_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(empty, EMPTY, .dtypes = MOTH_ANY,
               .flags = MOTH_OP_CREATES | MOTH_OP_PORTABLE,
-              .doc = "A tensor whose values are left to chance.",
+              .doc = "A tensor with uninitialized values.",
               .examples = "{2, 3}\n"
                           "{2}, {dtype = moth.float64, device = \"cpu\"}")
 
@@ -113,7 +113,7 @@ static int full_shape(const full_args *a, moth_layout *y) {
 static int full_cpu(const full_args *a, moth_tensor **out) { return fill(out[0], a->fill_value); }
 MOTH_OP_CONST(full, FULL, .dtypes = MOTH_ANY,
               .flags = MOTH_OP_CREATES | MOTH_OP_PORTABLE,
-              .doc = "A tensor of one value.",
+              .doc = "A tensor filled with one value.",
               .examples = "{2, 3}, 7\n"
                           "{2}, 7, {dtype = moth.int32, device = \"cpu\"}")
 
@@ -128,7 +128,7 @@ static int zeros_like_cpu(const zeros_like_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(zeros_like, ZEROS_LIKE, .dtypes = MOTH_ANY,
               .flags = MOTH_OP_CREATES | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
-              .doc = "Zeros in the input's shape.",
+              .doc = "A tensor of zeros with the input's shape.",
               .examples = "moth.randn(2, 3)\n"
                           "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}\n"
                           "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}")
@@ -142,7 +142,7 @@ static int ones_like_cpu(const ones_like_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(ones_like, ONES_LIKE, .dtypes = MOTH_ANY,
               .flags = MOTH_OP_CREATES | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
-              .doc = "Ones in the input's shape.",
+              .doc = "A tensor of ones with the input's shape.",
               .examples = "moth.randn(2, 3)\n"
                           "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}\n"
                           "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}")
@@ -156,7 +156,7 @@ static int empty_like_cpu(const empty_like_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(empty_like, EMPTY_LIKE, .dtypes = MOTH_ANY,
               .flags = MOTH_OP_CREATES | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
-              .doc = "Values left to chance in the input's shape.",
+              .doc = "A tensor of uninitialized values with the input's shape.",
               .examples = "moth.randn(2, 3)\n"
                           "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}\n"
                           "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}")
@@ -170,7 +170,7 @@ static int full_like_cpu(const full_like_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(full_like, FULL_LIKE, .dtypes = MOTH_ANY,
               .flags = MOTH_OP_CREATES | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
-              .doc = "One value in the input's shape.",
+              .doc = "A tensor filled with one value, with the input's shape.",
               .examples = "moth.randn(2, 3), 7\n"
                           "moth.randn(2, 3), 7, {dtype = moth.int64, device = \"cpu\"}\n"
                           "moth.randn(2, 3, 2, 2), 7, {memory_format = moth.channels_last}")
@@ -266,7 +266,7 @@ static int arange_cpu(const arange_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(arange, ARANGE, .dtypes = MOTH_ANY, .flags = MOTH_OP_CREATES,
-              .doc = "The numbers from start up to, but not including, stop.",
+              .doc = "The numbers from start up to, but not including, stop, in steps of `step`.",
               .examples = "0, 5\n"
                           "5, 1, -1.5, {dtype = moth.float64, device = \"cpu\"}")
 
@@ -299,7 +299,7 @@ static int linspace_cpu(const linspace_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(linspace, LINSPACE, .dtypes = MOTH_NUMERIC, .flags = MOTH_OP_CREATES,
-              .doc = "Numbers at equal distances from start to stop, both included.",
+              .doc = "`steps` evenly spaced numbers from start to stop, both included.",
               .examples = "0, 1, 5\n"
                           "1, -1, 4, {dtype = moth.float64, device = \"cpu\"}")
 
@@ -325,7 +325,7 @@ static int eye_cpu(const eye_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(eye, EYE, .dtypes = MOTH_ANY, .flags = MOTH_OP_CREATES,
-              .doc = "A matrix with ones on the diagonal and zeros.",
+              .doc = "A matrix with ones on the diagonal and zeros elsewhere.",
               .examples = "3\n"
                           "2, {m = 3, dtype = moth.float64, device = \"cpu\"}")
 
@@ -394,7 +394,7 @@ static int triangle_indices_cpu(const triangle_indices_args *a, moth_tensor **ou
 }
 
 MOTH_OP_CONST(triangle_indices, TRIANGLE_INDICES, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
-              .doc = "The positions of a triangle of a matrix, rows and columns counted from 1.",
+              .doc = "The row and column positions of a triangle of a matrix, counted from 1.",
               .examples = "3, 3\n2, 4, 1, {upper = true, dtype = moth.int32, device = \"cpu\"}",
               .public_name = "tril_indices")
 
@@ -434,7 +434,7 @@ static int tril_grad(const tril_args *a, moth_grad *g) {
   return moth_flow(g, a->input, GRAD(g, tril, .input = g->dy, .diagonal = a->diagonal));
 }
 MOTH_OP(tril, TRIL, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE | MOTH_OP_OUT,
-        .doc = "The lower triangle of matrices, the rest is zero.",
+        .doc = "The lower triangle of matrices; the other elements are 0.",
         .examples = "moth.randn(3, 3)\n"
                     "moth.randn(2, 3, 4), {diagonal = 1}")
 
@@ -446,7 +446,7 @@ static int triu_grad(const triu_args *a, moth_grad *g) {
   return moth_flow(g, a->input, GRAD(g, triu, .input = g->dy, .diagonal = a->diagonal));
 }
 MOTH_OP(triu, TRIU, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE | MOTH_OP_OUT,
-        .doc = "The upper triangle of matrices, the rest is zero.",
+        .doc = "The upper triangle of matrices; the other elements are 0.",
         .examples = "moth.randn(3, 3)\n"
                     "moth.randn(2, 3, 4), {diagonal = -1}")
 

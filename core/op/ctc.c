@@ -122,7 +122,7 @@ static int ctc_losses_grad(const ctc_losses_args *a, moth_grad *g) {
 }
 
 MOTH_OP(ctc_losses, CTC_LOSSES,
-  .doc = "The losses of ctc_loss, one for each sequence.",
+  .doc = "The connectionist temporal classification loss of each sequence.",
   .examples =
     "moth.randn(5, 2, 4), moth.tensor{{2LL, 3LL, 3LL}, {4LL, 2LL, 1LL}}, {6, 5}, {4, 3}\n"
     "moth.randn(5, 3, 3), moth.tensor{{2LL, 1LL, 1LL}, {2LL, 2LL, 2LL},"

@@ -7,9 +7,10 @@
 #define CTC_HOW(ARG) \
   ARG(tensor,   log_probs,      , "logarithms of probabilities, (T, N, C)") \
   ARG(index,    targets,        , "classes of each sequence, (N, S)") \
-  ARG(index,    input_lengths,  , "1 + steps of each, (N), as a position behind the last one") \
-  ARG(index,    target_lengths, , "1 + classes of each, (N)") \
-  ARG(position, blank,         0, "the class that stands for none")
+  ARG(index,    input_lengths,  , "1 + steps of each sequence, (N): the position after the last " \
+                                  "step") \
+  ARG(index,    target_lengths, , "1 + classes of each target, (N)") \
+  ARG(position, blank,         0, "the blank class")
 
 #define CTC_LOSSES(ARG) CTC_HOW(ARG)
 MOTH_ARGS(ctc_losses, CTC_LOSSES)

@@ -89,7 +89,8 @@ static int nms_kept_cpu(const nms_kept_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(nms_kept, NMS_KEPT, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN,
-              .doc = "Which boxes stay when each, in order, sends off those that overlap it.",
+              .doc = "Non-maximum suppression: the boxes that do not overlap a better box by more "
+                     "than iou_threshold.",
               .examples = "moth.tensor{{0, 0, 2, 2}, {0, 0, 2, 1.5}, {3, 3, 4, 4}}, 0.5\n"
                           "moth.rand(5, 4), 0.3, {idxs = moth.tensor{1LL, 2LL, 1LL, 2LL, 1LL}}",
               .public_name = "nms")

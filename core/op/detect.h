@@ -6,8 +6,8 @@
 
 #define NMS_KEPT(ARG) \
   ARG(tensor, boxes,         , "corners x1, y1, x2, y2: (N, 4), the best box first") \
-  ARG(float,  iou_threshold, , "a box that overlaps a better one by more than this goes") \
-  ARG(maybe_index, idxs, none, "classes, (N): boxes of different ones may overlap")
+  ARG(float,  iou_threshold, , "a box is removed if its IoU with a better box is greater") \
+  ARG(maybe_index, idxs, none, "classes, (N): boxes of different classes may overlap")
 MOTH_ARGS(nms_kept, NMS_KEPT)
 
 #endif

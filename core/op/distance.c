@@ -124,7 +124,7 @@ static int distances_grad(const distances_args *a, moth_grad *g) {
 }
 
 MOTH_OP(distances, DISTANCES, .dtypes = REALS, .saves = "x1 x2 y", .flags = MOTH_OP_HIDDEN,
-        .doc = "The distances of all pairs of rows.",
+        .doc = "The p-norm distances of all pairs of rows.",
         .examples = "moth.randn(3, 2), moth.randn(4, 2)\n"
                     "moth.randn(2, 3, 2), moth.randn(2, 4, 2), 1\n"
                     "moth.randn(4, 3)", .public_name = "cdist")
@@ -157,7 +157,7 @@ static int distances_back_cpu(const distances_back_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(distances_back, DISTANCES_BACK, .dtypes = REALS, .flags = MOTH_OP_HIDDEN,
-              .doc = "Of distances, the gradient of the first rows.",
+              .doc = "The gradient of the distances by the first rows.",
               .examples = "moth.randn(3, 4), moth.rand(3, 4), moth.randn(3, 2), moth.randn(4, 2)\n"
                           "moth.randn(6), moth.rand(6), moth.randn(4, 2), nil, 1",
               .public_name = "cdist")

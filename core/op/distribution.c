@@ -99,7 +99,7 @@ static int randint_like_cpu(const randint_like_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(randint_like, RANDINT_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
-              .doc = "Whole numbers drawn evenly from low up to, but not including, high, in the "
+              .doc = "Random integers, uniform from low up to, but not including, high, with the "
                      "input's shape.",
               .examples = "moth.zeros(2, 3), 2\n"
                           "moth.zeros(2), 0, 2, {generator = moth.Generator(), "
@@ -136,7 +136,8 @@ static int random__cpu(const random__args *a, moth_tensor **out) {
 static int random__grad(const random__args *a, moth_grad *g) { return no_flow(g, a->input); }
 
 MOTH_OP(random_, RANDOM_, .dtypes = MOTH_ANY, .flags = FILLS,
-        .doc = "Fills a tensor with whole numbers drawn evenly.",
+        .doc = "Fills a tensor with random integers, uniform from `from` up to, but not including, "
+               "`to`.",
         .examples = "moth.zeros(2, 3)\n"
                     "moth.zeros(2), 0, 2, {generator = moth.Generator()}")
 
@@ -164,7 +165,8 @@ static int exponential__grad(const exponential__args *a, moth_grad *g) {
 }
 
 MOTH_OP(exponential_, EXPONENTIAL_, .dtypes = MOTH_FLOATS, .flags = FILLS,
-        .doc = "Fills a tensor with numbers drawn from an exponential distribution.",
+        .doc = "Fills a tensor with random numbers from the exponential distribution: density "
+               "lambd exp(-lambd x).",
         .examples = "moth.zeros(2, 3)\n"
                     "moth.zeros(2), 3, {generator = moth.Generator()}")
 
@@ -192,7 +194,8 @@ static int geometric__cpu(const geometric__args *a, moth_tensor **out) {
 static int geometric__grad(const geometric__args *a, moth_grad *g) { return no_flow(g, a->input); }
 
 MOTH_OP(geometric_, GEOMETRIC_, .dtypes = MOTH_NUMERIC, .flags = FILLS,
-        .doc = "Fills a tensor with how many trials it takes until one succeeds.",
+        .doc = "Fills a tensor with random numbers from the geometric distribution: the number of "
+               "trials up to the first success, with probability (1 - p)^(k - 1) p for k.",
         .examples = "moth.zeros(2, 3), 0.5\n"
                     "moth.zeros(2), 0.2, {generator = moth.Generator()}")
 
@@ -384,7 +387,8 @@ static int multinomial_cpu(const multinomial_args *a, moth_tensor **out) {
 
 MOTH_OP_CONST(multinomial, MULTINOMIAL, .dtypes = MOTH_FLOATS,
               .flags = MOTH_OP_RANDOM | MOTH_OP_METHOD, .outputs = "positions: position",
-              .doc = "Positions drawn with probabilities in proportion to the weights of a row.",
+              .doc = "Random positions in each row, with probabilities proportional to the row's "
+                     "weights.",
               .examples = "moth.rand(2, 3), 2  -- domain: prob\n"
                           "moth.rand(3), 4, {replacement = true, generator = moth.Generator()}"
                           "  -- domain: prob")

@@ -126,7 +126,7 @@ static int dropout_grad(const dropout_args *a, moth_grad *g) {
 }
 
 MOTH_OP(dropout, DROPOUT,
-  .doc = "Random elements become 0 with probability p, the others are divided by 1 - p.",
+  .doc = "Sets random elements to 0 with probability p, and divides the others by 1 - p.",
   .examples =
     "moth.randn(3, 4)\n"
     "moth.randn(3, 4), 0\n"
@@ -157,7 +157,7 @@ static int dropout2d_grad(const dropout2d_args *a, moth_grad *g) {
 }
 
 MOTH_OP(dropout2d, DROPOUT2D,
-  .doc = "Random channels become 0 with probability p, the others are divided by 1 - p.",
+  .doc = "Sets random channels to 0 with probability p, and divides the others by 1 - p.",
   .examples =
     "moth.randn(2, 3, 2, 2)\n"
     "moth.randn(3, 2, 2), 0\n"
@@ -193,7 +193,7 @@ static int dropout_apply_grad(const dropout_apply_args *a, moth_grad *g) {
 }
 
 MOTH_OP(dropout_apply, DROPOUT_APPLY,
-  .doc = "Elements where a mask is set, times a factor, and 0 elsewhere: the gradient of dropout.",
+  .doc = "input * scale where the mask is true, 0 elsewhere: the gradient of dropout.",
   .examples =
     "moth.randn(2, 3), moth.tensor{{true, false, true}, {false, true, true}}, 2\n"
     "moth.randn(2, 3), moth.tensor{true, false}, 1.5",

@@ -8,21 +8,22 @@
   ARG(tensor,    input,         , "any shape") \
   ARG(float,     p,          0.5, "probability that an element becomes 0") \
   ARG(bool,      training,  true, "false: the result is the input") \
-  ARG(generator, generator, none, "source of random numbers")
+  ARG(generator, generator, none, "random number generator")
 MOTH_ARGS(dropout, DROPOUT)
 
 #define DROPOUT2D(ARG) \
   ARG(tensor,    input,         , "images, (N, C, H, W) or (C, H, W)") \
   ARG(float,     p,          0.5, "probability that a channel becomes 0") \
   ARG(bool,      training,  true, "false: the result is the input") \
-  ARG(generator, generator, none, "source of random numbers")
+  ARG(generator, generator, none, "random number generator")
 MOTH_ARGS(dropout2d, DROPOUT2D)
 
 /* What both do once they have drawn, and the gradient of that. */
 #define DROPOUT_APPLY(ARG) \
   ARG(tensor, input, , "any shape") \
-  ARG(mask,   mask,  , "what stays: of the input's shape, or of its first dimensions") \
-  ARG(float,  scale, , "factor of what stays")
+  ARG(mask,   mask,  , "true for the elements kept: of the input's shape, or of its first " \
+                       "dimensions") \
+  ARG(float,  scale, , "factor of the elements kept")
 MOTH_ARGS(dropout_apply, DROPOUT_APPLY)
 
 #endif

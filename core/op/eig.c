@@ -220,9 +220,9 @@ static int linalg_eig_grad(const linalg_eig_args *a, moth_grad *g) {
 MOTH_LAPACK_OP(linalg_eig, LINALG_EIG, .saves = "eigenvalues eigenvectors",
                .outputs = "eigenvalues, eigenvectors",
                .doc = "The eigenvalues of a matrix, complex numbers as pairs, (..., N, 2), and its "
-                      "eigenvectors of length 1 as columns, (..., N, N, 2); of each the first "
-                      "entry above a tenth of its largest is real and positive. There are no "
-                      "gradients of vectors where eigenvalues are equal.",
+                      "eigenvectors of length 1 as columns, (..., N, N, 2). In each vector the "
+                      "first entry above a tenth of the largest is real and positive. The gradient "
+                      "of the vectors is undefined where eigenvalues are equal.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
                            "moth.eye(3):expand(2, 3, 3)  -- domain: matrix")
 

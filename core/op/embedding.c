@@ -184,7 +184,7 @@ static int embedding_rows_grad(const embedding_rows_args *a, moth_grad *g) {
 }
 
 MOTH_OP(embedding_rows, EMBEDDING_ROWS,
-  .doc = "Rows of a table by their numbers.",
+  .doc = "Rows of a table, selected by index.",
   .examples =
     "moth.randn(4, 3), moth.tensor{{2LL, 1LL}, {4LL, 2LL}}\n"
     "moth.randn(4, 3), {2, 1, 4, 2}, {padding_idx = 2, scale_grad_by_freq = true, shared = true}\n"
@@ -255,7 +255,7 @@ static int embedding_back_grad(const embedding_back_args *a, moth_grad *g) {
 }
 
 MOTH_OP(embedding_back, EMBEDDING_BACK,
-  .doc = "The gradient of embedding: rows added up by token.",
+  .doc = "The gradient of embedding: rows are summed by token.",
   .examples =
     "moth.randn(2, 2, 3), moth.tensor{{2LL, 1LL}, {4LL, 2LL}}, 4\n"
     "moth.randn(4, 3), {2, 1, 4, 2}, 4, {padding_idx = 1, scale_grad_by_freq = true}",
@@ -322,7 +322,7 @@ static int embedding_renorm__compose(const embedding_renorm__args *a, moth_tenso
 }
 
 MOTH_OP_COMPOSES(embedding_renorm_, EMBEDDING_RENORM_,
-  .doc = "Shortens the vectors of tokens that are too long.",
+  .doc = "Scales the vectors of the given tokens in place so that their norm is at most max_norm.",
   .examples = "moth.randn(4, 3), {2, 1, 4}, 0.5\n"
               "moth.randn(4, 3), {2, 1, 4}, {max_norm = 0.5, norm_type = 1}",
   .outputs = "",
@@ -361,7 +361,7 @@ static int embedding_compose(const embedding_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(embedding, EMBEDDING,
-  .doc = "The vectors of tokens, from a table: (...) -> (..., features).",
+  .doc = "The rows of `weight` at the given tokens: (...) -> (..., features).",
   .examples =
     "moth.tensor{{2LL, 1LL}, {4LL, 2LL}}, moth.randn(4, 3)\n"
     "{2, 1, 4}, moth.randn(4, 3), {padding_idx = 3, scale_grad_by_freq = true, max_norm = 50,"

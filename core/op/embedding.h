@@ -8,19 +8,20 @@
   ARG(index,          input,            , "tokens, any shape") \
   ARG(tensor,         weight,           , "the vectors, (tokens, features)") \
   ARG(maybe_position, padding_idx,  none, "a token whose vector gets no gradient") \
-  ARG(maybe_float,    max_norm,     none, "longer vectors that are looked up are shortened to " \
-                                          "it, in place") \
-  ARG(float,          norm_type,       2, "exponent of that norm") \
-  ARG(bool,           scale_grad_by_freq, false, "divide gradients by how often a token comes?") \
-  ARG(bool,           sparse,      false, "is the gradient of `weight` to be a sparse tensor, of " \
-                                          "the rows used alone?")
+  ARG(maybe_float,    max_norm,     none, "vectors that are looked up are scaled in place to " \
+                                          "this norm if they are longer") \
+  ARG(float,          norm_type,       2, "order of the norm") \
+  ARG(bool,           scale_grad_by_freq, false, "divide gradients by the number of times the " \
+                                                 "token occurs") \
+  ARG(bool,           sparse,      false, "the gradient of `weight` is a sparse tensor of the " \
+                                          "used rows")
 MOTH_ARGS(embedding, EMBEDDING)
 
 #define EMBEDDING_RENORM_(ARG) \
-  ARG(tensor,         weight,           , "the vectors, (tokens, features), written") \
+  ARG(tensor,         weight,           , "the vectors, (tokens, features), changed in place") \
   ARG(index,          input,            , "tokens, any shape") \
-  ARG(float,          max_norm,         , "longer vectors among theirs are shortened to it") \
-  ARG(float,          norm_type,       2, "exponent of that norm")
+  ARG(float,          max_norm,         , "largest norm of a vector") \
+  ARG(float,          norm_type,       2, "order of the norm")
 MOTH_ARGS(embedding_renorm_, EMBEDDING_RENORM_)
 
 /* A token's share in the gradient is 1, or 0 for padding, or 1 / how often it comes. */
@@ -28,10 +29,12 @@ MOTH_ARGS(embedding_renorm_, EMBEDDING_RENORM_)
   ARG(tensor,         weight,           , "the vectors, (tokens, features)") \
   ARG(index,          input,            , "tokens, any shape") \
   ARG(maybe_position, padding_idx,  none, "a token whose vector gets no gradient") \
-  ARG(bool,           scale_grad_by_freq, false, "divide gradients by how often a token comes?") \
-  ARG(bool,           shared,      false, "multiply what is looked up by its share as well?") \
-  ARG(bool,           sparse,      false, "is the gradient of `weight` to be a sparse tensor, of " \
-                                          "the rows used alone?")
+  ARG(bool,           scale_grad_by_freq, false, "divide gradients by the number of times the " \
+                                                 "token occurs") \
+  ARG(bool,           shared,      false, "multiply the rows by their share in the forward pass " \
+                                          "too") \
+  ARG(bool,           sparse,      false, "the gradient of `weight` is a sparse tensor of the " \
+                                          "used rows")
 MOTH_ARGS(embedding_rows, EMBEDDING_ROWS)
 
 #define EMBEDDING_BACK(ARG) \
@@ -39,7 +42,8 @@ MOTH_ARGS(embedding_rows, EMBEDDING_ROWS)
   ARG(index,          index,            , "tokens, (...)") \
   ARG(int,            num_embeddings,   , "rows of the table") \
   ARG(maybe_position, padding_idx,  none, "a token whose vector gets no gradient") \
-  ARG(bool,           scale_grad_by_freq, false, "divide gradients by how often a token comes?")
+  ARG(bool,           scale_grad_by_freq, false, "divide gradients by the number of times the "
+                                                 "token occurs")
 MOTH_ARGS(embedding_back, EMBEDDING_BACK)
 
 /* Each token of a bag adds its vector, or nothing if it is padding. */
@@ -47,10 +51,11 @@ MOTH_ARGS(embedding_back, EMBEDDING_BACK)
   ARG(index,          input,            , "tokens, (B, N), or (N) with a list") \
   ARG(tensor,         weight,           , "the vectors, (tokens, features)") \
   ARG(maybe_tensor,   per_sample_weights, none, "factor of each token's vector") \
-  ARG(maybe_index,    list,         none, "the bag of each token, (N), which never falls") \
-  ARG(int,            bags,            0, "how many there are, with a list") \
-  ARG(maybe_position, padding_idx,  none, "a token that counts for nothing") \
-  ARG(bool,           scale_grad_by_freq, false, "divide gradients by how often a token comes?")
+  ARG(maybe_index,    list,         none, "bag of each token, (N), ascending") \
+  ARG(int,            bags,            0, "number of bags, with a list") \
+  ARG(maybe_position, padding_idx,  none, "a token that is ignored") \
+  ARG(bool,           scale_grad_by_freq, false, "divide gradients by the number of times the "
+                                                 "token occurs")
 MOTH_ARGS(bag_sum, BAG_SUM)
 
 /* The tokens, packed and found within the table of so many rows; owned, NULL: error set. */

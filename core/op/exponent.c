@@ -34,6 +34,6 @@ static int frexp_of_grad(const frexp_of_args *a, moth_grad *g) {
 
 MOTH_OP(frexp_of, FREXP_OF, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN, .saves = "exponent",
         .outputs = "mantissa, exponent",
-        .doc = "Mantissas from 1/2 up to 1, and the exponents of the powers of 2 they are to be "
-               "multiplied by, on the CPU.",
+        .doc = "Mantissa and exponent of each element, on the CPU: input = mantissa * 2^exponent, "
+               "|mantissa| in [1/2, 1).",
         .examples = "moth.randn(2, 3)  -- domain: positive")

@@ -126,8 +126,8 @@ static int linalg_cholesky_grad(const linalg_cholesky_args *a, moth_grad *g) {
 }
 
 MOTH_LAPACK_OP(linalg_cholesky, LINALG_CHOLESKY, .saves = "y",
-               .doc = "The lower triangular L with A = L times L transposed, or with `upper` L "
-                      "transposed. Only one triangle of A is read.",
+               .doc = "The Cholesky factor: lower triangular L with A = L L^T, or with `upper` "
+                      "L^T. Only one triangle of A is read.",
                .examples = "moth.tensor{{4, 1}, {1, 3}}  -- domain: symmetric\n"
                            "moth.eye(3):expand(2, 3, 3), {upper = true}  -- domain: symmetric")
 
@@ -150,9 +150,9 @@ static int linalg_cholesky_ex_grad(const linalg_cholesky_ex_args *a, moth_grad *
 }
 
 MOTH_LAPACK_OP(linalg_cholesky_ex, LINALG_CHOLESKY_EX, .saves = "L", .outputs = "L, info",
-               .doc = "As cholesky, but where A is not positive-definite L is NaN and info the "
-                      "size of its first leading block that is not, or 1 where A is not "
-                      "finite; elsewhere info is 0.",
+               .doc = "cholesky without errors: L is NaN where A is not positive-definite. info is "
+                      "the size of the first leading block that is not positive-definite, 1 where "
+                      "A is not finite, and 0 on success.",
                .examples = "moth.tensor{{4, 1}, {1, 3}}  -- domain: symmetric\n"
                            "moth.eye(3), {upper = true, check_errors = true}"
                            "  -- domain: symmetric")
@@ -272,7 +272,8 @@ static int linalg_qr_grad(const linalg_qr_args *a, moth_grad *g) {
 }
 
 MOTH_LAPACK_OP(linalg_qr, LINALG_QR, .saves = "A Q R", .outputs = "Q, R",
-               .doc = "Q with orthonormal columns and upper triangular R, A = Q times R.",
+               .doc = "The QR decomposition A = Q R: Q has orthonormal columns, R is upper "
+                      "triangular.",
                .examples = "moth.eye(4, 3) * 2  -- domain: matrix\n"
                            "moth.eye(3, 4):expand(2, 3, 4), {mode = 'complete'}  -- domain: matrix")
 
@@ -367,8 +368,8 @@ static int linalg_eigh_grad(const linalg_eigh_args *a, moth_grad *g) {
 MOTH_LAPACK_OP(linalg_eigh, LINALG_EIGH, .saves = "eigenvalues eigenvectors",
                .outputs = "eigenvalues, eigenvectors",
                .doc = "The eigenvalues of a symmetric matrix, ascending, and its eigenvectors as "
-                      "columns; of each the first entry above a tenth of its largest is positive. "
-                      "Gradients take A as symmetric.",
+                      "columns. In each vector the first entry above a tenth of the largest is "
+                      "positive. Gradients assume that A is symmetric.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: symmetric\n"
                            "moth.eye(3):expand(2, 3, 3), {UPLO = 'U'}  -- domain: symmetric")
 
@@ -387,8 +388,8 @@ static int linalg_eigvalsh_grad(const linalg_eigvalsh_args *a, moth_grad *g) {
 
 MOTH_LAPACK_OP(linalg_eigvalsh, LINALG_EIGH, .saves = "A vectors",
                .outputs = "y, vectors: hidden",
-               .doc = "The eigenvalues of a symmetric matrix, ascending. Gradients take A as "
-                      "symmetric.",
+               .doc = "The eigenvalues of a symmetric matrix, ascending. Gradients assume that A "
+                      "is symmetric.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: symmetric\n"
                            "moth.eye(3):expand(2, 3, 3), {UPLO = 'U'}  -- domain: symmetric")
 
@@ -492,8 +493,8 @@ static int linalg_lu_factor_grad(const linalg_lu_factor_args *a, moth_grad *g) {
 
 MOTH_LAPACK_OP(linalg_lu_factor, LINALG_LU, .saves = "LU pivots",
                .outputs = "LU, pivots: position",
-               .doc = "L, its diagonal of ones left out, and U in one matrix, with the rows of A "
-                      "swapped; and with which row each one was, one after the other.",
+               .doc = "The LU factorization with row swaps: L (without its unit diagonal) and U in "
+                      "one matrix, and the row that each row was swapped with, in order.",
                .examples = "moth.tensor{{1, 2}, {3, 4}}  -- domain: matrix\n"
                            "moth.randn(2, 3)  -- domain: matrix\n"
                            "moth.randn(3, 2)  -- domain: matrix")
@@ -534,7 +535,7 @@ static int linalg_lu_order_there(const void *args, moth_tensor **out) {
 
 MOTH_OP_CONST(linalg_lu_order, LINALG_LU_ORDER, .device = linalg_lu_order_there,
               .flags = MOTH_OP_HIDDEN, .outputs = "order: position", .dtypes = MOTH_ANY,
-              .doc = "Which row of a matrix each row of its LU factorization is.",
+              .doc = "The row permutation of the pivots of an LU factorization.",
               .examples = "moth.tensor{2LL, 3LL, 3LL}, 3\n"
                           "moth.tensor{{2LL, 3LL}, {3LL, 3LL}}, 3, {inverse = true}",
               .public_name = "lu")

@@ -6,7 +6,7 @@
 
 #define LINALG_CHOLESKY(ARG) \
   ARG(tensor, A,          , "symmetric positive-definite matrices, (..., N, N)") \
-  ARG(bool,   upper, false, "give the upper factor, and read the upper triangle of A")
+  ARG(bool,   upper, false, "return the upper factor, and read the upper triangle of A")
 MOTH_ARGS(linalg_cholesky, LINALG_CHOLESKY)
 
 #define LINALG_CHOLESKY_EX(ARG) \
@@ -16,7 +16,7 @@ MOTH_ARGS(linalg_cholesky_ex, LINALG_CHOLESKY_EX)
 
 #define LINALG_QR(ARG) \
   ARG(tensor, A,          , "matrices, (..., M, N)") \
-  ARG(enum,   mode, reduced|complete|r, "the smaller of M and N columns in Q, or M, or no Q")
+  ARG(enum,   mode, reduced|complete|r, "columns of Q: reduced: min(M, N); complete: M; r: no Q")
 MOTH_ARGS(linalg_qr, LINALG_QR)
 
 #define LINALG_EIGH(ARG) \
@@ -30,9 +30,9 @@ MOTH_ARGS(linalg_eigvalsh, LINALG_EIGH)
 MOTH_ARGS(linalg_lu_factor, LINALG_LU)
 
 #define LINALG_LU_ORDER(ARG) \
-  ARG(index,  pivots,     , "with which row each one was swapped, (..., K)") \
-  ARG(int,    rows,       , "how many rows there are") \
-  ARG(bool,   inverse, false, "where each row has gone, not which one has come")
+  ARG(index,  pivots,     , "row that each row was swapped with, (..., K)") \
+  ARG(int,    rows,       , "number of rows") \
+  ARG(bool,   inverse, false, "return the inverse permutation")
 MOTH_ARGS(linalg_lu_order, LINALG_LU_ORDER)
 
 /* In a gradient: (p - p') / E, E(i, j) = values(j) - values(i), without the diagonal: how vectors

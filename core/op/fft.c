@@ -62,7 +62,8 @@ static int fft_c2c_grad(const fft_c2c_args *a, moth_grad *g) {
 }
 
 MOTH_OP(fft_c2c, FFT_C2C,
-  .doc = "The discrete Fourier transform of complex signals along a dimension.",
+  .doc = "The discrete Fourier transform of complex signals along a dimension: X[k] = sum over j "
+         "of x[j] exp(-2 pi i j k / n).",
   .examples = "moth.randn(3, 4, 2)\n"
               "moth.randn(5, 3, 2), {dim = 1, inverse = true, scale = 0.5}",
   .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32,
@@ -99,8 +100,8 @@ static int fft_r2c_grad(const fft_r2c_args *a, moth_grad *g) {
 }
 
 MOTH_OP(fft_r2c, FFT_R2C,
-  .doc = "The discrete Fourier transform of real signals along a dimension: coefficients 0 to "
-         "n / 2, of which all others are a mirror.",
+  .doc = "The discrete Fourier transform of real signals along a dimension: coefficients 0 to n / "
+         "2; the others are their complex conjugates.",
   .examples = "moth.randn(3, 4)\nmoth.randn(5, 3), {dim = 1, inverse = true, scale = 0.5}\n"
               "moth.randn(2, 6), {twice = true}",
   .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32,
@@ -132,7 +133,8 @@ static int fft_c2r_grad(const fft_c2r_args *a, moth_grad *g) {
 }
 
 MOTH_OP(fft_c2r, FFT_C2R,
-  .doc = "The real signals of coefficients 0 to n / 2, of which all others are a mirror.",
+  .doc = "The real signals of Fourier coefficients 0 to n / 2; the other coefficients are their "
+         "complex conjugates.",
   .examples = "moth.randn(3, 3, 2), 4\n"
               "moth.randn(3, 2, 2), {n = 5, dim = 1, inverse = true, scale = 0.5}\n"
               "moth.randn(3, 2, 2), {n = 3, twice = false}",
@@ -164,7 +166,7 @@ static int fft_covered_grad(const fft_covered_args *a, moth_grad *g) {
 }
 
 MOTH_OP(fft_covered, FFT_COVERED,
-  .doc = "The same numbers, none of which may be 0: otherwise istft raises.",
+  .doc = "The input unchanged; an element of 0 makes istft raise an error.",
   .examples = "moth.rand(5) + 1  -- domain: positive", .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN, .public_name = "fft")
 

@@ -7,8 +7,8 @@
 #include "call/op.h"
 
 #define FFT_INVERSE(ARG) \
-  ARG(bool,   inverse, false, "exponents are positive") \
-  ARG(float,  scale,   1    , "what results are multiplied by")
+  ARG(bool,   inverse, false, "the sign of the exponents is positive") \
+  ARG(float,  scale,   1    , "factor of the results")
 
 #define FFT_C2C(ARG) \
   ARG(tensor, input,        , "complex numbers, (..., 2)") \
@@ -20,7 +20,7 @@ MOTH_ARGS(fft_c2c, FFT_C2C)
   ARG(tensor, input,        , "real numbers of any shape") \
   ARG(dim,    dim,     -1   , "dimension of the signals") \
   FFT_INVERSE(ARG) \
-  ARG(bool,   twice,   false, "multiply what has a mirror by 2")
+  ARG(bool,   twice,   false, "multiply coefficients that have a conjugate by 2")
 MOTH_ARGS(fft_r2c, FFT_R2C)
 
 #define FFT_C2R(ARG) \
@@ -28,11 +28,11 @@ MOTH_ARGS(fft_r2c, FFT_R2C)
   ARG(int,    n,            , "length of the signals") \
   ARG(dim,    dim,     -1   , "dimension of the signals") \
   FFT_INVERSE(ARG) \
-  ARG(bool,   twice,   true , "count what has a mirror twice")
+  ARG(bool,   twice,   true , "count coefficients that have a conjugate twice")
 MOTH_ARGS(fft_c2r, FFT_C2R)
 
 #define FFT_COVERED(ARG) \
-  ARG(tensor, input, , "what is divided by")
+  ARG(tensor, input, , "the divisors")
 MOTH_ARGS(fft_covered, FFT_COVERED)
 
 #endif

@@ -242,8 +242,8 @@ int moth_fused_ready(const fused_args *a) {
 }
 
 MOTH_OP_CONST(fused, FUSED,
-  .doc = "Several elementwise functions in one pass: what lies between two of them is never "
-         "written to memory.",
+  .doc = "Several elementwise functions in one pass: intermediate values are not written to "
+         "memory.",
   .examples = "{moth.randn(2, 3), moth.randn(3)}, {0, -1, 3, 2, 0, 1, 0, 0, 0}, {-1}\n"
               "{moth.randn(2, 3)}, {1, -1, 3, 3, 0, 0, 0, 0, 0, 0, -1, 3, 1, 3, 0, 0, 0, 0, "
               "0, -1, 3, 2, 1, 0, 0, 0, 0}, {-1, -1, -1}, 2, "

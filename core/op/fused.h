@@ -26,11 +26,12 @@ enum {
 };
 
 #define FUSED(ARG) \
-  ARG(tensors, input,      , "what is read, broadcast to a common shape") \
-  ARG(ints,    steps,      , "what is done, 9 numbers a step") \
-  ARG(ints,    dtypes,     , "of the results, then of what lies between; -1: the first input's") \
-  ARG(int,     results,   1, "how many of the values are results") \
-  ARG(floats,  numbers, none, "three for each step: what its function is told")
+  ARG(tensors, input,      , "operands, broadcast to a common shape") \
+  ARG(ints,    steps,      , "the steps, 9 numbers each") \
+  ARG(ints,    dtypes,     , "dtypes of the results, then of the intermediate values; -1: the " \
+                             "first input's") \
+  ARG(int,     results,   1, "number of results") \
+  ARG(floats,  numbers, none, "the parameters of each step's function, three a step")
 MOTH_ARGS(fused, FUSED)
 
 #ifndef __cplusplus

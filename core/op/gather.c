@@ -107,7 +107,7 @@ static int index_select_grad(const index_select_args *a, moth_grad *g) {
 
 MOTH_OP(index_select, INDEX_SELECT, .dtypes = MOTH_ANY, .saves = "index:input",
         .flags = MOTH_OP_OUT | MOTH_OP_FROM_ONE_THERE,
-        .doc = "The slices of a dimension that a list of positions names.",
+        .doc = "The slices of the input at the given positions of a dimension.",
         .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL, 3LL}\n"
                     "moth.randn(3, 4), -1, {1, 4}")
 
@@ -192,7 +192,8 @@ static int index_add_grad(const index_add_args *a, moth_grad *g) {
 
 MOTH_OP(index_add, INDEX_ADD, .dtypes = MOTH_ANY, .saves = "index:source",
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_FROM_ONE_THERE,
-        .doc = "Adds slices to the slices of a dimension that a list of positions names.",
+        .doc = "The input with the slices of `source`, times alpha, added at the given positions "
+               "of a dimension.",
         .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL, 3LL}, moth.randn(3, 4)\n"
                     "moth.randn(3, 4), 2, {1, 4}, moth.randn(3, 2), {alpha = 2}")
 
@@ -312,7 +313,7 @@ static int gather_grad(const gather_args *a, moth_grad *g) {
 
 MOTH_OP(gather, GATHER, .dtypes = MOTH_ANY, .saves = "index:input",
         .flags = MOTH_OP_OUT | MOTH_OP_FROM_ONE,
-        .doc = "Elements at positions along a dimension, one position per element of the result.",
+        .doc = "Gathers elements along a dimension: y[i][j] = input[index[i][j]][j] for dim 1.",
         .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL, 4LL}, {2LL, 2LL}, {3LL, 1LL}}\n"
                     "moth.randn(3, 2), 1, moth.tensor{{3LL, 1LL}}")
 
@@ -350,7 +351,7 @@ static int gather_back_grad(const gather_back_args *a, moth_grad *g) {
 
 MOTH_OP(gather_back, GATHER_BACK, .dtypes = MOTH_FLOATS, .saves = "index",
         .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE,
-        .doc = "The gradient of gather: zeros to which values are added at positions.",
+        .doc = "The gradient of gather: zeros with values added at the given positions.",
         .examples = "moth.randn(3, 2), 2, moth.tensor{{1LL, 4LL}, {2LL, 2LL}, {3LL, 1LL}}, {3, 4}")
 
 /* Shape rule and kernel of both scatters. */
@@ -428,8 +429,9 @@ static int scatter_grad(const scatter_args *a, moth_grad *g) {
 MOTH_OP(scatter, SCATTER, .dtypes = MOTH_ANY, .saves = "index",
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_MIXED |
                  MOTH_OP_NUMBERS | MOTH_OP_FROM_ONE,
-        .doc = "The input with new values at positions along a dimension. Where a position comes "
-               "twice, one of the values stays.",
+        .doc = "The input with values of `src` written at positions along a dimension: "
+               "y[index[i][j]][j] = src[i][j] for dim 1. If a position occurs twice, one of the "
+               "values is kept.",
         .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL}, {4LL}, {2LL}}, moth.randn(3, 1)\n"
                     "moth.randn(2, 3), 1, moth.tensor{{2LL, 1LL}}, 5")
 
@@ -449,7 +451,8 @@ static int scatter_add_grad(const scatter_add_args *a, moth_grad *g) {
 
 MOTH_OP(scatter_add, SCATTER_ADD, .dtypes = MOTH_ANY, .saves = "index:src",
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_FROM_ONE,
-        .doc = "Adds values at positions along a dimension, each as often as it comes.",
+        .doc = "The input with values of `src` added at positions along a dimension: "
+               "y[index[i][j]][j] += src[i][j] for dim 1.",
         .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL, 1LL}, {4LL, 2LL}, {2LL, 2LL}}, "
                     "moth.randn(3, 2)\n"
                     "moth.randn(2, 3), 1, moth.tensor{{2LL, 1LL}}, moth.randn(2, 3)")
@@ -527,6 +530,7 @@ static int one_hot_cpu(const one_hot_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(one_hot, ONE_HOT, .dtypes = MOTH_ANY,
-              .doc = "A new last dimension that is 1 at the position given and 0 elsewhere.",
+              .doc = "One-hot vectors: a new last dimension that is 1 at the given position and 0 "
+                     "elsewhere.",
               .examples = "moth.tensor{3LL, 1LL}\n"
                           "moth.tensor{{2LL}, {1LL}}, {num_classes = 4}")

@@ -117,8 +117,8 @@ static int grid_sample_grad(const grid_sample_args *a, moth_grad *g) {
 }
 
 MOTH_OP(grid_sample, GRID_SAMPLE,
-  .doc = "Images or volumes looked at in the places that a grid names: for each element of the "
-         "result (x, y) or (x, y, z), from -1 to 1 along each side.",
+  .doc = "Samples images or volumes at the coordinates of a grid: (x, y) or (x, y, z) for each "
+         "element of the result, from -1 to 1 along each side.",
   .examples =
     "moth.randn(2, 3, 4, 5), moth.rand(2, 3, 2, 2) * 2 - 1  -- domain: unit\n"
     "moth.randn(1, 2, 3, 4), moth.rand(1, 2, 3, 2), {mode = 'bicubic', padding_mode = 'border', "
@@ -245,7 +245,7 @@ static int grid_weights_grad(const grid_weights_args *a, moth_grad *g) {
 }
 
 MOTH_OP(grid_weights, GRID_WEIGHTS,
-  .doc = "The weights of the elements that the places of a grid are made of.",
+  .doc = "The interpolation weights of the elements around each point of a grid.",
   .examples =
     "moth.rand(2, 3, 2, 2) * 2 - 1, {4, 5}  -- domain: unit\n"
     "moth.rand(1, 2, 3, 2), {3, 4}, {mode = 'bicubic', padding_mode = 'border', "
@@ -274,7 +274,7 @@ static int grid_positions_cpu(const grid_positions_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(grid_positions, GRID_POSITIONS,
-  .doc = "The positions of the elements that the places of a grid are made of, counted from 0.",
+  .doc = "The positions of the elements around each point of a grid, counted from 0.",
   .examples =
     "moth.rand(2, 3, 2, 2) * 2 - 1, {4, 5}\n"
     "moth.rand(1, 2, 3, 2), {3, 4}, {mode = 'bicubic', padding_mode = 'border', "

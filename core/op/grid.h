@@ -7,23 +7,22 @@
 #include "call/op.h"
 
 #define GRID_HOW(ARG) \
-  ARG(enum, mode, bilinear|nearest|bicubic, "how values between elements are found; along the " \
-                                            "depth of volumes as well") \
-  ARG(enum, padding_mode, zeros|border|reflection, "what lies outside: zeros, the nearest " \
-                                            "element, or the image in a mirror") \
-  ARG(bool, align_corners, false, "-1 and 1 are the centres of the corner elements, else their " \
-                                  "outer corners")
+  ARG(enum, mode, bilinear|nearest|bicubic, "interpolation between elements") \
+  ARG(enum, padding_mode, zeros|border|reflection, "values outside: zeros, the nearest element, " \
+                                                   "or the mirrored image") \
+  ARG(bool, align_corners, false, "-1 and 1 are the centres of the corner elements instead of " \
+                                  "their outer corners")
 
 #define GRID_SAMPLE(ARG) \
   ARG(tensor, input, , "images, (N, C, H, W), or volumes, (N, C, D, H, W)") \
-  ARG(tensor, grid,  , "where to look: for each element of the result (x, y) or (x, y, z) from " \
-                       "-1 to 1, (N, OH, OW, 2) or (N, OD, OH, OW, 3)") \
+  ARG(tensor, grid,  , "coordinates of each element of the result, (x, y) or (x, y, z), from -1 " \
+                       "to 1: (N, OH, OW, 2) or (N, OD, OH, OW, 3)") \
   GRID_HOW(ARG)
 MOTH_ARGS(grid_sample, GRID_SAMPLE)
 
 #define GRID_SAMPLE_BACK(ARG) \
   ARG(tensor, grad, , "gradient of the result") \
-  ARG(tensor, grid, , "where it looked") \
+  ARG(tensor, grid, , "the coordinates") \
   ARG(shape,  size, , "sizes of the images") \
   GRID_HOW(ARG)
 MOTH_ARGS(grid_sample_back, GRID_SAMPLE_BACK)
@@ -31,22 +30,22 @@ MOTH_ARGS(grid_sample_back, GRID_SAMPLE_BACK)
 #define GRID_SAMPLE_TURN(ARG) \
   ARG(tensor, grad,  , "gradient of the result") \
   ARG(tensor, input, , "images") \
-  ARG(tensor, grid,  , "where it looked") \
+  ARG(tensor, grid,  , "the coordinates") \
   GRID_HOW(ARG)
 MOTH_ARGS(grid_sample_turn, GRID_SAMPLE_TURN)
 
 /* Of each place the elements it is made of, and their weights: K of them, as many as the mode
 ** takes; outside of the image position -1 with weight 0. */
 #define GRID_WEIGHTS(ARG) \
-  ARG(tensor, grid,  , "where to look") \
-  ARG(shape,  size,  , "sides of the images") \
+  ARG(tensor, grid,  , "the coordinates") \
+  ARG(shape,  size,  , "sizes of the images") \
   GRID_HOW(ARG) \
-  ARG(int3,   order, 0, "how often differentiated by x, y and z")
+  ARG(int3,   order, 0, "order of the derivative by x, y and z")
 MOTH_ARGS(grid_weights, GRID_WEIGHTS)
 
 #define GRID_POSITIONS(ARG) \
-  ARG(tensor, grid,  , "where to look") \
-  ARG(shape,  size,  , "sides of the images") \
+  ARG(tensor, grid,  , "the coordinates") \
+  ARG(shape,  size,  , "sizes of the images") \
   GRID_HOW(ARG)
 MOTH_ARGS(grid_positions, GRID_POSITIONS)
 

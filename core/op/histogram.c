@@ -76,7 +76,7 @@ static int histc_cpu(const histc_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(histc, HISTC, .dtypes = MOTH_NUMERIC, .flags = MOTH_OP_METHOD,
-              .doc = "How many elements lie in each of equally wide classes.",
+              .doc = "The number of elements in each of `bins` equally wide bins from min to max.",
               .examples = "moth.randn(20), {bins = 4}\n"
                           "moth.randn(20), 5, -1, 1")
 
@@ -164,6 +164,7 @@ static int bincount_cpu(const bincount_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(bincount, BINCOUNT, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_MIXED,
-              .doc = "How often each whole number from 0 on comes.",
+              .doc = "The number of times each integer from 0 on occurs, or the sum of its "
+                     "weights.",
               .examples = "moth.tensor{0LL, 2LL, 2LL}\n"
                           "moth.tensor{0LL, 2LL}, {weights = moth.tensor{0.5, 2}, minlength = 5}")

@@ -373,7 +373,7 @@ static int index_grad(const index_args *a, moth_grad *g) {
 
 MOTH_OP(index, INDEX, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT | MOTH_OP_FROM_ONE_THERE,
         .saves = "indices:input",
-        .doc = "The elements at positions held by tensors, or where masks are true.",
+        .doc = "The elements at the positions in index tensors, or where masks are true.",
         .examples = "moth.randn(4, 5), {moth.tensor{1LL, 4LL, -1LL}, moth.tensor{2LL, 3LL, 2LL}}\n"
                     "moth.randn(3, 2), {moth.tensor{true, false, true}}")
 
@@ -418,8 +418,8 @@ static int index_put_grad(const index_put_args *a, moth_grad *g) {
 MOTH_OP(index_put, INDEX_PUT, .dtypes = MOTH_ANY, .saves = "indices",
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_MIXED |
                  MOTH_OP_NUMBERS | MOTH_OP_FROM_ONE_THERE,
-        .doc = "The input with new values at positions held by tensors, or where masks are true. "
-               "Where a position comes twice the last value stays, unless they accumulate.",
+        .doc = "The input with new values at the positions in index tensors, or where masks are "
+               "true. If a position occurs twice the last value is kept, unless they accumulate.",
         .examples =
             "moth.randn(4, 5), {moth.tensor{1LL, 4LL}, moth.tensor{2LL, -1LL}}, moth.randn(2)\n"
             "moth.randn(3, 2), {moth.tensor{1LL, 1LL}}, moth.randn(2), {accumulate = true}\n"
@@ -456,7 +456,7 @@ static int index_sum_grad(const index_sum_args *a, moth_grad *g) {
 
 MOTH_OP(index_sum, INDEX_SUM, .dtypes = MOTH_ANY, .saves = "indices",
         .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE,
-        .doc = "Zeros to which values are added at positions held by tensors.",
+        .doc = "Zeros with values added at the positions in index tensors.",
         .examples = "moth.randn(3), {moth.tensor{1LL, 1LL, 2LL}, moth.tensor{2LL, 2LL, 3LL}}, "
                     "{2, 3}", .public_name = "index_add")
 
@@ -478,7 +478,8 @@ static int masked_select_compose(const masked_select_args *a, moth_tensor **out)
 }
 
 MOTH_OP_COMPOSES(masked_select, MASKED_SELECT, .dtypes = MOTH_ANY,
-                 .doc = "The elements where the mask is true, row by row, as one dimension.",
+                 .doc = "The elements where the mask is true, in row-major order, as one "
+                        "dimension.",
                  .examples = "moth.randn(2, 3), "
                              "moth.tensor{{true, false, true}, {false, true, true}}\n"
                              "moth.randn(2, 1), moth.tensor{true, false}")

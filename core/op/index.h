@@ -8,25 +8,28 @@
 
 #define INDEX(ARG) \
   ARG(tensor,  input,    , "tensor to read") \
-  ARG(indices, indices,  , "per leading dimension an integer tensor, a mask, or none: all of it")
+  ARG(indices, indices,  , "for each leading dimension an integer tensor, a mask, or none for all "
+                           "positions")
 MOTH_ARGS(index, INDEX)
 
 #define INDEX_PUT(ARG) \
   ARG(tensor,  input,    , "tensor to change") \
-  ARG(indices, indices,  , "per leading dimension an integer tensor, a mask, or none: all of it") \
-  ARG(tensor,  values,   , "new values, broadcast to the shape that indexing gives") \
-  ARG(bool,    accumulate, false, "add to what is there, repeated positions as often as they come")
+  ARG(indices, indices,  , "for each leading dimension an integer tensor, a mask, or none for " \
+                           "all positions") \
+  ARG(tensor,  values,   , "new values, broadcast to the shape of the indexed elements") \
+  ARG(bool,    accumulate, false, "add instead of replacing; repeated positions are added each "
+                                  "time")
 MOTH_ARGS(index_put, INDEX_PUT)
 
 #define INDEX_SUM(ARG) \
-  ARG(tensor,  input,    , "values, of the shape that indexing gives") \
+  ARG(tensor,  input,    , "values, of the shape of the indexed elements") \
   ARG(indices, indices,  , "as for index") \
   ARG(ints,    size,     , "sizes of the result")
 MOTH_ARGS(index_sum, INDEX_SUM)
 
 #define MASKED_SELECT(ARG) \
   ARG(tensor, input,     , "tensor to read") \
-  ARG(mask,   mask,      , "which elements, broadcast with the input")
+  ARG(mask,   mask,      , "true for the elements selected, broadcast with the input")
 MOTH_ARGS(masked_select, MASKED_SELECT)
 
 #define NONZERO(ARG) \
@@ -37,35 +40,36 @@ MOTH_ARGS(nonzero, NONZERO)
 
 #define INDEX_SELECT(ARG) \
   ARG(tensor, input,     , "tensor to read") \
-  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(dim,    dim,       , "dimension that is indexed") \
   ARG(index,  index,     , "positions, 1-d")
 MOTH_ARGS(index_select, INDEX_SELECT)
 
 #define INDEX_ADD(ARG) \
   ARG(tensor, input,     , "tensor to add to") \
-  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(dim,    dim,       , "dimension that is indexed") \
   ARG(index,  index,     , "positions, 1-d") \
-  ARG(tensor, source,    , "what to add: as the input, but as long as `index` in `dim`") \
+  ARG(tensor, source,    , "values to add: the input's shape, with the length of `index` in " \
+                           "`dim`") \
   ARG(scalar, alpha,    1, "factor of `source`")
 MOTH_ARGS(index_add, INDEX_ADD)
 
 #define INDEX_COPY(ARG) \
   ARG(tensor, input,     , "tensor to change") \
-  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(dim,    dim,       , "dimension that is indexed") \
   ARG(index,  index,     , "positions, 1-d") \
-  ARG(tensor, source,    , "new values: as the input, but as long as `index` in `dim`")
+  ARG(tensor, source,    , "new values: the input's shape, with the length of `index` in `dim`")
 MOTH_ARGS(index_copy, INDEX_COPY)
 
 #define INDEX_FILL(ARG) \
   ARG(tensor, input,     , "tensor to change") \
-  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(dim,    dim,       , "dimension that is indexed") \
   ARG(index,  index,     , "positions, 1-d") \
-  ARG(element, value,    , "new value of all elements there")
+  ARG(element, value,    , "new value of all elements at these positions")
 MOTH_ARGS(index_fill, INDEX_FILL)
 
 #define GATHER(ARG) \
   ARG(tensor, input,     , "tensor to read") \
-  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(dim,    dim,       , "dimension that is indexed") \
   ARG(index,  index,     , "positions; the result has its shape")
 MOTH_ARGS(gather, GATHER)
 
@@ -78,25 +82,25 @@ MOTH_ARGS(gather_back, GATHER_BACK)
 
 #define SCATTER(ARG) \
   ARG(tensor, input,     , "tensor to change") \
-  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(dim,    dim,       , "dimension that is indexed") \
   ARG(index,  index,     , "positions") \
   ARG(tensor, src,       , "values, at least as large as `index`; or one number")
 MOTH_ARGS(scatter, SCATTER)
 
 #define SCATTER_ADD(ARG) \
   ARG(tensor, input,     , "tensor to add to") \
-  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(dim,    dim,       , "dimension that is indexed") \
   ARG(index,  index,     , "positions") \
-  ARG(tensor, src,       , "what to add, at least as large as `index`")
+  ARG(tensor, src,       , "values to add, at least as large as `index`")
 MOTH_ARGS(scatter_add, SCATTER_ADD)
 
 #define SCATTER_REDUCE(ARG) \
   ARG(tensor, input,     , "tensor to change") \
-  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(dim,    dim,       , "dimension that is indexed") \
   ARG(index,  index,     , "positions") \
   ARG(tensor, src,       , "values, at least as large as `index`") \
-  ARG(enum,   reduce, =sum|prod|mean|amax|amin, "what those at one position become") \
-  ARG(bool,   include_self, true, "does the element of the input take part?")
+  ARG(enum,   reduce, =sum|prod|mean|amax|amin, "how the values at one position are combined") \
+  ARG(bool,   include_self, true, "include the element of the input")
 MOTH_ARGS(scatter_reduce, SCATTER_REDUCE)
 
 #define TAKE(ARG) \
@@ -107,7 +111,7 @@ MOTH_ARGS(take, TAKE)
 #define TAKE_ALONG_DIM(ARG) \
   ARG(tensor, input,     , "tensor to read") \
   ARG(index,  indices,   , "positions, broadcast with the input in the other dimensions") \
-  ARG(maybe_dim, dim, none, "dimension the positions belong to; when absent both are flattened")
+  ARG(maybe_dim, dim, none, "dimension that is indexed; when absent both tensors are flattened")
 MOTH_ARGS(take_along_dim, TAKE_ALONG_DIM)
 
 #define ARGWHERE(ARG) \
@@ -116,13 +120,14 @@ MOTH_ARGS(argwhere, ARGWHERE)
 
 #define MASKED_SCATTER(ARG) \
   ARG(tensor, input,     , "tensor to change") \
-  ARG(mask,   mask,      , "which elements, broadcast with the input") \
-  ARG(tensor, source,    , "their new values, in row-major order; it may have more")
+  ARG(mask,   mask,      , "true for the elements selected, broadcast with the input") \
+  ARG(tensor, source,    , "the new values, in row-major order; extra values are ignored")
 MOTH_ARGS(masked_scatter, MASKED_SCATTER)
 
 #define ONE_HOT(ARG) \
   ARG(index,  input,     , "positions, any shape") \
-  ARG(maybe_int, num_classes, none, "size of the new last dimension; just enough when absent or -1")
+  ARG(maybe_int, num_classes, none, "size of the new last dimension; 1 + the largest class (from "
+                                    "0) when absent or -1")
 MOTH_ARGS(one_hot, ONE_HOT)
 
 /* values[...] joined to base[... index[...] in dim ...], by one of gather.h's modes; `of` has

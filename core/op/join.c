@@ -138,7 +138,7 @@ static int cat_grad(const cat_args *a, moth_grad *g) {
 
 MOTH_OP(cat, CAT, .dtypes = MOTH_ANY | MOTH_PROMOTE,
         .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_OUT | MOTH_OP_PORTABLE,
-        .doc = "Tensors one after the other along a dimension.",
+        .doc = "Concatenates tensors along a dimension.",
         .examples = "{moth.randn(2, 3), moth.randn(1, 3)}\n"
                     "{moth.randn(2, 3), moth.randn(2, 2)}, {dim = 2}")
 
@@ -187,7 +187,7 @@ static int stack_grad(const stack_args *a, moth_grad *g) {
 }
 
 MOTH_OP(stack, STACK, .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = MOTH_OP_OUT | MOTH_OP_PORTABLE,
-        .doc = "Tensors of one shape, side by side along a new dimension.",
+        .doc = "Stacks tensors of one shape along a new dimension.",
         .examples = "{moth.randn(3), moth.randn(3)}\n"
                     "{moth.randn(3), moth.randn(3)}, {dim = 2}")
 

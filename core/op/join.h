@@ -5,13 +5,13 @@
 #include "call/op.h"
 
 #define CAT(ARG) \
-  ARG(tensors, tensors,  , "tensors that agree in all sizes but that of `dim`") \
-  ARG(dim,     dim,     0, "dimension along which they follow each other")
+  ARG(tensors, tensors,  , "tensors with equal sizes in all dimensions but `dim`") \
+  ARG(dim,     dim,     0, "dimension to concatenate along")
 MOTH_ARGS(cat, CAT)
 
 #define STACK(ARG) \
   ARG(tensors, tensors,  , "tensors of one shape") \
-  ARG(dim,     dim,     0, "where the new dimension stands in the result")
+  ARG(dim,     dim,     0, "position of the new dimension in the result")
 MOTH_ARGS(stack, STACK)
 
 #endif

@@ -135,8 +135,8 @@ static int nll_loss_grad(const nll_loss_args *a, moth_grad *g) {
 }
 
 MOTH_OP(nll_loss, NLL_LOSS,
-  .doc = "Negative log likelihood: minus the log probability of the right class, weighted. A mean "
-         "is divided by the sum of the weights of the targets.",
+  .doc = "Negative log likelihood: -weight[target] * input[target]. The mean divides by the sum of "
+         "the weights of the targets.",
   .examples =
     "moth.randn(3, 5), moth.tensor{1LL, 5LL, 2LL}\n"
     "moth.randn(5), moth.tensor(4LL), {reduction = \"sum\"}\n"
@@ -256,7 +256,7 @@ static int class_entropy_grad(const class_entropy_args *a, moth_grad *g) {
 }
 
 MOTH_OP(class_entropy, CLASS_ENTROPY,
-  .doc = "cross_entropy of right classes, without smoothing.",
+  .doc = "cross_entropy with class targets, without label smoothing.",
   .examples =
     "moth.randn(3, 5), moth.tensor{1LL, 5LL, 2LL}\n"
     "moth.randn(5), moth.tensor(4LL), {reduction = \"sum\"}\n"
@@ -407,7 +407,7 @@ static int cross_entropy_compose(const cross_entropy_args *a, moth_tensor **out)
 }
 
 MOTH_OP_COMPOSES(cross_entropy, CROSS_ENTROPY,
-  .doc = "Cross entropy between scores and the right classes: nll_loss of log_softmax.",
+  .doc = "Cross entropy between scores and target classes: nll_loss(log_softmax(input), target).",
   .examples =
     "moth.randn(3, 5), moth.tensor{1LL, 5LL, 2LL}\n"
     "moth.randn(5), moth.tensor(4LL), {reduction = \"sum\", label_smoothing = 0.1}\n"
@@ -477,7 +477,8 @@ static int cross_entropy_soft_compose(const cross_entropy_soft_args *a, moth_ten
 }
 
 MOTH_OP_COMPOSES(cross_entropy_soft, CROSS_ENTROPY_SOFT,
-  .doc = "Cross entropy between scores and probabilities of the classes.",
+  .doc = "Cross entropy between scores and target probabilities: -sum(weight * target * "
+         "log_softmax(input)).",
   .examples =
     "moth.randn(3, 5), moth.rand(3, 5)\n"
     "moth.randn(5), moth.rand(5), {reduction = \"sum\", label_smoothing = 0.1}\n"

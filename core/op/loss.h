@@ -12,58 +12,60 @@
 
 #define NLL_LOSS(ARG) \
   ARG(tensor,       input,             , "logarithms of probabilities, (N, C, ...) or (C)") \
-  ARG(index,        target,            , "right class of each, (N, ...) or ()") \
+  ARG(index,        target,            , "target class of each, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
-  ARG(ignored,      ignore_index,  -100, "a target that counts for nothing") \
-  ARG(enum,         reduction, mean|sum|none, "what the losses become")
+  ARG(ignored,      ignore_index,  -100, "a target that is ignored") \
+  ARG(enum,         reduction, mean|sum|none, "how the losses are reduced")
 MOTH_ARGS(nll_loss, NLL_LOSS)
 
 /* Its gradient: the weight of each target, negated and scaled, at the target's place. */
 #define NLL_LOSS_BACK(ARG) \
   ARG(tensor,       input,             , "gradient of the loss") \
-  ARG(index,        target,            , "right class of each") \
-  ARG(shape,        size,              , "sizes of what nll_loss was given") \
+  ARG(index,        target,            , "target class of each") \
+  ARG(shape,        size,              , "sizes of the input of nll_loss") \
   ARG(maybe_tensor, weight,        none, "weight of each class") \
-  ARG(ignored,      ignore_index,  -100, "a target that counts for nothing") \
-  ARG(enum,         reduction, mean|sum|none, "what the losses became")
+  ARG(ignored,      ignore_index,  -100, "a target that is ignored") \
+  ARG(enum,         reduction, mean|sum|none, "how the losses were reduced")
 MOTH_ARGS(nll_loss_back, NLL_LOSS_BACK)
 
 #define CROSS_ENTROPY(ARG) \
-  ARG(tensor,       input,             , "scores of the classes, (N, C, ...) or (C)") \
-  ARG(index,        target,            , "right class of each, (N, ...) or ()") \
+  ARG(tensor,       input,             , "scores (logits) of the classes, (N, C, ...) or (C)") \
+  ARG(index,        target,            , "target class of each, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
-  ARG(ignored,      ignore_index,  -100, "a target that counts for nothing") \
-  ARG(enum,         reduction, mean|sum|none, "what the losses become") \
-  ARG(float,        label_smoothing,  0, "share of the target spread evenly over all classes")
+  ARG(ignored,      ignore_index,  -100, "a target that is ignored") \
+  ARG(enum,         reduction, mean|sum|none, "how the losses are reduced") \
+  ARG(float,        label_smoothing,  0, "share of the target that is distributed evenly over all "
+                                         "classes")
 MOTH_ARGS(cross_entropy, CROSS_ENTROPY)
 
 #define CLASS_ENTROPY(ARG) \
-  ARG(tensor,       input,             , "scores of the classes, (N, C, ...) or (C)") \
-  ARG(index,        target,            , "right class of each, (N, ...) or ()") \
+  ARG(tensor,       input,             , "scores (logits) of the classes, (N, C, ...) or (C)") \
+  ARG(index,        target,            , "target class of each, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
-  ARG(ignored,      ignore_index,  -100, "a target that counts for nothing") \
-  ARG(enum,         reduction, mean|sum|none, "what the losses become") \
-  ARG(bool,         wide,        false, "is the loss of half types f32?")
+  ARG(ignored,      ignore_index,  -100, "a target that is ignored") \
+  ARG(enum,         reduction, mean|sum|none, "how the losses are reduced") \
+  ARG(bool,         wide,        false, "return the loss of half-precision inputs in f32")
 MOTH_ARGS(class_entropy, CLASS_ENTROPY)
 
 #define CLASS_ENTROPY_BACK(ARG) \
   ARG(tensor,       grad,              , "gradient of the loss") \
-  ARG(tensor,       input,             , "scores of the classes, (N, C, ...) or (C)") \
-  ARG(tensor,       most,              , "the largest score of each case") \
+  ARG(tensor,       input,             , "scores (logits) of the classes, (N, C, ...) or (C)") \
+  ARG(tensor,       most,              , "largest score of each sample") \
   ARG(tensor,       rest,              , "log(sum(exp(input - most)))") \
-  ARG(index,        target,            , "right class of each, (N, ...) or ()") \
+  ARG(index,        target,            , "target class of each, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
-  ARG(ignored,      ignore_index,  -100, "a target that counts for nothing") \
-  ARG(enum,         reduction, mean|sum|none, "what the losses became")
+  ARG(ignored,      ignore_index,  -100, "a target that is ignored") \
+  ARG(enum,         reduction, mean|sum|none, "how the losses were reduced")
 MOTH_ARGS(class_entropy_back, CLASS_ENTROPY_BACK)
 
 /* The same with a probability of each class as target. */
 #define CROSS_ENTROPY_SOFT(ARG) \
-  ARG(tensor,       input,             , "scores of the classes, (N, C, ...) or (C)") \
+  ARG(tensor,       input,             , "scores (logits) of the classes, (N, C, ...) or (C)") \
   ARG(tensor,       target,            , "probability of each class, of the same shape") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
-  ARG(enum,         reduction, mean|sum|none, "what the losses become") \
-  ARG(float,        label_smoothing,  0, "share of the target spread evenly over all classes")
+  ARG(enum,         reduction, mean|sum|none, "how the losses are reduced") \
+  ARG(float,        label_smoothing,  0, "share of the target that is distributed evenly over all "
+                                         "classes")
 MOTH_ARGS(cross_entropy_soft, CROSS_ENTROPY_SOFT)
 
 #endif

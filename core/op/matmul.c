@@ -198,7 +198,8 @@ INSISTS(mm, MM, mat2, 2, 2, "a matrix", "a matrix", "The product of two matrices
         .examples = "moth.randn(2, 3), moth.randn(3, 4)", .autocast = MOTH_AUTOCAST_HALF)
 INSISTS(mv, MV, vec, 2, 1, "a matrix", "a vector", "The product of a matrix and a vector.",
         .examples = "moth.randn(2, 3), moth.randn(3)", .autocast = MOTH_AUTOCAST_HALF)
-INSISTS(dot, DOT, tensor, 1, 1, "a vector", "a vector", "The dot product of two vectors.",
+INSISTS(dot, DOT, tensor, 1, 1, "a vector", "a vector", "The dot product of two vectors: sum(input "
+                                                        "* other).",
         .examples = "moth.randn(3), moth.randn(3)")
 
 static int bmm_compose(const bmm_args *a, moth_tensor **out) {
@@ -210,7 +211,8 @@ static int bmm_compose(const bmm_args *a, moth_tensor **out) {
                      moth_str(a->mat2), moth_str(a->input));
   return multiplied(a->ctx, "mat2", a->input, a->mat2, out);
 }
-MOTH_OP_COMPOSES(bmm, BMM, .doc = "The products of two batches of matrices.",
+MOTH_OP_COMPOSES(bmm, BMM, .doc = "The matrix products of two batches of matrices: y[b] = input[b] "
+                                  "mat2[b].",
                  .examples = "moth.randn(5, 2, 3), moth.randn(5, 3, 4)", .dtypes = MOTH_NUMERIC,
                  .flags = MOTH_OP_OUT | MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
 
@@ -325,7 +327,7 @@ static bool linear_with_relu(const moth_pair *p) {
 
 static const moth_fusion linear_fusions[] = {{&moth_op_relu, linear_with_relu, false}, {0}};
 
-MOTH_OP(linear, LINEAR, .doc = "input times the transposed weight, plus the bias.",
+MOTH_OP(linear, LINEAR, .doc = "input weight^T + bias.",
         .examples = "moth.randn(2, 3), moth.randn(4, 3), moth.randn(4)\n"
                     "moth.randn(3), moth.randn(4, 3)\n"
                     "moth.randn(5, 2, 3), moth.randn(4, 3), moth.randn(4)\n"
@@ -377,7 +379,8 @@ static int outer_sum_grad(const outer_sum_args *a, moth_grad *g) {
   return g->status;
 }
 
-MOTH_OP(outer_sum, OUTER_SUM, .doc = "The outer products of two tensors' rows, summed.",
+MOTH_OP(outer_sum, OUTER_SUM, .doc = "The sum of the outer products of the rows of two tensors: "
+                                     "input^T other.",
         .examples = "moth.randn(2, 3), moth.randn(2, 4)\nmoth.randn(5, 2, 3), moth.randn(5, 2, 4)",
         .dtypes = MOTH_NUMERIC, .saves = "input:other other:input",
         .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE)
@@ -403,8 +406,8 @@ static int outer_sum_rows_cpu(const outer_sum_rows_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(outer_sum_rows, OUTER_SUM,
-              .doc = "outer_sum and the sum of input's rows: a layer's gradients of weight and "
-                     "bias.",
+              .doc = "outer_sum, and the sum of the rows of `input`: the gradients of a linear "
+                     "layer by weight and bias.",
               .examples = "moth.randn(2, 3), moth.randn(2, 4)\n"
                           "moth.randn(5, 2, 3), moth.randn(5, 2, 4)\nmoth.randn(3), moth.randn(4)",
               .outputs = "y, rows", .dtypes = MOTH_FLOATS,
@@ -422,7 +425,8 @@ static int outer_compose(const outer_args *a, moth_tensor **out) {
   return status;
 }
 
-MOTH_OP_COMPOSES(outer, OUTER, .doc = "The products of all pairs, (M, N).",
+MOTH_OP_COMPOSES(outer, OUTER, .doc = "The outer product of two vectors, (M, N): y[i][j] = "
+                                      "input[i] vec2[j].",
                  .examples = "moth.randn(2), moth.randn(3)", .dtypes = MOTH_ANY | MOTH_PROMOTE,
                  .flags = MOTH_OP_METHOD | MOTH_OP_MIXED)
 

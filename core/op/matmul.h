@@ -38,14 +38,14 @@ MOTH_ARGS(outer, OUTER)
   ARG(tensor,       input,    , "(..., in features)") \
   ARG(tensor,       weight,   , "(out features, in features)") \
   ARG(maybe_tensor, bias, none, "(out features,)") \
-  ARG(enum,         activation, none|relu, "relu: what is below 0 becomes 0, in the same pass")
+  ARG(enum,         activation, none|relu, "relu: apply relu in the same pass")
 MOTH_ARGS(linear, LINEAR)
 enum { LINEAR_PLAIN, LINEAR_RELU };
 
 /* The same of several pairs of tensors. */
 #define OUTER_SUMS(ARG) \
   ARG(tensors, input, , "each (..., M)") \
-  ARG(tensors, other, , "as many, (..., N): with the same rows")
+  ARG(tensors, other, , "as many, (..., N), with equal leading dimensions")
 MOTH_ARGS(outer_sums, OUTER_SUMS)
 
 /* Gradients of weights: the outer products of the rows of two tensors, summed. */

@@ -288,8 +288,8 @@ static int layer_norm_grad(const layer_norm_args *a, moth_grad *g) {
 }
 
 MOTH_OP(layer_norm, LAYER_NORM,
-  .doc = "(x - mean) / sqrt(var + eps) * weight + bias, with mean and variance of each part of "
-         "the input that the last dimensions make (Ba et al. 2016).",
+  .doc = "(x - mean) / sqrt(var + eps) * weight + bias, with mean and variance over the last "
+         "dimensions, normalized_shape (Ba et al. 2016).",
   .examples =
     "moth.randn(2, 3, 4), {4}\n"
     "moth.randn(2, 3, 4), {3, 4}, moth.randn(3, 4), moth.randn(3, 4)\n"
@@ -331,8 +331,8 @@ static int rms_norm_grad(const rms_norm_args *a, moth_grad *g) {
 }
 
 MOTH_OP(rms_norm, RMS_NORM,
-  .doc = "x / sqrt(mean(x^2) + eps) * weight, with the mean over each part of the input that the "
-         "last dimensions make (Zhang and Sennrich 2019).",
+  .doc = "x / sqrt(mean(x^2) + eps) * weight, with the mean over the last dimensions, "
+         "normalized_shape (Zhang and Sennrich 2019).",
   .examples =
     "moth.randn(2, 3, 4), {4}\n"
     "moth.randn(2, 3, 4), {3, 4}, moth.randn(3, 4), 0.1",
@@ -428,7 +428,7 @@ static int normalize_compose(const normalize_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(normalize, NORMALIZE,
-  .doc = "Vectors along a dimension divided by their length: x / max(norm(x), eps).",
+  .doc = "x / max(norm(x), eps), with the p-norm of the vectors along a dimension.",
   .examples =
     "moth.randn(2, 3)\n"
     "moth.randn(2, 3), {p = 1, dim = -2, eps = 0.1}",

@@ -10,40 +10,43 @@
 
 #define LAYER_NORM(ARG) \
   ARG(tensor,       input,           , "(..., normalized_shape)") \
-  ARG(ints,         normalized_shape,, "sizes of the last dimensions, which are normalised") \
-  ARG(maybe_tensor, weight,      none, "factors, of normalized_shape") \
-  ARG(maybe_tensor, bias,        none, "summands, of normalized_shape") \
+  ARG(ints,         normalized_shape,, "sizes of the last dimensions, over which the input is " \
+                                       "normalised") \
+  ARG(maybe_tensor, weight,      none, "factors, of shape normalized_shape") \
+  ARG(maybe_tensor, bias,        none, "added, of shape normalized_shape") \
   ARG(float,        eps,         1e-5, "added to the variance")
 MOTH_ARGS(layer_norm, LAYER_NORM)
 
 #define RMS_NORM(ARG) \
   ARG(tensor,       input,           , "(..., normalized_shape)") \
-  ARG(ints,         normalized_shape,, "sizes of the last dimensions, which are normalised") \
-  ARG(maybe_tensor, weight,      none, "factors, of normalized_shape") \
-  ARG(maybe_float,  eps,         none, "added to the mean square; when absent the spacing of " \
-                                       "floats at 1, of f32 for half types too")
+  ARG(ints,         normalized_shape,, "sizes of the last dimensions, over which the input is " \
+                                       "normalised") \
+  ARG(maybe_tensor, weight,      none, "factors, of shape normalized_shape") \
+  ARG(maybe_float,  eps,         none, "added to the mean square; when absent the machine " \
+                                       "epsilon of the dtype, of f32 for half-precision types")
 MOTH_ARGS(rms_norm, RMS_NORM)
 
 #define GROUP_NORM(ARG) \
   ARG(tensor,       input,           , "(N, C, ...)") \
-  ARG(int,          num_groups,      , "how many groups the channels make") \
+  ARG(int,          num_groups,      , "number of groups of channels") \
   ARG(maybe_tensor, weight,      none, "factors, (C)") \
-  ARG(maybe_tensor, bias,        none, "summands, (C)") \
+  ARG(maybe_tensor, bias,        none, "added, (C)") \
   ARG(float,        eps,         1e-5, "added to the variance")
 MOTH_ARGS(group_norm, GROUP_NORM)
 
 /* Gradients of the three. Rows are as many as rstd has elements. */
 #define ROW_NORM_BACK(ARG) \
   ARG(tensor,       grad,            , "gradient of the result") \
-  ARG(tensor,       input,           , "what was normalised") \
-  ARG(maybe_tensor, weight,      none, "factors, groups * channels of them") \
-  ARG(maybe_tensor, mean,        none, "mean of each row; absent if it was not taken away") \
+  ARG(tensor,       input,           , "input of the normalisation") \
+  ARG(maybe_tensor, weight,      none, "factors, (groups * channels)") \
+  ARG(maybe_tensor, mean,        none, "mean of each row; absent if it was not subtracted") \
   ARG(tensor,       rstd,            , "1 / standard deviation of each row") \
-  ARG(int,          groups,          , "how many rows in a row have weights of their own") \
-  ARG(int,          channels,        , "weights to a row") \
-  ARG(bool,         affine,      true, "are gradients of weight and bias wanted?") \
+  ARG(int,          groups,          , "number of consecutive rows with separate weights") \
+  ARG(int,          channels,        , "weights per row") \
+  ARG(bool,         affine,      true, "compute the gradients of weight and bias") \
   ARG(maybe_tensor, sum,         none, "added to the gradient of the input") \
-  ARG(dtype,        half,        none, "on a GPU the gradient of the input in this type as well")
+  ARG(dtype,        half,        none, "on a GPU, also return the gradient of the input in this "
+                                       "dtype")
 MOTH_ARGS(row_norm_back, ROW_NORM_BACK)
 
 /* -- every channel over the batch -- */
@@ -53,22 +56,23 @@ MOTH_ARGS(row_norm_back, ROW_NORM_BACK)
   ARG(maybe_tensor, running_mean, none, "(C); updated in training, used otherwise") \
   ARG(maybe_tensor, running_var, none, "(C); updated in training, used otherwise") \
   ARG(maybe_tensor, weight,      none, "factors, (C)") \
-  ARG(maybe_tensor, bias,        none, "summands, (C)") \
-  ARG(bool,         training,   false, "normalise by the batch's own statistics?") \
+  ARG(maybe_tensor, bias,        none, "added, (C)") \
+  ARG(bool,         training,   false, "normalise by the statistics of the batch") \
   ARG(float,        momentum,     0.1, "weight of the batch in the running statistics") \
   ARG(float,        eps,         1e-5, "added to the variance") \
-  ARG(enum,         activation, none|relu, "relu: what is below 0 becomes 0, in the same pass") \
-  ARG(maybe_tensor, residual,    none, "as the input: added in the same pass, before the relu")
+  ARG(enum,         activation, none|relu, "relu: apply relu in the same pass") \
+  ARG(maybe_tensor, residual,    none, "added in the same pass, before the relu; of the input's "
+                                       "shape")
 MOTH_ARGS(batch_norm, BATCH_NORM)
 enum { NORM_PLAIN, NORM_RELU };
 
 #define MOVE_RUNNING_(ARG) \
   ARG(tensor, mean,                    , "running mean of each channel, written") \
-  ARG(tensor, batch_mean,              , "that of the batch") \
+  ARG(tensor, batch_mean,              , "the same of the batch") \
   ARG(tensor, var,                     , "running variance of each channel, written") \
-  ARG(tensor, batch_var,               , "that of the batch") \
-  ARG(float,  momentum,             0.1, "share of the new") \
-  ARG(float,  factor,                 1, "by which the batch's variance is multiplied")
+  ARG(tensor, batch_var,               , "the same of the batch") \
+  ARG(float,  momentum,             0.1, "weight of the batch") \
+  ARG(float,  factor,                 1, "factor of the batch's variance")
 MOTH_ARGS(move_running_, MOVE_RUNNING_)
 
 #define INSTANCE_NORM(ARG) \
@@ -76,8 +80,8 @@ MOTH_ARGS(move_running_, MOVE_RUNNING_)
   ARG(maybe_tensor, running_mean, none, "(C); updated with the input's statistics, or used") \
   ARG(maybe_tensor, running_var, none, "(C); updated with the input's statistics, or used") \
   ARG(maybe_tensor, weight,      none, "factors, (C)") \
-  ARG(maybe_tensor, bias,        none, "summands, (C)") \
-  ARG(bool,         use_input_stats, true, "normalise by the input's own statistics?") \
+  ARG(maybe_tensor, bias,        none, "added, (C)") \
+  ARG(bool,         use_input_stats, true, "normalise by the input's own statistics") \
   ARG(float,        momentum,     0.1, "weight of the input in the running statistics") \
   ARG(float,        eps,         1e-5, "added to the variance")
 MOTH_ARGS(instance_norm, INSTANCE_NORM)
@@ -86,33 +90,34 @@ MOTH_ARGS(instance_norm, INSTANCE_NORM)
 #define CHANNEL_NORM(ARG) \
   ARG(tensor,       input,           , "(N, C, ...)") \
   ARG(maybe_tensor, weight,      none, "factors, (C)") \
-  ARG(maybe_tensor, bias,        none, "summands, (C)") \
-  ARG(maybe_tensor, mean,        none, "(C); when absent the input's, and so for var") \
+  ARG(maybe_tensor, bias,        none, "added, (C)") \
+  ARG(maybe_tensor, mean,        none, "(C); the input's mean when absent; the same for var") \
   ARG(maybe_tensor, var,         none, "(C)") \
   ARG(float,        eps,         1e-5, "added to the variance") \
-  ARG(enum,         activation, none|relu, "relu: what is below 0 becomes 0, in the same pass") \
-  ARG(maybe_tensor, residual,    none, "as the input: added in the same pass, before the relu")
+  ARG(enum,         activation, none|relu, "relu: apply relu in the same pass") \
+  ARG(maybe_tensor, residual,    none, "added in the same pass, before the relu; of the input's "
+                                       "shape")
 MOTH_ARGS(channel_norm, CHANNEL_NORM)
 
 #define CHANNEL_NORM_BACK(ARG) \
   ARG(tensor,       grad,            , "gradient of the result") \
-  ARG(tensor,       input,           , "what was normalised") \
+  ARG(tensor,       input,           , "input of the normalisation") \
   ARG(maybe_tensor, weight,      none, "factors, (C)") \
   ARG(tensor,       mean,            , "(C)") \
   ARG(tensor,       var,             , "(C)") \
   ARG(float,        eps,         1e-5, "added to the variance") \
-  ARG(bool,         training,    true, "are mean and var functions of the input?") \
-  ARG(enum,         activation, none|relu, "relu: the result went through one") \
-  ARG(maybe_tensor, map,         none, "(C, 4): mean, factor and summand by which each channel " \
-                                       "became what the relu saw, and 0")
+  ARG(bool,         training,    true, "mean and var are functions of the input") \
+  ARG(enum,         activation, none|relu, "relu: relu was applied to the result") \
+  ARG(maybe_tensor, map,         none, "(C, 4): mean, factor and summand of each channel before " \
+                                       "the relu, and 0")
 MOTH_ARGS(channel_norm_back, CHANNEL_NORM_BACK)
 
 
 #define NORMALIZE(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
-  ARG(float,  p,         2, "exponent of the norm") \
-  ARG(dim,    dim,       1, "the dimension whose elements make a vector") \
-  ARG(float,  eps,   1e-12, "least length that is divided by")
+  ARG(float,  p,         2, "order of the norm") \
+  ARG(dim,    dim,       1, "dimension of the vectors") \
+  ARG(float,  eps,   1e-12, "smallest divisor")
 MOTH_ARGS(normalize, NORMALIZE)
 
 /* Shared by the files of the family: an argument that wants one number for each of `shape`. */

@@ -239,9 +239,9 @@ STEP(nadam_step_, NADAM_STEP_, , 0, ADAPTIVE(MOTH_NADAM, a->lr, a->decoupled, 1)
      .lr_grad = a->lr_grad, .root = sqrt(1 - pow(a->beta2, a->step)))
 
 STEP_OP(nadam_step_, NADAM_STEP_, .public_name = "NAdam",
-  .doc = "A step of NAdam (Dozat 2016): Adam that looks ahead. lr and lr_grad are the factors of "
-         "the running mean and of the new gradient, corrections included; weight_decay the share "
-         "that goes in this step, if decoupled.",
+  .doc = "A step of NAdam (Dozat 2016): Adam with Nesterov momentum. lr and lr_grad are the "
+         "factors of the running mean and of the new gradient, bias corrections included; if "
+         "decoupled, weight_decay is the share that is subtracted in this step.",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.zeros(3)}, 1\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {step = 2, lr = 0.1,"
@@ -262,7 +262,7 @@ STEP(radam_step_, RADAM_STEP_, , 0,
      .root = radam_factor(a->beta2, a->step))
 
 STEP_OP(radam_step_, RADAM_STEP_, .public_name = "RAdam",
-  .doc = "A step of RAdam (Liu et al. 2020): Adam that waits until its means are worth trusting.",
+  .doc = "A step of RAdam (Liu et al. 2020): Adam with a rectified variance of the learning rate.",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.zeros(3)}, 1\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {step = 20, lr = 0.1,"
@@ -274,8 +274,8 @@ STEP(adamax_step_, ADAMAX_STEP_, , 0,
      ADAPTIVE(MOTH_ADAMAX, a->lr / (1 - pow(a->beta1, a->step)), false, 0))
 
 STEP_OP(adamax_step_, ADAMAX_STEP_, .public_name = "Adamax",
-  .doc = "A step of Adamax (Kingma & Ba 2015): Adam by the largest gradient instead of the mean "
-         "square.",
+  .doc = "A step of Adamax (Kingma & Ba 2015): Adam with the running maximum of gradients instead "
+         "of the mean square.",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.zeros(3)}, 1\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {step = 2, lr = 0.1,"
@@ -326,8 +326,8 @@ STEP(rprop_step_, RPROP_STEP_, , 0, .rule = MOTH_RPROP, .less = a->etaminus,
      .maximize = a->maximize)
 
 STEP_OP(rprop_step_, RPROP_STEP_, .public_name = "Rprop",
-  .doc = "A step of Rprop (Riedmiller & Braun 1993): by the gradient's sign alone, with a size of "
-         "its own for each element.",
+  .doc = "A step of Rprop (Riedmiller & Braun 1993): only the gradient's sign is used, with a "
+         "separate step size for each element.",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {etaminus = 0.25,"

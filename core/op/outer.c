@@ -83,7 +83,7 @@ static int outer_sums_cpu(const outer_sums_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(outer_sums, OUTER_SUMS,
-  .doc = "The outer products of the rows of pairs of tensors, all of them summed.",
+  .doc = "The sum of the outer products of the rows of all pairs of tensors.",
   .examples = "{moth.randn(2, 3), moth.randn(1, 3)}, {moth.randn(2, 4), moth.randn(1, 4)}\n"
               "{moth.randn(3)}, {moth.randn(4)}",
   .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE)

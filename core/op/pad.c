@@ -83,7 +83,7 @@ static int pad_grad(const pad_args *a, moth_grad *g) {
 }
 
 MOTH_OP(pad, PAD,
-  .doc = "A tensor with a border around its last dimensions.",
+  .doc = "Pads the last dimensions of a tensor.",
   .examples =
     "moth.randn(2, 3), {1, 2}\n"
     "moth.randn(2, 3, 4), {1, 0, -1, 2}, {value = 3}\n"
@@ -130,7 +130,7 @@ static int pad_back_grad(const pad_back_args *a, moth_grad *g) {
 }
 
 MOTH_OP(pad_back, PAD_BACK,
-  .doc = "The gradient of pad: each border element added to where it came from.",
+  .doc = "The gradient of pad: each border element is added to its source element.",
   .examples =
     "moth.randn(2, 6), {2, 3}, {1, 2}\n"
     "moth.randn(2, 6), {2, 3}, {1, 2}, {mode = 'reflect'}",

@@ -6,18 +6,20 @@
 
 #define PAD(ARG) \
   ARG(tensor, input,    , "tensor of any shape") \
-  ARG(ints,   pad,      , "how much to add before and after, in pairs from the last dimension " \
+  ARG(ints,   pad,      , "elements added before and after, in pairs from the last dimension " \
                           "backwards: {left, right, top, bottom}; negative cuts off") \
-  ARG(enum,   mode, constant|reflect|replicate|circular, "where the border comes from: `value`, " \
-                          "mirrored without the edge, the edge repeated, or the other side") \
-  ARG(scalar, value,   0, "fills the border in the mode constant")
+  ARG(enum,   mode, constant|reflect|replicate|circular, "border: constant: `value`; reflect: " \
+                                                         "mirrored without the edge; replicate: " \
+                                                         "the edge repeated; circular: from the " \
+                                                         "other side") \
+  ARG(scalar, value,   0, "value of the border in mode constant")
 MOTH_ARGS(pad, PAD)
 
 #define PAD_BACK(ARG) \
   ARG(tensor, input,    , "gradient of the padded tensor") \
   ARG(ints,   size,     , "sizes of the tensor that was padded") \
-  ARG(ints,   pad,      , "how much was added before and after, from the last dimension on") \
-  ARG(enum,   mode, constant|reflect|replicate|circular, "where the border came from")
+  ARG(ints,   pad,      , "elements added before and after, from the last dimension backwards") \
+  ARG(enum,   mode, constant|reflect|replicate|circular, "mode of the padding")
 MOTH_ARGS(pad_back, PAD_BACK)
 
 #endif

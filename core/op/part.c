@@ -131,7 +131,7 @@ static int narrow_view(const narrow_args *a, moth_layout *y) {
 PART_GRAD(narrow)
 
 MOTH_OP_VIEWS(narrow, NARROW, .dtypes = MOTH_ANY,
-              .doc = "A range of positions along one dimension.",
+              .doc = "A range of `length` positions from `start` along a dimension, as a view.",
               .examples = "moth.randn(4, 5), 2, 2, 3\n"
                           "moth.randn(4, 5), 1, -2, 2")
 
@@ -155,7 +155,7 @@ static int select_view(const select_args *a, moth_layout *y) {
 PART_GRAD(select)
 
 MOTH_OP_VIEWS(select, SELECT, .dtypes = MOTH_ANY,
-              .doc = "One position of a dimension, which goes away.",
+              .doc = "The slice at one position of a dimension, as a view without that dimension.",
               .examples = "moth.randn(4, 5), 2, 3\n"
                           "moth.randn(4, 5), 1, -1")
 
@@ -186,7 +186,7 @@ static int slice_view(const slice_args *a, moth_layout *y) {
 PART_GRAD(slice)
 
 MOTH_OP_VIEWS(slice, SLICE, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
-              .doc = "Every step-th position from start up to stop, along one dimension.",
+              .doc = "Every step-th position from start to stop along a dimension, as a view.",
               .examples = "moth.randn(4, 7), 2, 1, 7, 2\n"
                           "moth.randn(4, 7), 1, 0, 3", .public_name = "index")
 
@@ -220,7 +220,7 @@ static int diagonal_view(const diagonal_args *a, moth_layout *y) {
 PART_GRAD(diagonal)
 
 MOTH_OP_VIEWS(diagonal, DIAGONAL, .dtypes = MOTH_ANY,
-              .doc = "A diagonal of matrices, as the last dimension of the result.",
+              .doc = "A diagonal of matrices as the last dimension of the result, as a view.",
               .examples = "moth.randn(3, 4)\n"
                           "moth.randn(2, 3, 4), {offset = 1, dim1 = 3, dim2 = 2}")
 
@@ -259,7 +259,8 @@ static int unfold_dim_view(const unfold_dim_args *a, moth_layout *y) {
 PART_GRAD(unfold_dim)
 
 MOTH_OP_VIEWS(unfold_dim, UNFOLD_DIM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
-              .doc = "Windows of a dimension: their positions become the last dimension.",
+              .doc = "Sliding windows of a dimension, as a view; the positions in a window are a "
+                     "new last dimension.",
               .examples = "moth.randn(2, 7), 2, 3, 2\n"
                           "moth.randn(4, 3), 1, 2, 1", .public_name = "unfold")
 
@@ -312,7 +313,7 @@ static int as_strided_grad(const as_strided_args *a, moth_grad *g) {
 }
 
 MOTH_OP_VIEWS(as_strided, AS_STRIDED, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
-              .doc = "Any sizes and strides over the input's storage.",
+              .doc = "A view of the input's storage with any sizes, strides and offset.",
               .examples = "moth.randn(3, 4), {2, 2}, {1, 2}\n"
                           "moth.randn(9), {3, 2}, {2, 1}, {storage_offset = 1}")
 
@@ -367,7 +368,7 @@ static int unbind_list(const unbind_args *a, moth_results *out) {
 }
 
 MOTH_OP_LISTS(unbind, UNBIND, .dtypes = MOTH_ANY,
-              .doc = "All positions of a dimension, one view each.",
+              .doc = "Views of all slices along a dimension, one for each position.",
               .examples = "moth.randn(3, 4)\n"
                           "moth.randn(3, 4), {dim = 2}")
 
@@ -399,7 +400,7 @@ static int split_list(const split_args *a, moth_results *out) {
 }
 
 MOTH_OP_LISTS(split, SPLIT, .dtypes = MOTH_ANY,
-              .doc = "Pieces of a dimension, of one size or of the sizes given.",
+              .doc = "Splits a dimension into views of one size, or of the sizes given.",
               .examples = "moth.randn(5, 2), 2\n"
                           "moth.randn(2, 5), {1, 4}, {dim = 2}")
 
@@ -420,6 +421,7 @@ static int chunk_list(const chunk_args *a, moth_results *out) {
 }
 
 MOTH_OP_LISTS(chunk, CHUNK, .dtypes = MOTH_ANY,
-              .doc = "Equal pieces of a dimension, the last one possibly smaller, at most so many.",
+              .doc = "Splits a dimension into at most `chunks` equal views; the last may be "
+                     "smaller.",
               .examples = "moth.randn(5, 2), 2\n"
                           "moth.randn(2, 6), 3, {dim = 2}")

@@ -69,7 +69,8 @@ static int index_copy_compose(const index_copy_args *a, moth_tensor **out) {
 
 MOTH_OP_COMPOSES(index_copy, INDEX_COPY, .dtypes = MOTH_ANY,
                  .flags = MOTH_OP_INPLACE | MOTH_OP_FROM_ONE_THERE,
-                 .doc = "The input with new slices at a list of positions along a dimension.",
+                 .doc = "The input with the slices of `source` written at the given positions of a "
+                        "dimension.",
                  .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL}, moth.randn(2, 4)\n"
                              "moth.randn(3, 4), -1, {2}, moth.randn(3, 1)")
 
@@ -91,7 +92,7 @@ static int index_fill_compose(const index_fill_args *a, moth_tensor **out) {
 
 MOTH_OP_COMPOSES(index_fill, INDEX_FILL, .dtypes = MOTH_ANY,
                  .flags = MOTH_OP_INPLACE | MOTH_OP_FROM_ONE_THERE,
-                 .doc = "The input with one value at a list of positions along a dimension.",
+                 .doc = "The input with one value written at the given positions of a dimension.",
                  .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL}, 2\n"
                              "moth.randn(3, 4), -1, {2}, 0")
 
@@ -113,7 +114,7 @@ static int take_compose(const take_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(take, TAKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_FROM_ONE,
-                 .doc = "Elements at positions of the flattened input.",
+                 .doc = "The elements at the given positions of the flattened input.",
                  .examples = "moth.randn(2, 3), moth.tensor{{6LL, 1LL}, {2LL, 2LL}}")
 
 static int flatten_take(const take_along_dim_args *a, moth_tensor **out) {
@@ -153,7 +154,8 @@ static int take_along_dim_compose(const take_along_dim_args *a, moth_tensor **ou
 }
 
 MOTH_OP_COMPOSES(take_along_dim, TAKE_ALONG_DIM, .dtypes = MOTH_ANY, .flags = MOTH_OP_FROM_ONE,
-                 .doc = "Elements at positions along a dimension, as argsort and argmax give them.",
+                 .doc = "The elements at the given positions along a dimension, such as the "
+                        "results of argsort and argmax.",
                  .examples = "moth.randn(3, 4), moth.tensor{{1LL}, {4LL}, {2LL}}, {dim = 2}\n"
                              "moth.randn(2, 3), moth.tensor{6LL, 1LL}")
 
@@ -210,6 +212,6 @@ static int masked_scatter_compose(const masked_scatter_args *a, moth_tensor **ou
 }
 
 MOTH_OP_COMPOSES(masked_scatter, MASKED_SCATTER, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
-                 .doc = "The input with the elements of another tensor where the mask is true.",
+                 .doc = "The input with elements of `source`, in order, where the mask is true.",
                  .examples = "moth.randn(2, 3), "
                              "moth.tensor{{true, false, true}, {false, true, true}}, moth.randn(5)")

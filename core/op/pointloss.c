@@ -83,11 +83,11 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
 
 LOSS(mse_loss, PAIR_LOSS, MOTH_LOSS_SQUARE, 0, square_slope, TIMES(MINUS(x, t), NUMBER(2)),
      TIMES(MINUS(x, t), NUMBER(-2)), PROMOTED, SAVES, METHOD, .examples = REDUCTIONS(""),
-     DOC("The squared differences of input and target."), .autocast = MOTH_AUTOCAST_F32)
+     DOC("Squared error: (input - target)^2, reduced."), .autocast = MOTH_AUTOCAST_F32)
 
 LOSS(l1_loss, PAIR_LOSS, MOTH_LOSS_DISTANCE, 0, distance_slope, OF(sign, MINUS(x, t)),
      OF(sign, MINUS(t, x)), PROMOTED, SAVES, METHOD, .examples = REDUCTIONS(""),
-     DOC("The absolute differences of input and target."), .autocast = MOTH_AUTOCAST_F32)
+     DOC("Absolute error: |input - target|, reduced."), .autocast = MOTH_AUTOCAST_F32)
 
 /* p - q, at most `most` in size */
 static moth_tensor *limited(moth_grad *g, moth_tensor *p, moth_tensor *q, double most) {
@@ -118,8 +118,8 @@ static int huber_loss_grad(const huber_loss_args *a, moth_grad *g) {
 }
 MOTH_OP(huber_loss, HUBER_LOSS, PROMOTED, SAVES, METHOD,
         .examples = HUBER_EXAMPLES("delta"),
-        DOC("Half the squared difference up to `delta`, from there on a straight line (Huber, "
-            "1964)."), .autocast = MOTH_AUTOCAST_F32)
+        DOC("With d = |input - target|: d^2 / 2 where d < delta, else delta (d - delta / 2) "
+            "(Huber, 1964)."), .autocast = MOTH_AUTOCAST_F32)
 
 static int smooth_l1_loss_shape(const smooth_l1_loss_args *a, moth_layout *y) {
   if (!(a->beta >= 0))
@@ -147,7 +147,8 @@ static int smooth_l1_loss_grad(const smooth_l1_loss_args *a, moth_grad *g) {
 }
 MOTH_OP(smooth_l1_loss, SMOOTH_L1_LOSS, PROMOTED, SAVES, METHOD,
         .examples = HUBER_EXAMPLES("beta"),
-        DOC("The absolute difference, rounded off by a square up to `beta` (Girshick, 2015)."),
+        DOC("With d = |input - target|: d^2 / (2 beta) where d < beta, else d - beta / 2 "
+            "(Girshick, 2015)."),
         .autocast = MOTH_AUTOCAST_F32)
 
 /* -- of probabilities -- */
@@ -208,7 +209,7 @@ static int binary_cross_entropy_compose(const binary_cross_entropy_args *a, moth
                               : reduce_weighted(a->ctx, each, a->weight, a->reduction, out);
 }
 MOTH_OP_COMPOSES(binary_cross_entropy, BCE, .dtypes = MOTH_FLOATS, METHOD,
-  DOC("The loss of probabilities: -(target log(input) + (1 - target) log(1 - input))."),
+  DOC("Binary cross entropy: -(target log(input) + (1 - target) log(1 - input)), times weight."),
   .examples =
     "moth.rand(3, 4), moth.rand(3, 4)  -- domain: prob\n"
     "moth.rand(3, 4), moth.rand(3, 4), moth.rand(4), \"sum\"  -- domain: prob\n"
@@ -257,7 +258,8 @@ static int binary_cross_entropy_with_logits_compose(
   return status ? status : reduce_weighted(a->ctx, each, a->weight, a->reduction, out);
 }
 MOTH_OP_COMPOSES(binary_cross_entropy_with_logits, BCE_WITH_LOGITS, .dtypes = MOTH_FLOATS, METHOD,
-  DOC("Binary cross entropy of probabilities sigmoid(input), computed without overflow."),
+  DOC("Binary cross entropy of sigmoid(input), without overflow: -(pos_weight target "
+      "log(sigmoid(input)) + (1 - target) log(1 - sigmoid(input))), times weight."),
   .examples =
     "moth.randn(3, 4), moth.rand(3, 4)\n"
     "moth.randn(3, 4), moth.rand(3, 4), moth.rand(4), \"sum\"\n"
@@ -304,7 +306,7 @@ static int kl_div_grad(const kl_div_args *a, moth_grad *g) {
   return g->status;
 }
 MOTH_OP(kl_div, KL_DIV, .dtypes = MOTH_FLOATS, SAVES, METHOD,
-  DOC("The divergence of Kullback and Leibler: target (log(target) - input), element by element."),
+  DOC("The Kullback-Leibler divergence: target (log(target) - input), reduced."),
   .examples =
     "moth.randn(3, 4), moth.rand(3, 4)  -- domain: prob\n"
     "moth.randn(3, 4), moth.rand(3, 4), \"batchmean\"  -- domain: prob\n"

@@ -21,37 +21,37 @@
 #define PAIR_LOSS(ARG) \
   ARG(tensor, input,  , "any shape") \
   ARG(tensor, target, , "of the same shape") \
-  ARG(enum,   reduction, mean|sum|none, "what the losses become")
+  ARG(enum,   reduction, mean|sum|none, "how the losses are reduced")
 MOTH_ARGS(mse_loss, PAIR_LOSS)
 MOTH_ARGS(l1_loss, PAIR_LOSS)
 
 #define SMOOTH_L1_LOSS(ARG) \
   ARG(tensor, input,  , "any shape") \
   ARG(tensor, target, , "of the same shape") \
-  ARG(enum,   reduction, mean|sum|none, "what the losses become") \
-  ARG(float,  beta, 1.0, "distance up to which the loss is a square")
+  ARG(enum,   reduction, mean|sum|none, "how the losses are reduced") \
+  ARG(float,  beta, 1.0, "difference below which the loss is quadratic")
 MOTH_ARGS(smooth_l1_loss, SMOOTH_L1_LOSS)
 
 #define HUBER_LOSS(ARG) \
   ARG(tensor, input,  , "any shape") \
   ARG(tensor, target, , "of the same shape") \
-  ARG(enum,   reduction, mean|sum|none, "what the losses become") \
-  ARG(float,  delta, 1.0, "distance up to which the loss is a square")
+  ARG(enum,   reduction, mean|sum|none, "how the losses are reduced") \
+  ARG(float,  delta, 1.0, "difference below which the loss is quadratic")
 MOTH_ARGS(huber_loss, HUBER_LOSS)
 
 #define BCE(ARG) \
   ARG(tensor,       input,      , "probabilities from 0 to 1, any shape") \
   ARG(tensor,       target,     , "probabilities from 0 to 1, of the same shape") \
   ARG(maybe_tensor, weight, none, "factor of each loss, broadcast with them") \
-  ARG(enum,         reduction, mean|sum|none, "what the losses become")
+  ARG(enum,         reduction, mean|sum|none, "how the losses are reduced")
 MOTH_ARGS(binary_cross_entropy, BCE)
 
 #define BCE_WITH_LOGITS(ARG) \
   ARG(tensor,       input,          , "logits, any shape") \
   ARG(tensor,       target,         , "probabilities from 0 to 1, of the same shape") \
   ARG(maybe_tensor, weight,     none, "factor of each loss, broadcast with them") \
-  ARG(enum,         reduction, mean|sum|none, "what the losses become") \
-  ARG(maybe_tensor, pos_weight, none, "factor of the part that the target has, broadcast")
+  ARG(enum,         reduction, mean|sum|none, "how the losses are reduced") \
+  ARG(maybe_tensor, pos_weight, none, "factor of the losses of positive targets, broadcast")
 MOTH_ARGS(binary_cross_entropy_with_logits, BCE_WITH_LOGITS)
 
 /* The two without weights, in one pass. */
@@ -61,19 +61,20 @@ MOTH_ARGS(logit_loss, PAIR_LOSS)
 #define KL_DIV(ARG) \
   ARG(tensor, input,  , "logarithms of probabilities, any shape") \
   ARG(tensor, target, , "probabilities, of the same shape") \
-  ARG(enum,   reduction, mean|sum|none|batchmean, "what the losses become; batchmean: their " \
-                         "sum, divided by the size of the first dimension") \
-  ARG(bool,   log_target, false, "is the target a logarithm too?")
+  ARG(enum,   reduction, mean|sum|none|batchmean, "how the losses are reduced; batchmean: their " \
+                                                  "sum divided by the size of the first " \
+                                                  "dimension") \
+  ARG(bool,   log_target, false, "the target is a logarithm too")
 MOTH_ARGS(kl_div, KL_DIV)
 
 /* -- gradients by the input, in one pass -- */
 
 #define PAIR_SLOPE(ARG) \
-  ARG(tensor, grad,   , "gradient of each loss, or of all") \
+  ARG(tensor, grad,   , "gradient of each loss, or of their sum") \
   ARG(tensor, input,  , "any shape") \
   ARG(tensor, target, , "of the same shape") \
-  ARG(float,  a,     0, "numbers of the function") \
-  ARG(float,  b,     0, "the second of them")
+  ARG(float,  a,     0, "first parameter of the function") \
+  ARG(float,  b,     0, "second parameter of the function")
 #define PAIR_SLOPE_FACE(kind, op, ...) MOTH_ARGS(op, PAIR_SLOPE)
 PAIR_SLOPES(PAIR_SLOPE_FACE)
 

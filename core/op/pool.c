@@ -80,8 +80,8 @@ static int max_pool2d_grad(const max_pool2d_args *a, moth_grad *g) {
 }
 
 MOTH_OP(max_pool2d, MAX_POOL2D,
-  .doc = "The largest value in each window of an image; NaN counts as largest. With "
-         "return_indices also where each stands, counted along the rows of its plane.",
+  .doc = "The largest value in each window of an image; NaN counts as largest. With return_indices "
+         "also the position of each maximum in its plane, in row-major order.",
   .examples =
     "moth.randn(2, 3, 8, 8), 2  -- domain: distinct\n"
     "moth.randn(2, 3, 9, 8), {kernel_size = {3, 2}, stride = {2, 1}, padding = 1}"
@@ -173,7 +173,7 @@ static int max_pool2d_pick_grad(const max_pool2d_pick_args *a, moth_grad *g) {
 }
 
 MOTH_OP(max_pool2d_pick, MAX_POOL2D_PICK,
-  .doc = "The values at positions in planes: the second derivative of max_pool2d.",
+  .doc = "The values at the given positions of planes: the second derivative of max_pool2d.",
   .examples = "moth.randn(1, 3, 3), moth.tensor({{{1, 4}, {9, 9}}}, {dtype = moth.int64})",
   .dtypes = MOTH_FLOATS,
   .saves = "indices",
@@ -283,7 +283,7 @@ static int avg_pool2d_back_grad(const avg_pool2d_back_args *a, moth_grad *g) {
 }
 
 MOTH_OP(avg_pool2d_back, AVG_POOL2D_BACK,
-  .doc = "The gradient of avg_pool2d: each value spread over its window.",
+  .doc = "The gradient of avg_pool2d: each value is distributed evenly over its window.",
   .examples =
     "moth.randn(2, 3, 4, 4), {8, 8}, {2, 2}, {2, 2}, {0, 0}, false, true\n"
     "moth.randn(2, 3, 4, 4), {8, 8}, {2, 2}, {2, 2}, {0, 0}, false, true, 3,"

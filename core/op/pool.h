@@ -10,8 +10,9 @@
   ARG(int2,   stride,      kernel_size, "step between windows") \
   ARG(int2,   padding,     0          , "border of -inf on each side, at most half the window") \
   ARG(int2,   dilation,    1          , "step between the elements of a window") \
-  ARG(bool,   ceil_mode,   false      , "count windows that hang over the far edge") \
-  ARG(bool,   return_indices, false   , "also give the flat position of each in its plane")
+  ARG(bool,   ceil_mode,   false      , "include windows that extend past the end") \
+  ARG(bool,   return_indices, false   , "also return the flat position of each maximum in its "
+                                        "plane")
 MOTH_ARGS(max_pool2d, MAX_POOL2D)
 
 #define MAX_POOL1D(ARG) \
@@ -20,8 +21,8 @@ MOTH_ARGS(max_pool2d, MAX_POOL2D)
   ARG(int1,   stride,      kernel_size, "step between windows") \
   ARG(int1,   padding,     0          , "border of -inf on each side, at most half the window") \
   ARG(int1,   dilation,    1          , "step between the elements of a window") \
-  ARG(bool,   ceil_mode,   false      , "count windows that hang over the far edge") \
-  ARG(bool,   return_indices, false   , "also give the position of each in its sequence")
+  ARG(bool,   ceil_mode,   false      , "include windows that extend past the end") \
+  ARG(bool,   return_indices, false   , "also return the position of each maximum in its sequence")
 MOTH_ARGS(max_pool1d, MAX_POOL1D)
 
 /* Its gradient: each value goes to its position in the plane. */
@@ -30,8 +31,9 @@ MOTH_ARGS(max_pool1d, MAX_POOL1D)
   ARG(index,  indices, , "flat position in the plane for each, of the same shape") \
   ARG(int2,   size,    , "height and width of the plane") \
   MOTH_FORMAT_ROW(ARG, "how dx lies on a GPU") \
-  ARG(int2,   reach,   0, "rows and columns that a window spans; 0: any place may be named") \
-  ARG(int2,   stride,  1, "step between them") \
+  ARG(int2,   reach,   0, "rows and columns that a window spans; 0: indices may be any " \
+                          "position") \
+  ARG(int2,   stride,  1, "step between windows") \
   ARG(int2,   padding, 0, "border on each side")
 MOTH_ARGS(max_pool2d_back, MAX_POOL2D_BACK)
 
@@ -46,9 +48,9 @@ MOTH_ARGS(max_pool2d_pick, MAX_POOL2D_PICK)
   ARG(int2,   kernel_size,                  , "window height and width") \
   ARG(int2,   stride,            kernel_size, "step between windows") \
   ARG(int2,   padding,           0          , "border of zeros, at most half the window") \
-  ARG(bool,   ceil_mode,         false      , "count windows that hang over the far edge") \
-  ARG(bool,   count_include_pad, true       , "divide by the window's size, border included") \
-  ARG(maybe_int, divisor_override, none     , "divide by this instead")
+  ARG(bool,   ceil_mode,         false      , "include windows that extend past the end") \
+  ARG(bool,   count_include_pad, true       , "include the zeros of the padding in the divisor") \
+  ARG(maybe_int, divisor_override, none     , "divisor to use instead of the window's size")
 MOTH_ARGS(avg_pool2d, AVG_POOL2D)
 
 #define AVG_POOL1D(ARG) \
@@ -56,8 +58,8 @@ MOTH_ARGS(avg_pool2d, AVG_POOL2D)
   ARG(int1,   kernel_size,                  , "window length") \
   ARG(int1,   stride,            kernel_size, "step between windows") \
   ARG(int1,   padding,           0          , "border of zeros, at most half the window") \
-  ARG(bool,   ceil_mode,         false      , "count windows that hang over the far edge") \
-  ARG(bool,   count_include_pad, true       , "divide by the window's size, border included")
+  ARG(bool,   ceil_mode,         false      , "include windows that extend past the end") \
+  ARG(bool,   count_include_pad, true       , "include the zeros of the padding in the divisor")
 MOTH_ARGS(avg_pool1d, AVG_POOL1D)
 
 #define AVG_POOL2D_BACK(ARG) \
@@ -65,10 +67,10 @@ MOTH_ARGS(avg_pool1d, AVG_POOL1D)
   ARG(int2,   size,              , "height and width of the plane") \
   ARG(int2,   kernel_size,       , "window height and width") \
   ARG(int2,   stride,            , "step between windows") \
-  ARG(int2,   padding,           , "border of zeros on each side") \
-  ARG(bool,   ceil_mode,         , "count windows that hang over the far edge") \
-  ARG(bool,   count_include_pad, , "divide by the window's size, border included") \
-  ARG(maybe_int, divisor_override, none, "divide by this instead") \
+  ARG(int2,   padding,           , "zeros added on each side") \
+  ARG(bool,   ceil_mode,         , "include windows that extend past the end") \
+  ARG(bool,   count_include_pad, , "include the zeros of the padding in the divisor") \
+  ARG(maybe_int, divisor_override, none, "divisor to use instead of the window's size") \
   MOTH_FORMAT_ROW(ARG, "how dx lies on a GPU")
 MOTH_ARGS(avg_pool2d_back, AVG_POOL2D_BACK)
 

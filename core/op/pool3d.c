@@ -166,8 +166,8 @@ static int max_pool3d_compose(const max_pool3d_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(max_pool3d, MAX_POOL3D,
-  .doc = "The largest value in each window of a volume; NaN counts as largest. With "
-         "return_indices also where each stands, counted along the rows of its volume.",
+  .doc = "The largest value in each window of a volume; NaN counts as largest. With return_indices "
+         "also the position of each maximum in its volume, in row-major order.",
   .examples =
     "moth.randn(2, 3, 4, 4, 4), 2  -- domain: distinct\n"
     "moth.randn(1, 2, 5, 6, 4), {kernel_size = {3, 2, 2}, stride = {2, 1, 1}, padding = 1}"
@@ -235,7 +235,7 @@ static int adaptive_avg_pool3d_compose(const adaptive_avg_pool3d_args *a, moth_t
 }
 
 MOTH_OP_COMPOSES(adaptive_avg_pool3d, ADAPTIVE_AVG_POOL3D,
-  .doc = "Volumes of a given size: each element is the mean of its share of the volume.",
+  .doc = "Average pooling of volumes to a given size: each element is the mean of its window.",
   .examples =
     "moth.randn(2, 3, 4, 4, 4), 2\n"
     "moth.randn(3, 5, 4, 3), {3, 2, 4}\n"
@@ -258,7 +258,7 @@ static int adaptive_max_pool3d_compose(const adaptive_max_pool3d_args *a, moth_t
 }
 
 MOTH_OP_COMPOSES(adaptive_max_pool3d, ADAPTIVE_MAX_POOL3D,
-  .doc = "Volumes of a given size: each element is the largest of its share of the volume.",
+  .doc = "Max pooling of volumes to a given size: each element is the largest of its window.",
   .examples =
     "moth.randn(2, 3, 4, 4, 4), 2  -- domain: distinct\n"
     "moth.randn(3, 4, 3, 5), {output_size = {3, moth.none, 2}, return_indices = true}"

@@ -69,7 +69,7 @@ static int to_index_cpu(const to_index_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(to_index, TO_INDEX,
-              .doc = "Positions that count from 1 as positions that count from 0.",
+              .doc = "Converts positions that count from 1 to positions that count from 0.",
               .examples = "moth.tensor{1LL, 2LL}",
               .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN)
 
@@ -84,7 +84,7 @@ static int count_from_one_grad(const count_from_one_args *a, moth_grad *g) {
 }
 
 MOTH_OP_VIEWS(count_from_one, COUNT_FROM_ONE,
-              .doc = "The same positions, marked as counting from 1.",
+              .doc = "The same positions as a view that is marked as counting from 1.",
               .examples = "moth.tensor{1LL, 2LL}",
               .dtypes = MOTH_BIT(MOTH_I64), .flags = MOTH_OP_HIDDEN)
 
@@ -95,8 +95,8 @@ static int positions_compose(const positions_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(positions, COUNT_FROM_ONE,
-                 .doc = "Positions that count from 1 for an op that takes those as well: a view "
-                        "where its kernels would read it.",
+                 .doc = "Positions that count from 1, for an op that accepts them: a view where "
+                        "its kernels can read it.",
                  .examples = "moth.tensor{1LL, 2LL}", .dtypes = MOTH_ANY,
                  .flags = MOTH_OP_HIDDEN)
 
@@ -106,7 +106,8 @@ static int positions_there_compose(const positions_there_args *a, moth_tensor **
 }
 
 MOTH_OP_COMPOSES(positions_there, COUNT_FROM_ONE,
-                 .doc = "The same for an op that takes those on other devices than the CPU.",
+                 .doc = "Positions that count from 1, for an op that accepts them on devices other "
+                        "than the CPU.",
                  .examples = "moth.tensor{1LL, 2LL}", .dtypes = MOTH_ANY,
                  .flags = MOTH_OP_HIDDEN)
 
@@ -119,7 +120,7 @@ static int from_index_cpu(const from_index_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(from_index, FROM_INDEX,
-              .doc = "Positions that count from 0 as positions that count from 1.",
+              .doc = "Converts positions that count from 0 to positions that count from 1.",
               .examples = "moth.tensor{0LL, 2LL}", .dtypes = MOTH_BIT(MOTH_I64),
               .flags = MOTH_OP_HIDDEN)
 

@@ -174,7 +174,7 @@ static int addbmm_compose(const addbmm_args *a, moth_tensor **out) {
   return status ? status : added(a->input, sum, a->beta, a->alpha, out);
 }
 MOTH_OP_COMPOSES(addbmm, ADDBMM,
-                 .doc = "beta input + alpha times the sum of batch1 batch2, (M, N).",
+                 .doc = "beta input + alpha sum over b of (batch1[b] batch2[b]), (M, N).",
                  .examples = "moth.randn(2, 4), moth.randn(5, 2, 3), moth.randn(5, 3, 4)\n"
                              "moth.randn(2, 4), moth.randn(5, 2, 3), moth.randn(5, 3, 4),"
                              " {beta = 3, alpha = 2}",
@@ -213,7 +213,7 @@ static int addr_compose(const addr_args *a, moth_tensor **out) {
   moth_tensor_release(column);
   return status ? status : added(a->input, y, a->beta, a->alpha, out);
 }
-MOTH_OP_COMPOSES(addr, ADDR, .doc = "beta input + alpha times the outer product, (M, N).",
+MOTH_OP_COMPOSES(addr, ADDR, .doc = "beta input + alpha (outer product of vec1 and vec2), (M, N).",
                  .examples = "moth.randn(2, 3), moth.randn(2), moth.randn(3)\n"
                              "moth.randn(2, 3), moth.randn(2), moth.randn(3), {beta = 2,"
                              " alpha = 3}",
@@ -245,8 +245,9 @@ static int inner_compose(const inner_args *a, moth_tensor **out) {
   moth_tensor_release(y);
   return status;
 }
-MOTH_OP_COMPOSES(inner, INNER, .doc = "The dot products of all pairs of rows: sums over the last "
-                                      "dimension of both; with a number, the product.",
+MOTH_OP_COMPOSES(inner, INNER, .doc = "The dot products of all pairs of rows: the sum over the "
+                                      "last dimension of both; of a number and a tensor, their "
+                                      "product.",
                  .examples = "moth.randn(2, 3), moth.randn(4, 3)\nmoth.randn(3), moth.randn(3)",
                  .dtypes = MOTH_NUMERIC, .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
 
@@ -255,7 +256,7 @@ static int vdot_compose(const vdot_args *a, moth_tensor **out) {
   if (!status) status = need(a->other, "other", 1);
   return status ? status : product_of(a->input, a->other, "other", out);
 }
-MOTH_OP_COMPOSES(vdot, VDOT, .doc = "The dot product of two vectors.",
+MOTH_OP_COMPOSES(vdot, VDOT, .doc = "The dot product of two vectors: sum(input * other).",
                  .examples = "moth.randn(3), moth.randn(3)",
                  .dtypes = MOTH_NUMERIC, .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
 
@@ -291,8 +292,8 @@ static int kron_compose(const kron_args *a, moth_tensor **out) {
   moth_tensor_release(y);
   return status;
 }
-MOTH_OP_COMPOSES(kron, KRON, .doc = "The Kronecker product: each element of `input` times all of "
-                                    "`other`, as blocks.",
+MOTH_OP_COMPOSES(kron, KRON, .doc = "The Kronecker product: blocks of each element of `input` "
+                                    "times `other`.",
                  .examples = "moth.randn(2, 3), moth.randn(2, 2)\nmoth.randn(2), moth.randn(1, 3)",
                  .dtypes = MOTH_NUMERIC | MOTH_PROMOTE,
                  .flags = MOTH_OP_OUT | MOTH_OP_METHOD | MOTH_OP_MIXED)

@@ -5,39 +5,39 @@
 #include "call/op.h"
 
 #define BETA_ALPHA(ARG) \
-  ARG(scalar, beta,  1, "factor of `input`; 0: the input does not matter, not even its NaN") \
+  ARG(scalar, beta,  1, "factor of `input`; 0: the input is not read, so its NaN has no effect") \
   ARG(scalar, alpha, 1, "factor of the product")
 
 #define ADDMM(ARG) \
-  ARG(tensor, input, , "what to add to, broadcast to (M, N)") \
+  ARG(tensor, input, , "summand, broadcast to (M, N)") \
   ARG(tensor, mat1,  , "matrix, (M, K)") \
   ARG(tensor, mat2,  , "matrix, (K, N)") \
   BETA_ALPHA(ARG)
 MOTH_ARGS(addmm, ADDMM)
 
 #define BADDBMM(ARG) \
-  ARG(tensor, input,  , "what to add to, broadcast to (B, M, N)") \
+  ARG(tensor, input,  , "summand, broadcast to (B, M, N)") \
   ARG(tensor, batch1, , "matrices, (B, M, K)") \
   ARG(tensor, batch2, , "as many matrices, (B, K, N)") \
   BETA_ALPHA(ARG)
 MOTH_ARGS(baddbmm, BADDBMM)
 
 #define ADDBMM(ARG) \
-  ARG(tensor, input,  , "what to add to, broadcast to (M, N)") \
+  ARG(tensor, input,  , "summand, broadcast to (M, N)") \
   ARG(tensor, batch1, , "matrices, (B, M, K)") \
   ARG(tensor, batch2, , "as many matrices, (B, K, N)") \
   BETA_ALPHA(ARG)
 MOTH_ARGS(addbmm, ADDBMM)
 
 #define ADDMV(ARG) \
-  ARG(tensor, input, , "what to add to, broadcast to (M,)") \
+  ARG(tensor, input, , "summand, broadcast to (M,)") \
   ARG(tensor, mat,   , "matrix, (M, K)") \
   ARG(tensor, vec,   , "vector, (K,)") \
   BETA_ALPHA(ARG)
 MOTH_ARGS(addmv, ADDMV)
 
 #define ADDR(ARG) \
-  ARG(tensor, input, , "what to add to, broadcast to (M, N)") \
+  ARG(tensor, input, , "summand, broadcast to (M, N)") \
   ARG(tensor, vec1,  , "vector, (M,)") \
   ARG(tensor, vec2,  , "vector, (N,)") \
   BETA_ALPHA(ARG)

@@ -176,7 +176,7 @@ static int randint_cpu(const randint_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(randint, RANDINT, .dtypes = MOTH_ANY, .flags = MOTH_OP_CREATES | MOTH_OP_RANDOM,
-              .doc = "Whole numbers drawn evenly from low up to, but not including, high.",
+              .doc = "Random integers, uniform from low up to, but not including, high.",
               .examples = "0, 10, {2, 3}\n"
                           "-3, 4, {2}, {generator = moth.Generator(), dtype = moth.int32, "
                           "device = \"cpu\"}")
@@ -210,7 +210,8 @@ static int randperm_cpu(const randperm_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(randperm, RANDPERM, .dtypes = MOTH_BIT(MOTH_I64), .flags = MOTH_OP_RANDOM,
-              .outputs = "positions: position", .doc = "The positions up to n in random order.",
+              .outputs = "positions: position", .doc = "A random permutation of the positions 1 to "
+                                                       "n.",
               .examples = "5\n"
                           "4, {generator = moth.Generator()}")
 
@@ -234,7 +235,7 @@ static int uniform__cpu(const uniform__args *a, moth_tensor **out) {
 static int uniform__grad(const uniform__args *a, moth_grad *g) { return no_flow(g, a->input); }
 MOTH_OP(uniform_, UNIFORM_, .dtypes = MOTH_FLOATS,
         .flags = MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED,
-        .doc = "Fills a tensor with numbers drawn evenly from a range.",
+        .doc = "Fills a tensor with random numbers, uniform from `from` to `to`.",
         .examples = "moth.zeros(2, 3)\n"
                     "moth.zeros(2), -1, 1, {generator = moth.Generator()}")
 
@@ -249,7 +250,8 @@ static int normal__cpu(const normal__args *a, moth_tensor **out) {
 static int normal__grad(const normal__args *a, moth_grad *g) { return no_flow(g, a->input); }
 MOTH_OP(normal_, NORMAL_, .dtypes = MOTH_FLOATS,
         .flags = MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED,
-        .doc = "Fills a tensor with numbers drawn from a normal distribution.",
+        .doc = "Fills a tensor with random numbers from the normal distribution of the given mean "
+               "and std.",
         .examples = "moth.zeros(2, 3)\n"
                     "moth.zeros(2), 3, 0.5, {generator = moth.Generator()}")
 
@@ -317,7 +319,7 @@ static int bernoulli_cpu(const bernoulli_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(bernoulli, BERNOULLI, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
-              .doc = "1 with the probability that the input gives, else 0.",
+              .doc = "Random 0 and 1: 1 with the probability in the input.",
               .examples = "moth.rand(2, 3)  -- domain: prob\n"
                           "moth.rand(2), {generator = moth.Generator()}")
 
@@ -342,7 +344,7 @@ static int bernoulli__grad(const bernoulli__args *a, moth_grad *g) { return no_f
 
 MOTH_OP(bernoulli_, BERNOULLI_, .dtypes = MOTH_ANY,
         .flags = MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED,
-        .doc = "Fills a tensor with 1 where chance has it, else 0.",
+        .doc = "Fills a tensor with random 0 and 1: 1 with probability p.",
         .examples = "moth.zeros(2, 3)\n"
                     "moth.zeros(2), 0.2, {generator = moth.Generator()}")
 

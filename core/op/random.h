@@ -7,16 +7,16 @@
 #include "call/op.h"
 
 #define RANDOM_FROM(ARG) \
-  ARG(generator, generator, none, "source of the numbers; the default one when absent")
+  ARG(generator, generator, none, "random number generator; the default one when absent")
 #define RANDOM_WHERE(ARG) \
   RANDOM_FROM(ARG) \
-  ARG(dtype,  dtype, none, "element type; the default one when absent") \
-  ARG(device, device, cpu, "where the elements live")
+  ARG(dtype,  dtype, none, "element type; the default dtype when absent") \
+  ARG(device, device, cpu, "device of the result")
 #define RANDOM_LIKE(ARG) \
   ARG(tensor, input,     , "tensor with the shape") \
   RANDOM_FROM(ARG) \
-  ARG(dtype,  dtype, none, "element type; that of the input when absent") \
-  ARG(device, device, cpu, "where the elements live")
+  ARG(dtype,  dtype, none, "element type; the input's when absent") \
+  ARG(device, device, cpu, "device of the result")
 
 #define RAND(ARG) ARG(shape, size, , "sizes") RANDOM_WHERE(ARG)
 MOTH_ARGS(rand, RAND)
@@ -29,22 +29,22 @@ MOTH_ARGS(randn_like, RANDN_LIKE)
 
 #define RANDINT(ARG) \
   ARG(int,    low,       , "smallest value") \
-  ARG(int,    high,      , "bound above all values") \
+  ARG(int,    high,      , "end, not included") \
   ARG(shape,  size,      , "sizes") \
   RANDOM_FROM(ARG) \
   ARG(dtype,  dtype, none, "element type; i64 when absent") \
-  ARG(device, device, cpu, "where the elements live")
+  ARG(device, device, cpu, "device of the result")
 MOTH_ARGS(randint, RANDINT)
 
 #define RANDPERM(ARG) \
-  ARG(int,    n,         , "how many positions") \
+  ARG(int,    n,         , "number of positions") \
   RANDOM_FROM(ARG)
 MOTH_ARGS(randperm, RANDPERM)
 
 #define UNIFORM_(ARG) \
   ARG(tensor, input,     , "tensor to fill") \
   ARG(float,  from,     0, "lower bound") \
-  ARG(float,  to,       1, "upper bound, not reached but by rounding") \
+  ARG(float,  to,       1, "upper bound, not included but for rounding") \
   RANDOM_FROM(ARG)
 MOTH_ARGS(uniform_, UNIFORM_)
 
@@ -70,28 +70,28 @@ MOTH_ARGS(bernoulli_, BERNOULLI_)
 
 #define RANDINT_LIKE(ARG) \
   ARG(tensor, input,     , "tensor with the shape") \
-  ARG(int,    low,       , "smallest value; alone: the bound, from 0 on") \
-  ARG(maybe_int, high, none, "bound above all values") \
+  ARG(int,    low,       , "smallest value; if `high` is absent, the end, from 0 on") \
+  ARG(maybe_int, high, none, "end, not included") \
   RANDOM_FROM(ARG) \
-  ARG(dtype,  dtype, none, "element type; that of the input when absent")
+  ARG(dtype,  dtype, none, "element type; the input's when absent")
 MOTH_ARGS(randint_like, RANDINT_LIKE)
 
 #define RANDOM_(ARG) \
   ARG(tensor, input,     , "tensor to fill") \
-  ARG(maybe_int, from, none, "smallest value; alone: the bound, from 0 on; when absent 0") \
-  ARG(maybe_int, to,   none, "bound above all values; when absent all that the dtype holds") \
+  ARG(maybe_int, from, none, "smallest value, 0 when absent; if `to` is absent, the end") \
+  ARG(maybe_int, to,   none, "end, not included; when both are absent, all values of the dtype") \
   RANDOM_FROM(ARG)
 MOTH_ARGS(random_, RANDOM_)
 
 #define EXPONENTIAL_(ARG) \
   ARG(tensor, input,     , "tensor to fill") \
-  ARG(float,  lambd,    1, "how many come in a unit of time: the mean is its inverse") \
+  ARG(float,  lambd,    1, "rate: the mean is 1 / lambd") \
   RANDOM_FROM(ARG)
 MOTH_ARGS(exponential_, EXPONENTIAL_)
 
 #define GEOMETRIC_(ARG) \
   ARG(tensor, input,     , "tensor to fill") \
-  ARG(float,  p,         , "probability of each trial to succeed") \
+  ARG(float,  p,         , "probability of success of each trial") \
   RANDOM_FROM(ARG)
 MOTH_ARGS(geometric_, GEOMETRIC_)
 
@@ -108,8 +108,8 @@ MOTH_ARGS(standard_gamma, STANDARD_GAMMA)
 MOTH_ARGS(poisson, POISSON)
 
 #define BINOMIAL_OF(ARG) \
-  ARG(tensor, count,     , "how many trials, from 0 on") \
-  ARG(tensor, prob,      , "chance of each to succeed, of the same shape") \
+  ARG(tensor, count,     , "number of trials, from 0 on") \
+  ARG(tensor, prob,      , "probability of success of each trial, of the same shape") \
   RANDOM_FROM(ARG)
 MOTH_ARGS(binomial_of, BINOMIAL_OF)
 
@@ -117,8 +117,8 @@ MOTH_ARGS(binomial_of, BINOMIAL_OF)
 
 #define MULTINOMIAL(ARG) \
   ARG(tensor, input,     , "weights from 0 on, not all 0, (n) or (rows, n)") \
-  ARG(int,    num_samples, , "how many positions to draw in each row") \
-  ARG(bool,   replacement, false, "a position may come again") \
+  ARG(int,    num_samples, , "number of positions to draw in each row") \
+  ARG(bool,   replacement, false, "draw with replacement") \
   RANDOM_FROM(ARG)
 MOTH_ARGS(multinomial, MULTINOMIAL)
 

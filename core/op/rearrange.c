@@ -44,7 +44,7 @@ static int flip_grad(const flip_args *a, moth_grad *g) {
 }
 
 MOTH_OP(flip, FLIP, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_PORTABLE,
-        .doc = "The elements in the opposite order along some dimensions, as a copy.",
+        .doc = "The tensor reversed along the given dimensions, as a copy.",
         .examples = "moth.randn(2, 3), {2}\n"
                     "moth.randn(2, 3, 2), {1, -1}")
 
@@ -139,7 +139,8 @@ static int roll_grad(const roll_args *a, moth_grad *g) {
 }
 
 MOTH_OP(roll, ROLL, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_PORTABLE,
-        .doc = "The elements some places further on; those beyond the end come in at the start.",
+        .doc = "The tensor rolled along dimensions: elements shifted past the end are inserted at "
+               "the start.",
         .examples = "moth.randn(2, 3), 2\n"
                     "moth.randn(3, 4), {1, -3}, {1, 2}")
 
@@ -231,8 +232,8 @@ static int tile_grad(const tile_args *a, moth_grad *g) {
 }
 
 MOTH_OP(tile, TILE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_PORTABLE,
-        .doc = "The tensor side by side with itself. What PyTorch says as x.repeat(2, 3) is "
-               "x:tile(2, 3): `repeat` is a word of Lua's.",
+        .doc = "The tensor repeated along its dimensions. PyTorch's x.repeat(2, 3) is x:tile(2, "
+               "3), because `repeat` is a keyword of Lua.",
         .examples = "moth.randn(2, 3), {2, 2}\n"
                     "moth.randn(2), {3, 1, 2}\n"
                     "moth.randn(2, 2, 2), {2, 1}")
@@ -245,8 +246,8 @@ static int repeat_compose(const repeat_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(repeat, REPEAT, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "As tile, with a number for every dimension. Since `repeat` is a word of "
-                        "Lua's it is called as x[\"repeat\"](x, 2, 3); better say x:tile(2, 3).",
+                 .doc = "tile with a count for every dimension. `repeat` is a keyword of Lua, so "
+                        "the call is x[\"repeat\"](x, 2, 3); x:tile(2, 3) is the same.",
                  .examples = "moth.randn(2, 3), {2, 2}\n"
                              "moth.randn(2), {3, 1, 2}")
 
@@ -359,7 +360,8 @@ static int repeat_interleave_compose(const repeat_interleave_args *a, moth_tenso
 
 MOTH_OP_COMPOSES(repeat_interleave, REPEAT_INTERLEAVE, .dtypes = MOTH_ANY,
                  .flags = MOTH_OP_METHOD | MOTH_OP_MIXED | MOTH_OP_NUMBERS,
-                 .doc = "Each position as often as said, one after the other.",
+                 .doc = "Repeats each element along a dimension: {1, 2} with repeats 2 is {1, 1, "
+                        "2, 2}.",
                  .examples = "moth.randn(2, 3), 2\n"
                              "moth.randn(2, 3), moth.tensor{1LL, 0LL, 2LL}, "
                              "{dim = 2, output_size = 3}")

@@ -388,8 +388,8 @@ static int recurrent_back_cpu(const recurrent_back_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(recurrent_back, RECURRENT_BACK,
-  .doc = "The gradient of the recurrent networks: of the input, the first states and cells, and of "
-         "all parameters in a row.",
+  .doc = "The gradients of a recurrent network: by the input, the first states and cells, and all "
+         "parameters, concatenated.",
   .examples =
     "moth.randn(2, 3, 2), {moth.rand(1, 3, 4), moth.rand(1, 3, 4)}, "
     "{moth.randn(16, 2), moth.randn(16, 4), moth.randn(16), moth.randn(16)}, moth.rand(144), "
@@ -489,7 +489,8 @@ static int lstm_grad(const lstm_args *a, moth_grad *g) {
 }
 
 MOTH_OP(lstm, LSTM_LAYERS,
-  .doc = "Long short-term memory (Hochreiter & Schmidhuber 1997): gates i, f, g, o for each step.",
+  .doc = "Long short-term memory (Hochreiter & Schmidhuber 1997): for each step, with the gates i, "
+         "f, g, o: c = f c + i g, h = o tanh(c).",
   .examples =
     "moth.randn(3, 2, 4), {moth.randn(1, 2, 3), moth.randn(1, 2, 3)}, {moth.randn(12, 4), "
     "moth.randn(12, 3), moth.randn(12), moth.randn(12)}\n"

@@ -11,8 +11,8 @@
   ARG(tensor,       hx,        , "states before it, (N, H)") \
   ARG(tensor,       w_ih,      , "weights of the input, (gates H, I); gates: 1, or 3 of a GRU") \
   ARG(tensor,       w_hh,      , "weights of the state, (gates H, H)") \
-  ARG(maybe_tensor, b_ih,  none, "bias beside the input's weights, (gates H,)") \
-  ARG(maybe_tensor, b_hh,  none, "bias beside the state's weights, (gates H,)")
+  ARG(maybe_tensor, b_ih,  none, "bias of the input's weights, (gates H,)") \
+  ARG(maybe_tensor, b_hh,  none, "bias of the state's weights, (gates H,)")
 MOTH_ARGS(rnn_tanh_cell, RECURRENT_CELL)
 MOTH_ARGS(rnn_relu_cell, RECURRENT_CELL)
 MOTH_ARGS(gru_cell, RECURRENT_CELL)
@@ -22,19 +22,21 @@ MOTH_ARGS(gru_cell, RECURRENT_CELL)
   ARG(tensors,      hx,        , "states and cells before it, {(N, H), (N, H)}") \
   ARG(tensor,       w_ih,      , "weights of the input, (4 H, I): gates i, f, g, o") \
   ARG(tensor,       w_hh,      , "weights of the state, (4 H, H)") \
-  ARG(maybe_tensor, b_ih,  none, "bias beside the input's weights, (4 H,)") \
-  ARG(maybe_tensor, b_hh,  none, "bias beside the state's weights, (4 H,)")
+  ARG(maybe_tensor, b_ih,  none, "bias of the input's weights, (4 H,)") \
+  ARG(maybe_tensor, b_hh,  none, "bias of the state's weights, (4 H,)")
 MOTH_ARGS(lstm_cell, LSTM_CELL)
 
 #define RECURRENT_REST(ARG) \
   ARG(tensors,   params,         , "w_ih, w_hh[, b_ih, b_hh] for each layer and direction") \
-  ARG(bool,      has_biases, true, "are there biases in params?") \
-  ARG(int,       num_layers,    1, "layers; each reads the output of the one below") \
+  ARG(bool,      has_biases, true, "params contain biases") \
+  ARG(int,       num_layers,    1, "number of layers; each reads the output of the layer " \
+                                   "before") \
   ARG(float,     dropout,       0, "probability of a zero between layers") \
-  ARG(bool,      train,     false, "does dropout happen?") \
-  ARG(bool,      bidirectional, false, "are there also layers that run backward in time?") \
+  ARG(bool,      train,     false, "apply dropout") \
+  ARG(bool,      bidirectional, false, "add layers that run backward in time") \
   ARG(bool,      batch_first, false, "input and output are (N, L, ...) instead of (L, N, ...)") \
-  ARG(ints,      batch_sizes, none, "sequences that reach each step, falling; all when absent") \
+  ARG(ints,      batch_sizes, none, "number of sequences at each step, descending; all when " \
+                                    "absent") \
   ARG(generator, generator,  none, "source of random numbers for dropout")
 
 #define RECURRENT(ARG) \
@@ -56,18 +58,18 @@ MOTH_ARGS(lstm, LSTM_LAYERS)
   ARG(tensor,       input,         , "sequences, (L, N, I)") \
   ARG(tensors,      hx,            , "first states, and cells of an LSTM") \
   ARG(tensors,      params,        , "w_ih, w_hh[, b_ih, b_hh] for each layer and direction") \
-  ARG(tensor,       reserve,       , "what the forward pass kept") \
+  ARG(tensor,       reserve,       , "values saved by the forward pass") \
   ARG(maybe_tensor, dy,        none, "gradient of the output") \
   ARG(maybe_tensor, dh,        none, "gradient of the last states") \
   ARG(maybe_tensor, dc,        none, "gradient of the last cells") \
-  ARG(enum,         mode,          =tanh|relu|lstm|gru, "which kind") \
-  ARG(bool,         has_biases, true, "are there biases in params?") \
-  ARG(int,          num_layers,   1, "layers") \
-  ARG(bool,         masked,   false, "was there dropout?") \
-  ARG(bool,         bidirectional, false, "are there two directions?") \
+  ARG(enum,         mode,          =tanh|relu|lstm|gru, "kind of network") \
+  ARG(bool,         has_biases, true, "params contain biases") \
+  ARG(int,          num_layers,   1, "number of layers") \
+  ARG(bool,         masked,   false, "dropout was applied") \
+  ARG(bool,         bidirectional, false, "the network has two directions") \
   ARG(bool,         batch_first, false, "input and dy are (N, L, ...)") \
-  ARG(ints,         batch_sizes, none, "how many sequences reach each step") \
-  ARG(bool,         input_wanted, true, "is the gradient of the input wanted?")
+  ARG(ints,         batch_sizes, none, "number of sequences at each step") \
+  ARG(bool,         input_wanted, true, "compute the gradient of the input")
 MOTH_ARGS(recurrent_back, RECURRENT_BACK)
 
 #define CELL_BACK(ARG) \
@@ -75,11 +77,11 @@ MOTH_ARGS(recurrent_back, RECURRENT_BACK)
   ARG(tensors,      hx,        , "states before it, and cells of an LSTM") \
   ARG(tensor,       w_ih,      , "weights of the input") \
   ARG(tensor,       w_hh,      , "weights of the state") \
-  ARG(tensor,       reserve,   , "what the forward pass kept") \
+  ARG(tensor,       reserve,   , "values saved by the forward pass") \
   ARG(maybe_tensor, dh,    none, "gradient of the state") \
   ARG(maybe_tensor, dc,    none, "gradient of the cell") \
-  ARG(enum,         mode,      =tanh|relu|lstm|gru, "which kind") \
-  ARG(bool,         input_wanted, true, "is the gradient of the input wanted?")
+  ARG(enum,         mode,      =tanh|relu|lstm|gru, "kind of network") \
+  ARG(bool,         input_wanted, true, "compute the gradient of the input")
 MOTH_ARGS(cell_back, CELL_BACK)
 
 #endif

@@ -55,7 +55,7 @@ static int sum_grad(const sum_args *a, moth_grad *g) {
   return moth_flow(g, a->input, SPREAD_BACK(g->dy));
 }
 
-MOTH_OP(sum, REDUCE_DTYPE, .doc = "The sum along dimensions; that of integers and bool is i64.",
+MOTH_OP(sum, REDUCE_DTYPE, .doc = "The sum along dimensions; of integers and bool in i64.",
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
                     "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}",
         .dtypes = MOTH_ANY, .flags = REDUCE_FLAGS, .autocast = MOTH_AUTOCAST_F32)
@@ -181,7 +181,7 @@ static int prod_grad(const prod_args *a, moth_grad *g) {
 
 MOTH_OP(prod, REDUCE_DTYPE, .dtypes = MOTH_ANY, .saves = "input",
         .flags = MOTH_OP_OUT | MOTH_OP_METHOD,
-        .doc = "The product along dimensions; that of integers and bool is i64.",
+        .doc = "The product along dimensions; of integers and bool in i64.",
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
                     "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}",
         .autocast = MOTH_AUTOCAST_F32)
@@ -209,7 +209,7 @@ static int prod_back_cpu(const prod_back_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(prod_back, PROD_BACK, .dtypes = MOTH_FLOATS,
-              .flags = MOTH_OP_HIDDEN, .doc = "Of the products of rows, the gradient.",
+              .flags = MOTH_OP_HIDDEN, .doc = "The gradient of the products of rows.",
               .examples = "moth.randn(2, 1), moth.randn(2, 3)")
 
 /* -- amax, amin: elements that share the extreme share the gradient -- */
@@ -271,8 +271,8 @@ FOLD_EXTREME(amin, "The smallest value along dimensions; NaN wins.")
           .examples = "moth.randn(2, 3)  -- domain: distinct", .flags = MOTH_OP_HIDDEN,       \
           .public_name = shown)
 
-ALL_FOLDED(max_all, moth_amax_reducers, "max", "The largest value of all; NaN wins.")
-ALL_FOLDED(min_all, moth_amin_reducers, "min", "The smallest value of all; NaN wins.")
+ALL_FOLDED(max_all, moth_amax_reducers, "max", "The largest value of all elements; NaN wins.")
+ALL_FOLDED(min_all, moth_amin_reducers, "min", "The smallest value of all elements; NaN wins.")
 
 /* -- truth and counts -- */
 
@@ -307,7 +307,7 @@ static int count_nonzero_cpu(const count_nonzero_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(count_nonzero, COUNT_NONZERO,
-              .doc = "How many elements along the dimensions are not 0 or false.",
+              .doc = "The number of elements that are not 0 or false, along dimensions.",
               .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2}", .dtypes = MOTH_ANY,
               .flags = MOTH_OP_METHOD)
 
@@ -346,7 +346,7 @@ static int nansum_compose(const nansum_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(nansum, REDUCE_DTYPE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "The sum along dimensions of what is not NaN.",
+                 .doc = "The sum along dimensions of the elements that are not NaN.",
                  .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
                              "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}")
 
@@ -377,7 +377,7 @@ static int nanmean_compose(const nanmean_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(nanmean, REDUCE_DTYPE, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD,
-                 .doc = "The mean along dimensions of what is not NaN.",
+                 .doc = "The mean along dimensions of the elements that are not NaN.",
                  .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
                              "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}")
 
@@ -393,7 +393,7 @@ static int aminmax_compose(const aminmax_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(aminmax, AMINMAX, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "The smallest and the largest value, along a dimension or of all.",
+                 .doc = "The smallest and the largest value along a dimension, or of all elements.",
                  .outputs = "min, max",
                  .examples = "moth.randn(2, 3)  -- domain: distinct\n"
                              "moth.randn(2, 3), {dim = 2, keepdim = true}  -- domain: distinct")

@@ -36,9 +36,9 @@ MOTH_ARGS(count_nonzero, COUNT_NONZERO)
 #define SPREAD_OF(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(dims,   dim,    none, "dimensions to reduce; all of them when absent") \
-  ARG(float,  correction, 1, "the sum of squares is divided by the count less this") \
+  ARG(float,  correction, 1, "the sum of squares is divided by the count minus the correction") \
   ARG(bool,   keepdim, false, "keep them as dimensions of size 1") \
-  ARG(bool,   unbiased, true, "false is a correction of 0")
+  ARG(bool,   unbiased, true, "false: a correction of 0")
 MOTH_ARGS(var, SPREAD_OF)
 MOTH_ARGS(std, SPREAD_OF)
 MOTH_ARGS(var_mean, SPREAD_OF)
@@ -52,7 +52,8 @@ MOTH_ARGS(aminmax, AMINMAX)
 
 #define NORM_P(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
-  ARG(float,  p,         2, "the power; may be infinite, and 0 counts what is not 0") \
+  ARG(float,  p,         2, "order of the norm; may be infinite; 0 counts the elements that are " \
+                            "not 0") \
   ARG(dims,   dim,    none, "dimensions to reduce; all of them when absent") \
   ARG(bool,   keepdim, false, "keep them as dimensions of size 1") \
   ARG(dtype,  dtype,  none, "converts the input first")
@@ -60,13 +61,13 @@ MOTH_ARGS(norm_p, NORM_P)
 
 #define DIST(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
-  ARG(tensor, other,      , "tensor, broadcast with it") \
-  ARG(float,  p,         2, "the power of the norm")
+  ARG(tensor, other,      , "tensor, broadcast with the input") \
+  ARG(float,  p,         2, "order of the norm")
 MOTH_ARGS(dist, DIST)
 
 /* Of a product: the last dimension is the one multiplied along. */
 #define PROD_BACK(ARG) \
-  ARG(tensor, grad,       , "of each row's product, (..., 1)") \
+  ARG(tensor, grad,       , "gradient of each row's product, (..., 1)") \
   ARG(tensor, input,      , "the factors, (..., N)")
 MOTH_ARGS(prod_back, PROD_BACK)
 
@@ -74,8 +75,8 @@ MOTH_ARGS(prod_back, PROD_BACK)
 
 #define ARG_EXTREME(ARG) \
   ARG(tensor,    input,      , "tensor of any shape") \
-  ARG(maybe_dim, dim,    none, "dimension to search; when absent all, and the position counts in " \
-                               "row-major order") \
+  ARG(maybe_dim, dim,    none, "dimension to search; when absent all elements, with a row-major " \
+                               "position") \
   ARG(bool,      keepdim, false, "keep it as a dimension of size 1")
 MOTH_ARGS(argmax, ARG_EXTREME)
 MOTH_ARGS(argmin, ARG_EXTREME)
@@ -96,15 +97,16 @@ MOTH_ARGS(min_all, ALL_EXTREME)
 
 #define HISTC(ARG) \
   ARG(tensor, input,      , "numbers, any shape") \
-  ARG(int,    bins,    100, "how many classes") \
-  ARG(float,  min,       0, "lower end of the first") \
-  ARG(float,  max,       0, "upper end of the last; where both are equal the input's own ends")
+  ARG(int,    bins,    100, "number of bins") \
+  ARG(float,  min,       0, "lower end of the first bin") \
+  ARG(float,  max,       0, "upper end of the last bin; if equal to min, both are the input's own "
+                            "extremes")
 MOTH_ARGS(histc, HISTC)
 
 #define BINCOUNT(ARG) \
-  ARG(tensor, input,      , "whole numbers from 0 on, (n)") \
-  ARG(maybe_tensor, weights, none, "what each of them counts, (n); 1 when absent") \
-  ARG(int,    minlength, 0, "the result is at least so long")
+  ARG(tensor, input,      , "integers from 0 on, (n)") \
+  ARG(maybe_tensor, weights, none, "weight of each integer, (n); 1 when absent") \
+  ARG(int,    minlength, 0, "smallest size of the result")
 MOTH_ARGS(bincount, BINCOUNT)
 
 /* -- what the gradient of max_dim needs: one element of each row, read or written -- */
@@ -112,13 +114,13 @@ MOTH_ARGS(bincount, BINCOUNT)
 #define ROW_PICK(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(index,  index,      , "a position in `dim` for each row") \
-  ARG(dim,    dim,        , "dimension that is picked from") \
+  ARG(dim,    dim,        , "dimension that is indexed") \
   ARG(bool,   keepdim, false, "`index` has it as a dimension of size 1")
 MOTH_ARGS(row_pick, ROW_PICK)
 
 #define ROW_PLACE(ARG) \
   ARG(tensor, input,      , "a value for each row") \
-  ARG(index,  index,      , "where it stands in `dim`; elsewhere is 0") \
+  ARG(index,  index,      , "its position in `dim`; the other elements are 0") \
   ARG(dim,    dim,        , "dimension of the rows") \
   ARG(bool,   keepdim, false, "`input` and `index` have it as a dimension of size 1") \
   ARG(shape,  size,       , "sizes of the result")

@@ -70,7 +70,7 @@ static int resize_grad(const resize_args *a, moth_grad *g) {
 }
 
 MOTH_OP(resize, RESIZE,
-  .doc = "Images resampled to a size: what interpolate is made of.",
+  .doc = "Images resampled to a size: the op under interpolate.",
   .examples =
     "moth.randn(1, 2, 3, 4), {5, 2}\n"
     "moth.randn(1, 2, 3, 4), {6, 8}, {mode = 'linear', align_corners = true}\n"
@@ -236,7 +236,7 @@ static int interpolate_compose(const interpolate_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(interpolate, INTERPOLATE,
-  .doc = "Sequences, images or volumes of another size, given by `size` or by `scale_factor`.",
+  .doc = "Resamples sequences, images or volumes to `size`, or by `scale_factor`.",
   .examples =
     "moth.randn(2, 3, 4, 5), {scale_factor = 2}\n"
     "moth.randn(2, 3, 4, 5), {6, 4}, {mode = 'bilinear', align_corners = true}\n"
@@ -295,7 +295,8 @@ static int pixel_shuffle_compose(const pixel_shuffle_args *a, moth_tensor **out)
 }
 
 MOTH_OP_COMPOSES(pixel_shuffle, PIXEL_SHUFFLE,
-  .doc = "Groups of r r channels become r times larger images (Shi et al. 2016).",
+  .doc = "Rearranges groups of r^2 channels to images of r times the size: (C r^2, H, W) -> (C, H "
+         "r, W r) (Shi et al. 2016).",
   .examples = "moth.randn(2, 8, 3, 2), 2",
   .dtypes = MOTH_ANY)
 
@@ -313,7 +314,8 @@ static int pixel_unshuffle_compose(const pixel_unshuffle_args *a, moth_tensor **
 }
 
 MOTH_OP_COMPOSES(pixel_unshuffle, PIXEL_UNSHUFFLE,
-  .doc = "The inverse of pixel_shuffle: squares of r r pixels become channels.",
+  .doc = "The inverse of pixel_shuffle: rearranges squares of r by r pixels to channels: (C, H r, "
+         "W r) -> (C r^2, H, W).",
   .examples = "moth.randn(2, 2, 6, 4), 2",
   .dtypes = MOTH_ANY)
 

@@ -8,21 +8,29 @@
   ARG(tensor, input,            , "sequences, (N, C, L), images, (N, C, H, W), or " \
                                    "volumes, (N, C, D, H, W)") \
   ARG(ints,   size,         none, "sizes of the result: one for all sides, or one for each") \
-  ARG(floats, scale_factor, none, "how much larger it is, for all sides or for each; or `size`") \
-  ARG(enum,   mode, nearest|linear|bilinear|bicubic|area|nearest-exact|trilinear, "how values " \
-                                   "between the elements are found; linear for sequences, " \
-                                   "bilinear and bicubic for images, trilinear for volumes") \
-  ARG(bool,   align_corners, false, "corner elements stand on corner elements, else corners on " \
-                                   "corners; for linear, bilinear, bicubic, trilinear") \
-  ARG(bool,   recompute_scale_factor, false, "elements are placed by the sizes, not by the " \
-                                   "factors that gave them")
+  ARG(floats, scale_factor, none, "factor of the size, for all sides or for each; used instead " \
+                                  "of `size`") \
+  ARG(enum,   mode, nearest|linear|bilinear|bicubic|area|nearest-exact|trilinear, "interpolation " \
+                                                                                  "between " \
+                                                                                  "elements; " \
+                                                                                  "linear for " \
+                                                                                  "sequences, " \
+                                                                                  "bilinear and " \
+                                                                                  "bicubic for " \
+                                                                                  "images, " \
+                                                                                  "trilinear for " \
+                                                                                  "volumes") \
+  ARG(bool,   align_corners, false, "align the centres of the corner elements instead of their " \
+                                    "corners; for linear, bilinear, bicubic, trilinear") \
+  ARG(bool,   recompute_scale_factor, false, "compute the coordinates from the sizes instead of " \
+                                             "scale_factor")
 MOTH_ARGS(interpolate, INTERPOLATE)
 
 #define RESIZE_HOW(ARG) \
-  ARG(enum,   mode, nearest|nearest_exact|linear|cubic, "how values between elements are found") \
-  ARG(bool,   align_corners, false, "corner elements stand on corner elements") \
-  ARG(float,  scale_h, 0, "how much higher; 0: as the sizes say") \
-  ARG(float,  scale_w, 0, "how much wider; 0: as the sizes say")
+  ARG(enum,   mode, nearest|nearest_exact|linear|cubic, "interpolation between elements") \
+  ARG(bool,   align_corners, false, "align the centres of the corner elements") \
+  ARG(float,  scale_h, 0, "factor of the height; 0: the ratio of the heights") \
+  ARG(float,  scale_w, 0, "factor of the width; 0: the ratio of the widths")
 
 #define RESIZE(ARG) \
   ARG(tensor, input, , "images, (N, C, H, W)") \
@@ -38,12 +46,12 @@ MOTH_ARGS(resize_back, RESIZE_BACK)
 
 #define PIXEL_SHUFFLE(ARG) \
   ARG(tensor, input,          , "images, (..., C r r, H, W)") \
-  ARG(int,    upscale_factor, , "r: how much larger the result is, (..., C, H r, W r)")
+  ARG(int,    upscale_factor, , "r, the factor of the size of the result, (..., C, H r, W r)")
 MOTH_ARGS(pixel_shuffle, PIXEL_SHUFFLE)
 
 #define PIXEL_UNSHUFFLE(ARG) \
   ARG(tensor, input,            , "images, (..., C, H r, W r)") \
-  ARG(int,    downscale_factor, , "r: how much smaller the result is, (..., C r r, H, W)")
+  ARG(int,    downscale_factor, , "r, the divisor of the size of the result, (..., C r r, H, W)")
 MOTH_ARGS(pixel_unshuffle, PIXEL_UNSHUFFLE)
 
 #endif

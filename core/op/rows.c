@@ -81,7 +81,8 @@ static int var_grad(const var_args *a, moth_grad *g) {
   double n = degrees(a->input, g->dy, a->unbiased ? a->correction : 0);
   return var_flow(g, a->input, a->dim, a->keepdim, TIMES(g->dy, NUMBER(2 / n)), NULL);
 }
-SPREAD_RECORD(var, .doc = "The variance along dimensions.", .saves = "input")
+SPREAD_RECORD(var, .doc = "The variance along dimensions: sum((x - mean)^2) / (n - "
+                          "correction).", .saves = "input")
 
 SPREAD_OP(std, true)
 static int std_grad(const std_args *a, moth_grad *g) {
@@ -90,7 +91,8 @@ static int std_grad(const std_args *a, moth_grad *g) {
   moth_tensor *scale = FILLED(TIMES(g->dy, NUMBER(1 / n)), flat, 0);
   return var_flow(g, a->input, a->dim, a->keepdim, scale, FILLED(y, flat, 1));
 }
-SPREAD_RECORD(std, .doc = "The standard deviation along dimensions.", .saves = "input y")
+SPREAD_RECORD(std, .doc = "The standard deviation along dimensions: sqrt(sum((x - mean)^2) / (n - "
+                          "correction)).", .saves = "input y")
 
 #define WITH_MEAN(op, first, text)                                                             \
   static int op##_compose(const op##_args *a, moth_tensor **out) {                        \
@@ -184,7 +186,7 @@ static int norm_p_grad(const norm_p_args *a, moth_grad *g) {
 }
 
 MOTH_OP(norm_p, NORM_P, .dtypes = MOTH_ANY, .saves = "input y", .flags = MOTH_OP_HIDDEN,
-        .doc = "The p-norm along dimensions.",
+        .doc = "The p-norm along dimensions: sum(|x|^p)^(1 / p).",
         .examples = "moth.randn(2, 3)\n"
                     "moth.randn(2, 3), 3, {dim = 2, keepdim = true}\n"
                     "moth.randn(2, 3), math.huge, {dim = 1}  -- domain: distinct\n"
@@ -203,7 +205,7 @@ static int dist_compose(const dist_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(dist, DIST, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD,
-                 .doc = "The p-norm of the difference of two tensors.",
+                 .doc = "The p-norm of input - other.",
                  .examples = "moth.randn(2, 3), moth.randn(3)\n"
                              "moth.randn(2, 3), moth.randn(2, 3), 3", .autocast = MOTH_AUTOCAST_F32)
 

@@ -129,7 +129,7 @@ static int cumsum_grad(const cumsum_args *a, moth_grad *g) {
   return moth_flow(g, a->input, GRAD(g, cumsum_back, .input = g->dy, .dim = a->dim));
 }
 
-MOTH_OP(cumsum, CUMSUM, .doc = "Each element with all before it along a dimension, summed.",
+MOTH_OP(cumsum, CUMSUM, .doc = "The cumulative sum along a dimension: y[i] = x[1] + ... + x[i].",
         .examples = "moth.randn(2, 3), 2\nmoth.randn(2, 3), 1, {dtype = moth.float64}",
         .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_METHOD,
         .autocast = MOTH_AUTOCAST_F32)
@@ -149,7 +149,7 @@ static int cumsum_back_grad(const cumsum_back_args *a, moth_grad *g) {
 }
 
 MOTH_OP(cumsum_back, CUMSUM_BACK,
-        .doc = "Each element with all after it along a dimension, summed.",
+        .doc = "The cumulative sum from the end along a dimension: y[i] = x[i] + ... + x[n].",
         .examples = "moth.randn(2, 3), 2", .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN)
 
 /* -- cumprod -- */
@@ -214,7 +214,7 @@ static int cumprod_grad(const cumprod_args *a, moth_grad *g) {
 
 MOTH_OP(cumprod, CUMPROD, .dtypes = MOTH_ANY, .saves = "input y",
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_METHOD,
-        .doc = "Each element multiplied with all before it along a dimension.",
+        .doc = "The cumulative product along a dimension: y[i] = x[1] * ... * x[i].",
         .examples = "moth.randn(2, 3), 2\nmoth.randn(2, 3), 1, {dtype = moth.float64}",
         .autocast = MOTH_AUTOCAST_F32)
 
@@ -245,7 +245,7 @@ static int cumprod_back_cpu(const cumprod_back_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(cumprod_back, CUMPROD_BACK, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN,
-              .doc = "The gradient of running products.",
+              .doc = "The gradient of the cumulative product.",
               .examples = "moth.randn(2, 3), moth.randn(2, 3), 2")
 
 /* -- recur -- */
@@ -286,7 +286,7 @@ static int recur_grad(const recur_args *a, moth_grad *g) {
 }
 
 MOTH_OP(recur, RECUR, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN, .saves = "factor y",
-        .doc = "Each element plus its factor times the result before it.",
+        .doc = "A linear recurrence along a dimension: y[i] = x[i] + factor[i] y[i - 1].",
         .examples = "moth.randn(2, 3), moth.randn(2, 3), 2\n"
                     "moth.randn(3, 2), moth.randn(3, 2), 1, {from_end = true}")
 
@@ -382,7 +382,8 @@ static int diff_compose(const diff_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(diff, DIFF, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "The differences of neighbours along a dimension.",
+                 .doc = "The n-th differences of neighbours along a dimension: y[i] = x[i + 1] - "
+                        "x[i].",
                  .examples = "moth.randn(2, 4)\n"
                              "moth.randn(4, 2), {n = 2, dim = 1}\n"
                              "moth.randn(2, 2), {prepend = moth.randn(2, 1), "

@@ -37,7 +37,7 @@ MOTH_ARGS(cumsum_back, CUMSUM_BACK)
 MOTH_ARGS(cumprod, CUMPROD)
 
 #define CUMPROD_BACK(ARG) \
-  ARG(tensor, grad,       , "of the running products") \
+  ARG(tensor, grad,       , "gradient of the cumulative product") \
   ARG(tensor, input,      , "the factors, of the same shape") \
   ARG(dim,    dim,        , "dimension to multiply along")
 MOTH_ARGS(cumprod_back, CUMPROD_BACK)
@@ -51,16 +51,16 @@ MOTH_ARGS(cummin, CUM_EXTREME)
 #define RECUR(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(tensor, factor,     , "of the same shape") \
-  ARG(dim,    dim,        , "dimension to go along") \
-  ARG(bool,   from_end, false, "go from its end")
+  ARG(dim,    dim,        , "dimension of the recurrence") \
+  ARG(bool,   from_end, false, "start at the end")
 MOTH_ARGS(recur, RECUR)
 
 #define DIFF(ARG) \
   ARG(tensor, input,      , "tensor with dimensions") \
-  ARG(int,    n,         1, "how many times differences are taken") \
-  ARG(dim,    dim,      -1, "dimension to go along") \
-  ARG(maybe_tensor, prepend, none, "what comes before the input along it") \
-  ARG(maybe_tensor, append, none, "what comes behind it")
+  ARG(int,    n,         1, "order of the differences") \
+  ARG(dim,    dim,      -1, "dimension of the recurrence") \
+  ARG(maybe_tensor, prepend, none, "values prepended to the input along `dim`") \
+  ARG(maybe_tensor, append, none, "values appended to the input along `dim`")
 MOTH_ARGS(diff, DIFF)
 
 #endif

@@ -220,8 +220,8 @@ static int scatter_reduce_grad(const scatter_reduce_args *a, moth_grad *g) {
 
 MOTH_OP(scatter_reduce, SCATTER_REDUCE, .dtypes = MOTH_NUMERIC, .saves = "index input src y",
         .flags = MOTH_OP_INPLACE | MOTH_OP_METHOD | MOTH_OP_FROM_ONE,
-        .doc = "Values at positions along a dimension, where several meet their sum, product, "
-               "mean or extreme.",
+        .doc = "The input with the values of `src` at positions along a dimension; values at one "
+               "position are reduced to their sum, product, mean, minimum or maximum.",
         .examples =
           "moth.randn(3, 4), 2, moth.tensor{{1LL, 1LL}, {4LL, 2LL}, {2LL, 2LL}}, "
           "moth.randn(3, 2), 'sum'\n"

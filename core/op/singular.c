@@ -132,9 +132,9 @@ static int linalg_svd_grad(const linalg_svd_args *a, moth_grad *g) {
 }
 
 MOTH_LAPACK_OP(linalg_svd, LINALG_SVD, .saves = "U S Vh", .outputs = "U, S, Vh",
-               .doc = "A = U times diag(S) times Vh, with orthonormal columns of U and rows of Vh "
-                      "and descending S. Of each column of U the first entry above a tenth of its "
-                      "largest is positive.",
+               .doc = "The singular value decomposition A = U diag(S) Vh: U has orthonormal "
+                      "columns, Vh orthonormal rows, S is descending. In each column of U the "
+                      "first entry above a tenth of the largest is positive.",
                .examples = "moth.tensor{{3, 1}, {1, 2}}  -- domain: matrix\n"
                            "moth.eye(4, 3):expand(2, 4, 3), {full_matrices = false}"
                            "  -- domain: matrix\n"
@@ -265,7 +265,7 @@ static int linalg_pinv_grad(const linalg_pinv_args *a, moth_grad *g) {
 }
 
 MOTH_LAPACK_OP(linalg_pinv, LINALG_PINV, .saves = "A y",
-               .doc = "The pseudoinverse of a matrix, by its singular values.",
+               .doc = "The Moore-Penrose pseudoinverse of a matrix, by its singular values.",
                .examples = "moth.eye(2, 3) * 2  -- domain: matrix\n"
                            "moth.eye(3, 2):expand(2, 3, 2), {atol = 0.01, rtol = 0.01}"
                            "  -- domain: matrix")
@@ -390,8 +390,8 @@ static int linalg_lstsq_solve_grad(const linalg_lstsq_solve_args *a, moth_grad *
 
 MOTH_LAPACK_OP(linalg_lstsq_solve, LINALG_LSTSQ, .saves = "A B:A", .public_name = "lstsq",
                .outputs = "solution, rank, singular_values",
-               .doc = "The X of smallest norm that brings A times X nearest to B, the rank of A, "
-                      "and its singular values where the driver makes them.",
+               .doc = "The least squares solution X of A X = B of the smallest norm, the rank of "
+                      "A, and its singular values if the driver computes them.",
                .examples = "moth.eye(3, 2), moth.ones(3, 1)  -- domain: matrix\n"
                            "moth.eye(2, 3), moth.ones(4, 2, 1), {rcond = 0.001, driver = 'gelsd'}"
                            "  -- domain: matrix")
@@ -515,6 +515,6 @@ static int linalg_cofactor_back_grad(const linalg_cofactor_back_args *a, moth_gr
 
 MOTH_LAPACK_OP(linalg_cofactor_back, LINALG_COFACTOR_BACK, .saves = "A grad y",
                .public_name = "det",
-               .doc = "The gradient of linalg_cofactor, also where there is no inverse.",
+               .doc = "The gradient of linalg_cofactor, also for singular matrices.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}, moth.ones(2, 2)  -- domain: matrix\n"
                            "moth.eye(3):expand(2, 3, 3), moth.ones(2, 3, 3)  -- domain: matrix")

@@ -80,7 +80,7 @@ static int softmax_grad(const softmax_args *a, moth_grad *g) {
 }
 
 MOTH_OP(softmax, SOFTMAX,
-  .doc = "Numbers from 0 to 1 that sum to 1 along a dimension: exp(x) / sum(exp(x)).",
+  .doc = "exp(x) / sum(exp(x)) along a dimension: numbers from 0 to 1 with sum 1.",
   .examples =
     "moth.randn(3, 5), 2\n"
     "moth.randn(3, 5, 2), {dim = -2}\n"
@@ -134,7 +134,7 @@ static int log_softmax_grad(const log_softmax_args *a, moth_grad *g) {
 }
 
 MOTH_OP(log_softmax, LOG_SOFTMAX,
-  .doc = "The logarithm of softmax, computed without overflow: x - log(sum(exp(x))).",
+  .doc = "log(softmax(x)) without overflow: x - log(sum(exp(x))) along a dimension.",
   .examples =
     "moth.randn(3, 5), 2\n"
     "moth.randn(3, 5, 2), {dim = -2}\n"

@@ -226,8 +226,8 @@ static int linalg_inv_grad(const linalg_inv_args *a, moth_grad *g) {
 }
 
 MOTH_LAPACK_OP(linalg_inv, LINALG_SQUARE, .saves = "y",
-               .doc = "The inverse of a matrix; a singular one is an error. To solve equations, "
-                      "linalg.solve is faster and more exact.",
+               .doc = "The inverse of a matrix; a singular matrix is an error. To solve equations, "
+                      "linalg.solve is faster and more accurate.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
                            "moth.eye(3):expand(2, 3, 3)  -- domain: matrix")
 
@@ -251,8 +251,8 @@ static int linalg_inv_ex_grad(const linalg_inv_ex_args *a, moth_grad *g) {
 }
 
 MOTH_LAPACK_OP(linalg_inv_ex, LINALG_INV_EX, .saves = "inverse", .outputs = "inverse, info",
-               .doc = "As inv, but of a singular matrix the inverse is NaN and info the first "
-                      "pivot that is 0, from 1; elsewhere info is 0.",
+               .doc = "inv without errors: the inverse of a singular matrix is NaN, and info is "
+                      "the number of the first pivot that is 0, from 1; info is 0 on success.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
                            "moth.eye(3), {check_errors = true}  -- domain: matrix")
 
@@ -353,8 +353,8 @@ MOTH_LAPACK_OP(linalg_det, LINALG_SQUARE, .saves = "A", .doc = "The determinant 
                            "moth.eye(3):expand(2, 3, 3)  -- domain: matrix")
 
 MOTH_LAPACK_OP(linalg_slogdet, LINALG_SQUARE, .saves = "A", .outputs = "sign, logabsdet",
-               .doc = "The sign of the determinant of a matrix, and the logarithm of its absolute "
-                      "value: 0 and -inf of a singular one.",
+               .doc = "The sign of the determinant of a matrix and the logarithm of its absolute "
+                      "value; 0 and -inf for a singular matrix.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
                            "moth.eye(3):expand(2, 3, 3)  -- domain: matrix")
 
@@ -515,8 +515,9 @@ static int linalg_solve_grad(const linalg_solve_args *a, moth_grad *g) {
 }
 
 MOTH_LAPACK_OP(linalg_solve, LINALG_SOLVE, .saves = "A y:A",
-               .doc = "The X of A X = B for square A; a singular one is an error. B holds vectors "
-                      "if it has one dimension, or the shape of A without its last.",
+               .doc = "The solution X of A X = B for square A; a singular matrix is an error. B is "
+                      "a vector, or a batch of vectors, if it has one dimension or the shape of A "
+                      "without the last dimension.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}, moth.ones(2, 3)  -- domain: matrix\n"
                            "moth.eye(3):expand(2, 1, 3, 3), moth.ones(4, 2, 3), {left = false}"
                            "  -- domain: matrix\n"
@@ -576,8 +577,8 @@ static int linalg_solve_triangular_grad(const linalg_solve_triangular_args *a, m
 }
 
 MOTH_LAPACK_OP(linalg_solve_triangular, LINALG_SOLVE_TRIANGULAR, .saves = "A y:A",
-               .doc = "The X of A X = B for a triangular A, of which nothing else is read. Zeros "
-                      "on its diagonal give infinities.",
+               .doc = "The solution X of A X = B for a triangular A; only that triangle is read. "
+                      "Zeros on the diagonal result in infinities.",
                .examples = "moth.tensor{{2, 1}, {0, 3}}, moth.ones(2, 3), {upper = true}"
                            "  -- domain: matrix\n"
                            "moth.eye(3), moth.ones(2, 4, 3), {upper = false, left = false, "

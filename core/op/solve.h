@@ -7,14 +7,14 @@
 #define LINALG_SOLVE(ARG) \
   ARG(tensor, A,          , "matrices, (..., N, N)") \
   ARG(tensor, B,          , "right sides, (..., N, K) or (..., N); (..., K, N) without `left`") \
-  ARG(bool,   left,   true, "A X = B, not X A = B")
+  ARG(bool,   left,   true, "solve A X = B instead of X A = B")
 MOTH_ARGS(linalg_solve, LINALG_SOLVE)
 
 #define LINALG_SOLVE_TRIANGULAR(ARG) \
   ARG(tensor, A,          , "triangular matrices, (..., N, N)") \
   ARG(tensor, B,          , "right sides, (..., N, K); (..., K, N) without `left`") \
-  ARG(bool,   upper,      , "is the upper triangle read, or the lower one?") \
-  ARG(bool,   left,   true, "A X = B, not X A = B") \
+  ARG(bool,   upper,      , "read the upper triangle instead of the lower") \
+  ARG(bool,   left,   true, "solve A X = B instead of X A = B") \
   ARG(bool,   unitriangular, false, "the diagonal counts as ones and is not read")
 MOTH_ARGS(linalg_solve_triangular, LINALG_SOLVE_TRIANGULAR)
 

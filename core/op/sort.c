@@ -64,8 +64,8 @@ static int sort_grad(const sort_args *a, moth_grad *g) { return flow_back(g, a->
 
 MOTH_OP(sort, SORT, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD, .saves = "indices",
         .outputs = "values, indices: position",
-        .doc = "The elements in order along a dimension, and where they stood. NaN counts as the "
-               "greatest.",
+        .doc = "The elements sorted along a dimension, and their positions in the input. NaN "
+               "counts as the largest.",
         .examples = "moth.randn(2, 3)  -- domain: distinct\n"
                     "moth.randn(3, 2), {dim = 1, descending = true, stable = true}"
                     "  -- domain: distinct")
@@ -82,7 +82,7 @@ static int argsort_cpu(const argsort_args *a, moth_tensor **out) {
 
 MOTH_OP_CONST(argsort, SORT, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
               .outputs = "indices: position",
-              .doc = "Where the elements stand that follow each other in order.",
+              .doc = "The positions that sort a tensor along a dimension.",
               .examples = "moth.randn(2, 3)\n"
                           "moth.randn(3, 2), {dim = 1, descending = true, stable = true}")
 
@@ -95,7 +95,7 @@ static int msort_compose(const msort_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(msort, MSORT, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "The elements in order along the first dimension.",
+                 .doc = "The elements sorted along the first dimension.",
                  .examples = "moth.randn(3, 2)  -- domain: distinct")
 
 /* -- topk -- */
@@ -124,7 +124,8 @@ static int topk_grad(const topk_args *a, moth_grad *g) { return flow_back(g, a->
 
 MOTH_OP(topk, TOPK, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD, .saves = "indices",
         .outputs = "values, indices: position",
-        .doc = "The k largest or smallest along a dimension in order, and where they stand.",
+        .doc = "The k largest or smallest elements along a dimension in order, and their "
+               "positions.",
         .examples = "moth.randn(2, 5), 2  -- domain: distinct\n"
                     "moth.randn(3, 2), 2, {dim = 1, largest = false, sorted = false}"
                     "  -- domain: distinct")
@@ -192,7 +193,7 @@ static int kthvalue_grad(const kthvalue_args *a, moth_grad *g) {
 
 MOTH_OP(kthvalue, KTHVALUE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD, .saves = "indices",
         .outputs = "values, indices: position",
-        .doc = "The k-th smallest along a dimension, and where it stands.",
+        .doc = "The k-th smallest element along a dimension, and its position.",
         .examples = "moth.randn(2, 3), 2  -- domain: distinct\n"
                     "moth.randn(3, 2), 1, {dim = 1, keepdim = true}  -- domain: distinct")
 
@@ -220,7 +221,7 @@ static int median_dim_grad(const median_dim_args *a, moth_grad *g) {
 
 MOTH_OP(median_dim, MEDIAN_DIM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .saves = "indices",
         .outputs = "values, indices: position",
-        .doc = "The median along a dimension, the lower of two, and where it stands; NaN wins.",
+        .doc = "The median along a dimension (the lower of two), and its position; NaN wins.",
         .examples = "moth.randn(2, 4), 2  -- domain: distinct\n"
                     "moth.randn(3, 2), 1, {keepdim = true}  -- domain: distinct",
         .public_name = "median")
@@ -251,7 +252,7 @@ static int quantile_of_grad(const quantile_of_args *a, moth_grad *g) {
 
 MOTH_OP(quantile_of, QUANTILE_OF, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .saves = "indices",
         .outputs = "values, indices: position",
-        .doc = "The element of sorted rows at a share of their length, and its position.",
+        .doc = "The element of the sorted rows at a fraction of their length, and its position.",
         .examples = "moth.randn(2, 4), 2, {share = 0.3}  -- domain: distinct\n"
                     "moth.randn(3, 2), 1, true, 0.6, {above = true, skip_nan = true}"
                     "  -- domain: distinct")
@@ -277,6 +278,6 @@ static int median_all_compose(const median_all_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(median_all, MEDIAN_ALL, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
-                 .doc = "The median of all elements, the lower of two; NaN wins, and is that of "
-                        "no floats.",
+                 .doc = "The median of all elements (the lower of two); NaN wins; the median of no "
+                        "elements is NaN.",
                  .examples = "moth.randn(2, 3)  -- domain: distinct", .public_name = "median")

@@ -8,7 +8,7 @@
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(dim,    dim,      -1, "dimension to sort along") \
   ARG(bool,   descending, false, "the largest first") \
-  ARG(bool,   stable, false, "equals keep their order: they always do")
+  ARG(bool,   stable, false, "keep the order of equal elements: always done")
 MOTH_ARGS(sort, SORT)
 MOTH_ARGS(argsort, SORT)
 
@@ -18,15 +18,15 @@ MOTH_ARGS(msort, MSORT)
 
 #define TOPK(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
-  ARG(int,    k,          , "how many") \
+  ARG(int,    k,          , "number of elements") \
   ARG(dim,    dim,      -1, "dimension to search") \
-  ARG(bool,   largest, true, "the largest, not the smallest") \
-  ARG(bool,   sorted, true, "in order: they always are")
+  ARG(bool,   largest, true, "the largest instead of the smallest") \
+  ARG(bool,   sorted, true, "sort the result: always done")
 MOTH_ARGS(topk, TOPK)
 
 #define KTHVALUE(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
-  ARG(int,    k,          , "which in order, from 1: the smallest") \
+  ARG(int,    k,          , "rank of the element, from 1 for the smallest") \
   ARG(dim,    dim,      -1, "dimension to search") \
   ARG(bool,   keepdim, false, "keep it as a dimension of size 1")
 MOTH_ARGS(kthvalue, KTHVALUE)
@@ -45,8 +45,8 @@ MOTH_ARGS(median_dim, MEDIAN_DIM)
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(dim,    dim,        , "dimension to search") \
   ARG(bool,   keepdim, false, "keep it as a dimension of size 1") \
-  ARG(float,  share,   0.5, "of the elements along it, from 0 to 1") \
-  ARG(bool,   above, false, "the upper of two neighbours") \
+  ARG(float,  share,   0.5, "fraction of the elements along `dim`, from 0 to 1") \
+  ARG(bool,   above, false, "take the upper of two neighbours") \
   ARG(bool,   skip_nan, false, "leave NaN out; otherwise it wins")
 MOTH_ARGS(quantile_of, QUANTILE_OF)
 
@@ -54,9 +54,9 @@ MOTH_ARGS(quantile_of, QUANTILE_OF)
 
 #define UNIQUE_ALL(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
-  ARG(maybe_dim, dim, none, "compare the slices along it; when absent the elements") \
-  ARG(bool,   consecutive, false, "only equals that stand behind each other count as such") \
-  ARG(bool,   values_only, false, "leave the other results empty")
+  ARG(maybe_dim, dim, none, "compare the slices along `dim`; when absent the elements") \
+  ARG(bool,   consecutive, false, "only merge equal neighbours") \
+  ARG(bool,   values_only, false, "do not compute the other results")
 MOTH_ARGS(unique_all, UNIQUE_ALL)
 
 /* -- looking for values -- */
@@ -64,21 +64,21 @@ MOTH_ARGS(unique_all, UNIQUE_ALL)
 #define SEARCHSORTED(ARG) \
   ARG(tensor, sorted_sequence, , "(n), or (..., n): sorted along the last dimension") \
   ARG(tensor, input,      , "values, any shape; for (..., n) of as many rows: (..., m)") \
-  ARG(bool,   right, false, "behind equals instead of before them") \
-  ARG(enum,   side, left|right, "the same in another word")
+  ARG(bool,   right, false, "insert after equal elements instead of before") \
+  ARG(enum,   side, left|right, "left or right: another form of `right`")
 MOTH_ARGS(searchsorted, SEARCHSORTED)
 
 #define BUCKETIZE(ARG) \
   ARG(tensor, input,      , "values, any shape") \
   ARG(tensor, boundaries, , "sorted values, (n)") \
-  ARG(bool,   right, false, "a value at a boundary belongs to what is above it")
+  ARG(bool,   right, false, "a value equal to a boundary belongs to the interval above it")
 MOTH_ARGS(bucketize, BUCKETIZE)
 
 #define ISIN(ARG) \
   ARG(tensor, elements,   , "tensor of any shape") \
-  ARG(tensor, test_elements, , "what to look for, any shape") \
-  ARG(bool,   assume_unique, false, "nothing comes twice: not needed to be fast") \
-  ARG(bool,   invert, false, "true where it is not found")
+  ARG(tensor, test_elements, , "elements to search for, any shape") \
+  ARG(bool,   assume_unique, false, "the elements are unique: accepted, has no effect") \
+  ARG(bool,   invert, false, "true where an element is not found")
 MOTH_ARGS(isin, ISIN)
 
 #endif

@@ -38,13 +38,14 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
 /* sqrt(pi) / 2 exp(y^2) */
 FUNCTION(erfinv, METHOD, TIMES(OF(exp, OF(square, y)), NUMBER(0.88622692545275801365)),
          .saves = "y", .examples = "moth.rand(2, 3)  -- domain: unit",
-         .doc = "The number whose erf it is: infinite at 1 and -1, NaN beyond.",
+         .doc = "The inverse of erf: infinite at 1 and -1, NaN beyond.",
          .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(lgamma, METHOD, OF(digamma, x), .saves = "input",
          .examples = "moth.rand(2, 3)  -- domain: positive",
-         .doc = "The logarithm of the size of the gamma function, which is (x - 1)! for whole x.")
+         .doc = "log(|gamma(x)|), the logarithm of the absolute value of the gamma function; "
+                "gamma(x) is (x - 1)! for integers.")
 FUNCTION(digamma, METHOD, GRAD(g, polygamma_of, .input = x, .n = 1), .saves = "input",
-         .examples = "moth.rand(2, 3)  -- domain: positive", .doc = "The slope of lgamma.")
+         .examples = "moth.rand(2, 3)  -- domain: positive", .doc = "The derivative of lgamma.")
 
 static int polygamma_of_shape(const polygamma_of_args *a, moth_layout *y) {
   if (a->n < 0)
@@ -68,7 +69,7 @@ MOTH_OP(polygamma_of, POLYGAMMA_OF, .saves = "input", .dtypes = MOTH_ANY | MOTH_
         .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
         .examples = "moth.rand(2, 3), 0  -- domain: positive\n"
                     "moth.rand(2, 3), 2  -- domain: positive",
-        .doc = "The n-th slope of digamma.", .public_name = "polygamma")
+        .doc = "The n-th derivative of digamma.", .public_name = "polygamma")
 
 /* -- Bessel functions -- */
 
@@ -126,8 +127,8 @@ MOTH_OP(bessel_of, BESSEL_OF, .saves = "input", .dtypes = MOTH_ANY | MOTH_TO_FLO
         .examples = "moth.rand(2, 3)  -- domain: positive\n"
                     "moth.rand(2, 3), 'scaled_k1'  -- domain: positive\n"
                     "moth.rand(2, 3), 'j1', 2  -- domain: positive",
-        .doc = "Bessel's functions of order 0 and 1, those times exp(x) or exp(-|x|), and Airy's; "
-               "and derivatives of them.")
+        .doc = "Bessel functions of order 0 and 1, also scaled by exp(x) or exp(-|x|), the Airy "
+               "function, and derivatives of them.")
 
 FUNCTION(i0, METHOD, bessel_slope(g, x, MOTH_BESSEL_I0, 1), .saves = "input",
          .examples = "moth.randn(2, 3)",
@@ -190,7 +191,7 @@ MOTH_OP_CONST(polynomial_of, POLYNOMIAL_OF, .dtypes = MOTH_FLOATS,
 #define NTH_erfcx_slope \
   .doc = "The n-th derivative of exp(x^2) erfc(x).", .examples = "moth.randn(2, 3), 2"
 #define NTH_log_ndtr_slope \
-  .doc = "The n-th derivative of the normal distribution's logarithm.", \
+  .doc = "The n-th derivative of the logarithm of the standard normal distribution function.", \
   .examples = "moth.randn(2, 3), 2"
 static const moth_loops *sinc_loops(int64_t n, bool turns) {
   if (turns) return n == 1 ? moth_bessel.sinc_first : NULL;
@@ -207,15 +208,16 @@ NTH_SLOPE(log_ndtr_slope, TAIL_SLOPE, 1, 0, a->n == 1 ? moth_bessel.log_ndtr_fir
 /* -- tails of the normal distribution -- */
 
 FUNCTION(special_erfcx, SPACED, GRAD(g, erfcx_slope, .input = x, .n = 1), .saves = "input",
-         .examples = "moth.randn(2, 3)", .doc = "exp(x^2) erfc(x), which stays where erfc is 0.")
+         .examples = "moth.randn(2, 3)", .doc = "exp(x^2) erfc(x), without underflow of erfc.")
 /* sqrt(2 pi) exp(y^2 / 2) */
 FUNCTION(special_ndtri, SPACED, TIMES(OF(exp, TIMES(OF(square, y), NUMBER(0.5))),
                               NUMBER(2.50662827463100050242)),
          .saves = "y", .examples = "moth.rand(2, 3)  -- domain: prob",
-         .doc = "The number up to which the standard normal distribution is x.")
+         .doc = "The inverse of the standard normal distribution function.")
 FUNCTION(special_log_ndtr, SPACED, GRAD(g, log_ndtr_slope, .input = x, .n = 1), .saves = "input",
          .examples = "moth.randn(2, 3)",
-         .doc = "The logarithm of the standard normal distribution up to x, far tails too.")
+         .doc = "The logarithm of the standard normal distribution function, accurate in the "
+                "tails.")
 
 /* -- of two numbers; p and q are the operands -- */
 
@@ -248,14 +250,16 @@ static moth_tensor *gamma_density(moth_grad *g, moth_tensor *p, moth_tensor *q) 
 
 PAIR(igamma, METHOD & ~(uint32_t)MOTH_OP_INPLACE, gamma_density(g, p, q),
      .examples = "moth.tensor{2LL, 3LL, 1LL}, moth.rand(2, 3)  -- domain: positive",
-     .doc = "The share of the gamma distribution of shape `input` that lies below `other`.")
+     .doc = "The regularized lower incomplete gamma function: the probability that a gamma "
+            "variable of shape `input` is below `other`.")
 PAIR(igammac, METHOD & ~(uint32_t)MOTH_OP_INPLACE, NEGATED(gamma_density(g, p, q)),
      .examples = "moth.tensor{2LL, 3LL, 1LL}, moth.rand(2, 3)  -- domain: positive",
-     .doc = "The share of the gamma distribution of shape `input` that lies above `other`.")
+     .doc = "The regularized upper incomplete gamma function: the probability that a gamma "
+            "variable of shape `input` is above `other`.")
 PAIR(special_zeta, SPACED,
      NEGATED(TIMES(p, GRAD(g, special_zeta, .input = PLUS(p, NUMBER(1)), .other = q))),
      .examples = "moth.tensor{2LL, 3LL, 4LL}, moth.rand(2, 3)  -- domain: positive",
-     .doc = "Hurwitz's zeta: the sum of (other + k)^-input over k from 0 on.")
+     .doc = "The Hurwitz zeta function: the sum of (other + k)^-input over k = 0, 1, 2, ...")
 
 static int gamma_slope_shape(const gamma_slope_args *a, moth_layout *y) {
   return moth_broadcast(a->ctx, "other", y, a->input, a->other);
@@ -269,7 +273,7 @@ static int gamma_slope_cpu(const gamma_slope_args *a, moth_tensor **out) {
 MOTH_OP_CONST(gamma_slope, SPECIAL_PAIR, .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
               .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
               .examples = "moth.rand(2, 3), moth.rand(2, 3)  -- domain: positive",
-              .doc = "How fast numbers drawn from the gamma distribution grow with its shape.")
+              .doc = "The derivative of gamma random numbers by the shape of their distribution.")
 
 const moth_op *const moth_special_ops[] = {
   &moth_op_erfinv, &moth_op_lgamma, &moth_op_digamma, &moth_op_polygamma_of, &moth_op_bessel_of,

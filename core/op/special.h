@@ -41,7 +41,7 @@ SPECIAL_PAIRS(SPECIAL_PAIR_FACE)
 
 #define POLYGAMMA_OF(ARG) \
   ARG(tensor, input, , "tensor of any shape") \
-  ARG(int,    n,     , "how many slopes further than digamma, from 0 on")
+  ARG(int,    n,     , "order of the derivative, 0 for digamma")
 MOTH_ARGS(polygamma_of, POLYGAMMA_OF)
 
 /* Of order 0 the even ones, of order 1 the odd. */
@@ -53,7 +53,7 @@ enum {
   ARG(enum,   kind, \
       j0|j1|y0|y1|k0|k1|scaled_k0|scaled_k1|airy|airy_slope|i0|i1|scaled_i0|scaled_i1, \
       "which function") \
-  ARG(int,    n, 0, "which derivative of it, 0 the function; airy has no others")
+  ARG(int,    n, 0, "order of the derivative, 0 for the function; airy accepts only 0")
 MOTH_ARGS(bessel_of, BESSEL_OF)
 
 #define POLYNOMIAL_OF(ARG) \
@@ -61,19 +61,19 @@ MOTH_ARGS(bessel_of, BESSEL_OF)
   ARG(enum,   kind, \
       chebyshev_t|chebyshev_u|chebyshev_v|chebyshev_w|hermite_h|hermite_he|laguerre_l|legendre_p, \
       "which family") \
-  ARG(int,    n,      , "the degree; below 0 the result is 0") \
-  ARG(bool,   shifted, false, "of 2 input - 1")
+  ARG(int,    n,      , "degree; below 0 the result is 0") \
+  ARG(bool,   shifted, false, "evaluate at 2 input - 1")
 MOTH_ARGS(polynomial_of, POLYNOMIAL_OF)
 
 #define SINC_SLOPE(ARG) \
   ARG(tensor, input, , "tensor of any shape") \
-  ARG(int,    n, 0, "which derivative, 0 the function") \
-  ARG(bool,   turns, false, "of sin(pi x) / (pi x)")
+  ARG(int,    n, 0, "order of the derivative, 0 for the function") \
+  ARG(bool,   turns, false, "use sin(pi x) / (pi x)")
 MOTH_ARGS(sinc_slope, SINC_SLOPE)
 
 #define TAIL_SLOPE(ARG) \
   ARG(tensor, input, , "tensor of any shape") \
-  ARG(int,    n, 1, "which derivative, from 1 on")
+  ARG(int,    n, 1, "order of the derivative, from 1 on")
 MOTH_ARGS(erfcx_slope, TAIL_SLOPE)
 MOTH_ARGS(log_ndtr_slope, TAIL_SLOPE)
 

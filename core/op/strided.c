@@ -301,7 +301,7 @@ static int strided_get_grad(const strided_get_args *a, moth_grad *g) {
 }
 
 MOTH_OP(strided_get, STRIDED_GET, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE, .dtypes = MOTH_ANY,
-        .doc = "The elements that a view of the given geometry sees of a base.",
+        .doc = "The elements of a base that a view of the given geometry contains.",
         .examples = "moth.randn(3, 4), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
                     "moth.randn(3, 4), {3, 4}, {1, 3}, 2, {2, 2, 2}, {3, 1, 3}, 3",
         .public_name = "as_strided")
@@ -337,8 +337,7 @@ static int strided_sum_grad(const strided_sum_args *a, moth_grad *g) {
 }
 
 MOTH_OP(strided_sum, STRIDED_SUM, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE, .dtypes = MOTH_ANY,
-        .doc = "A base that is zero but where a view of the given geometry has elements: there it "
-               "is their sum.",
+        .doc = "A base of zeros with the elements of a view of the given geometry added.",
         .examples = "moth.randn(2, 3), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
                     "moth.randn(2, 2, 2), {3, 4}, {1, 3}, 2, {2, 2, 2}, {3, 1, 3}, 3",
         .public_name = "as_strided")
@@ -381,7 +380,7 @@ static int strided_put_grad(const strided_put_args *a, moth_grad *g) {
 }
 
 MOTH_OP(strided_put, STRIDED_PUT, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE, .dtypes = MOTH_ANY,
-        .doc = "A base in which the elements that a view of the given geometry sees are replaced.",
+        .doc = "A base with the elements of a view of the given geometry replaced.",
         .examples = "moth.randn(3, 4), moth.randn(2, 3), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
                     "moth.randn(3, 4), moth.randn(2, 2), {3, 4}, {1, 3}, 2, {2, 2}, {3, 1}, 3",
         .public_name = "as_strided")

@@ -12,10 +12,10 @@
 #define STRIDED_GEOMETRY(ARG) \
   ARG(ints, base_size,   , "sizes of the base") \
   ARG(ints, base_stride, , "strides of the base") \
-  ARG(int,  base_offset, , "where the base begins in its storage") \
+  ARG(int,  base_offset, , "storage offset of the base") \
   ARG(ints, size,        , "sizes of the view") \
   ARG(ints, stride,      , "strides of the view") \
-  ARG(int,  offset,      , "where the view begins in the same storage")
+  ARG(int,  offset,      , "offset of the view in the same storage")
 
 #define STRIDED_GET(ARG) \
   ARG(tensor, input,     , "values of the base, of shape base_size") \

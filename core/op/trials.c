@@ -88,7 +88,7 @@ static int standard_gamma_cpu(const standard_gamma_args *a, moth_tensor **out) {
 
 MOTH_OP_CONST(standard_gamma, STANDARD_GAMMA, .dtypes = MOTH_FLOATS,
               .flags = MOTH_OP_RANDOM | MOTH_OP_HIDDEN,
-              .doc = "Numbers drawn from gamma distributions of rate 1.",
+              .doc = "Random numbers from gamma distributions of rate 1.",
               .examples = "moth.rand(2, 3)  -- domain: positive\n"
                           "moth.rand(3), {generator = moth.Generator()}  -- domain: positive")
 
@@ -101,9 +101,8 @@ static int poisson_cpu(const poisson_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(poisson, POISSON, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
-              .doc = "Numbers drawn from Poisson distributions: how often what comes `input` times "
-                     "in the mean came. Beyond means of about 1e12 rounding, even in float64, "
-                     "changes how widely they are spread.",
+              .doc = "Random numbers from Poisson distributions of mean `input`. Above means of "
+                     "about 1e12 rounding changes their variance, even in float64.",
               .examples = "moth.rand(2, 3)  -- domain: positive\n"
                           "moth.rand(3), {generator = moth.Generator()}  -- domain: positive")
 
@@ -120,8 +119,9 @@ static int binomial_of_cpu(const binomial_of_args *a, moth_tensor **out) {
 
 MOTH_OP_CONST(binomial_of, BINOMIAL_OF, .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
               .flags = MOTH_OP_RANDOM | MOTH_OP_HIDDEN,
-              .doc = "How many of `count` trials succeed; beyond counts of about 1e12 rounding "
-                     "changes how widely they are spread.",
+              .doc = "Random numbers from binomial distributions: the number of successes in "
+                     "`count` trials of probability `prob`. Above counts of about 1e12 rounding "
+                     "changes their variance.",
               .examples = "moth.ones(3) * 4, moth.rand(3)  -- domain: prob\n"
                           "moth.ones(2), moth.rand(2), {generator = moth.Generator()}"
                           "  -- domain: prob")

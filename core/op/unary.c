@@ -78,41 +78,43 @@ static int neg_cpu(const neg_args *a, moth_tensor **out) {
 }
 
 FUNCTION_FACE(abs, TIMES_DY(OF(sign, x)), NUMERIC, DISTINCT, SAVES_X,
-         DOC("The size of each element, without its sign."))
+         DOC("The absolute value of each element."))
 FUNCTION_FACE(neg, GRAD_OVER(g, neg, .input = dy), NUMERIC_NO_BOOL, ANYWHERE,
-         DOC("Each element with the other sign."))
+         DOC("-x."))
 FUNCTION(sign, ZERO, NUMERIC, DISTINCT,
          DOC("1 for positive elements, -1 for negative ones, 0 for 0, NaN for NaN."))
 FUNCTION(square, TIMES_DY(TIMES(x, NUMBER(2))), NUMERIC, ANYWHERE, SAVES_X,
-         DOC("Each element times itself."), .autocast = MOTH_AUTOCAST_F32)
+         DOC("x * x."), .autocast = MOTH_AUTOCAST_F32)
 
-FUNCTION(sgn, ZERO, NUMERIC, DISTINCT, DOC("The same as sign."))
+FUNCTION(sgn, ZERO, NUMERIC, DISTINCT, DOC("The sign of each element; the same as sign."))
 FUNCTION(angle, ZERO, DISTINCT, .dtypes = MOTH_ANY | MOTH_TO_FLOAT,
          .flags = UNARY_FLAGS & ~(uint32_t)MOTH_OP_INPLACE,
-         DOC("The angle of each element as a complex number: 0, pi where it is below 0, NaN of "
-             "NaN. Pairs, real and imaginary part, are for moth.fft.angle."))
-FUNCTION(positive, dy, NUMERIC, ANYWHERE, DOC("Each element as it is."))
+         DOC("The angle of each element as a complex number: 0, pi for negative elements, NaN for "
+             "NaN. For complex pairs use moth.fft.angle."))
+FUNCTION(positive, dy, NUMERIC, ANYWHERE, DOC("The input unchanged."))
 
 /* -- exponentials, logarithms, roots -- */
 
 #define LN2 0.69314718055994530942
 #define LN10 2.3025850929940456840
 
-FUNCTION(exp, TIMES_DY(y), REAL, ANYWHERE, SAVES_Y, DOC("e to the power of each element."),
+FUNCTION(exp, TIMES_DY(y), REAL, ANYWHERE, SAVES_Y, DOC("exp(x): e raised to the power of each "
+                                                        "element."),
          .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(expm1, TIMES_DY(PLUS(y, NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
-         DOC("exp(x) - 1, exact also near 0."), .autocast = MOTH_AUTOCAST_F32)
-FUNCTION(log, DY_OVER(x), REAL, POSITIVE, SAVES_X, DOC("The natural logarithm."),
+         DOC("exp(x) - 1, accurate near 0."), .autocast = MOTH_AUTOCAST_F32)
+FUNCTION(log, DY_OVER(x), REAL, POSITIVE, SAVES_X, DOC("The natural logarithm of each element."),
          .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(log1p, DY_OVER(PLUS(x, NUMBER(1))), REAL, POSITIVE, SAVES_X,
-         DOC("log(1 + x), exact also near 0."), .autocast = MOTH_AUTOCAST_F32)
+         DOC("log(1 + x), accurate near 0."), .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(exp2, TIMES_DY(TIMES(y, NUMBER(LN2))), REAL, ANYWHERE, SAVES_Y,
-         DOC("2 to the power of each element."))
+         DOC("2^x."))
 FUNCTION(log2, DY_OVER(TIMES(x, NUMBER(LN2))), REAL, POSITIVE, SAVES_X,
-         DOC("The logarithm to base 2."), .autocast = MOTH_AUTOCAST_F32)
+         DOC("The logarithm to base 2 of each element."), .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(log10, DY_OVER(TIMES(x, NUMBER(LN10))), REAL, POSITIVE, SAVES_X,
-         DOC("The logarithm to base 10."), .autocast = MOTH_AUTOCAST_F32)
-FUNCTION(sqrt, DY_OVER(TIMES(y, NUMBER(2))), REAL, POSITIVE, SAVES_Y, DOC("The square root."))
+         DOC("The logarithm to base 10 of each element."), .autocast = MOTH_AUTOCAST_F32)
+FUNCTION(sqrt, DY_OVER(TIMES(y, NUMBER(2))), REAL, POSITIVE, SAVES_Y, DOC("The square root of each "
+                                                                          "element."))
 FUNCTION(rsqrt, TIMES_DY(TIMES(TIMES(y, OF(square, y)), NUMBER(-0.5))), REAL, POSITIVE, SAVES_Y,
          DOC("1 / sqrt(x)."), .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(reciprocal, NEGATED(TIMES_DY(OF(square, y))), REAL, POSITIVE, SAVES_Y, DOC("1 / x."),
@@ -137,9 +139,9 @@ static moth_tensor *length_with_one(moth_grad *g, moth_tensor *x) {
 }
 
 FUNCTION(asin, TIMES_DY(OF(rsqrt, one_less_square(g, x))), REAL, UNIT, SAVES_X,
-         DOC("The angle from -pi/2 to pi/2 whose sine is x."), .autocast = MOTH_AUTOCAST_F32)
+         DOC("The inverse sine in radians, from -pi/2 to pi/2."), .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(acos, NEGATED(TIMES_DY(OF(rsqrt, one_less_square(g, x)))), REAL, UNIT,
-         SAVES_X, DOC("The angle from 0 to pi whose cosine is x."), .autocast = MOTH_AUTOCAST_F32)
+         SAVES_X, DOC("The inverse cosine in radians, from 0 to pi."), .autocast = MOTH_AUTOCAST_F32)
 /* dy / (1 + x^2). Where the square is infinite so is no gradient that f32 has; f16 has some, and a
 ** gradient's own gradient would be 0 times it. */
 static moth_tensor *over_one_and_square(moth_grad *g, moth_tensor *x, moth_tensor *dy) {
@@ -150,10 +152,12 @@ static moth_tensor *over_one_and_square(moth_grad *g, moth_tensor *x, moth_tenso
 }
 
 FUNCTION(atan, over_one_and_square(g, x, dy), REAL, ANYWHERE, SAVES_X,
-         DOC("The angle from -pi/2 to pi/2 whose tangent is x."))
-FUNCTION(sinh, TIMES_DY(OF(cosh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic sine."),
+         DOC("The inverse tangent in radians, from -pi/2 to pi/2."))
+FUNCTION(sinh, TIMES_DY(OF(cosh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic sine of each "
+                                                                   "element."),
          .autocast = MOTH_AUTOCAST_F32)
-FUNCTION(cosh, TIMES_DY(OF(sinh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic cosine."),
+FUNCTION(cosh, TIMES_DY(OF(sinh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic cosine of each "
+                                                                   "element."),
          .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(asinh, DY_OVER(length_with_one(g, x)), REAL, ANYWHERE, SAVES_X,
          DOC("The inverse of sinh."))
@@ -164,14 +168,14 @@ FUNCTION(acosh, TIMES(TIMES_DY(OF(rsqrt, PLUS(x, NUMBER(-1)))), OF(rsqrt, PLUS(x
 FUNCTION(atanh, DY_OVER(one_less_square(g, x)), REAL, UNIT, SAVES_X,
          DOC("The inverse of tanh."))
 FUNCTION(deg2rad, TIMES_DY(NUMBER(0.017453292519943295769)), REAL, ANYWHERE,
-         DOC("Degrees as radians."))
+         DOC("Converts degrees to radians: x pi / 180."))
 FUNCTION(rad2deg, TIMES_DY(NUMBER(57.295779513082320877)), REAL, ANYWHERE,
-         DOC("Radians as degrees."))
+         DOC("Converts radians to degrees: x 180 / pi."))
 
 FUNCTION(sinc, TIMES_DY(GRAD(g, sinc_slope, .input = x, .n = 1, .turns = true)), REAL, ANYWHERE,
          SAVES_X,
-         DOC("sin(pi x) / (pi x), and 1 at 0."))
-FUNCTION(tanh, BACK(tanh), REAL, ANYWHERE, SAVES_Y, DOC("The hyperbolic tangent."))
+         DOC("sin(pi x) / (pi x); 1 at 0."))
+FUNCTION(tanh, BACK(tanh), REAL, ANYWHERE, SAVES_Y, DOC("The hyperbolic tangent of each element."))
 FUNCTION(sigmoid, BACK(sigmoid), REAL, ANYWHERE, SAVES_Y, DOC("1 / (1 + exp(-x))."))
 FUNCTION(relu, BACK(relu), NUMERIC_IN_PLACE, DISTINCT, SAVES_Y, DOC("max(x, 0)."))
 /* exp(-x^2), whose derivative far out is 0 where the square's is infinite */
@@ -182,18 +186,19 @@ static moth_tensor *bell(moth_grad *g, moth_tensor *x) {
 
 /* 2 / sqrt(pi) exp(-x^2) */
 FUNCTION(erf, TIMES_DY(TIMES(bell(g, x), NUMBER(1.1283791670955125739))),
-         REAL, ANYWHERE, SAVES_X, DOC("The error function."))
+         REAL, ANYWHERE, SAVES_X, DOC("The error function: 2 / sqrt(pi) times the integral of "
+                                      "exp(-t^2) from 0 to x."))
 
 FUNCTION(erfc, TIMES_DY(TIMES(bell(g, x), NUMBER(-1.1283791670955125739))),
-         REAL, ANYWHERE, SAVES_X, DOC("1 - erf(x), exact also where erf is near 1."))
+         REAL, ANYWHERE, SAVES_X, DOC("1 - erf(x), accurate where erf is near 1."))
 
 /* -- rounding -- */
 
-FUNCTION(floor, ZERO, NUMERIC, DISTINCT, DOC("The next whole number below."))
-FUNCTION(ceil, ZERO, NUMERIC, DISTINCT, DOC("The next whole number above."))
-FUNCTION(trunc, ZERO, NUMERIC, DISTINCT, DOC("The next whole number towards 0."))
+FUNCTION(floor, ZERO, NUMERIC, DISTINCT, DOC("The largest integer that is not greater than x."))
+FUNCTION(ceil, ZERO, NUMERIC, DISTINCT, DOC("The smallest integer that is not less than x."))
+FUNCTION(trunc, ZERO, NUMERIC, DISTINCT, DOC("x rounded towards 0 to an integer."))
 
-FUNCTION(frac, dy, REAL_ONLY, DISTINCT, DOC("What trunc cuts off."))
+FUNCTION(frac, dy, REAL_ONLY, DISTINCT, DOC("The fractional part: x - trunc(x)."))
 
 static int round_shape(const round_args *a, moth_layout *y) {
   if (a->decimals != 0 && moth_is_int(y->dtype))
@@ -216,7 +221,8 @@ static int round_grad(const round_args *a, moth_grad *g) {
 }
 
 MOTH_OP(round, ROUND, NUMERIC,
-        DOC("The nearest whole number, or multiple of 10^-decimals; halves go to the even one."),
+        DOC("x rounded to the nearest integer, or multiple of 10^-decimals; halves are rounded to "
+            "even."),
         .examples = "moth.randn(2, 3)  -- domain: distinct\n"
                     "moth.randn(2, 3), {decimals = 1}  -- domain: positive\n"
                     "moth.randn(2, 3), {decimals = -1}  -- domain: distinct")
@@ -245,7 +251,7 @@ static int bitwise_not_shape(const bitwise_not_args *a, moth_layout *y) {
   return moth_shape_like(a->input, y);
 }
 CPU(bitwise_not)
-MOTH_OP_CONST(bitwise_not, UNARY, DOC("Every bit of integers turned over; not, of bool."),
+MOTH_OP_CONST(bitwise_not, UNARY, DOC("Bitwise NOT of integers; logical NOT of bool."),
               .examples = "moth.tensor{{1LL, 0LL}, {7LL, -2LL}}\nmoth.tensor{true, false}",
               .dtypes = MOTH_INTS | MOTH_BIT(MOTH_BOOL), .flags = UNARY_FLAGS)
 
@@ -309,7 +315,7 @@ static int clamp_grad(const clamp_args *a, moth_grad *g) {
                    GRAD(g, where, .condition = inside, .input = g->dy, .other = NUMBER(0)));
 }
 
-MOTH_OP(clamp, CLAMP, .doc = "Each element, or the bound that it is beyond.",
+MOTH_OP(clamp, CLAMP, .doc = "min(max(x, min), max), element by element.",
         .examples = "moth.randn(2, 3), -0.5, 0.5  -- domain: distinct\n"
                     "moth.randn(2, 3), {min = 0.1}  -- domain: distinct\n"
                     "moth.randn(2, 3), {max = 0.1}  -- domain: distinct",
@@ -342,7 +348,7 @@ static int nan_to_num_grad(const nan_to_num_args *a, moth_grad *g) {
 }
 
 MOTH_OP(nan_to_num, NAN_TO_NUM, .dtypes = MOTH_ANY, SAVES_X, .flags = UNARY_FLAGS,
-        DOC("Numbers in the place of NaN and of the infinities."),
+        DOC("Replaces NaN and infinities by numbers."),
         .examples = "moth.tensor{1, 0 / 0, 1 / 0}\n"
                     "moth.randn(2, 3), 1, 2, -2\n"
                     "moth.randn(2, 3), {posinf = 9}\n"
@@ -388,7 +394,7 @@ static int logit_grad(const logit_args *a, moth_grad *g) {
 }
 
 MOTH_OP(logit, LOGIT, REAL, SAVES_X,
-        DOC("log(x / (1 - x)), which sigmoid turns back."),
+        DOC("log(x / (1 - x)), the inverse of sigmoid."),
         .examples = "moth.rand(2, 3)  -- domain: prob\n"
                     "moth.rand(2, 3), {eps = 0.3}  -- domain: prob")
 
@@ -403,7 +409,8 @@ MOTH_OP(logit, LOGIT, REAL, SAVES_X,
     return moth_map(a->ctx, moth_unary.op, a->grad->l.dtype, 3, operands, NULL);    \
   }
 #define BACK_RECORD(op, ...)                                                            \
-  MOTH_OP(op, UNARY_BACK, .doc = "The gradient of the op it is named after, by its result.", \
+  MOTH_OP(op, UNARY_BACK, .doc = "The gradient of the op in its name, computed from the " \
+                                 "result.", \
           .examples = "moth.randn(2, 3), moth.rand(2, 3)  -- domain: positive",         \
           .dtypes = MOTH_FLOATS, \
           .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE, __VA_ARGS__)

@@ -94,9 +94,9 @@ MOTH_ARGS(frexp_of, FREXP_OF)
 
 #define NAN_TO_NUM(ARG) \
   ARG(tensor,      input,       , "tensor of any shape") \
-  ARG(float,       nan,        0, "what NaN becomes") \
-  ARG(maybe_float, posinf,  none, "what infinity becomes; the dtype's largest number if absent") \
-  ARG(maybe_float, neginf,  none, "what -infinity becomes; the dtype's least number if absent")
+  ARG(float,       nan,        0, "replaces NaN") \
+  ARG(maybe_float, posinf,  none, "replaces infinity; the dtype's largest number when absent") \
+  ARG(maybe_float, neginf,  none, "replaces -infinity; the dtype's lowest number when absent")
 MOTH_ARGS(nan_to_num, NAN_TO_NUM)
 
 #define LOGIT(ARG) \

@@ -316,8 +316,8 @@ static int unique_all_compose(const unique_all_args *a, moth_tensor **out) {
 
 MOTH_OP_COMPOSES(unique_all, UNIQUE_ALL, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
                  .outputs = "values, inverse: position, counts",
-                 .doc = "The different elements or slices in order, which of them each one is, and "
-                        "how often they come.",
+                 .doc = "The unique elements or slices, sorted; the position of each input element "
+                        "among them, and their counts.",
                  .examples = "moth.tensor{3LL, 1LL, 3LL}\n"
                              "moth.tensor{{3LL, 1LL}, {3LL, 1LL}}, {dim = 1, consecutive = true}\n"
                              "moth.tensor{3LL, 1LL, 3LL}, {values_only = true}",
@@ -428,8 +428,8 @@ static int searchsorted_cpu(const searchsorted_args *a, moth_tensor **out) {
 
 MOTH_OP_CONST(searchsorted, SEARCHSORTED, .dtypes = MOTH_ANY | MOTH_PROMOTE,
               .flags = MOTH_OP_NUMBERS, .outputs = "positions: position",
-              .doc = "Where values would have to be put in for a sorted row to stay sorted: 1 is "
-                     "before all n, n + 1 behind them.",
+              .doc = "The positions at which values can be inserted into a sorted row so that it "
+                     "stays sorted, from 1 (before all n) to n + 1 (after them).",
               .examples = "moth.tensor{1, 3, 5}, moth.tensor{{0, 3}, {4, 9}}\n"
                           "moth.tensor{1, 3, 5}, 3, {right = true, side = \"right\"}")
 
@@ -444,8 +444,8 @@ static int bucketize_compose(const bucketize_args *a, moth_tensor **out) {
 MOTH_OP_COMPOSES(bucketize, BUCKETIZE, .dtypes = MOTH_ANY,
                  .flags = MOTH_OP_METHOD | MOTH_OP_MIXED | MOTH_OP_NUMBERS,
                  .outputs = "positions: position",
-                 .doc = "Between which boundaries values lie: 1 is below the first of n, n + 1 "
-                        "above the last.",
+                 .doc = "The bucket of each value between sorted boundaries, from 1 (below the "
+                        "first of n) to n + 1 (above the last).",
                  .examples = "moth.tensor{{0LL, 3LL}, {4LL, 9LL}}, moth.tensor{1LL, 3LL, 5LL}\n"
                              "moth.tensor{3LL}, moth.tensor{1LL, 3LL}, {right = true}")
 
@@ -480,7 +480,7 @@ static int isin_cpu(const isin_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(isin, ISIN, .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = MOTH_OP_NUMBERS,
-              .doc = "Which elements are found among others.",
+              .doc = "True for the elements that are among test_elements.",
               .examples = "moth.tensor{{1, 2}, {3, 4}}, moth.tensor{2, 3}\n"
                           "moth.tensor{1, 2}, moth.tensor{2}, "
                           "{assume_unique = true, invert = true}")

@@ -100,8 +100,7 @@ static int view_grad(const view_args *a, moth_grad *g) {
 }
 
 MOTH_OP_VIEWS(view, VIEW, .dtypes = MOTH_ANY,
-              .doc = "The same elements in another shape, without copying; an error where the "
-                     "input's strides do not allow that.",
+              .doc = "A view with another shape; an error if the input's strides do not allow it.",
               .examples = "moth.randn(2, 6), {3, -1}\n"
                           "moth.randn(4, 3), {2, 2, 3}")
 
@@ -111,7 +110,7 @@ static int view_as_compose(const view_as_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(view_as, VIEW_AS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
-                 .doc = "The same elements in the shape of another tensor, without copying.",
+                 .doc = "A view with the shape of another tensor.",
                  .examples = "moth.randn(2, 6), moth.zeros(3, 4)")
 
 static int reshape_compose(const reshape_args *a, moth_tensor **out) {
@@ -129,7 +128,7 @@ static int reshape_compose(const reshape_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(reshape, RESHAPE, .dtypes = MOTH_ANY,
-                 .doc = "The same elements in another shape: a view where possible, else a copy.",
+                 .doc = "The tensor with another shape: a view where possible, else a copy.",
                  .examples = "moth.randn(2, 6), {3, -1}\n"
                              "moth.randn(4, 3):t(), {2, 6}")
 
@@ -139,7 +138,8 @@ static int reshape_as_compose(const reshape_as_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(reshape_as, RESHAPE_AS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
-                 .doc = "The same elements in the shape of another tensor: a view where possible.",
+                 .doc = "The tensor with the shape of another tensor: a view where possible, else "
+                        "a copy.",
                  .examples = "moth.randn(2, 6):t(), moth.zeros(3, 4)")
 
 static int flatten_compose(const flatten_args *a, moth_tensor **out) {
@@ -162,7 +162,8 @@ static int flatten_compose(const flatten_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(flatten, FLATTEN, .dtypes = MOTH_ANY,
-                 .doc = "Joins neighbouring dimensions into one: a view where possible.",
+                 .doc = "Flattens a range of dimensions to one: a view where possible, else a "
+                        "copy.",
                  .examples = "moth.randn(2, 3, 4)\n"
                              "moth.randn(2, 3, 2, 2), {start_dim = 2, end_dim = 3}")
 
@@ -196,7 +197,7 @@ static int unflatten_grad(const unflatten_args *a, moth_grad *g) {
 }
 
 MOTH_OP_VIEWS(unflatten, UNFLATTEN, .dtypes = MOTH_ANY,
-              .doc = "Takes one dimension apart into several.",
+              .doc = "Splits one dimension into several, as a view.",
               .examples = "moth.randn(2, 6, 2), 2, {3, -1}\n"
                           "moth.randn(4), 1, {2, 2}")
 
@@ -217,7 +218,7 @@ static int squeeze_grad(const squeeze_args *a, moth_grad *g) {
 }
 
 MOTH_OP_VIEWS(squeeze, SQUEEZE, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
-              .doc = "Drops dimensions of size 1.",
+              .doc = "Removes dimensions of size 1, as a view.",
               .examples = "moth.randn(1, 3, 1)\n"
                           "moth.randn(1, 3, 1, 2), {dim = {1, 2}}")
 
@@ -241,7 +242,7 @@ static int unsqueeze_grad(const unsqueeze_args *a, moth_grad *g) {
 }
 
 MOTH_OP_VIEWS(unsqueeze, UNSQUEEZE, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
-              .doc = "Adds a dimension of size 1.",
+              .doc = "Inserts a dimension of size 1, as a view.",
               .examples = "moth.randn(2, 3), 2\n"
                           "moth.randn(2, 3), -1")
 
@@ -280,7 +281,8 @@ static int permute_grad(const permute_args *a, moth_grad *g) {
   return status ? status : moth_flow(g, a->input, dy_restored(g, order, ndim));
 }
 
-MOTH_OP_VIEWS(permute, PERMUTE, .dtypes = MOTH_ANY, .doc = "The dimensions in another order.",
+MOTH_OP_VIEWS(permute, PERMUTE, .dtypes = MOTH_ANY, .doc = "The tensor with its dimensions in "
+                                                           "another order, as a view.",
               .examples = "moth.randn(2, 3, 4), {3, 1, 2}\n"
                           "moth.randn(2, 3), {-1, 1}")
 
@@ -303,7 +305,7 @@ static int transpose_grad(const transpose_args *a, moth_grad *g) {
 }
 
 MOTH_OP_VIEWS(transpose, TRANSPOSE, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
-              .doc = "Two dimensions change places.",
+              .doc = "The tensor with two dimensions swapped, as a view.",
               .examples = "moth.randn(2, 3, 4), 1, 3\n"
                           "moth.randn(2, 3, 4), -1, -2")
 
@@ -321,7 +323,7 @@ static int t_grad(const t_args *a, moth_grad *g) {
 }
 
 MOTH_OP_VIEWS(t, T_, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
-              .doc = "A matrix with rows and columns exchanged.",
+              .doc = "The transpose of a matrix, as a view.",
               .examples = "moth.randn(2, 3)\n"
                           "moth.randn(3)")
 
@@ -363,7 +365,7 @@ static int movedim_grad(const movedim_args *a, moth_grad *g) {
 }
 
 MOTH_OP_VIEWS(movedim, MOVEDIM, .dtypes = MOTH_ANY,
-              .doc = "Some dimensions move to other places, the rest keep their order.",
+              .doc = "Moves dimensions to other positions, as a view; the others keep their order.",
               .examples = "moth.randn(2, 3, 4), {1}, {3}\n"
                           "moth.randn(2, 3, 4), {1, -1}, {2, 1}")
 
@@ -405,7 +407,8 @@ static int expand_grad(const expand_args *a, moth_grad *g) {
 }
 
 MOTH_OP_VIEWS(expand, EXPAND, .dtypes = MOTH_ANY,
-              .doc = "Repeats dimensions of size 1, and new ones in front, without copying.",
+              .doc = "Expands dimensions of size 1, and new dimensions in front, to larger sizes, "
+                     "as a view.",
               .examples = "moth.randn(3, 1), {3, 4}\n"
                           "moth.randn(3, 1), {2, -1, 4}")
 
@@ -415,7 +418,7 @@ static int expand_as_compose(const expand_as_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(expand_as, EXPAND_AS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
-                 .doc = "Repeats dimensions of size 1 until the shape is another tensor's.",
+                 .doc = "Expands dimensions of size 1 to the shape of another tensor, as a view.",
                  .examples = "moth.randn(3, 1), moth.zeros(2, 3, 4)")
 
 const moth_op *const moth_view_ops[] = {

@@ -9,18 +9,18 @@
 /* -- the same elements, in row-major order, in another shape -- */
 
 #define VIEW(ARG) \
-  ARG(tensor, input,    , "tensor to look at") \
-  ARG(shape,  shape,    , "new sizes; one of them may be -1 and is worked out")
+  ARG(tensor, input,    , "input tensor") \
+  ARG(shape,  shape,    , "new sizes; one may be -1 and is computed")
 MOTH_ARGS(view, VIEW)
 
 #define VIEW_AS(ARG) \
-  ARG(tensor, input,    , "tensor to look at") \
+  ARG(tensor, input,    , "input tensor") \
   ARG(tensor, other,    , "tensor with the new shape")
 MOTH_ARGS(view_as, VIEW_AS)
 
 #define RESHAPE(ARG) \
   ARG(tensor, input,    , "tensor to reshape") \
-  ARG(shape,  shape,    , "new sizes; one of them may be -1 and is worked out")
+  ARG(shape,  shape,    , "new sizes; one may be -1 and is computed")
 MOTH_ARGS(reshape, RESHAPE)
 
 #define RESHAPE_AS(ARG) \
@@ -35,32 +35,32 @@ MOTH_ARGS(reshape_as, RESHAPE_AS)
 MOTH_ARGS(flatten, FLATTEN)
 
 #define UNFLATTEN(ARG) \
-  ARG(tensor, input,    , "tensor to look at") \
-  ARG(dim,    dim,      , "dimension to take apart") \
-  ARG(shape,  sizes,    , "sizes it becomes; one of them may be -1 and is worked out")
+  ARG(tensor, input,    , "input tensor") \
+  ARG(dim,    dim,      , "dimension to split") \
+  ARG(shape,  sizes,    , "sizes of the new dimensions; one may be -1 and is computed")
 MOTH_ARGS(unflatten, UNFLATTEN)
 
 #define SQUEEZE(ARG) \
-  ARG(tensor, input,    , "tensor to look at") \
-  ARG(dims,   dim,  none, "dimensions to drop where their size is 1; all of them when absent")
+  ARG(tensor, input,    , "input tensor") \
+  ARG(dims,   dim,  none, "dimensions to remove if their size is 1; all when absent")
 MOTH_ARGS(squeeze, SQUEEZE)
 
 #define UNSQUEEZE(ARG) \
-  ARG(tensor, input,    , "tensor to look at") \
-  ARG(dim,    dim,      , "where the new dimension of size 1 stands in the result")
+  ARG(tensor, input,    , "input tensor") \
+  ARG(dim,    dim,      , "position of the new dimension in the result")
 MOTH_ARGS(unsqueeze, UNSQUEEZE)
 
 /* -- the dimensions in another order -- */
 
 #define PERMUTE(ARG) \
-  ARG(tensor, input,    , "tensor to look at") \
+  ARG(tensor, input,    , "input tensor") \
   ARG(dims,   dims,     , "the dimensions in their new order")
 MOTH_ARGS(permute, PERMUTE)
 
 #define TRANSPOSE(ARG) \
-  ARG(tensor, input,    , "tensor to look at") \
+  ARG(tensor, input,    , "input tensor") \
   ARG(dim,    dim0,     , "first dimension") \
-  ARG(dim,    dim1,     , "dimension it changes places with")
+  ARG(dim,    dim1,     , "dimension to swap it with")
 MOTH_ARGS(transpose, TRANSPOSE)
 
 #define T_(ARG) \
@@ -68,61 +68,61 @@ MOTH_ARGS(transpose, TRANSPOSE)
 MOTH_ARGS(t, T_)
 
 #define MOVEDIM(ARG) \
-  ARG(tensor, input,    , "tensor to look at") \
+  ARG(tensor, input,    , "input tensor") \
   ARG(dims,   source,   , "dimensions to move") \
-  ARG(dims,   destination, , "where they stand in the result")
+  ARG(dims,   destination, , "their positions in the result")
 MOTH_ARGS(movedim, MOVEDIM)
 
 /* -- fewer or more elements -- */
 
 #define EXPAND(ARG) \
-  ARG(tensor, input,    , "tensor to look at") \
+  ARG(tensor, input,    , "input tensor") \
   ARG(shape,  size,     , "sizes after repeating dimensions of size 1; -1 keeps a size")
 MOTH_ARGS(expand, EXPAND)
 
 #define EXPAND_AS(ARG) \
-  ARG(tensor, input,    , "tensor to look at") \
+  ARG(tensor, input,    , "input tensor") \
   ARG(tensor, other,    , "tensor with the shape to reach")
 MOTH_ARGS(expand_as, EXPAND_AS)
 
 #define NARROW(ARG) \
-  ARG(tensor,   input,  , "tensor to look at") \
+  ARG(tensor,   input,  , "input tensor") \
   ARG(dim,      dim,    , "dimension to shorten") \
   ARG(position, start,  , "first position to keep") \
-  ARG(int,      length, , "how many to keep")
+  ARG(int,      length, , "number of positions to keep")
 MOTH_ARGS(narrow, NARROW)
 
 #define SELECT(ARG) \
-  ARG(tensor,   input,  , "tensor to look at") \
-  ARG(dim,      dim,    , "dimension to drop") \
+  ARG(tensor,   input,  , "input tensor") \
+  ARG(dim,      dim,    , "dimension to remove") \
   ARG(position, index,  , "position to keep")
 MOTH_ARGS(select, SELECT)
 
 #define SLICE(ARG) /* 0-based and half-open also for Lua: its indexing does the arithmetic */ \
-  ARG(tensor, input,    , "tensor to look at") \
-  ARG(dim,    dim,      , "dimension to thin out") \
+  ARG(tensor, input,    , "input tensor") \
+  ARG(dim,    dim,      , "dimension to slice") \
   ARG(int,    start,    , "first position, from 0") \
-  ARG(int,    stop,     , "position behind the last") \
-  ARG(int,    step,    1, "distance of the positions kept")
+  ARG(int,    stop,     , "end position, not included") \
+  ARG(int,    step,    1, "step between the positions kept")
 MOTH_ARGS(slice, SLICE)
 
 #define DIAGONAL(ARG) \
-  ARG(tensor, input,    , "tensor to look at") \
-  ARG(int,    offset,  0, "which diagonal: above the main one if positive") \
+  ARG(tensor, input,    , "input tensor") \
+  ARG(int,    offset,  0, "diagonal; positive: above the main diagonal") \
   ARG(dim,    dim1,    0, "dimension of the rows") \
   ARG(dim,    dim2,    1, "dimension of the columns")
 MOTH_ARGS(diagonal, DIAGONAL)
 
 #define AS_STRIDED(ARG) \
-  ARG(tensor,    input, , "tensor whose storage is looked at") \
+  ARG(tensor,    input, , "tensor whose storage is viewed") \
   ARG(ints,      size,  , "sizes of the result") \
   ARG(ints,      stride, , "elements between neighbours, per dimension") \
   ARG(maybe_int, storage_offset, none, "elements before the first; the input's when absent")
 MOTH_ARGS(as_strided, AS_STRIDED)
 
 #define UNFOLD_DIM(ARG) /* x:unfold(...); F.unfold is im2col */ \
-  ARG(tensor, input,    , "tensor to look at") \
-  ARG(dim,    dimension, , "dimension to cut into windows") \
+  ARG(tensor, input,    , "input tensor") \
+  ARG(dim,    dimension, , "dimension of the windows") \
   ARG(int,    size,     , "positions in a window") \
   ARG(int,    step,     , "positions from one window to the next")
 MOTH_ARGS(unfold_dim, UNFOLD_DIM)
@@ -130,20 +130,20 @@ MOTH_ARGS(unfold_dim, UNFOLD_DIM)
 /* -- several views at once -- */
 
 #define UNBIND(ARG) \
-  ARG(tensor, input,    , "tensor to take apart") \
-  ARG(dim,    dim,     0, "dimension to drop")
+  ARG(tensor, input,    , "tensor to split") \
+  ARG(dim,    dim,     0, "dimension to remove")
 MOTH_ARGS(unbind, UNBIND)
 
 #define SPLIT(ARG) \
-  ARG(tensor, input,    , "tensor to take apart") \
-  ARG(ints,   split_size, , "size of a piece, the last may be smaller; or a list of all sizes") \
-  ARG(dim,    dim,     0, "dimension to cut")
+  ARG(tensor, input,    , "tensor to split") \
+  ARG(ints,   split_size, , "size of each piece, the last may be smaller; or a list of sizes") \
+  ARG(dim,    dim,     0, "dimension to split")
 MOTH_ARGS(split, SPLIT)
 
 #define CHUNK(ARG) \
-  ARG(tensor, input,    , "tensor to take apart") \
-  ARG(int,    chunks,   , "how many pieces, at most") \
-  ARG(dim,    dim,     0, "dimension to cut")
+  ARG(tensor, input,    , "tensor to split") \
+  ARG(int,    chunks,   , "largest number of pieces") \
+  ARG(dim,    dim,     0, "dimension to split")
 MOTH_ARGS(chunk, CHUNK)
 
 /* Dimension `dim` and those behind it move n places back: to make room, or, n being negative, over
