@@ -17,7 +17,7 @@ MOTH_ARGS(adaptive_avg_pool2d_back, ADAPTIVE_AVG_POOL2D_BACK)
 
 #define ADAPTIVE_MAX_POOL2D(ARG) \
   ADAPTIVE_AVG_POOL2D(ARG) \
-  ARG(bool,       return_indices, false, "also return the flat position of each maximum in its "
+  ARG(bool,       return_indices, false, "also return the flat position of each maximum in its " \
                                          "plane")
 MOTH_ARGS(adaptive_max_pool2d, ADAPTIVE_MAX_POOL2D)
 

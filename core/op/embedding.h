@@ -42,7 +42,7 @@ MOTH_ARGS(embedding_rows, EMBEDDING_ROWS)
   ARG(index,          index,            , "tokens, (...)") \
   ARG(int,            num_embeddings,   , "rows of the table") \
   ARG(maybe_position, padding_idx,  none, "a token whose vector gets no gradient") \
-  ARG(bool,           scale_grad_by_freq, false, "divide gradients by the number of times the "
+  ARG(bool,           scale_grad_by_freq, false, "divide gradients by the number of times the " \
                                                  "token occurs")
 MOTH_ARGS(embedding_back, EMBEDDING_BACK)
 
@@ -54,7 +54,7 @@ MOTH_ARGS(embedding_back, EMBEDDING_BACK)
   ARG(maybe_index,    list,         none, "bag of each token, (N), ascending") \
   ARG(int,            bags,            0, "number of bags, with a list") \
   ARG(maybe_position, padding_idx,  none, "a token that is ignored") \
-  ARG(bool,           scale_grad_by_freq, false, "divide gradients by the number of times the "
+  ARG(bool,           scale_grad_by_freq, false, "divide gradients by the number of times the " \
                                                  "token occurs")
 MOTH_ARGS(bag_sum, BAG_SUM)
 

@@ -8,8 +8,8 @@
 
 #define INDEX(ARG) \
   ARG(tensor,  input,    , "tensor to read") \
-  ARG(indices, indices,  , "for each leading dimension an integer tensor, a mask, or none for all "
-                           "positions")
+  ARG(indices, indices,  , "for each leading dimension an integer tensor, a mask, or none for " \
+                           "all positions")
 MOTH_ARGS(index, INDEX)
 
 #define INDEX_PUT(ARG) \
@@ -17,7 +17,7 @@ MOTH_ARGS(index, INDEX)
   ARG(indices, indices,  , "for each leading dimension an integer tensor, a mask, or none for " \
                            "all positions") \
   ARG(tensor,  values,   , "new values, broadcast to the shape of the indexed elements") \
-  ARG(bool,    accumulate, false, "add instead of replacing; repeated positions are added each "
+  ARG(bool,    accumulate, false, "add instead of replacing; repeated positions are added each " \
                                   "time")
 MOTH_ARGS(index_put, INDEX_PUT)
 
@@ -126,8 +126,8 @@ MOTH_ARGS(masked_scatter, MASKED_SCATTER)
 
 #define ONE_HOT(ARG) \
   ARG(index,  input,     , "positions, any shape") \
-  ARG(maybe_int, num_classes, none, "size of the new last dimension; 1 + the largest class (from "
-                                    "0) when absent or -1")
+  ARG(maybe_int, num_classes, none, "size of the new last dimension; the largest position when " \
+                                    "absent or -1")
 MOTH_ARGS(one_hot, ONE_HOT)
 
 /* values[...] joined to base[... index[...] in dim ...], by one of gather.h's modes; `of` has

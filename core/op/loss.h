@@ -34,8 +34,8 @@ MOTH_ARGS(nll_loss_back, NLL_LOSS_BACK)
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
   ARG(ignored,      ignore_index,  -100, "a target that is ignored") \
   ARG(enum,         reduction, mean|sum|none, "how the losses are reduced") \
-  ARG(float,        label_smoothing,  0, "share of the target that is distributed evenly over all "
-                                         "classes")
+  ARG(float,        label_smoothing,  0, "share of the target that is distributed evenly over " \
+                                         "all classes")
 MOTH_ARGS(cross_entropy, CROSS_ENTROPY)
 
 #define CLASS_ENTROPY(ARG) \
@@ -64,8 +64,8 @@ MOTH_ARGS(class_entropy_back, CLASS_ENTROPY_BACK)
   ARG(tensor,       target,            , "probability of each class, of the same shape") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
   ARG(enum,         reduction, mean|sum|none, "how the losses are reduced") \
-  ARG(float,        label_smoothing,  0, "share of the target that is distributed evenly over all "
-                                         "classes")
+  ARG(float,        label_smoothing,  0, "share of the target that is distributed evenly over " \
+                                         "all classes")
 MOTH_ARGS(cross_entropy_soft, CROSS_ENTROPY_SOFT)
 
 #endif

@@ -45,7 +45,7 @@ MOTH_ARGS(group_norm, GROUP_NORM)
   ARG(int,          channels,        , "weights per row") \
   ARG(bool,         affine,      true, "compute the gradients of weight and bias") \
   ARG(maybe_tensor, sum,         none, "added to the gradient of the input") \
-  ARG(dtype,        half,        none, "on a GPU, also return the gradient of the input in this "
+  ARG(dtype,        half,        none, "on a GPU, also return the gradient of the input in this " \
                                        "dtype")
 MOTH_ARGS(row_norm_back, ROW_NORM_BACK)
 
@@ -61,7 +61,7 @@ MOTH_ARGS(row_norm_back, ROW_NORM_BACK)
   ARG(float,        momentum,     0.1, "weight of the batch in the running statistics") \
   ARG(float,        eps,         1e-5, "added to the variance") \
   ARG(enum,         activation, none|relu, "relu: apply relu in the same pass") \
-  ARG(maybe_tensor, residual,    none, "added in the same pass, before the relu; of the input's "
+  ARG(maybe_tensor, residual,    none, "added in the same pass, before the relu; of the input's " \
                                        "shape")
 MOTH_ARGS(batch_norm, BATCH_NORM)
 enum { NORM_PLAIN, NORM_RELU };
@@ -95,7 +95,7 @@ MOTH_ARGS(instance_norm, INSTANCE_NORM)
   ARG(maybe_tensor, var,         none, "(C)") \
   ARG(float,        eps,         1e-5, "added to the variance") \
   ARG(enum,         activation, none|relu, "relu: apply relu in the same pass") \
-  ARG(maybe_tensor, residual,    none, "added in the same pass, before the relu; of the input's "
+  ARG(maybe_tensor, residual,    none, "added in the same pass, before the relu; of the input's " \
                                        "shape")
 MOTH_ARGS(channel_norm, CHANNEL_NORM)
 

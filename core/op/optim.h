@@ -38,7 +38,7 @@ MOTH_ARGS(sgd_step_, SGD_STEP_)
   ARG(float,   eps,              1e-8, "added to the divisor")
 
 #define STEP_DECOUPLED(ARG) \
-  ARG(bool,    decoupled,       false, "apply weight decay to the parameter instead of the "
+  ARG(bool,    decoupled,       false, "apply weight decay to the parameter instead of the " \
                                        "gradient")
 
 #define ADAM_STEP_(ARG) \

@@ -11,7 +11,7 @@
   ARG(int2,   padding,     0          , "border of -inf on each side, at most half the window") \
   ARG(int2,   dilation,    1          , "step between the elements of a window") \
   ARG(bool,   ceil_mode,   false      , "include windows that extend past the end") \
-  ARG(bool,   return_indices, false   , "also return the flat position of each maximum in its "
+  ARG(bool,   return_indices, false   , "also return the flat position of each maximum in its " \
                                         "plane")
 MOTH_ARGS(max_pool2d, MAX_POOL2D)
 

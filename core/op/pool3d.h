@@ -11,7 +11,7 @@
   ARG(int3,   padding,     0          , "border of -inf on each side, at most half the window") \
   ARG(int3,   dilation,    1          , "step between the elements of a window") \
   ARG(bool,   ceil_mode,   false      , "include windows that extend past the end") \
-  ARG(bool,   return_indices, false   , "also return the flat position of each maximum in its "
+  ARG(bool,   return_indices, false   , "also return the flat position of each maximum in its " \
                                         "volume")
 MOTH_ARGS(max_pool3d, MAX_POOL3D)
 
@@ -27,13 +27,13 @@ MOTH_ARGS(avg_pool3d, AVG_POOL3D)
 
 #define ADAPTIVE_AVG_POOL3D(ARG) \
   ARG(tensor,     input,       , "volumes, (N, C, D, H, W) or (C, D, H, W)") \
-  ARG(maybe_int3, output_size, , "depth, height and width of the result; none keeps the input's "
+  ARG(maybe_int3, output_size, , "depth, height and width of the result; none keeps the input's " \
                                  "size")
 MOTH_ARGS(adaptive_avg_pool3d, ADAPTIVE_AVG_POOL3D)
 
 #define ADAPTIVE_MAX_POOL3D(ARG) \
   ADAPTIVE_AVG_POOL3D(ARG) \
-  ARG(bool,       return_indices, false, "also return the flat position of each maximum in its "
+  ARG(bool,       return_indices, false, "also return the flat position of each maximum in its " \
                                          "volume")
 MOTH_ARGS(adaptive_max_pool3d, ADAPTIVE_MAX_POOL3D)
 

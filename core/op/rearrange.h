@@ -48,7 +48,7 @@ MOTH_ARGS(repeat, REPEAT)
   ARG(tensor, repeats,  , "repeats of each element: a number, or an integer tensor with a count " \
                           "for each") \
   ARG(maybe_dim, dim, none, "dimension to repeat along; the input is flattened when absent") \
-  ARG(maybe_int, output_size, none, "size of the result along `dim`; an error if the counts have "
+  ARG(maybe_int, output_size, none, "size of the result along `dim`; an error if the counts have " \
                                     "another sum")
 MOTH_ARGS(repeat_interleave, REPEAT_INTERLEAVE)
 

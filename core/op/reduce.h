@@ -99,8 +99,8 @@ MOTH_ARGS(min_all, ALL_EXTREME)
   ARG(tensor, input,      , "numbers, any shape") \
   ARG(int,    bins,    100, "number of bins") \
   ARG(float,  min,       0, "lower end of the first bin") \
-  ARG(float,  max,       0, "upper end of the last bin; if equal to min, both are the input's own "
-                            "extremes")
+  ARG(float,  max,       0, "upper end of the last bin; if equal to min, both are the input's " \
+                            "own extremes")
 MOTH_ARGS(histc, HISTC)
 
 #define BINCOUNT(ARG) \

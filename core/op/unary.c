@@ -98,8 +98,7 @@ FUNCTION(positive, dy, NUMERIC, ANYWHERE, DOC("The input unchanged."))
 #define LN2 0.69314718055994530942
 #define LN10 2.3025850929940456840
 
-FUNCTION(exp, TIMES_DY(y), REAL, ANYWHERE, SAVES_Y, DOC("exp(x): e raised to the power of each "
-                                                        "element."),
+FUNCTION(exp, TIMES_DY(y), REAL, ANYWHERE, SAVES_Y, DOC("exp(x), e raised to x."),
          .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(expm1, TIMES_DY(PLUS(y, NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
          DOC("exp(x) - 1, accurate near 0."), .autocast = MOTH_AUTOCAST_F32)
@@ -141,7 +140,8 @@ static moth_tensor *length_with_one(moth_grad *g, moth_tensor *x) {
 FUNCTION(asin, TIMES_DY(OF(rsqrt, one_less_square(g, x))), REAL, UNIT, SAVES_X,
          DOC("The inverse sine in radians, from -pi/2 to pi/2."), .autocast = MOTH_AUTOCAST_F32)
 FUNCTION(acos, NEGATED(TIMES_DY(OF(rsqrt, one_less_square(g, x)))), REAL, UNIT,
-         SAVES_X, DOC("The inverse cosine in radians, from 0 to pi."), .autocast = MOTH_AUTOCAST_F32)
+         SAVES_X, DOC("The inverse cosine in radians, from 0 to pi."),
+         .autocast = MOTH_AUTOCAST_F32)
 /* dy / (1 + x^2). Where the square is infinite so is no gradient that f32 has; f16 has some, and a
 ** gradient's own gradient would be 0 times it. */
 static moth_tensor *over_one_and_square(moth_grad *g, moth_tensor *x, moth_tensor *dy) {
