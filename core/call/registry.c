@@ -12,7 +12,7 @@
 #define FAMILIES(F) \
   F(copy)       /* copies, conversions, fills */ \
   F(create)     /* tensors from a shape; triangles of matrices */ \
-  F(random)     /* random numbers; further distributions: distribution.c, trials.c */ \
+  F(random)     /* random numbers; further distributions: distribution.c, rejection.c */ \
   F(view)       /* other shapes of the same elements; some of them: part.c */ \
   F(strided)    /* reading and writing through the geometry of a view */ \
   F(position)   /* positions that count from 1, converted */ \

@@ -1,5 +1,5 @@
-/* activation.c -- functions between the layers of a network. Each is one pass, and so is its
-** gradient, `<op>_back`; what that one's own gradient needs, the bend of the curve, is a formula.
+/* activation.c -- activation functions. Each function is one pass over memory, and so is its
+** gradient `<op>_back`. The gradient of `<op>_back` uses the second derivative, written with ops.
 */
 #include "activation.h"
 
@@ -24,7 +24,7 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *x,
   return moth_map(y->ctx, loops, y->l.dtype, 3, operands, arg);
 }
 
-/* -- gradients: x is the input, v the gradient of what is here -- */
+/* -- gradients: x is the input, v the gradient of the result -- */
 
 #define BACK(op, slope_of_x, ...)                                                          \
   static int op##_shape(const op##_args *a, moth_layout *y) {                              \
@@ -47,18 +47,19 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *x,
           .dtypes = MOTH_FLOATS, \
           .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE, __VA_ARGS__)
 
-/* Where the function is made of straight lines, and where it bends. */
+/* STRAIGHT: piecewise linear functions. BENT: the others, with their second derivative. */
 #define STRAIGHT(op) BACK(op, ZERO_OF(x), .saves = "input")
 #define BENT(op, bend) BACK(op, TIMES(TIMES(v, a->grad), bend), .saves = "input grad:input")
 
-/* x, cut at both bounds, where a bend is 0 in every dtype; beyond them its parts could overflow. */
+/* x clamped to bounds beyond which the second derivative is 0 in every dtype: its factors could
+** overflow there. */
 static moth_tensor *within(moth_grad *g, moth_tensor *x, double low, double high) {
   return GRAD(g, clamp, .input = x, .min = low, .max = high);
 }
 
 static moth_tensor *one_less(moth_grad *g, moth_tensor *x) { return PLUS(NEGATED(x), NUMBER(1)); }
 
-/* s (1 - s), the slope of s = sigmoid(x); 1 - s is sigmoid(-x), whose tail stays. */
+/* s (1 - s), the derivative of s = sigmoid(x); 1 - s is sigmoid(-x), which keeps its precision. */
 static moth_tensor *sigmoid_slope(moth_grad *g, moth_tensor *x) {
   return TIMES(OF(sigmoid, x), OF(sigmoid, NEGATED(x)));
 }
@@ -172,7 +173,7 @@ BENT(hardswish_back, hardswish_bend(g, x))
 #define ALL \
   .dtypes = MOTH_ANY | MOTH_TO_FLOAT, \
   .flags = MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE
-/* Those that PyTorch gives an argument `inplace`. */
+/* Functions with an argument `inplace` in PyTorch. */
 #define IN_PLACE \
   MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE | MOTH_OP_PORTABLE
 #define REAL_IN_PLACE .dtypes = MOTH_FLOATS, .flags = IN_PLACE
@@ -283,7 +284,7 @@ MOTH_OP(gelu, GELU, .saves = "input", REAL,
             "Gimpel, 2016)."),
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {approximate = \"tanh\"}")
 
-/* -- prelu: the weight lies along dimension 1 -- */
+/* -- prelu: the weight is along dimension 1 -- */
 
 static int prelu_spread_shape(const prelu_spread_args *a, moth_layout *y) {
   return moth_broadcast(a->ctx, "weight", y, a->input, a->weight);

@@ -1,5 +1,5 @@
-/* activation.h -- functions between the layers of a network: what they compute, their faces.
-** relu, sigmoid and tanh are in unary.h, softmax in softmax.h.
+/* activation.h -- activation functions: their formulas and arguments. relu, sigmoid and tanh are in
+** unary.h, softmax in softmax.h.
 */
 #ifndef MOTH_OP_ACTIVATION_H
 #define MOTH_OP_ACTIVATION_H
@@ -47,7 +47,7 @@
   F(REAL, shrink_back, y >= -a && y <= a ? 0 : x)                                            \
   F(REAL, threshold_back, y <= a ? 0 : x)
 
-/* -- faces -- */
+/* -- arguments -- */
 
 #define ACTIVATION(ARG) \
   ARG(tensor, input, , "any shape")

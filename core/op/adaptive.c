@@ -1,5 +1,5 @@
-/* adaptive.c -- pooling to a given size: the mean or the largest of each share of an image. The
-** shares are as even as whole numbers allow, and overlap where they are not.
+/* adaptive.c -- adaptive pooling: the mean or the maximum of each window of an image, for a given
+** output size. The windows have nearly equal sizes, and overlap where the sizes do not divide.
 */
 #include "adaptive.h"
 

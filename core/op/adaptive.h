@@ -1,4 +1,4 @@
-/* adaptive.h -- the faces of pooling to a given size. */
+/* adaptive.h -- arguments of adaptive pooling. */
 #ifndef MOTH_OP_ADAPTIVE_H
 #define MOTH_OP_ADAPTIVE_H
 

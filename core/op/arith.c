@@ -13,7 +13,7 @@
   (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS | \
    MOTH_OP_PORTABLE)
 
-/* The result is of the operands' type, beside which single ones may be f32. */
+/* The result has the operands' dtype; single operands may be f32. */
 static int map2(moth_ctx *ctx, const moth_loops *loops, moth_tensor *y, const moth_tensor *a,
                 const moth_tensor *b, const void *arg) {
   const moth_tensor *operands[] = {y, a, b};
@@ -124,8 +124,8 @@ MOTH_OP(mul, MUL, .doc = "input * other, element by element.",
 
 /* -- division -- */
 
-/* Integers only: refuses x / 0, and MIN / -1 where the quotient is wanted. A device's kernel finds
-** x / 0 itself, and tells of it later. */
+/* Integers only: refuses x / 0, and MIN / -1 if the quotient is used. A device kernel detects x /
+** 0, which raises at the next synchronization. */
 static int check_division(moth_ctx *ctx, const moth_layout *y, const moth_tensor *x,
                           const moth_tensor *by, bool quotient) {
   moth_division found = {false, false}, *arg = &found;
@@ -224,7 +224,7 @@ static int rest_into(moth_tensor *y, const moth_loops *loops, const moth_tensor 
   return status ? status : map2(y->ctx, loops, y, x, by, NULL);
 }
 
-/* dy; and of the divisor -dy times the whole quotient */
+/* dy for the dividend; for the divisor -dy times the rounded quotient */
 static int rest_flow(moth_grad *g, moth_tensor *x, moth_tensor *by, int mode) {
   if (moth_wants(g, x)) moth_flow(g, x, g->dy);
   if (moth_wants(g, by)) {
@@ -416,8 +416,9 @@ static int clamp_tensor_cpu(const clamp_tensor_args *a, moth_tensor **out) {
   return status;
 }
 
-/* A tie with one bound is shared with it; where both bounds equal the input, all is its own. Where
-** bounds cross, the upper one gets all; where they meet elsewhere, the one on the input's side. */
+/* A tie with one bound is shared with it. Where both bounds equal the input, the gradient goes to
+** the input. Where the bounds cross, the upper bound gets all; where they are equal elsewhere, the
+** bound on the input's side gets all. */
 static int clamp_tensor_grad(const clamp_tensor_args *a, moth_grad *g) {
   moth_tensor *x = a->input, *low = a->min, *high = a->max;
   if (!low || !high) return flow_extreme(g, x, low ? low : high, low != NULL);

@@ -1,4 +1,4 @@
-/* arith.h -- elementwise arithmetic of two tensors: what it computes, its faces. */
+/* arith.h -- elementwise arithmetic of two tensors: formulas and arguments. */
 #ifndef MOTH_OP_ARITH_H
 #define MOTH_OP_ARITH_H
 

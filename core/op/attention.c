@@ -1,7 +1,6 @@
-/* attention.c -- scaled_dot_product_attention. What it does with dropout is written with ops;
-** without, it is the op `attention`, which never holds the whole matrix of scores: one node, one
-** fused gradient, and a gradient written with ops where that is to be differentiated itself or
-** where the bias wants one.
+/* attention.c -- scaled_dot_product_attention. With dropout it is written with ops. Without dropout
+** it runs the op `attention`, which never stores the whole matrix of scores, and has a fused
+** gradient. The gradient is written with ops under create_graph, and if the bias needs a gradient.
 */
 #include "attention.h"
 
@@ -397,7 +396,7 @@ static moth_tensor *number(steps *t, double value) {
 
 static int64_t heads(const moth_tensor *x) { return x->l.ndim < 3 ? 1 : x->l.shape[x->l.ndim - 3]; }
 
-/* What is added to the scores: 0 and -inf for a bool mask. */
+/* The summand of the scores: 0 and -inf for a bool mask. */
 static moth_tensor *bias_of(steps *t, moth_tensor *mask, int dtype) {
   if (!mask || mask->l.dtype == dtype) return mask;
   if (mask->l.dtype != MOTH_BOOL) return DO(cast, .input = mask, .dtype = dtype);
@@ -456,8 +455,8 @@ static int sdpa_check(const sdpa_args *a) {
   return MOTH_OK;
 }
 
-/* Query heads in as many sets as there are key heads, (..., H, R, L, E); key, value and bias get a
-** dimension beside their heads to be broadcast over a set. */
+/* Splits the query heads into one set for each key head, (..., H, R, L, E). Key, value and bias get
+** a new dimension after their heads, to be broadcast over a set. */
 static void group_heads(steps *t, attention_args *c, int64_t sets) {
   int64_t split[2] = {sets, sets ? heads(c->query) / sets : 0};
   c->query = DO(unflatten, .input = c->query, .dim = -3, .sizes = {split, 2});
@@ -468,8 +467,8 @@ static void group_heads(steps *t, attention_args *c, int64_t sets) {
   else c->bias = DO(unflatten, .input = c->bias, .dim = -3, .sizes = {split, 2});
 }
 
-/* Whether the query's heads lie inside its rows, as where they were split off a row: a result that
-** lies likewise is joined again without a copy. */
+/* True if the query's heads are inside its rows, as after splitting a row into heads. A result with
+** the same order can be joined again without a copy. */
 static bool heads_inside(const moth_tensor *q) {
   const int32_t n = q->l.ndim;
   return n >= 3 && q->l.shape[n - 3] > 1 && q->l.shape[n - 2] > 1 &&

@@ -1,4 +1,4 @@
-/* attention.h -- the faces of attention: softmax(query key^T) value. */
+/* attention.h -- arguments of attention: softmax(query key^T) value. */
 #ifndef MOTH_OP_ATTENTION_H
 #define MOTH_OP_ATTENTION_H
 

@@ -1,4 +1,4 @@
-/* bag.c -- sums of the vectors of bags of tokens. */
+/* bag.c -- sums of the embedding vectors of bags of tokens. */
 #include "kernel/bag.h"
 
 #include "kernel/copy.h"
@@ -94,7 +94,7 @@ static int bag_sum_cpu(const bag_sum_args *a, moth_tensor **out) {
   return status;
 }
 
-/* What reaches the bag of each token, (..., features). */
+/* The gradient of the bag of each token, (..., features). */
 static moth_tensor *token_grads(const bag_sum_args *a, moth_grad *g) {
   if (a->list) return GRAD(g, index_select, .input = g->dy, .dim = 0, .index = a->list);
   const int64_t size[] = {a->input->l.shape[0], a->input->l.shape[1], a->weight->l.shape[1]};

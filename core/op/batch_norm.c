@@ -1,10 +1,11 @@
 /* batch_norm.c -- batch_norm and instance_norm: channels normalised over the batch or over their
-** own plane, and the running statistics. Their faces, and the list they are in, are norm's.
+** own plane, and the running statistics. norm.h declares the arguments; norm.c lists the ops.
 **
-** channel_norm is the one node that a batch_norm leaves; its mean and variance are hidden results,
-** from which batch_norm moves the running statistics on, unrecorded. Where a relu is a part of it,
-** or a recording may make one so (capture_fuse.c), `map` is another: from that and the input a
-** gradient knows the sign of what the relu saw, to the bit, and need not read the result.
+** batch_norm records one node, channel_norm. Its mean and variance are hidden results; batch_norm
+** updates the running statistics with them, without recording. If a relu follows the norm in the
+** same op, or a captured step may fuse one (capture_fuse.c), `map` is another hidden result. The
+** gradient computes the sign of the relu's input from `map` and the input, bit for bit, and does
+** not read the result.
 */
 #include <math.h>
 
@@ -45,7 +46,8 @@ static int check_input(const moth_tensor *x) {
   return MOTH_OK;
 }
 
-/* Whether an argument is one number for each channel, f32 beside half types if not of x's type. */
+/* True if an argument has one number for each channel, of x's dtype, or f32 with a half-precision
+** x. */
 static int check_column(const moth_tensor *x, const char *arg, const moth_tensor *column) {
   int status = moth_norm_fits(x->ctx, arg, column, 1, &x->l.shape[1]);
   return status ? status : moth_real_alike(arg, column, x);
@@ -55,10 +57,10 @@ static int check_column(const moth_tensor *x, const char *arg, const moth_tensor
 
 enum {
   MEAN, VAR, RSTD, SCALE, SHIFT, BY, DYSUM, DYXSUM,
-  WAS_MEAN, WAS_SCALE, WAS_SHIFT, /* of the pass that a relu stood behind */
+  WAS_MEAN, WAS_SCALE, WAS_SHIFT, /* of the forward pass, with a relu */
   COLUMNS
 };
-enum { MAP_MEAN, MAP_SCALE, MAP_SHIFT, MAP_COLUMNS = 4 }; /* with room to 16 bytes of f32 */
+enum { MAP_MEAN, MAP_SCALE, MAP_SHIFT, MAP_COLUMNS = 4 }; /* padded to 16 bytes of f32 */
 
 typedef struct table {
   moth_ctx *ctx;
@@ -126,7 +128,7 @@ static int check_residual(const moth_tensor *x, const moth_tensor *residual) {
                    "residual", "%s is needed, got %s", moth_str(x), moth_str(residual));
 }
 
-/* A shape rule itself is quiet. */
+/* Shape rules raise no warnings. */
 static bool wants_map(const channel_norm_args *a) {
   const moth_ctx *ctx = a->ctx;
   return ctx->grad_mode && !a->residual && (a->activation || (ctx->capture && ctx->quiet <= 1));
@@ -165,7 +167,7 @@ static int find_statistics(const table *t, const moth_channel_norm *p, int64_t e
   return status;
 }
 
-/* What comes behind the result of a half type, which is rounded by then. */
+/* The relu and the residual of a half-precision result, after rounding. */
 static int finish_half(const channel_norm_args *a, moth_tensor *y) {
   const moth_tensor *operands[] = {y, y, a->residual};
   int status = MOTH_OK;
@@ -176,7 +178,7 @@ static int finish_half(const channel_norm_args *a, moth_tensor *y) {
   return status;
 }
 
-/* Into y, of f32 or f64, with what comes behind if the op's result is that itself. */
+/* Writes y, of f32 or f64, with relu and residual if y is the op's result. */
 static int norm_into(const channel_norm_args *a, const table *t, const moth_tensor *x,
                      const moth_tensor *residual, bool whole, moth_tensor *y) {
   int status = MOTH_OK;
@@ -289,13 +291,13 @@ static bool norm_with_relu(const moth_pair *p) {
 
 static bool is_one(moth_scalar s) { return s.type == 0 ? s.as.number == 1 : s.as.integer == 1; }
 
-/* Whether the norm may write its result over what it adds. */
+/* True if the norm may write its result over the residual. */
 static bool is_added_to(const moth_tensor *residual, const moth_tensor *y) {
   return moth_same_bytes(residual, y) && moth_lie_alike(residual, y) &&
          (y->l.device || !moth_is_half(y->l.dtype));
 }
 
-/* The sum's other operand must be there when the norm runs, and stay until then. */
+/* The other operand of the sum must exist when the norm runs, and live until then. */
 static bool norm_with_add(const moth_pair *p) {
   channel_norm_args *a = p->first->args;
   const add_args *sum = p->next->args;
@@ -408,8 +410,8 @@ static int channel_norm_back_cpu(const channel_norm_back_args *a, moth_tensor **
   return moth_real_done(dx, out[0], status);
 }
 
-/* Whether a channel_norm with a relu wrote both `map` and `relued`, so that the map says which
-** elements the relu let through. */
+/* True if a channel_norm with a relu wrote both `map` and `relued`: then the map determines the
+** elements that the relu kept. */
 static bool is_masked_by(const moth_pair *p, const moth_tensor *map, const moth_tensor *relued) {
   for (uint32_t k = 0; map && k < p->a; k++) {
     const moth_instruction *in = &p->c->code[k];
@@ -502,7 +504,7 @@ static moth_tensor *moved(const moth_tensor *running, const moth_tensor *value, 
   return NULL;
 }
 
-/* Whether a device moves both in one pass: four tensors of float32; those written share nothing. */
+/* True if a device updates both in one pass: four f32 tensors; those written share no memory. */
 static bool moves_at_once(const moth_tensor **t) {
   for (int i = 0; i < 4; i++) {
     if (t[i]->l.dtype != MOTH_F32 || !moth_layout_contiguous(&t[i]->l)) return false;
@@ -521,7 +523,7 @@ static int move_at_once(const move_running__args *a, const moth_tensor **t) {
   return status;
 }
 
-/* Both statistics move, or, after an error, neither. */
+/* Updates both statistics, or neither after an error. */
 static int move_running__compose(const move_running__args *a, moth_tensor **out) {
   const moth_tensor *all[4] = {a->mean, a->batch_mean, a->var, a->batch_var};
   (void)out;

@@ -1,5 +1,5 @@
-/* binary.c -- further functions of two and three tensors: angles, logarithms, signs, bits, and
-** sums with a product or a quotient.
+/* binary.c -- further functions of two and three tensors: angles, logarithms, signs, bits, and sums
+** with a product or a quotient.
 */
 #include "binary.h"
 

@@ -1,5 +1,5 @@
-/* binary.h -- further functions of two and three tensors: what they compute, their faces. A line
-** of the list and a row in binary.c are a new function.
+/* binary.h -- further functions of two and three tensors: formulas and arguments. A new function is
+** a line of the list and a row in binary.c.
 */
 #ifndef MOTH_OP_BINARY_H
 #define MOTH_OP_BINARY_H
@@ -31,7 +31,7 @@
   F(WHOLE, gcd, common_divisor((int64_t)x, (int64_t)y))                                      \
   F(WHOLE, lcm, common_multiple((int64_t)x, (int64_t)y))
 
-/* With faces of their own; a, b, c: rtol, atol, equal_nan */
+/* With separate arguments; a, b, c: rtol, atol, equal_nan */
 #define BINARY_OTHERS(F)                                                                     \
   F(CURVE, nextafter, nextafter(x, y))                                                       \
   F(ANY, heaviside, x ? x : y, x == 0 ? y : x > 0, x == 0 ? y : x > 0)                       \

@@ -1,4 +1,4 @@
-/* cell.c -- recurrent networks one step at a time: the kernels of recurrent.c on one step. */
+/* cell.c -- recurrent networks, one step at a time: runs the kernels of recurrent.c on one step. */
 #include "kernel/real.h"
 #include "recurrent.h"
 #include "recurrent_call.h"

@@ -1,5 +1,5 @@
-/* clip.c -- the norm of many tensors as one vector, scaling them by it or by a number: one call
-** each, however many there are. None is differentiable; optimizers are what they are for.
+/* clip.c -- the norm of many tensors as one vector, and scaling them by it or by a number: one call
+** for all tensors. The ops are not differentiable; optimizers use them.
 */
 #include "clip.h"
 
@@ -108,7 +108,7 @@ static void scale_f32(int64_t n, float *x, float factor) {
 }
 
 static bool all_finite_f32(int64_t n, const float *x) {
-  uint32_t found = 0, bits; /* whole words, so that it may run in vectors */
+  uint32_t found = 0, bits; /* words, so that the loop vectorizes */
   for (int64_t i = 0; i < n; i++) {
     memcpy(&bits, x + i, sizeof bits);
     found |= (bits & 0x7f800000u) + 0x00800000u;
@@ -176,7 +176,7 @@ static int clip_norm__compose(const clip_norm__args *a, moth_tensor **out) {
   if (status) return status;
   moth_convert(1, total->l.dtype, moth_at(total), 0, MOTH_F64, (char *)&length, 0);
   double factor = a->max_norm / (length + 1e-6);
-  if (factor >= 1) return MOTH_OK; /* NaN goes on, and is what the gradients become */
+  if (factor >= 1) return MOTH_OK; /* a NaN factor makes the gradients NaN */
   return scale_all(a->ctx, a->tensors, factor, NULL);
 }
 

@@ -1,5 +1,6 @@
-/* clip.h -- the faces of ops over many gradients at once: their common norm, clipping by it, and
-** taking back the factor that a loss was scaled by. */
+/* clip.h -- arguments of ops over many gradients at once: their total norm, clipping by it, and
+** unscaling by the factor of the loss.
+*/
 #ifndef MOTH_OP_CLIP_H
 #define MOTH_OP_CLIP_H
 

@@ -1,4 +1,4 @@
-/* columns.c -- the windows of images as columns, and columns added up to images. */
+/* columns.c -- the windows of images as columns (im2col), and columns summed to images. */
 #include "columns.h"
 
 #include "kernel/conv/conv.h"

@@ -1,4 +1,4 @@
-/* columns.h -- the faces of windows as columns: im2col (F.unfold) and fold. */
+/* columns.h -- arguments of im2col (F.unfold) and fold. */
 #ifndef MOTH_OP_COLUMNS_H
 #define MOTH_OP_COLUMNS_H
 

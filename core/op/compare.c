@@ -1,4 +1,5 @@
-/* compare.c -- comparisons and logic, element by element; and `equal`, of whole tensors. */
+/* compare.c -- comparisons and logic, element by element; and `equal`, which compares two tensors.
+*/
 #include "compare.h"
 
 #include "kernel/math/compare.h"

@@ -1,4 +1,4 @@
-/* compare.h -- the faces of comparisons and of logic; their results are masks. */
+/* compare.h -- arguments of comparisons and logic; the results are masks. */
 #ifndef MOTH_OP_COMPARE_H
 #define MOTH_OP_COMPARE_H
 

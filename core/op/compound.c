@@ -1,5 +1,5 @@
-/* compound.c -- shapes and orders that other ops make together: further names, grids, stacks,
-** diagonals. Their faces stand in rearrange.h, and the list of both files is at the end.
+/* compound.c -- ops composed of others that change shape and order: aliases, grids, stacks,
+** diagonals. rearrange.h declares the arguments. The op list of both files is at the end.
 */
 #include "kernel/scalar.h"
 #include "arith.h"

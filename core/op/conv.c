@@ -1,10 +1,10 @@
-/* conv.c -- convolution (conv2d, conv1d), its gradients and its transpose; how they belong together
-** stands in conv_rooms.h.
+/* conv.c -- convolution (conv2d, conv1d), its gradients and transposed convolution. conv_buffers.h
+** holds the code shared with conv3d.c.
 */
 #include "conv.h"
 
 #define DIMS 2
-#include "conv_rooms.h"
+#include "conv_buffers.h"
 #include "height.h"
 
 MOTH_OP(conv2d, CONV2D,

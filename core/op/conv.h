@@ -1,4 +1,4 @@
-/* conv.h -- the faces of convolution. */
+/* conv.h -- arguments of convolution. */
 #ifndef MOTH_OP_CONV_H
 #define MOTH_OP_CONV_H
 

@@ -1,10 +1,10 @@
-/* conv3d.c -- convolution of volumes (conv3d), its gradients and its transpose: as conv.c has it,
+/* conv3d.c -- convolution of volumes (conv3d), its gradients and transposed convolution: conv.c
 ** with a depth.
 */
 #include "conv3d.h"
 
 #define DIMS 3
-#include "conv_rooms.h"
+#include "conv_buffers.h"
 
 MOTH_OP(conv3d, CONV3D,
   .doc = "3D convolution (cross-correlation) of volumes with filters: (N, O, OD, OH, OW) with OH = "

@@ -1,4 +1,4 @@
-/* conv3d.h -- the faces of convolution of volumes. */
+/* conv3d.h -- arguments of convolution of volumes. */
 #ifndef MOTH_OP_CONV3D_H
 #define MOTH_OP_CONV3D_H
 

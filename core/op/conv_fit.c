@@ -1,5 +1,5 @@
-/* conv_fit.c -- fits of convolutions in two dimensions and in three, and what is done around their
-** kernels.
+/* conv_fit.c -- checks shapes and arguments of convolutions in two and three dimensions, and runs
+** the steps around their kernels.
 */
 #include "conv_fit.h"
 
@@ -88,7 +88,7 @@ static int check_operands(const moth_tensor *input, const char *const *names,
   return status ? status : check_groups(weight, how->groups, l->shape[0]);
 }
 
-/* Whether a bias has one element for each of n channels. */
+/* True if a bias has one element for each of n channels. */
 static int check_bias(const moth_tensor *bias, int64_t n) {
   if (!bias || (bias->l.ndim == 1 && bias->l.shape[0] == n)) return MOTH_OK;
   return moth_fail(bias->ctx, MOTH_E_SHAPE, "bias", "%s is needed, one for each filter, got %s",
@@ -249,7 +249,7 @@ static int add_bias(moth_tensor *y, moth_tensor *bias, int dims, moth_tensor **o
 
 /* -- transposed -- */
 
-/* x: sizes of the input's space; w: the window that goes over the result. */
+/* x: sizes of the input; w: the window, which moves over the result. */
 static int turned_fit(const moth_tensor *input, const int64_t *x, const moth_window *w,
                       const int64_t *output_padding, conv_turned *t) {
   moth_ctx *ctx = input->ctx;

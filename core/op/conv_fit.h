@@ -1,5 +1,5 @@
-/* conv_fit.h -- what convolutions of images and of volumes do alike: the fit of shapes and
-** arguments, the dtypes that kernels are run in, biases.
+/* conv_fit.h -- code shared by convolutions of images and of volumes: checks of shapes and
+** arguments, the dtypes in which kernels run, biases.
 */
 #ifndef MOTH_OP_CONV_FIT_H
 #define MOTH_OP_CONV_FIT_H
@@ -7,9 +7,9 @@
 #include "kernel/conv/conv.h"
 #include "call/op.h"
 
-enum { NUMBERS, VALID, SAME }; /* what `padding` may be */
+enum { NUMBERS, VALID, SAME }; /* values of `padding` */
 
-/* How windows go over images (2 dims) or volumes (3): lists of so many numbers, borrowed. */
+/* How windows move over images (2 dims) or volumes (3): borrowed lists of `dims` numbers. */
 typedef struct conv_how {
   int dims;
   int64_t choice, groups; /* choice: of `padding` */
@@ -19,7 +19,7 @@ typedef struct conv_how {
 #define HOW(a, dims) \
   (&(conv_how){dims, (a)->padding.choice, (a)->groups, (a)->padding.at, (a)->stride, (a)->dilation})
 
-/* -- fits: c := the geometry, or an error; layouts of what comes of it -- */
+/* -- checks: c := the geometry, or an error; layouts of the results -- */
 
 int moth_conv_fit(const moth_tensor *x, const moth_tensor *weight, const moth_tensor *bias,
                   const conv_how *how, moth_conv *c);
@@ -34,7 +34,7 @@ int moth_conv_result(const moth_conv *c, const moth_tensor *x, moth_layout *y);
 int moth_conv_images(const moth_conv *c, const moth_tensor *dy, moth_layout *y);
 int moth_conv_filters(const moth_conv *c, moth_layout *y);
 
-/* -- running, by the kernels for images or for volumes: out := what they make of a and b -- */
+/* -- running the kernels for images or volumes: out := f(a, b) -- */
 
 enum { FORWARD, INPUT, WEIGHT };
 
@@ -44,8 +44,8 @@ int moth_convolve(int what, const moth_conv *c, const moth_tensor *a, const moth
 /* The sum over everything but the channels: the gradient of the bias. */
 moth_tensor *moth_sum_to_channels(moth_grad *g, moth_tensor *dy, int dims);
 
-/* -- transposed: the gradient of images of `size` with `padding`; where more is asked for on the
-** far side than a step, of all that is reached, which then is `cut` -- */
+/* -- transposed: the gradient of images of `size` with `padding`. If output_padding exceeds a step,
+** it is computed for all elements reached, and then `cut` -- */
 
 typedef struct conv_turned {
   int64_t size[3], padding[3], cut[6];

@@ -1,4 +1,4 @@
-/* copy.c -- ops that move values: copies, conversions, fills. */
+/* copy.c -- ops that copy, convert and fill. */
 #include "copy.h"
 
 #include "autograd/backward_parts.h"
@@ -202,7 +202,7 @@ MOTH_OP(masked_fill, MASKED_FILL, .doc = "The input with `value` where the mask 
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD |
                  MOTH_OP_PORTABLE)
 
-/* -- spread: a reduction undone, as a view that repeats -- */
+/* -- spread: a reduced tensor broadcast to the shape before the reduction, as a view -- */
 
 static int spread_view(const spread_args *a, moth_layout *y) {
   const moth_layout *x = &a->input->l;

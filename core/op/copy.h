@@ -1,4 +1,4 @@
-/* copy.h -- the faces of the ops that move values: copies, conversions, fills. */
+/* copy.h -- arguments of the ops that copy, convert and fill. */
 #ifndef MOTH_OP_COPY_H
 #define MOTH_OP_COPY_H
 

@@ -1,5 +1,5 @@
-/* create.c -- tensors made from a shape: constant, counted up, with ones on the diagonal; and the
-** triangles of matrices.
+/* create.c -- tensors created from a shape: constants, ranges, identity matrices; and the triangles
+** of matrices.
 */
 #include "create.h"
 
@@ -191,13 +191,13 @@ static bool scalar_whole(moth_scalar s, int64_t *value) {
   return (double)*value == x;
 }
 
-/* start, stop and step as whole numbers, if all of them are. */
+/* start, stop and step as integers, if all three are integers. */
 static bool arange_whole(const arange_args *a, int64_t at[3]) {
   return scalar_whole(a->start, &at[0]) && scalar_whole(a->stop, &at[1]) &&
          scalar_whole(a->step, &at[2]);
 }
 
-/* How many whole steps lie in front of stop: exact for all int64. */
+/* The number of full steps before stop: exact for all int64. */
 static uint64_t count_whole(const int64_t at[3]) {
   uint64_t way, step;
   if (at[2] > 0) {
@@ -339,7 +339,8 @@ static int64_t bound_of(const triangle_indices_args *a) {
   return offset > most ? most : offset < -most ? -most : offset;
 }
 
-/* How many elements the triangle has: the lower one grows by one a row, then it has whole rows. */
+/* The number of elements of the triangle: the rows of the lower one grow by one element, then they
+** are full. */
 static int64_t triangle_size(const triangle_indices_args *a) {
   const int64_t bound = bound_of(a), first = bound < 0 ? (-bound < a->row ? -bound : a->row) : 0;
   int64_t full = a->col - bound - 1;

@@ -1,4 +1,4 @@
-/* create.h -- the faces of the ops that make tensors from nothing but a shape. */
+/* create.h -- arguments of the ops that create tensors from a shape. */
 #ifndef MOTH_OP_CREATE_H
 #define MOTH_OP_CREATE_H
 

@@ -1,9 +1,9 @@
-/* ctc.c -- connectionist temporal classification: the losses of the samples, and their slopes. The
-** public face, ctc_loss, is written in Lua (nn/functional/ctc.lua).
+/* ctc.c -- connectionist temporal classification: the losses of the samples, and their gradients.
+** The public function, ctc_loss, is written in Lua (nn/functional/ctc.lua).
 **
-** The slope by log_probs is minus the share of all ways to read the targets that pass a class at a
-** step; where log_probs come from log_softmax, as they should, what arrives at the scores is what
-** PyTorch gives, whose own slope by log_probs has a softmax added.
+** The gradient by log_probs is minus the posterior probability of a class at a step, given the
+** targets. After log_softmax the gradient of the scores is PyTorch's. PyTorch's own gradient by
+** log_probs differs: it has the softmax added.
 */
 #include "ctc.h"
 
@@ -57,7 +57,7 @@ static void drop(opened *o) {
   for (int i = 0; i < 2; i++) moth_tensor_release(o->lengths[i]);
 }
 
-/* Nothing that the kernels use is unchecked. */
+/* Checks every argument that the kernels use. */
 static int check_sample(how a, const moth_ctc *c, int64_t n) {
   const int64_t steps = c->steps_of[n], count = c->targets_of[n];
   if (steps < 0 || steps > c->steps)
@@ -117,7 +117,7 @@ static int ctc_losses_cpu(const ctc_losses_args *a, moth_tensor **out) {
 
 static int ctc_losses_grad(const ctc_losses_args *a, moth_grad *g) {
   return moth_flow(g, a->log_probs,
-                   g->ctx->grad_mode ? moth_ctc_slope(a, g)
+                   g->ctx->grad_mode ? moth_ctc_grad(a, g)
                                      : GRAD(g, ctc_back, .grad = g->dy, SAME_HOW(a)));
 }
 
@@ -131,7 +131,7 @@ MOTH_OP(ctc_losses, CTC_LOSSES,
   .saves = "log_probs targets input_lengths target_lengths",
   .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32, .public_name = "ctc_loss")
 
-/* -- their slopes -- */
+/* -- their gradients -- */
 
 static int along_samples(moth_ctx *ctx, const char *arg, const moth_tensor *x, const how *a) {
   const int64_t n = a->log_probs->l.shape[1];

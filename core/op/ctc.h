@@ -1,4 +1,4 @@
-/* ctc.h -- the faces of connectionist temporal classification (Graves et al. 2006). */
+/* ctc.h -- arguments of connectionist temporal classification (Graves et al. 2006). */
 #ifndef MOTH_OP_CTC_H
 #define MOTH_OP_CTC_H
 
@@ -20,8 +20,8 @@ MOTH_ARGS(ctc_losses, CTC_LOSSES)
   CTC_HOW(ARG)
 MOTH_ARGS(ctc_back, CTC_BACK)
 
-/* The same of ctc_losses, written with ops (ctc_slope.c): to be differentiated any number of times.
+/* The gradient of ctc_losses written with ops (ctc_grad.c), differentiable any number of times.
 ** Borrowed from g. */
-moth_tensor *moth_ctc_slope(const ctc_losses_args *a, moth_grad *g);
+moth_tensor *moth_ctc_grad(const ctc_losses_args *a, moth_grad *g);
 
 #endif

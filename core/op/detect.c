@@ -1,8 +1,8 @@
-/* detect.c -- non-maximum suppression: of boxes that overlap the best one stays.
+/* detect.c -- non-maximum suppression: removes boxes that overlap a better box.
 **
-** moth.ops.nms (lua/moth/ops/init.lua) sorts, asks here which boxes stay, and gives their
-** positions. Whether two boxes overlap too much is divided out, as torchvision does, so that the
-** same boxes stay also where the ratio is the threshold itself.
+** moth.ops.nms (lua/moth/ops/init.lua) sorts the boxes, calls this op, and returns the positions of
+** the boxes kept. The IoU is a quotient, as in torchvision, so that the same boxes are kept where
+** the ratio is equal to the threshold.
 */
 #include "detect.h"
 

@@ -1,4 +1,4 @@
-/* detect.h -- the face of what detectors of objects need beside what all nets do. */
+/* detect.h -- arguments of ops for object detection. */
 #ifndef MOTH_OP_DETECT_H
 #define MOTH_OP_DETECT_H
 

@@ -67,7 +67,7 @@ static int distances_cpu(const distances_args *a, moth_tensor **out) {
   return status;
 }
 
-/* What each difference adds to the gradient of x1, (..., M): a formula with a gradient. */
+/* The contribution of each difference to the gradient of x1, (..., M): a differentiable formula. */
 static moth_tensor *parts_of(moth_grad *g, moth_tensor *apart, double p) {
   moth_tensor *y = g->out[0], *none = OF(logical_not, y);
   moth_tensor *unit = p == 2 ? OVER(apart, GRAD(g, unsqueeze, .input = FILLED(y, none, 1),

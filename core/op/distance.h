@@ -1,4 +1,4 @@
-/* distance.h -- the faces of the distances of all pairs of rows. */
+/* distance.h -- arguments of the distances of all pairs of rows. */
 #ifndef MOTH_OP_DISTANCE_H
 #define MOTH_OP_DISTANCE_H
 

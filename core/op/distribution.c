@@ -1,6 +1,6 @@
-/* distribution.c -- further distributions: whole numbers, exponential, geometric, and positions by
-** weights. Every value takes two words of the stream and is worked out in f64. The faces, and the
-** list these ops are in, are random's.
+/* distribution.c -- further distributions: integers, exponential, geometric, and positions by
+** weights. Every value uses two words of the random stream and is computed in f64. random.h
+** declares the arguments; random.c lists the ops.
 */
 #include <float.h>
 #include <math.h>
@@ -47,7 +47,7 @@ static int fill_target(moth_tensor *y, moth_tensor *generator, maker make, const
   return status;
 }
 
-/* What stood there before has no part in the result. */
+/* The old values have no part in the result. */
 static int no_flow(moth_grad *g, const moth_tensor *input) {
   return moth_flow(g, input, GRAD(g, zeros, .size = {input->l.shape, input->l.ndim},
                                   .dtype = input->l.dtype,
@@ -56,7 +56,7 @@ static int no_flow(moth_grad *g, const moth_tensor *input) {
 
 #define FILLS (MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED)
 
-/* -- whole numbers -- */
+/* -- integers -- */
 
 typedef struct whole_range { /* count 0: all of int64 */
   int64_t low;
@@ -105,7 +105,7 @@ MOTH_OP_CONST(randint_like, RANDINT_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_R
                           "moth.zeros(2), 0, 2, {generator = moth.Generator(), "
                           "dtype = moth.int32}")
 
-/* All whole numbers from 0 on that a dtype holds exactly. */
+/* The integers from 0 on that a dtype holds exactly. */
 static whole_range all_of(int dtype) {
   static const uint8_t bits[MOTH_DTYPES] = {
     [MOTH_BOOL] = 1, [MOTH_U8] = 8,   [MOTH_I8] = 7,   [MOTH_I16] = 15, [MOTH_I32] = 31,
@@ -170,7 +170,7 @@ MOTH_OP(exponential_, EXPONENTIAL_, .dtypes = MOTH_FLOATS, .flags = FILLS,
         .examples = "moth.zeros(2, 3)\n"
                     "moth.zeros(2), 3, {generator = moth.Generator()}")
 
-/* How many trials it takes: an exponential number, counted in whole steps. */
+/* The number of trials up to the first success: an exponential number, rounded up to an integer. */
 static void make_geometric(int64_t n, const uint32_t *words, const void *how, moth_slot *values) {
   make_exponential(n, words, how, values);
   for (int64_t i = 0; i < n; i++) {

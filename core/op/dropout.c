@@ -1,5 +1,5 @@
-/* dropout.c -- dropout: random elements, or whole channels, become 0 and the others grow, so that
-** the expected sum stays. The mask is kept for the gradient.
+/* dropout.c -- dropout: random elements, or whole channels, become 0; the others are scaled, so
+** that the expected sum is unchanged. The mask is saved for the gradient.
 */
 #include "dropout.h"
 
@@ -74,7 +74,7 @@ static int run_mask(const moth_tensor *input, const moth_tensor *mask, masking h
 
 static double scale_of(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 
-/* Without a chance to drop anything the result is the input: no mask, no random numbers. */
+/* If p is 0 the result is the input: no mask, no random numbers. */
 static bool draws(double p, bool training) { return training && p > 0; }
 
 /* y takes the input's shape; the mask that of its first `lead` dimensions, or nothing if there is

@@ -1,4 +1,4 @@
-/* dropout.h -- the faces of dropout. */
+/* dropout.h -- arguments of dropout. */
 #ifndef MOTH_OP_DROPOUT_H
 #define MOTH_OP_DROPOUT_H
 
@@ -18,7 +18,7 @@ MOTH_ARGS(dropout, DROPOUT)
   ARG(generator, generator, none, "random number generator")
 MOTH_ARGS(dropout2d, DROPOUT2D)
 
-/* What both do once they have drawn, and the gradient of that. */
+/* The ops of both after the mask is drawn, and their gradient. */
 #define DROPOUT_APPLY(ARG) \
   ARG(tensor, input, , "any shape") \
   ARG(mask,   mask,  , "true for the elements kept: of the input's shape, or of its first " \

@@ -1,8 +1,8 @@
-/* eig.c -- eigenvalues and eigenvectors of matrices that need not be symmetric, by LAPACK's geev.
-** The list of ops stands in factor.c.
+/* eig.c -- eigenvalues and eigenvectors of general square matrices, by LAPACK's geev. factor.c
+** lists the ops.
 **
-** Gradients: Giles 2008, with what keeps a vector's length and phase; Boeddeker, Hanebrink, Drude,
-** Heymann & Haeb-Umbach 2017 for complex ones.
+** Gradients: Giles 2008, with a projection that keeps a vector's length and phase; Boeddeker,
+** Hanebrink, Drude, Heymann & Haeb-Umbach 2017 for complex values.
 */
 #include "eig.h"
 
@@ -46,9 +46,9 @@ static int linalg_eigvals_shape(const linalg_eigvals_args *a, moth_layout *y) {
   return values_shape(a->A, y);
 }
 
-/* y, of which steps of `down` lead from row to row, := a vector, or with `im` its parts, turned so
-** that the first entry above a tenth of the largest is positive; and behind it its conjugate. Its
-** length is 1, so that squares of entries do not leave the range of doubles. */
+/* y, with `down` elements from row to row, := a vector, or with `im` its real and imaginary parts,
+** rotated so that the first entry above a tenth of the largest is positive; its conjugate follows.
+** Its length is 1, so that squares of entries stay in the range of doubles. */
 #define PUT_VECTOR(real)                                                                     \
   static void put_##real(int64_t n, const real *re, const real *im, int64_t down, real *y) { \
     double most = 0, size = 0, a = 0, b = 0;                                                 \
@@ -165,8 +165,8 @@ static moth_tensor *first_large(moth_grad *g, parts v) {
   return TIMES(large, BELOW(so_far, NUMBER(1.5)));
 }
 
-/* What flows to the columns of D, of which vectors are V: D less what changes their lengths and the
-** phases of the first large entries. */
+/* The gradient of the columns of D, with vectors V: D without the part that changes their lengths
+** and the phases of the first large entries. */
 static parts free_part(moth_grad *g, parts v, parts dv) {
   moth_tensor *a = column_sum(g, PLUS(TIMES(dv.re, v.re), TIMES(dv.im, v.im)));
   moth_tensor *b = column_sum(g, MINUS(TIMES(dv.re, v.im), TIMES(dv.im, v.re)));

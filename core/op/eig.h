@@ -1,5 +1,6 @@
-/* eig.h -- the faces of eigenvalues of matrices that need not be symmetric. Complex numbers are
-** pairs in a last dimension of 2. */
+/* eig.h -- arguments of eigenvalues of general square matrices. Complex numbers are pairs in a last
+** dimension of 2.
+*/
 #ifndef MOTH_OP_EIG_H
 #define MOTH_OP_EIG_H
 

@@ -1,5 +1,5 @@
-/* embedding.c -- embedding: rows of a table by their numbers, and the way back, where rows are
-** added up in the order of the tokens, so that the sums are the same bits each time.
+/* embedding.c -- embedding: rows of a table by index. The gradient sums rows in the order of the
+** tokens, so that the sums have the same bits each time.
 */
 #include "embedding.h"
 
@@ -17,7 +17,7 @@
 #include "position.h"
 #include "view.h"
 
-#define NUDGE 1e-7 /* PyTorch's, beside the norm that is divided by */
+#define NUDGE 1e-7 /* PyTorch's, added to the norm in the divisor */
 
 /* -- tokens and their shares -- */
 
@@ -279,7 +279,7 @@ static double norm_of(int64_t n, const double *x, double p) {
   return pow(sum, 1 / p);
 }
 
-/* Shortens the rows that are too long; `row` has room for one. */
+/* Scales rows above max_norm; `row` has the size of one row. */
 static int shorten(moth_tensor *w, const moth_tensor *list, double most, double p, double *row) {
   const int64_t *at = (const int64_t *)(const void *)moth_at(list);
   int64_t d = w->l.shape[1], size = moth_dtype_size[w->l.dtype], step = w->l.stride[1] * size;

@@ -1,4 +1,4 @@
-/* embedding.h -- the faces of embedding: a vector for each token, looked up in a table. */
+/* embedding.h -- arguments of embedding: vectors of tokens, read from a table. */
 #ifndef MOTH_OP_EMBEDDING_H
 #define MOTH_OP_EMBEDDING_H
 

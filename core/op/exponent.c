@@ -1,4 +1,4 @@
-/* exponent.c -- frexp's op. Its record is declared in unary.h, and listed with the unary ones. */
+/* exponent.c -- the op of frexp. unary.h declares its arguments; unary.c lists it. */
 #include "kernel/math/exponent.h"
 
 #include "kernel/real.h"

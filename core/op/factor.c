@@ -1,6 +1,6 @@
-/* factor.c -- factorizations of matrices, by LAPACK: cholesky, qr, eigh, lu; what singular
-** values are used for stands in singular.c, eigenvalues of any matrix in eig.c. The list of all
-** three files is at the end.
+/* factor.c -- factorizations of matrices, by LAPACK: cholesky, qr, eigh, lu. Ops with singular
+** values are in singular.c, eigenvalues of general matrices in eig.c. The op list of all three
+** files is at the end.
 **
 ** Gradients: Murray 2016 (cholesky), Liao, Liu, Wang & Xiang 2019 and Roberts & Roberts 2020 (qr),
 ** Giles 2008 (eigh, svd).
@@ -157,7 +157,7 @@ MOTH_LAPACK_OP(linalg_cholesky_ex, LINALG_CHOLESKY_EX, .saves = "L", .outputs = 
                            "moth.eye(3), {upper = true, check_errors = true}"
                            "  -- domain: symmetric")
 
-/* -- qr: geqrf gives R and Householder reflections, orgqr multiplies those to Q -- */
+/* -- qr: geqrf computes R and Householder reflections, orgqr multiplies the reflections to Q -- */
 
 enum { REDUCED, COMPLETE, NO_Q };
 
@@ -226,8 +226,8 @@ static int linalg_qr_cpu(const linalg_qr_args *a, moth_tensor **out) {
   return status;
 }
 
-/* The gradient of X = Q R with as many rows as columns or more: with M = R dR' - dQ' Q and its
-** lower triangle made symmetric, (dQ + Q M) R^-T. NULL stands for zero. */
+/* The gradient of X = Q R with at least as many rows as columns: with M = R dR' - dQ' Q and its
+** lower triangle made symmetric, (dQ + Q M) R^-T. NULL is zero. */
 static moth_tensor *qr_back(moth_grad *g, moth_tensor *q, moth_tensor *r, moth_tensor *dq,
                             moth_tensor *dr) {
   moth_tensor *m = dr ? PRODUCT(r, TURNED(dr)) : NULL, *p = dq ? PRODUCT(TURNED(dq), q) : NULL;
@@ -237,7 +237,7 @@ static moth_tensor *qr_back(moth_grad *g, moth_tensor *q, moth_tensor *r, moth_t
   return SOLVED(TURNED(r), m, false, false);
 }
 
-/* A wide A = (X, Y) = Q (U, V): what flows to V goes on to Y, and through Q = Y V^+ to X. */
+/* A wide A = (X, Y) = Q (U, V): the gradient of V passes to Y, and through Q = Y V^+ to X. */
 static int qr_wide_grad(const linalg_qr_args *a, moth_grad *g, moth_tensor *dq, moth_tensor *dr) {
   const int32_t d = a->A->l.ndim;
   const int64_t m = a->A->l.shape[d - 2], rest = a->A->l.shape[d - 1] - m;
@@ -449,7 +449,7 @@ static int linalg_lu_factor_cpu(const linalg_lu_factor_args *a, moth_tensor **ou
 
 #define PART(p, at, from, n) GRAD(g, narrow, .input = p, .dim = at, .start = from, .length = n)
 
-/* m := L^-T m for the unit triangle of the square part of LU, `turned` being its transpose. */
+/* m := L^-T m for the unit triangle of the square part of LU; `turned` is its transpose. */
 static moth_tensor *behind_lower(moth_grad *g, moth_tensor *turned, moth_tensor *m) {
   return GRAD(g, linalg_solve_triangular, .A = turned, .B = m, .upper = true, .left = true,
               .unitriangular = true);

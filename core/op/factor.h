@@ -1,4 +1,4 @@
-/* factor.h -- the faces of the factorizations of moth.linalg: cholesky, qr, eigh, lu. */
+/* factor.h -- arguments of the factorizations of moth.linalg: cholesky, qr, eigh, lu. */
 #ifndef MOTH_OP_FACTOR_H
 #define MOTH_OP_FACTOR_H
 
@@ -35,8 +35,8 @@ MOTH_ARGS(linalg_lu_factor, LINALG_LU)
   ARG(bool,   inverse, false, "return the inverse permutation")
 MOTH_ARGS(linalg_lu_order, LINALG_LU_ORDER)
 
-/* In a gradient: (p - p') / E, E(i, j) = values(j) - values(i), without the diagonal: how vectors
-** turn as those values move. */
+/* In a gradient: (p - p') / E, E(i, j) = values(j) - values(i), without the diagonal: the rotation
+** of vectors when these values change. */
 moth_tensor *moth_turning(moth_grad *g, moth_tensor *p, moth_tensor *values);
 
 #endif

@@ -1,8 +1,8 @@
-/* fft.c -- Fourier transforms along a dimension, of complex numbers and of real ones.
+/* fft.c -- Fourier transforms along a dimension, of complex numbers and of real numbers.
 **
 ** All are linear, and the matrix of a transform is symmetric: the gradient is the transform with
-** the other sign. Of a real signal only the coefficients are there that are no mirror of others,
-** so one way they count once, the other way twice, and gradients keep which it was.
+** the opposite sign. Real signals have half of the coefficients; the others are conjugates. A
+** conjugate pair counts once in one direction and twice in the other; the gradients record which.
 */
 #include "fft.h"
 

@@ -1,5 +1,5 @@
-/* fft.h -- the faces of Fourier transforms. Complex numbers are pairs, real and imaginary part, in
-** a last dimension of 2, which `dim` does not count; lua/moth/fft.lua makes moth.fft of these.
+/* fft.h -- arguments of Fourier transforms. Complex numbers are pairs, real and imaginary part, in
+** a last dimension of 2, which `dim` does not count. lua/moth/fft.lua builds moth.fft on these ops.
 */
 #ifndef MOTH_OP_FFT_H
 #define MOTH_OP_FFT_H

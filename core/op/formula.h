@@ -1,4 +1,4 @@
-/* formula.h -- the words that gradients are written in, inside a function with `moth_grad *g`. */
+/* formula.h -- short names for gradient formulas, for functions with a parameter `moth_grad *g`. */
 #ifndef MOTH_OP_FORMULA_H
 #define MOTH_OP_FORMULA_H
 
@@ -24,11 +24,11 @@
 #define BOTH(p, q) GRAD(g, logical_and, .input = p, .other = q)
 #define FILLED(p, where, with) \
   GRAD(g, masked_fill, .input = p, .mask = where, .value = {.as.number = with})
-/* What was reduced as `a` says, in the input's shape again. */
+/* A tensor reduced as `a` says, broadcast to the input's shape. */
 #define SPREAD_BACK(p)                                                                       \
   GRAD(g, spread, .input = p, .size = {a->input->l.shape, a->input->l.ndim}, .dim = a->dim, \
        .keepdim = a->keepdim)
-/* The gradient of what is constant almost everywhere. */
+/* The gradient of functions that are constant almost everywhere. */
 #define ZERO_OF(x) moth_grad_zeros(g, x)
 
 #endif

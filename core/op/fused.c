@@ -1,6 +1,6 @@
-/* fused.c -- several elementwise functions in one pass: checked as a program, then run a block of
-** elements at a time, so that what lies between two functions stays in the first cache. Each value
-** is rounded to its dtype, as if it had been written: the results are those of the single ops.
+/* fused.c -- several elementwise functions in one pass. The program is checked, then run a block of
+** elements at a time, so that intermediate values stay in the L1 cache. Each value is rounded to
+** its dtype, as if it had been stored: the results are equal to those of the single ops.
 */
 #include "fused.h"
 
@@ -18,7 +18,7 @@ _Static_assert(VALUES <= 64, "a set of values is a number");
 typedef struct fused_step {
   moth_block_call call;
   const moth_loops *loops; /* NULL: a conversion */
-  bool as_is;              /* its loop takes all operands as they lie */
+  bool as_is;              /* its loop reads all operands without a conversion */
   uint64_t numbers[3];
   int value[FUSED_VALUES];
 } fused_step;
@@ -26,7 +26,7 @@ typedef struct fused_step {
 typedef struct fused_plan {
   int nin, nres, nsteps, nvalues;
   int dtype[VALUES];
-  int room[VALUES]; /* where a value between lies, until it was read for the last time */
+  int room[VALUES]; /* buffer of an intermediate value, until its last read */
   double cost;      /* of an element, in ns */
   fused_step step[FUSED_STEPS];
 } fused_plan;
@@ -58,7 +58,7 @@ static int read_values(const fused_args *a, fused_plan *plan) {
   return MOTH_OK;
 }
 
-/* Whether the loops for `dtype` may read and write values of these dtypes. */
+/* True if the loops for `dtype` may read and write values of these dtypes. */
 static bool suits(const fused_plan *plan, const fused_step *s, int dtype) {
   const int real = moth_compute_dtype(dtype);
   if (!moth_loop_of(s->loops, dtype) || s->call.noperands != s->loops->noperands) return false;
@@ -70,7 +70,8 @@ static bool suits(const fused_plan *plan, const fused_step *s, int dtype) {
   return true;
 }
 
-/* Of one dtype, which where moves as it is: single elements too, which blocks would spread. */
+/* Values of one dtype, which `where` copies unchanged: single elements too, which blocks would
+** broadcast. */
 static bool chooses_alike(const fused_plan *plan, const fused_step *s) {
   const int dtype = plan->dtype[s->value[0]];
   return s->loops == moth_where && plan->dtype[s->value[2]] == dtype &&
@@ -109,7 +110,7 @@ static int read_step(const fused_args *a, const int64_t *words, uint64_t *given,
   return MOTH_OK;
 }
 
-/* A room is used again once what lies in it was read for the last time. */
+/* A buffer is free again after the last read of its value. */
 static int give_rooms(const fused_args *a, fused_plan *plan) {
   const int first = plan->nin + plan->nres;
   int last[VALUES] = {0};

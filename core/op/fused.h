@@ -1,13 +1,13 @@
-/* fused.h -- the face of several elementwise functions done in one pass over their operands: what a
-** recording joins (capture_join.c), and a kernel written in Lua. What lies between two of them is
-** never written to memory.
+/* fused.h -- arguments of several elementwise functions in one pass over their operands, for a
+** captured step (capture_join.c) and for a kernel written in Lua. Intermediate values are not
+** written to memory.
 **
-** Values are numbered: the inputs, then the results, then what lies between. A step is FUSED_WORDS
-** numbers: a function's (kernel/math/maps.h; FUSED_CONVERT: a conversion), the dtype that it
-** computes in (-1: that of the first input), how many values it names, and these, what it gives
-** first. A value is given once, before it is read; all have the inputs' common shape. A result may
-** be an input's very elements, if all that reads the input comes before the step that gives the
-** result.
+** Values are numbered: first the inputs, then the results, then the intermediate values. A step is
+** FUSED_WORDS numbers: its function (kernel/math/maps.h; FUSED_CONVERT: a conversion), the dtype of
+** its computation (-1: that of the first input), its number of values, and the values, the result
+** first. A value is computed once, before it is read; all values have the inputs' common shape. A
+** result may share an input's elements, if every read of the input precedes the step that computes
+** the result.
 */
 #ifndef MOTH_OP_FUSED_H
 #define MOTH_OP_FUSED_H
@@ -16,11 +16,11 @@
 
 enum {
   FUSED_CONVERT = -1,
-  FUSED_VALUES = 6, /* that a step can name */
+  FUSED_VALUES = 6, /* per step */
   FUSED_WORDS = 3 + FUSED_VALUES,
   FUSED_STEPS = 48,
-  FUSED_BETWEEN = 48, /* values between, of which so many may be ... */
-  FUSED_ROOMS = 16,   /* ... read later on at once: they stay in the first cache, or in registers */
+  FUSED_BETWEEN = 48, /* intermediate values, of which at most ... */
+  FUSED_ROOMS = 16,   /* ... are live at once: they stay in the L1 cache, or in registers */
   FUSED_INPUTS = 8,
   FUSED_RESULTS = MOTH_MAX_OUTPUTS
 };
@@ -35,11 +35,11 @@ enum {
 MOTH_ARGS(fused, FUSED)
 
 #ifndef __cplusplus
-/* Whether the program can run where its inputs lie. On a GPU its kernels are made for that, before
-** a graph is made of what launches them. MOTH_E_UNSUPPORTED: not there. */
+/* Checks if the program can run on its inputs' device. On a GPU this compiles its kernels, before
+** the launches are captured. MOTH_E_UNSUPPORTED if it cannot run. */
 int moth_fused_ready(const fused_args *a);
-/* On the CPU: the program is read into the bytes behind a, which has so many with them; from then
-** on it may be run again and again. */
+/* On the CPU: decodes the program into the bytes after `a`, moth_fused_bytes in all; then
+** moth_fused_again can run it any number of times. */
 size_t moth_fused_bytes(int64_t nsteps);
 int moth_fused_read(fused_args *a);
 int moth_fused_again(const void *a, moth_tensor **out);

@@ -1,6 +1,6 @@
-/* gather.c -- indexing along one dimension, where a position below the first is an error: whole
-** slices (index_select, index_add) or element by element (gather, scatter, scatter_add), and
-** one_hot. Their faces stand in index.h.
+/* gather.c -- indexing along one dimension: slices (index_select, index_add), elements (gather,
+** scatter, scatter_add), and one_hot. A position below the first is an error. index.h declares the
+** arguments.
 */
 #include "capture/capture.h"
 #include "device/device.h"
@@ -222,7 +222,7 @@ static moth_tensor *covered(const moth_tensor *x, const moth_tensor *index, int3
   return moth_tensor_like(x->ctx, &l, x->storage);
 }
 
-/* What positions along dim must lie within; a 0-d tensor counts as 1-d. */
+/* The bounds of positions along dim; a 0-d tensor counts as 1-d. */
 static moth_reach reach_of(const moth_tensor *x, int32_t dim) {
   return (moth_reach){x, dim, x->l.ndim ? x->l.shape[dim] : 1};
 }
@@ -256,8 +256,8 @@ static int move_list(int mode, moth_tensor *base, int32_t dim, const moth_tensor
   return status;
 }
 
-/* values[...] <-> base[... index[...] in dim ...], its positions being `at`; a 0-d tensor of values
-** stands for all. */
+/* values[...] <-> base[... index[...] in dim ...], with the positions `at`; a 0-d tensor of values
+** is broadcast. */
 static int move_along(int mode, moth_tensor *base, int32_t dim, const moth_tensor *index,
                       const moth_tensor *at, const moth_tensor *values, const moth_reach *reach) {
   if (at->l.ndim < index->l.ndim && values->l.ndim) {

@@ -1,12 +1,12 @@
-/* grid.c -- grid_sample: images and volumes looked at in the places that a grid names. Its
-** gradients run in one pass each; under create_graph they are written with ops (grid_slope.c).
+/* grid.c -- grid_sample: samples images and volumes at the points of a grid. Each gradient runs in
+** one pass; under create_graph it is written with ops (grid_grad.c).
 */
 #include "grid.h"
 
 #include "kernel/grid.h"
 #include "kernel/real.h"
 #include "formula.h"
-#include "grid_slope.h"
+#include "grid_grad.h"
 
 #define HOW(a) \
   ((grid_how){(a)->ctx, (a)->mode, (a)->padding_mode, (a)->align_corners})
@@ -43,7 +43,7 @@ static int check_sides(grid_how h, const char *arg, const char *shown, const int
   return MOTH_OK;
 }
 
-/* Whether a grid goes with images of a layout, called `shown`. */
+/* Checks that a grid fits images of a layout, called `shown`. */
 static int check(grid_how h, const moth_layout *x, const char *shown, const moth_tensor *grid) {
   if (x->ndim != 4 && x->ndim != 5)
     return moth_fail(h.ctx, MOTH_E_SHAPE, "input", "(N, C, H, W) or (N, C, D, H, W) is needed, "
@@ -104,7 +104,7 @@ static int grid_sample_cpu(const grid_sample_args *a, moth_tensor **out) {
 
 static int grid_sample_grad(const grid_sample_args *a, moth_grad *g) {
   const moth_layout *x = &a->input->l;
-  if (g->ctx->grad_mode) return moth_grid_slopes(a, g);
+  if (g->ctx->grad_mode) return moth_grid_grads(a, g);
   if (a->mode == MOTH_GRID_NEAREST && moth_wants(g, a->grid)) /* constant but for jumps */
     moth_flow(g, a->grid, ZERO_OF(a->grid));
   if (moth_wants(g, a->input))

@@ -1,5 +1,5 @@
-/* grid.h -- the faces of sampling at places that a grid names: grid_sample and what its gradients
-** are made of.
+/* grid.h -- arguments of sampling at the points of a grid: grid_sample and the ops of its
+** gradients.
 */
 #ifndef MOTH_OP_GRID_H
 #define MOTH_OP_GRID_H

@@ -1,10 +1,10 @@
-/* height.h -- sequences as images of height one, for convolutions and poolings in one dimension. */
+/* height.h -- sequences as images of height one, for convolution and pooling in one dimension. */
 #ifndef MOTH_OP_HEIGHT_H
 #define MOTH_OP_HEIGHT_H
 
 #include "view.h"
 
-/* y := x with a height before its last dimension, which errors do not tell of; owned. */
+/* y := x with a height before its last dimension, which error messages leave out; owned. */
 static inline int heighten(moth_tensor *x, moth_tensor **y) {
   int status = MOTH_CALL(x->ctx, y, unsqueeze, .input = x, .dim = -2);
   if (!status) (*y)->flags |= MOTH_T_LINES;

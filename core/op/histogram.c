@@ -1,5 +1,5 @@
-/* histogram.c -- how many elements lie in each class: histc of numbers, bincount of whole ones from
-** 0 on. Their faces, and the list they are in, are reduce's.
+/* histogram.c -- counts per bin: histc of numbers, bincount of integers from 0 on. reduce.h
+** declares the arguments; reduce.c lists the ops.
 */
 #include <math.h>
 
@@ -45,8 +45,8 @@ static int histc_ends(const histc_args *a, int64_t n, const double *x, double *l
   return MOTH_OK;
 }
 
-/* The class of x, which lies in lo..hi. Differences of the largest numbers overflow. A range may be
-** one number, if 1 is nothing beside it: then the class in the middle. */
+/* The bin of x, which is in lo..hi. Differences of the largest numbers overflow. If 1 is below the
+** precision of lo, the range may be one number: then the middle bin. */
 static int64_t class_of(double x, double lo, double hi, int64_t bins) {
   double at = (x - lo) * (double)bins / (hi - lo);
   if (!isfinite(at)) at = (x / 2 - lo / 2) / (hi / 2 - lo / 2) * (double)bins;

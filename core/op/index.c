@@ -1,9 +1,9 @@
-/* index.c -- advanced indexing: a list of index tensors and masks, one after the other for the
-** leading dimensions, read and written as NumPy and PyTorch do. Positions may be negative and
-** count from the end then. What works along one dimension stands in gather.c.
+/* index.c -- advanced indexing: a list of index tensors and masks for the leading dimensions, read
+** and written as in NumPy and PyTorch. Negative positions count from the end. Indexing along one
+** dimension is in gather.c.
 **
-** The index tensors are broadcast together. Where the dimensions they replace are neighbours, the
-** broadcast shape takes their place, else it comes first.
+** The index tensors are broadcast together. If the dimensions that they replace are neighbours, the
+** broadcast shape takes their place; else it comes first.
 */
 #include "index.h"
 
@@ -118,7 +118,7 @@ static int plan_make(plan *p, moth_ctx *ctx, moth_tensors indices, const moth_te
              : moth_fail(ctx, MOTH_E_SHAPE, "indices", "the result has too many elements");
 }
 
-/* The shape of what the plan picks out of a tensor of this shape. */
+/* The shape of the elements that the plan selects from a tensor of this shape. */
 static void plan_shape(const plan *p, const int64_t *shape, moth_layout *y) {
   int32_t n = 0;
   for (int32_t d = 0; d < p->before; d++) y->shape[n++] = shape[p->whole[d]];
@@ -139,7 +139,7 @@ static moth_tensor *mask_offsets(const selector *s, const moth_layout *base) {
   int64_t *to = (int64_t *)(void *)moth_at(y), at[MOTH_MAX_DIMS] = {0}, offset = 0, n = 0;
   int64_t width = mask->l.shape[s->ndims - 1], last = base->stride[s->dim + s->ndims - 1];
   for (; n < s->count; row += width) {
-    for (int64_t i = 0; i < width && n < s->count; i++) { /* no branch asks the mask */
+    for (int64_t i = 0; i < width && n < s->count; i++) { /* branchless */
       to[n] = offset + i * last;
       n += row[i] != 0;
     }
@@ -166,7 +166,7 @@ static int64_t step_to(int64_t count, const int64_t *at, int64_t n, int64_t step
   return -1;
 }
 
-/* Adds the byte offsets of one selector to those of all picks; the first one sets them. */
+/* Adds the byte offsets of one selector to those of all elements; the first one sets them. */
 static int add_offsets(const plan *p, const selector *s, const moth_tensor *of,
                        const moth_layout *base, bool first, int64_t *offset) {
   moth_ctx *ctx = s->tensor->ctx;
@@ -221,7 +221,7 @@ static int plan_run(const plan *p, int mode, const moth_tensor *of, moth_tensor 
   return moth_gather_run(of->ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
 }
 
-/* Byte offsets of all picks in a base of this layout; to be given back to moth_dealloc. */
+/* Byte offsets of all selected elements in a base of this layout; freed with moth_dealloc. */
 static int plan_offsets(const plan *p, const moth_tensor *of, const moth_layout *base,
                         int64_t **offset) {
   int64_t n = p->picks.numel, bytes = (n ? n : 1) * 8;
@@ -254,7 +254,8 @@ static int mask_run(const plan *p, int mode, moth_tensor *base, const moth_tenso
                           values->l.numel == 1 && mode != MOTH_GATHER_GET);
 }
 
-/* Can values be broadcast to what the plan picks out of a tensor of this shape? */
+/* True if values can be broadcast to the elements that the plan selects from a tensor of this
+** shape. */
 static int plan_fits(const plan *p, const int64_t *shape, const moth_tensor *values) {
   moth_layout picked = {.ndim = 0};
   plan_shape(p, shape, &picked);
@@ -264,8 +265,8 @@ static int plan_fits(const plan *p, const int64_t *shape, const moth_tensor *val
                    moth_str(values), moth_str_shape(values->ctx, picked.ndim, picked.shape));
 }
 
-/* values as dtype and, unless it is one element, in the shape the plan picks; in bytes that the
-** target does not have. Owned. */
+/* values as dtype and, unless it is one element, in the shape that the plan selects; in memory that
+** the target does not share. Owned. */
 static moth_tensor *plan_values(const plan *p, const moth_tensor *target, int dtype,
                                 const moth_tensor *values) {
   moth_layout l = {.dtype = (uint8_t)dtype};
@@ -282,8 +283,8 @@ static moth_tensor *plan_values(const plan *p, const moth_tensor *target, int dt
   return wide;
 }
 
-/* target := of, with values written or added at the picks. All that can be wrong is found before
-** the first write. Half types are added up in f32. */
+/* target := of, with values written or added at the selected elements. All errors are found before
+** the first write. Half-precision values are summed in f32. */
 static int plan_write(const plan *p, int mode, const moth_tensor *of, moth_tensor *target,
                       const moth_tensor *values) {
   moth_ctx *ctx = of->ctx;
@@ -312,8 +313,8 @@ static int plan_write(const plan *p, int mode, const moth_tensor *of, moth_tenso
   return status;
 }
 
-/* y := what the plan picks out of x. y's shape was found before: if another thread has changed a
-** mask since, what does not fit is left out and the rest is 0. */
+/* y := the elements that the plan selects from x. The shape of y was computed before: if another
+** thread has changed a mask since, extra elements are left out and missing ones are 0. */
 static int plan_read(const plan *p, moth_tensor *x, const int64_t *offset, moth_tensor *y) {
   moth_layout l = {.dtype = x->l.dtype};
   plan_shape(p, x->l.shape, &l);
@@ -486,7 +487,7 @@ MOTH_OP_COMPOSES(masked_select, MASKED_SELECT, .dtypes = MOTH_ANY,
 
 /* -- nonzero -- */
 
-/* Counted where the input lies. */
+/* Counted on the input's device. */
 static int count_there(moth_tensor *x, int64_t *count) {
   moth_tensor *sum = NULL, *here = NULL;
   int status = MOTH_CALL(x->ctx, &sum, count_nonzero, .input = x);
@@ -511,8 +512,8 @@ static int nonzero_shape(const nonzero_args *a, moth_layout *y) {
   return status;
 }
 
-/* Another thread may have written to the input since its shape was found: there is room for so
-** many positions, and those that are missing are 0. */
+/* Another thread may have changed the input since its shape was computed: y holds a fixed number of
+** positions, and missing ones are 0. */
 static int nonzero_cpu(const nonzero_args *a, moth_tensor **out) {
   moth_tensor *mask = moth_cast(a->input, MOTH_BOOL);
   if (!mask) return a->ctx->error.code;

@@ -1,4 +1,4 @@
-/* index.h -- the faces of the ops that read and write elements at positions held by tensors. */
+/* index.h -- arguments of the ops that read and write elements at positions held by tensors. */
 #ifndef MOTH_OP_INDEX_H
 #define MOTH_OP_INDEX_H
 
@@ -130,15 +130,14 @@ MOTH_ARGS(masked_scatter, MASKED_SCATTER)
                                     "absent or -1")
 MOTH_ARGS(one_hot, ONE_HOT)
 
-/* values[...] joined to base[... index[...] in dim ...], by one of gather.h's modes; `of` has
-** base's shape and stands in messages. All positions are checked before any is written to. */
+/* Writes or adds values[...] to base[... index[...] in dim ...], by a mode of the gather kernels.
+** `of` has base's shape, for messages. All positions are checked before the first write. */
 int moth_scatter(int mode, const moth_tensor *of, moth_tensor *base, int32_t dim,
                  const moth_tensor *index, const moth_tensor *values);
-/* Does a mask that begins at dimension `dim` have the sizes of a tensor, `of`, from there on? */
+/* True if a mask that begins at dimension `dim` has the sizes of the tensor `of` from there on. */
 int moth_mask_fits(const moth_tensor *mask, int32_t dim, const moth_tensor *of, int32_t ndim,
                    const int64_t *shape);
-/* Is this one mask over the leading dimensions, and one value for all that it shows? Then nobody
-** needs to know where it holds. */
+/* True for one mask over the leading dimensions and one value: no positions are needed. */
 bool moth_index_fills(const index_put_args *a);
 
 #endif

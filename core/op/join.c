@@ -1,4 +1,4 @@
-/* join.c -- putting tensors side by side: along a dimension they have, or along a new one. */
+/* join.c -- concatenates tensors along a dimension, and stacks them along a new one. */
 #include "join.h"
 
 #include "tensor/loop.h"

@@ -1,4 +1,4 @@
-/* join.h -- the faces of the ops that put tensors side by side. */
+/* join.h -- arguments of the ops that concatenate and stack tensors. */
 #ifndef MOTH_OP_JOIN_H
 #define MOTH_OP_JOIN_H
 

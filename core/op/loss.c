@@ -1,4 +1,6 @@
-/* loss.c -- losses of classes: nll_loss and cross_entropy. Those of numbers are in pointloss.c. */
+/* loss.c -- classification losses: nll_loss and cross_entropy. Elementwise losses are in
+** pointloss.c.
+*/
 #include "loss.h"
 
 #include "call/frame.h"
@@ -23,7 +25,7 @@ static void without_classes(const moth_layout *x, moth_layout *y) {
     if (i != class) y->shape[y->ndim++] = x->shape[i];
 }
 
-/* Whether target and weight fit scores of layout x, called `shown`; y gets the loss's shape. */
+/* Checks that target and weight fit scores of layout x, called `shown`; y gets the loss's shape. */
 static int class_shapes(const moth_layout *x, const char *shown, const moth_tensor *target,
                         const moth_tensor *weight, int64_t reduction, moth_layout *y) {
   moth_ctx *ctx = target->ctx;
@@ -346,8 +348,8 @@ static int any_class(const cross_entropy_args *a, moth_tensor **out) {
   return status;
 }
 
-/* What every class adds when the target is spread evenly: -sum(weight logp) of each case, reduced
-** as nll_loss reduces. It is nll_loss of a single class that has these sums as its score. */
+/* The part of label smoothing: -sum(weight logp) of each sample, reduced as in nll_loss. It is
+** nll_loss of a single class with these sums as its score. */
 static int evenly(const cross_entropy_args *a, moth_tensor *logp, moth_tensor **out) {
   enum { LINED, WEIGHTED, SUM, ONE, MINUS, TOTAL, ALL, CLASS, TEMPS };
   moth_tensor *t[TEMPS] = {NULL};

@@ -1,7 +1,7 @@
-/* loss.h -- the faces of losses: how far an answer is from its target.
+/* loss.h -- arguments of losses.
 **
-** Everywhere `reduction` says what becomes of the losses of single elements: their mean, their
-** sum, or nothing.
+** `reduction` is how the losses of single elements are reduced: to their mean, to their sum, or not
+** at all.
 */
 #ifndef MOTH_OP_LOSS_H
 #define MOTH_OP_LOSS_H

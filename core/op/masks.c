@@ -1,6 +1,6 @@
-/* masks.c -- masks among the indices of a device's tensors: a mask becomes the positions where it
-** holds, once a call, so that shape rule, kernel and gradient wait for the device together. Their
-** faces are index's.
+/* masks.c -- masks among the indices of a device tensor. A mask becomes the positions where it is
+** true, once a call, so that shape rule, kernel and gradient synchronize with the device once.
+** index.h declares the arguments.
 */
 #include "call/frame.h"
 #include "autograd/tape.h"

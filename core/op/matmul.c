@@ -1,4 +1,4 @@
-/* matmul.c -- matrix products in all of PyTorch's forms; they share one walk over batches. */
+/* matmul.c -- matrix products in all of PyTorch's forms; they share one loop over batches. */
 #include "matmul.h"
 
 #include "vendor/blas.h"
@@ -94,7 +94,7 @@ static int matmul_shape(const matmul_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* Whether operands of y's dtype are multiplied as they are. */
+/* True if operands of y's dtype are multiplied without a conversion. */
 static bool is_multiplied(const moth_tensor *y) {
   int dtype = y->l.dtype;
   return y->l.device || moth_compute_dtype(dtype) == dtype || moth_half_products(dtype);
@@ -237,7 +237,7 @@ static int linear_shape(const linear_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* Whether x's rows step evenly, and how. */
+/* True if x's rows have one stride; returns it. */
 static bool rows_step(const moth_tensor *x, int64_t *rows, int64_t *rs, int64_t *cs) {
   int n = x->l.ndim;
   *rows = 1;
@@ -373,7 +373,7 @@ static int outer_sum_cpu(const outer_sum_args *a, moth_tensor **out) {
 }
 
 static int outer_sum_grad(const outer_sum_args *a, moth_grad *g) {
-  if (moth_wants(g, a->input)) /* (..., n) times (m, n) turned */
+  if (moth_wants(g, a->input)) /* (..., n) times (m, n) transposed */
     moth_flow(g, a->input, GRAD(g, linear, .input = a->other, .weight = g->dy));
   if (moth_wants(g, a->other)) moth_flow(g, a->other, PRODUCT(a->input, g->dy));
   return g->status;

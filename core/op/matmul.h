@@ -1,4 +1,4 @@
-/* matmul.h -- the faces of matrix products. */
+/* matmul.h -- arguments of matrix products. */
 #ifndef MOTH_OP_MATMUL_H
 #define MOTH_OP_MATMUL_H
 

@@ -1,8 +1,8 @@
-/* norm.c -- layer_norm, rms_norm and group_norm: rows normalised by their own mean and variance.
-** To the kernels all three are one: rows of (channels, inner) elements, where a channel is what
-** one weight stands for and rows take turns in having `groups` sets of weights.
+/* norm.c -- layer_norm, rms_norm and group_norm: rows normalised by their own mean and variance. To
+** the kernels all three are the same: rows of (channels, inner) elements. A channel has one weight;
+** consecutive rows use `groups` sets of weights in turn.
 **
-** A gradient is one fused call; where it is to be differentiated itself it is written with ops.
+** A gradient is one fused call; under create_graph it is written with ops.
 */
 #include "norm.h"
 
@@ -186,7 +186,7 @@ typedef struct row_grad {
   double eps;
 } row_grad;
 
-/* x itself where it can be: a leaf takes over a gradient that nothing else sees. */
+/* x itself if possible: a leaf takes over a gradient that nothing else references. */
 static moth_tensor *shaped(moth_grad *g, moth_tensor *x, const moth_tensor *as) {
   if (x && moth_shape_same(&x->l, &as->l)) return x;
   return GRAD(g, reshape, .input = x, .shape = {as->l.shape, as->l.ndim});
@@ -241,7 +241,7 @@ static int rows_grad(moth_grad *g, const row_grad *r) {
 
 /* -- layer_norm -- */
 
-/* The last dimensions must be `shape`; rows are what stands before them. */
+/* Checks that the last dimensions are `shape`; the dimensions before them are the rows. */
 static int last_dims(const moth_tensor *x, moth_ints shape, row_form *f) {
   moth_ctx *ctx = x->ctx;
   int64_t first = x->l.ndim - shape.n;

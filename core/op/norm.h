@@ -1,5 +1,5 @@
-/* norm.h -- the faces of normalisation: values brought to mean 0 and variance 1, over what each
-** op says, then scaled and shifted.
+/* norm.h -- arguments of normalisation: values get mean 0 and variance 1 over the dimensions of the
+** op, then are scaled and shifted.
 */
 #ifndef MOTH_OP_NORM_H
 #define MOTH_OP_NORM_H
@@ -86,7 +86,7 @@ MOTH_ARGS(move_running_, MOVE_RUNNING_)
   ARG(float,        eps,         1e-5, "added to the variance")
 MOTH_ARGS(instance_norm, INSTANCE_NORM)
 
-/* What batch_norm is without the running statistics. */
+/* batch_norm without the running statistics. */
 #define CHANNEL_NORM(ARG) \
   ARG(tensor,       input,           , "(N, C, ...)") \
   ARG(maybe_tensor, weight,      none, "factors, (C)") \

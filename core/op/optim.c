@@ -1,5 +1,5 @@
-/* optim.c -- optimizer steps: a whole group of parameters in one call, each in one fused loop.
-** They write parameters, which are leaves that need gradients, so grad mode must be off.
+/* optim.c -- optimizer steps: one call updates a group of parameters, in one fused loop each. They
+** write parameters, which are leaves that need gradients, so grad mode must be off.
 */
 #include "optim.h"
 
@@ -17,8 +17,9 @@ typedef struct list {
   moth_tensors of;
 } list;
 
-/* Whether list k goes with params: as long, each element of the parameter's shape and dtype. The
-** state of half types may also be f32, where squares and small shares of a mean do not vanish. */
+/* Checks that list k fits params: the same length, each element of the parameter's shape and dtype.
+** The state of half-precision parameters may be f32, in which squares and small terms of a mean do
+** not vanish. */
 static int goes_with(moth_ctx *ctx, const list *lists, int k) {
   const moth_tensors params = lists[0].of;
   const list x = lists[k];
@@ -85,7 +86,7 @@ static moth_tensor **own_grads(moth_ctx *ctx, moth_tensors params) {
   return at;
 }
 
-/* On a device beside the CPU: all parameters in one go. */
+/* On a device other than the CPU: all parameters in one launch. */
 static int steps_there(moth_ctx *ctx, const moth_step *s, const list *lists, int n) {
   const int64_t count = lists[0].of.n, bytes = count * n * (int64_t)sizeof(moth_tensor *);
   const moth_steps steps = {s, n};
@@ -140,7 +141,7 @@ static int step_all(moth_ctx *ctx, int status, const moth_step *s, list *lists, 
 
 /* -- what a step's list of arguments says by itself -- */
 
-/* What a number of this name may be, from and to. */
+/* The range of the number of this name. */
 #define RANGE_step          1, HUGE_VAL
 #define RANGE_lr            0, HUGE_VAL
 #define RANGE_lr_grad       -HUGE_VAL, HUGE_VAL
@@ -171,8 +172,8 @@ static int step_all(moth_ctx *ctx, int status, const moth_step *s, list *lists, 
 #define LIST_bool(name)
 #define LIST_tensors(name) {#name, a->name},
 
-/* <op>_compose for arguments a: `checks`, beside the ranges, may set status; `without` is the set
-** of lists that are not used; then what moth_step is. */
+/* <op>_compose for arguments a: `checks`, in addition to the ranges, may set status; `without` is
+** the set of lists that are not used; the rest are fields of moth_step. */
 #define STEP(op, ARGS, checks, without, ...)                       \
   static int op##_compose(const op##_args *a, moth_tensor **out) { \
     int status = MOTH_OK;                                          \
@@ -212,9 +213,9 @@ STEP_OP(sgd_step_, SGD_STEP_, .public_name = "SGD",
     " {lr = 0.1, momentum = 0.9, nesterov = true, first = true}",
   .counts = "first")
 
-/* -- Adam and its kin -- */
+/* -- Adam and its variants -- */
 
-/* What stands in the struct for all of them; `shrunk`: the decay is decoupled, at this rate. */
+/* The fields common to all of them; `shrunk`: the decay is decoupled, at this rate. */
 #define ADAPTIVE(its_rule, its_lr, shrunk, rate)                    \
   .rule = (its_rule), .lr = (its_lr), .beta1 = a->beta1, .beta2 = a->beta2, \
   .eps = a->eps, .weight_decay = (shrunk) ? 0 : a->weight_decay,    \

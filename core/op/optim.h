@@ -1,5 +1,5 @@
-/* optim.h -- the faces of optimizer steps: one call updates a whole group of parameters. They have
-** no results; the lists belong together element by element.
+/* optim.h -- arguments of optimizer steps: one call updates a group of parameters. The ops have no
+** results; element i of all lists belongs to parameter i.
 */
 #ifndef MOTH_OP_OPTIM_H
 #define MOTH_OP_OPTIM_H

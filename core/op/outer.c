@@ -1,5 +1,5 @@
-/* outer.c -- sums of outer products of the rows of many tensors: the gradient of a weight that
-** many steps have used. Their rows are brought together first, so that it is one product.
+/* outer.c -- sums of outer products of the rows of many tensors: the gradient of a weight that many
+** steps used. The rows are concatenated first, so that one matrix product suffices.
 */
 #include "vendor/blas.h"
 #include "kernel/math/elementwise.h"

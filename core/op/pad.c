@@ -1,4 +1,4 @@
-/* pad.c -- borders around tensors, of a constant or of their own elements. */
+/* pad.c -- pads tensors with a constant or with their own elements. */
 #include "pad.h"
 
 #include "kernel/pad.h"

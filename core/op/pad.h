@@ -1,4 +1,4 @@
-/* pad.h -- the face of padding. */
+/* pad.h -- arguments of padding. */
 #ifndef MOTH_OP_PAD_H
 #define MOTH_OP_PAD_H
 

@@ -1,8 +1,8 @@
 /* part.c -- views of some of a tensor's elements: a position, a range, a diagonal, any geometry;
-** and the ops that cut a tensor into several views. Their faces stand in view.h.
+** and ops that split a tensor into several views. view.h declares the arguments.
 **
-** A gradient is worked out as if the input had no gaps, and its dimensions lie in the same order,
-** which keeps strided_sum on its direct path. as_strided alone needs the real layout.
+** A gradient is computed as if the input were dense with the same order of dimensions, which keeps
+** strided_sum on its direct path. Only as_strided needs the real layout.
 */
 #include "base/context.h"
 #include "autograd/tape.h"
@@ -45,16 +45,16 @@ int moth_attach(moth_tensor **y, moth_tensor *x) {
   return status;
 }
 
-/* The gradient of a base: dy laid into zeros, where v is the view that was taken of it. */
+/* The gradient of a base: zeros with dy added through the view v. */
 static moth_tensor *laid(moth_grad *g, const moth_layout *base, const moth_layout *v) {
   return GRAD(g, strided_sum, .input = g->dy, .base_size = {base->shape, base->ndim},
               .base_stride = {base->stride, base->ndim}, .base_offset = base->offset,
               .size = {v->shape, v->ndim}, .stride = {v->stride, v->ndim}, .offset = v->offset);
 }
 
-/* What a gradient of x lies like: packed; or where only that of a view gets it, x without gaps or
-** repeats, its dimensions in memory in the same order, so that what x was turned from gets a packed
-** one. `order` names them from the outermost on. */
+/* The layout of a gradient of x: packed; or, if only the gradient of a view uses it, x without gaps
+** or repeats with the same order of dimensions in memory, so that the tensor that x was permuted
+** from gets a packed gradient. `order` lists the dimensions from the outermost on. */
 static moth_layout without_gaps(const moth_grad *g, const moth_tensor *input,
                                 int64_t order[MOTH_MAX_DIMS]) {
   const bool turns = moth_flow_unseen(g, input);

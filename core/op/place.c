@@ -1,5 +1,5 @@
-/* place.c -- further ops on elements at positions, made of those in index.c and gather.c. Their
-** faces, and the list they are in, are index's.
+/* place.c -- further ops on elements at positions, composed of those in index.c and gather.c.
+** index.h declares the arguments; index.c lists the ops.
 */
 #include "capture/capture.h"
 #include "device/device.h"
@@ -33,8 +33,8 @@ static void lowest_run(int64_t n, char *const *at, const int64_t *step, const vo
   }
 }
 
-/* y := input with `values` at the positions. What index_put would count from the end is refused,
-** where that is seen without waiting for a device. */
+/* y := input with `values` at the positions. Positions that index_put would count from the end are
+** refused, if that needs no synchronization. */
 static int put_slices(moth_ctx *ctx, moth_tensor *input, int32_t dim, moth_tensor *index,
                       moth_tensor *values, moth_tensor **y) {
   moth_tensor *at[MOTH_MAX_DIMS] = {NULL}, *list = NULL;

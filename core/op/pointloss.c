@@ -1,5 +1,5 @@
-/* pointloss.c -- losses element by element: mse_loss and l1_loss, what lies between them, and the
-** losses of probabilities. Each is one pass, and so is its gradient by the input.
+/* pointloss.c -- elementwise losses: mse_loss, l1_loss, huber_loss, smooth_l1_loss, and the losses
+** of probabilities. Each is one pass, and so is its gradient by the input.
 */
 #include "pointloss.h"
 
@@ -45,7 +45,7 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
   return reduction == MOTH_MEAN && dy ? moth_grad_share(g, dy, n) : dy;
 }
 
-/* By the input: one pass, or formulas where it is recorded. */
+/* The gradient by the input: one pass, or formulas if it is recorded. */
 #define SLOPE(op, first, second, formula)                                                   \
   (g->ctx->grad_mode ? TIMES(up, formula)                                                   \
                      : GRAD(g, op, .grad = up, .input = x, .target = t, .a = first, .b = second))
@@ -69,7 +69,7 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
   MOTH_OP(op, LIST, __VA_ARGS__)
 
 #define FLOATS .dtypes = MOTH_FLOATS
-#define PROMOTED .dtypes = MOTH_FLOATS | MOTH_PROMOTE /* so that targets may be whole numbers */
+#define PROMOTED .dtypes = MOTH_FLOATS | MOTH_PROMOTE /* so that targets may be integers */
 #define DOC(text) .doc = text
 #define SAVES .saves = "input target"
 #define METHOD .flags = MOTH_OP_METHOD
@@ -273,7 +273,7 @@ static int kl_div_shape(const kl_div_args *a, moth_layout *y) {
   return pair_shape(a->input, a->target, a->reduction, y);
 }
 
-/* What dy of a batchmean must be divided by. */
+/* The divisor of dy for batchmean. */
 static double batch_of(const kl_div_args *a) {
   return a->input->l.ndim ? (double)a->input->l.shape[0] : 1;
 }

@@ -1,7 +1,7 @@
-/* pointloss.h -- the faces of losses element by element: how far each is from its target.
+/* pointloss.h -- elementwise losses: formulas and arguments.
 **
-** `reduction` says what becomes of the losses of single elements: their mean, their sum, or
-** nothing.
+** `reduction` is how the losses of single elements are reduced: to their mean, to their sum, or not
+** at all.
 */
 #ifndef MOTH_OP_POINTLOSS_H
 #define MOTH_OP_POINTLOSS_H

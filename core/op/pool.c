@@ -1,4 +1,4 @@
-/* pool.c -- pooling: the largest value (max_pool2d) or the mean (avg_pool2d) of each window. */
+/* pool.c -- pooling: the maximum (max_pool2d) or the mean (avg_pool2d) of each window. */
 #include "pool.h"
 
 #include "kernel/pool.h"

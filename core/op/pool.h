@@ -1,4 +1,4 @@
-/* pool.h -- the faces of pooling: the largest value or the mean of each window of an image. */
+/* pool.h -- arguments of pooling: the maximum or the mean of each window of an image. */
 #ifndef MOTH_OP_POOL_H
 #define MOTH_OP_POOL_H
 
@@ -25,7 +25,7 @@ MOTH_ARGS(max_pool2d, MAX_POOL2D)
   ARG(bool,   return_indices, false   , "also return the position of each maximum in its sequence")
 MOTH_ARGS(max_pool1d, MAX_POOL1D)
 
-/* Its gradient: each value goes to its position in the plane. */
+/* Its gradient: adds each value to its position in the plane. */
 #define MAX_POOL2D_BACK(ARG) \
   ARG(tensor, input,   , "gradients of the windows, (..., OH, OW)") \
   ARG(index,  indices, , "flat position in the plane for each, of the same shape") \

@@ -1,5 +1,5 @@
-/* pool3d.c -- pooling of volumes, separably: the windows of the planes first, then those along the
-** depth; see volume.h. The largest of a window is the first in the order of its elements both ways.
+/* pool3d.c -- pooling of volumes in two steps: the windows of the planes first, then along the
+** depth; see volume.h. The position of a maximum is that of the first equal element in both steps.
 */
 #include "pool3d.h"
 
@@ -16,7 +16,7 @@
 
 #define LARGEST (INT64_C(1) << 30)
 
-/* Pools images of a call: the planes, or what stands along the depth. y has one result or two. */
+/* Pools the images of a call: planes, or columns along the depth. y has one result or two. */
 typedef int (*pooling)(const void *call, moth_tensor *images, bool depth, moth_tensor **y);
 
 static void release(moth_tensor **at, int n) {
@@ -38,7 +38,7 @@ static int keep_none(moth_tensor **x, moth_tensor *of) {
   return status;
 }
 
-/* y := the positions in planes, seen as columns (N, C, D, OH OW), as positions in the volume. */
+/* y := the positions in planes, viewed as columns (N, C, D, OH OW), as positions in the volume. */
 static int counted_in_volume(moth_tensor *planes, const moth_tensor *volume, moth_tensor **y) {
   moth_ctx *ctx = planes->ctx;
   const int64_t *n = volume->l.shape + volume->l.ndim - 3;
@@ -131,7 +131,7 @@ static int mean_volume(const void *call, pooling pool, moth_tensor *volume, cons
   return status;
 }
 
-/* A triple as the pair that stands for it: along the depth a width of one element. */
+/* The pair of arguments for a triple: along the depth with a width of one element. */
 #define PAIR(at, one) {depth ? (at)[0] : (at)[1], depth ? (one) : (at)[2]}
 
 /* -- by windows -- */
@@ -158,7 +158,7 @@ static int max_windows(const void *call, moth_tensor *images, bool depth, moth_t
 static int max_pool3d_compose(const max_pool3d_args *a, moth_tensor **out) {
   moth_window w = {.axes = 3, .kernel = INT3(a->kernel_size), .stride = INT3(a->stride),
                     .padding = INT3(a->padding), .dilation = INT3(a->dilation)};
-  bool gaps = false; /* only those that lie in the border between dilated elements miss all */
+  bool gaps = false; /* only positions in the padding between dilated elements miss all */
   int status = windows_fit(&w, a->input, a->ceil_mode);
   for (int i = 0; i < 3; i++) gaps = gaps || (w.dilation[i] > 1 && w.padding[i]);
   return status ? status

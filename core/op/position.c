@@ -1,11 +1,11 @@
-/* position.c -- positions of Lua users count from 1, the engine's from 0; here they are converted.
+/* position.c -- converts positions: Lua users count from 1, the core counts from 0.
 **
-** Ops that read as many positions as they move elements take them as they are (MOTH_OP_FROM_ONE;
-** MOTH_OP_FROM_ONE_THERE where a copy is a launch): a view whose layout says what the first
-** position is called. All others get a copy.
+** Ops that read each position once accept positions from 1 unchanged (MOTH_OP_FROM_ONE;
+** MOTH_OP_FROM_ONE_THERE where a copy is a launch): they get a view whose layout records the number
+** of the first position. All others get a copy.
 **
-** Values below 1 are left alone: -100 stays an ignore_index, and a 0 is refused here, where the
-** message can still say what the user wrote.
+** Values below 1 are not converted: -100 stays an ignore_index, and a 0 raises an error here, where
+** the message can name the user's value.
 */
 #include "position.h"
 
@@ -26,7 +26,7 @@ static int to_index_shape(const to_index_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-typedef struct shifting { /* none: a 0 was seen, by any of the threads */
+typedef struct shifting { /* none: a thread found a 0 */
   const int64_t *from;
   int64_t *to;
   atomic_bool *none;

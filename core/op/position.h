@@ -1,4 +1,6 @@
-/* position.h -- the faces of the two ops that turn a user's positions into the engine's. */
+/* position.h -- arguments of the ops that convert positions that count from 1 to positions that
+** count from 0, and back.
+*/
 #ifndef MOTH_OP_POSITION_H
 #define MOTH_OP_POSITION_H
 

@@ -1,4 +1,6 @@
-/* product.c -- beta * input + alpha * product, inner and Kronecker products: all made of matmul. */
+/* product.c -- beta * input + alpha * product, inner and Kronecker products, all composed of
+** matmul.
+*/
 #include "product.h"
 
 #include "kernel/scalar.h"
@@ -104,8 +106,8 @@ static int product_of(moth_tensor *a, moth_tensor *b, const char *name, moth_ten
   return moth_error_as(a->ctx, status, "other", name);
 }
 
-/* Whether a product of half types is made in f32: something is added to it, or it has a factor. A
-** device's products are rounded to its own type. */
+/* True if a product of half-precision matrices is computed in f32: it has a summand or a factor. A
+** device's products are rounded to their dtype. */
 static bool is_widened(const moth_tensor *input, moth_scalar beta, moth_scalar alpha) {
   return moth_is_half(input->l.dtype) && !input->l.device &&
          !(is_number(beta, 0) && is_number(alpha, 1));
@@ -262,7 +264,7 @@ MOTH_OP_COMPOSES(vdot, VDOT, .doc = "The dot product of two vectors: sum(input *
 
 /* -- kron -- */
 
-/* x seen with a dimension of size 1 before (or after) each of ndim dimensions. */
+/* x viewed with a dimension of size 1 before (or after) each of ndim dimensions. */
 static int spread(moth_tensor *x, int32_t ndim, bool before, moth_tensor **y) {
   int64_t shape[MOTH_MAX_DIMS];
   for (int d = 0; d < ndim; d++) {

@@ -1,4 +1,4 @@
-/* product.h -- the faces of products with something added, and of inner and outer kin. */
+/* product.h -- arguments of products with a summand, and of inner, outer and Kronecker products. */
 #ifndef MOTH_OP_PRODUCT_H
 #define MOTH_OP_PRODUCT_H
 

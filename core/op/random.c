@@ -1,6 +1,6 @@
 /* random.c -- tensors of random numbers. Element i depends on the generator's seed and offset and
-** on i alone. An f32 (and what is narrower) takes one 32-bit word, an f64 and an integer two.
-** Further distributions stand in distribution.c and trials.c.
+** on i only. An f32 (or narrower) value uses one 32-bit word, an f64 and an integer two. Further
+** distributions are in distribution.c and rejection.c.
 */
 #include "random.h"
 
@@ -217,7 +217,7 @@ MOTH_OP_CONST(randperm, RANDPERM, .dtypes = MOTH_BIT(MOTH_I64), .flags = MOTH_OP
 
 /* -- filling a tensor -- */
 
-/* What stood there before has no part in the result. */
+/* The old values have no part in the result. */
 static int no_flow(moth_grad *g, const moth_tensor *input) {
   return moth_flow(g, input, GRAD(g, zeros, .size = {input->l.shape, input->l.ndim},
                                   .dtype = input->l.dtype,
@@ -257,8 +257,8 @@ MOTH_OP(normal_, NORMAL_, .dtypes = MOTH_FLOATS,
 
 /* -- bernoulli -- */
 
-/* y, contiguous, gets 1 where a word, as a number from 0 up to 1, lies below p: one for each
-** element, or for all the same. */
+/* y, contiguous, gets 1 where a word, as a number from 0 up to 1, is below p: one p for each
+** element, or one for all. */
 typedef struct chances {
   moth_stream stream;
   const moth_tensor *p;

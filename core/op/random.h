@@ -1,5 +1,5 @@
-/* random.h -- the faces of the ops that draw random numbers. All of them read and advance a
-** generator, an i64 tensor {seed, offset}: the context's own when none is given.
+/* random.h -- arguments of the ops that draw random numbers. They read and advance a generator, an
+** i64 tensor {seed, offset}: the context's own when absent.
 */
 #ifndef MOTH_OP_RANDOM_H
 #define MOTH_OP_RANDOM_H
@@ -95,7 +95,7 @@ MOTH_ARGS(exponential_, EXPONENTIAL_)
   RANDOM_FROM(ARG)
 MOTH_ARGS(geometric_, GEOMETRIC_)
 
-/* -- trials.c -- */
+/* -- rejection.c -- */
 
 #define STANDARD_GAMMA(ARG) \
   ARG(tensor, input,     , "shapes of the distributions, above 0") \

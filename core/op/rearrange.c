@@ -1,5 +1,5 @@
-/* rearrange.c -- elements in another order: turned around, rolled on; and repeated. What only has
-** another name, or is put together from other ops, stands in compound.c.
+/* rearrange.c -- elements in another order: reversed, rolled, repeated. Aliases and composed ops
+** are in compound.c.
 */
 #include "rearrange.h"
 
@@ -180,7 +180,8 @@ static int tile_shape(const tile_args *a, moth_layout *y) {
   return status ? status : moth_shape_of(a->ctx, "dims", (moth_ints){size, t.ndim}, y);
 }
 
-/* The input goes into the first corner; then every dimension in turn repeats what is there. */
+/* Copies the input into the first corner; then repeats the filled part along each dimension in
+** turn. */
 static int tile_cpu(const tile_args *a, moth_tensor **out) {
   tiling t;
   int status = tiling_of(a, &t);

@@ -1,6 +1,4 @@
-/* rearrange.h -- the faces of the ops that put a tensor's elements into another order, or that
-** repeat them.
-*/
+/* rearrange.h -- arguments of the ops that reorder or repeat a tensor's elements. */
 #ifndef MOTH_OP_REARRANGE_H
 #define MOTH_OP_REARRANGE_H
 

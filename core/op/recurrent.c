@@ -1,5 +1,5 @@
-/* recurrent.c -- recurrent networks over whole sequences: shapes, the call of the kernels, and the
-** fused gradient. The cells are in cell.c, second derivatives in replay.c.
+/* recurrent.c -- recurrent networks over sequences: shapes, the call of the kernels, and the fused
+** gradient. The cells are in cell.c, second derivatives in replay.c.
 */
 #include "recurrent.h"
 
@@ -162,7 +162,7 @@ int moth_recurrent_shape(const recurrent_call *c, moth_layout *y) {
 
 /* -- operands -- */
 
-/* x (a, b, ...) seen as (b, a, ...) if `turned`. */
+/* x (a, b, ...) viewed as (b, a, ...) if `turned`. */
 static moth_tensor *seen(const moth_tensor *x, bool turned) {
   moth_layout l = x->l;
   if (turned) {
@@ -242,7 +242,7 @@ static int draw_masks(const recurrent_call *c, const moth_rnn *r, double p,
   return status || n == 0 ? status : moth_device_call(c->ctx, "rnn_masks", &masks);
 }
 
-/* y := the last layer's output, which lies in the reserve. */
+/* y := the last layer's output, which is stored in the reserve. */
 static int copy_output(const recurrent_call *c, const moth_rnn *r, const moth_tensor *reserve,
                        const void *from, moth_tensor *y) {
   moth_layout l = {.dtype = (uint8_t)r->dtype, .device = (uint8_t)r->device};

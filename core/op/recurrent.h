@@ -1,5 +1,5 @@
-/* recurrent.h -- the faces of recurrent networks: single steps, and whole sequences through layers
-** in one or two directions. The order of the arguments is PyTorch's.
+/* recurrent.h -- arguments of recurrent networks: single steps, and sequences through layers in one
+** or two directions. The order of the arguments is PyTorch's.
 */
 #ifndef MOTH_OP_RECURRENT_H
 #define MOTH_OP_RECURRENT_H

@@ -1,4 +1,4 @@
-/* recurrent_call.h -- the recurrent ops in one form, for the files that share their work. */
+/* recurrent_call.h -- one struct for all recurrent ops, for the files that share their code. */
 #ifndef MOTH_OP_RECURRENT_CALL_H
 #define MOTH_OP_RECURRENT_CALL_H
 
@@ -31,7 +31,7 @@ int moth_recurrent_run(const recurrent_call *c, double p, moth_tensor *generator
 typedef struct recurrent_operands { /* packed and real, as the kernels want them */
   moth_ctx *ctx;
   moth_tensor *x, *h0, *c0;
-  moth_tensor **params; /* n of them, and behind them where their bytes lie */
+  moth_tensor **params; /* n of them, followed by the memory that holds them */
   int64_t n, bytes;
 } recurrent_operands;
 

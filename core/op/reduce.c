@@ -1,4 +1,4 @@
-/* reduce.c -- ops that make one value of many, along some dimensions or all. */
+/* reduce.c -- reductions along some dimensions or all. */
 #include "reduce.h"
 
 #include "kernel/math/elementwise.h"
@@ -274,7 +274,7 @@ FOLD_EXTREME(amin, "The smallest value along dimensions; NaN wins.")
 ALL_FOLDED(max_all, moth_amax_reducers, "max", "The largest value of all elements; NaN wins.")
 ALL_FOLDED(min_all, moth_amin_reducers, "min", "The smallest value of all elements; NaN wins.")
 
-/* -- truth and counts -- */
+/* -- bool results and counts -- */
 
 #define TRUTH(op, text)                                                                       \
   static int op##_shape(const op##_args *a, moth_layout *y) {                                 \

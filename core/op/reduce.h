@@ -1,10 +1,10 @@
-/* reduce.h -- the faces of the ops that make one value of many, along some dimensions or all. */
+/* reduce.h -- arguments of reductions along some dimensions or all. */
 #ifndef MOTH_OP_REDUCE_H
 #define MOTH_OP_REDUCE_H
 
 #include "call/op.h"
 
-/* y gets the dtype asked for, else the input's; that of `what`, which is no whole number. */
+/* y gets the dtype requested, else the input's; that of `what`, which is no integer. */
 int moth_mean_dtype(const moth_tensor *input, int64_t dtype, const char *what, moth_layout *y);
 
 /* -- along any dimensions -- */

@@ -1,6 +1,6 @@
-/* replay.c -- gradients of the recurrent ops. Unrecorded they come from the fused kernel. Where
-** they are recorded themselves (create_graph) the steps are done again with plain ops, and the pass
-** back through those is what gets recorded: slow, and right for derivatives of any order.
+/* replay.c -- gradients of the recurrent ops. Without create_graph the fused kernel computes them.
+** With create_graph the steps are repeated with ops, and the backward pass through those is
+** recorded: slow, but correct for derivatives of any order.
 */
 #include "autograd/tape.h"
 #include "create.h"
@@ -19,7 +19,8 @@ typedef struct state {
   moth_tensor *h, *c;
 } state;
 
-/* The state after a step: x (N, gates H) is the input's share, of a lane with these parameters. */
+/* The state after a step: x (N, gates H) is the input's part, for one layer and direction with
+** these parameters. */
 static state step(moth_grad *g, const moth_rnn *r, moth_tensor *x, state s, moth_tensor **params) {
   int64_t n = r->hidden;
   moth_tensor *h = GRAD(g, linear, .input = s.h, .weight = params[1],
@@ -92,7 +93,7 @@ static moth_tensor *stacked(moth_grad *g, moth_tensor **at, int64_t n) {
   return GRAD(g, stack, .tensors = {at, n}, .dim = 0);
 }
 
-/* All layers. `room` holds steps * 2 + layers * directions * 2 tensors. */
+/* All layers. `buffer` holds steps * 2 + layers * directions * 2 tensors. */
 static void replay(const recurrent_call *c, const moth_rnn *r, moth_tensor *reserve, moth_grad *g,
                    moth_tensor **room, moth_tensor **out) {
   int64_t lanes = r->layers * r->directions, each = r->biased ? 4 : 2;

@@ -1,4 +1,4 @@
-/* resize.c -- sequences, images and volumes of another size. */
+/* resize.c -- resamples sequences, images and volumes to another size. */
 #include "resize.h"
 
 #include "kernel/real.h"
@@ -112,7 +112,7 @@ MOTH_OP(resize_back, RESIZE_BACK,
 
 enum { NEAREST, LINEAR, BILINEAR, BICUBIC, AREA, NEAREST_EXACT, TRILINEAR };
 
-/* What a mode that knows corners is called, and what it is for; NULL: it does not. */
+/* The name and use of a mode that supports align_corners; NULL for the others. */
 static const char *corners(int64_t mode, int32_t *ndim, const char **shape) {
   *ndim = mode == LINEAR ? 3 : mode == TRILINEAR ? 5 : 4;
   *shape = mode == LINEAR ? "(N, C, L)" : mode == TRILINEAR ? "(N, C, D, H, W)" : "(N, C, H, W)";
@@ -120,7 +120,7 @@ static const char *corners(int64_t mode, int32_t *ndim, const char **shape) {
          : mode == TRILINEAR ? "trilinear" : NULL;
 }
 
-/* How many sides the mode asks for, and whether it knows corners. */
+/* The number of sides that the mode needs, and if it supports align_corners. */
 static int check_mode(const interpolate_args *a) {
   int32_t ndim = a->input->l.ndim, wanted;
   const char *shape, *name = corners(a->mode, &wanted, &shape);
@@ -266,7 +266,7 @@ static int check_pixels(moth_ctx *ctx, const moth_tensor *x, const char *arg, in
   return MOTH_OK;
 }
 
-/* out := x seen as `split`, its last five dims put in an order, seen as `joined`. */
+/* out := x viewed as `split`, its last five dimensions permuted, viewed as `joined`. */
 static int rearranged(moth_tensor *x, const int64_t split[5], const int64_t order[5],
                       const int64_t joined[3], moth_tensor **out) {
   moth_ctx *ctx = x->ctx;

@@ -1,4 +1,4 @@
-/* resize.h -- the faces of resampling: interpolate, pixel_shuffle, pixel_unshuffle. */
+/* resize.h -- arguments of resampling: interpolate, pixel_shuffle, pixel_unshuffle. */
 #ifndef MOTH_OP_RESIZE_H
 #define MOTH_OP_RESIZE_H
 

@@ -1,5 +1,5 @@
-/* rows.c -- the reductions that look at whole rows: spread, norms, logsumexp, positions of
-** extremes. Their faces, and the list they are in, are reduce's.
+/* rows.c -- reductions that need whole rows: variance, norms, logsumexp, positions of extremes.
+** reduce.h declares the arguments; reduce.c lists the ops.
 */
 #include <math.h>
 
@@ -87,7 +87,7 @@ SPREAD_RECORD(var, .doc = "The variance along dimensions: sum((x - mean)^2) / (n
 SPREAD_OP(std, true)
 static int std_grad(const std_args *a, moth_grad *g) {
   double n = degrees(a->input, g->dy, a->unbiased ? a->correction : 0);
-  moth_tensor *y = g->out[0], *flat = OF(logical_not, y); /* no spread, no gradient */
+  moth_tensor *y = g->out[0], *flat = OF(logical_not, y); /* no deviation, no gradient */
   moth_tensor *scale = FILLED(TIMES(g->dy, NUMBER(1 / n)), flat, 0);
   return var_flow(g, a->input, a->dim, a->keepdim, scale, FILLED(y, flat, 1));
 }
@@ -344,7 +344,7 @@ typedef struct row_walk { /* of picking from rows, or placing into them */
   int64_t size;         /* of an element */
 } row_walk;
 
-/* `rows` without its dim: one element, the first, stands for each row. Lives on the stack. */
+/* `rows` without its dim: each row is represented by its first element. Stored on the stack. */
 static int row_starts(moth_tensor *view, row_walk *w, const moth_tensor *rows, int64_t dim,
                       bool keepdim) {
   int32_t d;

@@ -1,10 +1,10 @@
-/* scan.c -- running sums, products and extremes, and the differences that undo a sum.
+/* scan.c -- cumulative sums, products and extremes, and the differences that invert a sum.
 **
-** No gradient of a product divides, so zeros do no harm. That of cumprod has a kernel on the CPU;
-** elsewhere, and under create_graph, it runs the recurrence y[i] = x[i] y[i - 1] backwards:
-** G[i] = dy[i] + x[i + 1] G[i + 1], dx[i] = G[i] y[i - 1], of factors that are scaled so that their
-** products stay near 1. Such a recurrence is an op, recur,
-** whose gradient is one in the other direction.
+** No gradient of a product divides, so zeros are exact. The gradient of cumprod has a kernel on the
+** CPU. Elsewhere, and under create_graph, it runs the recurrence y[i] = x[i] y[i - 1] backwards:
+** G[i] = dy[i] + x[i + 1] G[i + 1], dx[i] = G[i] y[i - 1]; the factors are scaled so that their
+** products stay near 1. This recurrence is the op `recur`, whose gradient is a recurrence in the
+** other direction.
 */
 #include "scan.h"
 
@@ -71,7 +71,7 @@ moth_tensor *moth_grad_wide(moth_grad *g, moth_tensor *x) {
   return !x || x->l.dtype == MOTH_F64 ? x : GRAD(g, cast, .input = x, .dtype = MOTH_F64);
 }
 
-/* By way of integers, through which no gradient goes. */
+/* Through integers, which carry no gradient. */
 moth_tensor *moth_exponents(moth_grad *g, moth_tensor *x, int64_t dim) {
   moth_tensor *log = OF(log2, OF(abs, x));
   log = CHOOSE(OF(isfinite, log), log, NUMBER(0));
@@ -336,7 +336,7 @@ RUNNING(cummin, true, "The smallest element so far along a dimension, and where 
 
 /* -- diff -- */
 
-/* Takes *x and gives its differences along d. */
+/* Takes *x and returns its differences along d. */
 static int differences(moth_ctx *ctx, moth_tensor **x, int32_t d) {
   moth_tensor *first = NULL, *second = NULL, *y = NULL;
   const int64_t size = (*x)->l.shape[d], n = size ? size - 1 : 0, from = size ? 1 : 0;

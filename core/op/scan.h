@@ -1,4 +1,4 @@
-/* scan.h -- the faces of running results. */
+/* scan.h -- arguments of cumulative ops. */
 #ifndef MOTH_OP_SCAN_H
 #define MOTH_OP_SCAN_H
 

@@ -1,5 +1,5 @@
-/* scatter.c -- scatter_reduce: values gathered at positions along a dimension and made one. Its
-** face, and the list it is in, are index's.
+/* scatter.c -- scatter_reduce: reduces values at positions along a dimension. index.h declares the
+** arguments; index.c lists the op.
 */
 #include <math.h>
 
@@ -63,7 +63,7 @@ static moth_tensor *neutral(moth_ctx *ctx, int64_t how, int dtype, const moth_la
   return y;
 }
 
-/* Only values beside which others stand are divided. */
+/* Divides only positions with more than one value. */
 static void divide(moth_tensor *y, const moth_tensor *counts) {
   const int64_t n = y->l.numel, *seen = (const int64_t *)(const void *)moth_at(counts);
   void *at = (void *)moth_at(y);

@@ -1,5 +1,5 @@
-/* singular.c -- singular values and what is made of them: svd, svdvals, pinv, lstsq, the gradient
-** of cofactors. The list of ops stands in factor.c.
+/* singular.c -- ops with singular values: svd, svdvals, pinv, lstsq, the gradient of cofactors.
+** factor.c lists the ops.
 **
 ** Gradients: Giles 2008 (svd), Golub & Pereyra 1973 (pinv).
 */
@@ -17,7 +17,7 @@
 #include "reduce.h"
 #include "solve.h"
 
-/* -- svd: LAPACK sees A', whose left vectors are ours on the right -- */
+/* -- svd: LAPACK reads A', whose left vectors are our right ones -- */
 
 static const char *job_of(const moth_stack *s) {
   return s->job == 0 ? "N" : s->job == 1 ? "S" : "A";
@@ -209,7 +209,7 @@ static int linalg_pinv_shape(const linalg_pinv_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* V S^+ U': the rows of Vh are divided, the product reads both turned. */
+/* V S^+ U': the rows of Vh are divided; the product reads both transposed. */
 static int pinv_one(const moth_stack *s, int64_t i, char *scratch) {
   const linalg_pinv_args *a = s->args;
   const int64_t m = s->m, n = s->n, k = s->k;
@@ -250,7 +250,7 @@ static int linalg_pinv_cpu(const linalg_pinv_args *a, moth_tensor **out) {
   return status;
 }
 
-/* What flows to A when dP flows to its pseudoinverse P:
+/* The gradient of A from the gradient dP of its pseudoinverse P:
 ** -P' dP P' + (I - A P) dP' P P' + P' P dP' (I - P A) */
 static moth_tensor *pinv_back(moth_grad *g, moth_tensor *x, moth_tensor *p, moth_tensor *dp) {
   moth_tensor *t = TURNED(p), *dt = TURNED(dp);
@@ -319,8 +319,8 @@ static int least_squares(const moth_stack *s, int *rank, char *x, char *b, char 
 
 #define B_NOT_FINITE (MOTH_NOT_FINITE + 1)
 
-/* s->job are the right sides; where there are none, LAPACK solves for one of zeros, without which
-** it tells nothing of A. */
+/* s->job is the number of right sides; if it is 0, LAPACK solves for one column of zeros, because
+** it does not factor A without one. */
 static int lstsq_one(const moth_stack *s, int64_t i, char *scratch) {
   const int64_t m = s->m, n = s->n, most = m > n ? m : n, sides = s->job;
   char *x = scratch + s->a, *b = scratch + s->b;

@@ -1,5 +1,5 @@
-/* singular.h -- the faces of what singular values are used for: svd, pinv, lstsq, the gradient of
-** cofactors. */
+/* singular.h -- arguments of ops with singular values: svd, pinv, lstsq, the gradient of cofactors.
+*/
 #ifndef MOTH_OP_SINGULAR_H
 #define MOTH_OP_SINGULAR_H
 

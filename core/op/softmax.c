@@ -1,5 +1,5 @@
-/* softmax.c -- softmax and log_softmax. Each has a fused gradient, itself an op, whose own
-** gradients are written with plain ops.
+/* softmax.c -- softmax and log_softmax. Each has a fused gradient, which is an op. The gradients of
+** that op are written with ops.
 */
 #include "softmax.h"
 

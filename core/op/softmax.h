@@ -1,4 +1,4 @@
-/* softmax.h -- the faces of softmax and its logarithm. */
+/* softmax.h -- arguments of softmax and its logarithm. */
 #ifndef MOTH_OP_SOFTMAX_H
 #define MOTH_OP_SOFTMAX_H
 

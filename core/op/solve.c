@@ -1,7 +1,7 @@
 /* solve.c -- systems of linear equations, inverses and determinants, by LAPACK's LU factorization.
 **
-** LAPACK takes rows for columns, so that it factors A' and large matrices are never turned; small
-** ones are turned as they are laid side by side.
+** LAPACK is column-major, so it factors A' and large matrices are not transposed; small matrices
+** are transposed when they are copied into a batch.
 */
 #include "solve.h"
 
@@ -27,8 +27,8 @@ static bool has_subnormal_pivot(const moth_stack *s, const char *x) {
   return false;
 }
 
-/* What getrf does, by quotients: it may multiply by a pivot's reciprocal, which is infinite of a
-** subnormal one. */
+/* getrf by quotients: getrf may multiply by a pivot's reciprocal, which is infinite for subnormal
+** pivots. */
 static int factor_slowly(const moth_stack *s, char *x, int *pivots) {
   const int64_t m = s->m, n = s->n;
   int info = 0;
@@ -52,7 +52,7 @@ static int factor_slowly(const moth_stack *s, char *x, int *pivots) {
   return info;
 }
 
-/* x := the i-th matrix in LAPACK's order if `turned`, else as it lies; whether it is finite. */
+/* x := the i-th matrix in LAPACK's order if `turned`, else unchanged; returns if it is finite. */
 static bool lay(const moth_stack *s, int64_t i, bool turned, char *x) {
   const char *from = moth_stack_x(s, 0, i);
   return turned ? moth_stack_turn(s, from, s->m, s->n, x, s->m)
@@ -78,7 +78,7 @@ static int singular(const moth_stack *s, int64_t i) {
                    moth_stack_name(s, i, text));
 }
 
-/* y := T^-1 y, which LAPACK sees on the right side, or y T^-1. */
+/* y := T^-1 y, which LAPACK reads as the right side, or y T^-1. */
 static void triangle(const moth_stack *s, const char *x, const char *side, const char *half,
                      const char *unit, int rows, int cols, char *y) {
   const double one = 1;
@@ -162,7 +162,7 @@ static int inv_one(const moth_stack *s, int64_t i, char *scratch) {
   char *y = moth_stack_y(s, 0, i), *x = by_equations(s) ? scratch + s->a : y;
   int info = factor(s, i, x, scratch);
   if (info) {
-    if (info != MOTH_NOT_FINITE) { /* which pivot is 0 is asked of A, not of A' */
+    if (info != MOTH_NOT_FINITE) { /* the zero pivot is that of A, not of A' */
       const int of_a = moth_stack_factor(s, i, true, x, pivots);
       if (of_a) info = of_a;
     }

@@ -1,4 +1,4 @@
-/* solve.h -- the faces of the ops for systems of linear equations, inverses and determinants. */
+/* solve.h -- arguments of the ops for systems of linear equations, inverses and determinants. */
 #ifndef MOTH_OP_SOLVE_H
 #define MOTH_OP_SOLVE_H
 

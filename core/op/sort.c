@@ -1,8 +1,8 @@
-/* sort.c -- elements in order: sort, topk, the k-th, the median. Equals, counts and searches stand
-** in unique.c.
+/* sort.c -- sort, topk, the k-th smallest, the median. Unique elements, counts and searches are in
+** unique.c.
 **
-** Equals keep their order, NaN counts as the greatest, and the gradient goes where the values came
-** from.
+** Equal elements keep their order, NaN counts as the largest, and the gradient is scattered to the
+** positions of the values.
 */
 #include "sort.h"
 
@@ -38,7 +38,7 @@ static int sort_into(moth_tensor *values, moth_tensor *indices, const moth_tenso
   return status;
 }
 
-/* What came from positions goes back to them. */
+/* Scatters the gradient to the positions of the values. */
 static int flow_back(moth_grad *g, const moth_tensor *input, int64_t dim) {
   if (!g->dys[0]) return g->status;
   moth_tensor *zeros = GRAD(g, zeros, .size = {input->l.shape, input->l.ndim},

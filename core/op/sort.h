@@ -1,4 +1,4 @@
-/* sort.h -- the faces of the ops that put elements into order, or look for them in one. */
+/* sort.h -- arguments of the ops that sort elements or search sorted ones. */
 #ifndef MOTH_OP_SORT_H
 #define MOTH_OP_SORT_H
 

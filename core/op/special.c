@@ -1,5 +1,5 @@
-/* special.c -- functions of probability: the gamma function's logarithm with its slopes and its
-** parts, tails of the normal distribution, Bessel functions, zeta.
+/* special.c -- special functions: the logarithm of the gamma function with its derivatives and
+** incomplete forms, tails of the normal distribution, Bessel functions, zeta.
 */
 #include "special.h"
 
@@ -81,8 +81,8 @@ static int bessel_of_shape(const bessel_of_args *a, moth_layout *y) {
   return moth_shape_like(a->input, y);
 }
 
-/* Whether a loop of moth_bessel computes y. Devices and moth.kernel have numbers for the functions
-** of moth_special alone. */
+/* True if a loop of moth_bessel computes y. Devices and moth.kernel only number the functions of
+** moth_special. */
 static bool takes_loop(const moth_ctx *ctx, const moth_tensor *y) {
   return !y->l.device && y->l.dtype != MOTH_F64 && !moth_traces(ctx);
 }

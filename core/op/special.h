@@ -1,4 +1,4 @@
-/* special.h -- functions of probability that no processor has: what they compute, their faces. */
+/* special.h -- special functions: formulas and arguments. */
 #ifndef MOTH_OP_SPECIAL_H
 #define MOTH_OP_SPECIAL_H
 

@@ -1,8 +1,9 @@
-/* strided.c -- reading, writing and adding up through the geometry of a view: the gradients of
-** views, and what autograd puts in the place of a write through one.
+/* strided.c -- reads, writes and sums through the geometry of a view: the gradients of views, and
+** the ops that autograd records for a write through a view.
 **
-** All three work on an image of the base. Where the base is packed row by row its own elements
-** are the image; else a scratch block spans all that L and V reach, and the base is laid into it.
+** All three work on an image of the base. If the base is dense in row-major order, its own elements
+** are the image; else a scratch block spans every element of L and V, and the base is copied into
+** it.
 */
 #include "strided.h"
 
@@ -114,7 +115,7 @@ static int image_read(moth_tensor *y, const moth_tensor *image, const moth_layou
   return status;
 }
 
-/* -- adding through a view that meets some elements more than once -- */
+/* -- adding through a view that contains some elements more than once -- */
 
 #define ADD_RUN(name, type, wide)                                                            \
   static void add_##name(int64_t n, char *const *at, const int64_t *step, const void *arg) { \
@@ -144,7 +145,8 @@ static const moth_inner add_runs[MOTH_DTYPES] = {
   [MOTH_I32] = add_i32,   [MOTH_I64] = add_i64, [MOTH_F32] = add_f32, [MOTH_F64] = add_f64,
 };
 
-/* On a device: a packed image's places, seen through l as well, say where each element goes. */
+/* On a device: the elements of a packed image, viewed through l as well, hold the target of each
+** element. */
 static int image_add_there(moth_tensor *image, const moth_layout *l, moth_tensor *x) {
   static const int64_t flat = -1;
   moth_ctx *ctx = image->ctx;

@@ -1,5 +1,5 @@
-/* unary.c -- elementwise functions of one tensor. Each is a row: shape and loop are the same for
-** all, what differs is its gradient, one formula a line.
+/* unary.c -- elementwise functions of one tensor. Each function is one row. Shape and loop are
+** common to all; a row holds the gradient as a formula.
 */
 #include "unary.h"
 
@@ -28,7 +28,8 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
 #define DY_OVER(p) GRAD_OVER(g, div, .input = dy, .other = p, .rounding_mode = MOTH_ROUND_NONE)
 #define ZERO ZERO_OF(x)
 
-/* What every function has, and its gradient: x is the input, y the result, dy its gradient. */
+/* The parts common to all functions, and their gradients: x is the input, y the result, dy its
+** gradient. */
 #define CPU(op)                                                  \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {   \
     return map1(moth_unary.op, out[0], a->input, NULL);          \
@@ -304,7 +305,7 @@ static int clamp_cpu(const clamp_args *a, moth_tensor **out) {
   return status;
 }
 
-/* dy where the input lies between the bounds; at a bound, 0, as in PyTorch since 2.15 */
+/* dy where the input is between the bounds; at a bound, 0, as in PyTorch since 2.15 */
 static int clamp_grad(const clamp_args *a, moth_grad *g) {
   moth_tensor *inside = NULL, *below = NULL;
   if (!moth_absent(a->min)) inside = GRAD(g, gt, .input = a->input, .other = NUMBER(a->min));

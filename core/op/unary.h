@@ -1,7 +1,7 @@
-/* unary.h -- elementwise functions of one tensor: what they compute, their faces.
+/* unary.h -- elementwise functions of one tensor: formulas and arguments.
 **
-** The lists say what each function is; kernel/math/elementwise.h explains their columns. A line
-** here and a row in unary.c are a new function.
+** The lists hold the formula of each function; kernel/math/elementwise.h explains their columns. A
+** new function is a line here and a row in unary.c.
 */
 #ifndef MOTH_OP_UNARY_H
 #define MOTH_OP_UNARY_H

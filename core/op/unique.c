@@ -1,5 +1,5 @@
-/* unique.c -- equal elements and how many of them there are; values looked for in sorted ones. The
-** faces stand in sort.h, and the list of both files is at the end.
+/* unique.c -- unique elements and their counts; searches in sorted tensors. sort.h declares the
+** arguments. The op list of both files is at the end.
 */
 #include "capture/capture.h"
 #include "device/device.h"
@@ -52,7 +52,7 @@ static int groups_sort(groups *g, moth_ctx *ctx) {
   return MOTH_OK;
 }
 
-/* Whether the i-th slice is another one than that before it. */
+/* True if the i-th slice differs from the one before it. */
 static bool differs(const groups *g, int64_t i, bool floats) {
   const uint64_t *a = g->keys + (g->x ? g->x[i - 1].at : i - 1) * g->width;
   const uint64_t *b = g->keys + (g->x ? g->x[i].at : i) * g->width;
@@ -61,8 +61,8 @@ static bool differs(const groups *g, int64_t i, bool floats) {
   return false;
 }
 
-/* Slices in order have one key each from now on: how many other ones stand before. A key is
-** written when it is not compared any more. */
+/* Numbers sorted slices with one key each: the number of different slices before it. A key is
+** written after its last comparison. */
 static void groups_number(groups *g, bool floats) {
   uint64_t key = 0;
   for (int64_t i = 0; i < g->n; i++) {
@@ -79,7 +79,7 @@ static moth_tensor *new_list(moth_ctx *ctx, int64_t n) {
 
 static int64_t *numbers(moth_tensor *x) { return (int64_t *)(void *)moth_at(x); }
 
-/* Whether a group begins with a key, `step` words behind that before it; NaN is like nothing. */
+/* True if a group begins with a key, `step` words after the key before it; NaN equals nothing. */
 static inline bool begins(const uint64_t *key, int64_t step, bool floats) {
   return (*key != key[-step]) | (floats & (*key == MOTH_KEY_NAN));
 }
@@ -111,7 +111,7 @@ static int groups_read(groups *g, bool floats, moth_tensor *inverse, moth_tensor
   return MOTH_OK;
 }
 
-/* Whether values may be copied by other means than an op: nothing is recorded of it. */
+/* True if values may be copied without an op: nothing is recorded. */
 static bool copies_values(const moth_tensor *x, const moth_rows *r) {
   const moth_ctx *ctx = x->ctx;
   return x->l.dtype == r->dtype && !moth_observes_functions(ctx) &&

@@ -1,6 +1,6 @@
-/* view.c -- ops that show a tensor's elements in another shape or order. They share its storage;
-** only reshape and flatten copy, where no strides can express the result. The views of some of a
-** tensor's elements, which belong to the same family, stand in part.c.
+/* view.c -- ops that view a tensor's elements in another shape or order. The results share its
+** storage; only reshape and flatten copy, if no strides can express the result. Views of some of a
+** tensor's elements are in part.c.
 */
 #include "view.h"
 
@@ -54,8 +54,9 @@ static int infer_shape(moth_ctx *ctx, const char *arg, moth_ints sizes, int64_t 
   return MOTH_OK;
 }
 
-/* Strides that show `from` in y's shape; false if there are none. Dimensions of `from` that lie
-** behind each other in memory form runs, and each run must be cut by y's sizes exactly. */
+/* Strides that view `from` in y's shape; false if there are none. Dimensions of `from` that are
+** contiguous in memory form runs, and the boundaries of y's sizes must coincide with those of the
+** runs. */
 static bool restride(const moth_layout *from, moth_layout *y) {
   moth_layout packed = *y;
   if (from->numel == 0 || from->ndim == 0) {

@@ -1,5 +1,5 @@
-/* view.h -- the faces of the ops that show a tensor's elements in another shape or order, sharing
-** its storage where that is possible.
+/* view.h -- arguments of the ops that view a tensor's elements in another shape or order. They
+** share its storage if possible.
 */
 #ifndef MOTH_OP_VIEW_H
 #define MOTH_OP_VIEW_H
@@ -146,8 +146,8 @@ MOTH_ARGS(split, SPLIT)
   ARG(dim,    dim,     0, "dimension to split")
 MOTH_ARGS(chunk, CHUNK)
 
-/* Dimension `dim` and those behind it move n places back: to make room, or, n being negative, over
-** what goes away. */
+/* Moves dimension `dim` and those after it n places back: to insert dimensions, or, if n is
+** negative, to remove them. */
 void moth_make_room(moth_layout *y, int32_t dim, int32_t n);
 
 /* *y := *y with x in its history, on which its value does not depend: x's gradient is then zeros,

@@ -1,4 +1,4 @@
-/* volume.h -- volumes as images. What pools or resamples is separable: it goes over the planes,
+/* volume.h -- volumes as images. Pooling and resampling are separable: they run over the planes,
 ** seen as images (N, C D, H, W), then along the depth, in images (N, C, D, H W).
 */
 #ifndef MOTH_OP_VOLUME_H
@@ -6,7 +6,7 @@
 
 #include "view.h"
 
-/* Refuses what is no volume. */
+/* Refuses tensors that are not volumes. */
 static inline int volume_fit(const moth_tensor *x) {
   const moth_layout *l = &x->l;
   if (l->ndim != 4 && l->ndim != 5)

@@ -1,11 +1,12 @@
-/* conv_rooms.h -- the rooms of convolution, its gradients and its transpose, which conv.c compiles
-** for images and conv3d.c for volumes:
+/* conv_buffers.h -- convolution, its gradients and transposed convolution for any number of
+** dimensions. conv.c compiles this file for images and conv3d.c for volumes:
 **
 **     #define DIMS 2
-**     #include "conv_rooms.h"
+**     #include "conv_buffers.h"
 **
-** y = conv2d(x, w) is linear in x and in w. With dy the gradient of y, conv2d_input(dy, w) is that
-** of x and conv2d_weight(x, dy) that of w; the gradients of these two are again among the three.
+** y = conv2d(x, w) is linear in x and in w. With dy the gradient of y, conv2d_input(dy, w) is the
+** gradient of x and conv2d_weight(x, dy) the gradient of w. The gradients of these two are again
+** among the three ops.
 */
 #include "conv_fit.h"
 

@@ -1,5 +1,5 @@
-/* trials.c -- gamma, Poisson and binomial numbers, each found by trial from words of its own
-** (kernel/random/rejection.h). The faces, and the list these ops are in, are random's.
+/* rejection.c -- gamma, Poisson and binomial numbers by rejection sampling; each number uses its
+** own words of the random stream. random.h declares the arguments; random.c lists the ops.
 */
 #include <float.h>
 #include <stdatomic.h>

@@ -1,9 +1,9 @@
-/* grid_slope.c -- the gradients of grid_sample written with ops: elements are gathered, or added
-** to, at grid_positions, with grid_weights, whose derivatives are grid_weights again. What lies
-** outside has a position all the same, and is filled with 0 before and after it is multiplied: NaN
-** or infinity at the other's place must not come in.
+/* grid_grad.c -- the gradients of grid_sample written with ops: elements are gathered, or added to,
+** at grid_positions, with grid_weights, whose derivatives are grid_weights again. A point outside
+** also has a position; it is set to 0 before and after the multiplication, so that NaN and infinity
+** at that position have no effect.
 */
-#include "grid_slope.h"
+#include "grid_grad.h"
 
 #include "kernel/grid_taps.h"
 #include "kernel/real.h"
@@ -79,7 +79,7 @@ static moth_tensor *of_grid(const grid_sample_args *a, moth_grad *g, const sprea
   return GRAD(g, reshape, .input = both, .shape = {a->grid->l.shape, a->grid->l.ndim});
 }
 
-int moth_grid_slopes(const grid_sample_args *a, moth_grad *g) {
+int moth_grid_grads(const grid_sample_args *a, moth_grad *g) {
   spread s;
   if (!prepare(a, g, &s)) return g->status;
   if (moth_wants(g, a->input)) moth_flow(g, a->input, of_images(a, g, &s));

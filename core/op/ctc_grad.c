@@ -1,6 +1,6 @@
-/* ctc_slope.c -- the slopes of ctc_losses written with ops, so that they can be differentiated
-** again: the sums over all ways to read the targets, forward and back, as ctc_real.h says, but for
-** all samples at once. It is slow, and run for create_graph alone.
+/* ctc_grad.c -- the gradient of ctc_losses written with ops, so that it is differentiable. It
+** computes the forward and backward sums over all alignments of the targets, as ctc_real.h defines
+** them, for all samples at once. It is slow, and runs under create_graph only.
 */
 #include "ctc.h"
 
@@ -14,7 +14,7 @@
 #include "reduce.h"
 #include "softmax.h"
 
-#define NONE (-1e30) /* stands for log 0 */
+#define NONE (-1e30) /* used as log 0 */
 
 typedef struct reading {
   moth_grad *g;
@@ -70,7 +70,7 @@ static moth_tensor *labels(const reading *r, const ctc_losses_args *a) {
                 filled(r, 1, (double)a->blank, MOTH_I64));
 }
 
-/* What of the sums does not depend on log_probs. */
+/* The part of the sums that does not depend on log_probs. */
 static void prepare(reading *r, const ctc_losses_args *a, moth_tensor *label, int dtype) {
   moth_grad *g = r->g;
   const int64_t states = r->states;
@@ -91,7 +91,7 @@ static void prepare(reading *r, const ctc_losses_args *a, moth_tensor *label, in
   r->ahead = joined(g, free, r->pad);
 }
 
-/* The states after a step, from those before it. */
+/* The forward sums after a step, from those before it. */
 static moth_tensor *forward(const reading *r, moth_tensor *p, int64_t t) {
   moth_grad *g = r->g;
   moth_tensor *wide = joined(g, r->pad, p), *now = NUMBER((double)t);
@@ -100,7 +100,7 @@ static moth_tensor *forward(const reading *r, moth_tensor *p, int64_t t) {
   return CHOOSE(ABOVE(r->lasts, now), PLUS(sum, STEP(r->emits, t)), p);
 }
 
-/* What is behind the states of step t - 1, from what is behind those of t. */
+/* The backward sums at step t - 1, from those at t. */
 static moth_tensor *backward(const reading *r, moth_tensor *behind, int64_t t) {
   moth_grad *g = r->g;
   moth_tensor *q = PLUS(behind, STEP(r->emits, t)), *wide = joined(g, q, r->pad);
@@ -109,7 +109,7 @@ static moth_tensor *backward(const reading *r, moth_tensor *behind, int64_t t) {
   return CHOOSE(ABOVE(r->lasts, NUMBER((double)t)), sum, r->ends);
 }
 
-/* The share of the ways that pass each state at each step, (T, N, L). */
+/* The posterior probability of each state at each step, (T, N, L). */
 static moth_tensor *shares(const reading *r, moth_tensor **row) {
   moth_grad *g = r->g;
   const int64_t steps = r->steps, dim = 1;
@@ -130,11 +130,12 @@ static moth_tensor *shares(const reading *r, moth_tensor **row) {
   moth_tensor *at = counted(r, steps);
   at = GRAD(g, unsqueeze, .input = GRAD(g, unsqueeze, .input = at, .dim = 1), .dim = 1);
   moth_tensor *counts = BOTH(ABOVE(r->lasts, at), ABOVE(total, NUMBER(NONE / 2)));
-  /* The shares of a step add up to 1; `total` has lost what tells them apart if it is large. */
+  /* The probabilities of a step sum to 1; a large `total` has lost the digits that distinguish
+  ** them. */
   return CHOOSE(counts, GRAD(g, softmax, .input = ways, .dim = 2, .dtype = -1), NUMBER(0));
 }
 
-moth_tensor *moth_ctc_slope(const ctc_losses_args *a, moth_grad *g) {
+moth_tensor *moth_ctc_grad(const ctc_losses_args *a, moth_grad *g) {
   const int64_t *n = a->log_probs->l.shape;
   const int64_t states = 2 * a->targets->l.shape[1] + 1, all[3] = {n[0], n[1], states};
   reading r = {.g = g, .steps = n[0], .n = n[1], .states = states,
