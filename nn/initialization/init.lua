@@ -127,7 +127,7 @@ end
 fillers.add(init, {
   {
     name = "xavier_uniform_",
-    doc = "Fills uniformly, scaled to keep the variance in the forward and backward pass "
+    doc = "Fills weights uniformly, scaled to keep the variance in the forward and backward pass "
       .. "(Glorot and Bengio, 2010).",
     examples = "moth.empty(3, 5)\nmoth.empty(3, 5), {gain = 2}",
     args = {TENSOR, GAIN, GENERATOR},
@@ -139,7 +139,7 @@ fillers.add(init, {
   },
   {
     name = "xavier_normal_",
-    doc = "Fills normally, scaled to keep the variance in the forward and backward pass "
+    doc = "Fills weights normally, scaled to keep the variance in the forward and backward pass "
       .. "(Glorot and Bengio, 2010).",
     examples = "moth.empty(3, 5)\nmoth.empty(3, 5), {gain = 2}",
     args = {TENSOR, GAIN, GENERATOR},

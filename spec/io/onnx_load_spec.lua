@@ -467,7 +467,7 @@ describe("an error of a net that was read", function()
         problem)
       assert.equal("E_INDEX", moth.errcode())
     end
-    assert.is_truthy(told(net, moth.tensor({ -5 }):long()):find "a negative position lies before")
+    assert.is_truthy(told(net, moth.tensor({ -5 }):long()):find "a negative position is before")
     net = net_of({ node("GatherElements", { "w", "x" }, { "y" }) }, { { "w", { 4 } } }, { 1 }, I64)
     local problem = told(net, moth.tensor({ 4 }):long())
     assert.is_truthy(problem:find("position 4 (from 0) is out of range", 1, true), problem)
