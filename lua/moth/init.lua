@@ -103,7 +103,7 @@ local rows = bind.written
 rows.Size = {"moth.tensor.size", "new"}
 rows.device = {"moth.tensor.device", "new"}
 rows.inference_mode = {"moth.autograd", "no_grad"}
-rows.trapz = {"moth.functions.pieces", "trapezoid"}
+rows.trapz = {"moth.functions.calculus", "trapezoid"}
 rows.chain_matmul = {"moth.linalg", "multi_dot"}
 rows.asarray = {"moth.tensor.create", "as_tensor"}
 rows.timer = {"moth.profiler.benchmark", "Timer"}
@@ -119,31 +119,29 @@ from("moth.tensor.create", "tensor as_tensor frombuffer :new_tensor :new_zeros :
   .. ":new_full")
 from("moth.binding.dispatch", "max: min: equal: allclose: norm: arange range randint randperm "
   .. "cross_entropy*:")
-from("moth.functions.results", "median: unique: unique_consecutive: nonzero: where normal "
-  .. "tensor_split: "
-  .. "meshgrid broadcast_tensors")
-from("moth.functions.composed", "polygamma: quantile: nanmedian: cdist logspace tril_indices "
-  .. "triu_indices "
-  .. "clamp_min: clamp_max: :where :unfold :fill_diagonal_ :log_normal_ :cauchy_ :clamp_min_ "
-  .. ":clamp_max_")
+from("moth.functions.creation", "logspace tril_indices triu_indices vander diagflat:")
+from("moth.functions.sampling", "normal binomial :log_normal_ :cauchy_")
+from("moth.functions.indexing", "nonzero: where :where :unfold scatter: index_reduce: put: "
+  .. "slice_scatter: select_scatter: diagonal_scatter: unravel_index narrow_copy: :scatter_ "
+  .. ":index_reduce_ :put_ :fill_diagonal_")
+from("moth.functions.joining", "atleast_1d atleast_2d atleast_3d column_stack block_diag "
+  .. "cartesian_prod combinations meshgrid broadcast_tensors broadcast_shapes tensor_split: "
+  .. "hsplit: vsplit: dsplit: split_with_sizes:")
+from("moth.functions.pointwise", "polygamma: clamp_min: clamp_max: float_power: ldexp: frexp: "
+  .. "mvlgamma: isreal: rsub: :clamp_min_ :clamp_max_")
+from("moth.functions.reduction", "median: nanmedian: quantile: nanquantile: mode: unique: "
+  .. "unique_consecutive: std: var: std_mean: var_mean: :sum_to_size")
+from("moth.functions.distance", "cdist pdist* renorm: :renorm_")
+from("moth.functions.calculus", "trapezoid cumulative_trapezoid gradient logcumsumexp:")
+from("moth.functions.statistics", "cov: corrcoef: histogram:")
 from("moth.tensor.types", "finfo iinfo promote_types result_type can_cast get_device:")
 from("moth.linalg.matrices", "cholesky: cholesky_inverse: cholesky_solve: cross: det: inverse: "
   .. "logdet: "
   .. "lu_solve: matrix_exp: matrix_power: pinverse: qr: slogdet: svd:")
 from("moth.linalg.factors", "orgqr: ormqr: lu_unpack")
-from("moth.functions.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag "
-  .. "cartesian_prod "
-  .. "combinations vander hsplit: vsplit: dsplit: select_scatter: diagonal_scatter: trapezoid "
-  .. "cov: corrcoef: float_power: pdist*")
-from("moth.functions.numbers", "ldexp: frexp: mvlgamma: renorm: logcumsumexp: cumulative_trapezoid "
-  .. "gradient binomial isreal: rsub: :renorm_")
 from("moth.functions.inplace", ":float_power_ :igamma_ :igammac_ :ldexp_ :mvlgamma_ :polygamma_")
-from("moth.functions.statistics", "mode: nanquantile: histogram: svd_lowrank pca_lowrank std: var: "
-  .. "std_mean: var_mean:")
+from("moth.linalg.lowrank", "svd_lowrank pca_lowrank")
 from("moth.functions.search", "searchsorted bucketize:")
-from("moth.functions.reindex", "scatter: index_reduce: put: slice_scatter: unravel_index "
-  .. "narrow_copy: "
-  .. "broadcast_shapes split_with_sizes: diagflat: :scatter_ :index_reduce_ :put_ :sum_to_size")
 from("moth.functions.quantize", "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine")
 from("moth.functions.interpolate", "interpolate*:")
 from("moth.profiler.benchmark", "time")

@@ -333,7 +333,7 @@ local function nextafter(_, x, y)
   local half = HALVES[common]
   if not half then return nil end
   local a, b = x:detach():to(types.float64), y:detach():to(types.float64)
-  local mantissa, exponent = require("moth.functions.numbers").frexp(a)
+  local mantissa, exponent = require("moth.functions.pointwise").frexp(a)
   local up = b:gt(a)
   local away = up:eq(a:gt(0))
   exponent = exponent - half[1]

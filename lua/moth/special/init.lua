@@ -133,8 +133,8 @@ for family in ("chebyshev_polynomial_* shifted_chebyshev_polynomial_*"):gmatch "
 end
 lazy.from(rows, "moth.special.polynomials", "hermite_polynomial_h hermite_polynomial_he "
   .. "laguerre_polynomial_l legendre_polynomial_p")
-lazy.from(rows, "moth.functions.numbers", "multigammaln")
-lazy.from(rows, "moth.functions.composed", "polygamma")
+lazy.from(rows, "moth.functions.pointwise", "multigammaln")
+lazy.from(rows, "moth.functions.pointwise", "polygamma")
 
 return (lazy.namespace("moth.special", special, rows, {
   find = function(name) return OPS[name] and bind.as(OPS[name], name) end,

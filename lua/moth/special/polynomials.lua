@@ -70,7 +70,7 @@ local function of_tensor(name, row, x, n)
       "a recorded step needs a number: a tensor of degrees would have to be read")
   end
   if not n:is_floating_point() then n = n:to(x.dtype) else n = n:trunc() end
-  local both = require("moth.functions.results").broadcast_tensors(x, n)
+  local both = require("moth.functions.joining").broadcast_tensors(x, n)
   local y, at = ops.zeros_like(both[1]), both[2]
   if y:numel() == 0 then return y end
   local most = at:max():item()
