@@ -251,6 +251,13 @@ static int inverse_there(const unique_all_args *a, moth_tensor **t, moth_tensor 
   return status;
 }
 
+/* A result that is not requested, on the device of the input. */
+static int no_positions(const unique_all_args *a, moth_tensor **y) {
+  return MOTH_CALL(a->ctx, y, arange, .start = {.as.number = 0}, .stop = {.as.number = 0},
+                   .step = {.as.number = 1}, .dtype = MOTH_I64,
+                   .device = moth_device_of(a->input));
+}
+
 static int unique_there(const unique_all_args *a, moth_tensor **out) {
   moth_ctx *ctx = a->ctx;
   moth_tensor *t[ALL] = {NULL}, *from = NULL;
@@ -258,8 +265,10 @@ static int unique_there(const unique_all_args *a, moth_tensor **out) {
   ctx->grad_mode = false;
   int status = groups_there(a, t);
   if (!status) status = bounds_there(a, t);
-  if (!status) status = inverse_there(a, t, &out[1]);
-  if (!status)
+  if (!status) status = a->values_only ? no_positions(a, &out[1]) : inverse_there(a, t, &out[1]);
+  if (!status && a->values_only && a->consecutive)
+    status = no_positions(a, &out[2]);
+  else if (!status)
     status = MOTH_CALL(ctx, &out[2], sub, .input = t[BEHIND], .other = t[FIRST],
                        .alpha = {.as.number = 1});
   if (!status && t[ORDER])

@@ -34,7 +34,7 @@ local begin = [[
   for _, family in ipairs {"arith", "unary", "special", "binary", "compare", "activation",
                            "pointloss"} do
     local file = io.open(require("moth.error").root .. "core/op/" .. family .. ".h")
-    for kind, name in file:read "*a":gmatch "F%((%u+), ([%w_]+)," do
+    for kind, name in file:read "*a":gmatch "F%(([%u_]+), ([%w_]+)," do
       f[name], kinds[name], n = n, kind, n + 1
     end
     file:close()
