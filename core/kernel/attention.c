@@ -52,7 +52,7 @@ static matrix part(const moth_attention *p, const moth_matrices *m, int64_t batc
 }
 
 static matrix packed(const void *at, int64_t cols) { return (matrix){at, cols, 1}; }
-static matrix turned(matrix m) { return (matrix){m.at, m.cs, m.rs}; }
+static matrix transposed(matrix m) { return (matrix){m.at, m.cs, m.rs}; }
 
 /* C := A B + beta C; the rows of B and C are contiguous. */
 static void product(int dtype, int64_t m, int64_t n, int64_t k, matrix a, matrix b, void *c,
@@ -76,7 +76,7 @@ static void turn(int dtype, int64_t rows, int64_t cols, matrix x, char *to) {
     moth_matrix_turn_panel((float *)(void *)to, rows, (const float *)(const void *)x.at, cols, rows,
                            x.rs);
   else
-    pack(dtype, cols, rows, turned(x), to);
+    pack(dtype, cols, rows, transposed(x), to);
 }
 
 /* What one thread works with: a batch's keys and values in blocks of COLS keys, each block as
@@ -236,11 +236,11 @@ static void block_back(const job *j, room *r, matrix dy) {
   matrix weights = packed(b->scores, n), ds = packed(b->other, n);
   scores_of(r);
   j->level->weigh(b, p->lse + (b->batch * p->l + b->row) * size);
-  product(p->dtype, n, p->v, m, turned(weights), dy, dv, 1);
+  product(p->dtype, n, p->v, m, transposed(weights), dy, dv, 1);
   product(p->dtype, m, n, p->v, dy, packed(block_at(b, r->values_turned, p->v), n), b->other, 0);
   j->level->score_grad(b);
   product(p->dtype, m, p->e, n, ds, packed(block_at(b, r->keys, p->e), p->e), dq, 1);
-  product(p->dtype, n, p->e, m, turned(ds), packed(r->query, p->e), dk, 1);
+  product(p->dtype, n, p->e, m, transposed(ds), packed(r->query, p->e), dk, 1);
 }
 
 /* Items are batches: the gradients of keys and values are sums over all queries. */

@@ -27,7 +27,7 @@ static void turn(int64_t from, int64_t end, int lane, const void *arg) {
   for (int64_t n; from < end; from += n) {
     const int64_t matrix = from / o->m, first = from % o->m;
     const char *x = (const char *)o->x2 + matrix * o->columns * row + first * size;
-    char *y = (char *)o->turned + from * step;
+    char *y = (char *)o->transposed + from * step;
     n = end - from < o->m - first ? end - from : o->m - first;
     if (size == 4) moth_transpose_block(n, o->columns, x, row, y, step);
     for (int64_t k = 0; k < n; k++) {
@@ -45,13 +45,13 @@ int moth_distances_run(moth_ctx *ctx, moth_distances *o) {
   o->room = o->columns + 2 * lanes; /* tiles of pairs start at any column */
   if (moth_mul_overflow(o->matrices * o->m, o->room * size, &bytes))
     return moth_fail(ctx, MOTH_E_LIMIT, NULL, "the rows are too many");
-  if (!(o->turned = moth_alloc(ctx, bytes))) return ctx->error.code;
+  if (!(o->transposed = moth_alloc(ctx, bytes))) return ctx->error.code;
   const bool real = o->dtype == MOTH_F32;
   int status = moth_parallel(ctx, o->matrices * o->m, 16, 0.5 * (double)o->room, turn, o);
   moth_work *work = real ? MOTH_BEST(distances) : MOTH_BEST(distances_f64);
   const double each = 0.1 * ROWS * (double)o->columns * (double)(o->m + 8);
   if (!status) status = moth_parallel(ctx, o->matrices * groups, 1, each, work, o);
-  moth_dealloc(ctx, o->turned, bytes);
+  moth_dealloc(ctx, o->transposed, bytes);
   return status;
 }
 

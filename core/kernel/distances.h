@@ -13,7 +13,7 @@ typedef struct moth_distances {
   double p;                      /* 1 or 2 */
   const void *x1, *x2, *dy;
   void *y, *dx;
-  void *turned;                  /* x2 as (matrices, m, room), made by moth_distances_run */
+  void *transposed;                  /* x2 as (matrices, m, room), filled by moth_distances_run */
   int64_t room;
 } moth_distances;
 

@@ -13,12 +13,12 @@ typedef __typeof__((NAME(part_vec)){0} < (NAME(part_vec)){0}) NAME(part_mask);
 
 /* sum := the parts of columns from .. end of a tile. */
 TARGET INLINED void NAME(add_parts)(const moth_distances *o, const bool squares,
-                                    const REAL *const *row, const REAL *turned, int64_t from,
+                                    const REAL *const *row, const REAL *transposed, int64_t from,
                                     int64_t end, REAL *sum) {
   VEC part[ROWS][2];
   UNROLL for (int i = 0; i < ROWS; i++) part[i][0] = part[i][1] = (VEC){0};
   for (int64_t k = from; k < end; k++) {
-    const REAL *at = turned + k * o->room;
+    const REAL *at = transposed + k * o->room;
     const VEC p = *(const NAME(part_loose) *)(const void *)at;
     const VEC q = *(const NAME(part_loose) *)(const void *)(at + PER);
     UNROLL for (int i = 0; i < ROWS; i++) {
@@ -83,7 +83,7 @@ TARGET static void NAME(distances)(int64_t group, int64_t end, int lane, const v
     const int64_t matrix = group / groups, first = group % groups * ROWS;
     const REAL *x = (const REAL *)o->x1 + (matrix * o->rows + first) * m;
     const REAL *other = (const REAL *)o->x2 + matrix * o->columns * m;
-    const REAL *turned = (const REAL *)o->turned + matrix * o->room * m;
+    const REAL *transposed = (const REAL *)o->transposed + matrix * o->room * m;
     const REAL *row[ROWS];
     const int64_t rows = o->rows - first < ROWS ? o->rows - first : ROWS;
     for (int i = 0; i < ROWS; i++) row[i] = x + (i < rows ? i : 0) * m;
@@ -92,8 +92,8 @@ TARGET static void NAME(distances)(int64_t group, int64_t end, int lane, const v
       double sum[SUMS];
       for (int64_t k = 0; k < m; k += PART) {
         const int64_t stop = m - k < PART ? m : k + PART;
-        if (o->p == 2) NAME(add_parts)(o, true, row, turned + j, k, stop, part);
-        else NAME(add_parts)(o, false, row, turned + j, k, stop, part);
+        if (o->p == 2) NAME(add_parts)(o, true, row, transposed + j, k, stop, part);
+        else NAME(add_parts)(o, false, row, transposed + j, k, stop, part);
         for (int i = 0; i < SUMS && m > PART; i++) sum[i] = (k ? sum[i] : 0) + (double)part[i];
       }
       const int64_t n = o->columns - j < 2 * PER ? o->columns - j : 2 * PER;

@@ -144,12 +144,12 @@ static bool lay_roots(moth_fft_plan *p, const double *all) {
 
 static bool lay_turn(moth_fft_plan *p, const double *all) {
   const int64_t v = p->lanes, step = p->n / p->count, wide = (p->m + v - 1) / v * v;
-  if (!(p->turn = table_of(p, 2 * v * wide))) return false;
+  if (!(p->twiddle = table_of(p, 2 * v * wide))) return false;
   for (int64_t k = 0; k < wide; k++)
     for (int64_t j = 0; j < v; j++) {
       const int64_t at = 2 * v * (k / v * v + j) + k % v, root = j * (k % p->m) * step % p->n;
-      put(p, p->turn, at, all[2 * root]);
-      put(p, p->turn, at + v, all[2 * root + 1]);
+      put(p, p->twiddle, at, all[2 * root]);
+      put(p, p->twiddle, at + v, all[2 * root + 1]);
     }
   return true;
 }
@@ -168,7 +168,7 @@ static void drop(moth_fft_plan *p) {
   drop(p->wide);
   for (int i = 0; i < p->passes; i++) free(p->unit[i]);
   free(p->root);
-  free(p->turn);
+  free(p->twiddle);
   free(p->half);
   free(p->chirp);
   free(p->filter);

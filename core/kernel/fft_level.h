@@ -70,7 +70,7 @@ TARGET INLINED void NAME(eight)(VECTOR *r, VECTOR *i) {
   i[7] = (t + i[7]) * -h;
   NAME(four)(r, i, 1);
   NAME(four)(r + 4, i + 4, 1);
-  NAME(swap)(r, i, 1, 4); /* 0 4 2 6 1 5 3 7 stood there */
+  NAME(swap)(r, i, 1, 4); /* the order before was 0 4 2 6 1 5 3 7 */
   NAME(swap)(r, i, 3, 6);
 }
 
@@ -295,15 +295,15 @@ TARGET INLINED void NAME(put_pairs)(REAL *y, VECTOR r, VECTOR i) {
 TARGET ALONE static void NAME(across)(const moth_fft_plan *plan, const REAL *x, REAL *y,
                                       REAL scale, bool inverse) {
   const int64_t m = plan->m;
-  const REAL *turn = plan->turn;
-  for (int64_t k = 0; k < m; k += LANES, x += LANES * TWO, turn += LANES * TWO) {
+  const REAL *twiddle = plan->twiddle;
+  for (int64_t k = 0; k < m; k += LANES, x += LANES * TWO, twiddle += LANES * TWO) {
     VECTOR r[LANES], i[LANES];
     UNROLL for (int j = 0; j < LANES; j++) r[j] = AT(x + j * TWO);
     NAME(transpose)(r);
     UNROLL for (int j = 0; j < LANES; j++) i[j] = AT(x + j * TWO + LANES);
     NAME(transpose)(i);
     UNROLL for (int j = 1; j < LANES; j++)
-      NAME(times)(r + j, i + j, AT(turn + j * TWO), AT(turn + j * TWO + LANES));
+      NAME(times)(r + j, i + j, AT(twiddle + j * TWO), AT(twiddle + j * TWO + LANES));
     NAME(few)(LANES, r, i, NULL);
     REAL *to = y + 2 * k, held[LANES * TWO];
     const int64_t left = m - k, ldt = left < LANES ? TWO : 2 * m;

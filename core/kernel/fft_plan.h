@@ -41,7 +41,7 @@ typedef struct moth_fft_plan {
   int passes, radix[MOTH_FFT_PASSES];
   void *root;                 /* of each pass: e^(-2 pi i p k / (r m)), [p < m][0 < k < r] */
   void *unit[MOTH_FFT_PASSES]; /* of odd radices: cosines and sines of 2 pi k / r */
-  void *turn;                 /* ROWS: e^(-2 pi i j k / N), [k / lanes][j][re, im][k % lanes] */
+  void *twiddle;              /* ROWS: e^(-2 pi i j k / N), [k / lanes][j][re, im][k % lanes] */
   void *half;                 /* halved: e^(-2 pi i k / n), all the cosines, then the sines */
   void *chirp, *filter;       /* CHIRP: e^(-pi i k k / N), and the transform of its inverse */
 } moth_fft_plan;

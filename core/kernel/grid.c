@@ -73,8 +73,8 @@ int moth_grid_back(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *
   return moth_parallel(ctx, s->samples * parts, 1, cost, BEST(back), &j);
 }
 
-int moth_grid_turn(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *x, const void *dy,
-                   void *dgrid) {
+int moth_grid_points_back(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *x,
+                          const void *dy, void *dgrid) {
   const job j = {.s = s, .x = x, .dy = dy, .y = dgrid,
                  .find = moth_grid_finder(dtype, &s->g, true)};
   const int64_t runs = (s->points + RUN - 1) / RUN;

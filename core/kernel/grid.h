@@ -25,8 +25,8 @@ int moth_grid_sample(moth_ctx *ctx, int dtype, const moth_gridded *s, const void
 /* dx := the gradient of the images. */
 int moth_grid_back(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *dy, void *dx);
 /* dgrid := the gradient of the grid. */
-int moth_grid_turn(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *x, const void *dy,
-                   void *dgrid);
+int moth_grid_points_back(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *x,
+                          const void *dy, void *dgrid);
 /* The K taps of each point: weights of the dtype, or positions; one of the two may be NULL. */
 int moth_grid_list(moth_ctx *ctx, int dtype, const moth_gridded *s, void *weight, int64_t *at);
 

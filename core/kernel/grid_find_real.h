@@ -10,7 +10,7 @@ MOTH_AVX2 INLINED void NAME(weigh)(const double *ax, const double *ay, const dou
   }
 }
 
-MOTH_AVX2 static void NAME(find)(const moth_grid *g, int64_t n, const void *grid, bool slopes,
+MOTH_AVX2 static void NAME(find)(const moth_grid *g, int64_t n, const void *grid, bool derivatives,
                                  int32_t (*restrict at)[RUN], void *weights) {
   const REAL *from = grid;
   REAL (*weight)[MOTH_GRID_TAPS][RUN] = weights;
@@ -22,8 +22,8 @@ MOTH_AVX2 static void NAME(find)(const moth_grid *g, int64_t n, const void *grid
     where[0][i] = (double)from[2 * i];
     where[1][i] = (double)from[2 * i + 1];
   }
-  along(g, 0, slopes, where[0], &x);
-  along(g, 1, slopes, where[1], &y);
+  along(g, 0, derivatives, where[0], &x);
+  along(g, 1, derivatives, where[1], &y);
   for (int k = 0; k < taps * taps; k++) {
     const int a = k % taps, b = k / taps;
     const double *ax = x.at[a], *ay = y.at[b];
@@ -31,7 +31,7 @@ MOTH_AVX2 static void NAME(find)(const moth_grid *g, int64_t n, const void *grid
       const double place = ay[i] * wide + ax[i];
       at[k][i] = (int32_t)(ax[i] >= 0 && ay[i] >= 0 ? place : -1);
     }
-    NAME(weigh)(ax, ay, x.weight[slopes][a], y.weight[0][b], weight[0][k]);
-    if (slopes) NAME(weigh)(ax, ay, x.weight[0][a], y.weight[1][b], weight[1][k]);
+    NAME(weigh)(ax, ay, x.weight[derivatives][a], y.weight[0][b], weight[0][k]);
+    if (derivatives) NAME(weigh)(ax, ay, x.weight[0][a], y.weight[1][b], weight[1][k]);
   }
 }

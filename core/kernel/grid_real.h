@@ -9,11 +9,11 @@ typedef struct NAME(found) {
 } NAME(found);
 
 /* The taps of n points from a sample's `first` on. */
-TARGET INLINED void NAME(find)(const job *j, int64_t sample, int64_t first, int64_t n, bool slopes,
-                               NAME(found) *t) {
+TARGET INLINED void NAME(find)(const job *j, int64_t sample, int64_t first, int64_t n,
+                               bool derivatives, NAME(found) * t) {
   const moth_gridded *s = j->s;
   const REAL *grid = (const REAL *)s->grid + (sample * s->points + first) * s->g.sides;
-  j->find(&s->g, n, grid, slopes, t->at, t->weight);
+  j->find(&s->g, n, grid, derivatives, t->at, t->weight);
 }
 
 TARGET INLINED void NAME(gather)(const int count, int64_t n, const NAME(found) *t, const REAL *x,
@@ -27,8 +27,9 @@ TARGET INLINED void NAME(gather)(const int count, int64_t n, const NAME(found) *
 }
 
 /* sum[side] += dy times the derivative along the side; 0 if no tap is inside, whatever dy is. */
-TARGET INLINED void NAME(slope)(const int sides, const int count, int64_t n, const NAME(found) *t,
-                                const REAL *x, const REAL *dy, REAL (*restrict sum)[RUN]) {
+TARGET INLINED void NAME(derivative)(const int sides, const int count, int64_t n,
+                                     const NAME(found) * t, const REAL *x, const REAL *dy,
+                                     REAL (*restrict sum)[RUN]) {
   REAL of[3][RUN] = {{0}}, v[RUN], by[RUN] = {0};
   int32_t inside[RUN] = {0};
   memcpy(by, dy, (size_t)n * sizeof *dy);
@@ -116,7 +117,7 @@ TARGET static void NAME(turn)(int64_t first, int64_t last, int lane, const void 
     for (int64_t c = sample * s->channels; c < (sample + 1) * s->channels; c++) {
       const REAL *x = (const REAL *)j->x + c * s->plane;
       const REAL *dy = (const REAL *)j->dy + c * s->points + from;
-      NAME(slope)(sides, count, n, &t, x, dy, sum);
+      NAME(derivative)(sides, count, n, &t, x, dy, sum);
     }
     REAL *to = (REAL *)j->y + (sample * s->points + from) * sides;
     for (int64_t i = 0; i < n; i++)

@@ -28,15 +28,15 @@ typedef struct moth_grid {
   int64_t size[3]; /* of x, y and z: width, height, depth */
 } moth_grid;
 
-/* Clips to 0 .. size - 1; multiplies *slope by the derivative. */
-MOTH_GRID double moth_grid_clip(double at, int64_t size, double *slope) {
+/* Clips to 0 .. size - 1; multiplies *derivative by the derivative. */
+MOTH_GRID double moth_grid_clip(double at, int64_t size, double *derivative) {
   const double most = (double)(size - 1);
   if (!(at > 0)) {
-    *slope = 0;
+    *derivative = 0;
     return at != at ? at : 0;
   }
   if (at < most) return at;
-  *slope = 0;
+  *derivative = 0;
   return most;
 }
 
@@ -44,22 +44,22 @@ MOTH_GRID double moth_grid_clip(double at, int64_t size, double *slope) {
 MOTH_GRID_CALL double moth_grid_rest(double far, double span) { return fmod(far, span); }
 
 /* Reflects at both ends until it is inside. */
-MOTH_GRID double moth_grid_reflect(double at, int64_t size, bool align, double *slope) {
+MOTH_GRID double moth_grid_reflect(double at, int64_t size, bool align, double *derivative) {
   const double low = align ? 0 : -0.5, span = align ? (double)(size - 1) : (double)size;
   if (!(span > 0)) {
-    *slope = 0;
+    *derivative = 0;
     return 0;
   }
-  if (at < low) *slope = -*slope;
+  if (at < low) *derivative = -*derivative;
   const double far = fabs(at - low), rest = moth_grid_rest(far, span), turns = floor(far / span);
   if (turns - 2 * floor(0.5 * turns) == 0) return rest + low;
-  *slope = -*slope;
+  *derivative = -*derivative;
   return span - rest + low;
 }
 
-MOTH_GRID double moth_grid_inside(const moth_grid *g, double at, int64_t size, double *slope) {
-  if (g->padding == MOTH_GRID_REFLECTION) at = moth_grid_reflect(at, size, g->align, slope);
-  return g->padding == MOTH_GRID_ZEROS ? at : moth_grid_clip(at, size, slope);
+MOTH_GRID double moth_grid_inside(const moth_grid *g, double at, int64_t size, double *derivative) {
+  if (g->padding == MOTH_GRID_REFLECTION) at = moth_grid_reflect(at, size, g->align, derivative);
+  return g->padding == MOTH_GRID_ZEROS ? at : moth_grid_clip(at, size, derivative);
 }
 
 /* The four taps along a side: cubic convolution (Keys) with -0.75. */
@@ -85,14 +85,14 @@ MOTH_GRID int64_t moth_grid_place(double at, int64_t size) {
 MOTH_GRID int moth_grid_side(const moth_grid *g, int side, double where, int64_t *at, double *w) {
   const int64_t size = g->size[side];
   const int order = g->order[side];
-  double slope = g->align ? 0.5 * (double)(size - 1) : 0.5 * (double)size, by = 1;
+  double derivative = g->align ? 0.5 * (double)(size - 1) : 0.5 * (double)size, by = 1;
   double x = g->align ? (where + 1) * 0.5 * (double)(size - 1)
                       : ((where + 1) * (double)size - 1) * 0.5;
-  if (g->mode != MOTH_GRID_CUBIC) x = moth_grid_inside(g, x, size, &slope);
-  if (where != where) slope = x = where;
+  if (g->mode != MOTH_GRID_CUBIC) x = moth_grid_inside(g, x, size, &derivative);
+  if (where != where) derivative = x = where;
   else if (!(fabs(x) < 1e15))
     x = -100;
-  for (int k = 0; k < order; k++) by *= slope;
+  for (int k = 0; k < order; k++) by *= derivative;
   if (g->mode == MOTH_GRID_NEAREST) {
     at[0] = moth_grid_place(rint(x), size);
     w[0] = where != where ? where : order ? 0 : 1;

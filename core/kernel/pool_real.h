@@ -119,7 +119,7 @@ CHUNK(16, LIST(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
       for (int64_t i = 0; i < n; i += 2) THIS(2, (i <= n - 2 ? i : n - 2));   \
   } while (0)
 
-/* n windows in a row, all inside; `spare` more may be written, over what is done later. */
+/* n windows in a row, all inside; `spare` more may be written, and are overwritten later. */
 TARGET static void NAME(max_row)(const moth_window *w, int64_t n, int64_t spare, int64_t rows,
                                  const REAL *x, int64_t start, REAL *y, int64_t *index) {
   const int64_t k = w->kernel[1], s = w->stride[1], right = w->dilation[1];

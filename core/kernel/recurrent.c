@@ -5,7 +5,8 @@
 
 /* -- the state's part of the gates -- */
 
-/* W_hh as the steps of a chain read it: turned, and in tiles where those are our own. A GRU keeps
+/* W_hh as the steps of a chain read it: transposed, and in tiles where those are our own. A GRU
+*keeps
 ** the last gate's share of the state apart, so that is a second block. */
 static void turn_block(const rnn_direction *q, int64_t from, int64_t columns, char *to) {
   int64_t n = q->n;
@@ -35,11 +36,11 @@ static void add_product(const rnn_direction *q, const rnn_step *s, const char *b
 }
 
 /* gates += h0 W_hh^T */
-static void add_state(const rnn_direction *q, const rnn_step *s, const char *turned) {
+static void add_state(const rnn_direction *q, const rnn_step *s, const char *transposed) {
   int64_t shared = rnn_shared_gates(q);
-  add_product(q, s, turned, shared, s->gates);
+  add_product(q, s, transposed, shared, s->gates);
   if (shared < q->wide)
-    add_product(q, s, turned + shared * q->n * q->size, q->n,
+    add_product(q, s, transposed + shared * q->n * q->size, q->n,
                 (char *)s->gates + 3 * q->n * q->size);
 }
 
@@ -76,7 +77,7 @@ static void rows_forward(const rnn_walk *w, rnn_span rows) {
       rnn_step s;
       int64_t first;
       if (!moth_rnn_part_of(q, &m, part, rows, &first, &s)) continue;
-      if (w->turned) add_state(q, &s, w->turned);
+      if (w->transposed) add_state(q, &s, w->transposed);
       q->level->forward(q->r->mode, &s);
     }
     keep_last(q, &m, rows, w->hn, w->cn);
@@ -108,17 +109,17 @@ static int lane_forward(const rnn_direction *q, const void *x, void *hn, void *c
   rnn_walk w = {.q = q, .rows = rows_forward, .steps = {0, r->steps}, .hn = hn, .cn = cn};
   int status = add_inputs(q, x);
   if (status) return status;
-  char *turned = bytes ? moth_alloc(q->ctx, bytes) : NULL;
-  if (bytes && !turned) return q->ctx->error.code;
-  if (turned) {
-    turn_block(q, 0, shared, turned);
-    if (shared < q->wide) turn_block(q, shared, q->n, turned + shared * q->n * q->size);
+  char *transposed = bytes ? moth_alloc(q->ctx, bytes) : NULL;
+  if (bytes && !transposed) return q->ctx->error.code;
+  if (transposed) {
+    turn_block(q, 0, shared, transposed);
+    if (shared < q->wide) turn_block(q, shared, q->n, transposed + shared * q->n * q->size);
   } else {
     status = add_first_state(q);
   }
-  w.turned = turned;
+  w.transposed = transposed;
   if (!status) status = moth_rnn_walk_batch(&w);
-  if (turned) moth_dealloc(q->ctx, turned, bytes);
+  if (transposed) moth_dealloc(q->ctx, transposed, bytes);
   return status;
 }
 

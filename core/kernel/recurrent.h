@@ -59,7 +59,7 @@ static inline rnn_moment moth_rnn_moment_of(const moth_rnn *r, bool back, int64_
 }
 
 /* size := elements of the reserve, masks := offset of its dropout masks; false on overflow. */
-bool moth_rnn_room(const moth_rnn *r, int64_t *size, int64_t *masks);
+bool moth_rnn_reserve_size(const moth_rnn *r, int64_t *size, int64_t *masks);
 /* Elements of all parameters together. */
 int64_t moth_rnn_weights(const moth_rnn *r);
 

@@ -65,17 +65,17 @@ static void rows_back(const rnn_walk *w, rnn_span rows) {
 
 /* -- gradients of the parameters, and of the input -- */
 
-typedef struct room { /* buffers of backward; `next` and dy alternate */
+typedef struct buffers { /* buffers of backward; `next` and dy alternate */
   double *sums;         /* sums of the gates' gradients, for the biases */
   char *dgates, *begun; /* of some steps; of the rows' first steps, after the sums */
   char *next;
   void *x;
   int64_t dgates_bytes, sums_bytes, block;
-} room;
+} buffers;
 
 /* Rows [row, row + n) of the gradient of W_hh, from the columns of dgates from `column` on: what
 ** steps after the first add; NULL stands for what the rows' first steps do. */
-static int state_weight(const rnn_direction *q, const room *w, const rnn_span *steps,
+static int state_weight(const rnn_direction *q, const buffers *w, const rnn_span *steps,
                         int64_t column, int64_t row, int64_t n, char *dw) {
   const moth_rnn *r = q->r;
   const char *dgates = w->begun + column * q->size, *y = q->h0;
@@ -96,7 +96,8 @@ static int state_weight(const rnn_direction *q, const room *w, const rnn_span *s
 }
 
 /* Both parts of it for a GRU, whose last gate has a separate gradient. */
-static int state_weights(const rnn_direction *q, const room *w, const rnn_span *steps, char *dw) {
+static int state_weights(const rnn_direction *q, const buffers *w, const rnn_span *steps,
+                         char *dw) {
   int64_t shared = rnn_shared_gates(q);
   int status = state_weight(q, w, steps, 0, 0, shared, dw);
   if (status || shared == q->wide) return status;
@@ -105,8 +106,8 @@ static int state_weights(const rnn_direction *q, const room *w, const rnn_span *
 
 /* What some steps add to the gradients of the parameters, and the input's own in those steps: in
 ** turn, while dgates is in the cache. */
-static int share_out(const rnn_direction *q, const room *w, rnn_span steps, const char *x, char *dx,
-                     char *dw) {
+static int share_out(const rnn_direction *q, const buffers *w, rnn_span steps, const char *x,
+                     char *dx, char *dw) {
   const moth_rnn *r = q->r;
   const rnn_span t = times_of(q, steps);
   int64_t inputs = moth_rnn_inputs(r, q->layer), rows = (t.last - t.first) * r->batch;
@@ -146,7 +147,7 @@ static int undo(rnn_walk *w, rnn_span steps) {
   return moth_rnn_walk_batch(w);
 }
 
-static int lane_back(rnn_walk *v, const room *w, const char *x, char *dx, char *dw) {
+static int direction_back(rnn_walk *v, const buffers *w, const char *x, char *dx, char *dw) {
   const rnn_direction *q = v->q;
   int64_t some = steps_at_once(q->r), inputs = moth_rnn_inputs(q->r, q->layer);
   char *dw_hh = dw + q->wide * inputs * q->size;
@@ -163,9 +164,9 @@ static int lane_back(rnn_walk *v, const room *w, const char *x, char *dx, char *
 
 /* -- layers -- */
 
-static int room_open(moth_ctx *ctx, const moth_rnn *r, room *w) {
+static int buffers_open(moth_ctx *ctx, const moth_rnn *r, buffers *w) {
   int64_t size = moth_dtype_size[r->dtype], kept = moth_rnn_kept(r->mode) * r->hidden;
-  *w = (room){.dgates_bytes = steps_at_once(r) * r->batch * kept * size,
+  *w = (buffers){.dgates_bytes = steps_at_once(r) * r->batch * kept * size,
               .sums_bytes = kept * (8 + r->batch * size)};
   w->block = r->steps * r->batch * r->directions * r->hidden * size;
   w->dgates = moth_alloc(ctx, w->dgates_bytes);
@@ -175,7 +176,7 @@ static int room_open(moth_ctx *ctx, const moth_rnn *r, room *w) {
   return w->sums && (w->next || r->layers == 1) ? MOTH_OK : ctx->error.code;
 }
 
-static void room_close(moth_ctx *ctx, room *w) {
+static void buffers_close(moth_ctx *ctx, buffers *w) {
   if (w->dgates) moth_dealloc(ctx, w->dgates, w->dgates_bytes);
   if (w->sums) moth_dealloc(ctx, w->sums, w->sums_bytes);
   if (w->next) moth_dealloc(ctx, w->next, w->block);
@@ -187,7 +188,7 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
                       void *dw) {
   int64_t size = moth_dtype_size[r->dtype], states = r->batch * r->hidden * size;
   char *above = dy, *end = (char *)dw + moth_rnn_weights(r) * size;
-  room w = {0};
+  buffers w = {0};
   if (r->device && r->batch)
     return moth_device_call(ctx, "rnn_backward", &(moth_rnn_call){
       .ctx = ctx, .r = r, .x = x, .h0 = h0, .c0 = c0, .reserve = (void *)(uintptr_t)reserve,
@@ -196,7 +197,7 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
     if (!r->device) memset(dw, 0, (size_t)(end - (char *)dw));
     return MOTH_OK;
   }
-  int status = room_open(ctx, r, &w);
+  int status = buffers_open(ctx, r, &w);
   char *below = w.next;
   for (int64_t layer = r->layers - 1; !status && layer >= 0; layer--) {
     int64_t inputs = moth_rnn_inputs(r, layer);
@@ -210,7 +211,7 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
       rnn_walk v = {.q = &q, .dy = above + d * q.n * size, .dgates = w.dgates, .begun = w.begun,
                     .dh = (char *)dh + q.number * states,
                     .dc = q.c0 ? (char *)dc + q.number * states : NULL};
-      status = lane_back(&v, &w, from, to, end);
+      status = direction_back(&v, &w, from, to, end);
     }
     if (layer && r->masked && !status)
       moth_rnn_level_of(r->dtype)->mask(r->steps * r->batch * inputs, below,
@@ -218,7 +219,7 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
     below = above;
     above = to;
   }
-  room_close(ctx, &w);
+  buffers_close(ctx, &w);
   return status;
 }
 

@@ -15,7 +15,7 @@ const rnn_level *moth_rnn_level_of(int dtype) {
 
 /* -- layout of the buffers -- */
 
-bool moth_rnn_room(const moth_rnn *r, int64_t *size, int64_t *masks) {
+bool moth_rnn_reserve_size(const moth_rnn *r, int64_t *size, int64_t *masks) {
   const int64_t kept = moth_rnn_kept(r->mode) + (r->mode == MOTH_LSTM) + 1;
   const double units = (double)r->layers * (double)r->directions * (double)r->steps *
                        (double)r->batch * (double)r->hidden;

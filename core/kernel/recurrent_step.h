@@ -76,7 +76,7 @@ typedef struct rnn_walk { /* over the steps of a direction, forward or backward 
   const rnn_direction *q;
   void (*rows)(const struct rnn_walk *w, rnn_span rows); /* all steps, for some rows */
   rnn_span steps;
-  const char *turned, *dy; /* turned: transposed W_hh; NULL: the state is already added */
+  const char *transposed, *dy; /* transposed: transposed W_hh; NULL: the state is already added */
   char *hn, *cn, *dh, *dc, *dgates, *begun; /* dgates: of these steps */
   atomic_bool *stopped; /* a cancel stopped some rows */
 } rnn_walk;

@@ -103,7 +103,7 @@ TARGET INLINED void NAME(sum_part)(int64_t n, const REAL *x, int64_t room, const
 
 /* all[0 .. rows - 1] := the sum, or the largest, of each row of a vector's elements */
 TARGET INLINED void NAME(join_rows)(int64_t rows, bool adds, REAL *part, REAL *all) {
-  REAL turned[EACH * ROWS];
+  REAL transposed[EACH * ROWS];
   if (rows < 4 || sizeof(REAL) != sizeof(float)) {
     for (int64_t k = 0; k < rows; k++, part += PER) {
       for (int64_t h = PER / 2; h > 0; h /= 2)
@@ -115,15 +115,15 @@ TARGET INLINED void NAME(join_rows)(int64_t rows, bool adds, REAL *part, REAL *a
     }
     return;
   }
-  moth_transpose_block(PER, ROWS, (const char *)part, VECTOR_BYTES, (char *)turned,
+  moth_transpose_block(PER, ROWS, (const char *)part, VECTOR_BYTES, (char *)transposed,
                        ROWS * sizeof(REAL));
   for (int64_t h = PER / 2; h > 0; h /= 2)
     for (int64_t j = 0; j < h; j++)
       for (int64_t k = 0; k < ROWS; k++) {
-        const REAL a = turned[j * ROWS + k], b = turned[(j + h) * ROWS + k];
-        turned[j * ROWS + k] = adds ? a + b : b > a ? b : a;
+        const REAL a = transposed[j * ROWS + k], b = transposed[(j + h) * ROWS + k];
+        transposed[j * ROWS + k] = adds ? a + b : b > a ? b : a;
       }
-  for (int64_t k = 0; k < rows; k++) all[k] = turned[k];
+  for (int64_t k = 0; k < rows; k++) all[k] = transposed[k];
 }
 
 /* Of rows up to ROWS, the largest and the sums of exp(x - largest). */

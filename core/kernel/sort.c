@@ -258,7 +258,7 @@ static void take_values(int64_t k, const char *row, int64_t size, const int64_t 
     memcpy(values + i * size, row + position[i] * size, (size_t)size);
 }
 
-/* Of i64, from their keys, which lie in a row: `less` of the least. */
+/* For i64, from contiguous keys: `less` of the smallest. */
 static void values_of_keys(int64_t k, const moth_keyed *x, uint64_t less, bool descending,
                            char *values) {
   const uint64_t turn = descending ? ~TOP : TOP;
@@ -344,7 +344,8 @@ static void rank_rows(int64_t first, int64_t last, int lane, const void *arg) {
 
 #define MOST_ROOM ((int64_t)256 << 20) /* bytes, of all lanes */
 
-/* Gives each thread that may take part its room; rows that need much take turns in one. */
+/* Assigns a scratch buffer to each thread; rows that need large buffers are processed one at a
+** time. */
 
 static int run_rows(ordering *o, int64_t each, double cost, moth_work *work) {
   moth_ctx *ctx = o->r->owner->ctx;

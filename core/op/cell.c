@@ -134,7 +134,7 @@ static int cell_back_fit(const cell_back_args *a, recurrent_call *c, moth_tensor
   for (int64_t i = 0; !status && i < a->hx.n; i++)
     status = moth_real_alike("hx", a->hx.at[i], a->input);
   if (status) return status;
-  moth_rnn_room(r, &size, &masks);
+  moth_rnn_reserve_size(r, &size, &masks);
   if (a->reserve->l.ndim != 1 || a->reserve->l.shape[0] != size)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "reserve", "(%lld,) is needed, got %s",
                      (long long)size, moth_str(a->reserve));

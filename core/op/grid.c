@@ -172,7 +172,7 @@ static int grid_sample_turn_cpu(const grid_sample_turn_args *a, moth_tensor **ou
   int status = x && dy && grid && dgrid ? MOTH_OK : a->ctx->error.code;
   if (!status && dgrid->l.numel) {
     const moth_gridded s = gridded(HOW(a), &x->l, grid);
-    status = moth_grid_turn(a->ctx, x->l.dtype, &s, moth_at(x), moth_at(dy), moth_at(dgrid));
+    status = moth_grid_points_back(a->ctx, x->l.dtype, &s, moth_at(x), moth_at(dy), moth_at(dgrid));
   }
   moth_tensor_release(x);
   moth_tensor_release(dy);

@@ -127,7 +127,7 @@ int moth_recurrent_fit(const recurrent_call *c, moth_rnn *r) {
   if (!status && !c->cell) status = check_state(c, r, c->h0);
   if (!status && !c->cell && c->c0) status = check_state(c, r, c->c0);
   if (!status) status = check_sizes(c, r);
-  if (!status && !moth_rnn_room(r, &size, &masks))
+  if (!status && !moth_rnn_reserve_size(r, &size, &masks))
     status = moth_fail(c->ctx, MOTH_E_SHAPE, "input", "%s has more steps than can be kept",
                        moth_str(c->input));
   return status;
@@ -147,7 +147,7 @@ int moth_recurrent_shape(const recurrent_call *c, moth_layout *y) {
   int64_t size = 0, masks;
   int status = moth_recurrent_fit(c, &r);
   if (status) return status;
-  moth_rnn_room(&r, &size, &masks);
+  moth_rnn_reserve_size(&r, &size, &masks);
   int64_t lanes = r.layers * r.directions, wide = r.directions * r.hidden;
   if (!c->cell) shape_of(y++, 3, c->batch_first ? r.batch : r.steps,
                          c->batch_first ? r.steps : r.batch, wide);
@@ -264,7 +264,7 @@ int moth_recurrent_run(const recurrent_call *c, double p, moth_tensor *generator
   int64_t size, masks = 0;
   int status = moth_recurrent_fit(c, &r);
   if (status) return status;
-  moth_rnn_room(&r, &size, &masks);
+  moth_rnn_reserve_size(&r, &size, &masks);
   moth_tensor *y = c->cell ? NULL : *out++, *reserve = out[c->c0 ? 2 : 1];
   if (r.masked) {
     status = draw_masks(c, &r, p, generator, reserve, masks);
@@ -309,7 +309,7 @@ static int back_fit(const recurrent_back_args *a, recurrent_call *c, moth_rnn *r
   for (int64_t i = 0; !status && i < a->params.n; i++)
     status = moth_real_alike("params", a->params.at[i], a->input);
   if (status) return status;
-  moth_rnn_room(r, &size, &masks);
+  moth_rnn_reserve_size(r, &size, &masks);
   if (a->reserve->l.ndim != 1 || a->reserve->l.shape[0] != size)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "reserve", "(%lld,) is needed, got %s",
                      (long long)size, moth_str(a->reserve));

@@ -83,7 +83,7 @@ static moth_tensor *mask_above(moth_grad *g, const moth_rnn *r, moth_tensor *res
                                int64_t layer, int dtype) {
   int64_t size = 0, masks = 0, shape[] = {r->steps, r->batch, r->directions * r->hidden};
   int64_t block = shape[0] * shape[1] * shape[2];
-  moth_rnn_room(r, &size, &masks);
+  moth_rnn_reserve_size(r, &size, &masks);
   moth_tensor *m = GRAD(g, view, .input = PART(reserve, 0, masks + layer * block, block),
                         .shape = {shape, 3});
   return dtype == reserve->l.dtype ? m : GRAD(g, cast, .input = m, .dtype = dtype);

@@ -136,7 +136,7 @@ int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *
     status = moth_im2col_forward(ctx, moth_tile_best(), c, x, weight, bias, y);
   if (status != MOTH_DECLINED) return status;
   status = plan_open(ctx, dtype, c, &q);
-  for (int64_t i = 0; !status && i < c->n * c->groups; i++) { /* an image's groups in a row */
+  for (int64_t i = 0; !status && i < c->n * c->groups; i++) { /* an image, group by group */
     int64_t group = i % c->groups;
     const char *xi = (const char *)x + i * q.room * q.size;
     const char *wi = (const char *)weight + group * q.m * q.k * q.size;

@@ -84,7 +84,7 @@ typedef struct job {
   const float *x, *dy, *bias;
   float *to, *room;
   const float *weight;
-  bool turned;      /* the windows of the image gradient */
+  bool flipped;      /* the windows of the image gradient */
 } job;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -207,10 +207,10 @@ static int run(moth_ctx *ctx, job *j, int64_t floats, int64_t n, moth_work *work
   offsets(j, off);
   j->off = off;
   j->room = (float *)(void *)(off + taps);
-  float *turned = j->room + lanes * j->lane;
-  for (int64_t k = 0; j->turned && k < all; k++)
-    turned[k] = j->weight[k / taps * taps + taps - 1 - k % taps];
-  if (j->turned) j->weight = turned;
+  float *flipped = j->room + lanes * j->lane;
+  for (int64_t k = 0; j->flipped && k < all; k++)
+    flipped[k] = j->weight[k / taps * taps + taps - 1 - k % taps];
+  if (j->flipped) j->weight = flipped;
   double fma = (double)j->c->n * (double)all * (double)(w->out[0] * w->out[1]);
   int status = moth_parallel(ctx, n, 1, fma * NS_PER_FMA / (double)n, work, j);
   moth_dealloc(ctx, off, bytes);
@@ -227,13 +227,13 @@ static void see_planes(int64_t first, int64_t last, int lane, const void *arg) {
   memset(plane, 0, (size_t)j->plane * sizeof *plane);
   for (int64_t at = first; at < last; at++) {
     int64_t channel = at % j->c->channels;
-    if (!j->turned) fill(j, j->x + at * in, plane);
+    if (!j->flipped) fill(j, j->x + at * in, plane);
     for (int64_t f = 0; f < m; f++) {
-      if (j->turned) fill(j, j->x + (at * m + f) * in, plane);
+      if (j->flipped) fill(j, j->x + (at * m + f) * in, plane);
       s.weight = j->weight + (channel * m + f) * s.taps;
       s.start = j->bias ? j->bias[channel * m + f] : 0;
-      s.add = j->turned && f;
-      s.y = j->to + (j->turned ? at : at * m + f) * out;
+      s.add = j->flipped && f;
+      s.y = j->to + (j->flipped ? at : at * m + f) * out;
       j->loops->see(&s);
     }
   }
@@ -282,18 +282,18 @@ int moth_depthwise_input(moth_ctx *ctx, const moth_conv *c, const float *dy, con
                          float *dx) {
   job j = {.c = c, .filters = c->filters / c->groups, .x = dy, .weight = weight, .to = dx};
   moth_window w = c->w;
-  j.turned = w.stride[0] == 1 && w.stride[1] == 1;
-  for (int i = 0; j.turned && i < 2; i++) {
+  j.flipped = w.stride[0] == 1 && w.stride[1] == 1;
+  for (int i = 0; j.flipped && i < 2; i++) {
     w.in[i] = c->w.out[i];
     w.out[i] = c->w.in[i];
     w.padding[i] = (w.kernel[i] - 1) * w.dilation[i] - w.padding[i];
   }
   if (!plane_of(&j, &w)) {
-    j.turned = false;
+    j.flipped = false;
     if (!plane_of(&j, &c->w)) return moth_fail(ctx, MOTH_E_MEM, NULL, "the images are too large");
   }
-  return run(ctx, &j, j.turned ? 0 : c->w.out[0] * j.ldy, c->n * c->channels,
-             j.turned ? see_planes : put_planes);
+  return run(ctx, &j, j.flipped ? 0 : c->w.out[0] * j.ldy, c->n * c->channels,
+             j.flipped ? see_planes : put_planes);
 }
 
 /* -- the gradient of the filters: item channel -- */

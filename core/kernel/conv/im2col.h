@@ -25,7 +25,7 @@ typedef struct moth_im2col {
   int64_t area;                /* taps of a window in one channel */
   /* set by moth_im2col_plan: */
   int64_t phases, halo;        /* of rows; rows of a phase beyond the band's own */
-  int64_t side, line;          /* images side by side, windows in their line */
+  int64_t side, line;          /* images next to each other, windows in their line */
   int64_t block, band, rows;   /* channels and lines of windows at a time; rows of a phase */
 } moth_im2col;
 

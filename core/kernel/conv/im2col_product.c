@@ -69,16 +69,16 @@ static void pack_channels(const job *j, const phase *h, int64_t m, const float *
 ** which reads a little beyond the panel. Returns the number of channels done. (Channel by channel
 ** for all panels reads in order, but its writes alias in the cache: half as fast.) */
 static int64_t pack_turned(const job *j, int64_t i, int64_t m, const float *from, float *to) {
-  float turned[MOST_TURNED * MOTH_TILE_LANES];
+  float transposed[MOST_TURNED * MOTH_TILE_LANES];
   int64_t area = j->rs, wide = ceil_div(area, MOTH_TILE_LANES) * MOTH_TILE_LANES;
   if (j->straight || area < 4 || wide > MOST_TURNED || j->cs < wide) return 0;
   for (int64_t c = 0; c < j->l.channels - 1; c++, from += j->cs) {
-    j->tile->turn(m, wide, from, area, turned, MOTH_TILE_LANES);
+    j->tile->turn(m, wide, from, area, transposed, MOTH_TILE_LANES);
     for (int p = 0; p < j->phases; p++) {
       const phase *h = &j->phase[p];
       float *at = to + h->packed + i * h->k + c * h->taps * m;
       for (int64_t t = 0; t < h->taps; t++, at += m) {
-        const float *row = turned + j->tap[h->first + t] * MOTH_TILE_LANES;
+        const float *row = transposed + j->tap[h->first + t] * MOTH_TILE_LANES;
         if (m == MOTH_TILE_ROWS) memcpy(at, row, MOTH_TILE_ROWS * sizeof *at);
         else
           for (int64_t r = 0; r < m; r++) at[r] = row[r];

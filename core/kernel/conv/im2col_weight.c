@@ -24,11 +24,11 @@ typedef struct job {
   int64_t stride[2];
   bool inside;                        /* images are read in place */
   int64_t blocks, bands, units, parts; /* of channels; of an image; bands in all; parts of these */
-  int64_t xs, lane, seats;            /* floats; windows of a band */
+  int64_t xs, lane, window_slots;            /* floats; offsets of a band */
   const float *x, *dy;
   float *dweight, *sums, *room;
   const int64_t *off; /* of taps */
-  int64_t *seat;      /* of windows, image by image: those of each lane */
+  int64_t *window_at;      /* offsets of windows, image by image, for each thread */
 } job;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -43,10 +43,10 @@ static int panel_vectors(const moth_tile *tile, int64_t left) {
 typedef struct task {
   const job *j;
   int64_t side, images, oy, lines, c, channels; /* c: the first of these channels */
-  int64_t seated[2];   /* images and lines that `seat` is for */
+  int64_t at_band[2];   /* images and lines of `window_at` */
   const float *x, *dy; /* of the group in the first image */
   float *xs, *gt, *rows; /* rows: as many of dy as gt holds */
-  int64_t *seat;
+  int64_t *window_at;
 } task;
 
 /* Offsets of the windows of a band. */
@@ -56,13 +56,13 @@ static void take_seats(task *t) {
   const int64_t plane = l->in[0] * l->in[1], across = j->across, step = j->stride[1];
   const int64_t image = j->inside ? j->groups * l->channels * plane : l->width;
   const int64_t line = j->inside ? j->stride[0] * l->in[1] : l->line;
-  int64_t *to = t->seat;
-  if (t->seated[0] == t->images && t->seated[1] == t->lines) return;
+  int64_t *to = t->window_at;
+  if (t->at_band[0] == t->images && t->at_band[1] == t->lines) return;
   for (int64_t k = 0; k < t->images; k++)
     for (int64_t i = 0; i < t->lines; i++, to += across)
       for (int64_t ox = 0; ox < across; ox++) to[ox] = k * image + i * line + ox * step;
-  t->seated[0] = t->images;
-  t->seated[1] = t->lines;
+  t->at_band[0] = t->images;
+  t->at_band[1] = t->lines;
 }
 
 /* gt := transposed dy of filters from i on, for windows q to q + n - 1 of the band. Short pieces
@@ -105,7 +105,7 @@ static void add_band(const task *t, bool first, float *sums) {
       turn(t, i, least(j->filters - i, width), width, q, n);
       float *to = sums + i * j->taps + t->c * j->l.area * width;
       for (int64_t k = 0; k < taps; k += height)
-        tile->sum((int)least(taps - k, height), v, n, x, j->off + k, t->seat + q, t->gt, width,
+        tile->sum((int)least(taps - k, height), v, n, x, j->off + k, t->window_at + q, t->gt, width,
                   q || !first, to + k * width);
     }
   }
@@ -115,7 +115,8 @@ static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
   const moth_im2col *l = &j->l;
   int64_t plane = l->in[0] * l->in[1], image = j->groups * l->channels * plane;
-  task t = {.j = j, .xs = j->room + lane * j->lane, .seat = j->seat + lane * j->seats};
+  task t = {
+      .j = j, .xs = j->room + lane * j->lane, .window_at = j->window_at + lane * j->window_slots};
   t.gt = t.xs + j->xs;
   t.rows = t.gt + BLOCK * j->tile->vectors * j->tile->lanes;
   for (int64_t at = first; at < last; at++) {
@@ -198,11 +199,11 @@ static int run(moth_ctx *ctx, job *j, const moth_window *w, double fma) {
   moth_im2col *l = &j->l;
   cut(j, fma * NS_PER_FMA, moth_lanes(ctx));
   int64_t tasks = j->groups * j->blocks * j->parts, lanes = tasks > 1 ? moth_lanes(ctx) : 1;
-  j->seats = l->side * l->band * j->across;
+  j->window_slots = l->side * l->band * j->across;
   j->xs = j->inside ? 0 : moth_im2col_size(l);
   j->lane = ceil_div(j->xs + 2 * BLOCK * j->tile->vectors * j->tile->lanes, 16) * 16;
   int64_t floats = lanes * j->lane + j->groups * j->parts * j->taps * j->padded;
-  int64_t tables = l->block * l->area + lanes * j->seats;
+  int64_t tables = l->block * l->area + lanes * j->window_slots;
   int64_t bytes = floats * (int64_t)sizeof(float) + tables * (int64_t)sizeof(int64_t);
   char *room = moth_alloc(ctx, bytes);
   if (!room) return ctx->error.code;
@@ -211,7 +212,7 @@ static int run(moth_ctx *ctx, job *j, const moth_window *w, double fma) {
   int64_t *off = (int64_t *)(void *)(room + floats * (int64_t)sizeof(float));
   offsets(j, w, off);
   j->off = off;
-  j->seat = off + l->block * l->area;
+  j->window_at = off + l->block * l->area;
   int status = moth_parallel(ctx, tasks, 1, fma * NS_PER_FMA / (double)tasks, run_tasks, j);
   if (!status)
     status = moth_parallel(ctx, j->groups, 1,

@@ -53,7 +53,7 @@ static int64_t turned_taps(const job *j, int64_t begin, int64_t m, int64_t chann
 static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
   int64_t lanes = j->tile->lanes, at_once = j->cs == 9 ? AT_ONCE : 1;
-  float turned[9 * AT_ONCE * MOTH_TILE_LANES];
+  float transposed[9 * AT_ONCE * MOTH_TILE_LANES];
   (void)lane;
   for (int64_t at = first; at < last; at++) {
     int64_t g = at / j->panels, i = at % j->panels * j->height;
@@ -62,16 +62,16 @@ static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) 
     float *to = j->packed + at * j->of_panel;
     for (int64_t c = 0, some; c < j->channels; c += some, begin += some * j->cs) {
       some = least(j->channels - c, at_once);
-      j->tile->turn(m, turned_taps(j, begin, m, some), j->weight + begin, j->rs, turned, lanes);
+      j->tile->turn(m, turned_taps(j, begin, m, some), j->weight + begin, j->rs, transposed, lanes);
       for (int64_t k = 0; k < some; k++, to += m)
-        j->tile->filters(turned + 9 * k * lanes, j->flip, to, ldt);
+        j->tile->filters(transposed + 9 * k * lanes, j->flip, to, ldt);
     }
   }
 }
 
 /* -- patches and results -- */
 
-/* Patches side by side in a row of patches of an image, a part of a bunch. */
+/* Neighboring patches in a row of an image, a part of a bunch. */
 typedef struct run {
   int64_t image, row, column, n, at; /* at: the first one's place in the bunch */
 } run;

@@ -30,7 +30,7 @@ typedef struct shapes {
 static _Thread_local shapes shape;
 static _Thread_local uint8_t tiles[TILES][ROWS][BYTES];
 
-/* How many products there were; -1 where the processor's own are taken. */
+/* The number of products; -1 if the processor's own instructions run. */
 __attribute__((visibility("default"))) int64_t moth_emulated_tiles(void);
 
 static _Atomic int64_t products;
@@ -130,7 +130,8 @@ typedef struct place {
   int length; /* of the instruction, whose last bytes these are */
 } place;
 
-/* The operand of the instruction at p: a prefix of three bytes, the code, and what tells of it. */
+/* Decodes the operand of the instruction at p: a prefix of three bytes, the opcode, and the operand
+** bytes. */
 static place place_of(const ucontext_t *at, const uint8_t *p) {
   const int mode = p[4] >> 6;
   const bool indexed = (p[4] & 7) == 4;
@@ -178,7 +179,8 @@ static int done(const ucontext_t *at, const uint8_t *p) {
   return it.length;
 }
 
-/* Does the instruction that is illegal, and those of tiles that follow: signals take long. */
+/* Executes the illegal instruction, and the AMX instructions that follow it, since signals are
+** slow. */
 static void illegal(int number, siginfo_t *info, void *context) {
   ucontext_t *at = context;
   greg_t *here = &at->uc_mcontext.gregs[REG_RIP];

@@ -24,8 +24,8 @@
 #define LITTLE 3000.0         /* nanoseconds of work that is not worth sharing */
 
 typedef struct halves {
-  moth_product p; /* as given, or transposed if `turned` */
-  bool turned, pairs, packs_a;
+  moth_product p; /* as given, or transposed if `transposed` */
+  bool transposed, pairs, packs_a;
   int64_t words, depth; /* rows of a packed matrix: k, or pairs of k; rows of a part */
   int64_t blocks;       /* of rows */
   int64_t columns, at;  /* columns at a time; where these begin, */
@@ -72,8 +72,8 @@ static halves planned(const moth_product *given) {
   if (p.n == 1 && p.cs_b == 1 && p.rs_b != 1) p.cs_b = p.k;
   halves h = {.pairs = p.dtype == MOTH_BF16 && moth_bf16_here()};
   const moth_product q = turned_form(&p);
-  h.turned = effort(&q, h.pairs) + (double)p.m * (double)p.n < effort(&p, h.pairs);
-  h.p = h.turned ? q : p;
+  h.transposed = effort(&q, h.pairs) + (double)p.m * (double)p.n < effort(&p, h.pairs);
+  h.p = h.transposed ? q : p;
   h.packs_a = h.pairs && h.p.cs_a != 1;
   h.words = h.pairs ? (p.k + 1) / 2 : p.k;
   h.depth = h.pairs ? BF16_DEPTH : FLOATS_DEPTH;
@@ -195,7 +195,7 @@ static void relu(uint16_t *x, int64_t n, int dtype) {
 static void finish(const halves *h, const square *s) {
   int64_t row = s->block * ROWS, column = h->at + s->column, rows = s->rows, w = s->w, step = WIDE;
   float *c = s->c, other[WIDE];
-  if (h->turned) {
+  if (h->transposed) {
     c += ROWS * WIDE, step = ROWS;
     moth_matrix_turn_panel(c, step, s->c, w, rows, WIDE);
     int64_t i = row, n = rows;

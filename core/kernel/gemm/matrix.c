@@ -243,7 +243,7 @@ MOTH_AVX2 static void lay_turned(float *to, const float *a, int64_t rs, int64_t 
 /* Whether k rows of at most AVX2_COLUMNS floats, ld apart, do not stay in L1. */
 static bool crowded(int64_t k, int64_t ld) {
   const int64_t bytes = ld * 4 % L1_BYTES, line = 64;
-  int64_t alone = L1_BYTES; /* bytes in steps of this lie in all sets in turn */
+  int64_t alone = L1_BYTES; /* steps of this many bytes use all sets in turn */
   if (bytes % line) return 2 * k > L1_LINES; /* most rows touch two lines */
   while (bytes % alone) alone /= 2;
   return k * (alone / line) > L1_LINES;

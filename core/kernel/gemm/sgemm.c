@@ -218,7 +218,7 @@ typedef struct pieces {
   int64_t vectors, n; /* of a row of B; pieces */
 } pieces;
 _Static_assert(ROOM / DEEP / 2 > MOTH_MATRIX_NARROW && TURNED > MOTH_MATRIX_NARROW,
-               "what meets a turned A is not narrow");
+               "what meets a transposed A is not narrow");
 
 static pieces pieces_of(const moth_product *p) {
   const int64_t vectors = (p->n + VECTOR - 1) / VECTOR, most = ROOM / p->k / VECTOR;

@@ -52,7 +52,7 @@ typedef struct moth_tile {
   /* The transforms of winograd.c. Patches of 4x4, side by side two columns apart: `row` has the
   ** n columns of each row that are inside, `first` further ones stand before them and others after,
   ** with 0. Number i of patch k goes to to[i * ldt + k]; k up to a whole number of vectors is
-  ** written. What is needed soon lies `ahead` floats on. */
+  ** written. Data needed soon are `ahead` floats on. */
   void (*patches)(const float *const row[4], int64_t first, int64_t n, int64_t patches,
                   int64_t ahead, float *to, int64_t ldt);
   /* A vector of filters: tap t of the j-th at taps[t * lanes + j], the last tap first if `flip`;

@@ -50,7 +50,7 @@ AMX_TARGET static void product(int m, bool wide, int64_t n, const float *a, int6
     }
 }
 
-/* What m taps see in some windows that do not lie in a row, and zeros. */
+/* The elements that m taps see in some windows that are not contiguous, and zeros. */
 AMX_TARGET INLINED void take_windows(int m, int64_t some, const float *x, const int64_t *off,
                                      const int64_t *at, uint32_t to[SIDE][SIDE]) {
   const __mmask16 mask = (__mmask16)((1 << some) - 1);

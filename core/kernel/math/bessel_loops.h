@@ -13,7 +13,7 @@
 #include "functions.h"
 #include "special_derivatives.h"
 
-/* The function of f64, and of arguments whose turns the loops do not have. */
+/* The function of f64, also for arguments too large for the loops' reduction. */
 static __attribute__((noinline)) double moth_bessel_at(int kind, int n, double x) {
   return moth_bessel_f64(kind, n, x);
 }

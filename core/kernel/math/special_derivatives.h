@@ -17,7 +17,7 @@ enum { SPECIAL_ORDERS = 16 }; /* derivatives up to this one */
 
 /* -- sin(x) / x, or of pi x -- */
 
-/* sin(u + n pi / 2) of u = x, or u = pi x whose turns are exact. */
+/* sin(u + n pi / 2) of u = x, or of u = pi x with an exact reduction. */
 MOTH_SPECIAL double moth_turned_sine(int n, int turns, double x) {
   double sign = 1, u = x;
   if (turns) {
