@@ -161,12 +161,23 @@ rules["comparison flipped"] = function(code, add, language)
   end)
 end
 
+-- C: all that a macro is, where it is at least 1024 or shifted: nearly always a choice for speed.
+local function is_macro(head, number, tail)
+  return head:find "^%s*%(?$" and
+    (tail:find "^%s*<<%s*%d+%)%s*$" or number >= 1024 and tail:find "^%s*$")
+end
+
+-- C: the size in the declaration of an array, which makes no difference where it grows.
+local function is_size(head, tail)
+  return head:find "^%s*[%a_][%w_ ]*[%s*][%a_][%w_]*%[$" and tail:find "^%];"
+end
+
 rules["off by one"] = function(code, add, language)
   each(code, "%f[%w_.]()%d+()%f[^%w_.]", function(first, last, text)
-    if tonumber(text) then
-      add(first, last, tostring(tonumber(text) + 1))
-      if tonumber(text) > 0 then add(first, last, tostring(tonumber(text) - 1)) end
-    end
+    local number, head, tail = tonumber(text), code:sub(1, first - 1), code:sub(last + 1)
+    if not number or language == "c" and is_macro(head, number, tail) then return end
+    if language ~= "c" or not is_size(head, tail) then add(first, last, tostring(number + 1)) end
+    if number > 0 then add(first, last, tostring(number - 1)) end
   end)
   if language == "lua" then
     each(code, "()#[%a_][%w_.]*()", function(first, last, text)
@@ -327,7 +338,9 @@ rules["arguments swapped"] = function(code, add, _, original)
         local a, b = list[i], list[i + 1]
         local one = original:sub(a[1], a[2]):match "^%s*(.-)%s*$"
         local two = original:sub(b[1], b[2]):match "^%s*(.-)%s*$"
-        if one ~= two and one ~= "" and two ~= "" and two ~= "..." then
+        -- The order of fields by name does not matter.
+        local fields = one:find "^%.[%a_][%w_]* = " and two:find "^%.[%a_][%w_]* = "
+        if one ~= two and one ~= "" and two ~= "" and two ~= "..." and not fields then
           local gap = i == 1 and a[1] == open + 1 and "" or " "
           add(a[1], b[2], gap .. two .. ", " .. one)
         end
