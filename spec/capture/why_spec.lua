@@ -83,6 +83,22 @@ describe("what a captured step takes from outside", function()
     assert.is_nil(holder[1])
   end)
 
+  it("and in objects of a class without functions, and in what those inherit", function()
+    local Base = nn.class("Base")
+    Base.scale = 1
+    local settings = nn.class("Settings", Base)()
+    settings.by = 1
+    local step = moth.capture(function(input) return input * settings.by * settings.scale end)
+    assert.same({2, 4, 6}, (calls(step, function(k) settings.by = k end)))
+    assert.same({6, 12, 18}, (calls(step, function(k) Base.scale = k end)))
+    local counting = moth.capture(function(input)
+      settings.by = settings.by + 1
+      return input * settings.by
+    end)
+    assert.has_error_like(function() calls(counting, function() end) end,
+      "'settings.by', which it also reads")
+  end)
+
   it("but what it changes itself is left to it, and so is a key that a table gets later", function()
     local n, seen = 0, {}
     local step = moth.capture(function(input)

@@ -1,4 +1,5 @@
---- What a training step holds at most: in a scope, without one, and beside many live Lua tables.
+--- What a training step holds at most: in a scope, without one, and among many live Lua tables; and
+-- that a write to a tensor makes no copies.
 
 local moth = require "moth"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
@@ -74,5 +75,34 @@ describe("the time that collections take", function()
     local after = moth.memory()
     assert.is_true(after.collections > before.collections)
     assert.is_true(after.collection_seconds > before.collection_seconds)
+  end)
+end)
+
+describe("a write to a tensor", function()
+  it("copies no input that is its target, or another part of its storage", function()
+    local x = moth.ones(4096)
+    local one, two = x[{{1, 2048}}], x[{{2049, 4096}}]
+    for name, write in pairs {
+      ["a tensor and itself"] = function() x:add_(x) end,
+      ["a tensor and itself, by out"] = function() moth.mul(x, x, {out = x}) end,
+      ["halves"] = function() one:add_(two) end,
+      ["halves, by out"] = function() moth.add(one, 1, {out = two}) end,
+      ["equal views"] = function() one:mul_(x[{{1, 2048}}]) end,
+    } do
+      write()
+      local prof = moth.profiler.profile(write)
+      local copies, before = 0, moth.memory().live_bytes
+      for _, event in ipairs(prof:events()) do
+        if event.name == "clone" or event.name == "copy_" then copies = copies + 1 end
+      end
+      assert.equal(0, copies, name)
+      moth.reset_peak_memory()
+      write()
+      local taken = moth.memory().peak_bytes - before
+      assert.is_true(taken < 4096, name .. ": " .. taken)
+    end
+    local y = moth.arange(6):float()
+    y[{{2, 6}}]:add_(y[{{1, 5}}]) -- overlaps: what is read is what was there
+    assert.same({0, 1, 3, 5, 7, 9}, y:tolist())
   end)
 end)

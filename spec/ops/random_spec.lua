@@ -173,6 +173,29 @@ describe("the distributions", function()
     assert.close(3, v:std():item(), 0.02)
   end)
 
+  it("have PyTorch's bounds, means and shares where none are given", function()
+    local function drawn(f, ...)
+      moth.manual_seed(11)
+      return (f(moth.zeros(50, { dtype = moth.float64 }), ...))
+    end
+    for name, given in pairs { uniform_ = { 0, 1 }, normal_ = { 0, 1 }, bernoulli_ = { 0.5 },
+      exponential_ = { 1 }, cauchy_ = { 0, 1 }, log_normal_ = { 1, 2 } } do
+      local function filled(x, ...) return x[name](x, ...) end
+      local wanted = drawn(filled, unpack(given))
+      for n = 0, #given - 1 do
+        assert.is_true(moth.equal(wanted, drawn(filled, unpack(given, 1, n))), name)
+      end
+    end
+    for name, given in pairs { uniform_ = { 0, 1 }, normal_ = { 0, 1 },
+      trunc_normal_ = { 0, 1, -2, 2 }, xavier_uniform_ = { 1 }, xavier_normal_ = { 1 } } do
+      local function filled(x, ...) return moth.nn.init[name](x:view(5, 10), ...) end
+      local wanted = drawn(filled, unpack(given))
+      for n = 0, #given - 1 do
+        assert.is_true(moth.equal(wanted, drawn(filled, unpack(given, 1, n))), name)
+      end
+    end
+  end)
+
   it("never reach the open bound, in half types neither", function()
     for _, dtype in ipairs{ moth.float16, moth.bfloat16, moth.float32, moth.float64 } do
       local x = moth.rand(100000, { dtype = dtype })
