@@ -288,7 +288,7 @@ end
 
 local GIVEN = { grad = "grad_outputs", ["autograd.backward"] = "grad_tensors" }
 
--- A pass that does not begin: the engine calls all of them backward, and its argument gradient.
+-- A pass that does not begin: the core calls all of them backward, and its argument gradient.
 local function refused(status, fname, x)
   if not fname or ffi.string(C.moth_error_op(ctx)) ~= "backward" then
     return M.fail(status, nil, x)
@@ -395,7 +395,7 @@ local function listed(value, fname, aname, n)
   return list, count
 end
 
--- More gradients than tensors are a mistake; whether one may be missing, the engine decides.
+-- More gradients than tensors are a mistake; whether one may be missing, the core decides.
 local function check_length(grads, n, fname, aname)
   if type(grads) == "table" and #grads > n then
     errors.argument(fname, aname, #grads .. " gradients for " .. n
@@ -411,12 +411,12 @@ local FLAGS = {
 }
 local INPUTS = { "any", "inputs", "gradients flow to these alone", optional = true }
 local rows = {
-  backward = { { "tensor", "x", "what is differentiated" },
+  backward = { { "tensor", "x", "outputs to differentiate" },
     { "tensor", "gradient", "gradient of x", optional = true }, FLAGS[1], FLAGS[2], INPUTS },
-  ["autograd.backward"] = { { "any", "tensors", "what is differentiated" },
+  ["autograd.backward"] = { { "any", "tensors", "outputs to differentiate" },
     { "any", "grad_tensors", "their gradients", optional = true }, FLAGS[1], FLAGS[2], INPUTS },
-  grad = { { "any", "outputs", "what is differentiated" },
-    { "any", "inputs", "by what" },
+  grad = { { "any", "outputs", "outputs to differentiate" },
+    { "any", "inputs", "tensors to differentiate by" },
     { "any", "grad_outputs", "gradients of the outputs", optional = true }, FLAGS[1], FLAGS[2],
     { "bool", "allow_unused", "nil where no output depends on an input", default = false },
     { "bool", "is_grads_batched", "the first dimension of grad_outputs, and of the results, is a "
@@ -553,7 +553,7 @@ M.some_after = false
 
 M.anomaly = false -- moth.anomaly while that mode is on
 
--- What lies in files of its own is loaded at its first use.
+-- What is in files of its own is loaded at its first use.
 local elsewhere = {functional = {"moth.autograd.jacobian"}, hooks = {"moth.tensor.hooks"},
   graph = {"moth.autograd.graph"}}
 lazy.from(elsewhere, "moth.autograd.function", "Function FunctionCtx once_differentiable")

@@ -282,7 +282,7 @@ end
 
 local FUNC = {"any", "func", "function of tensors that returns tensors"}
 local INPUTS = {"any", "inputs", "a tensor, or a list of those that func takes"}
-local V = {"any", "v", "what J or H is multiplied by: a tensor or a list", optional = true}
+local V = {"any", "v", "the vector to multiply with J or H: a tensor or a list", optional = true}
 local CREATE = {"bool", "create_graph", "can the results be differentiated again?", default = false}
 local STRICT = {"bool", "strict", "raise where an output does not depend on an input?",
   default = false}

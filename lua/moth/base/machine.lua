@@ -78,7 +78,7 @@ function machine.output_of(command)
   return line ~= "" and line or nil
 end
 
--- ---- what lies in a folder ----
+-- ---- what is in a folder ----
 
 local MOST = 10000 -- entries that are read
 
@@ -112,7 +112,7 @@ local function windows_entries(folder, list)
   of_c("findclose", "int $(intptr_t search)")(search)
 end
 
---- What lies in a folder, without order: {name, is_folder} tables; none where it cannot be read.
+--- What is in a folder, without order: {name, is_folder} tables; none where it cannot be read.
 function machine.entries(folder)
   local list = {}
   local read = windows and windows_entries or posix_entries

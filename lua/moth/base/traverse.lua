@@ -10,7 +10,7 @@ local system = require "moth.base.system"
 
 --- Keeps this LuaJIT from compiling what may crash.
 -- @param path    the library
--- @param anchor  what stays in the state: the function found stands in its field `next`
+-- @param anchor  what stays in the state: the function found is in its field `next`
 return function(path, anchor)
   if anchor.next or not jit.version:find("beta3", 1, true) then return end
   if jit.arch == "arm64" then jit.off() end

@@ -113,8 +113,8 @@ local function without_zeros(v)
   return bind.ops.masked_fill(v, bind.ops.eq(v, 0), calls.NOTHING)
 end
 
---- Positions from 1 on, as the user gave them in argument i, as the engine's.
--- @param ignored  the ignore_index beside them, where there is one
+--- Positions from 1 on, as the user gave them in argument i, as the core's.
+-- @param ignored  the ignore_index next to them, where there is one
 function T.to_index(sig, i, v, ignored)
   local arg = sig.args[i]
   if lib.is_plain(v) then
@@ -159,7 +159,7 @@ function T.to_generator(sig, i, v)
   return x
 end
 
---- Positions that the engine returned, from 1 on; into `target` if the user named one.
+--- Positions that the core returned, from 1 on; into `target` if the user named one.
 function T.from_index(sig, y, target)
   local x = shift("from_index", sig, nil, y)
   if not target then return x end

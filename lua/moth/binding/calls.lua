@@ -23,7 +23,7 @@ function calls.results(...) return ... end
 calls.OPERANDS = 4
 
 --- What an ignore_index of 0 becomes, and what targets hold in its place: a number that no position
--- is. The engine counts from 0.
+-- is. The core counts from 0.
 calls.NOTHING = -2 ^ 53
 
 -- ---- values; all but fill_long allocate nothing ----

@@ -137,8 +137,8 @@ dispatch.cross_entropy = define {
     { "any", "target", "right class of each, (N, ...) or (); or probabilities, as the scores" },
     { "tensor", "weight", "weight of each class, (C)", optional = true },
     { "int", "ignore_index", "a target that counts for nothing", default = -100 },
-    { "enum", "reduction", "what the losses become", choices = { "mean", "sum", "none" } },
-    { "float", "label_smoothing", "share of the target spread evenly over all classes",
+    { "enum", "reduction", "reduction of the losses", choices = { "mean", "sum", "none" } },
+    { "float", "label_smoothing", "share of the target distributed evenly over all classes",
       default = 0 },
   },
   run = function(input, target, weight, ignore_index, reduction, label_smoothing)
@@ -159,7 +159,7 @@ dispatch.cross_entropy = define {
 }
 
 local WHERE = {
-  { "dtype", "dtype", "element type; when absent i64 if all numbers are whole, else the default",
+  { "dtype", "dtype", "element type; when absent i64 if all are integers, else the default",
     optional = true },
   { "device", "device", "where the elements live", optional = true },
   { "bool", "requires_grad", "gather gradients for it", default = false },
@@ -217,10 +217,10 @@ dispatch.range = define {
   end,
 }
 
---- moth.randint(high, size), moth.randint(low, high, size): whole numbers from low (0) below high.
+--- moth.randint(high, size), moth.randint(low, high, size): integers from low (0) below high.
 dispatch.randint = define {
   name = "randint",
-  doc = "Random whole numbers from `low` (0 when only one bound is given) up to, not with, `high`.",
+  doc = "Random integers from `low` (0 when only one bound is given) up to, not with, `high`.",
   examples = "10, {2, 3}\n-5, 5, {4}\n0, 256, {2, 2}, {dtype = moth.uint8}",
   args = {
     { "int", "low", "smallest value; with the sizes after it: the bound", default = 0 },

@@ -88,7 +88,7 @@ local WANT, KNOWN, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_KNOWN, C.MOTH_E_MEM, C.M
 
 require "moth.base.traverse"(path, anchor)
 
--- The context lies in Lua's own memory: at the end of a state that is freed after the last
+-- The context is in Lua's own memory: at the end of a state that is freed after the last
 -- finalizer, so that one which still uses a tensor gets an error.
 -- Each step here may be the last before an error, after which all are done again.
 anchor.room = anchor.room or ffi.new("uint8_t[?]", C.moth_open_size())

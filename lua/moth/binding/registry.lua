@@ -64,7 +64,7 @@ local function read_outputs(text)
   return list
 end
 
--- What ops that make tensors from nothing take beside their own: read in Lua, after the call.
+-- What ops that make tensors from nothing take next to their own: read in Lua, after the call.
 local REQUIRES_GRAD = { name = "requires_grad", kind = "bool", row = kinds.find("bool"),
                         doc = "gather gradients for it", fallback = "false", lua = true }
 

@@ -34,7 +34,7 @@ local function recorded(active, told, f, ...)
   return false, unpack(results, 2)
 end
 
---- Calls f(...) unless one of the tensors is not 0; each replay decides that anew, and cells made
+--- Calls f(...) unless one of the tensors is not 0; each replay decides that again, and cells made
 -- meanwhile are done only where it was called.
 -- @param found  a list of tensors of one element, at most one for each device
 -- @param told   told(skipped) follows each replay

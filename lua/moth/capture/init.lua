@@ -59,7 +59,7 @@ end
 
 local there_out, here_out = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
 
--- How many graphs a call of a recording is, and how many ops on a GPU and elsewhere beside them.
+-- How many graphs a call of a recording is, and how many ops on a GPU and elsewhere next to them.
 local function graphs_of(r)
   if not r then return 0, 0, 0 end
   local graphs = C.moth_capture_graphs(ctx, r.id, there_out, here_out)
@@ -330,7 +330,7 @@ local function step_of(fname, gpu, fn, verify)
     made = 0, empty = 0, gpu = gpu}, Step)
 end
 
---- Records a training or inference step at its first call, and replays it as one call of the engine
+--- Records a training or inference step at its first call, and replays it as one call of the core
 -- at the later ones: nothing is looked up, allocated or recorded for gradients any more.
 --
 -- The arguments of fn are its inputs: they are copied in, so that a step which changes one in

@@ -22,7 +22,7 @@ local istensor, loadstring = lib.istensor, lib.loadstring
 local STALE, WANT = C.MOTH_CAPTURE_STALE, C.MOTH_WANT
 local MOST_INPUTS = 64 -- tensors
 local MOST_ARGS = 100 -- a Lua function has 200 variables, and the runner of a recording needs some
-local MOST_VALUES, MOST_DEPTH = 1000, 32 -- with the tables they stand in, and how deep these nest
+local MOST_VALUES, MOST_DEPTH = 1000, 32 -- with the tables they are in, and how deep these nest
 
 local recording = {}
 
@@ -30,7 +30,7 @@ local recording = {}
 
 local positions = {}
 
--- Where the arguments of an op lie in its slots: name -> number.
+-- Where the arguments of an op are in its slots: name -> number.
 local function positions_of(name)
   local found = positions[name]
   if not found then
@@ -285,7 +285,7 @@ function lib.on_sweep.recording()
   end
 end
 
---- Gives back what the engine holds of one.
+--- Gives back what the core holds of one.
 function recording.free(r)
   drop_look(r.id)
   open[r.id] = nil
@@ -343,7 +343,7 @@ end
 local WEAK = {__mode = "v"}
 
 -- Appends what checks a value, the variable `name`, against its note. Tensors in tables go to
--- variables of their own, which stand in front.
+-- variables of their own, which are in front.
 local function add_check(text, note, name, made)
   local stale = (" then return %d end"):format(STALE)
   if note.tensor then

@@ -52,7 +52,7 @@ local function named(module, name)
   return ("'%s' of %s"):format(tostring(name), class.typename(module))
 end
 
--- A buffer that each call makes anew is recorded anew each time.
+-- A buffer that each call makes again is recorded again each time.
 local function replaced(module, name)
   local store = rawget(module, "(store)")
   return named(module, name) .. " is not what it was"
@@ -101,7 +101,7 @@ local function find_outside(r)
     .. "; what changes at each call is best a tensor among the arguments"
 end
 
--- What the engine says of the last try to replay.
+-- What the core says of the last try to replay.
 local function find_in_engine(r)
   local x = lib.Handle()
   local text = C.moth_capture_why(ctx, r.id, x)

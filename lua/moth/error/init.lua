@@ -202,10 +202,10 @@ local function unusable(...)
   end
 end
 
---- Raises the error that stands in the context.
+--- Raises the error that is in the context.
 -- @param status  the negative status
 -- @param fname   the name of the function that failed; nil: that of the op, as it is called
--- @param argname the user's argument that is to blame, where the engine knows it under another name
+-- @param argname the user's argument that is to blame, where the core knows it under another name
 -- @param ...     the arguments, to tell which of them cannot be used
 function errors.status(status, fname, argname, ...)
   local code = ffi.string(C.moth_error_name(status))

@@ -98,10 +98,10 @@ local functional_call = define {
     .. "moth.nn.Linear(2, 3), {{weight = moth.randn(3, 2)}, {bias = moth.zeros(3)}}, "
     .. "{moth.randn(4, 2)}, {kwargs = {}, tie_weights = false, strict = true}",
   args = {
-    {"any", "module", "what is called"},
+    {"any", "module", "module to call"},
     {"map", "parameter_and_buffer_dicts", "names, as of state_dict, and tensors, or a list of such "
       .. "tables"},
-    {"any", "args", "what it is called with: a value, or a list of several", optional = true},
+    {"any", "args", "its arguments: a value, or a list of several", optional = true},
     {"any", "kwargs", "a table of its named arguments", optional = true},
     {"bool", "tie_weights", "is a tied tensor replaced under each of its names?", default = true},
     {"bool", "strict", "must each parameter and buffer be given?", default = false},

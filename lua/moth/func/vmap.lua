@@ -264,7 +264,7 @@ vmap.vmap = define {
   args = {
     {"function", "func", "function of single samples"},
     {"any", "in_dims", "the dimension of each argument that is mapped over: a number, none, or for "
-      .. "a table of tensors a table; a list of such for several arguments", default = 1},
+      .. "a table of tensors a table; a list of them for several arguments", default = 1},
     {"any", "out_dims", "where that dimension is in the results, in the same way; none: the first "
       .. "sample's result alone", default = 1},
     {"enum", "randomness", "may func draw random numbers, and are those of samples different?",

@@ -37,7 +37,7 @@ calculus.trapezoid = define {
   args = { { "tensor", "y", "values" },
            { "tensor", "x", "where they are: a vector, or of y's shape", optional = true },
            { "float", "dx", "distance of neighbours, without x", default = 1 },
-           { "dim", "dim", "dimension along which they lie", default = -1 } },
+           { "dim", "dim", "dimension of the values", default = -1 } },
   scoped = true,
   run = function(y, x, dx, dim)
     dim = errors.dim("trapezoid", "dim", dim, math.max(y:dim(), 1))
@@ -70,7 +70,7 @@ calculus.cumulative_trapezoid = define {
   args = { { "tensor", "y", "values" },
            { "tensor", "x", "where they are: a vector, or of y's shape", optional = true },
            { "float", "dx", "distance of neighbours, without x", default = 1 },
-           { "dim", "dim", "dimension along which they lie", default = -1 } },
+           { "dim", "dim", "dimension of the values", default = -1 } },
   scoped = true,
   run = function(y, x, dx, dim)
     local n = y:size(dim)
@@ -86,7 +86,7 @@ calculus.cumulative_trapezoid = define {
   end,
 }
 
--- The slopes of x along dim at the places `at`, a vector; or at distance `step`.
+-- The derivatives of x along dim at the places `at`, a vector; or at distance `step`.
 local function slope(x, dim, step, at, edge_order)
   local n = x:size(dim)
   local function part(first, count) return (x:narrow(dim, first, count)) end
@@ -114,11 +114,11 @@ local function slope(x, dim, step, at, edge_order)
   return (ops.cat({ first, inside, last }, dim))
 end
 
---- moth.gradient(x, spacing, dim, edge_order): a list of the slopes along each dimension.
+--- moth.gradient(x, spacing, dim, edge_order): a list of the derivatives along each dimension.
 calculus.gradient = define {
   name = "gradient",
-  doc = "The slopes of values that lie on a grid, along each of the dimensions: from both "
-    .. "neighbours, exactly for parabolas, and at the edges from one side.",
+  doc = "The derivatives of values on a grid, along each dimension: from both neighbours, "
+    .. "exact for parabolas, and at the edges from one side.",
   examples = "moth.randn(4, 5)\n"
     .. "moth.randn(4, 5), {spacing = 0.5, dim = 2, edge_order = 2}\n"
     .. "moth.randn(3, 3), {spacing = {moth.tensor{0, 1, 3}, moth.tensor{0, 2, 3}}}",

@@ -255,9 +255,9 @@ end
 
 local fixed = define {
   name = "einsum",
-  doc = "Sums of products over dimensions named by letters: what stands on the left of -> only is "
-    .. "summed over. A letter twice in one operand is its diagonal, ... stands for any leading "
-    .. "dimensions, which broadcast; without -> the result has the letters that stand once. "
+  doc = "Sums of products over dimensions named by letters: letters on the left of -> only are "
+    .. "summed over. A letter twice in one operand is its diagonal, ... is any leading "
+    .. "dimensions, which broadcast; without -> the result has the letters that occur once. "
     .. "Operands are multiplied from the left on.",
   examples = "'ij,jk->ik', moth.randn(2, 3), moth.randn(3, 4)\n"
     .. "'...ij,...jk', {moth.randn(5, 2, 3), moth.randn(3, 4)}\n"

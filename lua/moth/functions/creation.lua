@@ -27,7 +27,7 @@ creation.logspace = define {
     { "float", "start", "first exponent", single = true },
     { "float", "stop", "last exponent", single = true },
     { "int", "steps", "how many values" },
-    { "float", "base", "what is raised to them", default = 10 },
+    { "float", "base", "base of the powers", default = 10 },
     WHERE[1], WHERE[2], WHERE[3],
   },
   scoped = true,

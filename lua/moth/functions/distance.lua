@@ -31,7 +31,7 @@ local function ordinary(p, q)
   return sum > 1e-24 and sum < 1e30
 end
 
--- sqrt(|a|^2 + |b|^2 - 2 a b), with no slope where it is 0. One product adds the three terms: of
+-- sqrt(|a|^2 + |b|^2 - 2 a b), with derivative 0 where it is 0. One product adds three terms: of
 -- (-2 a, |a|^2, 1) and (b, 1, |b|^2).
 local function euclidean(a, b)
   local most -- the largest element if squares of such would leave the range, by which they stay
@@ -109,8 +109,8 @@ distance.cdist = define {
     { "tensor", "x1", "rows, (..., P, M)" },
     { "tensor", "x2", "rows, (..., R, M)" },
     { "float", "p", "the power of the norm", default = 2 },
-    { "enum", "compute_mode", "whether p = 2 goes through a product of matrices, which is faster "
-      .. "and less exact", choices = { "use_mm_for_euclid_dist_if_necessary",
+    { "enum", "compute_mode", "whether p = 2 uses a matrix product, which is faster and less "
+      .. "exact", choices = { "use_mm_for_euclid_dist_if_necessary",
       "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist" } },
   },
   scoped = true,

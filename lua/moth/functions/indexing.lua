@@ -90,7 +90,7 @@ indexing.unfold_method = define {
   doc = "Windows of a dimension, as a view: their positions become the last dimension.",
   examples = "moth.randn(2, 7), 2, 3, 2\nmoth.randn(4, 3), 1, 2, 1",
   args = {
-    { "tensor", "input", "tensor to look at" },
+    { "tensor", "input", "tensor of any shape" },
     { "dim", "dimension", "dimension to cut into windows" },
     { "int", "size", "positions in a window" },
     { "int", "step", "positions from one window to the next" },
@@ -159,16 +159,16 @@ local function both(name, doc, examples, args, run)
   end
 end
 
-both("index_reduce", "What a tensor holds at positions along a dimension, joined with another's "
-  .. "slices", "moth.ones(3, 2), 1, moth.tensor{1LL, 3LL, 1LL}, moth.rand(3, 2), 'prod'"
+both("index_reduce", "The slices at positions along a dimension, reduced with those of another "
+  .. "tensor", "moth.ones(3, 2), 1, moth.tensor{1LL, 3LL, 1LL}, moth.rand(3, 2), 'prod'"
   .. "  -- domain: positive\n"
   .. "moth.ones(2, 3), 2, moth.tensor{3LL, 1LL}, moth.rand(2, 2), 'mean', {include_self = false}"
   .. "  -- domain: positive", {
     INPUT, DIM, { "tensor", "index", "positions, a vector" },
     { "tensor", "source", "a slice for each position, along the same dimension" },
-    { "enum", "reduce", "how they are joined", choices = { "prod", "mean", "amax", "amin" },
+    { "enum", "reduce", "how they are reduced", choices = { "prod", "mean", "amax", "amin" },
       required = true },
-    { "bool", "include_self", "does what stands there count?", default = true },
+    { "bool", "include_self", "include the old values in the reduction?", default = true },
   }, function(name, input, dim, index, source, reduce, include_self)
     if input:dim() == 0 and source:dim() == 0 and index:numel() == 1 then
       return (ops.scatter_reduce(input, dim, index:reshape {}, source, reduce, include_self))
@@ -242,7 +242,7 @@ both("put", "Elements at positions of the tensor as if it were a vector, replace
   .. "moth.zeros(2, 3), moth.tensor{5LL, 5LL}, moth.randn(2), {accumulate = true}", {
     INPUT, { "tensor", "index", "positions" },
     { "tensor", "source", "a number for each" },
-    { "bool", "accumulate", "add to what stands there?", default = false },
+    { "bool", "accumulate", "add to the old value?", default = false },
   }, function(name, input, index, source, accumulate)
     if source:numel() ~= index:numel() then
       refuse(name, "source", ("%d numbers are needed"):format(index:numel()), source)
@@ -261,7 +261,7 @@ indexing.slice_scatter = define {
   doc = "The input with another tensor in place of a range of positions along a dimension.",
   examples = "moth.zeros(4, 3), moth.randn(2, 3), {start = 2, stop = 3}\n"
     .. "moth.zeros(2, 5), moth.randn(2, 3), 2, 1, 5, 2",
-  args = { INPUT, { "tensor", "src", "what replaces it" },
+  args = { INPUT, { "tensor", "src", "tensor that replaces it" },
            { "dim", "dim", "dimension along which the range is", default = 1 },
            { "position", "start", "its first position", default = 1 },
            { "position", "stop", "its last position; that of the dimension when absent",
@@ -307,9 +307,10 @@ end
 --- moth.select_scatter(x, src, dim, index): x with src in place of x:select(dim, index).
 indexing.select_scatter = define {
   name = "select_scatter",
-  doc = "The input with another tensor in place of what select gives.",
+  doc = "The input with another tensor in place of one position of a dimension.",
   examples = "moth.randn(2, 3), moth.randn(2), 2, 1\nmoth.randn(2, 3), moth.randn(3), 1, -1",
-  args = { { "tensor", "input", "tensor of any shape" }, { "tensor", "src", "what replaces it" },
+  args = { { "tensor", "input", "tensor of any shape" },
+           { "tensor", "src", "tensor that replaces it" },
            { "dim", "dim", "dimension to select from" }, { "position", "index", "position" } },
   run = function(input, src, dim, index)
     return (replaced("select_scatter", input, src, function(y) return (y:select(dim, index)) end))
@@ -319,11 +320,11 @@ indexing.select_scatter = define {
 --- moth.diagonal_scatter(x, src, offset, dim1, dim2): x with src as its diagonal.
 indexing.diagonal_scatter = define {
   name = "diagonal_scatter",
-  doc = "The input with another tensor in place of what diagonal gives.",
+  doc = "The input with another tensor in place of a diagonal.",
   examples = "moth.randn(3, 3), moth.randn(3)\n"
     .. "moth.randn(2, 3, 4), moth.randn(3, 2), {offset = 1, dim1 = 1, dim2 = 3}",
   args = { { "tensor", "input", "tensor of two dimensions or more" },
-           { "tensor", "src", "what replaces it" },
+           { "tensor", "src", "tensor that replaces it" },
            { "int", "offset", "which diagonal: above the main one if positive", default = 0 },
            { "dim", "dim1", "dimension of its rows", default = 1 },
            { "dim", "dim2", "dimension of its columns", default = 2 } },
@@ -341,7 +342,7 @@ indexing.fill_diagonal_ = define {
   args = {
     { "tensor", "input", "a matrix, or a tensor of equal sizes" },
     { "scalar", "fill_value", "the value" },
-    { "bool", "wrap", "begin anew, after a gap of one row, below the square part of a tall "
+    { "bool", "wrap", "repeat, after a gap of one row, below the square part of a tall "
       .. "matrix?", default = false },
   },
   run = function(input, value, wrap)

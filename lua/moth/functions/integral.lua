@@ -224,7 +224,7 @@ local function through_bytes(sig, x, ...)
   return (ops[sig.op_name](x:to(BYTE), unpack(rest, 1, n)):ne(0))
 end
 
--- Windows move elements: whole numbers up to 2^24 are exact in float32.
+-- Windows move elements: integers up to 2^24 are exact in float32.
 local function through_floats(sig, x, ...)
   if not is_bool(x) then return nil end
   return (ops[sig.op_name](x:float(), ...):ne(0))
@@ -371,7 +371,7 @@ local function in_place(sig, x, ...)
   return x:copy_(y)
 end
 
---- The results of an op for integers or bools that the engine refuses; nothing where there is none.
+--- The results of an op for integers or bools that the core refuses; nothing where there is none.
 -- @param sig  the op's signature
 -- @param ...  its arguments in position
 function integral.instead(sig, ...)

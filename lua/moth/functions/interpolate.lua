@@ -72,7 +72,7 @@ return { interpolate = define {
     { "enum", "mode", "how values between the elements are found; linear for sequences, bilinear "
       .. "and bicubic for images, trilinear for volumes", choices = { "nearest", "linear",
       "bilinear", "bicubic", "area", "nearest-exact", "trilinear" } },
-    { "bool", "align_corners", "corner elements stand on corner elements, else corners on "
+    { "bool", "align_corners", "align corner elements with corner elements, else corners with "
       .. "corners; for linear, bilinear, bicubic, trilinear", default = false },
     { "bool", "recompute_scale_factor", "elements are placed by the sizes, not by the factors "
       .. "that gave them", default = false },

@@ -277,12 +277,12 @@ for name, cut in pairs(CUTS) do
   --- moth.hsplit(x, 3), x:vsplit{2, 5}: a list of views.
   joining[name] = define {
     name = name,
-    doc = ("Pieces of dimension %d%s: so many of one size, or cut behind the counts given."):format(
+    doc = ("Pieces of dimension %d%s: as many as given, or cut behind the given positions."):format(
       cut[2], name == "hsplit" and ", or of a vector" or ""),
     examples = "moth.randn(4, 4, 4), 2\nmoth.randn(4, 4, 4), {1, 3}",
     outputs = "list",
     args = { { "tensor", "input", "tensor to take apart" },
-             { "any", "indices_or_sections", "how many pieces, or a list of how far each goes" } },
+             { "any", "indices_or_sections", "count, or a list of their last positions" } },
     run = function(input, sections)
       if input:dim() < cut[1] then
         refuse(name, "input", ("at least %d dimensions are needed"):format(cut[1]), input)

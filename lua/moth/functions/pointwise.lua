@@ -44,7 +44,7 @@ pointwise.rsub = define {
   name = "rsub",
   doc = "The other tensor, or number, minus the input: other - alpha * input.",
   examples = "moth.randn(2, 3), 1\nmoth.randn(2, 3), moth.randn(3), {alpha = 2}",
-  args = { INPUT, { "tensor", "other", "what it is subtracted from", numbers = true },
+  args = { INPUT, { "tensor", "other", "tensor or number to subtract from", numbers = true },
            { "scalar", "alpha", "factor of the input", default = 1 } },
   run = function(input, other, alpha)
     if lib.istensor(other) then return (subtract(other, input, alpha)) end
@@ -64,7 +64,7 @@ local frexp_of = bind.as("frexp_of", "frexp")
 pointwise.frexp = define {
   name = "frexp",
   doc = "Parts whose product mantissa * 2^exponent is the input, the mantissa being from 1/2 up to "
-    .. "1, or 0; the exponent is int32. What is not finite is its own mantissa.",
+    .. "1, or 0; the exponent is int32. A value that is not finite is its own mantissa.",
   examples = "moth.randn(2, 3)  -- domain: positive",
   outputs = "mantissa, exponent",
   args = { { "tensor", "input", "float tensor of any shape" } },
@@ -130,7 +130,7 @@ pointwise.float_power = define {
 --- moth.polygamma(n, x), x:polygamma(n).
 pointwise.polygamma = define {
   name = "polygamma",
-  doc = "The n-th slope of digamma.",
+  doc = "The n-th derivative of digamma.",
   examples = "1, moth.rand(2, 3)  -- domain: positive",
   args = { { "int", "n", "from 0 on" }, { "tensor", "input", "tensor of any shape" } },
   run = function(n, input) return (ops.polygamma_of(input, n)) end,
@@ -139,7 +139,7 @@ pointwise.polygamma = define {
 --- x:polygamma(n).
 pointwise.polygamma_method = define {
   name = "polygamma",
-  doc = "The n-th slope of digamma.",
+  doc = "The n-th derivative of digamma.",
   examples = "moth.rand(2, 3), 1  -- domain: positive",
   args = { { "tensor", "input", "tensor of any shape" }, { "int", "n", "from 0 on" } },
   run = function(input, n) return (ops.polygamma_of(input, n)) end,

@@ -70,15 +70,15 @@ local LIMITS = {
 
 quantize.fake_quantize_per_tensor_affine = define {
   name = "fake_quantize_per_tensor_affine",
-  doc = "Each element rounded to what an integer of few values can say: round(x / scale) + "
+  doc = "Each element rounded to a quantization level: round(x / scale) + "
     .. "zero_point, kept from quant_min to quant_max, and back. Halves go to the even integer. "
     .. "The gradient is 1 where nothing was clamped, else 0.",
   examples = "moth.randn(2, 3), 0.1, 10, 0, 255\n"
     .. "moth.randn(2, 3), moth.tensor(0.1), moth.tensor(3LL), -128, 127",
   args = {
     {"tensor", "input", "floats of any shape"},
-    {"any", "scale", "how far neighbours are apart: a number above 0, or a tensor of one"},
-    {"any", "zero_point", "the integer that stands for 0, from quant_min to quant_max: a "
+    {"any", "scale", "distance of neighbours: a number above 0, or a tensor of one"},
+    {"any", "zero_point", "the integer that represents 0, from quant_min to quant_max: a "
       .. "number, or a tensor of one, checked only on the CPU and outside of captured steps"},
     unpack(LIMITS),
   },
@@ -107,7 +107,7 @@ quantize.fake_quantize_per_channel_affine = define {
   args = {
     {"tensor", "input", "floats of any shape"},
     {"tensor", "scale", "(channels), above 0"},
-    {"tensor", "zero_point", "(channels), the integers that stand for 0"},
+    {"tensor", "zero_point", "(channels), the integers that represent 0"},
     {"int", "axis", "the dimension of the channels"},
     unpack(LIMITS),
   },

@@ -151,7 +151,7 @@ reduction.quantile = define {
     { "tensor", "input", "float tensor of any shape" },
     { "any", "q", "a number from 0 to 1, or a list or 1-d tensor of them" },
     FIND[1], FIND[2],
-    { "enum", "interpolation", "what to take between two elements",
+    { "enum", "interpolation", "value between two elements",
       choices = { "linear", "lower", "higher", "midpoint", "nearest" } },
   },
   scoped = true,
@@ -228,8 +228,8 @@ reduction.nanmedian = define {
 --- x:mode(dim, keepdim) -> values, indices.
 reduction.mode = define {
   name = "mode",
-  doc = "The element that comes most often in each slice along a dimension, the least of several, "
-    .. "and the last position where it stands.",
+  doc = "The most frequent element of each slice along a dimension, the least of several, and its "
+    .. "last position.",
   examples = "moth.randn(2, 3)  -- domain: distinct\n"
     .. "moth.randn(3, 2), {dim = 1, keepdim = true}  -- domain: distinct",
   outputs = "values, indices",
@@ -280,7 +280,7 @@ reduction.nanquantile = define {
            { "any", "q", "a number from 0 to 1, or a list or 1-d tensor of them" },
            { "int", "dim", "dimension to search; all of them when absent", optional = true },
            { "bool", "keepdim", "keep it as a dimension of size 1", default = false },
-           { "enum", "interpolation", "what to take between two elements",
+           { "enum", "interpolation", "value between two elements",
              choices = { "linear", "lower", "higher", "midpoint", "nearest" } } },
   scoped = true,
   run = function(input, q, dim, keepdim, how)
@@ -336,7 +336,7 @@ local all, runs = unique_of "unique", unique_of "unique_consecutive"
 local RETURNS = {
   { "bool", "return_inverse", "a further result: which of the values each element is",
     default = false },
-  { "bool", "return_counts", "a further result: how often each value comes", default = false },
+  { "bool", "return_counts", "a further result: how often each value occurs", default = false },
   { "int", "dim", "compare the slices along it; when absent the elements", optional = true },
 }
 

@@ -76,11 +76,11 @@ local binomial_of = bind.as("binomial_of", "binomial")
 sampling.binomial = define {
   name = "binomial",
   doc = "Numbers drawn from binomial distributions: how many of `count` trials succeed, each with "
-    .. "the chance `prob`.",
+    .. "probability `prob`.",
   examples = "moth.full({2, 3}, 8), moth.rand(3)  -- domain: prob\n"
     .. "moth.full({2}, 8), moth.rand(2), {generator = moth.Generator()}  -- domain: prob",
   args = { { "tensor", "count", "how many trials, a float tensor" },
-           { "tensor", "prob", "chance of each to succeed, broadcast with it" },
+           { "tensor", "prob", "probability of success, broadcast with it" },
            { "generator", "generator", "source of the numbers; the default one when absent",
              optional = true } },
   scoped = true,

@@ -102,7 +102,7 @@ for name, row in pairs { index_add = with_source, index_copy = with_source,
   ROWS[name], ROWS[name .. "_"] = row, row
 end
 
---- The result of an op for 0-d tensors that the engine refuses; nil where there is none.
+--- The result of an op for 0-d tensors that the core refuses; nil where there is none.
 -- @param sig  the op's signature
 -- @param ...  its arguments in position
 function single.instead(sig, ...)

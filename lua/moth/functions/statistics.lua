@@ -43,7 +43,7 @@ statistics.cov = define {
     .. "moth.randn(2, 3), {fweights = moth.tensor{1LL, 3LL, 2LL}, aweights = moth.rand(3)}"
     .. "  -- domain: positive",
   args = { { "tensor", "input", "(variables, observations), or a single variable" },
-           { "int", "correction", "what is taken off the number of observations", default = 1 },
+           { "int", "correction", "subtracted from the number of observations", default = 1 },
            { "tensor", "fweights", "how often each was observed", optional = true },
            { "tensor", "aweights", "how much each counts", optional = true } },
   scoped = true,
@@ -93,8 +93,8 @@ statistics.corrcoef = define {
 --- moth.histogram(x, bins, range, weight, density) -> hist, bin_edges.
 statistics.histogram = define {
   name = "histogram",
-  doc = "How many elements lie in each bin, and where the bins begin and end. The last bin holds "
-    .. "its end too; what lies beyond all of them is not counted.",
+  doc = "How many elements are in each bin, and the edges of the bins. The last bin includes its "
+    .. "end; elements outside all bins are not counted.",
   examples = "moth.randn(20), 4, {range = {-1, 2}, density = true}\n"
     .. "moth.randn(3), moth.tensor{-1, 0, 2}, {weight = moth.rand(3)}",
   outputs = "hist, bin_edges",
@@ -102,7 +102,7 @@ statistics.histogram = define {
            { "any", "bins", "how many of one width, or a vector of their ends", default = 100 },
            { "any", "range", "{first, last} end; the least and largest element when absent",
              optional = true },
-           { "tensor", "weight", "what each counts, of the input's shape", optional = true },
+           { "tensor", "weight", "weight of each element, of the input's shape", optional = true },
            { "bool", "density", "divide by the total and by the widths?", default = false } },
   scoped = true,
   run = function(input, bins, range, weight, density)

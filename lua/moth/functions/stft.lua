@@ -13,12 +13,12 @@ local function refuse(fname, arg, text, code)
   errors.argument(fname, arg, text, code or "E_SHAPE")
 end
 
--- What stands in both argument lists.
+-- What is in both argument lists.
 local HOP = { "int", "hop_length", "step between frames; a quarter of n_fft when absent",
               optional = true }
 local LENGTH = { "int", "win_length", "length of the window, in the middle of a frame; n_fft when "
   .. "absent", optional = true }
-local WINDOW = { "tensor", "window", "what a frame is multiplied by; ones when absent",
+local WINDOW = { "tensor", "window", "factors of the elements of a frame; ones when absent",
                  optional = true }
 local NORMALIZED = { "bool", "normalized", "divide by the root of n_fft", default = false }
 local COMPLEX = { "bool", "return_complex", "not there: there are no complex dtypes",
@@ -73,7 +73,7 @@ stft.stft = define {
     HOP, LENGTH, WINDOW,
     { "bool", "center", "frame k is around number k hop_length: the signal is padded on both "
       .. "sides", default = true },
-    { "enum", "pad_mode", "what it is padded with",
+    { "enum", "pad_mode", "kind of padding",
       choices = { "reflect", "constant", "replicate", "circular" } },
     NORMALIZED,
     { "bool", "onesided", "without the frequencies that are mirror images", default = true },

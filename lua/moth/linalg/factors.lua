@@ -15,7 +15,7 @@ local CHECK = { "bool", "check_errors", "raise an error for a singular matrix", 
 
 local function like(x) return { dtype = x.dtype, device = x.device } end
 
--- One number for each matrix of x beside `inner` dimensions more.
+-- One number for each matrix of x next to `inner` dimensions more.
 local function beside(y, inner)
   for _ = 1, inner do y = y:unsqueeze(-1) end
   return y
@@ -23,7 +23,7 @@ end
 
 local solve, inverse = bind.as("linalg_solve", "solve_ex"), bind.as("linalg_inv_ex", "solve_ex")
 
--- Is b a stack of vectors beside x?
+-- Is b a stack of vectors next to x?
 local function vectors(x, b)
   if b:dim() ~= 1 and b:dim() ~= x:dim() - 1 then return false end
   for d = 1, b:dim() > 1 and b:dim() or 0 do
@@ -138,7 +138,7 @@ factors.orgqr = define {
 --- moth.ormqr(input, tau, other, left, transpose), x:ormqr(tau, other).
 factors.ormqr = define {
   name = "ormqr",
-  doc = "Q times `other`, or `other` times Q, for the whole square Q that reflections make.",
+  doc = "Q times `other`, or `other` times Q, for the full square Q of the reflections.",
   examples = "moth.randn(4, 3), moth.rand(2), moth.randn(4, 2)\n"
     .. "moth.randn(4, 3), moth.rand(2), moth.randn(2, 4), {left = false, transpose = true}",
   args = {
@@ -169,7 +169,7 @@ factors.ormqr = define {
 --- moth.lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots) -> P, L, U.
 factors.lu_unpack = define {
   name = "lu_unpack",
-  doc = "P, L and U of A = P L U, from what linalg.lu_factor gave; what is not asked for is empty.",
+  doc = "P, L and U of A = P L U, from linalg.lu_factor; a part not requested is empty.",
   examples = "moth.eye(2) * 2, moth.tensor{1LL, 2LL}\n"
     .. "moth.eye(2) * 2, moth.tensor{2LL, 2LL}, {unpack_data = false}\n"
     .. "moth.eye(2) * 2, moth.tensor{2LL, 2LL}, {unpack_pivots = false}",
@@ -177,8 +177,8 @@ factors.lu_unpack = define {
   args = {
     { "tensor", "LU_data", "factors, (..., M, N)" },
     { "index", "LU_pivots", "with which row each one was swapped, (..., K)" },
-    { "bool", "unpack_data", "give L and U", default = true },
-    { "bool", "unpack_pivots", "give P", default = true },
+    { "bool", "unpack_data", "return L and U", default = true },
+    { "bool", "unpack_pivots", "return P", default = true },
   },
   scoped = true,
   run = function(x, pivots, data, swaps)

@@ -48,7 +48,7 @@ end
 
 local EPS = { [8] = 2 ^ -52, [4] = 2 ^ -23 }
 
--- What of singular values counts as 0 beside the largest, where it is not said.
+-- What of singular values counts as 0 next to the largest, where it is not said.
 local function usual(x)
   return (EPS[x:element_size()] or 2 ^ -23) * math.max(x:size(-1), x:size(-2))
 end
@@ -405,12 +405,12 @@ linalg.multi_dot = define {
 --- moth.linalg.cross(input, other, dim).
 linalg.cross = define {
   name = "cross",
-  doc = "The cross product of vectors of three numbers, which lie along `dim`.",
+  doc = "The cross product of vectors of three numbers along `dim`.",
   examples = "moth.randn(2, 3), moth.randn(2, 3)\nmoth.randn(3, 2), moth.randn(3, 2), {dim = 1}",
   args = {
     { "tensor", "input", "vectors of 3 numbers" },
     { "tensor", "other", "as many, of as many dimensions; sizes of 1 are broadcast" },
-    { "dim", "dim", "dimension along which they lie", default = -1 },
+    { "dim", "dim", "dimension of the values", default = -1 },
   },
   scoped = true,
   run = function(a, b, dim)
@@ -433,12 +433,12 @@ linalg.cross = define {
 --- moth.linalg.vecdot(x, y, dim).
 linalg.vecdot = define {
   name = "vecdot",
-  doc = "The dot products of vectors that lie along `dim`.",
+  doc = "The dot products of vectors along `dim`.",
   examples = "moth.randn(2, 3), moth.randn(2, 3)\nmoth.randn(2, 3), moth.randn(3), {dim = -1}",
   args = {
     { "tensor", "x", "vectors" },
     { "tensor", "y", "as many, or broadcast" },
-    { "dim", "dim", "dimension along which they lie", default = -1 },
+    { "dim", "dim", "dimension of the values", default = -1 },
   },
   scoped = true,
   run = function(x, y, dim)

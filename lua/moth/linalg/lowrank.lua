@@ -50,7 +50,7 @@ lowrank.svd_lowrank = define {
   outputs = "U, S, V",
   args = { { "tensor", "A", "matrices, (..., M, N)" },
            { "int", "q", "how many; or as many as there are", default = 6 }, NITER,
-           { "tensor", "M", "is taken off A first, broadcast with it", optional = true } },
+           { "tensor", "M", "subtracted from A first, broadcast with it", optional = true } },
   scoped = true,
   run = function(A, q, niter, M)
     if M ~= nil then A = A - M end
@@ -67,7 +67,7 @@ lowrank.pca_lowrank = define {
   outputs = "U, S, V",
   args = { { "tensor", "A", "observations, (..., M, N)" },
            { "int", "q", "how many; 6, or as many as there are, when absent", optional = true },
-           { "bool", "center", "take the mean off the columns first?", default = true }, NITER },
+           { "bool", "center", "subtract the mean of each column?", default = true }, NITER },
   scoped = true,
   run = function(A, q, center, niter)
     if A:dim() < 2 then refuse("pca_lowrank", "A", "matrices, (..., M, N), are needed", A) end

@@ -139,7 +139,7 @@ lu.lu_solve = define {
 
 local least = bind.as("linalg_lstsq_solve", "lstsq")
 
--- Is b a stack of vectors beside x?
+-- Is b a stack of vectors next to x?
 local function vectors(x, b)
   if b:dim() == 1 then return true end
   if b:dim() ~= x:dim() - 1 then return false end

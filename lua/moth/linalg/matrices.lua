@@ -76,8 +76,8 @@ local values_of = bind.as("linalg_svdvals", "svd")
 --- moth.svd(x, some, compute_uv), x:svd() -> U, S, V, with V as columns: linalg.svd gives rows.
 matrices.svd = define {
   name = "svd",
-  doc = "input = U times diag(S) times V transposed. linalg.svd gives V transposed, and all "
-    .. "vectors unless it is told otherwise.",
+  doc = "input = U times diag(S) times V transposed. linalg.svd returns V transposed, and "
+    .. "all vectors by default.",
   examples = "moth.randn(3, 2)  -- domain: matrix\n"
     .. "moth.randn(3, 2), {some = false, compute_uv = false}  -- domain: matrix",
   outputs = "U, S, V",
@@ -107,12 +107,12 @@ local cross = linalg.cross
 --- moth.cross(input, other, dim), x:cross(): linalg.cross; dim is the first of size 3 when absent.
 matrices.cross = define {
   name = "cross",
-  doc = "The cross product of vectors of three numbers, which lie along `dim`.",
+  doc = "The cross product of vectors of three numbers along `dim`.",
   examples = "moth.randn(3, 2), moth.randn(3, 2)\nmoth.randn(2, 3), moth.randn(2, 3), {dim = 2}",
   args = {
     { "tensor", "input", "vectors of 3 numbers" },
     { "tensor", "other", "as many, or broadcast" },
-    { "dim", "dim", "dimension along which they lie; the first of size 3 when absent",
+    { "dim", "dim", "dimension of the vectors; the first of size 3 when absent",
       optional = true },
   },
   run = function(a, b, dim)

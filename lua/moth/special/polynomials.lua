@@ -100,7 +100,7 @@ local function made(name, row, shifted)
       shifted and " at 2 input - 1" or ""),
     examples = "moth.rand(2, 3), 3\nmoth.rand(2, 3), moth.tensor{0LL, 2LL, 5LL}",
     args = { { "tensor", "input", "a tensor, or a number where n is one", numbers = true },
-             { "tensor", "n", "the degree, a whole number or a tensor of them; the time grows "
+             { "tensor", "n", "the degree, an integer or a tensor of them; the time grows "
                .. "with the largest", numbers = true } },
     scoped = true,
     run = function(input, n)

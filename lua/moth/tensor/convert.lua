@@ -13,7 +13,7 @@ local own, inspect = look.own, look.inspect
 
 local methods = {}
 
--- x with another dtype and on another device, by the engine's numbers, and with another memory
+-- x with another dtype and on another device, by the core's numbers, and with another memory
 -- format; nil: as it is.
 local function cast(x, dtype, copy, device, non_blocking, format)
   local found = inspect(x, "to")
@@ -31,7 +31,7 @@ end
 
 local codes = dtypes.codes
 
--- The engine's number of the device that a value names; nil for none.
+-- The core's number of the device that a value names; nil for none.
 local function number_of(value)
   if value == lib.none then return nil end
   local code = devices.codes[value]
@@ -108,7 +108,7 @@ function methods.pin_memory(x)
   return lib.adopt(h, status)
 end
 
---- Whether x lies in pinned memory.
+--- Whether x is in pinned memory.
 function methods.is_pinned(x)
   own(x, "is_pinned")
   local status = C.moth_is_pinned(ctx, x)

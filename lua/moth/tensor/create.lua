@@ -223,7 +223,7 @@ end
 --- A tensor of Lua values.
 -- @param fname the function the user called, for messages
 -- @param data number, boolean, int64, tensor or nested plain tables of them
--- @param dtype the engine's number of the dtype, or nil to infer it
+-- @param dtype the core's number of the dtype, or nil to infer it
 -- @param aname its argument, for messages (default "data")
 function M.convert(fname, data, dtype, aname)
   local kind = kind_of(data)

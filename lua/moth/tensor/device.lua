@@ -40,7 +40,7 @@ end
 local GPU, ASK = lib.modes.gpu, lib.modes.ask -- the index of the GPU that "cuda" means, a mode
 local varies = false        -- was it ever set?
 
--- The engine's number of a device: 0 the CPU, 1 + i the i-th GPU.
+-- The core's number of a device: 0 the CPU, 1 + i the i-th GPU.
 local function number_of(name)
   if name == "cpu" then return 0 end
   return 1 + (tonumber(name:match ":(%d+)$") or tonumber(C.moth_mode(ctx, GPU, ASK)))
@@ -54,7 +54,7 @@ function device.gpus()
   return found
 end
 
---- Device or name -> what an argument `device` holds: one more than the engine's number. A GPU is
+--- Device or name -> what an argument `device` holds: one more than the core's number. A GPU is
 -- looked for at its first use and remembered; nil for what is not there.
 device.codes = setmetatable({}, {
   __index = function(codes, value)
@@ -78,7 +78,7 @@ function device.vary()
   return GPU
 end
 
---- The engine's number -> device.
+--- The core's number -> device.
 device.by_code = setmetatable({ [0] = make("cpu", "cpu") }, {
   __index = function(list, number)
     rawset(list, number, device.new("cuda", number - 1))
@@ -116,7 +116,7 @@ function device.new(name, index)
   return (make(name, name:match "^%a+", at))
 end
 
---- The engine's number of the GPU that an argument names: a device, its name, or its index.
+--- The core's number of the GPU that an argument names: a device, its name, or its index.
 function device.gpu(fname, value)
   if value == nil then value = "cuda" end
   if type(value) == "number" then value = "cuda:" .. value end

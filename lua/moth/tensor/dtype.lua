@@ -5,7 +5,7 @@
 
 local dtype = {}
 
--- By the engine's number: the name shown, then the aliases.
+-- By the core's number: the name shown, then the aliases.
 local ROWS = {
   [0] = { "bool" },
   { "uint8" },
@@ -27,16 +27,16 @@ function meta:__tostring() return "moth." .. self.name end
 
 --- name -> dtype, aliases included.
 dtype.by_name = {}
---- dtype -> the engine's number.
+--- dtype -> the core's number.
 dtype.codes = {}
---- The engine's number -> dtype.
+--- The core's number -> dtype.
 dtype.by_code = {}
 
 for code = 0, #ROWS do
   local names = ROWS[code]
   local object = setmetatable({
     name = names[1],          -- "float32"
-    code = code,              -- the engine's number
+    code = code,              -- the core's number
     itemsize = BYTES[code],   -- bytes of an element
     is_floating_point = code >= FLOATS,
     is_signed = code >= 2,

@@ -120,7 +120,7 @@ function methods.data_ptr(x)
   return tonumber(ffi.cast("intptr_t", address))
 end
 
---- Whether the elements lie in row-major order without gaps; or in that of another memory_format.
+--- Whether the elements are in row-major order without gaps; or in that of another memory_format.
 function methods.is_contiguous(x, memory_format)
   local found = inspect(x, "is_contiguous")
   local layout = require "moth.tensor.layout"

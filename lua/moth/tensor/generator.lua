@@ -21,7 +21,7 @@ local C, ctx, Handle, ops, istensor = lib.C, lib.ctx, lib.Handle, bind.ops, lib.
 local I64 = C.MOTH_I64
 local Generator = class("Generator")
 
-local SEED = { "float", "seed", "whole number from 0 to 2^53" }
+local SEED = { "float", "seed", "integer from 0 to 2^53" }
 
 local function checked_seed(fname, seed)
   if seed % 1 ~= 0 or seed < 0 or seed > 2 ^ 53 then
@@ -39,7 +39,7 @@ local function checked_state(fname, state)
 end
 
 Generator.signature = define.signature("Generator", {
-  { "float", "seed", "whole number from 0 to 2^53", default = 0 },
+  { "float", "seed", "integer from 0 to 2^53", default = 0 },
   { "device?", "device", "taken and not needed: a generator serves every device" } })
 
 --- moth.Generator{seed = n}: a new source of random numbers; seed 0 if none is given.
@@ -54,13 +54,13 @@ end
 
 local parse_seed = define.signature("manual_seed", { SEED })
 
---- Starts the stream anew from a seed. @return the generator
+--- Starts the stream again from a seed. @return the generator
 function Generator:manual_seed(...)
   local seed = checked_seed("manual_seed", parse_seed(...))
   return self:set_state(create.convert("manual_seed", { seed, 0 }, I64))
 end
 
---- Starts the stream anew from a seed taken from the clock. @return that seed
+--- Starts the stream again from a seed taken from the clock. @return that seed
 function Generator:seed()
   local seed = (os.time() * 1000003 + math.floor(os.clock() * 1e6) * 7919) % 2 ^ 48
   self:manual_seed(seed)
@@ -100,10 +100,10 @@ function M.default()
   return default
 end
 
---- moth.manual_seed(seed): starts the default stream anew. @return the default generator
+--- moth.manual_seed(seed): starts the default stream again. @return the default generator
 M.manual_seed = define {
   name = "manual_seed",
-  doc = "Starts the default stream of random numbers anew from a seed.",
+  doc = "Seeds the default random number generator.",
   examples = "7",
   outputs = "generator",
   args = { SEED },
@@ -115,7 +115,7 @@ M.manual_seed = define {
   end,
 }
 
---- moth.seed(): starts the default stream anew from the clock. @return the seed
+--- moth.seed(): starts the default stream again from the clock. @return the seed
 function M.seed() return M.default():seed() end
 
 --- moth.initial_seed(): the seed of the default stream.

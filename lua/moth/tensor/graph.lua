@@ -26,7 +26,7 @@ function getters.grad_fn(x)
   return (require("moth.autograd.node").of(x))
 end
 
--- Refuses `x.field = v` with what the engine says of it.
+-- Refuses `x.field = v` with what the core says of it.
 local function assigned(status, field, x)
   if status >= 0 then return end
   if C.moth_alive(ctx, x) == 0 then errors.status(status, field, nil, x) end

@@ -174,7 +174,7 @@ local function walk(x, items)
         errors.raise(gap_in(item, "index " .. i), "E_TYPE")
       end
       if count == 2 or count == 3 then
-        ndim_of(x) -- anew: since then a finalizer may have indexed another tensor
+        ndim_of(x) -- again: since then a finalizer may have indexed another tensor
         local start, stop, step = bounds(item, tonumber(info.shape[source - 1]), source)
         y = ops.slice(y, dim, start, stop, step)
       elseif count ~= 0 then

@@ -23,13 +23,13 @@ local function read()
   return t
 end
 
---- What the engine holds now.
+--- What the core holds now.
 -- @return a table: live_bytes (in storages), peak_bytes (their most), cached_bytes (free blocks
 -- kept for reuse: bounded by a quarter of the most bytes in use lately and 32 MiB, plus the bytes
 -- freed since that peak), limit_bytes (0: none), goal_bytes (live bytes that ask for a collection),
 -- shared_bytes (of tensors passed between contexts), live_tensors, live_handles, live_nodes,
 -- live_storages, live_tasks (backward passes under way), allocations (blocks asked of the system),
--- collections (asked for by the engine or moth.collect), collection_seconds (what they took)
+-- collections (asked for by the core or moth.collect), collection_seconds (what they took)
 function memory.memory() return read() end
 
 --- Refuses to let live bytes grow beyond a limit; ops that would then raise E_LIMIT. Free blocks
@@ -79,7 +79,7 @@ function memory.empty_cache()
   C.moth_empty_cache(ctx)
 end
 
---- Lets peak_bytes start anew from what is live.
+--- Lets peak_bytes start again from what is live.
 function memory.reset_peak_memory() C.moth_memory_reset_peak(ctx) end
 
 --- Collects until nothing more goes: Lua's garbage, and the tensors that only it held.

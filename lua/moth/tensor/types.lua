@@ -84,7 +84,7 @@ types.iinfo = define {
 
 -- ---- of two ----
 
--- The dtype in which the engine computes with two operands: where() asks the rule of all ops.
+-- The dtype in which the core computes with two operands: where() asks the rule of all ops.
 local function common(a, b)
   return bind.ops.where(bind.ops.empty({0}, {dtype = dtypes.by_name.bool}), a, b).dtype
 end
