@@ -109,7 +109,7 @@ if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a bui
   endif()
   target_link_libraries(moth_cuda_emulated PRIVATE Threads::Threads)
   if(MOTH_RACECHECK)
-    # The compiler calls __tsan_read4(address) and its kin before each access of a kernel; whom it
+    # The compiler calls __tsan_read4(address) and its variants before each access of a kernel; whom it
     # calls is watch.cpp, so nothing is linked for it. Copies of memory are calls too.
     set_source_files_properties(${MOTH_STANDS} cuda/emulator/watch.cpp
       PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)

@@ -141,7 +141,7 @@ static int add_requested(moth_task *t, moth_tensor *x, uint32_t i) {
 }
 
 /* What a pass begins with that was given no gradient: 1. On a device, where that is a launch, its
-** bytes are kept and taken again. A recording has one of its own, which replays make anew only
+** bytes are kept and taken again. A recording has one of its own, which replays make again only
 ** where something writes to it. */
 static int ones_like(moth_ctx *ctx, const moth_tensor *x, moth_tensor **y) {
   moth_ones *kept = x->l.device && !x->l.ndim ? moth_ones_of(ctx) : NULL;

@@ -100,7 +100,7 @@ static inline void moth_node_release(moth_node *n) { /* iterative: a chain of an
 /* Frees what a node saved; a second backward through it is then an error. */
 void moth_node_forget(moth_node *n);
 
-/* The history of x as an edge (borrowed node); made anew first if x is a view that fell behind.
+/* The history of x as an edge (borrowed node); made again first if x is a view that fell behind.
 ** The node is NULL if x needs no gradient. */
 int moth_edge_of(moth_tensor *x, moth_edge *edge);
 /* A view that fell behind goes by its base, which is no view. */

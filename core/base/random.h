@@ -31,7 +31,7 @@ int moth_stream_open(moth_ctx *ctx, moth_tensor *generator, int64_t n, int64_t w
 /* The next words, a multiple of 4 until the last. */
 void moth_stream_read(moth_stream *s, int64_t nwords, uint32_t *words);
 
-/* A whole number below `range` from two words, off by less than range / 2^64 from an even chance;
+/* An integer below `range` from two words, off by less than range / 2^64 from an even chance;
 ** range 0 stands for 2^64. */
 uint64_t moth_random_below(uint64_t range, const uint32_t *words);
 

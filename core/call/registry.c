@@ -18,7 +18,7 @@
   F(position)   /* positions that count from 1, converted */ \
   F(arith)      /* + - * / and what belongs to them */ \
   F(unary)      /* functions of one tensor, element by element */ \
-  F(special)    /* functions of probability: lgamma, erfinv, i0, igamma and their kin */ \
+  F(special)    /* functions of probability: lgamma, erfinv, i0, igamma and relatives */ \
   F(binary)     /* further functions of two tensors and three */ \
   F(compare)    /* comparisons and logic */ \
   F(fused)      /* several functions of these families in one pass */ \
@@ -48,7 +48,7 @@
   F(grid)       /* grid_sample: images at the places of a grid */ \
   F(pad)        /* borders */ \
   F(resize)     /* interpolate, pixel_shuffle */ \
-  F(norm)       /* layer_norm and its kin; batch_norm.c */ \
+  F(norm)       /* layer_norm, rms_norm and group_norm; batch_norm.c */ \
   F(embedding)  /* rows of a table */ \
   F(bag)        /* sums of them */ \
   F(attention)  /* scaled_dot_product_attention */ \

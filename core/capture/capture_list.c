@@ -1,5 +1,5 @@
 /* capture_list.c -- what elementwise instructions of a recording do, learnt from their kernels, and
-** who uses which storage. Only those kernels are asked that are written with moth_map and its kin
+** who uses which storage. Only those kernels are asked that are written with moth_map or a variant
 ** alone (MOTH_OP_PORTABLE) and write any layout, as no others of these do: they do nothing but
 ** tell.
 */

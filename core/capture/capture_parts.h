@@ -57,7 +57,7 @@ typedef struct moth_segment { /* instructions in a row: a graph, or run one afte
 typedef struct moth_held {
   moth_storage *s;
   enum { MOTH_HELD_NOT, MOTH_HELD_COUNTED, MOTH_HELD_BURIED } how;
-  bool inside; /* made meanwhile: another recording may have met it since, and marked it anew */
+  bool inside; /* made meanwhile: another recording may have met it since, and marked it again */
 } moth_held;
 
 typedef struct moth_spare { /* a block that may be used again */

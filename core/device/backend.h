@@ -8,7 +8,7 @@
 ** `data` is an address that only the plugin may follow. An op runs there by the first of these:
 **   - a kernel of the plugin's under the op's own name (op->device, found when the plugin loads)
 **   - its `_cpu` function, if the record says MOTH_OP_PORTABLE: it is written with moth_map,
-**     moth_copy_into and their kin alone, which look at the device themselves
+**     moth_copy_into and their variants alone, which look at the device themselves
 ** and otherwise raises E_UNSUPPORTED.
 */
 #ifndef MOTH_BACKEND_H

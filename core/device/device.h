@@ -56,7 +56,7 @@ int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
 int moth_device_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
 /* A kernel of the plugin's that is no op's, by its name; `args` is what both agree on. */
 int moth_device_call(moth_ctx *ctx, const char *name, const void *args);
-void moth_devices_swept(moth_ctx *ctx); /* after a collection: goals anew, nothing kept */
+void moth_devices_swept(moth_ctx *ctx); /* after a collection: goals again, nothing kept */
 moth_ones *moth_ones_of(const moth_ctx *ctx); /* NULL: no device is in use, or a step is captured */
 /* Another tensor of the bytes that x keeps; NULL if they do not hold, or with an error. */
 moth_tensor *moth_ones_again(const moth_tensor *x, int device, int dtype);

@@ -176,7 +176,7 @@ bool moth_json_size(moth_json *j, int64_t *value) {
   if (j->at == from || fraction || (*from == '0' && j->at - from > 1)) {
     j->at = from;
     return wrong(j, from < j->end && *from == '-' ? "a number that is not negative"
-                                                  : "a whole number");
+                                                  : "an integer");
   }
   *value = (int64_t)sum;
   return true;

@@ -22,7 +22,7 @@ typedef struct moth_json {
 bool moth_json_next(moth_json *j, char c); /* is c the next token? If so, step over it */
 bool moth_json_need(moth_json *j, char c, const char *wanted);
 bool moth_json_string(moth_json *j, moth_text *raw); /* valid UTF-8 and escapes, or wrong */
-bool moth_json_size(moth_json *j, int64_t *value);   /* a whole number from 0 to INT64_MAX */
+bool moth_json_size(moth_json *j, int64_t *value);   /* an integer from 0 to INT64_MAX */
 bool moth_json_end(moth_json *j);                    /* nothing but space is left */
 
 bool moth_json_is(moth_text raw, const char *word);   /* a raw string stands for this word */

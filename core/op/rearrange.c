@@ -268,7 +268,7 @@ static moth_tensor *counts_of(const repeat_interleave_args *a, int64_t n, int64_
   if (r->flags & MOTH_T_NUMBER) whole = moth_value_fits(r->l.dtype, moth_at(r), MOTH_I64);
   if (!whole || r->l.ndim > 1 || (r->l.ndim == 1 && r->l.numel != 1 && r->l.numel != n)) {
     moth_fail(ctx, whole ? MOTH_E_SHAPE : MOTH_E_DTYPE, "repeats",
-              "a whole number or %lld integers are needed, got %s", (long long)n, moth_str(r));
+              "an integer or %lld integers are needed, got %s", (long long)n, moth_str(r));
     return NULL;
   }
   moth_tensor *here = moth_to_host(r), *counts = here ? moth_cast(here, MOTH_I64) : NULL;

@@ -33,7 +33,7 @@ int moth_mean_dtype(const moth_tensor *input, int64_t dtype, const char *what, m
   if (status) return status;
   if (!moth_is_float(to))
     return moth_fail(input->ctx, MOTH_E_DTYPE, dtype < 0 ? "input" : "dtype",
-                     "a %s is not a whole number, so %s cannot hold it; say "
+                     "a %s is not an integer, so %s cannot hold it; say "
                      "{dtype = moth.float32}", what, moth_dtype_name(to));
   y->dtype = (uint8_t)to;
   return MOTH_OK;

@@ -1,4 +1,4 @@
-/* emulated.h -- what the parts of the stand-in share: kernels (emulated.cpp), memory (memory.cpp),
+/* emulated.h -- what the parts of the emulator share: kernels (emulated.cpp), memory (memory.cpp),
 ** and the streams that say when they run (streams.cpp).
 */
 #ifndef MOTH_EMULATED_H

@@ -35,7 +35,7 @@ static std::string full_name(const std::string &file, const char *name) {
 
 /* -- shared objects -- */
 
-typedef const moth_ptx_kernel *const *lister(size_t *count);
+typedef const moth_ptx_kernel *const *list_function(size_t *count);
 
 static void *open_object(const char *path) {
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -48,13 +48,15 @@ static void *open_object(const char *path) {
   return handle;
 }
 
-static lister *kernels_of(void *handle) { return (lister *)dlsym(handle, "moth_ptx_kernels"); }
+static list_function *kernels_of(void *handle) {
+  return (list_function *)dlsym(handle, "moth_ptx_kernels");
+}
 
 /* -- the plugin's own kernels -- */
 
 typedef std::map<const void *, const moth_ptx_kernel *> kernels;
 
-/* By where the stand-in has its own of the same name: nm tells where. */
+/* By where the emulator has its own of the same name: nm tells where. */
 static kernels *read_kernels(const char *path) {
   std::map<std::string, const moth_ptx_kernel *> named;
   kernels *found = new kernels;

@@ -1,4 +1,4 @@
-/* watch.cpp -- sees what the stand-in alone cannot: threads of a launch that race, addresses that
+/* watch.cpp -- sees what the emulator alone cannot: threads of a launch that race, addresses that
 ** lie in no tensor, and memory that is read before anybody wrote there.
 **
 ** The compiler puts a call before each access of a kernel (-fsanitize=thread; its own library is
@@ -382,7 +382,7 @@ void watch_region(region *r, const void *at, size_t n, size_t most) {
 
 } // namespace
 
-/* -- what the stand-in tells -- */
+/* -- what the emulator tells -- */
 
 void moth_watch_launch(const void *of, const void *args, size_t nargs) {
   kernel = of;

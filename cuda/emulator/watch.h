@@ -1,4 +1,4 @@
-/* watch.h -- what the stand-in tells of a kernel's run to who checks it (watch.cpp), in the build
+/* watch.h -- what the emulator tells of a kernel's run to who checks it (watch.cpp), in the build
 ** that is made for that: WATCH(...) is nothing in the other.
 */
 #ifndef MOTH_EMULATED_WATCH_H

@@ -1,7 +1,7 @@
 /* cache.cu -- what NVRTC compiled, kept on disk for the next process, which then need not wait.
 **
 ** Files lie in MOTH_CACHE, else in $XDG_CACHE_HOME/moth or ~/.cache/moth; `none` keeps nothing, and
-** so does what stands for a GPU on the CPU unless a folder is named. A file's name is a hash of
+** so does the GPU emulator on the CPU unless a folder is named. A file's name is a hash of
 ** all that its code depends on. One that is cut off or changed is as good as none; a new one
 ** appears whole or not at all.
 */

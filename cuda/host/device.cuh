@@ -36,7 +36,7 @@ template <class K> static inline uint64_t hash_of(const K &key) {
 }
 
 /* How a library does something is found out once, and kept in a table by all that it depends on.
-** The plan that has this key, or one that is to be made anew, to which may_go(plan) agrees; NULL:
+** The plan that has this key, or one that is to be made again, to which may_go(plan) agrees; NULL:
 ** to none near by. `taken` and `key` are members. */
 template <int SIZE, class P, class K, class F>
 static inline P *plan_for(P (&plans)[SIZE], const K &key, bool *is_new, F may_go) {

@@ -2,7 +2,7 @@
 ** to them, and what they do is done by kernels of our own where they are missing.
 **
 ** MOTH_CUBLASLT, MOTH_CUDNN and MOTH_NVRTC in the environment name a file to open instead, or
-** `none`. What stands for a GPU on the CPU has none of them unless a file is named.
+** `none`. The GPU emulator on the CPU has none of them unless a file is named.
 */
 #include "device.cuh"
 

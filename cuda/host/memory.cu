@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-#ifdef MOTH_WATCHED /* by the stand-in, who must know how many bytes of a block are a tensor's */
+#ifdef MOTH_WATCHED /* by the emulator, who must know how many bytes of a block are a tensor's */
 void moth_watch_block(cudaStream_t stream, void *at, int64_t used, int64_t size);
 #else
 static inline void moth_watch_block(cudaStream_t, void *, int64_t, int64_t) {}

@@ -1,6 +1,6 @@
 /* preamble.cuh -- what the source of kernels begins with that are made at run time: the little
 ** that the files behind it (plugin.cmake lists them) want of a C library. NVRTC has none; the
-** compiler of what stands for a GPU gets CUDA's words explained instead. Lines that include are
+** compiler of the GPU emulator gets CUDA's words explained instead. Lines that include are
 ** indented here: those of the other files are left out.
 */
 #define MOTH_AT_RUN_TIME

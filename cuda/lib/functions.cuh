@@ -1,5 +1,5 @@
 /* functions.cuh -- what the expressions of elementwise functions are made of, beside CUDA's own
-** exp(x) and its kin: the curves of core/kernel/math/curves.h and exp.h, for f32 and f64.
+** exp(x) and relatives: the curves of core/kernel/math/curves.h and exp.h, for f32 and f64.
 */
 #ifndef MOTH_CUDA_FUNCTIONS_CUH
 #define MOTH_CUDA_FUNCTIONS_CUH

@@ -6,7 +6,7 @@
 
 #include "numbers.cuh"
 
-/* Below this many, 32 bits do. What stands for a GPU may draw the line lower, to be tried. */
+/* Below this many, 32 bits do. The GPU emulator may draw the line lower, to be tried. */
 #if defined(__CUDACC__) || defined(MOTH_AT_RUN_TIME)
 #define MOTH_SMALL INT32_MAX
 #else

@@ -18,7 +18,7 @@ template <class F> static int make_all(moth_tensor *y, F f) {
   });
 }
 
-/* -- arange: in whole numbers if all three are whole -- */
+/* -- arange: in integers if all three are whole -- */
 
 struct whole_steps {
   int64_t start, step;

@@ -133,7 +133,7 @@ static int cholesky_large(moth_ctx *ctx, int device, cholesky_of<T> p, bool repo
       status = launch_on(ctx, q, cholesky_rest<T>, grid_for(p.count * tiles * tiles), BLOCK, 0, p,
                          from, tiles);
   }
-  q = status ? NULL : moth_queue_of(ctx, device); /* asked anew: `trouble` belongs to one launch */
+  q = status ? NULL : moth_queue_of(ctx, device); /* asked again: `trouble` belongs to one launch */
   if (!q) return moth_status(ctx);
   p.trouble = reports ? q->trouble : NULL;
   return launch_on(ctx, q, cholesky_end<T>, each, BLOCK, 0, p);
@@ -301,7 +301,7 @@ template <class T> int lu_large(moth_ctx *ctx, const moth_queue *q, const lu_of<
 }
 
 template <class T> int lu_finish(moth_ctx *ctx, int device, lu_of<T> p, bool reports) {
-  const moth_queue *q = moth_queue_of(ctx, device); /* asked anew: a launch has its own `trouble` */
+  const moth_queue *q = moth_queue_of(ctx, device); /* again: a launch has its own `trouble` */
   if (q && reports) p.trouble = q->trouble;
   return launch_on(ctx, q, lu_end<T>, blocks_for(p.count * p.m * p.n), BLOCK, 0, p);
 }

@@ -93,8 +93,8 @@ static int cut(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, const lin
 
 /* Which of A, B and C are to be copied, if it is worth it. */
 static bool wants_copies(const moth_queue *q, const moth_gemm *m, const lines *l, bool *which) {
-  /* products for each element that is copied, and in all, since launches take time as well; what
-  ** stands for a GPU may draw these lines lower */
+  /* products for each element that is copied, and in all, since launches take time as well; the
+  ** emulator may draw these lines lower */
   const int64_t least = MOTH_SMALL < INT32_MAX ? 8 : 512, large = 2 * (int64_t)MOTH_SMALL;
   const int64_t size = moth_dtype_size[m->dtype];
   const void *const at[3] = {m->a, m->b, m->c};

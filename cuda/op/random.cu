@@ -177,7 +177,7 @@ MOTH_CUDA(randn_like) { return fill_normal(a->generator, out[0], 1, 0); }
 MOTH_CUDA(uniform_) { return fill_uniform(a->generator, out[0], a->to - a->from, a->from); }
 MOTH_CUDA(normal_) { return fill_normal(a->generator, out[0], a->std, a->mean); }
 
-/* -- whole numbers -- */
+/* -- integers -- */
 
 static int fill_whole(moth_tensor *generator, moth_tensor *to, int64_t low, uint64_t count) {
   return fill_target(to, [&](moth_tensor *y) {

@@ -38,7 +38,7 @@ local function counts(name, lengths, x)
   end
   if lib.istensor(lengths) then
     if lengths:is_floating_point() or lengths.dtype == moth.bool then
-      errors.refuse("ctc_loss", name, "whole numbers are needed", lengths, "E_DTYPE")
+      errors.refuse("ctc_loss", name, "integers are needed", lengths, "E_DTYPE")
     end
     lengths = lengths:reshape(-1):to {dtype = moth.int64}
     if not lengths.is_cuda and not lib.capture then -- a GPU's op reports them
@@ -60,7 +60,7 @@ local function counts(name, lengths, x)
   local more = {}
   for i, n in ipairs(lengths) do
     if type(n) ~= "number" or n % 1 ~= 0 then
-      errors.refuse("ctc_loss", name, "whole numbers are needed", n, "E_TYPE")
+      errors.refuse("ctc_loss", name, "integers are needed", n, "E_TYPE")
     end
     if n < 0 or n > MOST then no_length(name, errors.describe(n)) end
     more[i] = n + 1

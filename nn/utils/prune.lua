@@ -59,7 +59,7 @@ end
 -- The number of elements, of n, for an amount.
 local function count_of(fname, amount, n)
   if not (amount >= 0) or amount > 1 and amount % 1 ~= 0 then
-    errors.argument(fname, "amount", ("a share from 0 to below 1 or a whole number is needed, got "
+    errors.argument(fname, "amount", ("a share from 0 to below 1 or an integer is needed, got "
       .. "%g"):format(amount), "E_DOMAIN")
   end
   if amount < 1 then

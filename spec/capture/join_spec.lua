@@ -143,7 +143,7 @@ describe("a chain of elementwise ops in a captured step", function()
     end
   end)
 
-  it("reads a single element anew that an op of whole tensors writes", function()
+  it("reads a single element again that an op of whole tensors writes", function()
     local function step(x)
       local mean, var = moth.tensor {0.0}, moth.tensor {1.0}
       F.batch_norm(x, {running_mean = mean, running_var = var, training = true, momentum = 0.5})

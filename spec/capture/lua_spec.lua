@@ -176,8 +176,8 @@ describe("a captured step with Functions written in Lua", function()
   end)
 end)
 
--- A leaf whose gradient a captured step makes anew, and what tells that gradient's elements and how
--- often the step was recorded.
+-- A leaf whose gradient a captured step makes again, and what tells that gradient's elements and
+-- how often the step was recorded.
 local function stepped()
   local w = moth.ones(2):requires_grad_()
   local step = moth.capture(function(x)

@@ -70,7 +70,7 @@ local function drawn(example, seed, place)
   return arguments, registry.tensors(arguments)
 end
 
--- The default generator and those among the arguments start anew.
+-- The default generator and those among the arguments start again.
 local function seed(arguments, number)
   moth.manual_seed(number)
   for i = 1, arguments.n do

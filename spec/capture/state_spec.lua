@@ -134,7 +134,7 @@ describe("between replays", function()
 end)
 
 describe("the bytes of a recording", function()
-  it("constants that are written through .data begin anew in each replay", function()
+  it("constants that are written through .data begin again in each replay", function()
     local step = moth.capture(function(x)
       local c = moth.tensor {1, 2}
       c.data:add_(x)
@@ -170,7 +170,7 @@ describe("the bytes of a recording", function()
     end
   end)
 
-  it("a generator that the step makes begins anew in each replay", function()
+  it("a generator that the step makes begins again in each replay", function()
     local function draw(a)
       local g = moth.Generator()
       g:manual_seed(5)

@@ -70,7 +70,7 @@ describe("a captured step whose argument is a table", function()
     assert.are.equal(1, recordings(step))
   end)
 
-  it("is recorded anew for other keys, nesting, shapes, dtypes and constants", function()
+  it("is recorded again for other keys, nesting, shapes, dtypes and constants", function()
     local step = moth.capture(function(b)
       local sum = moth.zeros(1)
       local function add(t)

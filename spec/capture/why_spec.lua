@@ -1,4 +1,5 @@
--- A captured step sees that a module was replaced, wherever it lies, and says why it recorded anew.
+-- A captured step sees that a module was replaced, wherever it lies, and says why it recorded
+-- again.
 
 local moth = require "moth"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim

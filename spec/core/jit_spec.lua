@@ -225,7 +225,7 @@ describe("compiled and interpreted code", function()
   end)
 end)
 
--- LuaJIT may put off reading a struct's field until past a call of C that writes it anew.
+-- LuaJIT may put off reading a struct's field until past a call of C that writes it again.
 describe("a fact of a tensor", function()
   it("stays what it was when the same is asked of another, in compiled loops", function()
     local vector, matrix, wrong = moth.zeros(3), moth.zeros(2, 3), 0

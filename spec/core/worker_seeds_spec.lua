@@ -21,7 +21,7 @@ describe("a worker", function()
     assert.are_not.same(first[1], first[2])
   end)
 
-  it("draws anew in every loader, pass and generator, and the same after manual_seed", function()
+  it("draws again in every loader, pass and generator, and the same after manual_seed", function()
     local function drawn(generator)
       return batches(data.DataLoader(sets.Noise(4), {num_workers = 1, generator = generator}))
     end
@@ -54,7 +54,7 @@ describe("a worker", function()
     assert.same(sampled(moth.Generator {seed = 2}), sampled(moth.Generator {seed = 2}))
   end)
 
-  it("in a stream draws anew in every pass too", function()
+  it("in a stream draws again in every pass too", function()
     local function drawn()
       return batches(data.DataLoader(sets.NoiseStream(3), {num_workers = 1}))
     end

@@ -283,7 +283,7 @@ describe("a DataLoader with workers", function()
     assert.equal(code, moth.errcode())
   end
 
-  it("says what a dataset lacks to be made anew", function()
+  it("says what a dataset lacks to be made again", function()
     local own = nn.class("Own", data.Dataset)
     function own:len() return 3 end
     refuses(own(), {}, "must create the Own: put its class into a module", "E_UNSUPPORTED")

@@ -49,7 +49,7 @@ end
 
 ffi.cdef [[int setenv(const char *, const char *, int); int unsetenv(const char *);]]
 
--- f() with a variable of the environment set; what stands for a GPU looks at some.
+-- f() with a variable of the environment set; the GPU emulator looks at some.
 local function with_variable(name, value, f)
   ffi.C.setenv(name, value, 1)
   local ok, result = pcall(f)
@@ -327,7 +327,7 @@ describe("a captured step on a GPU", function()
       tostring(step))
   end)
 
-  it("reads numbers that lie on the CPU anew", function()
+  it("reads numbers that lie on the CPU again", function()
     local factor = moth.tensor(2)
     local step = moth.cuda.graph(function(x) return chain(x * factor) end)
     local x = there {5}

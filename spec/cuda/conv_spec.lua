@@ -120,7 +120,7 @@ describe("convolution on a GPU", function()
   end)
 end)
 
--- ---- whole numbers: every product and sum is exact, in whatever order, and rounded once ----
+-- ---- integers: every product and sum is exact, in whatever order, and rounded once ----
 
 local formats = { [4] = "channels_last", [5] = "channels_last_3d" }
 
@@ -165,7 +165,7 @@ describe("depthwise convolution on a GPU", function()
     return
   end
 
-  it("is the plain sum of whole numbers, whatever its filters and however images lie", function()
+  it("is the plain sum of integers, whatever its filters and however images lie", function()
     exact({ 2, 16, 21, 9 }, { 16, 1, 3, 3 }, { groups = 16, padding = 1 })
     exact({ 3, 8, 11, 12 }, { 8, 1, 3, 3 }, { groups = 8, stride = 2, padding = { 0, 2 } })
     exact({ 2, 8, 13, 10 }, { 8, 1, 5, 5 }, { groups = 8, padding = "same" })
@@ -193,7 +193,7 @@ describe("convolution on tensor cores", function()
   before_each(function() moth.backends.cudnn.allow_tf32 = true end)
   after_each(function() moth.backends.cudnn.allow_tf32 = false end)
 
-  it("is the plain sum of whole numbers, with every stride, step and border", function()
+  it("is the plain sum of integers, with every stride, step and border", function()
     exact({ 2, 16, 9, 7 }, { 24, 16, 3, 3 }, { padding = 1 })
     exact({ 2, 16, 9, 8 }, { 8, 16, 3, 2 }, { stride = { 2, 3 }, padding = { 0, 2 } })
     exact({ 1, 8, 14, 15 }, { 16, 8, 3, 4 }, { dilation = { 2, 3 }, stride = 2, padding = 3 })

@@ -178,7 +178,7 @@ describe("memory of a GPU", function()
     assert.equal(before, moth.cuda.memory_allocated())
   end)
 
-  it("cannot be followed from the CPU, where a stand-in keeps it", function()
+  it("cannot be followed from the CPU, where an emulator keeps it", function()
     if not cuda.name:find "emulated" then return end
     local x = moth.ones(4, { device = "cuda" })
     local address = ffi.cast("const volatile int *", x:data_ptr())

@@ -1,5 +1,5 @@
--- What an op on a GPU costs the CPU: which calls of the driver it makes, as the stand-in
--- (cuda/emulator/) counts them; and that the stand-in can leave all work undone, so that what
+-- What an op on a GPU costs the CPU: which calls of the driver it makes, as the emulator
+-- (cuda/emulator/) counts them; and that the emulator can leave all work undone, so that what
 -- asking takes can be measured.
 
 local ffi = require "ffi"
@@ -11,7 +11,7 @@ local F = moth.nn.functional
 
 describe("the host's share of work on a GPU", function()
   if not (cuda.here and cuda.name:find("emulated", 1, true)) then
-    pending("is counted by the stand-in: this wants the GPU that is emulated on the CPU")
+    pending("is counted by the emulator: this wants the GPU that is emulated on the CPU")
     return
   end
 

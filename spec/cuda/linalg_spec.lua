@@ -7,7 +7,7 @@ local cuda = require "spec.support.cuda"
 
 local linalg = moth.linalg
 local SIZES = { 1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 100 }
-local FEWER = { 1, 2, 17, 32, 33, 70 } -- where a stand-in's hundreds of threads take long
+local FEWER = { 1, 2, 17, 32, 33, 70 } -- where an emulator's hundreds of threads take long
 
 -- Symmetric, far from singular.
 local function positive(dtype, ...)

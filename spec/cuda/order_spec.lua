@@ -106,7 +106,7 @@ local PROGRAM = BEGIN .. [[
 
 describe("kernels", function()
   if not cuda.here or not cuda.name:find "emulated" then
-    pending("give the same bits in whatever order threads run: only what stands for a GPU has one")
+    pending("give the same bits in whatever order threads run: only the GPU emulator has one")
     return
   end
 

@@ -1,5 +1,5 @@
 -- How often a GPU goes over memory: f32 and half types together in one pass, norms that write what
--- products read, gradients that are added where they are made. Launches are counted by the stand-in
+-- products read, gradients that are added where they are made. Launches are counted by the emulator
 -- (cuda/emulator/), values are held to the same formulas with their casts written out.
 
 local ffi = require "ffi"
@@ -511,7 +511,7 @@ describe("a pass that is given no gradient, on a GPU", function()
         return passed
       end)
       lib.collect = collect
-      slope() -- what is kept for the next pass is made anew
+      slope() -- what is kept for the next pass is made again
       assert.equal(held.tensors, intact.counts().tensors, "allocation " .. k)
       if done then return end
     end

@@ -41,9 +41,9 @@ describe("a product on a GPU", function()
     end)
   end
 
-  -- Small whole numbers: every product and sum is exact, in whatever order.
+  -- Small integers: every product and sum is exact, in whatever order.
   for _, dtype in ipairs { "float16", "bfloat16", "float32" } do
-    it("of whole numbers is their plain sum, in " .. dtype .. " on tensor cores", function()
+    it("of integers is their plain sum, in " .. dtype .. " on tensor cores", function()
       moth.manual_seed(4)
       moth.set_float32_matmul_precision("high")
       local function whole(rows, cols, turned)

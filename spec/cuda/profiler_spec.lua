@@ -124,7 +124,7 @@ describe("a profile of work on a GPU", function()
     assert.truthy(tostring(there):find("CUDA total", 1, true))
   end)
 
-  it("waits for none of it before the end, where a stand-in puts off what it may", function()
+  it("waits for none of it before the end, where an emulator puts off what it may", function()
     local s = moth.cuda.Stream()
     local x = moth.ones(8, {device = "cuda"})
     moth.cuda.synchronize()
@@ -196,7 +196,7 @@ describe("a profile of work on a GPU", function()
     assert.is_true(there[2].ts >= there[1].ts + there[1].dur - 1)
   end)
 
-  it("ends with an error in it, and measures anew after it", function()
+  it("ends with an error in it, and measures again after it", function()
     local x = moth.randn(3, {device = "cuda"})
     for _ = 1, 3 do
       assert.has_error_like(function()

@@ -1,4 +1,4 @@
--- What looks on while kernels run on what stands for a GPU (cuda/emulator/watch.cpp,
+-- What looks on while kernels run on the GPU emulator (cuda/emulator/watch.cpp,
 -- `./moth test --racecheck`) must see each planted mistake of spec/host/watched.cpp, name the line,
 -- and keep quiet where threads wait for each other as they should.
 

@@ -48,7 +48,7 @@ describe("a long run of one position on a GPU", function()
     end
   end
 
-  -- Small whole numbers, whose sums are the same in any order.
+  -- Small integers, whose sums are the same in any order.
   local function whole(...) return moth.randint(-4, 5, { ... }) end
 
   it("is reduced in each way, in each type", function()

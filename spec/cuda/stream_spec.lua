@@ -102,7 +102,7 @@ describe("a stream", function()
     end
   end)
 
-  it("does not run before it is waited for, where a stand-in puts off what it may", function()
+  it("does not run before it is waited for, where an emulator puts off what it may", function()
     if not emulated or os.getenv "MOTH_EMULATED_REPORTS" then return end -- which would tell of it
     local s = moth.cuda.Stream()
     local x = moth.ones(8, { device = "cuda" })

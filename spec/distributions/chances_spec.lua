@@ -10,7 +10,7 @@ local made = chances.golden "chances"
 local same, f64 = chances.same, chances.f64
 local function tensors(...) return (chances.tensors(...)) end -- without their names
 
--- The parameters of a golden case; whole numbers of arguments that are no tensors stay numbers.
+-- The parameters of a golden case; integers of arguments that are no tensors stay numbers.
 local function parameters(case, grad)
   local params = tensors(case.params, grad)
   for name, value in pairs(case.fixed or {}) do
@@ -251,7 +251,7 @@ describe("numbers drawn from", function()
     assert.is_true(probs.grad:abs():sum():item() > 0)
   end)
 
-  it("all keep float32, and draw anew in a recorded step", function()
+  it("all keep float32, and draw again in a recorded step", function()
     for _, d in ipairs { D.VonMises(moth.zeros(8), 2), D.Weibull(moth.ones(8), 2),
         D.Kumaraswamy(moth.ones(8), 2), D.RelaxedBernoulli(0.5, moth.full({ 8 }, 0.5)),
         D.Multinomial(5, moth.ones(8)) } do

@@ -380,7 +380,7 @@ describe("a distribution of one's own", function()
 end)
 
 describe("a recorded step", function()
-  it("draws anew in every replay and checks nothing", function()
+  it("draws again in every replay and checks nothing", function()
     moth.manual_seed(5)
     local logits = moth.randn(4, 3)
     local step = moth.capture(function(x)

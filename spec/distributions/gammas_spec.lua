@@ -104,7 +104,7 @@ describe("the distribution", function()
     assert.error_matches(function() D.Dirichlet(moth.tensor(1)) end, "categories", 1, true)
     assert.error_matches(function() D.Dirichlet(moth.tensor {{1, 2}, {0.5, -1}}) end,
       "got f32 (2, 2) with {0.5, -1}", 1, true)
-    assert.error_matches(function() D.Poisson(1):log_prob(0.5) end, "whole numbers", 1, true)
+    assert.error_matches(function() D.Poisson(1):log_prob(0.5) end, "integers", 1, true)
     assert.error_matches(function() D.Poisson(1):rsample() end, "no rsample", 1, true)
     assert.equal("(7, 2)", tostring(D.Chi2(3):expand(7, 2):sample().shape))
   end)

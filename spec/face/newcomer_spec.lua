@@ -115,7 +115,7 @@ describe("a habit from Python", function()
       "leave it out")
   end)
 
-  it("of making a buffer anew in each captured call is told to write into it", function()
+  it("of making a buffer again in each captured call is told to write into it", function()
     local Net = nn.class("Net", nn.Module)
     function Net:init() self:register_buffer("count", moth.zeros(1)) end
     function Net:forward(y)

@@ -18,7 +18,7 @@ describe("print", function()
     shows("-inf [moth.float32]", moth.tensor(-math.huge))
   end)
 
-  it("writes whole numbers without a point, others with four digits", function()
+  it("writes integers without a point, others with four digits", function()
     shows("{1, 2, 3}\n[moth.float32 of size 3]", moth.tensor{ 1, 2, 3 })
     shows("{1.0000, 2.5000}\n[moth.float32 of size 2]", moth.tensor{ 1, 2.5 })
     shows("{{ 1.0000,  2.5000},\n {-3.0000,  4.0000}}\n[moth.float32 of size 2x2]",
@@ -161,7 +161,7 @@ describe("a Size", function()
     assert.equal(1, moth.Size{}:numel())
     assert.equal(2, #size)
     assert.same({ 2, 3 }, { unpack(size) })
-    assert.has_error_like(function() moth.Size{ 1.5 } end, "whole numbers are needed, got 1.5")
+    assert.has_error_like(function() moth.Size{ 1.5 } end, "integers are needed, got 1.5")
   end)
 
   it("is new each time: changing it changes no tensor", function()

@@ -188,7 +188,7 @@ local ROWS = [=[
   nn.utils.clip_grad_value_({ grad }, 0 / 0)
     bad argument 'clip_value' to 'clip_grad_value_' (a number from 0 on is needed, got nan)
   nn.utils.prune.l1_unstructured(nn.Linear(2, 2), "weight", 2.5)
-    bad argument 'amount' to 'l1_unstructured' (a share from 0 to below 1 or a whole number is n
+    bad argument 'amount' to 'l1_unstructured' (a share from 0 to below 1 or an integer is n
   nn.utils.prune.l1_unstructured(nn.Linear(2, 2), "none", 1)
     bad argument 'name' to 'l1_unstructured' (Linear has no parameter or buffer 'none')
   nn.utils.prune.random_unstructured(nn.Linear(2, 2), "weight", 5)
@@ -370,7 +370,7 @@ local ROWS = [=[
   moth.tensor_split(moth.ones(4), "x")
     bad argument 'indices_or_sections' to 'tensor_split' (a number or a list of them is needed,
   moth.tensor_split(moth.ones(4), { 1.5 })
-    bad argument 'indices_or_sections' to 'tensor_split' (whole numbers are needed, got 1.5)
+    bad argument 'indices_or_sections' to 'tensor_split' (integers are needed, got 1.5)
   moth.normal(0, 1)
     bad argument 'size' to 'normal' (is needed with two numbers)
   moth.normal(moth.ones(2), 1, { 2 })
@@ -404,7 +404,7 @@ local ROWS = [=[
   moth.ones(2):type_as(3)
     bad argument 'other' to 'type_as' (a tensor is needed, got 3)
   moth.ones(2):size(1.5)
-    bad argument 'dim' to 'size' (a whole number is needed, got 1.5)
+    bad argument 'dim' to 'size' (an integer is needed, got 1.5)
   moth.ones(2):is_set_to(3)
     bad argument 'other' to 'is_set_to' (a tensor is needed, got 3)
   moth.testing.assert_close(moth.ones(2), { 1, 1 })

@@ -126,7 +126,7 @@ describe("data.csv", function()
     fails("a\n1\n", {delimiter = ",,"}, "one character or \"space\" is needed")
     assert.has_error_like(function() data.csv "no/such.csv" end, "cannot open .no/such.csv.: ")
     assert.has_error_like(function() read("a\n1.5\n"):column(1, moth.int64) end,
-      "line 2, column 1 %('a'%): '1.5' is no whole number of moth.int64")
+      "line 2, column 1 %('a'%): '1.5' is no value of moth.int64")
     fails("a,b\n1,2\n3,1e60\n", nil, "': line 3, column 2 %('b'%): '1e60' does not fit")
     local t = read "a\n255\n300\n"
     assert.same({255, 300}, t:column(1, moth.int16):tolist())

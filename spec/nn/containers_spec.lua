@@ -173,7 +173,7 @@ describe("ModuleList", function()
     assert.is_true(params[{2, 3}][1] == params[2])
     assert.has_error_like(function() return l[{2, 4}] end,
       "range {2, 4} leaves a ModuleList of size 3")
-    assert.has_error_like(function() return l[{}] end, "range {} must hold whole numbers")
+    assert.has_error_like(function() return l[{}] end, "range {} must hold integers")
   end)
 
   it("says which positions there are", function()

@@ -171,9 +171,9 @@ describe("ctc_loss", function()
       function() local y = loss(x, t, { 7, 7 }, { 3, 2 }, 5) return y end)
     refuses("'log_probs' to 'ctc_loss' %(%(T, N, C%) or %(T, C%)",
       function() local y = loss(x[{ 1, 1 }], t, { 7, 7 }, { 3, 2 }) return y end)
-    refuses("'input_lengths' to 'ctc_loss' %(whole numbers",
+    refuses("'input_lengths' to 'ctc_loss' %(integers",
       function() local y = loss(x, t, { 7, 6.5 }, { 3, 2 }) return y end)
-    refuses("'target_lengths' to 'ctc_loss' %(whole numbers are needed, got f32",
+    refuses("'target_lengths' to 'ctc_loss' %(integers are needed, got f32",
       function() local y = loss(x, t, { 7, 6 }, moth.ones(2)) return y end)
   end)
 end)

@@ -188,7 +188,7 @@ describe("dropout", function()
     assert.close(1, y:mean():item(), 0.03)
   end)
 
-  it("draws anew each time, and alike with one seed", function()
+  it("draws again each time, and alike with one seed", function()
     local x = moth.ones(1000)
     moth.manual_seed(7)
     local a, b = F.dropout(x), F.dropout(x)

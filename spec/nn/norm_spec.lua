@@ -93,7 +93,7 @@ describe("batch_norm", function()
   end)
 end)
 
-describe("layer_norm and its kin", function()
+describe("layer_norm, rms_norm and group_norm", function()
   it("makes 0 of rows without spread", function()
     assert.same({0, 0, 0}, list(F.layer_norm(moth.ones(1, 3), {3})))
     assert.same({0, 0, 0, 0}, list(F.group_norm(moth.ones(1, 4) * 7, 2)))

@@ -117,7 +117,7 @@ describe("fractional_max_pool2d", function()
       x[1]).shape)})
   end)
 
-  it("draws anew, by the seed, as a layer, without a batch and for half types", function()
+  it("draws again, by the seed, as a layer, without a batch and for half types", function()
     local x = moth.randn(3, 20, 20)
     local pool = nn.FractionalMaxPool2d(3, {output_ratio = 0.5})
     local function drawn(seed)

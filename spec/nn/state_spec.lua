@@ -277,7 +277,7 @@ describe("an optimizer's state dict", function()
     assert.close({1}, other.state[b].momentum_buffer:tolist())
   end)
 
-  it("takes what PyTorch writes: whole numbers as keys, further options, steps as tensors",
+  it("takes what PyTorch writes: integers as keys, further options, steps as tensors",
     function()
       local p = nn.Parameter(moth.zeros(2))
       local opt = optim.Adam({p})

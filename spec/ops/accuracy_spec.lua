@@ -312,7 +312,7 @@ describe("special values", function()
   end)
 end)
 
-describe("powers of small whole numbers", function()
+describe("powers of small integers", function()
   it("are products, in place too, whatever the dtype", function()
     for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16", "int64", "int8"} do
       local x = (moth.randn(50) * 5):to(moth[dtype])

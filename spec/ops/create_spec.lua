@@ -167,7 +167,7 @@ describe("moth.frombuffer", function()
 
   it("refuses what does not fit", function()
     refuses(function() return (moth.frombuffer("\1\2\3", { dtype = moth.int16 })) end,
-      "3 bytes are no whole number of int16 elements")
+      "3 bytes are no multiple of int16 elements")
     refuses(function() return (moth.frombuffer("\1\2", { dtype = moth.uint8, offset = 3 })) end,
       "'offset' to 'frombuffer'")
     refuses(function() return (moth.frombuffer("\1\2", { dtype = moth.uint8, offset = -1 })) end,

@@ -397,7 +397,7 @@ describe("what leaves the tensor", function()
       { { { 4, 2 } }, "range {4, 2} runs backwards" },
       { { { 1, 4, 0 } }, "needs a positive step" },
       { { { 1, 4, -1 } }, "needs a positive step" },
-      { { { 1.5, 2 } }, "must hold whole numbers" },
+      { { { 1.5, 2 } }, "must hold integers" },
       { { { 1, 2, 3, 4 } }, "index 1 is a list of 4 numbers, which is no range" },
       { { 1, 2, 3, 4 }, "too many indices: 4 for f64 (4, 5, 6) with 3 dimensions" },
       { { "...", "..." }, "one \"...\" only" },

@@ -108,7 +108,7 @@ describe("the composed losses", function()
   end)
 end)
 
-describe("the losses of a difference take targets of whole numbers, as PyTorch does:", function()
+describe("the losses of a difference take targets of integers, as PyTorch does:", function()
   for _, name in ipairs {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"} do
     local loss = F[name]
 
@@ -155,7 +155,7 @@ describe("the losses of a difference take targets of whole numbers, as PyTorch d
       end
     end)
 
-    it(name .. " of whole numbers alone is refused, and of other shapes", function()
+    it(name .. " of integers alone is refused, and of other shapes", function()
       local whole = moth.tensor{1LL, 2LL}
       assert.has_error_like(function() loss(whole, whole) end,
         "'input' to '" .. name .. "' %(i64 is not supported here, wanted .* convert with :float")

@@ -274,7 +274,7 @@ describe("repeat_interleave", function()
   end)
 end)
 
-describe("extremes of whole numbers", function()
+describe("extremes of integers", function()
   it("are found along rows, columns and views, beyond 32 bits too", function()
     for _, dtype in ipairs { "uint8", "int8", "int16", "int32", "int64" } do
       for _, n in ipairs(SIZES) do
@@ -329,7 +329,7 @@ describe("cummax and cummin", function()
 end)
 
 describe("floats", function()
-  it("become the same whole numbers in long rows as alone", function()
+  it("become the same integers in long rows as alone", function()
     local ends = { 0 / 0, 1 / 0, -1 / 0, 1e30, -1e30, 0.5, -0.5, 1.9, -1.9, 254.9, 255, 256 }
     for _, e in ipairs { 31, 63 } do
       for _, by in ipairs { 1, 1 - 2^-24, 1 - 2^-53, 1 + 2^-23 } do

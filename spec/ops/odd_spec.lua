@@ -6,7 +6,7 @@ local places = require "moth.help.places"
 
 local nn = moth.nn
 
--- What each is called with; made anew each time, since some functions keep or write it.
+-- What each is called with; made again each time, since some functions keep or write it.
 local function odd()
   return {
     ["()"] = {n = 0}, ["(nil, nil)"] = {n = 2}, ["({})"] = {{}, n = 1}, ['("x")'] = {"x", n = 1},

@@ -12,7 +12,7 @@ local function call(op, arguments) return op.fn(unpack(arguments, 1, arguments.n
 
 local function isplain(v) return type(v) == "table" and getmetatable(v) == nil end
 
--- Generators among the arguments, one level deep as well, start anew.
+-- Generators among the arguments, one level deep as well, start again.
 local function reseed(arguments)
   moth.manual_seed(7)
   for i = 1, arguments.n do

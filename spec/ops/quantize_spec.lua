@@ -1,4 +1,4 @@
---- quantize_spec.lua -- fake_quantize_per_tensor_affine and its kin for channels: values are
+--- quantize_spec.lua -- fake quantization per tensor and per channel: values are
 -- PyTorch's, gradients pass where nothing was clamped.
 
 local moth = require "moth"

@@ -67,7 +67,7 @@ describe("a seed", function()
     assert.equal(6, moth.initial_seed())
   end)
 
-  it("is a whole number from 0 to 2^53", function()
+  it("is an integer from 0 to 2^53", function()
     moth.manual_seed(2 ^ 53)
     moth.manual_seed(0)
     for _, bad in ipairs{ -1, 1.5, 2 ^ 53 + 2, 0 / 0, math.huge, "1" } do

@@ -1,4 +1,4 @@
--- moth bench cuda: it runs, on what stands for a GPU too, and says what the peer's program says.
+-- moth bench cuda: it runs, on the GPU emulator too, and says what the peer's program says.
 
 local cuda = require "spec.support.cuda"
 local process = require "spec.support.process"

@@ -300,7 +300,7 @@ describe("moth test", function()
     end)
   end)
 
-  it("builds what stands for a GPU only for specs that may ask for one", function()
+  it("builds the GPU emulator only for specs that may ask for one", function()
     checkout(function(dir, test)
       assert.are.same({ "ran test spec/plain_spec.lua with /nonexistent\n", 0 },
         { test "spec/plain_spec.lua" })

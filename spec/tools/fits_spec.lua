@@ -15,7 +15,7 @@ local function told(name, card, stack, registers)
   return TOLD:format(name, card, name, stack, registers)
 end
 
--- What nvcc says of a kernel that is compiled anew counts.
+-- What nvcc says of a kernel that is compiled again counts.
 local KERNELS = told("wide", 75, 8, 255) .. told("wide", 80, 0, 20) .. told("thin", 75, 8, 20)
   .. told("thin", 75, 0, 32) .. told("gone", 75, 0, 32)
 

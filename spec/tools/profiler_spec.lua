@@ -163,7 +163,7 @@ describe("a profile", function()
     assert.same({1, 2}, {a, b})
   end)
 
-  it("begins and ends by hand, and anew", function()
+  it("begins and ends by hand, and again", function()
     local x = moth.ones(3)
     local prof = profile()
     assert.equal("profile (not begun)", tostring(prof))

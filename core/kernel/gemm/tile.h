@@ -32,7 +32,7 @@ typedef struct moth_tile {
   ** for i < m <= taps[v] and j in v vectors. */
   void (*sum)(int m, int v, int64_t n, const float *x, const int64_t *off, const int64_t *at,
               const float *b, int64_t ldb, bool add, float *y);
-  /* to[j * ldt + i] = from[i * ld + j] for i < m and j < n; i up to a whole number of vectors
+  /* to[j * ldt + i] = from[i * ld + j] for i < m and j < n; i up to full vectors
   ** is written, with 0. */
   void (*turn)(int64_t m, int64_t n, const float *from, int64_t ld, float *to, int64_t ldt);
   /* Each of `rows` rows: n elements of `from`, a step apart, to to[first] and what follows; zeros
@@ -51,14 +51,14 @@ typedef struct moth_tile {
               int64_t step);
   /* The transforms of winograd.c. Patches of 4x4, side by side two columns apart: `row` has the
   ** n columns of each row that are inside, `first` further ones stand before them and others after,
-  ** with 0. Number i of patch k goes to to[i * ldt + k]; k up to a whole number of vectors is
+  ** with 0. Number i of patch k goes to to[i * ldt + k]; k up to full vectors is
   ** written. Data needed soon are `ahead` floats on. */
   void (*patches)(const float *const row[4], int64_t first, int64_t n, int64_t patches,
                   int64_t ahead, float *to, int64_t ldt);
   /* A vector of filters: tap t of the j-th at taps[t * lanes + j], the last tap first if `flip`;
   ** number i goes to to[i * ldt + j]. */
   void (*filters)(const float *taps, bool flip, float *to, int64_t ldt);
-  /* Two rows of 2 n results, each of them plus start, up to a whole number of vectors. */
+  /* Two rows of 2 n results, each of them plus start, up to full vectors. */
   void (*results)(const float *from, int64_t ldf, int64_t n, float start, float *upper,
                   float *lower);
 } moth_tile;

@@ -277,7 +277,7 @@ function ops.cvta(m, o)
   if m.shared then a = m.to and "UNSHARED(" .. a .. ")" or "SHARED(" .. a .. ", 0)" end
   return write(o[1], "u64", a)
 end
--- A number of one type as one of another: float to float, to and from whole numbers, and between.
+-- A number of one type as one of another: float to float, to and from integers, and between.
 local HALVES = { f16 = true, bf16 = true }
 local function widened(text, t) -- as a float or double, or as it is
   if HALVES[t] then return ("%s_to_f32(%s)"):format(t, read(text, "u16")), "f32" end

@@ -1,4 +1,4 @@
-/* ptx_machine.h -- between kernels translated from PTX (ptx.h) and the stand-in that runs them. */
+/* ptx_machine.h -- between kernels translated from PTX (ptx.h) and the emulator that runs them. */
 #ifndef MOTH_PTX_MACHINE_H
 #define MOTH_PTX_MACHINE_H
 

@@ -92,7 +92,7 @@ local function symbol_address(text)
   return ("(%s%s)"):format(at or "(u64)" .. symbol, more ~= "" and "+" .. more or "")
 end
 
---- An operand as C of that type: bits, a whole number, a float or double.
+--- An operand as C of that type: bits, an integer, a float or double.
 function operands.read(text, t)
   local name = text:gsub("^%%", "")
   local value
@@ -102,7 +102,7 @@ function operands.read(text, t)
   elseif text == "-9223372036854775808" then value = "(s64)0x8000000000000000ull"
   elseif text:find "^%-%d" then value = "(s64)" .. text .. "ll"
   elseif text:find "^%d" then value = text:gsub("U$", "") .. "ull"
-  elseif text:find "^%%" then value = "SPECIAL_" .. name:gsub("%.", "_") -- %tid.x and its kin
+  elseif text:find "^%%" then value = "SPECIAL_" .. name:gsub("%.", "_") -- %tid.x and others
   else value = symbol_address(text) end
   if t == "pred" then return registers[name] and value or "(" .. value .. " != 0)" end
   if t == "f32" then return "F((u32)" .. value .. ")" end

@@ -1,5 +1,5 @@
 /* ptx.h -- what kernels are written in that translate.lua made of PTX: instructions that are no
-** operator in C, and the machine that they run on, which is the stand-in's (emulated.cpp).
+** operator in C, and the machine that they run on, which is the emulator's (emulated.cpp).
 **
 ** A register holds bits; F() and D() read them as a float or a double, B() and Q() go back. Shared
 ** memory is addressed from 0; SHARED() turns that into an address of the CPU, UNSHARED() goes back.
@@ -125,7 +125,7 @@ static inline u64 shared(char *room, u64 size, u64 at, unsigned n, const char *k
   return (u64)room + at;
 }
 
-/* -- whole numbers -- */
+/* -- integers -- */
 
 #define ADD(u, a, b, c) ((u128)(u)(a) + (u)(b) + (c))
 #define SUB(u, a, b, c) ((u128)(u)(a) - (u)(b) - (c))
@@ -240,7 +240,7 @@ static inline float FLUSH(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, 
 EXTREMES(f32, float)
 EXTREMES(f64, double)
 
-/* To whole numbers: NaN is 0, or, where 64 bits are on either side, the lowest or the middle. */
+/* To integers: NaN is 0, or, where 64 bits are on either side, the lowest or the middle. */
 #define TO_WHOLE(t, least, most)                                                               \
   static inline t to_##t(double x, int wide) {                                                 \
     x = trunc(x);                                                                              \

@@ -3,7 +3,7 @@
 --   luajit cuda/emulator/ptx/translate.lua FILE.ptx >FILE.c
 --
 -- Each instruction becomes a statement or two. Compiled to a shared object (.ci/ptx), kernels run
--- in place of those that a C++ compiler made of the same source: the stand-in then computes what
+-- in place of those that a C++ compiler made of the same source: the emulator then computes what
 -- nvcc compiled, where a product and a sum may be one rounding, by CUDA's own functions.
 
 local here = arg[0]:match "^(.*/)" or ""

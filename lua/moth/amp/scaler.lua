@@ -70,7 +70,7 @@ function GradScaler:init(init_scale, growth_factor, backoff_factor, growth_inter
   demand(backoff_factor > 0 and backoff_factor < 1, "backoff_factor", "a number between 0 and 1",
     backoff_factor)
   demand(growth_interval >= 1 and growth_interval % 1 == 0, "growth_interval",
-    "a whole number from 1 on", growth_interval)
+    "an integer from 1 on", growth_interval)
   self.factor, self.tracker = init_scale, 0
  -- the scale for captured steps; a CPU tensor of one element combines with any device
   self.multiplier = moth().tensor(init_scale, {dtype = moth().float32, device = "cpu"})

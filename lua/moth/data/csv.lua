@@ -172,7 +172,7 @@ local function to_tensor(self, k, dtype)
       value = number_of(field)
     end
     if value == nil then
-      refuse_field(self, k, i, whole and "is no whole number of " .. tostring(dtype)
+      refuse_field(self, k, i, whole and "is no value of " .. tostring(dtype)
         or "is no number")
     end
     values[i] = value

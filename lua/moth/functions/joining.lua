@@ -234,7 +234,7 @@ local function ends_of(sections, size)
   end
   for i, stop in ipairs(sections) do
     if type(stop) ~= "number" or stop % 1 ~= 0 then
-      errors.refuse("tensor_split", "indices_or_sections", "whole numbers are needed", stop,
+      errors.refuse("tensor_split", "indices_or_sections", "integers are needed", stop,
         "E_TYPE")
     end
     if stop < 0 then stop = stop + size end

@@ -88,7 +88,7 @@ quantize.fake_quantize_per_tensor_affine = define {
     if type(scale) == "number" and not (scale > 0 and scale < math.huge) then
       errors.refuse(fname, "scale", "a number above 0 is needed", scale, "E_DOMAIN")
     elseif type(zero) == "number" and not (zero >= low and zero <= high and zero % 1 == 0) then
-      errors.refuse(fname, "zero_point", ("a whole number from quant_min, %d, to quant_max, %d, "
+      errors.refuse(fname, "zero_point", ("an integer from quant_min, %d, to quant_max, %d, "
         .. "is needed"):format(low, high), zero, "E_DOMAIN")
     elseif istensor(zero) and low <= high then
       check_points(fname, zero, low, high)

@@ -384,7 +384,7 @@ M.frombuffer = define {
         "E_INDEX")
     end
     if count == -1 and left % size ~= 0 then
-      errors.argument("frombuffer", "buffer", left .. " bytes are no whole number of "
+      errors.argument("frombuffer", "buffer", left .. " bytes are no multiple of "
         .. dtypes.by_code[code].name .. " elements", "E_SHAPE")
     end
     if count < -1 or count * size > left then

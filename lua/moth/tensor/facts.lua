@@ -30,7 +30,7 @@ local function read_bytes(t) return tonumber(t.numel) * tonumber(t.itemsize) end
 -- A user's dim, 1-based or negative, as 0-based.
 local function checked_dim(fname, dim, ndim)
   if type(dim) ~= "number" or dim % 1 ~= 0 then
-    errors.argument(fname, "dim", "a whole number is needed, got " .. errors.describe(dim))
+    errors.argument(fname, "dim", "an integer is needed, got " .. errors.describe(dim))
   end
   local d = dim < 0 and ndim + dim or dim - 1
   if d < 0 or d >= ndim or dim == 0 then

@@ -25,7 +25,7 @@ local SEED = { "float", "seed", "integer from 0 to 2^53" }
 
 local function checked_seed(fname, seed)
   if seed % 1 ~= 0 or seed < 0 or seed > 2 ^ 53 then
-    errors.refuse(fname, "seed", "a whole number from 0 to 2^53 is needed", seed)
+    errors.refuse(fname, "seed", "an integer from 0 to 2^53 is needed", seed)
   end
   return seed
 end
@@ -43,7 +43,7 @@ Generator.signature = define.signature("Generator", {
   { "device?", "device", "taken and not needed: a generator serves every device" } })
 
 --- moth.Generator{seed = n}: a new source of random numbers; seed 0 if none is given.
--- @param seed   whole number from 0 to 2^53
+-- @param seed   integer from 0 to 2^53
 -- @param device taken and not needed, as PyTorch's scripts give one: each serves every device
 function Generator:init(seed)
   checked_seed("Generator", seed)

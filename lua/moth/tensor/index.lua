@@ -66,7 +66,7 @@ local function bounds(item, size, of)
   local first, last, step = item[1], item[2], item[3] or 1
   if type(first) ~= "number" or type(last) ~= "number" or type(step) ~= "number"
     or first % 1 ~= 0 or last % 1 ~= 0 or step % 1 ~= 0 then
-    bad_range(item, size, of, "must hold whole numbers, for")
+    bad_range(item, size, of, "must hold integers, for")
   end
   if step < 1 then bad_range(item, size, of, "needs a positive step (use flip), for") end
   local from = first < 0 and first + size + 1 or first

@@ -56,7 +56,7 @@ function M.wrap(list) return setmetatable(list, Size) end
 function M.is(value) return getmetatable(value) == Size end
 
 --- moth.Size{2, 3} or moth.Size(2, 3): a list of sizes that compares with `==`.
--- Raises where an element is no whole number.
+-- Raises where an element is no integer.
 function M.new(...)
   local list = ...
   if type(list) ~= "table" then list = { ... } end
@@ -65,7 +65,7 @@ function M.new(...)
     local n = list[i]
     if type(n) ~= "number" or n % 1 ~= 0 then
       local errors = require "moth.error"
-      errors.argument("Size", "sizes", "whole numbers are needed, got " .. errors.describe(n)
+      errors.argument("Size", "sizes", "integers are needed, got " .. errors.describe(n)
         .. " at position " .. i)
     end
     size[i] = n

@@ -235,7 +235,7 @@ function checkpoint.checkpoint_sequential(functions, segments, input, options)
   for i, fn in ipairs(list) do check_function(fname, ("functions[%d]"):format(i), fn) end
   local n = #list
   if type(segments) ~= "number" or segments % 1 ~= 0 or segments < 1 or segments > n then
-    errors.refuse(fname, "segments", ("a whole number from 1 to %d is needed"):format(n), segments,
+    errors.refuse(fname, "segments", ("an integer from 1 to %d is needed"):format(n), segments,
       "E_DOMAIN")
   end
   local each = math.floor(n / segments)
