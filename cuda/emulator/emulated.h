@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include "cuda_runtime.h"
-#include "emulator/ptx/machine.h"
+#include "ptx/machine.h"
 #include "watch.h"
 
 extern pthread_mutex_t moth_emulated_lock; /* held by whoever asks for, or does, anything */

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "emulator/sums.h"
+#include "../sums.h"
 #include "machine.h"
 
 typedef uint8_t u8;
