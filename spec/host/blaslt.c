@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../core/tensor/half.h"
+#include "tensor/half.h"
 
 enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14, UNSUPPORTED = 15, EPILOGUE_BIAS = 4,
        EPILOGUE_SUMS_B = 512 };

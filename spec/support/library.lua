@@ -9,8 +9,9 @@ local library = {}
 --- Builds spec/host/<name>.c as a library. @return its path
 function library.built(name)
   local path = os.tmpname()
-  local text = process.shell(("cc -std=gnu11 -O1 -Wall -Werror -shared -fPIC -o '%s' "
-    .. "'%s/spec/host/%s.c'"):format(path, require("moth.error").root, name))
+  local root = require("moth.error").root
+  local text = process.shell(("cc -std=gnu11 -O1 -Wall -Werror -shared -fPIC -I'%s/core' -o '%s' "
+    .. "'%s/spec/host/%s.c'"):format(root, path, root, name))
   assert(text == "rc=0\n", text)
   return path
 end
