@@ -16,7 +16,7 @@ end
 local stand_in, log = arg[1], arg[2]
 
 local kernels = {} -- names of the templates, or plain functions
-for path in lines "ls cuda/*.cu cuda/*.cuh" do
+for path in lines "ls cuda/*/*.cu cuda/*/*.cuh" do
   local file = assert(io.open(path))
   local text = file:read("*a"):gsub("__launch_bounds__%b()", "")
   file:close()
