@@ -13,7 +13,7 @@ local function lines(command)
   return text:gmatch "[^\n]+"
 end
 
-local stand_in, log = arg[1], arg[2]
+local emulator, log = arg[1], arg[2]
 
 local kernels = {} -- names of the templates, or plain functions
 for path in lines "ls cuda/*/*.cu cuda/*/*.cuh" do
@@ -24,7 +24,7 @@ for path in lines "ls cuda/*/*.cu cuda/*/*.cuh" do
 end
 
 local names, all = {}, 0 -- their addresses in the emulator
-for line in lines("nm '" .. stand_in .. "' 2>/dev/null") do
+for line in lines("nm '" .. emulator .. "' 2>/dev/null") do
   local at, name = line:match "^0*(%x+) [tTwWuV] (%S+)$"
   local length, rest = (name or ""):match "^_ZL?(%d+)(.*)$"
   if length and kernels[rest:sub(1, length)] and not rest:find(".", 1, true) then
@@ -36,7 +36,7 @@ if all == 0 then return end -- no C++ compiler
 
 for line in io.lines(log) do
   local path, at = line:match "^(.*) (%x+)$"
-  if path and path:sub(-#stand_in) == stand_in then names[at] = nil end
+  if path and path:sub(-#emulator) == emulator then names[at] = nil end
 end
 
 local never = {}

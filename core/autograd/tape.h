@@ -38,7 +38,7 @@ typedef struct moth_saved {
 
 enum { MOTH_N_LEAF = 1, MOTH_N_LUA = 2, MOTH_N_HOOKED = 4, MOTH_N_KNOWN = 8, MOTH_N_RELEASED = 16,
        MOTH_N_YOUNG = 32, /* of a tensor that was made in the recording that made this leaf */
-       MOTH_N_CHECKPOINT = 64, /* stands for a checkpoint, and is walked by no pass */
+       MOTH_N_CHECKPOINT = 64, /* represents a checkpoint; no pass walks it */
        MOTH_N_EMPTIED = 128, /* what it saved comes back when its checkpoint is run again */
        MOTH_N_SEEN = 256, MOTH_N_USEFUL = 512, /* while requested.c looks */
        MOTH_N_PACKED = 1024, /* the host has what it saved, in a form of its own (checkpoint.c) */

@@ -64,7 +64,8 @@ static bool writes(const moth_op *op, const moth_slot *slots, uint32_t nslots, u
   return at < nslots && slots[at].integer != 0; /* `out`, or `inplace` */
 }
 
-/* Where row lies among the slots of args; tensors become their numbers, lists are copied behind. */
+/* The position of row in the slots of args; tensors become their numbers, lists are copied
+** behind. */
 static int add_row(moth_call_log *c, call *to, const moth_args *args, uint32_t row,
                    moth_slot **end) {
   const moth_arg *arg = &to->op->rows[row];

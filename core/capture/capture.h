@@ -11,8 +11,9 @@
 ** the recording and keep their bytes; if an instruction writes one, each replay restores it first.
 **
 ** At the end instructions that one kernel can do are joined (capture_fuse.c, and capture_join.c for
-** elementwise ones in a row). On a device beside the CPU, runs of instructions become graphs there
-** (capture_graph.c), each asked for by one request; what a graph cannot hold runs between them.
+** elementwise ones in a row). On devices other than the CPU, runs of instructions become graphs
+** there (capture_graph.c), each asked for by one request; what a graph cannot hold runs between
+** them.
 **
 ** ctx->quiet counts what is recorded as a whole (a kernel, a shape rule): inside it nothing is.
 */
@@ -37,7 +38,7 @@ void moth_capture_take_up(moth_ctx *ctx, moth_capture *c); /* which may be NULL 
 ** recording, else OK. */
 int moth_capture_refuse_shape(moth_ctx *ctx, const char *op);
 /* Asked by an op on a device behind the kernels whose numbers differ from call to call, which come
-** first: 1 says that all else stands in a graph and it may return; 0 or an error. */
+** first: 1 says that all else is in a graph and it may return; 0 or an error. */
 int moth_capture_settles(moth_ctx *ctx);
 void moth_captures_free(moth_ctx *ctx);
 

@@ -10,7 +10,7 @@
 
 #include "call/frame.h"
 
-/* -- who reads and writes what lies between -- */
+/* -- readers and writers of the instructions between -- */
 
 static bool reads(const moth_instruction *in, const moth_storage *s) {
   const moth_guard *guard = moth_guard_of(in);
@@ -133,7 +133,7 @@ static uint32_t reader_of(const moth_capture *c, uint32_t a) {
   return b;
 }
 
-/* The block of a result that is not made any more, unless another one lies there too. */
+/* The block of a result that is not made any more, unless it holds another one too. */
 void moth_capture_drop_block(moth_capture *c, moth_storage *s) {
   for (uint32_t k = 0; k < c->ncode; k++)
     if (writes(&c->code[k], s)) return;

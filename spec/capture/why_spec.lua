@@ -1,4 +1,4 @@
--- A captured step sees that a module was replaced, wherever it lies, and says why it recorded
+-- A captured step sees that a module was replaced, at any depth, and says why it recorded
 -- again.
 
 local moth = require "moth"

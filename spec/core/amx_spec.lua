@@ -9,7 +9,7 @@ local root, build = require("moth.error").root, lib.path:match "^(.*)/[^/]*$"
 local config = require("ffi").string(lib.C.moth_config(lib.ctx))
 local why = not config:find("loops avx512", 1, true) and "tiles want a processor with AVX-512"
   or jit.os ~= "Linux" and "only Linux lends tiles"
-  or not io.open(build .. "/CMakeCache.txt") and "the emulator is built beside a checkout's library"
+  or not io.open(build .. "/CMakeCache.txt") and "the emulator is built with a checkout's library"
 if why then return pending(why) end
 
 local library = build .. "/emulated/libmoth_amx.so"

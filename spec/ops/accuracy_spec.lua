@@ -434,12 +434,12 @@ describe("functions of f32 against those of f64", function()
     local x = moth.cat {moth.linspace(-9, 60, 5001), moth.linspace(-0.2, 0.2, 1001)}
     for name, f in pairs {sinc = moth.sinc, erfcx = moth.special.erfcx, atan = moth.atan,
                           log_ndtr = moth.special.log_ndtr} do
-      local function slope(t)
+      local function derivative(t)
         t = t:detach():requires_grad_()
         f(t):sum():backward()
         return t.grad
       end
-      near(name, name == "atan" and 2.5 or 0.6, slope, x)
+      near(name, name == "atan" and 2.5 or 0.6, derivative, x)
     end
   end)
 

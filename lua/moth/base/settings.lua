@@ -38,7 +38,7 @@ end
 --- Sets the device of tensors that are made without one, also by layers.
 settings.set_default_device = define {
   name = "set_default_device",
-  doc = "Sets where tensors are made that are told no device: by moth.zeros and other factories, "
+  doc = "Sets the device of tensors made without `device`, by moth.zeros and other factories, "
     .. "moth.tensor, and layers.",
   examples = '"cpu"',
   args = { { "device", "device", "a device" } },

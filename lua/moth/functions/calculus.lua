@@ -55,8 +55,8 @@ calculus.trapezoid = define {
   end,
 }
 
--- The shape {1, ..., n, ..., 1} of what lies along one of ndim dimensions.
-local function lies_along(x, dim, ndim)
+-- The shape {1, ..., n, ..., 1} of a vector along one of ndim dimensions.
+local function along(x, dim, ndim)
   return (x:reshape(lib.filled(ndim, 1, dim, x:size(1))))
 end
 
@@ -78,7 +78,7 @@ calculus.cumulative_trapezoid = define {
     local heights = (y:narrow(dim, 2, n - 1) + y:narrow(dim, 1, n - 1)) * 0.5
     if x == nil then return (heights:cumsum(dim) * dx) end
     if dim < 0 then dim = dim + y:dim() + 1 end
-    if x:dim() == 1 and y:dim() > 1 then x = lies_along(x, dim, y:dim()) end
+    if x:dim() == 1 and y:dim() > 1 then x = along(x, dim, y:dim()) end
     if x:dim() ~= y:dim() or x:size(dim) ~= n then
       refuse("cumulative_trapezoid", "x", ("%d of them are needed"):format(n), x)
     end
@@ -87,12 +87,12 @@ calculus.cumulative_trapezoid = define {
 }
 
 -- The derivatives of x along dim at the places `at`, a vector; or at distance `step`.
-local function slope(x, dim, step, at, edge_order)
+local function derivative(x, dim, step, at, edge_order)
   local n = x:size(dim)
   local function part(first, count) return (x:narrow(dim, first, count)) end
   local function gap(first, count)
     if at == nil then return step end
-    return (lies_along(at:narrow(1, first, count), dim, x:dim()))
+    return (along(at:narrow(1, first, count), dim, x:dim()))
   end
   local function rise(first) return (part(first + 1, 1) - part(first, 1)) / gap(first, 1) end
   local inside
@@ -160,7 +160,7 @@ calculus.gradient = define {
       elseif not istensor(at) and type(at) ~= "number" then
         refuse("gradient", "spacing", "numbers or vectors are needed", at, "E_TYPE")
       end
-      list[i] = scope.inside(slope)(input, d, at, istensor(at) and at or nil, edge_order)
+      list[i] = scope.inside(derivative)(input, d, at, istensor(at) and at or nil, edge_order)
     end
     return list
   end,

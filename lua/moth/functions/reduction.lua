@@ -100,7 +100,7 @@ local FIND = {
   { "bool", "keepdim", "keep it as a dimension of size 1", default = false },
 }
 
--- What lies between two neighbours.
+-- The value between two neighbours, by the name of the interpolation.
 local PICKS = {
   linear = function(low, high, part) return low + (high - low) * part end,
   lower = function(low) return low end,
