@@ -88,7 +88,7 @@ endif()
 check_language(CXX)
 if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a build
   enable_language(CXX)
-  set(MOTH_STANDS cuda/emulator/counts.cpp cuda/emulator/emulated.cpp cuda/emulator/made.cpp
+  set(MOTH_STANDS cuda/emulator/counts.cpp cuda/emulator/emulated.cpp cuda/emulator/jit.cpp
     cuda/emulator/memory.cpp cuda/emulator/ptx.cpp cuda/emulator/streams.cpp)
   add_library(moth_cuda_emulated MODULE EXCLUDE_FROM_ALL ${MOTH_CUDA_SOURCES} ${MOTH_STANDS})
   moth_plugin(moth_cuda_emulated)

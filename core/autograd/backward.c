@@ -1,5 +1,5 @@
 /* backward.c -- a backward pass as a task: it can stop at a node that is Lua's, and go on. What it
-** keeps meanwhile is in task.c.
+** keeps meanwhile is in backward_pass.c.
 */
 #include "backward_parts.h"
 #include "capture/capture.h"
@@ -9,6 +9,13 @@
 #include "call/observer.h"
 #include "capture/profile.h"
 #include "tensor/sparse.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "base/threads.h"
+#include "tensor/handles.h"
+#include "tensor/collect.h"
+#include "tensor/tensor.h"
 
 #include "op/arith.h"
 #include "op/copy.h"

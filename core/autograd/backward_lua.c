@@ -2,6 +2,10 @@
 ** of one that has ended.
 */
 #include "backward_parts.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/handles.h"
+#include "tensor/tensor.h"
 
 #include "op/copy.h"
 #include "op/create.h"

@@ -1,12 +1,13 @@
-/* backward_parts.h -- what a backward pass is made of; for task.c, which keeps what has arrived,
-** backward.c, which walks, deferred.c, which puts products off, slices.c, where gradients of views
-** meet, requested.c, which knows what a pass may leave out, gradient.c, and backward_lua.c, which
-** answers Lua where the pass has stopped.
+/* backward_parts.h -- what a backward pass is made of; for backward_pass.c, which keeps what has
+** arrived, backward.c, which walks, deferred_gradients.c, which puts products off,
+** slice_gradients.c, where gradients of views meet, requested_inputs.c, which knows what a pass
+** may leave out, gradient.c, and backward_lua.c, which answers Lua where the pass has stopped.
 */
 #ifndef MOTH_BACKWARD_PARTS_H
 #define MOTH_BACKWARD_PARTS_H
 
 #include "tape.h"
+#include "call/op.h"
 
 typedef struct task_entry {
   moth_node *node;   /* counted */
@@ -44,7 +45,7 @@ struct moth_task {
   moth_tensor **dxs; /* what a Function gave, current.node->nin of them */
 };
 
-/* -- task.c -- */
+/* -- backward_pass.c -- */
 
 moth_task *moth_task_new(moth_ctx *ctx, uint32_t nrequested, uint32_t flags);
 moth_task *moth_task_find(moth_ctx *ctx, uint32_t id); /* NULL: error set */
@@ -66,14 +67,14 @@ enum { MOTH_NO_HALF = -1 };
 int moth_flow_half(const moth_grad *g, const moth_tensor *input);
 void moth_flow_keep(moth_grad *g, const moth_tensor *dx, moth_tensor *half_copy);
 
-/* -- deferred.c -- */
+/* -- deferred_gradients.c -- */
 
 /* Adds an entry's products to its gradient; those of all entries before Lua runs. */
 int moth_deferred_add(moth_task *t, task_entry *e);
 int moth_deferred_add_all(moth_task *t);
 void moth_deferred_drop(moth_task *t, task_entry *e);
 
-/* -- requested.c -- */
+/* -- requested_inputs.c -- */
 
 /* Finds the nodes that lead to a requested input; the entries of the heap are where it starts. */
 int moth_requested_find(moth_task *t);
@@ -82,7 +83,7 @@ bool moth_task_useful(const moth_task *t, const moth_node *n);
 /* Whether n's gradient is to be run: an input of it is useful. */
 bool moth_task_runs(const moth_task *t, const moth_node *n);
 
-/* -- slices.c: zeros where nothing of an entry's gradient is written -- */
+/* -- slice_gradients.c: zeros where nothing of an entry's gradient is written -- */
 
 int moth_slices_fill(moth_task *t, task_entry *e);
 void moth_slices_drop(moth_task *t, task_entry *e);

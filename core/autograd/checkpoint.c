@@ -15,6 +15,11 @@
 #include "backward_parts.h"
 #include "base/coroutine.h"
 #include "call/observer.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "call/autocast.h"
+#include "tensor/handles.h"
+#include "tensor/tensor.h"
 
 static moth_checkpoint *checkpoint_of(const moth_node *n) { return n->args; }
 

@@ -6,6 +6,13 @@
 #include "call/registry.h"
 #include "tensor/sparse.h"
 #include "tape.h"
+#include "tensor/shape.h"
+#include "gradient.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "call/autocast.h"
+#include "tensor/handles.h"
+#include "tensor/tensor.h"
 
 #include "op/arith.h"
 #include "op/copy.h"

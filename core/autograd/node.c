@@ -3,6 +3,10 @@
 */
 #include "call/registry.h"
 #include "tape.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 /* -- checkpoints: each lists the nodes made in it (checkpoint.c) -- */
 

@@ -15,6 +15,7 @@
 #define MOTH_TAPE_H
 
 #include "base/context.h"
+#include "call/op.h"
 
 typedef struct moth_task moth_task;
 
@@ -40,7 +41,7 @@ enum { MOTH_N_LEAF = 1, MOTH_N_LUA = 2, MOTH_N_HOOKED = 4, MOTH_N_KNOWN = 8, MOT
        MOTH_N_YOUNG = 32, /* of a tensor that was made in the recording that made this leaf */
        MOTH_N_CHECKPOINT = 64, /* represents a checkpoint; no pass walks it */
        MOTH_N_EMPTIED = 128, /* what it saved comes back when its checkpoint is run again */
-       MOTH_N_SEEN = 256, MOTH_N_USEFUL = 512, /* while requested.c looks */
+       MOTH_N_SEEN = 256, MOTH_N_USEFUL = 512, /* while requested_inputs.c looks */
        MOTH_N_PACKED = 1024, /* the host has what it saved, in a form of its own (checkpoint.c) */
        MOTH_N_AFTER = 2048 /* a pass stops once its gradients are known: hooks of the host */ };
 
@@ -103,6 +104,8 @@ void moth_node_forget(moth_node *n);
 /* The history of x as an edge (borrowed node); made again first if x is a view that fell behind.
 ** The node is NULL if x needs no gradient. */
 int moth_edge_of(moth_tensor *x, moth_edge *edge);
+/* x is output `output` of the node `take` (counted) from now on. */
+void moth_history_set(moth_tensor *x, moth_node *take, uint32_t output);
 /* A view that fell behind goes by its base, which is no view. */
 static inline bool moth_needs_grad(const moth_tensor *x) {
   const moth_tensor *base = moth_base(x);
@@ -225,5 +228,7 @@ void moth_saved_layout(const moth_saved *s, moth_layout *l);
 moth_tensor *moth_saved_open(moth_node *n, const moth_saved *s, const char *what);
 /* Gives an opened tensor its history again: a leaf, or a node's output. */
 void moth_saved_tie(moth_tensor *x, moth_node *history, uint32_t output);
+
+void moth_tasks_free(moth_ctx *ctx); /* every backward pass under way */
 
 #endif

@@ -15,6 +15,8 @@
 
 #include "context.h"
 #include "system.h"
+#include "error.h"
+#include "alloc.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(MOTH_KEEPS_NO_BLOCKS)
 #define KEEP_BLOCKS 0

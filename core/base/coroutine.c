@@ -17,6 +17,9 @@
 ** that is open, and holds a token, as long as that call of the function is on its stack.
 */
 #include "coroutine.h"
+#include "error.h"
+#include "alloc.h"
+#include "call/autocast.h"
 
 #include "call/frame.h"
 

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 
 #include "context.h"
+#include "error.h"
+#include "threads.h"
+#include "call/op.h"
 
 atomic_int moth_interrupts;
 

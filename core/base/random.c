@@ -1,5 +1,8 @@
 /* random.c -- Philox4x32-10 and the generators that hand out its blocks. */
 #include "random.h"
+#include "tensor/shape.h"
+#include "error.h"
+#include "threads.h"
 
 #include "kernel/random/distributions.h"
 #include "kernel/level.h"

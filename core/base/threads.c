@@ -12,6 +12,7 @@
 ** twice as long, so that a busy machine costs little more than one thread does.
 */
 #include "threads.h"
+#include "error.h"
 
 #include "system.h"
 

@@ -23,4 +23,17 @@ static inline int moth_lanes(const moth_ctx *ctx) { return ctx->lanes; }
 int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_work *work,
                   const void *arg);
 
+/* This thread is a DataLoader worker's: it starts no jobs on others. */
+extern _Thread_local bool moth_on_worker;
+
+extern atomic_uint moth_forks; /* forks between the first process and this one */
+void moth_forks_watch(void);   /* from now on they are counted */
+
+/* What moth_set_num_threads asks for holds from here on; called where ops are run from outside. */
+extern atomic_int moth_pool_lanes; /* 1 to MOTH_MAX_LANES once a context is open */
+void moth_pool_ready(moth_ctx *ctx); /* reads what the environment says */
+static inline void moth_settle_lanes(moth_ctx *ctx) {
+  ctx->lanes = atomic_load_explicit(&moth_pool_lanes, memory_order_relaxed);
+}
+
 #endif

@@ -4,6 +4,10 @@
 #include "device/device.h"
 #include "frame.h"
 #include "registry.h"
+#include "tensor/tensor.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/handles.h"
 
 #define MOST_IN_LIST ((int64_t)1 << 31)
 

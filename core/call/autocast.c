@@ -8,6 +8,10 @@
 #include "autograd/backward_parts.h"
 #include "base/coroutine.h"
 #include "frame.h"
+#include "tensor/tensor.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "autocast.h"
 
 #include "op/copy.h"
 

@@ -11,6 +11,12 @@
 #include "observer.h"
 #include "registry.h"
 #include "autograd/tape.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/threads.h"
+#include "tensor/handles.h"
+#include "tensor/collect.h"
+#include "tensor/tensor.h"
 
 #include "op/copy.h"
 #include "op/view.h"

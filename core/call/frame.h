@@ -7,6 +7,7 @@
 #define MOTH_FRAME_H
 
 #include "base/context.h"
+#include "op.h"
 
 #define MOTH_LISTS 8  /* lists of tensors among the arguments of one op */
 #define MOTH_TEMPS 16 /* cast or copied inputs held in place; more go to the allocator */

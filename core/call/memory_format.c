@@ -2,6 +2,9 @@
 ** argument `memory_format` names, or that of the inputs; channels_last among them.
 */
 #include "memory_format.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "registry.h"
 #include "tensor/loop.h"

@@ -4,6 +4,7 @@
 
 #include "autograd/tape.h"
 #include "frame.h"
+#include "tensor/shape.h"
 
 /* Whether x has y's shape and strides; numbers and smaller tensors broadcast. */
 static inline bool moth_has_strides(const moth_layout *x, const moth_layout *y) {

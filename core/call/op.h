@@ -22,7 +22,7 @@
 #define MOTH_OP_H
 
 #include "moth_lua.h"
-#include "tensor/tensor.h"
+#include "tensor/types.h"
 
 /* -- kinds of argument: X(name in ARG, name shown, slots, C field) -- */
 
@@ -102,14 +102,6 @@ MOTH_KIND_LIST(MOTH_TYPE_)
 
 typedef struct moth_grad moth_grad;
 typedef struct moth_fusion moth_fusion;
-
-/* A growing list of owned tensors, for ops whose number of results depends on the arguments. */
-typedef struct moth_results {
-  moth_ctx *ctx;
-  moth_tensor **at;
-  uint32_t n, room;
-} moth_results;
-int moth_results_push(moth_results *r, moth_tensor *take);
 
 typedef struct moth_input { /* an argument that is a tensor, or a list of them */
   uint8_t row, slot;
@@ -198,19 +190,9 @@ enum {
   MOTH_AUTOCAST_OFF     /* nothing: half-precision images may meet f32 weights */
 };
 
-/* Choices of an argument `memory_format`, which says how a fresh result lies. */
-enum { MOTH_PRESERVE_FORMAT, MOTH_CONTIGUOUS_FORMAT, MOTH_CHANNELS_LAST, MOTH_CHANNELS_LAST_3D };
+/* The argument `memory_format`, which says how a fresh result lies; its choices are in tensor.h. */
 #define MOTH_FORMAT_ROW(ARG, doc)                                                             \
   ARG(enum, memory_format, preserve_format|contiguous_format|channels_last|channels_last_3d, doc)
-/* That of images, or of volumes. */
-static inline int64_t moth_channels_last_of(int32_t ndim) {
-  return ndim == 5 ? MOTH_CHANNELS_LAST_3D : MOTH_CHANNELS_LAST;
-}
-/* For a gradient of x, where nothing else says it. */
-static inline int64_t moth_format_of(const moth_tensor *x) {
-  return moth_channels_last(x) ? moth_channels_last_of(x->l.ndim) : (int64_t)MOTH_PRESERVE_FORMAT;
-}
-
 #define MOTH_OP_RECORD_(op, LIST)                                                          \
   .name = #op, .rows = op##_rows, .nrows = sizeof(op##_rows) / sizeof(moth_arg), \
   .size = sizeof(op##_args), .file = __FILE__
@@ -264,88 +246,5 @@ static inline int64_t moth_device_of(const moth_tensor *x) { return x->l.device 
 /* MOTH_CALL(ctx, &y, mul, .input = a, .other = b): name every argument, defaults are not filled. */
 #define MOTH_CALL(context, out, op, ...) \
   moth_run(&moth_op_##op, &(op##_args){.ctx = (context), __VA_ARGS__}, (out))
-
-/* -- inside a gradient --
-** `a` holds the arguments as saved (those not in .saves have a layout but no bytes). What GRAD
-** returns is borrowed from g and NULL after an error, which sticks: formulas need no checks. */
-
-struct moth_grad {
-  moth_ctx *ctx;
-  moth_tensor *dy;   /* gradient of the first result; never NULL when it is the only one */
-  moth_tensor **dys; /* of every result; NULL where none arrived */
-  moth_tensor **out; /* results as saved, layouts at least */
-  const bool *wants; /* of each tensor input: does it want a gradient? */
-  moth_tensor **dx;  /* what was given so far, owned */
-  uint32_t nin;
-  int status;
-  struct moth_task *task; /* whose pass it is, and where its inputs' gradients go */
-  const struct moth_edge *edges;
-  moth_tensor **pool; /* temporaries, released when the gradient returns */
-  uint32_t npool, pool_room;
-  struct moth_node *node;
-  bool last; /* the pass that keeps nothing for another one: what is used up may go at once */
-};
-
-static inline bool moth_wants(const moth_grad *g, const moth_tensor *input) {
-  return input && g->wants[input->arg];
-}
-moth_tensor *moth_grad_run(moth_grad *g, const moth_op *op, const void *args);
-moth_tensor *moth_grad_own(moth_grad *g, moth_tensor *take); /* hands a temporary to g */
-#define GRAD(g, op, ...) \
-  moth_grad_run((g), &moth_op_##op, &(op##_args){.ctx = (g)->ctx, __VA_ARGS__})
-moth_tensor *moth_grad_number(moth_grad *g, double value); /* a number as operand */
-moth_tensor *moth_grad_zeros(moth_grad *g, const moth_tensor *x); /* in the shape of x */
-/* x in the dtype that its elements are computed in: f32 for half types, so that a formula of
-** several steps rounds once, when moth_flow casts back. As it is if NULL or without bytes. */
-moth_tensor *moth_grad_real(moth_grad *g, moth_tensor *x);
-/* dy / n, rounded once; n may lie beyond dy's dtype. */
-moth_tensor *moth_grad_share(moth_grad *g, moth_tensor *dy, double n);
-
-/* GRAD for an op that maps element to element, the last use of g->dy in a formula and of its size:
-** the result takes its place where nobody else has it. */
-moth_tensor *moth_grad_run_over(moth_grad *g, const moth_op *op, const void *args);
-#define GRAD_OVER(g, op, ...) \
-  moth_grad_run_over((g), &moth_op_##op, &(op##_args){.ctx = (g)->ctx, __VA_ARGS__})
-
-/* A formula has read an input for the last time; its layout stays. */
-void moth_spent(moth_grad *g, moth_tensor *input);
-
-/* dx (borrowed, NULL after an error) is the gradient of `input`: summed over the dimensions that
-** broadcasting added and cast to the input's dtype. Returns g->status. */
-int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
-
-/* The same for a matrix whose gradient is the sum of the outer products of the rows of a (..., m)
-** and b (..., n). Where these are few, as when a network's steps share a weight, they wait for
-** those to come and are multiplied together. */
-int moth_flow_outer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b);
-/* And for the bias beside that weight: the sum of a's rows, which may wait as well. */
-int moth_flow_rows(moth_grad *g, const moth_tensor *bias, const moth_tensor *weight,
-                   moth_tensor *a);
-/* Both at once, where a device can: of a layer with input x whose output has the gradient a. False:
-** nothing was done, ask for each. */
-bool moth_flow_both(moth_grad *g, const moth_tensor *weight, const moth_tensor *bias,
-                    moth_tensor *a, moth_tensor *x);
-/* Whether nothing but the gradient of a view gets what flows to input: no hook, no user's code. */
-bool moth_flow_unseen(const moth_grad *g, const moth_tensor *input);
-/* moth_flow for g->dy at a part of input, where that lies as `whole`; unless *done, there is no
-** gradient yet, lying so, that it could be added to. */
-int moth_flow_part(moth_grad *g, const moth_tensor *input, const moth_layout *whole,
-                   const moth_layout *part, bool *done);
-
-/* -- helpers for shape rules; each returns a status and has set the error -- */
-
-int moth_dim(moth_ctx *ctx, const char *arg, int64_t dim, int32_t ndim, int32_t *out);
-/* The set of dims as a bit mask; absent or empty means all of them. */
-int moth_dim_mask(moth_ctx *ctx, const char *arg, moth_ints dims, int32_t ndim, uint32_t *mask);
-/* y := the shape that is left of x's, reduced along `dims`, and which dims those are. */
-int moth_reduced_shape(moth_ctx *ctx, const moth_tensor *x, moth_ints dims, bool keepdim,
-                       moth_layout *y, uint32_t *mask);
-/* y := x's shape, without its dtype. Always MOTH_OK, so that a shape rule can end with it. */
-int moth_shape_like(const moth_tensor *x, moth_layout *y);
-/* y := a broadcast with b; blames `arg`. */
-int moth_broadcast(moth_ctx *ctx, const char *arg, moth_layout *y, const moth_tensor *a,
-                   const moth_tensor *b);
-/* The shape from a list of sizes, without its dtype; refuses negative sizes and overflow. */
-int moth_shape_of(moth_ctx *ctx, const char *arg, moth_ints sizes, moth_layout *y);
 
 #endif

@@ -6,6 +6,9 @@
 #include "tensor/loop.h"
 #include "registry.h"
 #include "autograd/tape.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "op/copy.h"
 #include "op/position.h"

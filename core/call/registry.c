@@ -4,15 +4,17 @@
 ** `saves` and `outputs` are parsed, and the forms `name_` are derived.
 */
 #include "registry.h"
+#include "op.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* What each one holds; a file named behind it is a further room of the same family. */
 #define FAMILIES(F) \
   F(copy)       /* copies, conversions, fills */ \
   F(create)     /* tensors from a shape; triangles of matrices */ \
-  F(random)     /* random numbers; further distributions: distribution.c, rejection.c */ \
+  F(random)     /* random numbers; further distributions: sampling.c, rejection.c */ \
   F(view)       /* other shapes of the same elements; some of them: part.c */ \
   F(strided)    /* reading and writing through the geometry of a view */ \
   F(position)   /* positions that count from 1, converted */ \
@@ -33,7 +35,7 @@
   F(index)      /* index tensors: index.c; along a dimension: gather.c, place.c */ \
   F(join)       /* cat and stack */ \
   F(distance)   /* distances of all pairs of rows */ \
-  F(rearrange)  /* flips, rolls, repeats; grids, stacks, diagonals: compound.c */ \
+  F(rearrange)  /* flips, rolls, repeats; grids, stacks, diagonals: rearrange_composed.c */ \
   F(fft)        /* Fourier transforms */ \
   F(clip)       /* the norm of many tensors, for optimizers */ \
   F(activation) /* what stands between layers */ \
@@ -52,7 +54,7 @@
   F(embedding)  /* rows of a table */ \
   F(bag)        /* sums of them */ \
   F(attention)  /* scaled_dot_product_attention */ \
-  F(recurrent)  /* RNN, LSTM, GRU: recurrent.c, cell.c, replay.c */ \
+  F(recurrent)  /* RNN, LSTM, GRU: recurrent.c, recurrent_cell.c, recurrent_gradient.c */ \
   F(loss)       /* losses of classes */ \
   F(ctc)        /* ctc_loss: sequences without an alignment */ \
   F(pointloss)  /* losses of numbers and probabilities, each element by itself */ \

@@ -2,7 +2,7 @@
 #ifndef MOTH_REGISTRY_H
 #define MOTH_REGISTRY_H
 
-#include "base/context.h"
+#include "call/op.h"
 
 static inline bool moth_kind_is_tensor(int kind) { /* one tensor in one slot */
   return kind == MOTH_KIND_tensor || kind == MOTH_KIND_maybe_tensor || kind == MOTH_KIND_mask ||

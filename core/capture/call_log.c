@@ -5,6 +5,10 @@
 ** kept as they were passed, before casts. Tensors are held, so that their handles tell them apart.
 */
 #include "call_log.h"
+#include "tensor/tensor.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/handles.h"
 
 #include "call/observer.h"
 #include "call/registry.h"

@@ -2,6 +2,11 @@
 ** capture_bytes.c holds the memory, capture_run.c and capture_graph.c run what was recorded.
 */
 #include "capture_parts.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/handles.h"
+#include "tensor/tensor.h"
 
 #include "call/frame.h"
 #include "call/registry.h"

@@ -10,10 +10,10 @@
 ** same order, needs no more memory than the step did. All others made meanwhile hold constants of
 ** the recording and keep their bytes; if an instruction writes one, each replay restores it first.
 **
-** At the end instructions that one kernel can do are joined (capture_fuse.c, and capture_join.c for
-** elementwise ones in a row). On devices other than the CPU, runs of instructions become graphs
-** there (capture_graph.c), each asked for by one request; what a graph cannot hold runs between
-** them.
+** At the end instructions that one kernel can do are joined (capture_fuse.c, and
+** capture_elementwise.c for elementwise ones in a row). On devices other than the CPU, runs of
+** instructions become graphs there (capture_graph.c), each asked for by one request; what a graph
+** cannot hold runs between them.
 **
 ** ctx->quiet counts what is recorded as a whole (a kernel, a shape rule): inside it nothing is.
 */

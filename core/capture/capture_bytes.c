@@ -2,6 +2,7 @@
 ** met, blocks that results use one after another. tensor.c asks here while a step is recorded.
 */
 #include "capture_parts.h"
+#include "base/alloc.h"
 
 #define CHUNK ((int64_t)16 << 10)
 #define SMALL 4096 /* bytes of a constant result that is kept rather than computed again */

@@ -7,6 +7,7 @@
 ** computed, and its block goes back to the allocator unless another result used it too.
 */
 #include "capture_fuse.h"
+#include "tensor/shape.h"
 
 #include "call/frame.h"
 

@@ -12,6 +12,9 @@
 #include "call/frame.h"
 #include "profile.h"
 #include "base/random.h"
+#include "tensor/tensor.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #define FEW 4 /* launches below which a graph gains nothing */
 

@@ -4,6 +4,9 @@
 ** tell.
 */
 #include "capture_list.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* capture_list.h -- which elementwise functions an instruction of a recording is made of: its
 ** kernel is run for an observer, which keeps the functions from running (observer.h). And which
-** instructions use a storage. capture_join.c asks.
+** instructions use a storage. capture_elementwise.c asks.
 */
 #ifndef MOTH_CAPTURE_LIST_H
 #define MOTH_CAPTURE_LIST_H

@@ -1,5 +1,5 @@
 /* capture_parts.h -- what a recording is made of; for capture.c, which records, capture_run.c,
-** which begins, ends, replays and frees, capture_fuse.c and capture_join.c, which make fewer
+** which begins, ends, replays and frees, capture_fuse.c and capture_elementwise.c, which make fewer
 ** instructions of it, and capture_graph.c. capture.h tells how it works.
 */
 #ifndef MOTH_CAPTURE_PARTS_H
@@ -185,7 +185,7 @@ static inline bool moth_capture_left_out(const moth_instruction *in) {
 void moth_capture_fuse(moth_capture *c); /* all is recorded: marks those that are joined */
 void moth_capture_drop_block(moth_capture *c, moth_storage *s); /* s is made no more */
 
-/* -- capture_join.c -- */
+/* -- capture_elementwise.c -- */
 
 int moth_capture_join(moth_capture *c); /* the same of elementwise instructions in a row */
 

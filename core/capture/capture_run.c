@@ -11,6 +11,14 @@
 #include "base/random.h"
 #include "call/registry.h"
 #include "tensor/sparse.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "base/threads.h"
+#include "call/autocast.h"
+#include "tensor/handles.h"
+#include "tensor/collect.h"
+#include "tensor/tensor.h"
 
 /* -- freeing -- */
 

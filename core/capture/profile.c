@@ -11,6 +11,8 @@
 ** Events are malloc's, so that a profile does not count itself.
 */
 #include "profile.h"
+#include "base/error.h"
+#include "tensor/handles.h"
 
 #include <stdlib.h>
 

@@ -12,6 +12,11 @@
 #include "call/frame.h"
 #include "call/observer.h"
 #include "call/registry.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/handles.h"
+#include "tensor/tensor.h"
 
 #include "kernel/math/arith.h"
 #include "kernel/math/maps.h"

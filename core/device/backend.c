@@ -2,6 +2,10 @@
 ** at the first use of one, and given what the engine lends. Then device.c speaks with it.
 */
 #include "device.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 #include <pthread.h>
 #include <stdlib.h>

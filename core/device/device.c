@@ -3,6 +3,8 @@
 ** plugin is backend.c.
 */
 #include "device.h"
+#include "tensor/tensor.h"
+#include "base/error.h"
 
 #include <stdlib.h>
 

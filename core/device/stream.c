@@ -6,6 +6,10 @@
 */
 #include "device.h"
 #include "call/observer.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/handles.h"
+#include "tensor/tensor.h"
 
 /* Hands out a handle that drops what it stands for when it goes. */
 static int keep(moth_ctx *ctx, void *owner, void (*drop)(void *), moth_handle *out) {

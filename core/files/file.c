@@ -1,5 +1,6 @@
 /* file.c -- files, mapped, read, or written atomically. */
 #include "file.h"
+#include "base/error.h"
 
 #include <errno.h>
 #include <stdlib.h>

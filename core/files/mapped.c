@@ -7,6 +7,10 @@
 #include "tensor/loop.h"
 #include "call/observer.h"
 #include "call/op.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/handles.h"
+#include "tensor/tensor.h"
 
 typedef struct mapping { /* a mapped file; it closes with the last storage over its pages */
   moth_source source;

@@ -5,6 +5,10 @@
 ** then sorting shows overlaps, holes and duplicate names. What remains is trusted.
 */
 #include "save.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/handles.h"
+#include "tensor/tensor.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

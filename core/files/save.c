@@ -4,6 +4,10 @@
 #include "device/device.h"
 #include "call/observer.h"
 #include "save.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/handles.h"
+#include "tensor/tensor.h"
 
 #include <stdlib.h>
 

@@ -11,6 +11,10 @@
 ** has no workers.
 */
 #include "workers.h"
+#include "base/error.h"
+#include "base/threads.h"
+#include "tensor/handles.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,7 +2,8 @@
 #ifndef MOTH_WORKERS_H
 #define MOTH_WORKERS_H
 
-#include "tensor/tensor.h"
+#include "moth_lua.h"
+
 
 /* A context was opened on this thread, or is about to end: workers of its own are waited for. */
 void moth_workers_opened(moth_ctx *ctx);

@@ -4,6 +4,9 @@
 ** once and for f32 at several levels.
 */
 #include "attention.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include <math.h>
 

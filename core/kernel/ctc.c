@@ -1,5 +1,6 @@
 /* ctc.c -- connectionist temporal classification; threads take samples of the batch. */
 #include "ctc.h"
+#include "base/alloc.h"
 
 #include <math.h>
 #include <string.h>

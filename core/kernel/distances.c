@@ -1,5 +1,8 @@
 /* distances.c -- distances of all pairs of rows, without a tensor of all differences. */
 #include "distances.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,6 +2,8 @@
 ** describes the methods, fft_level.h has the loops.
 */
 #include "fft.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -22,4 +22,6 @@ typedef struct moth_fft {
 ** up to 64 MiB, or a single larger one. */
 int moth_fft_run(moth_ctx *ctx, int dtype, const moth_fft *f, const void *x, void *y);
 
+void moth_fft_forget(moth_ctx *ctx); /* frees the plans */
+
 #endif

@@ -2,6 +2,9 @@
 ** the element size, loops that add depend on the dtype.
 */
 #include "gather.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include <stdatomic.h>
 

@@ -4,6 +4,7 @@
 */
 
 #include "sums_real.h"
+#include "base/error.h"
 
 #ifndef NEAR_MEAN
 #define NEAR_MEAN (sizeof(REAL) == sizeof(float) ? 1e-12 : 1e-28)

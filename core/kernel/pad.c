@@ -2,6 +2,8 @@
 ** the constant. Within the last dimension the middle is one contiguous run.
 */
 #include "pad.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include "base/threads.h"
 

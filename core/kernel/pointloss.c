@@ -2,6 +2,7 @@
 ** gradients. Sums are kept in f64.
 */
 #include "pointloss.h"
+#include "base/alloc.h"
 
 #include <math.h>
 

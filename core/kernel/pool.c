@@ -1,5 +1,6 @@
 /* pool.c -- pooling: divides the planes among threads; pool_real.h has the loops. */
 #include "pool.h"
+#include "base/error.h"
 
 #include <math.h>
 #include <stdatomic.h>

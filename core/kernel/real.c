@@ -1,5 +1,8 @@
 /* real.c -- f16 and bf16 kernels through f32: converts operands, and converts results back. */
 #include "real.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "base/threads.h"
 

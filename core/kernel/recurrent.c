@@ -2,6 +2,7 @@
 #include "vendor/blas.h"
 #include "device/device.h"
 #include "recurrent_step.h"
+#include "base/alloc.h"
 
 /* -- the state's part of the gates -- */
 

@@ -4,6 +4,7 @@
 #include "vendor/blas.h"
 #include "device/device.h"
 #include "recurrent_step.h"
+#include "base/alloc.h"
 
 #define HELD (1280 << 10) /* bytes of gradients of gates that stay in L2 until all have read them */
 

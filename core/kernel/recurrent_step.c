@@ -1,5 +1,7 @@
 /* recurrent_step.c -- layout of the buffers of recurrent layers, and loops over time steps. */
 #include "recurrent_step.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include "kernel/math/elementwise.h"
 #include "kernel/math/exp_f64.h"

@@ -2,6 +2,10 @@
 ** reduce_loops.c has the loops.
 */
 #include "reduce.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* resize.c -- resize: tables of taps for both axes, then loops over planes. */
 #include "resize.h"
+#include "base/alloc.h"
 
 #include "base/threads.h"
 

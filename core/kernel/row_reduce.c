@@ -1,5 +1,7 @@
 /* row_reduce.c -- reductions that need a whole row: variance, logsumexp, argmax, cumsum. */
 #include "row_reduce.h"
+#include "tensor/shape.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 

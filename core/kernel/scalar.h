@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "tensor/loop.h"
+#include "base/error.h"
+#include "tensor/shape.h"
 
 /* Writes the scalar as one element of dtype (at most 8 bytes); E_DTYPE names `arg` if it does not
 ** fit. */

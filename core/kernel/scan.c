@@ -2,6 +2,7 @@
 ** rows.
 */
 #include "scan.h"
+#include "base/alloc.h"
 
 #include <math.h>
 

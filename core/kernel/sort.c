@@ -1,5 +1,7 @@
 /* sort.c -- sort, top k and rank selection within rows, by integer keys. */
 #include "sort.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include <math.h>
 #include <stdatomic.h>

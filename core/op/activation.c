@@ -2,9 +2,13 @@
 ** gradient `<op>_back`. The gradient of `<op>_back` uses the second derivative, written with ops.
 */
 #include "activation.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/math/activation.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "softmax.h"
 #include "view.h"
 

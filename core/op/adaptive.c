@@ -2,10 +2,14 @@
 ** output size. The windows have nearly equal sizes, and overlap where the sizes do not divide.
 */
 #include "adaptive.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/pool.h"
 #include "kernel/real.h"
-#include "height.h"
+#include "one_dimension.h"
 #include "pool.h"
 
 #define LARGEST (INT64_C(1) << 30)

@@ -1,5 +1,7 @@
 /* arith.c -- elementwise arithmetic of two tensors. */
 #include "arith.h"
+#include "autograd/gradient.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 
@@ -7,7 +9,7 @@
 #include "kernel/math/arith.h"
 #include "kernel/scalar.h"
 #include "kernel/math/unary.h"
-#include "formula.h"
+#include "gradient_formula.h"
 
 #define BINARY_FLAGS \
   (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS | \

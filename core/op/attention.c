@@ -3,6 +3,11 @@
 ** gradient. The gradient is written with ops under create_graph, and if the bias needs a gradient.
 */
 #include "attention.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 
@@ -10,7 +15,7 @@
 #include "kernel/real.h"
 #include "create.h"
 #include "dropout.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "reduce.h"
 #include "softmax.h"
 

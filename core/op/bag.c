@@ -1,11 +1,16 @@
 /* bag.c -- sums of the embedding vectors of bags of tokens. */
 #include "kernel/bag.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 #include "kernel/copy.h"
 #include "tensor/loop.h"
 #include "arith.h"
 #include "embedding.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "index.h"
 #include "position.h"
 #include "reduce.h"

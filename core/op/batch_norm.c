@@ -17,10 +17,15 @@
 #include "kernel/real.h"
 #include "kernel/math/unary.h"
 #include "autograd/tape.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "norm.h"
 #include "reduce.h"
 #include "view.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 static void release(moth_tensor **at, int n) {
   while (n) moth_tensor_release(at[--n]);

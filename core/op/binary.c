@@ -2,13 +2,15 @@
 ** with a product or a quotient.
 */
 #include "binary.h"
+#include "autograd/gradient.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 
 #include "kernel/math/binary.h"
 #include "kernel/math/compare.h"
 #include "kernel/scalar.h"
-#include "formula.h"
+#include "gradient_formula.h"
 
 #define QUESTION_FLAGS \
   (MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS | MOTH_OP_PORTABLE)

@@ -2,6 +2,8 @@
 ** for all tensors. The ops are not differentiable; optimizers use them.
 */
 #include "clip.h"
+#include "tensor/shape.h"
+#include "base/error.h"
 
 #include <math.h>
 

@@ -1,5 +1,9 @@
 /* columns.c -- the windows of images as columns (im2col), and columns summed to images. */
 #include "columns.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/conv/conv.h"
 #include "kernel/real.h"

@@ -1,6 +1,8 @@
 /* compare.c -- comparisons and logic, element by element; and `equal`, which compares two tensors.
 */
 #include "compare.h"
+#include "tensor/shape.h"
+#include "tensor/tensor.h"
 
 #include "kernel/math/compare.h"
 

@@ -2,10 +2,13 @@
 ** holds the code shared with conv3d.c.
 */
 #include "conv.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #define DIMS 2
 #include "conv_buffers.h"
-#include "height.h"
+#include "one_dimension.h"
 
 MOTH_OP(conv2d, CONV2D,
   .doc = "2D convolution (cross-correlation) of images with filters: (N, O, OH, OW) with OH = "

@@ -9,6 +9,7 @@
 ** among the three ops.
 */
 #include "conv_fit.h"
+#include "autograd/gradient.h"
 
 #define PASTE(a, n, b) a##n##b
 #define PASTED(a, n, b) PASTE(a, n, b)

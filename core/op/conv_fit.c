@@ -2,6 +2,10 @@
 ** the steps around their kernels.
 */
 #include "conv_fit.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/conv/conv3d.h"
 #include "kernel/real.h"

@@ -1,5 +1,7 @@
 /* copy.c -- ops that copy, convert and fill. */
 #include "copy.h"
+#include "autograd/gradient.h"
+#include "tensor/tensor.h"
 
 #include "autograd/backward_parts.h"
 #include "device/device.h"

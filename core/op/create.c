@@ -2,6 +2,8 @@
 ** of matrices.
 */
 #include "create.h"
+#include "autograd/gradient.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 

@@ -6,10 +6,14 @@
 ** log_probs differs: it has the softmax added.
 */
 #include "ctc.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/ctc.h"
 #include "kernel/real.h"
-#include "formula.h"
+#include "gradient_formula.h"
 
 /* The arguments that the ops here share. */
 typedef struct how {

@@ -3,12 +3,14 @@
 ** them, for all samples at once. It is slow, and runs under create_graph only.
 */
 #include "ctc.h"
+#include "autograd/gradient.h"
+#include "base/alloc.h"
 
 #include "base/context.h"
 #include "kernel/real.h"
 #include "binary.h"
 #include "create.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "index.h"
 #include "join.h"
 #include "reduce.h"

@@ -5,6 +5,9 @@
 ** the ratio is equal to the threshold.
 */
 #include "detect.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 

@@ -1,5 +1,9 @@
 /* distance.c -- distances of all pairs of rows of matrices. */
 #include "distance.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/distances.h"
 #include "tensor/loop.h"
@@ -7,7 +11,7 @@
 #include "compare.h"
 #include "copy.h"
 #include "create.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "index.h"
 #include "position.h"
 #include "reduce.h"

@@ -2,6 +2,10 @@
 ** that the expected sum is unchanged. The mask is saved for the gradient.
 */
 #include "dropout.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/random/dropout.h"
 #include "kernel/real.h"

@@ -5,6 +5,9 @@
 ** Hanebrink, Drude, Heymann & Haeb-Umbach 2017 for complex values.
 */
 #include "eig.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
 
 #include <math.h>
 
@@ -12,7 +15,7 @@
 #include "vendor/lapack.h"
 #include "autograd/tape.h"
 #include "create.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "join.h"
 #include "rearrange.h"
 #include "reduce.h"

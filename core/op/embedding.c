@@ -2,6 +2,11 @@
 ** tokens, so that the sums have the same bits each time.
 */
 #include "embedding.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 
@@ -13,7 +18,7 @@
 
 #include "compare.h"
 #include "copy.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "position.h"
 #include "view.h"
 

@@ -1,8 +1,11 @@
 /* exponent.c -- the op of frexp. unary.h declares its arguments; unary.c lists it. */
 #include "kernel/math/exponent.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "tensor/tensor.h"
 
 #include "kernel/real.h"
-#include "formula.h"
+#include "gradient_formula.h"
 
 static int frexp_of_shape(const frexp_of_args *a, moth_layout *y) {
   moth_shape_like(a->input, &y[0]);

@@ -6,6 +6,10 @@
 ** Giles 2008 (eigh, svd).
 */
 #include "factor.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 
@@ -14,7 +18,7 @@
 #include "autograd/tape.h"
 #include "create.h"
 #include "eig.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "index.h"
 #include "join.h"
 #include "rearrange.h"

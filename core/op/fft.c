@@ -5,6 +5,10 @@
 ** conjugate pair counts once in one direction and twice in the other; the gradients record which.
 */
 #include "fft.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 

@@ -3,6 +3,8 @@
 ** its dtype, as if it had been stored: the results are equal to those of the single ops.
 */
 #include "fused.h"
+#include "tensor/shape.h"
+#include "base/error.h"
 
 #include "device/device.h"
 #include "kernel/math/maps.h"

@@ -11,6 +11,11 @@
 #include "index.h"
 #include "strided.h"
 #include "view.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 /* -- helpers -- */
 

@@ -2,10 +2,13 @@
 ** one pass; under create_graph it is written with ops (grid_grad.c).
 */
 #include "grid.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/grid.h"
 #include "kernel/real.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "grid_grad.h"
 
 #define HOW(a) \

@@ -8,7 +8,7 @@
 #include "kernel/grid_taps.h"
 #include "kernel/real.h"
 #include "create.h"
-#include "formula.h"
+#include "gradient_formula.h"
 
 #define SAME_HOW(a) \
   .mode = (a)->mode, .padding_mode = (a)->padding_mode, .align_corners = (a)->align_corners

@@ -8,6 +8,9 @@
 #include "tensor/loop.h"
 #include "copy.h"
 #include "reduce.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #define POLL_AFTER (1 << 16) /* elements between two looks at the cancel flag */
 

@@ -6,6 +6,11 @@
 ** broadcast shape takes their place; else it comes first.
 */
 #include "index.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 #include "capture/capture.h"
 #include "device/device.h"

@@ -1,5 +1,10 @@
 /* join.c -- concatenates tensors along a dimension, and stacks them along a new one. */
 #include "join.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 #include "tensor/loop.h"
 #include "base/threads.h"

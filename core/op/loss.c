@@ -2,13 +2,16 @@
 ** pointloss.c.
 */
 #include "loss.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "call/frame.h"
 #include "kernel/loss.h"
 #include "kernel/real.h"
 #include "kernel/softmax.h"
 #include "create.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "position.h"
 #include "reduce.h"
 #include "softmax.h"

@@ -6,6 +6,9 @@
 #include "autograd/tape.h"
 #include "index.h"
 #include "view.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 int moth_mask_fits(const moth_tensor *mask, int32_t dim, const moth_tensor *of, int32_t ndim,
                    const int64_t *shape) {

@@ -1,10 +1,13 @@
 /* matmul.c -- matrix products in all of PyTorch's forms; they share one loop over batches. */
 #include "matmul.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "vendor/blas.h"
 #include "capture/capture_fuse.h"
 #include "kernel/math/unary.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "reduce.h"
 
 /* -- operands as batches of matrices -- */

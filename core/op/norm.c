@@ -5,6 +5,10 @@
 ** A gradient is one fused call; under create_graph it is written with ops.
 */
 #include "norm.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 #include <float.h>
 
@@ -12,7 +16,7 @@
 #include "call/frame.h"
 #include "kernel/norm.h"
 #include "kernel/real.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "reduce.h"
 
 typedef struct row_form {

@@ -2,6 +2,9 @@
 ** write parameters, which are leaves that need gradients, so grad mode must be off.
 */
 #include "optim.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include <math.h>
 

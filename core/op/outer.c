@@ -5,6 +5,9 @@
 #include "kernel/math/elementwise.h"
 #include "kernel/real.h"
 #include "matmul.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 static int64_t last(const moth_tensor *x) { return x->l.shape[x->l.ndim - 1]; }
 

@@ -1,5 +1,7 @@
 /* pad.c -- pads tensors with a constant or with their own elements. */
 #include "pad.h"
+#include "autograd/gradient.h"
+#include "tensor/tensor.h"
 
 #include "kernel/pad.h"
 #include "kernel/real.h"

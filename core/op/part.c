@@ -10,6 +10,11 @@
 #include "reduce.h"
 #include "strided.h"
 #include "view.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/handles.h"
+#include "tensor/tensor.h"
 
 /* -- helpers -- */
 

@@ -8,6 +8,9 @@
 #include "index.h"
 #include "reduce.h"
 #include "view.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 static const int64_t flat = -1;
 

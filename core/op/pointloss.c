@@ -2,12 +2,15 @@
 ** of probabilities. Each is one pass, and so is its gradient by the input.
 */
 #include "pointloss.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/pointloss.h"
 #include "kernel/real.h"
 #include "activation.h"
 #include "binary.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "reduce.h"
 
 enum { MOTH_BATCH_MEAN = MOTH_EACH + 1 }; /* kl_div's own reduction */

@@ -1,9 +1,10 @@
 /* pool.c -- pooling: the maximum (max_pool2d) or the mean (avg_pool2d) of each window. */
 #include "pool.h"
+#include "autograd/gradient.h"
 
 #include "kernel/pool.h"
 #include "kernel/real.h"
-#include "height.h"
+#include "one_dimension.h"
 
 /* The product of all sizes but the last two. */
 static int64_t planes_of(const moth_layout *l) {

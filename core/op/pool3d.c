@@ -2,6 +2,9 @@
 ** depth; see volume.h. The position of a maximum is that of the first equal element in both steps.
 */
 #include "pool3d.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/conv/window.h"
 #include "adaptive.h"

@@ -8,6 +8,10 @@
 ** the message can name the user's value.
 */
 #include "position.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include <stdatomic.h>
 

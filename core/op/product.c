@@ -2,6 +2,7 @@
 ** matmul.
 */
 #include "product.h"
+#include "tensor/tensor.h"
 
 #include "kernel/scalar.h"
 #include "arith.h"

@@ -1,8 +1,12 @@
 /* random.c -- tensors of random numbers. Element i depends on the generator's seed and offset and
 ** on i only. An f32 (or narrower) value uses one 32-bit word, an f64 and an integer two. Further
-** distributions are in distribution.c and rejection.c.
+** distributions are in sampling.c and rejection.c.
 */
 #include "random.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 

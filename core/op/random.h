@@ -66,7 +66,7 @@ MOTH_ARGS(bernoulli, BERNOULLI)
   RANDOM_FROM(ARG)
 MOTH_ARGS(bernoulli_, BERNOULLI_)
 
-/* -- distribution.c -- */
+/* -- sampling.c -- */
 
 #define RANDINT_LIKE(ARG) \
   ARG(tensor, input,     , "tensor with the shape") \
@@ -113,7 +113,7 @@ MOTH_ARGS(poisson, POISSON)
   RANDOM_FROM(ARG)
 MOTH_ARGS(binomial_of, BINOMIAL_OF)
 
-/* -- distribution.c, as well -- */
+/* -- sampling.c, as well -- */
 
 #define MULTINOMIAL(ARG) \
   ARG(tensor, input,     , "weights from 0 on, not all 0, (n) or (rows, n)") \

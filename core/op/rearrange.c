@@ -1,7 +1,11 @@
 /* rearrange.c -- elements in another order: reversed, rolled, repeated. Aliases and composed ops
-** are in compound.c.
+** are in rearrange_composed.c.
 */
 #include "rearrange.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "capture/capture.h"
 #include "device/device.h"

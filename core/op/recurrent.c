@@ -1,7 +1,11 @@
 /* recurrent.c -- recurrent networks over sequences: shapes, the call of the kernels, and the fused
-** gradient. The cells are in cell.c, second derivatives in replay.c.
+** gradient. The cells are in recurrent_cell.c, second derivatives in recurrent_gradient.c.
 */
 #include "recurrent.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 #include "capture/capture.h"
 #include "device/device.h"

@@ -1,12 +1,15 @@
 /* reduce.c -- reductions along some dimensions or all. */
 #include "reduce.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/math/elementwise.h"
 #include "kernel/reduce.h"
 #include "kernel/products.h"
 #include "kernel/real.h"
 #include "kernel/scan.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "rearrange.h"
 #include "scan.h"
 

@@ -10,6 +10,9 @@
 #include "tensor/loop.h"
 #include "base/threads.h"
 #include "random.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 enum { BLOCK = 256 };
 

@@ -1,5 +1,9 @@
 /* resize.c -- resamples sequences, images and volumes to another size. */
 #include "resize.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/real.h"
 #include "kernel/resize.h"

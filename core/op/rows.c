@@ -11,9 +11,12 @@
 #include "kernel/row_reduce.h"
 #include "kernel/scan.h"
 #include "create.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "reduce.h"
 #include "scan.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 static void reduced(const moth_tensor *x, uint32_t mask, bool keepdim, moth_layout *y) {
   y->ndim = 0;

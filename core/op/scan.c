@@ -7,6 +7,9 @@
 ** other direction.
 */
 #include "scan.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 
@@ -14,7 +17,7 @@
 #include "kernel/real.h"
 #include "kernel/scan.h"
 #include "create.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "index.h"
 #include "join.h"
 

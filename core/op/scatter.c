@@ -16,6 +16,10 @@
 #include "unary.h"
 #include "view.h"
 #include "scan.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 enum { SUM, PROD, MEAN, AMAX, AMIN };
 

@@ -4,6 +4,9 @@
 ** Gradients: Giles 2008 (svd), Golub & Pereyra 1973 (pinv).
 */
 #include "singular.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include <limits.h>
 #include <math.h>
@@ -11,7 +14,7 @@
 #include "vendor/blas.h"
 #include "vendor/lapack.h"
 #include "factor.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "scan.h"
 #include "rearrange.h"
 #include "reduce.h"

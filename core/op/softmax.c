@@ -2,11 +2,14 @@
 ** that op are written with ops.
 */
 #include "softmax.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "kernel/real.h"
 #include "kernel/softmax.h"
 #include "tensor/loop.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "reduce.h"
 
 /* The sum of x along a, kept as a dimension of one. */

@@ -4,6 +4,8 @@
 ** are transposed when they are copied into a batch.
 */
 #include "solve.h"
+#include "tensor/shape.h"
+#include "base/error.h"
 
 #include <float.h>
 #include <math.h>
@@ -11,7 +13,7 @@
 #include "kernel/gemm/triangle.h"
 #include "vendor/lapack.h"
 #include "create.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "singular.h"
 
 static const int *pivots_of(const moth_stack *s, const char *scratch) {

@@ -5,6 +5,10 @@
 ** positions of the values.
 */
 #include "sort.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 

@@ -2,6 +2,8 @@
 ** incomplete forms, tails of the normal distribution, Bessel functions, zeta.
 */
 #include "special.h"
+#include "tensor/shape.h"
+#include "base/error.h"
 
 #include <math.h>
 
@@ -9,7 +11,7 @@
 #include "kernel/math/special.h"
 #include "call/observer.h"
 #include "binary.h"
-#include "formula.h"
+#include "gradient_formula.h"
 
 #define SPACED (MOTH_OP_HIDDEN | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_PORTABLE) /* of special */
 #define METHOD \

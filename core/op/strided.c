@@ -6,6 +6,8 @@
 ** it.
 */
 #include "strided.h"
+#include "autograd/gradient.h"
+#include "tensor/tensor.h"
 
 #include "device/device.h"
 #include "kernel/math/elementwise.h"

@@ -2,6 +2,7 @@
 ** common to all; a row holds the gradient as a formula.
 */
 #include "unary.h"
+#include "tensor/tensor.h"
 
 #include <float.h>
 #include <math.h>
@@ -10,7 +11,7 @@
 #include "kernel/math/unary.h"
 #include "kernel/scalar.h"
 #include "binary.h"
-#include "formula.h"
+#include "gradient_formula.h"
 #include "special.h"
 
 #define UNARY_FLAGS \

@@ -15,6 +15,10 @@
 #include "scan.h"
 #include "sort.h"
 #include "view.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 /* -- unique -- */
 

@@ -3,6 +3,10 @@
 ** tensor's elements are in part.c.
 */
 #include "view.h"
+#include "tensor/shape.h"
+#include "autograd/gradient.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
 
 #include "base/context.h"
 #include "copy.h"

@@ -5,6 +5,8 @@
 #define MOTH_OP_VOLUME_H
 
 #include "view.h"
+#include "tensor/shape.h"
+#include "base/error.h"
 
 /* Refuses tensors that are not volumes. */
 static inline int volume_fit(const moth_tensor *x) {

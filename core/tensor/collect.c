@@ -19,6 +19,9 @@
 */
 #include "base/context.h"
 #include "device/device.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "collect.h"
 
 #define TIME_SHARE 0.04
 #define MOST_CREDIT 8         /* collections */

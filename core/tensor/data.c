@@ -7,6 +7,11 @@
 #include "loop.h"
 #include "call/observer.h"
 #include "autograd/tape.h"
+#include "shape.h"
+#include "base/error.h"
+#include "handles.h"
+#include "collect.h"
+#include "tensor.h"
 
 int32_t moth_inspect(moth_ctx *ctx, const moth_handle *h, moth_tensor_info *info) {
   MOTH_NEED(ctx, h && info, MOTH_E_ARG);

@@ -8,6 +8,12 @@
 #include "base/coroutine.h"
 #include "device/device.h"
 #include "autograd/tape.h"
+#include "shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "handles.h"
+#include "collect.h"
+#include "tensor.h"
 
 static int grow_slots(moth_ctx *ctx) {
   return moth_grow(ctx, &ctx->slots, ctx->nslots, &ctx->slot_room, sizeof *ctx->slots);

@@ -5,6 +5,9 @@
 */
 #include "device/device.h"
 #include "call/observer.h"
+#include "shape.h"
+#include "base/error.h"
+#include "tensor.h"
 
 #include "kernel/copy.h"
 #include "kernel/transpose.h"

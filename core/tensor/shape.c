@@ -1,5 +1,7 @@
 /* shape.c -- layouts: packing, broadcasting, overlap; dims from the user; shapes as text. */
 #include "base/context.h"
+#include "shape.h"
+#include "base/error.h"
 
 bool moth_mul_overflow(int64_t a, int64_t b, int64_t *y) { return __builtin_mul_overflow(a, b, y); }
 bool moth_add_overflow(int64_t a, int64_t b, int64_t *y) { return __builtin_add_overflow(a, b, y); }

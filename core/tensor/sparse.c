@@ -1,5 +1,9 @@
 /* sparse.c -- sparse tensors: making them, adding them up, and what a host asks of them. */
 #include "sparse.h"
+#include "shape.h"
+#include "base/error.h"
+#include "handles.h"
+#include "tensor.h"
 
 #include "base/coroutine.h"
 #include "loop.h"

@@ -4,6 +4,10 @@
 #include "device/device.h"
 #include "call/observer.h"
 #include "autograd/tape.h"
+#include "shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor.h"
 
 /* -- storages --
 ** refs and version are plain until the storage is shared; then they are touched only through
@@ -188,12 +192,6 @@ moth_storage *moth_storage_receive(moth_ctx *ctx, moth_storage *s) {
 }
 
 int64_t moth_shared_bytes(void) { return __atomic_load_n(&shared_bytes, __ATOMIC_RELAXED); }
-
-uint32_t moth_storage_version(const moth_storage *s) {
-  return s->shared ? __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) : s->version;
-}
-
-void moth_storage_bump(moth_storage *s) { add_fetch(s, &s->version, 1); }
 
 bool moth_storage_unique(const moth_storage *s) {
   return !s->shared && !s->root && !s->deleter && !s->foreign && s->refs == 1;

@@ -10,6 +10,10 @@
 #include "device/device.h"
 #include "call/observer.h"
 #include "host/workers.h"
+#include "base/error.h"
+#include "handles.h"
+#include "collect.h"
+#include "tensor.h"
 
 typedef struct token_entry {
   moth_storage *storage; /* counted; NULL: free */

@@ -5,6 +5,9 @@
 ** state here, and it never changes after.
 */
 #include "blas.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include <limits.h>
 #include <pthread.h>

@@ -2,6 +2,10 @@
 ** where there are many. lapack.h tells what for.
 */
 #include "lapack.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
+#include "tensor/tensor.h"
 
 #include <limits.h>
 #include <math.h>

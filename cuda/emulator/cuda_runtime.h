@@ -355,7 +355,7 @@ cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
 cudaError_t moth_emulated_occupancy(int *n, int threads, size_t shared);
-int64_t moth_emulated_slab(void); /* bytes of memory.cu's slabs, or 0 */
+int64_t moth_emulated_slab(void); /* bytes of block_cache.cu's slabs, or 0 */
 cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which, int value);
 template <class F>
 static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, F *, int threads,

@@ -160,7 +160,7 @@ MOTH_LOCAL cudaError_t moth_ask_tensor_cores(int major, bool *run);
 
 MOTH_LOCAL int moth_cuda_copy(moth_tensor *y, const moth_tensor *x, bool wait);
 
-/* -- memory of a device (memory.cu): blocks of a stream, kept for reuse in its order -- */
+/* -- memory of a device (block_cache.cu): blocks of a stream, kept for reuse in its order -- */
 
 typedef struct moth_block moth_block;
 MOTH_LOCAL moth_blocks *moth_blocks_new(void);

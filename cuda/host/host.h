@@ -8,6 +8,7 @@
 #define MOTH_CUDA_HOST_H
 
 #include "../../core/device/backend.h"
+#include "../../core/tensor/tensor.h"
 #include "../../core/moth_lua.h" /* MOTH_CUDNN_... */
 
 #define MOTH_LOCAL __attribute__((visibility("hidden")))

@@ -175,7 +175,7 @@ HD void convert_to(bf16 *at, double v) { *at = narrow_bf16((float)v); }
 
 /* -- choosing a type by a dtype: f is called with type<T>() -- */
 
-#ifndef MOTH_AT_RUN_TIME /* kernels that NVRTC compiles (made.cu) begin with this file's text */
+#ifndef MOTH_AT_RUN_TIME /* kernels that NVRTC compiles (jit.cu) begin with this file's text */
 
 template <class T> struct type {
   typedef T of;

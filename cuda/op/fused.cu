@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "lib/forms.cuh"
-#include "host/made.cuh"
+#include "host/jit.cuh"
 #include "lib/walk.cuh"
 
 enum {

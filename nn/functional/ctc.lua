@@ -48,7 +48,8 @@ local function counts(name, lengths, x)
       end
     end
     if lib.capture and not lengths.is_cuda then
-      require "moth.capture.check"(lengths:lt(0), function() no_length(name, "a negative one") end)
+      local check = require "moth.capture.value_check"
+      check(lengths:lt(0), function() no_length(name, "a negative one") end)
       lengths = lengths:clamp(0)
     end
     return lengths:to(x.device) + 1

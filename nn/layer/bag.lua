@@ -110,7 +110,7 @@ local function shared_out(input, offsets, last)
       stop = offsets[-1]:masked_fill(wrong, -1):item()
       if stop < 0 then refuse_offsets(offsets, input) end
     else
-      require "moth.capture.check"(wrong, function()
+      require "moth.capture.value_check"(wrong, function()
         refuse("offsets", "the first bag begins at 0, none before the last one, none behind the "
           .. "tokens", "E_DOMAIN")
       end)

@@ -4,13 +4,13 @@
 -- A row's call is the first example of the record. All sizes are multiplied by one factor, so that
 -- the largest tensor has about `elements` elements. The growth of inputs and results with that
 -- factor is measured by calls with the example's sizes and with twice those sizes. If that fails,
--- exceptions.lua has a handwritten call, or the reason why there is no row.
+-- record_inputs.lua has a handwritten call, or the reason why there is no row.
 --
 -- Both sides get the call as JSON and draw the inputs from the same descriptions (values.lua); for
 -- PyTorch dimensions and positions count from 0.
 
 local bind = require "moth.binding.bind"
-local exceptions = require "exceptions"
+local inputs = require "record_inputs"
 local json = require "moth.json"
 local lib = require "moth.binding.lib"
 local moth = require "moth"
@@ -45,7 +45,7 @@ local function functions_of(path, names, get, seen, forms)
     local key = sig and (rawget(sig, "op_name") or fn)
     local known = (path:find "functional$" or path == METHODS) and seen[name]
       or path == METHODS and seen[name:match "^(.*)_$"]
-    if exceptions.calls[path .. "." .. name] then known = false end
+    if inputs.calls[path .. "." .. name] then known = false end
     if sig and not seen[key] and not known and not forms[rawget(sig, "op_name") or name] then
       list[#list + 1] = {path = path .. "." .. name, fn = fn, sig = sig}
     end
@@ -291,16 +291,16 @@ end
 
 local function elements_of(path, sig)
   local name = path:match "[^.]+$"
-  return exceptions.elements[name] or BY_PLACE[path:match "^(.*)%."]
+  return inputs.elements[name] or BY_PLACE[path:match "^(.*)%."]
     or BY_FAMILY[family_of(sig.name) or ""] or ELEMENTS
 end
 
 -- The call of a function, at its example's sizes or enlarged; nil and the reason if it has none.
 local function call_of(path, fn, sig, small)
   local short = short_of(path)
-  local reason = exceptions.reasons[short]
+  local reason = inputs.reasons[short]
   if reason then return nil, reason end
-  local code = exceptions.calls[short]
+  local code = inputs.calls[short]
   if code then return without_targets(by_hand(code), sig.args) end
   local line = type(sig.examples) == "table" and sig.examples[1]
     or tostring(sig.examples or ""):match "^[^\n]+"
@@ -319,7 +319,7 @@ local function row_of(path, fn, sig, backward)
     name = ("op/%s/record/%s"):format(short, direction),
     backward = backward, text = "its first example, enlarged", inputs = {}, variants = {""},
     options = {rounds = 3, seconds = 0.03},
-    peerless = exceptions.peerless[short] or exceptions.peerless[short .. "/" .. direction],
+    peerless = inputs.peerless[short] or inputs.peerless[short .. "/" .. direction],
   }
 end
 
@@ -454,7 +454,7 @@ end
 function records.peer_call(row)
   local short = short_of(row.fn)
   local arguments = each_argument(records.arguments(row), row.sig.args, shifted)
-  return text_of(exceptions.names[short] or short, arguments, row)
+  return text_of(inputs.names[short] or short, arguments, row)
 end
 
 return records

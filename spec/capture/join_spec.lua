@@ -3,7 +3,7 @@
 
 local moth = require "moth"
 local F = moth.nn.functional
-local guard = require "moth.capture.guard"
+local guard = require "moth.capture.conditional"
 local support = require "spec.support.bits"
 local program = require "spec.support.programs"
 local captured = require "spec.support.captured"

@@ -2,7 +2,7 @@
 -- raises.
 
 local moth = require "moth"
-local mistakes = require "spec.support.mistakes"
+local mistakes = require "spec.support.wrong_values"
 local registry = require "spec.support.registry"
 
 local COUNTS = {"live_bytes", "live_tensors", "live_storages", "live_nodes", "live_tasks",

@@ -5,7 +5,7 @@ local ffi = require "ffi"
 local moth = require "moth"
 local intact = require "spec.support.intact"
 local forms = require "spec.support.forms"
-local mistakes = require "spec.support.mistakes"
+local mistakes = require "spec.support.wrong_values"
 local registry = require "spec.support.registry"
 
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim

@@ -52,6 +52,11 @@ local function count_lines(text)
 end
 
 describe("the house", function()
+  it("has no cycle of includes above five files", function()
+    local lines = lines_of("luajit .ci/include_cycles.lua && echo fine")
+    assert.equal("fine", lines[#lines], lines[1])
+  end)
+
   it("holds at its top level only what belongs there", function()
     local complaints = {}
     for _, name in ipairs(lines_of("ls")) do

@@ -4,6 +4,7 @@
 */
 #include "im2col.h"
 #include "kernel/gemm/bf16_product.h"
+#include "base/alloc.h"
 
 #define INTERLEAVED_PER_NS 6.0
 #define FEW 16 /* filters, for which tiles would be mostly empty */

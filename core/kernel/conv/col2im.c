@@ -2,6 +2,8 @@
 ** flipped filters times dy are columns, which are added to the images (col2im).
 */
 #include "im2col.h"
+#include "tensor/shape.h"
+#include "base/alloc.h"
 
 #define COLUMN_BYTES (256 << 10) /* of the columns that are added up at a time */
 #define MOST_BYTES (16 << 20)

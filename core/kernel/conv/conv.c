@@ -5,6 +5,9 @@
 ** bf16_conv.c.
 */
 #include "conv.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include "vendor/blas.h"
 #include "depthwise.h"

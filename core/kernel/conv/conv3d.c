@@ -8,6 +8,9 @@
 ** slice has elements. If one window spans all slices, they are already in gathered order.
 */
 #include "conv3d.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include "base/threads.h"
 

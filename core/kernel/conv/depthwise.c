@@ -4,6 +4,9 @@
 ** The elements that a tap sees in a row of windows are then contiguous.
 */
 #include "depthwise.h"
+#include "tensor/shape.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include "base/threads.h"
 #include "kernel/level.h"

@@ -1,5 +1,6 @@
 /* im2col.c -- im2col along the width: sizes of the blocks, and the copies. */
 #include "im2col.h"
+#include "tensor/shape.h"
 
 #define BAND_BYTES (400 << 10) /* of xs: half of a common L2 cache */
 #define MOST_BYTES (16 << 20)  /* of xs where few lines need more than that */

@@ -6,6 +6,7 @@
 ** without stride reads its images in place.
 */
 #include "im2col.h"
+#include "base/alloc.h"
 
 #define SHORT_CHAIN 64 /* taps of a phase or apart, in one go unless there are more chains anyway */
 #define NS_PER_FMA 0.01

@@ -4,6 +4,7 @@
 ** or are read in place if they have none. Tables have the offsets of windows and of taps.
 */
 #include "im2col.h"
+#include "base/alloc.h"
 
 #define BLOCK 128           /* windows summed in one go: what a panel of dy holds of them fits L1 */
 #define SIDE_WINDOWS 64

@@ -1,5 +1,7 @@
 /* window.c -- the number of windows that fit, and the errors if none does. */
 #include "window.h"
+#include "tensor/shape.h"
+#include "base/error.h"
 
 /* Nothing sensible is larger; below it no sum or product of two sizes overflows. */
 #define LARGEST (INT64_C(1) << 30)

@@ -8,6 +8,7 @@
 ** error.) An infinite, NaN or very large pixel affects all results of its patches.
 */
 #include "im2col.h"
+#include "base/alloc.h"
 
 #define CHAIN 32          /* channels added at a time: errors are as small as PyTorch's */
 #define NS_PER_FMA 0.01

@@ -1,5 +1,7 @@
 /* gemm.c -- matrix products: plain loops, and a tiled form after Goto and van de Geijn (2008). */
 #include "gemm.h"
+#include "base/error.h"
+#include "base/alloc.h"
 
 #include "kernel/math/elementwise.h"
 #include "kernel/level.h"

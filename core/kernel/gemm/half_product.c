@@ -6,6 +6,7 @@
 ** are contiguous along k is read in place.
 */
 #include "half_product.h"
+#include "base/alloc.h"
 
 #include "base/threads.h"
 #include "matrix.h"

@@ -2,6 +2,7 @@
 ** that any order has the same bits; i8 and u8 are computed in 16 bits.
 */
 #include "igemm.h"
+#include "base/alloc.h"
 
 #include "base/threads.h"
 #include "kernel/math/elementwise.h"

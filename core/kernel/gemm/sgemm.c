@@ -7,6 +7,7 @@
 ** long enough pieces, and for those 16 wide matrix.c copies a panel at a time.
 */
 #include "sgemm.h"
+#include "base/alloc.h"
 
 #include "base/threads.h"
 #include "gemm.h"

@@ -3,6 +3,7 @@
 ** copied in blocks.
 */
 #include "elementwise.h"
+#include "tensor/tensor.h"
 
 #include "device/device.h"
 #include "call/observer.h"

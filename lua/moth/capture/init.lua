@@ -80,7 +80,7 @@ local function why_again(self, ...)
   if self.made == 0 then return nil end
   local why, furthest = "the results of its calls were freed, which ends a recording", 0
   for _, r in ipairs(self.list) do
-    local reason, fits = require "moth.capture.stale"(r, select("#", ...), ...)
+    local reason, fits = require "moth.capture.explain"(r, select("#", ...), ...)
     if fits > furthest then why, furthest = reason, fits end
   end
   return why
@@ -286,7 +286,7 @@ verified = function(self, ...)
     require("moth").cuda.synchronize() -- the step itself waits for no replay on another stream
   end
   lib.check(C.moth_capture_keep(ctx, r.id), "capture")
-  local rewind = require "moth.capture.rewind"
+  local rewind = require "moth.capture.undo"
   local numbers, saved = numbers_of(r), rewind.save(r.outside)
   local inputs = recording.own_inputs({...}, n)
   lib.verifying = true -- what draws more random numbers while it is recorded does so here

@@ -9,8 +9,8 @@ local ffi = require "ffi"
 local autograd = require "moth.autograd"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
-local look = require "moth.capture.look"
-local outside = require "moth.capture.outside"
+local look = require "moth.capture.outer_check"
+local outside = require "moth.capture.outer_values"
 local scope = require "moth.tensor.scope"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
@@ -268,7 +268,7 @@ end
 
 -- Those that Lua still holds: the others are freed by the next sweep.
 local open, held = {}, setmetatable({}, {__mode = "v"})
-local looks = {} -- of outside.lua: functions that are joined to upvalues
+local looks = {} -- of outer_values.lua: functions that are joined to upvalues
 
 local function drop_look(id)
   if looks[id] then outside.drop(looks[id]) end

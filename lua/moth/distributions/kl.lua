@@ -189,7 +189,7 @@ pair(whole.Bernoulli, function(p, q) return (large.like(coin(p, q), given_of(p),
 pair(counts.Binomial, function(p, q)
   local more = p.total_count:gt(q.total_count)
   local value = ops.where(more, huge, (large.wide(p.total_count)) * coin(p, q))
-  require "moth.capture.check"(p.total_count:lt(q.total_count), function()
+  require "moth.capture.value_check"(p.total_count:lt(q.total_count), function()
     errors.argument("kl_divergence", "q", "there is no formula where q's total_count is above p's",
       "E_UNSUPPORTED")
   end)

@@ -116,7 +116,7 @@ indexing.unravel_index = define {
     local list, left, total = {}, indices:long() - 1, 1
     for d = #shape, 1, -1 do total = total * shape[d] end
     if indices:numel() > 0 then
-      require "moth.capture.check"(left:lt(0):logical_or(left:ge(total)), function()
+      require "moth.capture.value_check"(left:lt(0):logical_or(left:ge(total)), function()
         refuse("unravel_index", "indices", ("positions from 1 to %d are needed"):format(total),
           indices, "E_INDEX")
       end)

@@ -1,0 +1,160 @@
+/* deferred_gradients.c -- deferred weight gradients. A weight that many small steps share, each of
+** few rows, would be read and written once for each of them; gathered, they are one product. The
+** operands that wait take less memory than the gradient, which is not made meanwhile. So do the
+** rows that a bias next to such a weight sums; moth_flow_both does not wait: on a GPU weight and
+** bias get theirs in one product.
+*/
+#include "backward_parts.h"
+#include "call/registry.h"
+#include "tensor/tensor.h"
+#include "gradient.h"
+#include "base/alloc.h"
+
+#include "op/join.h"
+#include "op/matmul.h"
+#include "op/reduce.h"
+
+/* Products that wait; a weight is SMALL times its operands or more. */
+enum { MOST = 64, SMALL = 8 };
+
+struct deferred {
+  uint32_t n;
+  int64_t numel; /* of all operands, b's of a bias excepted: it has none */
+  moth_tensor *a[MOST], *b[MOST];
+};
+
+static void release(struct deferred *w) {
+  while (w->n) {
+    moth_tensor_release(w->a[--w->n]);
+    if (w->b[w->n]) moth_tensor_release(w->b[w->n]);
+  }
+  w->numel = 0;
+}
+
+void moth_deferred_drop(moth_task *t, task_entry *e) {
+  if (!e->deferred) return;
+  release(e->deferred);
+  moth_dealloc(t->ctx, e->deferred, sizeof *e->deferred);
+  e->deferred = NULL;
+  t->ndeferred--;
+}
+
+/* The sum of all rows that wait for a bias. */
+static int add_rows(moth_ctx *ctx, struct deferred *w, moth_tensor **y) {
+  moth_tensor *rows = NULL;
+  int status = MOTH_CALL(ctx, &rows, cat, .tensors = {w->a, w->n}, .dim = 0);
+  if (!status)
+    status = MOTH_CALL(ctx, y, sum, .input = rows, .dim = {(const int64_t[]){0}, 1}, .dtype = -1);
+  moth_tensor_release(rows);
+  return status;
+}
+
+/* Multiplies what waits. */
+static int add(moth_task *t, task_entry *e) {
+  struct deferred *w = e->deferred;
+  moth_tensor *y = NULL;
+  int status = MOTH_OK;
+  if (w->n && !w->b[0]) status = add_rows(t->ctx, w, &y);
+  else if (w->n == 1) status = MOTH_CALL(t->ctx, &y, outer_sum, .input = w->a[0], .other = w->b[0]);
+  else if (w->n)
+    status = MOTH_CALL(t->ctx, &y, outer_sums, .input = {w->a, w->n}, .other = {w->b, w->n});
+  release(w);
+  if (!status && y) status = moth_slices_fill(t, e);
+  if (!status && y) return moth_task_gather(t->ctx, &e->dys[0], y);
+  moth_tensor_release(y);
+  return status;
+}
+
+int moth_deferred_add(moth_task *t, task_entry *e) {
+  int status = add(t, e);
+  moth_deferred_drop(t, e);
+  return status;
+}
+
+int moth_deferred_add_all(moth_task *t) {
+  int status = MOTH_OK;
+  for (uint32_t i = 0; !status && t->ndeferred && i < t->nheap; i++) {
+    task_entry *e = &t->entries[t->heap[i]];
+    if (e->deferred) status = moth_deferred_add(t, e);
+  }
+  return status;
+}
+
+/* Whether the operand is worth keeping until the others have come. */
+static bool is_small(const moth_tensor *x, const moth_tensor *weight) {
+  int64_t bytes = weight->l.numel * moth_dtype_size[weight->l.dtype];
+  return x->l.dtype == weight->l.dtype && x->l.ndim > 0 && x->storage->nbytes <= bytes &&
+         x->l.numel <= weight->l.numel / (2 * SMALL);
+}
+
+/* Whether products that end in `input` may be put off at all. */
+static bool may_wait(const moth_grad *g, const moth_tensor *input) {
+  const moth_edge *to = &g->edges[input->arg];
+  return !g->ctx->grad_mode && !g->ctx->anomaly && to->node->nout == 1 && !g->dx[input->arg];
+}
+
+/* Puts a and b off until more have come, as many as the weight has elements. */
+static int put_off(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b,
+                   int64_t most) {
+  moth_task *t = g->task;
+  const moth_edge *to = &g->edges[input->arg];
+  task_entry *e = moth_task_enter(t, to->node);
+  if (!e) return g->ctx->error.code;
+  if (!e->deferred) {
+    e->deferred = moth_alloc(g->ctx, sizeof *e->deferred);
+    if (!e->deferred) return g->ctx->error.code;
+    e->deferred->n = 0;
+    e->deferred->numel = 0;
+    t->ndeferred++;
+  }
+  struct deferred *at = e->deferred;
+  int64_t numel = a->l.numel + (b ? b->l.numel : 0);
+  if (at->n == MOST || at->numel + numel > most || (at->n && !at->b[0] != !b)) {
+    int status = add(t, e);
+    if (status) return status;
+  }
+  at->numel += numel;
+  at->a[at->n] = moth_tensor_retain(a);
+  at->b[at->n++] = b ? moth_tensor_retain(b) : NULL;
+  return MOTH_OK;
+}
+
+/* Whether the outer products of a and b are put off for a weight. */
+static bool waits(const moth_grad *g, const moth_tensor *weight, const moth_tensor *a,
+                  const moth_tensor *b) {
+  const moth_layout *w = &weight->l;
+  return may_wait(g, weight) && w->ndim == 2 && w->numel > 0 && is_small(a, weight) &&
+         is_small(b, weight) && w->shape[0] == a->l.shape[a->l.ndim - 1] &&
+         w->shape[1] == b->l.shape[b->l.ndim - 1] && a->l.ndim == b->l.ndim &&
+         a->l.numel / w->shape[0] == b->l.numel / w->shape[1];
+}
+
+bool moth_flow_both(moth_grad *g, const moth_tensor *weight, const moth_tensor *bias,
+                    moth_tensor *a, moth_tensor *x) {
+  moth_tensor *out[MOTH_MAX_OUTPUTS] = {NULL};
+  if (g->status || !a || !a->l.device || !moth_is_float(a->l.dtype) || a->l.ndim < 2 ||
+      a->l.dtype != x->l.dtype || g->ctx->grad_mode || !moth_wants(g, weight) ||
+      !moth_wants(g, bias) || waits(g, weight, a, x))
+    return false;
+  g->status = moth_run(&moth_op_outer_sum_rows,
+                       &(outer_sum_rows_args){.ctx = g->ctx, .input = a, .other = x}, out);
+  if (g->status) return true;
+  moth_flow(g, weight, moth_grad_own(g, out[0]));
+  moth_flow(g, bias, moth_grad_own(g, out[1]));
+  return true;
+}
+
+int moth_flow_outer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b) {
+  if (g->status || !a || !b || !moth_wants(g, input)) return g->status;
+  if (waits(g, input, a, b)) return g->status = put_off(g, input, a, b, input->l.numel);
+  return moth_flow(g, input, GRAD(g, outer_sum, .input = a, .other = b));
+}
+
+int moth_flow_rows(moth_grad *g, const moth_tensor *bias, const moth_tensor *weight,
+                   moth_tensor *a) {
+  if (g->status || !a || !moth_wants(g, bias)) return g->status;
+  if (may_wait(g, bias) && bias->l.ndim == 1 && bias->l.numel > 0 && a->l.ndim == 2 &&
+      a->l.shape[1] == bias->l.numel && bias->l.dtype == weight->l.dtype && is_small(a, weight))
+    return g->status = put_off(g, bias, a, NULL, weight->l.numel);
+  return moth_flow(g, bias, a);
+}

@@ -1,0 +1,49 @@
+/* error.h -- errors: a function sets the message and returns the code. `arg` may be NULL. Positions
+** go in by MOTH_POS. And interrupts.
+ */
+#ifndef MOTH_ERROR_H
+#define MOTH_ERROR_H
+
+#include "context.h"
+
+#if defined(__GNUC__)
+#define MOTH_FORMAT(f, a) __attribute__((format(printf, f, a)))
+#else
+#define MOTH_FORMAT(f, a)
+#endif
+
+#define MOTH_POS "\1%lld\2"
+int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...) MOTH_FORMAT(4, 5);
+int moth_fail_null(moth_ctx *ctx); /* E_ARG; the context may be the NULL */
+void moth_error_clear(moth_ctx *ctx);
+void moth_error_blame(moth_ctx *ctx, const char *op); /* who failed; the text outlives all */
+void moth_error_blame_copy(moth_ctx *ctx, const char *op);
+
+/* Of an op that another one is made of: its argument `from` is `to` there. Returns the status. */
+int moth_error_as(moth_ctx *ctx, int status, const char *from, const char *to);
+
+/* The first line of each public function that takes pointers: returns `value` if the context or a
+** pointer that the function needs is NULL. */
+#define MOTH_NEED(ctx, pointers, value)               \
+  do {                                                \
+    if (__builtin_expect(!(ctx) || !(pointers), 0)) { \
+      moth_fail_null(ctx);                            \
+      return value;                                   \
+    }                                                 \
+  } while (0)
+
+extern atomic_int moth_interrupts; /* counted, so that every context sees each of them */
+
+/* A cancel is asked for: polled at op entry and inside long loops. */
+static inline bool moth_cancelled(moth_ctx *ctx) {
+  return atomic_load_explicit(&ctx->cancel, memory_order_relaxed) |
+         (atomic_load_explicit(&moth_interrupts, memory_order_relaxed) != ctx->interrupts);
+}
+/* E_INTERRUPT, of whoever has seen a cancel and left work undone: it may be withdrawn by now. */
+int moth_stopped(moth_ctx *ctx);
+static inline int moth_poll(moth_ctx *ctx) {
+  return moth_cancelled(ctx) ? moth_stopped(ctx) : MOTH_OK;
+}
+int moth_fail_closed(moth_ctx *ctx); /* the error of whoever uses a context after its end */
+
+#endif

@@ -1,0 +1,59 @@
+--- conditional.lua -- a part of a captured step that a replay may skip, as the step of an optimizer
+-- after its gradients overflowed.
+
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+local recording = require "moth.capture.recording"
+
+local C, ctx = lib.C, lib.ctx
+
+lib.declare "capture"
+
+local guard = {}
+
+local function always() return true end
+
+local function look(cell)
+  local own = cell.looks_at
+  local skipped = C.moth_capture_guarded(ctx, own.recording, own.number)
+  if skipped < 0 then errors.status(skipped, "step") end
+  own.skipped = skipped == 1
+  own.told(own.skipped)
+end
+
+-- f() with a guard before what it records.
+local function recorded(active, told, f, ...)
+  local own = {number = active.guards, recording = active.id, told = told}
+  active.guards = active.guards + 1
+  recording.cell(nil, {write = always, done = look, looks_at = own})
+  active.guard = own
+  local results = {pcall(f, ...)}
+  active.guard = nil
+  C.moth_capture_guard_end(ctx)
+  if not results[1] then error(results[2], 0) end
+  return false, unpack(results, 2)
+end
+
+--- Calls f(...) unless one of the tensors is not 0; each replay decides that again, and cells made
+-- meanwhile are done only where it was called.
+-- @param found  a list of tensors of one element, at most one for each device
+-- @param told   told(skipped) follows each replay
+-- @return whether it was left out, then what f returned
+function guard.unless(found, told, f, ...)
+  local n, active = #found, lib.capture
+  local handles = lib.handles(n)
+  for i = 1, n do handles[i - 1] = found[i] end
+  local skipped = C.moth_capture_guard(ctx, handles, n)
+  if skipped < 0 then errors.status(skipped, "step") end
+  if skipped == 1 then
+    if active then
+      C.moth_capture_guard_end(ctx)
+      recording.void(true)
+    end
+    return true
+  end
+  if active then return recorded(active, told, f, ...) end
+  return false, f(...)
+end
+
+return guard
