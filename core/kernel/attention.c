@@ -84,38 +84,38 @@ static void turn(int dtype, int64_t rows, int64_t cols, matrix x, char *to) {
 
 /* What one thread works with: a batch's keys and values in blocks of COLS keys, each block as
 ** columns (e, COLS) or as rows, the block's queries, and its scores, twice. */
-typedef struct room {
+typedef struct scratch {
   block b;
   int64_t batch; /* the batch of these keys and values; -1: none */
   char *keys_turned, *values_turned, *keys, *values, *query;
-} room;
+} scratch;
 
 typedef struct job {
   const moth_attention *p;
   const attention_level *level;
-  room *rooms;
+  scratch *scratches;
   int64_t blocks; /* of queries in a batch */
 } job;
 
 static int64_t blocks_of(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
 /* One allocation with the buffers of all threads; it starts with the `room` structs. */
-static int rooms_open(moth_ctx *ctx, job *j, bool back, int64_t *bytes) {
+static int scratch_open(moth_ctx *ctx, job *j, bool back, int64_t *bytes) {
   const moth_attention *p = j->p;
   int64_t size = moth_dtype_size[p->dtype], lanes = moth_lanes(ctx), each, more;
   int64_t keys = blocks_of(p->s, COLS) * COLS, scores = ROWS * COLS;
   bool over = moth_mul_overflow(keys, back ? 2 * p->e + p->v : p->e + p->v, &each) ||
               moth_add_overflow(each, 2 * scores + 2 * ROWS + ROWS * (p->e + p->v), &each) ||
               moth_mul_overflow(each, size, &each) || moth_add_overflow(each, 63, &each) ||
-              moth_mul_overflow(each / 64 * 64 + (int64_t)sizeof(room), lanes, bytes);
+              moth_mul_overflow(each / 64 * 64 + (int64_t)sizeof(scratch), lanes, bytes);
   if (over) return moth_fail(ctx, MOTH_E_LIMIT, "key", "too many keys");
-  j->rooms = moth_alloc(ctx, *bytes);
-  if (!j->rooms) return ctx->error.code;
+  j->scratches = moth_alloc(ctx, *bytes);
+  if (!j->scratches) return ctx->error.code;
   more = each / 64 * 64;
   for (int64_t i = 0; i < lanes; i++) {
-    char *at = (char *)(j->rooms + lanes) + i * more;
-    room *r = &j->rooms[i];
-    *r = (room){.batch = -1, .b = {.p = p}};
+    char *at = (char *)(j->scratches + lanes) + i * more;
+    scratch *r = &j->scratches[i];
+    *r = (scratch){.batch = -1, .b = {.p = p}};
     r->b.scores = at;
     r->b.other = at + scores * size;
     r->b.max = at + 2 * scores * size;
@@ -155,7 +155,7 @@ static void set_all(int dtype, void *at, int64_t n, double value) {
 /* -- forward -- */
 
 /* Packs the keys and values of a batch. */
-static void room_fill(const job *j, room *r, int64_t batch, bool back) {
+static void scratch_fill(const job *j, scratch *r, int64_t batch, bool back) {
   const moth_attention *p = j->p;
   block *b = &r->b;
   b->batch = r->batch = batch;
@@ -169,14 +169,14 @@ static void room_fill(const job *j, room *r, int64_t batch, bool back) {
   }
 }
 
-static void scores_of(const room *r) {
+static void scores_of(const scratch *r) {
   const block *b = &r->b;
   const moth_attention *p = b->p;
   product(p->dtype, b->rows, b->cols, p->e, part(p, &p->query, b->batch, b->row),
           packed(block_at(b, r->keys_turned, p->e), b->cols), b->scores, 0);
 }
 
-static void rows_forward(const job *j, room *r) {
+static void rows_forward(const job *j, scratch *r) {
   block *b = &r->b;
   const moth_attention *p = b->p;
   int64_t keys = keys_seen(b), size = moth_dtype_size[p->dtype];
@@ -200,11 +200,11 @@ static void block_of_rows(block *b, int64_t row) {
 }
 
 /* Items are blocks of queries, batch by batch. */
-static void forward_work(int64_t first, int64_t last, int lane, const void *arg) {
+static void forward_work(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
-  room *r = &j->rooms[lane];
+  scratch *r = &j->scratches[thread];
   for (int64_t i = first; i < last; i++) {
-    if (r->batch != i / j->blocks) room_fill(j, r, i / j->blocks, false);
+    if (r->batch != i / j->blocks) scratch_fill(j, r, i / j->blocks, false);
     block_of_rows(&r->b, i % j->blocks * ROWS);
     rows_forward(j, r);
   }
@@ -219,17 +219,17 @@ static double row_cost(const moth_attention *p) {
 int moth_attention_run(moth_ctx *ctx, const moth_attention *p) {
   job j = {.p = p, .level = level_for(p->dtype), .blocks = blocks_of(p->l, ROWS)};
   int64_t bytes;
-  int status = rooms_open(ctx, &j, false, &bytes);
+  int status = scratch_open(ctx, &j, false, &bytes);
   if (status) return status;
   status = moth_parallel(ctx, p->batches * j.blocks, 1, row_cost(p), forward_work, &j);
-  moth_dealloc(ctx, j.rooms, bytes);
+  moth_dealloc(ctx, j.scratches, bytes);
   return status;
 }
 
 /* -- backward -- */
 
 /* The block's part of the gradients of query, key and value. */
-static void block_back(const job *j, room *r, matrix dy) {
+static void block_back(const job *j, scratch *r, matrix dy) {
   block *b = &r->b;
   const moth_attention *p = b->p;
   int64_t size = moth_dtype_size[p->dtype], n = b->cols, m = b->rows;
@@ -247,13 +247,13 @@ static void block_back(const job *j, room *r, matrix dy) {
 }
 
 /* Items are batches: the gradients of keys and values are sums over all queries. */
-static void back_work(int64_t first, int64_t last, int lane, const void *arg) {
+static void back_work(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   const moth_attention *p = j->p;
-  room *r = &j->rooms[lane];
+  scratch *r = &j->scratches[thread];
   block *b = &r->b;
   for (int64_t batch = first; batch < last; batch++) {
-    room_fill(j, r, batch, true);
+    scratch_fill(j, r, batch, true);
     for (int64_t row = 0; row < p->l; row += ROWS) {
       block_of_rows(b, row);
       const int64_t keys = keys_seen(b);
@@ -278,11 +278,11 @@ static bool shares(const int64_t *at, int64_t batches) {
 int moth_attention_back(moth_ctx *ctx, const moth_attention *p) {
   job j = {.p = p, .level = level_for(p->dtype), .blocks = blocks_of(p->l, ROWS)};
   int64_t bytes, n = p->batches;
-  int status = rooms_open(ctx, &j, true, &bytes);
+  int status = scratch_open(ctx, &j, true, &bytes);
   if (status) return status;
   bool alone = shares(p->dquery_at, n) || shares(p->dkey_at, n) || shares(p->dvalue_at, n);
   double cost = row_cost(p) * (double)j.blocks * 2.5;
   status = moth_parallel(ctx, n, alone ? n : 1, cost, back_work, &j);
-  moth_dealloc(ctx, j.rooms, bytes);
+  moth_dealloc(ctx, j.scratches, bytes);
   return status;
 }

@@ -67,10 +67,10 @@ TARGET static REAL NAME(bag_column)(const moth_bags *o, int64_t t, int64_t stop,
   return (REAL)total;
 }
 
-TARGET static void NAME(bag_sums)(int64_t bag, int64_t end, int lane, const void *arg) {
+TARGET static void NAME(bag_sums)(int64_t bag, int64_t end, int thread, const void *arg) {
   enum { PER = VECTOR_BYTES / sizeof(REAL) };
   const moth_bags *o = arg;
-  (void)lane;
+  (void)thread;
   for (; bag < end; bag++) {
     const int64_t first = o->start ? o->start[bag] : bag * o->each, d = o->features;
     const int64_t stop = o->start ? o->start[bag + 1] : first + o->each;

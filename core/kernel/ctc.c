@@ -20,7 +20,7 @@ typedef struct job {
   const moth_ctc *c;
   const void *dloss;
   void *y, *loss; /* y: (T, N, C), or NULL */
-  char *room;
+  char *scratch;
   int64_t each; /* bytes of it for a thread */
 } job;
 
@@ -35,11 +35,11 @@ static int run(moth_ctx *ctx, int dtype, job *j) {
   j->each = (j->each + 63) / 64 * 64;
   const int64_t bytes = j->each * moth_lanes(ctx);
   if (c->samples == 0) return MOTH_OK;
-  j->room = moth_alloc(ctx, bytes);
-  if (!j->room) return ctx->error.code;
+  j->scratch = moth_alloc(ctx, bytes);
+  if (!j->scratch) return ctx->error.code;
   int status = moth_parallel(ctx, c->samples, 1, (double)(c->steps * wide) * (j->y ? 8 : 4),
                              dtype == MOTH_F32 ? MOTH_BEST(samples) : samples_f64, j);
-  moth_dealloc(ctx, j->room, bytes);
+  moth_dealloc(ctx, j->scratch, bytes);
   return status;
 }
 

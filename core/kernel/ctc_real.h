@@ -52,8 +52,8 @@ TARGET INLINED REAL *NAME(row_of)(const sample *of, int64_t t) {
   return (REAL *)of->rows + (of->keeps ? t : t & 1) * of->wide + PAD;
 }
 
-TARGET static void NAME(layout)(const job *j, sample *of, int lane) {
-  char *at = (char *)j->room + lane * j->each;
+TARGET static void NAME(layout)(const job *j, sample *of, int thread) {
+  char *at = (char *)j->scratch + thread * j->each;
   of->wide = 2 * j->c->longest + 1 + 2 * PAD;
   of->label = (int64_t *)(void *)at;
   at += of->wide * 8;
@@ -138,11 +138,11 @@ TARGET static void NAME(fill)(const job *j, int64_t n, int64_t from, int64_t to,
   }
 }
 
-TARGET static void NAME(samples)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(samples)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   const moth_ctc *c = j->c;
   sample of = {.keeps = j->y != NULL};
-  NAME(layout)(j, &of, lane);
+  NAME(layout)(j, &of, thread);
   for (int64_t n = first; n < last; n++) {
     const int64_t *target = c->targets + n * c->longest;
     double total = c->targets_of[n] ? (double)NONE : 0;

@@ -23,10 +23,10 @@ enum { ROWS = 4, PART = 32, WIDE = 256 };
 #include "each_level.h"
 
 /* Of columns of x2, those of one matrix after another: transposed, and zeros behind them. */
-static void turn(int64_t from, int64_t end, int lane, const void *arg) {
+static void turn(int64_t from, int64_t end, int thread, const void *arg) {
   const moth_distances *o = arg;
-  const int64_t size = moth_dtype_size[o->dtype], step = o->room * size, row = o->m * size;
-  (void)lane;
+  const int64_t size = moth_dtype_size[o->dtype], step = o->padded * size, row = o->m * size;
+  (void)thread;
   for (int64_t n; from < end; from += n) {
     const int64_t matrix = from / o->m, first = from % o->m;
     const char *x = (const char *)o->x2 + matrix * o->columns * row + first * size;
@@ -36,7 +36,7 @@ static void turn(int64_t from, int64_t end, int lane, const void *arg) {
     for (int64_t k = 0; k < n; k++) {
       for (int64_t j = 0; j < o->columns && size == 8; j++)
         memcpy(y + k * step + j * 8, x + j * row + k * 8, 8);
-      memset(y + k * step + o->columns * size, 0, (size_t)((o->room - o->columns) * size));
+      memset(y + k * step + o->columns * size, 0, (size_t)((o->padded - o->columns) * size));
     }
   }
 }
@@ -45,12 +45,12 @@ int moth_distances_run(moth_ctx *ctx, moth_distances *o) {
   const int64_t size = moth_dtype_size[o->dtype], groups = (o->rows + ROWS - 1) / ROWS;
   const int64_t lanes = 2 * 64 / size; /* a tile's, at the highest level */
   int64_t bytes;
-  o->room = o->columns + 2 * lanes; /* tiles of pairs start at any column */
-  if (moth_mul_overflow(o->matrices * o->m, o->room * size, &bytes))
+  o->padded = o->columns + 2 * lanes; /* tiles of pairs start at any column */
+  if (moth_mul_overflow(o->matrices * o->m, o->padded * size, &bytes))
     return moth_fail(ctx, MOTH_E_LIMIT, NULL, "the rows are too many");
   if (!(o->transposed = moth_alloc(ctx, bytes))) return ctx->error.code;
   const bool real = o->dtype == MOTH_F32;
-  int status = moth_parallel(ctx, o->matrices * o->m, 16, 0.5 * (double)o->room, turn, o);
+  int status = moth_parallel(ctx, o->matrices * o->m, 16, 0.5 * (double)o->padded, turn, o);
   moth_work *work = real ? MOTH_BEST(distances) : MOTH_BEST(distances_f64);
   const double each = 0.1 * ROWS * (double)o->columns * (double)(o->m + 8);
   if (!status) status = moth_parallel(ctx, o->matrices * groups, 1, each, work, o);

@@ -14,7 +14,7 @@ typedef struct moth_distances {
   const void *x1, *x2, *dy;
   void *y, *dx;
   void *transposed;                  /* x2 as (matrices, m, room), filled by moth_distances_run */
-  int64_t room;
+  int64_t padded;
 } moth_distances;
 
 int moth_distances_run(moth_ctx *ctx, moth_distances *o);

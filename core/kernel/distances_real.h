@@ -18,7 +18,7 @@ TARGET INLINED void NAME(add_parts)(const moth_distances *o, const bool squares,
   VEC part[ROWS][2];
   UNROLL for (int i = 0; i < ROWS; i++) part[i][0] = part[i][1] = (VEC){0};
   for (int64_t k = from; k < end; k++) {
-    const REAL *at = transposed + k * o->room;
+    const REAL *at = transposed + k * o->padded;
     const VEC p = *(const NAME(part_loose) *)(const void *)at;
     const VEC q = *(const NAME(part_loose) *)(const void *)(at + PER);
     UNROLL for (int i = 0; i < ROWS; i++) {
@@ -75,15 +75,15 @@ WRITE_ROW(write_part, REAL)
 #undef WRITE_ROW
 
 /* A group of rows of x1, of which the groups of one matrix after another are counted. */
-TARGET static void NAME(distances)(int64_t group, int64_t end, int lane, const void *arg) {
+TARGET static void NAME(distances)(int64_t group, int64_t end, int thread, const void *arg) {
   const moth_distances *o = arg;
   const int64_t groups = (o->rows + ROWS - 1) / ROWS, m = o->m;
-  (void)lane;
+  (void)thread;
   for (; group < end; group++) {
     const int64_t matrix = group / groups, first = group % groups * ROWS;
     const REAL *x = (const REAL *)o->x1 + (matrix * o->rows + first) * m;
     const REAL *other = (const REAL *)o->x2 + matrix * o->columns * m;
-    const REAL *transposed = (const REAL *)o->transposed + matrix * o->room * m;
+    const REAL *transposed = (const REAL *)o->transposed + matrix * o->padded * m;
     const REAL *row[ROWS];
     const int64_t rows = o->rows - first < ROWS ? o->rows - first : ROWS;
     for (int i = 0; i < ROWS; i++) row[i] = x + (i < rows ? i : 0) * m;
@@ -121,10 +121,10 @@ TARGET INLINED REAL NAME(share_of)(const moth_distances *o, int64_t matrix, int6
   return o->p != 2 ? dy : y == 0 ? 0 : dy / y;
 }
 
-TARGET static void NAME(distances_back)(int64_t item, int64_t end, int lane, const void *arg) {
+TARGET static void NAME(distances_back)(int64_t item, int64_t end, int thread, const void *arg) {
   const moth_distances *o = arg;
   const int64_t m = o->m;
-  (void)lane;
+  (void)thread;
   for (; item < end; item++) {
     const int64_t matrix = item / o->rows, i = item % o->rows;
     const REAL *x = (const REAL *)o->x1 + item * m;

@@ -40,10 +40,10 @@ EXTREME_LOOPS(least, <, INFINITY)
 #undef EXTREME_LOOPS
 
 /* Items: rows where inner is 1, else blocks of COLUMNS. */
-TARGET static void NAME(extremes)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(extremes)(int64_t first, int64_t last, int thread, const void *arg) {
   const extreme_job *j = arg;
   const int64_t n = j->n, inner = j->inner, blocks = (inner + COLUMNS - 1) / COLUMNS;
-  (void)lane;
+  (void)thread;
   for (int64_t i = first; i < last; i++) {
     int64_t k = i % blocks * COLUMNS, o = i / blocks, wide = inner - k;
     const REAL *x = (const REAL *)j->x + o * n * inner + k;

@@ -304,12 +304,12 @@ int moth_fft_run(moth_ctx *ctx, int dtype, const moth_fft *f, const void *x, voi
   if (!j.plan) return ctx->error.code;
   const moth_fft_plan *p = j.plan, *wide = p->wide ? p->wide : p;
   const bool columns = w.way == MOTH_FFT_COLUMNS;
-  j.room = columns ? 4 * p->lanes * (f->n + 1)
+  j.scratch_size = columns ? 4 * p->lanes * (f->n + 1)
                    : 6 * (f->n + 1) + 4 * (wide->m + p->lanes) * p->lanes + 2 * wide->count;
-  j.room = (j.room + 15) / 16 * 16;
+  j.scratch_size = (j.scratch_size + 15) / 16 * 16;
   const int64_t items = columns ? (j.signals + p->lanes - 1) / p->lanes : j.signals;
   const int64_t lanes = items > 1 ? moth_lanes(ctx) : 1;
-  const int64_t bytes = lanes * j.room * moth_dtype_size[dtype];
+  const int64_t bytes = lanes * j.scratch_size * moth_dtype_size[dtype];
   if (!(j.scratch = moth_alloc(ctx, bytes))) return ctx->error.code;
   const double each = (double)wide->count * log2((double)wide->count + 1) * 0.05;
   const double cost = 50 + each * (columns ? p->lanes : p->wide ? 4 : 1);

@@ -463,12 +463,12 @@ static REAL *NAME(at)(const moth_fft_side *side, int64_t signal) {
 static bool NAME(packed)(const moth_fft_side *side) { return side->step == 2 && side->other == 1; }
 
 /* Signals one by one. */
-TARGET static void NAME(rows)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(rows)(int64_t first, int64_t last, int thread, const void *arg) {
   const moth_fft_job *j = arg;
   const moth_fft *f = j->f;
   const moth_fft_plan *plan = j->plan, *inner = plan->wide ? plan->wide : plan;
   const int64_t in = j->from.n, out = j->to.n, work = 2 * (inner->m + LANES) * LANES;
-  REAL *p = (REAL *)(void *)j->scratch + lane * j->room, *q = p + 2 * f->n + 2;
+  REAL *p = (REAL *)(void *)j->scratch + thread * j->scratch_size, *q = p + 2 * f->n + 2;
   REAL *z = q + 2 * f->n + 2, *a = z + 2 * f->n + 2, *b = a + work;
   const REAL scale = f->kind == MOTH_FFT_COMPLEX ? (REAL)f->scale : 1;
   const bool inverse = f->kind == MOTH_FFT_COMPLEX ? f->inverse : f->kind == MOTH_FFT_FROM_HALF;
@@ -609,11 +609,11 @@ TARGET ALONE static void NAME(store)(const moth_fft_side *side, REAL *const *at,
 }
 
 /* LANES signals at a time. The last one takes the lanes that are left over, too. */
-TARGET static void NAME(columns)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(columns)(int64_t first, int64_t last, int thread, const void *arg) {
   const moth_fft_job *j = arg;
   const moth_fft *f = j->f;
   const moth_fft_plan *plan = j->plan;
-  REAL *a = (REAL *)(void *)j->scratch + lane * j->room, *b = a + (f->n + 1) * TWO;
+  REAL *a = (REAL *)(void *)j->scratch + thread * j->scratch_size, *b = a + (f->n + 1) * TWO;
   const REAL scale = f->kind == MOTH_FFT_COMPLEX ? (REAL)f->scale : 1;
   const int flip = f->kind == MOTH_FFT_COMPLEX && f->inverse ? LANES : 0;
   for (int64_t group = first; group < last; group++) {

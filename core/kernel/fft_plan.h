@@ -57,7 +57,7 @@ typedef struct moth_fft_job {
   const moth_fft *f;
   const moth_fft_plan *plan;
   moth_fft_side from, to;
-  int64_t signals, room; /* elements of scratch for each thread */
+  int64_t signals, scratch_size; /* elements of scratch for each thread */
   char *scratch;
 } moth_fft_job;
 

@@ -166,10 +166,10 @@ typedef struct reading {
   char *base, *values;
 } reading;
 
-static void read_picks(int64_t first, int64_t last, int lane, const void *arg) {
+static void read_picks(int64_t first, int64_t last, int thread, const void *arg) {
   const reading *r = arg;
   moth_gather_plan p = *r->pick;
-  (void)lane;
+  (void)thread;
   p.count = last - first;
   p.offset += first;
   inner_run(&p, r->in, r->base, r->values + first * p.step);

@@ -83,11 +83,11 @@ int moth_grid_points_back(moth_ctx *ctx, int dtype, const moth_gridded *s, const
 }
 
 #define LIST(name, real)                                                       \
-  static void name(int64_t first, int64_t last, int lane, const void *arg) {   \
+  static void name(int64_t first, int64_t last, int thread, const void *arg) { \
     const job *j = arg;                                                        \
     const moth_grid *g = &j->s->g;                                             \
     const int count = moth_grid_count(g);                                      \
-    (void)lane;                                                                \
+    (void)thread;                                                              \
     for (int64_t i = first; i < last; i++) {                                   \
       const real *grid = (const real *)j->s->grid + i * g->sides;              \
       int64_t at[MOTH_GRID_TAPS];                                              \

@@ -54,13 +54,13 @@ TARGET INLINED void NAME(scatter)(const int count, int64_t n, const NAME(found) 
 }
 
 /* Items are runs of points. */
-TARGET static void NAME(sample)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(sample)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   const moth_gridded *s = j->s;
   const int64_t runs = (s->points + RUN - 1) / RUN;
   const int count = moth_grid_count(&s->g);
   NAME(found) t;
-  (void)lane;
+  (void)thread;
   for (int64_t item = first; item < last; item++) {
     const int64_t sample = item / runs, from = item % runs * RUN;
     const int64_t n = s->points - from < RUN ? s->points - from : RUN;
@@ -75,13 +75,13 @@ TARGET static void NAME(sample)(int64_t first, int64_t last, int lane, const voi
 }
 
 /* Items are SHARED channels of a sample. */
-TARGET static void NAME(back)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(back)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   const moth_gridded *s = j->s;
   const int64_t parts = (s->channels + SHARED - 1) / SHARED;
   const int count = moth_grid_count(&s->g);
   NAME(found) t;
-  (void)lane;
+  (void)thread;
   for (int64_t item = first; item < last; item++) {
     const int64_t sample = item / parts, from = item % parts * SHARED;
     const int64_t to = from + SHARED < s->channels ? from + SHARED : s->channels;
@@ -102,13 +102,13 @@ TARGET static void NAME(back)(int64_t first, int64_t last, int lane, const void 
 }
 
 /* Items are runs of points. */
-TARGET static void NAME(turn)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(turn)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   const moth_gridded *s = j->s;
   const int64_t runs = (s->points + RUN - 1) / RUN;
   const int count = moth_grid_count(&s->g), sides = s->g.sides;
   NAME(found) t;
-  (void)lane;
+  (void)thread;
   for (int64_t item = first; item < last; item++) {
     const int64_t sample = item / runs, from = item % runs * RUN;
     const int64_t n = s->points - from < RUN ? s->points - from : RUN;

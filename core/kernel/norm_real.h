@@ -116,12 +116,12 @@ TARGET static void NAME(row_again)(const moth_row_norm *p, const REAL *x, REAL *
   *rstd = (REAL)(1 / hypot(sqrt(squares / (double)n) / down / more, sqrt(p->eps)));
 }
 
-TARGET static void NAME(rows_run)(int64_t from, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(rows_run)(int64_t from, int64_t last, int thread, const void *arg) {
   const moth_row_norm *p = arg;
   const int64_t n = p->channels * p->inner;
   const REAL *weight = p->weight, *bias = p->bias;
   REAL *means = p->mean, *rstds = p->rstd;
-  (void)lane;
+  (void)thread;
   for (int64_t r = from; r < last; r++) {
     const REAL *x = (const REAL *)p->x + r * n;
     int64_t first = r % p->groups * p->channels;
@@ -368,14 +368,14 @@ TARGET static void NAME(row_of_back)(const channel_job *j, const REAL *x, const 
 }
 
 /* Channels first to last - 1 of all samples: of x, or of (x - mean)^2, or with dy both sums. */
-TARGET static void NAME(channel_sums)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(channel_sums)(int64_t first, int64_t last, int thread, const void *arg) {
   const channel_job *j = arg;
   const int64_t c = j->p->c, inner = j->p->inner, n = last - first;
   const REAL *x = j->p->x, *dy = j->p->dy;
   const double *mean = j->mean;
   const moth_channel_mask *k = &j->p->mask;
   double *sum = j->sum, *more = j->more;
-  (void)lane;
+  (void)thread;
   for (int64_t q = first; q < last; q++) sum[q] = 0;
   for (int64_t q = first; dy && q < last; q++) more[q] = 0;
   for (int64_t s = 0; s < j->p->n; s++) {
@@ -410,13 +410,13 @@ TARGET static void NAME(channel_sums)(int64_t first, int64_t last, int lane, con
 }
 
 /* Samples first to last - 1 where planes are single elements, else planes. */
-TARGET static void NAME(channel_apply)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(channel_apply)(int64_t first, int64_t last, int thread, const void *arg) {
   const channel_job *j = arg;
   const int64_t c = j->p->c, inner = j->p->inner;
   const REAL *x = j->p->x, *dy = j->p->dy, *sum = j->p->sum;
   const bool relu = j->p->relu, masked = j->p->mask.mean != NULL;
   const double *mean = j->mean, *by = j->by, *scale = j->scale, *shift = j->shift;
-  (void)lane;
+  (void)thread;
   for (int64_t i = first; i < last; i++) {
     const int64_t at = i * (inner == 1 ? c : inner), k = inner == 1 ? 0 : i % c;
     REAL *y = (REAL *)j->y + at;

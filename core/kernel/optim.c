@@ -40,14 +40,14 @@ static bool in_a_row(const job *j, const int64_t *step) {
 
 /* Strided elements are copied through blocks of f32 or f64; the gradient is not written back. */
 static void run_blocks(const job *j, int64_t n, char *const *at, const int64_t *step) {
-  double room[MOST][BLOCK];
+  double scratch[MOST][BLOCK];
   int real = j->dtype == MOTH_F64 ? MOTH_F64 : MOTH_F32;
   int64_t size = moth_dtype_size[real];
   for (int64_t i = 0; i < n; i += BLOCK) {
     int64_t count = n - i < BLOCK ? n - i : BLOCK;
     void *x[MOST] = {NULL};
     for (int k = 0; k < j->operands; k++) {
-      x[k] = room[k];
+      x[k] = scratch[k];
       moth_convert(count, dtype_of(j, k), at[k] + i * step[k], step[k], real, x[k], size);
     }
     step_real(j, real, count, x);

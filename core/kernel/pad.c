@@ -102,13 +102,13 @@ typedef struct forward {
   char *y;
 } forward;
 
-static void forward_rows(int64_t first, int64_t last, int lane, const void *arg) {
+static void forward_rows(int64_t first, int64_t last, int thread, const void *arg) {
   const forward *f = arg;
   walk w = *f->from_first;
   const int64_t size = f->size, bytes = w.p->out[w.p->ndim - 1] * size;
   int64_t rest = first;
   char *y = f->y + first * bytes;
-  (void)lane;
+  (void)thread;
   for (int d = w.p->ndim - 2; d >= 0; rest /= w.p->out[d--]) w.index[d] = rest % w.p->out[d];
   for (int64_t r = first; r < last; r++, y += bytes, step(&w)) {
     const int64_t from = row_of(&w);

@@ -40,23 +40,23 @@ typedef void NAME(pair_loop)(int64_t, const REAL *, const REAL *, REAL, REAL *re
 TARGET static void NAME(run_pairs)(NAME(pair_loop) *loop, int64_t n, const REAL *x, const REAL *t,
                                    REAL a, REAL *y) {
   const int64_t whole = MOTH_WHOLE(n);
-  REAL room[3][MOTH_VECTOR] = {{0}};
+  REAL scratch[3][MOTH_VECTOR] = {{0}};
   const size_t rest = (size_t)(n - whole) * sizeof *x;
   loop(whole, x, t, a, y);
   if (!rest) return;
-  memcpy(room[0], x + whole, rest);
-  memcpy(room[1], t + whole, rest);
-  loop(MOTH_VECTOR, room[0], room[1], a, room[2]);
-  memcpy(y + whole, room[2], rest);
+  memcpy(scratch[0], x + whole, rest);
+  memcpy(scratch[1], t + whole, rest);
+  loop(MOTH_VECTOR, scratch[0], scratch[1], a, scratch[2]);
+  memcpy(y + whole, scratch[2], rest);
 }
 
-TARGET static void NAME(pairs)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(pairs)(int64_t first, int64_t last, int thread, const void *arg) {
 #define LOOP(LOSS, f) [MOTH_LOSS_##LOSS] = NAME(f),
   static NAME(pair_loop) *const loops[] = {MOTH_PAIR_LOSSES(LOOP)};
 #undef LOOP
   const pair_job *j = arg;
   REAL block[512];
-  (void)lane;
+  (void)thread;
   for (int64_t b = first; b < last; b++) {
     double sum = 0;
     int64_t end = (b + 1) * PAIR_BLOCK < j->n ? (b + 1) * PAIR_BLOCK : j->n;

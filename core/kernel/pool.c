@@ -16,7 +16,7 @@ typedef struct job {
   const void *x;
   void *y;
   int64_t *index;
-  int64_t room, n;  /* elements of a plane of the image, and of the results */
+  int64_t area, n;  /* elements of a plane of the image, and of the results */
   int64_t from, to; /* the windows of a row that are inside it */
   int64_t top, bottom; /* the rows of windows that do */
   int64_t spare; /* so many windows after `to` read only elements of the next row */
@@ -32,8 +32,8 @@ static int64_t divisor(const moth_pool *p, int64_t oy, int64_t ox) {
     moth_window_clip(&p->w, i, at[i], &first, &last);
     if (first >= last) return 0;
     int64_t start = at[i] * p->w.stride[i] - p->w.padding[i];
-    int64_t room = p->w.in[i] + p->w.padding[i] - start; /* includes the far border */
-    n *= !p->count_padding ? last - first : room < p->w.kernel[i] ? room : p->w.kernel[i];
+    int64_t left = p->w.in[i] + p->w.padding[i] - start; /* includes the far border */
+    n *= !p->count_padding ? last - first : left < p->w.kernel[i] ? left : p->w.kernel[i];
   }
   return p->divisor ? p->divisor : n;
 }
@@ -68,11 +68,11 @@ static void inside(const moth_window *w, int axis, int64_t *first, int64_t *last
 
 static job windows(const moth_pool *p, const void *x, void *y) {
   const moth_window *w = &p->w;
-  job j = {.p = p, .x = x, .y = y, .room = w->in[0] * w->in[1], .n = w->out[0] * w->out[1]};
+  job j = {.p = p, .x = x, .y = y, .area = w->in[0] * w->in[1], .n = w->out[0] * w->out[1]};
   int64_t s = w->stride[1];
   inside(w, 0, &j.top, &j.bottom);
   inside(w, 1, &j.from, &j.to);
-  if (j.room > INT32_MAX || j.to - j.from < FEW) j.from = j.to = w->out[1];
+  if (j.area > INT32_MAX || j.to - j.from < FEW) j.from = j.to = w->out[1];
   j.spare = w->stride[0] * w->in[1] / s;
   if (j.spare > w->out[1]) j.spare = w->out[1];
   j.tiles = true;
@@ -110,7 +110,7 @@ int moth_mean_pool_back(moth_ctx *ctx, int dtype, const moth_pool *p, const void
 /* -- shares of the mean -- */
 
 static job shares(const moth_shares *p, const void *x, void *y) {
-  return (job){.s = p, .x = x, .y = y, .room = p->in[0] * p->in[1], .n = p->out[0] * p->out[1]};
+  return (job){.s = p, .x = x, .y = y, .area = p->in[0] * p->in[1], .n = p->out[0] * p->out[1]};
 }
 
 int moth_max_shares(moth_ctx *ctx, int dtype, const moth_shares *p, const void *x, void *y,
@@ -126,18 +126,18 @@ int moth_max_shares(moth_ctx *ctx, int dtype, const moth_shares *p, const void *
   }
   job j = shares(p, x, y);
   j.index = index;
-  return RUN(max_shares, p->planes, (double)(j.room + j.n));
+  return RUN(max_shares, p->planes, (double)(j.area + j.n));
 }
 
 int moth_mean_shares(moth_ctx *ctx, int dtype, const moth_shares *p, const void *x, void *y) {
   job j = shares(p, x, y);
-  return RUN(mean_shares, p->planes, 0.2 * (double)j.room + (double)j.n);
+  return RUN(mean_shares, p->planes, 0.2 * (double)j.area + (double)j.n);
 }
 
 int moth_mean_shares_back(moth_ctx *ctx, int dtype, const moth_shares *p, const void *dy,
                           void *dx) {
   job j = shares(p, dy, dx);
-  return RUN(mean_shares_back, p->planes, 0.2 * (double)j.room + (double)j.n);
+  return RUN(mean_shares_back, p->planes, 0.2 * (double)j.area + (double)j.n);
 }
 
 /* -- positions -- */
@@ -145,21 +145,21 @@ int moth_mean_shares_back(moth_ctx *ctx, int dtype, const moth_shares *p, const 
 static int told(moth_ctx *ctx, int status, const job *j) {
   if (status || !atomic_load(j->outside)) return status;
   return moth_fail(ctx, MOTH_E_INDEX, "indices",
-                   "a position lies outside the plane's %lld elements", (long long)j->room);
+                   "a position lies outside the plane's %lld elements", (long long)j->area);
 }
 
-int moth_pool_scatter(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,
+int moth_pool_scatter(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t area,
                       const void *dy, const int64_t *index, void *dx) {
   atomic_bool outside = false;
-  job j = {.x = dy, .y = dx, .index = (int64_t *)(uintptr_t)index, .room = room, .n = n,
+  job j = {.x = dy, .y = dx, .index = (int64_t *)(uintptr_t)index, .area = area, .n = n,
            .outside = &outside};
-  return told(ctx, RUN(scatter_planes, planes, 0.1 * (double)room + (double)n), &j);
+  return told(ctx, RUN(scatter_planes, planes, 0.1 * (double)area + (double)n), &j);
 }
 
-int moth_pool_gather(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,
+int moth_pool_gather(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t area,
                      const void *x, const int64_t *index, void *y) {
   atomic_bool outside = false;
-  job j = {.x = x, .y = y, .index = (int64_t *)(uintptr_t)index, .room = room, .n = n,
+  job j = {.x = x, .y = y, .index = (int64_t *)(uintptr_t)index, .area = area, .n = n,
            .outside = &outside};
   return told(ctx, RUN(gather_planes, planes, (double)n), &j);
 }

@@ -31,9 +31,9 @@ int moth_mean_shares_back(moth_ctx *ctx, int dtype, const moth_shares *p, const 
 
 /* plane[index[i]] += dy[i] over planes of `room` elements, initially zero; and y[i] = x[index[i]].
 ** A position outside its plane is an error. */
-int moth_pool_scatter(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,
+int moth_pool_scatter(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t area,
                       const void *dy, const int64_t *index, void *dx);
-int moth_pool_gather(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,
+int moth_pool_gather(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t area,
                      const void *x, const int64_t *index, void *y);
 
 #endif

@@ -97,43 +97,43 @@ CHUNK(16, LIST(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
 ** what is done already, rather than to be shorter. n is 4 or more. Where there is `room` for it, a
 ** single vector goes beyond the n, over what is done later. No vector is wider than a register:
 ** what chooses between two would be taken apart, element by element. */
-#define CHUNKS(L, n, room, THIS)                                            \
-  if (n >= L) {                                                             \
-    for (int64_t i = 0; i < n; i += L) THIS(L, (i <= n - L ? i : n - L));   \
-  } else if (n > L / 2 && room >= L) {                                      \
-    THIS(L, 0);                                                             \
+#define CHUNKS(L, n, readable, THIS)                                      \
+  if (n >= L) {                                                           \
+    for (int64_t i = 0; i < n; i += L) THIS(L, (i <= n - L ? i : n - L)); \
+  } else if (n > L / 2 && readable >= L) {                                \
+    THIS(L, 0);                                                           \
   } else
 #if VECTOR_BYTES >= 64
-#define WIDE_CHUNKS(n, room, THIS) CHUNKS(16, n, room, THIS) CHUNKS(8, n, room, THIS)
+#define WIDE_CHUNKS(n, readable, THIS) CHUNKS(16, n, readable, THIS) CHUNKS(8, n, readable, THIS)
 #elif VECTOR_BYTES >= 32
-#define WIDE_CHUNKS(n, room, THIS) CHUNKS(8, n, room, THIS)
+#define WIDE_CHUNKS(n, readable, THIS) CHUNKS(8, n, readable, THIS)
 #else
-#define WIDE_CHUNKS(n, room, THIS)
+#define WIDE_CHUNKS(n, readable, THIS)
 #endif
-#define EACH_CHUNK(n, room, THIS)                                             \
-  do {                                                                        \
-    WIDE_CHUNKS(n, room, THIS)                                                \
-    if (sizeof(REAL) == 4)                                                    \
-      for (int64_t i = 0; i < n; i += 4) THIS(4, (i <= n - 4 ? i : n - 4));   \
-    else                                                                      \
-      for (int64_t i = 0; i < n; i += 2) THIS(2, (i <= n - 2 ? i : n - 2));   \
+#define EACH_CHUNK(n, readable, THIS)                                       \
+  do {                                                                      \
+    WIDE_CHUNKS(n, readable, THIS)                                          \
+    if (sizeof(REAL) == 4)                                                  \
+      for (int64_t i = 0; i < n; i += 4) THIS(4, (i <= n - 4 ? i : n - 4)); \
+    else                                                                    \
+      for (int64_t i = 0; i < n; i += 2) THIS(2, (i <= n - 2 ? i : n - 2)); \
   } while (0)
 
 /* n windows in a row, all inside; `spare` more may be written, and are overwritten later. */
 TARGET static void NAME(max_row)(const moth_window *w, int64_t n, int64_t spare, int64_t rows,
                                  const REAL *x, int64_t start, REAL *y, int64_t *index) {
   const int64_t k = w->kernel[1], s = w->stride[1], right = w->dilation[1];
-  const int64_t down = w->dilation[0] * w->in[1], room = n + spare;
-  (void)room; /* used for wider vectors only */
+  const int64_t down = w->dilation[0] * w->in[1], readable = n + spare;
+  (void)readable; /* used for wider vectors only */
 #define PLAIN22(L, i) NAME(max##L)(2, 2, rows, down, 1, x + i * 2, start + i * 2, y + i, index + i)
 #define PLAIN32(L, i) NAME(max##L)(3, 2, rows, down, 1, x + i * 2, start + i * 2, y + i, index + i)
 #define DENSE(L, i) NAME(max##L)(k, 1, rows, down, right, x + i, start + i, y + i, index + i)
 #define ANY(L, i) \
   NAME(max##L)(k, s, rows, down, right, x + i * s, start + i * s, y + i, index + i)
-  if (k == 2 && s == 2 && right == 1) EACH_CHUNK(n, room, PLAIN22);
-  else if (k == 3 && s == 2 && right == 1) EACH_CHUNK(n, room, PLAIN32);
-  else if (s == 1) EACH_CHUNK(n, room, DENSE);
-  else EACH_CHUNK(n, room, ANY);
+  if (k == 2 && s == 2 && right == 1) EACH_CHUNK(n, readable, PLAIN22);
+  else if (k == 3 && s == 2 && right == 1) EACH_CHUNK(n, readable, PLAIN32);
+  else if (s == 1) EACH_CHUNK(n, readable, DENSE);
+  else EACH_CHUNK(n, readable, ANY);
 #undef PLAIN22
 #undef PLAIN32
 #undef DENSE
@@ -171,12 +171,12 @@ TARGET static void NAME(max_plane)(const job *j, const REAL *x, REAL *y, int64_t
   }
 }
 
-TARGET static void NAME(max_planes)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(max_planes)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   for (int64_t plane = first; plane < last; plane++)
-    NAME(max_plane)(j, (const REAL *)j->x + plane * j->room, (REAL *)j->y + plane * j->n,
+    NAME(max_plane)(j, (const REAL *)j->x + plane * j->area, (REAL *)j->y + plane * j->n,
                     j->index + plane * j->n);
-  (void)lane;
+  (void)thread;
 }
 
 /* -- the mean -- */
@@ -250,15 +250,15 @@ TARGET static void NAME(mean_plane_again)(const job *j, const REAL *x, REAL *y) 
     }
 }
 
-TARGET static void NAME(mean_planes)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(mean_planes)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   for (int64_t plane = first; plane < last; plane++) {
-    const REAL *x = (const REAL *)j->x + plane * j->room;
+    const REAL *x = (const REAL *)j->x + plane * j->area;
     REAL *y = (REAL *)j->y + plane * j->n;
     NAME(mean_plane)(j, x, y);
     if (!NAME(finite)(j->n, y)) NAME(mean_plane_again)(j, x, y);
   }
-  (void)lane;
+  (void)thread;
 }
 
 /* Adds shares to the k taps of n windows; fresh: writes them, the windows lying side by side. */
@@ -282,7 +282,7 @@ TARGET static void NAME(mean_plane_back)(const job *j, const REAL *dy, REAL *dx)
   const moth_window *w = &j->p->w;
   REAL share[BLOCK];
   int64_t s = w->stride[1];
-  if (!j->tiles) memset(dx, 0, (size_t)j->room * sizeof(REAL));
+  if (!j->tiles) memset(dx, 0, (size_t)j->area * sizeof(REAL));
   for (int64_t oy = 0; oy < w->out[0]; oy++, dy += w->out[1]) {
     int64_t r0, r1, c0, c1, row = (oy * w->stride[0] - w->padding[0]) * w->in[1] - w->padding[1];
     moth_window_clip(w, 0, oy, &r0, &r1);
@@ -307,11 +307,12 @@ TARGET static void NAME(mean_plane_back)(const job *j, const REAL *dy, REAL *dx)
   }
 }
 
-TARGET static void NAME(mean_planes_back)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(mean_planes_back)(int64_t first, int64_t last, int thread,
+                                          const void *arg) {
   const job *j = arg;
   for (int64_t plane = first; plane < last; plane++)
-    NAME(mean_plane_back)(j, (const REAL *)j->x + plane * j->n, (REAL *)j->y + plane * j->room);
-  (void)lane;
+    NAME(mean_plane_back)(j, (const REAL *)j->x + plane * j->n, (REAL *)j->y + plane * j->area);
+  (void)thread;
 }
 
 /* -- shares -- */
@@ -385,15 +386,15 @@ TARGET static void NAME(mean_shares_again)(const moth_shares *p, const REAL *x, 
     }
 }
 
-TARGET static void NAME(mean_shares)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(mean_shares)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   for (int64_t plane = first; plane < last; plane++) {
-    const REAL *x = (const REAL *)j->x + plane * j->room;
+    const REAL *x = (const REAL *)j->x + plane * j->area;
     REAL *y = (REAL *)j->y + plane * j->n;
     NAME(mean_shares_of)(j->s, x, y);
     if (!NAME(finite)(j->n, y)) NAME(mean_shares_again)(j->s, x, y);
   }
-  (void)lane;
+  (void)thread;
 }
 
 /* Of a row of results, whose shares have columns of their own: one row is written, then copied. */
@@ -424,21 +425,21 @@ TARGET static void NAME(mean_shares_back_of)(const moth_shares *p, const REAL *d
   }
 }
 
-TARGET static void NAME(mean_shares_back)(int64_t first, int64_t last, int lane,
+TARGET static void NAME(mean_shares_back)(int64_t first, int64_t last, int thread,
                                           const void *arg) {
   const job *j = arg;
   for (int64_t plane = first; plane < last; plane++)
     NAME(mean_shares_back_of)(j->s, (const REAL *)j->x + plane * j->n,
-                              (REAL *)j->y + plane * j->room);
-  (void)lane;
+                              (REAL *)j->y + plane * j->area);
+  (void)thread;
 }
 
-TARGET static void NAME(max_shares)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(max_shares)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   const moth_shares *p = j->s;
   const moth_window w = {.in = {p->in[0], p->in[1]}, .dilation = {1, 1}};
   for (int64_t plane = first; plane < last; plane++) {
-    const REAL *x = (const REAL *)j->x + plane * j->room;
+    const REAL *x = (const REAL *)j->x + plane * j->area;
     REAL *y = (REAL *)j->y + plane * j->n;
     int64_t *index = j->index + plane * j->n;
     for (int64_t oy = 0; oy < p->out[0]; oy++)
@@ -446,47 +447,47 @@ TARGET static void NAME(max_shares)(int64_t first, int64_t last, int lane, const
         *index++ = NAME(largest)(&w, x, 0, share_from(p, 0, oy), share_to(p, 0, oy),
                                  share_from(p, 1, ox), share_to(p, 1, ox), y++);
   }
-  (void)lane;
+  (void)thread;
 }
 
 /* -- positions; -1 is skipped, positions outside the plane are reported -- */
 
 /* A sign bit is set of each position below -1, and of those from `room` on. */
 TARGET static bool NAME(outside)(const job *j, const int64_t *at) {
-  const uint64_t room = (uint64_t)j->room;
+  const uint64_t area = (uint64_t)j->area;
   const int64_t n = j->n;
   uint64_t signs = 0;
-  for (int64_t i = 0; i < n; i++) signs |= ((uint64_t)at[i] + 1) | (room - 1 - (uint64_t)at[i]);
+  for (int64_t i = 0; i < n; i++) signs |= ((uint64_t)at[i] + 1) | (area - 1 - (uint64_t)at[i]);
   if (signs >> 63) atomic_store(j->outside, true);
   return signs >> 63;
 }
 
-TARGET static void NAME(scatter_planes)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(scatter_planes)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
-  const int64_t n = j->n, room = j->room;
+  const int64_t n = j->n, area = j->area;
   for (int64_t plane = first; plane < last; plane++) {
     const int64_t *at = j->index + plane * n;
     const REAL *dy = (const REAL *)j->x + plane * n;
-    REAL *dx = (REAL *)j->y + plane * room;
-    memset(dx, 0, (size_t)room * sizeof(REAL));
+    REAL *dx = (REAL *)j->y + plane * area;
+    memset(dx, 0, (size_t)area * sizeof(REAL));
     if (NAME(outside)(j, at)) continue;
     for (int64_t i = 0; i < n; i++)
       if (at[i] >= 0) dx[at[i]] += dy[i];
   }
-  (void)lane;
+  (void)thread;
 }
 
-TARGET static void NAME(gather_planes)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(gather_planes)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
-  const int64_t n = j->n, room = j->room;
+  const int64_t n = j->n, area = j->area;
   for (int64_t plane = first; plane < last; plane++) {
     const int64_t *at = j->index + plane * n;
-    const REAL *x = (const REAL *)j->x + plane * room;
+    const REAL *x = (const REAL *)j->x + plane * area;
     REAL *y = (REAL *)j->y + plane * n;
     if (NAME(outside)(j, at)) continue;
     for (int64_t i = 0; i < n; i++) y[i] = at[i] >= 0 ? x[at[i]] : 0;
   }
-  (void)lane;
+  (void)thread;
 }
 
 #undef TAPS

@@ -28,13 +28,13 @@ void moth_prod_take_f64(int64_t n, int64_t r, void *acc, const char *x, int64_t 
   MOTH_BEST(prod_take_f64)(n, r, acc, x, step, next);
 }
 
-void moth_prod_start(int64_t n, void *room) {
-  moth_extended *acc = room;
+void moth_prod_start(int64_t n, void *scratch) {
+  moth_extended *acc = scratch;
   for (int64_t j = 0; j < n; j++) acc[j] = (moth_extended){1, 0};
 }
 
-void moth_prod_join(int64_t n, void *room, const void *more) {
-  moth_extended *acc = room;
+void moth_prod_join(int64_t n, void *scratch, const void *more) {
+  moth_extended *acc = scratch;
   const moth_extended *other = more;
   for (int64_t j = 0; j < n; j++) {
     moth_extended_times(acc + j, other[j].p);

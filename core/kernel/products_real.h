@@ -147,10 +147,10 @@ TARGET static void NAME(prod_apart)(moth_extended *s, int64_t r, const char *x, 
   }
 }
 
-TARGET static void NAME(prod_take)(int64_t n, int64_t r, void *room, const char *at, int64_t step,
-                                   int64_t next) {
+TARGET static void NAME(prod_take)(int64_t n, int64_t r, void *scratch, const char *at,
+                                   int64_t step, int64_t next) {
   const int64_t one = sizeof(REAL);
-  moth_extended *acc = room;
+  moth_extended *acc = scratch;
   int64_t j = 0;
   if (next == one) {
     for (; r < 8 * PER && j + PER <= n; j += PER, at += PER * step)
@@ -220,10 +220,10 @@ TARGET static void NAME(prod_back_row)(int64_t n, const REAL *restrict x, double
   for (int64_t j = 0; j < n; j++) y[j] = (REAL)(p / (double)x[j] * third * third * rest);
 }
 
-TARGET static void NAME(prod_back)(int64_t row, int64_t end, int lane, const void *arg) {
+TARGET static void NAME(prod_back)(int64_t row, int64_t end, int thread, const void *arg) {
   const moth_prod_back *b = arg;
   const int64_t n = b->length;
-  (void)lane;
+  (void)thread;
   for (; row < end; row++)
     NAME(prod_back_row)(n, (const REAL *)b->x + row * n, (double)((const REAL *)b->dy)[row],
                         (REAL *)b->y + row * n);

@@ -18,8 +18,8 @@ moth_tensor *moth_real_out(moth_tensor *y) {
   return moth_tensor_new(y->ctx, &l);
 }
 
-static void clear_part(int64_t first, int64_t last, int lane, const void *arg) {
-  (void)lane;
+static void clear_part(int64_t first, int64_t last, int thread, const void *arg) {
+  (void)thread;
   memset(moth_at(arg) + first, 0, (size_t)(last - first));
 }
 

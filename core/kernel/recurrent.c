@@ -127,7 +127,7 @@ static int lane_forward(const rnn_direction *q, const void *x, void *hn, void *c
 int moth_rnn_forward(moth_ctx *ctx, const moth_rnn *r, const void *x, const void *h0,
                      const void *c0, void *reserve, void *hn, void *cn, const void **y) {
   int64_t block = r->steps * r->batch * r->directions * r->hidden * moth_dtype_size[r->dtype];
-  void *room = NULL;
+  void *scratch = NULL;
   int status = MOTH_OK;
   *y = moth_rnn_layer_output(r, reserve, r->layers - 1);
   if (!r->batch) return MOTH_OK;
@@ -137,12 +137,12 @@ int moth_rnn_forward(moth_ctx *ctx, const moth_rnn *r, const void *x, const void
                                              .reserve = reserve, .hn = hn, .cn = cn});
   if (r->sizes) memset(moth_rnn_layer_output(r, reserve, 0), 0, (size_t)(block * r->layers));
   for (int64_t layer = 0; !status && layer < r->layers; layer++) {
-    if (layer) status = moth_rnn_layer_input(ctx, r, reserve, layer, &room, &x);
+    if (layer) status = moth_rnn_layer_input(ctx, r, reserve, layer, &scratch, &x);
     for (int64_t d = 0; !status && d < r->directions; d++) {
       rnn_direction q = moth_rnn_direction_of(ctx, r, reserve, h0, c0, layer * r->directions + d);
       status = lane_forward(&q, x, hn, cn);
     }
   }
-  if (room) moth_dealloc(ctx, room, block);
+  if (scratch) moth_dealloc(ctx, scratch, block);
   return status;
 }

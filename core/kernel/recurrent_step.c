@@ -65,14 +65,14 @@ rnn_direction moth_rnn_direction_of(moth_ctx *ctx, const moth_rnn *r, const void
 }
 
 int moth_rnn_layer_input(moth_ctx *ctx, const moth_rnn *r, const void *reserve, int64_t layer,
-                         void **room, const void **x) {
+                         void **scratch, const void **x) {
   int64_t n = r->steps * r->batch * r->directions * r->hidden;
   *x = moth_rnn_layer_output(r, reserve, layer - 1);
   if (!r->masked) return MOTH_OK;
-  if (!*room) *room = moth_alloc(ctx, n * moth_dtype_size[r->dtype]);
-  if (!*room) return ctx->error.code;
-  moth_rnn_level_of(r->dtype)->mask(n, *x, moth_rnn_layer_mask(r, reserve, layer - 1), *room);
-  *x = *room;
+  if (!*scratch) *scratch = moth_alloc(ctx, n * moth_dtype_size[r->dtype]);
+  if (!*scratch) return ctx->error.code;
+  moth_rnn_level_of(r->dtype)->mask(n, *x, moth_rnn_layer_mask(r, reserve, layer - 1), *scratch);
+  *x = *scratch;
   return MOTH_OK;
 }
 

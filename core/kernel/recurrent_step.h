@@ -52,7 +52,7 @@ char *moth_rnn_layer_mask(const moth_rnn *r, const void *reserve, int64_t layer)
 /* The input of a layer above the first: the output of the layer below, after dropout. *room is a
 ** buffer for it, allocated if NULL. */
 int moth_rnn_layer_input(moth_ctx *ctx, const moth_rnn *r, const void *reserve, int64_t layer,
-                         void **room, const void **x);
+                         void **scratch, const void **x);
 
 /* Rows of W_hh whose gates add the parts of state and input: all except a GRU's last ones. */
 static inline int64_t rnn_shared_gates(const rnn_direction *q) {

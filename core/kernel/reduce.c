@@ -80,21 +80,21 @@ typedef struct job {
   atomic_bool *stopped; /* an item was stopped by a cancel */
 } job;
 
-static void widen(const job *j, int64_t n, const char *x, int64_t step, float *room) {
-  moth_convert(n, j->dtype, x, step, MOTH_F32, (char *)room, sizeof *room);
+static void widen(const job *j, int64_t n, const char *x, int64_t step, float *scratch) {
+  moth_convert(n, j->dtype, x, step, MOTH_F32, (char *)scratch, sizeof *scratch);
 }
 
 /* take for half types: tiles of rows, or of columns if those are contiguous. */
 static void take_half(const job *j, int64_t n, int64_t r, char *acc, const char *x, int64_t step,
                       int64_t next) {
-  _Alignas(64) float room[HALVES];
-  const int64_t one = sizeof *room;
+  _Alignas(64) float scratch[HALVES];
+  const int64_t one = sizeof *scratch;
   if (n > 1 && (step < 0 ? -step : step) < (next < 0 ? -next : next)) {
     const int64_t most = HALVES / n;
     for (int64_t i = 0; i < r; i += most) {
       const int64_t some = r - i < most ? r - i : most;
-      for (int64_t k = 0; k < some; k++) widen(j, n, x + (i + k) * next, step, room + k * n);
-      j->take(n, some, acc, (const char *)room, one, n * one);
+      for (int64_t k = 0; k < some; k++) widen(j, n, x + (i + k) * next, step, scratch + k * n);
+      j->take(n, some, acc, (const char *)scratch, one, n * one);
     }
     return;
   }
@@ -102,18 +102,18 @@ static void take_half(const job *j, int64_t n, int64_t r, char *acc, const char 
     const int64_t most = HALVES / r;
     for (int64_t i = 0; i < n; i += most) {
       const int64_t some = n - i < most ? n - i : most;
-      if (step == r * next) widen(j, some * r, x + i * step, next, room);
+      if (step == r * next) widen(j, some * r, x + i * step, next, scratch);
       else
-        for (int64_t k = 0; k < some; k++) widen(j, r, x + (i + k) * step, next, room + k * r);
-      j->take(some, r, acc + i * j->reducer->acc, (const char *)room, r * one, one);
+        for (int64_t k = 0; k < some; k++) widen(j, r, x + (i + k) * step, next, scratch + k * r);
+      j->take(some, r, acc + i * j->reducer->acc, (const char *)scratch, r * one, one);
     }
     return;
   }
   for (int64_t i = 0; i < n; i++, x += step, acc += j->reducer->acc)
     for (int64_t at = 0; at < r; at += HALVES) {
       const int64_t some = r - at < HALVES ? r - at : HALVES;
-      widen(j, some, x + at * next, next, room);
-      j->take(1, some, acc, (const char *)room, one, one);
+      widen(j, some, x + at * next, next, scratch);
+      j->take(1, some, acc, (const char *)scratch, one, one);
     }
 }
 
@@ -164,8 +164,8 @@ static void fold_item(const job *j, int64_t item) {
              j->part + (c * j->results + result) * j->words);
 }
 
-static void reduce_items(int64_t first, int64_t last, int lane, const void *arg) {
-  (void)lane;
+static void reduce_items(int64_t first, int64_t last, int thread, const void *arg) {
+  (void)thread;
   for (int64_t i = first; i < last; i++) fold_item(arg, i);
 }
 

@@ -23,79 +23,79 @@ enum { LANES = 16 }; /* two registers of the longest */
 
 #define ACCUMULATOR(name, type, ZERO, JOIN)                             \
   enum { name##_acc = sizeof(type) };                                   \
-  static void name##_start(int64_t n, void *room) {                     \
-    type *acc = room;                                                   \
+  static void name##_start(int64_t n, void *scratch) {                  \
+    type *acc = scratch;                                                \
     for (int64_t j = 0; j < n; j++) acc[j] = (type)(ZERO);              \
   }                                                                     \
-  static void name##_join(int64_t n, void *room, const void *more) {    \
-    type *acc = room;                                                   \
+  static void name##_join(int64_t n, void *scratch, const void *more) { \
+    type *acc = scratch;                                                \
     const type *other = more;                                           \
     for (int64_t j = 0; j < n; j++) acc[j] = JOIN(acc[j], other[j]);    \
   }
 
-#define REDUCE_TAKE(TARGET, name, type, acc_type, ZERO, FROM, JOIN)                              \
-  TARGET static acc_type name##_row(int64_t r, const char *at, int64_t next) {                   \
-    acc_type lane[LANES];                                                                        \
-    int64_t i = 0;                                                                               \
-    for (int k = 0; k < LANES; k++) lane[k] = ZERO;                                              \
-    if (next == sizeof(type)) {                                                                  \
-      const type *p = (const type *)(const void *)at;                                            \
-      for (; i + LANES <= r; i += LANES)                                                         \
-        for (int k = 0; k < LANES; k++) {                                                        \
-          const type x = p[i + k];                                                               \
-          const acc_type v = FROM;                                                               \
-          lane[k] = JOIN(lane[k], v);                                                            \
-        }                                                                                        \
-    }                                                                                            \
-    for (; i < r; i++) {                                                                         \
-      const type x = AT(type, at + i * next);                                                    \
-      const acc_type v = FROM;                                                                   \
-      lane[i % LANES] = JOIN(lane[i % LANES], v);                                                \
-    }                                                                                            \
-    for (int k = LANES / 2; k; k /= 2)                                                           \
-      for (int j = 0; j < k; j++) lane[j] = JOIN(lane[j], lane[j + k]);                          \
-    return lane[0];                                                                              \
-  }                                                                                              \
-  TARGET static void name##_take(int64_t n, int64_t r, void *room, const char *at, int64_t step, \
-                                 int64_t next) {                                                 \
-    acc_type *acc = room;                                                                        \
-    if (n == 1 || next == sizeof(type)) {                                                        \
-      for (int64_t j = 0; j < n; j++) {                                                          \
-        const acc_type v = name##_row(r, at + j * step, next);                                   \
-        acc[j] = JOIN(acc[j], v);                                                                \
-      }                                                                                          \
-      return;                                                                                    \
-    }                                                                                            \
-    for (int64_t i = 0; i < r; i++, at += next) {                                                \
-      if (step == sizeof(type)) {                                                                \
-        const type *p = (const type *)(const void *)at;                                          \
-        MOTH_IVDEP for (int64_t j = 0; j < n; j++) {                                             \
-          const type x = p[j];                                                                   \
-          const acc_type v = FROM, was = acc[j];                                                 \
-          acc[j] = JOIN(was, v);                                                                 \
-        }                                                                                        \
-      } else {                                                                                   \
-        for (int64_t j = 0; j < n; j++) {                                                        \
-          const type x = AT(type, at + j * step);                                                \
-          const acc_type v = FROM;                                                               \
-          acc[j] = JOIN(acc[j], v);                                                              \
-        }                                                                                        \
-      }                                                                                          \
-    }                                                                                            \
+#define REDUCE_TAKE(TARGET, name, type, acc_type, ZERO, FROM, JOIN)                   \
+  TARGET static acc_type name##_row(int64_t r, const char *at, int64_t next) {        \
+    acc_type lane[LANES];                                                             \
+    int64_t i = 0;                                                                    \
+    for (int k = 0; k < LANES; k++) lane[k] = ZERO;                                   \
+    if (next == sizeof(type)) {                                                       \
+      const type *p = (const type *)(const void *)at;                                 \
+      for (; i + LANES <= r; i += LANES)                                              \
+        for (int k = 0; k < LANES; k++) {                                             \
+          const type x = p[i + k];                                                    \
+          const acc_type v = FROM;                                                    \
+          lane[k] = JOIN(lane[k], v);                                                 \
+        }                                                                             \
+    }                                                                                 \
+    for (; i < r; i++) {                                                              \
+      const type x = AT(type, at + i * next);                                         \
+      const acc_type v = FROM;                                                        \
+      lane[i % LANES] = JOIN(lane[i % LANES], v);                                     \
+    }                                                                                 \
+    for (int k = LANES / 2; k; k /= 2)                                                \
+      for (int j = 0; j < k; j++) lane[j] = JOIN(lane[j], lane[j + k]);               \
+    return lane[0];                                                                   \
+  }                                                                                   \
+  TARGET static void name##_take(int64_t n, int64_t r, void *scratch, const char *at, \
+                                 int64_t step, int64_t next) {                        \
+    acc_type *acc = scratch;                                                          \
+    if (n == 1 || next == sizeof(type)) {                                             \
+      for (int64_t j = 0; j < n; j++) {                                               \
+        const acc_type v = name##_row(r, at + j * step, next);                        \
+        acc[j] = JOIN(acc[j], v);                                                     \
+      }                                                                               \
+      return;                                                                         \
+    }                                                                                 \
+    for (int64_t i = 0; i < r; i++, at += next) {                                     \
+      if (step == sizeof(type)) {                                                     \
+        const type *p = (const type *)(const void *)at;                               \
+        MOTH_IVDEP for (int64_t j = 0; j < n; j++) {                                  \
+          const type x = p[j];                                                        \
+          const acc_type v = FROM, was = acc[j];                                      \
+          acc[j] = JOIN(was, v);                                                      \
+        }                                                                             \
+      } else {                                                                        \
+        for (int64_t j = 0; j < n; j++) {                                             \
+          const type x = AT(type, at + j * step);                                     \
+          const acc_type v = FROM;                                                    \
+          acc[j] = JOIN(acc[j], v);                                                   \
+        }                                                                             \
+      }                                                                               \
+    }                                                                                 \
   }
 
 #define REDUCE(name, type, acc_type, ZERO, FROM, JOIN) \
   ACCUMULATOR(name, acc_type, ZERO, JOIN)              \
   REDUCE_TAKE(, name, type, acc_type, ZERO, FROM, JOIN)
 
-#define FINISH(name, acc_type, to, expression)                                        \
-  static void name(int64_t n, const void *room, char *y, int64_t count) {             \
-    const acc_type *acc = room;                                                       \
-    (void)count;                                                                      \
-    for (int64_t j = 0; j < n; j++) {                                                 \
-      const acc_type v = acc[j];                                                      \
-      ((to *)(void *)y)[j] = (to)(expression);                                        \
-    }                                                                                 \
+#define FINISH(name, acc_type, to, expression)                               \
+  static void name(int64_t n, const void *scratch, char *y, int64_t count) { \
+    const acc_type *acc = scratch;                                           \
+    (void)count;                                                             \
+    for (int64_t j = 0; j < n; j++) {                                        \
+      const acc_type v = acc[j];                                             \
+      ((to *)(void *)y)[j] = (to)(expression);                               \
+    }                                                                        \
   }
 
 #define ENTRY_OF(take, acc, end) \
@@ -157,14 +157,14 @@ MOTH_EACH_FLOAT(SUM_FLOAT)
 #define TOTALS(take, name) FLOATS(take, total, name##_f32_end, total, name##_f64_end)
 
 /* Sums of floats in a wider range: f32 in double, f64 scaled. */
-#define WIDE_SUM(name, type, scale)                                                            \
-  static void wide_##name##_take(int64_t n, int64_t r, void *room, const char *at, int64_t step, \
-                                 int64_t next) {                                               \
-    double *acc = room;                                                                        \
-    for (int64_t i = 0; i < r; i++, at += next)                                                \
-      for (int64_t j = 0; j < n; j++) acc[j] += (double)AT(type, at + j * step) * (scale);     \
-  }                                                                                            \
-  FINISH(wide_sum_##name##_end, double, type, v / (scale))                                     \
+#define WIDE_SUM(name, type, scale)                                                        \
+  static void wide_##name##_take(int64_t n, int64_t r, void *scratch, const char *at,      \
+                                 int64_t step, int64_t next) {                             \
+    double *acc = scratch;                                                                 \
+    for (int64_t i = 0; i < r; i++, at += next)                                            \
+      for (int64_t j = 0; j < n; j++) acc[j] += (double)AT(type, at + j * step) * (scale); \
+  }                                                                                        \
+  FINISH(wide_sum_##name##_end, double, type, v / (scale))                                 \
   FINISH(wide_mean_##name##_end, double, type, v / (double)count / (scale))
 #define WIDE_SUMS(name)                                                   \
   static const moth_reducer wide_##name##_reducers[MOTH_DTYPES] = {       \

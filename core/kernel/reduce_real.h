@@ -72,10 +72,10 @@ TARGET static void NAME(sum_loose)(int64_t n, int64_t r, double *acc, const char
   }
 }
 
-TARGET static void NAME(sum_take)(int64_t n, int64_t r, void *room, const char *x, int64_t step,
+TARGET static void NAME(sum_take)(int64_t n, int64_t r, void *scratch, const char *x, int64_t step,
                                   int64_t next) {
   const int64_t one = sizeof(REAL);
-  double *acc = room;
+  double *acc = scratch;
   if (step == one && next != one && n > 1) {
     NAME(sum_across)(n, r, acc, (const REAL *)(const void *)x, next / one);
     return;
@@ -102,10 +102,10 @@ TARGET INLINED double NAME(squares_in_range)(REAL squares, int64_t n, const REAL
   return s;
 }
 
-TARGET static void NAME(squares_take)(int64_t n, int64_t r, void *room, const char *at,
+TARGET static void NAME(squares_take)(int64_t n, int64_t r, void *scratch, const char *at,
                                       int64_t step, int64_t next) {
   const int64_t one = sizeof(REAL);
-  double *acc = room;
+  double *acc = scratch;
   if (next != one) {
     if (step == one)
       for (int64_t i = 0; i < r; i++, at += next) {
@@ -150,10 +150,10 @@ TARGET static void NAME(squares_take)(int64_t n, int64_t r, void *room, const ch
         acc[j] = ((v BETTER m) | (v != v)) ? v : m;                                            \
       }                                                                                        \
   }                                                                                            \
-  TARGET static void NAME(f##_take)(int64_t n, int64_t r, void *room, const char *x,           \
+  TARGET static void NAME(f##_take)(int64_t n, int64_t r, void *scratch, const char *x,        \
                                     int64_t step, int64_t next) {                              \
     const int64_t one = sizeof(REAL);                                                          \
-    REAL *acc = room;                                                                          \
+    REAL *acc = scratch;                                                                       \
     if (next == one) {                                                                         \
       for (int64_t j = 0; j < n; j++, x += step) {                                             \
         bool nan;                                                                              \

@@ -15,7 +15,7 @@ typedef struct job {
   taps t[2];
   int count;
   const void *x;
-  void *y, *room;         /* room: rows of the result's width, `each` elements for a thread */
+  void *y, *scratch;         /* room: rows of the result's width, `each` elements for a thread */
   int64_t from, to, each; /* elements of a plane of the image, and of the result */
 } job;
 
@@ -37,7 +37,7 @@ static void fill(const moth_resize *r, int dtype, int axis, int count, const tap
 static void drop(moth_ctx *ctx, job *j, int64_t size) {
   for (int axis = 0; axis < 2; axis++)
     if (j->t[axis].at) moth_dealloc(ctx, j->t[axis].at, j->t[axis].bytes);
-  if (j->room) moth_dealloc(ctx, j->room, moth_lanes(ctx) * j->each * size);
+  if (j->scratch) moth_dealloc(ctx, j->scratch, moth_lanes(ctx) * j->each * size);
 }
 
 /* Tables of taps, and a thread's rows. */
@@ -56,8 +56,8 @@ static int prepare(moth_ctx *ctx, job *j, int dtype, int64_t size) {
     t->weight = t->at + t->n * j->count;
     fill(r, dtype, axis, j->count, t);
   }
-  if (j->t[1].at) j->room = moth_alloc(ctx, moth_lanes(ctx) * j->each * size);
-  if (j->room) return MOTH_OK;
+  if (j->t[1].at) j->scratch = moth_alloc(ctx, moth_lanes(ctx) * j->each * size);
+  if (j->scratch) return MOTH_OK;
   drop(ctx, j, size);
   return ctx->error.code;
 }

@@ -79,9 +79,9 @@ TARGET static void NAME(copy_plane)(const job *j, const REAL *x, REAL *y) {
   }
 }
 
-TARGET static void NAME(planes)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(planes)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
-  REAL *slots = (REAL *)j->room + lane * j->each;
+  REAL *slots = (REAL *)j->scratch + thread * j->each;
   for (int64_t p = first; p < last; p++) {
     const REAL *x = (const REAL *)j->x + p * j->from;
     REAL *y = (REAL *)j->y + p * j->to;
@@ -91,9 +91,9 @@ TARGET static void NAME(planes)(int64_t first, int64_t last, int lane, const voi
   }
 }
 
-TARGET static void NAME(planes_back)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(planes_back)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
-  REAL *slots = (REAL *)j->room + lane * j->each;
+  REAL *slots = (REAL *)j->scratch + thread * j->each;
   for (int64_t p = first; p < last; p++) {
     const REAL *dy = (const REAL *)j->x + p * j->to;
     REAL *dx = (REAL *)j->y + p * j->from;

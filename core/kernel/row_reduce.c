@@ -85,52 +85,52 @@ static double mean_of(const moth_rows *r, const void *x) {
 #define LEAST_SQUARE 1e-280
 #define MOST_SQUARE 1e300
 
-#define SQUARES(name, type, wide)                                              \
-  static double squares_##name(const type *x, int64_t n, double mean) {        \
-    double sum = 0, rest = 0;                                                  \
-    for (int64_t i = 0; i < n; i += 1024) {                                    \
-      double lane[8] = {0}, left = 0;                                          \
-      const int64_t m = n - i < 1024 ? n - i : 1024;                           \
-      for (int64_t j = 0; j < m; j++) {                                        \
-        const double d = (double)x[i + j] - mean;                              \
-        lane[j % 8] += d * d;                                                  \
-        left += d;                                                             \
-      }                                                                        \
-      for (int k = 0; k < 8; k++) sum += lane[k];                              \
-      rest += left;                                                            \
-    }                                                                          \
-    sum -= rest * rest / (double)n; /* the rounding error of the mean */       \
-    return sum < 0 ? 0 : sum;                                                  \
-  }                                                                            \
-  /* Scaled numbers, if sums or squares overflow. */             \
-  static double far_##name(const spread *s, const type *x) {                   \
-    double most = 0, sum = 0, squares = 0, rest = 0;                           \
-    const int64_t n = s->r->length;                                            \
-    int power;                                                                 \
-    for (int64_t j = 0; j < n; j++) most = fmax(most, fabs((double)x[j]));     \
+#define SQUARES(name, type, wide)                                                        \
+  static double squares_##name(const type *x, int64_t n, double mean) {                  \
+    double sum = 0, rest = 0;                                                            \
+    for (int64_t i = 0; i < n; i += 1024) {                                              \
+      double lane[8] = {0}, left = 0;                                                    \
+      const int64_t m = n - i < 1024 ? n - i : 1024;                                     \
+      for (int64_t j = 0; j < m; j++) {                                                  \
+        const double d = (double)x[i + j] - mean;                                        \
+        lane[j % 8] += d * d;                                                            \
+        left += d;                                                                       \
+      }                                                                                  \
+      for (int k = 0; k < 8; k++) sum += lane[k];                                        \
+      rest += left;                                                                      \
+    }                                                                                    \
+    sum -= rest * rest / (double)n; /* the rounding error of the mean */                 \
+    return sum < 0 ? 0 : sum;                                                            \
+  }                                                                                      \
+  /* Scaled numbers, if sums or squares overflow. */                                     \
+  static double far_##name(const spread *s, const type *x) {                             \
+    double most = 0, sum = 0, squares = 0, rest = 0;                                     \
+    const int64_t n = s->r->length;                                                      \
+    int power;                                                                           \
+    for (int64_t j = 0; j < n; j++) most = fmax(most, fabs((double)x[j]));               \
     if (!(most > 0 && isfinite(most))) return s->root ? sqrt(most - most) : most - most; \
-    frexp(most, &power);                                                       \
-    for (int64_t j = 0; j < n; j++) sum += ldexp((double)x[j], -power);        \
-    for (int64_t j = 0; j < n; j++) {                                          \
-      const double d = ldexp((double)x[j], -power) - sum / (double)n;          \
-      squares += d * d;                                                        \
-      rest += d;                                                               \
-    }                                                                          \
-    squares -= rest * rest / (double)n;                                        \
-    if (squares < 0) squares = 0; /* not fmax: NaN stays */                    \
-    const double v = squares / s->by;                                          \
-    return s->root ? ldexp(sqrt(v), power) : ldexp(v, 2 * power);              \
-  }                                                                            \
-  static void var_##name(int64_t row, int64_t end, int lane, const void *arg) { \
-    const spread *s = arg;                                                     \
-    const int64_t n = s->r->length;                                            \
-    (void)lane;                                                                \
-    for (; row < end; row++) {                                                 \
-      const type *x = (const type *)(const void *)s->r->x + row * n;           \
-      const double v = squares_##name(x, n, mean_of(s->r, x)) / s->by;         \
-      const bool near = v > LEAST_SQUARE && v < MOST_SQUARE;                   \
-      ((type *)s->y)[row] = (type)(!near ? far_##name(s, x) : s->root ? sqrt(v) : v); \
-    }                                                                          \
+    frexp(most, &power);                                                                 \
+    for (int64_t j = 0; j < n; j++) sum += ldexp((double)x[j], -power);                  \
+    for (int64_t j = 0; j < n; j++) {                                                    \
+      const double d = ldexp((double)x[j], -power) - sum / (double)n;                    \
+      squares += d * d;                                                                  \
+      rest += d;                                                                         \
+    }                                                                                    \
+    squares -= rest * rest / (double)n;                                                  \
+    if (squares < 0) squares = 0; /* not fmax: NaN stays */                              \
+    const double v = squares / s->by;                                                    \
+    return s->root ? ldexp(sqrt(v), power) : ldexp(v, 2 * power);                        \
+  }                                                                                      \
+  static void var_##name(int64_t row, int64_t end, int thread, const void *arg) {        \
+    const spread *s = arg;                                                               \
+    const int64_t n = s->r->length;                                                      \
+    (void)thread;                                                                        \
+    for (; row < end; row++) {                                                           \
+      const type *x = (const type *)(const void *)s->r->x + row * n;                     \
+      const double v = squares_##name(x, n, mean_of(s->r, x)) / s->by;                   \
+      const bool near = v > LEAST_SQUARE && v < MOST_SQUARE;                             \
+      ((type *)s->y)[row] = (type)(!near ? far_##name(s, x) : s->root ? sqrt(v) : v);    \
+    }                                                                                    \
   }
 MOTH_EACH_FLOAT(SQUARES)
 
@@ -153,20 +153,20 @@ typedef struct peaks {
   bool least;
 } peaks;
 
-#define EXTREME(name, type, wide)                                              \
-  static void extreme_##name(int64_t row, int64_t end, int lane, const void *arg) { \
-    const peaks *p = arg;                                                      \
-    const int64_t n = p->r->length;                                            \
-    const bool least = p->least;                                               \
-    (void)lane;                                                                \
-    for (; row < end; row++) {                                                 \
-      const type *x = (const type *)(const void *)p->r->x + row * n;           \
-      int64_t at = 0;                                                          \
-      type best = x[0];                                                        \
-      for (int64_t j = 1; j < n; j++)                                          \
-        if (least ? x[j] < best : x[j] > best) best = x[j], at = j;            \
-      p->y[row] = at;                                                          \
-    }                                                                          \
+#define EXTREME(name, type, wide)                                                     \
+  static void extreme_##name(int64_t row, int64_t end, int thread, const void *arg) { \
+    const peaks *p = arg;                                                             \
+    const int64_t n = p->r->length;                                                   \
+    const bool least = p->least;                                                      \
+    (void)thread;                                                                     \
+    for (; row < end; row++) {                                                        \
+      const type *x = (const type *)(const void *)p->r->x + row * n;                  \
+      int64_t at = 0;                                                                 \
+      type best = x[0];                                                               \
+      for (int64_t j = 1; j < n; j++)                                                 \
+        if (least ? x[j] < best : x[j] > best) best = x[j], at = j;                   \
+      p->y[row] = at;                                                                 \
+    }                                                                                 \
   }
 MOTH_EACH_INT(EXTREME)
 
@@ -188,31 +188,31 @@ typedef struct running {
 } running;
 
 /* Each sum waits for the one before it, so four rows are computed together. */
-#define CUMSUM(name, type, wide)                                               \
-  static void cumsum_##name(int64_t row, int64_t end, int lane, const void *arg) { \
-    const running *r = arg;                                                    \
-    const int64_t n = r->length, step = r->from_end ? -1 : 1;                  \
-    (void)lane;                                                                \
-    while (row < end) {                                                        \
-      const int64_t first = row * n + (r->from_end ? n - 1 : 0);               \
-      const type *x = (const type *)r->x + first;                              \
-      type *y = (type *)r->y + first;                                          \
-      if (end - row < 4) {                                                     \
-        wide sum = 0;                                                          \
-        for (int64_t j = 0, at = 0; j < n; j++, at += step)                    \
-          sum += (wide)x[at], y[at] = (type)sum;                               \
-        row++;                                                                 \
-        continue;                                                              \
-      }                                                                        \
-      wide a = 0, b = 0, c = 0, d = 0;                                         \
-      for (int64_t j = 0, at = 0; j < n; j++, at += step) {                    \
-        a += (wide)x[at], b += (wide)x[at + n];                                \
-        c += (wide)x[at + 2 * n], d += (wide)x[at + 3 * n];                    \
-        y[at] = (type)a, y[at + n] = (type)b;                                  \
-        y[at + 2 * n] = (type)c, y[at + 3 * n] = (type)d;                      \
-      }                                                                        \
-      row += 4;                                                                \
-    }                                                                          \
+#define CUMSUM(name, type, wide)                                                     \
+  static void cumsum_##name(int64_t row, int64_t end, int thread, const void *arg) { \
+    const running *r = arg;                                                          \
+    const int64_t n = r->length, step = r->from_end ? -1 : 1;                        \
+    (void)thread;                                                                    \
+    while (row < end) {                                                              \
+      const int64_t first = row * n + (r->from_end ? n - 1 : 0);                     \
+      const type *x = (const type *)r->x + first;                                    \
+      type *y = (type *)r->y + first;                                                \
+      if (end - row < 4) {                                                           \
+        wide sum = 0;                                                                \
+        for (int64_t j = 0, at = 0; j < n; j++, at += step)                          \
+          sum += (wide)x[at], y[at] = (type)sum;                                     \
+        row++;                                                                       \
+        continue;                                                                    \
+      }                                                                              \
+      wide a = 0, b = 0, c = 0, d = 0;                                               \
+      for (int64_t j = 0, at = 0; j < n; j++, at += step) {                          \
+        a += (wide)x[at], b += (wide)x[at + n];                                      \
+        c += (wide)x[at + 2 * n], d += (wide)x[at + 3 * n];                          \
+        y[at] = (type)a, y[at + n] = (type)b;                                        \
+        y[at + 2 * n] = (type)c, y[at + 3 * n] = (type)d;                            \
+      }                                                                              \
+      row += 4;                                                                      \
+    }                                                                                \
   }
 CUMSUM(i64, int64_t, uint64_t)
 CUMSUM(f32, float, double)

@@ -16,7 +16,7 @@
 typedef struct scan {
   const moth_rows *r, *factor; /* factor: of cumprod's gradient, that of the products */
   void *y;
-  double *room; /* scratch buffers of a gradient, `each` doubles for every thread */
+  double *scratch; /* scratch buffers of a gradient, `each` doubles for every thread */
   int64_t each;
   bool narrow;  /* the gradient is rounded to f32 or less */
   int64_t *position;
@@ -26,10 +26,10 @@ typedef struct scan {
 
 /* -- products: integers wrap; floats have a separate exponent -- */
 
-static void cumprod_i64(int64_t row, int64_t end, int lane, const void *arg) {
+static void cumprod_i64(int64_t row, int64_t end, int thread, const void *arg) {
   const scan *s = arg;
   const int64_t n = s->r->length;
-  (void)lane;
+  (void)thread;
   for (; row < end; row++) {
     const int64_t *x = (const int64_t *)(const void *)s->r->x + row * n;
     int64_t *y = (int64_t *)s->y + row * n;
@@ -67,12 +67,12 @@ enum { PRODUCTS_BLOCK = 8, PRODUCTS_ROWS = 4 };
       }                                                                                         \
     }                                                                                           \
   }                                                                                             \
-  static void cumprod_##name(int64_t row, int64_t end, int lane, const void *arg) {             \
+  static void cumprod_##name(int64_t row, int64_t end, int thread, const void *arg) {           \
     const scan *s = arg;                                                                        \
     const int64_t n = s->r->length;                                                             \
     const type *x = (const type *)(const void *)s->r->x;                                        \
     type *y = s->y;                                                                             \
-    (void)lane;                                                                                 \
+    (void)thread;                                                                               \
     for (; end - row >= PRODUCTS_ROWS; row += PRODUCTS_ROWS)                                    \
       products_of_##name(n, PRODUCTS_ROWS, x + row * n, y + row * n);                           \
     for (; row < end; row++) products_of_##name(n, 1, x + row * n, y + row * n);                \
@@ -106,9 +106,9 @@ static void scaled_step(moth_extended *s, double x, double more) {
 }
 
 /* Of one row, with exponents. room: two numbers for each element. */
-static void cumprod_back_each(int64_t n, const double *x, const double *dy, double *room,
+static void cumprod_back_each(int64_t n, const double *x, const double *dy, double *scratch,
                               double *y) {
-  double *w = room, *e = room + n;
+  double *w = scratch, *e = scratch + n;
   moth_extended s = {1, 0}, g = {0, 0};
   for (int64_t j = 0; j < n; j++) {
     w[j] = s.p, e[j] = (double)s.e;
@@ -150,19 +150,20 @@ INLINED int cumprod_back_of(const scan *s, int64_t n, int some, int64_t first, d
   return bad;
 }
 
-static void cumprod_back(int64_t row, int64_t end, int lane, const void *arg) {
+static void cumprod_back(int64_t row, int64_t end, int thread, const void *arg) {
   const scan *s = arg;
   const int64_t n = s->r->length;
   const double *x = (const double *)(const void *)s->r->x;
   const double *dy = (const double *)(const void *)s->factor->x;
-  double *room = s->room + lane * s->each;
+  double *scratch = s->scratch + thread * s->each;
   while (row < end) {
     const int some = end - row < PRODUCTS_ROWS ? 1 : PRODUCTS_ROWS;
-    const int bad = some == 1 ? cumprod_back_of(s, n, 1, row * n, room)
-                              : cumprod_back_of(s, n, PRODUCTS_ROWS, row * n, room);
+    const int bad = some == 1 ? cumprod_back_of(s, n, 1, row * n, scratch)
+                              : cumprod_back_of(s, n, PRODUCTS_ROWS, row * n, scratch);
     for (int k = 0; k < some; k++) {
       const int64_t first = (row + k) * n;
-      if (bad >> k & 1) cumprod_back_each(n, x + first, dy + first, room, (double *)s->y + first);
+      if (bad >> k & 1)
+        cumprod_back_each(n, x + first, dy + first, scratch, (double *)s->y + first);
     }
     row += some;
   }
@@ -175,33 +176,33 @@ int moth_rows_cumprod_back(const moth_rows *r, const moth_rows *dy, double *y, b
   const bool shared = each <= MOST / moth_lanes(ctx);
   const int64_t bytes = each * (shared ? moth_lanes(ctx) : 1) * (int64_t)sizeof(double);
   scan s = {.r = r, .factor = dy, .y = y, .each = each, .narrow = narrow};
-  s.room = moth_alloc(ctx, bytes);
-  if (!s.room) return ctx->error.code;
+  s.scratch = moth_alloc(ctx, bytes);
+  if (!s.scratch) return ctx->error.code;
   int status = MOTH_OK;
   if (shared) status = moth_rows_share(r, 2, cumprod_back, &s);
   else cumprod_back(0, r->count, 0, &s);
-  moth_dealloc(ctx, s.room, bytes);
+  moth_dealloc(ctx, s.scratch, bytes);
   return status;
 }
 
 /* -- linear recurrences -- */
 
-#define RECUR(name, type, wide)                                                \
-  static void recur_##name(int64_t row, int64_t end, int lane, const void *arg) { \
-    const scan *s = arg;                                                       \
-    const int64_t n = s->r->length, step = s->from_end ? -1 : 1;               \
-    const type *x = (const type *)(const void *)s->r->x;                       \
-    const type *f = (const type *)(const void *)s->factor->x;                  \
-    type *y = s->y;                                                            \
-    (void)lane;                                                                \
-    for (; row < end; row++) {                                                 \
-      double last = 0;                                                         \
-      int64_t at = s->from_end ? row * n + n - 1 : row * n;                    \
-      for (int64_t j = 0; j < n; j++, at += step) {                            \
-        last = (double)x[at] + (j ? (double)f[at] * last : 0);                 \
-        y[at] = (type)last;                                                    \
-      }                                                                        \
-    }                                                                          \
+#define RECUR(name, type, wide)                                                     \
+  static void recur_##name(int64_t row, int64_t end, int thread, const void *arg) { \
+    const scan *s = arg;                                                            \
+    const int64_t n = s->r->length, step = s->from_end ? -1 : 1;                    \
+    const type *x = (const type *)(const void *)s->r->x;                            \
+    const type *f = (const type *)(const void *)s->factor->x;                       \
+    type *y = s->y;                                                                 \
+    (void)thread;                                                                   \
+    for (; row < end; row++) {                                                      \
+      double last = 0;                                                              \
+      int64_t at = s->from_end ? row * n + n - 1 : row * n;                         \
+      for (int64_t j = 0; j < n; j++, at += step) {                                 \
+        last = (double)x[at] + (j ? (double)f[at] * last : 0);                      \
+        y[at] = (type)last;                                                         \
+      }                                                                             \
+    }                                                                               \
   }
 MOTH_EACH_FLOAT(RECUR)
 
@@ -216,39 +217,39 @@ int moth_rows_recur(const moth_rows *r, const moth_rows *factor, char *y, bool f
 ** at a time. */
 enum { CALM = 16 };
 
-#define CUMEXTREME(name, type, wide)                                           \
-  static void cumextreme_##name(int64_t row, int64_t last, int lane, const void *arg) { \
-    const scan *s = arg;                                                       \
-    const type *x = (const type *)(const void *)s->r->x;                       \
-    const bool least = s->least;                                               \
-    int64_t *position = s->position;                                           \
-    type *y = s->y;                                                            \
-    (void)lane;                                                                \
-    for (; row < last; row++) {                                                \
-      const int64_t first = row * s->r->length, end = first + s->r->length;    \
-      int64_t best = first;                                                    \
-      type w = end > first ? x[first] : 0;                                     \
-      for (int64_t j = first; j < end;) {                                      \
-        const int64_t stop = j + CALM < end ? j + CALM : end;                  \
-        int beyond = stop - j < CALM;                                          \
-        if (!beyond && least) {                                                \
-          ROLLED for (int k = 0; k < CALM; k++) beyond |= !(x[j + k] > w);     \
-        } else if (!beyond) {                                                  \
-          ROLLED for (int k = 0; k < CALM; k++) beyond |= !(x[j + k] < w);     \
-        }                                                                      \
-        if (!beyond) {                                                         \
-          for (int k = 0; k < CALM; k++) y[j + k] = w;                         \
-          for (int k = 0; k < CALM; k++) position[j + k] = best - first;       \
-          j = stop;                                                            \
-        }                                                                      \
-        for (; j < stop; j++) {                                                \
-          const type v = x[j];                                                 \
-          if ((least ? v <= w : v >= w) || v != v) best = j, w = v;            \
-          y[j] = w;                                                            \
-          position[j] = best - first;                                          \
-        }                                                                      \
-      }                                                                        \
-    }                                                                          \
+#define CUMEXTREME(name, type, wide)                                                      \
+  static void cumextreme_##name(int64_t row, int64_t last, int thread, const void *arg) { \
+    const scan *s = arg;                                                                  \
+    const type *x = (const type *)(const void *)s->r->x;                                  \
+    const bool least = s->least;                                                          \
+    int64_t *position = s->position;                                                      \
+    type *y = s->y;                                                                       \
+    (void)thread;                                                                         \
+    for (; row < last; row++) {                                                           \
+      const int64_t first = row * s->r->length, end = first + s->r->length;               \
+      int64_t best = first;                                                               \
+      type w = end > first ? x[first] : 0;                                                \
+      for (int64_t j = first; j < end;) {                                                 \
+        const int64_t stop = j + CALM < end ? j + CALM : end;                             \
+        int beyond = stop - j < CALM;                                                     \
+        if (!beyond && least) {                                                           \
+          ROLLED for (int k = 0; k < CALM; k++) beyond |= !(x[j + k] > w);                \
+        } else if (!beyond) {                                                             \
+          ROLLED for (int k = 0; k < CALM; k++) beyond |= !(x[j + k] < w);                \
+        }                                                                                 \
+        if (!beyond) {                                                                    \
+          for (int k = 0; k < CALM; k++) y[j + k] = w;                                    \
+          for (int k = 0; k < CALM; k++) position[j + k] = best - first;                  \
+          j = stop;                                                                       \
+        }                                                                                 \
+        for (; j < stop; j++) {                                                           \
+          const type v = x[j];                                                            \
+          if ((least ? v <= w : v >= w) || v != v) best = j, w = v;                       \
+          y[j] = w;                                                                       \
+          position[j] = best - first;                                                     \
+        }                                                                                 \
+      }                                                                                   \
+    }                                                                                     \
   }
 MOTH_EACH_INT(CUMEXTREME)
 MOTH_EACH_FLOAT(CUMEXTREME)
@@ -316,42 +317,42 @@ typedef int64_t int_f64;
 #define LEAST_f64 1e-250
 #define MOST_f64 1e250
 
-#define NORM(TARGET, name, type, plain)                                        \
-  /* The largest |x| or the least, NaN above both, by their bits; 0 of none. */ \
-  TARGET static double extreme_of_##name(int64_t n, const type *x, bool largest) { \
-    int_##plain most = 0, least = MOST_BITS_##plain;                           \
-    for (int64_t j = 0; j < n; j++) {                                          \
-      int_##plain v;                                                           \
-      memcpy(&v, x + j, sizeof v);                                             \
-      v &= MOST_BITS_##plain;                                                  \
-      most = v > most ? v : most;                                              \
-      least = v < least ? v : least;                                           \
-    }                                                                          \
-    if (!n) return 0;                                                          \
-    type y, high;                                                              \
-    memcpy(&high, &most, sizeof high);                                         \
-    memcpy(&y, &least, sizeof y);                                              \
-    return (double)(largest || high != high ? high : y);                       \
-  }                                                                            \
-  TARGET static double norm_of_##name(int64_t n, const type *x, double p) {    \
-    double sum = 0;                                                            \
-    if (isinf(p)) return extreme_of_##name(n, x, p > 0);                     \
-    if (p == 0) LANES(v != 0);                                                 \
-    else if (p == 1) LANES(v);                                                 \
-    else if (p == 2) LANES(v * v);                                             \
-    else if (p == 3) LANES(v * v * v);                                         \
-    else LANES(power_##plain(v, p));                                           \
-    if (p != 0 && p != 1 && n && !(sum > LEAST_##plain && sum < MOST_##plain)) \
-      return scaled_norm_##plain(n, x, p);                                     \
-    return p == 2 ? sqrt(sum) : p == 1 || p == 0 ? sum : pow(sum, 1 / p);      \
-  }                                                                            \
-  TARGET static void norm_##name(int64_t row, int64_t end, int lane, const void *arg) { \
-    const scan *s = arg;                                                       \
-    const type *x = (const type *)(const void *)s->r->x;                       \
-    type *y = s->y;                                                            \
-    (void)lane;                                                                \
-    for (; row < end; row++)                                                   \
-      y[row] = (type)norm_of_##name(s->r->length, x + row * s->r->length, s->p); \
+#define NORM(TARGET, name, type, plain)                                                   \
+  /* The largest |x| or the least, NaN above both, by their bits; 0 of none. */           \
+  TARGET static double extreme_of_##name(int64_t n, const type *x, bool largest) {        \
+    int_##plain most = 0, least = MOST_BITS_##plain;                                      \
+    for (int64_t j = 0; j < n; j++) {                                                     \
+      int_##plain v;                                                                      \
+      memcpy(&v, x + j, sizeof v);                                                        \
+      v &= MOST_BITS_##plain;                                                             \
+      most = v > most ? v : most;                                                         \
+      least = v < least ? v : least;                                                      \
+    }                                                                                     \
+    if (!n) return 0;                                                                     \
+    type y, high;                                                                         \
+    memcpy(&high, &most, sizeof high);                                                    \
+    memcpy(&y, &least, sizeof y);                                                         \
+    return (double)(largest || high != high ? high : y);                                  \
+  }                                                                                       \
+  TARGET static double norm_of_##name(int64_t n, const type *x, double p) {               \
+    double sum = 0;                                                                       \
+    if (isinf(p)) return extreme_of_##name(n, x, p > 0);                                  \
+    if (p == 0) LANES(v != 0);                                                            \
+    else if (p == 1) LANES(v);                                                            \
+    else if (p == 2) LANES(v * v);                                                        \
+    else if (p == 3) LANES(v * v * v);                                                    \
+    else LANES(power_##plain(v, p));                                                      \
+    if (p != 0 && p != 1 && n && !(sum > LEAST_##plain && sum < MOST_##plain))            \
+      return scaled_norm_##plain(n, x, p);                                                \
+    return p == 2 ? sqrt(sum) : p == 1 || p == 0 ? sum : pow(sum, 1 / p);                 \
+  }                                                                                       \
+  TARGET static void norm_##name(int64_t row, int64_t end, int thread, const void *arg) { \
+    const scan *s = arg;                                                                  \
+    const type *x = (const type *)(const void *)s->r->x;                                  \
+    type *y = s->y;                                                                       \
+    (void)thread;                                                                         \
+    for (; row < end; row++)                                                              \
+      y[row] = (type)norm_of_##name(s->r->length, x + row * s->r->length, s->p);          \
   }
 NORM(, f32, float, f32)
 NORM(, f64, double, f64)

@@ -51,11 +51,11 @@ TARGET INLINED VMASK NAME(fresh)(int64_t n) {
 }
 
 /* The last vector of a row, filled with -inf; `room` elements can be read. */
-TARGET INLINED VEC NAME(ending)(int64_t n, const REAL *x, int64_t room, const VMASK *fresh) {
+TARGET INLINED VEC NAME(ending)(int64_t n, const REAL *x, int64_t readable, const VMASK *fresh) {
   const VEC none = (VEC){0} - (REAL)INFINITY;
   REAL a[EACH];
   if (n >= PER) return VEC_AT(x + n - PER);
-  if (room >= PER) return CHOOSE(*fresh, VEC_AT(x), none);
+  if (readable >= PER) return CHOOSE(*fresh, VEC_AT(x), none);
   memcpy(a, &none, VECTOR_BYTES);
   memcpy(a, x, (size_t)n * sizeof *x);
   return VEC_AT(a);
@@ -69,9 +69,9 @@ TARGET INLINED VEC NAME(exps)(const VEC *v, REAL m) {
   return VEC_AT(a);
 }
 
-TARGET INLINED void NAME(largest_part)(int64_t n, const REAL *x, int64_t room, const VMASK *fresh,
-                                       REAL *part) {
-  VEC m = NAME(ending)(n, x, room, fresh);
+TARGET INLINED void NAME(largest_part)(int64_t n, const REAL *x, int64_t readable,
+                                       const VMASK *fresh, REAL *part) {
+  VEC m = NAME(ending)(n, x, readable, fresh);
   for (int64_t i = 0; i + PER <= n; i += PER) {
     const VEC v = VEC_AT(x + i);
     m = CHOOSE(v > m, v, m);
@@ -81,7 +81,7 @@ TARGET INLINED void NAME(largest_part)(int64_t n, const REAL *x, int64_t room, c
 
 /* Writes the exponentials to y if not NULL. The elements behind a row are overwritten by the next
 ** row. */
-TARGET INLINED void NAME(sum_part)(int64_t n, const REAL *x, int64_t room, const VMASK *fresh,
+TARGET INLINED void NAME(sum_part)(int64_t n, const REAL *x, int64_t readable, const VMASK *fresh,
                                    REAL m, REAL *part, REAL *y) {
   VEC sum = {0};
   for (int64_t i = 0; i + PER <= n; i += PER) {
@@ -91,11 +91,11 @@ TARGET INLINED void NAME(sum_part)(int64_t n, const REAL *x, int64_t room, const
     sum += v;
   }
   if (n % PER) {
-    VEC v = NAME(ending)(n, x, room, fresh);
+    VEC v = NAME(ending)(n, x, readable, fresh);
     v = NAME(exps)(&v, m);
     sum += (VEC)(*fresh & (VMASK)v);
     if (y && n >= PER) memcpy(y + n - PER, &v, VECTOR_BYTES);
-    else if (y && room >= PER) memcpy(y, &v, VECTOR_BYTES);
+    else if (y && readable >= PER) memcpy(y, &v, VECTOR_BYTES);
     else if (y) memcpy(y, &v, (size_t)n * sizeof *y);
   }
   memcpy(part, &sum, VECTOR_BYTES);
@@ -243,12 +243,12 @@ TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool 
 }
 
 /* Items: whole lanes if inner == 1, else blocks of WIDE lanes. */
-TARGET static void NAME(lanes)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(lanes)(int64_t first, int64_t last, int thread, const void *arg) {
   const softmax_job *j = arg;
   const int64_t n = j->n, inner = j->inner, blocks = (inner + WIDE - 1) / WIDE;
   const REAL *x = j->x, *dy = j->dy;
   REAL *y = j->y;
-  (void)lane;
+  (void)thread;
   if (inner == 1 && !dy) {
     if (j->logarithm) NAME(log_rows)(last - first, n, x + first * n, y + first * n);
     else NAME(rows)(last - first, n, x + first * n, y + first * n);
@@ -289,12 +289,12 @@ TARGET static void NAME(block_parts)(int64_t n, int64_t wide, int64_t step, cons
   for (int64_t k = 0; k < wide; k++) rest[k] = MATH(log)(rest[k]);
 }
 
-TARGET static void NAME(parts)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(parts)(int64_t first, int64_t last, int thread, const void *arg) {
   const entropy_job *j = arg;
   const int64_t n = j->n, inner = j->inner, blocks = (inner + WIDE - 1) / WIDE;
   const REAL *x = j->x;
   REAL *most = j->most, *rest = j->rest;
-  (void)lane;
+  (void)thread;
   if (inner == 1) {
     NAME(row_parts)(last - first, n, x + first * n, most + first, rest + first);
     return;
@@ -322,11 +322,11 @@ TARGET static void NAME(block_entropy)(int64_t n, int64_t wide, int64_t step, co
     }
 }
 
-TARGET static void NAME(entropy_back)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(entropy_back)(int64_t first, int64_t last, int thread, const void *arg) {
   const entropy_job *j = arg;
   const int64_t n = j->n, inner = j->inner, blocks = (inner + WIDE - 1) / WIDE;
   const REAL *x = j->x, *most = j->most, *rest = j->rest, *factor = j->factor;
-  (void)lane;
+  (void)thread;
   for (int64_t i = first; i < last; i++) {
     int64_t k = i % blocks * WIDE, o = i / blocks, wide = inner - k < WIDE ? inner - k : WIDE;
     int64_t at = o * n * inner + k, of = o * inner + k;
@@ -341,10 +341,10 @@ TARGET static void NAME(entropy_back)(int64_t first, int64_t last, int lane, con
 }
 
 /* log(sum(exp)) of rows; infinity and NaN propagate. */
-TARGET static void NAME(sum_rows)(int64_t first, int64_t last, int lane, const void *arg) {
+TARGET static void NAME(sum_rows)(int64_t first, int64_t last, int thread, const void *arg) {
   const softmax_job *j = arg;
   REAL *y = j->y;
-  (void)lane;
+  (void)thread;
   for (int64_t i = first; i < last; i++) {
     const REAL *x = (const REAL *)j->x + i * j->n;
     bool nan;

@@ -285,16 +285,16 @@ typedef struct ordering {
   bool descending;
   char *values;
   int64_t *position;
-  char *room;
+  char *scratch;
   int64_t each; /* bytes of it for a thread */
   atomic_bool *stopped;
 } ordering;
 
-static void sort_rows(int64_t first, int64_t last, int lane, const void *arg) {
+static void sort_rows(int64_t first, int64_t last, int thread, const void *arg) {
   const ordering *o = arg;
   moth_ctx *ctx = o->r->owner->ctx;
   const int64_t n = o->r->length, k = o->k, size = moth_dtype_size[o->r->dtype];
-  moth_keyed *x = (moth_keyed *)(void *)(o->room + lane * o->each), *spare = x + n;
+  moth_keyed *x = (moth_keyed *)(void *)(o->scratch + thread * o->each), *spare = x + n;
   uint64_t *keys = (uint64_t *)(void *)(spare + n);
   const bool part = k < n / 4, few = part && k > 0 && k <= SMALL;
   for (int64_t i = first; i < last && !atomic_load(o->stopped); i++) {
@@ -325,11 +325,11 @@ static int64_t rank_in(const moth_rank *wanted, int64_t n, const uint64_t *keys,
   return (int64_t)(wanted->above ? ceil(at) : at);
 }
 
-static void rank_rows(int64_t first, int64_t last, int lane, const void *arg) {
+static void rank_rows(int64_t first, int64_t last, int thread, const void *arg) {
   const ordering *o = arg;
   moth_ctx *ctx = o->r->owner->ctx;
   const int64_t n = o->r->length, size = moth_dtype_size[o->r->dtype];
-  uint64_t *keys = (uint64_t *)(void *)(o->room + lane * o->each);
+  uint64_t *keys = (uint64_t *)(void *)(o->scratch + thread * o->each);
   for (int64_t i = first; i < last && !atomic_load(o->stopped); i++) {
     const char *row = o->r->x + i * n * size;
     int64_t at = moth_is_float(o->r->dtype) ? 0 : n;
@@ -344,7 +344,7 @@ static void rank_rows(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-#define MOST_ROOM ((int64_t)256 << 20) /* bytes, of all lanes */
+#define MOST_SCRATCH ((int64_t)256 << 20) /* bytes, of all lanes */
 
 /* Assigns a scratch buffer to each thread; rows that need large buffers are processed one at a
 ** time. */
@@ -352,18 +352,18 @@ static void rank_rows(int64_t first, int64_t last, int lane, const void *arg) {
 static int run_rows(ordering *o, int64_t each, double cost, moth_work *work) {
   moth_ctx *ctx = o->r->owner->ctx;
   const int64_t rows = o->r->count, lanes = moth_lanes(ctx);
-  const bool shared = lanes > 1 && rows > 1 && each <= MOST_ROOM / lanes;
+  const bool shared = lanes > 1 && rows > 1 && each <= MOST_SCRATCH / lanes;
   const int64_t bytes = (each + 63) / 64 * 64 * (shared ? lanes : 1);
   int status = MOTH_OK;
   atomic_bool stopped = false;
   o->each = (each + 63) / 64 * 64;
-  o->room = moth_alloc(ctx, bytes);
-  if (!o->room) return ctx->error.code;
+  o->scratch = moth_alloc(ctx, bytes);
+  if (!o->scratch) return ctx->error.code;
   o->stopped = &stopped;
   if (shared) status = moth_parallel(ctx, rows, 1, cost, work, o);
   for (int64_t i = 0; !shared && i < rows && !stopped; i++) work(i, i + 1, 0, o);
   if (!status && stopped) status = moth_stopped(ctx);
-  moth_dealloc(ctx, o->room, bytes);
+  moth_dealloc(ctx, o->scratch, bytes);
   return status;
 }
 

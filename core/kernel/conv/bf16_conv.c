@@ -20,9 +20,9 @@ typedef struct interleave {
 
 static int64_t half(int64_t k) { return (k + 1) / 2; }
 
-static void interleave_some(int64_t first, int64_t last, int lane, const void *arg) {
+static void interleave_some(int64_t first, int64_t last, int thread, const void *arg) {
   const interleave *v = arg;
-  (void)lane;
+  (void)thread;
   for (int64_t i = first; i < last; i++)
     moth_bf16_pack(v->words + i * v->into, v->step, (const uint16_t *)v->x + i * v->from, v->k,
                     v->apart, 1, v->length, v->length);
@@ -43,7 +43,7 @@ static interleave of_images(const void *x, int64_t items, int64_t n, int64_t len
 /* Two operands as words. */
 typedef struct pair {
   moth_tile tile;
-  char *room;
+  char *scratch;
   int64_t bytes;
   const float *a, *b;
 } pair;
@@ -52,9 +52,9 @@ static int weave_both(moth_ctx *ctx, interleave a, interleave b, pair *p) {
   if (a.k < 2 || !moth_tile_bf16(&p->tile)) return MOTH_DECLINED;
   int64_t first = half(a.k) * a.items * a.length, second = half(b.k) * b.items * b.length;
   p->bytes = (first + second) * (int64_t)sizeof(uint32_t);
-  p->room = moth_alloc(ctx, p->bytes);
-  if (!p->room) return ctx->error.code;
-  a.words = (uint32_t *)(void *)p->room;
+  p->scratch = moth_alloc(ctx, p->bytes);
+  if (!p->scratch) return ctx->error.code;
+  a.words = (uint32_t *)(void *)p->scratch;
   b.words = a.words + first;
   p->a = (const float *)(const void *)a.words;
   p->b = (const float *)(const void *)b.words;
@@ -63,7 +63,7 @@ static int weave_both(moth_ctx *ctx, interleave a, interleave b, pair *p) {
   if (!status)
     status = moth_parallel(ctx, b.items, 1, (double)(b.k * b.length) / INTERLEAVED_PER_NS,
                            interleave_some, &b);
-  if (status) moth_dealloc(ctx, p->room, p->bytes);
+  if (status) moth_dealloc(ctx, p->scratch, p->bytes);
   return status;
 }
 
@@ -77,7 +77,7 @@ int moth_bf16_conv_forward(moth_ctx *ctx, const moth_conv *c, const void *x, con
                           in_order(weight, c->filters, k, area), &p);
   if (status) return status;
   status = moth_im2col_forward(ctx, &p.tile, &halved, p.a, p.b, bias, y);
-  moth_dealloc(ctx, p.room, p.bytes);
+  moth_dealloc(ctx, p.scratch, p.bytes);
   return status;
 }
 
@@ -92,7 +92,7 @@ int moth_bf16_conv_input(moth_ctx *ctx, const moth_conv *c, const void *dy, cons
                           in_order(weight, c->groups, k, c->channels / c->groups * area), &p);
   if (status) return status;
   status = moth_im2col_input(ctx, &p.tile, &halved, p.a, p.b, dx);
-  moth_dealloc(ctx, p.room, p.bytes);
+  moth_dealloc(ctx, p.scratch, p.bytes);
   return status;
 }
 
@@ -105,6 +105,6 @@ int moth_bf16_conv_weight(moth_ctx *ctx, const moth_conv *c, const void *x, cons
                           of_images(dy, c->filters, c->n, c->w.out[0] * c->w.out[1]), &p);
   if (status) return status;
   status = moth_im2col_weight(ctx, &p.tile, &halved, p.a, p.b, dweight);
-  moth_dealloc(ctx, p.room, p.bytes);
+  moth_dealloc(ctx, p.scratch, p.bytes);
   return status;
 }

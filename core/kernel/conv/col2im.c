@@ -15,8 +15,8 @@ typedef struct job {
   int64_t filters, channels, p, padded; /* windows of an image; rounded up to whole tiles */
   int64_t area;                         /* taps of a channel */
   int64_t at_once, parts;               /* channels whose columns are made at a time */
-  int64_t lane;                         /* floats */
-  float *packed, *room, *dx;
+  int64_t thread_floats;                         /* floats */
+  float *packed, *scratch, *dx;
   const float *dy, *weight;
   int64_t *off;
 } job;
@@ -55,7 +55,7 @@ static void panel(const job *j, int m, const float *a, const float *dy, float *c
 }
 
 /* The gradients of the channels from c on of one image and group. */
-static void some_channels(const job *j, int64_t g, int64_t n, int64_t c, float *room) {
+static void some_channels(const job *j, int64_t g, int64_t n, int64_t c, float *scratch) {
   const moth_window *w = &j->c->w;
   int64_t channels = j->channels - c < j->at_once ? j->channels - c : j->at_once;
   int64_t taps = channels * j->area, plane = w->in[0] * w->in[1];
@@ -63,7 +63,7 @@ static void some_channels(const job *j, int64_t g, int64_t n, int64_t c, float *
   const float *packed = j->packed + (g * j->channels + c) * j->area * j->filters;
   const float *from = j->dy + (n * j->c->filters + g * j->filters) * j->p;
   float *dx = j->dx + (n * j->c->channels + g * j->channels + c) * plane;
-  float *dy = room, *col = room + j->filters * j->padded;
+  float *dy = scratch, *col = scratch + j->filters * j->padded;
   for (int64_t i = 0; i < j->filters; i++) {
     memcpy(dy + i * j->padded, from + i * j->p, (size_t)j->p * sizeof *dy);
     for (int64_t q = j->p; q < j->padded; q++) dy[i * j->padded + q] = 0;
@@ -75,12 +75,12 @@ static void some_channels(const job *j, int64_t g, int64_t n, int64_t c, float *
   scatter(j, channels, col, dx);
 }
 
-static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
+static void run_tasks(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   for (int64_t at = first; at < last; at++) {
     int64_t image = at / j->parts;
     some_channels(j, image % j->c->groups, image / j->c->groups, at % j->parts * j->at_once,
-                  j->room + lane * j->lane);
+                  j->scratch + thread * j->thread_floats);
   }
 }
 
@@ -118,14 +118,14 @@ int moth_col2im_input(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, 
   if (j.at_once > j.channels) j.at_once = j.channels;
   j.parts = (j.channels + j.at_once - 1) / j.at_once;
   int64_t tasks = c->n * c->groups * j.parts, lanes = tasks > 1 ? moth_lanes(ctx) : 1;
-  j.lane = (j.filters + j.at_once * j.area) * j.padded;
+  j.thread_floats = (j.filters + j.at_once * j.area) * j.padded;
   int64_t table = j.filters * (int64_t)sizeof *j.off;
-  int64_t floats = c->channels * j.area * j.filters + lanes * j.lane;
+  int64_t floats = c->channels * j.area * j.filters + lanes * j.thread_floats;
   int64_t bytes = table + floats * (int64_t)sizeof(float);
   j.off = moth_alloc(ctx, bytes);
   if (!j.off) return ctx->error.code;
   j.packed = (float *)(void *)(j.off + j.filters);
-  j.room = j.packed + c->channels * j.area * j.filters;
+  j.scratch = j.packed + c->channels * j.area * j.filters;
   for (int64_t i = 0; i < j.filters; i++) j.off[i] = i * j.padded;
   pack_turned(&j);
   double fma = (double)(j.filters * j.area * j.at_once) * (double)j.p;

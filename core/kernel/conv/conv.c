@@ -32,7 +32,7 @@ typedef struct plan {
   int64_t size;          /* of an element */
   int64_t m, k, p;       /* filters and taps of a group, windows of an image */
   int64_t channels;      /* of a group */
-  int64_t room;          /* elements of a group's channels */
+  int64_t image;          /* elements of a group's channels */
   bool direct;           /* the channels are the columns */
   int64_t bytes;
   char *col;
@@ -45,7 +45,7 @@ static int plan_open(moth_ctx *ctx, int dtype, const moth_conv *c, plan *q) {
   q->channels = c->channels / c->groups;
   q->k = q->channels * w->kernel[0] * w->kernel[1];
   q->p = w->out[0] * w->out[1];
-  q->room = q->channels * w->in[0] * w->in[1];
+  q->image = q->channels * w->in[0] * w->in[1];
   q->direct = moth_window_is_plain(w);
   q->bytes = 0;
   q->col = NULL;
@@ -141,7 +141,7 @@ int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *
   status = plan_open(ctx, dtype, c, &q);
   for (int64_t i = 0; !status && i < c->n * c->groups; i++) { /* an image, group by group */
     int64_t group = i % c->groups;
-    const char *xi = (const char *)x + i * q.room * q.size;
+    const char *xi = (const char *)x + i * q.image * q.size;
     const char *wi = (const char *)weight + group * q.m * q.k * q.size;
     char *yi = (char *)y + i * q.m * q.p * q.size;
     if (bias) fill_bias(dtype, q.m, q.p, (const char *)bias + group * q.m * q.size, yi);
@@ -168,11 +168,11 @@ int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy
   if (status != MOTH_DECLINED) return status;
   status = plan_open(ctx, dtype, c, &q);
   if (!status && !q.direct && c->n) /* columns are added up in it */
-    memset(dx, 0, (size_t)(c->n * c->groups * q.room * q.size));
+    memset(dx, 0, (size_t)(c->n * c->groups * q.image * q.size));
   for (int64_t i = 0; !status && i < c->n * c->groups; i++) {
     const char *wi = (const char *)weight + i % c->groups * q.m * q.k * q.size;
     const char *dyi = (const char *)dy + i * q.m * q.p * q.size;
-    char *dxi = (char *)dx + i * q.room * q.size, *to = q.direct ? dxi : q.col;
+    char *dxi = (char *)dx + i * q.image * q.size, *to = q.direct ? dxi : q.col;
     status = moth_gemm(ctx, dtype, q.k, q.p, q.m, wi, 1, q.k, dyi, q.p, 1, to, q.p, 0);
     if (status || q.direct) continue;
     if (dtype == MOTH_F32)
@@ -200,7 +200,7 @@ int moth_conv_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x
   if (!status && c->n == 0 && q.k)
     memset(dweight, 0, (size_t)(c->filters * q.k * q.size));
   for (int64_t i = 0; !status && i < c->n * c->groups; i++) {
-    const char *xi = (const char *)x + i * q.room * q.size;
+    const char *xi = (const char *)x + i * q.image * q.size;
     const char *dyi = (const char *)dy + i * q.m * q.p * q.size;
     char *to = (char *)dweight + i % c->groups * q.m * q.k * q.size;
     const void *col = columns_of(dtype, c, &q, xi);
@@ -216,13 +216,13 @@ int moth_conv_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x
 
 int moth_columns(moth_ctx *ctx, int dtype, const moth_window *w, int64_t n, int64_t channels,
                  const void *x, void *columns) {
-  const int64_t room = channels * w->in[0] * w->in[1];
+  const int64_t image = channels * w->in[0] * w->in[1];
   const int64_t size = channels * w->kernel[0] * w->kernel[1] * w->out[0] * w->out[1];
   for (int64_t i = 0; i < n; i++) {
     if (dtype == MOTH_F32)
-      image_to_columns_f32(w, channels, (const float *)x + i * room, (float *)columns + i * size);
+      image_to_columns_f32(w, channels, (const float *)x + i * image, (float *)columns + i * size);
     else
-      image_to_columns_f64(w, channels, (const double *)x + i * room,
+      image_to_columns_f64(w, channels, (const double *)x + i * image,
                            (double *)columns + i * size);
     if (moth_cancelled(ctx)) return moth_stopped(ctx);
   }
@@ -231,15 +231,15 @@ int moth_columns(moth_ctx *ctx, int dtype, const moth_window *w, int64_t n, int6
 
 int moth_columns_back(moth_ctx *ctx, int dtype, const moth_window *w, int64_t n, int64_t channels,
                       const void *columns, void *x) {
-  const int64_t room = channels * w->in[0] * w->in[1];
+  const int64_t image = channels * w->in[0] * w->in[1];
   const int64_t size = channels * w->kernel[0] * w->kernel[1] * w->out[0] * w->out[1];
-  if (n) memset(x, 0, (size_t)(n * room) * moth_dtype_size[dtype]);
+  if (n) memset(x, 0, (size_t)(n * image) * moth_dtype_size[dtype]);
   for (int64_t i = 0; i < n; i++) {
     if (dtype == MOTH_F32)
-      columns_to_image_f32(w, channels, (const float *)columns + i * size, (float *)x + i * room);
+      columns_to_image_f32(w, channels, (const float *)columns + i * size, (float *)x + i * image);
     else
       columns_to_image_f64(w, channels, (const double *)columns + i * size,
-                           (double *)x + i * room);
+                           (double *)x + i * image);
     if (moth_cancelled(ctx)) return moth_stopped(ctx);
   }
   return MOTH_OK;

@@ -25,14 +25,14 @@ typedef struct slices {
   int dtype;
   bool lie_so;   /* as gathered */
   int64_t first, images; /* of the n out, in `at` */
-  char *volume, *room, *at;
+  char *volume, *scratch, *at;
 } slices;
 
 typedef struct job {
   moth_conv flat;
   slices x, y;
   int64_t images, chunk, bytes;
-  char *room, *part; /* part: a chunk's gradient of the filters */
+  char *scratch, *part; /* part: a chunk's gradient of the filters */
 } job;
 
 static int real_of(int dtype) { return dtype == MOTH_BF16 ? MOTH_F32 : dtype; }
@@ -49,10 +49,10 @@ static int64_t slice_bytes(const slices *s) { return s->plane * moth_dtype_size[
 
 /* -- moving slices -- */
 
-static void gather_some(int64_t first, int64_t last, int lane, const void *arg) {
+static void gather_some(int64_t first, int64_t last, int thread, const void *arg) {
   const slices *s = arg;
   const int64_t bytes = slice_bytes(s), taps = s->taps, depth = s->depth;
-  (void)lane;
+  (void)thread;
   for (int64_t i = first; i < last; i++) { /* a channel of an image */
     const int64_t image = s->first + i / s->channels, c = i % s->channels;
     const char *from = s->volume + (image / s->out * s->channels + c) * depth * bytes;
@@ -64,10 +64,10 @@ static void gather_some(int64_t first, int64_t last, int lane, const void *arg) 
   }
 }
 
-static void put_some(int64_t first, int64_t last, int lane, const void *arg) {
+static void put_some(int64_t first, int64_t last, int thread, const void *arg) {
   const slices *s = arg;
   const int64_t bytes = slice_bytes(s);
-  (void)lane;
+  (void)thread;
   for (int64_t i = first; i < last; i++) {
     const int64_t image = s->first + i / s->channels, c = i % s->channels;
     const int64_t slice = (image / s->out * s->channels + c) * s->depth + image % s->out;
@@ -88,10 +88,10 @@ static void add(int dtype, int64_t n, const char *from, char *to) {
 }
 
 /* Adds what several windows saw of a slice, in their order: an item is a channel of a volume. */
-static void add_some(int64_t first, int64_t last, int lane, const void *arg) {
+static void add_some(int64_t first, int64_t last, int thread, const void *arg) {
   const slices *s = arg;
   const int64_t bytes = slice_bytes(s), taps = s->taps, out = s->out, end = s->first + s->images;
-  (void)lane;
+  (void)thread;
   for (int64_t i = first; i < last; i++) {
     const int64_t n = s->first / out + i / s->channels, c = i % s->channels;
     char *to = s->volume + (n * s->channels + c) * s->depth * bytes;
@@ -109,7 +109,7 @@ static void add_some(int64_t first, int64_t last, int lane, const void *arg) {
 static void turn_to(slices *s, int64_t first, int64_t images) {
   s->first = first;
   s->images = images;
-  s->at = s->lie_so ? s->volume + first * s->channels * s->taps * slice_bytes(s) : s->room;
+  s->at = s->lie_so ? s->volume + first * s->channels * s->taps * slice_bytes(s) : s->scratch;
 }
 
 static int gather(moth_ctx *ctx, const slices *s) {
@@ -131,10 +131,10 @@ static int put_sum(moth_ctx *ctx, const slices *s) {
   return moth_parallel(ctx, volumes * s->channels, 1, bytes / BYTES_PER_NS * 2, add_some, s);
 }
 
-static void clear_some(int64_t first, int64_t last, int lane, const void *arg) {
+static void clear_some(int64_t first, int64_t last, int thread, const void *arg) {
   const slices *s = arg;
   const int64_t bytes = slice_bytes(s);
-  (void)lane;
+  (void)thread;
   memset(s->volume + first * bytes, 0, (size_t)((last - first) * bytes));
 }
 
@@ -144,10 +144,10 @@ typedef struct sum {
   char *to;
 } sum;
 
-static void sum_some(int64_t first, int64_t last, int lane, const void *arg) {
+static void sum_some(int64_t first, int64_t last, int thread, const void *arg) {
   const sum *s = arg;
   const int64_t size = moth_dtype_size[s->dtype];
-  (void)lane;
+  (void)thread;
   add(s->dtype, last - first, s->from + first * size, s->to + first * size);
 }
 
@@ -230,16 +230,16 @@ static int job_open(moth_ctx *ctx, const moth_conv *c, slices x, slices y, int64
   if (!fits || moth_add_overflow(j->bytes, part, &j->bytes))
     return moth_fail(ctx, MOTH_E_MEM, NULL, "the slices that windows see are too many to lay out");
   if (!j->bytes) return MOTH_OK;
-  j->room = moth_alloc(ctx, j->bytes);
-  if (!j->room) return ctx->error.code;
-  j->x.room = j->room;
-  j->y.room = j->room + seen * j->chunk;
-  j->part = j->y.room + made * j->chunk;
+  j->scratch = moth_alloc(ctx, j->bytes);
+  if (!j->scratch) return ctx->error.code;
+  j->x.scratch = j->scratch;
+  j->y.scratch = j->scratch + seen * j->chunk;
+  j->part = j->y.scratch + made * j->chunk;
   return MOTH_OK;
 }
 
 static void job_close(moth_ctx *ctx, job *j) {
-  if (j->room) moth_dealloc(ctx, j->room, j->bytes);
+  if (j->scratch) moth_dealloc(ctx, j->scratch, j->bytes);
 }
 
 /* Selects the chunk that begins with image `first`. */

@@ -82,10 +82,10 @@ typedef struct job {
   int64_t filters;  /* of a channel */
   int64_t phases, rows, ld, area; /* of a plane: of its columns; its rows; floats of row, phase */
   int64_t plane;    /* floats of all phases */
-  int64_t ldy, lane;
+  int64_t ldy, thread_floats;
   const int64_t *off;
   const float *x, *dy, *bias;
-  float *to, *room;
+  float *to, *scratch;
   const float *weight;
   bool flipped;      /* the windows of the image gradient */
 } job;
@@ -202,15 +202,15 @@ static int run(moth_ctx *ctx, job *j, int64_t floats, int64_t n, moth_work *work
   const moth_window *w = &j->w;
   int64_t taps = w->kernel[0] * w->kernel[1], all = j->c->filters * taps;
   int64_t lanes = n > 1 ? moth_lanes(ctx) : 1;
-  j->lane = (j->plane + floats + 15) / 16 * 16;
-  int64_t floats_all = lanes * j->lane + all;
+  j->thread_floats = (j->plane + floats + 15) / 16 * 16;
+  int64_t floats_all = lanes * j->thread_floats + all;
   int64_t bytes = taps * (int64_t)sizeof(int64_t) + floats_all * (int64_t)sizeof(float);
   int64_t *off = moth_alloc(ctx, bytes);
   if (!off) return ctx->error.code;
   offsets(j, off);
   j->off = off;
-  j->room = (float *)(void *)(off + taps);
-  float *flipped = j->room + lanes * j->lane;
+  j->scratch = (float *)(void *)(off + taps);
+  float *flipped = j->scratch + lanes * j->thread_floats;
   for (int64_t k = 0; j->flipped && k < all; k++)
     flipped[k] = j->weight[k / taps * taps + taps - 1 - k % taps];
   if (j->flipped) j->weight = flipped;
@@ -222,9 +222,9 @@ static int run(moth_ctx *ctx, job *j, int64_t floats, int64_t n, moth_work *work
 
 /* -- forward, and the gradient of images without a stride: item n * channels + channel -- */
 
-static void see_planes(int64_t first, int64_t last, int lane, const void *arg) {
+static void see_planes(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
-  float *plane = j->room + lane * j->lane;
+  float *plane = j->scratch + thread * j->thread_floats;
   seeing s = windows_of(j, plane);
   int64_t m = j->filters, in = j->w.in[0] * j->w.in[1], out = j->w.out[0] * j->w.out[1];
   memset(plane, 0, (size_t)j->plane * sizeof *plane);
@@ -253,18 +253,18 @@ int moth_depthwise_forward(moth_ctx *ctx, const moth_conv *c, const float *x, co
 /* -- the gradient of images with a stride: adds to the elements of each window -- */
 
 /* Copies rows of dy into rows that end in zeros, unless the length is a multiple of the vector. */
-static float *with_zeros(const job *j, const float *dy, float *room) {
+static float *with_zeros(const job *j, const float *dy, float *scratch) {
   const moth_window *w = &j->w;
   for (int64_t i = 0; i < w->out[0]; i++) {
-    memcpy(room + i * j->ldy, dy + i * w->out[1], (size_t)w->out[1] * sizeof *room);
-    for (int64_t k = w->out[1]; k < j->ldy; k++) room[i * j->ldy + k] = 0;
+    memcpy(scratch + i * j->ldy, dy + i * w->out[1], (size_t)w->out[1] * sizeof *scratch);
+    for (int64_t k = w->out[1]; k < j->ldy; k++) scratch[i * j->ldy + k] = 0;
   }
-  return room;
+  return scratch;
 }
 
-static void put_planes(int64_t first, int64_t last, int lane, const void *arg) {
+static void put_planes(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
-  float *plane = j->room + lane * j->lane, *dy = plane + j->plane;
+  float *plane = j->scratch + thread * j->thread_floats, *dy = plane + j->plane;
   seeing s = windows_of(j, plane);
   int64_t m = j->filters, in = j->w.in[0] * j->w.in[1], out = j->w.out[0] * j->w.out[1];
   s.y = dy;
@@ -301,9 +301,9 @@ int moth_depthwise_input(moth_ctx *ctx, const moth_conv *c, const float *dy, con
 
 /* -- the gradient of the filters: item channel -- */
 
-static void sum_planes(int64_t first, int64_t last, int lane, const void *arg) {
+static void sum_planes(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
-  float *plane = j->room + lane * j->lane, *dy = plane + j->plane;
+  float *plane = j->scratch + thread * j->thread_floats, *dy = plane + j->plane;
   seeing s = windows_of(j, plane);
   int64_t m = j->filters, in = j->w.in[0] * j->w.in[1], out = j->w.out[0] * j->w.out[1];
   double sum[MOST_FILTERS * MOST_TAPS];

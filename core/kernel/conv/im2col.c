@@ -58,9 +58,9 @@ static void rows_inside(int64_t n, int64_t from, int64_t step, int64_t height, i
 /* The rows of one plane of xs, for one image. */
 static void lower_plane(const moth_im2col *l, const float *x, int64_t left, int64_t oy,
                         float *to) {
-  int64_t step = l->step[1], room = l->in[1] - left;
+  int64_t step = l->step[1], span = l->in[1] - left;
   int64_t first = left < 0 ? ceil_div(-left, step) : 0;
-  int64_t last = room > 0 ? ceil_div(room, step) : 0;
+  int64_t last = span > 0 ? ceil_div(span, step) : 0;
   if (last > l->width) last = l->width;
   if (first > last) first = last;
   for (int64_t phase = 0; phase < l->phases; phase++) {

@@ -82,8 +82,8 @@ int moth_winograd_input(moth_ctx *ctx, const moth_conv *c, const float *dy, cons
 ** image. */
 static inline void moth_window_seen(const moth_window *w, int64_t left, int64_t *first,
                                     int64_t *last) {
-  int64_t step = w->stride[1], room = w->in[1] - left;
-  int64_t end = room > 0 ? (room + step - 1) / step : 0;
+  int64_t step = w->stride[1], span = w->in[1] - left;
+  int64_t end = span > 0 ? (span + step - 1) / step : 0;
   *first = left < 0 ? (step - 1 - left) / step : 0;
   *last = end < w->out[1] ? end : w->out[1];
   if (*first > *last) *first = *last;

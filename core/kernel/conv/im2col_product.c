@@ -42,9 +42,9 @@ typedef struct job {
   bool direct;          /* results are written to y directly */
   int height;           /* of a panel of filters */
   int64_t sides, bands, parts, panels; /* tasks of a group; panels of a part */
-  int64_t xs, ys, edge, lane; /* floats */
+  int64_t xs, ys, edge, thread_floats; /* floats */
   const float *x, *weight, *bias;
-  float *y, *packed, *start, *room;
+  float *y, *packed, *start, *scratch;
 } job;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -102,10 +102,10 @@ static void pack_rows(const job *j, const phase *h, int64_t m, const float *from
 
 /* Panel by panel, phase by phase, filters contiguous. Filters with contiguous taps are transposed
 ** in registers, which writes a little beyond the end, except the last ones. */
-static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) {
+static void pack_panels(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   int64_t panels = ceil_div(j->filters, j->height);
-  (void)lane;
+  (void)thread;
   for (int64_t at = first; at < last; at++) {
     int64_t g = at / panels, i = at % panels * j->height, m = least(j->filters - i, j->height);
     const float *from = j->weight + g * j->of_group + i * j->rs;
@@ -275,10 +275,10 @@ static void run_task(const task *t) {
   if (!j->direct) spread(t, ldy);
 }
 
-static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
+static void run_tasks(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   const moth_im2col *l = &j->l;
-  task t = {.j = j, .xs = j->room + lane * j->lane};
+  task t = {.j = j, .xs = j->scratch + thread * j->thread_floats};
   t.ys = t.xs + j->xs;
   t.edge = t.ys + j->ys;
   for (int64_t at = first; at < last; at++) {
@@ -361,18 +361,18 @@ static int run(moth_ctx *ctx, job *j) {
   j->xs = j->plain ? l->block * MOTH_TILE_COLUMNS : moth_im2col_size(l);
   j->ys = j->direct ? 0 : j->phases * part * ceil_div(l->band * l->line, columns) * columns;
   j->edge = part * MOTH_TILE_COLUMNS;
-  j->lane = ceil_div(j->xs + j->ys + j->edge, 16) * 16;
+  j->thread_floats = ceil_div(j->xs + j->ys + j->edge, 16) * 16;
   int64_t lanes = tasks > 1 ? moth_lanes(ctx) : 1;
   int64_t table = l->block * (taps + 1), starts = j->groups * j->filters;
   int64_t packed = j->in_place ? 0 : j->groups * j->of_group;
-  int64_t floats = lanes * j->lane + ceil_div(packed + starts, 2) * 2;
+  int64_t floats = lanes * j->thread_floats + ceil_div(packed + starts, 2) * 2;
   int64_t bytes = floats * (int64_t)sizeof(float) + table * (int64_t)sizeof(int64_t);
-  char *room = moth_alloc(ctx, bytes);
-  if (!room) return ctx->error.code;
-  j->room = (float *)(void *)room;
-  j->packed = j->room + lanes * j->lane;
+  char *scratch = moth_alloc(ctx, bytes);
+  if (!scratch) return ctx->error.code;
+  j->scratch = (float *)(void *)scratch;
+  j->packed = j->scratch + lanes * j->thread_floats;
   j->start = j->packed + packed;
-  int64_t *off = (int64_t *)(void *)(room + (bytes - table * (int64_t)sizeof *off));
+  int64_t *off = (int64_t *)(void *)(scratch + (bytes - table * (int64_t)sizeof *off));
   memset(j->start, 0, (size_t)starts * sizeof *j->start);
   if (j->bias) memcpy(j->start, j->bias, (size_t)(j->groups * j->filters) * sizeof *j->bias);
   offsets(j, off);
@@ -383,7 +383,7 @@ static int run(moth_ctx *ctx, job *j) {
                            pack_panels, j);
   if (!status)
     status = moth_parallel(ctx, tasks, 1, fma * NS_PER_FMA / (double)tasks, run_tasks, j);
-  moth_dealloc(ctx, room, bytes);
+  moth_dealloc(ctx, scratch, bytes);
   return status;
 }
 

@@ -25,9 +25,9 @@ typedef struct job {
   int64_t stride[2];
   bool inside;                        /* images are read in place */
   int64_t blocks, bands, units, parts; /* of channels; of an image; bands in all; parts of these */
-  int64_t xs, lane, window_slots;            /* floats; offsets of a band */
+  int64_t xs, thread_floats, window_slots;            /* floats; offsets of a band */
   const float *x, *dy;
-  float *dweight, *sums, *room;
+  float *dweight, *sums, *scratch;
   const int64_t *off; /* of taps */
   int64_t *window_at;      /* offsets of windows, image by image, for each thread */
 } job;
@@ -112,12 +112,13 @@ static void add_band(const task *t, bool first, float *sums) {
   }
 }
 
-static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
+static void run_tasks(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   const moth_im2col *l = &j->l;
   int64_t plane = l->in[0] * l->in[1], image = j->groups * l->channels * plane;
   task t = {
-      .j = j, .xs = j->room + lane * j->lane, .window_at = j->window_at + lane * j->window_slots};
+      .j = j, .xs = j->scratch + thread * j->thread_floats,
+      .window_at = j->window_at + thread * j->window_slots};
   t.gt = t.xs + j->xs;
   t.rows = t.gt + BLOCK * j->tile->vectors * j->tile->lanes;
   for (int64_t at = first; at < last; at++) {
@@ -142,10 +143,10 @@ static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
 }
 
 /* Adds the parts of a panel of filters and transposes the sum into dweight. */
-static void gather(int64_t first, int64_t last, int lane, const void *arg) {
+static void gather(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   int64_t lanes = j->tile->lanes, width, whole = j->taps / lanes * lanes;
-  (void)lane;
+  (void)thread;
   for (int64_t g = first; g < last; g++)
     for (int64_t i = 0; i < j->filters; i += width) {
       width = panel_vectors(j->tile, j->filters - i) * lanes;
@@ -202,15 +203,15 @@ static int run(moth_ctx *ctx, job *j, const moth_window *w, double fma) {
   int64_t tasks = j->groups * j->blocks * j->parts, lanes = tasks > 1 ? moth_lanes(ctx) : 1;
   j->window_slots = l->side * l->band * j->across;
   j->xs = j->inside ? 0 : moth_im2col_size(l);
-  j->lane = ceil_div(j->xs + 2 * BLOCK * j->tile->vectors * j->tile->lanes, 16) * 16;
-  int64_t floats = lanes * j->lane + j->groups * j->parts * j->taps * j->padded;
+  j->thread_floats = ceil_div(j->xs + 2 * BLOCK * j->tile->vectors * j->tile->lanes, 16) * 16;
+  int64_t floats = lanes * j->thread_floats + j->groups * j->parts * j->taps * j->padded;
   int64_t tables = l->block * l->area + lanes * j->window_slots;
   int64_t bytes = floats * (int64_t)sizeof(float) + tables * (int64_t)sizeof(int64_t);
-  char *room = moth_alloc(ctx, bytes);
-  if (!room) return ctx->error.code;
-  j->room = (float *)(void *)room;
-  j->sums = j->room + lanes * j->lane;
-  int64_t *off = (int64_t *)(void *)(room + floats * (int64_t)sizeof(float));
+  char *scratch = moth_alloc(ctx, bytes);
+  if (!scratch) return ctx->error.code;
+  j->scratch = (float *)(void *)scratch;
+  j->sums = j->scratch + lanes * j->thread_floats;
+  int64_t *off = (int64_t *)(void *)(scratch + floats * (int64_t)sizeof(float));
   offsets(j, w, off);
   j->off = off;
   j->window_at = off + l->block * l->area;
@@ -218,7 +219,7 @@ static int run(moth_ctx *ctx, job *j, const moth_window *w, double fma) {
   if (!status)
     status = moth_parallel(ctx, j->groups, 1,
                            (double)(j->parts * j->taps * j->padded) * 0.3, gather, j);
-  moth_dealloc(ctx, room, bytes);
+  moth_dealloc(ctx, scratch, bytes);
   return status;
 }
 

@@ -61,10 +61,10 @@ int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame,
       return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s has a side %s", moth_str(image),
                        w->in[i] < 0 ? "below 0" : "that is too long");
     int64_t padded = w->in[i] + 2 * w->padding[i] + w->extra[i];
-    int64_t room = padded - (w->dilation[i] * (w->kernel[i] - 1) + 1);
-    if (ceil) room += w->stride[i] - 1;
-    if (room < 0) return does_not_fit(w, image, blame);
-    int64_t n = room / w->stride[i] + 1;
+    int64_t span = padded - (w->dilation[i] * (w->kernel[i] - 1) + 1);
+    if (ceil) span += w->stride[i] - 1;
+    if (span < 0) return does_not_fit(w, image, blame);
+    int64_t n = span / w->stride[i] + 1;
     /* the last window must start inside the image or its near padding */
     if (ceil && (n - 1) * w->stride[i] >= w->in[i] + w->padding[i]) n--;
     w->out[i] = n;

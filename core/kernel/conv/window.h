@@ -35,8 +35,8 @@ static inline bool moth_window_is_plain(const moth_window *w) {
 static inline void moth_window_clip(const moth_window *w, int axis, int64_t at, int64_t *first,
                                     int64_t *last) {
   int64_t start = at * w->stride[axis] - w->padding[axis], step = w->dilation[axis];
-  int64_t room = w->in[axis] - start; /* taps at 0, step, 2 step... below room are inside */
-  int64_t end = room > 0 ? (room + step - 1) / step : 0;
+  int64_t span = w->in[axis] - start; /* taps at 0, step, 2 step... below room are inside */
+  int64_t end = span > 0 ? (span + step - 1) / step : 0;
   *first = start < 0 ? (step - 1 - start) / step : 0;
   *last = end < w->kernel[axis] ? end : w->kernel[axis];
 }

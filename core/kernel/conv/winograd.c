@@ -32,9 +32,9 @@ typedef struct job {
   int64_t step, plane;  /* floats of a bunch for a channel, and for one of 16 products; */
   int64_t of_panel;     /* ... of a panel for all of these */
   bool shared;          /* parts share the transformed patches of all bunches */
-  int64_t lane;         /* floats */
+  int64_t thread_floats;         /* floats */
   const float *x, *weight, *bias;
-  float *y, *room, *packed, *zero, *patches;
+  float *y, *scratch, *packed, *zero, *patches;
   const int64_t *off;
 } job;
 
@@ -51,11 +51,11 @@ static int64_t turned_taps(const job *j, int64_t begin, int64_t m, int64_t chann
 }
 
 /* Writes a panel of filters to to[i][c][filter], i < 16, and a little beyond each i. */
-static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) {
+static void pack_panels(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   int64_t lanes = j->tile->lanes, at_once = j->cs == 9 ? AT_ONCE : 1;
   float transposed[9 * AT_ONCE * MOTH_TILE_LANES];
-  (void)lane;
+  (void)thread;
   for (int64_t at = first; at < last; at++) {
     int64_t g = at / j->panels, i = at % j->panels * j->height;
     int64_t m = least(j->filters - i, j->height), ldt = j->channels * m + MOTH_TILE_LANES;
@@ -167,19 +167,19 @@ static void see(const job *j, const bunch *b, int64_t c, int64_t channels, float
 }
 
 /* Items are channels of all bunches. */
-static void see_shared(int64_t first, int64_t last, int lane, const void *arg) {
+static void see_shared(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   bunch b = {.at = -1};
-  (void)lane;
+  (void)thread;
   for (int64_t at = first; at < last; at++) {
     take_bunch(j, at / j->channels, &b);
     see(j, &b, at % j->channels, 1, j->patches + b.at * 16 * j->plane);
   }
 }
 
-static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
+static void run_tasks(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
-  float *m = j->room + lane * j->lane, *v = m + 16 * MOTH_TILE_ROWS * j->some;
+  float *m = j->scratch + thread * j->thread_floats, *v = m + 16 * MOTH_TILE_ROWS * j->some;
   bunch b = {.at = -1};
   for (int64_t at = first; at < last; at++) {
     take_bunch(j, at / j->parts, &b);
@@ -231,13 +231,13 @@ static int run_job(moth_ctx *ctx, job *j) {
   int64_t packed = ceil_div(j->groups * j->panels * j->of_panel, 16) * 16;
   int64_t zero = ceil_div(j->in[1], 16) * 16;
   int64_t shared = j->shared ? j->groups * j->bunches * 16 * j->plane : 0;
-  j->lane = 16 * (MOTH_TILE_ROWS * j->some + (shared ? 0 : j->plane));
-  int64_t floats = packed + lanes * j->lane + shared + zero;
+  j->thread_floats = 16 * (MOTH_TILE_ROWS * j->some + (shared ? 0 : j->plane));
+  int64_t floats = packed + lanes * j->thread_floats + shared + zero;
   int64_t table = j->channels * (int64_t)sizeof(int64_t);
   int64_t bytes = floats * (int64_t)sizeof(float) + table;
-  j->room = moth_alloc(ctx, bytes);
-  if (!j->room) return ctx->error.code;
-  j->packed = j->room + lanes * j->lane;
+  j->scratch = moth_alloc(ctx, bytes);
+  if (!j->scratch) return ctx->error.code;
+  j->packed = j->scratch + lanes * j->thread_floats;
   j->patches = j->packed + packed;
   j->zero = j->patches + shared;
   memset(j->zero, 0, (size_t)zero * sizeof *j->zero);
@@ -251,7 +251,7 @@ static int run_job(moth_ctx *ctx, job *j) {
     status = moth_parallel(ctx, j->groups * j->bunches * j->channels, 1,
                            (double)j->some * NS_PER_PATCH, see_shared, j);
   if (!status) status = moth_parallel(ctx, tasks, 1, fma * NS_PER_FMA, run_tasks, j);
-  moth_dealloc(ctx, j->room, bytes);
+  moth_dealloc(ctx, j->scratch, bytes);
   return status;
 }
 

@@ -19,32 +19,32 @@ typedef float NAME(loose) __attribute__((vector_size(4 * LANES), aligned(4), may
 
 TARGET static void NAME(patches)(const float *const row[4], int64_t first, int64_t n,
                                  int64_t patches, int64_t ahead, float *to, int64_t ldt) {
-  float room[4][2 * MOTH_WINOGRAD_PATCHES + 5 * LANES];
+  float line[4][2 * MOTH_WINOGRAD_PATCHES + 5 * LANES];
   const float *const r0 = row[0], *const r1 = row[1], *const r2 = row[2], *const r3 = row[3];
   UNROLL for (int r = 0; r < 4; r++) { /* (a loop over numbers would become a call) */
-    TO(room[r]) = (VECTOR){0};
-    UNROLL for (int v = 0; v < 4; v++) TO(room[r] + first + n + v * LANES) = (VECTOR){0};
-    for (int64_t k = LANES; k < first; k++) room[r][k] = 0;
-    for (int64_t k = first + n + LANES; k < 2 * patches + 2; k++) room[r][k] = 0;
+    TO(line[r]) = (VECTOR){0};
+    UNROLL for (int v = 0; v < 4; v++) TO(line[r] + first + n + v * LANES) = (VECTOR){0};
+    for (int64_t k = LANES; k < first; k++) line[r][k] = 0;
+    for (int64_t k = first + n + LANES; k < 2 * patches + 2; k++) line[r][k] = 0;
   }
   int64_t k = 0;
   for (; k + LANES <= n; k += LANES) {
     VECTOR a = AT(r0 + k), b = AT(r1 + k), c = AT(r2 + k), d = AT(r3 + k);
-    TO(room[0] + first + k) = a - c;
-    TO(room[1] + first + k) = b + c;
-    TO(room[2] + first + k) = c - b;
-    TO(room[3] + first + k) = b - d;
+    TO(line[0] + first + k) = a - c;
+    TO(line[1] + first + k) = b + c;
+    TO(line[2] + first + k) = c - b;
+    TO(line[3] + first + k) = b - d;
     UNROLL for (int r = 0; r < 4; r++) __builtin_prefetch(row[r] + k + ahead);
   }
   for (; k < n; k++) {
-    room[0][first + k] = r0[k] - r2[k];
-    room[1][first + k] = r1[k] + r2[k];
-    room[2][first + k] = r2[k] - r1[k];
-    room[3][first + k] = r1[k] - r3[k];
+    line[0][first + k] = r0[k] - r2[k];
+    line[1][first + k] = r1[k] + r2[k];
+    line[2][first + k] = r2[k] - r1[k];
+    line[3][first + k] = r1[k] - r3[k];
   }
   for (k = 0; k < patches; k += LANES)
     UNROLL for (int r = 0; r < 4; r++) {
-      const float *from = room[r] + 2 * k;
+      const float *from = line[r] + 2 * k;
       VECTOR a = AT(from), b = AT(from + LANES), c = AT(from + 2), d = AT(from + 2 + LANES);
       VECTOR d0 = EVEN_OF(a, b), d1 = ODD_OF(a, b), d2 = EVEN_OF(c, d), d3 = ODD_OF(c, d);
       TO(to + (4 * r + 0) * ldt + k) = d0 - d2;

@@ -75,13 +75,13 @@ void moth_bf16_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, in
 void moth_bf16_pack_rows(uint32_t *to, int64_t ld, const uint16_t *x, int64_t k, int64_t rs,
                           int64_t cs, int64_t w) {
   enum { DEEP = 32, WIDE = 64 };
-  uint32_t room[DEEP * WIDE];
+  uint32_t scratch[DEEP * WIDE];
   for (int64_t j = 0; j < w; j += WIDE)
     for (int64_t t = 0; t < k; t += 2 * DEEP) {
       const int64_t some = w - j < WIDE ? w - j : WIDE, n = k - t < 2 * DEEP ? k - t : 2 * DEEP;
-      moth_bf16_pack(room, some, x + t * rs + j * cs, n, rs, cs, some, some);
+      moth_bf16_pack(scratch, some, x + t * rs + j * cs, n, rs, cs, some, some);
       moth_matrix_turn_panel((float *)(void *)(to + j * ld + t / 2), ld,
-                             (const float *)(void *)room, some, (n + 1) / 2, some);
+                             (const float *)(void *)scratch, some, (n + 1) / 2, some);
     }
 }
 

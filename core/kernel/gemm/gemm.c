@@ -64,53 +64,53 @@ void moth_gemm_plain(const moth_product *p) {
 
 enum { MR = 4, MC = 96, KC = 256, NC = 512 };
 
-#define TILED(name, type, NR)                                                                    \
-  static void pack_a_##name(type *to, const type *a, int64_t m, int64_t k, int64_t rs,           \
-                            int64_t cs) {                                                        \
-    for (int64_t i = 0; i < m; i += MR)                                                          \
-      for (int64_t l = 0; l < k; l++)                                                            \
-        for (int64_t r = i; r < i + MR; r++) *to++ = r < m ? a[r * rs + l * cs] : 0;             \
-  }                                                                                              \
-  static void pack_b_##name(type *to, const type *b, int64_t k, int64_t n, int64_t rs,           \
-                            int64_t cs) {                                                        \
-    for (int64_t j = 0; j < n; j += NR)                                                          \
-      for (int64_t l = 0; l < k; l++)                                                            \
-        for (int64_t r = j; r < j + NR; r++) *to++ = r < n ? b[l * rs + r * cs] : 0;             \
-  }                                                                                              \
-  /* c += tile of rows a and columns b; only m x n of it is written */                           \
-  static void tile_##name(int64_t k, const type *a, const type *b, type *c, int64_t ldc,         \
-                          int64_t m, int64_t n) {                                                \
-    type sum[MR][NR] = {{0}};                                                                    \
-    for (int64_t l = 0; l < k; l++, a += MR, b += NR)                                            \
-      for (int i = 0; i < MR; i++)                                                               \
-        for (int j = 0; j < NR; j++) sum[i][j] += a[i] * b[j];                                   \
-    for (int64_t i = 0; i < m; i++)                                                              \
-      for (int64_t j = 0; j < n; j++) c[i * ldc + j] += sum[i][j];                               \
-  }                                                                                              \
+#define TILED(name, type, NR)                                                                     \
+  static void pack_a_##name(type *to, const type *a, int64_t m, int64_t k, int64_t rs,            \
+                            int64_t cs) {                                                         \
+    for (int64_t i = 0; i < m; i += MR)                                                           \
+      for (int64_t l = 0; l < k; l++)                                                             \
+        for (int64_t r = i; r < i + MR; r++) *to++ = r < m ? a[r * rs + l * cs] : 0;              \
+  }                                                                                               \
+  static void pack_b_##name(type *to, const type *b, int64_t k, int64_t n, int64_t rs,            \
+                            int64_t cs) {                                                         \
+    for (int64_t j = 0; j < n; j += NR)                                                           \
+      for (int64_t l = 0; l < k; l++)                                                             \
+        for (int64_t r = j; r < j + NR; r++) *to++ = r < n ? b[l * rs + r * cs] : 0;              \
+  }                                                                                               \
+  /* c += tile of rows a and columns b; only m x n of it is written */                            \
+  static void tile_##name(int64_t k, const type *a, const type *b, type *c, int64_t ldc,          \
+                          int64_t m, int64_t n) {                                                 \
+    type sum[MR][NR] = {{0}};                                                                     \
+    for (int64_t l = 0; l < k; l++, a += MR, b += NR)                                             \
+      for (int i = 0; i < MR; i++)                                                                \
+        for (int j = 0; j < NR; j++) sum[i][j] += a[i] * b[j];                                    \
+    for (int64_t i = 0; i < m; i++)                                                               \
+      for (int64_t j = 0; j < n; j++) c[i * ldc + j] += sum[i][j];                                \
+  }                                                                                               \
   static void block_##name(const moth_product *p, int64_t m, int64_t n, int64_t k, const type *a, \
-                           const type *b, type *c) {                                             \
-    for (int64_t j = 0; j < n; j += NR)                                                          \
-      for (int64_t i = 0; i < m; i += MR)                                                        \
-        tile_##name(k, a + i * k, b + j * k, c + i * p->ldc + j, p->ldc,                         \
-                    m - i < MR ? m - i : MR, n - j < NR ? n - j : NR);                           \
-  }                                                                                              \
-  static int tiled_##name(moth_ctx *ctx, const moth_product *p, type *room_a, type *room_b) {    \
-    const type *a = (const type *)(const void *)p->a, *b = (const type *)(const void *)p->b;     \
-    type *c = (type *)(void *)p->c;                                                              \
-    for (int64_t i = 0; i < p->m && !p->beta; i++)                                               \
-      for (int64_t j = 0; j < p->n; j++) c[i * p->ldc + j] = 0;                                  \
-    for (int64_t j = 0; j < p->n; j += NC)                                                       \
-      for (int64_t l = 0; l < p->k; l += KC) {                                                   \
-        int64_t n = p->n - j < NC ? p->n - j : NC, k = p->k - l < KC ? p->k - l : KC;            \
-        pack_b_##name(room_b, b + l * p->rs_b + j * p->cs_b, k, n, p->rs_b, p->cs_b);            \
-        for (int64_t i = 0; i < p->m; i += MC) {                                                 \
-          int64_t m = p->m - i < MC ? p->m - i : MC;                                             \
-          pack_a_##name(room_a, a + i * p->rs_a + l * p->cs_a, m, k, p->rs_a, p->cs_a);          \
-          block_##name(p, m, n, k, room_a, room_b, c + i * p->ldc + j);                          \
-        }                                                                                        \
-        if (moth_cancelled(ctx)) return moth_stopped(ctx);                                       \
-      }                                                                                          \
-    return MOTH_OK;                                                                              \
+                           const type *b, type *c) {                                              \
+    for (int64_t j = 0; j < n; j += NR)                                                           \
+      for (int64_t i = 0; i < m; i += MR)                                                         \
+        tile_##name(k, a + i * k, b + j * k, c + i * p->ldc + j, p->ldc,                          \
+                    m - i < MR ? m - i : MR, n - j < NR ? n - j : NR);                            \
+  }                                                                                               \
+  static int tiled_##name(moth_ctx *ctx, const moth_product *p, type *packed_a, type *packed_b) { \
+    const type *a = (const type *)(const void *)p->a, *b = (const type *)(const void *)p->b;      \
+    type *c = (type *)(void *)p->c;                                                               \
+    for (int64_t i = 0; i < p->m && !p->beta; i++)                                                \
+      for (int64_t j = 0; j < p->n; j++) c[i * p->ldc + j] = 0;                                   \
+    for (int64_t j = 0; j < p->n; j += NC)                                                        \
+      for (int64_t l = 0; l < p->k; l += KC) {                                                    \
+        int64_t n = p->n - j < NC ? p->n - j : NC, k = p->k - l < KC ? p->k - l : KC;             \
+        pack_b_##name(packed_b, b + l * p->rs_b + j * p->cs_b, k, n, p->rs_b, p->cs_b);           \
+        for (int64_t i = 0; i < p->m; i += MC) {                                                  \
+          int64_t m = p->m - i < MC ? p->m - i : MC;                                              \
+          pack_a_##name(packed_a, a + i * p->rs_a + l * p->cs_a, m, k, p->rs_a, p->cs_a);         \
+          block_##name(p, m, n, k, packed_a, packed_b, c + i * p->ldc + j);                       \
+        }                                                                                         \
+        if (moth_cancelled(ctx)) return moth_stopped(ctx);                                        \
+      }                                                                                           \
+    return MOTH_OK;                                                                               \
   }
 TILED(f32, float, 8)
 TILED(f64, double, 4)

@@ -16,7 +16,7 @@
 #define WIDE MOTH_BF16_PANEL
 #define BF16_DEPTH 1024      /* numbers along k that are added to a square in one go, */
 #define FLOATS_DEPTH 768      /* ... and of floats, which have their own buffer */
-#define ROOM (1 << 20)        /* words of B that are packed at a time */
+#define MOST_WORDS (1 << 20)        /* words of B that are packed at a time */
 /* What a thread does in a nanosecond, by which work is shared. Measured on a Zen 5; AMX multiplies
 ** up to 350, in products so large that they are shared at either rate. */
 #define BF16_PER_NS 200.0    /* multiplications and additions, */
@@ -31,8 +31,8 @@ typedef struct halves {
   int64_t blocks;       /* of rows */
   int64_t columns, at;  /* columns at a time; where these begin, */
   int64_t n, panels;    /* ... how many they are, and in how many panels */
-  int64_t lane_floats, a_words, b_words; /* room */
-  float *lanes;         /* of each lane */
+  int64_t thread_floats, a_words, b_words; /* sizes of buffers */
+  float *scratch;       /* thread_floats for each thread */
   uint32_t *a, *b;
 } halves;
 
@@ -79,12 +79,12 @@ static halves planned(const moth_product *given) {
   h.words = h.pairs ? (p.k + 1) / 2 : p.k;
   h.depth = h.pairs ? BF16_DEPTH : FLOATS_DEPTH;
   h.blocks = (h.p.m + ROWS - 1) / ROWS;
-  h.columns = ROOM / (h.words + 1) / WIDE * WIDE;
+  h.columns = MOST_WORDS / (h.words + 1) / WIDE * WIDE;
   if (h.columns < WIDE) h.columns = WIDE;
   if (h.columns > h.p.n) h.columns = h.p.n;
   h.b_words = (h.columns + 15) / 16 * 16 * h.words;
   h.a_words = h.packs_a ? h.p.m * h.words : 0;
-  h.lane_floats = h.pairs ? 0 : WIDE * FLOATS_DEPTH;
+  h.thread_floats = h.pairs ? 0 : WIDE * FLOATS_DEPTH;
   take_columns(&h, 0);
   return h;
 }
@@ -94,7 +94,7 @@ static halves planned(const moth_product *given) {
 static const char *element(const char *x, int64_t i) { return x + 2 * i; }
 
 /* to[t * w + j] for w columns of B, as floats; `to` has WIDE * FLOATS_DEPTH. */
-static void widen_panel(const halves *h, float *to, const char *b, int64_t w, float *room) {
+static void widen_panel(const halves *h, float *to, const char *b, int64_t w, float *scratch) {
   const int64_t k = h->p.k, rs = h->p.rs_b, cs = h->p.cs_b;
   if (rs != 1 || cs == 1) {
     for (int64_t t = 0; t < k; t++)
@@ -104,12 +104,13 @@ static void widen_panel(const halves *h, float *to, const char *b, int64_t w, fl
   for (int64_t t = 0; t < k; t += FLOATS_DEPTH) {
     int64_t n = k - t < FLOATS_DEPTH ? k - t : FLOATS_DEPTH;
     for (int64_t j = 0; j < w; j++)
-      moth_convert(n, h->p.dtype, element(b, t + j * cs), 2, MOTH_F32, (char *)(room + j * n), 4);
-    moth_matrix_turn_panel(to + t * w, w, room, n, w, n);
+      moth_convert(n, h->p.dtype, element(b, t + j * cs), 2, MOTH_F32, (char *)(scratch + j * n),
+                   4);
+    moth_matrix_turn_panel(to + t * w, w, scratch, n, w, n);
   }
 }
 
-static void pack_b(int64_t first, int64_t last, int lane, const void *arg) {
+static void pack_b(int64_t first, int64_t last, int thread, const void *arg) {
   const halves *h = arg;
   for (int64_t j = first; j < last; j++) {
     int64_t v = panel_at(h, j), wide = (panel_at(h, j + 1) - v) * 16, column = v * 16;
@@ -119,7 +120,7 @@ static void pack_b(int64_t first, int64_t last, int lane, const void *arg) {
     if (h->pairs)
       moth_bf16_pack(to, wide, numbers(b), h->p.k, h->p.rs_b, h->p.cs_b, w, wide);
     else
-      widen_panel(h, (float *)(void *)to, b, w, h->lanes + lane * h->lane_floats);
+      widen_panel(h, (float *)(void *)to, b, w, h->scratch + thread * h->thread_floats);
   }
 }
 
@@ -128,9 +129,9 @@ static int64_t block_rows(const halves *h, int64_t block) {
   return rest < ROWS ? rest : ROWS;
 }
 
-static void pack_a(int64_t first, int64_t last, int lane, const void *arg) {
+static void pack_a(int64_t first, int64_t last, int thread, const void *arg) {
   const halves *h = arg;
-  (void)lane;
+  (void)thread;
   for (int64_t i = first; i < last; i++) {
     int64_t rows = block_rows(h, i);
     const char *a = element(h->p.a, i * ROWS * h->p.rs_a);
@@ -147,7 +148,7 @@ static void pack_a(int64_t first, int64_t last, int lane, const void *arg) {
 typedef struct square {
   int64_t block, rows, column, w, wide; /* wide: w up to whole vectors */
   const uint32_t *b;
-  float *c, *room; /* c: WIDE apart */
+  float *c, *scratch; /* c: WIDE apart */
 } square;
 
 static void sum_bf16(const halves *h, const square *s, int64_t t, int64_t n) {
@@ -175,13 +176,13 @@ static void widen_block(const halves *h, const square *s, int64_t t, int64_t n) 
   int64_t lines = columns ? n : s->rows, length = columns ? s->rows : n;
   for (int64_t i = 0; i < lines; i++)
     moth_convert(length, h->p.dtype, element(a, i * (columns ? cs : rs)), 2 * (columns ? rs : cs),
-                 MOTH_F32, (char *)(s->room + i * length), 4);
+                 MOTH_F32, (char *)(s->scratch + i * length), 4);
 }
 
 static void sum_floats(const halves *h, const square *s, int64_t t, int64_t n) {
   bool columns = h->p.rs_a == 1 && h->p.cs_a != 1;
   moth_matrix_run(&(moth_matrix){
-    .m = s->rows, .n = s->w, .k = n, .a = s->room, .rs = columns ? 1 : n,
+    .m = s->rows, .n = s->w, .k = n, .a = s->scratch, .rs = columns ? 1 : n,
     .cs = columns ? s->rows : 1, .b = (const float *)(const void *)s->b + t * s->w, .ldb = s->w,
     .c = s->c, .ldc = WIDE, .add = t > 0});
 }
@@ -219,10 +220,10 @@ static void finish(const halves *h, const square *s) {
   }
 }
 
-static void multiply(const halves *h, int64_t block, int64_t first, int64_t last, int lane) {
+static void multiply(const halves *h, int64_t block, int64_t first, int64_t last, int thread) {
   float c[2 * ROWS * WIDE] __attribute__((aligned(64)));
   square s = {.block = block, .rows = block_rows(h, block), .c = c,
-              .room = h->lanes + lane * h->lane_floats};
+              .scratch = h->scratch + thread * h->thread_floats};
   bool once = h->p.k <= h->depth;
   for (int64_t j = first; j < last; j++) {
     s.column = panel_at(h, j) * 16;
@@ -241,24 +242,24 @@ static void multiply(const halves *h, int64_t block, int64_t first, int64_t last
 
 /* -- whole products -- */
 
-static void by_blocks(int64_t first, int64_t last, int lane, const void *arg) {
+static void by_blocks(int64_t first, int64_t last, int thread, const void *arg) {
   const halves *h = arg;
-  for (int64_t i = first; i < last; i++) multiply(h, i, 0, h->panels, lane);
+  for (int64_t i = first; i < last; i++) multiply(h, i, 0, h->panels, thread);
 }
 
-static void by_panels(int64_t first, int64_t last, int lane, const void *arg) {
+static void by_panels(int64_t first, int64_t last, int thread, const void *arg) {
   const halves *h = arg;
-  for (int64_t i = 0; i < h->blocks; i++) multiply(h, i, first, last, lane);
+  for (int64_t i = 0; i < h->blocks; i++) multiply(h, i, first, last, thread);
 }
 
-static int64_t room_of(const halves *h, int64_t lanes) {
-  return (lanes * h->lane_floats + h->a_words + h->b_words + 15) / 16 * 16;
+static int64_t scratch_floats(const halves *h, int64_t lanes) {
+  return (lanes * h->thread_floats + h->a_words + h->b_words + 15) / 16 * 16;
 }
 
-/* Numbers of 4 bytes, room_of(h, lanes) of them. */
-static void settle(halves *h, float *room, int64_t lanes) {
-  h->lanes = room;
-  h->b = (uint32_t *)(void *)(room + lanes * h->lane_floats);
+/* Numbers of 4 bytes, scratch_floats(h, lanes) of them. */
+static void settle(halves *h, float *scratch, int64_t lanes) {
+  h->scratch = scratch;
+  h->b = (uint32_t *)(void *)(scratch + lanes * h->thread_floats);
   h->a = h->b + h->b_words;
 }
 
@@ -297,14 +298,14 @@ static int shared(moth_ctx *ctx, halves *h) {
 int moth_half_product(moth_ctx *ctx, const moth_product *p) {
   halves h = planned(p);
   bool little = time_of(p, h.pairs) < LITTLE;
-  int64_t lanes = little ? 1 : moth_lanes(ctx), bytes = room_of(&h, lanes) * 4;
-  float *room = moth_alloc(ctx, bytes);
-  if (!room) return ctx->error.code;
-  settle(&h, room, lanes);
+  int64_t lanes = little ? 1 : moth_lanes(ctx), bytes = scratch_floats(&h, lanes) * 4;
+  float *scratch = moth_alloc(ctx, bytes);
+  if (!scratch) return ctx->error.code;
+  settle(&h, scratch, lanes);
   int status = MOTH_OK;
   if (little) alone(&h);
   else status = shared(ctx, &h);
-  moth_dealloc(ctx, room, bytes);
+  moth_dealloc(ctx, scratch, bytes);
   return status;
 }
 
@@ -313,22 +314,22 @@ int moth_half_product(moth_ctx *ctx, const moth_product *p) {
 typedef struct many {
   moth_product p;
   const moth_batch *batch;
-  float *room;
+  float *scratch;
   int64_t each;
 } many;
 
-static void batch_part(int64_t first, int64_t last, int lane, const void *arg) {
+static void batch_part(int64_t first, int64_t last, int thread, const void *arg) {
   const many *w = arg;
   for (int64_t i = first; i < last; i++) {
     moth_product q = moth_batch_product(&w->p, w->batch, i);
     halves h = planned(&q);
-    settle(&h, w->room + lane * w->each, 1);
+    settle(&h, w->scratch + thread * w->each, 1);
     alone(&h);
   }
 }
 
 /* The largest buffer that one of them needs: the form may depend on the layout. */
-static int64_t most_room(const moth_product *p) {
+static int64_t most_scratch(const moth_product *p) {
   int64_t words = p->k, m = (p->m + 15) / 16 * 16, n = (p->n + 15) / 16 * 16;
   return (m + n) * words + WIDE * FLOATS_DEPTH + 16;
 }
@@ -337,8 +338,8 @@ int moth_half_product_batch(moth_ctx *ctx, const moth_product *p, const moth_bat
                       int64_t count) {
   bool pairs = p->dtype == MOTH_BF16 && moth_bf16_here();
   double ns = time_of(p, pairs);
-  many w = {.p = *p, .batch = batch, .each = most_room(p)};
-  if (count == 1 || w.each > ROOM || (ns > 1e5 && count < 4 * moth_lanes(ctx))) {
+  many w = {.p = *p, .batch = batch, .each = most_scratch(p)};
+  if (count == 1 || w.each > MOST_WORDS || (ns > 1e5 && count < 4 * moth_lanes(ctx))) {
     int status = MOTH_OK;
     for (int64_t i = 0; i < count && !status; i++) {
       moth_product q = moth_batch_product(p, batch, i);
@@ -347,8 +348,8 @@ int moth_half_product_batch(moth_ctx *ctx, const moth_product *p, const moth_bat
     return status;
   }
   int64_t bytes = w.each * moth_lanes(ctx) * 4;
-  if (!(w.room = moth_alloc(ctx, bytes))) return ctx->error.code;
+  if (!(w.scratch = moth_alloc(ctx, bytes))) return ctx->error.code;
   int status = moth_parallel(ctx, count, 1, ns + 40, batch_part, &w);
-  moth_dealloc(ctx, w.room, bytes);
+  moth_dealloc(ctx, w.scratch, bytes);
   return status;
 }

@@ -45,50 +45,50 @@ typedef struct block {
   void *b;
 } block;
 
-#define PRODUCT(name, type, word)                                                                \
-  static void pack_##name(int64_t first, int64_t last, int lane, const void *arg) {              \
-    const block *o = arg;                                                                        \
-    const moth_product *p = o->p;                                                                \
-    (void)lane;                                                                                  \
-    for (int64_t t = first; t < last; t++) {                                                     \
-      const int64_t left = o->n - t * o->width, n = left < o->width ? left : o->width;           \
-      word *to = (word *)o->b + t * o->width * o->k;                                             \
-      const type *b = (const type *)(const void *)p->b + o->from * p->rs_b +                     \
-                      (o->first + t * o->width) * p->cs_b;                                       \
-      for (int64_t l = 0; l < o->k; l++, b += p->rs_b, to += o->width) {                         \
-        if (p->cs_b == 1)                                                                        \
-          for (int64_t j = 0; j < n; j++) to[j] = (word)b[j];                                    \
-        else                                                                                     \
-          for (int64_t j = 0; j < n; j++) to[j] = (word)b[j * p->cs_b];                          \
-        for (int64_t j = n; j < o->width; j++) to[j] = 0;                                        \
-      }                                                                                          \
-    }                                                                                            \
-  }                                                                                              \
-  static void rows_##name(int64_t first, int64_t last, int lane, const void *arg) {              \
-    const block *o = arg;                                                                        \
-    const moth_product *p = o->p;                                                                \
-    word a[MR * KC], tile[MR * WIDEST];                                                          \
-    (void)lane;                                                                                  \
-    for (int64_t t = first; t < last; t++) {                                                     \
-      const int64_t m = p->m - t * MR < MR ? p->m - t * MR : MR;                                 \
-      const type *x = (const type *)(const void *)p->a + t * MR * p->rs_a + o->from * p->cs_a;   \
-      type *c = (type *)(void *)p->c + t * MR * p->ldc + o->first;                               \
-      for (int64_t l = 0; l < o->k; l++)                                                         \
-        for (int64_t i = 0; i < MR; i++)                                                         \
-          a[l * MR + i] = i < m ? (word)x[i * p->rs_a + l * p->cs_a] : 0;                        \
-      for (int64_t j = 0; j < o->n; j += o->width) {                                             \
-        const int64_t n = o->n - j < o->width ? o->n - j : o->width;                             \
-        o->tile(o->k, a, (const word *)o->b + j * o->k, tile, o->width);                         \
-        for (int64_t i = 0; i < m; i++) {                                                        \
-          type *restrict to = c + i * p->ldc + j;                                                \
-          const word *restrict sum = tile + i * o->width;                                        \
-          if (o->adds)                                                                           \
-            for (int64_t s = 0; s < n; s++) to[s] = (type)(word)((word)to[s] + sum[s]);          \
-          else                                                                                   \
-            for (int64_t s = 0; s < n; s++) to[s] = (type)sum[s];                                \
-        }                                                                                        \
-      }                                                                                          \
-    }                                                                                            \
+#define PRODUCT(name, type, word)                                                              \
+  static void pack_##name(int64_t first, int64_t last, int thread, const void *arg) {          \
+    const block *o = arg;                                                                      \
+    const moth_product *p = o->p;                                                              \
+    (void)thread;                                                                              \
+    for (int64_t t = first; t < last; t++) {                                                   \
+      const int64_t left = o->n - t * o->width, n = left < o->width ? left : o->width;         \
+      word *to = (word *)o->b + t * o->width * o->k;                                           \
+      const type *b = (const type *)(const void *)p->b + o->from * p->rs_b +                   \
+                      (o->first + t * o->width) * p->cs_b;                                     \
+      for (int64_t l = 0; l < o->k; l++, b += p->rs_b, to += o->width) {                       \
+        if (p->cs_b == 1)                                                                      \
+          for (int64_t j = 0; j < n; j++) to[j] = (word)b[j];                                  \
+        else                                                                                   \
+          for (int64_t j = 0; j < n; j++) to[j] = (word)b[j * p->cs_b];                        \
+        for (int64_t j = n; j < o->width; j++) to[j] = 0;                                      \
+      }                                                                                        \
+    }                                                                                          \
+  }                                                                                            \
+  static void rows_##name(int64_t first, int64_t last, int thread, const void *arg) {          \
+    const block *o = arg;                                                                      \
+    const moth_product *p = o->p;                                                              \
+    word a[MR * KC], tile[MR * WIDEST];                                                        \
+    (void)thread;                                                                              \
+    for (int64_t t = first; t < last; t++) {                                                   \
+      const int64_t m = p->m - t * MR < MR ? p->m - t * MR : MR;                               \
+      const type *x = (const type *)(const void *)p->a + t * MR * p->rs_a + o->from * p->cs_a; \
+      type *c = (type *)(void *)p->c + t * MR * p->ldc + o->first;                             \
+      for (int64_t l = 0; l < o->k; l++)                                                       \
+        for (int64_t i = 0; i < MR; i++)                                                       \
+          a[l * MR + i] = i < m ? (word)x[i * p->rs_a + l * p->cs_a] : 0;                      \
+      for (int64_t j = 0; j < o->n; j += o->width) {                                           \
+        const int64_t n = o->n - j < o->width ? o->n - j : o->width;                           \
+        o->tile(o->k, a, (const word *)o->b + j * o->k, tile, o->width);                       \
+        for (int64_t i = 0; i < m; i++) {                                                      \
+          type *restrict to = c + i * p->ldc + j;                                              \
+          const word *restrict sum = tile + i * o->width;                                      \
+          if (o->adds)                                                                         \
+            for (int64_t s = 0; s < n; s++) to[s] = (type)(word)((word)to[s] + sum[s]);        \
+          else                                                                                 \
+            for (int64_t s = 0; s < n; s++) to[s] = (type)sum[s];                              \
+        }                                                                                      \
+      }                                                                                        \
+    }                                                                                          \
   }
 PRODUCT(u8, uint8_t, uint16_t)
 PRODUCT(i8, int8_t, uint16_t)

@@ -142,10 +142,10 @@ int64_t moth_matrix_depth(int64_t k) {
 }
 
 /* Floats from one packed tile of A to the next. */
-static inline int64_t tile_room(int64_t rows, int64_t k) { return rows * k + APART; }
+static inline int64_t tile_scratch(int64_t rows, int64_t k) { return rows * k + APART; }
 
-int64_t moth_matrix_room(int64_t k) {
-  return BLOCK_MOST * tile_room(LOW_TILE, moth_matrix_depth(k));
+int64_t moth_matrix_scratch(int64_t k) {
+  return BLOCK_MOST * tile_scratch(LOW_TILE, moth_matrix_depth(k));
 }
 
 /* relu of m rows of n that are written already. */
@@ -184,7 +184,7 @@ static inline void strips(moth_strip *s, strip_loop *const *loops, const rows_cu
   for (int64_t rows = c->least + (c->more > 0); rows >= c->least; rows--) {
     s->tiles = rows > c->least ? c->more : c->tiles - c->more;
     if (laid) s->rs = 1, s->cs = rows;
-    s->next = laid ? tile_room(rows, s->k) : rows * s->rs;
+    s->next = laid ? tile_scratch(rows, s->k) : rows * s->rs;
     s->below = first ? s->next : 0;
     loops[rows](s);
     s->a += s->tiles * s->next;
@@ -201,7 +201,7 @@ static void lay_tiles(float *to, const float *a, int64_t cs, int64_t k, int64_t 
   for (int64_t t = 0; t < k; t++, a += cs) {
     for (int64_t i = 0; i < tiles * rows; i += LINE) __builtin_prefetch(a + AHEAD * cs + i);
     for (int64_t i = 0; i < tiles; i++) {
-      float *tile = to + i * tile_room(rows, k) + t * rows;
+      float *tile = to + i * tile_scratch(rows, k) + t * rows;
       if (t + 1 < k && !(ends && i + 1 == tiles)) memcpy(tile, a + i * rows, SOME * sizeof *to);
       else memcpy(tile, a + i * rows, (size_t)rows * sizeof *to);
     }
@@ -211,7 +211,7 @@ static void lay_tiles(float *to, const float *a, int64_t cs, int64_t k, int64_t 
 static void lay_rows(float *to, const float *a, int64_t cs, int64_t k, const rows_cut *c) {
   const int64_t taller = c->more * (c->least + 1);
   lay_tiles(to, a, cs, k, c->more, c->least + 1, false);
-  to += c->more * tile_room(c->least + 1, k);
+  to += c->more * tile_scratch(c->least + 1, k);
   lay_tiles(to, a + taller, cs, k, c->tiles - c->more, c->least, true);
 }
 
@@ -231,7 +231,7 @@ MOTH_AVX2 static void lay_turned(float *to, const float *a, int64_t rs, int64_t 
         if (t > k - EIGHT) t = k - EIGHT;
         turn_avx2(to + t * rows, rows, a + t, rs);
       }
-    to += tile_room(rows, k);
+    to += tile_scratch(rows, k);
     a += rows * rs;
     m -= rows;
   }
@@ -282,7 +282,7 @@ static int64_t block_rows(int64_t m, int64_t k, int height) {
 static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64_t p1) {
   const panels cut = panels_of(p->n);
   const int height = moth_matrix_height(p->m, p->n);
-  float *const room = p->room;
+  float *const scratch = p->scratch;
   strip_loop *const(*loops)[MOTH_MATRIX_ROWS + 1] =
     wide() ? strips_avx512[cut.set] : strips_avx2[cut.set];
   const int64_t most = p->k > MOST_CHAINS * CHAIN ? MOTH_MATRIX_DEPTH : CHAIN;
@@ -295,20 +295,20 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
       m = block < bottom - i ? block : bottom - i;
       const rows_cut rows = cut_rows(m, height);
       const float *a = p->a + i * p->rs + t * p->cs;
-      if (room && p->rs == 1) lay_rows(room, a, p->cs, k, &rows);
-      else if (room) lay_turned(room, a, p->rs, p->m - i, k, &rows);
+      if (scratch && p->rs == 1) lay_rows(scratch, a, p->cs, k, &rows);
+      else if (scratch) lay_turned(scratch, a, p->rs, p->m - i, k, &rows);
       for (int64_t j = p0; j < p1; j++) {
         int64_t v = panel_at(&cut, j), nv = panel_at(&cut, j + 1) - v, column = v * cut.lanes;
         int64_t width = (v + nv) * cut.lanes < p->n ? nv * cut.lanes : p->n - column;
         const int64_t ldb = p->packed ? width : p->ldb;
         const float *b = p->packed ? p->b + t * p->n + column * k : p->b + t * p->ldb + column;
-        moth_strip s = {.k = k, .chain = chain, .a = room ? room : a, .rs = p->rs, .b = b,
+        moth_strip s = {.k = k, .chain = chain, .a = scratch ? scratch : a, .rs = p->rs, .b = b,
                         .ahead = far_b && j + 1 < p1 ? b + width * (p->packed ? k : 1) : NULL,
                         .cs = p->cs, .ldb = ldb, .apart = ldb, .last = width - cut.lanes,
                         .c = p->c + i * p->ldc + column, .ldc = p->ldc, .add = p->add || t,
                         .relu = p->relu && t + k >= p->k,
                         .bias = p->bias && t + k >= p->k ? p->bias + column : NULL};
-        const bool first = far_a && j == p0, laid = room != NULL;
+        const bool first = far_a && j == p0, laid = scratch != NULL;
         if (cut.lanes == 8 && !wide()) strips_near(&s, loops[nv - 1], &rows, laid, first, m);
         else strips(&s, loops[nv - 1], &rows, laid, first);
       }
@@ -386,7 +386,7 @@ void moth_matrix_sums(const moth_sums *p, int64_t first, int64_t last) {
 
 bool moth_matrix_here(void) { return false; }
 int moth_matrix_lanes(void) { return 1; }
-int64_t moth_matrix_room(int64_t k) {
+int64_t moth_matrix_scratch(int64_t k) {
   (void)k;
   return 0;
 }

@@ -32,12 +32,12 @@ typedef struct moth_matrix {
   bool add, relu;
   bool packed; /* b was packed by moth_matrix_pack */
   /* Where tiles of an A whose columns lie in a row, rs = 1, are laid out (by vectors of 8 floats
-  ** also one whose rows do, cs = 1), moth_matrix_room(k) floats of the thread's own; or NULL, as it
+  ** also one whose rows do, cs = 1), moth_matrix_scratch(k) floats of the thread's own; or NULL, as it
   ** must be for narrow ones. It pays where n > 64. */
-  float *room;
+  float *scratch;
 } moth_matrix;
 
-int64_t moth_matrix_room(int64_t k);
+int64_t moth_matrix_scratch(int64_t k);
 
 /* y[i * ldy + j * step] (+)= x[i] . w[j] [+ bias[i * bias_x + j * bias_w]] for i < m;
 ** relu as above, where step or ldy is 1 */

@@ -23,7 +23,7 @@
 #define PART (128 << 10)        /* elements of one that is cut across its rows, */
 #define SHORT 4096              /* ... if those are no longer: pieces of longer ones are streams */
 #define MOST_PARTS 64
-#define ROOM (1 << 20)          /* floats of B packed at a time, */
+#define MOST_PACKED (1 << 20)          /* floats of B packed at a time, */
 #define DEEP 8192               /* ... in pieces of at most so many rows */
 #define VECTOR 16               /* columns that are not cut apart */
 #define LARGE (3 << 19)         /* elements of B that are always packed */
@@ -44,7 +44,7 @@ typedef struct vector_product { /* one of two forms */
   moth_dots d;
   moth_sums s;
   int64_t parts, rows; /* of sums: each part has so many rows, and sums of its own */
-  float *room;         /* for those, parts x n */
+  float *scratch;         /* for those, parts x n */
 } vector_product;
 
 static bool as_sums(const moth_product *p, vector_product *v) {
@@ -100,21 +100,21 @@ static bool as_vector(const moth_product *p, vector_product *v) {
   return true;
 }
 
-static void vector_part(int64_t first, int64_t last, int lane, const void *arg) {
+static void vector_part(int64_t first, int64_t last, int thread, const void *arg) {
   const vector_product *v = arg;
-  (void)lane;
+  (void)thread;
   if (v->dots) moth_matrix_dots(&v->d, first, last);
   else moth_matrix_sums(&v->s, first, last);
 }
 
-static void sums_part(int64_t first, int64_t last, int lane, const void *arg) {
+static void sums_part(int64_t first, int64_t last, int thread, const void *arg) {
   const vector_product *v = arg;
-  (void)lane;
+  (void)thread;
   for (int64_t i = first; i < last; i++) {
     const int64_t at = i * v->rows, left = v->s.k - at;
     moth_sums s = {.k = left < v->rows ? left : v->rows, .step = v->s.step, .ldb = v->s.ldb,
                    .x = v->s.x + at * v->s.step, .b = v->s.b + at * v->s.ldb,
-                   .y = v->room + i * v->n};
+                   .y = v->scratch + i * v->n};
     moth_matrix_sums(&s, 0, v->n);
   }
 }
@@ -123,7 +123,7 @@ static void sums_part(int64_t first, int64_t last, int lane, const void *arg) {
 static void gather_parts(const vector_product *v) {
   static const float one = 1;
   moth_sums s = v->s;
-  s.k = v->parts, s.x = &one, s.step = 0, s.b = v->room, s.ldb = v->n;
+  s.k = v->parts, s.x = &one, s.step = 0, s.b = v->scratch, s.ldb = v->n;
   moth_matrix_sums(&s, 0, v->n);
 }
 
@@ -132,10 +132,10 @@ static int run_vector(moth_ctx *ctx, const moth_product *p, vector_product *v) {
   if (v->parts == 1)
     return moth_parallel(ctx, v->n, 64, ns / (double)v->n, vector_part, v);
   const int64_t bytes = v->parts * v->n * 4;
-  if (!(v->room = moth_alloc(ctx, bytes))) return ctx->error.code;
+  if (!(v->scratch = moth_alloc(ctx, bytes))) return ctx->error.code;
   int status = moth_parallel(ctx, v->parts, 1, ns / (double)v->parts, sums_part, v);
   if (!status) gather_parts(v);
-  moth_dealloc(ctx, v->room, bytes);
+  moth_dealloc(ctx, v->scratch, bytes);
   return status;
 }
 
@@ -157,24 +157,24 @@ static moth_matrix tiled(const moth_product *p) {
                        .relu = p->relu};
 }
 
-int64_t moth_sgemm_room(const moth_product *p) {
+int64_t moth_sgemm_scratch(const moth_product *p) {
   vector_product v;
   if (as_vector(p, &v)) return v.parts > 1 ? v.parts * v.n : 0;
   return turned_b(p) ? p->k * p->n : 0;
 }
 
-void moth_sgemm_alone(const moth_product *p, float *room) {
+void moth_sgemm_alone(const moth_product *p, float *scratch) {
   vector_product v;
   if (as_vector(p, &v)) {
-    v.room = room;
-    if (!room || v.parts == 1) vector_part(0, v.n, 0, &v);
+    v.scratch = scratch;
+    if (!scratch || v.parts == 1) vector_part(0, v.n, 0, &v);
     else sums_part(0, v.parts, 0, &v), gather_parts(&v);
     return;
   }
   moth_matrix q = tiled(p);
   if (turned_b(p)) {
-    moth_matrix_pack(room, q.b, q.k, q.n, p->rs_b, p->cs_b);
-    q.b = room;
+    moth_matrix_pack(scratch, q.b, q.k, q.n, p->rs_b, p->cs_b);
+    q.b = scratch;
     q.packed = true;
   }
   moth_matrix_run(&q);
@@ -183,21 +183,21 @@ void moth_sgemm_alone(const moth_product *p, float *room) {
 typedef struct shared { /* a product that threads share */
   const moth_product *p;
   moth_matrix q;
-  float *b, *room; /* buffers for a piece of b, and for each thread's tiles of a transposed A */
+  float *b, *scratch; /* buffers for a piece of b, and for each thread's tiles of a transposed A */
   bool by_rows;
 } shared;
 
-static void pack_part(int64_t first, int64_t last, int lane, const void *arg) {
+static void pack_part(int64_t first, int64_t last, int thread, const void *arg) {
   const shared *s = arg;
-  (void)lane;
+  (void)thread;
   for (int64_t t = 0; t < s->q.k; t += moth_matrix_depth(s->q.k))
     moth_matrix_pack_panels(s->b, s->q.b, s->q.k, s->q.n, s->p->rs_b, s->p->cs_b, t, first, last);
 }
 
-static void tile_part(int64_t first, int64_t last, int lane, const void *arg) {
+static void tile_part(int64_t first, int64_t last, int thread, const void *arg) {
   const shared *s = arg;
   moth_matrix q = s->q;
-  if (s->room) q.room = s->room + lane * moth_matrix_room(q.k);
+  if (s->scratch) q.scratch = s->scratch + thread * moth_matrix_scratch(q.k);
   if (s->by_rows) moth_matrix_rows(&q, first, last);
   else moth_matrix_columns(&q, first, last);
 }
@@ -208,7 +208,7 @@ static int run_tiles(moth_ctx *ctx, shared *s) {
   int height = moth_matrix_height(q->m, q->n);
   int64_t tiles = (q->m + height - 1) / height, panels = moth_matrix_panels(q->n);
   double ns = (double)q->m * (double)q->n * (double)q->k / PER_NS;
-  s->by_rows = q->m >= q->n || panels < 4 || s->room ? tiles >= 4 || tiles >= panels : false;
+  s->by_rows = q->m >= q->n || panels < 4 || s->scratch ? tiles >= 4 || tiles >= panels : false;
   int64_t items = s->by_rows ? tiles : panels;
   return moth_parallel(ctx, items, 1, ns / (double)items, tile_part, s);
 }
@@ -218,11 +218,11 @@ static int run_tiles(moth_ctx *ctx, shared *s) {
 typedef struct pieces {
   int64_t vectors, n; /* of a row of B; pieces */
 } pieces;
-_Static_assert(ROOM / DEEP / 2 > MOTH_MATRIX_NARROW && TURNED > MOTH_MATRIX_NARROW,
+_Static_assert(MOST_PACKED / DEEP / 2 > MOTH_MATRIX_NARROW && TURNED > MOTH_MATRIX_NARROW,
                "what meets a transposed A is not narrow");
 
 static pieces pieces_of(const moth_product *p) {
-  const int64_t vectors = (p->n + VECTOR - 1) / VECTOR, most = ROOM / p->k / VECTOR;
+  const int64_t vectors = (p->n + VECTOR - 1) / VECTOR, most = MOST_PACKED / p->k / VECTOR;
   return (pieces){vectors, (vectors + most - 1) / most};
 }
 
@@ -230,7 +230,7 @@ static int64_t piece_at(const moth_product *p, const pieces *c, int64_t i) {
   return i < c->n ? c->vectors * i / c->n * VECTOR : p->n;
 }
 
-static int64_t piece_room(const moth_product *p) {
+static int64_t piece_scratch(const moth_product *p) {
   const pieces c = pieces_of(p);
   return (c.vectors + c.n - 1) / c.n * VECTOR * p->k;
 }
@@ -267,13 +267,13 @@ static bool lays_a(const moth_product *p) {
 
 static int run_shared(moth_ctx *ctx, const moth_product *p) {
   shared s = {.p = p, .q = tiled(p)};
-  int64_t bytes_b = packs_b(p) ? piece_room(p) * 4 : 0;
-  int64_t bytes = lays_a(p) ? moth_lanes(ctx) * moth_matrix_room(p->k) * 4 : 0;
-  if (bytes && !(s.room = moth_alloc(ctx, bytes))) return ctx->error.code;
+  int64_t bytes_b = packs_b(p) ? piece_scratch(p) * 4 : 0;
+  int64_t bytes = lays_a(p) ? moth_lanes(ctx) * moth_matrix_scratch(p->k) * 4 : 0;
+  if (bytes && !(s.scratch = moth_alloc(ctx, bytes))) return ctx->error.code;
   if (bytes_b) s.b = moth_alloc(ctx, bytes_b);
   int status = bytes_b && !s.b ? ctx->error.code : s.b ? run_packed(ctx, &s)
                                                        : run_tiles(ctx, &s);
-  if (s.room) moth_dealloc(ctx, s.room, bytes);
+  if (s.scratch) moth_dealloc(ctx, s.scratch, bytes);
   if (s.b) moth_dealloc(ctx, s.b, bytes_b);
   return status;
 }
@@ -311,14 +311,14 @@ typedef struct turned_back {
   const float *from; /* C' */
 } turned_back;
 
-static void turn_part(int64_t first, int64_t last, int lane, const void *arg) {
+static void turn_part(int64_t first, int64_t last, int thread, const void *arg) {
   const turned_back *w = arg;
   const moth_product *p = w->p;
   const int64_t n = p->n;
   const bool relu = p->relu;
   const float *bias = floats(p->bias);
   float *c = (float *)(void *)p->c + first * p->ldc;
-  (void)lane;
+  (void)thread;
   moth_matrix_turn_panel(c, p->ldc, w->from + first, last - first, n, p->m);
   for (int64_t i = first; i < last; i++, c += p->ldc) {
     for (int64_t j = 0; bias && j < n; j++) c[j] += bias[j];
@@ -359,11 +359,11 @@ int moth_sgemm(moth_ctx *ctx, const moth_product *given) {
   const moth_product p = settled(given);
   vector_product v;
   if (is_small(&p)) {
-    int64_t bytes = moth_sgemm_room(&p) * 4;
-    float *room = bytes ? moth_alloc(ctx, bytes) : NULL;
-    if (bytes && !room) return ctx->error.code;
-    moth_sgemm_alone(&p, room);
-    if (room) moth_dealloc(ctx, room, bytes);
+    int64_t bytes = moth_sgemm_scratch(&p) * 4;
+    float *scratch = bytes ? moth_alloc(ctx, bytes) : NULL;
+    if (bytes && !scratch) return ctx->error.code;
+    moth_sgemm_alone(&p, scratch);
+    if (scratch) moth_dealloc(ctx, scratch, bytes);
     return MOTH_OK;
   }
   if (as_vector(&p, &v)) return run_vector(ctx, &p, &v);
@@ -388,27 +388,28 @@ moth_product moth_batch_product(const moth_product *p, const moth_batch *batch, 
 typedef struct many {
   moth_product p;
   const moth_batch *batch;
-  float *room;
+  float *scratch;
   int64_t each; /* floats of room for a thread */
   bool few;     /* so few elements that a tile would be mostly empty */
 } many;
 
-static void batch_part(int64_t first, int64_t last, int lane, const void *arg) {
+static void batch_part(int64_t first, int64_t last, int thread, const void *arg) {
   const many *w = arg;
   for (int64_t i = first; i < last; i++) {
     moth_product q = moth_batch_product(&w->p, w->batch, i);
     if (w->few) moth_gemm_plain(&q);
-    else moth_sgemm_alone(&q, w->room ? w->room + lane * w->each : NULL);
+    else moth_sgemm_alone(&q, w->scratch ? w->scratch + thread * w->each : NULL);
   }
 }
 
 int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch,
                      int64_t count) {
   many w = {.p = settled(p), .batch = batch};
-  w.each = (moth_sgemm_room(&w.p) + 15) / 16 * 16;
+  w.each = (moth_sgemm_scratch(&w.p) + 15) / 16 * 16;
   double ns = (double)p->m * (double)p->n * (double)p->k / PER_NS;
   w.few = ns * PER_NS <= FEW && !p->bias && !p->relu;
-  if (count == 1 || w.each > ROOM || p->k > DEEP || (ns > 1e5 && count < 4 * moth_lanes(ctx))) {
+  if (count == 1 || w.each > MOST_PACKED || p->k > DEEP ||
+      (ns > 1e5 && count < 4 * moth_lanes(ctx))) {
     int status = MOTH_OK;
     for (int64_t i = 0; i < count && !status; i++) {
       moth_product q = moth_batch_product(p, batch, i);
@@ -417,8 +418,8 @@ int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *bat
     return status;
   }
   int64_t bytes = w.each * moth_lanes(ctx) * 4;
-  if (bytes && !(w.room = moth_alloc(ctx, bytes))) return ctx->error.code;
+  if (bytes && !(w.scratch = moth_alloc(ctx, bytes))) return ctx->error.code;
   int status = moth_parallel(ctx, count, 1, ns + 20, batch_part, &w);
-  if (w.room) moth_dealloc(ctx, w.room, bytes);
+  if (w.scratch) moth_dealloc(ctx, w.scratch, bytes);
   return status;
 }

@@ -11,9 +11,9 @@
 int moth_sgemm(moth_ctx *ctx, const moth_product *p);
 int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch, int64_t count);
 
-/* Without memory or threads, for use inside a job; room holds moth_sgemm_room(p) floats. */
-int64_t moth_sgemm_room(const moth_product *p);
-void moth_sgemm_alone(const moth_product *p, float *room);
+/* Without memory or threads, for use inside a job; room holds moth_sgemm_scratch(p) floats. */
+int64_t moth_sgemm_scratch(const moth_product *p);
+void moth_sgemm_alone(const moth_product *p, float *scratch);
 
 /* The i-th product of a batch whose first one is p, of any dtype. */
 moth_product moth_batch_product(const moth_product *p, const moth_batch *batch, int64_t i);

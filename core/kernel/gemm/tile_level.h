@@ -105,7 +105,7 @@ TARGET static void NAME(lower)(int64_t rows, int64_t step, int64_t first, int64_
 TARGET INLINED void NAME(few_of)(const int two, const int half, int64_t rows, int64_t images,
                                  int64_t width, const int32_t *pick, const float *from, int64_t ld,
                                  int64_t apart, const float *end, float *to, int64_t ldt) {
-  float room[2 * LANES] = {0};
+  float padded[2 * LANES] = {0};
   WORDS from_two;
   memcpy(&from_two, pick, sizeof from_two);
   const WORDS seen = from_two >= 0;
@@ -114,8 +114,8 @@ TARGET INLINED void NAME(few_of)(const int two, const int half, int64_t rows, in
       const float *at = from + k * apart;
       float *put = to + k * width;
       if (end - at < (two ? 2 : 1) * LANES) {
-        memcpy(room, at, (size_t)(end - at) * sizeof *room);
-        at = room;
+        memcpy(padded, at, (size_t)(end - at) * sizeof *padded);
+        at = padded;
       }
       VECTOR a = *(const LOOSE *)(const void *)at;
       VECTOR b = *(const LOOSE *)(const void *)(at + (two ? LANES : 0));

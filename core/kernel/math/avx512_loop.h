@@ -21,24 +21,24 @@ typedef float loose __attribute__((vector_size(64), aligned(4), may_alias));
 #define LOOKUP(t, i) _mm512_permutex2var_ps(AT(t), i, AT((t) + LANES)) /* t[i % 32] */
 
 /* Strided elements, and the rest after whole vectors, are copied through a buffer. */
-#define LOOP(f)                                                                            \
-  MOTH_AVX512 void moth_##f##_wide(int64_t n, char *const *at, const int64_t *step,        \
-                                   const void *arg) {                                      \
-    char *to = at[0];                                                                      \
-    const char *from = at[1];                                                              \
-    const int64_t dt = step[0], df = step[1];                                              \
-    int64_t i = 0;                                                                         \
-    (void)arg;                                                                             \
-    if (dt == sizeof(float) && df == sizeof(float))                                        \
-      for (; i + LANES <= n; i += LANES)                                                   \
-        *(loose *)(void *)(to + i * dt) = wide_##f(AT(from + i * df));                     \
-    for (; i < n; i += LANES) {                                                            \
-      const int64_t some = n - i < LANES ? n - i : LANES;                                  \
-      float room[LANES] = {0};                                                             \
-      for (int64_t j = 0; j < some; j++) memcpy(&room[j], from + (i + j) * df, sizeof *room); \
-      *(loose *)(void *)room = wide_##f(AT(room));                                         \
-      for (int64_t j = 0; j < some; j++) memcpy(to + (i + j) * dt, &room[j], sizeof *room);   \
-    }                                                                                      \
+#define LOOP(f)                                                                               \
+  MOTH_AVX512 void moth_##f##_wide(int64_t n, char *const *at, const int64_t *step,           \
+                                   const void *arg) {                                         \
+    char *to = at[0];                                                                         \
+    const char *from = at[1];                                                                 \
+    const int64_t dt = step[0], df = step[1];                                                 \
+    int64_t i = 0;                                                                            \
+    (void)arg;                                                                                \
+    if (dt == sizeof(float) && df == sizeof(float))                                           \
+      for (; i + LANES <= n; i += LANES)                                                      \
+        *(loose *)(void *)(to + i * dt) = wide_##f(AT(from + i * df));                        \
+    for (; i < n; i += LANES) {                                                               \
+      const int64_t some = n - i < LANES ? n - i : LANES;                                     \
+      float part[LANES] = {0};                                                                \
+      for (int64_t j = 0; j < some; j++) memcpy(&part[j], from + (i + j) * df, sizeof *part); \
+      *(loose *)(void *)part = wide_##f(AT(part));                                            \
+      for (int64_t j = 0; j < some; j++) memcpy(to + (i + j) * dt, &part[j], sizeof *part);   \
+    }                                                                                         \
   }
 
 #endif

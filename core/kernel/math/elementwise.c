@@ -29,7 +29,7 @@ static inline bool gathered(const moth_block_call *call, int k, int64_t step, bo
 
 void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   const moth_block_call *call = arg;
-  _Alignas(64) double room[MOTH_MAP_OPERANDS][BLOCK + SHIFT];
+  _Alignas(64) double scratch[MOTH_MAP_OPERANDS][BLOCK + SHIFT];
   bool moved[MOTH_MAP_OPERANDS], apart = n >= FEW, any = false;
   int64_t most = 2 * BLOCK;
   for (int k = 0; k < call->noperands; k++) {
@@ -53,9 +53,9 @@ void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *ar
       const bool spread = single && !single_fits(call->noperands, k);
       width[k] = single && !spread ? 0 : moth_dtype_size[to];
       if (k > 0 && !(spread && i > 0)) /* it is still in the buffer */
-        moth_convert(single && !spread ? 1 : m, from, block[k], step[k], to, (char *)room[k],
+        moth_convert(single && !spread ? 1 : m, from, block[k], step[k], to, (char *)scratch[k],
                      moth_dtype_size[to]);
-      block[k] = (char *)room[k];
+      block[k] = (char *)scratch[k];
     }
     call->inner(m, block, width, call->arg);
     if (moved[0])
@@ -83,13 +83,13 @@ typedef struct row_call {
 } row_call;
 
 /* Rows first to last - 1; operands that are not contiguous are copied to `room`. */
-static void run_rows(int64_t first, int64_t last, int lane, const void *arg) {
+static void run_rows(int64_t first, int64_t last, int thread, const void *arg) {
   const row_call *call = arg;
   const moth_loop *loop = call->loop;
   const int64_t wide = loop->size[0], most = BLOCK / wide;
-  float room[MOTH_MAP_OPERANDS][BLOCK];
+  float scratch[MOTH_MAP_OPERANDS][BLOCK];
   int64_t step[MOTH_MAP_OPERANDS];
-  (void)lane;
+  (void)thread;
   for (int64_t i = first, rows; i < last; i += rows) {
     char *at[MOTH_MAP_OPERANDS];
     rows = last - i < most ? last - i : most;
@@ -99,12 +99,12 @@ static void run_rows(int64_t first, int64_t last, int lane, const void *arg) {
       step[k] = along;
       if (along && down == along * wide) continue;
       const char *x = at[k];
-      at[k] = (char *)room[k];
+      at[k] = (char *)scratch[k];
       step[k] = sizeof(float);
       if (down == 0 && i > first) continue; /* as in the block before */
       for (int64_t r = 0; r < rows; r++, x += down)
         for (int64_t j = 0; j < wide; j++)
-          memcpy(&room[k][r * wide + j], x + j * along, sizeof(float));
+          memcpy(&scratch[k][r * wide + j], x + j * along, sizeof(float));
     }
     call->inner(rows * wide, at, step, call->arg);
   }
@@ -226,8 +226,8 @@ void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg,
       near(m, block, step, arg);
       continue;
     }
-    double room[BLOCK]; /* of x, which the result may overlap */
-    char *x = (char *)room;
+    double scratch[BLOCK]; /* of x, which the result may overlap */
+    char *x = (char *)scratch;
     for (int64_t j = 0; j < m; j++)
       memcpy(x + j * size, block[1] + j * step[1], (size_t)size);
     near(m, (char *const[]){block[0], x}, (const int64_t[]){step[0], size}, arg);
@@ -269,7 +269,7 @@ void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void 
 ** all operands are if the length is not a multiple of the vector: zeros fill the last one. */
 static void run_block(int64_t n, char *const *at, const int64_t *step, const void *arg,
                       int noperands, int64_t size, int single, moth_inner inner) {
-  double room[4][BLOCK];
+  double scratch[4][BLOCK];
   const int dtype = size == sizeof(double) ? MOTH_F64 : MOTH_F32;
   const int64_t whole = (n + MOTH_VECTOR - 1) & -(int64_t)MOTH_VECTOR;
   char *block[4];
@@ -277,7 +277,7 @@ static void run_block(int64_t n, char *const *at, const int64_t *step, const voi
   for (int k = 0; k < noperands; k++) {
     const bool stays = single >> k & 1;
     width[k] = stays ? 0 : size;
-    block[k] = stays || (step[k] == size && n == whole) ? at[k] : (char *)room[k];
+    block[k] = stays || (step[k] == size && n == whole) ? at[k] : (char *)scratch[k];
     if (k == 0 || block[k] == at[k]) continue;
     moth_convert(n, dtype, at[k], step[k], dtype, block[k], size);
     memset(block[k] + n * size, 0, (size_t)((whole - n) * size));

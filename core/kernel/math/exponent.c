@@ -13,26 +13,26 @@ typedef struct parts {
 
 /* `digits` bits behind the point, and the exponent of 1/2 as it is stored. Numbers below the normal
 ** ones are scaled into these first. */
-#define EXPONENTS(name, type, uint, sint, digits, half)                        \
-  static void exponents_##name(int64_t i, int64_t end, int lane, const void *arg) { \
-    const parts *p = arg;                                                      \
-    const type *x = p->x;                                                      \
-    type *mantissa = p->mantissa;                                              \
-    int32_t *exponent = p->exponent;                                           \
-    const uint most = (uint)(2 * half + 3), field = most << digits;            \
-    (void)lane;                                                                \
-    MOTH_IVDEP for (; i < end; i++) {                                          \
-      uint bits, normal;                                                       \
-      memcpy(&bits, &x[i], sizeof bits);                                       \
+#define EXPONENTS(name, type, uint, sint, digits, half)                                     \
+  static void exponents_##name(int64_t i, int64_t end, int thread, const void *arg) {       \
+    const parts *p = arg;                                                                   \
+    const type *x = p->x;                                                                   \
+    type *mantissa = p->mantissa;                                                           \
+    int32_t *exponent = p->exponent;                                                        \
+    const uint most = (uint)(2 * half + 3), field = most << digits;                         \
+    (void)thread;                                                                           \
+    MOTH_IVDEP for (; i < end; i++) {                                                       \
+      uint bits, normal;                                                                    \
+      memcpy(&bits, &x[i], sizeof bits);                                                    \
       const bool small = (bits & field) == 0, plain = (bits & field) != field && x[i] != 0; \
-      const type v = small ? x[i] * (type)((uint)1 << (digits + 1)) : x[i];    \
-      memcpy(&normal, &v, sizeof normal);                                      \
-      const sint e = (sint)(normal >> digits & most) - half - (small ? digits + 1 : 0); \
-      const uint m = (normal & ~field) | (uint)half << digits;                 \
-      bits = plain ? m : bits;                                                 \
-      memcpy(&mantissa[i], &bits, sizeof bits);                                \
-      exponent[i] = plain ? (int32_t)e : 0;                                    \
-    }                                                                          \
+      const type v = small ? x[i] * (type)((uint)1 << (digits + 1)) : x[i];                 \
+      memcpy(&normal, &v, sizeof normal);                                                   \
+      const sint e = (sint)(normal >> digits & most) - half - (small ? digits + 1 : 0);     \
+      const uint m = (normal & ~field) | (uint)half << digits;                              \
+      bits = plain ? m : bits;                                                              \
+      memcpy(&mantissa[i], &bits, sizeof bits);                                             \
+      exponent[i] = plain ? (int32_t)e : 0;                                                 \
+    }                                                                                       \
   }
 EXPONENTS(f32, float, uint32_t, int32_t, 23, 126)
 EXPONENTS(f64, double, uint64_t, int64_t, 52, 1022)
