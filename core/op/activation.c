@@ -51,12 +51,12 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *x,
           .dtypes = MOTH_FLOATS, \
           .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE, __VA_ARGS__)
 
-/* STRAIGHT: piecewise linear functions. BENT: the others, with their second derivative. */
+/* STRAIGHT: piecewise linear functions. BENT: functions with a second derivative. */
 #define STRAIGHT(op) BACK(op, ZERO_OF(x), .saves = "input")
 #define BENT(op, bend) BACK(op, TIMES(TIMES(v, a->grad), bend), .saves = "input grad:input")
 
-/* x clamped to bounds beyond which the second derivative is 0 in every dtype: its factors could
-** overflow there. */
+/* Returns x clamped to bounds beyond which the second derivative is 0 in every dtype. Without the
+** bounds its factors could overflow. */
 static moth_tensor *within(moth_grad *g, moth_tensor *x, double low, double high) {
   return GRAD(g, clamp, .input = x, .min = low, .max = high);
 }
@@ -68,7 +68,7 @@ static moth_tensor *sigmoid_slope(moth_grad *g, moth_tensor *x) {
   return TIMES(OF(sigmoid, x), OF(sigmoid, NEGATED(x)));
 }
 
-/* a b c^2 exp(c x) below 0 */
+/* a b c^2 exp(c x) where x < 0, else 0 */
 static moth_tensor *elu_bend(moth_grad *g, const elu_back_args *a) {
   moth_tensor *below = GRAD(g, clamp, .input = a->input, .min = moth_absent_value(),
                             .max = 0);
@@ -83,7 +83,8 @@ static moth_tensor *gelu_bend(moth_grad *g, moth_tensor *x) {
   return TIMES(TIMES(bell, NUMBER(0.39894228040143267794)), PLUS(NEGATED(q), NUMBER(2)));
 }
 
-/* Of x s(u), u = k (x + h x^3): s (1 - s) (2 u' + x u'' + x u'^2 (1 - 2 s)) */
+/* The function is x s(u), u = k (x + h x^3). Its second derivative is
+** s (1 - s) (2 u' + x u'' + x u'^2 (1 - 2 s)). */
 static moth_tensor *gelu_tanh_bend(moth_grad *g, moth_tensor *x) {
   const double k = 1.5957691216057307117, h = 0.044715;
   x = within(g, x, -30, 30);
@@ -104,7 +105,7 @@ static moth_tensor *silu_bend(moth_grad *g, moth_tensor *x) {
   return TIMES(sigmoid_slope(g, x), PLUS(TIMES(x, odd), NUMBER(2)));
 }
 
-/* With t = tanh(softplus(x)): 2 t' + x t'', t' = (1 - t^2) s, t'' = t' (1 - s - 2 t s) */
+/* t = tanh(softplus(x)), t' = (1 - t^2) s, t'' = t' (1 - s - 2 t s). Returns 2 t' + x t''. */
 static moth_tensor *mish_bend(moth_grad *g, moth_tensor *x) {
   x = within(g, x, -1000, 1000);
   moth_tensor *s = OF(sigmoid, x), *t = OF(tanh, GRAD(g, softplus, .input = x, .beta = 1,
@@ -154,7 +155,7 @@ BENT(softsign_back, softsign_bend(g, x))
 BENT(tanhshrink_back, tanhshrink_bend(g, x))
 BENT(hardswish_back, hardswish_bend(g, x))
 
-/* -- the functions; A, B, C are the numbers that the loops of `curve` take -- */
+/* -- the functions; A, B, C are the constants of the loops of `curve` -- */
 
 #define FUNCTION(op, LIST, curve, back, A, B, C, ...)                                      \
   static int op##_shape(const op##_args *a, moth_layout *y) {                              \
@@ -177,7 +178,7 @@ BENT(hardswish_back, hardswish_bend(g, x))
 #define ALL \
   .dtypes = MOTH_ANY | MOTH_TO_FLOAT, \
   .flags = MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE
-/* Functions with an argument `inplace` in PyTorch. */
+/* Functions that have the argument `inplace` in PyTorch. */
 #define IN_PLACE \
   MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE | MOTH_OP_PORTABLE
 #define REAL_IN_PLACE .dtypes = MOTH_FLOATS, .flags = IN_PLACE
@@ -224,7 +225,7 @@ FUNCTION(threshold, THRESHOLD, threshold, threshold_back, a->threshold, a->value
 
 static int hardtanh_shape(const hardtanh_args *a, moth_layout *y) {
   if (!(a->min_val <= a->max_val))
-    return moth_fail(a->ctx, MOTH_E_ARG, "min_val", "%g is not up to max_val, %g", a->min_val,
+    return moth_fail(a->ctx, MOTH_E_ARG, "min_val", "%g is greater than max_val, %g", a->min_val,
                      a->max_val);
   return moth_shape_like(a->input, y);
 }
@@ -259,7 +260,7 @@ MOTH_OP(softshrink, SHRINK, .saves = "input", REAL, DOC("sign(x) max(|x| - lambd
 
 static int celu_shape(const celu_args *a, moth_layout *y) {
   if (a->alpha == 0)
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "alpha", "celu divides by it, so it cannot be 0");
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "alpha", "cannot be 0: celu divides by alpha");
   return moth_shape_like(a->input, y);
 }
 static int celu_cpu(const celu_args *a, moth_tensor **out) {
@@ -288,7 +289,7 @@ MOTH_OP(gelu, GELU, .saves = "input", REAL,
             "Gimpel, 2016)."),
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {approximate = \"tanh\"}")
 
-/* -- prelu: the weight is along dimension 1 -- */
+/* -- prelu: the weight has one element per channel, along dimension 1 -- */
 
 static int prelu_spread_shape(const prelu_spread_args *a, moth_layout *y) {
   return moth_broadcast(a->ctx, "weight", y, a->input, a->weight);
@@ -337,7 +338,7 @@ static int glu_compose(const glu_args *a, moth_tensor **out) {
   int status = moth_dim(ctx, "dim", a->dim, a->input->l.ndim, &dim);
   if (status) return status;
   if (a->input->l.ndim == 0)
-    return moth_fail(ctx, MOTH_E_SHAPE, "input", "a single number has no halves");
+    return moth_fail(ctx, MOTH_E_SHAPE, "input", "a scalar cannot be split into two halves");
   int64_t half = a->input->l.shape[dim] / 2;
   if (a->input->l.shape[dim] != 2 * half)
     return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s has an odd size along dimension " MOTH_POS,

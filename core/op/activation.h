@@ -6,11 +6,11 @@
 
 #include "call/op.h"
 
-/* -- the curves; kernel/math/elementwise.h explains the columns, a, b, c are arguments -- */
+/* -- formulas; kernel/math/elementwise.h explains the columns; a, b, c are arguments -- */
 
 #define ACTIVATION_CURVES(F)                                                                 \
   F(REAL, leaky_relu, x > 0 ? x : a * x)                                                     \
-  /* elu: celu, selu too */                                                                  \
+  /* elu, celu and selu */                                                                  \
   F(CURVE, elu, x >= 0 ? b * x : a * b * FOR_REAL(moth_less_one)(c * x))                     \
   F(CURVE, gelu, FOR_REAL(moth_gelu)(MOTH_FROM_BELOW(x)))                                    \
   F(CURVE, gelu_tanh, MOTH_FROM_BELOW(x) * FOR_REAL(moth_sigmoid)(FOR_REAL(gelu_angle)(x)))  \
@@ -20,16 +20,16 @@
   F(CURVE, logsigmoid, FOR_REAL(logsigmoid_of)(x))                                           \
   F(REAL, softsign, fabs(x) > (real)1e30 ? (x > 0 ? 1 : -1) : x / (1 + fabs(x)))             \
   F(CURVE, tanhshrink, x - tanh(x))                                                          \
-  F(NUMBER, hardtanh, x < a ? a : x > b ? b : x, x < a ? a : x > b ? b : x) /* relu6 too */  \
+  F(NUMBER, hardtanh, x < a ? a : x > b ? b : x, x < a ? a : x > b ? b : x) /* and relu6 */  \
   F(REAL, hardsigmoid, (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6)                                 \
   F(REAL, hardswish, x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6)                               \
   F(REAL, softshrink, x > a ? x - a : x < -a ? x + a : x * 0)                                \
   F(REAL, hardshrink, x >= -a && x <= a ? 0 : x)                                             \
   F(NUMBER, threshold, x <= a ? b : x, x <= a ? b : x)
 
-#define ACTIVATION_PAIRS(F) F(REAL, prelu, x > 0 ? x : y * x) /* y: the weight */
+#define ACTIVATION_PAIRS(F) F(REAL, prelu, x > 0 ? x : y * x) /* y is the weight */
 
-/* x: the gradient of the result, y: the input */
+/* x is the gradient of the result, y the input */
 #define ACTIVATION_BACKS(F)                                                                  \
   F(REAL, leaky_relu_back, y > 0 ? x : a * x)                                                \
   F(CURVE, elu_back, y <= 0 ? x * (a * b * c) * exp(c * y) : b * x)                          \
@@ -74,13 +74,13 @@ MOTH_ARGS(celu, ELU)
 
 #define GELU(ARG) \
   ARG(tensor, input, , "any shape") \
-  ARG(enum, approximate, none|tanh, "tanh: the approximation with tanh, which many models use")
+  ARG(enum, approximate, none|tanh, "tanh: the approximation with tanh that many models use")
 MOTH_ARGS(gelu, GELU)
 
 #define SOFTPLUS(ARG) \
   ARG(tensor, input,      , "any shape") \
-  ARG(float,  beta,      1, "sharpness of the bend at 0") \
-  ARG(float,  threshold, 20, "the result is the input where beta * input is greater")
+  ARG(float,  beta,      1, "sharpness of the curve at 0") \
+  ARG(float,  threshold, 20, "where beta * input is greater, the result is the input")
 MOTH_ARGS(softplus, SOFTPLUS)
 
 #define HARDTANH(ARG) \
@@ -97,8 +97,8 @@ MOTH_ARGS(hardshrink, SHRINK)
 
 #define THRESHOLD(ARG) \
   ARG(tensor, input,     , "any shape") \
-  ARG(float,  threshold, , "inputs up to the threshold are replaced") \
-  ARG(float,  value,     , "by this")
+  ARG(float,  threshold, , "inputs <= threshold are replaced") \
+  ARG(float,  value,     , "value that replaces them")
 MOTH_ARGS(threshold, THRESHOLD)
 
 #define PRELU(ARG) \
@@ -115,7 +115,7 @@ MOTH_ARGS(glu, GLU)
 #define SOFTMIN(ARG) \
   ARG(tensor, input, , "any shape") \
   ARG(dim,    dim,   , "dimension whose elements become probabilities that sum to 1") \
-  ARG(dtype,  dtype, none, "converts the input first")
+  ARG(dtype,  dtype, none, "dtype to which the input is converted first")
 MOTH_ARGS(softmin, SOFTMIN)
 
 /* -- gradients, in one pass and differentiable again -- */
@@ -125,7 +125,7 @@ MOTH_ARGS(softmin, SOFTMIN)
   ARG(tensor, input,  , "input of the function") \
   ARG(float,  a,     0, "first parameter of the function") \
   ARG(float,  b,     0, "second parameter of the function") \
-  ARG(float,  c,     0, "the third")
+  ARG(float,  c,     0, "third parameter of the function")
 #define ACTIVATION_BACK_FACE(kind, op, ...) MOTH_ARGS(op, ACTIVATION_BACK)
 ACTIVATION_BACKS(ACTIVATION_BACK_FACE)
 

@@ -14,7 +14,7 @@
 
 #define LARGEST (INT64_C(1) << 30)
 
-/* Checks the input and fills p; a size of MOTH_NO_INT is the input's. */
+/* Checks the input and fills p. Where a size is MOTH_NO_INT, the result has the input's size. */
 static int shares_fit(moth_shares *p, const moth_tensor *input, const int64_t size[2]) {
   moth_ctx *ctx = input->ctx;
   const moth_layout *l = &input->l;
@@ -37,7 +37,7 @@ static int shares_fit(moth_shares *p, const moth_tensor *input, const int64_t si
   return MOTH_OK;
 }
 
-/* y := the layout of x with planes of another size. */
+/* y := the layout of x, but with planes of the given size. */
 static void replane(moth_layout *y, const moth_layout *x, const int64_t size[2]) {
   y->ndim = x->ndim;
   memcpy(y->shape, x->shape, sizeof x->shape);
@@ -81,7 +81,7 @@ MOTH_OP(adaptive_avg_pool2d, ADAPTIVE_AVG_POOL2D,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD)
 
-/* The shares of the plane that `input` is the gradient of the results of. */
+/* Fills p for the plane of `size`; `input` has the gradients of its windows' means. */
 static int back_fit(const adaptive_avg_pool2d_back_args *a, moth_shares *p) {
   const moth_layout *l = &a->input->l;
   if (a->size[0] < 1 || a->size[1] < 1 || a->size[0] > LARGEST || a->size[1] > LARGEST)
@@ -128,7 +128,7 @@ MOTH_OP(adaptive_avg_pool2d_back, ADAPTIVE_AVG_POOL2D_BACK,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
 
-/* -- the largest -- */
+/* -- the maximum -- */
 
 static int adaptive_max_pool2d_shape(const adaptive_max_pool2d_args *a, moth_layout *y) {
   moth_shares p;
@@ -158,7 +158,7 @@ static int adaptive_max_pool2d_grad(const adaptive_max_pool2d_args *a, moth_grad
 }
 
 MOTH_OP(adaptive_max_pool2d, ADAPTIVE_MAX_POOL2D,
-  .doc = "Max pooling of images to a given size: each element is the largest of its window.",
+  .doc = "Max pooling of images to a given size: each element is the maximum of its window.",
   .examples =
     "moth.randn(2, 3, 8, 8), 2  -- domain: distinct\n"
     "moth.randn(3, 7, 5), {output_size = {3, moth.none}, return_indices = true}"
@@ -198,7 +198,7 @@ static int adaptive_max_pool1d_compose(const adaptive_max_pool1d_args *a, moth_t
 }
 
 MOTH_OP_COMPOSES(adaptive_max_pool1d, ADAPTIVE_MAX_POOL1D,
-  .doc = "Max pooling of sequences to a given length: each element is the largest of its window.",
+  .doc = "Max pooling of sequences to a given length: each element is the maximum of its window.",
   .examples =
     "moth.randn(2, 3, 8), 3  -- domain: distinct\n"
     "moth.randn(3, 4), {output_size = 6, return_indices = true}  -- domain: distinct",

@@ -10,9 +10,9 @@
 MOTH_ARGS(adaptive_avg_pool2d, ADAPTIVE_AVG_POOL2D)
 
 #define ADAPTIVE_AVG_POOL2D_BACK(ARG) \
-  ARG(tensor, input, , "gradients of the results, (..., OH, OW)") \
-  ARG(int2,   size,  , "height and width of the plane") \
-  MOTH_FORMAT_ROW(ARG, "how dx lies on a GPU")
+  ARG(tensor, input, , "gradient of the result, (..., OH, OW)") \
+  ARG(int2,   size,  , "height and width of the input's planes") \
+  MOTH_FORMAT_ROW(ARG, "memory format of dx on a GPU")
 MOTH_ARGS(adaptive_avg_pool2d_back, ADAPTIVE_AVG_POOL2D_BACK)
 
 #define ADAPTIVE_MAX_POOL2D(ARG) \

@@ -15,7 +15,7 @@
   (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS | \
    MOTH_OP_PORTABLE)
 
-/* The result has the operands' dtype; single operands may be f32. */
+/* The result has the operands' dtype. Operands of one element may be f32. */
 static int map2(moth_ctx *ctx, const moth_loops *loops, moth_tensor *y, const moth_tensor *a,
                 const moth_tensor *b, const void *arg) {
   const moth_tensor *operands[] = {y, a, b};
@@ -33,7 +33,7 @@ static int check_alpha(moth_ctx *ctx, moth_scalar alpha, const moth_layout *y) {
   uint64_t element;
   int dtype = y->dtype;
   if (alpha.type == 2 && dtype != MOTH_BOOL)
-    return moth_fail(ctx, MOTH_E_DTYPE, "alpha", "a boolean goes with bool tensors only, not %s",
+    return moth_fail(ctx, MOTH_E_DTYPE, "alpha", "a bool needs bool tensors, got %s",
                      moth_dtype_name(dtype));
   if (dtype == MOTH_BOOL && alpha.type == 0 && alpha.as.number != rint(alpha.as.number))
     return moth_fail(ctx, MOTH_E_DTYPE, "alpha", "%.17g does not fit bool", alpha.as.number);
@@ -55,7 +55,7 @@ static int add_cpu(const add_args *a, moth_tensor **out) {
   return status ? status : map2(a->ctx, moth_arith.more, out[0], a->input, a->other, alpha);
 }
 
-/* sign alpha dy */
+/* sign * alpha * dy */
 static moth_tensor *scaled(moth_grad *g, moth_scalar alpha, double sign) {
   double by = sign * (alpha.type == 0 ? alpha.as.number : (double)alpha.as.integer);
   return by == 1 ? g->dy : by == -1 ? OF(neg, g->dy) : TIMES(g->dy, NUMBER(by));
@@ -110,7 +110,7 @@ static int mul_cpu(const mul_args *a, moth_tensor **out) {
   return map2(a->ctx, moth_arith.mul, out[0], a->input, a->other, NULL);
 }
 
-/* The gradient that comes last overwrites dy. */
+/* The last gradient overwrites dy. */
 static int mul_grad(const mul_args *a, moth_grad *g) {
   const bool both = moth_wants(g, a->input) && moth_wants(g, a->other);
   if (both) moth_flow(g, a->input, TIMES(g->dy, a->other));
@@ -126,8 +126,8 @@ MOTH_OP(mul, MUL, .doc = "input * other, element by element.",
 
 /* -- division -- */
 
-/* Integers only: refuses x / 0, and MIN / -1 if the quotient is used. A device kernel detects x /
-** 0, which raises at the next synchronization. */
+/* For integers only. Fails for x / 0, and for MIN / -1 if the quotient is used. A device kernel
+** detects x / 0, which raises at the next synchronization. */
 static int check_division(moth_ctx *ctx, const moth_layout *y, const moth_tensor *x,
                           const moth_tensor *by, bool quotient) {
   moth_division found = {false, false}, *arg = &found;
@@ -146,7 +146,7 @@ static int check_division(moth_ctx *ctx, const moth_layout *y, const moth_tensor
                      moth_dtype_name(x->l.dtype));
   if (quotient && found.overflow)
     return moth_fail(ctx, MOTH_E_DOMAIN, "other",
-                     "the least %s divided by -1 is beyond what the type can hold",
+                     "the smallest %s divided by -1 is too large for the type",
                      moth_dtype_name(x->l.dtype));
   return MOTH_OK;
 }
@@ -157,7 +157,7 @@ static bool div_gives_floats(const void *args) {
 
 static int div_shape(const div_args *a, moth_layout *y) {
   if (y->dtype == MOTH_BOOL)
-    return moth_fail(a->ctx, MOTH_E_DTYPE, "input", "bool cannot be divided with rounding");
+    return moth_fail(a->ctx, MOTH_E_DTYPE, "input", "bool cannot be divided with a rounding mode");
   return moth_broadcast(a->ctx, "other", y, a->input, a->other);
 }
 
@@ -171,7 +171,7 @@ static int div_cpu(const div_args *a, moth_tensor **out) {
   return status ? status : map2(a->ctx, loops, out[0], a->input, a->other, NULL);
 }
 
-/* The gradient that comes last overwrites dy. */
+/* The last gradient overwrites dy. */
 static int div_grad(const div_args *a, moth_grad *g) {
   bool whole = a->rounding_mode != MOTH_ROUND_NONE;
   if (moth_wants(g, a->other))
@@ -226,7 +226,7 @@ static int rest_into(moth_tensor *y, const moth_loops *loops, const moth_tensor 
   return status ? status : map2(y->ctx, loops, y, x, by, NULL);
 }
 
-/* dy for the dividend; for the divisor -dy times the rounded quotient */
+/* The dividend gets dy; the divisor gets -dy times the rounded quotient. */
 static int rest_flow(moth_grad *g, moth_tensor *x, moth_tensor *by, int mode) {
   if (moth_wants(g, x)) moth_flow(g, x, g->dy);
   if (moth_wants(g, by)) {
@@ -259,7 +259,7 @@ REST(fmod, MOTH_ROUND_TRUNC,
 
 /* -- pow -- */
 
-/* The value of a one-element exponent that can be read, else NaN. */
+/* Returns the value of a one-element exponent if it can be read, else NaN. */
 static double lone_exponent(const moth_tensor *e) {
   double v = NAN;
   if (e->storage && e->l.device == 0 && e->l.numel == 1)
@@ -273,13 +273,14 @@ static int pow_shape(const pow_args *a, moth_layout *y) {
     moth_convert(1, y->dtype, moth_at(a->exponent), 8, MOTH_I64, (char *)&e, 8);
   if (e < 0)
     return moth_fail(a->ctx, MOTH_E_DOMAIN, "exponent",
-                     "%s to the power of %lld is no integer; convert the input to a float dtype",
+                     "%s to the power of %lld is not an integer; convert the input to a float "
+                     "dtype",
                      moth_dtype_name(y->dtype), (long long)e);
   return moth_broadcast(a->ctx, "exponent", y, a->input, a->exponent);
 }
 
-/* The loop of a power that has one of its own, NULL if it has none. These are PyTorch's too where
-** they differ: sqrt(-0) is -0, and sqrt(-inf) NaN. */
+/* Returns the special loop of an exponent, or NULL. PyTorch has the same loops, also where the
+** result differs from pow: sqrt(-0) is -0, and sqrt(-inf) is NaN. */
 static const moth_loops *lone_loop(double e) {
   return e == 1      ? moth_unary.positive
          : e == 2    ? moth_unary.square
@@ -299,7 +300,7 @@ static int pow_cpu(const pow_args *a, moth_tensor **out) {
   return map2(a->ctx, moth_arith.pow, out[0], a->input, a->exponent, NULL);
 }
 
-/* exponent input^(exponent-1), and 0 where the exponent is 0 */
+/* exponent * input^(exponent-1); 0 where the exponent is 0 */
 static moth_tensor *pow_slope(moth_grad *g, moth_tensor *x, moth_tensor *e) {
   double value = moth_wants(g, e) || !e->storage || !moth_observe_constant(e) ? NAN
                                                                              : lone_exponent(e);
@@ -313,7 +314,7 @@ static moth_tensor *pow_slope(moth_grad *g, moth_tensor *x, moth_tensor *e) {
               .input = NUMBER(0), .other = slope);
 }
 
-/* y log input, and 0 where both the input and a not negative exponent make y a constant 0 or 1 */
+/* y * log(input); 0 where the input is 0 and the exponent is >= 0, since y is then constant */
 static moth_tensor *pow_rate(moth_grad *g, moth_tensor *x, moth_tensor *e) {
   moth_tensor *zero = GRAD(g, eq, .input = x, .other = NUMBER(0));
   moth_tensor *up = GRAD(g, ge, .input = e, .other = NUMBER(0));
@@ -347,7 +348,7 @@ static int maximum_cpu(const maximum_args *a, moth_tensor **out) {
   return map2(a->ctx, moth_arith.maximum, out[0], a->input, a->other, NULL);
 }
 
-/* dy, halved at ties and 0 where `lost` */
+/* Returns dy, halved where `tie` is true, 0 where `lost` is true. */
 static moth_tensor *winner(moth_grad *g, moth_tensor *tie, moth_tensor *lost) {
   moth_tensor *half = TIMES(g->dy, NUMBER(0.5));
   moth_tensor *share = GRAD(g, where, .condition = tie, .input = half, .other = g->dy);
@@ -418,9 +419,10 @@ static int clamp_tensor_cpu(const clamp_tensor_args *a, moth_tensor **out) {
   return status;
 }
 
-/* A tie with one bound is shared with it. Where both bounds equal the input, the gradient goes to
-** the input. Where the bounds cross, the upper bound gets all; where they are equal elsewhere, the
-** bound on the input's side gets all. */
+/* In a tie with one bound, the input and the bound each get half of the gradient. Where both bounds
+** equal the input, the input gets the gradient. Where the lower bound is above the upper one, the
+** upper bound gets it. Where the bounds are equal elsewhere, the bound on the input's side gets
+** it. */
 static int clamp_tensor_grad(const clamp_tensor_args *a, moth_grad *g) {
   moth_tensor *x = a->input, *low = a->min, *high = a->max;
   if (!low || !high) return flow_extreme(g, x, low ? low : high, low != NULL);
@@ -429,7 +431,7 @@ static int clamp_tensor_grad(const clamp_tensor_args *a, moth_grad *g) {
   moth_tensor *over = GRAD(g, gt, .input = x, .other = high);
   moth_tensor *ties_low = GRAD(g, eq, .input = x, .other = low);
   moth_tensor *ties_high = GRAD(g, eq, .input = x, .other = high);
-  moth_tensor *at_low = GRAD(g, gt, .input = ties_low, .other = ties_high); /* at it alone */
+  moth_tensor *at_low = GRAD(g, gt, .input = ties_low, .other = ties_high); /* low only */
   moth_tensor *at_high = GRAD(g, gt, .input = ties_high, .other = ties_low);
   moth_tensor *out_low = GRAD(g, logical_or, .input = over, .other = crossed);
   if (moth_wants(g, x)) {

@@ -7,7 +7,7 @@
 /* x and y are the operands; kernel/math/elementwise.h explains the columns. */
 #define ARITH_FUNCTIONS(F)                                                           \
   F(ANY, add, x | y, WIDE(x) + WIDE(y), x + y)                                       \
-  F(JOINED, more, x | (a & y), WIDE(x) + WIDE(a) * WIDE(y), x + a * y) /* add's alpha */ \
+  F(JOINED, more, x | (a & y), WIDE(x) + WIDE(a) * WIDE(y), x + a * y) /* a: alpha */ \
   F(NUMBER, sub, WIDE(x) - WIDE(y), x - y)                                           \
   F(JOINT, less, WIDE(x) - WIDE(a) * WIDE(y), x - a * y)                             \
   F(ANY, mul, x & y, WIDE(x) * WIDE(y), x * y)                                       \
@@ -66,14 +66,15 @@ MOTH_ARGS(minimum, EXTREME)
 
 #define CLAMP_TENSOR(ARG) \
   ARG(tensor,       input,    , "tensor of any shape") \
-  ARG(maybe_tensor, min,  none, "lower bounds; all three are broadcast") \
+  ARG(maybe_tensor, min,  none, "lower bounds; input, min and max are broadcast") \
   ARG(maybe_tensor, max,  none, "upper bounds")
-MOTH_ARGS(clamp_tensor, CLAMP_TENSOR) /* clamp, where a bound is a tensor */
+MOTH_ARGS(clamp_tensor, CLAMP_TENSOR) /* runs clamp if a bound is a tensor */
 
 #define WHERE(ARG) \
   ARG(mask,   condition, , "bool: true selects `input`") \
   ARG(tensor, input,     , "values where the condition is true") \
-  ARG(tensor, other,     , "values where it is false; all three are broadcast")
+  ARG(tensor, other,     , "values where the condition is false; condition, input and other are " \
+                           "broadcast")
 MOTH_ARGS(where, WHERE)
 
 #endif

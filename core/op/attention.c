@@ -1,6 +1,6 @@
-/* attention.c -- scaled_dot_product_attention. With dropout it is written with ops. Without dropout
-** it runs the op `attention`, which never stores the whole matrix of scores, and has a fused
-** gradient. The gradient is written with ops under create_graph, and if the bias needs a gradient.
+/* attention.c -- scaled_dot_product_attention. With dropout it is composed of ops. Without dropout
+** it runs the op `attention`, which never stores the whole matrix of scores and has a fused
+** gradient. The gradient is composed of ops under create_graph, and if the bias needs a gradient.
 */
 #include "attention.h"
 #include "tensor/shape.h"
@@ -36,7 +36,8 @@ static int join(form *f, const char *arg, const moth_tensor *x) {
   moth_layout own = leading(x);
   if (moth_layout_broadcast(&f->lead, &own)) return MOTH_OK;
   return moth_fail(x->ctx, MOTH_E_SHAPE, arg,
-                   "the leading dimensions of %s do not match the other arguments'", moth_str(x));
+                   "the leading dimensions of %s cannot be broadcast with those of the other "
+                   "arguments", moth_str(x));
 }
 
 static int form_of(const moth_tensor *q, const moth_tensor *k, const moth_tensor *v,
@@ -51,10 +52,11 @@ static int form_of(const moth_tensor *q, const moth_tensor *k, const moth_tensor
   const int64_t *vs = v->l.shape + v->l.ndim;
   *f = (form){.lead = leading(q), .l = qs[-2], .s = ks[-2], .e = qs[-1], .v = vs[-1]};
   if (ks[-1] != f->e)
-    return moth_fail(q->ctx, MOTH_E_SHAPE, "key", "%s does not end as the query does, %s",
+    return moth_fail(q->ctx, MOTH_E_SHAPE, "key",
+                     "the last dimension of %s differs from that of the query, %s",
                      moth_str(k), moth_str(q));
   if (vs[-2] != f->s)
-    return moth_fail(q->ctx, MOTH_E_SHAPE, "value", "%s does not have as many rows as the key, %s",
+    return moth_fail(q->ctx, MOTH_E_SHAPE, "value", "%s needs as many rows as the key, %s",
                      moth_str(v), moth_str(k));
   int status = join(f, "key", k);
   if (!status) status = join(f, "value", v);
@@ -65,7 +67,7 @@ static int form_of(const moth_tensor *q, const moth_tensor *k, const moth_tensor
     last.shape[i] = bias->l.shape[bias->l.ndim - last.ndim + i];
   wide = scores;
   if (!moth_layout_broadcast(&wide, &last) || !moth_shape_same(&wide, &scores))
-    return moth_fail(q->ctx, MOTH_E_SHAPE, "attn_mask", "%s does not go with scores of %s",
+    return moth_fail(q->ctx, MOTH_E_SHAPE, "attn_mask", "%s cannot be broadcast to scores of %s",
                      moth_str(bias), moth_str_shape(q->ctx, 2, scores.shape));
   return bias->l.ndim > 2 ? join(f, "attn_mask", bias) : MOTH_OK;
 }
@@ -101,7 +103,8 @@ static void plan_close(plan *w, moth_ctx *ctx) {
   if (w->at) moth_dealloc(ctx, w->at, w->bytes);
 }
 
-/* Where each batch's matrix begins in x, in elements; x broadcast to the leading dimensions. */
+/* The position in x at which each batch's matrix begins, in elements. x is broadcast to the leading
+** dimensions. */
 static void offsets(const form *f, const moth_layout *x, int64_t batches, int64_t *at) {
   int64_t index[MOTH_MAX_DIMS] = {0}, here = 0;
   int32_t more = f->lead.ndim - (x->ndim - 2);
@@ -117,7 +120,7 @@ static void offsets(const form *f, const moth_layout *x, int64_t batches, int64_
   }
 }
 
-/* x as matrices, one for each batch; half types become f32, which `w` owns. */
+/* x as one matrix for each batch. Half types are converted to f32; `w` owns the copy. */
 static int matrices(plan *w, const form *f, const moth_tensor *x, int which, moth_matrices *m) {
   int dtype = moth_compute_dtype(x->l.dtype);
   moth_tensor *y = dtype == x->l.dtype ? moth_tensor_like(x->ctx, &x->l, x->storage)
@@ -126,7 +129,7 @@ static int matrices(plan *w, const form *f, const moth_tensor *x, int which, mot
   w->own[w->n++] = y;
   w->p.dtype = dtype;
   moth_layout l = y->l;
-  while (l.ndim < 2) { /* a bias without dimensions for queries or keys */
+  while (l.ndim < 2) { /* the bias has no dimension for queries or keys */
     memmove(l.shape + 1, l.shape, sizeof *l.shape * (MOTH_MAX_DIMS - 1));
     memmove(l.stride + 1, l.stride, sizeof *l.stride * (MOTH_MAX_DIMS - 1));
     l.shape[0] = 1;
@@ -150,7 +153,7 @@ static int inputs_of(plan *w, const form *f, const moth_tensor *q, const moth_te
   return status;
 }
 
-/* Where each batch's rows begin in the result. */
+/* The position in the result at which each batch's rows begin. */
 static void result_of(plan *w, const form *f, bool heads_last) {
   int64_t *at = w->at + 7 * w->batches;
   const int64_t heads = heads_last ? f->lead.shape[f->lead.ndim - 1] : 1;
@@ -162,12 +165,12 @@ static void result_of(plan *w, const form *f, bool heads_last) {
 
 /* -- attention -- */
 
-/* The shape of the result; its gradient's too. */
+/* The shape of the result and of its gradient. */
 static int result_shape(moth_ctx *ctx, const form *f, bool heads_last, moth_layout *y) {
   if (f->lead.ndim + 2 > MOTH_MAX_DIMS)
     return moth_fail(ctx, MOTH_E_SHAPE, "query", "too many dimensions");
   if (heads_last && f->lead.ndim == 0)
-    return moth_fail(ctx, MOTH_E_SHAPE, "query", "without a dimension of heads none can be last");
+    return moth_fail(ctx, MOTH_E_SHAPE, "query", "heads_last needs a dimension of heads");
   lead_shape(f, y);
   if (heads_last) y->shape[y->ndim] = y->shape[y->ndim - 1];
   y->shape[y->ndim++ - heads_last] = f->l;
@@ -211,7 +214,8 @@ static int attention_cpu(const attention_args *a, moth_tensor **out) {
 
 static const int64_t last = -1;
 
-/* The weights, by ops: softmax of the scores, 0 in rows that see nothing. */
+/* The attention weights, composed of ops: softmax of the scores. Rows without a visible key are
+** 0. */
 static moth_tensor *weights_with_ops(const attention_args *a, moth_grad *g, const form *f) {
   int64_t size[2] = {f->l, f->s};
   moth_tensor *s = TIMES(PRODUCT(a->query, TURNED(a->key)), moth_grad_number(g, a->scale));
@@ -295,7 +299,8 @@ static int attention_back_shape(const attention_back_args *a, moth_layout *y) {
   if (status) return status;
   fits = fits && moth_shape_same(&wanted, &a->grad->l) && moth_shape_same(&wanted, &a->output->l);
   if (!fits)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "%s does not go with the query, %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "grad",
+                     "%s cannot be the gradient of a result for the query %s",
                      moth_str(a->grad), moth_str(a->query));
   for (int i = 0; i < 3; i++) {
     y[i].ndim = of[i]->l.ndim;
@@ -367,13 +372,14 @@ MOTH_OP_CONST(attention_back, ATTENTION_BACK,
 
 /* -- scaled_dot_product_attention -- */
 
-typedef struct steps { /* what the ops below gave, and the first error */
+typedef struct steps { /* tensors that the ops below return, and the first error */
   moth_ctx *ctx;
   moth_tensor *at[24];
   int n, status;
 } steps;
 
-/* Keeps a tensor until the steps end; borrowed, NULL after an error. */
+/* Keeps a tensor until the steps end. Returns it as a borrowed reference, or NULL after an
+** error. */
 static moth_tensor *keep(steps *t, moth_tensor *take) {
   if (take) return t->at[t->n++] = take;
   if (!t->status) t->status = t->ctx->error.code;
@@ -401,7 +407,7 @@ static moth_tensor *number(steps *t, double value) {
 
 static int64_t heads(const moth_tensor *x) { return x->l.ndim < 3 ? 1 : x->l.shape[x->l.ndim - 3]; }
 
-/* The summand of the scores: 0 and -inf for a bool mask. */
+/* Returns the mask as numbers to add to the scores. A bool mask becomes 0 and -inf. */
 static moth_tensor *bias_of(steps *t, moth_tensor *mask, int dtype) {
   if (!mask || mask->l.dtype == dtype) return mask;
   if (mask->l.dtype != MOTH_BOOL) return DO(cast, .input = mask, .dtype = dtype);
@@ -411,7 +417,7 @@ static moth_tensor *bias_of(steps *t, moth_tensor *mask, int dtype) {
             .value = {.as.number = -INFINITY});
 }
 
-/* As `attention`, with dropout of the weights. */
+/* Computes attention with dropout of the weights. */
 static moth_tensor *with_dropout(steps *t, const attention_args *a, double p) {
   moth_tensor *turned = DO(transpose, .input = a->key, .dim0 = -2, .dim1 = -1);
   moth_tensor *s = DO(matmul, .input = a->query, .other = turned);
@@ -453,9 +459,10 @@ static int sdpa_check(const sdpa_args *a) {
                      "bool or the query's floating dtype is needed, got %s",
                      moth_str(a->attn_mask));
   if (a->attn_mask && a->is_causal)
-    return moth_fail(ctx, MOTH_E_ARG, "is_causal", "cannot be set beside attn_mask");
+    return moth_fail(ctx, MOTH_E_ARG, "is_causal", "cannot be set together with attn_mask");
   if (!(a->dropout_p >= 0 && a->dropout_p <= 1))
-    return moth_fail(ctx, MOTH_E_DOMAIN, "dropout_p", "a probability is from 0 to 1, got %g",
+    return moth_fail(ctx, MOTH_E_DOMAIN, "dropout_p",
+                     "a probability between 0 and 1 is needed, got %g",
                      a->dropout_p);
   return MOTH_OK;
 }
@@ -472,8 +479,8 @@ static void group_heads(steps *t, attention_args *c, int64_t sets) {
   else c->bias = DO(unflatten, .input = c->bias, .dim = -3, .sizes = {split, 2});
 }
 
-/* True if the query's heads are inside its rows, as after splitting a row into heads. A result with
-** the same order can be joined again without a copy. */
+/* Returns true if the query's heads are inside its rows in memory, as after splitting a row into
+** heads. If the result has the same order, its heads can be joined again without a copy. */
 static bool heads_inside(const moth_tensor *q) {
   const int32_t n = q->l.ndim;
   return n >= 3 && q->l.shape[n - 3] > 1 && q->l.shape[n - 2] > 1 &&
@@ -487,7 +494,7 @@ static int check_heads(const sdpa_args *a, bool *grouped) {
   if (!*grouped) return MOTH_OK;
   if (sets < 1 || h % sets || heads(a->value) != sets)
     return moth_fail(a->ctx, MOTH_E_SHAPE, heads(a->value) != sets ? "value" : "key",
-                     "%lld heads of the query cannot share the heads of %s", (long long)h,
+                     "the %lld heads of the query are no multiple of the heads of %s", (long long)h,
                      moth_str(heads(a->value) != sets ? a->value : a->key));
   if (a->query->l.ndim == MOTH_MAX_DIMS)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "query", "too many dimensions");
@@ -513,7 +520,7 @@ static int scaled_dot_product_attention_compose(const sdpa_args *a, moth_tensor 
   if (a->dropout_p > 0) y = with_dropout(t, &c, a->dropout_p);
   else y = step(t, &moth_op_attention, &c);
   if (c.heads_last) y = DO(transpose, .input = y, .dim0 = -3, .dim1 = -2);
-  if (c.heads_last && y && !a->ctx->grad_mode) y = keep(t, moth_tensor_alias(y)); /* no view */
+  if (c.heads_last && y && !a->ctx->grad_mode) y = keep(t, moth_tensor_alias(y)); /* not a view */
   if (grouped) y = DO(flatten, .input = y, .start_dim = -4, .end_dim = -3);
   if (!t->status) out[0] = moth_tensor_retain(y);
   while (t->n) moth_tensor_release(t->at[--t->n]);

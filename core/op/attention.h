@@ -11,8 +11,8 @@
 
 #define SCALED_DOT_PRODUCT_ATTENTION(ARG) \
   ATTENTION_OF(ARG) \
-  ARG(maybe_tensor, attn_mask, none, "(..., L, S): bool, true where a key is used, or numbers " \
-                                     "added to the scores") \
+  ARG(maybe_tensor, attn_mask, none, "(..., L, S): bool, true where a key is used; or numbers " \
+                                     "that are added to the scores") \
   ARG(float,        dropout_p,    0, "probability that an attention weight becomes 0") \
   ARG(bool,         is_causal, false, "query i uses keys 1 to i only") \
   ARG(maybe_float,  scale,     none, "factor of the scores; 1 / sqrt(E) when absent") \
@@ -37,7 +37,7 @@ MOTH_ARGS(attention, ATTENTION)
   ARG(maybe_tensor, bias,      none, "(..., L, S), added to the scores") \
   ARG(bool,         is_causal, false, "query i uses keys 1 to i only") \
   ARG(float,        scale,        1, "factor of the scores") \
-  ARG(bool,         heads_last, false, "the heads of the result come after its rows")
+  ARG(bool,         heads_last, false, "the heads of the result come after the rows")
 MOTH_ARGS(attention_back, ATTENTION_BACK)
 
 #endif

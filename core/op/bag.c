@@ -23,7 +23,8 @@ static int bag_sum_shape(const bag_sum_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_SHAPE, "weight", "(tokens, features) is needed, got %s",
                      moth_str(a->weight));
   if (x->ndim != (a->list ? 1 : 2) || (a->list && !moth_shape_same(x, &a->list->l)))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "tokens of bags are needed, got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
+                     "a 2D input, or a 1D input with offsets, is needed, got %s",
                      moth_str(a->input));
   if (a->per_sample_weights && !moth_shape_same(x, &a->per_sample_weights->l))
     return moth_fail(a->ctx, MOTH_E_SHAPE, "per_sample_weights", "%s does not fit %s",
@@ -33,14 +34,15 @@ static int bag_sum_shape(const bag_sum_args *a, moth_layout *y) {
   return status ? status : moth_shape_of(a->ctx, "bags", (moth_ints){size, 2}, y);
 }
 
-/* The tokens, packed and found within the table; owned, NULL: error set. */
+/* Returns the tokens as a dense list, checked against the table's size. Owned; NULL after an
+** error. */
 static moth_tensor *tokens_of(const bag_sum_args *a) {
   moth_tensor *token = moth_positions(a->input), *zero = NULL;
   const int64_t rows = a->weight->l.shape[0];
   if (!token || moth_positions_within(token->l.numel, (const int64_t *)(const void *)moth_at(token),
                                       token->l.index_base, rows))
     return token;
-  moth_tensor_release(token); /* the error says which one is wrong */
+  moth_tensor_release(token); /* the error of the check names the wrong token */
   if (!a->input->l.index_base) return moth_tokens_of(a->input, rows, "input");
   if (MOTH_CALL(a->ctx, &zero, to_index, .input = a->input)) return NULL;
   token = moth_tokens_of(zero, rows, "input");
@@ -48,14 +50,15 @@ static moth_tensor *tokens_of(const bag_sum_args *a) {
   return token;
 }
 
-/* start[b], of bags + 1: the first token of bag b. The bags of the tokens never fall. */
+/* start[b], for b from 0 to bags, is the position of the first token of bag b. The bag numbers of
+** the tokens must not decrease. */
 static int find_starts(const moth_tensor *list, int64_t bags, int64_t *start) {
   const int64_t *at = (const int64_t *)(const void *)moth_at(list), n = list->l.numel;
   int64_t b = 0;
   for (int64_t t = 0; t < n; t++) {
     const int64_t bag = at[t] - list->l.index_base;
     if (bag >= bags || bag < 0 || bag < b - 1)
-      return moth_fail(list->ctx, MOTH_E_INDEX, "list", "bags in order are needed");
+      return moth_fail(list->ctx, MOTH_E_INDEX, "list", "the bag numbers must be ascending");
     while (b <= bag) start[b++] = t;
   }
   while (b <= bags) start[b++] = n;
@@ -99,7 +102,7 @@ static int bag_sum_cpu(const bag_sum_args *a, moth_tensor **out) {
   return status;
 }
 
-/* The gradient of the bag of each token, (..., features). */
+/* Returns the gradient of each token's bag, (..., features). */
 static moth_tensor *token_grads(const bag_sum_args *a, moth_grad *g) {
   if (a->list) return GRAD(g, index_select, .input = g->dy, .dim = 0, .index = a->list);
   const int64_t size[] = {a->input->l.shape[0], a->input->l.shape[1], a->weight->l.shape[1]};

@@ -31,7 +31,8 @@ static void release(moth_tensor **at, int n) {
   while (n) moth_tensor_release(at[--n]);
 }
 
-/* (N, C, ...) as n, c, inner; elements to a channel, or -1 where they are too many to count. */
+/* Splits the shape (N, C, ...) into n, c and inner. Returns the number of elements per channel, or
+** -1 if it exceeds an integer. */
 static int64_t channels_of(const moth_tensor *x, moth_channel_norm *p) {
   int64_t each;
   p->n = x->l.shape[0];
@@ -51,21 +52,21 @@ static int check_input(const moth_tensor *x) {
   return MOTH_OK;
 }
 
-/* True if an argument has one number for each channel, of x's dtype, or f32 with a half-precision
-** x. */
+/* Checks that an argument has one number per channel. Its dtype is that of x; it may be f32 if x
+** has a half type. */
 static int check_column(const moth_tensor *x, const char *arg, const moth_tensor *column) {
   int status = moth_norm_fits(x->ctx, arg, column, 1, &x->l.shape[1]);
   return status ? status : moth_real_alike(arg, column, x);
 }
 
-/* -- in double, one number for each channel -- */
+/* -- tables of doubles, one number per channel -- */
 
 enum {
   MEAN, VAR, RSTD, SCALE, SHIFT, BY, DYSUM, DYXSUM,
-  WAS_MEAN, WAS_SCALE, WAS_SHIFT, /* of the forward pass, with a relu */
+  WAS_MEAN, WAS_SCALE, WAS_SHIFT, /* of the forward pass; used if it had a relu */
   COLUMNS
 };
-enum { MAP_MEAN, MAP_SCALE, MAP_SHIFT, MAP_COLUMNS = 4 }; /* padded to 16 bytes of f32 */
+enum { MAP_MEAN, MAP_SCALE, MAP_SHIFT, MAP_COLUMNS = 4 }; /* padded to 16 bytes, four f32 */
 
 typedef struct table {
   moth_ctx *ctx;
@@ -87,7 +88,7 @@ static void table_free(table *t) {
 
 static double *column(const table *t, int which) { return t->at + which * t->c; }
 
-/* A column from a tensor, or filled with `otherwise` if there is none. */
+/* Reads a column from a tensor, or fills it with `otherwise` if the tensor is NULL. */
 static void column_read(const table *t, int which, const moth_tensor *x, double otherwise) {
   double *to = column(t, which);
   if (x)
@@ -103,7 +104,7 @@ static void column_write(const table *t, int which, moth_tensor *y) {
                  moth_at(y), moth_dtype_size[y->l.dtype]);
 }
 
-/* Column k of a map (C, 4). */
+/* Reads column k of a map (C, 4). */
 static void map_read(const table *t, int which, const moth_tensor *map, int k) {
   const int64_t *step = map->l.stride, size = moth_dtype_size[map->l.dtype];
   moth_convert(t->c, map->l.dtype, moth_at(map) + k * step[1] * size, step[0] * size, MOTH_F64,
@@ -133,7 +134,7 @@ static int check_residual(const moth_tensor *x, const moth_tensor *residual) {
                    "residual", "%s is needed, got %s", moth_str(x), moth_str(residual));
 }
 
-/* Shape rules raise no warnings. */
+/* Shape rules call this, so it raises no warnings. */
 static bool wants_map(const channel_norm_args *a) {
   const moth_ctx *ctx = a->ctx;
   return ctx->grad_mode && !a->residual && (a->activation || (ctx->capture && ctx->quiet <= 1));
@@ -148,7 +149,8 @@ static int channel_norm_shape(const channel_norm_args *a, moth_layout *y) {
   if (!status) status = check_column(a->input, "mean", a->mean);
   if (!status) status = check_column(a->input, "var", a->var);
   if (!status && !a->mean != !a->var)
-    status = moth_fail(a->ctx, MOTH_E_ARG, a->mean ? "var" : "mean", "the other one is given too");
+    status = moth_fail(a->ctx, MOTH_E_ARG, a->mean ? "var" : "mean",
+                       "is needed, since the other of mean and var is given");
   if (!status) status = check_residual(a->input, a->residual);
   y[0].ndim = a->input->l.ndim;
   memcpy(y[0].shape, a->input->l.shape, sizeof y[0].shape);
@@ -162,7 +164,8 @@ static int channel_norm_shape(const channel_norm_args *a, moth_layout *y) {
   return status;
 }
 
-/* Mean and variance of every channel, in two passes; 0 where there is nothing. */
+/* Computes mean and variance of every channel in two passes. They are 0 for channels without
+** elements. */
 static int find_statistics(const table *t, const moth_channel_norm *p, int64_t each) {
   if (each == 0) each = 1;
   int status = moth_channel_sums(t->ctx, p, NULL, column(t, MEAN));
@@ -172,7 +175,7 @@ static int find_statistics(const table *t, const moth_channel_norm *p, int64_t e
   return status;
 }
 
-/* The relu and the residual of a half-precision result, after rounding. */
+/* Applies the relu and adds the residual to a half-precision result, after rounding. */
 static int finish_half(const channel_norm_args *a, moth_tensor *y) {
   const moth_tensor *operands[] = {y, y, a->residual};
   int status = MOTH_OK;
@@ -183,7 +186,7 @@ static int finish_half(const channel_norm_args *a, moth_tensor *y) {
   return status;
 }
 
-/* Writes y, of f32 or f64, with relu and residual if y is the op's result. */
+/* Writes y, of f32 or f64. Applies relu and residual only if y is the op's result. */
 static int norm_into(const channel_norm_args *a, const table *t, const moth_tensor *x,
                      const moth_tensor *residual, bool whole, moth_tensor *y) {
   int status = MOTH_OK;
@@ -222,8 +225,9 @@ static int channel_norm_cpu(const channel_norm_args *a, moth_tensor **out) {
   return status || whole ? status : finish_half(a, out[0]);
 }
 
-/* With xhat = (x - mean) rstd and g = dy weight: where the statistics are the input's own,
-** dx = rstd (g - mean(g) - xhat mean(g xhat)), means over each channel; else they get gradients. */
+/* xhat = (x - mean) rstd, g = dy weight. If the statistics are computed from the input,
+** dx = rstd (g - mean(g) - xhat mean(g xhat)), with means over each channel. Else mean and var get
+** gradients. */
 static int with_ops(const channel_norm_args *a, moth_grad *g) {
   int64_t over[MOTH_MAX_DIMS], wide[MOTH_MAX_DIMS], n = 0;
   for (int32_t d = 0; d < a->input->l.ndim; d++) {
@@ -282,7 +286,8 @@ static int channel_norm_grad(const channel_norm_args *a, moth_grad *g) {
   return moth_flow(g, a->bias, d[2]);
 }
 
-/* -- in a captured step: a relu of the result, or another tensor added to it -- */
+/* -- in a captured step: fuses the norm with a relu of its result or with the sum of it and a
+** residual -- */
 
 static bool norm_with_relu(const moth_pair *p) {
   channel_norm_args *a = p->first->args;
@@ -296,13 +301,14 @@ static bool norm_with_relu(const moth_pair *p) {
 
 static bool is_one(moth_scalar s) { return s.type == 0 ? s.as.number == 1 : s.as.integer == 1; }
 
-/* True if the norm may write its result over the residual. */
+/* Returns true if the norm may write its result over the residual. */
 static bool is_added_to(const moth_tensor *residual, const moth_tensor *y) {
   return moth_same_bytes(residual, y) && moth_lie_alike(residual, y) &&
          (y->l.device || !moth_is_half(y->l.dtype));
 }
 
-/* The other operand of the sum must exist when the norm runs, and live until then. */
+/* The other operand of the sum must exist when the norm runs, and must not be freed before the
+** sum. */
 static bool norm_with_add(const moth_pair *p) {
   channel_norm_args *a = p->first->args;
   const add_args *sum = p->next->args;
@@ -325,8 +331,8 @@ static const moth_fusion norm_fusions[] = {
   {&moth_op_add, norm_with_add, false}, {&moth_op_relu, norm_with_relu, false}, {0}};
 
 MOTH_OP(channel_norm, CHANNEL_NORM,
-  .doc = "batch_norm without running statistics: with the mean and variance given, or the input's "
-         "own.",
+  .doc = "batch_norm without running statistics: the mean and variance are arguments or are "
+         "computed from the input.",
   .examples =
     "moth.randn(4, 3)\n"
     "moth.randn(3, 2, 2), moth.randn(2), moth.randn(2), {eps = 0.1}\n"
@@ -352,7 +358,7 @@ static int channel_norm_back_shape(const channel_norm_back_args *a, moth_layout 
   if (!status)
     status = moth_norm_fits(a->ctx, "map", a->map, 2, (const int64_t[]){*c, MAP_COLUMNS});
   if (!status && a->activation && !a->map)
-    status = moth_fail(a->ctx, MOTH_E_ARG, "map", "a value is needed behind a relu");
+    status = moth_fail(a->ctx, MOTH_E_ARG, "map", "is needed if a relu follows the norm");
   y[0].ndim = a->input->l.ndim;
   memcpy(y[0].shape, a->input->l.shape, sizeof y[0].shape);
   y[1].dtype = y[2].dtype = (uint8_t)moth_compute_dtype(a->input->l.dtype);
@@ -371,7 +377,8 @@ static void back_factors(const channel_norm_back_args *a, const table *t, double
   }
 }
 
-/* The greatest number that becomes 0 in a half type, a tie: rounded to even. */
+/* The greatest number that rounds to 0 in a half type: half of the smallest subnormal, rounded to
+** even. */
 static double least_of(int dtype) {
   return dtype == MOTH_F16 ? 0x1p-25 : dtype == MOTH_BF16 ? 0x1p-134 : 0;
 }
@@ -415,8 +422,8 @@ static int channel_norm_back_cpu(const channel_norm_back_args *a, moth_tensor **
   return moth_real_done(dx, out[0], status);
 }
 
-/* True if a channel_norm with a relu wrote both `map` and `relued`: then the map determines the
-** elements that the relu kept. */
+/* Returns true if a channel_norm with a relu wrote both `map` and `relued`. The elements that the
+** relu kept can then be computed from `map`. */
 static bool is_masked_by(const moth_pair *p, const moth_tensor *map, const moth_tensor *relued) {
   for (uint32_t k = 0; map && k < p->a; k++) {
     const moth_instruction *in = &p->c->code[k];
@@ -429,7 +436,7 @@ static bool is_masked_by(const moth_pair *p, const moth_tensor *map, const moth_
   return false;
 }
 
-/* The gradient of a relu before it, which the norm did as well. */
+/* Fuses the gradient of the relu that follows the norm with the gradient of the norm. */
 static bool norm_back_with_relu_back(const moth_pair *p) {
   const relu_back_args *relu = p->first->args;
   channel_norm_back_args *a = p->next->args;
@@ -469,23 +476,26 @@ static int check_running(const moth_tensor *input, moth_tensor *mean, moth_tenso
   const char *name[2] = {"running_mean", "running_var"};
   moth_tensor *both[2] = {mean, var};
   if (!mean != !var)
-    return moth_fail(ctx, MOTH_E_ARG, name[mean != NULL], "the other one is given too");
+    return moth_fail(ctx, MOTH_E_ARG, name[mean != NULL],
+                     "is needed, since the other running statistic is given");
   if (mean && mean->l.ndim == 1 && moth_shape_same(&mean->l, &var->l) &&
       mean->l.shape[0] != input->l.shape[1])
     return moth_fail(ctx, MOTH_E_SHAPE, "input",
-                     "%s has %lld channels, the running statistics are of %lld", moth_str(input),
+                     "%s has %lld channels, but the running statistics have %lld", moth_str(input),
                      (long long)input->l.shape[1], (long long)mean->l.shape[0]);
   for (int i = 0; i < 2 && mean; i++) {
     int status = moth_norm_fits(ctx, name[i], both[i], 1, &input->l.shape[1]);
     if (!status && update && ctx->grad_mode && moth_needs_grad(both[i]))
-      status = moth_fail(ctx, MOTH_E_GRAPH, name[i], "needs a gradient, so it cannot be updated");
+      status = moth_fail(ctx, MOTH_E_GRAPH, name[i],
+                         "requires a gradient, so it cannot be updated in place");
     if (!status && update) status = moth_check_write(both[i], name[i], false);
     if (status) return status;
   }
   return MOTH_OK;
 }
 
-/* (1 - momentum) running + momentum factor value, in f64; owned, NULL: error set. */
+/* Returns (1 - momentum) running + momentum factor value, computed in f64. Owned; NULL after an
+** error. */
 static moth_tensor *moved(const moth_tensor *running, const moth_tensor *value, double momentum,
                           double factor) {
   moth_tensor *y = moth_cast(running, MOTH_F64), *by = y ? moth_cast(value, MOTH_F64) : NULL;
@@ -509,12 +519,13 @@ static moth_tensor *moved(const moth_tensor *running, const moth_tensor *value, 
   return NULL;
 }
 
-/* True if a device updates both in one pass: four f32 tensors; those written share no memory. */
+/* Returns true if a device can update both statistics in one pass: all four tensors are f32, and no
+** written tensor shares memory with another one. */
 static bool moves_at_once(const moth_tensor **t) {
   for (int i = 0; i < 4; i++) {
     if (t[i]->l.dtype != MOTH_F32 || !moth_layout_contiguous(&t[i]->l)) return false;
     for (int k = 0; k < i; k++) {
-      const bool read = i == 3 && k == 1; /* those that are read, 1 and 3, may share */
+      const bool read = i == 3 && k == 1; /* tensors 1 and 3 are only read: they may share memory */
       if (t[i]->storage == t[k]->storage && !read) return false;
     }
   }
@@ -567,7 +578,7 @@ static int check_batch(const batch_norm_args *a) {
   if (!status) status = check_running(a->input, a->running_mean, a->running_var, a->training);
   if (status) return status;
   if (!a->training && !a->running_mean)
-    return moth_fail(a->ctx, MOTH_E_ARG, "running_mean", "a value is needed outside training");
+    return moth_fail(a->ctx, MOTH_E_ARG, "running_mean", "is needed in evaluation mode");
   if (a->training && channels_of(a->input, &p) == 1)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
                      "more than one value per channel is needed in training, got %s",
@@ -598,11 +609,11 @@ static int batch_norm_compose(const batch_norm_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(batch_norm, BATCH_NORM,
-  .doc = "(x - mean) / sqrt(var + eps) * weight + bias for each channel, with mean and variance of "
-         "the batch in training, else the running statistics. Training updates these: running = (1 "
-         "- momentum) running + momentum batch, with the unbiased variance (Ioffe and Szegedy "
-         "2015). The result has the input's dtype; with a half-precision input the other tensors "
-         "may be f32.",
+  .doc = "(x - mean) / sqrt(var + eps) * weight + bias for each channel. In training, mean and "
+         "variance are those of the batch, and the running statistics are updated: running = (1 - "
+         "momentum) running + momentum batch, with the unbiased variance. Otherwise mean and "
+         "variance are the running statistics (Ioffe and Szegedy 2015). The result has the input's "
+         "dtype; with a half-precision input the other tensors may be f32.",
   .examples =
     "moth.randn(4, 3), {training = true}\n"
     "moth.randn(3, 2, 2), moth.randn(2), moth.rand(2), moth.randn(2), moth.randn(2),"
@@ -615,7 +626,8 @@ MOTH_OP_COMPOSES(batch_norm, BATCH_NORM,
 
 /* -- instance_norm -- */
 
-/* The statistics of single planes, averaged over the batch; unrecorded. */
+/* The mean and variance of each plane, averaged over the batch, update the running statistics. Not
+** recorded in the graph. */
 static int planes_on(const instance_norm_args *a) {
   moth_tensor *y[4] = {NULL};
   moth_ctx *ctx = a->ctx;
@@ -651,7 +663,7 @@ static int check_instance(const instance_norm_args *a) {
   channels_of(a->input, &p);
   if (!a->use_input_stats && !a->running_mean)
     return moth_fail(a->ctx, MOTH_E_ARG, "running_mean",
-                     "a value is needed without the input's own statistics");
+                     "is needed if use_input_stats is false");
   if (a->use_input_stats && p.inner == 1)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
                      "more than one value per channel of each sample is needed, got %s",

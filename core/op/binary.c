@@ -1,5 +1,5 @@
-/* binary.c -- further functions of two and three tensors: angles, logarithms, signs, bits, and sums
-** with a product or a quotient.
+/* binary.c -- further functions of two and three tensors: angles, logarithms, signs, bits, addcmul
+** and addcdiv.
 */
 #include "binary.h"
 #include "autograd/gradient.h"
@@ -30,7 +30,7 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *a,
     return map2(moth_binary.op, out[0], a->input, a->other, NULL);            \
   }
 
-/* -- of real numbers; x and y are the operands, z the result, dz its gradient -- */
+/* -- of real numbers; x and y are the operands, z is the result, dz its gradient -- */
 
 #define FUNCTION(op, of_x, of_y, ...)                                                    \
   SHAPE_AND_CPU(op)                                                                      \
@@ -51,13 +51,13 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *a,
 #define EXAMPLES(domain) \
   .examples = "moth.rand(2, 3), moth.rand(3)" domain "\nmoth.rand(2, 3), 0.5" domain
 
-/* sqrt(x^2 + y^2), but infinity at the origin, by which 0 is divided there */
+/* Returns sqrt(x^2 + y^2), but infinity at the origin: a division by it is then 0. */
 static moth_tensor *distance(moth_grad *g, moth_tensor *x, moth_tensor *y) {
   moth_tensor *z = GRAD(g, hypot, .input = x, .other = y);
   return FILLED(z, OF(logical_not, z), HUGE_VAL);
 }
 
-/* dz p / (x^2 + y^2), p being x or y: no square leaves the range */
+/* Returns dz p / (x^2 + y^2), where p is x or y, without overflow of the squares. */
 static moth_tensor *angle_rate(moth_grad *g, moth_tensor *p, moth_tensor *x, moth_tensor *y) {
   moth_tensor *z = distance(g, x, y);
   return TIMES(g->dy, OVER(OVER(p, z), z));
@@ -66,7 +66,7 @@ static moth_tensor *angle_rate(moth_grad *g, moth_tensor *p, moth_tensor *x, mot
 FUNCTION(atan2, angle_rate(g, y, x, y), NEGATED(angle_rate(g, x, x, y)), ALL, SAVES("input other"),
          EXAMPLES(""), DOC("atan2(input, other): the angle of the point (other, input), from -pi "
                            "to pi."))
-/* z, but 1 at the origin, where the gradient is 0 */
+/* Returns z, but 1 at the origin, where the gradient is 0. */
 static moth_tensor *without_zeros(moth_grad *g, moth_tensor *z) {
   return FILLED(z, OF(logical_not, z), 1);
 }
@@ -79,7 +79,7 @@ FUNCTION(copysign, TIMES(dz, TIMES(OF(sign, x), OF(sign, z))), ZERO_OF(y), ALL,
          SAVES("input:input y:input"), EXAMPLES(""),
          DOC("The absolute value of `input` with the sign of `other`; the sign of -0 counts."))
 
-/* log y, but 0 where x is and y has no logarithm */
+/* Returns log y, but 0 where x is 0 and y <= 0. */
 static moth_tensor *xlogy_rate(moth_grad *g, moth_tensor *x, moth_tensor *y) {
   moth_tensor *zero = GRAD(g, eq, .input = x, .other = NUMBER(0));
   moth_tensor *none = GRAD(g, le, .input = y, .other = NUMBER(0));
@@ -88,7 +88,7 @@ static moth_tensor *xlogy_rate(moth_grad *g, moth_tensor *x, moth_tensor *y) {
 
 FUNCTION(xlogy, TIMES(dz, xlogy_rate(g, x, y)), TIMES(dz, OVER(x, y)), ALL, SAVES("input other"),
          EXAMPLES("  -- domain: positive"), DOC("input * log(other); 0 where input is 0."))
-/* x - y; of two equal infinities 0, as of all that are equal */
+/* Returns x - y, but 0 for two equal infinities. */
 static moth_tensor *apart(moth_grad *g, moth_tensor *x, moth_tensor *y) {
   const double most = moth_largest(g->out[0]->l.dtype);
   x = GRAD(g, clamp, .input = x, .min = -most, .max = most);
@@ -101,7 +101,7 @@ static moth_tensor *share_of(moth_grad *g, moth_tensor *x, moth_tensor *y) {
   return OF(sigmoid, apart(g, x, y));
 }
 
-/* 2^x / (2^x + 2^y), of powers below 1 */
+/* 2^x / (2^x + 2^y), computed with powers below 1 */
 static moth_tensor *share_of_2(moth_grad *g, moth_tensor *x, moth_tensor *y) {
   moth_tensor *d = apart(g, x, y), *above = GRAD(g, ge, .input = d, .other = NUMBER(0));
   moth_tensor *power = OF(exp2, CHOOSE(above, NEGATED(d), d));
@@ -133,7 +133,8 @@ MOTH_OP(heaviside, HEAVISIDE, ANY, EXAMPLES(""), .flags = BINARY_FLAGS,
         DOC("The Heaviside step function: 0 where input < 0, `values` where input = 0, 1 where "
             "input > 0."))
 
-/* Of fmax or fmin: dz where x won, being `beyond` y or alone a number; half of it at a tie. */
+/* The gradient of fmax or fmin for x: dz where x won, because it is `beyond` y or y is NaN; half of
+** dz in a tie. */
 static moth_tensor *won(moth_grad *g, moth_tensor *x, moth_tensor *y, moth_tensor *beyond) {
   moth_tensor *tie = GRAD(g, eq, .input = x, .other = y);
   moth_tensor *alone = GRAD(g, logical_or, .input = beyond, .other = OF(isnan, y));
@@ -170,7 +171,7 @@ BITS(bitwise_right_shift, INTEGERS,
 BITS(gcd, INTEGERS, DOC("The greatest common divisor, not negative."))
 BITS(lcm, INTEGERS, DOC("The least common multiple, not negative."))
 
-/* -- neighbours: in half types they would be f32's -- */
+/* -- nextafter: half types are not converted to f32, whose neighbours are closer -- */
 
 SHAPE_AND_CPU(nextafter)
 MOTH_OP_CONST(nextafter, BINARY, .flags = BINARY_FLAGS,
@@ -187,7 +188,7 @@ static int isclose_shape(const isclose_args *a, moth_layout *y) {
   return moth_broadcast(a->ctx, "other", y, a->input, a->other);
 }
 
-/* Integers as f64, which the tolerances are; without any, as they are. */
+/* Integers are compared as f64, since the tolerances are f64; without tolerances as integers. */
 static int isclose_cpu(const isclose_args *a, moth_tensor **out) {
   uint64_t arg[3];
   int dtype = a->input->l.dtype;
@@ -247,7 +248,7 @@ MOTH_OP(lerp, LERP, FLOATS, .flags = BINARY_FLAGS,
         .examples = "moth.randn(2, 3), moth.randn(3), 0.25\n"
                     "moth.randn(2, 3), moth.randn(2, 3), moth.rand(2, 1)")
 
-/* value as the loops want it */
+/* Writes `value` as the argument of the loops. */
 static int value_of(moth_ctx *ctx, moth_scalar value, int dtype, uint64_t arg[3]) {
   arg[1] = arg[2] = 0;
   return moth_scalar_to(ctx, "value", value, moth_compute_dtype(dtype), arg);

@@ -1,5 +1,5 @@
-/* binary.h -- further functions of two and three tensors: formulas and arguments. A new function is
-** a line of the list and a row in binary.c.
+/* binary.h -- further functions of two and three tensors: formulas and arguments. For a new
+** function, add a line to the list here and a row in binary.c.
 */
 #ifndef MOTH_OP_BINARY_H
 #define MOTH_OP_BINARY_H
@@ -12,7 +12,7 @@
   F(PAIR, hypot, hypot(x, y))                                                                \
   F(REAL, copysign, copysign(x, y))                                                          \
   F(PAIR, xlogy, y != y ? y : x == 0 ? 0 : x * log(y))                                       \
-  F(CURVE, logaddexp, /* equal infinities have no difference */                              \
+  F(CURVE, logaddexp, /* inf - inf would be NaN */                              \
     (x > y || x != x ? x : y) +                                                              \
       FOR_REAL(moth_log1p_unit)(exp(-fabs(x == y ? (real)0 : x - y))))                       \
   F(CURVE, logaddexp2, (x > y || x != x ? x : y) +                                          \
@@ -31,7 +31,7 @@
   F(WHOLE, gcd, common_divisor((int64_t)x, (int64_t)y))                                      \
   F(WHOLE, lcm, common_multiple((int64_t)x, (int64_t)y))
 
-/* With separate arguments; a, b, c: rtol, atol, equal_nan */
+/* functions whose arguments are declared below; a, b, c are rtol, atol, equal_nan */
 #define BINARY_OTHERS(F)                                                                     \
   F(CURVE, nextafter, nextafter(x, y))                                                       \
   F(ANY, heaviside, x ? x : y, x == 0 ? y : x > 0, x == 0 ? y : x > 0)                       \
@@ -39,7 +39,7 @@
     x == y || (c != 0 && x != x && y != y) ||                                                \
       (fabs(x - y) <= b + fabs(a * y) && fabs(x - y) < (real)INFINITY))
 
-/* x, y, z: the three tensors, a: value */
+/* x, y, z are the three tensors, a is value */
 #define BINARY_THREES(F)                                                                     \
   F(NUMBER, addcmul, WIDE(x) + WIDE(a) * WIDE(y) * WIDE(z), x + a * y * z)                   \
   F(REAL, addcdiv, x + a * (y / z))                                                          \
@@ -69,13 +69,13 @@ MOTH_ARGS(isclose, ISCLOSE)
 #define LERP(ARG) \
   ARG(tensor, input,  , "value for weight 0") \
   ARG(tensor, end,    , "value for weight 1") \
-  ARG(tensor, weight, , "a number or a tensor; all three are broadcast")
+  ARG(tensor, weight, , "a number or a tensor; input, end and weight are broadcast")
 MOTH_ARGS(lerp, LERP)
 
 #define ADDC(ARG) \
-  ARG(tensor, input,    , "what to add to") \
+  ARG(tensor, input,    , "tensor to which the product or quotient is added") \
   ARG(tensor, tensor1,  , "first operand") \
-  ARG(tensor, tensor2,  , "second operand; all three are broadcast") \
+  ARG(tensor, tensor2,  , "second operand; input, tensor1 and tensor2 are broadcast") \
   ARG(scalar, value,   1, "factor of the product or quotient")
 MOTH_ARGS(addcmul, ADDC)
 MOTH_ARGS(addcdiv, ADDC)

@@ -1,5 +1,5 @@
-/* clip.c -- the norm of many tensors as one vector, and scaling them by it or by a number: one call
-** for all tensors. The ops are not differentiable; optimizers use them.
+/* clip.c -- the norm of many tensors as one vector, and scaling of many tensors by the norm or by a
+** number. One call handles all tensors. The ops are not differentiable; optimizers use them.
 */
 #include "clip.h"
 #include "tensor/shape.h"
@@ -18,7 +18,7 @@
 typedef struct norm {
   double p;
   int dtype;
-  double *sum; /* of |x|^p, or the largest or smallest |x| */
+  double *sum; /* sum of |x|^p, or the maximum or minimum of |x| */
 } norm;
 
 static double merge(double p, double sum, double x) {
@@ -35,7 +35,7 @@ static double share(double p, double x) {
 
 static void add_block(const norm *job, int64_t n, const double *x) {
   double lane[LANES] = {0}, sum = *job->sum;
-  if (job->p == 2) { /* side by side, so that they may run in vectors */
+  if (job->p == 2) { /* several sums at once, so that the loop vectorizes */
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
       for (int k = 0; k < LANES; k++) lane[k] += x[i + k] * x[i + k];
@@ -77,7 +77,8 @@ static int total_norm_cpu(const total_norm_args *a, moth_tensor **out) {
     moth_loop_over(&loop, a->ctx, &x->l, 1, &x);
     int status = moth_loop_run(&loop, norm_run, &job);
     if (status) return status;
-    if (p == 0 && sum > before) sum = before + 1; /* PyTorch's is the norm of the norms */
+    if (p == 0 && sum > before) sum = before + 1; /* PyTorch computes the norm of the tensors'
+                                                  ** norms */
   }
   if (p == 2) sum = sqrt(sum);
   else if (p != 0 && p != 1 && p != HUGE_VAL && p != -HUGE_VAL) sum = pow(sum, 1 / p);
@@ -102,7 +103,7 @@ MOTH_OP_CONST(total_norm, TOTAL_NORM,
 typedef struct scale {
   double factor;
   int dtype;
-  bool *found; /* or NULL: whether some number was not finite */
+  bool *found; /* set to true if a number is not finite; may be NULL */
 } scale;
 
 static void scale_f32(int64_t n, float *x, float factor) {
@@ -110,7 +111,7 @@ static void scale_f32(int64_t n, float *x, float factor) {
 }
 
 static bool all_finite_f32(int64_t n, const float *x) {
-  uint32_t found = 0, bits; /* words, so that the loop vectorizes */
+  uint32_t found = 0, bits; /* integers, so that the loop vectorizes */
   for (int64_t i = 0; i < n; i++) {
     memcpy(&bits, x + i, sizeof bits);
     found |= (bits & 0x7f800000u) + 0x00800000u;
@@ -178,7 +179,7 @@ static int clip_norm__compose(const clip_norm__args *a, moth_tensor **out) {
   if (status) return status;
   moth_convert(1, total->l.dtype, moth_at(total), 0, MOTH_F64, (char *)&length, 0);
   double factor = a->max_norm / (length + 1e-6);
-  if (factor >= 1) return MOTH_OK; /* a NaN factor makes the gradients NaN */
+  if (factor >= 1) return MOTH_OK; /* false for NaN: a NaN factor makes the gradients NaN */
   return scale_all(a->ctx, a->tensors, factor, NULL);
 }
 

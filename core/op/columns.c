@@ -1,4 +1,4 @@
-/* columns.c -- the windows of images as columns (im2col), and columns summed to images. */
+/* columns.c -- im2col: windows of images as columns; and fold: columns summed to images. */
 #include "columns.h"
 #include "tensor/shape.h"
 #include "autograd/gradient.h"
@@ -15,10 +15,10 @@
   {.axes = 2, .kernel = INT2((a)->kernel_size), .stride = INT2((a)->stride), \
    .padding = INT2((a)->padding), .dilation = INT2((a)->dilation)}
 
-/* n is 1 and batch false for a single image. */
+/* For a single image n is 1 and `batch` is false. */
 typedef struct columns {
   moth_window w;
-  int64_t n, channels, taps, places; /* taps: rows of the column matrix */
+  int64_t n, channels, taps, places; /* taps: rows of the column matrix; places: windows */
 } columns;
 
 static int sizes_fit(columns *c, const moth_tensor *shown) {
@@ -92,14 +92,15 @@ static int fold_fit(const fold_args *a, columns *c) {
     return moth_fail(a->ctx, MOTH_E_DOMAIN, "output_size", "numbers from 1 on are needed, got %s",
                      moth_str_ints(a->ctx, 2, a->output_size));
   *c = (columns){.w = WINDOW(a), .n = l->ndim == 3 ? l->shape[0] : 1};
-  moth_tensor image = {.ctx = a->ctx, .l = *l}; /* only a layout */
+  moth_tensor image = {.ctx = a->ctx, .l = *l}; /* has a layout, but no storage */
   memcpy(&image.l.shape[l->ndim - 2], a->output_size, 2 * sizeof *l->shape);
   int status = moth_window_fit(&c->w, &image, "kernel_size", false);
-  if (status) return status; /* the kernel may be too large to multiply */
+  if (status) return status; /* the product of the kernel sizes may overflow */
   int64_t taps = l->shape[l->ndim - 2], window = c->w.kernel[0] * c->w.kernel[1];
   if (taps == 0 || taps % window)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "kernel_size",
-                     "the %lld rows of %s are no multiple of a window of %lld", (long long)taps,
+                     "the %lld rows of %s are not a multiple of the window's %lld elements",
+                     (long long)taps,
                      moth_str(a->input), (long long)window);
   c->channels = taps / window;
   status = sizes_fit(c, a->input);

@@ -49,7 +49,7 @@ static int equal_shape(const equal_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* One pass writes where they differ, a second looks for it. */
+/* The first pass writes a mask of the differences; the second pass searches it. */
 static int equal_cpu(const equal_args *a, moth_tensor **out) {
   uint8_t *y = (uint8_t *)moth_at(out[0]);
   *y = moth_shape_same(&a->input->l, &a->other->l);

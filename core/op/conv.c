@@ -25,7 +25,7 @@ MOTH_OP(conv2d, CONV2D,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
 
 MOTH_OP(conv2d_input, CONV2D_INPUT,
-  .doc = "The gradient of conv2d by its input.",
+  .doc = "The gradient of conv2d for its input.",
   .examples =
     "moth.randn(2, 4, 6, 6), moth.randn(4, 3, 3, 3), 8\n"
     "moth.randn(2, 4, 4, 8), moth.randn(4, 3, 3, 2), {7, 8}, {stride = {2, 1}, padding = 1,"
@@ -37,7 +37,7 @@ MOTH_OP(conv2d_input, CONV2D_INPUT,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "conv2d")
 
 MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
-  .doc = "The gradient of conv2d by its weight.",
+  .doc = "The gradient of conv2d for its weight.",
   .examples =
     "moth.randn(2, 3, 8, 8), moth.randn(2, 4, 6, 6), 3\n"
     "moth.randn(2, 3, 7, 8), moth.randn(2, 4, 4, 8), {3, 2}, {stride = {2, 1}, padding = 1,"
@@ -49,8 +49,9 @@ MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "conv2d")
 
 MOTH_OP_COMPOSES(conv_transpose2d, CONV_TRANSPOSE2D,
-  .doc = "2D transposed convolution: the gradient of conv2d by its input, as a layer that enlarges "
-         "images: OH = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.",
+  .doc = "2D transposed convolution: the gradient of conv2d for its input, used as a layer that "
+         "enlarges images: OH = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + "
+         "1.",
   .examples =
     "moth.randn(2, 3, 4, 4), moth.randn(3, 2, 3, 3)\n"
     "moth.randn(2, 4, 4, 3), moth.randn(4, 2, 3, 2), moth.randn(4), {stride = 2, padding = 1,"
@@ -60,8 +61,8 @@ MOTH_OP_COMPOSES(conv_transpose2d, CONV_TRANSPOSE2D,
 
 /* -- in one dimension: images of height one -- */
 
-/* x and w := input and weight with a height of one before their last dimension. Owned, also after
-** an error. */
+/* x and w := input and weight with a height of 1 before their last dimension. The caller owns both,
+** also after an error. */
 static int both_with_height(moth_tensor *input, moth_tensor *weight, const char *names,
                             moth_tensor **x, moth_tensor **w) {
   int status = with_height(input, x);
@@ -110,8 +111,9 @@ static int conv_transpose1d_compose(const conv_transpose1d_args *a, moth_tensor 
 }
 
 MOTH_OP_COMPOSES(conv_transpose1d, CONV_TRANSPOSE1D,
-  .doc = "1D transposed convolution: the gradient of conv1d by its input, as a layer that enlarges "
-         "sequences: OL = (L - 1) stride - 2 padding + dilation (K - 1) + output_padding + 1.",
+  .doc = "1D transposed convolution: the gradient of conv1d for its input, used as a layer that "
+         "enlarges sequences: OL = (L - 1) stride - 2 padding + dilation (K - 1) + output_padding "
+         "+ 1.",
   .examples =
     "moth.randn(2, 3, 5), moth.randn(3, 2, 3)\n"
     "moth.randn(4, 5), moth.randn(4, 2, 3), moth.randn(4), {stride = 3, padding = 1,"

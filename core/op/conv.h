@@ -7,7 +7,7 @@
 #define CONV_STEPS(ARG) \
   ARG(int2,         stride,      1, "step between windows") \
   ARG(int2_or_enum, padding, 0|valid|same, "zeros added on each side; valid: none; same: as many " \
-                                           "as keep the size") \
+                                           "as keep the input's size") \
   ARG(int2,         dilation,    1, "step between the elements of a window") \
   ARG(int,          groups,      1, "number of groups of channels that are convolved separately")
 
@@ -18,7 +18,7 @@
   CONV_STEPS(ARG)
 MOTH_ARGS(conv2d, CONV2D)
 
-/* Its gradients: of the images, of size (H, W), and of the filters. */
+/* gradients for the images, of size (H, W), and for the filters */
 #define CONV2D_INPUT(ARG) \
   ARG(tensor,       input,        , "gradient of the result, (N, O, OH, OW) or (O, OH, OW)") \
   ARG(tensor,       weight,       , "filters, (O, C / groups, KH, KW)") \
@@ -39,7 +39,8 @@ MOTH_ARGS(conv2d_weight, CONV2D_WEIGHT)
   ARG(maybe_tensor, bias,     none, "added to each channel, (O)") \
   ARG(int2,         stride,      1, "step between windows of the result") \
   ARG(int2,         padding,     0, "elements cut off on each side of the result") \
-  ARG(int2,         output_padding, 0, "size added to one side of the result, less than a step") \
+  ARG(int2,         output_padding, 0, "size added to one side of the result, less than stride " \
+                                       "or dilation") \
   ARG(int,          groups,      1, "number of groups of channels that are convolved " \
                                     "separately") \
   ARG(int2,         dilation,    1, "step between the elements of a window")
@@ -51,7 +52,7 @@ MOTH_ARGS(conv_transpose2d, CONV_TRANSPOSE2D)
   ARG(maybe_tensor, bias,     none, "added to each channel, (O)") \
   ARG(int1,         stride,      1, "step between windows") \
   ARG(int1_or_enum, padding, 0|valid|same, "zeros added on each side; valid: none; same: as many " \
-                                           "as keep the size") \
+                                           "as keep the input's size") \
   ARG(int1,         dilation,    1, "step between the elements of a window") \
   ARG(int,          groups,      1, "number of groups of channels that are convolved separately")
 MOTH_ARGS(conv1d, CONV1D)
@@ -62,7 +63,8 @@ MOTH_ARGS(conv1d, CONV1D)
   ARG(maybe_tensor, bias,     none, "added to each channel, (O)") \
   ARG(int1,         stride,      1, "step between windows of the result") \
   ARG(int1,         padding,     0, "elements cut off on each side of the result") \
-  ARG(int1,         output_padding, 0, "size added to one side of the result, less than a step") \
+  ARG(int1,         output_padding, 0, "size added to one side of the result, less than stride " \
+                                       "or dilation") \
   ARG(int,          groups,      1, "number of groups of channels that are convolved " \
                                     "separately") \
   ARG(int1,         dilation,    1, "step between the elements of a window")

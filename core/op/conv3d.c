@@ -1,5 +1,5 @@
-/* conv3d.c -- convolution of volumes (conv3d), its gradients and transposed convolution: conv.c
-** with a depth.
+/* conv3d.c -- convolution of volumes (conv3d), its gradients and transposed convolution. As conv.c,
+** with a depth dimension.
 */
 #include "conv3d.h"
 
@@ -23,7 +23,7 @@ MOTH_OP(conv3d, CONV3D,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD, .autocast = MOTH_AUTOCAST_HALF)
 
 MOTH_OP(conv3d_input, CONV3D_INPUT,
-  .doc = "The gradient of conv3d by its input.",
+  .doc = "The gradient of conv3d for its input.",
   .examples =
     "moth.randn(2, 3, 2, 3, 3), moth.randn(3, 2, 3, 3, 3), {4, 5, 5}\n"
     "moth.randn(2, 3, 3, 2, 4), moth.randn(3, 2, 3, 2, 2), {5, 4, 6}, {stride = {2, 1, 2},"
@@ -35,7 +35,7 @@ MOTH_OP(conv3d_input, CONV3D_INPUT,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "conv3d")
 
 MOTH_OP(conv3d_weight, CONV3D_WEIGHT,
-  .doc = "The gradient of conv3d by its weight.",
+  .doc = "The gradient of conv3d for its weight.",
   .examples =
     "moth.randn(2, 2, 4, 5, 5), moth.randn(2, 3, 2, 3, 3), 3\n"
     "moth.randn(2, 2, 5, 4, 6), moth.randn(2, 3, 3, 2, 4), {3, 2, 2}, {stride = {2, 1, 2},"
@@ -47,8 +47,9 @@ MOTH_OP(conv3d_weight, CONV3D_WEIGHT,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN, .public_name = "conv3d")
 
 MOTH_OP_COMPOSES(conv_transpose3d, CONV_TRANSPOSE3D,
-  .doc = "3D transposed convolution: the gradient of conv3d by its input, as a layer that enlarges "
-         "volumes: OH = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.",
+  .doc = "3D transposed convolution: the gradient of conv3d for its input, used as a layer that "
+         "enlarges volumes: OH = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + "
+         "1.",
   .examples =
     "moth.randn(2, 3, 2, 3, 3), moth.randn(3, 2, 2, 3, 3)\n"
     "moth.randn(2, 4, 2, 3, 2), moth.randn(4, 1, 2, 3, 2), moth.randn(2), {stride = {1, 2, 2},"

@@ -7,7 +7,7 @@
 #define CONV3D_STEPS(ARG) \
   ARG(int3,         stride,      1, "step between windows") \
   ARG(int3_or_enum, padding, 0|valid|same, "zeros added on each side; valid: none; same: as many " \
-                                           "as keep the size") \
+                                           "as keep the input's size") \
   ARG(int3,         dilation,    1, "step between the elements of a window") \
   ARG(int,          groups,      1, "number of groups of channels that are convolved separately")
 
@@ -18,7 +18,7 @@
   CONV3D_STEPS(ARG)
 MOTH_ARGS(conv3d, CONV3D)
 
-/* Its gradients: of the volumes, of size (D, H, W), and of the filters. */
+/* gradients for the volumes, of size (D, H, W), and for the filters */
 #define CONV3D_INPUT(ARG) \
   ARG(tensor,       input,        , "gradient of the result, (N, O, OD, OH, OW) or " \
                                     "(O, OD, OH, OW)") \
@@ -41,7 +41,8 @@ MOTH_ARGS(conv3d_weight, CONV3D_WEIGHT)
   ARG(maybe_tensor, bias,     none, "added to each channel, (O)") \
   ARG(int3,         stride,      1, "step between windows of the result") \
   ARG(int3,         padding,     0, "elements cut off on each side of the result") \
-  ARG(int3,         output_padding, 0, "size added to one side of the result, less than a step") \
+  ARG(int3,         output_padding, 0, "size added to one side of the result, less than stride " \
+                                       "or dilation") \
   ARG(int,          groups,      1, "number of groups of channels that are convolved " \
                                     "separately") \
   ARG(int3,         dilation,    1, "step between the elements of a window")

@@ -20,7 +20,7 @@
   .stride = INTS((a)->stride), .padding = (a)->padding, .dilation = INTS((a)->dilation), \
   .groups = (a)->groups
 #define SIZES(x) ((x)->l.shape + (x)->l.ndim - DIMS)
-/* GRAD and MOTH_CALL with the op's name expanded. */
+/* GRAD and MOTH_CALL with the macro of the op's name expanded. */
 #define FLOW(g, x, op, ...) moth_flow(g, x, GRAD(g, op, __VA_ARGS__))
 #define CALL(ctx, out, op, ...) MOTH_CALL(ctx, out, op, __VA_ARGS__)
 
@@ -96,7 +96,7 @@ static int CONV(_weight_grad)(const CONV(_weight_args) *a, moth_grad *g) {
   return g->status;
 }
 
-/* -- transposed -- */
+/* -- transposed convolution -- */
 
 static int TURNED(_compose)(const TURNED(_args) *a, moth_tensor **out) {
   const conv_how how = {DIMS, NUMBERS, a->groups, a->padding, a->stride, a->dilation};

@@ -16,13 +16,13 @@
 
 /* -- sizes -- */
 
-/* How sizes are called, of images and of volumes. */
+/* Names of the sizes in error messages, for images and volumes. */
 static const char *const input_sizes[] = {[2] = "C, H, W", [3] = "C, D, H, W"};
 static const char *const result_sizes[] = {[2] = "O, OH, OW", [3] = "O, OD, OH, OW"};
 static const char *const weight_sizes[] = {
   [2] = "(O, C / groups, KH, KW)", [3] = "(O, C / groups, KD, KH, KW)"};
 
-/* A tensor's sizes, with a batch of one put before those of a single image. */
+/* Reads the sizes of a tensor. A single image gets a batch of 1. */
 static int with_batch(const moth_tensor *x, const char *arg, int dims, const char *const *names,
                       int64_t *size) {
   const moth_layout *l = &x->l;
@@ -38,7 +38,7 @@ static int with_batch(const moth_tensor *x, const char *arg, int dims, const cha
   return MOTH_OK;
 }
 
-/* y := the sizes, without the batch if `like` has none. */
+/* y := the sizes. The batch is left out if `like` has none. */
 static int take_batch(moth_layout *y, const moth_tensor *like, int64_t n, int64_t channels,
                       int dims, const int64_t *size) {
   int64_t *to = y->shape;
@@ -73,12 +73,13 @@ static int check_groups(const moth_tensor *shown, int64_t groups, int64_t filter
     return moth_fail(ctx, MOTH_E_DOMAIN, "groups", "a number from 1 on is needed, got %lld",
                      (long long)groups);
   if (filters % groups)
-    return moth_fail(ctx, MOTH_E_SHAPE, "groups", "%lld channels do not fall into %lld groups: %s",
+    return moth_fail(ctx, MOTH_E_SHAPE, "groups",
+                     "%lld channels cannot be split into %lld groups: %s",
                      (long long)filters, (long long)groups, moth_str(shown));
   return MOTH_OK;
 }
 
-/* The filters, then what they go over, whose sizes are x, then the groups. */
+/* Checks the filters, then the tensor of sizes x that they are applied to, then the groups. */
 static int check_operands(const moth_tensor *input, const char *const *names,
                           const moth_tensor *weight, const conv_how *how, int64_t *x) {
   const moth_layout *l = &weight->l;
@@ -86,13 +87,14 @@ static int check_operands(const moth_tensor *input, const char *const *names,
     return moth_fail(weight->ctx, MOTH_E_SHAPE, "weight", "%s is needed, got %s",
                      weight_sizes[how->dims], moth_str(weight));
   if (l->numel == 0)
-    return moth_fail(weight->ctx, MOTH_E_SHAPE, "weight", "one with elements is needed, got %s",
+    return moth_fail(weight->ctx, MOTH_E_SHAPE, "weight",
+                     "filters with elements are needed, got %s",
                      moth_str(weight));
   int status = with_batch(input, "input", how->dims, names, x);
   return status ? status : check_groups(weight, how->groups, l->shape[0]);
 }
 
-/* True if a bias has one element for each of n channels. */
+/* Checks that a bias has one element for each of n channels. */
 static int check_bias(const moth_tensor *bias, int64_t n) {
   if (!bias || (bias->l.ndim == 1 && bias->l.shape[0] == n)) return MOTH_OK;
   return moth_fail(bias->ctx, MOTH_E_SHAPE, "bias", "%s is needed, one for each filter, got %s",
@@ -109,8 +111,8 @@ static moth_window window_of(const conv_how *how, const int64_t *kernel) {
   return w;
 }
 
-/* w := the window of an image, which has only a layout here; `blame` gave the kernel. "same" puts
-** the odd one of an uneven border at the far side. */
+/* Writes the window of an image into w. The image has only a layout. `blame` is the argument that
+** set the kernel size. If the border of "same" is odd, the far side gets the extra zero. */
 static int fit_window(moth_window *w, const moth_tensor *image, const char *blame,
                       const int64_t *kernel, const conv_how *how) {
   moth_ctx *ctx = image->ctx;
@@ -130,7 +132,7 @@ static int fit_window(moth_window *w, const moth_tensor *image, const char *blam
   return moth_window_fit(w, image, blame, false);
 }
 
-/* -- fits -- */
+/* -- geometry of the convolution and its gradients -- */
 
 int moth_conv_fit(const moth_tensor *input, const moth_tensor *weight, const moth_tensor *bias,
                   const conv_how *how, moth_conv *c) {
@@ -140,7 +142,7 @@ int moth_conv_fit(const moth_tensor *input, const moth_tensor *weight, const mot
   if (status) return status;
   if (x[1] / how->groups != w[1] || x[1] % how->groups)
     return moth_fail(input->ctx, MOTH_E_SHAPE, "input",
-                     "the filters %s want %lld channels%s, got %s", moth_str(weight),
+                     "the filters %s need %lld channels%s, got %s", moth_str(weight),
                      (long long)w[1], how->groups == 1 ? "" : " for each group", moth_str(input));
   *c = (moth_conv){.n = x[0], .channels = x[1], .filters = w[0], .groups = how->groups};
   status = fit_window(&c->w, input, "weight", w + 2, how);
@@ -161,12 +163,13 @@ int moth_conv_input_fit(const moth_tensor *input, const moth_tensor *weight, con
   if (moth_mul_overflow(w[1], how->groups, &c->channels))
     return moth_fail(input->ctx, MOTH_E_SHAPE, "groups", "%lld groups are too many",
                      (long long)how->groups);
-  moth_tensor image = {.ctx = input->ctx, .l = input->l, .flags = input->flags}; /* only a layout */
+  /* has no storage */
+  moth_tensor image = {.ctx = input->ctx, .l = input->l, .flags = input->flags};
   take_batch(&image.l, input, c->n, c->channels, how->dims, size);
   status = fit_window(&c->w, &image, "size", w + 2, how);
   if (!status && (dy[1] != w[0] || !sees(c, dy + 2)))
     status = moth_fail(input->ctx, MOTH_E_SHAPE, "input",
-                       "%s is not what the filters %s make of %s", moth_str(input),
+                       "%s is not the result of the filters %s for %s", moth_str(input),
                        moth_str(weight), moth_str(&image));
   return status;
 }
@@ -184,7 +187,7 @@ int moth_conv_weight_fit(const moth_tensor *input, const moth_tensor *output,
   const bool same = input->l.ndim == output->l.ndim && x[0] == dy[0];
   if (!status && (!same || !sees(c, dy + 2)))
     status = moth_fail(input->ctx, MOTH_E_SHAPE, "output",
-                       "%s is not what a kernel of %s makes of %s", moth_str(output),
+                       "%s is not the result of a kernel of %s for %s", moth_str(output),
                        moth_str_ints(input->ctx, how->dims, kernel), moth_str(input));
   return status;
 }
@@ -205,7 +208,7 @@ static int run(int what, const moth_conv *c, const moth_tensor *a, const moth_te
     y->ctx, dtype, c, moth_at(a), moth_at(b), bias ? moth_at(bias) : NULL, moth_at(y));
 }
 
-/* Of what `as` makes of the two operands: moth_packed or moth_real. */
+/* Runs a kernel on the operands after `as`, moth_packed or moth_real, has converted them. */
 static int run_as(moth_tensor *(*as)(const moth_tensor *x), int what, const moth_conv *c,
                   const moth_tensor *a, const moth_tensor *b, const moth_tensor *bias,
                   moth_tensor *y) {
@@ -216,7 +219,7 @@ static int run_as(moth_tensor *(*as)(const moth_tensor *x), int what, const moth
   return status;
 }
 
-/* bf16 as they are, where that is done; else in f32. */
+/* bf16 operands are used without conversion if the kernels can, else all half types become f32. */
 int moth_convolve(int what, const moth_conv *c, const moth_tensor *a, const moth_tensor *b,
                   const moth_tensor *bias, moth_tensor *out) {
   moth_tensor *y = moth_real_out(out), *add = bias ? moth_real(bias) : NULL;
@@ -235,7 +238,7 @@ moth_tensor *moth_sum_to_channels(moth_grad *g, moth_tensor *dy, int dims) {
               .dtype = -1);
 }
 
-/* *out := y + bias, the bias along the channels; takes y. */
+/* *out := y + bias; the bias has one element per channel. Takes ownership of y. */
 static int add_bias(moth_tensor *y, moth_tensor *bias, int dims, moth_tensor **out) {
   moth_tensor *column = NULL;
   if (!bias) {
@@ -251,9 +254,9 @@ static int add_bias(moth_tensor *y, moth_tensor *bias, int dims, moth_tensor **o
   return status;
 }
 
-/* -- transposed -- */
+/* -- transposed convolution -- */
 
-/* x: sizes of the input; w: the window, which moves over the result. */
+/* x: the sizes of the input. w: the window, which moves over the result. */
 static int turned_fit(const moth_tensor *input, const int64_t *x, const moth_window *w,
                       const int64_t *output_padding, conv_turned *t) {
   moth_ctx *ctx = input->ctx;
@@ -263,14 +266,14 @@ static int turned_fit(const moth_tensor *input, const int64_t *x, const moth_win
     const int64_t extra = output_padding[i];
     if (extra < 0 || (extra >= w->stride[i] && extra >= w->dilation[i]))
       return moth_fail(ctx, MOTH_E_DOMAIN, "output_padding",
-                       "less than stride or dilation is needed, got %s",
+                       "a size less than stride or dilation is needed, got %s",
                        moth_str_axes(input, dims, output_padding));
     if (moth_mul_overflow(x[i] - 1, w->stride[i], &t->size[i]) || t->size[i] > INT64_MAX / 4)
       return moth_fail(ctx, MOTH_E_SHAPE, "stride", "the result of %s would be too large",
                        moth_str(input));
     t->size[i] += w->dilation[i] * (w->kernel[i] - 1) + 1;
     if (t->size[i] + extra - 2 * w->padding[i] < 1)
-      return moth_fail(ctx, MOTH_E_SHAPE, "padding", "%s cuts off all of the result",
+      return moth_fail(ctx, MOTH_E_SHAPE, "padding", "%s removes all of the result",
                        moth_str_axes(input, dims, w->padding));
     t->cuts |= extra >= w->stride[i];
   }
@@ -292,7 +295,7 @@ int moth_conv_turned_fit(const moth_tensor *input, const moth_tensor *weight,
   int status = check_operands(input, input_sizes, weight, how, x);
   if (!status && x[1] != w[0])
     status = moth_fail(input->ctx, MOTH_E_SHAPE, "input",
-                       "the filters %s want %lld channels, got %s", moth_str(weight),
+                       "the filters %s need %lld channels, got %s", moth_str(weight),
                        (long long)w[0], moth_str(input));
   if (!status) status = check_bias(bias, w[1] * how->groups);
   if (status) return status;

@@ -1,5 +1,5 @@
 /* conv_fit.h -- code shared by convolutions of images and of volumes: checks of shapes and
-** arguments, the dtypes in which kernels run, biases.
+** arguments, dtypes of the kernels, biases.
 */
 #ifndef MOTH_OP_CONV_FIT_H
 #define MOTH_OP_CONV_FIT_H
@@ -9,10 +9,11 @@
 
 enum { NUMBERS, VALID, SAME }; /* values of `padding` */
 
-/* How windows move over images (2 dims) or volumes (3): borrowed lists of `dims` numbers. */
+/* The strides, dilations, padding and groups of a convolution with `dims` spatial dimensions. The
+** lists are borrowed. */
 typedef struct conv_how {
   int dims;
-  int64_t choice, groups; /* choice: of `padding` */
+  int64_t choice, groups; /* choice: value of `padding`, NUMBERS, VALID or SAME */
   const int64_t *padding, *stride, *dilation;
 } conv_how;
 
@@ -23,10 +24,10 @@ typedef struct conv_how {
 
 int moth_conv_fit(const moth_tensor *x, const moth_tensor *weight, const moth_tensor *bias,
                   const conv_how *how, moth_conv *c);
-/* Of the gradient of images or volumes of `size`, given that of the result. */
+/* For the gradient of images or volumes of `size`; dy is the gradient of the result. */
 int moth_conv_input_fit(const moth_tensor *dy, const moth_tensor *weight, const int64_t *size,
                         const conv_how *how, moth_conv *c);
-/* Of the gradient of the filters, of `kernel` sizes. */
+/* For the gradient of the filters, whose sizes are `kernel`. */
 int moth_conv_weight_fit(const moth_tensor *x, const moth_tensor *dy, const int64_t *kernel,
                          const conv_how *how, moth_conv *c);
 
@@ -41,11 +42,11 @@ enum { FORWARD, INPUT, WEIGHT };
 int moth_convolve(int what, const moth_conv *c, const moth_tensor *a, const moth_tensor *b,
                   const moth_tensor *bias, moth_tensor *out);
 
-/* The sum over everything but the channels: the gradient of the bias. */
+/* The sum over all dimensions but the channels: the gradient of the bias. */
 moth_tensor *moth_sum_to_channels(moth_grad *g, moth_tensor *dy, int dims);
 
-/* -- transposed: the gradient of images of `size` with `padding`. If output_padding exceeds a step,
-** it is computed for all elements reached, and then `cut` -- */
+/* -- transposed convolution: the gradient of images of `size` with `padding`. If output_padding is
+** greater than the stride, the result is computed for all elements reached, and then cut -- */
 
 typedef struct conv_turned {
   int64_t size[3], padding[3], cut[6];
@@ -54,7 +55,7 @@ typedef struct conv_turned {
 
 int moth_conv_turned_fit(const moth_tensor *x, const moth_tensor *weight, const moth_tensor *bias,
                          const conv_how *how, const int64_t *output_padding, conv_turned *t);
-/* *out := y, cut, with the bias; takes y. */
+/* *out := y, cut, with the bias. Takes ownership of y. */
 int moth_conv_turned_finish(const conv_turned *t, moth_tensor *y, moth_tensor *bias, int dims,
                             moth_tensor **out);
 

@@ -11,8 +11,8 @@
 #include "arith.h"
 #include "reduce.h"
 
-/* Between a device and page-locked memory the copy may be under way when this returns. An
-** observer of functions sees copies of any sort. */
+/* A copy between a device and page-locked memory may still run when this returns. An observer of
+** functions sees copies of all kinds. */
 static int copy_values(moth_tensor *y, const moth_tensor *x, bool non_blocking) {
   if (non_blocking && (y->l.device | x->l.device) && !moth_observes_functions(y->ctx))
     return moth_device_copy(y, x, false);
@@ -33,7 +33,7 @@ static int copy__cpu(const copy__args *a, moth_tensor **out) {
   return copy_values(out[0], a->source, a->non_blocking);
 }
 
-/* what was there before does not matter any more */
+/* the gradient of the old values is 0 */
 static int copy__grad(const copy__args *a, moth_grad *g) {
   return moth_wants(g, a->source) ? moth_flow(g, a->source, g->dy) : g->status;
 }
@@ -146,7 +146,7 @@ static int fill__cpu(const fill__args *a, moth_tensor **out) {
 }
 
 static int fill__grad(const fill__args *a, moth_grad *g) {
-  (void)a; /* nothing of the input is left */
+  (void)a; /* the result does not depend on the input: no gradient */
   return g->status;
 }
 
@@ -174,7 +174,7 @@ MOTH_OP(zero_, ZERO_, .doc = "Sets every element to 0.", .examples = "moth.randn
         .dtypes = MOTH_ANY,
         .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
-/* -- masked_fill: one value where a mask holds -- */
+/* -- masked_fill: writes a value where a mask is true -- */
 
 static int masked_fill_shape(const masked_fill_args *a, moth_layout *y) {
   uint64_t element;
@@ -204,7 +204,7 @@ MOTH_OP(masked_fill, MASKED_FILL, .doc = "The input with `value` where the mask 
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD |
                  MOTH_OP_PORTABLE)
 
-/* -- spread: a reduced tensor broadcast to the shape before the reduction, as a view -- */
+/* -- spread: broadcasts a reduced tensor to the shape before the reduction, as a view -- */
 
 static int spread_view(const spread_args *a, moth_layout *y) {
   const moth_layout *x = &a->input->l;
@@ -227,7 +227,8 @@ static int spread_view(const spread_args *a, moth_layout *y) {
     break;
   }
   if (from == x->ndim) return MOTH_OK;
-  return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s does not spread to %s", moth_str(a->input),
+  return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s cannot be broadcast to %s",
+                                                  moth_str(a->input),
                    moth_str_ints(a->ctx, a->size.n, a->size.at));
 }
 

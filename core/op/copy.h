@@ -15,11 +15,12 @@ MOTH_ARGS(copy_, COPY_)
   MOTH_FORMAT_ROW(ARG, "order of the dimensions in memory: the input's when absent")
 MOTH_ARGS(clone, CLONE)
 
-/* Choices of memory_format, one before those of op.h; preserve_format would ask for nothing. */
+/* Choices of memory_format, one less than in op.h: preserve_format is left out, since it would
+** change nothing. */
 enum { PACK_CONTIGUOUS, PACK_CHANNELS_LAST, PACK_CHANNELS_LAST_3D };
 
 #define CONTIGUOUS(ARG) \
-  ARG(tensor, input,     , "tensor to pack") \
+  ARG(tensor, input,     , "tensor to convert") \
   ARG(enum,   memory_format, contiguous_format|channels_last|channels_last_3d, \
       "memory format of the result")
 MOTH_ARGS(contiguous, CONTIGUOUS)
@@ -47,14 +48,14 @@ MOTH_ARGS(zero_, ZERO_)
 #define MASKED_FILL(ARG) \
   ARG(tensor, input,     , "tensor to change") \
   ARG(mask,   mask,      , "true for the elements to change, broadcast to the input") \
-  ARG(element, value,    , "their new value")
+  ARG(element, value,    , "new value of these elements")
 MOTH_ARGS(masked_fill, MASKED_FILL)
 
 #define SPREAD(ARG) \
   ARG(tensor, input,     , "result of a reduction") \
-  ARG(shape,  size,      , "sizes from before the reduction") \
+  ARG(shape,  size,      , "sizes before the reduction") \
   ARG(dims,   dim,   none, "dimensions that were reduced; all of them when absent") \
-  ARG(bool,   keepdim, false, "the reduction kept them as size 1")
+  ARG(bool,   keepdim, false, "true if the reduction kept the dimensions with size 1")
 MOTH_ARGS(spread, SPREAD)
 
 #endif

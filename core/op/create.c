@@ -14,7 +14,7 @@
 
 /* -- filling a dense result -- */
 
-/* The three ways a scalar is held, as dtypes. */
+/* Returns the dtype that a scalar is held in: bool, i64 or f64. */
 static int scalar_dtype(moth_scalar s) {
   return s.type == 1 ? MOTH_I64 : s.type == 2 ? MOTH_BOOL : MOTH_F64;
 }
@@ -35,7 +35,7 @@ static int fill_number(moth_tensor *y, double value) {
   return fill(y, (moth_scalar){.type = 0, .as.number = value});
 }
 
-/* Is the value one that the dtype can hold? */
+/* Fails if the dtype cannot represent the value. */
 static int check_fits(moth_ctx *ctx, const char *arg, moth_scalar s, int dtype) {
   uint8_t byte = s.as.integer != 0;
   const void *value = s.type == 2 ? (const void *)&byte : (const void *)&s.as;
@@ -53,7 +53,7 @@ static void set_dtype(moth_ctx *ctx, int64_t dtype, moth_layout *y) {
   y->dtype = (uint8_t)(dtype < 0 ? ctx->default_dtype : dtype);
 }
 
-/* Shape of the results that look like `input`. */
+/* y := the layout of a result with the shape of `input`. */
 static int like(const moth_tensor *input, int64_t dtype, moth_layout *y) {
   moth_shape_like(input, y);
   y->dtype = (uint8_t)(dtype < 0 ? input->l.dtype : dtype);
@@ -96,7 +96,8 @@ static int empty_shape(const empty_args *a, moth_layout *y) {
 }
 static int empty_cpu(const empty_args *a, moth_tensor **out) {
   (void)a;
-  if (out[0]->l.dtype == MOTH_BOOL) return fill_number(out[0], 0); /* other bytes are no bools */
+  /* a byte other than 0 and 1 is not a valid bool */
+  if (out[0]->l.dtype == MOTH_BOOL) return fill_number(out[0], 0);
   return MOTH_OK;
 }
 MOTH_OP_CONST(empty, EMPTY, .dtypes = MOTH_ANY,
@@ -193,7 +194,7 @@ static bool scalar_whole(moth_scalar s, int64_t *value) {
   return (double)*value == x;
 }
 
-/* start, stop and step as integers, if all three are integers. */
+/* at := start, stop and step as integers. Returns false if one of them is not an integer. */
 static bool arange_whole(const arange_args *a, int64_t at[3]) {
   return scalar_whole(a->start, &at[0]) && scalar_whole(a->stop, &at[1]) &&
          scalar_whole(a->step, &at[2]);
@@ -227,7 +228,8 @@ static int arange_shape(const arange_args *a, moth_layout *y) {
   bool wrong = whole ? (at[2] > 0 ? at[1] < at[0] : at[1] > at[0])
                      : (step > 0 ? stop < start : stop > start);
   if (wrong)
-    return moth_fail(a->ctx, MOTH_E_ARG, "step", "%.17g does not lead from %.17g to %.17g", step,
+    return moth_fail(a->ctx, MOTH_E_ARG, "step",
+                     "a step of %.17g does not lead from %.17g to %.17g", step,
                      start, stop);
   if (whole) {
     uint64_t exact = count_whole(at);
@@ -238,7 +240,8 @@ static int arange_shape(const arange_args *a, moth_layout *y) {
   }
   y->ndim = 1;
   if (!(n < 9e18))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, NULL, "from %.17g to %.17g by %.17g is too many values",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, NULL,
+                     "the range from %.17g to %.17g by %.17g has too many values",
                      start, stop, step);
   return moth_shape_of(a->ctx, "stop", (moth_ints){&y->shape[0], 1}, y);
 }
@@ -280,7 +283,7 @@ static int linspace_shape(const linspace_args *a, moth_layout *y) {
   return moth_shape_of(a->ctx, "steps", (moth_ints){&a->steps, 1}, y);
 }
 
-/* From both ends, so that both bounds are exact and the values symmetric. */
+/* Computes the values from both ends: both bounds are exact, and the values are symmetric. */
 static int linspace_cpu(const linspace_args *a, moth_tensor **out) {
   int dtype = out[0]->l.dtype;
   int64_t n = a->steps, size = moth_dtype_size[dtype];
@@ -333,15 +336,15 @@ MOTH_OP_CONST(eye, EYE, .dtypes = MOTH_ANY, .flags = MOTH_OP_CREATES,
 
 /* -- positions of a triangle -- */
 
-#define MOST_ROWS ((int64_t)1 << 31) /* of a matrix whose elements are counted in i64 */
+#define MOST_ROWS ((int64_t)1 << 31) /* limit of rows: the matrix's elements are counted in i64 */
 
-/* The diagonal above which the lower triangle ends. */
+/* The diagonal that ends the lower triangle. */
 static int64_t bound_of(const triangle_indices_args *a) {
   const int64_t most = 2 * MOST_ROWS, offset = a->offset - (a->upper && a->offset > -most);
   return offset > most ? most : offset < -most ? -most : offset;
 }
 
-/* The number of elements of the triangle: the rows of the lower one grow by one element, then they
+/* The number of elements of the triangle. Rows of the lower triangle grow by one element until they
 ** are full. */
 static int64_t triangle_size(const triangle_indices_args *a) {
   const int64_t bound = bound_of(a), first = bound < 0 ? (-bound < a->row ? -bound : a->row) : 0;
@@ -358,10 +361,10 @@ static int triangle_indices_shape(const triangle_indices_args *a, moth_layout *y
   const bool rows = a->row < 0 || (a->col >= 0 && a->row > MOST_ROWS);
   const int64_t wrong = rows ? a->row : a->col;
   if (wrong < 0)
-    return moth_fail(a->ctx, MOTH_E_ARG, rows ? "row" : "col", "a size is not negative, got %lld",
+    return moth_fail(a->ctx, MOTH_E_ARG, rows ? "row" : "col", "a size >= 0 is needed, got %lld",
                      (long long)wrong);
   if (wrong > MOST_ROWS)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, rows ? "row" : "col", "%lld is too many",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, rows ? "row" : "col", "%lld is too large",
                      (long long)wrong);
   size[1] = triangle_size(a);
   return moth_shape_of(a->ctx, "row", (moth_ints){size, 2}, y);
@@ -403,18 +406,19 @@ MOTH_OP_CONST(triangle_indices, TRIANGLE_INDICES, .dtypes = MOTH_ANY, .flags = M
 
 /* -- tril, triu -- */
 
-/* Copies packed matrices; of row i the columns from `lo` up to `hi` stay, the rest become zero. */
+/* Copies packed matrices. Each row keeps one side of the diagonal; the other side becomes zero. */
 static int triangle(const moth_tensor *input, int64_t diagonal, bool upper, moth_tensor *y) {
   int64_t rows = y->l.shape[y->l.ndim - 2], columns = y->l.shape[y->l.ndim - 1];
   int64_t size = moth_dtype_size[y->l.dtype];
   int status = moth_copy_into(y, input);
   if (status || y->l.numel == 0) return status;
-  if (diagonal > columns) diagonal = columns; /* all or nothing from here on */
+  if (diagonal > columns) diagonal = columns; /* beyond these bounds all elements are kept or
+                                              ** none */
   if (diagonal < -rows) diagonal = -rows;
   int64_t all = y->l.numel / columns;
   char *row = moth_at(y);
   for (int64_t r = 0; r < all; r++, row += columns * size) {
-    int64_t edge = r % rows + diagonal + (upper ? 0 : 1); /* first of the other side */
+    int64_t edge = r % rows + diagonal + (upper ? 0 : 1); /* first column of the other side */
     edge = edge < 0 ? 0 : edge > columns ? columns : edge;
     if (upper) memset(row, 0, (size_t)(edge * size));
     else memset(row + edge * size, 0, (size_t)((columns - edge) * size));

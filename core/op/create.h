@@ -46,7 +46,7 @@ MOTH_ARGS(full_like, FULL_LIKE)
 #define ARANGE(ARG) \
   ARG(scalar, start,     , "first value") \
   ARG(scalar, stop,      , "end, not included") \
-  ARG(scalar, step,     1, "difference of neighbours, may be negative") \
+  ARG(scalar, step,     1, "difference of consecutive values, may be negative") \
   ARG(dtype,  dtype, none, "element type; when absent i64 if all three are integers, else the " \
                            "default dtype") \
   ARG(device, device, cpu, "device of the result")
@@ -55,7 +55,7 @@ MOTH_ARGS(arange, ARANGE)
 #define LINSPACE(ARG) \
   ARG(float,  start,     , "first value") \
   ARG(float,  stop,      , "last value") \
-  ARG(int,    steps,     , "how many values") \
+  ARG(int,    steps,     , "number of values") \
   CREATE_WHERE(ARG)
 MOTH_ARGS(linspace, LINSPACE)
 

@@ -1,9 +1,9 @@
-/* ctc.c -- connectionist temporal classification: the losses of the samples, and their gradients.
+/* ctc.c -- connectionist temporal classification: the losses of the sequences, and their gradients.
 ** The public function, ctc_loss, is written in Lua (nn/functional/ctc.lua).
 **
-** The gradient by log_probs is minus the posterior probability of a class at a step, given the
-** targets. After log_softmax the gradient of the scores is PyTorch's. PyTorch's own gradient by
-** log_probs differs: it has the softmax added.
+** The gradient for log_probs is minus the posterior probability of a class at a step, given the
+** targets. After log_softmax, the gradient of the scores equals PyTorch's. PyTorch's own gradient
+** for log_probs differs: it adds the softmax.
 */
 #include "ctc.h"
 #include "tensor/shape.h"
@@ -15,7 +15,7 @@
 #include "kernel/real.h"
 #include "gradient_formula.h"
 
-/* The arguments that the ops here share. */
+/* Arguments shared by the ops of this file. */
 typedef struct how {
   moth_ctx *ctx;
   moth_tensor *log_probs, *targets, *input_lengths, *target_lengths;
@@ -42,8 +42,9 @@ static int check(how a) {
                        moth_str(lengths[i]));
   const moth_layout *t = &a.targets->l;
   if (t->ndim != 2 || t->shape[0] != n)
-    return moth_fail(a.ctx, MOTH_E_SHAPE, "targets", "(N, S) for %s, or those of all sequences one "
-                     "after another, are needed, got %s", moth_str(a.log_probs),
+    return moth_fail(a.ctx, MOTH_E_SHAPE, "targets",
+                     "(N, S) for %s is needed, or one dimension with the targets of all sequences, "
+                     "got %s", moth_str(a.log_probs),
                      moth_str(a.targets));
   if (a.blank < 0 || a.blank >= classes)
     return moth_fail(a.ctx, MOTH_E_INDEX, "blank", "class " MOTH_POS " is not among the %lld of %s",
@@ -61,16 +62,16 @@ static void drop(opened *o) {
   for (int i = 0; i < 2; i++) moth_tensor_release(o->lengths[i]);
 }
 
-/* Checks every argument that the kernels use. */
+/* Checks the arguments of sequence n that the kernels use. */
 static int check_sample(how a, const moth_ctc *c, int64_t n) {
   const int64_t steps = c->steps_of[n], count = c->targets_of[n];
   if (steps < 0 || steps > c->steps)
     return moth_fail(a.ctx, MOTH_E_SHAPE, "input_lengths",
-                     "sequence " MOTH_POS " has %lld steps, but there are 0 to %lld in %s",
+                     "sequence " MOTH_POS " has %lld steps, but 0 to %lld are possible in %s",
                      (long long)n, (long long)steps, (long long)c->steps, moth_str(a.log_probs));
   if (count < 0 || count > c->longest)
     return moth_fail(a.ctx, MOTH_E_SHAPE, "target_lengths",
-                     "sequence " MOTH_POS " has %lld targets, but there are 0 to %lld in %s",
+                     "sequence " MOTH_POS " has %lld targets, but 0 to %lld are possible in %s",
                      (long long)n, (long long)count, (long long)c->longest, moth_str(a.targets));
   for (int64_t k = 0; k < count; k++) {
     const int64_t class = c->targets[n * c->longest + k];

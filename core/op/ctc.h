@@ -20,8 +20,8 @@ MOTH_ARGS(ctc_losses, CTC_LOSSES)
   CTC_HOW(ARG)
 MOTH_ARGS(ctc_back, CTC_BACK)
 
-/* The gradient of ctc_losses written with ops (ctc_grad.c), differentiable any number of times.
-** Borrowed from g. */
+/* The gradient of ctc_losses, composed of ops (ctc_grad.c); differentiable any number of times. g
+** owns the result. */
 moth_tensor *moth_ctc_grad(const ctc_losses_args *a, moth_grad *g);
 
 #endif

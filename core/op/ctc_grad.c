@@ -1,6 +1,6 @@
-/* ctc_grad.c -- the gradient of ctc_losses written with ops, so that it is differentiable. It
-** computes the forward and backward sums over all alignments of the targets, as ctc_real.h defines
-** them, for all samples at once. It is slow, and runs under create_graph only.
+/* ctc_grad.c -- the gradient of ctc_losses composed of ops, so that it is differentiable. It
+** computes the forward and backward sums over all alignments of the targets, which ctc_real.h
+** defines, for all samples at once. It is slow, and runs under create_graph only.
 */
 #include "ctc.h"
 #include "autograd/gradient.h"
@@ -16,18 +16,18 @@
 #include "reduce.h"
 #include "softmax.h"
 
-#define NONE (-1e30) /* used as log 0 */
+#define NONE (-1e30) /* replaces log 0 */
 
 typedef struct reading {
   moth_grad *g;
   int64_t steps, n, states;
   int64_t device;
-  moth_tensor *pad;   /* (N, 2) NONE */
-  moth_tensor *skip;  /* (N, L): 0 where a state is reached from the one before the last */
-  moth_tensor *ahead; /* the same, where it is left for the one after the next */
+  moth_tensor *pad;   /* (N, 2), filled with NONE */
+  moth_tensor *skip;  /* (N, L): 0 where a state can be reached from two states before, else NONE */
+  moth_tensor *ahead; /* (N, L): 0 where a state can be left for two states after, else NONE */
   moth_tensor *ends;  /* (N, L): 0 for the last two states of each sample, else NONE */
   moth_tensor *emits; /* (T, N, L) */
-  moth_tensor *lasts; /* (N, 1) steps of each */
+  moth_tensor *lasts; /* (N, 1): number of steps of each sample */
 } reading;
 
 #define WHOLE(value) {.type = 1, .as.integer = (value)}
@@ -58,7 +58,7 @@ static moth_tensor *sum3(moth_grad *g, moth_tensor *a, moth_tensor *b, moth_tens
   return GRAD(g, logaddexp, .input = ab, .other = c);
 }
 
-/* blank, class, blank, class, ..., blank: (N, L) */
+/* Returns the labels of the states: blank, class, blank, class, ..., blank, (N, L). */
 static moth_tensor *labels(const reading *r, const ctc_losses_args *a) {
   moth_grad *g = r->g;
   const int64_t wide[2] = {r->n, r->states - 1};
@@ -72,7 +72,7 @@ static moth_tensor *labels(const reading *r, const ctc_losses_args *a) {
                 filled(r, 1, (double)a->blank, MOTH_I64));
 }
 
-/* The part of the sums that does not depend on log_probs. */
+/* Computes the tensors that do not depend on log_probs. */
 static void prepare(reading *r, const ctc_losses_args *a, moth_tensor *label, int dtype) {
   moth_grad *g = r->g;
   const int64_t states = r->states;
@@ -93,7 +93,7 @@ static void prepare(reading *r, const ctc_losses_args *a, moth_tensor *label, in
   r->ahead = joined(g, free, r->pad);
 }
 
-/* The forward sums after a step, from those before it. */
+/* Returns the forward sums after step t; p has the sums before it. */
 static moth_tensor *forward(const reading *r, moth_tensor *p, int64_t t) {
   moth_grad *g = r->g;
   moth_tensor *wide = joined(g, r->pad, p), *now = NUMBER((double)t);
@@ -102,7 +102,7 @@ static moth_tensor *forward(const reading *r, moth_tensor *p, int64_t t) {
   return CHOOSE(ABOVE(r->lasts, now), PLUS(sum, STEP(r->emits, t)), p);
 }
 
-/* The backward sums at step t - 1, from those at t. */
+/* Returns the backward sums at step t - 1 from those at step t. */
 static moth_tensor *backward(const reading *r, moth_tensor *behind, int64_t t) {
   moth_grad *g = r->g;
   moth_tensor *q = PLUS(behind, STEP(r->emits, t)), *wide = joined(g, q, r->pad);
@@ -132,8 +132,8 @@ static moth_tensor *shares(const reading *r, moth_tensor **row) {
   moth_tensor *at = counted(r, steps);
   at = GRAD(g, unsqueeze, .input = GRAD(g, unsqueeze, .input = at, .dim = 1), .dim = 1);
   moth_tensor *counts = BOTH(ABOVE(r->lasts, at), ABOVE(total, NUMBER(NONE / 2)));
-  /* The probabilities of a step sum to 1; a large `total` has lost the digits that distinguish
-  ** them. */
+  /* softmax instead of exp(ways - total): a large `total` is rounded, which loses the differences
+  ** between states. */
   return CHOOSE(counts, GRAD(g, softmax, .input = ways, .dim = 2, .dtype = -1), NUMBER(0));
 }
 

@@ -1,8 +1,8 @@
 /* detect.c -- non-maximum suppression: removes boxes that overlap a better box.
 **
 ** moth.ops.nms (lua/moth/ops/init.lua) sorts the boxes, calls this op, and returns the positions of
-** the boxes kept. The IoU is a quotient, as in torchvision, so that the same boxes are kept where
-** the ratio is equal to the threshold.
+** the kept boxes. The IoU is computed as a quotient, as in torchvision: the same boxes are then
+** kept where the IoU equals the threshold.
 */
 #include "detect.h"
 #include "tensor/shape.h"
@@ -18,7 +18,7 @@ static int nms_kept_shape(const nms_kept_args *a, moth_layout *y) {
   if (b->ndim != 2 || b->shape[1] != 4)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "boxes", "(N, 4) is needed, got %s", moth_str(a->boxes));
   if (a->idxs && (a->idxs->l.ndim != 1 || a->idxs->l.shape[0] != b->shape[0]))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "idxs", "(%lld) is needed for as many boxes, got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "idxs", "(%lld), one class per box, is needed, got %s",
                      (long long)b->shape[0], moth_str(a->idxs));
   y->ndim = 1;
   y->dtype = MOTH_BOOL;
@@ -26,8 +26,8 @@ static int nms_kept_shape(const nms_kept_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* `side` has x1, y1, x2, y2 and the area of each box, by columns: the inner loop is then done by
-** vectors. Classes are looked at where boxes overlap too much, which is rare. */
+/* `side` has x1, y1, x2, y2 and the area of the boxes, one column each, so that the inner loop
+** vectorizes. Classes are compared only for boxes that overlap too much, which is rare. */
 #define KEEP(real)                                                                              \
   static void strike_##real(const int64_t i, const int64_t n, const real *side,                 \
                             const real limit, uint8_t *restrict goes) {                         \
@@ -61,7 +61,8 @@ static int nms_kept_shape(const nms_kept_args *a, moth_layout *y) {
 KEEP(float)
 KEEP(double)
 
-/* The largest float that is not above x: what is above the one is above the other. */
+/* Returns the largest float <= x. A float is greater than x if and only if it is greater than the
+** result. */
 static float float_below(double x) {
   const float y = (float)x;
   return (double)y > x ? nextafterf(y, -INFINITY) : y;

@@ -25,8 +25,8 @@ static int check_rows(const moth_tensor *x1, const moth_tensor *x2, double p) {
   const int32_t n = a->ndim;
   if (n < 2 || n > (x2 ? 3 : 2) || b->ndim != n || b->shape[n - 1] != a->shape[n - 1] ||
       (n == 3 && a->shape[0] != b->shape[0]))
-    return moth_fail(x1->ctx, MOTH_E_SHAPE, x2 ? "x2" : "x1", "rows of one length are needed, got "
-                     "%s", moth_str(x2 ? x2 : x1));
+    return moth_fail(x1->ctx, MOTH_E_SHAPE, x2 ? "x2" : "x1",
+                     "rows of one length are needed, got %s", moth_str(x2 ? x2 : x1));
   if (p == 1 || p == 2) return MOTH_OK;
   return moth_fail(x1->ctx, MOTH_E_ARG, "p", "1 or 2 is needed, got %g", p);
 }
@@ -71,7 +71,8 @@ static int distances_cpu(const distances_args *a, moth_tensor **out) {
   return status;
 }
 
-/* The contribution of each difference to the gradient of x1, (..., M): a differentiable formula. */
+/* Returns the contribution of each difference to the gradient of x1, (..., M), as a differentiable
+** formula. */
 static moth_tensor *parts_of(moth_grad *g, moth_tensor *apart, double p) {
   moth_tensor *y = g->out[0], *none = OF(logical_not, y);
   moth_tensor *unit = p == 2 ? OVER(apart, GRAD(g, unsqueeze, .input = FILLED(y, none, 1),
@@ -161,7 +162,7 @@ static int distances_back_cpu(const distances_back_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(distances_back, DISTANCES_BACK, .dtypes = REALS, .flags = MOTH_OP_HIDDEN,
-              .doc = "The gradient of the distances by the first rows.",
+              .doc = "The gradient of the distances for the first rows.",
               .examples = "moth.randn(3, 4), moth.rand(3, 4), moth.randn(3, 2), moth.randn(4, 2)\n"
                           "moth.randn(6), moth.rand(6), moth.randn(4, 2), nil, 1",
               .public_name = "cdist")

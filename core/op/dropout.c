@@ -12,9 +12,10 @@
 #include "base/random.h"
 #include "base/threads.h"
 
-#define WORDS 1024 /* random words at a time, four to a block */
+#define WORDS 1024 /* number of random words drawn at once */
 
-/* A mask of n bytes, each for `run` elements in a row of x; drawn first if word is set. */
+/* A mask of n bytes. Each byte applies to `run` elements of a row of x. If word is set, the mask is
+** drawn first. */
 typedef struct masking {
   int dtype; /* f32 or f64 */
   int64_t run;
@@ -24,7 +25,7 @@ typedef struct masking {
   uint8_t *mask;
   bool drawn;
   uint64_t seed, block;
-  uint32_t least; /* words from here on stay */
+  uint32_t least; /* elements with a word >= least are kept */
 } masking;
 
 #define MASK_LOOPS(name, real)                                                              \
@@ -43,7 +44,7 @@ typedef struct masking {
 MASK_LOOPS(f32, float)
 MASK_LOOPS(f64, double)
 
-/* Bytes first to last - 1 of a mask: drawn and applied while they are near. */
+/* Draws bytes first to last - 1 of a mask, and applies them while they are in the cache. */
 static void run_masking(int64_t first, int64_t last, int lane, const void *arg) {
   const masking *m = arg;
   uint32_t word[WORDS];
@@ -74,19 +75,20 @@ static int run_mask(const moth_tensor *input, const moth_tensor *mask, masking h
   return moth_real_done(y, out, status);
 }
 
-/* -- drawing -- */
+/* -- drawing the mask -- */
 
 static double scale_of(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 
-/* If p is 0 the result is the input: no mask, no random numbers. */
+/* If p is 0, the result is the input: no mask and no random numbers are needed. */
 static bool draws(double p, bool training) { return training && p > 0; }
 
-/* y takes the input's shape; the mask that of its first `lead` dimensions, or nothing if there is
-** nothing to draw. */
+/* y has the input's shape. The mask has the shape of the first `lead` dimensions, or is empty if no
+** random numbers are drawn. */
 static int mask_shape(const moth_tensor *input, double p, bool training, int32_t lead,
                       moth_layout *y) {
   if (!(p >= 0 && p <= 1))
-    return moth_fail(input->ctx, MOTH_E_DOMAIN, "p", "a probability is from 0 to 1, got %g", p);
+    return moth_fail(input->ctx, MOTH_E_DOMAIN, "p",
+                     "a probability between 0 and 1 is needed, got %g", p);
   y[0].ndim = input->l.ndim;
   memcpy(y[0].shape, input->l.shape, sizeof y[0].shape);
   y[1].dtype = MOTH_BOOL;
@@ -96,7 +98,7 @@ static int mask_shape(const moth_tensor *input, double p, bool training, int32_t
   return MOTH_OK;
 }
 
-/* Each byte of the mask is set with probability 1 - p: its random word must reach p 2^32. */
+/* Sets each byte of the mask with probability 1 - p: if its random word is at least p 2^32. */
 static int drop(moth_tensor *input, double p, bool training, moth_tensor *generator,
                 moth_tensor **out) {
   if (!draws(p, training)) return moth_copy_into(out[0], input);
@@ -104,7 +106,7 @@ static int drop(moth_tensor *input, double p, bool training, moth_tensor *genera
                  .least = p < 1 ? (uint32_t)(p * 4294967296.0) : 0};
   int status = moth_generator_take(input->ctx, generator, (uint64_t)(out[1]->l.numel + 3) / 4,
                                    &how.seed, &how.block);
-  if (p == 1) memset(moth_at(out[1]), 0, (size_t)out[1]->l.numel); /* no word reaches 2^32 */
+  if (p == 1) memset(moth_at(out[1]), 0, (size_t)out[1]->l.numel); /* p 2^32 does not fit a word */
   return status ? status : run_mask(input, out[1], how, out[0]);
 }
 
@@ -173,14 +175,15 @@ MOTH_OP(dropout2d, DROPOUT2D,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD | MOTH_OP_RANDOM | MOTH_OP_INPLACE |
            MOTH_OP_TAKES_INPLACE)
 
-/* -- their gradient -- */
+/* -- the gradient of both -- */
 
 static int dropout_apply_shape(const dropout_apply_args *a, moth_layout *y) {
   const moth_layout *x = &a->input->l, *mask = &a->mask->l;
   bool fits = mask->ndim <= x->ndim;
   for (int32_t i = 0; fits && i < mask->ndim; i++) fits = mask->shape[i] == x->shape[i];
   if (!fits)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "mask", "%s does not begin as %s", moth_str(a->input),
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "mask", "the first dimensions of %s differ from %s",
+                                                   moth_str(a->input),
                      moth_str(a->mask));
   y->ndim = x->ndim;
   memcpy(y->shape, x->shape, sizeof y->shape);

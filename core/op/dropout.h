@@ -18,10 +18,10 @@ MOTH_ARGS(dropout, DROPOUT)
   ARG(generator, generator, none, "random number generator")
 MOTH_ARGS(dropout2d, DROPOUT2D)
 
-/* The ops of both after the mask is drawn, and their gradient. */
+/* dropout and dropout2d after the mask is drawn, and their gradient */
 #define DROPOUT_APPLY(ARG) \
   ARG(tensor, input, , "any shape") \
-  ARG(mask,   mask,  , "true for the elements kept: of the input's shape, or of its first " \
+  ARG(mask,   mask,  , "true for the elements kept; has the input's shape or its first " \
                        "dimensions") \
   ARG(float,  scale, , "factor of the elements kept")
 MOTH_ARGS(dropout_apply, DROPOUT_APPLY)

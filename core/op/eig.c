@@ -41,7 +41,8 @@ static int linalg_eig_shape(const linalg_eig_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* The vectors go to the gradient; without one only the values are computed. */
+/* The second result, the vectors, is saved for the gradient. Without a gradient only the values are
+** computed. */
 static int linalg_eigvals_shape(const linalg_eigvals_args *a, moth_layout *y) {
   const linalg_eig_args same = {.ctx = a->ctx, .A = a->A};
   if (a->ctx->grad_mode && moth_needs_grad(a->A)) return linalg_eig_shape(&same, y);
@@ -49,9 +50,10 @@ static int linalg_eigvals_shape(const linalg_eigvals_args *a, moth_layout *y) {
   return values_shape(a->A, y);
 }
 
-/* y, with `down` elements from row to row, := a vector, or with `im` its real and imaginary parts,
-** rotated so that the first entry above a tenth of the largest is positive; its conjugate follows.
-** Its length is 1, so that squares of entries stay in the range of doubles. */
+/* Writes a vector to y, with `down` elements between rows; with `im` also its imaginary parts. The
+** vector is rotated so that the first entry above a tenth of the largest entry is positive. With
+** `im` the conjugate vector follows. The vector has length 1, so squares of entries stay in the
+** range of doubles. */
 #define PUT_VECTOR(real)                                                                     \
   static void put_##real(int64_t n, const real *re, const real *im, int64_t down, real *y) { \
     double most = 0, size = 0, a = 0, b = 0;                                                 \
@@ -72,7 +74,8 @@ static int linalg_eigvals_shape(const linalg_eigvals_args *a, moth_layout *y) {
 PUT_VECTOR(float)
 PUT_VECTOR(double)
 
-/* The j-th vector of the i-th matrix := the j-th column of x, or with `pair` that and the next. */
+/* The j-th vector of the i-th matrix := column j of x; with `pair`, columns j and j + 1 as its real
+** and imaginary parts. */
 static void put_vector(const moth_stack *s, const char *x, int64_t j, bool pair, int64_t i) {
   const int64_t n = s->n;
   const void *re = x + j * n * s->size, *im = pair ? x + (j + 1) * n * s->size : NULL;
@@ -91,7 +94,7 @@ static int eig_one(const moth_stack *s, int64_t i, char *scratch) {
   for (int64_t j = 0; j < n && !info; j++) {
     moth_stack_put(s, moth_stack_y(s, 0, i), 2 * j, moth_stack_get(s, re, j));
     moth_stack_put(s, moth_stack_y(s, 0, i), 2 * j + 1, moth_stack_get(s, im, j));
-    const double above = moth_stack_get(s, im, j); /* of a pair the first one is */
+    const double above = moth_stack_get(s, im, j); /* the first value of a conjugate pair */
     if (s->job && above >= 0) put_vector(s, v, j, above > 0, i);
   }
   return info;
@@ -129,7 +132,7 @@ static int linalg_eigvals_cpu(const linalg_eigvals_args *a, moth_tensor **out) {
   return eig_cpu(&same, out, out[1] != NULL);
 }
 
-/* -- gradients: matrices of complex numbers as two real ones -- */
+/* -- gradients: a complex matrix is two real matrices -- */
 
 typedef struct parts {
   moth_tensor *re, *im;
@@ -157,7 +160,7 @@ static moth_tensor *column_sum(moth_grad *g, moth_tensor *x) {
   return GRAD(g, sum, .input = x, .dim = {rows, 1}, .keepdim = true, .dtype = -1);
 }
 
-/* 1 where the entry of each column is that which was made positive. */
+/* Returns 1 at the entry of each column that was made positive, else 0. */
 static moth_tensor *first_large(moth_grad *g, parts v) {
   static const int64_t rows[] = {-2};
   moth_tensor *size = PLUS(OF(square, v.re), OF(square, v.im));
@@ -168,7 +171,7 @@ static moth_tensor *first_large(moth_grad *g, parts v) {
   return TIMES(large, BELOW(so_far, NUMBER(1.5)));
 }
 
-/* The gradient of the columns of D, with vectors V: D without the part that changes their lengths
+/* Returns the gradient dv of the columns v without the components that change the columns' lengths
 ** and the phases of the first large entries. */
 static parts free_part(moth_grad *g, parts v, parts dv) {
   moth_tensor *a = column_sum(g, PLUS(TIMES(dv.re, v.re), TIMES(dv.im, v.im)));
@@ -179,7 +182,7 @@ static parts free_part(moth_grad *g, parts v, parts dv) {
   return (parts){MINUS(dv.re, TIMES(v.re, a)), PLUS(MINUS(dv.im, TIMES(v.im, a)), b)};
 }
 
-/* The real part of V^-* (diag(dL) + (V* D) / E*) V*, E(i, j) = L(j) - L(i). */
+/* Returns the real part of V^-* (diag(dL) + (V* D) / E*) V*, where E(i, j) = L(j) - L(i). */
 static moth_tensor *eig_back(moth_grad *g, moth_tensor *l, moth_tensor *vectors, moth_tensor *dl,
                              moth_tensor *dvectors) {
   const parts v = parts_of(g, vectors), w = parts_of(g, l);
@@ -229,7 +232,8 @@ MOTH_LAPACK_OP(linalg_eig, LINALG_EIG, .saves = "eigenvalues eigenvectors",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
                            "moth.eye(3):expand(2, 3, 3)  -- domain: matrix")
 
-/* Under create_graph the vectors are computed again: those of the forward pass have no history. */
+/* Under create_graph the vectors are computed again, because the vectors of the forward pass were
+** not recorded. */
 static int linalg_eigvals_grad(const linalg_eigvals_args *a, moth_grad *g) {
   moth_tensor *y[2] = {NULL, NULL}, *l = g->out[0], *v = g->out[1];
   if (g->ctx->grad_mode) {

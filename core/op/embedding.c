@@ -22,9 +22,9 @@
 #include "position.h"
 #include "view.h"
 
-#define NUDGE 1e-7 /* PyTorch's, added to the norm in the divisor */
+#define NUDGE 1e-7 /* added to the norm in the divisor, as in PyTorch */
 
-/* -- tokens and their shares -- */
+/* -- tokens and their factors -- */
 
 moth_tensor *moth_tokens_of(const moth_tensor *index, int64_t rows, const char *arg) {
   moth_tensor *list = moth_positions(index);
@@ -53,7 +53,7 @@ int moth_real_padding(moth_ctx *ctx, int64_t padding, int64_t rows, int64_t *y) 
 
 typedef struct shares {
   moth_ctx *ctx;
-  int64_t padding, bytes, *count; /* count: of each token, NULL if it does not matter */
+  int64_t padding, bytes, *count; /* count: occurrences of each token; NULL if not needed */
 } shares;
 
 static int shares_new(shares *s, moth_ctx *ctx, const moth_tensor *list, int64_t rows,
@@ -80,7 +80,7 @@ static double share(const shares *s, int64_t token) {
   return s->count ? 1 / (double)s->count[token] : 1;
 }
 
-/* -- rows out of the table -- */
+/* -- reading rows of the table -- */
 
 static int embedding_rows_shape(const embedding_rows_args *a, moth_layout *y) {
   const moth_layout *x = &a->input->l;
@@ -89,21 +89,23 @@ static int embedding_rows_shape(const embedding_rows_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_SHAPE, "weight", "(tokens, features) is needed, got %s",
                      moth_str(a->weight));
   if (x->ndim == MOTH_MAX_DIMS)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no room for another dimension",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has too many dimensions to add one",
                      moth_str(a->input));
   y->ndim = x->ndim + 1;
   if (a->sparse && a->scale_grad_by_freq)
     return moth_fail(a->ctx, MOTH_E_UNSUPPORTED, "scale_grad_by_freq",
-                     "is for dense gradients: sparse ones hold each token's share as it came");
+                     "needs dense gradients: a sparse gradient keeps each occurrence of a token as "
+                     "its own row");
   memcpy(y->shape, x->shape, sizeof y->shape);
   y->shape[x->ndim] = a->weight->l.shape[1];
   return moth_real_padding(a->ctx, a->padding_idx, a->weight->l.shape[0], &padding);
 }
 
-typedef struct taking { /* rows of w go to y; scaled where tokens have shares in them */
+typedef struct taking { /* copies rows of w to y, scaled by the factors of their tokens if there are
+                        ** any */
   const shares *s;
   const int64_t *at;
-  int64_t d, bytes; /* of a row */
+  int64_t d, bytes; /* number of elements and of bytes of a row */
   int dtype;
   const char *from;
   char *to;
@@ -128,7 +130,7 @@ static void take_part(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* y (in f32 or f64 if there are shares) := rows of w */
+/* y := rows of w; y is f32 or f64 if the tokens have factors */
 static int take_rows(const embedding_rows_args *a, const moth_tensor *w, const moth_tensor *list,
                      moth_tensor *y) {
   shares s = {.padding = -1};
@@ -158,8 +160,8 @@ static int embedding_rows_cpu(const embedding_rows_args *a, moth_tensor **out) {
   return moth_real_done(y, out[0], status);
 }
 
-/* The rows that were looked up, each with what reached it; that is 0 for padding. They are copied,
-** since what was given may change. */
+/* Returns a sparse tensor of the used rows and their gradients; the gradient of padding is 0. The
+** tensors are copied, since the caller may change the originals. */
 static moth_tensor *used_rows(const embedding_rows_args *a, moth_grad *g) {
   const int64_t n = a->input->l.numel, shape[] = {n, a->weight->l.shape[1]}, column[] = {n, 1};
   int64_t padding;
@@ -199,17 +201,17 @@ MOTH_OP(embedding_rows, EMBEDDING_ROWS,
   .saves = "input",
   .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE, .public_name = "embedding")
 
-/* -- and back -- */
+/* -- the gradient -- */
 
 static int embedding_back_shape(const embedding_back_args *a, moth_layout *y) {
   int32_t n = a->index->l.ndim;
   bool fits = a->input->l.ndim == n + 1;
   for (int32_t i = 0; fits && i < n; i++) fits = a->input->l.shape[i] == a->index->l.shape[i];
   if (!fits)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s does not go with %s", moth_str(a->input),
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s does not match %s", moth_str(a->input),
                      moth_str(a->index));
   if (a->num_embeddings < 0)
-    return moth_fail(a->ctx, MOTH_E_ARG, "num_embeddings", "is negative");
+    return moth_fail(a->ctx, MOTH_E_ARG, "num_embeddings", "must be at least 0");
   y->ndim = 2;
   y->shape[0] = a->num_embeddings;
   y->shape[1] = a->input->l.shape[n];
@@ -284,7 +286,7 @@ static double norm_of(int64_t n, const double *x, double p) {
   return pow(sum, 1 / p);
 }
 
-/* Scales rows above max_norm; `row` has the size of one row. */
+/* Scales the listed rows of w whose norm is above `most`; `row` is a buffer for one row. */
 static int shorten(moth_tensor *w, const moth_tensor *list, double most, double p, double *row) {
   const int64_t *at = (const int64_t *)(const void *)moth_at(list);
   int64_t d = w->l.shape[1], size = moth_dtype_size[w->l.dtype], step = w->l.stride[1] * size;
@@ -334,7 +336,7 @@ MOTH_OP_COMPOSES(embedding_renorm_, EMBEDDING_RENORM_,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_WHOLE | MOTH_OP_FROM_ONE_THERE, .public_name = "embedding")
 
-/* A kernel of a device writes and no more. */
+/* A device's kernel only writes. */
 static int renorm_there(const embedding_args *a) {
   moth_tensor *w = a->weight;
   const bool mode = a->ctx->grad_mode;
@@ -355,7 +357,8 @@ static int embedding_compose(const embedding_args *a, moth_tensor **out) {
                                     .sparse = a->sparse};
   if (!moth_absent(a->max_norm)) {
     moth_layout y;
-    int status = embedding_rows_shape(&rows, &y); /* nothing is written if that refuses */
+    int status = embedding_rows_shape(&rows, &y); /* if the arguments are wrong, nothing is
+                                                  ** written */
     if (!status && a->weight->l.device) status = renorm_there(a);
     else if (!status)
       status = MOTH_CALL(a->ctx, NULL, embedding_renorm_, .weight = a->weight, .input = a->input,

@@ -8,8 +8,8 @@
   ARG(index,          input,            , "tokens, any shape") \
   ARG(tensor,         weight,           , "the vectors, (tokens, features)") \
   ARG(maybe_position, padding_idx,  none, "a token whose vector gets no gradient") \
-  ARG(maybe_float,    max_norm,     none, "vectors that are looked up are scaled in place to " \
-                                          "this norm if they are longer") \
+  ARG(maybe_float,    max_norm,     none, "largest norm of a vector: vectors of used tokens that " \
+                                          "are longer are scaled in place") \
   ARG(float,          norm_type,       2, "order of the norm") \
   ARG(bool,           scale_grad_by_freq, false, "divide gradients by the number of times the " \
                                                  "token occurs") \
@@ -24,15 +24,16 @@ MOTH_ARGS(embedding, EMBEDDING)
   ARG(float,          norm_type,       2, "order of the norm")
 MOTH_ARGS(embedding_renorm_, EMBEDDING_RENORM_)
 
-/* A token's share in the gradient is 1, or 0 for padding, or 1 / how often it comes. */
+/* The factor of a token's gradient: 0 for padding; else 1, or with scale_grad_by_freq 1 / number of
+** occurrences. */
 #define EMBEDDING_ROWS(ARG) \
   ARG(tensor,         weight,           , "the vectors, (tokens, features)") \
   ARG(index,          input,            , "tokens, any shape") \
   ARG(maybe_position, padding_idx,  none, "a token whose vector gets no gradient") \
   ARG(bool,           scale_grad_by_freq, false, "divide gradients by the number of times the " \
                                                  "token occurs") \
-  ARG(bool,           shared,      false, "multiply the rows by their share in the forward pass " \
-                                          "too") \
+  ARG(bool,           shared,      false, "multiply the rows by these factors in the forward " \
+                                          "pass too") \
   ARG(bool,           sparse,      false, "the gradient of `weight` is a sparse tensor of the " \
                                           "used rows")
 MOTH_ARGS(embedding_rows, EMBEDDING_ROWS)
@@ -46,7 +47,7 @@ MOTH_ARGS(embedding_rows, EMBEDDING_ROWS)
                                                  "token occurs")
 MOTH_ARGS(embedding_back, EMBEDDING_BACK)
 
-/* Each token of a bag adds its vector, or nothing if it is padding. */
+/* Each token of a bag adds its vector; padding adds nothing. */
 #define BAG_SUM(ARG) \
   ARG(index,          input,            , "tokens, (B, N), or (N) with a list") \
   ARG(tensor,         weight,           , "the vectors, (tokens, features)") \
@@ -58,9 +59,10 @@ MOTH_ARGS(embedding_back, EMBEDDING_BACK)
                                                  "token occurs")
 MOTH_ARGS(bag_sum, BAG_SUM)
 
-/* The tokens, packed and found within the table of so many rows; owned, NULL: error set. */
+/* Returns the tokens as a dense list, checked against `rows` rows of the table. Owned; NULL after
+** an error. */
 moth_tensor *moth_tokens_of(const moth_tensor *index, int64_t rows, const char *arg);
-/* *y := the token that is padding, or -1. */
+/* *y := the position of the padding token, or -1 without padding. */
 int moth_real_padding(moth_ctx *ctx, int64_t padding, int64_t rows, int64_t *y);
 
 #endif

@@ -25,7 +25,7 @@ static int frexp_of_cpu(const frexp_of_args *a, moth_tensor **out) {
   return y ? moth_real_done(y, out[0], status) : status;
 }
 
-/* dy 2^-exponent, in two steps: half of the power is in the range where all of it may not be. */
+/* Returns dy 2^-exponent in two steps, because half of the power is always in range. */
 static int frexp_of_grad(const frexp_of_args *a, moth_grad *g) {
   if (!g->dys[0]) return g->status;
   moth_tensor *dy = moth_grad_real(g, g->dys[0]);

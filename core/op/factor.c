@@ -31,8 +31,8 @@ static int copy_shape(const moth_tensor *x, int32_t ndim, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* y := the upper or the lower triangle of the i-th matrix, and whether that is finite. LAPACK reads
-** nothing else. */
+/* Copies the upper or lower triangle of the i-th matrix to y: LAPACK reads nothing else. Returns
+** true if it is finite. */
 static bool load_triangle(const moth_stack *s, int64_t i, bool upper, char *y) {
   const char *x = moth_stack_x(s, 0, i);
   const int64_t n = s->n;
@@ -51,7 +51,7 @@ static int linalg_cholesky_shape(const linalg_cholesky_args *a, moth_layout *y) 
   return status ? status : moth_shape_like(a->A, y);
 }
 
-/* The other triangle := 0 */
+/* Sets the other triangle to 0. */
 static void clear_other(const moth_stack *s, char *y, bool upper) {
   const int64_t n = s->n;
   for (int64_t r = 0; r < n; r++)
@@ -113,8 +113,8 @@ static int linalg_cholesky_cpu(const linalg_cholesky_args *a, moth_tensor **out)
 #define LOWER(p, d) GRAD(g, tril, .input = p, .diagonal = d)
 #define UPPER(p, d) GRAD(g, triu, .input = p, .diagonal = d)
 
-/* With A = L L' and S = L^-T phi(L' dL) L^-1, phi halving the diagonal of a lower triangle:
-** dA is the symmetric part of S. */
+/* A = L L' and S = L^-T phi(L' dL) L^-1, where phi keeps the lower triangle and halves its
+** diagonal. dA is the symmetric part of S. */
 static int cholesky_back(moth_grad *g, const moth_tensor *a, bool upper, moth_tensor *dl) {
   moth_tensor *l = upper ? TURNED(g->out[0]) : g->out[0];
   if (upper) dl = TURNED(dl);
@@ -172,8 +172,8 @@ static int linalg_qr_shape(const linalg_qr_args *a, moth_layout *y) {
   const int64_t rows = a->A->l.shape[n - 2], cols = a->A->l.shape[n - 1];
   const int64_t k = a->mode == COMPLETE || rows < cols ? rows : cols;
   if (a->mode == COMPLETE && rows > cols && k > INT16_MAX)
-    return moth_fail(a->ctx, MOTH_E_LIMIT, "mode", "a square Q of %lld columns is beyond what "
-                     "LAPACK can count", (long long)k);
+    return moth_fail(a->ctx, MOTH_E_LIMIT, "mode",
+                     "a square Q of %lld columns is too large for LAPACK", (long long)k);
   copy_shape(a->A, n, &y[0]);
   copy_shape(a->A, n, &y[1]);
   y[0].shape[n - 1] = k;
@@ -187,7 +187,7 @@ static int linalg_qr_shape(const linalg_qr_args *a, moth_layout *y) {
 
 static int qr_one(const moth_stack *s, int64_t i, char *scratch) {
   const linalg_qr_args *a = s->args;
-  const int64_t m = s->m, n = s->n, q = s->y[1]->l.shape[s->batch]; /* columns of Q */
+  const int64_t m = s->m, n = s->n, q = s->y[1]->l.shape[s->batch]; /* number of columns of Q */
   const int columns = (int)q;
   char *x = scratch + s->a, *tau = scratch + s->tau, *r = moth_stack_y(s, 1, i);
   int info = 0;
@@ -230,8 +230,8 @@ static int linalg_qr_cpu(const linalg_qr_args *a, moth_tensor **out) {
   return status;
 }
 
-/* The gradient of X = Q R with at least as many rows as columns: with M = R dR' - dQ' Q and its
-** lower triangle made symmetric, (dQ + Q M) R^-T. NULL is zero. */
+/* Returns the gradient of X = Q R for a matrix with at least as many rows as columns: (dQ + Q M)
+** R^-T, where M is the lower triangle of R dR' - dQ' Q made symmetric. NULL means zero. */
 static moth_tensor *qr_back(moth_grad *g, moth_tensor *q, moth_tensor *r, moth_tensor *dq,
                             moth_tensor *dr) {
   moth_tensor *m = dr ? PRODUCT(r, TURNED(dr)) : NULL, *p = dq ? PRODUCT(TURNED(dq), q) : NULL;
@@ -241,7 +241,8 @@ static moth_tensor *qr_back(moth_grad *g, moth_tensor *q, moth_tensor *r, moth_t
   return SOLVED(TURNED(r), m, false, false);
 }
 
-/* A wide A = (X, Y) = Q (U, V): the gradient of V passes to Y, and through Q = Y V^+ to X. */
+/* A matrix with more columns than rows is A = (X, Y) = Q (U, V). The gradient of V gives that of Y
+** directly, and that of X through Q. */
 static int qr_wide_grad(const linalg_qr_args *a, moth_grad *g, moth_tensor *dq, moth_tensor *dr) {
   const int32_t d = a->A->l.ndim;
   const int64_t m = a->A->l.shape[d - 2], rest = a->A->l.shape[d - 1] - m;
@@ -266,11 +267,13 @@ static int linalg_qr_grad(const linalg_qr_args *a, moth_grad *g) {
   const int64_t m = a->A->l.shape[d - 2], n = a->A->l.shape[d - 1];
   if (!dq && !dr) return g->status;
   if (a->mode == NO_Q)
-    return moth_fail(a->ctx, MOTH_E_GRAPH, "mode", "the gradient of R goes through Q, which 'r' "
-                     "leaves out: use 'reduced'");
+    return moth_fail(a->ctx, MOTH_E_GRAPH, "mode",
+                     "the gradient of R needs Q, which mode 'r' does not compute: use mode "
+                     "'reduced'");
   if (a->mode == COMPLETE && m > n)
-    return moth_fail(a->ctx, MOTH_E_GRAPH, "mode", "the further columns of a complete Q are not "
-                     "unique and have no gradient: use 'reduced'");
+    return moth_fail(a->ctx, MOTH_E_GRAPH, "mode",
+                     "the additional columns of a complete Q are not unique and have no gradient: "
+                     "use mode 'reduced'");
   if (m < n) return qr_wide_grad(a, g, dq, dr);
   return moth_flow(g, a->A, qr_back(g, g->out[0], g->out[1], dq, dr));
 }
@@ -289,7 +292,8 @@ static int linalg_eigh_shape(const linalg_eigh_args *a, moth_layout *y) {
   return status ? status : moth_shape_like(a->A, &y[1]);
 }
 
-/* The vectors go to the gradient; without one only the values are computed. */
+/* The second result, the vectors, is saved for the gradient. Without a gradient only the values are
+** computed. */
 static int linalg_eigvalsh_shape(const linalg_eigvalsh_args *a, moth_layout *y) {
   int status = moth_check_matrices(a->ctx, "A", a->A, true);
   if (a->ctx->grad_mode && moth_needs_grad(a->A)) moth_shape_like(a->A, &y[1]);
@@ -297,7 +301,7 @@ static int linalg_eigvalsh_shape(const linalg_eigvalsh_args *a, moth_layout *y) 
   return status ? status : copy_shape(a->A, a->A->l.ndim - 1, y);
 }
 
-/* Eigenvalues, and vectors if there is a second result. */
+/* Computes the eigenvalues, and the vectors if there is a second result. */
 static int eigh_one(const moth_stack *s, int64_t i, char *scratch) {
   const linalg_eigh_args *a = s->args;
   const int64_t n = s->n;
@@ -377,7 +381,8 @@ MOTH_LAPACK_OP(linalg_eigh, LINALG_EIGH, .saves = "eigenvalues eigenvectors",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: symmetric\n"
                            "moth.eye(3):expand(2, 3, 3), {UPLO = 'U'}  -- domain: symmetric")
 
-/* Under create_graph the vectors are computed again: those of the forward pass have no history. */
+/* Under create_graph the vectors are computed again, because the vectors of the forward pass were
+** not recorded. */
 static int linalg_eigvalsh_grad(const linalg_eigvalsh_args *a, moth_grad *g) {
   moth_tensor *y[2] = {NULL, NULL}, *v = g->out[1];
   if (g->ctx->grad_mode) {
@@ -418,7 +423,7 @@ static int lu_one(const moth_stack *s, int64_t i, char *scratch) {
   for (int j = 0; j < s->k; j++) pivots[j] = finite ? at[j] - 1 : j;
   if (finite) moth_stack_turn(s, x, s->n, s->m, y, s->n);
   else moth_stack_fill(s, y, (int64_t)s->m * s->n, NAN);
-  return 0; /* a zero on the diagonal of U is no failure here */
+  return 0; /* a zero on the diagonal of U is not an error of this op */
 }
 
 static void lu_side(const moth_stack *s, int64_t i, char *scratch) {
@@ -453,15 +458,17 @@ static int linalg_lu_factor_cpu(const linalg_lu_factor_args *a, moth_tensor **ou
 
 #define PART(p, at, from, n) GRAD(g, narrow, .input = p, .dim = at, .start = from, .length = n)
 
-/* m := L^-T m for the unit triangle of the square part of LU; `turned` is its transpose. */
+/* m := L^-T m, with L the unit triangle of the square part of LU. `turned` is the transpose of
+** L. */
 static moth_tensor *behind_lower(moth_grad *g, moth_tensor *turned, moth_tensor *m) {
   return GRAD(g, linalg_solve_triangular, .A = turned, .B = m, .upper = true, .left = true,
               .unitriangular = true);
 }
 
-/* Of P' A, with A = P L U. The square part of it gets L^-T X U^-T, with X = tril(L' dL, -1) +
-** triu(dU U'); columns beyond it, whose part of U is V, get L^-T dV and take tril(dV V', -1) from
-** X; rows beyond it, whose part of L is W, get dW U^-T and take triu(W' dW) from X. */
+/* The gradient of P' A, where A = P L U. For a square matrix it is L^-T X U^-T, where X = tril(L'
+** dL, -1) + triu(dU U'). Columns beyond the square have a part V of U: their gradient is L^-T dV,
+** and tril(dV V', -1) is subtracted from X. Rows beyond the square have a part W of L: their
+** gradient is dW U^-T, and triu(W' dW) is subtracted from X. */
 static moth_tensor *lu_back(moth_grad *g, moth_tensor *lu, moth_tensor *dlu) {
   const int32_t d = lu->l.ndim;
   const int64_t m = lu->l.shape[d - 2], n = lu->l.shape[d - 1], k = m < n ? m : n;
@@ -472,7 +479,7 @@ static moth_tensor *lu_back(moth_grad *g, moth_tensor *lu, moth_tensor *dlu) {
     rest = PART(lu, dim, k, m + n - 2 * k), drest = PART(dlu, dim, k, m + n - 2 * k);
   }
   moth_tensor *turned = TURNED(square), *strict = LOWER(square, -1);
-  moth_tensor *p = PRODUCT(TURNED(strict), LOWER(dsquare, -1)); /* the unit adds only to dL */
+  moth_tensor *p = PRODUCT(TURNED(strict), LOWER(dsquare, -1)); /* without the unit diagonal */
   p = LOWER(PLUS(p, LOWER(dsquare, -1)), -1);
   moth_tensor *x = PLUS(p, UPPER(PRODUCT(UPPER(dsquare, 0), TURNED(UPPER(square, 0))), 0));
   if (m < n) x = MINUS(x, LOWER(PRODUCT(drest, TURNED(rest)), -1));
@@ -505,7 +512,7 @@ MOTH_LAPACK_OP(linalg_lu_factor, LINALG_LU, .saves = "LU pivots",
 
 static int linalg_lu_order_shape(const linalg_lu_order_args *a, moth_layout *y) {
   if (a->pivots->l.ndim < 1 || a->pivots->l.shape[a->pivots->l.ndim - 1] > a->rows)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "pivots", "at most %lld are needed in a row, got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "pivots", "each row needs at most %lld pivots, got %s",
                      (long long)a->rows, moth_str(a->pivots));
   moth_shape_like(a->pivots, y);
   y->shape[y->ndim - 1] = a->rows;
@@ -521,10 +528,10 @@ static int linalg_lu_order_cpu(const linalg_lu_order_args *a, moth_tensor **out)
   int status = MOTH_OK;
   for (; n && order < end && !status; order += n, pivot += k) {
     for (int64_t i = 0; i < n; i++) order[i] = i;
-    for (int64_t j = 0; j < k && !status; j++) { /* undone from the last one on */
+    for (int64_t j = 0; j < k && !status; j++) { /* the last swap is undone first */
       const int64_t i = a->inverse ? k - 1 - j : j, other = pivot[i], row = order[i];
       if (other < 0 || other >= n)
-        status = moth_fail(a->ctx, MOTH_E_INDEX, "pivots", MOTH_POS " is none of the %lld rows",
+        status = moth_fail(a->ctx, MOTH_E_INDEX, "pivots", MOTH_POS " is not one of the %lld rows",
                            (long long)other, (long long)n);
       else order[i] = order[other], order[other] = row;
     }

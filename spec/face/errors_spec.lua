@@ -239,7 +239,7 @@ describe("an error of an op within", function()
   it("shows sequences as they are, not as images of height one", function()
     local w = moth.ones(4, 5, 3)
     refuses(function() local _ = F.conv1d(x, w) end,
-      "(the filters f32 (4, 5, 3) want 5 channels, got f32 (2, 3, 4))", { x, w })
+      "(the filters f32 (4, 5, 3) need 5 channels, got f32 (2, 3, 4))", { x, w })
     refuses(function() local _ = F.conv1d(x, moth.ones(4, 3, 9), { dilation = 2 }) end,
       "(a kernel of {9} with dilation {2} does not fit f32 (2, 3, 4))", { x })
     refuses(function() local _ = F.conv1d(x, moth.ones(4, 3, 2), { stride = 0 }) end,
@@ -337,7 +337,7 @@ describe("shapes and sizes", function()
     refuses(function() return (F.conv2d(moth.ones(1, 1, 3, 3), moth.ones(8, 1, 5, 5))) end,
       "a kernel of {5, 5} does not fit f32 (1, 1, 3, 3)")
     refuses(function() return (F.conv2d(moth.ones(1, 1, 28, 28), moth.ones(8, 3, 5, 5))) end,
-      "want 3 channels, got f32 (1, 1, 28, 28)")
+      "need 3 channels, got f32 (1, 1, 28, 28)")
     refuses(function() return (moth.ones(2, 2):item()) end, "f32 (2, 2)")
   end)
 

@@ -142,9 +142,9 @@ describe("ctc_loss", function()
   it("refuses lengths and classes that do not fit", function()
     local x, t = scores { 7, 2, 4 }, moth.tensor(TARGETS)
     local function loss(...) return F.ctc_loss(...) end
-    refuses("'input_lengths' to 'ctc_loss' %(sequence 2 has 8 steps, but there are 0 to 7",
+    refuses("'input_lengths' to 'ctc_loss' %(sequence 2 has 8 steps, but 0 to 7 are possible",
       function() local y = loss(x, t, { 7, 8 }, { 3, 2 }) return y end)
-    refuses("'target_lengths' to 'ctc_loss' %(sequence 1 has 4 targets, but there are 0 to 3",
+    refuses("'target_lengths' to 'ctc_loss' %(sequence 1 has 4 targets, but 0 to 3 are possible",
       function() local y = loss(x, t, { 7, 7 }, { 4, 2 }) return y end)
     refuses("'target_lengths' to 'ctc_loss' %(one for each of 2 sequences",
       function() local y = loss(x, t, { 7, 7 }, { 4, 2, 1 }) return y end)

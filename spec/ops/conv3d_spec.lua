@@ -115,7 +115,7 @@ describe("conv3d", function()
     end
     refused("'weight' to 'conv3d' (a kernel of {5, 3, 3} does not fit f32 (1, 2, 4, 5, 6))", x,
       moth.ones(3, 2, 5, 3, 3))
-    refused("'input' to 'conv3d' (the filters f32 (3, 4, 3, 3, 3) want 4 channels", x,
+    refused("'input' to 'conv3d' (the filters f32 (3, 4, 3, 3, 3) need 4 channels", x,
       moth.ones(3, 4, 3, 3, 3))
     refused("(N, C, D, H, W) or (C, D, H, W) is needed, got f32 (4, 5, 6)", moth.ones(4, 5, 6), w)
     refused("(O, C / groups, KD, KH, KW) is needed, got f32 (3, 2, 3, 3)", x,
@@ -126,7 +126,7 @@ describe("conv3d", function()
     refused("'padding' to 'conv3d' ('same' needs stride 1, got {1, 1, 2})", x, w,
       { stride = { 1, 1, 2 }, padding = "same" })
     refused("did you mean 'same'", x, w, { padding = "sane" })
-    refused("'groups' to 'conv3d' (3 channels do not fall into 2 groups", x, w, { groups = 2 })
+    refused("'groups' to 'conv3d' (3 channels cannot be split into 2 groups", x, w, { groups = 2 })
   end)
 
   it("keeps the size with padding 'same', also for even filters and dilation", function()

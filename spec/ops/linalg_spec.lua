@@ -286,7 +286,7 @@ describe("linear algebra", function()
       "E_ARG")
     refuses(function() linalg.cond(moth.ones(2, 3), 1) end, "to 'cond' (a square matrix", "E_SHAPE")
     refuses(function() linalg.lu_solve(moth.eye(2), moth.tensor{3LL, 2LL}, moth.ones(2, 1)) end,
-      "bad argument 'pivots' to 'lu_solve' (3 is none of the 2 rows", "E_INDEX")
+      "bad argument 'pivots' to 'lu_solve' (3 is not one of the 2 rows", "E_INDEX")
     for _, pivots in ipairs {{2}, moth.tensor{2LL}, moth.tensor{{2LL}, {1LL}}, moth.tensor(2LL)} do
       refuses(function() linalg.lu_solve(moth.eye(2), pivots, moth.ones(2, 1)) end,
         "bad argument 'pivots' to 'lu_solve' (2 are needed for each of f32 (2, 2), got", "E_SHAPE")
