@@ -77,7 +77,7 @@ local nn, names = lazy.namespace("moth.nn", {
   hint = lazy.HELP,
 })
 
---- The names of the namespace, sorted.
+--- The sorted names of the namespace.
 nn.names = names
 
 return nn

@@ -14,20 +14,20 @@ local ctc = {}
 
 local OPTIONS = {
   {"position", "blank", "the blank class", default = 1},
-  {"enum", "reduction", "the reduction; the mean is of losses divided by the lengths of "
-    .. "their targets", choices = {"mean", "sum", "none"}},
-  {"bool", "zero_infinity", "use 0, without a gradient, as the loss of targets that do not fit "
-    .. "into the steps?", default = false},
+  {"enum", "reduction", "the reduction; the mean divides each loss by the length of "
+    .. "its target", choices = {"mean", "sum", "none"}},
+  {"bool", "zero_infinity", "use 0, without a gradient, for the loss of targets that are "
+    .. "longer than the input?", default = false},
 }
 
-local MOST = 2 ^ 53 -- doubles above it have gaps
+local MOST = 2 ^ 53 -- doubles above this value have gaps
 
 local function no_length(name, n)
   errors.argument("ctc_loss", name, "lengths from 0 to 2^53 are needed, got " .. n, "E_SHAPE")
 end
 
--- Lengths, given as a number, a list or a tensor, as a tensor on x's device; and each length plus
--- 1: the position after the last element.
+-- Converts lengths (a number, a list or a tensor) to a tensor on x's device. Also returns each
+-- length plus 1, the position after the last element.
 local function counts(name, lengths, x)
   local moth = require "moth"
   if type(lengths) == "number" then lengths = {lengths} end
@@ -49,13 +49,13 @@ local function counts(name, lengths, x)
     end
     if lib.capture and not lengths.is_cuda then
       local check = require "moth.capture.value_check"
-      check(lengths:lt(0), function() no_length(name, "a negative one") end)
+      check(lengths:lt(0), function() no_length(name, "a negative length") end)
       lengths = lengths:clamp(0)
     end
     return lengths:to(x.device) + 1
   end
   if not lib.is_plain(lengths) then
-    errors.refuse("ctc_loss", name, "a number, a list or a tensor of them is needed", lengths,
+    errors.refuse("ctc_loss", name, "a number, a list or a tensor of numbers is needed", lengths,
       "E_TYPE")
   end
   local more = {}
@@ -69,8 +69,8 @@ local function counts(name, lengths, x)
   return moth.tensor(more, {dtype = moth.int64, device = x.device})
 end
 
--- Targets as a tensor (N, S). Elements after a sequence's length may be anything, also 0: they
--- become 1. Concatenated targets are put into rows.
+-- Converts targets to a tensor (N, S). Elements after a sequence's length may have any value, even
+-- 0; they become 1. Concatenated targets are split into rows.
 local function labels(targets, sizes, x)
   local moth = require "moth"
   if not lib.istensor(targets) then
@@ -78,7 +78,7 @@ local function labels(targets, sizes, x)
   end
   targets = targets:to(x.device)
   if targets:dim() > 2 or targets:dim() == 2 and targets:size(1) ~= sizes:size(1) then
-    return targets -- the op raises
+    return targets -- the op raises for this shape
   end
   local rows, width = targets:dim() == 2, targets:size(-1)
   if not rows then
@@ -105,16 +105,16 @@ end
 ctc.ctc_loss = define {
   name = "ctc_loss",
   doc = "The negative log probability of the targets, summed over all alignments: equal classes of "
-    .. "neighbouring steps are merged, then blanks are removed (Graves et al. 2006). "
-    .. "Targets after a sequence's length are ignored. PyTorch's gradient "
-    .. "by log_probs also contains their softmax, which the gradient of log_softmax cancels.",
+    .. "neighbouring steps are merged, then blanks are removed (Graves et al. 2006). Targets after "
+    .. "a sequence's length are ignored. PyTorch's gradient with respect to log_probs also "
+    .. "contains their softmax, which the gradient of log_softmax cancels.",
   examples = "moth.randn(6, 2, 4):log_softmax(3), moth.tensor{{2LL, 3LL, 2LL}, {4LL, 2LL, 0LL}},"
     .. " {6, 5}, {3, 2}\n"
     .. "moth.randn(6, 4):log_softmax(2), {2, 3, 1}, 6, 3, {blank = 4, reduction = 'sum', "
     .. "zero_infinity = true}",
   args = {
     {"tensor", "log_probs", "log probabilities of the classes, (T, N, C) or (T, C)"},
-    {"index", "targets", "classes from 1, (N, S), or those of all sequences one after another"},
+    {"index", "targets", "classes from 1, (N, S), or the targets of all sequences concatenated"},
     {"any", "input_lengths", "the number of steps of each sequence; a list or a tensor"},
     {"any", "target_lengths", "the number of targets of each sequence"},
     OPTIONS[1], OPTIONS[2], OPTIONS[3],
@@ -134,8 +134,8 @@ ctc.ctc_loss = define {
 }
 
 --- The CTC loss of sequences of scores: log_probs (T, N, C), targets (N, S) or concatenated, and
--- the lengths of both. `nn.CTCLoss(blank, reduction, zero_infinity)`: the default blank is the
--- first class.
+-- the lengths of both. `nn.CTCLoss(blank, reduction, zero_infinity)`: by default class 1 is the
+-- blank.
 local CTCLoss = class("CTCLoss", Module)
 ctc.CTCLoss = CTCLoss
 

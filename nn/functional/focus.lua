@@ -17,14 +17,14 @@ attention.SDPBackend = {
 
 local FNAME = "sdpa_kernel"
 
--- The set of backends from a name or a list of names.
+-- Converts a kernel's name or a list of names to a set.
 local function chosen(backends)
   local list = type(backends) == "string" and { backends } or backends
   local set, known = {}, {}
   for name in pairs(attention.SDPBackend) do known[#known + 1] = name end
   table.sort(known)
   if not lib.is_plain(list) or #list == 0 then
-    errors.refuse(FNAME, "backends", "a name of SDPBackend or a list of them is needed", backends,
+    errors.refuse(FNAME, "backends", "a name of SDPBackend or a list of names is needed", backends,
       "E_TYPE")
   end
   for _, name in ipairs(list) do
@@ -44,19 +44,20 @@ local function restore(before, ok, ...)
   return ...
 end
 
---- moth.nn.attention.sdpa_kernel(backends, f): calls f() with these kernels of attention.
+--- moth.nn.attention.sdpa_kernel(backends, f): calls f(); attention uses only these kernels
+-- meanwhile.
 attention.sdpa_kernel = define {
   name = FNAME,
   doc = "Calls f() and returns its results; inside, scaled_dot_product_attention uses the named "
     .. "kernels. MATH, FLASH_ATTENTION and EFFICIENT_ATTENTION are one kernel, which is always "
-    .. "available; CUDNN_ATTENTION is cuDNN's, for half types on a GPU. (As torch.nn.attention."
-    .. "sdpa_kernel, whose `with` is a function here.)",
+    .. "available; CUDNN_ATTENTION is cuDNN's, for half types on a GPU. (As "
+    .. "torch.nn.attention.sdpa_kernel; a function replaces its `with` block.)",
   examples = "'MATH', function() return moth.ones(2) end\n"
     .. "{'CUDNN_ATTENTION', 'MATH'}, function() return moth.ones(2) end, {set_priority = true}",
   args = {
     { "any", "backends", "a name of SDPBackend, or a list of names" },
     { "function", "f", "the function to call" },
-    { "bool", "set_priority", "take the first that supports the inputs; cuDNN's is always first",
+    { "bool", "set_priority", "use the first that supports the inputs; cuDNN's is always first",
       default = false },
   },
   outputs = "...",

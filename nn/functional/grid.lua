@@ -1,5 +1,5 @@
---- grid.lua -- affine_grid: the grid by which grid_sample applies an affine map to images and
--- volumes.
+--- grid.lua -- affine_grid: computes the grid with which grid_sample applies an affine map to
+-- images and volumes.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -9,7 +9,7 @@ local lib = require "moth.binding.lib"
 local ops = bind.ops
 local grid = {}
 
--- n coordinates along a side, from -1 to 1.
+-- Returns n coordinates along a dimension, from -1 to 1.
 local function side(n, align, theta)
   local line = n > 1 and ops.linspace(-1, 1, n, theta.dtype, theta.device)
     or ops.zeros({n}, theta.dtype, theta.device)
@@ -20,14 +20,14 @@ end
 --- F.affine_grid(theta, size, align_corners).
 grid.affine_grid = define {
   name = "affine_grid",
-  doc = "The grid by which grid_sample applies the affine matrices theta: the result's element at "
-    .. "(x, y) is sampled at theta (x, y, 1).",
+  doc = "The grid with which grid_sample applies the affine matrices theta: it samples the "
+    .. "result's element (x, y) at the input's position theta (x, y, 1).",
   examples = "moth.randn(2, 2, 3), {2, 3, 4, 5}\n"
     .. "moth.randn(1, 3, 4), {1, 2, 3, 2, 4}, {align_corners = true}",
   args = {
-    {"tensor", "theta", "matrices, (N, 2, 3), or of volumes (N, 3, 4)"},
+    {"tensor", "theta", "matrices, (N, 2, 3) for images, (N, 3, 4) for volumes"},
     {"shape", "size", "sizes of the result, (N, C, H, W) or (N, C, D, H, W)"},
-    {"bool", "align_corners", "-1 and 1 are the centres of the corner elements, else their outer "
+    {"bool", "align_corners", "are -1 and 1 the centres of the corner elements, not their outer "
       .. "corners", default = false},
   },
   scoped = true,
@@ -50,8 +50,8 @@ grid.affine_grid = define {
       errors.refuse("affine_grid", "theta",
         ("(%d, %d, %d) is needed"):format(size[1], sides, sides + 1), theta, "E_SHAPE")
     end
-    -- theta's columns are x, y, z and 1; x is the last side. Elements and coordinates form one
-    -- long dimension: loops over only two or three coordinates are slow.
+    -- theta's columns are x, y, z and 1; x runs along the last dimension. Elements and coordinates
+    -- form one long dimension, because loops over only two or three coordinates are slow.
     local count, wide, dims = size[1], size[#size], sides + 1
     local flat = lib.filled(dims, 1, dims, wide * sides)
     flat[1] = count

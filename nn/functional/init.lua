@@ -2,8 +2,8 @@
 --
 --     x = F.relu(F.max_pool2d(x, 2))
 --
--- It also has functions written in Lua: those of nn/ listed below, and those that
--- lua/moth/init.lua marks with a *.
+-- It also has functions written in Lua: those of nn/ listed below, and those marked with a * in
+-- lua/moth/init.lua.
 
 local bind = require "moth.binding.bind"
 local lazy = require "moth.base.lazy"
@@ -25,7 +25,7 @@ lazy.from(rows, "moth.nn.layer.lppool", "lp_pool1d lp_pool2d lp_pool3d")
 lazy.from(rows, "moth.nn.layer.unpool", "max_unpool1d max_unpool2d max_unpool3d")
 lazy.from(rows, "moth.nn.layer.channels", "local_response_norm channel_shuffle")
 
--- Ops with another name here: the method unfold is a view along one dimension.
+-- The op im2col has the name unfold here; the method unfold is a view along one dimension.
 local renamed = {unfold = "im2col"}
 
 local also = {"unfold"}

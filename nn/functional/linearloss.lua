@@ -26,7 +26,7 @@ local function cross_entropy(scores, target, o, reduction)
   return (own.cross_entropy(scores, target, o.weight, o.ignore_index, reduction, o.label_smoothing))
 end
 
--- The dtype of sums over chunks: a half type would overflow.
+-- The dtype of sums over chunks: half types become float32, since the sums could overflow.
 local function sum_type(x) return x:element_size() > 2 and x.dtype or require("moth").float32 end
 
 local function sums_like(x) return (ops.zeros(x.shape, sum_type(x), x.device)) end
@@ -42,14 +42,14 @@ local function part_of(losses, o)
   return (losses:sum { dtype = sum_type(losses) })
 end
 
--- The losses of all rows, or their sum, divided by `share` if present; and, if requested, the
--- inputs' gradients, not divided, for a loss gradient `scale`: 1, or a number for each row. The
--- gradients of weight and bias have the dtype of sums.
+-- Computes the losses of all rows, or their sum, divided by `share` if present. If requested, also
+-- the inputs' gradients for the loss gradient `scale` (1, or a number for each row); they are not
+-- divided. The gradients of weight and bias have the dtype of sums over chunks.
 local function by_rows(input, weight, bias, o, wanted, scale, share)
   local n, losses, result_type = input:size(1), {}, nil
   local dx = wanted[1] and {} or nil
   local dw, db = wanted[2] and sums_like(weight) or nil, wanted[3] and sums_like(bias) or nil
-  for first = 1, math.max(n, 1), o.rows do -- without rows, there still is a loss
+  for first = 1, math.max(n, 1), o.rows do -- an input without rows also has a loss
     local count = math.min(o.rows, n - first + 1)
     local x, target = input:narrow(1, first, count), o.target:narrow(1, first, count)
     local scores = linear(x, weight, bias)
@@ -63,7 +63,7 @@ local function by_rows(input, weight, bias, o, wanted, scale, share)
       if dx then dx[#dx + 1] = d:to(weight.dtype):matmul(weight) end
       if dw then add_product(dw, turned, x) end
       if db then db:add_(d:sum(1):to(db.dtype)) end
-      for _, done in ipairs { loss, scores, turned, d } do done:free() end -- not by a collection
+      for _, done in ipairs { loss, scores, turned, d } do done:free() end -- frees at once
     else
       local loss = cross_entropy(scores, target, o, "none")
       losses[#losses + 1], result_type = part_of(loss, o), loss.dtype
@@ -75,7 +75,7 @@ local function by_rows(input, weight, bias, o, wanted, scale, share)
   return y:to(result_type), dx and ops.cat(dx, 1):to(input.dtype), dw, db
 end
 
--- The divisor of a mean, of `dtype`: the sum of the weights of targets that are not ignored.
+-- The divisor of the mean, of `dtype`: the sum of the weights of all targets that are not ignored.
 local function share_of(o, dtype)
   local target = o.target
   if target:is_floating_point() then
@@ -152,8 +152,8 @@ local function check(input, weight, target)
   end
 end
 
--- Raises for a class out of range. The losses would raise too, but with the row number of a chunk.
--- On a GPU the losses raise: a check would synchronize.
+-- Raises for a class out of range. The losses also raise, but with the row number within a chunk.
+-- On a GPU only the losses raise: this check would synchronize.
 local function check_classes(target, n, ignore_index)
   if lib.capture or target.device.type ~= "cpu" or target:is_floating_point()
       or target.dtype.name == "bool" then
@@ -167,7 +167,8 @@ local function check_classes(target, n, ignore_index)
       tonumber(target[at]:item()), n), "E_INDEX")
 end
 
--- Weights (C, d1, ..., in): the scores are (N, C, d1, ...), computed at once.
+-- Computes the loss for a weight (C, d1, ..., in): the scores are (N, C, d1, ...), computed without
+-- chunks.
 local function of_places(input, weight, bias, target, o)
   local features = weight:size(-1)
   if input:dim() < 1 or input:size(-1) ~= features then
@@ -186,17 +187,17 @@ return {
   linear_cross_entropy = define {
     name = "linear_cross_entropy",
     doc = "The cross entropy of a linear layer's results: F.cross_entropy(F.linear(input, "
-      .. "linear_weight, linear_bias), target), computed in chunks of rows to save memory, "
-      .. "for large vocabularies. If the target or the class weights require gradients, "
-      .. "all results are computed at once.",
+      .. "linear_weight, linear_bias), target), computed in chunks of rows to save memory, for "
+      .. "large vocabularies. If the target or the class weights require gradients, all results "
+      .. "are computed at once.",
     examples = "moth.randn(3, 4), moth.randn(5, 4), moth.tensor{1LL, 5LL, 2LL}\n"
       .. "moth.randn(4, 3), moth.randn(2, 3), moth.tensor{1LL, 2LL, 2LL, 1LL}, "
       .. "{linear_bias = moth.randn(2), weight = moth.tensor{0.5, 2}, ignore_index = 1, "
       .. "label_smoothing = 0.2, reduction = 'sum', batch_chunk_size = 3}",
     args = {
-      {"tensor", "input", "rows, (N, in_features), or a single one"},
-      {"tensor", "linear_weight", "(C, in_features); or (C, d1, ..., in_features) for a class at "
-        .. "each of several places"},
+      {"tensor", "input", "rows, (N, in_features), or a single row, (in_features)"},
+      {"tensor", "linear_weight", "(C, in_features); or (C, d1, ..., in_features), for a class at "
+        .. "each of several positions"},
       {"any", "target", "the class of each row, (N) or (N, d1, ...); or probabilities, "
         .. "(N, C, ...)"},
       {"tensor", "linear_bias", "(C) or (C, d1, ...)", optional = true},
@@ -205,8 +206,8 @@ return {
       {"int", "ignore_index", "a target value that is ignored", default = -100},
       {"float", "label_smoothing", "share of the target distributed uniformly over all classes",
        default = 0},
-      {"int", "batch_chunk_size", "rows in a chunk; default: as many as have 4 million results, "
-        .. "at least 256", optional = true},
+      {"int", "batch_chunk_size", "rows in a chunk; default: so many that a chunk has 4 million "
+        .. "scores, at least 256", optional = true},
     },
     run = function(input, weight, target, bias, class_weights, reduction, ignore_index, smoothing,
                    rows)
@@ -216,8 +217,9 @@ return {
       if weight:dim() > 2 then return (of_places(input, weight, bias, target, o)) end
       check(input, weight, target)
       if target:is_floating_point() and ignore_index > 0 then
-        errors.argument("linear_cross_entropy", "ignore_index", "names a class; targets that are "
-          .. "probabilities have none, got " .. ignore_index, "E_ARG")
+        errors.argument("linear_cross_entropy", "ignore_index",
+          "names a class, but targets that are "
+          .. "probabilities have no class to ignore, got " .. ignore_index, "E_ARG")
       end
       if rows ~= nil and rows < 1 then
         errors.argument("linear_cross_entropy", "batch_chunk_size", "a number from 1 on is needed, "

@@ -9,7 +9,7 @@ local ops = require("moth.binding.bind").ops
 
 local margins = {}
 
-local REDUCTION = {"enum", "reduction", "what the losses of single elements become",
+local REDUCTION = {"enum", "reduction", "how the losses of the elements are reduced",
                    choices = {"mean", "sum", "none"}}
 
 local function reduced(loss, reduction)
@@ -18,7 +18,7 @@ local function reduced(loss, reduction)
   return loss
 end
 
--- Raises unless x has the input's shape: broadcasting would compare all pairs.
+-- Raises unless x has the input's shape: with broadcasting, the loss would compare all pairs.
 local function same_shape(name, arg, x, input)
   if x.shape == input.shape then return end
   errors.argument(name, arg, ("the shape of the input, %s, is needed, got %s"):format(
@@ -28,7 +28,7 @@ end
 -- Raises unless x has the dtype of input1, except under autocast.
 local function same_dtype(name, arg, x, input1)
   if x.dtype == input1.dtype or require("moth").is_autocast_enabled() then return end
-  errors.argument(name, arg, ("%s does not go with 'input1', %s; convert one of them with :to()")
+  errors.argument(name, arg, ("%s and 'input1', %s, have different dtypes; convert one with :to()")
     :format(errors.describe(x), errors.describe(input1)), "E_DTYPE")
 end
 
@@ -45,17 +45,18 @@ local function same_dims(name, arg, x, first)
   end
 end
 
--- ---- differences: one op without a weight ----
+-- ---- losses of differences: a single op if there is no weight ----
 
--- Defines the function of a loss by its op; `setting` is the row of its own argument, if any.
--- PyTorch divides the mean by the sum of the weights; for huber_loss by their number.
+-- Defines the function of a loss computed by an op; `setting` is the row of its additional
+-- argument, if any. PyTorch divides the mean by the sum of the weights; for huber_loss by the
+-- number of weights.
 local function of_differences(name, doc, by_weights, setting)
   local args = {
     {"tensor", "input", "any shape"},
     {"tensor", "target", "of the same shape"},
     REDUCTION,
     {"tensor", "weight", "a factor of each loss, of the same shape" .. (by_weights
-      and "; a mean is divided by the sum of them" or ""), optional = true},
+      and "; a mean is divided by the sum of the weights" or ""), optional = true},
   }
   if setting then table.insert(args, 4, setting) end
   local function weighted(losses, reduction, weight)
@@ -84,9 +85,9 @@ local function of_differences(name, doc, by_weights, setting)
   }
 end
 
-of_differences("mse_loss", "The squared differences of input and target.", true)
-of_differences("l1_loss", "The absolute differences of input and target.", true)
-of_differences("huber_loss", "Half the squared difference up to `delta`, from there on a straight "
+of_differences("mse_loss", "The squared differences between input and target.", true)
+of_differences("l1_loss", "The absolute differences between input and target.", true)
+of_differences("huber_loss", "Half the squared difference up to `delta`, beyond it a straight "
   .. "line (Huber, 1964).", false,
   {"float", "delta", "distance up to which the loss is quadratic", default = 1})
 
@@ -130,7 +131,7 @@ margins.cosine_similarity = define {
 -- where it is -1.
 margins.margin_ranking_loss = define {
   name = "margin_ranking_loss",
-  doc = "The margin loss of two scores that should be in the target's order.",
+  doc = "The margin loss of two scores whose order should be the target's.",
   examples = "moth.randn(4), moth.randn(4), moth.ones(4)\n"
     .. "moth.randn(4), moth.randn(4), moth.ones(4), {margin = 0.5, reduction = 'sum'}",
   args = {
@@ -160,7 +161,7 @@ margins.hinge_embedding_loss = define {
   args = {
     {"tensor", "input", "distances, any shape"},
     {"tensor", "target", "1 or -1 for each"},
-    {"float", "margin", "distances above it have no loss", default = 1},
+    {"float", "margin", "distances above the margin have no loss", default = 1},
     REDUCTION,
   },
   scoped = true,
@@ -182,7 +183,7 @@ margins.cosine_embedding_loss = define {
     {"tensor", "input1", "vectors, (N, D) or (D)"},
     {"tensor", "input2", "vectors, of the same shape"},
     {"tensor", "target", "1 or -1 for each, (N) or ()"},
-    {"float", "margin", "cosines below it have no loss where target is -1", default = 0},
+    {"float", "margin", "cosines below the margin have no loss where target is -1", default = 0},
     REDUCTION,
   },
   scoped = true,
@@ -202,7 +203,8 @@ margins.cosine_embedding_loss = define {
   end,
 }
 
--- Without the margin the loss is least if all vectors are equal.
+-- Raises unless the margin is positive: without a margin the loss is smallest when all vectors are
+-- equal.
 local function some_margin(name, margin)
   if not (margin > 0) then
     errors.refuse(name, "margin", "a number above 0 is needed", margin, "E_DOMAIN")
@@ -212,19 +214,20 @@ end
 --- max(0, |anchor - positive| - |anchor - negative| + margin) (Balntas et al., 2016).
 margins.triplet_margin_loss = define {
   name = "triplet_margin_loss",
-  doc = "The loss of anchors that are not nearer to positives than to negatives by a margin.",
+  doc = "The loss of anchors whose distance to the positive is not smaller, by a margin, than "
+    .. "their distance to the negative.",
   examples = "moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3)\n"
     .. "moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3), "
     .. "{margin = 2, p = 1, eps = 1e-5, swap = true, reduction = 'none'}",
   args = {
     {"tensor", "anchor", "vectors, (N, D) or (D)"},
     {"tensor", "positive", "vectors that should be near the anchors"},
-    {"tensor", "negative", "vectors that should be far from them"},
+    {"tensor", "negative", "vectors that should be far from the anchors"},
     {"float", "margin", "the required difference", default = 1},
     {"float", "p", "the order of the norm", default = 2},
     {"float", "eps", "added to differences, so that a distance of 0 has a gradient",
      default = 1e-6},
-    {"bool", "swap", "also use the distance of positive and negative?", default = false},
+    {"bool", "swap", "also use the distance between positive and negative?", default = false},
     REDUCTION,
   },
   scoped = true,
@@ -250,11 +253,12 @@ margins.triplet_margin_with_distance_loss = define {
   args = {
     {"tensor", "anchor", "vectors, (N, D) or (D)"},
     {"tensor", "positive", "vectors that should be near the anchors"},
-    {"tensor", "negative", "vectors that should be far from them"},
-    {"function", "distance_function", "called with two of them; default: pairwise_distance",
+    {"tensor", "negative", "vectors that should be far from the anchors"},
+    {"function", "distance_function", "called with two batches of vectors; default: "
+      .. "pairwise_distance",
      optional = true},
     {"float", "margin", "the required difference", default = 1},
-    {"bool", "swap", "also use the distance of positive and negative?", default = false},
+    {"bool", "swap", "also use the distance between positive and negative?", default = false},
     REDUCTION,
   },
   scoped = true,
@@ -290,7 +294,7 @@ margins.poisson_nll_loss = define {
     {"tensor", "target", "counts, of the same shape"},
     {"bool", "log_input", "is the input a logarithm?", default = true},
     {"bool", "full", "add Stirling's approximation of log(target!)?", default = false},
-    {"float", "eps", "added to an input before its logarithm is taken", default = 1e-8},
+    {"float", "eps", "added to the input before the logarithm", default = 1e-8},
     REDUCTION,
   },
   scoped = true,
@@ -309,8 +313,8 @@ margins.poisson_nll_loss = define {
   end,
 }
 
--- The variances, broadcastable with the input. Variances without the input's last dimension get
--- one of size 1, so that (N) with (N, N) belongs to rows.
+-- Returns the variances in a shape that broadcasts with the input. If they lack the input's last
+-- dimension, a dimension of size 1 is added: variances (N) belong to the rows of an input (N, N).
 local function variances(input, var)
   local n, fit = input:dim(), var
   if var:dim() == n - 1 then fit = var:unsqueeze(-1) end
@@ -335,8 +339,8 @@ margins.gaussian_nll_loss = define {
   args = {
     {"tensor", "input", "expected values, any shape"},
     {"tensor", "target", "values, of the same shape"},
-    {"tensor", "var", "their variances, of the same shape, with a 1 in one dimension, or without "
-     .. "the last one; a number applies to all", numbers = true},
+    {"tensor", "var", "the variances: of the same shape, of size 1 in one dimension, or without "
+     .. "the last dimension; a number applies to all", numbers = true},
     {"bool", "full", "add the constant log(2 pi) / 2?", default = false},
     {"float", "eps", "lower bound of the variance; gradients pass through unchanged",
      default = 1e-6},
@@ -347,7 +351,7 @@ margins.gaussian_nll_loss = define {
     same_dims("gaussian_nll_loss", "target", target, input)
     if not lib.istensor(var) then var = require("moth").full_like(input, tonumber(var)) end
     var = variances(input, var)
-    if not var.is_cuda then -- a GPU would have to synchronize
+    if not var.is_cuda then -- on a GPU the check would synchronize
       check(var:lt(0), function()
         errors.argument("gaussian_nll_loss", "var", "no variance may be negative", "E_DOMAIN")
       end)
@@ -379,7 +383,7 @@ margins.soft_margin_loss = define {
 
 -- ---- several classes ----
 
--- Scores and targets with a batch dimension; and true if it was added.
+-- Adds a batch dimension to unbatched scores and targets; also returns true if it did.
 local function batched(name, input, target, below)
   local ndim = input:dim()
   if below == 1 and ndim == 1 and target:dim() == 1 and target:size(1) == 1 then
@@ -395,7 +399,7 @@ local function batched(name, input, target, below)
 end
 
 -- Raises if a target is above the number of classes, or below `least`. A replay checks after all
--- ops have run; until then out-of-range targets must not raise in inner ops.
+-- ops have run; until then the targets are clamped, so that inner ops do not raise.
 -- @return y, clamped to the classes
 local function classes_of(name, y, x, target, least)
   local moth = require "moth"
@@ -406,7 +410,7 @@ local function classes_of(name, y, x, target, least)
   if least then bad = bad:logical_or(y:lt(least)) end
   local recorded, classes = lib.capture ~= nil, x:size(2)
   check(bad, function()
-    if recorded then -- a replay cannot read values
+    if recorded then -- a replay cannot read values before its end
       errors.argument(name, "target", ("classes up to %d are needed"):format(classes), "E_INDEX")
     end
     local class = y:flatten():masked_select(bad:flatten()):select(1, 1):item()
@@ -418,17 +422,17 @@ local function classes_of(name, y, x, target, least)
   return least and y:clamp_min(least) or y
 end
 
---- The sum over other classes of max(0, margin - input[target] + input)^p, divided by their
--- number.
+--- The sum over all other classes of max(0, margin - input[target] + input)^p, divided by the
+-- number of classes.
 margins.multi_margin_loss = define {
   name = "multi_margin_loss",
-  doc = "The loss of scores where the target's is not above all others by a margin.",
+  doc = "The loss of targets whose score does not exceed all other scores by a margin.",
   examples = "moth.randn(2, 3), moth.tensor({1, 3}, {dtype = moth.int64})  -- domain: distinct\n"
     .. "moth.randn(2, 3), moth.tensor({2, 3}, {dtype = moth.int64}), "
     .. "{p = 2, margin = 0.5, weight = moth.rand(3), reduction = 'sum'}  -- domain: distinct",
   args = {
     {"tensor", "input", "scores, (N, C) or (C)"},
-    {"tensor", "target", "the class of each, (N) or ()"},
+    {"tensor", "target", "the class of each row, (N) or ()"},
     {"int", "p", "the exponent, 1 or 2", default = 1},
     {"float", "margin", "the required difference", default = 1},
     {"tensor", "weight", "weight of each class, (C)", optional = true},
@@ -454,7 +458,7 @@ margins.multi_margin_loss = define {
 -- number of classes.
 margins.multilabel_margin_loss = define {
   name = "multilabel_margin_loss",
-  doc = "The loss of scores where the targets' are not above all others by 1.",
+  doc = "The loss of targets whose scores do not exceed the scores of all other classes by 1.",
   examples = "moth.randn(2, 3), moth.tensor({{1, 3, 0}, {2, 0, 1}}, {dtype = moth.int64})"
     .. "  -- domain: distinct\n"
     .. "moth.randn(3), moth.tensor({1, 2, 3}, {dtype = moth.int64}), {reduction = 'sum'}"
@@ -549,7 +553,7 @@ margins.bilinear = define {
     same_dtype("bilinear", "weight", weight, input1)
     for d = 1, math.max(input1:dim(), input2:dim()) - 1 do
       if input1:dim() ~= input2:dim() or input1:size(d) ~= input2:size(d) then
-        errors.argument("bilinear", "input2", ("%s has other vectors than %s"):format(
+        errors.argument("bilinear", "input2", ("%s and %s have different leading sizes"):format(
           errors.describe(input2), errors.describe(input1)), "E_SHAPE")
       end
     end

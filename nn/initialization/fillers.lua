@@ -4,13 +4,13 @@ local define = require "moth.binding.define"
 local errors = require "moth.error"
 
 local fillers = {
-  TENSOR = {"tensor", "tensor", "what is filled"},
+  TENSOR = {"tensor", "tensor", "the tensor to fill"},
   GENERATOR = {"generator", "generator", "source of random numbers", optional = true},
 }
 
 --- Defines fillers. Each raises for an uninitialized parameter before it checks the shape.
--- @param into  the table that receives them
--- @param rows  the arguments of `define`
+-- @param into  the table to which the functions are added
+-- @param rows  the arguments of `define`, one table for each function
 function fillers.add(into, rows)
   for _, row in ipairs(rows) do
     local name, run = row.name, row.run

@@ -1,5 +1,5 @@
 --- init.lua -- nn.init: functions that initialize a tensor in place, without gradient, and return
--- it. Random numbers use the default generator or the given one.
+-- it. Random numbers come from the default generator or from the argument `generator`.
 
 local define = require "moth.binding.define"
 local errors = require "moth.error"
@@ -14,7 +14,7 @@ local function moth() return require "moth" end
 
 local skipping = false
 
---- Calls f(...) while all fillers do nothing: for nn.utils.skip_init.
+--- Calls f(...) with all fillers disabled; nn.utils.skip_init uses it.
 function init.skip(f, ...)
   local before = skipping
   skipping = true
@@ -34,13 +34,15 @@ local function fill(x, method, ...)
   return x
 end
 
--- The same with a standard deviation from the fan; the fan of an empty tensor may be 0.
+-- Like fill, with a standard deviation or bound computed from the fan. The fan of an empty tensor
+-- may be 0.
 local function fill_by_fan(x, method, ...)
   if x:numel() == 0 then return x end
   return fill(x, method, ...)
 end
 
--- fan_in and fan_out: the sizes of dims 2 and 1, times the window.
+-- Returns fan_in and fan_out: the sizes of dimensions 2 and 1, times the kernel's number of
+-- elements.
 local function fans(fname, x)
   local shape = x.shape
   if #shape < 2 then
@@ -76,7 +78,7 @@ end
 
 local TENSOR, GENERATOR = fillers.TENSOR, fillers.GENERATOR
 
--- ---- constants and plain distributions ----
+-- ---- constants and distributions with given parameters ----
 
 fillers.add(init, {
   {
@@ -112,12 +114,15 @@ fillers.add(init, {
   },
 })
 
--- ---- by the fan ----
+-- ---- distributions scaled by the fan ----
 
-local GAIN = {"float", "gain", "factor of the spread", default = 1, bounds = {0}}
+local GAIN = {"float", "gain", "factor of the standard deviation or bound", default = 1,
+  bounds = {0}}
 local SLOPE = {"float", "a", "negative slope of leaky_relu", default = 0}
-local MODE = {"enum", "mode", "which fan keeps its variance", choices = {"fan_in", "fan_out"}}
-local NONLINEARITY = {"string", "nonlinearity", "what follows the layer", default = "leaky_relu"}
+local MODE = {"enum", "mode", "the fan by which the weights are scaled", choices = {"fan_in",
+  "fan_out"}}
+local NONLINEARITY = {"string", "nonlinearity", "the function after the layer",
+  default = "leaky_relu"}
 
 local function kaiming_std(fname, x, a, mode, nonlinearity)
   local fan_in, fan_out = fans(fname, x)
@@ -150,8 +155,8 @@ fillers.add(init, {
   },
   {
     name = "kaiming_uniform_",
-    doc = "Fills uniformly, scaled to keep the variance through layers of ReLUs "
-      .. "(He et al., 2015).",
+    doc = "Fills uniformly, scaled to keep the variance constant through layers of ReLUs (He et "
+      .. "al., 2015).",
     examples = "moth.empty(3, 5)\n"
       .. "moth.empty(3, 5), {mode = \"fan_out\", nonlinearity = \"relu\"}",
     args = {TENSOR, SLOPE, MODE, NONLINEARITY, GENERATOR},
@@ -162,8 +167,8 @@ fillers.add(init, {
   },
   {
     name = "kaiming_normal_",
-    doc = "Fills normally, scaled to keep the variance through layers of ReLUs "
-      .. "(He et al., 2015).",
+    doc = "Fills normally, scaled to keep the variance constant through layers of ReLUs (He et "
+      .. "al., 2015).",
     examples = "moth.empty(3, 5)\n"
       .. "moth.empty(3, 5), {mode = \"fan_out\", nonlinearity = \"relu\"}",
     args = {TENSOR, SLOPE, MODE, NONLINEARITY, GENERATOR},
@@ -178,12 +183,12 @@ init.calculate_gain = define {
   name = "calculate_gain",
   doc = "The recommended gain of a nonlinearity.",
   examples = "\"tanh\"\n\"leaky_relu\", 0.2", outputs = "gain",
-  args = {{"string", "nonlinearity", "such as 'relu', 'tanh', 'leaky_relu', 'linear'"},
+  args = {{"string", "nonlinearity", "for example 'relu', 'tanh', 'leaky_relu', 'linear'"},
           {"float", "param", "negative slope of leaky_relu", optional = true}},
   run = function(nonlinearity, param) return (gain_of("calculate_gain", nonlinearity, param)) end,
 }
 
---- The fan of a weight: fan_in, fan_out.
+--- Returns fan_in and fan_out of a weight.
 init.fans = fans
 
 --- The default initialization of Linear and the convolutions, as in PyTorch: weights by

@@ -19,7 +19,7 @@ end
 
 -- ---- trunc_normal_ ----
 
--- The probability of a normal distribution between a and b.
+-- Returns the probability of [a, b] under a normal distribution.
 local function mass(mean, std, a, b)
   local root = std * math.sqrt(2)
   local ends = moth().erf(moth().tensor({(a - mean) / root, (b - mean) / root},
@@ -27,7 +27,7 @@ local function mass(mean, std, a, b)
   return ((ends[2] - ends[1]) / 2):item()
 end
 
--- Redraws the elements where `outside` is true, until none is left.
+-- Redraws the elements for which `outside` is true, until no such element remains.
 local function redraw(x, draw, outside)
   draw(x)
   local mask = outside(x)
@@ -37,7 +37,8 @@ local function redraw(x, draw, outside)
   end
 end
 
--- If [a, b] has little probability: rejection sampling from a uniform distribution.
+-- Fills x by rejection sampling from a uniform distribution; for an interval [a, b] of low
+-- probability.
 local function by_density(x, mean, std, a, b, generator)
   local top = math.max(a, math.min(mean, b))
   local log_top = -0.5 * ((top - mean) / std) ^ 2
@@ -160,8 +161,8 @@ fillers.add(found, {
     examples = "moth.empty(3, 5)\nmoth.empty(3, 5), 1, 2, 0.5, 3",
     args = {TENSOR, {"float", "mean", "mean, before truncation", default = 0},
             {"float", "std", "standard deviation, before truncation", default = 1},
-            {"float", "a", "the least value", default = -2},
-            {"float", "b", "the greatest value", default = 2}, GENERATOR},
+            {"float", "a", "the minimum", default = -2},
+            {"float", "b", "the maximum", default = 2}, GENERATOR},
     run = filling(trunc_normal),
   },
   {
@@ -177,18 +178,19 @@ fillers.add(found, {
   },
   {
     name = "orthogonal_",
-    doc = "Fills with a uniformly distributed (semi-)orthogonal matrix; dims after the "
-      .. "second are flattened into it (Saxe et al., 2014).",
+    doc = "Fills with a uniformly distributed (semi-)orthogonal matrix; further dims are flattened "
+      .. "into the second (Saxe et al., 2014).",
     examples = "moth.empty(3, 5)\nmoth.empty(5, 3), 2",
     args = {TENSOR, {"float", "gain", "factor of the matrix", default = 1}, GENERATOR},
     run = filling(orthogonal),
   },
   {
     name = "sparse_",
-    doc = "Fills a matrix normally, with a share of zeros in each column (Martens, 2010).",
+    doc = "Fills a matrix normally, with a given share of zeros in each column (Martens, 2010).",
     examples = "moth.empty(6, 5), 0.5\nmoth.empty(6, 5), {sparsity = 0.1, std = 1}",
     args = {TENSOR, {"float", "sparsity", "share of each column that is 0"},
-            {"float", "std", "standard deviation of the others", default = 0.01}, GENERATOR},
+            {"float", "std", "standard deviation of the other elements", default = 0.01},
+            GENERATOR},
     run = filling(sparse),
   },
 })

@@ -1,4 +1,4 @@
---- activation.lua -- elementwise layers and the softmaxes; and gumbel_softmax and rrelu of
+--- activation.lua -- elementwise layers and softmax layers; also gumbel_softmax and rrelu of
 -- moth.nn.functional.
 --
 -- Most classes are generated from a function by layer/init.lua.
@@ -33,10 +33,10 @@ function Softmax2d:forward(input)
   return (functional.softmax(input, -3))
 end
 
--- ---- with a parameter ----
+-- ---- layers with a parameter ----
 
 --- max(x, 0) + weight min(x, 0), with a learned weight (He et al., 2015). `weight` is
--- (num_parameters): one for all, or one for each channel, dim 2 of the input.
+-- (num_parameters): 1 for all channels, or one weight for each channel (dim 2 of the input).
 local PReLU = class("PReLU", Module)
 activation.PReLU = PReLU
 
@@ -69,8 +69,8 @@ end
 --- Differentiable samples of a softmax (Jang et al., 2017; Maddison et al., 2017).
 activation.gumbel_softmax = define {
   name = "gumbel_softmax",
-  doc = "A soft sample of a softmax's categories, or a hard one: one-hot, with the "
-    .. "gradient of the soft result.",
+  doc = "A soft sample of a softmax's categories, or a hard sample: one-hot, with the gradient of "
+    .. "the soft result.",
   examples = "moth.randn(3, 4)\nmoth.randn(3, 4), {tau = 0.5, dim = 1}",
   args = {
     {"tensor", "logits", "unnormalized log probabilities, any shape"},
@@ -95,15 +95,15 @@ activation.gumbel_softmax = define {
 
 activation.rrelu = define {
   name = "rrelu",
-  doc = "max(x, 0) + a min(x, 0): in training a is drawn for each element, else it is "
-    .. "the mean of its bounds (Xu et al., 2015).",
+  doc = "max(x, 0) + a min(x, 0): in training a is random for each element, else it is the mean of "
+    .. "its bounds (Xu et al., 2015).",
   examples = "moth.randn(3, 4)\nmoth.randn(3, 4), {lower = 0.2, upper = 0.4}",
   args = {
     {"tensor", "input", "any shape"},
     {"float", "lower", "the lower bound of the slope", default = 1 / 8},
     {"float", "upper", "the upper bound", default = 1 / 3},
-    {"bool", "training", "draw the slopes?", default = false},
-    {"bool", "inplace", "write the input itself?", default = false},
+    {"bool", "training", "use random slopes?", default = false},
+    {"bool", "inplace", "write the result to the input?", default = false},
   },
   scoped = true,
   run = function(input, lower, upper, training, inplace)
@@ -122,14 +122,14 @@ activation.rrelu = define {
   end,
 }
 
---- F.rrelu as a layer: random negative slopes in training.
+--- The layer of F.rrelu: in training, random slopes for negative inputs.
 local RReLU = class("RReLU", Module)
 activation.RReLU = RReLU
 
 RReLU.signature = define.signature("RReLU", {
   {"float", "lower", "the lower bound of the slope", default = 1 / 8},
   {"float", "upper", "the upper bound", default = 1 / 3},
-  {"bool", "inplace", "write the input itself?", default = false},
+  {"bool", "inplace", "write the result to the input?", default = false},
 })
 
 function RReLU:init(lower, upper, inplace)

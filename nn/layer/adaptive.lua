@@ -14,16 +14,17 @@ local adaptive = {}
 
 local function moth() return require "moth" end
 
---- The log probability of a target among n_classes classes, sorted by frequency: `head` scores the
--- first `cutoffs[1]` classes and each cluster; a cluster is the classes up to the next cutoff.
--- The weights of cluster i are `tail[i]`, through in_features / div_value ^ i features.
+--- The log probabilities of targets among n_classes classes, which are sorted by frequency. `head`
+-- scores the first `cutoffs[1]` classes (the shortlist) and each cluster; a cluster is the classes
+-- up to the next cutoff. Cluster i has the weights `tail[i]` and in_features / div_value ^ i
+-- features.
 local Adaptive = class("AdaptiveLogSoftmaxWithLoss", Module)
 adaptive.AdaptiveLogSoftmaxWithLoss = Adaptive
 
 Adaptive.signature = define.signature("AdaptiveLogSoftmaxWithLoss", {
   {"int", "in_features", "features of the input"},
   {"int", "n_classes", "the number of classes, sorted by frequency"},
-  {"ints", "cutoffs", "the last class of the shortlist and of each cluster but the last, "
+  {"ints", "cutoffs", "the last class of the shortlist and of each cluster except the last, "
     .. "ascending"},
   {"float", "div_value", "factor by which each cluster's features decrease", default = 4},
   {"bool", "head_bias", "add a bias to the head?", default = false},
@@ -58,8 +59,8 @@ function Adaptive:init(in_features, n_classes, cutoffs, div_value, head_bias, de
   for i = 1, self.n_clusters do
     local size = math.floor(in_features / div_value ^ i)
     if size < 1 then
-      errors.argument("AdaptiveLogSoftmaxWithLoss", "div_value", ("leaves cluster %d no feature of "
-        .. "%d"):format(i, in_features), "E_DOMAIN")
+      errors.argument("AdaptiveLogSoftmaxWithLoss", "div_value",
+        ("leaves cluster %d no feature of %d"):format(i, in_features), "E_DOMAIN")
     end
     self.tail:append(container.Sequential(
       linear.Linear(in_features, size, false, device, dtype),
@@ -107,8 +108,8 @@ local function positions(mask)
   return (mask:nonzero():reshape(-1))
 end
 
--- For the targets in clusters: the log probability of each within its cluster (0 for those of the
--- shortlist), and the index of each target in the head.
+-- For targets in clusters: the log probability of each target within its cluster (0 for a target of
+-- the shortlist), and the index of each target in the head.
 local function by_cluster(self, input, target)
   local n = input:size(1)
   local output = moth().zeros({n}, {dtype = input.dtype, device = input.device})
@@ -132,20 +133,20 @@ local function by_cluster(self, input, target)
   return output, at
 end
 
---- The log probability of each target, and the negative mean: output, loss.
+--- Returns the log probability of each target, and the loss, their negative mean.
 -- @param input   (N, in_features) or (in_features)
--- @param target  (N) classes from 1 on, or a single one
+-- @param target  (N) classes, counted from 1, or a single class
 function Adaptive:forward(input, target)
   if target == nil then
     errors.argument("AdaptiveLogSoftmaxWithLoss", "target",
-      "is needed; log_prob(input) has those of all classes")
+      "is needed; log_prob(input) returns the values of all classes")
   end
   local given = input
   input, target = checked(self, input, target)
   local single = given:dim() == 1
   if lib.capture then
-    require("moth.capture.recording").refuse("AdaptiveLogSoftmaxWithLoss, which asks where "
-      .. "targets lie,")
+    require("moth.capture.recording").refuse("AdaptiveLogSoftmaxWithLoss, which reads the "
+      .. "targets' clusters,")
   end
   local output, at = by_cluster(self, input, target)
   local head = self.head(input):log_softmax(2)
@@ -156,7 +157,7 @@ end
 
 named.takes(Adaptive.forward, {
   {"tensor", "input", "(N, in_features) or (in_features)"},
-  {"any", "target", "(N) classes from 1 on, or one"},
+  {"any", "target", "(N) classes from 1 on, or a single class"},
 }, "output, loss")
 
 --- The log probabilities of all classes: (N, in_features) -> (N, n_classes).
@@ -173,7 +174,7 @@ function Adaptive:log_prob(input)
   return single and all:squeeze(1) or all
 end
 
---- The most probable class of each row: (N, in_features) -> (N), from 1 on.
+--- The most probable class of each row, counted from 1: (N, in_features) -> (N).
 function Adaptive:predict(input)
   return (self:log_prob(input):argmax(-1))
 end

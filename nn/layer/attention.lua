@@ -14,18 +14,18 @@ local attention = {}
 
 --- Multi-head attention: attention(query, key, value) -> output, weights. query (L, N, embed_dim),
 -- key (S, N, kdim), value (S, N, vdim) -> output (L, N, embed_dim), weights (N, L, S), or nil
--- without need_weights; with batch_first N is the first dimension; all three may omit N. In the
--- masks true or -inf excludes a key, as in PyTorch; this is the opposite of
--- F.scaled_dot_product_attention: key_padding_mask (N, S), attn_mask (L, S) or (N * num_heads, L,
--- S). Parameters: in_proj_weight (3 embed_dim, embed_dim), or q_proj_weight, k_proj_weight and
--- v_proj_weight if kdim or vdim differ, start by xavier_uniform_; in_proj_bias and
--- out_proj.bias with 0; out_proj.weight like Linear's; bias_k and bias_v by xavier_normal_.
+-- without need_weights. With batch_first N is the first dimension; all three inputs may omit N. In
+-- masks true or -inf excludes a key, as in PyTorch; F.scaled_dot_product_attention's masks mean the
+-- opposite. key_padding_mask (N, S), attn_mask (L, S) or (N * num_heads, L, S). Parameters:
+-- in_proj_weight (3 embed_dim, embed_dim), or q_proj_weight, k_proj_weight and v_proj_weight if
+-- kdim or vdim differ, start by xavier_uniform_; in_proj_bias and out_proj.bias with 0;
+-- out_proj.weight like Linear's; bias_k and bias_v by xavier_normal_.
 local MultiheadAttention = class("MultiheadAttention", Module)
 attention.MultiheadAttention = MultiheadAttention
 
 MultiheadAttention.signature = define.signature("MultiheadAttention", {
   {"int", "embed_dim", "size of a query and of the result"},
-  {"int", "num_heads", "heads, each of embed_dim / num_heads"},
+  {"int", "num_heads", "number of heads, each of embed_dim / num_heads features"},
   {"float", "dropout", "dropout probability of the weights in training", default = 0},
   {"bool", "bias", "add a bias to the projections?", default = true},
   {"bool", "add_bias_kv", "add a learned key and value?",
@@ -62,7 +62,7 @@ function MultiheadAttention:init(embed_dim, num_heads, dropout, bias, add_bias_k
   end
   if embed_dim < 1 then bad("embed_dim", "a number from 1 on is needed, got " .. embed_dim) end
   if num_heads < 1 or embed_dim % num_heads ~= 0 then
-    bad("num_heads", ("%d features do not make %d heads"):format(embed_dim, num_heads))
+    bad("num_heads", ("%d features cannot be divided into %d heads"):format(embed_dim, num_heads))
   end
   if not (dropout >= 0 and dropout <= 1) then
     bad("dropout", "a probability from 0 to 1 is needed, got " .. dropout, "E_DOMAIN")
@@ -88,7 +88,7 @@ function MultiheadAttention:init(embed_dim, num_heads, dropout, bias, add_bias_k
   self:_reset_parameters()
 end
 
---- Reinitializes all parameters but out_proj.weight.
+--- Reinitializes all parameters except out_proj.weight.
 function MultiheadAttention:_reset_parameters()
   if self.same_dims then
     init.xavier_uniform_(self.in_proj_weight)
@@ -132,18 +132,18 @@ end
 
 local function check_batches(query, key, value)
   if key:size(1) ~= value:size(1) or key:size(2) ~= value:size(2) then
-    bad("value", ("%s does not go with the key, %s"):format(errors.describe(value),
+    bad("value", ("%s and the key, %s, have different lengths"):format(errors.describe(value),
       errors.describe(key)))
   end
   if key:size(2) ~= query:size(2) then
-    bad("key", ("%s has not as many samples as the query, %s"):format(errors.describe(key),
+    bad("key", ("%s and the query, %s, have different batch sizes"):format(errors.describe(key),
       errors.describe(query)))
   end
 end
 
--- ---- steps of forward ----
+-- ---- the steps of forward ----
 
--- query, key and value projected; (..., N, embed_dim) each.
+-- Projects query, key and value; each becomes (..., N, embed_dim).
 local function project(self, query, key, value)
   local F, e = functional, self.embed_dim
   local bias = self.in_proj_bias
@@ -164,7 +164,8 @@ local function project(self, query, key, value)
   return list[1], list[2], list[3]
 end
 
--- The mask as a tensor that is added to the scores: -inf where it is true. nil without a mask.
+-- Returns a mask as a tensor to add to the scores: a bool mask's true becomes -inf. nil without a
+-- mask.
 local function added(name, mask, like)
   local moth = require "moth"
   if mask == nil then return nil end
@@ -186,7 +187,7 @@ local function sizes_are(x, ...)
   return true
 end
 
--- Both masks as one (N or 1, heads or 1, L or 1, S), or nil.
+-- Combines both masks into one of shape (N or 1, heads or 1, L or 1, S); nil without masks.
 local function merge(self, attn_mask, padding, query, l, n, s)
   local a, p = added("attn_mask", attn_mask, query), added("key_padding_mask", padding, query)
   if a ~= nil then
@@ -209,7 +210,7 @@ local function merge(self, attn_mask, padding, query, l, n, s)
   return a == nil and p or a
 end
 
--- Adds a column to a mask: a key that is never excluded.
+-- Adds a column to a mask, for a key that is never excluded.
 local function widen(mask)
   if mask == nil then return nil end
   local size = {}
@@ -223,7 +224,7 @@ local function split_heads(self, x)
   return x:unflatten(-1, {self.num_heads, self.head_dim}):permute{2, 3, 1, 4}
 end
 
--- Appends the additional keys and their values.
+-- Appends bias_k and bias_v, or zeros, as additional keys and values.
 local function more_keys(self, q, k, v, mask)
   local moth = require "moth"
   if self.bias_k ~= nil then
@@ -241,7 +242,7 @@ local function more_keys(self, q, k, v, mask)
   return k, v, mask
 end
 
--- (N, heads, L, head_dim) and, if requested, the weights (N, heads, L, S).
+-- Returns the output (N, heads, L, head_dim) and, if requested, the weights (N, heads, L, S).
 local function attend(self, q, k, v, mask, need_weights)
   local dropout = self.training and self.dropout or 0
   if not need_weights then
@@ -250,7 +251,7 @@ local function attend(self, q, k, v, mask, need_weights)
   local scores, empty = (q / math.sqrt(self.head_dim)):matmul(k:transpose(-2, -1)), nil
   if mask ~= nil then
     scores = scores + mask
-    empty = mask:detach():amax(-1, true):eq(-math.huge) -- rows whose keys are all masked
+    empty = mask:detach():amax(-1, true):eq(-math.huge) -- rows in which all keys are masked
     scores = scores:masked_fill(empty, 0)
   end
   local weights = functional.softmax(scores, -1)

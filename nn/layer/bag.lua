@@ -15,22 +15,24 @@ local own = bind.under "embedding_bag"
 
 local bag = {}
 
-local MAX_NORM = {"float", "max_norm", "longer vectors that are looked up are shortened to it",
+local MAX_NORM = {"float", "max_norm", "vectors with a larger norm are scaled to it when they "
+  .. "are used",
                   optional = true}
-local NORM_TYPE = {"float", "norm_type", "exponent of that norm", default = 2}
-local BY_FREQ = {"bool", "scale_grad_by_freq", "divide gradients by how often a token comes?",
+local NORM_TYPE = {"float", "norm_type", "exponent of the norm", default = 2}
+local BY_FREQ = {"bool", "scale_grad_by_freq", "divide gradients by the token's count in the "
+  .. "batch?",
                  default = false}
-local MODE = {"enum", "mode", "what becomes of the vectors of a bag",
+local MODE = {"enum", "mode", "the reduction of a bag's vectors",
               choices = {"mean", "sum", "max"}}
-local SPARSE = {"bool", "sparse", "is the gradient of `weight` to hold the rows used alone?",
+local SPARSE = {"bool", "sparse", "is the gradient of `weight` sparse, with only the used rows?",
                 default = false}
-local LAST = {"bool", "include_last_offset", "does `offsets` also say where the last bag ends?",
+local LAST = {"bool", "include_last_offset", "does `offsets` also contain the end of the last bag?",
               default = false}
-local OFFSETS = {"tensor", "offsets", "how many tokens lie before each bag, (B), beginning with 0",
+local OFFSETS = {"tensor", "offsets", "number of tokens before each bag, (B); the first is 0",
                  optional = true}
 local WEIGHTS = {"tensor", "per_sample_weights",
                  "factor of each vector in a sum, shaped as the input", optional = true}
-local PADDING = {"position", "padding_idx", "a token that counts for nothing", optional = true}
+local PADDING = {"position", "padding_idx", "a token that is ignored", optional = true}
 
 local HALF = {float16 = true, bfloat16 = true}
 
@@ -50,10 +52,11 @@ local function check(input, weight, offsets, by_freq, mode, weights)
     refuse("weight", "(tokens, features) is needed, got " .. errors.describe(weight), "E_SHAPE")
   end
   if ndim == 1 and offsets == nil then
-    refuse("offsets", "a value is needed for tokens in a row, got nothing", "E_ARG")
+    refuse("offsets", "a value is needed for concatenated tokens (N), got nothing", "E_ARG")
   end
   if ndim == 2 and offsets ~= nil then
-    refuse("offsets", "goes with tokens in a row, got " .. errors.describe(input), "E_SHAPE")
+    refuse("offsets", "is for concatenated tokens (N) only, got " .. errors.describe(input),
+      "E_SHAPE")
   end
   if offsets ~= nil and offsets:dim() ~= 1 then
     refuse("offsets", "(B) is needed, got " .. errors.describe(offsets), "E_SHAPE")
@@ -62,10 +65,10 @@ local function check(input, weight, offsets, by_freq, mode, weights)
     refuse("offsets", "integers are needed, got " .. errors.describe(offsets), "E_DTYPE")
   end
   if mode == "max" and by_freq then
-    refuse("scale_grad_by_freq", "goes with the modes 'sum' and 'mean'", "E_ARG")
+    refuse("scale_grad_by_freq", "is for the modes 'sum' and 'mean' only", "E_ARG")
   end
   if weights ~= nil and mode ~= "sum" then
-    refuse("per_sample_weights", ("goes with the mode 'sum', got '%s'"):format(mode), "E_ARG")
+    refuse("per_sample_weights", ("is for the mode 'sum' only, got '%s'"):format(mode), "E_ARG")
   end
   if weights ~= nil and weights.shape ~= input.shape then
     refuse("per_sample_weights", ("%s does not fit %s"):format(errors.describe(weights),
@@ -73,34 +76,34 @@ local function check(input, weight, offsets, by_freq, mode, weights)
   end
 end
 
--- The message for invalid offsets.
+-- Raises for invalid offsets.
 local function refuse_offsets(offsets, input)
   local before = 0
   for i, from in ipairs(offsets:tolist()) do
     if i == 1 and from ~= 0 then
-      refuse("offsets", ("the first bag begins at 0, got %d"):format(from), "E_DOMAIN")
+      refuse("offsets", ("the first must be 0, got %d"):format(from), "E_DOMAIN")
     elseif from < before then
-      refuse("offsets", ("no bag begins before the last one, got %d after %d"):format(from,
+      refuse("offsets", ("they must not decrease, got %d after %d"):format(from,
         before), "E_DOMAIN")
     end
     before = from
   end
-  refuse("offsets", ("none exceeds the number of tokens, got %d for %s"):format(before,
+  refuse("offsets", ("they must not exceed the number of tokens, got %d for %s"):format(before,
     errors.describe(input)), "E_DOMAIN")
 end
 
--- For tokens in a row: the number of tokens in bags, the bag of each, and the number of bags. A
--- captured step cannot read values: it checks the offsets after each replay.
+-- For concatenated tokens: returns the number of tokens in bags, the bag of each token, and the
+-- number of bags. A captured step cannot read values: it checks the offsets after each replay.
 local function shared_out(input, offsets, last)
   local moth = require "moth"
   local n, bags = input:size(1), offsets:size(1)
   if last and bags == 0 then
-    refuse("offsets", "the end of the last bag is needed, got none", "E_SHAPE")
+    refuse("offsets", "the end of the last bag is needed, got no elements", "E_SHAPE")
   end
   offsets = offsets:to(moth.int64)
   local stop = 0
   if bags > 0 then
-    -- reads once: the last offset, or -1 if the offsets are invalid
+    -- Reads one value from the device: the last offset, or -1 if the offsets are invalid.
     local wrong = offsets[1]:ne(0):logical_or(offsets[-1]:gt(n))
     if bags > 1 then
       local falls = offsets:narrow(1, 2, bags - 1):lt(offsets:narrow(1, 1, bags - 1))
@@ -111,7 +114,7 @@ local function shared_out(input, offsets, last)
       if stop < 0 then refuse_offsets(offsets, input) end
     else
       require "moth.capture.value_check"(wrong, function()
-        refuse("offsets", "the first bag begins at 0, none before the last one, none behind the "
+        refuse("offsets", "the first must be 0; they must not decrease, or exceed the number of "
           .. "tokens", "E_DOMAIN")
       end)
     end
@@ -125,13 +128,13 @@ local function shared_out(input, offsets, last)
   return n, moth.searchsorted(offsets, at, {right = true}) - 1, bags
 end
 
--- Sums or maxima of the bags of x, (B, N, features).
+-- Reduces the bags of x, (B, N, features), to sums or maxima.
 local function of_rows(x, largest)
   if largest and x:size(2) > 0 then return (x:max(2)) end
   return x:sum(2)
 end
 
--- The same for (N, features) and a list with the bag of each row.
+-- Reduces the bags of x, (N, features); `list` has the bag of each row.
 local function of_list(x, largest, list, bags)
   local y = x:new_zeros(bags, x:size(2))
   if not largest or x:size(1) == 0 then return y:index_add(1, list, x) end
@@ -139,7 +142,7 @@ local function of_list(x, largest, list, bags)
   local values, alone = x:detach(), {include_self = false}
   y = y:scatter_reduce(1, list, values, "amax", alone)
   if not x.requires_grad then return y end
-  -- Of equal maxima the first gets the gradient, as in a row of (B, N).
+  -- Of several equal maxima the first gets the gradient, as for (B, N).
   local n = x:size(1)
   local moth = require "moth"
   local at = moth.arange(n, {dtype = moth.int64, device = x.device}) + 1
@@ -149,8 +152,8 @@ local function of_list(x, largest, list, bags)
   return x:gather(1, first:scatter_reduce(1, list, at, "amin", alone))
 end
 
--- Sums of (B, N), or of a list, by one kernel that reads the table in place; nil if there is no
--- kernel for the arguments.
+-- Sums the bags of (B, N), or of a list, by one kernel that reads the weight in place. Returns nil
+-- if there is no kernel for the arguments.
 local function summed(input, weight, weights, list, bags, padding, by_freq)
   local kind = weight.dtype.name
   if (kind ~= "float32" and kind ~= "float64") or weight.device.type ~= "cpu"
@@ -160,11 +163,11 @@ local function summed(input, weight, weights, list, bags, padding, by_freq)
   return (own.bag_sum(input, weight, weights, list, bags, padding, by_freq))
 end
 
---- Reduces the vectors of each bag of tokens: a row of (B, N), or the tokens from an offset on.
+--- Reduces the vectors of each bag of tokens. A bag is a row of (B, N), or the tokens between two
+-- offsets.
 bag.embedding_bag = define {
   name = "embedding_bag",
-  doc = "The sum, mean or maximum of the vectors of each bag of tokens; 0 for an empty "
-    .. "bag.",
+  doc = "The sum, mean or maximum of the vectors of each bag of tokens; 0 for an empty bag.",
   examples = "moth.tensor({{1, 2}, {3, 1}}, {dtype = moth.int64}), moth.randn(3, 2)\n"
     .. "moth.tensor({1, 2, 3, 1, 4}, {dtype = moth.int64}), moth.randn(4, 2), "
     .. "moth.tensor({0, 2}, {dtype = moth.int64}), {mode = 'max', padding_idx = 4}\n"
@@ -216,7 +219,7 @@ bag.embedding_bag = define {
 -- ---- the layer ----
 
 --- Reduced vectors of bags of tokens: (B, N), or (N) with offsets -> (B, embedding_dim). Tokens
--- count from 1; an offset is the number of tokens before the bag, so that the first is 0. weight
+-- count from 1. An offset is the number of tokens before the bag: the first is 0. weight
 -- (num_embeddings, embedding_dim) is initialized as in Embedding.
 local EmbeddingBag = class("EmbeddingBag", Module)
 bag.EmbeddingBag = EmbeddingBag
@@ -225,9 +228,9 @@ EmbeddingBag.signature = define.signature("EmbeddingBag", {
   {"int", "num_embeddings", "the number of tokens", bounds = {0}},
   {"int", "embedding_dim", "size of a vector", bounds = {0}},
   MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE,
-  {"tensor", "_weight", "the vectors to begin with", optional = true},
+  {"tensor", "_weight", "the initial vectors", optional = true},
   LAST, PADDING,
-  {"device", "device", "where the vectors live", optional = true},
+  {"device", "device", "the vectors' device", optional = true},
   {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 })
 
@@ -256,7 +259,7 @@ named.takes(EmbeddingBag.forward, {
 
 local parse_pretrained = define.signature("EmbeddingBag.from_pretrained", {
   {"tensor", "embeddings", "the vectors, (tokens, features)"},
-  {"bool", "freeze", "are they to stay as they are?", default = true},
+  {"bool", "freeze", "keep the vectors unchanged in training?", default = true},
   MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE, LAST, PADDING,
 })
 

@@ -21,7 +21,7 @@ end
 
 local RESPONSE = {
   {"int", "size", "the number of channels in the window", bounds = {1}},
-  {"float", "alpha", "factor of their mean square", default = 1e-4},
+  {"float", "alpha", "factor of the mean square", default = 1e-4},
   {"float", "beta", "the exponent", default = 0.75},
   {"float", "k", "added to the mean square", default = 1},
 }
@@ -30,8 +30,8 @@ local RESPONSE = {
 -- al., 2012).
 channels.local_response_norm = define {
   name = "local_response_norm",
-  doc = "Each channel normalized by its neighbours' mean square: "
-    .. "input / (k + alpha * mean of squares) ^ beta.",
+  doc = "Each channel normalized by its neighbours' mean square: input / (k + alpha * mean of "
+    .. "squares) ^ beta.",
   examples = "moth.randn(2, 5, 3), 3\n"
     .. "moth.randn(1, 4, 2, 2), {size = 2, alpha = 0.5, beta = 0.5, k = 2}",
   args = {{"tensor", "input", "(N, C, ...)"}, unpack(RESPONSE)},
@@ -51,7 +51,8 @@ channels.local_response_norm = define {
       return x / (mean * alpha + k):pow(beta), mean
     end
     local y, mean = divided(input)
-    -- Squares that overflowed; a captured step cannot read them, a GPU would have to synchronize.
+    -- Did squares overflow? A captured step cannot check values, and on a GPU the check would
+    -- synchronize.
     if input:element_size() < 8 and not lib.capture and not input.is_cuda
       and mean:detach():max():item() == math.huge then
       y = divided(input:double()):to(input.dtype)
@@ -79,10 +80,11 @@ end
 
 -- ---- channel_shuffle ----
 
---- Channels of g groups, the first of each, then the second of each (Zhang et al., 2018).
+--- Interleaves the channels of g groups: the first channel of each group, then the second of each,
+-- and so on (Zhang et al., 2018).
 channels.channel_shuffle = define {
   name = "channel_shuffle",
-  doc = "Permutes channels: the first of each group, then the second of each.",
+  doc = "Permutes channels: the first channel of each group, then the second of each group.",
   examples = "moth.randn(2, 4, 3), 2\nmoth.randn(1, 6, 2, 2), {groups = 3}",
   args = {
     {"tensor", "input", "(N, C, ...)"},
@@ -93,7 +95,8 @@ channels.channel_shuffle = define {
     check("channel_shuffle", input)
     local count = input:size(2)
     if groups < 1 or count % groups ~= 0 then
-      errors.argument("channel_shuffle", "groups", ("%d channels do not make %d groups"):format(
+      errors.argument("channel_shuffle", "groups",
+        ("%d channels cannot be divided into %d groups"):format(
         count, groups), "E_SHAPE")
     end
     local split = input:unflatten(2, {groups, count / groups})

@@ -27,7 +27,7 @@ end
 
 local plain = lib.is_plain
 
--- Writes to the array part; the recording of a step that ran the list is checked again.
+-- Writes to the array part. A captured step that ran the list checks its modules again.
 local function put(self, at, module)
   rawset(self, at, module)
   if module then sight.parents[module] = self end
@@ -40,7 +40,7 @@ local function check_module(self, fname, value)
   end
 end
 
--- The same for an element of the argument `modules`; where: " at position 2".
+-- Like check_module, for an element of the argument `modules`; where: " at position 2".
 local function check_element(fname, value, where)
   if not ismodule(value) then
     errors.argument(fname, "modules", ("a module is needed, got %s%s"):format(
@@ -73,7 +73,7 @@ local function new_list(own)
 end
 List.__new = new_list
 
--- __newindex: runs for empty positions; other writes are plain assignments.
+-- __newindex: called for empty positions; other writes are raw assignments.
 function List:__newindex(key, value)
   if type(key) ~= "number" then return Module.__newindex(self, key, value) end
   if key < 0 and key >= -#self then key = #self + 1 + key end
@@ -95,8 +95,8 @@ function List:_position(name)
   return at and at + 1
 end
 
--- The name of a module at a position whose number is taken: a slice of a Sequential keeps its
--- names.
+-- Returns a free name for a module at a position whose number is already a name: a slice of a
+-- Sequential keeps its names.
 local function fresh(names, at)
   local free = at - 1
   for _, name in pairs(names) do
@@ -106,7 +106,7 @@ local function fresh(names, at)
   return free > at - 1 and tostring(free) or nil
 end
 
--- list[{first, last[, step]}]
+-- Implements list[{first, last[, step]}].
 function List:_slice(start, stop, step)
   local part = container.ModuleList()
   for i = start + 1, stop, step do put(part, #part + 1, self[i]) end
@@ -202,7 +202,7 @@ local function add_named(self, name, module)
   local names = self[STORE].names
   for i = 1, #self do
     if names[i] == name then
-      errors.argument("Sequential", "modules", ("the name '%s' stands twice"):format(name))
+      errors.argument("Sequential", "modules", ("the name '%s' occurs twice"):format(name))
     end
   end
   put(self, #self + 1, module)
@@ -225,7 +225,7 @@ function Sequential:init(...)
   local n = select("#", ...)
   if n == 1 and plain(list[1]) and not ispair(list[1]) then
     list = list[1]
-    if plain(list[1]) and not ispair(list[1]) then list = list[1] end -- the list as one value
+    if plain(list[1]) and not ispair(list[1]) then list = list[1] end -- called with a list
     n = #list
     listed("Sequential", list)
   end
@@ -234,7 +234,7 @@ function Sequential:init(...)
     if ispair(item) then
       add_named(self, item[1], item[2])
     elseif not ismodule(item) then
-      errors.argument("Sequential", "modules", ("number %d is %s, not a module"):format(i,
+      errors.argument("Sequential", "modules", ("element %d is %s, not a module"):format(i,
         errors.describe(item)), "E_TYPE")
     else
       put(self, #self + 1, item)
@@ -252,18 +252,19 @@ function Sequential:_slice(start, stop, step)
   return part
 end
 
--- A module by its name.
+-- Returns a module by its name.
 function Sequential:__index(key)
   for i, name in pairs(self[STORE].names) do
     if name == key then return rawget(self, i) end
   end
 end
 
--- The result of one of Moth's layers has no other user than the next layer: its handle is freed at
--- once; otherwise it would hold its memory until the next collection. `ours` says that x is such a
--- result; `passes` lists the modules that are such layers.
+-- Frees intermediate results early. The result of a layer of Moth is used only by the next layer:
+-- its handle is freed at once, since it would otherwise hold its memory until the next garbage
+-- collection. `ours` is true if x is such a result; `passes` lists the modules that are such
+-- layers.
 
--- Fused call of a module and the ReLU after it, if nothing observes the value between.
+-- The fused call of a module and the ReLU after it, if nothing observes the value between them.
 local function rectified(module, next)
   local activation = package.loaded["moth.nn.layer.activation"]
   local with_relu = activation and next and Module.rectified[class.written(module.forward)]
@@ -271,14 +272,14 @@ local function rectified(module, next)
     and sight.passes(next) and with_relu
 end
 
--- Generates a function that runs the modules of `known` and checks that they are unchanged and
--- that their classes have the same forwards. The calls are unrolled: LuaJIT compiles them into the
--- caller's trace, where a loop over modules of different classes would leave the trace. A Linear
--- or a BatchNorm is fused with the ReLU after it.
+-- Generates a function that runs the modules of `known` and checks that they are unchanged and that
+-- their classes have the same forward functions. The calls are unrolled: LuaJIT compiles them into
+-- the caller's trace, while a loop over modules of different classes would leave the trace. A
+-- Linear or a BatchNorm is fused with the ReLU after it.
 local function straight(known, passes, classes)
   local names, run, same = {}, {}, {}
-  local relus = {} -- functions that also apply the ReLU after a module
-  local done = false -- true if the module before has applied it
+  local relus = {} -- functions that run a module and the ReLU after it
+  local done = false -- true if the call before has already applied the ReLU
   for i = 1, #known do
     names[i] = "m" .. i
     same[i] = ("rawequal(self[%d], m%d)"):format(i, i)
@@ -302,7 +303,7 @@ local function straight(known, passes, classes)
     relus, unpack, known, classes)
 end
 
-local MOST = 50 -- unrolled modules; each is one of at most 60 upvalues; a loop runs longer lists
+local MOST = 50 -- unrolled modules; each needs one of at most 60 upvalues; a loop runs longer lists
 
 local function same_loop(known, classes)
   return function(self)
@@ -326,7 +327,7 @@ local function run_loop(self, x, passes)
   return x
 end
 
--- Marks the modules that hide their inputs and outputs.
+-- Marks the modules whose inputs and outputs nothing else observes.
 local function plan(self, store)
   local known, passes = {}, {}
   for i = 1, #self do
@@ -353,8 +354,8 @@ named.as_given(Sequential.forward)
 
 -- ---- ModuleDict ----
 
---- Named modules. The keys of a plain table are registered in sorted order, a list of {name,
--- module} pairs in its order. `dict.name` reads, `dict.name = module` sets.
+--- Named modules. The keys of a plain table are registered in sorted order; a list of {name,
+-- module} pairs keeps its order. `dict.name` reads, `dict.name = module` sets.
 local ModuleDict = class("ModuleDict", Module)
 container.ModuleDict = ModuleDict
 

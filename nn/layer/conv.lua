@@ -17,11 +17,12 @@ local WHERE = {
   {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 }
 
-local BIAS = {"bool", "bias", "is something added to each channel?", default = true}
-local GROUPS = {"int", "groups", "each group of filters sees its own group of channels",
+local BIAS = {"bool", "bias", "add a bias to each channel?", default = true}
+local GROUPS = {"int", "groups", "number of groups; each connects some input channels with some "
+  .. "outputs",
   default = 1}
 
--- The first argument rows that all classes share, for n dimensions.
+-- Returns the first argument rows, for n dimensions, which all these classes share.
 local function channels(n)
   return {"int", "in_channels", "channels of the input"},
     {"int", "out_channels", "channels of the result: number of filters"},
@@ -72,7 +73,7 @@ local function check(self, name)
   end
 end
 
--- Initializes the parameters; first and second are the weight's leading sizes.
+-- Initializes the parameters; first and second are the weight's first two sizes.
 local function begin(self, first, second, bias, device, dtype)
   local moth = require "moth"
   local size = {first, second, unpack(self.kernel_size)}
@@ -104,7 +105,7 @@ end
 
 -- ---- Conv1d, Conv2d, Conv3d ----
 
--- The padding in F.pad's order: before and after, from the last dimension on.
+-- The padding in F.pad's order: before and after, starting with the last dimension.
 local function border(self, n)
   local sides = {}
   for d = n, 1, -1 do
@@ -143,7 +144,7 @@ local function make_conv(Conv, n)
 
   function Conv:forward(input)
     local padding = self.padding
-    if self.border and input:dim() > n then -- else the op raises
+    if self.border and input:dim() > n then -- for fewer dimensions the op raises
       input, padding = functional.pad(input, self.border, self.padding_mode), 0
     end
     return (functional[op](input, self.weight, self.bias, self.stride, padding, self.dilation,
@@ -178,15 +179,16 @@ local function transpose_signature(name, n)
   local a, b, c, d = channels(n)
   return define.signature(name, {
     a, b, c, d,
-    {"int" .. n, "padding", "border cut off on each side", default = 0},
-    {"int" .. n, "output_padding", "further size of the result, less than a step", default = 0},
+    {"int" .. n, "padding", "elements removed from each side of the result", default = 0},
+    {"int" .. n, "output_padding", "additional size of the result, less than the stride",
+      default = 0},
     GROUPS, BIAS, dilation(n),
     {"enum", "padding_mode", "only zeros", choices = {"zeros"}},
     unpack(WHERE),
   })
 end
 
--- The output_padding that results in a size.
+-- Returns the output_padding for a requested output size.
 local function reaching(self, name, n, input, output_size)
   local function bad(text) errors.argument(name, "output_size", text, "E_SHAPE") end
   local sizes = window.list(output_size, n)
@@ -199,7 +201,7 @@ local function reaching(self, name, n, input, output_size)
       + self.dilation[d] * (self.kernel_size[d] - 1) + 1
     more[d] = sizes[d] - least
     if more[d] < 0 or more[d] >= self.stride[d] then
-      bad(("%d to %d is what %s can become, got %s"):format(least, least + self.stride[d] - 1,
+      bad(("%d to %d are possible for %s, got %s"):format(least, least + self.stride[d] - 1,
         errors.describe(input), window.text(sizes)))
     end
   end
@@ -237,7 +239,7 @@ local function make_transpose(Transpose, n)
 
   named.takes(Transpose.forward, {
     {"tensor", "input", ("(N, in_channels%s) or without N"):format(n == 1 and ", L" or ", ...")},
-    {"int" .. n, "output_size", "sizes of the result, where the stride leaves a choice",
+    {"int" .. n, "output_size", "sizes of the result, if the stride allows several",
       optional = true},
   })
 end

@@ -1,5 +1,5 @@
---- dropout.lua -- nn.Dropout and its variants, which zero random elements in training and scale
--- the rest; and their composite functions in moth.nn.functional.
+--- dropout.lua -- nn.Dropout and its variants, which zero random elements in training and scale the
+-- other elements; also the functions of moth.nn.functional that are composed of ops.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -16,7 +16,7 @@ local function rows(input, inplace)
     {"tensor", "input", input},
     {"float", "p", "probability that a channel becomes 0", default = 0.5},
     {"bool", "training", "false: the result is the input", default = true},
-    {"bool", "inplace", "write the input itself?", default = inplace},
+    {"bool", "inplace", "write the result to the input?", default = inplace},
   }
 end
 
@@ -34,7 +34,7 @@ end
 --- Zeros whole channels of sequences (Tompson et al., 2015): (N, C, L) or (C, L).
 dropout.dropout1d = define {
   name = "dropout1d",
-  doc = "Random channels of sequences become 0 with probability p, others are divided by 1 - p.",
+  doc = "Zeros random channels of sequences with probability p; divides the others by 1 - p.",
   examples = "moth.randn(2, 3, 4)\nmoth.randn(3, 4), {p = 0.2, training = false}",
   args = rows("sequences, (N, C, L) or (C, L)", false),
   scoped = true,
@@ -48,7 +48,7 @@ dropout.dropout1d = define {
 --- Zeros whole channels of volumes: (N, C, D, H, W) or (C, D, H, W).
 dropout.dropout3d = define {
   name = "dropout3d",
-  doc = "Random channels of volumes become 0 with probability p, others are divided by 1 - p.",
+  doc = "Zeros random channels of volumes with probability p; divides the others by 1 - p.",
   examples = "moth.randn(2, 3, 2, 2, 2)\nmoth.randn(3, 2, 2, 2), {p = 0.2, training = false}",
   args = rows("volumes, (N, C, D, H, W) or (C, D, H, W)", false),
   scoped = true,
@@ -59,9 +59,9 @@ dropout.dropout3d = define {
   end,
 }
 
-local SATURATED = -1.7580993408473766 -- the limit of selu at -infinity
+local SATURATED = -1.7580993408473766 -- the limit of selu(x) as x approaches -infinity
 
--- Alpha dropout with one random decision for each element of a tensor of these sizes.
+-- Alpha dropout with one random decision for each element of a tensor with these sizes.
 local function alpha_dropout(fname, input, sizes, p, training, inplace)
   if not (p >= 0 and p <= 1) then
     errors.refuse(fname, "p", "a probability from 0 to 1 is needed", p, "E_DOMAIN")
@@ -79,13 +79,13 @@ end
 -- 2017).
 dropout.alpha_dropout = define {
   name = "alpha_dropout",
-  doc = "Dropout that keeps mean and variance of selu's results.",
+  doc = "Dropout that keeps the mean and variance of selu's results.",
   examples = "moth.randn(3, 4), {training = true}\nmoth.randn(3, 4), {p = 0.2}",
   args = {
     {"tensor", "input", "any shape"},
     {"float", "p", "probability that an element is dropped", default = 0.5},
     {"bool", "training", "false: the result is the input", default = false},
-    {"bool", "inplace", "write the input itself?", default = false},
+    {"bool", "inplace", "write the result to the input?", default = false},
   },
   scoped = true,
   run = function(input, p, training, inplace)
@@ -96,13 +96,13 @@ dropout.alpha_dropout = define {
 --- Sets whole channels to selu's saturation value.
 dropout.feature_alpha_dropout = define {
   name = "feature_alpha_dropout",
-  doc = "Dropout of whole channels that keeps mean and variance of selu's results.",
+  doc = "Dropout of whole channels that keeps the mean and variance of selu's results.",
   examples = "moth.randn(2, 3, 4), {training = true}\nmoth.randn(3, 4), {p = 0.2}",
   args = {
     {"tensor", "input", "(N, C, ...)"},
     {"float", "p", "probability that a channel is dropped", default = 0.5},
     {"bool", "training", "false: the result is the input", default = false},
-    {"bool", "inplace", "write the input itself?", default = false},
+    {"bool", "inplace", "write the result to the input?", default = false},
   },
   scoped = true,
   run = function(input, p, training, inplace)
@@ -117,7 +117,7 @@ dropout.feature_alpha_dropout = define {
 
 -- ---- layers ----
 
--- Dropout: single elements; Dropout1d, 2d, 3d: whole channels of sequences, images, volumes.
+-- Dropout zeros single elements; Dropout1d, 2d, 3d whole channels of sequences, images, volumes.
 for name, fname in pairs {Dropout = "dropout", Dropout1d = "dropout1d", Dropout2d = "dropout2d",
                           Dropout3d = "dropout3d", AlphaDropout = "alpha_dropout",
                           FeatureAlphaDropout = "feature_alpha_dropout"} do
@@ -126,7 +126,7 @@ for name, fname in pairs {Dropout = "dropout", Dropout1d = "dropout1d", Dropout2
 
   Layer.signature = define.signature(name, {
     {"float", "p", "probability of a zero", default = 0.5},
-    {"bool", "inplace", "write the input itself?", default = false},
+    {"bool", "inplace", "write the result to the input?", default = false},
   })
 
   function Layer:init(p, inplace)

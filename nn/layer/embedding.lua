@@ -12,18 +12,20 @@ local parameter = require "moth.nn.module.parameter"
 local embedding = {}
 
 --- The vectors of tokens: integers (...), from 1 to num_embeddings -> (..., embedding_dim). weight
--- (num_embeddings, embedding_dim) is initialized with the standard normal distribution; the row
--- of padding_idx is 0 and gets no gradient. With `sparse` the gradient of weight is a sparse
--- tensor, for optim.SparseAdam, Adagrad, and SGD without momentum.
+-- (num_embeddings, embedding_dim) is initialized with the standard normal distribution. The row of
+-- padding_idx is 0 and gets no gradient. With `sparse` the gradient of weight is a sparse tensor;
+-- optim.SparseAdam, Adagrad, and SGD without momentum accept it.
 local Embedding = class("Embedding", Module)
 embedding.Embedding = Embedding
 
 local OPTIONS = {
   {"position", "padding_idx", "a token whose vector gets no gradient", optional = true},
-  {"float", "max_norm", "longer vectors that are looked up are shortened to it", optional = true},
-  {"float", "norm_type", "exponent of that norm", default = 2},
-  {"bool", "scale_grad_by_freq", "divide gradients by the count of the token?", default = false},
-  {"bool", "sparse", "is the gradient to be sparse, the rows that were used alone?",
+  {"float", "max_norm", "vectors with a larger norm are scaled to it when they are used",
+    optional = true},
+  {"float", "norm_type", "exponent of the norm", default = 2},
+  {"bool", "scale_grad_by_freq", "divide gradients by the token's count in the batch?",
+    default = false},
+  {"bool", "sparse", "is the gradient sparse, with only the used rows?",
     default = false},
 }
 
@@ -33,15 +35,15 @@ local rows = {
 }
 for _, row in ipairs(OPTIONS) do rows[#rows + 1] = row end
 for _, row in ipairs {
-  {"tensor", "_weight", "the vectors to begin with", optional = true},
-  {"bool", "_freeze", "are the vectors to stay as they are?", default = false},
-  {"device", "device", "where the vectors live", optional = true},
+  {"tensor", "_weight", "the initial vectors", optional = true},
+  {"bool", "_freeze", "keep the vectors unchanged in training?", default = false},
+  {"device", "device", "the vectors' device", optional = true},
   {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 } do rows[#rows + 1] = row end
 
 Embedding.signature = define.signature("Embedding", rows)
 
---- A token number from 1 to n, for one that may count from the end; nil stays nil.
+--- Converts a token number that may count from the end to 1 to n; nil stays nil.
 function embedding.real_padding(name, padding, n)
   if padding == nil then return nil end
   if padding > n or padding < -n then
@@ -51,7 +53,7 @@ function embedding.real_padding(name, padding, n)
   return padding < 0 and padding + n + 1 or padding
 end
 
---- Sets a layer's vectors: the given ones, else random ones.
+--- Sets a layer's weight: the given vectors, or random ones.
 function embedding.begin(layer, weight, freeze, device, dtype)
   local n, size = layer.num_embeddings, layer.embedding_dim
   if weight == nil then
@@ -102,8 +104,8 @@ function Embedding:extra_repr()
   return text
 end
 
---- A class method, called by '.' or ':'. It is a callable table: methods are functions and need an
--- object.
+--- Creates a class method that may be called with '.' or ':'. It is a callable table, since a
+-- function in a class is a method and needs an object.
 function embedding.pretrained(own, make)
   return setmetatable({}, {
     __call = function(_, first, ...)
@@ -113,7 +115,7 @@ function embedding.pretrained(own, make)
   })
 end
 
---- The numbers of tokens and features of vectors.
+--- Returns the numbers of tokens and of features of a table of vectors.
 function embedding.sizes(name, vectors)
   if vectors:dim() ~= 2 then
     errors.refuse(name .. ".from_pretrained", "embeddings", "(tokens, features) is needed", vectors,
@@ -124,7 +126,7 @@ end
 
 local pretrained_rows = {
   {"tensor", "embeddings", "the vectors, (tokens, features)"},
-  {"bool", "freeze", "are they to stay as they are?", default = true},
+  {"bool", "freeze", "keep the vectors unchanged in training?", default = true},
 }
 for _, row in ipairs(OPTIONS) do pretrained_rows[#pretrained_rows + 1] = row end
 local parse_pretrained = define.signature("Embedding.from_pretrained", pretrained_rows)

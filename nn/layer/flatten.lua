@@ -12,8 +12,8 @@ local Flatten = class("Flatten", Module)
 flatten.Flatten = Flatten
 
 Flatten.signature = define.signature("Flatten", {
-  {"dim", "start_dim", "the first that is joined", default = 2},
-  {"dim", "end_dim", "the last that is joined", default = -1},
+  {"dim", "start_dim", "the first dimension to flatten", default = 2},
+  {"dim", "end_dim", "the last dimension to flatten", default = -1},
 })
 
 function Flatten:init(start_dim, end_dim)
@@ -34,7 +34,7 @@ local Unflatten = class("Unflatten", Module)
 flatten.Unflatten = Unflatten
 
 Unflatten.signature = define.signature("Unflatten", {
-  {"dim", "dim", "the dimension that is split"},
+  {"dim", "dim", "the dimension to split"},
   {"shape", "unflattened_size", "the new sizes; one of them may be -1"},
 })
 

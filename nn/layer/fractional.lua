@@ -12,8 +12,8 @@ local fractional = {}
 
 local function moth() return require "moth" end
 
--- The start of each window: (N, C, n). Windows are (size - kernel) / (n - 1) apart, rounded with a
--- random offset for each plane; the last window ends at the side's end.
+-- The start of each window: (N, C, n). Windows are (size - kernel) / (n - 1) elements apart,
+-- rounded with a random offset for each plane; the last window ends at the end of the dimension.
 local function starts(draw, size, kernel, n)
   local step = n > 1 and (size - kernel) / (n - 1) or 0
   local shift = draw:unsqueeze(-1)
@@ -23,12 +23,12 @@ local function starts(draw, size, kernel, n)
   return (at:to(moth().int64))
 end
 
--- The indices of the selected windows of a plane or a volume, (N, C, OH, OW) or (N, C, OD, OH,
--- OW), from 1.
+-- The flat indices, from 1, of the selected windows of a plane or a volume: (N, C, OH, OW) or (N,
+-- C, OD, OH, OW).
 local function windows(draws, shape, kernel, n)
   local all
   for i = 1, #n do
-    local draw = draws:select(-1, #n == 2 and 3 - i or i) -- PyTorch's first is the width's
+    local draw = draws:select(-1, #n == 2 and 3 - i or i) -- PyTorch's first value is for the width
     local at = starts(draw, shape[i], kernel[i], n[i])
     for _ = 2, i do at = at:unsqueeze(3) end
     if i == #n then at = at + 1 end
@@ -37,8 +37,8 @@ local function windows(draws, shape, kernel, n)
   return all
 end
 
--- The position of each window's maximum. It pools all windows and then selects: max pooling is
--- fast enough that the unused windows cost less than gathering elements.
+-- Returns the position of each window's maximum. All windows are pooled, then some are selected:
+-- max pooling is so fast that the unused windows cost less than gathering elements.
 local function largest(x, draws, kernel, n)
   local pool = #n == 2 and moth().max_pool2d or moth().max_pool3d
   local _, dense = pool(x, kernel, {stride = 1, return_indices = true})
@@ -46,7 +46,7 @@ local function largest(x, draws, kernel, n)
   return (dense:flatten(3, -1):gather(-1, at:flatten(3, -1)):view(at.shape))
 end
 
--- The output ratio of side i.
+-- Returns the output ratio of dimension i.
 local function share_of(fname, ratio, i)
   local share = type(ratio) == "table" and ratio[i] or ratio
   if type(share) ~= "number" or not (share > 0 and share < 1) then
@@ -73,17 +73,17 @@ local function output_size_of(fname, input, kernel, given, ratio)
   return size
 end
 
--- The function and the layer of d sides.
+-- Defines the function and the layer for d dimensions.
 local function make(d, what, sizes, examples)
   local fname, name = ("fractional_max_pool%dd"):format(d), ("FractionalMaxPool%dd"):format(d)
   local shapes = ("(N, C, %s) or (C, %s)"):format(sizes, sizes)
   local rows = {
     {"int" .. d, "kernel_size", "size of the windows", bounds = {1}},
-    {"int" .. d, "output_size", "size of the result; or else", optional = true,
+    {"int" .. d, "output_size", "size of the result, instead of", optional = true,
       bounds = {1}},
-    {"any", "output_ratio", "the share of each side that is left: one number, or a list",
+    {"any", "output_ratio", "the result's size divided by the input's: a number, or a list",
       optional = true},
-    {"bool", "return_indices", "also give the flat position of each in its plane?",
+    {"bool", "return_indices", "also return the flat position of each in its plane?",
       default = false},
   }
 
@@ -111,12 +111,11 @@ local function make(d, what, sizes, examples)
 
   fractional[fname] = define {
     name = fname,
-    doc = "The maximum of each of output_size windows at random positions, drawn for each "
-      .. "plane.",
+    doc = "The maximum of each of output_size windows at random positions, drawn for each plane.",
     examples = examples,
     args = {
       {"tensor", "input", what .. ", " .. shapes}, rows[1], rows[2], rows[3], rows[4],
-      {"tensor", "_random_samples", ("(N, C, %d) numbers from 0 to 1 in place of drawn ones")
+      {"tensor", "_random_samples", ("(N, C, %d) numbers from 0 to 1, used instead of random ones")
         :format(d), optional = true},
     },
     outputs = "y, indices", scoped = true, run = run,
@@ -130,7 +129,7 @@ local function make(d, what, sizes, examples)
 
   function Layer:init(kernel_size, output_size, output_ratio, return_indices)
     if (output_size == nil) == (output_ratio == nil) then
-      errors.argument(name, "output_size", "this or output_ratio is needed, one of the two")
+      errors.argument(name, "output_size", "either this or output_ratio is needed")
     end
     for i = 1, output_ratio ~= nil and d or 0 do share_of(name, output_ratio, i) end
     self.kernel_size = window.list(kernel_size, d)

@@ -1,7 +1,6 @@
---- init.lua -- classes of layers and losses that are generated from functions: the function's
--- arguments after its tensors become settings of the class; weights among them become buffers. A
--- list is given as rows; each class is created at its first use, since inspecting a function's
--- arguments takes time.
+--- init.lua -- generates classes of layers and losses from functions. The function's arguments
+-- after its tensors become settings of the class; tensors among them (weights) become buffers. Each
+-- class is created at its first use, since inspecting a function's arguments takes time.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -23,12 +22,11 @@ function layer.replaced(fname)
   return now ~= nil and now ~= built_in(fname)
 end
 
--- Arguments that the class does not have: its tensors have a dtype, and its result is a new
--- tensor.
+-- Arguments that the class omits: its tensors determine the dtype, and its result is a new tensor.
 local LEFT_OUT = {dtype = true, out = true}
-local KINDS = {position = "int"} -- the function counts it
+local KINDS = {position = "int"} -- the function converts positions
 
--- The checks of the functions, by argument, or by function and argument: the constructor applies
+-- Checks that the functions make, by argument, or by function and argument; the constructor repeats
 -- them.
 local ABOVE_0 = {0, open = true}
 local BOUNDS = {
@@ -40,7 +38,7 @@ local BOUNDS = {
   ["triplet_margin_loss margin"] = ABOVE_0, ["softshrink lambd"] = {0},
 }
 
--- A setting of the class, from an argument of the function.
+-- Returns the row of a setting, from an argument of the function.
 local function row_of(fname, arg)
   local default = arg.default
   if default == nil and not arg.choices then
@@ -52,15 +50,16 @@ local function row_of(fname, arg)
           bounds = BOUNDS[fname .. " " .. arg.name] or BOUNDS[arg.name]}
 end
 
--- The parameter count of a user's function; for a kernel (moth.kernel) that of its own function.
+-- Returns the number of parameters of a user's function. For a moth.kernel it counts the inner
+-- function's parameters.
 local function taken_by(f)
   if type(f) == "table" then f = rawget(f, "fn") end
   local info = type(f) == "function" and debug.getinfo(f, "u")
   return info and not info.isvararg and info.nparams or math.huge
 end
 
--- Calls a user's replacement of the function: it gets the settings up to the last one that differs
--- from its default, so that a function of the tensors alone works.
+-- Calls a user's replacement of the function. It gets the settings up to the last one that differs
+-- from its default, so that a replacement that accepts only the tensors works.
 local function call_other(f, self, fname, rows, n, ...)
   local settings, last = {}, 0
   for i, row in ipairs(rows) do
@@ -72,7 +71,7 @@ local function call_other(f, self, fname, rows, n, ...)
   end
   if last > 0 and n + last > taken_by(f) then
     local most = taken_by(f)
-    errors.raise(("moth.nn.functional.%s was replaced by what takes %d argument%s, and %s = %s "
+    errors.raise(("moth.nn.functional.%s was replaced by a function of %d argument%s, and %s = %s "
       .. "would be argument %d"):format(fname, most, most == 1 and "" or "s", rows[last][2],
       errors.describe(settings[last]), n + last), "E_ARG")
   end
@@ -81,7 +80,8 @@ local function call_other(f, self, fname, rows, n, ...)
   return (f(unpack(args, 1, n + last)))
 end
 
--- Generates a function that passes the module's settings: unrolled, so that calls compile.
+-- Generates a function that passes the module's settings. The arguments are unrolled, so that
+-- LuaJIT compiles the calls.
 local function forward_of(fname, names, rows)
   local given, inputs = {unpack(names)}, table.concat(names, ", ")
   for _, row in ipairs(rows) do given[#given + 1] = "self." .. row[2] end
@@ -102,7 +102,7 @@ local function check_order(name, min, max)
     max), "E_DOMAIN")
 end
 
--- Creates the class of that name from a function of n tensors, without one of its arguments.
+-- Creates the class `name` from a function of n tensors; the class omits the argument `without`.
 local function make(name, fname, n, without)
   local Layer = class(name, Module)
   local inputs, rows, names = {}, {}, {}
@@ -132,7 +132,7 @@ end
 
 local function text(v) return type(v) == "string" and "'" .. v .. "'" or window.text(v) end
 
--- Adds the settings to the printed text; `inplace` only if it is set.
+-- Defines the printed text of a layer: its settings; `inplace` only if it is set.
 local function show(Layer, rows)
   function Layer:extra_repr()
     local parts = {}
@@ -144,8 +144,8 @@ local function show(Layer, rows)
   end
 end
 
---- Adds the classes of some rows to a table. A function of one tensor becomes a layer: it prints
--- its settings, and keeps neither its input nor its result.
+--- Adds generated classes to a table. A function of one tensor becomes a layer: it prints its
+-- settings, and keeps neither its input nor its result.
 -- @param space  the table
 -- @param rows   name -> function, or {function, its number of tensors, an omitted argument}
 -- @return the table

@@ -1,8 +1,8 @@
 --- lazy.lua -- layers that infer the size of their input from the first call: LazyLinear,
 -- LazyConv1d to 3d, LazyConvTranspose1d to 3d, LazyBatchNorm1d to 3d, LazyInstanceNorm1d to 3d.
 --
--- Until then their parameters are uninitialized: an optimizer may hold them, and `net:to(...)`
--- sets their device and dtype; any other use raises. After the first call the layer is a Linear,
+-- Until then their parameters are uninitialized: an optimizer may hold them, and `net:to(...)` sets
+-- their device and dtype; any other use raises. The first call changes the layer's class to Linear,
 -- Conv2d and so on.
 
 local bind = require "moth.binding.bind"
@@ -21,7 +21,7 @@ local STORE = Module.store_key
 
 local function moth() return require "moth" end
 
--- The argument rows of another class, without one; with other defaults.
+-- Returns the argument rows of another class, without the argument `name`, and with other defaults.
 local function rows_without(signature, name, defaults)
   local rows = {}
   for _, arg in ipairs(bind.signature(signature).args) do
@@ -38,7 +38,7 @@ end
 
 -- ---- conversion to the real class ----
 
--- Initializes a layer like a new one of the size; its tensors stay the same Lua objects.
+-- Initializes a layer like a new layer of the given size. Its tensors stay the same Lua objects.
 local function grow(module, size)
   local row, args = module.lazy_row, module.lazy_args
   local like = module[row.like] or module.running_mean
@@ -60,7 +60,7 @@ local function grow(module, size)
   Module.sight.changed()
 end
 
--- Before a state dict is loaded: it also determines the size.
+-- Called before a state dict is loaded: the state dict also determines the size.
 local function before_load(module, state, prefix)
   local row = module.lazy_row
   local x = rawget(state, prefix .. row.like) or rawget(state, prefix .. "running_mean")
@@ -70,10 +70,10 @@ end
 
 -- ---- the classes ----
 
--- One row: base, the class; size, the argument inferred from the input; like, a tensor that is
--- always present; least, its minimal number of dimensions; of_weight(x, args) -> the size from
--- that tensor; of_input(x) -> the size, or nil and a description of the requirement; output_size,
--- its kind if calls accept one; defaults that differ from the base's.
+-- Makes one class. base: the class it becomes; size: the argument inferred from the input; like: a
+-- tensor that is always present; least: its minimal number of dimensions; of_weight(x, args): the
+-- size from that tensor; of_input(x): the size, or nil and a description of the requirement;
+-- output_size: its kind if calls accept one; defaults: defaults that differ from those of base.
 local function make(row)
   local name = "Lazy" .. class.typename(row.base)
   local rows = rows_without(row.base.signature, row.size, row.defaults)
@@ -118,7 +118,7 @@ local function make(row)
     function Lazy:forward(input, output_size) return (first(self, input, output_size)) end
     named.takes(Lazy.forward, {
       {"tensor", "input", "the input of the resulting layer"},
-      {row.output_size, "output_size", "sizes of the result, where the stride leaves a choice",
+      {row.output_size, "output_size", "sizes of the result, if the stride allows several",
         optional = true},
     })
   else
@@ -160,7 +160,7 @@ make {
   end,
 }
 
--- The channels of an input that has n dimensions after them.
+-- Returns a function for the channels of an input with n dimensions after the channels.
 local function channels(n, batched)
   return function(x)
     local dim = x:dim()
@@ -184,7 +184,7 @@ for n = 1, 3 do
   }
 end
 
--- BatchNorm and InstanceNorm: optional weights, optional running statistics.
+-- The weights and running statistics of BatchNorm and InstanceNorm, each if requested.
 local function statistics(args)
   local list = {}
   if args.affine then list = {{"weight", "parameter"}} end

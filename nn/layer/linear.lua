@@ -58,7 +58,7 @@ function Linear:forward(input)
 end
 Module.passing[Linear.forward] = true
 
---- relu of a Linear's result in one op: for containers that hold a Linear followed by a ReLU;
+--- relu of a Linear's result in one op. Containers use it for a Linear followed by a ReLU if
 -- linear.takes_relu says that nothing observes the value between.
 function linear.with_relu(module, input)
   if layer.replaced "relu" then return (functional.relu(Linear.forward(module, input))) end
@@ -84,7 +84,7 @@ linear.Bilinear = Bilinear
 
 Bilinear.signature = define.signature("Bilinear", {
   {"int", "in1_features", "size of the last dimension of the first input"},
-  {"int", "in2_features", "size of the last dimension of the second"},
+  {"int", "in2_features", "size of the last dimension of the second input"},
   {"int", "out_features", "size of the last dimension of the result"},
   {"bool", "bias", "add a bias?", default = true},
   {"device", "device", "the parameters' device", optional = true},

@@ -10,10 +10,10 @@ local functional = require "moth.nn.functional"
 
 local loss = {}
 
-local REDUCTION = {"enum", "reduction", "what the losses of single elements become",
+local REDUCTION = {"enum", "reduction", "how the losses of the elements are reduced",
                    choices = {"mean", "sum", "none"}}
 
--- The functions, the number of tensors of each, and the arguments that the class omits.
+-- For each class: its function, the number of tensors, and the argument that the class omits.
 local OF = {
   NLLLoss = {"nll_loss", 2},
   CrossEntropyLoss = {"cross_entropy", 2},
@@ -43,10 +43,10 @@ local TripletMarginWithDistanceLoss = class("TripletMarginWithDistanceLoss", Mod
 loss.TripletMarginWithDistanceLoss = TripletMarginWithDistanceLoss
 
 TripletMarginWithDistanceLoss.signature = define.signature("TripletMarginWithDistanceLoss", {
-  {"function", "distance_function", "called with two batches of vectors; pairwise_distance when "
+  {"function", "distance_function", "called with two batches of vectors; pairwise_distance if "
     .. "absent", optional = true},
   {"float", "margin", "the required difference", default = 1, bounds = {0, open = true}},
-  {"bool", "swap", "also count the distance of positive and negative?", default = false},
+  {"bool", "swap", "also use the distance between positive and negative?", default = false},
   REDUCTION,
 })
 
@@ -60,8 +60,8 @@ function TripletMarginWithDistanceLoss:forward(anchor, positive, negative)
     self.distance_function, self.margin, self.swap, self.reduction))
 end
 
---- A linear layer to `num_classes` scores and their cross entropy in one, computed in chunks: the
--- full scores are never in memory. The layer is `self.linear`, as in PyTorch; by default it has
+--- A linear layer to `num_classes` scores and the cross entropy of the scores, computed in chunks:
+-- the full scores are never in memory. The layer is `self.linear`, as in PyTorch; by default it has
 -- no bias.
 local LinearCrossEntropyLoss = class("LinearCrossEntropyLoss", Module)
 loss.LinearCrossEntropyLoss = LinearCrossEntropyLoss
@@ -69,15 +69,17 @@ loss.LinearCrossEntropyLoss = LinearCrossEntropyLoss
 LinearCrossEntropyLoss.signature = define.signature("LinearCrossEntropyLoss", {
   {"int", "in_features", "size of the last dimension of the input"},
   {"int", "num_classes", "the number of classes"},
-  {"bool", "bias", "has the layer one?", default = false},
-  {"device", "device", "where the layer lives", optional = true},
+  {"bool", "bias", "add a bias?", default = false},
+  {"device", "device", "the layer's device", optional = true},
   {"dtype", "dtype", "its element type; default: the default dtype", optional = true},
   REDUCTION,
   {"tensor", "weight", "weight of each class, (num_classes)", optional = true},
-  {"int", "ignore_index", "a target that counts for nothing", default = -100},
-  {"float", "label_smoothing", "share of the target distributed over all classes", default = 0,
+  {"int", "ignore_index", "a target value that is ignored", default = -100},
+  {"float", "label_smoothing", "share of the target distributed uniformly over all classes",
+    default = 0,
    bounds = {0, 1}},
-  {"shape", "out_features", "sizes of the places that have a class each", optional = true},
+  {"shape", "out_features", "sizes of the dimensions of positions, each with a class",
+    optional = true},
 })
 
 function LinearCrossEntropyLoss:init(in_features, num_classes, bias, device, dtype, reduction,

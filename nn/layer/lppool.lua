@@ -1,4 +1,4 @@
---- lppool.lua -- nn.LPPool1d to 3d: the p-norm of each window; and lp_pool1d to 3d of
+--- lppool.lua -- nn.LPPool1d to 3d: the p-norm of each window. Also lp_pool1d to 3d of
 -- moth.nn.functional.
 
 local define = require "moth.binding.define"
@@ -9,7 +9,7 @@ local window = require "moth.nn.layer.window"
 
 local lppool = {}
 
--- Returns true if no power of x overflowed or underflowed; y are the pooled norms.
+-- Returns true if no power of x overflowed or underflowed; y has the pooled norms.
 local function within(y, x, bound)
   y = y:detach():abs()
   local least, most = y:aminmax()
@@ -31,29 +31,28 @@ for n = 1, 3 do
       :format(SIZES[n], SIZES[n]),
     args = {
       {"tensor", "input", window.INPUT[n]},
-      {"float", "norm_type", "p: the power of the norm"},
+      {"float", "norm_type", "p, the exponent of the norm"},
       {"int" .. n, "kernel_size", "size of the window"},
       {"int" .. n, "stride", "step between windows", same = "kernel_size"},
-      {"bool", "ceil_mode", "count windows that hang over the far edge?", default = false},
+      {"bool", "ceil_mode", "include windows that extend over the far edge?", default = false},
     },
     scoped = true,
     run = function(input, p, kernel, step, ceil)
       if not input:is_floating_point() then
         input = input:to(require("moth").get_default_dtype())
       end
-      if input:element_size() < 4 then -- its squares overflow easily
+      if input:element_size() < 4 then -- a half type: its squares overflow easily
         return (lppool[fname](input:float(), p, kernel, step, ceil):to(input.dtype))
       end
       local taps = 1
       for _, size in ipairs(window.list(kernel, n)) do taps = taps * size end
-      -- This form has gradient 0 for a window of zeros; the gradient of the root alone is
-      -- infinite.
+      -- For a window of zeros this form has gradient 0; the gradient of a plain root is infinite.
       local function pooled(x)
         local y = functional[mean](x:pow(p), kernel, step, 0, ceil)
         return (y:sign() * functional.relu(y:abs()) * taps):pow(1 / p)
       end
       local bound = 10 ^ (30 / math.max(math.abs(p), 1))
-      -- A captured step cannot read values, and a GPU would have to synchronize.
+      -- A captured step cannot check values, and on a GPU the check would synchronize.
       local seen = not lib.capture and not input.is_cuda and input:numel() > 0
       if seen then
         local y = pooled(input)
@@ -61,7 +60,7 @@ for n = 1, 3 do
         local single = input.dtype == require("moth").float32
         if single and math.abs(p) <= 7 then return (pooled(input:double()):float()) end
       end
-      -- If powers of the elements would overflow: scale by the largest element.
+      -- Powers of the elements would overflow: scale by the largest element.
       local most = input:numel() > 0 and input:detach():abs():max() or input:new_ones {}
       local far = most:gt(bound):logical_and(most:isfinite())
       local close = most:lt(1 / bound):logical_and(most:gt(0))

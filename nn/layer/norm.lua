@@ -13,7 +13,7 @@ local parameter = require "moth.nn.module.parameter"
 local norm = {}
 
 local DEVICE = {"device", "device", "the parameters' device", optional = true}
-local BIAS = {"bool", "bias", "learn a bias in addition to the weight?", default = true}
+local BIAS = {"bool", "bias", "learn a bias too?", default = true}
 local DTYPE = {"dtype", "dtype", "their element type; default: the default dtype", optional = true}
 
 local function ones(size, dtype, device) return require("moth").ones(size, dtype, device) end
@@ -23,7 +23,7 @@ local function fill(x, value)
   if x ~= nil then require("moth").no_grad(function() x:fill_(value) end) end
 end
 
--- The parameters weight = 1 and bias = 0, each if requested.
+-- Creates the parameters weight = 1 and bias = 0, each if requested.
 local function affine_parameters(self, size, weight, bias, device, dtype)
   if weight then self.weight = parameter.Parameter(ones(size, dtype, device)) end
   if bias then self.bias = parameter.Parameter(zeros(size, dtype, device)) end
@@ -34,7 +34,7 @@ local function reset_parameters(self)
   fill(self.bias, 0)
 end
 
--- ---- by channel, with running statistics ----
+-- ---- normalization of channels, with running statistics ----
 
 local function running_buffers(self, device, dtype)
   local n = self.num_features
@@ -47,7 +47,7 @@ local function channel_rows(affine, track)
   return {
     {"int", "num_features", "channels, C"},
     {"float", "eps", "added to the variance", default = 1e-5, bounds = {0}},
-    {"float", "momentum", "weight of the newest in the running statistics; none: their mean",
+    {"float", "momentum", "weight of the newest batch in the statistics; none: equal weights",
       default = 0.1, optional = true},
     {"bool", "affine", "learn weight and bias?", default = affine},
     {"bool", "track_running_stats", "keep running statistics?", default = track},
@@ -89,19 +89,20 @@ local function check_input(self, input, least, most)
   end
 end
 
--- The factor of the current batch in the running statistics.
+-- Returns the factor of the current batch in the running statistics.
 local function momentum_of(self)
   if self.momentum ~= nil then return self.momentum end
   local counts = self.training and self.track_running_stats and self.num_batches_tracked ~= nil
   if counts and lib.capture then
-    errors.raise(class.typename(self) .. " with momentum = moth.none weighs each batch by how many "
-      .. "came before, which a replay of a captured step would not know; give it a momentum",
+    errors.raise(class.typename(self) .. " with momentum = moth.none weighs each batch by the "
+      .. "number of earlier batches, which a replay of a captured step does not know; set a "
+      .. "momentum",
       "E_UNSUPPORTED")
   end
   return counts and 1 / (tonumber(self.num_batches_tracked:item()) + 1) or 0
 end
 
--- Counts a batch.
+-- Increments num_batches_tracked.
 local function count_batch(self)
   local seen = self.num_batches_tracked
   if self.training and self.track_running_stats and seen ~= nil then
@@ -109,7 +110,8 @@ local function count_batch(self)
   end
 end
 
--- The common base of BatchNorm and InstanceNorm, with the defaults of weight, bias and statistics.
+-- Creates a class of the family of BatchNorm and InstanceNorm, with its defaults of weight, bias
+-- and statistics.
 local function channel_class(name, all, rows, init)
   local Layer = class(name, Module)
   norm[name] = Layer
@@ -125,10 +127,11 @@ local function channel_class(name, all, rows, init)
   return Layer
 end
 
--- Allowed dimensions of the input: (N, C), (N, C, L); (N, C, H, W); (N, C, D, H, W).
+-- The allowed numbers of dimensions: (N, C), (N, C, L); (N, C, H, W); (N, C, D, H, W).
 local BATCH = {BatchNorm1d = {2, 3}, BatchNorm2d = {4, 4}, BatchNorm3d = {5, 5}}
 
--- The running statistics that a BatchNorm uses or updates; true if it normalizes by the batch.
+-- Returns the running statistics that a BatchNorm uses or updates, and true if it normalizes by the
+-- batch.
 local function statistics(self)
   local mean, var = self.running_mean, self.running_var
   local own = self.training or mean == nil
@@ -138,7 +141,7 @@ end
 
 -- Batch normalization (Ioffe and Szegedy 2015): F.batch_norm with parameters weight and bias (C)
 -- and the buffers running_mean, running_var (C) and num_batches_tracked (int64).
--- @param rank  the minimal and maximal dimensions of the input
+-- @param rank  {minimal, maximal} number of dimensions of the input
 local function normalize_batches(Layer, rank)
   function Layer:forward(input)
     check_input(self, input, rank[1], rank[2])
@@ -168,11 +171,11 @@ for name, rank in pairs(BATCH) do normalize_batches(channel_class(name, true), r
 -- ---- several processes ----
 
 local rows = channel_rows(true, true)
-table.insert(rows, 6, {"any", "process_group", "accepted and not used: there is one process",
+table.insert(rows, 6, {"any", "process_group", "ignored: there is one process",
   optional = true})
 
---- A BatchNorm for any number of dimensions. A net runs in one process, so that its statistics are
--- those of the whole batch, as in PyTorch with one process. (N, C, ...) -> the same shape.
+--- A BatchNorm for any number of dimensions: (N, C, ...) -> the same shape. A net runs in one
+-- process, so that its statistics are those of the whole batch, as in PyTorch with one process.
 local SyncBatchNorm = channel_class("SyncBatchNorm", true, rows,
   function(self, num_features, eps, momentum, affine, track, _, device, dtype, bias)
     channel_init(self, num_features, eps, momentum, affine, track, device, dtype, bias)
@@ -232,7 +235,7 @@ for name, dims in pairs(INSTANCE) do
   Module.passing[Layer.forward] = true
 end
 
--- ---- over the last dimensions ----
+-- ---- normalization of the last dimensions ----
 
 local function sizes_of(v)
   if type(v) == "number" then return {v} end
@@ -305,7 +308,7 @@ function RMSNorm:extra_repr()
     tostring(self.eps), tostring(self.elementwise_affine))
 end
 
--- ---- over groups of channels ----
+-- ---- normalization of groups of channels ----
 
 --- Group normalization (Wu and He 2018): (N, C, ...) -> the same shape. weight and bias (C) are
 -- initialized with 1 and 0.
@@ -322,7 +325,8 @@ GroupNorm.signature = define.signature("GroupNorm", {
 
 function GroupNorm:init(num_groups, num_channels, eps, affine, device, dtype, bias)
   if num_groups < 1 or num_channels % num_groups ~= 0 then
-    errors.argument("GroupNorm", "num_groups", ("%d channels do not make %d groups"):format(
+    errors.argument("GroupNorm", "num_groups", ("%d channels cannot be divided into %d "
+      .. "groups"):format(
       num_channels, num_groups), "E_SHAPE")
   end
   self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps

@@ -13,14 +13,14 @@ local pad = {}
 local ORDER = {"left, right", "left, right, top, bottom",
   "left, right, top, bottom, front, back"}
 
--- Defines one class; kind Constant also has a value.
+-- Defines one class; only Constant has a value.
 local function make(kind, mode, n, doc)
   local name = kind .. "Pad" .. n .. "d"
   local Pad = class(name, Module)
   pad[name], Pad._doc = Pad, doc
   Pad.signature = define.signature(name, {
-    {"ints", "padding", "for all sides, or {" .. ORDER[n] .. "}; negative cuts off"},
-    kind == "Constant" and {"float", "value", "what the border is filled with"} or nil,
+    {"ints", "padding", "for all sides, or {" .. ORDER[n] .. "}; negative values crop"},
+    kind == "Constant" and {"float", "value", "the value of the border"} or nil,
   })
 
   function Pad:init(padding, value)
@@ -51,12 +51,12 @@ end
 for kind, row in pairs {
   Constant = {"constant", "of one value"},
   Zero = {"constant", "of zeros"},
-  Reflection = {"reflect", "that mirrors the inside without its edge"},
+  Reflection = {"reflect", "that mirrors the input without its edge"},
   Replication = {"replicate", "that repeats the edge"},
-  Circular = {"circular", "from the other side"},
+  Circular = {"circular", "with the values of the opposite side"},
 } do
   for n = 1, 3 do
-    make(kind, row[1], n, ("A border %s, of %s."):format(row[2], window.INPUT[n]))
+    make(kind, row[1], n, ("Adds a border %s, to %s."):format(row[2], window.INPUT[n]))
   end
 end
 

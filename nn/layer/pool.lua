@@ -17,10 +17,12 @@ local function steps(n, border)
      bounds = {0}}
 end
 
-local CEIL = {"bool", "ceil_mode", "count windows that hang over the far edge?", default = false}
-local INDICES = {"bool", "return_indices", "also give where each value stands?", default = false}
+local CEIL = {"bool", "ceil_mode", "include windows that extend over the far edge?",
+  default = false}
+local INDICES = {"bool", "return_indices", "also return the position of each value?",
+  default = false}
 
--- ---- maximum ----
+-- ---- max pooling ----
 
 for n = 1, 3 do
   local name, op = "MaxPool" .. n .. "d", "max_pool" .. n .. "d"
@@ -57,7 +59,7 @@ for n = 1, 3 do
   end
 end
 
--- ---- mean ----
+-- ---- average pooling ----
 
 for n = 1, 3 do
   local name, op = "AvgPool" .. n .. "d", "avg_pool" .. n .. "d"
@@ -68,7 +70,7 @@ for n = 1, 3 do
     kernel_size, stride, padding, CEIL,
     {"bool", "count_include_pad", "divide by the window's size, border included?",
       default = true},
-    n > 1 and {"int", "divisor_override", "divide by this instead", optional = true} or nil,
+    n > 1 and {"int", "divisor_override", "divide by this number instead", optional = true} or nil,
   })
 
   function Pool:init(kernel_size_, stride_, padding_, ceil_mode, count_include_pad, divisor)
@@ -89,13 +91,13 @@ for n = 1, 3 do
   end
 end
 
--- ---- adaptive ----
+-- ---- adaptive pooling ----
 
 local SIZES = {
   {"int1", "output_size", "length of the result", bounds = {0}},
-  {"int2?", "output_size", "height and width of the result; a side that is moth.none stays",
+  {"int2?", "output_size", "height and width of the result; moth.none keeps a size",
    bounds = {0}},
-  {"int3?", "output_size", "depth, height and width of the result; a side that is moth.none stays",
+  {"int3?", "output_size", "depth, height and width of the result; moth.none keeps a size",
    bounds = {0}},
 }
 
@@ -105,7 +107,7 @@ local function make_adaptive(kind, n, which)
   local max = kind == "Max"
   local Pool = class(name, Module)
   pool[name] = Pool
-  Pool._doc = ("Of %s: others of a given size, each element %s of its share."):format(
+  Pool._doc = ("Pools %s to a given size: each element is %s of its window."):format(
     window.INPUT[n], which)
   Pool.signature = define.signature(name, {
     SIZES[n], max and INDICES or nil,

@@ -1,9 +1,9 @@
 --- projected.lua -- nn.LSTM with proj_size: the hidden state h is a projection, W_hr h', of the
 -- unit's output h' (Sak et al., 2014).
 --
--- The gates read W_hh h = (W_hh W_hr) h'. So the op of a plain LSTM layer runs with this product
--- as its recurrent weights, and its output is projected afterwards. The initial h has no h': it
--- enters as features of the first step.
+-- The gates use W_hh h = (W_hh W_hr) h'. So the op of a plain LSTM layer runs with this product as
+-- its recurrent weights, and its output is projected afterwards. The initial h has no h': it is
+-- added as features of the first step.
 
 local functional = require "moth.nn.functional"
 
@@ -11,7 +11,7 @@ local projected = {}
 
 local function moth() return require "moth" end
 
--- h0 as features of each sequence's first step in a direction, (L, N, P): 0 elsewhere.
+-- Returns h0 as features of each sequence's first step in a direction: (L, N, P), 0 at other steps.
 local function at_first_step(h0, direction, steps, batch_sizes)
   local n, rows = h0:size(1), {}
   for k = 1, n do
@@ -26,7 +26,7 @@ local function at_first_step(h0, direction, steps, batch_sizes)
   return (none:index_copy(1, rows, h0):view(steps, n, -1))
 end
 
--- The weights of a layer's op, the projection of each direction, and the op's input.
+-- Returns the weights of a layer's op, the projection of each direction, and the op's input.
 local function prepare(self, layer, x, h0, batch_sizes)
   local directions = self.bidirectional and 2 or 1
   local params, projections, inputs = {}, {}, {x}
@@ -47,7 +47,7 @@ local function prepare(self, layer, x, h0, batch_sizes)
   return params, projections, h0 and moth().cat(inputs, 3) or x
 end
 
---- Runs the layers over a batch: output, then the list of last states.
+--- Runs the layers over a batch. Returns the output and the list of last states.
 -- @param states  {h, c}; h is (layers * directions, N, proj_size), or zeros (..., hidden_size)
 function projected.run(self, input, states, batch_sizes)
   local directions, wide = self.bidirectional and 2 or 1, self.hidden_size

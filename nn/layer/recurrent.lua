@@ -16,10 +16,11 @@ local recurrent = {}
 
 local SIZES = {
   {"int", "input_size", "features of each step of the input"},
-  {"int", "hidden_size", "units: features of the state"},
+  {"int", "hidden_size", "features of the state"},
 }
-local BIAS = {"bool", "bias", "is something added before the gates?", default = true}
-local NONLINEARITY = {"enum", "nonlinearity", "what the units apply", choices = {"tanh", "relu"}}
+local BIAS = {"bool", "bias", "add biases?", default = true}
+local NONLINEARITY = {"enum", "nonlinearity", "the function of the state", choices = {"tanh",
+  "relu"}}
 local PLACE = {
   {"device", "device", "the parameters' device", optional = true},
   {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
@@ -28,8 +29,8 @@ local SEQUENCE = {
   BIAS,
   {"bool", "batch_first", "are input and output (N, L, ...) instead of (L, N, ...)?",
     default = false},
-  {"float", "dropout", "probability of a zero between layers while training", default = 0},
-  {"bool", "bidirectional", "do layers also run backward in time?", default = false},
+  {"float", "dropout", "probability of a zero between layers, in training", default = 0},
+  {"bool", "bidirectional", "also run each layer backward in time?", default = false},
 }
 
 local function joined(...)
@@ -53,7 +54,7 @@ local function reset(self)
   for _, p in ipairs(self:parameters()) do init.uniform_(p, -bound, bound) end
 end
 
--- A state tensor or {h, c}: a list of `n` tensors.
+-- Converts a state tensor or {h, c} to a list of `n` tensors.
 local function states_of(self, hx, n)
   if n == 1 and lib.istensor(hx) then return {hx} end
   if n == 2 and type(hx) == "table" and lib.istensor(hx[1]) and lib.istensor(hx[2]) then
@@ -100,7 +101,7 @@ function Base:_build(name, gates, input_size, hidden_size, num_layers, bias, bat
   elseif not (dropout >= 0 and dropout <= 1) then
     errors.refuse(name, "dropout", "a probability from 0 to 1 is needed", dropout, "E_DOMAIN")
   elseif dropout > 0 and num_layers == 1 then
-    require("moth").warn(("%s: dropout lies between layers, so with one layer there is none")
+    require("moth").warn(("%s: dropout applies between layers, so it has no effect with one layer")
       :format(name))
   end
   self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
@@ -128,10 +129,11 @@ function Base:reset_parameters()
   reset(self)
 end
 
---- Does nothing: parameters need no contiguous memory here. For compatibility with PyTorch.
+--- Does nothing: parameters need no contiguous memory in Moth. It exists for compatibility with
+-- PyTorch.
 function Base:flatten_parameters() end
 
--- Runs the op over a batch: output, then the list of last states.
+-- Runs the op over a batch. Returns the output and the list of last states.
 function Base:_run(op, input, states, batch_sizes)
   if self.proj_size then return projected.run(self, input, states, batch_sizes) end
   local params = {}
@@ -143,7 +145,7 @@ function Base:_run(op, input, states, batch_sizes)
   return table.remove(out, 1), out
 end
 
--- Adds a batch dimension to an unbatched input, and removes it again.
+-- Runs the op over an unbatched input: adds a batch dimension and removes it from the results.
 function Base:_single(op, input, states)
   for i, x in ipairs(states) do
     if x:dim() ~= 2 then
@@ -175,7 +177,7 @@ function Base:_packed(op, packed, hx)
   return sequence.gather(output, packed), last
 end
 
--- The output and the list of last states, for any form of input.
+-- Returns the output and the list of last states for any form of input.
 function Base:_forward(op, input, hx)
   if hx == lib.none then hx = nil end
   if class.isinstance(input, sequence.PackedSequence) then return self:_packed(op, input, hx) end
@@ -212,7 +214,7 @@ function Base:extra_repr()
   return table.concat(parts, ", ")
 end
 
--- The help texts of the calls, for each kind of state.
+-- Declares the help texts of a layer's calls, for each kind of state.
 local function layer_takes(layer, hx, outputs)
   named.takes(layer.forward, {
     {"tensor", "input", "(L, N, input_size), (N, L, input_size) with batch_first, (L, input_size) "
@@ -231,18 +233,18 @@ end
 local STATE = "(num_layers * directions, N, hidden_size)"
 local CELL_STATE = "(N, hidden_size)"
 
---- An Elman network (Elman 1990): h = tanh(W_ih x + b_ih + W_hh h + b_hh) for each step, or relu.
--- `output, h = rnn(input[, h])`: input (L, N, input_size), (N, L, input_size) with batch_first,
--- (L, input_size) without a batch, or a PackedSequence; h (num_layers * directions, N,
+--- An Elman network (Elman 1990): h = tanh(W_ih x + b_ih + W_hh h + b_hh) for each step, or relu
+-- instead of tanh. `output, h = rnn(input[, h])`: input (L, N, input_size), (N, L, input_size) with
+-- batch_first, (L, input_size) without a batch, or a PackedSequence; h (num_layers * directions, N,
 -- hidden_size), default zeros; output (L, N, directions * hidden_size). Parameters: weight_ih_l0,
--- weight_hh_l0, bias_ih_l0, bias_hh_l0, and so on for further layers; those of the second
--- direction end in _reverse.
+-- weight_hh_l0, bias_ih_l0, bias_hh_l0, then _l1 and so on for further layers; the second
+-- direction's names end in _reverse.
 local RNN = class("RNN", Base)
 recurrent.RNN = RNN
 RNN.states = 1
 
 RNN.signature = define.signature("RNN", joined(SIZES,
-  {{"int", "num_layers", "layers, each on the output of the one below", default = 1,
+  {{"int", "num_layers", "number of layers; each reads the output of the layer before", default = 1,
     bounds = {1, 2 ^ 20}},
     NONLINEARITY}, SEQUENCE, PLACE))
 
@@ -258,20 +260,20 @@ end
 
 layer_takes(RNN, STATE, "output, h")
 
-local LAYERS = {{"int", "num_layers", "layers, each on the output of the one below", default = 1,
+local LAYERS = {{"int", "num_layers", "number of layers; each reads the output of the layer before",
+  default = 1,
                  bounds = {1, 2 ^ 20}}}
 
 --- Long short-term memory (Hochreiter and Schmidhuber, 1997). `output, {h, c} = lstm(input[, {h,
--- c}])`, with the shapes and parameter names of nn.RNN; the gates are in the order i, f, g, o.
--- With proj_size, h and output have that many features, through weight_hr_l0 (proj_size,
--- hidden_size); c has hidden_size. A step costs the same as without, so that this saves
--- parameters, not time.
+-- c}])`, with the shapes and parameter names of nn.RNN; the gates are in the order i, f, g, o. With
+-- proj_size, h and output have proj_size features, computed by weight_hr_l0 (proj_size,
+-- hidden_size); c has hidden_size features. The projection saves parameters, not time.
 local LSTM = class("LSTM", Base)
 recurrent.LSTM = LSTM
 LSTM.states = 2
 
 LSTM.signature = define.signature("LSTM", joined(SIZES, LAYERS, SEQUENCE,
-  {{"int", "proj_size", "features that the state h is projected to; 0: it is not", default = 0}},
+  {{"int", "proj_size", "features of the projected state h; 0: no projection", default = 0}},
   PLACE))
 
 function LSTM:init(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
@@ -285,7 +287,8 @@ function LSTM:init(input_size, hidden_size, num_layers, bias, batch_first, dropo
     bidirectional, device, dtype)
 end
 
--- Checks given states with a projection: the op does not see h or its size.
+-- Checks given states of an LSTM with a projection: the op does not see h and cannot check its
+-- size.
 local function check_projected(self, hx)
   local h, c = unpack(states_of(self, hx, 2))
   local dims, lanes = h:dim(), self.num_layers * (self.bidirectional and 2 or 1)
@@ -347,7 +350,7 @@ function Cell:reset_parameters()
   reset(self)
 end
 
--- The new states; the second is nil for cells with one state.
+-- Computes the new states; the second is nil for cells with one state.
 function Cell:_step(op, input, hx)
   if hx == lib.none then hx = nil end
   local dim = lib.istensor(input) and input:dim()

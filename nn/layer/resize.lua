@@ -9,9 +9,10 @@ local window = require "moth.nn.layer.window"
 
 local resize = {}
 
-local SIZE = {"ints", "size", "sizes of the result: one for all sides, or one for each",
+local SIZE = {"ints", "size", "sizes of the result: a number for all dimensions, or a list",
   optional = true}
-local FACTOR = {"floats", "scale_factor", "how much larger it is, for all sides or for each",
+local FACTOR = {"floats", "scale_factor", "the result's size divided by the input's: a number, "
+  .. "or a list",
   optional = true, bounds = {0, open = true}}
 
 local function copied(v)
@@ -25,11 +26,11 @@ resize.Upsample = Upsample
 
 Upsample.signature = define.signature("Upsample", {
   SIZE, FACTOR,
-  {"enum", "mode", "how values between the elements are found",
+  {"enum", "mode", "the interpolation",
     choices = {"nearest", "linear", "bilinear", "bicubic", "area", "nearest-exact",
       "trilinear"}},
   {"bool", "align_corners", "align the centres of corner elements?", default = false},
-  {"bool", "recompute_scale_factor", "take the ratio of sizes instead of the factor?",
+  {"bool", "recompute_scale_factor", "use the ratio of the sizes instead of the factor?",
     default = false},
 })
 

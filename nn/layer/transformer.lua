@@ -28,14 +28,15 @@ transformer.TransformerEncoderLayer = EncoderLayer
 
 local LAYER = {
   {"int", "d_model", "features of a position"},
-  {"int", "nhead", "heads of the attention"},
+  {"int", "nhead", "number of attention heads"},
   {"int", "dim_feedforward", "features between the two linear layers", default = 2048},
   {"float", "dropout", "dropout probability in training", default = 0.1},
-  {"any", "activation", "between them: \"relu\", \"gelu\" or a function", default = "relu"},
+  {"any", "activation", "between the linear layers: \"relu\", \"gelu\" or a function",
+    default = "relu"},
   {"float", "layer_norm_eps", "eps of the LayerNorms", default = 1e-5},
   {"bool", "batch_first", "is the batch the first dimension?", default = false},
-  {"bool", "norm_first", "normalise before each part, not after it?", default = false},
-  {"bool", "bias", "do the linear layers and the LayerNorms have one?", default = true},
+  {"bool", "norm_first", "normalize before each part, not after it?", default = false},
+  {"bool", "bias", "do the linear layers and the LayerNorms have a bias?", default = true},
   {"device", "device", "the parameters' device", optional = true},
   {"dtype", "dtype", "their element type; default: the default dtype", optional = true},
 }
@@ -68,7 +69,8 @@ local ENCODER_PARTS = {"self_attn", "linear1", "linear2", "dropout", "dropout1",
                        "norm1", "norm2"}
 local DECODER_PARTS = {"multihead_attn", "dropout3", "norm3", unpack(ENCODER_PARTS)}
 
--- Builds the common parts of both layers; attentions and norms by the names of their fields.
+-- Builds the common parts of encoder and decoder layers; attentions and norms are lists of field
+-- names.
 local function build(self, fname, attentions, norms, d_model, nhead, dim_feedforward, dropout,
                      activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype)
   local none = require("moth").none
@@ -96,7 +98,7 @@ local parse_layer = define.signature("TransformerEncoderLayer.forward", {
   {"tensor", "src", "(L, N, d_model)"},
   {"tensor", "src_mask", "(L, L) or (N * nhead, L, L)", optional = true},
   {"tensor", "src_key_padding_mask", "(N, L)", optional = true},
-  {"bool", "is_causal", "says that src_mask is causal, which changes nothing", default = false},
+  {"bool", "is_causal", "a hint that src_mask is causal; no effect", default = false},
 })
 
 local function attend(self, x, mask, padding)
@@ -128,7 +130,7 @@ end
 EncoderLayer.forward = sight.scoped(EncoderLayer.forward, ENCODER_PARTS, is_own_activation)
 named.takes(EncoderLayer.forward, parse_layer)
 
--- Copies of a layer, and an optional final norm.
+-- Copies a layer `num_layers` times, and adds an optional final norm.
 local function repeated(self, fname, aname, layer, num_layers, final)
   for name, module in pairs {[aname] = layer, norm = final} do
     if not class.isinstance(module, Module) then
@@ -146,32 +148,32 @@ local function repeated(self, fname, aname, layer, num_layers, final)
   if final ~= nil then self.norm = final end
 end
 
--- Frees the result of one of Moth's layers after the next layer has read it, if nothing else holds
--- it.
-local function pass_on(self, x, run)
+-- Runs the layers and the final norm. The input of a layer is freed after the call if it is the
+-- result of one of Moth's layers and nothing else holds it.
+local function run_layers(self, x, run)
   local ours = false
-  local function hand(module, y)
+  local function replace(module, y)
     if not rawequal(y, x) then
       if ours and sight.passes(module) then C.moth_free(ctx, x) end
       x, ours = y, sight.passes(module)
     end
   end
-  for _, layer in ipairs(self.layers) do hand(layer, run(layer, x)) end
-  if self.norm ~= nil then hand(self.norm, self.norm(x)) end
+  for _, layer in ipairs(self.layers) do replace(layer, run(layer, x)) end
+  if self.norm ~= nil then replace(self.norm, self.norm(x)) end
   return x
 end
 
---- Several copies of a layer in a row, and an optional final norm. Any module may be the layer if
--- it takes (src, {src_mask, src_key_padding_mask}).
+--- Several copies of a layer in sequence, and an optional final norm. Any module that accepts (src,
+-- {src_mask, src_key_padding_mask}) may be the layer.
 local Encoder = class("TransformerEncoder", Module)
 transformer.TransformerEncoder = Encoder
 
 Encoder.signature = define.signature("TransformerEncoder", {
   {"object", "encoder_layer", "a TransformerEncoderLayer, or a module like it"},
   {"int", "num_layers", "the number of copies", bounds = {1, 2 ^ 20}},
-  {"any", "norm", "a module that the result goes through", optional = true},
-  {"bool", "enable_nested_tensor", "changes nothing: padding is always computed", default = true},
-  {"bool", "mask_check", "changes nothing", default = true},
+  {"any", "norm", "a module applied to the result", optional = true},
+  {"bool", "enable_nested_tensor", "no effect: padding is always computed", default = true},
+  {"bool", "mask_check", "no effect", default = true},
 })
 
 function Encoder:init(encoder_layer, num_layers, final)
@@ -182,13 +184,13 @@ local parse_encoder = define.signature("TransformerEncoder.forward", {
   {"tensor", "src", "(L, N, d_model)"},
   {"tensor", "mask", "(L, L) or (N * nhead, L, L)", optional = true},
   {"tensor", "src_key_padding_mask", "(N, L)", optional = true},
-  {"bool", "is_causal", "says that mask is causal, which changes nothing", default = false},
+  {"bool", "is_causal", "a hint that mask is causal; no effect", default = false},
 })
 
 function Encoder:forward(...)
   local x, mask, padding = parse_encoder(...)
   local options = {src_mask = mask, src_key_padding_mask = padding}
-  return (pass_on(self, x, function(layer, y)
+  return (run_layers(self, x, function(layer, y)
     if next(options) == nil then return (layer(y)) end
     return (layer(y, options))
   end))
@@ -217,9 +219,9 @@ local DECODER = {
   {"tensor", "memory_mask", "(T, S) or (N * nhead, T, S)", optional = true},
   {"tensor", "tgt_key_padding_mask", "(N, T)", optional = true},
   {"tensor", "memory_key_padding_mask", "(N, S)", optional = true},
-  {"bool", "tgt_is_causal", "says that tgt_mask is causal, which changes nothing",
+  {"bool", "tgt_is_causal", "a hint that tgt_mask is causal; no effect",
    default = false},
-  {"bool", "memory_is_causal", "says the same of memory_mask", default = false},
+  {"bool", "memory_is_causal", "a hint that memory_mask is causal; no effect", default = false},
 }
 
 local parse_decoder_layer = define.signature("TransformerDecoderLayer.forward", DECODER)
@@ -245,14 +247,14 @@ end
 DecoderLayer.forward = sight.scoped(DecoderLayer.forward, DECODER_PARTS, is_own_activation)
 named.takes(DecoderLayer.forward, parse_decoder_layer)
 
---- Several copies of a layer in a row, and an optional final norm.
+--- Several copies of a layer in sequence, and an optional final norm.
 local Decoder = class("TransformerDecoder", Module)
 transformer.TransformerDecoder = Decoder
 
 Decoder.signature = define.signature("TransformerDecoder", {
   {"object", "decoder_layer", "a TransformerDecoderLayer, or a module like it"},
   {"int", "num_layers", "the number of copies", bounds = {1, 2 ^ 20}},
-  {"any", "norm", "a module that the result goes through", optional = true},
+  {"any", "norm", "a module applied to the result", optional = true},
 })
 
 function Decoder:init(decoder_layer, num_layers, final)
@@ -265,7 +267,7 @@ function Decoder:forward(...)
   local x, memory, mask, memory_mask, padding, memory_padding = parse_decoder(...)
   local options = {tgt_mask = mask, memory_mask = memory_mask, tgt_key_padding_mask = padding,
     memory_key_padding_mask = memory_padding}
-  return (pass_on(self, x, function(layer, y)
+  return (run_layers(self, x, function(layer, y)
     if next(options) == nil then return (layer(y, memory)) end
     return (layer(y, memory, options))
   end))
@@ -273,21 +275,21 @@ end
 
 named.takes(Decoder.forward, parse_decoder)
 
--- ---- both ----
+-- ---- encoder and decoder ----
 
 --- An encoder and a decoder, each with a final LayerNorm: src (S, N, d_model) and tgt (T, N,
--- d_model), or with the batch first, -> tgt's shape.
+-- d_model), with batch_first (N, S, d_model) and (N, T, d_model) -> tgt's shape.
 local Transformer = class("Transformer", Module)
 transformer.Transformer = Transformer
 
 Transformer.signature = define.signature("Transformer", {
   {"int", "d_model", "features of a position", default = 512},
-  {"int", "nhead", "heads of the attentions", default = 8},
+  {"int", "nhead", "number of attention heads", default = 8},
   {"int", "num_encoder_layers", "layers of the encoder", default = 6, bounds = {1, 2 ^ 20}},
   {"int", "num_decoder_layers", "layers of the decoder", default = 6, bounds = {1, 2 ^ 20}},
   LAYER[3], LAYER[4], LAYER[5],
-  {"any", "custom_encoder", "a module in place of the encoder", optional = true},
-  {"any", "custom_decoder", "a module in place of the decoder", optional = true},
+  {"any", "custom_encoder", "a module that replaces the encoder", optional = true},
+  {"any", "custom_decoder", "a module that replaces the decoder", optional = true},
   LAYER[6], LAYER[7], LAYER[8], LAYER[9], LAYER[10], LAYER[11],
 })
 
@@ -321,10 +323,10 @@ local parse_transformer = define.signature("Transformer", {
   {"tensor", "src_key_padding_mask", "(N, S)", optional = true},
   {"tensor", "tgt_key_padding_mask", "(N, T)", optional = true},
   {"tensor", "memory_key_padding_mask", "(N, S)", optional = true},
-  {"bool", "src_is_causal", "says that src_mask is causal, which changes nothing",
+  {"bool", "src_is_causal", "a hint that src_mask is causal; no effect",
    default = false},
-  {"bool", "tgt_is_causal", "says the same of tgt_mask", default = false},
-  {"bool", "memory_is_causal", "says the same of memory_mask", default = false},
+  {"bool", "tgt_is_causal", "a hint that tgt_mask is causal; no effect", default = false},
+  {"bool", "memory_is_causal", "a hint that memory_mask is causal; no effect", default = false},
 })
 
 function Transformer:forward(...)
@@ -332,8 +334,9 @@ function Transformer:forward(...)
     parse_transformer(...)
   for name, x in pairs {src = src, tgt = tgt} do
     if x:dim() < 2 or x:dim() > 3 or x:size(-1) ~= self.d_model or x:dim() ~= src:dim() then
-      errors.argument("Transformer", name, ("%d features in each position are needed, and "
-        .. "as many dimensions in src and tgt, got %s"):format(self.d_model, errors.describe(x)),
+      errors.argument("Transformer", name, ("%d features at each position are needed, and "
+        .. "the same number of dimensions in src and tgt, got %s"):format(self.d_model,
+        errors.describe(x)),
         "E_SHAPE")
     end
   end
@@ -352,7 +355,7 @@ local causal_mask = define {
   examples = "3",
   args = {
     {"int", "size", "positions"},
-    {"device", "device", "where it lives", optional = true},
+    {"device", "device", "the mask's device", optional = true},
     {"dtype", "dtype", "element type; default: the default dtype", optional = true},
   },
   run = function(size, device, dtype)
@@ -361,9 +364,9 @@ local causal_mask = define {
   end,
 }
 
---- The causal mask of `size` positions: -inf above the diagonal, else 0.
--- `nn.Transformer.generate_square_subsequent_mask(size)`, (size, size) of the default dtype; also
--- as a method.
+--- The causal mask for `size` positions: -inf above the diagonal, 0 elsewhere.
+-- `nn.Transformer.generate_square_subsequent_mask(size)` is (size, size) and has the default dtype.
+-- It is also a method.
 Transformer.generate_square_subsequent_mask = setmetatable({}, {
   __call = function(_, first, ...)
     if class.isinstance(first, Transformer) then return (causal_mask(...)) end

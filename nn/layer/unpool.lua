@@ -1,5 +1,5 @@
---- unpool.lua -- nn.MaxUnpool1d to 3d, which put pooled maxima back at their positions, among
--- zeros; and max_unpool1d to 3d of moth.nn.functional.
+--- unpool.lua -- nn.MaxUnpool1d to 3d: write pooled maxima to their old positions; other elements
+-- are 0. Also max_unpool1d to 3d of moth.nn.functional.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -15,17 +15,17 @@ local SHAPES = {"(N, C, L) or (C, L)", "(N, C, H, W) or (C, H, W)",
   "(N, C, D, H, W) or (C, D, H, W)"}
 
 local OUTPUT_SIZE = {"ints", "output_size",
-                     "sizes of the result; when absent the least that the windows fit",
+                     "sizes of the result; default: the smallest that fit the windows",
                      optional = true}
 
 local function rows(n)
-  return {"int" .. n, "kernel_size", "size of the window that was pooled", bounds = {1}},
+  return {"int" .. n, "kernel_size", "size of the pooling's window", bounds = {1}},
     {"int" .. n, "stride", "step between windows", same = "kernel_size", bounds = {1}},
-    {"int" .. n, "padding", "border that was on each side", default = 0}
+    {"int" .. n, "padding", "the pooling's border on each side", default = 0}
 end
 
--- The sizes before pooling: the given ones, which must differ by less than a stride from the
--- computed ones; default: the computed ones.
+-- Returns the sizes before pooling: the given sizes, which must differ from the computed ones by
+-- less than a stride; by default the computed ones.
 local function sizes(name, input, n, kernel, stride, padding, given)
   if type(given) == "number" then given = window.list(given, n) end
   local list, extra = {}, given and #given - n or 0
@@ -37,7 +37,8 @@ local function sizes(name, input, n, kernel, stride, padding, given)
     local said = (input:size(i - n - 1) - 1) * stride[i] - 2 * padding[i] + kernel[i]
     list[i] = given and given[extra + i] or said
     if math.abs(list[i] - said) >= stride[i] and list[i] ~= said then
-      errors.argument(name, "output_size", ("%d is too far from %d, which the windows say"):format(
+      errors.argument(name, "output_size", ("%d is too far from %d, the size by the "
+        .. "windows"):format(
         list[i], said), "E_SHAPE")
     end
   end
@@ -61,16 +62,16 @@ for n = 1, 3 do
   local kernel_size, stride, padding = rows(n)
   local Unpool = class(name, Module)
   unpool[name] = Unpool
-  Unpool._doc = ("The inverse of MaxPool%dd, with zeros for the other elements, of %s."):format(n,
+  Unpool._doc = ("The inverse of MaxPool%dd, with 0 for all other elements, of %s."):format(n,
     window.INPUT[n])
 
   unpool[fname] = define {
     name = fname,
-    doc = ("Zeros, and the values of max_pool%dd at the positions that it returned."):format(n),
+    doc = ("Writes the results of max_pool%dd to their old positions; 0 elsewhere."):format(n),
     examples = EXAMPLES[n],
     args = {
       {"tensor", "input", "the maxima, " .. SHAPES[n]},
-      {"tensor", "indices", "where each stood, of the same shape"},
+      {"tensor", "indices", "the old position of each, of the same shape"},
       kernel_size, stride, padding,
       OUTPUT_SIZE,
     },
@@ -109,7 +110,7 @@ for n = 1, 3 do
 
   named.takes(Unpool.forward, {
     {"tensor", "input", "the maxima, " .. SHAPES[n]},
-    {"tensor", "indices", "where each stood, of the same shape"},
+    {"tensor", "indices", "the old position of each, of the same shape"},
     OUTPUT_SIZE,
   })
 

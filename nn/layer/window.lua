@@ -1,10 +1,11 @@
---- window.lua -- helpers of layers with windows: sizes along some dimensions, and their text.
+--- window.lua -- helpers of layers with windows: checks and prints the sizes of a window's
+-- dimensions.
 
 local lib = require "moth.binding.lib"
 
 local window = {}
 
---- The inputs of layers, by the number of dimensions.
+--- Descriptions of the inputs of layers, by the number of dimensions.
 window.INPUT = {"sequences, (N, C, L) or (C, L)", "images, (N, C, H, W) or (C, H, W)",
                 "volumes, (N, C, D, H, W) or (C, D, H, W)"}
 
@@ -14,7 +15,7 @@ function window.list(v, n)
   return lib.filled(n, v)
 end
 
---- "3", "(3, 2)", "(3, none)" or "same".
+--- Formats a window setting: "3", "(3, 2)", "(3, none)" or "same".
 function window.text(v)
   if not lib.is_plain(v) then
     return type(v) == "table" and "none" or tostring(v)

@@ -10,12 +10,12 @@ local scope = require "moth.tensor.scope"
 
 -- ---- observers ----
 
--- Counters: changes: of hooks, of single modules' forwards, and of replaced modules. parts: the
--- same, and changes of the tensors that modules read; captured steps check it. There are two
--- counters: a forward that sets a buffer must not make each Sequential check its modules again,
--- which costs ten times a small module's call. fields: changes of any other field of a module;
--- captured steps compare fields only after a change. parents: module -> a module that holds it, if
--- known; for modules that a step calls itself.
+-- Counters. changes: counts changes of hooks, of single modules' forward functions, and
+-- replacements of modules. parts: counts these too, and changes of the tensors that modules read;
+-- captured steps check it. The two are separate because a forward that sets a buffer must not make
+-- each Sequential check its modules again, which takes ten times as long as a small module's call.
+-- fields: counts changes of other fields; captured steps compare fields only after a change.
+-- parents: module -> a module that holds it, if known; used for modules that a step calls directly.
 local sight = {changes = 0, parts = 0, fields = 0, parents = setmetatable({}, {__mode = "kv"})}
 
 function sight.changed()
@@ -28,15 +28,15 @@ local function has_global()
   return #global.pre + #global.forward + #global.backward_pre + #global.backward > 0
 end
 
-local in_profile -- function(run, module, ...) that makes a call a range of a profile, or nil
+local in_profile -- function(run, module, ...): wraps a call in a profile's range, or nil
 local watched = false -- true if anything observes the calls of all modules
 
 local function look() watched = has_global() or in_profile ~= nil end
 
--- Hooks for all modules, by kind; look() is called when their number changes.
+-- Hooks for all modules, by kind; look() must be called when their number changes.
 sight.global, sight.look = global, look
 
---- The hook kinds, and the kind of list that holds a module's hooks.
+--- The hook kinds. Each has the name of the list that stores a module's hooks of this kind.
 sight.kinds = {
   forward_pre = "pre", forward = "forward",
   full_backward_pre = "backward_pre", full_backward = "backward",
@@ -48,8 +48,9 @@ sight.kinds = {
 
 local CALLED = {"pre", "forward", "backward_pre", "backward"}
 
--- The parts that a module's call uses, in order: its forward, hooks, children and tensors, and the
--- functions of computed fields. Tensors are listed as numbers, so that the list keeps none alive.
+-- Lists the parts that a module's call uses, in order: its forward, hooks, children and tensors,
+-- and the functions of computed fields. Tensors are listed as numbers, so that the list does not
+-- keep them alive.
 local function parts_of(module, store)
   local list = {module.forward}
   local function add(x) list[#list + 1] = x end
@@ -67,9 +68,9 @@ local function parts_of(module, store)
   return list
 end
 
--- Returns true if the modules that ran, and their submodules, have the same parts as then. A
--- captured step calls it after any change.
--- @return if not, also the changed module, and the name of its first changed part
+-- Returns true if the modules that ran, and their submodules, have the same parts as when they were
+-- recorded. A captured step calls it after any change.
+-- @return if false, also the changed module, and the name of its first changed part
 local function same_parts(noted)
   for i, module in ipairs(noted.modules) do
     local now, ran = parts_of(module, noted.stores[i]), noted.lists[i]
@@ -93,7 +94,8 @@ local function note_parts(noted, module, store_of)
   for _, child in ipairs(module:_children()) do note_parts(noted, child[2], store_of) end
 end
 
--- While a step is captured: a replay checks that the module still has these parts and fields.
+-- Records a module that runs in a captured step: a replay checks that its parts and fields are
+-- unchanged.
 local function note_module(recording, self, store_of)
   local noted = recording.noted
   if not noted then
@@ -106,15 +108,15 @@ local function note_module(recording, self, store_of)
   note_parts(noted, self, store_of)
 end
 
--- Keeps the frame of the call below it: a tail call `return f(x)` would drop it, and with it the
--- module's path in messages.
+-- Returns its arguments. A call wrapped in it is no tail call: `return f(x)` would drop the
+-- caller's frame, and with it the module's path in messages.
 local function pass_on(...)
   return ...
 end
 
 -- ---- paths for messages ----
 
--- "layers[1]": the path from one module to a submodule, or nil.
+-- Returns the path from one module to a submodule, as "layers[1]", or nil.
 local function way(STORE, from, to)
   local seen = {}
   local function search(module, path)
@@ -132,7 +134,7 @@ local function way(STORE, from, to)
   return search(from, "")
 end
 
--- The name of the variable by which the outermost module was called, or its class's name.
+-- Returns the name of the variable by which the outermost module was called, or its class's name.
 local function root_name(call, module)
   for level = 3, 250 do
     local info = debug.getinfo(level, "nf")
@@ -148,7 +150,7 @@ local function root_name(call, module)
   return class.typename(module)
 end
 
--- "net.layers[1]": the path of the running modules, outermost first.
+-- Returns the path of the running modules, outermost first, as "net.layers[1]".
 local function path_of(STORE, call, modules)
   local path = root_name(call, modules[1])
   for i = 2, #modules do
@@ -175,7 +177,7 @@ return function(Module, STORE)
     return pass_on(run_module(self, ...))
   end
 
-  -- The same for a call by names, {x, inverse = true}.
+  -- Calls the module with arguments by name, {x, inverse = true}.
   local function call_named(self, list)
     local store = self[STORE]
     if store.watch then self:_watch() end
@@ -203,8 +205,8 @@ return function(Module, STORE)
   end
   Module.__call = call
 
-  --- Records the parts of a module before they are temporarily replaced: a captured step is valid
-  -- again when they are restored.
+  --- Records the parts of a module before some are temporarily replaced: when they are restored, a
+  -- captured step is valid again.
   function sight.note(module)
     local recording = lib.capture
     if recording and not recording.seen[module] then
@@ -212,14 +214,14 @@ return function(Module, STORE)
     end
   end
 
-  --- Lets a profile wrap the calls of modules: run(module, ...) is called for each, and its
-  -- results are returned. nil: no more.
+  --- Sets run(module, ...), which wraps each call of a module and returns its results; nil removes
+  -- it. The profiler uses it.
   function sight.profile(fn)
     in_profile = fn
     look()
   end
 
-  --- ".layers[1]": the path from one module to a submodule, or nil.
+  --- Returns the path from one module to a submodule, as ".layers[1]", or nil.
   function sight.way(from, to)
     local found, step = pcall(way, STORE, from, to)
     return found and step or nil
@@ -227,13 +229,14 @@ return function(Module, STORE)
 
   local passing = setmetatable({}, {__mode = "k"})
 
-  --- Moth's own forward functions that keep neither their input nor their result.
+  --- The forward functions of Moth that keep neither their input nor their result.
   Module.passing = passing
 
-  --- For some of these, by the forward: function(module, input), relu of the result in one op.
+  --- For some of these forward functions: function(module, input), which also applies relu, in one
+  -- op.
   Module.rectified = setmetatable({}, {__mode = "k"})
 
-  -- Records the classes of a module and of its submodules, each with its forward.
+  -- Records the classes of a module and of its submodules, each with its forward function.
   local function note_classes(met, module, seen)
     if seen[module] then return end
     seen[module] = true
@@ -241,8 +244,8 @@ return function(Module, STORE)
     for _, child in ipairs(module:_children()) do note_classes(met, child[2], seen) end
   end
 
-  --- The classes of some modules and of all their submodules: a list of class and forward in turn.
-  -- Facts about these modules are valid as long as sight.as_met accepts the list.
+  --- Lists the classes of some modules and of all their submodules: class, forward, class, forward,
+  -- and so on. Facts about these modules are valid while sight.as_met returns true for the list.
   function sight.classes(modules)
     local met, seen, list = {}, {}, {}
     for _, module in ipairs(modules) do note_classes(met, module, seen) end
@@ -252,7 +255,7 @@ return function(Module, STORE)
     return list
   end
 
-  -- Returns true if the classes still have the recorded forwards.
+  -- Returns true if the classes still have the recorded forward functions.
   local function as_met(classes)
     for i = 1, #classes, 2 do
       if classes[i].forward ~= classes[i + 1] then return false end
@@ -261,7 +264,7 @@ return function(Module, STORE)
   end
   sight.as_met = as_met
 
-  -- Returns true if all submodules qualify and the forward finds modules where it expects them.
+  -- Returns true if all submodules qualify and each field that the forward reads holds a module.
   local function closed(module)
     local store = module[STORE]
     if store.looked ~= sight.changes or not as_met(store.classes) then
@@ -286,11 +289,11 @@ return function(Module, STORE)
       and getmetatable(module).__call == call and closed(module) or false
   end
 
-  --- Wraps one of Moth's forwards that calls several layers: frees their intermediate results when
-  -- it returns, if nothing observes them.
+  --- Wraps the forward of a layer of Moth that calls several layers: when it returns, their
+  -- intermediate results are freed if nothing observes them.
   -- @param forward  the function, which keeps no tensor that it creates
   -- @param fields   names of the layers that it calls
-  -- @param private  function(module): true if its other calls are Moth's own; optional
+  -- @param private  function(module): true if the forward's other calls are all Moth's; optional
   -- @return the wrapped forward
   function sight.scoped(forward, fields, private)
     local inside = scope.inside(forward)
@@ -307,12 +310,12 @@ return function(Module, STORE)
   Module.sight = sight
 
   for name in pairs(sight.kinds) do
-    --- Adds a hook to this module; `{prepend = true}` puts it before the others. There is no
-    -- `with_kwargs` or `always_call`. forward_pre: fn(module, args); forward: fn(module, args,
-    -- output); full_backward_pre: fn(module, grad_output); full_backward: fn(module, grad_input,
-    -- grad_output); state_dict_pre: fn(module, prefix, keep_vars); state_dict_post: fn(module,
-    -- state_dict, prefix); load_state_dict_pre: fn(module, state_dict, prefix, strict);
-    -- load_state_dict_post: fn(module, keys).
+    --- Adds a hook to this module; `{prepend = true}` puts it before the others. PyTorch's
+    -- `with_kwargs` and `always_call` do not exist. The hook's arguments by kind: forward_pre:
+    -- fn(module, args); forward: fn(module, args, output); full_backward_pre: fn(module,
+    -- grad_output); full_backward: fn(module, grad_input, grad_output); state_dict_pre: fn(module,
+    -- prefix, keep_vars); state_dict_post: fn(module, state_dict, prefix); load_state_dict_pre:
+    -- fn(module, state_dict, prefix, strict); load_state_dict_post: fn(module, keys).
     -- @return a handle with :remove()
     Module["register_" .. name .. "_hook"] = function(self, ...)
       return (require "moth.nn.module.hooks".add(self, name, ...))

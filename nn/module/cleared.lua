@@ -4,13 +4,13 @@ local define = require "moth.binding.define"
 
 local cleared = {}
 
---- Reads the arguments of zero_grad.
+--- Parses the arguments of zero_grad.
 cleared.parse = define.signature("zero_grad", {
   {"bool", "set_to_none", "remove the gradients (true) or fill them with zeros", default = true},
 })
 
---- Clears the gradients of a list of parameters. It does not read a gradient that it removes: a
--- captured step would treat it as an input.
+--- Clears the gradients of a list of parameters. It does not read a gradient that it removes, since
+-- a captured step would then treat the gradient as an input.
 function cleared.clear(params, set_to_none)
   for i = 1, #params do
     local p = params[i]
@@ -19,7 +19,7 @@ function cleared.clear(params, set_to_none)
       p.grad = nil
     elseif grad.is_sparse then
       p.grad = require("moth").zeros_like(grad)
-    else -- in place: it may be part of a buffer or of a captured step
+    else -- in place: a buffer or a captured step may contain the gradient
       if grad.requires_grad then grad:detach_() end
       require("moth").no_grad(grad.zero_, grad)
     end

@@ -6,7 +6,7 @@ local Module = require "moth.nn.module"
 local STORE = Module.store_key
 
 return function(Dict, kind)
-  --- The names in order, as a list.
+  --- The names, in order, as a list.
   function Dict:keys()
     local store, names = self[STORE], {}
     for _, name in ipairs(store.order) do
@@ -15,7 +15,7 @@ return function(Dict, kind)
     return names
   end
 
-  --- The members, in the order of their names, as a list.
+  --- The members, in the order of the names, as a list.
   function Dict:values()
     local values = self:keys()
     for i, name in ipairs(values) do values[i] = self[name] end

@@ -1,18 +1,19 @@
---- forward.lua -- calls by argument names of modules that users define.
+--- forward.lua -- calls of user-defined modules by argument names.
 --
 --     Coupling.forward_args = {"x", "inverse"}
 --     function Coupling:forward(x, inverse) ... end
 --     self.layer{x, inverse = true}
 --
--- A class that does not declare its arguments gets the table itself as its first argument. If this
--- is clearly a mistake, the call raises.
+-- For a class without forward_args, the table is the first argument. If this is clearly a mistake,
+-- the call raises.
 
 local class = require "moth.base.class"
 local errors = require "moth.error"
 
 local forward = {}
 
--- Returns true if a table has positions, and names that are all parameters of the function.
+-- Returns true if a table has positional elements, and names that are all parameters of the
+-- function.
 local function looks_named(fn, t)
   local parameters, named = {}, false
   for i = 2, debug.getinfo(fn, "u").nparams do parameters[debug.getlocal(fn, i)] = true end
@@ -35,7 +36,8 @@ local function undeclared(self, fn)
     :format(name, name, table.concat(names, ", ")), "E_TYPE")
 end
 
---- The arguments {n = count, ...} of a call with a single table; nil if the table is a value.
+--- Returns the arguments {n = count, ...} of a call with a single table; nil if the table is a
+-- plain value.
 function forward.arguments(self, t)
   local fn = class.written(self.forward)
   if type(fn) ~= "function" or errors.is_own(fn) then return nil end

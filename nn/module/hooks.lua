@@ -1,12 +1,14 @@
 --- hooks.lua -- module hooks: registration, and calls that run them. Loaded when the first hook is
 -- added.
 --
--- The order of a call: global forward_pre hooks, the module's own, forward, global forward hooks,
--- the module's own. Hooks get (module, args[, output]): args is a list, output the value itself,
--- or a list if forward returned several. The result of a hook replaces its argument.
+-- The order of a call: global forward_pre hooks, the module's forward_pre hooks, forward, global
+-- forward hooks, the module's forward hooks. Hooks get (module, args[, output]): args is a list;
+-- output is the value itself, or a list if forward returned several. A hook's result replaces args
+-- (forward_pre) or output (forward).
 --
--- Full backward hooks get (module, grad_input, grad_output). To see both, the module's inputs and
--- outputs each pass through an identity Function; the one at the outputs runs first.
+-- Full backward hooks get (module, grad_input, grad_output). The module's inputs pass through one
+-- identity Function, its outputs through another (gates), whose backward passes have both
+-- gradients; the gate of the outputs runs first.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -24,7 +26,7 @@ local hooks = {}
 
 local Handle = class("RemovableHandle")
 
---- The result of register_*_hook.
+--- The result of register_*_hook: a handle that removes the hook.
 function Handle:init(list, hook)
   self.list, self.hook = list, hook
 end
@@ -49,8 +51,8 @@ local function add_hook(list, fn, prepend)
   return Handle(list, hook)
 end
 
-local HOOK = {"function", "hook", "what is called"}
-local PREPEND = {"bool", "prepend", "does it run before the others?", default = false}
+local HOOK = {"function", "hook", "the function to call"}
+local PREPEND = {"bool", "prepend", "run it before the other hooks?", default = false}
 
 local parsers = setmetatable({}, {__index = function(parsers, name)
   local rows = name:find "^register_module_" and {HOOK} or {HOOK, PREPEND}
@@ -58,7 +60,7 @@ local parsers = setmetatable({}, {__index = function(parsers, name)
   return parsers[name]
 end})
 
---- Adds a hook to one module; sight.kinds has the names.
+--- Adds a hook to one module; `name` is a key of sight.kinds.
 function hooks.add(self, name, ...)
   local hook, prepend = parsers["register_" .. name .. "_hook"](...)
   local store, kind = self[STORE], sight.kinds[name]
@@ -72,7 +74,7 @@ hooks.for_all = {}
 
 local function for_all(name, list)
   local fname = "register_module_" .. name .. "_hook"
-  --- Adds a hook to all modules; the module's own hooks run after these. A registration hook is
+  --- Adds a hook to all modules; it runs before each module's hooks. A registration hook is
   -- fn(module, name, value), called when a value is registered; it may return a replacement.
   hooks.for_all[fname] = function(...) return (add_hook(list, (parsers[fname](...)))) end
 end
@@ -85,7 +87,7 @@ for kind, list in pairs(Module.registration_hooks) do for_all(kind .. "_registra
 
 -- ---- running ----
 
--- A copy, so that a hook may remove itself.
+-- Copies a list, so that a hook may remove itself while the copy is iterated over.
 local function snapshot(list)
   local copy = {}
   for i = 1, list and #list or 0 do copy[i] = list[i].fn end
@@ -133,9 +135,9 @@ end
 
 -- ---- backward hooks ----
 
-local gates -- the two identity Functions, created at the first use
+local gates -- the identity Functions of inputs and outputs, created at the first use
 
--- Passes grads through each function of a list; a result replaces them. other: the gradients of
+-- Passes grads through each function of a list; a result replaces grads. other: the gradients of
 -- the outputs, for full backward hooks.
 local function run_backward(list, module, grads, other)
   for _, fn in ipairs(list) do
@@ -152,7 +154,7 @@ local function run_backward(list, module, grads, other)
   return grads
 end
 
--- backward(ctx, ...) of a gate: the gradients as a list; returns the result of `body`.
+-- Returns the backward function of a gate: it passes the gradients to `body` as a list.
 local function gate_backward(body)
   return function(ctx, ...)
     local n = select("#", ...)
@@ -186,7 +188,7 @@ local function make_gates()
     all.n = pass.noutputs
     all = run_backward(pass.backward_pre, pass.module, all)
     pass.grad_output = all
-    if #pass.inputs == 0 then -- no input requires a gradient: nothing else would run the hooks
+    if #pass.inputs == 0 then -- no input requires a gradient: run the hooks here
       run_backward(pass.backward, pass.module, {n = pass.ninputs}, all)
     end
     local out = {}
@@ -196,8 +198,8 @@ local function make_gates()
   return {input = Input, output = Output}
 end
 
--- Sends the tensors of a list that require gradients through a gate. Returns the new list and
--- their positions in it.
+-- Passes the tensors of a list that require gradients through a gate. Returns the new list and the
+-- positions of these tensors in it.
 local function through(gate, pass, list)
   local at, chosen, out = {}, {}, {n = list.n}
   for i = 1, list.n do
@@ -216,7 +218,7 @@ end
 
 -- ---- calls ----
 
---- A call of a module with hooks: `own` are the module's, if it has any.
+--- Calls a module with hooks; `own` are the module's hooks, if it has any.
 function hooks.run(self, own, ...)
   local args = run_pre(global.pre, self, named.sorted(self, lib.pack(...)))
   args = run_pre(own and own.pre, self, args)

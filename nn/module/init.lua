@@ -4,11 +4,11 @@
 --     function Net:init() self.fc = nn.Linear(320, 50) end
 --     function Net:forward(x) return F.relu(self.fc(x)) end
 --
--- Assigning a Module, Parameter or Buffer to a field registers it, in the order of assignment (Lua
--- assigns `self.a, self.b = x, y` from the right); nil unregisters it; other values are plain
--- fields. A module's table has only its store, which contains the fields, so that __newindex sees
--- each assignment. Containers of nn/layer/container.lua store their modules in the array part of
--- the table itself.
+-- Assigning a Module, Parameter or Buffer to a field registers it. The order is the order of
+-- assignment (Lua assigns `self.a, self.b = x, y` from the right). nil unregisters; other values
+-- are plain fields. A module's table contains only its store, which contains the fields, so that
+-- __newindex sees each assignment. Containers of nn/layer/container.lua also store their modules in
+-- the array part of the table.
 --
 -- This file has the store, registration and printing. walk.lua (children, parameters, train, to)
 -- and call.lua (calling, hooks) add the other methods; state.lua implements state dicts.
@@ -19,7 +19,7 @@ local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 local parameter = require "moth.nn.module.parameter"
 
---- The base of all networks and layers: your class defines `init`, which creates its parts, and
+--- The base of all networks and layers. Your class defines `init`, which creates its parts, and
 -- `forward`, which `net(...)` calls with its arguments. Modules, Parameters and Buffers in fields
 -- are registered: net:parameters(), net:state_dict(), net:to() and print(net) include them.
 local Module = class("Module")
@@ -36,10 +36,10 @@ function Module.__new(own)
       fields = {training = true},
       kind = {},      -- name -> "module", "parameter", "buffer" or "transient"
       order = {},     -- the registered names, in order of assignment
-      names = false, -- of a container's array part: custom names by position
-      watch = false,  -- plain tables among the fields that may hide modules
+      names = false, -- custom names of a container's array part, by position
+      watch = false,  -- plain table fields that may contain modules
       hooks = false,
-      computed = false, -- fields computed at each reading: name -> {get =, set =}
+      computed = false, -- fields computed each time they are read: name -> {get =, set =}
     },
   }
 end
@@ -65,7 +65,7 @@ local function ismodule(x)
   return class.isinstance(x, Module)
 end
 
--- Called when a part of that kind is added, removed or replaced.
+-- Called when a part of the given kind is added, removed or replaced.
 local function see(kind)
   local sight = Module.sight
   if kind == "module" then sight.changed() else sight.parts = sight.parts + 1 end
@@ -114,18 +114,18 @@ local expected = {
   buffer = "a tensor or nil", transient = "a tensor or nil",
 }
 
--- The kind that a value would be registered as, or nil for a plain value.
+-- Returns the kind under which a value is registered, or nil for a plain value.
 local function registers_as(value)
   if type(value) == "cdata" then return kind_of(value) end
   if ismodule(value) then return "module" end
 end
 
--- Methods whose names users use for fields: a tree's children, a flag `cuda`, a `type`.
+-- Methods whose names may also be fields: users name fields `children`, `cuda` or `type`.
 local FREE = {type = true, half = true, float = true, double = true, bfloat16 = true, cpu = true,
               cuda = true, apply = true, children = true, buffers = true}
 
--- A plain value must not hide a method: `net.train = true` is probably a mistaken call. A function
--- may replace a method.
+-- Raises if a plain value would hide a method: `net.train = true` is probably a mistaken call. A
+-- function may replace a method.
 local function check_plain(self, name, value)
   local meta = type(value) == "table" and getmetatable(value)
   if type(value) == "function" or FREE[name] or (type(meta) == "table" and meta.__call) then
@@ -133,10 +133,10 @@ local function check_plain(self, name, value)
   end
   local call = "choose another name for the field"
   if type(value) == "boolean" and (name == "train" or name == "eval") then
-    call = ("write net:%s(); net.training says which mode it is in"):format(
+    call = ("write net:%s(); net.training is the mode"):format(
       (name == "train") == value and "train" or "eval")
   end
-  errors.raise(("'%s' is a method of %s, which a field of that name would hide; %s"):format(name,
+  errors.raise(("'%s' is a method of %s; a field of that name would hide it; %s"):format(name,
     class.typename(self), call))
 end
 
@@ -185,9 +185,9 @@ function Module:__newindex(name, value)
   store.fields[name] = value
 end
 
--- ---- tables that hide modules ----
+-- ---- tables that contain unregistered modules ----
 
--- The path of the first module or Parameter in a plain table, or nil.
+-- Returns the path of the first module or Parameter in a plain table, or nil.
 local function hidden_in(value, path, depth)
   local seen = 0
   for key, inner in pairs(value) do
@@ -203,8 +203,8 @@ local function hidden_in(value, path, depth)
   end
 end
 
---- Warns once about each plain table field that contains modules, which are not registered. Called
--- by walks over a module's children and by a module's calls until they succeed.
+--- Warns once about each plain table field that contains modules, which are not registered. Walks
+-- over a module's children call it, and a module's calls until one succeeds.
 function Module:_watch()
   local store = self[STORE]
   for name in pairs(store.watch) do
@@ -226,12 +226,13 @@ end
 
 -- ---- registration by name ----
 
--- A new name must not hide a method or a plain field.
+-- Raises if a new name would hide a method or a plain field.
 local function check_free(self, name, kind)
   check_name(self, name)
   local was = self[STORE].kind[name]
   if self[name] ~= nil and not (was == kind or (was == "transient" and kind == "buffer")) then
-    errors.raise(("cannot register the %s '%s': %s has a field or method of that name"):format(
+    errors.raise(("cannot register the %s '%s': %s already has a field or method of that "
+      .. "name"):format(
       kind, name, class.typename(self)))
   end
 end
@@ -287,11 +288,10 @@ end
 
 define.takes(Module.register_buffer, parse_buffer)
 
---- Adds a computed field, which has no stored value; for nn.utils.parametrize and similar
--- functions.
--- @param name  of the field, which must be free
--- @param get   function(module) -> its value; nil: removes the field
--- @param set   function(module, value): assigns to it
+--- Adds a computed field, which stores no value. nn.utils.parametrize and similar functions use it.
+-- @param name  the field's name, which must be free
+-- @param get   function(module) -> its value; nil removes the field
+-- @param set   function(module, value), called when the field is assigned
 function Module:_compute(name, get, set)
   local store = self[STORE]
   store.computed = store.computed or {}
@@ -300,19 +300,19 @@ function Module:_compute(name, get, set)
   see "computed"
 end
 
---- A copy of the module that shares no tensor with it. Parameters keep requires_grad and have no
--- gradient; buffers, plain fields and hooks are copied; tied tensors stay tied.
+--- Returns a copy of the module that shares no tensor with it. Parameters keep requires_grad and
+-- have no gradient; buffers, plain fields and hooks are copied; tied tensors stay tied.
 -- @return the copy
 function Module:deepcopy()
   return (require "moth.base.deepcopy".deepcopy(self))
 end
 
--- ---- finding by path ----
+-- ---- access by path ----
 
--- The steps of a path: PyTorch's "layers.0.weight" or Lua's "layers[1].weight".
+-- Splits a path into its steps: PyTorch's "layers.0.weight" or Lua's "layers[1].weight".
 local function steps(fname, path)
   if type(path) ~= "string" then
-    errors.refuse(fname, "target", "a path such as 'layers.0' is needed", path)
+    errors.refuse(fname, "target", "a path like 'layers.0' is needed", path)
   end
   local list = {}
   path = path:gsub("%[(%d+)%]", function(i) return "." .. (tonumber(i) - 1) end)
@@ -342,17 +342,18 @@ local function descend(self, fname, list, last)
   return here
 end
 
---- The module at a path: `net:get_submodule("layers.0")`, also written "layers[1]"; "" is itself.
+--- The module at a path: `net:get_submodule("layers.0")`, also written "layers[1]"; "" is the
+-- module itself.
 function Module:get_submodule(target)
   local list = steps("get_submodule", target)
   return descend(self, "get_submodule", list, #list)
 end
 
---- Puts a module at a path; all but its last step must exist.
+--- Puts a module at a path; all modules on the path must exist, except the last.
 function Module:set_submodule(target, module)
   local list = steps("set_submodule", target)
   if #list == 0 then
-    errors.argument("set_submodule", "target", "names no place")
+    errors.argument("set_submodule", "target", "an empty path is not allowed")
   elseif not ismodule(module) then
     errors.refuse("set_submodule", "module", "a module is needed", module)
   end
@@ -407,14 +408,14 @@ local function printed(self)
   return name .. "(\n" .. table.concat(lines, "\n") .. "\n)"
 end
 
---- The names of its fields, for completion.
+--- Returns the names of the module's fields, for completion.
 function Module:__names()
   local list = {}
   for name in pairs(self[STORE].fields) do list[#list + 1] = tostring(name) end
   return list
 end
 
-local printing = {} -- the modules that are being printed: stops recursion
+local printing = {} -- modules that are being printed; this list stops recursion
 
 function Module:__tostring()
   if printing[self] then return class.typename(self) .. "(...)" end
@@ -430,7 +431,7 @@ end
 local parse_state = define.signature("state_dict", {
   {"any", "destination", "a state dict to add to", optional = true},
   {"string", "prefix", "put before every name", default = ""},
-  {"bool", "keep_vars", "the Parameters themselves, not detached tensors", default = false},
+  {"bool", "keep_vars", "return the Parameters, not detached tensors", default = false},
 })
 
 --- The module's parameters and buffers by path, as an ordered map with PyTorch's names. The
@@ -443,14 +444,15 @@ end
 define.takes(Module.state_dict, parse_state)
 
 local parse_load = define.signature("load_state_dict", {
-  {"map", "state_dict", "names and tensors, as state_dict gives them"},
-  {"bool", "strict", "must the names be exactly the module's own?", default = true},
-  {"bool", "assign", "take the tensors themselves instead of copying their values",
+  {"map", "state_dict", "names and tensors, as state_dict returns them"},
+  {"bool", "strict", "raise for missing and unexpected names?", default = true},
+  {"bool", "assign", "use the tensors themselves instead of copying their values",
     default = false},
 })
 
---- Copies the values of a state dict into the module's parameters and buffers. One error lists all
--- misfits; then nothing is changed. Values of another dtype are converted.
+--- Copies the values of a state dict into the module's parameters and buffers. Values of another
+-- dtype are converted. If names or shapes do not match, one error lists all of them, and nothing is
+-- changed.
 -- @param state_dict  a table of names and tensors
 -- @param strict      raise for missing and unexpected names (default true)
 -- @param assign      use the tensors themselves, with their dtype (default false); create the
@@ -463,12 +465,12 @@ define.takes(Module.load_state_dict, parse_load)
 
 -- ---- methods for subclasses ----
 
---- A value to be saved with the state_dict under "_extra_state"; optional in subclasses.
+--- Returns a value that state_dict saves under "_extra_state"; optional in subclasses.
 function Module:get_extra_state()
   errors.raise(class.typename(self) .. " has no extra state")
 end
 
---- Loads the value that get_extra_state returned.
+--- Restores the value that get_extra_state returned.
 function Module:set_extra_state()
   errors.raise(class.typename(self) .. " has no extra state")
 end

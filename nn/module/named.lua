@@ -1,9 +1,9 @@
 --- named.lua -- calls of Moth's layers by argument names: `lstm{x, hx = {h, c}}`,
 -- `attention(q, k, v, {need_weights = false})`, `criterion{input = y, target = t}`.
 --
--- named.takes declares a forward's arguments; by default they are tensors with the names of its
--- parameters. A call without a table only adds a type test for each argument; the call forms are
--- those of moth.forms. A user's net gets its arguments unchanged.
+-- named.takes declares a forward's arguments; by default they are tensors with the names of the
+-- forward's parameters. A call without a table only adds a type test for each argument. moth.forms
+-- lists the call forms. A user's net gets its arguments unchanged.
 
 local bind = require "moth.binding.bind"
 local calls = require "moth.binding.calls"
@@ -16,13 +16,13 @@ local named = {}
 
 local weak = {__mode = "k"}
 local lists = setmetatable({}, weak) -- forward -> {[position] = true} if it may be a list
-local sorters = setmetatable({}, weak) -- forward -> the function that orders its arguments
-local as_given = setmetatable({}, weak) -- forward -> true: tables are plain values
+local sorters = setmetatable({}, weak) -- forward -> the function that sorts its arguments
+local as_given = setmetatable({}, weak) -- forward -> true if it gets tables unchanged
 
 --- Declares a forward's arguments, for help and for calls by name.
 -- @param forward  the function
 -- @param args     rows as in define, which are not checked; or the result of define.signature,
--- which forward then calls itself
+-- which the forward must then call
 -- @param outputs  names of its results; optional
 function named.takes(forward, args, outputs)
   define.takes(forward, args, outputs)
@@ -36,7 +36,7 @@ function named.takes(forward, args, outputs)
   end
 end
 
---- Declares that a forward passes its arguments on, tables too.
+--- Declares that a forward gets its arguments unchanged, including tables.
 function named.as_given(forward)
   as_given[forward] = true
 end
@@ -47,7 +47,7 @@ local HEAD = [[
 local sig, T = ...
 local type = type]]
 
--- The declared arguments, or tensors with the names of the parameters after self.
+-- Returns the declared arguments, or tensors with the names of the parameters after self.
 local function args_of(forward)
   local declared = bind.signature(forward)
   if declared then return declared.args end
@@ -81,7 +81,7 @@ local function sorter(forward)
   return sort
 end
 
---- The ordered arguments of a call, {n = count, ...}, for hooks.
+--- Returns the ordered arguments of a call, {n = count, ...}, for hooks.
 function named.sorted(self, args)
   local forward = class.written(self.forward)
   if not sorters[forward] and not lists[forward] then return args end
@@ -95,12 +95,12 @@ end
 
 -- ---- calls ----
 
--- Calls forward with arguments that include a table or are too many.
+-- Calls forward with arguments that contain a table, or with too many arguments.
 local function call(forward, self, ...)
   return forward(self, sorter(forward)(self, ...))
 end
 
--- Unrolled by the number of arguments: `...` is slow in small calls.
+-- One function for each number of arguments: `...` is slow in small calls.
 local guards = {
   function(forward, no_self)
     return function(self, a, more)
@@ -133,7 +133,7 @@ local guards = {
   end,
 }
 
--- More arguments: the layer is large, so that the overhead does not matter.
+-- For more arguments: such layers are large, so that the overhead does not matter.
 local function guard_many(forward, no_self, _, n)
   return function(self, ...)
     if type(self) ~= "table" then no_self() end
@@ -144,8 +144,9 @@ local function guard_many(forward, no_self, _, n)
   end
 end
 
---- For class.guard: wraps the forward of a layer, so that it accepts names and reports a call by
--- '.'. nil for other methods, and for forwards that handle tables themselves.
+--- Wraps the forward of a layer, so that it accepts arguments by name and reports a call with '.';
+-- class.guard calls it. Returns nil for other methods, and for forwards that parse tables
+-- themselves.
 function named.guard(name, fn)
   if name ~= "forward" or as_given[fn] then return nil end
   local info = debug.getinfo(fn, "u")

@@ -1,8 +1,8 @@
 --- parameter.lua -- nn.Parameter and nn.Buffer: tensors that a module registers when they are
 -- assigned to a field.
 --
--- A tensor is a bare handle, so that the mark of a Parameter is in a weak table, with the handle
--- as its key. A module's store holds the handle, so the mark lives long enough.
+-- A tensor is a bare handle without fields. So a weak table, with the handle as the key, marks the
+-- Parameters. A module's store holds the handle, so that the mark lives long enough.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -11,10 +11,10 @@ local lib = require "moth.binding.lib"
 
 local parameter = {}
 
---- Uninitialized tensors (uninitialized.lua) -> their owner, as text, or false.
+--- Uninitialized tensors (uninitialized.lua) -> their owner's name, or false.
 parameter.waiting = setmetatable({}, {__mode = "k"})
 
---- The classes of that file -> the kind of their tensors.
+--- The classes of uninitialized.lua -> the kind of their tensors.
 parameter.uninitialized = {}
 
 local marks = setmetatable({}, {__mode = "k"}) -- tensor -> "parameter", "buffer" or "transient"
@@ -29,11 +29,11 @@ local function own(kind, fname, data, requires_grad)
 end
 
 local parse_parameter = define.signature("Parameter", {
-  {"tensor", "data", "the values; the Parameter shares them", optional = true},
-  {"bool", "requires_grad", "does it want a gradient?", default = true},
+  {"tensor", "data", "the values; the Parameter shares their storage", optional = true},
+  {"bool", "requires_grad", "does it require a gradient?", default = true},
 })
 
--- Refuses Parameter{1, 2}: as in PyTorch, only tensors are accepted.
+-- Raises for Parameter{1, 2}: as in PyTorch, only tensors are accepted.
 local function refuse_numbers(data)
   if getmetatable(data) ~= nil then return end
   local first = data[1]
@@ -46,13 +46,13 @@ local function refuse_numbers(data)
 end
 
 local parse_buffer = define.signature("Buffer", {
-  {"tensor", "data", "the values; the buffer shares them", optional = true},
+  {"tensor", "data", "the values; the buffer shares their storage", optional = true},
   {"bool", "persistent", "is it part of the state_dict?", default = true},
 })
 
---- A tensor that a module lists among its parameters once it is assigned to a field.
--- `nn.Parameter(data, requires_grad = true)`: data is a tensor (default: empty), any float dtype
--- (any dtype without requires_grad); the result is a leaf that shares its storage.
+--- A tensor that becomes one of a module's parameters when it is assigned to a field.
+-- `nn.Parameter(data, requires_grad = true)`: data is a tensor (default: empty) of any float dtype,
+-- or of any dtype without requires_grad. The result is a leaf that shares data's storage.
 parameter.Parameter = setmetatable({signature = parse_parameter}, {
   __call = function(_, ...)
     if type((...)) == "table" then refuse_numbers(...) end
@@ -62,8 +62,8 @@ parameter.Parameter = setmetatable({signature = parse_parameter}, {
   __tostring = function() return "class Parameter" end,
 })
 
---- A tensor that is part of a module's state but not trained (a running mean). `nn.Buffer(data,
--- persistent = true)`: a buffer that is not persistent is not in the state_dict.
+--- A tensor that is part of a module's state but not trained, as a running mean. `nn.Buffer(data,
+-- persistent = true)`: a state_dict omits buffers that are not persistent.
 parameter.Buffer = setmetatable({signature = parse_buffer}, {
   __call = function(_, ...)
     local data, persistent = parse_buffer(...)
@@ -73,18 +73,19 @@ parameter.Buffer = setmetatable({signature = parse_buffer}, {
   __tostring = function() return "class Buffer" end,
 })
 
---- "parameter", "buffer", "transient" (a buffer outside the state_dict), or nil for other values.
+--- Returns "parameter", "buffer", "transient" (a buffer that is not in the state_dict), or nil for
+-- other values.
 function parameter.kind(x)
   return marks[x]
 end
 
---- Marks an existing tensor; for nn.Module's register_* methods and load_state_dict.
+--- Marks an existing tensor; nn.Module's register_* methods and load_state_dict use it.
 function parameter.mark(x, kind)
   marks[x] = kind
   return x
 end
 
---- Keeps a tensor alive beyond all scopes, also tensors in plain tables.
+--- Keeps a tensor alive after all scopes end; also tensors in plain tables.
 -- @param value  the value assigned to a module's field
 -- @param depth  the maximal depth of nested tables (default 4)
 function parameter.keep(value, depth)
@@ -99,8 +100,8 @@ function parameter.keep(value, depth)
   end
 end
 
---- Returns true if x is an instance of a class (or a subclass), or a Parameter or Buffer.
--- `nn.isinstance(net.fc, nn.Linear)`, `nn.isinstance(net.fc.weight, nn.Parameter)`
+--- Returns true if x is an instance of a class or of its subclass; Parameter and Buffer count as
+-- classes. `nn.isinstance(net.fc, nn.Linear)`, `nn.isinstance(net.fc.weight, nn.Parameter)`
 function parameter.isinstance(x, wanted)
   if wanted == parameter.Parameter then return marks[x] == "parameter" end
   if wanted == parameter.Buffer then
@@ -117,8 +118,8 @@ function parameter.isinstance(x, wanted)
   return class.isinstance(x, wanted)
 end
 
---- "Conv2d" for a module, "Parameter", "UninitializedParameter", "Buffer", "UninitializedBuffer" or
--- "Tensor" for a tensor, else Lua's type.
+--- The name of a module's class, as "Conv2d"; for a tensor "Parameter", "UninitializedParameter",
+-- "Buffer", "UninitializedBuffer" or "Tensor"; for other values Lua's type.
 function parameter.typename(x)
   local name = class.typename(x)
   if name then return name end

@@ -55,7 +55,7 @@ function ParameterList:init(values)
   if values ~= nil then extend(self, "ParameterList", "values", values) end
 end
 
--- Registers the array part: `list[i] = p` is a raw write.
+-- Registers the values of the array part: `list[i] = p` is a raw write.
 local function gather(self)
   local fields = self[STORE].fields
   for i, value in ipairs(self) do
@@ -73,7 +73,7 @@ function ParameterList:_members(kind)
   return (Module._members(self, kind))
 end
 
--- __newindex: runs for empty positions, and for names: load_state_dict assigns them.
+-- __newindex: called for empty positions, and for names, which load_state_dict assigns.
 function ParameterList:__newindex(key, value)
   local at = type(key) == "string" and tonumber(key)
   if at and at == math.floor(at) and at >= 0 and at < #self then
@@ -91,8 +91,8 @@ function ParameterList:__newindex(key, value)
   gather(self)
 end
 
---- A parameter by a negative position, counted from the end, or a list of a range; other keys are
--- plain fields.
+--- Returns a parameter by a negative position, counted from the end, or a list for a range; other
+-- keys are plain fields.
 function ParameterList:__index(key)
   if type(key) == "number" and key < 0 then return rawget(self, #self + 1 + key) end
   if lib.is_plain(key) then
@@ -109,7 +109,7 @@ end
 --- Adds the parameters of a list or of another ParameterList. @return the list
 function ParameterList:extend(values) return (extend(self, "extend", "parameters", values)) end
 
--- list[{first, last[, step]}]
+-- Implements list[{first, last[, step]}].
 function ParameterList:_slice(start, stop, step)
   local part = ParameterList()
   for i = start + 1, stop, step do part:append(self[i]) end
@@ -119,7 +119,7 @@ end
 --- The number of parameters.
 function ParameterList:len() return #self end
 
--- One line for each parameter, as both classes print.
+-- Returns the printed text of both classes: one line for each parameter.
 local function listing(self, first)
   local lines = {}
   for _, member in ipairs(self:_members("parameter")) do
@@ -134,8 +134,8 @@ function ParameterList:__tostring() return listing(self, 1) end
 
 -- ---- dictionaries ----
 
---- Named parameters. The keys of a plain table are registered in sorted order, a list of {name,
--- parameter} pairs in its order. `dict.name` reads, `dict.name = p` sets.
+--- Named parameters. The keys of a plain table are registered in sorted order; a list of {name,
+-- parameter} pairs keeps its order. `dict.name` reads, `dict.name = p` sets.
 local ParameterDict = class("ParameterDict", Module)
 parameters.ParameterDict = ParameterDict
 

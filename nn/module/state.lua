@@ -1,8 +1,8 @@
 --- state.lua -- state_dict and load_state_dict: a module's tensors under PyTorch's names.
 --
 -- A state dict is an ordered map. Its tensors have plain string keys, so that `sd["fc.weight"]`,
--- assignment and `pairs` work; a separate table has the order of the keys, which `sd:items()`
--- follows. This file is loaded at the first use.
+-- assignment and `pairs` work; a separate table stores the order of the keys, and `sd:items()`
+-- follows it. This file is loaded at the first use.
 
 local class = require "moth.base.class"
 local errors = require "moth.error"
@@ -18,8 +18,7 @@ local state = {}
 local StateDict = class("StateDict")
 local orders = setmetatable({}, {__mode = "k"}) -- state dict -> list of its keys
 
---- An empty state dict, or one with the pairs of a table (in sorted order) or of another state
--- dict.
+--- Creates an empty state dict, or a copy of a state dict or of a table (names sorted).
 function StateDict:init(from)
   orders[self] = {}
   if from ~= nil then
@@ -30,14 +29,14 @@ end
 function StateDict:__newindex(name, value)
   if value == nil then return end
   local order = orders[self]
-  for i = #order, 1, -1 do -- a removed name that is added again moves to the end
+  for i = #order, 1, -1 do -- so that a removed name that is added again is the last
     if order[i] == name then table.remove(order, i) end
   end
   order[#order + 1] = name
   rawset(self, name, value)
 end
 
---- The names in order, as a list. Also takes a plain table: then sorted.
+--- The names, in order, as a list. A plain table is also accepted; its names are sorted.
 function StateDict.keys(self)
   local list, order = {}, orders[self]
   if order then
@@ -51,7 +50,7 @@ function StateDict.keys(self)
   return list
 end
 
---- Iterates over names and values in order; a snapshot of the names.
+--- Iterates over names and values in order. It uses a snapshot of the names.
 function StateDict.items(self)
   local list, i = StateDict.keys(self), 0
   return function()
@@ -132,8 +131,9 @@ local function fits(name, here, value, problems, assign)
   local waits, empty = parameter.waiting[here] ~= nil, parameter.waiting[value] ~= nil
   if waits and empty then return false end
   if waits or empty then
-    problems[#problems + 1] = ("'%s' is uninitialized in the %s: run %s once before"):format(name,
-      empty and "state dict" or "module", empty and "the net that it is from" or "the module")
+    problems[#problems + 1] = ("'%s' is uninitialized in the %s: run %s once before "
+      .. "loading"):format(name,
+      empty and "state dict" or "module", empty and "the net that saved it" or "the module")
     return false
   end
   local shape, given = here.shape, value.shape
@@ -150,12 +150,12 @@ local function fits(name, here, value, problems, assign)
   return true
 end
 
--- The assignments for one module and its submodules, and the misfits; nothing is changed.
+-- Lists the assignments for one module and its submodules, and the mismatches; changes nothing.
 local function plan(self, given, prefix, strict, assign, found)
   check_depth(self, prefix)
   local hooks = self[STORE].hooks
   fire(hooks and hooks.load_state_dict_pre, self, given, prefix, strict)
-  if self._before_load then self:_before_load(given, prefix) end -- of lazy layers
+  if self._before_load then self:_before_load(given, prefix) end -- the hook of lazy layers
   for _, name in ipairs(self._ignored_keys or {}) do found.known[prefix .. name] = true end
   for _, member in ipairs(self:_members()) do
     local name = prefix .. member[1]
@@ -224,7 +224,7 @@ end
 function state.load(self, given, strict, assign)
   if lib.is_plain(given) and type(given[1]) == "table" then
     errors.argument("load_state_dict", "state_dict", "names and tensors are needed, got a list "
-      .. "with a table in it; named arguments come behind: "
+      .. "with a table in it; named arguments are a second argument: "
       .. "net:load_state_dict(dict, {strict = false})", "E_TYPE")
   end
   given = StateDict(given)

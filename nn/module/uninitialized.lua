@@ -1,8 +1,8 @@
 --- uninitialized.lua -- nn.UninitializedParameter and nn.UninitializedBuffer: tensors of a module
--- whose shape is determined later, as in the lazy layers.
+-- whose shape is determined later. The lazy layers use them.
 --
--- The core raises for any use of their shape or values; parameter.waiting has their owner for the
--- message. They are leaves: an optimizer may hold them, and skips them while they have no
+-- The core raises for any use of their shape or values; parameter.waiting has the owner's name for
+-- the message. They are leaves: an optimizer may hold them, and skips them while they have no
 -- gradient.
 
 local define = require "moth.binding.define"
@@ -20,9 +20,9 @@ errors.tells(function(x)
   return waiting[x] or nil
 end)
 
---- An uninitialized tensor.
+--- Creates an uninitialized tensor.
 -- @param kind   "parameter", "buffer" or "transient"
--- @param fname  what errors name
+-- @param fname  the function's name in errors
 function uninitialized.new(kind, requires_grad, device, dtype, fname)
   local x = moth().empty({0}, {dtype = dtype, device = device})
   if requires_grad then
@@ -49,24 +49,24 @@ function uninitialized.convert(x, make)
   waiting[x] = owner
 end
 
---- A copy of x that belongs to no module yet.
+--- Returns an uninitialized tensor like x that does not belong to a module.
 function uninitialized.like(x)
   return (uninitialized.new(parameter.kind(x), x.requires_grad, x.device, x.dtype))
 end
 
 local parse_materialize = define.signature("materialize", {
   {"tensor", "input", "an nn.UninitializedParameter or UninitializedBuffer"},
-  {"shape", "shape", "its sizes from now on"},
-  {"device", "device", "its device; default: the present one", optional = true},
-  {"dtype", "dtype", "its element type; default: the present one", optional = true},
+  {"shape", "shape", "its sizes"},
+  {"device", "device", "its device; default: unchanged", optional = true},
+  {"dtype", "dtype", "its element type; default: unchanged", optional = true},
 })
 
---- x:materialize(shape): x becomes an ordinary Parameter or buffer of that shape with undefined
--- values; initialize them, as with nn.init. Optimizers and modules that hold x keep it.
+--- x:materialize(shape): x becomes an ordinary Parameter or buffer of that shape. Its values are
+-- undefined; initialize them, for example with nn.init. Optimizers and modules that hold x keep it.
 function uninitialized.materialize(...)
   local x, shape, device, dtype = parse_materialize(...)
   if waiting[x] == nil then
-    errors.raise(("materialize: a tensor that waits for its shape is needed, got %s"):format(
+    errors.raise(("materialize: an uninitialized tensor is needed, got %s"):format(
       errors.describe(x)), "E_STATE")
   end
   if lib.capture then require("moth.capture.recording").void() end
@@ -88,19 +88,19 @@ local function kind_of_tensor(name, kind, rows)
   uninitialized[name] = class
 end
 
-local DEVICE = {"device", "device", "where it will lie", optional = true}
+local DEVICE = {"device", "device", "its device", optional = true}
 local DTYPE = {"dtype", "dtype", "its element type; default: the default dtype", optional = true}
 
 --- A Parameter whose shape is not known yet: `nn.UninitializedParameter(requires_grad = true,
 -- device, dtype)`. Uses of its shape or values raise until `p:materialize(shape)`.
 kind_of_tensor("UninitializedParameter", "parameter", {
-  {"bool", "requires_grad", "will it want a gradient?", default = true}, DEVICE, DTYPE,
+  {"bool", "requires_grad", "does it require a gradient?", default = true}, DEVICE, DTYPE,
 })
 
 --- A buffer whose shape is not known yet: `nn.UninitializedBuffer(requires_grad = false, device,
 -- dtype, persistent = true)`; see nn.UninitializedParameter.
 kind_of_tensor("UninitializedBuffer", "buffer", {
-  {"bool", "requires_grad", "will it want a gradient?", default = false}, DEVICE, DTYPE,
+  {"bool", "requires_grad", "does it require a gradient?", default = false}, DEVICE, DTYPE,
   {"bool", "persistent", "is it part of the state_dict?", default = true},
 })
 

@@ -1,5 +1,5 @@
---- walk.lua -- iterates over a module's children, parameters and buffers, and methods that apply
--- to all of them: apply, train, eval, requires_grad_, zero_grad, to and the casts.
+--- walk.lua -- iterates over a module's children, parameters and buffers; and the methods that
+-- apply to all of them: apply, train, eval, requires_grad_, zero_grad, to and the casts.
 --
 -- Each iteration uses a snapshot, so that a loop over `net:named_modules()` may add and remove
 -- modules. A module or tensor that is reached twice (tied weights) is visited once, at its first
@@ -35,22 +35,22 @@ local function join(prefix, name)
 end
 
 local parse_recurse = define.signature("parameters", {
-  {"bool", "recurse", "those of submodules too?", default = true},
+  {"bool", "recurse", "include submodules?", default = true},
 })
 local parse_members = define.signature("named_parameters", {
   {"string", "prefix", "put before every name, with a dot", default = ""},
-  {"bool", "recurse", "those of submodules too?", default = true},
-  {"bool", "remove_duplicate", "each tensor once?", default = true},
+  {"bool", "recurse", "include submodules?", default = true},
+  {"bool", "remove_duplicate", "list each tensor once?", default = true},
 })
 local parse_modules = define.signature("named_modules", {
   {"string", "prefix", "put before every name, with a dot", default = ""},
-  {"bool", "remove_duplicate", "each module once?", default = true},
+  {"bool", "remove_duplicate", "list each module once?", default = true},
 })
 local parse_flag = define.signature("train", {
   {"bool", "mode", "training (true) or evaluation (false)", default = true},
 })
 local parse_requires = define.signature("requires_grad_", {
-  {"bool", "requires_grad", "do the parameters want gradients?", default = true},
+  {"bool", "requires_grad", "do the parameters require gradients?", default = true},
 })
 local parse_device = define.signature("to_empty", {
   {"device", "device", "the device of the new storage", default = "cpu"},
@@ -110,7 +110,7 @@ local function add_own(Module, STORE)
         Module.sight.parents[child] = self
       end
       if #list < last then
-        errors.raise(("%s[%d] is nil, with modules behind it; take modules out by pop(%d)"):format(
+        errors.raise(("%s[%d] is nil, with modules after it; remove modules with pop(%d)"):format(
           class.typename(self), #list + 1, #list + 1), "E_STATE")
       end
     end
@@ -120,8 +120,8 @@ local function add_own(Module, STORE)
     return list
   end
 
-  -- The own tensors as {name, tensor, kind}; kind wanted: "parameter", "buffer" or nil for all.
-  -- Parameters come before buffers.
+  -- Lists the module's own tensors as {name, tensor, kind}; kind wanted: "parameter", "buffer" or
+  -- nil for all. Parameters come before buffers.
   function Module:_members(kind)
     local store, list = self[STORE], {}
     for _, name in ipairs(store.order) do
@@ -139,7 +139,7 @@ local function add_own(Module, STORE)
   end
 end
 
--- Adds a module and all below it to a list of {name, module} pairs, parents first.
+-- Adds a module and all its submodules to a list of {name, module} pairs, parents first.
 local function add_below(list, seen, once, module, path, depth)
   if once and seen[module] then return end
   if depth > 200 then
@@ -156,14 +156,14 @@ local function add_below(list, seen, once, module, path, depth)
 end
 
 local function add_walks(Module)
-  -- All modules below and including this one, as {name, module} pairs.
+  -- Lists this module and all its submodules, as {name, module} pairs.
   function Module:_walk(prefix, once)
     local list = {}
     add_below(list, {}, once, self, prefix, 0)
     return list
   end
 
-  -- The tensors of a kind, as {name, tensor} pairs.
+  -- Lists the tensors of a kind, as {name, tensor} pairs.
   function Module:_tensors(kind, prefix, recurse, once)
     local list, seen = {}, {}
     for _, pair in ipairs(recurse and self:_walk(prefix, once) or {{prefix, self}}) do
@@ -189,7 +189,7 @@ local function add_lists(Module)
   --- This module and all submodules, parents first, each once, as a list.
   function Module:modules() return firsts(self:_walk("", true), 2) end
 
-  --- Iterates over the paths and modules of all submodules and this one (whose path is "").
+  --- Iterates over the paths and modules of this module (its path is "") and of all submodules.
   -- `net:named_modules{prefix = "", remove_duplicate = true}`
   function Module:named_modules(...)
     return pairs_of(self:_walk(parse_modules(...)))
@@ -202,8 +202,8 @@ local function add_lists(Module)
   end
   define.takes(Module.parameters, parse_recurse)
 
-  --- Iterates over the paths and Parameters, in the order of their assignment.
-  -- `for name, p in net:named_parameters{prefix = "", recurse = true, remove_duplicate = true} do`
+  --- Iterates over the paths and Parameters, in the order of assignment. `for name, p in
+  -- net:named_parameters{prefix = "", recurse = true, remove_duplicate = true} do`
   function Module:named_parameters(...)
     return pairs_of(self:_tensors("parameter", parse_members(...)))
   end
@@ -240,7 +240,8 @@ local function add_modes(Module)
     return self
   end
 
-  -- Calls a submodule's own `train` method, as of a block that stays in evaluation mode.
+  -- Calls a submodule's `train` method if its class overrides it, for example to stay in evaluation
+  -- mode.
   local function set_mode(module, mode, seen)
     if seen[module] then return end
     seen[module] = true
@@ -264,7 +265,7 @@ local function add_modes(Module)
   end
   define.takes(Module.train, parse_flag)
 
-  --- The same as `train(false)`.
+  --- Same as `train(false)`.
   function Module:eval()
     return (self:train(false))
   end
@@ -281,7 +282,7 @@ local function add_modes(Module)
   end
   define.takes(Module.requires_grad_, parse_requires)
 
-  --- Clears the gradients of all parameters; `set_to_none = false` fills zeros.
+  --- Clears the gradients of all parameters; with `set_to_none = false` it fills them with zeros.
   function Module:zero_grad(...)
     local set_to_none = cleared.parse(...)
     cleared.clear(self:parameters(), set_to_none)
@@ -289,7 +290,7 @@ local function add_modes(Module)
   define.takes(Module.zero_grad, cleared.parse)
 end
 
--- Tensor:to's arguments without a memory format; and the memory format.
+-- Returns Tensor:to's arguments without a memory format, and the memory format.
 local function without_format(args, n)
   local list, format = {}, nil
   for i = 1, n do
@@ -304,9 +305,9 @@ local function without_format(args, n)
 end
 
 local function add_casts(Module)
-  --- Moves all parameters and buffers to a device, or casts the floating ones to a dtype.
-  -- `net:to(moth.float64)`, `net:to("cpu")`, `net:to{device = "cpu", dtype = moth.float64}`,
-  -- `net:to(tensor)`: the arguments of Tensor:to. A memory_format applies to tensors with its
+  --- Moves all parameters and buffers to a device, or casts those of a float dtype to another
+  -- dtype. `net:to(moth.float64)`, `net:to("cpu")`, `net:to{device = "cpu", dtype = moth.float64}`,
+  -- `net:to(tensor)`: the arguments of Tensor:to. A memory_format applies only to tensors with its
   -- number of dimensions. The tensors stay the same Lua objects.
   -- @return the module
   function Module:to(...)
@@ -349,7 +350,7 @@ local function add_casts(Module)
 
   for name, dtype in pairs {float = "float32", double = "float64", half = "float16",
                             bfloat16 = "bfloat16"} do
-    --- Casts the floating parameters and buffers: float, double, half, bfloat16.
+    --- Casts the parameters and buffers of float dtypes: float, double, half, bfloat16.
     Module[name] = function(self)
       return (self:to(require("moth")[dtype]))
     end

@@ -27,7 +27,7 @@ local function rows(...)
   return list
 end
 
--- The scale of each channel, and the new bias.
+-- Returns the scale of each channel, and the new bias.
 local function folded(bias, mean, var, eps, factor, shift)
   local scale = (var + eps):rsqrt()
   if factor ~= nil then scale = scale * factor end
@@ -36,7 +36,7 @@ local function folded(bias, mean, var, eps, factor, shift)
   return scale, b
 end
 
--- Both as Parameters with the settings of the old ones.
+-- Makes Parameters of the new weight w and bias b, with dtype and requires_grad of the old ones.
 local function parameters(weight, bias, w, b)
   local trained = bias == nil and weight.requires_grad or bias ~= nil and bias.requires_grad
   return parameter.Parameter(w:detach():to(weight.dtype), weight.requires_grad),
@@ -56,7 +56,7 @@ fusion.fuse_conv_bn_weights = define {
     local scale, b = folded(bias, mean, var, eps, factor, shift)
     local channels = mean:numel()
     local shape = lib.filled(weight:dim(), 1, 1, channels)
-    if transpose then -- a group's channels are in the second dimension
+    if transpose then -- each group's channels are in the second dimension
       local groups = channels / weight:size(2)
       shape[1], shape[2] = weight:size(1), weight:size(2)
       scale = scale:reshape(groups, 1, shape[2]):expand(groups, shape[1] / groups, shape[2])
@@ -79,7 +79,7 @@ fusion.fuse_linear_bn_weights = define {
   end,
 }
 
--- A copy of the layer, with the weight and bias from fuse(...).
+-- Returns a copy of the layer, with the weight and bias from fuse(...).
 local function fused(fname, aname, layer, bn, features, fuse, ...)
   if not class.isinstance(layer, Module) or layer.weight == nil then
     errors.refuse(fname, aname, "a layer is needed", layer, "E_TYPE")
@@ -91,7 +91,7 @@ local function fused(fname, aname, layer, bn, features, fuse, ...)
   elseif bn.running_mean == nil then
     errors.argument(fname, "bn", "it has no running statistics", "E_STATE")
   elseif bn.num_features ~= features and not (aname == "linear" and bn.num_features == 1) then
-    errors.argument(fname, "bn", ("%d features do not go with %d of the layer"):format(
+    errors.argument(fname, "bn", ("%d features, but the layer has %d"):format(
       bn.num_features, features), "E_SHAPE")
   end
   local copy = layer:deepcopy()
@@ -109,7 +109,7 @@ fusion.fuse_conv_bn_eval = define {
     .. "moth.nn.ConvTranspose2d(3, 4, 2):eval(), moth.nn.BatchNorm2d(4):eval(), "
     .. "{transpose = true}",
   args = {{"any", "conv", "a convolution, in eval mode"}, BN,
-    {"bool", "transpose", "is it transposed? default: by its class",
+    {"bool", "transpose", "is it a transposed convolution? default: by its class",
       optional = true}},
   run = function(conv, bn, transpose)
     if transpose == nil then
@@ -133,8 +133,8 @@ fusion.fuse_linear_bn_eval = define {
   end,
 }
 
---- nn.utils.skip_init(nn.Linear, 20, 30): a module with uninitialized parameters, which are loaded
--- or filled later. Their values are undefined.
+--- nn.utils.skip_init(nn.Linear, 20, 30): creates a module without initializing its parameters,
+-- which are loaded or filled later. Until then their values are undefined.
 -- @param module_cls  the class
 -- @param ...         its constructor's arguments
 -- @return the module

@@ -15,11 +15,12 @@ local function ops() return require("moth.binding.bind").ops end
 
 -- ---- lists of parameters ----
 
--- A list of tensors from a tensor, a list, or a module's iterator.
+-- Converts a tensor, a list, or a module's iterator to a list of tensors.
 local function listed(fname, name, value)
   if lib.istensor(value) then return {value} end
   if not lib.is_plain(value) then
-    errors.refuse(fname, name, "a tensor or a list of them, as net:parameters() gives, is needed",
+    errors.refuse(fname, name, "a tensor or a list of tensors, for example net:parameters(), is "
+      .. "needed",
       value, "E_TYPE")
   end
   for i, x in ipairs(calls.whole_list(fname, name, value)) do
@@ -31,8 +32,8 @@ local function listed(fname, name, value)
   return value
 end
 
--- The tensor for norms and factors: of a sparse gradient its values, coalesced. The coalesced
--- gradient becomes p's gradient.
+-- Returns the tensor for norms and factors: for a sparse gradient its coalesced values. The
+-- coalesced gradient becomes p's gradient.
 local function elements(fname, x, p)
   if not sparse.is(x) then return x end
   x = require("moth.optim.rows").once(x, fname)
@@ -40,7 +41,8 @@ local function elements(fname, x, p)
   return (x:values())
 end
 
--- The gradients of parameters, and the handles that the function frees at its end (give_back).
+-- Returns the gradients of parameters, and the handles that the function frees at its end
+-- (give_back).
 local function grads_of(fname, parameters)
   local grads, borrowed = {}, {}
   for _, p in ipairs(listed(fname, "parameters", parameters)) do
@@ -73,8 +75,8 @@ local function clip(grads, max_norm, total)
   if #grads > 0 then moth().no_grad(ops().clip_norm_, grads, total, max_norm) end
 end
 
-local PARAMETERS = {"any", "parameters", "a tensor, or a list as net:parameters() gives"}
-local NORM_TYPE = {"float", "norm_type", "order of the norm; math.huge for the largest size",
+local PARAMETERS = {"any", "parameters", "a tensor, or a list, for example net:parameters()"}
+local NORM_TYPE = {"float", "norm_type", "order of the norm; math.huge: the largest absolute value",
   default = 2}
 local FINITE = {"bool", "error_if_nonfinite", "raise when the norm is infinite or NaN?",
   default = false}
@@ -91,12 +93,12 @@ end
 functions {
   {
     name = "clip_grad_norm_", outputs = "total_norm",
-    doc = "Scales the gradients of all parameters by one factor, so that their norm, taken as one "
-      .. "long vector, is max_norm at most. The result is the norm before (Pascanu et al., 2013).",
+    doc = "Scales the gradients of all parameters by one factor, so that their norm, as one long "
+      .. "vector, is at most max_norm. Returns the norm before scaling (Pascanu et al., 2013).",
     examples = "{moth.nn.Parameter(moth.randn(3))}, 1\n"
       .. "moth.nn.Linear(2, 3):parameters(), {max_norm = 0.5, norm_type = 1, "
       .. "error_if_nonfinite = true}",
-    args = {PARAMETERS, {"float", "max_norm", "the longest that they may be"}, NORM_TYPE, FINITE},
+    args = {PARAMETERS, {"float", "max_norm", "the maximal norm"}, NORM_TYPE, FINITE},
     run = function(parameters, max_norm, norm_type, error_if_nonfinite)
       check_bound("clip_grad_norm_", "max_norm", max_norm)
       local grads, borrowed = grads_of("clip_grad_norm_", parameters)
@@ -108,9 +110,9 @@ functions {
   },
   {
     name = "clip_grad_value_", outputs = "nothing",
-    doc = "Brings every element of the parameters' gradients into [-clip_value, clip_value].",
+    doc = "Clamps every element of the parameters' gradients to [-clip_value, clip_value].",
     examples = "moth.nn.Linear(2, 3):parameters(), 0.5",
-    args = {PARAMETERS, {"float", "clip_value", "the largest size of an element"}},
+    args = {PARAMETERS, {"float", "clip_value", "the largest absolute value"}},
     run = function(parameters, clip_value)
       check_bound("clip_grad_value_", "clip_value", clip_value)
       local grads, borrowed = grads_of("clip_grad_value_", parameters)
@@ -122,10 +124,10 @@ functions {
   },
   {
     name = "get_total_norm", outputs = "total_norm",
-    doc = "The norm of several tensors taken as one long vector; it has no gradient.",
+    doc = "The norm of several tensors, as one long vector; it has no gradient.",
     examples = "{moth.randn(3), moth.randn(2, 2)}\n"
       .. "{moth.randn(3)}, {norm_type = 1, error_if_nonfinite = true}",
-    args = {{"any", "tensors", "a tensor or a list of them"}, NORM_TYPE, FINITE},
+    args = {{"any", "tensors", "a tensor or a list of tensors"}, NORM_TYPE, FINITE},
     run = function(tensors, norm_type, error_if_nonfinite)
       local list = {}
       for i, x in ipairs(listed("get_total_norm", "tensors", tensors)) do
@@ -136,10 +138,10 @@ functions {
   },
   {
     name = "clip_grads_with_norm_", outputs = "nothing",
-    doc = "Scales the parameters' gradients as clip_grad_norm_ does, by a norm that is known.",
+    doc = "Scales the parameters' gradients as clip_grad_norm_ does, with a norm that you pass.",
     examples = "moth.nn.Linear(2, 3):parameters(), 0.5, moth.tensor(2.0)",
-    args = {PARAMETERS, {"float", "max_norm", "the longest that they may be"},
-            {"tensor", "total_norm", "their norm, as get_total_norm gives it"}},
+    args = {PARAMETERS, {"float", "max_norm", "the maximal norm"},
+            {"tensor", "total_norm", "the gradients' norm, as get_total_norm returns it"}},
     run = function(parameters, max_norm, total)
       check_bound("clip_grads_with_norm_", "max_norm", max_norm)
       local grads, borrowed = grads_of("clip_grads_with_norm_", parameters)
@@ -149,9 +151,9 @@ functions {
   },
   {
     name = "parameters_to_vector", outputs = "vector",
-    doc = "All elements of several tensors in one vector, one tensor after the other.",
+    doc = "All elements of several tensors in one vector, tensor by tensor.",
     examples = "moth.nn.Linear(2, 3):parameters()",
-    args = {{"any", "parameters", "a tensor or a list of them"}},
+    args = {{"any", "parameters", "a tensor or a list of tensors"}},
     run = function(parameters)
       local parts = {}
       for i, p in ipairs(listed("parameters_to_vector", "parameters", parameters)) do
@@ -165,16 +167,16 @@ functions {
   },
   {
     name = "vector_to_parameters", outputs = "nothing",
-    doc = "Gives the elements of a vector to several tensors, in order. They share its storage.",
+    doc = "Makes several tensors views of consecutive parts of a vector, whose storage they share.",
     examples = "moth.randn(9), moth.nn.Linear(2, 3):parameters()",
-    args = {{"tensor", "vec", "as long as all of them together"},
-            {"any", "parameters", "a tensor or a list of them"}},
+    args = {{"tensor", "vec", "as many elements as all parameters together"},
+            {"any", "parameters", "a tensor or a list of tensors"}},
     run = function(vec, parameters)
       local list, total = listed("vector_to_parameters", "parameters", parameters), 0
       for _, p in ipairs(list) do total = total + p:numel() end
       if vec:dim() ~= 1 or vec:numel() ~= total then
-        errors.argument("vector_to_parameters", "vec", ("a vector of %d elements, as many "
-          .. "as the parameters have, is needed, got %s"):format(total, errors.describe(vec)),
+        errors.argument("vector_to_parameters", "vec", ("a vector of %d elements, the number of "
+          .. "the parameters' elements, is needed, got %s"):format(total, errors.describe(vec)),
           "E_SHAPE")
       end
       local at = 1

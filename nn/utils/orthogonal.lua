@@ -1,5 +1,5 @@
 --- orthogonal.lua -- nn.utils.parametrizations.orthogonal: weights with orthonormal columns, or
--- rows if there are fewer rows.
+-- with orthonormal rows if there are fewer rows.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -12,7 +12,8 @@ local function moth() return require "moth" end
 
 local function eye(n, like) return moth().eye(n, {dtype = like.dtype, device = like.device}) end
 
--- The skew-symmetric matrix, A' = -A, from the lower triangle of x, of n rows and k <= n columns.
+-- Returns the skew-symmetric matrix, A' = -A, made of the lower triangle of x, of n rows and k <= n
+-- columns.
 local function skew(x, n, k)
   x = x:tril()
   if n > k then
@@ -23,7 +24,7 @@ local function skew(x, n, k)
   return x - x.mT
 end
 
--- Maps from any x, of n rows and k <= n columns, to a matrix with orthonormal columns.
+-- Functions that map any x, of n rows and k <= n columns, to a matrix with orthonormal columns.
 local maps = {}
 
 function maps.matrix_exp(x, n, k)
@@ -36,8 +37,8 @@ function maps.cayley(x, n, k)
   return moth().linalg.solve(one - half, one + half):narrow(-1, 1, k)
 end
 
--- The product of the Householder reflections in the columns below x's diagonal; the diagonal holds
--- signs.
+-- The product of the Householder reflections in the columns below x's diagonal; the diagonal
+-- contains signs.
 function maps.householder(x)
   local below = x:tril(-1)
   local tau = 2 / ((below * below):sum(-2) + 1)
@@ -58,8 +59,8 @@ end
 
 function Orthogonal:extra_repr() return "orthogonal_map=" .. self.orthogonal_map end
 
--- Trivialized: training starts where the maps return the identity; the base is the orthogonalized
--- initial weight (Lezcano-Casado, 2019).
+-- Trivialized: at the start of training the maps return the identity; the base is the
+-- orthogonalized initial weight (Lezcano-Casado, 2019).
 local Trivialized = class("_Orthogonal", Orthogonal)
 
 local function is_orthogonal(q)
@@ -86,7 +87,7 @@ function Trivialized:right_inverse(weight)
   return start
 end
 
--- Decomposes a weight with orthonormal columns into reflections (Householder, 1958).
+-- Represents a weight with orthonormal columns as a product of reflections (Householder, 1958).
 local Reflected = class("_Orthogonal", Orthogonal)
 
 function Reflected:right_inverse(weight)
@@ -110,16 +111,16 @@ local orthogonal = {}
 
 orthogonal.orthogonal = define {
   name = "orthogonal",
-  doc = "Keeps the columns of a weight orthonormal, or its rows where these are fewer. A map makes "
-    .. "them of any matrix: `matrix_exp`, `cayley` or `householder`; when absent the first of a "
-    .. "square weight, else the last.",
+  doc = "Keeps the columns of a weight orthonormal, or its rows if there are fewer rows. A map "
+    .. "computes them from any matrix: `matrix_exp`, `cayley` or `householder`. The default is "
+    .. "matrix_exp for a square weight, else householder.",
   examples = "moth.nn.Linear(2, 3)\nmoth.nn.Linear(3, 3), {name = 'weight', "
     .. "orthogonal_map = 'cayley', use_trivialization = false}",
   args = {parametrizations.rows[1], parametrizations.rows[2],
     {"enum", "orthogonal_map", "how", choices = {"matrix_exp", "cayley", "householder"},
       optional = true},
-    {"bool", "use_trivialization", "does training begin at the weight as it is, and the map at 1? "
-      .. "Only then, or with householder, can the weight be assigned", default = true}},
+    {"bool", "use_trivialization", "start with the current weight, where the map is the identity? "
+      .. "Only then, or with householder, may you assign to the weight", default = true}},
   outputs = "module",
   run = function(module, name, map, use_trivialization)
     if not parametrize.is_parametrized(module, name) then

@@ -15,7 +15,7 @@ local function moth() return require "moth" end
 
 -- ---- weight normalization ----
 
---- The norm of each slice of x along dim, or of all of it, broadcastable to x.
+--- The norm of each slice of x along dim, or of all elements, in a shape that broadcasts to x.
 -- @param dim  position of a dimension, or nil
 function parametrizations.slice_norm(x, dim)
   local others = {}
@@ -27,8 +27,8 @@ function parametrizations.slice_norm(x, dim)
   return (x:norm(2, others, true))
 end
 
---- A dimension of x from a user's number; nil for none. For weight_norm -1 means none, as in
--- PyTorch.
+--- Converts a user's dimension number to a position; nil for none. For weight_norm -1 means none,
+-- as in PyTorch.
 function parametrizations.dim_of(fname, x, dim)
   if dim == nil or dim == -1 and fname == "weight_norm" then return nil end
   local at = dim < 0 and x:dim() + 1 + dim or dim
@@ -53,17 +53,17 @@ end
 
 function WeightNorm:extra_repr() return "dim=" .. tostring(self.dim) end
 
-local MODULE = {"object", "module", "whose weight it is"}
+local MODULE = {"object", "module", "the module that has the weight"}
 local NAME = {"string", "name", "the name of the parameter", default = "weight"}
 --- Argument rows that other files share.
 parametrizations.rows = {MODULE, NAME,
-  {"int", "dim", "dimension whose slices have a length each; none, or -1: all of it has one",
+  {"int", "dim", "dimension whose slices each have a norm; none or -1: one norm for all",
     default = 1, optional = true}}
 
 parametrizations.weight_norm = define {
   name = "weight_norm",
-  doc = "Makes a weight of a length, `original0`, and a direction, `original1`: g v / |v| "
-    .. "(Salimans and Kingma, 2016).",
+  doc = "Computes a weight from a norm, g = `original0`, and a direction, v = `original1`: g v / "
+    .. "|v| (Salimans and Kingma, 2016).",
   examples = "moth.nn.Linear(2, 3)\nmoth.nn.Conv1d(2, 3, 2), {name = 'weight', dim = 2}",
   args = parametrizations.rows,
   outputs = "module",
@@ -83,15 +83,16 @@ local function normalize(x, eps)
 end
 parametrizations.normalize = normalize
 
---- A weight as a matrix whose rows are a dimension.
+--- Returns a weight as a matrix; the slices along a dimension are its rows.
 function parametrizations.as_matrix(weight, dim)
   if dim ~= 1 then weight = weight:movedim(dim, 1) end
   return (weight:reshape(weight:size(1), -1))
 end
 
---- Power iterations, written to u and v.
--- @param how  {n_power_iterations =, eps =, right_first =}: right_first: a step starts with v
--- @param n    the number of iterations, instead of n_power_iterations
+--- Power iterations, which write their results to u and v.
+-- @param how  {n_power_iterations =, eps =, right_first =}; with right_first a step computes v
+-- first
+-- @param n    the number of iterations; overrides n_power_iterations
 function parametrizations.power_method(matrix, u, v, how, n)
   moth().no_grad(function()
     for _ = 1, n or how.n_power_iterations do
@@ -102,7 +103,7 @@ function parametrizations.power_method(matrix, u, v, how, n)
   end)
 end
 
---- The output dimension of a layer's weight, as in PyTorch.
+--- Returns the output dimension of a layer's weight, as in PyTorch.
 function parametrizations.output_dim(module)
   return class.typename(module):find "^ConvTranspose" and 2 or 1
 end
@@ -126,7 +127,7 @@ function SpectralNorm:forward(weight)
   if self.training then
     parametrizations.power_method(matrix, self._u, self._v, self)
   end
-  -- clones: the next call writes to these while backward may still need them
+  -- clones: the next call writes to the originals while backward may still need them
   local u, v = self._u:clone(), self._v:clone()
   return weight / u:dot(matrix:matmul(v))
 end
@@ -138,10 +139,11 @@ end
 
 --- Argument rows of the power iteration.
 parametrizations.power_rows = {MODULE, NAME,
-  {"int", "n_power_iterations", "steps of the power method at each reading in training",
+  {"int", "n_power_iterations", "steps of the power method each time, in training",
     default = 1},
-  {"float", "eps", "least norm of a vector before it is divided by it", default = 1e-12},
-  {"int", "dim", "dimension of the outputs; 1, or 2 for transposed convolutions", optional = true}}
+  {"float", "eps", "lower bound of a norm before the division by it", default = 1e-12},
+  {"int", "dim", "the output dimension; default: 1, or 2 for transposed convolutions",
+    optional = true}}
 
 --- Checks the arguments of spectral norms. @return the dimension
 function parametrizations.check_power(module, name, n, dim)
@@ -158,7 +160,7 @@ end
 
 parametrizations.spectral_norm = define {
   name = "spectral_norm",
-  doc = "Divides a weight by its largest singular value, which the power method follows in "
+  doc = "Divides a weight by its largest singular value, which the power method estimates in "
     .. "training (Miyato et al., 2018).",
   examples = "moth.nn.Linear(2, 3)\nmoth.nn.Conv2d(2, 3, 2), {name = 'weight', "
     .. "n_power_iterations = 2, eps = 1e-6, dim = 2}",

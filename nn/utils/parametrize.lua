@@ -1,6 +1,6 @@
---- parametrize.lua -- nn.utils.parametrize: parameters that modules compute at each reading.
--- `net.weight` is then the module's result; `net.parametrizations.weight` holds the trained and
--- saved tensors, as in PyTorch.
+--- parametrize.lua -- nn.utils.parametrize: parameters that modules compute each time they are
+-- read. `net.weight` is then the module's result; `net.parametrizations.weight` holds the trained
+-- and saved tensors, as in PyTorch.
 --
 --     local Symmetric = nn.class("Symmetric", nn.Module)
 --     function Symmetric:forward(x) return x:triu() + x:triu(1):t() end
@@ -21,8 +21,8 @@ local STORE = Module.store_key
 
 local function moth() return require "moth" end
 
---- Returns the kind of a module's tensor that can be replaced; raises for others.
--- @param argname  the argument of fname that is the name; default "name"
+--- Returns the kind of a module's tensor that can be replaced; raises for other names.
+-- @param argname  the argument of fname that has the tensor's name; default "name"
 function parametrize.check(fname, module, name, argname)
   if not class.isinstance(module, Module) then
     errors.refuse(fname, "module", "a module is needed", module, "E_TYPE")
@@ -31,7 +31,7 @@ function parametrize.check(fname, module, name, argname)
   local kind = store.kind[name]
   if kind ~= nil and kind ~= "module" then
     if parameter.waiting[store.fields[name]] ~= nil then
-      errors.argument(fname, "module", ("'%s' of %s is made at its first call; call it before this")
+      errors.argument(fname, "module", ("'%s' of %s is created by its first call; call it first")
         :format(name, class.typename(module)), "E_STATE")
     end
     return kind
@@ -40,9 +40,9 @@ function parametrize.check(fname, module, name, argname)
   if row then
     errors.argument(fname, argname or "name", ("'%s' of %s %s"):format(tostring(name),
       class.typename(module),
-      row.how and ("already has a %s; remove_%s takes it away"):format(row.how.what, row.how.what)
-      or row.pruned and "is pruned; prune.remove makes it plain again"
-      or "is parametrized; parametrize.remove_parametrizations makes it plain again"), "E_STATE")
+      row.how and ("already has a %s; remove_%s removes it"):format(row.how.what, row.how.what)
+      or row.pruned and "is pruned; prune.remove makes it a plain parameter"
+      or "is parametrized; parametrize.remove_parametrizations restores it"), "E_STATE")
   end
   for other, its in pairs(store.kind) do
     if its ~= "module" then names[#names + 1] = other end
@@ -56,7 +56,7 @@ end
 local List = class("ParametrizationList", container.ModuleList)
 parametrize.ParametrizationList = List
 
--- The inputs for which the module's result is this value; several results as a list.
+-- Returns inputs for which the module's result is `value`; several inputs as a list.
 local function inverse(module, value)
   if type(module.right_inverse) ~= "function" then return {value} end
   local list = {moth().no_grad(function() return module:right_inverse(value) end)}
@@ -71,7 +71,7 @@ local function inverse(module, value)
   return list
 end
 
--- A new tensor with a value, of the kind of another tensor.
+-- Creates a tensor with a value, of the same kind as another tensor.
 local function like(kind, original, value)
   value = value:detach():clone()
   if kind == "parameter" then return (parameter.Parameter(value, original.requires_grad)) end
@@ -93,7 +93,7 @@ function List:init(module, name, kind, first)
   end
 end
 
--- The original tensors.
+-- Returns the original tensors.
 local function originals(self)
   if self.count == 1 then return {self.original} end
   local list = {}
@@ -112,7 +112,7 @@ function List:right_inverse(value)
   local list = {value}
   for i = #self, 1, -1 do
     if #list ~= 1 then
-      errors.raise("only the first parametrization may be made of several tensors")
+      errors.raise("only the first parametrization may have several original tensors")
     end
     list = inverse(self[i], list[1])
   end
@@ -142,8 +142,9 @@ local function value_of(self, name)
   return cache[list]
 end
 
---- parametrize.cached(f, ...): while f runs, parametrized parameters are computed once.
--- @return what f returns
+--- parametrize.cached(f, ...): calls f; meanwhile each parametrized parameter is computed only
+-- once.
+-- @return the results of f
 function parametrize.cached(f, ...)
   if type(f) ~= "function" then
     errors.refuse("cached", "f", "a function is needed", f, "E_TYPE")
@@ -166,7 +167,7 @@ local function assign(self, name, value)
   self.parametrizations[name]:right_inverse(value)
 end
 
--- Replaces a tensor by the value of a list of modules.
+-- Replaces a tensor by the value that a list of modules computes.
 local function take_place(module, name)
   module:_compute(name, function(self) return (value_of(self, name)) end,
     function(self, value) assign(self, name, value) end)
@@ -175,7 +176,8 @@ end
 local function check_value(module, name, was, list)
   local value = moth().no_grad(list)
   if not lib.istensor(value) or value.shape ~= was.shape or value.dtype ~= was.dtype then
-    errors.argument("register_parametrization", "parametrization", ("made %s of the %s '%s' of %s;"
+    errors.argument("register_parametrization", "parametrization",
+      ("computes %s from the %s '%s' of %s;"
       .. " the same shape and dtype are needed, or {unsafe = true}"):format(
       errors.describe(value), errors.describe(was), name, class.typename(module)), "E_SHAPE")
   end
@@ -201,14 +203,14 @@ local function begin(module, name, parametrization, unsafe)
   take_place(module, name)
 end
 
--- Appends a module, which gets the previous modules' result.
+-- Appends a module, whose input is the previous modules' result.
 local function extend(module, name, parametrization, unsafe)
   local list = module.parametrizations[name]
   local value = moth().no_grad(list)
   local made = inverse(parametrization, value)
   if #made ~= 1 then
     errors.argument("register_parametrization", "parametrization",
-      "only the first one may be made of several tensors")
+      "only the first parametrization may have several original tensors")
   end
   local before = {}
   moth().no_grad(function()
@@ -227,14 +229,15 @@ local function extend(module, name, parametrization, unsafe)
   error(problem, 0)
 end
 
-local MODULE = {"object", "module", "whose parameter it is"}
+local MODULE = {"object", "module", "the module that has the parameter"}
 local NAME = {"string", "tensor_name", "the name of the parameter or buffer"}
 
 parametrize.register_parametrization = define {
   name = "register_parametrization",
-  doc = "Lets a parameter be what a module makes of another one of its shape, or of several, if "
-    .. "the module has `right_inverse`, which tells what it is made of. It is computed at each "
-    .. "reading; an assignment changes what it is made of. Modules add up.",
+  doc = "Makes a parameter the result of a module. Its input is an original parameter of the same "
+    .. "shape; or several tensors, if the module has `right_inverse`, which computes the inputs "
+    .. "from a value. Each read computes the parameter; an assignment changes the inputs. A second "
+    .. "module is applied to the result of the first.",
   examples = "moth.nn.Linear(2, 2), 'weight', moth.nn.Tanh()\n"
     .. "moth.nn.Linear(2, 2), 'weight', moth.nn.Tanh(), {unsafe = true}",
   args = {MODULE, NAME, {"any", "parametrization", "module: original -> parameter"},
@@ -254,9 +257,10 @@ parametrize.register_parametrization = define {
   end,
 }
 
---- Returns true if a module has parametrized parameters, or if the named one is parametrized.
+--- Returns true if a module has parametrized parameters; with a name, only if this one is
+-- parametrized.
 -- @param module       a module
--- @param tensor_name  of a parameter; optional
+-- @param tensor_name  a parameter's name; optional
 function parametrize.is_parametrized(module, tensor_name)
   if not class.isinstance(module, Module) then return false end
   local dict = module[STORE].fields.parametrizations
@@ -267,13 +271,14 @@ end
 
 parametrize.remove_parametrizations = define {
   name = "remove_parametrizations",
-  doc = "Makes a parametrized parameter a plain one again, with the value that it has, or with "
-    .. "what it was made of.",
+  doc = "Makes a parametrized parameter a plain one again, with its current value, or with the "
+    .. "original value.",
   examples = "moth.nn.utils.parametrizations.weight_norm(moth.nn.Linear(2, 2)), 'weight'\n"
     .. "moth.nn.utils.parametrize.register_parametrization(moth.nn.Linear(2, 2), 'weight', "
     .. "moth.nn.Tanh()), 'weight', {leave_parametrized = false}",
   args = {MODULE, NAME,
-          {"bool", "leave_parametrized", "keep its value (true) or that of the original (false)?",
+          {"bool", "leave_parametrized", "keep its current value (true) or the original value "
+            .. "(false)?",
            default = true}},
   outputs = "module",
   run = function(module, name, leave_parametrized)
@@ -284,7 +289,7 @@ parametrize.remove_parametrizations = define {
     local list = module.parametrizations[name]
     if not leave_parametrized and list.count > 1 then
       errors.argument("remove_parametrizations", "leave_parametrized",
-        "must be true for a parameter that is made of several tensors")
+        "must be true for a parameter with several original tensors")
     end
     local original = originals(list)[1]
     if list.count > 1 then

@@ -2,8 +2,8 @@
 -- `net.weight_orig`, which is trained, times the buffer `net.weight_mask`; a second pruning
 -- removes more of the remaining elements.
 --
--- An amount below 1 is a share of the remaining elements, an integer from 1 on is a count; Lua
--- has one number type, so that 1 is one element.
+-- An amount below 1 is a fraction of the remaining elements; an integer from 1 on is a count. Lua
+-- has one number type, so that an amount of 1 means one element.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -27,7 +27,7 @@ local function pruned(module, name)
   return computed and computed[name] and computed[name].pruned or false
 end
 
--- The original tensor of a parameter and its mask (nil: none). Raises for other names.
+-- Returns the original tensor of a parameter, and its mask or nil. Raises for other names.
 local function target(fname, module, name)
   if class.isinstance(module, Module) and pruned(module, name) then
     return module[name .. "_orig"], module[name .. "_mask"]
@@ -56,7 +56,7 @@ local function mask_more(module, name, mask)
   module[STORE].computed[name].pruned = true
 end
 
--- The number of elements, of n, for an amount.
+-- Converts an amount to a number of elements, of n.
 local function count_of(fname, amount, n)
   if not (amount >= 0) or amount > 1 and amount % 1 ~= 0 then
     errors.argument(fname, "amount", ("a share from 0 to below 1 or an integer is needed, got "
@@ -66,23 +66,23 @@ local function count_of(fname, amount, n)
     local count = amount * n
     local low = math.floor(count)
     local rest = count - low
-    if rest == 0.5 then return low + low % 2 end -- to even, as PyTorch
+    if rest == 0.5 then return low + low % 2 end -- round half to even, as PyTorch does
     return rest > 0.5 and low + 1 or low
   elseif amount > n then
-    errors.argument(fname, "amount", ("%d are to go, but only %d are left"):format(amount, n),
+    errors.argument(fname, "amount", ("cannot prune %d elements, only %d remain"):format(amount, n),
       "E_DOMAIN")
   end
   return amount
 end
 
--- A mask with the shape of x: zeros at the positions of a list or flat tensor, else ones.
+-- Creates a mask with the shape of x: 0 at the positions of a list or flat tensor, 1 elsewhere.
 local function mask_without(x, positions)
   local mask = moth().ones(x:numel(), {dtype = x.dtype, device = x.device})
   if positions:numel() > 0 then mask:index_fill_(1, positions, 0) end
   return (mask:view(x.shape))
 end
 
--- The flat positions of the remaining elements of x.
+-- Returns the flat positions of the elements of x that are not yet pruned.
 local function left_of(x, mask)
   if mask == nil then
     return (moth().range(1, x:numel(), {dtype = moth().int64, device = x.device}))
@@ -90,7 +90,7 @@ local function left_of(x, mask)
   return (mask:reshape(-1):nonzero():reshape(-1))
 end
 
--- The n positions with the lowest scores.
+-- Returns the n positions with the lowest scores.
 local function lowest(scores, positions, n)
   if n == 0 then return positions:narrow(1, 1, 0) end
   local _, at = scores:topk(n, {largest = false})
@@ -106,7 +106,7 @@ local function scores_for(fname, x, importance)
   return importance:detach()
 end
 
--- ---- single elements ----
+-- ---- pruning of single elements ----
 
 local function unstructured(fname, module, name, amount, score)
   local x, mask = target(fname, module, name)
@@ -119,10 +119,10 @@ local function unstructured(fname, module, name, amount, score)
   return module
 end
 
-local MODULE = {"object", "module", "whose parameter it is"}
+local MODULE = {"object", "module", "the module that has the parameter"}
 local NAME = {"string", "name", "the name of the parameter"}
-local AMOUNT = {"float", "amount", "share of what is left, below 1, or how many"}
-local SCORES = {"tensor", "importance_scores", "what is compared instead of the parameter",
+local AMOUNT = {"float", "amount", "share of the remaining elements, below 1, or a count"}
+local SCORES = {"tensor", "importance_scores", "values to compare instead of the parameter's",
   optional = true}
 
 local function functions(rows)
@@ -134,13 +134,13 @@ local function functions(rows)
   end
 end
 
--- ---- whole slices ----
+-- ---- pruning of whole slices ----
 
 local function structured(fname, module, name, amount, dim, score)
   local x, mask = target(fname, module, name)
   local at = dim < 0 and x:dim() + 1 + dim or dim
   if x:dim() < 2 or at < 1 or at > x:dim() then
-    errors.argument(fname, "dim", ("%d is no dimension of a parameter with slices, %s"):format(dim,
+    errors.argument(fname, "dim", ("%d is not a dimension of %s, or it has no slices"):format(dim,
       errors.describe(x)), "E_SHAPE")
   end
   local mine = moth().no_grad(function()
@@ -161,7 +161,7 @@ local function structured(fname, module, name, amount, dim, score)
   return module
 end
 
-local DIM = {"int", "dim", "dimension along which the slices lie", default = -1}
+local DIM = {"int", "dim", "the dimension of the slices", default = -1}
 
 functions {
   {
@@ -178,7 +178,7 @@ functions {
   },
   {
     name = "random_unstructured",
-    doc = "Prunes elements of a parameter that are drawn.",
+    doc = "Prunes random elements of a parameter.",
     examples = "moth.nn.Linear(4, 3), 'weight', 0.5",
     args = {MODULE, NAME, AMOUNT},
     run = function(module, name, amount)
@@ -192,11 +192,12 @@ functions {
     doc = "Prunes the slices of a parameter with the smallest norm.",
     examples = "moth.nn.Linear(4, 3), 'weight', 0.5, 2, 1\n"
       .. "moth.nn.Linear(4, 3), 'weight', 1, 1, {dim = 2, importance_scores = moth.rand(3, 4)}",
-    args = {MODULE, NAME, AMOUNT, {"float", "n", "order of the norm; math.huge for the largest"},
+    args = {MODULE, NAME, AMOUNT, {"float", "n",
+      "order of the norm; math.huge: the largest absolute value"},
             DIM, SCORES},
     run = function(module, name, amount, n, dim, importance)
       target("ln_structured", module, name)
-      -- Uses the current slices: elements pruned before count as 0 in their norm.
+      -- Scores the current slices: pruned elements count as 0 in the norm.
       local scores = scores_for("ln_structured", module[name], importance)
       return (structured("ln_structured", module, name, amount, dim, function(_, rows)
         return rows(scores):norm(n, 2)
@@ -205,7 +206,7 @@ functions {
   },
   {
     name = "random_structured",
-    doc = "Prunes slices of a parameter that are drawn.",
+    doc = "Prunes random slices of a parameter.",
     examples = "moth.nn.Linear(4, 3), 'weight', 0.5, 1\n"
       .. "moth.nn.Linear(4, 3), 'weight', 1, {dim = 2}",
     args = {MODULE, NAME, AMOUNT, DIM},
@@ -243,7 +244,7 @@ functions {
   },
   {
     name = "remove",
-    doc = "Makes a pruned parameter plain again, with its zeros.",
+    doc = "Makes a pruned parameter a plain one again; the zeros remain.",
     examples = "moth.nn.utils.prune.identity(moth.nn.Linear(4, 3), 'weight'), 'weight'",
     args = {MODULE, NAME},
     run = function(module, name)

@@ -1,5 +1,5 @@
---- reparametrize.lua -- nn.utils.weight_norm, spectral_norm and their removal, with the names of
--- PyTorch's older functions: weight_g and weight_v; weight_orig, weight_u and weight_v.
+--- reparametrize.lua -- nn.utils.weight_norm, spectral_norm and their removal. They use the tensor
+-- names of PyTorch's older functions: weight_g and weight_v; weight_orig, weight_u and weight_v.
 -- nn.utils.parametrizations has the newer functions.
 
 local class = require "moth.base.class"
@@ -14,16 +14,16 @@ local reparametrize = {}
 
 local STORE = Module.store_key
 
--- Removes a tensor from a module and computes its name's value instead.
+-- Removes a tensor from a module; its name becomes a computed field.
 local function replace(module, name, how)
   module:_compute(name, how.get, function(self)
-    errors.raise(("%s.%s is made of %s at each reading; assign to these"):format(
+    errors.raise(("%s.%s is computed from %s; assign to these"):format(
       class.typename(self), name, how.text), "E_STATE")
   end)
   module[STORE].computed[name].how = how
 end
 
--- Raises unless the name can be replaced.
+-- Raises unless the named tensor can be replaced.
 local function check_plain(fname, module, name)
   if parametrize.check(fname, module, name) ~= "parameter" then
     errors.argument(fname, "name", ("'%s' is a buffer; a parameter is needed"):format(name))
@@ -40,7 +40,7 @@ local function made_by(fname, module, name, what)
   return row.how
 end
 
--- Restores the value as a plain parameter; removes the tensors `gone`.
+-- Makes the computed field a plain parameter with its current value; removes the tensors `gone`.
 local function restore(module, name, how)
   local value = require("moth").no_grad(function() return module[name]:detach():clone() end)
   local wants = module[how.wants].requires_grad
@@ -58,8 +58,8 @@ end
 
 reparametrize.weight_norm = define {
   name = "weight_norm",
-  doc = "Makes a weight of a length, `weight_g`, and a direction, `weight_v`: g v / |v| (Salimans "
-    .. "and Kingma, 2016). nn.utils.parametrizations.weight_norm is PyTorch's newer one.",
+  doc = "Computes a weight from a norm, `weight_g`, and a direction, `weight_v`: g v / |v| "
+    .. "(Salimans and Kingma, 2016). nn.utils.parametrizations.weight_norm is the newer function.",
   examples = "moth.nn.Linear(2, 3)\nmoth.nn.Conv1d(2, 3, 2), {name = 'weight', dim = 2}",
   args = parametrizations.rows,
   outputs = "module",
@@ -84,7 +84,7 @@ local MODULE, NAME = parametrizations.rows[1], parametrizations.rows[2]
 
 reparametrize.remove_weight_norm = define {
   name = "remove_weight_norm",
-  doc = "Makes a weight plain again, with the value that it has.",
+  doc = "Makes a weight a plain parameter again, with its current value.",
   examples = "moth.nn.utils.weight_norm(moth.nn.Linear(2, 3))\n"
     .. "moth.nn.utils.weight_norm(moth.nn.Linear(2, 3), 'bias'), {name = 'bias'}",
   args = {MODULE, NAME},
@@ -96,9 +96,9 @@ reparametrize.remove_weight_norm = define {
 
 reparametrize.spectral_norm = define {
   name = "spectral_norm",
-  doc = "Divides a weight, `weight_orig`, by its largest singular value, which the power method "
-    .. "follows in training by the buffers `weight_u` and `weight_v` (Miyato et al., 2018). "
-    .. "nn.utils.parametrizations.spectral_norm is PyTorch's newer one.",
+  doc = "Divides a weight, `weight_orig`, by its largest singular value. In training the power "
+    .. "method estimates it, with the buffers `weight_u` and `weight_v` (Miyato et al., 2018). "
+    .. "nn.utils.parametrizations.spectral_norm is the newer function.",
   examples = "moth.nn.Linear(2, 3)\nmoth.nn.Conv2d(2, 3, 2), {name = 'weight', "
     .. "n_power_iterations = 2, eps = 1e-6, dim = 2}",
   args = parametrizations.power_rows,
@@ -111,7 +111,7 @@ reparametrize.spectral_norm = define {
     local matrix = as_matrix(weight:detach(), dim)
     local to = {dtype = weight.dtype, device = weight.device}
     local original, u, v = name .. "_orig", name .. "_u", name .. "_v"
-    local how = {n_power_iterations = n, eps = eps, right_first = true} -- as PyTorch's
+    local how = {n_power_iterations = n, eps = eps, right_first = true} -- as in PyTorch
     module[name] = nil
     module[original] = weight
     module[u] = parameter.Buffer(normalize(randn(matrix:size(1), to), eps))
@@ -119,7 +119,7 @@ reparametrize.spectral_norm = define {
     numbers(module, name, {what = "spectral_norm", get = function(self)
       local now = as_matrix(self[original], dim)
       if self.training then parametrizations.power_method(now, self[u], self[v], how) end
-      -- clones: the next reading writes to these while backward may still need them
+      -- clones: the next reading writes to the originals while backward may still need them
       local sigma = self[u]:clone():dot(now:matmul(self[v]:clone()))
       return self[original] / sigma
     end}, {original, u, v})
@@ -129,7 +129,7 @@ reparametrize.spectral_norm = define {
 
 reparametrize.remove_spectral_norm = define {
   name = "remove_spectral_norm",
-  doc = "Makes a weight plain again, with the value that it has.",
+  doc = "Makes a weight a plain parameter again, with its current value.",
   examples = "moth.nn.utils.spectral_norm(moth.nn.Linear(2, 3))\n"
     .. "moth.nn.utils.spectral_norm(moth.nn.Linear(2, 3)), {name = 'weight'}",
   args = {MODULE, NAME},

@@ -1,9 +1,9 @@
 --- sequence.lua -- sequences of different lengths: padded to one length, and packed without
 -- padding. PyTorch's nn.utils.rnn.
 --
--- A PackedSequence stores the steps of all sequences in sequence, longest sequence first: data
--- (total steps, features), batch_sizes, the number of sequences that reach each step, and, if the
--- sequences were sorted, sorted_indices and unsorted_indices (1-based).
+-- A PackedSequence stores the first step of all sequences, then the second, and so on; the longest
+-- sequence is first. data (total steps, features); batch_sizes, the number of sequences that have
+-- each step; and, if the sequences were sorted, sorted_indices and unsorted_indices (1-based).
 
 local calls = require "moth.binding.calls"
 local class = require "moth.base.class"
@@ -15,7 +15,7 @@ local sequence = {}
 
 local function moth() return require "moth" end
 
--- ---- packed ----
+-- ---- packed sequences ----
 
 --- The result of pack_padded_sequence and pack_sequence; recurrent modules accept and return it.
 local PackedSequence = class("PackedSequence")
@@ -26,7 +26,7 @@ function PackedSequence:init(data, batch_sizes, sorted_indices, unsorted_indices
   self.sorted_indices, self.unsorted_indices = sorted_indices, unsorted_indices
 end
 
---- The same with its data on another device or of another dtype.
+--- Returns a copy with its data on another device or of another dtype.
 function PackedSequence:to(...)
   return PackedSequence(self.data:to(...), self.batch_sizes, self.sorted_indices,
     self.unsorted_indices)
@@ -37,10 +37,10 @@ function PackedSequence:__tostring()
     errors.describe(self.batch_sizes))
 end
 
--- A list of integers from a list or a tensor.
+-- Converts a list or a tensor to a list of integers.
 local function numbers(fname, name, value)
   if lib.istensor(value) and lib.capture then
-    errors.argument(fname, name, "the shape of the result depends on them: in a captured step a "
+    errors.argument(fname, name, "the result's shape depends on the lengths: in a captured step a "
       .. "list is needed, got " .. errors.describe(value), "E_UNSUPPORTED")
   end
   local list = lib.istensor(value) and value:dim() == 1 and value:tolist() or value
@@ -54,7 +54,7 @@ local function numbers(fname, name, value)
   return errors.refuse(fname, name, "a list of lengths from 1 on is needed", value, "E_ARG")
 end
 
--- The position of each packed row among the T * N rows of a padded (T, N, ...) tensor.
+-- Returns the position of each packed row among the T * N rows of a padded (T, N, ...) tensor.
 local function places(sizes)
   local rows, n = {}, sizes[1]
   for t = 1, #sizes do
@@ -69,7 +69,8 @@ local function sizes_of(packed)
   return sizes
 end
 
---- The rows of a PackedSequence as (T, N, ...), padded with `value`, and batch_sizes as a list.
+--- Returns the rows of a PackedSequence as (T, N, ...), padded with `value`, and batch_sizes as a
+-- list.
 function sequence.spread(packed, value)
   local data, sizes, index = packed.data, sizes_of(packed), {}
   local n, rows, shape = sizes[1], data:size(1), {#sizes, sizes[1]}
@@ -81,13 +82,13 @@ function sequence.spread(packed, value)
   return moth().cat({data, last}, 1):index_select(1, index):view(shape), sizes
 end
 
---- (T, N, ...) as a PackedSequence like the given one.
+--- Converts (T, N, ...) to a PackedSequence with the lengths of `like`.
 function sequence.gather(padded, like)
   local data = padded:flatten(1, 2):index_select(1, places(sizes_of(like)))
   return PackedSequence(data, like.batch_sizes, like.sorted_indices, like.unsorted_indices)
 end
 
--- Positions sorted by decreasing length, and the inverse permutation.
+-- Returns the positions sorted by decreasing length, and the inverse permutation.
 local function order_of(lengths)
   local order, back = {}, {}
   for i = 1, #lengths do order[i] = i end
@@ -106,10 +107,10 @@ end
 local LENGTHS = {"any", "lengths", "number of steps of each sequence, a list or a tensor"}
 local FIRST = {"bool", "batch_first", "(N, T, ...) instead of (T, N, ...)?", default = false}
 local SORTED = {"bool", "enforce_sorted",
-  "must lengths fall? false: the sequences are put in order", default = true}
+  "must lengths decrease? false: the sequences are sorted", default = true}
 
 sequence.pack_padded_sequence = define {
-  name = "pack_padded_sequence", doc = "Padded sequences without their padding.",
+  name = "pack_padded_sequence", doc = "Packs padded sequences without their padding.",
   examples = "moth.randn(4, 2, 3), {4, 2}\n"
     .. "moth.randn(2, 4, 3), {2, 4}, {batch_first = true, enforce_sorted = false}",
   args = {{"tensor", "input", "padded sequences, (T, N, ...)"}, LENGTHS, FIRST, SORTED},
@@ -118,7 +119,7 @@ sequence.pack_padded_sequence = define {
     local fname = "pack_padded_sequence"
     lengths = numbers(fname, "lengths", lengths)
     if input:dim() < 2 or input:size(batch_first and 1 or 2) ~= #lengths then
-      errors.argument(fname, "lengths", ("%d of them do not fit %s"):format(#lengths,
+      errors.argument(fname, "lengths", ("%d lengths, but %s"):format(#lengths,
         errors.describe(input)), "E_SHAPE")
     end
     if batch_first then input = input:transpose(1, 2) end
@@ -131,7 +132,7 @@ sequence.pack_padded_sequence = define {
       for i, k in ipairs(order) do
         if i ~= k then
           errors.argument(fname, "lengths",
-            "are not falling; sort the batch or say {enforce_sorted = false}", "E_ARG")
+            "must decrease; sort the batch or pass {enforce_sorted = false}", "E_ARG")
         end
       end
     else
@@ -183,9 +184,9 @@ sequence.pad_packed_sequence = define {
   end,
 }
 
--- ---- padded ----
+-- ---- padded sequences ----
 
--- Pads x with rows of `value` at the end (or start) to `rows` rows.
+-- Adds rows of `value` to x, at the end or the start, until it has `rows` rows.
 local function padded_to(x, rows, value, side)
   local shape = {rows - x:size(1)}
   if shape[1] == 0 then return x end
@@ -198,22 +199,24 @@ sequence.pad_sequence = define {
   name = "pad_sequence", doc = "Sequences (L, ...) of different lengths as one tensor (T, N, ...).",
   examples = "{moth.randn(3, 2), moth.randn(1, 2)}\n"
     .. "{moth.randn(3, 2), moth.randn(1, 2)}, {batch_first = true, padding_value = -1}",
-  args = {{"tensors", "sequences", "tensors that agree in all sizes but the first"}, FIRST,
+  args = {{"tensors", "sequences", "tensors whose sizes are equal, except the first"}, FIRST,
     {"float", "padding_value", "the padding value", default = 0},
     {"enum", "padding_side", "the side of the padding", choices = {"right", "left"}}},
   run = function(sequences, batch_first, padding_value, padding_side)
     local most, list = 0, {}
     for i, x in ipairs(sequences) do
       if x:dim() == 0 then
-        errors.argument("pad_sequence", "sequences", ("(L, ...) is needed, got number %d "
-          .. "without dimensions"):format(i), "E_SHAPE")
+        errors.argument("pad_sequence", "sequences", ("(L, ...) is needed, element %d "
+          .. "has no dimensions"):format(i), "E_SHAPE")
       end
       most = math.max(most, x:size(1))
       local first, agrees = sequences[1], x:dim() == sequences[1]:dim()
       for d = 2, agrees and x:dim() or 1 do agrees = agrees and x:size(d) == first:size(d) end
       if not agrees then
-        errors.argument("pad_sequence", "sequences", ("number %d is %s, the first is %s: all sizes "
-          .. "but the first must be equal"):format(i, errors.describe(x), errors.describe(first)),
+        errors.argument("pad_sequence", "sequences",
+          ("element %d is %s, the first is %s: all sizes "
+          .. "except the first must be equal"):format(i, errors.describe(x),
+          errors.describe(first)),
           "E_SHAPE")
       end
     end
@@ -248,7 +251,7 @@ sequence.unpack_sequence = define {
 sequence.pack_sequence = define {
   name = "pack_sequence", doc = "Sequences (L, ...) of different lengths as a PackedSequence.",
   examples = "{moth.randn(3, 2), moth.randn(1, 2)}",
-  args = {{"tensors", "sequences", "tensors that agree in all sizes but the first"}, SORTED},
+  args = {{"tensors", "sequences", "tensors whose sizes are equal, except the first"}, SORTED},
   outputs = "packed",
   run = function(sequences, enforce_sorted)
     local lengths = {}

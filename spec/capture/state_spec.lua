@@ -355,7 +355,7 @@ describe("BatchNorm in a captured step", function()
     local layer = nn.BatchNorm1d(3, {momentum = moth.none})
     local step = moth.capture(function(x) return (layer(x)) end)
     assert.has_error_like(function() step(moth.randn(4, 3)) end,
-      "BatchNorm1d with momentum = moth.none weighs each batch by how many came before")
+      "BatchNorm1d with momentum = moth.none weighs each batch by the number of earlier batches")
     assert.equal("E_UNSUPPORTED", moth.errcode())
     assert.equal(0, layer.num_batches_tracked:item())
     layer:eval()

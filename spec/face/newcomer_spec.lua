@@ -252,8 +252,8 @@ describe("a module", function()
     local net = nn.Sequential()
     refuses(function() net.train = nn.Linear(1, 1) end,
       "'train' is a method of Module; choose another name for the module")
-    refuses(function() net.train = true end, "'train' is a method of Sequential, which a field of "
-      .. "that name would hide; write net:train(); net.training says")
+    refuses(function() net.train = true end, "'train' is a method of Sequential; a field of that "
+      .. "name would hide it; write net:train(); net.training is the mode")
     refuses(function() net.train = false end, "write net:eval()")
     refuses(function() net.eval = true end, "write net:eval()")
     for _, name in ipairs { "parameters", "to", "forward", "state_dict", "zero_grad", "modules" } do
@@ -306,7 +306,7 @@ describe("help", function()
     has("DataLoader", "Batches of a dataset.")
     has(nn.LSTM, "Long short-term memory")
     has(nn.CrossEntropyLoss, "As F.cross_entropy: ")
-    has(nn.ReflectionPad2d, "A border that mirrors the inside without its edge, of images, (N, ")
+    has(nn.ReflectionPad2d, "Adds a border that mirrors the input without its edge, to images, ")
     has(nil, "moth.help(F.conv2d)")
     has(nil, "Linear")
   end)

@@ -182,7 +182,7 @@ local ROWS = [=[
   nn.utils.parameters_to_vector({})
     bad argument 'parameters' to 'parameters_to_vector' (the list is empty)
   nn.utils.clip_grad_norm_(3, 1)
-    bad argument 'parameters' to 'clip_grad_norm_' (a tensor or a list of them, as net:parameter
+    bad argument 'parameters' to 'clip_grad_norm_' (a tensor or a list of tensors, for example n
   nn.utils.clip_grad_value_({ grad }, -1)
     bad argument 'clip_value' to 'clip_grad_value_' (a number from 0 on is needed, got -1)
   nn.utils.clip_grad_value_({ grad }, 0 / 0)
@@ -192,15 +192,15 @@ local ROWS = [=[
   nn.utils.prune.l1_unstructured(nn.Linear(2, 2), "none", 1)
     bad argument 'name' to 'l1_unstructured' (Linear has no parameter or buffer 'none')
   nn.utils.prune.random_unstructured(nn.Linear(2, 2), "weight", 5)
-    bad argument 'amount' to 'random_unstructured' (5 are to go, but only 4 are left)
+    bad argument 'amount' to 'random_unstructured' (cannot prune 5 elements, only 4 remain)
   nn.utils.prune.ln_structured(nn.Linear(2, 2), "weight", 1, 2, 3)
-    bad argument 'dim' to 'ln_structured' (3 is no dimension of a parameter with slices, f32 (2,
+    bad argument 'dim' to 'ln_structured' (3 is not a dimension of f32 (2, 2), or it has no slic
   nn.utils.rnn.pad_sequence({})
     pad_sequence: at least one tensor is needed, got none
   nn.utils.rnn.pack_sequence({ moth.ones(2), moth.ones(3) })
-    pack_sequence: are not falling; sort the batch or say {enforce_sorted = false}
+    pack_sequence: must decrease; sort the batch or pass {enforce_sorted = false}
   nn.utils.rnn.pack_padded_sequence(moth.ones(3, 2, 1), { 3 })
-    bad argument 'lengths' to 'pack_padded_sequence' (1 of them do not fit f32 (3, 2, 1))
+    bad argument 'lengths' to 'pack_padded_sequence' (1 length, but f32 (3, 2, 1))
   parametrize.register_parametrization(nn.Linear(2, 2), "none", nn.ReLU())
     bad argument 'tensor_name' to 'register_parametrization' (Linear has no parameter or buffer
   nn.utils.parametrizations.orthogonal(nn.Linear(2, 2), "weight", "other")
@@ -218,9 +218,9 @@ local ROWS = [=[
   nn.init.calculate_gain("swish")
     bad argument 'nonlinearity' to 'calculate_gain' (unknown: 'swish')
   nn.MultiheadAttention(5, 2)
-    bad argument 'num_heads' to 'MultiheadAttention' (5 features do not make 2 heads)
+    bad argument 'num_heads' to 'MultiheadAttention' (5 features cannot be divided into 2 heads)
   nn.GroupNorm(3, 4)
-    bad argument 'num_groups' to 'GroupNorm' (4 channels do not make 3 groups)
+    bad argument 'num_groups' to 'GroupNorm' (4 channels cannot be divided into 3 groups)
   nn.Conv2d(3, 4, 3, { groups = 2 })
     bad argument 'in_channels' to 'Conv2d' (3 is no multiple of groups, 2)
   nn.Conv2d(4, 3, 3, { groups = 2 })
@@ -244,11 +244,11 @@ local ROWS = [=[
   nn.ModuleList({ 3 })
     bad argument 'modules' to 'ModuleList' (a module is needed, got 3 at position 1)
   nn.Sequential(3)
-    bad argument 'modules' to 'Sequential' (number 1 is 3, not a module)
+    bad argument 'modules' to 'Sequential' (element 1 is 3, not a module)
   nn.ModuleDict({ a = 3 })
     bad argument 'modules' to 'ModuleDict' (a module is needed, got 3 under 'a')
   nn.FractionalMaxPool2d(2)
-    bad argument 'output_size' to 'FractionalMaxPool2d' (this or output_ratio is needed, one of
+    bad argument 'output_size' to 'FractionalMaxPool2d' (either this or output_ratio is needed)
   nn.FractionalMaxPool2d(2, { output_ratio = 2 })
     bad argument 'output_ratio' to 'FractionalMaxPool2d' (output_size, or a number between 0 and
   nn.AdaptiveLogSoftmaxWithLoss(4, 10, { 5, 3 })
@@ -434,11 +434,11 @@ local ROWS = [=[
   attention(moth.ones(2, 4), moth.ones(2, 1, 4), moth.ones(2, 4))
     in MultiheadAttention: bad argument 'key' to 'MultiheadAttention' (2 dimensions are needed,
   attention(moth.ones(2, 4), moth.ones(3, 4), moth.ones(2, 4))
-    in MultiheadAttention: bad argument 'value' to 'MultiheadAttention' (f32 (2, 1, 4) does not
+    in MultiheadAttention: bad argument 'value' to 'MultiheadAttention' (f32 (2, 1, 4) and the k
   attention(moth.ones(2, 1, 4), moth.ones(2, 3, 4), moth.ones(2, 3, 4))
-    in MultiheadAttention: bad argument 'key' to 'MultiheadAttention' (f32 (2, 3, 4) has not as
+    in MultiheadAttention: bad argument 'key' to 'MultiheadAttention' (f32 (2, 3, 4) and the que
   F.embedding_bag(one_bag, table, { mode = "max", scale_grad_by_freq = true })
-    bad argument 'scale_grad_by_freq' to 'embedding_bag' (goes with the modes 'sum' and 'mean')
+    bad argument 'scale_grad_by_freq' to 'embedding_bag' (is for the modes 'sum' and 'mean' only)
   F.embedding_bag(one_bag, table, { mode = "sum", per_sample_weights = moth.ones(2) })
     bad argument 'per_sample_weights' to 'embedding_bag' (f32 (2) does not fit i64 (1, 1))
   F.local_response_norm(moth.ones(1, 2, 3), 0)
@@ -452,7 +452,7 @@ local ROWS = [=[
   nn.ConvTranspose2d(2, 2, 3)(moth.ones(1, 2, 4, 4), { 3 })
     in ConvTranspose2d: bad argument 'output_size' to 'ConvTranspose2d' (2 sizes are needed, got
   F.ctc_loss(moth.ones(2, 1, 3), moth.tensor{ { 2LL } }, "x", 1)
-    bad argument 'input_lengths' to 'ctc_loss' (a number, a list or a tensor of them is needed,
+    bad argument 'input_lengths' to 'ctc_loss' (a number, a list or a tensor of numbers is needed,
   nn.Embedding.from_pretrained(moth.ones(3))
     bad argument 'embeddings' to 'Embedding.from_pretrained' ((tokens, features) is needed, got
   F.affine_grid(moth.ones(1, 2, 3):long(), { 1, 1, 2, 2 })
@@ -466,9 +466,9 @@ local ROWS = [=[
   F.linear_cross_entropy(moth.ones(2, 3), moth.ones(4, 2), moth.tensor{ 1LL, 2LL })
     bad argument 'input' to 'linear_cross_entropy' ((N, 2) or (2) is needed, got f32 (2, 3))
   nn.Linear(2, 2):get_submodule(3)
-    bad argument 'target' to 'get_submodule' (a path such as 'layers.0' is needed, got 3)
+    bad argument 'target' to 'get_submodule' (a path like 'layers.0' is needed, got 3)
   nn.Linear(2, 2):set_submodule("", nn.ReLU())
-    bad argument 'target' to 'set_submodule' (names no place)
+    bad argument 'target' to 'set_submodule' (an empty path is not allowed)
   nn.Sequential(nn.ReLU()):set_submodule("0", 3)
     bad argument 'module' to 'set_submodule' (a module is needed, got 3)
   nn.BatchNorm1d(-1)
@@ -492,7 +492,7 @@ local ROWS = [=[
   nn.CTCLoss{ blank = 0 }
     bad argument 'blank' to 'CTCLoss' (positions count from 1, got 0)
   nn.TransformerEncoderLayer(5, 2)
-    bad argument 'nhead' to 'TransformerEncoderLayer' (5 features do not make 2 heads)
+    bad argument 'nhead' to 'TransformerEncoderLayer' (5 features cannot be divided into 2 heads
   nn.utils.weight_norm(nn.Linear(2, 2), "none")
     bad argument 'name' to 'weight_norm' (Linear has no parameter or buffer 'none')
   nn.utils.spectral_norm(nn.Linear(2, 2), "none")

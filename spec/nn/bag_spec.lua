@@ -81,14 +81,14 @@ describe("embedding_bag", function()
   end)
 
   it("says what it cannot do", function()
-    refuses("'offsets' to 'embedding_bag' %(a value is needed for tokens in a row",
+    refuses("'offsets' to 'embedding_bag' %(a value is needed for concatenated tokens",
       function() return (F.embedding_bag(ints { 1 }, weight)) end)
-    refuses("'offsets' to 'embedding_bag' %(the first bag begins at 0, got 1",
+    refuses("'offsets' to 'embedding_bag' %(the first must be 0, got 1",
       function() return (F.embedding_bag(ints { 1, 2 }, weight, ints { 1 })) end)
     for text, list in pairs {
-      ["none exceeds the number of tokens, got 3 for i64 %(2%)"] = { 0, 1, 3 },
-      ["no bag begins before the last one, got 1 after 2"] = { 0, 2, 1 },
-      ["no bag begins before the last one, got %-1 after 0"] = { 0, -1 },
+      ["they must not exceed the number of tokens, got 3 for i64 %(2%)"] = { 0, 1, 3 },
+      ["they must not decrease, got 1 after 2"] = { 0, 2, 1 },
+      ["they must not decrease, got %-1 after 0"] = { 0, -1 },
     } do
       for _, last in ipairs { false, true } do
         refuses("'offsets' to 'embedding_bag' %(" .. text, function()
@@ -104,7 +104,7 @@ describe("embedding_bag", function()
     end
     refuses("'weight' to 'embedding_bag' %(%(tokens, features%) is needed, got",
       function() return (F.embedding_bag(ints { 1 }, moth.tensor(1), ints { 0 })) end)
-    refuses("'per_sample_weights' to 'embedding_bag' %(goes with the mode 'sum', got 'mean'",
+    refuses("'per_sample_weights' to 'embedding_bag' %(is for the mode 'sum' only, got 'mean'",
       function()
         return (F.embedding_bag(ints { { 1 } }, weight, { per_sample_weights = moth.ones(1, 1) }))
       end)

@@ -71,7 +71,7 @@ describe("across channels", function()
   it("ChannelShuffle lets groups meet", function()
     local x = moth.arange(6):view(1, 6, 1)
     assert.same({ 0, 3, 1, 4, 2, 5 }, nn.ChannelShuffle(2)(x):flatten():tolist())
-    refuses("'groups' to 'channel_shuffle' %(6 channels do not make 4 groups",
+    refuses("'groups' to 'channel_shuffle' %(6 channels cannot be divided into 4 groups",
       function() return (F.channel_shuffle(x, 4)) end)
   end)
 end)

@@ -43,7 +43,7 @@ describe("Sequential", function()
     refused(function() nn.Sequential {[0] = relu, tanh} end, "lists count from 1")
     refused(function() nn.ModuleList {[0] = relu, tanh} end, "lists count from 1")
     refused(function() nn.ModuleList {relu, nil, tanh} end, "value 2 is nil")
-    refused(function() nn.Sequential(relu, nil, tanh) end, "number 2 is nil")
+    refused(function() nn.Sequential(relu, nil, tanh) end, "element 2 is nil")
   end)
 
   it("passes on the first value only", function()
@@ -121,9 +121,10 @@ describe("Sequential", function()
   end)
 
   it("names what is no module", function()
-    assert.has_error_like(function() nn.Sequential(nn.ReLU(), 3) end, "number 2 is 3, not a module")
+    assert.has_error_like(function() nn.Sequential(nn.ReLU(), 3) end,
+      "element 2 is 3, not a module")
     assert.has_error_like(function() nn.Sequential {{"a", nn.ReLU()}, {"a", nn.ReLU()}} end,
-      "the name 'a' stands twice")
+      "the name 'a' occurs twice")
   end)
 end)
 
@@ -191,7 +192,7 @@ describe("ModuleList", function()
     local l = list()
     l[1] = nil
     assert.has_error_like(function() l:parameters() end,
-      "ModuleList%[1%] is nil, with modules behind it; take modules out by pop%(1%)")
+      "ModuleList%[1%] is nil, with modules after it; remove modules with pop%(1%)")
     l[1] = nn.ReLU()
     l[3] = nil
     assert.equal(0, #l:parameters())

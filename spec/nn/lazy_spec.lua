@@ -126,7 +126,7 @@ describe("a network of lazy layers", function()
       function() utils.parametrize.register_parametrization(layer, "weight", nn.Tanh()) end,
     } do
       assert.has_error_like(function() make(layer) end,
-        "'weight' of LazyLinear is made at its first call; call it before this%)")
+        "'weight' of LazyLinear is created by its first call; call it first%)")
     end
     assert.same({2, 3}, sizes(layer(moth.ones(2, 4))))
     assert.same({2, 3}, sizes(utils.weight_norm(layer)(moth.ones(2, 4))))
@@ -232,7 +232,7 @@ describe("an uninitialized parameter", function()
     assert.equal(moth.float64, w.dtype)
     assert.equal("Parameter", nn.typename(w))
     assert.is_false(nn.isinstance(w, nn.UninitializedParameter))
-    assert.has_error_like(function() w:materialize(2) end, "a tensor that waits for its shape")
+    assert.has_error_like(function() w:materialize(2) end, "an uninitialized tensor is needed")
     assert.has_error_like(function() nn.UninitializedParameter():materialize(2.5) end, "'shape'")
   end)
 

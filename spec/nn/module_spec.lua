@@ -186,7 +186,7 @@ describe("registering by name", function()
   it("refuses names that would hide a method or field, and impossible ones", function()
     local m = made(function(self) self.size = 3 end)
     assert.has_error_like(function() m:add_module("forward", nn.ReLU()) end,
-      "cannot register the module 'forward': Made has a field or method of that name")
+      "cannot register the module 'forward': Made already has a field or method of that name")
     assert.has_error_like(function() m:register_buffer("size", moth.ones(1)) end,
       "cannot register the buffer 'size'")
     for _, name in ipairs {"a.b", ""} do

@@ -52,7 +52,7 @@ describe("clip_grad_norm_", function()
     assert.close(5, utils.clip_grad_norm_(list[1], 1):item())
     assert.equal(0, utils.clip_grad_norm_(nn.Linear(2, 2):parameters(), 1):item())
     assert.has_error_like(function() utils.clip_grad_norm_(nn.Linear(1, 1), 1) end,
-      "as net:parameters%(%) gives, is needed, got")
+      "for example net:parameters%(%), is needed, got")
     assert.has_error_like(function() return utils.clip_grad_nrm_ end, "did you mean")
   end)
 
@@ -202,7 +202,7 @@ describe("a batch_norm fused into the layer before it", function()
       ["'conv' to 'fuse_conv_bn_eval' %(is in training mode"] = {nn.Conv2d(3, 4, 2), bn},
       ["'bn' to 'fuse_conv_bn_eval' %(is in training mode"] = {conv, nn.BatchNorm2d(4)},
       ["no running statistics"] = {conv, nn.BatchNorm2d(4, {track_running_stats = false}):eval()},
-      ["5 features do not go with 4"] = {conv, nn.BatchNorm2d(5):eval()},
+      ["5 features, but the layer has 4"] = {conv, nn.BatchNorm2d(5):eval()},
       ["a layer is needed, got 3"] = {3, bn},
       ["a BatchNorm is needed, got a Conv2d"] = {conv, conv},
     } do

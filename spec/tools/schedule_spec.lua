@@ -123,7 +123,7 @@ describe("moth.nn.attention.sdpa_kernel", function()
       "bad argument 'backends' to 'sdpa_kernel' (one of CUDNN_ATTENTION, EFFICIENT_ATTENTION, "
         .. "FLASH_ATTENTION, MATH is needed, got a string ('MAHT'); did you mean 'MATH'?)", 1, true)
     assert.error_matches(function() attention.sdpa_kernel({}, function() end) end,
-      "a name of SDPBackend or a list of them is needed", 1, true)
+      "a name of SDPBackend or a list of names is needed", 1, true)
     if not moth.cuda.is_available() then
       assert.error_matches(function()
         attention.sdpa_kernel(backend.CUDNN_ATTENTION, function() end)
