@@ -11,7 +11,8 @@ MOTH_ARGS(linalg_cholesky, LINALG_CHOLESKY)
 
 #define LINALG_CHOLESKY_EX(ARG) \
   LINALG_CHOLESKY(ARG) \
-  ARG(bool,   check_errors, false, "raise an error, as cholesky does")
+  ARG(bool,   check_errors, false, "raise an error if A is not positive-definite, as cholesky " \
+                                   "does")
 MOTH_ARGS(linalg_cholesky_ex, LINALG_CHOLESKY_EX)
 
 #define LINALG_QR(ARG) \
@@ -21,7 +22,7 @@ MOTH_ARGS(linalg_qr, LINALG_QR)
 
 #define LINALG_EIGH(ARG) \
   ARG(tensor, A,          , "symmetric matrices, (..., N, N)") \
-  ARG(enum,   UPLO,    L|U, "which triangle is read")
+  ARG(enum,   UPLO,    L|U, "the triangle that is read")
 MOTH_ARGS(linalg_eigh, LINALG_EIGH)
 MOTH_ARGS(linalg_eigvalsh, LINALG_EIGH)
 
@@ -30,13 +31,13 @@ MOTH_ARGS(linalg_eigvalsh, LINALG_EIGH)
 MOTH_ARGS(linalg_lu_factor, LINALG_LU)
 
 #define LINALG_LU_ORDER(ARG) \
-  ARG(index,  pivots,     , "row that each row was swapped with, (..., K)") \
+  ARG(index,  pivots,     , "the row that each row was swapped with, (..., K)") \
   ARG(int,    rows,       , "number of rows") \
   ARG(bool,   inverse, false, "return the inverse permutation")
 MOTH_ARGS(linalg_lu_order, LINALG_LU_ORDER)
 
-/* In a gradient: (p - p') / E, E(i, j) = values(j) - values(i), without the diagonal: the rotation
-** of vectors when these values change. */
+/* In a gradient: returns (p - p') / E, where E(i, j) = values(j) - values(i), with a zero diagonal.
+** It is the rotation of singular vectors or eigenvectors when the matrix changes. */
 moth_tensor *moth_turning(moth_grad *g, moth_tensor *p, moth_tensor *values);
 
 #endif

@@ -1,8 +1,9 @@
 /* fft.c -- Fourier transforms along a dimension, of complex numbers and of real numbers.
 **
-** All are linear, and the matrix of a transform is symmetric: the gradient is the transform with
+** All transforms are linear, and their matrices are symmetric: the gradient is the transform with
 ** the opposite sign. Real signals have half of the coefficients; the others are conjugates. A
-** conjugate pair counts once in one direction and twice in the other; the gradients record which.
+** conjugate pair counts once in one direction and twice in the other; the argument `twice` selects
+** which.
 */
 #include "fft.h"
 #include "tensor/shape.h"
@@ -15,7 +16,7 @@
 #include "kernel/fft.h"
 #include "kernel/real.h"
 
-/* The dimension of the signals, and for x with pairs that these are there. */
+/* *d := the dimension of the signals. With `pairs`, also checks that x has pairs. */
 static int fft_dim(const moth_tensor *x, int64_t dim, bool pairs, int32_t *d) {
   const int32_t n = x->l.ndim - pairs;
   if (n < 1 || (pairs && x->l.shape[n] != 2))
@@ -73,7 +74,7 @@ MOTH_OP(fft_c2c, FFT_C2C,
   .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32,
   .public_name = "fft")
 
-/* -- of real ones -- */
+/* -- of real numbers -- */
 
 static int fft_r2c_shape(const fft_r2c_args *a, moth_layout *y) {
   int32_t d;
@@ -94,7 +95,7 @@ static int fft_r2c_cpu(const fft_r2c_args *a, moth_tensor **out) {
   return fft_cpu(&f, a->input, out[0], a->dim);
 }
 
-/* Along that dimension of the pairs, which have one more. */
+/* `d` is a dimension of the input; the pairs of dy have one more dimension, the last. */
 static int fft_r2c_grad(const fft_r2c_args *a, moth_grad *g) {
   int32_t d;
   if (fft_dim(a->input, a->dim, false, &d)) return a->ctx->error.code;
@@ -116,7 +117,8 @@ static int fft_c2r_shape(const fft_c2r_args *a, moth_layout *y) {
   int status = fft_dim(a->input, a->dim, true, &d);
   if (status) return status;
   if (a->n < 1 || a->input->l.shape[d] != a->n / 2 + 1)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "n", "%lld does not go with %s", (long long)a->n,
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "n", "%lld does not match the coefficients %s",
+                                                (long long)a->n,
                      moth_str(a->input));
   moth_shape_like(a->input, y);
   y->ndim--;
@@ -145,7 +147,7 @@ MOTH_OP(fft_c2r, FFT_C2R,
   .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = MOTH_OP_HIDDEN, .autocast = MOTH_AUTOCAST_F32,
   .public_name = "irfft")
 
-/* -- what the sums of windows must be -- */
+/* -- the check of istft: the sums of the windows' squares must not be 0 -- */
 
 static int fft_covered_shape(const fft_covered_args *a, moth_layout *y) {
   return moth_shape_like(a->input, y);
@@ -157,11 +159,12 @@ static int fft_covered_cpu(const fft_covered_args *a, moth_tensor **out) {
   const double *at = (const double *)(const void *)moth_at(x);
   double least = INFINITY;
   for (int64_t i = 0; i < x->l.numel; i++)
-    if (least == least && !(fabs(at[i]) >= least)) least = fabs(at[i]); /* a NaN stays */
+    if (least == least && !(fabs(at[i]) >= least)) least = fabs(at[i]); /* a NaN is kept */
   moth_tensor_release(x);
   if (!(least > 1e-11))
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "windows that overlap everywhere are needed: "
-                     "the sum of their squares is %g at some place", least);
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input",
+                     "windows that overlap everywhere are needed: at some position the sum of "
+                     "their squares is %g", least);
   return moth_copy_into(out[0], a->input);
 }
 

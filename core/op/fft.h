@@ -7,7 +7,7 @@
 #include "call/op.h"
 
 #define FFT_INVERSE(ARG) \
-  ARG(bool,   inverse, false, "the sign of the exponents is positive") \
+  ARG(bool,   inverse, false, "use exponents with a positive sign") \
   ARG(float,  scale,   1    , "factor of the results")
 
 #define FFT_C2C(ARG) \
@@ -32,7 +32,7 @@ MOTH_ARGS(fft_r2c, FFT_R2C)
 MOTH_ARGS(fft_c2r, FFT_C2R)
 
 #define FFT_COVERED(ARG) \
-  ARG(tensor, input, , "the divisors")
+  ARG(tensor, input, , "sums of the squared windows")
 MOTH_ARGS(fft_covered, FFT_COVERED)
 
 #endif

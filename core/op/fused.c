@@ -12,15 +12,15 @@
 #include "tensor/loop.h"
 
 enum {
-  BLOCK = 512, /* elements of all values between are in the first cache */
+  BLOCK = 512, /* intermediate values of a block fit into the L1 cache */
   VALUES = FUSED_INPUTS + FUSED_RESULTS + FUSED_BETWEEN
 };
-_Static_assert(VALUES <= 64, "a set of values is a number");
+_Static_assert(VALUES <= 64, "a set of values must fit 64 bits");
 
 typedef struct fused_step {
   moth_block_call call;
-  const moth_loops *loops; /* NULL: a conversion */
-  bool as_is;              /* its loop reads all operands without a conversion */
+  const moth_loops *loops; /* NULL for a conversion */
+  bool as_is;              /* the loop reads all operands without conversion */
   uint64_t numbers[3];
   int value[FUSED_VALUES];
 } fused_step;
@@ -29,7 +29,7 @@ typedef struct fused_plan {
   int nin, nres, nsteps, nvalues;
   int dtype[VALUES];
   int room[VALUES]; /* buffer of an intermediate value, until its last read */
-  double cost;      /* of an element, in ns */
+  double cost;      /* time per element in ns */
   fused_step step[FUSED_STEPS];
 } fused_plan;
 
@@ -42,12 +42,12 @@ static int wrong(const fused_args *a, const char *arg, const char *what) {
 static int read_values(const fused_args *a, fused_plan *plan) {
   const int64_t values = a->input.n + a->dtypes.n;
   if (a->input.n < 1 || a->input.n > FUSED_INPUTS)
-    return moth_fail(a->ctx, MOTH_E_ARG, "input", "1 to %d tensors are wanted, got %lld",
+    return moth_fail(a->ctx, MOTH_E_ARG, "input", "1 to %d tensors are needed, got %lld",
                      FUSED_INPUTS, (long long)a->input.n);
   if (a->results < 1 || a->results > FUSED_RESULTS || a->results > a->dtypes.n)
-    return wrong(a, "results", "1 to 4 are wanted, each with its dtype");
+    return wrong(a, "results", "1 to 4 results are needed, each with a dtype");
   if (a->dtypes.n - a->results > FUSED_BETWEEN)
-    return wrong(a, "dtypes", "there are more values between than 48");
+    return wrong(a, "dtypes", "at most 48 intermediate values are possible");
   plan->nin = (int)a->input.n;
   plan->nres = (int)a->results;
   plan->nvalues = (int)values;
@@ -60,7 +60,7 @@ static int read_values(const fused_args *a, fused_plan *plan) {
   return MOTH_OK;
 }
 
-/* True if the loops for `dtype` may read and write values of these dtypes. */
+/* Returns true if the loops for `dtype` can read and write values of these dtypes. */
 static bool suits(const fused_plan *plan, const fused_step *s, int dtype) {
   const int real = moth_compute_dtype(dtype);
   if (!moth_loop_of(s->loops, dtype) || s->call.noperands != s->loops->noperands) return false;
@@ -72,8 +72,8 @@ static bool suits(const fused_plan *plan, const fused_step *s, int dtype) {
   return true;
 }
 
-/* Values of one dtype, which `where` copies unchanged: single elements too, which blocks would
-** broadcast. */
+/* Returns true if `where` copies values of one dtype unchanged. Its loop then also broadcasts
+** single elements. */
 static bool chooses_alike(const fused_plan *plan, const fused_step *s) {
   const int dtype = plan->dtype[s->value[0]];
   return s->loops == moth_where && plan->dtype[s->value[2]] == dtype &&
@@ -92,13 +92,13 @@ static int read_step(const fused_args *a, const int64_t *words, uint64_t *given,
   for (int k = 0; k < n; k++) {
     const int64_t value = words[3 + k];
     if (value < 0 || value >= plan->nvalues || (k > 0) != (*given >> value & 1u))
-      return wrong(a, "steps", "a value is given once, before it is read");
+      return wrong(a, "steps", "a value must be computed once, before it is read");
     s->value[k] = (int)value;
     s->call.dtype[k] = plan->dtype[value];
   }
   *given |= (uint64_t)1 << words[3];
   if (s->loops ? !suits(plan, s, (int)dtype) : n != 2)
-    return wrong(a, "steps", "a function does not suit its values");
+    return wrong(a, "steps", "the values do not match the function");
   if (!s->loops) return MOTH_OK;
   s->call.inner = moth_loop_of(s->loops, (int)dtype);
   s->as_is = chooses_alike(plan, s);
@@ -112,12 +112,13 @@ static int read_step(const fused_args *a, const int64_t *words, uint64_t *given,
   return MOTH_OK;
 }
 
-/* A buffer is free again after the last read of its value. */
+/* Assigns a buffer to each intermediate value. A buffer is free again after the last read of its
+** value. */
 static int give_rooms(const fused_args *a, fused_plan *plan) {
   const int first = plan->nin + plan->nres;
   int last[VALUES] = {0};
   uint32_t taken = 0;
-  if (plan->nvalues - first <= FUSED_ROOMS) { /* one for each */
+  if (plan->nvalues - first <= FUSED_ROOMS) { /* one buffer for each value */
     for (int v = first; v < plan->nvalues; v++) plan->room[v] = v - first;
     return MOTH_OK;
   }
@@ -129,7 +130,7 @@ static int give_rooms(const fused_args *a, fused_plan *plan) {
     if (y >= first) {
       const int room = __builtin_ctz(~taken);
       if (room >= FUSED_ROOMS)
-        return wrong(a, "steps", "more than 16 values between are read later on");
+        return wrong(a, "steps", "at most 16 intermediate values can be live at once");
       taken |= 1u << room;
       plan->room[y] = room;
     }
@@ -144,14 +145,15 @@ static int read_program(const fused_args *a, fused_plan *plan) {
   plan->nsteps = 0;
   plan->cost = 0.1;
   if (n < 1 || n > FUSED_STEPS || n * FUSED_WORDS != a->steps.n)
-    return wrong(a, "steps", "1 to 48 steps of 9 numbers are wanted");
-  if (a->numbers.at && a->numbers.n != 3 * n) return wrong(a, "numbers", "three a step are wanted");
+    return wrong(a, "steps", "1 to 48 steps of 9 numbers are needed");
+  if (a->numbers.at && a->numbers.n != 3 * n) return wrong(a, "numbers",
+                                                           "three numbers per step are needed");
   int status = read_values(a, plan);
   uint64_t given = status ? 0 : ((uint64_t)1 << plan->nin) - 1;
   for (; !status && plan->nsteps < n; plan->nsteps++)
     status = read_step(a, a->steps.at + plan->nsteps * FUSED_WORDS, &given, plan);
   for (int i = 0; !status && i < plan->nres; i++)
-    if (!(given >> (plan->nin + i) & 1u)) status = wrong(a, "steps", "a result is not given");
+    if (!(given >> (plan->nin + i) & 1u)) status = wrong(a, "steps", "a result is not computed");
   return status ? status : give_rooms(a, plan);
 }
 
@@ -174,7 +176,7 @@ static int fused_shape(const fused_args *a, moth_layout *y) {
   return status;
 }
 
-/* One block: `at` and `step` are those of the results, then of the inputs. */
+/* Runs the program on one block. `at` and `step` are for the results, then for the inputs. */
 static void run_block(const fused_plan *plan, int64_t n, char *const *at, const int64_t *step,
                       double (*room)[BLOCK]) {
   for (int i = 0; i < plan->nsteps; i++) {
@@ -221,14 +223,15 @@ static int fused_cpu(const fused_args *a, moth_tensor **out) {
   return status ? status : run_plan(a, &plan, out);
 }
 
-/* -- for recordings: the program is read once -- */
+/* -- for captured steps: the program is decoded once, then run many times -- */
 
 size_t moth_fused_bytes(int64_t nsteps) {
   return sizeof(fused_args) + offsetof(fused_plan, step) + (size_t)nsteps * sizeof(fused_step);
 }
 
 int moth_fused_read(fused_args *a) {
-  return read_program(a, (fused_plan *)(void *)(a + 1)); /* as many steps as there are */
+  /* the plan is allocated with as many steps as are used */
+  return read_program(a, (fused_plan *)(void *)(a + 1));
 }
 
 int moth_fused_again(const void *args, moth_tensor **out) {

@@ -3,11 +3,11 @@
 ** not written to memory.
 **
 ** Values are numbered: first the inputs, then the results, then the intermediate values. A step is
-** FUSED_WORDS numbers: its function (kernel/math/maps.h; FUSED_CONVERT: a conversion), the dtype of
-** its computation (-1: that of the first input), its number of values, and the values, the result
-** first. A value is computed once, before it is read; all values have the inputs' common shape. A
-** result may share an input's elements, if every read of the input precedes the step that computes
-** the result.
+** FUSED_WORDS integers: its function (kernel/math/maps.h; FUSED_CONVERT is a conversion), the dtype
+** of its computation (-1: the first input's dtype), its number of values, and the values, the
+** result first. A value is computed once, before it is read. All values have the inputs' common
+** shape. A result may be written over an input if every read of the input precedes the step that
+** computes the result.
 */
 #ifndef MOTH_OP_FUSED_H
 #define MOTH_OP_FUSED_H
@@ -19,8 +19,9 @@ enum {
   FUSED_VALUES = 6, /* per step */
   FUSED_WORDS = 3 + FUSED_VALUES,
   FUSED_STEPS = 48,
-  FUSED_BETWEEN = 48, /* intermediate values, of which at most ... */
-  FUSED_ROOMS = 16,   /* ... are live at once: they stay in the L1 cache, or in registers */
+  FUSED_BETWEEN = 48, /* limit of intermediate values */
+  FUSED_ROOMS = 16,   /* limit of live intermediate values: they are in the L1 cache or in
+                      ** registers */
   FUSED_INPUTS = 8,
   FUSED_RESULTS = MOTH_MAX_OUTPUTS
 };
@@ -31,15 +32,15 @@ enum {
   ARG(ints,    dtypes,     , "dtypes of the results, then of the intermediate values; -1: the " \
                              "first input's") \
   ARG(int,     results,   1, "number of results") \
-  ARG(floats,  numbers, none, "the parameters of each step's function, three a step")
+  ARG(floats,  numbers, none, "the parameters of each step's function, three per step")
 MOTH_ARGS(fused, FUSED)
 
 #ifndef __cplusplus
-/* Checks if the program can run on its inputs' device. On a GPU this compiles its kernels, before
-** the launches are captured. MOTH_E_UNSUPPORTED if it cannot run. */
+/* Checks if the program can run on its inputs' device. On a GPU this compiles its kernels, so call
+** it before the launches are captured. Returns MOTH_E_UNSUPPORTED if the program cannot run. */
 int moth_fused_ready(const fused_args *a);
-/* On the CPU: decodes the program into the bytes after `a`, moth_fused_bytes in all; then
-** moth_fused_again can run it any number of times. */
+/* CPU only: moth_fused_bytes is the size of `a` and of the decoded program behind it.
+** moth_fused_again runs the decoded program any number of times. */
 size_t moth_fused_bytes(int64_t nsteps);
 int moth_fused_read(fused_args *a);
 int moth_fused_again(const void *a, moth_tensor **out);

@@ -1,6 +1,6 @@
 /* gather.c -- indexing along one dimension: slices (index_select, index_add), elements (gather,
-** scatter, scatter_add), and one_hot. A position below the first is an error. index.h declares the
-** arguments.
+** scatter, scatter_add), and one_hot. A position less than the first one is an error. index.h
+** declares the arguments.
 */
 #include "capture/capture.h"
 #include "device/device.h"
@@ -19,7 +19,7 @@
 
 /* -- helpers -- */
 
-/* A dimension of a tensor that must have one. */
+/* *out := the dimension. The tensor must have at least one. */
 static int real_dim(moth_ctx *ctx, int64_t dim, const moth_tensor *x, int32_t *out) {
   if (x->l.ndim > 0) return moth_dim(ctx, "dim", dim, x->l.ndim, out);
   return moth_fail(ctx, MOTH_E_SHAPE, "input", "a tensor with dimensions is needed, got %s",
@@ -30,7 +30,7 @@ static void take_shape(moth_layout *y, const moth_tensor *from) {
   moth_shape_like(from, y);
 }
 
-/* y begins as the input, unless it is that already. */
+/* y := the input, unless y has the input's memory. */
 static int begin(moth_tensor *y, const moth_tensor *input) {
   bool here = y->storage->data == input->storage->data && moth_layout_same(&y->l, &input->l);
   return here ? MOTH_OK : moth_copy_into(y, input);
@@ -44,7 +44,8 @@ static int check_list(moth_ctx *ctx, const moth_tensor *index) {
                    moth_str(index));
 }
 
-/* Moves the slices of base that a list of positions, checked, names to or from packed values. */
+/* Copies slices of base to or from packed values. A list of checked positions selects the
+** slices. */
 static int move_slices(int mode, moth_tensor *base, int32_t dim, const moth_tensor *list,
                        const moth_tensor *values) {
   moth_ctx *ctx = base->ctx;
@@ -142,7 +143,7 @@ static int index_add_shape(const index_add_args *a, moth_layout *y) {
 
 static bool is_one(moth_scalar s) { return s.type == 0 ? s.as.number == 1 : s.as.integer == 1; }
 
-/* A packed copy of x times a number; owned. */
+/* Returns a packed copy of x times a number; owned. */
 static moth_tensor *scaled(const moth_tensor *x, moth_scalar by, int dtype) {
   if (is_one(by) && x->l.dtype == dtype) return moth_packed(x);
   if (is_one(by)) return moth_cast(x, dtype);
@@ -204,7 +205,8 @@ MOTH_OP(index_add, INDEX_ADD, .dtypes = MOTH_ANY, .saves = "index:source",
 
 /* -- gather, scatter, scatter_add -- */
 
-/* index must have the dims of x and be nowhere longer, but in `but` (-1: nowhere). */
+/* Checks that `index` has as many dimensions as x, and is not longer than x in any dimension except
+** `but` (-1: no exception). */
 static int check_index(const moth_tensor *index, const char *arg, const moth_tensor *x,
                        int32_t but) {
   bool fits = index->l.ndim == x->l.ndim;
@@ -215,7 +217,8 @@ static int check_index(const moth_tensor *index, const char *arg, const moth_ten
                    moth_str(index), arg, moth_str(x));
 }
 
-/* The part of x that index covers; with dimension `hold` held where position 0 is. Owned. */
+/* Returns the part of x with the sizes of `index`. If `hold` is a dimension, all its positions are
+** the first position of x. Owned. */
 static moth_tensor *covered(const moth_tensor *x, const moth_tensor *index, int32_t hold) {
   moth_layout l = x->l;
   l.numel = index->l.numel;
@@ -227,13 +230,13 @@ static moth_tensor *covered(const moth_tensor *x, const moth_tensor *index, int3
   return moth_tensor_like(x->ctx, &l, x->storage);
 }
 
-/* The bounds of positions along dim; a 0-d tensor counts as 1-d. */
+/* Returns the bounds of positions along dim. A 0-d tensor counts as 1-d. */
 static moth_reach reach_of(const moth_tensor *x, int32_t dim) {
   return (moth_reach){x, dim, x->l.ndim ? x->l.shape[dim] : 1};
 }
 
-/* The positions of index, packed. Of one that says the same in all other dimensions, as an expanded
-** list does, that list: then slices are moved. */
+/* Returns the positions of `index`, packed. If they are the same for all other dimensions, as in an
+** expanded list, returns the list: then whole slices can be copied. */
 static moth_tensor *positions_of(const moth_tensor *index, int32_t dim) {
   moth_layout l = index->l;
   bool list = l.ndim > 1 && l.numel != l.shape[dim] && l.numel > 0;
@@ -249,11 +252,13 @@ static moth_tensor *positions_of(const moth_tensor *index, int32_t dim) {
   return at;
 }
 
-/* Slices of what index covers of base <-> of values, at the positions in a list. */
+/* Copies slices between values and the part of base with the sizes of `index`, at the positions in
+** a list. */
 static int move_list(int mode, moth_tensor *base, int32_t dim, const moth_tensor *index,
                      const moth_tensor *list, const moth_tensor *values) {
   moth_tensor *held = covered(base, index, -1), *part = held ? covered(values, index, -1) : NULL;
-  moth_tensor *packed = part ? moth_packed(part) : NULL; /* what is read into is that already */
+  /* a tensor that is written is packed already */
+  moth_tensor *packed = part ? moth_packed(part) : NULL;
   int status = packed ? move_slices(mode, held, dim, list, packed) : base->ctx->error.code;
   moth_tensor_release(packed);
   moth_tensor_release(part);
@@ -261,8 +266,8 @@ static int move_list(int mode, moth_tensor *base, int32_t dim, const moth_tensor
   return status;
 }
 
-/* values[...] <-> base[... index[...] in dim ...], with the positions `at`; a 0-d tensor of values
-** is broadcast. */
+/* Copies between values[...] and base[... index[...] in dim ...]; `at` has the positions of
+** `index`. A 0-d tensor of values is broadcast. */
 static int move_along(int mode, moth_tensor *base, int32_t dim, const moth_tensor *index,
                       const moth_tensor *at, const moth_tensor *values, const moth_reach *reach) {
   if (at->l.ndim < index->l.ndim && values->l.ndim) {
@@ -359,7 +364,7 @@ MOTH_OP(gather_back, GATHER_BACK, .dtypes = MOTH_FLOATS, .saves = "index",
         .doc = "The gradient of gather: zeros with values added at the given positions.",
         .examples = "moth.randn(3, 2), 2, moth.tensor{{1LL, 4LL}, {2LL, 2LL}, {3LL, 1LL}}, {3, 4}")
 
-/* Shape rule and kernel of both scatters. */
+/* Shape rule and kernel of scatter and scatter_add. */
 static int scatter_rule(moth_tensor *input, int64_t dim_arg, const moth_tensor *index,
                         const moth_tensor *src, moth_layout *y) {
   int32_t dim;
@@ -396,7 +401,7 @@ static int scatter_run(int mode, moth_tensor *input, int64_t dim_arg, moth_tenso
   return status;
 }
 
-/* Gradient of src: what index covers of it gets dy's elements, the rest nothing. */
+/* The gradient of src: dy's elements for the part with the sizes of `index`, else 0. */
 static int src_flow(moth_grad *g, moth_tensor *src, int64_t dim, moth_tensor *index) {
   moth_tensor *d = GRAD(g, gather, .input = g->dy, .dim = dim, .index = index);
   if (src->flags & MOTH_T_NUMBER || moth_shape_same(&src->l, &index->l))
@@ -410,11 +415,11 @@ static int src_flow(moth_grad *g, moth_tensor *src, int64_t dim, moth_tensor *in
   return moth_flow(g, src, d);
 }
 
-/* Mixed types are for numbers. */
+/* Operands of different dtypes are an error; only a number may be converted. */
 static int scatter_shape(const scatter_args *a, moth_layout *y) {
   if (a->src->l.ndim && a->src->l.dtype != a->input->l.dtype)
     return moth_fail(a->ctx, MOTH_E_DTYPE, "src",
-                     "%s does not go with 'input', %s; convert one of them with :to()",
+                     "%s and 'input', %s, have different dtypes; convert one of them with :to()",
                      moth_str(a->src), moth_str(a->input));
   return scatter_rule(a->input, a->dim, a->index, a->src, y);
 }
@@ -435,8 +440,8 @@ MOTH_OP(scatter, SCATTER, .dtypes = MOTH_ANY, .saves = "index",
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_MIXED |
                  MOTH_OP_NUMBERS | MOTH_OP_FROM_ONE,
         .doc = "The input with values of `src` written at positions along a dimension: "
-               "y[index[i][j]][j] = src[i][j] for dim 1. If a position occurs twice, one of the "
-               "values is kept.",
+               "y[index[i][j]][j] = src[i][j] for dim 1. If a position occurs more than once, one "
+               "of its values is kept.",
         .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL}, {4LL}, {2LL}}, moth.randn(3, 1)\n"
                     "moth.randn(2, 3), 1, moth.tensor{{2LL, 1LL}}, 5")
 
@@ -485,18 +490,18 @@ static int largest_of(const moth_tensor *x, int64_t *largest) {
 static int one_hot_shape(const one_hot_args *a, moth_layout *y) {
   int64_t classes = a->num_classes, largest = -1;
   if (a->input->l.ndim == MOTH_MAX_DIMS)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no room for another dimension",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has too many dimensions to add one",
                      moth_str(a->input));
   if (classes == MOTH_NO_INT || classes == -1) {
-    /* On the CPU a replay checks that the count is still what the values ask for. */
+    /* on the CPU, a replay checks that the values need the same number of classes */
     if (a->input->l.device && moth_capture_refuse_shape(a->ctx, "one_hot"))
       return a->ctx->error.code;
     int status = largest_of(a->input, &largest);
     if (status) return status;
     if (a->input->l.numel == 0)
-      return moth_fail(a->ctx, MOTH_E_ARG, "num_classes", "a value is needed for the empty %s",
+      return moth_fail(a->ctx, MOTH_E_ARG, "num_classes", "is needed for the empty %s",
                        moth_str(a->input));
-    if (largest == INT64_MAX) largest--; /* far too many, and refused as such */
+    if (largest == INT64_MAX) largest--; /* an error follows: too many classes */
     classes = largest < 0 ? 1 : largest + 1;
   }
   if (classes < 1)
@@ -522,14 +527,15 @@ static int one_hot_cpu(const one_hot_args *a, moth_tensor **out) {
     if (at[i] >= 0 && at[i] < classes) y[i * classes + at[i]] = 1;
     else
       status = moth_fail(a->ctx, MOTH_E_INDEX, "input",
-                         "class " MOTH_POS " is out of range: %lld classes count from " MOTH_POS,
+                         "class " MOTH_POS " is out of range: the %lld classes count "
+                                           "from " MOTH_POS,
                          (long long)at[i], (long long)classes, 0LL);
   }
   moth_tensor_release(list);
   if (!status && largest >= 0 && largest + 1 < classes &&
       (a->num_classes == MOTH_NO_INT || a->num_classes == -1))
     status = moth_fail(a->ctx, MOTH_E_INDEX, "num_classes",
-                       "the step was recorded with %lld classes, and the largest is now " MOTH_POS
+                       "the step was captured with %lld classes, but the largest is now " MOTH_POS
                        "; give the number of classes", (long long)classes, (long long)largest);
   return status;
 }

@@ -26,7 +26,8 @@
 #define BOTH(p, q) GRAD(g, logical_and, .input = p, .other = q)
 #define FILLED(p, where, with) \
   GRAD(g, masked_fill, .input = p, .mask = where, .value = {.as.number = with})
-/* A tensor reduced as `a` says, broadcast to the input's shape. */
+/* p is a reduced tensor. It is broadcast to the input's shape, by the arguments `a` of the
+** reduction. */
 #define SPREAD_BACK(p)                                                                       \
   GRAD(g, spread, .input = p, .size = {a->input->l.shape, a->input->l.ndim}, .dim = a->dim, \
        .keepdim = a->keepdim)

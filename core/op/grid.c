@@ -1,5 +1,5 @@
-/* grid.c -- grid_sample: samples images and volumes at the points of a grid. Each gradient runs in
-** one pass; under create_graph it is written with ops (grid_grad.c).
+/* grid.c -- grid_sample: samples images and volumes at the points of a grid. Each gradient is
+** computed in one pass; under create_graph it is composed of ops (grid_grad.c).
 */
 #include "grid.h"
 #include "tensor/shape.h"
@@ -16,7 +16,7 @@
 #define SAME_HOW(a) \
   .mode = (a)->mode, .padding_mode = (a)->padding_mode, .align_corners = (a)->align_corners
 
-/* Sides of the images and how the grid is read. */
+/* Returns the sides of the images and the modes of sampling. */
 static moth_grid grid_of(grid_how h, const int64_t *sides, int n) {
   moth_grid g = {.sides = n, .mode = (int)h.mode, .padding = (int)h.padding, .align = h.align};
   for (int k = 0; k < 3; k++) g.size[k] = k < n ? sides[n - 1 - k] : 1;
@@ -31,7 +31,7 @@ static int check_grid(grid_how h, const moth_tensor *grid, int sides) {
   return MOTH_OK;
 }
 
-/* Positions in an image are numbers of 32 bits in some kernels. */
+/* Some kernels hold positions in an image as 32-bit integers. */
 static int check_sides(grid_how h, const char *arg, const char *shown, const int64_t *side,
                        int64_t n) {
   int64_t plane = 1;
@@ -46,7 +46,7 @@ static int check_sides(grid_how h, const char *arg, const char *shown, const int
   return MOTH_OK;
 }
 
-/* Checks that a grid fits images of a layout, called `shown`. */
+/* Checks that a grid fits images of layout x; `shown` is their text in error messages. */
 static int check(grid_how h, const moth_layout *x, const char *shown, const moth_tensor *grid) {
   if (x->ndim != 4 && x->ndim != 5)
     return moth_fail(h.ctx, MOTH_E_SHAPE, "input", "(N, C, H, W) or (N, C, D, H, W) is needed, "
@@ -59,7 +59,7 @@ static int check(grid_how h, const moth_layout *x, const char *shown, const moth
   return status;
 }
 
-/* The result's shape, in which the gradient comes as well. */
+/* y := the shape of the result and of its gradient. */
 static void sampled(const moth_layout *x, const moth_tensor *grid, moth_layout *y) {
   y->ndim = x->ndim;
   for (int k = 0; k < x->ndim; k++) y->shape[k] = k < 2 ? x->shape[k] : grid->l.shape[k - 1];
@@ -108,7 +108,7 @@ static int grid_sample_cpu(const grid_sample_args *a, moth_tensor **out) {
 static int grid_sample_grad(const grid_sample_args *a, moth_grad *g) {
   const moth_layout *x = &a->input->l;
   if (g->ctx->grad_mode) return moth_grid_grads(a, g);
-  if (a->mode == MOTH_GRID_NEAREST && moth_wants(g, a->grid)) /* constant but for jumps */
+  if (a->mode == MOTH_GRID_NEAREST && moth_wants(g, a->grid)) /* piecewise constant */
     moth_flow(g, a->grid, ZERO_OF(a->grid));
   if (moth_wants(g, a->input))
     moth_flow(g, a->input, GRAD(g, grid_sample_back, .grad = g->dy, .grid = a->grid,
@@ -133,7 +133,7 @@ MOTH_OP(grid_sample, GRID_SAMPLE,
   .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
   .saves = "input:grid grid")
 
-/* -- its gradients in one pass -- */
+/* -- the gradients of grid_sample in one pass -- */
 
 static int grid_sample_back_shape(const grid_sample_back_args *a, moth_layout *y) {
   int status = moth_shape_of(a->ctx, "size", a->size, y);
@@ -154,7 +154,7 @@ static int grid_sample_back_cpu(const grid_sample_back_args *a, moth_tensor **ou
 }
 
 MOTH_OP_CONST(grid_sample_back, GRID_SAMPLE_BACK,
-  .doc = "The gradient of grid_sample by the images.",
+  .doc = "The gradient of grid_sample for the images.",
   .examples =
     "moth.randn(2, 3, 3, 2), moth.rand(2, 3, 2, 2) * 2 - 1, {2, 3, 4, 5}\n"
     "moth.randn(1, 2, 2, 3), moth.rand(1, 2, 3, 2) * 3, {1, 2, 3, 4}, {mode = 'bicubic', "
@@ -184,7 +184,7 @@ static int grid_sample_turn_cpu(const grid_sample_turn_args *a, moth_tensor **ou
 }
 
 MOTH_OP_CONST(grid_sample_turn, GRID_SAMPLE_TURN,
-  .doc = "The gradient of grid_sample by the grid.",
+  .doc = "The gradient of grid_sample for the grid.",
   .examples =
     "moth.randn(2, 3, 3, 2), moth.randn(2, 3, 4, 5), moth.rand(2, 3, 2, 2) * 2 - 1\n"
     "moth.randn(1, 2, 2, 3), moth.randn(1, 2, 3, 4), moth.rand(1, 2, 3, 2) * 3, "
@@ -192,7 +192,7 @@ MOTH_OP_CONST(grid_sample_turn, GRID_SAMPLE_TURN,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN, .public_name = "grid_sample")
 
-/* -- places and weights, of which gradients are made -- */
+/* -- positions and weights, for gradients composed of ops -- */
 
 static int listed(grid_how h, const moth_tensor *grid, moth_ints size, moth_layout *y) {
   if (size.n != 2 && size.n != 3)

@@ -11,7 +11,7 @@
   ARG(enum, padding_mode, zeros|border|reflection, "values outside: zeros, the nearest element, " \
                                                    "or the mirrored image") \
   ARG(bool, align_corners, false, "-1 and 1 are the centres of the corner elements instead of " \
-                                  "their outer corners")
+                                  "their outer edges")
 
 #define GRID_SAMPLE(ARG) \
   ARG(tensor, input, , "images, (N, C, H, W), or volumes, (N, C, D, H, W)") \
@@ -34,13 +34,13 @@ MOTH_ARGS(grid_sample_back, GRID_SAMPLE_BACK)
   GRID_HOW(ARG)
 MOTH_ARGS(grid_sample_turn, GRID_SAMPLE_TURN)
 
-/* Of each place the elements it is made of, and their weights: K of them, as many as the mode
-** takes; outside of the image position -1 with weight 0. */
+/* For each point of the grid: the positions of the K elements that it interpolates, and their
+** weights. Outside of the image the position is -1 and the weight 0. */
 #define GRID_WEIGHTS(ARG) \
   ARG(tensor, grid,  , "the coordinates") \
   ARG(shape,  size,  , "sizes of the images") \
   GRID_HOW(ARG) \
-  ARG(int3,   order, 0, "order of the derivative by x, y and z")
+  ARG(int3,   order, 0, "order of the derivative for x, y and z")
 MOTH_ARGS(grid_weights, GRID_WEIGHTS)
 
 #define GRID_POSITIONS(ARG) \

@@ -1,7 +1,7 @@
-/* grid_grad.c -- the gradients of grid_sample written with ops: elements are gathered, or added to,
-** at grid_positions, with grid_weights, whose derivatives are grid_weights again. A point outside
-** also has a position; it is set to 0 before and after the multiplication, so that NaN and infinity
-** at that position have no effect.
+/* grid_grad.c -- the gradients of grid_sample composed of ops. They gather or add elements at
+** grid_positions with the weights grid_weights; the derivatives of the weights are again
+** grid_weights. A point outside also has a position. Its product is set to 0 before and after the
+** multiplication, so that NaN and infinity at that position have no effect.
 */
 #include "grid_grad.h"
 
@@ -13,7 +13,7 @@
 #define SAME_HOW(a) \
   .mode = (a)->mode, .padding_mode = (a)->padding_mode, .align_corners = (a)->align_corners
 
-typedef struct spread { /* sizes: N, C, P places of K elements, the images' plane */
+typedef struct spread { /* sizes: N, C, P points of K elements, elements of an image */
   int64_t n, c, p, k, plane;
   moth_ints sides;
   moth_tensor *grid, *dy; /* dy: (N, C, P, K), 0 outside */
@@ -21,7 +21,8 @@ typedef struct spread { /* sizes: N, C, P places of K elements, the images' plan
   moth_tensor *outside;   /* (N, 1, P, K) */
 } spread;
 
-/* The weights differentiated along a side, or with -1 as they are: (N, 1, P, K). */
+/* Returns the weights, differentiated for coordinate `side` or not at all if it is -1: (N, 1, P,
+** K). */
 static moth_tensor *weights(const grid_sample_args *a, moth_grad *g, const spread *s, int side) {
   moth_tensor *w = GRAD(g, grid_weights, .grid = s->grid, .size = s->sides, SAME_HOW(a),
                         .order = {side == 0, side == 1, side == 2});

@@ -13,7 +13,7 @@ typedef struct grid_how {
   bool align;
 } grid_how;
 
-/* The gradients of grid_sample written with ops, differentiable any number of times. */
+/* The gradients of grid_sample composed of ops; differentiable any number of times. */
 int moth_grid_grads(const grid_sample_args *a, moth_grad *g);
 
 #endif

@@ -1,5 +1,5 @@
-/* histogram.c -- counts per bin: histc of numbers, bincount of integers from 0 on. reduce.h
-** declares the arguments; reduce.c lists the ops.
+/* histogram.c -- counts per bin: histc for numbers, bincount for integers >= 0. reduce.h declares
+** the arguments; reduce.c lists the ops.
 */
 #include <math.h>
 
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "tensor/tensor.h"
 
-#define POLL_AFTER (1 << 16) /* elements between two looks at the cancel flag */
+#define POLL_AFTER (1 << 16) /* elements between two checks of the cancel flag */
 
 static int poll_at(moth_ctx *ctx, int64_t i) {
   return i % POLL_AFTER == 0 && moth_cancelled(ctx) ? moth_stopped(ctx) : MOTH_OK;
@@ -25,11 +25,13 @@ static int histc_shape(const histc_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_ARG, "bins", "at least one is needed, got %lld",
                      (long long)a->bins);
   if (!(a->min <= a->max) || !isfinite(a->max - a->min))
-    return moth_fail(a->ctx, MOTH_E_ARG, "max", "%g to %g is no range", a->min, a->max);
+    return moth_fail(a->ctx, MOTH_E_ARG, "max", "the range from min to max, %g to %g, is not valid",
+                                                a->min, a->max);
   return moth_shape_of(a->ctx, "bins", (moth_ints){&a->bins, 1}, y);
 }
 
-/* The ends of the range: given, or else found; widened where they are the same. */
+/* *lo, *hi := the range: the arguments, or the smallest and largest element. If both are equal, the
+** range is widened. */
 static int histc_ends(const histc_args *a, int64_t n, const double *x, double *lo, double *hi) {
   *lo = a->min;
   *hi = a->max;
@@ -42,14 +44,16 @@ static int histc_ends(const histc_args *a, int64_t n, const double *x, double *l
     }
   }
   if (!isfinite(*lo) || !isfinite(*hi))
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "%g to %g is no range; give min and max", *lo,
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input",
+                     "the range of the elements, %g to %g, is not valid; set min and max", *lo,
                      *hi);
   if (*lo == *hi) *lo -= 1, *hi += 1;
   return MOTH_OK;
 }
 
-/* The bin of x, which is in lo..hi. Differences of the largest numbers overflow. If 1 is below the
-** precision of lo, the range may be one number: then the middle bin. */
+/* Returns the bin of x, which is in lo..hi. The difference of very large numbers can overflow. If 1
+** is below the precision of lo, the widened range may have width 0: then the result is the middle
+** bin. */
 static int64_t class_of(double x, double lo, double hi, int64_t bins) {
   double at = (x - lo) * (double)bins / (hi - lo);
   if (!isfinite(at)) at = (x / 2 - lo / 2) / (hi / 2 - lo / 2) * (double)bins;
@@ -87,7 +91,7 @@ MOTH_OP_CONST(histc, HISTC, .dtypes = MOTH_NUMERIC, .flags = MOTH_OP_METHOD,
 
 static int64_t *at_i64(moth_tensor *x) { return (int64_t *)(void *)moth_at(x); }
 
-/* bounds := the smallest and the largest; a device is waited for. */
+/* bounds := the smallest and the largest element. Synchronizes with a device. */
 static int bounds_of(moth_tensor *x, int64_t *bounds) {
   moth_ctx *ctx = x->ctx;
   int status = MOTH_OK;
@@ -116,7 +120,8 @@ static int bincount_shape(const bincount_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "one dimension is needed, got %s",
                      moth_str(a->input));
   if (w && !moth_shape_same(&w->l, &a->input->l))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "weights", "one for each of %s is needed, got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "weights",
+                     "one weight for each element of %s is needed, got %s",
                      moth_str(a->input), moth_str(w));
   if (a->minlength < 0)
     return moth_fail(a->ctx, MOTH_E_ARG, "minlength", "a number from 0 on is needed, got %lld",
@@ -124,7 +129,7 @@ static int bincount_shape(const bincount_args *a, moth_layout *y) {
   int status = bounds_of(a->input, bounds);
   if (status) return status;
   if (bounds[0] < 0)
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "values from 0 on are counted, got %lld",
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "values >= 0 are needed, got %lld",
                      (long long)bounds[0]);
   int64_t n = bounds[1] < INT64_MAX ? bounds[1] + 1 : bounds[1];
   if (n < a->minlength) n = a->minlength;
@@ -138,8 +143,8 @@ static int bincount_shape(const bincount_args *a, moth_layout *y) {
     if (at >= 0 && at < room) ((type *)counts)[at] += one;       \
   }
 
-/* Another thread may have written to the input since its shape was found: what is out of range is
-** left out. */
+/* Another thread may have changed the input since the result's size was computed: values out of
+** range are skipped. */
 static void count(const int64_t *list, int64_t first, int64_t last, const moth_tensor *w,
                   moth_tensor *y) {
   const int64_t room = y->l.numel;
@@ -167,7 +172,7 @@ static int bincount_cpu(const bincount_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(bincount, BINCOUNT, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_MIXED,
-              .doc = "The number of times each integer from 0 on occurs, or the sum of its "
+              .doc = "The number of occurrences of each integer from 0 on, or the sum of their "
                      "weights.",
               .examples = "moth.tensor{0LL, 2LL, 2LL}\n"
                           "moth.tensor{0LL, 2LL}, {weights = moth.tensor{0.5, 2}, minlength = 5}")

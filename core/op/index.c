@@ -1,9 +1,9 @@
-/* index.c -- advanced indexing: a list of index tensors and masks for the leading dimensions, read
-** and written as in NumPy and PyTorch. Negative positions count from the end. Indexing along one
-** dimension is in gather.c.
+/* index.c -- advanced indexing: a list of index tensors and masks for the leading dimensions, as in
+** NumPy and PyTorch. Negative positions count from the end. Indexing along one dimension is in
+** gather.c.
 **
-** The index tensors are broadcast together. If the dimensions that they replace are neighbours, the
-** broadcast shape takes their place; else it comes first.
+** The index tensors are broadcast together. If the dimensions that they replace are adjacent, the
+** broadcast shape replaces them; else it comes first.
 */
 #include "index.h"
 #include "tensor/shape.h"
@@ -19,25 +19,25 @@
 #include "reduce.h"
 #include "view.h"
 
-/* -- what a list of indices means for a tensor -- */
+/* -- the plan of an indexing: dimensions, shapes, selected elements -- */
 
 typedef struct selector { /* an index tensor, or one mask */
   moth_tensor *tensor; /* owned */
-  int32_t dim, ndims; /* the dimensions it replaces */
+  int32_t dim, ndims; /* the dimensions that it replaces */
   int64_t count;      /* true elements of a mask */
 } selector;
 
 typedef struct plan {
   selector at[MOTH_MAX_DIMS];
   int32_t n;
-  moth_layout picks;  /* shape of the index tensors, broadcast */
+  moth_layout picks;  /* broadcast shape of the index tensors */
   int32_t whole[MOTH_MAX_DIMS], nwhole, before;
 } plan;
 
 static void count_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   int64_t *count = (int64_t *)(uintptr_t)arg, found = 0;
   int64_t i = 0;
-  if (step[0] == 1) /* in bytes as long as they hold it */
+  if (step[0] == 1) /* counts in bytes as long as a byte can hold them */
     for (; i + 128 <= n; i += 128) {
       uint8_t part = 0;
       for (int k = 0; k < 128; k++) part = (uint8_t)(part + (at[0][i + k] != 0));
@@ -54,7 +54,7 @@ static int count_true(const moth_tensor *mask, int64_t *count) {
   return moth_loop_run(&loop, count_run, count);
 }
 
-/* Adds x, an index tensor or a mask that begins at dimension `dim` of the tensor. */
+/* Adds x, an index tensor or a mask, for the tensor's dimensions from `dim` on. */
 static int plan_add(plan *p, moth_tensor *x, int32_t dim, const moth_tensor *of, int32_t ndim,
                     const int64_t *shape) {
   moth_ctx *ctx = x->ctx;
@@ -72,7 +72,8 @@ static int plan_add(plan *p, moth_tensor *x, int32_t dim, const moth_tensor *of,
   }
   if (!moth_layout_broadcast(&p->picks, mask ? &shown : &x->l))
     return moth_fail(ctx, MOTH_E_SHAPE, "indices",
-                     "the index tensors cannot be broadcast together: %s with those before, %s",
+                     "the index tensors cannot be broadcast together: %s with the shape of the "
+                     "earlier ones, %s",
                      mask ? moth_str_shape(ctx, 1, shown.shape) : moth_str(x),
                      moth_str_shape(ctx, p->picks.ndim, p->picks.shape));
   moth_tensor_retain(x);
@@ -84,8 +85,8 @@ static void plan_free(plan *p) {
   while (p->n) moth_tensor_release(p->at[--p->n].tensor);
 }
 
-/* of: the tensor to blame, which has this shape or belongs to it. The plan must be freed, even
-** after an error. To read the positions as well as their shapes, ask for a plan of `own` ones. */
+/* `of` is the tensor that errors name. The caller must free the plan, also after an error. With
+** `own` the plan also reads the positions, not only their shapes. */
 static int plan_make(plan *p, moth_ctx *ctx, moth_tensors indices, const moth_tensor *of,
                      int32_t ndim, const int64_t *shape, bool own) {
   int32_t dim = 0, first = ndim, last = -1;
@@ -123,7 +124,7 @@ static int plan_make(plan *p, moth_ctx *ctx, moth_tensors indices, const moth_te
              : moth_fail(ctx, MOTH_E_SHAPE, "indices", "the result has too many elements");
 }
 
-/* The shape of the elements that the plan selects from a tensor of this shape. */
+/* y := the shape of the elements that the plan selects from a tensor of this shape. */
 static void plan_shape(const plan *p, const int64_t *shape, moth_layout *y) {
   int32_t n = 0;
   for (int32_t d = 0; d < p->before; d++) y->shape[n++] = shape[p->whole[d]];
@@ -134,7 +135,7 @@ static void plan_shape(const plan *p, const int64_t *shape, moth_layout *y) {
 
 /* -- offsets -- */
 
-/* Offsets that the true elements of a mask have in the base, as a 1-d tensor. */
+/* Returns the offsets of the true elements of a mask in the base, as a 1-d tensor. */
 static moth_tensor *mask_offsets(const selector *s, const moth_layout *base) {
   moth_layout l = {.ndim = 1, .dtype = MOTH_I64, .shape = {s->count}};
   const moth_tensor *mask = s->tensor;
@@ -144,7 +145,7 @@ static moth_tensor *mask_offsets(const selector *s, const moth_layout *base) {
   int64_t *to = (int64_t *)(void *)moth_at(y), at[MOTH_MAX_DIMS] = {0}, offset = 0, n = 0;
   int64_t width = mask->l.shape[s->ndims - 1], last = base->stride[s->dim + s->ndims - 1];
   for (; n < s->count; row += width) {
-    for (int64_t i = 0; i < width && n < s->count; i++) { /* branchless */
+    for (int64_t i = 0; i < width && n < s->count; i++) { /* without branches */
       to[n] = offset + i * last;
       n += row[i] != 0;
     }
@@ -159,8 +160,8 @@ static moth_tensor *mask_offsets(const selector *s, const moth_layout *base) {
   return y;
 }
 
-/* offset[i] += step * at[i], or = where `first`; positions in front of 0 count from the end, n.
-** Returns the index of a position that is out of range, or -1. */
+/* offset[i] += step * at[i]; with `first`, = instead of +=. Negative positions count from the end,
+** n. Returns the index of a position that is out of range, or -1. */
 static int64_t step_to(int64_t count, const int64_t *at, int64_t n, int64_t step, bool first,
                        int64_t *offset) {
   for (int64_t i = 0; i < count; i++) {
@@ -171,7 +172,8 @@ static int64_t step_to(int64_t count, const int64_t *at, int64_t n, int64_t step
   return -1;
 }
 
-/* Adds the byte offsets of one selector to those of all elements; the first one sets them. */
+/* Adds the byte offsets of one selector to the offsets of all elements. The first selector sets
+** them. */
 static int add_offsets(const plan *p, const selector *s, const moth_tensor *of,
                        const moth_layout *base, bool first, int64_t *offset) {
   moth_ctx *ctx = s->tensor->ctx;
@@ -205,7 +207,8 @@ static int add_offsets(const plan *p, const selector *s, const moth_tensor *of,
   return status;
 }
 
-/* Moves elements between base and values. `values` has the picked shape, or one element. */
+/* Copies elements between base and values. `values` has the shape of the selected elements, or one
+** element. */
 static int plan_run(const plan *p, int mode, const moth_tensor *of, moth_tensor *base,
                     const int64_t *offset, const moth_tensor *values) {
   int64_t size = moth_dtype_size[base->l.dtype], unit = values->l.numel == 1 ? 0 : size;
@@ -226,7 +229,8 @@ static int plan_run(const plan *p, int mode, const moth_tensor *of, moth_tensor 
   return moth_gather_run(of->ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
 }
 
-/* Byte offsets of all selected elements in a base of this layout; freed with moth_dealloc. */
+/* Computes the byte offsets of all selected elements in a base of this layout. The caller frees
+** them with moth_dealloc. */
 static int plan_offsets(const plan *p, const moth_tensor *of, const moth_layout *base,
                         int64_t **offset) {
   int64_t n = p->picks.numel, bytes = (n ? n : 1) * 8;
@@ -246,7 +250,7 @@ static void offsets_free(const plan *p, moth_ctx *ctx, int64_t *offset) {
   if (offset) moth_dealloc(ctx, offset, (p->picks.numel ? p->picks.numel : 1) * 8);
 }
 
-/* Is the plan one mask over all of a packed tensor? */
+/* Returns true if the plan is one mask over all of a packed tensor. */
 static bool plan_is_mask(const plan *p, const moth_layout *base) {
   moth_layout l = *base;
   return p->n == 1 && p->nwhole == 0 && p->at[0].tensor->l.dtype == MOTH_BOOL &&
@@ -259,7 +263,7 @@ static int mask_run(const plan *p, int mode, moth_tensor *base, const moth_tenso
                           values->l.numel == 1 && mode != MOTH_GATHER_GET);
 }
 
-/* True if values can be broadcast to the elements that the plan selects from a tensor of this
+/* Checks that values can be broadcast to the elements that the plan selects from a tensor of this
 ** shape. */
 static int plan_fits(const plan *p, const int64_t *shape, const moth_tensor *values) {
   moth_layout picked = {.ndim = 0};
@@ -270,8 +274,8 @@ static int plan_fits(const plan *p, const int64_t *shape, const moth_tensor *val
                    moth_str(values), moth_str_shape(values->ctx, picked.ndim, picked.shape));
 }
 
-/* values as dtype and, unless it is one element, in the shape that the plan selects; in memory that
-** the target does not share. Owned. */
+/* Returns values as dtype, broadcast to the shape that the plan selects unless it has one element.
+** The memory is not shared with the target. Owned. */
 static moth_tensor *plan_values(const plan *p, const moth_tensor *target, int dtype,
                                 const moth_tensor *values) {
   moth_layout l = {.dtype = (uint8_t)dtype};
@@ -299,7 +303,7 @@ static int plan_write(const plan *p, int mode, const moth_tensor *of, moth_tenso
   int64_t *offset = NULL;
   if (wide) {
     l.dtype = MOTH_F32;
-    moth_layout_pack(&l); /* it exists, so its size does not overflow */
+    moth_layout_pack(&l); /* its size does not overflow, since the tensor exists */
   }
   moth_tensor *base = NULL, *from = plan_values(p, target, l.dtype, values);
   const bool mask = plan_is_mask(p, &l);
@@ -318,8 +322,8 @@ static int plan_write(const plan *p, int mode, const moth_tensor *of, moth_tenso
   return status;
 }
 
-/* y := the elements that the plan selects from x. The shape of y was computed before: if another
-** thread has changed a mask since, extra elements are left out and missing ones are 0. */
+/* y := the elements that the plan selects from x. The shape of y was computed earlier. If another
+** thread has changed a mask since then, extra elements are left out and missing ones are 0. */
 static int plan_read(const plan *p, moth_tensor *x, const int64_t *offset, moth_tensor *y) {
   moth_layout l = {.dtype = x->l.dtype};
   plan_shape(p, x->l.shape, &l);
@@ -328,7 +332,7 @@ static int plan_read(const plan *p, moth_tensor *x, const int64_t *offset, moth_
   if (!all) return x->ctx->error.code;
   int status = plan_run(p, MOTH_GATHER_GET, x, x, offset, all);
   if (y->l.numel) memset(moth_at(y), 0, (size_t)y->l.numel * moth_dtype_size[y->l.dtype]);
-  from = *all; /* both on the stack, to be looked at through smaller sizes */
+  from = *all; /* tensors on the stack, with the smaller of both sizes */
   from.l.numel = 1;
   for (int32_t d = 0; d < l.ndim; d++) {
     int64_t room = y->l.shape[d];
@@ -425,7 +429,8 @@ MOTH_OP(index_put, INDEX_PUT, .dtypes = MOTH_ANY, .saves = "indices",
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_MIXED |
                  MOTH_OP_NUMBERS | MOTH_OP_FROM_ONE_THERE,
         .doc = "The input with new values at the positions in index tensors, or where masks are "
-               "true. If a position occurs twice the last value is kept, unless they accumulate.",
+               "true. If a position occurs more than once, the last value is kept; with accumulate "
+               "all are added.",
         .examples =
             "moth.randn(4, 5), {moth.tensor{1LL, 4LL}, moth.tensor{2LL, -1LL}}, moth.randn(2)\n"
             "moth.randn(3, 2), {moth.tensor{1LL, 1LL}}, moth.randn(2), {accumulate = true}\n"
@@ -492,7 +497,7 @@ MOTH_OP_COMPOSES(masked_select, MASKED_SELECT, .dtypes = MOTH_ANY,
 
 /* -- nonzero -- */
 
-/* Counted on the input's device. */
+/* Counts on the input's device. */
 static int count_there(moth_tensor *x, int64_t *count) {
   moth_tensor *sum = NULL, *here = NULL;
   int status = MOTH_CALL(x->ctx, &sum, count_nonzero, .input = x);
@@ -517,8 +522,8 @@ static int nonzero_shape(const nonzero_args *a, moth_layout *y) {
   return status;
 }
 
-/* Another thread may have changed the input since its shape was computed: y holds a fixed number of
-** positions, and missing ones are 0. */
+/* Another thread may have changed the input since its shape was computed. y has a fixed number of
+** rows: extra positions are left out and missing ones are 0. */
 static int nonzero_cpu(const nonzero_args *a, moth_tensor **out) {
   moth_tensor *mask = moth_cast(a->input, MOTH_BOOL);
   if (!mask) return a->ctx->error.code;
@@ -528,7 +533,7 @@ static int nonzero_cpu(const nonzero_args *a, moth_tensor **out) {
   int64_t room = out[0]->l.shape[0];
   const int64_t width = ndim ? mask->l.shape[ndim - 1] : 1;
   for (int64_t i = 0; i < mask->l.numel && room; i += width) {
-    for (int64_t k = 0; k < width && room; k++) { /* no branch asks the mask */
+    for (int64_t k = 0; k < width && room; k++) { /* no branch depends on the mask */
       for (int32_t d = 0; d < ndim - 1; d++) to[d] = at[d];
       if (ndim) to[ndim - 1] = k;
       to += truth[i + k] ? ndim : 0;

@@ -23,7 +23,7 @@ MOTH_ARGS(index_put, INDEX_PUT)
 
 #define INDEX_SUM(ARG) \
   ARG(tensor,  input,    , "values, of the shape of the indexed elements") \
-  ARG(indices, indices,  , "as for index") \
+  ARG(indices, indices,  , "as in index") \
   ARG(ints,    size,     , "sizes of the result")
 MOTH_ARGS(index_sum, INDEX_SUM)
 
@@ -75,8 +75,8 @@ MOTH_ARGS(gather, GATHER)
 
 #define GATHER_BACK(ARG) \
   ARG(tensor, input,     , "gradient of the elements gathered") \
-  ARG(dim,    dim,       , "as for gather") \
-  ARG(index,  index,     , "as for gather") \
+  ARG(dim,    dim,       , "as in gather") \
+  ARG(index,  index,     , "as in gather") \
   ARG(ints,   size,      , "sizes of the result")
 MOTH_ARGS(gather_back, GATHER_BACK)
 
@@ -84,7 +84,7 @@ MOTH_ARGS(gather_back, GATHER_BACK)
   ARG(tensor, input,     , "tensor to change") \
   ARG(dim,    dim,       , "dimension that is indexed") \
   ARG(index,  index,     , "positions") \
-  ARG(tensor, src,       , "values, at least as large as `index`; or one number")
+  ARG(tensor, src,       , "values, at least as large as `index`; or a number")
 MOTH_ARGS(scatter, SCATTER)
 
 #define SCATTER_ADD(ARG) \
@@ -99,8 +99,8 @@ MOTH_ARGS(scatter_add, SCATTER_ADD)
   ARG(dim,    dim,       , "dimension that is indexed") \
   ARG(index,  index,     , "positions") \
   ARG(tensor, src,       , "values, at least as large as `index`") \
-  ARG(enum,   reduce, =sum|prod|mean|amax|amin, "how the values at one position are combined") \
-  ARG(bool,   include_self, true, "include the element of the input")
+  ARG(enum,   reduce, =sum|prod|mean|amax|amin, "how the values for one position are combined") \
+  ARG(bool,   include_self, true, "also combine them with the element of the input")
 MOTH_ARGS(scatter_reduce, SCATTER_REDUCE)
 
 #define TAKE(ARG) \
@@ -130,14 +130,16 @@ MOTH_ARGS(masked_scatter, MASKED_SCATTER)
                                     "absent or -1")
 MOTH_ARGS(one_hot, ONE_HOT)
 
-/* Writes or adds values[...] to base[... index[...] in dim ...], by a mode of the gather kernels.
-** `of` has base's shape, for messages. All positions are checked before the first write. */
+/* Writes or adds values[...] to base[... index[...] in dim ...]; `mode` is a mode of the gather
+** kernels. `of` has base's shape; errors name it. All positions are checked before the first
+** write. */
 int moth_scatter(int mode, const moth_tensor *of, moth_tensor *base, int32_t dim,
                  const moth_tensor *index, const moth_tensor *values);
-/* True if a mask that begins at dimension `dim` has the sizes of the tensor `of` from there on. */
+/* Returns true if the sizes of a mask are those of the tensor `of` from dimension `dim` on. */
 int moth_mask_fits(const moth_tensor *mask, int32_t dim, const moth_tensor *of, int32_t ndim,
                    const int64_t *shape);
-/* True for one mask over the leading dimensions and one value: no positions are needed. */
+/* Returns true for one mask over the leading dimensions and one value: then no positions are
+** needed. */
 bool moth_index_fills(const index_put_args *a);
 
 #endif

@@ -10,7 +10,8 @@
 #include "base/threads.h"
 #include "view.h"
 
-/* Copies x into the part of y that begins at `start` along dim; stacked: into that position. */
+/* Copies x into the part of y that begins at `start` along dim. With `stacked`, x has no dimension
+** dim. */
 static int place(moth_tensor *y, const moth_tensor *x, int32_t dim, int64_t start, bool stacked) {
   moth_layout l = y->l;
   l.offset += start * l.stride[dim];
@@ -35,15 +36,16 @@ static int at_least_one(moth_ctx *ctx, moth_tensors tensors) {
   return moth_fail(ctx, MOTH_E_ARG, "tensors", "at least one tensor is needed, got none");
 }
 
-/* -- packed tensors of the result's dtype: row by row, so that the result is written in order -- */
+/* -- packed tensors of the result's dtype: copies row by row, so that the result is written in
+** order -- */
 
-typedef struct joining { /* a row is what all indices before `dim` have in common */
+typedef struct joining { /* a row has all elements with the same indices before `dim` */
   moth_tensors tensors;
-  int64_t *bytes, row; /* of each tensor's share of a row; of a row */
+  int64_t *bytes, row; /* bytes: size of each tensor's part of a row; row: size of a row */
   char *y;
 } joining;
 
-#define SHORT 32 /* bytes of a share, on average, below which a loop over elements is faster */
+#define SHORT 32 /* average bytes of a part below which a loop over elements is faster */
 
 static bool joins_in_rows(const moth_tensor *y, moth_tensors tensors, int32_t dim) {
   int64_t row = moth_dtype_size[y->l.dtype];
@@ -155,7 +157,7 @@ static int stack_shape(const stack_args *a, moth_layout *y) {
   const moth_tensor *first = a->tensors.at[0];
   int32_t dim, ndim = first->l.ndim + 1;
   if (ndim > MOTH_MAX_DIMS)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "tensors", "%s has no room for another dimension",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "tensors", "%s has too many dimensions to add one",
                      moth_str(first));
   status = moth_dim(a->ctx, "dim", a->dim, ndim, &dim);
   if (status) return status;
@@ -192,7 +194,7 @@ static int stack_grad(const stack_args *a, moth_grad *g) {
 }
 
 MOTH_OP(stack, STACK, .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = MOTH_OP_OUT | MOTH_OP_PORTABLE,
-        .doc = "Stacks tensors of one shape along a new dimension.",
+        .doc = "Stacks tensors of the same shape along a new dimension.",
         .examples = "{moth.randn(3), moth.randn(3)}\n"
                     "{moth.randn(3), moth.randn(3)}, {dim = 2}")
 

@@ -10,7 +10,7 @@
 MOTH_ARGS(cat, CAT)
 
 #define STACK(ARG) \
-  ARG(tensors, tensors,  , "tensors of one shape") \
+  ARG(tensors, tensors,  , "tensors of the same shape") \
   ARG(dim,     dim,     0, "position of the new dimension in the result")
 MOTH_ARGS(stack, STACK)
 

@@ -16,11 +16,11 @@
 #include "reduce.h"
 #include "softmax.h"
 
-/* -- classes: shapes -- */
+/* -- shapes of class targets -- */
 
 static int32_t class_dim(const moth_layout *x) { return x->ndim == 1 ? 0 : 1; }
 
-/* (N, C, ...) without C, which is (N, ...), as a shape of its own. */
+/* y := the shape of x, (N, C, ...), without C: (N, ...). */
 static void without_classes(const moth_layout *x, moth_layout *y) {
   int32_t class = class_dim(x);
   y->ndim = 0;
@@ -28,7 +28,8 @@ static void without_classes(const moth_layout *x, moth_layout *y) {
     if (i != class) y->shape[y->ndim++] = x->shape[i];
 }
 
-/* Checks that target and weight fit scores of layout x, called `shown`; y gets the loss's shape. */
+/* Checks that target and weight fit scores of layout x; `shown` is the scores' text in error
+** messages. y := the loss's shape. */
 static int class_shapes(const moth_layout *x, const char *shown, const moth_tensor *target,
                         const moth_tensor *weight, int64_t reduction, moth_layout *y) {
   moth_ctx *ctx = target->ctx;
@@ -41,7 +42,8 @@ static int class_shapes(const moth_layout *x, const char *shown, const moth_tens
                      moth_str_shape(ctx, cases.ndim, cases.shape), shown, moth_str(target));
   int64_t classes = x->shape[class_dim(x)];
   if (weight && (weight->l.ndim != 1 || weight->l.shape[0] != classes))
-    return moth_fail(ctx, MOTH_E_SHAPE, "weight", "%s is needed, one for each class, got %s",
+    return moth_fail(ctx, MOTH_E_SHAPE, "weight",
+                     "%s, one weight for each class, is needed, got %s",
                      moth_str_shape(ctx, 1, &classes), moth_str(weight));
   y->ndim = reduction == MOTH_EACH ? cases.ndim : 0;
   memcpy(y->shape, cases.shape, sizeof y->shape);
@@ -55,7 +57,8 @@ static moth_classes classes_of(const moth_layout *x, int64_t ignore) {
   return c;
 }
 
-/* Opens target and weight for the kernels; both tensors are owned then. Checks the targets. */
+/* Prepares target and weight for the kernels and checks the targets. The caller owns both
+** tensors. */
 static int class_open(moth_classes *c, const moth_tensor *target, const moth_tensor *weight,
                       moth_tensor **packed, moth_tensor **real) {
   moth_ctx *ctx = target->ctx;
@@ -96,7 +99,7 @@ static int nll_loss_cpu(const nll_loss_args *a, moth_tensor **out) {
   return moth_real_done(y, out[0], status);
 }
 
-/* The weights of the classes at every score of a layout. */
+/* The class weights, broadcast to the scores' layout. */
 static moth_tensor *weight_everywhere(moth_grad *g, moth_tensor *weight, const moth_layout *x) {
   int64_t size[MOTH_MAX_DIMS];
   for (int32_t i = 0; i < x->ndim; i++) size[i] = i == class_dim(x) ? x->shape[i] : 1;
@@ -104,8 +107,9 @@ static moth_tensor *weight_everywhere(moth_grad *g, moth_tensor *weight, const m
   return GRAD(g, expand, .input = lined, .size = {x->shape, x->ndim});
 }
 
-/* The gradient of the weights, where nll_loss of a made y and dy is y's gradient: for each class
-** the sum of dy (-x[t]) over its cases; for a mean (-x[t] - y) / W, W the sum of their weights. */
+/* The gradient of the class weights, where y = nll_loss(a), and dy is the gradient of y. For each
+** class it is the sum of dy (-x[t]) over its samples. For a mean it is the sum of dy (-x[t] - y) /
+** W, where W is the sum of the targets' weights. */
 static moth_tensor *weight_gradient(moth_grad *g, const nll_loss_args *a, moth_tensor *dy,
                                     moth_tensor *y) {
   const moth_layout *x = &a->input->l;
@@ -114,7 +118,7 @@ static moth_tensor *weight_gradient(moth_grad *g, const nll_loss_args *a, moth_t
   if (a->reduction == MOTH_MEAN) {
     moth_tensor *sum = GRAD(g, nll_loss, .input = weight_everywhere(g, a->weight, x),
                             .target = a->target, .ignore_index = a->ignore_index,
-                            .reduction = MOTH_SUM); /* -W */
+                            .reduction = MOTH_SUM); /* this is -W */
     each = OVER(MINUS(y, each), sum);
   }
   moth_tensor *down = NEGATED(TIMES(each, dy));
@@ -180,7 +184,7 @@ static int nll_loss_back_cpu(const nll_loss_back_args *a, moth_tensor **out) {
   return moth_real_done(dx, out[0], status);
 }
 
-/* Linear in dy: with v the gradient of dx, both are those of dy nll_loss(v). */
+/* dx is linear in dy: with v the gradient of dx, the gradients are those of dy nll_loss(v). */
 static int nll_loss_back_grad(const nll_loss_back_args *a, moth_grad *g) {
   nll_loss_args of = {.ctx = g->ctx, .input = g->dy, .target = a->target, .weight = a->weight,
                       .ignore_index = a->ignore_index, .reduction = a->reduction};
@@ -202,7 +206,7 @@ MOTH_OP(nll_loss_back, NLL_LOSS_BACK,
   .saves = "target weight input:weight",
   .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE)
 
-/* -- class_entropy: cross_entropy in one node, which keeps two numbers of each case -- */
+/* -- class_entropy: cross_entropy in one node, which saves two numbers per sample -- */
 
 static int class_entropy_shape(const class_entropy_args *a, moth_layout *y) {
   const uint8_t real = (uint8_t)moth_compute_dtype(a->input->l.dtype);
@@ -234,7 +238,7 @@ static int class_entropy_cpu(const class_entropy_args *a, moth_tensor **out) {
   return moth_real_done(y, out[0], status);
 }
 
-/* To be differentiated itself, or for the weights' gradient, by ops. */
+/* Composes the gradient of ops under create_graph, or if the weights need a gradient. */
 static int class_entropy_grad(const class_entropy_args *a, moth_grad *g) {
   const moth_layout *x = &a->input->l;
   if (!g->ctx->grad_mode && !moth_wants(g, a->weight))
@@ -284,7 +288,7 @@ static int class_entropy_back_shape(const class_entropy_back_args *a, moth_layou
   const moth_tensor *parts[2] = {a->most, a->rest};
   for (int i = 0; i < 2 && !status; i++)
     if (!moth_shape_same(&parts[i]->l, &a->target->l))
-      status = moth_fail(a->ctx, MOTH_E_SHAPE, i ? "rest" : "most", "%s does not go with %s",
+      status = moth_fail(a->ctx, MOTH_E_SHAPE, i ? "rest" : "most", "%s does not match %s",
                          moth_str(parts[i]), moth_str(a->target));
   y->dtype = a->input->l.dtype;
   return status ? status : moth_shape_like(a->input, y);
@@ -335,7 +339,7 @@ MOTH_OP_CONST(class_entropy_back, CLASS_ENTROPY_BACK,
 #define STEP(y, op, ...) \
   if (!status) status = MOTH_CALL(ctx, (y), op, __VA_ARGS__)
 
-/* The targets that count as class 0 of one, the others as -1. */
+/* Returns the targets as class 0 of a single class; targets that are ignored become -1. */
 static int any_class(const cross_entropy_args *a, moth_tensor **out) {
   enum { TARGET, IGNORE, IGNORED, ONES, TEMPS };
   moth_tensor *t[TEMPS] = {NULL};
@@ -352,7 +356,7 @@ static int any_class(const cross_entropy_args *a, moth_tensor **out) {
 }
 
 /* The part of label smoothing: -sum(weight logp) of each sample, reduced as in nll_loss. It is
-** nll_loss of a single class with these sums as its score. */
+** computed as nll_loss of a single class with these sums as scores. */
 static int evenly(const cross_entropy_args *a, moth_tensor *logp, moth_tensor **out) {
   enum { LINED, WEIGHTED, SUM, ONE, MINUS, TOTAL, ALL, CLASS, TEMPS };
   moth_tensor *t[TEMPS] = {NULL};
@@ -371,7 +375,7 @@ static int evenly(const cross_entropy_args *a, moth_tensor *logp, moth_tensor **
   if (!status) status = any_class(a, &t[CLASS]);
   STEP(divide ? &t[ALL] : out, nll_loss, .input = t[SUM], .target = t[CLASS], .ignore_index = -1,
        .reduction = divide ? MOTH_SUM : a->reduction);
-  if (divide) { /* by the weights of the targets, as nll_loss does */
+  if (divide) { /* divided by the sum of the targets' weights, as in nll_loss */
     STEP(&t[ONE], full_like, .input = logp, .fill_value = {.as.number = -1}, .dtype = -1);
     STEP(&t[TOTAL], nll_loss, .input = t[ONE], .target = a->target, .weight = a->weight,
          .ignore_index = a->ignore_index, .reduction = MOTH_SUM);
@@ -423,7 +427,7 @@ MOTH_OP_COMPOSES(cross_entropy, CROSS_ENTROPY,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_METHOD | MOTH_OP_FROM_ONE_THERE)
 
-/* -- cross_entropy of probabilities: -sum(weight target log_softmax) of each case -- */
+/* -- cross_entropy with probabilities: -sum(weight target log_softmax) of each sample -- */
 
 static int soft_check(const cross_entropy_soft_args *a) {
   const moth_layout *x = &a->input->l;
@@ -435,7 +439,8 @@ static int soft_check(const cross_entropy_soft_args *a) {
                      moth_str(a->input), moth_str(a->target));
   int64_t classes = x->shape[class_dim(x)];
   if (a->weight && (a->weight->l.ndim != 1 || a->weight->l.shape[0] != classes))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "weight", "%s is needed, one for each class, got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "weight",
+                     "%s, one weight for each class, is needed, got %s",
                      moth_str_shape(a->ctx, 1, &classes), moth_str(a->weight));
   if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
     return moth_fail(a->ctx, MOTH_E_DOMAIN, "label_smoothing",
@@ -450,7 +455,7 @@ static int cross_entropy_soft_compose(const cross_entropy_soft_args *a, moth_ten
   const moth_layout *x = &a->input->l;
   int64_t class = class_dim(x), size[MOTH_MAX_DIMS];
   int status = soft_check(a);
-  if (status) return status; /* x->ndim is not 0 then */
+  if (status) return status; /* from here on x->ndim > 0 */
   int64_t classes = x->shape[class], cases = classes ? x->numel / classes : 0;
   double share = a->label_smoothing;
   for (int32_t i = 0; i < x->ndim; i++) size[i] = i == class ? classes : 1;

@@ -1,6 +1,6 @@
 /* loss.h -- arguments of losses.
 **
-** `reduction` is how the losses of single elements are reduced: to their mean, to their sum, or not
+** `reduction` says how the losses of the elements are reduced: to their mean, to their sum, or not
 ** at all.
 */
 #ifndef MOTH_OP_LOSS_H
@@ -8,20 +8,20 @@
 
 #include "call/op.h"
 
-/* -- of classes -- */
+/* -- losses with class targets -- */
 
 #define NLL_LOSS(ARG) \
   ARG(tensor,       input,             , "logarithms of probabilities, (N, C, ...) or (C)") \
-  ARG(index,        target,            , "target class of each, (N, ...) or ()") \
+  ARG(index,        target,            , "target class of each sample, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
   ARG(ignored,      ignore_index,  -100, "a target that is ignored") \
   ARG(enum,         reduction, mean|sum|none, "how the losses are reduced")
 MOTH_ARGS(nll_loss, NLL_LOSS)
 
-/* Its gradient: the weight of each target, negated and scaled, at the target's place. */
+/* the gradient of nll_loss: for each sample, the scaled negative weight at the target's position */
 #define NLL_LOSS_BACK(ARG) \
   ARG(tensor,       input,             , "gradient of the loss") \
-  ARG(index,        target,            , "target class of each") \
+  ARG(index,        target,            , "target class of each sample") \
   ARG(shape,        size,              , "sizes of the input of nll_loss") \
   ARG(maybe_tensor, weight,        none, "weight of each class") \
   ARG(ignored,      ignore_index,  -100, "a target that is ignored") \
@@ -30,7 +30,7 @@ MOTH_ARGS(nll_loss_back, NLL_LOSS_BACK)
 
 #define CROSS_ENTROPY(ARG) \
   ARG(tensor,       input,             , "scores (logits) of the classes, (N, C, ...) or (C)") \
-  ARG(index,        target,            , "target class of each, (N, ...) or ()") \
+  ARG(index,        target,            , "target class of each sample, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
   ARG(ignored,      ignore_index,  -100, "a target that is ignored") \
   ARG(enum,         reduction, mean|sum|none, "how the losses are reduced") \
@@ -40,7 +40,7 @@ MOTH_ARGS(cross_entropy, CROSS_ENTROPY)
 
 #define CLASS_ENTROPY(ARG) \
   ARG(tensor,       input,             , "scores (logits) of the classes, (N, C, ...) or (C)") \
-  ARG(index,        target,            , "target class of each, (N, ...) or ()") \
+  ARG(index,        target,            , "target class of each sample, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
   ARG(ignored,      ignore_index,  -100, "a target that is ignored") \
   ARG(enum,         reduction, mean|sum|none, "how the losses are reduced") \
@@ -52,16 +52,16 @@ MOTH_ARGS(class_entropy, CLASS_ENTROPY)
   ARG(tensor,       input,             , "scores (logits) of the classes, (N, C, ...) or (C)") \
   ARG(tensor,       most,              , "largest score of each sample") \
   ARG(tensor,       rest,              , "log(sum(exp(input - most)))") \
-  ARG(index,        target,            , "target class of each, (N, ...) or ()") \
+  ARG(index,        target,            , "target class of each sample, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
   ARG(ignored,      ignore_index,  -100, "a target that is ignored") \
   ARG(enum,         reduction, mean|sum|none, "how the losses were reduced")
 MOTH_ARGS(class_entropy_back, CLASS_ENTROPY_BACK)
 
-/* The same with a probability of each class as target. */
+/* cross_entropy with probabilities as targets */
 #define CROSS_ENTROPY_SOFT(ARG) \
   ARG(tensor,       input,             , "scores (logits) of the classes, (N, C, ...) or (C)") \
-  ARG(tensor,       target,            , "probability of each class, of the same shape") \
+  ARG(tensor,       target,            , "probability of each class, of the input's shape") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
   ARG(enum,         reduction, mean|sum|none, "how the losses are reduced") \
   ARG(float,        label_smoothing,  0, "share of the target that is distributed evenly over " \

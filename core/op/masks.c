@@ -1,6 +1,6 @@
-/* masks.c -- masks among the indices of a device tensor. A mask becomes the positions where it is
-** true, once a call, so that shape rule, kernel and gradient synchronize with the device once.
-** index.h declares the arguments.
+/* masks.c -- masks among the indices of a device tensor. A mask is replaced with the positions
+** where it is true, once per call, so that shape rule, kernel and gradient synchronize with the
+** device only once. index.h declares the arguments.
 */
 #include "call/frame.h"
 #include "autograd/tape.h"
@@ -34,7 +34,7 @@ bool moth_index_fills(const index_put_args *a) {
          a->values->l.ndim == 0;
 }
 
-/* Appends the positions where a mask holds, a tensor for each of its dimensions. */
+/* Appends the positions where a mask is true, one tensor for each of its dimensions. */
 static int expand(moth_call_frame *f, moth_tensor *mask, moth_tensor **at) {
   moth_ctx *ctx = mask->ctx;
   moth_tensor *rows = NULL;
@@ -61,7 +61,7 @@ static int expand_all(moth_call_frame *f, const moth_tensor *of, int32_t ndim,
     if (status) return status;
     dim += mask ? x->l.ndim : 1;
   }
-  if (most > MOTH_MAX_DIMS) return MOTH_OK; /* too many, as the shape rule will say */
+  if (most > MOTH_MAX_DIMS) return MOTH_OK; /* too many; the shape rule raises the error */
   moth_tensor **at = moth_frame_list(f, most);
   if (!at) return f->temps.ctx->error.code;
   for (int64_t i = 0; i < list->n && !status; i++) {

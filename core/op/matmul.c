@@ -1,4 +1,4 @@
-/* matmul.c -- matrix products in all of PyTorch's forms; they share one loop over batches. */
+/* matmul.c -- matrix products in all of PyTorch's forms; all share one loop over batches. */
 #include "matmul.h"
 #include "tensor/shape.h"
 #include "base/error.h"
@@ -12,12 +12,12 @@
 
 /* -- operands as batches of matrices -- */
 
-typedef struct batches { /* a tensor of at least two dims, the last two being the matrix */
+typedef struct batches { /* a tensor of at least two dimensions; the last two are the matrix */
   const moth_tensor *x;
   int64_t rows, cols, rs, cs;
 } batches;
 
-/* A vector is a row on the left, a column on the right. */
+/* Treats a vector as a row on the left, as a column on the right. */
 static batches batches_of(const moth_tensor *x, bool left) {
   int n = x->l.ndim;
   const int64_t *shape = x->l.shape, *stride = x->l.stride;
@@ -28,14 +28,15 @@ static batches batches_of(const moth_tensor *x, bool left) {
 
 static int32_t leading(const moth_tensor *x) { return x->l.ndim > 2 ? x->l.ndim - 2 : 0; }
 
-/* Element offset between neighbours of batch dim d (counted in the result's n batch dims). */
+/* The offset in elements between matrices along batch dim d (counted in the result's n batch
+** dims). */
 static int64_t batch_step(const moth_tensor *x, int d, int n) {
   int at = d - (n - leading(x));
   return at < 0 || x->l.shape[at] == 1 ? 0 : x->l.stride[at];
 }
 
-/* Leading dims of the left operand that step like rows join them, where the right one has none:
-** (B, T, K) x (K, N) is one product. Returns how many batch dims are left. */
+/* If the right operand has no batch dims, batch dims of the left operand that continue its rows in
+** memory become rows: (B, T, K) x (K, N) is one product. Returns the number of batch dims left. */
 static int fold_rows(batches *a, const batches *b, int n) {
   while (n > 0 && leading(b->x) == 0) {
     int64_t size = a->x->l.shape[n - 1], step = a->x->l.stride[n - 1];
@@ -47,7 +48,7 @@ static int fold_rows(batches *a, const batches *b, int n) {
   return n;
 }
 
-/* c (contiguous) := a b, over all batches */
+/* c := a b over all batches; c is contiguous. */
 static int product(moth_ctx *ctx, const moth_tensor *a, const moth_tensor *b, moth_tensor *c,
                    int32_t nbatch, const int64_t *shape) {
   batches p = batches_of(a, true), q = batches_of(b, false);
@@ -67,7 +68,7 @@ static int product(moth_ctx *ctx, const moth_tensor *a, const moth_tensor *b, mo
 
 /* -- matmul -- */
 
-/* The batch dims of the result. */
+/* Computes the batch dims of the result. */
 static int batch_shape(const matmul_args *a, moth_layout *y) {
   moth_layout other;
   y->ndim = leading(a->input);
@@ -97,13 +98,13 @@ static int matmul_shape(const matmul_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* True if operands of y's dtype are multiplied without a conversion. */
+/* Returns true if operands of y's dtype are multiplied without a conversion. */
 static bool is_multiplied(const moth_tensor *y) {
   int dtype = y->l.dtype;
   return y->l.device || moth_compute_dtype(dtype) == dtype || moth_half_products(dtype);
 }
 
-/* Half types are widened once for all batches. */
+/* Converts half types to f32 once for all batches. */
 static int matmul_half(const matmul_args *a, moth_tensor *y, const moth_layout *batch) {
   moth_layout l = y->l;
   l.dtype = MOTH_F32;
@@ -131,7 +132,7 @@ static moth_tensor *summed(moth_grad *g, moth_tensor *x, int64_t dim) {
   return GRAD(g, sum, .input = x, .dim = {&dim, 1}, .dtype = -1);
 }
 
-/* The gradient flows to vectors as to one-row and one-column matrices. */
+/* Gradients of products with vectors. A vector is a matrix of one row or one column. */
 static int vector_grad(const matmul_args *a, moth_grad *g) {
   bool row = a->input->l.ndim == 1, column = a->other->l.ndim == 1;
   if (row && column) {
@@ -154,7 +155,8 @@ static int vector_grad(const matmul_args *a, moth_grad *g) {
 static int matmul_grad(const matmul_args *a, moth_grad *g) {
   if (a->input->l.ndim == 1 || a->other->l.ndim == 1) return vector_grad(a, g);
   if (moth_wants(g, a->other)) {
-    bool sum = a->other->l.ndim == 2 && a->input->l.ndim > 2; /* one matrix for all batches */
+    /* one matrix for all batches: its gradient is a sum */
+    bool sum = a->other->l.ndim == 2 && a->input->l.ndim > 2;
     if (sum || a->other->l.ndim == 2) moth_flow_outer(g, a->other, a->input, g->dy);
     else moth_flow(g, a->other, PRODUCT(TURNED(a->input), g->dy));
   }
@@ -171,7 +173,7 @@ MOTH_OP(matmul, MATMUL, .doc = "The matrix product; leading dimensions are batch
         .dtypes = MOTH_NUMERIC, .saves = "input:other other:input",
         .flags = MOTH_OP_OUT | MOTH_OP_METHOD | MOTH_OP_PORTABLE, .autocast = MOTH_AUTOCAST_HALF)
 
-/* -- mm, bmm, mv, dot: matmul that insists on its operands' dimensions -- */
+/* -- mm, bmm, mv, dot: matmul with checks of the operands' dimensions -- */
 
 static int insist(moth_ctx *ctx, const char *arg, const moth_tensor *x, int32_t ndim,
                   const char *what) {
@@ -180,7 +182,8 @@ static int insist(moth_ctx *ctx, const char *arg, const moth_tensor *x, int32_t 
                    what, moth_str(x));
 }
 
-/* The product; errors of matmul name its argument `other`, which has another name here. */
+/* Computes the product. An error of matmul for its argument `other` gets this op's argument
+** name. */
 static int multiplied(moth_ctx *ctx, const char *name, moth_tensor *x, moth_tensor *w,
                       moth_tensor **out) {
   int status = MOTH_CALL(ctx, out, matmul, .input = x, .other = w);
@@ -210,7 +213,7 @@ static int bmm_compose(const bmm_args *a, moth_tensor **out) {
   if (!status) status = insist(a->ctx, "mat2", a->mat2, 3, "a batch of matrices");
   if (status) return status;
   if (a->input->l.shape[0] != a->mat2->l.shape[0])
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "mat2", "%s has not as many matrices as %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "mat2", "%s and %s have different numbers of matrices",
                      moth_str(a->mat2), moth_str(a->input));
   return multiplied(a->ctx, "mat2", a->input, a->mat2, out);
 }
@@ -240,7 +243,7 @@ static int linear_shape(const linear_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* True if x's rows have one stride; returns it. */
+/* Returns true if all rows of x have the same stride, and returns the stride. */
 static bool rows_step(const moth_tensor *x, int64_t *rows, int64_t *rs, int64_t *cs) {
   int n = x->l.ndim;
   *rows = 1;
@@ -255,7 +258,8 @@ static bool rows_step(const moth_tensor *x, int64_t *rows, int64_t *rs, int64_t 
   return true;
 }
 
-/* x as one matrix, its last dim being the columns: x itself, retained, or packed. Owned. */
+/* Returns x as one matrix whose columns are the last dim: x itself, retained, or a packed copy.
+** Owned. */
 static moth_tensor *matrix_of(const moth_tensor *x, int64_t *rows, int64_t *rs, int64_t *cs) {
   if (rows_step(x, rows, rs, cs)) return moth_tensor_retain((moth_tensor *)(uintptr_t)x);
   moth_tensor *y = moth_packed(x);
@@ -263,7 +267,7 @@ static moth_tensor *matrix_of(const moth_tensor *x, int64_t *rows, int64_t *rs, 
   return y;
 }
 
-/* Where the product does not do it. */
+/* Applies relu where the product's kernel does not. */
 static int relu_over(moth_tensor *y) {
   const moth_tensor *operands[] = {y, y};
   return moth_map(y->ctx, moth_unary.relu, y->l.dtype, 2, operands, NULL);
@@ -297,7 +301,7 @@ static int linear_cpu(const linear_args *a, moth_tensor **out) {
   moth_tensor *y = x && w && (bias || !a->bias) ? moth_tensor_new(a->ctx, &l) : NULL;
   int status = y ? linear_real(x, w, bias, false, y) : a->ctx->error.code;
   if (!status) status = moth_copy_into(out[0], y);
-  if (!status && a->activation) status = relu_over(out[0]); /* of what is rounded: -0 is no less */
+  if (!status && a->activation) status = relu_over(out[0]); /* after rounding; -0 stays -0 */
   moth_tensor_release(x);
   moth_tensor_release(w);
   moth_tensor_release(bias);
@@ -317,7 +321,7 @@ static int linear_grad(const linear_args *a, moth_grad *g) {
   return g->status;
 }
 
-/* A relu of the result, in a captured step. */
+/* Fuses a relu of the result in a captured step. */
 static bool linear_with_relu(const moth_pair *p) {
   linear_args *a = p->first->args;
   const moth_tensor *x = ((const relu_args *)p->next->args)->input;
@@ -354,7 +358,8 @@ static int outer_sum_shape(const outer_sum_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* input' other. rows: NULL, or where input's rows may be added up; *summed: whether they were. */
+/* y := input' other. If `rows` is not NULL, the kernel may also write the sum of input's rows to
+** it; *summed is set to true if it did. */
 static int outer_run(const moth_tensor *input, const moth_tensor *other, moth_tensor *y,
                      moth_tensor *rows, bool *summed) {
   moth_product one = {.dtype = y->l.dtype, .device = y->l.device, .m = y->l.shape[0],
@@ -376,7 +381,7 @@ static int outer_sum_cpu(const outer_sum_args *a, moth_tensor **out) {
 }
 
 static int outer_sum_grad(const outer_sum_args *a, moth_grad *g) {
-  if (moth_wants(g, a->input)) /* (..., n) times (m, n) transposed */
+  if (moth_wants(g, a->input)) /* (..., n) times the transpose of (m, n) */
     moth_flow(g, a->input, GRAD(g, linear, .input = a->other, .weight = g->dy));
   if (moth_wants(g, a->other)) moth_flow(g, a->other, PRODUCT(a->input, g->dy));
   return g->status;
@@ -410,7 +415,7 @@ static int outer_sum_rows_cpu(const outer_sum_rows_args *a, moth_tensor **out) {
 
 MOTH_OP_CONST(outer_sum_rows, OUTER_SUM,
               .doc = "outer_sum, and the sum of the rows of `input`: the gradients of a linear "
-                     "layer by weight and bias.",
+                     "layer for weight and bias.",
               .examples = "moth.randn(2, 3), moth.randn(2, 4)\n"
                           "moth.randn(5, 2, 3), moth.randn(5, 2, 4)\nmoth.randn(3), moth.randn(4)",
               .outputs = "y, rows", .dtypes = MOTH_FLOATS,

@@ -16,7 +16,7 @@ MOTH_ARGS(mm, MM)
 
 #define BMM(ARG) \
   ARG(tensor, input, , "matrices, (B, M, K)") \
-  ARG(tensor, mat2,  , "as many matrices, (B, K, N)")
+  ARG(tensor, mat2,  , "the same number of matrices, (B, K, N)")
 MOTH_ARGS(bmm, BMM)
 
 #define MV(ARG) \
@@ -42,16 +42,16 @@ MOTH_ARGS(outer, OUTER)
 MOTH_ARGS(linear, LINEAR)
 enum { LINEAR_PLAIN, LINEAR_RELU };
 
-/* The same of several pairs of tensors. */
+/* outer_sum for several pairs of tensors */
 #define OUTER_SUMS(ARG) \
   ARG(tensors, input, , "each (..., M)") \
-  ARG(tensors, other, , "as many, (..., N), with equal leading dimensions")
+  ARG(tensors, other, , "the same number of tensors, (..., N), with equal leading dimensions")
 MOTH_ARGS(outer_sums, OUTER_SUMS)
 
-/* Gradients of weights: the outer products of the rows of two tensors, summed. */
+/* Gradients of weights: the sum of the outer products of the rows of two tensors. */
 #define OUTER_SUM(ARG) \
   ARG(tensor, input, , "(..., M)") \
-  ARG(tensor, other, , "(..., N), the same leading dimensions")
+  ARG(tensor, other, , "(..., N), with the same leading dimensions")
 MOTH_ARGS(outer_sum, OUTER_SUM)
 MOTH_ARGS(outer_sum_rows, OUTER_SUM)
 

@@ -1,8 +1,8 @@
-/* norm.c -- layer_norm, rms_norm and group_norm: rows normalised by their own mean and variance. To
-** the kernels all three are the same: rows of (channels, inner) elements. A channel has one weight;
+/* norm.c -- layer_norm, rms_norm and group_norm: rows normalised by their own mean and variance.
+** The kernels treat all three as rows of (channels, inner) elements. A channel has one weight;
 ** consecutive rows use `groups` sets of weights in turn.
 **
-** A gradient is one fused call; under create_graph it is written with ops.
+** The gradient is one fused call; under create_graph it is composed of ops.
 */
 #include "norm.h"
 #include "tensor/shape.h"
@@ -40,7 +40,7 @@ int moth_norm_eps(moth_ctx *ctx, double eps) {
 
 /* -- forward -- */
 
-/* y as the input; statistics, one for each row, in the type that is computed in. */
+/* y has the input's shape. The statistics have one element per row, in the dtype of computation. */
 static void result_shapes(const moth_tensor *input, const row_form *f, int stats, moth_layout *y) {
   y[0].ndim = input->l.ndim;
   memcpy(y[0].shape, input->l.shape, sizeof y[0].shape);
@@ -51,8 +51,8 @@ static void result_shapes(const moth_tensor *input, const row_form *f, int stats
   }
 }
 
-/* The result once more, in a half type, where that costs no pass of its own: a region of autocast
-** hands it to products. */
+/* Layout of a second result: a copy in a half type, for products in a region of autocast. Only made
+** where the kernel writes it in the same pass. */
 static void half_copy_shape(int64_t half, const moth_layout *result, moth_layout *y) {
   y->ndim = MOTH_NO_RESULT;
   if (half < 0 || !moth_is_half((int)half) || !result->device || result->dtype != MOTH_F32) return;
@@ -61,7 +61,7 @@ static void half_copy_shape(int64_t half, const moth_layout *result, moth_layout
   y->dtype = (uint8_t)half;
 }
 
-/* mean is NULL if it is not to be taken away. */
+/* If mean is NULL, it is not subtracted. */
 static int rows_run(const moth_tensor *input, const moth_tensor *weight, const moth_tensor *bias,
                     const row_form *f, double eps, moth_tensor *out, moth_tensor *mean,
                     moth_tensor *rstd) {
@@ -92,19 +92,19 @@ static int row_norm_back_shape(const row_norm_back_args *a, moth_layout *y) {
   if (!status && a->sum) status = moth_real_alike("sum", a->sum, a->input);
   if (status) return status;
   if (a->sum && !moth_shape_same(&a->sum->l, &a->input->l))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "sum", "%s does not go with %s", moth_str(a->sum),
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "sum", "%s does not match %s", moth_str(a->sum),
                      moth_str(a->input));
   if (!moth_shape_same(&a->grad->l, &a->input->l))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "%s does not go with %s", moth_str(a->grad),
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "%s does not match %s", moth_str(a->grad),
                      moth_str(a->input));
   if (a->groups < 1 || a->channels < 0 || moth_mul_overflow(a->groups, a->channels, &weights))
-    return moth_fail(a->ctx, MOTH_E_ARG, "groups", "%lld groups of %lld channels are no form",
+    return moth_fail(a->ctx, MOTH_E_ARG, "groups", "%lld groups of %lld channels are not possible",
                      (long long)a->groups, (long long)a->channels);
   bool whole = n == 0 || (rows > 0 && a->channels > 0 && n % rows == 0 &&
                           n / rows % a->channels == 0 && rows % a->groups == 0);
   if (!whole || (a->mean && a->mean->l.numel != rows) ||
       (a->weight && a->weight->l.numel != weights))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "rstd", "%s does not go with %s", moth_str(a->rstd),
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "rstd", "%s does not match %s", moth_str(a->rstd),
                      moth_str(a->input));
   y[0].dtype = y[1].dtype = y[2].dtype = a->input->l.dtype;
   y[0].ndim = a->input->l.ndim;
@@ -115,7 +115,7 @@ static int row_norm_back_shape(const row_norm_back_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* Sums in double become the gradients of weight and bias. */
+/* Converts sums in double to the gradients of weight and bias. */
 static int put_sums(moth_tensor *y, const double *sums) {
   moth_convert(y->l.numel, MOTH_F64, (const char *)sums, sizeof *sums, y->l.dtype, moth_at(y),
                moth_dtype_size[y->l.dtype]);
@@ -181,7 +181,7 @@ MOTH_OP_CONST(row_norm_back, ROW_NORM_BACK,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED, .public_name = "layer_norm")
 
-/* -- backward, written with ops -- */
+/* -- backward, composed of ops -- */
 
 typedef struct row_grad {
   moth_tensor *input, *weight, *bias, *mean, *rstd;
@@ -190,13 +190,13 @@ typedef struct row_grad {
   double eps;
 } row_grad;
 
-/* x itself if possible: a leaf takes over a gradient that nothing else references. */
+/* Returns x itself if possible, since a leaf can take over a gradient without other references. */
 static moth_tensor *shaped(moth_grad *g, moth_tensor *x, const moth_tensor *as) {
   if (x && moth_shape_same(&x->l, &as->l)) return x;
   return GRAD(g, reshape, .input = x, .shape = {as->l.shape, as->l.ndim});
 }
 
-/* With g = dy weight: dx = rstd (g - mean(g) - xhat mean(g xhat)), means over each row. */
+/* With g = dy weight: dx = rstd (g - mean(g) - xhat mean(g xhat)), with means over each row. */
 static int with_ops(moth_grad *g, const row_grad *r) {
   int64_t four[4] = {r->f.rows / r->f.groups, r->f.groups, r->f.channels, r->f.inner};
   int64_t row[2] = {2, 3}, rest[2] = {0, 3};
@@ -226,7 +226,7 @@ static int rows_grad(moth_grad *g, const row_grad *r) {
   if (g->ctx->grad_mode) return with_ops(g, r);
   moth_tensor *d[MOTH_MAX_OUTPUTS] = {NULL};
   bool affine = moth_wants(g, r->weight) || moth_wants(g, r->bias);
-  /* what came past the norm, where the kernel adds it in its own pass */
+  /* gradients of other uses of the input, if the kernel can add them in the same pass */
   moth_tensor *sum = r->input->l.device && r->input->l.dtype == MOTH_F32
                        ? moth_flow_take(g, r->input) : NULL;
   const int half = moth_flow_half(g, r->input);
@@ -245,7 +245,8 @@ static int rows_grad(moth_grad *g, const row_grad *r) {
 
 /* -- layer_norm -- */
 
-/* Checks that the last dimensions are `shape`; the dimensions before them are the rows. */
+/* Checks that the last dimensions of x have the sizes `shape`. The dimensions before them are the
+** rows. */
 static int last_dims(const moth_tensor *x, moth_ints shape, row_form *f) {
   moth_ctx *ctx = x->ctx;
   int64_t first = x->l.ndim - shape.n;
@@ -254,7 +255,7 @@ static int last_dims(const moth_tensor *x, moth_ints shape, row_form *f) {
   bool fits = first >= 0;
   for (int64_t i = 0; fits && i < shape.n; i++) fits = x->l.shape[first + i] == shape.at[i];
   if (!fits)
-    return moth_fail(ctx, MOTH_E_SHAPE, "normalized_shape", "%s is not how %s ends",
+    return moth_fail(ctx, MOTH_E_SHAPE, "normalized_shape", "%s are not the last sizes of %s",
                      moth_str_ints(ctx, shape.n, shape.at), moth_str(x));
   *f = (row_form){.rows = 1, .groups = 1, .channels = 1, .inner = 1};
   bool over = false;
@@ -356,7 +357,8 @@ static int group_form(const group_norm_args *a, row_form *f) {
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "at least one channel is needed, got %s",
                      moth_str(a->input));
   if (a->num_groups < 1 || x->shape[1] % a->num_groups)
-    return moth_fail(a->ctx, MOTH_E_ARG, "num_groups", "%lld channels do not make %lld groups",
+    return moth_fail(a->ctx, MOTH_E_ARG, "num_groups",
+                     "%lld channels do not make %lld groups",
                      (long long)x->shape[1], (long long)a->num_groups);
   *f = (row_form){.groups = a->num_groups, .channels = x->shape[1] / a->num_groups, .inner = 1};
   bool over = moth_mul_overflow(x->shape[0], a->num_groups, &f->rows);
@@ -374,7 +376,7 @@ static int group_norm_shape(const group_norm_args *a, moth_layout *y) {
   const int64_t *channels = &a->input->l.shape[1];
   if (f.rows && f.channels * f.inner == 1 && a->input->l.shape[0] == 1)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
-                     "%s has one value in each group, whose spread means nothing",
+                     "%s has one value in each group: its variance is 0",
                      moth_str(a->input));
   status = moth_norm_eps(a->ctx, a->eps);
   if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, 1, channels);
@@ -410,7 +412,8 @@ MOTH_OP(group_norm, GROUP_NORM,
 
 /* -- normalize -- */
 
-/* Half types go through f32: an eps of 1e-12 is 0 in f16, which makes NaN of a zero vector. */
+/* Half types are converted to f32: an eps of 1e-12 is 0 in f16, so that a zero vector becomes
+** NaN. */
 static int normalize_compose(const normalize_args *a, moth_tensor **out) {
   moth_ctx *ctx = a->ctx;
   moth_tensor *length = NULL, *least = NULL, *y = NULL;

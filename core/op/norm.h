@@ -1,19 +1,19 @@
-/* norm.h -- arguments of normalisation: values get mean 0 and variance 1 over the dimensions of the
-** op, then are scaled and shifted.
+/* norm.h -- arguments of normalisation: values are shifted and scaled to mean 0 and variance 1 over
+** the dimensions of the op, then multiplied by a weight and shifted by a bias.
 */
 #ifndef MOTH_OP_NORM_H
 #define MOTH_OP_NORM_H
 
 #include "call/op.h"
 
-/* -- every row by its own statistics -- */
+/* -- every row with its own statistics -- */
 
 #define LAYER_NORM(ARG) \
   ARG(tensor,       input,           , "(..., normalized_shape)") \
   ARG(ints,         normalized_shape,, "sizes of the last dimensions, over which the input is " \
                                        "normalised") \
   ARG(maybe_tensor, weight,      none, "factors, of shape normalized_shape") \
-  ARG(maybe_tensor, bias,        none, "added, of shape normalized_shape") \
+  ARG(maybe_tensor, bias,        none, "summands, of shape normalized_shape") \
   ARG(float,        eps,         1e-5, "added to the variance")
 MOTH_ARGS(layer_norm, LAYER_NORM)
 
@@ -34,7 +34,7 @@ MOTH_ARGS(rms_norm, RMS_NORM)
   ARG(float,        eps,         1e-5, "added to the variance")
 MOTH_ARGS(group_norm, GROUP_NORM)
 
-/* Gradients of the three. Rows are as many as rstd has elements. */
+/* The gradients of the three ops. The number of rows is the number of elements of rstd. */
 #define ROW_NORM_BACK(ARG) \
   ARG(tensor,       grad,            , "gradient of the result") \
   ARG(tensor,       input,           , "input of the normalisation") \
@@ -43,13 +43,13 @@ MOTH_ARGS(group_norm, GROUP_NORM)
   ARG(tensor,       rstd,            , "1 / standard deviation of each row") \
   ARG(int,          groups,          , "number of consecutive rows with separate weights") \
   ARG(int,          channels,        , "weights per row") \
-  ARG(bool,         affine,      true, "compute the gradients of weight and bias") \
+  ARG(bool,         affine,      true, "also compute the gradients of weight and bias") \
   ARG(maybe_tensor, sum,         none, "added to the gradient of the input") \
   ARG(dtype,        half,        none, "on a GPU, also return the gradient of the input in this " \
                                        "dtype")
 MOTH_ARGS(row_norm_back, ROW_NORM_BACK)
 
-/* -- every channel over the batch -- */
+/* -- every channel with statistics over the batch -- */
 
 #define BATCH_NORM(ARG) \
   ARG(tensor,       input,           , "(N, C, ...)") \
@@ -68,9 +68,9 @@ enum { NORM_PLAIN, NORM_RELU };
 
 #define MOVE_RUNNING_(ARG) \
   ARG(tensor, mean,                    , "running mean of each channel, written") \
-  ARG(tensor, batch_mean,              , "the same of the batch") \
+  ARG(tensor, batch_mean,              , "mean of each channel of the batch") \
   ARG(tensor, var,                     , "running variance of each channel, written") \
-  ARG(tensor, batch_var,               , "the same of the batch") \
+  ARG(tensor, batch_var,               , "variance of each channel of the batch") \
   ARG(float,  momentum,             0.1, "weight of the batch") \
   ARG(float,  factor,                 1, "factor of the batch's variance")
 MOTH_ARGS(move_running_, MOVE_RUNNING_)
@@ -86,7 +86,7 @@ MOTH_ARGS(move_running_, MOVE_RUNNING_)
   ARG(float,        eps,         1e-5, "added to the variance")
 MOTH_ARGS(instance_norm, INSTANCE_NORM)
 
-/* batch_norm without the running statistics. */
+/* batch_norm without running statistics */
 #define CHANNEL_NORM(ARG) \
   ARG(tensor,       input,           , "(N, C, ...)") \
   ARG(maybe_tensor, weight,      none, "factors, (C)") \
@@ -120,11 +120,11 @@ MOTH_ARGS(channel_norm_back, CHANNEL_NORM_BACK)
   ARG(float,  eps,   1e-12, "smallest divisor")
 MOTH_ARGS(normalize, NORMALIZE)
 
-/* Shared by the files of the family: an argument that wants one number for each of `shape`. */
+/* Fails unless an argument has the shape `shape`. Shared by the files of normalisation. */
 int moth_norm_fits(moth_ctx *ctx, const char *arg, const moth_tensor *x, int32_t ndim,
                    const int64_t *shape);
 
-/* An argument eps: a number from 0 on, so that NaN is refused too. */
+/* Fails unless eps >= 0; NaN fails too. */
 int moth_norm_eps(moth_ctx *ctx, double eps);
 
 extern moth_op moth_op_batch_norm, moth_op_instance_norm, moth_op_channel_norm,

@@ -8,14 +8,14 @@
 #include "base/error.h"
 #include "tensor/tensor.h"
 
-/* y := x with a height before its last dimension, which error messages leave out; owned. */
+/* y := x with a height of 1 before its last dimension; error messages do not show it. Owned. */
 static inline int heighten(moth_tensor *x, moth_tensor **y) {
   int status = MOTH_CALL(x->ctx, y, unsqueeze, .input = x, .dim = -2);
   if (!status) (*y)->flags |= MOTH_T_LINES;
   return status;
 }
 
-/* The same of x that should be (N, C, L) or (C, L). */
+/* Checks that x is (N, C, L) or (C, L), then calls heighten. */
 static inline int with_height(moth_tensor *x, moth_tensor **y) {
   if (x->l.ndim != 2 && x->l.ndim != 3)
     return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "(N, C, L) or (C, L) is needed, got %s",
@@ -23,7 +23,7 @@ static inline int with_height(moth_tensor *x, moth_tensor **y) {
   return heighten(x, y);
 }
 
-/* out := n results without their height; takes y. After an error there are none. */
+/* out := n results without their height. Releases y. After an error, all of out is NULL. */
 static inline int without_height(moth_ctx *ctx, moth_tensor **y, int n, moth_tensor **out) {
   int64_t height = -2;
   int status = MOTH_OK;

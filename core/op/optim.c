@@ -1,5 +1,5 @@
-/* optim.c -- optimizer steps: one call updates a group of parameters, in one fused loop each. They
-** write parameters, which are leaves that need gradients, so grad mode must be off.
+/* optim.c -- optimizer steps: one call updates a group of parameters, with one fused loop for each.
+** They write to parameters, which are leaves with gradients, so grad mode must be off.
 */
 #include "optim.h"
 #include "tensor/shape.h"
@@ -13,16 +13,16 @@
 #include "tensor/sparse.h"
 #include "autograd/tape.h"
 
-/* -- what all steps share -- */
+/* -- code shared by all steps -- */
 
 typedef struct list {
   const char *name;
   moth_tensors of;
 } list;
 
-/* Checks that list k fits params: the same length, each element of the parameter's shape and dtype.
-** The state of half-precision parameters may be f32, in which squares and small terms of a mean do
-** not vanish. */
+/* Checks that list k matches params: the same length, and for each element the parameter's shape
+** and dtype. The state of half-precision parameters may be f32: squares and small contributions to
+** a mean would round to 0 in a half type. */
 static int goes_with(moth_ctx *ctx, const list *lists, int k) {
   const moth_tensors params = lists[0].of;
   const list x = lists[k];
@@ -44,7 +44,7 @@ static int goes_with(moth_ctx *ctx, const list *lists, int k) {
                        moth_str(own), moth_str(p));
     if (p->l.device != own->l.device || p->l.device != params.at[0]->l.device)
       return moth_fail(ctx, MOTH_E_DEVICE, x.name,
-                       "number " MOTH_POS " lies on another device than the parameters",
+                       "number " MOTH_POS " is on another device than the parameters",
                        (long long)i);
   }
   return MOTH_OK;
@@ -54,7 +54,7 @@ static int may_write(moth_ctx *ctx, list x) {
   for (int64_t i = 0; i < x.of.n; i++) {
     if (ctx->grad_mode && moth_needs_grad(x.of.at[i]))
       return moth_fail(ctx, MOTH_E_GRAPH, x.name,
-                       "number " MOTH_POS " needs a gradient; steps run under no_grad",
+                       "number " MOTH_POS " requires a gradient; run steps under no_grad",
                        (long long)i);
     int status = moth_check_write(x.of.at[i], x.name, false);
     if (status) return status;
@@ -62,7 +62,7 @@ static int may_write(moth_ctx *ctx, list x) {
   return MOTH_OK;
 }
 
-/* least -HUGE_VAL: any number will do. */
+/* Fails unless value is in a range. If `least` is -HUGE_VAL, every number is allowed. */
 static void within(int *status, moth_ctx *ctx, const char *arg, double value, double least,
                    double most) {
   if (*status || least == -HUGE_VAL || (value >= least && value <= most)) return;
@@ -74,7 +74,7 @@ static void within(int *status, moth_ctx *ctx, const char *arg, double value, do
                         value);
 }
 
-/* The parameters' own gradients, in a block of n pointers, to be freed. */
+/* Returns the parameters' own gradients in an array of n pointers. The caller frees it. */
 static moth_tensor **own_grads(moth_ctx *ctx, moth_tensors params) {
   moth_tensor **at = moth_alloc(ctx, params.n * (int64_t)sizeof *at);
   for (int64_t i = 0; at && i < params.n; i++) {
@@ -89,7 +89,7 @@ static moth_tensor **own_grads(moth_ctx *ctx, moth_tensors params) {
   return at;
 }
 
-/* On a device other than the CPU: all parameters in one launch. */
+/* Updates all parameters in one launch, on a device other than the CPU. */
 static int steps_there(moth_ctx *ctx, const moth_step *s, const list *lists, int n) {
   const int64_t count = lists[0].of.n, bytes = count * n * (int64_t)sizeof(moth_tensor *);
   const moth_steps steps = {s, n};
@@ -105,7 +105,7 @@ static int steps_there(moth_ctx *ctx, const moth_step *s, const list *lists, int
   return status;
 }
 
-/* Each list is checked before anything is written. */
+/* Checks all lists before the first write. */
 static int step_lists(moth_ctx *ctx, const moth_step *s, const list *lists, int n) {
   moth_tensors params = lists[0].of;
   int status = MOTH_OK;
@@ -124,8 +124,9 @@ static int step_lists(moth_ctx *ctx, const moth_step *s, const list *lists, int 
   return status;
 }
 
-/* A step of every parameter. lists: params, grads, then n - 2 lists of state, but for those in the
-** set `without`. Without grads the parameters' own are used, which then need no handles. */
+/* Steps every parameter. lists has params, grads and n - 2 lists of state; the lists in the set
+** `without` are unused. Without grads, the parameters' own gradients are used, so they need no
+** handles. */
 static int step_all(moth_ctx *ctx, int status, const moth_step *s, list *lists, int n,
                     int without) {
   const moth_tensors params = lists[0].of;
@@ -142,9 +143,9 @@ static int step_all(moth_ctx *ctx, int status, const moth_step *s, list *lists, 
   return status;
 }
 
-/* -- what a step's list of arguments says by itself -- */
+/* -- defined by the step's list of arguments -- */
 
-/* The range of the number of this name. */
+/* Range of the argument of this name. */
 #define RANGE_step          1, HUGE_VAL
 #define RANGE_lr            0, HUGE_VAL
 #define RANGE_lr_grad       -HUGE_VAL, HUGE_VAL
@@ -175,8 +176,9 @@ static int step_all(moth_ctx *ctx, int status, const moth_step *s, list *lists, 
 #define LIST_bool(name)
 #define LIST_tensors(name) {#name, a->name},
 
-/* <op>_compose for arguments a: `checks`, in addition to the ranges, may set status; `without` is
-** the set of lists that are not used; the rest are fields of moth_step. */
+/* Defines <op>_compose for arguments a. `checks` is code that may set status, after the checks of
+** ranges. `without` is the set of unused lists. The other macro arguments are fields of
+** moth_step. */
 #define STEP(op, ARGS, checks, without, ...)                       \
   static int op##_compose(const op##_args *a, moth_tensor **out) { \
     int status = MOTH_OK;                                          \
@@ -218,7 +220,8 @@ STEP_OP(sgd_step_, SGD_STEP_, .public_name = "SGD",
 
 /* -- Adam and its variants -- */
 
-/* The fields common to all of them; `shrunk`: the decay is decoupled, at this rate. */
+/* Fields common to Adam and its variants. With `shrunk` the weight decay is decoupled, with this
+** rate. */
 #define ADAPTIVE(its_rule, its_lr, shrunk, rate)                    \
   .rule = (its_rule), .lr = (its_lr), .beta1 = a->beta1, .beta2 = a->beta2, \
   .eps = a->eps, .weight_decay = (shrunk) ? 0 : a->weight_decay,    \
@@ -244,8 +247,9 @@ STEP(nadam_step_, NADAM_STEP_, , 0, ADAPTIVE(MOTH_NADAM, a->lr, a->decoupled, 1)
 
 STEP_OP(nadam_step_, NADAM_STEP_, .public_name = "NAdam",
   .doc = "A step of NAdam (Dozat 2016): Adam with Nesterov momentum. lr and lr_grad are the "
-         "factors of the running mean and of the new gradient, bias corrections included; if "
-         "decoupled, weight_decay is the share that is subtracted in this step.",
+         "factors of the running mean and of the new gradient, including bias corrections. If "
+         "decoupled, weight_decay is the fraction of the parameter that is subtracted in this "
+         "step.",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.zeros(3)}, 1\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {step = 2, lr = 0.1,"
@@ -253,7 +257,7 @@ STEP_OP(nadam_step_, NADAM_STEP_, .public_name = "NAdam",
     " decoupled = true, maximize = true}",
   .counts = "step")
 
-/* How far the adaptive step may be trusted at step t; 0: not yet. */
+/* Returns RAdam's rectification factor at step t, or 0 if the variance is not yet usable. */
 static double radam_factor(double beta2, double t) {
   double correction = 1 - pow(beta2, t), most = 2 / (1 - beta2) - 1;
   double now = most - 2 * t * pow(beta2, t) / correction;

@@ -109,7 +109,8 @@ static int histc_ends(const histc_args *a, double *lo, double *hi) {
   }
   if (status) return status;
   if (*lo - *lo != 0 || *hi - *hi != 0)
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "%g to %g is no range; give min and max", *lo,
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input",
+                     "the range of the elements, %g to %g, is not valid; set min and max", *lo,
                      *hi);
   if (*lo == *hi) *lo -= 1, *hi += 1;
   return MOTH_OK;

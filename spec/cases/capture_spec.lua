@@ -669,7 +669,7 @@ describe("checks written in Lua hold in replays", function()
     assert.has_error_like(function() step(T {1LL, 4LL}) end,
       "bad argument 'input' to 'one_hot' %(class 4 is out of range")
     assert.has_error_like(function() step(T {1LL, 2LL}) end,
-      "bad argument 'num_classes' to 'one_hot' %(the step was recorded with 3 classes, and the "
+      "bad argument 'num_classes' to 'one_hot' %(the step was captured with 3 classes, but the "
       .. "largest is now 2; give the number of classes")
     assert.are.same({{0, 1, 0}, {0, 0, 1}}, step(T {2LL, 3LL}):tolist())
     assert.are.equal(1, recordings(step))

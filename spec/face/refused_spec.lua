@@ -270,7 +270,7 @@ local ROWS = [=[
   moth.bincount(moth.ones(2))
     bad argument 'input' to 'bincount' (integers are needed, got f32 (2))
   moth.histc(moth.ones(3), { min = 2, max = 1 })
-    bad argument 'max' to 'histc' (2 to 1 is no range)
+    bad argument 'max' to 'histc' (the range from min to max, 2 to 1, is not valid)
   moth.histogram(moth.ones(3), 0)
     bad argument 'bins' to 'histogram' (a number from 1 on or a vector is needed, got 0)
   moth.cov(moth.ones(2, 2, 2))
