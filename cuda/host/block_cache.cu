@@ -1,59 +1,59 @@
 /* block_cache.cu -- the block caches of a context's streams on a device.
 **
-** cudaMalloc waits for the device, so blocks are kept by size class. A block belongs to the stream
-** that it was taken for: given back, it may be taken again at once, since what still reads it there
-** was asked for before. Other streams may read it too: of those that were asked for anything while
-** the block was out, its stream waits, by an event, for what they were asked for until it came
-** back. That costs nothing where there is one stream, or where the others stood still meanwhile.
+** cudaMalloc synchronizes the device, so freed blocks are kept by size class. A block belongs to
+** the stream that it was allocated for. After it is freed, the same stream can reuse it at once,
+** because all work that still uses it was submitted before. Other streams may use the block, too.
+** When it is freed, its stream waits, by an event, for each other stream that had work submitted
+** while the block was in use. That costs nothing with one stream, or if the others were idle.
 **
-** Until garbage is collected for the first time each result is a block that nobody had before, so
-** all but the largest are cut from slabs, and cudaMalloc is asked once for many. A slab goes back
-** to the driver when all of its blocks are free.
-*/
+** Until the first garbage collection each result needs a new block, so all but the largest are cut
+** from slabs: one cudaMalloc serves many. A slab is returned to the driver when all of its blocks
+** are free. */
 #include "device.cuh"
 
 #include <stdlib.h>
 
-#ifdef MOTH_WATCHED /* by the emulator, who must know how many bytes of a block are a tensor's */
+#ifdef MOTH_WATCHED /* set by the emulator, which checks accesses against the tensor's bytes in a
+                    ** block */
 void moth_watch_block(cudaStream_t stream, void *at, int64_t used, int64_t size);
 #else
 static inline void moth_watch_block(cudaStream_t, void *, int64_t, int64_t) {}
 #endif
 
 #ifdef __CUDACC__
-/* What the driver maps at once; larger blocks share ten times that. MOTH_CUDA_SLAB=0: none, so that
-** compute-sanitizer sees where each block ends. */
+/* The driver's mapping granularity; larger blocks share slabs of ten times that. MOTH_CUDA_SLAB=0
+** disables slabs, so that compute-sanitizer sees the end of each block. */
 static const int64_t SLAB = getenv("MOTH_CUDA_SLAB") ? atoll(getenv("MOTH_CUDA_SLAB")) : 2 << 20;
 #else
-#define SLAB moth_emulated_slab() /* none, where the end of each block is watched */
+#define SLAB moth_emulated_slab() /* 0 if the emulator watches the end of each block */
 #endif
 
 typedef struct slab {
   char *at;
-  int64_t size, used; /* bytes, from the first on */
-  int out;      /* blocks cut from it that somebody has: its stream keeps the others */
+  int64_t size, used; /* bytes; used from the start on */
+  int out;      /* blocks in use or in other caches than its own stream's */
   struct slab *next;
 } slab;
 
-struct moth_block { /* one that was taken from the driver, or cut from a slab */
+struct moth_block { /* a block, allocated from the driver or cut from a slab */
   void *at;
   slab *from;         /* or NULL */
   moth_device_stream *of;
-  uint64_t since;     /* the place's last launch when it was taken */
-  unsigned c;         /* its class */
-  bool graphs;        /* the stream's graphs have it */
-  moth_block *next;   /* in its class's chain of free ones */
+  uint64_t since;     /* the last launch on the device when it was allocated */
+  unsigned c;         /* its size class */
+  bool graphs;        /* it belongs to the stream's graphs */
+  moth_block *next;   /* next free block of its class */
 };
 
 struct moth_blocks {
   moth_block *free_of[BLOCK_CLASSES];
   int64_t cached;
-  slab *slabs; /* of a stream; blocks of its graphs come from there */
+  slab *slabs; /* of a stream; its graphs allocate from the same slabs */
 };
 
-/* Classes of more than 2^k units of BLOCK_LEAST bytes, up to twice that: the first one's number,
-** and how many there are, as a power of two. From 32 MiB on they are finer: what a device gives is
-** gone, whether or not it is touched. */
+/* Size classes above 2^k units of BLOCK_LEAST bytes, up to twice that: the number of the first one,
+** and the log2 of their count. From 32 MiB on they are finer, because unused device memory is not
+** lazily mapped. */
 typedef struct octave {
   unsigned first, bits;
 } octave;
@@ -62,7 +62,8 @@ enum { FINE_OCTAVE = 16, FINE_CLASS = (FINE_OCTAVE - 2) * 8 };
 
 static octave octave_of(unsigned k) {
   if (k < FINE_OCTAVE) return octave{(k - 2) * 8, 3};
-  const unsigned bits = k < FINE_OCTAVE + 2 ? k - FINE_OCTAVE + 4 : 6; /* steps of 2 MiB, or 64 */
+  const unsigned bits = k < FINE_OCTAVE + 2 ? k - FINE_OCTAVE + 4 : 6; /* steps of 2 MiB, or 64
+                                                                       ** steps */
   const unsigned before = bits < 6 ? 0 : (k - FINE_OCTAVE - 2) * 64;
   return octave{FINE_CLASS - 16 + (1u << bits) + before, bits};
 }
@@ -105,11 +106,12 @@ static void *ask_driver(const moth_device_stream *s, int64_t nbytes) {
   cudaError_t error = cudaSetDevice(s->queue.device);
   if (!error) error = cudaMalloc(&at, (size_t)nbytes);
   if (!error) return at;
-  cudaGetLastError(); /* else the next launch would report it */
+  cudaGetLastError(); /* clear the error, or the next launch would report it */
   return NULL;
 }
 
-/* A slab with so many bytes left, which are an eighth of it at most; NULL: there is none. */
+/* A slab with at least this many bytes left; the block is at most an eighth of a slab. NULL: there
+** is none. */
 static slab *slab_for(moth_device_stream *s, int64_t nbytes) {
   const int64_t least = SLAB, size = nbytes <= least / 8 ? least : 10 * least;
   if (nbytes > size / 8) return NULL;
@@ -152,7 +154,8 @@ static moth_block *take_free(moth_blocks *from, unsigned c) {
   return b;
 }
 
-/* None that is free is given back for it: a capture must not wait, and graphs keep theirs. */
+/* Free blocks are not returned to make room: a capture must not synchronize, and graphs keep their
+** blocks. */
 moth_block *moth_blocks_take_for_graph(moth_device_stream *s, int64_t nbytes) {
   const unsigned c = moth_block_class(nbytes);
   if (c >= BLOCK_CLASSES) return NULL;
@@ -198,7 +201,7 @@ static void drop_slabs(moth_blocks *b, bool all) {
   }
 }
 
-/* The block's stream waits for those that may still use it. */
+/* The block's stream waits for the streams that may still use it. */
 static void wait_for_others(const moth_block *b) {
   moth_place *p = b->of->place;
   for (int i = 0; i < p->nstreams; i++) {
@@ -210,13 +213,13 @@ static void wait_for_others(const moth_block *b) {
 
 void moth_block_give(moth_block *b) {
   moth_blocks *to = b->graphs ? b->of->graphs.blocks : b->of->blocks;
-  if (b->of->place->nstreams > 1 && !b->graphs) wait_for_others(b); /* graphs go in order */
+  if (b->of->place->nstreams > 1 && !b->graphs) wait_for_others(b); /* graphs run in order */
   if (!b->graphs) moth_watch_block(b->of->queue.stream, b->at, 0, moth_block_size(b->c));
   if (!b->graphs && b->from) b->from->out--;
   put_free(to, b);
 }
 
-/* Those of slabs that others have blocks of stay; of graphs they become the stream's. */
+/* Blocks of slabs that are partly in use stay; those of graphs go back to the stream's cache. */
 void moth_blocks_drop(moth_blocks *b) {
   b->cached = 0;
   for (int c = 0; c < BLOCK_CLASSES; c++) {
@@ -230,7 +233,7 @@ void moth_blocks_drop(moth_blocks *b) {
         put_free(at->of->blocks, at);
         continue;
       }
-      if (!at->from) cudaFree(at->at); /* waits for the device */
+      if (!at->from) cudaFree(at->at); /* synchronizes the device */
       free(at);
     }
   }

@@ -1,10 +1,9 @@
-/* device.cu -- the plugin's entrance; what a context keeps of each device, and its troubles there.
+/* device.cu -- the plugin's entry point, and the state and errors of a context on each device.
 **
-** Nothing of CUDA is touched before the first count, and no device before its first use: then the
-** context gets a stream of its own there, with a block cache and records for troubles. The CUDA
-** runtime is linked in and opens the driver by itself; without one, or without a card, counting
-** says so.
-*/
+** No CUDA function is called before the first device count, and no device is initialized before its
+** first use. Then the context gets its own stream there, with a block cache and error records. The
+** CUDA runtime is linked statically and opens the driver itself; without a driver or a GPU, the
+** count reports it. */
 #include "device.cuh"
 #include "lib/gemm.cuh"
 
@@ -12,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LAST_OPS = 4 }; /* that a failure names */
+enum { LAST_OPS = 4 }; /* named in a failure message */
 
 typedef struct context_state {
   moth_place of[MOTH_MAX_DEVICES + 1];
@@ -20,7 +19,7 @@ typedef struct context_state {
 
 const moth_host *moth_engine;
 
-/* -- processes: CUDA does not live on in a forked child -- */
+/* -- processes: CUDA does not work in a forked child -- */
 
 static bool forked;
 static pthread_once_t watched = PTHREAD_ONCE_INIT;
@@ -29,7 +28,7 @@ static void in_child(void) { forked = true; }
 static void watch(void) { pthread_atfork(NULL, NULL, in_child); }
 bool moth_is_forked(void) { return forked; }
 
-/* Before anything is asked of CUDA: from then on no child can use it. */
+/* Called before CUDA is used: from then on no child process can use CUDA. */
 static int check_process(moth_ctx *ctx) {
   pthread_once(&watched, watch);
   if (!forked) return MOTH_OK;
@@ -38,7 +37,7 @@ static int check_process(moth_ctx *ctx) {
 }
 
 int moth_fail_cuda(moth_ctx *ctx, const char *what, cudaError_t error) {
-  cudaGetLastError(); /* what is told once need not be told again */
+  cudaGetLastError(); /* a reported error need not be reported again */
   return moth_fail(ctx, error == cudaErrorMemoryAllocation ? MOTH_E_MEM : MOTH_E_CUDA, NULL,
                    "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
 }
@@ -86,9 +85,9 @@ moth_place *moth_place_seen(moth_ctx *ctx, int device) {
   return s && !forked && s->of[device].nstreams ? &s->of[device] : moth_place_of(ctx, device);
 }
 
-/* -- troubles: what kernels found, and what CUDA says late -- */
+/* -- errors: reported by kernels, and asynchronous errors of CUDA -- */
 
-/* The oldest launch that has found something, and what. */
+/* Finds the oldest launch whose kernel reported an error. */
 static const char *find_trouble(const moth_place *p, moth_trouble *t) {
   uint64_t oldest = UINT64_MAX;
   const char *op = NULL;
@@ -108,7 +107,7 @@ static const char *find_trouble(const moth_place *p, moth_trouble *t) {
   return op ? op : "an op";
 }
 
-/* Tells of it, once all streams stand still: nobody writes to the pages meanwhile. */
+/* Raises the error when all streams are idle: nothing writes to the pages then. */
 static int tell_trouble(moth_ctx *ctx, moth_place *p) {
   moth_trouble t = {};
   moth_streams_finish(p);
@@ -136,7 +135,7 @@ static int tell_trouble(moth_ctx *ctx, moth_place *p) {
     case TROUBLE_SINGULAR:
       return moth_fail(ctx, MOTH_E_DOMAIN, NULL, "'%s', which ran before on the GPU, met a matrix "
                        "that is singular: it has no inverse", op);
-    case TROUBLE_ZERO: /* of to_index, which no script names */
+    case TROUBLE_ZERO: /* raised by to_index, which users do not call by name */
       return moth_fail(ctx, MOTH_E_INDEX, NULL,
                        "an op that ran before on the GPU: positions count from 1, got 0");
     default:
@@ -149,7 +148,7 @@ const moth_queue *moth_queue_of(moth_ctx *ctx, int device) {
   moth_place *p = moth_place_of(ctx, device);
   if (!p) return NULL;
   moth_device_stream *s = moth_stream_now(p);
-  if (s->graphs.now) return &s->queue; /* its parts have records of their own */
+  if (s->graphs.now) return &s->queue; /* its parts have their own records */
   if (*(volatile int *)&p->streams[0]->page->any) {
     tell_trouble(ctx, p);
     return NULL;
@@ -172,7 +171,7 @@ moth_library_state *moth_library_state_of(const moth_queue *q, int whose) {
   return &stream_of(q)->kept[whose];
 }
 
-static bool blocking; /* MOTH_CUDA_BLOCKING: each launch is waited for */
+static bool blocking; /* MOTH_CUDA_BLOCKING: synchronize after each launch */
 
 bool moth_is_blocking(void) { return blocking; }
 
@@ -183,7 +182,7 @@ void moth_note_launch(moth_device_stream *s, const char *op) {
   asked->number = s->last;
 }
 
-/* What a kernel did wrong is told by whatever is asked next. */
+/* An asynchronous kernel failure is raised by the next call. */
 static int fail_late(moth_ctx *ctx, const moth_device_stream *s, cudaError_t error) {
   char text[160] = "the GPU failed some time ago; launched last:";
   for (unsigned i = 1; i <= LAST_OPS && i <= s->launches; i++) {
@@ -194,7 +193,7 @@ static int fail_late(moth_ctx *ctx, const moth_device_stream *s, cudaError_t err
   return moth_fail_cuda(ctx, text, error);
 }
 
-/* After a launch. An error that stays is of an earlier one. */
+/* Called after a launch. A sticky error is from an earlier launch. */
 static int finish_launch(moth_ctx *ctx, moth_device_stream *s, cudaError_t error) {
   if (error && cudaStreamQuery(s->queue.stream) == error) return fail_late(ctx, s, error);
   moth_note_launch(s, moth_engine->op_under_way(ctx));
@@ -231,14 +230,15 @@ int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel) {
 
 int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel_call *call) {
   moth_device_stream *s = stream_of(q);
-  if (call->grid.x == 0) /* of grid_for */
+  if (call->grid.x == 0) /* grid_for found the grid too large */
     return moth_fail(ctx, MOTH_E_LIMIT, NULL, "its tensors are too large for one launch on a GPU");
   int status = call->shared > SHARED_UNASKED ? moth_ask_room(ctx, q, call->kernel) : MOTH_OK;
   if (status) return status;
   if (s->graphs.now) return moth_graph_launch(ctx, s, call, cudaSuccess);
   s->place->work.kernels++;
   cudaError_t error = moth_ask(call, q->stream);
-  if (error == cudaErrorMemoryAllocation) { /* at its first launch a kernel's code wants room */
+  if (error == cudaErrorMemoryAllocation) { /* loading a kernel's code at its first launch can run
+                                            ** out of memory */
     cudaGetLastError();
     moth_blocks_trim(s->place);
     error = moth_ask(call, q->stream);
@@ -337,7 +337,7 @@ static void close_context(moth_ctx *ctx) {
   if (at) *at = NULL;
 }
 
-/* -- the entrance -- */
+/* -- the entry point -- */
 
 extern const moth_device_kernel *const __start_moth_kernels[] MOTH_LOCAL;
 extern const moth_device_kernel *const __stop_moth_kernels[] MOTH_LOCAL;

@@ -1,13 +1,12 @@
-/* graph.cu -- CUDA graphs: launches that are written down once, by capturing a stream, and are then
-** asked for together. A graph runs on the stream that it was made on; where another is the
-** current one they wait for each other.
+/* graph.cu -- CUDA graphs: launches that are recorded once, by capturing a stream, and then
+** submitted together. A graph runs on the stream that it was captured on; if another stream is
+** current, each waits for the other.
 **
-** A graph comes in parts, an op's launches each. For kernels of a part that varies their nodes are
-** remembered: when the part is asked for again, they get the new arguments, and nothing runs before
-** the graph does. Each part has a record for troubles, so that a late error names its op. Blocks
-** that kernels work in are kept apart from those of tensors for as long as the stream has graphs;
-** one's work may lie where another's does, as they run one after the other.
-*/
+** A graph consists of parts; a part is the launches of one op. If a part varies, the graph keeps
+** the nodes of its kernels: on replay they get the new arguments; nothing runs before the whole
+** graph does. Each part has an error record, so that a late error names its op. Scratch blocks of
+** kernels are kept apart from blocks of tensors as long as the stream has graphs. Two graphs may
+** share scratch memory, since they run one after the other. */
 #include "device.cuh"
 
 #include <stdlib.h>
@@ -15,25 +14,26 @@
 typedef struct graph_part {
   const char *op;
   bool varies;
-  unsigned first, count; /* its nodes, if it varies */
+  unsigned first, count; /* its nodes, if the part varies */
 } graph_part;
 
 struct moth_graph {
   moth_graph *next;
   moth_device_stream *of;
-  int back;        /* the stream that is to be the current one again, or -1 */
-  uint64_t number; /* of its last launch */
+  int back;        /* the stream to make current again, or -1 */
+  uint64_t number; /* number of its last launch */
   cudaGraph_t graph;
-  cudaGraphExec_t exec; /* NULL: it is being made */
+  cudaGraphExec_t exec; /* NULL: being captured */
   graph_part *parts;
-  uint32_t nparts, part;  /* how many, and which one launches are for */
-  cudaGraphNode_t *nodes; /* of kernels whose arguments vary */
+  uint32_t nparts, part;  /* number of parts, and the current part */
+  cudaGraphNode_t *nodes; /* of kernels with varying arguments */
   unsigned nnodes, room;
-  unsigned at;            /* the next one to be changed */
-  moth_trouble *records, *records_there; /* of each part, as the CPU and as the device see them */
+  unsigned at;            /* the next node to update */
+  moth_trouble *records, *records_there; /* one for each part; their address for the CPU and for the
+                                         ** device */
 };
 
-/* -- making and freeing -- */
+/* -- creating and freeing -- */
 
 static void graph_delete(moth_graph *g) {
   if (g->exec) cudaGraphExecDestroy(g->exec);
@@ -83,7 +83,7 @@ static moth_graph *graph_begin(moth_ctx *ctx, int device, uint32_t parts) {
   return g;
 }
 
-/* What its kernels have found is still told. */
+/* Errors that its kernels reported are still raised. */
 static void keep_troubles(const moth_graph *g) {
   moth_device_stream *s = g->of;
   for (uint32_t i = 0; i < g->nparts; i++) {
@@ -96,7 +96,8 @@ static void keep_troubles(const moth_graph *g) {
   }
 }
 
-/* Its stream becomes the current one, behind the one that is; and that again, behind it. */
+/* Makes the graph's stream current, ordered after the current stream; leave() restores it, in
+** order. */
 static cudaError_t enter(moth_graph *g) {
   moth_place *p = g->of->place;
   moth_device_stream *now = moth_stream_now(p);
@@ -106,7 +107,7 @@ static cudaError_t enter(moth_graph *g) {
   return moth_stream_join(g->of, now);
 }
 
-/* What was asked for runs: a join that fails must not look as if it had not. */
+/* The work has been submitted, so a join that fails must not hide it. */
 static void leave(moth_graph *g, bool behind) {
   moth_place *p = g->of->place;
   if (g->back < 0) return;
@@ -125,7 +126,7 @@ static void graph_drop(moth_ctx *ctx, moth_graph *g) {
   if (now) s->graphs.now = NULL;
   leave(g, there);
   if (!there) return;
-  cudaGetLastError(); /* a capture that failed tells it once more */
+  cudaGetLastError(); /* a failed capture reports its error once more */
   cudaStreamSynchronize(s->queue.stream);
   keep_troubles(g);
   for (moth_graph **at = &s->graphs.all; *at; at = &(*at)->next)
@@ -150,7 +151,7 @@ void moth_graphs_close(moth_device_stream *s) {
 
 static int note_node(moth_ctx *ctx, moth_graph *g) {
   enum cudaStreamCaptureStatus status;
-  const cudaGraphNode_t *last = NULL; /* those that the next launch would follow */
+  const cudaGraphNode_t *last = NULL; /* the nodes that the next launch depends on */
   size_t n = 0;
 #if CUDART_VERSION >= 13000
   cudaError_t error =
@@ -201,7 +202,7 @@ int moth_graph_launch(moth_ctx *ctx, moth_device_stream *s, const moth_kernel_ca
   return call ? note_node(ctx, g) : fail_change(ctx);
 }
 
-/* The part that was changed last has had all of its kernels. */
+/* All kernels of the last updated part must have been launched. */
 static int finish_part(moth_ctx *ctx, const moth_graph *g) {
   if (!g->exec || g->of->graphs.now != g) return MOTH_OK;
   const graph_part *p = &g->parts[g->part];
@@ -246,7 +247,7 @@ static int graph_launch(moth_ctx *ctx, moth_graph *g) {
   return MOTH_OK;
 }
 
-/* -- troubles -- */
+/* -- errors -- */
 
 const char *moth_graphs_trouble(moth_device_stream *s, uint64_t *oldest, moth_trouble *t) {
   const char *op = NULL;
@@ -262,7 +263,7 @@ const char *moth_graphs_trouble(moth_device_stream *s, uint64_t *oldest, moth_tr
   return op;
 }
 
-/* -- what the engine gets -- */
+/* -- the functions that the core calls -- */
 
 static void work_so_far(moth_ctx *ctx, int device, moth_device_work *work) {
   const moth_place *p = moth_place_seen(ctx, device);

@@ -1,15 +1,14 @@
-/* host.h -- the engine as the plugin sees it: core/device/backend.h, and its functions under their
-** names.
+/* host.h -- the core as the plugin sees it: core/device/backend.h, and macros that give its
+** functions their usual names.
 **
-** Nothing here links to libmoth: every call goes through the table that moth_backend_init was
-** given. Kernels are written with the names that the engine's own files use.
-*/
+** The plugin does not link to libmoth: every call goes through the table that moth_backend_init
+** receives. Kernels use the same names as the core's own files. */
 #ifndef MOTH_CUDA_HOST_H
 #define MOTH_CUDA_HOST_H
 
 #include "../../core/device/backend.h"
 #include "../../core/tensor/tensor.h"
-#include "../../core/moth_lua.h" /* MOTH_CUDNN_... */
+#include "../../core/moth_lua.h" /* for MOTH_CUDNN_... */
 
 #define MOTH_LOCAL __attribute__((visibility("hidden")))
 
@@ -17,7 +16,7 @@ MOTH_LOCAL extern const moth_host *moth_engine;
 
 #define moth_dtype_size (moth_engine->dtype_size)
 #define moth_fail (moth_engine->fail)
-#define moth_status (moth_engine->status) /* what the last failure was */
+#define moth_status (moth_engine->status) /* the status of the last failure */
 #define moth_str (moth_engine->str)
 #define moth_dtype_name (moth_engine->dtype_name)
 #define moth_tensor_new (moth_engine->tensor_new)
@@ -43,18 +42,19 @@ MOTH_LOCAL extern const moth_host *moth_engine;
 #define moth_cudnn_is (moth_engine->cudnn)
 #define moth_map_name (moth_engine->map_name)
 
-/* Where element 0 lies: an address on the tensor's device. tensor.h's moth_at reads the engine's
-** own table of sizes, which a plugin cannot see. */
+/* The address of element 0 on the tensor's device. tensor.h's moth_at reads the core's own table of
+** sizes, which a plugin cannot see. */
 static inline char *moth_address(const moth_tensor *x) {
   return x->storage->data + x->l.offset * moth_engine->dtype_size[x->l.dtype];
 }
 
-/* channels_last, and not in row-major order as well: tensor.h's moth_channels_last. */
+/* channels_last, and not row-major at the same time: as tensor.h's moth_channels_last. */
 static inline bool moth_is_channels_last(const moth_tensor *x) {
   return moth_layout_channels_last(&x->l) && !moth_layout_contiguous(&x->l);
 }
 
-/* An owned tensor with x's elements, packed in the one order or the other. */
+/* A new tensor with x's elements, packed in row-major order or channels_last; the caller releases
+** it. */
 static inline moth_tensor *moth_packed_as(const moth_tensor *x, bool channels_last) {
   return channels_last ? moth_packed_channels_last(x) : moth_packed(x);
 }

@@ -1,9 +1,8 @@
-/* jit.cu -- kernels made at run time: NVRTC, opened where it is installed, compiles their source
-** for the device at hand, and the runtime loads what comes out.
+/* jit.cu -- kernels compiled at run time. NVRTC, if it is installed, compiles their source for the
+** current device, and the runtime loads the code.
 **
-** What was compiled is kept on disk (jit_cache.cu). MOTH_NVRTC_LOG names a file that all sources
-** are added to, without what all begin with.
-*/
+** Compiled code is cached on disk (jit_cache.cu). MOTH_NVRTC_LOG names a file that all sources are
+** appended to, without the common preamble. */
 #include "jit.cuh"
 
 #include <pthread.h>
@@ -14,7 +13,7 @@
 
 static_assert(MOTH_MAX_DIMS == 8, "as preamble.cuh says");
 
-/* -- NVRTC: nvrtc.h need not be there when this is compiled -- */
+/* -- NVRTC: declared here, because nvrtc.h may be missing at build time -- */
 
 typedef struct nvrtc_program *nvrtcProgram;
 
@@ -50,8 +49,8 @@ static void ask_for_nvrtc(void) {
 
 /* -- compiling -- */
 
-/* For the device itself, or, if it is newer than this NVRTC, what the driver compiles on for it.
-** false: it is older. */
+/* Compiles for the device, or, if it is newer than this NVRTC, to PTX that the driver compiles.
+** false: the device is too old. */
 static bool choose_target(int device, char *option, size_t room, bool *is_ptx) {
   enum { MOST = 64 };
   int n = 0, list[MOST], best = 0;
@@ -63,7 +62,7 @@ static bool choose_target(int device, char *option, size_t room, bool *is_ptx) {
   return best > 0;
 }
 
-/* What could not be done: its words, and the first ones of who knows more. */
+/* An error message: what failed, and the start of the library's message. */
 typedef struct trouble_text {
   char *to;
   size_t room;
@@ -84,7 +83,7 @@ static int tell_log(trouble_text why, nvrtcProgram p) {
 }
 
 typedef struct made_code {
-  char *at; /* for free() */
+  char *at; /* the caller calls free() */
   size_t size;
 } made_code;
 
@@ -116,7 +115,7 @@ static int compile(trouble_text why, const target *to, const char *source, made_
 /* -- loading -- */
 
 #if CUDART_VERSION >= 12080
-/* What is loaded stays. It goes to the device now: not while a graph is made. */
+/* Loaded code is never freed. It is sent to the device now: not while a graph is captured. */
 static int load(trouble_text why, const char *code, const char *const *kernels, int n,
                 const void **at) {
   cudaLibrary_t library;
@@ -129,7 +128,8 @@ static int load(trouble_text why, const char *code, const char *const *kernels, 
   }
   if (!error) return MOTH_OK;
   cudaGetLastError();
-  if (error == cudaErrorMemoryAllocation) return MOTH_E_MEM; /* there may be some next time */
+  if (error == cudaErrorMemoryAllocation) return MOTH_E_MEM; /* out of memory: a later call may
+                                                             ** succeed */
   return cannot(why, "what NVRTC compiled cannot be loaded", cudaGetErrorString(error));
 }
 #else
@@ -144,7 +144,7 @@ cudaError_t moth_made_load(const void *kernel) {
   return cudaFuncGetAttributes(&found, kernel);
 }
 
-/* For who wants to read what was made. */
+/* Appends the source to the file that MOTH_NVRTC_LOG names. */
 static void note(const char *source) {
   const char *path = getenv("MOTH_NVRTC_LOG");
   FILE *file = path && *path ? fopen(path, "a") : NULL;
@@ -153,7 +153,7 @@ static void note(const char *source) {
   fclose(file);
 }
 
-/* From the disk, if what lies there can be loaded; else it is compiled, and kept there. */
+/* Loads the code from the cache on disk if possible; else compiles and stores it there. */
 static int load_source(trouble_text why, const moth_queue *q, const char *source,
                        const char *const *kernels, int n, const void **at) {
   char name[4096];

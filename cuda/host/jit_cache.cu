@@ -1,10 +1,9 @@
-/* jit_cache.cu -- what NVRTC compiled, kept on disk for the next process, which then need not wait.
+/* jit_cache.cu -- NVRTC's compiled code, cached on disk for later processes.
 **
-** Files lie in MOTH_CACHE, else in $XDG_CACHE_HOME/moth or ~/.cache/moth; `none` keeps nothing, and
-** so does the GPU emulator on the CPU unless a folder is named. A file's name is a hash of
-** all that its code depends on. One that is cut off or changed is as good as none; a new one
-** appears whole or not at all.
-*/
+** The folder is MOTH_CACHE, else $XDG_CACHE_HOME/moth or ~/.cache/moth; `none` disables the cache.
+** The GPU emulator uses no cache unless a folder is named. A file's name is a hash of all that its
+** code depends on. A truncated or changed file is ignored; a new file is written to a temporary
+** name and renamed. */
 #include "jit.cuh"
 
 #include <stdio.h>
@@ -12,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct head { /* of a file; the code follows */
+typedef struct head { /* the header of a file; the code follows */
   char magic[8];
   uint64_t size, sum;
 } head;
@@ -21,7 +20,7 @@ static const char MAGIC[8] = {'m', 'o', 't', 'h', 'm', 'a', 'd', '1'};
 static const uint64_t MOST = 64 << 20;
 
 static uint64_t hash_bytes(uint64_t hash, const char *at, size_t n) {
-  for (size_t i = 0; i < n; i++) { /* FNV-1a, its high bits brought down */
+  for (size_t i = 0; i < n; i++) { /* FNV-1a, with its high bits mixed into the low ones */
     hash = (hash ^ (unsigned char)at[i]) * 1099511628211u;
     hash ^= hash >> 29;
   }
@@ -32,7 +31,7 @@ static uint64_t sum_of(const char *code, uint64_t n) {
   return hash_bytes(14695981039346656037u, code, (size_t)n);
 }
 
-/* The folder, made where it is missing; false: there is none. */
+/* Finds the folder, and creates it if it is missing; false: there is none. */
 static bool folder(char *to, size_t room) {
   const char *own = getenv("MOTH_CACHE"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   int n = 0;

@@ -1,17 +1,16 @@
-/* launch.cuh -- how kernels are launched, and how the functions that launch them become known.
+/* launch.cuh -- launches kernels, and registers the functions that launch them.
 **
 **   static __global__ void twice(int64_t n, float *y, const float *x) {...}
 **
-**   MOTH_CUDA(double_it) {                   // the op's name; `a` are its arguments, `out` results
+**   MOTH_CUDA(double_it) {                   // the op's name; `a`: arguments, `out`: results
 **     int64_t n = out[0]->l.numel;
 **     return launch(a->ctx, out[0], twice, blocks_for(n), BLOCK, 0, n, data<float>(out[0]), ...);
 **   }
 **
-** MOTH_CUDA puts name and function into a section of the plugin that moth_backend_init walks, so a
-** kernel in a new file is found without a list that names it. Its arguments are the struct of the
-** op's own header. Everything is asked of the stream that is current for its context and device, in
-** order, and a launcher never waits.
-*/
+** MOTH_CUDA puts name and function into a section of the plugin that moth_backend_init reads, so a
+** kernel in a new file needs no central list. Its arguments are the struct of the op's own header.
+** All work is submitted to the current stream of its context and device, in order, and a launcher
+** never waits. */
 #ifndef MOTH_CUDA_LAUNCH_CUH
 #define MOTH_CUDA_LAUNCH_CUH
 
@@ -38,14 +37,14 @@
 
 enum { WARP = 32, BLOCK = 256 };
 
-/* A grid of so many blocks. Where there cannot be so many it is empty, which a launch refuses: cut
-** off to 32 bits they would be fewer, and nobody would know. */
+/* A grid of x * y * z blocks. If there are too many, the grid is empty, and the launch fails:
+** truncated to 32 bits, it would silently have too few blocks. */
 static inline dim3 grid_for(int64_t x, int64_t y = 1, int64_t z = 1) {
   const bool fits = x <= INT32_MAX && y <= 65535 && z <= 65535;
   return fits ? dim3((unsigned)x, (unsigned)y, (unsigned)z) : dim3(0);
 }
 
-/* Blocks of BLOCK threads for n elements, `each` a thread: at least one. */
+/* Blocks of BLOCK threads for n elements, `each` elements for a thread: at least one block. */
 static inline dim3 blocks_for(int64_t n, int64_t each = 1) {
   const int64_t blocks = (n + BLOCK * each - 1) / (BLOCK * each);
   return grid_for(blocks < 1 ? 1 : blocks);
@@ -53,42 +52,43 @@ static inline dim3 blocks_for(int64_t n, int64_t each = 1) {
 
 template <class T> static inline T *data(const moth_tensor *x) { return (T *)moth_address(x); }
 
-/* What a kernel finds wrong with the values it meets is told to the host by a record of its launch,
-** in memory that both can reach: the first finding counts, and the host looks at *any. */
+/* A launch's error record, in memory that the kernel and the host share: a kernel reports invalid
+** values here. The first report counts, and the host checks *any. */
 typedef struct moth_trouble {
-  int code;        /* enum below, 0: none */
-  int *any;        /* one for all launches */
-  long long value; /* what was found */
-  long long limit; /* what it had to be below */
+  int code;        /* 0: no error; else one of the enum below */
+  int *any;        /* shared by all launches */
+  long long value; /* the invalid value */
+  long long limit; /* its upper limit (exclusive) */
 } moth_trouble;
 enum { TROUBLE_INDEX = 1, TROUBLE_DIVISION, TROUBLE_CLASS, TROUBLE_ZERO, TROUBLE_DOMAIN,
-       TROUBLE_LENGTH, /* of a sequence, where limit is the greatest there is */
-       TROUBLE_DEFINITE, /* of a matrix, value the size of the block that is not positive */
+       TROUBLE_LENGTH, /* of a sequence; limit is the greatest valid value */
+       TROUBLE_DEFINITE, /* of a matrix; value is the order of the leading minor that is not
+                         ** positive */
        TROUBLE_SINGULAR };
 
-/* The current stream of a context on a device; moth_queue_of makes that device current too. */
+/* The current stream of a context on a device; moth_queue_of also makes that device current. */
 typedef struct moth_queue {
   cudaStream_t stream;
-  moth_trouble *trouble; /* of the next launch, as kernels see it */
-  int device;            /* as CUDA counts */
+  moth_trouble *trouble; /* of the next launch; a device address */
+  int device;            /* counts from 0 */
   int processors;        /* multiprocessors */
   int major, minor;
-  bool tensor_cores;     /* do kernels of mma.cuh run here? */
-  size_t shared;         /* most bytes of dynamic shared memory a block may ask for */
-  bool together;         /* can it launch blocks that wait for each other? */
+  bool tensor_cores;     /* can kernels of mma.cuh run here? */
+  size_t shared;         /* maximal dynamic shared memory of a block, in bytes */
+  bool together;         /* does it support cooperative launches? */
 } moth_queue;
 MOTH_LOCAL const moth_queue *moth_queue_of(moth_ctx *ctx, int device); /* NULL: error set */
 
-/* What follows a copy, a fill or a library's call on q's stream: its error, or MOTH_OK. */
+/* Called after a copy, a fill or a library call on q's stream; returns its error, or MOTH_OK. */
 MOTH_LOCAL int moth_launched(moth_ctx *ctx, const moth_queue *q, cudaError_t error);
 
-/* Asks for a kernel; where a graph is being made or changed, there (graph.cu). */
+/* Launches a kernel; while a graph is captured or updated, adds it to the graph (graph.cu). */
 typedef struct moth_kernel_call {
   const void *kernel;
   dim3 grid, block;
   size_t shared;
   void **args;   /* addresses of its arguments */
-  bool together; /* its blocks wait for each other */
+  bool together; /* cooperative: its blocks wait for each other */
 } moth_kernel_call;
 MOTH_LOCAL int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel_call *call);
 
@@ -110,24 +110,25 @@ static inline int launch_on(moth_ctx *ctx, const moth_queue *q, void (*kernel)(P
   }(args...);
 }
 
-/* Asks for a kernel on the device that y lies on. Arguments are converted to the kernel's types. */
+/* Launches a kernel on y's device. Arguments are converted to the kernel's types. */
 template <class... P, class... A>
 static inline int launch(moth_ctx *ctx, const moth_tensor *y, void (*kernel)(P...), dim3 grid,
                          dim3 block, size_t shared, A... args) {
   return launch_on(ctx, moth_queue_of(ctx, y->l.device), kernel, grid, block, shared, args...);
 }
 
-/* Where for want of scratch another kernel does it: that is no failure. */
+/* Clears the error if scratch memory is short and another kernel runs instead. */
 static inline void forget_failure(moth_ctx *ctx) { moth_fail(ctx, MOTH_OK, NULL, "%s", ""); }
 
 /* -- in kernels -- */
 
-/* This thread's number among all of the grid. */
+/* This thread's index in the grid. */
 static __device__ inline int64_t thread_number() {
   return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-/* One thread tells for all of its warp that come here: each time is an atomic across the bus. */
+/* One thread reports for all active threads of its warp: each report is an atomic access over the
+** bus. */
 static __device__ inline void report(moth_trouble *t, int code, long long value, long long limit) {
   const unsigned row = threadIdx.z * blockDim.y + threadIdx.y;
   const int lane = (int)((row * blockDim.x + threadIdx.x) % WARP);

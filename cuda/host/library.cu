@@ -1,9 +1,8 @@
-/* library.cu -- NVIDIA's libraries, opened at run time where they are installed: nothing is linked
-** to them, and what they do is done by kernels of our own where they are missing.
+/* library.cu -- opens NVIDIA's libraries at run time if they are installed. Nothing is linked to
+** them; without them Moth's own kernels do the work.
 **
 ** MOTH_CUBLASLT, MOTH_CUDNN and MOTH_NVRTC in the environment name a file to open instead, or
-** `none`. The GPU emulator on the CPU has none of them unless a file is named.
-*/
+** `none`. The GPU emulator uses none of them unless a file is named. */
 #include "device.cuh"
 
 #include <dlfcn.h>
@@ -16,7 +15,7 @@ typedef struct library {
   const char *files[3];
 } library;
 
-/* The library of the runtime that is linked in first: it asks no more of the driver. */
+/* First the library version of the linked runtime: it needs no newer driver. */
 #if defined(CUDART_VERSION) && CUDART_VERSION < 13000
 #define LT_FILES "libcublasLt.so.12", "libcublasLt.so.13"
 #define RTC_FILES "libnvrtc.so.12", "libnvrtc.so.13"
@@ -68,7 +67,7 @@ void *moth_library(int which) {
   return handle;
 }
 
-/* Asked once a process for each library. */
+/* Looked up once in a process for each library. */
 bool moth_library_functions(int which, const char *const *names, int n, void **at) {
   void *handle = moth_library(which);
   for (int i = 0; handle && i < n; i++)
@@ -76,7 +75,7 @@ bool moth_library_functions(int which, const char *const *names, int n, void **a
   return handle != NULL;
 }
 
-/* -- what was found -- */
+/* -- the report of what was found -- */
 
 typedef struct text {
   char *at;

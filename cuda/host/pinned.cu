@@ -1,17 +1,16 @@
-/* pinned.cu -- page-locked memory of the CPU, which a device copies from and to by itself while
-** both go on. To lock pages takes longer than to copy them, so blocks are kept: one pool for the
-** process, since such memory goes from thread to thread as tensors do.
+/* pinned.cu -- page-locked CPU memory, which a device copies from and to asynchronously. Locking
+** pages takes longer than copying them, so blocks are cached: in one pool for the process, because
+** tensors, and with them blocks, move between threads.
 **
-** A block that comes back while copies are under way joins a line, and is free when an event behind
-** each of them has passed. The same line is the ring through which copies from ordinary memory go.
-** Nothing that takes long is done under the pool's lock: no waiting, no locking of pages.
-*/
+** A block that is freed while copies are in progress is queued, and becomes free when an event
+** after each copy has passed. Copies from ordinary memory use blocks of the same queue as a ring
+** buffer. Slow calls are made without the pool's lock: no synchronization, no locking of pages. */
 #include "device.cuh"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-typedef struct use { /* a stream that copies were asked of */
+typedef struct use { /* a stream with copies of the block */
   cudaStream_t stream;
   int device;
   cudaEvent_t event;
@@ -23,13 +22,13 @@ struct moth_pinned {
   char *at;
   unsigned c; /* its size class */
   use *uses;
-  moth_pinned *next; /* in its class's chain of free ones, or in the line */
+  moth_pinned *next; /* next in its class's list of free blocks, or in the queue */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static moth_pinned *free_of[BLOCK_CLASSES];
-static moth_pinned *first, *last; /* the line */
-static int64_t under_way;         /* bytes in it */
+static moth_pinned *first, *last; /* the queue */
+static int64_t under_way;         /* bytes in the queue */
 
 char *moth_pinned_address(const moth_pinned *p) { return p->at; }
 
@@ -38,13 +37,13 @@ moth_pinned *moth_pinned_of(const moth_tensor *x) {
   return s->deleter == moth_pinned_give ? (moth_pinned *)s->owner : NULL;
 }
 
-/* Whether all copies from and to p are over; `wait`: once they are. */
+/* Tests if all copies from and to p are done; `wait`: waits until they are. */
 static bool is_done(moth_pinned *p, bool wait) {
   for (use *u = p->uses; u; u = u->next) {
     if (!u->open) continue;
     const cudaError_t error = wait ? cudaEventSynchronize(u->event) : cudaEventQuery(u->event);
     if (error == cudaErrorNotReady) return false;
-    u->open = false; /* done, or the device has failed and never touches it again */
+    u->open = false; /* done, or the device has failed and never accesses it again */
   }
   return true;
 }
@@ -55,8 +54,8 @@ static void set_free(moth_pinned *p) {
   free_of[p->c] = p;
 }
 
-/* Blocks leave the line in the order in which they came. Others may have the lock while the first
-** is waited for, which nobody sees then. */
+/* Blocks leave the queue in order. While this waits for the first block, other threads may take the
+** lock; they do not see that block. */
 static void advance(int64_t most) {
   while (first) {
     moth_pinned *p = first;
@@ -145,7 +144,9 @@ cudaError_t moth_pinned_used(moth_pinned *p, const moth_queue *q) {
   if (u) error = cudaEventRecord(u->event, q->stream);
   if (u) u->open = true;
   pthread_mutex_unlock(&lock);
-  return u && !error ? cudaSuccess : cudaStreamSynchronize(q->stream); /* nothing to remember */
+  return u && !error ? cudaSuccess : cudaStreamSynchronize(q->stream); /* out of memory: wait now
+                                                                       ** instead of recording the
+                                                                       ** use */
 }
 
 void moth_pinned_give(void *memory) {

@@ -1,8 +1,7 @@
-/* preamble.cuh -- what the source of kernels begins with that are made at run time: the little
-** that the files behind it (plugin.cmake lists them) want of a C library. NVRTC has none; the
-** compiler of the GPU emulator gets CUDA's words explained instead. Lines that include are
-** indented here: those of the other files are left out.
-*/
+/* preamble.cuh -- the beginning of the source of kernels that are compiled at run time: the few C
+** library declarations that the following files (plugin.cmake lists them) need. NVRTC has no C
+** library; for the compiler of the GPU emulator, CUDA's keywords are defined instead. #include
+** lines are indented here: those of the other files are removed. */
 #define MOTH_AT_RUN_TIME
 #define MOTH_MAX_DIMS 8
 
@@ -39,7 +38,7 @@ static __device__ inline int64_t thread_number() {
 #define __device__
 #define __forceinline__ inline
 
-/* As cuda/emulator/streams.cpp has them. */
+/* As in cuda/emulator/streams.cpp. */
 struct moth_emulated_made {
   size_t size;
   void (*hold)(void *room, void *const *args);

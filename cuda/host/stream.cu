@@ -1,10 +1,9 @@
 /* stream.cu -- streams of a context on a device, and events.
 **
-** A stream is never destroyed before its context ends: one that nobody has any more is given to who
-** asks for one next, as PyTorch's pool does it, with its blocks and with what libraries keep of it.
-** What a stream was asked for is numbered among all launches of its context on the device, so that
-** one knows what another has yet to wait for.
-*/
+** A stream is not destroyed before its context ends. A released stream is reused for the next
+** request, as in PyTorch's pool, with its blocks and its library state. Launches are numbered over
+** all streams of a context on a device, so that a stream knows which work of another it has not yet
+** waited for. */
 #include "device.cuh"
 
 #include <stdlib.h>
@@ -17,7 +16,7 @@ static void clear_page(moth_device_stream *s) {
 }
 
 static void stream_free(moth_device_stream *s) {
-  moth_graphs_close(s); /* before the libraries whose kernels they ask for */
+  moth_graphs_close(s); /* before the libraries whose kernels they launch */
   for (int k = 0; k < KEPT; k++)
     if (s->kept[k].state) s->kept[k].close(s->kept[k].state);
   moth_blocks_free(s->blocks);
@@ -48,7 +47,7 @@ static int read_properties(moth_ctx *ctx, moth_queue *q) {
   return error ? moth_fail_cuda(ctx, "its kernels cannot be loaded", error) : MOTH_OK;
 }
 
-/* Room for one more, also in what each stream knows of the others. */
+/* Grows the arrays for one more stream, including each stream's array of joined launches. */
 static bool make_room(moth_place *p, moth_device_stream *s) {
   const size_t n = (size_t)p->nstreams + 1;
   moth_device_stream **grown = (moth_device_stream **)realloc(p->streams, n * sizeof *grown);
@@ -113,9 +112,9 @@ void moth_streams_close(moth_place *p) {
   free(p->streams);
 }
 
-/* -- one behind the other -- */
+/* -- ordering streams -- */
 
-/* A wait counts as something that the stream was asked for: who waits for it waits for that too. */
+/* A wait counts as work of the stream: streams that wait for this stream wait for it, too. */
 static cudaError_t wait_behind(moth_device_stream *s, cudaEvent_t event) {
   const cudaError_t error = cudaStreamWaitEvent(s->queue.stream, event, 0);
   if (!error) s->last = ++s->place->launches;
@@ -128,9 +127,10 @@ static cudaError_t set_mark(moth_device_stream *s) {
   return error;
 }
 
-/* Behind what `other` was asked for up to this launch; perhaps behind more. */
+/* Waits for the work of `other` up to this launch, perhaps for more. */
 static cudaError_t join_up_to(moth_device_stream *s, moth_device_stream *other, uint64_t number) {
-  const bool near = s->place == other->place; /* numbers mean something there */
+  const bool near = s->place == other->place; /* launch numbers are comparable only on the same
+                                              ** device */
   if (s == other || (near && s->joined[other->number] >= number)) return cudaSuccess;
   cudaError_t error = other->marked < number ? set_mark(other) : cudaSuccess;
   if (!error) error = wait_behind(s, other->mark);
@@ -142,20 +142,21 @@ cudaError_t moth_stream_join(moth_device_stream *s, moth_device_stream *other) {
   return join_up_to(s, other, other->last);
 }
 
-/* Streams that come later wait for it, too. The mark is set now so that they wait for no more. */
+/* Streams that are created later wait for the copy, too. The event is recorded now, so that they
+** wait for nothing later. */
 cudaError_t moth_stream_copied(moth_device_stream *s) {
   s->place->copied = s->last;
   s->place->copier = s->number;
   return s->place->nstreams > 1 ? set_mark(s) : cudaSuccess;
 }
 
-/* The last copier waits for those before it. */
+/* The last copy waits for the earlier ones. */
 cudaError_t moth_stream_behind_copies(moth_device_stream *s) {
   const moth_place *p = s->place;
   return join_up_to(s, p->streams[p->copier], p->copied);
 }
 
-/* -- what users ask (core/device/stream.c) -- */
+/* -- the user's functions (core/device/stream.c) -- */
 
 static moth_device_stream *stream_of(moth_ctx *ctx, int device, int number) {
   moth_place *p = moth_place_of(ctx, device);
@@ -221,7 +222,7 @@ static int join_streams(moth_ctx *ctx, int device, int number, int other_device,
 /* -- events -- */
 
 typedef struct moth_event {
-  cudaEvent_t at; /* made on the device that it is first recorded on */
+  cudaEvent_t at; /* created on the device that first records it */
   int device;     /* 0: never recorded */
   bool timed;
 } moth_event;
@@ -255,7 +256,7 @@ static int record_event(moth_ctx *ctx, void *event, int device, int number) {
   return told(ctx, cudaEventRecord(e->at, s->queue.stream));
 }
 
-/* A stream waits for it; with device 0 the CPU does. */
+/* Makes a stream wait for the event; with device 0 the CPU waits. */
 static int wait_event(moth_ctx *ctx, void *event, int device, int number) {
   moth_event *e = (moth_event *)event;
   if (!e->device) return MOTH_OK; /* never recorded: nothing to wait for */

@@ -1,12 +1,12 @@
-/* along.cuh -- one position along a dimension for each element: what gather and the scatters share.
-*/
+/* along.cuh -- one position along a dimension for each element: shared by gather and the scatter
+** ops. */
 #ifndef MOTH_CUDA_ALONG_CUH
 #define MOTH_CUDA_ALONG_CUH
 
 #include "pick.cuh"
 #include "walk.cuh"
 
-/* The part of x that index covers, with a dimension held at its start if there is one. */
+/* The part of x that index covers; if dim is given, only its first slice. */
 static inline moth_tensor covered(const moth_tensor *x, const moth_tensor *index, int hold) {
   moth_layout l = x->l;
   l.numel = index->l.numel;
@@ -19,8 +19,8 @@ static inline int64_t reach(const moth_tensor *x, int dim) {
   return x->l.ndim ? x->l.shape[dim] : 1;
 }
 
-/* Operands: the key, the position, and the base with the dimension held, as if of 8-byte elements;
-** none of these is read. */
+/* Operands: the key, the position, and the base without its dimension, as if its elements had 8
+** bytes; only positions are read. */
 static __global__ void along_keys(walk<3> w, int64_t first, int64_t limit, int64_t step,
                                   int64_t none, moth_trouble *t) {
   const int64_t i = thread_number();
@@ -31,8 +31,8 @@ static __global__ void along_keys(walk<3> w, int64_t first, int64_t limit, int64
   *(int64_t *)(void *)(w.of[0].at + at[0]) = position >= 0 ? at[2] / 8 + position * step : none;
 }
 
-/* For each element of index the element of packed y that it names, or y's size if its position lies
-** outside; a list. Owned, NULL: error set. */
+/* A list: for each element of index, the offset of its element of packed y, or y's size if the
+** position is out of range. The caller releases it. NULL: error set. */
 static inline moth_tensor *places_along(const moth_tensor *y, int dim, const moth_tensor *index) {
   const int64_t n = index->l.numel;
   const moth_queue *q = moth_queue_of(y->ctx, y->l.device);

@@ -1,8 +1,7 @@
-/* channels.cuh -- two sums over all elements of each channel of a tensor (n, c, inner), by blocks,
-** whose parts are then added in order. A thread adds up runs of a few elements in what they are
-** computed in, and these in f64. Threads that stand side by side read side by side, along `inner`,
-** or where that is 1 along the channels, a few elements each.
-*/
+/* channels.cuh -- two sums over all elements of each channel of a tensor (n, c, inner), by blocks;
+** their partial sums are then added in order. A thread sums a few elements in the compute type, and
+** these sums in f64. Neighbouring threads read adjacent vectors of elements: along `inner`, or
+** along the channels if inner is 1. */
 #ifndef MOTH_CUDA_CHANNELS_CUH
 #define MOTH_CUDA_CHANNELS_CUH
 
@@ -10,20 +9,21 @@
 
 struct channel_form {
   int64_t n, c;
-  quotient_by inner, pixels; /* pixels: so many of the n are of one sample */
-  int parts;                 /* sums of each channel: parts rows of c */
+  quotient_by inner, pixels; /* pixels: how many of the n are in one sample */
+  int parts;                 /* the partial sums of each channel: `parts` rows of c */
 };
 
-/* Enough blocks for a large device, the same on all of them. */
+/* Enough blocks for a large device; the number does not depend on the device. */
 static inline channel_form channels_for(int64_t n, int64_t c, int64_t inner, int64_t pixels = 1) {
-  if (inner == 0) n = 0; /* whose `inner` counts as 1 below: nothing is read */
+  if (inner == 0) n = 0; /* `inner` is replaced by 1 below; with no elements nothing is read */
   const int64_t each = n * inner, wanted = each / (BLOCK * 8), room = 1024 / (c ? c : 1);
   const int64_t parts = wanted < room ? wanted : room;
   return channel_form{n, c, quotients(inner, each), quotients(pixels, each),
                       parts < 1 ? 1 : parts > 128 ? 128 : (int)parts};
 }
 
-/* A block over columns: `across` threads side by side, for EACH channels each, and rows of them. */
+/* A block over columns: `across` neighbouring threads, EACH channels for each, and `down` rows of
+** threads. */
 struct column_form {
   int across, down, blocks; /* the first two are powers of two */
 };
@@ -36,14 +36,14 @@ static inline column_form columns_for(int64_t c, int each) {
   return f;
 }
 
-/* How many blocks share n rows, so that each thread has some 8 of them. */
+/* How many blocks share n rows; each thread has about 8 rows. */
 static inline int column_parts(const column_form &f, int64_t n, int64_t most) {
   const int64_t wanted = n / (f.down * 8);
   return (int)(wanted < 1 ? 1 : wanted > most ? most : wanted);
 }
 
-/* j / by, and what is left over, of a j that grows by the same step again and again: there is
-** neither a division nor a branch in a loop, so that loads of several turns are under way. */
+/* j / by and j % by, for a j that grows by a constant step: loops have no division and no branch,
+** so that loads of several iterations can overlap. */
 struct stepped {
   int64_t over, rest, by, over_step, rest_step;
   __device__ stepped(int64_t j, int64_t step, const quotient_by &q) {
@@ -65,14 +65,15 @@ template <class real> static __device__ inline sums_of<double> widened(sums_of<r
 }
 
 /* Job has   typedef ... real   and
-**   of(c, at)                       what a thread keeps of channel c, of which it meets the element
-**                                   at `at` first
-**   load<EACH>(known, sample, at)   what it reads of EACH elements from `at` on, the first of which
-**                                   is of the channel that is known so
-**   term(known, loaded, k)          the sums_of<real> of the k-th
-**   end(c, known, sums, terms)      its sums_of<double> over so many of these. */
+**   of(c, at)                       the state of channel c in a thread, whose first
+**                                   element is at `at`
+**   load<EACH>(known, sample, at)   EACH elements from `at` on; `known` is the state of
+**                                   the first element's channel
+**   term(known, loaded, k)          the sums_of<real> of the k-th element
+**   end(c, known, sums, terms)      its sums_of<double> over that many terms.
+*/
 
-/* Every step-th row from `first` on, which there is, of EACH channels. */
+/* Every step-th row from `first` on, for EACH channels. `first` exists. */
 template <int EACH, class Job>
 static __device__ inline void add_rows(const Job &job, const channel_form &f, int64_t c,
                                        int64_t first, int64_t step, sums_of<double> *s) {
@@ -116,7 +117,7 @@ static __global__ void sum_columns(Job job, channel_form f, column_form b, sums_
     parts[blockIdx.y * f.c + c + k] = kept[k][t];
 }
 
-/* Every step-th run of EACH elements from `first` on, which there is, of a channel's planes. */
+/* Every step-th run of EACH elements from `first` on, in a channel's planes. `first` exists. */
 template <int EACH, class Job>
 static __device__ inline sums_of<double> add_planes(const Job &job, const channel_form &f,
                                                     int64_t c, int64_t first, int64_t step) {
@@ -160,8 +161,8 @@ static int sums_launch(const moth_tensor *near, const channel_form &f, const col
                 parts);
 }
 
-/* The parts, in a tensor that is owned, and their number in f; NULL: an error is set. `packs`: what
-** is read lies at multiples of 16 bytes, and PACK channels of a pixel are of one kind. */
+/* A new tensor of partial sums, and their number in f; NULL: an error is set. `packs`: data is
+** aligned to 16 bytes, and PACK neighbouring channels of a pixel have the same sample and group. */
 template <int PACK, class Job>
 static moth_tensor *channel_sums(const moth_tensor *near, channel_form *f, const Job &job,
                                  bool packs) {
@@ -179,7 +180,7 @@ static moth_tensor *channel_sums(const moth_tensor *near, channel_form *f, const
   return NULL;
 }
 
-/* What one thread of a sum takes at once: half a lump of a narrow type. */
+/* Elements that one thread of a sum reads at once: half a vector of a narrow type. */
 template <class T> constexpr int HANDFUL = sizeof(T) == 8 ? 2 : 4;
 
 template <class T, int EACH> struct two_lumps {
@@ -192,7 +193,7 @@ static __device__ inline two_lumps<T, EACH> load_two(const T *x, const T *dy) {
                             *(const lump<T, EACH> *)(const void *)dy};
 }
 
-/* Of a warp's channel; all lanes must come, also where there is none. */
+/* The sum of a warp's channel; all threads of the warp must call it, also without a channel. */
 static __device__ inline sums_of<double> sum_of_parts(const channel_form &f, int64_t c,
                                                       const sums_of<double> *parts) {
   sums_of<double> s = {0, 0};
@@ -201,7 +202,7 @@ static __device__ inline sums_of<double> sum_of_parts(const channel_form &f, int
   return join_lanes(add_sums<double>(), s);
 }
 
-/* Numbers of any floating dtype, packed; or the same one for all where there is no tensor. */
+/* Numbers of any floating dtype, packed; without a tensor, one value for all. */
 struct any_real {
   const void *at;
   int dtype;

@@ -1,26 +1,24 @@
-/* elementwise.cuh -- kernels for the families of elementwise functions that the headers of core/op/
-** list: the same lines, F(kind, name, expression ...), with the meaning that
-** core/kernel/math/elementwise.h gives their columns.
+/* elementwise.cuh -- kernels for the lists of elementwise functions in the headers of core/op/.
+** core/kernel/math/elementwise.h explains the columns of a line F(kind, name, expression ...).
 **
 **   #define LISTS(ONE, TWO, THREE) UNARY_FUNCTIONS(ONE) UNARY_BACKS(TWO)
 **   MOTH_CUDA_FAMILY(LISTS)
 **
 ** Each function becomes a struct with its expressions, and two kernels for each element type: one
-** whose threads move 16 bytes at a time, and one for any strides.
-*/
+** whose threads read and write 16 bytes at a time, and one for any strides. */
 #ifndef MOTH_CUDA_ELEMENTWISE_CUH
 #define MOTH_CUDA_ELEMENTWISE_CUH
 
 #include "forms.cuh"
 #include "walk.cuh"
 
-template <class T> struct three_numbers { /* of a call, passed by value */
+template <class T> struct three_numbers { /* numeric arguments of a call, passed by value */
   real_of<T> at[3];
 };
 
 /* -- kernels; R is the type of the result -- */
 
-/* What is held is in the type computed in: f32 beside half types. */
+/* A scalar operand is held in the compute type: f32 for half types. */
 template <class T> HD real_of<T> value_at(const operand &o, int64_t bytes) {
   if (o.is_held) return *(const real_of<T> *)(const void *)&o.held;
   return get((const T *)(const void *)(o.at + bytes));
@@ -34,8 +32,8 @@ template <class T> static inline void widen_held(operand *o, int dtype) {
   }
 }
 
-/* EACH elements a thread, as walk_packs allows it. All are computed, those behind the end from
-** zeros: loops of a bound that the compiler knows leave the elements in registers. */
+/* EACH elements for each thread; walk_packs has checked that it is possible. All EACH are computed,
+** from zeros beyond the end: with a constant loop bound the elements stay in registers. */
 template <class Row, class T, class R, int N, int EACH>
 static __global__ void map_runs(walk<N + 1> w, three_numbers<T> numbers) {
   const int64_t first = thread_number() * EACH;
@@ -99,9 +97,9 @@ static int map_typed(moth_ctx *ctx, const moth_tensor *const *operands, const vo
   return launch(ctx, operands[0], map_any<Row, T, R, N>, blocks_for(w.n), BLOCK, 0, w, numbers);
 }
 
-/* Families narrow these for what comes to a function in fewer types than its line would take. */
+/* Set to false for functions that never run with some of the types that their line allows. */
 template <class Row> constexpr bool of_halves = true;
-template <class Row> constexpr bool of_wholes = true; /* bool among them */
+template <class Row> constexpr bool of_wholes = true; /* including bool */
 
 template <class Row, int N>
 static int map_row(moth_ctx *ctx, int dtype, const moth_tensor *const *operands, const void *arg) {
@@ -121,7 +119,7 @@ static int map_row(moth_ctx *ctx, int dtype, const moth_tensor *const *operands,
   });
 }
 
-/* -- a family: its structs, the entries under which moth_map finds them, and their text -- */
+/* -- one list: its structs, the entries under which moth_map finds them, and their text -- */
 
 #define MOTH_MAP_ENTRY(N, kind, op, text, ...)                                                 \
   struct op##_form { MOTH_FORM_##kind(__VA_ARGS__) };                                          \

@@ -1,13 +1,13 @@
-/* forms.cuh -- what a line F(kind, name, expression ...) of core/op's lists is in a kernel: a
-** struct with the expressions, each a function of any type. Kernels made at run time hold the same
-** line, as text that is kept beside it.
-*/
+/* forms.cuh -- turns a line F(kind, name, expression ...) of core/op's lists into a struct with the
+** expressions, each a function of any type. Kernels compiled at run time use the same line, which
+** is also stored as text. */
 #ifndef MOTH_CUDA_FORMS_CUH
 #define MOTH_CUDA_FORMS_CUH
 
 #include "functions.cuh"
 
-/* -- the expressions: x, y, z are operands, a, b, c numbers of the call, `real` their type -- */
+/* -- the expressions: x, y, z are operands, a, b, c numeric arguments of the call, `real` their
+** type -- */
 
 #define MOTH_EXPRESSION(name, expression)                                         \
   template <class real> HD auto name(real x, real y, real z, real a, real b, real c) { \
@@ -54,13 +54,13 @@ template <class Row, class T> HD auto value_of(real_of<T> x, real_of<T> y, real_
 }
 
 #ifndef MOTH_AT_RUN_TIME
-/* -- the lines as text, found by the function's name in a section of the plugin (fused.cu) -- */
+/* -- the lines as text; fused.cu finds them by the function's name in a section of the plugin -- */
 
 typedef struct moth_form_text {
   const char *name, *text;
 } moth_form_text;
 
-#define MOTH_FORM_TEXT(op, line) /* the line as it was before macros changed it */  \
+#define MOTH_FORM_TEXT(op, line) /* the line before macro expansion */  \
   static const moth_form_text op##_text = {#op, "MOTH_FORM_" line};                \
   __attribute__((used, section("moth_forms"))) static const moth_form_text *const  \
     op##_text_at = &op##_text;

@@ -1,6 +1,5 @@
-/* functions.cuh -- what the expressions of elementwise functions are made of, beside CUDA's own
-** exp(x) and relatives: the curves of core/kernel/math/curves.h and exp.h, for f32 and f64.
-*/
+/* functions.cuh -- functions that elementwise expressions use, besides CUDA's exp(x) and similar:
+** the functions of core/kernel/math/curves.h and exp.h, for f32 and f64. */
 #ifndef MOTH_CUDA_FUNCTIONS_CUH
 #define MOTH_CUDA_FUNCTIONS_CUH
 
@@ -11,7 +10,7 @@
 
 #define FOR_REAL(f) f
 
-/* x in the unsigned type where overflow wraps. */
+/* x in the unsigned type, in which overflow wraps. */
 HD float WIDE(float x) { return x; }
 HD double WIDE(double x) { return x; }
 HD uint64_t WIDE(int64_t x) { return (uint64_t)x; }
@@ -20,7 +19,7 @@ HD uint32_t WIDE(int16_t x) { return (uint32_t)x; }
 HD uint32_t WIDE(int8_t x) { return (uint32_t)x; }
 HD uint32_t WIDE(uint8_t x) { return x; }
 
-/* As core/kernel/math/elementwise.h has them. */
+/* As in core/kernel/math/elementwise.h. */
 #define TOP_BIT(x) ((x) >> (8 * sizeof(x) - 1))
 #define BELOW_0(x) (0 - TOP_BIT(WIDE(x)))
 #define SIGN_OF(x) (BELOW_0(x) | TOP_BIT(0 - WIDE(x)))
@@ -33,7 +32,7 @@ template <> struct is_truth_<truth> {
 };
 template <class T> constexpr bool is_truth = is_truth_<T>::value != 0;
 
-/* 1 / (1 + exp(-x)) and, in *other, 1 less that; neither loses its tail. */
+/* 1 / (1 + exp(-x)), and in *other 1 minus that; both are accurate in the tails. */
 template <class real> HD real moth_sigmoids(real x, real *other) {
   const real e = exp(-fabs(x)), large = 1 / (1 + e), small = e * large;
   *other = x < 0 ? large : small;
@@ -48,13 +47,14 @@ template <class real> HD real moth_sigmoid(real x) {
 template <class real> HD real moth_less_one(real x) { return expm1(x); }
 template <class real> HD real moth_sinc(real x) {
   const real pi = (real)3.14159265358979323846;
-  real part = x - 2 * rint(x * (real)0.5); /* from -1 to 1, exact: the product with pi is not */
+  real part = x - 2 * rint(x * (real)0.5); /* from -1 to 1, exact: the product with pi would not be
+                                           */
   if (part > (real)0.5) part = 1 - part;
   if (part < (real)-0.5) part = -1 - part;
   return x == 0 ? (real)1 : sin(part * pi) / (x * pi);
 }
 
-/* The normal distribution up to x, from erfc so that far tails stay. */
+/* The normal distribution function of x, from erfc so that the tails are accurate. */
 template <class real> HD real moth_share(real x) {
   return (real)0.5 * erfc(-x * (real)0.70710678118654752440);
 }
@@ -62,21 +62,22 @@ template <class real> HD real moth_gelu(real x) {
   return x * moth_share(x);
 }
 #define MOTH_WITHIN(x, bound) ((x) < -(bound) ? -(bound) : (x) > (bound) ? (bound) : (x))
-/* Far below 0 x times a share of it is 0: infinity would make NaN of the two. */
+/* For x below -1000, x times the distribution function is 0; -infinity times 0 would be NaN. */
 #define MOTH_FROM_BELOW(x) ((x) < -1000 ? -1000 : (x))
 template <class real> HD real gelu_slope_of(real x) {
   const real bell = exp(-x * x * (real)0.5) * (real)0.39894228040143267794;
   return moth_share(x) + (bell == 0 ? (real)0 : x * bell);
 }
-/* f32 by the polynomials of core/kernel/math/exp.h: erfc is three times as long. */
-HD float moth_ratio(float x, float y) { /* to 2 ulp; y is neither large nor small */
+/* f32 uses the polynomials of core/kernel/math/exp.h: erfc takes three times as long. */
+HD float moth_ratio(float x, float y) { /* accurate to 2 ulp; y is neither very large nor very small
+                                        */
 #ifdef __CUDA_ARCH__
   return __fdividef(x, y);
 #else
   return x / y;
 #endif
 }
-HD float moth_bell(float x) { /* exp(-x^2 / 2); x^2 2^-23 of it off, some ulp where it matters */
+HD float moth_bell(float x) { /* exp(-x^2 / 2); the relative error is about x^2 2^-23 */
 #ifdef __CUDA_ARCH__
   return __expf(-0.5f * (x * x));
 #else
@@ -113,7 +114,7 @@ template <class real> HD real silu_slope(real x) {
 template <class real> HD real softplus_of(real x) { /* log(1 + exp(x)) */
   return (x < 0 ? 0 : x) + log1p(exp(-fabs(x)));
 }
-template <class real> HD real logsigmoid_of(real x) { /* -softplus(-x), and 0 far above 0 */
+template <class real> HD real logsigmoid_of(real x) { /* -softplus(-x); 0 for large x */
   return (x < 0 ? x : 0) - log1p(exp(-fabs(x)));
 }
 template <class real> HD real mish_of(real x) { /* tanh(softplus(x)) */
@@ -127,7 +128,7 @@ template <class real> HD real mish_slope(real x) {
 template <class real> HD real logit_of(real x) { return log(x / (1 - x)); }
 template <class real> HD real moth_log1p_unit(real t) { return log1p(t); }
 
-/* -- those of core/kernel/special_*.h, in f64 whatever they are of -- */
+/* -- the functions of core/kernel/special_*.h, computed in f64 for every dtype -- */
 
 template <class real> HD real moth_erfinv(real x) { return (real)moth_erfinv_single((double)x); }
 template <class real> HD real moth_lgamma(real x) { return lgamma(x); }
@@ -151,7 +152,7 @@ OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
   }
 OF_THREE(bessel) OF_THREE(sinc_slope)
 
-/* -- quotients, remainders and powers, as core/kernel/math/arith.c has them -- */
+/* -- quotients, remainders and powers, as in core/kernel/math/arith.c -- */
 
 HD int64_t rest_trunc(int64_t x, int64_t y) { return y == -1 || y == 0 ? 0 : x % y; }
 HD int64_t trunc_div(int64_t x, int64_t y) {

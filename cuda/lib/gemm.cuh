@@ -1,14 +1,13 @@
-/* gemm.cuh -- matrix products on the device: one entry for all who need them. */
+/* gemm.cuh -- matrix products on the device: one function for all callers. */
 #ifndef MOTH_CUDA_GEMM_CUH
 #define MOTH_CUDA_GEMM_CUH
 
 #include "host/launch.cuh"
 
-/* C := alpha A B + beta C + bias, with A (m, k), B (k, n), C (m, n), all of one dtype but bool;
-** relu: what is below 0 then, rounded, becomes 0. rs and cs are steps from row to row and column to
-** column in elements, any of them may be 0; the rows of C are n elements in a row, ldc apart. Of a
-** batch, step_c says how far its results are apart, and where beta is not 0 too. Half types are
-** summed in f32; integers wrap. */
+/* C := alpha A B + beta C + bias, with A (m, k), B (k, n), C (m, n), all of one dtype except bool;
+** relu replaces negative results by 0, after rounding. rs and cs are the row and column strides in
+** elements; any may be 0. The rows of C are contiguous and ldc apart. For a batch, step_c is the
+** distance of its results, also if beta is not 0. Half types are summed in f32; integers wrap. */
 typedef struct moth_gemm {
   int dtype, device;
   int64_t m, n, k;
@@ -20,30 +19,30 @@ typedef struct moth_gemm {
   double alpha, beta;
   bool relu;
   const moth_batch *batch; /* or NULL */
-  bool tf32;               /* f32 may be narrowed to it, whatever the context says */
-  /* sums: NULL, or m elements where a device may put the sum of each row of A, of one product
-  ** without bias and beta; *summed tells whether it has. */
+  bool tf32;               /* f32 may be rounded to TF32, whatever the context's setting is */
+  /* sums: NULL, or m elements for the sum of each row of A; only for one product without bias and
+  ** beta, and only if the kernel can. *summed: whether they were written. */
   void *sums;
   bool *summed;
-  bool ends_a, ends_b; /* lines end in zeros, up to a multiple of 16 bytes */
+  bool ends_a, ends_b; /* lines are padded with zeros up to a multiple of 16 bytes */
 } moth_gemm;
 
 MOTH_LOCAL int moth_gemm_run(moth_ctx *ctx, const moth_gemm *g);
 MOTH_LOCAL int moth_cuda_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
 
-/* The same of one large product on tensor cores, where lines do not begin at multiples of 16 bytes:
-** by copies that do (gemm_pad.cu). *done: whether it was; if not, nothing has happened. */
+/* For one large product on tensor cores whose lines are not aligned to 16 bytes: copies into
+** aligned lines (gemm_pad.cu). *done: whether it ran; if not, nothing has been written. */
 MOTH_LOCAL int moth_gemm_padded(moth_ctx *ctx, const moth_queue *q, const moth_gemm *g,
                                 bool *done);
 
-/* Would tensor cores do it, if it lay well? */
+/* Tests if tensor cores support the product, apart from alignment. */
 static inline bool moth_gemm_narrows(moth_ctx *ctx, const moth_gemm *g) {
   return moth_dtype_size[g->dtype] == 2 ? moth_is_float(g->dtype)
          : g->dtype == MOTH_F32 && (g->tf32 || moth_float32_precision(ctx));
 }
 
-/* The same by cuBLASLt (blaslt.cu), but for the relu. *done: whether it could; if not, nothing has
-** happened. */
+/* The same by cuBLASLt (blaslt.cu), except for the relu. *done: whether cuBLASLt could; if not,
+** nothing has been written. */
 MOTH_LOCAL int moth_blaslt_run(moth_ctx *ctx, const moth_queue *q, const moth_gemm *g,
                                bool *done);
 MOTH_LOCAL bool moth_blaslt_is_here(const moth_queue *q);

@@ -1,13 +1,12 @@
-/* keys.cuh -- numbers as unsigned ones in the same order, NaN being the greatest and -0 the same as
-** 0.
-*/
+/* keys.cuh -- maps numbers to unsigned integers with the same order; NaN is the largest, and -0
+** equals 0. */
 #ifndef MOTH_CUDA_KEYS_CUH
 #define MOTH_CUDA_KEYS_CUH
 
 #include "reduce.cuh"
 
 HD uint64_t key_of(float v) {
-  const uint32_t bits = bits_of(v + 0.0f); /* which makes 0 of -0 */
+  const uint32_t bits = bits_of(v + 0.0f); /* the sum turns -0 into 0 */
   return v != v ? UINT32_MAX : bits ^ (bits >> 31 ? UINT32_MAX : (uint32_t)1 << 31);
 }
 HD uint64_t key_of(double v) {
@@ -21,11 +20,11 @@ template <class V> HD uint64_t key_of(V v) { /* of integers */
   return ((uint64_t)v & (UINT64_MAX >> (64 - 8 * sizeof(V)))) ^ flip;
 }
 
-/* The greatest key of a type; of floats that of NaN. */
+/* The largest key of a type; for floats that of NaN. */
 template <class T> HD uint64_t last_key() { return UINT64_MAX >> (64 - 8 * sizeof(real_of<T>)); }
 
-/* How many of n keys in order are below v; or, if `right`, not above it. It looks where the CPU
-** does, so that of keys in no order, too, both find the same. */
+/* How many of n sorted keys are below v; or, if `right`, not above it. It probes the same indices
+** as the CPU, so that both find the same also in unsorted keys. */
 template <class At> HD int64_t rank_among(int64_t n, uint64_t v, bool right, At key) {
   const auto below = [&](int64_t i) { return key(i) < v || (right && key(i) == v); };
   int64_t at = 0;

@@ -1,12 +1,11 @@
-/* lu.cuh -- LU factorizations with rows chosen as LAPACK does: of equals the first. A block factors
-** what fits a tile in shared memory; factor.cu does it to more of it.
-*/
+/* lu.cuh -- LU factorizations with LAPACK's pivoting: the first of equally large elements. A block
+** factors a matrix that fits a tile in shared memory; factor.cu factors larger ones. */
 #ifndef MOTH_CUDA_LU_CUH
 #define MOTH_CUDA_LU_CUH
 
 #include "matrices.cuh"
 
-template <class T> struct largest_row { /* where it is; of equals the first */
+template <class T> struct largest_row { /* its row; the first of equal values */
   struct room {
     T size;
     int32_t row;
@@ -20,10 +19,10 @@ template <class T> struct largest_row { /* where it is; of equals the first */
   }
 };
 
-/* Eliminates so many columns of y, which has m rows and at most as many columns as a warp has
-** lanes, and leaves L and U in it. Which row each step's was swapped with goes to `swaps`, where
-** the `first` rows above y count; `order` is swapped alike. Returns the column of the first pivot
-** of 0, counted so and from 1; 0: there was none. A warp works on a row, a lane on a column. */
+/* Eliminates `cols` columns of y, which has m rows and at most WARP columns, and leaves L and U in
+** it. `swaps` gets the row that each step swapped with; rows count from `first` rows above y.
+** `order` is permuted the same way. Returns the column of the first pivot of 0, with the same
+** offset and counted from 1; 0: there was none. A warp processes a row, a thread of it a column. */
 template <int WARPS, class T>
 static __device__ inline int factor_panel(const matrix<T> &y, int32_t m, int width, int steps,
                                           int32_t first, int32_t *swaps, int32_t *order) {
@@ -36,7 +35,7 @@ static __device__ inline int factor_panel(const matrix<T> &y, int32_t m, int wid
   for (int32_t r = threadIdx.x; r < m; r += WARPS * WARP) largest.take(best, y(r, 0), r);
   best = join_lanes(largest, best);
   for (int j = 0; j < steps; j++) {
-    if (lane == j) kept[warp] = best; /* which that lane has found in the step before */
+    if (lane == j) kept[warp] = best; /* found by that thread in the previous step */
     __syncthreads();
     best = kept[0];
     for (int i = 1; i < WARPS; i++) best = largest.join(best, kept[i]);
@@ -44,7 +43,7 @@ static __device__ inline int factor_panel(const matrix<T> &y, int32_t m, int wid
     if (best.size == 0 && !code) code = first + j + 1;
     const T down = lane < width ? y(j, lane) : 0, up = lane < width ? y(other, lane) : 0;
     const T pivot = __shfl_sync(0xffffffffu, up, j);
-    __syncthreads(); /* all have both rows */
+    __syncthreads(); /* all threads have both rows */
     if (warp == 0 && lane < width) y(j, lane) = up;
     if (threadIdx.x == 0) {
       const int32_t row = order[j];
@@ -67,7 +66,7 @@ static __device__ inline int factor_panel(const matrix<T> &y, int32_t m, int wid
   return code;
 }
 
-/* d := the factors of x, of a tile or less, or -1 if it is not finite. */
+/* d := the factors of x, at most a tile. Returns the first pivot of 0, or -1 if x is not finite. */
 template <class T>
 static __device__ inline int factor_tile(tile<T> &d, const matrix<T> &x, int m, int n,
                                          int32_t *swaps, int32_t *order) {
@@ -85,17 +84,18 @@ static __device__ inline int factor_tile(tile<T> &d, const matrix<T> &x, int m, 
 
 template <class T> struct lu_of {
   matrices<T> x, y; /* y: packed */
-  int64_t m, n, k, count; /* k: the smaller of rows m and columns n */
-  int32_t *codes; /* of each the first pivot that is 0, from 1; -1: it is not finite */
-  int32_t *swaps; /* k of each */
-  int32_t *order; /* m of each: which row has come there */
+  int64_t m, n, k, count; /* k: min(m, n) */
+  int32_t *codes; /* for each matrix the first pivot that is 0, from 1; -1: not finite */
+  int32_t *swaps; /* k for each matrix */
+  int32_t *order; /* m for each matrix: the original index of each row */
   int64_t *pivots; /* swaps, as a result; or NULL */
-  int32_t *info;  /* codes from 0, as a result; or NULL */
-  bool refuses;   /* singular ones: their y := NaN */
-  moth_trouble *trouble; /* who is told of singular ones; or NULL */
+  int32_t *info;  /* codes, as a result; or NULL */
+  bool refuses;   /* if singular: y := NaN */
+  moth_trouble *trouble; /* reports singular matrices; or NULL */
 };
 
-/* The work of factoring A, or A turned, into y. Codes, swaps and order lie in *room, owned. */
+/* Prepares the factorization of A, or of A transposed, into y. Codes, swaps and order are stored in
+** *room; the caller releases it. */
 template <class T>
 static lu_of<T> lu_for(const moth_tensor *A, const moth_tensor *y, bool turned,
                        moth_tensor **room) {
@@ -114,7 +114,7 @@ static lu_of<T> lu_for(const moth_tensor *A, const moth_tensor *y, bool turned,
   return p;
 }
 
-/* p.y := factors, as far as they go; lu_finish makes results of them and tells of singular ones. */
+/* Factors x into p.y; lu_finish then writes the results and reports singular matrices. */
 template <class T> MOTH_LOCAL int lu_large(moth_ctx *ctx, const moth_queue *q, const lu_of<T> &p);
 template <class T> MOTH_LOCAL int lu_finish(moth_ctx *ctx, int device, lu_of<T> p, bool reports);
 

@@ -1,13 +1,12 @@
-/* matrices.cuh -- what kernels of linear algebra share: stacks of matrices, read where they lie,
-** and work on tiles of them in shared memory. Every order is fixed, so that results repeat.
-*/
+/* matrices.cuh -- shared by kernels of linear algebra: stacks of strided matrices, and functions on
+** tiles in shared memory. Every order is fixed, so that results repeat. */
 #ifndef MOTH_CUDA_MATRICES_CUH
 #define MOTH_CUDA_MATRICES_CUH
 
 #include "reduce.cuh"
 
-enum { TILE = 32 }; /* rows and columns; a block of BLOCK threads works on one */
-enum { PANEL = 512 }; /* threads of a block for a panel: all rows of as many columns as a tile's */
+enum { TILE = 32 }; /* rows and columns; a block of BLOCK threads processes a tile */
+enum { PANEL = 512 }; /* threads of a block for a panel: all rows of a tile's number of columns */
 
 template <class T> using tile = T[TILE][TILE + 1];
 
@@ -18,7 +17,7 @@ template <class T> struct matrix {
   MEMBER matrix from(int64_t row, int64_t col) const { return {&(*this)(row, col), down, across}; }
 };
 
-/* Number i of a stack whose leading dimensions were broadcast to `shape`. */
+/* Matrix i of a stack whose batch dimensions were broadcast to `shape`. */
 template <class T> struct matrices {
   matrix<T> first;
   int32_t batch;
@@ -30,7 +29,7 @@ template <class T> struct matrices {
   }
 };
 
-/* Those of x beside a result `over`, which has as many dimensions or more; turned: transposed. */
+/* The matrices of x, broadcast to the batch dimensions of the result `over`; turned: transposed. */
 template <class T>
 static inline matrices<T> matrices_of(const moth_tensor *x, const moth_layout &over, bool turned) {
   const int32_t n = x->l.ndim, more = over.ndim - n;
@@ -43,7 +42,7 @@ static inline matrices<T> matrices_of(const moth_tensor *x, const moth_layout &o
   return m;
 }
 
-/* Matrices of the stack. */
+/* The number of matrices in the stack. */
 static inline int64_t count_of(const moth_layout &l) {
   int64_t n = 1;
   for (int32_t d = 0; d < l.ndim - 2; d++) n *= l.shape[d];
@@ -57,12 +56,12 @@ template <class F> static inline int with_real(int dtype, F f) {
   return dtype == MOTH_F64 ? f(type<double>()) : f(type<float>());
 }
 
-/* One code for each matrix tells where it breaks down, from 1; 0: nowhere. */
+/* Each matrix has a code: the position where its factorization failed, from 1; 0: it succeeded. */
 static __global__ void clear_codes(int64_t n, int32_t *codes) {
   if (thread_number() < n) codes[thread_number()] = 0;
 }
 
-/* A packed list on the device; NULL: error set. */
+/* A new packed list on the device; NULL: error set. */
 static moth_tensor *room_of(moth_ctx *ctx, int device, int dtype, int64_t n) {
   moth_layout l = {};
   l.ndim = 1;
@@ -72,7 +71,7 @@ static moth_tensor *room_of(moth_ctx *ctx, int device, int dtype, int64_t n) {
   return moth_tensor_new(ctx, &l);
 }
 
-/* Where element e of a stack of matrices is, which has so many rows and columns. */
+/* The matrix, row and column of element e of a stack of rows by cols matrices. */
 struct matrix_place {
   int64_t i, row, col;
   MEMBER matrix_place(int64_t e, int64_t rows, int64_t cols)
@@ -81,7 +80,7 @@ struct matrix_place {
 
 /* -- in a block -- */
 
-/* t := the rows by cols that begin at x; what follows waits for it. */
+/* t := the rows by cols elements that begin at x; ends with a barrier. */
 template <class T>
 static __device__ inline void load_tile(tile<T> &t, const matrix<T> &x, int rows, int cols) {
   for (int e = threadIdx.x; e < TILE * TILE; e += BLOCK) {
@@ -99,7 +98,7 @@ static __device__ inline void store_tile(const tile<T> &t, const matrix<T> &x, i
   __syncthreads();
 }
 
-/* y := the solution of x y = y for a triangular x of n rows; y has cols. */
+/* y := the solution z of x z = y, for a triangular x of n rows; y has `cols` columns. */
 template <class T>
 static __device__ inline void substitute(const tile<T> &x, bool upper, bool unit, int n, tile<T> &y,
                                          int cols) {
@@ -115,7 +114,7 @@ static __device__ inline void substitute(const tile<T> &x, bool upper, bool unit
   }
 }
 
-/* y -= a b, of so many rows, cols, and columns of a. */
+/* y -= a b; y is rows by cols, and a has `n` columns. */
 template <class T>
 static __device__ inline void subtract_product(const tile<T> &a, const tile<T> &b, int rows,
                                                int depth, int cols, tile<T> &y) {

@@ -1,9 +1,10 @@
-/* mma.cuh -- what the 32 threads of a warp do as one on devices of compute capability 8.0 and
-** above: products of small matrices on tensor cores, their factors from shared memory, copies to
-** there that run beside the arithmetic. On older devices these trap; nothing may ask for them.
+/* mma.cuh -- instructions of a whole warp on devices of compute capability 8.0 and above: products
+** of small matrices on tensor cores, loads of their factors from shared memory, asynchronous copies
+** to shared memory. On older devices these functions trap; callers must check.
 **
-** Where elements lie (PTX ISA, "Warp-level matrix instructions": mma.m16n8k16, mma.m16n8k8,
-** ldmatrix). Thread 4 g + t of a warp holds, row and column counted from 0,
+** The distribution of elements over threads (PTX ISA, "Warp-level matrix instructions":
+** mma.m16n8k16, mma.m16n8k8, ldmatrix). Thread 4 g + t of a warp holds, with rows and columns
+** counted from 0,
 **
 **   A, 16 by 16 of half types, pairs   (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8)
 **   B, 16 by 8 of half types, pairs    (2t, g), (2t + 8, g): a pair goes down a column
@@ -11,14 +12,13 @@
 **   A, 16 by 8 of TF32                 (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4)
 **   B, 8 by 8 of TF32                  (t, g), (t + 4, g)
 **
-** so that two neighbouring C, made half types, are an A (Dao 2023, FlashAttention-2).
-*/
+** so that two neighbouring C, converted to half types, are an A (Dao 2023, FlashAttention-2). */
 #ifndef MOTH_CUDA_MMA_CUH
 #define MOTH_CUDA_MMA_CUH
 
 #include "numbers.cuh"
 
-enum { TENSOR_MAJOR = 8 }; /* compute capability from which on all here is there */
+enum { TENSOR_MAJOR = 8 }; /* lowest compute capability for these functions */
 
 #if !defined(__CUDACC__)
 #include "emulator/mma.h"
@@ -67,22 +67,22 @@ static __device__ inline uint32_t tf32_of(float x) {
 
 /* -- factors -- */
 
-/* Four matrices of 8 rows of 16 bytes; thread i brings the address of row i % 8 of matrix i / 8. Of
-** each, to[] gets elements (g, 2t) and (g, 2t + 1) of half types, (g, t) of f32. */
+/* Loads four matrices of 8 rows of 16 bytes; thread i passes the address of row i % 8 of matrix i /
+** 8. From each matrix, to[] gets elements (g, 2t) and (g, 2t + 1) of half types, (g, t) of f32. */
 static __device__ inline void load_matrices(uint32_t *to, const void *row) {
   MOTH_ASM("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
            : "r"(shared_address(row)));
 }
 
-/* The same, of which to[] gets elements (2t, g) and (2t + 1, g): half types only. */
+/* The same, transposed: to[] gets elements (2t, g) and (2t + 1, g); half types only. */
 static __device__ inline void load_turned(uint32_t *to, const void *row) {
   MOTH_ASM("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
            : "r"(shared_address(row)));
 }
 
-/* Two numbers as half types in a word, the first in its lower half. */
+/* Packs two numbers as half types into a word, the first in its lower half. */
 template <class T> static __device__ inline uint32_t pair_of(float low, float high);
 template <> __device__ inline uint32_t pair_of<bf16>(float low, float high) {
   uint32_t bits = 0;
@@ -95,9 +95,9 @@ template <> __device__ inline uint32_t pair_of<f16>(float low, float high) {
   return bits;
 }
 
-/* -- copies from global to shared memory, not awaited: BYTES are 8 or 16 -- */
+/* -- asynchronous copies from global to shared memory: BYTES are 8 or 16 -- */
 
-/* What is not `inside` becomes 0, and is not read. */
+/* If not `inside`, writes 0 and reads nothing. */
 template <int BYTES>
 static __device__ inline void copy_later(void *to, const void *from, bool inside) {
   if constexpr (BYTES == 16)
@@ -110,7 +110,8 @@ static __device__ inline void copy_later(void *to, const void *from, bool inside
              : "memory");
 }
 
-/* Ends a group of this thread's copies, and waits until all but the last LEFT groups are there. */
+/* Ends a group of this thread's copies, and waits until all but the last LEFT groups are complete.
+*/
 static __device__ inline void end_copies() { MOTH_ASM("cp.async.commit_group;" ::: "memory"); }
 template <int LEFT> static __device__ inline void await_copies() {
   MOTH_ASM("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
@@ -118,7 +119,7 @@ template <int LEFT> static __device__ inline void await_copies() {
 
 /* -- arithmetic -- */
 
-/* 2^x in the device's own way, to 2 ulp. */
+/* 2^x by the hardware instruction, to 2 ulp. */
 static __device__ inline float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -129,9 +130,9 @@ static __device__ inline float exp2_approx(float x) {
 
 /* -- tiles in shared memory -- */
 
-/* Works at tiles from, from + step, ... below `to`: bring(slot, at) puts one into shared memory,
-** use(slot, at) works at it. `ahead`: there are two slots, one is filled while the other is used.
-*/
+/* Processes tiles from, from + step, ... below `to`: bring(slot, at) starts loading a tile into
+** shared memory, use(slot, at) computes with it. `ahead`: there are two slots; one is loaded while
+** the other is used. */
 template <class Bring, class Use>
 static __device__ inline void in_turns(bool ahead, int from, int to, int step, Bring bring,
                                        Use use) {
@@ -140,7 +141,7 @@ static __device__ inline void in_turns(bool ahead, int from, int to, int step, B
   end_copies();
   for (int at = from; at < to; at += step) {
     if (!ahead) {
-      __syncthreads(); /* all have used the last one */
+      __syncthreads(); /* all threads have used the last tile */
       bring(0, at);
       end_copies();
     }
@@ -151,20 +152,21 @@ static __device__ inline void in_turns(bool ahead, int from, int to, int step, B
     use(slot, at);
     slot ^= ahead;
   }
-  await_copies<0>(); /* also where there was no tile: a block must not end before its copies */
+  await_copies<0>(); /* also without tiles: a block must not end before its copies */
 }
 
-/* -- f32 as PARTS of TF32: one, or two that make up the whole -- */
+/* -- f32 as PARTS TF32 numbers: one, or two whose sum is the f32 -- */
 
-/* An f32 as two of TF32, the nearest and what is left, of which products do not look at the last 13
-** bits: they miss it by 2^-23 of it at most. Infinities, and what is rounded to them, become NaN:
-** they would be that by any factor whose own rest is 0. NaN may be 0 in the first, not in both. */
+/* Splits an f32 into two TF32 numbers: the nearest one, and the remainder. Products ignore the last
+** 13 bits of the remainder: a relative error of at most 2^-23. Infinities, and numbers that round
+** to infinity, become NaN: they would become NaN anyway in a product with a factor whose remainder
+** is 0. A NaN may become 0 in the first number, but not in both. */
 static __device__ inline void split_tf32(float x, uint32_t *first, uint32_t *rest) {
   *first = (bits_of(x) + 0x1000u) & 0xffffe000u;
   *rest = bits_of(x - float_of(*first));
 }
 
-/* Element i of a factor, its parts of to[0] and to[1]. */
+/* Stores the parts of element i of a factor to to[0] and to[1]. */
 template <int PARTS>
 static __device__ inline void put_factor(uint32_t (*to)[4], int i, float x) {
   if constexpr (PARTS == 2) split_tf32(x, &to[0][i], &to[1][i]);
@@ -177,7 +179,8 @@ static __device__ inline void load_factor(uint32_t (*to)[4], const float *row) {
   for (int i = 0; i < 4; i++) put_factor<PARTS>(to, i, float_of(to[0][i]));
 }
 
-/* c += a b, b from element `at` on: small products first, that of both rests left out. */
+/* c += a b; b begins at element `at`. Small products are added first; that of both remainders is
+** left out. */
 template <int PARTS>
 static __device__ inline void multiply_factors(float *c, const uint32_t (*a)[4],
                                                const uint32_t (*b)[4], int at) {
@@ -188,8 +191,9 @@ static __device__ inline void multiply_factors(float *c, const uint32_t (*a)[4],
   multiply_add<float>(c, a[0], b[0] + at);
 }
 
-/* The same for long sums, and those of one sign: tensor cores round them towards zero, which adds
-** up, so that what two parts give is added outside of them (Ootomo and Yokota 2022). */
+/* The same for long sums, and sums of one sign: tensor cores round each sum towards zero, and the
+** error accumulates. So the products of two parts are added outside of them (Ootomo and Yokota
+** 2022). */
 template <int PARTS>
 static __device__ inline void gather_factors(float *c, const uint32_t (*a)[4],
                                              const uint32_t (*b)[4], int at) {

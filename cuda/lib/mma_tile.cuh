@@ -1,11 +1,10 @@
-/* mma_tile.cuh -- products of tiles on tensor cores, by blocks of four warps: what matrix products
-** (gemm_mma.cu) and convolutions (conv_mma.cu) are made of.
+/* mma_tile.cuh -- products of tiles on tensor cores, by blocks of four warps; used by matrix
+** products (gemm_mma.cu) and convolutions (conv_mma.cu).
 **
-** The warps make a tile of M by N, each a quarter. Factors come to shared memory DEPTH elements
-** along the sum at a time, by copies that run STAGES - 1 tiles ahead; they lie there as they lie in
-** memory, and ldmatrix turns what has to be turned. Rows there are 16 bytes or 8 words longer than
-** their elements, so that what is read at a time lies in different banks.
-*/
+** The warps compute a tile of M by N, each a quarter of it. Factors are copied to shared memory
+** DEPTH elements along the sum at a time, by asynchronous copies STAGES - 1 tiles ahead. They keep
+** their order from global memory, and ldmatrix transposes them where needed. Rows in shared memory
+** are padded by 16 bytes or 8 words, so that simultaneous reads are in different banks. */
 #ifndef MOTH_CUDA_MMA_TILE_CUH
 #define MOTH_CUDA_MMA_TILE_CUH
 
@@ -13,22 +12,22 @@
 
 enum { STAGES = 4, MMA_THREADS = 128, LINE = 64 }; /* LINE: bytes along the sum */
 
-/* One factor's tile, of SIDE rows. ALONG: the dimension that is summed is contiguous, and a line of
-** the tile; else lines are SIDE long. */
+/* One factor's tile, of SIDE rows. ALONG: the summed dimension is contiguous, and a line of the
+** tile is along it; else a line has SIDE elements. */
 template <class T, int SIDE, bool ALONG> struct factor {
   enum { EACH = 16 / (int)sizeof(T), DEPTH = LINE / (int)sizeof(T), STEP = 2 * EACH };
   enum { WIDE = ALONG ? DEPTH + EACH : SIDE + 8, SIZE = (ALONG ? SIDE : DEPTH) * WIDE };
   enum { ACROSS = (ALONG ? DEPTH : SIDE) / EACH, COPIES = SIDE * DEPTH / EACH / MMA_THREADS };
 
-  /* The i-th of a thread's COPIES: the line, and the first element in it. What goes along a line is
-  ** the same for all of them. */
+  /* The i-th of a thread's COPIES: its line, and its first element in the line. The position along
+  ** a line is the same for all copies of a thread. */
   static __device__ inline int line_of(int i) {
     return (int)threadIdx.x / ACROSS + i * (MMA_THREADS / ACROSS);
   }
   static __device__ inline int place_in_line() { return (int)threadIdx.x % ACROSS * EACH; }
 
-  /* to := lines of which from(i, line, along, &inside) gives the EACH elements from `along` on;
-  ** what is not inside becomes 0. */
+  /* Starts loading lines into `to`: from(i, line, along, &inside) returns the address of the EACH
+  ** elements from `along` on; elements that are not inside become 0. */
   template <class F> static __device__ inline void bring(T *to, F from) {
     static_assert(MMA_THREADS % ACROSS == 0, "line_of");
     const int along = place_in_line();
@@ -40,8 +39,8 @@ template <class T, int SIDE, bool ALONG> struct factor {
     }
   }
 
-  /* Eight rows by EACH columns four times, second and third in the order of A (BY_ROWS) or of two
-  ** B: 16 rows from `row` on, STEP columns from `col` on. */
+  /* Loads eight rows by EACH columns four times, the second and third in the order of A (BY_ROWS)
+  ** or of two B: 16 rows from `row` on, STEP columns from `col` on. */
   template <bool BY_ROWS>
   static __device__ inline void load(uint32_t *to, const T *tile, int row, int col) {
     const int lane = (int)threadIdx.x % WARP;
@@ -61,7 +60,8 @@ template <class T, int SIDE, bool ALONG> struct factor {
   }
 };
 
-/* A tile of M by N, of factors that lie ALONG_A and ALONG_B. A thread holds sums[MT][NT][4]. */
+/* A tile of M by N. ALONG_A, ALONG_B: whether the factors are contiguous along the sum. A thread
+** has sums[MT][NT][4]. */
 template <class T, int M, int N, bool ALONG_A, bool ALONG_B> struct mma_shape {
   typedef factor<T, M, ALONG_A> left;
   typedef factor<T, N, ALONG_B> right;
@@ -70,7 +70,7 @@ template <class T, int M, int N, bool ALONG_A, bool ALONG_B> struct mma_shape {
   static constexpr size_t room = STAGES * SLOT * sizeof(T);
 };
 
-/* c += the tiles in a slot, for the quarter at (row, col). */
+/* c += the product of the tiles in a slot, for the quarter at (row, col). */
 template <class S, class T>
 static __device__ inline void add_slot(const T *slot, int row, int col, float (*c)[S::NT][4]) {
   typedef typename S::left L;
@@ -92,8 +92,8 @@ static __device__ inline void add_slot(const T *slot, int row, int col, float (*
   }
 }
 
-/* c += the products over columns `from` to `to` - 1; left(k) and right(k) give what `bring` takes
-** of the tiles from column k on. ring: S::room bytes of shared memory. */
+/* c += the products over columns `from` to `to` - 1; left(k) and right(k) return the loaders for
+** `bring`, for the tiles from column k on. ring: S::room bytes of shared memory. */
 template <class S, class T, class Left, class Right>
 static __device__ inline void add_products(T *ring, int64_t from, int64_t to, Left left,
                                            Right right, float (*c)[S::NT][4]) {
@@ -134,7 +134,7 @@ static __device__ inline void for_sums(const float (*c)[S::NT][4], Enter enter, 
     }
 }
 
-/* Two neighbouring elements, the first at a multiple of their size. */
+/* Stores two neighbouring elements; the first is aligned to the pair's size. */
 template <class T> static __device__ inline void put_pair(T *to, float low, float high) {
   if constexpr (sizeof(T) == 4) *(lump<float, 2> *)(void *)to = {{low, high}};
   else *(uint32_t *)(void *)to = pair_of<T>(low, high);

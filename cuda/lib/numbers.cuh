@@ -1,6 +1,5 @@
-/* numbers.cuh -- the ten element types in kernels: how each is stored, what it is computed in, and
-** how values pass between them, with the results of core/tensor/dtype.c.
-*/
+/* numbers.cuh -- the ten dtypes in kernels: the storage type, the compute type, and conversions
+** between them, with the results of core/tensor/dtype.c. */
 #ifndef MOTH_CUDA_NUMBERS_CUH
 #define MOTH_CUDA_NUMBERS_CUH
 
@@ -26,7 +25,8 @@ struct truth { /* bool: 0 or 1 */
 HD uint32_t bits_of(float x) { return moth_bits_f32(x); }
 HD float float_of(uint32_t bits) { return moth_float_of(bits); }
 
-/* By an instruction where there is one. To nearest even; NaN stays NaN, of other bits perhaps. */
+/* By an instruction where the device has one. Rounds to nearest even; NaN stays NaN, perhaps with
+** other bits. */
 
 HD float widen(bf16 h) { return moth_widen_bf16(h.bits); }
 
@@ -60,7 +60,7 @@ HD f16 narrow_f16(float x) {
   return h;
 }
 
-/* -- T is how an element lies in memory, real_of<T> what it is computed in -- */
+/* -- T is the storage type of an element, real_of<T> its compute type -- */
 
 template <class T> struct real_of_ {
   typedef T type;
@@ -103,14 +103,14 @@ template <> struct is_real_<bf16> {
 };
 template <class T> constexpr bool is_real = is_real_<T>::value != 0;
 
-/* -- several elements that are moved at once -- */
+/* -- vectors: several elements that are read or written at once -- */
 
 template <class T, int EACH> struct alignas(sizeof(T) * EACH) lump {
   T at[EACH];
 };
 
-/* By one instruction: of a struct's copy nvcc may make one of each element. */
-template <size_t BYTES> struct word_of_; /* of so many bytes */
+/* A vector is copied as one word: nvcc may copy a struct element by element. */
+template <size_t BYTES> struct word_of_; /* an integer type of BYTES bytes */
 template <> struct word_of_<2> { typedef uint16_t type; };
 template <> struct word_of_<4> { typedef uint32_t type; };
 template <> struct word_of_<8> { typedef uint64_t type; };
@@ -173,9 +173,9 @@ template <class V> HD void convert_to(truth *at, V v) { at->bits = v != 0; }
 HD void convert_to(f16 *at, double v) { *at = narrow_f16((float)v); }
 HD void convert_to(bf16 *at, double v) { *at = narrow_bf16((float)v); }
 
-/* -- choosing a type by a dtype: f is called with type<T>() -- */
+/* -- choosing a type by a dtype: calls f with type<T>() -- */
 
-#ifndef MOTH_AT_RUN_TIME /* kernels that NVRTC compiles (jit.cu) begin with this file's text */
+#ifndef MOTH_AT_RUN_TIME /* kernels that NVRTC compiles (jit.cu) include this file's text */
 
 template <class T> struct type {
   typedef T of;
@@ -205,7 +205,7 @@ template <class F> static inline int with_float(int dtype, F f) {
   }
 }
 
-/* Elements that are only moved: an unsigned integer of their size. */
+/* For elements that are only copied: an unsigned integer of their size. */
 template <class F> static inline int with_size(int dtype, F f) {
   switch (moth_dtype_size[dtype]) {
     case 1: return f(type<uint8_t>());

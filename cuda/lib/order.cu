@@ -1,7 +1,7 @@
-/* order.cu -- numbers put in order (order.cuh). A short list is ranked by comparing each number
-** with all others. Longer ones, and rows of keys: four bits after four from the lowest on, each
-** time a count by tile, a scan of all counts and a move (Satish, Harris and Garland, "Designing
-** Efficient Sorting Algorithms for Manycore GPUs", 2009).
+/* order.cu -- stable sorting of integers (radix_sort.cuh). A short list is ranked by comparing each
+** number with all others. Longer lists, and rows of keys, use a radix sort of four bits at a time,
+** from the lowest on: each pass counts digits by tile, scans all counts, and moves the keys
+** (Satish, Harris and Garland, "Designing Efficient Sorting Algorithms for Manycore GPUs", 2009).
 */
 #include "order.cuh"
 
@@ -11,8 +11,9 @@ static __device__ inline int digit_of(uint64_t key, int shift) {
   return (int)(key >> shift & (RADIX_DIGITS - 1));
 }
 
-/* How often each digit comes among a thread's elements; then, digit by digit, how often among those
-** of the threads before it. digit(k): of the k-th, or -1 if there is none. total: of the tile. */
+/* Counts each digit among a thread's elements; then replaces the counts, digit by digit, by the
+** sums over the preceding threads. digit(k): the digit of the k-th element, or -1 if there is none.
+** total: the counts of the tile. */
 template <class F>
 static __device__ inline void count_digits(F digit, uint16_t *count, int *total) {
   for (int d = 0; d < RADIX_DIGITS; d++) count[d * BLOCK + threadIdx.x] = 0;
@@ -21,7 +22,8 @@ static __device__ inline void count_digits(F digit, uint16_t *count, int *total)
     if (d >= 0) count[d * BLOCK + threadIdx.x]++;
   }
   __syncthreads();
-  for (int d = threadIdx.x / WARP; d < RADIX_DIGITS; d += BLOCK / WARP) { /* a warp for each */
+  for (int d = threadIdx.x / WARP; d < RADIX_DIGITS; d += BLOCK / WARP) { /* a warp for each digit
+                                                                          */
     const int lane = threadIdx.x % WARP;
     int before = 0;
     for (int k = lane; k < BLOCK; k += WARP) {
@@ -49,8 +51,8 @@ static __global__ void digit_counts(int64_t n, int64_t tiles, int shift, const u
     starts[(row * RADIX_DIGITS + threadIdx.x) * tiles + tile] = total[threadIdx.x];
 }
 
-/* at[i] := the sum of those before it, at[n] := the sum of all; by one block. A row's counts add up
-** to its length, so that they begin where the row does. */
+/* at[i] := the sum of the preceding counts, at[n] := the sum of all; by one block. A row's counts
+** sum to its length, so their offsets begin at the row's start. */
 static __global__ void __launch_bounds__(1024) scan_counts(int64_t n, int64_t *at) {
   __shared__ int64_t warps[WARP];
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -74,11 +76,11 @@ static __global__ void __launch_bounds__(1024) scan_counts(int64_t n, int64_t *a
   if (threadIdx.x == 0) at[n] = before;
 }
 
-/* Where a tile's i-th key lies in shared memory: no two runs of RADIX_EACH begin in one bank. */
+/* The index of a tile's i-th key in shared memory: no two runs of RADIX_EACH begin in one bank. */
 static __device__ inline int apart(int i) { return i + i / RADIX_EACH; }
 
-/* Keys are put in order within a tile first, so that those of a digit are written side by side.
-** from: NULL in the first pass, when each stands at its own place of its row. */
+/* Keys are first sorted within a tile, so that keys with the same digit are written contiguously.
+** from: NULL in the first pass, where each key is at its original position. */
 template <class From>
 static __global__ void move_keys(int64_t n, int64_t tiles, int shift, const uint64_t *key,
                                  const From *from, const int64_t *starts, uint64_t *to_key,

@@ -1,6 +1,5 @@
-/* order.cuh -- numbers put in order, equal ones in the order in which they came (order.cu): lists,
-** which let additions at the same place follow each other always alike, and rows of keys.
-*/
+/* order.cuh -- stable sorting of integers (radix_sort.cu): lists, which give additions to the same
+** element a fixed order, and rows of keys. */
 #ifndef MOTH_CUDA_ORDER_CUH
 #define MOTH_CUDA_ORDER_CUH
 
@@ -8,7 +7,7 @@
 
 /* -- lists -- */
 
-/* Keys in ascending order, and which place of the list each came from. Owned by the caller. */
+/* Keys in ascending order, and the original position of each in the list. The caller frees it. */
 struct ordered {
   moth_tensor *key, *from;
 };
@@ -19,7 +18,8 @@ static inline void ordered_free(ordered *o) {
   *o = ordered{NULL, NULL};
 }
 
-/* A list of n elements where `like` lies, with values left to chance. Owned, NULL: error set. */
+/* A new list of n elements on `like`'s device, uninitialized. The caller releases it. NULL: error
+** set. */
 static inline moth_tensor *list_new(const moth_tensor *like, int64_t n, int dtype = MOTH_I64) {
   moth_layout l;
   memset(&l, 0, sizeof l);
@@ -30,25 +30,25 @@ static inline moth_tensor *list_new(const moth_tensor *like, int64_t n, int dtyp
   return moth_tensor_new(like->ctx, &l);
 }
 
-/* o := the numbers of a packed list, all in [0, range], in order. Must be freed, even after an
+/* o := the sorted numbers of a packed list, all in [0, range]. The caller frees it, even after an
 ** error. */
 MOTH_LOCAL int order_list(moth_ctx *ctx, const moth_tensor *keys, int64_t range, ordered *o);
 
-/* at[i] := the sum of those before it, at[n] := the sum of all. */
+/* at[i] := the sum of the preceding elements, at[n] := the sum of all. */
 MOTH_LOCAL int scan_list(moth_ctx *ctx, const moth_tensor *like, int64_t n, int64_t *at);
 
 /* -- rows -- */
 
 enum { RADIX_EACH = 8, RADIX_TILE = BLOCK * RADIX_EACH, RADIX_DIGITS = 16 };
 
-/* Rows of n keys, one behind the other, and room for two more lists of them, of where each came
-** from (a From), and for counts. The keys may lie in keys[1]. */
+/* Rows of n keys, one after another, and buffers for a second list of keys, for two lists of
+** original positions (From), and for counts. The keys may be in keys[1]. */
 template <class From> struct radix {
   int64_t rows, n;
   const uint64_t *key;
   uint64_t *keys[2];
   From *from[2];
-  int64_t *starts; /* radix_counts of them, and one more */
+  int64_t *starts; /* number of radix_counts, plus one */
 };
 
 static inline int64_t radix_tiles(int64_t n) { return (n + RADIX_TILE - 1) / RADIX_TILE; }
@@ -57,8 +57,8 @@ static inline int64_t radix_counts(int64_t rows, int64_t n) {
   return rows * radix_tiles(n) * RADIX_DIGITS;
 }
 
-/* Sorts by the lowest `bits` of the keys; From: uint32_t, int64_t. *last: which of the two lists is
-** in order then. */
+/* Sorts by the lowest `bits` of the keys; From: uint32_t, int64_t. *last: the index of the sorted
+** list. */
 template <class From>
 MOTH_LOCAL int radix_sort(moth_ctx *ctx, const moth_tensor *like, const radix<From> &r, int bits,
                           int *last);

@@ -1,12 +1,12 @@
-/* orders.cuh -- the norm of order p of many numbers, as a fold. Kernels are compiled for each kind
-** of p: comparing for each element costs more than reading it.
-*/
+/* orders.cuh -- the p-norm of many numbers, as a reduction. Kernels are compiled for each kind of
+** p: a branch for each element would cost more than reading it. */
 #ifndef MOTH_CUDA_ORDERS_CUH
 #define MOTH_CUDA_ORDERS_CUH
 
 #include "reduce.cuh"
 
-enum { ORDER_0, ORDER_1, ORDER_2, ORDER_P, ORDER_LARGEST, ORDER_LEAST }; /* of the sizes */
+enum { ORDER_0, ORDER_1, ORDER_2, ORDER_P, ORDER_LARGEST, ORDER_LEAST }; /* the largest and least
+                                                                         ** magnitude */
 
 template <class V, int ORDER> struct norm_of {
   typedef V room;
@@ -29,7 +29,7 @@ template <class V, int ORDER> struct norm_of {
   }
 };
 
-/* f is called with order<ORDER>(). */
+/* Calls f with order<ORDER>(). */
 template <int ORDER> struct order {
   enum { is = ORDER };
 };

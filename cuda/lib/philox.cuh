@@ -1,13 +1,12 @@
-/* philox.cuh -- Philox4x32-10 in kernels, with the words of core/base/random.c: Salmon and others,
-** "Parallel random numbers: as easy as 1, 2, 3" (2011). Generators stay on the CPU; a launch is
-** given the range of blocks that was taken from one.
-*/
+/* philox.cuh -- Philox4x32-10 in kernels, with the same words as core/base/random.c: Salmon and
+** others, "Parallel random numbers: as easy as 1, 2, 3" (2011). Generators are on the CPU; a launch
+** gets a range of blocks, by which the generator is advanced. */
 #ifndef MOTH_CUDA_PHILOX_CUH
 #define MOTH_CUDA_PHILOX_CUH
 
 #include "numbers.cuh"
 
-struct stream { /* the rest of a range of blocks that was taken */
+struct stream { /* a launch's range of blocks */
   uint64_t seed, block;
 };
 
@@ -15,7 +14,7 @@ struct words {
   uint32_t at[4];
 };
 
-/* Block i of the range; or a further one that belongs to it. */
+/* Block i of the range; with `turn`, a further block derived from it. */
 HD words philox(const stream &s, uint64_t i, uint32_t turn = 0) {
   const uint64_t block = s.block + i;
   uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = turn, c3 = 0;
@@ -30,7 +29,7 @@ HD words philox(const stream &s, uint64_t i, uint32_t turn = 0) {
   return words{{c0, c1, c2, c3}};
 }
 
-/* Takes what n values of words_each words need. */
+/* Advances the generator by n values of words_each words. */
 static inline int stream_open(moth_ctx *ctx, moth_tensor *generator, int64_t n, int words_each,
                               stream *s) {
   const uint64_t count = (uint64_t)n * (uint64_t)words_each;

@@ -1,17 +1,17 @@
-/* pick.cu -- elements moved by a list of places (pick.cuh). What is written goes by the list in
-** order (order.cuh), one thread for all values of one place, or of a piece of those (runs.cuh), so
-** that the last one stays and sums are the same bits each time.
-*/
+/* pick.cu -- reads and writes elements at a list of positions (gather_scatter.cuh). Writes process
+** the list in sorted order (radix_sort.cuh): one thread for all values of one position, or of a
+** piece of them (equal_runs.cuh). So the last value stays, and sums are the same bits each time. */
 #include "pick.cuh"
 #include "runs.cuh"
 
 /* -- in kernels -- */
 
-struct picked { /* one value: of which pick, and where in both sides that pick's slices have it */
-  int64_t pick, line, base, value; /* line: its number among the values of the pick */
+struct picked { /* one value: its index in the list, and its offsets in both tensors, without the
+                ** position's offset */
+  int64_t pick, line, base, value; /* line: its index among the values of one position */
 };
 
-/* Steps along dimensions [first, last). Returns what is left of id. */
+/* Adds the offsets of dimensions [first, last). Returns the rest of id. */
 static __device__ inline int64_t pick_walk(const pick &p, int first, int last, int64_t id,
                                            picked *v) {
 #pragma unroll 1
@@ -45,7 +45,7 @@ static __global__ void pick_get(pick p, int64_t n, const char *base, char *value
     *(const V *)(const void *)(base + v.base + at * p.scale);
 }
 
-/* The positions as keys: checked, those that lie outside become the limit. */
+/* The positions as keys, checked; positions out of range become the limit. */
 static __global__ void pick_keys(pick p, int64_t *key, moth_trouble *t) {
   const int64_t i = thread_number();
   if (i >= p.count) return;
@@ -53,7 +53,7 @@ static __global__ void pick_keys(pick p, int64_t *key, moth_trouble *t) {
   key[i] = at >= 0 && !(p.skips && at == p.skip) ? at : p.limit;
 }
 
-/* p.at: in order; from: where each stood. */
+/* p.at: sorted; from: the original index of each. */
 template <class V>
 static __global__ void pick_put(pick p, int64_t n, const int64_t *from, char *base,
                                 const char *values) {
@@ -67,12 +67,12 @@ static __global__ void pick_put(pick p, int64_t n, const int64_t *from, char *ba
 }
 
 template <class T> struct pick_sums {
-  pick p; /* p.at: in order */
+  pick p; /* p.at: sorted */
   const int64_t *from;
   char *base;
   const char *values;
-  int64_t lines;    /* values of a pick */
-  real_of<T> *part; /* [piece of the list (runs.cuh)][line] */
+  int64_t lines;    /* values of one position */
+  real_of<T> *part; /* [piece of the list (equal_runs.cuh)][line] */
 
   __device__ inline real_of<T> value(const picked &v, int64_t k) const {
     return get((const T *)(const void *)(values + v.value + from[k] * p.step));
@@ -94,7 +94,7 @@ template <class T> static __global__ void pick_add(pick_sums<T> s, int64_t n) {
   put(to, sum);
 }
 
-/* pieces: as p, with pieces of the list from `first` on for picks. */
+/* pieces: as p, with pieces of the list from `first` on in place of positions. */
 template <class T>
 static __global__ void pick_add_pieces(pick_sums<T> s, pick pieces, int64_t first, int64_t n) {
   const int64_t i = thread_number();
@@ -111,8 +111,8 @@ static __global__ void pick_add_pieces(pick_sums<T> s, pick pieces, int64_t firs
 
 /* -- launching -- */
 
-/* Whole dimensions on the same side of the picks that lie behind each other on both sides become
-** one; those of one position vanish. */
+/* Merges adjacent dimensions, if both are on the same side of the list's dimension and are
+** contiguous in both tensors; removes dimensions of size 1. */
 static void pick_merge(pick *p) {
   for (int d = p->ndim - 1; d >= 0; d--) {
     const bool one = p->size[d] == 1;
@@ -136,8 +136,8 @@ static void pick_merge(pick *p) {
   }
 }
 
-/* Elements that are only moved go several at a time where the innermost slices allow it. Returns
-** the bytes of one move. */
+/* Elements are copied several at a time if the innermost slices allow it. Returns the bytes of one
+** copy. */
 static int pick_widen(pick *p, int size, const char *base, const char *values) {
   const int last = p->ndim - 1;
   if (last < p->before || p->base_step[last] != size || p->value_step[last] != size) return size;
@@ -171,7 +171,7 @@ static int64_t pick_values(const pick *p) {
   return n;
 }
 
-/* Before a launch: what follows from the sizes. Returns how many values there are. */
+/* Computes divisors before a launch. Returns the number of values. */
 static int64_t pick_divisors(pick *p) {
   const int64_t n = pick_values(p);
   p->inner = 1;
@@ -213,7 +213,7 @@ int pick_order(pick *p, const moth_tensor *like, bool any, ordered *o) {
   return status;
 }
 
-/* base += values, of places in order; p is merged. */
+/* base += values, with sorted positions; p is merged. */
 template <class T>
 static int pick_sum(const pick &p, const moth_tensor *base, const int64_t *from,
                     const char *values) {

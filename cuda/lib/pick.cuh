@@ -1,39 +1,40 @@
-/* pick.cuh -- moving elements between a tensor and the values picked out of it by positions, as
-** core/kernel/gather.h does: whole dimensions, in which both sides are walked by steps, and a list
-** of places of the base for the dimensions that positions replace (pick.cu).
-*/
+/* pick.cuh -- copies elements between a tensor and the values selected from it by positions, as
+** core/kernel/gather.h: strided loops over the full dimensions, and a list of positions that
+** replaces the other dimensions (gather_scatter.cu). */
 #ifndef MOTH_CUDA_PICK_CUH
 #define MOTH_CUDA_PICK_CUH
 
 #include "order.cuh"
 
 struct pick {
-  int ndim, before; /* whole dimensions; how many stand before the picks in the values */
+  int ndim, before; /* number of full dimensions; `before` of them precede the list's dimension in
+                    ** the values */
   int64_t size[MOTH_MAX_DIMS], base_step[MOTH_MAX_DIMS], value_step[MOTH_MAX_DIMS]; /* bytes */
-  int64_t count;       /* picks */
-  const int64_t *at;   /* the position of each, below limit */
-  int64_t first;       /* what they count from: 0, or 1 as scripts do */
-  int64_t limit, wrap; /* wrap: what positions below 0 are too small by, or 0 */
+  int64_t count;       /* number of positions */
+  const int64_t *at;   /* the positions, below limit */
+  int64_t first;       /* the base of positions: 0, or 1 for positions from Lua */
+  int64_t limit, wrap; /* wrap: what is added to negative positions, or 0 */
   int64_t scale;       /* bytes of the base from one position to the next */
-  int64_t grain;       /* what all offsets so found are multiples of */
-  int64_t step;        /* bytes between neighbouring picks in the values */
-  bool skips;          /* writes leave out */
-  int64_t skip;        /* this position */
-  int64_t inner;       /* values of one pick side by side; this and the next set when the rest is */
-  quotient_by by[MOTH_MAX_DIMS], by_count; /* sizes and count */
+  int64_t grain;       /* all offsets are multiples of this */
+  int64_t step;        /* bytes between the values of neighbouring positions */
+  bool skips;          /* writes leave one position out: */
+  int64_t skip;        /* this one */
+  int64_t inner;       /* contiguous values of one position; this and the next fields are set with
+                       ** the divisors */
+  quotient_by by[MOTH_MAX_DIMS], by_count; /* the sizes and count */
 };
 
 enum { PICK_GET, PICK_PUT, PICK_ADD };
 
-/* values := what p picks out of x. */
+/* values := the selected elements of x. */
 MOTH_LOCAL int pick_read(pick p, const moth_tensor *x, const moth_tensor *values);
-/* base := or += values where p says. What is added to half types should be added in f32. */
+/* base := or += values at the positions. Sums for half types should have an f32 base. */
 MOTH_LOCAL int pick_write(pick p, int mode, const moth_tensor *base, const moth_tensor *values);
-/* The positions in order, as p.at; `like` is any tensor of the device. Where all get one value, any
-** order will do. */
+/* Sorts the positions into p.at; `like` is any tensor on the device. `any`: all get one value, so
+** the order does not matter. */
 MOTH_LOCAL int pick_order(pick *p, const moth_tensor *like, bool any, ordered *o);
 
-/* -- what is added up: signed numbers wrap as unsigned ones, half types are only moved -- */
+/* -- types of sums: signed integers wrap as unsigned ones; half types are only copied -- */
 
 template <class F> static inline int with_sums(int dtype, F f) {
   switch (dtype) {
@@ -49,8 +50,8 @@ template <class T> HD real_of<T> added(real_of<T> a, real_of<T> b) {
   else return (real_of<T>)(a + b);
 }
 
-/* A position that counts from `first`, as one that counts from 0; those below 0 are too small by
-** `wrap`, if that is not 0. Outside of [0, limit) it is told of, and -1. */
+/* Converts a position that counts from `first` to one that counts from 0; adds `wrap` to negative
+** ones if it is not 0. A position outside [0, limit) is reported, and becomes -1. */
 static __device__ inline int64_t position_of(int64_t v, int64_t first, int64_t wrap, int64_t limit,
                                              moth_trouble *t) {
   const int64_t own = v < 0 ? v + wrap : v - first;
@@ -60,7 +61,7 @@ static __device__ inline int64_t position_of(int64_t v, int64_t first, int64_t w
   return -1;
 }
 
-/* -- tensors around them -- */
+/* -- tensors for these functions -- */
 
 /* A view of x's storage through another layout, on the caller's stack. */
 static inline moth_tensor seen_as(const moth_tensor *x, const moth_layout *l) {
@@ -69,7 +70,7 @@ static inline moth_tensor seen_as(const moth_tensor *x, const moth_layout *l) {
   return y;
 }
 
-/* Slices of dimension dim of x, whose elements lie in `values` packed, at a list of positions. */
+/* Slices of dimension dim of x at a list of positions; `values` has them packed. */
 static inline pick pick_slices(const moth_tensor *x, int dim, const moth_tensor *list) {
   const int64_t size = moth_dtype_size[x->l.dtype], n = list->l.numel;
   pick p;
@@ -103,7 +104,7 @@ static inline bool is_here(const moth_tensor *y, const moth_tensor *x) {
   return moth_address(y) == moth_address(x) && y->l.dtype == x->l.dtype;
 }
 
-/* Writes 0 into packed y; all dtypes have zero bits for it. */
+/* Fills packed y with 0; in all dtypes that is zero bytes. */
 static inline int clear(const moth_tensor *y) {
   moth_ctx *ctx = y->ctx;
   const moth_queue *q = moth_queue_of(ctx, y->l.device);
@@ -114,8 +115,8 @@ static inline int clear(const moth_tensor *y) {
                                                q->stream));
 }
 
-/* Where y, which begins as x, is to be written by places: y itself, or an own packed tensor with
-** half types in f32 if they are added up. Owned; written_back ends it. */
+/* A tensor for scattered writes to y, which is initialized as x: y itself, or a packed scratch
+** tensor, with f32 for half types if values are added. written_back copies and releases it. */
 static inline moth_tensor *writable(moth_tensor *y, const moth_tensor *x, bool wide) {
   const int dtype = wide ? moth_compute_dtype(y->l.dtype) : y->l.dtype;
   if (dtype != y->l.dtype || !moth_layout_contiguous(&y->l)) return moth_cast(x, dtype);

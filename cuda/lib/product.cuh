@@ -1,13 +1,12 @@
-/* product.cuh -- what the kernels of matrix products share (gemm.cu, gemm_mma.cu): their arguments,
-** what follows a sum, and sums that several blocks share.
-*/
+/* product.cuh -- shared by the kernels of matrix products (gemm.cu, gemm_mma.cu): their arguments,
+** the epilogue of a sum, and sums that are split among blocks. */
 #ifndef MOTH_CUDA_PRODUCT_CUH
 #define MOTH_CUDA_PRODUCT_CUH
 
 #include "gemm.cuh"
 #include "tile.cuh"
 
-/* -- what a product is computed in: integers wrap -- */
+/* -- the compute type of a product: integers wrap -- */
 
 template <class T> struct sum_of_ {
   typedef real_of<T> type;
@@ -31,7 +30,7 @@ struct batch_steps {
 };
 
 template <class T> struct whole_product {
-  side<T> a, b; /* b turned: its rows are columns of C */
+  side<T> a, b; /* b is transposed: its rows are columns of C */
   T *c;
   int64_t ldc;
   const T *bias;
@@ -39,13 +38,13 @@ template <class T> struct whole_product {
   bool adds; /* beta is not 0 */
   bool relu;
   batch_steps batch;
-  int64_t first, columns; /* number of the first product of the launch; tiles in a row of C */
-  int64_t parts, share;   /* how many blocks share a sum, and how much of it each has */
-  sum_of<T> *partial;     /* where they put it: part, product, row, column */
-  T *sums;                /* NULL, or for the sums of A's rows; `partial` has them last */
+  int64_t first, columns; /* index of the launch's first product; number of tiles in a row of C */
+  int64_t parts, share;   /* number of blocks that share a sum, and terms for each */
+  sum_of<T> *partial;     /* their partial sums: part, product, row, column */
+  T *sums;                /* NULL, or for the sums of A's rows; in `partial` they come last */
 };
 
-/* What becomes of a sum for *c, in column `col`. */
+/* Applies the epilogue to a sum, for *c in column `col`. */
 template <class T>
 static __device__ inline sum_of<T> finished(const whole_product<T> &g, const T *c, int64_t col,
                                             sum_of<T> sum) {
@@ -53,7 +52,7 @@ static __device__ inline sum_of<T> finished(const whole_product<T> &g, const T *
   R v = g.alpha * sum;
   if (g.adds) v += g.beta * (R)get(c);
   if (g.bias) v += (R)get(g.bias + col);
-  if (g.relu) { /* of what is rounded: -0 is not below 0 */
+  if (g.relu) { /* after rounding: -0 is not below 0 */
     T rounded;
     put(&rounded, v);
     v = get(&rounded) < 0 ? (R)0 : (R)get(&rounded);
@@ -87,11 +86,11 @@ static __device__ inline one_product<T> enter_batch(const whole_product<T> &g) {
   return p;
 }
 
-/* -- sums that several blocks share -- */
+/* -- sums that are split among blocks -- */
 
 static const int64_t SHARE = 256, MOST_PARTS = 64, MOST_Z = 65535;
 
-/* Adds up the parts of each result; threads from n on those of sums. */
+/* Adds the partial sums of each result; threads from n on add those of row sums. */
 template <class T> static __global__ void add_parts(whole_product<T> g, int64_t n) {
   const int64_t i = thread_number(), each = g.a.rows * g.b.rows, rest = i - n;
   sum_of<T> sum = 0;
@@ -106,8 +105,8 @@ template <class T> static __global__ void add_parts(whole_product<T> g, int64_t 
   finish(g, g.c + i / each * g.batch.c + r * g.ldc + q, q, sum);
 }
 
-/* By a block in the first column of tiles: the sums over columns `from` to `to` of its rows of A.
-** room: shared memory that nobody reads any more, an element for each thread. */
+/* By a block in the first column of tiles: sums its rows of A over columns `from` to `to`. room:
+** shared memory that is no longer read, an element for each thread. */
 template <int TILE, class T>
 static __device__ inline void sum_rows(const whole_product<T> &g, int64_t row, int64_t from,
                                        int64_t to, sum_of<T> *room) {
@@ -127,15 +126,15 @@ static __device__ inline void sum_rows(const whole_product<T> &g, int64_t row, i
   else put(g.sums + r, sum);
 }
 
-/* Launches a kernel that makes tiles of TILE by TILE: one(g, grid) asks for it, products g.first to
-** g.first + grid.z - 1. Where tiles are too few for the device, blocks share their sums. */
+/* Launches a kernel with tiles of TILE by TILE: one(g, grid) launches it for products g.first to
+** g.first + grid.z - 1. If there are too few tiles for the device, blocks share their sums. */
 template <int TILE, class T, class F>
 static int multiply_in_tiles(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                              whole_product<T> g, int64_t products, F one) {
   typedef sum_of<T> R;
   g.columns = (m->n + TILE - 1) / TILE;
   const int64_t tiles = g.columns * ((m->m + TILE - 1) / TILE), n = products * m->m * m->n;
-  const int64_t idle = 2 * q->processors / (tiles * products); /* blocks for one that there is */
+  const int64_t idle = 2 * q->processors / (tiles * products); /* free block slots for each block */
   int64_t parts = m->k / SHARE < idle ? m->k / SHARE : idle;
   moth_tensor *partial = NULL;
   if (parts > MOST_PARTS) parts = MOST_PARTS;
@@ -165,8 +164,8 @@ static int multiply_in_tiles(moth_ctx *ctx, const moth_queue *q, const moth_gemm
   return status;
 }
 
-/* Half types, and f32 as TF32 where that is allowed, on tensor cores (gemm_mma.cu). *done: whether
-** it could; if not, nothing has happened. */
+/* Half types, and f32 as TF32 if allowed, on tensor cores (gemm_mma.cu). *done: whether it could;
+** if not, nothing has been written. */
 template <class T>
 int multiply_on_tensor_cores(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                              const whole_product<T> &g, int64_t products, bool *done);

@@ -1,14 +1,13 @@
-/* program.cuh -- what the source that fused.cu writes is made of: steps between values, each
-** rounded to its type as if it had been written, and the moves of single elements.
-*/
+/* program.cuh -- used by the source that fused.cu writes: the steps, which round each value to its
+** type as if it were stored, and reads and writes of single elements. */
 #ifndef MOTH_CUDA_PROGRAM_CUH
 #define MOTH_CUDA_PROGRAM_CUH
 
 #include "forms.cuh"
 #include "walk.cuh"
 
-/* What a launch is given: N operands, and three numbers for each of S steps. `zero` is what its
-** name says, but compilers do not know that. */
+/* A launch's arguments: N operands, and three numbers for each of S steps. `zero` is 0, but
+** compilers do not know that. */
 template <int N, int S> struct given_of {
   walk<N> w;
   uint64_t numbers[3 * S];
@@ -17,9 +16,9 @@ template <int N, int S> struct given_of {
 
 /* -- steps -- */
 
-/* The same value, of which no compiler sees that it is: what a step multiplies is never added by
-** the next one without being rounded, nor shared by two, so that each step computes the bits that
-** its function computes alone. */
+/* Returns x, but no compiler can tell. Compilers can then not contract a step's product with the
+** next step's sum, or share it between two steps; each step computes the same bits as its function
+** alone. */
 HD float apart(float x, uint32_t zero) { return float_of(bits_of(x) ^ zero); }
 HD f16 apart(f16 x, uint32_t zero) { return f16{(uint16_t)(x.bits ^ zero)}; }
 HD bf16 apart(bf16 x, uint32_t zero) { return bf16{(uint16_t)(x.bits ^ zero)}; }
@@ -31,7 +30,7 @@ HD double apart(double x, uint32_t zero) {
   return x;
 }
 
-/* A function of one to three values, computed in T's numbers. */
+/* A function of one to three values, computed in T's compute type. */
 template <class Form, class T, class R, class X, class Y, class Z>
 HD R step(const uint64_t *numbers, X x, Y y, Z z) {
   typedef real_of<T> real;
@@ -64,7 +63,7 @@ template <class R, class X, class Y> HD R choose(truth condition, X x, Y y) {
   return result;
 }
 
-/* -- moves -- */
+/* -- reads and writes -- */
 
 template <class T, class G>
 static __device__ inline T read_one(const G &t, int k, const int64_t *at) {

@@ -1,20 +1,18 @@
-/* reduce.cuh -- many values become one: within a warp, a block, and along any dimensions of a
-** tensor.
+/* reduce.cuh -- reductions: within a warp, a block, and along any dimensions of a tensor.
 **
-** A fold is a struct that kernels get by value. T is how the elements lie in memory:
+** A reduction is a struct that kernels get by value. T is the storage type of the elements:
 **
 **   template <class T> struct largest {
-**     typedef real_of<T> room;                                  // what a thread keeps, plain data
+**     typedef real_of<T> room;                                  // the state, plain data
 **     T *y;
-**     MEMBER room start() const;                                // of no elements
+**     MEMBER room start() const;                                // before the first element
 **     MEMBER void take(room &r, real_of<T> v, int64_t i) const; // element i of a result
 **     MEMBER room join(room a, room b) const;
 **     MEMBER void end(room r, int64_t at) const;                   // result number `at`
 **   };
 **
-** How the work is cut depends on shapes alone, and all is joined in one order, so results are the
-** same bits every time.
-*/
+** The partition depends on shapes alone, and states are joined in a fixed order, so results are the
+** same bits every time. */
 #ifndef MOTH_CUDA_REDUCE_CUH
 #define MOTH_CUDA_REDUCE_CUH
 
@@ -24,9 +22,9 @@
 
 #define MEMBER __host__ __device__ inline
 
-/* -- lanes -- */
+/* -- within a warp -- */
 
-/* Plain data of any size through a shuffle of words. */
+/* Shuffles plain data of any size as words. */
 template <class A, class F> static __device__ inline A shuffled(A x, F shuffle) {
   uint32_t words[(sizeof(A) + 3) / 4] = {0};
   memcpy(words, &x, sizeof(A));
@@ -35,7 +33,8 @@ template <class A, class F> static __device__ inline A shuffled(A x, F shuffle) 
   return x;
 }
 
-/* What the lane `by` away has, and what the one `by` before has. */
+/* The value of the thread whose index differs by the bits of `by`, and of the thread `by` before.
+*/
 template <class A> static __device__ inline A from_lane(A mine, int by) {
   return shuffled(mine, [=](uint32_t w) { return __shfl_xor_sync(0xffffffffu, w, by); });
 }
@@ -43,8 +42,9 @@ template <class A> static __device__ inline A lane_before(A mine, int by) {
   return shuffled(mine, [=](uint32_t w) { return __shfl_up_sync(0xffffffffu, w, by); });
 }
 
-/* Joined over groups of `lanes` neighbours, a power of two up to WARP; all lanes of the warp must
-** come, and all of a group get the result. The lower lane's stands on the left. */
+/* Joins the states of groups of `lanes` neighbours, a power of two up to WARP; all threads of the
+** warp must call it, and all of a group get the result. The state of the lower thread is on the
+** left. */
 template <class F>
 static __device__ inline typename F::room join_lanes(const F &f, typename F::room mine,
                                                      int lanes = WARP) {
@@ -55,7 +55,7 @@ static __device__ inline typename F::room join_lanes(const F &f, typename F::roo
   return mine;
 }
 
-/* What all lanes of a warp up to this one come to. */
+/* The joined states of all threads of a warp up to this one. */
 template <class F>
 static __device__ inline typename F::room scan_lanes(const F &f, typename F::room mine) {
   for (int by = 1; by < WARP; by *= 2) {
@@ -65,12 +65,12 @@ static __device__ inline typename F::room scan_lanes(const F &f, typename F::roo
   return mine;
 }
 
-/* Joined over a block of BLOCK threads, all of which must come; all get the result. */
+/* Joins the states of a block of BLOCK threads; all threads must call it, and get the result. */
 template <class F>
 static __device__ inline typename F::room join_block(const F &f, typename F::room mine) {
   __shared__ typename F::room kept[BLOCK / WARP];
   mine = join_lanes(f, mine);
-  __syncthreads(); /* of an earlier call, all have read */
+  __syncthreads(); /* all threads have read the values of an earlier call */
   if (threadIdx.x % WARP == 0) kept[threadIdx.x / WARP] = mine;
   __syncthreads();
   mine = kept[0];
@@ -78,8 +78,8 @@ static __device__ inline typename F::room join_block(const F &f, typename F::roo
   return mine;
 }
 
-/* The three that kernels of other families want: sums and extremes of numbers, in a block or among
-** lanes. join_block(adds<float>(), v) */
+/* Simple reductions for other kernels: sums and extremes of numbers, in a block or a warp:
+** join_block(adds<float>(), v) */
 template <class V> struct adds {
   typedef V room;
   MEMBER V join(V a, V b) const { return a + b; }
@@ -93,7 +93,7 @@ template <class V> struct least_of {
   MEMBER V join(V a, V b) const { return b < a || b != b ? b : a; }
 };
 
-/* A product of real numbers, m 2^e: none of its parts leaves the range. */
+/* A product of real numbers, m 2^e: it does not overflow or underflow on the way. */
 template <class real> struct ranged_product {
   real m;
   int32_t e;
@@ -112,13 +112,14 @@ template <class real> HD real ranged_value(ranged_product<real> a) {
   return ldexp(a.m, a.e > 5000 ? 5000 : a.e < -5000 ? -5000 : a.e);
 }
 
-/* -- dimensions of a tensor as one index, merged where they step as one -- */
+/* -- dimensions of a tensor as one index; contiguous dimensions are merged -- */
 
 struct axes {
-  int64_t n; /* of all */
+  int64_t n; /* total number of elements */
   int ndim;
   bool small;
-  bool lumps;              /* 16 bytes from a multiple of them on are elements in a row */
+  bool lumps;              /* 16 bytes that begin at an index that is a multiple of their elements
+                           ** are contiguous */
   divider size[WALK_DIMS]; /* [0] is the innermost */
   int64_t wide[WALK_DIMS], step[WALK_DIMS]; /* bytes */
 };
@@ -144,7 +145,7 @@ HD int64_t axes_at(const axes &a, int64_t i) {
   return at;
 }
 
-/* The dimensions of x in mask, or those not in it; `sorted`: by stride, in any order. */
+/* The dimensions of x in mask, or the other ones; `sorted`: by stride, in any order. */
 static inline void axes_of(axes *a, const moth_tensor *x, uint32_t mask, bool in, bool sorted) {
   int order[WALK_DIMS], n = 0;
   const moth_layout *l = &x->l;
@@ -176,14 +177,15 @@ static inline void axes_of(axes *a, const moth_tensor *x, uint32_t mask, bool in
   for (int d = 0; d < a->ndim; d++) a->size[d] = divider_of(a->small ? (uint32_t)a->wide[d] : 1);
 }
 
-/* -- folding -- */
+/* -- reductions of tensors -- */
 
-/* Which part of the work a launch does: results of `kept`, each of the elements of `over`, in
-** `chunks` parts of `chunk` elements. parts: where they go, [chunk][result]; NULL: there is one. */
+/* The work of a launch: results over `kept`, each reduces the elements of `over` in `chunks` chunks
+** of `chunk` elements. parts: the memory for their states, [chunk][result]; NULL: there is one
+** chunk. */
 template <class F> struct fold_plan {
   axes kept, over;
   int64_t chunk;
-  int chunks, lanes; /* of a result: threads side by side, up to WARP, or BLOCK */
+  int chunks, lanes; /* for each result: neighbouring threads, up to WARP, or BLOCK */
   typename F::room *parts;
 };
 
@@ -194,12 +196,13 @@ static __device__ inline void fold_put(const F &f, const fold_plan<F> &p, typena
   else f.end(r, result);
 }
 
-/* So many turns of a thread are folded on their own and joined with those before, so that a sum's
-** error grows with the runs' number and length, not with that of the elements. */
+/* A thread reduces FOLD_RUN iterations separately and then joins their state with the earlier one:
+** the error of a sum grows with the number and length of these runs, not with the number of
+** elements. */
 enum { FOLD_RUN = 16 };
 
-/* Takes first..last of a row, by every lane of `lanes` its share; 16 bytes at a time where they
-** lie so. */
+/* Reduces elements first..last of a row; each of `lanes` threads has a share, read 16 bytes at a
+** time if aligned. */
 template <class F, class T>
 static __device__ inline typename F::room take_row(const F &f, const axes &over, const char *row,
                                                    int64_t first, int64_t last, int lane,
@@ -232,7 +235,7 @@ static __device__ inline typename F::room take_row(const F &f, const axes &over,
   return all;
 }
 
-/* Results whose elements lie side by side: some lanes for each, or a block. */
+/* For results whose elements are adjacent: some threads for each, or a block. */
 template <class F, class T>
 static __global__ void fold_rows(F f, fold_plan<F> p, const char *x) {
   const int64_t first = (int64_t)blockIdx.y * p.chunk;
@@ -247,8 +250,7 @@ static __global__ void fold_rows(F f, fold_plan<F> p, const char *x) {
   if (lane == 0 && result < p.kept.n) fold_put(f, p, r, result, blockIdx.y);
 }
 
-/* Results that lie side by side themselves: a lane for each, and the warps of a block share the
-** elements. */
+/* For adjacent results: a thread for each, and the warps of a block share the elements. */
 template <class F, class T>
 static __global__ void fold_columns(F f, fold_plan<F> p, const char *x) {
   enum { WARPS = BLOCK / WARP };
@@ -276,7 +278,7 @@ static __global__ void fold_columns(F f, fold_plan<F> p, const char *x) {
   fold_put(f, p, r, result, blockIdx.y);
 }
 
-/* The parts of each result, by a warp. */
+/* Joins the partial states of each result, by a warp. */
 template <class F>
 static __global__ void fold_parts(F f, const typename F::room *parts, int chunks,
                                   int64_t results) {
@@ -291,9 +293,9 @@ static __global__ void fold_parts(F f, const typename F::room *parts, int chunks
 
 /* -- launching -- */
 
-/* Cuts the work; returns whether columns are folded. */
+/* Partitions the work; returns whether columns are reduced. */
 template <class F> static inline bool fold_cut(fold_plan<F> *p, int size) {
-  enum { ENOUGH = 2048 }; /* blocks to keep a device busy */
+  enum { ENOUGH = 2048 }; /* blocks that keep a device busy */
   const int64_t n = p->over.n, results = p->kept.n;
   const bool columns = p->over.step[0] != size && p->kept.step[0] == size && p->kept.wide[0] > 4;
   int64_t wanted, most;
@@ -301,7 +303,7 @@ template <class F> static inline bool fold_cut(fold_plan<F> *p, int size) {
   if (columns) {
     wanted = n / 64;
     most = ENOUGH / ((results + WARP - 1) / WARP);
-    if (most < n / 16384) most = n / 16384; /* no sum of too many runs */
+    if (most < n / 16384) most = n / 16384; /* limits the error of long sums */
   } else if (n <= 1024) {
     while (p->lanes < WARP && p->lanes * 4 < n) p->lanes *= 2;
     wanted = most = 1;
@@ -310,18 +312,18 @@ template <class F> static inline bool fold_cut(fold_plan<F> *p, int size) {
     wanted = n / 8192;
     most = ENOUGH / 2 / results;
   }
-  if (most > 65535) most = 65535; /* of a grid's height */
+  if (most > 65535) most = 65535; /* the maximal height of a grid */
   if (wanted > most) wanted = most;
   if (wanted < 1) wanted = 1;
   p->chunk = (n + wanted - 1) / wanted;
-  p->chunk = (p->chunk + 15) / 16 * 16; /* chunks of aligned rows are aligned */
+  p->chunk = (p->chunk + 15) / 16 * 16; /* then the chunks of aligned rows are aligned */
   if (p->chunk < 1) p->chunk = 1;
   p->chunks = (int)((n + p->chunk - 1) / p->chunk);
   if (p->chunks < 1) p->chunks = 1;
   return columns;
 }
 
-/* A packed tensor of n bytes where x lies, as room for what a kernel keeps; NULL: error set. */
+/* A new packed scratch tensor of n bytes on x's device; NULL: error set. */
 static inline moth_tensor *device_room(const moth_tensor *x, int64_t n) {
   moth_layout l;
   memset(&l, 0, sizeof l);
@@ -333,7 +335,7 @@ static inline moth_tensor *device_room(const moth_tensor *x, int64_t n) {
   return moth_tensor_new(x->ctx, &l);
 }
 
-/* Folds x, whose elements are T, along the dimensions in mask. ordered: positions count in
+/* Reduces x, whose elements are T, along the dimensions in mask. ordered: positions count in
 ** row-major order. */
 template <class T, class F>
 static int fold(moth_ctx *ctx, const F &f, const moth_tensor *x, uint32_t mask,
@@ -362,9 +364,9 @@ static int fold(moth_ctx *ctx, const F &f, const moth_tensor *x, uint32_t mask,
   return status;
 }
 
-/* -- what the folds of tensors share -- */
+/* -- shared by several reductions of tensors -- */
 
-template <class T> struct total_of_ { /* sums of T: integers wrap in 64 bits */
+template <class T> struct total_of_ { /* the type of sums of T: integers wrap in 64 bits */
   typedef int64_t type;
 };
 template <> struct total_of_<float> {
@@ -381,13 +383,13 @@ template <> struct total_of_<double> {
 };
 template <class T> using total_of = typename total_of_<T>::type;
 
-/* What every other T is above, or below. */
+/* The value that all others of T are above, or below. */
 template <class T> HD real_of<T> last_of(bool above) {
   if constexpr (is_real<T>) return (real_of<T>)(above ? INFINITY : -INFINITY);
   else return above ? whole_range<T>::highest() : whole_range<T>::lowest();
 }
 
-/* A result of a float type that is known when the kernel runs, or i64. */
+/* A result: i64, or a float type that is known only at run time. */
 struct results {
   void *y;
   int dtype;
@@ -400,7 +402,7 @@ HD void put_result(const results &to, int64_t at, float v) {
   else ((float *)to.y)[at] = v;
 }
 
-/* The elements of bool are read as u8. */
+/* bool elements are read as u8. */
 template <class F> static inline int with_numbers(int dtype, F f) {
   return with_any(dtype == MOTH_BOOL ? (int)MOTH_U8 : dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
@@ -409,7 +411,7 @@ template <class F> static inline int with_numbers(int dtype, F f) {
   });
 }
 
-/* x in a type that is computed as `from`: x itself, or a cast that *owned gets. NULL: error set. */
+/* x converted to the compute type `from`: x itself, or a cast in *owned. NULL: error set. */
 static inline const moth_tensor *computed_as(const moth_tensor *x, int from, moth_tensor **owned) {
   *owned = NULL;
   if (moth_compute_dtype(x->l.dtype) == from) return x;

@@ -1,7 +1,5 @@
-/* rows.cuh -- what kernels of rows share: a tensor seen as (outer, n, inner), where its elements
-** lie, and values that the threads of a warp, or of a block, make of their own together. All orders
-** are fixed, so that results repeat.
-*/
+/* rows.cuh -- shared by kernels of rows: a tensor seen as (outer, n, inner), and values that the
+** threads of a warp or a block compute together. All orders are fixed, so that results repeat. */
 #ifndef MOTH_CUDA_ROWS_CUH
 #define MOTH_CUDA_ROWS_CUH
 
@@ -11,7 +9,8 @@ struct strips {
   int64_t outer, n, inner;
 };
 
-/* How x looks from dimension `dim`, which may count from the end; a 0-d tensor is one element. */
+/* x as (outer, n, inner) along dimension `dim`, which may count from the end; a 0-d tensor is one
+** element. */
 static inline strips strips_of(const moth_layout *x, int64_t dim) {
   strips s = {1, 1, 1};
   if (dim < 0) dim += x->ndim;
@@ -23,19 +22,19 @@ static inline strips strips_of(const moth_layout *x, int64_t dim) {
   return s;
 }
 
-/* How many elements are moved at once. */
+/* Number of elements in a vector. */
 template <class T> constexpr int LUMP = 16 / (int)sizeof(T);
 
 static inline bool on_lump(const void *at, size_t bytes = 16) {
   return at == NULL || (uintptr_t)at % bytes == 0;
 }
 
-/* An owned tensor with x's elements, packed and of a dtype; x itself where it is that already. */
+/* x as a packed tensor of a dtype; x itself if it is that already. The caller releases it. */
 static inline moth_tensor *packed_as(const moth_tensor *x, int dtype) {
   return x->l.dtype == dtype ? moth_packed(x) : moth_cast(x, dtype);
 }
 
-/* -- what the threads of a row make of their own -- */
+/* -- values that the threads of a row compute together -- */
 
 /* One or two sums. */
 template <class real> struct sums_of {
@@ -49,9 +48,9 @@ template <class real> struct add_sums {
   MEMBER room join(room x, room y) const { return added(x, y); }
 };
 
-enum { ROW_OF_WARP = 1024 }; /* rows up to here are for a warp, or a part of one */
+enum { ROW_OF_WARP = 1024 }; /* rows up to this length are processed by a warp, or a part of one */
 
-/* How often 1 is doubled for the lanes of a warp that a row has work for. */
+/* log2 of the number of threads of a warp that have work in a row. */
 HD int lanes_shift(int64_t n, int each) {
   int shift = 5;
   while (shift > 0 && (int64_t)each << (shift - 1) >= n) shift--;
@@ -59,13 +58,13 @@ HD int lanes_shift(int64_t n, int each) {
 }
 static_assert(WARP == 1 << 5, "lanes_shift");
 
-/* What shares a row: lanes of a warp, or where rows are WIDE the block. */
+/* The threads that share a row: threads of a warp, or the block if rows are WIDE. */
 struct team {
-  int64_t row;    /* beyond the last one: it has nothing to do, but comes along */
-  int lane, size; /* of this thread in it, of all */
+  int64_t row;    /* beyond the last row: no work, but the thread takes part in shuffles */
+  int lane, size; /* index of this thread in the team, size of the team */
 };
 
-/* Rows of n elements, of which a thread takes EACH at a time. */
+/* For rows of n elements; a thread reads EACH at a time. */
 template <bool WIDE, int EACH> static __device__ inline team team_of(int64_t n) {
   if constexpr (WIDE) return team{(int64_t)blockIdx.x, (int)threadIdx.x, (int)blockDim.x};
   const int shift = lanes_shift(n, EACH), size = 1 << shift;
@@ -81,8 +80,8 @@ static __device__ inline typename F::room join_team(const team &me, const F &f,
   else return join_lanes(f, mine, me.size);
 }
 
-/* A team's share of n elements, wherever the first one lies: many(i) for EACH of them, which lie at
-** a multiple of their size, and one(i) for each before the first of these and behind the last. */
+/* A team's loop over n elements with any alignment: calls many(i) for EACH aligned elements, and
+** one(i) for single elements before and after those. */
 template <int EACH, class T, class Many, class One>
 static __device__ inline void each_lump(const team &me, const T *from, int64_t n, Many many,
                                         One one) {
@@ -95,7 +94,7 @@ static __device__ inline void each_lump(const team &me, const T *from, int64_t n
     one(i < first ? i : i + (last - first));
 }
 
-/* Whether two tensors' elements reach multiples of 16 bytes together. */
+/* Tests if two pointers have the same offset from a multiple of 16 bytes. */
 static inline bool in_step(const void *a, const void *b) {
   return (uintptr_t)a % 16 == (uintptr_t)b % 16;
 }
@@ -104,8 +103,8 @@ static inline dim3 teams_for(bool wide, int64_t rows, int64_t n, int each) {
   return wide ? grid_for(rows) : blocks_for(rows << lanes_shift(n, each));
 }
 
-/* -- where other dimensions lie behind: threads (x, y) of a block, x along `inner`, and y sharing
-** the n elements of a lane -- */
+/* -- rows with inner dimensions: threads (x, y) of a block; x is along `inner`, the y share the n
+** elements of a lane -- */
 
 struct lane_form {
   dim3 grid, block;
@@ -118,7 +117,7 @@ static inline lane_form lanes_for(const strips &s) {
   return lane_form{grid_for(s.outer * across), dim3(wide, BLOCK / wide)};
 }
 
-/* The first element of this thread's lane; *valid: there is one. */
+/* The first element of this thread's lane; *valid: whether there is one. */
 static __device__ inline int64_t lane_start(const strips &s, bool *valid) {
   const int64_t across = (s.inner + blockDim.x - 1) / blockDim.x;
   const int64_t o = blockIdx.x / across, k = blockIdx.x % across * blockDim.x + threadIdx.x;
@@ -126,12 +125,12 @@ static __device__ inline int64_t lane_start(const strips &s, bool *valid) {
   return o * s.n * s.inner + k;
 }
 
-/* Joins what the threads (x, any y) hold; all of them get it. */
+/* Joins the states of the threads (x, any y); all of them get the result. */
 template <class F>
 static __device__ inline typename F::room join_lane(const F &f, typename F::room mine) {
   __shared__ typename F::room kept[BLOCK];
   typename F::room *const at = kept + threadIdx.y * blockDim.x + threadIdx.x;
-  __syncthreads(); /* of an earlier call, all have read */
+  __syncthreads(); /* all threads have read the values of an earlier call */
   *at = mine;
   for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
     __syncthreads();

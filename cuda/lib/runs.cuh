@@ -1,21 +1,21 @@
-/* runs.cuh -- runs of equal keys in a list that is in order, each gone through by the thread at its
-** first one. Most of a long list may be one run: what pieces of a single key make is found before,
-** by a thread for each, and then what pieces of such pieces make, so that no thread goes far. Where
-** a list is cut depends on its length alone, so that sums come in one order.
-*/
+/* runs.cuh -- runs of equal keys in a sorted list; the thread at the first element of a run loops
+** over it. A run can be most of a long list. So pieces that have a single key are reduced first, by
+** a thread for each piece, and then pieces of such pieces: no thread has a long loop. The cuts of a
+** list depend on its length alone, so that sums have a fixed order. */
 #ifndef MOTH_CUDA_RUNS_CUH
 #define MOTH_CUDA_RUNS_CUH
 
 #include "numbers.cuh"
 
-enum { RUN_PIECE = 128, RUN_LONG = 2048 }; /* lists below this are not cut */
+enum { RUN_PIECE = 128, RUN_LONG = 2048 }; /* shorter lists are not cut */
 
-/* Pieces of RUN_PIECE keys come first, then those of RUN_PIECE of them. */
+/* Pieces of RUN_PIECE keys come first, then pieces of RUN_PIECE pieces. */
 HD int64_t small_pieces(int64_t n) { return n < RUN_LONG ? 0 : n / RUN_PIECE; }
 HD int64_t all_pieces(int64_t n) { return small_pieces(n) + small_pieces(n) / RUN_PIECE; }
 
-/* Goes from `at` to the end of its run in a list of n: piece(i) where all of a piece belongs to it,
-** each(k) elsewhere; same(k): does the k-th? Returns the end. */
+/* Loops from `at` to the end of its run in a list of n: piece(i) for a piece that is entirely in
+** the run, each(k) for single elements; same(k): does element k belong to the run? Returns the end.
+*/
 template <class Same, class Each, class Piece>
 static __device__ __forceinline__ int64_t through_run(int64_t at, int64_t n, Same same, Each each,
                                                       Piece piece) {
@@ -35,8 +35,8 @@ static __device__ __forceinline__ int64_t through_run(int64_t at, int64_t n, Sam
   return at;
 }
 
-/* What piece i is made of: each(k), or piece(i). alike(a, b): are these and all between of one run
-** that is wanted? If not, it is left alone, and false. */
+/* Reduces piece i: calls each(k), or piece(i) for smaller pieces. alike(a, b): do elements a to b
+** belong to one run that is needed? If not, returns false. */
 template <class Alike, class Each, class Piece>
 static __device__ __forceinline__ bool through_piece(int64_t i, int64_t n, Alike alike, Each each,
                                                      Piece piece) {
@@ -54,7 +54,7 @@ static __device__ __forceinline__ bool through_piece(int64_t i, int64_t n, Alike
   return true;
 }
 
-/* f(first, count) launches what goes through so many pieces of a list of n. */
+/* f(first, count) launches a kernel for `count` pieces of a list of n. */
 template <class F> static inline int over_pieces(int64_t n, F f) {
   const int64_t cut = small_pieces(n), rest = all_pieces(n) - cut;
   const int status = cut ? f((int64_t)0, cut) : MOTH_OK;

@@ -1,6 +1,5 @@
-/* softmax.cuh -- the largest of a row and the sum of exp(x - largest), found in one pass: Milakov
-** and Gimelshein, "Online normalizer calculation for softmax" (2018).
-*/
+/* softmax.cuh -- the maximum of a row and the sum of exp(x - maximum), computed in one pass:
+** Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018). */
 #ifndef MOTH_CUDA_SOFTMAX_CUH
 #define MOTH_CUDA_SOFTMAX_CUH
 
@@ -12,7 +11,7 @@ template <class real> struct top {
 
 template <class real> HD top<real> no_top() { return top<real>{-(real)INFINITY, 0}; }
 
-/* A NaN is never the largest and gets into the sum, as does an infinity less itself. */
+/* A NaN is never the maximum; it makes the sum NaN, as does infinity minus infinity. */
 template <class real> HD void take(top<real> *t, real x) {
   if (x > t->most) {
     t->sum = t->sum * exp(t->most - x) + (1 + (x - x));
@@ -22,7 +21,7 @@ template <class real> HD void take(top<real> *t, real x) {
   }
 }
 
-/* Several at once, for which the sum is scaled but once. */
+/* Adds several elements; rescales the sum only once. */
 template <class T, int EACH> HD void take_lump(top<real_of<T>> *t, const lump<T, EACH> &in) {
   typedef real_of<T> real;
   real most = -(real)INFINITY;
@@ -47,7 +46,7 @@ template <class real> struct join_tops {
   }
 };
 
-/* What the lanes of a team have, for all of them: scaled once, to the largest. */
+/* Joins the states of a team's threads, for all of them; rescales once, to the maximum. */
 template <bool WIDE, class real>
 static __device__ inline top<real> join_top(const team &me, top<real> t) {
   if constexpr (WIDE) return join_block(join_tops<real>(), t);
@@ -61,8 +60,9 @@ static __device__ inline top<real> join_top(const team &me, top<real> t) {
   return t;
 }
 
-/* The team's row of n elements, wherever it begins. Which thread adds what depends on that: where
-** rows are no multiple of 16 bytes, equal ones may differ in the last bit. */
+/* Processes the team's row of n elements, with any alignment. The alignment decides which thread
+** adds which element: if rows are not a multiple of 16 bytes, equal rows may differ in the last
+** bit. */
 template <bool WIDE, int EACH, class T>
 static __device__ inline top<real_of<T>> top_of_row(const team &me, const T *x, int64_t n) {
   top<real_of<T>> t = no_top<real_of<T>>();

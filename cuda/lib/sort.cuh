@@ -1,4 +1,4 @@
-/* sort.cuh -- rows in order, or the first of a row in order, equal ones as they came (sort.cu). */
+/* sort.cuh -- sorts rows, or finds the first elements of a sorted row; stable (sort.cu). */
 #ifndef MOTH_CUDA_SORT_CUH
 #define MOTH_CUDA_SORT_CUH
 
@@ -6,17 +6,17 @@
 
 enum { ALL_OF_THEM = -2, MEDIAN = -1 };
 
-/* Packed x as rows (outer, n, inner) along n. The first k of each go out, or one by its rank: of
-** equals the first, and NaN over any median. */
+/* Packed x as rows (outer, n, inner) along n. Writes the first k of each, or the element of one
+** rank. The order is stable; a NaN makes the median NaN. */
 template <class T> struct order_plan {
   const T *x;
   T *values; /* or NULL */
   int64_t *positions;
   int64_t rows, n, inner, k, rank;
-  uint64_t flip; /* turns the order around */
+  uint64_t flip; /* reverses the order */
 };
 
-/* For all types but truth. x tells where the work lies. */
+/* For all types but bool. x: a tensor on the device. */
 template <class T>
 MOTH_LOCAL int put_in_order(moth_ctx *ctx, const moth_tensor *x, const order_plan<T> &p);
 

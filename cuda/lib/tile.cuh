@@ -1,29 +1,29 @@
-/* tile.cuh -- products of tiles by one block of 256 threads: what matrix products and attention are
-** made of. A tile of C has TILE rows and columns, PER * PER elements a thread; A and B pass through
-** shared memory DEPTH columns at a time, in two buffers that take turns, so that one is filled
-** while the other is read (Volkov and Demmel 2008; Nath, Tomov and Dongarra 2010).
-*/
+/* tile.cuh -- products of tiles by one block of 256 threads; used by matrix products and attention.
+** A tile of C has TILE rows and columns, PER * PER elements for each thread. A and B pass through
+** shared memory DEPTH columns at a time, in two buffers: one is filled while the other is read
+** (Volkov and Demmel 2008; Nath, Tomov and Dongarra 2010). */
 #ifndef MOTH_CUDA_TILE_CUH
 #define MOTH_CUDA_TILE_CUH
 
 #include "elementwise.cuh"
 
-enum { TILE_THREADS = 256, EACH_TAKES = 4 }; /* elements of A and of B, at a time */
+enum { TILE_THREADS = 256, EACH_TAKES = 4 }; /* elements of A and of B that a thread loads at once
+                                             */
 
 template <int TILE> struct tile_of {
   enum {
-    depth = TILE_THREADS * EACH_TAKES / TILE, /* so that each thread has its share */
+    depth = TILE_THREADS * EACH_TAKES / TILE, /* so that each thread loads a share */
     per = TILE / 16,
-    half = per < 4 ? per : 4, /* neighbouring rows of a thread; further ones are TILE / 2 away */
-    wide = TILE + 4           /* in shared memory, where rows of A lie as columns */
+    half = per < 4 ? per : 4, /* adjacent rows of a thread; its others are TILE / 2 away */
+    wide = TILE + 4           /* row length in shared memory, where A is transposed */
   };
 };
 
-/* A matrix of which rows are taken along `cols`, the dimension that is summed. */
+/* A matrix; `cols` is the dimension that is summed over. */
 template <class T> struct side {
   const T *at;
   int64_t rows, cols, rs, cs;
-  bool packs; /* groups of four along the contiguous dimension lie at multiples of their size */
+  bool packs; /* groups of four along the contiguous dimension are aligned to their size */
 };
 
 template <class T>
@@ -35,7 +35,7 @@ static inline side<T> side_of(const void *at, int64_t rows, int64_t cols, int64_
   return s;
 }
 
-/* A thread's four elements of the tile from (row, col) on; 0 beyond the matrix. */
+/* Loads a thread's four elements of the tile from (row, col) on; 0 beyond the matrix. */
 template <int TILE, class T, class R>
 static __device__ inline void take(const side<T> &s, int64_t row, int64_t col, R *to) {
   enum { DEPTH = tile_of<TILE>::depth, K4 = DEPTH / EACH_TAKES, R4 = TILE / EACH_TAKES };
@@ -58,7 +58,7 @@ static __device__ inline void take(const side<T> &s, int64_t row, int64_t col, R
     to[j] = inside && j < last ? (R)get(from + j * step) : (R)0;
 }
 
-/* Puts them where the product reads them: buffer[k][row]. */
+/* Stores them in the order in which the product reads them: buffer[k][row]. */
 template <int TILE, class R>
 static __device__ inline void lay(R *buffer, bool along, const R *four) {
   enum { DEPTH = tile_of<TILE>::depth, K4 = DEPTH / EACH_TAKES, R4 = TILE / EACH_TAKES };
@@ -74,13 +74,13 @@ static __device__ inline void lay(R *buffer, bool along, const R *four) {
       buffer[t / R4 * WIDE + t % R4 * EACH_TAKES + j] = four[j];
 }
 
-/* Row i of a thread's PER rows in a tile; `line` is its number among 16. */
+/* Row i of a thread's PER rows in a tile; `line` is the thread's index among 16. */
 template <int TILE> static __device__ inline int place(int line, int i) {
   enum { HALF = tile_of<TILE>::half };
   return i / HALF * (TILE / 2) + line * HALF + i % HALF;
 }
 
-/* c += a b of what lies in shared memory, `depth` deep, at multiples of 32 bytes. */
+/* c += a b for tiles in shared memory, `depth` deep, aligned to 32 bytes. */
 template <int TILE, class R>
 static __device__ inline void add_shared(const R *a, const R *b, int depth,
                                          R (*c)[tile_of<TILE>::per]) {
@@ -101,11 +101,11 @@ static __device__ inline void add_shared(const R *a, const R *b, int depth,
   }
 }
 
-/* Elements of shared memory that add_tiles wants. */
+/* Number of elements of shared memory that add_tiles needs. */
 template <int TILE> constexpr int tile_room = 4 * tile_of<TILE>::depth * tile_of<TILE>::wide;
 
 /* c += the rows of a from `row` on times those of b from `col` on, over columns first to last - 1.
-** All threads of the block come; ends with a barrier. */
+** All threads of the block must call it; it ends with a barrier. */
 template <int TILE, class T, class R>
 static __device__ inline void add_tiles(const side<T> &a, int64_t row, const side<T> &b,
                                         int64_t col, int64_t first, int64_t last, R *room,

@@ -1,9 +1,9 @@
-/* total.cuh -- sums of many terms in f64, in a fixed order: each block's own, and then, where there
-** are several blocks, a last block's sum of these.
+/* total.cuh -- sums of many terms in f64, in a fixed order: a sum by each block, and, if there are
+** several blocks, the sum of these by one more block.
 **
-** What is summed is a struct with
-**   __device__ sums_of<double> term(int64_t i)          of element i, and what it writes
-**   __device__ void finish(sums_of<double> total)    by one thread
+** A sum is a struct with
+**   __device__ sums_of<double> term(int64_t i)          the term of element i; may write results
+**   __device__ void finish(sums_of<double> total)    called by one thread
 */
 #ifndef MOTH_CUDA_TOTAL_CUH
 #define MOTH_CUDA_TOTAL_CUH
@@ -12,7 +12,7 @@
 
 enum { MOST_PARTS = 1024 };
 
-/* Of n terms, or, in one block, of n sums. */
+/* Sums n terms, or, in one block, n partial sums. */
 template <class Job>
 static __global__ void total_parts(Job job, int64_t n, const sums_of<double> *sums,
                                    sums_of<double> *parts) {

@@ -1,12 +1,12 @@
-/* walk.cuh -- where the elements of several tensors lie that a kernel goes through together: the
-** engine's merged dimensions (core/tensor/loop.h), with divisions that are multiplications.
-*/
+/* walk.cuh -- loops over several tensors with any strides: the core's merged dimensions
+** (core/tensor/loop.h), with multiplications in place of divisions. */
 #ifndef MOTH_CUDA_WALK_CUH
 #define MOTH_CUDA_WALK_CUH
 
 #include "numbers.cuh"
 
-/* Below this many, 32 bits do. The GPU emulator may draw the line lower, to be tried. */
+/* Below this count, 32-bit arithmetic is enough. The GPU emulator may lower the limit, to test the
+** 64-bit code. */
 #if defined(__CUDACC__) || defined(MOTH_AT_RUN_TIME)
 #define MOTH_SMALL INT32_MAX
 #else
@@ -29,7 +29,7 @@ HD uint32_t divide(uint32_t n, const divider &d) {
   return (uint32_t)(((uint64_t)n * d.magic >> 32) + n) >> d.shift;
 }
 
-/* Quotients by one number: quick where all counts are below 2^31. */
+/* Quotients by one number: fast if all counts are below 2^31. */
 struct quotient_by {
   divider quick;
   int64_t by;
@@ -46,7 +46,7 @@ HD int64_t divide(int64_t n, const quotient_by &q) {
   return q.small ? (int64_t)divide((uint32_t)n, q.quick) : n / q.by;
 }
 
-/* One tensor as an operand: its bytes, or one element that came from the CPU. */
+/* One tensor as an operand: its address, or the value of a 0-d CPU tensor. */
 struct operand {
   char *at;
   uint64_t held;
@@ -59,14 +59,14 @@ template <class T> HD const T *element(const operand &o, int64_t bytes) {
 
 enum { WALK_DIMS = MOTH_MAX_DIMS };
 
-/* N operands over one shape, [0] being the result; dimension 0 is the innermost. */
+/* N operands over one shape; [0] is the result. Dimension 0 is the innermost. */
 template <int N> struct walk {
   operand of[N];
   int64_t n;
   int ndim;
   bool small; /* all offsets and counts are below 2^31 */
   divider size[WALK_DIMS];
-  int64_t wide[WALK_DIMS];    /* the sizes, where not all is small */
+  int64_t wide[WALK_DIMS];    /* the sizes, if not small */
   int64_t step[WALK_DIMS][N]; /* bytes */
 };
 
@@ -92,7 +92,8 @@ template <int N> HD void offsets(const walk<N> &w, int64_t i, int64_t *at) {
 }
 
 #ifndef MOTH_AT_RUN_TIME
-/* Fills w for operands that broadcast to the first one's shape. A 0-d tensor on the CPU is held. */
+/* Fills w for operands that broadcast to the first one's shape. The value of a 0-d CPU tensor is
+** stored in w. */
 template <int N>
 static inline void walk_over(walk<N> *w, moth_ctx *ctx, const moth_tensor *const *operands) {
   moth_loop loop;
@@ -113,7 +114,7 @@ static inline void walk_over(walk<N> *w, moth_ctx *ctx, const moth_tensor *const
 }
 #endif
 
-/* Whether all operands are one run of elements, or single ones. */
+/* Tests if all operands are contiguous or scalars. */
 template <int N> static inline bool walk_flat(const walk<N> &w, const int *sizes) {
   if (w.ndim != 1) return false;
   for (int k = 0; k < N; k++)
@@ -121,9 +122,9 @@ template <int N> static inline bool walk_flat(const walk<N> &w, const int *sizes
   return true;
 }
 
-/* Whether threads may take `each` elements at once, of all operands: those lie side by side, and at
-** multiples of their bytes, or are one and the same; of the first `results` they lie side by side.
-** Where there are several rows, no thread's elements are of two. */
+/* Tests if threads can access `each` elements of all operands at once: operands are contiguous and
+** aligned to the vector size, or constant along the dimension; the first `results` operands must be
+** contiguous. With several rows, no vector crosses a row's end. */
 template <int N>
 static inline bool walk_packs(const walk<N> &w, const int *sizes, int results, int each) {
   if (w.ndim > 1 && w.wide[0] % each != 0) return false;
@@ -138,8 +139,8 @@ static inline bool walk_packs(const walk<N> &w, const int *sizes, int results, i
   return true;
 }
 
-/* As walk_packs allows it: EACH elements of operand k, `at` bytes behind it, of which there are
-** `left`; and zeros behind the end. */
+/* Loads EACH elements of operand k, `at` bytes from its start; `left` elements remain, and zeros
+** follow them. walk_packs has checked that it is possible. */
 template <class T, int EACH, int N>
 static __device__ inline lump<T, EACH> read_run(const walk<N> &w, int k, int64_t at, int64_t left) {
   const T *from = element<T>(w.of[k], at);

@@ -1,6 +1,5 @@
-/* window.cuh -- windows that slide over planes, as core/kernel/conv/window.h has them: what
-** convolution and pooling share.
-*/
+/* window.cuh -- windows that slide over planes, as in core/kernel/conv/window.h: shared by
+** convolution and pooling. */
 #ifndef MOTH_CUDA_WINDOW_CUH
 #define MOTH_CUDA_WINDOW_CUH
 
@@ -23,7 +22,7 @@ static inline void window_axis(window *w, int axis, int in, int out, int kernel,
   w->by_dilation[axis] = divider_of((uint32_t)dilation);
 }
 
-/* Fills w, or refuses sides whose sums would not fit 32 bits. */
+/* Fills w; an error if index sums could exceed 32 bits. */
 static inline int window_of(window *w, moth_ctx *ctx, const int64_t *in, const int64_t *out,
                             const int64_t *kernel, const int64_t *stride, const int64_t *padding,
                             const int64_t *dilation) {
@@ -38,7 +37,7 @@ static inline int window_of(window *w, moth_ctx *ctx, const int64_t *in, const i
   return MOTH_OK;
 }
 
-/* The taps first..last-1 of the window `at` on an axis that lie inside the image. */
+/* The taps first..last-1 of window `at` of an axis that are inside the image. */
 HD void window_clip(const window &w, int axis, int at, int *first, int *last) {
   const int start = at * w.stride[axis] - w.padding[axis], room = w.in[axis] - start;
   const divider &step = w.by_dilation[axis];
@@ -47,31 +46,32 @@ HD void window_clip(const window &w, int axis, int at, int *first, int *last) {
   *last = end < w.kernel[axis] ? end : w.kernel[axis];
 }
 
-/* How the channels of packed images lie: those that are channels_last are a plane of pixels, `each`
-** elements wide, else every channel is a plane. */
+/* The memory order of packed images: in channels_last, all channels are one plane of pixels, each
+** `each` elements wide; otherwise each channel is a plane. */
 struct channels {
-  quotient_by each; /* 1: planes behind each other */
+  quotient_by each; /* 1: a plane for each channel */
 };
 
 static inline channels channels_of(const moth_layout *l, bool channels_last) {
   return channels{quotients(channels_last ? l->shape[1] : 1, l->numel)};
 }
 
-/* The pixel of element i, counted along planes; *channel: which of the pixel's. */
+/* The pixel of element i, counted over all planes; *channel: the channel within the pixel. */
 HD int64_t pixel_of(const channels &c, int64_t i, int64_t *channel) {
   const int64_t pixel = divide(i, c.each);
   *channel = i - pixel * c.each.by;
   return pixel;
 }
 
-/* All planes, as `channels` has them. */
+/* The number of planes in this memory order. */
 static inline int64_t planes_of(const moth_layout *l, const channels &c) {
   int64_t n = 1;
   for (int i = 0; i < l->ndim - 2; i++) n *= l->shape[i];
   return n / c.each.by;
 }
 
-/* Whether what is made of x is computed channels_last: y lies so, and x or y lies only so. */
+/* Tests if the result for x is computed in channels_last: y has that format, and x or y is not
+** row-major. */
 static inline bool goes_channels_last(const moth_tensor *x, const moth_tensor *y) {
   return moth_layout_channels_last(&y->l) && (moth_is_channels_last(x) || moth_is_channels_last(y));
 }

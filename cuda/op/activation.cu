@@ -1,4 +1,4 @@
-/* activation.cu -- activations and their gradients, as core/op/activation.h lists them. */
+/* activation.cu -- activations and their gradients (the list is in core/op/activation.h). */
 #include "../../core/op/activation.h"
 
 #include "lib/elementwise.cuh"

@@ -1,13 +1,12 @@
-/* adaptive.cu -- pooling to a given size. Place i of an axis sees the elements from
-** floor(i in / out) to ceil((i + 1) in / out). A team of threads takes each result: one, or a warp
-** where shares are large, or a whole block.
-*/
+/* adaptive.cu -- pooling to a given output size. Output i of an axis covers the input elements from
+** floor(i in / out) to ceil((i + 1) in / out). A team of threads computes each result: one thread,
+** a warp where windows are large, or a whole block. */
 #include "../../core/op/adaptive.h"
 
 #include "lib/window.cuh"
 
 struct shares {
-  int64_t n, in[2], out[2]; /* n: results of the kernel */
+  int64_t n, in[2], out[2]; /* number of results */
   quotient_by by_in[2], by_out[2];
   channels c;
   cells at;
@@ -28,7 +27,7 @@ static shares shares_of(const moth_layout *image, const moth_layout *seen, const
   return s;
 }
 
-struct share { /* a rectangle of a plane */
+struct share { /* the window of one output: a rectangle of a plane */
   int64_t row, col, wide, n;
 };
 
@@ -39,7 +38,7 @@ static __device__ inline share share_of(const shares &s, int oy, int ox) {
   return share{r0, c0, c1 - c0, (r1 - r0) * (c1 - c0)};
 }
 
-/* What a thread of a team of TEAM does for result i: its share of the plane and its turn. */
+/* The window of result i, and the thread's index in a team of TEAM threads. */
 template <int TEAM> static __device__ inline int64_t team_result(int *turn) {
   *turn = TEAM == 1 ? 0 : (int)threadIdx.x % TEAM;
   return TEAM == BLOCK ? (int64_t)blockIdx.x : thread_number() / TEAM;
@@ -52,19 +51,19 @@ static __device__ inline typename F::room joined(const F &f, typename F::room mi
   else return mine;
 }
 
-/* F folds a share, as reduce.cuh has it: take is told where on the plane an element lies, end how
-** many there were. */
+/* Reduces each window with F, a reduction as in reduce.cuh: take() gets the element's position on
+** the plane, end() the number of elements. */
 template <class F, class T, int TEAM>
 static __global__ void fold_shares(F f, shares s, const T *x) {
   int turn, oy, ox;
   int64_t i = team_result<TEAM>(&turn), plane, channel;
   const bool mine = i < s.n;
-  if (!mine) i = 0; /* goes along */
+  if (!mine) i = 0; /* no early return: the team's threads reduce together */
   cell_of(s.at, pixel_of(s.c, i, &channel), &plane, &oy, &ox);
   const share h = share_of(s, oy, ox);
   typename F::room r = f.start();
   x += plane * s.in[0] * s.in[1] * s.c.each.by + channel;
-  /* by TEAM elements at a time, which are so many rows and columns: no division on the way */
+  /* Advance by TEAM elements, expressed in rows and columns, to avoid divisions in the loop. */
   const unsigned wide = h.wide > TEAM ? TEAM + 1 : (unsigned)h.wide;
   const unsigned row = (unsigned)turn / wide, rows = (unsigned)TEAM / wide;
   const int64_t columns = TEAM - rows * wide, ahead = rows * s.in[1] + columns;
@@ -81,7 +80,7 @@ static __global__ void fold_shares(F f, shares s, const T *x) {
   if (mine && turn == 0) f.end(r, i, h.n);
 }
 
-/* make(type) is the fold for packed x. */
+/* make(type) returns the reduction for the packed x. */
 template <class Make>
 static int fold_shares_of(const moth_tensor *input, const moth_tensor *y, Make make) {
   moth_ctx *ctx = input->ctx;
@@ -95,7 +94,7 @@ static int fold_shares_of(const moth_tensor *input, const moth_tensor *y, Make m
     typedef typename decltype(t)::of T;
     const auto f = make(t);
     typedef typename std::remove_const<decltype(f)>::type F;
-    /* of channels_last, the threads of neighbouring results read channels side by side */
+    /* In channels_last, the threads of neighbouring results read adjacent channels. */
     const int team = each >= 4096 ? (int)BLOCK : each >= 32 && !channels_last ? (int)WARP : 1;
     const dim3 grid = team == BLOCK ? grid_for(s.n) : blocks_for(s.n * team);
     void (*kernel)(F, shares, const T *) = team == BLOCK  ? fold_shares<F, T, BLOCK>
@@ -131,7 +130,7 @@ template <class T> static __global__ void mean_shares_back(shares s, const T *dy
   int at[2];
   if (i >= s.n) return;
   cell_of(s.at, pixel_of(s.c, i, &channel), &plane, &at[0], &at[1]);
-  for (int d = 0; d < 2; d++) { /* the places that see it */
+  for (int d = 0; d < 2; d++) { /* the outputs whose windows contain this element */
     first[d] = divide(at[d] * s.out[d], s.by_in[d]);
     last[d] = divide((at[d] + 1) * s.out[d] + s.in[d] - 1, s.by_in[d]);
   }
@@ -159,7 +158,7 @@ MOTH_CUDA(adaptive_avg_pool2d_back) {
   return status;
 }
 
-/* -- the largest: the first of equals, the last NaN above all -- */
+/* -- the maximum: the first of equal values; the last NaN wins over all numbers -- */
 
 template <class T> struct largest_share {
   struct room {

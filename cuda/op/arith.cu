@@ -1,11 +1,11 @@
-/* arith.cu -- elementwise arithmetic, as core/op/arith.h lists it, also of f32 beside half types,
-** and choosing by a mask.
-*/
+/* arith.cu -- elementwise arithmetic (the list is in core/op/arith.h), including f32 combined with
+** half types, and where(). */
 #include "../../core/op/arith.h"
 
 #include "lib/elementwise.cuh"
 
-/* The functions that divide integers look for zeros first, and tell of them later. */
+/* Integer division checks for zero divisors first; the error is reported at the next
+** synchronization. */
 template <class T> static __global__ void find_zero(walk<2> w, moth_trouble *trouble) {
   const int64_t i = thread_number();
   int64_t at[2];
@@ -26,7 +26,8 @@ static int check_divisor(moth_ctx *ctx, int dtype, const moth_tensor *const *ope
   });
 }
 
-/* -- f32 and half types together: each operand is read as it lies, so that none is cast first -- */
+/* -- f32 combined with half types: each operand is read in its own dtype, without a cast before --
+*/
 
 template <class Row> constexpr bool mixes = false;
 template <class Row> constexpr bool divides = false;
@@ -49,7 +50,8 @@ template <class T, int EACH> static __device__ inline void read_floats(const cha
   for (int j = 0; j < EACH; j++) v[j] = get(&many.at[j]);
 }
 
-/* EACH elements `at` bytes behind it, of which there are `left`; or one that stands for all. */
+/* EACH elements, `at` bytes from the start; `left` elements remain. A scalar operand is repeated.
+*/
 template <int EACH>
 static __device__ inline void mixed_run(const operand &o, int dtype, bool one, int64_t at,
                                         int64_t left, float *v) {
@@ -111,7 +113,7 @@ static int mix(moth_ctx *ctx, const moth_tensor *const *operands, const void *ar
   return launch(ctx, operands[0], mix_any<Row>, blocks_for(w.n), BLOCK, 0, w, t, numbers);
 }
 
-/* -- the family: what elementwise.cuh does for one, and what is special to some of its rows -- */
+/* -- the op family: elementwise.cuh, and special cases of some functions -- */
 
 template <class Row>
 static int arith_row(moth_ctx *ctx, int dtype, const moth_tensor *const *operands,
@@ -138,9 +140,9 @@ static int arith_row(moth_ctx *ctx, int dtype, const moth_tensor *const *operand
   MOTH_FORM_TEXT(op, #kind "(" #__VA_ARGS__ ")")
 ARITH_FUNCTIONS(ARITH_ENTRY)
 
-/* -- choosing -- */
+/* -- where -- */
 
-/* result := condition ? x : y, of elements that are only moved */
+/* result := condition ? x : y; elements are copied, not computed with */
 template <class T> static __global__ void choose(walk<4> w) {
   const int64_t i = thread_number();
   int64_t at[4];

@@ -1,20 +1,19 @@
-/* attention.cu -- attention in blocks, forward and backward: scores of TILE queries with as many
-** keys at a time, never the whole (L, S) matrix; a row's largest score and its sum run along
-** (Milakov and Gimelshein 2018; Dao et al. 2022, FlashAttention).
+/* attention.cu -- attention in blocks, forward and backward. A block computes the scores of TILE
+** queries with as many keys at a time, never the whole (L, S) matrix; it updates each row's maximum
+** and sum as it goes (Milakov and Gimelshein 2018; Dao et al. 2022, FlashAttention).
 **
-** One kernel does three things, which differ in what a block's rows are and what they gather: the
-** result and the gradient of the queries go through the keys, those of keys and values, both at
-** once, through the queries. Every sum has a fixed order. This is the way of f64, and of
-** other types where neither cuDNN (cudnn_attention.cu) nor flash.cu has a kernel.
-*/
+** One kernel computes three results. The output and the gradient of the queries loop over the keys;
+** the gradients of keys and values, computed together, loop over the queries. Every sum has a fixed
+** order. This kernel serves f64, and other dtypes where neither cuDNN (cudnn_attention.cu) nor
+** flash.cu has a kernel. */
 #include "attention.cuh"
 
 enum { RESULT, DQUERY, DKEYS };
 
 template <class T, class R> struct work {
   attention_job<T, R> of;
-  const R *dots; /* of each row of y with its gradient */
-  R *to[2];      /* packed gradients; DKEYS: of keys, of values */
+  const R *dots; /* for each row: the dot product of y and its gradient */
+  R *to[2];      /* packed gradients; for DKEYS: of keys, of values */
 };
 
 template <class T> static __device__ inline side<T> turned(side<T> s) {
@@ -24,7 +23,7 @@ template <class T> static __device__ inline side<T> turned(side<T> s) {
   return s;
 }
 
-/* The largest and the sum over the 16 threads that share rows. */
+/* The maximum and the sum over the 16 threads that share a row. */
 template <class R> static __device__ inline R row_max(R v) {
   for (int by = 8; by; by /= 2) {
     const R other = __shfl_xor_sync(0xffffffffu, v, by);
@@ -37,13 +36,14 @@ template <class R> static __device__ inline R row_sum(R v) {
   return v;
 }
 
-/* One block's tile of scores: rows from `row` on, of queries or keys, columns of the others. */
+/* One block's tile of scores: its rows, from `row` on, are queries or keys; its columns are the
+** other of the two. */
 template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
   enum { PER = tile_of<TILE>::per, DEPTH = tile_of<TILE>::depth, WIDE = tile_of<TILE>::wide };
   enum { BY_QUERY = WHICH != DKEYS };
   static constexpr int room = tile_room<TILE> + TILE * WIDE;
 
-  /* w := scores, scaled; -inf where a key takes no part */
+  /* w := the scaled scores; -inf where a key is masked */
   static __device__ inline void score(const attention_job<T, R> &g, const side<T> &bias,
                                       int64_t row, int64_t col, R (*w)[PER]) {
     const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
@@ -61,7 +61,7 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
       }
   }
 
-  /* w := exp(w - the row's largest), what was gathered before brought to the same measure */
+  /* w := exp(w - the row's maximum); earlier sums are rescaled to the new maximum */
   static __device__ inline void online_softmax(R (*w)[PER], R *most, R *sum, R (*out)[PER][PER]) {
 #pragma unroll
     for (int i = 0; i < PER; i++) {
@@ -84,7 +84,8 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
     }
   }
 
-  /* w := exp(w - lse), the weights; dw, dy value^T, := the gradient of the scores */
+  /* w := exp(w - lse), the weights; dw, which holds dy value^T, becomes the gradient of the scores
+  */
   static __device__ inline void weigh(const work<T, R> &g, int64_t batch, int64_t row, int64_t col,
                                       R (*w)[PER], R (*dw)[PER]) {
     const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
@@ -102,7 +103,7 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
       }
   }
 
-  /* out += w times the rows of `from`, from `col` on; w goes through shared memory. */
+  /* out += w times the rows of `from`, from column `col` on; w is copied through shared memory. */
   static __device__ inline void gather(const side<T> &from, int64_t col, int64_t column,
                                        R (*w)[PER], R *shared, R (*out)[PER][PER]) {
     const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
@@ -145,8 +146,8 @@ static __device__ inline void store(T *to, int64_t rs, int64_t row, int64_t colu
   }
 }
 
-/* What was gathered is divided by its sum, and lse[] gets the log of that, from the block of the
-** first columns alone. */
+/* Divides the accumulated result by its sum. The block of the first columns also writes the log of
+** the sum to lse[]. */
 template <class R, int TILE, int CHUNKS>
 static __device__ inline void divide_rows(R *lse, int64_t row, int64_t rows, const R *most,
                                           const R *sum,
@@ -208,7 +209,7 @@ static __global__ void __launch_bounds__(TILE_THREADS, 2) attend(work<T, R> g) {
     store<R, TILE, CHUNKS>(g.to[1] + of.batch * j.s * j.v, j.v, row, column, j.s, j.v, other);
 }
 
-/* -- launching: all batches, and columns of the result as far as a block's registers reach -- */
+/* -- launching: all batches, and as many result columns as a block's registers hold -- */
 
 template <class T, class R, int TILE, int WHICH, int CHUNKS>
 static int run_chunks(moth_ctx *ctx, const moth_queue *q, work<T, R> g, int64_t batches,
@@ -234,7 +235,8 @@ static int run(moth_ctx *ctx, const moth_queue *q, const work<T, R> &g, int64_t 
   return run_chunks<T, R, TILE, WHICH, 2>(ctx, q, g, batches, rows, cols);
 }
 
-/* x with its heads before its rows, as the kernels have them, over the same bytes; not counted. */
+/* x with its head dimension before its rows, as kernels expect it; shares x's memory and is not
+** reference-counted. */
 static moth_tensor heads_first(const moth_tensor *x) {
   const int rows = x->l.ndim - 3, heads = rows + 1;
   moth_tensor y = *x;
@@ -263,7 +265,7 @@ MOTH_CUDA(attention) {
 
 /* -- the gradients -- */
 
-/* dots[row] := the row of y times that of dy; a warp a row */
+/* dots[row] := the dot product of the rows of y and dy; a warp for each row */
 template <class T, class R>
 static __global__ void row_dots(int64_t rows, int64_t n, const T *y, const T *dy, R *dots) {
   const int64_t row = thread_number() / WARP;
@@ -275,7 +277,7 @@ static __global__ void row_dots(int64_t rows, int64_t n, const T *y, const T *dy
   if (threadIdx.x % WARP == 0) dots[row] = sum;
 }
 
-/* Batch number `i` among those that share own batch `own`: digits of both in order. */
+/* The index of batch number `i` among the batches that share the gradient batch `own`. */
 static __device__ inline int64_t batch_number(const folding &f, int64_t own, int64_t i) {
   int64_t at = 0, step = 1;
   for (int d = f.lead.ndim - 1; d >= 0; d--) {
@@ -363,7 +365,8 @@ static int attention_back_typed(const attention_back_args *a, const moth_queue *
   return status;
 }
 
-/* All in one type, half types only if all are of the same: what comes from the user may differ. */
+/* Converts all tensors to one type; half types stay only if all have the same. User-supplied dtypes
+** may differ. */
 MOTH_CUDA(attention_back) {
   attention_back_args c = *a;
   moth_tensor **at[] = {&c.query, &c.key, &c.value, &c.grad, &c.output, &c.bias, &c.lse};

@@ -1,6 +1,5 @@
-/* attention.cuh -- what the files of attention share: its arguments as kernels see them, and where
-** gradients go.
-*/
+/* attention.cuh -- shared by the files of attention: arguments in the form that kernels get, and
+** the memory that gradients are written to. */
 #ifndef MOTH_CUDA_ATTENTION_CUH
 #define MOTH_CUDA_ATTENTION_CUH
 
@@ -8,25 +7,25 @@
 
 #include "lib/tile.cuh"
 
-struct leading { /* the leading dimensions, all broadcast */
+struct leading { /* the batch dimensions, all broadcast */
   int ndim;
   int64_t shape[MOTH_MAX_DIMS];
 };
 
-template <class T> struct batched { /* one for each batch */
+template <class T> struct batched { /* one matrix for each batch */
   const T *at;
   int64_t rs, cs;
   int64_t step[MOTH_MAX_DIMS];
-  bool packs; /* groups of four along the contiguous dimension lie at multiples of their size */
+  bool packs; /* groups of four along the contiguous dimension are aligned to their size */
 };
 
 template <class T, class R> struct attention_job {
   leading lead;
-  int64_t l, s, e, v; /* queries, keys, their size, size of the values */
-  batched<T> query, key, value, bias, y, dy; /* y: the result, which forward kernels write */
+  int64_t l, s, e, v; /* number of queries, number of keys, size of a key, size of a value */
+  batched<T> query, key, value, bias, y, dy; /* y: the result; forward kernels write it */
   bool causal;
   R scale, *lse;
-  int64_t first; /* batch of a launch */
+  int64_t first; /* first batch of this launch */
 };
 
 template <class T>
@@ -41,7 +40,7 @@ static __device__ inline side<T> part_of(const batched<T> &m, const leading &lea
   return s;
 }
 
-/* The matrices of a block's batch. They lie in shared memory: registers are for sums. */
+/* The matrices of a block's batch. They are kept in shared memory: registers are for sums. */
 template <class T> struct attention_parts {
   int64_t batch;
   side<T> query, key, value, bias, y, dy;
@@ -70,7 +69,7 @@ static inline leading lead_of(const moth_tensor *lse, int64_t *batches) {
   return to;
 }
 
-/* x, of which dimensions before the last two may be missing or of size 1. */
+/* x as a matrix for each batch; dimensions before the last two may be missing or of size 1. */
 template <class T>
 static inline batched<T> matrices_of(const moth_tensor *x, const leading &lead) {
   batched<T> m = {};
@@ -78,7 +77,8 @@ static inline batched<T> matrices_of(const moth_tensor *x, const leading &lead) 
   m.at = data<T>(x);
   m.rs = n < 2 || x->l.shape[n - 2] == 1 ? 0 : x->l.stride[n - 2];
   m.cs = n < 1 || x->l.shape[n - 1] == 1 ? 0 : x->l.stride[n - 1];
-  if (n && x->l.shape[n - 1] == 1) m.cs = 1; /* as rows that are short; a bias is told below */
+  if (n && x->l.shape[n - 1] == 1) m.cs = 1; /* a single column counts as contiguous rows; a bias
+                                             ** has its own flag */
   const side<T> s = side_of<T>(m.at, 0, 0, m.rs, m.cs);
   m.packs = s.packs;
   for (int d = 0; d < lead.ndim; d++) {
@@ -96,7 +96,8 @@ template <class T> static inline batched<T> bias_of(const moth_tensor *x, const 
   return m;
 }
 
-/* Fills what both directions know; `lse` has the shape of all batches and queries. */
+/* Fills the fields that forward and backward share; `lse` has the shape of all batches and queries.
+*/
 template <class T, class R, class A>
 static void job_of(attention_job<T, R> *g, const A *a, const moth_tensor *lse, int64_t *batches) {
   g->lead = lead_of(lse, batches);
@@ -113,12 +114,13 @@ static void job_of(attention_job<T, R> *g, const A *a, const moth_tensor *lse, i
   g->lse = data<R>(lse);
 }
 
-/* -- gradients: of all batches, and onto tensors that were broadcast to them -- */
+/* -- gradients: for all batches, then summed over broadcast dimensions -- */
 
 struct folding {
   leading lead;
   int64_t step[MOTH_MAX_DIMS]; /* 0: a dimension that is summed */
-  int64_t own, each, repeats;  /* own batches, elements of one, how many are summed for each */
+  int64_t own, each, repeats;  /* batches of the gradient, elements of one, number of batches summed
+                               ** into each */
 };
 
 static inline folding folding_of(const moth_tensor *y, const leading &lead) {
@@ -144,33 +146,34 @@ static inline moth_tensor *attention_room(moth_ctx *ctx, int dtype, int device, 
   return moth_tensor_new(ctx, &l);
 }
 
-/* Where the gradient of all batches goes, n elements of `dtype`: y's own memory if that is all, of
-** type `narrow` too if kernels can write it; else room of which fold_gradient makes y. */
+/* The memory for the gradient of all batches, n elements of `dtype`: y's own memory if y has all
+** batches (and type `narrow` if kernels can write it); else a scratch buffer that fold_gradient
+** reduces into y. */
 typedef struct gradient_place {
-  moth_tensor *y, *all; /* all: NULL, where it is y */
+  moth_tensor *y, *all; /* all: NULL if y itself is written */
   void *to;
-  bool wide; /* of `dtype`, not `narrow` */
+  bool wide; /* has `dtype`, not `narrow` */
 } gradient_place;
 
 MOTH_LOCAL int gradient_open(moth_ctx *ctx, gradient_place *p, moth_tensor *y, const leading &lead,
                              int64_t n, int dtype, int narrow);
-/* Folds what the kernel left unless `status` says it failed; gives back the room. */
+/* Reduces the scratch buffer into y unless `status` is an error; frees the buffer. */
 MOTH_LOCAL int gradient_close(moth_ctx *ctx, gradient_place *p, const leading &lead, int dtype,
                               int status);
 
-/* -- cuDNN (cudnn_attention.cu): *done tells whether it could; arguments as below -- */
+/* -- cuDNN (cudnn_attention.cu): *done := whether cuDNN could compute it; arguments as below -- */
 
 MOTH_LOCAL int moth_attention_cudnn(const attention_args *a, const moth_queue *q,
                                     const moth_tensor *y, const moth_tensor *lse, bool *done);
 MOTH_LOCAL int moth_attention_back_cudnn(const attention_back_args *a, const moth_queue *q,
                                          moth_tensor *const *out, bool *done);
 
-/* -- on tensor cores (flash.cu): *done tells whether they could -- */
+/* -- on tensor cores (flash.cu): *done := whether the kernel could compute it -- */
 
-/* y: the result, with its heads before its rows however it lies. */
+/* y: the result as (..., heads, rows, size), with any strides. */
 MOTH_LOCAL int moth_flash(const attention_args *a, const moth_queue *q, const moth_tensor *y,
                           const moth_tensor *lse, bool *done);
-/* All of one dtype; lse packed. */
+/* All tensors have one dtype; lse is packed. */
 MOTH_LOCAL int moth_flash_back(const attention_back_args *a, const moth_queue *q,
                                moth_tensor **out, bool *done);
 

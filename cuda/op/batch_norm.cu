@@ -1,18 +1,17 @@
-/* batch_norm.cu -- channels normalised over the batch, and the running statistics. Sums are around
-** an element of the channel, so that one pass is enough for the variance: Chan and others,
-** "Algorithms for computing the sample variance" (1983).
-*/
+/* batch_norm.cu -- normalises channels over the batch and updates the running statistics. Sums are
+** shifted by an element of the channel, so that one pass is enough for the variance: Chan and
+** others, "Algorithms for computing the sample variance" (1983). */
 #include "../../core/op/norm.h"
 
 #include "lib/channels.cuh"
 
-/* What the elements of a channel become: (x - mean) scale + shift, and with dy: + dy by. A tensor
-** of these tells a gradient what a relu behind it saw. */
+/* The map of a channel's elements: (x - mean) scale + shift, plus dy * by in gradients. A gradient
+** uses the forward maps to recompute the input of a following relu. */
 template <class real> struct channel_map {
   real mean, scale, shift, by;
 };
 
-/* Rounded in one way, wherever it is computed. */
+/* Rounded in one way in every kernel. */
 static __device__ inline float mapped(float x, const channel_map<float> &m) {
   return fmaf(x - m.mean, m.scale, m.shift);
 }
@@ -20,7 +19,7 @@ static __device__ inline double mapped(double x, const channel_map<double> &m) {
   return fma(x - m.mean, m.scale, m.shift);
 }
 
-/* Whether the relu behind a forward map let x through: what it saw was rounded to a T. */
+/* Tests if the relu after a forward map passed x; the relu's input was rounded to a T. */
 template <class T>
 static __device__ inline bool let_through(const T *x, const channel_map<real_of<T>> &was) {
   T seen;
@@ -28,7 +27,7 @@ static __device__ inline bool let_through(const T *x, const channel_map<real_of<
   return !(get(&seen) <= 0);
 }
 
-/* Of images that are channels_last, the channels of each pixel are a row. */
+/* For channels_last images, the channels of each pixel are a row. */
 static channel_form form_of(const moth_layout *x, bool channels_last) {
   int64_t inner = 1;
   for (int32_t i = 2; i < x->ndim; i++) inner *= x->shape[i];
@@ -38,12 +37,13 @@ static channel_form form_of(const moth_layout *x, bool channels_last) {
 
 /* -- apply -- */
 
-enum { FORWARD, SUMMED, BACK, BACK_RELU }; /* all but the first read another tensor beside x */
+enum { FORWARD, SUMMED, BACK, BACK_RELU }; /* all but the first read a second tensor besides x */
 
 template <class T> struct apply_job {
-  const channel_map<real_of<T>> *maps, *was; /* was: of the forward pass, where there was a relu */
+  const channel_map<real_of<T>> *maps, *was; /* was: the maps of the forward pass, if a relu
+                                             ** followed */
   const T *x, *other;                        /* other: a summand, or dy */
-  bool relu;                                 /* behind a result of the forward pass */
+  bool relu;                                 /* relu after the forward result */
   T *y;
 };
 
@@ -69,7 +69,7 @@ static __global__ void apply_map(int64_t n, quotient_by inner, quotient_by chann
   if (first >= n) return;
   lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(job.x + first), more = in, out;
   if (KIND != FORWARD) more = *(const lump<T, EACH> *)(const void *)(job.other + first);
-  const bool alike = inner.by % EACH == 0; /* one channel for all */
+  const bool alike = inner.by % EACH == 0; /* one channel for the whole vector */
   channel_map<real_of<T>> m = {}, was = {};
   for (int k = 0; k < EACH; k++) {
     if (k == 0 || !alike) {
@@ -83,7 +83,7 @@ static __global__ void apply_map(int64_t n, quotient_by inner, quotient_by chann
   write_lump(job.y + first, out);
 }
 
-/* The same where channels lie side by side: each thread keeps the maps of its EACH channels. */
+/* The same for adjacent channels: each thread keeps the maps of its EACH channels. */
 template <class T, int EACH, int KIND>
 static __global__ void apply_columns(int64_t n, int64_t channels, column_form b,
                                      apply_job<T> job) {
@@ -138,9 +138,9 @@ template <class real> static moth_tensor *maps_for(const moth_tensor *near, int6
 
 /* -- channel_norm -- */
 
-/* Sums of x - c0 and of its square, c0 being the channel's first element. A thread adds up around
-** the first element that it meets, and end() moves that to c0, which may be far from all others:
-** f32 would lose them. */
+/* Sums of x - c0 and of its square; c0 is the channel's first element. A thread shifts by the first
+** element it reads, and end() converts the sums to shift c0. c0 may be far from all other elements:
+** with it, f32 would lose their digits. */
 template <class T> struct spread_sums {
   typedef real_of<T> real;
   const T *x;
@@ -160,7 +160,7 @@ template <class T> struct spread_sums {
   }
 };
 
-/* parts: of the input's own statistics, which are written to mean and var; or NULL. */
+/* parts: sums of the input's own statistics, which are written to mean and var; or NULL. */
 template <class T>
 static __global__ void find_maps(channel_form f, const sums_of<double> *parts, const T *x,
                                  any_real mean, any_real var, any_real weight, any_real bias,
@@ -216,8 +216,8 @@ static int norm_typed(const channel_norm_args *a, moth_tensor *const *t, moth_te
   return status;
 }
 
-/* Packs those of n tensors that are there, images as the result y lies; to be released whatever
-** comes of it. */
+/* Packs the non-NULL ones of n tensors, images in the memory format of the result y. The caller
+** releases them, also after an error. */
 static int pack_all(const moth_tensor *y, int n, const moth_tensor *const *from, moth_tensor **to) {
   const bool channels_last = moth_is_channels_last(y);
   for (int i = 0; i < n; i++) {
@@ -246,8 +246,8 @@ MOTH_CUDA(channel_norm) {
 static __device__ inline float rounded_product(float x, float y) { return __fmul_rn(x, y); }
 static __device__ inline double rounded_product(double x, double y) { return __dmul_rn(x, y); }
 
-/* Of dy, behind a relu, and of dy (x - mean): rounded before they are summed, so that the sums are
-** the same bits with a relu and without one. */
+/* Sums of dy (after the relu) and of dy (x - mean). Terms are rounded before they are summed, so
+** that the sums are bit-identical with a relu and without one. */
 template <class T, bool RELU> struct back_sums {
   typedef real_of<T> real;
   const T *x, *dy;
@@ -338,8 +338,8 @@ MOTH_CUDA(channel_norm_back) {
   return status;
 }
 
-/* -- running statistics: r := keep r + add v, both f64 and packed; or those of mean and variance,
-** all f32, at once -- */
+/* -- running statistics: r := keep r + add v, both f64 and packed; or mean and variance at once,
+** all f32 -- */
 
 static __global__ void move_statistics(int64_t n, double keep, double add, const double *v,
                                        double *r) {

@@ -1,4 +1,4 @@
-/* binary.cu -- further functions of two and three tensors, as core/op/binary.h lists them. */
+/* binary.cu -- further functions of two and three tensors (the list is in core/op/binary.h). */
 #include "../../core/op/binary.h"
 
 #include "lib/elementwise.cuh"
@@ -6,7 +6,7 @@
 struct nextafter_form;
 template <> constexpr bool of_halves<nextafter_form> = false;
 struct isclose_form;
-template <> constexpr bool of_wholes<isclose_form> = false; /* they come as f64 */
+template <> constexpr bool of_wholes<isclose_form> = false; /* the arguments are f64 */
 
 #define LISTS(ONE, TWO, THREE) \
   BINARY_REALS(TWO)             \

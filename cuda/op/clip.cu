@@ -1,21 +1,20 @@
-/* clip.cu -- the norm of many tensors as one vector, and scaling them by it or by a number, as
-** core/op/clip.c has it. Tensors go in batches of one dtype, so that a launch serves many small
-** ones; a block takes a piece of one of them.
-*/
+/* clip.cu -- the norm of many tensors as one vector, and scaling them by that norm or by a number
+** (core/op/clip.c). Tensors are processed in batches of one dtype, so that a launch serves many
+** small tensors; a block processes a piece of one tensor. */
 #include "../../core/op/clip.h"
 
 #include "lib/orders.cuh"
 #include "lib/rows.cuh"
 
-enum { MOST = 64, PIECE = 16384 }; /* tensors of a batch; elements of a block */
+enum { MOST = 64, PIECE = 16384 }; /* tensors in a batch; elements for a block */
 
 struct batch {
   int count, dtype;
   void *at[MOST];
-  int64_t n[MOST], first[MOST + 1]; /* elements; number of a tensor's first block */
+  int64_t n[MOST], first[MOST + 1]; /* number of elements; index of a tensor's first block */
 };
 
-/* Which tensor the block works on, and from where to where. */
+/* The block's tensor, and its range of elements. */
 static __device__ inline int piece_of(const batch &b, int64_t *from, int64_t *to) {
   int i = 0;
   while (blockIdx.x >= b.first[i + 1]) i++;
@@ -24,13 +23,13 @@ static __device__ inline int piece_of(const batch &b, int64_t *from, int64_t *to
   return i;
 }
 
-/* The bytes that a batch's tensors reach. What is to be written twice, since it is listed twice or
-** by views that meet, must not be in one launch, whose blocks run at once. */
+/* The address ranges of a batch's tensors. Memory that is written twice (a tensor listed twice, or
+** overlapping views) must not be in one launch, whose blocks run concurrently. */
 struct extents {
   const char *from[MOST], *to[MOST];
 };
 
-/* Whether x may share elements with one of the first n; it is added behind them. */
+/* Tests if x may overlap one of the first n tensors; x is added after them. */
 static bool meets(extents *e, int n, const moth_tensor *x) {
   int64_t last = 0;
   bool found = false;
@@ -41,8 +40,8 @@ static bool meets(extents *e, int n, const moth_tensor *x) {
   return found;
 }
 
-/* Calls f(batch) for runs of tensors of one dtype. `write`: those that are not dense are written
-** back after it. */
+/* Calls f(batch) for runs of tensors of one dtype. `write`: non-dense tensors are copied back
+** afterwards. */
 template <class F> static int each_batch(moth_ctx *ctx, moth_tensors list, bool write, F f) {
   batch b;
   extents taken;
@@ -83,7 +82,7 @@ template <class F> static int each_batch(moth_ctx *ctx, moth_tensors list, bool 
 template <class T, int ORDER>
 static __global__ void norm_pieces(batch b, double p, double *parts) {
   int64_t from, to;
-  const norm_of<double, ORDER> f = {p}; /* squares of f32 may not fit f32 */
+  const norm_of<double, ORDER> f = {p}; /* squares of f32 can overflow f32 */
   const T *x = (const T *)b.at[piece_of(b, &from, &to)] + from;
   double sum = f.start();
   each_lump<LUMP<T>>(whole_block(), x, to - from, [&](int64_t i) {
@@ -94,8 +93,8 @@ static __global__ void norm_pieces(batch b, double p, double *parts) {
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-/* total := what was before and the batch's pieces, `to` the norm that makes; by one block. Of order
-** 0 every tensor counts 1 that is not 0: PyTorch's is the norm of the norms. */
+/* total := the earlier total plus the batch's pieces, `to` := the norm of that; one block. For
+** order 0 every nonzero tensor counts 1, as in PyTorch: the norm of the norms. */
 template <int ORDER>
 static __global__ void norm_total(batch b, double p, const double *parts, double *total,
                                   bool begins, results to) {
@@ -156,7 +155,7 @@ static int norm_run(const total_norm_args *a, moth_tensor *y, double *total) {
   });
   if (status || !begins) return status;
   return launch(a->ctx, y, norm_total<ORDER>, 1, BLOCK, 0, batch{}, p, (const double *)NULL, total,
-                true, to); /* of nothing */
+                true, to); /* the norm of no elements */
 }
 
 MOTH_CUDA(total_norm) {
@@ -172,19 +171,19 @@ MOTH_CUDA(total_norm) {
 
 /* -- scaling -- */
 
-/* By `factor`, or by what brings a norm of *length down to `longest`. found gets 1 if some number
-** is not finite before. */
+/* Scales by `factor`, or so that a norm of *length is at most `longest`. Sets found to 1 if an
+** element was not finite before. */
 struct scale {
   double factor, longest;
-  const void *length; /* of all tensors, or NULL */
-  bool narrow;        /* length is a float32, else a float64 */
+  const void *length; /* norm of all tensors, or NULL */
+  bool narrow;        /* length is a float32, otherwise a float64 */
   void *found;        /* or NULL; of dtype found_dtype */
   int found_dtype;
 };
 
-/* Many threads may at once: volatile, they are stores that no other one of their kind races. */
+/* Many threads may write this at once; the stores are volatile and write equal values. */
 static __device__ inline void note(const scale &s) {
-  uint64_t one = 0; /* of that dtype */
+  uint64_t one = 0; /* 1 in the dtype of found */
   const results to = {&one, s.found_dtype};
   if (s.found_dtype == MOTH_F64) put_result(to, 0, 1.0);
   else put_result(to, 0, 1.0f);
@@ -201,7 +200,7 @@ template <class T> static __global__ void scale_pieces(batch b, scale s) {
   if (s.length)
     factor = s.longest /
              ((s.narrow ? (double)*(const float *)s.length : *(const double *)s.length) + 1e-6);
-  if (s.length && factor >= 1) return; /* NaN goes on, and is what the gradients become */
+  if (s.length && factor >= 1) return; /* a NaN norm is not >= 1, so the gradients become NaN */
   const auto scaled = [&](T *at) {
     const real_of<T> v = get(at);
     found = found || !(v - v == 0);

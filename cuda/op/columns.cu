@@ -1,6 +1,5 @@
-/* columns.cu -- the windows of images as columns, and columns added up to images: a thread for each
-** element of the result, so that sums have one order.
-*/
+/* columns.cu -- im2col and col2im. Each element of the result has one thread, so that sums have a
+** fixed order. */
 #include "../../core/op/columns.h"
 
 #include "lib/walk.cuh"
@@ -10,7 +9,7 @@ struct windows { /* [0] along the height, [1] along the width */
   quotient_by by_in[2], by_out[2], by_kernel[2], by_stride[2];
 };
 
-/* For n results of the kernel. */
+/* For a kernel with n results. */
 template <class A> static windows windows_of(const A *a, const int64_t *in, int64_t n) {
   windows w;
   for (int i = 0; i < 2; i++) {
@@ -28,7 +27,7 @@ template <class A> static windows windows_of(const A *a, const int64_t *in, int6
   return w;
 }
 
-/* Leaves the quotient of n in it, gives the rest. */
+/* Divides *n by d and returns the remainder. */
 static __device__ inline int64_t rest_of(int64_t *n, const quotient_by &by) {
   const int64_t all = *n;
   *n = divide(all, by);

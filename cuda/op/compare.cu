@@ -1,4 +1,4 @@
-/* compare.cu -- comparisons and logic, as core/op/compare.h lists them. */
+/* compare.cu -- comparisons and logic (the list is in core/op/compare.h). */
 #include "../../core/op/compare.h"
 
 #include "lib/elementwise.cuh"
@@ -15,7 +15,7 @@ template <class T> static __global__ void find_difference(walk<2> w, uint8_t *sa
   if (i >= w.n) return;
   offsets(w, i, at);
   if (get(element<T>(w.of[0], at[0])) != get(element<T>(w.of[1], at[1])))
-    *(volatile uint8_t *)same = 0; /* others may at once */
+    *(volatile uint8_t *)same = 0; /* other threads may write it, too */
 }
 
 MOTH_CUDA(equal) {

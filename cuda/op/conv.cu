@@ -1,10 +1,9 @@
-/* conv.cu -- convolution and its two gradients as products of matrices that are never laid out
-** ("implicit GEMM", Chetlur et al. 2014): a block of threads makes a tile of the result, rows of
-** channels by columns of pixels; the tiles of its factors are gathered from the images into shared
-** memory, a few taps at a time. The gradient of the images with a stride falls into classes of
-** pixels that see the same taps. Sums over many pixels are split among blocks and joined in order,
-** so that results repeat. What tensor cores multiply goes to conv_mma.cu.
-*/
+/* conv.cu -- convolution and its two gradients as matrix products whose im2col matrix is never
+** stored ("implicit GEMM", Chetlur et al. 2014). A block computes a tile of the result: rows are
+** channels, columns are pixels. The tiles of its factors are gathered from the images into shared
+** memory, a few taps at a time. The gradient of the images with a stride is split into classes of
+** pixels that use the same taps. Sums over many pixels are split among blocks and joined in order,
+** so that results repeat. conv_mma.cu computes the dtypes that tensor cores support. */
 #include "../../core/op/conv.h"
 
 #include "conv_tiles.cuh"
@@ -16,18 +15,18 @@ enum { THREADS = 256, NOWHERE = INT32_MIN / 2 };
 template <class T> struct images_job {
   const T *from, *weight, *bias;
   T *to;
-  real_of<T> *parts; /* or NULL: straight to `to` */
+  real_of<T> *parts; /* or NULL: write to `to` directly */
   conv_tiling tiling;
   int64_t images, numel; /* numel: of `to` */
-  int rows, depth;    /* channels of a group that are made, and that are summed */
+  int rows, depth;    /* channels of a group: written, and summed over */
   conv_side side[2];
   int plane[2], made[2]; /* planes of `from` and of `to` */
-  int64_t weight_row, weight_depth; /* steps in the filters */
+  int64_t weight_row, weight_depth; /* strides of the filters */
   bool back; /* CONV_INPUT */
 };
 
 struct conv_tap {
-  int64_t from, weight; /* of its channel in `from`, and of it in the filters */
+  int64_t from, weight; /* offset of the channel in `from`, and of the tap in the filters */
   int y, x;
 };
 
@@ -80,16 +79,16 @@ template <class R> static __device__ inline void spread(const R *from, R *to) {
 template <int M, int N, int K, int TM, int TN> struct tile {
   enum {
     rows = M, columns = N, depth = K, per_row = TM, per_column = TN,
-    lefts = M * K / THREADS, rights = N * K / THREADS, /* elements a thread brings */
+    lefts = M * K / THREADS, rights = N * K / THREADS, /* elements that a thread loads */
     wide_left = M + 4, wide_right = N + 4,
-    across = N / TN /* threads side by side */
+    across = N / TN /* threads along a row of the tile */
   };
 };
 typedef tile<128, 128, 8, 8, 8> wide_tile;
 typedef tile<64, 64, 16, 4, 4> square_tile;
 typedef tile<32, 128, 16, 4, 4> flat_tile;
 
-/* A thread's i-th row or column: groups of four, that threads take in turn. */
+/* Index of a thread's i-th row or column: groups of four, assigned to threads in rotation. */
 template <int SIDE, int PER> static __device__ inline int member(int thread, int i) {
   return i / 4 * (4 * SIDE / PER) + thread * 4 + i % 4;
 }
@@ -138,7 +137,7 @@ static __device__ inline conv_pixel place_at(const images_job<T> &j, const conv_
   return p;
 }
 
-/* A thread's sums to where they belong: row m of column p is element p.to + m * step of `to`. */
+/* Stores a thread's sums: row m of column p is element p.to + m * step of `to`. */
 template <class S, class T, class F>
 static __device__ inline void store(const real_of<T> (*sum)[S::per_column], T *to,
                                     real_of<T> *parts, const T *bias, int64_t first_row,
@@ -183,7 +182,7 @@ static __global__ void __launch_bounds__(THREADS, 2) image_tiles(images_job<T> j
     taps[0][t] = tap_at(axis, plane, j.weight_depth, wide, last, first + t);
   __syncthreads();
   for (int64_t at = first - S::depth, now = 1; at < last; at += S::depth, now ^= 1) {
-    if (at >= first) { /* what was brought last time */
+    if (at >= first) { /* store the elements loaded in the previous round */
       for (int i = 0; i < S::lefts; i++)
         left[k * S::wide_left + t / S::depth + i * (THREADS / S::depth)] = lefts[i];
       for (int i = 0; i < S::rights; i++)
@@ -218,10 +217,10 @@ template <class T> struct filters_job {
   T *to;
   real_of<T> *parts;
   conv_tiling tiling;
-  int64_t images, numel, depth; /* depth: results of a channel, of all images */
+  int64_t images, numel, depth; /* depth: number of pixels of one channel of y, over all images */
   int rows, channels;
   window w;
-  cells at; /* of the results */
+  cells at; /* pixels of y */
 };
 
 template <class T>
@@ -283,7 +282,7 @@ static __global__ void __launch_bounds__(THREADS, 2) filter_tiles(filters_job<T>
            });
 }
 
-/* -- parts -- */
+/* -- partial sums -- */
 
 template <class T>
 static __global__ void join_parts(int64_t n, int64_t splits, const real_of<T> *parts,
@@ -296,7 +295,7 @@ static __global__ void join_parts(int64_t n, int64_t splits, const real_of<T> *p
 }
 
 int moth_conv_join(const conv_job &j, const moth_tensor *parts, int64_t splits) {
-  const int64_t n = j.to->l.numel; /* a channel's elements that lie side by side: */
+  const int64_t n = j.to->l.numel; /* a channel's adjacent elements: */
   const int64_t plane = j.channels_last ? 1 : (int64_t)j.c.w.out[0] * j.c.w.out[1];
   return with_float(j.to->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
@@ -320,7 +319,7 @@ static int run_planned(const conv_job &c, J *j, int64_t columns, int64_t depth, 
   });
 }
 
-/* Tiles by the number of rows, and of blocks that keep a device busy. */
+/* Chooses tiles by the number of rows, and a number of blocks that fills the device. */
 template <class J, class T>
 static int choose_tiles(const conv_job &c, J *j, int64_t columns, int64_t depth, T t) {
   const conv_tiling &w = j->tiling;
@@ -359,7 +358,7 @@ template <class T> static int over_images(const conv_job &c, T t) {
     j.made[i] = back ? s.w.in[i] : s.w.out[i];
     j.tiling.classes[1 + i] = classes;
     columns *= (j.made[i] + classes - 1) / classes;
-    depth *= s.w.kernel[i]; /* a bound, where there are classes */
+    depth *= s.w.kernel[i]; /* an upper bound, if there are classes */
   }
   return choose_tiles(c, &j, columns, depth, t);
 }
@@ -384,7 +383,7 @@ template <class T> static int over_filters(const conv_job &c, T t) {
 
 /* -- the three ops -- */
 
-enum { FEW = 8 }; /* so many rows leave most of a tile empty */
+enum { FEW = 8 }; /* with at most this many rows, most of a tile is empty */
 
 static bool few_rows(const conv_job &j) {
   const conv_shape &c = j.c;
@@ -393,15 +392,15 @@ static bool few_rows(const conv_job &j) {
   return c.filters * (int64_t)c.channels <= 2 * FEW;
 }
 
-/* What cuDNN has for depthwise filters is no faster than Moth's own kernels, but of images that are
-** channels_last, which only some of these read. */
+/* For depthwise filters, cuDNN is no faster than Moth's own kernels. Exception: channels_last
+** images, which only some of these kernels support. */
 static int by_cudnn(const conv_job &j, bool *done) {
   int status = moth_conv_depthwise(j, done);
   if (*done || status || j.c.images == 0 || (j.c.channels == 1 && !j.channels_last)) return status;
   return moth_conv_cudnn(j, done);
 }
 
-/* Of images that are channels_last. */
+/* For channels_last images. */
 static int by_pixels(const conv_job &j, bool *done) {
   const int status = by_cudnn(j, done);
   return *done || status ? status : moth_conv_tensor_cores(j, done);

@@ -1,4 +1,5 @@
-/* conv.cuh -- what the files of convolution share: its geometry, and the ways to compute it. */
+/* conv.cuh -- shared by the files of convolution: its geometry, and the functions that compute it.
+*/
 #ifndef MOTH_CUDA_CONV_CUH
 #define MOTH_CUDA_CONV_CUH
 
@@ -10,33 +11,34 @@ struct conv_side { /* one axis */
 
 struct conv_shape {
   window w;
-  conv_side depth; /* the first axis of volumes; kernel 0: of images, which have none */
+  conv_side depth; /* the first axis of volumes; kernel is 0 for images, which have no such axis */
   int64_t images, groups;
-  int channels, filters; /* of a group */
+  int channels, filters; /* of one group */
   bool even;             /* the same padding on both sides */
 };
 
 enum conv_what { CONV_FORWARD, CONV_INPUT, CONV_WEIGHT };
 
-/* One of the three: y from x and w, dx from dy and w, dw from x and dy. All tensors are of one
-** dtype, and packed or all channels_last. */
+/* One of the three: y from x and w, dx from dy and w, or dw from x and dy. All tensors have one
+** dtype, and are all packed or all channels_last. */
 struct conv_job {
   moth_ctx *ctx;
   const moth_queue *q;
   conv_what what;
   conv_shape c;
-  const moth_tensor *x, *w, *y; /* images, filters, results, or their gradients */
-  const moth_tensor *bias;      /* CONV_FORWARD: or NULL */
-  moth_tensor *to;              /* that of the three which is computed */
-  bool channels_last;           /* how the images, filters and results lie */
+  const moth_tensor *x, *w, *y; /* images, filters, and results (or their gradients) */
+  const moth_tensor *bias;      /* CONV_FORWARD only; or NULL */
+  moth_tensor *to;              /* the one of the three that is computed */
+  bool channels_last;           /* memory format of the images, filters and results */
 };
 
-/* The tensors of a convolution, one of which is its result. */
+/* The tensors of a convolution; one of them is its result. */
 struct conv_tensors {
   const moth_tensor *x, *w, *y, *bias;
 };
 
-/* Lays out what is read, runs, and releases that again; `to` lies as the rest is to lie. */
+/* Copies the inputs to the job's memory format, runs f, and releases the copies. `to` has that
+** format already. */
 template <class F>
 static int with_layout(conv_job j, const conv_tensors &given, moth_tensor *to, bool channels_last,
                        F run) {
@@ -57,8 +59,8 @@ static int with_layout(conv_job j, const conv_tensors &given, moth_tensor *to, b
   return status;
 }
 
-/* Images (dims = 2), volumes (3) or filters that are channels_last: all of it is, where `last` can
-** (it says whether it has); else packed, by way of a packed result where that is not wanted. */
+/* Images (dims = 2), volumes (3) or filters in channels_last: computes in that format if `last` can
+** (it sets *done); else with packed copies, and a packed result if `to` is not packed. */
 template <class L, class P>
 static int as_it_lies(const conv_job &j, const conv_tensors &given, int dims, L last, P packed) {
   const bool any = moth_is_channels_last(given.x) || moth_is_channels_last(given.w) ||
@@ -77,8 +79,8 @@ static int as_it_lies(const conv_job &j, const conv_tensors &given, int dims, L 
   return status;
 }
 
-/* Checks what the ops' arguments `a` say of images (dims = 2) or volumes, and fills j but for the
-** tensors that are read. */
+/* Checks the ops' arguments `a` for images (dims = 2) or volumes, and fills j except for the input
+** tensors. */
 template <class A>
 static inline int conv_job_of(conv_job *j, const A *a, int dims, conv_what what,
                               const conv_tensors &given, moth_tensor *to) {
@@ -118,7 +120,7 @@ static inline int conv_job_of(conv_job *j, const A *a, int dims, conv_what what,
   return MOTH_OK;
 }
 
-/* Scratch of n elements on the device of the job. */
+/* A scratch tensor of n elements on the job's device. */
 static inline moth_tensor *conv_room(const conv_job &j, int64_t n, int dtype) {
   moth_layout l = {};
   l.ndim = 1;
@@ -128,24 +130,25 @@ static inline moth_tensor *conv_room(const conv_job &j, int64_t n, int dtype) {
   return moth_tensor_new(j.ctx, &l);
 }
 
-/* Images that are packed, by cuDNN or by Moth's own kernels (conv.cu). */
+/* Packed images: cuDNN, or Moth's own kernels (conv.cu). */
 MOTH_LOCAL int moth_conv_packed(const conv_job &j);
 
-/* to := the sums of `splits` parts, each of to's size and of the dtype it is computed in. */
+/* to := the sum of `splits` partial results, each of to's size and of the dtype that sums have. */
 MOTH_LOCAL int moth_conv_join(const conv_job &j, const moth_tensor *parts, int64_t splits);
 
-/* A thread for each result, or a block (conv_direct.cu): for few channels in a group. */
+/* A thread or a block for each result (conv_direct.cu): for few channels in a group. */
 MOTH_LOCAL int moth_conv_direct(const conv_job &j);
 
-/* A filter for each channel (conv_depthwise.cu), of images. *done: whether there was a kernel for
-** it; if not, nothing has happened. */
+/* Depthwise convolution of images (conv_depthwise.cu). *done: whether a kernel exists; if not,
+** nothing has been written. */
 MOTH_LOCAL int moth_conv_depthwise(const conv_job &j, bool *done);
 
-/* Tensor cores (conv_mma.cu), also of volumes. *done: whether they could; if not, nothing has
-** happened. */
+/* Tensor cores (conv_mma.cu), also for volumes. *done: whether a kernel exists; if not, nothing has
+** been written. */
 MOTH_LOCAL int moth_conv_tensor_cores(const conv_job &j, bool *done);
 
-/* cuDNN (cudnn.cu), also of volumes. *done: whether it could; if not, nothing has happened. */
+/* cuDNN (cudnn.cu), also for volumes. *done: whether cuDNN could; if not, nothing has been written.
+*/
 MOTH_LOCAL int moth_conv_cudnn(const conv_job &j, bool *done);
 
 #endif

@@ -1,17 +1,17 @@
-/* conv3d.cu -- convolution of volumes and its gradients: by cuDNN where it is found, or on tensor
-** cores (conv_mma.cu), else by that of images, as core/kernel/conv/conv3d.c does it: the slices
-** that the taps along the depth see are further channels. Some volumes at a time are gathered,
-** convolved, and their results put where they belong. Each element is written by one thread, so
-** that results repeat.
-*/
+/* conv3d.cu -- convolution of volumes and its gradients. cuDNN computes it if it is installed, or
+** tensor cores (conv_mma.cu). Otherwise the convolution of images does, as in
+** core/kernel/conv/conv3d.c: the slices under the taps along the depth become further channels. A
+** chunk of volumes is gathered and convolved, and its results are scattered. Each element is
+** written by one thread, so that results repeat. */
 #include "../../core/op/conv3d.h"
 
 #include "conv.cuh"
 
-enum { CHUNK_BYTES = 1 << 26 }; /* of slices and results at a time, if a volume has no more */
+enum { CHUNK_BYTES = 1 << 26 }; /* size limit of a chunk's slices and results; a chunk has at least
+                                ** one volume */
 
-/* Slices of volumes (n, channels, depth), as windows along the depth see them: (n out, channels
-** taps). */
+/* Slices of volumes (n, channels, depth) under the windows along the depth: (n out, channels taps).
+*/
 struct slices {
   conv_side d;
   int64_t n, channels, plane;
@@ -22,10 +22,11 @@ static inline int64_t seen_of(const slices &s) {
   return s.d.out * s.channels * s.d.kernel * s.plane;
 }
 
-/* What one tap in one place makes of a depth: results. */
+/* The depth axis of a convolution with one tap, for the results. */
 static inline conv_side as_made(int out) { return conv_side{out, out, 1, 1, 0, 1}; }
 
-/* Element i of the slices, and `inside` of it in the volumes, or -1. */
+/* Element i of the slices, and the index `inside` of the same element in the volumes, or -1 for
+** padding. */
 HD int64_t inside_of(const slices &s, const quotient_by &plane, int64_t i) {
   const int64_t slice = divide(i, plane), at = i - slice * s.plane;
   const int64_t seen = slice / s.d.kernel, image = seen / s.channels, n = image / s.d.out;
@@ -44,7 +45,7 @@ static __global__ void gather_slices(slices s, quotient_by plane, int64_t n, con
   to[i] = at < 0 ? T() : volumes[at];
 }
 
-/* For slices that are each seen once. */
+/* For slices that belong to one window each. */
 template <class T>
 static __global__ void put_slices(slices s, quotient_by plane, int64_t n, const T *from,
                                   T *volumes) {
@@ -52,7 +53,7 @@ static __global__ void put_slices(slices s, quotient_by plane, int64_t n, const 
   if (i < n) volumes[inside_of(s, plane, i)] = from[i];
 }
 
-/* An element of the volumes: the sum of what windows saw of it. */
+/* An element of the volumes: the sum over all windows that contain it. */
 template <class T>
 static __global__ void sum_slices(slices s, quotient_by plane, int64_t n, const T *from,
                                   T *volumes) {
@@ -80,9 +81,9 @@ static __global__ void sum_parts(int64_t n, int64_t count, const T *parts, T *to
   put(to + i, sum);
 }
 
-/* -- by images -- */
+/* -- by convolution of images -- */
 
-/* Volumes of x, and of y, as their slices; `chunk` volumes at a time. */
+/* The volumes of x, and of y, as slices; `chunk` volumes at a time. */
 struct slices_job {
   conv_job images; /* of a chunk */
   slices x, y;
@@ -97,12 +98,12 @@ static int gather(const conv_job &j, const slices &s, const T *volumes, const mo
                    n, volumes, data<T>(to));
 }
 
-/* One chunk, the volumes from `first` on. */
+/* Processes one chunk, the volumes from `first` on. */
 template <class T> static int run_chunk(const conv_job &j, slices_job *s, int64_t first, T) {
   typedef typename T::of E;
   const int64_t x_at = first * volume_of(s->x), y_at = first * volume_of(s->y);
   const int64_t part = first / s->chunk;
-  moth_tensor to = s->parts ? *s->parts : *j.to; /* that is written here */
+  moth_tensor to = s->parts ? *s->parts : *j.to; /* the tensor that this chunk writes */
   int status = MOTH_OK;
   if (s->parts) {
     to.l.numel = j.to->l.numel;
@@ -127,12 +128,12 @@ template <class T> static int run_chunk(const conv_job &j, slices_job *s, int64_
                      quotients(s->y.plane, to.l.numel), to.l.numel, data<E>(s->y_room),
                      data<E>(j.y) + y_at);
   const int64_t n = s->x.n * volume_of(s->x);
-  typedef real_of<E> R; /* by_wide_images */
+  typedef real_of<E> R; /* for by_wide_images */
   return launch_on(j.ctx, j.q, sum_slices<R>, blocks_for(n), BLOCK, 0, s->x,
                    quotients(s->x.plane, n), n, data<R>(s->x_room), data<R>(j.x) + x_at);
 }
 
-/* Chunks of volumes whose slices fit into CHUNK_BYTES. */
+/* Chooses chunks of volumes whose slices fit into CHUNK_BYTES. */
 static slices_job cut(const conv_job &j) {
   const conv_shape &c = j.c;
   slices_job s = {};
@@ -163,7 +164,7 @@ static int by_images(const conv_job &j) {
   }
   if (!status && parts)
     status = with_float(dtype, [&](auto t) {
-      typedef real_of<typename decltype(t)::of> T; /* by_wide_images */
+      typedef real_of<typename decltype(t)::of> T; /* for by_wide_images */
       return launch_on(j.ctx, j.q, sum_parts<T>, blocks_for(j.to->l.numel), BLOCK, 0,
                        j.to->l.numel, s.chunks, data<T>(s.parts), data<T>(j.to));
     });
@@ -173,7 +174,8 @@ static int by_images(const conv_job &j) {
   return status;
 }
 
-/* A gradient in half types that is summed of parts: these are not rounded before. */
+/* A gradient in half types that sums over chunks: the partial sums are not rounded to the half
+** type. */
 static int by_wide_images(const conv_job &j) {
   const bool of_volumes = j.what == CONV_INPUT;
   conv_job wide = j;
@@ -193,7 +195,7 @@ static int by_wide_images(const conv_job &j) {
   return status;
 }
 
-/* Filters along the depth only: volumes are images, whose rows are slices. */
+/* Filters along the depth only: a volume is then an image, whose rows are its slices. */
 static bool is_along_depth(const conv_shape &c, conv_shape *flat) {
   const window &w = c.w;
   const conv_side &d = c.depth;
@@ -208,7 +210,7 @@ static bool is_along_depth(const conv_shape &c, conv_shape *flat) {
   return true;
 }
 
-/* What cuDNN has for depthwise filters is no faster, but for channels_last. */
+/* For depthwise filters cuDNN is no faster, except for channels_last. */
 static int by_cudnn(const conv_job &j, bool *done) {
   const bool depthwise = j.c.channels == 1 && j.c.groups > 1;
   *done = false;
@@ -216,7 +218,7 @@ static int by_cudnn(const conv_job &j, bool *done) {
   return moth_conv_cudnn(j, done);
 }
 
-/* Whole volumes at once, however they lie. */
+/* Convolves whole volumes at once, in any memory format. */
 static int by_volumes(const conv_job &j, bool *done) {
   const int status = by_cudnn(j, done);
   return *done || status ? status : moth_conv_tensor_cores(j, done);

@@ -1,14 +1,14 @@
-/* conv_depthwise.cu -- depthwise convolution of images, a filter for each channel, by filters of 3,
-** 5 or 7 squared. A thread walks down a column: what it reads of a row goes into all results that
-** the row is seen by, in packed images of one channel, in those that are channels_last of a few.
-*/
+/* conv_depthwise.cu -- depthwise convolution of images (a filter for each channel) with filters of
+** size 3, 5 or 7. A thread walks down a column. It adds each row that it reads to all results whose
+** windows contain the row. A thread has one channel of packed images, or a few channels of
+** channels_last images. */
 #include "conv.cuh"
 #include "lib/rows.cuh"
 
-/* How many channels a thread has at a time: as many as leave its numbers in registers. */
+/* How many channels a thread has at a time: as many as fit in registers. */
 template <int K, bool LAST> constexpr int AT_ONCE = !LAST ? 1 : K == 3 ? 4 : K == 5 ? 2 : 1;
 
-/* Images of `channels`, which lie so many elements apart along each axis. */
+/* Images of `channels` channels, and their strides. */
 struct plane_of {
   int size[2], step[2]; /* rows, columns */
   int64_t image, channel;
@@ -20,7 +20,7 @@ static plane_of planes_of(const int *size, int64_t channels, bool last) {
                   channels * size[0] * size[1], last ? 1 : (int64_t)size[0] * size[1]};
 }
 
-/* The columns that a window sees, those of them that are there, and how far apart they lie. */
+/* The columns of a window, the ones inside the image, and the distance between them. */
 template <int K, bool LAST> struct window_columns {
   int first, step;
   bool inside[K];
@@ -32,7 +32,7 @@ template <int K, bool LAST> struct window_columns {
   }
 };
 
-/* to := what a window sees of a row, zeros outside. */
+/* to := the elements of a row in the window, zeros outside. */
 template <class T, int EACH, int K, bool LAST>
 static __device__ inline void read_row(real_of<T> (*to)[EACH], const T *from, const plane_of &p,
                                        int row, const window_columns<K, LAST> &columns) {
@@ -47,7 +47,7 @@ static __device__ inline void read_row(real_of<T> (*to)[EACH], const T *from, co
   }
 }
 
-/* -- results, and with the filters turned the gradient of the images -- */
+/* -- results; and, with flipped filters, the gradient of the images -- */
 
 template <class T> struct depthwise_job {
   const T *x, *weight, *bias;
@@ -55,8 +55,10 @@ template <class T> struct depthwise_job {
   plane_of from, to;
   int padding[2];
   bool turned;
-  int64_t n;      /* threads; else places that threads of all channels have */
-  divider by[3];  /* packed: columns, DOWN rows, channels; else blocks of channels, columns, rows */
+  int64_t n;      /* number of threads; for channels_last: number of positions, each with threads
+                  ** for all channels */
+  divider by[3];  /* packed: columns, groups of DOWN rows, channels; channels_last: blocks of
+                  ** channels, columns, rows */
 };
 
 static __device__ inline uint32_t split(uint32_t *rest, const divider &by) {
@@ -65,9 +67,10 @@ static __device__ inline uint32_t split(uint32_t *rest, const divider &by) {
   return at;
 }
 
-/* This thread's filters, false: it has none. Those of a block of channels_last lie behind each
-** other, and each thread's far from its neighbours': the block turns them in shared memory, whose
-** lines are odd in lumps so that few that are written side by side meet in a bank. */
+/* Loads this thread's filters; returns false if it has none. For channels_last, a block's filters
+** are adjacent in memory, but each thread's filters are far from its neighbours'. The block
+** transposes them in shared memory. Rows there have an odd length in vectors, to avoid bank
+** conflicts. */
 template <class T, int K, int EACH, bool LAST>
 static __device__ inline bool read_filters(real_of<T> (*w)[EACH], const T *from, int64_t count,
                                            bool turned) {
@@ -94,7 +97,7 @@ static __device__ inline bool read_filters(real_of<T> (*w)[EACH], const T *from,
   return true;
 }
 
-/* channels_last: blocks of threads (x, y), x along the channels. */
+/* channels_last: blocks of threads (x, y); x is along the channels. */
 template <class T, int K, int S, bool LAST>
 static __global__ void depthwise_columns(depthwise_job<T> j) {
   typedef real_of<T> R;
@@ -155,14 +158,14 @@ static __global__ void depthwise_columns(depthwise_job<T> j) {
 template <class T> struct depthwise_sums {
   const T *x, *dy;
   T *to;
-  real_of<T> *parts; /* or NULL: straight to `to` */
+  real_of<T> *parts; /* or NULL: write to `to` directly */
   plane_of from, made;
   int stride[2], padding[2];
-  int64_t channels, columns, chunk; /* columns of all images, of a block */
+  int64_t channels, columns, chunk; /* columns of all images, columns of a block */
   divider by_width;
 };
 
-/* Blocks of threads (x, y): x along the channels, and y sharing the columns. */
+/* Blocks of threads (x, y): x is along the channels, and the y share the columns. */
 template <class T, int K, bool LAST> static __global__ void depthwise_filters(depthwise_sums<T> j) {
   typedef real_of<T> R;
   enum { EACH = AT_ONCE<K, LAST>, TAPS = K * K };
@@ -194,7 +197,8 @@ template <class T, int K, bool LAST> static __global__ void depthwise_filters(de
 #pragma unroll
   for (int t = 0; t < TAPS * EACH; t++) done[t] = sum[t % TAPS][t / TAPS];
 #pragma unroll 1
-  for (int t = 0; t < TAPS * EACH; t++) { /* `done` is indexed, and lies in memory; sum need not */
+  for (int t = 0; t < TAPS * EACH; t++) { /* `done` has a variable index and is in local memory;
+                                          ** `sum` stays in registers */
     const R all = join_lane(adds<R>(), done[t]);
     if (threadIdx.y || channel >= j.channels) continue;
     if (j.parts) j.parts[(blockIdx.y * j.channels + channel) * TAPS + t] = all;
@@ -238,7 +242,9 @@ template <class T, int K, bool LAST> static int over_columns(const conv_job &c) 
 
 template <class T, int K, bool LAST> static int over_weights(const conv_job &c) {
   typedef real_of<T> R;
-  enum { EACH = AT_ONCE<K, LAST>, ENOUGH = 1024, FEW = 2 }; /* blocks; columns of a thread */
+  enum { EACH = AT_ONCE<K, LAST>, ENOUGH = 1024, FEW = 2 }; /* channels of a thread; blocks that
+                                                            ** fill a device; least columns of a
+                                                            ** thread */
   const window &w = c.c.w;
   const int64_t channels = c.c.groups / EACH, n = c.to->l.numel;
   unsigned across = 1;
@@ -274,7 +280,8 @@ template <class T, bool LAST> static int compute_laid(const conv_job &c) {
   }
 }
 
-/* Filters and strides that there are kernels for, and channels that can be read side by side. */
+/* Tests if there is a kernel for the filter size and stride, and if channels can be read as
+** vectors. */
 static bool is_depthwise(const conv_job &j) {
   const conv_shape &c = j.c;
   const window &w = c.w;

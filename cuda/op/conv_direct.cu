@@ -1,6 +1,5 @@
-/* conv_direct.cu -- convolution with few channels in a group, as depthwise convolution has them:
-** each result is summed by one thread, each element of the gradient of the filters by a block.
-*/
+/* conv_direct.cu -- convolution with few channels in a group, for example depthwise: each result is
+** computed by one thread, each element of the gradient of the filters by a block. */
 #include "conv.cuh"
 
 /* -- results -- */
@@ -35,7 +34,7 @@ static __global__ void results(conv_shape c, cells at, int64_t n, const T *x, co
 
 /* -- the gradient of the images -- */
 
-/* The window of an axis whose tap stands on element i, or -1. */
+/* The window of an axis whose tap is at element i, or -1. */
 static __device__ inline int window_at(const window &w, int axis, int i, int tap) {
   const int at = i + w.padding[axis] - tap * w.dilation[axis];
   if (at < 0) return -1;
@@ -71,7 +70,7 @@ static __global__ void pixels(conv_shape c, cells at, int64_t n, const T *dy, co
   put(dx + i, sum);
 }
 
-/* -- the gradient of the filters: block (i, s) sums chunk s of all results for element i -- */
+/* -- the gradient of the filters: block (i, s) sums chunk s of all pixels for element i -- */
 
 template <class T>
 static __global__ void filters(conv_shape c, cells at, int64_t depth, int64_t chunk, const T *x,

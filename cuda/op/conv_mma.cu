@@ -1,17 +1,16 @@
-/* conv_mma.cu -- convolution of half types on tensor cores, and of f32 as TF32 where that is
-** allowed: for machines without cuDNN. Products of matrices that are never laid out, as in conv.cu,
-** but of images, filters and results that are channels_last, so that the 16 bytes copied to shared
-** memory at a time (mma_tile.cuh) are neighbouring channels of one place under one tap. What lies
-** otherwise is turned first, where the sums are long enough to be worth it. Volumes have three
-** axes; images have one more, of length 1.
-*/
+/* conv_mma.cu -- convolution of half types on tensor cores, and of f32 as TF32 if the chosen
+** precision allows it; for machines without cuDNN. The im2col matrix is never stored, as in
+** conv.cu, but images, filters and results are channels_last. The 16 bytes copied to shared memory
+** at once (mma_tile.cuh) are then neighbouring channels of one pixel under one tap. Other memory
+** formats are converted first, if the sums are long enough to be worth it. Volumes have three axes;
+** images have a further axis of length 1. */
 #include "conv_tiles.cuh"
 #include "host/device.cuh"
 #include "lib/mma_tile.cuh"
 
 enum { AXES = 3, NOWHERE = INT32_MIN / 2 };
 
-/* -- places and taps as numbers: i = ((rest * n0 + at[0]) * n1 + at[1]) * n2 + at[2] -- */
+/* -- positions and taps as integers: i = ((rest * n0 + at[0]) * n1 + at[1]) * n2 + at[2] -- */
 
 struct counter {
   divider n[AXES];
@@ -29,7 +28,7 @@ static __device__ inline int64_t count_down(const counter &c, uint32_t i, int *a
   return i;
 }
 
-/* The number of element at + by among those of a volume, or -1: it has none. */
+/* The index in a volume of the element at + by, or -1 if it is outside. */
 static __device__ inline int inside_of(const int *size, const int *at, const int *by) {
   const int z = at[0] + by[0], y = at[1] + by[1], x = at[2] + by[2];
   const bool inside = (unsigned)z < (unsigned)size[0] && (unsigned)y < (unsigned)size[1] &&
@@ -39,25 +38,25 @@ static __device__ inline int inside_of(const int *size, const int *at, const int
 
 HD int64_t cells_in(const int *size) { return (int64_t)size[0] * size[1] * size[2]; }
 
-/* Two neighbouring sums, for elements `at` and at + 1 of the result. */
+/* Stores two neighbouring sums to elements `at` and at + 1 of the result. */
 template <class T>
 static __device__ inline void put_sums(T *to, float *parts, int64_t at, float x, float y) {
   if (parts) put_pair(parts + at, x, y);
   else put_pair(to + at, x, y);
 }
 
-/* -- products over places: rows of pixels, columns of channels; the result, or the gradient of the
-** images (BACK) -- */
+/* -- products for each pixel: rows are pixels, columns are channels; the result, or the gradient of
+** the images (BACK) -- */
 
 template <class T> struct places_job {
   const T *from, *weight, *bias;
   T *to;
-  float *parts; /* or NULL: straight to `to` */
+  float *parts; /* or NULL: write to `to` directly */
   conv_tiling tiling;
   conv_side side[AXES];
   int from_size[AXES], to_size[AXES];
   int64_t images, numel;
-  int summed, made; /* channels of a group */
+  int summed, made; /* channels of a group: summed over, and written */
   divider by_summed;
 };
 
@@ -78,7 +77,7 @@ static __device__ inline void enter_axes(block_axes *a, const conv_side *side, c
   __syncthreads();
 }
 
-/* Where a place looks from, in its image. */
+/* The origin of a pixel's window in its image. */
 template <class T> struct conv_spot {
   const T *image;
   int at[AXES];
@@ -96,7 +95,7 @@ static __device__ inline conv_spot<T> spot_of(const places_job<T> &j, const bloc
   return p;
 }
 
-/* The first element of place i in the result, or -1. */
+/* The offset of the first element of pixel i in the result, or -1. */
 template <class T>
 static __device__ inline int64_t made_at(const places_job<T> &j, const block_axes &a,
                                          int64_t group, int64_t places, int64_t i) {
@@ -109,10 +108,10 @@ static __device__ inline int64_t made_at(const places_job<T> &j, const block_axe
   return (cell * j.tiling.groups + group) * j.made;
 }
 
-/* Element k of the sums: a channel under a tap. */
+/* Term k of the sums: a channel under a tap. */
 struct summed_at {
-  int channel, tap; /* the tap's number in the filter */
-  int by[AXES];     /* how far away it looks */
+  int channel, tap; /* the tap's index in the filter */
+  int by[AXES];     /* the offset of its input element on each axis */
 };
 
 template <class T>
@@ -161,7 +160,7 @@ static __global__ void __launch_bounds__(MMA_THREADS) place_tiles(places_job<T> 
       const int64_t at = k + (BACK ? line : along), made = b.column + (BACK ? along : line);
       *inside = at < last && made < j.made;
       if (!*inside) return weight;
-      if (!BACK) return weight + made * depth + at; /* all taps in a row */
+      if (!BACK) return weight + made * depth + at; /* with all taps, they are contiguous */
       const summed_at s = summed_of(j, axes, at);
       return weight + (s.channel * filter_taps + s.tap) * j.made + made;
     };
@@ -181,8 +180,8 @@ static __global__ void __launch_bounds__(MMA_THREADS) place_tiles(places_job<T> 
   });
 }
 
-/* -- the gradient of the filters: rows of filters, columns of their elements, summed over the
-** places of all results -- */
+/* -- the gradient of the filters: rows are filters, columns their elements, summed over all pixels
+** of y -- */
 
 template <class T> struct weight_job {
   const T *x, *dy;
@@ -192,7 +191,7 @@ template <class T> struct weight_job {
   conv_side side[AXES];
   int x_size[AXES];
   counter results, taps;
-  int64_t depth, numel; /* depth: places of all results */
+  int64_t depth, numel; /* depth: number of pixels of y */
   int filters, channels;
   divider by_channels;
 };
@@ -242,7 +241,7 @@ static __global__ void __launch_bounds__(MMA_THREADS) weight_tiles(weight_job<T>
 
 /* -- launching -- */
 
-enum { MANY = 132 }; /* tiles: one for each processor of a large card */
+enum { MANY = 132 }; /* tiles: one for each multiprocessor of a large GPU */
 
 static void sides_of(conv_side *side, const conv_shape &c) {
   side[0] = c.depth.kernel ? c.depth : conv_side{1, 1, 1, 1, 0, 1};
@@ -280,7 +279,7 @@ template <class T, bool BACK> static int over_places(const conv_job &c) {
     j.tiling.classes[d] = classes_of(j.side[d], BACK);
     classes *= j.tiling.classes[d];
     places *= (j.to_size[d] + j.tiling.classes[d] - 1) / j.tiling.classes[d];
-    depth *= j.side[d].kernel; /* a bound, where there are classes */
+    depth *= j.side[d].kernel; /* an upper bound, if there are classes */
   }
   const int64_t tall = (places + 127) / 128 * s.groups * classes;
   if (j.made > 64 && tall * ((j.made + 127) / 128) >= MANY)
@@ -327,9 +326,9 @@ template <class T> static int compute(const conv_job &c) {
   return c.what == CONV_INPUT ? over_places<T, true>(c) : over_places<T, false>(c);
 }
 
-/* -- whether -- */
+/* -- conditions -- */
 
-/* Tensor cores, of what can be copied 16 bytes at a time. */
+/* Tests if tensor cores can be used: the dtype fits and rows can be copied 16 bytes at a time. */
 static bool suits(const conv_job &j) {
   const int dtype = j.to->l.dtype, each = dtype == MOTH_F32 ? 4 : 8;
   return dtype != MOTH_F64 && (dtype != MOTH_F32 || moth_cudnn_is(j.ctx, MOTH_CUDNN_TF32)) &&
@@ -339,9 +338,10 @@ static bool suits(const conv_job &j) {
          j.x->l.numel < INT32_MAX && j.y->l.numel < INT32_MAX;
 }
 
-/* Long sums, of tensors that are images or volumes. */
+/* Tests if converting to channels_last is worth it: sums are long, and the tensors are images or
+** volumes. */
 static bool is_worth_turning(const conv_job &j) {
-  enum { LONG = 128 }; /* so many products an element: otherwise the copies take longer */
+  enum { LONG = 128 }; /* with fewer products for each element, the copies take longer */
   int64_t sum = j.what == CONV_INPUT ? j.c.filters : j.c.channels;
   for (int d = 2; d < j.w->l.ndim; d++) sum *= j.w->l.shape[d];
   return sum >= LONG && j.x->l.ndim == (j.c.depth.kernel ? 5 : 4);

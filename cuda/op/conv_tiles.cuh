@@ -1,7 +1,6 @@
-/* conv_tiles.cuh -- convolution as products of matrices that are never laid out (conv.cu,
-** conv_mma.cu): which taps the places of an axis see, which tile of the result a block makes, and
-** sums that are split among blocks and joined in order, so that results repeat.
-*/
+/* conv_tiles.cuh -- convolution as matrix products without a stored im2col matrix (conv.cu,
+** conv_mma.cu): the taps for the positions of an axis, the tile of the result for each block, and
+** sums that are split among blocks and joined in order, so that results repeat. */
 #ifndef MOTH_CUDA_CONV_TILES_CUH
 #define MOTH_CUDA_CONV_TILES_CUH
 
@@ -9,9 +8,9 @@
 
 /* -- axes -- */
 
-/* One axis for one class of places: tap k is the kernel's first_tap + k * next_tap, and looks at
-** an element that is at_tap + k * by_tap away from where place i looks, at + i * by; place i is
-** element first + i * next of what is made. */
+/* One axis for one class of positions. Tap k is the kernel's tap first_tap + k * next_tap. For
+** position i it reads the element at i * by + at_tap + k * by_tap. Position i is element first + i
+** * next of the output. */
 struct conv_axis {
   int taps, first_tap, next_tap, at_tap, by_tap;
   int places, at, by, first, next;
@@ -30,11 +29,12 @@ HD conv_side side_on(const window &w, int i) {
   return conv_side{w.in[i], w.out[i], w.kernel[i], w.stride[i], w.padding[i], w.dilation[i]};
 }
 
-/* back: of the gradient of the images, whose pixels fall into classes that see the same taps. */
+/* back: for the gradient of the images, whose pixels are split into classes that use the same taps.
+*/
 static __device__ inline conv_axis axis_of(const conv_side &c, bool back, int number) {
   const int s = c.stride, d = c.dilation;
   if (!back) return conv_axis{c.kernel, 0, 1, 0, d, c.out, -c.padding, s, 0, 1};
-  /* pixels with pixel + padding = rest (mod s) see taps with tap * d = rest (mod s) */
+  /* pixels with pixel + padding = rest (mod s) use taps with tap * d = rest (mod s) */
   const int rest = (int)(((int64_t)number + c.padding) % s), next = s / common_divisor(d, s);
   int tap = 0;
   while (tap < next && (int)((int64_t)tap * d % s) != rest) tap++;
@@ -52,21 +52,21 @@ static __device__ inline conv_axis axis_of(const conv_side &c, bool back, int nu
   return a;
 }
 
-/* How many classes the elements of an axis fall into. */
+/* The number of classes for the elements of an axis. */
 static inline int classes_of(const conv_side &c, bool back) {
   return !back ? 1 : c.stride < c.in ? c.stride : c.in;
 }
 
 /* -- blocks -- */
 
-/* How a grid shares the work: a block has a tile of the result, of one group and class, and a part
-** of its sums, `chunk` deep. */
+/* How a grid divides the work: a block has a tile of the result, in one group and class, and a
+** range of its sums, `chunk` long. */
 struct conv_tiling {
   int64_t groups, row_tiles, column_tiles, splits, chunk;
   int classes[3];
 };
 
-struct conv_block { /* where one works; `number` is that of its class on each axis */
+struct conv_block { /* a block's part; `number` is the index of its class on each axis */
   int64_t row, column, group, split;
   int number[3];
 };
@@ -89,9 +89,9 @@ template <class S> static __device__ inline conv_block block_of(const conv_tilin
   return b;
 }
 
-/* Tiles for a result of numel elements, rows by columns in each group and class. How often its
-** sums, `depth` long, are split is said by a shape, not by a machine, so that results are the same
-** on all of them. */
+/* Chooses tiles for a result of numel elements, rows by columns in each group and class. The number
+** of splits of a sum of length `depth` depends on the shape and not on the device, so that results
+** are the same on all devices. */
 template <class S>
 static void plan_tiles(conv_tiling *t, int64_t rows, int64_t columns, int64_t depth,
                        int64_t numel) {
@@ -109,8 +109,8 @@ static void plan_tiles(conv_tiling *t, int64_t rows, int64_t columns, int64_t de
   if (t->splits < 1) t->splits = 1;
 }
 
-/* Calls run(parts, grid), which launches a kernel of tiles; parts: where sums that are split go, to
-** be joined here, or NULL. */
+/* Calls run(parts, grid), which launches a kernel of tiles; parts: the memory for split sums, which
+** are joined here, or NULL. */
 template <class R, class F>
 static int run_tiles(const conv_job &c, const conv_tiling &t, F run) {
   moth_tensor *parts = NULL;

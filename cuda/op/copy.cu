@@ -1,4 +1,4 @@
-/* copy.cu -- copies: on the device with conversion and broadcasting, and between it and the CPU. */
+/* copy.cu -- copies: on the device with conversion and broadcasting, and between device and CPU. */
 #include "host/device.cuh"
 #include "lib/walk.cuh"
 
@@ -28,7 +28,7 @@ template <class T> static __global__ void convert_any(walk<2> w, int dtype) {
   put_as(dtype, w.of[0].at + at[0], get(element<T>(w.of[1], at[1])));
 }
 
-/* Between f32 and a half type, elements side by side: several a thread. */
+/* Converts between f32 and a half type, contiguous elements: several for each thread. */
 enum { CONVERTED = 4 };
 template <class X, class Y> static __global__ void convert_runs(int64_t n, Y *y, const X *x) {
   const int64_t i = thread_number() * CONVERTED;
@@ -50,7 +50,7 @@ template <class T> static __global__ void move_any(walk<2> w) {
   *(T *)(void *)(w.of[0].at + at[0]) = *element<T>(w.of[1], at[1]);
 }
 
-/* 16 bytes a thread, as walk_packs allows it. */
+/* 16 bytes for each thread; walk_packs has checked that it is possible. */
 template <class T> static __global__ void move_runs(walk<2> w) {
   enum { EACH = 16 / sizeof(T) };
   const int64_t first = thread_number() * EACH, left = w.n - first;
@@ -60,17 +60,16 @@ template <class T> static __global__ void move_runs(walk<2> w) {
   write_run(w, 0, at[0], left, read_run<T, EACH>(w, 1, at[1], left));
 }
 
-/* -- one whose tensors have their elements side by side in different dimensions: tiles of both pass
-** through shared memory, so that it is read and written in rows (Ruetsch and Micikevicius,
-** "Optimizing matrix transpose in CUDA", 2009) -- */
+/* -- transposed copies: tiles pass through shared memory, so that both tensors are accessed in rows
+** (Ruetsch and Micikevicius, "Optimizing matrix transpose in CUDA", 2009) -- */
 
 enum { SIDE = 32, DOWN = 8 };
 
 struct turning {
   char *y;
   const char *x;
-  int64_t size[2]; /* of the dimension where y's lie side by side, and of that where x's do */
-  int64_t x_step, y_step; /* in the other one's */
+  int64_t size[2]; /* of y's contiguous dimension, and of x's */
+  int64_t x_step, y_step; /* strides in the other tensor's contiguous dimension */
   quotient_by tiles[2];
   walk<2> rest; /* all further dimensions */
 };
@@ -94,7 +93,8 @@ template <class T> static __global__ void turn_tiles(turning t) {
         tile[lane][k];
 }
 
-/* The dimension of w in which the source's elements lie side by side, or 0: not worth it. */
+/* The dimension of w in which the source is contiguous, or 0 if a transposed copy is not worth it.
+*/
 static int other_side(const walk<2> &w, int size) {
   if (w.of[1].is_held || w.step[0][0] != size || w.step[0][1] == size || w.wide[0] < SIDE / 2)
     return 0;
@@ -122,7 +122,7 @@ static int turn_here(const moth_tensor *y, const walk<2> &w, int d) {
   });
 }
 
-/* The runs, if it is what they are for; else *done is false. */
+/* Copies with conversion if both are contiguous; else *done is false. */
 static int convert_flat(moth_tensor *y, const moth_tensor *x, const walk<2> &w, bool *done) {
   const int to = moth_dtype_size[y->l.dtype], from = moth_dtype_size[x->l.dtype];
   const int sizes[2] = {to, from};
@@ -176,10 +176,10 @@ static int copy_here(moth_tensor *y, const moth_tensor *x) {
   });
 }
 
-/* -- between the two -- */
+/* -- between device and CPU -- */
 
-/* Bytes from ordinary memory, by way of page-locked blocks: what the CPU does next may change them
-** at once. It waits only where more than MOST_STAGED of them have not gone yet. */
+/* Copies from ordinary memory through page-locked blocks: the CPU may change the source when this
+** returns. Waits only while more than MOST_STAGED bytes have not been copied to the device yet. */
 static cudaError_t stage(const moth_queue *q, char *to, const char *from, int64_t n) {
   const int64_t EACH = (int64_t)4 << 20, MOST_STAGED = (int64_t)64 << 20;
   cudaError_t error = cudaSuccess;
@@ -196,7 +196,7 @@ static cudaError_t stage(const moth_queue *q, char *to, const char *from, int64_
   return error;
 }
 
-/* n bytes between the device and a tensor of the CPU, which may be page-locked. */
+/* Copies n bytes between the device and a CPU tensor, which may be page-locked. */
 static int move_bytes(moth_ctx *ctx, int device, const moth_tensor *host, void *there, int64_t n,
                       cudaMemcpyKind kind) {
   const moth_queue *q = moth_queue_of(ctx, device);
@@ -217,18 +217,19 @@ static int move_bytes(moth_ctx *ctx, int device, const moth_tensor *host, void *
   return moth_launched(ctx, q, error);
 }
 
-/* A copy from the CPU, all of it asked for, is to be there when it returns, as far as anybody can
-** tell: the CPU waits only where it might change page-locked bytes. */
+/* Makes a submitted copy from the CPU appear complete: the CPU waits only where it could otherwise
+** change page-locked source bytes. */
 static int finish_copy(moth_tensor *y, const moth_tensor *from) {
   if (from->l.ndim > 0 && moth_pinned_of(from)) return moth_wait(y->ctx, y->l.device);
   moth_place *p = moth_place_seen(y->ctx, y->l.device);
-  const bool now = p && !moth_stream_now(p)->graphs.now; /* else it is done with the graph */
+  const bool now = p && !moth_stream_now(p)->graphs.now; /* otherwise it is complete when the graph
+                                                         ** has run */
   const cudaError_t error = now ? moth_stream_copied(moth_stream_now(p)) : cudaSuccess;
   if (error) return moth_fail_cuda(y->ctx, "other streams cannot wait for a copy", error);
   return p ? MOTH_OK : moth_status(y->ctx);
 }
 
-/* A fresh tensor in x's shape, of another dtype and on another device. */
+/* A new tensor of x's shape, of the given dtype and on the given device. */
 static moth_tensor *fresh_like(const moth_tensor *x, int dtype, int device) {
   moth_layout l = x->l;
   l.dtype = (uint8_t)dtype;
@@ -241,19 +242,20 @@ static bool same_shape(const moth_tensor *a, const moth_tensor *b) {
          memcmp(a->l.shape, b->l.shape, sizeof(int64_t) * (size_t)a->l.ndim) == 0;
 }
 
-/* Whether what lies on one side may go as it is to the other, y's elements all channels_last. */
+/* Tests if channels_last bytes can be copied without reordering, for a y that is channels_last. */
 static bool goes_as_channels_last(const moth_tensor *y, const moth_tensor *x) {
   return same_shape(y, x) && moth_is_channels_last(y) && x->l.dtype == y->l.dtype;
 }
 
-/* An owned tensor with x's elements, packed and of a dtype; channels_last only if that is x's. */
+/* A new tensor with x's elements, packed, of a dtype; channels_last only if x is. The caller
+** releases it. */
 static moth_tensor *ready(const moth_tensor *x, int dtype, bool channels_last) {
   return x->l.dtype == dtype ? moth_packed_as(x, channels_last) : moth_cast(x, dtype);
 }
 
-/* From the CPU: packed and converted there, which moves the fewest bytes if y's type is small. */
+/* From the CPU: packed and converted there if y's type is small, to copy fewer bytes. */
 static int copy_in(moth_tensor *y, const moth_tensor *x, bool wait) {
-  if (x->l.ndim == 0) { /* goes along with the kernel */
+  if (x->l.ndim == 0) { /* passed as a kernel argument */
     int status = copy_here(y, x);
     return !status && wait ? finish_copy(y, x) : status;
   }
@@ -276,7 +278,7 @@ static int copy_in(moth_tensor *y, const moth_tensor *x, bool wait) {
   return status;
 }
 
-/* To the CPU, which waits for it unless it need not and the memory is page-locked. */
+/* To the CPU. Waits for the copy unless `wait` is false and the memory is page-locked. */
 static int copy_out(moth_tensor *y, const moth_tensor *x, bool wait) {
   moth_ctx *ctx = y->ctx;
   const bool channels_last = goes_as_channels_last(y, x);

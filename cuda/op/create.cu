@@ -1,4 +1,4 @@
-/* create.cu -- numbers counted up, ones on a diagonal, and the triangles of matrices. */
+/* create.cu -- arange, linspace, eye, tril and triu. */
 #include "../../core/op/create.h"
 
 #include "lib/rows.cuh"
@@ -18,7 +18,7 @@ template <class F> static int make_all(moth_tensor *y, F f) {
   });
 }
 
-/* -- arange: in integers if all three are whole -- */
+/* -- arange: in integers if all three arguments are integers -- */
 
 struct whole_steps {
   int64_t start, step;
@@ -51,7 +51,7 @@ MOTH_CUDA(arange) {
   return make_all(out[0], real_steps{number_of(a->start), number_of(a->step)});
 }
 
-/* -- linspace: from both ends, so that both bounds are exact and the values symmetric -- */
+/* -- linspace: from both ends, so that both bounds are exact and the values are symmetric -- */
 
 struct both_ends {
   double start, stop, step;
@@ -80,7 +80,7 @@ MOTH_CUDA(eye) {
 
 /* -- tril, triu -- */
 
-/* Of row r the columns from r + diagonal on are above, that one included. */
+/* In row r, columns from r + diagonal on are above; that column is included. */
 template <class T>
 static __global__ void keep_triangle(int64_t n, quotient_by columns, quotient_by rows,
                                      int64_t diagonal, bool upper, const T *x, T *y) {

@@ -1,7 +1,6 @@
-/* ctc.cu -- connectionist temporal classification: a block reads one sequence, step after step, its
-** threads being the states (core/kernel/ctc_real.h says which); then one for each step and sequence
-** adds up the shares of the states that stand for one class, in the same order each time.
-*/
+/* ctc.cu -- connectionist temporal classification. A block processes one sequence, one time step
+** after another; its threads are the states (defined in core/kernel/ctc_real.h). Then a block for
+** each step and sequence sums the probabilities of all states of a class, in a fixed order. */
 #include "../../core/op/ctc.h"
 
 #include "lib/reduce.cuh"
@@ -9,12 +8,12 @@
 
 template <class T> struct ctc_problem {
   typedef real_of<T> R;
-  int64_t steps, samples, classes, blank, wide; /* wide: targets of a row */
+  int64_t steps, samples, classes, blank, wide; /* wide: length of a row of targets */
   const T *x;                                   /* (T, N, C) */
   const int64_t *targets, *steps_of, *targets_of;
   moth_trouble *trouble;
 
-  __device__ static R none() { return (R)-1e30; } /* stands for log 0 */
+  __device__ static R none() { return (R)-1e30; } /* used as log 0 */
   __device__ int64_t steps_in(int64_t n) const {
     const int64_t k = steps_of[n];
     return k < 0 ? 0 : k > steps ? steps : k;
@@ -23,7 +22,7 @@ template <class T> struct ctc_problem {
     const int64_t k = targets_of[n];
     return k < 0 ? 0 : k > wide ? wide : k;
   }
-  /* The class of a state; what is none is told of, and taken for the blank. */
+  /* The class of a state. An invalid class is reported and replaced by the blank. */
   __device__ int64_t label(int64_t n, int64_t s) const {
     if (!(s & 1)) return blank;
     const int64_t c = targets[n * wide + (s >> 1)];
@@ -35,7 +34,7 @@ template <class T> struct ctc_problem {
     const R v = (R)get(x + (t * samples + n) * classes + label(n, s));
     return v < none() ? none() : v;
   }
-  /* Whether state s is reached from s - 2. */
+  /* Tests if state s can be reached from s - 2. */
   __device__ bool skips(int64_t n, int64_t s) const {
     return (s & 1) && s > 1 && label(n, s) != label(n, s - 2);
   }
@@ -45,7 +44,7 @@ template <class T> struct ctc_problem {
   }
 };
 
-/* Rows of all steps are kept, (N, T, L), or two of them. */
+/* Keeps the rows of all steps, (N, T, L), or only two rows. */
 template <class T>
 static __device__ real_of<T> read_through(const ctc_problem<T> &p, int64_t n, int64_t states,
                                           bool keep, real_of<T> *rows, int64_t wide) {
@@ -81,7 +80,8 @@ static __global__ void find_losses(ctc_problem<T> p, real_of<T> *rows, T *loss) 
   if (threadIdx.x == 0) put(loss + n, total < p.none() / 2 ? (R)INFINITY : -total);
 }
 
-/* Where the class of each target comes next, if at all; inverted unless it comes here first. */
+/* Links each target to the next target of the same class, if any; the first one of a class is
+** marked by an inverted link. */
 template <class T>
 static __device__ void link_targets(const ctc_problem<T> &p, int64_t n, int *link) {
   const int targets = (int)p.targets_in(n);
@@ -95,7 +95,8 @@ static __device__ void link_targets(const ctc_problem<T> &p, int64_t n, int *lin
   }
 }
 
-/* rows := the share of each state at each step; totals := the logarithm of that of all ways. */
+/* rows := the probability of each state at each step; totals := the log probability of all paths.
+*/
 template <class T>
 static __global__ void find_shares(ctc_problem<T> p, real_of<T> *rows, real_of<T> *pair,
                                    real_of<T> *totals, int *links) {
@@ -110,12 +111,12 @@ static __global__ void find_shares(ctc_problem<T> p, real_of<T> *rows, real_of<T
   if (threadIdx.x == 0) totals[n] = total;
   for (int64_t s = threadIdx.x; s < states; s += blockDim.x)
     behind[s] = s >= states - 2 ? 0 : none;
-  __syncthreads(); /* all have the total; its row may change */
+  __syncthreads(); /* all threads have read the total; its row may change */
   for (int64_t t = steps - 1; t >= 0; t--) {
     for (int64_t s = threadIdx.x; s < states; s += blockDim.x) {
       R *share = rows + t * wide + s;
       const R size = *share + behind[s] - total;
-      *share = exp(size > 0 ? (R)0 : size); /* above 0 by rounding */
+      *share = exp(size > 0 ? (R)0 : size); /* rounding can make it positive */
       q[s] = behind[s] + p.emits(t, n, s);
     }
     __syncthreads();
@@ -126,7 +127,7 @@ static __global__ void find_shares(ctc_problem<T> p, real_of<T> *rows, real_of<T
   }
 }
 
-/* One step of one sequence: minus the shares of each class, times the gradient of the loss. */
+/* One step of one sequence: minus the probability of each class, times the gradient of the loss. */
 template <class T>
 static __global__ void add_shares(ctc_problem<T> p, const real_of<T> *rows,
                                   const real_of<T> *totals, const int *links, const T *dy,
@@ -164,7 +165,7 @@ static __global__ void add_shares(ctc_problem<T> p, const real_of<T> *rows,
 
 /* -- launching -- */
 
-typedef struct ctc_inputs { /* owned, packed */
+typedef struct ctc_inputs { /* packed tensors, released after use */
   moth_tensor *x, *targets, *steps, *counts;
 } ctc_inputs;
 

@@ -1,14 +1,13 @@
-/* detect.cu -- non-maximum suppression, as core/op/detect.c has it: first which boxes overlap too
-** much, a bit for each pair; then one block goes through the boxes, 64 at a time, since whether one
-** still stands is known when all before it are done.
-*/
+/* detect.cu -- non-maximum suppression, as in core/op/detect.c. A first kernel finds the pairs of
+** boxes that overlap too much, one bit for each pair. Then one block processes the boxes in order,
+** 64 at a time: a box is kept if no kept box before it overlaps it. */
 #include "../../core/op/detect.h"
 
 #include "lib/reduce.cuh"
 
-enum { WORD = 64 }; /* boxes that a word has bits for */
+enum { WORD = 64 }; /* number of boxes for each word of bits */
 
-/* Word w of box i: which of the boxes from 64 w on, behind i, overlap it too much. */
+/* Word w of box i: the bits of the boxes from 64 w on, after i, that overlap it too much. */
 template <class T>
 static __global__ void find_overlaps(int64_t n, int64_t words, const T *boxes, const int64_t *idx,
                                      double threshold, uint64_t *over) {
@@ -17,7 +16,7 @@ static __global__ void find_overlaps(int64_t n, int64_t words, const T *boxes, c
   __shared__ int64_t classes[WORD];
   const int t = (int)threadIdx.x;
   const int64_t first = (int64_t)blockIdx.x * WORD, i = (int64_t)blockIdx.y * WORD + t;
-  if (blockIdx.x < blockIdx.y) return; /* nothing behind */
+  if (blockIdx.x < blockIdx.y) return; /* all of these boxes come earlier */
   if (first + t < n) {
     for (int k = 0; k < 4; k++) side[t][k] = get(boxes + 4 * (first + t) + k);
     classes[t] = idx ? idx[first + t] : 0;
@@ -39,7 +38,7 @@ static __global__ void find_overlaps(int64_t n, int64_t words, const T *boxes, c
   over[i * words + blockIdx.x] = bits;
 }
 
-/* gone: a word for each 64 boxes. */
+/* gone: removed boxes, a word for each 64 boxes. */
 static __global__ void keep_best(int64_t n, int64_t words, const uint64_t *over, uint64_t *gone,
                                  uint8_t *keep) {
   __shared__ uint64_t own[WORD], stand;

@@ -1,13 +1,12 @@
-/* dropout.cu -- dropout: masks drawn with the words that the CPU draws, and applied in the same
-** pass. Images that are channels_last stay so, and get the mask
-** that they would get in row-major order.
-*/
+/* dropout.cu -- dropout: masks from the same random words as on the CPU, applied in the same pass.
+** channels_last images keep their memory format; their mask has the same values as in row-major
+** order. */
 #include "../../core/op/dropout.h"
 
 #include "lib/philox.cuh"
 #include "lib/rows.cuh"
 
-/* Images, or volumes, that are channels_last. */
+/* Images, or volumes, in channels_last. */
 struct images {
   quotient_by channels, plane;
 };
@@ -18,7 +17,7 @@ static images images_of(const moth_layout *l) {
   return images{quotients(l->shape[1], l->numel), quotients(plane, l->numel)};
 }
 
-/* The number that their i-th element would have in row-major order. */
+/* The row-major index of element i in memory order. */
 HD int64_t row_major(const images &m, int64_t i) {
   const int64_t pixel = divide(i, m.channels), image = divide(pixel, m.plane);
   const int64_t channel = image * m.channels.by + i - pixel * m.channels.by;
@@ -29,7 +28,8 @@ template <class T> static __device__ inline void keep(bool kept, const T *x, rea
   put(y, kept ? get(x) * by : 0);
 }
 
-/* A thread draws for four bytes of the mask, from word `least` on set, and as many elements. */
+/* A thread draws four bytes of the mask (a byte is 1 if its word is at least `least`) and writes
+** four elements. */
 template <class T>
 static __global__ void drop(int64_t n, stream s, uint64_t least, double by, const T *x,
                             uint8_t *mask, T *y) {
@@ -53,7 +53,7 @@ static __global__ void drop(int64_t n, stream s, uint64_t least, double by, cons
   write_lump(y + first, out);
 }
 
-/* Whether the mask's byte number `at` is set. */
+/* Returns byte `at` of the mask. */
 static __device__ inline bool is_set(const stream &s, int64_t at, uint64_t least) {
   const words w = philox(s, (uint64_t)at / 4);
   bool set = false;
@@ -61,7 +61,7 @@ static __device__ inline bool is_set(const stream &s, int64_t at, uint64_t least
   return set;
 }
 
-/* The same of images, whose mask lies as they do. */
+/* The same for images; their mask has the same memory format. */
 template <class T>
 static __global__ void drop_images(int64_t n, images m, stream s, uint64_t least, double by,
                                    const T *x, uint8_t *mask, T *y) {
@@ -72,8 +72,8 @@ static __global__ void drop_images(int64_t n, images m, stream s, uint64_t least
   keep(kept, x + i, (real_of<T>)by, y + i);
 }
 
-/* Each byte is for `run` elements in a row -- `apart`: of images that are channels_last, where they
-** lie elsewhere -- and is written by the thread of the first. */
+/* Each mask byte is for `run` elements and is written by the thread of the first one. The elements
+** are adjacent, or `apart` for channels_last images. */
 template <class T, int EACH>
 static __global__ void drop_runs(int64_t n, images m, bool apart, quotient_by run, stream s,
                                  uint64_t least, double by, const T *x, uint8_t *mask, T *y) {
@@ -93,7 +93,7 @@ static __global__ void drop_runs(int64_t n, images m, bool apart, quotient_by ru
   write_lump(y + first, out);
 }
 
-/* Each byte of the mask is for `run` elements in a row. */
+/* Each byte of the mask is for `run` adjacent elements. */
 template <class T, int EACH>
 static __global__ void apply(int64_t n, quotient_by run, double by, const T *x,
                              const uint8_t *mask, T *y) {
@@ -106,7 +106,7 @@ static __global__ void apply(int64_t n, quotient_by run, double by, const T *x,
   write_lump(y + first, out);
 }
 
-/* The same of images, whose mask is for their first dimensions. */
+/* The same for images whose mask covers the first dimensions only. */
 template <class T>
 static __global__ void apply_images(int64_t n, images m, quotient_by run, double by, const T *x,
                                     const uint8_t *mask, T *y) {
@@ -131,7 +131,7 @@ static int apply_run(const moth_tensor *x, const moth_tensor *mask, double by, m
                 data<T>(y));
 }
 
-/* Whether both begin at multiples of so many elements. */
+/* Tests if both tensors are aligned for vectors of `el` elements. */
 static bool aligned(const moth_tensor *x, const moth_tensor *y, int elements) {
   const uintptr_t size = (uintptr_t)elements * (uintptr_t)moth_dtype_size[y->l.dtype];
   return (uintptr_t)moth_address(x) % size == 0 && (uintptr_t)moth_address(y) % size == 0;
@@ -139,7 +139,7 @@ static bool aligned(const moth_tensor *x, const moth_tensor *y, int elements) {
 
 static double scale_of(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 
-/* A byte is set where its word reaches p 2^32; none does for p = 1. */
+/* A mask byte is 1 if its word is at least p 2^32; for p = 1 all are 0. */
 static int dropout_run(const moth_tensor *input, double p, bool training, moth_tensor *generator,
                        moth_tensor **out) {
   moth_ctx *ctx = input->ctx;

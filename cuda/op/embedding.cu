@@ -1,18 +1,17 @@
-/* embedding.cu -- rows of a table by their numbers, and the way back: rows are added up token by
-** token, each in the order of the list.
-*/
+/* embedding.cu -- rows of a table by their indices, and the gradient: rows are summed for each
+** token, in list order. */
 #include "../../core/op/embedding.h"
 
 #include "lib/pick.cuh"
 
-/* Counting by atomics is exact, in whatever order. */
+/* Atomic counts are exact in any order. */
 static __global__ void count_tokens(int64_t n, const int64_t *at, int64_t first, int64_t rows,
                                     int *count) {
   const int64_t i = thread_number(), token = i < n ? at[i] - first : -1;
   if ((uint64_t)token < (uint64_t)rows) atomicAdd(&count[token], 1);
 }
 
-/* Row i of x belongs to the token at[i], or i itself: times the token's share. */
+/* Multiplies row i of x by the share of its token at[i], or of token i. */
 template <class T>
 static __global__ void times_share(int64_t n, int64_t d, const int64_t *at, int64_t first,
                                    const int *count, int64_t rows, int64_t padding, T *x) {
@@ -50,7 +49,7 @@ static int64_t real_padding(int64_t padding, int64_t rows) {
   return padding == MOTH_NO_INT ? -1 : padding < 0 ? padding + rows : padding;
 }
 
-/* y itself, or where it is computed if it is of a half type. Owned. */
+/* y itself, or an f32 scratch tensor if y has a half type. The caller releases it. */
 static moth_tensor *computed(moth_tensor *y) {
   if (!moth_is_half(y->l.dtype)) return moth_packed(y);
   moth_layout l = y->l;
@@ -95,7 +94,7 @@ MOTH_CUDA(embedding_back) {
   return status;
 }
 
-/* -- renorm: a warp for each token, by the first of its places in the ordered list -- */
+/* -- renorm: a warp for each token, at its first position in the sorted list -- */
 
 enum { NORM_1, NORM_2, NORM_MOST, NORM_P };
 
@@ -126,7 +125,7 @@ static __global__ void shorten(pick k, int64_t d, int64_t step, double most, dou
   if (!(norm > most)) return;
   for (int64_t j = lane; j < d; j += WARP) {
     T *x = (T *)(void *)(row + j * step);
-    put(x, (double)get(x) * (most / (norm + 1e-7))); /* PyTorch's nudge */
+    put(x, (double)get(x) * (most / (norm + 1e-7))); /* PyTorch's epsilon */
   }
 }
 

@@ -1,24 +1,24 @@
-/* factor.cu -- cholesky and lu, as core/op/factor.c has them; qr.cu has qr. What neither has the
-** engine computes on the CPU.
+/* factor.cu -- cholesky and lu, as in core/op/factor.c; qr.cu has qr. All other factorizations run
+** on the CPU.
 **
-** A matrix that fits a tile is factored by one block. A larger one is a loop over the tiles of the
-** diagonal: a block factors the tile, the next launch divides the tiles below it, a third subtracts
-** products of those from what is left of the matrix.
-*/
+** A matrix that fits a tile is factored by one block. A larger matrix is a loop over the tiles of
+** the diagonal: a block factors the tile, the next launch divides the tiles below it, a third
+** launch subtracts their products from the remaining matrix. */
 #include "../../core/op/factor.h"
 
 #include "lib/lu.cuh"
 
-/* One factorization: y, n by n, is turned where the upper triangle is asked for, so that kernels
-** see the lower one; codes tell where it broke down, 0: nowhere. */
+/* One factorization. y is n by n, and transposed if the upper triangle is requested, so that
+** kernels see the lower one. codes: the row at which the factorization failed; 0: it succeeded. */
 template <class T> struct cholesky_of {
   matrices<T> x, y;
   int64_t n, count;
   int32_t *codes;
-  moth_trouble *trouble; /* of the last launch; NULL: codes are all that is told */
+  moth_trouble *trouble; /* of the last launch; NULL: only codes report errors */
 };
 
-/* The lower triangle of d := its factor; the first leading block that is not positive-definite. */
+/* The lower triangle of d := its factor. Returns the first leading minor that is not
+** positive-definite, or 0. */
 template <class T> static __device__ inline int cholesky_in(tile<T> &d, int n) {
   for (int j = 0; j < n; j++) {
     if (!(d[j][j] > 0)) return j + 1;
@@ -55,7 +55,7 @@ template <class T> static __global__ void cholesky_small(cholesky_of<T> p) {
   if (code && p.trouble) report(p.trouble, TROUBLE_DEFINITE, code, 0);
 }
 
-/* -- of many tiles -- */
+/* -- larger matrices -- */
 
 template <class T> static __global__ void cholesky_load(cholesky_of<T> p) {
   if (thread_number() >= p.count * p.n * p.n) return;
@@ -76,7 +76,7 @@ template <class T> static __global__ void cholesky_diagonal(cholesky_of<T> p, in
   store_tile(d, y, n, n);
 }
 
-/* Y := Y L'^-1 for each tile Y below: L Y' = Y' is solved, as `turned`. */
+/* Y := Y L'^-1 for each tile Y below: solves L Y' = Y', on the transposed tile. */
 template <class T>
 static __global__ void cholesky_below(cholesky_of<T> p, int64_t from, int64_t tiles) {
   __shared__ tile<T> d, t;
@@ -133,13 +133,14 @@ static int cholesky_large(moth_ctx *ctx, int device, cholesky_of<T> p, bool repo
       status = launch_on(ctx, q, cholesky_rest<T>, grid_for(p.count * tiles * tiles), BLOCK, 0, p,
                          from, tiles);
   }
-  q = status ? NULL : moth_queue_of(ctx, device); /* asked again: `trouble` belongs to one launch */
+  q = status ? NULL : moth_queue_of(ctx, device); /* get the queue again: `trouble` belongs to one
+                                                  ** launch */
   if (!q) return moth_status(ctx);
   p.trouble = reports ? q->trouble : NULL;
   return launch_on(ctx, q, cholesky_end<T>, each, BLOCK, 0, p);
 }
 
-/* codes: NULL, or where they are wanted. */
+/* codes: the output for error codes, or NULL. */
 static int cholesky(const linalg_cholesky_args *a, moth_tensor *y, moth_tensor *codes,
                     bool reports) {
   const moth_layout &l = a->A->l;
@@ -169,7 +170,7 @@ MOTH_CUDA(linalg_cholesky_ex) {
   return cholesky(&same, out[0], out[1], a->check_errors);
 }
 
-/* -- lu, of a tile -- */
+/* -- lu, one tile -- */
 
 template <class T> static __global__ void lu_small(lu_of<T> p) {
   __shared__ tile<T> d;
@@ -183,7 +184,7 @@ template <class T> static __global__ void lu_small(lu_of<T> p) {
     p.pivots[blockIdx.x * p.k + threadIdx.x] = finite ? swaps[threadIdx.x] : (int)threadIdx.x;
 }
 
-/* -- lu, of many tiles: panel by panel, as wide as a tile -- */
+/* -- lu, larger matrices: panel by panel; a panel is as wide as a tile -- */
 
 template <class T> static __global__ void lu_load(lu_of<T> p) {
   if (thread_number() >= p.count * p.m * p.n) return;
@@ -205,8 +206,8 @@ static __global__ void __launch_bounds__(PANEL, 1) lu_panel(lu_of<T> p, int32_t 
   if (threadIdx.x == 0 && !before) p.codes[i] = code;
 }
 
-/* The rows that a panel has swapped, in all columns but its own; of those on its right they become
-** rows of U. At most twice TILE rows move: those of the panel's tile, and those that came there. */
+/* Applies a panel's row swaps to all other columns; in columns to its right, the rows become rows
+** of U. At most 2 TILE rows change: the rows of the panel's tile and the rows swapped with them. */
 template <class T>
 static __global__ void lu_beside(lu_of<T> p, int64_t from, int64_t tiles) {
   __shared__ tile<T> d, t, s;
@@ -301,7 +302,7 @@ template <class T> int lu_large(moth_ctx *ctx, const moth_queue *q, const lu_of<
 }
 
 template <class T> int lu_finish(moth_ctx *ctx, int device, lu_of<T> p, bool reports) {
-  const moth_queue *q = moth_queue_of(ctx, device); /* again: a launch has its own `trouble` */
+  const moth_queue *q = moth_queue_of(ctx, device); /* again: each launch has its own `trouble` */
   if (q && reports) p.trouble = q->trouble;
   return launch_on(ctx, q, lu_end<T>, blocks_for(p.count * p.m * p.n), BLOCK, 0, p);
 }

@@ -1,10 +1,9 @@
-/* fft.cu -- Fourier transforms along a dimension, as core/op/fft.c has them.
+/* fft.cu -- Fourier transforms along a dimension, as in core/op/fft.c.
 **
-** A block transforms a signal in shared memory, by passes that reorder as they go (Stockham 1966);
-** what does not fit goes through global memory, a launch for each pass. Lengths with a large prime
-** factor become convolutions (Bluestein 1970). Roots of unity, and the filters of these, are
-** computed in f64; a stream keeps those it used last.
-*/
+** A block transforms a signal in shared memory, by passes that reorder as they compute (Stockham
+** 1966). Longer signals go through global memory, with a launch for each pass. Lengths with a large
+** prime factor become convolutions (Bluestein 1970). Roots of unity and the convolution filters are
+** computed in f64; a stream caches the ones it used last. */
 #include "../../core/op/fft.h"
 
 #include <stdlib.h>
@@ -22,7 +21,7 @@ template <class R> HD pair_of<R> times(pair_of<R> a, pair_of<R> b) {
 }
 template <class R> HD pair_of<R> flipped(pair_of<R> a) { return {a.im, a.re}; }
 
-/* e^(-2 pi i k / n), 0 <= k < n, by an angle of at most a quarter of a right one. */
+/* e^(-2 pi i k / n), 0 <= k < n; the angle is first reduced to at most pi / 4. */
 template <class R> HD pair_of<R> root_of(int64_t k, int64_t n) {
   const int64_t quarter = (8 * k / n + 1) / 2;
   const double angle = 1.57079632679489661923 * (double)(4 * k - quarter * n) / (double)n;
@@ -32,7 +31,7 @@ template <class R> HD pair_of<R> root_of(int64_t k, int64_t n) {
   return quarter == 3 ? pair_of<R>{(R)s, (R)c} : pair_of<R>{(R)c, (R)-s};
 }
 
-/* Signals of n numbers, `inner` apart; count complex ones are transformed, n or half as many pairs
+/* Signals of n elements, `inner` apart. `count` complex numbers are transformed: n, or n / 2 pairs
 ** of real ones. root: e^(-2 pi i k / n). */
 template <class R> struct fft_problem {
   int kind, passes, radix[FFT_PASSES];
@@ -43,7 +42,7 @@ template <class R> struct fft_problem {
   R *y;
   const pair_of<R> *root;
 
-  /* Where number k of a signal lies that has `of`, of `wide` elements each. */
+  /* The offset of element k of a signal of length `of`, with `wide` values for each element. */
   MEMBER int64_t place(int64_t signal, int64_t k, int64_t of, int wide) const {
     return ((signal / inner * of + k) * inner + signal % inner) * wide;
   }
@@ -52,7 +51,7 @@ template <class R> struct fft_problem {
     return {at[0], inverse ? at[1] : -at[1]};
   }
 
-  /* What is transformed, with real and imaginary part in each other's place for the way back. */
+  /* Element k of the input; for the inverse, real and imaginary part are swapped. */
   MEMBER pair_of<R> fetch(int64_t signal, int64_t k) const {
     if (kind == FFT_COMPLEX) {
       const R *at = x + place(signal, k, n, 2);
@@ -75,7 +74,7 @@ template <class R> struct fft_problem {
             (a.re + b.re + w.im * dr - w.re * di) * by};
   }
 
-  /* Result k, of what a signal's transform is. */
+  /* Writes result k, from a signal's transform. */
   MEMBER void deliver(int64_t signal, int64_t k, const pair_of<R> *z) const {
     if (kind == FFT_COMPLEX) {
       R *at = y + place(signal, k, n, 2);
@@ -107,7 +106,8 @@ template <class R> struct fft_problem {
 
 /* -- passes -- */
 
-/* r numbers become the sums of their e^(-2 pi i j k / r); `step` lies between these roots. */
+/* Transforms r numbers: the sums of their products with e^(-2 pi i j k / r); `step` is the distance
+** between these roots in the table. */
 template <int RADIX, class R>
 static __device__ inline void transform_few(pair_of<R> *v, int radix, const pair_of<R> *root,
                                             int64_t step) {
@@ -144,7 +144,7 @@ static __device__ inline void transform_few(pair_of<R> *v, int radix, const pair
   for (int k = 0; k < r; k++) v[k] = y[k];
 }
 
-/* Item i of the m s of a pass from [radix][m][s] to [m][radix][s]. */
+/* Item i of the m s items of a pass; data go from [radix][m][s] to [m][radix][s]. */
 template <int RADIX, class R>
 static __device__ inline void pass_item(int64_t i, int radix, int64_t m, int64_t s,
                                         const pair_of<R> *x, pair_of<R> *y,
@@ -175,7 +175,7 @@ template <class R> static __global__ void find_roots(int64_t n, pair_of<R> *root
   if (k < n) root[k] = root_of<R>(k, n);
 }
 
-/* A signal by each block. */
+/* Each block transforms a signal. */
 template <class R> static __global__ void transform_signal(fft_problem<R> p) {
   pair_of<R> *x = shared_memory<pair_of<R>>(), *y = x + p.count;
   const int64_t signal = blockIdx.x;
@@ -196,7 +196,7 @@ template <class R> static __global__ void transform_signal(fft_problem<R> p) {
   for (int64_t k = threadIdx.x; k < p.results(); k += blockDim.x) p.deliver(signal, k, x);
 }
 
-/* The same in pieces; z has `count` numbers a signal. */
+/* The same, split into kernels; z has `count` numbers for each signal. */
 template <class R> static __global__ void fetch_all(fft_problem<R> p, pair_of<R> *z) {
   const int64_t i = thread_number();
   if (i < p.signals * p.count) z[i] = p.fetch(i / p.count, i % p.count);
@@ -217,7 +217,8 @@ template <class R> static __global__ void deliver_all(fft_problem<R> p, const pa
 template <class R> static __device__ inline pair_of<R> chirp_of(int64_t k, int64_t n) {
   return root_of<R>(k * k % (2 * n), 2 * n);
 }
-/* z of `wide` numbers a signal, zeros behind the chirped ones; and the filter, from its inverse. */
+/* z has `wide` numbers for each signal: the chirped signal and zeros. Also builds the filter, from
+** conjugated chirps. */
 template <class R>
 static __global__ void chirp_all(fft_problem<R> p, int64_t wide, pair_of<R> *z) {
   const int64_t i = thread_number(), k = i % wide;
@@ -258,15 +259,15 @@ template <class R> static bool factor(fft_problem<R> *p) {
   return n == 1;
 }
 
-/* -- tables: what depends on a length alone -- */
+/* -- tables: data that depend only on a length -- */
 
 enum { OF_ROOTS, OF_FILTER, MOST_TABLES = 16 };
-static const int64_t MOST_BYTES = 4 << 20; /* of one that is kept */
+static const int64_t MOST_BYTES = 4 << 20; /* size limit of a cached table */
 
 typedef struct fft_table {
-  int what, size; /* bytes of a number */
+  int what, size; /* bytes of one number */
   int64_t n;
-  moth_block *block; /* NULL: none */
+  moth_block *block; /* NULL: empty entry */
   uint64_t used;
 } fft_table;
 
@@ -282,7 +283,7 @@ static void close_tables(void *state) {
   free(all);
 }
 
-/* NULL: nothing is kept, as of a graph, which must find its tables in each launch. */
+/* NULL: no cache; in a graph, each launch must compute its own tables. */
 static fft_tables *tables_of(const moth_tensor *like, int64_t nbytes) {
   const moth_queue *q = moth_queue_of(like->ctx, like->l.device);
   const moth_place *p = q ? moth_place_seen(like->ctx, like->l.device) : NULL;
@@ -293,8 +294,8 @@ static fft_tables *tables_of(const moth_tensor *like, int64_t nbytes) {
   return (fft_tables *)kept->state;
 }
 
-/* The table of count numbers for signals of n, which fill(at) asks for if it is new; into *room, if
-** it is not kept. NULL: error set. */
+/* The table of `count` numbers for signals of length n; a new table is filled by fill(at). *room :=
+** its block, if the table is not cached. NULL: error set. */
 template <class R, class F>
 static pair_of<R> *table_for(const moth_tensor *like, int what, int64_t n, int64_t count,
                              moth_tensor **room, F fill) {
@@ -314,7 +315,7 @@ static pair_of<R> *table_for(const moth_tensor *like, int what, int64_t n, int64
     return NULL;
   }
   if (!block) return at;
-  fft_table *to = all->of; /* the one that was used longest ago */
+  fft_table *to = all->of; /* replace the least recently used entry */
   for (fft_table &t : all->of)
     if (t.used < to->used) to = &t;
   if (to->block) moth_block_give(to->block);
@@ -370,7 +371,7 @@ template <class R> static int run_smooth(const moth_tensor *like, fft_problem<R>
   return status;
 }
 
-/* Pairs as they lie, in place. */
+/* Transforms packed pairs in place. */
 template <class R>
 static int run_wide(const moth_tensor *like, pair_of<R> *z, int64_t n, int64_t signals,
                     bool inverse) {
@@ -386,7 +387,7 @@ static int run_wide(const moth_tensor *like, pair_of<R> *z, int64_t n, int64_t s
   return run_smooth(like, p);
 }
 
-/* What chirps of n numbers are convolved with, transformed. */
+/* The transform of the filter that chirps of n numbers are convolved with. */
 template <class R>
 static pair_of<R> *filter_for(const moth_tensor *like, int64_t n, int64_t wide,
                               moth_tensor **room) {

@@ -1,23 +1,22 @@
 /* flash.cu -- attention on tensor cores: Dao, "FlashAttention-2: Faster Attention with Better
-** Parallelism and Work Partitioning" (2023). Forward, a block has a tile of queries and goes
-** through the keys; scores, weights and results stay in the registers of their warp.
+** Parallelism and Work Partitioning" (2023). Forward, a block has a tile of queries and loops over
+** the keys; scores, weights and results stay in the registers of their warp.
 **
-** Backward, one kernel goes through the queries for a tile of keys and values, another through the
-** keys for a tile of queries. Each computes the weights again, from the log of the sum that the
-** forward pass saved. That is two products more than one kernel with atomic sums would need, and
-** every sum has its fixed order. f32 goes the same way, as TF32 where that is allowed, else as two
-** of them, whose products are added outside of the tensor cores, which round towards zero (Ootomo
+** Backward, one kernel loops over the queries for a tile of keys and values, another over the keys
+** for a tile of queries. Each computes the weights again from the saved log of the sum. That takes
+** two products more than one kernel with atomic sums, but every sum has a fixed order. f32 uses the
+** same kernels, as TF32 where the chosen precision allows it, else as two TF32 numbers, whose
+** products are added outside of the tensor cores, because tensor cores round towards zero (Ootomo
 ** and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
-** theoretical peak performance", 2022).
-*/
+** theoretical peak performance", 2022). */
 #include <type_traits>
 
 #include "flash.cuh"
 
 /* -- kernels -- */
 
-/* How much a block takes: rows of its warps, columns of a tile of what it goes through, so that
-** sums and scores fit the registers. HELD and SLOT are elements of shared memory. */
+/* A block's tile sizes: the rows of its warps, and the columns of the tiles that it loops over, so
+** that sums and scores fit in registers. HELD and SLOT are counts of elements in shared memory. */
 template <class T, int HEAD, int MT_> struct forward_shape {
   enum { FITS = sizeof(T) == 2 || HEAD <= 64, MT = FITS ? MT_ : 1, ROWS = FLASH_WARPS * 16 * MT };
   enum { COLS = FITS ? 64 : 32, WIDE = wide_of<T, HEAD> };
@@ -35,7 +34,7 @@ template <class T, int HEAD> struct queries_shape {
   enum { HELD = 2 * ROWS * WIDE, SLOT = 2 * COLS * WIDE };
 };
 
-static const float LEAST_LSE = -3e38f; /* finite: infinity says that a row sees no key */
+static const float LEAST_LSE = -3e38f; /* finite: infinity marks a row without keys */
 
 template <class T, int HEAD, int MT>
 static __global__ void __launch_bounds__(FLASH_THREADS, HEAD <= 32 ? 3 : 2)
@@ -90,7 +89,7 @@ static __device__ inline void put_gradient(const flash_job<T> &g, int i, int64_t
   else put_rows<MT, OT>((T *)g.to[i] + at, cols, row, (int)rows, (int)cols, by, o);
 }
 
-/* to[0] and to[1] := the gradients of keys and of values. */
+/* to[0] and to[1] := the gradients of keys and values. */
 template <class T, int HEAD>
 static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_keys(flash_job<T> g) {
   typedef keys_shape<T, HEAD> S;
@@ -182,11 +181,11 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_queries(flash_j
   put_gradient<MT, OT>(g, 0, of.batch, row, j.l, j.e, j.scale, dq);
 }
 
-/* Beyond MOST_LSE 2^(score - lse), both rounded, may be anything: a row that a mask of finite
-** numbers hides as a whole has no gradient. */
+/* Above MOST_LSE, 2^(score - lse) has no correct digit, since both are rounded: a row that is fully
+** masked by finite numbers gets no gradient. */
 static const float MOST_LSE = 1e8f;
 
-/* sums[row] from lse[row] and the row of y times that of dy; a warp a row */
+/* sums[row] from lse[row] and the dot product of the rows of y and dy; a warp for each row */
 template <class T>
 static __global__ void sums_of_rows(flash_job<T> g, int64_t rows, row_sums *sums) {
   const attention_job<T, float> &j = g.of;
@@ -208,9 +207,9 @@ static __global__ void sums_of_rows(flash_job<T> g, int64_t rows, row_sums *sums
 
 enum { MOST_HEAD = 128 };
 static const int64_t MOST_BATCHES = 65535;
-static const double LEAST_SCALE = 1e-6; /* a bias is divided by it */
+static const double LEAST_SCALE = 1e-6; /* a bias is divided by the scale */
 
-/* The sizes of heads that kernels are made for. */
+/* Calls f with the smallest head size with a kernel that is at least n. */
 template <class F> static int with_head(int64_t n, F f) {
   if (n <= 32) return f(std::integral_constant<int, 32>());
   if (n <= 64) return f(std::integral_constant<int, 64>());
@@ -221,13 +220,13 @@ template <class F> static int with_head(int64_t n, F f) {
 template <class S, class T> static size_t room_of(bool ahead) {
   return sizeof(T) * (size_t)(S::HELD + (ahead ? 2 : 1) * S::SLOT);
 }
-/* Two blocks are to fit a multiprocessor, which has 1 KiB more than a block may have; each takes
-** BESIDE too, for the system and for what kernels declare themselves. */
+/* Two blocks should fit on a multiprocessor. Its shared memory is 1 KiB larger than a block may
+** have; each block also uses BESIDE, for the system and for the kernels' static arrays. */
 enum { BESIDE = 3 << 10 };
 template <class S, class T> static int blocks_held(const moth_queue *q, bool ahead) {
   return (int)((q->shared + 1024) / (room_of<S, T>(ahead) + BESIDE));
 }
-/* Copies run ahead of the work, unless that alone would cost the second block its place. */
+/* Tests if tiles can be loaded ahead without losing the second block on a multiprocessor. */
 template <class S, class T> static bool room_ahead(const moth_queue *q) {
   const int with = blocks_held<S, T>(q, true);
   return with >= 2 || (with == 1 && blocks_held<S, T>(q, false) < 2);
@@ -271,7 +270,7 @@ static void flash_job_of(flash_job<T> *g, const A *a, const moth_tensor *lse, in
   pack_rows(&g->of.value, g->of.v, ndim);
 }
 
-/* Calls f with a type and a head size there are kernels for; *done: whether it did. */
+/* Calls f with the dtype and a head size if there is a kernel; *done: whether there was one. */
 template <class F>
 static int with_flash(moth_ctx *ctx, const moth_queue *q, const moth_tensor *query,
                       const moth_tensor *value, double scale, bool *done, F f) {
@@ -314,7 +313,7 @@ int moth_flash(const attention_args *a, const moth_queue *q, const moth_tensor *
   });
 }
 
-/* The three gradients, of what g tells of. */
+/* Computes the three gradients of the job g. */
 template <class T, int HEAD>
 static int flash_gradients(const attention_back_args *a, const moth_queue *q, flash_job<T> g,
                            int64_t batches, moth_tensor **out) {

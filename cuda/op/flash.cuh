@@ -1,12 +1,11 @@
-/* flash.cuh -- the parts of attention on tensor cores: tiles on their way through shared memory,
-** products of a warp, scores and their softmax in registers.
+/* flash.cuh -- the parts of attention on tensor cores: loading tiles to shared memory, products of
+** a warp, scores and their softmax in registers.
 **
-** A block's four warps have 16 MT rows each. Scores of a warp are sums of multiply_rows, rows of
-** one matrix by rows of another; they stay in registers and are a factor of multiply_weights. Rows
-** in shared memory are HEAD elements and 16 bytes: the eight that ldmatrix reads at a time then
-** lie in different banks. Elements are half types, or f32 that is multiplied as TF32 or as two of
-** them.
-*/
+** A block's four warps have 16 MT rows each. The scores of a warp are sums of multiply_rows, rows
+** of one matrix by rows of another; they stay in registers and are a factor of multiply_weights.
+** Rows in shared memory have HEAD elements and 16 bytes of padding: the eight rows that ldmatrix
+** reads at once are then in different banks. Elements are half types, or f32, multiplied as TF32 or
+** as two TF32 numbers. */
 #ifndef MOTH_CUDA_FLASH_CUH
 #define MOTH_CUDA_FLASH_CUH
 
@@ -14,33 +13,34 @@
 #include "lib/mma.cuh"
 
 enum { FLASH_WARPS = 4, FLASH_THREADS = FLASH_WARPS * WARP, MOST_ROWS = 1 << 29 };
-template <class T> constexpr int each_of = 16 / (int)sizeof(T); /* elements of 16 bytes */
+template <class T> constexpr int each_of = 16 / (int)sizeof(T); /* elements in 16 bytes */
 template <class T, int HEAD> constexpr int wide_of = HEAD + each_of<T>;
 
-/* An f32 that is multiplied as two of TF32: three products, without that of both rests. */
+/* An f32 that is multiplied as the sum of two TF32 numbers: three products; the product of both low
+** parts is left out. */
 struct whole_f32 {
   float at;
 };
 HD float get(const whole_f32 *x) { return x->at; }
 template <class V> HD void put(whole_f32 *x, V v) { x->at = (float)v; }
 
-template <class T> constexpr int parts_of = 1; /* of TF32 */
+template <class T> constexpr int parts_of = 1; /* number of TF32 parts */
 template <> constexpr int parts_of<whole_f32> = 2;
 
 static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
-/* What the gradient asks of a query beside its row: the log of its sum of exp, in base 2, and its
-** row of y times that of dy. */
+/* A query's data for the gradient besides its row: the log of its sum of exp, in base 2, and the
+** dot product of its rows of y and dy. */
 struct alignas(8) row_sums {
   float lse, dot;
 };
 
 template <class T> struct flash_job {
   attention_job<T, float> of; /* packs: rows can be copied 16 bytes at a time */
-  float scale, over_scale;    /* of scores, which are in base 2, and above 0; 1 / the true one */
-  float most_bias;            /* a larger one, unless it is infinite, is taken for this */
-  bool negative;              /* the true one is below 0 */
-  bool ahead;                 /* the next tile is brought while one is worked at */
+  float scale, over_scale;    /* positive scale of scores, which are in base 2; its reciprocal */
+  float most_bias;            /* finite biases are limited to this maximum */
+  bool negative;              /* the scale that the user passed is negative */
+  bool ahead;                 /* the next tile is loaded while the current one is used */
   const row_sums *sums;
   void *to[2];                /* packed gradients */
   bool wide[2];               /* to[]: f32, else T */
@@ -48,7 +48,8 @@ template <class T> struct flash_job {
 
 /* -- tiles -- */
 
-/* to := ROWS rows of `from`, from `row` on, zeros beyond; there when they are awaited. */
+/* Starts copying ROWS rows of `from`, from `row` on, to `to`; zeros beyond the last row. The copies
+** are complete after the wait. */
 template <int ROWS, int HEAD, class T>
 static __device__ inline void bring(T *to, const side<T> &from, int row) {
   enum { EACH = each_of<T>, WIDE = HEAD + EACH, ACROSS = HEAD / EACH };
@@ -60,7 +61,7 @@ static __device__ inline void bring(T *to, const side<T> &from, int row) {
     int r = t / ACROSS < AT_ONCE ? t / ACROSS : ROWS;
     const int c = t % ACROSS * EACH, own = c < cols ? rows : 0;
     at += r * from.rs + c;
-#pragma unroll 1 /* addresses of all would take the registers of sums */
+#pragma unroll 1 /* unrolled, the addresses would need the registers of the sums */
     for (; r < ROWS; r += AT_ONCE, at += AT_ONCE * from.rs)
       copy_later<16>(to + r * WIDE + c, r < own ? at : from.at, r < own);
     return;
@@ -79,7 +80,7 @@ template <class T> static __device__ inline void load_rows(uint32_t (*to)[4], co
   else load_factor<parts_of<T>>(to, (const float *)(const void *)row);
 }
 
-/* c += a b, b from element `at` on */
+/* c += a b; b begins at element `at` */
 template <class T>
 static __device__ inline void multiply_parts(float *c, const uint32_t (*a)[4],
                                              const uint32_t (*b)[4], int at) {
@@ -87,7 +88,7 @@ static __device__ inline void multiply_parts(float *c, const uint32_t (*a)[4],
   else gather_factors<parts_of<T>>(c, a, b, at);
 }
 
-/* c += the 16 MT rows at `a` by the 8 NT rows at `b`, both HEAD long. */
+/* c += the 16 MT rows at `a` by the 8 NT rows at `b`; rows have HEAD elements. */
 template <int HEAD, int MT, int NT, class T>
 static __device__ inline void multiply_rows(const T *a, const T *b, float (*c)[NT][4]) {
   enum { EACH = each_of<T>, WIDE = HEAD + EACH, PARTS = parts_of<T> };
@@ -111,8 +112,8 @@ static __device__ inline void multiply_rows(const T *a, const T *b, float (*c)[N
   }
 }
 
-/* multiply_weights of f32. A tile's columns are taken in the order 0, 2, 4, 6, 1, 3, 5, 7, and so
-** are the rows of b: then each thread has the elements of its factor. */
+/* multiply_weights for f32. A tile's columns are used in the order 0, 2, 4, 6, 1, 3, 5, 7, and so
+** are the rows of b: each thread then already has the elements of its factor. */
 template <int HEAD, int MT, int NT, class T>
 static __device__ inline void multiply_f32_weights(const float (*w)[NT][4], const T *b,
                                                    float (*c)[HEAD / 8][4]) {
@@ -162,7 +163,7 @@ static __device__ inline void multiply_half_weights(const float (*w)[NT][4], con
   }
 }
 
-/* c += w b: w are sums of multiply_rows, rounded as T is; b has 8 NT rows, HEAD long. */
+/* c += w b: w are sums of multiply_rows, rounded to T; b has 8 NT rows of HEAD elements. */
 template <int HEAD, int MT, int NT, class T>
 static __device__ inline void multiply_weights(const float (*w)[NT][4], const T *b,
                                                float (*c)[HEAD / 8][4]) {
@@ -180,14 +181,14 @@ static __device__ inline int column_in(int n, int i) {
   return n * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
 }
 
-/* A mask of the least number there is must stay finite over a factor: where it hides a whole row,
-** all keys count. */
+/* A mask of the most negative finite number must stay finite when it is divided by the scale. If it
+** hides a whole row, all keys of the row count. */
 static __device__ inline float bounded(float bias, float most) {
   return fabsf(bias) < INFINITY ? fminf(fmaxf(bias, -most), most) : bias;
 }
 
-/* s := what products are added to: 0, or the bias over the factor that scores will get. Rows are
-** queries from `row` on and columns keys from `col` on, or the other way round. */
+/* s := the initial value of the scores: 0, or the bias divided by the scale. Rows are queries from
+** `row` on and columns are keys from `col` on, or the other way round. */
 template <bool BY_QUERY, int MT, int NT, class T>
 static __device__ inline void begin_scores(const flash_job<T> &g, const side<T> &bias, int row,
                                            int col, float (*s)[NT][4]) {
@@ -212,16 +213,16 @@ static __device__ inline void begin_scores(const flash_job<T> &g, const side<T> 
     }
 }
 
-/* What else scores want beside their factor: another sign, -inf where a key takes no part. */
+/* Finishes scores except for their scale: sets the sign, and -inf for masked keys. */
 template <bool BY_QUERY, int MT, int NT, class T>
 static __device__ inline void adjust(const flash_job<T> &g, int row, int col, float (*s)[NT][4]) {
-  enum { LEAST = BY_QUERY ? 8 * NT - 1 : 16 * MT - 1 }; /* of a tile that all see */
+  enum { LEAST = BY_QUERY ? 8 * NT - 1 : 16 * MT - 1 }; /* of a tile without masked keys */
   int rows = (int)(BY_QUERY ? g.of.l : g.of.s) - row;
   int cols = (int)(BY_QUERY ? g.of.s : g.of.l) - col;
-  int over = BY_QUERY ? col - row : row - col; /* of key 0 over query 0 */
+  int over = BY_QUERY ? col - row : row - col; /* key 0 minus query 0 */
   const bool hides = g.of.causal && over + LEAST > 0;
   if (rows >= 16 * MT && cols >= 8 * NT && !hides && !g.negative) return;
-  /* only what differs between threads stays in registers, elements are told by constants */
+  /* only per-thread values stay in registers; elements are compared with constants */
   const int turn = BY_QUERY ? 1 : -1;
   over = hides ? over + turn * (column_in(0, 0) - row_in(0, 0)) : -MOST_ROWS;
   rows -= row_in(0, 0), cols -= column_in(0, 0);
@@ -237,8 +238,9 @@ static __device__ inline void adjust(const flash_job<T> &g, int row, int col, fl
       }
 }
 
-/* s := 2^((s - the row's largest) by); o, gathered before, is brought to the same measure. They are
-** subtracted first: what a fused product of large numbers has beyond a rounded one would remain. */
+/* s := 2^((s - the row's maximum) by); o, the earlier sums, is rescaled to the new maximum.
+** Subtract before multiplying: a fused multiply-add would keep digits of a large product that the
+** rounded maximum does not have. */
 template <int MT, int NT, int OT>
 static __device__ inline void online_softmax(float by, float (*s)[NT][4], float (*most)[2],
                                              float (*sum)[2], float (*o)[OT][4]) {
@@ -269,7 +271,7 @@ static __device__ inline void online_softmax(float by, float (*s)[NT][4], float 
 
 /* -- results -- */
 
-/* Two neighbours of a row of `cols`, at an even column. */
+/* Stores two neighbours of a row of `cols`, at an even column. */
 template <class T>
 static __device__ inline void put_two(T *row, int c, int cols, float x, float y) {
   if (c + 1 < cols && cols % 2 == 0) {
@@ -281,8 +283,8 @@ static __device__ inline void put_two(T *row, int c, int cols, float x, float y)
   if (c + 1 < cols) put(row + c + 1, y);
 }
 
-/* Rows `row` to `rows` - 1 of a matrix of `cols` columns := a warp's sums, times `by`. Where cols
-** is even, so is rs, how far rows are apart. */
+/* Rows `row` to `rows` - 1 of a matrix of `cols` columns := a warp's sums, times `by`. If cols is
+** even, the row stride rs is even, too. */
 template <int MT, int OT, class T>
 static __device__ inline void put_rows(T *to, int64_t rs, int row, int rows, int cols, float by,
                                        const float (*o)[OT][4]) {

@@ -1,8 +1,7 @@
-/* fused.cu -- several elementwise functions in one pass: the op's program becomes the source of two
-** kernels, one whose threads move up to 16 bytes at a time, and one for any strides. They
-** are made when a program is first met, once a process and kind of device, and kept there and on
-** disk.
-*/
+/* fused.cu -- several elementwise functions in one pass. The op's program becomes the source of two
+** kernels: one whose threads copy up to 16 bytes at a time, and one for any strides. A program is
+** compiled at its first use, once for each process and kind of device, and is cached in memory and
+** on disk. */
 #include "../../core/op/fused.h"
 
 #include <ctype.h>
@@ -18,13 +17,13 @@
 enum {
   OPERANDS = FUSED_RESULTS + FUSED_INPUTS,
   VALUES = OPERANDS + FUSED_BETWEEN,
-  ROOM = 1 << 16, /* of a source */
-  HEAVY = 64      /* calls of functions in one thread that are enough */
+  ROOM = 1 << 16, /* maximal length of a source */
+  HEAVY = 64      /* with this many function calls in one thread, threads get no further elements */
 };
 
-/* What a kernel depends on: all but the numbers that functions are told. */
+/* All that a kernel depends on: the program without its numeric arguments. */
 typedef struct program {
-  int device; /* its kind: 10 * major + minor */
+  int device; /* compute capability: 10 * major + minor */
   int nin, nres, nvalues, nsteps;
   int dtype[VALUES];
   int step[FUSED_STEPS][FUSED_WORDS];
@@ -34,14 +33,14 @@ typedef struct made_program {
   struct made_program *next;
   uint64_t hash;
   program of;
-  int each;         /* elements of a run that a thread has */
-  int status;       /* PENDING: it is being made */
-  uint32_t loaded;  /* on which devices, a bit each */
-  char why[480];          /* if it could not be made */
+  int each;         /* elements of a thread in the vector kernel */
+  int status;       /* PENDING: being compiled */
+  uint32_t loaded;  /* devices that have loaded it, as a bit mask */
+  char why[480];          /* the error message, if compiling failed */
   const void *runs, *any; /* kernels */
 } made_program;
 
-/* The op has looked at all of it. */
+/* The op has checked the arguments. */
 static void read_program(const fused_args *a, const moth_queue *q, program *p) {
   memset(p, 0, sizeof *p);
   p->device = 10 * q->major + q->minor;
@@ -68,9 +67,9 @@ extern const moth_form_text *const __stop_moth_forms[] MOTH_LOCAL;
 typedef struct writer {
   char *at;
   size_t used;
-  const char *form[FUSED_STEPS]; /* the texts of steps; NULL: none is wanted */
+  const char *form[FUSED_STEPS]; /* the texts of steps; NULL: not needed */
   enum work { ADDS, MULTIPLIES, CALLS } work[FUSED_STEPS];
-  bool product[VALUES]; /* of a step that does more than add */
+  bool product[VALUES]; /* steps that do more than add */
 } writer;
 
 static const char *type_name(int dtype) {
@@ -94,7 +93,7 @@ static void __attribute__((format(printf, 2, 3))) say(writer *w, const char *for
   const int n = vsnprintf(w->at + w->used, ROOM - w->used, format, list);
   va_end(list);
   if (n > 0) w->used += (size_t)n;
-  if (w->used >= ROOM) w->used = ROOM - 1; /* cut: told by who compiles it */
+  if (w->used >= ROOM) w->used = ROOM - 1; /* truncated; the caller checks for it */
 }
 
 static const char *form_of(const char *name) {
@@ -103,7 +102,8 @@ static const char *form_of(const char *name) {
   return NULL;
 }
 
-/* What an expression has of what compilers join: products, and calls of functions with some. */
+/* What the compiler could contract in an expression: products, and calls of functions with
+** products. */
 static enum writer::work work_of(const char *text) {
   enum writer::work most = writer::ADDS;
   for (const char *c = strchr(text, '(') + 1; *c; c++) {
@@ -114,7 +114,7 @@ static enum writer::work work_of(const char *text) {
   return most;
 }
 
-/* Its functions, each once. */
+/* Writes the functions of the program, each once. */
 static void say_forms(writer *w, const program *p) {
   for (int i = 0; i < p->nsteps; i++) {
     const int number = p->step[i][0];
@@ -128,7 +128,8 @@ static void say_forms(writer *w, const program *p) {
   }
 }
 
-/* Elements that a thread moves at once: 16 bytes of the widest, unless that is too much work. */
+/* Elements that a thread copies at once: 16 bytes of the widest type, or fewer if that is too much
+** work. */
 static int each_of(const writer *w, const program *p) {
   int widest = 1, calls = 0;
   for (int i = 0; i < p->nin + p->nres; i++)
@@ -139,7 +140,7 @@ static int each_of(const writer *w, const program *p) {
   return each;
 }
 
-/* "float v3", "float &v3": parameters and values between. */
+/* Writes "float v3" or "float &v3": parameters and intermediate values. */
 static void say_value(writer *w, const program *p, int v, const char *by) {
   say(w, "%s %sv%d", type_name(p->dtype[v]), by, v);
 }
@@ -179,7 +180,7 @@ static void say_element(writer *w, const program *p) {
   say(w, "}\n");
 }
 
-/* The operands of a launch are the results, then the inputs. */
+/* The operands of a launch are its results, then its inputs. */
 static int operand_of(const program *p, int v) { return v < p->nin ? p->nres + v : v - p->nin; }
 
 static void say_runs(writer *w, const program *p, int each, int room) {
@@ -220,13 +221,13 @@ static void say_any(writer *w, const program *p, int room) {
   say(w, "}\n");
 }
 
-/* How many operands a launch is told of: few kinds are enough. */
+/* The operand capacity of a launch: few kernel variants are enough. */
 static int room_for(const program *p) {
   const int n = p->nin + p->nres;
   return n <= 4 ? 4 : n <= 8 ? 8 : OPERANDS;
 }
 
-/* For free(); NULL: there is no memory. */
+/* The caller calls free(); NULL: out of memory. */
 static char *source_of(const program *p, int *each) {
   writer w = {};
   w.at = (char *)malloc(ROOM);
@@ -241,7 +242,7 @@ static char *source_of(const program *p, int *each) {
   return w.at;
 }
 
-/* -- programs that were met -- */
+/* -- compiled programs -- */
 
 enum { SHELVES = 256 };
 static made_program *shelf[SHELVES];
@@ -267,7 +268,7 @@ static int make(const moth_queue *q, made_program *m) {
   return status;
 }
 
-enum { PENDING = 1 }; /* statuses are below */
+enum { PENDING = 1 }; /* error statuses are negative */
 static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
 
 static made_program *find_program(const program *p, uint64_t hash) {
@@ -276,7 +277,8 @@ static made_program *find_program(const program *p, uint64_t hash) {
   return m;
 }
 
-/* Compiles without the lock, which it has else: only who wants the same program waits. */
+/* Compiles without holding the lock, which the caller holds otherwise: only threads that need the
+** same program wait. */
 static made_program *new_program(const moth_queue *q, const program *p, uint64_t hash) {
   made_program *m = (made_program *)calloc(1, sizeof *m), **at = &shelf[hash % SHELVES];
   if (!m) return NULL;
@@ -292,13 +294,13 @@ static made_program *new_program(const moth_queue *q, const program *p, uint64_t
   m->loaded = 1u << q->device;
   pthread_cond_broadcast(&news);
   if (status != MOTH_E_MEM) return m;
-  while (*at != m) at = &(*at)->next; /* there may be some next time */
+  while (*at != m) at = &(*at)->next; /* another thread may have added programs meanwhile */
   *at = m->next;
   free(m);
   return NULL;
 }
 
-/* Another device of the kind gets it now, and not in the middle of a graph. */
+/* Loads the program on a further device of the same kind; not while a graph is being captured. */
 static cudaError_t load_there(const moth_queue *q, made_program *m) {
   if (m->loaded >> q->device & 1u) return cudaSuccess;
   cudaError_t error = moth_made_load(m->runs);
@@ -307,7 +309,7 @@ static cudaError_t load_there(const moth_queue *q, made_program *m) {
   return error;
 }
 
-/* Made at its first call; NULL: error set. */
+/* Compiles at the first call; NULL: error set. */
 static const made_program *made(moth_ctx *ctx, const moth_queue *q, const fused_args *a) {
   program p;
   read_program(a, q, &p);
@@ -327,7 +329,7 @@ static const made_program *made(moth_ctx *ctx, const moth_queue *q, const fused_
 
 /* -- launching -- */
 
-template <int N> struct given { /* as program.cuh's given_of: all behind the numbers is zero */
+template <int N> struct given { /* as given_of in program.cuh: unused fields are zero */
   walk<N> w;
   uint64_t numbers[4 * FUSED_STEPS];
 };
@@ -346,7 +348,7 @@ static int run(const fused_args *a, const moth_queue *q, const made_program *m, 
   const moth_tensor *operands[N];
   given<N> t = {};
   int sizes[N];
-  for (int k = 0; k < N; k++) { /* those beyond the last are never read */
+  for (int k = 0; k < N; k++) { /* operands beyond the last are never read */
     const int v = k - p->nres;
     operands[k] = k < p->nres ? out[k] : v < p->nin ? a->input.at[v] : out[0];
     sizes[k] = moth_dtype_size[operands[k]->l.dtype];
@@ -372,7 +374,7 @@ MOTH_CUDA(fused) {
   }
 }
 
-/* core/op/fused.c asks: makes the kernels, before a graph is made of what will launch them. */
+/* core/op/fused.c calls it: compiles the kernels before a graph that launches them is captured. */
 static int fused_ready(const void *args, moth_tensor **) {
   const fused_args *a = (const fused_args *)args;
   int device = 0;

@@ -19,7 +19,7 @@ template <class T> static __global__ void times(int64_t n, T by, T *x) {
   if (i < n) x[i] *= by;
 }
 
-/* A packed copy of x times a number. Owned. */
+/* A packed copy of x times a number. The caller releases it. */
 static moth_tensor *scaled(const moth_tensor *x, moth_scalar by, int dtype) {
   const double number = by.type == 0 ? by.as.number : (double)by.as.integer;
   const int64_t whole = by.type == 0 ? (int64_t)by.as.number : by.as.integer;
@@ -64,11 +64,11 @@ static __global__ void along_get(walk<3> w, int64_t first, int64_t limit, int64_
     *(const V *)(const void *)(w.of[2].at + at[2] + position * step);
 }
 
-struct line { /* what lies along the dimension, from a place of the others */
+struct line { /* the elements along the dimension, at one position of the others */
   int64_t n, step[3], first, limit;
 };
 
-/* A thread goes along a line, so that what meets there comes in the list's order. */
+/* A thread processes a whole line, so that writes to the same element are in list order. */
 template <class T>
 static __global__ void along_write(walk<3> w, line l, bool adds, moth_trouble *t) {
   const int64_t i = thread_number();
@@ -130,13 +130,13 @@ static int write_lines(int mode, moth_tensor *y, int dim, const moth_tensor *ind
   });
 }
 
-/* Few long lines: all that meets at an element of packed y is brought together first. */
+/* Few long lines: values for the same element of packed y are first sorted next to each other. */
 static int write_sorted(int mode, moth_tensor *y, int dim, const moth_tensor *index,
                         const moth_tensor *values) {
   const int64_t n = index->l.numel, size = moth_dtype_size[y->l.dtype];
   moth_tensor *keys = places_along(y, dim, index), *packed = NULL;
   int status = keys ? MOTH_OK : moth_status(y->ctx);
-  moth_tensor part = *values; /* outlives what may be itself */
+  moth_tensor part = *values; /* `values` itself may be freed earlier */
   if (values->l.ndim) part = covered(values, index, -1);
   if (!status && values->l.ndim) packed = moth_packed(&part);
   if (!status && values->l.ndim && !packed) status = moth_status(y->ctx);
@@ -155,7 +155,7 @@ static int write_sorted(int mode, moth_tensor *y, int dim, const moth_tensor *in
   return status;
 }
 
-/* y[... index[...] in dim ...] := or += values; a 0-d tensor of values stands for all. */
+/* y[... index[...] in dim ...] := or += values; a 0-d tensor of values is broadcast. */
 static int write_along(int mode, moth_tensor *y, int dim, const moth_tensor *index,
                        const moth_tensor *values) {
   const int64_t n = index->l.numel;
@@ -186,7 +186,7 @@ MOTH_CUDA(gather_back) {
   return status;
 }
 
-/* A number or 0-d tensor of the CPU as one element on y's device. Owned. */
+/* A number or a 0-d CPU tensor as one element on y's device. The caller releases it. */
 static moth_tensor *single(const moth_tensor *x, const moth_tensor *y) {
   moth_tensor *one = list_new(y, 1, y->l.dtype);
   if (!one) return NULL;

@@ -1,7 +1,6 @@
-/* gemm.cu -- matrix products by kernels of our own: for integers, for what is small, and for all
-** where cuBLASLt is missing. Tiles of 128 by 128 for large products in f32, of 64 by 64 for the
-** rest; half types go to tensor cores where there are any (gemm_mma.cu).
-*/
+/* gemm.cu -- matrix products by Moth's own kernels: for integers, for small products, and for all
+** products where cuBLASLt is missing. Tiles are 128 by 128 for large products in f32, else 64 by
+** 64. Half types use tensor cores if the device has them (gemm_mma.cu). */
 #include "lib/product.cuh"
 #include "lib/rows.cuh"
 
@@ -49,7 +48,8 @@ static int multiply_tiled(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m
   });
 }
 
-/* Rows up to this long are summed by the way: some blocks read theirs once more. */
+/* Rows up to this length are summed inside the product; some blocks read their rows twice for it.
+*/
 enum { SUMMED_BESIDE = 1024 };
 
 template <class T>
@@ -94,8 +94,8 @@ static int multiply_typed(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m
   return multiply_tiled<T, 64>(ctx, q, m, g, products);
 }
 
-/* What follows sums that are stored already, bias and relu: g's alpha is 1 and its beta 0. A thread
-** has EACH elements of a row; a row has `across` threads. */
+/* Adds bias and applies relu to sums that are stored already: g's alpha is 1 and its beta 0. A
+** thread has EACH elements of a row; a row has `across` threads. */
 template <class T, int EACH>
 static __global__ void finish_stored(whole_product<T> g, quotient_by across, quotient_by rows,
                                      int64_t n) {
@@ -109,7 +109,7 @@ static __global__ void finish_stored(whole_product<T> g, quotient_by across, quo
   write_lump(c, many);
 }
 
-/* Without a bias, results that lie side by side are one row. */
+/* Without a bias, contiguous results are one row. */
 template <class T>
 static int finish_launch(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, const T *bias,
                          int64_t products) {
@@ -130,33 +130,33 @@ static int finish_launch(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                    quotients(one ? 1 : m->m, all), all);
 }
 
-/* Small products are ours, by their shape alone: with and without bias, relu and sums of rows they
-** have the same last bits. So much is bound by latency, whoever computes it: at most one tile of
-** 64 by 64 for a processor (an A100 has 108, an H200 132), and sums of at most 8 rounds through
-** shared memory, each a wait of some 0.4 us for L2. That is 3 us at most, what a kernel of the
-** library takes as well; its call costs the host two of our launches, and a relu behind it one
-** more, 3 us or, in a graph, 1 us (expected of such cards, not measured). Longer sums gain by
-** being shared out, as the library does. */
+/* Small products always use Moth's kernels, by shape alone: with and without bias, relu and row
+** sums they are bit-identical. Small means bound by latency: at most one tile of 64 by 64 for each
+** multiprocessor (an A100 has 108, an H200 132), and sums of at most 8 rounds through shared
+** memory, each with a latency of about 0.4 us for L2. That is at most 3 us, as for a kernel of the
+** library. The library's call costs as much CPU time as two launches, and a relu after it one more
+** launch: 3 us or, in a graph, 1 us (expected, not measured). Longer sums are faster when they are
+** split among blocks, as the library does. */
 enum { SMALL_TILES = 96, SMALL_SUM = 128 };
 
 static bool is_small(const moth_gemm *m, int64_t products) {
   return m->k <= SMALL_SUM && (m->m + 63) / 64 * ((m->n + 63) / 64) * products <= SMALL_TILES;
 }
 
-/* The library, also where it has no kernel that adds the bias. Its relu makes 0 of a NaN, so that
-** it is ours in any case. */
+/* Calls the library, also where it has no kernel that adds the bias. Its relu turns NaN into 0, so
+** Moth always applies relu itself. */
 static int multiply_by_library(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                                int64_t products, bool *done) {
   moth_gemm plain = *m;
   int status = moth_blaslt_run(ctx, q, m, done);
   if (!status && m->sums) *m->summed = *done;
   if (!status && m->sums && !*done) {
-    /* Not every product has that epilogue: then without it, and the sums are made afterwards. */
+    /* Not every product has that epilogue: run without it; the sums follow separately. */
     plain.sums = NULL;
     return moth_blaslt_run(ctx, q, &plain, done);
   }
   if (status || (*done && !m->relu) || (!*done && !m->bias)) return status;
-  const void *bias = *done ? NULL : m->bias; /* what is left to add */
+  const void *bias = *done ? NULL : m->bias; /* the bias, unless it has been added */
   plain.bias = NULL;
   if (!*done) status = moth_blaslt_run(ctx, q, &plain, done);
   if (status || !*done) return status;

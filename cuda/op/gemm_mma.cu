@@ -1,12 +1,11 @@
-/* gemm_mma.cu -- matrix products of half types on tensor cores, and of f32 as TF32 where the
-** precision asked for allows it; for machines without cuBLASLt.
-*/
+/* gemm_mma.cu -- matrix products of half types on tensor cores, and of f32 as TF32 if the chosen
+** precision allows it; for machines without cuBLASLt. */
 #include "host/device.cuh"
 #include "lib/mma_tile.cuh"
 #include "lib/product.cuh"
 
-/* What a factor's tiles are brought from: rows from `row` on, columns from `k` on and below `last`.
-** ALONG: it is contiguous along its columns, else along its rows. */
+/* The source of a factor's tiles: rows from `row` on, columns from `k` on and below `last`. ALONG:
+** contiguous along its columns, else along its rows. */
 template <bool ALONG, class T>
 static __device__ inline auto lines_of(const side<T> &s, int64_t row, int64_t k, int64_t last) {
   return [=, &s](int, int line, int along, bool *inside) {
@@ -16,7 +15,7 @@ static __device__ inline auto lines_of(const side<T> &s, int64_t row, int64_t k,
   };
 }
 
-/* Two neighbouring sums of a row, at an even column. */
+/* Stores two neighbouring sums of a row, at an even column. */
 template <class T>
 static __device__ inline void put_sums(const whole_product<T> &g, int64_t products,
                                        const one_product<T> &p, int64_t r, int64_t col, bool pairs,
@@ -76,7 +75,8 @@ static int multiply_by_layout(moth_ctx *ctx, const moth_queue *q, const moth_gem
   return multiply_laid<T, TILE, false, false>(ctx, q, m, g, products);
 }
 
-/* May a side be copied 16 bytes at a time? ends: what is beyond a line may be read. */
+/* Tests if a side can be copied 16 bytes at a time. ends: elements past the end of a line may be
+** read. */
 template <class T>
 static bool by_sixteen(const side<T> &s, bool ends, int batches, const int64_t *steps) {
   const int64_t each = 16 / sizeof(T), along = s.cs == 1 ? s.cols : s.rows;
@@ -102,8 +102,8 @@ int multiply_on_tensor_cores(moth_ctx *ctx, const moth_queue *q, const moth_gemm
   return multiply_by_layout<T, 64>(ctx, q, m, g, products);
 }
 
-/* A card for which nothing was compiled runs what was for older ones: if that is below
-** TENSOR_MAJOR, what is made of it holds traps in place of these products. */
+/* If nothing was compiled for this device, the driver compiles PTX of an older architecture. If
+** that is below TENSOR_MAJOR, its code has traps in place of these products. */
 cudaError_t moth_ask_tensor_cores(int major, bool *run) {
   struct cudaFuncAttributes has = {};
   *run = major >= TENSOR_MAJOR;

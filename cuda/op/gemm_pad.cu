@@ -1,8 +1,7 @@
-/* gemm_pad.cu -- large matrix products on tensor cores whose rows do not begin at multiples of 16
-** bytes, as of a vocabulary of 50257 words. Factors come to the multiprocessors 16 bytes at a time;
-** those that cannot are brought by kernels of half the speed, if there are any. Here they are
-** copied first, into rows with room at their ends, and the result is made in such rows.
-*/
+/* gemm_pad.cu -- large matrix products on tensor cores, for matrices whose rows do not begin at
+** multiples of 16 bytes, for example with a vocabulary of 50257 words. Tensor core kernels load 16
+** bytes at a time; kernels for unaligned rows have half the speed, if they exist. Here the factors
+** are first copied into padded rows, and the result is computed in padded rows, too. */
 #include "lib/gemm.cuh"
 #include "lib/walk.cuh"
 
@@ -10,7 +9,8 @@ static bool lies_aligned(const void *at, int64_t far, int64_t size) {
   return (uintptr_t)at % 16 == 0 && far * size % 16 == 0;
 }
 
-/* Lines of `inner` elements, `far` apart, to lines of whole chunks of EACH, whose ends become 0. */
+/* Copies lines of `inner` elements, `far` apart, to lines that are a multiple of EACH long; pads
+** with 0. */
 template <class T, int EACH>
 static __global__ void pad_lines(int64_t n, int64_t inner, quotient_by across, int64_t near,
                                  int64_t far, const T *from, T *to) {
@@ -24,7 +24,7 @@ static __global__ void pad_lines(int64_t n, int64_t inner, quotient_by across, i
   write_lump(to + i * EACH, v);
 }
 
-/* And back, to lines that lie as they like. */
+/* Copies back, to lines with any strides. */
 template <class T, int EACH>
 static __global__ void cut_lines(int64_t n, int64_t inner, quotient_by across, int64_t far,
                                  const T *from, T *to) {
@@ -37,7 +37,7 @@ static __global__ void cut_lines(int64_t n, int64_t inner, quotient_by across, i
     if (at + e < inner) to[line * far + at + e] = v.at[e];
 }
 
-/* A matrix as lines that lie side by side, as far as they do; down: these are its columns. */
+/* A matrix as adjacent lines; down: the lines are its columns. */
 struct lines {
   int64_t outer, inner, near, far;
   bool down;
@@ -52,7 +52,7 @@ static int64_t padded(const lines &l, int64_t size) {
   return (l.inner * size + 15) / 16 * 16 / size;
 }
 
-/* f(element type, elements that are moved at once, threads, by those of a line) */
+/* f(element type, elements per copy, number of threads, divisor by the threads of a line) */
 template <class F> static int with_chunks(const moth_gemm *m, const lines &l, F f) {
   return with_size(m->dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
@@ -65,7 +65,7 @@ template <class F> static int with_chunks(const moth_gemm *m, const lines &l, F 
   });
 }
 
-/* Copies a factor into `room`: *at and its steps tell where it is then. */
+/* Copies a factor into `room`; *at and its steps then describe the copy. */
 static int pad(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, const lines &l,
                const moth_tensor *room, const void **at, int64_t *rs, int64_t *cs, bool *ends) {
   const void *from = *at;
@@ -91,10 +91,10 @@ static int cut(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, const lin
   });
 }
 
-/* Which of A, B and C are to be copied, if it is worth it. */
+/* Decides which of A, B and C to copy, if it is worth it. */
 static bool wants_copies(const moth_queue *q, const moth_gemm *m, const lines *l, bool *which) {
-  /* products for each element that is copied, and in all, since launches take time as well; the
-  ** emulator may draw these lines lower */
+  /* products for each copied element, and in total, since launches take time; the emulator may
+  ** lower both thresholds */
   const int64_t least = MOTH_SMALL < INT32_MAX ? 8 : 512, large = 2 * (int64_t)MOTH_SMALL;
   const int64_t size = moth_dtype_size[m->dtype];
   const void *const at[3] = {m->a, m->b, m->c};
@@ -123,7 +123,7 @@ int moth_gemm_padded(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, boo
     y.ndim = 1;
     y.shape[0] = y.numel = l[i].outer * padded(l[i], moth_dtype_size[m->dtype]);
     room[i] = moth_tensor_new(ctx, &y);
-    *done = room[i] != NULL; /* else as it lies */
+    *done = room[i] != NULL; /* else not copied */
     if (!*done) forget_failure(ctx);
   }
   int status = MOTH_OK;

@@ -1,7 +1,7 @@
-/* grid.cu -- grid_sample: a thread finds what a place is made of and uses it for some channels. The
-** formulas are those of core/kernel/grid_taps.h. The gradient of the images adds up by elements:
-** which places take something from each is put in order first, so that sums come in one order.
-*/
+/* grid.cu -- grid_sample. A thread computes the taps of a point (elements and weights) and uses
+** them for some channels. The formulas are those of core/kernel/grid_taps.h. The gradient of the
+** images sums by image element: the taps are first sorted by element, so that sums have a fixed
+** order. */
 #include "../../core/op/grid.h"
 
 #include "../../core/kernel/grid_taps.h"
@@ -10,7 +10,7 @@
 #include "lib/runs.cuh"
 #include "lib/walk.cuh"
 
-enum { CHANNELS = 8 }; /* that a thread reads */
+enum { CHANNELS = 8 }; /* channels of one thread */
 
 template <class T> struct grid_job {
   moth_grid g;
@@ -18,15 +18,15 @@ template <class T> struct grid_job {
   const T *grid; /* (samples, points, sides) */
 };
 
-/* Of a place N elements along each of S sides: how far they lie from the first of the plane, -1 for
-** none, their weights and the slopes of these. All counts are known when this is compiled, so that
-** it lies in registers. */
+/* The taps of a point, N elements along each of S sides: their offsets from the first element of
+** the plane, or -1 outside; their weights and the derivatives of the weights. All counts are
+** compile-time constants, so that the taps stay in registers. */
 template <class R, int S, int N> struct place {
   int at[S][N];
   R weight[S][N], slope[S][N];
 
-  /* f(offset, a, b, c) for all elements inside, the a-th along x, the b-th along y... 64 of them
-  ** would not fit into registers: then z is gone through one by one. */
+  /* Calls f(offset, a, b, c) for all elements inside; a is the index along x, b along y, c along z.
+  ** 64 taps would not fit in registers: the loop over z is then not unrolled. */
   template <class F> __device__ __forceinline__ void each(F f) const {
 #pragma unroll(S * N == 12 ? 1 : N)
     for (int c = 0; c < (S == 3 ? N : 1); c++)
@@ -41,7 +41,7 @@ template <class R, int S, int N> struct place {
   __device__ __forceinline__ R weigh(int a, int b, int c) const {
     return weight[0][a] * weight[1][b] * (S == 3 ? weight[S - 1][c] : (R)1);
   }
-  /* The slope of weigh along a side. */
+  /* The derivative of the weight along a side. */
   __device__ __forceinline__ R lean(int side, int a, int b, int c) const {
     return (side == 0 ? slope : weight)[0][a] * (side == 1 ? slope : weight)[1][b] *
            (S == 3 ? (side == 2 ? slope : weight)[S - 1][c] : (R)1);
@@ -59,7 +59,7 @@ template <class R, int S, int N> struct place {
   }
 };
 
-/* The i-th of all places, differentiated as j.g.order says; slopes: once more. */
+/* The taps of point i, differentiated as j.g.order says; slopes: differentiated once more. */
 template <int S, int N, class T>
 static __device__ __forceinline__ place<real_of<T>, S, N> place_of(const grid_job<T> &j, int64_t i,
                                                                    bool slopes) {
@@ -120,8 +120,8 @@ static __global__ void sample_places(grid_job<T> j, int64_t parts, const T *x, T
   }
 }
 
-/* Weights and positions, -1 outside; one of both may be NULL. Of the places from `first` on, `some`
-** of each sample. */
+/* Writes weights and positions (-1 outside); one of them may be NULL. Covers `some` points of each
+** sample, from `first` on. */
 template <class T, int S, int N>
 static __global__ void list_taps(grid_job<T> j, int64_t first, int64_t some, T *weight,
                                  int64_t *position) {
@@ -143,7 +143,7 @@ static __global__ void list_taps(grid_job<T> j, int64_t first, int64_t some, T *
   });
 }
 
-/* WARP places are turned by a block, whose warps share the channels. */
+/* A block stores the taps of WARP points to shared memory; its warps share the channels. */
 template <class T, int S, int N>
 static __global__ void turn_places(grid_job<T> j, const T *x, const T *dy, T *dgrid) {
   typedef real_of<T> R;
@@ -189,7 +189,7 @@ template <class A> static moth_grid grid_of(const A *a, const int64_t *sides, in
   return g;
 }
 
-/* Images of a layout seen in the places of a packed grid. */
+/* The job for images of a layout, sampled at a packed grid. */
 template <class T, class A>
 static grid_job<T> job_of(const A *a, const moth_layout *x, const moth_tensor *grid) {
   const int sides = x->ndim - 2;
@@ -252,7 +252,7 @@ MOTH_CUDA(grid_sample_turn) {
   if (out[0]->l.numel == 0) return MOTH_OK;
   moth_tensor *x = moth_packed(a->input), *grid = moth_packed(a->grid);
   moth_tensor *dy = moth_packed(a->grad);
-  const bool constant = a->mode == MOTH_GRID_NEAREST; /* but for jumps */
+  const bool constant = a->mode == MOTH_GRID_NEAREST; /* except for jumps */
   int status = x && grid && dy ? MOTH_OK : moth_status(a->ctx);
   if (!status && constant) status = clear(out[0]);
   else if (!status)
@@ -278,21 +278,21 @@ MOTH_CUDA(grid_sample_turn) {
 
 /* -- the gradient of the images -- */
 
-enum { AT_ONCE = 1 << 23 }; /* elements of places that are put in order together, at most */
+enum { AT_ONCE = 1 << 23 }; /* at most this many taps are sorted at once */
 
-/* Samples from one on, with `some` places from `first` on, each made of `count` elements. */
+/* `some` points of each sample, from point `first` on; each has `count` taps. */
 template <class T> struct spreading {
   int64_t samples, channels, points, plane;
   int64_t first, some, count;
-  bool more; /* dx has what others brought */
-  const uint64_t *key; /* elements in order, those of a sample together */
+  bool more; /* add to the values in dx */
+  const uint64_t *key; /* sorted elements, grouped by sample */
   const uint32_t *from;
   const real_of<T> *weight;
   const T *dy;
   real_of<T> *part; /* [sample][channel][piece of the sample's list (runs.cuh)] */
 };
 
-/* What elements of a sample's list bring to CHANNELS channels, or as many as are left. */
+/* The sum over a piece of a sample's list, for up to CHANNELS channels. */
 template <class T> struct spread_part {
   typedef real_of<T> R;
   const uint64_t *key;
@@ -332,7 +332,7 @@ template <class T> struct spread_part {
   }
 };
 
-/* Pieces of the lists, from `first` on. */
+/* Sums pieces of the lists, from `first` on. */
 template <class T>
 static __global__ void add_pieces(spreading<T> s, int64_t parts, int64_t first, int64_t count) {
   typedef real_of<T> R;
@@ -346,7 +346,7 @@ static __global__ void add_pieces(spreading<T> s, int64_t parts, int64_t first, 
     to.each([&](int k, R &v) { to.part[k * to.pieces + own] = v; });
 }
 
-/* An element of some channels: what came to it, one after another. */
+/* Sums the contributions to one element, in order, for some channels. */
 template <class T>
 static __global__ void add_runs(spreading<T> s, int64_t parts, real_of<T> *dx) {
   typedef real_of<T> R;
@@ -363,7 +363,7 @@ static __global__ void add_runs(spreading<T> s, int64_t parts, real_of<T> *dx) {
   to.each([&](int k, R &v) { dx[k * s.plane] = v; });
 }
 
-/* j: of the samples in s, whose lists are made in the room. */
+/* j: for the samples in s; their lists are built in the scratch buffer. */
 template <class T>
 static int spread_some(const moth_tensor *near, const grid_job<real_of<T>> &j, spreading<T> s,
                        const moth_tensor *room, real_of<T> *dx) {
@@ -378,7 +378,7 @@ static int spread_some(const moth_tensor *near, const grid_job<real_of<T>> &j, s
   uint32_t *from[2] = {next, next + all};
   const radix<uint32_t> r = {s.samples, n, key[1], {key[0], key[1]}, {from[0], from[1]}, starts};
   int bits = 0, last = 0;
-  while (s.plane >> bits > 0) bits++; /* so that -1 is behind all elements */
+  while (s.plane >> bits > 0) bits++; /* so that -1 sorts after all elements */
   int status = list_launch(near, j, s.first, s.some, weight, (int64_t *)key[1]);
   if (!status) status = radix_sort(near->ctx, near, r, bits, &last);
   s.key = key[last];
@@ -394,7 +394,7 @@ static int spread_some(const moth_tensor *near, const grid_job<real_of<T>> &j, s
                          BLOCK, 0, s, parts, dx);
 }
 
-/* dx: packed, of the type that T is computed in. */
+/* dx: packed, in the type that T is computed in. */
 template <class T>
 static int spread_all(const grid_job<real_of<T>> &j, const moth_tensor *dy, moth_tensor *dx) {
   typedef real_of<T> R;

@@ -1,7 +1,6 @@
-/* histogram.cu -- how many elements lie in each class, as core/op/histogram.c has it. Counts are
-** added by atomics, which do not care for the order, in shared memory first if there are few
-** classes; weights in the order in which they come.
-*/
+/* histogram.cu -- counts the elements in each bin, as core/op/histogram.c. Counts are added by
+** atomics, whose order does not matter, in shared memory first if there are few bins. Weights are
+** added in input order. */
 #include "../../core/op/reduce.h"
 
 #include "lib/pick.cuh"
@@ -10,15 +9,16 @@ typedef unsigned long long tally;
 
 /* -- counting -- */
 
-enum { FEW_BINS = 4096, COUNT_EACH = 16, COUNT_BLOCKS = 8 }; /* of a multiprocessor */
+enum { FEW_BINS = 4096, COUNT_EACH = 16, COUNT_BLOCKS = 8 }; /* COUNT_BLOCKS: for each
+                                                             ** multiprocessor */
 
 static __global__ void clear_tallies(int64_t n, tally *y) {
   const int64_t i = thread_number();
   if (i < n) y[i] = 0;
 }
 
-/* bin_of(i): where element i is counted, below 0: nowhere. A block counts few bins by itself, in 32
-** bits: it has fewer elements than these can tell. */
+/* bin_of(i): the bin of element i; negative: none. A block counts few bins in shared memory, in 32
+** bits: it has fewer than 2^32 elements. */
 template <class F>
 static __device__ inline void count_all(int64_t n, int64_t bins, tally *y, F bin_of) {
   uint32_t *own = shared_memory<uint32_t>();
@@ -74,7 +74,7 @@ static __global__ void give_counts(int64_t n, const tally *from, results to) {
   else put_result(to, i, (float)from[i]);
 }
 
-/* An element of a 0-d tensor as f64, which waits for the device. */
+/* An element of a 0-d tensor as f64. Waits for the device. */
 static int read_number(moth_ctx *ctx, const moth_tensor *x, double *v) {
   moth_layout l = x->l;
   l.device = 0;
@@ -86,10 +86,10 @@ static int read_number(moth_ctx *ctx, const moth_tensor *x, double *v) {
   return status;
 }
 
-/* One of the two ends of what there is. */
+/* The minimum or maximum of x. */
 static int end_of(moth_ctx *ctx, moth_tensor *x, const char *op, double *v) {
   moth_tensor *y = NULL;
-  amax_args args; /* those of amin are alike */
+  amax_args args; /* amin has the same arguments */
   memset(&args, 0, sizeof args);
   args.ctx = ctx;
   args.input = x;
@@ -150,12 +150,12 @@ static __global__ void count_numbers(int64_t n, int64_t bins, tally *y, const in
   count_all(n, bins, y, [=](int64_t i) { return x[i] < bins ? x[i] : (int64_t)-1; });
 }
 
-/* As index_add does it. */
+/* Adds weights as index_add does. */
 static int bincount_weights(const bincount_args *a, const moth_tensor *list, moth_tensor *y) {
   moth_tensor *w = moth_cast(a->weights, y->l.dtype), *packed = w ? moth_packed(w) : NULL;
   int status = packed ? clear(y) : moth_status(a->ctx);
   pick p = pick_slices(y, 0, list);
-  p.first = 0; /* these are numbers, whatever they were found as */
+  p.first = 0; /* the indices count from 0 now, whatever they counted from */
   if (!status) status = pick_write(p, PICK_ADD, y, packed);
   moth_tensor_release(packed);
   moth_tensor_release(w);

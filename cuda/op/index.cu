@@ -1,15 +1,14 @@
 /* index.cu -- advanced indexing: a list of index tensors for the leading dimensions, as
-** core/op/index.c; masks have become positions before (core/op/masks.c).
-*/
+** core/op/index.c. Masks have been converted to positions before (core/op/masks.c). */
 #include "../../core/op/index.h"
 
 #include "lib/pick.cuh"
 #include "lib/walk.cuh"
 
-/* -- what a list of indices means -- */
+/* -- the meaning of a list of indices -- */
 
 typedef struct plan {
-  moth_tensor *at[MOTH_MAX_DIMS]; /* index tensors, borrowed */
+  moth_tensor *at[MOTH_MAX_DIMS]; /* index tensors, not owned */
   int dim[MOTH_MAX_DIMS], n;
   moth_layout picks; /* their shape, broadcast; packed */
   int whole[MOTH_MAX_DIMS], nwhole, before;
@@ -26,7 +25,7 @@ static void broadcast(moth_layout *y, const moth_layout *x) {
   }
 }
 
-/* The shape rule has found that all fits. */
+/* The shape rule has checked the indices. */
 static plan plan_of(const moth_tensors *indices, int ndim, int device) {
   plan p;
   int first = ndim, last = -1;
@@ -56,7 +55,7 @@ static plan plan_of(const moth_tensors *indices, int ndim, int device) {
   return p;
 }
 
-/* -1 stays where a position before was found outside. */
+/* -1 stays if an earlier position was out of range. */
 static __global__ void add_offsets(int64_t n, const int64_t *at, int64_t first, int64_t size,
                                    int64_t stride, bool begins, int64_t *offset,
                                    moth_trouble *t) {
@@ -67,7 +66,7 @@ static __global__ void add_offsets(int64_t n, const int64_t *at, int64_t first, 
   offset[i] = from >= 0 && so_far >= 0 ? so_far + from * stride : -1;
 }
 
-/* The positions of one selector for all picks; owned. */
+/* The positions of one index tensor, broadcast to all selected elements; the caller releases it. */
 static moth_tensor *spread(const plan *p, const moth_tensor *x) {
   bool same = x->l.ndim == p->picks.ndim;
   for (int d = 0; same && d < x->l.ndim; d++) same = x->l.shape[d] == p->picks.shape[d];
@@ -78,8 +77,9 @@ static moth_tensor *spread(const plan *p, const moth_tensor *x) {
   return NULL;
 }
 
-/* How the picks lie in base, and in values packed in the shape that they give, or of one element.
-** A single index tensor has the positions itself; several are added up. *list must be released. */
+/* The strided loops over base, and over values, which are packed in the shape of the selection or
+** have one element. A single index tensor holds the positions itself; the positions of several are
+** added. The caller releases *list. */
 static int pick_of(const plan *p, const moth_tensor *base, int64_t unit, pick *k,
                    moth_tensor **list) {
   moth_ctx *ctx = base->ctx;
@@ -102,7 +102,7 @@ static int pick_of(const plan *p, const moth_tensor *base, int64_t unit, pick *k
   }
   if (p->before == 0) k->step = step;
   *list = NULL;
-  if (p->n == 0) { /* all of it: one pick at the start, whatever number of times */
+  if (p->n == 0) { /* no index tensors: select all, one position at the start */
     *list = list_new(base, n);
     k->at = *list ? data<int64_t>(*list) : NULL;
     return *list ? clear(*list) : moth_status(ctx);
@@ -156,7 +156,7 @@ template <class T> static __global__ void fill_where(walk<3> w) {
     *(T *)(void *)(w.of[0].at + at[0]) = *element<T>(w.of[2], at[2]);
 }
 
-/* One value where a mask over the leading dimensions holds. */
+/* Writes one value where a mask over the leading dimensions is true. */
 static int fill_masked(moth_tensor *y, const moth_tensor *x, const moth_tensor *mask,
                        const moth_tensor *value) {
   moth_tensor *one = moth_cast(value, y->l.dtype);
@@ -181,7 +181,8 @@ static int fill_masked(moth_tensor *y, const moth_tensor *x, const moth_tensor *
   return status;
 }
 
-/* values as dtype on y's device; packed in the shape that the picks give, unless one element. */
+/* `values` as dtype on y's device; packed in the shape of the selection, unless it has one element.
+*/
 static moth_tensor *values_for(const plan *p, const moth_tensor *y, int dtype,
                                const moth_tensor *values) {
   moth_layout l;
@@ -195,7 +196,7 @@ static moth_tensor *values_for(const plan *p, const moth_tensor *y, int dtype,
     for (int d = p->before; d < p->nwhole; d++) l.shape[n++] = y->l.shape[p->whole[d]];
   }
   l.ndim = n;
-  moth_tensor one = *values; /* of any number of dimensions: shown as 0-d */
+  moth_tensor one = *values; /* a tensor of one element with dimensions: treat it as 0-d */
   if (values->l.numel == 1) one.l.ndim = 0;
   moth_tensor *wide = moth_tensor_new(y->ctx, &l);
   if (!wide || !moth_copy_into(wide, &one)) return wide;
@@ -254,7 +255,8 @@ static __global__ void found_list(int64_t n, const uint8_t *truth, const int64_t
   __shared__ int warp[BLOCK / WARP];
   const int lane = threadIdx.x % WARP, w = threadIdx.x / WARP;
   int64_t at = starts[blockIdx.x];
-#pragma unroll 1 /* else its divisions want a multiprocessor's registers for one block */
+#pragma unroll 1 /* unrolled, its divisions would use all registers of a multiprocessor for one
+                 ** block */
   for (int k = 0; k < FOUND_EACH; k++) {
     const int64_t i = (int64_t)blockIdx.x * FOUND_TILE + k * BLOCK + threadIdx.x;
     const bool here = i < n && truth[i];

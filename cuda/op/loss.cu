@@ -1,15 +1,14 @@
-/* loss.cu -- losses of classes: nll_loss, and cross_entropy in one node. A target that is no class
-** is told of late, and counts for nothing.
-*/
+/* loss.cu -- losses of classes: nll_loss, and cross_entropy in one node. A target out of range is
+** reported at the next synchronization, and does not count. */
 #include "../../core/op/loss.h"
 
 #include "lib/softmax.cuh"
 #include "lib/total.cuh"
 
-enum { MEAN, SUM, EACH_CASE }; /* `reduction`, as core/kernel/loss.h counts */
+enum { MEAN, SUM, EACH_CASE }; /* the values of `reduction` in core/kernel/loss.h */
 
-/* The classes of cases, which count from `first`: 0, or 1, as Lua's users do. What is below 1 stays
-** as it is: ignore_index, and a 0 that `counts` tells of. */
+/* The target classes of cases, which count from `first`: 0, or 1 as in Lua. Values below 1 stay as
+** they are: ignore_index, and a 0, which `counts` reports. */
 struct targets_of {
   const int64_t *at;
   int64_t first;
@@ -24,15 +23,15 @@ static targets_of targets_in(const moth_tensor *packed) {
   return targets_of{data<int64_t>(packed), packed->l.index_base};
 }
 
-/* Scores (n, classes, inner), and of each of the n * inner cases its class. */
+/* Scores (n, classes, inner), and the class of each of the n * inner cases. */
 template <class T> struct classes_of {
   int64_t cases, classes, ignore;
   quotient_by inner;
   targets_of target;
-  const T *weight; /* of each class, or NULL */
+  const T *weight; /* one for each class, or NULL */
   moth_trouble *trouble;
 
-  /* Whether case i counts; *class is its target then. */
+  /* Tests if case i counts; *class is its target then. */
   __device__ bool counts(int64_t i, int64_t *its) const {
     const int64_t t = target.of(i);
     *its = t;
@@ -43,7 +42,7 @@ template <class T> struct classes_of {
     return false;
   }
   __device__ double weight_of(int64_t c) const { return weight ? (double)get(weight + c) : 1; }
-  /* Where the score of case i for a class lies. */
+  /* The offset of the score of case i for class c. */
   __device__ int64_t place(int64_t i, int64_t c) const {
     const int64_t sample = divide(i, inner);
     return (sample * classes + c) * inner.by + (i - sample * inner.by);
@@ -61,16 +60,17 @@ static classes_of<T> classes_for(const strips &s, const moth_tensor *target,
   return c;
 }
 
-/* -- the losses: -weight x, or from scores weight (most - x + rest) -- */
+/* -- the losses: -weight x; or from scores: weight (most - x + rest) -- */
 
-template <class T, class Y, bool FINDS> struct class_loss { /* Y: the elements of the loss */
+template <class T, class Y, bool FINDS> struct class_loss { /* Y: the dtype of the loss */
   classes_of<T> c;
   int reduction;
   const T *x;
-  real_of<T> *most, *rest; /* NULL: x holds logarithms already; FINDS: they are found first */
+  real_of<T> *most, *rest; /* NULL: x already holds log probabilities; FINDS: they are computed here
+                           */
   Y *y;
 
-  /* Const is the struct alone: case i's loss, and if FINDS most and rest, are written. */
+  /* const only for the struct: writes case i's loss, and if FINDS also most and rest. */
   __device__ sums_of<double> term(int64_t i) const {
     int64_t its;
     double w = 0, loss = 0;
@@ -94,7 +94,7 @@ template <class T, class Y, bool FINDS> struct class_loss { /* Y: the elements o
   }
 };
 
-/* `parts`, most and rest, is NULL for nll_loss; these, and input, are packed. */
+/* `parts`, most and rest, is NULL for nll_loss; both, and input, are packed. */
 template <bool FINDS>
 static int losses_run(const strips &s, const moth_tensor *input, const moth_tensor *target,
                       const moth_tensor *weight, int64_t ignore, int64_t reduction,
@@ -129,7 +129,7 @@ MOTH_CUDA(nll_loss) {
   return status;
 }
 
-/* -- of every case the largest score, and log(sum(exp(x - largest))) -- */
+/* -- for each case: the largest score, and log(sum(exp(x - largest))) -- */
 
 template <class T, bool WIDE>
 static __global__ void parts_of_rows(int64_t rows, int64_t n, const T *x, real_of<T> *most,
@@ -174,7 +174,7 @@ static int parts_run(const strips &s, const moth_tensor *x, moth_tensor *most, m
   });
 }
 
-/* Below both, one thread finds a case's maximum and sum by itself. */
+/* Below both limits, one thread computes a case's maximum and sum alone. */
 enum { CLASSES_OF_THREAD = 32, FEW_CASES = 1024 };
 
 MOTH_CUDA(class_entropy) {
@@ -191,7 +191,7 @@ MOTH_CUDA(class_entropy) {
   return status;
 }
 
-/* -- backward: by what a case's gradient is multiplied; the mean needs all weights first -- */
+/* -- backward: the factor of each case's gradient; the mean needs the sum of weights first -- */
 
 template <class T> struct weight_total {
   classes_of<T> c;
@@ -204,7 +204,7 @@ template <class T> struct weight_total {
   __device__ void finish(sums_of<double> s) const { *to = s.b; }
 };
 
-template <class T, class U> struct case_factors { /* U: the elements of dy */
+template <class T, class U> struct case_factors { /* U: the dtype of dy */
   classes_of<T> c;
   const U *dy;
   int reduction;
@@ -225,12 +225,12 @@ static __global__ void find_factors(case_factors<T, U> f, const double *total, r
 template <class T> struct class_back {
   targets_of target;
   const real_of<T> *factor;
-  const T *x; /* with most and rest: of class_entropy; else NULL */
+  const T *x; /* with most and rest: for class_entropy; else NULL */
   const real_of<T> *most, *rest;
   T *dx;
 };
 
-/* The gradient of a score x, of case i; `is`: its class is the case's own. */
+/* The gradient of a score x of case i; `is`: the score belongs to the case's target class. */
 template <class T> struct score_back {
   real_of<T> f, most, rest;
   bool reads;
@@ -264,7 +264,7 @@ static __global__ void back_to_each(class_back<T> b, int64_t n, quotient_by inne
   if (at < n) back_of(b, at, inner, classes);
 }
 
-/* Few cases: each block finds the factors of all by itself. */
+/* Few cases: each block computes all factors itself. */
 template <class T, class U>
 static __global__ void back_of_few(class_back<T> b, case_factors<T, U> f, int64_t n,
                                    quotient_by inner, quotient_by classes) {
@@ -284,7 +284,7 @@ static __global__ void back_of_few(class_back<T> b, case_factors<T, U> f, int64_
   if (at < n) back_of(b, at, inner, classes);
 }
 
-/* A lump of scores, of classes that lie side by side: those of one case, or of two. */
+/* A vector of scores of adjacent classes, of one case or of two. */
 template <class T>
 static __global__ void back_to_scores(class_back<T> b, int64_t n, quotient_by classes) {
   enum { EACH = LUMP<T> };
@@ -307,7 +307,7 @@ static __global__ void back_to_scores(class_back<T> b, int64_t n, quotient_by cl
     if (at + k < n) b.dx[at + k] = out.at[k];
 }
 
-/* All tensors are packed. b's factors are found here. */
+/* All tensors are packed. Computes b's factors. */
 template <class T, class U>
 static int back_run(const strips &s, const case_factors<T, U> &f, class_back<T> b,
                     moth_tensor *dx) {
@@ -359,7 +359,8 @@ MOTH_CUDA(nll_loss_back) {
   return status;
 }
 
-/* The scores keep their dtype; what goes with cases comes in the one that is computed in. */
+/* The scores keep their dtype; tensors with one value for each case are converted to the compute
+** type. */
 MOTH_CUDA(class_entropy_back) {
   enum { DY, MOST, REST, WEIGHT, X, TARGET, ALL };
   const int dtype = a->input->l.dtype, real = moth_compute_dtype(dtype);

@@ -1,22 +1,21 @@
-/* norm.cu -- layer_norm, rms_norm and group_norm: rows of (channels, inner) elements, normalised
-** by their own mean and variance, a warp or a block to a row. A first pass finds about where the
-** mean is; a second one, which reads the row from the cache, finds mean and variance from there, so
-** that sums of f32 are enough, for rows far from 0 too. Groups of images that are channels_last are
-** read where they lie. Beside f32, results and gradients may be in a half type, for which no pass
-** of its own is made.
-*/
+/* norm.cu -- layer_norm, rms_norm and group_norm: rows of (channels, inner) elements, normalised by
+** their own mean and variance, by a warp or a block for each row. A first pass estimates the mean.
+** A second one reads the row from the cache and computes mean and variance shifted by the estimate;
+** f32 sums are then accurate, also for rows far from 0. Groups of channels_last images are read
+** without a copy. With f32, some inputs, results and gradients may have a half type; conversion
+** needs no extra pass. */
 #include "../../core/op/norm.h"
 
 #include <float.h>
 
 #include "lib/channels.cuh"
 
-/* What all three are to the kernels; row r has the weights of group r % groups. */
+/* The parameters of all three; row r has the weights of group r % groups. */
 struct row_form {
   int64_t rows, n, groups, channels;
   quotient_by inner;
-  int64_t step;     /* channels_last: elements from pixel to pixel; 0: rows are packed */
-  quotient_by wide; /* channels */
+  int64_t step;     /* channels_last: the stride from pixel to pixel; 0: rows are packed */
+  quotient_by wide; /* number of channels */
 };
 
 static row_form form_of(int64_t rows, int64_t groups, int64_t channels, int64_t inner,
@@ -26,7 +25,7 @@ static row_form form_of(int64_t rows, int64_t groups, int64_t channels, int64_t 
                   channels_last ? groups * channels : 0, quotients(channels, n)};
 }
 
-/* Where a row begins, and where its element i lies from there. */
+/* The offset of a row, and of its element i from there. */
 static __device__ inline int64_t row_start(const row_form &f, int64_t row) {
   const int64_t image = f.step ? row / f.groups : row;
   return f.step ? image * f.groups * f.n + (row - image * f.groups) * f.channels : row * f.n;
@@ -35,19 +34,19 @@ static __device__ inline int64_t place_of(const row_form &f, int64_t i) {
   return f.step ? i + divide(i, f.wide) * (f.step - f.channels) : i;
 }
 
-/* Elements that lie side by side, and begin at multiples of their number if the row does. */
+/* The number of adjacent elements; a run is aligned to its size if the row is. */
 static int64_t run_of(const row_form &f) { return f.step ? f.channels : f.n; }
 
-/* What makes a sum over a row its mean. */
+/* The factor that turns a sum over a row into its mean. */
 template <class real> static real share_of(const row_form &f) { return (real)(1 / (double)f.n); }
 
-/* Where the weights of a row begin. */
+/* The first weight of a row. */
 template <class W> static __device__ inline const W *weights_of(const row_form &f, int64_t row,
                                                                 const W *w) {
   return w && f.groups > 1 ? w + row % f.groups * f.channels : w;
 }
 
-/* EACH numbers, one for each of the elements of a row from i on. */
+/* Loads EACH weights, one for each element of a row from i on. */
 template <int EACH, class W, class real>
 static __device__ inline void weights_at(const row_form &f, int64_t i, const W *w, real otherwise,
                                          real *v) {
@@ -64,7 +63,7 @@ static __device__ inline void weights_at(const row_form &f, int64_t i, const W *
   }
 }
 
-/* -- numbers in memory that are of type T, or beside f32 of a half type -- */
+/* -- values of type T, or of a half type if T is f32 -- */
 
 template <class T> constexpr bool is_f32 = sizeof(real_of<T>) == 4 && sizeof(T) == 4;
 
@@ -90,7 +89,7 @@ static __device__ inline void write_half(void *at, int64_t i, const float *v) {
   write_lump((T *)at + i, many);
 }
 
-/* A result once more, where that is wanted. */
+/* A second result in a half type, if it is requested. */
 struct half_result {
   void *at; /* or NULL */
   int dtype;
@@ -108,8 +107,8 @@ static half_result half_of(const moth_tensor *half_copy) {
 
 /* -- forward -- */
 
-/* A thread's share of the sums over a row of x - m and of its square. Each lump is added up by
-** itself first: errors grow with the number of lumps, not of elements. */
+/* A thread's part of the sums over a row of x - m and of its square. Each vector is summed
+** separately first: errors grow with the number of vectors, not of elements. */
 template <int EACH, class T>
 static __device__ inline sums_of<real_of<T>> own_sums(const team &me, const row_form &f,
                                                       const T *x, int64_t n, real_of<T> m) {
@@ -127,7 +126,7 @@ static __device__ inline sums_of<real_of<T>> own_sums(const team &me, const row_
   return s;
 }
 
-/* The same of scaled offsets, whose squares stay in the range. */
+/* The same for scaled differences, whose squares do not overflow. */
 template <int EACH, class T>
 static __device__ sums_of<real_of<T>> far_sums(const team &me, const row_form &f, const T *x,
                                                int64_t n, real_of<T> m, real_of<T> scale) {
@@ -145,8 +144,8 @@ template <class T> struct row_norm {
   row_form f;
   real_of<T> share, eps;
   const T *x, *weight, *bias;
-  T *y; /* NULL: it is wanted in a half type alone */
-  real_of<T> *mean, *rstd; /* mean is NULL if it is not taken away */
+  T *y; /* NULL: only the half type is requested */
+  real_of<T> *mean, *rstd; /* mean is NULL if it is not subtracted */
   half_result half_copy;
 };
 
@@ -164,7 +163,7 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
   const sums_of<R> s = join_team<WIDE>(me, add_sums<R>(), own_sums<EACH>(me, p.f, x, n, near));
   R off = p.mean ? s.a * p.share : 0, var = s.b * p.share - off * off;
   R rstd = 1 / sqrt((var < 0 ? 0 : var) + p.eps);
-  if (!isfinite(var)) { /* of all lanes of the team; eps is far less then */
+  if (!isfinite(var)) { /* the same in all threads of the team; eps is negligible then */
     const R scale = sizeof(R) == 4 ? (R)0x1p-80 : (R)0x1p-600;
     const sums_of<R> far =
       join_team<WIDE>(me, add_sums<R>(), far_sums<EACH>(me, p.f, x, n, near, scale));
@@ -219,7 +218,7 @@ static int rows_run(const moth_tensor *input, const moth_tensor *weight, const m
   return status;
 }
 
-/* Rows are what stands before the last dimensions; shape rules have checked them. */
+/* Rows are the dimensions before the last ones; shape rules have checked them. */
 static row_form last_dims(const moth_tensor *x, moth_ints shape) {
   int64_t rows = 1, channels = 1;
   for (int64_t i = 0; i < x->l.ndim; i++)
@@ -249,8 +248,8 @@ MOTH_CUDA(group_norm) {
                   a->eps, out[0], out[1], out[2], NULL);
 }
 
-/* -- backward: with g = dy weight, dx = rstd (g - mean of g - xhat mean of (g xhat)), and what came
-** past the norm is added to it -- */
+/* -- backward: with g = dy weight, dx = rstd (g - mean of g - xhat mean of (g xhat)); the gradient
+** of the residual path is added -- */
 
 template <class T> struct row_back {
   row_form f;
@@ -289,7 +288,8 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
   }
   s = join_team<WIDE>(me, add_sums<R>(), s);
   const R even = p.mean ? -rstd * s.a * p.share : 0;
-  const R along = -(rstd * s.b * p.share) * rstd; /* times rstd below: its cube may be too small */
+  const R along = -(rstd * s.b * p.share) * rstd; /* multiply by rstd twice: its cube may underflow
+                                                  */
   for (int64_t i = first; i < last; i += step) {
     const int64_t from = at + place_of(p.f, i);
     const many x = *(const many *)(const void *)(p.x + from);
@@ -313,8 +313,8 @@ template <class T, int EACH> static int back_launch(moth_tensor *out, const row_
                 teams_for(wide, p.f.rows, p.f.n, EACH), BLOCK, 0, p);
 }
 
-/* The gradients of weight and bias are sums over channels, rows taking turns in the groups. D: how
-** dy lies; the channels that are loaded at once are of one group. */
+/* The gradients of weight and bias are sums over channels; rows are distributed over the groups. D:
+** the dtype of dy; channels that are loaded at once are in one group. */
 template <class T, class D> struct affine_sums {
   typedef real_of<T> real;
   const T *x;
@@ -399,7 +399,7 @@ static int back_typed(const row_norm_back_args *a, moth_tensor *const *t, moth_t
   return status ? status : affine_by_dy(p, out);
 }
 
-/* x in a dtype, owned, as the result lies. */
+/* x in a dtype, in the memory format of the result; the caller releases it. */
 static moth_tensor *laid_as(const moth_tensor *x, int dtype, bool channels_last) {
   if (!channels_last || x->l.dtype == dtype)
     return channels_last ? moth_packed_as(x, true) : packed_as(x, dtype);
@@ -429,7 +429,7 @@ static int row_norm_back_run(const row_norm_back_args *a, moth_tensor **out) {
   return status;
 }
 
-/* Rows that are no groups of images' channels are packed. */
+/* Rows that are not channel groups of images are packed. */
 MOTH_CUDA(row_norm_back) {
   const moth_layout *l = &out[0]->l;
   if (!moth_is_channels_last(out[0]) || (a->groups * a->channels == l->shape[1] &&

@@ -1,7 +1,6 @@
 /* optim.cu -- optimizer steps: the rules of core/kernel/optim_rules.h, for many parameters in one
-** launch. Tensors are cut into chunks, one for a block; a table of the tensors goes along as the
-** kernel's parameter: of 122 where a gradient is all that a rule reads, of 70 where it keeps most.
-*/
+** launch. Tensors are cut into chunks, one for each block. A table of the tensors is a kernel
+** parameter: 122 tensors fit if the rule reads only a gradient, 70 for the rule with most state. */
 #include "../../core/kernel/optim.h"
 
 #include "lib/rows.cuh"
@@ -13,9 +12,9 @@ union step_word {
   void *at;
 };
 
-/* A tensor's words: its elements, chunks up to its end, then its operands. */
+/* A tensor's words in the table: its number of elements, its last chunk, then its operands. */
 enum { NUMEL, CHUNKS, OPERANDS };
-enum { WORDS = 490 }; /* what the parameters of a kernel have room for */
+enum { WORDS = 490 }; /* the size limit of kernel parameters */
 
 struct step_table {
   step_word words[WORDS];
@@ -52,8 +51,8 @@ static_assert(sizeof(step_table) + sizeof(step_numbers<double>) <= 4096, "a kern
 
 /* -- one launch -- */
 
-/* EACH elements from i on, of T, and from operand 2 on of S. Operands lie in registers, so their
-** number must not index them. */
+/* EACH elements from i on, of T; operands from 2 on are of S. Operands are in registers, so they
+** need constant indices. */
 template <int RULE, class T, class S, int EACH>
 static __device__ inline void step_at(const step_word *at, int operands, int64_t i,
                                       const step_numbers<real_of<T>> &s) {
@@ -88,7 +87,7 @@ static __global__ void step_chunks(step_table t, step_numbers<real_of<T>> s) {
   enum { MANY = LUMP<S> < LUMP<T> ? LUMP<S> : LUMP<T> };
   const int operands = t.operands;
   int low = 0, high = t.count - 1;
-  while (low < high) { /* whose chunk this is */
+  while (low < high) { /* find the tensor of this chunk */
     const int middle = (low + high) / 2;
     if ((int64_t)blockIdx.x < t.chunks(middle)) high = middle;
     else low = middle + 1;
@@ -108,7 +107,7 @@ static __global__ void step_chunks(step_table t, step_numbers<real_of<T>> s) {
   }
 }
 
-/* The launch for tables that are full, or the last one. */
+/* Launches when the table is full, or at the end. */
 template <class T, class S>
 static int step_launch(const moth_tensor *near, const step_table &t, const moth_steps *how) {
   const step_numbers<real_of<T>> s = step_numbers_of<real_of<T>>(how->how, how->how->rule, how->n);
@@ -129,7 +128,7 @@ static int step_launch(const moth_tensor *near, const step_table &t, const moth_
   }
 }
 
-/* -- all parameters; those of a dtype go together -- */
+/* -- all parameters, grouped by dtype -- */
 
 /* Half types may have a state in f32. */
 static bool is_wide(const moth_tensor *const *x, int n) {
@@ -156,7 +155,7 @@ static void append(step_table *t, const moth_tensor *const *x) {
   t->count++;
 }
 
-/* Operands that do not lie in a row are packed, and written back afterwards. */
+/* Operands that are not dense are packed, and copied back afterwards. */
 static int step_packed(const moth_tensor *const *x, const moth_steps *how) {
   const moth_tensor *rows[MOST] = {NULL};
   moth_tensor *packed[MOST] = {NULL};
@@ -177,7 +176,7 @@ static int step_packed(const moth_tensor *const *x, const moth_steps *how) {
   return status;
 }
 
-/* Whether all of them lie in one and the same order. */
+/* Tests if all of them are dense with the same strides. */
 static bool in_rows(const moth_tensor *const *x, int n) {
   bool rows = true, channels_last = true;
   for (int k = 0; k < n; k++) {

@@ -1,8 +1,7 @@
-/* pad.cu -- borders around tensors: each element of the result finds where it comes from, and each
-** element of a gradient all the places where it stands; with a constant border that is one at most,
-** and the gradient is padded by as much less. Tensors are packed, or channels_last both;
-** dimensions count as they lie in memory.
-*/
+/* pad.cu -- padding: each element of the result finds its source, and each element of a gradient
+** finds all its copies. With constant padding an element has at most one copy; its gradient is the
+** same op with negative padding. Tensors are packed, or both channels_last; dimensions are in
+** memory order. */
 #include "../../core/op/pad.h"
 
 #include "lib/walk.cuh"
@@ -12,20 +11,20 @@ enum { CONSTANT, REFLECT, REPLICATE, CIRCULAR };
 struct border {
   int ndim, mode;
   int64_t in[MOTH_MAX_DIMS], out[MOTH_MAX_DIMS], before[MOTH_MAX_DIMS];
-  quotient_by size[MOTH_MAX_DIMS]; /* of the result of the kernel, whatever that is */
+  quotient_by size[MOTH_MAX_DIMS]; /* size of the kernel's result */
 };
 
 static bool is_kept(const border &b, int d) { return b.in[d] == b.out[d] && b.before[d] == 0; }
 
-/* Neighbouring dimensions without a border are one. `of`: what the kernel's threads are cells of;
-** sign: 1, or -1 where `in` was padded to be `out` and loses its border. */
+/* Adjacent dimensions without padding are merged. `of`: the tensor with one thread for each
+** element; sign: 1, or -1 in a gradient, where the padding is removed. */
 static border border_of(const moth_tensor *in, const moth_tensor *out, const moth_tensor *of,
                         moth_ints pad, int sign, int mode, bool channels_last) {
   border b;
   memset(&b, 0, sizeof b);
   b.mode = mode;
   for (int i = 0; i < in->l.ndim; i++) {
-    const int inner = i == in->l.ndim - 1 ? 1 : i + 1; /* where channels are the last */
+    const int inner = i == in->l.ndim - 1 ? 1 : i + 1; /* where channels are last */
     const int d = channels_last && i > 0 ? inner : i, pair = in->l.ndim - 1 - d, k = b.ndim++;
     b.in[k] = in->l.shape[d];
     b.out[k] = out->l.shape[d];
@@ -39,13 +38,13 @@ static border border_of(const moth_tensor *in, const moth_tensor *out, const mot
   return b;
 }
 
-/* How many elements of a dimension are not cut off. */
+/* The number of elements of a dimension that are not cropped. */
 static __device__ inline int64_t kept(const border &b, int d) {
   const int64_t n = b.in[d], before = b.before[d], after = b.out[d] - n - before;
   return n + (before < 0 ? before : 0) + (after < 0 ? after : 0);
 }
 
-/* Which element stands at place i of a dimension; -1: the constant. */
+/* The source element of position i of a dimension; -1: the constant. */
 static __device__ inline int64_t source(const border &b, int d, int64_t i) {
   const int64_t at = i - b.before[d], n = b.in[d];
   if (at >= 0 && at < n) return at;
@@ -73,8 +72,8 @@ template <class T> static __global__ void pad_out(border b, int64_t n, const T *
   y[i] = inside ? x[at] : fill;
 }
 
-/* The k-th place of dimension d where element i stands, in ascending order; -1: there are no more.
-** Replicated edges have a run of places, what is mirrored or goes round at most three. */
+/* The k-th position of dimension d that is a copy of element i, in ascending order; -1: there are
+** no more. Replicated edges have a run of copies; reflect and circular have at most three. */
 static __device__ inline int64_t place(const border &b, int d, int64_t i, int64_t k) {
   const int64_t n = b.in[d], first = b.before[d], all = b.out[d], own = first + i;
   if (b.mode == REPLICATE) {
@@ -82,7 +81,8 @@ static __device__ inline int64_t place(const border &b, int d, int64_t i, int64_
     const int64_t at = (low < 0 ? 0 : low) + k;
     return own >= all && i != n - 1 ? -1 : at <= high && at < all && at >= 0 && high >= 0 ? at : -1;
   }
-  const bool round = b.mode == CIRCULAR && own >= 0 && own < all; /* what is cut off does not */
+  const bool round = b.mode == CIRCULAR && own >= 0 && own < all; /* cropped elements have no copies
+                                                                  ** here */
   const int64_t left = b.mode == REFLECT ? (i > 0 ? first - i : -1)
                        : round ? own - kept(b, d) : -1;
   const int64_t right = b.mode == REFLECT ? (i < n - 1 ? first + 2 * n - 2 - i : -1)
@@ -113,7 +113,7 @@ template <class T> static __global__ void pad_in(border b, int64_t n, const T *d
     for (int d = 0; d < b.ndim; d++) at += place(b, d, own[d], k[d]) * step[d];
     sum += get(dy + at);
     int d = b.ndim - 1;
-    for (; d >= 0; d--) { /* the next combination of places */
+    for (; d >= 0; d--) { /* the next combination of positions */
       if (place(b, d, own[d], ++k[d]) >= 0) break;
       k[d] = 0;
     }

@@ -1,15 +1,13 @@
-/* pointloss.cu -- losses element by element, each in one pass: the formulas of
-** core/kernel/pointloss_real.h, and their sum or mean in f64; and their gradients, as
-** core/op/pointloss.h lists them.
-*/
+/* pointloss.cu -- elementwise losses in one pass: the formulas of core/kernel/pointloss_real.h,
+** their sum or mean in f64, and their gradients (the list is in core/op/pointloss.h). */
 #include "../../core/op/pointloss.h"
 
 #include "lib/elementwise.cuh"
 #include "lib/total.cuh"
 
-enum { MEAN, SUM, EACH_PAIR, BATCH_MEAN }; /* `reduction`, as core/op/pointloss.c counts */
+enum { MEAN, SUM, EACH_PAIR, BATCH_MEAN }; /* the values of `reduction` in core/op/pointloss.c */
 
-/* -- the losses of numbers x and t; a is a number of some of them -- */
+/* -- the losses of numbers x and t; a is the parameter of some losses -- */
 
 template <class real> HD real log_tail(real x) { return log1p(exp(-fabs(x))); }
 template <class real> HD real no_less(real x) { return x < -100 ? (real)-100 : x; }
@@ -39,7 +37,7 @@ template <class Pair, class T, int EACH> struct pair_losses {
   double a, divisor;
   const T *x, *t;
   T *y;
-  moth_trouble *trouble; /* where x must be from 0 to 1, else NULL */
+  moth_trouble *trouble; /* for losses that need x from 0 to 1, else NULL */
 
   __device__ sums_of<double> term(int64_t i) const {
     const lump<T, EACH> p = ((const lump<T, EACH> *)(const void *)x)[i];
@@ -58,7 +56,7 @@ template <class Pair, class T, int EACH> struct pair_losses {
   }
   __device__ void finish(sums_of<double> s) const {
     if (reduction == EACH_PAIR) return;
-    if (reduction == BATCH_MEAN) { /* a sum, rounded, that is divided */
+    if (reduction == BATCH_MEAN) { /* the sum is rounded before it is divided */
       put(y, s.a);
       put(y, (double)get(y) / divisor);
     } else {

@@ -1,4 +1,5 @@
-/* pool.cu -- pooling: a thread for each result; gradients are gathered, so that they repeat. */
+/* pool.cu -- pooling: a thread for each result. Gradients are gathered, not scattered, so that they
+** repeat. */
 #include "../../core/op/pool.h"
 
 #include "lib/pick.cuh"
@@ -6,14 +7,15 @@
 
 struct pooling {
   window w;
-  int64_t n; /* results of the kernel */
+  int64_t n; /* number of results of the kernel */
   channels c;
   cells at;
   bool count_padding;
   int64_t divisor; /* 0: the number of elements */
 };
 
-/* Windows of `image` that gave results like `seen`; the kernel's threads are cells of `of`. */
+/* Fills p: windows over `image`, with results of shape `seen`; the kernel has a thread for each
+** element of `of`. */
 static int pooling_of(pooling *p, const moth_layout *image, const moth_layout *seen,
                       const moth_layout *of, bool channels_last, const int64_t *kernel,
                       const int64_t *stride, const int64_t *padding, const int64_t *dilation,
@@ -28,8 +30,8 @@ static int pooling_of(pooling *p, const moth_layout *image, const moth_layout *s
                    dilation);
 }
 
-/* The place of the kernel's result i; gives where element 0 of the plane of `room` elements lies
-** that it is made of. */
+/* The position of result i of the kernel; returns the offset of element 0 of the plane it belongs
+** to. A plane has `room` elements. */
 static __device__ inline int64_t place_at(const pooling &p, int64_t i, const int *room, int *y,
                                           int *x) {
   int64_t channel, plane;
@@ -37,7 +39,7 @@ static __device__ inline int64_t place_at(const pooling &p, int64_t i, const int
   return plane * room[0] * room[1] * p.c.each.by + channel;
 }
 
-/* The windows first..last-1 on an axis that see element i. */
+/* The windows first..last-1 of an axis that contain element i. */
 static __device__ inline void seen_by(const window &w, int axis, int i, int *first, int *last) {
   const int at = i + w.padding[axis], before = at - w.kernel[axis];
   *first = before >= 0 ? (int)divide((uint32_t)before, w.by_stride[axis]) + 1 : 0;
@@ -47,7 +49,7 @@ static __device__ inline void seen_by(const window &w, int axis, int i, int *fir
 
 static const int64_t ones[2] = {1, 1};
 
-/* -- the largest -- */
+/* -- maximum -- */
 
 template <class T>
 static __global__ void max_windows(pooling p, const T *x, T *y, int64_t *index) {
@@ -95,10 +97,10 @@ MOTH_CUDA(max_pool2d) {
 /* -- positions -- */
 
 struct places {
-  int64_t n;                /* positions in all */
+  int64_t n;                /* number of positions */
   int64_t all;              /* elements of all planes */
-  quotient_by each;         /* positions of a plane */
-  int64_t room;             /* its elements */
+  quotient_by each;         /* positions in a plane */
+  int64_t room;             /* elements of a plane */
   channels c;
 };
 
@@ -110,7 +112,7 @@ static places places_of(const moth_layout *positions, int64_t room, bool channel
                 quotients(each, positions->numel), room, c};
 }
 
-/* Where position i leads, or -1. */
+/* The element that position i names, or -1. */
 static __device__ inline int64_t place_of(const places &p, const int64_t *index, int64_t i,
                                           moth_trouble *trouble) {
   const int64_t at = index[i];
@@ -129,7 +131,7 @@ static __global__ void place_keys(places p, const int64_t *index, int64_t *key,
   key[i] = at < 0 ? p.all : at;
 }
 
-/* Where windows are known, each element asks those that may have found it the largest. */
+/* If windows are known, each element checks the windows that contain it for its own index. */
 template <class T>
 static __global__ void largest_back(pooling p, const T *dy, const int64_t *index, T *dx) {
   const int64_t i = thread_number();
@@ -166,7 +168,7 @@ static int back_by_windows(const max_pool2d_back_args *a, bool channels_last, mo
   return status;
 }
 
-/* x's elements in the order in which they lie, on the caller's stack. */
+/* x as one dimension, in memory order; on the caller's stack. */
 static moth_tensor flat(const moth_tensor *x) {
   moth_layout l = x->l;
   l.ndim = 1;
@@ -175,7 +177,7 @@ static moth_tensor flat(const moth_tensor *x) {
   return seen_as(x, &l);
 }
 
-/* to := what comes to each place, of two lists; half types are added up in f32. */
+/* to := the sum of the values for each element, from two lists; half types are summed in f32. */
 static int add_places(const places &p, const moth_tensor *index, moth_tensor *to,
                       moth_tensor *from) {
   const moth_queue *q = moth_queue_of(to->ctx, to->l.device);
@@ -201,7 +203,7 @@ static int add_places(const places &p, const moth_tensor *index, moth_tensor *to
   return status;
 }
 
-/* Where any place may be named, and as often as one likes. */
+/* For indices that may name any element, any number of times. */
 static int back_by_places(const max_pool2d_back_args *a, bool channels_last, moth_tensor *dx) {
   const places p = places_of(&a->indices->l, a->size[0] * a->size[1], channels_last);
   moth_tensor *dy = moth_packed_as(a->input, channels_last);
@@ -255,7 +257,7 @@ MOTH_CUDA(max_pool2d_pick) {
 
 /* -- the mean -- */
 
-/* What the sum over a window is divided by; 0: it has no element. */
+/* The divisor of the sum over a window; 0: the window has no element. */
 static __device__ inline int64_t divisor_of(const pooling &p, int oy, int ox, const int *first,
                                             const int *last) {
   const int at[2] = {oy, ox};
@@ -263,7 +265,8 @@ static __device__ inline int64_t divisor_of(const pooling &p, int oy, int ox, co
   for (int i = 0; i < 2; i++) {
     if (first[i] >= last[i]) return 0;
     const int start = at[i] * p.w.stride[i] - p.w.padding[i];
-    const int room = p.w.in[i] + p.w.padding[i] - start; /* the far border counts, not more */
+    const int room = p.w.in[i] + p.w.padding[i] - start; /* the padding at the end counts; elements
+                                                         ** beyond it do not */
     n *= !p.count_padding ? last[i] - first[i] : room < p.w.kernel[i] ? room : p.w.kernel[i];
   }
   return p.divisor ? p.divisor : n;

@@ -1,4 +1,4 @@
-/* position.cu -- positions that count from 1 as those that count from 0, and back. */
+/* position.cu -- converts positions that count from 1 to positions that count from 0, and back. */
 #include "../../core/op/position.h"
 
 #include "lib/numbers.cuh"

@@ -1,9 +1,9 @@
-/* qr.cu -- Q and R of matrices, as core/op/factor.c has them, by Householder's reflections:
-** 1 - tau v v', where v begins with 1.
+/* qr.cu -- Q and R of matrices, as in core/op/factor.c, by Householder reflections: 1 - tau v v',
+** where v begins with 1.
 **
-** A matrix of one tile is for a block. Of larger ones a block makes the reflections of each panel,
-** which is as wide as a tile; others apply them to the columns on its right, and in the end to Q.
-*/
+** A matrix of one tile is factored by one block. For a larger matrix, a block computes the
+** reflections of each panel, which is as wide as a tile; other blocks apply them to the columns on
+** its right, and at the end to Q. */
 #include "../../core/op/factor.h"
 
 #include "lib/matrices.cuh"
@@ -12,8 +12,8 @@ enum { REDUCED, COMPLETE, NO_Q };
 
 /* -- reflections, by a block -- */
 
-/* Squares of a column of extreme numbers would leave the range: it is divided by a power of two of
-** its own, which Q does not feel, and whose exponent comes back; 0 for others. */
+/* Squares of a column with extreme values would overflow or underflow. The column is scaled by a
+** power of two; Q does not change by it. Returns the exponent; 0 if no scaling is needed. */
 template <int WARPS, class T>
 static __device__ inline int unit_of(const matrix<T> &y, int32_t m, int width,
                                      double (&most)[WARPS][WARP]) {
@@ -31,16 +31,16 @@ static __device__ inline int unit_of(const matrix<T> &y, int32_t m, int width,
   return unit;
 }
 
-/* y, of m rows and as many columns as a warp has lanes or less, := R, and below it what follows on
-** the 1 of each v, after so many steps. A warp works on a row; what it has written it multiplies
-** for the next step. */
+/* y has m rows and at most WARP columns. It becomes R, and below the diagonal the elements of each
+** v after its 1; `steps` reflections. A warp processes a row, and multiplies its new elements for
+** the next step. */
 template <int WARPS, class T>
 static __device__ inline void reflections_of(const matrix<T> &y, int32_t m, int width, int steps,
                                              T *tau) {
   __shared__ double sums[WARPS][WARP];
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   const int unit = unit_of<WARPS>(y, m, width, sums);
-  double mine = 0; /* of the products of column j and this one, below row j */
+  double mine = 0; /* the dot product of column j and this column, below row j */
   for (int32_t r = 1 + warp; r < m; r += WARPS)
     if (lane < width) mine += (double)y(r, 0) * y(r, lane);
   for (int j = 0; j < steps; j++) {
@@ -49,7 +49,7 @@ static __device__ inline void reflections_of(const matrix<T> &y, int32_t m, int 
     double sum = 0, below = 0;
     for (int i = 0; i < WARPS; i++) sum += sums[i][lane], below += sums[i][j];
     const double top = lane < width ? y(j, lane) : 0, alpha = y(j, j);
-    __syncthreads(); /* all have read */
+    __syncthreads(); /* all threads have read */
     const double beta = below > 0 ? -copysign(sqrt(alpha * alpha + below), alpha) : alpha;
     const double by = below > 0 ? (beta - alpha) / beta : 0;
     const T scale = below > 0 ? (T)(1 / (alpha - beta)) : 0;
@@ -73,8 +73,8 @@ static __device__ inline void reflections_of(const matrix<T> &y, int32_t m, int 
   __syncthreads();
 }
 
-/* The columns y, at most as many as lanes, := what so many reflections v make of them, the first of
-** all coming first, or last. */
+/* Applies the reflections v to the columns y, at most WARP of them, the first reflection first or
+** last. */
 template <int WARPS, class T>
 static __device__ inline void reflect(const matrix<T> &v, const T *tau, int32_t m, int steps,
                                       bool last, const matrix<T> &y, int width) {
@@ -93,7 +93,7 @@ static __device__ inline void reflect(const matrix<T> &v, const T *tau, int32_t 
     double sum = here ? y(j, lane) : 0;
     const T top = (T)sum;
     for (int i = 0; i < WARPS; i++) sum += sums[i][lane];
-    __syncthreads(); /* all have read */
+    __syncthreads(); /* all threads have read */
     const T part = (T)(tau[j] * sum);
     if (warp == 0 && here) y(j, lane) = top - part;
     const bool more = step + 1 < steps;
@@ -112,9 +112,10 @@ static __device__ inline void reflect(const matrix<T> &v, const T *tau, int32_t 
 
 template <class T> struct qr_of {
   matrices<T> x;
-  T *y, *tau, *q, *r; /* packed; y: room for one of many tiles; q: NULL if it is not wanted */
+  T *y, *tau, *q, *r; /* packed; y: scratch buffer if there are many tiles; q: NULL if it is not
+                      ** requested */
   int64_t m, n, k, columns, count; /* columns: of Q */
-  int32_t *codes; /* -1: it is not finite */
+  int32_t *codes; /* -1: not finite */
   MEMBER matrix<T> y_of(int64_t i) const { return {y + i * m * n, n, 1}; }
   MEMBER matrix<T> q_of(int64_t i) const { return {q + i * m * columns, columns, 1}; }
 };
@@ -162,8 +163,8 @@ static __global__ void __launch_bounds__(PANEL, 1) qr_panel(qr_of<T> p, int64_t 
                                p.tau + i * p.k + from);
 }
 
-/* A panel's reflections of y's columns on its right, or of those of Q, which is made from the last
-** one on: before it no column has anything below. */
+/* Applies a panel's reflections to y's columns on its right, or to the columns of Q. Q starts at
+** the panel's last column: earlier columns have only zeros below. */
 template <class T>
 static __global__ void __launch_bounds__(PANEL, 1) qr_reflect(qr_of<T> p, int64_t from,
                                                               int64_t tiles, bool of_q) {

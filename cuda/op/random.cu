@@ -1,15 +1,13 @@
 /* random.cu -- tensors of random numbers: the same bits as on the CPU, for the same generator. The
-** words are Philox's, the formulas those of core/kernel/random/distributions.h; this file is
-** compiled without contraction (plugin.cmake), and division and sqrt round as IEEE 754 says.
+** words are Philox's, the formulas those of core/kernel/random/distributions.h. This file is
+** compiled without contraction (plugin.cmake); division and sqrt round as in IEEE 754.
 **
-** A thread makes what one block of four words gives: four values of an f32, two of an f64 or of an
-** integer.
-*/
+** A thread uses one block of four words: four values of an f32, two of an f64 or of an integer. */
 #include "../../core/op/random.h"
 
 #include "lib/philox.cuh"
 
-/* A further block of words that belongs to one of the stream. */
+/* A further block of words, derived from a block of the stream. */
 HD void trial_words(uint64_t seed, uint64_t block, uint32_t turn, uint32_t *out) {
   const words w = philox(stream{seed, block}, 0, turn);
   for (int k = 0; k < 4; k++) out[k] = w.at[k];
@@ -20,9 +18,10 @@ HD void trial_words(uint64_t seed, uint64_t block, uint32_t turn, uint32_t *out)
 #include "../../core/kernel/random/rejection.h"
 #include "lib/sort.cuh"
 
-/* -- makers: `values` of them from a block of words -- */
+/* -- distributions: functors that make `values` numbers from a block of words -- */
 
-enum fills { ANY, FLOATS, NUMBERS }; /* dtypes that a maker fills: NUMBERS are all but bool */
+enum fills { ANY, FLOATS, NUMBERS }; /* dtypes that a distribution supports: NUMBERS are all but
+                                     ** bool */
 
 struct uniform_f32 {
   typedef float value;
@@ -76,7 +75,7 @@ struct normal_f64 {
   }
 };
 
-struct whole_numbers { /* count 0: all of int64 */
+struct whole_numbers { /* count 0: the full range of int64 */
   typedef int64_t value;
   enum { values = 2 };
   static constexpr fills dtypes = ANY;
@@ -92,7 +91,7 @@ struct exponentials {
   enum { values = 2 };
   static constexpr fills dtypes = NUMBERS;
   double rate;
-  bool trials; /* geometric: how many whole steps it takes */
+  bool trials; /* geometric: the number of trials */
   __device__ void make(const words &w, double *v) const {
     for (int k = 0; k < 2; k++) {
       v[k] = 0.5 * moth_minus_2_log_f64(moth_inner_unit_f64(w.at + 2 * k)) / rate;
@@ -121,7 +120,7 @@ static __global__ void fill_from(Maker m, stream s, int64_t n, T *y) {
     if (first + k < n) y[first + k] = out.at[k];
 }
 
-/* y, packed, gets n values, for which `counted` are taken from the generator. */
+/* Fills the packed y with n values; the generator advances by `counted` values. */
 template <class Maker>
 static int fill_packed(const Maker &m, moth_tensor *generator, int64_t counted, moth_tensor *y) {
   const int64_t n = y->l.numel;
@@ -134,14 +133,14 @@ static int fill_packed(const Maker &m, moth_tensor *generator, int64_t counted, 
     if constexpr (Maker::dtypes != FLOATS || (sizeof(T) == 8) == wide)
       return launch(y->ctx, y, fill_from<Maker, T>, blocks_for(n, Maker::values), BLOCK, 0, m, s,
                     n, data<T>(y));
-    else return (int)MOTH_OK; /* f64 has makers of its own */
+    else return (int)MOTH_OK; /* f64 has its own functors */
   };
   if constexpr (Maker::dtypes == FLOATS) return with_float(y->l.dtype, fill);
   else if constexpr (Maker::dtypes == NUMBERS) return with_numbers(y->l.dtype, fill);
   else return with_any(y->l.dtype, fill);
 }
 
-/* The same for a target with any strides. */
+/* The same for a result with any strides. */
 template <class F> static int fill_target(moth_tensor *y, F fill) {
   if (moth_layout_contiguous(&y->l)) return fill(y);
   moth_tensor *packed = moth_tensor_new(y->ctx, &y->l);
@@ -161,7 +160,7 @@ static int fill_uniform(moth_tensor *generator, moth_tensor *to, double mul, dou
   });
 }
 
-/* Normal numbers come in pairs. */
+/* Normal numbers are made in pairs. */
 static int fill_normal(moth_tensor *generator, moth_tensor *to, double mul, double add) {
   return fill_target(to, [&](moth_tensor *y) {
     const int64_t even = y->l.numel + (y->l.numel & 1);
@@ -185,7 +184,7 @@ static int fill_whole(moth_tensor *generator, moth_tensor *to, int64_t low, uint
   });
 }
 
-/* low alone is the bound; shape rules have checked both. */
+/* only `low` is given and is the upper bound; shape rules have checked both */
 static int fill_range(moth_tensor *generator, moth_tensor *y, int64_t low, int64_t high) {
   if (high == MOTH_NO_INT) high = low, low = 0;
   return fill_whole(generator, y, low, (uint64_t)high - (uint64_t)low);
@@ -195,7 +194,8 @@ MOTH_CUDA(randint) { return fill_range(a->generator, out[0], a->low, a->high); }
 MOTH_CUDA(randint_like) { return fill_range(a->generator, out[0], a->low, a->high); }
 
 MOTH_CUDA(random_) {
-  static const uint8_t bits[MOTH_DTYPES] = {1, 8, 7, 15, 31, 63, 11, 8, 24, 53}; /* as dtypes go */
+  static const uint8_t bits[MOTH_DTYPES] = {1, 8, 7, 15, 31, 63, 11, 8, 24, 53}; /* in the order of
+                                                                                 ** dtypes */
   const int dtype = out[0]->l.dtype;
   if (a->from == MOTH_NO_INT && a->to == MOTH_NO_INT)
     return fill_whole(a->generator, out[0], 0,
@@ -204,7 +204,7 @@ MOTH_CUDA(random_) {
   return fill_range(a->generator, out[0], a->from, a->to);
 }
 
-/* -- times, trials -- */
+/* -- exponential, geometric -- */
 
 MOTH_CUDA(exponential_) {
   return fill_target(out[0], [&](moth_tensor *y) {
@@ -218,7 +218,7 @@ MOTH_CUDA(geometric_) {
   });
 }
 
-/* -- bernoulli: 1 where a word, as a number from 0 up to 1, lies below the chance -- */
+/* -- bernoulli: 1 if a word, as a number in [0, 1), is below the probability -- */
 
 template <class P, class T>
 static __global__ void draw_truth(stream s, int64_t n, const P *p, double one_p,
@@ -266,7 +266,7 @@ MOTH_CUDA(bernoulli) {
   return status;
 }
 
-/* -- gamma, Poisson, binomial: a thread's trials go on until one succeeds -- */
+/* -- gamma, Poisson, binomial: a thread's rejection sampling repeats until it accepts -- */
 
 template <class T>
 static __global__ void draw_by_trial(int which, stream s, int64_t n, const double *p,
@@ -319,7 +319,7 @@ MOTH_CUDA(binomial_of) {
 
 /* -- multinomial: a row of weights, f64 and packed, for each row of results -- */
 
-/* Tells of weights that are none, and of rows with fewer above 0 than are drawn. */
+/* Reports invalid weights, and rows with fewer nonzero weights than samples. */
 static __global__ void check_weights(int64_t n, int64_t wanted, const double *w,
                                      moth_trouble *trouble) {
   int64_t some = 0;
@@ -332,7 +332,7 @@ static __global__ void check_weights(int64_t n, int64_t wanted, const double *w,
   if (threadIdx.x == 0 && some < wanted) report(trouble, TROUBLE_DOMAIN, 0, 0);
 }
 
-/* Weights become running sums. One thread adds, in the order in which the CPU does. */
+/* Replaces weights by their running sums. One thread adds, in the order of the CPU. */
 static __global__ void add_up(int64_t n, double *w) {
   __shared__ double tile[BLOCK];
   double sum = 0;
@@ -348,7 +348,7 @@ static __global__ void add_up(int64_t n, double *w) {
   }
 }
 
-/* Where a share of the sum falls, for each of `count` results, `each` to a row. */
+/* Finds the weight for a fraction of the sum, for each of `count` results, `each` in a row. */
 static __global__ void draw_again(stream s, int64_t count, int64_t each, int64_t n,
                                   const double *sums, int64_t *y) {
   const int64_t i = thread_number();
@@ -362,12 +362,11 @@ static __global__ void draw_again(stream s, int64_t count, int64_t each, int64_t
     if (sum[mid] > at) hi = mid;
     else lo = mid + 1;
   }
-  while (lo > 0 && sum[lo] == sum[lo - 1]) lo--; /* rounding led to a weight of 0 */
+  while (lo > 0 && sum[lo] == sum[lo - 1]) lo--; /* rounding selected a weight of 0 */
   y[i] = lo;
 }
 
-/* Times become those at which positions come, their weights being the rates of processes: never,
-** for 0. */
+/* Replaces random times by arrival times of processes whose rates are the weights: never, for 0. */
 static __global__ void arrivals(int64_t n, const double *w, double *times) {
   const int64_t i = thread_number();
   if (i < n) times[i] = w[i] > 0 ? times[i] / w[i] : (double)INFINITY;
@@ -397,7 +396,7 @@ static int multinomial_run(const multinomial_args *a, int64_t rows, int64_t n, d
   if (!status)
     status = launch(a->ctx, y, arrivals, blocks_for(rows * n), BLOCK, 0, rows * n, w,
                     data<double>(times));
-  if (!status) { /* those that come first */
+  if (!status) { /* the positions that arrive first */
     const order_plan<double> p = {data<double>(times), NULL, data<int64_t>(y), rows, n, 1, each,
                                   ALL_OF_THEM, 0};
     status = put_in_order(a->ctx, y, p);

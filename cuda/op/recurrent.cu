@@ -1,15 +1,14 @@
-/* recurrent.cu -- layers of recurrent networks on the device, forward and back through time, as
-** core/kernel/recurrent.h describes them: one product for the inputs of all steps, then for each
-** step one with the state's weights and one kernel for what its gates do; or all steps by a kernel
-** that keeps these weights (recurrent_steps.cu). The order of rows and what the reserve holds are
-** core/kernel/recurrent_step.h's.
-*/
+/* recurrent.cu -- recurrent layers on the device, forward and backward through time, as described
+** in core/kernel/recurrent.h. One matrix product handles the inputs of all steps. Each step is one
+** product with the recurrent weights and one kernel for its gates, or one kernel computes all steps
+** and keeps the weights in shared memory (recurrent_steps.cu). core/kernel/recurrent_step.h defines
+** the order of rows and the contents of the reserve. */
 #include "recurrent.cuh"
 
 #include "lib/gemm.cuh"
 #include "lib/philox.cuh"
 
-/* -- what a step does to its gates: a thread for each unit of each row -- */
+/* -- the gates of a step: a thread for each unit of each row -- */
 
 template <class R> static __global__ void step_forward(step<R> s) {
   const int64_t i = thread_number(), k = i / s.n;
@@ -22,7 +21,7 @@ template <class R> static __global__ void step_back(step<R> s) {
   if (k < s.rows) unit_back(s, k, i % s.n, s.dh[i]);
 }
 
-/* -- small work around the steps -- */
+/* -- small kernels around the steps -- */
 
 template <class R>
 static __global__ void copy_rows(int64_t rows, int64_t n, const R *from, int64_t ld, R *to,
@@ -36,7 +35,7 @@ template <class R> static __global__ void mask_all(int64_t n, const R *x, const 
   if (i < n) y[i] = mask[i] == 0 ? (R)0 : x[i] * mask[i];
 }
 
-/* The biases as the gates begin with them, before the state comes. */
+/* Initializes the gates with the biases; the product with the state is added later. */
 template <class R>
 static __global__ void add_biases(int64_t n, int64_t kept, int64_t both, const R *p, const R *q,
                                   R *to) {
@@ -44,8 +43,8 @@ static __global__ void add_biases(int64_t n, int64_t kept, int64_t both, const R
   if (j < kept) to[j] = !p ? (R)0 : j < both ? p[j] + q[j] : j < 3 * n ? p[j] : q[j - n];
 }
 
-/* Sums of columns, 32 a block: a thread takes every 32nd row, then these are added in order. What
-** the input's and the state's biases share goes to both. */
+/* Sums of columns, 32 for each block: a thread sums every 32nd row, then these sums are added in
+** order. A sum that the input's and the state's biases share is written to both. */
 template <class R>
 static __global__ void __launch_bounds__(1024) bias_gradients(int64_t rows, int64_t kept, int64_t n,
                                                               int64_t wide, bool gru, const R *x,
@@ -64,7 +63,7 @@ static __global__ void __launch_bounds__(1024) bias_gradients(int64_t rows, int6
   else if (j >= 3 * n) to[wide + j - n] = sum;
 }
 
-/* (r, z, n, m) in a row for each row, as (r, z, n) and as (r, z, m) */
+/* splits rows of (r, z, n, m) into (r, z, n) and (r, z, m) */
 template <class R>
 static __global__ void part_gates(int64_t rows, int64_t n, const R *from, R *to) {
   const int64_t i = thread_number(), k = i / (3 * n), j = i % (3 * n);
@@ -73,13 +72,13 @@ static __global__ void part_gates(int64_t rows, int64_t n, const R *from, R *to)
   to[rows * 3 * n + i] = from[k * 4 * n + (j < 2 * n ? j : j + n)];
 }
 
-/* -- a lane: one layer in one direction; pointers count elements -- */
+/* -- a lane: one layer in one direction; offsets count elements -- */
 
 template <class R> struct lane : rnn_steps<R> {
   moth_ctx *ctx;
   const moth_queue *q;
   const moth_rnn *r;
-  int64_t wide, kept, shared; /* shared: gates that the state adds to directly */
+  int64_t wide, kept, shared; /* shared: number of gates that the state is added to directly */
   int64_t number, layer;
   const R *w_ih, *b_ih, *b_hh;
 };
@@ -112,7 +111,7 @@ static lane<R> lane_of(const moth_rnn_call *c, const moth_queue *q, int64_t numb
   return a;
 }
 
-/* The rows of a moment that go on (part 0) or begin (part 1). */
+/* Selects the rows of a time step that continue (part 0) or begin (part 1). */
 template <class R>
 static bool part_of(const lane<R> &a, const rnn_moment &m, int part, int64_t *first, step<R> *s) {
   *first = part ? m.before : 0;
@@ -143,11 +142,11 @@ static int product(const lane<R> &l, int64_t m, int64_t n, int64_t k, const R *a
   g.b = b, g.rs_b = rs_b, g.cs_b = cs_b;
   g.c = c, g.ldc = ldc, g.bias = bias;
   g.alpha = 1, g.beta = beta;
-  g.tf32 = l.tf32 || moth_is_half(l.r->given); /* it has all bits of half types */
+  g.tf32 = l.tf32 || moth_is_half(l.r->given); /* it represents half types exactly */
   return moth_gemm_run(l.ctx, &g);
 }
 
-template <class R> struct scratch { /* released when it goes: the stream keeps the order */
+template <class R> struct scratch { /* released in the destructor: the stream keeps the order */
   moth_tensor *x;
   R *at;
   scratch() : x(NULL), at(NULL) {}
@@ -194,7 +193,8 @@ static int layer_input(const moth_rnn_call *c, const moth_queue *q, int64_t laye
 
 /* -- forward -- */
 
-/* gates := x W_ih^T + the biases, of all steps; what a GRU keeps beside begins with its bias. */
+/* gates := x W_ih^T + the biases, for all steps; a GRU's separate state term begins with its bias.
+*/
 template <class R> static int add_inputs(const lane<R> &a, const R *x) {
   const moth_rnn *r = a.r;
   const int64_t rows = r->steps * r->batch, inputs = moth_rnn_inputs(r, a.layer);
@@ -210,7 +210,7 @@ template <class R> static int add_inputs(const lane<R> &a, const R *x) {
                     biases.at);
 }
 
-/* All of them by recurrent_steps.cu, if that takes them. */
+/* All steps by recurrent_steps.cu, if it supports them. */
 static int steps_at_once(const lane<float> &a, rnn_run_steps *run, bool *done) {
   return a.r->sizes ? MOTH_OK : run(a.ctx, a.q, a, done);
 }
@@ -260,9 +260,9 @@ template <class R> static int forward(const moth_rnn_call *c, const moth_queue *
   return status;
 }
 
-/* -- back -- */
+/* -- backward -- */
 
-/* Undoes all steps. */
+/* The backward pass through all steps. */
 template <class R> static int lane_back(const lane<R> &a) {
   const int64_t n = a.n;
   bool done = false;
@@ -304,7 +304,7 @@ static int state_weight(const lane<R> &a, int64_t column, int64_t row, int64_t c
   return product<R>(a, count, n, rows, dgates + column, 1, a.kept, y, a.ld, 1, dw + row * n, n, 1);
 }
 
-/* The gradients of the lane's parameters, in a row from dw on. */
+/* The gradients of the lane's parameters, one after another from dw on. */
 template <class R> static int lane_weights(const lane<R> &a, const R *x, R *dw) {
   const int64_t inputs = moth_rnn_inputs(a.r, a.layer), rows = a.steps * a.batch, n = a.n;
   const bool gru = a.mode == MOTH_GRU;
@@ -384,7 +384,7 @@ template <class R> static int cell_back(const moth_rnn_call *c, const moth_queue
                    a.n, (const R *)at, (R *)c->dw);
 }
 
-/* -- what the engine calls, by name -- */
+/* -- functions that the core calls by name -- */
 
 #define MOTH_RNN_ENTRY(name, run)                                                              \
   static int name##_run(const void *args, moth_tensor **out) {                                 \
@@ -399,7 +399,7 @@ MOTH_RNN_ENTRY(rnn_forward, forward)
 MOTH_RNN_ENTRY(rnn_backward, back)
 MOTH_RNN_ENTRY(rnn_cell_backward, cell_back)
 
-/* -- dropout between layers, from the words that the CPU draws -- */
+/* -- dropout between layers, from the same random words as on the CPU -- */
 
 template <class R>
 static __global__ void draw_masks(int64_t n, stream s, uint64_t least, R scale, R *to) {

@@ -1,6 +1,6 @@
-/* recurrent.cuh -- what the files of recurrent layers share: what a unit does in a step, forward
-** and back, and the kernels that take all steps of a layer at once (recurrent_steps.cu).
-*/
+/* recurrent.cuh -- shared by the files of recurrent layers: the formulas of a unit in a step,
+** forward and backward, and the interface of the kernels that compute all steps of a layer
+** (recurrent_steps.cu). */
 #ifndef MOTH_CUDA_RECURRENT_CUH
 #define MOTH_CUDA_RECURRENT_CUH
 
@@ -12,15 +12,15 @@
 
 template <class R> struct step {
   int mode;
-  int64_t rows, n, ld, ld0; /* h, dy: ld apart; h0: ld0 */
+  int64_t rows, n, ld, ld0; /* strides of h and dy: ld; of h0: ld0 */
   R *gates, *h, *c;
   const R *h0, *c0, *dy;
-  R *dgates, *dh, *dc, *begun; /* begun: where dgates go as well, or NULL */
+  R *dgates, *dh, *dc, *begun; /* begun: a second output for dgates, or NULL */
 };
 
 template <class R> HD R sigmoid_of(R x) { return 1 / (1 + (R)exp(-x)); }
 
-/* Unit j of row k. `more`: what the state adds to its gates that is not there yet. */
+/* Unit j of row k. `more`: the part of the state's product that is not yet added to the gates. */
 template <class R> HD void unit_forward(const step<R> &s, int64_t k, int64_t j, const R *more) {
   const int64_t n = s.n;
   R *h = s.h + k * s.ld + j;
@@ -44,7 +44,7 @@ template <class R> HD void unit_forward(const step<R> &s, int64_t k, int64_t j, 
   }
 }
 
-/* `later`: the gradient of the unit's state that comes from the step after this one. */
+/* `later`: the gradient of the unit's state from the following step. */
 template <class R> HD void unit_back(const step<R> &s, int64_t k, int64_t j, R later) {
   const int64_t n = s.n;
   const R d = s.dy[k * s.ld + j] + later;
@@ -63,7 +63,8 @@ template <class R> HD void unit_back(const step<R> &s, int64_t k, int64_t j, R l
     const R *g = s.gates + k * 4 * n + j;
     const R r = g[0], z = g[n], fresh = g[2 * n];
     const R e = d * (1 - z) * (1 - fresh * fresh);
-    to[0] = e * (e == 0 ? 0 : g[3 * n]) * r * (1 - r); /* saturated: it may be infinite */
+    to[0] = e * (e == 0 ? 0 : g[3 * n]) * r * (1 - r); /* saturated: the second factor may be
+                                                       ** infinite */
     to[1] = d * (s.h0[k * s.ld0 + j] - fresh) * z * (1 - z);
     to[2] = e;
     to[3] = e * r;
@@ -82,15 +83,16 @@ template <class R> HD void unit_back(const step<R> &s, int64_t k, int64_t j, R l
 /* All steps of a layer in one direction: `steps` times `batch` rows of n units. */
 template <class R> struct rnn_steps {
   int mode;
-  bool reversed, tf32; /* tf32: states and gates may be narrowed to it in products */
+  bool reversed, tf32; /* tf32: products may round states and gates to TF32 */
   int64_t steps, batch, n, ld;
-  const R *w, *h0, *c0; /* w: of the state, (gates n, n) */
+  const R *w, *h0, *c0; /* w: the recurrent weights, (gates n, n) */
   R *gates, *cells, *y;
-  const R *dy; /* back; begun: what is in dgates for the rows' first steps, or NULL */
+  const R *dy; /* for backward; begun: dgates of the rows' first steps, or NULL */
   R *dh, *dc, *dgates, *begun;
 };
 
-/* Of sequences of one length. *done: whether it could; if not, nothing has happened. */
+/* For sequences of equal length. *done: whether the kernel supports it; if not, nothing has been
+** written. */
 typedef int rnn_run_steps(moth_ctx *ctx, const moth_queue *q, const rnn_steps<float> &s,
                           bool *done);
 MOTH_LOCAL rnn_run_steps moth_rnn_steps_forward, moth_rnn_steps_back;

@@ -1,37 +1,38 @@
-/* recurrent_steps.cu -- all steps of a recurrent layer by one kernel. Between steps little is done,
-** but everything has to wait for it: so the blocks stay, keep their share of the state's weights in
-** shared memory, and wait for each other at the end of each step (Diamos et al. 2016, "Persistent
-** RNNs"). A block has all gates of some units, for 16 rows of the batch at a time, or more of them
-** in turn; blocks for other rows need not be waited for.
+/* recurrent_steps.cu -- all steps of a recurrent layer in one kernel. A step is little work, but
+** the next step depends on it. So the blocks stay resident, keep their share of the recurrent
+** weights in shared memory, and synchronize after each step (Diamos et al. 2016, "Persistent
+** RNNs"). A block has all gates of some units, for 16 rows of the batch, or for several groups of
+** 16 rows in sequence; it does not wait for blocks of other rows.
 **
-** Products are by tensor cores where there are any: a warp takes a share of the columns, f32 as one
-** or two of TF32.
+** Products use tensor cores if the device has them: a warp sums over a share of the columns, f32 as
+** one or two TF32 numbers.
 **
-** Where blocks cannot be launched together, the same kernel is asked for once for each step.
-*/
+** If all blocks cannot be resident at once, the same kernel is launched once for each step. */
 #include "recurrent.cuh"
 
 #include "host/device.cuh"
 #include "lib/mma.cuh"
 
-enum { THREADS = 256, ROWS = 16, CHUNK = 256, EDGE = 4 }; /* EDGE: so that banks differ */
+enum { THREADS = 256, ROWS = 16, CHUNK = 256, EDGE = 4 }; /* EDGE: padding against bank conflicts */
 enum { SLOT = ROWS * (CHUNK + EDGE), WARPS = THREADS / WARP };
 
-struct part { /* of a launch: steps first to last - 1, in their order */
+struct part { /* the part of one launch: steps first to last - 1, in processing order */
   int64_t first, last;
-  int units, columns, wide; /* of a block; of the weights, and as they lie in shared memory */
-  int slots;                /* for states in shared memory */
-  unsigned *arrived;        /* of the blocks for the same rows; NULL: it is one step */
+  int units, columns, wide; /* of a block: units, columns of the weights, and their row length in
+                            ** shared memory */
+  int slots;                /* buffers for states in shared memory */
+  unsigned *arrived;        /* counter of the blocks for the same rows; NULL: a single step */
 };
 
-/* -- products: `M` rows of weights by ROWS rows of states, four by four a thread -- */
+/* -- products: `M` rows of weights by ROWS rows of states, 4 by 4 for each thread -- */
 
-/* Threads that share the columns of a product: those after each other take neighbouring ones. */
+/* The threads that share the columns of a product; consecutive threads use adjacent columns. */
 template <int M> struct cut {
   enum { tiles = M / 4 * (ROWS / 4), splits = tiles > 16 ? 8 : THREADS / tiles };
 };
 
-/* Adds up columns `from` to `from + count` - 1 of w, which are 0 to count - 1 of x. */
+/* Adds the products of columns `from` to `from + count` - 1 of w, which are columns 0 to count - 1
+** of x. */
 template <int M>
 static __device__ inline void add_columns(const float *w, int wide, const float *x, int from,
                                           int count, float sum[4][4]) {
@@ -54,7 +55,7 @@ static __device__ inline void add_columns(const float *w, int wide, const float 
   }
 }
 
-/* to[m * ROWS + r] := the sums of all that share them. */
+/* to[m * ROWS + r] := the sums of all threads that share them. */
 template <int M> static __device__ inline void join(float sum[4][4], float *to) {
   enum { SPLITS = cut<M>::splits };
   const int split = (int)threadIdx.x % SPLITS, tile = (int)threadIdx.x / SPLITS;
@@ -73,9 +74,9 @@ template <int M> static __device__ inline void join(float sum[4][4], float *to) 
 struct rows_at {
   const float *at;
   int64_t ld;
-  int columns, jump; /* from column `jump` on they lie `by` further on */
+  int columns, jump; /* columns from `jump` on are `by` elements further on */
   int64_t by;
-  bool packs; /* they can be read four at a time */
+  bool packs; /* rows can be read four elements at a time */
 };
 
 static __device__ inline rows_at rows_of(const float *at, int64_t ld, int columns, int jump,
@@ -84,7 +85,7 @@ static __device__ inline rows_at rows_of(const float *at, int64_t ld, int column
   return {at, ld, columns, jump, by, packs};
 }
 
-/* Others have written them since the kernel began: they are read from where all can see them. */
+/* Other blocks write these rows while the kernel runs: they are read from L2, past the L1 cache. */
 static __device__ inline void stage(const rows_at &x, int64_t row, int64_t batch, int from,
                                     int count, float *to) {
   for (int c = (int)threadIdx.x; c < count; c += THREADS) {
@@ -98,9 +99,9 @@ static __device__ inline void stage(const rows_at &x, int64_t row, int64_t batch
   }
 }
 
-/* -- the same on tensor cores, of f32 as PARTS of TF32 -- */
+/* -- the same on tensor cores, for f32 as PARTS TF32 numbers -- */
 
-/* The next ones are brought while these are multiplied. */
+/* Loads the next columns while the current ones are multiplied. */
 static __device__ inline void bring(const rows_at &x, int64_t row, int64_t batch, int from,
                                     int count, float *to) {
   enum { ACROSS = CHUNK / 4 };
@@ -114,7 +115,7 @@ static __device__ inline void bring(const rows_at &x, int64_t row, int64_t batch
   }
 }
 
-/* Each warp takes every WARPS-th eight columns. */
+/* Each warp uses every WARPS-th group of eight columns. */
 template <int M, int PARTS>
 static __device__ inline void add_columns(const float *w, int wide, const float *x, int from,
                                           int count, float (*sum)[4]) {
@@ -128,14 +129,14 @@ static __device__ inline void add_columns(const float *w, int wide, const float 
     for (int m = 0; m < M; m += 16) {
       const int row = m + lane % 16;
       const float *at = left + c + (row < M ? row : M - 1) * wide;
-      if constexpr (PARTS == 1) load_matrices(a[0], at); /* as weight_of() has it */
+      if constexpr (PARTS == 1) load_matrices(a[0], at); /* converted already, by weight_of() */
       else load_factor<PARTS>(a, at);
       for (int n = 0; n < 2; n++) multiply_factors<PARTS>(sum[m / 8 + n], a, b, 2 * n);
     }
   }
 }
 
-/* The sums of all warps, in order. */
+/* Adds the sums of all warps, in order. */
 template <int M>
 static __device__ inline void join(const float (*sum)[4], float *room, float *to) {
   const int lane = (int)threadIdx.x % WARP;
@@ -155,7 +156,7 @@ static __device__ inline void join(const float (*sum)[4], float *room, float *to
   }
 }
 
-/* -- either way; PARTS is 0 where there are no tensor cores -- */
+/* -- common to both; PARTS is 0 without tensor cores -- */
 
 template <int PARTS> static __device__ inline float weight_of(float w) {
   if constexpr (PARTS == 1) return float_of(tf32_of(w));
@@ -189,9 +190,9 @@ static __device__ inline void multiply(const float *w, const part &p, const rows
   __syncthreads();
 }
 
-/* -- one after another -- */
+/* -- step by step -- */
 
-/* Waits for the blocks for the same rows, for the n-th time. */
+/* Waits for the blocks of the same rows, for the n-th time. */
 static __device__ inline void meet(unsigned *arrived, unsigned n) {
   unsigned *mine = arrived + blockIdx.y;
   __syncthreads();
@@ -212,7 +213,7 @@ static __device__ inline int64_t time_of(const rnn_steps<float> &s, int64_t i) {
   return s.reversed ? s.steps - 1 - i : i;
 }
 
-/* Step number i, as the units see it. */
+/* The pointers of step i, for its units. */
 static __device__ inline step<float> step_of(const rnn_steps<float> &s, int64_t i) {
   const int64_t t = time_of(s, i), past = time_of(s, i - 1) * s.batch;
   const int64_t kept = s.mode == MOTH_LSTM || s.mode == MOTH_GRU ? 4 : 1;
@@ -234,7 +235,7 @@ static __device__ inline step<float> step_of(const rnn_steps<float> &s, int64_t 
   return at;
 }
 
-/* The block's rows of the weights: of each gate its units, gate after gate. */
+/* Loads the block's rows of the weights: its units of each gate, gate after gate. */
 template <int M, int PARTS>
 static __device__ inline void keep_rows(const rnn_steps<float> &s, const part &p, float *w) {
   const int64_t unit = (int64_t)blockIdx.x * p.units;
@@ -259,7 +260,7 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_steps(rnn_steps<flo
       for (int e = (int)threadIdx.x; e < p.units * ROWS; e += THREADS) {
         const int u = e % p.units, r = e / p.units;
         float more[4];
-#pragma unroll /* or they would lie in memory */
+#pragma unroll /* otherwise they would be in local memory */
         for (int g = 0; g < 4; g++)
           more[g] = g < M / p.units ? out[(g * p.units + u) * ROWS + r] : 0;
         if (row + r < s.batch && unit + u < s.n) unit_forward(at, row + r, unit + u, more);
@@ -269,7 +270,7 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_steps(rnn_steps<flo
   }
 }
 
-/* The columns of the weights that its M units have: what the gates' gradients are multiplied by. */
+/* Loads the weights' columns of M units, which multiply the gradients of the gates. */
 template <int M, int PARTS>
 static __device__ inline void keep_columns(const rnn_steps<float> &s, const part &p, float *w) {
   const int64_t unit = (int64_t)blockIdx.x * M;
@@ -280,7 +281,7 @@ static __device__ inline void keep_columns(const rnn_steps<float> &s, const part
   }
 }
 
-/* Undoes step after step; what is left at the end is the gradient of the first state. */
+/* The backward pass, step by step; the final value is the gradient of the initial state. */
 template <int M, int PARTS>
 static __global__ void __launch_bounds__(THREADS, 2) back_steps(rnn_steps<float> s, part p) {
   float *w = shared_memory<float>(), *room = w + M * p.wide;
@@ -289,7 +290,7 @@ static __global__ void __launch_bounds__(THREADS, 2) back_steps(rnn_steps<float>
   const bool gru = s.mode == MOTH_GRU;
   keep_columns<M, PARTS>(s, p, w);
   for (int64_t done = p.first; done < p.last; done++) {
-    const int64_t i = s.steps - 1 - done; /* the step to be undone; -1: none is left */
+    const int64_t i = s.steps - 1 - done; /* the current step; -1: only the initial state is left */
     const step<float> at = step_of(s, i < 0 ? 0 : i), later_one = step_of(s, i + (done != 0));
     const rows_at x = rows_of(later_one.dgates, gru ? 4 * n : p.columns, p.columns,
                               gru ? (int)(2 * n) : p.columns, gru ? n : 0);
@@ -310,7 +311,8 @@ static __global__ void __launch_bounds__(THREADS, 2) back_steps(rnn_steps<float>
 
 /* -- launching -- */
 
-/* Flops of a step above which a product for each is no slower, for each PARTS. Reckoned. */
+/* Flops of a step above which one product for each step is as fast, for each PARTS. Estimated, not
+** measured. */
 static const double MOST_WORK[3] = {2e8, 8e8, 4e8};
 
 typedef void steps_kernel(rnn_steps<float> s, part p);
@@ -319,7 +321,7 @@ static size_t room_for(const part &p, int m) {
   return ((size_t)m * (size_t)p.wide + (size_t)p.slots * SLOT + (size_t)m * ROWS) * sizeof(float);
 }
 
-/* Blocks that wait for each other must all be there. */
+/* Tests if all blocks can be resident at once: blocks that wait for each other must be. */
 static bool all_fit(const moth_queue *q, steps_kernel *kernel, dim3 grid, size_t room) {
   int each = 0;
   if (!q->together) return false;
@@ -330,7 +332,7 @@ static bool all_fit(const moth_queue *q, steps_kernel *kernel, dim3 grid, size_t
   return (int64_t)grid.x * grid.y <= (int64_t)each * q->processors;
 }
 
-/* All `count` steps. */
+/* Launches all `count` steps. */
 static int launch_steps(moth_ctx *ctx, const moth_queue *q, steps_kernel *kernel,
                         const rnn_steps<float> &s, part p, dim3 grid, size_t room, int64_t count) {
   void *args[] = {(void *)&s, &p};
@@ -363,15 +365,15 @@ static int launch_steps(moth_ctx *ctx, const moth_queue *q, steps_kernel *kernel
 
 static int64_t gates_of(const rnn_steps<float> &s) { return moth_rnn_gates(s.mode); }
 
-/* How the work is cut: m rows of weights a block. */
+/* The partition of the work: a block has m rows of weights. */
 struct cutting {
   int parts, m;
   part p;
   dim3 grid;
 };
 
-/* Whether m rows of weights a block, for `units` units, can be kept by blocks that are all there at
-** once; their grid is as large as that allows. */
+/* Tests if resident blocks can hold m rows of weights each, for `units` units; sets the largest
+** possible grid. */
 static bool fits(const moth_queue *q, const rnn_steps<float> &s, int m, int units, cutting *c) {
   const int64_t across = (s.n + units - 1) / units, down = (s.batch + ROWS - 1) / ROWS;
   c->m = m;
@@ -379,7 +381,7 @@ static bool fits(const moth_queue *q, const rnn_steps<float> &s, int m, int unit
   c->p.wide = (c->p.columns + 127) / 128 * 128 + EDGE;
   c->p.slots = c->parts ? 2 : 1;
   if (m <= 32 && room_for(c->p, m) > q->shared) c->p.slots = 1;
-  const size_t room = room_for(c->p, m), kib = 1024; /* which it costs beside */
+  const size_t room = room_for(c->p, m), kib = 1024; /* reserved by the system for each block */
   if (room > q->shared) return false;
   const int64_t most = q->processors * (2 * (room + kib) <= q->shared + kib ? 2 : 1);
   if (q->together && across > most) return false;
@@ -415,7 +417,7 @@ int moth_rnn_steps_forward(moth_ctx *ctx, const moth_queue *q, const rnn_steps<f
   const int m = s.mode == MOTH_GRU ? 24 : 32, units = m / (int)gates_of(s);
   *done = worth_it(s, c.parts) && fits(q, s, m, units, &c);
   if (!*done) return MOTH_OK;
-  /* where two blocks share a multiprocessor, one of twice the units reads half the states */
+  /* where two blocks share a multiprocessor, one block of twice the units reads half the states */
   if (c.parts && (int64_t)c.grid.x * c.grid.y > q->processors &&
       fits(q, s, 2 * m, 2 * units, &larger))
     c = larger;

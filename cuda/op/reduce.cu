@@ -1,12 +1,11 @@
-/* reduce.cu -- sums, products, counts and extremes along dimensions, as core/op/reduce.c has them.
-** Half types and f32 add up in f32, f64 in f64, integers and bool in 64 bits, wrapping.
-*/
+/* reduce.cu -- sums, products, counts, maxima and minima along dimensions, as in core/op/reduce.c.
+** Half types and f32 are summed in f32, f64 in f64, integers and bool in 64 bits, wrapping. */
 #include "../../core/op/reduce.h"
 
 #include "lib/reduce.cuh"
 
-/* Calls f(x, y) with the input in `from` and a place for results in `to`, which is y itself or
-** converted to it afterwards. */
+/* Calls f(x, y) with the input as type `from`, and results of type `to`: y itself, or a tensor that
+** is converted to y afterwards. */
 template <class F>
 static int folded(moth_tensor *y, const moth_tensor *input, int from, int to, F f) {
   moth_tensor *owned, *work = y;
@@ -30,7 +29,7 @@ template <class T> struct sum_fold {
   typedef total_of<T> room;
   results to;
   bool mean;
-  room count; /* what a mean is divided by */
+  room count; /* the divisor of a mean */
   MEMBER room start() const { return 0; }
   MEMBER void take(room &r, real_of<T> v, int64_t) const { r = join(r, (room)v); }
   MEMBER room join(room a, room b) const {
@@ -104,16 +103,16 @@ MOTH_CUDA(prod) {
   });
 }
 
-/* -- truth and counts -- */
+/* -- all, any and count_nonzero -- */
 
 enum { TRUTH_ALL, TRUTH_ANY, TRUTH_COUNT };
 
 /* T: an unsigned integer of the elements' size. */
 template <class T> struct truth_fold {
-  typedef int64_t room; /* how many are not 0; of all: how many are */
+  typedef int64_t room; /* the number of nonzero elements; for all: the number of zeros */
   void *y;
   int asks;
-  T bits; /* that 0 has not: of floats all but the sign */
+  T bits; /* mask of the bits that are 0 in a zero: for floats all but the sign */
   MEMBER room start() const { return 0; }
   MEMBER void take(room &r, T v, int64_t) const {
     r += ((v & bits) != 0) != (asks == TRUTH_ALL);

@@ -1,7 +1,6 @@
-/* resize.cu -- resampling of planes. Tables of taps for both axes are made by a first kernel, from
-** the formulas that the CPU's are made from; those of a neighbouring result lie at the same places
-** or behind, so that an element's results are a run, which the gradient looks up.
-*/
+/* resize.cu -- resampling of planes. A first kernel computes tables of taps for both axes, with the
+** CPU's formulas. The taps of neighbouring results are in ascending order, so that the results that
+** use one element are a run; the gradient looks up these runs. */
 #include "../../core/op/resize.h"
 
 #include "../../core/kernel/resize_taps.h"
@@ -9,14 +8,14 @@
 
 struct resizing {
   int64_t in[2], out[2];
-  int mode, count; /* count: taps of an axis */
+  int mode, count; /* count: number of taps on an axis */
   bool align;
   double scale[2];
   channels c;
-  cells at; /* of the kernel's results */
+  cells at; /* the planes of the kernel's result */
 };
 
-/* -- tables: the taps of result i are at[k * n + i], weighed with weight[k * n + i] -- */
+/* -- tables: the taps of result i are at[k * n + i], with weights weight[k * n + i] -- */
 
 template <class real>
 static __global__ void make_taps(resizing r, int axis, int64_t *to, real *weights) {
@@ -32,7 +31,7 @@ static __global__ void make_taps(resizing r, int axis, int64_t *to, real *weight
   }
 }
 
-/* The first of n ascending numbers that is `from` or more. */
+/* The first index in n ascending numbers whose value is at least `from`. */
 static __device__ inline int64_t first_of(const int64_t *at, int64_t n, int64_t from) {
   int64_t low = 0, high = n;
   while (low < high) {
@@ -52,7 +51,7 @@ static __global__ void make_runs(int64_t in, int64_t out, int count, const int64
   run[in + i] = first_of(to, out, i + 1);
 }
 
-struct tables { /* of both axes, owned */
+struct tables { /* for both axes; released after use */
   moth_tensor *at[2], *weight[2], *run[2];
 };
 
@@ -81,7 +80,7 @@ static __global__ void resample(resizing r, int64_t n, taps<real_of<T>> t, const
   if (i >= n) return;
   cell_of(r.at, pixel_of(r.c, i, &channel), &plane, &oy, &ox);
   x += plane * r.in[0] * r.in[1] * r.c.each.by + channel;
-  if (r.count == 1) { /* a copy: 0 * inf must not come in */
+  if (r.count == 1) { /* a copy: a weight of 0 times infinity would be NaN */
     y[i] = x[(t.at[0][oy] * r.in[1] + t.at[1][ox]) * r.c.each.by];
     return;
   }
@@ -97,7 +96,7 @@ static __global__ void resample(resizing r, int64_t n, taps<real_of<T>> t, const
   put(y + i, sum);
 }
 
-/* What element i of an axis weighs in result o. */
+/* The weight of element i of an axis in result o. */
 template <class real>
 static __device__ inline real weight_in(const resizing &r, const taps<real> &t, int axis,
                                         int64_t i, int64_t o) {
@@ -162,8 +161,7 @@ static int tables_of(tables *t, moth_ctx *ctx, const resizing &r, const moth_ten
   return MOTH_OK;
 }
 
-/* y := x resampled, or the gradient of it; `image` and `result` are the layouts of before and
-** after. */
+/* y := x resampled, or the gradient; `image` and `result` are the layouts of the forward pass. */
 static int run_resize(moth_ctx *ctx, resizing r, const moth_layout *image,
                       const moth_layout *result, const moth_tensor *from, moth_tensor *to,
                       bool back) {

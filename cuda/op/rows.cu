@@ -1,9 +1,8 @@
-/* rows.cu -- spread, norms, logsumexp and positions of extremes along dimensions, and one element
-** of each row picked or placed, as core/op/rows.c has them.
+/* rows.cu -- variance, norms, logsumexp, argmax and argmin along dimensions, and reading or writing
+** one element of each row, as in core/op/rows.c.
 **
-** Variances are joined after Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm
-** for computing sample variances"; logsumexp keeps the largest so far beside the sum.
-*/
+** Partial variances are joined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise
+** algorithm for computing sample variances"; logsumexp keeps a running maximum with its sum. */
 #include "../../core/op/reduce.h"
 
 #include "lib/orders.cuh"
@@ -13,7 +12,7 @@
 template <class T> struct spread_fold {
   typedef real_of<T> real;
   struct room {
-    real n, mean, squares; /* squares of what lies between the elements and their mean */
+    real n, mean, squares; /* squares: sum of squared differences from the mean */
   };
   results to;
   real by;
@@ -60,7 +59,7 @@ MOTH_CUDA(std) {
 
 /* -- p-norms -- */
 
-/* In f64, which the squares and cubes of f32 fit. */
+/* In f64: squares and cubes of f32 do not overflow it. */
 template <class T, int ORDER> struct norm_fold : norm_of<double, ORDER> {
   typedef double room;
   results to;
@@ -69,7 +68,7 @@ template <class T, int ORDER> struct norm_fold : norm_of<double, ORDER> {
   MEMBER void end(room r, int64_t at) const { put_result(to, at, (real_of<T>)this->root(r)); }
 };
 
-/* Of f64 by multiples of the largest size so far, since squares would leave the range. */
+/* For f64, divided by the largest magnitude so far: squares could overflow. */
 template <int ORDER> struct norm_fold<double, ORDER> : norm_of<double, ORDER> {
   struct room {
     double sum, most; /* most is 0 where powers are not scaled */
@@ -125,7 +124,7 @@ MOTH_CUDA(norm_p) {
 template <class T> struct logsumexp_fold {
   typedef real_of<T> real;
   struct room {
-    real most, sum; /* of exp(x - most) */
+    real most, sum; /* sum of exp(x - most) */
   };
   results to;
   MEMBER room start() const { return room{(real)-INFINITY, 0}; }
@@ -157,12 +156,12 @@ MOTH_CUDA(logsumexp) {
   });
 }
 
-/* -- positions of extremes: of equals the first, and of all NaN -- */
+/* -- argmax, argmin: the first of equal values; the first NaN wins -- */
 
 template <class T> struct position_fold {
   struct room {
     real_of<T> v;
-    int64_t at; /* -1: nothing yet */
+    int64_t at; /* -1: none yet */
   };
   T *values; /* or NULL */
   int64_t *positions;
@@ -226,7 +225,8 @@ static __global__ void walk_rows(walk<3> w, int64_t length, int64_t step, bool p
 
 static int run_rows(const moth_tensor *index, const moth_tensor *rows, const moth_tensor *values,
                     int64_t dim, bool keepdim, bool place) {
-  moth_tensor starts = *rows; /* one element, the first, stands for each row; never leaves here */
+  moth_tensor starts = *rows; /* a view of the first element of each row; used only in this function
+                              */
   const moth_tensor *operands[3] = {index, &starts, values};
   const moth_queue *q = moth_queue_of(rows->ctx, rows->l.device);
   int64_t length = 1, step = 0;

@@ -1,17 +1,16 @@
-/* scan.cu -- running sums, products, recurrences and extremes along a dimension, as core/op/scan.c
-** has them.
+/* scan.cu -- cumulative sums, products, recurrences, maxima and minima along a dimension, as in
+** core/op/scan.c.
 **
-** A scan is a struct with `room` (what stands for a run of elements), load(at, i), store(at, room)
-** and join(a, b) of neighbouring runs; `at` is a place in packed tensors, `i` counts along the
-** dimension. A recurrence is one too: its runs are functions y -> f y + x, which are joined by
-** putting one into the other (Blelloch, "Prefix sums and their applications").
-*/
+** A scan is a struct with `room` (the state of a run of elements), load(at, i), store(at, room) and
+** join(a, b) for neighbouring runs; `at` is an offset in packed tensors, `i` the index along the
+** dimension. A recurrence is a scan, too: its states are functions y -> f y + x, and join composes
+** them (Blelloch, "Prefix sums and their applications"). */
 #include "../../core/op/scan.h"
 
 #include "lib/reduce.cuh"
 
-/* Packed tensors as (outer, n, inner), along n. A row is cut into `chunks`; parts has what each of
-** them adds up to, [row][chunk]. */
+/* Packed tensors as (outer, n, inner), scanned along n. A row is cut into `chunks`; parts has the
+** state of each, [row][chunk]. */
 struct rows_plan {
   int64_t rows, n, inner, chunk;
   int chunks;
@@ -23,14 +22,14 @@ HD int64_t place_of(const rows_plan &p, int64_t row, int64_t i) {
   return (row / p.inner * p.n + j) * p.inner + row % p.inner;
 }
 
-/* What all threads of a block up to this one come to; *all is what the block comes to. */
+/* The state of all threads of a block up to this one; *all: the state of the whole block. */
 template <class F>
 static __device__ inline typename F::room scan_block(const F &f, typename F::room mine,
                                                      typename F::room *all) {
   __shared__ typename F::room kept[BLOCK / WARP];
   const int warp = (int)threadIdx.x / WARP;
   mine = scan_lanes(f, mine);
-  __syncthreads(); /* of an earlier call, all have read */
+  __syncthreads(); /* all threads have read the values of an earlier call */
   if (threadIdx.x % WARP == WARP - 1) kept[warp] = mine;
   __syncthreads();
   typename F::room before = kept[0];
@@ -42,7 +41,7 @@ static __device__ inline typename F::room scan_block(const F &f, typename F::roo
   return warp ? f.join(before, mine) : mine;
 }
 
-/* A chunk of a row by each block. totals: only what it comes to is wanted. */
+/* Each block scans a chunk of a row. totals: only the chunk's state is stored. */
 template <class F>
 static __global__ void scan_rows(F f, rows_plan p, typename F::room *parts, bool totals) {
   const int64_t row = blockIdx.x, chunk = blockIdx.y, first = chunk * p.chunk;
@@ -59,13 +58,13 @@ static __global__ void scan_rows(F f, rows_plan p, typename F::room *parts, bool
       all = f.join(before, all);
     }
     if (!totals && i < last) f.store(at, r);
-    before = all; /* of a tile that is not full it means nothing, but no other follows */
+    before = all; /* after a partial tile it is invalid, but a partial tile is the last */
     begins = false;
     if (totals && i == last - 1) parts[row * p.chunks + chunk] = r;
   }
 }
 
-/* Chunks so far, from what each comes to. */
+/* Scans the states of the chunks. */
 template <class F>
 static __global__ void scan_parts(F f, int64_t rows, int chunks, typename F::room *parts) {
   const int64_t row = thread_number();
@@ -74,7 +73,7 @@ static __global__ void scan_parts(F f, int64_t rows, int chunks, typename F::roo
   for (int i = 1; i < chunks; i++) parts[i] = f.join(parts[i - 1], parts[i]);
 }
 
-/* A row by each thread: for rows that lie side by side, or are short. */
+/* Each thread scans a row: for adjacent or short rows. */
 template <class F> static __global__ void scan_columns(F f, rows_plan p) {
   const int64_t row = thread_number();
   if (row >= p.rows) return;
@@ -211,7 +210,7 @@ MOTH_CUDA(recur) {
   return status;
 }
 
-/* -- extremes: of equals the last, and NaN wins -- */
+/* -- cummax, cummin: the last of equal values; NaN wins -- */
 
 template <class T> struct record_so_far {
   struct room {

@@ -1,6 +1,5 @@
-/* scatter.cu -- scatter_reduce: all values that go to one element are brought together in order,
-** and a thread makes them one.
-*/
+/* scatter.cu -- scatter_reduce: values are sorted by their target element, and a thread reduces all
+** values of one element. */
 #include "../../core/op/index.h"
 
 #include "lib/along.cuh"
@@ -14,15 +13,15 @@ template <class T> static __device__ inline T joined(int how, T a, T b) {
   return (how == AMAX ? b > a : b < a) || b != b ? b : a;
 }
 
-/* T: float, double or int64_t, whose means are rounded down. */
+/* T: float, double or int64_t; integer means are rounded down. */
 template <class T> struct runs {
-  int64_t n, none; /* none: the key of what goes nowhere */
+  int64_t n, none; /* none: the key of values without a target */
   const int64_t *key, *from;
   const T *src;
   int how;
-  T *part; /* of each piece */
+  T *part; /* one for each piece */
 
-  /* v: what came before, if `any` has. */
+  /* v: the result so far, valid if `any`. */
   __device__ inline void join(T *v, bool *any, T more) const {
     *v = *any ? joined(how, *v, more) : more;
     *any = true;

@@ -1,13 +1,11 @@
-/* softmax.cu -- softmax, its logarithm and their gradients: a warp or a part of one for each short
-** row, a block for a long one. A row is read from memory once; what is read again comes from the
-** cache.
-*/
+/* softmax.cu -- softmax, log_softmax and their gradients: a warp or a part of it for each short
+** row, a block for a long row. A row is read from memory once, and then again from the cache. */
 #include "../../core/op/softmax.h"
 
 #include "lib/softmax.cuh"
 
-/* Whether rows are read 16 bytes at a time. Where they begin anywhere, some elements at both ends
-** go one by one: short rows are not worth that. */
+/* Tests if rows are read 16 bytes at a time. If rows are unaligned, elements at both ends are read
+** singly, which is too slow for short rows. */
 template <class T> static bool by_lumps(int64_t n, const T *a, const T *b, const T *y) {
   if (!in_step(a, y) || !in_step(b, y)) return false;
   return n >= LUMP<T> * WARP / 2 || (n % LUMP<T> == 0 && on_lump(y));
@@ -63,7 +61,7 @@ static int launch_rows(moth_tensor *out, const strips &s, const T *x) {
                 data<T>(out));
 }
 
-/* x and y have one dtype and lie packed. */
+/* x and y have one dtype and are packed. */
 template <bool LOG> static int softmax_of(const moth_tensor *x, int64_t dim, moth_tensor *y) {
   const strips s = strips_of(&y->l, dim);
   return with_float(y->l.dtype, [&](auto t) {
@@ -77,7 +75,7 @@ template <bool LOG> static int softmax_of(const moth_tensor *x, int64_t dim, mot
   });
 }
 
-/* Another dtype than the input's: in the one that is computed in, which rounds once. */
+/* If the result has another dtype: computes in f32 or f64, and rounds once. */
 template <bool LOG>
 static int softmax_run(const moth_tensor *input, int64_t dim, moth_tensor *out) {
   if (out->l.numel == 0) return MOTH_OK;

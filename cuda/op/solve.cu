@@ -1,18 +1,17 @@
-/* solve.cu -- systems of linear equations, inverses and determinants, as core/op/solve.c has them.
+/* solve.cu -- systems of linear equations, inverses and determinants, as in core/op/solve.c.
 **
-** What fits a tile one block factors and uses in one launch; else the factors are lu.cuh's, and
-** triangular systems are solved tile by tile of their rows.
-*/
+** For a matrix that fits a tile, one block factors and solves in one launch. Larger matrices use
+** the factors of lu.cuh, and triangular systems are solved one tile of rows after another. */
 #include "../../core/op/solve.h"
 
 #include "lib/lu.cuh"
 
-/* -- triangular systems: what a launch has solved the next one subtracts -- */
+/* -- triangular systems: each launch subtracts what the previous one has solved -- */
 
 template <class T> struct system_of {
-  matrices<T> x, b, y;  /* x y = b; of the identity b there is nothing to read */
-  const int32_t *order; /* which row of b each is, n for each x, which are packed; or NULL */
-  int64_t n, columns, across; /* across: tiles of columns */
+  matrices<T> x, b, y;  /* x y = b; an identity b is not read */
+  const int32_t *order; /* the row of b for each row, n for each matrix x, all packed; or NULL */
+  int64_t n, columns, across; /* across: number of column tiles */
   bool upper, unit;
 };
 
@@ -36,7 +35,7 @@ template <class T> static __global__ void solve_step(system_of<T> p, int64_t ste
   const matrix<T> x = p.x[i], y = p.y[i].from(0, col);
   const int rows = of_tile(p.n - row), cols = of_tile(p.columns - col);
   if (step == 0) {
-    const int64_t own = (x.at - p.x.first.at) / p.n; /* rows before those of x */
+    const int64_t own = (x.at - p.x.first.at) / p.n; /* rows of the preceding matrices */
     load_sides(t, p.b[i], p.order ? p.order + own : NULL, row, col, rows, cols);
   } else {
     const int64_t done = (p.upper ? tiles - step : step - 1) * TILE;
@@ -63,7 +62,7 @@ static int solve_steps(moth_ctx *ctx, const moth_queue *q, const system_of<T> &p
   return status;
 }
 
-/* X A = B is A' X' = B'. */
+/* X A = B is solved as A' X' = B'. */
 MOTH_CUDA(linalg_solve_triangular) {
   const moth_layout &l = out[0]->l;
   const bool turned = !a->left, upper = (a->upper != 0) != turned;
@@ -79,7 +78,7 @@ MOTH_CUDA(linalg_solve_triangular) {
   });
 }
 
-/* -- determinants, by a warp and in doubles -- */
+/* -- determinants, by a warp and in f64 -- */
 
 struct determinant {
   double value, sign, log;
@@ -104,7 +103,7 @@ static __device__ inline determinant det_of(const matrix<T> &y, int64_t n, const
   return d;
 }
 
-/* Pivots of 0 := tiny ones, which det(A) A^-1 takes out again. */
+/* Replaces pivots of 0 by tiny ones, whose effect on det(A) A^-1 cancels. */
 template <class T> static __device__ inline void fill_pivots(const matrix<T> &y, int64_t n) {
   T most = 0;
   for (int64_t j = threadIdx.x; j < n; j += WARP) {
@@ -118,12 +117,12 @@ template <class T> static __device__ inline void fill_pivots(const matrix<T> &y,
   __syncwarp();
 }
 
-template <class T> struct dets_of { /* what is wanted of them; the rest is NULL */
+template <class T> struct dets_of { /* the requested outputs; the others are NULL */
   T *value, *sign, *log;
-  double *scale; /* of factors with filled pivots */
+  double *scale; /* for factors with replaced pivots */
 };
 
-/* d: what finite factors have; others NaN. */
+/* Writes d if the factors are finite; otherwise NaN. */
 template <class T>
 static __device__ inline void put_det(const dets_of<T> &to, int64_t i, determinant d, bool finite) {
   if (threadIdx.x) return;
@@ -184,10 +183,10 @@ MOTH_CUDA(linalg_slogdet) { return determinants(a->A, NULL, out[0], out[1]); }
 /* -- solutions -- */
 
 struct options {
-  bool turned;    /* X A = B: A' X' = B' */
-  bool cofactors; /* det(A) A^-T, which each matrix has */
+  bool turned;    /* solve X A = B as A' X' = B' */
+  bool cofactors; /* compute det(A) A^-T, which exists for each matrix */
   bool reports;   /* singular matrices are errors */
-  int32_t *info;  /* where each was found singular; or NULL */
+  int32_t *info;  /* where each matrix was found singular; or NULL */
 };
 
 template <class T>
@@ -265,7 +264,7 @@ static int solve_large(const moth_tensor *A, const moth_layout &over, system_of<
   return status;
 }
 
-/* B: NULL for the identity. */
+/* B is NULL for the identity. */
 static int solve(const moth_tensor *A, const moth_tensor *B, const moth_tensor *y,
                  const options &how) {
   const moth_layout &l = y->l;
@@ -287,7 +286,7 @@ static int solve(const moth_tensor *A, const moth_tensor *B, const moth_tensor *
 MOTH_CUDA(linalg_solve) {
   if (out[0]->l.numel == 0) return MOTH_OK;
   moth_tensor b = *a->B, y = *out[0];
-  if (y.l.ndim < a->A->l.ndim) /* vectors */
+  if (y.l.ndim < a->A->l.ndim) /* B has vectors */
     for (moth_layout *l : {&b.l, &y.l}) l->shape[l->ndim] = l->stride[l->ndim] = 1, l->ndim++;
   return solve(a->A, &b, &y, options{!a->left, false, true, NULL});
 }

@@ -1,20 +1,19 @@
-/* sort.cu -- elements in order along a dimension, as core/op/sort.c has them: sort, topk, the k-th
-** and the median.
+/* sort.cu -- elements sorted along a dimension, as in core/op/sort.c: sort, topk, kthvalue and
+** median.
 **
-** Short rows: a bitonic sort in shared memory, by one block. The first k of longer ones, or the one
-** of a rank: a block finds the k-th key by eight bits after eight from the highest on, each time
-** counting those that share the bits found so far (radix select; Alabi, Blanchard, Gordon and
-** Steinbach, "Fast k-Selection Algorithms for Graphics Processing Units", 2012), gathers what comes
-** before it, and sorts that. All else: order.cuh.
-*/
+** Short rows: a bitonic sort in shared memory, by one block. The first k of longer rows, or the
+** element of one rank: a block finds the k-th key eight bits at a time from the highest on; each
+** round counts the keys that share the bits found so far (radix select; Alabi, Blanchard, Gordon
+** and Steinbach, "Fast k-Selection Algorithms for Graphics Processing Units", 2012). It gathers the
+** elements before that key, and sorts them. All other cases: radix_sort.cuh. */
 #include "../../core/op/sort.h"
 
 #include "lib/order.cuh"
 #include "lib/sort.cuh"
 
-/* -- where the elements of rows are -- */
+/* -- offsets of rows -- */
 
-/* Element 0 of a row among rows of n; the others follow by p.inner. */
+/* The offset of element 0 of a row; rows have n elements, p.inner apart. */
 template <class T> HD int64_t row_start(const order_plan<T> &p, int64_t n, int64_t row) {
   return p.inner == 1 ? row * n : row / p.inner * n * p.inner + row % p.inner;
 }
@@ -30,7 +29,7 @@ HD void order_put(const order_plan<T> &p, int64_t row, int64_t j, int64_t from) 
   if (p.values) p.values[to] = p.x[row_start(p, p.n, row) + from * p.inner];
 }
 
-/* The j-th of what is asked, of a row in order. */
+/* Writes the j-th requested element of a sorted row. */
 template <class T, class At>
 HD void order_out(const order_plan<T> &p, int64_t row, int64_t j, At key, const uint32_t *from) {
   int64_t i = j;
@@ -46,7 +45,7 @@ HD void order_out(const order_plan<T> &p, int64_t row, int64_t j, At key, const 
 
 enum { SHORT_ROW = 2048 };
 
-/* Puts keys in shared memory in order, by all threads of a block. size: a power of two. */
+/* Sorts keys in shared memory by all threads of a block. size: a power of two. */
 static __device__ inline void bitonic_sort(uint64_t *key, uint32_t *from, int size) {
   for (int run = 2; run <= size; run *= 2)
     for (int by = run / 2; by > 0; by /= 2) {
@@ -77,18 +76,18 @@ template <class T> static __global__ void sort_short(order_plan<T> p, int size) 
     order_out(p, row, j, [=](int64_t i) { return key[i]; }, from);
 }
 
-/* -- the first k, or one by its rank -- */
+/* -- the first k elements, or the element of one rank -- */
 
 enum { SELECT_MOST = 1024, SELECT_BINS = BLOCK };
 
 struct selected {
-  uint64_t key;  /* the k-th in order */
-  int64_t equal; /* how many of its equals are among the k */
-  bool all;      /* which are all that there are */
+  uint64_t key;  /* the k-th key in sorted order */
+  int64_t equal; /* how many elements with this key are among the first k */
+  bool all;      /* these are all elements with this key */
 };
 
-/* Which digit the one of rank `wanted` (from 1) has, by counts of all digits; what comes before it
-** is taken from *wanted. Returns the digit and in *among its count. */
+/* Finds the digit of the key with rank `wanted` (from 1) from the counts of all digits; subtracts
+** the counts of smaller digits from *wanted. Returns the digit, and its count in *among. */
 static __device__ inline int digit_of_rank(const unsigned *count, int64_t *wanted,
                                            unsigned *among) {
   __shared__ unsigned sums[BLOCK / WARP];
@@ -112,7 +111,7 @@ static __device__ inline int digit_of_rank(const unsigned *count, int64_t *wante
   return digit;
 }
 
-/* The key of that rank, from 1, of a row. */
+/* The key of rank `wanted`, from 1, in a row. */
 template <class T>
 static __device__ inline selected key_of_rank(const order_plan<T> &p, int64_t start,
                                               int64_t wanted) {
@@ -134,7 +133,7 @@ static __device__ inline selected key_of_rank(const order_plan<T> &p, int64_t st
   return selected{found, wanted, wanted == among};
 }
 
-/* The first `wanted` equals of a key, by their positions, go to the lists. */
+/* Appends the first `wanted` elements with the key, by position, to the lists. */
 template <class T>
 static __device__ inline void take_equals(const order_plan<T> &p, int64_t start, uint64_t last,
                                           int64_t wanted, uint64_t *key, uint32_t *from) {
@@ -160,8 +159,8 @@ static __device__ inline void take_equals(const order_plan<T> &p, int64_t start,
   }
 }
 
-/* size: a power of two from k on. What is gathered comes in any order, but its keys and positions
-** have only one. */
+/* size: a power of two, at least k. Elements are gathered in any order; the sort by key and
+** position has only one result. */
 template <class T> static __global__ void select_first(order_plan<T> p, int size) {
   __shared__ unsigned taken;
   uint64_t *key = shared_memory<uint64_t>();
@@ -204,7 +203,8 @@ template <class T> static __global__ void select_rank(order_plan<T> p) {
   if (threadIdx.x == 0) order_put(p, row, 0, first);
 }
 
-/* A block reads a row five to nine times, so that few very long ones are better sorted by all. */
+/* A block reads a row five to nine times, so a few very long rows are faster with the radix sort by
+** all blocks. */
 template <class T> static inline bool may_select(const order_plan<T> &p) {
   const bool few = p.rank != ALL_OF_THEM || p.k <= SELECT_MOST;
   return few && (p.n <= (int64_t)1 << 18 || p.rows >= 8);
@@ -276,7 +276,8 @@ MOTH_ORDERED(bf16) MOTH_ORDERED(float) MOTH_ORDERED(double)
 
 /* -- the ops -- */
 
-/* The first of `positions` in order, values may be NULL; or each row's one of that rank. */
+/* The first elements of each row in sorted order (values may be NULL), or each row's element of the
+** given rank. */
 static int sort_into(moth_tensor *values, moth_tensor *positions, const moth_tensor *input,
                      int64_t dim, bool descending, int64_t rank) {
   moth_ctx *ctx = input->ctx;

@@ -1,4 +1,4 @@
-/* special.cu -- functions of probability, as core/op/special.h lists them. */
+/* special.cu -- functions of probability (the list is in core/op/special.h). */
 #include "../../core/op/special.h"
 
 #include "lib/elementwise.cuh"

@@ -1,10 +1,10 @@
-/* unary.cu -- elementwise functions of one tensor, as core/op/unary.h lists them. */
+/* unary.cu -- elementwise functions of one tensor (the list is in core/op/unary.h). */
 #include "../../core/op/unary.h"
 
 #include "lib/elementwise.cuh"
 
 struct nan_to_num_form;
-template <> constexpr bool of_wholes<nan_to_num_form> = false; /* they are copied */
+template <> constexpr bool of_wholes<nan_to_num_form> = false; /* integers are copied */
 
 #define LISTS(ONE, TWO, THREE) \
   UNARY_FUNCTIONS(ONE)          \

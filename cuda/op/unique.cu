@@ -1,9 +1,9 @@
-/* unique.cu -- values looked for among sorted or any others, as core/op/unique.c has it. */
+/* unique.cu -- searches values in sorted and unsorted sequences, as in core/op/unique.c. */
 #include "../../core/op/sort.h"
 
 #include "lib/sort.cuh"
 
-/* `n` to a row of the sequence; `each` to a row of the input. */
+/* `n`: length of a row of the sequence; `each`: length of a row of the input. */
 template <class T>
 static __global__ void search_rows(int64_t all, int64_t each, int64_t n, const T *sorted,
                                    const T *x, bool right, int64_t *y) {
@@ -38,7 +38,7 @@ static __global__ void look_up(int64_t all, int64_t n, const T *sorted, const T 
   const int64_t at = rank_among(n, key_of(v), false, [=](int64_t j) {
     return key_of(get(sorted + j));
   });
-  y[i] = (at < n && get(sorted + at) == v) != invert; /* NaN is not found */
+  y[i] = (at < n && get(sorted + at) == v) != invert; /* NaN is never found */
 }
 
 MOTH_CUDA(isin) {
