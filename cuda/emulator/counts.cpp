@@ -1,16 +1,15 @@
-/* counts.cpp -- what a GPU would have to do for kernels that run by their PTX (ptx.cpp).
-** MOTH_EMULATED_COUNTS names the file that a process adds this to when it ends; the PTX must have
-** been made to be counted, as .ci/ptx does where that is set.
+/* counts.cpp -- counts the work that a GPU would have for kernels that run by their PTX (ptx.cpp).
+** MOTH_EMULATED_COUNTS names the file that a process appends its counts to when it ends. The PTX
+** must have been translated with counting, as .ci/ptx does if the variable is set.
 **
-** A kernel has a line: how often it was launched, by how many threads, of how many blocks' threads
-** instructions were counted, and how many of PTX one of these took. Lines below it are its accesses
-** to memory, by the line of the translated source: so many requests (of a warp), bytes that each
-** asked for, and the 32-byte sectors that they lie in, or of shared memory the turns that its banks
-** take; `least` is what as many bytes side by side would take.
+** The file has a line for each kernel: number of launches, number of threads, number of threads
+** whose instructions were counted, and PTX instructions of one such thread. The lines below are the
+** kernel's memory accesses, by line of the translated source: number of requests (of a warp), bytes
+** for each request, and the 32-byte sectors they touch, or, for shared memory, the number of cycles
+** by bank conflicts; `least` is the number for contiguous access.
 **
-** Of each launch three blocks are looked at, in the usual order of threads. The k-th time that a
-** thread of a warp comes to an access is one request with the k-th time of the others.
-*/
+** Three blocks of each launch are counted, in the usual order of threads. The k-th access of a
+** thread at a line and the k-th accesses of the other threads of its warp are one request. */
 #include "emulated.h"
 
 #include <stdio.h>
@@ -24,12 +23,12 @@
 #include <vector>
 
 struct request { /* of a warp */
-  std::set<uint64_t> sectors;         /* of 32 bytes, in the device's memory */
-  std::map<unsigned, std::set<uint64_t>> words; /* of each bank of shared memory */
+  std::set<uint64_t> sectors;         /* of 32 bytes, in device memory */
+  std::map<unsigned, std::set<uint64_t>> words; /* the words in each bank of shared memory */
   unsigned bytes = 0;
 };
 
-struct line_access { /* an instruction, over all warps */
+struct line_access { /* an instruction's accesses, over all warps */
   unsigned long long requests = 0, bytes = 0, sectors = 0, turns = 0, least = 0;
   bool shared = false;
 };
@@ -43,11 +42,12 @@ static const char *const path = getenv("MOTH_EMULATED_COUNTS");
 static std::map<std::string, tally> *tallies;
 static unsigned long long instructions;
 
-typedef std::tuple<unsigned, int, unsigned> which; /* warp, line, the how manieth time */
+typedef std::tuple<unsigned, int, unsigned> which; /* warp, line, index of the access at this line
+                                                   */
 static std::map<which, request> under_way;
-static std::map<std::pair<unsigned, int>, unsigned> times; /* of a thread at a line */
-static tally *of_block; /* of a block that is looked at, or NULL */
-static unsigned long long before; /* it: so many instructions */
+static std::map<std::pair<unsigned, int>, unsigned> times; /* accesses of a thread at a line */
+static tally *of_block; /* of a counted block, or NULL */
+static unsigned long long before; /* the thread's number of instructions before */
 
 static unsigned thread_number() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
@@ -95,7 +95,7 @@ static void write_all() {
   fclose(file);
 }
 
-/* A thread begins: those of a block do in the order of their numbers. */
+/* A thread begins; the threads of a block run in order. */
 void moth_counts_begin(const moth_ptx_kernel *kernel) {
   static tally *last;
   if (!path) return;
@@ -118,7 +118,8 @@ void moth_counts_touch(const char *, int line, uint64_t at, unsigned n, const ch
   const unsigned thread = thread_number();
   if (!of_block) return;
   const bool shared = at - (uint64_t)room < moth_emulated_most_shared();
-  if (!shared && moth_emulated_where((const void *)at) < 0) return; /* arguments, a stack */
+  if (!shared && moth_emulated_where((const void *)at) < 0) return; /* kernel arguments, or a stack
+                                                                    */
   request &r = under_way[which(thread / 32, line, times[{thread, line}]++)];
   r.bytes += n;
   if (shared)

@@ -1,15 +1,13 @@
-/* cuda_runtime.h -- the part of CUDA that the plugin uses, on the CPU: what its sources include
-** when a C++ compiler builds them for the specs of machines without a card.
+/* cuda_runtime.h -- the part of CUDA that the plugin uses, on the CPU. The plugin's sources include
+** it when a C++ compiler builds them for specs on machines without a GPU.
 **
-** Device memory is ordinary memory that nobody may touch but kernels and copies: outside of them it
-** is locked, so that an address followed on the wrong side ends the program at once.
-** Kernels run thread by thread; a thread that waits for others (__syncthreads, a shuffle) is put
-** aside on a stack of its own until they have come. What a stream is asked for runs when somebody
-** waits for it (streams.cpp); what must not be asked of one that is captured spoils that. What
-** threads do to each other at the same time is seen where somebody looks on (watch.cpp); what only
-** a compiler for GPUs refuses is not seen here. Kernels as such a compiler made them run here, too,
-** by their PTX (ptx.cpp).
-*/
+** Device memory is ordinary memory that only kernels and copies can access. At other times it is
+** protected, so that the use of a device address on the CPU ends the program at once. Kernels run
+** thread by thread. A thread that waits for others (__syncthreads, a shuffle) is suspended on its
+** own stack until they arrive. Commands of streams run when the program waits for them
+** (streams.cpp); commands that a capture does not allow invalidate it. Races between threads are
+** found by the race checker (watch.cpp). Errors that only a GPU compiler reports are not found.
+** Kernels can also run by the PTX of such a compiler (ptx.cpp). */
 #ifndef MOTH_EMULATED_CUDA_RUNTIME_H
 #define MOTH_EMULATED_CUDA_RUNTIME_H
 
@@ -67,14 +65,14 @@ typedef enum cudaError {
 typedef struct moth_emulated_stream *cudaStream_t;
 typedef struct moth_emulated_event *cudaEvent_t;
 
-/* How a kernel is called: its arguments are copied from where the caller has them. */
+/* How to call a kernel: its arguments are copied when it is launched. */
 struct moth_emulated_call {
   size_t size; /* bytes of the copies */
   void (*hold)(void *room, void *const *args);
-  void (*run)(const void *kernel, void *room); /* one thread */
+  void (*run)(const void *kernel, void *room); /* runs one thread */
 };
 
-/* Makes a kernel known to launches, which have its address alone. */
+/* Registers a kernel: a launch has only its address. */
 const void *moth_emulated_know(const void *kernel, const moth_emulated_call *how);
 
 template <class... P> struct moth_emulated_args {
@@ -100,18 +98,19 @@ template <class... P> static inline const void *moth_emulated_kernel_of(void (*k
 
 void *moth_emulated_shared(void);
 
-/* -- what threads of a block do together -- */
+/* -- functions that threads of a block execute together -- */
 
 void __syncthreads(void);
 int __syncthreads_or(int value);
 int __syncthreads_count(int value);
 void __syncwarp(unsigned mask = 0xffffffffu);
-void __nanosleep(unsigned); /* until other blocks have come further */
+void __nanosleep(unsigned); /* until other blocks have progressed */
 void moth_exchange(unsigned mask, const void *mine, size_t size, int from, void *theirs);
-/* All threads of a warp bring an address; `act` is called once, when they have, with all 32. */
+/* Each thread of a warp passes a pointer; when all have called, `act` is called once with all 32
+** pointers. */
 void moth_together(void *mine, void (*act)(void *const *all));
-/* A copy to shared memory that takes place when it is awaited; from NULL: zeros; to NULL: the end
-** of a group of them. All but the last `left` groups are awaited. */
+/* An asynchronous copy to shared memory, which is done when it is waited for; from NULL: zeros; to
+** NULL: the end of a group. Waits for all but the last `left` groups. */
 void moth_copy_later(void *to, const void *from, size_t n);
 void moth_await_copies(int left);
 unsigned __ballot_sync(unsigned mask, int value);
@@ -143,7 +142,7 @@ static inline int __all_sync(unsigned mask, int v) { return __ballot_sync(mask, 
 
 /* -- atomics: one thread runs at a time -- */
 
-/* The build that checks kernels is told of them (watch.cpp), and of fences. */
+/* The race checker is called for atomics (watch.cpp), and for fences. */
 #ifdef MOTH_WATCHED
 #define MOTH_UNSEEN __attribute__((no_sanitize("thread")))
 void moth_watch_atomic(const void *at, size_t n, const void *where);
@@ -300,7 +299,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
-/* -- the runtime: kernels that were made at run time -- */
+/* -- the runtime: kernels compiled at run time -- */
 
 typedef struct moth_emulated_library *cudaLibrary_t;
 typedef const struct moth_emulated_made *cudaKernel_t;
@@ -308,8 +307,8 @@ enum cudaJitOption { cudaJitMaxRegisters };
 enum cudaLibraryOption { cudaLibraryBinaryIsPreserved = 1 };
 struct cudaFuncAttributes {
   int numRegs;
-  size_t sharedSizeBytes; /* beside the dynamic one */
-  int ptxVersion;         /* of the architecture that it was compiled for */
+  size_t sharedSizeBytes; /* static shared memory */
+  int ptxVersion;         /* the architecture that it was compiled for */
 };
 cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJitOption *,
                                 void **, unsigned, cudaLibraryOption *, void **, unsigned);
@@ -317,7 +316,7 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
 cudaError_t cudaLibraryUnload(cudaLibrary_t library);
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *to, const void *kernel);
 
-/* -- the rest of it -- */
+/* -- the runtime: other functions -- */
 
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
@@ -355,7 +354,7 @@ cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
 cudaError_t moth_emulated_occupancy(int *n, int threads, size_t shared);
-int64_t moth_emulated_slab(void); /* bytes of block_cache.cu's slabs, or 0 */
+int64_t moth_emulated_slab(void); /* size of block_cache.cu's slabs in bytes, or 0 */
 cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which, int value);
 template <class F>
 static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, F *, int threads,

@@ -1,22 +1,20 @@
-/* emulated.cpp -- kernels run on the CPU; cuda_runtime.h beside it tells what this is good for,
-** streams.cpp when what is asked for runs, memory.cpp where.
+/* emulated.cpp -- runs kernels on the CPU. cuda_runtime.h says what the emulator is for;
+** streams.cpp runs the commands of streams; memory.cpp has the device memory.
 **
-** MOTH_EMULATED_DEVICES says how many devices there are (1), MOTH_EMULATED_MAJOR and
-** MOTH_EMULATED_SHARED their compute capability (9) and how much shared memory a block may have
-** (227 KiB), MOTH_EMULATED_PROCESSORS how many multiprocessors (4: what is shared out is in few
-** parts), MOTH_EMULATED_COMPILED for which architecture kernels were compiled (90);
-** MOTH_EMULATED_DRIVER=none stands for a machine without a driver, and MOTH_EMULATED_TOGETHER=0 for
-** a device where blocks cannot be launched together. Blocks launched together take turns where one
-** waits for another (__nanosleep); their shared memory is the dynamic one alone.
-** MOTH_EMULATED_SMALL=n lowers the count from which on kernels work with 64 bits (2^31 - 1), so
-** that small tensors go the way of huge ones.
+** Environment variables describe the device: MOTH_EMULATED_DEVICES is the number of devices (1),
+** MOTH_EMULATED_MAJOR the compute capability (9), MOTH_EMULATED_SHARED the shared memory of a block
+** (227 KiB), MOTH_EMULATED_PROCESSORS the number of multiprocessors (4, so that work is split into
+** few parts), MOTH_EMULATED_COMPILED the architecture that kernels were compiled for (90).
+** MOTH_EMULATED_DRIVER=none emulates a machine without a driver, MOTH_EMULATED_TOGETHER=0 a device
+** without cooperative launches. The blocks of a cooperative launch are switched when one waits for
+** another (__nanosleep); they have dynamic shared memory only. MOTH_EMULATED_SMALL=n lowers the
+** limit of 32-bit arithmetic in kernels (2^31 - 1), so that small tensors test the 64-bit code.
 **
-** Blocks and threads run in the order of their numbers, and warps side by side. A GPU promises
-** none of that: with MOTH_EMULATED_ORDER=reverse or random (MOTH_EMULATED_SEED says which) they
-** take other turns, each warp goes on alone until it waits for its block, and copies to shared
-** memory take place as they are asked for, or some of them. Results that change then depend on an
-** order: somewhere a barrier is missing.
-*/
+** Blocks and threads run in order, and the threads of a warp advance together. A GPU guarantees
+** neither. With MOTH_EMULATED_ORDER=reverse or random (MOTH_EMULATED_SEED is the seed) the order
+** changes: each warp runs alone until it reaches a barrier of its block, and asynchronous copies to
+** shared memory are done at once, or some of them. A result that changes with the order shows that
+** a barrier is missing. */
 #include "emulated.h"
 
 #include <stdio.h>
@@ -34,7 +32,7 @@ dim3 blockDim(1), gridDim(1);
 
 pthread_mutex_t moth_emulated_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* What a machine has, unless the environment says otherwise. */
+/* A property of the emulated machine: the value of an environment variable, or `usual`. */
 int moth_emulated_card(const char *name, int usual) {
   const char *text = getenv(name);
   return text ? atoi(text) : usual;
@@ -44,11 +42,10 @@ size_t moth_emulated_most_shared() {
   return (size_t)moth_emulated_card("MOTH_EMULATED_SHARED", 227 << 10);
 }
 
-/* -- from one stack to another --
-** What a call must keep goes onto the stack that is left, its pointer into *from, and the same
-** comes back from the other. swapcontext does so everywhere, but sets the signal mask each time:
-** two system calls, where a kernel's threads may wait for each other millions of times.
-*/
+/* -- switching stacks -- Saves the callee-saved registers on the current stack, stores its pointer
+** in *from, and restores the registers of the other stack. swapcontext would do the same, but it
+** also sets the signal mask: two system calls for each switch, and a kernel's threads may switch
+** millions of times. */
 
 #ifdef __x86_64__
 typedef void *context;
@@ -63,8 +60,9 @@ asm(".text\n.p2align 4\n.hidden moth_switch\n.globl moth_switch\n"
     ".size moth_switch, . - moth_switch\n");
 
 static void context_make(context *c, char *stack, size_t size, void (*run)(void)) {
-  void **top = (void **)(stack + size) - 1; /* a function begins 8 off a multiple of 16 */
-  top[0] = NULL; /* where run returns to: nowhere */
+  void **top = (void **)(stack + size) - 1; /* at a function's start, the stack pointer is 8 bytes
+                                            ** off a multiple of 16 */
+  top[0] = NULL; /* the return address of run: it never returns */
   top[-1] = (void *)run;
   for (int i = 2; i < 8; i++) top[-i] = NULL; /* the registers */
   *c = top - 7;
@@ -83,11 +81,11 @@ static void context_make(context *c, char *stack, size_t size, void (*run)(void)
 }
 #endif
 
-/* -- threads: each on a stack of its own from the moment it first waits -- */
+/* -- threads: each gets its own stack when it first waits -- */
 
 enum state { FREE, RUNS, AT_BARRIER, IN_WARP, SLEEPS, DONE };
 
-struct later { /* a copy that was asked for; to NULL: the end of a group */
+struct later { /* an asynchronous copy; to NULL: the end of a group */
   void *to;
   const void *from;
   size_t n;
@@ -97,26 +95,26 @@ struct fiber {
   context here;
   char *stack;
   state is;
-  unsigned number;      /* of its thread in the block */
-  unsigned mask;        /* IN_WARP: who must come */
-  bool orders;          /* and whether memory is in order then */
-  const void *where;    /* from where it waits, if somebody looks on */
-  unsigned long met;    /* which meeting of a warp it was let go from last */
-  int vote;             /* what it brought to the barrier or the warp */
-  int voted;            /* and to the meeting it was let go from */
+  unsigned number;      /* the thread's index in the block */
+  unsigned mask;        /* IN_WARP: the threads to wait for */
+  bool orders;          /* and whether the wait also orders memory */
+  const void *where;    /* the address of the waiting call, for the race checker */
+  unsigned long met;    /* the number of the last meeting of the warp that it left */
+  int vote;             /* its argument to the barrier or the warp function */
+  int voted;            /* and its argument to the last meeting that it left */
   unsigned char brought[16], given[16];
   std::vector<later> copies;
 };
 
 static const size_t STACK = 128 << 10;
-static std::vector<fiber *> *fibers; /* all that were ever wanted */
-static size_t taken;                 /* by the blocks that are under way */
+static std::vector<fiber *> *fibers; /* all fibers, for reuse */
+static size_t taken;                 /* fibers used by the running blocks */
 static fiber *now;
 static context scheduler;
 static void (*kernel)(void *);
 static void *kernel_arg;
-static fiber **thread_at; /* by number in the block */
-static char *shared_room; /* the block's */
+static fiber **thread_at; /* by index in the block */
+static char *shared_room; /* the block's shared memory */
 
 void *moth_emulated_shared(void) { return shared_room; }
 
@@ -145,7 +143,8 @@ static void resume(fiber *f) {
   now = NULL;
 }
 
-/* Whoever looks on is told from where a thread waits: these two are part of what kernels call. */
+/* The race checker gets the address at which a thread waits: both functions are inlined into the
+** functions that kernels call. */
 static inline __attribute__((always_inline)) void wait_as(state why) {
   WATCH(now->where = __builtin_return_address(0));
   now->is = why;
@@ -161,7 +160,7 @@ static fiber *fiber_new() {
   return f;
 }
 
-/* -- turns: the i-th of n to go on is (i * by + from) % n; by and n have no common factor -- */
+/* -- order: the i-th of n is (i * by + from) % n; by and n have no common factor -- */
 
 struct turns {
   uint64_t by, from, n;
@@ -193,7 +192,7 @@ static unsigned turn(const turns &t, uint64_t i) {
 }
 
 #ifdef MOTH_WATCHED
-/* Those who have met by one __syncwarp see what the others have written till then. */
+/* Threads that met in one __syncwarp see each other's earlier writes. */
 static void tell_meetings(unsigned warp, fiber *const *ready, unsigned count) {
   for (unsigned i = 0; i < count; i++) {
     const fiber *f = ready[i];
@@ -208,8 +207,8 @@ static void tell_meetings(unsigned warp, fiber *const *ready, unsigned count) {
 }
 #endif
 
-/* Lets those of a warp go on whose partners have all come. What each brought is put where it stays
-** until they meet again, since the first to go on may bring the next before the last has looked. */
+/* Releases the threads of a warp whose partners have all arrived. Their arguments are copied first,
+** because the first thread may pass its next argument before the last has read this one. */
 static bool release_warp(unsigned first, unsigned n) {
   static unsigned long meeting;
   fiber **warp = thread_at + first, *ready[32];
@@ -263,7 +262,7 @@ template <class F> static void each_thread(unsigned n, F go) {
   }
 }
 
-static int votes; /* of those who were let go from the barrier last */
+static int votes; /* of the threads that were last released from the barrier */
 
 static bool release_barrier(unsigned n) {
   bool any = false;
@@ -320,7 +319,7 @@ static bool begin(running_block *b, unsigned n, size_t shared) {
   enter(*b);
   if (shared) memset(b->shared, 0xff, shared);
   WATCH(moth_watch_block_begins(b->number, b->shared, shared));
-  each_thread(n, [&](unsigned t) { /* one that never waits leaves its stack to the next */
+  each_thread(n, [&](unsigned t) { /* a thread that never waits leaves its stack to the next */
     if (!spare) spare = spare_fiber();
     good = good && spare;
     thread_at[t] = &done;
@@ -337,7 +336,7 @@ static bool begin(running_block *b, unsigned n, size_t shared) {
 
 enum how_far { ENDED, ASLEEP, STUCK };
 
-/* Goes as far as a block comes by itself. */
+/* Runs a block until all of its threads wait or are done. */
 static how_far go_on(unsigned n) {
   for (;;) {
     bool waits = false, sleeps = false;
@@ -350,7 +349,7 @@ static how_far go_on(unsigned n) {
   }
 }
 
-/* Lets those who wait for other blocks look again; whether any of them goes on. */
+/* Wakes the threads that wait for other blocks; returns whether there were any. */
 static bool wake(unsigned n) {
   bool moved = false;
   each_thread(n, [&](unsigned t) {
@@ -361,7 +360,7 @@ static bool wake(unsigned n) {
   return moved;
 }
 
-/* Blocks that are all there at once, in turns. */
+/* Runs the blocks of a cooperative launch in turn. */
 static bool run_blocks(running_block *blocks, uint64_t many, unsigned n, size_t shared) {
   uint64_t left = many;
   taken = 0;
@@ -402,7 +401,7 @@ cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, bool togethe
   return good ? cudaSuccess : cudaErrorLaunchFailure;
 }
 
-/* -- what threads of a block do together -- */
+/* -- functions that threads of a block execute together -- */
 
 void __syncthreads(void) { wait_as(AT_BARRIER); }
 
@@ -426,8 +425,8 @@ static inline __attribute__((always_inline)) void wait_for(unsigned mask, bool o
 
 void __syncwarp(unsigned mask) { wait_for(mask, true); }
 
-/* That thread of the warp, if it came to the meeting from which this one was let go. What it has
-** otherwise is anything. */
+/* Another thread of the warp, if it took part in the meeting that this thread was last released
+** from. Values of other threads are undefined. */
 static const fiber *partner(unsigned lane) {
   const unsigned t = now->number / 32 * 32 + lane;
   const bool there = lane < 32 && t < blockDim.x * blockDim.y * blockDim.z;
@@ -442,9 +441,9 @@ void moth_exchange(unsigned mask, const void *mine, size_t size, int from, void 
   else memset(theirs, 0xff, size);
 }
 
-/* The first of a warp that goes on has the work of all done before the others do. */
+/* The first thread of a warp that is released does the work of all. */
 void moth_together(void *mine, void (*act)(void *const *all)) {
-  static unsigned long done; /* at which meeting that was */
+  static unsigned long done; /* the number of that meeting */
   void *all[32];
   memcpy(now->brought, &mine, sizeof mine);
   wait_for(0xffffffffu);
@@ -506,7 +505,7 @@ unsigned __activemask(void) { return 1u << moth_lane(); } /* one thread runs at 
 
 /* -- the runtime -- */
 
-/* Who looks on follows one block at a time. */
+/* The race checker can follow only one block at a time. */
 enum { TOGETHER = 1 WATCH(-1) };
 
 int moth_emulated_devices() { return moth_emulated_card("MOTH_EMULATED_DEVICES", 1); }

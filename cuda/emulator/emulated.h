@@ -1,6 +1,5 @@
-/* emulated.h -- what the parts of the emulator share: kernels (emulated.cpp), memory (memory.cpp),
-** and the streams that say when they run (streams.cpp).
-*/
+/* emulated.h -- shared by the files of the emulator: kernels (emulated.cpp), memory (memory.cpp),
+** and streams, which run commands (streams.cpp). */
 #ifndef MOTH_EMULATED_H
 #define MOTH_EMULATED_H
 
@@ -10,13 +9,13 @@
 #include "ptx/machine.h"
 #include "watch.h"
 
-extern pthread_mutex_t moth_emulated_lock; /* held by whoever asks for, or does, anything */
-extern const bool moth_emulated_null;      /* nothing is done (MOTH_EMULATED_NULL) */
-extern cudaError_t moth_emulated_sticky;   /* of a kernel: all that is asked later fails so */
+extern pthread_mutex_t moth_emulated_lock; /* held while commands are submitted or run */
+extern const bool moth_emulated_null;      /* commands are not run (MOTH_EMULATED_NULL) */
+extern cudaError_t moth_emulated_sticky;   /* a kernel's error, which all later calls return */
 extern thread_local int moth_emulated_device; /* the current one */
 int moth_emulated_devices(void);
 
-/* How often a function of the runtime was called: moth_emulated_calls lists all. */
+/* How often a function of the runtime was called: moth_emulated_calls returns all counts. */
 struct moth_emulated_count {
   const char *name;
   unsigned long long calls;
@@ -31,28 +30,31 @@ struct moth_emulated_count {
   if (moth_emulated_null && !(stream)->captures) return cudaSuccess;                        \
   if (moth_emulated_sticky) return moth_emulated_told(moth_emulated_sticky)
 
-/* What follows wants the lock. */
-void moth_emulated_open(bool open, int device);  /* a device's memory, to the CPU */
-int moth_emulated_where(const void *at);         /* in which one's memory it lies, or -1 */
-bool moth_emulated_load(const void *kernel);     /* to the current device; false: it is full */
+/* The caller of the following functions holds the lock. */
+void moth_emulated_open(bool open, int device);  /* allows the CPU to access a device's memory */
+int moth_emulated_where(const void *at);         /* the device whose memory contains the address, or
+                                                 ** -1 */
+bool moth_emulated_load(const void *kernel);     /* accounts for the code on the current device;
+                                                 ** false: out of memory */
 cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, bool together,
                               void (*run)(void *), void *arg);
-size_t moth_emulated_most_shared(void);          /* bytes that a block may have */
-bool moth_emulated_is_locked(const void *at);    /* whether it lies in page-locked memory */
-void moth_emulated_finish(void);                 /* all that was asked for, of all streams */
-cudaError_t moth_emulated_told(cudaError_t error); /* for cudaGetLastError */
+size_t moth_emulated_most_shared(void);          /* largest shared memory of a block, in bytes */
+bool moth_emulated_is_locked(const void *at);    /* tests if the address is in page-locked memory */
+void moth_emulated_finish(void);                 /* runs all commands of all streams */
+cudaError_t moth_emulated_told(cudaError_t error); /* records the error for cudaGetLastError, and
+                                                   ** returns it */
 
-int moth_emulated_card(const char *name, int usual); /* what the environment says of it */
-bool moth_emulated_knows(const void *kernel);      /* whether a launch may ask for it */
+int moth_emulated_card(const char *name, int usual); /* the value of an environment variable */
+bool moth_emulated_knows(const void *kernel);      /* tests if the kernel can be launched */
 
-/* -- ptx.cpp: kernels as NVIDIA's compilers made them -- */
+/* -- ptx.cpp: kernels as NVIDIA's compilers compile them -- */
 
-/* What it would take (counts.cpp), if anybody asks. */
-void moth_counts_begin(const moth_ptx_kernel *kernel); /* a thread */
+/* Counts the kernel's work (counts.cpp), if requested. */
+void moth_counts_begin(const moth_ptx_kernel *kernel); /* a thread begins */
 void moth_counts_touch(const char *kernel, int line, uint64_t at, unsigned n, const char *room);
 unsigned long long *moth_counts_instructions(void);
 
-/* What runs in place of a kernel, or NULL; false: there should be one. */
+/* The kernel to run in place of a kernel, or NULL; false: it is missing. */
 bool moth_ptx_stands_for(const void *kernel, const moth_ptx_kernel **is);
 void moth_ptx_hold(const moth_ptx_kernel *kernel, char *params, void *const *args);
 static inline void moth_ptx_run(const moth_ptx_kernel *kernel, size_t shared, char *params) {

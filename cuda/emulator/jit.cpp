@@ -1,7 +1,6 @@
-/* jit.cpp -- kernels made at run time, on the CPU. Their code is the name of a shared object that
-** a C++ compiler made of their source (spec/host/nvrtc.c), with what cuda/host/preamble.cuh says;
-** or it is PTX, where the plugin's kernels run by theirs too (ptx.cpp).
-*/
+/* jit.cpp -- kernels compiled at run time, on the CPU. Their code is the name of a shared object,
+** which a C++ compiler made from their source and cuda/host/preamble.cuh (spec/host/nvrtc.c); or it
+** is PTX, if the plugin's kernels run by their PTX, too (ptx.cpp). */
 #include "emulated.h"
 
 #include <dlfcn.h>
@@ -33,7 +32,8 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJi
     return cudaSuccess;
   }
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (handle && !getenv("MOTH_CACHE")) unlink(path); /* what is kept is its name alone */
+  if (handle && !getenv("MOTH_CACHE")) unlink(path); /* a cached object is referred to by name, so
+                                                     ** it must stay */
   void *to = handle ? dlsym(handle, "moth_emulated_place") : NULL;
   if (!to) return moth_emulated_told(cudaErrorInvalidValue);
   memcpy(to, places, sizeof places);

@@ -1,7 +1,7 @@
-/* memory.cpp -- the devices' memory as the specs need it: ranges of addresses, one a device, that
-** only its kernels and copies may touch. MOTH_EMULATED_MEMORY says how many bytes each device has
-** (4 GiB), MOTH_EMULATED_CODE how many of them a kernel takes from its first launch on (none).
-*/
+/* memory.cpp -- device memory for the specs: an address range for each device, which only its
+** kernels and copies can access. MOTH_EMULATED_MEMORY is the number of bytes of each device (4
+** GiB), MOTH_EMULATED_CODE the number of bytes that a kernel's code takes after its first launch
+** (none). */
 #include "emulated.h"
 
 #include <stdio.h>
@@ -14,12 +14,13 @@
 
 static const size_t ROOM = (size_t)1 << 36, PAGE = 4096, GUARD = 256;
 static char *arena;
-static size_t share; /* of each device: its number is that of its part of the arena */
+static size_t share; /* bytes of a device; device i has the i-th part of the arena */
 
 static struct memory {
-  std::map<size_t, size_t> *blocks; /* offset in the arena -> size asked for */
-  size_t in_use, opened;            /* opened: how far it has been used */
-  int key;                          /* of its pages, where the processor has such keys */
+  std::map<size_t, size_t> *blocks; /* offset in the arena -> requested size */
+  size_t in_use, opened;            /* opened: how far the range has been used */
+  int key;                          /* protection key of its pages, if the processor has protection
+                                    ** keys */
 } *memories;
 
 static size_t memory_size() {
@@ -27,7 +28,7 @@ static size_t memory_size() {
   return text ? (size_t)strtoull(text, NULL, 10) : (size_t)4 << 30;
 }
 
-/* Turning a key takes nanoseconds; changing the rights of all pages is what is left without. */
+/* Changing a protection key takes nanoseconds; without keys the rights of all pages are changed. */
 void moth_emulated_open(bool open, int device) {
   const memory *m = memories + device;
   if (!arena) return;
@@ -65,7 +66,7 @@ static bool make_arena() {
 
 static size_t rounded(size_t n) { return (n + GUARD + GUARD - 1) / GUARD * GUARD; }
 
-/* Behind each block lie bytes that nobody may change. */
+/* Guard bytes follow each block; a change of them is an error. */
 static bool guard_holds(size_t at, size_t n) {
   const unsigned char *p = (const unsigned char *)arena + at + n;
   for (size_t i = 0; i < rounded(n) - n; i++)
@@ -73,7 +74,7 @@ static bool guard_holds(size_t at, size_t n) {
   return true;
 }
 
-/* The first place from the device's beginning on where n bytes fit; 0 with *fits false: none. */
+/* The first offset of the device's range at which n bytes are free; *fits: whether there is one. */
 static size_t find_place(const memory *m, size_t begin, size_t n, bool *fits) {
   size_t at = begin;
   for (auto b = m->blocks->begin(); b != m->blocks->end(); ++b) {
@@ -102,7 +103,7 @@ cudaError_t cudaMalloc(void **to, size_t n) {
   if (end > m->opened) m->opened = end;
   if (!moth_emulated_null) {
     moth_emulated_open(true, device);
-    memset(arena + at, 0xff, n); /* NaN, to be seen if it is read */
+    memset(arena + at, 0xff, n); /* NaN, so that reading it shows */
     memset(arena + at + n, 0xa5, rounded(n) - n);
     moth_emulated_open(false, device);
   }

@@ -1,7 +1,6 @@
-/* mma.h -- the instructions of cuda/lib/mma.cuh on the CPU, by the letter of the layouts that it
-** tells of: when all 32 threads of a warp have come, one does the work of all. Sums lose what a
-** tensor core's do (sums.h).
-*/
+/* mma.h -- the instructions of cuda/lib/mma.cuh on the CPU, with the documented layouts. When all
+** 32 threads of a warp have called, one thread does the work of all. Sums have the rounding errors
+** of a tensor core (sums.h). */
 #ifndef MOTH_EMULATED_MMA_H
 #define MOTH_EMULATED_MMA_H
 
@@ -17,7 +16,7 @@ template <class T> static float moth_half(uint32_t pair, int i) {
   return widen(h);
 }
 
-/* Element (row, k) of A and (k, column) of B among the threads of a warp. */
+/* Element (row, k) of A and (k, column) of B, from the threads of a warp. */
 template <class T> struct moth_factor {
   enum { depth = 16 };
   static float a(const moth_fragments *const *of, int row, int k) {

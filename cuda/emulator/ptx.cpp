@@ -1,7 +1,7 @@
-/* ptx.cpp -- kernels as nvcc compiled them, on the CPU: MOTH_EMULATED_PTX names a shared object
-** that was made of their PTX (ptx/translate.lua; .ci/ptx makes it and runs specs by it). Where it
-** is named all kernels come from there: a launch of one that it does not have fails.
-*/
+/* ptx.cpp -- runs kernels as nvcc compiled them, on the CPU. MOTH_EMULATED_PTX names a shared
+** object that was translated from their PTX (ptx/translate.lua; .ci/ptx builds it and runs specs
+** with it). If it is set, all kernels come from there; a launch of a kernel that it does not have
+** fails. */
 #include "emulated.h"
 
 #include <dlfcn.h>
@@ -26,8 +26,8 @@ static const moth_ptx_machine machine = {
   lane, barrier, barrier_count, warp_barrier, nap, moth_exchange, moth_together, moth_copy_later,
   moth_await_copies, __ballot_sync, moth_counts_instructions(), moth_counts_touch};
 
-/* Both compilers name a kernel alike, but for the mark of what is static; its file tells those of
-** one name apart. */
+/* Both compilers mangle a name alike, except for the mark of static functions; the file name
+** distinguishes kernels of the same name. */
 static std::string full_name(const std::string &file, const char *name) {
   const std::string text(name);
   return file + ":" + (text.compare(0, 3, "_ZL") ? text : "_Z" + text.substr(3));
@@ -56,7 +56,7 @@ static list_function *kernels_of(void *handle) {
 
 typedef std::map<const void *, const moth_ptx_kernel *> kernels;
 
-/* By where the emulator has its own of the same name: nm tells where. */
+/* Finds kernels by the address of the emulator's kernel of the same name, from nm. */
 static kernels *read_kernels(const char *path) {
   std::map<std::string, const moth_ptx_kernel *> named;
   kernels *found = new kernels;
@@ -71,7 +71,7 @@ static kernels *read_kernels(const char *path) {
   FILE *symbols = popen(("nm -ap '" + std::string(own.dli_fname) + "'").c_str(), "r");
   while (symbols && fgets(line, sizeof line, symbols)) {
     if (sscanf(line, "%zx %c %7999s", &at, &kind, name) != 3) continue;
-    if (kind == 'a') file = name; /* which those behind it are of */
+    if (kind == 'a') file = name; /* the following symbols are of this file */
     const auto kernel = named.find(full_name(file, name));
     if (kernel != named.end()) (*found)[(const char *)own.dli_fbase + at] = kernel->second;
   }
@@ -79,7 +79,7 @@ static kernels *read_kernels(const char *path) {
   return found;
 }
 
-static kernels made; /* at run time */
+static kernels made; /* kernels compiled at run time */
 
 bool moth_ptx_stands_for(const void *kernel, const moth_ptx_kernel **is) {
   static const char *const path = getenv("MOTH_EMULATED_PTX");
@@ -99,7 +99,7 @@ void moth_ptx_hold(const moth_ptx_kernel *kernel, char *params, void *const *arg
     memcpy(params + kernel->places[2 * i], args[i], kernel->places[2 * i + 1]);
 }
 
-/* -- kernels made at run time: what MOTH_EMULATED_PTXC names makes an object of a file -- */
+/* -- kernels compiled at run time: the program in MOTH_EMULATED_PTXC makes a shared object -- */
 
 void *moth_ptx_compile(const char *text) {
   const char *compiler = getenv("MOTH_EMULATED_PTXC");

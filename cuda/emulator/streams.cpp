@@ -1,19 +1,18 @@
-/* streams.cpp -- streams, events, copies and graphs of the CUDA that stands on the CPU.
+/* streams.cpp -- streams, events, copies and graphs of the emulator.
 **
-** Nothing runs when it is asked for, but as late as CUDA allows: when somebody waits for it, or for
-** what comes behind it. A wait that was forgotten is seen so, as NaN or as yesterday's value,
-** instead of once in a thousand runs. Copies from memory that is not page-locked take their bytes
-** at once, and copies to such memory wait, as CUDA's do.
+** A command runs as late as CUDA allows: when the program waits for it, or for a later command. A
+** missing wait then always shows, as NaN or as an old value, instead of once in a thousand runs.
+** Copies from memory that is not page-locked read their bytes at once, and copies to such memory
+** wait, as in CUDA.
 **
-** What a stream is asked for while it is captured becomes nodes of a graph, with copies of kernels'
-** arguments. MOTH_EMULATED_LOG names a file that gets a line for each launch, copy and fill;
-** MOTH_EMULATED_GRAPHS=none stands for a driver that makes no graphs; with
-** MOTH_EMULATED_WAITS=n the n-th wait for an event from there on fails, with MOTH_EMULATED_FAILS=n
-** the n-th kernel, and all that is asked for behind it. With MOTH_EMULATED_NULL=1
-** nothing that a device is asked for is done, nor noted: what is left is the time that asking
-** takes, Lua's, the engine's and the plugin's. MOTH_EMULATED_SLAB says how many bytes the plugin's
-** slabs have; without it there are none, so that a kernel that writes behind its block is caught.
-*/
+** While a stream is captured, its commands become nodes of a graph, with copies of the kernels'
+** arguments. MOTH_EMULATED_LOG names a file that gets a line for each launch, copy and fill.
+** MOTH_EMULATED_GRAPHS=none emulates a driver without graphs. With MOTH_EMULATED_WAITS=n the n-th
+** wait for an event fails, with MOTH_EMULATED_FAILS=n the n-th kernel and all later commands. With
+** MOTH_EMULATED_NULL=1 commands are neither run nor stored: the time that remains is that of
+** submitting them, in Lua, the core and the plugin. MOTH_EMULATED_SLAB is the size of the plugin's
+** slabs in bytes; without it there are no slabs, so that a kernel that writes past its block is
+** found. */
 #include "emulated.h"
 
 #include <dlfcn.h>
@@ -48,7 +47,7 @@ moth_emulated_count::moth_emulated_count(const char *of) : name(of), calls(0), n
   next = __atomic_exchange_n(&counts, this, __ATOMIC_ACQ_REL);
 }
 
-/* "cudaLaunchKernel 12", a line each, of this process so far. */
+/* Lines "cudaLaunchKernel 12" for this process so far. */
 extern "C" __attribute__((visibility("default"))) size_t moth_emulated_calls(char *to, size_t n) {
   size_t used = 0;
   for (const moth_emulated_count *c = counts; c && used < n; c = c->next)
@@ -56,27 +55,28 @@ extern "C" __attribute__((visibility("default"))) size_t moth_emulated_calls(cha
   return used;
 }
 
-/* -- what there is -- */
+/* -- data -- */
 
 typedef std::function<cudaError_t()> command;
 
 struct moth_emulated_node {
   command run;
   int device;
-  bool together; /* it is a kernel whose blocks wait for each other */
+  bool together; /* a cooperative kernel */
 };
 
 struct moth_emulated_graph {
-  std::vector<cudaGraphNode_t> nodes; /* in order; of one that can run: of what it was made from */
-  std::vector<command> runs;          /* of one that can run */
+  std::vector<cudaGraphNode_t> nodes; /* in order; for an executable graph: the nodes of its source
+                                      */
+  std::vector<command> runs;          /* of an executable graph */
 };
 
 struct moth_emulated_stream {
   const int device = moth_emulated_device;
-  cudaGraph_t captures = NULL; /* what it is asked for goes there */
-  bool spoilt = false;         /* by what a capture does not allow */
+  cudaGraph_t captures = NULL; /* commands become nodes of this graph */
+  bool spoilt = false;         /* by a command that a capture does not allow */
   std::deque<command> todo;
-  uint64_t asked = 0, done = 0; /* commands so far */
+  uint64_t asked = 0, done = 0; /* number of commands so far */
   bool gone = false;
 };
 
@@ -92,10 +92,10 @@ namespace {
 
 enum { MOST_TO_DO = 256 };
 
-std::vector<cudaStream_t> streams; /* those that are gone too: events may name them */
-std::map<const char *, size_t> locked; /* page-locked memory: where it ends */
+std::vector<cudaStream_t> streams; /* including destroyed ones: events may refer to them */
+std::map<const char *, size_t> locked; /* page-locked memory: start -> end */
 
-struct holds { /* the lock, until the end of a block */
+struct holds { /* holds the lock until the end of a block */
   holds() { pthread_mutex_lock(&moth_emulated_lock); }
   ~holds() { pthread_mutex_unlock(&moth_emulated_lock); }
 };
@@ -111,7 +111,7 @@ void run_until(cudaStream_t s, uint64_t at) {
   while (s->done < at) run_one(s);
 }
 
-thread_local cudaStream_t captured; /* of this thread */
+thread_local cudaStream_t captured; /* the stream that this thread captures */
 
 cudaError_t spoil(cudaStream_t s) {
   s->spoilt = true;
@@ -119,7 +119,8 @@ cudaError_t spoil(cudaStream_t s) {
 }
 
 cudaError_t ask(cudaStream_t s, command c) {
-  if (!s) return moth_emulated_told(cudaErrorInvalidValue); /* nothing is asked of CUDA's own */
+  if (!s) return moth_emulated_told(cudaErrorInvalidValue); /* the default stream is not supported
+                                                            */
   if (s->captures) {
     s->captures->nodes.push_back(new moth_emulated_node{std::move(c), s->device, false});
     return s->spoilt ? moth_emulated_told(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
@@ -134,7 +135,7 @@ bool is_pageable(const void *at) {
   return moth_emulated_where(at) < 0 && !moth_emulated_is_locked(at);
 }
 
-/* from NULL: a fill */
+/* Copies; from NULL: fills. */
 cudaError_t move(void *to, const void *from, int value, size_t n) {
   const int devices[2] = {moth_emulated_where(to), moth_emulated_where(from)};
   WATCH(moth_watch_move(to, from, n));
@@ -204,7 +205,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return moth_emulated_told(moth_emulated_sticky);
 }
 
-/* Who asks again and again gets there: each question lets one thing be done. */
+/* Repeated queries make progress: each query runs one command. */
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   ASKED(stream);
   holds lock;
@@ -229,7 +230,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (fails("MOTH_EMULATED_WAITS")) return moth_emulated_told(cudaErrorMemoryAllocation);
   cudaStream_t other = event->stream;
   const uint64_t at = event->at;
-  if (stream->captures) return spoil(stream); /* the event lies outside of the graph */
+  if (stream->captures) return spoil(stream); /* the event is not part of the graph */
   if (!other || other == stream || other->done >= at) return cudaSuccess;
   return ask(stream, [=] { return run_until(other, at), cudaSuccess; });
 }
@@ -253,7 +254,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   ASKED(stream);
   holds lock;
   std::shared_ptr<double> when = std::make_shared<double>(0.0);
-  if (stream->captures) return spoil(stream); /* allowed, but nothing here needs it */
+  if (stream->captures) return spoil(stream); /* allowed by CUDA, but not used here */
   if (event->device != stream->device) return moth_emulated_told(cudaErrorInvalidResourceHandle);
   event->stream = stream;
   event->at = stream->asked + 1;
@@ -290,9 +291,9 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
   return cudaSuccess;
 }
 
-/* -- what streams are asked for -- */
+/* -- commands -- */
 
-static std::map<const void *, const moth_emulated_call *> known; /* kernels */
+static std::map<const void *, const moth_emulated_call *> known; /* kernels by address */
 bool moth_emulated_knows(const void *kernel) { return known.count(kernel) != 0; }
 
 const void *moth_emulated_know(const void *kernel, const moth_emulated_call *how) {
@@ -302,7 +303,7 @@ const void *moth_emulated_know(const void *kernel, const moth_emulated_call *how
   return kernel;
 }
 
-/* Dynamic shared memory beyond 48 KiB must be asked for, kernel by kernel on each device. */
+/* More than 48 KiB of dynamic shared memory must be requested, for each kernel on each device. */
 static std::map<std::pair<const void *, int>, size_t> room_of; /* bytes */
 
 cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which, int value) {
@@ -321,13 +322,13 @@ static bool has_room(const void *kernel, size_t shared) {
   return shared <= 48 << 10 || (own != room_of.end() && shared <= own->second);
 }
 
-/* What runs a kernel on a device, which must be the current one, with copies of its arguments. */
+/* The command that runs a kernel on the current device, with copies of its arguments. */
 static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
                              bool together, int device, command *run) {
   struct bound {
     const void *kernel;
     const moth_emulated_call *how;
-    const moth_ptx_kernel *ptx; /* runs instead, if there is one */
+    const moth_ptx_kernel *ptx; /* runs instead, if not NULL */
     size_t shared;
     void *room;
     ~bound() { free(room); }
@@ -364,7 +365,7 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
   return cudaSuccess;
 }
 
-/* A line in the file that a variable names, for specs that count what is asked for. */
+/* A line in the file that an environment variable names, for specs that count commands. */
 static const char *const LOG = "MOTH_EMULATED_LOG", *const REACHED = "MOTH_EMULATED_REACHED";
 
 static void note(const char *variable, const char *format, ...) {
@@ -378,9 +379,9 @@ static void note(const char *variable, const char *format, ...) {
   fclose(file);
 }
 
-/* Of a launch: how many blocks, where the kernel lies in the plugin (0: it was made at run time),
-** grid, block, and bytes of dynamic shared memory. MOTH_EMULATED_REACHED: where those lie that were
-** launched at all, once each, behind the plugin's path. */
+/* Writes a launch's line: number of blocks, the kernel's offset in the plugin (0: compiled at run
+** time), grid, block, and bytes of dynamic shared memory. MOTH_EMULATED_REACHED: the offsets of all
+** launched kernels, once each, after the plugin's path. */
 static void note_launch(const void *kernel, dim3 grid, dim3 block, size_t shared) {
   static std::set<const void *> reached;
   Dl_info of, own;
@@ -422,7 +423,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 bloc
   return error;
 }
 
-/* -- the rest of what streams are asked for -- */
+/* -- further commands -- */
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
                             cudaStream_t stream) {
@@ -533,7 +534,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 }
 
 #ifdef MOTH_WATCHED
-/* In the order of what the stream is asked for; graphs that are made meanwhile run later. */
+/* In stream order; a graph that is being captured runs later. */
 void moth_watch_block(cudaStream_t s, void *at, int64_t n, int64_t room) {
   holds lock;
   s->todo.push_back([=] { return moth_watch_used(at, (size_t)n, (size_t)room), cudaSuccess; });

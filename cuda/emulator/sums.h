@@ -1,17 +1,15 @@
-/* sums.h -- how a tensor core adds (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of
-** NVIDIA tensor cores", 2021): some products at a time and what there was are brought to the
-** exponent of the largest, one bit beyond those of an f32, and rounded towards 0. For mma.h and
-** ptx.h.
-*/
+/* sums.h -- sums of tensor cores (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA
+** tensor cores", 2021): a few products and the earlier sum are shifted to the largest exponent,
+** with one bit more than an f32, and rounded towards 0. For mma.h and ptx.h. */
 #ifndef MOTH_EMULATED_SUMS_H
 #define MOTH_EMULATED_SUMS_H
 
 #include <math.h>
 
-/* What is left of x in multiples of a unit. */
+/* x rounded towards 0 to a multiple of `unit`. */
 static inline double moth_cut(double x, double unit) { return trunc(x / unit) * unit; }
 
-/* sum + a b, of n products; the elements of b are `step` apart. */
+/* sum + a b, a sum of n products; the elements of b are `step` apart. */
 static inline float moth_add_products(float sum, int n, const float *a, const float *b, int step) {
   double largest = fabs((double)sum), total = 0;
   for (int k = 0; k < n; k++) largest = fmax(largest, fabs((double)a[k] * b[step * k]));

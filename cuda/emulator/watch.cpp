@@ -1,18 +1,18 @@
-/* watch.cpp -- sees what the emulator alone cannot: threads of a launch that race, addresses that
-** lie in no tensor, and memory that is read before anybody wrote there.
+/* watch.cpp -- the race checker. It finds races between threads of a launch, addresses outside of
+** tensors, and reads of uninitialized memory.
 **
 ** The compiler puts a call before each access of a kernel (-fsanitize=thread; its own library is
-** not linked). Of each word of device and shared memory is kept who wrote it last, and who has read
-** it since: FastTrack (Flanagan, Freund 2009), for CUDA's ways of waiting in place of locks. Time
-** goes in spans. A block's first span begins with it, the next one with each barrier, so that an
-** access came before this one if it is of an earlier span of the same block, or of another launch.
-** In one span threads of a warp are ordered by __syncwarp alone: shuffles and votes hand over
-** registers, and say nothing of memory. Blocks are ordered by a fence and an atomic at an address
-** where the other has had an atomic after a fence: what "the last block adds up" wants. Volatile
-** accesses count as atomics, as in PTX.
+** not linked). For each word of device and shared memory, the checker stores the last writer and
+** the readers since then: FastTrack (Flanagan, Freund 2009), with CUDA's barriers in place of
+** locks. Time is divided into spans. A block's first span begins with the block, and each barrier
+** begins another. An earlier access is ordered before the current one if it is from an earlier span
+** of the same block, or from another launch. Within a span, threads of a warp are ordered by
+** __syncwarp alone: shuffles and votes exchange registers and do not order memory. Blocks are
+** ordered by a fence and an atomic at an address where the other block had an atomic after a fence,
+** as in a sum that the last block completes. Volatile accesses count as atomics, as in PTX.
 **
-** Each finding is told once, on stderr, and the process ends with status 66; with
-** MOTH_EMULATED_REPORTS=FILE findings are added to that file, and the status is the program's.
+** Each finding is printed once, on stderr, and the process ends with status 66. With
+** MOTH_EMULATED_REPORTS=FILE findings are appended to that file, and the status is the program's.
 */
 #include "watch.h"
 
@@ -33,30 +33,30 @@
 
 #include "emulated.h"
 
-/* What the linker knows of this library: where it, its variables and they and it end. */
+/* Symbols of the linker: the start of this library, of its variables, and the end of both. */
 extern "C" __attribute__((visibility("hidden"))) char __ehdr_start, __bss_start, _end;
 
 namespace {
 
 typedef uint32_t span;
 
-/* Threads that did something to a word, as far as it must be remembered: those of one warp since
-** it last met, and one of another warp or block. */
+/* The threads that accessed a word, as far as needed: the threads of one warp since its last
+** meeting, and one thread of another warp or block. */
 struct party {
   span when;
-  uint32_t met; /* how often that warp had met */
+  uint32_t met; /* the warp's number of meetings at that time */
   uint32_t lanes;
   span other_when;
   uint32_t pc;
   uint16_t other;
   uint8_t warp;
-  uint8_t how; /* of who wrote */
+  uint8_t how; /* how the writer accessed it */
 };
-enum { PLAIN, ATOMIC, COMING }; /* COMING: a copy that nobody has awaited */
+enum { PLAIN, ATOMIC, COMING }; /* COMING: an asynchronous copy that has not been waited for */
 
 struct cell {
   party wrote, read;
-  span fine; /* if it is of now: each byte has a cell of its own, this one counts for nothing */
+  span fine; /* if current: each byte has its own cell, and this one is not used */
 };
 
 struct region {
@@ -64,30 +64,31 @@ struct region {
   cell *words, *bytes;
 };
 
-region device, dynamic, fixed;    /* shared memory: asked for at the launch, and of the kernel */
-unsigned char *states;            /* of each byte of device memory, a watch_state */
-std::map<uintptr_t, size_t> used; /* where tensors begin -> their bytes */
+region device, dynamic, fixed;    /* shared memory: dynamic, and static of the kernel */
+unsigned char *states;            /* for each byte of device memory, a watch_state */
+std::map<uintptr_t, size_t> used; /* start of a tensor -> its bytes */
 
 thread_local bool watching;
 unsigned self, warp, lane;
 const char *stack_begin, *stack_end, *args_begin, *args_end;
 const void *kernel;
-bool in_trouble; /* it told the host of something */
+bool in_trouble; /* it reported an error to the host */
 
-span now = 1, launch, block;      /* when the launch and the block began */
-span since;                       /* what is looked at matters since then: one of these two */
-std::vector<span> blocks;         /* of the launch: when they began */
-std::vector<unsigned> numbers;    /* and their numbers */
+span now = 1, launch, block;      /* the start of the launch and of the block */
+span since;                       /* accesses before this time need no check: one of these two */
+std::vector<span> blocks;         /* of the launch: their start */
+std::vector<unsigned> numbers;    /* and their indices */
 
-uint32_t met[32];                 /* how often each warp has met */
-uint32_t all_met[32];             /* when all of it has, last */
-uint32_t knows[32][32][32];       /* warp, lane, other lane: up to which meeting, if later */
+uint32_t met[32];                 /* number of meetings of each warp */
+uint32_t all_met[32];             /* the last meeting of a whole warp */
+uint32_t knows[32][32][32];       /* warp, thread, other thread: the last meeting of both, if later
+                                  ** than all_met */
 
-/* -- what atomics order -- */
+/* -- ordering by atomics -- */
 
 struct release { /* by a block */
-  span of, before, when; /* its beginning; what came before `before`, and ... */
-  unsigned thread;       /* ... what this thread did in span `when` */
+  span of, before, when; /* its start; its accesses up to `before`, and ... */
+  unsigned thread;       /* ... those of this thread in span `when` */
 };
 struct acquired {
   const std::vector<release> *from;
@@ -97,13 +98,13 @@ struct acquired {
 };
 std::unordered_map<uintptr_t, std::vector<release>> releases;
 std::vector<acquired> acquisitions; /* of the block */
-span fenced[1024];                  /* when each thread had its last fence */
+span fenced[1024];                  /* the last fence of each thread */
 
-/* Whether what a thread of another block did is known to this one by atomics. */
+/* Tests if atomics order an access of another block's thread before this thread. */
 bool is_acquired(span when, unsigned thread) {
   for (const acquired &a : acquisitions) {
     if (a.thread != self && now <= a.when) continue;
-    size_t low = 0, high = a.n; /* the last that is of a block which began until then */
+    size_t low = 0, high = a.n; /* the last entry of a block that began before that time */
     while (low < high) {
       const size_t mid = (low + high) / 2;
       if ((*a.from)[mid].of <= when) low = mid + 1;
@@ -118,7 +119,7 @@ bool is_acquired(span when, unsigned thread) {
 
 void synchronize(uintptr_t at) {
   const span fence = fenced[self];
-  if (fence < block) return; /* it orders nothing */
+  if (fence < block) return; /* without a fence, an atomic orders nothing */
   std::vector<release> &here = releases[at];
   acquisitions.push_back(acquired{&here, here.size(), now, self});
   here.push_back(release{block, fence < now ? fence + 1 : now, now, self});
@@ -126,13 +127,13 @@ void synchronize(uintptr_t at) {
 
 /* -- reports -- */
 
-struct pause { /* of watching, until the end of a block */
+struct pause { /* pauses the checks until the end of a block */
   bool before = watching;
   pause() { watching = false; }
   ~pause() { watching = before; }
 };
 
-/* Where the code at an address was written: "function (file:line)", innermost first. */
+/* The source position of an address: "function (file:line)", innermost first. */
 std::string place_of(uintptr_t at) {
   Dl_info library;
   char text[1024], command[1200];
@@ -158,7 +159,7 @@ std::string thread_name(span when, unsigned thread) {
   return text;
 }
 
-/* Where an address lies. */
+/* The name of an address: tensor, shared memory, or block. */
 std::string name_of(uintptr_t at) {
   char text[160];
   auto after = used.upper_bound(at);
@@ -189,7 +190,7 @@ struct access {
   uint32_t pc;
 };
 
-/* `with`: who did the other half of it, at `then`; NULL: nobody. */
+/* `with`: the other access of the race, at time `then`; NULL: there is none. */
 void tell(const char *what, const access &a, const party *with, span then, unsigned thread) {
   static const char *const verbs[] = {"reads", "writes", "copies to", "waits",
                                        "changes by an atomic", "sets by an atomic"};
@@ -199,7 +200,8 @@ void tell(const char *what, const access &a, const party *with, span then, unsig
   const uint32_t other = with ? with->pc : 0;
   if (told.size() > 60 || !sites.insert({a.pc, other}).second) return;
   const std::string here = place_of(a.pc), there = with ? place_of(other) : "";
-  if (a.how == access::WAITS && here == there) return; /* one place, which the compiler doubled */
+  if (a.how == access::WAITS && here == there) return; /* a single source line that the compiler
+                                                       ** duplicated */
   if (!told.insert(what + here + there).second) return;
   const char *path = getenv("MOTH_EMULATED_REPORTS");
   FILE *to = path ? fopen(path, "a") : stderr;
@@ -214,13 +216,14 @@ void tell(const char *what, const access &a, const party *with, span then, unsig
   else if (told.size() == 1) atexit(leave);
 }
 
-/* -- who came before whom -- */
+/* -- order of accesses -- */
 
 unsigned first_of(const party &p) {
   return p.warp * 32u + (unsigned)__builtin_ctz(p.lanes | 1u << 31);
 }
 
-/* Whether anything of a party is not ordered before what this thread does now: who, and when. */
+/* Tests if an access of a party is not ordered before this thread's; *thread and *then: which one.
+*/
 bool races_with(const party &p, span *then, unsigned *thread) {
   *then = p.when;
   *thread = first_of(p);
@@ -255,7 +258,7 @@ void join(party *p, uint32_t pc) {
   p->pc = pc;
 }
 
-/* One access to one cell; false: something was found, and told. */
+/* Checks one access to one cell; false: an error was reported. */
 bool touch(cell *c, const access &a) {
   span then;
   unsigned thread;
@@ -277,13 +280,14 @@ bool touch(cell *c, const access &a) {
   return !what;
 }
 
-/* What is read as one may have gaps: those of structs are less than half of them. */
+/* A wide read may include unused padding: padding is less than half of a struct. */
 void check_written(const access &a, size_t unwritten) {
   const bool reads = a.how == access::READS || a.how == access::ADDS;
   if (reads && unwritten * 2 >= a.n) tell("never written", a, NULL, 0, 0);
 }
 
-/* An access to the cells of its bytes, or of whole words as long as nobody wants less. */
+/* An access to the cells of its bytes; whole words have one cell until a smaller access needs more.
+*/
 void touch_all(const region &r, const access &a) {
   since = &r == &device ? launch : block;
   const size_t from = a.at - (uintptr_t)r.begin, to = from + a.n;
@@ -320,7 +324,7 @@ void check_states(const access &a) {
   if (!reads && !outside) memset((void *)s, WRITTEN, a.n);
 }
 
-/* Of a call, from where it returns to. */
+/* A call, by its return address. */
 uint32_t pc_of(const void *where) {
   return (uint32_t)((uintptr_t)where - (uintptr_t)&__ehdr_start) - 1;
 }
@@ -329,7 +333,7 @@ bool is_in(uintptr_t at, const void *begin, const void *end) {
   return at >= (uintptr_t)begin && at < (uintptr_t)end;
 }
 
-/* What every thread is told about itself lies among the shared variables. */
+/* The built-in variables of threads are among the shared variables. */
 bool is_place(uintptr_t at) {
   return is_in(at, &threadIdx, &threadIdx + 1) || is_in(at, &blockIdx, &blockIdx + 1) ||
          is_in(at, &blockDim, &blockDim + 1) || is_in(at, &gridDim, &gridDim + 1);
@@ -352,8 +356,9 @@ void look(const access &a, bool anywhere) {
   }
 }
 
-/* A kernel that was made at run time is not looked at, and may have written anywhere; one that told
-** of trouble leaves out what it could not compute, which is an error before anybody sees it. */
+/* Kernels compiled at run time are not checked and may have written anywhere. A kernel that
+** reported an error leaves results unwritten, and the error is raised before the results are read.
+*/
 void forget_unwritten() {
   for (const auto &tensor : used) {
     unsigned char *s = states + (tensor.first - (uintptr_t)device.begin);
@@ -382,7 +387,7 @@ void watch_region(region *r, const void *at, size_t n, size_t most) {
 
 } // namespace
 
-/* -- what the emulator tells -- */
+/* -- calls from the emulator -- */
 
 void moth_watch_launch(const void *of, const void *args, size_t nargs) {
   kernel = of;
@@ -453,7 +458,7 @@ void moth_watch_copy_asked(const void *to, const void *from, size_t n, const voi
   look({(uintptr_t)to, n, access::COPIES, pc}, true);
 }
 
-/* What is written then is told as any other copy. */
+/* The bytes written later are reported as for any other copy. */
 void moth_watch_copy_comes(const void *to, size_t n) {
   region *r = is_in((uintptr_t)to, fixed.begin, fixed.end) ? &fixed : &dynamic;
   const size_t from = (size_t)((const char *)to - r->begin);
@@ -479,7 +484,8 @@ void moth_watch_used(const void *at, size_t n, size_t room) {
   if (n) used[(uintptr_t)at] = n;
 }
 
-/* Copies of whole tensors may hold bytes that nobody wrote, and hand that on. */
+/* A copy of a whole tensor may contain unwritten bytes; the target's bytes are then unwritten, too.
+*/
 void moth_watch_move(const void *to, const void *from, size_t n) {
   const void *const sides[] = {to, from};
   kernel = NULL;
@@ -498,7 +504,7 @@ void moth_watch_move(const void *to, const void *from, size_t n) {
     moth_watch_memory(to, n, WRITTEN);
 }
 
-/* -- what kernels tell -- */
+/* -- calls from kernels -- */
 
 #define HERE pc_of(__builtin_return_address(0))
 

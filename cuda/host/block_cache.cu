@@ -62,8 +62,8 @@ enum { FINE_OCTAVE = 16, FINE_CLASS = (FINE_OCTAVE - 2) * 8 };
 
 static octave octave_of(unsigned k) {
   if (k < FINE_OCTAVE) return octave{(k - 2) * 8, 3};
-  const unsigned bits = k < FINE_OCTAVE + 2 ? k - FINE_OCTAVE + 4 : 6; /* steps of 2 MiB, or 64
-                                                                       ** steps */
+  /* Steps of 2 MiB, or 64 steps. */
+  const unsigned bits = k < FINE_OCTAVE + 2 ? k - FINE_OCTAVE + 4 : 6;
   const unsigned before = bits < 6 ? 0 : (k - FINE_OCTAVE - 2) * 64;
   return octave{FINE_CLASS - 16 + (1u << bits) + before, bits};
 }

@@ -211,7 +211,7 @@ MOTH_LOCAL char *moth_pinned_address(const moth_pinned *p);
 MOTH_LOCAL cudaError_t moth_pinned_used(moth_pinned *p, const moth_queue *q);
 MOTH_LOCAL void moth_pinned_give(void *p);
 MOTH_LOCAL void moth_pinned_trim(void);
-MOTH_LOCAL moth_pinned *moth_pinned_of(const moth_tensor *x); /* the block that contains x's memory,
-                                                              ** or NULL */
+/* The block that contains x's memory, or NULL. */
+MOTH_LOCAL moth_pinned *moth_pinned_of(const moth_tensor *x);
 
 #endif

@@ -128,8 +128,8 @@ static int load(trouble_text why, const char *code, const char *const *kernels, 
   }
   if (!error) return MOTH_OK;
   cudaGetLastError();
-  if (error == cudaErrorMemoryAllocation) return MOTH_E_MEM; /* out of memory: a later call may
-                                                             ** succeed */
+  /* Out of memory: a later call may succeed. */
+  if (error == cudaErrorMemoryAllocation) return MOTH_E_MEM;
   return cannot(why, "what NVRTC compiled cannot be loaded", cudaGetErrorString(error));
 }
 #else

@@ -144,9 +144,8 @@ cudaError_t moth_pinned_used(moth_pinned *p, const moth_queue *q) {
   if (u) error = cudaEventRecord(u->event, q->stream);
   if (u) u->open = true;
   pthread_mutex_unlock(&lock);
-  return u && !error ? cudaSuccess : cudaStreamSynchronize(q->stream); /* out of memory: wait now
-                                                                       ** instead of recording the
-                                                                       ** use */
+  /* Out of memory: wait now instead of recording the use. */
+  return u && !error ? cudaSuccess : cudaStreamSynchronize(q->stream);
 }
 
 void moth_pinned_give(void *memory) {

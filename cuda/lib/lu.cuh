@@ -89,7 +89,7 @@ template <class T> struct lu_of {
   int32_t *swaps; /* k for each matrix */
   int32_t *order; /* m for each matrix: the original index of each row */
   int64_t *pivots; /* swaps, as a result; or NULL */
-  int32_t *info;  /* codes, as a result; or NULL */
+  int32_t *info;  /* codes, or 0 for a matrix that is not finite; or NULL */
   bool refuses;   /* if singular: y := NaN */
   moth_trouble *trouble; /* reports singular matrices; or NULL */
 };

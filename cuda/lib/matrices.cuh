@@ -98,7 +98,7 @@ static __device__ inline void store_tile(const tile<T> &t, const matrix<T> &x, i
   __syncthreads();
 }
 
-/* y := the solution z of x z = y, for a triangular x of n rows; y has `cols` columns. */
+/* Solves x z = y for z, for a triangular x of n rows; y, of `cols` columns, becomes z. */
 template <class T>
 static __device__ inline void substitute(const tile<T> &x, bool upper, bool unit, int n, tile<T> &y,
                                          int cols) {

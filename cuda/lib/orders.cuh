@@ -5,8 +5,8 @@
 
 #include "reduce.cuh"
 
-enum { ORDER_0, ORDER_1, ORDER_2, ORDER_P, ORDER_LARGEST, ORDER_LEAST }; /* the largest and least
-                                                                         ** magnitude */
+/* ORDER_LARGEST: p is infinity; ORDER_LEAST: p is -infinity. */
+enum { ORDER_0, ORDER_1, ORDER_2, ORDER_P, ORDER_LARGEST, ORDER_LEAST };
 
 template <class V, int ORDER> struct norm_of {
   typedef V room;

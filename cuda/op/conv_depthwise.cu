@@ -242,9 +242,8 @@ template <class T, int K, bool LAST> static int over_columns(const conv_job &c) 
 
 template <class T, int K, bool LAST> static int over_weights(const conv_job &c) {
   typedef real_of<T> R;
-  enum { EACH = AT_ONCE<K, LAST>, ENOUGH = 1024, FEW = 2 }; /* channels of a thread; blocks that
-                                                            ** fill a device; least columns of a
-                                                            ** thread */
+  /* Channels of a thread; blocks that fill a device; least columns of a thread. */
+  enum { EACH = AT_ONCE<K, LAST>, ENOUGH = 1024, FEW = 2 };
   const window &w = c.c.w;
   const int64_t channels = c.c.groups / EACH, n = c.to->l.numel;
   unsigned across = 1;

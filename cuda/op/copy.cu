@@ -222,8 +222,8 @@ static int move_bytes(moth_ctx *ctx, int device, const moth_tensor *host, void *
 static int finish_copy(moth_tensor *y, const moth_tensor *from) {
   if (from->l.ndim > 0 && moth_pinned_of(from)) return moth_wait(y->ctx, y->l.device);
   moth_place *p = moth_place_seen(y->ctx, y->l.device);
-  const bool now = p && !moth_stream_now(p)->graphs.now; /* otherwise it is complete when the graph
-                                                         ** has run */
+  /* Otherwise it is complete when the graph has run. */
+  const bool now = p && !moth_stream_now(p)->graphs.now;
   const cudaError_t error = now ? moth_stream_copied(moth_stream_now(p)) : cudaSuccess;
   if (error) return moth_fail_cuda(y->ctx, "other streams cannot wait for a copy", error);
   return p ? MOTH_OK : moth_status(y->ctx);

@@ -9,8 +9,8 @@ typedef unsigned long long tally;
 
 /* -- counting -- */
 
-enum { FEW_BINS = 4096, COUNT_EACH = 16, COUNT_BLOCKS = 8 }; /* COUNT_BLOCKS: for each
-                                                             ** multiprocessor */
+/* COUNT_BLOCKS: blocks for each multiprocessor. */
+enum { FEW_BINS = 4096, COUNT_EACH = 16, COUNT_BLOCKS = 8 };
 
 static __global__ void clear_tallies(int64_t n, tally *y) {
   const int64_t i = thread_number();

@@ -81,8 +81,8 @@ static __device__ inline int64_t place(const border &b, int d, int64_t i, int64_
     const int64_t at = (low < 0 ? 0 : low) + k;
     return own >= all && i != n - 1 ? -1 : at <= high && at < all && at >= 0 && high >= 0 ? at : -1;
   }
-  const bool round = b.mode == CIRCULAR && own >= 0 && own < all; /* cropped elements have no copies
-                                                                  ** here */
+  /* Cropped elements have no copies here. */
+  const bool round = b.mode == CIRCULAR && own >= 0 && own < all;
   const int64_t left = b.mode == REFLECT ? (i > 0 ? first - i : -1)
                        : round ? own - kept(b, d) : -1;
   const int64_t right = b.mode == REFLECT ? (i < n - 1 ? first + 2 * n - 2 - i : -1)

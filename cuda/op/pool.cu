@@ -265,8 +265,8 @@ static __device__ inline int64_t divisor_of(const pooling &p, int oy, int ox, co
   for (int i = 0; i < 2; i++) {
     if (first[i] >= last[i]) return 0;
     const int start = at[i] * p.w.stride[i] - p.w.padding[i];
-    const int room = p.w.in[i] + p.w.padding[i] - start; /* the padding at the end counts; elements
-                                                         ** beyond it do not */
+    /* The padding at the end counts; elements beyond it do not. */
+    const int room = p.w.in[i] + p.w.padding[i] - start;
     n *= !p.count_padding ? last[i] - first[i] : room < p.w.kernel[i] ? room : p.w.kernel[i];
   }
   return p.divisor ? p.divisor : n;

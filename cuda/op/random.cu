@@ -194,8 +194,8 @@ MOTH_CUDA(randint) { return fill_range(a->generator, out[0], a->low, a->high); }
 MOTH_CUDA(randint_like) { return fill_range(a->generator, out[0], a->low, a->high); }
 
 MOTH_CUDA(random_) {
-  static const uint8_t bits[MOTH_DTYPES] = {1, 8, 7, 15, 31, 63, 11, 8, 24, 53}; /* in the order of
-                                                                                 ** dtypes */
+  /* Random bits of each dtype. */
+  static const uint8_t bits[MOTH_DTYPES] = {1, 8, 7, 15, 31, 63, 11, 8, 24, 53};
   const int dtype = out[0]->l.dtype;
   if (a->from == MOTH_NO_INT && a->to == MOTH_NO_INT)
     return fill_whole(a->generator, out[0], 0,

@@ -1,10 +1,10 @@
-/* blaslt.cu -- matrix products by cuBLASLt, NVIDIA's library, where it is found at run time. Its
-** header is not needed: the few types and numbers of its stable interface that are used stand here.
+/* blaslt.cu -- matrix products by NVIDIA's library cuBLASLt, if it is found at run time. Its header
+** is not needed: this file declares the few types and constants of its stable interface that it
+** uses.
 **
-** It thinks in columns where Moth thinks in rows, so it is asked for C^T = B^T A^T. How it would do
-** a product is asked once and kept with what describes it, by everything that the answer depends
-** on: shapes, steps, types and alignment.
-*/
+** cuBLASLt is column-major and Moth row-major, so it computes C^T = B^T A^T. The library's choice
+** of an algorithm is requested once and cached with its descriptors; the key has everything that
+** the choice depends on: shapes, strides, types and alignment. */
 #include "lib/gemm.cuh"
 
 #include <pthread.h>
@@ -32,12 +32,13 @@ enum { LT_R_32F = 0, LT_R_64F = 1, LT_R_16F = 2, LT_R_16BF = 14 };
 enum { LT_COMPUTE_32F = 68, LT_COMPUTE_64F = 70, LT_COMPUTE_TF32 = 77 };
 enum { LT_DESC_TRANSA = 3, LT_DESC_TRANSB = 4, LT_DESC_EPILOGUE = 7, LT_DESC_BIAS = 8 };
 enum { LT_LAYOUT_BATCH = 5, LT_LAYOUT_STEP = 6 };
-enum { LT_PREFER_ROOM = 1, LT_PREFER_SUMS = 3, LT_PREFER_ALIGNMENT = 5 }; /* A; B, C, D follow */
-/* How a product that several blocks share may be added up: in the result itself, or from scratch
-** memory in one order, there in the type that is computed in or in the result's. */
+/* LT_PREFER_ALIGNMENT is for A; the next values are for B, C and D. */
+enum { LT_PREFER_ROOM = 1, LT_PREFER_SUMS = 3, LT_PREFER_ALIGNMENT = 5 };
+/* How a product that is split among blocks may be summed: in the result itself; or in scratch
+** memory in a fixed order, in the compute type or in the result's type. */
 enum { LT_SUMS_WIDE = 2, LT_SUMS_REPEAT = 2 | 4, LT_SUMS_ANY = 7 };
 enum { LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_BIAS = 4, LT_EPILOGUE_SUMS_B = 512 };
-enum { LT_ALIGNED = 256 }; /* bytes: more makes no difference */
+enum { LT_ALIGNED = 256 }; /* bytes: a larger alignment makes no difference */
 
 #define LT_FUNCTIONS(F)                                                                       \
   F(Create, (void **handle))                                                                  \
@@ -70,12 +71,12 @@ static union lt_table {
 } lt;
 static const char *const lt_names[] = {LT_FUNCTIONS(LT_NAME)};
 
-/* -- what is kept of a context on a device -- */
+/* -- the state of a context on a device -- */
 
-typedef struct lt_key { /* all that an answer depends on; its bytes are compared */
+typedef struct lt_key { /* all that the choice depends on; compared bytewise */
   int32_t dtype, compute, epilogue, turned_x, turned_y;
-  uint32_t sums; /* LT_SUMS_ */
-  uint32_t alignment[4]; /* the last: of what is written and of the bias, which go together */
+  uint32_t sums; /* LT_SUMS_ constants */
+  uint32_t alignment[4]; /* of A, B, C; the last one: of all outputs and of the bias together */
   int64_t m, n, k, ldx, ldy, ldc, count, step_x, step_y, step_c;
 } lt_key;
 static_assert(sizeof(lt_key) == 10 * 4 + 10 * 8, "no padding");
@@ -118,7 +119,7 @@ static void look(void) {
   there = moth_library_functions(LIBRARY_BLASLT, lt_names, LT_COUNT, lt.at);
 }
 
-/* NULL: there is no library, or it does not want to. */
+/* NULL: the library is missing or cannot be initialized. */
 static lt_state *state_of(const moth_queue *q) {
   moth_library_state *kept = moth_library_state_of(q, LIBRARY_BLASLT);
   pthread_once(&looked, look);
@@ -129,7 +130,7 @@ static lt_state *state_of(const moth_queue *q) {
   if (!s) return NULL;
   kept->state = s;
   kept->close = close_state;
-  s->room_size = (size_t)(q->major >= 9 ? 32 : 8) << 20; /* as NVIDIA advises */
+  s->room_size = (size_t)(q->major >= 9 ? 32 : 8) << 20; /* NVIDIA's recommendation */
   if (cudaMalloc(&s->room, s->room_size) != cudaSuccess) {
     cudaGetLastError();
     s->room = NULL;
@@ -158,7 +159,7 @@ static void *layout_of(int type, bool turned, int64_t rows, int64_t cols, int64_
   return l;
 }
 
-/* `beside`: the bias, or where sums go. */
+/* `beside`: the bias, or the memory for row sums. */
 static void make_plan(lt_state *s, lt_plan *p, const lt_key *k, const void *beside) {
   const int type = k->dtype == MOTH_F64 ? LT_R_64F : k->dtype == MOTH_F16 ? LT_R_16F
                    : k->dtype == MOTH_BF16 ? LT_R_16BF : LT_R_32F;
@@ -195,10 +196,9 @@ static lt_plan *plan_of(lt_state *s, const lt_key *k, const void *beside) {
   return p;
 }
 
-/* -- operands as it takes them -- */
+/* -- operands in the library's form -- */
 
-/* A matrix of columns: (rows, cols) with steps between rows and between columns; *turned if it
-** lies by rows. */
+/* A column-major matrix: (rows, cols) with row and column strides; *turned: it is row-major. */
 static bool lies(int64_t rows, int64_t cols, int64_t rs, int64_t cs, int32_t *turned,
                  int64_t *ld) {
   for (*turned = 0; *turned < 2; ++*turned) {
@@ -210,7 +210,7 @@ static bool lies(int64_t rows, int64_t cols, int64_t rs, int64_t cs, int32_t *tu
   return false;
 }
 
-/* All products of a batch in its innermost dimension, the others being gone through here. */
+/* Merges a batch into its innermost dimension; the outer ones are looped over here. */
 static void merged(const moth_batch *b, moth_batch *to) {
   to->ndim = 0;
   to->step_c = b ? b->step_c : 0;
@@ -267,11 +267,11 @@ static int multiply(lt_call *c, const char *a, const char *b, char *to, int64_t 
   if (failed == LT_EXECUTION_FAILED)
     return moth_fail(c->ctx, MOTH_E_CUDA, NULL,
                      "cuBLASLt could not multiply (CUBLAS_STATUS_EXECUTION_FAILED)");
-  *done = p->works = !failed; /* some say only now that they cannot */
+  *done = p->works = !failed; /* some plans fail only when they run */
   return failed ? MOTH_OK : moth_launched(c->ctx, c->q, cudaSuccess);
 }
 
-/* Goes through the outer dimensions of a batch, at most MOST_COUNT products at a time. */
+/* Loops over the outer dimensions of a batch, at most MOST_COUNT products at a time. */
 static int multiply_all(lt_call *c, const moth_batch *b, bool *done) {
   const moth_gemm *g = c->g;
   const int inner = b->ndim - 1;

@@ -1,6 +1,6 @@
-/* cudnn.cu -- convolution by cuDNN (dnn.cuh): its descriptors, and what its plans depend on.
-** Only engines whose results repeat are taken, those that narrow f32 only where that is allowed.
-*/
+/* cudnn.cu -- convolution by cuDNN (dnn.cuh): its descriptors, and the keys of its plans. Only
+** engines whose results repeat are used, and engines that round f32 to TF32 only if that is
+** allowed. */
 #include <math.h>
 
 #include "op/conv.cuh"
@@ -13,16 +13,16 @@ enum { /* descriptors */
 enum { /* attributes */
   CONVOLUTION_TYPE = 100, CONVOLUTION_MODE, CONVOLUTION_DILATIONS, CONVOLUTION_STRIDES,
   CONVOLUTION_PADDINGS_AFTER, CONVOLUTION_PADDINGS, CONVOLUTION_SPATIAL_DIMS,
-  OPERATION_FIRST = 700 /* of forward; 6 each for the gradients of images and of filters */
+  OPERATION_FIRST = 700 /* of forward; the gradients of images and of filters have 6 values each */
 };
 enum { OPERATION_ALPHA, OPERATION_BETA, OPERATION_CONVOLUTION, OPERATION_W, OPERATION_X,
        OPERATION_Y, OPERATION_ATTRIBUTES };
 
-enum { X, W, Y, BIAS, TENSORS, SUM = TENSORS }; /* SUM: y before the bias, never in memory */
+enum { X, W, Y, BIAS, TENSORS, SUM = TENSORS }; /* SUM: y before the bias, a virtual tensor */
 
 typedef struct conv_key {
   int64_t what, type, exact, timed, images, groups, channels, filters, channels_last;
-  int64_t alignment[TENSORS]; /* of BIAS 0: there is none */
+  int64_t alignment[TENSORS]; /* of BIAS 0: there is no bias */
   window w;
   conv_side depth;
 } conv_key;
@@ -31,7 +31,7 @@ typedef struct conv_key {
 
 static int computed_in(const conv_key *k) { return k->type == DNN_DOUBLE ? DNN_DOUBLE : DNN_FLOAT; }
 
-/* n items of c channels; d is the depth of volumes. */
+/* n images of c channels; d is the depth of volumes. */
 static void *describe_tensor(dnn_plan *p, const conv_key *k, int64_t name, int64_t n, int64_t c,
                              int64_t d, int64_t h, int64_t w) {
   const bool last = k->channels_last, sum = name == SUM;
@@ -69,7 +69,7 @@ static void *describe_convolution(dnn_plan *p, const conv_key *k) {
   return d;
 }
 
-/* What is wanted, as a graph of one operation or two. */
+/* Describes the convolution as a graph of one or two operations. */
 static void describe(dnn_plan *p, const dnn_state *s, const conv_key *k) {
   static const int kinds[3] = {DNN_FORWARD, DNN_BACKWARD_DATA, DNN_BACKWARD_FILTER};
   const window *w = &k->w;
@@ -103,8 +103,8 @@ static void describe(dnn_plan *p, const dnn_state *s, const conv_key *k) {
   dnn_close_graph(p, s);
 }
 
-/* Bytes of scratch that a plan may ask for: engines that want channels to lie side by side turn
-** images and results there. */
+/* Limit of a plan's scratch memory in bytes: engines that need channels_last convert images and
+** results there. */
 static int64_t most_room(const conv_key *k) {
   const window *w = &k->w;
   const int64_t in = k->depth.kernel ? k->depth.in : 1, out = k->depth.kernel ? k->depth.out : 1;
@@ -115,7 +115,7 @@ static int64_t most_room(const conv_key *k) {
 
 /* -- a convolution -- */
 
-/* As far as engines ask. */
+/* The alignment, up to the largest value that engines check. */
 static int64_t alignment_of(const moth_tensor *x) { return alignment_of(moth_address(x), 0, 16); }
 
 static bool key_of(conv_key *k, const conv_job &j) {
@@ -141,7 +141,7 @@ static bool key_of(conv_key *k, const conv_job &j) {
   return c.even && j.x->l.numel < INT32_MAX && j.y->l.numel < INT32_MAX;
 }
 
-/* A graph gets the plan that was timed before; while it is made nothing can be. */
+/* During a capture, uses a plan that was timed before: nothing can be timed then. */
 static dnn_plan *plan_of(dnn_state *s, conv_key *k, bool captured, bool *is_new) {
   dnn_key key = dnn_key_of(*k);
   dnn_plan *p = k->timed && captured ? dnn_plan_known(s, &key) : NULL;

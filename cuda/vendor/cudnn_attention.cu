@@ -1,15 +1,14 @@
 /* cudnn_attention.cu -- attention of half types by cuDNN's fused kernels (dnn.cuh), forward and
-** backward. They are found by the form of a graph that spells attention out: products, a scale, a
-** causal mask, a softmax in its steps. That form has been known to all versions, unlike the single
-** operation that newer ones have for it, which learnt causal masks late.
+** backward. cuDNN recognizes them by a graph of single operations: products, a scale, a causal
+** mask, the steps of a softmax. All versions support this graph. The single attention operation is
+** newer, and supports causal masks only in late versions.
 **
-** What is saved for the gradient is what our own kernels save, the natural logarithm of the sum of
-** each row, so each way can follow the other. The gradient of the queries is added up by blocks in
-** the order in which they come: where all must repeat, our own kernels do it.
+** The forward pass saves the same tensor as Moth's kernels, the natural logarithm of the sum of
+** each row, so the two implementations can be combined. The gradient of the queries is summed by
+** blocks in no fixed order: if results must repeat, Moth's kernels compute it.
 **
-** A shape has our own kernels until it was used enough to be worth a plan, so that the last bits of
-** a result may change from one call to the next; where all must repeat, they do not.
-*/
+** A shape uses Moth's kernels until it has been used often enough to be worth a plan, so the last
+** bits of a result may change between calls; if results must repeat, they do not. */
 #include <math.h>
 
 #include "op/attention.cuh"
@@ -26,20 +25,21 @@ enum { /* attributes */
 };
 enum { REDUCE_ADD = 0, REDUCE_MAX = 3 };
 
-/* Gradients of older ones read beyond keys that are no multiple of 128, before 9.15.1, and scratch
-** that nobody cleared on Hopper, before 9.18. */
+/* Gradients of older versions have errors: before 9.15.1 they read beyond keys that are no multiple
+** of 128, before 9.18 they use uninitialized scratch memory on Hopper. */
 static const size_t OLDEST = 91800;
 
-enum { /* names of tensors: of half types, of f32, of numbers; others are virtual */
+enum { /* ids of tensors: of half types, of f32, of scalars; other ids are virtual tensors */
   QUERY, KEY, VALUE, OUTPUT, GRAD, DQUERY, DKEY, DVALUE, HALVES,
   LSE = HALVES, DOTS, SUMS, IN_MEMORY, SCALE = IN_MEMORY, LEAST, ONE, NAMES
 };
-enum { FUSED_FORWARD = 16, FUSED_BACKWARD }; /* no kind of convolution */
+enum { FUSED_FORWARD = 16, FUSED_BACKWARD }; /* not values of the convolution kinds */
 
 typedef struct fused_key {
   int64_t what, type, causal;
-  int64_t b, h, hk, l, s, e, v; /* batches; heads, those of keys; queries, keys; their sizes */
-  int64_t steps[HALVES][3];     /* to the next batch, head, row */
+  int64_t b, h, hk, l, s, e, v; /* batches; heads of queries, heads of keys; number of queries, of
+                                ** keys; their sizes */
+  int64_t steps[HALVES][3];     /* strides of batch, head, row */
 } fused_key;
 
 typedef struct fused_call {
@@ -55,10 +55,10 @@ typedef struct fused_call {
 typedef struct fused {
   dnn_plan *p;
   const fused_key *k;
-  int64_t next; /* name of a virtual tensor */
+  int64_t next; /* id of the next virtual tensor */
 } fused;
 
-/* (b, heads, rows, cols) of a half type; turned: (b, heads, cols, rows). */
+/* A half-type tensor (b, heads, rows, cols); turned: transposed to (b, heads, cols, rows). */
 static void *describe_half(const fused *f, int name, int64_t heads, int64_t rows, int64_t cols,
                            bool turned) {
   const int64_t *step = f->k->steps[name];
@@ -68,7 +68,7 @@ static void *describe_half(const fused *f, int name, int64_t heads, int64_t rows
   return dnn_describe(f->p, &t);
 }
 
-/* (b, h, rows, cols), packed. */
+/* A packed tensor (b, h, rows, cols). */
 static void *describe_packed(fused *f, int64_t name, int type, int64_t rows, int64_t cols) {
   const int64_t h = f->k->h;
   const dnn_tensor t = {name < 0 ? f->next++ : name, 16, type,
@@ -93,7 +93,7 @@ static void put_step(fused *f, int mode, void *x, void *b, void *y) {
   dnn_pointwise(f->p, &step);
 }
 
-/* A step whose result has a score's place. */
+/* Adds a step whose result has the shape of the scores. */
 static void *then(fused *f, int mode, void *x, void *b) {
   void *y = scores(f, DNN_FLOAT);
   put_step(f, mode, x, b, y);
@@ -129,7 +129,7 @@ static void *reshaped(fused *f, void *x, const dnn_tensor *as) {
   return y;
 }
 
-/* x, scores, as (keys, queries) of the half type. */
+/* The scores x, transposed to (keys, queries), in the half type. */
 static void *turned_scores(fused *f, void *x) {
   const fused_key *k = f->k;
   const dnn_tensor t = {f->next++, 16, (int)k->type, DNN_VIRTUAL, {k->b, k->h, k->s, k->l},
@@ -137,7 +137,7 @@ static void *turned_scores(fused *f, void *x) {
   return reshaped(f, x, &t);
 }
 
-/* x, where the row's position is at least the column's, else -inf. */
+/* x where the row's position is at least the column's, else -inf. */
 static void *masked(fused *f, void *x) {
   if (!f->k->causal) return x;
   void *least = describe_number(f, LEAST), *row = scores(f, DNN_INT32);
@@ -174,7 +174,7 @@ static void describe_forward(fused *f) {
   put_product(f, weights, value, output);
 }
 
-/* to := scores^T x, of each head; heads that share keys are added up. */
+/* to := scores^T x for each head; heads that share keys are summed. */
 static void gather(fused *f, void *turned, void *x, int to, int64_t cols) {
   const fused_key *k = f->k;
   void *y = describe_half(f, to, k->hk, k->s, cols, false);
@@ -184,7 +184,7 @@ static void gather(fused *f, void *turned, void *x, int to, int64_t cols) {
   put_reduction(f, REDUCE_ADD, each, y);
 }
 
-/* DOTS: of each row of the result with its gradient. */
+/* DOTS: for each row, the dot product of the result and its gradient. */
 static void *describe_dots(fused *f, void *output, void *grad) {
   const fused_key *k = f->k;
   const dnn_tensor t = {f->next++, 16, DNN_FLOAT, DNN_VIRTUAL, {k->b, k->h, k->l, k->v},
@@ -220,12 +220,12 @@ static void describe_backward(fused *f) {
   put_step(f, DNN_IDENTITY, sums, NULL, describe_half(f, DQUERY, k->h, k->l, k->e, false));
 }
 
-/* -- what a plan depends on -- */
+/* -- the key of a plan -- */
 
 enum { MOST_BATCH = 65535 };
 
-/* Dimensions from..to of x, before its last two, as one: their size, and the step along it. Those
-** that are broadcast may only be where all are, or the last if `shares`. */
+/* Merges dimensions from..to of x, before its last two: their size, and their stride. Broadcast
+** dimensions are allowed only if all are, or for the last one if `shares`. */
 static bool merge(const moth_tensor *x, const leading &lead, int from, int to, bool shares,
                   int64_t *size, int64_t *step) {
   const int more = lead.ndim - (x->l.ndim - 2);
@@ -241,7 +241,7 @@ static bool merge(const moth_tensor *x, const leading &lead, int from, int to, b
   return true;
 }
 
-/* Whether x can be read in steps of 16 bytes; step[]: to its next batch, head, row. */
+/* Tests if x can be read 16 bytes at a time; step[]: its batch, head and row strides. */
 static bool steps_of(const moth_tensor *x, const leading &lead, int heads, bool shares,
                      int64_t *b, int64_t *h, int64_t *step) {
   const int64_t rows = x->l.shape[x->l.ndim - 2], cols = x->l.shape[x->l.ndim - 1];
@@ -258,25 +258,25 @@ static bool steps_of(const moth_tensor *x, const leading &lead, int heads, bool 
          *h * step[1] < INT32_MAX && rows * step[2] < INT32_MAX;
 }
 
-/* The dimension before which batches end: of the heads, or where keys are shared by the last
-** dimension, of the sets of heads, if there are any beside a batch. */
+/* The dimension at which heads begin, after the batch dimensions. If keys are shared along the last
+** dimension, it is the dimension of the groups of heads, if there is one besides a batch. */
 static int first_of_heads(const moth_tensor *key, const leading &lead, bool *shares) {
   const int last = lead.ndim - 1, at = last - (lead.ndim - (key->l.ndim - 2));
   *shares = last >= 0 && lead.shape[last] > 1 && (at < 0 || key->l.shape[at] == 1);
   return last - (*shares && last >= 2) > 0 ? last - (*shares && last >= 2) : 0;
 }
 
-/* Whether gradients on Hopper go wrong where a row's scores are all below some -89. Keys are taken
-** 128 at a time but told from what lies behind them 64 at a time, so that a last half counts as 64
-** keys with scores of 0, whose weights overflow; and so do queries behind the last, where no key
-** makes the kernel look for ends. Reported of versions up to 9.30. */
+/* Tests if gradients on Hopper are wrong where all scores of a row are below about -89. Keys are
+** processed 128 at a time, but those beyond the end are masked 64 at a time. A last half then
+** counts as 64 keys with scores of 0, whose weights overflow. The same happens with queries beyond
+** the end, if no key requires masking. Observed in versions up to 9.30. */
 static bool errs_at_ends(const fused_key *k) {
-  const bool masked = k->causal && k->l <= k->s; /* what lies behind the keys */
+  const bool masked = k->causal && k->l <= k->s; /* this masks everything beyond the keys */
   return (k->s % 128 == 64 && !masked) || (k->l % 64 != 0 && k->s % 64 == 0);
 }
 
-/* Whether all but their last two dimensions are the same: where one is broadcast and the other not,
-** a head of keys and one of values are not shared by the same queries. */
+/* Tests if keys and values have the same batch dimensions: if only one of them is broadcast, a key
+** head and a value head are not shared by the same queries. */
 static bool same_heads(const moth_tensor *key, const moth_tensor *value) {
   const int n = key->l.ndim - 2;
   return value->l.ndim - 2 == n &&
@@ -286,7 +286,8 @@ static bool same_heads(const moth_tensor *key, const moth_tensor *value) {
 static bool key_of(fused_key *k, const fused_call *c) {
   const moth_tensor *query = c->x[QUERY], *key = c->x[KEY], *value = c->x[VALUE];
   const int dtype = query->l.dtype;
-  const int64_t most = c->q->major == 9 ? 256 : 128; /* of a head; beyond, none is backward */
+  const int64_t most = c->q->major == 9 ? 256 : 128; /* size of a head; there are no gradients for
+                                                     ** larger heads */
   int64_t batches;
   bool shares;
   const leading lead = lead_of(c->x[LSE], &batches);
@@ -320,7 +321,7 @@ static bool key_of(fused_key *k, const fused_call *c) {
 
 /* -- a call -- */
 
-/* Multiplications and additions. */
+/* The number of multiplications and additions. */
 static double work_of(const fused_key *k) {
   const double once = 2.0 * (double)(k->b * k->h) * (double)k->l * (double)k->s;
   return once * (double)(k->e + k->v) * (k->what == FUSED_FORWARD ? 1 : 2.5) /
@@ -343,8 +344,8 @@ static int run_plan(const fused_call *c, const dnn_state *s, dnn_plan *p, bool *
 }
 
 static int run_fused(fused_call *c, bool *done) {
-  /* What goes into a graph comes many times, and so, says the user who lets plans be timed, do
-  ** all shapes. */
+  /* A captured call will be replayed many times. A user who enables timing of plans says the same
+  ** of all shapes. */
   enum { REPLAYED = 64 };
   const bool repeated = moth_cudnn_is(c->ctx, MOTH_CUDNN_BENCHMARK);
   dnn_state *s = dnn_state_of(c->q);

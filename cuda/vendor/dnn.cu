@@ -1,10 +1,9 @@
-/* dnn.cu -- cuDNN, NVIDIA's library, where it is found at run time: its functions, what is kept of
-** it, descriptors, and plans that its heuristics name.
+/* dnn.cu -- NVIDIA's library cuDNN, if it is found at run time: its functions, its state,
+** descriptors, and plans that its heuristics suggest.
 **
-** A plan is made once and kept with all that it depends on. Engines are taken that have the room,
-** precision and repeatability that were asked for; where there is none, or it fails, Moth's own
-** kernels do it.
-*/
+** A plan is made once and cached with its key. An engine is used if it has the requested limit of
+** scratch memory, precision and repeatability; if there is none, or it fails, Moth's own kernels
+** are used. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -58,21 +57,21 @@ static union dnn_table {
 } dnn;
 static const char *const dnn_names[] = {DNN_FUNCTIONS(DNN_NAME)};
 
-/* -- what is kept of a stream -- */
+/* -- the state of a stream -- */
 
 enum { PLANS = 512, MOST_TIMED = 10, SUMS = 256, BEFORE_DEARER = 8 };
 
-/* Operations that are worth a plan that is compiled: milliseconds of a GPU. Twice as many after
-** each BEFORE_DEARER of them, so that a program whose shapes never come again does not wait for
-** the compiler all the time. */
+/* The number of flops that justifies compiling a plan: milliseconds on a GPU. It doubles after each
+** BEFORE_DEARER plans, so that a program whose shapes never repeat does not always wait for the
+** compiler. */
 static const double WORTH = 5e11;
 
 struct dnn_state {
   void *handle;
   const moth_queue *q;
   size_t version;
-  int compiled;      /* plans so far that had to be worth it */
-  double work[SUMS]; /* operations of keys that have no plan yet, by their hash */
+  int compiled;      /* number of plans so far that had to be worth it */
+  double work[SUMS]; /* flops of keys without a plan, by their hash */
   dnn_plan plans[PLANS];
 };
 
@@ -126,13 +125,13 @@ static bool is_worth(dnn_state *s, const dnn_key *key, double work) {
   return true;
 }
 
-/* Whether its stream keeps graphs, in which plans may stand. */
+/* Tests if the stream has graphs, which may contain plans. */
 static bool has_graphs(const moth_queue *q) {
   return ((const moth_device_stream *)q)->graphs.all != NULL;
 }
 
 dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, double work, bool *is_new) {
-  const bool stands = has_graphs(s->q); /* what is pinned */
+  const bool stands = has_graphs(s->q); /* whether the plan may be part of a graph */
   dnn_plan *p = plan_for(s->plans, *key, is_new,
                          [=](const dnn_plan &old) { return !old.pinned || !stands; });
   if (!p || !*is_new) return p;
@@ -230,7 +229,7 @@ static bool suits(const dnn_plan *p, void *config) {
   return good;
 }
 
-/* Makes p's plan of a configuration, if it can and may. */
+/* Makes p's plan from a configuration, if it is supported and allowed. */
 static bool take(dnn_plan *p, void *handle, void *config) {
   void *plan = NULL;
   int64_t room = 0, n = 0;
@@ -248,7 +247,7 @@ static bool take(dnn_plan *p, void *handle, void *config) {
   return false;
 }
 
-/* Goes on through what the heuristics name in one of their modes; *at counts them. */
+/* Continues through the suggestions of one heuristics mode; *at counts them. */
 static void choose_in(dnn_plan *p, void *handle, int mode, int *at) {
   enum { MOST = 64 };
   void *heuristics = NULL, *configs[MOST];
@@ -298,7 +297,7 @@ static moth_tensor *room_of(const dnn_plan *p, const dnn_call *c) {
   return room;
 }
 
-/* Whether it ran, or stands in the stream. */
+/* Returns whether it ran, or was added to the stream. */
 static bool execute(const dnn_state *s, const dnn_plan *p, const dnn_call *c, void *room) {
   void *variant = NULL;
   if (dnn.fn.BackendCreateDescriptor(DNN_VARIANT, &variant)) return false;
@@ -311,9 +310,9 @@ static bool execute(const dnn_state *s, const dnn_plan *p, const dnn_call *c, vo
   return ran;
 }
 
-/* Milliseconds that a plan takes, at best of some; below 0: it does not run. */
+/* The milliseconds of a plan, the minimum of some runs; negative: it does not run. */
 static float time_of(const dnn_state *s, const dnn_plan *p, const dnn_call *c) {
-  enum { RUNS = 4 }; /* the first one also brings the kernel */
+  enum { RUNS = 4 }; /* the first run also loads the kernel */
   moth_tensor *room = room_of(p, c);
   void *at = room ? moth_address(room) : NULL;
   cudaEvent_t from = NULL, to = NULL;
@@ -347,7 +346,7 @@ void dnn_choose_fastest(const dnn_state *s, dnn_plan *p, const dnn_call *c) {
     best = p->plan;
     room = p->room;
     least = time;
-    p->plan = NULL; /* else dnn_choose() drops it */
+    p->plan = NULL; /* so that dnn_choose() does not free it */
   }
   if (p->plan) dnn.fn.BackendDestroyDescriptor(p->plan);
   p->plan = best;
@@ -363,7 +362,7 @@ int dnn_run(const dnn_state *s, dnn_plan *p, const dnn_call *c, bool *done) {
     moth_tensor_release(room);
     p->pinned = p->pinned || (*done && dnn_is_captured(c->q));
     if (*done) p->has_run = true;
-    else if (!p->has_run) dnn_choose(p, s); /* some say only now that they cannot */
+    else if (!p->has_run) dnn_choose(p, s); /* some plans fail only when they run */
     else return MOTH_OK;
   }
   return *done ? moth_launched(c->ctx, c->q, cudaSuccess) : MOTH_OK;

@@ -1,11 +1,12 @@
-/* ptx_machine.h -- between kernels translated from PTX (ptx.h) and the emulator that runs them. */
+/* machine.h -- the interface between kernels translated from PTX (ptx.h) and the emulator that runs
+** them. */
 #ifndef MOTH_PTX_MACHINE_H
 #define MOTH_PTX_MACHINE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a thread asks of its block; cuda_runtime.h tells of each. */
+/* Functions and variables of a thread's block; cuda_runtime.h describes each. */
 struct moth_ptx_machine {
   const unsigned (*thread)[3], (*block)[3], (*threads)[3], (*blocks)[3];
   int (*lane)(void);
@@ -18,16 +19,17 @@ struct moth_ptx_machine {
   void (*copy_later)(void *to, const void *from, size_t n);
   void (*await_copies)(int left);
   unsigned (*ballot)(unsigned mask, int value);
-  unsigned long long *instructions; /* so many so far, where they are counted (PTX_COUNT) */
+  unsigned long long *instructions; /* the number so far, if instructions are counted (PTX_COUNT) */
   void (*touch)(const char *kernel, int line, uint64_t at, unsigned n, const char *room);
 };
 
 struct moth_ptx_kernel {
-  const char *file, *name; /* gather.cu, as the linker has it */
-  void (*run)(char *room, uint64_t size, const char *name, const char *params); /* one thread */
-  unsigned size, shared; /* bytes of its arguments, and of shared memory that it declares */
+  const char *file, *name; /* gather.cu; the mangled name */
+  void (*run)(char *room, uint64_t size, const char *name, const char *params); /* runs one thread
+                                                                                */
+  unsigned size, shared; /* bytes of arguments, and of static shared memory */
   unsigned count;
-  const unsigned *places; /* of each argument: where it lies, and its bytes */
+  const unsigned *places; /* offset and size of each argument */
 };
 
 #endif

@@ -1,11 +1,10 @@
-/* ptx.h -- what kernels are written in that translate.lua made of PTX: instructions that are no
-** operator in C, and the machine that they run on, which is the emulator's (emulated.cpp).
+/* ptx.h -- used by kernels that translate.lua translated from PTX: instructions without an operator
+** in C, and calls to the emulator (emulated.cpp).
 **
-** A register holds bits; F() and D() read them as a float or a double, B() and Q() go back. Shared
-** memory is addressed from 0; SHARED() turns that into an address of the CPU, UNSHARED() goes back.
-** What a GPU answers with a fault ends the program here, by the kernel's name: an address that is
-** no multiple of what is moved, shared memory that the block does not have.
-*/
+** A register holds bits; F() and D() read them as a float or a double, B() and Q() convert back.
+** Shared memory is addressed from 0; SHARED() converts to a CPU address, UNSHARED() back. Where a
+** GPU would fault, the program ends with the kernel's name: at an unaligned address, or outside of
+** the block's shared memory. */
 #ifndef MOTH_PTX_H
 #define MOTH_PTX_H
 
@@ -31,11 +30,11 @@ typedef int64_t s64;
 typedef unsigned __int128 u128;
 typedef __int128 s128;
 
-/* -- kernels, listed: each with where its arguments lie among their copies -- */
+/* -- the list of kernels, with the offsets of their arguments -- */
 
 extern const struct moth_ptx_machine *ptx;
 
-#ifdef PTX_LIST /* one file of the object's */
+#ifdef PTX_LIST /* one file of the shared object */
 const struct moth_ptx_machine *ptx;
 extern const struct moth_ptx_kernel *const __start_ptx_kernels[], *const __stop_ptx_kernels[];
 const struct moth_ptx_kernel *const *moth_ptx_kernels(size_t *count) {
@@ -131,7 +130,7 @@ static inline u64 shared(char *room, u64 size, u64 at, unsigned n, const char *k
 #define SUB(u, a, b, c) ((u128)(u)(a) - (u)(b) - (c))
 #define CARRY(u, w) (u32)((w) >> (8 * sizeof(u)) & 1)
 
-/* By 0, and -1 of the lowest number: anything, but no fault. */
+/* Division by 0, and of the smallest integer by -1: any result, but no fault. */
 #define DIVIDE(t, has_sign)                                                                    \
   static inline t DIV_##t(t a, t b) {                                                          \
     return b == 0 ? (t)-1 : has_sign && b == (t)-1 ? (t)(0 - (u64)a) : a / b;                  \
@@ -165,7 +164,7 @@ static inline u32 prmt(u32 a, u32 b, u32 how) {
 #define popc_b64(a) (u32)__builtin_popcountll(a)
 #define clz_b32(a) ((a) ? (u32)__builtin_clz(a) : 32)
 #define clz_b64(a) ((a) ? (u32)__builtin_clzll(a) : 64)
-/* The place of the highest bit, or how far it is from the top; all bits where there is none. */
+/* The position of the highest bit, or its distance from the top; all bits set if there is none. */
 #define bfind_u32(a, shift) ((a) ? (shift) ? clz_b32(a) : 31 - clz_b32(a) : ~(u32)0)
 #define bfind_u64(a, shift) ((a) ? (shift) ? clz_b64(a) : 63 - clz_b64(a) : ~(u32)0)
 static inline u64 brev(u64 a, int size) {
@@ -183,8 +182,8 @@ static inline u64 bfi_b64(u64 a, u64 b, u32 from, u32 n) {
   return b;
 }
 #define bfi_b32(a, b, from, n) (u32)bfi_b64(a, b, from, n)
-/* The upper word of two, `high` above `low`, shifted to the left; the lower one to the right. A
-** distance above 31 wraps, or is 32. */
+/* The upper word of `high` and `low` shifted to the left; shf_r: the lower word, shifted to the
+** right. A distance above 31 wraps, or is 32. */
 static inline u32 shf_l(u32 low, u32 high, u32 by, int wraps) {
   const u32 n = wraps ? by & 31 : by > 32 ? 32 : by;
   return n == 32 ? low : (u32)(((u64)high << 32 | low) << n >> 32);
@@ -193,7 +192,7 @@ static inline u32 shf_r(u32 low, u32 high, u32 by, int wraps) {
   const u32 n = wraps ? by & 31 : by > 32 ? 32 : by;
   return (u32)(((u64)high << 32 | low) >> n);
 }
-/* n bits of a, which has `size`, from one on; what is beyond them is 0, or their sign */
+/* n bits of a, which has `size` bits, from bit `from` on; bits beyond a are 0, or a's sign */
 static inline u64 bfe(u64 a, u32 from, u32 n, u32 size, int is_signed) {
   const u32 at = from & 255, count = n & 255;
   const u32 top = at + count > size ? size - 1 : at + count - 1;
@@ -210,7 +209,8 @@ static inline u64 bfe(u64 a, u32 from, u32 n, u32 size, int is_signed) {
 
 /* -- floats -- */
 
-/* Operands are HIDDEN: else what was computed before in another rounding is taken for the same. */
+/* Operands are HIDDEN: else the compiler reuses a result that was computed in another rounding
+** mode. */
 #define HIDDEN(x)                                                                              \
   ({                                                                                           \
     __typeof__(x) hidden_ = (x);                                                               \
@@ -228,7 +228,8 @@ static inline u64 bfe(u64 a, u32 from, u32 n, u32 size, int is_signed) {
   })
 static inline float FLUSH(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
 #define SAT(x) ({ __typeof__(x) s_ = (x); s_ > 0 ? s_ < 1 ? s_ : 1 : 0; })
-#define UPPER(x) D(Q(x) & 0xffffffff00000000ull) /* of f64, what .approx.ftz has */
+#define UPPER(x) D(Q(x) & 0xffffffff00000000ull) /* the upper half of an f64, which .approx.ftz
+                                                 ** keeps */
 
 #define EXTREMES(t, real)                                                                      \
   static inline real min_##t(real a, real b) {                                                 \
@@ -240,7 +241,7 @@ static inline float FLUSH(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, 
 EXTREMES(f32, float)
 EXTREMES(f64, double)
 
-/* To integers: NaN is 0, or, where 64 bits are on either side, the lowest or the middle. */
+/* To integers: NaN becomes 0, or, if either type has 64 bits, the minimum or the middle. */
 #define TO_WHOLE(t, least, most)                                                               \
   static inline t to_##t(double x, int wide) {                                                 \
     x = trunc(x);                                                                              \
@@ -273,7 +274,7 @@ static inline u16 f32_to_bf16(float x) {
   const u32 bits = B(x);
   return x != x ? 0x7fff : (u16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-static inline u16 f64_to_bf16(double x) { /* through a float rounded to odd */
+static inline u16 f64_to_bf16(double x) { /* through a float, rounded to odd */
   float y = (float)x;
   if ((double)y != x && isfinite(y)) {
     const int over = fabs((double)y) > fabs(x);
@@ -289,7 +290,7 @@ static inline u32 f32_to_tf32_rn(float x) {
   return x - x != 0 ? B(x) : (B(x) + 0xfffu + (B(x) >> 13 & 1)) & 0xffffe000u;
 }
 
-/* -- threads together -- */
+/* -- threads of a warp -- */
 
 static inline u32 shfl(int how, u32 v, u32 by, u32 bounds, u32 mask, u8 *there) {
   const u32 lane = (u32)ptx->lane(), clamp = bounds & 31, part = bounds >> 8 & 31;
@@ -326,7 +327,7 @@ static inline float element(int kind, const u32 *words, int k) {
   const u16 half = (u16)(words[k / 2] >> (16 * (k % 2)));
   return kind == F16 ? f16_to_f32(half) : bf16_to_f32(half);
 }
-/* Which numbers a thread holds: PTX ISA, "Matrix Fragments for mma.m16n8k16" and ".m16n8k8". */
+/* The elements that a thread holds: PTX ISA, "Matrix Fragments for mma.m16n8k16" and ".m16n8k8". */
 static inline void multiply_warp(void *const *all) {
   const struct fragments *const *of = (const struct fragments *const *)all;
   const int kind = of[0]->kind, depth = of[0]->depth;
