@@ -15,7 +15,7 @@ local function hint(path, name, names)
   return text and "; " .. text or errors.nearest(name, names)
 end
 
--- A table with the names of `known` and no others: get(entry) and set(entry, name, value).
+-- A table that has the names of `known` only. It calls get(entry) and set(entry, name, value).
 local function guarded(path, known, get, set)
   local names = {}
   for name in pairs(known) do names[#names + 1] = name end
@@ -38,19 +38,19 @@ end
 -- A table of tables or functions.
 local function fixed(path, known)
   return guarded(path, known, function(value) return value end, function(value, name)
-    errors.raise(("%s.%s is not assigned%s"):format(path, name,
-      type(value) == "table" and ", but what it holds" or ""))
+    errors.raise(("%s.%s cannot be assigned%s"):format(path, name,
+      type(value) == "table" and "; assign to its fields" or ""))
   end)
 end
 
--- Functions by name, and switches: a getter and a setter.
+-- A table of functions, and of settings with a getter and a setter.
 local function switches(path, known)
   return guarded(path, known, function(value)
     if type(value) == "function" then return value end
     return (value.get())
   end, function(switch, name, value)
     if type(switch) == "function" then
-      errors.raise(("%s.%s is a function, which is not assigned"):format(path, name))
+      errors.raise(("%s.%s is a function and cannot be assigned"):format(path, name))
     end
     if type(value) ~= "boolean" then
       errors.refuse(path:match "^moth%.(.*)", name, "a boolean is needed", value, "E_TYPE")
@@ -68,7 +68,7 @@ local function cudnn_switch(what)
   }
 end
 
--- cuDNN in the plugin: its version and file, or nil if it was not found.
+-- The text on cuDNN in the plugin, with its version and file; nil if it was not found.
 local function found_cudnn()
   local room = ffi.new "char[4096]"
   if C.moth_device_report(ctx, room, 4096) < 0 then return nil end

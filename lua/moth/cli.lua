@@ -9,25 +9,25 @@ moth FILE.lua [ARGUMENTS]   runs a script
 moth                        a prompt; reads a script when standard input is a pipe
 moth -e 'CODE' [ARGUMENTS]  runs a line of code; several -e run in turn
 moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang: clang builds;
-                            --racecheck: looks for races in kernels of GPUs;
-                            --device=cuda: those of the GPU on a real one;
+                            --racecheck: searches the GPU kernels for races;
+                            --device=cuda: runs the GPU specs on a real GPU;
                             --cases: inputs that failed once, with the right values;
-                            --jobs=N: so many files at a time, not one a processor;
-                            --coverage: the ops that golden values or gradchecks leave out;
-                            other options go to busted, as --filter='a name' does)
-moth bench [GROUP] [--help] measures, with --peer PYTHON beside PyTorch
-moth doctor                 says what was found here and what is missing
-moth help NAME              what moth.help tells of it: ./moth help nn.Conv2d
+                            --jobs=N: N files at a time; default: the number of processors;
+                            --coverage: ops without golden values or gradchecks;
+                            other options are passed to busted: --filter='a name')
+moth bench [GROUP] [--help] measures speed; --peer PYTHON measures PyTorch too
+moth doctor                 prints what Moth found on this machine and what is missing
+moth help NAME              prints the help on a name: ./moth help nn.Conv2d
 moth docs FOLDER            writes the reference as Markdown (--site: a site, by MkDocs;
                             --stubs: annotation files for editors)
 moth version
 
 MOTH_JIT=off                runs everything without LuaJIT's compiler
 MOTH_NUM_THREADS=N          threads for large ops (else OMP_NUM_THREADS, else all processors)
-MOTH_ISA=avx2, =plain       takes lesser instructions than this processor has
+MOTH_ISA=avx2, =plain       uses older instructions than this processor has
 MOTH_BLAS=PATH, =builtin    another BLAS for float64, or none
-MOTH_CUDA_BLOCKING=1        waits for each kernel of a GPU, so that one that fails is named at once
-MOTH_CACHE=FOLDER, =none    where compiled kernels of a GPU are kept (~/.cache/moth)
+MOTH_CUDA_BLOCKING=1        waits for each GPU kernel: an error is raised by the call that failed
+MOTH_CACHE=FOLDER, =none    where compiled GPU kernels are cached (~/.cache/moth)
 MOTH_NO_INSTALL=1           never installs packages]]
 
 --- Facts from the launcher: program, root (of the checkout, nil when installed), version. An empty
@@ -49,7 +49,7 @@ local function checkout(command)
   return root
 end
 
---- Sets `arg` as the stand-alone interpreter does.
+--- Sets the global `arg` like the interpreter `luajit`.
 local function set_arguments(name, words)
   local list = { [0] = name }
   for i, word in ipairs(words) do list[i] = word end
@@ -64,13 +64,13 @@ local function coverage(root)
   os.exit(require("spec.support.coverage").report(true) and 0 or 1)
 end
 
--- Runs one file, or Busted with these words, in this process.
+-- Runs one file or Busted in this process, with these arguments.
 local function busted(words)
   -- `.busted` has the other options. It names LuaJIT for a plain `busted`; here LuaJIT runs
   -- already.
   table.insert(words, 1, "--ignore-lua")
   set_arguments("busted", words)
-  -- Busted ends a failed run by error(nil) if it does not know that it may exit.
+  -- Busted ends a failed run by error(nil) unless it may exit the process.
   local run = require "busted.runner"
   local ok, message = pcall(run, { standalone = false })
   if not ok and message ~= nil then error(message, 0) end
@@ -80,8 +80,8 @@ end
 local OURS = { ["--sanitize"] = true, ["--clang"] = true, ["--racecheck"] = true,
   ["--device=cuda"] = true }
 
--- Paths, options for Busted, the number of parallel jobs (nil: by the machine), and true if all
--- specs must run in one process: only options that select specs work with several.
+-- Returns paths, options for Busted, the number of parallel jobs (nil: default), and true if all
+-- specs must run in one process. Only options that select specs work with several processes.
 local function test_words(words)
   local paths, options, count, alone = {}, {}, nil, false
   for _, word in ipairs(words) do

@@ -51,8 +51,8 @@ local function unheard(list)
   local levels = {plain = true, neon = true, avx2 = true, avx512 = true}
   local isa, threads = os.getenv "MOTH_ISA", os.getenv "MOTH_NUM_THREADS"
   if isa and not levels[isa] then
-    list[#list + 1] = ("MOTH_ISA=%s is no level of instructions, so that the processor's highest "
-      .. "is taken; avx2 and plain are some"):format(isa)
+    list[#list + 1] = ("MOTH_ISA=%s is no instruction level, so the processor's highest is "
+      .. "used; examples are avx2 and plain"):format(isa)
   end
   local count = threads and tonumber(threads)
   if threads and not (count and count >= 1 and count % 1 == 0) then
@@ -67,13 +67,13 @@ local function warnings(missing)
   unheard(list)
   local core = os.getenv "OPENBLAS_CORETYPE"
   if core then
-    list[#list + 1] = ("OPENBLAS_CORETYPE=%s in the environment chooses OpenBLAS's kernels by "
+    list[#list + 1] = ("OPENBLAS_CORETYPE=%s in the environment sets OpenBLAS's kernels by "
       .. "hand and can halve its speed; unset it (env -u OPENBLAS_CORETYPE ...)"):format(core)
   end
   if not jit.status() then
     list[#list + 1] = "LuaJIT's compiler is off" ..
       (os.getenv "MOTH_JIT" == "off" and ": MOTH_JIT=off is set"
-       or jit.arch == "arm64" and ": what this one compiles for ARM may crash"
+       or jit.arch == "arm64" and ": code that this version compiles for ARM may crash"
        or "")
   end
   if missing and #missing > 0 then
@@ -84,7 +84,7 @@ local function warnings(missing)
   return list
 end
 
---- The BLAS is opened at its first use: a large enough matrix product.
+--- The BLAS is opened at its first use: a matrix product of sufficient size.
 local function open_blas()
   local moth = require "moth"
   local x = moth.ones(64, 64, { dtype = moth.float64 })

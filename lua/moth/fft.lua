@@ -3,10 +3,9 @@
 --     local spectrum = moth.fft.rfft(signal)            -- (..., n / 2 + 1, 2)
 --     local same = moth.fft.irfft(spectrum, signal:size(-1))
 --
--- Moth has no complex dtypes. Complex numbers are pairs, real and imaginary part, in a last
--- dimension of 2, the layout of PyTorch's view_as_real. `dim` does not count that dimension, so
--- dimensions have the same numbers as in PyTorch. abs, angle, mul and polar compute with these
--- pairs.
+-- Moth has no complex dtypes. A complex number is a pair of real and imaginary part in a last
+-- dimension of 2, as in PyTorch's view_as_real. `dim` does not count that dimension, so dimensions
+-- have the same numbers as in PyTorch. abs, angle, mul and polar compute with these pairs.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -19,8 +18,8 @@ local ops = bind.ops
 local HALF = { [dtypes.float16] = true, [dtypes.bfloat16] = true }
 local fft = {}
 
--- The kinds of transforms: c2c from pairs to pairs, r2c from real numbers to half of their
--- coefficients, and c2r the inverse of r2c.
+-- The kinds of transforms: c2c from complex to complex, r2c from real numbers to half of their
+-- coefficients; c2r is the inverse of r2c.
 local bound = {}
 local function op_of(kind, fname)
   local key = kind .. fname
@@ -28,7 +27,7 @@ local function op_of(kind, fname)
   return bound[key]
 end
 
--- The number of dimensions without that of the pairs; at least `least`.
+-- The number of dimensions without that of the pairs; raises if it is below `least`.
 local function dimensions(fname, x, kind, least)
   local n = x:dim()
   if kind == "r2c" then return n end
@@ -90,7 +89,7 @@ local INPUT = {
   c2r = { "tensor", "input", "coefficients 0 to n / 2, (..., n / 2 + 1, 2)" },
 }
 local N = {
-  c2c = "length of the signals: cut, or zeros behind, until they have it",
+  c2c = "length of the signals: longer signals are cut, shorter ones padded with zeros",
   c2r = "length of the results; 2 (m - 1) of m coefficients when absent",
 }
 N.r2c = N.c2c
@@ -122,8 +121,8 @@ single("rfft", "r2c", false, "The coefficients 0 to n / 2 of real signals, (...,
   .. "the others are their mirror images.")
 single("irfft", "c2r", true, "The real signals with these coefficients: the inverse of rfft. "
   .. "An odd length must be given as n.")
-single("hfft", "c2r", false, "The real coefficients of signals of which one half is the mirror "
-  .. "image of the other, and is left out.")
+single("hfft", "c2r", false, "The real coefficients of a signal with Hermitian symmetry; the input "
+  .. "is its first half.")
 single("ihfft", "r2c", true, "The inverse of hfft: half of the complex signals that have real "
   .. "coefficients.")
 
@@ -156,7 +155,7 @@ end
 
 local function several(name, kind, inverse, dims, doc)
   local shape = kind == "r2c" and "(2, 3, 4)" or "(2, 3, 4, 2)"
-  --- moth.fft.NAME(input, s, dim, norm): two dimensions, or any number of them.
+  --- moth.fft.NAME(input, s, dim, norm): two dimensions, or any number of dimensions.
   fft[name] = define {
     name = name, doc = doc, scoped = true,
     examples = "moth.randn" .. shape .. "\nmoth.randn" .. shape
@@ -198,7 +197,7 @@ for _, row in ipairs {
   { "rfft", "r2c", false, "rfft along the last of DIMS, fft along the others." },
   { "irfft", "c2r", true, "The inverse of rfft along DIMS." },
   { "hfft", "c2r", false, "hfft along the last of DIMS, fft along the others." },
-  { "ihfft", "r2c", true, "What hfftN undoes: ihfft along the last of DIMS." },
+  { "ihfft", "r2c", true, "The inverse of hfftN: ihfft along the last of DIMS." },
 } do
   local name, kind, inverse, doc = unpack(row)
   local two = doc:gsub("%u%u+", "two dimensions"):gsub("N ", "2 ")
@@ -214,11 +213,11 @@ local WHERE = {
   { "float", "d", "time between two numbers", default = 1 },
   { "dtype", "dtype", "element type; the default one when absent", optional = true },
   { "device", "device", "where the elements live", optional = true },
-  { "bool", "requires_grad", "gather gradients for it", default = false },
+  { "bool", "requires_grad", "record gradients for it", default = false },
 }
 
 local function frequencies(name, doc, last, first)
-  --- moth.fft.fftfreq(n, d): in cycles per unit of time.
+  --- moth.fft.fftfreq(n, d): frequencies in cycles per unit of time.
   fft[name] = define {
     name = name, doc = doc, args = WHERE,
     examples = "5\n4, 0.5, {dtype = moth.float64, requires_grad = true}",
@@ -237,8 +236,8 @@ local function frequencies(name, doc, last, first)
 end
 
 local function middle(n) return math.floor(n / 2) end
-frequencies("fftfreq", "The frequency of each coefficient of fft: 0, positive ones, and from the "
-  .. "middle on negative ones.", function(n) return middle(n - 1) end,
+frequencies("fftfreq", "The frequency of each coefficient of fft: 0, then positive ones, and in "
+  .. "the second half negative ones.", function(n) return middle(n - 1) end,
   function(n) return -middle(n) end)
 frequencies("rfftfreq", "The frequency of each coefficient of rfft, from 0 on.", middle,
   function() return 0 end)
@@ -250,8 +249,8 @@ local function shift(name, doc, back)
     examples = "moth.randn(5)\nmoth.randn(4, 3, 2), {dim = 1}",
     args = {
       { "tensor", "input", "tensor of any shape" },
-      { "dims", "dim", "dimensions; all of them when absent, but for a last one of 2, which is "
-        .. "taken for that of pairs", optional = true },
+      { "dims", "dim", "dimensions; default: all except a last one of size 2, which "
+        .. "holds complex pairs", optional = true },
     },
     run = function(x, dim)
       local shifts, dims, n = {}, {}, x:dim()
@@ -268,7 +267,7 @@ local function shift(name, doc, back)
   }
 end
 
-shift("fftshift", "The frequency 0 in the middle: coefficients are turned by half their number.",
+shift("fftshift", "Moves frequency 0 to the middle: rolls the coefficients by half their number.",
   false)
 shift("ifftshift", "What fftshift undoes.", true)
 
@@ -281,7 +280,7 @@ end
 
 local Z = { "tensor", "input", "complex numbers, (..., 2)" }
 
---- moth.fft.abs(z): lengths.
+--- moth.fft.abs(z): absolute values.
 fft.abs = define {
   name = "abs", doc = "The absolute values of complex numbers.", examples = "moth.randn(3, 2)",
   args = { Z }, scoped = true,

@@ -53,7 +53,7 @@ local function fives(x, from)
   return (nibbles(x, from + 4):bitwise_or(top:reshape(-1, 32):bitwise_left_shift(4)))
 end
 
--- Scales and minima of the 8 parts of a Q4_K or Q5_K block, 6 bits each, from 12 bytes.
+-- Scales and minima of the 8 parts of a Q4_K or Q5_K block: 6 bits each, from 12 bytes.
 local function six_bits(x)
   local a, b, c = cut(x, 4, 4), cut(x, 8, 4), cut(x, 12, 4)
   local function top(y) return (y:bitwise_right_shift(6):bitwise_left_shift(4)) end
@@ -62,16 +62,16 @@ local function six_bits(x)
   return scales:float(), minima:float()
 end
 
--- Numbers of `bits` bits: the lowest bits of each 32 bytes are the first 32 numbers, and so on.
--- (n, parts, numbers in a byte, 32)
+-- Numbers of `bits` bits each. In each 32 bytes the lowest bits are the first 32 numbers, the next
+-- bits the next 32. The result is (n, parts, numbers in a byte, 32).
 local function layers(x, from, n, bits)
   local shifts = ops.arange(0, 8, bits, { dtype = dtypes.uint8 }):view(-1, 1)
   local q = cut(x, from, n):reshape(x:size(1), -1, 1, 32)
   return (q:bitwise_right_shift(shifts):bitwise_and(2 ^ bits - 1))
 end
 
--- Blocks of 256 numbers in equal parts: q (n, 256) times scale (n, parts), minus minimum (n,
--- parts) if any.
+-- Blocks of 256 numbers in equal parts: q (n, 256) times scale (n, parts), minus the minimum (n,
+-- parts) if given.
 local function scaled(q, scales, minima)
   local n, parts = scales:size(1), scales:size(2)
   local y = q:float():view(n, parts, -1) * scales:unsqueeze(3)
@@ -114,7 +114,8 @@ local function q6_k(x)
   return scaled(q, signed(x, 192, 16) * half(x, 208))
 end
 
--- Types by their code in files; for block types the numbers and bytes of a block, and the reader.
+-- Dtypes by their code in files. A block type has the numbers and the bytes of a block, and its
+-- reader.
 local types = {
   [0] = { name = "F32", dtype = "float32" },
   [1] = { name = "F16", dtype = "float16" },
@@ -156,7 +157,7 @@ local value_of
 -- created.
 local function list(file, deep)
   local kind, n, values = file:uint(4), file:uint(8), {}
-  if deep == DEEPEST then file:refuse("is broken: lists lie too deep in each other") end
+  if deep == DEEPEST then file:refuse("is broken: its lists are nested too deeply") end
   if n > file.size - file.at then
     file:refuse(("is broken: a list of %.0f values in %.0f bytes"):format(n, file.size - file.at))
   end
@@ -196,7 +197,7 @@ local function refuse_tensor(file, name, why, code)
   file:refuse(("has the tensor %s %s"):format(errors.shown(name), why), code)
 end
 
--- One entry: the position of its bytes is checked when the start of the data is known.
+-- Reads one entry. The position of its bytes is checked when the start of the data is known.
 local function described(file)
   local t = { name = text(file), shape = {} }
   local ndim, count = file:uint(4), 1
@@ -245,7 +246,7 @@ local function check_places(file, tensors, start, align)
   table.sort(order, function(a, b) return a.offset < b.offset end)
   for _, t in ipairs(order) do
     if t.nbytes > 0 then
-      if t.offset < stop then refuse_tensor(file, t.name, "in the bytes of another one") end
+      if t.offset < stop then refuse_tensor(file, t.name, "overlapping another tensor") end
       stop = t.offset + t.nbytes
     end
   end
@@ -325,7 +326,7 @@ local DTYPE = { "dtype", "dtype", "the dtype of quantised tensors; float32 when 
                 optional = true }
 local parse_tensor = define.signature("tensor", { { "string", "name", "as in the file" }, DTYPE })
 
---- The tensor of a name; plain types keep their dtype, quantised tensors become `dtype`.
+--- The tensor with this name. Plain types keep their dtype; quantised tensors become `dtype`.
 -- @param dtype  moth.float32 (default), float16, bfloat16 or float64
 function File:tensor(...)
   local name, dtype = parse_tensor(...)

@@ -12,8 +12,8 @@ if not rawget(_G, "jit") then
     .. "or with Moth's own ./moth", 0)
 end
 
--- The rest of this file is one function, whose body is not indented: `require "moth"` calls it
--- protected, so that after an error (of memory, the stack or a debug hook) the next call works.
+-- The rest of this file is one function; its body is not indented. `require "moth"` calls it with
+-- pcall, so that after an error (memory, stack or a debug hook) the next call works.
 -- folder: the folder of this file
 local function make(folder)
 
@@ -28,7 +28,8 @@ if anchor.moth then return anchor.moth end
 
 local host_require, load, open = require, load, io.open -- a host may remove them
 
--- Modules that stay when package.loaded is cleared: the metatype of tensors can be set only once.
+-- Modules that are kept when package.loaded is cleared: the metatype of tensors can be set only
+-- once.
 anchor.loaded = anchor.loaded or {}
 registry.moth = anchor
 
@@ -97,8 +98,8 @@ local moth = { none = lib.none, version = version, _VERSION = "Moth " .. version
 
 -- ---- the names of the namespace ----
 
--- The functions written in Lua, by module. A function of define{...} is listed only here: its
--- definition says whether it is a tensor method and in moth.nn.functional (lazy.lua).
+-- The functions written in Lua, by module. A function made by define{...} is listed only here; its
+-- definition says if it is a tensor method and in moth.nn.functional (lazy.lua).
 local rows = bind.written
 rows.Size = {"moth.tensor.size", "new"}
 rows.device = {"moth.tensor.device", "new"}
@@ -178,7 +179,7 @@ for _, names in ipairs {require("moth.tensor.layout").docs, require("moth.tensor
   for name in pairs(names) do moth[name] = name end
 end
 
--- Without short and int, which are similar to too many names.
+-- Guesses do not include short and int: they are similar to too many names.
 local function worth_guessing(names, wrong)
   local list = {}
   for _, name in ipairs(names) do

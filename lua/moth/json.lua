@@ -5,7 +5,7 @@
 --
 -- The reader accepts exactly RFC 8259: valid UTF-8, no comments, no trailing commas, no duplicate
 -- keys, nesting up to a limit. It never runs text as code. Lists and objects become plain tables,
--- null becomes `json.null`. Writing is token by token, with json.string and json.number.
+-- null becomes `json.null`. A writer builds its text from json.string and json.number.
 
 local concat, format = table.concat, string.format
 local byte, char, find, sub = string.byte, string.char, string.find, string.sub
@@ -19,7 +19,8 @@ json.max_depth = 1000
 
 -- ---- UTF-8 ----
 
--- Lengths by first byte, and the range of the second one where it is narrower than 80..bf.
+-- The length of a sequence by its first byte, and the range of the second byte if it is narrower
+-- than 80..bf.
 local function sequence(s, i)
   local a, b = byte(s, i, i + 1)
   local n = a < 0x80 and 1 or a >= 0xc2 and a <= 0xdf and 2 or a >= 0xe0 and a <= 0xef and 3
@@ -70,8 +71,8 @@ function json.string(s) return '"' .. s:gsub('[%c"\\]', escape) .. '"' end
 function json.number(x) return format("%.17g", x) end
 
 -- ---- reading ----
--- A reader is {text, depth}; every function takes a position and returns the value and the
--- position after it, or raises a table {position, what was expected}.
+-- A reader is {text, depth}. Every function takes a position, and returns the value and the
+-- position after it. It raises a table {position, what was expected}.
 
 local function expected(position, what) error({ position = position, what = what }, 0) end
 
@@ -80,7 +81,7 @@ local function skip(text, i) return find(text, "[^ \t\r\n]", i) or #text + 1 end
 local unescaped = { ['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n",
   r = "\r", t = "\t" }
 
--- The character of \uXXXX at i (where XXXX begins) and the position after it.
+-- The character of \uXXXX and the position after it; XXXX begins at i.
 local function unicode_escape(text, i)
   local hex = sub(text, i, i + 3)
   if not find(hex, "^%x%x%x%x$") then expected(i, "four hexadecimal digits") end

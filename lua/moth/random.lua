@@ -14,8 +14,8 @@ end
 
 local fork_rng = define {
   name = "fork_rng",
-  doc = "Calls f(...) and restores the state of the random generator afterwards, also "
-    .. "after an error. Returns what f returns. (torch.random.fork_rng is a context manager.)",
+  doc = "Calls f(...) and restores the state of the random generator afterwards too "
+    .. "after an error. Returns the results of f. (torch.random.fork_rng is a context manager.)",
   examples = "function() return moth.rand(2) end\nfunction() return moth.rand(2) end, {enabled = "
     .. "true}",
   args = {

@@ -1,9 +1,9 @@
 --- sparse.lua -- sparse tensors: some rows of a tensor that is 0 elsewhere. The gradients of
 -- embeddings with `sparse = true` are sparse tensors.
 --
--- A sparse tensor consists of two ordinary tensors, the positions of its rows and their values;
--- its operations work on these. Ops raise for sparse tensors, except those defined below under the
--- op's name (bind.lua checks this table before it raises).
+-- A sparse tensor consists of two ordinary tensors: the positions of its rows, and their values.
+-- Its operations use these tensors. Ops raise for sparse tensors, except the ops defined below
+-- under the op's name (bind.lua checks this table before it raises).
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -25,7 +25,7 @@ end
 
 -- ---- calls of the core ----
 
--- The status of `call` for x; calls again after memory was freed.
+-- The status of `call` for x. Calls again after memory was freed.
 local function ask(fname, x, call)
   local status = call()
   if lib.recover(status) then status = call() end
@@ -61,7 +61,7 @@ end
 
 -- ---- methods ----
 
---- x with sorted rows, each once: the values of repeated rows are added. x itself if it is
+--- x with sorted, unique rows: the values of repeated rows are added. Returns x itself if it is
 -- coalesced.
 function sparse.coalesce(x)
   if coalesced(x, "coalesce") then return x end
@@ -123,7 +123,7 @@ end
 
 local of = {}
 
--- A number, or a 0-d tensor.
+-- Returns true for a number or a 0-d tensor.
 local function is_factor(v)
   return type(v) == "number" or istensor(v) and not sparse.is(v) and v:dim() == 0
 end
@@ -165,7 +165,7 @@ function of.to_device(x, ...)
     coalesced(x, "to")))
 end
 
--- Adds into a dense tensor, or into a new one.
+-- Makes the op that adds into a dense tensor, or into a new tensor.
 local function add_to(name)
   return function(x, other, alpha)
     if sparse.is(x) or not sparse.is(other) or x.shape ~= other.shape then return nil end
@@ -199,7 +199,7 @@ function of.norm(x, p, dim, ...)
   return dim == nil and ops.norm_p(sparse._values(sparse.coalesce(x)), p, nil, ...) or nil
 end
 
---- The result of an op that is defined for the sparse tensors among its arguments; else nil.
+--- The result of an op that this file defines for its sparse arguments; else nil.
 -- @param sig  the op's signature; `out` is not supported here
 function sparse.instead(sig, ...)
   local run, out = of[sig.name], sig.index and sig.index.out
@@ -215,7 +215,7 @@ local function refuse(argument, text, code)
 end
 
 -- The number of rows of the dense tensor, after a check of the positions. While a step is captured
--- the positions cannot be read: the replay checks them; on a GPU the ops that use them do.
+-- the positions cannot be read. The replay checks them; on a GPU the ops that use them check them.
 local function size_of(rows, values, size)
   local last = 0
   if rows:size(1) > 0 and not lib.capture then
@@ -246,7 +246,7 @@ local function size_of(rows, values, size)
   return size[1]
 end
 
---- A tensor that is 0 except for the given rows: moth.sparse_coo_tensor(indices, values, size).
+--- moth.sparse_coo_tensor(indices, values, size): a tensor that is 0 except for the given rows.
 sparse.sparse_coo_tensor = define {
   name = "sparse_coo_tensor",
   doc = "A sparse tensor: rows `indices[1]` are `values`, repeated rows are added up, others are "
@@ -258,8 +258,8 @@ sparse.sparse_coo_tensor = define {
     {"any", "indices", "positions of the rows, (1, n)"},
     {"tensor", "values", "those rows, (n, ...)"},
     {"ints", "size", "sizes of the dense tensor; inferred when absent", optional = true},
-    {"dtype", "dtype", "element type; that of the values when absent", optional = true},
-    {"device", "device", "device; that of the values when absent", optional = true},
+    {"dtype", "dtype", "element type; default: the dtype of the values", optional = true},
+    {"device", "device", "device; default: the device of the values", optional = true},
     {"bool", "is_coalesced", "are the rows sorted and unique?", default = false},
   },
   run = function(indices, values, size, dtype, device, is_coalesced)

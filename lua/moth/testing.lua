@@ -122,7 +122,7 @@ testing.assert_close = define {
   name = "assert_close",
   doc = "Raises unless |actual - expected| <= atol + rtol * |expected| for all elements, and "
     .. "shapes, dtypes and devices are equal. Tensors, numbers, and lists of them are compared. "
-    .. "The tolerances follow from the dtype when absent.",
+    .. "The default tolerances depend on the dtype.",
   examples = "moth.ones(2, 3), moth.ones(2, 3)\n"
     .. "moth.ones(2), moth.ones(2) * 1.01, {rtol = 0.1, atol = 0, equal_nan = true, "
     .. "check_device = false, check_dtype = false, check_stride = true, msg = 'not close'}",
@@ -151,8 +151,8 @@ testing.assert_close = define {
 --- moth.testing.make_tensor(shape, dtype): random numbers of a range.
 testing.make_tensor = define {
   name = "make_tensor",
-  doc = "A tensor of random numbers from low (-9) to high (9): of floats uniform, of integers "
-    .. "without high, of booleans true or false.",
+  doc = "A tensor of random numbers from low (-9) to high (9): floats are uniform, integers are "
+    .. "below high, booleans are true or false.",
   examples = "{2, 3}, moth.float32\n{2}, moth.int64, {low = 0, high = 3, device = 'cpu'}\n"
     .. "{2}, moth.float64, {requires_grad = true}",
   args = {
@@ -160,7 +160,7 @@ testing.make_tensor = define {
     { "dtype", "dtype", "element type" },
     { "device", "device", "device of the elements", optional = true },
     { "float", "low", "the smallest number", optional = true },
-    { "float", "high", "above the largest number", optional = true },
+    { "float", "high", "bound above all numbers", optional = true },
     { "bool", "requires_grad", "record gradients for it", default = false },
   },
   run = function(shape, dtype, device, low, high, requires_grad)

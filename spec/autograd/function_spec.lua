@@ -111,7 +111,7 @@ describe("a mistake in a Function", function()
       return y
     end)
     assert.has_error_like(function() return (Wrong.apply(x)) end, "ctx:save_for_backward%(%)")
-    refuses(function() return (ag.FunctionCtx()) end, "a ctx is made for each call of apply")
+    refuses(function() return (ag.FunctionCtx()) end, "each call of apply creates a ctx")
   end)
 end)
 

@@ -51,12 +51,13 @@ describe("moth.backends.cudnn", function()
         ("bad argument '%s' to 'backends.cudnn' %%(a boolean is needed, got 1"):format(name))
     end
     assert.has_error_like(function() cudnn.version = 9 end,
-      "moth.backends.cudnn.version is a function, which is not assigned")
+      "moth.backends.cudnn.version is a function and cannot be assigned")
     assert.has_error_like(function() cudnn.benchmarks = true end, "did you mean 'benchmark'")
     assert.has_error_like(function() return cudnn.fastest end,
       "moth.backends.cudnn has no 'fastest'")
     assert.has_error_like(function() return backends.cudnnn end, "did you mean 'cudnn'")
-    assert.has_error_like(function() backends.cudnn = 3 end, "moth.backends.cudnn is not assigned")
+    assert.has_error_like(function() backends.cudnn = 3 end,
+      "moth.backends.cudnn cannot be assigned")
     assert.has_error_like(function() backends.mkl = 3 end, "moth.backends has no 'mkl'")
   end)
 
@@ -92,7 +93,7 @@ describe("moth.backends.cuda.matmul", function()
       "did you mean 'allow_tf32'")
     assert.has_error_like(function() return cuda_settings.matmull end, "did you mean 'matmul'")
     assert.has_error_like(function() cuda_settings.matmul = true end,
-      "moth.backends.cuda.matmul is not assigned, but what it holds")
+      "moth.backends.cuda.matmul cannot be assigned; assign to its fields")
   end)
 end)
 

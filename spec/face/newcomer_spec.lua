@@ -49,7 +49,7 @@ describe("an epoch", function()
     refuses(function() function Odd.__getitem() end end, "write function Odd:get(...)")
     function Odd.__len() return 3 end
     refuses(function() return (data.DataLoader(Odd(), { batch_size = 2 }):len()) end,
-      "class 'Odd' has no method ':len()'; __len is not asked for it")
+      "class 'Odd' has no method ':len()'; __len is not called for it")
   end)
 end)
 

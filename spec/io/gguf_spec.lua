@@ -152,7 +152,7 @@ describe("a GGUF file", function()
     refused(gguf {keys = {entry("k", 99, eight)}}, "a value of the unknown type 99")
     refused(gguf {keys = {entry("k", 9, le(0, 4) .. le8(2 ^ 45))}},
       "a list of 35184372088832 values in")
-    refused(gguf {keys = {entry("k", 9, (le(9, 4) .. le8(1)):rep(9))}}, "too deep in each other")
+    refused(gguf {keys = {entry("k", 9, (le(9, 4) .. le8(1)):rep(9))}}, "nested too deeply")
     refused(gguf {keys = {entry("k", 0, "x"), entry("k", 0, "y")}}, "has the key 'k' twice")
     refused(gguf {keys = {entry("general.alignment", 4, le(0, 4))}}, "its alignment is 0")
     refused(gguf {tensors = {one, one}, data = eight}, "has the tensor 'a' twice")
@@ -164,7 +164,7 @@ describe("a GGUF file", function()
     refused(gguf {tensors = {one}}, "has the tensor 'a' at bytes 0 to 8 of data, but there are 0")
     refused(gguf {tensors = {tensor("a", {2}, 0, 8)}, data = eight:rep(9)}, "no multiple of 32")
     refused(gguf {tensors = {tensor("a", {16}, 0, 0), tensor("b", {2}, 0, 32)},
-      data = eight:rep(9)}, "has the tensor 'b' in the bytes of another one")
+      data = eight:rep(9)}, "has the tensor 'b' overlapping another tensor")
     refused(gguf {tensors = {tensor("a", {2 ^ 40, 2 ^ 40}, 0, 0)}}, "of an impossible size")
     refused(gguf {tensors = {tensor("a", {("\255"):rep(8), 0}, 0, 0)}}, "of an impossible size")
     refused(gguf {tensors = {tensor("a", {1, 1, 1, 1, 1, 1, 1, 1, 1}, 0, 0)}, data = eight},

@@ -103,7 +103,7 @@ describe("an in-place op", function()
     for name, f in pairs(seen) do
       assert.has_error_like(function() return slope(f) end, "bad argument 'index' to '" .. name
         .. "' .*saved for the gradient at version 0, was changed in place .*"
-        .. "set_detect_anomaly%(true%) tells by which line")
+        .. "set_detect_anomaly%(true%) finds the line")
       assert.equal("E_VERSION", moth.errcode())
     end
     assert.same({ 18, 0 }, slope(function(x, i) return x:index_select(1, i:flatten()) end))

@@ -18,12 +18,12 @@ local frames, ANOMALY = autograd.frames, lib.modes.anomaly
 
 local M = {}
 
-local MOST = 100000 -- lines kept; the older half goes when there are more
+local MOST = 100000 -- stored lines; above it the older half is dropped
 
 local made = {}     -- node -> line
-local order = {}    -- nodes in the order of making
+local order = {}  -- nodes in the order of creation
 local writes = {}   -- storage -> list of {version, line}
-local versions = {} -- storage -> version last seen
+local versions = {} -- storage -> last known version
 
 local function forget()
   made, order, writes, versions = {}, {}, {}, {}
@@ -42,7 +42,7 @@ local function note_node(id, line)
   end
 end
 
--- After each op: where did its result come from, and what did it write?
+-- Called after each op: stores the line of its result's node and of its writes.
 local function trace(x)
   local info = lib.inspect(x)
   local node, storage = tonumber(info.node), tonumber(info.storage)
@@ -63,10 +63,10 @@ local function trace(x)
   end
 end
 
---- A Function has made the node with that id here.
+--- Stores the line of the node that a Function has just created.
 function M.made(id) note_node(id, errors.where() or "?") end
 
---- Raises if one of the gradients that a Function's backward returned holds NaN.
+--- Raises if a gradient that a Function's backward returned contains NaN.
 function M.refuse_nan(name, grads)
   if not M.is_anomaly_enabled() then return end
   local ops = require "moth.binding.bind".ops
@@ -80,7 +80,7 @@ end
 
 local saved_out = ffi.new "uint32_t[1]"
 
---- What to add to the message of an error that came from a node, or nil.
+--- The addition to the message of a node's error, or nil.
 function M.note(id)
   local text = made[id] and "; recorded at " .. made[id] or ""
   local storage = tonumber(C.moth_error_storage(ctx, saved_out))
@@ -94,7 +94,7 @@ function M.note(id)
   return text ~= "" and text or nil
 end
 
--- Notes lines while the mode is on in some coroutine: also in one that sleeps.
+-- Stores lines while the mode is on in any coroutine, also in a suspended one.
 local function watch()
   local on = M.is_anomaly_enabled()
   if not on and autograd.anomaly and lib.others_set and lib.others_set() then return end
@@ -114,7 +114,7 @@ function M.set_detect_anomaly(on)
   watch()
 end
 
---- Whether anomaly mode is on.
+--- Returns true if anomaly mode is on.
 function M.is_anomaly_enabled() return C.moth_mode(ctx, ANOMALY, lib.modes.ask) == 1 end
 
 local function pass_on(f, ...)
@@ -128,7 +128,7 @@ local function restore(ok, ...)
   return ...
 end
 
---- Calls f(...) in anomaly mode and returns what it returns.
+--- Calls f(...) in anomaly mode and returns its results.
 function M.detect_anomaly(f, ...)
   if not calls.is_callable(f) then
     errors.refuse("detect_anomaly", "f", "a function is needed", f, "E_TYPE")

@@ -7,7 +7,7 @@ local M = {}
 
 --- y with x in its history.
 -- @param y  a floating tensor
--- @param x  what it follows from, or nil
+-- @param x  the input to connect, or nil
 function M.attach(y, x)
   if x == nil or not x.requires_grad or y.requires_grad or not autograd.is_grad_enabled() then
     return y

@@ -11,11 +11,11 @@ local lib = require "moth.binding.lib"
 
 local ops = require("moth.binding.bind").ops
 
-local WORTH = 16 -- rows; fewer passes take less time than a list of ops
+local WORTH = 16 -- rows; below it separate passes are faster than a list of ops
 
 local function listed(value) return lib.istensor(value) and { value } or value end
 
--- The number of gradients in the batch. Raises where there is none, or they differ.
+-- The number of gradients in the batch. Raises if there is no batch dimension, or if sizes differ.
 local function size_of(grads, outputs)
   local size
   for i = 1, #outputs do
@@ -33,7 +33,7 @@ local function size_of(grads, outputs)
   return size
 end
 
--- The gradients of one input in a row; nil where there is none.
+-- The gradients of one input, stacked; nil if there is none.
 local function stacked(list, size, input)
   if size == 0 then return input:new_zeros({ 0, unpack(input.shape) }) end
   local found
@@ -52,7 +52,8 @@ local function row_of(grads, k)
   return row
 end
 
--- The gradients for rows from #first + 1 on, one pass for each; first: those of the first, or none.
+-- The gradients for the rows from #first + 1 on, one pass for each. `first`: the gradients of
+-- earlier rows.
 local function loop(run, first)
   local options, results, from = run.options, {}, first and 2 or 1
   local retain = options.retain_graph
@@ -67,7 +68,7 @@ local function loop(run, first)
   return results
 end
 
--- The gradients by the ops of the first row's pass, or nil.
+-- The gradients of all rows, by the ops of the first row's pass; nil if it cannot be replayed.
 local function replayed(run, entries, row, first, id)
   local outputs, places, results = {}, {}, {}
   for i = 1, #run.inputs do
@@ -87,13 +88,13 @@ local function replayed(run, entries, row, first, id)
   return results
 end
 
--- The first row's gradients, and those of all rows if these come at once.
+-- The first row's gradients, and those of all rows if they could be computed at once.
 local function at_once(run)
   local row, first = row_of(run.grads, 1), nil
   local id = tonumber(lib.inspect(ops.empty {}).storage)
   local options = {}
   for name, value in pairs(run.options) do options[name] = value end
-  -- A recorded pass takes no short cuts, which are not ops.
+  -- A logged pass must not use fused code, which is not in the list of ops.
   options.grad_outputs, options.retain_graph, options.create_graph = row, true, true
   local results = require "moth.func.batch.log".with(true, function()
     first = { run.grad(run.outputs, run.inputs, options) }

@@ -14,10 +14,10 @@
 --
 --   local y = Square.apply(x)
 --
--- forward runs without gradients; its results become those of one node of the graph. backward gets
--- the gradient of each result of forward and returns one for each argument of forward, or nil. The
--- core holds the tensors of save_for_backward, not Lua, so a Function that saves its output creates
--- no cycle. backward is differentiable if it is written with ops.
+-- forward runs without gradients; its results become the results of one node of the graph.
+-- backward gets the gradient of each result of forward and returns one gradient or nil for each
+-- argument of forward. The core, not Lua, holds the tensors of save_for_backward, so a Function
+-- that saves its output creates no cycle. backward is differentiable if it is written with ops.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"
@@ -30,9 +30,9 @@ local istensor = lib.istensor
 
 local M = {}
 
--- ---- ctx, what forward and backward share ----
+-- ---- ctx ----
 
--- The state of one application: the user's own fields, and under the private key what Moth keeps.
+-- The state of one call of apply: the user's fields, and Moth's fields under the private key.
 local PRIVATE = {}
 
 local function check_tensors(fname, ...)
@@ -53,18 +53,18 @@ local function in_forward(self, fname)
   return state
 end
 
---- What forward and backward of a Function share, their `ctx`: it takes fields of your own, and
--- has two: ctx.needs_input_grad, a list that says for each argument of forward whether its gradient
--- is wanted, and in backward ctx.saved_tensors, the list of what forward saved.
+--- The `ctx` that forward and backward of a Function share. Users may set fields. It has
+-- ctx.needs_input_grad, a list that is true for each argument of forward that needs a gradient,
+-- and in backward ctx.saved_tensors, the list of the tensors that forward saved.
 local FunctionCtx = class("FunctionCtx")
 M.FunctionCtx = FunctionCtx
 
 function FunctionCtx.init()
-  errors.raise "a ctx is made for each call of apply, which hands it to forward and backward"
+  errors.raise "each call of apply creates a ctx and passes it to forward and backward"
 end
 
---- Keeps tensors for backward, which finds them in ctx.saved_tensors. nil keeps a place free.
--- A tensor that is changed in place before backward is an error there.
+--- Saves tensors for backward, as ctx.saved_tensors. A nil keeps its position. If a saved tensor is
+-- changed in place, backward raises.
 function FunctionCtx:save_for_backward(...)
   in_forward(self, "save_for_backward").saved = check_tensors("save_for_backward", ...)
 end
@@ -80,8 +80,8 @@ function FunctionCtx:mark_non_differentiable(...)
     check_tensors("mark_non_differentiable", ...)
 end
 
---- Whether backward gets zeros (true, the default) or nil for results that nothing depends on.
--- Results without a gradient (integers, those marked so) always come as nil.
+--- Sets if backward gets zeros (true, the default) or nil for results on which nothing depends.
+-- Results without a gradient (integers, and marked ones) always get nil.
 function FunctionCtx:set_materialize_grads(on)
   if type(on) ~= "boolean" then
     errors.refuse("set_materialize_grads", "on", "a boolean is needed", on)
@@ -99,8 +99,8 @@ function Context:__index(key)
   return FunctionCtx[key]
 end
 
--- In backward the user's functions see the state of forward through a facade of this run, so that
--- runs of one node that nest or interleave do not share opened tensors.
+-- In backward, the user's functions see the state of forward through an object of this run. Nested
+-- or interleaved runs of one node do not share unpacked tensors.
 local Run = { __name = "ctx" }
 function Run:__index(key)
   local run = rawget(self, PRIVATE)
@@ -130,9 +130,9 @@ local function contains(list, x)
   return false
 end
 
--- The tensors among the results, where they stand, which of them were marked as constant and which
--- have a gradient. All without history: a result that is an input becomes an alias,
--- unless it was written in place.
+-- The tensors among the results, their positions, which of them are marked as constant and which
+-- have a gradient. All are without history: a result that is an input becomes an alias, unless it
+-- was written in place.
 local function outputs_of(name, results, inputs, state)
   local outputs, nondiff, places, flows = {}, 0ULL, {}, {}
   for i = 1, results.n do
@@ -162,7 +162,7 @@ end
 
 local node_out = ffi.new "uint64_t[1]"
 
--- Ties the results to the inputs by a node.
+-- Connects the results to the inputs by a node.
 local function record(self, name, object, args, inputs, results, made)
   local state, outputs, places, flows = object[PRIVATE], made.outputs, made.places, made.flows
   local nsaved = state.saved and state.saved.n or 0
@@ -189,8 +189,8 @@ local function record(self, name, object, args, inputs, results, made)
   if autograd.anomaly then autograd.anomaly.made(id) end
 end
 
--- `function Foo:forward(ctx, x)` would be given ctx as its self.
-local written = setmetatable({}, { __mode = "k" }) -- by once_differentiable's result
+-- `function Foo:forward(ctx, x)` would get ctx as self.
+local written = setmetatable({}, { __mode = "k" }) -- marked function -> the user's
 
 local function check_dot(self, name, key)
   local fn = written[self[key]] or self[key]
@@ -199,7 +199,7 @@ local function check_dot(self, name, key)
   end
 end
 
--- Runs forward: its results as a list, and those among them that are tensors.
+-- Runs forward. Returns its results as a list, and the tensors among them.
 local function run_forward(call, object, inputs, any, ...)
   local results = lib.pack(autograd.no_grad(call.fn, object, ...))
   call.returned = true
@@ -252,7 +252,7 @@ local function check_count(name, entry, results)
   end
 end
 
--- Calls backward and hands what it returns to the task.
+-- Calls backward and passes its results to the pass.
 local function call_backward(call, entry, task, run, ...)
   local name, needs = class.typename(entry.class), run.needs
   local results = lib.pack(call.fn(setmetatable({ [PRIVATE] = run }, Run), ...))
@@ -274,8 +274,8 @@ local function call_backward(call, entry, task, run, ...)
 end
 errors.user_call(call_backward)
 
---- Runs the backward of the Function at whose node `task` stands: from autograd's loop.
--- @param entry what autograd.nodes holds for it
+--- Runs the backward of the Function at whose node `task` has stopped; called by autograd's loop.
+-- @param entry the node's entry in autograd.nodes
 -- @param grads the gradients of its results, with holes
 function M.run_backward(entry, task, grads, ngiven)
   local self = entry.class
@@ -300,9 +300,9 @@ end
 
 -- ---- the class ----
 
---- The base of ops with a gradient of one's own: a class with `forward(ctx, ...)`, which runs
--- unrecorded, and `backward(ctx, grad...)`, which returns a gradient for each argument of forward
--- (nil where there is none). `Cube.apply(...)` calls it.
+--- The base class of user-defined ops with a gradient: a class with `forward(ctx, ...)`, which runs
+-- without recording, and `backward(ctx, grad...)`, which returns a gradient for each argument of
+-- forward (nil: no gradient). `Cube.apply(...)` calls it.
 local Function = class("Function")
 
 function Function.__derived(self)
@@ -315,22 +315,22 @@ function Function.__derived(self)
 end
 
 function Function.init(self)
-  errors.raise("a Function is not made but applied: " .. class.typename(self) .. ".apply(...)")
+  errors.raise("a Function has no instances; call " .. class.typename(self) .. ".apply(...)")
 end
 
 M.Function = Function
 
--- ---- backwards that are not differentiated again ----
+-- ---- backward functions that are not differentiable ----
 
--- Its results are those of a backward, as if they came from the n tensors in front of them.
+-- Its results are those of a backward function, with the n tensors before them as inputs.
 local Once = class("OnceDifferentiable", Function)
 function Once.forward(_, n, ...) return select(n + 1, ...) end
 function Once.backward()
-  errors.raise("a gradient of second order is asked for, and the backward of a Function on its way "
+  errors.raise("a second-order gradient goes through a Function whose backward "
     .. "is marked by once_differentiable", "E_GRAPH")
 end
 
--- The tensors on which what backward computes may depend: gradients and what was saved.
+-- The tensors on which the results of backward may depend: gradients and saved tensors.
 local function sources(state, ...)
   local list = {}
   for i = 1, select("#", ...) do list[#list + 1] = (select(i, ...)) end
@@ -342,12 +342,12 @@ local function sources(state, ...)
   return wanted
 end
 
---- Marks a backward whose results are not to be differentiated again, since it is not made of ops
--- alone or need not be: `Foo.backward = moth.autograd.once_differentiable(function(ctx, dy) ...
--- end)`. It runs unrecorded; a gradient of second order that leads through it raises. (As
+--- Marks a backward function whose results cannot be differentiated again, or need not be:
+-- `Foo.backward = moth.autograd.once_differentiable(function(ctx, dy) ... end)`. It runs without
+-- recording; a second-order gradient through it raises. (As
 -- torch.autograd.function.once_differentiable.)
 -- @param fn  backward(ctx, grad...)
--- @return the function to be used as backward
+-- @return the function to assign to `backward`
 function M.once_differentiable(fn)
   if type(fn) ~= "function" then
     errors.refuse("once_differentiable", "fn", "a function is needed", fn, "E_TYPE")

@@ -17,7 +17,7 @@ local abs, concat = math.abs, table.concat
 local M = {}
 
 local F64 = lib.C.MOTH_F64
-local FLOATS = lib.C.MOTH_F16 -- the first of the float dtypes
+local FLOATS = lib.C.MOTH_F16 -- the first floating-point dtype
 
 local function options_of(fname, options)
   local known = { eps = 1e-6, atol = 1e-5, rtol = 1e-3, raise_exception = true,
@@ -51,7 +51,8 @@ local function as_list(value)
   return value
 end
 
--- Elements of a tensor that several positions reach cannot be moved one at a time.
+-- Returns true if several positions of a tensor share an element: it cannot be changed for one
+-- position.
 local function overlaps(x)
   local info = lib.inspect(x)
   for d = 0, info.ndim - 1 do
@@ -120,7 +121,7 @@ local function each_position(sizes, visit)
   end
 end
 
--- Slopes of all elements of all results by one element, measured to both sides.
+-- Numeric derivatives of all elements of all results by one element (central differences).
 local function numeric(f, list, input, position, eps)
   local cell = input.x.data
   for d = 1, #position do cell = ops.select(cell, 1, position[d]) end
@@ -142,7 +143,7 @@ local function numeric(f, list, input, position, eps)
   return up
 end
 
--- Gradient of every checked input by each element of result y: a list per element of y.
+-- The gradient of every checked input by each element of result y: a list per element of y.
 local function analytic(y, checked)
   local xs, rows = {}, {}
   for i, input in ipairs(checked) do xs[i] = input.x end
@@ -187,7 +188,7 @@ local function excess(a, n, options)
   return abs(a - n) / (options.atol + options.rtol * abs(n))
 end
 
--- The worst disagreement over all elements, or nil.
+-- The largest error over all elements, or nil.
 local function compare(f, list, checked, results, options)
   local gradients, worst = {}, nil
   for k, y in ipairs(results) do gradients[k] = analytic(y, checked) end
@@ -229,8 +230,8 @@ local function check(fname, f, inputs, options)
   local results = autograd.enable_grad(results_of, f, list)
   if #results == 0 then errors.argument(fname, "f", "it returned no floating tensor") end
   if not same(results, autograd.enable_grad(results_of, f, list), options.nondet_tol) then
-    errors.raise(fname .. ": the function gives other values at a second call with the same "
-      .. "inputs; finite differences cannot judge it")
+    errors.raise(fname .. ": the function returns other values in a second call with the same "
+      .. "inputs; finite differences need equal values")
   end
   local worst = compare(f, list, checked, results, options)
   if not worst then return true end
@@ -243,17 +244,17 @@ end
 
 --- Checks the gradients of f at the inputs against finite differences.
 -- @param f function of the inputs that returns one or more tensors
--- @param inputs a tensor or a list of arguments; those tensors that require grad are checked and
--- must be float64
--- @param options table of: eps (the step, 1e-6), atol (1e-5), rtol (1e-3), nondet_tol (how much
--- two calls may differ, 0), raise_exception (true; false returns false instead)
+-- @param inputs a tensor or a list of arguments; tensors that require grad are checked and must be
+-- float64
+-- @param options table of: eps (the step, 1e-6), atol (1e-5), rtol (1e-3), nondet_tol (allowed
+-- difference of two calls, 0), raise_exception (true; false returns false instead)
 -- @return true; raises with the worst element's position and both numbers.
 -- (As torch.autograd.gradcheck.)
 function M.gradcheck(f, inputs, options)
   return check("gradcheck", f, inputs, options_of("gradcheck", options))
 end
 
--- Fixed values without a pattern that a gradient could hide behind.
+-- Fixed pseudo-random weights: a regular pattern could hide an error of the gradient.
 local function weights_like(y, salt)
   local count, values = tonumber(lib.inspect(y).numel), {}
   for i = 1, count do values[i] = math.cos(1.7 * i + salt) + 0.3 end
@@ -263,12 +264,13 @@ local function weights_like(y, salt)
   return ops.view(w, y.shape):requires_grad_()
 end
 
---- Checks the second derivatives of f at the inputs: gradcheck of its gradient, by the inputs and
--- by the gradients of the results.
+--- Checks the second derivatives of f at the inputs: gradcheck of its gradient, with respect to the
+-- inputs and the gradients of the results.
 -- @param f as for gradcheck
 -- @param inputs as for gradcheck
--- @param options as for gradcheck, and grad_outputs (a list of float64 tensors; made up if absent)
--- @return true, or raises as gradcheck does. (As torch.autograd.gradgradcheck.)
+-- @param options as for gradcheck, and grad_outputs (a list of float64 tensors; generated if
+-- absent)
+-- @return true, or raises like gradcheck. (As torch.autograd.gradgradcheck.)
 function M.gradgradcheck(f, inputs, options)
   options = options_of("gradgradcheck", options)
   local list, checked = checked_inputs("gradgradcheck", inputs)

@@ -4,10 +4,10 @@
 --       return net(x):sum()
 --     end)
 --
--- The core never calls Lua. A checkpoint (core/autograd/checkpoint.c) lists the nodes created while
--- f runs. A call that creates one returns WANT, as it does when a collection is due. lib.due then
--- calls this file, which removes the saved tensors from the node and calls `pack`. A backward pass
--- that needs them stops, and autograd's loop calls `unpack`.
+-- The core never calls Lua. A checkpoint (core/autograd/checkpoint.c) lists the nodes created
+-- while f runs. A call that creates a node returns WANT, as it does when a collection is due.
+-- lib.due then calls this file, which removes the saved tensors from the node and calls `pack`. A
+-- backward pass that needs them stops, and autograd's loop calls `unpack`.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"
@@ -24,12 +24,12 @@ lib.declare "nodes"
 
 local graph = {}
 
--- What `pack` returned: node's id -> number of the saved tensor -> {value}.
+-- The results of `pack`: node's id -> number of the saved tensor -> {value}.
 local packed = {}
 function lib.on_dead.graph(id) packed[id] = nil end
 
 local current -- {id = the innermost checkpoint, pack =, unpack =, busy =}
-local refused -- why hooks are refused now: disable_saved_tensors_hooks
+local refused -- the message of disable_saved_tensors_hooks
 
 local checkpoint_out, node_out = ffi.new "uint64_t[1]", ffi.new "uint64_t[1]"
 local slot_out = ffi.new "uint32_t[1]"
@@ -59,7 +59,7 @@ local function take_all(state)
   end
 end
 
--- Packs what was saved since the last call.
+-- Packs the tensors saved since the last call.
 local function drain()
   local state = current
   if not state or state.busy then return end
@@ -87,7 +87,7 @@ local function unpack_all(entry, task)
   return node
 end
 
--- From autograd's loop: a pass needs the tensors of a node.
+-- Called by autograd's loop: a pass needs the tensors of a node.
 local function again(entry, task, flags)
   local node = autograd.no_grad(unpack_all, entry, task)
   if C.moth_task_packed(ctx, task, node_out) == 0 and tonumber(node_out[0]) == node then
@@ -97,7 +97,7 @@ local function again(entry, task, flags)
   if bit.band(flags, C.MOTH_RETAIN_GRAPH) == 0 then packed[node] = nil end
 end
 
--- ---- the functions ----
+-- ---- public functions ----
 
 local function close(state, outer, ok, ...)
   local drained, problem = true, nil
@@ -126,16 +126,17 @@ local function with_hooks(pack, unpack_hook, f, ...)
 end
 
 local parse_hooks = define.signature("saved_tensors_hooks", {
-  { "function", "pack_hook", "what is kept instead of a saved tensor: pack_hook(tensor)" },
+  { "function", "pack_hook", "pack_hook(tensor) returns the value to store instead" },
   { "function", "unpack_hook", "the tensor again: unpack_hook(value)" },
-  { "function", "f", "what runs with the hooks" },
+  { "function", "f", "runs with the hooks" },
 })
 
---- Calls f(...) and returns what it returns. Each tensor that its ops save for their gradients is
--- passed to pack_hook(tensor), once the op has run; the graph keeps the result, any value, in its
--- place. A backward pass that needs the tensor calls unpack_hook(value), which returns a tensor of
--- the same shape, dtype and device. Both run without recording. The innermost hooks count. f must
--- not yield. (As torch.autograd.graph.saved_tensors_hooks, whose `with` is a function here.)
+--- Calls f(...) and returns its results. Each tensor that an op in f saves for its gradient is
+-- passed to pack_hook(tensor) after the op has run, and the graph stores the hook's result, any
+-- value, instead. A backward pass that needs the tensor calls unpack_hook(value), which returns a
+-- tensor of the same shape, dtype and device. Both run without recording. Only the innermost hooks
+-- are called. f must not yield. (As torch.autograd.graph.saved_tensors_hooks, which is a context
+-- manager.)
 -- @param pack_hook    a function
 -- @param unpack_hook  a function
 -- @param f            a function or module
@@ -150,11 +151,11 @@ end
 
 define.takes(graph.saved_tensors_hooks, parse_hooks)
 
---- moth.autograd.graph.save_on_cpu(f): f's ops save their tensors on the CPU.
+--- moth.autograd.graph.save_on_cpu(f): the ops in f save their tensors on the CPU.
 graph.save_on_cpu = define {
   name = "save_on_cpu",
-  doc = "Calls f() and returns what it returns. What its ops save for their gradients is copied to "
-    .. "the CPU's memory and comes back in the backward pass; tensors of the CPU stay where they "
+  doc = "Calls f() and returns its results. Tensors that its ops save for gradients are copied to "
+    .. "the CPU's memory, and back in the backward pass; tensors of the CPU stay where they "
     .. "are.",
   examples = "function() return moth.ones(2):requires_grad_():exp() end\n"
     .. "function() return moth.ones(2):requires_grad_():exp() end, {pin_memory = false}",
@@ -187,10 +188,10 @@ local function restore(before, ok, ...)
   return ...
 end
 
---- moth.autograd.graph.disable_saved_tensors_hooks(message, f): hooks raise meanwhile.
+--- moth.autograd.graph.disable_saved_tensors_hooks(message, f): hooks raise while f runs.
 graph.disable_saved_tensors_hooks = define {
   name = "disable_saved_tensors_hooks",
-  doc = "Calls f() and returns what it returns; saved_tensors_hooks and save_on_cpu raise "
+  doc = "Calls f() and returns its results; saved_tensors_hooks and save_on_cpu raise "
     .. "error_message meanwhile.",
   examples = "'no hooks here', function() return moth.ones(2) end",
   args = {

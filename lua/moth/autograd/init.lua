@@ -17,13 +17,13 @@ local istensor, callable = lib.istensor, calls.is_callable
 
 local M = {}
 
---- What Lua holds for nodes of the graph: id -> {hooks = list, after = list, leaf = bool, class =,
--- state =, before = list, results = list (node.lua)}, or for a checkpoint what utils/checkpoint.lua
--- runs again, or what graph.lua unpacks.
+--- Lua's data of the graph's nodes: id -> {hooks = list, after = list, leaf = bool, class =, state
+-- =, before = list, results = list (node.lua)}; for an activation checkpoint: the call that
+-- utils/checkpoint.lua runs again; for saved_tensors_hooks: the values that graph.lua unpacks.
 M.nodes = {}
 local nodes = M.nodes
 
--- what moth_task_step stops for:
+-- The reasons why moth_task_step stops:
 local HOOK, FUNCTION, AGAIN = C.MOTH_TASK_HOOK, C.MOTH_TASK_FUNCTION, C.MOTH_TASK_AGAIN
 local AFTER = C.MOTH_TASK_AFTER
 local RETAIN_GRAPH, CREATE_GRAPH = C.MOTH_RETAIN_GRAPH, C.MOTH_CREATE_GRAPH
@@ -31,7 +31,7 @@ local ALLOW_UNUSED = C.MOTH_ALLOW_UNUSED
 
 local weak = { __mode = "v" }
 
--- A handle that C filled, as a tensor; nil for {0, 0}. x is the tensor that was asked, if any.
+-- A handle that C filled, as a tensor; nil for {0, 0}. x is the tensor of the call, if any.
 local function take(h, status, fname, x)
   if status < 0 then errors.status(status, fname, nil, x) end
   if h._slot == 0 then return nil end
@@ -39,8 +39,8 @@ local function take(h, status, fname, x)
 end
 
 -- ---- modes ----
--- A mode belongs to the coroutine that sets it, see coroutines.lua. A frame remembers what that
--- coroutine had set before.
+-- A mode belongs to the coroutine that sets it, see coroutines.lua. A frame stores the coroutine's
+-- previous mode.
 
 local GRAD, INSIDE, ASK = lib.modes.grad, lib.modes.inside, lib.modes.ask
 local main = {}                                    -- the frames of the main coroutine
@@ -69,7 +69,7 @@ end
 --- Begins a frame: sets a mode (of lib.modes) of the running coroutine.
 local function enter(value, name, which) return enter_in(frames_here(), value, name, which) end
 
--- Closes a frame and all above it. Returns what was wrong, if anything.
+-- Closes a frame and all frames above it. Returns a message if the frames are not nested.
 local function leave_in(list, frame)
   local top = #list
   if list[top] == frame then
@@ -90,7 +90,7 @@ local function leave_in(list, frame)
   return frame.name .. " ends, but a mode around it has ended already"
 end
 
---- Ends a frame. Returns what was wrong, if anything.
+--- Ends a frame. Returns a message if the frames are not nested.
 local function leave(frame)
   if frame.list ~= frames_here() then
     return frame.name .. " ends in another coroutine than it began in"
@@ -100,7 +100,7 @@ end
 
 local function left(list, frame, ...) return leave_in(list, frame), ... end
 
--- The mode is set, and set back, where an error at any place ends in the pcall of run_in.
+-- Sets the mode and restores it here, so that an error at any point ends in the pcall of run_in.
 local function entered(list, frame, value, f, ...)
   list[#list + 1] = frame
   frame.old = C.moth_mode(ctx, frame.which, value)
@@ -121,13 +121,13 @@ local function run_in(list, value, name, which, f, ...)
   return finish(list, frame, pcall(entered, list, frame, value, f, ...))
 end
 
--- The first function of a coroutine that sets a mode.
+-- Sets a mode in a coroutine that has no frame yet.
 local function first_in(thread, value, name, which, f, ...)
-  if C.moth_mode(ctx, INSIDE, ASK) == 1 then others[thread] = nil end -- those of an earlier life
+  if C.moth_mode(ctx, INSIDE, ASK) == 1 then others[thread] = nil end -- frames of an earlier use
   return run_in(frames_of(thread), value, name, which, f, ...)
 end
 
--- Calls f(...) under a mode, and returns what it returns.
+-- Calls f(...) under a mode, and returns the results of f.
 local function run_under(value, name, which, f, ...)
   local thread = lib.coroutine()
   if not thread then return run_in(main, value, name, which, f, ...) end
@@ -137,7 +137,7 @@ local function run_under(value, name, which, f, ...)
   return run_in(frames_of(thread), value, name, which, f, ...)
 end
 
--- Before a mode is set that no function's end restores. form: the form with a function.
+-- Called before a mode is set that no function's end restores. form: the form with a function.
 local function hold(name, form)
   if lib.coroutine() then require "moth.base.coroutines".hold(name, form) end
 end
@@ -149,7 +149,7 @@ local function run_unrecorded(old, f, a, b, c)
   return result
 end
 
--- pcall(f, a, b, c) with nothing recorded. No `...`, which LuaJIT does not compile here.
+-- pcall(f, a, b, c) without recording. No `...`, which LuaJIT does not compile here.
 local function unrecorded(f, a, b, c)
   if lib.coroutine() then return pcall(run_under, 0, "no_grad", GRAD, f, a, b, c) end
   local old = C.moth_mode(ctx, GRAD, ASK)
@@ -173,12 +173,12 @@ function M.no_grad(f, ...)
   return with_mode(0, "no_grad", f, ...)
 end
 
---- Calls f(...) with recording on, also inside no_grad, and returns what it returns.
+--- Calls f(...) with recording on, also inside no_grad, and returns the results of f.
 function M.enable_grad(f, ...) return with_mode(1, "enable_grad", f, ...) end
 
---- Turns recording on or off. With a function after the mode, only while f(...) runs; then it
--- returns what f returns. Without one it holds until it is changed, or until the coroutine ends in
--- which it was set: others do not meet it.
+--- Turns recording on or off. With a function after the mode: only while f(...) runs; returns the
+-- results of f. Without a function: until it is changed, or until the coroutine that set it ends;
+-- other coroutines are not affected.
 -- @param mode boolean
 function M.set_grad_enabled(mode, f, ...)
   if type(mode) ~= "boolean" then
@@ -192,7 +192,7 @@ function M.set_grad_enabled(mode, f, ...)
   return with_mode(mode and 1 or 0, "set_grad_enabled", f, ...)
 end
 
---- Whether ops are recorded for gradients now.
+--- Returns true if ops are recorded for gradients.
 function M.is_grad_enabled() return C.moth_grad_mode(ctx, -1) == 1 end
 
 -- ---- the loop ----
@@ -202,17 +202,17 @@ local function given(task, i, fname)
   return take(h, C.moth_task_given(ctx, task, i, h), fname)
 end
 
--- Calls f(...) under the grad mode of a task. f may yield, so that passes interleave in any order.
+-- Calls f(...) under the grad mode of a pass. f may yield, so that passes interleave in any order.
 local function under(mode, f, ...) return run_under(mode, "backward", GRAD, f, ...) end
 
 local function run_function(task, id, ngiven, mode)
   local func = require "moth.autograd.function"
   local entry = nodes[id]
   if not entry or not entry.class then
-    errors.raise("the graph was walked before and what its Functions saved is freed; "
+    errors.raise("a second backward pass through this graph: its saved tensors are freed; "
       .. "pass retain_graph = true to the first backward", "E_GRAPH")
   end
-  local direct = entry.direct -- the backward is no user's function, and needs no mode of its own
+  local direct = entry.direct -- not a user's function: needs no mode
   if direct and mode == 0 and not lib.profile and direct(entry, task, ngiven) then return end
   local grads = {}
   for i = 1, ngiven do grads[i] = given(task, i - 1, "backward") end
@@ -228,14 +228,14 @@ end
 local node_out, given_out, wanted_out =
   ffi.new "uint64_t[1]", ffi.new "uint32_t[1]", ffi.new "uint32_t[1]"
 
--- Without retain_graph a node is run once: what Lua held for it can go.
+-- Without retain_graph a node runs once: Lua's data on it can be freed.
 local function forget(id, flags)
   local entry = nodes[id]
   if not entry or entry.leaf or bit.band(flags, RETAIN_GRAPH) ~= 0 then return end
   nodes[id] = nil
 end
 
--- Runs a task on from the status with which it stopped.
+-- Continues a pass from the status with which it stopped.
 local function drive(status, task, flags)
   local mode = bit.band(flags, CREATE_GRAPH) ~= 0 and 1 or 0
   while status ~= 0 do
@@ -270,13 +270,13 @@ local function drive(status, task, flags)
   end
 end
 
--- Passes that stopped for Lua. A pass is held by the running function alone: when that is gone (a
--- coroutine that was never resumed), the sweep frees its task.
+-- Passes that stopped for Lua. Only the running function holds a pass. If that function is
+-- collected (a coroutine that was never resumed), the sweep frees the pass.
 local open, passes = {}, setmetatable({}, weak)
 
--- Runs the rest of a pass that has stopped for Lua. Returns what collect(task) returns.
+-- Runs the rest of a pass that has stopped for Lua. Returns the results of collect(task).
 local function run_on(status, task, flags, collect)
-  local pass = {} -- lives as long as this call does
+  local pass = {} -- collected with this call
   open[task], passes[task] = true, pass
   local ok, result = pcall(drive, status, task, flags)
   if ok and collect then ok, result = pcall(collect, task) end
@@ -288,7 +288,8 @@ end
 
 local GIVEN = { grad = "grad_outputs", ["autograd.backward"] = "grad_tensors" }
 
--- A pass that does not begin: the core calls all of them backward, and its argument gradient.
+-- Raises for a pass that does not start. The core names the function backward and the argument
+-- gradient.
 local function refused(status, fname, x)
   if not fname or ffi.string(C.moth_error_op(ctx)) ~= "backward" then
     return M.fail(status, nil, x)
@@ -299,14 +300,14 @@ end
 
 local task_out = ffi.new "uint32_t[1]"
 
--- Runs a whole backward pass. collect(task), if given, is called at the end; what it returns is
--- returned. fname: who asks for it, where that is not tensor:backward.
+-- Runs a whole backward pass. collect(task), if given, is called at the end, and its results are
+-- returned. fname: the function that the user called, if it is not tensor:backward.
 local function run(roots, grads, nroots, inputs, ninputs, flags, collect, fname)
   local status = C.moth_task_begin(ctx, roots, grads, nroots, inputs, ninputs, flags, task_out)
   if lib.note_line then lib.note_line() end
   if status < 0 then return refused(status, fname, istensor(roots) and roots or nil) end
   local task = task_out[0]
-  if status > 0 then -- what forward has left goes before gradients come
+  if status > 0 then -- free the forward's garbage before gradients are created
     local ok, problem = pcall(lib.due)
     if not ok then
       C.moth_task_free(ctx, task)
@@ -315,26 +316,26 @@ local function run(roots, grads, nroots, inputs, ninputs, flags, collect, fname)
   end
   status = C.moth_task_step(ctx, task, node_out, given_out, wanted_out)
   if status < 0 then return M.fail(status) end
-  if status == 0 and not collect then return nil end -- the task is gone with its end
+  if status == 0 and not collect then return nil end -- the pass has ended and is freed
   return run_on(status, task, flags, collect)
 end
 
 local saved_out = ffi.new "uint32_t[1]"
 
--- The error of a backward pass: in anomaly mode with the line that made the node, else of a change
--- in place with the way to see its line.
+-- Raises the error of a backward pass: in anomaly mode with the line that created the node; for a
+-- tensor changed in place with a hint how to find the line.
 function M.fail(status, fname, x)
   local node = tonumber(C.moth_error_node(ctx))
   local note = node ~= 0 and M.anomaly and M.anomaly.note(node)
   if not M.anomaly and C.moth_error_storage(ctx, saved_out) ~= 0 then
-    note = "; moth.autograd.set_detect_anomaly(true) tells by which line"
+    note = "; moth.autograd.set_detect_anomaly(true) finds the line"
   end
   if not note then return errors.status(status, fname, nil, x) end
   local _, problem = pcall(errors.status, status, fname)
   error(problem .. note, 0)
 end
 
--- By each sweep: frees tasks whose coroutine was dropped.
+-- Called by each sweep: frees the passes of collected coroutines.
 local function sweep()
   for task in pairs(open) do
     if passes[task] == nil then
@@ -347,7 +348,7 @@ end
 lib.on_sweep.autograd = sweep
 function lib.on_dead.autograd(id) nodes[id] = nil end
 
--- ---- entry points ----
+-- ---- public functions ----
 
 local function flags_of(retain_graph, create_graph, allow_unused)
   if retain_graph == nil then retain_graph = create_graph end
@@ -355,13 +356,13 @@ local function flags_of(retain_graph, create_graph, allow_unused)
     + (allow_unused and ALLOW_UNUSED or 0)
 end
 
--- Arrays that are kept, one for each use: C reads them before anything else can run.
+-- Arrays that are reused, one for each use: C reads them before other code can run.
 local packs, rooms = {}, {}
 for _, use in ipairs { "roots", "grads", "inputs", "outputs", "saved" } do
   packs[use], rooms[use] = lib.handles(8), 8
 end
 
--- Handles of a list of tensors in a C array; holes become {0, 0}.
+-- Stores the handles of a list of tensors in a C array; holes become {0, 0}.
 local function pack(list, n, use)
   if n == 0 then return nil end
   if n > rooms[use] then packs[use], rooms[use] = lib.handles(2 * n), 2 * n end
@@ -374,7 +375,7 @@ local function pack(list, n, use)
   return array
 end
 
--- A tensor or a list of tensors (with holes where `holes`) as a list and its length.
+-- A tensor or a list of tensors (with holes if `holes`) as a list and its length.
 local function listed(value, fname, aname, n)
   if value == nil then return {}, 0 end
   if istensor(value) then return { value }, 1 end
@@ -395,7 +396,7 @@ local function listed(value, fname, aname, n)
   return list, count
 end
 
--- More gradients than tensors are a mistake; whether one may be missing, the core decides.
+-- Raises for more gradients than tensors. The core checks for missing gradients.
 local function check_length(grads, n, fname, aname)
   if type(grads) == "table" and #grads > n then
     errors.argument(fname, aname, #grads .. " gradients for " .. n
@@ -403,13 +404,13 @@ local function check_length(grads, n, fname, aname)
   end
 end
 
--- Arguments by position and by name, checked; made at the first call, as define needs this file.
+-- Parsers of the arguments, created at the first call, because define needs this file.
 local parsers = {}
 local FLAGS = {
   { "bool", "retain_graph", "keep the graph for another pass", optional = true },
   { "bool", "create_graph", "record the pass itself", default = false },
 }
-local INPUTS = { "any", "inputs", "gradients flow to these alone", optional = true }
+local INPUTS = { "any", "inputs", "compute the gradients of these only", optional = true }
 local rows = {
   backward = { { "tensor", "x", "outputs to differentiate" },
     { "tensor", "gradient", "gradient of x", optional = true }, FLAGS[1], FLAGS[2], INPUTS },
@@ -418,10 +419,10 @@ local rows = {
   grad = { { "any", "outputs", "outputs to differentiate" },
     { "any", "inputs", "tensors to differentiate by" },
     { "any", "grad_outputs", "gradients of the outputs", optional = true }, FLAGS[1], FLAGS[2],
-    { "bool", "allow_unused", "nil where no output depends on an input", default = false },
+    { "bool", "allow_unused", "return nil for inputs that no output depends on", default = false },
     { "bool", "is_grads_batched", "the first dimension of grad_outputs, and of the results, is a "
       .. "batch of gradients", default = false },
-    { "bool", "materialize_grads", "zeros there instead of nil", default = false } },
+    { "bool", "materialize_grads", "return zeros instead of nil", default = false } },
 }
 
 local function parsed(fname, ...)
@@ -442,7 +443,7 @@ local function run_backward(fname, roots, nroots, grads, retain_graph, create_gr
     run(roots, grads, nroots, nil, 0, flags_of(retain_graph, create_graph), nil, fname)
     return
   end
-  -- Gradients flow to the inputs alone and are added to their .grad.
+  -- Adds the gradients of `inputs` to their .grad; no other leaf gets a gradient.
   local flags = flags_of(retain_graph, create_graph, true)
   local list = M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
   local accumulate, mode = require "moth.binding.bind".ops, create_graph and 1 or 0
@@ -460,10 +461,10 @@ local function run_backward(fname, roots, nroots, grads, retain_graph, create_gr
   with_mode(mode, fname, add)
 end
 
---- x:backward{gradient, retain_graph, create_graph, inputs}: adds to the .grad of every leaf that
--- x was made from (or of `inputs` alone) its derivative. (As torch.Tensor.backward.)
+--- x:backward{gradient, retain_graph, create_graph, inputs}: adds to the .grad of every leaf of x's
+-- graph (or only of `inputs`) the derivative of x by it. (As torch.Tensor.backward.)
 -- @param x a floating tensor of the graph
--- @param gradient tensor of x's shape; may be absent if x has one element
+-- @param gradient tensor of x's shape; optional if x has one element
 -- @param retain_graph keep the graph for another pass (default: create_graph)
 -- @param create_graph record the pass itself, for higher derivatives (default: false)
 function M.tensor_backward(x, gradient, ...)
@@ -476,11 +477,11 @@ function M.tensor_backward(x, gradient, ...)
   run_backward("backward", x, 1, grad, retain_graph, create_graph, inputs)
 end
 
---- moth.autograd.backward(tensors, {grad_tensors, retain_graph, create_graph, inputs}): as
--- x:backward for several tensors at once, in one pass.
+--- moth.autograd.backward(tensors, {grad_tensors, retain_graph, create_graph, inputs}): like
+-- x:backward for several tensors, in one pass.
 -- @param tensors a tensor or a list of tensors
--- @param grad_tensors a gradient for each of them (moth.none: none; may be absent for those with
--- one element)
+-- @param grad_tensors a gradient for each of them (moth.none: no gradient, for tensors with one
+-- element)
 function M.backward(...)
   local fname = "autograd.backward"
   local tensors, grads, retain_graph, create_graph, inputs = parsed(fname, ...)
@@ -505,15 +506,14 @@ function M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
 end
 
 --- moth.autograd.grad(outputs, inputs, {grad_outputs, retain_graph, create_graph, allow_unused,
--- is_grads_batched, materialize_grads}): the derivatives of the outputs (summed) by each input, as
--- several values;
--- .grad is not touched. (As torch.autograd.grad.)
+-- is_grads_batched, materialize_grads}): the derivatives of the sum of the outputs by each input,
+-- as several values. Does not change .grad. (As torch.autograd.grad.)
 -- @param outputs a tensor or a list of tensors
--- @param inputs a tensor or a list of tensors that the outputs were made from
--- @param grad_outputs the gradients of the outputs; may be absent for those with one element
--- @param allow_unused nil for an input that no output depends on, instead of an error
+-- @param inputs a tensor or a list of tensors of the outputs' graph
+-- @param grad_outputs the gradients of the outputs; optional for outputs with one element
+-- @param allow_unused nil for an input on which no output depends, instead of an error
 -- @param materialize_grads zeros for such an input
--- @param is_grads_batched whether each of grad_outputs is a batch of gradients: one pass for each
+-- @param is_grads_batched true: each of grad_outputs is a batch of gradients, one pass for each
 function M.grad(...)
   local outputs, inputs, grads, retain_graph, create_graph, unused, batched, zeros =
     parsed("grad", ...)
@@ -545,15 +545,15 @@ end
 
 M.pack, M.take, M.given, M.under = pack, take, given, under
 
---- Called where a pass stops for Lua, while batch/log.lua notes what a function does.
+--- Called when a pass stops for Lua while batch/log.lua logs a function's ops.
 M.stopped = false
 
---- Was a hook ever added that is called after a leaf's gradient was?
+--- True after the first hook that runs after a leaf's gradient is added.
 M.some_after = false
 
-M.anomaly = false -- moth.anomaly while that mode is on
+M.anomaly = false -- moth.autograd.anomaly while that mode is on
 
--- What is in files of its own is loaded at its first use.
+-- Names defined in other files are loaded at their first use.
 local elsewhere = {functional = {"moth.autograd.jacobian"}, hooks = {"moth.tensor.hooks"},
   graph = {"moth.autograd.graph"}}
 lazy.from(elsewhere, "moth.autograd.function", "Function FunctionCtx once_differentiable")

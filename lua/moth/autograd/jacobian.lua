@@ -23,7 +23,7 @@ local function moth() return require "moth" end
 
 local plain = lib.is_plain
 
--- A tensor or a list of them as a list, and whether it was a list.
+-- A tensor or a list of tensors as a list; true if it was a list.
 local function listed(fname, aname, value)
   if istensor(value) then return {value}, false end
   if not plain(value) or #value == 0 then
@@ -38,8 +38,8 @@ local function listed(fname, aname, value)
   return value, true
 end
 
--- The inputs as tensors that want gradients. With create_graph the results go on to be functions
--- of the user's tensors.
+-- The inputs as tensors that require gradients. With create_graph the results remain functions of
+-- the user's tensors.
 local function begin(fname, inputs, create_graph)
   local list, several = listed(fname, "inputs", inputs)
   local own = {}
@@ -54,7 +54,7 @@ local function begin(fname, inputs, create_graph)
   return own, several
 end
 
--- What a function makes of the inputs: a list, and whether it was several values.
+-- The function's results for the inputs: a list, and true if it returned several values.
 local function call(fname, func, inputs)
   local results = {func(unpack(inputs))}
   local several = #results > 1
@@ -72,7 +72,7 @@ local function call(fname, func, inputs)
   return results, several
 end
 
--- The vectors that go with tensors: as many, of their shapes; ones where there is one element.
+-- The vectors for these tensors: one for each, of its shape; ones for a tensor with one element.
 local function vectors(fname, v, tensors, what)
   if v == nil then
     if #tensors ~= 1 or tensors[1]:numel() ~= 1 then
@@ -94,14 +94,14 @@ local function vectors(fname, v, tensors, what)
   return list
 end
 
--- ---- gradients, zero where there is none ----
+-- ---- gradients, with zeros for independent inputs ----
 
 local function independent(fname, i)
   errors.raise(("%s: no output depends on input %d, which strict = true refuses"):format(fname, i),
     "E_GRAPH")
 end
 
--- The gradients of outputs (those that have some) by each input, as a list with holes.
+-- The gradients of the outputs that have a history by each input, as a list with holes.
 local function gradients(outputs, inputs, grads, create_graph)
   local ys, dys = {}, {}
   for i, y in ipairs(outputs) do
@@ -114,7 +114,7 @@ local function gradients(outputs, inputs, grads, create_graph)
     create_graph = create_graph, allow_unused = true})}
 end
 
--- The same with zeros in the holes; strict refuses them.
+-- The list with zeros in the holes; raises for a hole if strict.
 local function filled(fname, list, inputs, strict)
   local all = {}
   for i, x in ipairs(inputs) do
@@ -143,8 +143,8 @@ local function vjp(func, inputs, v, create_graph, strict)
     given(filled("vjp", grads, xs, strict), several, create_graph)
 end
 
--- By two backward passes: the first one's result is linear in the gradient that it is given, and
--- the derivative by that is J.
+-- Uses two backward passes: the result of the first is linear in the gradient of the output, and
+-- its derivative by that gradient is J.
 local function jvp(func, inputs, v, create_graph, strict)
   local xs = begin("jvp", inputs, create_graph)
   local vs = vectors("jvp", v, xs, "inputs")
@@ -161,7 +161,7 @@ local function jvp(func, inputs, v, create_graph, strict)
   return given(ys, more, create_graph), given(products, more, create_graph)
 end
 
--- The one element that func returns.
+-- The one-element tensor that func returns.
 local function scalar(fname, func, xs)
   local ys, several = call(fname, func, xs)
   if several or ys[1]:numel() ~= 1 then
@@ -171,8 +171,8 @@ local function scalar(fname, func, xs)
   return ys[1]
 end
 
--- The curvature along v. Where second derivatives are continuous the Hessian is its own transpose,
--- so this is both products.
+-- The product of the Hessian with v. If second derivatives are continuous the Hessian is
+-- symmetric, so this is both the product from the left and from the right.
 local function product(fname)
   return function(func, inputs, v, create_graph, strict)
     local xs, several = begin(fname, inputs, create_graph)
@@ -185,7 +185,7 @@ local function product(fname)
   end
 end
 
--- ---- whole matrices ----
+-- ---- full matrices ----
 
 local function joined(a, b)
   local shape = {unpack(a)}
@@ -193,7 +193,8 @@ local function joined(a, b)
   return shape
 end
 
--- The gradients of elements first..last of y: for each input a tensor with a row for each.
+-- The gradients of the elements first..last of y: for each input a tensor with a row for each
+-- element.
 local function several_rows(y, xs, first, last, create_graph)
   local size, n = y:numel(), last - first + 1
   local basis = moth().eye(size, {dtype = y.dtype, device = y.device}):narrow(1, first, n)
@@ -202,7 +203,7 @@ local function several_rows(y, xs, first, last, create_graph)
     allow_unused = true})}
 end
 
--- Lists of such, `chunk` rows at a time, and false where y does not depend on an input.
+-- Lists of these tensors, `chunk` rows at a time; false for an input on which y does not depend.
 local function all_at_once(fname, y, xs, create_graph, strict, chunk)
   local rows, size = {}, y:numel()
   for k = 1, #xs do rows[k] = {} end
@@ -231,8 +232,8 @@ local function one_by_one(fname, y, xs, create_graph, strict)
   return rows
 end
 
--- The derivatives of one output by all inputs: a list. vectorize: false, true, or how many rows at
--- a time.
+-- The derivatives of one output by all inputs: a list. vectorize: false, true, or the number of
+-- rows at a time.
 local function rows_of(fname, y, xs, create_graph, strict, vectorize)
   local rows
   if vectorize and y:numel() > 0 then
@@ -278,19 +279,19 @@ local function hessian(func, inputs, create_graph, strict, vectorize)
   end, inputs, create_graph, strict, vectorize))
 end
 
--- ---- what is offered ----
+-- ---- public functions ----
 
 local FUNC = {"any", "func", "function of tensors that returns tensors"}
-local INPUTS = {"any", "inputs", "a tensor, or a list of those that func takes"}
+local INPUTS = {"any", "inputs", "a tensor, or a list with the arguments of func"}
 local V = {"any", "v", "the vector to multiply with J or H: a tensor or a list", optional = true}
 local CREATE = {"bool", "create_graph", "can the results be differentiated again?", default = false}
-local STRICT = {"bool", "strict", "raise where an output does not depend on an input?",
+local STRICT = {"bool", "strict", "raise if an output does not depend on an input?",
   default = false}
 
-local VECTORIZE = {"any", "vectorize", "compute all rows in one pass, or so many at a time? That "
-  .. "takes more memory", default = false}
+local VECTORIZE = {"any", "vectorize", "compute all rows in one pass, or this number at a time? "
+  .. "That takes more memory", default = false}
 
--- Under grad mode, whatever it was.
+-- Runs a function with gradients recorded, whatever the grad mode is.
 local function with_grad(name, run)
   return function(func, ...)
     if not calls.is_callable(func) then
@@ -308,23 +309,23 @@ local function offer(name, run, args, outputs, doc, examples)
 end
 
 offer("jacobian", jacobian, {FUNC, INPUTS, CREATE, STRICT, VECTORIZE}, "J",
-  "The derivative of every element that func returns by every element that it takes, (..., ...): "
-    .. "the shape of the output, then that of the input. A list of them for several inputs, a list "
-    .. "of such for several outputs.",
+  "The derivative of every output element by every input element, (..., ...): "
+    .. "the shape of the output, then that of the input. A list for several inputs, a list "
+    .. "of lists for several outputs.",
   "moth.exp, moth.randn(3)\nmoth.mul, {moth.randn(3), moth.randn(3)}, {create_graph = true, "
     .. "strict = true, vectorize = true}")
 offer("hessian", hessian, {FUNC, INPUTS, CREATE, STRICT, VECTORIZE}, "H",
-  "The second derivatives of the one element that func returns, (..., ...): the shape of the "
+  "The second derivatives of the output, which has one element, (..., ...): the shape of the "
     .. "input, twice. A list of lists for several inputs.",
   "function(x) return (x * x):sum() end, moth.randn(3)\n"
     .. "function(x, y) return (x * x * y):sum() end, {moth.randn(3), moth.randn(3)}, "
     .. "{create_graph = true, strict = true, vectorize = true}")
 offer("vjp", vjp, {FUNC, INPUTS, V, CREATE, STRICT}, "output, vjp",
-  "What func returns, and v^T J: v has its shape. One backward pass.",
+  "The result of func, and v^T J; v has the shape of the result. One backward pass.",
   "moth.exp, moth.randn(3), moth.ones(3)\nmoth.dot, {moth.randn(3), moth.randn(3)}, moth.ones({}), "
     .. "{create_graph = true, strict = true}")
 offer("jvp", jvp, {FUNC, INPUTS, V, CREATE, STRICT}, "output, jvp",
-  "What func returns, and J v: v has the shape of the inputs. Two backward passes.",
+  "The result of func, and J v; v has the shape of the inputs. Two backward passes.",
   "moth.exp, moth.randn(3), moth.ones(3)\nmoth.mul, {moth.randn(3), moth.randn(3)}, "
     .. "{moth.ones(3), moth.ones(3)}, {create_graph = true, strict = true}")
 for _, name in ipairs {"vhp", "hvp"} do

@@ -1,7 +1,7 @@
 --- node.lua -- nodes of the graph: x.grad_fn, its next_functions and hooks.
 --
--- A node is held through a tensor of which it is the grad_fn: the user's tensor, or a tensor
--- without elements that the core creates for an edge.
+-- A node is held by a tensor whose grad_fn it is: the user's tensor, or a tensor without elements
+-- that the core creates for an edge.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"
@@ -21,7 +21,7 @@ local function inspect(x)
   if status < 0 then errors.status(status, "grad_fn", nil, x) end
 end
 
---- The node of a tensor, or of an edge; nil where no gradient is needed.
+--- The node of a tensor or of an edge; nil if it needs no gradient.
 local function node_of(x)
   inspect(x)
   local id = tonumber(info.id)
@@ -32,11 +32,11 @@ local function node_of(x)
                         noutputs = info.noutputs }, Node), info.output + 1
 end
 
---- The op: "Mul"; "AccumulateGrad" of a leaf.
+--- The op's name: "Mul"; "AccumulateGrad" for a leaf.
 function methods:name() return self.called end
 
---- Where the gradients flow: for each input of the op, {node, position of its result}; the node is
--- nil where no gradient is needed.
+--- The targets of the gradients: for each input of the op, {node, position of its result}; the node
+-- is nil if that input needs no gradient.
 local function next_functions(self)
   local list = {}
   for i = 1, self.ninputs do
@@ -88,15 +88,15 @@ local function add_hook(self, fn, kind, fname)
 end
 
 --- fn(grad_outputs) is called before the node's gradient is computed, with a list of the gradients
--- of its results; a list that it returns takes their place.
+-- of its results; a list that it returns replaces them.
 -- @return a handle with :remove()
 function methods:register_prehook(fn)
   return (add_hook(self, fn, "before", "register_prehook"))
 end
 
 --- fn(grad_inputs, grad_outputs) is called after the node's gradient was computed, with lists of
--- the gradients of its inputs and results; a list that it returns takes the place of grad_inputs. A
--- gradient that is not needed is nil.
+-- the gradients of its inputs and results; a list that it returns replaces grad_inputs. A gradient
+-- that is not needed is nil.
 -- @return a handle with :remove()
 function methods:register_hook(fn) return (add_hook(self, fn, "results", "register_hook")) end
 

@@ -13,7 +13,7 @@
 --
 -- A class is a table of methods. One metatable for its instances holds the metamethods. Lua reads
 -- metamethods raw, so a definition is copied into every subclass that does not define it. A name is
--- searched in the class, in its metamethods, then in the base class.
+-- looked up in the class, in its metamethods, then in the base class.
 --
 -- Names with a meaning:
 --   init(self, ...)       the constructor; it gets the arguments: Net{width = 2} passes one
@@ -25,13 +25,13 @@
 
 local class = {}
 
-local INFO = {} -- the key under which a metatable of instances keeps what is known of its class
+local INFO = {} -- the key of a metatable of instances that holds the class's description
 
 local function raise(text)
   return require("moth.error").raise(text)
 end
 
--- What is known of a class or of an instance's class, or nil.
+-- The description of a class or of the class of an instance; nil for other values.
 local function info_of(x)
   if type(x) ~= "table" then return nil end
   local meta = getmetatable(x)
@@ -45,8 +45,8 @@ end
 
 -- ---- metamethods ----
 
--- Instances look fields up by the class, or by the function that a base brought
--- (class.lookup); what both lack is asked of the user's own __index.
+-- Instances look up fields in the class, or by the function that a base class set (class.lookup).
+-- If both lack the field, the user's own __index is called.
 local function install_index(info)
   local find, miss = info.find, info.miss
   if not miss then
@@ -80,16 +80,16 @@ local function set_meta(info, key, value)
   end
 end
 
-local unguarded = setmetatable({}, {__mode = "k"}) -- wrapped method -> as it was written
+local unguarded = setmetatable({}, {__mode = "k"}) -- wrapped method -> the user's function
 
-local misnamed = { -- what is `init` and `get` here
+local misnamed = { -- names that other languages use for `init` and `get`
   __init = "init", __init__ = "init", __getitem = "get", __getitem__ = "get", __len__ = "len",
 }
 
 local function define(self, key, value)
   local info = class_info(self)
   if misnamed[key] then
-    raise(("%s means nothing to a class; write function %s:%s(...)"):format(key, info.name,
+    raise(("%s has no meaning in a class; write function %s:%s(...)"):format(key, info.name,
       misnamed[key]))
   end
   if type(key) == "string" and key:sub(1, 2) == "__" then
@@ -113,7 +113,7 @@ local function define(self, key, value)
   end
 end
 
--- ---- making classes ----
+-- ---- creating classes ----
 
 local function construct(self, ...)
   local info = class_info(self)
@@ -124,9 +124,9 @@ local function construct(self, ...)
   return object
 end
 
-class.construct = construct -- which stack.lua knows by sight
+class.construct = construct -- stack.lua compares with it
 
-local class_meta = { -- of every class; each has its own copy with its own __index
+local class_meta = { -- each class has a copy of this with its own __index
   __newindex = define,
   __call = construct,
 }
@@ -148,13 +148,13 @@ local function mix(self, mixin)
   class_info(self).mixins[mixin] = true
 end
 
-local Object -- the class of which all are made
+local Object -- the base of all classes
 
---- Makes a class.
+--- Creates a class.
 -- @param name   its name, for messages and printing
 -- @param base   the class to inherit from (any class of Moth; default: none)
 -- @param ...    mixins: tables whose functions the class also gets
--- @return the class; calling it makes an instance
+-- @return the class; a call of it creates an instance
 local function new_class(name, base, ...)
   if type(name) ~= "string" or name == "" then
     raise("bad argument 'name' to 'class' (a string is needed, got " ..
@@ -198,12 +198,12 @@ Object = new_class("Object")
 function Object:init() end
 function Object:__tostring() return class.typename(self) end
 
---- The class whose instances have no other: every class inherits from it.
+--- The common base class: every class inherits from it.
 class.Object = Object
 
 --- Lets instances of a class and of its subclasses find all fields through one function.
 -- @param self  the class
--- @param find  function(object, key); it looks into the class itself
+-- @param find  function(object, key); it also searches the class
 function class.lookup(self, find)
   local info = class_info(self)
   info.find = find
@@ -211,12 +211,12 @@ function class.lookup(self, find)
   for sub in pairs(info.subclasses) do class.lookup(sub, find) end
 end
 
---- Makes an instance one of another class.
+--- Changes the class of an instance.
 function class.become(object, wanted)
   setmetatable(object, class_info(wanted).meta)
 end
 
--- ---- asking ----
+-- ---- queries ----
 
 --- The class of an instance, or nil.
 function class.of(object)
@@ -230,7 +230,7 @@ function class.base(self)
   return info and info.base
 end
 
---- Is x a class (not an instance of one)?
+--- Returns true if x is a class, not an instance.
 function class.isclass(x)
   return class_info(x) ~= nil
 end
@@ -241,7 +241,8 @@ function class.typename(x)
   return info and info.name
 end
 
---- Is `object` an instance of `wanted`, or of a class that inherits from it or mixed it in?
+--- Returns true if `object` is an instance of `wanted`, or of a class that inherits from it or
+-- mixed it in.
 function class.isinstance(object, wanted)
   local info = info_of(object)
   if not info or info.class == object then return false end
@@ -252,7 +253,7 @@ function class.isinstance(object, wanted)
   return false
 end
 
---- Does a class inherit from another (or is it the same)?
+--- Returns true if a class inherits from another, or is the same class.
 function class.issubclass(self, wanted)
   local info = class_info(self)
   while info do
@@ -282,14 +283,14 @@ end
 --- Raises the error for a method that a subclass must have and lacks.
 -- @param object  the instance
 -- @param name    the method's name
--- @param form    how it should look, e.g. ":forward(input)"
+-- @param form    how to call it, e.g. ":forward(input)"
 function class.abstract(object, name, form)
   local info, names = info_of(object), {}
   local abstract = info
   while abstract and rawget(abstract.class, name) == nil do
     abstract = abstract.base and class_info(abstract.base)
   end
-  -- The near misses are sought in the user's classes, below the one that declares the method.
+  -- Similar names are searched in the user's classes: the subclasses of the class that declares it.
   local walk = info
   while walk and walk ~= abstract do
     for key, value in pairs(walk.class) do
@@ -298,23 +299,23 @@ function class.abstract(object, name, form)
     walk = walk.base and class_info(walk.base)
   end
   local hint = require("moth.error").nearest(name, names)
-  if info.meta["__" .. name] then hint = ("; __%s is not asked for it"):format(name) end
+  if info.meta["__" .. name] then hint = ("; __%s is not called for it"):format(name) end
   raise(("class '%s' has no method '%s'%s"):format(info.name, form or name, hint))
 end
 
 -- ---- methods called by '.' ----
 
---- The function as it was written.
+--- The user's function behind a wrapped method.
 function class.written(fn)
   return unguarded[fn] or fn
 end
 
--- By the function as it was written: its name, and what objects of its class are called.
+-- By the user's function: its name, and the name of an object of its class in messages.
 local names, shown_as = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
 local function no_self(fn) require("moth.error").no_self(names[fn], shown_as[fn]) end
 
--- `forward` and `step` are called often: they are wrapped without `...`, which costs.
+-- `forward` and `step` are called often, so their wrapper has no `...`, which would be slow.
 local function too_much(self, fn, most)
   raise(("%s takes %d value%s, got more"):format(class.typename(self) or names[fn], most,
     most == 1 and "" or "s"))
@@ -351,11 +352,11 @@ local function guarded(name, fn, shown, own)
   end
 end
 
---- Lets a class's public methods say so when they are called by '.' instead of ':', and its
--- `forward` when it is given too much.
+--- Makes the public methods of a class raise a clear error when they are called with '.' instead of
+-- ':', and `forward` when it gets too many arguments.
 -- @param self   the class, with all its methods
--- @param shown  what its instances are called in examples: "net"
--- @param own    function(name, fn): the guard of one method, or nil for the usual one; optional
+-- @param shown  the name of an instance in examples: "net"
+-- @param own    function(name, fn): the check of one method, or nil for the usual check; optional
 function class.guard(self, shown, own)
   for name, fn in pairs(self) do
     if type(fn) == "function" and name ~= "init" and name ~= "signature" and not unguarded[fn]

@@ -1,9 +1,10 @@
 --- coroutines.lua -- grad modes and scopes of coroutines other than the main one.
 --
--- The core checks which coroutine runs and keeps separate modes for each (core/base/coroutine.c).
--- At the first use, this file finds where LuaJIT stores the running coroutine. It also creates the
--- probes which report that a coroutine has left the function that set a mode. A coroutine also
--- leaves it when it is collected, or reset and reused, as nginx does with those of its requests.
+-- The core checks which coroutine runs and stores separate modes for each (core/base/coroutine.c).
+-- At the first use, this file finds where LuaJIT stores the running coroutine. It also creates
+-- probes. A probe reports that a coroutine has left the function that set a mode. A coroutine also
+-- leaves it when it is collected, or when it is reset and reused; nginx reuses the coroutines of
+-- its requests.
 
 local ffi = require "ffi"
 local errors = require "moth.error"
@@ -16,7 +17,7 @@ local running, upvalueid = coroutine.running, debug.upvalueid
 
 local M = {}
 
--- ---- where LuaJIT keeps the running coroutine ----
+-- ---- where LuaJIT stores the running coroutine ----
 
 local function pointer(thread)
   return ffi.cast("void *", ffi.cast("uintptr_t", tonumber(("%p"):format(thread))))
@@ -27,10 +28,10 @@ local probes = {} -- token -> a function whose upvalue is open while the token i
 
 local function new_token()
   serial = serial + 1
-  return serial + 0.5 -- no integer, which some builds keep in another form
+  return serial + 0.5 -- not an integer: some builds store integers in another form
 end
 
--- Whether an upvalue is seen to be open and to be closed.
+-- Returns true if the core can tell an open upvalue from a closed one.
 local function probes_work()
   local id, token, probe
   local function inner()
@@ -43,7 +44,7 @@ local function probes_work()
   return open and C.moth_coroutine_probe(ctx, id, token) == 0 and probe() == token
 end
 
--- nginx keeps the functions of Lua under these names, and puts its own in their place.
+-- nginx renames Lua's coroutine functions to these names and replaces them.
 local function plain(name) return coroutine["_" .. name] or coroutine[name] end
 
 local function search()
@@ -61,18 +62,18 @@ local function search()
   return found == 1 and probes_work()
 end
 
-local known -- whether the search went well; nil before it
+local known -- true if the search succeeded; nil before the search
 
 local function find()
   if known == nil then known = search() end
   return known
 end
 
--- ---- functions that set a mode ----
+-- ---- modes set by a function ----
 
---- Calls f(...), which may not yield, so that no other coroutine meets what holds meanwhile.
--- @param what  what f is, for the message where it yields
--- @return what f returns
+--- Calls f(...), which may not yield: no other coroutine runs under the mode that f has set.
+-- @param what  the name of f for the error if it yields
+-- @return the results of f
 function M.without_yields(what, f, ...)
   local args, results = lib.pack(...), nil
   local ok, problem = errors.unyielding(what, function()
@@ -82,8 +83,8 @@ function M.without_yields(what, f, ...)
   return unpack(results, 1, results.n)
 end
 
---- Calls f(...) in the running coroutine, which is not the main one: what it sets until f returns
--- holds for it and for what it resumes. Returns what f returns.
+--- Calls f(...) in the running coroutine, which is not the main one. Modes set before f returns
+-- apply to this coroutine and to those that it resumes. Returns the results of f.
 -- @param name  the function that the user called, for messages
 function M.run(name, f, ...)
   if not find() then
@@ -101,18 +102,18 @@ function M.run(name, f, ...)
   return unpack(results, 2, results.n)
 end
 
--- ---- modes that are set without a function ----
+-- ---- modes set without a function ----
 
-local held = {} -- coroutines that have set one: kept until they end
+local held = {} -- coroutines that have set a mode: kept until they end
 
 local function in_nginx()
   local ngx = rawget(_G, "ngx")
   return type(ngx) == "table" and type(ngx.get_phase) == "function"
 end
 
---- What the running coroutine, not the main one, sets from here on holds until it ends.
+--- The modes that the running coroutine, not the main one, sets from now on apply until it ends.
 -- @param name  the function that the user called, for messages
--- @param form  what to write where that cannot be
+-- @param form  the alternative that the message suggests if this is not possible
 function M.hold(name, form)
   local thread = running()
   if held[thread] then return end
@@ -120,7 +121,7 @@ function M.hold(name, form)
     errors.raise(("%s sets a mode for one coroutine, which this Lua cannot tell from others; "
       .. "write %s"):format(name, form), "E_STATE")
   end
-  if in_nginx() then -- which uses the coroutine of a request for another one
+  if in_nginx() then -- nginx reuses the coroutine of a request for other requests
     if C.moth_mode(ctx, lib.modes.inside, lib.modes.ask) == 1 then return end
     errors.raise(("%s would hold for later requests of nginx too; write %s"):format(name, form),
       "E_STATE")
@@ -129,7 +130,7 @@ function M.hold(name, form)
   C.moth_coroutine_hold(ctx)
 end
 
---- Whether a coroutine other than the main one has set something that still holds for it.
+--- Returns true if a coroutine other than the main one has set a mode that still applies to it.
 function lib.others_set() return C.moth_coroutine_sweep(ctx) > 0 end
 
 function lib.on_sweep.coroutines()

@@ -2,7 +2,7 @@
 -- original, for target networks, averages of weights and layers copied from a template.
 --
 -- An object with two references is copied once, so tied weights stay tied. Functions, strings,
--- dtypes, classes and tables with a metatable of no class are shared with the original.
+-- dtypes, classes and tables whose metatable is no class are shared with the original.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -10,13 +10,14 @@ local define = require "moth.binding.define"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
-local MOST = 200 -- tables within each other
+local MOST = 200 -- the largest depth of nested tables
 
 local parameter, Module
 
 local copy
 
--- A leaf of its own. As in PyTorch a Parameter's gradient is not copied, another tensor's is.
+-- Returns a new leaf. As in PyTorch a Parameter's gradient is not copied; another tensor's gradient
+-- is.
 local function copied_tensor(x, memo, path)
   if x.requires_grad and not x.is_leaf then
     errors.raise(("deepcopy: %s%s was computed and has a history; copy x:detach()"):format(
@@ -33,7 +34,7 @@ local function copied_tensor(x, memo, path)
   memo[x] = new
   if kind then parameter.mark(new, kind) end
   if kind ~= "parameter" and x.grad then new.grad = copied_tensor(x.grad, memo, path) end
-  if memo[1] then parameter.keep(new) end -- the table's key 1: whether a module holds what is met
+  if memo[1] then parameter.keep(new) end -- memo[1]: true inside a module
   return new
 end
 
@@ -44,7 +45,7 @@ local function step(path, key)
 end
 
 local function copied_table(value, memo, path, depth)
-  if depth > MOST then errors.raise("deepcopy: tables within each other beyond " .. MOST) end
+  if depth > MOST then errors.raise("deepcopy: tables are nested deeper than " .. MOST) end
   local new = {}
   memo[value] = new
   local outside = memo[1]
@@ -89,8 +90,8 @@ local of_table = define {
 
 local M = {}
 
---- moth.deepcopy(value): a module with parameters, buffers, hooks and plain fields of its own; a
--- tensor; a plain table of such.
+--- moth.deepcopy(value): copies a module with its parameters, buffers, hooks and plain fields, a
+-- tensor, or a plain table of them.
 -- @return the copy; E_GRAPH for a tensor that was computed and has a history
 function M.deepcopy(value, ...)
   if lib.istensor(value) and select("#", ...) == 0 then return (begin(value)) end

@@ -5,33 +5,34 @@
 --     return lazy.namespace("moth.data", {}, rows)
 --
 -- A row names the source of a value: {module, field}, or {module} if the module is the value. Names
--- from one module are kept as one string, which costs the collector less. A loaded value is stored
--- in the namespace. An unknown name raises an error that suggests the nearest name.
+-- from one module are stored as one string, which costs the collector less. A loaded value is
+-- stored in the namespace. An unknown name raises an error that suggests the nearest name.
 
 local errors = require "moth.error"
 
 local lazy = {}
 
 --- Adds names that are fields of one module.
--- @param rows    name -> row; its array part holds what this adds
--- @param module  as `require` takes it; with a * in it, which stands for the name, a module each
--- @param names   the names, with spaces between. Marks say where else a function of moth is found:
---   "name:" is also a method of tensors, ":name" is only that, "name*" and "name*:" are also in
---   moth.nn.functional
+-- @param rows    name -> row; its array part stores what this function adds
+-- @param module  as for `require`; a * in it is replaced by the name, so that each name has a
+-- module
+-- @param names   the names, separated by spaces. A mark says where else the function is found:
+--   "name:" is also a method of tensors, ":name" is only a method, "name*" and "name*:" are also
+--   in moth.nn.functional
 function lazy.from(rows, module, names)
   rows[#rows + 1] = module
   rows[#rows + 1] = " " .. names .. " "
 end
 
--- By mark: how a name may be written.
+-- The marks that a name may have, by the mark that is looked up.
 local WRITTEN = {
   [""] = { " %s ", " %s:", " %s*" },
   [":"] = { " %s:", " %s*:", " :%s " },
   ["*"] = { " %s*" },
 }
 
---- The module of a name that lazy.from has added; nil for others.
--- @param mark  ":" for methods, "*" for moth.nn.functional; none: the namespace of the rows
+--- The module of a name that lazy.from has added; nil for other names.
+-- @param mark  ":" for methods, "*" for moth.nn.functional; default: the namespace of the rows
 function lazy.module(rows, name, mark)
   for _, pattern in ipairs(WRITTEN[mark or ""]) do
     local written = pattern:format(name)
@@ -66,14 +67,14 @@ local function find_row(rows, name)
   return module and require(module)[name]
 end
 
--- What there is, what the rows would give, and what only `find` knows; sorted, each name once.
+-- The names in the table, in the rows and those that only `find` knows; sorted, each once.
 local function names_of(space, rows, more)
   local list, seen = {}, {}
   local function add(name)
     if type(name) == "string" and not seen[name] then list[#list + 1], seen[name] = name, true end
   end
   for name in pairs(space) do add(name) end
-  for name in pairs(rows) do add(name) end -- not the positions of what lazy.from has added
+  for name in pairs(rows) do add(name) end -- skip the array part, which lazy.from uses
   lazy.each(rows, add)
   for _, name in ipairs(more.names and more.names() or {}) do add(name) end
   for _, name in ipairs(more.also or {}) do add(name) end
@@ -81,16 +82,17 @@ local function names_of(space, rows, more)
   return list
 end
 
---- Lets a table find further names; it is the result, and a function that lists all its names.
--- @param path   what messages call it: "moth.nn"
--- @param space  the table, with what is there already
+--- Makes a table load names at their first use. Returns the table, and a function that lists all
+-- its names.
+-- @param path   the namespace's name in messages: "moth.nn"
+-- @param space  the table, which may have fields
 -- @param rows   name -> row
--- @param more   what only some namespaces need, optional:
---   find(name)   what no row has; nil if there is no such name
---   names()      lists those names, and the list `also` some that it leaves out
---   found(value) is called with each value that is found
---   guesses(names, wrong)  lists those of the names that are worth guessing
---   hint         stands at the end of the error
+-- @param more   fields that only some namespaces need:
+--   find(name)   the value of a name that no row has; nil if there is no such name
+--   names()      lists the names that `find` knows, and a second list `also` that is not shown
+--   found(value) is called with each loaded value
+--   guesses(names, wrong)  lists the names that a message may suggest
+--   hint         the end of the error message
 function lazy.namespace(path, space, rows, more)
   more = more or {}
   local function names() return names_of(space, rows, more) end
@@ -100,7 +102,7 @@ function lazy.namespace(path, space, rows, more)
     errors.raise(("%s has no '%s'%s%s"):format(path, name, instead and "; " .. instead
       or errors.nearest(name, known), more.hint or ""))
   end
-  local own = {} -- what was found; in the namespace a user's may stand instead
+  local own = {} -- loaded values; the user may have overwritten them in the namespace
   local function built_in(name)
     local value = own[name]
     if value == nil then value = find_row(rows, name) end
@@ -110,7 +112,7 @@ function lazy.namespace(path, space, rows, more)
   end
   return setmetatable(space, {
     __names = names, -- for completion
-    __built_in = built_in, -- what a name stands for, whatever was put in its place
+    __built_in = built_in, -- the built-in value of a name, even if the user has overwritten it
     __tostring = function() return path end,
     __index = function(_, name)
       if type(name) ~= "string" then return nil end

@@ -8,9 +8,9 @@ local system = require "moth.base.system"
 local windows = system.windows
 local machine = {}
 
--- A function of the C library, declared when it is first wanted and no more than once: what is
--- declared stays for good. On Windows it is the C runtime's, with an underscore; that _mkdir takes
--- no mode does no harm.
+-- Returns a function of the C library. It is declared at its first use, and only once: a
+-- declaration is never freed. On Windows the name in the C runtime begins with an underscore, and
+-- _mkdir ignores the mode.
 local declared = {}
 
 local function of_c(name, declaration)
@@ -23,13 +23,14 @@ local function of_c(name, declaration)
   return ffi.C["moth_" .. name]
 end
 
---- Whether a file descriptor is a terminal.
+--- Returns true if a file descriptor is a terminal.
 function machine.is_terminal(fd) return of_c("isatty", "int $(int fd)")(fd) ~= 0 end
 
 local Window = not windows and ffi.typeof "struct { uint16_t rows, columns, x, y; }"
 local WINDOW_SIZE = jit.os == "OSX" and 0x40087468 or 0x5413 -- TIOCGWINSZ
 
---- The columns of the terminal: as COLUMNS says, else as standard output's; nil: there is none.
+--- The number of columns of the terminal: COLUMNS, else the width of standard output; nil without a
+-- terminal.
 function machine.columns()
   local said = tonumber(os.getenv "COLUMNS")
   if said and said >= 20 then return math.floor(said) end
@@ -40,23 +41,24 @@ function machine.columns()
   return window.columns
 end
 
---- The number of this process.
+--- The process id.
 function machine.process() return of_c("getpid", "int $(void)")() end
 
---- Makes a folder that only its owner may enter, unless there is one.
+--- Creates a folder that only its owner may enter, unless it exists.
 function machine.make_folder(path)
   of_c("mkdir", "int $(const char *path, uint32_t mode)")(path, 448)
 end
 
---- Where a user's files of a kind lie: `below` of the home directory, on Windows the local
--- application data whatever the kind. Nil where there is no home.
+--- The folder for a user's files of one kind: `below` in the home directory; on Windows always the
+-- local application data. Nil without a home directory.
 function machine.user_folder(below)
   local home = os.getenv(windows and "LOCALAPPDATA" or "HOME")
   if not home or home == "" then return nil end
   return windows and home or home .. "/" .. below
 end
 
---- The name of the processor and the number of logical cores; nil where the system does not say.
+--- The name of the processor and the number of logical cores; nil if the system does not report
+-- them.
 function machine.processor()
   if windows then
     return os.getenv "PROCESSOR_IDENTIFIER", tonumber(os.getenv "NUMBER_OF_PROCESSORS")
@@ -78,9 +80,9 @@ function machine.output_of(command)
   return line ~= "" and line or nil
 end
 
--- ---- what is in a folder ----
+-- ---- folders ----
 
-local MOST = 10000 -- entries that are read
+local MOST = 10000 -- the largest number of entries read
 
 local function posix_entries(folder, list)
   local directory = of_c("opendir", "void *$(const char *path)")(folder)
@@ -112,7 +114,7 @@ local function windows_entries(folder, list)
   of_c("findclose", "int $(intptr_t search)")(search)
 end
 
---- What is in a folder, without order: {name, is_folder} tables; none where it cannot be read.
+--- The entries of a folder, unsorted: {name, is_folder} tables; empty if it cannot be read.
 function machine.entries(folder)
   local list = {}
   local read = windows and windows_entries or posix_entries

@@ -1,8 +1,8 @@
 --- recent.lua -- caches that are emptied after a few collections.
 --
--- Each collection walks over all of Lua's heap. So a value that can be computed again is kept for a
--- few collections only. The same holds for the modules below, which write functions and messages
--- and hold no state, if only Moth uses them. A module that a program has required stays in
+-- Each collection visits all of Lua's heap. So a value that can be computed again is cached for a
+-- few collections only. The same applies to the modules below, if only Moth uses them: they write
+-- functions and messages and have no state. A module that the program has required stays in
 -- package.loaded, with all fields that the program set.
 
 local TOOLS = {
@@ -10,13 +10,13 @@ local TOOLS = {
   ["moth.binding.registry"] = true, ["moth.binding.writer"] = true,
 }
 local HINTS = "^moth%.error%.instead%f[.%z]" -- moth.error.instead and its files
-local ROUNDS = 16 -- collections from one look at what is wanted to the next
+local ROUNDS = 16 -- collections between two checks of which values were used
 
 local recent = {}
 
 local now, before, rounds = {}, {}, 0
 
---- make(key), kept while it is asked for.
+--- Returns make(key). The value is cached as long as it is used.
 function recent.of(key, make)
   local value = now[key]
   if value == nil then
@@ -27,8 +27,8 @@ function recent.of(key, make)
   return value
 end
 
---- Whether a module goes while no program has required it. Moth's own `require` (init.lua) keeps
--- such modules out of package.loaded.
+--- Returns true if a module is unloaded unless the program has required it. Moth's own `require`
+-- (init.lua) does not put these modules into package.loaded.
 function recent.goes(name) return TOOLS[name] or name:find(HINTS) ~= nil end
 
 --- Counts a collection.

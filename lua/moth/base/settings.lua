@@ -30,12 +30,12 @@ settings.set_default_dtype = define {
   end,
 }
 
---- The device of tensors that are made without one: the CPU unless changed.
+--- The device of tensors that are created without `device`: the CPU unless changed.
 function settings.get_default_device()
   return device.by_code[tonumber(C.moth_default_device(ctx, -1))]
 end
 
---- Sets the device of tensors that are made without one, also by layers.
+--- Sets the device of tensors that are created without `device`, also by layers.
 settings.set_default_device = define {
   name = "set_default_device",
   doc = "Sets the device of tensors made without `device`, by moth.zeros and other factories, "
@@ -48,15 +48,15 @@ settings.set_default_device = define {
   end,
 }
 
---- How many threads one op may use: as set, or MOTH_NUM_THREADS, or OMP_NUM_THREADS, or as many as
--- the processors that this process may use.
+--- The number of threads that one op may use: as set, else MOTH_NUM_THREADS, else OMP_NUM_THREADS,
+-- else the number of processors that this process may use.
 function settings.get_num_threads() return C.moth_get_num_threads() end
 
---- Sets how many threads one op may use.
+--- Sets the number of threads that one op may use.
 settings.set_num_threads = define {
   name = "set_num_threads",
-  doc = "Sets how many threads one op may use, in this process; 0 or 1: the calling one alone. "
-    .. "Results do not depend on it. MOTH_NUM_THREADS in the environment says it beforehand.",
+  doc = "Sets how many threads one op may use in this process; 0 or 1: only the calling thread. "
+    .. "Results do not depend on it. The environment variable MOTH_NUM_THREADS sets the default.",
   examples = "1",
   args = { { "int", "n", "threads" } },
   run = function(n)
@@ -69,17 +69,18 @@ settings.set_num_threads = define {
 
 local PRECISIONS = { [0] = "highest", "high", "medium" }
 
---- How exact products of f32 matrices on a GPU are: as set_float32_matmul_precision said.
+--- The precision of float32 matrix products on a GPU: the last value of
+-- set_float32_matmul_precision.
 function settings.get_float32_matmul_precision()
   return PRECISIONS[tonumber(C.moth_float32_precision(ctx, -1))]
 end
 
---- Sets how exact products of f32 matrices on a GPU are.
+--- Sets the precision of float32 matrix products on a GPU.
 settings.set_float32_matmul_precision = define {
   name = "set_float32_matmul_precision",
-  doc = "Sets how exact products of f32 matrices on a GPU are: 'highest' (24 bits, the default) or "
-    .. "'high' and 'medium' (TF32: factors of 11 bits, several times faster). The CPU's have "
-    .. "all bits in any case.",
+  doc = "Sets the precision of f32 matrix products on a GPU: 'highest' (24 bits, the default) or "
+    .. "'high' and 'medium' (TF32: factors of 11 bits, several times faster). On the CPU "
+    .. "they always have 24 bits.",
   examples = "'highest'",
   args = { { "string", "precision", "'highest', 'high' or 'medium'" } },
   run = function(precision)
@@ -94,39 +95,40 @@ settings.set_float32_matmul_precision = define {
   end,
 }
 
---- Whether results must be the same bits again: as use_deterministic_algorithms said.
+--- Returns true if use_deterministic_algorithms(true) holds.
 function settings.are_deterministic_algorithms_enabled()
   return C.moth_deterministic(ctx, -1) == 1
 end
 
---- Sets whether results must be the same bits again.
+--- Sets if the same call on the same machine must return the same bits.
 settings.use_deterministic_algorithms = define {
   name = "use_deterministic_algorithms",
-  doc = "Sets whether the same call on the same machine must give the same bits. Moth's own "
-    .. "kernels always do, on the CPU with any number of threads and on a GPU: nothing is added up "
-    .. "in the order in which threads happen to come. So do the convolutions that cuDNN is asked "
-    .. "for. With this on, cuBLASLt is held to it too: it may not add the parts of a product up in "
-    .. "the result itself; and attention is not cuDNN's, which adds up the gradient of queries in "
-    .. "any order. No op is refused.",
+  doc = "Sets whether the same call on the same machine must return the same bits. Moth's "
+    .. "kernels always do, on the CPU and on a GPU: sums do not depend on the number and the "
+    .. "order of threads. The cuDNN convolutions that Moth calls are deterministic "
+    .. "too. With `mode` true, cuBLASLt may not add partial products into the "
+    .. "result, and attention does not use cuDNN, which adds the gradient of queries in "
+    .. "any order. No op raises.",
   examples = "false",
   args = {
     { "bool", "mode", "must they?" },
-    { "bool", "warn_only", "taken along from PyTorch: no op raises", default = false },
+    { "bool", "warn_only", "ignored, accepted as in PyTorch: no op raises", default = false },
   },
   run = function(mode) C.moth_deterministic(ctx, mode and 1 or 0) end,
 }
 
---- The code of the last error that Moth raised in this state, e.g. "E_SHAPE"; "OK" if none was.
+--- The code of the last error that Moth raised in this Lua state, e.g. "E_SHAPE"; "OK" if there was
+-- none.
 function settings.errcode() return errors.code() end
 
---- Whether a value is a tensor.
+--- Returns true if a value is a tensor.
 function settings.is_tensor(x) return lib.istensor(x) end
 
 local function need_tensor(fname, x)
   if not lib.istensor(x) then errors.refuse(fname, "input", "a tensor is needed", x, "E_TYPE") end
 end
 
---- Whether a tensor's dtype is one of the float dtypes.
+--- Returns true if a tensor has a floating-point dtype.
 function settings.is_floating_point(x)
   need_tensor("is_floating_point", x)
   return x:is_floating_point()
@@ -138,20 +140,20 @@ function settings.numel(x)
   return x:numel()
 end
 
---- The name of a value's class, "Tensor" for tensors, else Lua's type.
+--- The name of a value's class: "Tensor" for tensors; for other values Lua's type.
 function settings.typename(x)
   if lib.istensor(x) then return "Tensor" end
   return class.typename(x) or type(x)
 end
 
---- This Lua state's `moth_ctx *`, as a number: a host that has several stops one of them from
--- another thread by moth_cancel(ctx, 1), and its next op fails.
+--- The address of this Lua state's `moth_ctx`, as a number. A host with several Lua states stops
+-- one of them from another thread by moth_cancel(ctx, 1); the next op of that state fails.
 function settings.context() return tonumber(ffi.cast("uintptr_t", ctx)) end
 
 local token = ffi.new("uint64_t[1]")
 
---- A token by which another Lua state, also on another thread, opens this tensor: a string. It is
--- good for one moth.open_token; the opened tensor shares the bytes and has no history.
+--- A string by which another Lua state, also on another thread, opens this tensor. It is valid for
+-- one call of moth.open_token. The opened tensor shares the memory and has no history.
 function settings.token(x)
   if not lib.istensor(x) then
     errors.refuse("token", "x", "a tensor is needed", x, "E_TYPE")
@@ -160,7 +162,7 @@ function settings.token(x)
   return (tostring(token[0]):gsub("ULL$", ""))
 end
 
---- The tensor behind a token.
+--- The tensor that a token names.
 function settings.open_token(text)
   local digits = type(text) == "string" and text:match("^%d+$")
   if not digits then

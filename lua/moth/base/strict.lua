@@ -5,8 +5,8 @@
 
 local WORDS = { True = "true", False = "false", None = "nil, or moth.none in a list of arguments" }
 
---- Lets reading the globals True, False and None raise with the word that Lua has for them. A
--- metatable that _G has already is kept, and asked for all other names.
+--- Makes a read of the globals True, False and None raise an error with Lua's word. If _G has a
+-- metatable, it is kept and serves all other names.
 return function()
   local meta = getmetatable(_G)
   if meta == nil then

@@ -6,8 +6,8 @@ local windows = jit.os == "Windows"
 return {
   windows = windows,
   library = windows and "libmoth.dll" or "libmoth.so",
-  found_as = windows and "libmoth" or "moth", -- for ffi.load, which looks where the system does
+  found_as = windows and "libmoth" or "moth", -- for ffi.load, which searches the system's folders
   build = windows and "build-windows/" or "build/", -- of a checkout
-  root = windows and "^%a?:?[/\\]" or "^/", -- what begins a path that depends on no folder
+  root = windows and "^%a?:?[/\\]" or "^/", -- the beginning of an absolute path
   getcwd = windows and "_getcwd" or "getcwd",
 }

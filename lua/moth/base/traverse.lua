@@ -1,16 +1,16 @@
---- traverse.lua -- pairs and next that LuaJIT does not compile, for versions where compiled ones
--- crash.
+--- traverse.lua -- pairs and next that LuaJIT does not compile, for versions in which the compiled
+-- functions crash.
 --
 -- LuaJIT 2.1 beta 3 (Debian 12) may crash in a compiled traversal of a table (its issue 829; see
--- core/host/traverse.c). With it this file replaces the globals for the life of the Lua state. On
--- ARM any code that it compiles may crash (the golden values do), so there its compiler is off; the
--- globals are replaced in case a program turns it on.
+-- core/host/traverse.c). In this version, this file replaces the globals for the life of the Lua
+-- state. On ARM all code that it compiles may crash (the golden values do), so its compiler is off
+-- there; the globals are replaced in case a program turns it on.
 
 local system = require "moth.base.system"
 
---- Keeps this LuaJIT from compiling what may crash.
+--- Keeps this LuaJIT from compiling pairs and next.
 -- @param path    the library
--- @param anchor  what stays in the state: the function found is in its field `next`
+-- @param anchor  a table that lives as long as the state; its field `next` stores the function
 return function(path, anchor)
   if anchor.next or not jit.version:find("beta3", 1, true) then return end
   if jit.arch == "arm64" then jit.off() end

@@ -3,7 +3,7 @@
 
 local errors = require "moth.error"
 
---- Writes a warning with the user's line to stderr.
+--- Writes a warning to stderr, with the position in the user's code.
 -- @param text  what is wrong, without a newline
 return function(text)
   if type(text) ~= "string" then

@@ -3,7 +3,7 @@
 
 local alias = {}
 
--- The op: its other names.
+-- op -> its other names
 local ROWS = {
   cat = "concat concatenate", vstack = "row_stack", outer = "ger", clamp = "clip",
   abs = "absolute", neg = "negative", trunc = "fix", mul = "multiply", div = "divide true_divide",
@@ -20,14 +20,14 @@ for op, others in pairs(ROWS) do
 end
 table.sort(names)
 
---- The name of the op that has another name too, also of its in-place form; nil for other names.
+--- The op of which this is another name, also for in-place forms; nil if it is not another name.
 function alias.op(name)
   local bare = name:match "^(.*[^_])_$"
   if bare and op_of[bare] then return op_of[bare] .. "_" end
   return op_of[name]
 end
 
---- All other names, sorted, without those of in-place forms.
+--- All other names, sorted, without in-place forms.
 function alias.names() return names end
 
 return alias

@@ -1,7 +1,7 @@
 --- bind.lua -- creates the Lua function of an op from its record in the registry.
 --
--- writer.lua writes an op's function at its first use, from the record (registry.lua). This file
--- has the tools that these functions share, and the tables that hold them.
+-- writer.lua generates an op's function at its first use, from the record (registry.lua). This file
+-- has the helpers that these functions share, and the tables that store them.
 
 local ffi = require "ffi"
 local alias = require "moth.binding.alias"
@@ -20,32 +20,32 @@ local bind = {}
 
 local state = { calls = 0 }
 
--- ---- what the written functions call ----
+-- ---- called by the generated functions ----
 
-local T = setmetatable({}, {__index = calls}) -- their tools
+local T = setmetatable({}, {__index = calls}) -- the helpers
 T.C, T.ctx, T.Handle, T.istype, T.int64 = C, ctx, Handle, ffi.istype, lib.int64
 T.live, T.none, T.NONE, T.state = lib.live, lib.none, lib.NONE, state
 T.due, T.adopt, T.recover = lib.due, lib.adopt, lib.recover
 T.require_grad = function(x) x.requires_grad = true end
 
---- A call of an op with a tensor in the place of its number.
+--- A call of an op with a tensor for a number argument.
 function T.valued(sig, ...) return (require("moth.functions.valued")[sig.op_name](sig, ...)) end
 
---- What is due after an op with a list of results.
+--- Runs a due sweep after an op that returns a list.
 function T.due_list(list)
   for k = 1, lib.trace and #list or 1 do lib.due(list[k]) end
 end
 T.dtypes, T.devices = dtype.codes, device.codes
 
---- Raises the error of a failed call, unless it was refused for a sparse tensor, for integers or
--- for a 0-d tensor, for which the op has another meaning: then its results.
+--- Raises the error of a failed call. If the op raised for a sparse tensor, for integers or for a
+-- 0-d tensor, and has another definition for it, returns the results of that definition.
 function T.failed(sig, status, ...)
   if status == C.MOTH_E_DTYPE or status == C.MOTH_E_SHAPE then
     local text, arg = ffi.string(C.moth_error(ctx, 1)), ffi.string(C.moth_error_arg(ctx))
     local other = status == C.MOTH_E_DTYPE and "moth.functions.integral" or "moth.functions.single"
     local y, more = require(other).instead(sig, ...)
     if y ~= nil then return y, more end
-    if ffi.string(C.moth_error_arg(ctx)) ~= arg then -- ops have run: the error is gone
+    if ffi.string(C.moth_error_arg(ctx)) ~= arg then -- an op has run: the error is cleared
       local shown = rawget(sig, "shown_args")
       errors.argument(sig.name, shown and shown[arg] or arg, text,
         ffi.string(C.moth_error_name(status)))
@@ -61,7 +61,7 @@ end
 
 local number = ffi.new("moth_slot[1]")
 
---- Makes a number the operand `which`.
+--- Stores a number as the operand `which`.
 function T.operand(sig, i, which, v)
   local kind, status = type(v), nil
   if kind == "number" then
@@ -79,7 +79,7 @@ function T.operand(sig, i, which, v)
   if status < 0 then errors.status(status, sig.name, sig.args[i].name) end
 end
 
---- Makes room for n handles in a list's buffer.
+--- Grows a list's buffer to n handles.
 function T.reserve(buffer, n)
   if n > buffer.room then
     buffer.room = n * 2
@@ -89,9 +89,9 @@ end
 
 local hidden, one_slot = {}, lib.slots(1)
 
-local FLOATS = C.MOTH_F16 -- the first of the float dtypes
+local FLOATS = C.MOTH_F16 -- the first floating-point dtype
 
--- Runs one of the ops that shift positions.
+-- Runs an op that shifts positions by 1.
 local function shift(name, sig, arg, x, again)
   local op = hidden[name] or C.moth_op_find(name)
   hidden[name] = op
@@ -106,15 +106,15 @@ local function shift(name, sig, arg, x, again)
   errors.status(status, sig.name, arg, x)
 end
 
--- Targets among which 0 is one that counts for nothing.
+-- Replaces the ignored target 0 by NOTHING.
 local function without_zeros(v)
   if lib.inspect(v).dtype == C.MOTH_BOOL then return v end -- refused later
   v = bind.ops.cast(v, dtype.by_name.int64)
   return bind.ops.masked_fill(v, bind.ops.eq(v, 0), calls.NOTHING)
 end
 
---- Positions from 1 on, as the user gave them in argument i, as the core's.
--- @param ignored  the ignore_index next to them, where there is one
+--- Converts the positions in argument i, which count from 1, to the core's, which count from 0.
+-- @param ignored  the ignore_index of the same call, if the op has one
 function T.to_index(sig, i, v, ignored)
   local arg = sig.args[i]
   if lib.is_plain(v) then
@@ -129,7 +129,7 @@ function T.to_index(sig, i, v, ignored)
   return shift(sig.shift, sig, arg.name, v)
 end
 
---- The same for a list of integer tensors, masks and `false` for a whole dimension.
+--- Like to_index, for a list of integer tensors, masks and `false` for a whole dimension.
 function T.to_indices(sig, i, v)
   if not lib.is_plain(v) then T.bad(sig, i, v) end
   local list, aname = {}, sig.args[i].name
@@ -140,7 +140,7 @@ function T.to_indices(sig, i, v)
         x = (require "moth.tensor.create").integers(x, sig.name, aname)
       end
       if not lib.istensor(x) then T.bad(sig, i, v) end
-      if lib.inspect(x).dtype == C.MOTH_U8 then -- a mask elsewhere: it may not pass for positions
+      if lib.inspect(x).dtype == C.MOTH_U8 then -- a mask in PyTorch: no positions
         errors.argument(sig.name, aname, "an index is an int64 or bool tensor, got "
           .. errors.describe(x) .. "; convert a mask with :bool(), positions with :long()",
           "E_DTYPE")
@@ -152,14 +152,14 @@ function T.to_indices(sig, i, v)
   return list
 end
 
---- The state of a generator.
+--- Returns the state of a generator.
 function T.to_generator(sig, i, v)
   local x = calls.state_of(v)
   if not x then T.bad(sig, i, v) end
   return x
 end
 
---- Positions that the core returned, from 1 on; into `target` if the user named one.
+--- Converts positions that the core returned to count from 1; writes them to `target` if given.
 function T.from_index(sig, y, target)
   local x = shift("from_index", sig, nil, y)
   if not target then return x end
@@ -167,7 +167,7 @@ function T.from_index(sig, y, target)
   return target
 end
 
---- The op for tensors where an op takes numbers, under the name that the user wrote.
+--- The op for tensor bounds in place of numbers, with the name that the user called.
 function T.overload(sig, min, max)
   if ffi.istype(Handle, min) and min._gen == 0 then T.bad(sig, 2, min) end
   if ffi.istype(Handle, max) and max._gen == 0 then T.bad(sig, 3, max) end
@@ -187,18 +187,19 @@ local function described(sig)
   return (registry().describe(sig.op_name))
 end
 
--- A signature that is read from the registry when more than its name is asked for.
+-- A signature of which only the name is known. Its other fields are read from the registry at first
+-- use.
 local shortened = {
   __index = function(sig, key)
     return (recent.of(sig, described)[key])
   end,
 }
 
--- The signature of an op, for users under the name `shown`; nil if there is no op of that name.
+-- The signature of an op with the name `shown` in messages; nil if there is no such op.
 local function signature_of(name, shown)
   if C.moth_op_find(name) == nil then return nil end
   local sig = setmetatable({ op_name = name, name = shown or name }, shortened)
-  sig.shift = sig.shift -- which a call asks for
+  sig.shift = sig.shift -- calls read this field
   return sig
 end
 
@@ -214,13 +215,13 @@ local function build(sig)
   return chunk(sig, sig.op, lib.slots(math.max(sig.nslots, 1)), T, B)
 end
 
-local signatures = setmetatable({}, { __mode = "k" }) -- function -> what help shows of it
+local signatures = setmetatable({}, { __mode = "k" }) -- function -> the signature that help shows
 
---- Makes a function known to help: its signature with doc, examples, outputs and so on, or a
--- record of which record.read(record) makes that.
+--- Registers a function for help: its signature with doc, examples, outputs and so on, or a record
+-- whose record.read(record) returns the signature.
 function bind.register(fn, sig) signatures[fn] = sig end
 
---- The signature that a record stands for.
+--- The signature of a record.
 function bind.read(record)
   if not rawget(record, "read") then return record end
   return (recent.of(record, record.read))
@@ -232,7 +233,7 @@ function bind.signature(fn)
   return sig and bind.read(sig)
 end
 
---- name -> function, for every op, hidden ones and in-place forms too; written at first use.
+--- name -> function of every op, also hidden ones and in-place forms; generated at first use.
 bind.ops = setmetatable({}, {
   __index = function(ops, name)
     local sig = type(name) == "string" and signature_of(name)
@@ -244,7 +245,7 @@ bind.ops = setmetatable({}, {
   end,
 })
 
---- An op under the name that users know, for functions made of several ops: max of max_dim.
+--- An op with the name that users call, for functions made of several ops: max of max_dim.
 function bind.as(name, shown, args)
   local sig = signature_of(name, shown)
   sig.shown_args = args or false
@@ -253,7 +254,8 @@ function bind.as(name, shown, args)
   return fn
 end
 
---- bind.under("max").max_dim is the op max_dim as bind.as gives it, bound at its first use.
+--- bind.under("max").max_dim is the op max_dim named "max" in messages (see bind.as), bound at
+-- first use.
 function bind.under(shown)
   return setmetatable({}, { __index = function(own, name)
     local fn = bind.as(name, shown)
@@ -262,14 +264,14 @@ function bind.under(shown)
   end })
 end
 
---- The Lua text of an op's function.
+--- The generated Lua code of an op's function.
 function bind.text(name)
   local sig = signature_of(name)
   return sig and require("moth.binding.writer").source(sig)
 end
 
--- The op that has this other name, under it; nil if there is none (the name of an in-place form
--- is made from the other, and not every op has one).
+-- The op of which `name` is another name, bound with that name; nil if there is none. The other
+-- name of an in-place form is derived, and not every op has an in-place form.
 local function aliased(name)
   local known = alias.op(name)
   if not registry().has(known) then return nil end
@@ -278,20 +280,20 @@ local function aliased(name)
   return fn
 end
 
---- The op of that name if users may call it, else nil.
+--- The op with this name if it is public, else nil.
 function bind.public(name)
   if registry().is_public(name) then return bind.ops[name] end
   if alias.op(name) and not registry().has(name) then return aliased(name) end
 end
 
---- Is there an op of that name?
+--- Returns true if there is an op with this name.
 function bind.is_op(name) return C.moth_op_find(name) ~= nil end
 
---- What is written in Lua, as lazy.from keeps it: init.lua lists it. Names with the mark ":" are
--- methods of tensors, as name_method of their module where there is one.
+--- The functions written in Lua, in the format of lazy.from: init.lua lists them. Names with the
+-- mark ":" are tensor methods; a module may define name_method for the method.
 bind.written = {}
 
---- The op that is the method of that name, x:name(), else nil.
+--- The op that is the tensor method x:name(), else nil.
 function bind.method(name)
   local module = lazy.module(bind.written, name, ":")
   if module then
@@ -310,13 +312,13 @@ local function read_names()
   table.sort(all_methods)
 end
 
---- The names of all ops that users may call, sorted.
+--- The names of all public ops, sorted.
 function bind.names()
   if not all_names then read_names() end
   return all_names
 end
 
---- The names of those that are methods of tensors too.
+--- The names of the public ops that are also tensor methods.
 function bind.method_names()
   if not all_methods then read_names() end
   return all_methods

@@ -10,51 +10,51 @@ local format = string.format
 
 local calls = {}
 
---- Passed in the place after the last argument: tables are sorted already.
+--- Passed after the last argument: tables of arguments are already sorted into positions.
 calls.RESOLVED = {}
---- The same, and a collection has been tried.
+--- Like RESOLVED; a collection has also been tried.
 calls.AGAIN = {}
 
---- Returns what it is given. `return T.results(f(x))` keeps the frame, which stack.lua reads;
--- `return f(x)` drops it.
+--- Returns its arguments. `return T.results(f(x))` keeps the frame, which stack.lua reads; `return
+-- f(x)` drops the frame.
 function calls.results(...) return ... end
 
---- How many numbers one call may take in place of tensors.
+--- The largest number of tensor arguments of one call that may be numbers.
 calls.OPERANDS = 4
 
---- What an ignore_index of 0 becomes, and what targets hold in its place: a number that no position
--- is. The core counts from 0.
+--- The core's value for an ignore_index of 0, and for the targets of that value. The core counts
+-- from 0, so 0 would be a position; this number is never one.
 calls.NOTHING = -2 ^ 53
 
--- ---- values; all but fill_long allocate nothing ----
+-- ---- values: only fill_long allocates ----
 
 local USUAL = 64
 
---- How many numbers the buffer of a list has room for; calls.fill_long takes longer lists.
+--- The capacity of a list's buffer; calls.fill_long reads longer lists.
 calls.USUAL = USUAL
 
---- Whether a value is a number without fraction, of at most 2^53.
+--- Returns true for an integer with an absolute value of at most 2^53.
 local function whole(v)
   return type(v) == "number" and v % 1 == 0 and v <= 2 ^ 53 and v >= -2 ^ 53
 end
 calls.whole = whole
 
---- Whether a value is a plain table or a Size: a module or a dataset is no list of integers, even
--- an empty one.
+--- Returns true for a plain table or a Size. A module or a dataset is no list of integers, even if
+-- it is empty.
 local function is_list(v)
   return type(v) == "table" and (getmetatable(v) == nil or size.is(v))
 end
 calls.is_list = is_list
 
---- Whether a value stands behind the end of a list, {2, nil, 3} has the length 1, or before its
--- beginning, as of one that counts from 0. Looks a few places ahead; the length is given.
+--- Returns true if a list has a value after its end ({2, nil, 3} has the length 1) or before its
+-- beginning (a list that counts from 0). Checks a few places after the length n.
 function calls.has_hole(v, n)
   return type(rawget(v, n + 2)) ~= "nil" or type(rawget(v, n + 3)) ~= "nil"
     or type(rawget(v, n + 4)) ~= "nil" or type(rawget(v, 0)) ~= "nil"
 end
 
---- What is wrong with a table as a list, for a message: "value 2 is nil", or that it counts from 0;
--- nil where it is one.
+--- The reason why a table is no list, for a message: "value 2 is nil", or that it counts from 0;
+-- nil if it is a list.
 function calls.gap(v)
   if rawget(v, 0) ~= nil then return "lists count from 1, and this one has an element 0" end
   local n = #v
@@ -64,14 +64,14 @@ function calls.gap(v)
   return calls.has_hole(v, n) and format("value %d is nil", n + 1) or nil
 end
 
---- Raises if a plain table has such a gap. @return the table
+--- Raises if a plain table is no list. @return the table
 function calls.whole_list(fname, argname, v)
   local text = lib.is_plain(v) and calls.gap(v)
   if text then errors.argument(fname, argname, text, "E_TYPE") end
   return v
 end
 
---- Whether a value may be a list: a table, if a plain one then without gaps.
+--- Returns true if a value may be a list: a table; a plain one must have no gaps.
 function calls.is_row(v)
   return type(v) == "table" and not (lib.is_plain(v) and calls.gap(v))
 end
@@ -88,8 +88,8 @@ local function put_dim(buffer, j, x)
   return true
 end
 
--- Lists of up to four without a loop: one of so few rounds, within a loop of the user's, is what
--- LuaJIT tries to compile many times in vain.
+-- Lists of up to four numbers are copied without a loop: LuaJIT tries many times in vain to compile
+-- a loop of few rounds inside the user's loop.
 local function put_list(buffer, v, put, room)
   if not is_list(v) then return nil end
   local n = #v
@@ -106,8 +106,8 @@ local function put_list(buffer, v, put, room)
   return n
 end
 
---- Reads a number or a list of them into a buffer of doubles; the count, or nil.
--- @param room  how many the buffer takes, if not USUAL
+--- Reads a number or a list of numbers into a buffer of doubles. Returns the count, or nil.
+-- @param room  the buffer's capacity; default USUAL
 function calls.fill_floats(buffer, v, room)
   if type(v) == "number" then
     buffer[0] = v
@@ -121,7 +121,7 @@ function calls.fill_floats(buffer, v, room)
   return #v
 end
 
---- Reads an integer or a list of them into an int64_t buffer; the count, or nil.
+--- Reads an integer or a list of integers into an int64_t buffer. Returns the count, or nil.
 function calls.fill_ints(buffer, v, room)
   if type(v) == "number" then
     return put_int(buffer, 0, v) and 1 or nil
@@ -129,7 +129,7 @@ function calls.fill_ints(buffer, v, room)
   return (put_list(buffer, v, put_int, room))
 end
 
---- The same for dimensions, which count from 1.
+--- Like fill_ints, for dimensions, which count from 1.
 function calls.fill_dims(buffer, v, room)
   if type(v) == "number" then
     return put_dim(buffer, 0, v) and 1 or nil
@@ -137,12 +137,12 @@ function calls.fill_dims(buffer, v, room)
   return (put_list(buffer, v, put_dim, room))
 end
 
--- Buffers by the number of the argument, each held until the next long list.
+-- Buffers by argument number. Each lives until the next long list for that argument.
 local long = {} -- luacheck: ignore 241
 
---- Reads a list that is too long for an argument's buffer into one of its own.
+--- Reads a list that is too long for an argument's buffer into a new buffer.
 -- @param i     the argument's number
--- @param fill  what reads it: fill_ints, fill_dims or fill_floats
+-- @param fill  the function that reads it: fill_ints, fill_dims or fill_floats
 -- @return the buffer and the count, or nil
 function calls.fill_long(i, v, fill)
   if type(v) ~= "table" or #v <= USUAL then return nil end
@@ -153,7 +153,7 @@ function calls.fill_long(i, v, fill)
   return buffer, n
 end
 
---- Copies the handles of a list into a buffer; `false` stands for none. The count, or nil.
+--- Copies the handles of a list into a buffer; `false` means no tensor. Returns the count, or nil.
 function calls.fill_handles(buffer, v)
   if type(v) ~= "table" then return nil end
   local n = #v
@@ -168,7 +168,7 @@ function calls.fill_handles(buffer, v)
   return n
 end
 
---- Whether a value is a list of tensors.
+--- Returns true if a value is a list of tensors.
 function calls.is_tensors(v)
   if type(v) ~= "table" or (#v == 0 and getmetatable(v) ~= nil) then return false end
   for j = 1, #v do
@@ -177,21 +177,21 @@ function calls.is_tensors(v)
   return not calls.has_hole(v, #v)
 end
 
---- Whether a value can be called.
+--- Returns true if a value can be called.
 function calls.is_callable(v)
   if type(v) == "function" then return true end
   local meta = type(v) == "table" and getmetatable(v)
   return type(meta) == "table" and meta.__call ~= nil
 end
 
---- The state of a generator: a tensor, or what a moth.Generator keeps; nil if it is neither.
+--- The state of a generator: a tensor, or the state inside a moth.Generator; nil for other values.
 function calls.state_of(v)
   if lib.istensor(v) then return v end
   local state = type(v) == "table" and getmetatable(v) ~= nil and v.state
   return lib.istensor(state) and state or nil
 end
 
---- Whether a value may be the elements of a tensor.
+--- Returns true if a value may be the elements of a tensor.
 function calls.is_data(v)
   local kind = type(v)
   return kind == "number" or kind == "boolean" or kind == "table" or lib.istensor(v)
@@ -200,31 +200,31 @@ end
 
 -- ---- lists of arguments ----
 
--- ---- which table is a list of arguments ----
--- The kinds of the arguments decide, not looks:
+-- ---- when a table is a list of arguments ----
+-- The kinds of the parameters decide, not the table's content:
 --   (a) a table with a metatable is never a list of arguments;
---   (b) nor is what a parameter of kind map is given;
---   (c) shape, tensors, modules and params collect: the whole array part is their value, unless
---       its first element is a plain table, which then is the value, the others following;
---   (d) a lone plain table is the list of arguments if it has a string key or if the first
---       parameter cannot be a table (in a method, the first one after the tensor);
---   (e) a last plain table with a string key holds named arguments, and may go on with positional
---       ones in its array part;
---   (f) a shape also comes as integers in a row.
+--   (b) a value for a parameter of kind map is never one;
+--   (c) shape, tensors, modules and params collect: their value is the whole array part. If its
+--       first element is a plain table, that element is the value and the others follow it;
+--   (d) a single plain table is the list of arguments if it has a string key or if the first
+--       parameter cannot be a table (in a method: the first parameter after the tensor);
+--   (e) a last plain table with a string key holds named arguments; its array part may hold
+--       more positional arguments;
+--   (f) a shape may also be integers as separate arguments.
 
---- What sorts the tables that a function is given, written at the first of them.
+--- The function that sorts a table of arguments into positions, generated at the first table.
 function calls.tables(sig, run)
   local text = require("moth.binding.forms").tables(sig)
   return assert(lib.loadstring(text, "=[moth.tables]"))(sig, calls, run)
 end
 
--- Whether an empty table is meant, or mistaken, for the value of an argument. Elsewhere it is a
--- list of options of which none is given.
+-- Returns true if an empty table is a value (perhaps a wrong one) for this argument. For other
+-- arguments it is an empty list of options.
 local function may_be_table(arg)
   return arg.required or arg.row.table or arg.row.collects
 end
 
---- Whether the last value given, t in position `at`, is a list of arguments.
+--- Returns true if the last argument, t in position `at`, is a list of arguments.
 function calls.is_arguments(sig, t, at)
   if type(t) ~= "table" or getmetatable(t) ~= nil then return false end
   local arg = sig.args[at]
@@ -247,7 +247,8 @@ function calls.is_arguments(sig, t, at)
   return not arg.row.table
 end
 
---- For a collecting argument: whether the first element of a table is its value, not the table.
+--- For a collecting argument: returns true if its value is the table's first element, not the
+-- table.
 function calls.first_is_value(arg, first)
   if type(first) ~= "table" or arg.row.name == "data" then return false end
   if arg.row.name == "shape" then return true end
@@ -255,8 +256,8 @@ function calls.first_is_value(arg, first)
   return not (arg.row.name == "params" and first.params ~= nil)
 end
 
---- The array part of a table, which may have names as well.
--- The first values behind a hole come along, so that it is seen.
+--- The array part of a table, which may have string keys too. The first values after a gap are
+-- included, so that the gap is detected.
 function calls.array(t)
   local list, n = {}, #t
   for i = 1, n do list[i] = t[i] end
@@ -264,7 +265,7 @@ function calls.array(t)
   return list
 end
 
--- What few calls need is in a file of its own: errors, `out`, tensors in the place of numbers.
+-- Rarely used functions are in another file: errors, `out`, tensors as numbers.
 return setmetatable(calls, {
   __index = function(_, name) return require("moth.binding.misused")[name] end,
 })

@@ -9,7 +9,7 @@
 -- A row of args is {kind, name, doc} with, where they apply:
 --   default   the value when the argument is not given
 --   same      the name of an earlier argument whose value is the default
---   first     of an optional one, for help: the value, perhaps a list, that the function then takes
+--   first     for help: the value, perhaps a list, that the function uses if the argument is absent
 --   optional  may be absent (also written as a `?` after the kind): nil then, and for moth.none
 --   numbers   a tensor argument also takes numbers
 --   hint      the end of the message when the argument is missing
@@ -40,7 +40,7 @@ local function shown(value)
   return type(value) == "table" and "{" .. concat(value, ", ") .. "}" or tostring(value)
 end
 
--- A default that the function fills in itself: of {moth.none, 1e-3}, "{none, 0.001}".
+-- A default that the function computes: of {moth.none, 1e-3}, "{none, 0.001}".
 local function first_shown(value)
   local parts = {}
   for i, v in ipairs(type(value) == "table" and value or { value }) do
@@ -127,7 +127,7 @@ local function read(name, rows)
   return sig
 end
 
--- What a written function has of its signature, which is read again when more is asked for.
+-- The known fields of a written function's signature. The others are read at first use.
 local shortened = {
   __index = function(sig, key)
     return (bind.read(sig.record)[key])
@@ -141,7 +141,7 @@ local function compile(record, sig, body)
   return chunk(short, T, body, sig.defaults)
 end
 
--- A signature that takes nothing but a list also takes its elements in a row:
+-- A function whose only argument is a list also takes the elements as separate arguments:
 -- nn.Sequential(a, b) as nn.Sequential{a, b}.
 local function in_row(fn, sig)
   local row = #sig.args == 1 and sig.args[1].row
@@ -157,8 +157,8 @@ local function in_row(fn, sig)
   end
 end
 
--- Of most functions no more is wanted than the record, in one program: its signature is read and
--- the function is written when they are asked for, and the record keeps both.
+-- Most functions are never called in a program, and only their record is needed. Their signature is
+-- read and the function is generated at first use; the record stores both.
 
 -- record.read of a function that checks its arguments.
 local function read_record(record)
@@ -178,7 +178,7 @@ end
 local function pass_on(...) return ... end
 
 
--- The written function of a record.
+-- The generated function of a record.
 local function compiled(record)
   local sig = bind.read(record)
   local run = record.run or pass_on
@@ -187,11 +187,11 @@ local function compiled(record)
   return record.call
 end
 
---- Makes a function.
--- @param record  table of name, doc, examples (one call a line), args, run, and perhaps outputs
--- ("y"), file (where it is written), scoped (whether tensors that run makes and does not return go
--- when it returns: it must not keep them, nor call functions of the user's), order (how it is
--- called, for messages: where arguments are easily swapped)
+--- Creates a function.
+-- @param record  table of name, doc, examples (one call a line), args, run, and optionally outputs
+-- ("y"), file (its source), scoped (true: tensors that `run` creates and does not return are freed
+-- when it returns; it must not keep them, nor call the user's functions), order (the call with its
+-- arguments, for messages: for arguments that are easily swapped)
 -- @return the function
 local function late(record)
   if type(record) ~= "table" or type(record.name) ~= "string" or type(record.args) ~= "table" then
@@ -203,13 +203,13 @@ local function late(record)
   return fn
 end
 
---- Makes a parser of arguments, for constructors: parse(...) -> values by position, checked, with
+--- Creates a parser of arguments, for constructors: parse(...) -> values by position, checked, with
 -- defaults filled in.
 -- @param name  the function's name in messages
 -- @param args  rows as in define
 function define.signature(name, args) return late { name = name, args = args } end
 
--- record.read of a function that checks nothing.
+-- record.read of a function that does not check its arguments.
 local function read_taken(record)
   local sig = { name = "forward", args = {}, doc = "", examples = "", outputs = {}, lua = true }
   if type(record.args) == "function" then
@@ -224,8 +224,8 @@ local function read_taken(record)
   return sig
 end
 
---- Says to help what a function takes that is called often or reads its arguments itself, such as
--- the forward of a layer. Nothing is checked for it.
+--- Registers for help the arguments of a function that is called often or reads its arguments
+-- itself, such as the forward of a layer. Nothing is checked.
 -- @param fn       the function
 -- @param args     what define.signature returned, or rows as in define
 -- @param outputs  names of its results, "output, h"; optional

@@ -12,12 +12,12 @@ local floor = math.floor
 
 local dispatch = {}
 
--- max and min: of all, along a dimension with positions, or of two tensors.
+-- max and min: of all elements, along a dimension with positions, or of two tensors.
 local function extreme(name, pair, order)
   local own, all, along = bind.under(name), name .. "_all", name .. "_dim"
   return define {
     name = name,
-    doc = ("The %s element; with `dim` that of each slice along it, and its position; with a "
+    doc = ("The %s element; with `dim` the one of each slice along it, with its position; with a "
       .. "second tensor the %s of each pair."):format(order, order),
     examples = "moth.randn(2, 3)  -- domain: distinct\nmoth.randn(2, 3), 2  -- domain: distinct\n"
       .. "moth.randn(2, 3), {dim = 1, keepdim = true}  -- domain: distinct\n"
@@ -51,10 +51,10 @@ dispatch.max = extreme("max", "maximum", "largest")
 --- x:min(), x:min(dim, keepdim) -> values, indices; moth.min(a, b) elementwise.
 dispatch.min = extreme("min", "minimum", "smallest")
 
---- moth.equal(a, b), x:equal(y): whether all of it is the same, true or false.
+--- moth.equal(a, b), x:equal(y): true if sizes and elements are the same.
 dispatch.equal = define {
   name = "equal",
-  doc = "Whether two tensors have the same sizes and the same elements: true or false, no tensor.",
+  doc = "Returns true if two tensors have the same sizes and the same elements, else false.",
   examples = "moth.randn(2, 3), moth.randn(2, 3)",
   outputs = "boolean",
   args = {
@@ -73,7 +73,7 @@ local norm = bind.under "norm"
 dispatch.norm = define {
   name = "norm",
   doc = "The p-norm along dimensions: the p-th root of the sum of |x|^p. math.huge gives the "
-    .. "largest |x|, 0 counts what is not 0, 'fro' is 2, 'nuc' is the sum of the singular values "
+    .. "largest |x|, 0 counts nonzero elements, 'fro' is 2, 'nuc' is the sum of singular values "
     .. "of matrices.",
   examples = "moth.randn(2, 3)\nmoth.randn(2, 3), 1, {dim = 2, keepdim = true}\n"
     .. "moth.randn(2, 3), 'fro', {dim = {1, 2}, dtype = moth.float64}",
@@ -101,7 +101,7 @@ dispatch.norm = define {
 
 local allclose = bind.under "allclose"
 
---- moth.allclose(a, b), x:allclose(y): whether all of it is nearly the same, true or false.
+--- moth.allclose(a, b), x:allclose(y): true if all elements are nearly the same.
 dispatch.allclose = define {
   name = "allclose",
   doc = "Whether |input - other| <= atol + rtol |other| everywhere: true or false, no tensor.",
@@ -111,7 +111,7 @@ dispatch.allclose = define {
   args = {
     { "tensor", "input", "tensor of any shape" },
     { "tensor", "other", "tensor to compare with, broadcast with the first" },
-    { "float", "rtol", "allowed difference, as a part of `other`", default = 1e-5 },
+    { "float", "rtol", "allowed difference relative to `other`", default = 1e-5 },
     { "float", "atol", "allowed difference, added to that", default = 1e-8 },
     { "bool", "equal_nan", "is NaN close to NaN?", default = false },
   },
@@ -122,9 +122,10 @@ dispatch.allclose = define {
 }
 
 local losses = bind.under "cross_entropy"
-local FLOATS = lib.C.MOTH_F16 -- the first of the float dtypes
+local FLOATS = lib.C.MOTH_F16 -- the first floating-point dtype
 
---- F.cross_entropy(input, target): the target holds classes from 1, or a probability of each.
+--- F.cross_entropy(input, target): the target holds classes from 1, or probabilities of the
+-- classes.
 dispatch.cross_entropy = define {
   name = "cross_entropy",
   doc = "Cross entropy between scores and the right classes, or probabilities of the classes.",
@@ -134,9 +135,9 @@ dispatch.cross_entropy = define {
     .. "moth.randn(3, 5), moth.rand(3, 5), {reduction = 'sum'}",
   args = {
     { "tensor", "input", "scores of the classes, (N, C, ...) or (C)" },
-    { "any", "target", "right class of each, (N, ...) or (); or probabilities, as the scores" },
+    { "any", "target", "right classes, (N, ...) or (); or probabilities, shaped as the scores" },
     { "tensor", "weight", "weight of each class, (C)", optional = true },
-    { "int", "ignore_index", "a target that counts for nothing", default = -100 },
+    { "int", "ignore_index", "targets of this value are ignored", default = -100 },
     { "enum", "reduction", "reduction of the losses", choices = { "mean", "sum", "none" } },
     { "float", "label_smoothing", "share of the target distributed evenly over all classes",
       default = 0 },
@@ -159,10 +160,10 @@ dispatch.cross_entropy = define {
 }
 
 local WHERE = {
-  { "dtype", "dtype", "element type; when absent i64 if all are integers, else the default",
+  { "dtype", "dtype", "element type; default: int64 if all are integers, else the default dtype",
     optional = true },
   { "device", "device", "where the elements live", optional = true },
-  { "bool", "requires_grad", "gather gradients for it", default = false },
+  { "bool", "requires_grad", "record gradients for it", default = false },
 }
 
 local function with_where(...)
@@ -174,11 +175,11 @@ end
 --- moth.arange(stop), moth.arange(start, stop, step): from start on, below stop.
 dispatch.arange = define {
   name = "arange",
-  doc = "Evenly spaced numbers from `start` (0 when only one is given) up to, not with, `stop`.",
+  doc = "Evenly spaced numbers from `start` (0 when only one is given) to below `stop`.",
   examples = "5\n1, 4\n0, 1, 0.25\n5, 0, -2, {dtype = moth.float64}",
   args = with_where(
     { "scalar", "start", "first value, 0 when absent; alone: the bound", optional = true },
-    { "scalar", "stop", "bound that is not reached", optional = true },
+    { "scalar", "stop", "end, not included", optional = true },
     { "scalar", "step", "distance of neighbours, may be negative", default = 1 }),
   run = function(start, stop, step, kind, device, requires_grad)
     if stop == nil then start, stop = nil, start end
@@ -195,7 +196,7 @@ local function whole(x) return x % 1 == 0 end
 --- moth.range(first, last, step): from first to last inclusive, as Lua's `for`.
 dispatch.range = define {
   name = "range",
-  doc = "Evenly spaced numbers from `first` to `last`, both included, as Lua's `for` counts.",
+  doc = "Evenly spaced numbers from `first` to `last`, both included, as in Lua's `for`.",
   examples = "1, 5\n0, 1, 0.25\n3, 1, -1, {dtype = moth.float32}",
   args = with_where(
     { "float", "first", "first value" },
@@ -220,7 +221,7 @@ dispatch.range = define {
 --- moth.randint(high, size), moth.randint(low, high, size): integers from low (0) below high.
 dispatch.randint = define {
   name = "randint",
-  doc = "Random integers from `low` (0 when only one bound is given) up to, not with, `high`.",
+  doc = "Random integers from `low` (0 when only one bound is given) to below `high`.",
   examples = "10, {2, 3}\n-5, 5, {4}\n0, 256, {2, 2}, {dtype = moth.uint8}",
   args = {
     { "int", "low", "smallest value; with the sizes after it: the bound", default = 0 },
@@ -242,7 +243,7 @@ dispatch.randint = define {
 --- moth.randperm(n): 1 to n in random order.
 dispatch.randperm = define {
   name = "randperm",
-  doc = "The positions up to n in random order.",
+  doc = "The integers from 1 to n in random order.",
   examples = "5\n4, {generator = moth.Generator(), dtype = moth.int32, device = 'cpu'}",
   args = {
     { "int", "n", "how many positions" },

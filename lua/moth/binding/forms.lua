@@ -7,21 +7,21 @@
 --
 -- A signature is compiled to one straight-line Lua function. At the first call with a table, a
 -- second function is generated that sorts the table's fields into positions. LuaJIT compiles both
--- like user code. They test `type(x) == "nil"` where x may be a tensor: `x == nil` would call the
+-- like user code. They test `type(x) == "nil"` if x may be a tensor: `x == nil` would call the
 -- metatype's __eq.
 
 local concat, format = table.concat, string.format
 
 local forms = {}
 
-local ROW = 8 -- sizes in a row
+local ROW = 8 -- the largest number of separate sizes
 
 -- ---- signatures ----
 
---- What a function takes, as the generated code and messages need it.
--- @param name    as the user calls it
+--- The description of a function's arguments for the generated code and messages.
+-- @param name    the function's name in messages
 -- @param args    list of {name, kind (a row of kinds.lua), doc, required, fallback, choices}
--- @param method  whether the first argument may stand before the colon
+-- @param method  true if the first argument may be the object of a method call
 function forms.signature(name, args, method)
   local sig = { name = name, args = args, lone = method and 2 or 1, index = {} }
   for i, arg in ipairs(args) do sig.index[arg.name] = i end
@@ -38,7 +38,7 @@ function forms.signature(name, args, method)
   return sig
 end
 
--- ---- writing the code ----
+-- ---- code generation ----
 
 local function variables(prefix, n)
   local list = {}
@@ -57,7 +57,7 @@ local function spread(n, at)
   return concat(to, ", ") .. " = " .. concat(from, ", ")
 end
 
--- What becomes of the array part of a list of arguments that starts at position `at`.
+-- The code that handles the array part of a list of arguments that starts at position `at`.
 local function take(sig, at)
   local n, arg = #sig.args, sig.args[at]
   local all = spread(n, at)
@@ -79,8 +79,8 @@ local function new_text()
   end
 end
 
---- The text of a chunk that is given the signature, calls.lua and the function, and returns what
--- sorts a list of arguments into positions and runs the function.
+--- The text of a chunk. It takes the signature, calls.lua and the function, and returns a function
+-- that sorts a list of arguments into positions and runs the function.
 function forms.tables(sig)
   local lines, out = new_text()
   local n = #sig.args
@@ -121,7 +121,7 @@ end
 
 local WRITE = "tables = tables or T.tables(sig, run)"
 
--- `entry` stands before `run` where sizes may come in a row.
+-- `entry` comes before `run` if sizes may be separate arguments.
 local function entry(sig, out)
   local p, n = sig.row, #sig.args
   local width = math.max(n + 1, p + ROW + 1)
@@ -131,7 +131,7 @@ local function entry(sig, out)
   out('    if type(a%d) == "nil" and type(a%d) == "number" then T.hole(sig, %d, 1) end', p, p + 1,
     p)
   out("    return run(%s)\n  end", concat(a, ", ", 1, n + 1))
-  local count = {} -- no loop: the whole call is to go into the caller's trace
+  local count = {} -- no loop: the caller's trace must include the whole call
   for i = p + 1, width do count[#count + 1] = format('type(a%d) ~= "number" and %d', i, i - p) end
   out("  local row = {%s}", concat(a, ", ", p, width))
   out("  local n = %s or %d", concat(count, " or "), width - p + 1)
@@ -146,10 +146,10 @@ local function entry(sig, out)
   out("end")
 end
 
---- Writes the whole function.
+--- Generates the whole function.
 -- @param sig   the signature
--- @param head  lines of Lua that go before: locals, with the chunk's parameters as `...`
--- @param body  lines of the function `run`, whose parameters are a1, a2, ... and `over`
+-- @param head  Lua lines before it: locals, with the chunk's parameters as `...`
+-- @param body  the lines of the function `run`; its parameters are a1, a2, ... and `over`
 -- @return the text of a chunk that returns the function
 function forms.source(sig, head, body)
   local lines, out = new_text()
@@ -183,7 +183,7 @@ function forms.source(sig, head, body)
   return concat(lines, "\n")
 end
 
---- Fills a kind's text for argument i: $v variable, $i number, $k slot, $w operand, $b buffer.
+--- Fills in a kind's text for argument i: $v variable, $i number, $k slot, $w operand, $b buffer.
 function forms.fill(text, i, variable, slot, operand)
   local values = { i = tostring(i), v = variable, b = "b" .. i, w = tostring(operand) }
   return (text:gsub("%$([a-z])(%d*)", function(letter, more)

@@ -1,12 +1,12 @@
 --- item.lua -- a 0-d tensor as a number argument.
 --
--- Only arguments that PyTorch documents as a number or a tensor accept one. Elsewhere a tensor is
--- more likely a second result passed on by mistake, as the positions in x:softmax(y:max()).
+-- Only arguments that PyTorch documents as a number or a tensor accept one. For other arguments a
+-- tensor is probably a second result passed on by mistake, as the positions in x:softmax(y:max()).
 
 local calls = require "moth.binding.calls"
 local lib = require "moth.binding.lib"
 
--- Arguments of ops: name of the op -> names. Functions in Lua say `single = true` in their rows.
+-- name of the op -> names of its arguments. Functions in Lua have `single = true` in their rows.
 local TAKE = {
   narrow = "start", linspace = "start stop", full = "fill_value", full_like = "fill_value",
   new_full = "fill_value",

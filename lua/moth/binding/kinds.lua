@@ -7,7 +7,7 @@
 --   check    Lua text that only checks (define.lua)
 --   table    a plain table may be its value; collects: it takes the whole array part of a table
 --   prepare  Lua expression that turns $v into what `store` reads, where that may allocate
---   shown    the kind in help, where that is not its name
+--   shown    the kind's name in help, if it is another
 --   buffer   "ints" or "handles": the kind needs a list buffer, $b
 --
 -- Dimensions and positions count from 1 in Lua and from 0 in C: the shift is in `store`.
@@ -85,7 +85,7 @@ add("scalar", {
   check = 'if type($v) ~= "number" and type($v) ~= "boolean" and not istype(int64, $v) then '
     .. "$v = T.number_of(sig, $i, $v) end",
 })
-add("element", { -- or a 0-d tensor, which valued.lua takes
+add("element", { -- also a 0-d tensor, which valued.lua converts
   need = list.scalar.need, shown = "scalar|tensor",
   store = list.scalar.store, check = list.scalar.check,
 })
@@ -106,7 +106,7 @@ add("position", {
   need = "a position is needed, an integer from 1 or from -1 down", zero = "positions",
   store = list.dim.store, check = list.dim.check,
 })
--- An ignore_index: 0 is no position, and may be what stands where there is none: calls.NOTHING.
+-- For an ignore_index. 0 is no position and may mark an ignored target: it becomes calls.NOTHING.
 add("ignored", {
   need = "an integer is needed", shown = "position",
   store = "if " .. WHOLE .. " then s[$k].integer = $v == 0 and -9007199254740992 or " .. SHIFTED
@@ -129,7 +129,7 @@ for n = 1, 3 do
   end
   local as_list = format('type($v) == "table" and #$v == %d and ', n)
     .. table.concat(whole, " and ")
-  -- A list of one is for all of them.
+  -- A list of one element applies to all dimensions.
   local lone = 'type($v) == "table" and #$v == 1 and ' .. whole[1]
   local of_one = (table.concat(all, " "):gsub("= %$v", "= $v[1]"))
   add("int" .. n, {
@@ -160,7 +160,7 @@ for n = 1, 3 do
   })
 end
 
-for n = 2, 3 do -- sizes, each of which may be moth.none: "as it is"
+for n = 2, 3 do -- sizes; moth.none keeps the size of the input
   local every, parts, stores = {}, {}, {}
   for j = 1, n do
     local v, k = format("$v[%d]", j), j == 1 and "$k" or "$k" .. j - 1
@@ -183,7 +183,7 @@ end
 
 -- ---- lists of integers ----
 
--- What fills a list's buffer, or where that is too short, another.
+-- The code that fills a list's buffer, or another buffer if the list is too long.
 local function filled(fill)
   return {
     store = format("local at$i, n$i = $b, %s($b, $v)\n", fill)
@@ -239,7 +239,7 @@ add("device", {
 
 add("any", { need = "a value is needed", table = true,
   check = "if $v == nil then T.bad(sig, $i, $v) end" })
-add("object", { need = "an object is needed", -- never a plain table, which then lists arguments
+add("object", { need = "an object is needed", -- never a plain table, which is a list of arguments
   check = "if $v == nil then T.bad(sig, $i, $v) end" })
 add("string", { need = "a string is needed",
   check = 'if type($v) ~= "string" then T.bad(sig, $i, $v) end' })
@@ -253,7 +253,7 @@ add("data", { need = "numbers, booleans, tensors or nested lists of them are nee
 add("modules", { need = "a list of modules is needed", table = true, collects = true,
   check = "if not T.is_row($v) then T.bad(sig, $i, $v) end" })
 add("params", { need = "a list of parameters is needed, such as net:parameters()",
-  table = true, collects = true, -- a function: what net:named_parameters() gives
+  table = true, collects = true, -- also a function: net:named_parameters()
   check = 'if not T.is_row($v) and type($v) ~= "function" then T.bad(sig, $i, $v) end' })
 
 -- ---- lookups ----

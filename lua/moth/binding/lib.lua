@@ -1,9 +1,9 @@
 --- lib.lua -- the core library, the context of this Lua state, and its live handles.
 --
 -- A tensor is a handle {slot, gen} into a table that C owns; handles have no finalizer. The weak
--- table `live` holds all handles; a sweep passes to C the slots without a handle. C requests a
--- sweep by the status MOTH_WANT: when live bytes or handles pass their limit, or after a Lua
--- collection, which a canary object with a finalizer in C reports (the tick).
+-- table `live` holds all handles. A sweep passes to C the slots whose handle was collected. C
+-- requests a sweep with the status MOTH_WANT: when live bytes or handles pass their limit, or after
+-- a Lua collection. A canary object with a finalizer in C detects a collection (the tick).
 --
 -- All this is stored in the registry of the Lua state, so a reloaded Moth finds the same context.
 
@@ -12,7 +12,7 @@ local errors = require "moth.error"
 local recent = require "moth.base.recent"
 local system = require "moth.base.system"
 
-local ABI = 1           -- the moth_lua_abi_version that these files are written for
+local ABI = 1  -- the moth_lua_abi_version that these files need
 
 local registry = debug.getregistry()
 local anchor = registry.moth
@@ -37,7 +37,7 @@ local function candidates()
   if named and named ~= "" then return { named } end
   list[1] = package.searchpath("libmoth", package.cpath)
   if errors.root then list[#list + 1] = errors.root .. system.build .. system.library end
-  -- of an installed tree: PREFIX/share/lua/5.1/moth and PREFIX/lib
+  -- installed: PREFIX/share/lua/5.1/moth and PREFIX/lib
   local prefix = errors.folder:match "^(.*)share[/\\]lua[/\\]5%.1[/\\]moth[/\\]$"
   for _, folder in ipairs(prefix and { "lib/", "lib64/", ("lib/%s-linux-gnu/"):format(
       jit.arch == "x64" and "x86_64" or "aarch64") } or {}) do
@@ -76,7 +76,7 @@ end
 
 anchor.declared = anchor.declared or {}
 
---- Declares a part of moth_lua.h that few programs need: LuaJIT's table of C types stays small.
+--- Declares a part of moth_lua.h that few programs need. LuaJIT's table of C types stays small.
 -- @param part  the name after "cdef continues" there
 function lib.declare(part)
   if anchor.declared[part] then return end
@@ -88,9 +88,9 @@ local WANT, KNOWN, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_KNOWN, C.MOTH_E_MEM, C.M
 
 require "moth.base.traverse"(path, anchor)
 
--- The context is in Lua's own memory: at the end of a state that is freed after the last
--- finalizer, so that one which still uses a tensor gets an error.
--- Each step here may be the last before an error, after which all are done again.
+-- The context is in Lua's memory: it is freed after the last finalizer of the state, so a finalizer
+-- that still uses a tensor gets an error. Each step may raise; then the next `require` repeats all
+-- steps.
 anchor.room = anchor.room or ffi.new("uint8_t[?]", C.moth_open_size())
 local ctx = anchor.ctx or C.moth_open_at(anchor.room)
 if ctx == nil then error("moth: out of memory", 0) end
@@ -102,7 +102,7 @@ local live = setmetatable({}, { __mode = "v" })
 
 lib.C, lib.ctx, lib.path, lib.Handle, lib.live = C, ctx, path, Handle, live
 
---- The modes of a coroutine, as C.moth_mode counts them, and two values that it takes for one.
+--- The modes of a coroutine as C.moth_mode numbers them, and two values for its argument.
 lib.modes = { grad = 0, autocast = 1, anomaly = 2, gpu = 3, inside = 4, ask = -2, unset = -3 }
 
 local running_now = coroutine.running
@@ -115,30 +115,30 @@ function lib.coroutine()
   return thread
 end
 
---- Whether this is a coroutine that is in no function of coroutines.run yet, which a function that
--- sets a mode or opens a scope needs.
+--- Returns true in a coroutine that is outside coroutines.run. A function that sets a mode or opens
+-- a scope needs coroutines.run there.
 function lib.is_outside()
   return lib.coroutine() ~= nil and C.moth_mode(ctx, INSIDE, ASK) == 0
 end
 
---- Values as a list with their number n, since nil may be among them.
+--- The values as a list with their number n, because some may be nil.
 function lib.pack(...) return { n = select("#", ...), ... } end
 
---- Raises if Ctrl-C or the host asks to stop: for long loops in which no op would.
+--- Raises if Ctrl-C or the host requested a stop: for long loops that call no op.
 function lib.poll()
   if C.moth_interrupted(ctx) ~= 0 then errors.raise("interrupted", "E_INTERRUPT") end
 end
 
---- Raises unless n values can be one call's arguments, or its results.
+--- Raises unless n values fit into the arguments or the results of one call.
 function lib.few(fname, argname, n)
-  if n > 7000 then -- LuaJIT's own end is near 8000
+  if n > 7000 then -- LuaJIT's limit is near 8000
     errors.argument(fname, argname, ("a call in Lua takes at most 7000 values, got %d"):format(n),
       "E_UNSUPPORTED")
   end
 end
 
---- A list of n values, all the same but for `other` at `dim`, if that is given:
--- lib.filled(3, 1, 2, 5) is {1, 5, 1}.
+--- A list of n equal values, optionally with `other` at position `dim`: lib.filled(3, 1, 2, 5) is
+-- {1, 5, 1}.
 function lib.filled(n, value, dim, other)
   local list = {}
   for d = 1, n do list[d] = value end
@@ -146,16 +146,16 @@ function lib.filled(n, value, dim, other)
   return list
 end
 
---- Whether a value is a table without a metatable, as written between braces: no tensor, module,
--- dataset or moth.Size.
+--- Returns true for a table without a metatable, as written in braces: no tensor, module, dataset
+-- or moth.Size.
 function lib.is_plain(x)
   return type(x) == "table" and getmetatable(x) == nil
 end
 
---- A zeroed C array whose length is known only now. Never compiled: when LuaJIT puts off an
--- allocation, it forgets the length of such an array, and C then writes past its end.
+--- A zeroed C array whose length is a run-time value. This function is never compiled: when LuaJIT
+-- sinks the allocation, it forgets the length of the array, and C then writes past the end.
 -- @param element  the C type of an element, e.g. "moth_slot"
--- @param n        how many
+-- @param n        the number of elements
 function lib.array(element, n) return ffi.new(element .. "[?]", n) end
 jit.off(lib.array)
 
@@ -167,24 +167,24 @@ lib.int64 = ffi.typeof("int64_t")
 lib.NONE = ffi.new("moth_handle") -- {0, 0}: no tensor
 errors.attach(C, ctx)
 
---- A host may take it away from its scripts once Moth is loaded.
+--- Kept here: a host may remove it from its scripts after Moth is loaded.
 lib.loadstring = loadstring
 
---- What passes None by name: `F.softmax(x, {dtype = moth.none})`.
+--- Passes None for a named argument: `F.softmax(x, {dtype = moth.none})`.
 lib.none = setmetatable({}, { __tostring = function() return "moth.none" end })
 
---- Ties the methods and operators of tensors to handles; only the first call in a state does.
--- @return the metatable that holds
+--- Sets the methods and operators of handles. Only the first call in a Lua state has an effect.
+-- @return the metatable in use
 function lib.metatype(mt)
   anchor.metatype = anchor.metatype or mt
   pcall(ffi.metatype, "moth_handle", anchor.metatype) -- fails if it is set already
   return anchor.metatype
 end
 
---- Whether a value is a tensor (live or released).
+--- Returns true if a value is a tensor (live or released).
 function lib.istensor(x)
-  -- No tail call: a trace that begins here could not return from it, and after a few tries
-  -- LuaJIT would blacklist this function and with it every loop that calls it.
+  -- No tail call: a trace that begins here could not return from it, and after a few attempts
+  -- LuaJIT would blacklist this function and every loop that calls it.
   local is = ffi.istype(Handle, x)
   return is
 end
@@ -196,11 +196,11 @@ local canary = setmetatable({}, { __mode = "v" })
 local busy = false
 local traced = 0
 
---- Functions called with the id of each node that died, to clear what Lua kept for it; by name,
--- so that a module which is loaded again after an error replaces its own.
+--- Functions that are called with the id of each freed node, to clear Lua's data on it. The key is
+-- a name, so that a module which is loaded again after an error replaces its function.
 lib.on_dead = {}
 
---- Functions called by each sweep, before the dead are listed.
+--- Functions that each sweep calls before it lists the dead handles.
 lib.on_sweep = {}
 
 local function arm()
@@ -209,7 +209,7 @@ local function arm()
   end
 end
 
---- Drops what Lua kept for nodes that are gone.
+--- Drops Lua's data on freed nodes.
 function lib.forget_dead()
   repeat
     local n = C.moth_dead_ids(ctx, ids, 64)
@@ -225,16 +225,16 @@ local function clear_dead()
   lib.forget_dead()
 end
 
--- Drops every slot whose handle is gone. The weak table may change only by a collection, and
--- nothing in the loop allocates. (`not`, since == nil would ask the metatype's __eq.)
+-- Drops every slot whose handle was collected. Only a collection changes the weak table, and
+-- nothing in the loop allocates. (`not` because == nil would call the metatype's __eq.)
 local function drop_unheld()
   for slot = 1, C.moth_slot_count(ctx) do
     if not live[slot] then C.moth_drop(ctx, slot) end
   end
 end
 
---- Gives back what no handle holds any more, as far as Lua's collector has got. In a finalizer
--- that lib.collect runs nothing happens: it sweeps itself.
+--- Frees the tensors without a handle, as far as Lua's collector has run. Does nothing in a
+-- finalizer that runs in lib.collect, which sweeps itself.
 function lib.sweep()
   if busy then return end
   drop_unheld()
@@ -243,8 +243,8 @@ function lib.sweep()
   arm()
 end
 
--- Whether this runs inside a finalizer or a debug hook: there no hook fires. Asked only where the
--- collector stands still, as it does in a finalizer, or because the host stopped it.
+-- Returns true inside a finalizer or a debug hook: hooks are not called there. Called only while
+-- the collector is stopped: in a finalizer, or because the host stopped it.
 local function in_finalizer()
   local hook, mask, count = debug.gethook()
   if hook ~= nil and type(hook) ~= "function" then return false end
@@ -255,8 +255,9 @@ local function in_finalizer()
   return not fired
 end
 
--- One cycle of Lua's collector, in steps: "collect" sweeps the heap before it marks and once more
--- after, which is half as much again. What dies while Lua is marking already may stay for one more.
+-- One cycle of Lua's collector, in steps. "collect" sweeps the heap before and after it marks,
+-- which takes half as much time again. An object that dies during the mark phase may survive until
+-- the next cycle.
 local probe = setmetatable({}, { __mode = "v" })
 
 local function cycle()
@@ -265,19 +266,19 @@ local function cycle()
   for _ = 1, 16 do
     if collectgarbage("step", kilobytes) and not probe[1] then return end
   end
-  collectgarbage("collect") -- the host has made the steps small
+  collectgarbage("collect") -- the host has set small steps
 end
 
---- A collection and a sweep. The host's collector setting stays as it was; inside a finalizer
--- nothing happens.
--- @param all  whether nothing may stay, whatever it takes
--- @return whether it ran
+--- A collection and a sweep. The host's collector settings stay as they were. Does nothing inside a
+-- finalizer.
+-- @param all  true: collect everything, even if it takes longer
+-- @return true if it ran
 function lib.collect(all)
   local running = collectgarbage("isrunning")
   if busy or (not running and in_finalizer()) then return false end
   busy = true
   recent.passed(anchor.loaded)
-  local start = C.moth_thread_seconds() -- threads of the pool may linger meanwhile
+  local start = C.moth_thread_seconds() -- threads of the pool keep spinning during this time
   local clean, message = pcall(all and collectgarbage or cycle) -- users' finalizers may raise
   if not running then collectgarbage("stop") end
   local collected = C.moth_thread_seconds()
@@ -291,9 +292,9 @@ function lib.collect(all)
   return true
 end
 
---- What MOTH_WANT asks for: a sweep, and a collection where that was not enough. In anomaly mode
--- every call comes here, with its result, and lib.trace notes where that was made; in a profile
--- with lines lib.note_line does. Under saved_tensors_hooks lib.packing calls them.
+--- Handles MOTH_WANT: a sweep, and a collection if the sweep freed too little. In anomaly mode
+-- every call comes here with its result, and lib.trace stores the position of the call. In a
+-- profile with lines, lib.note_line does. Under saved_tensors_hooks, lib.packing calls the hooks.
 function lib.due(x)
   if busy then return end
   if lib.packing then lib.packing() end
@@ -309,8 +310,8 @@ end
 jit.off(lib.due)
 jit.off(lib.collect)
 
---- After a failed call, whose line a profile may want as well: whether a collection has made room
--- and the call is worth another try.
+--- Called after a failed call, whose line a profile may need too. Returns true if a collection has
+-- freed memory and the call should be tried again.
 function lib.recover(status)
   if lib.note_line then lib.note_line() end
   return (status == E_MEM or status == E_LIMIT) and lib.collect(true)
@@ -318,10 +319,10 @@ end
 
 -- ---- results ----
 
---- Takes in a handle that C has just filled.
+--- Takes over a handle that C has just filled.
 -- @param h       a Handle; {0, 0} gives nil
--- @param status  what the call returned; with MOTH_WANT in it the sweep that is due runs
--- @return the one Lua object for that tensor: h, or the one already living
+-- @param status  the status of the call; MOTH_WANT in it runs the due sweep
+-- @return the one Lua object of that tensor: h, or an older handle of the same tensor
 function lib.adopt(h, status)
   local slot = h._slot
   if slot == 0 then
@@ -334,11 +335,11 @@ function lib.adopt(h, status)
   return h
 end
 
---- The gradient of a leaf, for as long as a function of Moth's own needs it.
+--- The gradient of a leaf, for a short use inside a function of Moth.
 -- @param p      the leaf
 -- @param fname  the function to blame if p was released
--- @return it, or nil; and whether no other handle to it is known: then C.moth_free(ctx, grad) ends
--- this one, which would else keep it, once its leaf has another, until the next collection
+-- @return the gradient or nil; true if there is no other handle to it. Then call C.moth_free(ctx,
+-- grad) after use: the handle would keep the gradient until the next collection.
 function lib.borrow_grad(p, fname)
   local h = Handle()
   local status = C.moth_get_grad(ctx, p, h)
@@ -351,10 +352,10 @@ function lib.borrow_grad(p, fname)
   return h, not lib.capture
 end
 
---- Raises the error behind a negative status.
--- @param status  what the call returned
+--- Raises the error of a negative status.
+-- @param status  the status of the call
 -- @param name    the function as the user knows it
--- @param ...     its tensors, to tell which one was released
+-- @param ...     its tensors: the message names the released one
 function lib.check(status, name, ...)
   if status < 0 then return errors.status(status, name, nil, ...) end
   return status
@@ -365,14 +366,14 @@ local info = ffi.new("moth_tensor_info")
 --- Dtype, sizes, strides and so on of a tensor, in a struct that the next call overwrites.
 -- @param fname, aname  the function and the argument to blame if x was released
 function lib.inspect(x, fname, aname)
-  info.output = 0 -- a store, or LuaJIT may read the last tensor's fields late, past the call
+  info.output = 0 -- a store: otherwise LuaJIT may read the last tensor's fields after the call
   if C.moth_inspect(ctx, x, info) < 0 then
     errors.status(C.MOTH_E_STATE, fname or "tensor", aname, x)
   end
   return info
 end
 
---- The sizes in such a struct as a new list.
+--- The sizes in a struct of lib.inspect, as a new list.
 function lib.sizes(facts)
   local sizes = {}
   for d = 1, facts.ndim do sizes[d] = tonumber(facts.shape[d - 1]) end

@@ -14,7 +14,7 @@ local function names_of(sig)
   return names
 end
 
--- The one name that begins or ends with the word that was written, else the nearest.
+-- The only name that begins or ends with the written word, else the nearest name.
 local function meant(name, names)
   local word, found = tostring(name):gsub("%W", "%%%0"), nil
   for _, known in ipairs(names) do
@@ -26,13 +26,13 @@ local function meant(name, names)
   return found and format("; did you mean '%s'?", found) or errors.nearest(name, names)
 end
 
--- How a function whose arguments are easily swapped is called, for the end of a message; or "".
+-- The call with its argument order, for functions whose arguments are easily swapped; else "".
 local function order_of(sig)
   local record = rawget(sig, "record")
   return record and record.order and "; the order is " .. record.order or ""
 end
 
---- Raises: there is no argument of that name.
+--- Raises: there is no argument with that name.
 function misused.unknown(sig, name)
   errors.raise(format("'%s' has no argument '%s'%s%s", sig.name, name, meant(name, names_of(sig)),
     order_of(sig)))
@@ -40,8 +40,8 @@ end
 
 local PASSED_ON = " (a second result passed on? wrap the call in parentheses"
 
---- Raises: a value beyond the last position. `out` has none: it is given by name alone, or a second
--- result that was passed on would be overwritten.
+--- Raises: too many arguments. `out` has no position and is passed by name only: otherwise a second
+-- result that was passed on by mistake would be overwritten.
 function misused.extra(sig, value)
   local out = sig.index.out
   local n = #sig.args - (out and 1 or 0)
@@ -53,15 +53,15 @@ function misused.extra(sig, value)
     n == 1 and "" or "s", out and " by position" or "", errors.describe(value), hint))
 end
 
---- Raises: an argument given by position and by name.
+--- Raises: an argument is passed by position and by name.
 function misused.twice(sig, i)
   errors.argument(sig.name, sig.args[i].name, "given twice, by position and by name")
 end
 
---- Raises: value v is not what argument i needs.
+--- Raises: value v does not suit argument i.
 function misused.bad(sig, i, v)
   local text, code = require "moth.error.explain"(sig.args[i], v, sig.name)
-  if type(v) == "number" and not sig.row then -- perhaps sizes in a row, where they need a list
+  if type(v) == "number" and not sig.row then -- perhaps separate sizes, where a list is needed
     for j = sig.lone, i - 1 do
       if sig.args[j].row.name == "shape" then
         text = format("%s; '%s' is one list here, as {2, 3}", text, sig.args[j].name)
@@ -75,8 +75,8 @@ function misused.bad(sig, i, v)
   errors.argument(sig.name, sig.args[i].name, text, code)
 end
 
---- Raises: required argument i is missing. One before it that is of another kind, such as a name in
--- the place of a dimension, is named instead.
+--- Raises: required argument i is missing. If an earlier argument has the wrong kind, such as a
+-- name in place of a dimension, the message names that argument.
 function misused.missing(sig, i, ...)
   for k = 1, i - 1 do
     local kind, v = sig.args[k].row.name, (select(k, ...))
@@ -85,7 +85,7 @@ function misused.missing(sig, i, ...)
   misused.bad(sig, i, nil)
 end
 
---- Raises unless a number, or each number in a list, is within the bounds of argument i.
+--- Raises unless a number, or each number of a list, is within the bounds of argument i.
 function misused.within(sig, i, v)
   local arg = sig.args[i]
   local least, most, open = arg.bounds[1], arg.bounds[2], arg.bounds.open
@@ -99,18 +99,18 @@ function misused.within(sig, i, v)
   end
 end
 
---- The array part of a table of data with names, which is the data: {1, 2, dtype = ...}. A single
--- list in it could be meant as the data, or as its first row.
+--- The data of {1, 2, dtype = ...}: the array part of a table with names. Raises for a single list
+-- in it: the list could be the data, or the first row.
 function misused.data(sig, at, t)
   local list = require("moth.binding.calls").array(t)
   if #list == 1 and type(list[1]) == "table" and getmetatable(list[1]) == nil then
-    errors.argument(sig.name, sig.args[at].name, ("one list beside named arguments may be the data "
+    errors.argument(sig.name, sig.args[at].name, ("one list with named arguments may be the data "
       .. "or a row of it; write moth.%s(list, {...})"):format(sig.name), "E_TYPE")
   end
   return list
 end
 
---- Raises: what moth.define was given is no record of a function.
+--- Raises: the argument of moth.define is no record of a function.
 function misused.record(record)
   local wanted, got, needed = "record", record, "a table is needed"
   if type(record) == "table" then
@@ -122,13 +122,14 @@ function misused.record(record)
   errors.refuse("define", wanted, needed, got, "E_TYPE")
 end
 
---- Raises: a nil among sizes in a row, or among the elements of a table.
+--- Raises: a nil among separate sizes, or among the elements of a table.
 function misused.hole(sig, i, n)
   errors.argument(sig.name, sig.args[i].name, format("value %d is nil", n), "E_TYPE")
 end
 
---- Raises for numbers in a lone table where one operand is wanted, x:sub({0.5, 0.2}): the second
--- would be alpha, or too many. Where two are wanted, x:clamp{0, 1}, they are these.
+--- Raises for numbers in a single table where one operand is needed, x:sub({0.5, 0.2}): the second
+-- number would be alpha, or too many. For an op with two operands, x:clamp{0, 1}, they are the
+-- operands.
 function misused.refuse_numbers(sig, t, at)
   local arg, after = sig.args[at], sig.args[at + 1]
   local next = after and after.row.name
@@ -139,10 +140,10 @@ function misused.refuse_numbers(sig, t, at)
   end
 end
 
---- The number in a 0-d tensor where argument i takes one; raises for all else.
+--- The number in a 0-d tensor if argument i accepts one; raises for other values.
 function misused.number_of(sig, i, v) return (require("moth.binding.item")(sig, i, v)) end
 
---- Runs a function with its arguments in position and writes its results to `out`.
+--- Runs a function with positional arguments and writes its results to `out`.
 function misused.into(...) return require("moth.binding.out").into(...) end
 
 return misused

@@ -15,7 +15,7 @@ local istensor = lib.istensor
 
 local outs = {}
 
--- PyTorch's functions with `out`, without those whose op takes it; by namespace.
+-- PyTorch's functions with `out` whose op does not handle `out` itself; by namespace.
 local NAMES = " " .. table.concat({
   "aminmax arange argmax argmin argsort bernoulli bucketize chain_matmul cholesky "
     .. "cholesky_inverse cholesky_solve clamp_max clamp_min column_stack cross cummax cummin diag "
@@ -46,18 +46,18 @@ local NAMES = " " .. table.concat({
   "avg_pool2d avg_pool3d gelu linear logsigmoid normalize softplus softshrink",
 }, " ") .. " "
 
---- Whether a function takes `out` here, by its signature.
+--- Returns true if `out` of a function with this signature is written by this file.
 function outs.takes(sig)
   return sig.outputs ~= nil and #sig.outputs > 0
     and NAMES:find(" " .. sig.name .. " ", 1, true) ~= nil
 end
 
---- The names of all functions that take it here.
+--- The names of all functions whose `out` is written by this file.
 function outs.names() return NAMES end
 
 local function refuse(sig, text, code) return errors.argument(sig.name, "out", text, code) end
 
--- The tensors of `out` as a list, and whether it was one.
+-- The tensors of `out` as a list, and true if `out` was a list.
 local function targets_of(sig, out)
   if istensor(out) then return { out }, false end
   if not lib.is_plain(out) or #out == 0 then
@@ -86,7 +86,7 @@ local function requires_grad(values, n)
   return false
 end
 
--- A function that makes a tensor without another one makes it as `out` is.
+-- A factory function creates its tensor with the dtype and device of `out`.
 local function as_target(sig, args, target)
   local dtype, device = sig.index.dtype, sig.index.device
   if not dtype or not device then return end
@@ -97,8 +97,8 @@ local function as_target(sig, args, target)
   if args[device] == nil then args[device] = target.device end
 end
 
--- Whether results of one dtype can be written into tensors of another: no fraction, and no integer
--- beyond 0 and 1, is lost in silence.
+-- Returns true if results of dtype `from` fit into tensors of dtype `to`: no fraction, and no
+-- integer except 0 and 1, is lost silently.
 local function fits(from, to)
   if from == to then return true end
   if from.is_floating_point then return to.is_floating_point end
@@ -118,7 +118,7 @@ local function check(sig, target, y, which)
   end
 end
 
-local writers = {} -- name -> copy_, with messages in that function's name
+local writers = {} -- name -> copy_ with that function's name in messages
 
 local function write(sig, target, y)
   local name = sig.name
@@ -135,8 +135,8 @@ end
 
 --- Runs a function and writes its results.
 -- @param sig  its signature
--- @param run  what takes the arguments in position
--- @param out  a tensor, or a list with one for each result
+-- @param run  the function, with positional arguments
+-- @param out  a tensor, or a list with one tensor for each result
 -- @param ...  the arguments
 -- @return the tensors of `out`
 function outs.into(sig, run, out, ...)

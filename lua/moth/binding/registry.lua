@@ -1,7 +1,7 @@
 --- registry.lua -- reads the core's registry of ops.
 --
--- A record becomes a signature (forms.lua). writer.lua writes the op's function from it; help and
--- messages use its texts.
+-- A record becomes a signature (forms.lua). writer.lua generates the op's function from it; help
+-- and messages use its texts.
 
 local ffi = require "ffi"
 local bit = require "bit"
@@ -24,7 +24,7 @@ local function choices_of(arg)
   local list, map = {}, {}
   local text = arg.fallback:gsub("^=", "")
   arg.required = arg.fallback:sub(1, 1) == "="
-  if arg.row.numbers then -- "0|valid|same": choice 0 are numbers
+  if arg.row.numbers then -- "0|valid|same": the choice 0 means numbers
     arg.fallback, text = text:match("^([^|]*)|(.*)$")
   end
   for name in text:gmatch("[^|]+") do
@@ -56,7 +56,7 @@ local function read_outputs(text)
   for item in text:gmatch("[^,]+") do
     local name, more = item:match("^%s*([%w_]+)%s*:?%s*(.-)%s*$")
     if not more:find("hidden") then
-      local asked = more ~= "" and more ~= "position" and more or nil -- given if this is true
+      local asked = more ~= "" and more ~= "position" and more or nil -- its condition
       list[#list + 1] = { name = name, asked = asked,
                           position = asked ~= nil or more == "position" }
     end
@@ -64,19 +64,19 @@ local function read_outputs(text)
   return list
 end
 
--- What ops that make tensors from nothing take next to their own: read in Lua, after the call.
+-- An argument of factory ops that Lua reads, after the call.
 local REQUIRES_GRAD = { name = "requires_grad", kind = "bool", row = kinds.find("bool"),
-                        doc = "gather gradients for it", fallback = "false", lua = true }
+                        doc = "record gradients for it", fallback = "false", lua = true }
 
--- Whether an op whose first argument is of this kind is a method of tensors.
+-- Returns true if an op with a first argument of this kind is a tensor method.
 local function takes_tensor_first(kind)
   local first = kind and kinds.find(kind).name
   return first == "tensor" or first == "index" or first == "mask"
 end
 
---- What the registry says of an op: a signature (forms.lua) with op, nslots, outputs, doc,
--- examples, file, family, dtypes, and what its flags say: mutates, list, differentiable; nil if
--- there is none of that name.
+--- The registry's data on an op: a signature (forms.lua) with op, nslots, outputs, doc, examples,
+-- file, family, dtypes, and its flags: mutates, list, differentiable; nil if there is no op with
+-- that name.
 function registry.describe(name)
   local op = C.moth_op_find(name)
   if op == nil then return nil end
@@ -105,25 +105,25 @@ function registry.describe(name)
   return sig
 end
 
--- ---- all of them ----
+-- ---- all ops ----
 
---- Is there an op of that name?
+--- Returns true if there is an op with that name.
 function registry.has(name) return C.moth_op_find(name) ~= nil end
 
---- Is there one of that name that users may call?
+--- Returns true if there is a public op with that name.
 function registry.is_public(name)
   local op = C.moth_op_find(name)
   return op ~= nil and bit.band(C.moth_op_describe(op).flags, HIDDEN) == 0
 end
 
---- The function of users that runs a hidden op, as its record says; nil where it says nothing.
+--- The public function that runs a hidden op, from its record; nil if the record names none.
 function registry.public_name(name)
   local op = C.moth_op_find(name)
   local known = op ~= nil and ffi.string(C.moth_op_describe(op).public_name) or ""
   return known ~= "" and known or nil
 end
 
---- The names of all ops that users may call, and of those that are methods of tensors too.
+--- The names of all public ops, and of those that are also tensor methods.
 function registry.names()
   local all, methods = {}, {}
   for i = 0, C.moth_op_count() - 1 do

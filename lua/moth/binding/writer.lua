@@ -1,11 +1,11 @@
---- writer.lua -- writes the Lua function that calls an op.
+--- writer.lua -- generates the Lua function that calls an op.
 --
 -- The function is straight-line code: it checks each argument, stores it in the buffers of
 -- moth_call, and calls. It has no varargs and no closures, so LuaJIT compiles it into the caller's
--- loop. `print(require("moth.binding.bind").text("add"))` shows one.
+-- loop. `print(require("moth.binding.bind").text("add"))` prints one.
 --
--- All calls of an op share the buffers that C reads. Garbage may be collected while they are
--- filled, and a finalizer may call an op. So every call increments `state.calls`; if the count has
+-- All calls of an op share the buffers that C reads. A collection may run while they are filled,
+-- and a finalizer may call the same op. So every call increments `state.calls`. If the count has
 -- changed before moth_call, the call starts over.
 
 local calls = require "moth.binding.calls"
@@ -26,7 +26,7 @@ local fill_floats, is_list, NO_INT = T.fill_floats, T.is_list, -0x80000000000000
 local operand1, operand2 = B.operands[1], B.operands[2]
 local operand3, operand4 = B.operands[3], B.operands[4] ]]
 
--- What `moth.none` puts into the slots of an optional argument that has another default.
+-- The slot values of `moth.none`, for an optional argument with another default.
 local ABSENT = {
   tensor = "s[$k].handle = NONE", index = "s[$k].handle = NONE", number = "s[$k].handle = NONE",
   int = "s[$k].integer = NO_INT", dim = "s[$k].integer = NO_INT",
@@ -35,7 +35,7 @@ local ABSENT = {
   floats = "s[$k].integer = 0 s[$k1].integer = 0",
 }
 
--- Text that puts argument i into its slots if it was given.
+-- The code that stores argument i in its slots if it was passed.
 local function store(sig, i, operand, out)
   local arg = sig.args[i]
   local row = arg.row
@@ -51,7 +51,7 @@ local function store(sig, i, operand, out)
     return
   end
   local given = format("given = given + %d", 2 ^ (i - 1))
-  local absent = ABSENT[row.name] -- of an enum "none|trunc" moth.none is the first, too
+  local absent = ABSENT[row.name] -- for an enum "none|trunc" moth.none is the first choice too
   local none = not arg.fallback:find "^none%f[|%z]"
     and (absent and absent .. " " .. given or "T.bad(sig, $i, none)")
   if row.name == "tensor" or row.name == "number" or row.name == "mask" then
@@ -70,14 +70,14 @@ local function store(sig, i, operand, out)
   end
 end
 
--- ", a1, a2": the arguments before number i.
+-- ", a1, a2": the arguments before argument i.
 local function before(i)
   local names = {}
   for k = 1, i - 1 do names[k] = ", a" .. k end
   return concat(names)
 end
 
--- Conversions and room for lists: what may allocate, before anything is stored.
+-- Conversions and buffers for lists. They may allocate, so they run before anything is stored.
 local function prepare(sig, out)
   for i, arg in ipairs(sig.args) do
     if arg.row.prepare then
@@ -104,8 +104,8 @@ end
 
 -- ---- results ----
 
--- A new tensor's slot may hold a dead handle or none: looked at, these are two ways to go, and what
--- LuaJIT compiles is for one of them.
+-- The slot of a new tensor may hold a dead handle or none. Code that checked this would have two
+-- branches, and LuaJIT would compile only one.
 local function finish_one(sig, out)
   out("  if st == 0 then live[r._slot] = r else r = adopt(r, st) end")
   if sig.outputs[1].position then
@@ -118,7 +118,7 @@ local function finish_one(sig, out)
   out("  return r")
 end
 
--- A second result where an argument asks for it, r2 being its handle then; else one.
+-- Returns a second result r2 if an argument requests it, else one result.
 local function finish_asked(out)
   out("  if r2 then")
   out("    C.moth_result(ctx, 0, r2)")
@@ -131,9 +131,9 @@ local function finish_asked(out)
   out("  return r")
 end
 
--- Each result is asked for by itself, into a handle of its own that was made before the call:
--- LuaJIT's allocation sinking forgets stores that copies out of an array would need, and what
--- allocates here might run a finalizer with an op in it, which would clear the results.
+-- Each result is adopted separately, from a handle that was created before the call. LuaJIT's
+-- allocation sinking would lose the stores that copy from an array. An allocation here might run a
+-- finalizer with an op, which would overwrite the results.
 local function finish_several(sig, out)
   local names = {}
   for k = 1, #sig.outputs do
@@ -165,9 +165,9 @@ local function finish_list(sig, all, out)
   out("  return list")
 end
 
--- ---- the whole ----
+-- ---- the whole function ----
 
--- The call itself: results, arguments, moth_call, errors.
+-- The call: results, arguments, moth_call, errors.
 local function body(sig, out)
   if sig.other then
     out('  if (type(a2) == "cdata" and istype(Handle, a2)) or '
@@ -224,8 +224,8 @@ local function body(sig, out)
   else finish_several(sig, out) end
 end
 
---- The text of an op's function: a chunk that is given the signature, the op, its slots, the tools
--- (bind.lua) and the buffers, and returns it.
+--- The code of an op's function: a chunk that takes the signature, the op, its slots, the helpers
+-- (bind.lua) and the buffers, and returns the function.
 function writer.source(sig)
   local lines = {}
   local function out(pattern, ...)

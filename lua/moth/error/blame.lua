@@ -4,9 +4,9 @@
 --     multi_margin_loss calls gather, which refuses its index:
 --     bad argument 'target' to 'multi_margin_loss' (position 9 is out of range ...)
 --
--- stack.lua finds both functions on the stack, with their arguments. The outer argument is the one
--- that holds the refused value: the same object, a list with it, or a tensor that shares its
--- memory; else the one with the same name and value.
+-- stack.lua finds both functions on the stack, with their arguments. The outer argument to blame
+-- holds the refused value: the same object, a list with it, or a tensor that shares its memory. If
+-- there is none, it is the argument with the same name and value.
 
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
@@ -29,7 +29,7 @@ local function holds(list, value)
   return false
 end
 
--- The first argument of a call of which `test` is true.
+-- The first argument of a call for which `test` is true.
 local function first(call, test)
   for i = 1, call.n do
     local value = call.values[i]
@@ -65,7 +65,7 @@ local function same(a, b)
   return a == b or (a ~= a and b ~= b)
 end
 
--- The only argument that is this number, string or boolean, or a list with it.
+-- The only argument that equals this number, string or boolean, or is a list with it.
 local function only_equal(call, value)
   local name, found
   for i = 1, call.n do
@@ -78,7 +78,7 @@ local function only_equal(call, value)
   return name, found
 end
 
--- The argument that is an object, holds it, or shares its memory; and its value.
+-- The argument that is an object, contains it, or shares its memory; and its value.
 local function argument_with(outer, value)
   local name, given = first(outer, function(v) return rawequal(v, value) end)
   if name then return name, given end
@@ -95,13 +95,13 @@ local function argument_with(outer, value)
   end
 end
 
--- The tensor whose sizes a list is.
+-- The tensor whose sizes are the numbers of a list.
 local function argument_of_sizes(outer, list)
   local text = lib.is_plain(list) and errors.describe(list):gsub("^{", "("):gsub("}$", ")")
   return first(outer, function(v) return text and shape_of(v) == text end)
 end
 
--- Whether one is a list of the other alone, as {-1, -1} of -1.
+-- Returns true if one value is a list with only the other, as {-1, -1} of -1.
 local function list_of(list, value)
   if not lib.is_plain(list) or #list == 0 then return false end
   for k = 1, #list do
@@ -122,7 +122,7 @@ local function only_tensor(call)
   return name, found
 end
 
--- The argument of the outer call that holds what the inner one refuses as `argname`, and its value.
+-- The argument of the outer call that holds the inner call's argument `argname`, and its value.
 local function argument_of(outer, value, argname, text)
   local name, given
   local number = lib.is_plain(value) and tonumber(text:match "^number (%d+) is ")
@@ -131,7 +131,7 @@ local function argument_of(outer, value, argname, text)
     name, given = argument_with(outer, value)
     if not name then name, given = only_of_shape(outer, value) end
     for k = 1, not name and lib.is_plain(value) and #value or 0 do
-      local size = value[k] -- of a list of sizes the negative one
+      local size = value[k] -- in a list of sizes: the negative one
       if type(size) == "number" and size < 0 then name, given = only_equal(outer, size) end
     end
     if not name then name, given = argument_of_sizes(outer, value) end
@@ -139,7 +139,7 @@ local function argument_of(outer, value, argname, text)
   end
   name, given = first(outer, function(v, known)
     if known ~= argname then return false end
-    if type(value) == "nil" then return not lib.istensor(v) end -- it has no frame
+    if type(value) == "nil" then return not lib.istensor(v) end -- the inner call has no frame
     return is_object(v) == is_object(value) and (is_object(v) or same(v, value))
       or list_of(value, v) or list_of(v, value)
   end)
@@ -147,19 +147,19 @@ local function argument_of(outer, value, argname, text)
   return only_equal(outer, value)
 end
 
---- The name under which users know an op: of a hidden one that replays and backward passes run, the
--- function that users call.
+--- The public name of an op. For a hidden op, which replays and backward passes run: the public
+-- function.
 local function public(op)
   local known = require("moth.binding.registry").public_name(op)
   if known then return known end
   return (op:gsub("^linalg_", ""):gsub("^special_", ""):gsub("_back$", ""):gsub("_slope$", ""))
 end
 
---- The text of an error, told by the outer function.
--- @param blame  {fname, argname, text}: what the inner one says; argname may be nil
--- @param inner  its call {name, names, values, n}, or nil where it has no frame
+--- The text of an error with the outer function's arguments.
+-- @param blame  {fname, argname, text}: the inner function's error; argname may be nil
+-- @param inner  its call {name, names, values, n}, or nil if it has no frame
 -- @param outer  the call of the function that the user called
--- @return the text, or nil where the inner one is not to be replaced
+-- @return the text, or nil to keep the inner function's error
 local function told(blame, inner, outer)
   local value
   for i = 1, inner and inner.n or 0 do
@@ -175,7 +175,7 @@ local function told(blame, inner, outer)
     end
   end
   if not name then
-    -- a class may be called by its name in lower case, as moth.progress
+    -- The user may have called a class by its name in lower case: moth.progress.
     if outer.plain or outer.name:lower() == blame.fname:lower() then return nil end
     return outer.name .. ": " .. blame.text
   end

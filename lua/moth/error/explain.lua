@@ -14,7 +14,7 @@ local function choices_text(arg)
   return table.concat(names, ", ")
 end
 
--- Why a tensor may have come where none is wanted.
+-- The probable reason for a tensor where none is needed.
 local function explain_tensor(fname)
   if fname and fname:find "^%u" and pcall(function() return require("moth.nn")[fname] end) then
     return format("nn.%s(...) makes a module; that is then called with tensors)", fname)
@@ -57,10 +57,10 @@ local function explain_name(arg, value)
     .. (known and "; write " .. tostring(known) or ""), "E_TYPE"
 end
 
---- Why a value is not what an argument needs.
+--- The reason why a value does not suit an argument.
 -- @param arg    the argument: row (its kind), choices, ...
--- @param value  what was given; nil: nothing
--- @param fname  the function's name, if it is known
+-- @param value  the value; nil: no value was passed
+-- @param fname  the function's name, if known
 -- @return the text for a message and its code
 return function(arg, value, fname)
   local row = arg.row
@@ -84,7 +84,7 @@ return function(arg, value, fname)
   end
   local text = errors.unwanted(need, value)
   if lib.istensor(value) and SINGLE[name] then
-    local number = row.need:find "number" and text:find "%(%)$" -- it may have been released
+    local number = row.need:find "number" and text:find "%(%)$" -- the tensor may have been released
     text = text .. (number and " (x:item() is its number; " or " (")
       .. explain_tensor(fname)
   end

@@ -29,9 +29,9 @@ local function same_value(a, b)
   return storage ~= nil and storage_of(b) == storage
 end
 
--- ---- what layers need ----
+-- ---- shapes that layers need ----
 
--- "(N, 4, H, W) or (4, H, W)", of as many spatial dimensions as the kernel has.
+-- "(N, 4, H, W) or (4, H, W)", with as many spatial dimensions as the kernel has.
 local function channels_first(channels, n)
   local sides = n == 1 and "L" or concat({ "D", "H", "W" }, ", ", 4 - n)
   return format("(N, %d, %s) or (%d, %s)", channels, sides, channels, sides)
@@ -50,8 +50,8 @@ end
 
 local function convolved(self, x) return of_channels(self.in_channels, #self.kernel_size, x) end
 
--- By class: function(module, input, name of the input) -> the shape that it needs, if it has
--- another.
+-- By class: function(module, input, name of the input) -> the shape that it needs, if the input
+-- has another one.
 local WANTED = {
   LayerNorm = last_sizes, RMSNorm = last_sizes,
   GroupNorm = function(self, x)
@@ -83,9 +83,10 @@ local function wanted_of(module, x, name)
   end
 end
 
--- ---- what a layer was called with ----
+-- ---- calls of layers ----
 
--- A layer whose forward is Moth's own, and not a container of modules that a user chose.
+-- Returns true for a layer whose forward is Moth's, and which is no container of the user's
+-- modules.
 local function is_own(module)
   local Module = require "moth.nn.module"
   return errors.is_own(class.written(module.forward)) and not module[Module.store_key].names
@@ -101,21 +102,21 @@ local function names_of(module)
   return names
 end
 
--- The names and values of a call; of one by name, {input = x}, too.
+-- The names and values of a call, also of a call by name, {input = x}.
 local function call_of(given)
   local ok, values = pcall(require("moth.nn.module.named").sorted, given.module, given.values)
   if not ok then values = given.values end
   return { module = given.module, names = names_of(given.module), values = values }
 end
 
--- The position of the argument that a value is, or shares its memory with.
+-- The position of the argument that is a value or shares its memory.
 local function position_of(call, value)
   for i = 1, #call.names do
     if call.values[i] ~= nil and same_value(call.values[i], value) then return i end
   end
 end
 
--- The name of the parameter or buffer that a value is, or that is first in a list.
+-- The name of the parameter or buffer that is a value, or that is the first tensor in a list.
 local function member_of(module, value)
   if lib.is_plain(value) then value = value[1] end
   for _, member in ipairs(lib.istensor(value) and module:_members() or {}) do
@@ -123,8 +124,8 @@ local function member_of(module, value)
   end
 end
 
--- An input that has another shape than the layer needs; else the first that an op within it takes;
--- else the first tensor. And the shape that it needs.
+-- The input to blame, and the shape that it needs: an input with another shape than the layer
+-- needs; else the first input that the failed op takes; else the first tensor.
 local function input_of(call, inner)
   local first
   for i, name in ipairs(call.names) do
@@ -145,7 +146,7 @@ end
 
 -- ---- the message ----
 
--- What is wrong with input x, of an error that speaks of the layer's own member.
+-- The message about input x, for an error that blames a member of the layer.
 local function told(x, member, blame, code)
   local own, cure = blame.text:match "^(.-) does not go with '[%w_]+', .-(;.*)$"
   if own and code == "E_DTYPE" then
@@ -156,7 +157,7 @@ end
 
 local RELATIONS = { E_SHAPE = true, E_DTYPE = true, E_DEVICE = true }
 
--- The layer's input that is to blame: its position and what is to be said of it.
+-- The layer's input to blame: its position and the message.
 local function own_input(call, inner, blame, code)
   local value
   for k = 1, inner and inner.n or 0 do
@@ -194,13 +195,13 @@ local function retold(blame, code, within)
     text), within.path(lifted)
 end
 
-local busy = false -- what is asked here, of a released tensor, may raise too
+local busy = false -- describing a released tensor may raise, and come here again
 
---- The text of an error, told by the inputs of layers.
--- @param blame   {fname, argname, text}: what is said without layers
+--- The text of an error with the inputs of layers.
+-- @param blame   {fname, argname, text}: the error without layers
 -- @param code    its code
 -- @param within  the layers, by stack.locate
--- @return the text and the path, or nil where they are not to be replaced
+-- @return the text and the path, or nil to keep the error
 return function(blame, code, within)
   if busy then return nil end
   busy = true

@@ -2,16 +2,16 @@
 --
 -- An unknown field of a module is nil, as in any Lua table: `if self.bias then` must not raise. So
 -- net:zero_gard() ends in Lua's "attempt to call method 'zero_gard' (a nil value)". If such an
--- error ends a script, the launcher's handler calls this file for the name that was meant, and for
--- the Lua syntax to write instead of Python's.
+-- error ends a script, the launcher's handler calls this file to suggest the right name, or the
+-- Lua syntax for Python's.
 --
--- A pcall sees Lua's own message. To know that a call follows, each read of an absent field would
--- have to inspect the caller's bytecode; layers without a bias read one in every call.
+-- A pcall gets Lua's own message. Otherwise each read of an absent field would have to inspect the
+-- caller's bytecode for a call, and layers without a bias read an absent field in every call.
 
 local class = require "moth.base.class"
 local errors = require "moth.error"
 
--- The first function on the stack that is the user's: its level for the caller, and itself.
+-- The first user's function on the stack: its level for the caller, and the function.
 local function failed()
   local level = 2
   while true do
@@ -22,7 +22,7 @@ local function failed()
   end
 end
 
--- Calls visit(value, name) with what the function at a level, and everybody, can name.
+-- Calls visit(value, name) for the names that the function at a level can use.
 local function each_value(level, fn, visit)
   for i = 1, 250 do
     local name, value = debug.getlocal(level + 1, i)
@@ -38,9 +38,9 @@ local function each_value(level, fn, visit)
 end
 
 local WRITE = {
-  ["attempt to call a table value$"] = "a list is walked by `for i, x in ipairs(list) do`",
+  ["attempt to call a table value$"] = "iterate over a list by `for i, x in ipairs(list) do`",
   ["'ipairs' %(table expected, got function%)$"] =
-    "an iterator is walked without ipairs: `for name, x in net:named_parameters() do`",
+    "an iterator needs no ipairs: `for name, x in net:named_parameters() do`",
   ["attempt to index local 'self' %(a %a+ value%)$"] =
     "a method that was called by '.' does not know its object; call it with ':': x:name()",
   ["global 'nn' %(a nil value%)$"] = "write first: local nn = moth.nn",
@@ -50,7 +50,7 @@ local WRITE = {
   ["%(number expected, got cdata%)$"] = "the number in a tensor is x:item()",
 }
 
--- An object that was called, by a name that the function knows: only modules can be.
+-- The text for a called object that is no module, by its name in the function.
 local function uncalled(message)
   local wanted = message:match "attempt to call %w+ '([%w_]+)' %(a table value%)$"
   local level, fn = failed()
@@ -63,7 +63,7 @@ local function uncalled(message)
     message, found, found)
 end
 
--- The nearest name among the fields and methods of the modules that the function knows.
+-- The nearest name among the fields and methods of the modules that the function can use.
 local function field_of_module(field)
   local level, fn = failed()
   local names = {}
@@ -78,8 +78,8 @@ local function field_of_module(field)
   return errors.nearest(field, names)
 end
 
---- A message with a hint at its end, or as it is.
--- @param message  an error's text, while the stack is as it was raised
+--- A message with a hint at its end, or unchanged.
+-- @param message  an error's text; the stack must still be that of the error
 return function(message)
   for pattern, text in pairs(WRITE) do
     if message:find(pattern) then return ("%s (%s)"):format(message, text) end
@@ -98,7 +98,7 @@ return function(message)
       names[#names + 1] = method
     end
   end)
-  -- The ctx of a Function has gone with its frames.
+  -- The frames with the ctx of a Function are no longer on the stack.
   if rawget(require "moth.autograd", "Function") then
     for _, method in ipairs(class.methods(require("moth.autograd.function").FunctionCtx)) do
       names[#names + 1] = method

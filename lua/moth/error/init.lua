@@ -3,7 +3,7 @@
 --     train.lua:12: in net.layers[1]: bad argument 'kernel_size' to 'max_pool2d' ({9, 9} does not
 --     fit f32 (2, 3, 8, 8))
 --
--- The line is that of the first stack frame outside Moth's own files: stack.lua walks over them.
+-- The line is that of the first stack frame outside Moth's own files (stack.lua finds it).
 
 local ffi = require "ffi"
 local system = require "moth.base.system"
@@ -19,14 +19,14 @@ local errors = {}
 local own_prefixes = {}
 local own_cache = {} -- source -> boolean
 
---- Declares that files whose path begins so are Moth's own and never the line to blame.
+--- Declares files of Moth: errors never blame a line in a file with this path prefix.
 -- @param prefix  the beginning of a chunk's source, e.g. "@/usr/share/lua/5.1/moth/"
 function errors.own(prefix)
   own_prefixes[#own_prefixes + 1] = prefix
   own_cache = {}
 end
 
---- Whether a chunk's source is a file of Moth's own, or text that Moth wrote.
+--- Returns true if a chunk's source is a file of Moth, or text that Moth generated.
 function errors.is_own_source(source)
   local known = own_cache[source]
   if known == nil then
@@ -40,14 +40,13 @@ function errors.is_own_source(source)
   return known
 end
 
---- Whether a function is Moth's own or C, not a user's.
+--- Returns true if a function is Moth's or in C, not a user's.
 function errors.is_own(fn)
   local info = getinfo(fn, "S")
   return info.what == "C" or errors.is_own_source(info.source)
 end
 
--- The path that led here may be a relative one, and the program may go to another folder, while
--- files are still found at their first use.
+-- The path may be relative, and the program may change its folder before Moth loads more files.
 local function absolute(folder)
   if folder:find(system.root) then return folder end
   pcall(ffi.cdef, "char *" .. system.getcwd .. "(char *, size_t);")
@@ -85,9 +84,9 @@ end
 
 errors.user_calls = {} -- function -> true
 
---- Declares that `fn(call, ...)` calls call.fn, a user's function named call.name, and then checks
--- what it returned (call.returned). An error that finds no line of the user's above that stands at
--- the line where the function was written.
+--- Declares that `fn(call, ...)` calls the user's function call.fn, named call.name, and then
+-- checks its results (call.returned). If an error finds no user's line above it, it names the line
+-- where that function is defined.
 function errors.user_call(fn)
   errors.user_calls[fn] = true
 end
@@ -99,19 +98,19 @@ local last_code = "OK"
 --- The code of the last error that Moth raised in this state, e.g. "E_SHAPE"; "OK" if none was.
 function errors.code() return last_code end
 
---- Lets errors.code tell of errors from here on only.
+--- Clears the last code: errors.code reports only later errors.
 function errors.forget() last_code = "OK" end
 
---- Where the user's code stands now, "train.lua:12", or nil.
+--- The position of the running line of the user's code, "train.lua:12", or nil.
 function errors.where()
   return (require("moth.error.stack").locate(3):match("^(.*): $"))
 end
 
 --- Raises an error at the user's line. Does not return.
--- @param text   what is wrong
--- @param code   the code that moth.errcode() gives (default "E_ARG")
--- @param blame  {fname, argname, text}: what the text is made of, where it names a function; if the
--- user called another one, which uses it, the error is raised in the words of that one
+-- @param text   the message
+-- @param code   the code that moth.errcode() returns (default "E_ARG")
+-- @param blame  {fname, argname, text}: the parts of a text that names a function. If the user
+-- called another function, which calls this one, the error names the user's function instead.
 function errors.raise(text, code, blame)
   code = code or "E_ARG"
   last_code = code
@@ -128,18 +127,18 @@ function errors.raise(text, code, blame)
   end
   if find(text, "%f[%w]1 %l+s") then text = require("moth.error.shown").singular(text) end
   if find(text, "[%z\1-\8\11-\31\127]") then text = require("moth.error.shown").escaped(text) end
-  last_code = code -- what was asked meanwhile may have raised too
+  last_code = code -- code that runs inside this function may have set it
   error(place .. path .. text, 0)
 end
 
 --- Raises "bad argument 'kernel_size' to 'max_pool2d' (text)" at the user's line.
--- @param code  the code that moth.errcode() gives (default "E_ARG")
+-- @param code  the code that moth.errcode() returns (default "E_ARG")
 function errors.argument(fname, argname, text, code)
   return errors.raise(format("bad argument '%s' to '%s' (%s)", argname, fname, text), code,
     { fname = fname, argname = argname, text = text })
 end
 
---- "an integer is needed, got a string ('4')", of a value that is not what is wanted.
+--- "an integer is needed, got a string ('4')", for a wrong value.
 function errors.unwanted(wanted, got)
   local text = wanted .. ", got " .. errors.describe(got)
   local plain = wanted:find "number" or wanted:find "integer" or wanted:find "sizes"
@@ -148,12 +147,12 @@ function errors.unwanted(wanted, got)
   return format("%s, an int64; write %.0f", text, tonumber(got))
 end
 
---- The same as an argument's error: "bad argument ... (an integer is needed, got a string ('4'))".
+--- Raises this text as an argument's error: "bad argument ... (an integer is needed, got ...)".
 function errors.refuse(fname, argname, wanted, got, code)
   return errors.argument(fname, argname, errors.unwanted(wanted, got), code)
 end
 
---- The position, 1 to n, of a dimension of n that may be counted from the end. Raises as ops do.
+--- The position, 1 to n, of a dimension that may be negative. Raises like an op.
 function errors.dim(fname, argname, dim, n)
   if dim == 0 or math.abs(dim) > n then
     return errors.argument(fname, argname, format("dim %d is out of range: wanted 1 to %d or -%d "
@@ -162,11 +161,11 @@ function errors.dim(fname, argname, dim, n)
   return dim < 0 and dim + n + 1 or dim
 end
 
--- ---- '.' where ':' belongs ----
+-- ---- '.' instead of ':' ----
 
 --- Raises: a method was called without its object.
 -- @param name    the method
--- @param object  what such objects are called in examples: "x", "net"
+-- @param object  the name of an object in examples: "x", "net"
 function errors.no_self(name, object)
   errors.raise(format("'%s' was called by '.', so it does not know its object; call it with ':' "
     .. "-- %s:%s()", name, object, name), "E_TYPE")
@@ -177,11 +176,11 @@ end
 local C, ctx -- set by lib.lua
 local tells = {}
 
---- Tells this file the library and the context, once they exist.
+--- Sets the library and the context after they are created.
 function errors.attach(library, context) C, ctx = library, context end
 
---- Adds a function(handle) that says why a tensor cannot be used now, as where it was released, or
--- gives nil.
+--- Adds a function(handle) that returns the reason why a tensor cannot be used now, such as where
+-- it was released, or nil.
 function errors.tells(fn) tells[#tells + 1] = fn end
 
 local function told(x)
@@ -202,11 +201,11 @@ local function unusable(...)
   end
 end
 
---- Raises the error that is in the context.
+--- Raises the error that the context stores.
 -- @param status  the negative status
--- @param fname   the name of the function that failed; nil: that of the op, as it is called
--- @param argname the user's argument that is to blame, where the core knows it under another name
--- @param ...     the arguments, to tell which of them cannot be used
+-- @param fname   the name of the failed function; nil: the name of the op in the call
+-- @param argname the user's argument to blame, if the core has another name for it
+-- @param ...     the arguments, to find the tensor that cannot be used
 function errors.status(status, fname, argname, ...)
   local code = ffi.string(C.moth_error_name(status))
   local text = ffi.string(C.moth_error(ctx, 1))
@@ -230,7 +229,7 @@ end
 
 -- ---- texts ----
 
---- The name of an object's class, nil for what has none.
+--- The name of an object's class, or nil.
 function errors.typename(object)
   local class = package.loaded["moth.base.class"]
   return type(class) == "table" and class.typename(object) or nil
@@ -242,7 +241,7 @@ local describe_tensor -- set by lib.lua: function(x) -> text, or nil if x is no 
 function errors.set_describe(fn) describe_tensor = fn end
 
 local function number_text(x)
-  if x ~= x then return "nan" end -- printf gives some NaN a sign
+  if x ~= x then return "nan" end -- printf prints a sign for some NaN
   return x == floor(x) and x > -2 ^ 53 and x < 2 ^ 53 and format("%d", x) or format("%.14g", x)
 end
 
@@ -274,11 +273,11 @@ local function describe_table(value)
   return "a table"
 end
 
-for _, name in ipairs { "bare", "shown", "path" } do -- of shown.lua, which few programs need
+for _, name in ipairs { "bare", "shown", "path" } do -- of shown.lua, rarely needed
   errors[name] = function(text, most) return require "moth.error.shown"[name](text, most) end
 end
 
---- What a value is, for messages: "f32 (2, 3)", "a string ('abc')", "1.5", "nil".
+--- A value's description for messages: "f32 (2, 3)", "a string ('abc')", "1.5", "nil".
 function errors.describe(value)
   local kind = type(value)
   if kind == "nil" or kind == "boolean" then return tostring(value) end
@@ -295,12 +294,12 @@ function errors.describe(value)
 end
 
 --- "; did you mean 'x'?" for the candidate nearest to a name, or "".
--- @param name        what was written
+-- @param name        the misspelt name
 -- @param candidates  a list of names
 function errors.nearest(name, candidates) return require "moth.error.nearest"(name, candidates) end
 
---- pcall(f), which no coroutine can yield through: f runs beneath a function in C.
--- @param what  runs there, for the message if it tries to
+--- pcall(f) in which f cannot yield: a C function is between them on the stack.
+-- @param what  the name of the code in f, for the message if it yields
 function errors.unyielding(what, f)
   local ok, problem
   string.gsub("x", "x", function() ok, problem = pcall(f) end)

@@ -2,7 +2,8 @@
 
 local format, min = string.format, math.min
 
--- Edits that turn a into b, two swapped letters counting once; a letter for another costs `other`.
+-- The number of edits from a to b. A swap of two letters is one edit; a replaced letter costs
+-- `other`.
 local function distance(a, b, other)
   local before, row = nil, {}
   for j = 0, #b do row[j] = j end
@@ -20,21 +21,21 @@ local function distance(a, b, other)
   return row[#b]
 end
 
-local FEW = 20 -- among more names than these a short name is close to an unrelated one
+local FEW = 20 -- among more names a short name is close to unrelated names
 
--- The most edits of a guess: one for each four letters among many names, where "models" is not
--- "mode".
+-- The largest number of edits of a guess. Among many names it is one for each four letters:
+-- "models" must not become "mode".
 local function most(name, many)
   if many then return math.max(1, min(3, math.floor(#name / 4))) end
   return #name <= 4 and 1 or #name <= 8 and 2 or 3
 end
-local alias = { axis = "dim", keepdims = "keepdim", x = "input", -- as other libraries say
+local alias = { axis = "dim", keepdims = "keepdim", x = "input", -- names in other libraries
                 map_location = "device", bias = "linear_bias",
                 learning_rate = "lr" }
 
---- "; did you mean 'x'?" for the candidate nearest to a name, or "".
--- A wrong guess is worse than none, so that short names must be all but right.
--- @param name        what was written
+--- "; did you mean 'x'?" for the candidate nearest to a name, or "". No guess is better than a
+-- wrong guess, so a short name needs an almost exact match.
+-- @param name        the misspelt name
 -- @param candidates  a list of names
 return function(name, candidates)
   local best, least

@@ -21,7 +21,8 @@ local function arguments(level, count)
   return table.concat(parts, ", ")
 end
 
--- Whether a function is the constructor of an instance's class or of a base of it.
+-- Returns true if a function is the constructor of an instance's class or of one of its base
+-- classes.
 local function constructs(object, fn)
   local of = class.of(object)
   while of do
@@ -32,7 +33,7 @@ local function constructs(object, fn)
   return false
 end
 
--- The size of a tensor that no number of bytes has room for.
+-- The text with the number of bytes for a tensor that is too large to address.
 local function bytes_text(text)
   local sizes = text:match "^({[%d, ]+}) is more elements than can be addressed$"
   if not sizes then return text end
@@ -41,8 +42,8 @@ local function bytes_text(text)
   return ("a tensor of %s takes %.0f bytes"):format(sizes, bytes)
 end
 
---- Raises the error of an op in the words of the constructor that called it: the outermost one that
--- is Moth's own. Returns if there is none.
+--- Raises the error of an op with the arguments of the constructor that called it: the outermost
+-- constructor of Moth. Returns if there is none.
 -- @param fname  the op
 -- @param text   its message
 -- @param code   the error's code

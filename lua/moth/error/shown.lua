@@ -8,7 +8,7 @@ local M = {}
 local function escape(c) return ("\\x%02x"):format(c:byte()) end
 local function escaped(bytes) return (bytes:gsub(".", escape)) end
 
---- A text with its control characters, but tabs and line ends, as \x1b.
+--- A text with its control characters, except tabs and line ends, as \x1b.
 function M.escaped(text) return (text:gsub("[%z\1-\8\11-\31\127]", escape)) end
 
 local NOUNS = {}
@@ -27,8 +27,8 @@ function M.singular(text)
   return (text:gsub("there are 1 %f[%l]", "there is 1 "))
 end
 
---- At most `most` bytes of a text (default 60), with what could move a terminal's cursor, or is no
--- UTF-8, as \x1b.
+--- At most `most` bytes of a text (default 60). Control characters and invalid UTF-8 are written as
+-- \x1b.
 function M.bare(text, most)
   most = most or 60
   local cut = #text > most
@@ -42,10 +42,10 @@ function M.bare(text, most)
   return cut and text .. "..." or text
 end
 
---- The same in quotes.
+--- The same text in quotes.
 function M.shown(text, most) return "'" .. M.bare(text, most) .. "'" end
 
---- A path in quotes: of a long one the end.
+--- A path in quotes; of a long path only the end.
 function M.path(path)
   if #path <= 200 then return M.shown(path, 200) end
   path = path:sub(-200):gsub("^[\128-\191]+", "")

@@ -10,7 +10,7 @@ local format = string.format
 
 local stack = {}
 
--- ---- whose line stands for a call that Moth makes ----
+-- ---- calls of user functions by Moth ----
 
 -- "Net.forward, net.lua:14" for a user's function, nil for Moth's own.
 local function place_of(fn, name)
@@ -19,8 +19,8 @@ local function place_of(fn, name)
   return format("%s, %s:%d", name, info.short_src, info.linedefined)
 end
 
--- For the frame of such a call at `level`: what stands for the user's own frame, and how the
--- function is called if the error was raised within it: its frame went with a `return f(x)`.
+-- For a frame of a user_call at `level`: the place to report instead of the user's own frame, and
+-- the function's name. The function's frame is missing if it ended in `return f(x)`.
 local function called_for_user(level)
   local _, call = getlocal(level + 1, 1)
   local fn = type(call) == "table" and (call.written or call.fn)
@@ -30,9 +30,9 @@ local function called_for_user(level)
   return info, not call.returned and place_of(fn, call.name) or nil
 end
 
--- ---- a line erased by a tail call ----
+-- ---- lines lost by tail calls ----
 
--- What the name stands for in the frame at `level` (seen from here), as far as that can be told.
+-- The value of a name in the frame at `level` (seen from here), if it can be found.
 local function value_of(level, info, name, namewhat)
   local value
   if namewhat == "local" then
@@ -53,14 +53,14 @@ local function value_of(level, info, name, namewhat)
   return value
 end
 
--- The frame at level - 1 is Moth's, the one at level the user's. If the user called something
--- else there, then that has gone by `return f(x)`.
+-- The frame at level - 1 is Moth's, and the frame at `level` is the user's. If the user's code
+-- calls another function there, that function ended in `return f(x)`. Returns its name.
 local function erased(level, user, callee)
   local name, what = callee.name, callee.namewhat
   if not name or what == "" or what == "metamethod" then return nil end
   local op = callee.source:match("^=%[moth%.op%.(.*)%]$")
   if what == "method" or what == "field" then
-    local own = op and op:match "[^.]+$" -- of onnx.export, export
+    local own = op and op:match "[^.]+$" -- for onnx.export: export
     if op and name ~= own and name:sub(1, 2) ~= "__" then return name end
     return nil
   end
@@ -68,16 +68,16 @@ local function erased(level, user, callee)
   if value ~= callee.func then return place_of(value, name) end
 end
 
--- What the user called there as `F.name` or `x:name`, where that is a function of Moth's in Lua:
--- the ops within it have names of their own.
+-- The name of the function that the user called there as `F.name` or `x:name`, if it is a Lua
+-- function of Moth: the ops in it have other names.
 local function called_by_name(callee)
   local what = callee.namewhat
   local named = what == "field" or what == "method"
   return named and not callee.source:find "^=%[moth" and callee.name or nil
 end
 
--- Of modules that were called, innermost first, one whose forward is a user's: no frame of it
--- stands above the module's call.
+-- The first of the called modules, innermost first, whose forward is a user's function without a
+-- frame on the stack.
 local function erased_forward(called)
   for i = 1, #called do
     local module = called[i]
@@ -87,9 +87,9 @@ local function erased_forward(called)
   end
 end
 
--- ---- calls of Moth's own functions ----
+-- ---- calls of Moth's functions ----
 
--- The signature that a written function (forms.lua) reads.
+-- The signature that a generated function (forms.lua) uses.
 local function signature_of(fn)
   for i = 1, 60 do
     local key, value = getupvalue(fn, i)
@@ -98,14 +98,14 @@ local function signature_of(fn)
   end
 end
 
--- The call {name, names, values, n} of these values.
+-- The call {name, names, values, n} with these values.
 local function call_with(name, args, values)
   local call = { name = name, names = {}, values = values, n = #args }
   for i, arg in ipairs(args) do call.names[i] = arg.name end
   return call
 end
 
--- What was given to a function with `...`, in the frame at `level` of the caller.
+-- The varargs of a function with `...`, in the frame at `level` of the caller.
 local function varargs(level)
   local values, n = {}, 0
   while true do
@@ -118,8 +118,8 @@ local function varargs(level)
   return values
 end
 
--- The arguments of a class's constructor in the frame at `level` of the caller, if its `init` runs,
--- so that they are known to be good.
+-- The arguments of a class's constructor in the frame at `level` of the caller. Only while its
+-- `init` runs: then the arguments have been checked.
 local function constructed(level, class, own, sig)
   local body, runs = class.written(own.init), false
   for below = math.max(level - 4, 1), level do
@@ -131,8 +131,8 @@ local function constructed(level, class, own, sig)
   return call_with(sig.name, sig.args, { own.signature(unpack(given, 1, given.n)) })
 end
 
--- The call in a frame at `level` of the caller, of an op or of a function made by define; or of a
--- class that checks its arguments.
+-- The call in a frame at `level` of the caller, if the function is an op, made by define, or the
+-- constructor of a class that checks its arguments.
 local function call_of(level, info, inner)
   if info.source:sub(1, 9) == "=[moth.op" then
     local sig, values = signature_of(info.func), {}
@@ -147,7 +147,7 @@ local function call_of(level, info, inner)
   return sig and constructed(level + 1, class, own, sig)
 end
 
--- The call in the frame at `level` of the caller, of a function in Lua that has no signature.
+-- The call in the frame at `level` of the caller, for a Lua function without a signature.
 local function plain_call(level, info, name)
   local call = { name = name, names = {}, values = {}, n = 0, plain = true }
   for i = 1, getinfo(info.func, "u").nparams do
@@ -157,7 +157,7 @@ local function plain_call(level, info, name)
   return call
 end
 
--- What a module was called with, in the frame at `level` of the caller.
+-- The arguments of a module's call, in the frame at `level` of the caller.
 local function given_to(level, info)
   local values = varargs(level + 1)
   for i = 2, values.n == 0 and getinfo(info.func, "u").nparams or 0 do
@@ -166,7 +166,7 @@ local function given_to(level, info)
   return values
 end
 
--- Whether an error already speaks of that call: by its name, or as Class.name, and of one of its
+-- Returns true if an error already names that call, as name or Class.name, and one of its
 -- arguments.
 local function tells(call, blame)
   if call.name ~= blame.fname and call.name ~= blame.fname:match "[.:]([%w_]+)$" then
@@ -180,18 +180,19 @@ end
 
 -- ---- walking the stack ----
 
-local DEPTH = 200 -- frames looked at beyond the user's
+local DEPTH = 200 -- frames that are searched beyond the user's
 
---- Position "file:line: ", module path "in net.fc1: ", erased call and name of what the user called
--- there, which lead to the function at `level` of the stack.
+--- The position "file:line: ", the module path "in net.fc1: ", the call lost by a tail call, and
+-- the name of the function that the user called there: the way to the function at `level` of the
+-- stack.
 -- @param blame  the function that an error names, {fname = }; optional
--- @return these four; and if the user called another function than that: the innermost call of the
--- one that is named, or nil, and the user's call; and of an error within modules: {call = the
--- outermost call within the innermost, list = {module, values} of each, innermost first, path =
--- function(n) -> the path without the n innermost}
+-- @return these four. If the user called another function than the blamed one: the innermost call
+-- of the blamed function, or nil, and the user's call. For an error inside modules also: {call =
+-- the outermost call inside the innermost module, list = {module, values} of each, innermost
+-- first, path = function(n) -> the path without the n innermost}
 function stack.locate(level, blame)
   local user, line, tail, namer, name
-  local within, around -- calls: that of the function that is blamed, and the outermost
+  local within, around -- calls: of the blamed function, and the outermost one
   local modules, inner, given, callee, stop = {}, {}, {}, nil, nil
   while not stop or level < stop do
     local info = getinfo(level, "Slnf")
@@ -238,9 +239,9 @@ function stack.locate(level, blame)
   return place, namer and path_without(0) or "", tail, name, within, around, within_modules
 end
 
--- ---- '.' where ':' belongs ----
+-- ---- '.' instead of ':' ----
 
---- For a tensor that lacks a field: a hint if it came to be some method's `self` by a '.'.
+--- For a tensor without a field: a hint if a method that was called with '.' has it as `self`.
 -- @param same  function(value): is it that tensor?
 function stack.dotted(same)
   for level = 3, 40 do

@@ -14,7 +14,7 @@ local own, inspect = look.own, look.inspect
 local methods = {}
 
 -- x with another dtype and on another device, by the core's numbers, and with another memory
--- format; nil: as it is.
+-- format; nil: unchanged.
 local function cast(x, dtype, copy, device, non_blocking, format)
   local found = inspect(x, "to")
   local moves, turns = device and device ~= found.device, dtype and dtype ~= found.dtype
@@ -31,7 +31,7 @@ end
 
 local codes = dtypes.codes
 
--- The core's number of the device that a value names; nil for none.
+-- The core's number of the device that a value names, or nil.
 local function number_of(value)
   if value == lib.none then return nil end
   local code = devices.codes[value]
@@ -52,11 +52,11 @@ local function boolean_of(name, value)
   errors.refuse("to", name, "a boolean is needed", value, "E_TYPE")
 end
 
---- x:to(dtype), x:to(device), x:to(device, dtype), x:to(other), x:to{dtype =, device =, copy =}:
--- x with another dtype or on another device; x itself if that changes nothing and copy is not set.
--- After these may stand non_blocking and copy, both false when absent.
--- With non_blocking = true a copy of pinned memory to a GPU is not waited for: leave x as it is
--- until the stream has come that far. memory_format says how the result lies.
+--- x:to(dtype), x:to(device), x:to(device, dtype), x:to(other), x:to{dtype =, device =, copy =}: x
+-- with another dtype or on another device. Returns x itself if nothing changes and copy is not
+-- true. non_blocking and copy may follow, both false by default. With non_blocking = true the call
+-- does not wait for a copy from pinned memory to a GPU: do not change x until the stream has
+-- finished the copy. memory_format sets the order of elements in memory.
 function methods.to(x, ...)
   local dtype, copy, device, non_blocking, format
   for i = 1, select("#", ...) do
@@ -96,9 +96,9 @@ function methods.to(x, ...)
   return cast(x, dtype, copy, device, non_blocking or false, format)
 end
 
---- A copy of x in pinned memory, page-locked memory of the CPU, from which a GPU copies while the
--- CPU goes on: x:pin_memory():to("cuda", {non_blocking = true}). x itself if it lies there; without
--- history. Needs a GPU.
+--- A copy of x in pinned (page-locked) memory, without history. A GPU copies from pinned memory
+-- while the CPU works: x:pin_memory():to("cuda", {non_blocking = true}). Returns x itself if it is
+-- pinned. Needs a GPU.
 function methods.pin_memory(x)
   own(x, "pin_memory")
   local h = lib.Handle()
@@ -108,7 +108,7 @@ function methods.pin_memory(x)
   return lib.adopt(h, status)
 end
 
---- Whether x is in pinned memory.
+--- Returns true if x is in pinned memory.
 function methods.is_pinned(x)
   own(x, "is_pinned")
   local status = C.moth_is_pinned(ctx, x)
@@ -116,8 +116,7 @@ function methods.is_pinned(x)
   return status == 1
 end
 
---- Does nothing: memory that another stream reads is safe without being told. For scripts from
--- PyTorch.
+--- Does nothing, for scripts from PyTorch: Moth tracks the streams that read a tensor's memory.
 function methods.record_stream(x) own(x, "record_stream") end
 
 local shorthands = { bool = 0, byte = 1, char = 2, short = 3, int = 4, long = 5, half = 6,
@@ -129,7 +128,7 @@ for name, dtype in pairs(shorthands) do
   end
 end
 
---- x:type() is the name of x's dtype, x:type(dtype) converts.
+--- x:type() returns the name of x's dtype; x:type(dtype) converts x.
 function methods.type(x, dtype)
   own(x, "type")
   if dtype == nil then return tostring(x.dtype) end
@@ -145,15 +144,15 @@ function methods.type_as(x, other)
   return cast(x, inspect(other, "type_as").dtype)
 end
 
---- x in main memory: x itself if it lies there.
+--- x on the CPU: x itself if it is there.
 function methods.cpu(x)
   inspect(x, "cpu")
   return cast(x, nil, false, 0)
 end
 
 --- x on a GPU.
--- @param which  a device, its name or its index; cuda:0 when absent
--- @param names  {non_blocking = true}, as x:to takes it
+-- @param which  a device, its name or its index; default cuda:0
+-- @param names  {non_blocking = true}, as for x:to
 function methods.cuda(x, which, names)
   own(x, "cuda")
   if lib.is_plain(which) then which, names = nil, which end

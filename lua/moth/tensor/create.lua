@@ -6,7 +6,7 @@
 --   moth.tensor{1LL, 2LL}                     i64 (2)
 --   moth.tensor(3)                            f32 ()
 --
--- Numbers get the default dtype whatever their values, booleans bool, int64 cdata i64.
+-- Numbers have the default dtype whatever their values; booleans are bool, int64 cdata are i64.
 
 local ffi = require "ffi"
 local bind = require "moth.binding.bind"
@@ -40,7 +40,7 @@ end
 
 -- ---- walking nested tables ----
 
--- What is being read: sizes found so far, kinds of element met, and the path for messages.
+-- The state of a read: sizes so far, kinds of element found, and the path for messages.
 local function new_walk(fname, aname)
   return { fname = fname, aname = aname or "data", sizes = {}, seen = {}, path = {}, count = 0,
            tensors = false }
@@ -72,10 +72,10 @@ local function bad_element(walk, depth, v)
     .. "; numbers, booleans, int64s, tensors or tables of them are needed", "E_TYPE")
 end
 
--- Finds the shape below `list` at that depth and checks it; counts kinds of elements.
+-- Finds and checks the shape of `list` at that depth, and counts the kinds of elements.
 local function survey(walk, list, depth)
   local n = #list
-  if depth > MAX_DIMS then bad(walk, "more than " .. MAX_DIMS .. " tables within each other") end
+  if depth > MAX_DIMS then bad(walk, "more than " .. MAX_DIMS .. " nested tables") end
   if rawget(list, 0) ~= nil then bad(walk, calls.gap(list), "E_TYPE") end
   if calls.has_hole(list, n) then
     walk.path[depth] = n + 1
@@ -157,11 +157,11 @@ end
 
 local function default_dtype() return C.moth_default_dtype(ctx, -1) end
 
--- ---- making ----
+-- ---- creation ----
 
 local shape_buffer = ffi.new "int64_t[8]"
 
--- A tensor of these values; type as in moth_from_slots.
+-- A tensor with these values; `type` as in moth_from_slots.
 local function from_slots(fname, dtype, sizes, values, count, type, aname)
   for d = 1, #sizes do shape_buffer[d - 1] = sizes[d] end
   local h = Handle()
@@ -173,7 +173,7 @@ local function from_slots(fname, dtype, sizes, values, count, type, aname)
   return lib.adopt(h, status)
 end
 
--- The shortest of the three ways to lay out values, by the kinds of element met.
+-- The smallest of the three slot types for the kinds of element found.
 local function numbers_type(seen)
   if seen[INTEGER] then return 1 end
   if seen[BOOLEAN] and not seen[NUMBER] then return 2 end
@@ -196,7 +196,7 @@ local function from_tensors(fname, list, dtype)
   return y
 end
 
---- Casts to the dtype with that number.
+--- Casts to the dtype with that core number.
 function M.cast(x, dtype)
   return ops.cast(x, dtypes.by_code[dtype])
 end
@@ -223,7 +223,7 @@ end
 --- A tensor of Lua values.
 -- @param fname the function the user called, for messages
 -- @param data number, boolean, int64, tensor or nested plain tables of them
--- @param dtype the core's number of the dtype, or nil to infer it
+-- @param dtype the core's number of the dtype, or nil to infer the dtype
 -- @param aname its argument, for messages (default "data")
 function M.convert(fname, data, dtype, aname)
   local kind = kind_of(data)
@@ -251,7 +251,7 @@ function M.convert(fname, data, dtype, aname)
   return from_slots(fname, dtype, walk.sizes, values, walk.count, type, aname)
 end
 
--- A fresh tensor where it is to lie; the device as its argument was given, nil: the default one.
+-- Moves a new tensor to its device. `device` is the argument; nil: the default device.
 local function placed(x, device, requires_grad)
   if device == nil then
     local number = tonumber(C.moth_default_device(ctx, -1))
@@ -273,24 +273,25 @@ M.tensor = define {
     { "data", "data", "number, boolean, int64, tensor, or nested tables of them" },
     { "dtype", "dtype", "element type; when absent the default one for numbers, bool for "
       .. "booleans, i64 for int64s", optional = true },
-    { "device", "device", "where the elements live; the CPU when absent, or where data that is a "
+    { "device", "device", "device; default: the CPU, or the device of data that is a "
       .. "tensor lies", optional = true },
-    { "bool", "requires_grad", "gather gradients for it", default = false },
+    { "bool", "requires_grad", "record gradients for it", default = false },
   },
   run = function(data, dtype, device, requires_grad)
     return (placed(M.convert("tensor", data, code_of(dtype)), device, requires_grad))
   end,
 }
 
---- moth.as_tensor(data, {dtype, device}): data itself if it is such a tensor, else as moth.tensor.
+--- moth.as_tensor(data, {dtype, device}): a tensor with that dtype and device is returned itself;
+-- other data as in moth.tensor.
 M.as_tensor = define {
   name = "as_tensor",
-  doc = "The data as a tensor: itself, with its history, if it is one of that dtype already.",
+  doc = "The data as a tensor. Returns a tensor of that dtype itself, with its history.",
   examples = "{1, 2, 3}\nmoth.ones(2), {dtype = moth.float64}",
   args = {
     { "data", "data", "number, boolean, int64, tensor, or nested tables of them" },
-    { "dtype", "dtype", "element type; that of the data when absent", optional = true },
-    { "device", "device", "where the elements live; the CPU when absent, or where data that is a "
+    { "dtype", "dtype", "element type; default: the dtype of the data", optional = true },
+    { "device", "device", "device; default: the CPU, or the device of data that is a "
       .. "tensor lies", optional = true },
   },
   run = function(data, dtype, device)
@@ -304,18 +305,18 @@ M.as_tensor = define {
   end,
 }
 
---- x:new_tensor(data, {dtype, device, requires_grad}): as moth.tensor, with x's dtype.
+--- x:new_tensor(data, {dtype, device, requires_grad}): like moth.tensor, with x's dtype.
 M.new_tensor = define {
   name = "new_tensor",
-  doc = "A new tensor as moth.tensor makes it, of this tensor's dtype unless one is given.",
+  doc = "A new tensor as by moth.tensor, with this tensor's dtype by default.",
   examples = "moth.ones(2, {dtype = moth.float64}), {{1, 2}, {3, 4}}\n"
     .. "moth.ones(2), {1, 0}, {dtype = moth.bool, requires_grad = false}",
   args = {
     { "tensor", "input", "tensor with the dtype" },
     { "data", "data", "number, boolean, int64, tensor, or nested tables of them" },
-    { "dtype", "dtype", "element type; that of the input when absent", optional = true },
-    { "device", "device", "where the elements live; as the input when absent", optional = true },
-    { "bool", "requires_grad", "gather gradients for it", default = false },
+    { "dtype", "dtype", "element type; default: the dtype of the input", optional = true },
+    { "device", "device", "device; default: the device of the input", optional = true },
+    { "bool", "requires_grad", "record gradients for it", default = false },
   },
   run = function(input, data, dtype, device, requires_grad)
     local x = M.convert("new_tensor", data, code_of(dtype) or lib.inspect(input).dtype)
@@ -323,14 +324,14 @@ M.new_tensor = define {
   end,
 }
 
--- x:new_zeros(2, 3), x:new_full({2, 3}, 7): of x's dtype unless another is given.
+-- x:new_zeros(2, 3), x:new_full({2, 3}, 7): with x's dtype by default.
 local function new_like(name, doc, example, fill)
   local rows = {
     { "tensor", "input", "tensor with the dtype" },
     { "shape", "size", "sizes" },
-    { "dtype", "dtype", "element type; that of the input when absent", optional = true },
-    { "device", "device", "where the elements live; as the input when absent", optional = true },
-    { "bool", "requires_grad", "gather gradients for it", default = false },
+    { "dtype", "dtype", "element type; default: the dtype of the input", optional = true },
+    { "device", "device", "device; default: the device of the input", optional = true },
+    { "bool", "requires_grad", "record gradients for it", default = false },
   }
   if fill then table.insert(rows, 3, { "scalar", "fill_value", "value of every element" }) end
   local op = ops[name]
@@ -343,7 +344,7 @@ local function new_like(name, doc, example, fill)
   end
   M["new_" .. name] = define {
     name = "new_" .. name,
-    doc = doc .. ", of this tensor's dtype unless one is given.",
+    doc = doc .. ", with this tensor's dtype by default.",
     examples = ("moth.ones(2), {2, 3}%s\nmoth.ones(2), {2, 3}%s, {dtype = moth.float64, "
       .. "requires_grad = true}"):format(example, example),
     args = rows,
@@ -359,21 +360,21 @@ end
 
 new_like("zeros", "A new tensor of zeros", "")
 new_like("ones", "A new tensor of ones", "")
-new_like("empty", "A new tensor whose elements are not set", "")
+new_like("empty", "A new tensor with uninitialized elements", "")
 new_like("full", "A new tensor with the same value everywhere", ", 7", true)
 
 --- moth.frombuffer(buffer, {dtype, count, offset}): a 1-d tensor with a copy of a string's bytes.
 M.frombuffer = define {
   name = "frombuffer",
-  doc = "A 1-d tensor of the bytes of a string, which are copied.",
+  doc = "A 1-d tensor with a copy of the bytes of a string.",
   examples = "'\\1\\2\\3\\4', {dtype = moth.uint8}\n'\\0\\0\\1\\0\\2\\0', "
     .. "{dtype = moth.int16, count = 1, offset = 2}",
   args = {
     { "string", "buffer", "little-endian elements" },
     { "dtype", "dtype", "element type; the default one when absent", optional = true },
-    { "int", "count", "how many elements; -1: as many as there are", default = -1 },
+    { "int", "count", "number of elements; -1: all", default = -1 },
     { "int", "offset", "bytes to skip", default = 0 },
-    { "bool", "requires_grad", "gather gradients for it", default = false },
+    { "bool", "requires_grad", "record gradients for it", default = false },
   },
   run = function(buffer, dtype, count, offset, requires_grad)
     local code = code_of(dtype) or default_dtype()
@@ -403,12 +404,12 @@ M.frombuffer = define {
   end,
 }
 
---- Positions that a user wrote as a list, for an argument of a function: i64.
+--- The positions in a user's list, for a function's argument: i64.
 function M.integers(list, fname, aname)
   return (M.convert(fname or "index", list, I64, aname or "indices"))
 end
 
---- Values to be written into x: of its dtype.
+--- Values to be written into x, converted to its dtype.
 function M.like(values, x) return M.convert("tensor", values, lib.inspect(x).dtype) end
 
 return M

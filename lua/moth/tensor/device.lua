@@ -3,9 +3,9 @@
 --     local device = moth.device(moth.cuda.is_available() and "cuda" or "cpu")
 --     net:to(device)
 --
--- Each name has one device object, compared by identity, as dtypes are. An argument that takes a
--- device takes its name too. CUDA is loaded when an op or a query first names a GPU: a script that
--- uses only the CPU pays nothing.
+-- Each name has one device object, compared by identity, like dtypes. An argument for a device
+-- also accepts its name. CUDA is loaded when an op or a query first names a GPU: a script that
+-- uses only the CPU does not load it.
 
 local ffi = require "ffi"
 local errors = require "moth.error"
@@ -27,18 +27,18 @@ local function make(name, kind, index)
   return known[name]
 end
 
---- Whether a value is what moth.device gives.
+--- Returns true if a value is a moth.device.
 function device.is(value) return getmetatable(value) == meta end
 
---- The name of a device, or of one that is written as a string: "cuda:1"; nil for other values.
+--- The name of a device or of a string that names one, "cuda:1"; nil for other values.
 function device.name(value)
   if device.is(value) then return value.name end
   local kind = type(value) == "string" and (value:match "^(%a+)$" or value:match "^(%a+):%d+$")
   return (kind == "cpu" or kind == "cuda") and value or nil
 end
 
-local GPU, ASK = lib.modes.gpu, lib.modes.ask -- the index of the GPU that "cuda" means, a mode
-local varies = false        -- was it ever set?
+local GPU, ASK = lib.modes.gpu, lib.modes.ask -- GPU: the index that "cuda" means
+local varies = false  -- true after it was set once
 
 -- The core's number of a device: 0 the CPU, 1 + i the i-th GPU.
 local function number_of(name)
@@ -46,16 +46,16 @@ local function number_of(name)
   return 1 + (tonumber(name:match ":(%d+)$") or tonumber(C.moth_mode(ctx, GPU, ASK)))
 end
 
-local found -- how many GPUs there are, once that was asked
+local found -- the number of GPUs, after the first query
 
---- How many GPUs can be used: 0 without a driver, a card, or the plugin libmoth_cuda.so.
+--- The number of usable GPUs: 0 without a driver, a card, or the plugin libmoth_cuda.so.
 function device.gpus()
   found = found or math.max(0, tonumber(C.moth_device_count(ctx)))
   return found
 end
 
---- Device or name -> what an argument `device` holds: one more than the core's number. A GPU is
--- looked for at its first use and remembered; nil for what is not there.
+--- Device or name -> the slot value of an argument `device`: the core's number plus 1; nil if there
+-- is no such device. A GPU is looked up at its first use and cached.
 device.codes = setmetatable({}, {
   __index = function(codes, value)
     local name = device.name(value)
@@ -70,7 +70,7 @@ device.codes = setmetatable({}, {
 --- The index of the GPU that "cuda" means, 0 at first.
 function device.current() return tonumber(C.moth_mode(ctx, GPU, ASK)) end
 
---- Called before the mode is set that holds this index. @return the mode's number
+--- Called before the mode with this index is set. @return the mode's number
 function device.vary()
   varies = true
   rawset(device.codes, "cuda", nil)
@@ -86,7 +86,7 @@ device.by_code = setmetatable({ [0] = make("cpu", "cpu") }, {
   end,
 })
 
---- What a message says of a device, or of its name, that is not here.
+--- The message about a device or a device name that is not available.
 function device.missing(value)
   local name = device.name(value)
   if not name then
@@ -99,8 +99,8 @@ function device.missing(value)
     or "cuda:0 to cuda:" .. count - 1)
 end
 
---- moth.device("cpu"): a device, with `type` ("cpu" or "cuda") and `index` (from 0, as in PyTorch;
--- nil if there is none in the name: then it is the GPU of moth.cuda.set_device, 0 at first).
+--- moth.device("cpu"): a device, with `type` ("cpu" or "cuda") and `index` (from 0, as in PyTorch).
+-- The index of "cuda" is nil: it means the GPU of moth.cuda.set_device, at first GPU 0.
 -- `moth.device("cuda", 0)` is "cuda:0".
 -- @param name   "cpu", "cuda", "cuda:0" or a device
 -- @param index  the number of the device, optional
@@ -116,7 +116,7 @@ function device.new(name, index)
   return (make(name, name:match "^%a+", at))
 end
 
---- The core's number of the GPU that an argument names: a device, its name, or its index.
+--- The core's number of the GPU in an argument: a device, its name, or its index.
 function device.gpu(fname, value)
   if value == nil then value = "cuda" end
   if type(value) == "number" then value = "cuda:" .. value end

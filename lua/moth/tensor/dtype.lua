@@ -5,7 +5,7 @@
 
 local dtype = {}
 
--- By the core's number: the name shown, then the aliases.
+-- By the core's number: the name that is printed, then the aliases.
 local ROWS = {
   [0] = { "bool" },
   { "uint8" },
@@ -19,7 +19,7 @@ local ROWS = {
   { "float64", "double" },
 }
 local BYTES = { [0] = 1, 1, 1, 2, 4, 8, 2, 2, 4, 8 }
-local FLOATS = 6 -- the first of the float dtypes
+local FLOATS = 6 -- the first floating-point dtype
 
 local meta = { __name = "dtype" }
 meta.__index = meta

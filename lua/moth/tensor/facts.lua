@@ -14,7 +14,7 @@ local own, inspect, several = look.own, look.inspect, look.several
 local sizes_of = look.sizes_of
 local band = bit.band
 
-local I8, FLOATS = C.MOTH_I8, C.MOTH_F16 -- the first signed dtype, the first of the float dtypes
+local I8, FLOATS = C.MOTH_I8, C.MOTH_F16 -- first signed, first float
 local IS_CONTIGUOUS, IS_CHANNELS_LAST = C.MOTH_IS_CONTIGUOUS, C.MOTH_IS_CHANNELS_LAST
 local IS_SPARSE = C.MOTH_IS_SPARSE
 
@@ -27,7 +27,7 @@ local function read_strides(t)
 end
 
 local function read_bytes(t) return tonumber(t.numel) * tonumber(t.itemsize) end
--- A user's dim, 1-based or negative, as 0-based.
+-- A user's dim, from 1 or negative, as 0-based.
 local function checked_dim(fname, dim, ndim)
   if type(dim) ~= "number" or dim % 1 ~= 0 then
     errors.argument(fname, "dim", "an integer is needed, got " .. errors.describe(dim))
@@ -51,7 +51,8 @@ function getters._version(x) return tonumber(inspect(x, "_version").version) end
 function getters.is_sparse(x) return band(inspect(x, "is_sparse").flags, IS_SPARSE) ~= 0 end
 function getters.layout(x) return getters.is_sparse(x) and "sparse_coo" or "strided" end
 
--- Methods of a sparse tensor; of another, what was taken for the results of max, sort or topk.
+-- Methods of a sparse tensor. For a dense tensor, the user has probably taken it for the results
+-- of max, sort or topk.
 for _, name in ipairs { "values", "indices" } do
   getters[name] = function(x)
     if getters.is_sparse(x) then return (require("moth.sparse")[name]) end
@@ -63,7 +64,7 @@ end
 
 function getters.nbytes(x) return several(x, "nbytes", read_bytes) end
 
--- size and stride are called often: named arguments and mistakes take the long way.
+-- size and stride are called often: only named arguments and mistakes use the parser.
 local function parser(fname)
   local parse
   return function(...)
@@ -76,7 +77,7 @@ local function parser(fname)
 end
 local parse_size, parse_stride = parser "size", parser "stride"
 
---- x:size() is the moth.Size of x, x:size(dim) one number.
+--- x:size() is the moth.Size of x; x:size(dim) is a number.
 function methods.size(x, dim, more)
   own(x, "size")
   if type(dim) == "table" or type(more) ~= "nil" then dim = parse_size(x, dim, more) end
@@ -85,7 +86,7 @@ function methods.size(x, dim, more)
   return tonumber(t.shape[checked_dim("size", dim, t.ndim)])
 end
 
---- x:stride() is a list, x:stride(dim) one number: elements from one position to the next.
+--- x:stride() is a list; x:stride(dim) is a number: the elements from one position to the next.
 function methods.stride(x, dim, more)
   own(x, "stride")
   if type(dim) == "table" or type(more) ~= "nil" then dim = parse_stride(x, dim, more) end
@@ -102,17 +103,17 @@ methods.ndimension = methods.dim
 function methods.numel(x) return tonumber(inspect(x, "numel").numel) end
 methods.nelement = methods.numel
 
---- Elements of the storage before the first of x.
+--- The number of elements of the storage before the first element of x.
 function methods.storage_offset(x) return tonumber(inspect(x, "storage_offset").offset) end
 
---- Bytes of one element.
+--- The number of bytes of one element.
 function methods.element_size(x) return tonumber(inspect(x, "element_size").itemsize) end
 
---- The address of the first element as a number, for comparing; nothing can be read through it.
+--- The address of the first element as a number, for comparisons; memory cannot be read through it.
 function methods.data_ptr(x)
   local t = inspect(x, "data_ptr")
   local h = x
-  if band(t.flags, IS_CONTIGUOUS) == 0 then -- the address of the first element alone
+  if band(t.flags, IS_CONTIGUOUS) == 0 then -- only the address of the first element
     h = x:detach()
     while inspect(h, "data_ptr").ndim > 0 do h = ops.select(h, 1, 1) end
   end
@@ -120,7 +121,8 @@ function methods.data_ptr(x)
   return tonumber(ffi.cast("intptr_t", address))
 end
 
---- Whether the elements are in row-major order without gaps; or in that of another memory_format.
+--- Returns true if the elements are in row-major order without gaps, or in the order of
+-- memory_format.
 function methods.is_contiguous(x, memory_format)
   local found = inspect(x, "is_contiguous")
   local layout = require "moth.tensor.layout"
@@ -129,13 +131,13 @@ function methods.is_contiguous(x, memory_format)
   return layout.fits(format, found.ndim) and band(found.flags, flag) ~= 0
 end
 
---- Whether the dtype is one of the float dtypes.
+--- Returns true if the dtype is a floating-point dtype.
 function methods.is_floating_point(x) return inspect(x, "is_floating_point").dtype >= FLOATS end
 
---- Whether the dtype has negative numbers.
+--- Returns true if the dtype has negative numbers.
 function methods.is_signed(x) return inspect(x, "is_signed").dtype >= I8 end
 
---- Whether x and other are the same part of the same storage.
+--- Returns true if x and other are the same part of the same storage.
 function methods.is_set_to(x, other)
   own(x, "is_set_to")
   if not istensor(other) then
@@ -167,7 +169,7 @@ function getters.mT(x)
   return ops.transpose(x, -2, -1)
 end
 
--- Conjugate transposes: numbers are real here.
+-- Conjugate transposes. Numbers are real, so they are transposes.
 getters.H, getters.mH = function(x)
   if inspect(x, "H").ndim ~= 2 then
     errors.raise("H needs two dimensions, got " .. errors.describe(x), "E_SHAPE")
@@ -175,7 +177,7 @@ getters.H, getters.mH = function(x)
   return getters.mT(x)
 end, getters.mT
 
---- x:adjoint() is x.mH: the last two dimensions change places.
+--- x:adjoint() is x.mH: the last two dimensions swapped.
 methods.adjoint = getters.mT
 
 return { methods = methods, getters = getters }

@@ -4,7 +4,7 @@
 --   moth.randn(2, 3, {generator = g})
 --
 -- Numbers come from a counter (Philox): a generator is an int64 tensor {seed, offset}, and each
--- draw moves the offset on. Two generators with equal state draw equal numbers, for any number of
+-- draw advances the offset. Two generators with equal state draw equal numbers, for any number of
 -- threads.
 
 local ffi = require "ffi"
@@ -40,11 +40,11 @@ end
 
 Generator.signature = define.signature("Generator", {
   { "float", "seed", "integer from 0 to 2^53", default = 0 },
-  { "device?", "device", "taken and not needed: a generator serves every device" } })
+  { "device?", "device", "ignored: a generator works for every device" } })
 
---- moth.Generator{seed = n}: a new source of random numbers; seed 0 if none is given.
+--- moth.Generator{seed = n}: a new source of random numbers; the default seed is 0.
 -- @param seed   integer from 0 to 2^53
--- @param device taken and not needed, as PyTorch's scripts give one: each serves every device
+-- @param device ignored, accepted as in PyTorch: a generator works for every device
 function Generator:init(seed)
   checked_seed("Generator", seed)
   local values = ffi.new("int64_t[2]", seed, 0)
@@ -73,7 +73,7 @@ function Generator:initial_seed() return ops.select(self.state, 1, 1):item() end
 --- The state as an i64 tensor {seed, offset}, a copy.
 function Generator:get_state() return ops.clone(self.state) end
 
---- Puts a state from get_state back. @return the generator
+--- Restores a state from get_state. @return the generator
 function Generator:set_state(state)
   autograd.no_grad(ops.copy_, self.state, checked_state("set_state", state))
   return self
@@ -87,10 +87,10 @@ local M = { Generator = Generator }
 
 local default
 
---- The generator that draws when none is named: moth.default_generator.
+--- The default generator: moth.default_generator.
 function M.default()
   local h = Handle()
-  local status = C.moth_generator(ctx, h) -- which takes in that this process was forked
+  local status = C.moth_generator(ctx, h) -- reseeds after a fork
   if status < 0 then errors.status(status, "Generator") end
   if not default then
     local state = lib.adopt(h, status)
@@ -124,7 +124,7 @@ function M.initial_seed() return M.default():initial_seed() end
 --- moth.get_rng_state(): the default stream's state, an i64 tensor {seed, offset}.
 function M.get_rng_state() return M.default():get_state() end
 
---- moth.set_rng_state(state): puts a state from get_rng_state back.
+--- moth.set_rng_state(state): restores a state from get_rng_state.
 function M.set_rng_state(state) M.default():set_state(checked_state("set_rng_state", state)) end
 
 return M

@@ -19,14 +19,14 @@ function getters.requires_grad(x) return band(inspect(x, "requires_grad").flags,
 function getters.is_leaf(x) return band(inspect(x, "is_leaf").flags, IS_LEAF) ~= 0 end
 function getters.retains_grad(x) return band(inspect(x, "retains_grad").flags, IS_RETAIN) ~= 0 end
 
---- The node that made a tensor (node.lua), nil for a leaf.
+--- The node that created a tensor (node.lua); nil for a leaf.
 function getters.grad_fn(x)
   inspect(x, "grad_fn")
   if C.moth_node_name(ctx, x) == nil then return nil end
   return (require("moth.autograd.node").of(x))
 end
 
--- Refuses `x.field = v` with what the core says of it.
+-- Raises the core's error for an assignment `x.field = v`.
 local function assigned(status, field, x)
   if status >= 0 then return end
   if C.moth_alive(ctx, x) == 0 then errors.status(status, field, nil, x) end
@@ -70,14 +70,14 @@ end
 
 methods.backward = autograd.tensor_backward
 
---- x without its history, sharing the elements and their version counter.
+--- A tensor with the elements and the version counter of x, without its history.
 function methods.detach(x)
   own(x, "detach")
   local h = Handle()
   return take(h, C.moth_detach(ctx, x, h), "detach", x)
 end
 
---- Cuts x off its history. @return x
+--- Removes the history of x. @return x
 function methods.detach_(x)
   own(x, "detach_")
   lib.check(C.moth_detach_(ctx, x), "detach_", x)
@@ -86,7 +86,7 @@ end
 
 local parse_requires
 
---- Sets whether gradients for x are gathered (default true). @return x
+--- Sets if gradients for x are recorded (default true). @return x
 function methods.requires_grad_(x, on, ...)
   own(x, "requires_grad_")
   if on == nil then
@@ -94,20 +94,20 @@ function methods.requires_grad_(x, on, ...)
   elseif type(on) ~= "boolean" or select("#", ...) > 0 then
     parse_requires = parse_requires or require "moth.binding.define".signature("requires_grad_", {
       { "tensor", "input", "tensor" },
-      { "bool", "requires_grad", "gather gradients for it?", default = true } })
+      { "bool", "requires_grad", "record gradients for it?", default = true } })
     on = select(2, parse_requires(x, on, ...))
   end
   lib.check(C.moth_requires_grad(ctx, x, on and 1 or 0), "requires_grad_", x)
   return x
 end
 
---- Lets x.grad be gathered although x is no leaf.
+--- Makes backward passes set x.grad although x is no leaf.
 function methods.retain_grad(x)
   own(x, "retain_grad")
   lib.check(C.moth_retain_grad(ctx, x), "retain_grad", x)
 end
 
---- Gives the tensor back now; using it after that is an error.
+--- Frees the tensor now. A later use of it raises.
 function methods.free(x)
   own(x, "free")
   lib.check(C.moth_free(ctx, x), "free", x)

@@ -16,12 +16,12 @@ local weak = { __mode = "v" }
 local hooks, methods = {}, {}
 hooks.methods = methods
 
--- ---- adding them ----
+-- ---- registration ----
 
 local Removable = {}
 Removable.__index = Removable
 
---- Takes the hook away again. Doing so twice does nothing.
+--- Removes the hook. A second call does nothing.
 function Removable:remove()
   local hook, id, kind = self.hook, self.id, self.kind
   hook.removed = true
@@ -38,7 +38,7 @@ function Removable:remove()
   end
 end
 
--- The id of the node of x, which is marked as hooked, and which result of it x is.
+-- The id of the node of x, which is marked as hooked, and the number of x among its results.
 local function node_of(x, fname)
   local id, output = ffi.new "uint64_t[1]", ffi.new "uint32_t[1]"
   local status = C.moth_hook_id(ctx, x, id, output)
@@ -55,7 +55,7 @@ local function add_hook(x, fn, kind, fname)
   local leaf = bit.band(lib.inspect(x).flags, IS_LEAF) ~= 0
   if kind == "after" and not leaf then
     errors.raise(fname .. " is for leaves, and " .. errors.describe(x) .. " is the result of an "
-      .. "op: its gradient goes on and is gathered nowhere; use register_hook", "E_GRAPH")
+      .. "op, which has no .grad; use register_hook", "E_GRAPH")
   end
   local id, output = node_of(x, fname)
   autograd.some_after = autograd.some_after or kind == "after"
@@ -68,21 +68,21 @@ local function add_hook(x, fn, kind, fname)
 end
 
 --- x:register_hook(fn): fn(grad, x) is called in each backward pass when the gradient of x is
--- known, in the order of registration. A tensor that it returns takes the gradient's place. x is
--- handed in so that fn need not capture it; it is nil if no variable holds x any more.
+-- known, in the order of registration. A tensor that it returns replaces the gradient. fn gets x
+-- as an argument, so that it need not capture x; x is nil if no variable holds it any more.
 -- @return a handle with :remove()
 function methods.register_hook(x, fn) return (add_hook(x, fn, "hooks", "register_hook")) end
 
 --- x:register_post_accumulate_grad_hook(hook): hook(x) is called in each backward pass that adds to
--- the .grad of x, a leaf, when that is done; it returns nothing. An optimizer may step there and
--- clear x.grad; gradients of leaves come at the end of a pass, when nothing needs their old values
--- any more. (As torch.Tensor.register_post_accumulate_grad_hook.)
+-- the .grad of x, a leaf, after the addition. It returns nothing. An optimizer may step there and
+-- clear x.grad: a pass computes the gradients of leaves last, when it no longer needs their old
+-- values. (As torch.Tensor.register_post_accumulate_grad_hook.)
 -- @return a handle with :remove()
 function methods.register_post_accumulate_grad_hook(x, hook)
   return (add_hook(x, hook, "after", "register_post_accumulate_grad_hook"))
 end
 
--- ---- running them ----
+-- ---- calls ----
 
 local function call_hook(call, task, hook, grad, x)
   local new = call.fn(grad, x)
@@ -128,14 +128,15 @@ local call_all = {
   end,
 }
 
---- Runs the hooks of a kind, "hooks" or "after", of a node, under the grad mode of the task.
+--- Calls the hooks of a kind, "hooks" or "after", of a node, under the grad mode of the backward
+-- pass.
 function hooks.run(task, id, mode, kind)
   local list = nodes[id] and nodes[id][kind]
   if lib.capture then require("moth.capture.recording").hooked(id, kind, list) end
   if list then autograd.under(mode, call_all[kind], { unpack(list) }, task) end
 end
 
---- Runs those on x, a leaf whose gradient was added by other means than a pass.
+--- Calls the "after" hooks of x, a leaf whose gradient was added outside a backward pass.
 function hooks.after(x, fname, mode) hooks.run(nil, (node_of(x, fname)), mode, "after") end
 
 return hooks

@@ -1,18 +1,18 @@
 --- index.lua -- indexing, to read and to write: x[i], x[{...}], x[mask].
 --
 --   x[2]                      the second row, a view
---   x[{2, {1, 3}}]            of row 2 the columns 1 to 3
+--   x[{2, {1, 3}}]            columns 1 to 3 of row 2
 --   x[{{1, -1, 2}, {}}]       every second row, all columns
 --   x[{"...", 1}]             the first of the last dimension
 --   x[{moth.newaxis, {}}]     a new dimension of size 1 in front
---   x[mask]  x[{idx, idx2}]   where a boolean mask is true; at positions held by integer tensors
+--   x[mask]  x[{idx, idx2}]   the elements where a mask is true; at the positions in tensors
 --   x[{...}] = v              writes a number, a tensor, a table of numbers
 --
--- Items are taken from left to right, each for the next dimension: a position (drops the
--- dimension; negative counts from the end), a range {first, last[, step]} with both ends, {} for
--- all of it, "..." for as many dimensions as are left over, newaxis, a mask (as many dimensions
--- as it has), an integer tensor or a list within a list, {{4, 1, 1}}, of positions.
--- Positions and ranges give views; masks and positions in tensors give copies when read.
+-- Items apply from left to right, each to the next dimension: a position (drops the dimension;
+-- negative counts from the end), a range {first, last[, step]} with both ends, {} for the whole
+-- dimension, "..." for all remaining dimensions, newaxis, a mask (applies to as many dimensions as
+-- it has), and positions in an integer tensor or in a list within a list, {{4, 1, 1}}. Positions
+-- and ranges return views. A read by a mask or by positions in tensors returns a copy.
 
 local ffi = require "ffi"
 local bind = require "moth.binding.bind"
@@ -25,7 +25,7 @@ local istensor = lib.istensor
 
 local M = {}
 
---- Stands for a new dimension of size 1 in an index table.
+--- A new dimension of size 1 in an index table.
 M.newaxis = setmetatable({}, { __tostring = function() return "moth.newaxis" end })
 local newaxis = M.newaxis
 
@@ -42,7 +42,7 @@ local function is_positions(item)
   return type(item[1]) == "table"
 end
 
--- How many dimensions of the tensor an item uses up.
+-- The number of the tensor's dimensions to which an item applies.
 local function uses(item)
   if item == "..." or item == newaxis then return 0 end
   if istensor(item) then
@@ -60,8 +60,8 @@ local function bad_range(item, size, of, why)
     .. (type(of) == "number" and "dim " .. of or of) .. " of size " .. size)
 end
 
--- A range of user's positions over a dimension of that size, as 0-based half-open start and stop;
--- of: the dimension's number, or a name, for messages.
+-- A range of the user's positions over a dimension of this size, as 0-based half-open start and
+-- stop. `of` is the dimension's number, or a name, for messages.
 local function bounds(item, size, of)
   local first, last, step = item[1], item[2], item[3] or 1
   if type(first) ~= "number" or type(last) ~= "number" or type(step) ~= "number"
@@ -96,7 +96,7 @@ local function too_many(x, count, ndim)
     .. (ndim == 1 and " dimension" or " dimensions"))
 end
 
--- Dimensions that "..." stands for, given that it is item i.
+-- The number of dimensions of "...", which is item i.
 local function left_over(items, i, n, ndim)
   local used = 0
   for k = 1, n do
@@ -107,14 +107,14 @@ local function left_over(items, i, n, ndim)
   return ndim - used
 end
 
--- Positions in a row: a list within a list, {{4, 1, 1}}.
+-- Positions in a list within a list, {{4, 1, 1}}.
 local function positions(list)
   local create = require "moth.tensor.create"
   return (create.integers(list))
 end
 
--- Positions that lie apart, with a range or the like between them, put their dimensions first; one
--- in a 0-d tensor is then a number, as in PyTorch: its value is read.
+-- If items with positions are separated by a range or another item, their dimensions come first in
+-- the result. A position in a 0-d tensor then acts as a number, as in PyTorch: its value is read.
 local function numbers_apart(items)
   local seen, gap, apart = false, false, false
   for _, item in ipairs(items) do
@@ -134,7 +134,8 @@ local function numbers_apart(items)
   return list
 end
 
--- Refuses a position by the dimension that the user counts; `select` would name the one of a view.
+-- Checks a position. The message has the dimension of x; `select` would name the dimension of a
+-- view.
 local function within(x, position, dim)
   ndim_of(x)
   local size = tonumber(info.shape[dim - 1])
@@ -145,15 +146,15 @@ local function within(x, position, dim)
   end
 end
 
-local COVERED = {} -- a dimension that a mask before it takes up
+local COVERED = {} -- a dimension to which the mask before it applies
 
 -- "value 2 of an index is nil"
 local function gap_in(list, what)
   return (calls.gap(list):gsub("^value %d+", "%0 of " .. what))
 end
 
--- Applies all items that give views. Returns the view and, if there are others, the list of
--- tensors for the op `index`, one per leading dimension of the view.
+-- Applies all items that return views. Returns the view. If there are other items, also returns
+-- the list of tensors for the op `index`, one per leading dimension of the view.
 local function walk(x, items)
   local ndim = ndim_of(x)
   local y, dim, source, advanced = x, 1, 1, nil
@@ -174,7 +175,7 @@ local function walk(x, items)
         errors.raise(gap_in(item, "index " .. i), "E_TYPE")
       end
       if count == 2 or count == 3 then
-        ndim_of(x) -- again: since then a finalizer may have indexed another tensor
+        ndim_of(x) -- again: a finalizer may have indexed another tensor meanwhile
         local start, stop, step = bounds(item, tonumber(info.shape[source - 1]), source)
         y = ops.slice(y, dim, start, stop, step)
       elseif count ~= 0 then
@@ -208,7 +209,7 @@ local function walk(x, items)
   return y, advanced, dim - 1
 end
 
--- The list that `index` takes: `false` for a whole dimension, nothing for one a mask covers.
+-- The list for the op `index`: `false` for a whole dimension; no entry for a dimension of a mask.
 local function list_of(advanced, last)
   local list, top = {}, 0
   for d = 1, last do
@@ -241,8 +242,8 @@ function M.get_tensor(x, key)
   return ops.index(x, { key })
 end
 
--- v without dimensions of size 1 in front, until it has as many as may be: what is assigned may
--- have more of these than where it goes, as in PyTorch and NumPy.
+-- v without leading dimensions of size 1, down to `most` dimensions: an assigned tensor may have
+-- more of these dimensions than the target, as in PyTorch and NumPy.
 local function without_ones(v, most)
   while v.ndim > most and v:size(1) == 1 do v = ops.select(v, 1, 1) end
   return v

@@ -17,9 +17,9 @@ local M = {}
 
 local methods, getters, setters = {}, {}, {}
 
--- ---- what is not an op ----
+-- ---- fields and methods written in Lua ----
 
---- What each file of tensor/ holds, as lazy.from keeps it.
+--- The names that each file of tensor/ defines, in the format of lazy.from.
 M.parts = {}
 lazy.from(M.parts, "moth.tensor.facts", "shape ndim dtype device is_cuda itemsize _version nbytes "
   .. "size stride dim ndimension numel nelement storage_offset element_size data_ptr "
@@ -35,7 +35,7 @@ lazy.from(M.parts, "moth.tensor.later", "materialize")
 
 local loaded = {}
 
--- Loads the file that holds a name. Whether there is one that was not loaded before.
+-- Loads the file that defines a name. Returns true if a file was loaded.
 local function load_part(name)
   local part = lazy.module(M.parts, name)
   if not part or loaded[part] then return false end
@@ -47,7 +47,7 @@ local function load_part(name)
   return true
 end
 
---- name -> method, of all that are written in Lua, and of ops that were bound.
+--- name -> method, for all methods written in Lua and all ops bound so far.
 function M.written()
   lazy.each(M.parts, load_part)
   return methods
@@ -55,7 +55,7 @@ end
 
 -- ---- x[key] ----
 
---- The names of a tensor's methods and, unless only those are wanted, of its fields.
+--- The names of a tensor's methods and fields; only methods if of_methods is true.
 function M.names(of_methods)
   local list = {}
   for name in pairs(M.written()) do
@@ -66,13 +66,13 @@ function M.names(of_methods)
   return list
 end
 
--- What to write in place of a name, if anything is known of it.
+-- The replacement of an unknown name, if there is one.
 local function missing(name)
   local text = require("moth.error.instead").find("tensor", name)
   return text and "; " .. text
 end
 
--- A method or a field of a name that was not asked for before; or the error that names the nearest.
+-- A method or field at its first use. Raises for an unknown name and suggests the nearest name.
 local function first_time(x, name)
   if load_part(name) then return x[name] end
   local f = bind.method(name)
@@ -86,7 +86,7 @@ local function first_time(x, name)
   return f
 end
 
-local index -- moth.index, once it was needed
+local index -- moth.index after its first use
 
 local function get_other(x, key)
   index = index or require "moth.tensor.index"

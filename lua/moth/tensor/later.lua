@@ -1,4 +1,4 @@
---- later.lua -- the method of tensors without a shape yet, which nn/module/uninitialized.lua
--- creates.
+--- later.lua -- the method of uninitialized tensors, which have no shape yet;
+-- nn/module/uninitialized.lua creates them.
 
 return { methods = { materialize = require "moth.nn.module.uninitialized".materialize } }

@@ -7,39 +7,39 @@ local errors = require "moth.error"
 
 local layout = {}
 
---- What each of them is.
+--- Their documentation.
 layout.docs = {
-  contiguous_format = "rows behind each other: the last dimension side by side",
-  channels_last = "of images (N, C, H, W): the channels of a pixel side by side, in which order "
-    .. "GPUs\nmultiply. x:to{memory_format = moth.channels_last} and net:to{memory_format = "
-    .. "moth.channels_last}\nturn images and filters once; shapes and results stay what they are. "
-    .. "Functions of single\nelements and copies keep the order; on a GPU also "
-    .. "convolution, batch_norm, pooling,\nresampling and cat. All else takes such tensors too and "
-    .. "gives contiguous ones",
-  channels_last_3d = "of volumes (N, C, D, H, W): the channels of a place\nside by side. What "
-    .. "channels_last is for images, but that pooling and resampling\ngive contiguous volumes",
-  preserve_format = "the order in memory that the dimensions of the input have, without gaps",
+  contiguous_format = "row-major: neighbours along the last dimension are adjacent",
+  channels_last = "of images (N, C, H, W): the channels of a pixel are adjacent, the order for "
+    .. "products\non GPUs. x:to{memory_format = moth.channels_last} and net:to{memory_format = "
+    .. "moth.channels_last}\nconvert images and filters once; shapes and results do not change. "
+    .. "Elementwise ops and\ncopies keep the order; on a GPU also "
+    .. "convolution, batch_norm, pooling,\nresampling and cat. Other ops accept these tensors too "
+    .. "and return contiguous ones",
+  channels_last_3d = "of volumes (N, C, D, H, W): the channels of a voxel\nare adjacent. Like "
+    .. "channels_last for images, except that pooling and resampling\nreturn contiguous volumes",
+  preserve_format = "the order of the input's dimensions in memory, without gaps",
 }
 
---- What x.layout may be.
+--- The values of x.layout.
 layout.kinds = {
-  strided = "every element is held: the layout of dense tensors",
-  sparse_coo = "some rows are held, with their positions: the layout of sparse tensors, such as\n"
+  strided = "every element is stored: the layout of dense tensors",
+  sparse_coo = "some rows are stored, with their positions: the layout of sparse tensors, such as\n"
     .. "gradients of nn.Embedding{..., sparse = true}",
 }
 
--- Shapes that formats are for.
+-- The shapes to which formats apply.
 local shapes = {channels_last = {4, "(N, C, H, W)"}, channels_last_3d = {5, "(N, C, D, H, W)"}}
 
---- Whether a tensor of so many dimensions may lie so; else why not.
+--- Returns true if a tensor with this number of dimensions can have this format; else the reason.
 function layout.fits(format, ndim)
   local shape = shapes[format]
   if not shape or shape[1] == ndim then return true end
   return false, ("%s is for %s"):format(format, shape[2])
 end
 
---- The memory format that was given to a function, by name or by itself; nil for none.
--- @param only  may it not be preserve_format?
+--- The memory format in a function's argument, by name or as a value, or nil.
+-- @param only  true: preserve_format is not allowed
 function layout.read(fname, value, only)
   if type(value) == "table" then value = value.memory_format or value[1] end
   if value == nil or (layout.docs[value] and not (only and value == "preserve_format")) then

@@ -1,20 +1,20 @@
---- look.lua -- checks that methods of tensors begin with: is it a tensor, and its metadata.
+--- look.lua -- the check at the start of tensor methods: the type of x, and its metadata.
 
 local ffi = require "ffi"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
 local C, ctx, istensor = lib.C, lib.ctx, lib.istensor
-local SHAPELESS = C.MOTH_IS_SHAPELESS -- the highest of the flags
+local SHAPELESS = C.MOTH_IS_SHAPELESS -- the highest flag
 
 local info, seen = ffi.new "moth_tensor_info", 0
 
---- For methods written in Lua: x stood before a ':'.
+--- Raises unless x is a tensor, for methods written in Lua.
 local function own(x, fname)
   if not istensor(x) then errors.no_self(fname, "x") end
 end
 
--- What an uninitialized tensor can tell.
+-- The fields and methods that an uninitialized tensor supports.
 local KNOWN = {}
 for name in ("dtype device is_cuda itemsize _version is_sparse layout element_size is_set_to "
     .. "is_floating_point is_signed requires_grad is_leaf retains_grad grad_fn"):gmatch "%S+" do
@@ -23,21 +23,21 @@ end
 
 local function refuse_shapeless(x, fname)
   if KNOWN[fname] then return end
-  errors.status(C.moth_retain_grad(ctx, x), fname, nil, x) -- as any other call, it says why
+  errors.status(C.moth_retain_grad(ctx, x), fname, nil, x) -- raises, like any other call
 end
 
---- The facts about x, in a struct that the next call overwrites.
+--- The metadata of x, in a struct that the next call overwrites.
 local function inspect(x, fname)
   own(x, fname)
   seen = seen + 1
-  info.output = 0 -- lib.inspect says why
+  info.output = 0 -- see lib.inspect
   if C.moth_inspect(ctx, x, info) < 0 then errors.status(C.MOTH_E_STATE, fname, nil, x) end
   if info.flags >= SHAPELESS then refuse_shapeless(x, fname) end
   return info
 end
 
---- What read(info) makes of several facts. Since it may allocate, a finalizer may ask for the
--- facts of another tensor meanwhile; then it is read again.
+--- read(info), for more than one field. read may allocate, so a finalizer may inspect another
+-- tensor in between; then it is called again.
 local function several(x, fname, read)
   local result, mine
   repeat

@@ -23,23 +23,24 @@ local function read()
   return t
 end
 
---- What the core holds now.
--- @return a table: live_bytes (in storages), peak_bytes (their most), cached_bytes (free blocks
--- kept for reuse: bounded by a quarter of the most bytes in use lately and 32 MiB, plus the bytes
--- freed since that peak), limit_bytes (0: none), goal_bytes (live bytes that ask for a collection),
--- shared_bytes (of tensors passed between contexts), live_tensors, live_handles, live_nodes,
--- live_storages, live_tasks (backward passes under way), allocations (blocks asked of the system),
--- collections (asked for by the core or moth.collect), collection_seconds (what they took)
+--- The core's memory counters.
+-- @return a table: live_bytes (in storages), peak_bytes (their maximum), cached_bytes (free blocks
+-- kept for reuse: bounded by a quarter of the recent maximum of bytes in use and 32 MiB, plus the
+-- bytes freed since that maximum), limit_bytes (0: none), goal_bytes (live bytes that trigger a
+-- collection), shared_bytes (of tensors passed between contexts), live_tensors, live_handles,
+-- live_nodes, live_storages, live_tasks (running backward passes), allocations (blocks requested
+-- from the system), collections (started by the core or moth.collect), collection_seconds (their
+-- total time)
 function memory.memory() return read() end
 
---- Refuses to let live bytes grow beyond a limit; ops that would then raise E_LIMIT. Free blocks
--- count, too: they go back to the system before live and cached bytes together pass the limit. A
--- block is up to an eighth larger than its tensor, which is not counted.
+--- Sets the limit of live bytes; an op that would exceed it raises E_LIMIT. Free blocks count too:
+-- they are returned to the system before live and cached bytes together exceed the limit. A block
+-- is up to an eighth larger than its tensor; this difference does not count.
 memory.set_memory_limit = define {
   name = "set_memory_limit",
-  doc = "Sets how many bytes live tensors and cached blocks may take; 0 or none: no limit.",
+  doc = "Sets the limit in bytes of live tensors and cached blocks; 0 or none: no limit.",
   examples = "2^30",
-  args = { { "int?", "bytes", "most bytes of live tensors" } },
+  args = { { "int?", "bytes", "limit of live bytes" } },
   run = function(bytes)
     if bytes and bytes < 0 then
       errors.refuse("set_memory_limit", "bytes", "a size is not negative", bytes)
@@ -48,17 +49,18 @@ memory.set_memory_limit = define {
   end,
 }
 
---- Sets how much may be made between two collections at least. The rule: one is worth its time
--- when live bytes have passed what was live after the last one by the floor or a 64th of that and
--- are not far below what lately was, or when 8192 handles were made since, or a quarter of those
--- that live; it is made if collections then take at most a 25th of the time, and the less of that
--- is left, the farther apart they are, or if it costs less than walking through so much memory and
--- so many tensors instead of what the caches hold. It is made at any rate when that has grown to 15
--- floors of bytes, all that is live or 4 times what Lua holds (1 GiB at most), whichever is most,
--- or to 8 floors of handles.
+--- Sets how much may be created between two collections at least. A collection is due when one of
+-- these is true: live bytes exceed the live bytes after the last collection by the floor or by a
+-- 64th, and are near their recent maximum; 8192 handles were created since; or a quarter of the
+-- live handles were.
+-- A due collection runs if collections then take at most a 25th of the time. The smaller the rest
+-- of that time, the rarer they are. It also runs if it costs less than to touch as much new memory
+-- and as many new tensors instead of cached ones.
+-- A collection always runs when the growth reaches the largest of: 15 floors of bytes, all live
+-- bytes, and 4 times Lua's heap (1 GiB at most); or 8 floors of handles.
 memory.set_memory_floor = define {
   name = "set_memory_floor",
-  doc = "Sets what may be made since the last collection before another one is worth its time.",
+  doc = "Sets the bytes and tensors that may be created between two collections.",
   examples = "2^20, 8192",
   args = {
     { "int", "bytes", "bytes", default = 2 ^ 20 },
@@ -72,17 +74,17 @@ memory.set_memory_floor = define {
   end,
 }
 
---- Gives the free blocks that are kept for reuse back to the system, those of tensors that Lua has
--- collected among them.
+--- Returns the free blocks that are cached for reuse to the system, including those of tensors that
+-- Lua has collected.
 function memory.empty_cache()
   lib.sweep()
   C.moth_empty_cache(ctx)
 end
 
---- Lets peak_bytes start again from what is live.
+--- Restarts peak_bytes from the live bytes.
 function memory.reset_peak_memory() C.moth_memory_reset_peak(ctx) end
 
---- Collects until nothing more goes: Lua's garbage, and the tensors that only it held.
+--- Collects until nothing more is freed: Lua's garbage, and the tensors that only it held.
 -- @return the number of live bytes
 function memory.collect()
   local before
@@ -97,9 +99,9 @@ function memory.collect()
   return tonumber(info.live_bytes)
 end
 
---- What lives after a full collection: to find out what holds memory.
--- @return a table: the counters of moth.memory(), and `tensors`, a list of {tensor, text, history},
--- the largest first; printing it shows the list
+--- The live tensors after a full collection, to find what holds memory.
+-- @return a table: the counters of moth.memory(), and `tensors`, a list of {tensor, text,
+-- history}, the largest first; print shows the list
 function memory.leaks()
   memory.collect()
   local t = read()
@@ -121,7 +123,7 @@ function memory.leaks()
   return setmetatable(t, { __tostring = memory.report })
 end
 
---- The text that printing moth.leaks() shows.
+--- The text that print shows for moth.leaks().
 function memory.report(t)
   local lines = { ("%d tensors with a handle, %d in all; %d bytes live, %d nodes of graphs")
     :format(t.live_handles, t.live_tensors, t.live_bytes, t.live_nodes) }

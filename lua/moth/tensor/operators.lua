@@ -14,15 +14,15 @@ local operators = {}
 
 -- ---- arithmetic ----
 
--- A table would be taken as a list of arguments.
+-- The error of an operator for a wrong operand. A table would be read as a list of arguments.
 local function refuse(name, a, b)
   local which, other = "other", b
   if type(a) == "table" then which, other = "input", a end
   errors.refuse(name, which, "a tensor or a number is needed", other, "E_TYPE")
 end
 
--- Written out one by one: functions made by a factory would share one prototype, and LuaJIT's
--- traces of + and * would get in each other's way.
+-- Each operator is written out: functions from a factory would share one prototype, and LuaJIT's
+-- traces of + and * would disturb each other.
 
 function operators.__add(a, b)
   if type(a) == "table" or type(b) == "table" then refuse("add", a, b) end
@@ -75,7 +75,7 @@ local function equal(a, b)
   return false
 end
 
--- Lua turns a > b into b < a before it asks.
+-- Lua evaluates a > b as b < a.
 local function ordered(op, a, b)
   if istensor(a) and istensor(b) then
     errors.raise("tensors have no < or >; use " .. (op == "<" and "a:lt(b) or a:gt(b)"
@@ -98,7 +98,7 @@ operators.__eq = equal
 function operators.__lt(a, b) ordered("<", a, b) end
 function operators.__le(a, b) ordered("<=", a, b) end
 
--- ---- what tensors are not ----
+-- ---- operators that tensors do not have ----
 
 function operators.__concat(a, b) return tostring(a) .. tostring(b) end
 function operators.__call() errors.raise("a tensor cannot be called; x[i] is a row", "E_TYPE") end

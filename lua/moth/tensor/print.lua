@@ -5,11 +5,11 @@
 --    {-3.0000,  4.0000}}
 --   [moth.float32 of size 2x2]
 --
--- The whole tensor has one column width. Numbers have four digits after the point; none if all
--- values are integers; powers of ten if their sizes differ too much. Above 1000 elements only the
--- first and last three of each dimension are read and printed. The footer has the dtype, sizes, a
--- GPU's name, and requires_grad or grad_fn. The braces are Lua's: small tensors can be pasted into
--- moth.tensor.
+-- The whole tensor has one column width. Numbers have four digits after the point, none if all
+-- values are integers, and powers of ten if their magnitudes differ too much. Above 1000 elements
+-- only the first and last three of each dimension are read and printed. The footer has the dtype,
+-- sizes, a GPU's name, and requires_grad or grad_fn. The braces are Lua's: a printed small tensor
+-- can be pasted into moth.tensor.
 
 local ffi = require "ffi"
 local dtype = require "moth.tensor.dtype"
@@ -25,12 +25,12 @@ local M = {}
 local options = { precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80 }
 local defaults = { precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80 }
 
-local BOOL, FLOATS = C.MOTH_BOOL, C.MOTH_F16 -- the first of the float dtypes
+local BOOL, FLOATS = C.MOTH_BOOL, C.MOTH_F16 -- FLOATS: the first floating-point dtype
 
---- Changes how tensors are printed.
--- @param settings table of: precision (digits behind the point, 4), threshold (elements above
--- which the middle is left out, 1000), edgeitems (what is shown at each end then, 3), linewidth
--- (80), sci_mode (true or false: powers of ten always or never; nil: as needed), profile
+--- Sets how tensors are printed.
+-- @param settings table of: precision (digits after the point, 4), threshold (tensors with more
+-- elements are shortened, 1000), edgeitems (elements at each end of a shortened dimension, 3),
+-- linewidth (80), sci_mode (true or false: powers of ten always or never; nil: as needed), profile
 -- ("default", "short" or "full")
 function M.set_printoptions(settings)
   local errors = require "moth.error"
@@ -73,7 +73,7 @@ end
 
 -- ---- reading ----
 
--- Which positions of a dimension are shown, from 0; -1 stands for the gap.
+-- The positions of a dimension that are shown, from 0; -1 marks the gap.
 local function shown(size, summarise)
   local edge = options.edgeitems
   local list = {}
@@ -87,7 +87,7 @@ local function shown(size, summarise)
   return list
 end
 
--- Nested lists of the shown values, with false for a gap; `all` gathers the values themselves.
+-- Nested lists of the shown values, with false for a gap. `all` collects the values in one list.
 local function gather(x, info, sizes, summarise, all)
   local ndim, code = #sizes, info.dtype
   local buffer, room = ffi.new "moth_slot[64]", 64
@@ -138,7 +138,7 @@ local function integer_text(v) return (tostring(v):gsub("U?LL$", "")) end
 
 local function odd_text(v) return v ~= v and "nan" or v > 0 and "inf" or "-inf" end
 
--- A function from value to text that suits all of the values.
+-- A function from a value to its text, with one format for all values.
 local function formatter(code, all)
   if code == BOOL then return tostring end
   if code < FLOATS then return integer_text end
@@ -173,7 +173,8 @@ local function widest(all, text)
   return width
 end
 
--- The innermost rows wrap at the line width; rows stand under each other, blocks apart.
+-- The innermost rows wrap at the line width. Rows are on separate lines, with an empty line
+-- between blocks.
 local function layout(list, depth, ndim, text, width)
   local indent = rep(" ", depth)
   local parts = {}
@@ -200,7 +201,7 @@ local function layout(list, depth, ndim, text, width)
   return "{" .. concat(parts, "," .. rep("\n", ndim - depth) .. indent) .. "}"
 end
 
--- "max_pool2d" -> "MaxPool2d", as grad_fn is shown.
+-- "max_pool2d" -> "MaxPool2d", the name in grad_fn.
 function M.node_name(name)
   if name:find "%u" then return name end -- a Function's class
   name = name:gsub("_+$", "")
@@ -208,7 +209,7 @@ function M.node_name(name)
 end
 
 -- @param kind  a word before the dtype, with a space, or ""
--- @param more  what stands last; optional
+-- @param more  text at the end; optional
 local function footer(x, info, sizes, kind, more)
   local parts = { kind .. tostring(dtype.by_code[info.dtype]) }
   if #sizes > 0 then parts[1] = parts[1] .. " of size " .. require("moth.tensor.size").text(sizes,
@@ -226,13 +227,13 @@ local function footer(x, info, sizes, kind, more)
   return "[" .. concat(parts, ", ") .. "]"
 end
 
--- 0-d: the shortest text with that many digits behind the point.
+-- For 0-d tensors: the text without trailing zeros.
 local function short(s)
   if s:find "e" or not s:find "%." then return s end
   return (s:gsub("0+$", ""):gsub("%.$", ""))
 end
 
---- The text of a tensor, as `tostring(x)` and `print(x)` give it.
+--- The text of a tensor, for `tostring(x)` and `print(x)`.
 function M.tostring(x)
   local info = ffi.new "moth_tensor_info"
   if C.moth_inspect(lib.ctx, x, info) < 0 then return "[moth tensor, released]" end

@@ -7,8 +7,8 @@
 --       return loss:item()
 --     end)
 --
--- These tensors stay: those returned (also inside returned plain tables), moth.keep(t), those of a
--- module or an optimizer, gradients of live leaves, and all tensors created before.
+-- These tensors stay: returned tensors (also inside returned plain tables), moth.keep(t), tensors
+-- of a module or an optimizer, gradients of live leaves, and all tensors created before.
 
 local ffi = require "ffi"
 local errors = require "moth.error"
@@ -20,7 +20,7 @@ local getinfo, select = debug.getinfo, select
 
 local scope = {}
 
--- Where the last scopes were written, for messages about tensors that ended with them.
+-- The positions of the last scopes, for messages about tensors that they freed.
 local RING = 64
 local ring_ids, ring_info = {}, {}
 
@@ -42,7 +42,7 @@ errors.tells(function(x)
     .. "; return it from there or use moth.keep"
 end)
 
--- Keeps the tensors in a value: of a plain table those in it, too.
+-- Keeps the tensors in a value; for a plain table also the tensors in it.
 local function keep_in(value, seen)
   if lib.istensor(value) then
     C.moth_keep(ctx, value)
@@ -83,11 +83,11 @@ local function run_in_scope(fn, ...)
   return close(id, fn, pcall(fn, ...))
 end
 
---- Calls fn(...) and gives back the tensors made meanwhile, but those that fn returns. Where fn
--- yields, what other coroutines make does not belong to the scope.
--- @param fn   the function; an error in it closes the scope and goes on unchanged
+--- Calls fn(...) and frees the tensors created during the call, except those that fn returns. If fn
+-- yields, tensors created by other coroutines do not belong to the scope.
+-- @param fn   the function; its error closes the scope and propagates unchanged
 -- @param ...  its arguments
--- @return what fn returns
+-- @return the results of fn
 function scope.scope(fn, ...)
   if not calls.is_callable(fn) then
     errors.refuse("scope", "fn", "a function is needed", fn, "E_TYPE")
@@ -97,7 +97,7 @@ function scope.scope(fn, ...)
   return run_in_scope(fn, ...)
 end
 
--- ---- functions of Moth's own ----
+-- ---- scopes inside Moth ----
 
 local function keep_more(...)
   for i = 1, select("#", ...) do
@@ -107,7 +107,7 @@ local function keep_more(...)
 end
 
 local function finish(id, ok, first, ...)
-  if ok then -- no loop around the usual case
+  if ok then -- the usual case has no loop
     if lib.istensor(first) then C.moth_keep(ctx, first) end
     if select("#", ...) > 0 then keep_more(...) end
   end
@@ -116,10 +116,10 @@ local function finish(id, ok, first, ...)
   return first, ...
 end
 
---- A function made of several ops that gives back, when it returns, what they handed to each other.
--- No code of the user's may run in it, nor may it keep a tensor that it has made.
+--- A function of several ops that frees its intermediate tensors when it returns. It must not call
+-- user code, nor keep a tensor that it creates.
 -- @param run  the function; its results are tensors and other plain values
--- @return it, in a scope of its own
+-- @return the function with a scope around it
 function scope.inside(run)
   return function(...)
     local id = C.moth_scope_open(ctx)
@@ -128,7 +128,7 @@ function scope.inside(run)
   end
 end
 
---- Keeps tensors beyond the end of the scope they were made in: they pass to the scope around it.
+--- Keeps tensors beyond the end of their scope: they move to the enclosing scope.
 -- @param ...  tensors, and plain tables with tensors in them
 -- @return the arguments
 function scope.keep(...)

@@ -3,13 +3,13 @@
 --   moth.zeros(2, 3).shape == moth.Size{2, 3}     true
 --   tostring(moth.zeros(2, 3).shape)              (2, 3)
 --
--- A list in other respects: shape[1], #shape, ipairs(shape), unpack(shape). shape[-1] is the last
--- size; a dimension that is not there is an error.
+-- Otherwise it is a list: shape[1], #shape, ipairs(shape), unpack(shape). shape[-1] is the last
+-- size; a dimension that does not exist raises.
 
 local methods = {}
 local Size = { __name = "Size" }
 
--- Asked for what the list itself does not have.
+-- Called for fields that the list does not have.
 function Size.__index(self, key)
   if type(key) ~= "number" then return methods[key] end
   local n = #self
@@ -40,7 +40,7 @@ end
 
 local M = {}
 
---- Sizes in full: Lua by itself writes 10^14 and more as powers of ten.
+--- The sizes with all digits: Lua writes 10^14 and more as powers of ten.
 function M.text(sizes, between)
   return (("%d" .. between):rep(#sizes):sub(1, -1 - #between):format(unpack(sizes)))
 end
@@ -49,14 +49,14 @@ function Size:__tostring() return "(" .. M.text(self, ", ") .. ")" end
 
 function Size.__concat(a, b) return tostring(a) .. tostring(b) end
 
---- Makes a Size of a list that becomes it.
+--- Makes a list a Size, in place.
 function M.wrap(list) return setmetatable(list, Size) end
 
---- Whether a value is a Size.
+--- Returns true if a value is a Size.
 function M.is(value) return getmetatable(value) == Size end
 
 --- moth.Size{2, 3} or moth.Size(2, 3): a list of sizes that compares with `==`.
--- Raises where an element is no integer.
+-- Raises if an element is no integer.
 function M.new(...)
   local list = ...
   if type(list) ~= "table" then list = { ... } end

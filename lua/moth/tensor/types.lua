@@ -19,7 +19,7 @@ local function shown(v)
   return (v % 1 == 0 and math.abs(v) < 2 ^ 53 and "%d" or "%.6g"):format(v)
 end
 
--- What finfo and iinfo give prints its fields in this order.
+-- The results of finfo and iinfo print their fields in this order.
 local function printed(name, order)
   local meta = {}
   meta.__index = meta
@@ -34,16 +34,16 @@ end
 local Finfo = printed("finfo", {"resolution", "min", "max", "eps", "tiny"})
 local Iinfo = printed("iinfo", {"min", "max"})
 
-local FLOATS = { -- bits behind the point, the largest exponent, and 10 to the minus whole digits
+local FLOATS = { -- mantissa bits, largest exponent, decimal digits
   float16 = {10, 15, 1e-3}, bfloat16 = {7, 127, 1e-2},
   float32 = {23, 127, 1e-6}, float64 = {52, 1023, 1e-15},
 }
 
---- moth.finfo(dtype): the numbers that a float dtype holds.
+--- moth.finfo(dtype): the limits of a floating-point dtype.
 types.finfo = define {
   name = "finfo",
-  doc = "What a float dtype holds: a table of bits, eps (the step behind 1), max, min (-max), tiny "
-    .. "(also smallest_normal), resolution and dtype.",
+  doc = "The limits of a float dtype: a table of bits, eps (from 1 to the next number), max, "
+    .. "min (-max), tiny (also smallest_normal), resolution and dtype.",
   examples = "moth.float16",
   outputs = "limits",
   args = {{"dtype", "dtype", "a float dtype; the default one when absent", optional = true}},
@@ -61,10 +61,10 @@ types.finfo = define {
   end,
 }
 
---- moth.iinfo(dtype): the numbers that an integer dtype holds.
+--- moth.iinfo(dtype): the limits of an integer dtype.
 types.iinfo = define {
   name = "iinfo",
-  doc = "What an integer dtype holds: a table of bits, min, max and dtype; those of int64 are "
+  doc = "The limits of an integer dtype: a table of bits, min, max and dtype; those of int64 are "
     .. "int64 themselves.",
   examples = "moth.uint8",
   outputs = "limits",
@@ -82,9 +82,9 @@ types.iinfo = define {
   end,
 }
 
--- ---- of two ----
+-- ---- promotion ----
 
--- The dtype in which the core computes with two operands: where() asks the rule of all ops.
+-- The dtype in which the core computes with two operands. where() follows the rule of all ops.
 local function common(a, b)
   return bind.ops.where(bind.ops.empty({0}, {dtype = dtypes.by_name.bool}), a, b).dtype
 end
@@ -93,17 +93,17 @@ local function empty(dtype, ndim)
   return bind.ops.empty(ndim == 0 and {} or {0}, {dtype = dtype, device = "cpu"})
 end
 
---- moth.promote_types(a, b): the smallest dtype that takes in both.
+--- moth.promote_types(a, b): the smallest dtype that can hold both.
 types.promote_types = define {
   name = "promote_types",
-  doc = "The dtype of a result of tensors of both dtypes.",
+  doc = "The dtype of the result of an op with tensors of both dtypes.",
   examples = "moth.int32, moth.float16",
   outputs = "dtype",
   args = {{"dtype", "type1", "a dtype"}, {"dtype", "type2", "another one"}},
   run = function(type1, type2) return (common(empty(type1), empty(type2))) end,
 }
 
--- An operand without its elements.
+-- A tensor or number with the operand's dtype, without its elements.
 local function like(name, value)
   if not istensor(value) then
     if type(value) == "number" or type(value) == "boolean" or ffi.istype(lib.int64, value) then
@@ -114,11 +114,11 @@ local function like(name, value)
   return empty(value.dtype, value:dim())
 end
 
---- moth.result_type(a, b): the dtype that an op would compute in.
+--- moth.result_type(a, b): the dtype in which an op would compute.
 types.result_type = define {
   name = "result_type",
-  doc = "The dtype of a result of these two: tensors with dimensions decide, then those without, "
-    .. "then numbers, unless of a higher sort.",
+  doc = "The dtype of the result of an op with both values. Tensors with dimensions decide; "
+    .. "0-d tensors and numbers count only if they are of a higher category (float above int).",
   examples = "moth.ones(2, {dtype = moth.float16}), 1.5",
   outputs = "dtype",
   args = {{"any", "tensor1", "a tensor or a number"}, {"any", "tensor2", "a tensor or a number"}},
@@ -127,24 +127,25 @@ types.result_type = define {
   end,
 }
 
---- moth.can_cast(from, to): whether a result of one dtype may be written into a tensor of another.
+--- moth.can_cast(from, to): returns true if results of one dtype may be written into a tensor of
+-- another.
 types.can_cast = define {
   name = "can_cast",
-  doc = "Whether a result of a dtype may be written into a tensor of another: no float into "
-    .. "integers, nothing but bool into bool.",
+  doc = "Returns true if results of one dtype may be written into a tensor of another: no float "
+    .. "into integers, only bool into bool.",
   examples = "moth.float32, moth.int64",
   outputs = "boolean",
-  args = {{"dtype", "from_", "of the result"}, {"dtype", "to", "of what is written"}},
+  args = {{"dtype", "from_", "of the result"}, {"dtype", "to", "of the target"}},
   run = function(from, to)
     if to.name == "bool" then return from.name == "bool" end
     return to.is_floating_point or not from.is_floating_point
   end,
 }
 
--- ---- where ----
+-- ---- device ----
 
---- x:get_device(), moth.get_device(x): the number of the GPU that x lies on, from 0 on as in
--- "cuda:0"; -1 on the CPU.
+--- x:get_device(), moth.get_device(x): the number of x's GPU, from 0 as in "cuda:0"; -1 for the
+-- CPU.
 function types.get_device(x)
   if not istensor(x) then
     errors.refuse("get_device", "input", "a tensor is needed", x, "E_TYPE")

@@ -9,29 +9,29 @@ local C, ctx = lib.C, lib.ctx
 local inspect, sizes_of = look.inspect, look.sizes_of
 
 local BOOL, I64 = C.MOTH_BOOL, C.MOTH_I64
-local FLOATS = C.MOTH_F16 -- the first of the float dtypes
+local FLOATS = C.MOTH_F16 -- the first floating-point dtype
 
 local methods = {}
 
--- One value that moth_read gave.
+-- The value in a slot that moth_read filled.
 local function value_of(slot, dtype)
   if dtype >= FLOATS then return slot.number end
   if dtype == BOOL then return slot.integer ~= 0 end
   if dtype < I64 then return tonumber(slot.integer) end
   local v = slot.integer
   local n = tonumber(v)
-  if n < 2 ^ 63 and ffi.cast("int64_t", n) == v then return n end -- ARM casts 2^63 to one less
+  if n < 2 ^ 63 and ffi.cast("int64_t", n) == v then return n end -- ARM saturates 2^63
   return v
 end
 
 local slot1 = ffi.new "moth_slot[1]"
 
---- The value of a tensor with one element: a number, a boolean for bool, an int64 cdata where a
--- number would lose bits. Raises for any other number of elements.
+--- The value of a tensor with one element: a number, a boolean for bool, an int64 cdata if a number
+-- would lose bits. Raises for any other number of elements.
 function methods.item(x)
   local t = inspect(x, "item")
   if t.numel ~= 1 then
-    -- May it be read?
+    -- Read a value first: moth_read raises if the tensor cannot be read.
     if t.numel > 0 then lib.check(C.moth_read(ctx, x, 0, 1, slot1), "item", x) end
     errors.raise("item: only a tensor with one element has an item, got " .. errors.describe(x),
       "E_SHAPE")
@@ -44,8 +44,8 @@ end
 
 local BLOCK = 4096
 
---- The values as nested plain tables of numbers or booleans (int64 cdata where a number would lose
--- bits); of a 0-d tensor the value itself.
+--- The values as nested plain tables of numbers or booleans (int64 cdata if a number would lose
+-- bits); for a 0-d tensor the value itself.
 function methods.tolist(x)
   local sizes = sizes_of(x, "tolist")
   local ndim, dtype, total = #sizes, inspect(x, "tolist").dtype, 1

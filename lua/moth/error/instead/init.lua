@@ -1,9 +1,9 @@
---- init.lua -- what to write in place of names of PyTorch that Moth does not have: the hint in the
--- error that an unknown name raises.
+--- init.lua -- replacements for names of PyTorch that Moth does not have: the hint in the error for
+-- an unknown name.
 --
--- The files of this folder hold the hints, by namespace; a file is loaded when a name is missing.
+-- The files of this folder have the hints, by namespace; a file is loaded when a name is missing.
 -- Each returns a table of namespaces: path -> rows. A row is a text of names -> the hint; a name
--- with a * covers all that fit. `moth.x.y`, `nn.X`, `F.x` and `x:f` in a hint must exist:
+-- with a * covers all names that match. `moth.x.y`, `nn.X`, `F.x` and `x:f` in a hint must exist:
 -- spec/cases/names_spec.lua checks it.
 
 local bind = require "moth.binding.bind"
@@ -13,7 +13,7 @@ local instead = {}
 local FILES = " moth tensor nn optim linalg fft autograd func cuda backends data utils ops random "
   .. "testing signal distributions profiler onnx amp special sparse "
 
--- The table that has the hints of a namespace: of "moth.nn.utils" in nn.lua.
+-- The table with the hints of a namespace: for "moth.nn.utils" the table in nn.lua.
 local function load_file(path)
   local name = path:match "^moth%.([%w_]+)" or path
   if not FILES:find(" " .. name .. " ", 1, true) then return {} end
@@ -24,7 +24,7 @@ local function fits(name, pattern)
   return name:find("^" .. pattern:gsub("[%-%.]", "%%%0"):gsub("%*", "[%%w_]*") .. "$") ~= nil
 end
 
---- The hint that the tables hold for a name; nil if there is none.
+--- The hint in the tables for a name, or nil.
 function instead.row(path, name)
   local rows, found = load_file(path)[path] or {}, nil
   for names, text in pairs(rows) do
@@ -49,7 +49,7 @@ end
 -- Namespaces whose functions PyTorch also has in torch itself.
 local SPACES = { "nn.functional", "linalg", "special", "fft" }
 
--- What follows for a function of torch from the names that exist.
+-- The hint for a function of torch that is derived from existing names.
 local function of_moth(name)
   for _, space in ipairs(SPACES) do
     if built_in(require("moth." .. space), name) then
@@ -67,7 +67,7 @@ local function of_moth(name)
   end
 end
 
--- What follows for a method.
+-- The hint for a method that is derived from existing names.
 local function of_tensor(name)
   local bare = name:match "^(.*%w)_$"
   if bare and is_method(bare) then
@@ -80,8 +80,8 @@ local function of_tensor(name)
   return instead.row("moth", name)
 end
 
---- What to write in place of a name, as text; nil: nothing is known.
--- @param path  whose name it is, as messages call it: "moth.nn"; "tensor" for a tensor's
+--- The hint for a name, or nil.
+-- @param path  the namespace as in messages: "moth.nn"; "tensor" for tensor methods
 function instead.find(path, name)
   local text = instead.row(path, name)
   if text then return text end
