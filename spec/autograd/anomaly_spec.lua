@@ -10,7 +10,7 @@ local function line_of(fn, offset) return debug.getinfo(fn, "S").linedefined + (
 describe("anomaly mode", function()
   after_each(function() autograd.set_detect_anomaly(false) end)
 
-  it("names the line that changed a saved tensor, and the one that recorded the op", function()
+  it("names the line that changed a saved tensor and the line that recorded the op", function()
     local x = moth.ones(2):requires_grad_()
     local y, z
     local function forward()
@@ -36,7 +36,7 @@ describe("anomaly mode", function()
     assert.is_false(autograd.is_anomaly_enabled())
   end)
 
-  it("says nothing of lines when it is off", function()
+  it("names no lines when it is off", function()
     local x = moth.ones(2):requires_grad_()
     local y = x * 1
     local z = y * y
@@ -67,7 +67,7 @@ describe("anomaly mode", function()
     assert.matches("recorded at spec/autograd/anomaly_spec.lua:" .. line_of(forward, 1), message)
   end)
 
-  it("is restored after an error and returns what its function returns", function()
+  it("restores its mode after an error and returns the results of its function", function()
     assert.has_error_like(function()
       autograd.detect_anomaly(function() error("mine") end)
     end, "mine")
@@ -79,7 +79,7 @@ describe("anomaly mode", function()
     intact.refuses(function() autograd.set_detect_anomaly(1) end, "'on' to 'set_detect_anomaly'")
   end)
 
-  it("changes no numbers and leaves nothing behind", function()
+  it("changes no values and keeps no memory", function()
     local function run()
       moth.manual_seed(1)
       local x = moth.randn(3, 3):requires_grad_()

@@ -1,5 +1,4 @@
--- What a user may rely on when gradients are computed: values to any order, hooks, Functions,
--- retained graphs, modes, and memory that comes back.
+-- Gradients: values to any order, hooks, Functions, retained graphs, modes, and freed memory.
 
 local moth = require "moth"
 local intact = require "spec.support.intact"
@@ -10,7 +9,7 @@ local function leaf(value)
 end
 
 describe("backward", function()
-  it("gives first, second and third derivatives", function()
+  it("computes first, second and third derivatives", function()
     local x = leaf(2)
     local y = x * x * x * x
     local g1 = ag.grad(y, x, {create_graph = true})
@@ -22,7 +21,7 @@ describe("backward", function()
     assert.equal(24, ag.grad(g3, x):item())
   end)
 
-  it("adds up over the uses of a tensor and over calls", function()
+  it("adds over the uses of a tensor and over calls", function()
     local x = leaf(3)
     local y = x * 2 + x * x
     y:backward{retain_graph = true}
@@ -33,7 +32,7 @@ describe("backward", function()
     assert.is_nil(x.grad)
   end)
 
-  it("gathers gradients of slices, whatever they cover and whoever else has them", function()
+  it("adds gradients of slices that overlap or have other users", function()
     local x = leaf(moth.arange(24):reshape(4, 6):double())
     local kept = x * 1
     kept:retain_grad()
@@ -66,20 +65,20 @@ describe("backward", function()
     assert.equal(6, c.grad:item())
   end)
 
-  it("refuses a graph that was walked before, and says how to keep it", function()
+  it("raises for a graph that was freed, and names retain_graph", function()
     local x = leaf(3)
     local y = x * x
     y:backward()
     assert.has_error_like(function() y:backward() end, "retain_graph")
   end)
 
-  it("refuses a root without history and a root of several elements", function()
+  it("raises for a root without history and for a root of several elements", function()
     assert.has_error_like(function() moth.ones(2):sum():backward() end, "does not require grad")
     local x = moth.ones(3):requires_grad_()
     assert.has_error_like(function() (x * 2):backward() end, "one element")
   end)
 
-  it("flows only to the inputs that were asked for", function()
+  it("computes only the gradients of the requested inputs", function()
     local x, w = leaf(2), leaf(5)
     local gx = ag.grad(x * w, x)
     assert.equal(5, gx:item())
@@ -87,7 +86,7 @@ describe("backward", function()
     assert.is_nil(x.grad)
   end)
 
-  it("says which input was not used", function()
+  it("names the input that was not used", function()
     local x, w = leaf(2), leaf(5)
     local y = x * x
     assert.has_error_like(function() ag.grad(y, {x, w}, {retain_graph = true}) end, "allow_unused")
@@ -98,7 +97,7 @@ describe("backward", function()
     assert.same({0, false}, {gw:item(), gw.requires_grad})
   end)
 
-  it("is named by its errors, with its own arguments", function()
+  it("raises errors that name it and its own arguments", function()
     local x, w = leaf(2), moth.ones(2)
     local y = x * x
     assert.has_error_like(function() ag.grad(y, {x, w}) end, "bad argument 'inputs' to 'grad'")
@@ -111,7 +110,7 @@ describe("backward", function()
     assert.equal(4, ag.grad(y, x):item())
   end)
 
-  it("walks a chain of a hundred thousand ops", function()
+  it("runs through a chain of a hundred thousand ops", function()
     local x = leaf(1)
     moth.scope(function()
       local y = x
@@ -121,7 +120,7 @@ describe("backward", function()
     assert.equal(1, x.grad:item())
   end)
 
-  it("keeps gradients of results when told to", function()
+  it("keeps gradients of results after retain_grad", function()
     local x = leaf(3)
     local y = x * 2
     y:retain_grad()
@@ -131,7 +130,7 @@ describe("backward", function()
     assert.equal(24, x.grad:item())
   end)
 
-  it("returns every byte", function()
+  it("frees all of its memory", function()
     local before = intact.counts()
     do
       local x = moth.randn(64, 64):requires_grad_()
@@ -144,9 +143,9 @@ describe("backward", function()
     assert.at_most(before, intact.counts())
   end)
 
-  it("gives an unused graph back with its last output", function()
+  it("frees an unused graph with its last output", function()
     local x = leaf{1, 2, 3}
-    local _ = x * x -- from now on it has a place where its gradient would gather
+    local _ = x * x -- now the leaf has a node for its gradient
     local before = intact.counts()
     do
       local y = x
@@ -185,7 +184,7 @@ describe("the grad mode", function()
 end)
 
 describe("detach and data", function()
-  it("share the bytes; only detach shares the version", function()
+  it("share memory; only detach shares the version", function()
     local x = leaf{1, 2}
     local y = x * x -- saves x
     local d, data = x:detach(), x.data
@@ -197,7 +196,7 @@ describe("detach and data", function()
     assert.has_error_like(function() y:sum():backward() end, "version")
   end)
 
-  it("leave older graphs with the old bytes when data is assigned", function()
+  it("leave older graphs with the old data when data is assigned", function()
     local x = leaf(2)
     local y = x * x
     x.data = moth.tensor(5, {dtype = moth.float64})
@@ -206,14 +205,14 @@ describe("detach and data", function()
     assert.equal(5, x:item())
   end)
 
-  it("refuse data of another dtype or shape", function()
+  it("raise for data of another dtype or shape", function()
     local x = leaf{1, 2}
     assert.has_error_like(function() x.data = moth.ones(2) end, "f32")
     local longer = moth.ones(3, {dtype = moth.float64})
     assert.has_error_like(function() x.data = longer end, "f64 %(3%)")
   end)
 
-  it("run the two-pass program of the classic question", function()
+  it("run a program of two passes with an update between them", function()
     local x = moth.tensor(2.0):requires_grad_()
     local y = moth.tensor(3.0):requires_grad_()
     local seen, z = {}, nil
@@ -232,7 +231,7 @@ describe("detach and data", function()
 end)
 
 describe("a backward pass for some inputs", function()
-  it("runs only what leads to the inputs it was asked for, and frees no more", function()
+  it("runs and frees only the nodes on the way to the requested inputs", function()
     local x, w = leaf{1, 2}, leaf{3, 4}
     local Loud, runs = moth.nn.class("Loud", ag.Function), 0
     function Loud.forward(_, a) return a * 1 end
@@ -249,7 +248,7 @@ describe("a backward pass for some inputs", function()
     assert.same({2, 4}, x.grad:tolist())
   end)
 
-  it("leaves a root alone that leads to none of them, hooks and all", function()
+  it("does not run a root, or its hooks, that leads to none of the inputs", function()
     local x, w, hooks = leaf{1, 2}, leaf{3, 4}, 0
     local function root(a)
       local y = a * 3
@@ -267,7 +266,7 @@ describe("a backward pass for some inputs", function()
     assert.same({3, 3}, w.grad:tolist())
   end)
 
-  it("asks a Function for the gradients of those inputs alone", function()
+  it("requests from a Function only the gradients of those inputs", function()
     local Pair, seen = moth.nn.class("Pair", ag.Function), nil
     function Pair.forward(_, a, b) return a + b end
     function Pair.backward(ctx, dy) seen = ctx.needs_input_grad return dy, dy end
@@ -283,7 +282,7 @@ describe("a backward pass for some inputs", function()
 end)
 
 describe("a hook", function()
-  it("sees the gradient and may replace it", function()
+  it("receives the gradient and may replace it", function()
     local x = leaf(2)
     local y = x * 3
     local seen
@@ -304,7 +303,7 @@ describe("a hook", function()
     assert.equal(2, count)
   end)
 
-  it("that raises ends the pass at the user's message, and the engine goes on", function()
+  it("that raises ends the pass with the user's message, and the context stays usable", function()
     local x = leaf(2)
     local y = x * 3
     y:register_hook(function() error("mine", 0) end)
@@ -333,7 +332,7 @@ describe("a hook", function()
     assert.equal(0, moth.memory().live_tasks)
   end)
 
-  it("may fail at any depth and leaves nothing behind", function()
+  it("may fail at any depth and leaves no state behind", function()
     for fail_at = 1, 3 do
       local x = leaf(2)
       local z = x * x * 1
@@ -368,7 +367,7 @@ describe("a hook", function()
     assert.equal(12, x.grad:item())
   end)
 
-  it("abandoned in a coroutine is swept away", function()
+  it("is collected when its coroutine is abandoned", function()
     local before = intact.counts()
     do
       local x = leaf(2)
@@ -396,7 +395,7 @@ describe("a Function in Lua", function()
     return dy * x * 2
   end
 
-  it("computes its gradient, twice", function()
+  it("computes its gradient and its second derivative", function()
     local x = leaf{1, 2, 3}
     local y = Square.apply(x)
     assert.equal("Square", y.grad_fn:name())
@@ -406,7 +405,7 @@ describe("a Function in Lua", function()
     assert.is_true(ag.gradgradcheck(Square.apply, {leaf{1, 2, 3}}))
   end)
 
-  it("may ask in backward for a gradient by what it saved, as an adjoint does", function()
+  it("may call autograd.grad on a saved tensor in its backward, as adjoint methods do", function()
     local Adjoint, seen = moth.nn.class("Adjoint", ag.Function), nil
     function Adjoint.forward(ctx, x, w)
       local y = x * w ^ 2
@@ -434,7 +433,7 @@ describe("a Function in Lua", function()
     assert.same({true, false}, seen)
   end)
 
-  it("may give a gradient of another float type, which becomes the input's", function()
+  it("may return a gradient of another float dtype, which is cast to the input's dtype", function()
     local Wide = moth.nn.class("Wide", ag.Function)
     function Wide.forward(_, a) return a * 2 end
     function Wide.backward(_, dy) return dy:double() * 2 end
@@ -444,7 +443,7 @@ describe("a Function in Lua", function()
     assert.same({2, 2, 2}, x.grad:tolist())
   end)
 
-  it("with the wrong number of gradients is an error that says both numbers", function()
+  it("that returns the wrong number of gradients raises an error with both numbers", function()
     local Bad = moth.nn.class("Bad", ag.Function)
     function Bad.forward(_, a) return a * 1 end
     function Bad.backward(_, dy) return dy, dy, dy end
@@ -452,7 +451,7 @@ describe("a Function in Lua", function()
     assert.has_error_like(function() y:backward() end, "3")
   end)
 
-  it("that raises leaves the engine whole", function()
+  it("that raises leaves the context usable", function()
     local Bad = moth.nn.class("Bad", ag.Function)
     function Bad.forward(_, a) return a * 1 end
     function Bad.backward() error("no way back", 0) end
@@ -464,7 +463,7 @@ describe("a Function in Lua", function()
     assert.is_true(moth.is_grad_enabled())
   end)
 
-  it("refuses a saved tensor that was changed", function()
+  it("raises for a saved tensor that was changed", function()
     local x = leaf{1, 2}
     local y = x * 1
     local z = Square.apply(y)
@@ -472,7 +471,7 @@ describe("a Function in Lua", function()
     assert.has_error_like(function() z:sum():backward() end, "version")
   end)
 
-  it("leaks nothing when its graph is never walked", function()
+  it("leaks no memory when its graph never runs backward", function()
     local before = intact.counts()
     do
       local x = leaf{1, 2}

@@ -1,4 +1,4 @@
--- moth.utils.checkpoint: calls whose backward runs them again, instead of keeping what they saved.
+-- moth.utils.checkpoint: the backward pass calls the function again instead of saving tensors.
 
 local moth = require "moth"
 local support = require "spec.support.bits"
@@ -13,7 +13,7 @@ local bits = support.of
 local function plain(fn, ...) return fn(...) end
 
 -- The loss, the gradients of the parameters and of the input, and the random numbers that follow.
--- forward(call, net, x) is given checkpoint as `call`, or what just calls.
+-- `call` of forward(call, net, x) is checkpoint or a plain call.
 local function gradients(call, make, forward, shape)
   moth.manual_seed(3)
   local net = make()
@@ -41,7 +41,7 @@ local function mlp()
   return nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Dropout(0.4), nn.Linear(8, 6), nn.Tanh())
 end
 
--- Six steps of training, recorded by `record` or not: all bits of the losses and of the net.
+-- Six steps of training, captured by `record` or not: all bits of the losses and of the net.
 local function train(device, call, record)
   moth.manual_seed(4)
   local net = mlp():to(device)
@@ -60,12 +60,12 @@ local function train(device, call, record)
   return table.concat(text, "\n") .. support.state_of(net)
 end
 
-describe("checkpoint gives, bit for bit, the gradients of a plain call", function()
+describe("checkpoint computes, bit for bit, the gradients of a plain call", function()
   it("of a network with dropout", function()
     same(mlp, function(call, net, x) return call(net, x):square():sum() end)
   end)
 
-  it("where parameters are shared by calls, and by what is outside of them", function()
+  it("where calls and other code share parameters", function()
     same(mlp, function(call, net, x)
       local h = x * 1
       for _ = 1, 3 do h = call(net, h) end
@@ -88,14 +88,14 @@ describe("checkpoint gives, bit for bit, the gradients of a plain call", functio
     end)
   end)
 
-  it("of tensors that the function takes from outside", function()
+  it("of tensors from outside of the function", function()
     same(mlp, function(call, net, x)
       local h = net(x)
       return call(function(a) return (a * h):tanh() * h end, x):sum()
     end)
   end)
 
-  it("of calls within calls", function()
+  it("of nested calls", function()
     same(mlp, function(call, net, x)
       local function inner(a) return call(function(b) return net(b):exp() end, a * 2) end
       local y = call(function(a) return call(inner, a):sin() * inner(a) end, x)
@@ -139,12 +139,12 @@ describe("checkpoint gives, bit for bit, the gradients of a plain call", functio
     end)
   end)
 
-  it("that change in place what a product outside of them has read", function()
+  it("that change in place the input of a product outside of them", function()
     local function gradient(call)
       moth.manual_seed(1)
       local w, z = moth.randn(64, 64):requires_grad_(), moth.randn(2, 64):requires_grad_()
       local buffer = moth.randn(2, 64)
-      local early = w:sum() -- older than the call: its gradient is gathered after that
+      local early = w:sum() -- older than the call: its gradient comes later
       local h = call(function(x)
         moth.no_grad(function() buffer:add_(1) end)
         return x:sin() * x
@@ -218,7 +218,7 @@ describe("checkpoint on a GPU", function()
     return
   end
 
-  it("gives, bit for bit, the gradients of a plain call, also from a CUDA graph", function()
+  it("computes, bit for bit, the gradients of a plain call, also in a CUDA graph", function()
     local wanted = train("cuda", plain)
     assert.are.equal(wanted, train("cuda", checkpoint))
     assert.are.equal(wanted, train("cuda", checkpoint, moth.cuda.graph))
@@ -241,13 +241,13 @@ describe("a checkpointed call", function()
     moth.no_grad(checkpoint, fn, x)
     assert.are.equal(3, runs)
     assert.has_error_like(function() y:backward() end, "retain_graph")
-    checkpoint(function(a) return a + 1 end, x):sum():backward() -- needs nothing
+    checkpoint(function(a) return a + 1 end, x):sum():backward() -- requests no gradient
     checkpoint(fn, x)
     moth.collect()
     assert.are.equal(4, runs)
   end)
 
-  it("holds between forward and backward no more than its arguments", function()
+  it("keeps only its arguments between forward and backward", function()
     local layers = {}
     for i = 1, 8 do
       layers[i] = nn.Sequential(nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 128), nn.Tanh())
@@ -277,7 +277,7 @@ describe("a checkpointed call", function()
     assert.is_true(peak2 < 0.75 * peak, peak2 .. " at most, " .. peak .. " in the plain run")
   end)
 
-  it("gives all back when its graph goes, walked or not", function()
+  it("frees all memory with its graph, with and without a backward pass", function()
     local net = mlp()
     local x = moth.randn(4, 6)
     local function use(walk)
@@ -299,7 +299,7 @@ describe("a checkpointed call", function()
     end
   end)
 
-  it("draws other numbers the second time if it is told to leave the generator alone", function()
+  it("draws other random numbers the second time if preserve_rng_state is false", function()
     local function run(preserve)
       moth.manual_seed(1)
       local drawn = {}
@@ -315,7 +315,7 @@ describe("a checkpointed call", function()
     assert.is_false(run(false))
   end)
 
-  it("passes on errors of both runs and interrupts, and undoes all", function()
+  it("raises errors of both runs and interrupts, and restores all modes", function()
     local x = moth.ones(2):requires_grad_()
     local fail = false
     local function fn(a)
@@ -340,12 +340,12 @@ describe("a checkpointed call", function()
       assert.are.equal(tasks, moth.memory().live_tasks)
       fail = false
       x.grad = nil
-      checkpoint(fn, x):sum():backward() -- nothing is left open
+      checkpoint(fn, x):sum():backward() -- no mode is left on
       assert.is_true(x.grad ~= nil)
     end
   end)
 
-  it("is undone where memory runs out anywhere", function()
+  it("restores all modes if memory runs out at any allocation", function()
     local net = mlp()
     local x = moth.randn(4, 6)
     local function use()
@@ -369,7 +369,7 @@ describe("a checkpointed call", function()
     use()
   end)
 
-  it("raises where the second run is not as the first was", function()
+  it("raises if the second run differs from the first", function()
     local x = moth.ones(3):requires_grad_()
     local n
     local function expect(text, fn)
@@ -400,7 +400,7 @@ describe("a checkpointed call", function()
     assert.has_error_like(function() y:backward() end, "changed in place")
   end)
 
-  it("says what it takes", function()
+  it("raises for wrong arguments and names what it takes", function()
     local x = moth.ones(2):requires_grad_()
     assert.has_error_like(function() checkpoint(x, x) end, "function")
     assert.has_error_like(function() checkpoint() end, "function")

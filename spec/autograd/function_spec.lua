@@ -1,5 +1,5 @@
---- function_spec.lua -- Functions written in Lua: mistakes in them are told at the user's line,
--- help knows their ctx, and a backward may say that it is not differentiated again.
+--- function_spec.lua -- Functions written in Lua: errors name the user's line, help knows the ctx,
+-- and once_differentiable marks a backward without a second derivative.
 
 local moth = require "moth"
 local help = require "moth.help"
@@ -10,7 +10,7 @@ local refuses = intact.refuses
 
 local function line() return debug.getinfo(2, "l").currentline end
 
--- The message of what f raises, which must begin with this file's line `at`.
+-- The message of the error of f, which must begin with line `at` of this file.
 local function told(at, f)
   local ok, problem = pcall(f)
   assert.is_false(ok)
@@ -30,7 +30,7 @@ local function double(_, x) return x * 2 end
 describe("a mistake in a Function", function()
   local x = moth.ones(2, {requires_grad = true})
 
-  it("that an op finds is told at its line, also behind `return`", function()
+  it("that an op finds names its line, also after `return`", function()
     local at = line() + 1
     local Wrong = function_of(function(_, y) return y:sum(9) end)
     local text = told(at, function() return (Wrong.apply(x)) end)
@@ -47,7 +47,7 @@ describe("a mistake in a Function", function()
     assert.is_truthy(text:find("in a return call of Own.backward", 1, true), text)
   end)
 
-  it("about what forward returns is told where forward stands", function()
+  it("in the results of forward names the line of forward", function()
     local at = line() + 1
     local Wrong = function_of(function() return 3 end)
     told(at, function() return (Wrong.apply(x)) end)
@@ -59,7 +59,7 @@ describe("a mistake in a Function", function()
     told(at, function() return (Wrong.apply(x:detach())) end)
   end)
 
-  it("about what backward returns is told where backward stands", function()
+  it("in the results of backward names the line of backward", function()
     for wrong, text in pairs {
       [{moth.ones(2), moth.ones(2)}] = "Own.backward returned 2 gradients, but Own.forward has 1",
       [{}] = "Own.backward returned 0 gradients",
@@ -73,13 +73,13 @@ describe("a mistake in a Function", function()
     end
   end)
 
-  it("of a missing backward is told where the pass began", function()
+  it("such as a missing backward names the line of the backward pass", function()
     local Half = function_of(double)
     local at = line() + 1
     told(at, function() Half.apply(x):sum():backward() end)
   end)
 
-  it("of a hook is told where the hook stands", function()
+  it("in a hook names the line of the hook", function()
     local y = x * 2
     local at = line() + 1
     y:register_hook(function() return 3 end)
@@ -90,7 +90,7 @@ describe("a mistake in a Function", function()
     told(at, function() z:sum():backward() end)
   end)
 
-  it("of an error value of the user's own comes through as it is", function()
+  it("that raises an error value of the user passes the value unchanged", function()
     local own = {}
     local Raises = function_of(double, function() error(own) end)
     local ok, problem = pcall(function() Raises.apply(x):sum():backward() end)
@@ -98,7 +98,7 @@ describe("a mistake in a Function", function()
     assert.equal(own, problem)
   end)
 
-  it("of ':' and '.' says what to write", function()
+  it("with ':' or '.' names the right form", function()
     local Wrong = nn.class("Wrong", ag.Function)
     function Wrong:forward(ctx, y) return y end -- luacheck: ignore 212
     refuses(function() return (Wrong.apply(x)) end, "write function Wrong.forward(ctx, ...)")
@@ -153,7 +153,7 @@ describe("once_differentiable", function()
   end)
   local x = moth.tensor({3, -1}, {requires_grad = true})
 
-  it("gives the gradient, unrecorded", function()
+  it("computes the gradient without recording", function()
     Square.apply(x):sum():backward()
     assert.same({6, -2}, x.grad:tolist())
     local g = ag.grad(Square.apply(x):sum(), x, {create_graph = true})
@@ -161,7 +161,7 @@ describe("once_differentiable", function()
     assert.is_false(recorded)
   end)
 
-  it("refuses a gradient of second order, whatever it is asked by", function()
+  it("raises for second derivatives, for every way to request them", function()
     local w = moth.ones(2, {requires_grad = true})
     local function first()
       return (ag.grad((Square.apply(x) * w):sum(), x, {create_graph = true}))
@@ -173,7 +173,7 @@ describe("once_differentiable", function()
     ag.grad((Square.apply(x) * w):sum() * 1, w, {create_graph = true}):sum()
   end)
 
-  it("tells mistakes where the backward stands", function()
+  it("raises errors with the line of the backward", function()
     local at = line() + 2
     local Wrong = function_of(double,
       ag.once_differentiable(function(_, dy) return dy:sum(9) end))

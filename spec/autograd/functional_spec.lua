@@ -1,5 +1,5 @@
--- moth.autograd.functional: Jacobians and Hessians by what is known of them, products with vectors
--- against these, and what is refused.
+-- moth.autograd.functional: Jacobians and Hessians with known values, their products with vectors,
+-- and errors.
 
 local moth = require "moth"
 local A = moth.autograd.functional
@@ -7,7 +7,7 @@ local A = moth.autograd.functional
 local function T(values) return (moth.tensor(values, {dtype = moth.float64})) end
 local function close(wanted, got) assert.close(wanted, got:tolist(), 1e-10) end
 
--- Two inputs, two results; curved in both.
+-- Two inputs and two results; nonlinear in both inputs.
 local function both(x, y)
   return (x * y:sum()):sin(), (x:exp():sum() * y):view(1, -1)
 end
@@ -17,7 +17,7 @@ local function bowl(x, y) return (x:pow(3) * y:sum()):sum() + (y * y):sum() * x[
 local x, y = T {0.5, -1, 2}, T {1.5, 0.25}
 
 describe("a Jacobian", function()
-  it("has the shape of the output, then that of the input", function()
+  it("has the shape of the output, followed by the shape of the input", function()
     local m = T {{1, 2, 3}, {4, 5, 6}}
     close({{1, 2, 3}, {4, 5, 6}}, A.jacobian(function(v) return m:matmul(v) end, x))
     local J = A.jacobian(function(v) return v:t() * 2 end, m)
@@ -33,7 +33,7 @@ describe("a Jacobian", function()
       moth.zeros(0)).shape)})
   end)
 
-  it("comes in lists for several inputs and results", function()
+  it("is a list for several inputs and results", function()
     local J = A.jacobian(both, {x, y})
     assert.equal(2, #J)
     assert.same({3, 3}, {unpack(J[1][1].shape)})
@@ -45,7 +45,7 @@ describe("a Jacobian", function()
     close(x:exp():view(1, 1, 3):mul(y:view(1, 2, 1)):tolist(), J[2][1])
   end)
 
-  it("is zero where nothing depends, unless strict refuses that", function()
+  it("is zero for an independent input, or an error if strict is set", function()
     local f = function(a) return a * 2 end
     local J = A.jacobian(f, {x, y})
     close({{0, 0}, {0, 0}, {0, 0}}, J[2])
@@ -54,7 +54,7 @@ describe("a Jacobian", function()
     close({{0, 0, 0}}, A.jacobian(function() return moth.ones(1) end, x))
   end)
 
-  it("can be differentiated again, and leaves the user's tensors alone", function()
+  it("can be differentiated again, and does not change the user's tensors", function()
     local p = T({0.5, -1}):requires_grad_()
     local J = A.jacobian(function(v) return v:pow(3) end, p, {create_graph = true})
     J:sum():backward()
@@ -70,7 +70,7 @@ describe("a Jacobian", function()
 end)
 
 describe("a Hessian", function()
-  it("holds the second derivatives, and is its own transpose", function()
+  it("contains the second derivatives and is symmetric", function()
     local H = A.hessian(function(v) return v:pow(3):sum() + v[1] * v[2] end, x)
     close({{3, 1, 0}, {1, -6, 0}, {0, 0, 12}}, H)
     local B = A.hessian(bowl, {x, y})
@@ -78,7 +78,7 @@ describe("a Hessian", function()
     close({{1, 0}, {0, 1}}, B[2][2])
   end)
 
-  it("is zero for what is linear", function()
+  it("is zero for a linear function", function()
     close({{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, A.hessian(function(v) return v:sum() end, x))
   end)
 
@@ -120,7 +120,7 @@ describe("a product with a vector is the matrix times it:", function()
     end
   end)
 
-  it("of one tensor it is one tensor; v may be left out where there is one element", function()
+  it("has one tensor for one input; v may be left out for a single element", function()
     local out, product = A.vjp(function(a) return (a * a):sum() end, x)
     close({1, -2, 4}, product)
     assert.equal(5.25, out:item())
@@ -128,14 +128,14 @@ describe("a product with a vector is the matrix times it:", function()
     close({12}, (select(2, A.hvp(function(a) return a:pow(3):sum() end, T {2}))))
   end)
 
-  it("it can be differentiated again", function()
+  it("can be differentiated again", function()
     local p = T({0.5, 1}):requires_grad_()
     local _, product = A.jvp(function(a) return a:pow(3) end, p, T {1, 1}, {create_graph = true})
     product:sum():backward()
     close({3, 6}, p.grad)
   end)
 
-  it("it refuses vectors that do not fit", function()
+  it("raises for vectors of another shape", function()
     local f = function(a) return (a * a):sum() end
     assert.has_error_like(function() A.jvp(f, x) end, "argument 'v' to 'jvp' %(is needed unless")
     assert.has_error_like(function() A.hvp(f, x, y) end, "1 is f64 %(2%), but inputs has f64")

@@ -1,6 +1,6 @@
--- Gradients of views of one tensor: written side by side where they are ranges of one dimension,
--- added where they meet, zero where there are none. Anomaly mode, which looks at each gradient and
--- takes no shortcut, says what they are.
+-- Gradients of slices of one tensor. Slices along one dimension are copied into the gradient,
+-- overlapping slices are added, and the rest is zero. Anomaly mode checks each gradient and takes
+-- no shortcut, so the spec uses its results as the expected values.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -15,7 +15,7 @@ local function slowly(f)
   return result
 end
 
--- The gradient of x where f(x) gives the views that are used; each is weighed by its own numbers.
+-- The gradient of x if f(x) returns the views that are used; each view has its own weights.
 local function gradient(x, f, dtype)
   moth.manual_seed(11)
   x = x:detach():requires_grad_()
@@ -27,7 +27,7 @@ local function gradient(x, f, dtype)
   return x.grad
 end
 
--- On the CPU small tensors are added to zeros, so sizes are such that these are not.
+-- On the CPU the gradients of small tensors are added to zeros; these sizes are larger.
 local function claim(f, shape, dtype)
   dtype = dtype or moth.float32
   for _, device in ipairs(DEVICES) do
@@ -39,8 +39,8 @@ local function claim(f, shape, dtype)
   end
 end
 
-describe("gradients of parts", function()
-  it("of a split are written side by side, in any order", function()
+describe("gradients of slices", function()
+  it("of a split are copied in any order", function()
     claim(function(x) return x:split(40, { dim = 2 }) end, { 300, 120 })
     claim(function(x)
       local list = x:split(50, { dim = 1 })
@@ -50,7 +50,7 @@ describe("gradients of parts", function()
     claim(function(x) return x:split(1, { dim = 2 }) end, { 1100, 8 }, moth.float64)
   end)
 
-  it("of an unbind behind a permute are those of q, k and v", function()
+  it("of an unbind after a permute are those of q, k and v", function()
     local function parts(x)
       local list = x:view(4, 16, 3, 2, 96):permute(3, 1, 4, 2, 5):unbind(1)
       return { list[1], list[2], list[3] }
@@ -61,7 +61,7 @@ describe("gradients of parts", function()
     claim(function(x) local list = parts(x) return { list[3], list[1] } end, { 4, 16, 576 })
   end)
 
-  it("that overlap, or come twice, are added", function()
+  it("that overlap or repeat are added", function()
     claim(function(x) return { x:narrow(1, 1, 60), x:narrow(1, 41, 60) } end, { 100, 300 })
     claim(function(x) return { x[3], x[3], x[4] } end, { 100, 300 })
     claim(function(x) return { x:narrow(1, 1, 60), x:narrow(2, 5, 9) } end, { 100, 300 })
@@ -73,7 +73,7 @@ describe("gradients of parts", function()
     claim(function(x) return { x[{ { 2, 4 } }], x:reshape(-1), x:t()[7] } end, { 100, 300 })
   end)
 
-  it("of more places than are kept apart", function()
+  it("of more slices than the list holds", function()
     claim(function(x)
       local list = {}
       for i = 1, 60 do list[i] = x[(i * 37) % 100 + 1] end
@@ -81,7 +81,7 @@ describe("gradients of parts", function()
     end, { 100, 300 })
   end)
 
-  it("of one place alone leave zeros around it", function()
+  it("of a single slice are zero around it", function()
     for _, i in ipairs { 1, 50, 100 } do
       claim(function(x) return { x[i] } end, { 100, 300 })
       claim(function(x) return { x[{ {}, i }] } end, { 300, 100 })
@@ -115,7 +115,7 @@ describe("gradients of parts", function()
     end
   end)
 
-  it("reach hooks, inputs that are asked for, and leaves as they should be", function()
+  it("arrive at hooks, requested inputs and leaves", function()
     for _, device in ipairs(DEVICES) do
       local x = moth.randn(100, 300, { device = device }):requires_grad_()
       local function half(y) return { y[2], y:narrow(1, 51, 50) } end

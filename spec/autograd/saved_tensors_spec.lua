@@ -10,7 +10,7 @@ local function twice(x) return x:is_floating_point() and x * 2 or x end
 local function half(x) return x:is_floating_point() and x / 2 or x end
 
 describe("saved_tensors_hooks", function()
-  it("calls pack for what ops save and unpack when backward needs it", function()
+  it("calls pack for tensors that ops save, and unpack when backward needs them", function()
     local x = moth.tensor { 1, 2, 3 }:requires_grad_()
     local packs, unpacks = {}, 0
     local y = graph.saved_tensors_hooks(function(t)
@@ -27,7 +27,7 @@ describe("saved_tensors_hooks", function()
     assert.is_true(unpacks >= 2)
   end)
 
-  it("packs right after the op, under no_grad", function()
+  it("calls pack right after the op, under no_grad", function()
     local x = moth.ones(2):requires_grad_()
     local log = {}
     graph.saved_tensors_hooks(function(t)
@@ -44,7 +44,7 @@ describe("saved_tensors_hooks", function()
     assert.same({ "pack", "exp", "pack", "sin" }, log)
   end)
 
-  it("calls unpack in each pass of a graph that is retained", function()
+  it("calls unpack in each pass of a retained graph", function()
     local x, unpacks = moth.tensor { 0 }:requires_grad_(), 0
     local y = graph.saved_tensors_hooks(identity, function(t)
       unpacks = unpacks + 1
@@ -58,7 +58,7 @@ describe("saved_tensors_hooks", function()
     assert.error_matches(function() y:backward() end, "a second backward pass through", 1, true)
   end)
 
-  it("leaves gradients of layers, of checkpoints and of Functions as they are", function()
+  it("does not change gradients of layers, checkpoints and Functions", function()
     local net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.LayerNorm(8), nn.Linear(8, 2))
     local input = moth.randn(5, 4)
     local checkpoint = moth.utils.checkpoint.checkpoint
@@ -92,7 +92,7 @@ describe("saved_tensors_hooks", function()
     end
   end)
 
-  it("has the history of inputs in second derivatives", function()
+  it("keeps the history of inputs for second derivatives", function()
     local x = moth.tensor({ 0.5, 1 }, { dtype = moth.float64 }):requires_grad_()
     local y = graph.saved_tensors_hooks(twice, half, function() return (x:exp() * x):sum() end)
     local g = moth.autograd.grad(y, x, { create_graph = true })
@@ -100,7 +100,7 @@ describe("saved_tensors_hooks", function()
     moth.testing.assert_close(h, (x:exp() * (x + 2)):detach())
   end)
 
-  it("replays in a captured step", function()
+  it("works in a captured step", function()
     local w = moth.tensor { { 0.5 } }:requires_grad_()
     local step = moth.capture(function(x)
       w.grad = nil
@@ -114,7 +114,7 @@ describe("saved_tensors_hooks", function()
     for _ = 1, 3 do assert.near(2 * (1 - math.tanh(1) ^ 2), step(input):item(), 1e-6) end
   end)
 
-  it("frees what was packed when the graph goes", function()
+  it("frees packed values with the graph", function()
     local x = moth.ones(2):requires_grad_()
     local held = setmetatable({}, { __mode = "v" })
     local y = graph.saved_tensors_hooks(function()
@@ -130,14 +130,14 @@ describe("saved_tensors_hooks", function()
     assert.is_nil(held[1])
   end)
 
-  it("raises what a hook raises, and says what an unpack hook must return", function()
+  it("raises errors of hooks, and says what an unpack hook must return", function()
     local x = moth.ones(3):requires_grad_()
     local function of(pack, unpack_hook)
       return graph.saved_tensors_hooks(pack, unpack_hook, function() return x:exp():sum() end)
     end
     assert.error_matches(function() of(function() error("no pack", 0) end, identity) end, "no pack",
       1, true)
-    local y = x:exp() -- the hooks are off again
+    local y = x:exp() -- the hooks are off now
     y:sum():backward()
     local function backward(unpack_hook)
       local loss = of(identity, unpack_hook)
@@ -152,7 +152,7 @@ describe("saved_tensors_hooks", function()
       "bad argument 'pack_hook' to 'saved_tensors_hooks' (a function is needed, got 1)", 1, true)
   end)
 
-  it("is named too, and can be forbidden", function()
+  it("is also a named function, and can be forbidden", function()
     local x = moth.ones(1):requires_grad_()
     local y = graph.saved_tensors_hooks { pack_hook = identity, unpack_hook = identity,
       f = function() return x:exp() end }
@@ -165,7 +165,7 @@ describe("saved_tensors_hooks", function()
     graph.save_on_cpu(function() return x:exp() end)
   end)
 
-  it("does not yield", function()
+  it("raises if a hook yields", function()
     local problem
     coroutine.wrap(function()
       problem = select(2, pcall(graph.saved_tensors_hooks, identity, identity, coroutine.yield))
@@ -177,7 +177,7 @@ end)
 describe("grad_fn", function()
   local a, b = moth.tensor { 2 }:requires_grad_(), moth.tensor { 3 }:requires_grad_()
 
-  it("has a name and the nodes that gradients flow to", function()
+  it("has a name and the next nodes of the graph", function()
     local node = (a * b + a).grad_fn
     assert.equal("Add", node:name())
     assert.equal("<Add>", tostring(node))
@@ -200,7 +200,7 @@ describe("grad_fn", function()
     assert.is_true(first[2] >= 1)
   end)
 
-  it("calls hooks before and after its gradient, which may replace them", function()
+  it("calls hooks before and after its gradient; the hooks may replace it", function()
     a.grad, b.grad = nil, nil
     local y = a * b
     local log = {}

@@ -1,4 +1,4 @@
--- Backward passes that stop in Lua: they interleave in any order, and each has its own grad mode.
+-- Backward passes that stop in Lua. They interleave in any order, and each has its own grad mode.
 
 local moth = require "moth"
 local nn, optim = moth.nn, moth.optim
@@ -22,7 +22,7 @@ end
 
 describe("two passes that yield in their hooks", function()
   for name, order in pairs{["first in, first out"] = {1, 2}, ["last in, first out"] = {2, 1}} do
-    it("go on " .. name, function()
+    it("continue " .. name, function()
       local xs = {leaf(3), leaf(5)}
       local passes = {pass(xs[1]), pass(xs[2])}
       assert(coroutine.resume(passes[1]))
@@ -39,7 +39,7 @@ describe("two passes that yield in their hooks", function()
     end)
   end
 
-  it("over one graph give each their whole gradient", function()
+  it("over one graph compute the whole gradient each", function()
     local x = leaf(3)
     local y = x * x
     local z = y * 1
@@ -55,10 +55,10 @@ describe("two passes that yield in their hooks", function()
 end)
 
 describe("a pass inside a hook of another", function()
-  it("leaves nodes that wait in the outer one with one entry", function()
+  it("runs only its own nodes; the outer pass still runs the others", function()
     local x = leaf(3)
     local node = x * 2
-    local old, new = node * 3, node * node -- node waits for old's gradient when old's hook runs
+    local old, new = node * 3, node * node -- old's hook runs before node
     local inner, total, calls = node * 5, new + old, 0
     node:register_hook(function() calls = calls + 1 end)
     old:register_hook(function() inner:backward{retain_graph = true} end)
@@ -69,7 +69,7 @@ describe("a pass inside a hook of another", function()
 end)
 
 describe("the grad mode of a pass", function()
-  it("holds in its hooks, and not outside while a hook waits", function()
+  it("holds in its hooks, and not outside while a hook is stopped", function()
     local co = pass(leaf(3))
     local _, inside = coroutine.resume(co)
     assert.is_false(inside)
@@ -83,7 +83,7 @@ describe("the grad mode of a pass", function()
     assert.is_true(moth.is_grad_enabled())
   end)
 
-  it("is gone after a hook raised, whoever resumed it", function()
+  it("ends after a hook raised, for every caller that resumed the pass", function()
     local x = leaf(1)
     local y = x * 2
     y:register_hook(function() coroutine.yield() error("late", 0) end)
@@ -116,7 +116,7 @@ describe("products of a weight that many small steps share", function()
     return w:requires_grad_(), moth.randn(80, 1, 24, {dtype = moth.float64})
   end
 
-  it("add up to the gradient that create_graph gives", function()
+  it("add up to the gradient with create_graph", function()
     local w, x = inputs()
     local want = moth.autograd.grad(steps(w, x), {w}, {create_graph = true})
     local got = moth.autograd.grad(steps(w, x), {w})
@@ -125,7 +125,7 @@ describe("products of a weight that many small steps share", function()
     assert.is_true(moth.allclose(w.grad, got * 2, {rtol = 1e-10}))
   end)
 
-  it("are done before a hook can change what they are made of", function()
+  it("are computed before a hook can change their inputs", function()
     local w, x = inputs()
     steps(w, x:clone(), true):backward()
     local spoilt = w.grad
@@ -134,7 +134,7 @@ describe("products of a weight that many small steps share", function()
     assert.is_true(moth.allclose(spoilt, w.grad, {rtol = 1e-10}))
   end)
 
-  it("go with a pass that fails", function()
+  it("are freed with a pass that fails", function()
     local w, x = inputs()
     local before = moth.memory().live_bytes
     local h = moth.nn.functional.linear(moth.ones(1, 24, {dtype = moth.float64}), w)
@@ -146,10 +146,10 @@ describe("products of a weight that many small steps share", function()
     assert.is_true(before > 0)
   end)
 
-  it("have the rows of a bias wait beside them", function()
+  it("are deferred together with the rows of a bias", function()
     local w, x = inputs()
     local b = moth.randn(24, {dtype = moth.float64}):requires_grad_()
-    local function run() -- 80 steps, one of them of other rows
+    local function run() -- 80 steps, one with another number of rows
       local h, sum = moth.ones(1, 24, {dtype = moth.float64}), 0
       for i = 1, 80 do
         h = moth.nn.functional.linear(h + x[i], w, b):tanh()
@@ -164,7 +164,7 @@ describe("products of a weight that many small steps share", function()
     assert.is_true(moth.allclose(b.grad, got * 2, {rtol = 1e-10}))
   end)
 
-  it("are cells' too", function()
+  it("also work in recurrent cells", function()
     moth.manual_seed(5)
     for _, kind in ipairs{"LSTMCell", "GRUCell", "RNNCell"} do
       local cell, x = moth.nn[kind](8, 24), moth.randn(40, 2, 8)
@@ -185,7 +185,7 @@ describe("products of a weight that many small steps share", function()
 end)
 
 describe("a hook after a leaf's gradient was added", function()
-  it("gets the leaf with the sum of its gradients, once a pass, after the hooks before", function()
+  it("receives the leaf with its summed gradient, once a pass, after the older hooks", function()
     local x, log = leaf {1, 2}, {}
     x:register_post_accumulate_grad_hook(function(p)
       assert.equal(x, p)
@@ -198,7 +198,7 @@ describe("a hook after a leaf's gradient was added", function()
     assert.same({{40, 40}, {50, 50}}, log)
   end)
 
-  it("stays until it is removed, and leaves the others", function()
+  it("stays until it is removed, and removal does not affect other hooks", function()
     local x, count, other = leaf {1}, 0, 0
     local handle = x:register_post_accumulate_grad_hook(function() count = count + 1 end)
     x:register_hook(function() other = other + 1 end)
@@ -209,7 +209,7 @@ describe("a hook after a leaf's gradient was added", function()
     assert.same({1, 2}, {count, other})
   end)
 
-  it("may be the optimizer's step, which leaves no gradient behind", function()
+  it("may be the optimizer's step, after which no gradient remains", function()
     local function train(inside)
       moth.manual_seed(3)
       local net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
@@ -239,7 +239,7 @@ describe("a hook after a leaf's gradient was added", function()
     assert.same(train(false), train(true))
   end)
 
-  it("runs where backward is asked for its leaf, and not where only grad is", function()
+  it("runs in backward, and not in autograd.grad", function()
     local x, y, seen = leaf {1, 2}, leaf {3, 4}, {}
     x:register_post_accumulate_grad_hook(function(p) seen[#seen + 1] = p.grad:tolist() end)
     y:register_post_accumulate_grad_hook(function() error("not asked for") end)
@@ -250,7 +250,7 @@ describe("a hook after a leaf's gradient was added", function()
     assert.is_nil(y.grad)
   end)
 
-  it("runs unrecorded, or recorded where the pass is, and may call a pass of its own", function()
+  it("is recorded only if the pass is recorded, and may start another pass", function()
     local x, modes, inner = leaf {2}, {}, leaf {1}
     x:register_post_accumulate_grad_hook(function(p)
       modes[#modes + 1] = moth.is_grad_enabled()
@@ -264,7 +264,7 @@ describe("a hook after a leaf's gradient was added", function()
     assert.same({4}, inner.grad:tolist())
   end)
 
-  it("that raises ends the pass, with what was gathered kept", function()
+  it("that raises ends the pass; gradients so far are kept", function()
     local x, before = leaf {2}, moth.memory().live_tasks
     local handle = x:register_post_accumulate_grad_hook(function() error("mine", 0) end)
     local ok, message = pcall(function() (x * 3):sum():backward() end)
@@ -276,7 +276,7 @@ describe("a hook after a leaf's gradient was added", function()
     assert.same({4}, x.grad:tolist())
   end)
 
-  it("may yield while the pass stands", function()
+  it("may yield during the pass", function()
     local x = leaf {2}
     x:register_post_accumulate_grad_hook(function(p) coroutine.yield(p.grad:item()) end)
     local co = coroutine.create(function() (x * 3):sum():backward() return "over" end)
@@ -284,7 +284,7 @@ describe("a hook after a leaf's gradient was added", function()
     assert.same({true, "over"}, {coroutine.resume(co)})
   end)
 
-  it("is refused for what is no leaf, needs no gradient, or is no function", function()
+  it("raises for a tensor that is no leaf or needs no gradient, and for a wrong hook", function()
     local name = "register_post_accumulate_grad_hook"
     local x = leaf {1}
     local y = x * 2

@@ -1,5 +1,5 @@
---- transforms_spec.lua -- moth.func: functions that are made of functions and give their
--- derivatives, by tensors and by tables of tensors, and nest.
+--- transforms_spec.lua -- moth.func: derivatives of functions as functions, with respect to tensors
+-- and tables of tensors, also nested.
 
 local moth = require "moth"
 
@@ -11,7 +11,7 @@ end
 local function cube(x) return (x ^ 3):sum() end
 
 describe("moth.func.grad", function()
-  it("gives the gradient of a function as a function, of any order", function()
+  it("returns the gradient as a function, to any order", function()
     local x = moth.tensor {1, 2}
     same({3, 12}, func.grad(cube)(x))
     local second = func.grad(function(y) return func.grad(cube)(y):sum() end)
@@ -20,21 +20,21 @@ describe("moth.func.grad", function()
     assert.is_nil(x.grad)
   end)
 
-  it("nests by what a function takes from outside", function()
+  it("nests, also with tensors from outside", function()
     local outer = func.grad(function(a)
       return func.grad(function(b) return a * a * b * b end)(moth.tensor(3))
     end)
     same(12, outer(moth.tensor(1)))              -- d/da 2 a^2 b
   end)
 
-  it("goes on with the caller's graph where that is asked for", function()
+  it("continues the caller's graph if requested", function()
     local x = moth.tensor({1, 2}, {requires_grad = true})
     func.grad(cube)(x):sum():backward()
     same({6, 12}, x.grad)
     assert.is_false(moth.no_grad(func.grad(cube), x).requires_grad)
   end)
 
-  it("differentiates by tables of parameters, which the module keeps", function()
+  it("differentiates by tables of parameters, and does not change the module", function()
     local net, x, y = nn.Linear(2, 1), moth.randn(4, 2), moth.randn(4, 1)
     local params = {}
     for name, p in net:named_parameters() do params[name] = p:detach() end
@@ -47,7 +47,7 @@ describe("moth.func.grad", function()
     same(F.mse_loss(net(x), y):item(), loss)
   end)
 
-  it("takes argnums, and passes on what else is returned", function()
+  it("takes argnums, and returns has_aux values", function()
     local function f(x, y) return (x * y):sum(), x + y, "note" end
     local grads, sum, note = func.grad(f, {argnums = {2, 1}, has_aux = true})(moth.tensor {1},
       moth.tensor {5})
@@ -58,12 +58,12 @@ describe("moth.func.grad", function()
     same({1}, (func.grad(f, 2)(moth.tensor {1}, moth.tensor {5})))
   end)
 
-  it("is zero where nothing depends on the argument", function()
+  it("is zero if the result does not depend on the argument", function()
     same({0, 0}, func.grad(function(x) return moth.ones(1) + 0 * x:detach():sum() end)(
       moth.tensor {1, 2}))
   end)
 
-  it("refuses what has no gradient, and leaves nothing behind", function()
+  it("raises for arguments without gradients, and restores its state", function()
     local x = moth.tensor {1, 2}
     assert.has_error_like(function() func.grad(moth.exp)(x) end,
       "'func' to 'grad' %(a function that returns one tensor of one element is needed; it "
@@ -78,7 +78,7 @@ describe("moth.func.grad", function()
 end)
 
 describe("moth.func", function()
-  it("has jacobians and Hessians, also of tables and of each other", function()
+  it("has jacobians and Hessians, also of tables and nested", function()
     local x = moth.tensor {1, 2}
     same({{2, 0}, {0, 4}}, func.jacrev(function(v) return v * v end)(x))
     same({{6, 0}, {0, 12}}, func.hessian(cube)(x))
@@ -118,7 +118,7 @@ describe("moth.func", function()
 end)
 
 describe("moth.func.vmap", function()
-  it("gives each sample's gradients, by tables, as torch.func's", function()
+  it("computes gradients of each sample, with tables, as torch.func does", function()
     local net, x, y = nn.Linear(3, 2), moth.randn(5, 3), moth.tensor {1LL, 2LL, 1LL, 1LL, 2LL}
     local params = {}
     for name, p in net:named_parameters() do params[name] = p:detach() end
@@ -145,7 +145,7 @@ describe("moth.func.vmap", function()
     same({{2, 3}, {4, 6}}, outer(moth.tensor {2, 3}, moth.tensor {1, 2}))
   end)
 
-  it("passes gradients through, and draws one number for all or one for each", function()
+  it("passes gradients, and draws one number for all samples or one for each", function()
     local x = moth.ones(3, 2):requires_grad_()
     moth.vmap(function(row) return (row ^ 2):sum() end)(x):sum():backward()
     same({{2, 2}, {2, 2}, {2, 2}}, x.grad)
@@ -156,7 +156,7 @@ describe("moth.func.vmap", function()
     assert.is_true(moth.equal(each[1], each[3]))
   end)
 
-  it("runs stacked models side by side, which train apart", function()
+  it("runs stacked models that train separately", function()
     local models, x = {nn.Linear(2, 1), nn.Linear(2, 1), nn.Linear(2, 1)}, moth.randn(4, 2)
     local params, buffers = func.stack_module_state(models)
     assert.is_nil(next(buffers))
@@ -169,7 +169,7 @@ describe("moth.func.vmap", function()
     assert.is_nil(models[1].weight.grad)
   end)
 
-  it("refuses sizes that do not agree, and what it cannot stack", function()
+  it("raises for sizes that differ and for results that it cannot stack", function()
     local x = moth.ones(3, 2)
     assert.has_error_like(function() moth.vmap(moth.add)(x, moth.ones(2)) end,
       "'in_dims' to 'vmap' %(the dimensions that are mapped over have one size, got 3 and 2%)")

@@ -1,16 +1,16 @@
--- Each op's examples under vmap give what a loop over the samples gives, whichever of their tensors
--- have the batch, and so do their gradients. MOTH_SPEC_OP=pattern takes the ops it matches.
+-- The examples of each op under vmap, and their gradients, equal a loop over the samples, for each
+-- choice of batched tensors. MOTH_SPEC_OP=pattern selects ops.
 
 local moth = require "moth"
 local registry = require "spec.support.registry"
 local lib = require "moth.binding.lib"
 
-local SAMPLES, ROWS = 3, 16 -- a batch of fewer gradients is a loop
+local SAMPLES, ROWS = 3, 16 -- vmap loops over a smaller batch of gradients
 local pattern = os.getenv "MOTH_SPEC_OP" or "."
 
 -- ---- samples ----
 
--- Arguments as the example gives them, floats redrawn in f64 within their domain.
+-- The arguments of the example; floats are redrawn in f64 within their domain.
 local function drawn(example)
   local arguments, i = example.arguments(), 0
   return (registry.map(arguments, function(x)
@@ -20,8 +20,8 @@ local function drawn(example)
   end))
 end
 
--- The tensors of several samples, stacked where `which` says so; the first sample's elsewhere. Nil
--- where an example gives other shapes each time.
+-- The tensors of several samples: stacked if `which` selects them, else those of the first sample.
+-- Returns nil if the shapes of an example differ from draw to draw.
 local function batch_of(samples, which)
   local columns, dims, firsts = {}, {}, registry.tensors(samples[1])
   for k = 1, #firsts do
@@ -46,7 +46,7 @@ end
 
 -- ---- results ----
 
--- The tensors that a call gave, lists flattened.
+-- The tensors among the results of a call, with lists flattened.
 local function flat(...)
   local list = {}
   local function walk(v)
@@ -74,7 +74,7 @@ local function call_of(op, arguments)
   end
 end
 
--- The gradient of a sum of the float results by the float tensors.
+-- The gradient of the sum of the float results with respect to the float tensors.
 local function gradient_of(f, columns)
   local floats = {}
   for k, x in ipairs(columns) do
@@ -95,7 +95,7 @@ local function compare(f, columns, dims)
   local rows = {}
   for i = 1, SAMPLES do
     local ok, result = pcall(f, unpack(row_of(columns, dims, i)))
-    if not ok then return end -- the op takes no such tensors
+    if not ok then return end -- the op takes no tensors of this dtype
     rows[i] = result
   end
   local calls = 0
@@ -114,7 +114,7 @@ local function compare(f, columns, dims)
   return calls
 end
 
--- A batch of gradients of the first float result by the float tensors.
+-- A batch of gradients of the first float result with respect to the float tensors.
 local function compare_passes(f, columns)
   local inputs = {}
   for k, x in ipairs(columns) do
@@ -152,8 +152,8 @@ local function compare_passes(f, columns)
   end
 end
 
--- Ops that vmap leaves to a loop: they keep something from call to call. In-place forms without a
--- rule are others.
+-- Ops that vmap runs in a loop: they keep state between calls. In-place ops without a batching rule
+-- also run in a loop.
 local LOOPED = {embedding = true, instance_norm = true}
 
 local function check(op, example)
@@ -181,9 +181,9 @@ end
 describe("vmap of", function()
   for _, op in ipairs(registry.ops()) do
     local reshapes = op.view and op.mutates
-      or op.name:find "_$" and not op.mutates -- of optimizers, without a result
+      or op.name:find "_$" and not op.mutates -- steps of optimizers, without a result
     if op.name:find(pattern) and not op.name:find "^empty" and not reshapes then
-      it(op.name .. " gives what a loop gives", function()
+      it(op.name .. " equals a loop over the samples", function()
         for _, example in ipairs(op.examples) do
           local ok, message = pcall(check, op, example)
           if not ok then

@@ -1,12 +1,12 @@
--- moth.func.vmap as PyTorch's: a function of single samples runs once for a whole batch, and
--- where its calls do not say all that it does, once for each sample.
+-- moth.func.vmap: a function of single samples runs once for a batch. If the call log does not
+-- describe the function fully, it runs once for each sample. Results are PyTorch's.
 
 local moth = require "moth"
 
 local nn, F, func = moth.nn, moth.nn.functional, moth.func
 local f64 = moth.float64
 
--- vmap of f, and a function that says how often f was called.
+-- vmap of f, and a function that returns the number of calls of f.
 local function counted(f, options)
   local calls = 0
   return moth.vmap(function(...)
@@ -20,7 +20,7 @@ local function close(want, got)
   assert.is_true(moth.allclose(want, got, {rtol = 1e-6, atol = 1e-6}), tostring(got))
 end
 
--- What a loop over the rows gives.
+-- The results of a loop over the rows.
 local function looped(f, ...)
   local list = {}
   for i = 1, (...):size(1) do
@@ -71,7 +71,7 @@ describe("vmap", function()
     end
   end)
 
-  it("gives each sample's gradients, in one pass", function()
+  it("computes the gradients of each sample in one pass", function()
     local net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(8, 3)):double()
     local images, classes = moth.randn(4, 1, 4, 4, {dtype = f64}), moth.tensor {1LL, 3LL, 2LL, 1LL}
     local params = {}
@@ -89,7 +89,7 @@ describe("vmap", function()
     end
   end)
 
-  it("is differentiated, nests, and maps functions of derivatives", function()
+  it("can be differentiated, nests, and maps functions of derivatives", function()
     local v, calls = counted(function(r) return (r ^ 3):sum() end)
     local function total(y) return v(y):sum() end
     close(3 * x ^ 2, func.grad(total)(x))
@@ -106,7 +106,7 @@ describe("vmap", function()
     end
   end)
 
-  it("keeps writes to tensors that the function makes apart", function()
+  it("keeps separate the writes to tensors that the function makes", function()
     local function f(r)
       local y = moth.zeros(3, 4, {dtype = f64})
       y[2]:add_(r)
@@ -150,7 +150,7 @@ describe("vmap", function()
       "'chunk_size' to 'vmap' %(a positive number is needed, got 0")
   end)
 
-  it("draws as randomness says", function()
+  it("draws random numbers according to randomness", function()
     local function draw(r) return r * 0 + moth.rand(4, {dtype = f64}) end
     assert.has_error_like(function() moth.vmap(draw)(x) end,
       "'randomness' to 'vmap' %('rand' draws random numbers; say 'different' or 'same'")
@@ -205,7 +205,7 @@ describe("vmap calls the function for each sample where", function()
     assert.equal(5, net.num_batches_tracked:item())
   end)
 
-  it("results have shapes of their own", function()
+  it("results have different shapes", function()
     local counts = moth.tensor {{1, 0, 2}, {0, 3, 4}}
     local v, calls = counted(function(r) return r:nonzero():sum() end)
     close(moth.tensor {4LL, 5LL}, v(counts))
@@ -215,7 +215,7 @@ describe("vmap calls the function for each sample where", function()
     end, "'stack'")
   end)
 
-  it("hooks, Functions, backward and checkpoints are in it", function()
+  it("it contains hooks, Functions, backward or checkpoints", function()
     local function hooked(r)
       local y = r:detach():requires_grad_()
       local z = y * 1
@@ -243,7 +243,7 @@ describe("vmap calls the function for each sample where", function()
     end))
   end)
 
-  it("other data, another mode, or a recording is met", function()
+  it("it uses .data, another mode or a recording", function()
     close(x * 2, is_looped(function(r)
       local y = moth.zeros(4, {dtype = f64})
       y.data = r * 2
@@ -262,7 +262,7 @@ describe("vmap calls the function for each sample where", function()
     end)
   end)
 
-  it("gradients are by tensors from outside", function()
+  it("it computes gradients with respect to tensors from outside", function()
     local w = moth.randn(4, {dtype = f64}):requires_grad_()
     close(x, is_looped(function(r) return (moth.autograd.grad((r * w):sum(), w)) end))
   end)
@@ -282,7 +282,7 @@ describe("vmap calls the function for each sample where", function()
 end)
 
 describe("equal elements", function()
-  it("share the gradient of the greatest as in a loop", function()
+  it("share the gradient of the maximum as in a loop", function()
     local y = moth.tensor({{1, 3, 3, 2}, {2, 2, 2, 2}}, {dtype = f64})
     for _, f in ipairs {function(r) return r:max() end, function(r) return r:min() end,
                         function(r) return (r:max(1)) end, function(r) return r:amax() end} do
@@ -293,7 +293,7 @@ describe("equal elements", function()
 end)
 
 describe("a 0-d sample", function()
-  it("decides no dtype beside a tensor with dimensions, as without a batch", function()
+  it("is promoted with dimensioned tensors as without a batch", function()
     local a, b = moth.tensor({0.1, 0.2}, {dtype = f64}), moth.tensor({0.1, 0.3})
     local v, calls = counted(function(s) return b:eq(s), b * s end)
     local equal, product = v(a)
@@ -321,7 +321,7 @@ describe("a batch of gradients", function()
     return columns
   end
 
-  it("goes back once", function()
+  it("needs one backward pass", function()
     local z = F.layer_norm(y:sin():matmul(w:t()), {3}):softmax(2) * w:sum()
     local want = passes(z, {y, w})
     for _, again in ipairs {false, true} do
@@ -333,7 +333,7 @@ describe("a batch of gradients", function()
     end
   end)
 
-  it("goes through hooks, and is nil for an input that is not used", function()
+  it("passes through hooks, and is nil for an unused input", function()
     local calls, z = 0, y * 2
     z:register_hook(function(g)
       calls = calls + 1
@@ -346,7 +346,7 @@ describe("a batch of gradients", function()
     assert.is_true(calls >= 40)
   end)
 
-  it("is what vectorize and jacrev take, at once or in parts", function()
+  it("is used by vectorize and jacrev, at once or in chunks", function()
     local a = moth.randn(20, 4, {dtype = f64})
     local function f(r, s) return (a:mv(r)):tanh() * s:sum(), s * 2 end
     local r, s = moth.randn(4, {dtype = f64}), moth.randn(3, {dtype = f64})

@@ -1,4 +1,4 @@
--- moth.capture: replays give, bit for bit, what the step itself would have given.
+-- moth.capture: replays compute, bit for bit, the results of the step itself.
 
 local moth = require "moth"
 local support = require "spec.support.bits"
@@ -7,8 +7,8 @@ local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
 local bits, state_of = support.of, support.state_of
 
--- Runs n steps of what `make` sets up, as they are or captured. make() returns the step, a function
--- of i that gives its inputs, the network and, perhaps, what else is to be compared at the end.
+-- Runs n steps, captured or plain. make() returns the step, a function of i that returns its
+-- inputs, the network and, optionally, more values to compare at the end.
 local function run(make, n, captured, after)
   moth.manual_seed(11)
   local step, inputs, net, more = make()
@@ -76,7 +76,7 @@ describe("a captured training step", function()
     Rprop = {lr = 0.01}, ASGD = {lr = 0.1, lambd = 0.1, t0 = 9}, Adafactor = {weight_decay = 0.1},
   }
   for name, options in pairs(optimizers) do
-    it("goes on as " .. name .. (options.momentum and " with momentum" or ""), function()
+    it("continues as " .. name .. (options.momentum and " with momentum" or ""), function()
       same(function()
         local net = small()
         local opt = optim[name:match "%w+"](net:parameters(), options)
@@ -117,7 +117,7 @@ describe("a captured training step", function()
     end
   end)
 
-  it("clips gradients and gathers them over several losses", function()
+  it("clips gradients and accumulates them over several losses", function()
     same(function()
       local net = small()
       local opt = optim.SGD(net:parameters(), {lr = 0.1})
@@ -134,7 +134,7 @@ describe("a captured training step", function()
     end, 12, 3)
   end)
 
-  it("adds to gradients that nothing clears, and sees them cleared outside", function()
+  it("adds to gradients that are not cleared, and sees that they were cleared outside", function()
     same(function()
       local net = small()
       return function(x)
@@ -145,7 +145,7 @@ describe("a captured training step", function()
     end, 10, 3, function(i, net) if i == 5 then net:zero_grad() end end)
   end)
 
-  it("shows its gradients in p.grad", function()
+  it("has its gradients in p.grad", function()
     local net = small()
     local opt = optim.SGD(net:parameters(), {lr = 0})
     local step = moth.capture(regression(net, opt))
@@ -160,7 +160,7 @@ describe("a captured training step", function()
     assert.are.equal(bits(net[1].weight.grad), got)
   end)
 
-  it("has tied weights, views and in-place ops", function()
+  it("supports tied weights, views and in-place ops", function()
     same(function()
       local net = small()
       net[3].bias = nil
@@ -182,7 +182,7 @@ describe("a captured training step", function()
     end)
   end)
 
-  it("runs an LSTM, attention with embeddings, and a convolutional net", function()
+  it("supports an LSTM, attention with embeddings, and a convolutional net", function()
     same(function()
       local net = nn.ModuleList {nn.LSTM(3, 5, 2, {dropout = 0.2}), nn.Linear(5, 2)}
       local opt = optim.Adam(net:parameters())
@@ -216,7 +216,7 @@ describe("a captured training step", function()
     end)
   end)
 
-  it("takes an optimizer of the user's own that writes its state in place", function()
+  it("supports an optimizer written in Lua that changes its state in place", function()
     local Own = nn.class("Own", optim.Optimizer)
     function Own:init(params, lr) optim.Optimizer.init(self, params, {lr = lr}) end
     function Own:update(group)
@@ -239,7 +239,7 @@ describe("a captured training step", function()
 end)
 
 describe("a captured step", function()
-  it("counts its first call once, and returns the same tensors from then on", function()
+  it("counts its first call once, and returns the same tensors in later calls", function()
     local total = moth.zeros(1)
     local step = moth.capture(function(x)
       total:add_(x:sum())
@@ -255,17 +255,17 @@ describe("a captured step", function()
     assert.are.equal("constant", c)
   end)
 
-  it("tells 0 from -0 among its constants", function()
+  it("distinguishes 0 from -0 among its constants", function()
     local step = moth.capture(function(x, a, t) return x / a, x / t.a end)
     for _ = 1, 2 do
-      for _, zero in ipairs {0, -1 / math.huge} do -- for ARM LuaJIT reads -0.0 as 0
+      for _, zero in ipairs {0, -1 / math.huge} do -- LuaJIT for ARM reads -0.0 as 0
         local y, z = step(moth.ones(1), zero, {a = zero})
         assert.are.same({1 / zero, 1 / zero}, {y:item(), z:item()})
       end
     end
   end)
 
-  it("lives on when scopes around its calls end, and feeds its results back", function()
+  it("outlives scopes around its calls, and accepts its results as arguments", function()
     local step = moth.capture(function(h) return h * 2 end)
     local h = moth.ones(2)
     for _ = 1, 5 do
@@ -313,7 +313,7 @@ describe("a captured step", function()
       .. "now, and was f32 (19) before)", tostring(step))
   end)
 
-  it("warns once, with a reason, when more recordings were made than it keeps", function()
+  it("warns once, with a reason, when it makes more recordings than it keeps", function()
     local net = nn.Linear(2, 2)
     local p, x = net.weight, moth.ones(1, 2)
     local function says(text, fn, input)
@@ -340,7 +340,7 @@ describe("a captured step", function()
     end, function() return x end)
   end)
 
-  it("leaves clean errors for graphs over what a replay has changed", function()
+  it("raises an error for a graph over tensors that a replay has changed", function()
     local w = moth.ones(2)
     local step = moth.capture(function(x) moth.no_grad(function() w:add_(x) end) end)
     step(moth.ones(2))
@@ -358,13 +358,13 @@ describe("a captured step", function()
     assert.are.equal(moth.ones(4):exp():log():sum():item(), step(moth.ones(4)):item())
   end)
 
-  it("names a function as its caller knows it in an error", function()
+  it("uses the caller's name of a function in errors", function()
     local step = moth.capture(function(x) return moth.linalg.cholesky(x) end)
     for _ = 1, 2 do step(moth.eye(2)) end
     assert.has_error_like(function() step(-moth.eye(2)) end, "bad argument 'A' to 'cholesky'")
   end)
 
-  it("verifies: a Lua counter that decides is found", function()
+  it("verifies: it finds a step that depends on a Lua counter", function()
     local n, net = 0, small()
     local opt = optim.Adam(net:parameters())
     local train = regression(net, opt)
@@ -377,14 +377,14 @@ describe("a captured step", function()
     bad(moth.ones(1))
     bad(moth.ones(1))
     assert.has_error_like(function() for _ = 1, 4 do bad(moth.ones(1)) end end, "constant")
-    for _ = 1, 6 do -- more than are compared: what was found stays true
+    for _ = 1, 6 do -- more calls than it compares: the result does not change
       assert.has_error_like(function() bad(moth.ones(1)) end, "constant")
     end
     bad:free()
     assert.has_error_like(function() bad(moth.ones(1)) end, "was freed")
   end)
 
-  it("verifies without changing what the steps do", function()
+  it("verifies without a change of results", function()
     local texts = {}
     for k, verify in ipairs {0, 6} do
       moth.manual_seed(3)
@@ -419,7 +419,7 @@ describe("while a step is recorded", function()
     ["a recording"] = function(v) return moth.capture(function(z) return z end)(v) end,
   }
   for name, fn in pairs(refused) do
-    it(name .. " raises, and the step can be recorded after", function()
+    it(name .. " raises, and the step can be recorded later", function()
       local on = true
       local step = moth.capture(function(v)
         if on then fn(v) end
@@ -438,7 +438,7 @@ describe("while a step is recorded", function()
     assert.has_error_like(function() step(net) end, "tensors")
   end)
 
-  it("an error of the step passes, and nothing stays behind", function()
+  it("an error of the step is passed on, and no state remains", function()
     moth.collect()
     local before = moth.memory()
     local step = moth.capture(function(v)
@@ -453,7 +453,7 @@ describe("while a step is recorded", function()
     assert.is_true(after.live_storages <= before.live_storages)
   end)
 
-  it("memory that runs out anywhere leaves the step as after a failed one", function()
+  it("if memory runs out at any allocation, the step is as after an error", function()
     local failing = nn.Linear(3, 2)
     local step = moth.capture(function(v)
       failing:zero_grad()
@@ -475,13 +475,13 @@ end)
 
 describe("the memory of a captured step", function()
   local function count()
-    jit.flush() -- a trace holds the closures that it was compiled with
+    jit.flush() -- a compiled trace keeps its closures alive
     moth.collect()
     local m = moth.memory()
     return m.live_bytes, m.live_storages, m.live_tensors, m.live_nodes
   end
 
-  it("goes back when it is freed, and when nobody holds it", function()
+  it("is freed with the step, also by the garbage collector", function()
     local net = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64))
     local opt = optim.SGD(net:parameters(), {lr = 0.1})
     regression(net, opt)(moth.randn(64, 64), moth.randn(64, 64))
@@ -501,7 +501,7 @@ describe("the memory of a captured step", function()
     end
   end)
 
-  it("does not grow with replays, which allocate no tensor", function()
+  it("does not grow with replays, which allocate no tensors", function()
     local net = small()
     local opt = optim.Adam(net:parameters())
     local step = moth.capture(regression(net, opt))
@@ -513,8 +513,8 @@ describe("the memory of a captured step", function()
     assert.are.same({bytes, storages, tensors}, {bytes2, storages2, tensors2})
   end)
 
-  -- A block that a result has left serves only results of about its size.
-  it("peaks near where the step itself does", function()
+  -- A freed block of a result is used again only for results of about its size.
+  it("has about the peak of the step itself", function()
     local net = {}
     for i = 1, 6 do net[i] = nn.Linear(128, 128) end
     net = nn.Sequential(unpack(net))
@@ -525,7 +525,7 @@ describe("the memory of a captured step", function()
       moth.collect()
       moth.reset_peak_memory()
       local start = moth.memory().live_bytes
-      moth.set_memory_floor(2 ^ 40, 2 ^ 30) -- no collection falls into one of the two by chance
+      moth.set_memory_floor(2 ^ 40, 2 ^ 30) -- no garbage collection during only one of the two
       fn(x, x)
       moth.set_memory_floor()
       return moth.memory().peak_bytes - start

@@ -1,5 +1,5 @@
--- A sum and a relu as parts of the batch_norm before them: by name, in a captured step, in modules
--- of Moth's own. Each gives what the ops give one after the other, to the last bit.
+-- A batch_norm that also computes the sum and the relu after it: by arguments, in a captured step
+-- and in modules. The results equal those of separate ops, to the last bit.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -14,7 +14,7 @@ local ops_of, recorded = captures.ops_of, captures.recorded
 local DEVICES = cuda.here and {"cpu", "cuda"} or {"cpu"}
 local FLOATS = {moth.float32, moth.float64, moth.float16, moth.bfloat16}
 
--- Results and gradients of batch_norm and what stands behind it, in one op or in several.
+-- Results and gradients of batch_norm and the ops after it, in one op or in several.
 local function results(case, x, s, joined)
   local c, how = x:size(2), {dtype = x.dtype, device = x.device}
   moth.manual_seed(7)
@@ -48,12 +48,12 @@ local function cases()
   return list
 end
 
-for _, device in ipairs(DEVICES) do describe("batch_norm and what is behind it on " .. device,
+for _, device in ipairs(DEVICES) do describe("batch_norm and the ops after it on " .. device,
 function()
   local SHAPES = {{4, 3}, {70, 129}, {300, 16}, {2, 3, 5}, {3, 5, 7, 9}, {2, 16, 16, 31},
                   {2, 3, 2, 3, 4}, {3, 2, 0}, {0, 3, 2}, {5, 0, 2}}
 
-  it("gives what batch_norm, + and relu give, and their gradients", function()
+  it("equals batch_norm, + and relu, also in gradients", function()
     for _, dtype in ipairs(FLOATS) do
       local how = {dtype = dtype, device = device}
       for _, shape in ipairs(SHAPES) do
@@ -68,14 +68,14 @@ function()
     end
   end)
 
-  it("does so of images that are channels_last, and of what does not lie in a row", function()
+  it("equals them for channels_last images and for strided inputs", function()
     for _, dtype in ipairs(FLOATS) do
       local how = {dtype = dtype, device = device}
       local x = moth.randn({2, 8, 5, 6}, how):contiguous {memory_format = "channels_last"}
       local s = moth.randn({2, 8, 5, 6}, how)
       local pairs_of = {{x, s}, {x, x:flip(1)}, {s:transpose(3, 4), s:transpose(3, 4)},
                         {s:narrow(2, 2, 3), x:narrow(2, 2, 3)}}
-      -- On a GPU a result with any channels_last operand is so, which turns its sums round.
+      -- On a GPU a result is channels_last if any operand is; this changes the order of sums.
       if device == "cpu" then pairs_of[5] = {s, x} end
       for _, pair in ipairs(pairs_of) do
         for _, case in ipairs(cases()) do
@@ -85,7 +85,7 @@ function()
     end
   end)
 
-  -- Elements beside the point where the result is 0, at steps of their last bit.
+  -- Elements near a result of 0, at distances of one last bit.
   local function near_zero(dtype, training, shape)
     local c, how, long = shape[2], {dtype = dtype}, {dtype = moth.float64}
     local w, b = moth.rand(c, how) + 0.5, moth.rand(c, how) * 0.8 - 0.4
@@ -96,7 +96,7 @@ function()
     local half = x:narrow(1, 1, shape[1] / 2)
     local steps = (moth.arange(half:numel(), long):view(half.shape) % 61 - 30)
       * moth.finfo(dtype).eps / 4
-    for _ = 1, training and 80 or 1 do -- the statistics move with what is put in
+    for _ = 1, training and 80 or 1 do -- the inputs change the statistics
       local m, v = at(mean), at(var)
       if training then
         m, v = x:mean({1, 3, 4}):view(wide), x:var({1, 3, 4}, {correction = 0}):view(wide)
@@ -107,7 +107,7 @@ function()
     return x:to(dtype):to(device), {mean:to(device), var:to(device), w:to(device), b:to(device)}
   end
 
-  it("knows the sign of what the relu saw to the last bit", function()
+  it("knows the sign of the relu's input to the last bit", function()
     moth.manual_seed(11)
     for _, dtype in ipairs(FLOATS) do
       for _, training in ipairs {true, false} do
@@ -158,7 +158,7 @@ function()
 end) end
 
 describe("F.batch_norm with an activation and a residual", function()
-  it("is differentiable again, and without a gradient saves nothing", function()
+  it("has second derivatives, and saves no tensors without a gradient", function()
     local x = moth.randn(4, 3, 5, {dtype = moth.float64}):requires_grad_()
     local s, w = moth.randn_like(x):requires_grad_(), moth.randn(3, {dtype = moth.float64})
     w:requires_grad_()
@@ -185,7 +185,7 @@ describe("F.batch_norm with an activation and a residual", function()
     assert.is_false(y.requires_grad)
   end)
 
-  it("keeps its result for the gradient, and without a relu does not", function()
+  it("saves its result for the gradient only with a relu", function()
     local x = moth.randn(4, 3):requires_grad_()
     local function changed(activation)
       local y = F.batch_norm {x, training = true, activation = activation}
@@ -196,7 +196,7 @@ describe("F.batch_norm with an activation and a residual", function()
     assert.has_error_like(function() changed("relu") end, "changed in place")
   end)
 
-  it("refuses what is no activation, and what cannot be added as it is", function()
+  it("raises for an unknown activation and for a residual of another shape", function()
     local x = moth.ones(2, 3)
     local function refused(how, said)
       how[1], how.training = x, true
@@ -237,7 +237,7 @@ function Block:forward(x)
   return self.act(y)
 end
 
--- Training, or results in eval mode: all numbers as text, and how many ops a recording has.
+-- Results of training or of eval mode: all numbers as text, and the number of recorded ops.
 local function trained(how, captured)
   moth.manual_seed(5)
   local device = how.device or "cpu"
@@ -266,20 +266,20 @@ local function trained(how, captured)
   return table.concat(losses, "\n") .. state_of(net), captured and ops_of(step)
 end
 
-describe("what stands behind a batch_norm, in a captured step", function()
-  it("is no op of its own, forward and backward", function()
+describe("the ops after a batch_norm, in a captured step", function()
+  it("are no separate ops, forward and backward", function()
     local _, more = trained({act = F.tanh}, true)
     for _, act in ipairs {F.relu, F.relu_} do
       for _, within in ipairs {true, false} do
         local how = {act = act, within = within}
         local text, n = trained(how, true)
         assert.equal(trained(how), text)
-        assert.equal(more - 6, n) -- four relus, and the gradients of two: the others are of sums
+        assert.equal(more - 6, n) -- four relus; two of their gradients are joined
       end
     end
   end)
 
-  it("is none in eval mode either", function()
+  it("are no separate ops in eval mode either", function()
     local _, more = trained({act = F.tanh, eval = true}, true)
     local how = {act = F.relu, within = true, eval = true}
     local text, n = trained(how, true)
@@ -287,7 +287,7 @@ describe("what stands behind a batch_norm, in a captured step", function()
     assert.equal(more - 4, n)
   end)
 
-  it("gives the same of images that are channels_last, and under autocast", function()
+  it("have the same results for channels_last images and under autocast", function()
     for _, device in ipairs(DEVICES) do
       for _, how in ipairs {{}, {lies = "channels_last"}, {half = true},
                             {half = true, within = true, lies = "channels_last"}} do
@@ -300,7 +300,7 @@ describe("what stands behind a batch_norm, in a captured step", function()
   local mean, var, x = moth.randn(3), moth.rand(3) + 0.5, moth.randn(2, 3, 4)
   local function norm(v) return F.batch_norm(v, mean, var) end
 
-  it("stands alone where another reads or gets what lies between", function()
+  it("stay separate if another op reads the value between them, or if it is returned", function()
     assert.equal(1, recorded(function(v) return F.relu(norm(v)) end, x))
     assert.equal(1, recorded(function(v) return F.relu(norm(v) + v) end, x))
     assert.equal(1, recorded(function(v) return F.relu(v + norm(v)) end, x))
@@ -313,11 +313,11 @@ describe("what stands behind a batch_norm, in a captured step", function()
     assert.equal(2, recorded(function(v) return F.relu(norm(v):transpose(1, 2)) end, x))
   end)
 
-  it("waits for what is added", function()
+  it("run after the residual is computed", function()
     assert.equal(2, recorded(function(v)
       local y = norm(v)
       local s = v * 2
-      return y + s -- made later than y, and joined by the sum
+      return y + s -- computed after y, and joined by the sum
     end, x))
     assert.equal(2, recorded(function(v)
       local s = v * 2
@@ -332,24 +332,24 @@ describe("what stands behind a batch_norm, in a captured step", function()
     end, x))
     assert.equal(3, recorded(function(v)
       local y, z = norm(v), norm(v + 1)
-      return F.relu(y + z) -- z's norm adds y
+      return F.relu(y + z) -- the norm of z adds y
     end, x))
   end)
 
-  it("does not come too early for what lay in its place before", function()
-    local big = moth.randn(40, 3, 40) -- of a size that has a block of its own
+  it("do not overwrite a live tensor in the memory of their result", function()
+    local big = moth.randn(40, 3, 40) -- of a size that no other block has
     local n = recorded(function(v)
       local y = norm(v)
       local t = v * 2
       local total = t:sum()
       t:free()
-      return F.relu(y) + total -- relu's result lies where t lay
+      return F.relu(y) + total -- the result of relu is in the memory of t
     end, big)
-    assert.equal(4, n) -- relu and sum are one
+    assert.equal(4, n) -- relu and sum are one op
   end)
 
-  it("is not written where the norm's own map lay", function()
-    for _, shape in ipairs {{8, 300}, {2, 300, 4}} do -- as large as the map
+  it("do not overwrite the input of the norm", function()
+    for _, shape in ipairs {{8, 300}, {2, 300, 4}} do -- as large as the input
       recorded(function(v)
         return F.relu(F.batch_norm(v, {training = true})), v + 1
       end, moth.randn(shape))
@@ -359,13 +359,13 @@ describe("what stands behind a batch_norm, in a captured step", function()
     end
   end)
 
-  it("leaves a gradient that somebody asks for whole", function()
+  it("keep a requested gradient between them", function()
     local w = moth.randn(3)
     local function ops(act, asked)
       return recorded(function(v)
         local leaf = (v * 1):requires_grad_()
         local y = F.batch_norm(leaf, {weight = w, training = true})
-        local z = act(y):cumsum(1):square():sum() -- nothing that act could join
+        local z = act(y):cumsum(1):square():sum() -- an op that relu cannot join
         if asked == "wanted" then
           local dx, dy = moth.autograd.grad(z, {leaf, y})
           return dx, dy
@@ -381,7 +381,7 @@ describe("what stands behind a batch_norm, in a captured step", function()
     end
   end)
 
-  it("takes no relu's gradient that is another's", function()
+  it("join only the gradient of their own relu", function()
     local function ops(f, what)
       return recorded(function(v)
         local leaf = (v * 1):requires_grad_()
@@ -391,23 +391,23 @@ describe("what stands behind a batch_norm, in a captured step", function()
         return leaf.grad
       end, x)
     end
-    assert.equal(ops(F.tanh, "sum") - 1, ops(F.relu, "sum")) -- v wants no gradient
+    assert.equal(ops(F.tanh, "sum") - 1, ops(F.relu, "sum")) -- v needs no gradient
     assert.equal(ops(F.tanh), ops(F.relu))
   end)
 end)
 
 -- ---- modules ----
 
-describe("a ReLU behind a BatchNorm, in a Sequential", function()
+describe("a ReLU after a BatchNorm, in a Sequential", function()
   local function net()
     return nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1),
       nn.BatchNorm2d(2), nn.ReLU {inplace = true})
   end
 
-  it("is one node with it, and gives the same", function()
+  it("is one node with it, with the same results", function()
     local m, x = net(), moth.randn(3, 2, 6, 6)
     local twin = m:deepcopy()
-    m(x) -- gives its parameters their leaves
+    m(x) -- creates the leaf nodes of its parameters
     local function apart()
       return F.relu(twin[5](twin[4](F.relu(twin[2](twin[1](x))))))
     end
@@ -428,7 +428,7 @@ describe("a ReLU behind a BatchNorm, in a Sequential", function()
     end
   end)
 
-  it("is called where somebody looks, and a mistake is in its layer", function()
+  it("is called separately if it has hooks, and errors name its layer", function()
     local m, x, seen = net():eval(), moth.randn(3, 2, 6, 6), {}
     m(x)
     m[3]:register_forward_hook(function(_, args) seen[#seen + 1] = args[1] end)

@@ -1,5 +1,5 @@
--- What the op beneath joined elementwise functions promises: the bits of the single ops, and that
--- no program, however crooked, touches memory that is not its own.
+-- The op that computes joined elementwise functions: the same bits as the single ops, and no access
+-- outside of its tensors for any malformed program.
 
 local moth = require "moth"
 local fused = require("moth.binding.bind").ops.fused
@@ -9,7 +9,7 @@ local ADD, MORE, CONVERT = 0, 1, -1
 local function same(a, b) return assert.is_true(moth.equal(a, b)) end
 
 describe("the op fused", function()
-  it("gives the bits of the single ops, for every float dtype and across broadcasts", function()
+  it("has the bits of the single ops, for every float dtype and with broadcasting", function()
     for _, dtype in ipairs { "float32", "float64", "float16", "bfloat16" } do
       local x, y = moth.randn(37, 700):to(moth[dtype]), moth.randn(700):to(moth[dtype])
       local first, second = fused({ x, y }, {
@@ -23,7 +23,7 @@ describe("the op fused", function()
     end
   end)
 
-  it("converts between dtypes on the way", function()
+  it("converts between dtypes inside", function()
     local x = moth.randn(1000)
     local halves = require("moth.tensor.dtype").by_name.float16.code
     local y = fused({ x }, {
@@ -33,7 +33,7 @@ describe("the op fused", function()
     same(y, x:half() + x:half())
   end)
 
-  it("refuses programs that read what is not there, write an input, or leave a result", function()
+  it("raises for programs that read undefined values, write an input, or omit a result", function()
     local x = moth.randn(3)
     local function refused(steps, dtypes, results, numbers)
       local ok, text = pcall(fused, { x }, steps, dtypes, results or 1, numbers)

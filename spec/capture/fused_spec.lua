@@ -1,4 +1,4 @@
--- relu as a part of the linear before it: by name, in a captured step, in modules of Moth's own.
+-- A linear that also computes the relu after it: by an argument, in a captured step, in modules.
 
 local moth = require "moth"
 local support = require "spec.support.bits"
@@ -22,7 +22,7 @@ describe("F.linear with an activation", function()
     return (dtype == moth.uint8 and x or x - 2):to(dtype)
   end
 
-  it("is relu of what it gives without, bit for bit", function()
+  it("equals relu of the linear, bit for bit", function()
     moth.manual_seed(3)
     for _, dtype in ipairs {moth.float32, moth.float64, moth.float16, moth.bfloat16, moth.int32,
                             moth.uint8, moth.int64} do
@@ -50,7 +50,7 @@ describe("F.linear with an activation", function()
     end
   end)
 
-  it("keeps its result for the gradient, and without one does not", function()
+  it("saves its result for the gradient only if one is needed", function()
     local w = moth.randn(2, 3):requires_grad_()
     local function changed(...)
       local y = F.linear(moth.ones(4, 3), w, ...)
@@ -61,7 +61,7 @@ describe("F.linear with an activation", function()
     assert.has_error_like(function() changed(moth.none, "relu") end, "changed in place")
   end)
 
-  it("refuses what is no name of one", function()
+  it("raises for an unknown name", function()
     assert.has_error_like(function()
       F.linear {moth.ones(1, 1), moth.ones(1, 1), activation = "rely"}
     end, "bad argument 'activation' to 'linear' %(one of 'none', 'relu' is needed")
@@ -70,7 +70,7 @@ end)
 
 -- ---- recordings ----
 
--- A network that calls functions, as scripts do; f is what stands behind its layers.
+-- A network that calls functions, as scripts do; f is the function after its layers.
 local Net = nn.class("Net", nn.Module)
 
 function Net:init(f)
@@ -100,10 +100,10 @@ local function trained(f, captured)
   return table.concat(losses) .. state_of(net), captured and ops_of(step)
 end
 
-describe("a relu behind a linear, in a captured step", function()
+describe("a relu after a linear, in a captured step", function()
   local w, b, x = moth.randn(5, 3), moth.randn(5), moth.randn(2, 3)
 
-  it("is no op of its own, in training either", function()
+  it("is no separate op, in training either", function()
     local text, n = trained(F.relu, true)
     assert.equal(trained(F.relu), text)
     local _, more = trained(F.tanh, true)
@@ -113,16 +113,16 @@ describe("a relu behind a linear, in a captured step", function()
     assert.equal(n, same)
   end)
 
-  it("may see the result in another shape", function()
+  it("may take the result in another shape", function()
     assert.equal(1, recorded(function(v) return F.relu(F.linear(v, w, b):view(10)) end, x))
     assert.equal(2, recorded(function(v) return F.relu(F.linear(v, w, b):t()) end, x))
     assert.equal(2, recorded(function(v) return F.relu(F.linear(v, w, b)[1]) end, x))
   end)
 
-  it("stands alone where another reads or gets what lies between", function()
+  it("stays separate if another op reads the value between them, or if it is returned", function()
     assert.equal(2, recorded(function(v)
       local h = F.linear(v, w, b)
-      return F.relu(h) + h -- one with the relu
+      return F.relu(h) + h -- joined with the relu
     end, x))
     assert.equal(2, recorded(function(v)
       local h = F.linear(v, w, b)
@@ -145,7 +145,7 @@ describe("a relu behind a linear, in a captured step", function()
     end, x))
   end)
 
-  it("may stand behind something else, which reads or writes neither", function()
+  it("may follow an op that reads and writes neither tensor", function()
     local bias = b:clone()
     assert.equal(3, recorded(function(v)
       bias:copy_(b)
@@ -160,7 +160,7 @@ describe("a relu behind a linear, in a captured step", function()
     end, x))
   end)
 
-  it("is so where a part is run again, and in half types", function()
+  it("joins in checkpointed calls and in half types, too", function()
     local function lost(captured, how)
       moth.manual_seed(5)
       local net = Net(F.relu)
@@ -185,7 +185,7 @@ describe("a relu behind a linear, in a captured step", function()
     end
   end)
 
-  it("gives up the block of what lay between", function()
+  it("frees the block of the value between them", function()
     local big, large = moth.randn(300, 3), moth.randn(400, 3)
     local function bytes(f)
       moth.collect()
@@ -202,8 +202,8 @@ describe("a relu behind a linear, in a captured step", function()
     assert.is_true(apart - joined > 0.9 * one and joined < 1.5 * one, apart .. " " .. joined)
   end)
 
-  it("does not write over what linear reads, where that died in time", function()
-    local square = moth.randn(40, 40) -- of a size that has a block of its own
+  it("does not overwrite an input of linear whose memory was free for the relu", function()
+    local square = moth.randn(40, 40) -- of a size that no other block has
     assert.equal(3, recorded(function(v)
       local input = v * 2
       local h = F.linear(input, square)
@@ -215,12 +215,12 @@ end)
 
 -- ---- modules ----
 
-describe("a ReLU behind a Linear, in a Sequential", function()
+describe("a ReLU after a Linear, in a Sequential", function()
   local function net() return nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2)) end
 
-  it("is one node with it, and gives the same", function()
+  it("is one node with it, with the same results", function()
     local m, x = net(), moth.randn(4, 3)
-    m(x) -- gives its parameters their leaves
+    m(x) -- creates the leaf nodes of its parameters
     local made, y = nodes(function() return m(x) end)
     local wanted, z = nodes(function() return m[3](F.relu(m[1](x))) end)
     assert.equal(bits(z), bits(y))
@@ -234,7 +234,7 @@ describe("a ReLU behind a Linear, in a Sequential", function()
     assert.equal(bits(F.relu(plain[1](x))), bits(plain(x)))
   end)
 
-  it("is called where somebody looks", function()
+  it("is called separately if it has hooks", function()
     local m, x, seen = net(), moth.randn(4, 3), {}
     m(x)
     local hook = m[2]:register_forward_hook(function(_, args) seen[#seen + 1] = args[1] end)
@@ -248,7 +248,7 @@ describe("a ReLU behind a Linear, in a Sequential", function()
     assert.equal(bits(m[3](F.tanh(m[1](x)))), bits(m(x)))
   end)
 
-  it("says in which layer a mistake is", function()
+  it("names its layer in errors", function()
     local m = net()
     assert.has_error_like(function() m(moth.ones(2, 4)) end,
       "in m%[1%]: bad argument 'input' to 'linear' %(the last dimension should have the 3 features")
@@ -256,7 +256,7 @@ describe("a ReLU behind a Linear, in a Sequential", function()
 end)
 
 describe("the layers of a transformer", function()
-  it("give the same with relu in their first linear layer", function()
+  it("have the same results with relu in their first linear layer", function()
     moth.manual_seed(7)
     local x = moth.randn(5, 2, 8)
     for _, kind in ipairs {"Encoder", "Decoder"} do

@@ -1,5 +1,5 @@
--- Elementwise ops in a captured step: a chain of them is one instruction, which gives the same bits
--- and keeps nothing of what lies between.
+-- Elementwise ops in a captured step: a chain of ops is one instruction. It computes the same bits
+-- and stores no intermediate results.
 
 local moth = require "moth"
 local F = moth.nn.functional
@@ -25,7 +25,7 @@ describe("a chain of elementwise ops in a captured step", function()
     end
   end)
 
-  it("may be of integers, of truths, and pass from one to another", function()
+  it("may have integers, bools and conversions between them", function()
     for _, dtype in ipairs {moth.int8, moth.int16, moth.int32, moth.int64, moth.uint8} do
       local x = moth.randint(0, 9, {40, 70}):to(dtype)
       assert.equal(1, recorded(function(v) return (v * 3 + 1):maximum(v) - 2 end, x))
@@ -41,16 +41,16 @@ describe("a chain of elementwise ops in a captured step", function()
     assert.equal(1, recorded(function(v) return v:half() * v:bfloat16() + v end, x))
   end)
 
-  it("reads rows, single elements and numbers beside its tensors", function()
+  it("reads rows, single elements and numbers together with its tensors", function()
     local row, column = moth.randn(70), moth.randn(20, 1)
     local one, single = moth.tensor(0.3), moth.randn(1, 1)
     assert.equal(1, recorded(function(v) return (v + row):tanh() * column * one - single end,
                              moth.randn(20, 70)))
     assert.equal(3, recorded(function(v) return ((v * one) ^ 2 + one:exp()):sqrt() end,
-                             moth.randn(20, 70))) -- the exponential is of another shape
+                             moth.randn(20, 70))) -- the exponential has another shape
   end)
 
-  it("gives up to four results, and more of them in more than one op", function()
+  it("has up to four results, and is split for more", function()
     local x = moth.randn(100)
     assert.equal(1, recorded(function(v)
       local a, b = v * 2, v:exp()
@@ -107,7 +107,7 @@ describe("a chain of elementwise ops in a captured step", function()
     end, x) <= 1)
   end)
 
-  it("stands apart where rows are short or run across, and beside what looks at values", function()
+  it("is not joined for short or strided rows, or before an op that reads values", function()
     local w = moth.randn(64, 70)
     assert.equal(2, recorded(function(v) return (v * 2 + w:t()) end, moth.randn(70, 64)))
     local i = moth.randint(1, 9, {100})
@@ -122,7 +122,7 @@ describe("a chain of elementwise ops in a captured step", function()
     end
   end)
 
-  it("ends where a guard's part ends, even before what replays leave out", function()
+  it("ends with a guarded part, also before instructions that replays leave out", function()
     local state, flag = moth.zeros(1000), moth.zeros(1)
     local function step(x)
       guard.unless({flag}, function() end, function()
@@ -143,7 +143,7 @@ describe("a chain of elementwise ops in a captured step", function()
     end
   end)
 
-  it("reads a single element again that an op of whole tensors writes", function()
+  it("reads a single element again after an op of whole tensors writes it", function()
     local function step(x)
       local mean, var = moth.tensor {0.0}, moth.tensor {1.0}
       F.batch_norm(x, {running_mean = mean, running_var = var, training = true, momentum = 0.5})
@@ -152,7 +152,7 @@ describe("a chain of elementwise ops in a captured step", function()
     recorded(step, moth.rand(64, 1) + 1)
   end)
 
-  it("takes less memory", function()
+  it("uses less memory", function()
     local x = moth.randn(500, 400)
     local function taken(f)
       moth.collect()
@@ -164,7 +164,7 @@ describe("a chain of elementwise ops in a captured step", function()
       step:free()
       return bytes / (500 * 400 * 4)
     end
-    local bytes = taken(function(v) return gelu(v):sum() end) -- the argument, what is summed
+    local bytes = taken(function(v) return gelu(v):sum() end) -- the argument, the sum's input
     assert.is_true(bytes > 1.9 and bytes < 2.2, bytes)
   end)
 
@@ -179,14 +179,14 @@ describe("a chain of elementwise ops in a captured step", function()
     for _ = 1, 4 do step(moth.randn(50, 64)) end
   end)
 
-  it("is so in many random programs, which give what they give without a recording", function()
+  it("equals the uncaptured results in many random programs", function()
     for seed = 1, 60 do
       local trouble = program.differs(seed)
       assert.is_nil(trouble, trouble)
     end
   end)
 
-  it("clamps between tensors behind any number of functions of single elements", function()
+  it("clamps between tensors after any number of functions of single elements", function()
     local x = moth.tensor {-2.5, 0.5, 3}
     local low, high = moth.tensor {-1, 0, -1}, moth.tensor {-0.5, 1, 1}
     for n = 0, 6 do

@@ -1,5 +1,5 @@
--- What moth.kernel promises: the results of the function, bit for bit, in one pass; its gradients,
--- twice; and an error or the function itself where it is not one of elements.
+-- moth.kernel: the results of the function, bit for bit, in one pass over memory; first and second
+-- derivatives. A function that is not elementwise raises an error, or runs op by op.
 
 local ffi = require "ffi"
 local lib = require "moth.binding.lib"
@@ -63,7 +63,7 @@ end
 describe("moth.kernel", function()
   before_each(function() moth.manual_seed(4) end)
 
-  it("gives the function's results, bit for bit, for all float dtypes", function()
+  it("computes the function's results, bit for bit, for all float dtypes", function()
     for name, fn in pairs(FUNCTIONS) do
       local kernel = moth.kernel(fn)
       for _, dtype in ipairs { moth.float32, moth.float64, moth.float16, moth.bfloat16 } do
@@ -74,7 +74,7 @@ describe("moth.kernel", function()
     end
   end)
 
-  it("gives its gradients, bit for bit where nothing is broadcast", function()
+  it("computes its gradients, bit for bit without broadcasting", function()
     for name, fn in pairs(FUNCTIONS) do
       local kernel = moth.kernel(fn)
       for _, dtype in ipairs { moth.float32, moth.float64, moth.bfloat16 } do
@@ -87,7 +87,7 @@ describe("moth.kernel", function()
     end
   end)
 
-  it("does so for functions made at random", function()
+  it("does so for random functions", function()
     local ones = { "sigmoid", "tanh", "exp", "sin", "abs", "square", "relu", "floor", "erf",
                    "log1p", "double", "half", "float" }
     local twos = { "add", "sub", "mul", "div", "maximum", "minimum", "atan2", "hypot", "remainder" }
@@ -119,7 +119,7 @@ describe("moth.kernel", function()
     end
   end)
 
-  it("broadcasts, sums the gradients of what it broadcast, and takes any layout", function()
+  it("broadcasts, reduces gradients of broadcast arguments, and accepts any layout", function()
     for name, fn in pairs(FUNCTIONS) do
       local kernel = moth.kernel(fn)
       for _, pair in ipairs {
@@ -143,9 +143,9 @@ describe("moth.kernel", function()
     end
   end)
 
-  it("gives zeros as gradients of what does not matter", function()
+  it("has zero gradients for arguments without influence", function()
     local function fn(x, y) return x:floor() + y end
-    local function only(x, y) return x:floor() * y + y end -- the slope of floor, 0, times y
+    local function only(x, y) return x:floor() * y + y end -- the derivative of floor, 0, times y
     for _, f in ipairs { only, moth.kernel(only) } do
       same((gradients(f, moth.randn(3, 4), moth.tensor(2))), moth.zeros(3, 4))
       same((gradients(f, moth.randn(3, 4), moth.ones(4))), moth.zeros(3, 4))
@@ -157,7 +157,7 @@ describe("moth.kernel", function()
     end
   end)
 
-  it("gives channels_last results where the function does", function()
+  it("returns channels_last results if the function does", function()
     local kernel = moth.kernel(FUNCTIONS.swiglu)
     local x = moth.randn(2, 3, 4, 5):contiguous { memory_format = moth.channels_last }
     local y = kernel(x, moth.randn(2, 3, 4, 5))
@@ -165,7 +165,7 @@ describe("moth.kernel", function()
     same(kernel(x, x), FUNCTIONS.swiglu(x, x))
   end)
 
-  it("gives results that may be written in place, gradients following", function()
+  it("returns results that may be written in place, with gradients", function()
     local x, y = sources(moth.float32, 5, 6)
     local function step(f)
       return function(a, b)
@@ -200,7 +200,7 @@ describe("moth.kernel", function()
     end, "changed in place")
   end)
 
-  it("gives no gradients of a function that has changed since it was read", function()
+  it("raises for the gradients of a function that has changed after tracing", function()
     local factor = 2
     local kernel = moth.kernel(function(x, a) return x * a * factor end)
     local x = moth.randn(3, {requires_grad = true, device = "cpu"})
@@ -212,7 +212,7 @@ describe("moth.kernel", function()
     same(x.grad, moth.ones(3, {device = "cpu"}))
   end)
 
-  it("is differentiable twice", function()
+  it("has second derivatives", function()
     local x, y = sources(moth.float64, 2, 3)
     for _, name in ipairs { "swiglu", "gelu", "layers" } do
       local a, b = x:detach(), y:detach()
@@ -223,7 +223,7 @@ describe("moth.kernel", function()
     end
   end)
 
-  it("takes integers, truths and mixed dtypes, with the dtypes that ops would give", function()
+  it("accepts integers, bools and mixed dtypes, with the dtypes of the ops", function()
     local i, b = moth.arange(12):view(3, 4), moth.arange(12):view(3, 4):gt(5)
     local x = moth.randn(3, 4)
     for _, row in ipairs {
@@ -241,7 +241,7 @@ describe("moth.kernel", function()
     end
   end)
 
-  it("gives up to four results, arguments and the same one twice among them", function()
+  it("returns up to four results, also arguments and repeated results", function()
     local function fn(x, y) return x + y, x * y, x, x + y end
     local kernel = moth.kernel(function(x, y)
       local s = x + y
@@ -256,7 +256,7 @@ describe("moth.kernel", function()
     same(got[1], got[4])
   end)
 
-  it("keeps the shape of a result that depends on some arguments alone", function()
+  it("keeps the shape of a result that depends only on some arguments", function()
     local function fn(x, y) return x * y, y * 2 end
     local kernel = moth.kernel(fn)
     local x, y = moth.randn(4, 3), moth.randn(3)
@@ -267,7 +267,7 @@ describe("moth.kernel", function()
     assert.are.equal("(4, 3)", tostring((select(2, kernel(x, x))).shape))
   end)
 
-  it("takes numbers, booleans and strings as constants, and branches on them", function()
+  it("treats numbers, booleans and strings as constants, and branches on them", function()
     local calls = 0
     local function fn(x, a, mode)
       calls = calls + 1
@@ -286,7 +286,7 @@ describe("moth.kernel", function()
     assert.are.equal(before, calls)
   end)
 
-  it("tells 0 from -0 among its constants, and takes NaN for one", function()
+  it("distinguishes 0 from -0 among its constants, and accepts NaN", function()
     local calls = 0
     local kernel = moth.kernel(function(x, a)
       calls = calls + 1
@@ -303,7 +303,7 @@ describe("moth.kernel", function()
     assert.are.equal(before, calls)
   end)
 
-  it("warns once and goes on where a number is another at each call", function()
+  it("warns once and continues if a number changes with each call", function()
     local warnings, warn = {}, moth.warn
     moth.warn = function(text) warnings[#warnings + 1] = text end
     local loaded = package.loaded["moth.base.warn"]
@@ -316,7 +316,7 @@ describe("moth.kernel", function()
     assert.is_truthy(warnings[1]:find("moth.tensor(x)", 1, true), warnings[1])
   end)
 
-  it("refuses what is not elementwise, naming the op and the line", function()
+  it("raises for ops that are not elementwise, with the op and the line", function()
     local x, w = moth.randn(4, 4), moth.randn(4, 4)
     local function kernel(fn) return moth.kernel(fn) end
     refused("'sum'", kernel(function(p) return p - p:sum() end), x)
@@ -340,10 +340,10 @@ describe("moth.kernel", function()
     end), x)
     assert.is_false(ok)
     assert.is_truthy(message:find(":" .. line .. ":", 1, true), message)
-    same(x + 1, kernel(function(p) return p + 1 end)(x)) -- nothing is left behind
+    same(x + 1, kernel(function(p) return p + 1 end)(x)) -- no state is left
   end)
 
-  it("says what is wrong with a function, and nothing beside it", function()
+  it("names the mistake in a function, and reports no other one", function()
     local x = moth.randn(4, 4)
     local function message(fn, ...)
       local ok, text = pcall(moth.kernel(fn), ...)
@@ -385,7 +385,7 @@ describe("moth.kernel", function()
     refused("got one with none", moth.kernel, function() end)
   end)
 
-  it("refuses bad arguments as the function does", function()
+  it("raises for bad arguments as the function does", function()
     local function fn(x, y) return x * y end
     local kernel = moth.kernel(fn)
     local x = moth.randn(2, 3)
@@ -403,7 +403,7 @@ describe("moth.kernel", function()
     assert.is_false((pcall(kernel, gone, x)))
   end)
 
-  it("runs op by op, with a warning, where the program would be too large", function()
+  it("runs op by op, with a warning, if the program is too large", function()
     local warnings, loaded = {}, package.loaded["moth.base.warn"]
     package.loaded["moth.base.warn"] = function(text) warnings[#warnings + 1] = text end
     local function fn(x)
@@ -417,7 +417,7 @@ describe("moth.kernel", function()
     assert.are.equal(1, #warnings)
   end)
 
-  it("is one instruction of a recording, backward too", function()
+  it("is one instruction of a recording, also backward", function()
     local fn = FUNCTIONS.swiglu
     local kernel = moth.kernel(fn)
     local x = moth.randn(20, 30, {requires_grad = true})
@@ -445,7 +445,7 @@ describe("moth.kernel", function()
     assert.are.equal(1, here[0])
   end)
 
-  it("may first be read while a step is recorded whose garbage goes meanwhile", function()
+  it("may be traced first in a captured step whose garbage is collected meanwhile", function()
     local text = process.lua [[
       local moth = require "moth"
       local kernel = moth.kernel(function(a)
@@ -465,7 +465,7 @@ describe("moth.kernel", function()
     assert.are.equal("rc=0\n", text)
   end)
 
-  it("writes no file, nor does a step that is recorded", function()
+  it("writes no file; a captured step writes none either", function()
     local path = os.tmpname()
     local function keeps(x)
       moth.save({w = x}, path)
@@ -502,7 +502,7 @@ describe("moth.kernel", function()
     end)
   end)
 
-  it("keeps its arguments alone for the backward pass", function()
+  it("keeps only its arguments for the backward pass", function()
     local kernel = moth.kernel(FUNCTIONS.gelu)
     local x, y = sources(moth.float32, 400, 500)
     x.requires_grad = true
@@ -519,7 +519,7 @@ describe("moth.kernel", function()
     assert.is_true(theirs > 3 * ours)
   end)
 
-  it("takes the place of a built-in, says what it became, and gives the function back", function()
+  it("replaces a built-in function, describes itself, and returns the original", function()
     local fn = FUNCTIONS.swiglu
     local kernel = moth.kernel(fn)
     assert.are.equal(fn, kernel.fn)
@@ -541,7 +541,7 @@ describe("moth.kernel", function()
     same(z, x * x:sigmoid() * 2)
   end)
 
-  it("draws nothing from the generator, and leaves modes as they were", function()
+  it("draws no random numbers and does not change modes", function()
     local x, y = sources(moth.float32, 5, 6)
     local state = moth.get_rng_state()
     moth.kernel(FUNCTIONS.gelu)(x, y)
@@ -550,7 +550,7 @@ describe("moth.kernel", function()
     assert.is_true(moth.is_grad_enabled())
   end)
 
-  it("does not leave its reading open where the function yields", function()
+  it("ends the trace if the function yields", function()
     local x = moth.ones(3)
     local turn = coroutine.wrap(function()
       return moth.kernel(function(a) coroutine.yield(1) return a + 1 end)(x)
@@ -563,7 +563,7 @@ describe("moth.kernel", function()
     assert.matches("a kernel's function cannot yield", text)
   end)
 
-  it("refuses a function that depends on the shape of its arguments", function()
+  it("raises for a function that depends on the shape of its arguments", function()
     for _, fn in ipairs {
       function(x) return x.ndim > 1 and x * 2 or x * 3 end,
       function(x) return x:size(-1) > 3 and x * 2 or x * 3 end,

@@ -1,5 +1,5 @@
--- moth.capture of code that is the user's own within a backward pass: Functions and hooks of
--- tensors. Their ops are replayed like any others; what Lua computes beside them is a constant.
+-- moth.capture of Lua code inside a backward pass: Functions and hooks of tensors. Their ops are
+-- replayed like others; other values that Lua computes are constants.
 
 local moth = require "moth"
 local support = require "spec.support.bits"
@@ -14,7 +14,7 @@ function Least.forward(ctx, x, low)
 end
 function Least.backward(ctx, dy) return dy * ctx.saved_tensors[1], nil end
 
--- Two results, one of which may get no gradient; saves an input, an output and a tensor in a field.
+-- Two results, of which one may have no gradient; saves an input, an output and a field of ctx.
 local Both = nn.class("Both", moth.autograd.Function)
 function Both.forward(ctx, x, w, label)
   ctx.half, ctx.label = x / 2, label
@@ -47,7 +47,7 @@ function Own:forward(x)
   return self.fc2(Negated.apply(y * 1) + z), y
 end
 
--- Losses and the network after n steps of what `make` sets up, as they are or captured.
+-- Losses and the network after n steps, captured or plain.
 local function run(make, n, capture)
   moth.manual_seed(11)
   local step, net, after = make()
@@ -86,7 +86,7 @@ describe("a captured step with Functions written in Lua", function()
     end)
   end)
 
-  it("calls their forward and backward while it is recorded, and never in a replay", function()
+  it("calls their forward and backward during recording, and never in a replay", function()
     local calls = {}
     local Counted = nn.class("Counted", moth.autograd.Function)
     function Counted.forward(_, x)
@@ -109,7 +109,7 @@ describe("a captured step with Functions written in Lua", function()
     assert.are.same({"forward", "backward"}, calls)
   end)
 
-  it("finds second derivatives through them", function()
+  it("computes second derivatives through them", function()
     same(function()
       local net = Own()
       local opt = optim.SGD(net:parameters(), {lr = 0.01})
@@ -126,7 +126,7 @@ describe("a captured step with Functions written in Lua", function()
     end)
   end)
 
-  it("is recorded again when a parameter of theirs is frozen", function()
+  it("is recorded again when one of their parameters is frozen", function()
     local frozen
     same(function()
       local net = Own()
@@ -136,7 +136,7 @@ describe("a captured step with Functions written in Lua", function()
     end, 2)
   end)
 
-  it("refuses those that read values, forward or backward", function()
+  it("raises if they read values, forward or backward", function()
     local where
     local Peek = nn.class("Peek", moth.autograd.Function)
     function Peek.forward(_, x) return where == "forward" and x * x:sum():item() or x * 1 end
@@ -154,7 +154,7 @@ describe("a captured step with Functions written in Lua", function()
     assert.are.same({2, 2}, w.grad:tolist())
   end)
 
-  it("passes on an error of theirs, and leaves nothing open", function()
+  it("passes on their errors and restores its state", function()
     local Broken = nn.class("Broken", moth.autograd.Function)
     function Broken.forward(_, x) return x * 1 end
     function Broken.backward() error "mine" end
@@ -176,8 +176,8 @@ describe("a captured step with Functions written in Lua", function()
   end)
 end)
 
--- A leaf whose gradient a captured step makes again, and what tells that gradient's elements and
--- how often the step was recorded.
+-- A leaf whose gradient a captured step computes, and functions that return the elements of the
+-- gradient and the number of recordings.
 local function stepped()
   local w = moth.ones(2):requires_grad_()
   local step = moth.capture(function(x)
@@ -196,7 +196,7 @@ local function stepped()
 end
 
 describe("a captured step with hooks of tensors", function()
-  it("replays what they do to gradients, of parameters and of what the step makes", function()
+  it("replays their changes of gradients, of parameters and of intermediate tensors", function()
     same(function()
       local net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
       net[1].weight:register_hook(function(dw) return dw:clamp(-0.01, 0.01) end)
@@ -213,7 +213,7 @@ describe("a captured step with hooks of tensors", function()
     end)
   end)
 
-  it("is recorded again when a hook of a parameter comes, goes, or comes again", function()
+  it("is recorded again when a hook of a parameter is added, removed or added again", function()
     local w, expect = stepped()
     expect(1, 1)
     local double = w:register_hook(function(dw) return dw * 2 end)
@@ -246,7 +246,7 @@ describe("a captured step with hooks of tensors", function()
     end)
   end)
 
-  it("is recorded again when a hook after a gradient was added comes or goes", function()
+  it("is recorded again when a hook after gradient accumulation is added or removed", function()
     local w, expect = stepped()
     expect(1, 1)
     local double = w:register_post_accumulate_grad_hook(function(p) p.grad:mul_(2) end)
@@ -255,7 +255,7 @@ describe("a captured step with hooks of tensors", function()
     expect(1, 3)
   end)
 
-  it("refuses one that reads values", function()
+  it("raises if a hook reads values", function()
     local w = moth.ones(2):requires_grad_()
     w:register_hook(function(dw) print(dw) end)
     local step = moth.capture(function() w:sum():backward() end)
@@ -264,7 +264,7 @@ describe("a captured step with hooks of tensors", function()
 end)
 
 describe("a captured step with hooks of modules", function()
-  it("replays what they do to arguments, results and gradients", function()
+  it("replays their changes of arguments, results and gradients", function()
     same(function()
       local net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
       net[1]:register_forward_pre_hook(function(_, args) return args[1] * 2 end)
@@ -283,7 +283,7 @@ describe("a captured step with hooks of modules", function()
     global:remove()
   end)
 
-  it("is recorded again when one comes or goes, wherever in the net, and not for others", function()
+  it("is recorded again when one of its modules gets or loses a hook", function()
     local net = nn.Sequential(nn.Identity(), nn.Identity())
     local step = moth.capture(function(x) return net(x) * 1 end)
     local x = moth.ones(2)
@@ -304,10 +304,10 @@ describe("a captured step with hooks of modules", function()
     other:remove()
     expect(3, 4)
     triple:remove()
-    expect(1, 4) -- as at first
+    expect(1, 4) -- as in the first recording
   end)
 
-  it("refuses one that reads values", function()
+  it("raises if a hook reads values", function()
     local layer = nn.Linear(2, 1)
     layer:register_forward_hook(function(_, _, y) print(y) end)
     local step = moth.capture(function(x) return layer(x) end)
@@ -317,7 +317,7 @@ describe("a captured step with hooks of modules", function()
 end)
 
 describe("a captured step whose modules change", function()
-  -- How often it was recorded; what it gives is what the module gives.
+  -- The number of recordings; the results equal those of the module.
   local function expect(step, net, recordings)
     for i = 1, 3 do
       local x = moth.full({2, 3}, i)
@@ -341,7 +341,7 @@ describe("a captured step whose modules change", function()
     end,
   }
   for name, make in pairs(nets) do
-    it("takes a new parameter, in a " .. name, function()
+    it("uses a new parameter, in a " .. name, function()
       local net, layer = make()
       local step = captured(net)
       layer.weight = nn.Parameter(moth.ones(2, 3))
@@ -356,7 +356,7 @@ describe("a captured step whose modules change", function()
       expect(step, net, 5)
     end)
 
-    it("takes a parameter that is computed, and plain again, in a " .. name, function()
+    it("uses a parametrized parameter, and the plain parameter later, in a " .. name, function()
       local net, layer = make()
       local step, utils = captured(net), nn.utils
       utils.prune.l1_unstructured(layer, "weight", 3)
@@ -375,7 +375,7 @@ describe("a captured step whose modules change", function()
     end)
   end
 
-  it("takes a buffer, a child and a forward in place of others", function()
+  it("uses a replaced buffer, child and forward", function()
     local Net = nn.class("Net", nn.Module)
     function Net:init()
       self.scale, self.inner = nn.Buffer(moth.full({1}, 2)), nn.Identity()
@@ -391,7 +391,7 @@ describe("a captured step whose modules change", function()
     expect(step, net, 4)
   end)
 
-  it("takes modules that a list is given and loses", function()
+  it("uses modules that are added to a list and removed from it", function()
     local net = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
     local step = captured(net)
     net:append(nn.Sigmoid())
@@ -404,7 +404,7 @@ describe("a captured step whose modules change", function()
     expect(step, net, 5)
   end)
 
-  it("is recorded at each call when it takes another buffer each time", function()
+  it("is recorded at each call if each call has another buffer", function()
     local Count = nn.class("Count", nn.Module)
     function Count:init() self.n = nn.Buffer(moth.zeros(1)) end
     function Count:forward(x)

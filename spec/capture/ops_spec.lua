@@ -1,5 +1,5 @@
--- Every op of the registry, and its gradient, recorded and replayed with other values: the same
--- bits as the call itself gives, or an error while it is recorded; on the CPU and on a GPU.
+-- Every op of the registry, and its gradient, recorded and replayed with other values: the bits of
+-- a plain call, or an error during recording; on the CPU and on a GPU.
 
 local moth = require "moth"
 local lib = require "moth.binding.lib"
@@ -22,7 +22,7 @@ local function all_values(list)
   return table.concat(text, "\n")
 end
 
--- The example's arguments with tensors[1], tensors[2], ... in place of its own.
+-- The arguments of the example with tensors[1], tensors[2], ... in place of their tensors.
 local function with(arguments, tensors)
   local own = registry.tensors(arguments)
   local place = {}
@@ -30,7 +30,7 @@ local function with(arguments, tensors)
   return registry.map(arguments, function(x) return place[x] end)
 end
 
--- A step that calls the op, and with `backward` also finds the gradients of its inputs.
+-- A step that calls the op, and with `backward` also computes the gradients of its inputs.
 local function step_of(op, arguments, backward)
   return function(...)
     local given, leaves = {...}, {}
@@ -42,7 +42,7 @@ local function step_of(op, arguments, backward)
     end
     local used = with(arguments, given)
     local results = registry.tensors {n = 1, {op.fn(unpack(used, 1, used.n))}}
-    if lib.capture and op.name:find "_step_$" then -- the host knows that it counts: always 1 here
+    if lib.capture and op.name:find "_step_$" then -- the host writes the step count: 1
       lib.C.moth_capture_slots(lib.ctx, lib.C.moth_op_find(op.name))
     end
     if op.outputs == "" then results = given end
@@ -70,7 +70,7 @@ local function drawn(example, seed, place)
   return arguments, registry.tensors(arguments)
 end
 
--- The default generator and those among the arguments start again.
+-- Seeds the default generator and the generators among the arguments again.
 local function seed(arguments, number)
   moth.manual_seed(number)
   for i = 1, arguments.n do
@@ -92,7 +92,7 @@ local function check(op, example, backward, place, around)
   if not ok then
     if tostring(message):find("moth.capture", 1, true) then return end
     if pcall(run, unpack(first)) then error(message, 0) end
-    return -- the call itself raises
+    return -- the plain call raises
   end
   seed(arguments, 4)
   local replayed = all_values {step(unpack(second))}
@@ -112,9 +112,9 @@ local pattern = os.getenv("MOTH_SPEC_OP") or "."
 
 local function each_op(place, around)
   for _, op in ipairs(registry.ops()) do
-    local reshapes = op.view and op.mutates -- refused for a tensor from outside of the step
+    local reshapes = op.view and op.mutates -- raises for a tensor from outside of the step
     if op.name:find(pattern) and not op.name:find "^empty" and not reshapes then
-      it(op.name .. " gives what a call gives", function()
+      it(op.name .. " equals a plain call", function()
         for _, example in ipairs(op.examples) do
           for _, backward in ipairs {false, op.grad or nil} do
             local ok, message = pcall(check, op, example, backward, place, around)
@@ -139,7 +139,7 @@ describe("a recording on a GPU of", function()
     pending("all ops gives what calls give: " .. cuda.why)
     return
   end
-  -- Few launches are no graph, so some more stand before them.
+  -- Few launches make no graph, so this step has more launches before them.
   local function among_others(run)
     return function(...)
       local more = moth.zeros(2, {device = "cuda"})

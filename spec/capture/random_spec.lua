@@ -1,5 +1,5 @@
--- Random programs that change what a captured step reads between its calls: variables, fields,
--- lists, modules, modes, values that come and go. The step must give what its function gives.
+-- Random programs that change variables, fields, lists, modules, modes and values that a captured
+-- step reads, between its calls. The results of the step must equal those of its function.
 
 local moth = require "moth"
 local support = require "spec.support.bits"
@@ -28,7 +28,7 @@ function Agent:run(x)
   return act and act(y) or y
 end
 
--- A program: a function of x, and changes of what it reads.
+-- A program: a function of x, and changes of the values that it reads.
 local function program(random)
   local function number() return random(-3, 3) end
   local function maybe(value) return random() < 0.7 and value or nil end
@@ -89,7 +89,7 @@ local function program(random)
 end
 
 describe("random changes of what a captured step reads", function()
-  it("are never missed", function()
+  it("are always detected", function()
     local warn = moth.warn
     moth.warn = function() end
     finally(function() moth.warn = warn end)

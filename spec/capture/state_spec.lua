@@ -1,4 +1,4 @@
--- moth.capture: what changes between replays, and which bytes a recording may count on.
+-- moth.capture: changes between replays, and the memory of a recording.
 
 local moth = require "moth"
 local lib = require "moth.binding.lib"
@@ -11,7 +11,7 @@ local function list_of(x) return x:contiguous():flatten():tolist() end
 local function leaf(...) return moth.tensor {...}:requires_grad_() end
 
 describe("between replays", function()
-  it("other data of a tensor whose .data or detach() the step used is seen", function()
+  it("new data of a tensor whose .data or detach() the step used is seen", function()
     local p, bytes = leaf(1, 1), moth.ones(5000)
     local step = moth.capture(function(x) return p:detach() * x + p, bytes + bytes.data end)
     step(moth.ones(2))
@@ -24,7 +24,7 @@ describe("between replays", function()
     assert.are.equal(6, b:max():item())
   end)
 
-  it("data that the step itself gives is given again", function()
+  it("data that the step itself assigns is assigned again", function()
     local p = moth.ones(2)
     local step = moth.capture(function(x) p.data = x * 2 end)
     step(moth.ones(2))
@@ -35,7 +35,7 @@ describe("between replays", function()
     assert.are.same({6, 6}, p:tolist())
   end)
 
-  it("a step that begins with what the last one gave as data is an error, not a wrong value",
+  it("a step that begins with the data that the last call assigned is an error, not a wrong value",
   function()
     local p = moth.ones(2)
     local step = moth.capture(function(x) p.data = p * x end)
@@ -67,7 +67,7 @@ describe("between replays", function()
     end)
   end
 
-  it("layers that are frozen stay as they are, and those thawed move", function()
+  it("frozen layers do not change, and unfrozen layers train again", function()
     local net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     local opt = optim.SGD(net:parameters(), {lr = 0.1})
     local step = moth.capture(function(x)
@@ -89,7 +89,7 @@ describe("between replays", function()
     assert.are_not.same(before, list_of(net[1].weight))
   end)
 
-  it("a parameter's state is taken away, and made again", function()
+  it("a parameter's optimizer state is removed and created again", function()
     for _, name in ipairs {"Adam", "SGD"} do
       local p = leaf(1, 2)
       local opt = optim[name]({p}, name == "SGD" and {lr = 0.1, momentum = 0.9} or {lr = 0.1})
@@ -111,7 +111,7 @@ describe("between replays", function()
     end
   end)
 
-  it("results that are changed, even constant ones, come out fresh", function()
+  it("changed results, also constant results, are written again", function()
     local step = moth.capture(function() return moth.zeros(3), moth.tensor {1, 2} end)
     for _ = 1, 3 do
       local zeros, list = step()
@@ -122,7 +122,7 @@ describe("between replays", function()
     end
   end)
 
-  it("results that are freed are made again", function()
+  it("freed results are created again", function()
     local step = moth.capture(function(x) return x * 2 end)
     for i = 1, 4 do
       local y = step(moth.full({1}, i))
@@ -133,8 +133,8 @@ describe("between replays", function()
   end)
 end)
 
-describe("the bytes of a recording", function()
-  it("constants that are written through .data begin again in each replay", function()
+describe("the memory of a recording", function()
+  it("constants that are written through .data have their values again in each replay", function()
     local step = moth.capture(function(x)
       local c = moth.tensor {1, 2}
       c.data:add_(x)
@@ -143,7 +143,7 @@ describe("the bytes of a recording", function()
     for _ = 1, 4 do assert.are.same({2, 3}, step(moth.ones(2)):tolist()) end
   end)
 
-  it("constants that are written whole, once they were read, do so, too", function()
+  it("constants that are read and then overwritten also have their values again", function()
     local writes = {
       function(h, a) h:copy_(a * 5) end,
       function(h) h:cumsum_(1) end,
@@ -170,7 +170,7 @@ describe("the bytes of a recording", function()
     end
   end)
 
-  it("a generator that the step makes begins again in each replay", function()
+  it("a generator that the step makes starts again in each replay", function()
     local function draw(a)
       local g = moth.Generator()
       g:manual_seed(5)
@@ -186,7 +186,7 @@ describe("the bytes of a recording", function()
     end
   end)
 
-  it("inputs that are results of the last replay come in as they were then", function()
+  it("inputs that are results of the last replay have their values of that time", function()
     local step = moth.capture(function(a, b) return a + b, a end)
     local a, b, got = moth.ones(1), moth.ones(1), {}
     for i = 1, 6 do
@@ -232,8 +232,8 @@ describe("the bytes of a recording", function()
   end)
 end)
 
-describe("recordings that nobody holds", function()
-  it("go back, also when LuaJIT has compiled their calls", function()
+describe("recordings without references", function()
+  it("are freed, also when LuaJIT has compiled their calls", function()
     local w, x = moth.zeros(64, 64), moth.zeros(64, 64)
     local function use(n)
       local step = moth.capture(function(v) return v + w end)
@@ -250,7 +250,7 @@ describe("recordings that nobody holds", function()
 end)
 
 describe("a recording in a coroutine", function()
-  it("that yields is an error, and nothing else is recorded", function()
+  it("that yields is an error, and other coroutines are not recorded", function()
     local step = moth.capture(function(x)
       coroutine.yield()
       return x
@@ -292,13 +292,13 @@ describe("a recording made through the C ABI", function()
 
   local function text_of(pointer) return require("ffi").string(pointer) end
 
-  -- p and what Adam keeps of it.
+  -- p and the state that Adam keeps for it.
   local function adam()
     local p, g, m, v = moth.ones(3), moth.full({3}, 0.5), moth.zeros(3), moth.zeros(3)
     return p, function(step) ops.adam_step_({p}, {g}, {m}, {v}, {}, step, {lr = 0.1}) end
   end
 
-  it("is refused where the count of an optimizer's steps would stay as it is", function()
+  it("is refused if the step count of an optimizer would not change", function()
     local p, step = adam()
     local counted = {
       {"adam_step_", "step", function() step(1) end},
@@ -317,7 +317,7 @@ describe("a recording made through the C ABI", function()
     end
   end)
 
-  it("is one where nothing counts", function()
+  it("is accepted if no op has a step count", function()
     local p, g = moth.ones(3), moth.ones(3)
     assert.equal(0, recorded(function()
       ops.sgd_step_({p}, {g}, {moth.zeros(3)}, 0.5, 0.9)
@@ -328,7 +328,7 @@ describe("a recording made through the C ABI", function()
     C.moth_capture_free(ctx, id[0])
   end)
 
-  it("counts steps where the host writes what is next", function()
+  it("uses the step counts that the host writes", function()
     local p, step = adam()
     local q, same = adam()
     local next_one
@@ -351,7 +351,7 @@ describe("a recording made through the C ABI", function()
 end)
 
 describe("BatchNorm in a captured step", function()
-  it("is refused where the weight of a batch is another in each step", function()
+  it("is refused if the momentum of the statistics changes with each step", function()
     local layer = nn.BatchNorm1d(3, {momentum = moth.none})
     local step = moth.capture(function(x) return (layer(x)) end)
     assert.has_error_like(function() step(moth.randn(4, 3)) end,

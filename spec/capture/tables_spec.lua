@@ -1,5 +1,5 @@
--- moth.capture with tables: batches that are lists and maps of tensors, nested or not, as arguments
--- and as results. Their structure belongs to a recording as shapes do.
+-- moth.capture with tables: lists and maps of tensors, also nested, as arguments and results. Their
+-- structure belongs to a recording, as shapes do.
 
 local moth = require "moth"
 local support = require "spec.support.bits"
@@ -10,7 +10,7 @@ local bits, state_of = support.of, support.state_of
 local function recordings(step) return tonumber(tostring(step):match "%d+") end
 
 describe("a captured step whose argument is a table", function()
-  -- Losses and the network after 6 steps on batches that pack(x, y) makes, as they are or captured.
+  -- Losses and the network after 6 steps on the batches of pack(x, y), captured or plain.
   local function train(pack, open, captured)
     moth.manual_seed(5)
     local net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.2), nn.Linear(4, 2))
@@ -55,7 +55,7 @@ describe("a captured step whose argument is a table", function()
     end)
   end
 
-  it("takes the batches that a DataLoader collates", function()
+  it("accepts the batches that a DataLoader collates", function()
     local Pairs = nn.class("Pairs", data.Dataset)
     function Pairs:len() return 8 end
     function Pairs:get(i) return {input = moth.full({2}, i), pair = {i, moth.ones(1) * i}} end
@@ -97,12 +97,12 @@ describe("a captured step whose argument is a table", function()
     expect(5, 6, {x, moth.ones(3)})
     expect(4, 7, {x, x:double()})
     expect(9, 8, {x, 7})
-    expect(10, 8, {x, 8}) -- the oldest recording has gone
+    expect(10, 8, {x, 8}) -- the oldest recording was dropped
     expect(2, 8, {x})
     assert.are.equal(2, step {x}:item())
   end)
 
-  it("knows a constant that is NaN again", function()
+  it("recognizes a constant NaN", function()
     local step = moth.capture(function(b, c) return b.x + (c == c and c or 1) end)
     for _ = 1, 3 do assert.are.equal(2, step({x = moth.ones(1), fill = 0 / 0}, 0 / 0):item()) end
     assert.are.equal(1, recordings(step))
@@ -112,7 +112,7 @@ describe("a captured step whose argument is a table", function()
     assert.are.equal(4, recordings(step))
   end)
 
-  it("hands in tables of its own, which it may change", function()
+  it("passes its own tables to the function, which may change them", function()
     local step = moth.capture(function(b)
       b.more = b.x + 1
       b.x = nil
@@ -127,7 +127,7 @@ describe("a captured step whose argument is a table", function()
     assert.are.equal(1, recordings(step))
   end)
 
-  it("refuses what else stands in it, and says where", function()
+  it("raises for other values in a table, with their path", function()
     local step = moth.capture(function(b) return b end)
     local function expect(text, b) assert.has_error_like(function() step(b) end, text) end
     expect("input 1.net.*Linear", {net = nn.Linear(1, 1)})
@@ -143,7 +143,7 @@ describe("a captured step whose argument is a table", function()
     local values, tree = {}, {moth.ones(1)}
     for i = 1, 1000 do values[i] = i end
     expect("1000 values, tables included, are needed as inputs, got more", values)
-    for _ = 1, 30 do tree = {tree, tree} end -- 2^30 ways to one tensor: not all are walked
+    for _ = 1, 30 do tree = {tree, tree} end -- 2^30 paths to one tensor: not all are followed
     expect("at most 64 tensors.*got more", tree)
     many[65] = nil
     for i = 1, 2 do
@@ -154,7 +154,7 @@ describe("a captured step whose argument is a table", function()
 end)
 
 describe("a captured step of many arguments", function()
-  it("takes 100, tensors deep in tables among them", function()
+  it("accepts 100 tensors, also deep in tables", function()
     local args = {}
     for i = 1, 99 do args[i] = i end
     local deep = {}
@@ -170,7 +170,7 @@ describe("a captured step of many arguments", function()
     assert.are.equal(1, recordings(step))
   end)
 
-  it("refuses more before it runs", function()
+  it("raises for more, before it runs", function()
     local ran, args = 0, {}
     for i = 1, 250 do args[i] = i end
     local step = moth.capture(function() ran = ran + 1 end)
@@ -184,7 +184,7 @@ describe("a captured step of many arguments", function()
 end)
 
 describe("a captured step whose result is a table", function()
-  it("returns tables with what this call has computed", function()
+  it("returns tables with the values of this call", function()
     local step = moth.capture(function(b)
       return {sum = b[1] + b[2], parts = {b[1] * 1, {b[2] * 2}}, name = "a"}
     end)
@@ -217,7 +217,7 @@ describe("a captured step whose result is a table", function()
     end
   end)
 
-  it("keeps the shape of a table that stands in itself", function()
+  it("keeps the structure of a table that contains itself", function()
     local step = moth.capture(function(x)
       local r = {x = x + 1}
       r.self = {r}

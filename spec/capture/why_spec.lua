@@ -1,5 +1,4 @@
--- A captured step sees that a module was replaced, at any depth, and says why it recorded
--- again.
+-- A captured step detects replaced modules and changed values, and says why it was recorded again.
 
 local moth = require "moth"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
@@ -13,8 +12,8 @@ local function times(k)
   return layer
 end
 
-describe("what a captured step takes from outside", function()
-  -- What calls of a step give, with `change` before each but the first.
+describe("values that a captured step reads from outside", function()
+  -- The results of calls of a step, with `change` before each call except the first.
   local function calls(step, change)
     local list = {}
     for k = 1, 3 do
@@ -24,7 +23,7 @@ describe("what a captured step takes from outside", function()
     return list, step.why
   end
 
-  it("is looked at: numbers, booleans and tensors in its variables", function()
+  it("are watched: numbers, booleans and tensors in variables of the step", function()
     local by, twice, more = 1, false, moth.zeros(2)
     local step = moth.capture(function(input) return (input * by * (twice and 2 or 1) + more) end)
     local list, why = calls(step, function(k) by = k end)
@@ -38,7 +37,7 @@ describe("what a captured step takes from outside", function()
       true), why)
   end)
 
-  it("and in plain tables, in functions that it calls, and in globals that it names", function()
+  it("also in plain tables, in called functions, and in globals by their names", function()
     local options = {scale = 1, inner = {[2] = 1}}
     local function helper(input) return input * options.inner[2] end
     rawset(getfenv(1), "offset_of_step", 0)
@@ -54,7 +53,7 @@ describe("what a captured step takes from outside", function()
     rawset(getfenv(1), "offset_of_step", nil)
   end)
 
-  it("and in functions of tables and globals, where it names them", function()
+  it("also in functions of tables and globals", function()
     local by, other = 1, 1
     local tools = {log = function() return other end}
     function tools.scaled(input) return input * by end
@@ -69,7 +68,7 @@ describe("what a captured step takes from outside", function()
     rawset(getfenv(1), "tool_of_step", nil)
   end)
 
-  it("also where there are as many as are looked at, and lets go of them", function()
+  it("also if there are more than the step can watch; it then frees them", function()
     local names, code = {}, {"local moth, keep = ...\n"}
     for i = 1, 58 do names[i] = "v" .. i end
     for i = 1, 58 do code[#code + 1] = ("local v%d = %s\n"):format(i, i == 48 and "keep" or "0") end
@@ -84,7 +83,7 @@ describe("what a captured step takes from outside", function()
     assert.is_nil(holder[1])
   end)
 
-  it("and in objects of a class without functions, and in what those inherit", function()
+  it("also in objects of a class without functions, and in inherited fields", function()
     local Base = nn.class("Base")
     Base.scale = 1
     local settings = nn.class("Settings", Base)()
@@ -100,7 +99,7 @@ describe("what a captured step takes from outside", function()
       "'settings.by', which it also reads")
   end)
 
-  it("but what it changes itself is left to it, and so is a key that a table gets later", function()
+  it("except values that the step itself changes, and keys that a table gets later", function()
     local n, seen = 0, {}
     local step = moth.capture(function(input)
       n = n + 1
@@ -113,8 +112,8 @@ describe("what a captured step takes from outside", function()
   end)
 end)
 
-describe("a module that takes another's place in a captured step", function()
-  -- Both exist before the step is recorded, so that nothing is registered meanwhile.
+describe("a module that replaces another in a captured step", function()
+  -- Both exist before the recording, so nothing is registered meanwhile.
   local function seen(make, put)
     local five, seven = times(5), times(7)
     local run, holder = make(times(1), times(2))
@@ -128,7 +127,7 @@ describe("a module that takes another's place in a captured step", function()
     assert.is_truthy(step.why:find "of %u%w+ is not what it was$", step.why)
   end
 
-  it("is seen in a Sequential, one in another too", function()
+  it("is seen in a Sequential, also in a nested one", function()
     seen(function(a, b)
       local net = nn.Sequential(a, b)
       return net, net
@@ -139,7 +138,7 @@ describe("a module that takes another's place in a captured step", function()
     end, function(inner, other) inner[1] = other end)
   end)
 
-  it("is seen in lists and tables of a module that calls them", function()
+  it("is seen in lists and tables of the calling module", function()
     local List = nn.class("List", nn.Module)
     function List:init(a, b) self.layers = nn.ModuleList {nn.ModuleList {a}, nn.ModuleList {b}} end
     function List:forward(input)
@@ -159,7 +158,7 @@ describe("a module that takes another's place in a captured step", function()
     end, function(layers, other) layers.b = other end)
   end)
 
-  it("is seen where the step calls the parts of a module, and not the module", function()
+  it("is seen if the step calls the submodules of a module directly", function()
     seen(function(a, b)
       local list = nn.ModuleList {a, b}
       return function(input) return (list[2](list[1](input))) end, list
@@ -186,7 +185,7 @@ describe("a module that takes another's place in a captured step", function()
     for _ = 1, 2 do assert.are.equal(10, step(x):sum():item()) end
   end)
 
-  it("and one that comes back is replayed as it was recorded", function()
+  it("is replayed from the first recording if the old module is assigned again", function()
     local a, b = times(2), times(3)
     local net = nn.Sequential(a)
     local step = moth.capture(function(input) return net(input) end)
@@ -199,18 +198,18 @@ describe("a module that takes another's place in a captured step", function()
 end)
 
 describe("step.why", function()
-  -- What is said after each change; step is called twice before.
+  -- step.why after each change; step is called twice before.
   local function says(text, step, change)
     step(x)
     step(x)
     change()
-    step(x) -- which may be one that makes an optimizer's state
+    step(x) -- the second call may create the optimizer's state
     step(x)
     assert.are.equal(text, step.why)
     assert.is_truthy(tostring(step):find("; the last since " .. text, 1, true), tostring(step))
   end
 
-  it("is nil before a second recording, and names what changed after", function()
+  it("is nil before a second recording, and names the change after it", function()
     local net = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0))
     local step = moth.capture(function(input) return net(input) end)
     says("`training` of a module that ran is false now", step, function()
@@ -284,7 +283,7 @@ describe("step.why", function()
     assert.are.equal("the results of its calls were freed, which ends a recording", step.why)
   end)
 
-  it("is named of the recording that fits furthest, not of the newest", function()
+  it("compares with the most similar recording, not with the newest", function()
     local net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     local step = moth.capture(function(input) return net(input):sum() end)
     step(x)
@@ -304,7 +303,7 @@ describe("a field of a module that ran in a captured step", function()
     return input * self.scale
   end
 
-  it("is looked at: a number, a tensor, a table, in modules below too", function()
+  it("is watched: a number, a tensor, a table, also in submodules", function()
     local net = nn.Sequential(Scaled(), nn.Sequential(Scaled()))
     local step = moth.capture(function(input) return net(input) end)
     for _ = 1, 3 do assert.are.equal(8, step(x):sum():item()) end
@@ -328,13 +327,13 @@ describe("a field of a module that ran in a captured step", function()
     for _ = 1, 2 do assert.are.equal(2, step(x):sum():item()) end
     drop.p = 1
     for _ = 1, 2 do assert.are.equal(0, step(x):sum():item()) end
-    drop.p = 0 -- an earlier recording fits again
+    drop.p = 0 -- an earlier recording is valid again
     local text = tostring(step)
     for _ = 1, 2 do assert.are.equal(2, step(x):sum():item()) end
     assert.are.equal(text, tostring(step))
   end)
 
-  it("is looked at too where another method than forward read it", function()
+  it("is also watched if another method than forward reads it", function()
     local Net = nn.class("Net", nn.Module)
     function Net:init() self.body, self.temperature = nn.Sequential(Scaled()), 1 end
     function Net:encode(input) return self.body[1](input) / self.temperature end
@@ -351,7 +350,7 @@ describe("a field of a module that ran in a captured step", function()
     assert.are.equal(text, tostring(step))
   end)
 
-  it("that the step changes itself, as a counter, is its own affair", function()
+  it("is not watched if the step itself changes it, as a counter", function()
     local net = Scaled()
     local step = moth.capture(function(input) return net(input) end)
     for _ = 1, 5 do step(x) end

@@ -1,6 +1,6 @@
--- Products and convolutions of bf16 by tiles as registers (AMX), on any processor with AVX-512:
--- where there are none, core/kernel/gemm/amx_emulated.c computes what their instructions would. It
--- is in build/emulated/libmoth_amx.so, which MOTH_LIB names to whatever is to run so.
+-- bf16 products and convolutions with AMX tile registers, on any processor with AVX-512. Without
+-- AMX core/kernel/gemm/amx_emulated.c emulates its instructions. The emulation is in
+-- build/emulated/libmoth_amx.so, which these specs load with MOTH_LIB.
 
 local lib = require "moth.binding.lib"
 local process = require "spec.support.process"
@@ -14,7 +14,7 @@ if why then return pending(why) end
 
 local library = build .. "/emulated/libmoth_amx.so"
 
--- How often tiles were multiplied; where those of the processor are, it is -1.
+-- The number of tile products; -1 if the processor itself has AMX.
 local COUNTED = [[
 local ffi, moth = require "ffi", require "moth"
 ffi.cdef "int64_t moth_emulated_tiles(void);"
@@ -38,13 +38,13 @@ ops.conv2d_weight(x, y, {3, 3}, {stride = 1})
 count "gradient of filters"
 ]]
 
-describe("where registers hold tiles", function()
+describe("with AMX tile registers", function()
   lazy_setup(function()
     local said = process.shell(("cmake --build '%s' --target moth_amx_emulated"):format(build))
     assert(said:match "rc=0%s*$", said)
   end)
 
-  it("their instructions do what the manual says", function()
+  it("instructions compute what the manual says", function()
     local program = os.tmpname()
     local said = process.shell(("cd '%s' && cc -std=gnu11 -D_GNU_SOURCE -O2 -Icore -o %s "
       .. "spec/host/tiles.c core/kernel/level.c -lm && %s"):format(root, program, program))
@@ -52,7 +52,7 @@ describe("where registers hold tiles", function()
     assert.equal("as the manual says\nrc=0\n", said)
   end)
 
-  it("products and convolutions of bf16 keep their claims", function()
+  it("specs of bf16 products and convolutions pass", function()
     local said = process.shell(("cd '%s' && MOTH_LIB='%s' '%s/moth' test --filter='in bf16' "
       .. "--filter='half types' --filter-out='every level' spec/ops/conv_spec.lua "
       .. "spec/ops/gemm_spec.lua")
@@ -60,7 +60,7 @@ describe("where registers hold tiles", function()
     assert.matches("[1-9] passed, 0 failed.*rc=0%s*$", said)
   end)
 
-  it("they are what multiplies there", function()
+  it("bf16 products use the tiles", function()
     local said = process.shell(("MOTH_LIB='%s' '%s/moth' -e '%s'"):format(library, build, COUNTED))
     local wanted = "before\tfalse\nmatmul\ttrue\nconv2d\ttrue\n"
       .. "gradient of images\ttrue\ngradient of filters\ttrue\nrc=0\n"

@@ -1,4 +1,4 @@
--- A context belongs to a Lua state: loaded twice it is the same, in two states there are two.
+-- A context belongs to a Lua state: a state that loads Moth twice has one, two states have two.
 
 local moth = require "moth"
 local lib = require "moth.binding.lib"
@@ -26,7 +26,7 @@ describe("requiring moth again", function()
     assert.is_true(again.is_tensor(x))
   end)
 
-  it("is told to hosts, who stop one of several by it", function()
+  it("has a number for hosts, which stop one of several contexts by it", function()
     local ffi = require "ffi"
     lib.C.moth_cancel(ffi.cast("moth_ctx *", moth.context()), 1)
     local ok, message = pcall(moth.ones, 3)
@@ -36,7 +36,7 @@ describe("requiring moth again", function()
     assert.same({ 1 }, moth.ones(1):tolist())
   end)
 
-  it("needs nothing of a host that takes loadstring away from its scripts", function()
+  it("works in a host that removes loadstring from its scripts", function()
     local text = child [[
       local moth = require "moth"
       local nn, F = moth.nn, moth.nn.functional
@@ -49,7 +49,7 @@ describe("requiring moth again", function()
     assert.matches("3%s+3", text)
   end)
 
-  it("makes no globals", function()
+  it("defines no globals", function()
     local text = child [[
       local before = {}
       for name in pairs(_G) do before[name] = true end
@@ -64,7 +64,7 @@ describe("requiring moth again", function()
     assert.equal("done\nrc=0\n", text)
   end)
 
-  it("with a second ffi module is refused in words", function()
+  it("with a second ffi module raises an error with the reason", function()
     local text = child [[
       local moth = require "moth"
       local registry = debug.getregistry()
@@ -79,7 +79,7 @@ describe("requiring moth again", function()
 end)
 
 describe("the end of a state", function()
-  it("is clean with graphs, hooks, scopes and tasks open", function()
+  it("works with open graphs, hooks, scopes and backward passes", function()
     local text = child [[
       local moth = require "moth"
       local w = moth.ones(4):requires_grad_()
@@ -98,7 +98,7 @@ describe("the end of a state", function()
     assert.equal("end\nrc=0\n", text)
   end)
 
-  it("is clean when finalizers still use tensors", function()
+  it("works if finalizers still use tensors", function()
     local text = child [[
       local moth = require "moth"
       for i = 1, 5 do
@@ -132,7 +132,7 @@ describe("the end of a state", function()
     assert.equal("end\nall\nrc=0\n", text)
   end)
 
-  it("is clean after os.exit inside a hook", function()
+  it("works after os.exit inside a hook", function()
     local text = child [[
       local moth = require "moth"
       local w = moth.ones(4):requires_grad_()
@@ -144,18 +144,18 @@ describe("the end of a state", function()
 end)
 
 describe("two states in one process", function()
-  it("have a context each, and refuse each other's handles", function()
+  it("have separate contexts, and each raises for the other's handles", function()
     local text = process.host "states"
     assert.equal("0 failures\nrc=0\n", text)
   end)
 
-  it("pass tensors while the process forks, whose children can do so too", function()
+  it("pass tensors while the process forks; the children can do so too", function()
     assert.equal("0 children failed\nrc=0\n", process.host "forks")
   end)
 end)
 
 describe("a handle made by hand", function()
-  it("of numbers that are nobody's is refused in all places", function()
+  it("raises in all functions if its numbers belong to no tensor", function()
     local h = lib.Handle()
     for _, numbers in ipairs{ { 0, 0 }, { 1, 0 }, { 2, 0 }, { 4294967295, 1 }, { 70000, 0 } } do
       h._slot, h._gen = numbers[1], numbers[2]
@@ -163,7 +163,7 @@ describe("a handle made by hand", function()
       assert.has_error_like(function() return (h.dtype) end, "released")
       assert.has_error_like(function() h:zero_() end, "released")
       assert.has_error_like(function() h:free() end, "released")
-      if numbers[1] ~= 0 then -- {0, 0} stands for no tensor
+      if numbers[1] ~= 0 then -- {0, 0} means no tensor
         assert.has_error_like(function()
           local x = moth.ones(1)
           x.grad = h
@@ -173,11 +173,11 @@ describe("a handle made by hand", function()
   end)
 end)
 
-describe("a dtype, a shape or an offset that there is none of", function()
+describe("an invalid dtype, shape or offset", function()
   local C, ctx = lib.C, lib.ctx
   local E_DTYPE = C.moth_default_dtype(ctx, 38)
 
-  it("is refused wherever a host gives it", function()
+  it("raises in each function of the host's interface", function()
     local before = C.moth_default_dtype(ctx, -1)
     assert.is_true(E_DTYPE < 0)
     assert.are.equal(E_DTYPE, C.moth_autocast(ctx, 38))
@@ -195,7 +195,7 @@ describe("a dtype, a shape or an offset that there is none of", function()
 end)
 
 describe("a tensor without elements", function()
-  it("costs nothing, however many rows of none it has", function()
+  it("needs no memory, for any number of empty rows", function()
     local x = moth.zeros(2 ^ 52, 0)
     for _, name in ipairs {"cumsum", "cumprod", "cummin", "cummax"} do
       assert.are.equal(0, (x[name](x, 2)):numel())

@@ -1,6 +1,6 @@
--- Memory that ends in the middle of a gradient: every op's examples, forward, backward and the
--- gradient of the gradient, with one allocation after the other failing. What leaks is
--- memory_spec's; here each must end in an error, and the same call later in the same values.
+-- Out of memory during a gradient: the examples of every op, forward, backward and the second
+-- derivative, with each allocation failing in turn. Each failure must be an error, and the same
+-- call must later have the same values. memory_spec checks for leaks.
 
 local moth = require "moth"
 local lib = require "moth.binding.lib"
@@ -30,7 +30,7 @@ local function slopes(loss, inputs, create_graph)
   return {moth.autograd.grad({loss}, inputs, {create_graph = create_graph, allow_unused = true})}
 end
 
--- An example's call with its float tensors as leaves: a function that computes gradients twice.
+-- An example's call with its float tensors as leaves: a function that computes second derivatives.
 local function twice(op, example)
   local arguments, leaves = example.arguments(), {}
   local order = registry.tensors(arguments)
@@ -56,14 +56,14 @@ local function fails(f, k)
   return not ok
 end
 
-describe("memory that ends in a gradient", function()
+describe("out of memory in a gradient", function()
   local collect = lib.collect
   before_each(function() lib.collect = function() return false end end) -- no second try
   after_each(function() lib.collect = collect end)
 
   for _, op in ipairs(registry.ops()) do
     if op.grad and not op.derived and not op.mutates then
-      it("is an error of " .. op.name, function()
+      it("raises an error of " .. op.name, function()
         for _, example in ipairs(op.examples) do
           local f = twice(op, example)
           f()

@@ -1,8 +1,8 @@
--- Random programs of all ops, run in several ways that must give the same: replayed, by several
--- threads, in a scope, from other layouts, on a GPU; and their gradients against differences.
+-- Random programs of all ops, run in several ways that must agree: replayed, on several threads, in
+-- a scope, with other layouts, on a GPU; and their gradients, compared with finite differences.
 --
--- `MOTH_FUZZ=5000 ./moth test spec/core/fuzz_spec.lua` draws so many programs a claim instead of a
--- few; a failure says the seed to be given as MOTH_FUZZ_SEED, where they start.
+-- `MOTH_FUZZ=5000 ./moth test spec/core/fuzz_spec.lua` runs 5000 programs a claim instead of a few.
+-- A failure prints the seed; MOTH_FUZZ_SEED starts at that seed.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -18,11 +18,11 @@ local function each(count, check, smooth)
 end
 
 describe("random programs", function()
-  it("give the same bits again, by four threads and in a scope", function()
+  it("compute the same bits on four threads and in a scope", function()
     local said = process.lua(([[
       local ffi, root, first, count = require "ffi", %q, %d, %d
       ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
-      ffi.C.setenv("MOTH_SPLIT", "1", 1) -- small work is shared too; read when Moth is loaded
+      ffi.C.setenv("MOTH_SPLIT", "1", 1) -- small ops are split too; read when Moth is loaded
       package.path = root .. "?.lua;" .. package.path
       local fuzz = require "spec.support.fuzz"
       fuzz.each(first, count, fuzz.again_differs)
@@ -30,7 +30,7 @@ describe("random programs", function()
     assert(said:match "^rc=0%s*$", said)
   end)
 
-  it("give the same bits when captured, of other numbers too", function()
+  it("compute the same bits when captured, also with other numbers", function()
     each(300, function(program)
       local sets = {program.inputs, fuzz.turned(program.inputs)}
       local step = moth.capture(function(...) return unpack(fuzz.run(program, {...})) end)
@@ -51,14 +51,14 @@ describe("random programs", function()
 end)
 
 describe("the gradient of a random program", function()
-  it("is the slope of what it gives", function()
+  it("is the derivative of its result", function()
     each(300, function(program)
       return fuzz.outcome(program, program.inputs) and fuzz.slope_differs(program)
     end, true)
   end)
 end)
 
--- ---- steps alone ----
+-- ---- single steps ----
 
 local LAYOUTS = {
   transposed = function(x)
@@ -85,7 +85,7 @@ local function each_step(program, name, turn)
 end
 
 describe("a step of a random program", function()
-  it("does not care how its inputs lie in memory", function()
+  it("does not depend on the memory layout of its inputs", function()
     each(200, function(program)
       for name, turn in pairs(LAYOUTS) do
         local trouble = each_step(program, name, turn)
@@ -94,7 +94,7 @@ describe("a step of a random program", function()
     end)
   end)
 
-  it("gives on a GPU what it gives on the CPU", function()
+  it("has the same results on a GPU and on the CPU", function()
     if not cuda.here then
       pending(cuda.why)
       return

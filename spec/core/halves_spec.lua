@@ -1,4 +1,4 @@
--- Half types: what reductions make of them, beside the same numbers as floats.
+-- Half types: reductions, compared with the same numbers as floats; arithmetic with numbers.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -31,7 +31,7 @@ local function each(f)
 end
 
 describe("reductions of half types", function()
-  it("are those of the same numbers as floats, however they lie", function()
+  it("equal those of the same numbers as floats, in any layout", function()
     each(function(x, dtype)
       for _, dim in ipairs(DIMS) do
         local wanted = reductions(x:float(), dim)
@@ -55,7 +55,7 @@ describe("reductions of half types", function()
   end)
 end)
 
--- x, a number, and what PyTorch makes of them.
+-- x, a number, and PyTorch's results.
 local X = { 0, 0.5, -1, 0.0078125, 192, -640 }
 local INF, NAN = math.huge, 0 / 0
 local WITH_NUMBERS = {
@@ -95,7 +95,7 @@ local WITH_NUMBERS = {
     slope = 1.0078125, share = 0.99609375 },
 }
 
--- Of x and the number s; the results are of x's type, but for lt.
+-- Functions of x and the number s; the results have x's dtype, except for lt.
 local CALLS = {
   mul = function(x, s) return x * s, s * x, x:clone():mul_(s), moth.mul(s, x) end,
   div = function(x, s) return x / s, x:clone():div_(s) end,
@@ -120,27 +120,27 @@ local function golden(row, f)
   end
 end
 
-describe("a number beside half types", function()
-  it("gives what it gives in PyTorch", function()
+describe("a number with half types", function()
+  it("has PyTorch's results", function()
     for _, row in ipairs(WITH_NUMBERS) do
       golden(row, function(x) return x end)
       golden(row, function(x) return (x:repeat_interleave(2)[{ { 1, -1, 2 } }]) end)
     end
   end)
 
-  it("gives that on a GPU too", function()
+  it("has them on a GPU too", function()
     if not cuda.here then pending(cuda.why) end
     for _, row in ipairs(WITH_NUMBERS) do
       golden(row, function(x) return (x:to("cuda")) end)
       golden(row, function(x) return (x:repeat_interleave(2):to("cuda")[{ { 1, -1, 2 } }]) end)
-      local number = moth.tensor(row[2], { dtype = moth.float64 }) -- there it is rounded first
+      local number = moth.tensor(row[2], { dtype = moth.float64 }) -- a GPU rounds it first
       local there = moth.tensor(X):to(moth[row[1]]):to("cuda") * number:to("cuda")
       local rounded = moth.tensor(X):to(moth[row[1]]) * number:to(moth[row[1]])
       assert.is_true(moth.allclose(there:cpu(), rounded, 0, 0, true))
     end
   end)
 
-  it("also where either is a tensor of one element", function()
+  it("has them also if either is a tensor of one element", function()
     for _, row in ipairs(WITH_NUMBERS) do
       for i = 1, #X do
         local one, wanted = moth.tensor(X[i]):to(moth[row[1]]), row.mul[i]
@@ -175,21 +175,21 @@ describe("a number beside half types", function()
     assert.equal(-448.5, factor.grad:item())
   end)
 
-  it("divides, and is a power, of any size", function()
+  it("divides, and is a power, for any magnitude", function()
     local x = moth.tensor { 1.5, -2, 0.5 }:half()
     assert.same({ 46656, -35008, INF }, (70000 / x):tolist())
     assert.same({ INF, -INF, 0 }, (x ^ 70001):tolist())
     assert.same({ INF, 0, 264.5 }, (70000 ^ x):tolist())
   end)
 
-  it("is infinite where float32 does not hold it either", function()
+  it("is infinite if float32 cannot hold it", function()
     local x = moth.tensor { 1, 2 }
     assert.same({ INF, INF }, (x * 1e39):tolist())
     assert.same({ -INF, -INF }, (x - 1e39):tolist())
     assert.same({ true, true }, x:lt(1e39):tolist())
   end)
 
-  it("is refused where integers do not hold it", function()
+  it("raises if an integer dtype cannot hold it", function()
     local x = moth.tensor { 1, 2 }:to(moth.uint8)
     assert.has_error_like(function() return x * 300 end, "300 does not fit u8")
   end)

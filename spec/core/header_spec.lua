@@ -1,5 +1,5 @@
--- The two C headers: moth.h for hosts, which a C programmer reads from top to bottom, and
--- moth_lua.h for the Lua files; what they declare, and the version that the Lua files check.
+-- The two C headers: moth.h for hosts, and moth_lua.h for the Lua files; their declarations, and
+-- the version that the Lua files check.
 
 local ffi = require "ffi"
 local lib = require "moth.binding.lib"
@@ -19,8 +19,8 @@ end
 local HOST, LUA = read "core/moth.h", read "core/moth_lua.h"
 local GUIDE = read "docs/guide/embedding.md"
 
--- The functions that a header declares, in order, and for each whether it has a comment: above it,
--- or on its lines.
+-- The functions that a header declares, in order; for each, true if it has a comment above it or on
+-- its lines.
 local function functions(text)
   local names, commented, above = {}, {}, false
   local open
@@ -37,7 +37,7 @@ local function functions(text)
   return names, commented
 end
 
--- What ffi.cdef reads of a header, without white space.
+-- The text of a header that ffi.cdef reads, without white space.
 local function declarations(text)
   text = text:match "/%* %-%-%-%- cdef begins %-%-%-%- %*/(.*)/%* %-%-%-%- cdef ends"
   text = text:gsub("/%* %-%-%-%- cdef continues: (%a+) %-%-%-%- %*/", "@%1")
@@ -88,7 +88,7 @@ describe("both headers", function()
     assert.equal((declarations(HOST) .. declarations(LUA)):gsub("%s+", " "), text)
   end)
 
-  it("declare what the library exports, and no function twice", function()
+  it("declare the library's exports, and no function twice", function()
     local seen = {moth_lua_next = true} -- a function for package.loadlib
     for _, text in ipairs {HOST, LUA} do
       for _, name in ipairs((functions(text))) do
@@ -106,7 +106,7 @@ describe("both headers", function()
 end)
 
 describe("the Lua files", function()
-  it("refuse a library of another version", function()
+  it("raise for a library of another version", function()
     local other = os.tmpname()
     local source = "unsigned moth_lua_abi_version(void) { return 7777; }"
     for _, case in ipairs {{source, "ABI 7777, not"}, {"int moth;", "ABI unknown, not"}} do
@@ -119,7 +119,7 @@ describe("the Lua files", function()
     os.remove(other)
   end)
 
-  it("leave room in LuaJIT's table of C types, which doubles at 1,024", function()
+  it("leave free entries in LuaJIT's table of C types, which doubles at 1,024", function()
     local text = process.lua [[
       local moth = require "moth"
       local net = moth.nn.Sequential(moth.nn.Linear(2, 2), moth.nn.ReLU())
@@ -163,7 +163,7 @@ describe("moth_backward", function()
     return lib.adopt(h, 0):tolist()
   end
 
-  it("adds to the gradients of the leaves, or fills in those of the inputs", function()
+  it("adds to the gradients of the leaves, or returns the gradients of the inputs", function()
     local x = moth.tensor({2, 3}, {requires_grad = true})
     assert.equal(0, pass((x * x):sum(), {}, 0))
     assert.same({4, 6}, x.grad:tolist())
@@ -172,7 +172,7 @@ describe("moth_backward", function()
     assert.same({4, 6}, x.grad:tolist())
   end)
 
-  it("takes a gradient for a root that is no scalar", function()
+  it("accepts a gradient for a root that is no scalar", function()
     local x = moth.tensor({2, 3}, {requires_grad = true})
     local given = lib.handles(1)
     local dy = moth.tensor {1, 10}
@@ -181,7 +181,7 @@ describe("moth_backward", function()
     assert.same({4, 60}, taken(0))
   end)
 
-  it("fills in nothing for an unused input, and fails without ALLOW_UNUSED", function()
+  it("returns none for an unused input, and fails without ALLOW_UNUSED", function()
     local x = moth.tensor({2, 3}, {requires_grad = true})
     local other = moth.ones(1, {requires_grad = true})
     local y = (x * x):sum()
@@ -194,7 +194,7 @@ describe("moth_backward", function()
     assert.equal(0, out[1]._slot)
   end)
 
-  it("cannot run hooks of Lua", function()
+  it("raises for hooks of Lua", function()
     local x = moth.tensor({2, 3}, {requires_grad = true})
     local y = x * x
     y:register_hook(function(g) return g end)

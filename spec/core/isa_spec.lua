@@ -1,7 +1,7 @@
--- Loops are compiled for several levels of instructions, and MOTH_ISA names one: errors of
--- functions are bounded at each, an element has the same bits wherever it stands, random numbers
--- are the same bits at each and for any number of threads, f16 and places in a grid at each, and
--- elementwise results for any number of threads.
+-- Loops are compiled for several instruction levels, and MOTH_ISA selects one. At each level errors
+-- of functions are bounded, and an element has the same bits at any position. Random numbers, f16
+-- and grid positions have the same bits at each level. Random numbers and elementwise results have
+-- the same bits for any number of threads.
 
 local ffi = require "ffi"
 
@@ -10,7 +10,7 @@ local process = require "spec.support.process"
 pcall(ffi.cdef, "int setenv(const char *name, const char *value, int overwrite);")
 pcall(ffi.cdef, "int unsetenv(const char *name);")
 
--- One that the processor lacks becomes the best that it has.
+-- A level that the processor lacks is replaced by the best available one.
 local LEVELS = {"plain", "avx2", "avx512"}
 
 -- Errors in units in the last place of f32 (f64 results are the reference), between bounds of x.
@@ -52,7 +52,7 @@ for name, most in pairs {gelu = 1.5e-6, silu = 2.5e-6, mish = 3e-6, softplus = 1
   local off = (f(x):double() - f(x:double())):abs():max():item()
   if not (off <= most) then print(("%s is %g off"):format(name, off)) end
 end
--- lists are long enough to meet the vector loops; the first four values say enough
+-- lists are long enough for the vector loops; the first four values are enough
 local function special(name)
   local x, s = moth.tensor{1 / 0, -1 / 0, 0 / 0, -1 / math.huge}:tile(9), {name}
   local y = moth[name](x)
@@ -66,7 +66,7 @@ for _, name in ipairs {"exp", "log", "tanh", "sigmoid", "erf", "sin", "atan", "l
                        "sqrt", "asinh", "sinh", "cosh", "erfc", "relu", "erfinv", "lgamma"} do
   print(special(name))
 end
-local below = moth.rand(20000) * -30 -- an f32 beside a root is 1e-7 off it
+local below = moth.rand(20000) * -30 -- an f32 next to a root is 1e-7 off it
 local wrong = (below:lgamma():double() - below:double():lgamma()):abs()
 local most = below:double():lgamma():abs() * 1e-7 + 1e-8
 if not wrong:le(most):all():item() then print "lgamma below 0" end
@@ -93,8 +93,8 @@ lgamma inf inf nan inf
 rc=0
 ]]
 
--- The same of f64, against C's functions, which are within a unit of the truth. Angles beyond 1e6
--- are C's own. Elements that lie apart have the results of those that lie together.
+-- The same for f64, compared with C's functions, which are within a unit of the exact value. Angles
+-- beyond 1e6 use C's functions. Strided elements have the results of contiguous ones.
 local DOUBLES = [[
 local ffi = require "ffi"
 local moth = require "moth"
@@ -200,7 +200,7 @@ for _, name in ipairs {"gelu", "silu", "elu", "softplus", "logsigmoid"} do
 end
 ]]
 
--- Prints a number that depends on every bit of results, of sizes that are split among threads.
+-- Prints a checksum of every bit of results, for sizes that are split over threads.
 local BITS = [[
 local moth = require "moth"
 local F = require "moth.nn.functional"
@@ -231,7 +231,7 @@ x = x * x * x
 show("into f16", (x * x * x):half():double():nan_to_num()) -- subnormals and infinities too
 ]]
 
--- Prints what an element is by itself where it is something else among others.
+-- Prints elements whose value depends on their neighbours in the vector.
 local PLACES = [[
 local moth = require "moth"
 local F = moth.nn.functional
@@ -318,7 +318,7 @@ show("half", (x:half() * y:half()):float())
 show("copy", moth.randn(700, 500):t():contiguous())
 ]]
 
--- Images of f64 are summed up by one loop at every level: what may differ is where a place lies.
+-- One loop sums f64 images at every level: only the positions may differ.
 local GRIDS = [[
 local moth = require "moth"
 local F = require "moth.nn.functional"
@@ -361,7 +361,7 @@ local function lua(environment, code)
   return text
 end
 
-describe("at every level of instructions", function()
+describe("at every instruction level", function()
   for _, level in ipairs(LEVELS) do
     it("functions of f32 keep their errors and their special values: " .. level, function()
       assert.equal(SPECIALS, lua("MOTH_ISA=" .. level, ERRORS))
@@ -369,7 +369,7 @@ describe("at every level of instructions", function()
   end
 
   for _, level in ipairs(LEVELS) do
-    it("functions of f64 are a few units off at most: " .. level, function()
+    it("functions of f64 have errors of a few units at most: " .. level, function()
       assert.equal("rc=0\n", lua("MOTH_ISA=" .. level, DOUBLES))
       local specials = ERRORS:match "local function special.*":gsub("tile%(9%)", "double():%0")
       assert.equal(SPECIALS, lua("MOTH_ISA=" .. level, "local moth = require 'moth'\n" .. specials))
@@ -377,12 +377,12 @@ describe("at every level of instructions", function()
   end
 
   for _, level in ipairs(LEVELS) do
-    it("an element has the same bits wherever it stands: " .. level, function()
+    it("an element has the same bits at any position: " .. level, function()
       assert.equal("rc=0\n", lua("MOTH_ISA=" .. level, PLACES))
     end)
   end
 
-  it("and for any number of threads random numbers are the same bits", function()
+  it("random numbers have the same bits, for any number of threads", function()
     local want = lua("MOTH_ISA=plain MOTH_NUM_THREADS=1", RANDOM)
     assert.matches("rc=0", want)
     for _, level in ipairs(LEVELS) do
@@ -393,7 +393,7 @@ describe("at every level of instructions", function()
     end
   end)
 
-  it("f16 is widened and narrowed to the same bits", function()
+  it("f16 is converted from and to f32 with the same bits", function()
     local want = lua("MOTH_ISA=plain", HALVES)
     assert.matches("rc=0", want)
     for _, level in ipairs(LEVELS) do
@@ -401,7 +401,7 @@ describe("at every level of instructions", function()
     end
   end)
 
-  it("places in a grid are the same bits", function()
+  it("grid positions have the same bits", function()
     local want = lua("MOTH_ISA=plain", GRIDS)
     assert.matches("rc=0", want)
     for _, level in ipairs(LEVELS) do

@@ -1,4 +1,4 @@
--- Loops of ops are compiled, and give the same bits as interpreted.
+-- Loops of ops are compiled, and compute the same bits as interpreted.
 
 local moth = require "moth"
 local traces = require "spec.support.traces"
@@ -11,7 +11,7 @@ local positions = moth.tensor{ 1LL, 3LL }
 local row = moth.randn(4)
 local target = moth.tensor{ 1LL, 2LL, 3LL, 4LL }
 
--- The commonest ops, in the forms in which they are commonly written.
+-- The most common ops, in their most common forms.
 local ops = {
   ["x + y"] = function() return x + y end,
   ["x - 1"] = function() return x - 1 end,
@@ -76,7 +76,7 @@ if traces.possible then
     for _, name in ipairs(sorted(ops)) do
       it(name .. " is compiled", function()
         local op = ops[name]
-        op() -- writes its function
+        op() -- generates its function
         local result = traces.watch(function()
           for _ = 1, 200 do op() end
         end)
@@ -85,7 +85,7 @@ if traces.possible then
       end)
     end
 
-    it("ops is compiled still after they ran long in code that is not", function()
+    it("ops is still compiled after they ran long in code that is not compiled", function()
       for _, name in ipairs(sorted(ops)) do
         local op = ops[name]
         for _ = 1, 4000 do
@@ -113,7 +113,7 @@ if traces.possible then
       assert.is_true(result.made >= 1)
     end)
 
-    it("scopes is compiled but for the scope's own frame", function()
+    it("scopes is compiled, except the scope's own frame", function()
       local result = traces.watch(function()
         for _ = 1, 200 do
           moth.scope(function() return (x + y):sum():item() end)
@@ -122,7 +122,7 @@ if traces.possible then
       assert.is_true(result.made >= 1)
     end)
 
-    it("training steps makes traces, and stays off Moth's own toes", function()
+    it("training steps makes traces without aborts in Moth's code", function()
       local _, step = step_of(1)
       step()
       local result = traces.watch(function()
@@ -154,7 +154,7 @@ describe("compiled and interpreted code", function()
   end
 
   for _, name in ipairs(sorted(ops)) do
-    it("give the same bits for " .. name, function()
+    it("compute the same bits for " .. name, function()
       local a, b = both(function()
         moth.manual_seed(3)
         row:fill_(0.25)
@@ -190,7 +190,7 @@ describe("compiled and interpreted code", function()
     assert.matches("jit_spec.lua:%d+: bad argument 'other' to 'add' %(f32 %(3%)", b[150])
   end)
 
-  it("index in all forms alike", function()
+  it("index in all forms with the same results", function()
     local a, b = both(function()
       local list = {}
       for i = 1, 120 do
@@ -205,7 +205,7 @@ describe("compiled and interpreted code", function()
     assert.same(a, b)
   end)
 
-  it("keep a loop with garbage and finalizers right", function()
+  it("run a loop with garbage and finalizers correctly", function()
     local a, b = both(function()
       local sum = 0
       for i = 1, 3000 do
@@ -225,9 +225,9 @@ describe("compiled and interpreted code", function()
   end)
 end)
 
--- LuaJIT may put off reading a struct's field until past a call of C that writes it again.
-describe("a fact of a tensor", function()
-  it("stays what it was when the same is asked of another, in compiled loops", function()
+-- LuaJIT may delay the read of a struct's field until after a C call that writes it again.
+describe("a property of a tensor", function()
+  it("keeps its value when another tensor's property is read, in compiled loops", function()
     local vector, matrix, wrong = moth.zeros(3), moth.zeros(2, 3), 0
     local half, whole = moth.zeros(3, {dtype = moth.float16}), moth.zeros(3):long()
     for _ = 1, 300 do
@@ -244,18 +244,18 @@ end)
 describe("a traversal of a table", function()
   local broken = jit.version:find("beta3", 1, true)
 
-  it("is not compiled where LuaJIT may cut its pointers", function()
+  it("is not compiled if LuaJIT may truncate its pointers", function()
     if not broken then
       pending("this LuaJIT compiles traversals rightly: " .. jit.version)
       return
     end
     local function number(f) return require("jit.util").funcinfo(f).ffid end
-    assert.is_number(number(rawget)) -- of what LuaJIT knows how to compile
+    assert.is_number(number(rawget)) -- that LuaJIT can compile
     assert.is_nil(number(next))
     assert.equal(next, (pairs {}))
   end)
 
-  it("gives what it always gave", function()
+  it("has the same results as before", function()
     local seen, n = {}, 0
     for _ = 1, 200 do
       for key, value in pairs {5, 6, name = "x", [2.5] = true} do seen[key], n = value, n + 1 end

@@ -1,9 +1,9 @@
--- What a scope leaves alone, what its errors say, and what operators take.
+-- Tensors that a scope does not free, its error messages, and the operands of operators.
 
 local moth = require "moth"
 local nn, optim = moth.nn, moth.optim
 
-describe("an optimizer of the user's own", function()
+describe("an optimizer written in Lua", function()
   it("keeps its state when its steps run inside scopes", function()
     local Momentum = nn.class("Momentum", optim.Optimizer)
     function Momentum:update(group)
@@ -40,14 +40,14 @@ describe("a tensor that its scope released", function()
     ["assigned to a module"] = function() nn.Module().field = stale end,
     ["added"] = function() return stale + 1 end,
   } do
-    it("names the scope's line when it is " .. name, function()
+    it("names the scope's line if it is " .. name, function()
       assert.has_error_like(use, "released.*keeps_spec%.lua:%d+")
     end)
   end
 end)
 
 describe("the end of a scope", function()
-  it("drops what Lua held for the nodes that went with it", function()
+  it("frees Lua's values for the nodes that it frees", function()
     local nodes = moth.autograd.nodes
     local function held()
       local n = 0
@@ -64,7 +64,7 @@ describe("the end of a scope", function()
 end)
 
 describe("Sequential", function()
-  it("takes its modules in a row, as a list, and as the list of an argument list", function()
+  it("accepts its modules as arguments, as a list, and as a list within the arguments", function()
     local a, b = nn.ReLU(), nn.Tanh()
     for _, net in ipairs{nn.Sequential(a, b), nn.Sequential{a, b}, nn.Sequential{{a, b}}} do
       assert.equal(2, #net)
@@ -74,7 +74,7 @@ describe("Sequential", function()
 end)
 
 describe("an operator", function()
-  it("refuses a table, which would be taken for a list of arguments", function()
+  it("raises for a table, which could be a list of arguments", function()
     local x = moth.ones(2)
     for _, use in ipairs{
       function() return x + {3} end, function() return x - {3} end,

@@ -1,5 +1,5 @@
--- What lies in Lua's heap: each collection walks over all of it, so that what a script does not
--- use, or not any more, is not there.
+-- Lua's heap: each garbage collection marks all of it, so code that a script does not use, or no
+-- longer uses, must not be loaded.
 
 local ffi = require "ffi"
 
@@ -11,8 +11,8 @@ local process = require "spec.support.process"
 
 local F, nn = moth.nn.functional, moth.nn
 
--- What code leaves in the heap of a process of its own, in KB above a bare LuaJIT's with its FFI.
--- Its table of strings doubles at 4096, by 32 KB: here it has before.
+-- The heap that code leaves in a separate process, in KB above a plain LuaJIT with its FFI. The
+-- string table doubles at 4096 entries, by 32 KB; here it has doubled before.
 local function kilobytes(code)
   local text = process.lua([[
     jit.off()
@@ -31,7 +31,7 @@ local function kilobytes(code)
   return assert(tonumber(text:match "^[%d.]+"), text)
 end
 
--- Lets go what was not wanted for a while.
+-- Unloads the modules that were not used for a while.
 local function forget()
   for _ = 1, 40 do lib.collect() end
 end
@@ -55,7 +55,7 @@ describe("Lua's heap", function()
     assert.is_true(found < 640, found .. " KB")
   end)
 
-  it("gets no C types where the operating system is asked again", function()
+  it("adds no C types for repeated calls of the operating system", function()
     local cdef, declared = ffi.cdef, 0
     local function ask() return machine.process(), machine.is_terminal(0), machine.entries "nn" end
     ask()
@@ -70,8 +70,8 @@ describe("Lua's heap", function()
   end)
 end)
 
-describe("what a tensor can do", function()
-  it("is found in the file that is said to have it", function()
+describe("each method of tensors", function()
+  it("is in the file that the list names", function()
     local listed = {}
     local tensor = require "moth.tensor"
     for i = 1, #tensor.parts, 2 do
@@ -90,10 +90,10 @@ describe("what a tensor can do", function()
   end)
 end)
 
-describe("a call, after what wrote its function was let go,", function()
+describe("a call, after the generator of its function was unloaded,", function()
   local x = moth.randn(2, 3, 8, 8)
 
-  it("takes names, lists and positions as before", function()
+  it("accepts names, lists and positions as before", function()
     local y, rows = F.max_pool2d{x, kernel_size = 2}, moth.randn(5, 2)
     local picked = rows:index_select(1, {1, 3})
     forget()
@@ -104,7 +104,7 @@ describe("a call, after what wrote its function was let go,", function()
     assert.same({2, 4}, {unpack(nn.Linear{3, 4}(moth.ones(2, 3)).shape)})
   end)
 
-  it("refuses in the same words", function()
+  it("raises errors with the same texts", function()
     local function mistakes()
       intact.refuses(function() return (F.max_pool2d{x, kernel_sise = 2}) end,
         "'max_pool2d' has no argument 'kernel_sise'; did you mean 'kernel_size'?")
@@ -119,7 +119,7 @@ describe("a call, after what wrote its function was let go,", function()
     mistakes()
   end)
 
-  it("says to help what it takes", function()
+  it("has its arguments in help", function()
     local help = require "moth.help"
     local of_op, of_class = help.text(F.max_pool2d), help.text(nn.Linear)
     forget()
@@ -127,7 +127,7 @@ describe("a call, after what wrote its function was let go,", function()
     assert.equal(of_class, help.text(nn.Linear))
   end)
 
-  it("needs nothing of the path by which Moth was found", function()
+  it("does not need the path by which Moth was found", function()
     local text = process.lua [[
       local moth = require "moth"
       local x = moth.ones(2)
@@ -137,7 +137,7 @@ describe("a call, after what wrote its function was let go,", function()
     assert.matches("^4%s+%(3%)", text)
   end)
 
-  it("goes on where the program leaves the folder that a relative path began in", function()
+  it("works after the program leaves the folder of a relative path", function()
     local text = process.lua [[
       local ffi = require "ffi"
       ffi.cdef "int chdir(const char *)"

@@ -1,4 +1,4 @@
--- Memory: what a loop of temporaries takes, limits, failing allocations, what leaks() finds.
+-- Memory: peaks of loops with temporaries, limits, failing allocations, leaks().
 
 local moth = require "moth"
 local intact = require "spec.support.intact"
@@ -11,7 +11,7 @@ local refuses = intact.refuses
 local TEMPORARY, MIB = 80 * 1024, 1024 * 1024
 local FLOATS = TEMPORARY / 4
 
--- How much garbage may remain where collections are expensive.
+-- The garbage that may remain if collections are expensive.
 local function most(live)
   return math.max(16 * MIB, live or 0, 4.5 * 1024 * collectgarbage "count")
 end
@@ -26,8 +26,8 @@ describe("a loop of ten thousand temporaries of 80 KB", function()
     return moth.memory().peak_bytes - before
   end
 
-  it("takes at most 1.3 x what reference counting takes, more with a large Lua heap", function()
-    -- counting references: a and one result, or two while the old one is still named
+  it("needs at most 1.3 x the peak of reference counting, more with a large Lua heap", function()
+    -- reference counting: a and one result, or two while the old one is still referenced
     local peak = loop(function(a)
       local b = a * 2
       return b
@@ -35,7 +35,7 @@ describe("a loop of ten thousand temporaries of 80 KB", function()
     assert.is_true(peak <= 1.3 * 3 * TEMPORARY + most(), ("%.1f MiB"):format(peak / MIB))
   end)
 
-  it("so also beside many Lua tables, and in chains of ops", function()
+  it("does so also with many Lua tables, and in chains of ops", function()
     local heap = {}
     for i = 1, 100000 do heap[i] = { i } end
     local peak = loop(function(a) return (a * 2 + a):relu():mul(a) end)
@@ -43,7 +43,7 @@ describe("a loop of ten thousand temporaries of 80 KB", function()
     assert.equal(100000, #heap)
   end)
 
-  it("takes no more than reference counting in a scope", function()
+  it("needs no more than reference counting in a scope", function()
     local peak = loop(function(a)
       moth.scope(function()
         local b = a * 2
@@ -53,7 +53,7 @@ describe("a loop of ten thousand temporaries of 80 KB", function()
     assert.is_true(peak <= 2 * TEMPORARY + 64, ("%d bytes"):format(peak)) -- 64: the 2
   end)
 
-  it("recorded, is as prompt", function()
+  it("does so with recorded ops, too", function()
     local w = moth.ones(FLOATS):requires_grad_()
     moth.collect()
     moth.reset_peak_memory()
@@ -66,7 +66,7 @@ describe("a loop of ten thousand temporaries of 80 KB", function()
     assert.is_true(peak <= 1.3 * 4 * TEMPORARY + most(), ("%.1f MiB"):format(peak / MIB))
   end)
 
-  it("never takes more than what is live again, where collections are dear", function()
+  it("never needs more than its recent peak, if collections are expensive", function()
     local live = moth.ones(10 * MIB) -- 40 MiB
     local peak = loop(function(a) return a * 2 end)
     assert.is_true(peak <= most(40 * MIB) + 4 * MIB, ("%.1f MiB"):format(peak / MIB))
@@ -77,7 +77,7 @@ end)
 describe("cdist", function()
   local function whole(a, b, p) return ((a:unsqueeze(-2) - b:unsqueeze(-3)):norm(p, -1)) end
 
-  it("holds a part of the differences at a time, if no gradient wants them", function()
+  it("computes a part of the differences at a time if no gradient needs them", function()
     moth.manual_seed(1)
     local a, b = moth.randn(2, 700, 30), moth.randn(600, 30)
     for _, p in ipairs { 0, 1, 2.5, math.huge } do
@@ -95,7 +95,7 @@ describe("cdist", function()
 end)
 
 describe("many small tensors", function()
-  it("are collected although their bytes are few", function()
+  it("are collected although they have few bytes", function()
     moth.collect()
     local before = moth.memory()
     for _ = 1, 300000 do moth.ones(1) end
@@ -104,7 +104,7 @@ describe("many small tensors", function()
       tostring(after.live_handles))
   end)
 
-  it("are swept after Lua's own collections too", function()
+  it("are also swept after Lua's own collections", function()
     moth.collect()
     local before = moth.memory().live_handles
     for _ = 1, 1000 do moth.ones(1) end
@@ -125,7 +125,7 @@ describe("a collection", function()
     return before - moth.memory().live_handles >= 99
   end
 
-  it("gives back what is garbage, however far Lua's own one is", function()
+  it("frees garbage, at any state of Lua's own collection", function()
     local held = {}
     for i = 1, 3000 do held[i] = { i } end
     for _ = 1, 60 do
@@ -137,7 +137,7 @@ describe("a collection", function()
     assert.equal(3000, #held)
   end)
 
-  it("does so where the host has made the collector's steps small", function()
+  it("does so if the host has made the collector's steps small", function()
     local mul = collectgarbage("setstepmul", 1)
     local all = gives_back()
     collectgarbage("setstepmul", mul)
@@ -146,10 +146,10 @@ describe("a collection", function()
 end)
 
 describe("the host's collector setting", function()
-  it("is as it was after a collection of Moth's", function()
+  it("is the same after a collection by Moth", function()
     collectgarbage "stop"
     local before = moth.memory().collections
-    for _ = 1, 1000 do -- how soon one is due depends on what else Lua holds
+    for _ = 1, 1000 do -- the time of the next collection depends on the rest of Lua's heap
       for _ = 1, 1000 do moth.ones(FLOATS) end
       if moth.memory().collections > before then break end
     end
@@ -165,7 +165,7 @@ describe("the host's collector setting", function()
     assert.is_true(collectgarbage "isrunning")
   end)
 
-  it("is kept also when a finalizer runs ops", function()
+  it("is also kept if a finalizer runs ops", function()
     local ran = 0
     for _ = 1, 20 do
       local proxy = newproxy(true)
@@ -184,7 +184,7 @@ end)
 describe("a memory limit", function()
   after_each(function() moth.set_memory_limit(0) end)
 
-  it("refuses what goes beyond it, and the state goes on", function()
+  it("raises for larger allocations, and the context stays usable", function()
     moth.collect()
     moth.set_memory_limit(moth.memory().live_bytes + 10 * MIB)
     local x = moth.ones(MIB)
@@ -196,7 +196,7 @@ describe("a memory limit", function()
     assert.equal(4 * MIB, moth.ones(4 * MIB):numel())
   end)
 
-  it("collects garbage before it refuses", function()
+  it("collects garbage before it raises", function()
     moth.collect()
     moth.set_memory_limit(moth.memory().live_bytes + 8 * MIB)
     local sum = 0
@@ -212,17 +212,17 @@ end)
 
 local function nothing_to_collect() return false end
 
--- Runs f with the k-th allocation failing, for k = 1, 2, ... until it succeeds. A failed one is
--- tried again after a collection, which must not hide it here.
--- What is held beyond what was; garbage from before may go meanwhile.
+-- Runs f with the k-th allocation failing, for k = 1, 2, ... until f succeeds. The core does not
+-- try a failed allocation again here. Returns the memory held beyond the memory before; older
+-- garbage may be freed meanwhile.
 local function lost(held)
   for name, count in pairs(intact.counts()) do
     if held[name] < count then return ("%s: %d, not %d"):format(name, count, held[name]) end
   end
 end
 
--- Counting takes a whole collection, so it is done once, at the end; and after each failure only
--- where that has shown a leak, to say which.
+-- A count needs a full collection, so there is one at the end. If it shows a leak, each failure is
+-- counted, to find the allocation.
 local function each_failure(f, watched)
   local expected = f()
   local held = intact.counts()
@@ -316,7 +316,7 @@ describe("an allocation that fails", function()
   for name in pairs(cases) do names[#names + 1] = name end
   table.sort(names)
   for _, name in ipairs(names) do
-    it("at any place of " .. name .. " raises, leaks nothing and spoils nothing", function()
+    it("at any allocation of " .. name .. " raises, leaks nothing and spoils nothing", function()
       local failures = each_failure(function()
         w.grad = nil
         local value = cases[name]()
@@ -326,7 +326,7 @@ describe("an allocation that fails", function()
     end)
   end
 
-  it("at any place of a training step leaves the net able to go on", function()
+  it("at any allocation of a training step leaves the net usable", function()
     local net = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3))
     local opt = optim.SGD(net:parameters(), { lr = 0.01, momentum = 0.9 })
     local target = { 1, 2, 3, 1, 2, 3 }
@@ -338,7 +338,7 @@ describe("an allocation that fails", function()
       return loss:numel()
     end
     for _ = 1, 2 do step() end
-    each_failure(function() -- without the gradients, of which there may be fewer after a failure
+    each_failure(function() -- without the gradients, which may be fewer after a failure
       local ok, result = pcall(step)
       for _, p in ipairs(net:parameters()) do p.grad = nil end
       if not ok then error(result, 0) end
@@ -351,7 +351,7 @@ describe("an allocation that fails", function()
 end)
 
 describe("moth.leaks", function()
-  it("lists what lives, the largest first", function()
+  it("lists live tensors, the largest first", function()
     local x = moth.ones(1000):requires_grad_()
     local y = x * 2
     local report = moth.leaks()
@@ -369,7 +369,7 @@ describe("moth.leaks", function()
     assert.matches("tensors with a handle", tostring(report))
   end)
 
-  it("shows the cycle of a hook that captures its own output", function()
+  it("shows the cycle of a hook that refers to its own output", function()
     local before = intact.counts()
     local function cycle()
       local x = moth.ones(12345):requires_grad_()
@@ -407,7 +407,7 @@ describe("moth.memory", function()
     assert.at_most(before, intact.counts())
   end)
 
-  it("keeps free blocks (without AddressSanitizer), until told to give them back", function()
+  it("keeps free blocks (without AddressSanitizer) until empty_cache", function()
     local x = moth.ones(1000000)
     x:free()
     local kept = moth.memory().cached_bytes
@@ -418,12 +418,12 @@ describe("moth.memory", function()
 end)
 
 describe("moth.empty_cache", function()
-  it("gives back what Lua has collected, before anything else is asked for", function()
+  it("also frees the memory of tensors that Lua has collected", function()
     moth.collect()
     moth.empty_cache()
     local before = moth.memory().live_bytes
     for _ = 1, 4 do moth.zeros(FLOATS) end
-    collectgarbage "stop" -- no sweep beside the one that is asked for
+    collectgarbage "stop" -- no other sweep
     collectgarbage()
     collectgarbage()
     collectgarbage "stop"

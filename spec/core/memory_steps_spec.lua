@@ -1,4 +1,5 @@
--- Memory of training steps: what goes without a collection, and when one is made.
+-- Memory of training steps: tensors that are freed without a collection, and the time of
+-- collections.
 
 local moth = require "moth"
 local lib = require "moth.binding.lib"
@@ -9,7 +10,7 @@ local C, ctx = lib.C, lib.ctx
 local ROWS, WIDTH = 64, 1024
 local BYTES = ROWS * WIDTH * 4
 
--- Bytes that f() needs at most beyond those live before, its garbage included: none is collected.
+-- The peak of f() beyond the live bytes before, with its garbage: there is no collection.
 local function peak_of(f)
   moth.collect()
   local collect, before = lib.collect, moth.memory().live_bytes
@@ -36,12 +37,12 @@ local function left_by(f)
   return moth.memory().live_handles - before, results
 end
 
-describe("what a function made of ops hands from op to op", function()
+describe("a composite function", function()
   local a, b = moth.randn(40, 8), moth.randn(40, 8)
   local sign = moth.ones(40)
   local at, images = moth.range(1, 40), moth.randn(2, 3, 8, 8)
 
-  it("goes when it returns", function()
+  it("frees its intermediate tensors when it returns", function()
     for name, f in pairs {
       cdist = function() return moth.cdist(a, b) end,
       einsum = function() return moth.einsum("ij,kj,kl->il", a, b, a) end,
@@ -82,7 +83,7 @@ describe("what a function made of ops hands from op to op", function()
     assert.equal(2, (left_by(function() return moth.gradient(a) end)))
   end)
 
-  it("stays where it is needed for gradients, and all goes where it fails", function()
+  it("keeps those that gradients need, and frees all after an error", function()
     local x, y = moth.randn(4, 3):requires_grad_(), moth.randn(5, 3):double()
     local near = moth.cdist(x, y:float())
     near:sum():backward()
@@ -97,14 +98,14 @@ describe("what a function made of ops hands from op to op", function()
   end)
 end)
 
-describe("what a layer of Transformers makes on its way", function()
+describe("a Transformer layer", function()
   local x = moth.randn(5, 2, 8)
 
   local function layers()
     return nn.TransformerEncoderLayer(8, 2, 16), nn.TransformerDecoderLayer(8, 2, 16)
   end
 
-  it("goes when it returns, and from layer to layer", function()
+  it("frees its intermediate tensors when it returns, and those of earlier layers", function()
     local encoder, decoder = layers()
     assert.equal(1, (left_by(function() return encoder(x) end)))
     assert.equal(1, (left_by(function() return decoder(x, x) end)))
@@ -116,7 +117,7 @@ describe("what a layer of Transformers makes on its way", function()
     assert.equal(1, (left_by(function() return several(x, x) end)))
   end)
 
-  it("lives on for a hook, an activation and a module of one's own", function()
+  it("keeps them for a hook, a Lua activation and a module written by the user", function()
     local seen
     local function keeps(y)
       seen = y
@@ -161,20 +162,20 @@ describe("what a layer of Transformers makes on its way", function()
     assert.equal(5, seen:size(1))
   end)
 
-  it("is what gradients need all the same", function()
+  it("keeps those that gradients need", function()
     local net = nn.TransformerEncoder(layers(), 2):eval()
     local parameters = net:parameters()
     net(x):square():sum():backward()
     local grads = {}
     for i, p in ipairs(parameters) do grads[i], p.grad = p.grad, nil end
-    local hook = net.layers[1].norm1:register_forward_hook(function() end) -- nothing goes early
+    local hook = net.layers[1].norm1:register_forward_hook(function() end) -- no early frees
     net(x):square():sum():backward()
     hook:remove()
     for i, p in ipairs(parameters) do assert.is_true(grads[i]:equal(p.grad)) end
   end)
 end)
 
-describe("what nn.Sequential hands from layer to layer", function()
+describe("nn.Sequential", function()
   local function chain(...)
     local list = {}
     for _ = 1, 8 do
@@ -185,11 +186,11 @@ describe("what nn.Sequential hands from layer to layer", function()
 
   local x = moth.randn(ROWS, WIDTH)
 
-  it("goes as soon as the next of Moth's layers has read it", function()
+  it("frees a result as soon as the next of Moth's layers has read it", function()
     at_most(3 * BYTES, peak_of(function() moth.no_grad(chain(nn.Tanh, nn.ReLU), x) end))
   end)
 
-  it("goes also where layers give back their input, and where they are many", function()
+  it("does so if layers return their input, and for many layers", function()
     local net = chain(nn.Tanh, nn.Identity, function() return nn.ReLU{ inplace = true } end)
     at_most(3 * BYTES, peak_of(function() moth.no_grad(net, x) end))
     local long = nn.Sequential()
@@ -197,7 +198,7 @@ describe("what nn.Sequential hands from layer to layer", function()
     at_most(3 * BYTES, peak_of(function() moth.no_grad(long, x) end))
   end)
 
-  it("stays the caller's: input and result live on", function()
+  it("keeps the caller's input and the result", function()
     local net = nn.Sequential(nn.Identity(), nn.Tanh(), nn.Identity())
     local y = net(x)
     assert.equal(ROWS, y:size(1))
@@ -205,7 +206,7 @@ describe("what nn.Sequential hands from layer to layer", function()
     assert.is_true(moth.equal(y, x:tanh()))
   end)
 
-  it("lives on for a module of one's own, a hook, a forward put in place of a layer's", function()
+  it("keeps results for a user's module, a hook, and a replaced forward of a layer", function()
     local Keeping = nn.class("Keeping", nn.Module)
     function Keeping:forward(input)
       self.input = input
@@ -236,7 +237,7 @@ describe("what nn.Sequential hands from layer to layer", function()
     assert.is_true(moth.equal(net[2].input, x:tanh()))
   end)
 
-  it("is what gradients need all the same", function()
+  it("keeps those that gradients need", function()
     local net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Dropout(0), nn.Linear(5, 1))
     local input = moth.randn(3, 4)
     net(input):sum():backward()
@@ -247,7 +248,7 @@ describe("what nn.Sequential hands from layer to layer", function()
 end)
 
 describe("a backward pass", function()
-  it("puts the gradient of a function of each element in the place of the result's", function()
+  it("writes the gradient of an elementwise function over the gradient of its result", function()
     local x = moth.randn(ROWS, WIDTH):requires_grad_()
     local y = x:tanh():sigmoid():relu()
     local g = y:sum()
@@ -259,7 +260,7 @@ describe("a backward pass", function()
     assert.is_true(moth.allclose(expected, x.grad))
   end)
 
-  it("leaves a gradient alone that someone has", function()
+  it("does not overwrite a gradient with other references", function()
     local x = moth.randn(ROWS, WIDTH):requires_grad_()
     local dy = moth.ones(ROWS, WIDTH)
     x:tanh():backward(dy)
@@ -273,7 +274,7 @@ describe("a backward pass", function()
     assert.is_true(moth.allclose(seen, z.grad * 3))
   end)
 
-  it("gives back what a layer has saved before the gradient of that is made", function()
+  it("frees a layer's saved tensors before it allocates the gradient", function()
     local layer = nn.Linear(WIDTH, 8)
     local h = moth.randn(ROWS, WIDTH):requires_grad_():tanh()
     local loss = layer(h * 1):sum()
@@ -281,7 +282,7 @@ describe("a backward pass", function()
     at_most(weight + ROWS * 8 * 4 + 8 * 4 + 64, peak_of(function() loss:backward() end) - BYTES)
   end)
 
-  it("can be run again where the graph is retained", function()
+  it("can run again on a retained graph", function()
     local layer = nn.Linear(WIDTH, 8)
     local loss = layer(moth.randn(ROWS, WIDTH)):sum()
     loss:backward{ retain_graph = true }
@@ -293,7 +294,7 @@ describe("a backward pass", function()
 end)
 
 describe("gradients that an optimizer or clipping has read", function()
-  it("go with zero_grad, without a collection", function()
+  it("are freed by zero_grad, without a collection", function()
     for _, name in ipairs { "SGD", "Adam", "NAdam", "RMSprop" } do
       local p = nn.Parameter(moth.randn(WIDTH, WIDTH))
       local optimizer = optim[name]({ p }, { lr = 0.1 })
@@ -314,7 +315,7 @@ describe("gradients that an optimizer or clipping has read", function()
     end
   end)
 
-  it("stay where someone has them", function()
+  it("stay alive if they have other references", function()
     local p = nn.Parameter(moth.randn(4))
     p.grad = moth.ones(4)
     local grad = p.grad
@@ -328,12 +329,12 @@ describe("a collection", function()
   local MIB = 2 ^ 20
   after_each(moth.collect)
 
-  -- As if the last one had just ended.
+  -- As if the last collection had just ended.
   local function took(seconds, heap)
     C.moth_swept(ctx, 1, seconds, 0, heap)
   end
 
-  -- Whether one is wanted when so many bytes are made.
+  -- True if a collection is due after an allocation of so many bytes.
   local function asked_after(bytes)
     local collect, asked = lib.collect, false
     lib.collect = function() asked = true end
@@ -342,21 +343,21 @@ describe("a collection", function()
     return asked
   end
 
-  it("is made for a MiB of garbage where it costs nothing", function()
+  it("runs for a MiB of garbage if it costs nothing", function()
     took(0, 0)
     assert.is_true(asked_after(moth.memory().live_bytes / 32 + 2 * MIB))
   end)
 
-  it("waits until live bytes near what was needed before they fell, and not longer", function()
+  it("waits until live bytes are near the last peak, and not longer", function()
     local live = moth.empty(16 * MIB) -- 64 MiB
     took(0, 0)
     live:free()
-    moth.scope(function() end) -- its end is where they may have fallen
+    moth.scope(function() end) -- bytes may have fallen at the end of a collection
     assert.is_false(asked_after(20 * MIB))
     assert.is_true(asked_after(62 * MIB))
   end)
 
-  it("waits where it would take more than its share of the time", function()
+  it("waits if it would use more than its share of the time", function()
     moth.collect()
     local live = moth.memory().live_bytes
     took(1000, 0)
@@ -372,7 +373,7 @@ describe("a collection", function()
     took(0, 0)
   end)
 
-  it("is paid for by the caches that its garbage would pass through", function()
+  it("runs earlier if its garbage would leave the CPU's caches", function()
     moth.collect()
     took(0.002, 200 * MIB) -- its limit is 800 MiB
     assert.is_false(asked_after(100 * MIB))
@@ -381,7 +382,7 @@ describe("a collection", function()
     took(0, 0)
   end)
 
-  it("is made before a backward pass", function()
+  it("runs before a backward pass", function()
     local live = moth.empty(64 * MIB) -- 256 MiB: without it, 3 MiB are enough at any time
     local w = moth.randn(512, 512):requires_grad_()
     local loss = (w * 2):sum()
@@ -398,7 +399,7 @@ describe("a collection", function()
 end)
 
 describe("training steps in a scope", function()
-  it("take no more than without one", function()
+  it("need no more memory than without a scope", function()
     local net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
     local optimizer = optim.SGD(net:parameters(), { lr = 0.1, momentum = 0.9 })
     local x, y = moth.randn(256, 64), moth.randint(1, 11, { 256 })

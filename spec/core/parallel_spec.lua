@@ -1,5 +1,5 @@
--- The pool of threads, seen from outside: when it starts, that it sleeps, that nothing depends on
--- it. Each claim runs in a forked process, where the pool is fresh.
+-- The pool of threads: its start, its sleep, and results that do not depend on it. Each claim runs
+-- in a forked process, which has a new pool.
 
 local ffi = require "ffi"
 local moth = require "moth"
@@ -17,7 +17,7 @@ local function threads()
   return n
 end
 
---- Clock ticks that this process has used, all threads together.
+--- Clock ticks that all threads of this process have used.
 local function ticks()
   local file = io.open "/proc/self/stat"
   local user, system = file:read("*a"):match("%) %S+" .. (" %S+"):rep(10) .. " (%d+) (%d+)")
@@ -38,7 +38,7 @@ local function large_work()
 end
 
 describe("the pool of threads", function()
-  it("is not started by small work", function()
+  it("is not started by small ops", function()
     assert.is_true(child.run(function()
       moth.set_num_threads(4)
       local x = moth.randn(64)
@@ -47,7 +47,7 @@ describe("the pool of threads", function()
     end))
   end)
 
-  it("is started by large work, and by none when one thread is asked for", function()
+  it("is started by large ops, and not with one thread", function()
     assert.is_true(child.run(function()
       moth.set_num_threads(1)
       large_work()
@@ -58,7 +58,7 @@ describe("the pool of threads", function()
     end))
   end)
 
-  it("uses no processor while there is nothing to do", function()
+  it("uses no CPU time while idle", function()
     assert.is_true(child.run(function()
       moth.set_num_threads(4)
       large_work()
@@ -69,7 +69,7 @@ describe("the pool of threads", function()
     end))
   end)
 
-  it("gives the same bits for any number of threads", function()
+  it("computes the same bits for any number of threads", function()
     assert.is_true(child.run(function()
       local results = {}
       for n = 1, 4 do
@@ -83,7 +83,7 @@ describe("the pool of threads", function()
     end))
   end)
 
-  it("works in a forked process, whose parent used it", function()
+  it("works in a forked process whose parent used it", function()
     assert.is_true(child.run(function()
       moth.set_num_threads(2)
       moth.manual_seed(3)

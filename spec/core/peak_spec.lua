@@ -1,12 +1,12 @@
---- What a training step holds at most: in a scope, without one, and among many live Lua tables; and
--- that a write to a tensor makes no copies.
+--- The peak of a training step: in a scope, without a scope, and with many live Lua tables; and
+-- writes to a tensor make no copies.
 
 local moth = require "moth"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
 local FLOOR = 16 * 2 ^ 20
 
--- A training step of a small network whose gradients weigh as much as its parameters.
+-- A training step of a small network whose gradients are as large as its parameters.
 local function trainer()
   local net = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
   local optimizer = optim.Adam(net:parameters())
@@ -29,14 +29,14 @@ local function peak(n, call)
   return after.peak_bytes, after.collections - before
 end
 
--- Compiled loops hold the functions that they were compiled for, and so these their networks.
+-- Compiled loops keep their functions alive, and these keep their networks alive.
 teardown(function()
   jit.flush()
   moth.collect()
 end)
 
 describe("a training step", function()
-  it("in a scope holds no more after a thousand steps than after one; none collects", function()
+  it("in a scope has the same peak after a thousand steps, without collections", function()
     local step = trainer()
     local one = peak(1, function() moth.scope(step) end)
     local many, collections = peak(1000, function() moth.scope(step) end)
@@ -44,7 +44,7 @@ describe("a training step", function()
     assert.equal(0, collections)
   end)
 
-  it("without a scope stays within 1.3 times that and 16 MiB, also beside many tables", function()
+  it("without a scope stays within 1.3 times that and 16 MiB, also with many tables", function()
     local step = trainer()
     local scoped = peak(3, function() moth.scope(step) end)
     assert.is_true(peak(600, step) <= 1.3 * scoped + FLOOR)
@@ -54,7 +54,7 @@ describe("a training step", function()
     assert.equal(1e5, #tables)
   end)
 
-  it("keeps no gradient alive by the optimizer's having read it", function()
+  it("frees gradients although the optimizer has read them", function()
     local step = trainer()
     step()
     moth.collect()
@@ -79,7 +79,7 @@ describe("the time that collections take", function()
 end)
 
 describe("a write to a tensor", function()
-  it("copies no input that is its target, or another part of its storage", function()
+  it("does not copy an input that is the target, or another part of its storage", function()
     local x = moth.ones(4096)
     local one, two = x[{{1, 2048}}], x[{{2049, 4096}}]
     for name, write in pairs {
@@ -102,7 +102,7 @@ describe("a write to a tensor", function()
       assert.is_true(taken < 4096, name .. ": " .. taken)
     end
     local y = moth.arange(6):float()
-    y[{{2, 6}}]:add_(y[{{1, 5}}]) -- overlaps: what is read is what was there
+    y[{{2, 6}}]:add_(y[{{1, 5}}]) -- the views overlap: the result uses the old values
     assert.same({0, 1, 3, 5, 7, 9}, y:tolist())
   end)
 end)

@@ -1,4 +1,4 @@
--- moth.scope: what goes at its end, what stays, and what a stale handle says.
+-- moth.scope: tensors that it frees, tensors that it keeps, and the error of a freed handle.
 
 local moth = require "moth"
 local intact = require "spec.support.intact"
@@ -10,7 +10,7 @@ local lib = require "moth.binding.lib"
 local function alive(x) return lib.C.moth_alive(lib.ctx, x) == 1 end
 
 describe("a scope", function()
-  it("releases what was made inside, at once", function()
+  it("frees the tensors that were made inside, at once", function()
     local before, inside = intact.counts(), nil
     collectgarbage "stop"
     moth.scope(function()
@@ -25,7 +25,7 @@ describe("a scope", function()
     assert.is_nil(inside)
   end)
 
-  it("returns what its function returns and passes its arguments on", function()
+  it("passes its arguments to its function and returns the results", function()
     local a, b, c = moth.scope(function(x, y) return x, nil, y end, 1, "two")
     assert.same({ 1, nil, "two" }, { a, b, c })
     assert.equal(0, select("#", moth.scope(function() end)))
@@ -45,7 +45,7 @@ describe("a scope", function()
     end
   end)
 
-  it("keeps what moth.keep was given, in the scope around", function()
+  it("keeps tensors passed to moth.keep, in the outer scope", function()
     local kept, inner
     moth.scope(function()
       moth.scope(function()
@@ -63,7 +63,7 @@ describe("a scope", function()
     refuses(function() moth.keep(3) end, "bad argument 'x' to 'keep'")
   end)
 
-  it("keeps what was live before, and views of it go", function()
+  it("keeps older tensors, and frees new views of them", function()
     local x, row = moth.ones(2, 3), nil
     moth.scope(function()
       row = x[1]
@@ -87,7 +87,7 @@ describe("a scope", function()
     assert.same({ 6, 6 }, w.grad:tolist())
   end)
 
-  it("keeps what modules and optimizers hold", function()
+  it("keeps tensors of modules and optimizers", function()
     local net = nn.Linear(3, 2)
     local opt, made
     moth.scope(function()
@@ -118,7 +118,7 @@ describe("a scope", function()
     assert.equal(4, #net:parameters() - 1)
   end)
 
-  it("trains the same net to the same bits as without", function()
+  it("trains the same net to the same bits as without a scope", function()
     local function train(wrap)
       moth.manual_seed(3)
       local net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -143,7 +143,7 @@ describe("a scope", function()
     assert.same(a, b)
   end)
 
-  it("closes when its function raises, and passes the error on", function()
+  it("ends when its function raises, and passes the error on", function()
     local inside
     local before = intact.counts()
     local ok, message = pcall(moth.scope, function()
@@ -160,7 +160,7 @@ describe("a scope", function()
     assert.is_nil(inside)
   end)
 
-  it("costs nothing to an object with __call", function()
+  it("calls an object with __call", function()
     local object = setmetatable({}, { __call = function(_, x) return x + 1 end })
     assert.equal(3, moth.scope(object, 2))
   end)
@@ -177,7 +177,7 @@ describe("a scope", function()
   end)
 end)
 
-describe("a stale handle", function()
+describe("a freed handle", function()
   it("names the scope's line", function()
     local x
     local function body() x = moth.ones(2) end -- this line
@@ -193,7 +193,7 @@ describe("a stale handle", function()
     assert.equal("[moth tensor, released]", tostring(x))
   end)
 
-  it("of :free() says released, without a scope", function()
+  it("after :free() says released, without a scope", function()
     local x = moth.ones(2)
     x:free()
     local message = refuses(function() return (x + 1) end, "this tensor was released")
@@ -201,7 +201,7 @@ describe("a stale handle", function()
     refuses(function() x:free() end, "this tensor was released")
   end)
 
-  it("never becomes another tensor, however often its slot is used again", function()
+  it("never refers to another tensor, although its slot is used again", function()
     local old = {}
     for i = 1, 50 do moth.scope(function() old[i] = moth.full({ 1 }, i) end) end
     local new = {}
@@ -213,7 +213,7 @@ describe("a stale handle", function()
     end
   end)
 
-  it("keeps its bytes if a graph still needs them", function()
+  it("does not free the data that a graph still needs", function()
     local w = moth.ones(2):requires_grad_()
     local y = moth.scope(function()
       local inner = w * 3
@@ -262,7 +262,7 @@ describe("coroutines and scopes", function()
     assert.equal(2, moth.scope(function() return moth.ones(2):sum():item() end))
   end)
 
-  it("abandoned inside a scope do not disturb the next", function()
+  it("abandoned inside a scope do not affect the next", function()
     local co = coroutine.wrap(function()
       moth.scope(function()
         local x = moth.ones(3)
@@ -279,7 +279,7 @@ describe("coroutines and scopes", function()
 end)
 
 describe("free", function()
-  it("gives the bytes back now", function()
+  it("frees the bytes at once", function()
     collectgarbage "stop"
     local before = moth.memory().live_bytes
     local x = moth.zeros(100000)
@@ -289,7 +289,7 @@ describe("free", function()
     collectgarbage "restart"
   end)
 
-  it("leaves views and graphs their bytes", function()
+  it("does not free data of views and graphs", function()
     local x = moth.arange(4)
     local v = x[{ { 2, 3 } }]
     x:free()

@@ -1,8 +1,8 @@
--- A chain of a million ops on a small C stack: released and walked, compiled and interpreted.
+-- A chain of a million ops on a small C stack: freed and run backward, compiled and interpreted.
 
 local process = require "spec.support.process"
 
--- Sanitizers need more stack and time; a recursion would not get through with that either.
+-- Sanitizers need more stack and time; a recursive version would overflow that stack, too.
 local OPS = process.sanitized and 100000 or 1000000
 local STACK = process.sanitized and 1024 or 256
 
@@ -30,7 +30,7 @@ for _, options in ipairs{ {}, { jit = false } } do
   local how = options.jit == nil and "compiled" or "interpreted"
 
   describe("a chain of a million ops, " .. how .. ",", function()
-    it("is walked backward", function()
+    it("runs backward", function()
       local text = child(CHAIN .. [[
         local w = moth.ones(1):requires_grad_()
         local y = chain(w * 3)
@@ -42,7 +42,7 @@ for _, options in ipairs{ {}, { jit = false } } do
       assert.equal("3\ttrue\n1\nrc=0\n", text)
     end)
 
-    it("is released with its last output", function()
+    it("is freed with its last output", function()
       local text = child(CHAIN .. [[
         local y = chain(start())
         print(moth.memory().live_nodes > OPS)
@@ -55,7 +55,7 @@ for _, options in ipairs{ {}, { jit = false } } do
 end
 
 describe("a wide and deep graph", function()
-  it("is walked backward in order", function()
+  it("runs backward in order", function()
     local text = child([[
       local moth = require "moth"
       local w = moth.ones(1, {dtype = moth.float64}):requires_grad_()

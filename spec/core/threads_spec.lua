@@ -1,4 +1,4 @@
--- One Lua state a thread, tensors crossing by token, built and run as a C host.
+-- One Lua state for each thread; tensors pass between states by tokens. Built and run as a C host.
 
 local function run(command)
   local pipe = io.popen(command .. " 2>&1; echo rc=$?")
@@ -9,7 +9,7 @@ end
 
 local moth = require "moth"
 
---- Builds spec/host/<name>.c and runs it: it must find no failure.
+--- Builds spec/host/<name>.c and runs it: it must report no failure.
 local function host(name, rounds)
   local lib = require("moth.binding.lib").path
   local root, libdir = require("moth.error").root, lib:match("^(.*)/[^/]*$")
@@ -26,7 +26,7 @@ local function host(name, rounds)
 end
 
 describe("a token", function()
-  it("opens once, in its own context too, without history", function()
+  it("opens once, also in its own context, without history", function()
     local x = moth.ones(3):requires_grad_()
     local token = moth.token(x)
     local y = moth.open_token(token)
@@ -41,13 +41,13 @@ describe("a token", function()
 end)
 
 describe("jobs of several Lua states", function()
-  it("keep the number of threads that their memory was laid out for", function()
+  it("keep the number of threads for which they allocated memory", function()
     host("lanes", 100)
   end)
 end)
 
 describe("a GPU", function()
-  it("is used by several states at once, which hand each other pinned memory", function()
+  it("is used by several states at once, which pass pinned memory to each other", function()
     local cuda = require "spec.support.cuda"
     if not cuda.here then
       pending(cuda.why)
@@ -57,19 +57,19 @@ describe("a GPU", function()
   end)
 end)
 
-describe("an op that was asked to stop", function()
-  it("gives its whole result or none, also where the cancel is withdrawn", function()
+describe("an op that was cancelled", function()
+  it("writes its whole result or none, also if the cancel is withdrawn", function()
     host("cancels", 300)
   end)
 end)
 
-describe("memory of a host's own", function()
+describe("a host's own memory", function()
   local ffi = require "ffi"
   local lib = require "moth.binding.lib"
   local C, ctx = lib.C, lib.ctx
   ffi.cdef "void *malloc(size_t size); void free(void *block);"
 
-  it("becomes a tensor without a copy, and goes back through its deleter", function()
+  it("becomes a tensor without a copy, and is freed by its deleter", function()
     moth.collect()
     local before = moth.memory().live_storages
     local block = ffi.cast("int32_t *", ffi.C.malloc(12))
@@ -79,11 +79,11 @@ describe("memory of a host's own", function()
     local x = lib.adopt(h, 0)
     block[1] = 77
     assert.same({0, 77, 20}, x:tolist())
-    x:free() -- the deleter runs here; a sanitizer would see it missing or twice
+    x:free() -- the deleter runs here; a sanitizer would detect a missing or a second call
     assert.equal(before, moth.memory().live_storages)
   end)
 
-  it("stays the host's when it is refused", function()
+  it("still belongs to the host after an error", function()
     local block = ffi.gc(ffi.C.malloc(12), ffi.C.free)
     local h, shape = lib.Handle(), ffi.new("int64_t[1]", 4)
     local status = C.moth_from_memory(ctx, C.MOTH_I32, shape, 1, block, 12, ffi.C.free, block, h)
@@ -92,9 +92,9 @@ describe("memory of a host's own", function()
   end)
 end)
 
-describe("a token whose tensor nobody holds any more", function()
-  it("moves the bytes to the state that opens it, where they count as live", function()
-    for _, n in ipairs {10, 10000} do -- in the storage's own block, and beside it
+describe("a token whose tensor was freed", function()
+  it("passes the bytes to the state that opens it, which counts them as live", function()
+    for _, n in ipairs {10, 10000} do -- in the block of the storage, and in a separate block
       moth.collect()
       local x = moth.ones(n)
       local before = moth.memory()
@@ -106,18 +106,18 @@ describe("a token whose tensor nobody holds any more", function()
       assert.equal(before.live_bytes, moth.memory().live_bytes)
       assert.equal(before.shared_bytes, moth.memory().shared_bytes)
       y:add_(y)
-      local again = moth.open_token(moth.token(y)) -- and once more, held by two
+      local again = moth.open_token(moth.token(y)) -- and once more, with two references
       assert.equal(2, again[1]:item())
       y:free()
       assert.equal(2, again[-1]:item())
       again:free()
-      moth.collect() -- the views by which it was read
+      moth.collect() -- the views that read it
       assert.equal(before.live_bytes - 4 * n, moth.memory().live_bytes)
       assert.equal(before.shared_bytes, moth.memory().shared_bytes)
     end
   end)
 
-  it("gives them to no state where its memory is at the limit, and loses nothing", function()
+  it("raises at the memory limit of the other state, and keeps the bytes", function()
     moth.collect()
     local x = moth.ones(10000)
     local token = moth.token(x)
@@ -129,8 +129,8 @@ describe("a token whose tensor nobody holds any more", function()
   end)
 end)
 
-describe("a token that nobody opens", function()
-  it("gives its bytes back when it is dropped, once", function()
+describe("a token that is never opened", function()
+  it("frees its bytes when it is dropped, once", function()
     local ffi = require "ffi"
     local lib = require "moth.binding.lib"
     local before = moth.memory().shared_bytes

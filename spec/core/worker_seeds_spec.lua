@@ -1,4 +1,4 @@
--- Random numbers of a DataLoader's workers: which seed they have, and that passes resume.
+-- Random numbers of a DataLoader's workers: their seeds, and resumed passes.
 
 local moth = require "moth"
 local answers = require "spec.support.answers"
@@ -8,7 +8,7 @@ local data = moth.data
 local batches, plain = answers.batches, answers.plain
 
 describe("a worker", function()
-  it("draws random numbers that depend on the seed and the batch alone", function()
+  it("draws random numbers that depend only on the seed and the batch", function()
     local function drawn(seed, n)
       moth.manual_seed(seed)
       local loader = data.DataLoader(sets.Noise(12), {batch_size = 2, num_workers = n})
@@ -21,7 +21,7 @@ describe("a worker", function()
     assert.are_not.same(first[1], first[2])
   end)
 
-  it("draws again in every loader, pass and generator, and the same after manual_seed", function()
+  it("draws other numbers in each loader, pass and generator, the same after seeding", function()
     local function drawn(generator)
       return batches(data.DataLoader(sets.Noise(4), {num_workers = 1, generator = generator}))
     end
@@ -54,7 +54,7 @@ describe("a worker", function()
     assert.same(sampled(moth.Generator {seed = 2}), sampled(moth.Generator {seed = 2}))
   end)
 
-  it("in a stream draws again in every pass too", function()
+  it("draws other numbers in every pass of a stream, too", function()
     local function drawn()
       return batches(data.DataLoader(sets.NoiseStream(3), {num_workers = 1}))
     end
@@ -67,7 +67,7 @@ describe("a worker", function()
 end)
 
 describe("a pass with workers resumed in the middle", function()
-  it("goes on with the same batches, and draws the same", function()
+  it("continues with the same batches and random numbers", function()
     local function make(n)
       return data.DataLoader(data.StackDataset(sets.Squares(10), sets.Noise(10)),
         {batch_size = 3, shuffle = true, num_workers = n})
@@ -79,7 +79,7 @@ describe("a pass with workers resumed in the middle", function()
     for i = 1, 4 do
       local x, y = step()
       if i == 2 then
-        moth.rand(3) -- what the model draws meanwhile
+        moth.rand(3) -- the model's random numbers
         state, random = loader:state_dict(), moth.get_rng_state()
       elseif i > 2 then
         rest[#rest + 1] = plain {x, y}
@@ -94,7 +94,7 @@ describe("a pass with workers resumed in the middle", function()
     assert.same(after, batches(loader))
   end)
 
-  it("does so in its own order, of a stream, and whatever was drawn since", function()
+  it("does so for its own order, for a stream, and after other random draws", function()
     for _, set in ipairs {sets.Noise(6), sets.NoiseStream(6)} do
       local options = {num_workers = 1, generator = moth.Generator {seed = 4}}
       local loader = data.DataLoader(set, options)

@@ -1,4 +1,4 @@
--- DataLoaders with workers: Lua states on threads of their own.
+-- DataLoaders with workers: Lua states on their own threads.
 
 local moth = require "moth"
 local answers = require "spec.support.answers"
@@ -16,7 +16,7 @@ local function threads()
   return n
 end
 
--- How many there are when those that are about to end have done so.
+-- The number of threads after those that are about to end have ended.
 local function settled()
   moth.collect()
   local n = threads()
@@ -29,7 +29,7 @@ local function settled()
   return n
 end
 
-describe("with workers a loader gives the same batches in the same order", function()
+describe("with workers a loader returns the same batches in the same order", function()
   local x, y = moth.arange(60):view(20, 3):float(), moth.arange(1, 21)
   local made = {
     ["rows of tensors"] = function() return data.TensorDataset(x, y) end,
@@ -85,7 +85,7 @@ describe("with workers a loader gives the same batches in the same order", funct
     assert.same(wanted, again)
   end)
 
-  it("for tables with numbers and fields, all of them", function()
+  it("for tables with numbers and fields", function()
     local options = {batch_size = 3, collate_fn = function(list) return list end}
     local wanted = batches(data.DataLoader(sets.Named(12), options))
     options.num_workers = 1
@@ -99,7 +99,7 @@ describe("with workers a loader gives the same batches in the same order", funct
     assert.equal(moth.float64, x1.dtype)
   end)
 
-  it("when two passes are under way at once", function()
+  it("when two passes run at once", function()
     local loader = data.DataLoader(sets.Squares(9), {num_workers = 2})
     local one, other = loader:iter(), loader:iter()
     for i = 1, 9 do
@@ -110,12 +110,12 @@ describe("with workers a loader gives the same batches in the same order", funct
     assert.is_nil(one())
   end)
 
-  it("pass after pass with workers that live on", function()
+  it("in several passes with workers that stay alive", function()
     local loader = data.DataLoader(sets.Squares(9), {num_workers = 2, persistent_workers = true})
     local wanted = batches(data.DataLoader(sets.Squares(9)))
     local n = settled()
     for _ = 1, 3 do assert.same(wanted, batches(loader)) end
-    batches(loader, 2) -- one that is left in the middle
+    batches(loader, 2) -- a pass that is left in the middle
     local old = loader:iter()
     assert.same(wanted, batches(loader))
     assert.is_true(threads() <= n + 2)
@@ -124,7 +124,7 @@ describe("with workers a loader gives the same batches in the same order", funct
 end)
 
 describe("a worker", function()
-  it("is told who it is, has one thread and its own dataset", function()
+  it("knows its number, has one thread and its own dataset", function()
     assert.is_nil(data.get_worker_info())
     local ids, loader = {}, data.DataLoader(sets.Told(40), {num_workers = 2,
       worker_init_fn = data.source("spec.support.sets:mark", 10)})
@@ -136,7 +136,7 @@ describe("a worker", function()
     for id in pairs(ids) do assert.is_true(id == 1 or id == 2) end
   end)
 
-  it("can put the samples together itself", function()
+  it("can collate the samples itself", function()
     local loader = data.DataLoader(sets.Squares(4), {batch_size = 2, num_workers = 1,
       collate_fn = data.source("spec.support.sets:total", 10)})
     assert.same({80, 320}, {batches(loader)[1][1][2], batches(loader)[2][1][2]})
@@ -153,7 +153,7 @@ describe("a stream", function()
     return list
   end
 
-  it("is read ahead by one worker, in its own order", function()
+  it("is read in advance by one worker, in its own order", function()
     for _, options in ipairs {{batch_size = 3}, {batch_size = 4, drop_last = true}, {},
                               {batch_size = 5, collate_fn = function(list)
                                 return moth.tensor(#list)
@@ -169,7 +169,7 @@ describe("a stream", function()
     assert.same({}, positions(data.DataLoader(sets.Stream(0), {num_workers = 1})))
   end)
 
-  it("that asks which worker it is comes in turns, until each has ended", function()
+  it("that reads its worker's number is read in turn by all, until each has ended", function()
     local wanted = {{1, 3}, {2, 4}, {5, 7}, {6, 8}, {9}, {10}}
     local loader = data.DataLoader(sets.Shared(10), {batch_size = 2, num_workers = 2,
                                                      persistent_workers = true})
@@ -183,13 +183,13 @@ describe("a stream", function()
     assert.same({{1}, {2}}, positions(data.DataLoader(sets.Shared(2), {num_workers = 3})))
   end)
 
-  it("that does not ask is refused by several workers: each would give all of it", function()
+  it("that does not is refused with several workers: each would return all samples", function()
     assert.has_error_like(function()
       positions(data.DataLoader(sets.Stream(9), {num_workers = 2}))
     end, "Stream does not ask data.get_worker_info.*each of 2 workers would give all")
   end)
 
-  it("raises its errors here", function()
+  it("raises its errors in the main state", function()
     assert.has_error_like(function()
       positions(data.DataLoader(sets.Shared(20), {num_workers = 2}))
     end, "in worker 1: .*sets%.lua:%d+: 13 is broken")
@@ -206,7 +206,7 @@ describe("an error in a worker", function()
     return message
   end
 
-  it("is raised here in its turn, with its line, and the pass goes on", function()
+  it("is raised at its place in the order, with its line, and the pass continues", function()
     local step = step_of()
     assert.equal(1, step()[1]:item())
     assert.equal(2, step()[1]:item())
@@ -223,7 +223,7 @@ describe("an error in a worker", function()
     assert.is_nil(step())
   end)
 
-  it("that is a table says what it was", function()
+  it("that is a table is shown as text", function()
     local step = data.DataLoader(sets.Thrown(4), {num_workers = 1}):iter()
     assert.matches("in worker 1: no sample 1 %(get of the dataset: .*sets%.lua", raised(step))
     assert.matches("in worker 1: thing 2 %(", raised(step))
@@ -231,7 +231,7 @@ describe("an error in a worker", function()
     assert.matches("in worker 1: an error was raised that is nil %(", raised(step))
   end)
 
-  it("that made no dataset is raised by the first batch", function()
+  it("from the constructor of the dataset is raised by the first batch", function()
     local set = nn.class("Gone", data.Dataset)
     function set:len() return 3 end
     function set:worker() return data.source("spec.support.sets:dies") end
@@ -245,12 +245,12 @@ describe("an error in a worker", function()
       "there is no module 'no.such.module'")
   end)
 
-  it("is what os.exit becomes", function()
+  it("is raised for os.exit", function()
     assert.has_error_like(function() batches(data.DataLoader(sets.Exits(3), {num_workers = 1})) end,
       "os.exit was called in a worker")
   end)
 
-  it("of too little memory here loses no batch", function()
+  it("of too little memory in the main state loses no batch", function()
     local x = moth.arange(8):view(8, 1):expand(8, 2 ^ 16):float()
     for _, set in ipairs {data.TensorDataset(x, x + 1), sets.Stream(8, 2 ^ 16)} do
       local loader = data.DataLoader(set, {num_workers = 1, timeout = 20})
@@ -269,7 +269,7 @@ describe("an error in a worker", function()
     end
   end)
 
-  it("comes of waiting longer than timeout", function()
+  it("is raised after waiting longer than timeout", function()
     local loader = data.DataLoader(sets.Slow(3, 5), {num_workers = 1, timeout = 0.2})
     assert.has_error_like(function() batches(loader) end,
       "no worker gave batch 1 within 0.2 seconds")
@@ -283,7 +283,7 @@ describe("a DataLoader with workers", function()
     assert.equal(code, moth.errcode())
   end
 
-  it("says what a dataset lacks to be made again", function()
+  it("says what a dataset needs, so that a worker can make it again", function()
     local own = nn.class("Own", data.Dataset)
     function own:len() return 3 end
     refuses(own(), {}, "must create the Own: put its class into a module", "E_UNSUPPORTED")
@@ -303,7 +303,7 @@ describe("a DataLoader with workers", function()
       "E_UNSUPPORTED")
   end)
 
-  it("refuses tensors that require a gradient, which would not arrive", function()
+  it("raises for tensors that require a gradient, which a worker would lose", function()
     local x = moth.ones(3, 2, {requires_grad = true})
     refuses(x, {}, "f32 %(3, 2%) requires a gradient.*x:detach", "E_GRAPH")
     refuses(data.TensorDataset(moth.ones(3), x), {}, "requires a gradient", "E_GRAPH")
@@ -315,7 +315,7 @@ describe("a DataLoader with workers", function()
       "in worker 1: .*requires a gradient")
   end)
 
-  it("refuses a source with an argument that no worker could get, where it is made", function()
+  it("raises at once for a source with an argument that no worker can receive", function()
     local function made(text, ...)
       local fine, message = pcall(data.source, "slow:Set", ...)
       assert.is_false(fine)
@@ -334,7 +334,7 @@ describe("a DataLoader with workers", function()
       {twice, {twice}}, data.source("x", 1))
   end)
 
-  it("says what is wrong with an argument", function()
+  it("names the wrong argument", function()
     local x = moth.ones(3)
     refuses(x, {num_workers = -1}, "a number from 0 to 256", "E_DOMAIN")
     refuses(x, {num_workers = 1e6}, "a number from 0 to 256", "E_DOMAIN")
@@ -346,7 +346,7 @@ describe("a DataLoader with workers", function()
     refuses(x, {num_workers = 0, timeout = 3}, "goes with workers", "E_ARG")
   end)
 
-  it("asks for a bounded number of batches in advance", function()
+  it("requests a bounded number of batches in advance", function()
     local count = moth.zeros(1)
     local step = data.DataLoader(sets.Counted(100, count), {num_workers = 2, prefetch_factor = 3})
       :iter()
@@ -358,7 +358,7 @@ describe("a DataLoader with workers", function()
     end
   end)
 
-  it("leaves no memory behind, however its pass ends", function()
+  it("leaks no memory, for any end of a pass", function()
     local set = data.TensorDataset(moth.randn(64, 300), moth.arange(64))
     local function passes()
       for _, most in ipairs {false, 1, 5} do
@@ -378,7 +378,7 @@ describe("a DataLoader with workers", function()
     assert.equal(before.live_handles, now.live_handles)
   end)
 
-  it("keeps few batches of a loop that holds none, as without workers", function()
+  it("keeps few batches in a loop that stores none, as without workers", function()
     moth.collect()
     local size = 2 ^ 20
     local set = data.TensorDataset(moth.zeros(200, size / 4))
@@ -392,7 +392,7 @@ describe("a DataLoader with workers", function()
     assert.is_true(moth.memory().cached_bytes < cached + 16 * size)
   end)
 
-  it("has no thread when its pass has ended or is left behind", function()
+  it("has no thread after the end of a pass or a break", function()
     local n = settled()
     batches(data.DataLoader(sets.Squares(9), {num_workers = 3}))
     assert.is_true(settled() <= n)
@@ -405,7 +405,7 @@ describe("a DataLoader with workers", function()
     assert.is_true(settled() <= n)
   end)
 
-  it("has few threads where many passes are left", function()
+  it("has few threads after many breaks", function()
     local n = settled()
     for _ = 1, 30 do
       data.DataLoader(sets.Squares(9), {num_workers = 2})(nil, nil)
@@ -419,7 +419,7 @@ describe("a DataLoader with workers", function()
     assert.is_true(now <= n + 12, now - n .. " threads")
   end)
 
-  it("begins again where the system has no more threads for passes that were left", function()
+  it("frees the threads of passes that were left if the system has no more threads", function()
     if process.sanitized then
       pending "limits the address space"
       return
@@ -436,7 +436,7 @@ describe("a DataLoader with workers", function()
       for _ = 1, 3 do
         for _ in loader do break end
       end
-      local fine, message = pcall(function() -- held: no collection helps
+      local fine, message = pcall(function() -- referenced: no collection frees them
         return {loader:iter(), loader:iter()}
       end)
       print(fine, moth.errcode(), message)
@@ -444,7 +444,7 @@ describe("a DataLoader with workers", function()
     assert.matches("^false%s+E_MEM.*the system would not start 4 more threads\nrc=0", text)
   end)
 
-  it("forgets a pass that was left, also where a batch begins with a string", function()
+  it("ends a pass that was left, also if a batch begins with a string", function()
     local n, i = settled(), 0
     local loader = data.DataLoader(sets.Squares(9), {num_workers = 1, collate_fn = function()
       i = i + 1
@@ -455,7 +455,7 @@ describe("a DataLoader with workers", function()
     assert.equal(9, #batches(loader))
   end)
 
-  it("costs no processor while it waits to be asked", function()
+  it("uses no CPU time while it waits for a request", function()
     local step = data.DataLoader(sets.Squares(9), {num_workers = 3}):iter()
     step()
     local sleep, before = "sleep 0.3", os.clock()
@@ -464,12 +464,12 @@ describe("a DataLoader with workers", function()
     step()
   end)
 
-  it("stops waiting when it is interrupted, and loses no batch", function()
+  it("stops waiting after an interrupt, and loses no batch", function()
     local lib = require "moth.binding.lib"
     local step = data.DataLoader(sets.Squares(9), {num_workers = 2}):iter()
     assert.equal(1, step()[1][1]:item())
     for _ = 1, 3 do
-      lib.C.moth_interrupt() -- the workers hear it too
+      lib.C.moth_interrupt() -- the interrupt also reaches the workers
       assert.has_error_like(step, "interrupted")
       assert.equal("E_INTERRUPT", moth.errcode())
     end
@@ -483,7 +483,7 @@ describe("a host", function()
     assert.matches("^0 failures\nrc=0", text)
   end)
 
-  it("that hides its Lua gets no workers, and is told so", function()
+  it("with hidden symbols of Lua has no workers, and the error says so", function()
     local archive = process.shell("pkg-config --variable=libdir luajit"):match("^[^\n]+")
       .. "/libluajit-5.1.a"
     if process.sanitized or not io.open(archive) then
@@ -495,12 +495,12 @@ describe("a host", function()
     assert.matches("0 failures\nrc=0", text)
   end)
 
-  it("whose Lua cannot open its libraries in a worker lives on and hears of it", function()
+  it("whose Lua cannot open its libraries in a worker survives, with an error", function()
     local text = process.lua([[
       package.path = "]] .. require("moth.error").root .. [[?.lua;" .. package.path
       local ffi = require "ffi"
       ffi.cdef 'void luaL_openlibs(void *L) __asm__("lua_error");'
-      assert(ffi.C.luaL_openlibs) -- this one from now on
+      assert(ffi.C.luaL_openlibs) -- from now on
       local sets = require "spec.support.sets"
       print(pcall(require("moth").data.DataLoader(sets.Squares(2), {num_workers = 1}):iter()))
     ]])
@@ -526,13 +526,13 @@ describe("a forked process", function()
     assert.equal(9, #batches(lasting))
   end)
 
-  it("ends by itself where a worker has forked it", function()
+  it("that a worker has forked ends by itself", function()
     local ended = batches(data.DataLoader(sets.Forked(3), {num_workers = 1}), 1)[1][1]
     assert.same({"moth.float32", {0}}, ended)
   end)
 end)
 
-describe("a process that ends with workers", function()
+describe("a process that exits with workers", function()
   local head = ([[
     package.path = %q .. "?.lua;" .. package.path
     local moth = require "moth"
@@ -542,7 +542,7 @@ describe("a process that ends with workers", function()
     end
   ]]):format(require("moth.error").root)
 
-  -- Long before the minute that a worker is busy for, also where many processes run.
+  -- Long before the minute for which a worker is busy, also on a loaded machine.
   local function ends(code, wanted)
     local before = os.time()
     local text = process.lua(head .. code)
@@ -550,7 +550,7 @@ describe("a process that ends with workers", function()
     assert.is_true(os.time() - before <= 30)
   end
 
-  it("does so at once: by its last line, by os.exit, by an error", function()
+  it("ends at once: by its last line, by os.exit, by an error", function()
     ends("step = loader('Squares'):iter() step() print 'here'", "here\nrc=0")
     ends("step = loader('Squares'):iter() step() os.exit(5)", "rc=5")
     ends("step = loader('Squares'):iter() step() os.exit(6, true)", "rc=6")
@@ -559,12 +559,12 @@ describe("a process that ends with workers", function()
     ends("step = loader('Slow', 60):iter() os.exit(7)", "rc=7")
   end)
 
-  it("does so soon, also where a worker hears nothing", function()
+  it("ends soon, also if a worker does not react", function()
     ends("step = loader('Busy', 60):iter() print 'here'", "here\nrc=0")
     ends("step = loader('Busy', 60):iter() os.exit(7)", "rc=7")
   end)
 
-  it("does so on Ctrl-C while it waits for a batch", function()
+  it("ends on Ctrl-C while it waits for a batch", function()
     local path = os.tmpname()
     local file = io.open(path, "w")
     file:write(head, "print 'waiting' io.stdout:flush() for x in loader('Slow', 60) do end")

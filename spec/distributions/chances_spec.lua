@@ -1,5 +1,5 @@
--- The rarer distributions, transforms and divergences: what they say is PyTorch's, what they draw
--- is distributed as they say.
+-- The rarer distributions, transforms and divergences: their functions equal PyTorch's, and their
+-- samples follow their distribution.
 
 local moth = require "moth"
 local chances = require "spec.support.chances"
@@ -10,7 +10,7 @@ local made = chances.golden "chances"
 local same, f64 = chances.same, chances.f64
 local function tensors(...) return (chances.tensors(...)) end -- without their names
 
--- The parameters of a golden case; integers of arguments that are no tensors stay numbers.
+-- The parameters of a golden case; integer arguments that are no tensors stay numbers.
 local function parameters(case, grad)
   local params = tensors(case.params, grad)
   for name, value in pairs(case.fixed or {}) do
@@ -64,7 +64,7 @@ describe("kl_divergence", function()
   end
 end)
 
-it("kl_divergence is NaN, not infinite, where parameters are", function()
+it("kl_divergence is NaN, not infinite, for NaN parameters", function()
   local nan = 0 / 0
   for _, pair in ipairs {
     { D.Exponential(nan, false), D.Gamma(1, 1) }, { D.Gamma(nan, nan, false), D.Exponential(1) },
@@ -77,7 +77,7 @@ it("kl_divergence is NaN, not infinite, where parameters are", function()
   assert.equal(math.huge, D.kl_divergence(D.Pareto(1, 2), D.Uniform(0, 5)):item())
 end)
 
-it("kl_divergence of Weibulls is the mean of what their log_prob differ by", function()
+it("kl_divergence of Weibulls is the mean difference of their log_prob", function()
   moth.manual_seed(1)
   local p, q = D.Weibull(2, 1.5), D.Weibull(1.5, 2)
   assert.equal(0, D.kl_divergence(p, p):item())
@@ -86,7 +86,7 @@ it("kl_divergence of Weibulls is the mean of what their log_prob differ by", fun
     D.kl_divergence(p, q):item(), 0.03)
 end)
 
-it("kl_divergence refuses batches that do not go together", function()
+it("kl_divergence raises for batches that do not broadcast", function()
   assert.error_matches(function()
     D.kl_divergence(D.Normal(moth.zeros(2), 1), D.Normal(moth.zeros(3), 1))
   end, "'q' to 'kl_divergence' (a batch that goes with (2) is needed, got (3)", 1, true)
@@ -119,14 +119,14 @@ describe("the transform", function()
   end
 end)
 
--- ---- what is drawn ----
+-- ---- samples ----
 
 local N = 20000
 
 local function leaf(x) return f64(x):requires_grad_() end
 
--- Kolmogorov's distance of numbers from a distribution, times the root of their number: below 2.2
--- in all but one of 8000.
+-- The Kolmogorov-Smirnov distance of numbers from a distribution, times the root of their count.
+-- It is below 2.2 in all but one of 8000 tests.
 local function distance(shares)
   local n = shares:numel()
   local wanted = (moth.arange(n, { dtype = moth.float64 }) + 0.5) / n
@@ -144,7 +144,7 @@ local function spread()
   }
 end
 
-describe("numbers drawn from", function()
+describe("samples of", function()
   before_each(function() moth.manual_seed(7) end)
 
   for i, d in ipairs(spread()) do
@@ -170,7 +170,7 @@ describe("numbers drawn from", function()
     end)
   end
 
-  it("VonMises are spread as its log_prob says", function()
+  it("VonMises follow its log_prob", function()
     for _, concentration in ipairs { 1e-3, 0.5, 4, 200 } do
       local d = D.VonMises(f64(0.75), f64(concentration))
       local x = d:sample(N)
@@ -185,7 +185,7 @@ describe("numbers drawn from", function()
     end
   end)
 
-  it("others have the mean and variance that they say", function()
+  it("others have the mean and variance of their distribution", function()
     local covariance = f64 { { 2, 0.5 }, { 0.5, 1.25 } }
     for _, d in ipairs { D.Binomial(9, f64 { 0.25, 0.9 }),
         D.NegativeBinomial(2.5, f64 { 0.25, 0.6 }),
@@ -203,7 +203,7 @@ describe("numbers drawn from", function()
     end
   end)
 
-  it("relaxed ones choose as those do that they stand for", function()
+  it("relaxed distributions choose as the discrete ones do", function()
     local probs = f64 { 0.125, 0.625, 0.25 }
     local at = D.RelaxedOneHotCategorical(0.5, probs):sample(N):argmax(-1)
     for k = 1, 3 do
@@ -213,7 +213,7 @@ describe("numbers drawn from", function()
     assert.is_true((ones - probs):abs():max():item() < 0.015)
   end)
 
-  it("matrices have the entropy, or the spread, that is theirs", function()
+  it("matrices have the entropy, or the deviation, of their distribution", function()
     local d = D.Wishart(f64(5), f64 { { 2, 0.5 }, { 0.5, 1.25 } })
     assert.is_true(math.abs((d:log_prob(d:sample(N)):mean() + d:entropy()):item()) < 0.05)
     -- of 2 x 2 matrices 1 + the correlation is twice a Beta(eta, eta) number
@@ -230,7 +230,7 @@ describe("numbers drawn from", function()
     assert.is_true((C[{ {}, 4, { 1, 3 } }]:var(1) / variance - 1):abs():max():item() < 0.06)
   end)
 
-  it("rsample take gradients to the parameters", function()
+  it("rsample have gradients for the parameters", function()
     local probs, scale = leaf { 0.25, 0.75 }, leaf { { 1, 0 }, { 0.5, 2 } }
     local function reaches(d, x)
       x.grad = nil
@@ -251,7 +251,7 @@ describe("numbers drawn from", function()
     assert.is_true(probs.grad:abs():sum():item() > 0)
   end)
 
-  it("all keep float32, and draw again in a recorded step", function()
+  it("all keep float32, and are drawn again in a recorded step", function()
     for _, d in ipairs { D.VonMises(moth.zeros(8), 2), D.Weibull(moth.ones(8), 2),
         D.Kumaraswamy(moth.ones(8), 2), D.RelaxedBernoulli(0.5, moth.full({ 8 }, 0.5)),
         D.Multinomial(5, moth.ones(8)) } do
@@ -271,10 +271,10 @@ describe("numbers drawn from", function()
   end)
 end)
 
--- ---- the pieces ----
+-- ---- parts ----
 
 describe("counts", function()
-  it("of one total_count are listed, and their chances are 1 together", function()
+  it("of one total_count are listed, and their probabilities sum to 1", function()
     local d = D.Binomial(4, f64 { 0.25, 0.9 })
     local all = d:enumerate_support()
     assert.same({ 5, 2 }, { unpack(all.shape) })
@@ -284,7 +284,7 @@ describe("counts", function()
       "where all of total_count is one number")
   end)
 
-  it("that nobody counts are certain", function()
+  it("with total_count 0 are certain", function()
     assert.equal(0, D.NegativeBinomial(0, f64(0.5)):log_prob(0):item())
     assert.equal(0, D.NegativeBinomial(0, f64(0.5)):sample():item())
     assert.equal(0, D.Multinomial(0, f64 { 1, 1 }):sample():sum():item())
@@ -293,7 +293,7 @@ describe("counts", function()
 end)
 
 describe("ContinuousBernoulli", function()
-  it("is smooth where probs is 0.5", function()
+  it("is smooth near probs = 0.5", function()
     local function of(logits) return D.ContinuousBernoulli { logits = f64(logits) } end
     for _, name in ipairs { "_mean", "_variance", "_log_size" } do
       for _, at in ipairs { 0.5, -0.5 } do -- where the series ends
@@ -312,7 +312,7 @@ describe("ContinuousBernoulli", function()
 end)
 
 describe("MixtureSameFamily", function()
-  it("has the log_prob, cdf and sizes of what it mixes", function()
+  it("has the log_prob, cdf and sizes of its components", function()
     local parts = D.Independent(D.Normal(moth.randn(3, 2), moth.rand(3, 2) + 0.5), 1)
     local d = D.MixtureSameFamily(D.Categorical(moth.tensor { 0.2, 0.3, 0.5 }), parts)
     assert.same({ 2 }, { unpack(d.event_shape) })
@@ -332,7 +332,7 @@ describe("MixtureSameFamily", function()
 end)
 
 describe("biject_to and transform_to", function()
-  it("lead from all numbers to what a constraint allows, and back", function()
+  it("map all numbers to the values that a constraint allows, and back", function()
     local c = D.constraints
     for _, case in ipairs { { c.real, { 5 } }, { c.positive, { 5 } }, { c.greater_than(2), { 5 } },
         { c.less_than(-1), { 5 } }, { c.interval(-2, 3), { 5 } }, { c.unit_interval, { 5 } },
@@ -355,7 +355,7 @@ describe("biject_to and transform_to", function()
     end
   end)
 
-  it("may be told of a constraint of one's own", function()
+  it("may be extended to a user's constraint", function()
     local even = D.constraints.Constraint("even numbers", function(x) return x:eq(x) end, 0, "even")
     assert.has_error_like(function() D.biject_to(even) end, "no transform leads to even numbers")
     D.biject_to:register(even, function() return D.AffineTransform(0, 2) end)
@@ -364,8 +364,8 @@ describe("biject_to and transform_to", function()
   end)
 end)
 
-describe("an ExponentialFamily of one's own", function()
-  it("has an entropy and a divergence that follow from its parameters", function()
+describe("a user's ExponentialFamily", function()
+  it("has an entropy and a divergence, derived from its parameters", function()
     local Mine = moth.class("Mine", D.ExponentialFamily)
     function Mine:init(rate)
       self.rate = rate
@@ -382,10 +382,10 @@ describe("an ExponentialFamily of one's own", function()
   end)
 end)
 
-describe("a rarer distribution refuses", function()
+describe("a rarer distribution raises for", function()
   local function refuses(text, f) assert.has_error_like(f, text) end
 
-  it("parameters and values that cannot be", function()
+  it("invalid parameters and values", function()
     refuses("'alpha' to 'Pareto' %(numbers above 0 are needed", function() D.Pareto(1, -1) end)
     refuses("'value' to 'Pareto.log_prob' %(numbers from 2 on are needed, got f32 %(%) with 1",
       function() D.Pareto(2, 1):log_prob(1) end)

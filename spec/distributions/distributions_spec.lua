@@ -1,4 +1,4 @@
--- moth.distributions: what they say is PyTorch's, what they draw has the moments they say.
+-- moth.distributions: functions equal PyTorch's, samples have the right moments.
 
 local moth = require "moth"
 local chances = require "spec.support.chances"
@@ -64,7 +64,7 @@ it("divergence of Wishart from Wishart is PyTorch's, for batches, with gradients
     "'q' to 'kl_divergence' %(matrices of 2 rows are needed as in p, got 3")
 end)
 
--- The mean of the first n draws against d.mean, in standard errors.
+-- The mean of the first n samples minus d.mean, in standard errors.
 local function has_moments(d, x)
   local n = x:size(1)
   local off = (x:mean(1) - d.mean):abs() / (d.stddev / math.sqrt(n))
@@ -72,10 +72,10 @@ local function has_moments(d, x)
   assert.is_true((x:std(1) / d.stddev - 1):abs():max():item() < 0.06, tostring(d) .. ": std")
 end
 
-describe("what is drawn", function()
+describe("a sample", function()
   before_each(function() moth.manual_seed(11) end)
 
-  it("has the mean and deviation that the distribution says", function()
+  it("has the mean and deviation of its distribution", function()
     local loc, scale = moth.tensor { -1, 2 }, moth.tensor { 0.5, 3 }
     local probs = moth.tensor { 0.25, 0.875 }
     for _, d in ipairs { D.Normal(loc, scale), D.HalfNormal(scale), D.Uniform(loc, loc + scale),
@@ -90,7 +90,7 @@ describe("what is drawn", function()
     end
   end)
 
-  it("lies below the median half of the time, where there is no mean", function()
+  it("is below the median half of the time, if there is no mean", function()
     local d = D.Cauchy(moth.tensor { -1, 2 }, 0.5)
     local x = d:sample(40000)
     assert.is_true((x:lt(d.loc):float():mean(1) - 0.5):abs():max():item() < 0.015)
@@ -110,7 +110,7 @@ describe("what is drawn", function()
     assert.equal(0, x:select(2, 2):eq(1):sum():item())
   end)
 
-  it("has the sizes asked for, in front of the batch's and the event's", function()
+  it("has the requested sizes before those of the batch and the event", function()
     local d = D.Normal(moth.zeros(3, 1), moth.ones(2))
     assert.equal("(3, 2)", tostring(d.batch_shape))
     assert.equal("(3, 2)", tostring(d:sample().shape))
@@ -133,7 +133,7 @@ describe("what is drawn", function()
     assert.is_true(all:select(2, 1):equal(moth.eye(3)))
   end)
 
-  it("with rsample lets gradients through to the parameters", function()
+  it("of rsample passes gradients to the parameters", function()
     for _, name in ipairs { "Normal", "LogNormal", "Laplace", "Gumbel", "Cauchy" } do
       local loc = moth.zeros(2):requires_grad_()
       local x = D[name](loc, 2):rsample(3)
@@ -145,7 +145,7 @@ describe("what is drawn", function()
     assert.is_false(D.Categorical.has_rsample)
   end)
 
-  it("keeps the dtype of the parameters, halves too", function()
+  it("keeps the dtype of the parameters, also half types", function()
     for _, dtype in ipairs { moth.float64, moth.float16, moth.bfloat16 } do
       local d = D.Laplace(moth.zeros(2, { dtype = dtype }), 1)
       assert.equal(dtype, d:sample(50).dtype)
@@ -156,7 +156,7 @@ describe("what is drawn", function()
 end)
 
 describe("Categorical", function()
-  it("has an entropy that grows steeply, not endlessly, where a probability is 0", function()
+  it("has an entropy with a steep but finite gradient where a probability is 0", function()
     local p = moth.tensor({ 0, 0.3, 0.7 }, { dtype = moth.float64 }):requires_grad_()
     D.Categorical(p):entropy():backward()
     assert.close({ 36.4328, 0.5931, -0.2542 }, p.grad:tolist(), 1e-4) -- PyTorch's
@@ -172,7 +172,7 @@ describe("MultivariateNormal", function()
   local cov = moth.tensor({ { 2, -1 }, { -1, 3 } }, { dtype = moth.float64 })
   local loc = moth.zeros(4, 2, { dtype = moth.float64 })
 
-  it("is told by one of three matrices, and knows the others", function()
+  it("accepts one of three matrices, and computes the others", function()
     local d = D.MultivariateNormal(loc, cov)
     local x = d:rsample(3)
     assert.equal("(4) (3, 4, 2)", tostring(d.batch_shape) .. " " .. tostring(x.shape))
@@ -187,13 +187,13 @@ describe("MultivariateNormal", function()
       D.Normal(0, moth.tensor { 2, 3 }):log_prob(1):sum()))
   end)
 
-  it("draws what goes together as the matrix says", function()
+  it("draws correlated values by its matrix", function()
     moth.manual_seed(3)
     local x = D.MultivariateNormal(loc[1], cov):sample(40000)
     assert.is_true((moth.cov(x:t()) - cov):abs():max():item() < 0.08)
   end)
 
-  it("refuses matrices that cannot be", function()
+  it("raises for invalid matrices", function()
     assert.has_error_like(function() D.MultivariateNormal(loc, cov, cov) end, "two of them")
     assert.has_error_like(function() D.MultivariateNormal(loc) end, "a matrix is needed")
     assert.has_error_like(function() D.MultivariateNormal(loc, moth.ones(3, 3)) end,
@@ -225,7 +225,7 @@ describe("wrapped distributions", function()
       "'reinterpreted_batch_ndims' to 'Independent' %(0 to 2 are possible")
   end)
 
-  it("TransformedDistribution knows the density of what becomes of values", function()
+  it("TransformedDistribution has the density of transformed values", function()
     local d = D.TransformedDistribution(D.Normal(0.5, 2), D.ExpTransform())
     local wanted = D.LogNormal(0.5, 2)
     local x = moth.tensor { 0.1, 1, 5 }
@@ -239,7 +239,7 @@ describe("wrapped distributions", function()
     assert.is_true(turned:log_prob(moth.tensor { 0 }):allclose(moth.tensor { -math.log(2) }))
   end)
 
-  it("has transforms that remember what they made, where that is asked for", function()
+  it("have transforms that cache their results if requested", function()
     local x = moth.tensor { 20, -3 }
     for _, t in ipairs { D.TanhTransform { cache_size = 1 }, D.TanhTransform():with_cache(),
       D.ComposeTransform { D.AffineTransform(0, 3, { cache_size = 1 }), D.TanhTransform() }
@@ -249,7 +249,7 @@ describe("wrapped distributions", function()
       assert.is_false(t:with_cache(0).inv(y) == x)
       assert.is_true(t.inv(y * 0.5):isfinite():all():item())
     end
-    local mean = moth.tensor({ 30, 0 }, { requires_grad = true }) -- tanh is 1: atanh has no slope
+    local mean = moth.tensor({ 30, 0 }, { requires_grad = true }) -- tanh is 1, no derivative
     local policy = D.TransformedDistribution(D.Normal(mean, 1), D.TanhTransform { cache_size = 1 })
     policy:log_prob(policy:rsample()):sum():backward()
     assert.near(2, mean.grad[1]:item(), 1e-5)
@@ -264,7 +264,7 @@ describe("wrapped distributions", function()
     assert.has_error_like(function() D.TanhTransform(2) end, "'cache_size' .- %(0 or 1 is needed")
   end)
 
-  it("spreads its base over the sizes of its transforms", function()
+  it("broadcast the base over the sizes of its transforms", function()
     local shift = moth.tensor { 1, 2, 3 }
     local d = D.TransformedDistribution(D.Normal(0, 1), { D.AffineTransform(shift, 1) })
     assert.equal("(3)", tostring(d.batch_shape))
@@ -273,7 +273,7 @@ describe("wrapped distributions", function()
     assert.equal("(4, 3)", tostring(d:expand(4, 3):sample().shape))
   end)
 
-  it("have transforms that are undone and whose slopes are right", function()
+  it("have transforms with inverses and the right derivatives", function()
     local x = moth.randn(7, { dtype = moth.float64 })
     for _, t in ipairs { D.ExpTransform(), D.SigmoidTransform(), D.TanhTransform(),
         D.AffineTransform(2, -3), D.AffineTransform(0, x:abs() + 1),
@@ -291,10 +291,10 @@ describe("wrapped distributions", function()
   end)
 end)
 
-describe("moth.distributions refuses", function()
+describe("moth.distributions raises for", function()
   local function refuses(text, f) assert.has_error_like(f, text) end
 
-  it("parameters and values that cannot be", function()
+  it("invalid parameters and values", function()
     refuses("'scale' to 'Normal' %(numbers above 0 are needed, got f32 %(2%) with %-1",
       function() D.Normal(0, moth.tensor { 1, -1 }) end)
     refuses("'loc' to 'Normal'", function() D.Normal(0 / 0, 1) end)
@@ -321,7 +321,7 @@ describe("moth.distributions refuses", function()
       function() D.Normal(0, 1):icdf(2) end)
   end)
 
-  it("what has no closed form, by name", function()
+  it("functions without a closed form, with their name", function()
     refuses("Categorical has no icdf in closed form",
       function() D.Categorical(moth.ones(3)):icdf(0.5) end)
     refuses("no formula for Normal and Cauchy",
@@ -330,7 +330,7 @@ describe("moth.distributions refuses", function()
       function() D.kl_divergence(D.Normal(0, 1), 3) end)
   end)
 
-  it("nothing when told not to check", function()
+  it("nothing if checks are off", function()
     assert.is_true(D.Normal(0, -1, false):log_prob(1):isnan():item())
     D.set_default_validate_args(false)
     local ok = pcall(D.Normal, 0, -1)
@@ -341,7 +341,7 @@ describe("moth.distributions refuses", function()
 end)
 
 describe("a transform without arguments but cache_size", function()
-  it("refuses others", function()
+  it("raises for other arguments", function()
     for _, name in ipairs { "ExpTransform", "SigmoidTransform", "TanhTransform" } do
       assert.has_error_like(function() D[name] { cache_sise = 1 } end,
         "'" .. name .. "' has no argument 'cache_sise'")
@@ -352,7 +352,7 @@ describe("a transform without arguments but cache_size", function()
 end)
 
 describe("two transformed distributions", function()
-  it("are as far apart as their bases, if their transforms are alike", function()
+  it("have the divergence of their bases, if their transforms are equal", function()
     local function squashed(loc, scale)
       return D.TransformedDistribution(D.Normal(loc, 1),
         {D.TanhTransform(), D.AffineTransform(1, scale)})
@@ -363,8 +363,8 @@ describe("two transformed distributions", function()
   end)
 end)
 
-describe("a distribution of one's own", function()
-  it("needs what it uses, and a divergence may be told", function()
+describe("a user's distribution", function()
+  it("needs the functions that it uses, and a divergence may be registered", function()
     local Twice = nn.class("Twice", D.Normal)
     function Twice:log_prob(value) return D.Normal.log_prob(self, value) * 2 end
     local d = Twice(moth.zeros(2), 1)

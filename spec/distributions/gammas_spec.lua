@@ -1,5 +1,5 @@
--- The distributions that follow from the gamma distribution: values are PyTorch's, what is drawn
--- agrees with them, gradients reach the parameters.
+-- Distributions derived from the gamma distribution: values equal PyTorch's, samples agree with
+-- them, gradients reach the parameters.
 
 local moth = require "moth"
 local D = moth.distributions
@@ -7,7 +7,7 @@ local D = moth.distributions
 local N = 40000
 local function f64(list) return moth.tensor(list, {dtype = moth.float64}) end
 
--- A distribution, values, and what PyTorch says of them: log_prob, entropy.
+-- A distribution, values, and PyTorch's results: log_prob, entropy.
 local CASES = {
   Gamma = {D.Gamma(f64 {0.5, 3}, 2), f64 {0.25, 1.5},
     {-0.03264417208478221, -0.8027754226637808}, {-0.6025372506459566, 1.154431329803066}},
@@ -47,12 +47,12 @@ describe("the distribution", function()
     end)
   end
 
-  it("Gamma has its cdf, of which igamma is the share", function()
+  it("Gamma has its cdf, which is igamma", function()
     assert.is_true(CASES.Gamma[1]:cdf(f64 {0.25, 1.5}):allclose(
       f64 {0.6826894921370859, 0.5768099188731566}, {atol = 1e-12}))
   end)
 
-  it("lets gradients through what it draws, once", function()
+  it("passes gradients through samples, once", function()
     local a = moth.full({N}, 2.5, {requires_grad = true})
     D.Gamma(a, 1):rsample():mean():backward()
     assert.near(1, a.grad:sum():item(), 0.03) -- the mean is the shape
@@ -74,7 +74,7 @@ describe("the distribution", function()
       {equal_nan = true}))
   end)
 
-  it("is as far from another as PyTorch says", function()
+  it("has PyTorch's divergence from another", function()
     local function apart(p, q, wanted)
       assert.is_true(D.kl_divergence(p, q):allclose(f64(wanted), {rtol = 1e-12}))
       local shape = moth.Size(p.batch_shape)
@@ -94,12 +94,12 @@ describe("the distribution", function()
     assert.near(0, D.kl_divergence(D.Beta(2, 3), D.Beta(2, 3)):item(), 1e-6)
   end)
 
-  it("takes integers as parameters", function()
+  it("accepts integers as parameters", function()
     assert.equal("(3)", tostring(D.Dirichlet(moth.tensor {1LL, 2LL, 3LL}):sample().shape))
     assert.equal("()", tostring(D.Gamma(moth.tensor(2LL), 1):sample().shape))
   end)
 
-  it("refuses parameters and values that are none", function()
+  it("raises for invalid parameters and values", function()
     assert.error_matches(function() D.Gamma(-1, 1) end, "'concentration'", 1, true)
     assert.error_matches(function() D.Dirichlet(moth.tensor(1)) end, "categories", 1, true)
     assert.error_matches(function() D.Dirichlet(moth.tensor {{1, 2}, {0.5, -1}}) end,
@@ -110,7 +110,7 @@ describe("the distribution", function()
   end)
 end)
 
-it("digamma is -1 / x beside 0, on both of its sides", function()
+it("digamma is -1 / x near 0, on both sides", function()
   local x = f64 {-1e-300, -1e-20, -1e-17, 1e-20, 1e-300}
   assert.is_true((moth.digamma(x) * x):allclose(-moth.ones_like(x), {rtol = 1e-15, atol = 0}))
   -- digamma(1 - x) - digamma(x) = pi / tan(pi x)

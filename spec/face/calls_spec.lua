@@ -1,4 +1,4 @@
--- Every way to write a call gives the same: by position, by name, in one table, as a method.
+-- Every way to write a call has the same result: by position, by name, in one table, as a method.
 
 local moth = require "moth"
 local registry = require "spec.support.registry"
@@ -24,7 +24,7 @@ end
 
 describe("each op", function()
   for _, op in ipairs(registry.ops()) do
-    it(op.name .. " takes every form of call and gives the same", function()
+    it(op.name .. " has the same results in every form of call", function()
       if op.name:match "^empty" then return end
       for _, example in ipairs(op.examples) do
         local function run(form)
@@ -38,7 +38,7 @@ describe("each op", function()
             got = { op.fn(unpack(given, 1, given.n)) }
           end
           if op.list then got = got[1] end
-          if op.outputs == "" then -- it writes what it is given, in any order
+          if op.outputs == "" then -- it writes to its argument, in any order
             got = registry.tensors(given)
             table.sort(got, function(a, b) return tostring(a) < tostring(b) end)
           end
@@ -71,25 +71,25 @@ end)
 describe("a table", function()
   local x = moth.arange(6):to(f64):view(2, 3)
 
-  it("is the value where the first parameter takes a list of dims", function()
+  it("is the value if the first parameter is a list of dims", function()
     local y = moth.arange(24):view(2, 3, 4)
     assert.same({ 60, 92, 124 }, y:sum{ 1, 3 }:tolist())
     assert.same({ 3 }, { unpack(y:sum{ 1, 3 }.shape) })
   end)
 
-  it("is the list of arguments if it has a name in it", function()
+  it("is the list of arguments if it has a name", function()
     assert.same({ { 3, 5, 7 } }, x:sum{ 1, keepdim = true }:tolist())
     assert.same({ 15 }, { x:sum{ keepdim = false }:item() })
   end)
 
-  it("is the list of arguments where the first parameter cannot be a table", function()
+  it("is the list of arguments if the first parameter cannot be a table", function()
     assert.same({ { 2, 4 } }, moth.select{ moth.arange(8):view(2, 2, 2), 3, 1 }[{ { 1, 1 } }][{
       {}, {} }]:mul(1):add(moth.tensor{ { 2LL, 2LL } }):tolist())
     assert.same({ 1, 4 }, x:select{ 2, 2 }:tolist())
     assert.same({ 3, 12 }, moth.sum{ x, 2 }:tolist())
   end)
 
-  it("without anything in it is options that were not given", function()
+  it("that is empty means no options", function()
     local options = {}
     assert.same({ 15 }, { x:sum(options):item() })
     assert.same({ 2, 0 }, { unpack(moth.zeros(2, 0, options).shape) })
@@ -99,7 +99,7 @@ describe("a table", function()
     assert.has_error_like(function() moth.randn(2, 2):reshape(4, { 1 }) end, "reshape")
   end)
 
-  it("whose first element is a table holds that value and the rest", function()
+  it("whose first element is a table contains that value and the other arguments", function()
     assert.same({ { 7, 7, 7 }, { 7, 7, 7 } }, moth.full{ { 2, 3 }, 7 }:tolist())
     local a, b = moth.ones(1, 2), moth.zeros(1, 2)
     assert.same({ { 1, 1, 0, 0 } }, moth.cat{ { a, b }, 2 }:tolist())
@@ -109,7 +109,7 @@ describe("a table", function()
     assert.same({ { 1, 1, 0, 0 } }, moth.cat{ a, b, dim = 2 }:tolist())
   end)
 
-  it("is the whole value of what collects, names beside it", function()
+  it("is the whole value for a variadic parameter, also with named arguments in it", function()
     assert.same({ { 0, 0, 0 }, { 0, 0, 0 } }, moth.zeros{ 2, 3 }:tolist())
     assert.equal(f64, moth.zeros{ 2, 3, dtype = f64 }.dtype)
     assert.same({ 2, 3 }, { unpack(moth.zeros{ 2, 3, dtype = f64 }.shape) })
@@ -117,7 +117,7 @@ describe("a table", function()
     assert.equal(2, #nn.Sequential(nn.ReLU(), nn.ReLU()))
   end)
 
-  it("is all data to moth.tensor", function()
+  it("is always data for moth.tensor", function()
     assert.same({ { 1, 2 }, { 3, 4 } }, moth.tensor{ { 1, 2 }, { 3, 4 } }:tolist())
     assert.equal(f64, moth.tensor{ { 1, 2 }, { 3, 4 }, dtype = f64 }.dtype)
     assert.equal(f64, moth.tensor({ 1, 2 }, { dtype = f64 }).dtype)
@@ -151,7 +151,7 @@ describe("a table", function()
     assert.has_error_like(function() moth.zeros(many) end, "dim")
   end)
 
-  it("of sizes may come in a row", function()
+  it("of sizes may be written as separate arguments", function()
     assert.same({ 3, 2 }, { unpack(x:view(-1, 2).shape) })
     assert.same({ 3, 2 }, { unpack(x:view({ -1, 2 }).shape) })
     assert.same({ 3, 2 }, { unpack(x:view{ -1, 2 }.shape) })
@@ -172,7 +172,7 @@ describe("a table", function()
     assert.equal(2, groups.param_groups[2].lr)
   end)
 
-  it("goes to constructors as to functions", function()
+  it("works in constructors as in functions", function()
     for _, conv in ipairs{ nn.Conv2d(1, 10, 5), nn.Conv2d{ 1, 10, 5 },
       nn.Conv2d{ 1, 10, kernel_size = 5 }, nn.Conv2d(1, 10, { kernel_size = 5 }),
       nn.Conv2d{ in_channels = 1, out_channels = 10, kernel_size = { 5, 5 } } } do
@@ -182,7 +182,7 @@ describe("a table", function()
 end)
 
 describe("clamp", function()
-  it("takes tensors as bounds, in place too, and gives them their share of the gradient", function()
+  it("accepts tensors as bounds, in place too, and computes their gradients", function()
     local x = moth.tensor({ -2, 0.5, 3 }):requires_grad_()
     local low = moth.zeros(3):requires_grad_()
     x:clamp { min = low, max = 1 }:sum():backward()
@@ -196,7 +196,7 @@ describe("clamp", function()
 end)
 
 describe("moth.none", function()
-  it("passes None by name, where None may be", function()
+  it("passes None by name, for optional arguments", function()
     local x = moth.ones(2, 3)
     assert.equal(6, x:sum{ dim = moth.none }:item())
     assert.equal(moth.float32, x:sum{ dim = 1, dtype = moth.none }.dtype)
@@ -206,7 +206,7 @@ describe("moth.none", function()
     assert.equal(0.5, x:div(2, { rounding_mode = moth.none })[1][1]:item())
   end)
 
-  it("is refused where it may not", function()
+  it("raises for arguments that cannot be None", function()
     local x = moth.ones(2, 3)
     assert.has_error_like(function() return (x:sum{ keepdim = moth.none }) end, "'keepdim'")
     assert.has_error_like(function() return (moth.add(x, moth.none)) end, "'other'")
@@ -218,7 +218,7 @@ describe("moth.none", function()
 end)
 
 describe("results", function()
-  it("of an op with several are several values", function()
+  it("of an op with several results are several values", function()
     local v, i, more = moth.tensor{ { 1, 5, 2 }, { 7, 0, 3 } }:max(2)
     assert.same({ 5, 7 }, v:tolist())
     assert.same({ 2, 1 }, i:tolist())
@@ -237,13 +237,13 @@ describe("results", function()
     assert.equal(1, select("#", x:chunk(2)))
   end)
 
-  it("tells who calls a loss's class with tensors that it makes a module", function()
+  it("raise if a loss class is called with tensors, since it makes a module", function()
     local scores, classes = moth.randn(2, 3), moth.tensor({1, 2}, {dtype = moth.int64})
     assert.has_error_like(function() return (moth.nn.CrossEntropyLoss(scores, classes)) end,
       "nn.CrossEntropyLoss%(...%) makes a module; that is then called with tensors")
   end)
 
-  it("passed on by mistake are named as such", function()
+  it("that were passed on by mistake are named in the error", function()
     local x = moth.randn(2, 3)
     local hint = "a second result passed on?"
     local function refused(f) assert.has_error_like(f, hint) end
@@ -261,7 +261,7 @@ end)
 describe("a call", function()
   local x = moth.ones(2, 3)
 
-  it("with an unknown name names the nearest", function()
+  it("with an unknown name suggests the nearest name", function()
     assert.has_error_like(function() return (x:sum{ keepdims = true }) end,
       "'sum' has no argument 'keepdims'; did you mean 'keepdim'%?")
     assert.has_error_like(function() return (F.max_pool2d(moth.ones(1, 2, 2), { kernal = 2 })) end,
@@ -272,18 +272,18 @@ describe("a call", function()
       "did you mean 'dtype'%?")
   end)
 
-  it("that gives an argument twice says so", function()
+  it("that passes an argument twice raises and names it", function()
     assert.has_error_like(function() return (x:sum(1, { dim = 2 })) end, "given twice")
     assert.has_error_like(function() return (moth.add{ x, x, other = x }) end, "given twice")
   end)
 
-  it("with too many values says so", function()
+  it("with too many values raises and says how many it takes", function()
     assert.has_error_like(function() return (moth.relu(x, x, x)) end, "one more: f32 %(2, 3%)")
     assert.has_error_like(function() return (moth.relu{ x, x, x }) end, "one more: f32 %(2, 3%)")
     assert.has_error_like(function() return (x:t(1)) end, "'t' takes 1 argument, got one more: 1")
   end)
 
-  it("takes a hole as not given", function()
+  it("treats a nil in the middle as not given", function()
     assert.same({ { 3 }, { 3 } }, moth.sum(x, 2, true):tolist())
     assert.same({ { 6 } }, moth.sum(x, nil, true):tolist())
     assert.equal(f64, moth.sum(x, nil, nil, f64).dtype)

@@ -1,4 +1,4 @@
--- Classes: inheritance, super calls, metamethods, mixins, and what they say when misused.
+-- Classes: inheritance, super calls, metamethods, mixins, and errors of wrong use.
 
 local class = require "moth.base.class"
 local moth = require "moth"
@@ -12,7 +12,7 @@ describe("a class", function()
     assert.equal(7, Point(3, 4):sum())
   end)
 
-  it("makes instances without a constructor of its own", function()
+  it("makes instances without its own constructor", function()
     local Empty = class("Empty")
     assert.equal("Empty", class.typename(Empty()))
   end)
@@ -66,21 +66,21 @@ describe("inheritance", function()
     assert.same({"one", "two", "three"}, log)
   end)
 
-  it("gives metamethods to subclasses of subclasses", function()
+  it("passes metamethods to subclasses of subclasses", function()
     local C = class("C", class("B", A))
     assert.equal("A4", tostring(C(4)))
     assert.equal(3, C(1) + C(2))
     assert.equal(7, A.__len(C(7)))
   end)
 
-  it("sees a metamethod that a base is given after the subclass was made", function()
+  it("sees a metamethod that a base got after the subclass was made", function()
     local Base = class("Base")
     local Sub = class("Sub", class("Middle", Base))
     function Base:__call(a) return "called with " .. a end
     assert.equal("called with 3", Sub()(3))
   end)
 
-  it("lets a subclass replace a metamethod, call the base's, and give it up again", function()
+  it("lets a subclass replace a metamethod, call the base's, and remove it again", function()
     local B = class("B", A)
     local C = class("C", B)
     function B:__tostring() return "B" .. A.__tostring(self) end
@@ -89,7 +89,7 @@ describe("inheritance", function()
     assert.equal("A4", tostring(C(4)))
   end)
 
-  it("asks __index only for what neither instance nor classes have", function()
+  it("calls __index only for keys that neither the instance nor its classes have", function()
     local C = class("C", A)
     function C:__index(key) return key .. "!" end
     local D = class("D", C)
@@ -104,7 +104,7 @@ describe("inheritance", function()
     assert.is_nil(A(1).only)
   end)
 
-  it("takes mixins", function()
+  it("accepts mixins", function()
     local Greeting = {hello = function(self) return "hello " .. self.x end}
     local E = class("E", A, Greeting)
     assert.equal("hello 3", E(3):hello())
@@ -113,7 +113,7 @@ describe("inheritance", function()
   end)
 end)
 
-describe("asking", function()
+describe("a query", function()
   local A = class("A")
   local B = class("B", A)
 
@@ -134,7 +134,7 @@ describe("asking", function()
     assert.is_nil(class.typename {})
   end)
 
-  it("of and base give classes", function()
+  it("of and base return classes", function()
     assert.equal(B, class.of(B()))
     assert.equal(A, class.base(B))
     assert.is_true(class.isclass(B))
@@ -142,15 +142,15 @@ describe("asking", function()
   end)
 end)
 
-describe("a class made wrongly", function()
-  it("says that the name comes first", function()
+describe("a wrong class definition", function()
+  it("raises if the name is not first", function()
     local A = class("A")
     assert.has_error_like(function() class(A) end,
       "bad argument 'name' to 'class' %(a string is needed, got the class A%)")
     assert.has_error_like(function() class("B", 3) end, "a class is needed, got 3; the name comes")
   end)
 
-  it("names the method that a subclass lacks, and the misspelt one", function()
+  it("names the method that a subclass lacks, and suggests a near name", function()
     local A = class("A")
     function A:must() class.abstract(self, "must", ":must(x)") end
     local B = class("B", A)
@@ -161,7 +161,7 @@ describe("a class made wrongly", function()
 end)
 
 describe("nn.class", function()
-  it("takes any class of Moth as base", function()
+  it("accepts any class of Moth as base", function()
     for _, base in ipairs {nn.Module, nn.Linear, moth.data.Dataset, moth.optim.Optimizer,
                            moth.autograd.Function} do
       local Sub = nn.class("Sub", base)
@@ -169,7 +169,7 @@ describe("nn.class", function()
     end
   end)
 
-  it("gives a user's constructor its arguments as they were passed", function()
+  it("passes arguments to a user's constructor unchanged", function()
     local Mine = nn.class("Mine", nn.Linear)
     local seen
     function Mine:init(...)
@@ -180,7 +180,7 @@ describe("nn.class", function()
     assert.same({{a = 1}, "x"}, seen)
   end)
 
-  it("takes named arguments in a super call, as the class itself does", function()
+  it("accepts named arguments in a super call, as the class itself does", function()
     local Square = nn.class("Square", nn.Linear)
     function Square:init(n) nn.Linear.init(self, n, n, {bias = false}) end
     local m = Square(4)
@@ -188,7 +188,7 @@ describe("nn.class", function()
     assert.is_nil(m.bias)
   end)
 
-  it("keeps the constructor of the base when it has none, named arguments too", function()
+  it("uses the base's constructor if it has none, also with named arguments", function()
     local Mine = nn.class("Mine", nn.Conv2d)
     local m = Mine{1, 2, kernel_size = 3}
     assert.same({3, 3}, m.kernel_size)

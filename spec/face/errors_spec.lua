@@ -1,5 +1,5 @@
--- Mistakes: each is an error at the user's line that names function, argument, wanted and got, and
--- changes nothing.
+-- Wrong calls: each raises an error at the user's line that names the function, the argument, the
+-- wanted and the passed value, and changes nothing.
 
 local ffi = require "ffi"
 local moth = require "moth"
@@ -13,7 +13,7 @@ local refuses = intact.refuses
 
 describe("an op", function()
   for _, op in ipairs(registry.ops()) do
-    it(op.name .. " refuses what the FFI would convert, by the argument's name", function()
+    it(op.name .. " raises for values that the FFI would convert", function()
       local first = op.examples[1].arguments()
       for _, arg in ipairs(op.args) do
         local takes_numbers = op.numbers and arg.kind:find("^tensor%??$") and arg.name ~= "out"
@@ -41,7 +41,7 @@ describe("an op", function()
     end)
   end
 
-  it("says what to write for an int64 where a plain number is wanted, and there alone", function()
+  it("says how to convert an int64 where a plain number is wanted, and only there", function()
     refuses(function() return (moth.zeros(12345678LL, 3)) end,
       "integers in a row or in a list, got 12345678LL, an int64; write 12345678)")
     refuses(function() return (nn.Linear(3LL, 2)) end, "got 3LL, an int64; write 3)")
@@ -49,7 +49,7 @@ describe("an op", function()
     refuses(function() return (moth.ones(2):shape()) end, "a shape is a field, not a method")
   end)
 
-  it("leaves everything as it was, whatever the mistake", function()
+  it("changes nothing after any mistake", function()
     local done = {}
     for _, op in ipairs(registry.ops()) do
       local family = op.family
@@ -72,7 +72,7 @@ describe("an op", function()
 end)
 
 describe("a released tensor", function()
-  it("is refused by fields, methods, operators and brackets", function()
+  it("raises in fields, methods, operators and brackets", function()
     local x = moth.ones(2)
     x:free()
     local y = moth.ones(2)
@@ -98,7 +98,7 @@ describe("a released tensor", function()
     assert.is_true(moth.is_tensor(x))
   end)
 
-  it("is refused although its slot was given to another", function()
+  it("raises although another tensor has its slot", function()
     local x = moth.ones(2)
     local old = mistakes.older(x)
     refuses(function() return (moth.relu(old)) end, "bad argument 'input' to 'relu'", { x })
@@ -108,10 +108,10 @@ describe("a released tensor", function()
   end)
 end)
 
-describe("the ten mistakes", function()
+describe("ten common mistakes", function()
   local x = moth.ones(2, 3)
 
-  it("1: shapes that do not go together are both named", function()
+  it("1: shapes that do not broadcast are both named", function()
     local y = moth.ones(3, 2)
     refuses(function() return (x + y) end,
       "bad argument 'other' to 'add' (f32 (3, 2) cannot be broadcast with f32 (2, 3))", { x, y })
@@ -119,7 +119,7 @@ describe("the ten mistakes", function()
     assert.same({ { 2, 2, 2 }, { 2, 2, 2 } }, (x + moth.ones(3)):tolist())
   end)
 
-  it("2: so are matrices that cannot be multiplied", function()
+  it("2: matrices that cannot be multiplied are both named", function()
     local y = moth.ones(4, 5)
     refuses(function() return (moth.mm(x, y)) end,
       "f32 (2, 3) cannot be multiplied with f32 (4, 5)", { x, y })
@@ -141,7 +141,7 @@ describe("the ten mistakes", function()
     assert.equal("E_TYPE", moth.errcode())
   end)
 
-  it("4: dtypes that differ are promoted, or named with the cure", function()
+  it("4: dtypes that differ are promoted, or both named with the remedy", function()
     local d = moth.ones(2, 3, { dtype = moth.float64 })
     assert.equal(moth.float64, (x + d).dtype)
     refuses(function() return (x:matmul(d:t())) end, "f32 (2, 3)", { x, d })
@@ -149,7 +149,7 @@ describe("the ten mistakes", function()
     assert.equal("E_DTYPE", moth.errcode())
   end)
 
-  it("5: a position out of range says position, dim and size, from 1", function()
+  it("5: a position out of range names position, dim and size, from 1", function()
     local v = moth.ones(3)
     refuses(function() return (v[4]) end,
       "position 4 is out of range for dim 1 of f32 (3), which has size 3", { v })
@@ -162,7 +162,7 @@ describe("the ten mistakes", function()
     assert.equal("E_INDEX", moth.errcode())
   end)
 
-  it("6: a layer given another dtype names itself and both tensors", function()
+  it("6: a layer with an input of another dtype names itself and both tensors", function()
     local net = nn.Linear(3, 2)
     local d = moth.ones(3, { dtype = moth.float64 })
     refuses(function() return (net(d)) end, "in net: bad argument", { d, net.weight })
@@ -181,7 +181,7 @@ describe("the ten mistakes", function()
     assert.equal("E_DTYPE", moth.errcode())
   end)
 
-  it("8: a name that is nearly right", function()
+  it("8: a misspelt name", function()
     refuses(function() return (x:summ()) end,
       "a tensor has no field or method 'summ'; did you mean 'sum'?", { x })
     refuses(function() return (moth.oness(2)) end, "moth has no 'oness'; did you mean 'ones'?")
@@ -193,7 +193,7 @@ describe("the ten mistakes", function()
     refuses(function() return (moth.float33) end, "did you mean 'float32'?")
   end)
 
-  it("9: cat and ragged tables say which part differs", function()
+  it("9: cat and ragged tables name the part that differs", function()
     local y = moth.ones(3, 4)
     refuses(function() return (moth.cat({ x, y }, 1)) end,
       "number 2 is f32 (3, 4), the first is f32 (2, 3): they may differ in dim 1 only", { x, y })
@@ -203,7 +203,7 @@ describe("the ten mistakes", function()
     refuses(function() return (moth.cat{ x, y, 3 }) end, "got 3 at position 3", { x, y })
   end)
 
-  it("10: constructors, layers and optimizers without what they need", function()
+  it("10: constructors, layers and optimizers without a needed argument", function()
     local net = nn.Linear(3, 2)
     refuses(function() return (nn.Linear()) end,
       "bad argument 'in_features' to 'Linear' (an integer is needed, got nothing)")
@@ -216,10 +216,10 @@ describe("the ten mistakes", function()
   end)
 end)
 
-describe("an error of an op within", function()
+describe("an error of an inner op", function()
   local x = moth.ones(2, 3, 4)
 
-  it("is told in the words of the function that was called", function()
+  it("uses the names of the called function", function()
     refuses(function() local _ = moth.corrcoef(x) end,
       ": bad argument 'input' to 'corrcoef' (a matrix", { x })
     refuses(function() local _ = F.gumbel_softmax(x, { dim = 5 }) end,
@@ -228,7 +228,7 @@ describe("an error of an op within", function()
       ": bad argument 'x2' to 'cosine_similarity' (", { x })
   end)
 
-  it("names nothing twice, and modules by their path", function()
+  it("names nothing twice, and names modules by their path", function()
     local line = debug.getinfo(1, "l").currentline + 1
     refuses(function() local _ = F.softmax(x, 5) end,
       ("errors_spec.lua:%d: bad argument 'dim' to 'softmax'"):format(line))
@@ -236,7 +236,7 @@ describe("an error of an op within", function()
       ": in CosineSimilarity: bad argument 'x2' to 'cosine_similarity'")
   end)
 
-  it("shows sequences as they are, not as images of height one", function()
+  it("shows sequences with their own shape, not as images of height one", function()
     local w = moth.ones(4, 5, 3)
     refuses(function() local _ = F.conv1d(x, w) end,
       "(the filters f32 (4, 5, 3) need 5 channels, got f32 (2, 3, 4))", { x, w })
@@ -253,10 +253,10 @@ describe("an error of an op within", function()
   end)
 end)
 
-describe("what passes in silence elsewhere", function()
+describe("a mistake that other libraries ignore", function()
   local x = moth.ones(2, 3)
 
-  it("raises: adding by element count, sizes that are none, comparison by value", function()
+  it("raises: adding by element count, invalid sizes, comparison by value", function()
     refuses(function() return (x + moth.ones(3, 2)) end, "cannot be broadcast", { x })
     refuses(function() return (moth.zeros(-3)) end, "a size cannot be negative: {-3}")
     refuses(function() return (moth.zeros(2.7)) end, "got 2.7")
@@ -266,7 +266,7 @@ describe("what passes in silence elsewhere", function()
     refuses(function() return (x <= x) end, "use a:le(b)", { x })
   end)
 
-  it("raises: fields that are none, backward before forward", function()
+  it("raises: unknown fields, backward before forward", function()
     refuses(function() return (x.foo) end, "a tensor has no field or method 'foo'", { x })
     refuses(function() x.foo = 3 end, "a tensor has no field 'foo' to assign", { x })
     refuses(function() x.shape = { 1 } end, "'shape' of a tensor cannot be assigned", { x })
@@ -274,7 +274,7 @@ describe("what passes in silence elsewhere", function()
     assert.equal("E_GRAPH", moth.errcode())
   end)
 
-  it("holds no old memory in new tensors that say what they hold", function()
+  it("does not show old memory in new tensors", function()
     for _ = 1, 4 do
       local dirty = moth.full({ 5000 }, 7)
       dirty:free()
@@ -282,7 +282,7 @@ describe("what passes in silence elsewhere", function()
     end
   end)
 
-  it("equals itself and nothing of another type", function()
+  it("does not equal a value of another type", function()
     local f = { s = "3", t = {}, n = nil, b = print }
     assert.is_true(x == x) -- luacheck: ignore
     assert.is_false(x == x:clone())
@@ -295,7 +295,7 @@ describe("what passes in silence elsewhere", function()
 end)
 
 describe("more values than a call can take", function()
-  it("are refused by the argument that has them", function()
+  it("raise with the name of the argument that has them", function()
     local list, parts, schedules, epochs = {}, {}, {}, {}
     local optimizer = optim.SGD({ nn.Parameter(moth.ones(1)) }, { lr = 1 })
     for i = 1, 7001 do
@@ -327,7 +327,7 @@ end)
 describe("shapes and sizes", function()
   local x = moth.ones(2, 3)
 
-  it("in messages are the tensor's own", function()
+  it("in messages are those of the user's tensor", function()
     refuses(function() return (x:view(4, 2)) end,
       "bad argument 'shape' to 'view' ({4, 2} does not fit the 6 elements of f32 (2, 3))", { x })
     refuses(function() return (x:view(-1, -1)) end, "'shape' to 'view'", { x })
@@ -341,7 +341,7 @@ describe("shapes and sizes", function()
     refuses(function() return (moth.ones(2, 2):item()) end, "f32 (2, 2)")
   end)
 
-  it("too large for anything are refused before memory is asked for", function()
+  it("that are too large raise before an allocation", function()
     refuses(function() return (moth.zeros(2 ^ 40, 2 ^ 40)) end, "more elements than")
     refuses(function() return (moth.zeros(2 ^ 50)) end, "out of memory")
     assert.equal("E_MEM", moth.errcode())
@@ -350,13 +350,13 @@ describe("shapes and sizes", function()
     refuses(function() return (moth.zeros(1e300)) end, "1e+300")
   end)
 
-  it("that a C host gives may be any int64", function()
+  it("of a C host may be any int64", function()
     local lib = require "moth.binding.lib"
     local C, ctx, least = lib.C, lib.ctx, -0x8000000000000000LL
     local slots, y = ffi.new "moth_slot[4]", ffi.new "moth_handle[1]"
     local border = ffi.new("int64_t[2]", least, least)
     slots[0].handle, slots[1].pointer, slots[2].integer = x, border, 2
-    for mode = 0, 3 do -- UBSan sees what overflows
+    for mode = 0, 3 do -- UBSan detects overflows
       slots[3].integer = mode
       assert.is_true(C.moth_call(ctx, C.moth_op_find "pad", slots, 4, 7, y, 1) < 0)
       assert.equal("pad", ffi.string(C.moth_error_arg(ctx)))
@@ -374,7 +374,7 @@ describe("shapes and sizes", function()
   end)
 end)
 
-describe("writes that are refused", function()
+describe("writes that raise", function()
   it("change neither values nor versions", function()
     local x, i = moth.ones(2, 3), moth.ones(3, { dtype = moth.int64 })
     refuses(function() x:add_(moth.ones(5, 2, 3)) end, "add_", { x })
@@ -393,7 +393,7 @@ describe("writes that are refused", function()
 end)
 
 describe("a bad element at the end of many", function()
-  it("is found before anything is written", function()
+  it("raises before any element is written", function()
     local n = 200000
     local x = moth.zeros(n)
     local at = moth.range(1, n)
@@ -414,7 +414,7 @@ describe("a bad element at the end of many", function()
 end)
 
 describe("a scalar that does not fit the dtype", function()
-  it("is refused, not wrapped", function()
+  it("raises and does not wrap around", function()
     refuses(function() return (moth.full({ 2 }, 300, { dtype = moth.uint8 })) end, "fill_value")
     refuses(function() return (moth.tensor({ 256 }, { dtype = moth.uint8 })) end, "256")
     refuses(function() return (moth.tensor({ 1.5 }, { dtype = moth.int32 })) end, "1.5")

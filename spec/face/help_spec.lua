@@ -1,4 +1,4 @@
--- help: signature, arguments, example and source of whatever can be called.
+-- help: signature, arguments, example and source of every callable.
 
 local moth = require "moth"
 local help = require "moth.help"
@@ -43,7 +43,7 @@ describe("help", function()
     end
   end)
 
-  it("knows functions written in Lua, classes and their objects", function()
+  it("describes functions written in Lua, classes and their objects", function()
     has(help.text(moth.arange), "arange(start")
     has(help.text(moth.tensor), "tensor(data")
     has(help.text(nn.Conv2d), "Conv2d(in_channels, out_channels, kernel_size")
@@ -55,7 +55,7 @@ describe("help", function()
     has(help.text(), "conv2d")
   end)
 
-  it("names the nearest for a name that is none", function()
+  it("suggests the nearest name for an unknown name", function()
     intact.refuses(function() return (help.text("conv3dd")) end,
       "there is no 'conv3dd'; did you mean")
   end)
@@ -74,7 +74,7 @@ local scope = { moth = moth, nn = nn, F = F, optim = moth.optim, data = moth.dat
                 print = function() end }
 setmetatable(scope, { __index = _G })
 
--- Runs what a page shows as its example; fails with the page.
+-- Runs the example of a page; fails with the page.
 local function run_example(text, what)
   local code = text:match("\n  example: ([^\n]+)")
   local chunk
@@ -93,12 +93,12 @@ local function run_example(text, what)
   assert.is_true(ok, what .. ": " .. tostring(problem) .. "\n" .. text)
 end
 
-describe("help of everything that can be reached", function()
+describe("help of every public name", function()
   local places = require "moth.help.places"
   local class = require "moth.base.class"
   local bind = require "moth.binding.bind"
 
-  it("names it as it is reached; its example runs, its method exists", function()
+  it("uses its public name; its example runs, its method exists", function()
     local pages = 0
     for _, place in ipairs(places.list) do
       for _, name in ipairs(places.names(place)) do
@@ -141,7 +141,7 @@ describe("help of everything that can be reached", function()
 end)
 
 describe("help of a name", function()
-  it("is a page for a namespace: what it is and its names", function()
+  it("is a page for a namespace: a description and its names", function()
     has(help.text "nn", "Conv2d")
     has(help.text "moth.optim", "SGD")
     has(help.text "data", "DataLoader")
@@ -166,7 +166,7 @@ describe("help of a name", function()
     has(help.text "summary", "summary(")
   end)
 
-  it("finds it wherever it stands, with or without the path", function()
+  it("finds it in any namespace, with or without the path", function()
     for _, name in ipairs { "StepLR", "lr_scheduler.StepLR", "optim.lr_scheduler.StepLR",
                             "moth.optim.lr_scheduler.StepLR" } do
       has(help.text(name), "StepLR(optimizer, step_size")
@@ -183,7 +183,7 @@ describe("help of a name", function()
     intact.refuses(function() return (help.text "nn.init.xavier") end, "xavier_")
   end)
 
-  it("says of a method without words of its own what its base says", function()
+  it("describes a method without a text by its base's text", function()
     local Normal = moth.distributions.Normal
     for _, what in ipairs { Normal.log_prob, Normal(0, 1).log_prob,
                             "distributions.Normal.log_prob" } do
@@ -192,11 +192,11 @@ describe("help of a name", function()
     end
   end)
 
-  it("says where numbers are rounded on the way", function()
+  it("says where numbers are rounded", function()
     has(help.text(moth.optim.Muon), "bfloat16")
   end)
 
-  it("lists what else has that name", function()
+  it("lists other functions of that name", function()
     local text = help.text "normal_"
     has(text, "nn.init.normal_")
     has(text, "moth.normal_(")
@@ -223,7 +223,7 @@ describe("help of a class", function()
     has(help.text(nn.LeakyReLU), "As F.leaky_relu: ")
   end)
 
-  it("shows how to write one's own Module, Dataset, Function", function()
+  it("shows how to write your own Module, Dataset, Function", function()
     has(help.text(nn.Module), "nn.class(")
     has(help.text(nn.Module), "The base of all networks")
     has(help.text(moth.optim.RMSprop), "RMSprop (Hinton, 2012)")
@@ -251,7 +251,7 @@ describe("help of a class", function()
 end)
 
 describe("help of the profiler", function()
-  it("names its arguments and results, and finds what profiles return", function()
+  it("names its arguments and results, and finds the methods of profiles", function()
     local text = help.text "moth.profiler.profile.export_chrome_trace"
     assert.truthy(text:find("\n  path  the file's path", 1, true), text)
     assert.truthy(help.text(moth.profiler.profile.start):find("\n  returns: the profile", 1, true))
@@ -269,7 +269,7 @@ describe("help of the profiler", function()
 end)
 
 describe("moth.names", function()
-  it("lists everything once, sorted, and all of it is there", function()
+  it("lists each name once, sorted, and each exists", function()
     local names = moth.names()
     for i, name in ipairs(names) do
       assert.is_true(i == 1 or names[i - 1] < name)
@@ -290,7 +290,7 @@ describe("moth.names", function()
     has(help.text(moth.gguf), "load open")
   end)
 
-  it("has words and an example where a constructor is made by another function", function()
+  it("has a text and an example for a constructor that another function makes", function()
     has(help.text "moth.distributions.CatTransform", "Applies each transform to its piece")
     has(help.text "moth.distributions.ContinuousBernoulli", "with an exponential density")
     has(help.text "moth.distributions.Multinomial", "The number of draws of each category")
@@ -302,7 +302,7 @@ describe("moth.names", function()
   end)
 end)
 
-describe("help of a layer that is a function", function()
+describe("help of a layer class that is a function", function()
   it("names the function", function()
     local known = 0
     for _, name in ipairs(moth.nn.names()) do
@@ -319,15 +319,15 @@ describe("help of a layer that is a function", function()
   end)
 end)
 
-describe("help with words that are no name", function()
-  it("finds what is documented by all of them", function()
+describe("help for words that are no name", function()
+  it("finds texts that contain all of the words", function()
     has(help.text "convolution of images", "moth.conv2d")
     has(help.text "memory limit", "moth.set_memory_limit")
     has(help.text "random seed", "moth.manual_seed")
     has(help.text "cosine similarity", "F.cosine_similarity")
   end)
 
-  it("finds the guide's sections, and words in other forms", function()
+  it("finds sections of the guide, and other forms of words", function()
     has(help.text "freeze", "docs/guide/modules.md     Freezing layers")
     has(help.text "freeze layers", "docs/guide/modules.md  Freezing layers")
   end)

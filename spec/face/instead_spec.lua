@@ -1,5 +1,5 @@
--- Names that are left out by choice say what there is instead; what a tensor has no form in place
--- of says what to write.
+-- Names of PyTorch that Moth omits raise an error that says what to write instead. So do in-place
+-- methods that tensors do not have.
 
 local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
@@ -16,7 +16,7 @@ local function says(space, names, text)
   end
 end
 
-describe("a name that is left out by choice says what there is instead:", function()
+describe("an omitted name raises an error that says what to write:", function()
   it("of moth", function()
     says(moth, "complex view_as_real complex64 real", "moth.fft")
     says(moth, "from_file from_numpy from_dlpack empty_strided", "moth.")
@@ -53,7 +53,7 @@ describe("a name that is left out by choice says what there is instead:", functi
     says(moth.data, "default_convert", "no arrays to convert")
   end)
 
-  it("what they name is there", function()
+  it("the suggested names exist", function()
     for name in ("stack capture kernel as_tensor frombuffer load token open_token as_strided "
       .. "sparse_coo_tensor set_default_dtype set_default_device"):gmatch "%S+" do
       assert.is_truthy(moth[name], name)

@@ -1,4 +1,4 @@
---- newcomer_spec.lua -- what someone who comes from PyTorch trips over says what to write instead.
+--- newcomer_spec.lua -- typical mistakes of PyTorch users raise errors that say what to write.
 
 local moth = require "moth"
 local help = require "moth.help"
@@ -15,8 +15,8 @@ local function dataset(get)
   return Own()
 end
 
-describe("names that scripts for any machine use", function()
-  it("are there: backends.mps, distributions.transforms", function()
+describe("names in portable scripts", function()
+  it("exist: backends.mps, distributions.transforms", function()
     assert.is_false(moth.backends.mps.is_available())
     local d = moth.distributions
     assert.equal(d.ExpTransform, d.transforms.ExpTransform)
@@ -39,7 +39,7 @@ describe("an epoch", function()
     refuses(function() for _ in loader do moth.ones(1) end end, "collate_fn returned nil")
   end)
 
-  it("is not run over a class", function()
+  it("raises for a class in place of an object", function()
     refuses(function() return (data.DataLoader(data.TensorDataset)) end,
       "got the class TensorDataset; make a dataset of it: TensorDataset(...)")
   end)
@@ -55,9 +55,9 @@ end)
 
 describe("a nil among values", function()
   local x = moth.ones(3, 3)
-  local gone = ({}).gone -- stands for a variable that was never set
+  local gone = ({}).gone -- a variable that was never set
 
-  it("is named, in sizes", function()
+  it("is reported, in sizes", function()
     refuses(function() return (moth.zeros(2, gone, 3)) end, "value 2 is nil")
     refuses(function() return (moth.zeros{ 2, gone, 3 }) end, "value 2 is nil")
     refuses(function() return (moth.randn(gone, 3)) end, "'size' to 'randn' (value 1 is nil)")
@@ -66,7 +66,7 @@ describe("a nil among values", function()
     assert.same({ 2, 3 }, { unpack(moth.zeros(2, 3, gone).shape) })
   end)
 
-  it("is named, in values and positions", function()
+  it("is reported, in values and positions", function()
     refuses(function() return (moth.tensor{ 1, gone, 3 }) end, "value 2 is nil")
     refuses(function() return (moth.tensor{ { 1, 2, 3 }, { 1, gone, 3 } }) end,
       "data[2][2] is nil")
@@ -76,7 +76,7 @@ describe("a nil among values", function()
     refuses(function() return (moth.cat{ x, gone, x }) end, "value 2 is nil")
   end)
 
-  it("that came by assignment too", function()
+  it("is also reported after assignment", function()
     local list = { 1 }
     list[3] = 3
     refuses(function() return (moth.tensor(list)) end, "value 2 is nil")
@@ -86,7 +86,7 @@ describe("a nil among values", function()
 end)
 
 describe("a result by its name in PyTorch", function()
-  it("is said to come as a value of its own", function()
+  it("raises and says that it is a separate value", function()
     local x = moth.randn(3, 4)
     for _, name in ipairs{ "values", "indices" } do
       refuses(function() return (x:max(2)[name]) end, "local values, indices = x:max(2)")
@@ -97,7 +97,7 @@ describe("a result by its name in PyTorch", function()
 end)
 
 describe("a habit from Python", function()
-  it("of `with` leads to a function", function()
+  it("with `with` is answered with a function", function()
     for _, name in ipairs{ "detect_anomaly", "no_grad", "enable_grad" } do
       refuses(function() return (moth.autograd[name]()) end, "a function is needed")
     end
@@ -105,17 +105,17 @@ describe("a habit from Python", function()
 
   local x = moth.randn(2, 3)
 
-  it("of parentheses in parentheses is told of its braces", function()
+  it("with nested parentheses is answered with braces", function()
     refuses(function() return (x:sum{ { -1, -2 } }) end, "take one pair of braces away")
     assert.equal(0, x:sum{ -1, -2 }.ndim)
   end)
 
-  it("of asking stft for complex numbers is told to leave that", function()
+  it("of requesting complex numbers from stft names the argument to leave out", function()
     refuses(function() return (moth.stft(moth.randn(32), 8, { return_complex = true })) end,
       "leave it out")
   end)
 
-  it("of making a buffer again in each captured call is told to write into it", function()
+  it("of replacing a buffer in a captured step is answered with a write in place", function()
     local Net = nn.class("Net", nn.Module)
     function Net:init() self:register_buffer("count", moth.zeros(1)) end
     function Net:forward(y)
@@ -131,17 +131,17 @@ describe("a habit from Python", function()
 end)
 
 describe("two dtypes in one call", function()
-  it("are told with the names of both arguments", function()
+  it("raise with the names of both arguments", function()
     refuses(function() return (nn.Linear(3, 4)(moth.ones(2, 3):double())) end,
       "bad argument 'input' to 'Linear' (f64 (2, 3) does not go with the layer's weight, "
         .. "f32 (4, 3)")
   end)
 end)
 
-describe("a '.' where ':' belongs", function()
+describe("a '.' in place of ':'", function()
   local x = moth.ones(3)
 
-  it("is named by the methods of tensors", function()
+  it("is reported by the methods of tensors", function()
     for _, name in ipairs{ "backward", "item", "tolist", "detach", "free", "cpu", "to", "float",
                            "size", "dim", "type", "register_hook", "requires_grad_" } do
       refuses(function() x[name]() end, "call it with ':' -- x:" .. name .. "()")
@@ -149,7 +149,7 @@ describe("a '.' where ':' belongs", function()
     end
   end)
 
-  it("is named by modules, optimizers and loaders", function()
+  it("is reported by modules, optimizers and loaders", function()
     local net = nn.Sequential(nn.Linear(3, 2))
     local sgd = optim.SGD(net:parameters(), { lr = 0.1 })
     local loader = data.DataLoader(moth.ones(3))
@@ -163,7 +163,7 @@ describe("a '.' where ':' belongs", function()
     refuses(function() loader.len() end, "call it with ':' -- loader:len()")
   end)
 
-  it("is guessed where a tensor stands for the module", function()
+  it("is guessed if a tensor is in the module's place", function()
     local Net = nn.class("Net", nn.Module)
     function Net:init() self.fc = nn.Linear(3, 2) end
     function Net:forward(input) return (self.fc(input)) end
@@ -183,16 +183,16 @@ describe("a '.' where ':' belongs", function()
   end)
 end)
 
-describe("what Lua reads otherwise", function()
+describe("Lua's own meaning of an operator", function()
   local x = moth.ones(3)
 
-  it("names both methods for < and >", function()
+  it("raises for < and > with both methods", function()
     refuses(function() return (x > x) end, "tensors have no < or >; use a:lt(b) or a:gt(b)")
     refuses(function() return (x >= x) end, "use a:le(b) or a:ge(b)")
     refuses(function() return (x > 3) end, "use x:gt(3)")
   end)
 
-  it("does not walk over tensors or call them", function()
+  it("raises for loops over tensors and calls of them", function()
     refuses(function() return (x()) end, "a tensor cannot be called")
     refuses(function() for _ in ipairs(x) do moth.ones(1) end end, "for i = 1, #x do")
     refuses(function() for _ in pairs(x) do moth.ones(1) end end, "x:unbind()")
@@ -214,7 +214,7 @@ end)
 describe("a message", function()
   local x = moth.ones(2, 3)
 
-  it("guesses no name that is not near", function()
+  it("suggests only near names", function()
     local _, text = pcall(function() return x:lobpcg() end)
     assert.is_nil(text:find("did you mean", 1, true))
     refuses(function() return (moth.fork_rng) end,
@@ -224,21 +224,21 @@ describe("a message", function()
     refuses(function() return (F.relo) end, "(moth.help() lists what there is)")
   end)
 
-  it("names what is there for torch.compile and torch.jit", function()
+  it("names the alternatives for torch.compile and torch.jit", function()
     for _, name in ipairs {"compile", "jit"} do
       refuses(function() return (moth[name]) end, ("moth has no '%s'; moth.capture replays a whole "
         .. "step as one call, moth.kernel makes a function of elements one pass"):format(name))
     end
   end)
 
-  it("knows what other libraries call an argument", function()
+  it("knows the argument names of other libraries", function()
     refuses(function() return (x:sum{ axis = 1 }) end, "did you mean 'dim'?")
     refuses(function() return (x:sum{ 1, keepdims = true }) end, "did you mean 'keepdim'?")
     refuses(function() return (F.relu{ x = x }) end, "did you mean 'input'?")
     refuses(function() return (nn.init.xavier_unform_) end, "did you mean 'xavier_uniform_'?")
   end)
 
-  it("blames the argument that is wrong", function()
+  it("names the argument that is wrong", function()
     refuses(function() return (F.nll_loss(x, moth.rand(2, 3))) end,
       "targets are classes (integers from 1), got f32 (2, 3)")
     refuses(function() return (x:to("float64")) end, "write moth.float64")
@@ -262,7 +262,7 @@ describe("a module", function()
     assert.is_true(net.training)
   end)
 
-  it("may have fields and functions by the names of some methods", function()
+  it("may have fields and functions with names of some methods", function()
     local net = nn.Linear(1, 1)
     net.type, net.double, net.cuda, net.children = "linear", true, false, { 1 }
     assert.equal("linear", net.type)
@@ -279,13 +279,13 @@ describe("a module", function()
       "write function Net:init(...)")
   end)
 
-  it("that is built in takes what it takes", function()
+  it("of Moth raises for more arguments than it takes", function()
     local relu = nn.ReLU()
     local x = moth.ones(2)
     refuses(function() return (relu(x, x)) end, "'ReLU' takes 1 argument, got one more: f32")
   end)
 
-  it("says that a state dict fitted", function()
+  it("returns a message that a state dict matched", function()
     local net = nn.Linear(2, 3)
     assert.equal("<All keys matched>", tostring(net:load_state_dict(net:state_dict())))
     local keys = net:load_state_dict({}, { strict = false })
@@ -299,7 +299,7 @@ describe("help", function()
     assert.is_truthy(page:find(text, 1, true), page)
   end
 
-  it("shows what is written above functions and classes", function()
+  it("shows the comments above functions and classes", function()
     has("no_grad", "gradients turned off")
     has("scope", "a function, written at")
     has("backward", "x:backward{gradient")
@@ -311,14 +311,14 @@ describe("help", function()
     has(nil, "Linear")
   end)
 
-  it("guesses from all names", function()
+  it("suggests from all names", function()
     refuses(function() return (help.text "scop") end, "did you mean 'scope'?")
     refuses(function() return (help.text "Lineer") end, "did you mean 'Linear'?")
   end)
 end)
 
 describe("the prompt", function()
-  -- Types into a prompt; what a step of the shell does in between stands in the list too.
+  -- Types into a prompt; the list also contains steps of the shell in between.
   local function prompt(steps)
     local code = "io.stdout:setvbuf('no') require('moth.repl').main()"
     local pipe = io.popen(("(%s) | '%s' -e \"%s\" 2>&1 & job=$!; sleep 1.5; kill -INT $job; "
@@ -330,12 +330,12 @@ describe("the prompt", function()
 
   if not launcher.program then return end
 
-  it("drops an unfinished line at Ctrl-C and goes on", function()
+  it("drops an unfinished line at Ctrl-C and continues", function()
     local text = prompt("echo 'for i = 1, 2 do'; sleep 3; echo 'print(6 * 7)'")
     assert.is_truthy(text:find("  .. \n[1]> 42", 1, true), text)
   end)
 
-  it("shows an error without the lines below it that are Moth's", function()
+  it("shows an error without Moth's lines of the traceback", function()
     local text = prompt("sleep 3; echo 'moth.ones(2):foo()'")
     assert.is_truthy(text:find("[1]:1: a tensor has no field or method 'foo'", 1, true), text)
     assert.is_nil(text:find("traceback", 1, true), text)

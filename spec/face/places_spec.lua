@@ -1,4 +1,4 @@
--- Where an error is said to be: the user's own line, in scripts, networks and return calls.
+-- The line of an error: the user's own line, in scripts, networks and return calls.
 
 local moth = require "moth"
 local intact = require "spec.support.intact"
@@ -11,11 +11,11 @@ local function message_of(f, ...)
   return message
 end
 
--- A chunk as if it were a user's file.
+-- Loads a chunk as a user's file.
 local function script(name, text) return assert(loadstring(text, "@" .. name)) end
 
 describe("the line of an error", function()
-  it("is the caller's, however deep Moth is", function()
+  it("is the caller's line, at any depth inside Moth", function()
     local run = script("train.lua", [[
       local moth = require "moth"
       local x = moth.ones(2, 3)
@@ -52,7 +52,7 @@ describe("the line of an error", function()
     end
   end)
 
-  it("does not depend on whether the call was compiled", function()
+  it("does not depend on compilation of the call", function()
     local run = script("loop.lua", [[
       local moth = require "moth"
       local x, small = moth.ones(3), moth.ones(2)
@@ -65,7 +65,7 @@ describe("the line of an error", function()
       message_of(run))
   end)
 
-  it("says which call a return erased", function()
+  it("names the call that a return removed from the stack", function()
     local run = script("net.lua", [[
       local moth = require "moth"
       local function layer(x)
@@ -78,7 +78,7 @@ describe("the line of an error", function()
     assert.matches("%(in a return call of layer, net.lua:2%)$", message)
   end)
 
-  it("says so for a network's forward", function()
+  it("does so for a network's forward", function()
     local run = script("net.lua", [[
       local moth = require "moth"
       local nn = moth.nn
@@ -97,7 +97,7 @@ describe("the line of an error", function()
 end)
 
 describe("the module's path", function()
-  it("speaks Lua: names and positions from 1", function()
+  it("uses Lua's form: names and positions from 1", function()
     local Net = nn.class("Net", nn.Module)
     function Net:init()
       self.body = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(5, 2))
@@ -107,13 +107,13 @@ describe("the module's path", function()
       return y
     end
     local net = Net()
-    pcall(net, moth.ones(1, 3)) -- parameters get a place in the graph at their first use
+    pcall(net, moth.ones(1, 3)) -- parameters get a node in the graph at their first use
     local message = intact.message(function() net(moth.ones(1, 3)) end)
     assert.matches("^spec/face/places_spec.lua:%d+: in net%.body%[3%]: bad argument", message)
     assert.matches("f32 %(1, 4%)", message)
   end)
 
-  it("is that of the innermost module", function()
+  it("is the path of the innermost module", function()
     local inner = nn.Sequential(nn.Linear(3, 4))
     local net = nn.Sequential(nn.ReLU(), inner)
     assert.matches("in net%[2%]%[1%]: bad argument", message_of(function()
@@ -163,7 +163,7 @@ describe("errors", function()
     end
   end)
 
-  it("do not tail-call: results of a wrapped call come back whole", function()
+  it("do not depend on tail calls: a wrapped call returns all of its results", function()
     assert.same({ 1, nil, 3, n = 3 }, (function(...)
       return { n = select("#", ...), ... }
     end)(moth.scope(function() return 1, nil, 3 end)))

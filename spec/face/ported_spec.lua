@@ -1,21 +1,21 @@
--- Calls as scripts ported from PyTorch make them, where the forms of the registry do not show it.
+-- Calls in scripts ported from PyTorch, in forms that the registry does not show.
 
 local moth = require "moth"
 local F, data = moth.nn.functional, moth.data
 
 describe("calls in a ported script", function()
-  it("cat of an empty vector with a matrix is refused, with vectors it is nothing", function()
+  it("cat of an empty vector with a matrix raises; with vectors it adds nothing", function()
     assert.same({1, 1}, moth.cat({moth.zeros(0), moth.ones(2)}):tolist())
     assert.error_matches(function() return moth.cat({moth.zeros(0), moth.ones(2, 3)}) end,
       "number 2 is f32 %(2, 3%), the first is f32 %(0%)")
     assert.equal("E_SHAPE", moth.errcode())
   end)
 
-  it("one_hot takes PyTorch's -1 for as many classes as needed", function()
+  it("one_hot accepts PyTorch's -1: the number of classes from the data", function()
     assert.same({ { 1, 0, 0 }, { 0, 0, 1 } }, F.one_hot({ 1, 3 }, -1):tolist())
   end)
 
-  it("a number where positions belong is not called too large", function()
+  it("a number in place of positions is not called too large", function()
     local ok, text = pcall(function() return F.cross_entropy(moth.zeros(1, 3), 2) end)
     assert.is_false(ok)
     assert.truthy(tostring(text):find("list of positions is needed, got 2)", 1, true))
@@ -41,7 +41,7 @@ describe("calls in a ported script", function()
     assert.equal(3, data.SubsetRandomSampler { 1, 2, 3 }:len())
   end)
 
-  it("meshgrid and broadcast_tensors take their tensors in a row too", function()
+  it("meshgrid and broadcast_tensors also accept separate tensors", function()
     local a, b = moth.arange(2), moth.arange(3)
     local rows, columns = unpack(moth.meshgrid(a, b))
     assert.same({ { 0, 0, 0 }, { 1, 1, 1 } }, rows:tolist())
@@ -52,7 +52,7 @@ describe("calls in a ported script", function()
     assert.same({ 2, 3 }, { unpack(q.shape) })
   end)
 
-  it("outer and kron take operands of unlike dtypes, as mul does", function()
+  it("outer and kron accept operands of different dtypes, as mul does", function()
     local places, rates = moth.arange(3), moth.tensor { 0.5, 2 }
     assert.same({ { 0, 0 }, { 0.5, 2 }, { 1, 4 } }, moth.outer(places, rates):tolist())
     assert.equal(moth.float32, moth.outer(places, rates).dtype)

@@ -1,4 +1,4 @@
--- How tensors look as text.
+-- Tensors as text.
 
 local moth = require "moth"
 
@@ -32,7 +32,7 @@ describe("print", function()
     assert.equal("(1125899906842624, 0)", tostring(x.shape))
   end)
 
-  it("writes powers of ten where sizes differ much", function()
+  it("writes powers of ten if magnitudes differ much", function()
     assert.matches("1%.0000e%-08, 1%.0000e%+00", tostring(moth.tensor{ 1e-8, 1 }))
     assert.matches("1%.0000e%+10", tostring(moth.tensor{ 1e10, 1 }))
     assert.matches("1%.0000e%-06", tostring(moth.tensor{ 1e-6 }))
@@ -55,7 +55,7 @@ describe("print", function()
     shows("9007199254740993 [moth.int64]", moth.tensor(9007199254740993LL))
   end)
 
-  it("shows booleans as Lua's", function()
+  it("shows booleans as Lua does", function()
     shows("{ true, false}\n[moth.bool of size 2]", moth.tensor{ true, false })
   end)
 
@@ -73,7 +73,7 @@ describe("print", function()
     shows("{}\n[moth.float32 of size 2x0x3]", moth.zeros(2, 0, 3))
   end)
 
-  it("separates blocks of more than two dims by a line", function()
+  it("separates blocks of more than two dims by an empty line", function()
     shows("{{{0, 1},\n  {2, 3}},\n\n {{4, 5},\n  {6, 7}}}\n[moth.int64 of size 2x2x2]",
       moth.arange(8):view(2, 2, 2))
   end)
@@ -89,7 +89,7 @@ describe("print", function()
     assert.is_nil(tostring(moth.arange(1000)):find("...", 1, true))
   end)
 
-  it("reads no more than it shows", function()
+  it("reads only the elements that it shows", function()
     local start = os.clock()
     local text = tostring(moth.zeros(1):expand(1000000, 1000000))
     assert.is_true(os.clock() - start < 1)
@@ -106,7 +106,7 @@ describe("print", function()
     end
   end)
 
-  it("says what takes part in a graph", function()
+  it("shows grad_fn and requires_grad", function()
     local x = moth.ones(2):requires_grad_()
     shows("{1, 1}\n[moth.float32 of size 2, requires_grad]", x)
     shows("{2, 2}\n[moth.float32 of size 2, grad_fn=<Mul>]", x * 2)
@@ -115,14 +115,14 @@ describe("print", function()
     assert.matches("grad_fn=<LogSoftmax>", tostring((x * 1):log_softmax(1)))
   end)
 
-  it("shows views, transposed and strided, by their values", function()
+  it("shows views, transposed and strided, with their values", function()
     local x = moth.arange(6):view(2, 3)
     shows("{{0, 3},\n {1, 4},\n {2, 5}}\n[moth.int64 of size 3x2]", x:t())
     shows("{0, 3}\n[moth.int64 of size 2]", x[{ {}, 1 }])
     shows("{7, 7, 7}\n[moth.float32 of size 3]", moth.full({ 1 }, 7):expand(3))
   end)
 
-  it("takes options and refuses those that are none", function()
+  it("accepts options and raises for unknown ones", function()
     moth.set_printoptions{ precision = 2 }
     shows("{1.00, 2.50}\n[moth.float32 of size 2]", moth.tensor{ 1, 2.5 })
     moth.set_printoptions{ threshold = 3, edgeitems = 1 }
@@ -136,13 +136,13 @@ describe("print", function()
     assert.has_error_like(function() moth.set_printoptions(3) end, "got 3")
   end)
 
-  it("gives text that makes the tensor again", function()
+  it("can write text that creates the tensor again", function()
     local x = moth.tensor{ { 1, 2.5 }, { -3, 4 } }
     local data = loadstring("return " .. tostring(x):match("^(.-)\n%["))()
     assert.same(x:tolist(), data)
   end)
 
-  it("joins with strings", function()
+  it("is concatenated with strings", function()
     assert.equal("x = 3 [moth.float32]!", "x = " .. moth.tensor(3) .. "!")
   end)
 end)

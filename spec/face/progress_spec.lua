@@ -1,9 +1,9 @@
--- moth.progress: what it walks, what it writes, and that a file gets plain lines.
+-- moth.progress: its sources, its output on a terminal, and plain lines in a file.
 
 local moth = require "moth"
 local data = moth.data
 
--- Collects what is written to it.
+-- A file object that collects its output.
 local function sink()
   local out = {text = "", flushes = 0}
   function out.write(_, ...)
@@ -26,7 +26,7 @@ local function collect(bar)
 end
 
 describe("progress", function()
-  it("passes on what it walks: numbers, lists, functions, loaders", function()
+  it("passes on the values of its source: numbers, lists, functions, loaders", function()
     assert.same({1, 2, 3}, collect(moth.progress(3, {out = sink()})))
     assert.same({"a", "b"}, collect(moth.progress {{"a", "b"}, out = sink()}))
     assert.same({4, 5}, collect(moth.progress((function()
@@ -44,7 +44,7 @@ describe("progress", function()
     assert.same({22, 22, 11}, sizes)
   end)
 
-  it("is walked by :iter() too, once each", function()
+  it("also iterates with :iter(), once each", function()
     local bar, list = moth.progress({"a", "b"}, {out = sink()}), {}
     local next_of = bar:iter()
     for v in next_of do list[#list + 1] = v end
@@ -63,7 +63,7 @@ describe("progress", function()
     assert.is_true(out.flushes > 0)
   end)
 
-  it("writes plain lines as often as it is told", function()
+  it("writes plain lines at the given interval", function()
     local out = sink()
     local bar = moth.progress(4, {desc = "slow", every = 0, out = out})
     for _ in bar do end -- luacheck: ignore
@@ -73,7 +73,7 @@ describe("progress", function()
     assert.is_nil(out.text:find("\r", 1, true))
   end)
 
-  it("shows values, in the order in which they came, and takes them away", function()
+  it("shows values in the order of their first use, and removes them", function()
     local out = sink()
     local bar = moth.progress(2, {every = 0, out = out})
     for i in bar do
@@ -101,13 +101,13 @@ describe("progress", function()
     assert.is_true(rate and rate > 1000 and rate < 51000, out.text)
   end)
 
-  it("names the unit it is given", function()
+  it("shows the given unit", function()
     local out = sink()
     collect(moth.progress(data.DataLoader {moth.ones(4, 2)}, {unit = "images", out = out}))
     assert.is_truthy(out.text:find("images/s]", 1, true))
   end)
 
-  it("goes without a total", function()
+  it("works without a total", function()
     local out, i = sink(), 0
     collect(moth.progress(function()
       i = i + 1
@@ -116,7 +116,7 @@ describe("progress", function()
     assert.is_truthy(out.text:find("^stream  3 %["), out.text)
   end)
 
-  it("takes a total", function()
+  it("accepts a total", function()
     local out, i = sink(), 0
     collect(moth.progress(function()
       i = i + 1
@@ -125,7 +125,7 @@ describe("progress", function()
     assert.is_truthy(out.text:find("100% 2/2", 1, true), out.text)
   end)
 
-  it("writes lines of the user between its own", function()
+  it("writes lines of the user above its own line", function()
     local out = sink()
     local bar = moth.progress(1, {out = out})
     for _ in bar do bar:print("half", 5) end
@@ -133,7 +133,7 @@ describe("progress", function()
     assert.equal(2, #out:lines())
   end)
 
-  it("ends by close after a break, once, and can be walked again", function()
+  it("ends with close after a break, once, and can run again", function()
     local out = sink()
     local bar = moth.progress(5, {out = out})
     for i in bar do
@@ -147,13 +147,13 @@ describe("progress", function()
     assert.is_truthy(out:lines()[2]:find("5/5", 1, true))
   end)
 
-  it("walks nothing", function()
+  it("handles an empty source", function()
     local out = sink()
     assert.same({}, collect(moth.progress({}, {out = out})))
     assert.same({}, collect(moth.progress(0, {out = out})))
   end)
 
-  it("lets errors of the source and the body through", function()
+  it("passes on errors of the source and the loop body", function()
     assert.has_error_like(function()
       for _ in moth.progress(function() error "no more" end, {out = sink()}) do error "none" end
     end, "no more")
@@ -180,7 +180,7 @@ describe("progress", function()
         local cells = line:match "^word   42%% |(#* *)| 3/7 %["
         assert.is_true(#line <= columns - 1, line)
         if not cells then
-          assert.is_true(#line > columns - 9, line) -- no room for a bar of 5
+          assert.is_true(#line > columns - 9, line) -- too narrow for a bar of 5
         else
           widths[#widths + 1] = #cells
           assert.equal(math.floor(3 / 7 * #cells), select(2, cells:gsub("#", "")))
@@ -194,7 +194,7 @@ describe("progress", function()
     assert.equal(30, widths[#widths])
   end)
 
-  it("says what it can walk", function()
+  it("raises for other values and says what it accepts", function()
     assert.has_error_like(function() moth.progress("abc") end,
       "bad argument 'source' to 'progress' %(a DataLoader, a list, a number or a func")
     assert.has_error_like(function() moth.progress(moth.ones(3)) end, "got f32 %(3%)")

@@ -1,9 +1,9 @@
--- Calls of functions and classes written in Lua that are refused: each names the function and the
--- argument and says what is needed. Ops of the engine are errors_spec's and golden_refusals_spec's.
+-- Wrong calls of functions and classes written in Lua: each error names the function and the
+-- argument and says what is needed. errors_spec and golden_refusals_spec check ops of the core.
 
 local moth = require "moth"
 
--- A call and how its message begins, in turn.
+-- Pairs: a call, and the beginning of its message.
 local ROWS = [=[
   moth.autocast("tpu")
     bad argument 'device_type' to 'autocast' ("cpu" or "cuda" is needed, got a string ('tpu'))
@@ -513,9 +513,9 @@ local words = {
   independent = function(n) return D.Independent(D.Normal(moth.zeros(2, 2), 1), n) end,
 }
 
-describe("a call that cannot be meant", function()
+describe("a wrong call", function()
   for code, wanted in ROWS:gmatch "  ([^\n]+)\n    ([^\n]+)\n" do
-    it("is refused: " .. code, function()
+    it("raises: " .. code, function()
       local chunk = loadstring("return " .. code) or assert(loadstring(code))
       setfenv(chunk, setmetatable({ print = print }, { __index = words }))
       local ok, message = pcall(chunk)

@@ -1,4 +1,4 @@
---- The prompt: what it makes of a line, what TAB offers, and how it behaves on a terminal.
+--- The prompt: evaluation of a line, completion with TAB, and its behaviour on a terminal.
 
 local moth = require "moth"
 local complete = require "moth.repl.complete"
@@ -15,7 +15,7 @@ local launcher = debug.getregistry()["moth.launcher"]
 -- ---- without a terminal ----
 
 describe("a line at the prompt", function()
-  -- What a line gives: a list with n; or nil, message, whether it wants more.
+  -- The values of a line: a list with n; or nil, the message, and true if the line is incomplete.
   local function give(text)
     local chunk, message, more = evaluate.compile(text, "[7]")
     if not chunk then return nil, message, more end
@@ -26,7 +26,7 @@ describe("a line at the prompt", function()
     return got
   end
 
-  it("gives its values when it is an expression", function()
+  it("prints its values if it is an expression", function()
     assert.are.same({ 2, shown = true, n = 1 }, give "1 + 1")
     assert.are.same({ 1, nil, 3, shown = true, n = 3 }, give "1, nil, 3")
     assert.are.same({ 5, shown = true, n = 1 }, give "= 5 -- five")
@@ -35,12 +35,12 @@ describe("a line at the prompt", function()
     assert.are.same({ "a;", shown = true, n = 1 }, give "'a;'")
   end)
 
-  it("is muted by a semicolon at its end", function()
+  it("prints nothing with a semicolon at its end", function()
     assert.are.same({ 3, shown = false, n = 1 }, give "3;")
     assert.are.same({ 3, shown = false, n = 1 }, give "3 ; -- no matter")
   end)
 
-  it("wants more lines while it is not finished", function()
+  it("continues on the next line while it is not complete", function()
     for _, text in ipairs { "for i = 1, 2 do", "f(", "x = {1,", "s = [[long", "--[[ note" } do
       local chunk, _, more = give(text)
       assert.is_nil(chunk)
@@ -51,7 +51,7 @@ describe("a line at the prompt", function()
     assert.are.equal("[7]:1:", message:match("^%S+"))
   end)
 
-  it("keeps its local variables for the next one", function()
+  it("keeps its local variables for the next line", function()
     local function kept(text) return (lexer.globalized(text):gsub(" +", " "):gsub("^ ", "")) end
     assert.are.equal("x = 1", kept "local x = 1")
     assert.are.equal("x = nil; y, z = nil", kept "local x; local y, z")
@@ -61,7 +61,7 @@ describe("a line at the prompt", function()
     assert.are.equal("s = 'local t = 1'", kept "local s = 'local t = 1'")
   end)
 
-  it("waits for the rest of an expression, and names the line of an error in one", function()
+  it("reads the rest of an expression, and names the line of an error in it", function()
     for _, text in ipairs { "x +", "f(1,", "{1, 2", "1 ==", "not", "x.y.", "for i = 1, 2 do" } do
       local chunk, _, more = evaluate.compile(text, "[3]")
       assert.is_nil(chunk)
@@ -84,8 +84,8 @@ describe("a line at the prompt", function()
   end)
 end)
 
-describe("what the prompt shows", function()
-  it("is a plain table with those in it", function()
+describe("the output of the prompt", function()
+  it("is a plain table with its nested tables", function()
     assert.are.equal('{1, "two", {1, 2, 3}, lr = 0.1, on = true}',
       show.value { 1, "two", { 1, 2, 3 }, on = true, lr = 0.1 })
     assert.are.equal("{<f32 (2, 3)>, <a Linear>}",
@@ -101,11 +101,11 @@ describe("what the prompt shows", function()
     for line in text:gmatch("[^\n]+") do assert.is_true(#line <= 82, line) end
   end)
 
-  it("is a function's signature", function()
+  it("is the signature of a function", function()
     assert.is_truthy(show.value(moth.relu):find("function relu(input", 1, true))
   end)
 
-  it("puts short values in a row and long ones below each other", function()
+  it("puts short values in a row and long values below each other", function()
     assert.are.equal("1\tnil\ttrue", show.values({ 1, nil, true }, 3))
     local _, lines = show.values({ moth.ones(2), moth.ones(2) }, 2):gsub("\n", "")
     assert.are.equal(3, lines)
@@ -113,7 +113,7 @@ describe("what the prompt shows", function()
 end)
 
 describe("help at the prompt", function()
-  it("explains values in scope, methods and Moth's words", function()
+  it("explains values in scope, methods and names of Moth", function()
     assert.is_truthy(repl.help("moth.relu"):find("max(x, 0)", 1, true))
     assert.is_truthy(repl.help("conv2d"):find("stride", 1, true))
     _G.spec_x = moth.ones(2)
@@ -154,7 +154,7 @@ describe("completion", function()
     assert.are.same({}, (offers "-- spec_"))
   end)
 
-  it("knows the names that a namespace finds only when asked", function()
+  it("knows names of a namespace that load at first use", function()
     assert.is_true(offers("spec_moth.nn.Con").Conv2d)
     assert.is_true(offers("spec_moth.nn.functional.max_po").max_pool2d)
     assert.is_true(offers("spec_moth.optim.Ad").AdamW)
@@ -174,7 +174,7 @@ describe("completion", function()
     assert.is_true(offers("spec_net:para").parameters)
   end)
 
-  it("knows the names of the arguments that are still to be given", function()
+  it("knows the names of the remaining arguments", function()
     assert.are.same({ ["kernel_size = "] = true }, (offers "spec_nn.Conv2d{1, 10, ker"))
     assert.is_true(offers("spec_moth.conv2d(spec_x, {pad")["padding = "])
     local set = offers "spec_nn.Conv2d{1, 10, stride = 2,\n "
@@ -200,7 +200,7 @@ describe("completion", function()
     assert.are.same({ folder .. "/inner/", folder .. "/input.csv'" }, list)
   end)
 
-  it("calls nothing", function()
+  it("calls no functions", function()
     local called = false
     _G.spec_f = function() called = true return moth end
     complete.find "spec_f().nn.Con"
@@ -218,7 +218,7 @@ if not launcher then
 end
 
 describe("the history", function()
-  it("works where nothing can be written", function()
+  it("works if no file can be written", function()
     for _, path in ipairs { false, "/proc/no/such/history" } do
       local past = setmetatable({ path = path, lines = {} }, { __index = history })
       assert.is_true(past:add "x")
@@ -240,7 +240,7 @@ describe("the prompt on a terminal", function()
     os.execute(("rm -rf '%s'"):format(home))
   end)
 
-  -- Interrupts a piece that has begun to run: it says so first.
+  -- Interrupts code that has begun to run: the code prints a line first.
   local function interrupted(code)
     t:enter("print('be' .. 'gun') " .. code, "begun\n")
     t:type("\3")
@@ -248,7 +248,7 @@ describe("the prompt on a terminal", function()
     t:wait("]> ")
   end
 
-  it("shows values, goes on over several lines, survives errors, explains, leaves", function()
+  it("shows values, continues over several lines, survives errors, explains, exits", function()
     t = terminal.moth(home)
     t:wait("[1]> ")
     t:enter("moth.ones(2, 2):sum()", "4 [moth.float32]\n[2]> ")
@@ -264,7 +264,7 @@ describe("the prompt on a terminal", function()
     assert.is_true(t:ended())
   end)
 
-  it("is back at once after Ctrl-C in a loop, of ops or of nothing", function()
+  it("returns at once after Ctrl-C in a loop, with ops or without", function()
     t = terminal.moth(home)
     t:wait("[1]> ")
     interrupted("while true do end")
@@ -274,7 +274,7 @@ describe("the prompt on a terminal", function()
     t:enter("6 * 7", "42\n[6]> ")
   end)
 
-  it("drops at Ctrl-C what is being typed", function()
+  it("drops the typed line at Ctrl-C", function()
     t = terminal.moth(home)
     t:wait("[1]> ")
     t:type("\3")
@@ -285,7 +285,7 @@ describe("the prompt on a terminal", function()
     t:enter("6 * 7", "42\n[2]> ")
   end)
 
-  it("runs the user's own beginning", function()
+  it("runs the user's startup file", function()
     local file = assert(io.open(home .. "/config/moth/init.lua", "w"))
     file:write("answer = 42")
     file:close()

@@ -1,4 +1,4 @@
---- script_spec.lua -- what ordinary PyTorch scripts write works here, or says what to write.
+--- script_spec.lua -- ordinary code of PyTorch scripts works, or raises and says what to write.
 
 local moth = require "moth"
 local help = require "moth.help"
@@ -10,7 +10,7 @@ local refuses = intact.refuses
 describe("a target of the wrong dtype", function()
   local x = moth.randn(3, 5)
 
-  it("names the cure where classes are wanted", function()
+  it("names the remedy where classes are wanted", function()
     local classes = moth.tensor{ 1, 2, 3 } -- Lua numbers: f32
     refuses(function() return (F.cross_entropy(x, classes)) end,
       "targets are classes (integers from 1; convert with :long()) or probabilities of the "
@@ -22,7 +22,7 @@ describe("a target of the wrong dtype", function()
     refuses(function() return (F.cross_entropy(x, moth.rand(3, 4))) end, "got f32 (3, 4)")
   end)
 
-  it("names the cure where numbers are wanted", function()
+  it("names the remedy where numbers are wanted", function()
     local whole = moth.tensor{ 1LL, 0LL, 1LL }
     refuses(function() return (F.binary_cross_entropy_with_logits(moth.randn(3), whole)) end,
       "convert with :float()")
@@ -33,7 +33,7 @@ describe("a loader or a dataset", function()
   local set = data.TensorDataset(moth.ones(4, 2))
   local loader = data.DataLoader{ set, batch_size = 2 }
 
-  it("is not read by position", function()
+  it("raises for an index", function()
     refuses(function() return loader[1] end, "write `for x, y in loader do`")
     refuses(function() return set[1] end, "write dataset:get(1)")
     local Own = nn.class("Own", data.Dataset)
@@ -41,7 +41,7 @@ describe("a loader or a dataset", function()
     assert.is_nil(set.nothing)
   end)
 
-  it("says what to write for what a loader cannot take", function()
+  it("says what to write for values that a loader cannot collate", function()
     local parts = data.random_split(set, { 2, 2 })
     refuses(function() return (data.DataLoader(parts)) end,
       "got a list of 2 datasets; local a, b = unpack(list)")
@@ -68,7 +68,7 @@ describe("a device", function()
     assert.is_false(moth.ones(2).is_cuda)
   end)
 
-  it("goes wherever a device goes", function()
+  it("is accepted wherever a device is an argument", function()
     local net = nn.Linear(2, 2)
     local x = moth.ones(2)
     assert.equal(net, net:to(device))
@@ -81,7 +81,7 @@ describe("a device", function()
     assert.equal(device, nn.Linear(2, 2, { device = device }).weight.device)
   end)
 
-  it("that is not there says so", function()
+  it("that does not exist raises an error", function()
     local text = moth.cuda.is_available() and "there is no cuda:99; this machine has cuda:0"
       or "no CUDA device: libmoth_cuda.so was not found"
     refuses(function() return (moth.ones(2):to("cuda:99")) end, text)
@@ -94,7 +94,7 @@ describe("a device", function()
   end)
 end)
 
-describe("another name", function()
+describe("an alias", function()
   local x = moth.tensor{ -1, 2, 3 }
 
   it("is the same function", function()
@@ -108,7 +108,7 @@ describe("another name", function()
     assert.equal(3, moth.inference_mode(function() return 3 end))
   end)
 
-  it("is what messages and help say", function()
+  it("is the name in messages and help", function()
     refuses(function() return (x:clip("a")) end, "'min' to 'clip'")
     assert.is_truthy(help.text("clip"):find("another name of clamp", 1, true), help.text("clip"))
     refuses(function() return (moth.concatenat) end, "did you mean 'concatenate'?")
@@ -129,13 +129,13 @@ describe("a module", function()
     assert.equal(net[2], net[-1])
   end)
 
-  it("says how many channels it is for", function()
+  it("shows the number of its channels", function()
     refuses(function() return (nn.BatchNorm2d(3)(moth.randn(2, 4, 5, 5))) end,
       "in BatchNorm2d: bad argument 'input' to 'batch_norm' (f32 (2, 4, 5, 5) has 4 channels, "
       .. "the running statistics are of 3)")
   end)
 
-  it("gets tensors, not tables, for parameters", function()
+  it("accepts tensors, not tables, as parameters", function()
     refuses(function() return (nn.Parameter({ 1, 2 })) end,
       "a tensor is needed, got a table; write moth.tensor{1, 2}")
   end)
@@ -145,7 +145,7 @@ describe("a misspelt method", function()
   local launcher = debug.getregistry()["moth.launcher"] or {}
   if not launcher.program then return end
 
-  -- What a script that fails writes.
+  -- The error output of a script that fails.
   local function complaint(code)
     local path = os.tmpname()
     local file = assert(io.open(path, "w"))
@@ -158,7 +158,7 @@ describe("a misspelt method", function()
     return text
   end
 
-  it("is followed by the one that was meant, where the script ends of it", function()
+  it("is followed by the right name if the script ends because of it", function()
     local text = complaint "local net = nn.Linear(1, 1) net:zero_gard()"
     assert.is_truthy(text:find("(a nil value); did you mean 'zero_grad'?", 1, true), text)
     text = complaint("local Net = nn.class('Net', nn.Module)\n"
@@ -181,7 +181,7 @@ describe("a misspelt method", function()
     assert.is_truthy(text:find("x:item()", 1, true), text)
   end)
 
-  it("says of an object that was called that it is no module", function()
+  it("says that a called object is no module", function()
     local text = complaint("local Net = nn.class 'Net'\nfunction Net:forward(x) return x end\n"
       .. "local net = Net()\nprint(net(1))")
     assert.is_truthy(text:find('(Net is no module: nn.class("Net", nn.Module)', 1, true), text)
@@ -189,7 +189,7 @@ describe("a misspelt method", function()
     assert.is_nil(text:find("module", 1, true), text)
   end)
 
-  it("stays nil when it is only read, and Lua's own words where nothing is near", function()
+  it("is nil when it is only read; Lua's own message remains if no name is near", function()
     local dotted = complaint "moth.data.TensorDataset(moth.ones(3)).get(1)"
     assert.is_truthy(dotted:find("call it with ':': x:name()", 1, true), dotted)
     local text = complaint "assert(nn.Linear(1, 1).zero_gard == nil) print 'fine'"
@@ -216,7 +216,7 @@ describe("the prompt", function()
     return text
   end
 
-  it("tells how to leave and leaves", function()
+  it("says how to exit, and exits", function()
     local text = prompt("exit\nquit\nhelp\nhelp(F.relu)\nhelp 'conv2d'\nquit()\nprint(6 * 7)\n")
     assert.is_truthy(text:find("exit() or Ctrl-D leaves", 1, true), text)
     assert.is_truthy(text:find("quit() or Ctrl-D leaves", 1, true), text)
@@ -226,7 +226,7 @@ describe("the prompt", function()
     assert.is_nil(text:find("42", 1, true), text)
   end)
 
-  it("drops an unfinished piece at Ctrl-D", function()
+  it("drops an unfinished line at Ctrl-D", function()
     local repl = require "moth.repl"
     local input = { read = function() end, remember = function() end }
     assert.is_nil(repl.read(input, 1))

@@ -1,5 +1,4 @@
--- data.csv: what a table of text may look like, what becomes of its columns, and errors that name
--- the place.
+-- data.csv: the forms of a table of text, the types of its columns, and errors that name the place.
 
 local moth = require "moth"
 local data = moth.data
@@ -42,7 +41,7 @@ describe("data.csv", function()
     assert.same({"1-2", "1e5+3"}, read("a\n1-2\n1e5+3\n"):column(1))
   end)
 
-  it("makes i64, f32 and lists of strings of columns, by what they look like", function()
+  it("makes i64, f32 or lists of strings of columns, by their contents", function()
     local t = read "id,size,name\n1,2.5,ann\n-2,1e3,bob\n"
     assert.same({"id", "size", "name"}, t.names)
     assert.equal(2, t:len())
@@ -61,7 +60,7 @@ describe("data.csv", function()
     assert.same({{1}, {""}}, columns(read "a,b\n1,\n"))
   end)
 
-  it("takes other delimiters, runs of blanks, lines to skip, no header", function()
+  it("accepts other delimiters, runs of blanks, lines to skip, no header", function()
     assert.same({{1}, {2}}, columns(read("a;b\n1;2\n", {delimiter = ";"})))
     assert.same({{1}, {2}}, columns(read("a]b\n1]2\n", {delimiter = "]"})))
     assert.same({{1, 3}, {2, 4}}, columns(read("  1  2 \n3\t4\n",
@@ -71,7 +70,7 @@ describe("data.csv", function()
     assert.same({{1, 3}, {2, 4}}, columns(t))
   end)
 
-  it("gives a matrix of columns, by name and position", function()
+  it("returns a matrix of columns, by name and position", function()
     local t = read "a,b,c\n1,2.5,x\n3,4.5,y\n"
     assert.same({{2.5, 1}, {4.5, 3}}, t:tensor({"b", 1}):tolist())
     assert.equal(moth.float64, t:tensor({1, 2}, moth.float64).dtype)
@@ -79,7 +78,7 @@ describe("data.csv", function()
       {columns = {"c", "a"}})))
   end)
 
-  it("takes missing numbers for NaN, keeps 64 bits, and obeys dtypes", function()
+  it("reads missing numbers as NaN, keeps 64 bits, and uses given dtypes", function()
     local t = read("a,b,c\n1,9007199254740993,7\nNA,-9223372036854775807,8\n",
       {dtypes = {c = "string"}})
     assert.equal(moth.float32, t:column("a").dtype)
@@ -99,14 +98,14 @@ describe("data.csv", function()
     assert.same({"a", "b"}, batch.name)
   end)
 
-  it("reads what gzip wrote", function()
+  it("reads gzip files", function()
     write "a,b\n1,2\n"
     assert.equal(0, os.execute("gzip -f " .. path))
     path = path .. ".gz"
     assert.same({{1}, {2}}, columns(data.csv(path)))
   end)
 
-  it("names file, line and column of what is wrong", function()
+  it("names the file, line and column of a mistake", function()
     local function fails(text, options, wanted)
       assert.has_error_like(function() read(text, options):tensor() end,
         wanted)

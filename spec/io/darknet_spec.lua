@@ -1,5 +1,5 @@
--- Darknet's nets: a cfg becomes a module, weights go in and out in the file's order, what is wrong
--- is named with file, section and counts.
+-- Darknet's nets: a cfg becomes a module, weights are read and written in the file's order, errors
+-- name file, section and counts.
 
 local ffi = require "ffi"
 local files = require "spec.support.files"
@@ -46,7 +46,7 @@ local TINY = net(416, 416, 3, conv(16, 3), half, conv(32, 3), half, conv(64, 3),
   section("upsample", {stride = 2}), section("route", {layers = "-1, 8"}), conv(256, 3),
   conv(255, 1, true), yolo "0,1,2")
 
--- ---- weights made by hand: the numbers 1, 2, 3 ... ----
+-- ---- handmade weights: the numbers 1, 2, 3 ... ----
 
 local function weights(name, n, head)
   local numbers = ffi.new("float[?]", n)
@@ -73,7 +73,7 @@ describe("yolov3-tiny", function()
   local tiny = darknet.load(TINY)
   local path, images = files.path "tiny.weights", moth.rand(1, 3, 416, 416)
 
-  it("is the net that its cfg says, and its weights a file of the known size", function()
+  it("is the net of its cfg, and its weight file has the known size", function()
     assert.equal(24, #tiny.layers)
     local heads = tiny(images)
     assert.same({1, 3, 13, 13, 85}, {unpack(heads[1].shape)})
@@ -84,7 +84,7 @@ describe("yolov3-tiny", function()
     file:close()
   end)
 
-  it("finds the same boxes with the weights that were saved and loaded again", function()
+  it("finds the same boxes after its weights were saved and loaded", function()
     local again = darknet.load(TINY, path)
     for name, x in tiny:state_dict():items() do
       assert.is_true(name:find "tracked" ~= nil or moth.equal(x, again:state_dict()[name]), name)
@@ -98,11 +98,11 @@ describe("yolov3-tiny", function()
     assert.is_true(found.scores:ge(0.4):all():item())
     local iou = moth.ops.box_iou(found.boxes, found.boxes)
     local alike = found.labels:unsqueeze(1):eq(found.labels:unsqueeze(2))
-    assert.is_true((iou * alike):triu(1):le(0.4501):all():item()) -- nms has been there
+    assert.is_true((iou * alike):triu(1):le(0.4501):all():item()) -- after nms
     assert.is_true(tiny.training)
   end)
 
-  it("is left by detect with each layer in the mode it had", function()
+  it("has each layer in its earlier mode after detect", function()
     tiny:train()
     tiny.layers[1].bn:eval()
     tiny:detect(images)
@@ -111,7 +111,7 @@ describe("yolov3-tiny", function()
     tiny:train()
   end)
 
-  it("detects by names that are checked", function()
+  it("checks the argument names of detect", function()
     for _, wrong in ipairs {
       { "'detect' has no argument 'treshold'; did you mean 'threshold'?",
         function() tiny:detect(images, {treshold = 0.001}) end },
@@ -127,7 +127,7 @@ describe("yolov3-tiny", function()
 end)
 
 describe("a file of weights", function()
-  it("has bias, scale, mean, variance, then filters; connected, weights second", function()
+  it("has bias, scale, mean, variance, filters; weights of connected layers are second", function()
     local cfg = net(1, 1, 2, section("convolutional", {filters = 2, size = 1, batch_normalize = 1,
       activation = "relu"}), section("connected", {output = 3, batch_normalize = 1}),
       section("connected", {output = 1, activation = "linear"}))
@@ -156,13 +156,13 @@ describe("a file of weights", function()
     assert.equal(2, one.layers[1].linear.weight:item())
   end)
 
-  it("of a version above 1000 has the weights of connected by inputs", function()
+  it("of a version above 1000 has transposed weights of connected layers", function()
     local cfg = net(1, 1, 3, section("connected", {output = 2}))
     local old = weights("turned.weights", 8, "\233\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0")
     assert.same({{3, 5, 7}, {4, 6, 8}}, darknet.load(cfg, old).layers[1].linear.weight:tolist())
   end)
 
-  it("keeps a count of images of any size", function()
+  it("keeps an image count of any size", function()
     local cfg = net(1, 1, 1, section("connected", {output = 1}))
     local one = darknet.load(cfg)
     one.seen = 2LL ^ 60 + 3
@@ -170,7 +170,7 @@ describe("a file of weights", function()
     assert.equal(2LL ^ 60 + 3, darknet.load(cfg, files.path "seen.weights").seen)
   end)
 
-  it("that is too short or too long is refused with layer and counts", function()
+  it("that is too short or too long raises an error with the layer and counts", function()
     local cfg = net(4, 4, 1, conv(2, 3), conv(1, 1, true)) -- 26 and 3 numbers
     refuses("E_FORMAT", "short.weights' ends within layer 1, [convolutional]: 1 of 2 numbers are "
       .. "left; the net takes 29, the file has 28", cfg, weights("short.weights", 28))
@@ -185,7 +185,7 @@ end)
 describe("a cfg", function()
   local image = section("net", {width = 4, height = 4})
 
-  it("is read in no time, whatever spaces are in it, and refused where it is too long", function()
+  it("is read fast, with any number of spaces, and raises if it is too long", function()
     local spaces = (" "):rep(200000)
     local began = os.clock()
     darknet.load(image .. spaces .. "\n" .. section("convolutional", {filters = 2}) .. "size"
@@ -203,7 +203,7 @@ describe("a cfg", function()
     assert.same({2, 3, 6, 4}, {unpack(darknet.load(path)(moth.rand(2, 3, 6, 4)).shape)})
   end)
 
-  it("that is wrong is refused with its section and line", function()
+  it("that is wrong raises an error with its section and line", function()
     local function bad(text, cfg, code) refuses(code or "E_FORMAT", text, cfg) end
     bad("sections [convolution] are unknown to Moth; did you mean 'convolutional'?",
       image .. "[convolution]\n", "E_UNSUPPORTED")
@@ -238,7 +238,7 @@ describe("its layers", function()
     return one(x), one
   end
 
-  it("compute what Darknet's do", function()
+  it("compute what Darknet's layers do", function()
     local x = moth.arange(9):float():view(1, 1, 3, 3)
     assert.same({{{{4, 5, 5}, {7, 8, 8}, {7, 8, 8}}}}, (run(x, same)):tolist())
     assert.same({{{{4, 5}, {7, 8}}}}, (run(x, half)):tolist())
@@ -261,7 +261,7 @@ describe("its layers", function()
       group_id = 1}), section("route", {layers = "1,0"}))):flatten():tolist())
   end)
 
-  it("place boxes as the head's formula has it", function()
+  it("place boxes by the formula of the head", function()
     local head = section("yolo", {anchors = "3,4, 5,6", mask = "1,0", classes = 1,
       scale_x_y = 1.2})
     local x = moth.randn(1, 12, 2, 3)
@@ -281,7 +281,7 @@ describe("its layers", function()
     end
   end)
 
-  it("name the function that was called", function()
+  it("name the called function in errors", function()
     local text = "[net]\nwidth=8\nheight=8\n[circle]\n"
     for _ = 1, 2 do
       for name, make in pairs { ["darknet.load"] = darknet.load, Darknet = darknet.Darknet } do
@@ -290,7 +290,7 @@ describe("its layers", function()
     end
   end)
 
-  it("say what they need", function()
+  it("name what they need", function()
     local _, one = run(moth.rand(1, 2, 4, 4), conv(2, 3))
     assert.error_matches(function() one(moth.ones(1, 3, 4, 4)) end,
       "bad argument 'input' to 'Darknet' ((N, 2, 4, 4) is needed, got f32 (1, 3, 4, 4))", 1, true)
@@ -301,7 +301,7 @@ describe("its layers", function()
   end)
 end)
 
-it("a cfg's misspelt key is warned of, keys that only training reads are not", function()
+it("warn of a misspelt key, and not of keys that only training reads", function()
   local kept, told = moth.warn, {}
   moth.warn = function(text) told[#told + 1] = text end
   finally(function() moth.warn = kept end)

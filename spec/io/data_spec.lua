@@ -9,7 +9,7 @@ local function ten()
   return data.TensorDataset(x:float(), moth.arange(1, 11))
 end
 
--- The labels that a pass gives, in order, and the sizes of its batches.
+-- The labels of a pass, in order, and the sizes of its batches.
 local function labels_of(loader)
   local labels, sizes = {}, {}
   for x, y in loader do
@@ -30,7 +30,7 @@ end
 local ALL = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
 
 describe("a list of samples", function()
-  it("is a dataset, a list within it a sample of several components", function()
+  it("is a dataset; a list within it is a sample of several components", function()
     local list = {}
     for i = 1, 10 do list[i] = {moth.tensor {10 * i, 10 * i + 1}, moth.tensor {i}:squeeze()} end
     local loader = data.DataLoader(list, {batch_size = 4})
@@ -57,7 +57,7 @@ describe("a list of samples", function()
     assert.has_error_like(function() labels {sampler = 3} end, "or a list, is needed, got 3")
   end)
 
-  it("is not what a dataset and a number in braces are", function()
+  it("is distinguished from a dataset and a number in braces", function()
     assert.has_error_like(function() data.DataLoader {ten(), 2} end,
       "'dataset' to 'DataLoader' %(got {dataset, number}; name what follows")
   end)
@@ -74,12 +74,12 @@ describe("a TensorDataset", function()
     assert.equal("TensorDataset of 10 samples", tostring(set))
   end)
 
-  it("takes one tensor, and a list", function()
+  it("accepts one tensor, and a list", function()
     assert.equal(1, select("#", data.TensorDataset(moth.ones(4, 2)):get(1)))
     assert.equal(2, select("#", data.TensorDataset {moth.ones(4), moth.ones(4)}:get(1)))
   end)
 
-  it("refuses tensors that do not go together", function()
+  it("raises for tensors of different lengths", function()
     assert.has_error_like(function() data.TensorDataset(moth.ones(3), moth.ones(4)) end,
       "number 2 is f32 %(4%), the first f32 %(3%): their first sizes differ")
     assert.has_error_like(function() data.TensorDataset(moth.tensor(1)) end, "it is 0%-d")
@@ -87,7 +87,7 @@ describe("a TensorDataset", function()
     assert.has_error_like(function() data.TensorDataset() end, "at least one tensor")
   end)
 
-  it("says which positions there are", function()
+  it("names the valid positions", function()
     for _, at in ipairs {0, 11, -11} do
       assert.has_error_like(function() ten():get(at) end, "position %-?%d+ of 10 samples")
     end
@@ -96,7 +96,7 @@ describe("a TensorDataset", function()
 end)
 
 describe("datasets of datasets", function()
-  it("Subset takes positions, in their order, also of a tensor", function()
+  it("Subset accepts positions, in their order, also as a tensor", function()
     assert.same({4, 2, 4}, (labels_of(data.DataLoader {data.Subset(ten(), {4, 2, 4})})))
     local sub = data.Subset(ten(), moth.tensor {7LL})
     assert.equal(1, sub:len())
@@ -106,7 +106,7 @@ describe("datasets of datasets", function()
     assert.has_error_like(function() data.Subset(ten(), {0}) end, "element 1 is 0")
   end)
 
-  it("Subset of a Subset finds the way through", function()
+  it("Subset of a Subset finds the samples", function()
     local sub = data.Subset(data.Subset(ten(), {9, 7, 5}), {3, 1})
     assert.same({5, 9}, (labels_of(data.DataLoader {sub, batch_size = 2})))
   end)
@@ -120,14 +120,14 @@ describe("datasets of datasets", function()
     assert.has_error_like(function() data.ConcatDataset {} end, "a list of datasets is needed")
   end)
 
-  it("random_split gives parts that do not overlap and leave nothing out", function()
+  it("random_split returns parts that are disjoint and complete", function()
     local a, b = unpack(data.random_split(ten(), {7, 3}))
     assert.same({7, 3}, {a:len(), b:len()})
     local found = labels_of(data.DataLoader {data.ConcatDataset {a, b}})
     assert.same(ALL, sorted(found))
   end)
 
-  it("random_split takes shares and repeats with a seed", function()
+  it("random_split accepts shares, and repeats with a seed", function()
     local a, b, c = unpack(data.random_split(ten(), {0.5, 0.25, 0.25}))
     assert.same({6, 2, 2}, {a:len(), b:len(), c:len()})
     local function split(seed)
@@ -141,7 +141,7 @@ describe("datasets of datasets", function()
 end)
 
 describe("a DataLoader", function()
-  it("may be walked within a walk, also where batches begin with equal strings", function()
+  it("may run inside another loop over it, also if batches begin with equal strings", function()
     local loader = data.DataLoader {moth.arange(3), collate_fn = function(list)
       return "abc", list[1]:item()
     end}
@@ -152,7 +152,7 @@ describe("a DataLoader", function()
     assert.same({0, 1, 2, 10, 11, 12, 20, 21, 22}, seen)
   end)
 
-  it("gives batches in order, the last one smaller", function()
+  it("returns batches in order; the last one is smaller", function()
     local loader = data.DataLoader {ten(), batch_size = 4}
     local labels, sizes = labels_of(loader)
     assert.same(ALL, labels)
@@ -160,7 +160,7 @@ describe("a DataLoader", function()
     assert.equal(3, loader:len())
   end)
 
-  it("gives samples one by one where batch_size is none", function()
+  it("returns single samples if batch_size is none", function()
     local seen, threes = {}, {}
     local loader = data.DataLoader {ten(), batch_size = moth.none}
     for x, y in loader do
@@ -202,7 +202,7 @@ describe("a DataLoader", function()
     assert.are_not.same(ALL, first)
   end)
 
-  it("repeats with manual_seed, and with a generator of its own", function()
+  it("repeats with manual_seed, and with its own generator", function()
     local function order()
       return (labels_of(data.DataLoader {ten(), batch_size = 3, shuffle = true}))
     end
@@ -218,7 +218,7 @@ describe("a DataLoader", function()
     assert.are_not.same(seeded(1), seeded(2))
   end)
 
-  it("can be walked twice, after a break, and inside itself", function()
+  it("can run twice, after a break, and inside itself", function()
     local loader = data.DataLoader {ten(), batch_size = 5}
     for x in loader do
       if x:size(1) == 5 then break end
@@ -232,7 +232,7 @@ describe("a DataLoader", function()
     assert.same(ALL, (labels_of(loader)))
   end)
 
-  it("takes a tensor for a dataset of its rows", function()
+  it("accepts a tensor as a dataset of its rows", function()
     local seen = 0
     for x in data.DataLoader {moth.ones(6, 2), batch_size = 4} do
       seen = seen + x:size(1)
@@ -251,19 +251,19 @@ describe("a DataLoader", function()
     assert.same(ALL, labels)
   end)
 
-  it("gives nothing for an empty dataset", function()
+  it("returns nothing for an empty dataset", function()
     for _ in data.DataLoader {moth.ones(0, 2), batch_size = 2} do error "a batch of nothing" end
     assert.equal(0, data.DataLoader {moth.ones(0, 2), batch_size = 2}:len())
   end)
 
-  it("leaves batches alone that were given out before", function()
+  it("does not change batches that it has returned", function()
     local kept = {}
     for x in data.DataLoader {ten(), batch_size = 2} do kept[#kept + 1] = x end
     assert.equal(10, kept[1][1][1]:item())
     assert.equal(90, kept[5][1][1]:item())
   end)
 
-  it("refuses what is wrong with its arguments", function()
+  it("raises for wrong arguments", function()
     assert.has_error_like(function() data.DataLoader {5} end,
       "a dataset %(with :len%(%) and :get%(i%)%), a tensor or a list of samples is needed")
     assert.has_error_like(function() data.DataLoader {ten(), batch_size = 0} end,
@@ -278,7 +278,7 @@ describe("a DataLoader", function()
   end)
 end)
 
-describe("a dataset of one's own", function()
+describe("a user's dataset", function()
   local Squares = nn.class("Squares", data.Dataset)
   function Squares:init(n) self.n = n end
   function Squares:len() return self.n end
@@ -298,7 +298,7 @@ describe("a dataset of one's own", function()
     end
   end)
 
-  it("may bring a collate_fn", function()
+  it("may have a collate_fn", function()
     local seen = {}
     local loader = data.DataLoader {Squares(3), batch_size = 2,
       collate_fn = function(samples) return #samples, samples[1].n end}
@@ -316,7 +316,7 @@ describe("a dataset of one's own", function()
     assert.same({{1}, {2}}, seen)
   end)
 
-  it("is told what it lacks", function()
+  it("raises and names the missing method", function()
     local Half = nn.class("Half", data.Dataset)
     function Half:len() return 2 end
     assert.has_error_like(function() for _ in data.DataLoader {Half()} do error "none" end end,
@@ -326,7 +326,7 @@ describe("a dataset of one's own", function()
       "sample 1 of the dataset is nil: Half:get%(1%) gave nothing")
   end)
 
-  it("is told which samples do not go together", function()
+  it("raises and names the samples that do not match", function()
     local Ragged = nn.class("Ragged", data.Dataset)
     function Ragged:len() return 2 end
     function Ragged:get(i) return moth.zeros(i) end
@@ -371,7 +371,7 @@ describe("samplers", function()
       "a number from 1 on is needed, got 0")
   end)
 
-  it("SubsetRandomSampler shuffles the given ones", function()
+  it("SubsetRandomSampler shuffles the given positions", function()
     local seen = drawn(data.SubsetRandomSampler {2, 4, 6, 8})
     assert.same({2, 4, 6, 8}, sorted(seen))
     local loader = data.DataLoader {ten(), sampler = data.SubsetRandomSampler {1, 5},
@@ -390,7 +390,7 @@ describe("samplers", function()
     assert.same({4, 4}, (select(2, labels_of(data.DataLoader {ten(), batch_sampler = batches}))))
   end)
 
-  it("may be one's own", function()
+  it("may be written by the user", function()
     local Backwards = nn.class("Backwards", data.Sampler)
     function Backwards:len() return 10 end
     function Backwards:iter()

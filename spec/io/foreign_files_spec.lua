@@ -1,5 +1,5 @@
--- Every reader of files refuses what is no file by its name, at once, and shows names that it found
--- in a file so that they do no harm.
+-- Every file reader raises at once for a path that is no file, with its name, and shows names from
+-- a file without control characters.
 
 local json = require "moth.json"
 local moth = require "moth"
@@ -26,7 +26,7 @@ local readers = {
 
 describe("a reader", function()
   for name, read in pairs(readers) do
-    it("refuses what is no file by its name: " .. name, function()
+    it("raises for a path that is no file: " .. name, function()
       local gone = files.path "gone"
       assert.matches("cannot open '" .. gone .. "': No such file", files.refusal(gone, read, gone),
         1, true)
@@ -42,7 +42,7 @@ describe("a reader", function()
     end)
   end
 
-  it("of four files does not wait for one that is a pipe", function()
+  it("of four files does not wait for a pipe", function()
     local pipe = files.path "train-images-idx3-ubyte"
     if os.execute(("mkfifo '%s'"):format(pipe)) ~= 0 then return end
     local problem = files.refusal(pipe, moth.data.mnist, files.folder)
@@ -52,7 +52,7 @@ describe("a reader", function()
 end)
 
 describe("an interrupt", function()
-  it("stops the reading of a file that calls no op", function()
+  it("stops a file reader that calls no op", function()
     local lib = require "moth.binding.lib"
     local path = files.write("a.csv", ("1,2\n"):rep(3000))
     local t = moth.data.csv(path)
@@ -70,7 +70,7 @@ describe("an interrupt", function()
 end)
 
 describe("a long path", function()
-  it("is shown with its end, where the file's name is", function()
+  it("is shown with its end, which has the file's name", function()
     local lfs, folder = require "lfs", files.path(("é"):rep(100))
     assert(lfs.mkdir(folder))
     local path = folder .. "/é/that.csv"
@@ -88,7 +88,7 @@ describe("a long path", function()
   end)
 end)
 
-describe("a name in a file is shown so that it does no harm:", function()
+describe("a name in a file is shown without control characters:", function()
   it("a path", function()
     for name, shown in pairs { ["\27[2J\n"] = "\\x1b[2J\\x0a", ["\194\155J"] = "\\xc2\\x9bJ",
       ["\255\127é"] = "\\xff\\x7fé" } do
@@ -105,7 +105,7 @@ describe("a name in a file is shown so that it does no harm:", function()
   local evil = json.string(files.evil):sub(2, -2)
   local entry = files.entry(evil, "F32", 2, 0, 4)
 
-  it("a tensor of safetensors, and what a checkpoint holds", function()
+  it("a tensor of safetensors, and the contents of a checkpoint", function()
     local path = files.write("a.st", files.safetensors("{" .. entry .. "}", "1234"))
     files.refusal(path, moth.load, path)
     for _, kind in ipairs { '{"$tensor":"%s"}', '{"$%s":1}' } do
@@ -118,7 +118,7 @@ describe("a name in a file is shown so that it does no harm:", function()
     files.refusal(path, moth.load, path)
   end)
 
-  it("a tensor and an option of a state dict, of many names the first", function()
+  it("a tensor and an option of a state dict; of many names the first", function()
     local function told(f, ...)
       local ok, message = pcall(f, ...)
       assert.is_false(ok)

@@ -1,5 +1,5 @@
--- GGUF files are read as the gguf package of llama.cpp has them: spec/support/tiny.gguf comes from
--- it (gguf.py beside it makes it), the bad files are made here, byte by byte.
+-- GGUF files are read as the gguf package of llama.cpp reads them. spec/support/tiny.gguf is
+-- written by that package (gguf.py in that folder); the bad files are made here, byte by byte.
 
 local files = require "spec.support.files"
 local moth = require "moth"
@@ -9,7 +9,7 @@ teardown(files.teardown)
 
 local PATH = "spec/support/tiny.gguf"
 
--- ---- files made by hand ----
+-- ---- handmade files ----
 
 local le8 = files.le8
 local function le(n, width) return le8(n):sub(1, width) end
@@ -44,7 +44,7 @@ local function refused(bytes, wanted, code)
 end
 
 describe("a GGUF file", function()
-  it("has plain tensors as they are, quantised ones as the reference reads them", function()
+  it("has plain tensors unchanged, quantised ones as the reference reads them", function()
     local tensors = moth.gguf.load(PATH)
     for name in ("Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K"):gmatch "%S+" do
       local x, wanted = tensors[name], tensors["want." .. name]
@@ -71,7 +71,7 @@ describe("a GGUF file", function()
     assert.equal("tiny", meta["general.architecture"])
   end)
 
-  it("is read by moth.load too, in another dtype, and one tensor at a time", function()
+  it("is also read by moth.load, in another dtype, and one tensor at a time", function()
     local tensors = moth.load(PATH)
     local file = moth.gguf.open(PATH, {mmap = false})
     assert.same(tensors.Q6_K:tolist(), file:tensor("Q6_K"):tolist())
@@ -90,7 +90,7 @@ describe("a GGUF file", function()
     end
   end)
 
-  it("shares its pages, which writes leave alone", function()
+  it("is mapped, and writes to its tensors do not change it", function()
     local path = files.write("own.gguf", gguf {tensors = {tensor("a", {2}, 26, 0)},
       data = le(5, 4) .. le(7, 4)})
     local a = moth.load(path).a
@@ -101,7 +101,7 @@ describe("a GGUF file", function()
     assert.same({6, 8}, a:tolist())
   end)
 
-  it("has tensors that are written apart: no gradient of one minds it", function()
+  it("has tensors with separate versions: a write to one keeps gradients of others", function()
     local t = moth.gguf.load "spec/support/tiny.gguf"
     local a, b = t.F32:requires_grad_(), t.F64:requires_grad_()
     local y = (b * b):sum()
@@ -117,7 +117,7 @@ describe("a GGUF file", function()
     assert.same({0, 32}, {unpack(tensors.b.shape)})
   end)
 
-  it("gives tensors whose storage is theirs alone: a captured step copies no more", function()
+  it("has tensors with separate storages: a captured step copies no more", function()
     local large = 2 ^ 20
     local path = files.write("large.gguf", gguf {data = ("\0"):rep(4 * large + 32),
       tensors = {tensor("a", {2}, 0, 0), tensor("b", {large}, 0, 32)}})
@@ -129,7 +129,7 @@ describe("a GGUF file", function()
     assert.is_true(moth.memory().cached_bytes - before < large)
   end)
 
-  it("with NaN in it, however made, gives ordinary values", function()
+  it("with NaN of any bits has ordinary values", function()
     local _, meta = moth.gguf.load(files.write("nan.gguf", gguf {keys = {
       entry("f", 6, "\255\255\255\255"), entry("d", 12, ("\255"):rep(8)),
       entry("i", 12, "\0\0\0\0\0\0\240\127"), entry("e", 9, le(4, 4) .. le8(0))}}))
@@ -139,7 +139,7 @@ describe("a GGUF file", function()
     assert.same({}, meta.e)
   end)
 
-  it("that is broken is refused, with what is wrong", function()
+  it("that is malformed raises an error that names the fault", function()
     local one = tensor("a", {2}, 0, 0)
     local eight = ("\0"):rep(8)
     refused("", "is no GGUF file")
@@ -178,7 +178,7 @@ describe("a GGUF file", function()
       "would lie beyond its end")
   end)
 
-  it("cut short anywhere is refused or, behind its last tensor, whole", function()
+  it("cut at any byte raises, or is complete if the cut is after its last tensor", function()
     local file = io.open(PATH, "rb")
     local whole = file:read "*a"
     file:close()

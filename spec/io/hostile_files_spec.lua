@@ -1,5 +1,5 @@
--- A bad safetensors file is refused with a named error that says what is wrong and where, quickly,
--- and leaves nothing behind.
+-- A bad safetensors file raises an error with a code, which says what is wrong and where. Reading
+-- ends quickly and leaves nothing behind.
 
 local errors = require "moth.error"
 local json = require "moth.json"
@@ -15,7 +15,7 @@ teardown(files.teardown)
 local one = entry("a", "F32", 2, 0, 8)
 local eight = ("\0"):rep(8)
 
--- name, bytes, what the message must say, code when it is not E_FORMAT
+-- name, bytes, the text of the message, the code if it is not E_FORMAT
 local hostile = {
   { "empty file", "", "is empty" },
   { "seven bytes", "\2\0\0\0\0\0\0", "7 bytes are too few" },
@@ -129,7 +129,7 @@ end
 
 describe("a hostile file", function()
   for _, case in ipairs(hostile) do
-    it("is refused: " .. case[1], function()
+    it("raises an error: " .. case[1], function()
       local path = write("hostile.st", case[2])
       for _, mmap in ipairs { true, false } do
         assert.has_error_like(function() moth.load(path, { mmap = mmap }) end,
@@ -140,7 +140,7 @@ describe("a hostile file", function()
     end)
   end
 
-  it("costs neither time nor memory", function()
+  it("needs neither time nor memory", function()
     local parts = {}
     for i = 1, 20000 do parts[i] = entry("t" .. i, "U8", "0", 0, 0) end
     local path = write("many.st", file_of("{" .. table.concat(parts, ",") .. "}", "x"))
@@ -149,7 +149,7 @@ describe("a hostile file", function()
     assert.is_true(os.clock() - start < 1)
   end)
 
-  it("is named where there is none", function()
+  it("is named if it does not exist", function()
     assert.has_error_like(function() moth.load(path_of("nobody.st")) end,
       "bad argument 'path' to 'load' %(cannot open '.*nobody.st': No such file")
     assert.equal("E_IO", errors.code())

@@ -1,5 +1,4 @@
--- IDX files, the format of MNIST: what is read, plain and gzip, and how files that are no such
--- thing, or lie, are refused.
+-- IDX files, the format of MNIST: plain and gzip files, and errors for malformed files.
 
 local moth = require "moth"
 local gzip = require "moth.io.gzip"
@@ -39,7 +38,7 @@ describe("data.idx", function()
     assert.is_true(data.idx(gzipped(path)):equal(data.idx(path)))
   end)
 
-  it("reads gzip of several megabytes, over the pieces it is read in", function()
+  it("reads gzip of several megabytes, which it reads in pieces", function()
     local n = 3 * 2 ^ 20 + 17
     local path = write(LARGE)
     local x = data.idx(gzipped(path))
@@ -48,7 +47,7 @@ describe("data.idx", function()
     assert.equal(("m"):byte(), tonumber(x[n]:item()))
   end)
 
-  it("reads large gzip the same without libdeflate, and in several streams", function()
+  it("reads large gzip the same without libdeflate, and from several streams", function()
     local path = write(LARGE)
     local x, whole = data.idx(path), files.read(gzipped(path))
     local first = files.read(gzipped(write(LARGE:sub(1, 2 ^ 20), "a")))
@@ -75,7 +74,7 @@ describe("data.idx", function()
     end)
   end
 
-  it("reads NaNs with any bits, which are no values of Lua", function()
+  it("reads NaNs with any bits, which become no other Lua values", function()
     local x = data.idx(write("\0\0\14\1\0\0\0\1\255\255\255\255\255\255\255\255"))
     assert.is_true(x[1]:item() ~= x[1]:item())
   end)
@@ -87,7 +86,7 @@ describe("data.idx", function()
   end)
 end)
 
-describe("data.idx refuses, with the path and what is wrong,", function()
+describe("data.idx raises, with the path and the fault, for", function()
   local cases = {
     {"a file with more bytes than its sizes say", GOOD .. "x", "has bytes beyond its 6 of"},
     {"a file with fewer", GOOD:sub(1, -2), "ends too early: 5 of 6 bytes of elements"},
@@ -123,7 +122,7 @@ describe("data.idx refuses, with the path and what is wrong,", function()
     assert.has_error_like(function() data.idx(write(sum, "bad.gz")) end, "bad%.gz': ")
   end)
 
-  it("a large gzip file that is damaged, cut, or holds more or less than its sizes say", function()
+  it("a large gzip file that is damaged, cut, or has another length than its sizes say", function()
     local gz = files.read(gzipped(write(LARGE, "large.idx")))
     local sum = gz:sub(1, -8) .. string.char((gz:byte(-7) + 1) % 256) .. gz:sub(-6)
     local wrong = {[sum] = "is damaged", [gz:sub(1, -100)] = "is damaged",
@@ -134,14 +133,14 @@ describe("data.idx refuses, with the path and what is wrong,", function()
     end
   end)
 
-  it("a path that is not there, or a folder", function()
+  it("a missing path, or a folder", function()
     assert.has_error_like(function() data.idx(files.path "none") end,
       "cannot open '.*none': No such file")
     assert.has_error_like(function() data.idx(files.folder) end, "is a directory, not a file")
     assert.has_error_like(function() data.idx(3) end, "bad argument 'path' to 'idx'")
   end)
 
-  it("1000 files with changed bytes, or reads them; nothing else", function()
+  it("1000 files with changed bytes, or reads them", function()
     local gz = files.read(gzipped(write(GOOD, "good.idx")))
     local seed = 12345
     local function random(n)
@@ -167,7 +166,7 @@ describe("data.idx refuses, with the path and what is wrong,", function()
       "ends too early: 5 of 6 bytes")
   end)
 
-  it("and asks for no memory that so short a file cannot fill", function()
+  it("short files with large sizes, without a large allocation", function()
     local path = write("\0\0\8\1\127\255\255\255a", "bad.idx")
     moth.collect()
     moth.reset_peak_memory()
@@ -176,7 +175,7 @@ describe("data.idx refuses, with the path and what is wrong,", function()
     assert.equal(before, moth.memory().peak_bytes)
   end)
 
-  it("and leaves memory as it was", function()
+  it("bad files, and leaks no memory", function()
     local path = write("\0\0\8\1\127\255\255\255a", "bad.idx")
     moth.collect()
     local before = moth.memory().live_bytes
@@ -198,7 +197,7 @@ describe("data.mnist", function()
     write("\0\0\8\1" .. u32(#labels) .. labels, name .. "-labels-idx1-ubyte")
   end
 
-  it("reads the four files of a folder, and makes the labels count from 1", function()
+  it("reads the four files of a folder, and its labels count from 1", function()
     part("train", 3, "\0\4\9")
     part("t10k", 2, "\5\6")
     gzipped(files.path "t10k-labels-idx1-ubyte")
@@ -211,13 +210,13 @@ describe("data.mnist", function()
     assert.same({6, 7}, set.test_labels:to(moth.float64):tolist())
   end)
 
-  it("says when labels and images do not go together", function()
+  it("raises if labels and images have different lengths", function()
     part("train", 3, "\0\4")
     part("t10k", 2, "\5\6")
     assert.has_error_like(function() data.mnist(files.folder) end, "has 2 labels for 3 images")
   end)
 
-  it("says where the data come from when they are not there", function()
+  it("names the source of the data if they are missing", function()
     assert.has_error_like(function() data.mnist "nowhere" end,
       "nowhere/train%-images%-idx3%-ubyte%(%.gz%)' was not found.*dataset%-fashion%-mnist")
   end)

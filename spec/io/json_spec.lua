@@ -1,5 +1,5 @@
--- JSON and UTF-8: texts are well-formed by the code points that their bytes make, in Lua
--- (moth.json) and in the headers of safetensors files, which C reads.
+-- JSON and UTF-8: texts must be well-formed, in Lua (moth.json) and in the headers of safetensors
+-- files, which C reads.
 
 local json = require "moth.json"
 local moth = require "moth"
@@ -8,7 +8,7 @@ local files = require "spec.support.files"
 setup(files.setup)
 teardown(files.teardown)
 
--- Whether the bytes are one character: the shortest form of a code point that is no surrogate.
+-- True if the bytes are one character: the shortest form of a code point that is no surrogate.
 local function is_character(a, ...)
   local n, code = select("#", ...) + 1, a
   local wanted = a < 0x80 and 1 or a >= 0xc0 and a < 0xe0 and 2 or a >= 0xe0 and a < 0xf0 and 3
@@ -24,7 +24,7 @@ local function is_character(a, ...)
   return code >= least and code <= 0x10ffff and (code < 0xd800 or code > 0xdfff)
 end
 
--- Sequences of 1 to 4 bytes around each bound: lists.
+-- Sequences of 1 to 4 bytes around each bound, as lists.
 local function sequences()
   local all, EDGES = {}, {0x20, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0}
   for lead = 0x7f, 0xff do
@@ -42,7 +42,7 @@ local function sequences()
   return all
 end
 
--- Whether a list of bytes is characters from end to end.
+-- True if a list of bytes consists of complete characters.
 local function is_text(bytes)
   local i = 1
   while i <= #bytes do
@@ -57,7 +57,7 @@ local function is_text(bytes)
 end
 
 describe("UTF-8", function()
-  it("is read as the standard has it, and the first wrong byte is named", function()
+  it("is read by the standard, and the first wrong byte is named", function()
     local right = 0
     for _, bytes in ipairs(sequences()) do
       local text = string.char(unpack(bytes))
@@ -70,7 +70,7 @@ describe("UTF-8", function()
     assert.is_true(right > 500, right)
   end)
 
-  it("is read alike in names of tensors", function()
+  it("is read by the same rules in names of tensors", function()
     for i, bytes in ipairs(sequences()) do
       local text = string.char(unpack(bytes))
       if i % 41 == 0 or #bytes == 2 and i % 3 == 0 then
@@ -84,7 +84,7 @@ describe("UTF-8", function()
     moth.collect()
   end)
 
-  it("that is wrong comes back from a checkpoint as it was", function()
+  it("that is malformed is kept unchanged in a checkpoint", function()
     local state, path = {}, files.path "bytes.safetensors"
     for i, bytes in ipairs(sequences()) do
       if i % 11 == 0 then state[string.char(unpack(bytes))] = string.char(unpack(bytes)) .. "\0" end

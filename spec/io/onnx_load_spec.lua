@@ -1,5 +1,5 @@
--- ONNX files are read as modules: those of PyTorch's exporters give PyTorch's numbers, they can be
--- trained, moved and captured, and a broken or unknown file is an error before anything runs.
+-- ONNX files are read as modules. Nets of PyTorch's exporters have PyTorch's results and can be
+-- trained, converted and captured. A malformed or unsupported file raises an error before it runs.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -27,7 +27,7 @@ local function load(name) return moth.onnx.load(FOLDER .. name .. ".onnx") end
 
 describe("a net that PyTorch exported", function()
   for name in NAMES:gmatch "%S+" do
-    it("gives PyTorch's numbers: " .. name, function()
+    it("has PyTorch's results: " .. name, function()
       local net, wanted = load(name), of(name, "/out/")
       local got = { moth.no_grad(net, unpack(of(name, "/in/"))) }
       assert.equal(#wanted, #got)
@@ -39,7 +39,7 @@ describe("a net that PyTorch exported", function()
     end)
   end
 
-  it("takes inputs by name, and other sizes where they are free", function()
+  it("accepts inputs by name, and other sizes if they are dynamic", function()
     local net = load "bert"
     local ids, mask = unpack(of("bert", "/in/"))
     assert.is_true(moth.equal(net { mask = mask, ids = ids }, net(ids, mask)))
@@ -75,7 +75,7 @@ describe("a net that PyTorch exported", function()
     end
   end)
 
-  it("gives each parameter the gradient of what was exported", function()
+  it("has the gradients of the exported net", function()
     local net = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Tanh(), nn.Flatten(), nn.Linear(12, 2))
     local x = moth.randn(2, 2, 4, 4)
     moth.onnx.export(net, x, files.path "net.onnx")
@@ -89,7 +89,7 @@ describe("a net that PyTorch exported", function()
     end
   end)
 
-  it("can be captured, once it has run with these shapes", function()
+  it("can be captured after a run with these shapes", function()
     for _, name in ipairs { "resnet", "vit", "bert" } do
       local net, inputs = load(name), of(name, "/in/")
       local wanted = moth.no_grad(net, unpack(inputs))
@@ -111,7 +111,7 @@ describe("a net that PyTorch exported", function()
     assert.is_true(moth.equal(copy(x):detach(), wanted))
   end)
 
-  it("runs in doubles, but not on inputs of another dtype or size", function()
+  it("runs in float64, but not on inputs of another dtype or size", function()
     local net = load "resnet"
     local function told(what, ...)
       local ok, problem = pcall(net, ...)
@@ -141,12 +141,12 @@ describe("a net that PyTorch exported", function()
     end)
   end
 
-  it("prints what it is", function()
+  it("prints its structure", function()
     assert.is_truthy(tostring(load "resnet"):find "OnnxModule%(.*resnet.onnx: 12 nodes, opset 17")
   end)
 end)
 
--- ---- files written by hand ----
+-- ---- handmade files ----
 
 local function bytes_of(message, value)
   local parts = {}
@@ -169,7 +169,7 @@ end
 
 local F4 = "\0\0\128\63"
 
--- A model of these nodes: x (2) and the weight w (2) give y.
+-- A model of these nodes: from x (2) and the weight w (2) to y.
 local function model(nodes, more)
   local graph = { name = "g", node = nodes, input = { info("x", { 2 }) },
     output = { info("y", { 2 }) },
@@ -191,7 +191,7 @@ end
 
 local function axis(value, kind) return { { name = "axis", i = value, type = kind or 2 } } end
 
--- name, bytes, what the message must say, code when it is not E_FORMAT
+-- name, bytes, the text of the message, the code if it is not E_FORMAT
 local hostile = {
   { "empty file", "", "is empty" },
   { "text", "hello, I am no model", "" },
@@ -279,7 +279,7 @@ local hostile = {
 }
 
 describe("a file", function()
-  it("whose lists are too short is told of with the node", function()
+  it("whose lists are too short raises an error with the node", function()
     local perm = { { name = "perm", ints = {}, type = 7 } }
     local net = moth.onnx.load(files.write("short.onnx", model { node("Transpose", { "x" }, { "y" },
       perm) }))
@@ -287,7 +287,7 @@ describe("a file", function()
       .. "numbers: .* %(in node 'transpose', Transpose, of '.*short.onnx'%)")
   end)
 
-  it("shows its names so that they do no harm", function()
+  it("shows its names without control characters", function()
     local evil, path = files.evil, files.path "bad.onnx"
     for _, bytes in ipairs { model { node(evil, { "x" }, { "y" }) },
       model { node("Add", { evil, "x" }, { "y" }) }, model({ node("Relu", { "x" }, { evil }) }),
@@ -309,14 +309,14 @@ describe("a file", function()
     files.refusal(path, moth.onnx.load(path), moth.ones(2))
   end)
 
-  it("that is whole is read", function()
+  it("that is complete is read", function()
     local net = moth.onnx.load(files.write("good.onnx", model(good)))
     assert.same({ 3, 4 }, net(moth.tensor { 2, 3 }):tolist())
     assert.equal(1, #net:parameters())
   end)
 
   for _, case in ipairs(hostile) do
-    it("is refused: " .. case[1], function()
+    it("raises an error: " .. case[1], function()
       local ok, problem = pcall(moth.onnx.load, files.write("bad.onnx", case[2]))
       assert.is_false(ok)
       assert.is_truthy(problem:find("bad argument 'path' to 'onnx.load'", 1, true), problem)
@@ -325,7 +325,7 @@ describe("a file", function()
     end)
   end
 
-  it("that is cut anywhere, or has a wrong byte, is an error or another net", function()
+  it("that is cut anywhere, or has a wrong byte, raises or is another net", function()
     local whole = files.read(FOLDER .. "mobilenet_new.onnx")
     local x = of("mobilenet_new", "/in/")[1]
     local function try(bytes)
@@ -342,7 +342,7 @@ describe("a file", function()
     end
   end)
 
-  it("may keep weights in a file beside it", function()
+  it("may have weights in another file of its folder", function()
     files.write("w.data", "1234" .. F4 .. F4)
     local entries = { { key = "location", value = "w.data" }, { key = "offset", value = "4" },
                       { key = "length", value = "8" } }
@@ -353,7 +353,7 @@ describe("a file", function()
     assert.has_error(function() moth.onnx.load(path) end)
   end)
 
-  it("may hold numbers in lists, and names that are no fields", function()
+  it("may have numbers in lists, and names that are no Lua names", function()
     for _, t in ipairs { { float_data = F4 .. F4, data_type = 1 }, { int32_data = { 1, 1 },
         data_type = 6 }, { int64_data = { 1, 1 }, data_type = 7 } } do
       t.name, t.dims = "forward.a..b", { 2 }
@@ -364,7 +364,7 @@ describe("a file", function()
     end
   end)
 
-  it("that fails when it runs names the node", function()
+  it("that fails at run time names the node", function()
     local net = moth.onnx.load(files.write("fails.onnx", model {
       node("Constant", {}, { "s" }, { { name = "value_ints", ints = { 3, 3 }, type = 7 } }),
       node("Reshape", { "x", "s" }, { "y" }) }))
@@ -375,7 +375,7 @@ describe("a file", function()
   end)
 end)
 
--- A model of these nodes and weights, (name, dims) each, of ones; x has those dims.
+-- A model of these nodes and weights, (name, dims) each, of ones; x has the given dims.
 local function net_of(nodes, weights, dims, kind)
   local list = {}
   for i, w in ipairs(weights) do
@@ -398,7 +398,7 @@ describe("a Slice", function()
     return net_of(nodes, {}, { 5 })(moth.arange(5):float()):tolist()
   end
 
-  it("goes in steps either way, from and to places that there are none of", function()
+  it("has steps in both directions, and bounds outside of the tensor", function()
     assert.same({ 1, 3 }, slice(1, 4, 2))
     assert.same({ 4, 2, 0 }, slice(9, -9, -2))
     assert.same({ 3, 2 }, slice(-2, 1, -1))
@@ -408,14 +408,14 @@ describe("a Slice", function()
   end)
 end)
 
-describe("what is trained of a file", function()
+describe("the parameters of a loaded net", function()
   local function names(net)
     local list = {}
     for name in net:named_parameters() do list[#list + 1] = name end
     return list
   end
 
-  it("is not a single number that the exporter gave a name", function()
+  it("do not include a single number that the exporter named", function()
     for _, name in ipairs { "val_68", "onnx::Mul_3", "constant_1" } do
       local net = net_of({ node("Mul", { "x", name }, { "y" }) }, { { name, { 1 } } }, { 2 })
       assert.same({}, names(net))
@@ -427,15 +427,15 @@ describe("what is trained of a file", function()
     end
     local net = load "vit_new"
     assert.is_nil(net.val_58)
-    assert.same({ 8, 24 }, { unpack(net.val_13.shape) }) -- a weight that was turned round
+    assert.same({ 8, 24 }, { unpack(net.val_13.shape) }) -- a transposed weight
     assert.is_nil(load("bert_new").zeros_like)
   end)
 
-  it("is not the state that a recurrent net begins with", function()
+  it("do not include the initial state of a recurrent net", function()
     local net = load "recurrent_new"
     assert.is_nil(net.val_16)
     assert.is_nil(net.val_243)
-    assert.is_truthy(net.val_109) -- gates, put in ONNX's order
+    assert.is_truthy(net.val_109) -- gates, in ONNX's order
     for layers = 1, 2 do
       moth.onnx.export(nn.LSTM(2, 3, layers), moth.randn(4, 1, 2), files.path "lstm.onnx")
       local back = moth.onnx.load(files.path "lstm.onnx")
@@ -450,7 +450,7 @@ describe("what is trained of a file", function()
   end)
 end)
 
-describe("an error of a net that was read", function()
+describe("an error of a loaded net", function()
   local I64 = 7
 
   local function told(net, input)
@@ -459,7 +459,7 @@ describe("an error of a net that was read", function()
     return problem
   end
 
-  it("tells positions as the caller counts them", function()
+  it("counts positions as the caller does", function()
     local net = net_of({ node("Gather", { "w", "x" }, { "y" }) }, { { "w", { 4, 2 } } }, { 1 }, I64)
     for _, at in ipairs { 4, 25 } do
       local problem = told(net, moth.tensor({ at }):long())
@@ -484,7 +484,7 @@ describe("an error of a net that was read", function()
   end)
 end)
 
--- ---- weights in files of their own ----
+-- ---- weights in separate files ----
 
 local function outside(name, dims, offset, kind)
   return { name = name, dims = dims, data_type = kind or 1, data_location = 1, external_data = {
@@ -493,16 +493,16 @@ end
 
 local both = { node("Add", { "x", "w" }, { "z" }), node("Mul", { "z", "v" }, { "y" }) }
 
-describe("weights in a file beside the model", function()
+describe("weights in a file next to the model", function()
   local function both_of(v, options)
     return moth.onnx.load(files.write("out.onnx", model(both,
       { initializer = { outside("w", { 2 }, 4), v } })), options)
   end
 
-  it("are read from where they begin, and are tensors of their own", function()
+  it("are read from their offset, and are separate tensors", function()
     local path = files.write("w.bin", "skip" .. F4 .. F4 .. F4)
     for _, mmap in ipairs { true, false } do
-      for _, offset in ipairs { 4, 8 } do -- all of w's bytes, and some
+      for _, offset in ipairs { 4, 8 } do -- all bytes of w, and more
         local net = both_of(outside("v", { 2 }, offset), { mmap = mmap })
         moth.no_grad(function() net.w:fill_(7) end)
         assert.same({ 1, 1 }, net.v:tolist())
@@ -512,7 +512,7 @@ describe("weights in a file beside the model", function()
     assert.equal("skip" .. F4 .. F4 .. F4, files.read(path))
   end)
 
-  it("are refused by their names where the file does not have them", function()
+  it("raise with their names if the file does not have them", function()
     files.write("w.bin", "skip" .. F4 .. F4)
     for _, offset in ipairs { 8, -4, 0.5, 1e300, "x" } do
       assert.error_matches(function() both_of(outside("v", { 2 }, offset)) end,
@@ -520,10 +520,10 @@ describe("weights in a file beside the model", function()
     end
   end)
 
-  it("may lie beyond 2 GiB, and be larger; none are read that are not used", function()
+  it("may be beyond 2 GiB, and larger; unused ones are not read", function()
     if jit.os == "Windows" then return end -- where files are read
     local file = assert(io.open(files.path "w.bin", "wb"))
-    file:seek("set", 3 * 2 ^ 30 - 4) -- a hole
+    file:seek("set", 3 * 2 ^ 30 - 4) -- a hole in the file
     file:write(F4)
     file:close()
     moth.collect()
@@ -535,8 +535,8 @@ describe("weights in a file beside the model", function()
   end)
 end)
 
-describe("a node of very many values", function()
-  it("is split into them, up to what a call can give", function()
+describe("a node with very many outputs", function()
+  it("is split into them, up to the limit of a call", function()
     local function split(n)
       local names = {}
       for i = 1, n do names[i] = i == n and "y" or "y" .. i end
@@ -561,7 +561,7 @@ describe("help", function()
 end)
 
 describe("load", function()
-  it("wants a path to a file", function()
+  it("needs a path to a file", function()
     assert.error_matches(function() moth.onnx.load() end, "'path' to 'onnx.load' %(a string")
     assert.error_matches(function() moth.onnx.load(3) end, "a string is needed, got 3")
     assert.error_matches(function() moth.onnx.load "/nowhere.onnx" end, "No such file")

@@ -1,6 +1,6 @@
--- A net is written as an ONNX file that says what the net does: what it is read back as gives the
--- same numbers (onnxruntime's answers are compared by hand, spec/golden/check_onnx.py), sizes that
--- are named may vary, and what cannot be written is an error that names the op and the module.
+-- moth.onnx.export: the exported file, read again, has the same results (spec/golden/check_onnx.py
+-- compares with onnxruntime, by hand). Named sizes may vary. Unsupported ops raise an error that
+-- names the op and the module.
 
 local moth = require "moth"
 local proto = require "moth.onnx.proto"
@@ -38,7 +38,7 @@ local function export(net, args, options)
   return path
 end
 
-describe("a net written and read again", function()
+describe("a net exported and read again", function()
   for i, case in ipairs(cases) do
     it(("gives the same: %d, %s"):format(i, case[1]), function()
       local _, net, args, options = unpack(case)
@@ -62,7 +62,7 @@ describe("an exported net", function()
     back:load_state_dict(net:state_dict(), { strict = false })
   end)
 
-  it("is run in eval mode, and is in its own mode afterwards, also after an error", function()
+  it("is run in eval mode, and has its own mode afterwards, also after an error", function()
     local net = nn.Sequential(nn.Linear(2, 2), nn.Dropout(), nn.BatchNorm1d(2))
     net[2]:eval()
     export(net, x)
@@ -72,7 +72,7 @@ describe("an exported net", function()
     assert.equal(0, net[3].num_batches_tracked:item())
   end)
 
-  it("keeps its gradients and leaves the grad mode alone", function()
+  it("keeps its gradients and the grad mode", function()
     local net = nn.Linear(2, 1)
     net(x):sum():backward()
     local grad = net.weight.grad:clone()
@@ -99,14 +99,14 @@ describe("an exported net", function()
     assert.equal(4, graph.output[1].type.tensor_type.shape.dim[1].dim_value)
   end)
 
-  it("says which opset it needs", function()
+  it("names the opset that it needs", function()
     for opset = 17, 21 do
       assert.equal(opset, model_of(export(nn.ReLU(), x, { opset_version = opset })).opset_import[1]
         .version)
     end
   end)
 
-  it("holds nothing that no output needs, and each parameter once", function()
+  it("has no node that no output needs, and each parameter once", function()
     local linear = nn.Linear(2, 2)
     local graph = model_of(export(function(y)
       local _ = y:exp():sum()
@@ -116,7 +116,7 @@ describe("an exported net", function()
     assert.equal(3, #graph.initializer)
   end)
 
-  it("has a mean beside that of a variance only where the net asks for it", function()
+  it("has the mean of var_mean only if the net uses it", function()
     for name, wanted in pairs { var = 1, std = 1, var_mean = 2, std_mean = 2 } do
       local means = 0
       for _, node in ipairs(model_of(export(function(y) return moth[name](y, 1) end, x)).graph.node)
@@ -127,13 +127,13 @@ describe("an exported net", function()
     end
   end)
 
-  it("may be a function of tensors in lists, with other arguments beside them", function()
+  it("may be a function of tensors in lists, with other arguments", function()
     local function f(pair, scale, last) return pair[1] * scale + pair[2] - last end
     local back = moth.onnx.load(export(f, { { x, x * 2 }, 3, x }))
     assert.is_true(moth.allclose(back(x, x * 2, x), x * 4))
   end)
 
-  it("may give an input, one tensor twice, or a constant", function()
+  it("may return an input, one tensor twice, or a constant", function()
     local back = moth.onnx.load(export(function(y) return y, y, moth.ones(2), y:detach() end, x))
     same({ back(x) }, { x, x, moth.ones(2), x })
   end)
@@ -147,7 +147,7 @@ describe("an exported net", function()
     end, x))(x) }, { ((x + 1) * moth.tensor { { 5 }, { 0 }, { 0 }, { 0 } }):relu() })
   end)
 
-  it("takes strided and empty examples, half types and doubles", function()
+  it("accepts strided and empty examples, half types and float64", function()
     local net = nn.Linear(2, 3)
     same({ moth.onnx.load(export(net, moth.randn(2, 4):t()))(x) }, { net(x):detach() })
     assert.same({ 0, 3 }, { unpack(moth.onnx.load(export(net, moth.zeros(0, 2)))(moth.zeros(0, 2))
@@ -158,7 +158,7 @@ describe("an exported net", function()
     same({ moth.onnx.load(export(net, x:double()))(x:double()) }, { net(x:double()):detach() })
   end)
 
-  it("comes whole or not at all", function()
+  it("is written completely or not at all", function()
     local path = path_of "kept.onnx"
     moth.onnx.export(nn.ReLU(), x, path)
     local before = files.read(path)
@@ -167,7 +167,7 @@ describe("an exported net", function()
     assert.equal(before, files.read(path))
   end)
 
-  it("leaves no tensor behind", function()
+  it("leaks no tensor", function()
     local net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
     local function once() export(net, x, { dynamic_axes = { input = { "batch" } } }) end
     once()
@@ -179,13 +179,13 @@ describe("an exported net", function()
   end)
 end)
 
-describe("what cannot be written", function()
+describe("an unsupported net", function()
   local P = os.tmpname()
   teardown(function() os.remove(P) end)
 
   local lin, outer = nn.Linear(2, 3), moth.zeros(4, 2)
   local batch = { dynamic_axes = { input = { "batch" } } }
-  local bad = { -- what, net, args, options, the error
+  local bad = { -- name, net, args, options, the error
     { "no net", 3, x, nil, "argument 'net' .*a module or a function is needed, got 3" },
     { "no args", lin, "x", nil, "argument 'args' .*got a string" },
     { "no tensor", lin, { 3 }, nil, "argument 'args' .*there is no tensor in it" },
@@ -271,11 +271,11 @@ describe("what cannot be written", function()
       assert.is_false(ok)
       assert.is_truthy(problem:find(case[5]), problem)
       assert.is_truthy(problem:find("onnx_spec.lua:", 1, true), problem)
-      moth.onnx.export(lin, x, P) -- and nothing is left of it
+      moth.onnx.export(lin, x, P) -- and no file is left
     end)
   end
 
-  it("is told with its code", function()
+  it("raises with an error code", function()
     pcall(moth.onnx.export, nn.ReLU(), x, "/nowhere/net.onnx")
     assert.equal("E_IO", moth.errcode())
     pcall(moth.onnx.export, function(y) return moth.linalg.inv(y) end, moth.eye(2), P)
@@ -283,7 +283,7 @@ describe("what cannot be written", function()
   end)
 end)
 
-describe("values that a net reads while it is exported", function()
+describe("values that a net reads during export", function()
   local warn, told = moth.warn, nil
   before_each(function()
     told = {}
@@ -291,7 +291,7 @@ describe("values that a net reads while it is exported", function()
   end)
   after_each(function() moth.warn = warn end) -- luacheck: ignore 122
 
-  it("are told of, once a line, where they depend on an input", function()
+  it("cause a warning, once a line, if they depend on an input", function()
     export(function(y)
       for _ = 1, 2 do y = y * y:detach():max():item() end
       return y + y:tolist()[1][1]
@@ -302,7 +302,7 @@ describe("values that a net reads while it is exported", function()
     end
   end)
 
-  it("are its own affair where they do not", function()
+  it("cause none if they do not", function()
     export(function(y) return y * moth.ones(2):sum():item() end, x)
     assert.same({}, told)
     assert.equal(2, moth.ones(2):sum():item())

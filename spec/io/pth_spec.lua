@@ -1,5 +1,5 @@
--- What torch.save wrote is read as data: spec/support/torch.pth comes from PyTorch
--- (torch_pth.py beside it makes it), the bad files are made here, byte by byte.
+-- Files of torch.save are read as data. spec/support/torch.pth is written by PyTorch (torch_pth.py
+-- in that folder); the bad files are made here, byte by byte.
 
 local moth = require "moth"
 local files = require "spec.support.files"
@@ -35,7 +35,7 @@ describe("moth.load of a file of torch.save", function()
   local saved
   before_each(function() saved = moth.load(PATH) end)
 
-  it("gives tables, numbers, texts and booleans", function()
+  it("reads tables, numbers, texts and booleans", function()
     assert.equal(3, saved.epoch)
     assert.equal(2LL ^ 62, saved.big)
     assert.equal(-70000, saved.negative)
@@ -47,7 +47,7 @@ describe("moth.load of a file of torch.save", function()
     assert.same({1, moth.none, "a", {2, 3}}, saved.list)
   end)
 
-  it("gives tensors of every dtype with their values", function()
+  it("reads tensors of every dtype with their values", function()
     assert.same({{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}}, saved.base:tolist())
     assert.equal(5, saved.scalar:item())
     assert.equal(moth.int64, saved.scalar.dtype)
@@ -60,15 +60,15 @@ describe("moth.load of a file of torch.save", function()
     assert.equal("(0, 3)", tostring(saved.empty.shape))
   end)
 
-  it("keeps views of one storage views of one storage", function()
+  it("keeps views of one storage as views of one storage", function()
     saved.base[{2, 3}] = 99
     assert.same({4, 5, 99, 7}, saved.row:tolist())
     assert.same({{0, 4, 8}, {1, 5, 9}, {2, 99, 10}, {3, 7, 11}}, saved.turned:tolist())
   end)
 
-  it("shares the file's pages where its numbers are aligned, and writes stay here", function()
+  it("maps the file if its numbers are aligned; writes do not change the file", function()
     local shared = 0
-    for pad = 0, 3 do -- the lengths of names decide
+    for pad = 0, 3 do -- the lengths of names decide the alignment
       local root = "a" .. ("a"):rep(pad)
       local code = tensor("FloatStorage", 2, 0, "K\2\133", "K\1\133")
       local path = files.write("shared.pth", archive { { root .. "/data.pkl", "\128\2" .. code },
@@ -83,7 +83,7 @@ describe("moth.load of a file of torch.save", function()
     assert.is_true(shared > 0 or jit.os == "Windows") -- where files are read
   end)
 
-  it("gives what a module and an optimizer load", function()
+  it("reads state dicts of a module and an optimizer", function()
     local net = moth.nn.Linear(3, 2)
     net:load_state_dict(saved.model)
     assert.same({-1.5, 0.5}, net.bias:tolist())
@@ -97,7 +97,7 @@ describe("moth.load of a file of torch.save", function()
     assert.same({1, 1}, optimizer.state[net.bias].momentum_buffer:tolist())
   end)
 
-  it("gives a Counter's elements, as a schedule keeps its milestones", function()
+  it("reads a Counter's elements, in which a schedule keeps its milestones", function()
     local function counter(items) return pth("ccollections\nCounter\n}(" .. items .. "u\133R.") end
     assert.same({2, 5, 5}, load(counter "K\5K\2K\2K\1"))
     assert.same({}, load(pth "ccollections\nCounter\n}\133R."))
@@ -108,7 +108,7 @@ describe("moth.load of a file of torch.save", function()
       "E_UNSUPPORTED")
   end)
 
-  it("calls nothing that the file names", function()
+  it("calls no function that the file names", function()
     refused(pth("cos\nsystem\n(" .. word "touch /tmp/x" .. "tR."),
       "names os.system, which is code", "E_UNSUPPORTED")
     refused(pth("cposix\nsystem\n."), "names posix.system, which is code", "E_UNSUPPORTED")
@@ -123,7 +123,7 @@ describe("moth.load of a file of torch.save", function()
     refused(pth("(ios\nsystem\n."), "the instruction 0x69", "E_UNSUPPORTED")
   end)
 
-  it("refuses tensors that reach beyond their storage", function()
+  it("raises for tensors that exceed their storage", function()
     local two, one = "K\2\133", "K\1\133"
     assert.same({0, 0}, load(pth(tensor("FloatStorage", 2, 0, two, one))):tolist())
     refused(pth(tensor("FloatStorage", 2, 1, two, one)), "reaches beyond its storage")
@@ -133,14 +133,14 @@ describe("moth.load of a file of torch.save", function()
     refused(pth(tensor("ComplexFloatStorage", 2, 0, one, one)), "has 8 bytes, 4 float32 elements")
   end)
 
-  it("takes any number of numbers", function()
+  it("accepts any number of numbers", function()
     local one = "G\63\248" .. ("\0"):rep(6)
     local list = load(pth("](" .. one:rep(70000) .. "e."))
     assert.equal(70000, #list)
     assert.equal(1.5, list[70000])
   end)
 
-  it("refuses programs that are wrong", function()
+  it("raises for malformed pickles", function()
     refused(pth("."), "takes too much")
     refused(pth("K\1"), "ends too early")
     refused(pth("t."), "lacks a mark")
@@ -159,7 +159,7 @@ describe("moth.load of a file of torch.save", function()
     refused(pth("\149\255\0\0\0\0\0\0\0K\1."), "a frame of its pickle reaches beyond its end")
   end)
 
-  it("takes dtypes and sizes for what they are", function()
+  it("reads dtypes and sizes as values", function()
     assert.equal(moth.bfloat16, load(pth("}" .. word "dtype" .. "ctorch\nbfloat16\ns.")).dtype)
     assert.same({2, 3}, load(pth "ctorch\nSize\nK\2K\3\134\133R."))
     refused(pth("ctorch\nSize\n" .. word "abc" .. "\133R."), "sizes that are no list")
@@ -170,7 +170,7 @@ describe("moth.load of a file of torch.save", function()
     end
   end)
 
-  it("refuses archives that are wrong", function()
+  it("raises for malformed archives", function()
     refused(archive {{"a/b", "c"}}, "without data.pkl")
     refused(archive {{"a/data.pkl", "N.", 8}}, "a compressed member", "E_UNSUPPORTED")
     refused(archive {{"a", "x"}, {"a", "y"}}, "two members 'a'")
@@ -198,7 +198,7 @@ describe("moth.load of a file of torch.save", function()
   end)
 end)
 
-describe("what torch.save wrote before PyTorch 1.6", function()
+describe("a file of torch.save before PyTorch 1.6", function()
   local function same(one, other)
     if moth.is_tensor(one) then
       assert.equal(one.dtype, other.dtype)
@@ -212,19 +212,19 @@ describe("what torch.save wrote before PyTorch 1.6", function()
     end
   end
 
-  it("is read as what it writes now", function()
+  it("is read like newer files", function()
     same(moth.load(PATH), moth.load(OLD))
     same(moth.load(PATH), moth.load(OLD, {mmap = false}))
   end)
 
-  it("keeps views of one storage views of one storage", function()
+  it("keeps views of one storage as views of one storage", function()
     local saved = moth.load(OLD)
     saved.base[{2, 3}] = 99
     assert.same({4, 5, 99, 7}, saved.row:tolist())
     assert.equal(99, saved.turned[{3, 2}]:item())
   end)
 
-  it("survives any cut and any changed byte, and is refused where it is wrong", function()
+  it("survives any cut and any changed byte, and raises if it is malformed", function()
     local bytes = files.read(OLD)
     for size = 0, #bytes - 1, 19 do
       assert.is_false((pcall(load, bytes:sub(1, size))))
@@ -243,10 +243,10 @@ describe("what torch.save wrote before PyTorch 1.6", function()
   end)
 end)
 
-describe("a checkpoint with what training scripts put beside weights", function()
+describe("a checkpoint with the other values of training scripts", function()
   local saved = moth.load "spec/support/torch_objects.pth"
 
-  it("gives Python's objects as tables, lists, texts and numbers", function()
+  it("has Python's objects as tables, lists, texts and numbers", function()
     assert.same({ lr = 0.1, layers = { 2, 3 }, name = "net", out = "a/b" }, saved.args)
     assert.same({ depth = 3 }, saved.simple)
     assert.same({ { 3 }, { "x" }, { 1, 2, 3 } }, { saved.seen, saved.fixed, saved.recent })
@@ -257,14 +257,14 @@ describe("a checkpoint with what training scripts put beside weights", function(
     assert.same({ 1, 2 }, saved.turn)
   end)
 
-  it("gives NumPy's scalars as numbers, and the weights", function()
+  it("has NumPy's scalars as numbers, and the weights", function()
     assert.same({ 0.75, 1.5, 0.25, 200, true }, { saved.best, saved.small, saved.half,
       tonumber(saved.byte), saved.flag })
     assert.equal(-3, tonumber(saved.count))
     assert.same({ { 0, 1 }, { 2, 3 } }, saved.weight:tolist())
   end)
 
-  it("is refused where they are told wrongly", function()
+  it("raises if they are malformed", function()
     local function call(name, arguments) return "c" .. name .. "\n" .. arguments .. "\133R." end
     refused(pth(call("builtins\nset", word "ab")), "holds a set or list of something else",
       "E_UNSUPPORTED")

@@ -1,5 +1,5 @@
--- A pass of a DataLoader resumed in the middle goes on with the same batches; streams; samplers
--- by weight.
+-- A pass of a DataLoader, resumed in the middle, continues with the same batches; streams; weighted
+-- samplers.
 
 local moth = require "moth"
 local nn, data = moth.nn, moth.data
@@ -13,7 +13,7 @@ local function batches(loader, most)
   return list
 end
 
--- Ten samples by position only, so that the loader asks for each.
+-- Ten samples by position only, so that the loader requests each.
 local Slow = nn.class("Slow", data.Dataset)
 function Slow:len() return 10 end
 function Slow:get(i) return moth.tensor(i) end
@@ -50,7 +50,7 @@ local loaders = {
   ["no shuffling"] = function() return data.DataLoader {moth.arange(10), batch_size = 3} end,
 }
 
-describe("a pass resumed in the middle goes on with the same batches, with", function()
+describe("a pass resumed in the middle continues with the same batches, with", function()
   for name, make in pairs(loaders) do
     it(name, function()
       moth.manual_seed(7)
@@ -61,7 +61,7 @@ describe("a pass resumed in the middle goes on with the same batches, with", fun
         n = n + 1
         if n > 2 then rest[#rest + 1] = x:tolist() end
         if n == 2 then
-          moth.rand(5) -- what the model draws meanwhile
+          moth.rand(5) -- the model's random numbers
           saved, random = loader:state_dict(), moth.get_rng_state()
         end
       end
@@ -80,7 +80,7 @@ describe("a pass resumed in the middle goes on with the same batches, with", fun
 end)
 
 describe("the state of a DataLoader", function()
-  it("says between passes that the next is a new one", function()
+  it("between passes means that the next pass is new", function()
     local loader = loaders["a shuffled tensor"]()
     batches(loader)
     local state = loader:state_dict()
@@ -89,7 +89,7 @@ describe("the state of a DataLoader", function()
     assert.equal(4, #batches(loader))
   end)
 
-  it("after the last batch resumes to an empty rest", function()
+  it("after the last batch resumes at the end", function()
     local loader, state = loaders["no shuffling"](), nil
     for _ in loader do state = loader:state_dict() end
     loader:load_state_dict(state)
@@ -97,7 +97,7 @@ describe("the state of a DataLoader", function()
     assert.equal(4, #batches(loader))
   end)
 
-  it("is refused by a loader that is another", function()
+  it("raises in a loader with other arguments", function()
     local state = loaders["no shuffling"]():state_dict()
     assert.has_error_like(function()
       data.DataLoader {moth.arange(10), batch_size = 4}:load_state_dict(state)
@@ -111,7 +111,7 @@ describe("the state of a DataLoader", function()
 end)
 
 describe("a stream", function()
-  it("is cut into batches as it comes", function()
+  it("is divided into batches in its order", function()
     assert.same({{1, 2, 3}, {4, 5}}, batches(data.DataLoader {counting(5), batch_size = 3}))
     assert.same({{1, 2, 3}}, batches(data.DataLoader {counting(5), batch_size = 3,
                                                       drop_last = true}))
@@ -136,7 +136,7 @@ describe("a stream", function()
     assert.equal("DataLoader of IterableDataset", tostring(data.DataLoader {counting(3)}))
   end)
 
-  it("goes without what needs positions", function()
+  it("raises for options that need positions", function()
     assert.has_error_like(function() data.DataLoader {counting(3), shuffle = true} end,
       "'shuffle' to 'DataLoader' %(goes without IterableDataset: a stream has no positions")
     assert.has_error_like(function()
@@ -149,7 +149,7 @@ describe("a stream", function()
     end, "gave 3; a function")
   end)
 
-  it("follows another in a ChainDataset", function()
+  it("follows another stream in a ChainDataset", function()
     local chain = data.ChainDataset {counting(2), counting(0), counting(3)}
     assert.same({{1, 2, 1, 2}, {3}}, batches(data.DataLoader {chain, batch_size = 4}))
     assert.has_error_like(function() data.ChainDataset {Slow()} end, "not an IterableDataset")
@@ -158,8 +158,8 @@ describe("a stream", function()
   end)
 end)
 
-describe("datasets side by side", function()
-  it("give samples of several components, or tables", function()
+describe("stacked datasets", function()
+  it("return samples of several components, or tables", function()
     local x, y = data.StackDataset(moth.arange(4), Slow().get and moth.arange(4) * 2):get(3)
     assert.same({2, 4}, {tonumber(x:item()), tonumber(y:item())})
     local named = data.StackDataset {image = moth.arange(4), label = moth.arange(4) * 2}
@@ -180,7 +180,7 @@ describe("a WeightedRandomSampler", function()
     assert.equal(4000, sampler:len())
   end)
 
-  it("draws each once without replacement, and repeats with a seed", function()
+  it("draws each position once without replacement, and repeats with a seed", function()
     local function draw(seed)
       return data.WeightedRandomSampler({5, 0, 1, 1}, 3, false, moth.Generator {seed = seed})
         :positions():tolist()
@@ -191,7 +191,7 @@ describe("a WeightedRandomSampler", function()
     assert.same({1, 3, 4}, all)
   end)
 
-  it("refuses what cannot be drawn from", function()
+  it("raises for weights from which it cannot draw", function()
     local S = data.WeightedRandomSampler
     assert.has_error_like(function() S({1, -1}, 2) end, "finite numbers from 0 on are needed")
     assert.has_error_like(function() S({1, 0 / 0}, 2) end, "finite numbers from 0 on are needed")
@@ -200,8 +200,8 @@ describe("a WeightedRandomSampler", function()
   end)
 end)
 
-describe("a whole checkpoint", function()
-  -- Trains for two epochs with dropout; saves at a step in the middle of the second if told to.
+describe("a full checkpoint", function()
+  -- Trains for two epochs with dropout; saves in the middle of the second epoch if requested.
   local function train(path, save_at, resume)
     moth.manual_seed(resume and 1234 or 3)
     local net = nn.Sequential {nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 1)}
@@ -237,7 +237,7 @@ describe("a whole checkpoint", function()
     return nn.utils.parameters_to_vector(net:parameters()):tolist(), schedule:get_last_lr()
   end
 
-  it("taken in the middle of an epoch goes on bit for bit", function()
+  it("from the middle of an epoch continues bit for bit", function()
     local path = os.tmpname()
     for _, at in ipairs {3, 5, 7} do
       local wanted, rate = train(path, at)

@@ -1,5 +1,5 @@
--- What moth.save, moth.load and moth.open promise: values come back as they were, PyTorch reads and
--- writes the same files, and a failed save leaves the old file. Bad files: hostile_files_spec.lua.
+-- moth.save, moth.load and moth.open: values are restored exactly, PyTorch reads and writes the
+-- same files, and a failed save keeps the old file. Bad files: hostile_files_spec.lua.
 
 local ffi = require "ffi"
 local errors = require "moth.error"
@@ -41,7 +41,7 @@ local linear_from_pytorch = unhex(
   .. "463332222c227368617065223a5b312c325d2c22646174615f6f666673657473223a5b342c31325d7d7d"
   .. "2020000040400000803f00000040")
 
--- Both ways of reading must agree everywhere.
+-- Both ways of reading must agree.
 for _, mmap in ipairs { true, false } do
   local options = { mmap = mmap }
 
@@ -58,7 +58,7 @@ for _, mmap in ipairs { true, false } do
       end
     end)
 
-    it("keeps the extremes", function()
+    it("keeps extreme values", function()
       local x = moth.tensor { 0x7fffffffffffffffLL, -0x7fffffffffffffffLL - 1 }
       assert.equal("9223372036854775807LL", tostring(round(x, options)[1]:item()))
       assert.equal(-2 ^ 63, round(x, options)[2]:item())
@@ -76,19 +76,19 @@ for _, mmap in ipairs { true, false } do
       assert.equal(1, t.c:item())
     end)
 
-    it("packs views", function()
+    it("writes views contiguously", function()
       local x = moth.arange(24):view(2, 3, 4)
       local views = { x:transpose(1, 3), x:permute(3, 1, 2), x:select(2, 2), x:narrow(3, 2, 2),
         moth.arange(3):view(3, 1):expand(3, 5), x[{ {}, {}, { 1, 4, 2 } }] }
       for i, y in ipairs(round(views, options)) do assert.same(views[i]:tolist(), y:tolist()) end
     end)
 
-    it("packs a view larger than its buffer", function()
+    it("writes a view larger than its buffer", function()
       local x = moth.arange(300 * 400):to(moth.float32):view(300, 400):transpose(1, 2)
       assert.is_true((round(x, options):eq(x)):all():item())
     end)
 
-    it("stores tied tensors once and gives one tensor back", function()
+    it("stores tied tensors once and loads one tensor", function()
       local w = moth.randn(64, 64)
       local path = path_of("tied.st")
       moth.save({ a = w, b = w, c = w:detach(), d = w:transpose(1, 2) }, path)
@@ -102,7 +102,7 @@ for _, mmap in ipairs { true, false } do
       assert.is_true(t.x[1] == t.y.deep[1])
     end)
 
-    it("keeps nested tables with everything in them", function()
+    it("keeps nested tables with all of their values", function()
       local value = {
         epoch = 3, lr = 0.1, tiny = 5e-324, name = "run \"1\"\n\0é", bytes = "\255\0\128",
         on = true, list = { 1, 2, { 3, {} }, false }, [1] = "int",
@@ -133,7 +133,7 @@ for _, mmap in ipairs { true, false } do
       assert.equal(1 / 3, round(1 / 3, options))
     end)
 
-    it("reads what PyTorch wrote", function()
+    it("reads files of PyTorch", function()
       local t = moth.load(write("pytorch.st", from_pytorch), options)
       assert.same({ true, false, true }, t.bool:tolist())
       assert.same({ 0, 255 }, t.u8:tolist())
@@ -162,7 +162,7 @@ for _, mmap in ipairs { true, false } do
       end
     end)
 
-    it("takes any byte but 0 of a bool for true", function()
+    it("reads any byte except 0 as true in a bool", function()
       local path = write("bool.st",
         file_of("{" .. entry("a", "BOOL", 4, 0, 4) .. "}", "\0\1\2\255"))
       local a = moth.load(path, options).a
@@ -171,7 +171,7 @@ for _, mmap in ipairs { true, false } do
       assert.same("\0\1\2\255", read(path):sub(-4))
     end)
 
-    it("leaves loaded tensors alone when the file is replaced", function()
+    it("does not change loaded tensors when the file is replaced", function()
       local path = path_of("replaced.st")
       moth.save({ x = moth.zeros(1000) }, path)
       local old = moth.load(path, options).x
@@ -181,7 +181,7 @@ for _, mmap in ipairs { true, false } do
       assert.equal(1000, moth.load(path, options).x:sum():item())
     end)
 
-    it("saves over the file that its tensors come from", function()
+    it("saves to the file that its tensors were loaded from", function()
       local path = path_of("self.st")
       moth.save({ x = moth.arange(1000) }, path)
       for _ = 1, 3 do moth.save({ x = moth.load(path, options).x + 1 }, path) end
@@ -191,8 +191,8 @@ for _, mmap in ipairs { true, false } do
   end)
 end
 
-describe("what PyTorch sees", function()
-  it("is the very file that safetensors writes", function()
+describe("a saved file", function()
+  it("is the same, byte for byte, as safetensors writes", function()
     local path = path_of("linear.st")
     local state = { weight = moth.tensor { { 1, 2 } }, bias = moth.tensor { 3 } }
     moth.save(state, path)
@@ -204,21 +204,21 @@ describe("what PyTorch sees", function()
       (bytes:sub(9, -13):gsub('^{"__metadata__":{"format":"pt"},', ""):gsub(" +$", "")))
   end)
 
-  it("orders by falling size of dtype, then by name", function()
+  it("is sorted by decreasing size of dtype, then by name", function()
     local path = path_of("order.st")
     moth.save({ b = moth.ones(1), a = moth.ones(1), u = moth.ones(3, { dtype = moth.uint8 }),
       d = moth.ones(2, { dtype = moth.float64 }) }, path)
     assert.same({ "d", "a", "b", "u" }, moth.open(path):names())
   end)
 
-  it("gives checkpoints slash paths", function()
+  it("has paths with slashes for checkpoints", function()
     local path = path_of("slash.st")
     moth.save({ model = { ["conv1.weight"] = moth.ones(1) },
       optimizer = { state = { [0] = { exp_avg = moth.ones(1) } } } }, path)
     assert.same({ "model/conv1.weight", "optimizer/state/0/exp_avg" }, moth.open(path):names())
   end)
 
-  it("takes metadata for other readers", function()
+  it("may have metadata for other readers", function()
     local path = path_of("meta.st")
     moth.save(moth.ones(1), path, { note = "by hand", ["né"] = "" })
     local metadata = moth.open(path):metadata()
@@ -247,7 +247,7 @@ describe("moth.open", function()
     assert.has_error_like(function() return file.weight end, "the file is closed")
   end)
 
-  it("finds each name among those that begin alike", function()
+  it("finds each name among names with the same beginning", function()
     local path, state, metadata, value = path_of("prefixes.st"), {}, {}, 0
     for _, name in ipairs {"a", "b", "aa", "ab", "a.", "", "a.weight", "a.weight_v", "a.w"} do
       for _, more in ipairs {"", "1", "11", "1a"} do
@@ -270,7 +270,7 @@ describe("moth.open", function()
     end
   end)
 
-  it("survives the scope it was opened in", function()
+  it("outlives the scope it was opened in", function()
     local path, file = path_of("open.st"), nil
     moth.scope(function()
       file = moth.open(path)
@@ -279,7 +279,7 @@ describe("moth.open", function()
     assert.equal(6, file.weight:sum():item())
   end)
 
-  it("reads around a dtype that Moth lacks", function()
+  it("skips tensors of a dtype that Moth lacks", function()
     local header = "{" .. entry("a", "F4", 2, 0, 1) .. "," .. entry("b", "U8", 1, 1, 2) .. "}"
     local file = moth.open(write("f4.st", file_of(header, "\1\7")))
     assert.equal(7, file.b:item())
@@ -289,7 +289,7 @@ describe("moth.open", function()
 end)
 
 describe("memory", function()
-  it("comes back when loaded tensors go", function()
+  it("is freed with the loaded tensors", function()
     local path = path_of("gone.st")
     moth.save({ a = moth.ones(1000), b = moth.ones(10, { dtype = moth.bool }) }, path)
     local lib = require "moth.binding.lib"
@@ -351,7 +351,7 @@ describe("a value that cannot be saved", function()
   for _ = 1, 400 do deep = { deep } end
   cases[#cases + 1] = { deep, "tables nest more than 300 deep" }
 
-  it("is named with its place, and no file appears", function()
+  it("is named with its path, and no file is written", function()
     local path = path_of("never.st")
     for _, case in ipairs(cases) do
       assert.has_error_like(function() moth.save(case[1], path) end,
@@ -360,7 +360,7 @@ describe("a value that cannot be saved", function()
     end
   end)
 
-  it("may hold the same table twice", function()
+  it("may contain the same table twice", function()
     local shared = { 1 }
     assert.same({ a = { 1 }, b = { 1 } }, round { a = shared, b = shared })
   end)
@@ -382,7 +382,7 @@ describe("a save that fails", function()
     assert.same(before, list_folder())
   end
 
-  it("leaves the old file and nothing beside it when the disk is full", function()
+  it("keeps the old file and leaves no other file when the disk is full", function()
     for _, limit in ipairs { 0, 7, 100, 4096, 100000 } do
       assert.is_true(child.run(function()
         child.limit_files(limit)
@@ -402,7 +402,7 @@ describe("a save that fails", function()
     moth.save(moth.ones(3), "/dev/null")
   end)
 
-  it("names a folder that is not there, or in the place of the file", function()
+  it("names a missing folder, or a folder in the place of the file", function()
     assert.has_error_like(function() moth.save(moth.ones(1), path_of("no/x.st")) end,
       "cannot write '.*no/x.st': No such file or directory")
     assert.has_error_like(function() moth.save(moth.ones(1), files.folder) end, "Is a directory")
@@ -410,7 +410,7 @@ describe("a save that fails", function()
     untouched()
   end)
 
-  it("in the folder's fsync alone has written the file, and says so", function()
+  it("only in the folder's fsync has written the file, and says so", function()
     local process, shim = require "spec.support.process", path_of "shim.c"
     files.write("shim.c", [[
       #include <errno.h>
@@ -435,7 +435,7 @@ describe("a save that fails", function()
     assert.same(before, list_folder())
   end)
 
-  it("says that nothing can be made beside a file that may be written", function()
+  it("says that no file can be created next to a file that may be written", function()
     local folder = path_of "closed"
     os.execute(("mkdir '%s'; echo old > '%s/x.st'; chmod 666 '%s/x.st'; chmod 555 '%s'"):format(
       folder, folder, folder, folder))
@@ -448,7 +448,7 @@ describe("a save that fails", function()
     os.execute(("chmod 755 '%s'; rm -r '%s'"):format(folder, folder))
   end)
 
-  it("is stopped by an interrupt", function()
+  it("stops at an interrupt", function()
     local lib, value = require "moth.binding.lib", { x = moth.ones(10) }
     lib.C.moth_cancel(lib.ctx, 1)
     local fine, message = pcall(moth.save, value, path)
@@ -458,7 +458,7 @@ describe("a save that fails", function()
     untouched()
   end)
 
-  it("loses nothing to a kill at any moment", function()
+  it("loses nothing if the process is killed at any moment", function()
     local killed = 0
     for i = 1, 20 do
       local fine = child.kill_after(i * 1500, function()
@@ -486,7 +486,7 @@ describe("the file that is written", function()
     pipe:close()
   end)
 
-  it("is made where a link leads, which stays one", function()
+  it("is created at the target of a link, and the link stays", function()
     local first, second, target = path_of("first.st"), path_of("second.st"), path_of("new.st")
     os.execute(("ln -sf second.st '%s'; ln -sf '%s' '%s'"):format(first, target, second))
     moth.save({ a = moth.ones(1) }, first)
@@ -497,7 +497,7 @@ describe("the file that is written", function()
     for _, path in ipairs { first, second, target } do os.remove(path) end
   end)
 
-  it("is not written where a link leads to itself", function()
+  it("is not written if a link refers to itself", function()
     local link = path_of("loop.st")
     os.execute(("ln -sf loop.st '%s'"):format(link))
     assert.has_error_like(function() moth.save({ a = moth.ones(1) }, link) end,

@@ -52,7 +52,7 @@ local function refused(bytes, wanted, code)
 end
 
 describe("a .t7 file", function()
-  it("holds numbers, texts, booleans and tables", function()
+  it("has numbers, texts, booleans and tables", function()
     assert.equal(0.1, load(number(0.1)))
     assert.equal("moth\0", load(text "moth\0"))
     assert.equal(true, load(bool(true)))
@@ -64,14 +64,14 @@ describe("a .t7 file", function()
     assert.equal("number", type(load(int(1) .. ("\255"):rep(8))))
   end)
 
-  it("holds tables that know each other, or themselves", function()
+  it("has tables that refer to each other, or to themselves", function()
     local again = int(3) .. int(2)
     local t = load(map(1, text "a", map(2, text "self", again), text "b", again))
     assert.equal(t.a, t.b)
     assert.equal(t.a, t.a.self)
   end)
 
-  it("holds tensors of every type, in their layout", function()
+  it("has tensors of every type, in their layout", function()
     for kind, row in pairs {Byte = {"uint8_t", "uint8"}, Char = {"int8_t", "int8"},
       Short = {"int16_t", "int16"}, Int = {"int32_t", "int32"}, Long = {"int64_t", "int64"},
       Float = {"float", "float32"}, Double = {"double", "float64"}, Cuda = {"float", "float32"},
@@ -87,7 +87,7 @@ describe("a .t7 file", function()
     assert.same({1, 2}, load(storage(1, "Long", "int64_t", {1, 2})):tolist())
   end)
 
-  it("keeps what shares a storage together", function()
+  it("keeps shared storages shared", function()
     local data = storage(3, "Float", "float", {1, 2, 3})
     local t = load(map(1, text "a", tensor(2, "Float", {3}, {1}, 1, data), text "b",
       tensor(4, "Float", {2}, {1}, 2, int(4) .. int(3)), text "c", int(4) .. int(2)))
@@ -108,14 +108,14 @@ describe("a .t7 file", function()
     assert.same({torch_type = "nn.ReLU"}, load(old))
   end)
 
-  it("with a function in it is refused, whatever it is", function()
+  it("with any function in it raises", function()
     for kind = 6, 8 do
       refused(map(1, text "f", int(kind) .. int(2) .. raw "os.exit(1)" .. NIL),
         "holds a function, which is code and is never read", "E_UNSUPPORTED")
     end
   end)
 
-  it("that is safetensors under such a name is read as what it is", function()
+  it("that is safetensors with this extension is read as safetensors", function()
     local path = files.path "own.safetensors"
     moth.save({ weight = moth.ones(2) }, path)
     assert(os.rename(path, files.path "own.t7"))
@@ -123,7 +123,7 @@ describe("a .t7 file", function()
     assert.same({ 1, 1 }, moth.load(path).weight:tolist())
   end)
 
-  it("that is broken is refused, with what is wrong", function()
+  it("that is malformed raises an error that names the fault", function()
     local three = storage(2, "Float", "float", {1, 2, 3})
     refused("", "is broken: a number, 4 bytes at byte 0, would lie beyond its end at 0")
     refused(number(1):sub(1, 9), "would lie beyond its end at 9")

@@ -1,4 +1,4 @@
--- moth bench cuda: it runs, on the GPU emulator too, and says what the peer's program says.
+-- moth bench cuda: it also runs on the GPU emulator, and its workloads match those of the peer.
 
 local cuda = require "spec.support.cuda"
 local process = require "spec.support.process"
@@ -36,7 +36,7 @@ describe("moth bench cuda", function()
   local FIELDS = { "device_us", "wall_us", "host_us", "sync_us", "device_min", "wall_min",
     "first_ms", "n", "calls", "l2", "tf32", "peak_mib" }
 
-  --- Dry runs of what matches: name -> line.
+  --- Dry runs of the matching workloads: name -> line.
   local function rows(patterns)
     local list = {}
     local out = bench(("--dry --only '%s'"):format(patterns))
@@ -48,7 +48,7 @@ describe("moth bench cuda", function()
     return list, out
   end
 
-  it("gives a row of all fields for each, and what a call does a second", function()
+  it("prints a row with all fields for each workload, and the rate of calls", function()
     local list, out = rows("^launch/add16|^launch/square0|^gemm/1024x1024x1024/bf16"
       .. "|^memory/sum/dim0|^memory/topk|^train/mlp784/tf32/eager")
     for name, rate in pairs { ["launch/add16"] = "", ["launch/square0/fwdbwd"] = "",
@@ -63,12 +63,12 @@ describe("moth bench cuda", function()
     assert.matches("rc=0", out)
   end)
 
-  it("trains what a GPT is in mixed precision", function()
+  it("trains a GPT in mixed precision", function()
     local list = rows "^train/gpt10m/bf16/eager"
     assert.matches('"mfu": ', list["train/gpt10m/bf16/eager"])
   end)
 
-  it("gives a row for each figure of a fresh process", function()
+  it("prints a row for each figure of a fresh process", function()
     local list = rows "^process/first/add"
     for _, part in ipairs { "wall", "import", "first_op", "peak_rss", "device_memory" } do
       assert.matches('"median": ', list["process/first/add/" .. part])

@@ -1,5 +1,5 @@
--- moth bench cuda --peer: Moth and a program that stands for PyTorch's side take turns, what fails
--- costs no more than itself, and files of rows become a table.
+-- moth bench cuda --peer: Moth and a mock of PyTorch's program run in turn, a failure costs only
+-- its own row, and files of rows become a table.
 
 local cuda = require "spec.support.cuda"
 local process = require "spec.support.process"
@@ -18,8 +18,8 @@ local function written(text)
   return path
 end
 
--- Called as PyTorch's side is: `PEER gpu.py --list`, `PEER gpu.py --names FILE ...`; it knows the
--- names, and answers by rules of the shell's `case`.
+-- Called as PyTorch's program: `PEER gpu.py --list`, `PEER gpu.py --names FILE ...`. The mock knows
+-- the names, and prints rows by rules of the shell's `case`.
 local PEER = [[
 #!/bin/sh
 if [ "$2" = --list ]; then
@@ -35,7 +35,7 @@ ANSWERS
 done <"$3"
 ]]
 
---- Runs both sides. @return the output, and the rows that were kept
+--- Runs both programs. @return the output, and the rows that were kept
 local function compared(names, answers, words)
   local peer = written((PEER:gsub("NAMES", names):gsub("ANSWERS", answers)))
   local kept = os.tmpname()
@@ -58,7 +58,7 @@ local function count(text, part)
   end
 end
 
---- Fails unless the parts stand in the text in this order.
+--- Fails unless the parts are in the text in this order.
 local function in_order(text, parts)
   local from = 1
   for _, part in ipairs(parts) do
@@ -74,7 +74,7 @@ describe("moth bench cuda --peer", function()
     return
   end
 
-  it("lets both sides take turns, and who begins change", function()
+  it("runs both sides in turn, and changes which side begins", function()
     if not cuda.here then return pending(cuda.why) end
     local out, rows = compared("launch/add16 launch/alone", "",
       "--only 'launch/add16|launch/alone'")
@@ -88,7 +88,7 @@ describe("moth bench cuda --peer", function()
     assert.matches("PyTorch 9.8, CUDA 7, cuDNN 6", out, 1, true)
   end)
 
-  it("ends a process at its limit, keeps what it gave and goes on to the next group", function()
+  it("ends a process at its limit, keeps its rows and continues with the next group", function()
     local out, rows = compared("launch/a launch/b gemm/c", "launch/b) exec sleep 60;;",
       "--only '/[abc]$' --rounds 1 --limit 1")
     in_order(out, { "1 PyTorch launch/a", "launch", "ended by its limit of 1 seconds, 1 of 2",
@@ -98,7 +98,7 @@ describe("moth bench cuda --peer", function()
     assert.equal(0, count(rows, '"name": "launch/b"'))
   end)
 
-  it("starts another process after one that died, without the row that it was at", function()
+  it("starts another process after a crash, without the row that crashed", function()
     local out, rows = compared("launch/a launch/b launch/c", "launch/b) echo out of luck >&2; "
       .. "exit 3;;", "--only '/[abc]$' --rounds 1")
     in_order(out, { "launch/b", "error: the process ended with status 3: out of luck",
@@ -107,7 +107,7 @@ describe("moth bench cuda --peer", function()
     assert.equal(1, count(rows, '"name": "launch/c"'))
   end)
 
-  it("gives up a group whose process dies before any row", function()
+  it("skips a group whose process ends before any row", function()
     local peer = written("#!/bin/sh\n[ $2 = --list ] && echo 'launch/a: x' && exit\n"
       .. "echo 'no card' >&2; echo 'stack traceback:' >&2; echo 'deep down' >&2; exit 4\n")
     os.execute("chmod +x " .. peer)
@@ -118,7 +118,7 @@ describe("moth bench cuda --peer", function()
     assert.matches("rc=0", out)
   end)
 
-  it("tries rows that failed after another once more in a process without that", function()
+  it("tries rows that failed after another row again in a new process without it", function()
     local out, rows = compared("launch/a launch/b launch/c", [[
 launch/a) bad=1; echo '{"name": "launch/a", "error": "an illegal address"}';;
 launch/*) [ -n "$bad" ] && row='{"name": "'$name'", "error": "as before"}'; echo "$row";;]],
@@ -129,7 +129,7 @@ launch/*) [ -n "$bad" ] && row='{"name": "'$name'", "error": "as before"}'; echo
     assert.not_matches("- PyTorch, launch/b", out, 1, true)
   end)
 
-  it("says what it cannot run or read", function()
+  it("names the rows that it cannot run or read", function()
     local out = bench "cuda --peer no-such-python --only add16"
     assert.matches("PyTorch does not list its workloads (no-such-python", out, 1, true)
     assert.matches("rc=1", out)
@@ -142,7 +142,7 @@ launch/*) [ -n "$bad" ] && row='{"name": "'$name'", "error": "as before"}'; echo
     os.remove(path)
   end)
 
-  it("is also what --device cuda without a group means", function()
+  it("also runs for --device cuda without a group", function()
     assert.equal(bench "cuda --list --only add16", bench "--device cuda --list --only add16")
     assert.matches("op/softmax", bench "op --device cuda --list --only softmax")
   end)
@@ -175,7 +175,7 @@ describe("moth bench cuda --table", function()
     assert(out:find(line, 1, true), "no " .. line .. " in:\n" .. out)
   end
 
-  it("pairs the rounds, takes the median of the ratios, and tells a tie by their spread", function()
+  it("pairs the rounds, computes the median ratio, and marks a tie by the range", function()
     local out = table_of([[
       moth 1 memory/relu/1e7/f32 device_us=10 gb_s=1000
       moth 2 memory/relu/1e7/f32 device_us=20 gb_s=3000
@@ -191,7 +191,7 @@ describe("moth bench cuda --table", function()
     has(out, "| memory/exp/1e7/f32 | device_us | the same row | 0.99 = | 1.20 |")
   end)
 
-  it("reads several files as one run, their rounds apart", function()
+  it("reads several files as one run and keeps their rounds separate", function()
     local out = table_of("moth 1 gemm/a/f32 device_us=10\npytorch 1 gemm/a/f32 device_us=20",
       "moth 1 gemm/a/f32 device_us=10\npytorch 1 gemm/a/f32 device_us=40",
       "moth 1 conv/b/tf32/fwd device_us=1")
@@ -199,7 +199,7 @@ describe("moth bench cuda --table", function()
     has(out, "| b/tf32/fwd | device_us | 1.000 |  |")
   end)
 
-  it("compares with PyTorch's fastest way, too, and names it", function()
+  it("also compares with PyTorch's fastest variant, and names it", function()
     local out = table_of [[
       moth 1 train/mlp784/tf32/eager wall_us=100 peak_mib=4
       moth 1 train/mlp784/tf32/graph wall_us=50 peak_mib=4
@@ -218,7 +218,7 @@ describe("moth bench cuda --table", function()
     assert.is_nil(small:find("mlp784/tf32/eager", 1, true))
   end)
 
-  it("compares what fresh processes took, a figure at a time", function()
+  it("compares the times of fresh processes, each figure separately", function()
     local out = table_of [[
       moth 1 process/first/add/wall median=100
       pytorch 1 process/first/add/wall median=900
@@ -232,7 +232,7 @@ describe("moth bench cuda --table", function()
     assert.is_nil(out:find("To repeat", 1, true))
   end)
 
-  it("takes the limit from the better side's large product, and names clocks apart", function()
+  it("computes the limit from the faster side's large product; clocks are separate", function()
     local out = table_of [[
       moth 1 gemm/8192x8192x8192/bf16 device_us=2 tflop_s=400 sm_mhz=1980
       pytorch 1 gemm/8192x8192x8192/bf16 device_us=1 tflop_s=800 sm_mhz=1500]]

@@ -1,4 +1,4 @@
---- bench_spec.lua -- the benchmark: that it runs, and that both sides know the same workloads.
+--- bench_spec.lua -- the benchmark: it runs, and both sides have the same workloads.
 
 local process = require "spec.support.process"
 
@@ -11,7 +11,7 @@ local function text_of(path)
   return text
 end
 
--- A module of the benchmark's.
+-- A module of the benchmark.
 local function module(name)
   local path = package.path
   package.path = HERE .. "?.lua;" .. path
@@ -22,7 +22,7 @@ end
 
 local function rows() return module("workloads").read(HERE .. "workloads.txt") end
 
--- Where the peer defines what a row calls: a key of a table, or a function of a file.
+-- The peer's definition of a row's call: a key of a table, or a function of a file.
 local function peer_has(row)
   if row.kind == "train" or row.kind == "infer" then return true end
   if row.kind == "call" or row.kind == "graph" or row.kind == "op" then
@@ -60,7 +60,7 @@ describe("the benchmark", function()
     end
   end)
 
-  it("reports the mean of all calls, those that the collector slows among them", function()
+  it("reports the mean of all calls, including those that the garbage collector slows", function()
     local took, n = { 0.1, 0.1, 0.6 }, 0
     local function batch()
       n = n + 1
@@ -70,7 +70,7 @@ describe("the benchmark", function()
     assert.equal(3, n)
   end)
 
-  it("times small calls until the collector has ended ten cycles, if they make garbage", function()
+  it("times small calls until ten garbage collections have ended, if they make garbage", function()
     local passed, kept = require("moth.profiler.benchmark").cycles(), nil
     local function garbage()
       for _ = 1, 20000 do kept = { {}, {}, {}, {} } end
@@ -84,14 +84,14 @@ describe("the benchmark", function()
     assert.equal(1, calls)
   end)
 
-  it("is compared with plain loops by a script of its own", function()
+  it("is compared with plain loops by its own script", function()
     local program = debug.getregistry()["moth.launcher"].program
     local out = process.shell(program .. " spec/bench/loop.lua inplace --turns 1000 --rounds 1")
     assert.matches("small/add16_inplace +%d+%.%d+ +%d+%.%d+ +%d+%.%d+", out)
     assert.matches("rc=0", out)
   end)
 
-  -- A peer that is asked like PyTorch's and answers by a rule of the shell's `case`.
+  -- A mock of PyTorch's side: it answers by a rule of the shell's `case`.
   local function bench(words, answer)
     local program = debug.getregistry()["moth.launcher"].program
     local peer = os.tmpname()
@@ -107,14 +107,14 @@ describe("the benchmark", function()
     return text
   end
 
-  it("times Moth alone and prints a row for each workload and variant", function()
+  it("times Moth without a peer and prints a row for each workload and variant", function()
     local out = bench "small --only matmul4 --rounds 1"
     assert.matches("small/matmul4 +us +%d+%.%d+", out)
     assert.matches("small/matmul4%+scope +us +%d+%.%d+", out)
     assert.matches("rc=0", out)
   end)
 
-  it("takes all groups and several patterns", function()
+  it("accepts all groups and several patterns", function()
     local out = bench "--list --only 'add16/?|gpt$'"
     assert.matches("small/add16", out)
     assert.matches("train/gpt", out)
@@ -122,19 +122,19 @@ describe("the benchmark", function()
     assert.not_matches("mlp784", out)
   end)
 
-  it("says that nothing matches, with names that are near", function()
+  it("suggests near names if no name matches", function()
     local out = bench "op --only sofmax"
     assert.matches("no workload of 'op' matches 'sofmax'; near: .*softmax", out)
     assert.matches("rc=1", out)
     assert.matches("rc=1", bench "--list --only nosuch")
   end)
 
-  it("gives the ratio to a peer, its spread, and the mean of a group", function()
+  it("prints the ratio to a peer, its range, and the mean of a group", function()
     local out = bench("small --only inplace", "time*) echo part - us 1000; echo done;;")
     assert.matches("small/add16_inplace +us +%d+%.%d+ +1000 +%d+%.%d%d +%d+%.%d%d", out)
   end)
 
-  it("shows a row that fails on one side, and goes on", function()
+  it("shows a row that fails on one side, and continues", function()
     local out = bench("small --only add16_ --rounds 1",
       "setup*grad) echo done;; time*) echo error no memory;;")
     assert.matches("small/add16_grad +us +%d+%.%d+ +error", out)
@@ -142,7 +142,7 @@ describe("the benchmark", function()
     assert.matches("small/add16_inplace +us +%d+%.%d+ +error", out)
   end)
 
-  it("shows a row whose process dies, and starts another", function()
+  it("shows a row whose process crashes, and starts another", function()
     local out = bench("small --only add16_ --rounds 1",
       "*inplace) exit;; time*) echo part - us 7; echo done;;")
     assert.matches("small/add16_grad +us +%d+%.%d+ +7.000", out)
@@ -151,7 +151,7 @@ describe("the benchmark", function()
   end)
 end)
 
-describe("the rows of the benchmark that are made from records", function()
+describe("the rows of the benchmark that are generated from records", function()
   local json = require "moth.json"
   local moth = require "moth"
 
@@ -161,13 +161,13 @@ describe("the rows of the benchmark that are made from records", function()
   package.path = path
   local made, without = records.read()
 
-  it("are there for every op of the registry, or a reason why not", function()
+  it("exist for every op of the registry, or a reason why not", function()
     for _, op in ipairs(records.ops()) do
       assert.is_truthy(op.row or op.reason, op.name .. " has neither a row nor a reason")
     end
   end)
 
-  it("have unlike names, by which they are found again", function()
+  it("have unique names, by which they are found again", function()
     local seen = {}
     for _, row in ipairs(made) do
       assert.is_nil(seen[row.name], row.name)
@@ -190,7 +190,7 @@ describe("the rows of the benchmark that are made from records", function()
     end
   end)
 
-  it("are enlarged, and JSON for the peer, which counts from 0", function()
+  it("are enlarged, and are written as JSON for the peer, which counts from 0", function()
     local function call(name) return json.decode(records.peer_call(records.find(name))) end
     local sum = call "op/softmax/record/fwdbwd"
     assert.equal("softmax", sum.fn)

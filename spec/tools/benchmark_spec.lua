@@ -4,7 +4,7 @@ local moth = require "moth"
 local testing = moth.testing
 
 describe("moth.time", function()
-  it("never goes back, and counts seconds", function()
+  it("never decreases, and counts seconds", function()
     local from = moth.time()
     local stop = os.clock() + 0.02
     while os.clock() < stop do moth.ones(1) end
@@ -14,7 +14,7 @@ describe("moth.time", function()
 end)
 
 describe("moth.version", function()
-  it("is the version as text", function()
+  it("is the version as a string", function()
     assert.matches("^%d+%.%d+%.%d+", moth.version)
     assert.equal("Moth " .. moth.version, moth._VERSION)
   end)
@@ -54,7 +54,7 @@ describe("moth.timer", function()
     assert.equal(3, #timer:adaptive_autorange().raw_times)
   end)
 
-  it("measures runs that span ten cycles of the collector where calls make garbage", function()
+  it("measures runs of ten garbage collections if calls make garbage", function()
     local time, kept = 0, nil
     local function call()
       time, kept = time + 1e-9, { {}, {}, {}, {}, {}, {}, {}, {} }
@@ -79,7 +79,7 @@ describe("moth.timer", function()
     assert.equal(before, moth.get_num_threads())
   end)
 
-  it("is torch.utils.benchmark.Timer, and refuses what is no function", function()
+  it("is torch.utils.benchmark.Timer, and raises for a value that is no function", function()
     assert.equal(moth.timer, moth.utils.benchmark.Timer)
     assert.error_matches(function() moth.timer "x" end,
       "bad argument 'stmt' to 'Timer' (a function is needed", 1, true)
@@ -91,7 +91,7 @@ end)
 describe("moth.testing.assert_close", function()
   local x = moth.tensor { 1, 2, 3 }
 
-  it("passes what is close by the dtype's tolerances", function()
+  it("accepts values within the dtype's tolerances", function()
     testing.assert_close(x, x + 1e-6)
     testing.assert_close(x:half(), (x + 1e-3):half())
     testing.assert_close({ x, 2, "a" }, { x, 2 + 1e-8, "a" })
@@ -100,7 +100,7 @@ describe("moth.testing.assert_close", function()
     testing.assert_close(x, x + 1, { rtol = 0, atol = 1 })
   end)
 
-  it("says what differs, how much and where", function()
+  it("names the difference, its size and its position", function()
     assert.error_matches(function() testing.assert_close(x, moth.tensor { 1, 2, 4 }) end,
       "assert_close: 1 of 3 elements are not close; the largest difference is 1 at {3} "
         .. "(rtol 1.3e-06, atol 1e-05)", 1, true)
@@ -129,7 +129,7 @@ describe("moth.testing.assert_close", function()
 end)
 
 describe("moth.random.fork_rng", function()
-  it("sets the stream back, also after an error", function()
+  it("restores the random stream, also after an error", function()
     moth.manual_seed(3)
     local inside = moth.random.fork_rng(function() return moth.rand(1):item() end)
     assert.equal(inside, moth.rand(1):item())

@@ -1,10 +1,10 @@
---- The program itself: what it runs, what it says, how it ends; and what lies in the library.
+--- The command `moth`: what it runs and prints, its exit status; and the contents of libmoth.so.
 
 local launcher = debug.getregistry()["moth.launcher"]
 
 local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
---- Runs a shell command; gives its output (errors included) and its exit status.
+--- Runs a shell command; returns its output (errors included) and its exit status.
 local function shell(command)
   local pipe = assert(io.popen("{ " .. command .. "\n} 2>&1; echo \"status $?\""))
   local text = pipe:read("*a")
@@ -13,7 +13,7 @@ local function shell(command)
   return output, tonumber(status)
 end
 
---- Runs the program with these words behind it.
+--- Runs the program with these arguments.
 local function moth(...)
   local words = { quoted(launcher.program) }
   for _, word in ipairs { ... } do words[#words + 1] = quoted(word) end
@@ -48,7 +48,7 @@ describe("moth", function()
     end)
   end)
 
-  it("runs a script that requires a module beside it, from any folder", function()
+  it("runs a script that requires a module in its folder, from any folder", function()
     local folder = os.tmpname()
     os.remove(folder)
     local output, status = shell(("mkdir %s && cd %s && echo 'print(require(\"beside\"))' >run.lua"
@@ -57,7 +57,7 @@ describe("moth", function()
     assert.are.same({ "found\n", 0 }, { output, status })
   end)
 
-  it("has a doctor that tells of variables that mean nothing", function()
+  it("has a doctor that reports unknown environment variables", function()
     local output = shell("MOTH_ISA=foo MOTH_NUM_THREADS=many " .. quoted(launcher.program)
       .. " doctor")
     assert.truthy(output:find("! MOTH_ISA=foo is no instruction level", 1, true), output)
@@ -111,7 +111,7 @@ describe("moth", function()
     assert.are.equal("(the error is a nil value)", moth("-e", "error()"):match("^[^\n]*"))
   end)
 
-  it("fails where what was printed could not be written", function()
+  it("fails if its output cannot be written", function()
     local text, status = shell(quoted(launcher.program) .. " -e 'print(1)' 2>&1 >/dev/full")
     assert.are.same({"moth: not all that was printed could be written; is the disk full?\n", 1},
       {text, status})
@@ -126,7 +126,7 @@ describe("moth", function()
     assert.are.equal("1\tclass ReLU\tclass SGD\tmoth.data\n", output)
   end)
 
-  it("writes the reference into a folder, which it makes", function()
+  it("writes the reference into a folder, which it creates", function()
     local folder = os.tmpname()
     os.remove(folder)
     local code = "local file = io.open(... .. '/index.md') print(file ~= nil)"
@@ -138,7 +138,7 @@ describe("moth", function()
     assert.are.same({ "moth: 'moth docs' wants a folder\n", 1 }, { moth "docs" })
   end)
 
-  it("says what is wrong with a file or an option", function()
+  it("names the mistake in a file name or an option", function()
     local output, status = moth("no such file.lua")
     assert.is_truthy(output:find("no such file.lua", 1, true))
     assert.are.equal(1, status)
@@ -151,7 +151,7 @@ describe("moth", function()
     assert.are.equal(1, select(2, moth("-e", "x =")))
   end)
 
-  it("refuses more arguments than Lua takes", function()
+  it("raises for more arguments than Lua accepts", function()
     local output, status = shell(quoted(launcher.program) .. " -e 'print(#arg)' $(seq 20000)")
     assert.are.equal("moth: too many arguments\n", output)
     assert.are.equal(1, status)
@@ -184,10 +184,10 @@ describe("moth", function()
     assert.falsy(output:find("\nnil", 1, true), output)
   end)
 
-  --- Starts code in the background, interrupts it `times` times, gives its output and status.
+  --- Starts code in the background, interrupts it `times` times, returns its output and status.
   local function interrupt(code, times, pause)
     local lines = {
-      -- A shell's background jobs ignore SIGINT, which the program then overrides.
+      -- A shell's background jobs ignore SIGINT; the program overrides this.
       ("%s -e %s & job=$!; sleep 1"):format(quoted(launcher.program), quoted(code)),
     }
     for _ = 1, times do lines[#lines + 1] = "kill -INT $job; sleep " .. (pause or 0.6) end
@@ -209,14 +209,14 @@ describe("moth", function()
     assert.are.equal(130, status)
   end)
 
-  it("stops at Ctrl-C inside one sum, however long", function()
+  it("stops at Ctrl-C inside a single sum of any size", function()
     local code = "local m = require('moth') local x = m.ones(1):expand(2 ^ 40) print(x:sum())"
     local output, status = interrupt(code, 1)
     assert.is_truthy(output:find("interrupted", 1, true))
     assert.are.equal(130, status)
   end)
 
-  it("hears another Ctrl-C after a script has caught the first", function()
+  it("reacts to another Ctrl-C after a script has caught the first", function()
     local loop = "pcall(function() while true do x = x * 1 end end) "
     local code = "local m = require('moth') local x = m.ones(8) " .. loop .. loop
       .. "jit.off() pcall(function() while true do end end) print('saved')"
@@ -238,21 +238,20 @@ describe("moth", function()
     end
   end)
 
-  it("gives a later error's own status after one that a script has caught", function()
+  it("exits with a later error's status after an interrupt that a script has caught", function()
     local _, status = interrupt("local m = require('moth') local x = m.ones(8) "
       .. "pcall(function() while true do x = x * 1 end end) error('another')", 1)
     assert.are.equal(1, status)
   end)
 
-  it("ends at the second Ctrl-C when nothing else can stop it", function()
+  it("exits at the second Ctrl-C if nothing else can stop it", function()
     local _, status = interrupt("local i = 0 while true do i = i + 1 end", 2)
     assert.are.equal(130, status)
   end)
 end)
 
 describe("moth test", function()
-  -- A checkout that has only the script, a program that tells what it is given, and a cmake that
-  -- fails.
+  -- A checkout with only the script, a program that prints its arguments, and a cmake that fails.
   local function checkout(use)
     local dir = shell("mktemp -d"):match "^[^\n]+"
     local function fill(path, text)
@@ -279,7 +278,7 @@ describe("moth test", function()
     if not ok then error(message, 0) end
   end
 
-  it("says that there is no such file before it builds", function()
+  it("says before the build that a file does not exist", function()
     checkout(function(dir, test)
       os.remove(dir .. "/build/.stamp")
       local wanted = { "moth: there is no spec/typo_spec.lua\n", 1 }
@@ -288,7 +287,7 @@ describe("moth test", function()
     end)
   end)
 
-  it("goes on with what is there where packages are missing that it cannot install", function()
+  it("continues if packages are missing that it cannot install", function()
     checkout(function(dir, test)
       local list = assert(io.open(dir .. "/.packages", "w"))
       list:write("test no-such-package\n")
@@ -300,7 +299,7 @@ describe("moth test", function()
     end)
   end)
 
-  it("builds the GPU emulator only for specs that may ask for one", function()
+  it("builds the GPU emulator only for specs that may use one", function()
     checkout(function(dir, test)
       assert.are.same({ "ran test spec/plain_spec.lua with /nonexistent\n", 0 },
         { test "spec/plain_spec.lua" })
@@ -320,7 +319,7 @@ describe("libmoth.so", function()
   local path = package.searchpath("libmoth", package.cpath)
   local sanitized = os.getenv "MOTH_SANITIZED"
 
-  it("needs nothing but the C library", function()
+  it("needs only the C library", function()
     if sanitized then return pending("a sanitizer's library is linked in") end
     local output, status = shell("readelf -d " .. quoted(path))
     assert.are.equal(0, status)
@@ -343,7 +342,7 @@ describe("libmoth.so", function()
     assert.is_true(count > 50)
   end)
 
-  it("is below 5 MB as it is installed", function()
+  it("is below 5 MB after installation", function()
     if sanitized then return pending("a sanitized build is larger") end
     local installed = os.tmpname()
     assert.are.same({ "", 0 }, { shell(("strip -o %s %s"):format(installed, quoted(path))) })
@@ -354,7 +353,7 @@ describe("libmoth.so", function()
     assert.is_true(size < 5e6, ("%d bytes"):format(size))
   end)
 
-  it("has no tables for throwing through it, but where a worker opens Lua's libraries", function()
+  it("has no unwind tables, except where a worker opens Lua's libraries", function()
     if sanitized then return pending("sanitizers keep them") end
     local size = shell("readelf -SW " .. quoted(path)):match("%.eh_frame +PROGBITS +%x+ %x+ (%x+)")
     assert.is_true(tonumber(size, 16) < 8192, size)

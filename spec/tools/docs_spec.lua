@@ -25,7 +25,7 @@ setup(function()
 end)
 teardown(files.teardown)
 
--- The headings that links can lead to.
+-- The headings that are targets of links.
 local function anchors()
   local known = {}
   for name, text in pairs(pages) do
@@ -47,7 +47,7 @@ describe("the reference", function()
     end
   end)
 
-  it("says of each op what it takes, whether it has gradients, and where it is written", function()
+  it("lists each op's arguments, says if it has gradients, and names its source file", function()
     local page = pages["moth.md"]
     for _, op in ipairs(registry.ops()) do
       local at = not op.hidden and rawequal(moth[op.name], op.fn)
@@ -64,7 +64,7 @@ describe("the reference", function()
     end
   end)
 
-  it("has an index of all names, whose links lead to headings", function()
+  it("has an index of all names, and its links have targets", function()
     local known = anchors()
     local count = 0
     for link in pages["index.md"]:gmatch "%]%(([^)]+)%)" do
@@ -83,7 +83,7 @@ describe("the reference", function()
     end
   end)
 
-  it("says what an argument must be, what the example returns and where the kernels are", function()
+  it("describes each argument, the example's result and the kernels' files", function()
     local at = pages["moth.md"]:find("\n## moth.conv2d\n", 1, true)
     local part = pages["moth.md"]:sub(at, pages["moth.md"]:find("\n## ", at + 4, true))
     assert.truthy(part:find("| an integer or a list of 2 integers |", 1, true), part)
@@ -113,7 +113,7 @@ describe("the reference", function()
 end)
 
 describe("the site", function()
-  it("is built without network, and its search finds words of both", function()
+  it("is built without network, and its search index has the guide and the reference", function()
     if os.execute "command -v mkdocs >/dev/null 2>&1" ~= 0 then
       pending "MkDocs is not installed"
       return

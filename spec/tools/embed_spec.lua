@@ -1,5 +1,5 @@
---- Moth inside a C program: examples/embed/frame.c is compiled as docs/guide/embedding.md
--- says and run.
+--- Moth inside a C program: examples/embed/frame.c is compiled as docs/guide/embedding.md says, and
+-- run.
 
 local lib = require "moth.binding.lib"
 local process = require "spec.support.process"
@@ -7,10 +7,10 @@ local process = require "spec.support.process"
 local root = require("moth.error").root
 local libdir = lib.path:match("^(.*)/[^/]*$")
 
-describe("a C program with a mind of Lua", function()
+describe("a C program with a Lua script", function()
   local folder, program, compiled
 
-  -- Runs it on a number of frames. @return what it printed
+  -- Runs it for a number of frames. @return its output
   local function run(frames)
     return process.shell(([[cd '%s' && LUA_PATH="lua/?.lua;lua/?/init.lua" LUA_CPATH='%s/?.so' \
       '%s' %d examples/embed/brain.lua '%s/brain.safetensors']]):format(root, libdir, program,
@@ -36,7 +36,7 @@ describe("a C program with a mind of Lua", function()
     assert.is_true(lines < 100)
   end)
 
-  it("outlives an error, a memory limit and a loop without an end", function()
+  it("survives an error, a memory limit and an endless loop", function()
     local text = run(600)
     assert.is_truthy(text:find("confused: examples/embed/brain.lua:%d+: in net%[1%]: bad argument"),
       text)
@@ -45,7 +45,7 @@ describe("a C program with a mind of Lua", function()
     assert.is_truthy(text:find("rc=0", 1, true), text)
   end)
 
-  it("runs frame after frame without growing, on weights from the file", function()
+  it("runs frame after frame with constant memory, on weights from the file", function()
     local text = run(20000)
     local early, late = text:match("resident: ([%d.]+) MiB at frame 1000, ([%d.]+) at")
     assert.is_truthy(early, text)
@@ -56,7 +56,7 @@ describe("a C program with a mind of Lua", function()
   end)
 end)
 
-describe("a C program that includes moth.h alone", function()
+describe("a C program that includes only moth.h", function()
   it("trains over its own memory, saves and loads", function()
     local program, file = os.tmpname(), os.tmpname()
     local sanitize = process.sanitized and "-fsanitize=" .. os.getenv "MOTH_SANITIZED" or ""
@@ -90,7 +90,7 @@ describe("the C programs of docs/guide/embedding.md", function()
   end)
   teardown(function() os.execute("rm -r '" .. folder .. "'") end)
 
-  -- Compiles a program with these flags and runs it in the folder. @return what it printed
+  -- Compiles a program with these flags and runs it in the folder. @return its output
   local function run(name, flags)
     local sanitize = process.sanitized and "-fsanitize=" .. os.getenv "MOTH_SANITIZED" or ""
     local paths = ("LUA_PATH='%slua/?.lua;%slua/?/init.lua' LUA_CPATH='%s/?.so'"):format(root,

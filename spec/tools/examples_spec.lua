@@ -1,4 +1,4 @@
--- Every example runs through the program with short settings, checks itself and ends well.
+-- Every example runs with short settings, checks itself and exits with 0.
 
 local files = require "spec.support.files"
 
@@ -6,7 +6,7 @@ local launcher = debug.getregistry()["moth.launcher"]
 
 local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
---- Runs the program with these words behind it; gives its output and its exit status.
+--- Runs the program with these arguments; returns its output and its exit status.
 local function moth(...)
   local words = {quoted(launcher.program)}
   for _, word in ipairs {...} do words[#words + 1] = quoted(word) end
@@ -17,7 +17,7 @@ local function moth(...)
   return output, tonumber(status)
 end
 
--- Runs an example that must end well. @return what it printed
+-- Runs an example that must exit with 0. @return its output
 local function run(...)
   local output, status = moth(...)
   assert.equal(0, status, output)
@@ -89,7 +89,7 @@ describe("example", function()
     has(run "examples/03_xor.lua", "step  2000", "1 xor 1 = %-?0%.0", "of 1000 fuzzy points right")
   end)
 
-  it("03 fails when it has not learned", function()
+  it("03 fails if it has not learned", function()
     local output, status = moth("examples/03_xor.lua", "--steps", "0")
     assert.are_not.equal(0, status)
     has(output, "XOR was not learned")
@@ -102,7 +102,7 @@ describe("example", function()
     has(output, "stepps")
   end)
 
-  it("01 and 02 explain themselves and refuse what they do not know", function()
+  it("01 and 02 have a help text and raise for unknown options", function()
     for _, name in ipairs {"examples/01_tensors.lua", "examples/02_autograd.lua"} do
       has(run(name, "--help"), "Usage:")
       local output, status = moth(name, "--steps", "3")
@@ -111,7 +111,7 @@ describe("example", function()
     end
   end)
 
-  it("04, 07 and 09 end well when they are cut short", function()
+  it("04, 07 and 09 exit with 0 when they are cut short", function()
     has(run("examples/04_mnist.lua", "--limit", "10", "--out", files.path("few.safetensors")),
       "and loaded: accuracy")
     has(run("examples/07_extending.lua", "--steps", "50"), "takes some 500 steps to learn")
@@ -120,7 +120,7 @@ describe("example", function()
 
   local FASHION = "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
 
-  it("04 trains on Fashion-MNIST, saves, loads and answers the same", function()
+  it("04 trains on Fashion-MNIST, saves, loads and has the same results", function()
     if not exists(FASHION) then
       pending "Fashion-MNIST is not installed"
       return
@@ -134,7 +134,7 @@ describe("example", function()
     assert.is_true(exists(out))
   end)
 
-  it("04 says that the images are not there and trains on digits it draws", function()
+  it("04 says that the images are missing and trains on digits that it draws", function()
     local hide = [[
       local bytes = require "moth.io.bytes"
       local open = bytes.open
@@ -149,7 +149,7 @@ describe("example", function()
       "epoch 3", "loaded: accuracy %d")
   end)
 
-  it("04 reads the four files of a folder, and wants them when it is given one", function()
+  it("04 reads the four files of a folder, and raises if one is missing", function()
     local output, status = moth("examples/04_mnist.lua", "--data", files.folder .. "/none")
     assert.are_not.equal(0, status)
     has(output, "none/train%-images%-idx3%-ubyte%(%.gz%)' was not found")
@@ -172,7 +172,7 @@ describe("example", function()
       "--batch-size", "10", "--out", files.path("own.safetensors")), "loaded: accuracy %d")
   end)
 
-  it("04 repeats with its seed", function()
+  it("04 has the same results with the same seed", function()
     local function once(seed)
       return run("examples/04_mnist.lua", "--limit", "300", "--epochs", "2", "--lr", "0.1",
         "--batch-size", "10", "--seed", seed, "--out", files.path("s.safetensors"))
@@ -192,20 +192,20 @@ describe("example", function()
     arg[0] = "examples/x.lua"
     dofile "examples/%s"]]
 
-  it("05 writes with an LSTM, or says which package has the text", function()
+  it("05 writes text with an LSTM, or names the package that has the text", function()
     local output = run("-e", WITHOUT_BIBLE:format "05_char_lstm.lua", "--steps", "30", "--write",
       "20", "--length", "16")
     has(output, "bible%-kjv", "step    30  validation loss %d", "parameters",
       "\n[%w ]+%.?[^:]+\npeak")
   end)
 
-  it("06 writes with a GPT, or says which package has the text", function()
+  it("06 writes text with a GPT, or names the package that has the text", function()
     local output = run("-e", WITHOUT_BIBLE:format "06_gpt.lua", "--steps", "5", "--write", "20",
       "--layers", "2", "--width", "32", "--context", "16")
     has(output, "bible%-kjv", "step     5  validation loss %d", "\n[%w ]+%.?[^:]+\npeak")
   end)
 
-  it("05 and 06 read the Bible where it is installed", function()
+  it("05 and 06 read the Bible if it is installed", function()
     if os.execute "command -v bible >/dev/null" ~= 0 then
       pending "the package bible-kjv is not installed"
       return
@@ -215,7 +215,7 @@ describe("example", function()
       "817664 parameters")
   end)
 
-  it("07 has a Function, three levels of classes and hooks of its own", function()
+  it("07 has its own Function, three levels of classes and hooks", function()
     has(run "examples/07_extending.lua", "agrees with finite differences", "Gated%(",
       "scale=0%.%d+, learned", "3 different weights")
   end)
@@ -224,11 +224,11 @@ describe("example", function()
     has(run "examples/08_resume.lua", "equal bit for bit")
   end)
 
-  it("09 balances the pole inside the loop of its game", function()
+  it("09 balances the pole within the loop of its game", function()
     has(run "examples/09_cartpole.lua", "steps a round after %d+ rounds", "0%.0 MB of tensors live")
   end)
 
-  it("10 says where its checkpoints come from, or meets PyTorch's figures", function()
+  it("10 names the source of its checkpoints, or reaches PyTorch's figures", function()
     has(run("examples/10_checkpoints.lua", "--data", files.folder), "pip download",
       "missing: digit_recognizer/models/handwriting_model.pth")
     local folder = os.getenv "MOTH_CHECKPOINTS"
@@ -244,14 +244,14 @@ describe("example", function()
     has(run("examples/11_vnet.lua", "--steps", "2", "--size", "8"), "take some 80 steps")
   end)
 
-  it("12 learns vectors of words, alone and by threads that share them", function()
+  it("12 learns word vectors, on one thread and on threads that share them", function()
     for _, workers in ipairs {"0", "2"} do
       has(run("-e", WITHOUT_BIBLE:format "12_word2vec.lua", "--steps", "600", "--workers", workers),
         "king    is near to %a+", "loss of a pair: 4%.%d+ at first, 2%.%d+ now")
     end
   end)
 
-  it("13 finds rectangles with a net of Darknet's", function()
+  it("13 finds rectangles with a net from a Darknet file", function()
     has(run "examples/13_detection.lua", "step 400", "%d+ of %d+ rectangles found, of %d+ boxes")
     local output, status = moth("examples/13_detection.lua", "--steps", "1")
     assert.are_not.equal(0, status)

@@ -1,5 +1,5 @@
--- .ci/fits.lua must refuse what a card would: beside what nvcc said of two kernels, launches that
--- fit and others that do not.
+-- .ci/fits.lua must report what a GPU would refuse. The inputs are nvcc's output for two kernels,
+-- launches that fit a GPU and launches that do not.
 
 local process = require "spec.support.process"
 local root = require("moth.error").root
@@ -15,7 +15,7 @@ local function told(name, card, stack, registers)
   return TOLD:format(name, card, name, stack, registers)
 end
 
--- What nvcc says of a kernel that is compiled again counts.
+-- The last output of nvcc for a kernel counts.
 local KERNELS = told("wide", 75, 8, 255) .. told("wide", 80, 0, 20) .. told("thin", 75, 8, 20)
   .. told("thin", 75, 0, 32) .. told("gone", 75, 0, 32)
 
@@ -47,7 +47,7 @@ describe("the launches of specs", function()
       root, path, path, path, more and more .. path .. ".log" or ""))
   end
 
-  it("fit a card", function()
+  it("fit a GPU", function()
     local text = fits("thin", 65535, 1024, 65536 - 256)
     assert.truthy(text:find "each launch fits\nrc=0\n$", text)
     assert.truthy(text:find("never launched: wide", 1, true), text)
@@ -55,13 +55,13 @@ describe("the launches of specs", function()
     assert.truthy(fits("wide", 1, 32, 0):find("values in memory", 1, true))
   end)
 
-  it("leave what no card of several was asked to run", function()
+  it("lists kernels that no spec launched on a GPU", function()
     local text = fits("wide", 1, 32, 0, "80=")
-    assert.truthy(text:find("never launched: thin", 1, true), text) -- compiled for 75 alone
-    assert.falsy(text:find("never launched: gone", 1, true), text) -- the source has it no more
+    assert.truthy(text:find("never launched: thin", 1, true), text) -- compiled only for 75
+    assert.falsy(text:find("never launched: gone", 1, true), text) -- removed from the source
   end)
 
-  it("are refused as a card does", function()
+  it("are reported if a GPU would refuse them", function()
     for why, text in pairs {
       ["too many registers"] = fits("wide", 1, 512, 0),
       ["too much shared memory"] = fits("thin", 1, 32, 65536 - 255),

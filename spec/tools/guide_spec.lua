@@ -1,4 +1,4 @@
--- The guide: the Lua blocks of each page run in order, as one script, and print what the page says.
+-- The guide: the Lua blocks of each page run in order, as one script, and print the page's output.
 --
 -- A block of text right after a Lua block is its output. `...` at the end of a line of output
 -- matches the rest of that line. `MOTH_GUIDE=show ./moth test spec/tools/guide_spec.lua` prints the
@@ -41,7 +41,7 @@ local function blocks_of(text)
   return list
 end
 
--- The Lua blocks of a page as one chunk, each line where the page has it; what each block printed.
+-- The Lua blocks of a page as one chunk, each at its line of the page; the output of each block.
 local function outputs_of(page, blocks)
   local rows, output, now = {}, {}, nil
   for i, block in ipairs(blocks) do
@@ -91,7 +91,7 @@ describe("the guide", function()
   for _, name in ipairs(pages()) do
     local blocks = blocks_of(read(FOLDER .. name))
 
-    it("prints what it says: " .. name, function()
+    it("prints the output on the page: " .. name, function()
       local home = lfs.currentdir()
       finally(function() lfs.chdir(home) end)
       lfs.chdir(files.folder)

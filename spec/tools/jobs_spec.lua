@@ -1,5 +1,5 @@
---- What `moth test` does with several files: a process that ends in the middle of one, or a GPU
--- that fails for good, costs one claim, and not those behind it. Runs under ./moth test.
+--- `moth test` with several files: if a process ends in the middle of a file, or a GPU fails for
+-- good, one claim fails and the later claims still run. Runs under ./moth test.
 
 local cuda = require "spec.support.cuda"
 local files = require "spec.support.files"
@@ -15,7 +15,7 @@ describe("moth test with several files", function()
   before_each(files.setup)
   after_each(files.teardown)
 
-  -- Runs that text as a spec, beside another one.
+  -- Runs a text as a spec, together with another spec.
   local function run(text, environment)
     local odd = files.write("odd_spec.lua", text)
     local plain = files.write("plain_spec.lua", "it('is plain', function() end)")
@@ -23,7 +23,7 @@ describe("moth test with several files", function()
       launcher.program, odd, plain))
   end
 
-  it("goes on behind a claim that ended its process, and names it", function()
+  it("continues after a claim that ended its process, and names it", function()
     local said = run([[
       it("comes first", function() end)
       it("ends it all", function() os.exit(7) end)
@@ -38,7 +38,7 @@ describe("moth test with several files", function()
     assert.is_truthy(said:find("\n3 passed, 3 failed, 1 skipped\nrc=1\n", 1, true), said)
   end)
 
-  it("does so with one file, too, where --jobs or --device=cuda is named", function()
+  it("does so for one file, too, with --jobs or --device=cuda", function()
     local odd = files.write("odd_spec.lua", [[
       it("ends it all", function() os.exit(7) end)
       it("comes last", function() end)]])
@@ -46,7 +46,7 @@ describe("moth test with several files", function()
     assert.is_truthy(said:find("\n1 passed, 1 failed\nrc=1\n", 1, true), said)
   end)
 
-  it("tells of a process that fails though its claims do not", function()
+  it("reports a process that fails though its claims pass", function()
     local under = files.write("under", [["$@"; exit 9]])
     local said = run("it('is fine', function() end)", "MOTH_SPEC_UNDER='sh " .. under .. "'")
     assert.are.equal(2, count(said, "\n  [^\n]*_spec.lua: ended with status 9"), said)
@@ -54,7 +54,7 @@ describe("moth test with several files", function()
 
   if not cuda.here then return pending("leave a GPU that failed: " .. cuda.why) end
 
-  it("leaves a GPU that has failed for good to the claim that broke it", function()
+  it("attributes a GPU's failure to the claim that caused it", function()
     local said = run([[
       local moth = require "moth"
       assert(moth.cuda.is_available())

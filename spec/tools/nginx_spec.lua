@@ -1,5 +1,5 @@
 -- Moth in nginx with http-lua: requests that overlap and sleep inside modes and scopes, in
--- OpenResty's LuaJIT, whose coroutines are resumed from C and used again for later requests.
+-- OpenResty's LuaJIT, which resumes coroutines from C and uses them again for later requests.
 
 local nginx = require "spec.support.nginx"
 
@@ -126,7 +126,7 @@ describe("requests to nginx that overlap", function()
       assert(not ok and text:find("write set_grad_enabled(mode, f)", 1, true), text)
     end
 
-    -- These end inside modes, and their coroutine is used for the next request.
+    -- These requests end inside modes; the next request uses their coroutine.
 
     function cases.exit()
       moth.no_grad(function()
@@ -144,7 +144,7 @@ describe("requests to nginx that overlap", function()
       end)
     end
 
-    function cases.left() -- the client goes away meanwhile
+    function cases.left() -- the client closes the connection meanwhile
       moth.no_grad(function() moth.autocast("cpu", function() ngx.sleep(0.05) end) end)
     end
 

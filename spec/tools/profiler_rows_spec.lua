@@ -1,4 +1,4 @@
--- What profiles tell of ops: shapes, bytes, lines, modules; their tables and traces.
+-- Profiles of ops: shapes, bytes, lines, modules; their tables and traces.
 
 local moth = require "moth"
 local chrome = require "spec.support.chrome"
@@ -17,8 +17,8 @@ local function is_line(want, got)
   assert.truthy(got and got:sub(-#want) == want, tostring(got) .. ", wanted " .. want)
 end
 
-describe("what a profile knows of an op", function()
-  it("is the shapes of its tensors", function()
+describe("a profile of an op", function()
+  it("has the shapes of its tensors", function()
     local x, w, b = moth.randn(4, 3), moth.randn(2, 3), moth.randn(2)
     local prof = profile{function()
       F.linear(x, w, b)
@@ -36,7 +36,7 @@ describe("what a profile knows of an op", function()
     assert.equal(1, found["cat (4, 3), (4, 3), (0, 3)"])
   end)
 
-  it("is the bytes that it added to those that live", function()
+  it("has the bytes that it added to the live bytes", function()
     moth.collect()
     local peak = moth.memory().peak_bytes
     local x = moth.zeros(1000)
@@ -56,7 +56,7 @@ describe("what a profile knows of an op", function()
     assert.truthy(tostring(prof):find("self memory", 1, true))
   end)
 
-  it("is the line that called it, for gradients the one of the forward pass", function()
+  it("has the line of its call; a gradient has the line of the forward pass", function()
     local x = moth.randn(3):requires_grad_()
     local made, passed, compiled
     local prof = profile{function()
@@ -90,7 +90,7 @@ describe("what a profile knows of an op", function()
     end
   end)
 
-  it("is the line that called it where it fails, and of no op before it", function()
+  it("has the line of the call that fails, and not of an earlier op", function()
     local x, gone = moth.randn(10), nil
     moth.scope(function() gone = moth.randn(10) end)
     local fine, refused, passed
@@ -108,7 +108,7 @@ describe("what a profile knows of an op", function()
     is_line(passed, lines.backward)
   end)
 
-  it("is its line in a table whose first row has none", function()
+  it("has the op's line in a table whose first row has no line", function()
     local called
     local prof = profile{function() moth.ones(2):exp() called = here() end, with_stack = true}
     local averages = prof:key_averages{group_by_stack_n = 1}
@@ -118,7 +118,7 @@ describe("what a profile knows of an op", function()
     assert.truthy(text:find(called, 1, true), text)
   end)
 
-  it("is the module that called it, for gradients the one of the forward pass", function()
+  it("has the module that called the op; a gradient has the module of the forward pass", function()
     local Net = nn.class("Net", nn.Module)
     function Net:init()
       self.first = nn.Linear(3, 4)
@@ -147,7 +147,7 @@ describe("what a profile knows of an op", function()
     assert.equal(2, by_op["Net.rest[2]"].count)
   end)
 
-  it("is the same with hooks, and after an error in a module", function()
+  it("has the same module with hooks, and after an error in a module", function()
     local net = nn.Sequential(nn.Linear(3, 2), nn.Tanh())
     local seen = 0
     local handle = net[1]:register_forward_hook(function() seen = seen + 1 end)
@@ -182,7 +182,7 @@ describe("the text of a profile", function()
     assert.truthy(lines[5]:find("^self CPU in all "), lines[5])
   end)
 
-  it("is sorted and cut as asked", function()
+  it("is sorted and limited as requested", function()
     local text = prof:key_averages():table{sort_by = "count", row_limit = 2, header = "Ops"}
     assert.truthy(text:find("^Ops\nop "), text)
     assert.truthy(text:find("\nmul +3 .*\nadd +2 "), text)
@@ -201,7 +201,7 @@ describe("the text of a profile", function()
 end)
 
 describe("the names in a profile", function()
-  it("tell ranges from ops that are called the same", function()
+  it("distinguish ranges from ops of the same name", function()
     local x = moth.ones(3)
     local prof = profile(function()
       record_function("mul", function() x:add(1):mul(2):mul(2) end)
@@ -218,7 +218,7 @@ describe("the names in a profile", function()
     assert.same({"range", "op", "op", "op", "range"}, kinds)
   end)
 
-  it("are those of kernels, for their gradients too", function()
+  it("are the names of kernels, also for gradients", function()
     local twice = moth.kernel(function(x) return x * 2 + 1 end)
     local square = moth.kernel(function(x) return x * x + 1 end)
     local x = moth.ones(3):requires_grad_()
@@ -233,7 +233,7 @@ describe("the names in a profile", function()
     assert.is_true(rows.fused.count >= 4)
   end)
 
-  it("stand in the text of an event and of a row", function()
+  it("are in the text of an event and of a row", function()
     local prof = profile(function() moth.ones(3):exp() end)
     assert.truthy(tostring(prof:events()[2]):find "^exp: [%d.]+ us, at [%d.]+ us$")
     assert.truthy(tostring(prof:key_averages()[2]):find "^exp: 1 call, [%d.]+ us$")
@@ -241,7 +241,7 @@ describe("the names in a profile", function()
 end)
 
 describe("the trace of a profile", function()
-  it("is a JSON file with each event at its place", function()
+  it("is a JSON file with each event at its time", function()
     local net = nn.Linear(3, 2)
     local prof = profile{function()
       record_function('a "name"\n\255', function() net(moth.ones(4, 3)):sum():backward() end)

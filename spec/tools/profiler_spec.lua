@@ -1,5 +1,5 @@
--- moth.profiler: what runs is counted exactly, times and bytes are shared out without being counted
--- twice, and a profile ends whatever happens in it.
+-- moth.profiler: ops are counted exactly, times and bytes are counted once, and a profile ends also
+-- after an error.
 
 local moth = require "moth"
 local lib = require "moth.binding.lib"
@@ -13,14 +13,14 @@ local profile, record_function = moth.profiler.profile, moth.profiler.record_fun
 local rows_of, count, is_sound = support.rows_of, support.count, support.is_sound
 
 describe("a profile", function()
-  it("counts each op as often as it was called", function()
+  it("counts each call of an op", function()
     local x = moth.randn(4, 3)
     local prof = profile(function()
       for _ = 1, 7 do local _ = x * x end
       for _ = 1, 3 do F.relu(x) end
       x:add_(1)
       moth.add(x, 1, {out = moth.zeros(4, 3)})
-      moth.cumsum(x, 1, {out = moth.zeros(4, 3)}) -- by a copy: the kernel needs room of its own
+      moth.cumsum(x, 1, {out = moth.zeros(4, 3)}) -- by a copy: the kernel needs scratch memory
       x:cumsum_(1)
     end)
     local counts = {}
@@ -47,7 +47,7 @@ describe("a profile", function()
     assert.same({}, traces.blame(result))
   end)
 
-  it("notes ops inside ops, each time once", function()
+  it("records ops inside ops, with separate times", function()
     local x, t = moth.randn(4, 5):requires_grad_(), moth.tensor{1LL, 2LL, 3LL, 4LL}
     local prof = profile(function()
       record_function("all", function()
@@ -64,7 +64,7 @@ describe("a profile", function()
     assert.is_true(rows.cross_entropy.cpu_time_total > rows.class_entropy.cpu_time_total)
   end)
 
-  it("calls gradients by their ops, inside the pass", function()
+  it("names gradients by their ops, inside the pass", function()
     local a, b = moth.randn(3):requires_grad_(), moth.randn(3)
     local prof = profile(function()
       for _ = 1, 2 do (a * b * a):sum():backward() end
@@ -80,7 +80,7 @@ describe("a profile", function()
     end
   end)
 
-  it("sees passes that stop for Lua: hooks, Functions, grad", function()
+  it("records passes that stop for Lua: hooks, Functions, grad", function()
     local Twice = moth.nn.class("Twice", moth.autograd.Function)
     function Twice.forward(_, x) return x * 2 end
     function Twice.backward(_, dy) return dy * 2 end
@@ -101,7 +101,7 @@ describe("a profile", function()
     end
   end)
 
-  it("shows a replay by the ops of its recording", function()
+  it("shows a replay as the ops of its recording", function()
     local net = nn.Linear(3, 2)
     local opt = optim.SGD(net:parameters(), {lr = 0.1})
     local function train(x)
@@ -129,7 +129,7 @@ describe("a profile", function()
     assert.equal("captured step (1 recording)", tostring(step))
   end)
 
-  it("changes nothing of what it looks at", function()
+  it("changes no results", function()
     local function train()
       moth.manual_seed(3)
       local net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2))
@@ -150,7 +150,7 @@ describe("a profile", function()
     assert.equal(want, got)
   end)
 
-  it("is over when it is over", function()
+  it("records nothing after its end", function()
     local x = moth.ones(3)
     local prof = profile(function() local _ = x + 1 end)
     local before = #prof:events()
@@ -163,7 +163,7 @@ describe("a profile", function()
     assert.same({1, 2}, {a, b})
   end)
 
-  it("begins and ends by hand, and again", function()
+  it("begins and ends by hand, several times", function()
     local x = moth.ones(3)
     local prof = profile()
     assert.equal("profile (not begun)", tostring(prof))
@@ -182,8 +182,8 @@ describe("a profile", function()
   end)
 end)
 
-describe("what goes wrong in a profile", function()
-  it("ends it and goes on as it was", function()
+describe("an error in a profile", function()
+  it("ends the profile, and the modes are restored", function()
     local x = moth.ones(2, 3)
     local function wrong() return (x:view(7)) end
     local _, want = pcall(wrong)
@@ -198,7 +198,7 @@ describe("what goes wrong in a profile", function()
     assert.equal(1, count(profile(function() local _ = x + 1 end), "add"))
   end)
 
-  it("is told of an op, which is counted", function()
+  it("in an op is recorded, and the op is counted", function()
     local x = moth.ones(2, 3)
     local prof = profile{function()
       pcall(function() x:view(7) end)
@@ -211,7 +211,7 @@ describe("what goes wrong in a profile", function()
     is_sound(prof)
   end)
 
-  it("leaves a failed backward pass behind", function()
+  it("in a backward pass ends the pass's range", function()
     local x = moth.ones(3):requires_grad_()
     local y = x:exp()
     local z = y:sum()
@@ -227,7 +227,7 @@ describe("what goes wrong in a profile", function()
     assert.is_true(events[1].name == "backward" and events[1].failed)
   end)
 
-  it("does not nest, and says where the first one began", function()
+  it("of a nested profile names the line where the first one began", function()
     local inner
     local begun = ("spec/tools/profiler_spec.lua:%d"):format(debug.getinfo(1, "l").currentline + 1)
     profile(function()
@@ -239,7 +239,7 @@ describe("what goes wrong in a profile", function()
     assert.is_nil(lib.profile)
   end)
 
-  it("ends with a coroutine that nobody resumes", function()
+  it("in an abandoned coroutine ends the profile", function()
     local thread = coroutine.create(function() profile(function() coroutine.yield() end) end)
     coroutine.resume(thread)
     assert.has_error_like(function() profile(function() end) end, "under way already")
@@ -247,7 +247,7 @@ describe("what goes wrong in a profile", function()
     assert.equal(1, count(profile(function() moth.zeros(1) end), "zeros"))
   end)
 
-  it("warns where a GPU is asked for and there is none", function()
+  it("is a warning if a GPU is requested and none exists", function()
     local warn, available, heard = moth.warn, moth.cuda.is_available, {}
     moth.warn = function(text) heard[#heard + 1] = text end
     moth.cuda.is_available = function() return false end
@@ -262,7 +262,7 @@ describe("what goes wrong in a profile", function()
     assert.truthy(heard[1]:find("no GPU", 1, true), heard[1])
   end)
 
-  it("refuses what is none of its options", function()
+  it("of an unknown option is raised", function()
     assert.has_error_like(function() profile{print, flops = true} end, "no argument 'flops'")
     assert.has_error_like(function() profile(3) end, "bad argument 'fn' to 'profile'")
     assert.has_error_like(function() profile{activities = {"gpu"}} end, '"cpu" and "cuda"')
@@ -281,7 +281,7 @@ describe("what goes wrong in a profile", function()
     assert.has_error_like(function() prof.events() end, "prof:events")
   end)
 
-  it("says which of its names was meant, also under pcall", function()
+  it("of a misspelt name suggests the right name, also under pcall", function()
     local prof = profile(function() end)
     assert.has_error_like(function() prof:key_average() end,
       "a profile has no 'key_average'; did you mean 'key_averages'?")
@@ -297,7 +297,7 @@ describe("what goes wrong in a profile", function()
 end)
 
 describe("ranges of a profile", function()
-  it("hold what runs in them, and share out the time", function()
+  it("contain the ops that run in them, and divide the time", function()
     local x = moth.randn(50, 50)
     local prof = profile(function()
       record_function("outer", function()
@@ -340,7 +340,7 @@ describe("ranges of a profile", function()
     assert.same({first = 0, second = 1, add = 2, mul = 0}, parents)
   end)
 
-  it("end with an error in them, and with the profile", function()
+  it("end after an error in them, and with the profile", function()
     local x = moth.ones(3)
     local left
     local prof = profile(function()
@@ -398,7 +398,7 @@ describe("a context", function()
 end)
 
 describe("a profile of a training loop", function()
-  it("tells what was waited for in its DataLoader", function()
+  it("shows the time of waiting for its DataLoader", function()
     local loader = moth.data.DataLoader(moth.randn(10, 3), {batch_size = 4})
     local n = 0
     local prof = profile(function()
@@ -406,13 +406,13 @@ describe("a profile of a training loop", function()
       n = n + #loader:iter()()
     end)
     assert.equal(14, n)
-    assert.equal(5, rows_of(prof).DataLoader.count) -- the end of a pass is asked for, too
+    assert.equal(5, rows_of(prof).DataLoader.count) -- the request at the end of a pass also counts
     is_sound(prof)
   end)
 end)
 
-describe("a profile with more events than it keeps", function()
-  it("counts what it drops", function()
+describe("a profile with more events than its limit", function()
+  it("counts the events that it drops", function()
     local x = moth.randn(8, 8)
     local prof = profile{function()
       record_function("all", function()

@@ -1,4 +1,4 @@
--- The README's Lua: each block runs as it stands there.
+-- The README's Lua: each block runs as it is.
 
 local moth = require "moth"
 
@@ -31,7 +31,7 @@ describe("the README", function()
     assert.is_true(#blocks() >= 2)
   end)
 
-  it("says the truth of class labels", function()
+  it("uses the right class labels", function()
     local collate = moth.data.default_collate
     assert.equal(moth.int64, collate({ 1LL, 2LL }).dtype)
     assert.equal(moth.int64, collate({ moth.tensor(1LL), moth.tensor(2LL) }).dtype)

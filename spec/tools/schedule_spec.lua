@@ -1,4 +1,4 @@
--- Profiles by steps, kernels of attention by name, and BatchNorm by the name for several processes.
+-- Profiles by steps, attention kernels by name, and nn.SyncBatchNorm.
 
 local moth = require "moth"
 local nn, F, profiler = moth.nn, moth.nn.functional, moth.profiler
@@ -10,7 +10,7 @@ describe("moth.profiler.schedule", function()
     return table.concat(list, " ")
   end
 
-  it("says what to do in each step", function()
+  it("returns the action of each step", function()
     assert.equal("NONE WARMUP RECORD RECORD_AND_SAVE NONE WARMUP RECORD RECORD_AND_SAVE",
       actions({ wait = 1, warmup = 1, active = 2 }, 8))
     assert.equal("NONE NONE WARMUP RECORD_AND_SAVE NONE NONE NONE",
@@ -21,7 +21,7 @@ describe("moth.profiler.schedule", function()
       .. "RECORD_AND_SAVE", actions({ wait = 0, warmup = 0, active = 1 }, 2))
   end)
 
-  it("refuses what is out of range", function()
+  it("raises for values out of range", function()
     assert.error_matches(function() profiler.schedule { wait = 1, warmup = 1, active = 0 } end,
       "bad argument 'active' to 'schedule' (a number from 1 is needed, got 0)", 1, true)
     assert.error_matches(function() profiler.schedule { wait = -1, warmup = 1, active = 1 } end,
@@ -69,7 +69,7 @@ describe("moth.profiler.schedule", function()
     assert.same({ "ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2" }, seen)
   end)
 
-  it("is any function of the step, and without one all steps are recorded", function()
+  it("can be any function of the step; without a schedule all steps are recorded", function()
     local calls, x = 0, moth.ones(2)
     profiler.profile { function(prof)
       x:exp()
@@ -95,7 +95,7 @@ describe("moth.nn.attention.sdpa_kernel", function()
   local backend = attention.SDPBackend
   local q = moth.randn(1, 2, 3, 4)
 
-  it("calls its function with the kernels that are there", function()
+  it("calls its function with the available kernels", function()
     local plain = F.scaled_dot_product_attention(q, q, q)
     for _, backends in ipairs { backend.MATH, { backend.FLASH_ATTENTION, backend.MATH },
                                 { backend.CUDNN_ATTENTION, backend.EFFICIENT_ATTENTION } } do
@@ -118,7 +118,7 @@ describe("moth.nn.attention.sdpa_kernel", function()
     end)
   end)
 
-  it("says which names there are", function()
+  it("lists the valid names in its error", function()
     assert.error_matches(function() attention.sdpa_kernel("MAHT", function() end) end,
       "bad argument 'backends' to 'sdpa_kernel' (one of CUDNN_ATTENTION, EFFICIENT_ATTENTION, "
         .. "FLASH_ATTENTION, MATH is needed, got a string ('MAHT'); did you mean 'MATH'?)", 1, true)
@@ -160,7 +160,7 @@ describe("nn.SyncBatchNorm", function()
       true)
   end)
 
-  it("takes the place of all BatchNorm layers of a net, with their parameters", function()
+  it("replaces all BatchNorm layers of a net, and keeps their parameters", function()
     local net = nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3),
       nn.Sequential(nn.ReLU(), nn.BatchNorm2d { 3, affine = false, momentum = moth.none }))
     net(moth.randn(4, 2, 3, 3))

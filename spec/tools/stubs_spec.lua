@@ -1,5 +1,5 @@
--- `moth docs --stubs`: the annotation files for editors are Lua without an effect, name what there
--- is and nothing else, and are the same each time.
+-- `moth docs --stubs`: the annotation files for editors are Lua without side effects, contain
+-- exactly the public names, and are the same each time.
 
 local cli = require "moth.cli"
 local class = require "moth.base.class"
@@ -29,7 +29,7 @@ setup(function()
 end)
 teardown(files.teardown)
 
--- What a page returns, run with no names to read and none to write.
+-- The value that a page returns, run without globals to read or write.
 local function loaded(name)
   local chunk = assert(loadstring(pages[name], "=" .. name))
   local environment = setmetatable({}, {
@@ -78,7 +78,7 @@ describe("the annotation files", function()
     end
   end)
 
-  it("have no other file, and each can be read by a server", function()
+  it("are the only files, and a language server can read each", function()
     local count = 0
     for name, text in pairs(pages) do
       count = count + 1
@@ -89,7 +89,7 @@ describe("the annotation files", function()
     assert.equal(#places.list + 2, count)
   end)
 
-  it("name the argument, its type and its text, and the tables of named arguments", function()
+  it("name each argument, its type and its text, and the tables of named arguments", function()
     local text = above(pages["moth.nn.functional.lua"], "function functional.max_pool2d(")
     for _, line in ipairs {
       "---@param kernel_size moth.int|moth.int[]|moth.Size ",

@@ -1,5 +1,5 @@
---- The house rules that a machine can check: what lies at the top level, how long files and
--- functions are, that each file says what it is for, and what luacheck says.
+--- House rules that a program can check: the top-level folder, the length of files and functions,
+-- a comment at the top of each file, and luacheck.
 
 local SOURCE = "%.[ch][up]?[hp]?$" -- .c .h .cu .cuh .cpp
 local MAX_LINES, MAX_FUNCTION, MAX_COLUMNS, MAX_EXAMPLE = 800, 60, 100, 150
@@ -25,7 +25,7 @@ local function read(path)
   return text
 end
 
---- The files under our own folders, with one of the endings (a pattern each).
+--- The files in our own folders that match one of these patterns.
 local function sources(...)
   local endings, found = { ... }, {}
   local where = "moth CMakeLists.txt core cuda lua nn examples spec rockspec .ci"
@@ -41,7 +41,7 @@ local function sources(...)
   return found
 end
 
---- Fails with all complaints at once.
+--- Fails with all complaints in one message.
 local function none(complaints)
   assert(#complaints == 0, "\n" .. table.concat(complaints, "\n"))
 end
@@ -51,13 +51,13 @@ local function count_lines(text)
   return n
 end
 
-describe("the house", function()
+describe("the source", function()
   it("has no cycle of includes above five files", function()
     local lines = lines_of("luajit .ci/include_cycles.lua && echo fine")
     assert.equal("fine", lines[#lines], lines[1])
   end)
 
-  it("holds at its top level only what belongs there", function()
+  it("has only known files in its top-level folder", function()
     local complaints = {}
     for _, name in ipairs(lines_of("ls")) do
       if not TOP[name] and not name:find("^build") then
@@ -94,7 +94,7 @@ describe("the house", function()
     none(complaints)
   end)
 
-  it("makes arrays of a length known at run time through lib.array alone", function()
+  it("makes arrays of a length known at run time only with lib.array", function()
     local complaints = {}
     for _, path in ipairs(sources("^lua/.+%.lua$", "^nn/.+%.lua$")) do
       if path ~= "lua/moth/binding/lib.lua" and read(path):find("[?]", 1, true) then
@@ -104,7 +104,7 @@ describe("the house", function()
     none(complaints)
   end)
 
-  it("says at the top of each file what it is for", function()
+  it("has a comment about its purpose at the top of each file", function()
     local complaints = {}
     for _, path in ipairs(sources(SOURCE, "%.lua$", "%.py$", "%.cmake$", "^moth$",
         "^CMakeLists")) do
@@ -117,8 +117,8 @@ describe("the house", function()
     none(complaints)
   end)
 
-  -- A function starts at a line whose first column holds a name and whose body opens with a brace
-  -- at its end; it ends at a brace in the first column.
+  -- A function starts at a line with a name in the first column and an opening brace at the end. It
+  -- ends at a brace in the first column.
   it("has no C function above 60 lines", function()
     local complaints = {}
     for _, path in ipairs(sources("^core/.*%.c$", "^cuda/.*%.cuh?$",
@@ -142,15 +142,15 @@ describe("the house", function()
     none(complaints)
   end)
 
-  -- What such a type has, and functions made for it, are found by its name in the whole plugin: of
-  -- two that differ the linker keeps one.
-  it("gives no two types of the CUDA plugin the same name", function()
+  -- The linker finds the members of a type, and functions generated for it, by the type's name in
+  -- the whole plugin. If two types have the same name, it keeps only the members of one type.
+  it("has no two types of the same name in the CUDA plugin", function()
     local complaints, where = {}, {}
     for _, path in ipairs(sources("^cuda/.*%.cuh?$", "^cuda/.*%.h$", "^cuda/.*%.cpp$")) do
       for line in read(path):gmatch "[^\n]+" do
         local name = line:gsub("^template %b<> ", ""):gsub("alignas%b() ", "")
           :match "^struct ([%w_]+) [:{]"
-        if name and path:find "/ptx/" or path:find "preamble" then name = nil end -- programs apart
+        if name and path:find "/ptx/" or path:find "preamble" then name = nil end -- programs
         if name and where[name] and where[name] ~= path then
           complaints[#complaints + 1] = ("%s: '%s' is also a type of %s"):format(path, name,
             where[name])
@@ -161,8 +161,8 @@ describe("the house", function()
     none(complaints)
   end)
 
-  it("names no place of one machine and leaves nothing unfinished", function()
-    -- Written in pieces, so that this file passes its own check.
+  it("has no path of one machine and no unfinished code", function()
+    -- The words are concatenated, so that this file passes its own check.
     local wrong = {
       "/ho" .. "me/", "/wo" .. "rk/", "/tm" .. "p/w/", "TO" .. "DO", "FIX" .. "ME",
       "not imple" .. "mented",

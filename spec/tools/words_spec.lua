@@ -30,7 +30,7 @@ end
 
 local EXEMPT = {["docs/dev/words.md"] = true, ["spec/tools/words_spec.lua"] = true}
 
--- The comments of C and Lua; all of a page.
+-- The comments of C and Lua; the whole text of a page.
 local function text_of(path, line)
   if path:find "%.md$" then return line end
   if path:find "%.lua$" then return line:match "%-%-.*" or "" end
