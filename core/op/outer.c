@@ -1,5 +1,5 @@
-/* outer.c -- sums of outer products of the rows of many tensors: the gradient of a weight that many
-** steps used. The rows are concatenated first, so that one matrix product suffices.
+/* outer.c -- sums of outer products of the rows of many tensors: the gradient of a weight that
+** several steps used. The rows are concatenated first, so that one matrix product is enough.
 */
 #include "vendor/blas.h"
 #include "kernel/math/elementwise.h"
@@ -19,8 +19,9 @@ static int64_t rows_of(const moth_tensor *x) {
 
 static int outer_sums_shape(const outer_sums_args *a, moth_layout *y) {
   if (a->input.n < 1 || a->input.n != a->other.n)
-    return moth_fail(a->ctx, MOTH_E_ARG, "other", "as many as input, at least one, are needed, got "
-                     "%lld and %lld", (long long)a->other.n, (long long)a->input.n);
+    return moth_fail(a->ctx, MOTH_E_ARG, "other",
+                     "input and other need the same number of tensors, at least one, got %lld and "
+                     "%lld", (long long)a->other.n, (long long)a->input.n);
   for (int64_t i = 0; i < a->input.n; i++) {
     const moth_tensor *p = a->input.at[i], *q = a->other.at[i];
     bool fits = p->l.ndim > 0 && p->l.ndim == q->l.ndim && rows_of(p) == rows_of(q) &&
@@ -35,7 +36,7 @@ static int outer_sums_shape(const outer_sums_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* The rows of all tensors, (rows, n) in `dtype`. Owned. */
+/* Concatenates the rows of all tensors: (rows, n) in `dtype`. Owned. */
 static moth_tensor *gathered(moth_ctx *ctx, moth_tensors x, int64_t rows, int64_t n, int dtype) {
   moth_layout l = {.ndim = 2, .dtype = (uint8_t)dtype, .device = x.at[0]->l.device,
                    .shape = {rows, n}};

@@ -9,34 +9,36 @@
 
 static const char *const MODES[] = {"constant", "reflect", "replicate", "circular"};
 
-/* One dimension of n elements; the checks that its mode wants. */
+/* *out := the padded size of one dimension of n elements, after the checks of its mode. */
 static int pad_dim(moth_ctx *ctx, const moth_tensor *shown, int mode, int64_t n, int64_t before,
                    int64_t after, int64_t *out) {
   const int64_t border = before > after ? before : after;
   const int64_t front = before < 0 ? before : 0, back = after < 0 ? after : 0;
-  const bool gone = n + front < 0 || n + back < 0; /* else their sum does not overflow */
+  const bool gone = n + front < 0 || n + back < 0; /* if false, the sum below does not overflow */
   const int64_t kept = gone ? 0 : n + front + back;
   int64_t most = mode == MOTH_PAD_REFLECT ? n - 1 : mode == MOTH_PAD_CIRCULAR ? kept : INT64_MAX;
   if (mode != MOTH_PAD_CONSTANT && border > 0 && (border > most || n == 0))
-    return moth_fail(ctx, MOTH_E_SHAPE, "pad", "%lld in mode '%s' is more than a dimension of %lld "
-                     "elements has to give: %s", (long long)border, MODES[mode], (long long)n,
+    return moth_fail(ctx, MOTH_E_SHAPE, "pad",
+                     "a border of %lld in mode '%s' is too large for a dimension of %lld elements: "
+                     "%s", (long long)border, MODES[mode], (long long)n,
                      moth_str(shown));
   if (moth_add_overflow(n, before, out) || moth_add_overflow(*out, after, out))
     return moth_fail(ctx, MOTH_E_SHAPE, "pad", "the result would be too large");
   if (*out < 0 || gone)
-    return moth_fail(ctx, MOTH_E_SHAPE, "pad", "{%lld, %lld} cuts more off than there is: %s",
+    return moth_fail(ctx, MOTH_E_SHAPE, "pad",
+                     "{%lld, %lld} removes more elements than there are: %s",
                      (long long)before, (long long)after, moth_str(shown));
   return MOTH_OK;
 }
 
-/* p := how a tensor of those sizes is padded. */
+/* p := the padding of a tensor of these sizes. */
 static int pad_fit(moth_ctx *ctx, const moth_tensor *shown, int32_t ndim, const int64_t *size,
                    moth_ints pad, int64_t mode, moth_pad *p) {
   if (pad.n % 2)
-    return moth_fail(ctx, MOTH_E_SHAPE, "pad", "an even count is needed, got %lld numbers",
+    return moth_fail(ctx, MOTH_E_SHAPE, "pad", "an even number of integers is needed, got %lld",
                      (long long)pad.n);
   if (pad.n / 2 > ndim)
-    return moth_fail(ctx, MOTH_E_SHAPE, "pad", "%lld pairs are more than the dimensions of %s",
+    return moth_fail(ctx, MOTH_E_SHAPE, "pad", "%lld pairs exceed the number of dimensions of %s",
                      (long long)(pad.n / 2), moth_str(shown));
   *p = (moth_pad){.ndim = ndim ? ndim : 1, .mode = (int32_t)mode, .in = {1}, .out = {1}};
   for (int32_t d = 0; d < ndim; d++) {
@@ -103,7 +105,7 @@ static int pad_back_fit(const pad_back_args *a, moth_pad *p) {
   if (same) status = pad_fit(a->ctx, a->input, l->ndim, a->size.at, a->pad, a->mode, p);
   for (int d = 0; !status && same && d < l->ndim; d++) same = p->out[d] == l->shape[d];
   if (!status && !same)
-    status = moth_fail(a->ctx, MOTH_E_SHAPE, "size", "the sizes do not give %s",
+    status = moth_fail(a->ctx, MOTH_E_SHAPE, "size", "the padded sizes do not match %s",
                        moth_str(a->input));
   return status;
 }

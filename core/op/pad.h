@@ -7,7 +7,8 @@
 #define PAD(ARG) \
   ARG(tensor, input,    , "tensor of any shape") \
   ARG(ints,   pad,      , "elements added before and after, in pairs from the last dimension " \
-                          "backwards: {left, right, top, bottom}; negative cuts off") \
+                          "backwards: {left, right, top, bottom}; negative numbers remove " \
+                          "elements") \
   ARG(enum,   mode, constant|reflect|replicate|circular, "border: constant: `value`; reflect: " \
                                                          "mirrored without the edge; replicate: " \
                                                          "the edge repeated; circular: from the " \

@@ -1,8 +1,8 @@
-/* part.c -- views of some of a tensor's elements: a position, a range, a diagonal, any geometry;
-** and ops that split a tensor into several views. view.h declares the arguments.
+/* part.c -- views of some of a tensor's elements: a position, a range, a diagonal, any strides; and
+** ops that split a tensor into several views. view.h declares the arguments.
 **
-** A gradient is computed as if the input were dense with the same order of dimensions, which keeps
-** strided_sum on its direct path. Only as_strided needs the real layout.
+** Gradients are computed as if the input were dense with the same order of dimensions in memory:
+** strided_sum has a fast path for dense layouts. Only as_strided needs the real layout.
 */
 #include "base/context.h"
 #include "autograd/tape.h"
@@ -18,12 +18,13 @@
 
 /* -- helpers -- */
 
-/* Begins n positions further on. An empty tensor stays where it is: its strides may be anything. */
+/* Moves the start of a layout by n positions. An empty tensor keeps its start: its strides may have
+** any value. */
 static void advance(moth_layout *y, int64_t n, int64_t stride) {
   if (y->numel) y->offset += n * stride;
 }
 
-/* A dimension of a tensor that must have one. */
+/* *out := the dimension. The tensor must have at least one. */
 static int real_dim(moth_ctx *ctx, int64_t dim, const moth_tensor *x, int32_t *out) {
   if (x->l.ndim > 0) return moth_dim(ctx, "dim", dim, x->l.ndim, out);
   return moth_fail(ctx, MOTH_E_SHAPE, "input", "a tensor with dimensions is needed, got %s",
@@ -50,16 +51,16 @@ int moth_attach(moth_tensor **y, moth_tensor *x) {
   return status;
 }
 
-/* The gradient of a base: zeros with dy added through the view v. */
+/* Returns the gradient of a base: zeros of layout `base`, with dy added through the view v. */
 static moth_tensor *laid(moth_grad *g, const moth_layout *base, const moth_layout *v) {
   return GRAD(g, strided_sum, .input = g->dy, .base_size = {base->shape, base->ndim},
               .base_stride = {base->stride, base->ndim}, .base_offset = base->offset,
               .size = {v->shape, v->ndim}, .stride = {v->stride, v->ndim}, .offset = v->offset);
 }
 
-/* The layout of a gradient of x: packed; or, if only the gradient of a view uses it, x without gaps
-** or repeats with the same order of dimensions in memory, so that the tensor that x was permuted
-** from gets a packed gradient. `order` lists the dimensions from the outermost on. */
+/* Returns the layout of a gradient of x: packed, with one exception. If only the gradient of a view
+** uses it, it has x's order of dimensions in memory, without gaps or repeats; then the tensor that
+** x was permuted from gets a packed gradient. `order` lists the dimensions, outermost first. */
 static moth_layout without_gaps(const moth_grad *g, const moth_tensor *input,
                                 int64_t order[MOTH_MAX_DIMS]) {
   const bool turns = moth_flow_unseen(g, input);
@@ -75,12 +76,13 @@ static moth_layout without_gaps(const moth_grad *g, const moth_tensor *input,
   y.offset = 0;
   for (int32_t d = x->ndim - 1; d >= 0; d--) {
     y.stride[order[d]] = step;
-    step *= x->shape[order[d]] > 0 ? x->shape[order[d]] : 1; /* of a tensor that exists */
+    /* no overflow, since the tensor exists */
+    step *= x->shape[order[d]] > 0 ? x->shape[order[d]] : 1;
   }
   return y;
 }
 
-/* Gradient of a view of `base`, which is the input without gaps. */
+/* Adds the gradient of a view of `base`, the dense layout of the input. */
 static int embed(moth_grad *g, const moth_tensor *input, const moth_layout *base,
                  const moth_layout *v, const int64_t order[MOTH_MAX_DIMS]) {
   bool done, turned = false;
@@ -95,7 +97,8 @@ static int embed(moth_grad *g, const moth_tensor *input, const moth_layout *base
     turned |= order[d] != d;
   }
   moth_tensor *dx = laid(g, &packed, v);
-  if (dx && turned && !g->ctx->grad_mode) /* no view, which would keep others from adding to it */
+  if (dx && turned && !g->ctx->grad_mode) /* a tensor, not a view: other gradients can be added to
+                                          ** it in place */
     dx = moth_grad_own(g, moth_tensor_like(g->ctx, base, dx->storage));
   else if (turned)
     dx = GRAD(g, permute, .input = dx, .dims = {back, base->ndim});
@@ -183,7 +186,8 @@ static int slice_view(const slice_args *a, moth_layout *y) {
   int64_t length = a->stop - a->start;
   advance(y, a->start, y->stride[dim]);
   y->shape[dim] = length ? (length - 1) / a->step + 1 : 0;
-  if (y->shape[dim] < 2) return MOTH_OK; /* the stride leads nowhere: a huge one is not wanted */
+  if (y->shape[dim] < 2) return MOTH_OK; /* with one element the stride is not used, and the product
+                                         ** may overflow */
   if (moth_mul_overflow(y->stride[dim], a->step, &y->stride[dim])) y->stride[dim] = 1; /* empty */
   return MOTH_OK;
 }
@@ -229,16 +233,16 @@ MOTH_OP_VIEWS(diagonal, DIAGONAL, .dtypes = MOTH_ANY,
               .examples = "moth.randn(3, 4)\n"
                           "moth.randn(2, 3, 4), {offset = 1, dim1 = 3, dim2 = 2}")
 
-/* -- unfold: windows, which overlap where they are longer than the step -- */
+/* -- unfold: windows, which overlap if they are longer than the step -- */
 
 static int unfold_dim_view(const unfold_dim_args *a, moth_layout *y) {
   int32_t d = 0;
   int status = moth_dim(a->ctx, "dimension", a->dimension, y->ndim, &d);
   if (status) return status;
-  const bool flat = y->ndim == 0; /* counts as one position */
+  const bool flat = y->ndim == 0; /* a 0-d tensor counts as one position */
   const int64_t n = flat ? 1 : y->shape[d], stride = flat ? 1 : y->stride[d];
   if (y->ndim == MOTH_MAX_DIMS)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no room for another dimension",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has too many dimensions to add one",
                      moth_str(a->input));
   if (a->size < 0 || a->size > n)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "size", "0 to %lld are possible in %s, got %lld",
@@ -249,13 +253,13 @@ static int unfold_dim_view(const unfold_dim_args *a, moth_layout *y) {
   if (!flat) {
     const int64_t windows = (n - a->size) / a->step + 1;
     int64_t far;
-    if (moth_mul_overflow(stride, a->step, &far)) far = 0; /* of a single window */
+    if (moth_mul_overflow(stride, a->step, &far)) far = 0; /* there is only one window */
     y->shape[d] = windows;
     y->stride[d] = far;
   }
   y->shape[y->ndim] = a->size;
   y->stride[y->ndim++] = stride;
-  moth_layout all = *y; /* windows that overlap have more elements than there are */
+  moth_layout all = *y; /* overlapping windows can have more elements than the input */
   if (moth_layout_pack(&all)) return MOTH_OK;
   return moth_fail(a->ctx, MOTH_E_SHAPE, "size", "%s is more elements than can be addressed",
                    moth_str_shape(a->ctx, y->ndim, y->shape));
@@ -276,7 +280,7 @@ static int as_strided_view(const as_strided_args *a, moth_layout *y) {
   int64_t offset = a->storage_offset == MOTH_NO_INT ? y->offset : a->storage_offset;
   int64_t room = a->input->storage->nbytes / moth_dtype_size[y->dtype], last = offset;
   if (a->stride.n != a->size.n)
-    return moth_fail(ctx, MOTH_E_ARG, "stride", "%s has not one stride for each size of %s",
+    return moth_fail(ctx, MOTH_E_ARG, "stride", "%s needs one stride for each size of %s",
                      moth_str_ints(ctx, a->stride.n, a->stride.at),
                      moth_str_ints(ctx, a->size.n, a->size.at));
   int status = moth_shape_of(ctx, "size", a->size, y);
@@ -332,7 +336,7 @@ static int check_pieces(moth_ctx *ctx, const char *arg, int64_t n) {
                    (long long)n, MOST_PIECES);
 }
 
-/* Takes one of several views; such may not be written in place under grad mode. */
+/* Takes ownership of one of several views, which may not be written in place under grad mode. */
 static int push(moth_results *out, moth_tensor *take) {
   take->flags |= MOTH_T_MULTI_VIEW;
   return moth_results_push(out, take);
@@ -346,7 +350,7 @@ static int push_range(moth_ctx *ctx, moth_tensor *input, int32_t dim, int64_t st
   return status ? status : push(out, y);
 }
 
-/* Pieces of one size, which `arg` gave; the last may be smaller. */
+/* Pushes pieces of one size, which argument `arg` set. The last piece may be smaller. */
 static int push_pieces(moth_ctx *ctx, const char *arg, moth_tensor *input, int32_t dim,
                        int64_t piece, moth_results *out) {
   int64_t size = input->l.shape[dim], start = 0;

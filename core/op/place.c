@@ -1,4 +1,4 @@
-/* place.c -- further ops on elements at positions, composed of those in index.c and gather.c.
+/* place.c -- further ops on elements at positions, composed of the ops in index.c and gather.c.
 ** index.h declares the arguments; index.c lists the ops.
 */
 #include "capture/capture.h"
@@ -16,7 +16,7 @@ static const int64_t flat = -1;
 
 /* -- index_copy, index_fill: advanced indexing along one dimension -- */
 
-/* Slices of `dim` at a list of positions as indices for index_put; the positions are checked. */
+/* Returns indices for index_put that select the slices of `dim` at a list of checked positions. */
 static int slices_at(moth_ctx *ctx, const moth_tensor *input, int64_t dim,
                      const moth_tensor *index, int32_t *d) {
   if (input->l.ndim == 0)
@@ -36,8 +36,8 @@ static void lowest_run(int64_t n, char *const *at, const int64_t *step, const vo
   }
 }
 
-/* y := input with `values` at the positions. Positions that index_put would count from the end are
-** refused, if that needs no synchronization. */
+/* y := input with `values` at the positions. index_put would count negative positions from the end;
+** here they are an error if the check needs no synchronization. */
 static int put_slices(moth_ctx *ctx, moth_tensor *input, int32_t dim, moth_tensor *index,
                       moth_tensor *values, moth_tensor **y) {
   moth_tensor *at[MOTH_MAX_DIMS] = {NULL}, *list = NULL;
@@ -173,7 +173,7 @@ MOTH_OP_COMPOSES(argwhere, ARGWHERE, .dtypes = MOTH_ANY, .outputs = "positions: 
                  .doc = "The positions of all elements that are not zero, one row each.",
                  .examples = "moth.tensor{{0LL, 1LL}, {2LL, 0LL}}")
 
-/* The first n elements of source. */
+/* y := the first n elements of source. */
 static int first_of(moth_ctx *ctx, moth_tensor *source, int64_t n, moth_tensor **y) {
   moth_tensor *all = NULL;
   if (n > source->l.numel)

@@ -1,5 +1,5 @@
 /* pointloss.c -- elementwise losses: mse_loss, l1_loss, huber_loss, smooth_l1_loss, and the losses
-** of probabilities. Each is one pass, and so is its gradient by the input.
+** of probabilities. Each loss is one pass, and so is its gradient for the input.
 */
 #include "pointloss.h"
 #include "tensor/shape.h"
@@ -13,7 +13,7 @@
 #include "gradient_formula.h"
 #include "reduce.h"
 
-enum { MOTH_BATCH_MEAN = MOTH_EACH + 1 }; /* kl_div's own reduction */
+enum { MOTH_BATCH_MEAN = MOTH_EACH + 1 }; /* reduction batchmean of kl_div */
 
 static int pair_shape(const moth_tensor *input, const moth_tensor *target, int64_t reduction,
                       moth_layout *y) {
@@ -32,8 +32,8 @@ static int pair_run(const moth_tensor *input, const moth_tensor *target, int whi
   bool chances = !status && which == MOTH_LOSS_CHANCES;
   if (chances && !moth_all_chances(x->l.dtype, x->l.numel, moth_at(x)))
     status = moth_fail(input->ctx, MOTH_E_DOMAIN, "input",
-                       "probabilities from 0 to 1 are needed; "
-                       "binary_cross_entropy_with_logits takes other numbers");
+                       "probabilities from 0 to 1 are needed; use binary_cross_entropy_with_logits "
+                       "for other numbers");
   if (!status)
     status = moth_pair_loss(input->ctx, x->l.dtype, which, a, x->l.numel, reduction, moth_at(x),
                             moth_at(t), moth_at(y));
@@ -42,19 +42,19 @@ static int pair_run(const moth_tensor *input, const moth_tensor *target, int whi
   return moth_real_done(y, out, status);
 }
 
-/* dy, divided by n if the losses became their mean. */
+/* Returns dy, divided by n if the loss is a mean. */
 static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
   moth_tensor *dy = moth_grad_real(g, g->dy);
   return reduction == MOTH_MEAN && dy ? moth_grad_share(g, dy, n) : dy;
 }
 
-/* The gradient by the input: one pass, or formulas if it is recorded. */
+/* The gradient for the input: one pass, or formulas if the gradient is recorded. */
 #define SLOPE(op, first, second, formula)                                                   \
   (g->ctx->grad_mode ? TIMES(up, formula)                                                   \
                      : GRAD(g, op, .grad = up, .input = x, .target = t, .a = first, .b = second))
 
-/* x: the input, t: the target, up: the gradient of each loss. The gradient of the target is that
-** of the input, negated, where the loss is one of x - t. */
+/* x: the input, t: the target, up: the gradient of each loss. Where a loss depends on x - t only,
+** the gradient for the target is the negative gradient for the input. */
 #define LOSS(op, LIST, which, number, slope, of_x, of_t, ...)                                    \
   static int op##_shape(const op##_args *a, moth_layout *y) {                               \
     return pair_shape(a->input, a->target, a->reduction, y);                                \
@@ -72,7 +72,7 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
   MOTH_OP(op, LIST, __VA_ARGS__)
 
 #define FLOATS .dtypes = MOTH_FLOATS
-#define PROMOTED .dtypes = MOTH_FLOATS | MOTH_PROMOTE /* so that targets may be integers */
+#define PROMOTED .dtypes = MOTH_FLOATS | MOTH_PROMOTE /* targets may be integers */
 #define DOC(text) .doc = text
 #define SAVES .saves = "input target"
 #define METHOD .flags = MOTH_OP_METHOD
@@ -82,7 +82,7 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
   "\nmoth.randn(3, 4), moth.randn(3, 4), \"sum\"" domain \
   "\nmoth.randn(3), moth.randn(3), {reduction = \"none\"}" domain
 
-/* -- of the difference -- */
+/* -- losses of the difference -- */
 
 LOSS(mse_loss, PAIR_LOSS, MOTH_LOSS_SQUARE, 0, square_slope, TIMES(MINUS(x, t), NUMBER(2)),
      TIMES(MINUS(x, t), NUMBER(-2)), PROMOTED, SAVES, METHOD, .examples = REDUCTIONS(""),
@@ -92,7 +92,7 @@ LOSS(l1_loss, PAIR_LOSS, MOTH_LOSS_DISTANCE, 0, distance_slope, OF(sign, MINUS(x
      OF(sign, MINUS(t, x)), PROMOTED, SAVES, METHOD, .examples = REDUCTIONS(""),
      DOC("Absolute error: |input - target|, reduced."), .autocast = MOTH_AUTOCAST_F32)
 
-/* p - q, at most `most` in size */
+/* p - q, clamped to -most..most */
 static moth_tensor *limited(moth_grad *g, moth_tensor *p, moth_tensor *q, double most) {
   return GRAD(g, clamp, .input = MINUS(p, q), .min = -most, .max = most);
 }
@@ -154,16 +154,16 @@ MOTH_OP(smooth_l1_loss, SMOOTH_L1_LOSS, PROMOTED, SAVES, METHOD,
             "(Girshick, 2015)."),
         .autocast = MOTH_AUTOCAST_F32)
 
-/* -- of probabilities -- */
+/* -- losses of probabilities -- */
 
-/* (x - t) / (x (1 - x)), whose divisor is kept from 0 */
+/* (x - t) / (x (1 - x)); the divisor is at least 1e-12 */
 static moth_tensor *chance_formula(moth_grad *g, moth_tensor *x, moth_tensor *t) {
   moth_tensor *q = TIMES(x, PLUS(NEGATED(x), NUMBER(1)));
   double absent = moth_absent_value();
   return OVER(MINUS(x, t), GRAD(g, clamp, .input = q, .min = 1e-12, .max = absent));
 }
 
-/* log(1 - x) - log(x), each at least -100 */
+/* log(1 - x) - log(x); both logarithms are at least -100 */
 static moth_tensor *chance_rate(moth_grad *g, moth_tensor *x) {
   double absent = moth_absent_value();
   moth_tensor *no = OF(log1p, NEGATED(x)), *yes = OF(log, x);
@@ -181,7 +181,7 @@ LOSS(logit_loss, PAIR_LOSS, MOTH_LOSS_LOGITS, 0, logit_slope, MINUS(OF(sigmoid, 
      FLOATS, .saves = "input target:input", HIDDEN, .examples = REDUCTIONS(""),
      DOC("binary_cross_entropy_with_logits without weights."))
 
-/* *out := each * weight, reduced; takes `each`. */
+/* *out := each * weight, reduced. Releases `each`. */
 static int reduce_weighted(moth_ctx *ctx, moth_tensor *each, moth_tensor *weight,
                            int64_t reduction, moth_tensor **out) {
   moth_tensor *y = NULL;
@@ -276,7 +276,7 @@ static int kl_div_shape(const kl_div_args *a, moth_layout *y) {
   return pair_shape(a->input, a->target, a->reduction, y);
 }
 
-/* The divisor of dy for batchmean. */
+/* Returns the divisor of dy for reduction batchmean. */
 static double batch_of(const kl_div_args *a) {
   return a->input->l.ndim ? (double)a->input->l.shape[0] : 1;
 }
@@ -294,7 +294,9 @@ static int kl_div_cpu(const kl_div_args *a, moth_tensor **out) {
   return MOTH_OK;
 }
 
-/* Of x: -t. Of t: log t + 1 - x. With e = exp(t) in the place of t: -e and e (t - x + 1). */
+/* The gradient for x is -t, for t it is log t + 1 - x. If the target is a logarithm t, with e =
+** exp(t):
+** -e and e (t - x + 1). */
 static int kl_div_grad(const kl_div_args *a, moth_grad *g) {
   moth_tensor *x = moth_grad_real(g, a->input), *t = moth_grad_real(g, a->target);
   moth_tensor *up = a->reduction == MOTH_BATCH_MEAN
@@ -333,7 +335,7 @@ MOTH_OP(kl_div, KL_DIV, .dtypes = MOTH_FLOATS, SAVES, METHOD,
     moth_numbers(out[0]->l.dtype, arg, a->a, a->b, 0);                                      \
     return moth_map(a->ctx, moth_pointloss.op, out[0]->l.dtype, 4, operands, arg);          \
   }                                                                                         \
-  MOTH_OP_CONST(op, PAIR_SLOPE, .doc = "The gradient of a loss by its input.",              \
+  MOTH_OP_CONST(op, PAIR_SLOPE, .doc = "The gradient of a loss for its input.",              \
                 .examples = "moth.randn(3, 4), moth.rand(3, 4), moth.rand(3, 4), 0.3, 1.5", \
                 .dtypes = MOTH_FLOATS,                                                      \
                 .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)

@@ -1,6 +1,6 @@
 /* pointloss.h -- elementwise losses: formulas and arguments.
 **
-** `reduction` is how the losses of single elements are reduced: to their mean, to their sum, or not
+** `reduction` says how the losses of the elements are reduced: to their mean, to their sum, or not
 ** at all.
 */
 #ifndef MOTH_OP_POINTLOSS_H
@@ -8,8 +8,8 @@
 
 #include "call/op.h"
 
-/* x: the gradient of a loss, y: its input, z: its target; kernel/math/elementwise.h explains the
-** columns, a and b are arguments. */
+/* x is the gradient of a loss, y its input, z its target, a and b are arguments.
+** kernel/math/elementwise.h explains the columns. */
 #define PAIR_SLOPES(F)                                                                          \
   F(REAL, square_slope, x * (2 * (y - z)))                                                      \
   F(REAL, distance_slope, y > z ? x : y < z ? -x : x * (y - z))                                 \
@@ -20,59 +20,60 @@
 
 #define PAIR_LOSS(ARG) \
   ARG(tensor, input,  , "any shape") \
-  ARG(tensor, target, , "of the same shape") \
+  ARG(tensor, target, , "tensor of the input's shape") \
   ARG(enum,   reduction, mean|sum|none, "how the losses are reduced")
 MOTH_ARGS(mse_loss, PAIR_LOSS)
 MOTH_ARGS(l1_loss, PAIR_LOSS)
 
 #define SMOOTH_L1_LOSS(ARG) \
   ARG(tensor, input,  , "any shape") \
-  ARG(tensor, target, , "of the same shape") \
+  ARG(tensor, target, , "tensor of the input's shape") \
   ARG(enum,   reduction, mean|sum|none, "how the losses are reduced") \
   ARG(float,  beta, 1.0, "difference below which the loss is quadratic")
 MOTH_ARGS(smooth_l1_loss, SMOOTH_L1_LOSS)
 
 #define HUBER_LOSS(ARG) \
   ARG(tensor, input,  , "any shape") \
-  ARG(tensor, target, , "of the same shape") \
+  ARG(tensor, target, , "tensor of the input's shape") \
   ARG(enum,   reduction, mean|sum|none, "how the losses are reduced") \
   ARG(float,  delta, 1.0, "difference below which the loss is quadratic")
 MOTH_ARGS(huber_loss, HUBER_LOSS)
 
 #define BCE(ARG) \
   ARG(tensor,       input,      , "probabilities from 0 to 1, any shape") \
-  ARG(tensor,       target,     , "probabilities from 0 to 1, of the same shape") \
-  ARG(maybe_tensor, weight, none, "factor of each loss, broadcast with them") \
+  ARG(tensor,       target,     , "probabilities from 0 to 1, of the input's shape") \
+  ARG(maybe_tensor, weight, none, "factor of each loss, broadcast to the input's shape") \
   ARG(enum,         reduction, mean|sum|none, "how the losses are reduced")
 MOTH_ARGS(binary_cross_entropy, BCE)
 
 #define BCE_WITH_LOGITS(ARG) \
   ARG(tensor,       input,          , "logits, any shape") \
-  ARG(tensor,       target,         , "probabilities from 0 to 1, of the same shape") \
-  ARG(maybe_tensor, weight,     none, "factor of each loss, broadcast with them") \
+  ARG(tensor,       target,         , "probabilities from 0 to 1, of the input's shape") \
+  ARG(maybe_tensor, weight,     none, "factor of each loss, broadcast to the input's shape") \
   ARG(enum,         reduction, mean|sum|none, "how the losses are reduced") \
-  ARG(maybe_tensor, pos_weight, none, "factor of the losses of positive targets, broadcast")
+  ARG(maybe_tensor, pos_weight, none, "factor of the losses of positive targets, broadcast to " \
+                                      "the input's shape")
 MOTH_ARGS(binary_cross_entropy_with_logits, BCE_WITH_LOGITS)
 
-/* The two without weights, in one pass. */
+/* the losses of probabilities without weights, in one pass */
 MOTH_ARGS(chance_loss, PAIR_LOSS)
 MOTH_ARGS(logit_loss, PAIR_LOSS)
 
 #define KL_DIV(ARG) \
   ARG(tensor, input,  , "logarithms of probabilities, any shape") \
-  ARG(tensor, target, , "probabilities, of the same shape") \
+  ARG(tensor, target, , "probabilities, of the input's shape") \
   ARG(enum,   reduction, mean|sum|none|batchmean, "how the losses are reduced; batchmean: their " \
                                                   "sum divided by the size of the first " \
                                                   "dimension") \
-  ARG(bool,   log_target, false, "the target is a logarithm too")
+  ARG(bool,   log_target, false, "true if the target is a logarithm too")
 MOTH_ARGS(kl_div, KL_DIV)
 
-/* -- gradients by the input, in one pass -- */
+/* -- gradients for the input, in one pass -- */
 
 #define PAIR_SLOPE(ARG) \
   ARG(tensor, grad,   , "gradient of each loss, or of their sum") \
   ARG(tensor, input,  , "any shape") \
-  ARG(tensor, target, , "of the same shape") \
+  ARG(tensor, target, , "tensor of the input's shape") \
   ARG(float,  a,     0, "first parameter of the function") \
   ARG(float,  b,     0, "second parameter of the function")
 #define PAIR_SLOPE_FACE(kind, op, ...) MOTH_ARGS(op, PAIR_SLOPE)

@@ -13,7 +13,7 @@ static int64_t planes_of(const moth_layout *l) {
   return n;
 }
 
-/* y := the layout of x with planes of another size. */
+/* y := the layout of x, but with planes of the given size. */
 static void replane(moth_layout *y, const moth_layout *x, const int64_t size[2]) {
   y->ndim = x->ndim;
   memcpy(y->shape, x->shape, sizeof x->shape);
@@ -21,7 +21,7 @@ static void replane(moth_layout *y, const moth_layout *x, const int64_t size[2])
   y->shape[y->ndim - 1] = size[1];
 }
 
-/* Checks that fit any pooling; w has all but its image. */
+/* Checks shared by all pooling ops; fills the image of w. */
 static int pool_fit(moth_window *w, const moth_tensor *input, bool ceil) {
   moth_ctx *ctx = input->ctx;
   const moth_layout *l = &input->l;
@@ -102,7 +102,7 @@ static int same_places(moth_ctx *ctx, const moth_tensor *input, const moth_tenso
   for (int i = 0; same && i < input->l.ndim - but_last; i++)
     same = input->l.shape[i] == indices->l.shape[i];
   return same ? MOTH_OK
-              : moth_fail(ctx, MOTH_E_SHAPE, "indices", "%s does not belong to %s",
+              : moth_fail(ctx, MOTH_E_SHAPE, "indices", "%s does not match %s",
                           moth_str(indices), moth_str(input));
 }
 
@@ -135,7 +135,7 @@ static int max_pool2d_back_grad(const max_pool2d_back_args *a, moth_grad *g) {
 }
 
 MOTH_OP(max_pool2d_back, MAX_POOL2D_BACK,
-  .doc = "The gradient of max_pool2d: adds each value to its position in a plane of zeros.",
+  .doc = "The gradient of max_pool2d: adds each value at its position in a plane of zeros.",
   .examples = "moth.randn(1, 2, 2), moth.tensor({{{1, 4}, {9, 9}}}, {dtype = moth.int64}), 3\n"
               "moth.randn(1, 1, 1, 2), moth.tensor({{{{1, 4}}}}, {dtype = moth.int64}), {2, 2},"
               " \"channels_last\"\n"
@@ -174,7 +174,7 @@ static int max_pool2d_pick_grad(const max_pool2d_pick_args *a, moth_grad *g) {
 }
 
 MOTH_OP(max_pool2d_pick, MAX_POOL2D_PICK,
-  .doc = "The values at the given positions of planes: the second derivative of max_pool2d.",
+  .doc = "The values at the given positions of planes: the gradient of max_pool2d_back.",
   .examples = "moth.randn(1, 3, 3), moth.tensor({{{1, 4}, {9, 9}}}, {dtype = moth.int64})",
   .dtypes = MOTH_FLOATS,
   .saves = "indices",
@@ -246,7 +246,7 @@ static int avg_pool2d_back_fit(const avg_pool2d_back_args *a, moth_pool *p) {
   *p = (moth_pool){.w = {.axes = 2, .kernel = INT2(a->kernel_size), .stride = INT2(a->stride),
                          .padding = INT2(a->padding), .dilation = {1, 1}},
                    .planes = planes_of(l), .count_padding = a->count_include_pad};
-  moth_tensor planes = {.ctx = a->ctx, .l = *l}; /* what the layout of the input was */
+  moth_tensor planes = {.ctx = a->ctx, .l = *l}; /* the layout of the input */
   planes.l.shape[l->ndim - 2] = a->size[0];
   planes.l.shape[l->ndim - 1] = a->size[1];
   int status = divisor_of(a->ctx, a->divisor_override, &p->divisor);

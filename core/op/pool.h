@@ -25,19 +25,18 @@ MOTH_ARGS(max_pool2d, MAX_POOL2D)
   ARG(bool,   return_indices, false   , "also return the position of each maximum in its sequence")
 MOTH_ARGS(max_pool1d, MAX_POOL1D)
 
-/* Its gradient: adds each value to its position in the plane. */
+/* the gradient of max_pool2d: adds each value at its position in the plane */
 #define MAX_POOL2D_BACK(ARG) \
-  ARG(tensor, input,   , "gradients of the windows, (..., OH, OW)") \
-  ARG(index,  indices, , "flat position in the plane for each, of the same shape") \
-  ARG(int2,   size,    , "height and width of the plane") \
-  MOTH_FORMAT_ROW(ARG, "how dx lies on a GPU") \
-  ARG(int2,   reach,   0, "rows and columns that a window spans; 0: indices may be any " \
-                          "position") \
+  ARG(tensor, input,   , "gradient of the result, (..., OH, OW)") \
+  ARG(index,  indices, , "flat position in the plane of each value, (..., OH, OW)") \
+  ARG(int2,   size,    , "height and width of the input's planes") \
+  MOTH_FORMAT_ROW(ARG, "memory format of dx on a GPU") \
+  ARG(int2,   reach,   0, "rows and columns that a window spans; 0: indices may be any positions") \
   ARG(int2,   stride,  1, "step between windows") \
   ARG(int2,   padding, 0, "border on each side")
 MOTH_ARGS(max_pool2d_back, MAX_POOL2D_BACK)
 
-/* And the gradient of that: the values at the positions. */
+/* the gradient of max_pool2d_back: reads the values at the positions */
 #define MAX_POOL2D_PICK(ARG) \
   ARG(tensor, input,   , "planes, (..., H, W)") \
   ARG(index,  indices, , "flat position in the plane for each result, (..., OH, OW)")
@@ -63,15 +62,15 @@ MOTH_ARGS(avg_pool2d, AVG_POOL2D)
 MOTH_ARGS(avg_pool1d, AVG_POOL1D)
 
 #define AVG_POOL2D_BACK(ARG) \
-  ARG(tensor, input,             , "gradients of the windows, (..., OH, OW)") \
-  ARG(int2,   size,              , "height and width of the plane") \
+  ARG(tensor, input,             , "gradient of the result, (..., OH, OW)") \
+  ARG(int2,   size,              , "height and width of the input's planes") \
   ARG(int2,   kernel_size,       , "window height and width") \
   ARG(int2,   stride,            , "step between windows") \
   ARG(int2,   padding,           , "zeros added on each side") \
   ARG(bool,   ceil_mode,         , "include windows that extend past the end") \
   ARG(bool,   count_include_pad, , "include the zeros of the padding in the divisor") \
   ARG(maybe_int, divisor_override, none, "divisor to use instead of the window's size") \
-  MOTH_FORMAT_ROW(ARG, "how dx lies on a GPU")
+  MOTH_FORMAT_ROW(ARG, "memory format of dx on a GPU")
 MOTH_ARGS(avg_pool2d_back, AVG_POOL2D_BACK)
 
 #endif

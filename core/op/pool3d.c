@@ -1,5 +1,6 @@
-/* pool3d.c -- pooling of volumes in two steps: the windows of the planes first, then along the
-** depth; see volume.h. The position of a maximum is that of the first equal element in both steps.
+/* pool3d.c -- pooling of volumes in two steps: first the windows of each plane, then along the
+** depth; see volume.h. If several elements are equal to the maximum, both steps choose the first
+** one.
 */
 #include "pool3d.h"
 #include "tensor/shape.h"
@@ -19,7 +20,8 @@
 
 #define LARGEST (INT64_C(1) << 30)
 
-/* Pools the images of a call: planes, or columns along the depth. y has one result or two. */
+/* Pools the images of a call: planes, or with `depth` columns along the depth. y gets one result or
+** two. */
 typedef int (*pooling)(const void *call, moth_tensor *images, bool depth, moth_tensor **y);
 
 static void release(moth_tensor **at, int n) {
@@ -28,7 +30,7 @@ static void release(moth_tensor **at, int n) {
 
 /* -- positions -- */
 
-/* x := x with -1 where `of` is below 0. */
+/* x := x, with -1 where `of` < 0. */
 static int keep_none(moth_tensor **x, moth_tensor *of) {
   moth_ctx *ctx = of->ctx;
   moth_tensor *zero = NULL, *none = NULL, *y = NULL;
@@ -41,7 +43,8 @@ static int keep_none(moth_tensor **x, moth_tensor *of) {
   return status;
 }
 
-/* y := the positions in planes, viewed as columns (N, C, D, OH OW), as positions in the volume. */
+/* y := positions in the volume, computed from positions in planes, which are viewed as columns (N,
+** C, D, OH OW). */
 static int counted_in_volume(moth_tensor *planes, const moth_tensor *volume, moth_tensor **y) {
   moth_ctx *ctx = planes->ctx;
   const int64_t *n = volume->l.shape + volume->l.ndim - 3;
@@ -57,13 +60,14 @@ static int counted_in_volume(moth_tensor *planes, const moth_tensor *volume, mot
   return status;
 }
 
-/* y := images (N, C, D, H W) as (N, C, D H W); owned. */
+/* y := images (N, C, D, H W) reshaped to (N, C, D H W); owned. */
 static int joined(moth_tensor *x, moth_tensor **y) {
   return MOTH_CALL(x->ctx, y, flatten, .input = x, .start_dim = 2, .end_dim = 3);
 }
 
-/* index := positions in the volume, in the shape of `column`: those in `plane`, (N, C D, OH, OW),
-** that the positions in `column` name. A window without an element, `gaps`, has the position -1. */
+/* index := positions in the volume, in the shape of `column`. `column` has positions along the
+** depth, which select from the positions in `plane`, (N, C D, OH, OW). With `gaps`, a window may
+** have no element: its position is -1. */
 static int positions_of(moth_tensor *plane, moth_tensor *column, const moth_tensor *volume,
                         bool gaps, moth_tensor **index) {
   moth_ctx *ctx = plane->ctx;
@@ -84,7 +88,7 @@ static int positions_of(moth_tensor *plane, moth_tensor *column, const moth_tens
 
 /* -- planes, then the depth -- */
 
-/* The second half: images along the depth. */
+/* The second step: pools the images along the depth. */
 static int along_depth(const void *call, pooling pool, moth_tensor *volume, moth_tensor **plane,
                        const int64_t size[3], bool gaps, moth_tensor **out) {
   moth_tensor *seen = NULL, *column[2] = {NULL}, *index = NULL;
@@ -97,7 +101,7 @@ static int along_depth(const void *call, pooling pool, moth_tensor *volume, moth
   return status;
 }
 
-/* out := the volume pooled to a size, and the positions of that if `indices`. */
+/* out := the volume pooled to `size`; with `indices` also the positions. */
 static int pool_volume(const void *call, pooling pool, moth_tensor *volume, const int64_t size[3],
                        bool indices, bool gaps, moth_tensor **out) {
   moth_tensor *images = NULL, *plane[2] = {NULL};
@@ -110,7 +114,8 @@ static int pool_volume(const void *call, pooling pool, moth_tensor *volume, cons
   if (!status && size[1] && size[2])
     status = along_depth(call, pool, volume, plane, size, gaps, out);
   else
-    for (int i = 0; !status && i < 2 && plane[i]; i++) /* nothing of any depth */
+    for (int i = 0; !status && i < 2 && plane[i]; i++) /* the planes are empty, so the result is
+                                                       ** empty */
       status = volume_of(plane[i], volume, size, &out[i]);
   release((moth_tensor *[]){images, plane[0], plane[1]}, 3);
   for (int i = 0; status && i < 2 && (i == 0 || indices); i++) {
@@ -120,7 +125,8 @@ static int pool_volume(const void *call, pooling pool, moth_tensor *volume, cons
   return status;
 }
 
-/* The same of a mean; half types go through f32, so that it is rounded once. */
+/* As pool_volume, for a mean. Half types are converted to f32, so that the result is rounded
+** once. */
 static int mean_volume(const void *call, pooling pool, moth_tensor *volume, const int64_t size[3],
                        moth_tensor **out) {
   moth_ctx *ctx = volume->ctx;
@@ -134,10 +140,11 @@ static int mean_volume(const void *call, pooling pool, moth_tensor *volume, cons
   return status;
 }
 
-/* The pair of arguments for a triple: along the depth with a width of one element. */
+/* Two arguments for a plane, from three for a volume. Along the depth, the width has one
+** element. */
 #define PAIR(at, one) {depth ? (at)[0] : (at)[1], depth ? (one) : (at)[2]}
 
-/* -- by windows -- */
+/* -- pooling with windows -- */
 
 static int windows_fit(moth_window *w, const moth_tensor *input, bool ceil) {
   int status = volume_fit(input);
@@ -161,7 +168,8 @@ static int max_windows(const void *call, moth_tensor *images, bool depth, moth_t
 static int max_pool3d_compose(const max_pool3d_args *a, moth_tensor **out) {
   moth_window w = {.axes = 3, .kernel = INT3(a->kernel_size), .stride = INT3(a->stride),
                     .padding = INT3(a->padding), .dilation = INT3(a->dilation)};
-  bool gaps = false; /* only positions in the padding between dilated elements miss all */
+  bool gaps = false; /* true if all elements of a window can be in the padding, because of
+                     ** dilation */
   int status = windows_fit(&w, a->input, a->ceil_mode);
   for (int i = 0; i < 3; i++) gaps = gaps || (w.dilation[i] > 1 && w.padding[i]);
   return status ? status
@@ -181,7 +189,7 @@ MOTH_OP_COMPOSES(max_pool3d, MAX_POOL3D,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_METHOD)
 
-/* The mean of means; of windows that are divided by another number, the sum of sums. */
+/* Averages the averages. If windows are divided by another number, sums the sums. */
 static int mean_windows(const void *call, moth_tensor *images, bool depth, moth_tensor **y) {
   const avg_pool3d_args *a = call;
   const int64_t divisor = a->divisor_override;
@@ -210,9 +218,9 @@ MOTH_OP_COMPOSES(avg_pool3d, AVG_POOL3D,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_METHOD)
 
-/* -- to a given size -- */
+/* -- pooling to a given size -- */
 
-/* size := what the result has; one of MOTH_NO_INT is the input's. */
+/* size := the size of the result; a size of MOTH_NO_INT is the input's. */
 static int shares_fit(const moth_tensor *input, const int64_t given[3], int64_t size[3]) {
   moth_ctx *ctx = input->ctx;
   int status = volume_fit(input);
@@ -261,7 +269,7 @@ static int adaptive_max_pool3d_compose(const adaptive_max_pool3d_args *a, moth_t
 }
 
 MOTH_OP_COMPOSES(adaptive_max_pool3d, ADAPTIVE_MAX_POOL3D,
-  .doc = "Max pooling of volumes to a given size: each element is the largest of its window.",
+  .doc = "Max pooling of volumes to a given size: each element is the maximum of its window.",
   .examples =
     "moth.randn(2, 3, 4, 4, 4), 2  -- domain: distinct\n"
     "moth.randn(3, 4, 3, 5), {output_size = {3, moth.none, 2}, return_indices = true}"

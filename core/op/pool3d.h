@@ -1,4 +1,4 @@
-/* pool3d.h -- arguments of pooling of volumes: by windows, and to a given size. */
+/* pool3d.h -- arguments of pooling of volumes: with windows, and to a given size. */
 #ifndef MOTH_OP_POOL3D_H
 #define MOTH_OP_POOL3D_H
 

@@ -1,11 +1,12 @@
 /* position.c -- converts positions: Lua users count from 1, the core counts from 0.
 **
-** Ops that read each position once accept positions from 1 unchanged (MOTH_OP_FROM_ONE;
-** MOTH_OP_FROM_ONE_THERE where a copy is a launch): they get a view whose layout records the number
-** of the first position. All others get a copy.
+** Ops that read each position once accept positions that count from 1 (MOTH_OP_FROM_ONE; with
+** MOTH_OP_FROM_ONE_THERE only on devices where a copy needs a launch). Such an op gets a view,
+** whose layout records the number of the first position. All other ops get a copy that counts from
+** 0.
 **
-** Values below 1 are not converted: -100 stays an ignore_index, and a 0 raises an error here, where
-** the message can name the user's value.
+** Values below 1 are not converted: -100 stays an ignore_index, and a 0 raises an error here,
+** because the message can show the user's value.
 */
 #include "position.h"
 #include "tensor/shape.h"
@@ -30,7 +31,7 @@ static int to_index_shape(const to_index_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-typedef struct shifting { /* none: a thread found a 0 */
+typedef struct shifting { /* none: set if a thread found a 0 */
   const int64_t *from;
   int64_t *to;
   atomic_bool *none;
@@ -51,7 +52,7 @@ static void count_up(int64_t first, int64_t last, int lane, const void *arg) {
   for (int64_t i = first; i < last; i++) to[i] = (int64_t)((uint64_t)from[i] + 1);
 }
 
-/* y := x's positions, by `run`. */
+/* y := the positions of x, converted by `run`. */
 static int each_position(moth_tensor *y, const moth_tensor *x, moth_work *run, atomic_bool *none) {
   const int64_t n = y->l.numel;
   moth_tensor *packed = x->l.dtype == MOTH_I64 ? moth_packed(x) : moth_cast(x, MOTH_I64);
@@ -99,8 +100,8 @@ static int positions_compose(const positions_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(positions, COUNT_FROM_ONE,
-                 .doc = "Positions that count from 1, for an op that accepts them: a view where "
-                        "its kernels can read it.",
+                 .doc = "Positions that count from 1, for an op that accepts them: a view if its "
+                        "kernels can read it.",
                  .examples = "moth.tensor{1LL, 2LL}", .dtypes = MOTH_ANY,
                  .flags = MOTH_OP_HIDDEN)
 

@@ -1,5 +1,5 @@
-/* product.c -- beta * input + alpha * product, inner and Kronecker products, all composed of
-** matmul.
+/* product.c -- beta * input + alpha * product, and inner and Kronecker products; all are composed
+** of matmul.
 */
 #include "product.h"
 #include "tensor/tensor.h"
@@ -24,7 +24,7 @@ static bool is_number(moth_scalar s, double value) {
   return s.type ? (double)s.as.integer == value : s.as.number == value;
 }
 
-/* *y := s * x; takes x. */
+/* *y := s * x. Releases x. */
 static int scaled(moth_tensor *x, moth_scalar s, moth_tensor **y) {
   moth_tensor *factor = NULL;
   int status = MOTH_CALL(x->ctx, &factor, full, .size = {(int64_t[]){0}, 0}, .fill_value = s,
@@ -42,7 +42,7 @@ static int check_factors(const moth_tensor *input, moth_scalar beta, moth_scalar
                 : moth_scalar_to(input->ctx, "alpha", alpha, input->l.dtype, &element);
 }
 
-/* *out := beta * input + alpha * product, in their dtype; takes the product. */
+/* *out := beta * input + alpha * product, in their dtype. Releases the product. */
 static int summed(moth_tensor *input, moth_tensor *product, moth_scalar beta, moth_scalar alpha,
                   moth_tensor **out) {
   moth_tensor *sum = NULL;
@@ -62,7 +62,7 @@ static int summed(moth_tensor *input, moth_tensor *product, moth_scalar beta, mo
   return status;
 }
 
-/* beta 0: the input's gradient is zeros, not none. */
+/* If beta is 0, the gradient of the input is zeros instead of nil. */
 static int attached(moth_tensor *input, moth_scalar beta, int status, moth_tensor **out) {
   return status || !is_number(beta, 0) ? status : moth_attach(out, input);
 }
@@ -73,11 +73,11 @@ static int check_fit(const moth_tensor *input, const moth_tensor *product) {
   for (int d = 1; fits && d <= x->ndim; d++)
     fits = x->shape[x->ndim - d] == 1 || x->shape[x->ndim - d] == y->shape[y->ndim - d];
   if (fits) return MOTH_OK;
-  return moth_fail(input->ctx, MOTH_E_SHAPE, "input", "%s does not broadcast to the product %s",
+  return moth_fail(input->ctx, MOTH_E_SHAPE, "input", "%s cannot be broadcast to the product %s",
                    moth_str(input), moth_str(product));
 }
 
-/* The same. Half types go through f32, so that the sum is rounded once. */
+/* As summed. Half types are converted to f32, so that the sum is rounded once. */
 static int added(moth_tensor *input, moth_tensor *product, moth_scalar beta, moth_scalar alpha,
                  moth_tensor **out) {
   moth_ctx *ctx = input->ctx;
@@ -101,14 +101,14 @@ static int added(moth_tensor *input, moth_tensor *product, moth_scalar beta, mot
   return attached(input, beta, status, out);
 }
 
-/* *y := the product; matmul's `other` is called `name` here. */
+/* *y := the product. Errors name the argument `other` of matmul as `name`. */
 static int product_of(moth_tensor *a, moth_tensor *b, const char *name, moth_tensor **y) {
   int status = MOTH_CALL(a->ctx, y, matmul, .input = a, .other = b);
   return moth_error_as(a->ctx, status, "other", name);
 }
 
-/* True if a product of half-precision matrices is computed in f32: it has a summand or a factor. A
-** device's products are rounded to their dtype. */
+/* Returns true if a product of half-precision matrices is computed in f32, because a summand or a
+** factor follows. On a device, products are rounded to their dtype. */
 static bool is_widened(const moth_tensor *input, moth_scalar beta, moth_scalar alpha) {
   return moth_is_half(input->l.dtype) && !input->l.device &&
          !(is_number(beta, 0) && is_number(alpha, 1));
@@ -124,7 +124,8 @@ static int term_of(moth_tensor *a, moth_tensor *b, const char *name, bool widene
   if (!status) status = MOTH_CALL(a->ctx, y, matmul, .input = p, .other = q);
   moth_tensor_release(p);
   moth_tensor_release(q);
-  return status == MOTH_E_SHAPE ? product_of(a, b, name, y) : status; /* names the user's dtypes */
+  /* the error shows the user's dtypes */
+  return status == MOTH_E_SHAPE ? product_of(a, b, name, y) : status;
 }
 
 static int addmm_compose(const addmm_args *a, moth_tensor **out) {
@@ -146,7 +147,8 @@ static int batches(moth_tensor *p, moth_tensor *q, bool widened, moth_tensor **y
   int status = need(p, "batch1", 3);
   if (!status) status = need(q, "batch2", 3);
   if (!status && p->l.shape[0] != q->l.shape[0])
-    status = moth_fail(p->ctx, MOTH_E_SHAPE, "batch2", "%s has not as many matrices as %s",
+    status = moth_fail(p->ctx, MOTH_E_SHAPE, "batch2",
+                       "%s and %s have different numbers of matrices",
                        moth_str(q), moth_str(p));
   return status ? status : term_of(p, q, "batch2", widened, y);
 }
@@ -248,9 +250,8 @@ static int inner_compose(const inner_args *a, moth_tensor **out) {
   moth_tensor_release(y);
   return status;
 }
-MOTH_OP_COMPOSES(inner, INNER, .doc = "The dot products of all pairs of rows: the sum over the "
-                                      "last dimension of both; of a number and a tensor, their "
-                                      "product.",
+MOTH_OP_COMPOSES(inner, INNER, .doc = "The dot products of all pairs of rows: sums over the last "
+                                      "dimension of both. If one operand is a number, the product.",
                  .examples = "moth.randn(2, 3), moth.randn(4, 3)\nmoth.randn(3), moth.randn(3)",
                  .dtypes = MOTH_NUMERIC, .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
 
@@ -265,7 +266,8 @@ MOTH_OP_COMPOSES(vdot, VDOT, .doc = "The dot product of two vectors: sum(input *
 
 /* -- kron -- */
 
-/* x viewed with a dimension of size 1 before (or after) each of ndim dimensions. */
+/* y := x viewed with a dimension of size 1 before (or after) each of its dimensions, ndim in
+** all. */
 static int spread(moth_tensor *x, int32_t ndim, bool before, moth_tensor **y) {
   int64_t shape[MOTH_MAX_DIMS];
   for (int d = 0; d < ndim; d++) {
@@ -283,7 +285,7 @@ static int kron_compose(const kron_args *a, moth_tensor **out) {
   moth_tensor *x = NULL, *w = NULL, *y = NULL;
   if (2 * ndim > MOTH_MAX_DIMS)
     return moth_fail(a->ctx, MOTH_E_SHAPE, p->ndim == ndim ? "input" : "other",
-                     "at most %d dimensions can be multiplied so, got %s", MOTH_MAX_DIMS / 2,
+                     "at most %d dimensions are possible, got %s", MOTH_MAX_DIMS / 2,
                      moth_str(p->ndim == ndim ? a->input : a->other));
   int status = spread(a->input, ndim, false, &x);
   if (!status) status = spread(a->other, ndim, true, &w);
@@ -295,8 +297,8 @@ static int kron_compose(const kron_args *a, moth_tensor **out) {
   moth_tensor_release(y);
   return status;
 }
-MOTH_OP_COMPOSES(kron, KRON, .doc = "The Kronecker product: blocks of each element of `input` "
-                                    "times `other`.",
+MOTH_OP_COMPOSES(kron, KRON, .doc = "The Kronecker product: each element of `input` becomes a "
+                                    "block, the element times `other`.",
                  .examples = "moth.randn(2, 3), moth.randn(2, 2)\nmoth.randn(2), moth.randn(1, 3)",
                  .dtypes = MOTH_NUMERIC | MOTH_PROMOTE,
                  .flags = MOTH_OP_OUT | MOTH_OP_METHOD | MOTH_OP_MIXED)

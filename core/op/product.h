@@ -18,14 +18,14 @@ MOTH_ARGS(addmm, ADDMM)
 #define BADDBMM(ARG) \
   ARG(tensor, input,  , "summand, broadcast to (B, M, N)") \
   ARG(tensor, batch1, , "matrices, (B, M, K)") \
-  ARG(tensor, batch2, , "as many matrices, (B, K, N)") \
+  ARG(tensor, batch2, , "the same number of matrices, (B, K, N)") \
   BETA_ALPHA(ARG)
 MOTH_ARGS(baddbmm, BADDBMM)
 
 #define ADDBMM(ARG) \
   ARG(tensor, input,  , "summand, broadcast to (M, N)") \
   ARG(tensor, batch1, , "matrices, (B, M, K)") \
-  ARG(tensor, batch2, , "as many matrices, (B, K, N)") \
+  ARG(tensor, batch2, , "the same number of matrices, (B, K, N)") \
   BETA_ALPHA(ARG)
 MOTH_ARGS(addbmm, ADDBMM)
 

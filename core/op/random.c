@@ -1,6 +1,6 @@
-/* random.c -- tensors of random numbers. Element i depends on the generator's seed and offset and
-** on i only. An f32 (or narrower) value uses one 32-bit word, an f64 and an integer two. Further
-** distributions are in sampling.c and rejection.c.
+/* random.c -- tensors of random numbers. Element i depends only on i and on the generator's seed
+** and offset. An f32 or half-precision value uses one 32-bit word; an f64 or an integer uses two.
+** Further distributions are in sampling.c and rejection.c.
 */
 #include "random.h"
 #include "tensor/shape.h"
@@ -16,7 +16,7 @@
 #include "base/threads.h"
 #include "create.h"
 
-#define WORDS 1024 /* drawn at once, on the stack */
+#define WORDS 1024 /* number of words drawn at once, on the stack */
 
 /* -- drawing -- */
 
@@ -30,7 +30,7 @@ typedef struct drawing {
   char *to;
 } drawing;
 
-/* Values first to last - 1, f32 straight into place. */
+/* Draws values first to last - 1; f32 is written without a buffer. */
 static void draw_real(int64_t first, int64_t last, int lane, const void *arg) {
   const drawing *d = arg;
   const int64_t size = moth_dtype_size[d->dtype], each = d->wide ? 2 : 1;
@@ -61,7 +61,7 @@ static void draw_real(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* Fills y, which is contiguous and of a floating dtype, with add + mul * number. */
+/* Fills y, which is contiguous and has a floating dtype, with add + mul * number. */
 static int fill_real(int what, moth_tensor *generator, moth_tensor *y, double mul, double add) {
   const int dtype = y->l.dtype;
   const int64_t n = y->l.numel;
@@ -74,7 +74,7 @@ static int fill_real(int what, moth_tensor *generator, moth_tensor *y, double mu
                                 draw_real, &d);
 }
 
-/* The same for a target with any strides. */
+/* As fill_real, for a target with any strides. */
 static int fill_target(int what, moth_tensor *generator, moth_tensor *y, double mul, double add) {
   if (moth_contiguous(y)) return fill_real(what, generator, y, mul, add);
   moth_tensor *packed = moth_tensor_new(y->ctx, &y->l);
@@ -85,7 +85,7 @@ static int fill_target(int what, moth_tensor *generator, moth_tensor *y, double 
   return status;
 }
 
-/* -- rand, randn and the like -- */
+/* -- rand, randn, rand_like, randn_like -- */
 
 static int real_shape(moth_ctx *ctx, moth_ints size, int64_t dtype, moth_layout *y) {
   y->dtype = (uint8_t)(dtype < 0 ? ctx->default_dtype : dtype);
@@ -100,7 +100,7 @@ static int real_like(const moth_tensor *input, int64_t dtype, moth_layout *y) {
                     dtype < 0 ? input->l.dtype : dtype, y);
 }
 
-/* Reals of one kind by their sizes, and in the shape of a tensor. */
+/* Defines two ops for one distribution: with sizes, and with the shape of a tensor. */
 #define DRAWN(op, SIZED, LIKE, kind, text)                                                    \
   static int op##_shape(const op##_args *a, moth_layout *y) {                                 \
     return real_shape(a->ctx, a->size, a->dtype, y);                                          \
@@ -123,16 +123,17 @@ static int real_like(const moth_tensor *input, int64_t dtype, moth_layout *y) {
 #define DRAWN_HOW "{generator = moth.Generator(), dtype = moth.float64, device = \"cpu\"}"
 
 DRAWN(rand, RAND, RAND_LIKE, UNIFORM,
-      "Numbers drawn evenly from 0 up to, but not including, 1")
+      "Numbers from the uniform distribution on [0, 1)")
 DRAWN(randn, RANDN, RANDN_LIKE, NORMAL,
-      "Numbers drawn from the normal distribution with mean 0 and deviation 1")
+      "Numbers from the normal distribution with mean 0 and standard deviation 1")
 
 /* -- randint, randperm -- */
 
 static int randint_shape(const randint_args *a, moth_layout *y) {
   y->dtype = (uint8_t)(a->dtype < 0 ? MOTH_I64 : a->dtype);
   if (a->low >= a->high)
-    return moth_fail(a->ctx, MOTH_E_ARG, "high", "%lld is not above low, %lld", (long long)a->high,
+    return moth_fail(a->ctx, MOTH_E_ARG, "high", "a number above low, %lld, is needed, got %lld",
+                                                 (long long)a->high,
                      (long long)a->low);
   int64_t last = a->high - 1;
   if (!moth_value_fits(MOTH_I64, &a->low, y->dtype) || !moth_value_fits(MOTH_I64, &last, y->dtype))
@@ -160,7 +161,7 @@ static void draw_whole(int64_t first, int64_t last, int lane, const void *arg) {
     char *to = d->to + i * size;
     int64_t *v = d->dtype == MOTH_I64 ? (int64_t *)(void *)to : value;
     moth_philox_fill(d->stream.seed, d->stream.block + (uint64_t)i / 2, 2 * m, words);
-    if (d->range - 1 < UINT32_MAX) /* the common case alone, which vectorises */
+    if (d->range - 1 < UINT32_MAX) /* a loop of its own for the common case, which vectorises */
       for (int64_t k = 0; k < m; k++)
         v[k] = (int64_t)((uint64_t)d->low + ((words[2 * k + 1] * d->range +
                                               (words[2 * k] * d->range >> 32)) >> 32));
@@ -180,7 +181,7 @@ static int randint_cpu(const randint_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(randint, RANDINT, .dtypes = MOTH_ANY, .flags = MOTH_OP_CREATES | MOTH_OP_RANDOM,
-              .doc = "Random integers, uniform from low up to, but not including, high.",
+              .doc = "Random integers from the uniform distribution on [low, high).",
               .examples = "0, 10, {2, 3}\n"
                           "-3, 4, {2}, {generator = moth.Generator(), dtype = moth.int32, "
                           "device = \"cpu\"}")
@@ -192,7 +193,7 @@ static int randperm_shape(const randperm_args *a, moth_layout *y) {
   return moth_shape_of(a->ctx, "n", (moth_ints){&a->n, 1}, y);
 }
 
-/* Fisher and Yates' shuffle, from the end. */
+/* Fisher-Yates shuffle, from the end. */
 static int randperm_cpu(const randperm_args *a, moth_tensor **out) {
   int64_t n = a->n, *y = (int64_t *)(void *)moth_at(out[0]);
   uint32_t words[WORDS];
@@ -221,7 +222,7 @@ MOTH_OP_CONST(randperm, RANDPERM, .dtypes = MOTH_BIT(MOTH_I64), .flags = MOTH_OP
 
 /* -- filling a tensor -- */
 
-/* The old values have no part in the result. */
+/* The old values do not affect the result: their gradient is 0. */
 static int no_flow(moth_grad *g, const moth_tensor *input) {
   return moth_flow(g, input, GRAD(g, zeros, .size = {input->l.shape, input->l.ndim},
                                   .dtype = input->l.dtype,
@@ -239,7 +240,7 @@ static int uniform__cpu(const uniform__args *a, moth_tensor **out) {
 static int uniform__grad(const uniform__args *a, moth_grad *g) { return no_flow(g, a->input); }
 MOTH_OP(uniform_, UNIFORM_, .dtypes = MOTH_FLOATS,
         .flags = MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED,
-        .doc = "Fills a tensor with random numbers, uniform from `from` to `to`.",
+        .doc = "Fills a tensor with random numbers from the uniform distribution on [from, to).",
         .examples = "moth.zeros(2, 3)\n"
                     "moth.zeros(2), -1, 1, {generator = moth.Generator()}")
 
@@ -261,7 +262,7 @@ MOTH_OP(normal_, NORMAL_, .dtypes = MOTH_FLOATS,
 
 /* -- bernoulli -- */
 
-/* y, contiguous, gets 1 where a word, as a number from 0 up to 1, is below p: one p for each
+/* y (contiguous) := 1 where a random number in [0, 1) is below p, else 0. There is one p for each
 ** element, or one for all. */
 typedef struct chances {
   moth_stream stream;
@@ -309,7 +310,8 @@ static int check_chances(const moth_tensor *p) {
     double v;
     moth_convert(1, p->l.dtype, moth_at(p) + i * step, step, MOTH_F64, (char *)&v, 8);
     if (!(v >= 0 && v <= 1))
-      return moth_fail(p->ctx, MOTH_E_DOMAIN, "input", "probabilities lie in 0..1, got %g", v);
+      return moth_fail(p->ctx, MOTH_E_DOMAIN, "input",
+                       "probabilities from 0 to 1 are needed, got %g", v);
   }
   return MOTH_OK;
 }
@@ -329,7 +331,8 @@ MOTH_OP_CONST(bernoulli, BERNOULLI, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RAND
 
 static int bernoulli__shape(const bernoulli__args *a, moth_layout *y) {
   if (!(a->p >= 0 && a->p <= 1))
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "p", "a probability lies in 0..1, got %g", a->p);
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "p", "a probability between 0 and 1 is needed, got %g",
+                                                 a->p);
   return moth_shape_like(a->input, y);
 }
 

@@ -1,5 +1,5 @@
 /* random.h -- arguments of the ops that draw random numbers. They read and advance a generator, an
-** i64 tensor {seed, offset}: the context's own when absent.
+** i64 tensor {seed, offset}; when it is absent, the context's generator.
 */
 #ifndef MOTH_OP_RANDOM_H
 #define MOTH_OP_RANDOM_H
@@ -44,7 +44,7 @@ MOTH_ARGS(randperm, RANDPERM)
 #define UNIFORM_(ARG) \
   ARG(tensor, input,     , "tensor to fill") \
   ARG(float,  from,     0, "lower bound") \
-  ARG(float,  to,       1, "upper bound, not included but for rounding") \
+  ARG(float,  to,       1, "upper bound; excluded, except for rounding") \
   RANDOM_FROM(ARG)
 MOTH_ARGS(uniform_, UNIFORM_)
 
@@ -56,7 +56,7 @@ MOTH_ARGS(uniform_, UNIFORM_)
 MOTH_ARGS(normal_, NORMAL_)
 
 #define BERNOULLI(ARG) \
-  ARG(tensor, input,     , "probabilities of a 1, each in 0..1") \
+  ARG(tensor, input,     , "probabilities of a 1, each from 0 to 1") \
   RANDOM_FROM(ARG)
 MOTH_ARGS(bernoulli, BERNOULLI)
 
@@ -70,7 +70,8 @@ MOTH_ARGS(bernoulli_, BERNOULLI_)
 
 #define RANDINT_LIKE(ARG) \
   ARG(tensor, input,     , "tensor with the shape") \
-  ARG(int,    low,       , "smallest value; if `high` is absent, the end, from 0 on") \
+  ARG(int,    low,       , "smallest value; if `high` is absent, the end, and the smallest value " \
+                           "is 0") \
   ARG(maybe_int, high, none, "end, not included") \
   RANDOM_FROM(ARG) \
   ARG(dtype,  dtype, none, "element type; the input's when absent")
@@ -91,14 +92,14 @@ MOTH_ARGS(exponential_, EXPONENTIAL_)
 
 #define GEOMETRIC_(ARG) \
   ARG(tensor, input,     , "tensor to fill") \
-  ARG(float,  p,         , "probability of success of each trial") \
+  ARG(float,  p,         , "probability of success of each Bernoulli trial") \
   RANDOM_FROM(ARG)
 MOTH_ARGS(geometric_, GEOMETRIC_)
 
 /* -- rejection.c -- */
 
 #define STANDARD_GAMMA(ARG) \
-  ARG(tensor, input,     , "shapes of the distributions, above 0") \
+  ARG(tensor, input,     , "shape parameters of the distributions, above 0") \
   RANDOM_FROM(ARG)
 MOTH_ARGS(standard_gamma, STANDARD_GAMMA)
 
@@ -108,12 +109,12 @@ MOTH_ARGS(standard_gamma, STANDARD_GAMMA)
 MOTH_ARGS(poisson, POISSON)
 
 #define BINOMIAL_OF(ARG) \
-  ARG(tensor, count,     , "number of trials, from 0 on") \
-  ARG(tensor, prob,      , "probability of success of each trial, of the same shape") \
+  ARG(tensor, count,     , "number of Bernoulli trials, from 0 on") \
+  ARG(tensor, prob,      , "probability of success of each trial, of the shape of `count`") \
   RANDOM_FROM(ARG)
 MOTH_ARGS(binomial_of, BINOMIAL_OF)
 
-/* -- sampling.c, as well -- */
+/* -- sampling.c: multinomial -- */
 
 #define MULTINOMIAL(ARG) \
   ARG(tensor, input,     , "weights from 0 on, not all 0, (n) or (rows, n)") \

@@ -1,5 +1,5 @@
-/* rearrange.c -- elements in another order: reversed, rolled, repeated. Aliases and composed ops
-** are in rearrange_composed.c.
+/* rearrange.c -- ops that reverse, roll and repeat elements. Aliases and composed ops are in
+** rearrange_composed.c.
 */
 #include "rearrange.h"
 #include "tensor/shape.h"
@@ -17,7 +17,7 @@
 
 /* -- flip -- */
 
-/* The dims as a mask; unlike elsewhere an empty list is none of them. */
+/* *mask := the dims. An empty list means no dims, unlike in other ops. */
 static int some_dims(moth_ctx *ctx, moth_ints dims, int32_t ndim, uint32_t *mask) {
   *mask = 0;
   return dims.n ? moth_dim_mask(ctx, "dims", dims, ndim, mask) : MOTH_OK;
@@ -29,7 +29,8 @@ static int flip_shape(const flip_args *a, moth_layout *y) {
   return some_dims(a->ctx, a->dims, a->input->l.ndim, &mask);
 }
 
-/* Reads the input from the other end, by negative strides; such a tensor does not leave here. */
+/* Reads the input backwards through a tensor with negative strides. The tensor is used only
+** here. */
 static int flip_cpu(const flip_args *a, moth_tensor **out) {
   moth_tensor seen = *a->input;
   uint32_t mask;
@@ -54,7 +55,7 @@ MOTH_OP(flip, FLIP, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_PORTAB
 
 /* -- roll -- */
 
-/* How far each dimension rolls, in 0..size-1. */
+/* shift := the shift of each dimension, from 0 to size - 1. */
 static int shifts_of(const roll_args *a, const moth_layout *l, int64_t *shift) {
   uint32_t mask;
   memset(shift, 0, sizeof *shift * MOTH_MAX_DIMS);
@@ -69,14 +70,14 @@ static int shifts_of(const roll_args *a, const moth_layout *l, int64_t *shift) {
   return status;
 }
 
-/* The part of l that begins at `start` along dim and is n long. */
+/* x := its part that begins at `start` along dim and is n long. */
 static void part_of(moth_tensor *x, int32_t dim, int64_t start, int64_t n) {
   x->l.offset += start * x->l.stride[dim];
   x->l.numel = x->l.numel / x->l.shape[dim] * n;
   x->l.shape[dim] = n;
 }
 
-/* Each rolled dimension cuts the rest into two blocks, which change places. */
+/* A roll of one dimension swaps two blocks. Applies this to each rolled dimension, by recursion. */
 static int roll_blocks(moth_tensor *y, const moth_tensor *x, const int64_t *shift, int32_t dim) {
   while (dim < x->l.ndim && !shift[dim]) dim++;
   if (dim == x->l.ndim) return moth_copy_into(y, x);
@@ -97,7 +98,7 @@ static int roll_shape(const roll_args *a, moth_layout *y) {
   int64_t shift[MOTH_MAX_DIMS];
   moth_shape_like(a->input, y);
   if (a->dims.at ? a->shifts.n != a->dims.n : a->shifts.n != 1)
-    return moth_fail(a->ctx, MOTH_E_ARG, "shifts", "one for each of %s%s is needed, got %lld",
+    return moth_fail(a->ctx, MOTH_E_ARG, "shifts", "one shift for each of %s%s is needed, got %lld",
                      a->dims.at ? "the dims " : "",
                      a->dims.at ? moth_str_dims(a->ctx, a->dims.n, a->dims.at) : "no dims",
                      (long long)a->shifts.n);
@@ -128,7 +129,7 @@ static int roll_cpu(const roll_args *a, moth_tensor **out) {
 
 static int roll_grad(const roll_args *a, moth_grad *g) {
   int64_t back[MOTH_MAX_DIMS] = {0};
-  for (int64_t i = 0; i < a->shifts.n; i++) { /* the remainder, since -INT64_MIN does not exist */
+  for (int64_t i = 0; i < a->shifts.n; i++) { /* the remainder first: -INT64_MIN overflows */
     int64_t n = g->dy->l.numel;
     int32_t d = 0;
     if (a->dims.at) {
@@ -150,8 +151,7 @@ MOTH_OP(roll, ROLL, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_PORTAB
 
 /* -- tile -- */
 
-/* The input's sizes with ones in front where there are more repeats, and the repeats with ones in
-** front where there are fewer. */
+/* The sizes of the input and the repeats. The shorter list gets ones in front. */
 typedef struct tiling {
   int32_t ndim;
   int64_t size[MOTH_MAX_DIMS], times[MOTH_MAX_DIMS];
@@ -168,7 +168,7 @@ static int tiling_of(const tile_args *a, tiling *t) {
     t->size[d] = x < 0 ? 1 : l->shape[x];
     t->times[d] = r < 0 ? 1 : a->dims.at[r];
     if (t->times[d] < 0)
-      return moth_fail(a->ctx, MOTH_E_ARG, "dims", "nothing is repeated %lld times",
+      return moth_fail(a->ctx, MOTH_E_ARG, "dims", "a dimension cannot be repeated %lld times",
                        (long long)t->times[d]);
   }
   return MOTH_OK;
@@ -184,8 +184,7 @@ static int tile_shape(const tile_args *a, moth_layout *y) {
   return status ? status : moth_shape_of(a->ctx, "dims", (moth_ints){size, t.ndim}, y);
 }
 
-/* Copies the input into the first corner; then repeats the filled part along each dimension in
-** turn. */
+/* Copies the input into the first corner. Then repeats the filled part along each dimension. */
 static int tile_cpu(const tile_args *a, moth_tensor **out) {
   tiling t;
   int status = tiling_of(a, &t);
@@ -211,7 +210,7 @@ static int tile_cpu(const tile_args *a, moth_tensor **out) {
   return status;
 }
 
-/* One dimension at a time: (before, times, size, behind) summed over `times`. */
+/* For each dimension: views dx as (before, times, size, behind) and sums over `times`. */
 static int tile_grad(const tile_args *a, moth_grad *g) {
   static const int64_t middle = 1;
   tiling t;
@@ -232,27 +231,28 @@ static int tile_grad(const tile_args *a, moth_grad *g) {
   }
   const moth_ints size = {a->input->l.shape, a->input->l.ndim};
   dx = behind ? GRAD(g, reshape, .input = dx, .shape = size)
-              : GRAD(g, expand, .input = dx, .size = size); /* of zeros, or nothing */
+              /* zero repeats: the gradient is zeros */
+              : GRAD(g, expand, .input = dx, .size = size);
   return moth_flow(g, a->input, dx);
 }
 
 MOTH_OP(tile, TILE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_PORTABLE,
-        .doc = "The tensor repeated along its dimensions. PyTorch's x.repeat(2, 3) is x:tile(2, "
-               "3), because `repeat` is a keyword of Lua.",
+        .doc = "The tensor repeated along its dimensions. PyTorch's x.repeat(2, 3) is x:tile(2, 3) "
+               "in Lua, because `repeat` is a keyword.",
         .examples = "moth.randn(2, 3), {2, 2}\n"
                     "moth.randn(2), {3, 1, 2}\n"
                     "moth.randn(2, 2, 2), {2, 1}")
 
 static int repeat_compose(const repeat_args *a, moth_tensor **out) {
   if (a->repeats.n < a->input->l.ndim)
-    return moth_fail(a->ctx, MOTH_E_ARG, "repeats", "%s has fewer numbers than %s dimensions",
+    return moth_fail(a->ctx, MOTH_E_ARG, "repeats", "%s has fewer numbers than %s has dimensions",
                      moth_str_ints(a->ctx, a->repeats.n, a->repeats.at), moth_str(a->input));
   return MOTH_CALL(a->ctx, out, tile, .input = a->input, .dims = a->repeats);
 }
 
 MOTH_OP_COMPOSES(repeat, REPEAT, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "tile with a count for every dimension. `repeat` is a keyword of Lua, so "
-                        "the call is x[\"repeat\"](x, 2, 3); x:tile(2, 3) is the same.",
+                 .doc = "tile with a number of repeats for every dimension. `repeat` is a keyword "
+                        "of Lua, so the call is x[\"repeat\"](x, 2, 3); x:tile(2, 3) is the same.",
                  .examples = "moth.randn(2, 3), {2, 2}\n"
                              "moth.randn(2), {3, 1, 2}")
 
@@ -263,8 +263,9 @@ static int64_t count_at(const moth_tensor *counts, int64_t i) {
   return at[counts->l.numel == 1 ? 0 : i];
 }
 
-/* Counts for n positions as packed i64 of 1 or n elements, all of them good, and their sum; on the
-** CPU, which has to know how many there will be. */
+/* Returns the counts for n positions, as packed i64 of 1 or n elements, and their sum in *total.
+** Fails if a count is negative. Reads the counts on the CPU, since the sum is a size of the
+** result. */
 static moth_tensor *counts_of(const repeat_interleave_args *a, int64_t n, int64_t *total) {
   const moth_tensor *r = a->repeats;
   moth_ctx *ctx = a->ctx;
@@ -278,7 +279,7 @@ static moth_tensor *counts_of(const repeat_interleave_args *a, int64_t n, int64_
   moth_tensor *here = moth_to_host(r), *counts = here ? moth_cast(here, MOTH_I64) : NULL;
   moth_tensor_release(here);
   *total = 0;
-  const bool each = counts && counts->l.numel != 1; /* one count serves for all of n */
+  const bool each = counts && counts->l.numel != 1; /* false: one count for all n positions */
   for (int64_t i = 0; counts && i < (each ? n : 1); i++) {
     int64_t c = count_at(counts, i), more = c;
     if (c >= 0 && (each || !moth_mul_overflow(c, n, &more)) &&
@@ -306,8 +307,8 @@ static moth_tensor *repeated_positions(const repeat_interleave_args *a, int64_t 
   return y;
 }
 
-/* x with each position of dim `by` times: a view with one more dimension, of that size, copied. Its
-** gradient is a sum. */
+/* y := x with each position of dim repeated `by` times: an expanded view with one more dimension,
+** copied. Its gradient is a sum. */
 static int repeated_alike(moth_ctx *ctx, moth_tensor *x, int32_t dim, int64_t by,
                           moth_tensor **out) {
   int64_t wide[4] = {1, x->l.shape[dim], 1, 1}, shape[MOTH_MAX_DIMS];
@@ -334,7 +335,7 @@ static int repeat_along(const repeat_interleave_args *a, moth_tensor *x, int32_t
   int status = counts ? MOTH_OK : a->ctx->error.code;
   if (!status && a->output_size != MOTH_NO_INT && a->output_size != total)
     status = moth_fail(a->ctx, MOTH_E_SHAPE, "output_size",
-                       "%lld is not what the repeats add up to, %lld",
+                       "%lld is not the sum of the repeats, %lld",
                        (long long)a->output_size, (long long)total);
   if (!status && counts->l.numel == 1) {
     status = repeated_alike(a->ctx, x, dim, count_at(counts, 0), out);

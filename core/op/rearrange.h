@@ -4,7 +4,7 @@
 
 #include "call/op.h"
 
-/* -- another order -- */
+/* -- reversed and rolled -- */
 
 #define FLIP(ARG) \
   ARG(tensor, input,    , "tensor of any shape") \
@@ -38,16 +38,16 @@ MOTH_ARGS(tile, TILE)
 
 #define REPEAT(ARG) \
   ARG(tensor, input,    , "tensor of any shape") \
-  ARG(shape,  repeats,  , "repeats of each dimension; extra numbers add dimensions in front")
+  ARG(shape,  repeats,  , "repeats of each dimension; additional numbers add dimensions in front")
 MOTH_ARGS(repeat, REPEAT)
 
 #define REPEAT_INTERLEAVE(ARG) \
   ARG(tensor, input,    , "tensor of any shape") \
-  ARG(tensor, repeats,  , "repeats of each element: a number, or an integer tensor with a count " \
-                          "for each") \
+  ARG(tensor, repeats,  , "repeats of each element: a number, or an integer tensor with one " \
+                          "count for each") \
   ARG(maybe_dim, dim, none, "dimension to repeat along; the input is flattened when absent") \
-  ARG(maybe_int, output_size, none, "size of the result along `dim`; an error if the counts have " \
-                                    "another sum")
+  ARG(maybe_int, output_size, none, "size of the result along `dim`; must be the sum of the " \
+                                    "counts")
 MOTH_ARGS(repeat_interleave, REPEAT_INTERLEAVE)
 
 /* -- diagonals -- */
@@ -68,7 +68,7 @@ MOTH_ARGS(diag, DIAG)
   ARG(tensor, input,    , "a matrix")
 MOTH_ARGS(trace, TRACE)
 
-/* -- other names, and shapes to reach -- */
+/* -- aliases, broadcasts and grids -- */
 
 #define SWAPAXES(ARG) \
   ARG(tensor, input,    , "input tensor") \
@@ -94,7 +94,8 @@ MOTH_ARGS(ravel, RAVEL)
 
 #define BROADCAST_TO(ARG) \
   ARG(tensor, input,    , "input tensor") \
-  ARG(shape,  size,     , "sizes after repeating dimensions of size 1; -1 keeps a size")
+  ARG(shape,  size,     , "sizes of the result: dimensions of size 1 are repeated, -1 keeps a " \
+                          "size")
 MOTH_ARGS(broadcast_to, BROADCAST_TO)
 
 #define BROADCAST_TENSORS(ARG) \
@@ -106,7 +107,7 @@ MOTH_ARGS(broadcast_tensors, BROADCAST_TENSORS)
   ARG(enum,    indexing, ij|xy, "xy: swap the first two dimensions of the results")
 MOTH_ARGS(meshgrid, MESHGRID)
 
-/* -- side by side -- */
+/* -- stacks -- */
 
 #define STACK_OF(ARG) \
   ARG(tensors, tensors, , "tensors with equal sizes in the other dimensions")

@@ -1,5 +1,6 @@
 /* rearrange_composed.c -- ops composed of others that change shape and order: aliases, grids,
-** stacks, diagonals. rearrange.h declares the arguments. The op list of both files is at the end.
+** stacks, diagonals. rearrange.h declares the arguments. The list of the ops of both files is at
+** the end.
 */
 #include "kernel/scalar.h"
 #include "arith.h"
@@ -65,7 +66,7 @@ MOTH_OP_COMPOSES(rot90, ROT90, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
                  .examples = "moth.randn(2, 3)\n"
                              "moth.randn(2, 3, 2), {k = -1, dims = {3, 1}}")
 
-/* -- other names -- */
+/* -- aliases -- */
 
 static int exchange(moth_ctx *ctx, moth_tensor *x, int64_t dim0, int64_t dim1, moth_layout *y) {
   transpose_args args = {.ctx = ctx, .input = x, .dim0 = dim0, .dim1 = dim1};
@@ -83,7 +84,7 @@ static int swapaxes_grad(const swapaxes_args *a, moth_grad *g) {
   return exchange_grad(g, a->input, a->axis0, a->axis1);
 }
 MOTH_OP_VIEWS(swapaxes, SWAPAXES, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
-              .doc = "Another name of transpose.", .examples = "moth.randn(2, 3, 4), 1, 3")
+              .doc = "An alias of transpose.", .examples = "moth.randn(2, 3, 4), 1, 3")
 
 static int swapdims_view(const swapdims_args *a, moth_layout *y) {
   return exchange(a->ctx, a->input, a->dim0, a->dim1, y);
@@ -92,7 +93,7 @@ static int swapdims_grad(const swapdims_args *a, moth_grad *g) {
   return exchange_grad(g, a->input, a->dim0, a->dim1);
 }
 MOTH_OP_VIEWS(swapdims, SWAPDIMS, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
-              .doc = "Another name of transpose.", .examples = "moth.randn(2, 3, 4), 1, 3")
+              .doc = "An alias of transpose.", .examples = "moth.randn(2, 3, 4), 1, 3")
 
 static int moveaxis_compose(const moveaxis_args *a, moth_tensor **out) {
   return MOTH_CALL(a->ctx, out, movedim, .input = a->input, .source = a->source,
@@ -110,7 +111,7 @@ MOTH_OP_COMPOSES(ravel, RAVEL, .dtypes = MOTH_ANY,
                         "copy.",
                  .examples = "moth.randn(2, 3)\nmoth.randn(2, 3):t()")
 
-/* -- shapes that several tensors share -- */
+/* -- tensors broadcast to a common shape -- */
 
 static int broadcast_to_compose(const broadcast_to_args *a, moth_tensor **out) {
   return MOTH_CALL(a->ctx, out, expand, .input = a->input, .size = a->size);
@@ -118,7 +119,7 @@ static int broadcast_to_compose(const broadcast_to_args *a, moth_tensor **out) {
 MOTH_OP_COMPOSES(broadcast_to, BROADCAST_TO, .dtypes = MOTH_ANY, .doc = "An alias of expand.",
                  .examples = "moth.randn(3, 1), {2, 3, 4}")
 
-/* Takes x as the next result, after an op that gave it. */
+/* Takes x, the result of an op with this status, as the next result. */
 static int push(int status, moth_tensor *take, moth_results *out) {
   return status ? status : moth_results_push(out, take);
 }
@@ -129,7 +130,7 @@ static int broadcast_tensors_list(const broadcast_tensors_args *a, moth_results 
   for (int64_t i = 0; i < a->tensors.n; i++)
     if (!moth_layout_broadcast(&all, &a->tensors.at[i]->l))
       return moth_fail(a->ctx, MOTH_E_SHAPE, "tensors",
-                       "number " MOTH_POS " is %s, which does not go with %s", (long long)i,
+                       "number " MOTH_POS " is %s, which cannot be broadcast with %s", (long long)i,
                        moth_str(a->tensors.at[i]), moth_str_shape(a->ctx, all.ndim, all.shape));
   for (int64_t i = 0; i < a->tensors.n && !status; i++) {
     moth_tensor *y = NULL;
@@ -157,12 +158,13 @@ static int grid_axis(const meshgrid_args *a, int64_t i, const int64_t *size, mot
 static int meshgrid_list(const meshgrid_args *a, moth_results *out) {
   int64_t size[MOTH_MAX_DIMS], n = a->tensors.n;
   if (n < 1 || n > MOTH_MAX_DIMS)
-    return moth_fail(a->ctx, MOTH_E_ARG, "tensors", "1 to %d of them are needed, got %lld",
+    return moth_fail(a->ctx, MOTH_E_ARG, "tensors", "1 to %d tensors are needed, got %lld",
                      MOTH_MAX_DIMS, (long long)n);
   for (int64_t i = 0; i < n; i++) {
     const moth_tensor *x = a->tensors.at[i];
     if (x->l.ndim > 1)
-      return moth_fail(a->ctx, MOTH_E_SHAPE, "tensors", "number " MOTH_POS " is no vector, but %s",
+      return moth_fail(a->ctx, MOTH_E_SHAPE, "tensors", "number " MOTH_POS " is not a vector, but "
+                                                                           "%s",
                        (long long)i, moth_str(x));
     size[a->indexing == 1 && n > 1 && i < 2 ? 1 - i : i] = x->l.numel;
   }
@@ -175,9 +177,9 @@ MOTH_OP_LISTS(meshgrid, MESHGRID, .dtypes = MOTH_ANY,
               .examples = "{moth.randn(3), moth.randn(2)}\n"
                           "{moth.randn(3), moth.randn(2)}, {indexing = \"xy\"}")
 
-/* -- hstack, vstack, dstack: cat, after dimensions of size 1 were added -- */
+/* -- hstack, vstack, dstack: add dimensions of size 1, then cat -- */
 
-/* x with at least ndim dimensions: of a vector (n) `lead` new ones come first. Owned. */
+/* y := x with at least ndim dimensions; a vector (n) gets `lead` new ones in front. Owned. */
 static int at_least(moth_ctx *ctx, moth_tensor *x, int32_t ndim, int32_t lead, moth_tensor **y) {
   int64_t shape[3] = {1, 1, 1};
   if (x->l.ndim >= ndim) {
@@ -190,7 +192,8 @@ static int at_least(moth_ctx *ctx, moth_tensor *x, int32_t ndim, int32_t lead, m
 
 static int stacked(moth_ctx *ctx, moth_tensors list, int32_t ndim, int32_t lead, int64_t dim,
                    moth_tensor **out) {
-  int64_t n = 0, bytes = list.n * (int64_t)sizeof(moth_tensor *); /* the list is as long */
+  /* the new list has the same length */
+  int64_t n = 0, bytes = list.n * (int64_t)sizeof(moth_tensor *);
   int status = MOTH_OK;
   if (list.n < 1)
     return moth_fail(ctx, MOTH_E_ARG, "tensors", "at least one tensor is needed");
@@ -247,7 +250,7 @@ static int diag_embed_shape(const diag_embed_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_ARG, "dim2", "dim " MOTH_POS " is named twice", (long long)p);
   if (moth_add_overflow(l->shape[l->ndim - 1], by, &n) ||
       moth_add_overflow(n, a->offset < 0, &n))
-    return moth_fail(a->ctx, MOTH_E_ARG, "offset", "%lld is too far", (long long)a->offset);
+    return moth_fail(a->ctx, MOTH_E_ARG, "offset", "%lld is too large", (long long)a->offset);
   for (int32_t d = 0; d <= l->ndim; d++) size[d] = d == p || d == q ? n : l->shape[from++];
   return moth_shape_of(a->ctx, "offset", (moth_ints){size, l->ndim + 1}, y);
 }
@@ -289,7 +292,8 @@ static int diag_compose(const diag_args *a, moth_tensor **out) {
   return status;
 }
 MOTH_OP_COMPOSES(diag, DIAG, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "Of a vector, the matrix with it on a diagonal; of a matrix, its diagonal.",
+                 .doc = "For a vector, a matrix with the vector on a diagonal; for a matrix, its "
+                        "diagonal.",
                  .examples = "moth.randn(3)\n"
                              "moth.randn(3, 4), {diagonal = -1}")
 
@@ -305,7 +309,7 @@ static int trace_compose(const trace_args *a, moth_tensor **out) {
   return status;
 }
 MOTH_OP_COMPOSES(trace, TRACE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "The sum of a matrix' diagonal.", .examples = "moth.randn(3, 4)")
+                 .doc = "The sum of the diagonal of a matrix.", .examples = "moth.randn(3, 4)")
 
 const moth_op *const moth_rearrange_ops[] = {
   &moth_op_flip,     &moth_op_fliplr,   &moth_op_flipud,     &moth_op_rot90,

@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "recurrent_call.h"
 
-/* -- what fits -- */
+/* -- checks of shapes -- */
 
 static bool param_fits(const moth_tensor *x, int64_t rows, int64_t cols) {
   if (x->l.ndim != (cols ? 2 : 1) || x->l.shape[0] != rows) return false;
@@ -79,12 +79,12 @@ static int check_sizes(const recurrent_call *c, moth_rnn *r) {
     good = r->sizes[t] >= (r->batch > 0) && (t == 0 || r->sizes[t] <= r->sizes[t - 1]);
   if (good) return MOTH_OK;
   return moth_fail(c->ctx, MOTH_E_ARG, "batch_sizes",
-                   "%lld falling numbers from %lld on are needed, got %s", (long long)r->steps,
+                   "%lld descending numbers from %lld on are needed, got %s", (long long)r->steps,
                    (long long)r->batch, moth_str_ints(c->ctx, c->sizes.n, c->sizes.at));
 }
 
-/* Sizes from the input and the states alone. */
-/* H, by the state's weight where that is one: then a state of another size is to blame. */
+/* Returns the hidden size, from the state's weight if it is valid. Then an error about the size
+** names the state. */
 static int64_t hidden_of(const recurrent_call *c, int64_t otherwise) {
   const moth_tensor *w = c->params.n > 1 ? c->params.at[1] : NULL;
   bool fits = w && w->l.ndim == 2 && w->l.shape[0] == moth_rnn_gates(c->mode) * w->l.shape[1];
@@ -119,7 +119,7 @@ static int measure(const recurrent_call *c, moth_rnn *r) {
                      moth_str(x));
   if (r->layers < 1 || r->layers > c->params.n)
     return moth_fail(c->ctx, MOTH_E_DOMAIN, "num_layers",
-                     "a number from 1 to as many as params are for is needed, got %lld",
+                     "a number from 1 to the layers of params is needed, got %lld",
                      (long long)r->layers);
   return MOTH_OK;
 }
@@ -132,7 +132,7 @@ int moth_recurrent_fit(const recurrent_call *c, moth_rnn *r) {
   if (!status && !c->cell && c->c0) status = check_state(c, r, c->c0);
   if (!status) status = check_sizes(c, r);
   if (!status && !moth_rnn_reserve_size(r, &size, &masks))
-    status = moth_fail(c->ctx, MOTH_E_SHAPE, "input", "%s has more steps than can be kept",
+    status = moth_fail(c->ctx, MOTH_E_SHAPE, "input", "%s has too many steps",
                        moth_str(c->input));
   return status;
 }
@@ -166,7 +166,7 @@ int moth_recurrent_shape(const recurrent_call *c, moth_layout *y) {
 
 /* -- operands -- */
 
-/* x (a, b, ...) viewed as (b, a, ...) if `turned`. */
+/* x viewed as (b, a, ...) instead of (a, b, ...), if `turned`. */
 static moth_tensor *seen(const moth_tensor *x, bool turned) {
   moth_layout l = x->l;
   if (turned) {
@@ -208,13 +208,13 @@ static const void *at_or_null(const moth_tensor *x) { return x ? moth_at(x) : NU
 
 /* -- forward -- */
 
-#define WORDS 1024 /* random words at a time, four to a block */
+#define WORDS 1024 /* number of random words drawn at once */
 
-/* A factor is 0 where a random word is below least_of(p), else scale_of(p). */
+/* A dropout factor is 0 where a random word is below least_of(p), else scale_of(p). */
 static uint64_t least_of(double p) { return (uint64_t)(p * 4294967296.0); }
 static double scale_of(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 
-/* n factors. */
+/* Draws n dropout factors. */
 static int draw(moth_ctx *ctx, moth_tensor *generator, double p, int dtype, int64_t n, char *to) {
   uint64_t seed, block, least = least_of(p);
   uint32_t word[WORDS];
@@ -233,7 +233,7 @@ static int draw(moth_ctx *ctx, moth_tensor *generator, double p, int dtype, int6
   return status;
 }
 
-/* The masks of dropout, at the end of the reserve from element `first` on. */
+/* Draws the masks of dropout into the end of the reserve, from element `first` on. */
 static int draw_masks(const recurrent_call *c, const moth_rnn *r, double p,
                       moth_tensor *generator, moth_tensor *reserve, int64_t first) {
   const int64_t n = reserve->l.numel - first;
@@ -246,7 +246,7 @@ static int draw_masks(const recurrent_call *c, const moth_rnn *r, double p,
   return status || n == 0 ? status : moth_device_call(c->ctx, "rnn_masks", &masks);
 }
 
-/* y := the last layer's output, which is stored in the reserve. */
+/* y := the output of the last layer, which is stored in the reserve. */
 static int copy_output(const recurrent_call *c, const moth_rnn *r, const moth_tensor *reserve,
                        const void *from, moth_tensor *y) {
   moth_layout l = {.dtype = (uint8_t)r->dtype, .device = (uint8_t)r->device};
@@ -290,7 +290,7 @@ int moth_recurrent_run(const recurrent_call *c, double p, moth_tensor *generator
   return c->c0 ? moth_real_done(cell, out[1], status) : status;
 }
 
-/* -- back -- */
+/* -- backward -- */
 
 static recurrent_call back_call(const recurrent_back_args *a) {
   return (recurrent_call){
@@ -343,7 +343,7 @@ static int recurrent_back_shape(const recurrent_back_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* y := x, or 0 where nothing arrived. */
+/* y := x, or 0 if x is NULL. */
 static int take(moth_tensor *y, const moth_tensor *x, bool turned) {
   if (!x) return moth_real_clear(y);
   moth_tensor *from = seen(x, turned);
@@ -392,7 +392,7 @@ static int recurrent_back_cpu(const recurrent_back_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(recurrent_back, RECURRENT_BACK,
-  .doc = "The gradients of a recurrent network: by the input, the first states and cells, and all "
+  .doc = "The gradients of a recurrent network: for the input, the first states and cells, and all "
          "parameters, concatenated.",
   .examples =
     "moth.randn(2, 3, 2), {moth.rand(1, 3, 4), moth.rand(1, 3, 4)}, "
@@ -408,7 +408,7 @@ MOTH_OP_CONST(recurrent_back, RECURRENT_BACK,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_PORTABLE)
 
-/* -- the sequences -- */
+/* -- ops on sequences -- */
 
 #define CALL(a, kind)                                                                            \
   (recurrent_call) {                                                                             \
@@ -421,7 +421,8 @@ MOTH_OP_CONST(recurrent_back, RECURRENT_BACK,
 
 static int check_dropout(moth_ctx *ctx, double p) {
   if (p >= 0 && p <= 1) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_DOMAIN, "dropout", "a probability is from 0 to 1, got %g", p);
+  return moth_fail(ctx, MOTH_E_DOMAIN, "dropout", "a probability between 0 and 1 is needed, got %g",
+                                                  p);
 }
 
 #define STATE_EXAMPLES(gates)                                                                    \
@@ -467,8 +468,9 @@ SEQUENCE(gru, MOTH_GRU,
 static int lstm_call(const lstm_args *a, recurrent_call *c) {
   *c = CALL(a, MOTH_LSTM);
   if (a->hx.n != 2)
-    return moth_fail(a->ctx, MOTH_E_ARG, "hx", "states and cells, {h, c}, are needed, got %lld "
-                     "tensor(s)", (long long)a->hx.n);
+    return moth_fail(a->ctx, MOTH_E_ARG, "hx",
+                     "a state and a cell, {h, c}, are needed, got %lld tensor(s)",
+                     (long long)a->hx.n);
   c->h0 = a->hx.at[0];
   c->c0 = a->hx.at[1];
   return check_dropout(a->ctx, a->dropout);

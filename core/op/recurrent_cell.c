@@ -7,7 +7,8 @@
 #include "base/error.h"
 #include "tensor/tensor.h"
 
-/* Names the arguments where the sequences say `params`; two of four biases make no pair. */
+/* Errors name the arguments of a cell where those of a sequence name `params`. Either both biases
+** are given, or none. */
 static int check_cell(const recurrent_call *c, const moth_tensor *b_ih, const moth_tensor *b_hh,
                       moth_rnn *r) {
   moth_ctx *ctx = c->ctx;
@@ -15,7 +16,8 @@ static int check_cell(const recurrent_call *c, const moth_tensor *b_ih, const mo
   if (status) return status;
   int64_t wide = moth_rnn_gates(r->mode) * r->hidden;
   if (!b_ih != !b_hh)
-    return moth_fail(ctx, MOTH_E_ARG, b_ih ? "b_hh" : "b_ih", "is needed beside the other bias");
+    return moth_fail(ctx, MOTH_E_ARG, b_ih ? "b_hh" : "b_ih",
+                     "is needed together with the other bias");
   const int64_t *state = c->h0->l.shape;
   const bool misfits = state[0] != r->batch || state[1] != r->hidden;
   if (misfits || (c->c0 && !moth_shape_same(&c->c0->l, &c->h0->l)))
@@ -79,8 +81,9 @@ STATE_CELL(gru_cell, MOTH_GRU, "One step of gated recurrent units: r = sigmoid(i
 
 static int lstm_cell_states(const lstm_cell_args *a, recurrent_call *c) {
   if (a->hx.n != 2)
-    return moth_fail(a->ctx, MOTH_E_ARG, "hx", "states and cells, {h, c}, are needed, got %lld "
-                     "tensor(s)", (long long)a->hx.n);
+    return moth_fail(a->ctx, MOTH_E_ARG, "hx",
+                     "a state and a cell, {h, c}, are needed, got %lld tensor(s)",
+                     (long long)a->hx.n);
   c->h0 = a->hx.at[0];
   c->c0 = a->hx.at[1];
   return MOTH_OK;
@@ -117,7 +120,7 @@ MOTH_OP(lstm_cell, LSTM_CELL,
   .saves = "input hx w_ih w_hh b_ih b_hh reserve",
   .flags = MOTH_OP_PORTABLE)
 
-/* -- back -- */
+/* -- backward -- */
 
 static int cell_back_fit(const cell_back_args *a, recurrent_call *c, moth_tensor **params,
                          moth_rnn *r) {
@@ -169,7 +172,7 @@ static int cell_back_shape(const cell_back_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* y := x, or 0 where nothing arrived. */
+/* y := x, or 0 if x is NULL. */
 static int begin_with(moth_tensor *y, const moth_tensor *x) {
   if (x) return moth_copy_into(y, x);
   return moth_real_clear(y);
@@ -199,8 +202,8 @@ static int cell_back_cpu(const cell_back_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(cell_back, CELL_BACK,
-  .doc = "The gradients of one step of a recurrent network: by the input, the state, the cell, and "
-         "the gates' parts from the input and from the state.",
+  .doc = "The gradients of one step of a recurrent network: for the input, the state, the cell, "
+         "and the gates' parts from the input and from the state.",
   .examples =
     "moth.randn(2, 3), {moth.rand(2, 4), moth.rand(2, 4)}, moth.randn(16, 3), moth.randn(16, 4), "
     "moth.rand(48), {dh = moth.randn(2, 4), dc = moth.randn(2, 4), mode = 'lstm'}\n"

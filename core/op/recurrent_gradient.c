@@ -1,6 +1,6 @@
 /* recurrent_gradient.c -- gradients of the recurrent ops. Without create_graph the fused kernel
 ** computes them. With create_graph the steps are repeated with ops, and the backward pass through
-** those is recorded: slow, but correct for derivatives of any order.
+** these ops is recorded: slow, but correct for derivatives of any order.
 */
 #include "autograd/tape.h"
 #include "create.h"
@@ -20,8 +20,8 @@ typedef struct state {
   moth_tensor *h, *c;
 } state;
 
-/* The state after a step: x (N, gates H) is the input's part, for one layer and direction with
-** these parameters. */
+/* Returns the state after a step, for one layer and direction with these parameters. x, (N, gates
+** H), is the contribution of the input. */
 static state step(moth_grad *g, const moth_rnn *r, moth_tensor *x, state s, moth_tensor **params) {
   int64_t n = r->hidden;
   moth_tensor *h = GRAD(g, linear, .input = s.h, .weight = params[1],
@@ -30,7 +30,7 @@ static state step(moth_grad *g, const moth_rnn *r, moth_tensor *x, state s, moth
     moth_tensor *rz = OF(sigmoid, PLUS(PART(x, 1, 0, 2 * n), PART(h, 1, 0, 2 * n)));
     const double most = moth_largest(x ? x->l.dtype : MOTH_F32);
     moth_tensor *held = GRAD(g, clamp, .input = PART(h, 1, 2 * n, n), .min = -most, .max = most);
-    moth_tensor *share = TIMES(PART(rz, 1, 0, n), held); /* of infinity and 0 it would be NaN */
+    moth_tensor *share = TIMES(PART(rz, 1, 0, n), held); /* infinity times 0 would be NaN */
     moth_tensor *new = OF(tanh, PLUS(PART(x, 1, 2 * n, n), share));
     s.h = PLUS(new, TIMES(PART(rz, 1, n, n), MINUS(s.h, new)));
     return s;
@@ -47,7 +47,7 @@ static state step(moth_grad *g, const moth_rnn *r, moth_tensor *x, state s, moth
   return s;
 }
 
-/* The rows of `first`, then those of `rest` behind them. */
+/* Concatenates the rows of `first` and the rows of `rest`. */
 static moth_tensor *above(moth_grad *g, moth_tensor *first, moth_tensor *rest, int64_t rows) {
   if (g->status || rows == rest->l.shape[0]) return first;
   moth_tensor *two[] = {first, PART(rest, 0, rows, rest->l.shape[0] - rows)};
@@ -79,7 +79,7 @@ static state lane(moth_grad *g, const moth_rnn *r, moth_tensor *x, state s, moth
   return s;
 }
 
-/* The mask between a layer and the next one, as a constant. */
+/* Returns the dropout mask between a layer and the next one, as a constant. */
 static moth_tensor *mask_above(moth_grad *g, const moth_rnn *r, moth_tensor *reserve,
                                int64_t layer, int dtype) {
   int64_t size = 0, masks = 0, shape[] = {r->steps, r->batch, r->directions * r->hidden};
@@ -94,7 +94,7 @@ static moth_tensor *stacked(moth_grad *g, moth_tensor **at, int64_t n) {
   return GRAD(g, stack, .tensors = {at, n}, .dim = 0);
 }
 
-/* All layers. `buffer` holds steps * 2 + layers * directions * 2 tensors. */
+/* Repeats all layers. `buffer` has a capacity of steps * 2 + layers * directions * 2 tensors. */
 static void replay(const recurrent_call *c, const moth_rnn *r, moth_tensor *reserve, moth_grad *g,
                    moth_tensor **room, moth_tensor **out) {
   int64_t lanes = r->layers * r->directions, each = r->biased ? 4 : 2;
@@ -122,7 +122,7 @@ static void replay(const recurrent_call *c, const moth_rnn *r, moth_tensor *rese
 
 /* -- recorded gradients -- */
 
-/* Gives every input that wants a gradient a new node, so that the pass back ends there. */
+/* Gives every input that needs a gradient a new node: the backward pass ends there. */
 static int64_t fresh(moth_grad *g, moth_tensor **x, moth_tensor **inputs, moth_tensor **ends,
                      int64_t n) {
   if (!*x || !moth_wants(g, *x)) return n;
@@ -184,7 +184,8 @@ static void flow_back(const recurrent_call *c, moth_grad *g, moth_tensor *const 
   }
 }
 
-/* Of one step: the weights' gradients wait for those of other steps. */
+/* For one step: the gradients of the weights are deferred and computed together with those of other
+** steps. */
 static int fused_cell(const recurrent_call *c, moth_grad *g, moth_tensor *reserve) {
   moth_tensor *states[] = {c->h0, c->c0}, *dx[MOTH_MAX_OUTPUTS] = {NULL}, *both[2];
   cell_back_args args = {

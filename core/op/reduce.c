@@ -15,7 +15,7 @@
 
 #define REDUCE_FLAGS (MOTH_OP_OUT | MOTH_OP_METHOD)
 
-/* How many elements become one. */
+/* Returns the number of elements that are reduced to one. */
 static int64_t reduced_count(const moth_tensor *x, uint32_t mask) {
   int64_t n = 1;
   for (int d = 0; d < x->l.ndim; d++)
@@ -25,7 +25,8 @@ static int64_t reduced_count(const moth_tensor *x, uint32_t mask) {
 
 static int refuse_empty(moth_ctx *ctx, const moth_tensor *x, uint32_t mask) {
   if (reduced_count(x, mask) > 0) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s has no elements to choose from", moth_str(x));
+  return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s has no elements to choose from",
+                                               moth_str(x));
 }
 
 /* -- sum, mean -- */
@@ -36,8 +37,8 @@ int moth_mean_dtype(const moth_tensor *input, int64_t dtype, const char *what, m
   if (status) return status;
   if (!moth_is_float(to))
     return moth_fail(input->ctx, MOTH_E_DTYPE, dtype < 0 ? "input" : "dtype",
-                     "a %s is not an integer, so %s cannot hold it; say "
-                     "{dtype = moth.float32}", what, moth_dtype_name(to));
+                     "a %s is not an integer, so %s cannot hold it; set {dtype = moth.float32}",
+                     what, moth_dtype_name(to));
   y->dtype = (uint8_t)to;
   return MOTH_OK;
 }
@@ -58,7 +59,7 @@ static int sum_grad(const sum_args *a, moth_grad *g) {
   return moth_flow(g, a->input, SPREAD_BACK(g->dy));
 }
 
-MOTH_OP(sum, REDUCE_DTYPE, .doc = "The sum along dimensions; of integers and bool in i64.",
+MOTH_OP(sum, REDUCE_DTYPE, .doc = "The sum along dimensions; the sum of integers and bool is i64.",
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
                     "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}",
         .dtypes = MOTH_ANY, .flags = REDUCE_FLAGS, .autocast = MOTH_AUTOCAST_F32)
@@ -111,7 +112,7 @@ static int prod_cpu(const prod_args *a, moth_tensor **out) {
   return moth_reduce_into(moth_prod_reducers, out[0], a->input, a->dim, from, moth_sum_dtype(from));
 }
 
-/* The input as (kept dims, all reduced ones in one): order and sizes. */
+/* The input as (kept dims, one dim for all reduced ones): order and sizes. */
 typedef struct prod_layout {
   int64_t order[MOTH_MAX_DIMS], back[MOTH_MAX_DIMS], moved[MOTH_MAX_DIMS];
   int64_t shape[MOTH_MAX_DIMS + 1], nkept;
@@ -134,7 +135,8 @@ static void flatten_reduced(prod_layout *r, const moth_tensor *x, uint32_t mask)
   r->shape[r->nkept] = length;
 }
 
-/* The product of all before an element times that of all behind it: zeros do no harm. */
+/* Returns for each element the product of all elements before it times the product of all behind
+** it. Correct also with zeros. */
 static moth_tensor *product_of_others(moth_grad *g, moth_tensor *x, int64_t last) {
   moth_tensor *before = GRAD(g, cumprod, .input = moth_shifted(g, x, last, 1, false), .dim = last,
                              .dtype = -1);
@@ -144,14 +146,15 @@ static moth_tensor *product_of_others(moth_grad *g, moth_tensor *x, int64_t last
   return TIMES(before, GRAD(g, flip, .input = behind, .dims = {&last, 1}));
 }
 
-/* dy times the product of all others, of factors x 2^-e whose products stay near 1. A formula that
-** has a gradient itself. */
+/* dy times the product of all other factors. The factors are scaled, x 2^-e, so that products stay
+** near 1. The formula is differentiable. */
 static moth_tensor *prod_back_formula(moth_grad *g, const prod_args *a, moth_tensor *x,
                                       moth_tensor *dy, int64_t last) {
   const int64_t n = x ? x->l.shape[last] : 0;
   x = moth_grad_wide(g, x);
   dy = moth_grad_wide(g, dy);
-  const bool few = n < 7 && a->input->l.dtype != MOTH_F64; /* of f32, whose product fits f64 */
+  /* a product of few f32 factors fits f64 */
+  const bool few = n < 7 && a->input->l.dtype != MOTH_F64;
   if (n == 0 || few || moth_exponents_within(a->input, 900 / n, true))
     return TIMES(dy, product_of_others(g, x, last));
   moth_tensor *sums = moth_exponents(g, x, last), *e = moth_steps(g, sums, last);
@@ -184,7 +187,7 @@ static int prod_grad(const prod_args *a, moth_grad *g) {
 
 MOTH_OP(prod, REDUCE_DTYPE, .dtypes = MOTH_ANY, .saves = "input",
         .flags = MOTH_OP_OUT | MOTH_OP_METHOD,
-        .doc = "The product along dimensions; of integers and bool in i64.",
+        .doc = "The product along dimensions; the product of integers and bool is i64.",
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
                     "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}",
         .autocast = MOTH_AUTOCAST_F32)
@@ -215,9 +218,10 @@ MOTH_OP_CONST(prod_back, PROD_BACK, .dtypes = MOTH_FLOATS,
               .flags = MOTH_OP_HIDDEN, .doc = "The gradient of the products of rows.",
               .examples = "moth.randn(2, 1), moth.randn(2, 3)")
 
-/* -- amax, amin: elements that share the extreme share the gradient -- */
+/* -- amax, amin: elements that are equal to the extreme share the gradient -- */
 
-/* Of amax and amin: what all elements get whose extreme is NaN, and the others that are not it. */
+/* For amax and amin: the gradient of the elements that are not equal to the extreme: NaN if the
+** extreme is NaN, else 0. */
 static moth_tensor *nan_or_zero(moth_grad *g) {
   moth_tensor *y = g->out[0];
   return CHOOSE(OF(isnan, y), y, NUMBER(0));
@@ -250,7 +254,8 @@ static moth_tensor *nan_or_zero(moth_grad *g) {
 FOLD_EXTREME(amax, "The largest value along dimensions; NaN wins.")
 FOLD_EXTREME(amin, "The smallest value along dimensions; NaN wins.")
 
-/* -- max_all, min_all: the same of all, but NaNs that won share the gradient too -- */
+/* -- max_all, min_all: the extreme of all elements; NaNs that are the extreme share the gradient
+** too -- */
 
 #define ALL_FOLDED(op, reducers, shown, text)                                                 \
   static int op##_shape(const op##_args *a, moth_layout *y) {                                 \
@@ -314,9 +319,9 @@ MOTH_OP_CONST(count_nonzero, COUNT_NONZERO,
               .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2}", .dtypes = MOTH_ANY,
               .flags = MOTH_OP_METHOD)
 
-/* -- what is not NaN -- */
+/* -- reductions without NaN -- */
 
-/* x with 0 for NaN; owned. nan (may be NULL) gets where those were. */
+/* *y := x with 0 for NaN; owned. *nan := a mask of the NaNs; may be NULL. */
 static int without_nan(moth_ctx *ctx, moth_tensor *x, moth_tensor **y, moth_tensor **nan) {
   moth_tensor *mask = NULL;
   int status = MOTH_CALL(ctx, &mask, isnan, .input = x);
@@ -328,8 +333,8 @@ static int without_nan(moth_ctx *ctx, moth_tensor *x, moth_tensor **y, moth_tens
   return status;
 }
 
-/* Where values can be looked at, the plain sum is tried first: without a NaN in it there was none
-** to leave out. */
+/* If values can be read without synchronization, computes the plain sum first. If it is not NaN,
+** the input has no NaN. */
 static int nansum_compose(const nansum_args *a, moth_tensor **out) {
   moth_tensor *x = NULL;
   const bool real = moth_is_float(a->input->l.dtype);
@@ -353,7 +358,8 @@ MOTH_OP_COMPOSES(nansum, REDUCE_DTYPE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METH
                  .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
                              "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}")
 
-/* The mean with zeros for NaN, divided by the share that is not NaN: sums may leave the range. */
+/* Computes the mean with zeros for NaN, and divides it by the fraction of elements that are not
+** NaN. A sum could overflow. */
 static int nanmean_compose(const nanmean_args *a, moth_tensor **out) {
   moth_tensor *x = NULL, *nan = NULL, *good = NULL, *mean = NULL, *share = NULL, *y = NULL;
   int status = without_nan(a->ctx, a->input, &x, &nan);
@@ -401,7 +407,7 @@ MOTH_OP_COMPOSES(aminmax, AMINMAX, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
                  .examples = "moth.randn(2, 3)  -- domain: distinct\n"
                              "moth.randn(2, 3), {dim = 2, keepdim = true}  -- domain: distinct")
 
-/* Those of rows.c and histogram.c too. */
+/* Also the ops of rows.c and histogram.c. */
 const moth_op *const moth_reduce_ops[] = {
   &moth_op_sum, &moth_op_mean, &moth_op_prod, &moth_op_prod_back, &moth_op_amax,
   &moth_op_amin, &moth_op_max_all, &moth_op_min_all,

@@ -4,7 +4,8 @@
 
 #include "call/op.h"
 
-/* y gets the dtype requested, else the input's; that of `what`, which is no integer. */
+/* Sets the dtype of y: the requested dtype, else the input's. An integer dtype is an error, since
+** `what`, the result, is not an integer. */
 int moth_mean_dtype(const moth_tensor *input, int64_t dtype, const char *what, moth_layout *y);
 
 /* -- along any dimensions -- */
@@ -12,10 +13,10 @@ int moth_mean_dtype(const moth_tensor *input, int64_t dtype, const char *what, m
 #define REDUCE(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(dims,   dim,    none, "dimensions to reduce; all of them when absent") \
-  ARG(bool,   keepdim, false, "keep them as dimensions of size 1")
+  ARG(bool,   keepdim, false, "keep the reduced dimensions with size 1")
 #define REDUCE_DTYPE(ARG) \
   REDUCE(ARG) \
-  ARG(dtype,  dtype,  none, "converts the input first")
+  ARG(dtype,  dtype,  none, "dtype to which the input is converted first")
 
 MOTH_ARGS(sum, REDUCE_DTYPE)
 MOTH_ARGS(mean, REDUCE_DTYPE)
@@ -37,8 +38,8 @@ MOTH_ARGS(count_nonzero, COUNT_NONZERO)
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(dims,   dim,    none, "dimensions to reduce; all of them when absent") \
   ARG(float,  correction, 1, "the sum of squares is divided by the count minus the correction") \
-  ARG(bool,   keepdim, false, "keep them as dimensions of size 1") \
-  ARG(bool,   unbiased, true, "false: a correction of 0")
+  ARG(bool,   keepdim, false, "keep the reduced dimensions with size 1") \
+  ARG(bool,   unbiased, true, "false sets the correction to 0")
 MOTH_ARGS(var, SPREAD_OF)
 MOTH_ARGS(std, SPREAD_OF)
 MOTH_ARGS(var_mean, SPREAD_OF)
@@ -47,16 +48,16 @@ MOTH_ARGS(std_mean, SPREAD_OF)
 #define AMINMAX(ARG) \
   ARG(tensor,    input,      , "tensor of any shape") \
   ARG(maybe_dim, dim,    none, "dimension to reduce; all of them when absent") \
-  ARG(bool,      keepdim, false, "keep it as a dimension of size 1")
+  ARG(bool,      keepdim, false, "keep the reduced dimension with size 1")
 MOTH_ARGS(aminmax, AMINMAX)
 
 #define NORM_P(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
-  ARG(float,  p,         2, "order of the norm; may be infinite; 0 counts the elements that are " \
-                            "not 0") \
+  ARG(float,  p,         2, "order of the norm; may be infinite; 0: the number of elements that " \
+                            "are not 0") \
   ARG(dims,   dim,    none, "dimensions to reduce; all of them when absent") \
-  ARG(bool,   keepdim, false, "keep them as dimensions of size 1") \
-  ARG(dtype,  dtype,  none, "converts the input first")
+  ARG(bool,   keepdim, false, "keep the reduced dimensions with size 1") \
+  ARG(dtype,  dtype,  none, "dtype to which the input is converted first")
 MOTH_ARGS(norm_p, NORM_P)
 
 #define DIST(ARG) \
@@ -65,26 +66,26 @@ MOTH_ARGS(norm_p, NORM_P)
   ARG(float,  p,         2, "order of the norm")
 MOTH_ARGS(dist, DIST)
 
-/* Of a product: the last dimension is the one multiplied along. */
+/* The gradient of a product along the last dimension. */
 #define PROD_BACK(ARG) \
   ARG(tensor, grad,       , "gradient of each row's product, (..., 1)") \
   ARG(tensor, input,      , "the factors, (..., N)")
 MOTH_ARGS(prod_back, PROD_BACK)
 
-/* -- along one -- */
+/* -- along one dimension -- */
 
 #define ARG_EXTREME(ARG) \
   ARG(tensor,    input,      , "tensor of any shape") \
-  ARG(maybe_dim, dim,    none, "dimension to search; when absent all elements, with a row-major " \
-                               "position") \
-  ARG(bool,      keepdim, false, "keep it as a dimension of size 1")
+  ARG(maybe_dim, dim,    none, "dimension to search; when absent, all elements, with a position " \
+                               "in row-major order") \
+  ARG(bool,      keepdim, false, "keep the reduced dimension with size 1")
 MOTH_ARGS(argmax, ARG_EXTREME)
 MOTH_ARGS(argmin, ARG_EXTREME)
 
 #define DIM_EXTREME(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(dim,    dim,        , "dimension to search") \
-  ARG(bool,   keepdim, false, "keep it as a dimension of size 1")
+  ARG(bool,   keepdim, false, "keep the reduced dimension with size 1")
 MOTH_ARGS(max_dim, DIM_EXTREME)
 MOTH_ARGS(min_dim, DIM_EXTREME)
 
@@ -99,8 +100,8 @@ MOTH_ARGS(min_all, ALL_EXTREME)
   ARG(tensor, input,      , "numbers, any shape") \
   ARG(int,    bins,    100, "number of bins") \
   ARG(float,  min,       0, "lower end of the first bin") \
-  ARG(float,  max,       0, "upper end of the last bin; if equal to min, both are the input's " \
-                            "own extremes")
+  ARG(float,  max,       0, "upper end of the last bin; if equal to min, both are the extremes " \
+                            "of the input")
 MOTH_ARGS(histc, HISTC)
 
 #define BINCOUNT(ARG) \
@@ -109,7 +110,7 @@ MOTH_ARGS(histc, HISTC)
   ARG(int,    minlength, 0, "smallest size of the result")
 MOTH_ARGS(bincount, BINCOUNT)
 
-/* -- what the gradient of max_dim needs: one element of each row, read or written -- */
+/* -- for the gradient of max_dim: reads or writes one element of each row -- */
 
 #define ROW_PICK(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \

@@ -82,7 +82,7 @@ end)
 describe("positions count from 1 in", function()
   it("roll", function()
     says(function() return (moth.roll(moth.ones(3, 3), { 1, 2 }, { 2 })) end,
-      "bad argument 'shifts' to 'roll' (one for each of the dims {2} is needed, got 2)")
+      "bad argument 'shifts' to 'roll' (one shift for each of the dims {2} is needed, got 2)")
   end)
   it("rot90", function()
     says(function() return (moth.rot90(moth.ones(3, 3), 1, { 2 })) end,

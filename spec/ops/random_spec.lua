@@ -212,7 +212,7 @@ describe("the distributions", function()
     local x = moth.zeros(2)
     intact.refuses(function() x:normal_(0, -1) end, "'std' to 'normal_'", { x })
     intact.refuses(function() x:uniform_(2, 1) end, "to 'uniform_'", { x })
-    intact.refuses(function() return (moth.full({ 2 }, 1.5):bernoulli()) end, "0..1")
+    intact.refuses(function() return (moth.full({ 2 }, 1.5):bernoulli()) end, "from 0 to 1")
   end)
 
   it("take randint's forms", function()

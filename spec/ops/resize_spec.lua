@@ -101,17 +101,17 @@ describe("pad", function()
     r.grad = nil
     before:sum():backward()
     assert.same({{{2, 2, 2, 2, 0, 0}}}, r.grad:tolist())
-    refuses("5 in mode 'circular' is more than a dimension of 6 elements",
+    refuses("5 in mode 'circular' is too large for a dimension of 6 elements",
       function() return (F.pad(r, {5, -2}, "circular")) end)
   end)
 
   it("says what it cannot do", function()
-    refuses("'pad' to 'pad' %(an even count", function() return (F.pad(x, {1, 2, 3})) end)
+    refuses("'pad' to 'pad' %(an even number of integers", function() return (F.pad(x, {1, 2, 3})) end)
     refuses("'pad' to 'pad' %(3 pairs are more",
       function() return (F.pad(x, {1, 1, 1, 1, 1, 1})) end)
-    refuses("3 in mode 'reflect' is more than a dimension of 3",
+    refuses("3 in mode 'reflect' is too large for a dimension of 3",
       function() return (F.pad(x, {3, 0}, "reflect")) end)
-    refuses("cuts more off than there is", function() return (F.pad(x, {-2, -2})) end)
+    refuses("removes more elements than there are", function() return (F.pad(x, {-2, -2})) end)
     refuses("'padding' to 'ReflectionPad2d' %(a number or {left, right, top, bottom}",
       function() return (nn.ReflectionPad2d {1, 2}) end)
   end)
