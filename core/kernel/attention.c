@@ -1,5 +1,5 @@
 /* attention.c -- blocks of queries times blocks of keys, forward and backward (the tiling of Dao et
-** al. 2022). Keys and values are first packed so that every product reads contiguous rows; a block
+** al. 2022). Keys and values are packed first, so that all products read contiguous rows. A block
 ** of scores stays in L1. attention_real.h has the loops over a block; they are compiled for f64
 ** once and for f32 at several levels.
 */
@@ -15,19 +15,19 @@
 #include "kernel/math/exp_f64.h"
 #include "kernel/gemm/matrix.h"
 
-#define ROWS 36  /* queries at a time: six tiles of a product */
-#define COLS 128 /* keys at a time */
+#define QUERIES 36  /* queries of a block: six tiles of a product */
+#define KEYS 128 /* keys of a block */
 
 typedef struct block {
   const moth_attention *p;
   int64_t batch, row, rows, col, cols;
-  void *scores, *other; /* (rows, cols) */
-  void *max, *sum;      /* (rows) */
-  void *y;              /* (rows, v), gathering */
+  void *scores, *other; /* (rows, cols); other: the gradient of the scores */
+  void *max, *sum;      /* (rows); sum: of exp(score), or of dy * y */
+  void *y;              /* (rows, v), the sum of weighted values */
 } block;
 
 typedef struct attention_level {
-  void (*take_in)(const block *);
+  void (*add_scores)(const block *);
   void (*divide)(const block *, char *, char *);
   void (*weigh)(const block *, const char *);
   void (*dots)(const block *, const char *, const char *);
@@ -48,7 +48,7 @@ typedef struct matrix {
   int64_t rs, cs;
 } matrix;
 
-/* A part of a batch's matrix, from a row on. */
+/* The matrix of a batch, from row `row` on. */
 static matrix part(const moth_attention *p, const moth_matrices *m, int64_t batch, int64_t row) {
   int64_t size = moth_dtype_size[p->dtype];
   return (matrix){m->data + (m->at[batch] + row * m->rs) * size, m->rs, m->cs};
@@ -74,38 +74,39 @@ static void pack(int dtype, int64_t rows, int64_t cols, matrix x, char *to) {
 }
 
 /* to := x' (cols, rows), packed. */
-static void turn(int dtype, int64_t rows, int64_t cols, matrix x, char *to) {
+static void pack_transposed(int dtype, int64_t rows, int64_t cols, matrix x, char *to) {
   if (dtype == MOTH_F32 && x.cs == 1 && moth_matrix_here())
-    moth_matrix_turn_panel((float *)(void *)to, rows, (const float *)(const void *)x.at, cols, rows,
-                           x.rs);
+    moth_matrix_transpose_panel((float *)(void *)to, rows, (const float *)(const void *)x.at, cols,
+                                rows, x.rs);
   else
     pack(dtype, cols, rows, transposed(x), to);
 }
 
-/* What one thread works with: a batch's keys and values in blocks of COLS keys, each block as
-** columns (e, COLS) or as rows, the block's queries, and its scores, twice. */
+/* Buffers of one thread. Keys and values of a batch are in blocks of KEYS keys; a block is
+** transposed, (e, KEYS), or has a row for each key. The rest is for one block of queries: the
+** queries, the scores and the gradient of the scores. */
 typedef struct scratch {
   block b;
-  int64_t batch; /* the batch of these keys and values; -1: none */
-  char *keys_turned, *values_turned, *keys, *values, *query;
+  int64_t batch; /* the batch whose keys and values are packed; -1: none */
+  char *keys_transposed, *values_transposed, *keys, *values, *query;
 } scratch;
 
 typedef struct job {
   const moth_attention *p;
   const attention_level *level;
   scratch *scratches;
-  int64_t blocks; /* of queries in a batch */
+  int64_t blocks; /* blocks of queries in a batch */
 } job;
 
 static int64_t blocks_of(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
-/* One allocation with the buffers of all threads; it starts with the `room` structs. */
+/* Allocates the buffers of all threads in one piece, which starts with the `scratch` structs. */
 static int scratch_open(moth_ctx *ctx, job *j, bool back, int64_t *bytes) {
   const moth_attention *p = j->p;
   int64_t size = moth_dtype_size[p->dtype], lanes = moth_lanes(ctx), each, more;
-  int64_t keys = blocks_of(p->s, COLS) * COLS, scores = ROWS * COLS;
+  int64_t keys = blocks_of(p->s, KEYS) * KEYS, scores = QUERIES * KEYS;
   bool over = moth_mul_overflow(keys, back ? 2 * p->e + p->v : p->e + p->v, &each) ||
-              moth_add_overflow(each, 2 * scores + 2 * ROWS + ROWS * (p->e + p->v), &each) ||
+              moth_add_overflow(each, 2 * scores + 2 * QUERIES + QUERIES * (p->e + p->v), &each) ||
               moth_mul_overflow(each, size, &each) || moth_add_overflow(each, 63, &each) ||
               moth_mul_overflow(each / 64 * 64 + (int64_t)sizeof(scratch), lanes, bytes);
   if (over) return moth_fail(ctx, MOTH_E_LIMIT, "key", "too many keys");
@@ -119,28 +120,29 @@ static int scratch_open(moth_ctx *ctx, job *j, bool back, int64_t *bytes) {
     r->b.scores = at;
     r->b.other = at + scores * size;
     r->b.max = at + 2 * scores * size;
-    r->b.sum = at + (2 * scores + ROWS) * size;
-    r->query = at + (2 * scores + 2 * ROWS) * size;
-    r->b.y = r->query + ROWS * p->e * size;
-    r->keys_turned = (char *)r->b.y + ROWS * p->v * size;
-    r->values = r->values_turned = r->keys_turned + keys * p->e * size;
+    r->b.sum = at + (2 * scores + QUERIES) * size;
+    r->query = at + (2 * scores + 2 * QUERIES) * size;
+    r->b.y = r->query + QUERIES * p->e * size;
+    r->keys_transposed = (char *)r->b.y + QUERIES * p->v * size;
+    r->values = r->values_transposed = r->keys_transposed + keys * p->e * size;
     r->keys = r->values + keys * p->v * size;
   }
   return MOTH_OK;
 }
 
-/* The block's rows of y, or of a tensor with the same layout. */
+/* The first row of the block in y, or in a tensor with the layout of y. */
 static const char *rows_of(const block *b, const char *y) {
   const moth_attention *p = b->p;
   return y + (p->y_at[b->batch] + b->row * p->y_rs) * moth_dtype_size[p->dtype];
 }
 
-/* The block's part of a buffer in blocks of COLS keys, `width` elements for each. */
+/* The first element of the block in a buffer of blocks of KEYS keys, with `width` elements for each
+** key. */
 static char *block_at(const block *b, char *at, int64_t width) {
   return at + b->col * width * moth_dtype_size[b->p->dtype];
 }
 
-/* The number of keys that the block's last query sees. */
+/* The number of keys that the last query of the block may use. */
 static int64_t keys_seen(const block *b) {
   int64_t last = b->row + b->rows;
   return b->p->causal && last < b->p->s ? last : b->p->s;
@@ -159,12 +161,12 @@ static void scratch_fill(const job *j, scratch *r, int64_t batch, bool back) {
   const moth_attention *p = j->p;
   block *b = &r->b;
   b->batch = r->batch = batch;
-  for (b->col = 0; b->col < p->s; b->col += COLS) {
+  for (b->col = 0; b->col < p->s; b->col += KEYS) {
     matrix k = part(p, &p->key, batch, b->col), v = part(p, &p->value, batch, b->col);
-    b->cols = p->s - b->col < COLS ? p->s - b->col : COLS;
-    turn(p->dtype, b->cols, p->e, k, block_at(b, r->keys_turned, p->e));
+    b->cols = p->s - b->col < KEYS ? p->s - b->col : KEYS;
+    pack_transposed(p->dtype, b->cols, p->e, k, block_at(b, r->keys_transposed, p->e));
     if (back) pack(p->dtype, b->cols, p->e, k, block_at(b, r->keys, p->e));
-    if (back) turn(p->dtype, b->cols, p->v, v, block_at(b, r->values_turned, p->v));
+    if (back) pack_transposed(p->dtype, b->cols, p->v, v, block_at(b, r->values_transposed, p->v));
     else pack(p->dtype, b->cols, p->v, v, block_at(b, r->values, p->v));
   }
 }
@@ -173,7 +175,7 @@ static void scores_of(const scratch *r) {
   const block *b = &r->b;
   const moth_attention *p = b->p;
   product(p->dtype, b->rows, b->cols, p->e, part(p, &p->query, b->batch, b->row),
-          packed(block_at(b, r->keys_turned, p->e), b->cols), b->scores, 0);
+          packed(block_at(b, r->keys_transposed, p->e), b->cols), b->scores, 0);
 }
 
 static void rows_forward(const job *j, scratch *r) {
@@ -184,10 +186,10 @@ static void rows_forward(const job *j, scratch *r) {
   set_all(p->dtype, b->max, b->rows, -INFINITY);
   set_all(p->dtype, b->sum, b->rows, 0);
   set_all(p->dtype, b->y, b->rows * p->v, 0);
-  for (b->col = 0; b->col < keys; b->col += COLS) {
-    b->cols = p->s - b->col < COLS ? p->s - b->col : COLS;
+  for (b->col = 0; b->col < keys; b->col += KEYS) {
+    b->cols = p->s - b->col < KEYS ? p->s - b->col : KEYS;
     scores_of(r);
-    j->level->take_in(b);
+    j->level->add_scores(b);
     product(p->dtype, b->rows, p->v, b->cols, packed(b->scores, b->cols),
             packed(block_at(b, r->values, p->v), p->v), b->y, 1);
   }
@@ -196,28 +198,28 @@ static void rows_forward(const job *j, scratch *r) {
 
 static void block_of_rows(block *b, int64_t row) {
   b->row = row;
-  b->rows = b->p->l - row < ROWS ? b->p->l - row : ROWS;
+  b->rows = b->p->l - row < QUERIES ? b->p->l - row : QUERIES;
 }
 
-/* Items are blocks of queries, batch by batch. */
+/* An item is a block of queries of a batch. */
 static void forward_work(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   scratch *r = &j->scratches[thread];
   for (int64_t i = first; i < last; i++) {
     if (r->batch != i / j->blocks) scratch_fill(j, r, i / j->blocks, false);
-    block_of_rows(&r->b, i % j->blocks * ROWS);
+    block_of_rows(&r->b, i % j->blocks * QUERIES);
     rows_forward(j, r);
   }
 }
 
-/* Estimated ns of a block of queries: products at 100 multiplications per ns, and exp. */
+/* Estimated ns of a block of queries: 100 multiplications per ns, and the exponentials. */
 static double row_cost(const moth_attention *p) {
-  double pairs = (double)(p->l < ROWS ? p->l : ROWS) * (double)p->s * (p->causal ? 0.5 : 1);
+  double pairs = (double)(p->l < QUERIES ? p->l : QUERIES) * (double)p->s * (p->causal ? 0.5 : 1);
   return pairs * ((double)(p->e + p->v) / 100 + 0.3);
 }
 
 int moth_attention_run(moth_ctx *ctx, const moth_attention *p) {
-  job j = {.p = p, .level = level_for(p->dtype), .blocks = blocks_of(p->l, ROWS)};
+  job j = {.p = p, .level = level_for(p->dtype), .blocks = blocks_of(p->l, QUERIES)};
   int64_t bytes;
   int status = scratch_open(ctx, &j, false, &bytes);
   if (status) return status;
@@ -228,7 +230,7 @@ int moth_attention_run(moth_ctx *ctx, const moth_attention *p) {
 
 /* -- backward -- */
 
-/* The block's part of the gradients of query, key and value. */
+/* Adds the gradients that a block of scores contributes to query, key and value. */
 static void block_back(const job *j, scratch *r, matrix dy) {
   block *b = &r->b;
   const moth_attention *p = b->p;
@@ -240,13 +242,14 @@ static void block_back(const job *j, scratch *r, matrix dy) {
   scores_of(r);
   j->level->weigh(b, p->lse + (b->batch * p->l + b->row) * size);
   product(p->dtype, n, p->v, m, transposed(weights), dy, dv, 1);
-  product(p->dtype, m, n, p->v, dy, packed(block_at(b, r->values_turned, p->v), n), b->other, 0);
+  product(p->dtype, m, n, p->v, dy, packed(block_at(b, r->values_transposed, p->v), n), b->other,
+          0);
   j->level->score_grad(b);
   product(p->dtype, m, p->e, n, ds, packed(block_at(b, r->keys, p->e), p->e), dq, 1);
   product(p->dtype, n, p->e, m, transposed(ds), packed(r->query, p->e), dk, 1);
 }
 
-/* Items are batches: the gradients of keys and values are sums over all queries. */
+/* An item is a batch, because the gradients of keys and values are sums over all queries. */
 static void back_work(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   const moth_attention *p = j->p;
@@ -254,33 +257,33 @@ static void back_work(int64_t first, int64_t last, int thread, const void *arg) 
   block *b = &r->b;
   for (int64_t batch = first; batch < last; batch++) {
     scratch_fill(j, r, batch, true);
-    for (int64_t row = 0; row < p->l; row += ROWS) {
+    for (int64_t row = 0; row < p->l; row += QUERIES) {
       block_of_rows(b, row);
       const int64_t keys = keys_seen(b);
       const char *dy = rows_of(b, p->dy);
       pack(p->dtype, b->rows, p->e, part(p, &p->query, batch, row), r->query);
       j->level->dots(b, dy, rows_of(b, p->y));
-      for (b->col = 0; b->col < keys; b->col += COLS) {
-        b->cols = p->s - b->col < COLS ? p->s - b->col : COLS;
+      for (b->col = 0; b->col < keys; b->col += KEYS) {
+        b->cols = p->s - b->col < KEYS ? p->s - b->col : KEYS;
         block_back(j, r, (matrix){dy, p->y_rs, 1});
       }
     }
   }
 }
 
-/* Whether batches share a gradient, for example of broadcast keys. */
-static bool shares(const int64_t *at, int64_t batches) {
+/* True if batches share a gradient, for example if keys are broadcast. */
+static bool is_shared(const int64_t *at, int64_t batches) {
   for (int64_t i = 1; i < batches; i++)
     if (at[i] <= at[i - 1]) return true;
   return false;
 }
 
 int moth_attention_back(moth_ctx *ctx, const moth_attention *p) {
-  job j = {.p = p, .level = level_for(p->dtype), .blocks = blocks_of(p->l, ROWS)};
+  job j = {.p = p, .level = level_for(p->dtype), .blocks = blocks_of(p->l, QUERIES)};
   int64_t bytes, n = p->batches;
   int status = scratch_open(ctx, &j, true, &bytes);
   if (status) return status;
-  bool alone = shares(p->dquery_at, n) || shares(p->dkey_at, n) || shares(p->dvalue_at, n);
+  bool alone = is_shared(p->dquery_at, n) || is_shared(p->dkey_at, n) || is_shared(p->dvalue_at, n);
   double cost = row_cost(p) * (double)j.blocks * 2.5;
   status = moth_parallel(ctx, n, alone ? n : 1, cost, back_work, &j);
   moth_dealloc(ctx, j.scratches, bytes);

@@ -2,7 +2,7 @@
 ** the attribute that chooses instructions.
 */
 
-/* s := s scale + bias, and -inf for keys behind the query. */
+/* s := s scale + bias; -inf for keys after the query if causal. */
 TARGET static void NAME(finish_row)(const block *b, int64_t r, REAL *s) {
   const moth_attention *p = b->p;
   REAL scale = (REAL)p->scale;
@@ -22,24 +22,24 @@ TARGET static void NAME(finish_row)(const block *b, int64_t r, REAL *s) {
       s[c] = (REAL)-INFINITY;
 }
 
-/* Partial results for sixteen f32, or eight f64, in as many registers as needed: GCC splits longer
-** vectors, element by element for comparisons. */
+/* A LANES value holds sixteen f32, or eight f64, in as many registers as needed. Longer vectors are
+** too long for GCC, which would split them element by element in comparisons. */
 typedef REAL NAME(lanes) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)),
                                         may_alias));
 typedef __typeof__((NAME(lanes)){0} > (NAME(lanes)){0}) NAME(choice);
 #define LANES NAME(lanes)
 #define EACH ((int)(sizeof(LANES) / sizeof(REAL)))
 #define VECTORS (64 / VECTOR_BYTES)
-#define WIDE (VECTORS * EACH)
+#define ELEMENTS (VECTORS * EACH)
 #define LARGER(a, b) \
   ((LANES)((((a) > (b)) & (NAME(choice))(a)) | (~((a) > (b)) & (NAME(choice))(b))))
 
-/* Explicit vectors: GCC does not reorder comparisons and additions. */
+/* Vectors are explicit, because GCC does not reorder comparisons and additions of floats. */
 TARGET static REAL NAME(largest)(int64_t n, const REAL *x, REAL least) {
   LANES m[VECTORS];
   int64_t i = 0;
   UNROLL for (int v = 0; v < VECTORS; v++) m[v] = least - (LANES){0};
-  for (; i + WIDE <= n; i += WIDE)
+  for (; i + ELEMENTS <= n; i += ELEMENTS)
     UNROLL for (int v = 0; v < VECTORS; v++) {
       const LANES a = *(const LANES *)(const void *)(x + i + v * EACH);
       m[v] = LARGER(a, m[v]);
@@ -55,13 +55,13 @@ TARGET static REAL NAME(largest)(int64_t n, const REAL *x, REAL least) {
   return part[0] > least ? part[0] : least;
 }
 
-/* x := exp(x - m), and the sum of that. */
+/* x := exp(x - m). Returns the sum of the results. */
 TARGET static REAL NAME(exp_sum)(int64_t n, REAL *x, REAL m) {
   LANES all[VECTORS] = {{0}};
   REAL sum = 0;
   int64_t i = 0;
   for (; i < n; i++) x[i] = MATH(exp)(x[i] - m);
-  for (i = 0; i + WIDE <= n; i += WIDE)
+  for (i = 0; i + ELEMENTS <= n; i += ELEMENTS)
     UNROLL for (int v = 0; v < VECTORS; v++)
       all[v] += *(const LANES *)(const void *)(x + i + v * EACH);
   for (; i < n; i++) sum += x[i];
@@ -74,9 +74,9 @@ TARGET static REAL NAME(exp_sum)(int64_t n, REAL *x, REAL m) {
   return sum + part[0];
 }
 
-/* Scores become weights relative to the largest score so far; the accumulated sums are rescaled to
-** match. */
-TARGET static void NAME(take_in)(const block *b) {
+/* Scores become weights relative to the largest score so far. The sums so far are rescaled to the
+** new largest score. */
+TARGET static void NAME(add_scores)(const block *b) {
   REAL *s = b->scores, *max = b->max, *sum = b->sum, *y = b->y;
   int64_t n = b->cols, v = b->p->v;
   for (int64_t r = 0; r < b->rows; r++, s += n, y += v) {
@@ -97,7 +97,7 @@ TARGET static void NAME(take_in)(const block *b) {
   }
 }
 
-/* The accumulated values divided by the sums, written to the result. */
+/* Writes the sum of weighted values, divided by the sum of weights, and lse. */
 TARGET static void NAME(divide)(const block *b, char *lse_at, char *to_at) {
   const REAL *y = b->y, *max = b->max, *sum = b->sum;
   REAL *lse = (REAL *)(void *)lse_at, *to = (REAL *)(void *)to_at;
@@ -110,7 +110,7 @@ TARGET static void NAME(divide)(const block *b, char *lse_at, char *to_at) {
   }
 }
 
-/* Recomputes the weights from scores and lse. */
+/* Computes the weights again, from scores and lse. */
 TARGET static void NAME(weigh)(const block *b, const char *lse_at) {
   REAL *s = b->scores;
   const REAL *lse = (const REAL *)(const void *)lse_at;
@@ -122,7 +122,7 @@ TARGET static void NAME(weigh)(const block *b, const char *lse_at) {
   }
 }
 
-/* sum(dy y) of each row. */
+/* sum := sum(dy y) for each row. */
 TARGET static void NAME(dots)(const block *b, const char *dy_at, const char *y_at) {
   const REAL *dy = (const REAL *)(const void *)dy_at, *y = (const REAL *)(const void *)y_at;
   const int64_t n = b->p->v, rs = b->p->y_rs;
@@ -137,7 +137,8 @@ TARGET static void NAME(dots)(const block *b, const char *dy_at, const char *y_a
   }
 }
 
-/* Gradient of the scores before they were scaled: weights (their gradient - sum(dy y)) scale. */
+/* other := the gradient of the products of queries and keys: weights (dweights - sum(dy y))
+** scale. */
 TARGET static void NAME(score_grad)(const block *b) {
   const REAL *s = b->scores, *d = b->sum;
   REAL *ds = b->other, scale = (REAL)b->p->scale;
@@ -148,10 +149,10 @@ TARGET static void NAME(score_grad)(const block *b) {
   }
 }
 
-static const attention_level NAME(level) = {NAME(take_in), NAME(divide), NAME(weigh), NAME(dots),
+static const attention_level NAME(level) = {NAME(add_scores), NAME(divide), NAME(weigh), NAME(dots),
                                             NAME(score_grad)};
 #undef LANES
 #undef EACH
 #undef VECTORS
-#undef WIDE
+#undef ELEMENTS
 #undef LARGER

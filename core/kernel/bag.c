@@ -6,7 +6,7 @@
 #include "base/threads.h"
 #include "kernel/math/elementwise.h"
 
-enum { BLOCK = 32 }; /* rows that are added in REAL */
+enum { REAL_ROWS = 32 }; /* rows of the table that are summed in REAL */
 
 #define LEVELS_OF_F64
 #define LOOPS "kernel/bag_real.h"

@@ -5,18 +5,18 @@
 #include "base/context.h"
 
 typedef struct moth_bags {
-  int dtype;                 /* f32 or f64, of the table, the factors and the sums */
+  int dtype;                 /* of the table, the factors and the sums: f32 or f64 */
   int64_t bags, features;
-  int64_t each;              /* tokens of a bag, where start is NULL; else bag b has those from */
-  const int64_t *start;      /* start[b] up to start[b + 1] */
-  const int64_t *token;      /* rows of the table, the first of which is called `base` */
+  int64_t each;              /* tokens per bag if start is NULL; else bag b has the tokens from */
+  const int64_t *start;      /* start[b] to start[b + 1] - 1 */
+  const int64_t *token;      /* row numbers of the table, counted from `base` */
   int64_t base;
-  int64_t padding;           /* a token that is ignored, or -1 */
-  const void *weight, *factor; /* factor: one for each token, or NULL */
+  int64_t padding;           /* the token that is ignored, or -1 */
+  const void *weight, *factor; /* factor: one for each token, or NULL for 1 */
   void *y;
 } moth_bags;
 
-/* y := the sums. They do not depend on the number of threads or on other bags. */
+/* y := the sums. A bag's sum does not depend on the number of threads or on other bags. */
 int moth_bag_sums(moth_ctx *ctx, const moth_bags *o);
 
 #endif

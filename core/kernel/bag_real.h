@@ -1,11 +1,11 @@
-/* bag_real.h -- the loop of bag.c, for one REAL and one TARGET. The rows of a bag are added in REAL
-** to two alternating sums, up to BLOCK rows, and these sums are added in double.
+/* bag_real.h -- the loop of bag.c, for one REAL and one TARGET. Up to REAL_ROWS rows of a bag are
+** summed in REAL, in two alternating sums. These sums are added in double.
 */
 typedef REAL NAME(row_part) __attribute__((vector_size(VECTOR_BYTES)));
 typedef REAL NAME(row_loose)
   __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
 
-/* v vectors of columns; w and y begin at the first of them. */
+/* v vectors of columns, from the first columns of w and y on. */
 TARGET INLINED void NAME(bag_vectors)(const moth_bags *o, const int v, const bool factors,
                                       int64_t t, int64_t stop, const REAL *w, REAL *y) {
   enum { PER = VECTOR_BYTES / sizeof(REAL) };
@@ -15,7 +15,7 @@ TARGET INLINED void NAME(bag_vectors)(const moth_bags *o, const int v, const boo
   double total[4 * PER];
   for (int k = 0; k < v * PER; k++) total[k] = 0;
   while (t < stop) {
-    const int64_t end = stop - t < BLOCK ? stop : t + BLOCK;
+    const int64_t end = stop - t < REAL_ROWS ? stop : t + REAL_ROWS;
     NAME(row_part) sum[4], odd[4];
     UNROLL for (int k = 0; k < v; k++) sum[k] = odd[k] = (NAME(row_part)){0};
     for (; t + 2 <= end; t += 2) {
@@ -51,12 +51,12 @@ TARGET INLINED void NAME(bag_vectors)(const moth_bags *o, const int v, const boo
   for (int k = 0; k < v * PER; k++) y[k] = (REAL)total[k];
 }
 
-/* One column, in the same order. */
+/* One column. The order of additions is that of bag_vectors. */
 TARGET static REAL NAME(bag_column)(const moth_bags *o, int64_t t, int64_t stop, const REAL *w) {
   const REAL *factor = o->factor;
   double total = 0;
   while (t < stop) {
-    const int64_t first = t, end = stop - t < BLOCK ? stop : t + BLOCK;
+    const int64_t first = t, end = stop - t < REAL_ROWS ? stop : t + REAL_ROWS;
     REAL sum[2] = {0, 0};
     for (; t < end; t++) {
       const REAL x = w[(o->token[t] - o->base) * o->features];

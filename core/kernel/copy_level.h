@@ -1,5 +1,5 @@
-/* copy_level.h -- the loops of copy.c for one level: TARGET chooses the instructions, NAME the
-** function names. The loops have no branches, so that compilers vectorize all of them.
+/* copy_level.h -- the loops of copy.c for one level. TARGET chooses the instructions, NAME makes
+** the function names. The loops have no branches, so compilers vectorize all of them.
 */
 
 #define CHOOSE(name, type)                                                                       \
@@ -65,7 +65,7 @@ FILL(32, uint32_t)
 FILL(64, uint64_t)
 #undef FILL
 
-/* By sign bits, since plain vectors cannot compare 64 bits. */
+/* Compares by sign bits, because plain vector instructions do not compare 64 bits. */
 TARGET static bool NAME(shift)(int64_t n, const int64_t *from, int64_t *to) {
   const uint64_t *restrict x = (const uint64_t *)from;
   uint64_t *restrict y = (uint64_t *)to, all = ~(uint64_t)0;

@@ -1,4 +1,5 @@
-/* ctc.c -- connectionist temporal classification; threads take samples of the batch. */
+/* ctc.c -- connectionist temporal classification. Each thread computes one sample of the batch at a
+** time. */
 #include "ctc.h"
 #include "base/alloc.h"
 
@@ -8,20 +9,20 @@
 #include "base/threads.h"
 #include "kernel/math/exp_f64.h"
 
-typedef struct sample { /* a thread's sample, and its scratch buffers */
-  int64_t n, steps, states, wide; /* wide: places of a row */
-  bool keeps;                     /* keeps all rows */
-  int64_t *label;                 /* of each state */
-  double *shift;                  /* subtracted from each row */
+typedef struct sample { /* one sample, and the scratch buffers of a thread */
+  int64_t n, steps, states, wide; /* wide: elements of a row of states */
+  bool keeps;                     /* all rows are kept, for the gradient */
+  int64_t *label;                 /* the class of each state */
+  double *shift;                  /* for each row, the sum of the maxima subtracted so far */
   void *skip, *emits, *rows;
 } sample;
 
 typedef struct job {
   const moth_ctc *c;
   const void *dloss;
-  void *y, *loss; /* y: (T, N, C), or NULL */
+  void *y, *loss; /* y: the gradient, (T, N, C), or NULL */
   char *scratch;
-  int64_t each; /* bytes of it for a thread */
+  int64_t each; /* bytes of scratch for a thread */
 } job;
 
 #define LOOPS "kernel/ctc_real.h"

@@ -17,7 +17,7 @@ TARGET static void NAME(clear)(int64_t n, REAL *row) {
   for (int64_t s = -PAD; s < n + PAD; s++) row[s] = NONE;
 }
 
-/* The log probabilities of the states' labels at a step. */
+/* e := the log probabilities of the states' classes at step t. */
 TARGET static void NAME(emit)(const job *j, const sample *of, int64_t t, REAL *restrict e) {
   const REAL *x = (const REAL *)j->c->log_probs + (t * j->c->samples + of->n) * j->c->classes;
   for (int64_t s = 0; s < of->states; s++) {
@@ -26,8 +26,8 @@ TARGET static void NAME(emit)(const job *j, const sample *of, int64_t t, REAL *r
   }
 }
 
-/* Subtracts the maximum from a row; returns it, or 0 if no state is possible. */
-TARGET static double NAME(settle)(int64_t n, REAL *row) {
+/* Subtracts the maximum from a row and returns it; returns 0 if no state is possible. */
+TARGET static double NAME(subtract_maximum)(int64_t n, REAL *row) {
   REAL most = NONE;
   for (int64_t s = 0; s < n; s++) most = row[s] > most ? row[s] : most;
   if (!(most > NONE / 2)) return 0;
@@ -35,7 +35,7 @@ TARGET static double NAME(settle)(int64_t n, REAL *row) {
   return (double)most;
 }
 
-/* `skip` is 0 where a state can follow the second one before it, else NONE. */
+/* skip[s] is 0 if state s can follow state s - 2, else NONE. */
 TARGET static void NAME(forward)(int64_t n, const REAL *p, const REAL *skip, const REAL *e,
                                  REAL *restrict row) {
   for (int64_t s = 0; s < n; s++)
@@ -47,7 +47,7 @@ TARGET static void NAME(backward)(int64_t n, const REAL *q, const REAL *skip, RE
     row[s] = NAME(sum3)(q[s], q[s + 1], q[s + 2] + skip[s + 2]);
 }
 
-/* Row t of the states; all of them are kept, or two. */
+/* Row t of the states. All rows are kept, or only the last two. */
 TARGET INLINED REAL *NAME(row_of)(const sample *of, int64_t t) {
   return (REAL *)of->rows + (of->keeps ? t : t & 1) * of->wide + PAD;
 }
@@ -60,12 +60,13 @@ TARGET static void NAME(layout)(const job *j, sample *of, int thread) {
   of->shift = (double *)(void *)at;
   at += (of->keeps ? j->c->steps : 2) * 8;
   of->skip = (REAL *)(void *)at + PAD;
-  of->emits = (REAL *)of->skip + of->wide; /* and two more, see unread */
+  of->emits = (REAL *)of->skip + of->wide; /* backward_steps uses this row and the next two */
   of->rows = (REAL *)(void *)at + 4 * of->wide;
 }
 
-/* All steps forward. Returns the logarithm of the probability, NONE or less if it is 0. */
-TARGET static double NAME(read)(const job *j, sample *of) {
+/* All steps forward. Returns the logarithm of the probability; NONE or less if the probability is
+** 0. */
+TARGET static double NAME(forward_steps)(const job *j, sample *of) {
   const int64_t n = of->states;
   REAL *skip = of->skip, *e = of->emits;
   double shift = 0;
@@ -81,7 +82,7 @@ TARGET static double NAME(read)(const job *j, sample *of) {
     } else {
       NAME(forward)(n, NAME(row_of)(of, t - 1), skip, e, row);
     }
-    shift += NAME(settle)(n, row);
+    shift += NAME(subtract_maximum)(n, row);
     if (of->keeps) of->shift[t] = shift;
   }
   const REAL *last = NAME(row_of)(of, of->steps - 1);
@@ -89,8 +90,8 @@ TARGET static double NAME(read)(const job *j, sample *of) {
   return end < (double)NONE / 2 ? (double)NONE : shift + end;
 }
 
-/* The maximum of a step's sums. Large sums lose the digits that distinguish the states to rounding,
-** so the shares are divided by their own sum. */
+/* For large log probabilities, whose sum with `total` would round the states' differences away.
+** Returns minus the maximum of row + behind, and divides *by by the sum of the shares. */
 TARGET static REAL NAME(shares_apart)(int64_t n, const REAL *row, const REAL *behind, REAL *by) {
   REAL most = row[0] + behind[0], sum = 0;
   for (int64_t s = 1; s < n; s++) {
@@ -102,8 +103,9 @@ TARGET static REAL NAME(shares_apart)(int64_t n, const REAL *row, const REAL *be
   return -most;
 }
 
-/* All steps back: for each the share of its states, times `by`, is taken off dx at their labels. */
-TARGET static void NAME(unread)(const job *j, sample *of, double total, REAL by) {
+/* All steps backward. Subtracts the share of each state, times `by`, from dx at the state's
+** class. */
+TARGET static void NAME(backward_steps)(const job *j, sample *of, double total, REAL by) {
   const int64_t n = of->states;
   REAL *e = of->emits, *q = e + of->wide, *behind = q + of->wide;
   const bool large = !(total > -1e8 && total < 1e8);
@@ -118,7 +120,7 @@ TARGET static void NAME(unread)(const job *j, sample *of, double total, REAL by)
     REAL off = (REAL)(of->shift[t] + shift - total), each = by;
     if (large) off = NAME(shares_apart)(n, row, behind, &each);
     for (int64_t s = 0; s < n; s++) {
-      const REAL share = row[s] + behind[s] + off; /* above 0 by rounding only */
+      const REAL share = row[s] + behind[s] + off; /* the share can exceed 1 by rounding only */
       q[s] = MATH(exp)(share > 0 ? 0 : share) * each;
     }
     for (int64_t s = 0; s < n; s++) dx[of->label[s]] -= q[s];
@@ -126,7 +128,7 @@ TARGET static void NAME(unread)(const job *j, sample *of, double total, REAL by)
     NAME(emit)(j, of, t, e);
     for (int64_t s = 0; s < n; s++) q[s] = behind[s] + e[s];
     NAME(backward)(n, q, of->skip, behind);
-    shift += NAME(settle)(n, behind);
+    shift += NAME(subtract_maximum)(n, behind);
   }
 }
 
@@ -151,11 +153,11 @@ TARGET static void NAME(samples)(int64_t first, int64_t last, int thread, const 
     const REAL by = j->y ? ((const REAL *)j->dloss)[n] : 0;
     if (j->y) NAME(fill)(j, n, 0, c->steps, 0);
     if (j->y && by == 0) continue;
-    if (of.steps) total = NAME(read)(j, &of);
+    if (of.steps) total = NAME(forward_steps)(j, &of);
     const bool none = total <= (double)NONE;
     if (!j->y) ((REAL *)j->loss)[n] = none ? (REAL)INFINITY : (REAL)-total;
     else if (none) NAME(fill)(j, n, 0, of.steps, (REAL)NAN);
-    else if (of.steps) NAME(unread)(j, &of, total, by);
+    else if (of.steps) NAME(backward_steps)(j, &of, total, by);
   }
 }
 

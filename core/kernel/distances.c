@@ -1,4 +1,4 @@
-/* distances.c -- distances of all pairs of rows, without a tensor of all differences. */
+/* distances.c -- distances of all pairs of rows, without a tensor of the differences. */
 #include "distances.h"
 #include "tensor/shape.h"
 #include "base/error.h"
@@ -11,19 +11,20 @@
 #include "kernel/math/elementwise.h"
 #include "transpose.h"
 
-enum { ROWS = 4, PART = 32, WIDE = 256 };
+enum { ROWS = 4, REAL_TERMS = 32, GRAD_COLUMNS = 256 };
 
-/* The index of the distance of rows i < j of n. */
+/* The position of the distance between rows i < j among those of n rows. */
 #define PAIR(n, i, j) ((i) * (2 * (n) - (i) - 1) / 2 + (j) - (i) - 1)
-/* s sign(d); NaN where d is. */
+/* s sign(d); NaN if d is NaN. */
 #define SIGNED(s, d) ((d) > 0 ? (s) : (d) < 0 ? -(s) : (d) == 0 ? 0 : (d))
 
 #define LEVELS_OF_F64
 #define LOOPS "kernel/distances_real.h"
 #include "each_level.h"
 
-/* Of columns of x2, those of one matrix after another: transposed, and zeros behind them. */
-static void turn(int64_t from, int64_t end, int thread, const void *arg) {
+/* Items are columns of x2, counted over all matrices. Transposes columns and pads each with
+** zeros. */
+static void transpose_columns(int64_t from, int64_t end, int thread, const void *arg) {
   const moth_distances *o = arg;
   const int64_t size = moth_dtype_size[o->dtype], step = o->padded * size, row = o->m * size;
   (void)thread;
@@ -43,14 +44,15 @@ static void turn(int64_t from, int64_t end, int thread, const void *arg) {
 
 int moth_distances_run(moth_ctx *ctx, moth_distances *o) {
   const int64_t size = moth_dtype_size[o->dtype], groups = (o->rows + ROWS - 1) / ROWS;
-  const int64_t lanes = 2 * 64 / size; /* a tile's, at the highest level */
+  const int64_t lanes = 2 * 64 / size; /* rows of x2 in a tile at the highest level */
   int64_t bytes;
-  o->padded = o->columns + 2 * lanes; /* tiles of pairs start at any column */
+  o->padded = o->columns + 2 * lanes; /* a tile of pairs may start at any column */
   if (moth_mul_overflow(o->matrices * o->m, o->padded * size, &bytes))
     return moth_fail(ctx, MOTH_E_LIMIT, NULL, "the rows are too many");
   if (!(o->transposed = moth_alloc(ctx, bytes))) return ctx->error.code;
   const bool real = o->dtype == MOTH_F32;
-  int status = moth_parallel(ctx, o->matrices * o->m, 16, 0.5 * (double)o->padded, turn, o);
+  int status =
+      moth_parallel(ctx, o->matrices * o->m, 16, 0.5 * (double)o->padded, transpose_columns, o);
   moth_work *work = real ? MOTH_BEST(distances) : MOTH_BEST(distances_f64);
   const double each = 0.1 * ROWS * (double)o->columns * (double)(o->m + 8);
   if (!status) status = moth_parallel(ctx, o->matrices * groups, 1, each, work, o);

@@ -1,6 +1,6 @@
-/* distances_real.h -- the loops of distances.c, for one REAL and one TARGET. A tile is ROWS rows of
-** x1 by two vectors of rows of x2, which are transposed. Up to PART terms are summed in REAL, and
-** if there are several parts their sums are added in double.
+/* distances_real.h -- the loops of distances.c, for one REAL and one TARGET. A tile has ROWS rows
+** of x1 and two vectors of rows of x2, which is transposed. Up to REAL_TERMS terms are summed in
+** REAL; longer sums add these partial sums in double.
 */
 typedef REAL NAME(part_vec) __attribute__((vector_size(VECTOR_BYTES)));
 typedef REAL NAME(part_loose)
@@ -11,7 +11,7 @@ typedef __typeof__((NAME(part_vec)){0} < (NAME(part_vec)){0}) NAME(part_mask);
 #define PER ((int64_t)(VECTOR_BYTES / sizeof(REAL)))
 #define SUMS (int)(ROWS * 2 * VECTOR_BYTES / sizeof(REAL))
 
-/* sum := the parts of columns from .. end of a tile. */
+/* sum := the partial sums of terms from .. end - 1 of a tile. */
 TARGET INLINED void NAME(add_parts)(const moth_distances *o, const bool squares,
                                     const REAL *const *row, const REAL *transposed, int64_t from,
                                     int64_t end, REAL *sum) {
@@ -36,7 +36,7 @@ TARGET INLINED void NAME(add_parts)(const moth_distances *o, const bool squares,
   memcpy(sum, part, sizeof part);
 }
 
-/* Squares overflow although the root of their sum does not: one pair, scaled. */
+/* The distance of one pair whose squares overflow, with scaled differences. */
 TARGET static double NAME(length_of)(int64_t m, const REAL *a, const REAL *b) {
   double most = 0, sum = 0;
   for (int64_t k = 0; k < m; k++) {
@@ -51,7 +51,7 @@ TARGET static double NAME(length_of)(int64_t m, const REAL *a, const REAL *b) {
   return most * sqrt(sum);
 }
 
-/* n results of a row of a tile. The range is checked first, so that the rest vectorizes. */
+/* Writes n results of a row of a tile. Checks their range first, so that the loop vectorizes. */
 #define WRITE_ROW(name, real)                                                                  \
   TARGET static void NAME(name)(const moth_distances *o, const REAL *row, const REAL *other,   \
                                 int64_t n, const real *restrict sum, REAL *restrict y) {       \
@@ -74,7 +74,7 @@ WRITE_ROW(write_row, double)
 WRITE_ROW(write_part, REAL)
 #undef WRITE_ROW
 
-/* A group of rows of x1, of which the groups of one matrix after another are counted. */
+/* Items are groups of ROWS rows of x1, counted over all matrices. */
 TARGET static void NAME(distances)(int64_t group, int64_t end, int thread, const void *arg) {
   const moth_distances *o = arg;
   const int64_t groups = (o->rows + ROWS - 1) / ROWS, m = o->m;
@@ -90,11 +90,12 @@ TARGET static void NAME(distances)(int64_t group, int64_t end, int thread, const
     for (int64_t j = o->pairs ? first + 1 : 0; j < o->columns; j += 2 * PER) {
       REAL part[SUMS];
       double sum[SUMS];
-      for (int64_t k = 0; k < m; k += PART) {
-        const int64_t stop = m - k < PART ? m : k + PART;
+      for (int64_t k = 0; k < m; k += REAL_TERMS) {
+        const int64_t stop = m - k < REAL_TERMS ? m : k + REAL_TERMS;
         if (o->p == 2) NAME(add_parts)(o, true, row, transposed + j, k, stop, part);
         else NAME(add_parts)(o, false, row, transposed + j, k, stop, part);
-        for (int i = 0; i < SUMS && m > PART; i++) sum[i] = (k ? sum[i] : 0) + (double)part[i];
+        for (int i = 0; i < SUMS && m > REAL_TERMS; i++)
+          sum[i] = (k ? sum[i] : 0) + (double)part[i];
       }
       const int64_t n = o->columns - j < 2 * PER ? o->columns - j : 2 * PER;
       for (int64_t i = 0; i < rows; i++) {
@@ -103,16 +104,17 @@ TARGET static void NAME(distances)(int64_t group, int64_t end, int thread, const
                                            : (matrix * o->rows + at) * o->columns + j);
         const REAL *to = other + (j + skip) * m;
         const int64_t from = i * 2 * PER + skip;
-        if (skip < n && m > PART) NAME(write_row)(o, row[i], to, n - skip, sum + from, y);
+        if (skip < n && m > REAL_TERMS) NAME(write_row)(o, row[i], to, n - skip, sum + from, y);
         else if (skip < n) NAME(write_part)(o, row[i], to, n - skip, part + from, y);
       }
     }
   }
 }
 
-/* -- the gradient: of row i the sum over j of s[j] (x1[i] - x2[j]), or of s[j] sign(...) -- */
+/* -- the gradient: for row i, the sum over j of s[j] (x1[i] - x2[j]), or of s[j] sign(x1[i] -
+** x2[j]) -- */
 
-/* The factor of each distance of a row: dy / y, or dy; 0 if the distance is 0. */
+/* The factor of each distance of row i: dy / y for p = 2, dy for p = 1; 0 if the distance is 0. */
 TARGET INLINED REAL NAME(share_of)(const moth_distances *o, int64_t matrix, int64_t i, int64_t j) {
   int64_t at = (matrix * o->rows + i) * o->columns + j;
   if (o->pairs && i == j) return 0;
@@ -129,12 +131,12 @@ TARGET static void NAME(distances_back)(int64_t item, int64_t end, int thread, c
     const int64_t matrix = item / o->rows, i = item % o->rows;
     const REAL *x = (const REAL *)o->x1 + item * m;
     const REAL *other = (const REAL *)o->x2 + matrix * o->columns * m;
-    for (int64_t from = 0; from < m; from += WIDE) { /* columns of them */
-      const int64_t n = m - from < WIDE ? m - from : WIDE;
-      REAL part[WIDE];
-      double sum[WIDE] = {0};
+    for (int64_t from = 0; from < m; from += GRAD_COLUMNS) { /* a block of columns */
+      const int64_t n = m - from < GRAD_COLUMNS ? m - from : GRAD_COLUMNS;
+      REAL part[GRAD_COLUMNS];
+      double sum[GRAD_COLUMNS] = {0};
       for (int64_t j = 0; j < o->columns;) {
-        const int64_t stop = o->columns - j < PART ? o->columns : j + PART;
+        const int64_t stop = o->columns - j < REAL_TERMS ? o->columns : j + REAL_TERMS;
         for (int64_t k = 0; k < n; k++) part[k] = 0;
         for (; j < stop; j++) {
           const REAL s = NAME(share_of)(o, matrix, i, j), *at = other + j * m + from;

@@ -4,10 +4,10 @@
 **     #define LOOPS "softmax_real.h"
 **     #include "each_level.h"
 **
-** The loops use REAL, the type; TARGET, the start of every function; NAME(f), its name (f_f64,
-** f_f32, f_avx2, f_avx512); MATH(f), a function of exp.h; and VECTOR_BYTES, the size of a register.
-** MOTH_BEST(f) of level.h is the f32 function to call; with LEVELS_OF_F64 MOTH_BEST(f_f64) is the
-** f64 function.
+** The loops use REAL, the type; TARGET, the attribute of each function; NAME(f), the name of a
+** function (f_f64, f_f32, f_avx2, f_avx512); MATH(f), a function of exp.h; and VECTOR_BYTES, the
+** size of a register. MOTH_BEST(f) of level.h is the f32 function to call; with LEVELS_OF_F64
+** MOTH_BEST(f_f64) is the f64 function.
 */
 #include "level.h"
 
@@ -16,7 +16,7 @@
 #define REAL double
 #define MATH(f) moth_##f##_f64
 #ifdef LEVELS_OF_F64
-#define NAME(f) f##_f64_f32 /* the plain one, as MOTH_BEST has it */
+#define NAME(f) f##_f64_f32 /* the plain level, under the name that MOTH_BEST uses */
 #else
 #define NAME(f) f##_f64
 #endif

@@ -5,7 +5,7 @@
 
 #include "base/threads.h"
 
-#define COLUMNS 512 /* processed together */
+#define ITEM_COLUMNS 512 /* columns that an item processes together */
 
 typedef struct extreme_job {
   int64_t n, inner;
@@ -20,8 +20,8 @@ typedef struct extreme_job {
 int moth_extremes(moth_ctx *ctx, int dtype, int64_t outer, int64_t n, int64_t inner, bool least,
                   const void *x, int64_t *y) {
   moth_work *work = dtype == MOTH_F32 ? MOTH_BEST(extremes) : extremes_f64;
-  const int64_t items = outer * ((inner + COLUMNS - 1) / COLUMNS);
-  const double cost = 0.1 * (double)n * (double)(inner < COLUMNS ? inner : COLUMNS);
+  const int64_t items = outer * ((inner + ITEM_COLUMNS - 1) / ITEM_COLUMNS);
+  const double cost = 0.1 * (double)n * (double)(inner < ITEM_COLUMNS ? inner : ITEM_COLUMNS);
   const extreme_job j = {n, inner, least, x, y};
   if ((double)items * cost > 1000) return moth_parallel(ctx, items, 1, cost, work, &j);
   work(0, items, 0, &j);

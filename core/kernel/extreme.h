@@ -4,7 +4,7 @@
 
 #include "base/context.h"
 
-/* y: outer * inner positions from 0; the first of equal values wins, NaN wins over all. n is from 1
+/* y: outer * inner positions from 0. The first of equal values wins, NaN wins over all. n is from 1
 ** to INT32_MAX, unless inner is 1. */
 int moth_extremes(moth_ctx *ctx, int dtype, int64_t outer, int64_t n, int64_t inner, bool least,
                   const void *x, int64_t *y);

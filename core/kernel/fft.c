@@ -17,9 +17,9 @@
 #include <immintrin.h>
 #endif
 
-#define DIRECT 48             /* steps of a pass for each number that take as long as a chirp */
-#define MOST_PLANS 16         /* cached by a context, */
-#define MOST_BYTES (64 << 20) /* ... up to this size */
+#define CHIRP_STEPS 48 /* steps of a pass per number that take as long as a chirp transform */
+#define MOST_PLANS 16         /* plans that a context caches, */
+#define MOST_BYTES (64 << 20) /* ... and their bytes */
 
 /* -- loops: for each type and level -- */
 
@@ -66,7 +66,7 @@
 #define FOR_LANES(dtype, lanes, f) ((dtype) == MOTH_F32 ? f##_f32 : f##_f64)
 #endif
 
-/* f64 has no loops for AVX-512: 20 KB of code for a rare type. */
+/* f64 has no AVX-512 loops: f64 transforms are rare, and the loops have 20 KB of code. */
 static int lanes_of(int dtype) {
   const int level = moth_level();
   return dtype == MOTH_F32 ? 4 << level : level ? 4 : 2;
@@ -78,9 +78,10 @@ typedef struct way {
   int way, lanes;
 } way;
 
-/* e^(-2 pi i k / n), by an angle of at most a quarter of a right one. */
+/* re + i im := e^(-2 pi i k / n), computed from an angle of at most 45 degrees. */
 static void root_of(int64_t k, int64_t n, double *re, double *im) {
-  const int64_t eighths = 8 * k / n, quarter = (eighths + 1) / 2; /* the nearest multiple of i */
+  /* the nearest multiple of a quarter turn */
+  const int64_t eighths = 8 * k / n, quarter = (eighths + 1) / 2;
   const double angle = 1.57079632679489661923 * (double)(4 * k - quarter * n) / (double)n;
   const double c = cos(angle), s = sin(angle);
   *re = quarter % 4 == 0 ? c : quarter % 4 == 1 ? -s : quarter % 4 == 2 ? -c : s;
@@ -98,7 +99,7 @@ static void *table_of(moth_fft_plan *p, int64_t n) {
   return malloc((size_t)(bytes ? bytes : 1));
 }
 
-/* The radices of n, eights first; false if a prime is too large. */
+/* The radices of n, eights first. Returns false if a prime factor is too large. */
 static bool factor(moth_fft_plan *p, int64_t n) {
   p->passes = 0;
   while (n % 8 == 0 && n != 16) p->radix[p->passes++] = 8, n /= 8;
@@ -115,7 +116,7 @@ static int largest_factor(int64_t n) {
   return factor(&p, n) ? p.passes ? p.radix[p.passes - 1] : 1 : 0;
 }
 
-/* all: the roots of unity of p->n, in pairs. */
+/* Fills the tables of roots. `all` has the roots of unity of order p->n as (re, im). */
 static bool lay_roots(moth_fft_plan *p, const double *all) {
   const int64_t n = p->n;
   int64_t m = p->m, at = 0, size = 0;
@@ -179,7 +180,7 @@ static void drop(moth_fft_plan *p) {
 
 static moth_fft_plan *plan_new(moth_ctx *ctx, int dtype, int64_t n, bool halved, way w);
 
-/* The chirp, and the transform of what undoes it, which is computed in f64. */
+/* Fills the chirp and the transform of its inverse, which is computed in f64. */
 static bool lay_chirp(moth_ctx *ctx, moth_fft_plan *p) {
   const int64_t n = p->count;
   int64_t all = 4 * (int64_t)p->lanes;
@@ -190,7 +191,7 @@ static bool lay_chirp(moth_ctx *ctx, moth_fft_plan *p) {
   p->filter = table_of(p, 2 * all);
   double *z = calloc((size_t)(4 * all), sizeof *z), *y = z + 2 * all;
   bool done = p->wide && p->chirp && p->filter && z;
-  for (int64_t k = 0, square = 0; done && k < n; k++) { /* of k, modulo 2 n */
+  for (int64_t k = 0, square = 0; done && k < n; k++) { /* square: k^2 modulo 2 n */
     double re, im;
     root_of(square, 2 * n, &re, &im);
     put(p, p->chirp, 2 * k, re);
@@ -264,8 +265,8 @@ static const moth_fft_plan *plan_of(moth_ctx *ctx, int dtype, int64_t n, bool ha
   return p;
 }
 
-/* Long signals go by rows, which fill all lanes of the last step from lanes^2 numbers on, and a few
-** signals, if need be in fewer lanes than there are. */
+/* Chooses the method. Long signals use ROWS: from lanes^2 numbers on, the last step fills all
+** lanes. A few short signals use ROWS too, if need be with fewer lanes. */
 static way way_of(int dtype, const moth_fft *f, int64_t count) {
   const int most = lanes_of(dtype), largest = largest_factor(count);
   const int64_t signals = f->outer * f->inner;
@@ -274,14 +275,15 @@ static way way_of(int dtype, const moth_fft *f, int64_t count) {
     return (way){MOTH_FFT_ROWS, most};
   for (int lanes = most; signals < most && 16 <= lanes * moth_dtype_size[dtype]; lanes /= 2)
     if (count % lanes == 0 && count >= 2 * lanes) return (way){MOTH_FFT_ROWS, lanes};
-  if (largest > DIRECT && (signals + most - 1) / most * largest > DIRECT * signals)
+  if (largest > CHIRP_STEPS && (signals + most - 1) / most * largest > CHIRP_STEPS * signals)
     return (way){MOTH_FFT_CHIRP, most};
   return (way){MOTH_FFT_COLUMNS, most};
 }
 
 /* -- signals -- */
 
-/* The layout of input or output: complex numbers, or real ones, in pairs or single. */
+/* The layout of the input or of the output. Numbers are complex or real; real ones are read singly
+** or in pairs. */
 static moth_fft_side side_of(const moth_fft *f, const void *base, int64_t n, bool complex,
                              bool halved) {
   const int64_t unit = complex ? 2 : 1, inner = f->inner, pair = complex || halved ? 2 : 1;

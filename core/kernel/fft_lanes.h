@@ -1,4 +1,4 @@
-/* fft_lanes.h -- vector shuffles of fft_level.h for one number of LANES. */
+/* fft_lanes.h -- vector shuffles for fft_level.h, for one number of LANES. */
 #if LANES == 2
 #define LOW 0, 2
 #define HIGH 1, 3
@@ -24,9 +24,9 @@
 #define ODDS 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
 #define BACKWARDS 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0
 #endif
-/* The same in each 16 bytes of two vectors. Vector c of PIECES has the 16 bytes at `from` of the
-** signals c, c + EACH_LANES, ..., which PUT_PIECES stores. gcc needs intrinsics: it would use
-** a full shuffle for each piece. */
+/* The same shuffles within each 16 bytes of two vectors. PIECES(at, c, from) loads a vector with
+** the 16 bytes at `from` of the signals c, c + EACH_LANES, ...; PUT_PIECES stores it. These are
+** intrinsics, because gcc would use a full shuffle for each piece. */
 #if EACH_LANES == 4
 #if LANES == 4
 #define LOWS 0, 4, 1, 5

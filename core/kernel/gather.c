@@ -1,5 +1,5 @@
-/* gather.c -- the inner loops of indexing: get, put, add and masks. Loops that only copy depend on
-** the element size, loops that add depend on the dtype.
+/* gather.c -- the inner loops of indexing: get, put, add and masks. A loop that copies depends on
+** the element size, a loop that computes depends on the dtype.
 */
 #include "gather.h"
 #include "tensor/shape.h"
@@ -11,7 +11,7 @@
 #include "base/threads.h"
 #include "copy.h"
 
-/* -- loops: along a whole dimension, over positions, and one position per value -- */
+/* -- loops: over a whole dimension, over positions, and over one position per value -- */
 
 typedef struct mover {
   void (*run)(int64_t n, char *base, int64_t base_step, char *values, int64_t value_step);
@@ -81,7 +81,7 @@ MOVER(mul_i64, uint64_t, *b *= *v)
 MOVER(mul_f32, float, *b *= *v)
 MOVER(mul_f64, double, *b *= *v)
 
-/* NaN wins. No branches: on random data half of them would be mispredicted. */
+/* NaN wins. There are no branches, because random data would mispredict half of them. */
 #define EITHER(type, second)              \
   const type either[2] = {*b, *v};        \
   *b = either[(second) | (*v != *v)]
@@ -118,13 +118,13 @@ static const mover *mover_of(int mode, int dtype) {
 
 /* -- walking a plan -- */
 
-/* Merges whole dimensions that are on the same side of the indexed ones and are contiguous in both
-** tensors. */
+/* Merges neighboring whole dimensions that are contiguous in both tensors and on the same side of
+** the indexed dimensions. */
 static void merge(moth_gather_plan *p) {
   _Static_assert(sizeof p->size == sizeof p->base_step && sizeof p->size == sizeof p->value_step,
-                 "what is removed from one of them is as much in all");
+                 "one count of bytes moves all three arrays");
   for (int32_t d = p->nwhole - 2; d >= 0; d--) {
-    if (d + 1 == p->before) continue; /* the indexed dimensions are between the two */
+    if (d + 1 == p->before) continue; /* the indexed dimensions are between d and d + 1 */
     if (p->base_step[d] != p->base_step[d + 1] * p->size[d + 1] ||
         p->value_step[d] != p->value_step[d + 1] * p->size[d + 1])
       continue;
@@ -140,10 +140,12 @@ static void merge(moth_gather_plan *p) {
   }
 }
 
-typedef struct inner { /* the loop at each index of the outer dimensions */
+typedef struct inner { /* the loop for each index of the outer dimensions */
   const mover *move;
-  int64_t n, base_step, value_step; /* the innermost whole dimension; n is 0: positions are */
-  size_t block; /* bytes of it if both sides are dense and the mode is a plain copy */
+  /* the innermost whole dimension; n = 0: the loop is over positions */
+  int64_t n, base_step, value_step;
+  /* bytes of that dimension if it is contiguous on both sides and only copied, else 0 */
+  size_t block;
   bool get;
 } inner;
 
@@ -159,14 +161,14 @@ static void inner_run(const moth_gather_plan *p, const inner *in, char *base, ch
   }
 }
 
-/* Reads on several threads: positions first to last - 1. */
+/* Reads positions first to last - 1 on one of several threads. */
 typedef struct reading {
   const moth_gather_plan *pick;
   const inner *in;
   char *base, *values;
 } reading;
 
-static void read_picks(int64_t first, int64_t last, int thread, const void *arg) {
+static void read_positions(int64_t first, int64_t last, int thread, const void *arg) {
   const reading *r = arg;
   moth_gather_plan p = *r->pick;
   (void)thread;
@@ -199,7 +201,7 @@ int moth_gather_run(moth_ctx *ctx, const moth_gather_plan *pick, int mode, int d
   inner in = inner_of(&p, mode, dtype);
   if (in.get && p.nwhole == 0) {
     const double each = in.block ? 3 + 0.05 * (double)in.block : 1 + (double)in.n;
-    return moth_parallel(ctx, p.count, 16, each, read_picks, &(reading){&p, &in, base, values});
+    return moth_parallel(ctx, p.count, 16, each, read_positions, &(reading){&p, &in, base, values});
   }
   for (;;) {
     inner_run(&p, &in, base, values);
@@ -217,7 +219,7 @@ int moth_gather_run(moth_ctx *ctx, const moth_gather_plan *pick, int mode, int d
   }
 }
 
-typedef struct along { /* `step` is the first field: the loops read it there */
+typedef struct along { /* `step` comes first, because the loops read it through the argument */
   int64_t step, first, size;
   moth_inner move;
   atomic_bool *wrong;
@@ -232,7 +234,7 @@ static bool within(int64_t n, const char *at, int64_t step, int64_t first, int64
   return true;
 }
 
-/* Positions per block: they stay in L1 between the check and the copy. */
+/* BLOCK: positions of a block, which stays in L1 between check and copy. */
 static void checked_along(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   enum { BLOCK = 1024 };
   const along *a = arg;
@@ -248,7 +250,7 @@ static void checked_along(int64_t n, char *const *at, const int64_t *step, const
   }
 }
 
-/* Threads divide the longest dimension along which all elements of the base are distinct. */
+/* Threads divide the longest dimension along which the base's elements are distinct. */
 int moth_gather_along(moth_ctx *ctx, int mode, const moth_tensor *index, const moth_tensor *values,
                     const moth_tensor *base, int64_t step, const moth_reach *reach) {
   moth_loop loop;
@@ -268,10 +270,10 @@ int moth_gather_along(moth_ctx *ctx, int mode, const moth_tensor *index, const m
   return !status && wrong ? moth_gather_check_positions(index, reach) : status;
 }
 
-/* -- masks: both sides packed, one value after the other where the mask is true. No branches on the
-** mask: half of them would be mispredicted. -- */
+/* -- masks: both sides are packed, with one value for each true element of the mask. There are no
+** branches on the mask, because half of them would be mispredicted. -- */
 
-typedef struct masked { /* the remaining work */
+typedef struct masked { /* the work that remains */
   int64_t n, count;
   const uint8_t *mask;
   char *base, *values;
@@ -313,7 +315,7 @@ int moth_gather_masked(moth_ctx *ctx, int mode, int dtype, const moth_tensor *ma
   static masked_loop *const loops[MOTH_DTYPES] = {
     [MOTH_BOOL] = masked_bool, [MOTH_U8] = masked_u8,   [MOTH_I8] = masked_u8,
     [MOTH_I16] = masked_i16,   [MOTH_I32] = masked_i32, [MOTH_I64] = masked_i64,
-    [MOTH_F16] = masked_i16,   [MOTH_BF16] = masked_i16, /* copied only */
+    [MOTH_F16] = masked_i16,   [MOTH_BF16] = masked_i16, /* half types are only copied */
     [MOTH_F32] = masked_f32,   [MOTH_F64] = masked_f64,
   };
   masked m = {.n = mask->l.numel, .count = count, .base = base, .values = values,

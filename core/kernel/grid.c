@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-enum { RUN = MOTH_GRID_RUN, SHARED = 16 }; /* points and channels that share taps */
+enum { RUN = MOTH_GRID_RUN, SHARED = 16 }; /* RUN: points, SHARED: channels, that share taps */
 
 typedef struct job {
   const moth_gridded *s;
@@ -20,7 +20,8 @@ typedef struct job {
   moth_grid_find *find;
 } job;
 
-/* v[i] := x[at[i]], 0 for -1, without branches: random grids mispredict them. */
+/* v[i] := x[at[i]], or 0 if at[i] is -1. There are no branches, because random grids would
+** mispredict them. */
 #define TAPS(name, real, bits)                                           \
   INLINED void name(const real *x, const int32_t *at, real *v) {         \
     for (int i = 0; i < RUN; i++) {                                      \
@@ -35,7 +36,7 @@ TAPS(taps_f32, float, int32_t)
 TAPS(taps_f64, double, int64_t)
 
 #if MOTH_HAS_LEVELS
-/* Compilers assume that gathering never pays; for taps it does. */
+/* Intrinsics, because compilers assume that vector gathers never pay; for taps they do. */
 MOTH_AVX2 INLINED void taps_avx2(const float *x, const int32_t *at, float *v) {
   for (int i = 0; i < RUN; i += 8) {
     const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(at + i));
@@ -57,7 +58,7 @@ MOTH_AVX512 INLINED void taps_avx512(const float *x, const int32_t *at, float *v
 #include "each_level.h"
 
 #define BEST(f) (dtype == MOTH_F32 ? MOTH_BEST(f) : f##_f64)
-#define TAP_COST 8 /* ns to compute one */
+#define TAP_COST 8 /* ns to compute a tap */
 
 int moth_grid_sample(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *x, void *y) {
   const job j = {.s = s, .x = x, .y = y, .find = moth_grid_finder(dtype, &s->g, false)};

@@ -1,6 +1,6 @@
 /* grid_find.c -- the taps of a run of grid points. Taps of images are computed in vectors, unless
-** the border reflects; other taps are computed point by point (grid_taps.h). Both have the same
-** bits: this file is compiled without contraction.
+** the border reflects; other taps are computed point by point (grid_taps.h). Both ways return the
+** same bits, because this file is compiled without contraction to fma.
 */
 #include <math.h>
 
@@ -9,7 +9,7 @@
 
 enum { RUN = MOTH_GRID_RUN };
 
-/* Point by point, with the weights of values, or of derivatives. */
+/* Computes taps point by point, with weights for values or for derivatives. */
 #define ONE_BY_ONE(name, real)                                                        \
   static void name(const moth_grid *g, int64_t n, const void *grid, bool derivatives, \
                    int32_t(*at)[RUN], void *weights) {                                \
@@ -33,20 +33,20 @@ enum { RUN = MOTH_GRID_RUN };
 ONE_BY_ONE(single_f32, float)
 ONE_BY_ONE(single_f64, double)
 
-/* Along one side, as doubles: positions, -1 outside; weights, and their derivatives. */
+/* The taps along one side, as doubles: positions (-1: outside), weights and their derivatives. */
 typedef struct side {
   double at[4][RUN], weight[2][4][RUN];
 } side;
 
-/* -- in vectors of four doubles: the steps of grid_taps.h, each over a whole run. Wider vectors
-** gain little, plain code nothing. -- */
+/* -- in vectors of four doubles: the steps of grid_taps.h, each for a whole run. Wider vectors are
+** hardly faster; plain code gains nothing. -- */
 
 #if MOTH_HAS_LEVELS
 
 #define EACH for (int i = 0; i < RUN; i++)
 
-/* Clips into the image if the border counts as inside; *derivative, if any, is 0 where it was
-** clipped. */
+/* Clips x to the image if the border counts as inside. *derivative becomes 0 where x was clipped;
+** it may be NULL. */
 MOTH_AVX2 INLINED void clip(double most, double *x, double *derivative) {
   EACH {
     const double at = x[i], least = at > 0 ? at : 0, in = least < most ? least : most;
@@ -55,7 +55,7 @@ MOTH_AVX2 INLINED void clip(double most, double *x, double *derivative) {
   }
 }
 
-/* to := positions inside, -1 elsewhere, 0 for NaN */
+/* to := x where x is a position inside, -1 where it is outside, 0 for NaN. */
 MOTH_AVX2 INLINED void inside(double size, const double *x, double *restrict to) {
   EACH {
     const double in = x[i] >= 0 && x[i] < size ? x[i] : -1;

@@ -1,4 +1,4 @@
-/* level.c -- the level of instructions of this processor, by its single features. */
+/* level.c -- finds the level of instructions that this processor supports. */
 #include "level.h"
 
 #include <stdatomic.h>
@@ -18,7 +18,7 @@ static int found(void) {
 }
 
 #if defined(__aarch64__)
-#define LEAST "neon" /* which every ARM64 processor has */
+#define LEAST "neon" /* all ARM64 processors have it */
 #else
 #define LEAST "plain"
 #endif
@@ -27,7 +27,7 @@ static const char *const names[] = {LEAST, "avx2", "avx512"};
 const char *moth_level_name(void) { return names[moth_level()]; }
 
 int moth_level(void) {
-  static atomic_int known; /* 1 + the level; 0: unknown */
+  static atomic_int known; /* 1 + the level; 0: not known yet */
   int level = atomic_load_explicit(&known, memory_order_relaxed) - 1;
   if (level >= 0) return level;
   const char *wanted = getenv("MOTH_ISA");

@@ -1,5 +1,5 @@
-/* loss.c -- losses of class scores: a gather with weights. Sums are kept in f64, since a loss is
-** one number out of many, and memory bandwidth dominates the cost.
+/* loss.c -- losses of class scores: a weighted gather. Sums are in f64: a loss is one number, and
+** the time is that of reading memory.
 */
 #include "loss.h"
 
@@ -19,7 +19,7 @@ static inline double weight_of(int dtype, const moth_classes *c, int64_t i) {
   return c->weight ? load(dtype, c->weight, c->target[i]) : 1;
 }
 
-/* The offset of the score of case i for its target. */
+/* The offset of the score of case i for its target class. */
 static inline int64_t place(const moth_classes *c, int64_t i) {
   return (i / c->inner * c->classes + c->target[i]) * c->inner + i % c->inner;
 }

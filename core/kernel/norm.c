@@ -28,7 +28,7 @@ static const norm_level *level_for(int dtype) {
   return dtype == MOTH_F32 ? MOTH_BEST(&level) : &level_f64;
 }
 
-/* Small work runs on this thread. */
+/* Small jobs run on the calling thread. */
 static int run(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_work *work,
                const void *arg) {
   if ((double)n * cost > 1000) return moth_parallel(ctx, n, grain, cost, work, arg);
@@ -45,7 +45,7 @@ int moth_row_norm_back(moth_ctx *ctx, const moth_row_norm *p) {
   return level_for(p->dtype)->rows_back(ctx, p);
 }
 
-/* By channels; neighboring channels in a row stay on one thread. */
+/* Items are channels. Neighboring channels of a row stay on one thread. */
 static int run_sums(moth_ctx *ctx, const moth_channel_norm *p, const channel_job *j) {
   return run(ctx, p->c, p->inner == 1 ? 64 : 1, 0.1 * (double)(p->n * p->inner),
              level_for(p->dtype)->sums, j);

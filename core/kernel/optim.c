@@ -9,9 +9,9 @@ MOTH_INLINE double moth_sqrt_f64(double x) { return sqrt(x); }
 #define LOOPS "kernel/optim_real.h"
 #include "each_level.h"
 
-#define COST 0.4 /* ns for an element whose operands are not in cache */
+#define NS_PER_ELEMENT 0.4 /* ns per element whose operands are not in cache */
 #define MOST MOTH_STEP_OPERANDS
-#define BLOCK 256 /* elements converted at a time, if strided or half types */
+#define CONVERTED 256 /* elements converted at a time, of strided or half-precision tensors */
 
 typedef struct job {
   const moth_step *step;
@@ -38,13 +38,13 @@ static bool in_a_row(const job *j, const int64_t *step) {
   return j->dtype == j->state && (j->dtype == MOTH_F32 || j->dtype == MOTH_F64);
 }
 
-/* Strided elements are copied through blocks of f32 or f64; the gradient is not written back. */
+/* Copies strided elements through blocks of f32 or f64. The gradient is not written back. */
 static void run_blocks(const job *j, int64_t n, char *const *at, const int64_t *step) {
-  double scratch[MOST][BLOCK];
+  double scratch[MOST][CONVERTED];
   int real = j->dtype == MOTH_F64 ? MOTH_F64 : MOTH_F32;
   int64_t size = moth_dtype_size[real];
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    int64_t count = n - i < BLOCK ? n - i : BLOCK;
+  for (int64_t i = 0; i < n; i += CONVERTED) {
+    int64_t count = n - i < CONVERTED ? n - i : CONVERTED;
     void *x[MOST] = {NULL};
     for (int k = 0; k < j->operands; k++) {
       x[k] = scratch[k];
@@ -74,5 +74,5 @@ int moth_step_run(const moth_step *s, moth_tensor *const *x, int n) {
   const moth_tensor *operand[MOST] = {NULL};
   for (int k = 0; k < n; k++) operand[k] = x[k];
   moth_loop_over(&loop, x[0]->ctx, &x[0]->l, n, operand);
-  return moth_loop_share(&loop, inner, &j, COST);
+  return moth_loop_share(&loop, inner, &j, NS_PER_ELEMENT);
 }

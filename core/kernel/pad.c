@@ -1,5 +1,5 @@
-/* pad.c -- padding row by row. Tables have the source index of each position of a dimension, -1 for
-** the constant. Within the last dimension the middle is one contiguous run.
+/* pad.c -- padding row by row. Tables have the source index of each position of a dimension, or -1
+** for the constant. The middle of the last dimension is one contiguous copy.
 */
 #include "pad.h"
 #include "base/error.h"
@@ -7,7 +7,7 @@
 
 #include "base/threads.h"
 
-/* The number of elements of a dimension that are kept. */
+/* The number of elements of dimension d that are kept. */
 static int64_t kept(const moth_pad *p, int d) {
   const int64_t n = p->in[d], before = p->before[d], after = p->out[d] - n - before;
   return n + (before < 0 ? before : 0) + (after < 0 ? after : 0);
@@ -24,10 +24,11 @@ static int64_t source(const moth_pad *p, int d, int64_t i) {
   }
 }
 
-typedef struct walk { /* over the rows of the padded tensor */
+typedef struct walk { /* a walk over the rows of the padded tensor */
   const moth_pad *p;
   int64_t index[MOTH_MAX_DIMS], *table[MOTH_MAX_DIMS];
-  int64_t first, last; /* the run of the last dimension that is copied from a row */
+  /* positions first to last - 1 of the last dimension are one contiguous copy */
+  int64_t first, last;
 } walk;
 
 static int64_t table_bytes(const moth_pad *p) {
@@ -51,7 +52,7 @@ static int64_t *start(moth_ctx *ctx, const moth_pad *p, walk *w) {
   return block;
 }
 
-/* The offset of the current row in the input, or -1: all of it is the constant. */
+/* The offset of the current row in the input, or -1 if the whole row is the constant. */
 static int64_t row_of(const walk *w) {
   int64_t at = 0;
   for (int d = 0; d < w->p->ndim - 1; d++) {
@@ -124,7 +125,7 @@ int moth_pad_forward(moth_ctx *ctx, const moth_pad *p, int64_t size, const char 
                      const char *fill, char *y) {
   walk w;
   const int64_t width = p->out[p->ndim - 1], rows = rows_of(p, p->out);
-  if (rows == 0 || width == 0) return MOTH_OK; /* others may be huge, with tables */
+  if (rows == 0 || width == 0) return MOTH_OK; /* the tables of the other dims could be huge */
   int64_t *block = start(ctx, p, &w);
   if (!block) return ctx->error.code;
   const forward f = {&w, size, x, fill, y};
@@ -151,7 +152,7 @@ ADDS(f64, double)
 
 int moth_pad_back(moth_ctx *ctx, const moth_pad *p, int dtype, const void *dy, void *dx) {
   walk w;
-  if (p->mode == MOTH_PAD_CONSTANT) { /* cuts off the padding, or restores what was cut off */
+  if (p->mode == MOTH_PAD_CONSTANT) { /* crops dy, or pads dy where the forward pass cropped */
     const double zero = 0;
     moth_pad back = *p;
     memcpy(back.in, p->out, sizeof back.in);

@@ -9,7 +9,7 @@
 #include "base/threads.h"
 #include "kernel/math/real_math.h"
 
-#define PAIR_BLOCK 8192 /* pairs that are summed at a time */
+#define PAIR_BLOCK 8192 /* pairs of a block, which is summed at a time */
 
 /* -- losses -- */
 
@@ -18,14 +18,14 @@ typedef struct pair_job {
   double a;
   int64_t n;
   const void *x, *target;
-  void *y;      /* the losses, or NULL */
-  double *sums; /* of each block, if y is NULL */
+  void *y;      /* the losses, or NULL for their sum */
+  double *sums; /* the sum of each block, if y is NULL */
 } pair_job;
 
 #define LOOPS "kernel/pointloss_real.h"
 #include "each_level.h"
 
-/* The sum of f32 losses in double, if a partial sum overflowed. */
+/* The sum of f32 losses in double, for a partial sum that overflowed in f32. */
 static double summed_again(const pair_job *f) {
   enum { SOME = 256 };
   double x[SOME], target[SOME], total = 0, sum;

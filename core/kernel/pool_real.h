@@ -97,22 +97,22 @@ CHUNK(16, LIST(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
 ** what is done already, rather than to be shorter. n is 4 or more. Where there is `room` for it, a
 ** single vector goes beyond the n, over what is done later. No vector is wider than a register:
 ** what chooses between two would be taken apart, element by element. */
-#define CHUNKS(L, n, readable, THIS)                                      \
+#define CHUNKS(L, n, available, THIS)                                     \
   if (n >= L) {                                                           \
     for (int64_t i = 0; i < n; i += L) THIS(L, (i <= n - L ? i : n - L)); \
-  } else if (n > L / 2 && readable >= L) {                                \
+  } else if (n > L / 2 && available >= L) {                               \
     THIS(L, 0);                                                           \
   } else
 #if VECTOR_BYTES >= 64
-#define WIDE_CHUNKS(n, readable, THIS) CHUNKS(16, n, readable, THIS) CHUNKS(8, n, readable, THIS)
+#define WIDE_CHUNKS(n, available, THIS) CHUNKS(16, n, available, THIS) CHUNKS(8, n, available, THIS)
 #elif VECTOR_BYTES >= 32
-#define WIDE_CHUNKS(n, readable, THIS) CHUNKS(8, n, readable, THIS)
+#define WIDE_CHUNKS(n, available, THIS) CHUNKS(8, n, available, THIS)
 #else
-#define WIDE_CHUNKS(n, readable, THIS)
+#define WIDE_CHUNKS(n, available, THIS)
 #endif
-#define EACH_CHUNK(n, readable, THIS)                                       \
+#define EACH_CHUNK(n, available, THIS)                                      \
   do {                                                                      \
-    WIDE_CHUNKS(n, readable, THIS)                                          \
+    WIDE_CHUNKS(n, available, THIS)                                         \
     if (sizeof(REAL) == 4)                                                  \
       for (int64_t i = 0; i < n; i += 4) THIS(4, (i <= n - 4 ? i : n - 4)); \
     else                                                                    \
@@ -123,17 +123,17 @@ CHUNK(16, LIST(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
 TARGET static void NAME(max_row)(const moth_window *w, int64_t n, int64_t spare, int64_t rows,
                                  const REAL *x, int64_t start, REAL *y, int64_t *index) {
   const int64_t k = w->kernel[1], s = w->stride[1], right = w->dilation[1];
-  const int64_t down = w->dilation[0] * w->in[1], readable = n + spare;
-  (void)readable; /* used for wider vectors only */
+  const int64_t down = w->dilation[0] * w->in[1], available = n + spare;
+  (void)available; /* used for wider vectors only */
 #define PLAIN22(L, i) NAME(max##L)(2, 2, rows, down, 1, x + i * 2, start + i * 2, y + i, index + i)
 #define PLAIN32(L, i) NAME(max##L)(3, 2, rows, down, 1, x + i * 2, start + i * 2, y + i, index + i)
 #define DENSE(L, i) NAME(max##L)(k, 1, rows, down, right, x + i, start + i, y + i, index + i)
 #define ANY(L, i) \
   NAME(max##L)(k, s, rows, down, right, x + i * s, start + i * s, y + i, index + i)
-  if (k == 2 && s == 2 && right == 1) EACH_CHUNK(n, readable, PLAIN22);
-  else if (k == 3 && s == 2 && right == 1) EACH_CHUNK(n, readable, PLAIN32);
-  else if (s == 1) EACH_CHUNK(n, readable, DENSE);
-  else EACH_CHUNK(n, readable, ANY);
+  if (k == 2 && s == 2 && right == 1) EACH_CHUNK(n, available, PLAIN22);
+  else if (k == 3 && s == 2 && right == 1) EACH_CHUNK(n, available, PLAIN32);
+  else if (s == 1) EACH_CHUNK(n, available, DENSE);
+  else EACH_CHUNK(n, available, ANY);
 #undef PLAIN22
 #undef PLAIN32
 #undef DENSE
@@ -280,7 +280,7 @@ TARGET static void NAME(share_row)(int64_t k, int64_t s, bool fresh, int64_t n, 
 
 TARGET static void NAME(mean_plane_back)(const job *j, const REAL *dy, REAL *dx) {
   const moth_window *w = &j->p->w;
-  REAL share[BLOCK];
+  REAL share[ROW_RESULTS];
   int64_t s = w->stride[1];
   if (!j->tiles) memset(dx, 0, (size_t)j->area * sizeof(REAL));
   for (int64_t oy = 0; oy < w->out[0]; oy++, dy += w->out[1]) {
@@ -298,8 +298,8 @@ TARGET static void NAME(mean_plane_back)(const job *j, const REAL *dy, REAL *dx)
     }
     if (from >= to) continue;
     REAL by = (REAL)divisor(j->p, oy, from);
-    for (int64_t ox = from; ox < to; ox += BLOCK) {
-      int64_t n = to - ox < BLOCK ? to - ox : BLOCK;
+    for (int64_t ox = from; ox < to; ox += ROW_RESULTS) {
+      int64_t n = to - ox < ROW_RESULTS ? to - ox : ROW_RESULTS;
       for (int64_t i = 0; i < n; i++) share[i] = dy[ox + i] / by;
       for (int64_t r = r0; r < r1; r++)
         NAME(share_row)(w->kernel[1], s, j->tiles, n, share, dx + row + ox * s + r * w->in[1]);
@@ -348,10 +348,10 @@ TARGET static double NAME(sum)(int64_t n, const REAL *x) {
   return all;
 }
 
-/* Rows are added up first, as long as BLOCK has room for one. */
+/* Rows are added up first, as long as ROW_RESULTS has room for one. */
 TARGET static void NAME(mean_shares_of)(const moth_shares *p, const REAL *x, REAL *y) {
   int64_t wide = p->in[1];
-  REAL total[BLOCK];
+  REAL total[ROW_RESULTS];
   for (int64_t oy = 0; oy < p->out[0]; oy++) {
     int64_t r0 = share_from(p, 0, oy), r1 = share_to(p, 0, oy), rows = r1 - r0;
     const REAL *from = x + r0 * wide;
@@ -359,7 +359,7 @@ TARGET static void NAME(mean_shares_of)(const moth_shares *p, const REAL *x, REA
       *y++ = (REAL)(NAME(sum)(rows * wide, from) / (double)(rows * wide));
       continue;
     }
-    if (wide <= BLOCK) {
+    if (wide <= ROW_RESULTS) {
       for (int64_t i = 0; i < wide; i++) total[i] = from[i];
       for (int64_t r = 1; r < rows; r++)
         for (int64_t i = 0; i < wide; i++) total[i] += from[r * wide + i];
@@ -367,7 +367,7 @@ TARGET static void NAME(mean_shares_of)(const moth_shares *p, const REAL *x, REA
     for (int64_t ox = 0; ox < p->out[1]; ox++) {
       int64_t c0 = share_from(p, 1, ox), c1 = share_to(p, 1, ox);
       REAL sum = 0;
-      if (wide <= BLOCK)
+      if (wide <= ROW_RESULTS)
         for (int64_t c = c0; c < c1; c++) sum += total[c];
       else
         for (int64_t r = 0; r < rows; r++) sum += (REAL)NAME(sum)(c1 - c0, from + r * wide + c0);

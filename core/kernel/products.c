@@ -7,7 +7,7 @@
 #include "reduce.h"
 #include "kernel/math/extended_range.h"
 
-/* What prod_back works on. */
+/* The argument of prod_back. */
 typedef struct moth_prod_back {
   int64_t length;
   const void *x, *dy;

@@ -1,4 +1,5 @@
-/* real.c -- f16 and bf16 kernels through f32: converts operands, and converts results back. */
+/* real.c -- kernels of f16 and bf16: converts operands to f32, runs the f32 kernel, and converts
+** the results. */
 #include "real.h"
 #include "tensor/shape.h"
 #include "base/error.h"

@@ -4,12 +4,12 @@
 #include "recurrent_step.h"
 #include "base/alloc.h"
 
-/* -- the state's part of the gates -- */
+/* -- the state's product with W_hh -- */
 
-/* W_hh as the steps of a chain read it: transposed, and in tiles where those are our own. A GRU
-*keeps
-** the last gate's share of the state apart, so that is a second block. */
-static void turn_block(const rnn_direction *q, int64_t from, int64_t columns, char *to) {
+/* Copies rows of W_hh to the layout that the steps read: transposed, and in tiles if rnn_tiled. For
+** a GRU the rows of the last gate are a second block, because the state's term of that gate is kept
+** separately. */
+static void transpose_block(const rnn_direction *q, int64_t from, int64_t columns, char *to) {
   int64_t n = q->n;
   const char *w = (const char *)q->params[1] + from * n * q->size;
   if (rnn_tiled(q)) {
@@ -21,7 +21,7 @@ static void turn_block(const rnn_direction *q, int64_t from, int64_t columns, ch
                  to + j * columns * q->size, q->size);
 }
 
-/* c (rows, columns) += a b, inside a job. */
+/* c (rows, columns) += h0 b, inside a job. */
 static void add_product(const rnn_direction *q, const rnn_step *s, const char *b, int64_t columns,
                         char *c) {
   if (rnn_tiled(q)) {
@@ -36,7 +36,7 @@ static void add_product(const rnn_direction *q, const rnn_step *s, const char *b
     .rs_a = s->ld0, .cs_a = 1, .b = b, .rs_b = columns, .cs_b = 1, .c = c, .ldc = q->kept});
 }
 
-/* gates += h0 W_hh^T */
+/* gates += h0 W_hh^T. */
 static void add_state(const rnn_direction *q, const rnn_step *s, const char *transposed) {
   int64_t shared = rnn_shared_gates(q);
   add_product(q, s, transposed, shared, s->gates);
@@ -45,7 +45,7 @@ static void add_state(const rnn_direction *q, const rnn_step *s, const char *tra
                 (char *)s->gates + 3 * q->n * q->size);
 }
 
-/* The same for a single step, for which no transpose pays. */
+/* gates += h0 W_hh^T for a single step, where no transposed copy pays. */
 static int add_first_state(const rnn_direction *q) {
   const char *w = q->params[1];
   int64_t n = q->n, shared = rnn_shared_gates(q), rows = moth_rnn_active(q->r, 0);
@@ -56,7 +56,7 @@ static int add_first_state(const rnn_direction *q) {
                    q->gates + 3 * n * q->size, q->kept, 1);
 }
 
-/* Copies the last state of sequences that end here to hn and cn. */
+/* Copies the last state of the sequences that end at this step to hn and cn. */
 static void keep_last(const rnn_direction *q, const rnn_moment *m, rnn_span rows, char *hn,
                       char *cn) {
   int64_t bytes = q->n * q->size, first = q->number * q->r->batch;
@@ -87,7 +87,7 @@ static void rows_forward(const rnn_walk *w, rnn_span rows) {
 
 /* -- layers -- */
 
-/* gates := x W_ih^T + the biases, for all steps; a GRU's extra kept gate starts with its bias. */
+/* gates := x W_ih^T + biases, for all steps. The extra kept gate of a GRU starts with its bias. */
 static int add_inputs(const rnn_direction *q, const void *x) {
   const moth_rnn *r = q->r;
   int64_t rows = r->steps * r->batch, inputs = moth_rnn_inputs(r, q->layer);
@@ -113,8 +113,8 @@ static int lane_forward(const rnn_direction *q, const void *x, void *hn, void *c
   char *transposed = bytes ? moth_alloc(q->ctx, bytes) : NULL;
   if (bytes && !transposed) return q->ctx->error.code;
   if (transposed) {
-    turn_block(q, 0, shared, transposed);
-    if (shared < q->wide) turn_block(q, shared, q->n, transposed + shared * q->n * q->size);
+    transpose_block(q, 0, shared, transposed);
+    if (shared < q->wide) transpose_block(q, shared, q->n, transposed + shared * q->n * q->size);
   } else {
     status = add_first_state(q);
   }

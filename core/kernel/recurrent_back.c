@@ -1,20 +1,21 @@
-/* recurrent_back.c -- the backward pass of recurrent layers through time (Werbos 1990), and of one
-** cell.
+/* recurrent_back.c -- the backward pass of recurrent layers through time (Werbos 1990), and of a
+** single cell.
 */
 #include "vendor/blas.h"
 #include "device/device.h"
 #include "recurrent_step.h"
 #include "base/alloc.h"
 
-#define HELD (1280 << 10) /* bytes of gradients of gates that stay in L2 until all have read them */
+/* bytes of gate gradients of several steps, which stay in L2 until all products have read them */
+#define L2_BYTES (1280 << 10)
 
 /* -- steps -- */
 
-/* c (rows, n) := or += some gates' gradients times their rows of W_hh, inside a job. */
-static void through_state(const rnn_direction *q, int64_t rows, const char *dgates, int64_t gate,
+/* dh (rows, n) := dgates times their rows of W_hh; beta 1 adds to dh. Runs inside a job. */
+static void multiply_weight(const rnn_direction *q, int64_t rows, const char *dgates, int64_t gate,
                           int64_t gates, char *dh, int beta) {
   const char *w = (const char *)q->params[1] + gate * q->n * q->size;
-  if (rnn_tiled(q)) { /* always this form: another one would sum in another order */
+  if (rnn_tiled(q)) { /* always tiles: another method would sum in another order */
     moth_matrix_run(&(moth_matrix){
       .m = rows, .n = q->n, .k = gates, .a = (const float *)(const void *)dgates, .rs = q->kept,
       .cs = 1, .b = (const float *)(const void *)w, .ldb = q->n, .c = (float *)(void *)dh,
@@ -26,21 +27,22 @@ static void through_state(const rnn_direction *q, int64_t rows, const char *dgat
     .rs_a = q->kept, .cs_a = 1, .b = w, .rs_b = q->n, .cs_b = 1, .c = dh, .ldc = q->n});
 }
 
-/* dh of the previous step: dgates W_hh, plus, for a GRU, the part that z lets through. */
+/* dh of the previous step: dgates W_hh. For a GRU, dh already has the term of the gate z. */
 static void back_state(const rnn_direction *q, int64_t rows, const char *dgates, char *dh) {
   int64_t shared = rnn_shared_gates(q);
   bool gru = shared < q->wide;
-  through_state(q, rows, dgates, 0, shared, dh, gru);
-  if (gru) through_state(q, rows, dgates + 3 * q->n * q->size, shared, q->n, dh, 1);
+  multiply_weight(q, rows, dgates, 0, shared, dh, gru);
+  if (gru) multiply_weight(q, rows, dgates + 3 * q->n * q->size, shared, q->n, dh, 1);
 }
 
-/* The times of a direction's steps, ascending for both. */
+/* The times of a span of steps. They ascend in both directions. */
 static rnn_span times_of(const rnn_direction *q, rnn_span steps) {
   int64_t n = q->r->steps;
   return q->direction ? (rnn_span){n - steps.last, n - steps.first} : steps;
 }
 
-/* Backward steps: fills dgates, and those of the rows' first steps into `begun`. */
+/* Runs the backward steps for some rows. Fills dgates, and copies the dgates of each row's first
+** step to `begun`. */
 static void rows_back(const rnn_walk *w, rnn_span rows) {
   const rnn_direction *q = w->q;
   int64_t bytes = q->n * q->size, wide = q->kept * q->size, start = times_of(q, w->steps).first;
@@ -66,16 +68,18 @@ static void rows_back(const rnn_walk *w, rnn_span rows) {
 
 /* -- gradients of the parameters, and of the input -- */
 
-typedef struct buffers { /* buffers of backward; `next` and dy alternate */
-  double *sums;         /* sums of the gates' gradients, for the biases */
-  char *dgates, *begun; /* of some steps; of the rows' first steps, after the sums */
+typedef struct buffers { /* buffers of the backward pass; `next` and dy alternate between layers */
+  double *sums;         /* sums of the gate gradients, for the biases */
+  /* dgates: of some steps; begun: of each row's first step, stored after the sums */
+  char *dgates, *begun;
   char *next;
   void *x;
   int64_t dgates_bytes, sums_bytes, block;
 } buffers;
 
-/* Rows [row, row + n) of the gradient of W_hh, from the columns of dgates from `column` on: what
-** steps after the first add; NULL stands for what the rows' first steps do. */
+/* Rows [row, row + n) of the gradient of W_hh, from the columns of dgates from `column` on. Adds
+** the terms of a span of steps, except each row's first step. steps = NULL adds the terms of the
+** rows' first steps, whose state is h0. */
 static int state_weight(const rnn_direction *q, const buffers *w, const rnn_span *steps,
                         int64_t column, int64_t row, int64_t n, char *dw) {
   const moth_rnn *r = q->r;
@@ -96,7 +100,7 @@ static int state_weight(const rnn_direction *q, const buffers *w, const rnn_span
   return moth_gemm(q->ctx, r->dtype, n, q->n, rows, dgates, 1, q->kept, y, ld, 1, dw, q->n, add);
 }
 
-/* Both parts of it for a GRU, whose last gate has a separate gradient. */
+/* The whole gradient of W_hh. A GRU needs two products: its last gate has a separate gradient. */
 static int state_weights(const rnn_direction *q, const buffers *w, const rnn_span *steps,
                          char *dw) {
   int64_t shared = rnn_shared_gates(q);
@@ -105,9 +109,9 @@ static int state_weights(const rnn_direction *q, const buffers *w, const rnn_spa
   return state_weight(q, w, steps, 3 * q->n, shared, q->n, dw);
 }
 
-/* What some steps add to the gradients of the parameters, and the input's own in those steps: in
-** turn, while dgates is in the cache. */
-static int share_out(const rnn_direction *q, const buffers *w, rnn_span steps, const char *x,
+/* Adds the terms of some steps to the gradients of the parameters, and computes dx of these steps,
+** while dgates is in the cache. */
+static int add_gradients(const rnn_direction *q, const buffers *w, rnn_span steps, const char *x,
                      char *dx, char *dw) {
   const moth_rnn *r = q->r;
   const rnn_span t = times_of(q, steps);
@@ -124,7 +128,7 @@ static int share_out(const rnn_direction *q, const buffers *w, rnn_span steps, c
   return status;
 }
 
-/* Both biases' gradients from the sums: they differ for a GRU's last gate. */
+/* Converts the sums to the gradients of both biases. For a GRU the two differ in the last gate. */
 static void bias_gradients(const rnn_direction *q, const double *sums, char *db) {
   int64_t shared = rnn_shared_gates(q), rest = q->wide - shared, size = q->size;
   const char *from = (const char *)sums, *own = (const char *)(sums + 3 * q->n);
@@ -133,13 +137,14 @@ static void bias_gradients(const rnn_direction *q, const double *sums, char *db)
   moth_convert(rest, MOTH_F64, own, 8, q->r->dtype, db + (q->wide + shared) * size, size);
 }
 
-/* The number of backward steps before their dgates are used. */
+/* The number of backward steps whose dgates are kept before the products use them. */
 static int64_t steps_at_once(const moth_rnn *r) {
-  int64_t n = HELD / (r->batch * moth_rnn_kept(r->mode) * r->hidden * moth_dtype_size[r->dtype]);
+  int64_t n =
+      L2_BYTES / (r->batch * moth_rnn_kept(r->mode) * r->hidden * moth_dtype_size[r->dtype]);
   return n < 1 ? 1 : n < r->steps ? n : r->steps;
 }
 
-static int undo(rnn_walk *w, rnn_span steps) {
+static int steps_back(rnn_walk *w, rnn_span steps) {
   const rnn_direction *q = w->q;
   int64_t bytes = (steps.last - steps.first) * q->r->batch * q->kept * q->size;
   if (q->r->sizes) memset(w->dgates, 0, (size_t)bytes);
@@ -155,8 +160,8 @@ static int direction_back(rnn_walk *v, const buffers *w, const char *x, char *dx
   int status = MOTH_OK;
   memset(w->sums, 0, (size_t)(q->kept * 8));
   for (int64_t i = q->r->steps; !status && i > 0; i = v->steps.first) {
-    status = undo(v, (rnn_span){i > some ? i - some : 0, i});
-    if (!status) status = share_out(q, w, v->steps, x, dx, dw);
+    status = steps_back(v, (rnn_span){i > some ? i - some : 0, i});
+    if (!status) status = add_gradients(q, w, v->steps, x, dx, dw);
   }
   if (!status) status = state_weights(q, w, NULL, dw_hh);
   if (!status && q->r->biased) bias_gradients(q, w->sums, dw_hh + q->wide * q->n * q->size);
@@ -194,7 +199,7 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
     return moth_device_call(ctx, "rnn_backward", &(moth_rnn_call){
       .ctx = ctx, .r = r, .x = x, .h0 = h0, .c0 = c0, .reserve = (void *)(uintptr_t)reserve,
       .dy = dy, .dh = dh, .dc = dc, .dx = dx, .dw = dw, .weights = moth_rnn_weights(r)});
-  if (!r->batch) { /* the caller clears device buffers */
+  if (!r->batch) { /* a device's caller has cleared dw */
     if (!r->device) memset(dw, 0, (size_t)(end - (char *)dw));
     return MOTH_OK;
   }
@@ -226,8 +231,8 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
 
 /* -- one step of a cell -- */
 
-/* Splits rows of (r, z, n, m) into rows of (r, z, n) and of (r, z, m). */
-static void part_gates(const rnn_direction *q, const char *from, char *to) {
+/* Splits rows (r, z, n, m) into rows (r, z, n) and rows (r, z, m). */
+static void split_gates(const rnn_direction *q, const char *from, char *to) {
   size_t unit = (size_t)(q->n * q->size);
   char *other = to + q->r->batch * q->wide * q->size;
   for (int64_t k = 0; k < q->r->batch; k++, from += 4 * unit, to += 3 * unit, other += 3 * unit) {
@@ -251,11 +256,11 @@ int moth_rnn_cell_backward(moth_ctx *ctx, const moth_rnn *r, const void *h0, con
   if (!nothing) return ctx->error.code;
   memset(nothing, 0, (size_t)states);
   rnn_walk w = {.q = &q, .dy = nothing, .dh = dh, .dc = dc, .dgates = at};
-  int status = undo(&w, (rnn_span){0, 1});
+  int status = steps_back(&w, (rnn_span){0, 1});
   if (!status && dx)
     status = moth_gemm(ctx, r->dtype, r->batch, r->input, q.wide, at, q.kept, 1, q.params[0],
                        r->input, 1, dx, r->input, 0);
-  if (!status && at != dgates) part_gates(&q, at, dgates);
+  if (!status && at != dgates) split_gates(&q, at, dgates);
   moth_dealloc(ctx, nothing, bytes);
   return status;
 }

@@ -6,7 +6,7 @@
 #include "kernel/math/elementwise.h"
 #include "kernel/math/exp_f64.h"
 
-#define SOME_ROWS 32 /* that BLAS multiplies at a time */
+#define SOME_ROWS 32 /* rows that BLAS multiplies at a time */
 
 #define LOOPS "kernel/recurrent_real.h"
 #include "each_level.h"
@@ -109,8 +109,8 @@ bool moth_rnn_stops(const rnn_walk *w) {
   return true;
 }
 
-/* Rows that go through the steps together. A library's products may round a row by how many there
-** are, which must not be how many a thread has. */
+/* The number of rows that go through the steps together. A BLAS product may round a row differently
+** for another number of rows, so this number must not depend on the threads. */
 static int64_t rows_at_once(const rnn_direction *q) {
   return rnn_tiled(q) ? q->r->batch : SOME_ROWS;
 }
@@ -124,8 +124,8 @@ static void walk_some(int64_t first, int64_t last, int thread, const void *arg) 
   }
 }
 
-/* Rows of a batch are apart from each other, so each thread goes through all steps with some: with
-** as many as there are for one thread, since each step reads the whole weight for them. */
+/* Rows of a batch are independent, so each thread runs all steps for some rows. Each thread has as
+** many rows as possible, because each step reads the whole weight. */
 int moth_rnn_walk_batch(rnn_walk *w) {
   enum { TILE = 6 };
   const rnn_direction *q = w->q;

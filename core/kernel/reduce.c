@@ -1,5 +1,5 @@
-/* reduce.c -- reductions over dimensions: the walk, and how the work is cut into pieces.
-** reduce_loops.c has the loops.
+/* reduce.c -- reductions over dimensions: the loop over elements, and the division of the work.
+** reduce_loops.c has the inner loops.
 */
 #include "reduce.h"
 #include "tensor/shape.h"
@@ -14,15 +14,16 @@
 #include "level.h"
 
 enum { BLOCK = MOTH_REDUCE_BLOCK, POLL = 1 << 20, PIECE = 1 << 24, CHUNK = 1 << 17, HALVES = 4096 };
-/* accumulators at a time; elements between two polls; elements read at once; elements of one chunk
-** of a reduction to few results; half-precision elements converted at a time */
+/* BLOCK: accumulators at a time; POLL: elements between two polls; PIECE: elements read at once;
+** CHUNK: elements of one chunk of a reduction to few results; HALVES: half-precision elements
+** converted at a time. */
 
 typedef struct axes {
   int n;
   int64_t size[MOTH_MAX_DIMS], step[MOTH_MAX_DIMS]; /* [0] is the innermost; steps in bytes */
 } axes;
 
-/* Adds an outer dimension; merges it with the last one if both step as one. */
+/* Adds an outer dimension, or merges it with the last one if the two are contiguous. */
 static void add_axis(axes *a, int64_t size, int64_t step) {
   if (a->n && step == a->step[a->n - 1] * a->size[a->n - 1]) {
     a->size[a->n - 1] *= size;
@@ -32,7 +33,8 @@ static void add_axis(axes *a, int64_t size, int64_t step) {
   a->step[a->n++] = step;
 }
 
-/* The dims in mask, or the others. Reduced dims may run in any order: they are sorted by stride. */
+/* The dims in mask (reduced), or the other dims. Reduced dims are sorted by stride, since their
+** order is free. */
 static void axes_of(axes *a, const moth_layout *l, uint32_t mask, bool reduced) {
   int order[MOTH_MAX_DIMS], n = 0;
   for (int d = l->ndim - 1; d >= 0; d--) {
@@ -43,12 +45,12 @@ static void axes_of(axes *a, const moth_layout *l, uint32_t mask, bool reduced) 
   }
   a->n = 0;
   for (int i = 0; i < n; i++)
-    if (l->shape[order[i]] != 1) /* the stride of one element is arbitrary */
+    if (l->shape[order[i]] != 1) /* a dim of size 1 has an arbitrary stride */
       add_axis(a, l->shape[order[i]], l->stride[order[i]] * moth_dtype_size[l->dtype]);
   if (a->n == 0) a->size[0] = 1, a->step[0] = 0, a->n = 1;
 }
 
-/* Steps to the next index of the axes outside the innermost; false after the last one. */
+/* Steps to the next index of all axes except the innermost; false after the last index. */
 static bool next(const axes *a, int64_t *index, const char **x) {
   for (int d = 1; d < a->n; d++) {
     *x += a->step[d];
@@ -59,32 +61,32 @@ static bool next(const axes *a, int64_t *index, const char **x) {
   return false;
 }
 
-/* One reduction. Its work items are blocks of `wide` accumulators: `across` blocks for every
-** index of the outer kept dimensions. If there are few, each is cut into chunks of the
-** outermost reduced dimension, whose accumulators are joined in order afterwards. The cuts
-** depend on the shape only. */
+/* One reduction. A work item is a block of `wide` accumulators; each index of the outer kept
+** dimensions has `across` blocks. If there are few blocks, each is cut into chunks along the
+** outermost reduced dimension, and the accumulators of the chunks are joined in order afterwards.
+** The cuts depend on the shape only. */
 typedef struct job {
   moth_ctx *ctx;
   const moth_reducer *reducer;
   moth_reduce_take *take;
-  int dtype;  /* of x, */
-  bool half;  /* ... a half type, to be converted */
+  int dtype;  /* dtype of x, */
+  bool half;  /* ... which is a half type, to be converted */
   const axes *kept, *over;
   const char *x;
   char *y;
   int64_t size, count;            /* bytes of a result; elements per result */
-  int64_t wide, across, blocks, results; /* across: blocks of a row; blocks: of all */
+  int64_t wide, across, blocks, results; /* across: blocks of a row; blocks: of all rows */
   int64_t chunk, chunks;
   int64_t words;  /* 8-byte words of an accumulator */
-  uint64_t *part; /* accumulators of every chunk */
-  atomic_bool *stopped; /* an item was stopped by a cancel */
+  uint64_t *part; /* the accumulators of all chunks */
+  atomic_bool *stopped; /* set when a cancel stopped an item */
 } job;
 
 static void widen(const job *j, int64_t n, const char *x, int64_t step, float *scratch) {
   moth_convert(n, j->dtype, x, step, MOTH_F32, (char *)scratch, sizeof *scratch);
 }
 
-/* take for half types: tiles of rows, or of columns if those are contiguous. */
+/* `take` for half types: converts tiles of rows, or of columns if columns are contiguous. */
 static void take_half(const job *j, int64_t n, int64_t r, char *acc, const char *x, int64_t step,
                       int64_t next) {
   _Alignas(64) float scratch[HALVES];
@@ -117,8 +119,8 @@ static void take_half(const job *j, int64_t n, int64_t r, char *acc, const char 
     }
 }
 
-/* Reduces `over` to n accumulators; false if it was interrupted. */
-static bool fold_block(const job *j, const axes *over, int64_t n, const char *x, uint64_t *acc) {
+/* Reduces the elements of `over` to n accumulators. Returns false if a cancel stopped it. */
+static bool reduce_block(const job *j, const axes *over, int64_t n, const char *x, uint64_t *acc) {
   const int64_t step = j->kept->step[0], piece = PIECE / n;
   int64_t index[MOTH_MAX_DIMS] = {0}, left = POLL;
   j->reducer->start(n, acc);
@@ -153,14 +155,14 @@ static void fold_item(const job *j, int64_t item) {
   }
   if (n > j->wide) n = j->wide;
   if (j->chunks == 1) {
-    if (fold_block(j, j->over, n, x, acc))
+    if (reduce_block(j, j->over, n, x, acc))
       j->reducer->finish(n, acc, j->y + result * j->size, j->count);
     return;
   }
   axes over = *j->over;
   int64_t *length = &over.size[over.n - 1], from = c * j->chunk;
   *length = *length - from < j->chunk ? *length - from : j->chunk;
-  fold_block(j, &over, n, x + from * over.step[over.n - 1],
+  reduce_block(j, &over, n, x + from * over.step[over.n - 1],
              j->part + (c * j->results + result) * j->words);
 }
 
@@ -169,7 +171,7 @@ static void reduce_items(int64_t first, int64_t last, int thread, const void *ar
   for (int64_t i = first; i < last; i++) fold_item(arg, i);
 }
 
-/* Joins the chunks block by block, since a block's accumulators may be smaller than 64 bits. */
+/* Joins the chunks, block by block, since a block's accumulators may be smaller than 64 bits. */
 static void join_chunks(const job *j) {
   for (int64_t block = 0; block < j->blocks; block++) {
     int64_t first = block % j->across * j->wide, n = j->kept->size[0] - first;
@@ -185,7 +187,7 @@ static void join_chunks(const job *j) {
 static void cut(job *j, int64_t numel, int64_t element) {
   const int64_t last = j->over->size[j->over->n - 1];
   j->wide = BLOCK;
-  if (j->over->step[0] == element && j->count > CHUNK / BLOCK) /* whole rows, read in order */
+  if (j->over->step[0] == element && j->count > CHUNK / BLOCK) /* whole rows are read in order */
     j->wide = j->count < CHUNK ? CHUNK / j->count : 1;
   j->across = (j->kept->size[0] + j->wide - 1) / j->wide;
   j->blocks = j->results / j->kept->size[0] * j->across;
@@ -214,8 +216,8 @@ static int run_job(job *j, int64_t numel) {
   return status;
 }
 
-/* y (contiguous, of the reducer's result dtype) := x reduced over the dims in mask; half types are
-** converted a block at a time. */
+/* y := x reduced over the dims in mask. y is contiguous and has the reducer's result dtype; a
+** half-precision x is converted a block at a time. */
 static int run(const moth_reducer *reducer, moth_tensor *y, const moth_tensor *x, uint32_t mask) {
   axes kept, over;
   if (y->l.numel == 0) return MOTH_OK;
@@ -231,7 +233,8 @@ static int run(const moth_reducer *reducer, moth_tensor *y, const moth_tensor *x
   return run_job(&j, x->l.numel);
 }
 
-/* The index of the first infinite or NaN result from i on, or the number of results. */
+/* The index of the first infinite or NaN result, from i on; the number of results if there is
+** none. */
 static int64_t not_finite(const moth_tensor *y, int64_t i) {
   const float *f = (const float *)(const void *)moth_at(y);
   const double *d = (const double *)(const void *)moth_at(y);
@@ -242,7 +245,7 @@ static int64_t not_finite(const moth_tensor *y, int64_t i) {
 typedef uint32_t __attribute__((may_alias)) bits32;
 typedef uint64_t __attribute__((may_alias)) bits64;
 
-/* True if all results are finite; no branch for each result. */
+/* True if all results are finite. There is no branch per result. */
 static bool all_finite(const moth_tensor *y) {
   uint32_t odd = 0;
   if (y->l.dtype == MOTH_F64) {
@@ -256,7 +259,7 @@ static bool all_finite(const moth_tensor *y) {
   return !odd;
 }
 
-/* A sum may overflow although its result, or its mean, is in range: recomputes such results. */
+/* Recomputes, in a wider range, sums and means that overflowed although the result is in range. */
 static int run_wide(const moth_reducer *reducer, moth_tensor *y, const moth_tensor *x,
                     uint32_t mask) {
   const int64_t size = moth_dtype_size[y->l.dtype];

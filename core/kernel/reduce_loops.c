@@ -14,12 +14,12 @@
 #define LOOPS "kernel/reduce_real.h"
 #include "each_level.h"
 
-/* -- loops of integers and bool; accumulators are integers, so that any order is exact -- JOIN(p,
-** q) combines two accumulators, FROM converts an element x. Along a row there are LANES
-** accumulators; across rows one for each result. */
+/* -- loops of integers and bool. Accumulators are integers, so the order does not matter. JOIN(p,
+** q) combines two accumulators, FROM converts an element x. A contiguous row has LANES
+** accumulators; across rows each result has one. -- */
 
 #define AT(type, p) (*(const type *)(const void *)(p))
-enum { LANES = 16 }; /* two registers of the longest */
+enum { LANES = 16 }; /* two registers of 64-bit elements with AVX-512 */
 
 #define ACCUMULATOR(name, type, ZERO, JOIN)                             \
   enum { name##_acc = sizeof(type) };                                   \
@@ -114,8 +114,8 @@ enum { LANES = 16 }; /* two registers of the longest */
   WHOLE(reducer), [MOTH_F32] = ENTRY(reducer##_f32, reducer##_f32_end), \
                   [MOTH_F64] = ENTRY(reducer##_f64, reducer##_f64_end)
 
-/* LEVELS(take): floats, with the loops of reduce_real.h. REDUCE_LEVELS and LEVELS_ENTRY: loops that
-** are slow with plain instructions, such as comparisons of 64 bits. */
+/* LEVELS(take): the float loops of reduce_real.h. REDUCE_LEVELS, LEVELS_ENTRY: integer loops that
+** are slow with plain instructions, for example comparisons of 64 bits. */
 #if MOTH_HAS_LEVELS
 #define LEVELS(take) {take##_f32, take##_avx2, take##_avx512}
 #define REDUCE_LEVELS(name, ...)                   \
@@ -156,7 +156,7 @@ ACCUMULATOR(total, double, 0, PLUS)
 MOTH_EACH_FLOAT(SUM_FLOAT)
 #define TOTALS(take, name) FLOATS(take, total, name##_f32_end, total, name##_f64_end)
 
-/* Sums of floats in a wider range: f32 in double, f64 scaled. */
+/* Sums of floats in a wider range: of f32 in double, of f64 scaled. */
 #define WIDE_SUM(name, type, scale)                                                        \
   static void wide_##name##_take(int64_t n, int64_t r, void *scratch, const char *at,      \
                                  int64_t step, int64_t next) {                             \

@@ -1,5 +1,4 @@
-/* scan.c -- scans along rows: cumprod, linear recurrences, cummax and cummin; and the norms of
-** rows.
+/* scan.c -- scans along rows (cumprod, linear recurrences, cummax, cummin), and norms of rows.
 */
 #include "scan.h"
 #include "base/alloc.h"
@@ -12,11 +11,12 @@
 #include "level.h"
 #include "kernel/math/extended_range.h"
 
-/* The argument of the moth_work functions here. */
+/* The argument of the moth_work functions of this file. */
 typedef struct scan {
-  const moth_rows *r, *factor; /* factor: of cumprod's gradient, that of the products */
+  /* factor: dy of cumprod's gradient, or the factors of a recurrence */
+  const moth_rows *r, *factor;
   void *y;
-  double *scratch; /* scratch buffers of a gradient, `each` doubles for every thread */
+  double *scratch; /* scratch buffers of a gradient: `each` doubles for each thread */
   int64_t each;
   bool narrow;  /* the gradient is rounded to f32 or less */
   int64_t *position;
@@ -24,7 +24,7 @@ typedef struct scan {
   bool from_end, least;
 } scan;
 
-/* -- products: integers wrap; floats have a separate exponent -- */
+/* -- running products: integers wrap; floats have a separate exponent -- */
 
 static void cumprod_i64(int64_t row, int64_t end, int thread, const void *arg) {
   const scan *s = arg;
@@ -38,10 +38,11 @@ static void cumprod_i64(int64_t row, int64_t end, int thread, const void *arg) {
   }
 }
 
-/* Blocks of eight products: eight f32 that lead below f64's range cannot lead back to 2^-500, so
-** that the last product alone is checked; f64 are checked one by one. A block that leaves the range
-** is multiplied again with exponents. Several rows go side by side, since each product waits for
-** the one before; `some` is a constant of the caller. */
+/* Products are computed in blocks of eight. Eight f32 factors that leave f64's range downwards
+** cannot lead back to 2^-500, so only the last product of an f32 block is checked; f64 products are
+** all checked. A block that leaves the range is computed again with exponents. `some` rows, a
+** constant in each call, are computed together, because each product depends on the previous
+** one. */
 enum { PRODUCTS_BLOCK = 8, PRODUCTS_ROWS = 4 };
 
 #define PRODUCTS(name, type)                                                                    \
@@ -86,10 +87,10 @@ int moth_rows_cumprod(const moth_rows *r, char *y) {
   return moth_rows_share(r, 0.5, work, &(scan){.r = r, .y = y});
 }
 
-/* -- the gradient of running products: dx[i] = w[i - 1] g[i], w the products and
-** g[i] = dy[i] + x[i + 1] g[i + 1], so that zeros do no harm -- */
+/* -- the gradient of running products: dx[i] = w[i - 1] g[i], where w are the products and g[i] =
+** dy[i] + x[i + 1] g[i + 1]. It does not divide, so zeros are exact. -- */
 
-/* *s := *s x + more */
+/* *s := *s x + more. */
 static void scaled_step(moth_extended *s, double x, double more) {
   moth_extended_times(s, x);
   if (s->e == 0 || more - more != 0 || MOTH_EXTENDED_SPECIAL(moth_size_bits(s->p)) < 0) {
@@ -105,7 +106,7 @@ static void scaled_step(moth_extended *s, double x, double more) {
   }
 }
 
-/* Of one row, with exponents. room: two numbers for each element. */
+/* The gradient of one row, with exponents. scratch: two numbers for each element. */
 static void cumprod_back_each(int64_t n, const double *x, const double *dy, double *scratch,
                               double *y) {
   double *w = scratch, *e = scratch + n;
@@ -124,15 +125,15 @@ static void cumprod_back_each(int64_t n, const double *x, const double *dy, doub
   }
 }
 
-/* Of `some` rows in plain doubles. Returns a bit for each row that has to be computed with
-** exponents: in the others w and g are at most 2^500, x g is at least 2^-1000 or 0, and so is w at
-** least 2^-500 or 0, unless a smaller one makes 0 of the rounded gradient. */
+/* The gradient of `some` rows in plain doubles. Returns a bit for each row that must be computed
+** again with exponents. In the other rows w and g are at most 2^500, x g is 0 or at least 2^-1000,
+** and w is 0 or at least 2^-500, unless a smaller w rounds the gradient to 0 anyway. */
 INLINED int cumprod_back_of(const scan *s, int64_t n, int some, int64_t first, double *w) {
   const int64_t tiny = (int64_t)(1023 - 1000) << 52;
   const double *x = (const double *)(const void *)s->r->x + first;
   const double *dy = (const double *)(const void *)s->factor->x + first;
   double *y = (double *)s->y + first, g[PRODUCTS_ROWS] = {0};
-  int bad = 0;
+  int with_exponents = 0;
   products_of_f64(n, some, x, w);
   for (int64_t j = n - 1; j >= 0; j--)
     UNROLL for (int k = 0; k < some; k++) {
@@ -143,11 +144,11 @@ INLINED int cumprod_back_of(const scan *s, int64_t n, int some, int64_t first, d
       if ((moth_size_bits(q) < tiny && v != 0 && g[k] != 0) ||
           size > MOTH_EXTENDED_MOST || moth_size_bits(more) > MOTH_EXTENDED_MOST ||
           (!s->narrow && size < MOTH_EXTENDED_LEAST && before != 0))
-        bad |= 1 << k;
+        with_exponents |= 1 << k;
       g[k] = more;
       y[i] = before * more;
     }
-  return bad;
+  return with_exponents;
 }
 
 static void cumprod_back(int64_t row, int64_t end, int thread, const void *arg) {
@@ -158,11 +159,11 @@ static void cumprod_back(int64_t row, int64_t end, int thread, const void *arg) 
   double *scratch = s->scratch + thread * s->each;
   while (row < end) {
     const int some = end - row < PRODUCTS_ROWS ? 1 : PRODUCTS_ROWS;
-    const int bad = some == 1 ? cumprod_back_of(s, n, 1, row * n, scratch)
+    const int with_exponents = some == 1 ? cumprod_back_of(s, n, 1, row * n, scratch)
                               : cumprod_back_of(s, n, PRODUCTS_ROWS, row * n, scratch);
     for (int k = 0; k < some; k++) {
       const int64_t first = (row + k) * n;
-      if (bad >> k & 1)
+      if (with_exponents >> k & 1)
         cumprod_back_each(n, x + first, dy + first, scratch, (double *)s->y + first);
     }
     row += some;
@@ -170,7 +171,7 @@ static void cumprod_back(int64_t row, int64_t end, int thread, const void *arg) 
 }
 
 int moth_rows_cumprod_back(const moth_rows *r, const moth_rows *dy, double *y, bool narrow) {
-  enum { MOST = 1 << 25 }; /* doubles of all threads */
+  enum { MOST = 1 << 25 }; /* doubles of scratch of all threads together */
   moth_ctx *ctx = r->owner->ctx;
   const int64_t each = r->length * (r->count < PRODUCTS_ROWS ? 2 : PRODUCTS_ROWS);
   const bool shared = each <= MOST / moth_lanes(ctx);
@@ -211,11 +212,11 @@ int moth_rows_recur(const moth_rows *r, const moth_rows *factor, char *y, bool f
                          &(scan){.r = r, .factor = factor, .y = y, .from_end = from_end});
 }
 
-/* -- extremes so far -- */
+/* -- running extremes -- */
 
-/* Elements without a new extreme, the common case, are compared and written in vectors, this many
-** at a time. */
-enum { CALM = 16 };
+/* Most elements are no new extreme. Blocks of this many elements without one are compared and
+** written in vectors. */
+enum { EXTREME_BLOCK = 16 };
 
 #define CUMEXTREME(name, type, wide)                                                      \
   static void cumextreme_##name(int64_t row, int64_t last, int thread, const void *arg) { \
@@ -230,16 +231,16 @@ enum { CALM = 16 };
       int64_t best = first;                                                               \
       type w = end > first ? x[first] : 0;                                                \
       for (int64_t j = first; j < end;) {                                                 \
-        const int64_t stop = j + CALM < end ? j + CALM : end;                             \
-        int beyond = stop - j < CALM;                                                     \
+        const int64_t stop = j + EXTREME_BLOCK < end ? j + EXTREME_BLOCK : end;           \
+        int beyond = stop - j < EXTREME_BLOCK;                                            \
         if (!beyond && least) {                                                           \
-          ROLLED for (int k = 0; k < CALM; k++) beyond |= !(x[j + k] > w);                \
+          ROLLED for (int k = 0; k < EXTREME_BLOCK; k++) beyond |= !(x[j + k] > w);       \
         } else if (!beyond) {                                                             \
-          ROLLED for (int k = 0; k < CALM; k++) beyond |= !(x[j + k] < w);                \
+          ROLLED for (int k = 0; k < EXTREME_BLOCK; k++) beyond |= !(x[j + k] < w);       \
         }                                                                                 \
         if (!beyond) {                                                                    \
-          for (int k = 0; k < CALM; k++) y[j + k] = w;                                    \
-          for (int k = 0; k < CALM; k++) position[j + k] = best - first;                  \
+          for (int k = 0; k < EXTREME_BLOCK; k++) y[j + k] = w;                           \
+          for (int k = 0; k < EXTREME_BLOCK; k++) position[j + k] = best - first;         \
           j = stop;                                                                       \
         }                                                                                 \
         for (; j < stop; j++) {                                                           \
@@ -280,7 +281,7 @@ int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool le
     for (int k = 0; k < 8; k++) sum += lane[k];                                \
   } while (0)
 
-/* The norm of elements divided by the largest one, or for p below 0 by the smallest: their powers
+/* The norm, with elements divided by the largest one (by the smallest if p < 0), so that the powers
 ** stay in range. */
 #define SCALED_NORM(name, type)                                                \
   static double scaled_norm_##name(int64_t n, const type *x, double p) {       \
@@ -297,7 +298,8 @@ int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool le
 SCALED_NORM(f32, float)
 SCALED_NORM(f64, double)
 
-/* v^p of v >= 0 that was a float, to the digits of one, between 2^-200 and 2^200; NaN passes. */
+/* v^p of a float v >= 0, to f32 precision, if the result is between 2^-200 and 2^200. NaN stays
+** NaN. */
 MOTH_INLINE double power_f32(double v, double p) {
   double e, l = moth_wide_log_parts(v, &e) * 1.4426950408889634074 + e;
   double y = moth_wide_pow2(p * l);
@@ -309,50 +311,50 @@ MOTH_INLINE double power_f32(double v, double p) {
 #define power_f64 moth_pow_f64
 typedef int32_t int_f32;
 typedef int64_t int_f64;
-#define MOST_BITS_f32 INT32_MAX /* all but the sign */
+#define MOST_BITS_f32 INT32_MAX /* all bits except the sign */
 #define MOST_BITS_f64 INT64_MAX
-/* True if no power overflowed or underflowed in the sum. */
+/* No power overflowed or underflowed if the sum is between these limits. */
 #define LEAST_f32 1e-40
 #define MOST_f32 1e55
 #define LEAST_f64 1e-250
 #define MOST_f64 1e250
 
-#define NORM(TARGET, name, type, plain)                                                   \
-  /* The largest |x| or the least, NaN above both, by their bits; 0 of none. */           \
-  TARGET static double extreme_of_##name(int64_t n, const type *x, bool largest) {        \
-    int_##plain most = 0, least = MOST_BITS_##plain;                                      \
-    for (int64_t j = 0; j < n; j++) {                                                     \
-      int_##plain v;                                                                      \
-      memcpy(&v, x + j, sizeof v);                                                        \
-      v &= MOST_BITS_##plain;                                                             \
-      most = v > most ? v : most;                                                         \
-      least = v < least ? v : least;                                                      \
-    }                                                                                     \
-    if (!n) return 0;                                                                     \
-    type y, high;                                                                         \
-    memcpy(&high, &most, sizeof high);                                                    \
-    memcpy(&y, &least, sizeof y);                                                         \
-    return (double)(largest || high != high ? high : y);                                  \
-  }                                                                                       \
-  TARGET static double norm_of_##name(int64_t n, const type *x, double p) {               \
-    double sum = 0;                                                                       \
-    if (isinf(p)) return extreme_of_##name(n, x, p > 0);                                  \
-    if (p == 0) LANES(v != 0);                                                            \
-    else if (p == 1) LANES(v);                                                            \
-    else if (p == 2) LANES(v * v);                                                        \
-    else if (p == 3) LANES(v * v * v);                                                    \
-    else LANES(power_##plain(v, p));                                                      \
-    if (p != 0 && p != 1 && n && !(sum > LEAST_##plain && sum < MOST_##plain))            \
-      return scaled_norm_##plain(n, x, p);                                                \
-    return p == 2 ? sqrt(sum) : p == 1 || p == 0 ? sum : pow(sum, 1 / p);                 \
-  }                                                                                       \
-  TARGET static void norm_##name(int64_t row, int64_t end, int thread, const void *arg) { \
-    const scan *s = arg;                                                                  \
-    const type *x = (const type *)(const void *)s->r->x;                                  \
-    type *y = s->y;                                                                       \
-    (void)thread;                                                                         \
-    for (; row < end; row++)                                                              \
-      y[row] = (type)norm_of_##name(s->r->length, x + row * s->r->length, s->p);          \
+#define NORM(TARGET, name, type, plain)                                                      \
+  /* The largest or the least |x|, compared as integers. NaN wins over both; 0 for n = 0. */ \
+  TARGET static double extreme_of_##name(int64_t n, const type *x, bool largest) {           \
+    int_##plain most = 0, least = MOST_BITS_##plain;                                         \
+    for (int64_t j = 0; j < n; j++) {                                                        \
+      int_##plain v;                                                                         \
+      memcpy(&v, x + j, sizeof v);                                                           \
+      v &= MOST_BITS_##plain;                                                                \
+      most = v > most ? v : most;                                                            \
+      least = v < least ? v : least;                                                         \
+    }                                                                                        \
+    if (!n) return 0;                                                                        \
+    type y, high;                                                                            \
+    memcpy(&high, &most, sizeof high);                                                       \
+    memcpy(&y, &least, sizeof y);                                                            \
+    return (double)(largest || high != high ? high : y);                                     \
+  }                                                                                          \
+  TARGET static double norm_of_##name(int64_t n, const type *x, double p) {                  \
+    double sum = 0;                                                                          \
+    if (isinf(p)) return extreme_of_##name(n, x, p > 0);                                     \
+    if (p == 0) LANES(v != 0);                                                               \
+    else if (p == 1) LANES(v);                                                               \
+    else if (p == 2) LANES(v * v);                                                           \
+    else if (p == 3) LANES(v * v * v);                                                       \
+    else LANES(power_##plain(v, p));                                                         \
+    if (p != 0 && p != 1 && n && !(sum > LEAST_##plain && sum < MOST_##plain))               \
+      return scaled_norm_##plain(n, x, p);                                                   \
+    return p == 2 ? sqrt(sum) : p == 1 || p == 0 ? sum : pow(sum, 1 / p);                    \
+  }                                                                                          \
+  TARGET static void norm_##name(int64_t row, int64_t end, int thread, const void *arg) {    \
+    const scan *s = arg;                                                                     \
+    const type *x = (const type *)(const void *)s->r->x;                                     \
+    type *y = s->y;                                                                          \
+    (void)thread;                                                                            \
+    for (; row < end; row++)                                                                 \
+      y[row] = (type)norm_of_##name(s->r->length, x + row * s->r->length, s->p);             \
   }
 NORM(, f32, float, f32)
 NORM(, f64, double, f64)

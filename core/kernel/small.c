@@ -19,7 +19,7 @@
 #define NAME(f) f##_f64_avx512
 #include "small_real.h"
 #endif
-#define small_f64_f32 small_f64 /* what MOTH_BEST takes where there is nothing better */
+#define small_f64_f32 small_f64 /* the name that MOTH_BEST uses on machines without levels */
 
 const moth_small *moth_small_loops(bool wide) {
   return wide ? MOTH_BEST(&small_f64) : MOTH_BEST(&small);

@@ -9,13 +9,13 @@
 #include "kernel/math/exp_f64.h"
 #include "transpose.h"
 
-#define WIDE 256 /* lanes or elements at a time */
-#define ROWS 16  /* short rows at a time */
+#define COLUMNS 256 /* columns, or elements, that are computed at a time */
+#define SHORT_ROWS 16  /* short rows that are computed at a time */
 
 typedef struct softmax_job {
   int64_t n, inner;
   bool logarithm;
-  const void *x, *dy; /* with dy, x is the result */
+  const void *x, *dy; /* with dy, x is the softmax */
   void *y;
 } softmax_job;
 
@@ -47,7 +47,8 @@ moth_strips moth_strips_of(const moth_layout *x, int32_t dim) {
 
 static int run(moth_ctx *ctx, int dtype, const moth_strips *l, const void *j, moth_work *work) {
   const double cost = (double)l->n * (dtype == MOTH_F32 ? 0.4 : 8);
-  const int64_t blocks = (l->inner + WIDE - 1) / WIDE, wide = l->inner < WIDE ? l->inner : WIDE;
+  const int64_t blocks = (l->inner + COLUMNS - 1) / COLUMNS,
+                wide = l->inner < COLUMNS ? l->inner : COLUMNS;
   const int64_t items = l->outer * blocks, lanes = l->outer * l->inner;
   if ((double)lanes * cost < 1000) work(0, items, 0, j);
   else return moth_parallel(ctx, items, 1, cost * (double)wide, work, j);

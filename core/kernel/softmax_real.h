@@ -1,6 +1,7 @@
 /* softmax_real.h -- the loops of softmax.c for one REAL and one TARGET, the attribute that chooses
-** instructions. A lane is one row along n. A block is up to WIDE neighboring lanes, whose elements
-** are `step` apart along n. If inner == 1 the row functions, which read along the lane, are used.
+** instructions. A lane is one row along n. A block is up to COLUMNS neighboring lanes, whose
+** elements are `step` apart along n. If inner == 1 the row functions, which read along the lane,
+** are used.
 */
 
 #include "sums_real.h"
@@ -8,7 +9,7 @@
 VECTOR_EXTREME(largest, >, -INFINITY)
 VECTOR_SUM(plain_sum, v)
 
-/* Writes exp(x - m) for up to WIDE elements and returns the sum. */
+/* Writes exp(x - m) for up to COLUMNS elements and returns the sum. */
 TARGET INLINED REAL NAME(exp_block)(int64_t n, const REAL *restrict x, REAL m, REAL *restrict y) {
   for (int64_t i = 0; i < n; i++) y[i] = MATH(row_exp)(x[i] - m);
   return NAME(plain_sum_block)(n, y, 0);
@@ -18,10 +19,10 @@ TARGET INLINED REAL NAME(exp_block)(int64_t n, const REAL *restrict x, REAL m, R
 ** NaN; the sum is NaN then. */
 TARGET INLINED REAL NAME(exp_sum)(int64_t n, const REAL *x, REAL *most) {
   bool nan;
-  REAL m = NAME(largest)(n, x, &nan), block[WIDE];
+  REAL m = NAME(largest)(n, x, &nan), block[COLUMNS];
   double sum = 0;
-  for (int64_t i = 0; i < n; i += WIDE)
-    sum += (double)NAME(exp_block)(n - i < WIDE ? n - i : WIDE, x + i, m, block);
+  for (int64_t i = 0; i < n; i += COLUMNS)
+    sum += (double)NAME(exp_block)(n - i < COLUMNS ? n - i : COLUMNS, x + i, m, block);
   *most = m;
   return (REAL)sum;
 }
@@ -30,14 +31,15 @@ TARGET static void NAME(row)(int64_t n, const REAL *x, REAL *restrict y) {
   bool nan;
   double sum = 0;
   REAL m = NAME(largest)(n, x, &nan);
-  for (int64_t i = 0; i < n; i += WIDE)
-    sum += (double)NAME(exp_block)(n - i < WIDE ? n - i : WIDE, x + i, m, y + i);
+  for (int64_t i = 0; i < n; i += COLUMNS)
+    sum += (double)NAME(exp_block)(n - i < COLUMNS ? n - i : COLUMNS, x + i, m, y + i);
   REAL by = (REAL)(1 / sum);
   for (int64_t i = 0; i < n; i++) y[i] *= by;
 }
 
-/* -- rows of up to WIDE elements: the vector results of ROWS rows are transposed, so that one
-** vector has one element of each row. Few rows are computed one by one, in the same order. -- */
+/* -- rows of up to COLUMNS elements: the vector results of SHORT_ROWS rows are transposed, so that
+** one vector has one element of each row. Few rows are computed one by one, in the same order.
+** -- */
 
 #define EACH (VECTOR_BYTES / sizeof(REAL))
 
@@ -103,7 +105,7 @@ TARGET INLINED void NAME(sum_part)(int64_t n, const REAL *x, int64_t readable, c
 
 /* all[0 .. rows - 1] := the sum, or the largest, of each row of a vector's elements */
 TARGET INLINED void NAME(join_rows)(int64_t rows, bool adds, REAL *part, REAL *all) {
-  REAL transposed[EACH * ROWS];
+  REAL transposed[EACH * SHORT_ROWS];
   if (rows < 4 || sizeof(REAL) != sizeof(float)) {
     for (int64_t k = 0; k < rows; k++, part += PER) {
       for (int64_t h = PER / 2; h > 0; h /= 2)
@@ -115,21 +117,21 @@ TARGET INLINED void NAME(join_rows)(int64_t rows, bool adds, REAL *part, REAL *a
     }
     return;
   }
-  moth_transpose_block(PER, ROWS, (const char *)part, VECTOR_BYTES, (char *)transposed,
-                       ROWS * sizeof(REAL));
+  moth_transpose_block(PER, SHORT_ROWS, (const char *)part, VECTOR_BYTES, (char *)transposed,
+                       SHORT_ROWS * sizeof(REAL));
   for (int64_t h = PER / 2; h > 0; h /= 2)
     for (int64_t j = 0; j < h; j++)
-      for (int64_t k = 0; k < ROWS; k++) {
-        const REAL a = transposed[j * ROWS + k], b = transposed[(j + h) * ROWS + k];
-        transposed[j * ROWS + k] = adds ? a + b : b > a ? b : a;
+      for (int64_t k = 0; k < SHORT_ROWS; k++) {
+        const REAL a = transposed[j * SHORT_ROWS + k], b = transposed[(j + h) * SHORT_ROWS + k];
+        transposed[j * SHORT_ROWS + k] = adds ? a + b : b > a ? b : a;
       }
   for (int64_t k = 0; k < rows; k++) all[k] = transposed[k];
 }
 
-/* Of rows up to ROWS, the largest and the sums of exp(x - largest). */
+/* Of rows up to SHORT_ROWS, the largest and the sums of exp(x - largest). */
 TARGET static void NAME(short_sums)(int64_t rows, int64_t n, const REAL *x, REAL *most, REAL *sum,
                                     REAL *y) {
-  REAL part[ROWS * EACH] = {0};
+  REAL part[SHORT_ROWS * EACH] = {0};
   const VMASK fresh = NAME(fresh)(n);
   for (int64_t k = 0; k < rows; k++)
     NAME(largest_part)(n, x + k * n, (rows - k) * n, &fresh, part + k * PER);
@@ -141,15 +143,15 @@ TARGET static void NAME(short_sums)(int64_t rows, int64_t n, const REAL *x, REAL
 }
 
 TARGET INLINED void NAME(sums)(int64_t rows, int64_t n, const REAL *x, REAL *most, REAL *sum) {
-  if (n <= WIDE) NAME(short_sums)(rows, n, x, most, sum, NULL);
+  if (n <= COLUMNS) NAME(short_sums)(rows, n, x, most, sum, NULL);
   else for (int64_t k = 0; k < rows; k++) sum[k] = NAME(exp_sum)(n, x + k * n, &most[k]);
 }
 
 TARGET static void NAME(rows)(int64_t rows, int64_t n, const REAL *x, REAL *restrict y) {
-  for (int64_t k = 0; k < rows && n > WIDE; k++) NAME(row)(n, x + k * n, y + k * n);
-  while (n <= WIDE && rows > 0) {
-    int64_t some = rows < ROWS ? rows : ROWS;
-    REAL m[ROWS], by[ROWS];
+  for (int64_t k = 0; k < rows && n > COLUMNS; k++) NAME(row)(n, x + k * n, y + k * n);
+  while (n <= COLUMNS && rows > 0) {
+    int64_t some = rows < SHORT_ROWS ? rows : SHORT_ROWS;
+    REAL m[SHORT_ROWS], by[SHORT_ROWS];
     NAME(short_sums)(some, n, x, m, by, y);
     for (int64_t k = 0; k < some; k++, x += n, y += n) {
       const REAL f = 1 / by[k];
@@ -159,13 +161,13 @@ TARGET static void NAME(rows)(int64_t rows, int64_t n, const REAL *x, REAL *rest
   }
 }
 
-/* The logarithms of ROWS rows are one vector. */
+/* The logarithms of SHORT_ROWS rows are one vector. */
 TARGET static void NAME(log_rows)(int64_t rows, int64_t n, const REAL *x, REAL *restrict y) {
   while (rows > 0) {
-    int64_t some = rows < ROWS ? rows : ROWS;
-    REAL m[ROWS] = {0}, by[ROWS] = {0};
+    int64_t some = rows < SHORT_ROWS ? rows : SHORT_ROWS;
+    REAL m[SHORT_ROWS] = {0}, by[SHORT_ROWS] = {0};
     NAME(sums)(some, n, x, m, by);
-    for (int k = 0; k < ROWS; k++) by[k] = MATH(log)(by[k]);
+    for (int k = 0; k < SHORT_ROWS; k++) by[k] = MATH(log)(by[k]);
     for (int64_t k = 0; k < some; k++, x += n, y += n)
       for (int64_t i = 0; i < n; i++) y[i] = x[i] - m[k] - by[k];
     rows -= some;
@@ -174,7 +176,7 @@ TARGET static void NAME(log_rows)(int64_t rows, int64_t n, const REAL *x, REAL *
 
 TARGET static void NAME(block)(int64_t n, int64_t wide, int64_t step, bool logarithm,
                                const REAL *x, REAL *restrict y) {
-  REAL m[WIDE], sum[WIDE];
+  REAL m[COLUMNS], sum[COLUMNS];
   for (int64_t k = 0; k < wide; k++) m[k] = (REAL)-INFINITY, sum[k] = 0;
   for (int64_t i = 0; i < n; i++) {
     const REAL *xi = x + i * step;
@@ -228,7 +230,7 @@ TARGET static void NAME(row_back)(int64_t n, bool logarithm, const REAL *dy, con
 
 TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool logarithm,
                                     const REAL *dy, const REAL *y, REAL *restrict dx) {
-  REAL sum[WIDE];
+  REAL sum[COLUMNS];
   for (int64_t k = 0; k < wide; k++) sum[k] = 0;
   for (int64_t i = 0; i < n; i++)
     for (int64_t k = 0; k < wide; k++) {
@@ -242,10 +244,10 @@ TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool 
     }
 }
 
-/* Items: whole lanes if inner == 1, else blocks of WIDE lanes. */
+/* Items: whole lanes if inner == 1, else blocks of COLUMNS lanes. */
 TARGET static void NAME(lanes)(int64_t first, int64_t last, int thread, const void *arg) {
   const softmax_job *j = arg;
-  const int64_t n = j->n, inner = j->inner, blocks = (inner + WIDE - 1) / WIDE;
+  const int64_t n = j->n, inner = j->inner, blocks = (inner + COLUMNS - 1) / COLUMNS;
   const REAL *x = j->x, *dy = j->dy;
   REAL *y = j->y;
   (void)thread;
@@ -260,8 +262,8 @@ TARGET static void NAME(lanes)(int64_t first, int64_t last, int thread, const vo
       NAME(row_back)(n, j->logarithm, dy + at, x + at, y + at);
       continue;
     }
-    int64_t k = i % blocks * WIDE, at = i / blocks * n * inner + k;
-    int64_t wide = inner - k < WIDE ? inner - k : WIDE;
+    int64_t k = i % blocks * COLUMNS, at = i / blocks * n * inner + k;
+    int64_t wide = inner - k < COLUMNS ? inner - k : COLUMNS;
     if (dy) NAME(block_back)(n, wide, inner, j->logarithm, dy + at, x + at, y + at);
     else NAME(block)(n, wide, inner, j->logarithm, x + at, y + at);
   }
@@ -270,8 +272,8 @@ TARGET static void NAME(lanes)(int64_t first, int64_t last, int thread, const vo
 /* -- cross entropy: the maximum and log(sum(exp(x - maximum))) of each lane -- */
 
 TARGET static void NAME(row_parts)(int64_t rows, int64_t n, const REAL *x, REAL *most, REAL *rest) {
-  for (int64_t k = 0; k < rows; k += ROWS)
-    NAME(sums)(rows - k < ROWS ? rows - k : ROWS, n, x + k * n, most + k, rest + k);
+  for (int64_t k = 0; k < rows; k += SHORT_ROWS)
+    NAME(sums)(rows - k < SHORT_ROWS ? rows - k : SHORT_ROWS, n, x + k * n, most + k, rest + k);
   for (int64_t k = 0; k < rows; k++) rest[k] = MATH(log)(rest[k]);
 }
 
@@ -291,7 +293,7 @@ TARGET static void NAME(block_parts)(int64_t n, int64_t wide, int64_t step, cons
 
 TARGET static void NAME(parts)(int64_t first, int64_t last, int thread, const void *arg) {
   const entropy_job *j = arg;
-  const int64_t n = j->n, inner = j->inner, blocks = (inner + WIDE - 1) / WIDE;
+  const int64_t n = j->n, inner = j->inner, blocks = (inner + COLUMNS - 1) / COLUMNS;
   const REAL *x = j->x;
   REAL *most = j->most, *rest = j->rest;
   (void)thread;
@@ -300,7 +302,8 @@ TARGET static void NAME(parts)(int64_t first, int64_t last, int thread, const vo
     return;
   }
   for (int64_t i = first; i < last; i++) {
-    int64_t k = i % blocks * WIDE, o = i / blocks, wide = inner - k < WIDE ? inner - k : WIDE;
+    int64_t k = i % blocks * COLUMNS, o = i / blocks,
+            wide = inner - k < COLUMNS ? inner - k : COLUMNS;
     NAME(block_parts)(n, wide, inner, x + o * n * inner + k, most + o * inner + k,
                       rest + o * inner + k);
   }
@@ -324,11 +327,12 @@ TARGET static void NAME(block_entropy)(int64_t n, int64_t wide, int64_t step, co
 
 TARGET static void NAME(entropy_back)(int64_t first, int64_t last, int thread, const void *arg) {
   const entropy_job *j = arg;
-  const int64_t n = j->n, inner = j->inner, blocks = (inner + WIDE - 1) / WIDE;
+  const int64_t n = j->n, inner = j->inner, blocks = (inner + COLUMNS - 1) / COLUMNS;
   const REAL *x = j->x, *most = j->most, *rest = j->rest, *factor = j->factor;
   (void)thread;
   for (int64_t i = first; i < last; i++) {
-    int64_t k = i % blocks * WIDE, o = i / blocks, wide = inner - k < WIDE ? inner - k : WIDE;
+    int64_t k = i % blocks * COLUMNS, o = i / blocks,
+            wide = inner - k < COLUMNS ? inner - k : COLUMNS;
     int64_t at = o * n * inner + k, of = o * inner + k;
     REAL *dx = (REAL *)j->dx + at;
     if (inner > 1)

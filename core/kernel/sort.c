@@ -23,7 +23,7 @@
   }
 MOTH_EACH_INT(INT_KEYS)
 
-/* Flips all bits of negative numbers, and the sign bit of others. */
+/* Flips all bits of negative numbers, and the sign bit of the others. */
 static void keys_f32(int64_t n, const void *from, uint64_t *keys) {
   const float *x = from;
   for (int64_t i = 0; i < n; i++) {
@@ -57,7 +57,7 @@ void moth_keys_of(int64_t n, const char *x, int dtype, bool descending, uint64_t
 
 /* -- runs -- */
 
-/* From the end, so that the first of a run is written last, without branches. */
+/* Runs from the end: the first element of a run is written last, which needs no branches. */
 #define RUNS(name, type, wide)                                                 \
   static int64_t runs_##name(int64_t n, const void *from, int64_t *first, void *values) { \
     const type *x = from;                                                      \
@@ -91,7 +91,7 @@ int64_t moth_runs_of(int64_t n, const char *x, int dtype, int64_t *first, char *
 
 /* -- sorting -- */
 
-enum { RUN = 16, SMALL = 32, FEW = 192, DIGITS = 8, BYTES = 256 };
+enum { INSERTION_RUN = 16, SMALL_K = 32, MERGE_KEYS = 192, DIGITS = 8, BYTES = 256 };
 
 static void insertion(int64_t n, moth_keyed *x) {
   for (int64_t i = 1; i < n; i++) {
@@ -112,8 +112,9 @@ static void merge(const moth_keyed *a, int64_t na, const moth_keyed *b, int64_t 
 
 static void merge_sort(int64_t n, moth_keyed *x, moth_keyed *spare) {
   moth_keyed *from = x, *to = spare;
-  for (int64_t i = 0; i < n; i += RUN) insertion(n - i < RUN ? n - i : RUN, x + i);
-  for (int64_t width = RUN; width < n; width *= 2) {
+  for (int64_t i = 0; i < n; i += INSERTION_RUN)
+    insertion(n - i < INSERTION_RUN ? n - i : INSERTION_RUN, x + i);
+  for (int64_t width = INSERTION_RUN; width < n; width *= 2) {
     for (int64_t i = 0; i < n; i += 2 * width) {
       const int64_t left = n - i < width ? n - i : width;
       const int64_t right = n - i - left < width ? n - i - left : width;
@@ -126,7 +127,8 @@ static void merge_sort(int64_t n, moth_keyed *x, moth_keyed *spare) {
   if (from != x) memcpy(x, from, (size_t)n * sizeof *x);
 }
 
-/* A byte at a time from the lowest; bytes that are equal in all elements are skipped. */
+/* Sorts by one byte at a time, from the lowest byte on; skips bytes that are equal in all
+** elements. */
 static bool radix_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare) {
   int64_t count[DIGITS][BYTES] = {{0}};
   moth_keyed *from = x, *to = spare;
@@ -151,15 +153,15 @@ static bool radix_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spar
 }
 
 bool moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare) {
-  if (n <= RUN) insertion(n, x);
-  else if (n <= FEW) merge_sort(n, x, spare);
+  if (n <= INSERTION_RUN) insertion(n, x);
+  else if (n <= MERGE_KEYS) merge_sort(n, x, spare);
   else return radix_sort(ctx, n, x, spare);
   return true;
 }
 
-/* The key of a rank, from 0, among n; which becomes its rank among its equals. `spare` has room for
-** as many. By the eight highest bits in which the keys differ; those that agree with the wanted one
-** in them are gone through again. */
+/* Returns the key of a rank, which counts from 0, among n keys. *rank becomes the rank among the
+** equal keys. `spare` has space for n keys. Each round counts the eight highest bits in which the
+** keys differ, and continues with the keys whose bits are those of the wanted key. */
 static uint64_t select_key(int64_t n, const uint64_t *keys, int64_t *rank, uint64_t *spare) {
   int64_t k = *rank;
   for (;;) {
@@ -187,7 +189,7 @@ static uint64_t select_key(int64_t n, const uint64_t *keys, int64_t *rank, uint6
 
 /* -- rows -- */
 
-/* Fills x, which has room for all, with the first k of n in the order of their positions. */
+/* x := the first k of n keys, in the order of their positions. x has space for n keys. */
 static void choose(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
   int64_t have = 0, equal = k - 1;
   const uint64_t last = k ? select_key(n, keys, &equal, (uint64_t *)(void *)x) : 0;
@@ -199,10 +201,10 @@ static void choose(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
   }
 }
 
-/* The same, and in order, for a k that is small: most elements are no match for the k-th so far. */
+/* x := the first k of n keys, sorted, for a small k: most elements are above the k-th so far. */
 static void choose_few(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
   int64_t have = 0;
-  uint64_t last = UINT64_MAX; /* of the k so far */
+  uint64_t last = UINT64_MAX; /* the k-th key so far */
   for (int64_t i = 0; i < n; i++) {
     for (; have == k && i + 4 <= n; i += 4)
       if ((keys[i] < last) | (keys[i + 1] < last) | (keys[i + 2] < last) | (keys[i + 3] < last))
@@ -217,17 +219,17 @@ static void choose_few(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x
   }
 }
 
-/* As choose, for a k that is small beside n: what is below the k-th so far is kept, and whenever
-** that has become 2 k elements, the first k of them. In a random order that happens ln(n / k)
-** times; where far more often, as in a row that runs the other way, all are chosen from. `spare`
-** has room for 2 k. */
-enum { MOST_TURNS = 16 };
+/* As choose(), for a k that is small relative to n. Keeps the elements below the k-th so far; at 2
+** k kept elements, keeps the first k of them. In random order this happens ln(n / k) times. If it
+** happens MOST_ROUNDS times, for example in a row sorted the other way, choose() takes over.
+** `spare` has space for 2 k elements. */
+enum { MOST_ROUNDS = 16 };
 static void choose_kept(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x,
                         moth_keyed *spare) {
   uint64_t *kept = (uint64_t *)(void *)spare, last = UINT64_MAX;
   int64_t *at = (int64_t *)(void *)(kept + 2 * k), have = 0;
-  bool full = false; /* there are k so far */
-  int turns = 0;
+  bool full = false; /* k elements have been found */
+  int rounds = 0;
   for (int64_t i = 0; i < n;) {
     if (full && i + 4 <= n && !((keys[i] < last) | (keys[i + 1] < last) |
                                 (keys[i + 2] < last) | (keys[i + 3] < last))) {
@@ -239,7 +241,7 @@ static void choose_kept(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *
       i++;
     }
     if (have < 2 * k && i < n) continue;
-    if (++turns > MOST_TURNS) {
+    if (++rounds > MOST_ROUNDS) {
       choose(n, keys, k, x);
       return;
     }
@@ -260,7 +262,7 @@ static void take_values(int64_t k, const char *row, int64_t size, const int64_t 
     memcpy(values + i * size, row + position[i] * size, (size_t)size);
 }
 
-/* For i64, from contiguous keys: `less` of the smallest. */
+/* values := the i64 values of contiguous keys, from which `less` was subtracted. */
 static void values_of_keys(int64_t k, const moth_keyed *x, uint64_t less, bool descending,
                            char *values) {
   const uint64_t turn = descending ? ~TOP : TOP;
@@ -268,16 +270,16 @@ static void values_of_keys(int64_t k, const moth_keyed *x, uint64_t less, bool d
   for (int64_t i = 0; i < k; i++) to[i] = (x[i].key + less) ^ turn;
 }
 
-/* All of a row; integers by how far their keys are from the least, which is returned: those on both
-** sides of 0 differ in bytes above the ones that tell them apart. */
-static uint64_t from_least(int64_t n, bool whole, const uint64_t *keys, moth_keyed *x) {
-  uint64_t least = whole ? UINT64_MAX : 0;
-  for (int64_t j = 0; whole && j < n; j++) least = keys[j] < least ? keys[j] : least;
+/* x := all elements of a row. For integers the least key is subtracted and returned: keys on both
+** sides of 0 would differ in all high bytes, and the sort would have to read those. */
+static uint64_t from_least(int64_t n, bool integers, const uint64_t *keys, moth_keyed *x) {
+  uint64_t least = integers ? UINT64_MAX : 0;
+  for (int64_t j = 0; integers && j < n; j++) least = keys[j] < least ? keys[j] : least;
   for (int64_t j = 0; j < n; j++) x[j] = (moth_keyed){keys[j] - least, j};
   return least;
 }
 
-/* Rows of a job that threads share. Each has room of its own for one row. */
+/* A job whose rows threads share. Each thread has scratch space for one row. */
 typedef struct ordering {
   const moth_rows *r;
   const moth_rank *rank;
@@ -286,7 +288,7 @@ typedef struct ordering {
   char *values;
   int64_t *position;
   char *scratch;
-  int64_t each; /* bytes of it for a thread */
+  int64_t each; /* bytes of scratch for a thread */
   atomic_bool *stopped;
 } ordering;
 
@@ -296,7 +298,7 @@ static void sort_rows(int64_t first, int64_t last, int thread, const void *arg) 
   const int64_t n = o->r->length, k = o->k, size = moth_dtype_size[o->r->dtype];
   moth_keyed *x = (moth_keyed *)(void *)(o->scratch + thread * o->each), *spare = x + n;
   uint64_t *keys = (uint64_t *)(void *)(spare + n);
-  const bool part = k < n / 4, few = part && k > 0 && k <= SMALL;
+  const bool part = k < n / 4, few = part && k > 0 && k <= SMALL_K;
   for (int64_t i = first; i < last && !atomic_load(o->stopped); i++) {
     const char *row = o->r->x + i * n * size;
     char *values = o->values ? o->values + i * k * size : NULL;
@@ -315,7 +317,7 @@ static void sort_rows(int64_t first, int64_t last, int thread, const void *arg) 
   }
 }
 
-/* The rank that is wanted among keys; `nan`: where the first NaN is, or n. */
+/* The wanted rank among n keys. nan: the position of the first NaN, or n. */
 static int64_t rank_in(const moth_rank *wanted, int64_t n, const uint64_t *keys, int64_t nan) {
   if (wanted->k >= 0) return wanted->k;
   if (nan < n && !wanted->skips_nan) return n - 1;
@@ -344,10 +346,10 @@ static void rank_rows(int64_t first, int64_t last, int thread, const void *arg) 
   }
 }
 
-#define MOST_SCRATCH ((int64_t)256 << 20) /* bytes, of all lanes */
+#define MOST_SCRATCH ((int64_t)256 << 20) /* bytes of scratch of all threads together */
 
-/* Assigns a scratch buffer to each thread; rows that need large buffers are processed one at a
-** time. */
+/* Allocates a scratch buffer for each thread, or one buffer if rows are long; then rows are
+** processed one at a time. */
 
 static int run_rows(ordering *o, int64_t each, double cost, moth_work *work) {
   moth_ctx *ctx = o->r->owner->ctx;
@@ -370,7 +372,7 @@ static int run_rows(ordering *o, int64_t each, double cost, moth_work *work) {
 int moth_rows_sort(const moth_rows *r, int64_t k, bool descending, char *values,
                    int64_t *position) {
   const int64_t n = r->length ? r->length : 1;
-  const double cost = (double)n * (k < n / 4 ? 6 : n <= FEW ? 20 : 50);
+  const double cost = (double)n * (k < n / 4 ? 6 : n <= MERGE_KEYS ? 20 : 50);
   ordering o = {.r = r, .k = k, .descending = descending, .values = values, .position = position};
   return run_rows(&o, n * (int64_t)(2 * sizeof(moth_keyed) + sizeof(uint64_t)), cost, sort_rows);
 }

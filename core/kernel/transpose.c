@@ -1,6 +1,6 @@
-/* transpose.c -- transposes blocks of 4-byte elements, for every level of instructions. Reading
-** squares in whole cache lines and transposing them in registers takes a third of the time of
-** element by element copies in tiles.
+/* transpose.c -- transposes blocks of 4-byte elements, for every level of instructions. Reads
+** squares of whole cache lines and transposes them in registers: a third of the time of copies in
+** tiles, element by element.
 */
 #include "transpose.h"
 
@@ -8,8 +8,8 @@
 
 #include "level.h"
 
-/* -- which lanes of two rows make the new ones: rows whose numbers differ in one bit exchange the
-** lanes whose numbers differ in it -- */
+/* -- shuffles of two vectors: vectors whose numbers differ in one bit exchange the lanes whose
+** numbers differ in that bit -- */
 
 #define LOW4_1 0, 4, 2, 6
 #define HIGH4_1 1, 5, 3, 7

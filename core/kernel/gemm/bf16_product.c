@@ -61,7 +61,7 @@ void moth_bf16_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, in
   else if (cs == 1)
     pack_rows(to, step, x, pairs, rs, w);
   else if (by_words(x, rs, cs))
-    moth_matrix_turn_panel((float *)(void *)to, step, (const float *)(const void *)x, pairs, w,
+    moth_matrix_transpose_panel((float *)(void *)to, step, (const float *)(const void *)x, pairs, w,
                            cs / 2);
   else
     plain_pack(to, step, x, pairs, rs, cs, w);
@@ -80,7 +80,7 @@ void moth_bf16_pack_rows(uint32_t *to, int64_t ld, const uint16_t *x, int64_t k,
     for (int64_t t = 0; t < k; t += 2 * DEEP) {
       const int64_t some = w - j < WIDE ? w - j : WIDE, n = k - t < 2 * DEEP ? k - t : 2 * DEEP;
       moth_bf16_pack(scratch, some, x + t * rs + j * cs, n, rs, cs, some, some);
-      moth_matrix_turn_panel((float *)(void *)(to + j * ld + t / 2), ld,
+      moth_matrix_transpose_panel((float *)(void *)(to + j * ld + t / 2), ld,
                              (const float *)(void *)scratch, some, (n + 1) / 2, some);
     }
 }

@@ -106,7 +106,7 @@ static void widen_panel(const halves *h, float *to, const char *b, int64_t w, fl
     for (int64_t j = 0; j < w; j++)
       moth_convert(n, h->p.dtype, element(b, t + j * cs), 2, MOTH_F32, (char *)(scratch + j * n),
                    4);
-    moth_matrix_turn_panel(to + t * w, w, scratch, n, w, n);
+    moth_matrix_transpose_panel(to + t * w, w, scratch, n, w, n);
   }
 }
 
@@ -199,7 +199,7 @@ static void finish(const halves *h, const square *s) {
   float *c = s->c, other[WIDE];
   if (h->transposed) {
     c += ROWS * WIDE, step = ROWS;
-    moth_matrix_turn_panel(c, step, s->c, w, rows, WIDE);
+    moth_matrix_transpose_panel(c, step, s->c, w, rows, WIDE);
     int64_t i = row, n = rows;
     row = column, column = i, rows = w, w = n;
   }

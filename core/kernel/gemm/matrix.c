@@ -355,7 +355,7 @@ void moth_matrix_pack(float *to, const float *b, int64_t k, int64_t n, int64_t r
     moth_matrix_pack_panels(to, b, k, n, rs, cs, t, 0, panels_of(n).n);
 }
 
-void moth_matrix_turn_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
+void moth_matrix_transpose_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
                             int64_t cs) {
   (wide() ? pack_turned_avx512 : pack_turned_avx2)(to, step, k, w, b, cs);
 }
@@ -407,7 +407,7 @@ void moth_matrix_pack_panels(float *to, const float *b, int64_t k, int64_t n, in
                              int64_t cs, int64_t t, int64_t first, int64_t last) {
   (void)to, (void)b, (void)k, (void)n, (void)rs, (void)cs, (void)t, (void)first, (void)last;
 }
-void moth_matrix_turn_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
+void moth_matrix_transpose_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
                             int64_t cs) {
   (void)to, (void)step, (void)b, (void)k, (void)w, (void)cs;
 }

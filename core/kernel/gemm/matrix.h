@@ -32,8 +32,8 @@ typedef struct moth_matrix {
   bool add, relu;
   bool packed; /* b was packed by moth_matrix_pack */
   /* Where tiles of an A whose columns lie in a row, rs = 1, are laid out (by vectors of 8 floats
-  ** also one whose rows do, cs = 1), moth_matrix_scratch(k) floats of the thread's own; or NULL, as it
-  ** must be for narrow ones. It pays where n > 64. */
+  ** also one whose rows do, cs = 1), moth_matrix_scratch(k) floats of the thread's own; or NULL, as
+  ** it must be for narrow ones. It pays where n > 64. */
   float *scratch;
 } moth_matrix;
 
@@ -78,7 +78,7 @@ void moth_matrix_pack_panels(float *to, const float *b, int64_t k, int64_t n, in
                              int64_t cs, int64_t t, int64_t first, int64_t last);
 
 /* to[t * step + j] = b[t + j * cs] for t < k and j < w. */
-void moth_matrix_turn_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
+void moth_matrix_transpose_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
                             int64_t cs);
 
 /* Vector products for rows or columns j from first to last - 1; pieces begin at multiples of 64. */

@@ -319,7 +319,7 @@ static void turn_part(int64_t first, int64_t last, int thread, const void *arg) 
   const float *bias = floats(p->bias);
   float *c = (float *)(void *)p->c + first * p->ldc;
   (void)thread;
-  moth_matrix_turn_panel(c, p->ldc, w->from + first, last - first, n, p->m);
+  moth_matrix_transpose_panel(c, p->ldc, w->from + first, last - first, n, p->m);
   for (int64_t i = first; i < last; i++, c += p->ldc) {
     for (int64_t j = 0; bias && j < n; j++) c[j] += bias[j];
     for (int64_t j = 0; relu && j < n; j++) c[j] = c[j] < 0 ? 0 : c[j];
