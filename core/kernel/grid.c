@@ -80,7 +80,7 @@ int moth_grid_points_back(moth_ctx *ctx, int dtype, const moth_gridded *s, const
                  .find = moth_grid_finder(dtype, &s->g, true)};
   const int64_t runs = (s->points + RUN - 1) / RUN;
   const double cost = RUN * (double)moth_grid_count(&s->g) * (TAP_COST + (double)s->channels);
-  return moth_parallel(ctx, s->samples * runs, 1, cost * s->g.sides, BEST(turn), &j);
+  return moth_parallel(ctx, s->samples * runs, 1, cost * s->g.sides, BEST(points_back), &j);
 }
 
 #define LIST(name, real)                                                       \

@@ -1,7 +1,8 @@
-/* grid_find_real.h -- the parts of grid_find.c that depend on the type of points and weights, REAL.
+/* grid_find_real.h -- the functions of grid_find.c that depend on REAL, the type of points and
+** weights.
 */
 
-/* to[i] := the product of two weights, 0 outside */
+/* to[i] := the product of two weights, or 0 outside. */
 MOTH_AVX2 INLINED void NAME(weigh)(const double *ax, const double *ay, const double *wx,
                                    const double *wy, REAL *restrict to) {
   EACH {

@@ -1,14 +1,14 @@
 /* grid_real.h -- the loops of grid.c for one REAL and one TARGET. The taps of up to RUN points are
-** computed first, then used for all channels. A tap outside the image has position -1 and
-** contributes 0, whatever the first element is. A tap inside is read even if its weight is 0.
+** computed once and used for all channels. A tap outside the image has position -1 and contributes
+** exactly 0, even if the first element is not finite. A tap inside is read even if its weight is 0.
 */
 
 typedef struct NAME(found) {
   int32_t at[MOTH_GRID_TAPS][RUN];
-  REAL weight[3][MOTH_GRID_TAPS][RUN]; /* of values, or of derivatives along each side */
+  REAL weight[3][MOTH_GRID_TAPS][RUN]; /* for values, or for the derivative along each side */
 } NAME(found);
 
-/* The taps of n points from a sample's `first` on. */
+/* Computes the taps of n points of a sample, from point `first` on. */
 TARGET INLINED void NAME(find)(const job *j, int64_t sample, int64_t first, int64_t n,
                                bool derivatives, NAME(found) * t) {
   const moth_gridded *s = j->s;
@@ -26,7 +26,8 @@ TARGET INLINED void NAME(gather)(const int count, int64_t n, const NAME(found) *
   memcpy(y, sum, (size_t)n * sizeof *y);
 }
 
-/* sum[side] += dy times the derivative along the side; 0 if no tap is inside, whatever dy is. */
+/* sum[side] += dy times the derivative along the side. Adds 0 if no tap is inside, even if dy is
+** not finite. */
 TARGET INLINED void NAME(derivative)(const int sides, const int count, int64_t n,
                                      const NAME(found) * t, const REAL *x, const REAL *dy,
                                      REAL (*restrict sum)[RUN]) {
@@ -74,7 +75,7 @@ TARGET static void NAME(sample)(int64_t first, int64_t last, int thread, const v
   }
 }
 
-/* Items are SHARED channels of a sample. */
+/* Items are groups of SHARED channels of a sample. */
 TARGET static void NAME(back)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   const moth_gridded *s = j->s;
@@ -102,7 +103,7 @@ TARGET static void NAME(back)(int64_t first, int64_t last, int thread, const voi
 }
 
 /* Items are runs of points. */
-TARGET static void NAME(turn)(int64_t first, int64_t last, int thread, const void *arg) {
+TARGET static void NAME(points_back)(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   const moth_gridded *s = j->s;
   const int64_t runs = (s->points + RUN - 1) / RUN;

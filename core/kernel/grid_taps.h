@@ -1,5 +1,5 @@
-/* grid_taps.h -- the elements that a grid point interpolates, and their weights, for the CPU's
-** loops and the GPU's kernels. Positions are computed in f64 for all dtypes: once for all channels.
+/* grid_taps.h -- the elements that a grid point interpolates, and their weights, for the CPU and
+** for GPU kernels. Positions are computed in f64 for all dtypes, once for all channels.
 */
 #ifndef MOTH_KERNEL_GRID_TAPS_H
 #define MOTH_KERNEL_GRID_TAPS_H
@@ -24,11 +24,11 @@ enum { MOTH_GRID_TAPS = 64 }; /* of a point, at most */
 typedef struct moth_grid {
   int sides, mode, padding; /* 2 or 3 sides */
   bool align;
-  int order[3];    /* derivatives by x, y, z */
-  int64_t size[3]; /* of x, y and z: width, height, depth */
+  int order[3];    /* order of the derivative along x, y, z */
+  int64_t size[3]; /* width, height, depth */
 } moth_grid;
 
-/* Clips to 0 .. size - 1; multiplies *derivative by the derivative. */
+/* Clips to 0 .. size - 1. Multiplies *derivative by the derivative of the clip. */
 MOTH_GRID double moth_grid_clip(double at, int64_t size, double *derivative) {
   const double most = (double)(size - 1);
   if (!(at > 0)) {
@@ -40,10 +40,10 @@ MOTH_GRID double moth_grid_clip(double at, int64_t size, double *derivative) {
   return most;
 }
 
-/* One function on a GPU: fmod is long, and all sides and elements call it. */
+/* On a GPU this is one function that all sides call, because the code of fmod is long. */
 MOTH_GRID_CALL double moth_grid_rest(double far, double span) { return fmod(far, span); }
 
-/* Reflects at both ends until it is inside. */
+/* Reflects at both ends until the position is inside. */
 MOTH_GRID double moth_grid_reflect(double at, int64_t size, bool align, double *derivative) {
   const double low = align ? 0 : -0.5, span = align ? (double)(size - 1) : (double)size;
   if (!(span > 0)) {
@@ -62,7 +62,7 @@ MOTH_GRID double moth_grid_inside(const moth_grid *g, double at, int64_t size, d
   return g->padding == MOTH_GRID_ZEROS ? at : moth_grid_clip(at, size, derivative);
 }
 
-/* The four taps along a side: cubic convolution (Keys) with -0.75. */
+/* Coefficients of the four taps along a side: cubic convolution (Keys 1981) with -0.75. */
 #define MOTH_GRID_KEYS \
   {{0, -0.75, 1.5, -0.75}, {1, 0, -2.25, 1.25}, {0, 0.75, 1.5, -1.25}, {0, 0, -0.75, 0.75}}
 
@@ -74,14 +74,14 @@ MOTH_GRID double moth_grid_cubic(const double *c, double t, int order) {
   return order == 3 ? 6 * c[3] : 0;
 }
 
-/* The position of an element, -1 outside. NaN has a position, so that its weight, NaN,
+/* The position of an element, or -1 outside. NaN becomes position 0, so that its weight, also NaN,
 ** propagates. */
 MOTH_GRID int64_t moth_grid_place(double at, int64_t size) {
   if (at != at) return 0;
   return at >= 0 && at < (double)size ? (int64_t)at : -1;
 }
 
-/* Along one side: positions, -1 outside, and weights; returns how many. */
+/* Computes the taps along one side: positions (-1 outside) and weights. Returns their number. */
 MOTH_GRID int moth_grid_side(const moth_grid *g, int side, double where, int64_t *at, double *w) {
   const int64_t size = g->size[side];
   const int order = g->order[side];
@@ -122,7 +122,8 @@ MOTH_GRID int moth_grid_count(const moth_grid *g) {
   return g->sides == 2 ? n * n : n * n * n;
 }
 
-/* The taps of the point (x, y[, z]): positions in a plane or a volume, -1 outside. */
+/* Computes the taps of the point (x, y[, z]): positions in a plane or a volume (-1 outside), and
+** weights. */
 MOTH_GRID void moth_grid_taps(const moth_grid *g, const double *where, int64_t *at, double *w) {
   int64_t p[3][4] = {{0}, {0}, {0}};
   double by[3][4] = {{1}, {1}, {1}};

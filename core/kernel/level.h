@@ -1,24 +1,24 @@
-/* level.h -- the levels of instructions that hot loops are compiled for, and the level that runs
-** here. each_level.h compiles loops for all levels.
+/* level.h -- the levels of instructions that hot loops are compiled for, and the level in use.
+** each_level.h compiles loops for all levels.
 */
 #ifndef MOTH_KERNEL_LEVEL_H
 #define MOTH_KERNEL_LEVEL_H
 
 enum { MOTH_LEVEL_PLAIN, MOTH_LEVEL_AVX2, MOTH_LEVEL_AVX512 };
 
-/* The best level of this processor, or a lower one that MOTH_ISA names: plain, avx2 or avx512. */
+/* The best level of this processor, or a lower one if MOTH_ISA is plain, avx2 or avx512. */
 int moth_level(void);
 const char *moth_level_name(void);
 
-/* For loops over registers: such a function is inlined in each caller, constant lengths are
-** propagated, and its loops are unrolled. */
+/* Marks functions of loops over registers: they are inlined in each caller, which makes lengths
+** constant and unrolls the loops. */
 #define INLINED static inline __attribute__((always_inline))
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define ROLLED
 #else
 #define UNROLL _Pragma("GCC unroll 16")
-#define ROLLED _Pragma("GCC unroll 1") /* for a loop that should be vectorized, not unrolled */
+#define ROLLED _Pragma("GCC unroll 1") /* for a loop to vectorize, not to unroll */
 #endif
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -26,13 +26,13 @@ const char *moth_level_name(void);
 #define MOTH_HAS_LEVELS 1
 #define MOTH_AVX2 __attribute__((target("avx2,fma")))
 #define MOTH_AVX512_SET "avx512f,avx512dq,avx512vl,avx512bw,fma"
-#if defined(__clang__) /* which has no attribute for it */
+#if defined(__clang__) /* clang has no such attribute */
 #define MOTH_AVX512 __attribute__((target(MOTH_AVX512_SET)))
-#else /* gcc would use vectors of 256 bits */
+#else /* gcc prefers vectors of 256 bits by default */
 #define MOTH_AVX512 __attribute__((target(MOTH_AVX512_SET ",prefer-vector-width=512")))
 #endif
 
-/* f_f32 or its best version on this machine. MOTH_BEST(&f) is the address of an object. */
+/* f_f32 or its best version for this processor. MOTH_BEST(&f) is the address of an object. */
 #define MOTH_BEST(f)                                    \
   (moth_level() == MOTH_LEVEL_AVX512 ? f##_avx512       \
    : moth_level() == MOTH_LEVEL_AVX2 ? f##_avx2 : f##_f32)

@@ -1,6 +1,6 @@
 /* norm_real.h -- the loops of norm.c for one REAL and one TARGET, the attribute that chooses
-** instructions. Sums run in vectors over at most SUM_BLOCK elements, and block sums are added in
-** double.
+** instructions. Blocks of at most SUM_BLOCK elements are summed in vectors, and block sums are
+** added in double.
 */
 
 #include "sums_real.h"
@@ -31,7 +31,7 @@ typedef struct NAME(mask) {
   REAL mean, by, more, least;
 } NAME(mask);
 
-/* The sums of dy, where the mask is true, and of dy (x - mean). */
+/* Sums of dy, where the mask is true, and of dy (x - mean). */
 TARGET INLINED void NAME(products_of)(const bool masked, int64_t n, const REAL *x, const REAL *dy,
                                       REAL mean, NAME(mask) k, double *sums) {
   const VEC none = {0};
@@ -94,9 +94,9 @@ TARGET static void NAME(row_write)(const moth_row_norm *p, const REAL *x, REAL m
   }
 }
 
-/* Mean and 1 / deviation of a row, of scaled elements: for rows whose sums leave the range, and for
-** those that are constant but for the rounding of the mean. */
-TARGET static void NAME(row_again)(const moth_row_norm *p, const REAL *x, REAL *mean, REAL *rstd) {
+/* Mean and 1 / deviation of a row, from scaled elements: for rows whose sums leave the range, and
+** for rows that are constant except for the rounding of the mean. */
+TARGET static void NAME(scaled_row)(const moth_row_norm *p, const REAL *x, REAL *mean, REAL *rstd) {
   const int64_t n = p->channels * p->inner;
   double most = 0, sum = 0, rest = 0, squares = 0;
   int power;
@@ -129,7 +129,7 @@ TARGET static void NAME(rows_run)(int64_t from, int64_t last, int thread, const 
     const double var = NAME(squares_about)(n, x, mean) / (double)n;
     REAL rstd = (REAL)(1 / sqrt(var + p->eps));
     if (!(var >= NEAR_MEAN * (double)mean * (double)mean && var < 1e300))
-      NAME(row_again)(p, x, &mean, &rstd);
+      NAME(scaled_row)(p, x, &mean, &rstd);
     NAME(row_write)(p, x, mean, rstd, weight ? weight + first : NULL, bias ? bias + first : NULL,
                     (REAL *)p->y + r * n);
     if (p->centred) means[r] = mean;
@@ -137,8 +137,8 @@ TARGET static void NAME(rows_run)(int64_t from, int64_t last, int thread, const 
   }
 }
 
-/* One channel to each element: the sums over the row of g and g (x - mean), g = dy w, and the
-** row's share of the gradients of weight and bias, all in one pass. */
+/* For channels of one element. In one pass, the sums over the row of g = dy w and of g (x - mean),
+** and the row's terms of the gradients of weight and bias. */
 TARGET INLINED void NAME(row_sums_of)(const bool share, const bool weighted, int64_t n,
                                       const REAL *x, const REAL *dy, const REAL *w, REAL mean,
                                       REAL rstd, REAL *restrict dw, REAL *restrict db,
@@ -175,7 +175,7 @@ TARGET static void NAME(row_sums)(int64_t n, const REAL *x, const REAL *dy, cons
   else NAME(row_sums_of)(false, false, n, x, dy, w, mean, rstd, dw, db, sums);
 }
 
-/* The same for channels of several elements. */
+/* The same sums for channels of several elements. */
 TARGET static void NAME(channel_sums_of_row)(const moth_row_norm *p, const REAL *x, const REAL *dy,
                                              const REAL *w, REAL mean, REAL rstd, REAL *dw,
                                              REAL *db, double *sums) {
@@ -189,8 +189,8 @@ TARGET static void NAME(channel_sums_of_row)(const moth_row_norm *p, const REAL 
   }
 }
 
-/* The sums of a row's g and g xhat that left the range, in double. */
-TARGET static void NAME(sums_again)(const moth_row_norm *p, const REAL *x, const REAL *dy,
+/* Sums of g and g xhat of a row, in double: for rows whose sums left the range. */
+TARGET static void NAME(sums_in_double)(const moth_row_norm *p, const REAL *x, const REAL *dy,
                                     const REAL *w, REAL mean, REAL rstd, double *sums) {
   sums[0] = sums[1] = 0;
   for (int64_t c = 0; c < p->channels; c++, x += p->inner, dy += p->inner)
@@ -201,14 +201,15 @@ TARGET static void NAME(sums_again)(const moth_row_norm *p, const REAL *x, const
     }
 }
 
-/* dx = rstd (g - mean of g - xhat mean of (g xhat)) */
+/* dx = rstd (g - mean of g - xhat mean of (g xhat)). */
 TARGET static void NAME(row_back)(const moth_row_norm *p, const REAL *x, const REAL *dy,
                                   const REAL *w, REAL mean, REAL rstd, const double *sums,
                                   REAL *restrict dx) {
   const int64_t channels = p->channels, inner = p->inner;
   double n = (double)(channels * inner), r = (double)rstd;
   REAL even = p->centred ? (REAL)(-r * sums[0] / n) : 0;
-  REAL along = (REAL)(-r * (sums[1] / n)); /* multiplied by rstd below: its cube may underflow */
+  /* multiplied by rstd below, since rstd^3 may underflow */
+  REAL along = (REAL)(-r * (sums[1] / n));
   if (inner == 1 && w) {
     for (int64_t i = 0; i < channels; i++)
       dx[i] = dy[i] * w[i] * rstd + (x[i] - mean) * rstd * along + even;
@@ -226,7 +227,8 @@ TARGET static void NAME(row_back)(const moth_row_norm *p, const REAL *x, const R
   }
 }
 
-/* Gradients of weights are summed in `part` for a while, so that long sums stay exact. */
+/* Adds `part` to the gradients of the weights. `part` has the sums of few rows, so that long sums
+** keep their last digits. */
 TARGET static void NAME(flush)(const moth_row_norm *p) {
   int64_t n = p->groups * p->channels;
   REAL *restrict dw = p->part, *restrict db = dw + n;
@@ -255,7 +257,7 @@ TARGET static int NAME(rows_back)(moth_ctx *ctx, const moth_row_norm *p) {
     if (p->inner == 1) NAME(row_sums)(n, x, dy, w, mean, rstds[r], dw, db, sums);
     else NAME(channel_sums_of_row)(p, x, dy, w, mean, rstds[r], dw, db, sums);
     sums[1] *= (double)rstds[r];
-    if (!isfinite(sums[0] + sums[1])) NAME(sums_again)(p, x, dy, w, mean, rstds[r], sums);
+    if (!isfinite(sums[0] + sums[1])) NAME(sums_in_double)(p, x, dy, w, mean, rstds[r], sums);
     NAME(row_back)(p, x, dy, w, mean, rstds[r], sums, dx);
     if (affine && r % (32 * p->groups) == 32 * p->groups - 1) NAME(flush)(p);
   }
@@ -264,8 +266,9 @@ TARGET static int NAME(rows_back)(moth_ctx *ctx, const moth_row_norm *p) {
 }
 
 /* -- channels --
-** A plane is what one sample has of one channel. Samples whose planes are single elements are rows
-** of channels, which are read as they lie. */
+**
+** A plane has the elements of one channel in one sample. If planes have a single element, a sample
+** is a row of channels and is read in this order. */
 
 TARGET static void NAME(row_of_sums)(int64_t n, const REAL *x, double *restrict sum) {
   for (int64_t c = 0; c < n; c++) sum[c] += (double)x[c];
@@ -305,7 +308,7 @@ TARGET INLINED void NAME(plane_of)(const bool summed, const bool relu, int64_t n
   }
 }
 
-/* s: NULL, or added to the result. */
+/* s: a term added to the result, or NULL. */
 TARGET static void NAME(plane)(int64_t n, const REAL *x, REAL m, REAL a, REAL b, const REAL *s,
                                bool relu, REAL *y) {
   if (s && relu) NAME(plane_of)(true, true, n, x, m, a, b, s, y);
@@ -320,11 +323,11 @@ TARGET INLINED void NAME(plane_back_of)(const bool masked, int64_t n, const REAL
   for (int64_t i = 0; i < n; i++) {
     REAL g = dy[i];
     if (masked) g = (x[i] - k.mean) * k.by + k.more <= k.least ? 0 : g;
-    y[i] = (x[i] - m) * a + b + g * d; /* this form contracts in one way only */
+    y[i] = (x[i] - m) * a + b + g * d; /* compilers contract this form in one way only */
   }
 }
 
-/* k: NULL, or where dy counts. */
+/* k: the mask of dy, or NULL. */
 TARGET static void NAME(plane_back)(int64_t n, const REAL *x, const REAL *dy, REAL m, REAL a,
                                     REAL b, REAL d, const NAME(mask) *k, REAL *y) {
   if (k) NAME(plane_back_of)(true, n, x, dy, m, a, b, d, *k, y);
@@ -335,7 +338,7 @@ static inline NAME(mask) NAME(mask_of)(const moth_channel_mask *k, int64_t c) {
   return (NAME(mask)){(REAL)k->mean[c], (REAL)k->scale[c], (REAL)k->shift[c], (REAL)k->least};
 }
 
-/* The same where planes are single elements, of n channels in a row. */
+/* One sample, if planes have a single element: a row of n channels. */
 TARGET static void NAME(row_of_results)(const channel_job *j, const REAL *x, const REAL *s,
                                         REAL *y) {
   const int64_t n = j->p->c;
@@ -367,7 +370,8 @@ TARGET static void NAME(row_of_back)(const channel_job *j, const REAL *x, const 
   }
 }
 
-/* Channels first to last - 1 of all samples: of x, or of (x - mean)^2, or with dy both sums. */
+/* Items are channels; sums over all samples. Without dy, sums of x or of (x - mean)^2; with dy,
+** both sums. */
 TARGET static void NAME(channel_sums)(int64_t first, int64_t last, int thread, const void *arg) {
   const channel_job *j = arg;
   const int64_t c = j->p->c, inner = j->p->inner, n = last - first;
@@ -409,7 +413,7 @@ TARGET static void NAME(channel_sums)(int64_t first, int64_t last, int thread, c
   }
 }
 
-/* Samples first to last - 1 where planes are single elements, else planes. */
+/* Items are samples if planes have a single element, else planes. */
 TARGET static void NAME(channel_apply)(int64_t first, int64_t last, int thread, const void *arg) {
   const channel_job *j = arg;
   const int64_t c = j->p->c, inner = j->p->inner;

@@ -1,7 +1,7 @@
 /* optim_rules.h -- the update rules of the optimizers for one element, with PyTorch's terms in
-** PyTorch's order. Included by optim_real.h for each type and level, and by cuda/op/optim.cu as
-** templates. The includer defines REAL, TEMPLATE, RULE (the start of every function), NAME(f) (its
-** name), NUMBERS (the struct), and MATH(f), a function of REALs.
+** PyTorch's order. optim_real.h includes it for each type and level, cuda/op/optim.cu as templates.
+** The includer defines REAL, TEMPLATE, RULE (the attributes of functions), NAME(f) (their names),
+** NUMBERS (the struct), and MATH(f), a function of REALs.
 **
 ** x[0] is the parameter, x[1] its gradient, which is not written back. The state of the rule
 ** follows, in the order of MOTH_RULE_LIST.
@@ -14,7 +14,7 @@ TEMPLATE struct NAME(numbers) {
   bool extra; /* the optional last operand is present */
 };
 
-/* For a rule and n operands. */
+/* The numbers of a step for a rule and n operands. */
 TEMPLATE RULE NUMBERS NAME(numbers_of)(const moth_step *s, moth_rule rule, int n) {
   NUMBERS v;
   v.lr = (REAL)s->lr;
@@ -22,7 +22,7 @@ TEMPLATE RULE NUMBERS NAME(numbers_of)(const moth_step *s, moth_rule rule, int n
   v.beta2 = (REAL)s->beta2;
   v.rest1 = (REAL)(1 - s->beta1);
   v.rest2 = (REAL)(1 - s->beta2);
-  v.by = (REAL)(1 / s->root); /* saves a division */
+  v.by = (REAL)(1 / s->root); /* a product instead of a division per element */
   v.root = (REAL)s->root;
   v.eps = (REAL)s->eps;
   v.decay = (REAL)s->weight_decay;
@@ -62,7 +62,7 @@ TEMPLATE RULE REAL NAME(move_means)(REAL *x, REAL *g, const NUMBERS *s) {
   return at;
 }
 
-/* A NaN stays. */
+/* Keeps NaN. */
 TEMPLATE RULE REAL NAME(greatest)(REAL old, REAL now) {
   return old >= now || old != old ? old : now;
 }
@@ -120,7 +120,7 @@ TEMPLATE RULE void NAME(adadelta)(REAL *x, const NUMBERS *s) {
   x[0] -= s->lr * step;
 }
 
-/* One choice per line: nested ones become branches on the CPU, 5 x slower. */
+/* One choice per statement: nested choices become branches on the CPU, five times slower. */
 TEMPLATE RULE void NAME(rprop)(REAL *x, const NUMBERS *s) {
   REAL g = s->sign * x[1], turn = g * x[2], factor = 1;
   factor = turn > 0 ? s->more : factor;

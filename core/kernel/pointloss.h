@@ -1,5 +1,5 @@
-/* pointloss.h -- elementwise losses of two packed tensors in f32 or f64, and the loops of their
-** gradients, which op/pointloss.h lists: moth_pointloss.square_slope[dtype].
+/* pointloss.h -- elementwise losses of two packed tensors in f32 or f64. The loops of their
+** gradients are in op/pointloss.h: moth_pointloss.square_slope[dtype] ...
 */
 #ifndef MOTH_KERNEL_POINTLOSS_H
 #define MOTH_KERNEL_POINTLOSS_H
@@ -8,11 +8,11 @@
 #include "kernel/math/elementwise.h"
 #include "loss.h"
 
-/* Losses of a pair of numbers x and t, some with a parameter a:
+/* Losses of two numbers x and t, some with a parameter a:
 **   SQUARE    (x - t)^2
 **   DISTANCE  |x - t|
-**   SMOOTH    (x - t)^2 / (2 a) up to a distance of a, from there on |x - t| - a / 2
-**   HUBER     a times that
+**   SMOOTH    (x - t)^2 / (2 a) if |x - t| < a, else |x - t| - a / 2
+**   HUBER     a times SMOOTH
 **   LOGITS    -(t log s(x) + (1 - t) log(1 - s(x))), s the logistic function
 **   CHANCES   -(t log x + (1 - t) log(1 - x)), each logarithm at least -100
 **   KL        t (log t - x)

@@ -1,6 +1,6 @@
-/* pointloss_real.h -- elementwise losses for one REAL and one TARGET: computed into a short block,
-** whose sum is added in double. pointloss.h defines the losses. Loops take whole vectors only, as
-** in elementwise.h: a loss has the same bits at every position.
+/* pointloss_real.h -- elementwise losses for one REAL and one TARGET. They are computed into a
+** short block, whose sum is added in double. pointloss.h defines the losses. Loops compute whole
+** vectors only, so that a loss has the same bits at every position.
 */
 #include "sums_real.h"
 
@@ -16,7 +16,7 @@ VECTOR_SUM(loss_sum, v)
       y[i] = LOSS;                                                                         \
     }                                                                                      \
   }
-/* log(1 + exp(-|x|)), corrected for the rounding of 1 + e, where e is at most 1. */
+/* log(1 + exp(-|x|)), corrected for the rounding of 1 + e, where e <= 1. */
 TARGET INLINED REAL NAME(log_tail)(REAL x) {
   const REAL e = MATH(exp)(-MATH(abs)(x)), u = 1 + e;
   return MATH(log)(u) + (e - (u - 1)) / u;
@@ -36,7 +36,7 @@ PAIR(kl_log, MATH(full_exp)(t) * (t - x))
 
 typedef void NAME(pair_loop)(int64_t, const REAL *, const REAL *, REAL, REAL *restrict);
 
-/* The rest after whole vectors is copied through a buffer. */
+/* Elements after the last whole vector are copied through a buffer. */
 TARGET static void NAME(run_pairs)(NAME(pair_loop) *loop, int64_t n, const REAL *x, const REAL *t,
                                    REAL a, REAL *y) {
   const int64_t whole = MOTH_WHOLE(n);
@@ -71,7 +71,7 @@ TARGET static void NAME(pairs)(int64_t first, int64_t last, int thread, const vo
   }
 }
 
-/* True if all are from 0 to 1. */
+/* True if all n numbers are from 0 to 1. */
 TARGET static bool NAME(inside)(int64_t n, const void *from) {
   const REAL *x = from;
   bool all = true;

@@ -1,12 +1,13 @@
-/* pool_real.h -- the loops of pool.c for one REAL and one TARGET, over planes first to last - 1.
-** Windows inside a row are computed next to each other, one tap at a time, so that the compiler
-** vectorizes over neighboring results. Windows over an edge are computed one by one.
+/* pool_real.h -- the loops of pool.c for one REAL and one TARGET. Items are planes. Windows inside
+** a row are computed together, one tap at a time, so that the compiler vectorizes over neighboring
+** results. Windows over an edge are computed one by one.
 */
 #define TAPS TARGET INLINED void
 
-/* -- the largest -- */
+/* -- maxima -- */
 
-/* The largest of a window's taps [r0, r1) x [c0, c1); the first of equals, NaN above all. */
+/* The position of the largest of a window's taps [r0, r1) x [c0, c1). The first of equal values
+** wins, NaN wins over all. */
 TARGET static inline int64_t NAME(largest)(const moth_window *w, const REAL *x, int64_t at,
                                            int64_t r0, int64_t r1, int64_t c0, int64_t c1,
                                            REAL *y) {
@@ -26,8 +27,8 @@ TARGET static inline int64_t NAME(largest)(const moth_window *w, const REAL *x, 
   return found;
 }
 
-/* L windows that begin s elements apart, k taps wide; x: the first tap of the first, `index` counts
-** from there. The taps of neighbouring windows are one vector. */
+/* max_L: the maxima of L windows, s elements apart and k taps wide. x is the first tap of the first
+** window; `index` counts from it. Equal taps of neighboring windows are one vector. */
 #define CHUNK(L, EVEN, ODD)                                                                    \
   typedef REAL NAME(v##L) __attribute__((vector_size(L * sizeof(REAL))));                      \
   typedef NAME(bits) NAME(b##L) __attribute__((vector_size(L * sizeof(REAL))));                \
@@ -93,10 +94,10 @@ CHUNK(16, LIST(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
 #undef LIST
 #undef CHUNK
 
-/* Does THIS(L, i) for n windows: L of them from the i-th on. The last vector begins earlier, over
-** what is done already, rather than to be shorter. n is 4 or more. Where there is `room` for it, a
-** single vector goes beyond the n, over what is done later. No vector is wider than a register:
-** what chooses between two would be taken apart, element by element. */
+/* Runs THIS(L, i) for n windows, n >= 4: for L windows from window i on. The last vector starts
+** earlier and computes some windows again, which avoids a shorter vector. If `available` windows
+** may be written, a single vector may also write windows after the n-th. No vector is wider than a
+** register: compilers would compute selects of wider vectors element by element. */
 #define CHUNKS(L, n, available, THIS)                                     \
   if (n >= L) {                                                           \
     for (int64_t i = 0; i < n; i += L) THIS(L, (i <= n - L ? i : n - L)); \
@@ -119,12 +120,13 @@ CHUNK(16, LIST(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
       for (int64_t i = 0; i < n; i += 2) THIS(2, (i <= n - 2 ? i : n - 2)); \
   } while (0)
 
-/* n windows in a row, all inside; `spare` more may be written, and are overwritten later. */
+/* n windows of a row, all inside. `spare` more results may be written; they are overwritten
+** later. */
 TARGET static void NAME(max_row)(const moth_window *w, int64_t n, int64_t spare, int64_t rows,
                                  const REAL *x, int64_t start, REAL *y, int64_t *index) {
   const int64_t k = w->kernel[1], s = w->stride[1], right = w->dilation[1];
   const int64_t down = w->dilation[0] * w->in[1], available = n + spare;
-  (void)available; /* used for wider vectors only */
+  (void)available; /* unused without wider vectors */
 #define PLAIN22(L, i) NAME(max##L)(2, 2, rows, down, 1, x + i * 2, start + i * 2, y + i, index + i)
 #define PLAIN32(L, i) NAME(max##L)(3, 2, rows, down, 1, x + i * 2, start + i * 2, y + i, index + i)
 #define DENSE(L, i) NAME(max##L)(k, 1, rows, down, right, x + i, start + i, y + i, index + i)
@@ -140,7 +142,7 @@ TARGET static void NAME(max_row)(const moth_window *w, int64_t n, int64_t spare,
 #undef ANY
 }
 
-/* Windows ox to end - 1 of a row, of which rows r0 to r1 - 1 are inside. */
+/* Windows ox to end - 1 of a row. Their rows r0 to r1 - 1 are inside. */
 TARGET static void NAME(max_edge)(const moth_window *w, const REAL *x, int64_t row, int64_t r0,
                                   int64_t r1, int64_t ox, int64_t end, REAL *y, int64_t *index) {
   for (; ox < end; ox++) {
@@ -152,7 +154,7 @@ TARGET static void NAME(max_edge)(const moth_window *w, const REAL *x, int64_t r
   }
 }
 
-/* Of a row: the windows inside first, since they may be written over those behind them. */
+/* Each row computes the windows inside first, since they may overwrite the windows after them. */
 TARGET static void NAME(max_plane)(const job *j, const REAL *x, REAL *y, int64_t *index) {
   const moth_window *w = &j->p->w;
   const int64_t width = w->out[1], step = w->stride[0] * w->in[1];
@@ -227,7 +229,7 @@ TARGET static bool NAME(finite)(int64_t n, const REAL *y) {
   return !odd;
 }
 
-/* The mean of a rectangle whose sum overflowed: a sum of quotients, in double. */
+/* The mean of a rectangle whose sum overflowed: the sum of quotients, in double. */
 TARGET static REAL NAME(mean_again)(int64_t rows, int64_t n, const REAL *x, int64_t down,
                                     int64_t by) {
   double sum = 0;
@@ -261,7 +263,8 @@ TARGET static void NAME(mean_planes)(int64_t first, int64_t last, int thread, co
   (void)thread;
 }
 
-/* Adds shares to the k taps of n windows; fresh: writes them, the windows lying side by side. */
+/* Adds share[i] to the k taps of window i. fresh: writes them instead, for windows that neither
+** overlap nor leave gaps. */
 TAPS NAME(share_taps)(const int64_t k, const int64_t s, const bool fresh, int64_t n,
                       const REAL *restrict share, REAL *restrict x) {
   for (int64_t i = 0; i < n; i++)
@@ -315,13 +318,13 @@ TARGET static void NAME(mean_planes_back)(int64_t first, int64_t last, int threa
   (void)thread;
 }
 
-/* -- shares -- */
+/* -- adaptive pooling -- */
 
 typedef REAL NAME(lanes)
   __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
 
-/* The sum of n elements, block by block, in 64 bytes of lanes: as many registers as that takes at
-** this level, since wider vectors than those go through memory. */
+/* The sum of n elements, in blocks. Lanes have 64 bytes together, in as many registers as this
+** level needs; wider vector types would go through memory. */
 TARGET static double NAME(sum)(int64_t n, const REAL *x) {
   enum { PER = VECTOR_BYTES / sizeof(REAL), PARTS = 64 / VECTOR_BYTES };
   enum { LANES = PARTS * PER, LONGEST = 8192 };
@@ -348,7 +351,7 @@ TARGET static double NAME(sum)(int64_t n, const REAL *x) {
   return all;
 }
 
-/* Rows are added up first, as long as ROW_RESULTS has room for one. */
+/* Adds the rows of a share first if a row fits in `total`. */
 TARGET static void NAME(mean_shares_of)(const moth_shares *p, const REAL *x, REAL *y) {
   int64_t wide = p->in[1];
   REAL total[ROW_RESULTS];
@@ -397,7 +400,7 @@ TARGET static void NAME(mean_shares)(int64_t first, int64_t last, int thread, co
   (void)thread;
 }
 
-/* Of a row of results, whose shares have columns of their own: one row is written, then copied. */
+/* One row of results whose shares do not overlap: writes one row of dx, then copies it. */
 TARGET static void NAME(mean_row_back)(const moth_shares *p, int64_t rows, const REAL *dy,
                                        REAL *dx) {
   const int64_t wide = p->in[1], n = wide / p->out[1];
@@ -410,7 +413,7 @@ TARGET static void NAME(mean_row_back)(const moth_shares *p, int64_t rows, const
 
 TARGET static void NAME(mean_shares_back_of)(const moth_shares *p, const REAL *dy, REAL *dx) {
   const int64_t wide = p->in[1];
-  /* each element belongs to one share */
+  /* apart: shares do not overlap */
   bool apart = p->out[0] && p->out[1] && p->in[0] % p->out[0] == 0 && wide % p->out[1] == 0;
   if (!apart) memset(dx, 0, (size_t)(p->in[0] * wide) * sizeof(REAL));
   for (int64_t oy = 0; oy < p->out[0]; oy++, dy += p->out[1]) {
@@ -450,9 +453,9 @@ TARGET static void NAME(max_shares)(int64_t first, int64_t last, int thread, con
   (void)thread;
 }
 
-/* -- positions; -1 is skipped, positions outside the plane are reported -- */
+/* -- positions: -1 is skipped, a position outside the plane sets j->outside -- */
 
-/* A sign bit is set of each position below -1, and of those from `room` on. */
+/* Sets a sign bit for each position below -1 or above the last element. */
 TARGET static bool NAME(outside)(const job *j, const int64_t *at) {
   const uint64_t area = (uint64_t)j->area;
   const int64_t n = j->n;

@@ -20,7 +20,8 @@ TARGET INLINED void NAME(times_lanes)(moth_extended *s, NAME(doubles) v) {
   UNROLL for (int k = 0; k < PER; k++) moth_extended_times(s, v[k]);
 }
 
-/* *s times the lanes of both, which are within 2^1000; of all within 2^60 the product fits. */
+/* *s *= all lanes of v and w, which are within 2^-1000 .. 2^1000. If all are within 2^-60 .. 2^60,
+** their product fits in a double. */
 TARGET INLINED void NAME(times_all)(moth_extended *s, NAME(doubles) v, NAME(doubles) w) {
   const NAME(longs) a = (NAME(longs))v & INT64_MAX, b = (NAME(longs))w & INT64_MAX;
   const int64_t least = (int64_t)(1023 - 60) << 52, most = (int64_t)(1023 + 60) << 52;
@@ -37,7 +38,7 @@ TARGET INLINED void NAME(times_all)(moth_extended *s, NAME(doubles) v, NAME(doub
   moth_extended_times(s, part[0]);
 }
 
-/* *s times r elements one by one; four f32 always fit a double. */
+/* *s *= r elements, one by one. The product of four f32 always fits in a double. */
 TARGET static void NAME(times_each)(moth_extended *s, int64_t r, const REAL *x) {
   moth_extended y = *s;
   for (; sizeof(REAL) == 4 && r >= 4; r -= 4, x += 4)
@@ -46,8 +47,9 @@ TARGET static void NAME(times_each)(moth_extended *s, int64_t r, const REAL *x) 
   *s = y;
 }
 
-/* *s times r elements in a row. A block is checked at its end: eight f32 that lead below f64's
-** range cannot lead back to 2^-500; f64 are checked one by one. */
+/* *s *= r contiguous elements. The products of a block are checked at its end for f32: eight
+** factors that leave f64's range downwards cannot lead back to 2^-500. f64 products are all
+** checked. */
 TARGET static void NAME(prod_row)(moth_extended *s, int64_t r, const REAL *x) {
   enum { STEP = 4 * PER, TURNS = 8 };
   const NAME(doubles) one = (NAME(doubles)){0} + 1.0;
@@ -74,11 +76,11 @@ TARGET static void NAME(prod_row)(moth_extended *s, int64_t r, const REAL *x) {
     r -= n * STEP;
     x += n * STEP;
   }
-  if (lanes) NAME(times_all)(s, a * b, c * d); /* of two within 2^500 the product fits */
+  if (lanes) NAME(times_all)(s, a * b, c * d); /* the product of two factors within 2^500 fits */
   NAME(times_each)(s, r, x);
 }
 
-/* The same of PER short rows, `step` elements from row to row. */
+/* PER short rows, `step` elements apart. */
 TARGET static void NAME(prod_short)(moth_extended *s, int64_t r, const REAL *x, int64_t step) {
   NAME(doubles) p = (NAME(doubles)){0} + 1.0;
   NAME(longs) wrong = {0};
@@ -95,8 +97,8 @@ TARGET static void NAME(prod_short)(moth_extended *s, int64_t r, const REAL *x, 
   }
 }
 
-/* q := p times the elements of one row, or of six f32, whose product fits; negative if some product
-** left its range. */
+/* q := p times the elements of one row, or of six f32 rows, whose product fits. Returns a negative
+** number if a product left the range. */
 TARGET INLINED int64_t NAME(prod_rows)(int64_t n, bool six, const double *restrict p,
                                        double *restrict q, const REAL *restrict x, int64_t next) {
   const REAL *b = x + next, *c = b + next, *d = c + next, *e = d + next, *f = e + next;
@@ -112,7 +114,7 @@ TARGET INLINED int64_t NAME(prod_rows)(int64_t n, bool six, const double *restri
   return wrong;
 }
 
-/* acc[0..n) times r rows of n elements, `next` elements from row to row. */
+/* acc[0..n) *= r rows of n elements, `next` elements apart. */
 TARGET static void NAME(prod_across)(int64_t n, int64_t r, moth_extended *acc, const REAL *x,
                                      int64_t next) {
   double first[MOTH_REDUCE_BLOCK], second[MOTH_REDUCE_BLOCK], *p = first, *q = second;
@@ -136,7 +138,7 @@ TARGET static void NAME(prod_across)(int64_t n, int64_t r, moth_extended *acc, c
   for (int64_t j = 0; j < n; j++) acc[j].p = p[j];
 }
 
-/* Elements that are not neighbours, brought together. */
+/* Strided elements are copied to a contiguous buffer first. */
 TARGET static void NAME(prod_apart)(moth_extended *s, int64_t r, const char *x, int64_t next) {
   REAL row[256];
   while (r > 0) {
@@ -164,7 +166,8 @@ TARGET static void NAME(prod_take)(int64_t n, int64_t r, void *scratch, const ch
 
 /* -- the gradient: dy times the product of all other elements of a row -- */
 
-/* With zeros, or what is not finite: of these all others are counted. */
+/* For rows with zeros, NaN or infinities. Counts these, to know for each element which of the
+** others are special. */
 TARGET static void NAME(prod_back_each)(int64_t n, const REAL *x, double dy, REAL *y) {
   moth_extended s = {1, 0};
   int64_t zeros = 0, infinite = 0, nans = 0;
@@ -194,7 +197,7 @@ TARGET static void NAME(prod_back_each)(int64_t n, const REAL *x, double dy, REA
   }
 }
 
-/* Whether elements can be divisors in double: none is 0, not finite or outside 2^-500 .. 2^500. */
+/* True if all elements can be divisors in double: finite, and within 2^-500 .. 2^500. */
 TARGET static bool NAME(prod_divides)(int64_t n, const REAL *x) {
   int64_t wrong = 0;
   for (int64_t j = 0; j < n; j++) wrong |= MOTH_EXTENDED_OUTSIDE(moth_size_bits((double)x[j]));

@@ -10,17 +10,17 @@
 
 #include "tensor/loop.h"
 
-/* x packed and in f32 or f64: x itself, retained, if it already is. Owned; NULL: an error is
-** set. */
+/* Returns x packed in f32 or f64: x itself, retained, if it already is. The caller owns the result;
+** NULL: an error is set. */
 moth_tensor *moth_real(const moth_tensor *x);
-/* The buffer of a contiguous result: y itself, retained, or an f32 tensor of its shape. */
+/* The buffer for a contiguous result y: y itself, retained, or an f32 tensor of its shape. */
 moth_tensor *moth_real_out(moth_tensor *y);
 /* Sets a contiguous y to 0. */
 int moth_real_clear(moth_tensor *y);
-/* Raises if x, which may be NULL, has another compute type than `like`: for ops that accept f32
-** next to half types although their kernels have one type. */
+/* Raises if x has another compute type than `like`; x may be NULL. For ops that accept f32 together
+** with half types although their kernels have one type. */
 int moth_real_alike(const char *arg, const moth_tensor *x, const moth_tensor *like);
-/* Copies work into y unless it is y, and releases it; returns status. */
+/* Copies work to y unless it is y, and releases work. Returns status. */
 int moth_real_done(moth_tensor *work, moth_tensor *y, int status);
 
 #endif

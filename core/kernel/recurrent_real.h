@@ -3,7 +3,8 @@
 ** are `ld` elements apart, rows of gates KEPT * n. Included by recurrent_step.c.
 */
 
-/* h := act(gates). Rows without gaps are one: what is left of each behind whole vectors is slow. */
+/* h := act(gates). If ld = n, the rows are one long row, which leaves one remainder after whole
+** vectors. */
 TARGET static void NAME(plain)(const rnn_step *s, bool relu) {
   const bool one = s->ld == s->n;
   const int64_t n = one ? s->n * s->rows : s->n, rows = one ? 1 : s->rows;
@@ -67,8 +68,8 @@ TARGET static void NAME(lstm_back)(const rnn_step *s) {
   }
 }
 
-/* Gates r, z, n and the state's share of n: h := (1 - z) n + z h0 (Cho et al. 2014, with the reset
-** after the product as PyTorch and cuDNN have it). */
+/* Gates r, z, n and the state's term of n: h := (1 - z) n + z h0 (Cho et al. 2014). The reset gate
+** multiplies the product with W_hh, as in PyTorch and cuDNN. */
 TARGET static void NAME(gru)(const rnn_step *s) {
   const int64_t n = s->n;
   for (int64_t k = 0; k < s->rows; k++) {
@@ -93,7 +94,8 @@ TARGET static void NAME(gru_back)(const rnn_step *s) {
     MOTH_IVDEP for (int64_t j = 0; j < n; j++) {
       const REAL d = dy[j] + dh[j], e = d * (1 - gz[j]) * (1 - gn[j] * gn[j]);
       dz[j] = d * (h0[j] - gn[j]) * gz[j] * (1 - gz[j]);
-      dr[j] = e * (e == 0 ? 0 : gh[j]) * gr[j] * (1 - gr[j]); /* saturated: gh may be infinite */
+      /* for a saturated gate, gh may be infinite */
+      dr[j] = e * (e == 0 ? 0 : gh[j]) * gr[j] * (1 - gr[j]);
       dn[j] = e;
       dm[j] = e * gr[j];
       dh[j] = d * gz[j];
@@ -113,8 +115,8 @@ TARGET static void NAME(step_back)(int mode, const rnn_step *s) {
   else NAME(plain_back)(s, mode == MOTH_RNN_RELU);
 }
 
-/* Adds the rows of x, n of them with `wide` elements, to `sum`: a few at a time, and these in
-** double, so that long sums keep their last digits. */
+/* sum += n rows of x with `wide` elements. Few rows are added in REAL, and their sums in double, so
+** that long sums keep their last digits. */
 TARGET static void NAME(sum_rows)(int64_t n, int64_t wide, const void *from, double *sum) {
   enum { ROWS_AT_ONCE = 16, COLUMNS_AT_ONCE = 1024 };
   REAL part[COLUMNS_AT_ONCE];
@@ -130,14 +132,14 @@ TARGET static void NAME(sum_rows)(int64_t n, int64_t wide, const void *from, dou
   }
 }
 
-/* y := x * mask */
+/* y := x * mask. */
 TARGET static void NAME(mask)(int64_t n, const void *from, const void *mask, void *to) {
   const REAL *x = from, *m = mask;
   REAL *y = to;
   MOTH_IVDEP for (int64_t i = 0; i < n; i++) y[i] = m[i] == 0 ? 0 : x[i] * m[i];
 }
 
-/* The biases as the gates begin with them, before the state comes. */
+/* Sets the gates to their biases, before the state's product is added. */
 TARGET static void NAME(add_biases)(const moth_rnn *r, const void *bias_ih, const void *bias_hh,
                                     void *to) {
   const int64_t n = r->hidden, wide = moth_rnn_kept(r->mode) * n;

@@ -3,9 +3,9 @@
 **
 ** An rnn_direction is one layer in one direction. Sequences are sorted by descending length, so
 ** that the sequences that are active in a step are its first rows. The first `before` of these
-** continue from the neighboring step; the rest start here, from h0. During the backward pass a
-** row's gradient is that of its last state until its last step is processed, and that of its first
-** state after its first step.
+** continue from the neighboring step; the rest start here, from h0. During the backward pass, dh of
+** a row is the gradient of hn before the row's last step is processed, and the gradient of h0 after
+** its first step.
 */
 #ifndef MOTH_KERNEL_RECURRENT_STEP_H
 #define MOTH_KERNEL_RECURRENT_STEP_H
@@ -38,7 +38,8 @@ typedef struct rnn_direction {
   moth_ctx *ctx;
   const moth_rnn *r;
   const rnn_level *level;
-  int64_t size, n, wide, kept, ld; /* bytes of an element; hidden; gates' and kept widths */
+  /* bytes of an element; hidden size; widths of gates and of kept gates */
+  int64_t size, n, wide, kept, ld;
   int64_t number, layer, direction;
   const void *const *params;
   char *gates, *cells, *y; /* y: this direction's columns of the layer's output */
@@ -49,12 +50,13 @@ rnn_direction moth_rnn_direction_of(moth_ctx *ctx, const moth_rnn *r, const void
                                     const void *h0, const void *c0, int64_t number);
 char *moth_rnn_layer_output(const moth_rnn *r, const void *reserve, int64_t layer);
 char *moth_rnn_layer_mask(const moth_rnn *r, const void *reserve, int64_t layer);
-/* The input of a layer above the first: the output of the layer below, after dropout. *room is a
+/* The input of a layer above the first: the output of the layer below, after dropout. *scratch is a
 ** buffer for it, allocated if NULL. */
 int moth_rnn_layer_input(moth_ctx *ctx, const moth_rnn *r, const void *reserve, int64_t layer,
                          void **scratch, const void **x);
 
-/* Rows of W_hh whose gates add the parts of state and input: all except a GRU's last ones. */
+/* Rows of W_hh whose gates add the terms of state and input: all rows except those of a GRU's last
+** gate. */
 static inline int64_t rnn_shared_gates(const rnn_direction *q) {
   return q->r->mode == MOTH_GRU ? 2 * q->n : q->wide;
 }
@@ -63,25 +65,26 @@ static inline bool rnn_tiled(const rnn_direction *q) {
   return q->r->dtype == MOTH_F32 && moth_matrix_here();
 }
 
-typedef struct rnn_span { /* rows of a batch */
+typedef struct rnn_span { /* rows of a batch, or steps */
   int64_t first, last;
 } rnn_span;
 
-/* The rows of a moment that continue (part 0) or start (part 1), within a span and valid for both
-** directions of the walk. */
+/* The rows of a moment that have a previous step (part 0) or start here (part 1), within a span.
+** For both the forward and the backward pass. */
 bool moth_rnn_part_of(const rnn_direction *q, const rnn_moment *m, int part, rnn_span rows,
                       int64_t *first, rnn_step *s);
 
-typedef struct rnn_walk { /* over the steps of a direction, forward or backward */
+typedef struct rnn_walk { /* the steps of a direction, forward or backward */
   const rnn_direction *q;
-  void (*rows)(const struct rnn_walk *w, rnn_span rows); /* all steps, for some rows */
+  void (*rows)(const struct rnn_walk *w, rnn_span rows); /* runs all steps for some rows */
   rnn_span steps;
-  const char *transposed, *dy; /* transposed: transposed W_hh; NULL: the state is already added */
+  /* transposed: transposed W_hh; NULL: the state's term is already added */
+  const char *transposed, *dy;
   char *hn, *cn, *dh, *dc, *dgates, *begun; /* dgates: of these steps */
-  atomic_bool *stopped; /* a cancel stopped some rows */
+  atomic_bool *stopped; /* set when a cancel stopped some rows */
 } rnn_walk;
 
-int moth_rnn_walk_batch(rnn_walk *w);   /* all rows, some on each thread */
+int moth_rnn_walk_batch(rnn_walk *w);   /* divides the rows among threads */
 bool moth_rnn_stops(const rnn_walk *w); /* true after a cancel; called at each step */
 
 #endif

@@ -142,7 +142,7 @@ static bool reduce_block(const job *j, const axes *over, int64_t n, const char *
   return true;
 }
 
-static void fold_item(const job *j, int64_t item) {
+static void reduce_item(const job *j, int64_t item) {
   uint64_t acc[2 * BLOCK];
   const axes *kept = j->kept;
   int64_t c = item / j->blocks, block = item % j->blocks, outer = block / j->across;
@@ -168,7 +168,7 @@ static void fold_item(const job *j, int64_t item) {
 
 static void reduce_items(int64_t first, int64_t last, int thread, const void *arg) {
   (void)thread;
-  for (int64_t i = first; i < last; i++) fold_item(arg, i);
+  for (int64_t i = first; i < last; i++) reduce_item(arg, i);
 }
 
 /* Joins the chunks, block by block, since a block's accumulators may be smaller than 64 bits. */

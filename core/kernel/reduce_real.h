@@ -1,16 +1,16 @@
 /* reduce_real.h -- loops of floating-point reductions for one REAL and one TARGET: sums, sums of
-** squares and of absolute values, extremes. A row is reduced in vectors. Across rows there is one
-** sum for each accumulator.
+** squares and of absolute values, extremes. Elements of a row are reduced in vectors; a reduction
+** across rows has one accumulator for each column.
 */
 #include "sums_real.h"
 
-VECTOR_SUM(fold_sum, v)
-VECTOR_SUM(fold_squares, v *v)
-VECTOR_EXTREME(fold_most, >, -INFINITY)
-VECTOR_EXTREME(fold_least, <, INFINITY)
+VECTOR_SUM(vector_sum, v)
+VECTOR_SUM(vector_squares, v *v)
+VECTOR_EXTREME(vector_most, >, -INFINITY)
+VECTOR_EXTREME(vector_least, <, INFINITY)
 
-/* acc += r rows of n contiguous elements, `next` elements apart: eight rows are summed pairwise,
-** eight of these sums in REAL, and those in double. */
+/* acc += r rows of n contiguous elements, `next` elements apart. Eight rows are summed pairwise,
+** eight such sums in REAL, and those sums in double. */
 TARGET static void NAME(sum_rows)(int64_t n, int64_t r, double *restrict acc, const REAL *x,
                                   int64_t next) {
   REAL part[BLOCK];
@@ -34,7 +34,7 @@ TARGET static void NAME(sum_rows)(int64_t n, int64_t r, double *restrict acc, co
     for (int64_t j = 0; j < n; j++) acc[j] += (double)x[j];
 }
 
-/* Few columns of dense rows are treated as many: several rows become one. */
+/* Reads several dense rows of few columns as one longer row. */
 TARGET static void NAME(sum_across)(int64_t n, int64_t r, double *acc, const REAL *x,
                                     int64_t next) {
   int64_t m = next == n ? 128 / n : 1;
@@ -49,8 +49,8 @@ TARGET static void NAME(sum_across)(int64_t n, int64_t r, double *acc, const REA
   NAME(sum_rows)(n, r, acc, x, next);
 }
 
-/* Strided elements: eight sums. */
-TARGET static double NAME(sum_apart)(int64_t r, const char *x, int64_t next) {
+/* The sum of strided elements, in eight accumulators. */
+TARGET static double NAME(sum_strided)(int64_t r, const char *x, int64_t next) {
 #define ELEMENT(k) (*(const REAL *)(const void *)(x + (k) * next))
   double a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
   int64_t i = 0;
@@ -63,9 +63,9 @@ TARGET static double NAME(sum_apart)(int64_t r, const char *x, int64_t next) {
   return ((a + b) + (c + d)) + ((e + f) + (g + h));
 }
 
-/* The same across rows. */
-TARGET static void NAME(sum_loose)(int64_t n, int64_t r, double *acc, const char *at, int64_t step,
-                                   int64_t next) {
+/* Sums across rows with strided elements. */
+TARGET static void NAME(sum_strided_rows)(int64_t n, int64_t r, double *acc, const char *at,
+                                          int64_t step, int64_t next) {
   for (int64_t i = 0; i < r; i++, at += next) {
     const char *x = at;
     for (int64_t j = 0; j < n; j++, x += step) acc[j] += (double)ELEMENT(0);
@@ -81,20 +81,21 @@ TARGET static void NAME(sum_take)(int64_t n, int64_t r, void *scratch, const cha
     return;
   }
   if (n > 1 && next != one && (step < 0 ? -step : step) < (next < 0 ? -next : next)) {
-    NAME(sum_loose)(n, r, acc, x, step, next);
+    NAME(sum_strided_rows)(n, r, acc, x, step, next);
     return;
   }
   int64_t j = 0;
   for (; next == one && r <= SHORT_ROW && j + PER <= n; j += PER, x += PER * step) {
-    const VEC s = NAME(fold_sum_rows)(r, (const REAL *)(const void *)x, step / one, 0);
+    const VEC s = NAME(vector_sum_rows)(r, (const REAL *)(const void *)x, step / one, 0);
     for (int64_t k = 0; k < PER; k++) acc[j + k] += (double)s[k];
   }
   for (; j < n; j++, x += step)
-    acc[j] += next == one ? NAME(fold_sum)(r, (const REAL *)(const void *)x, 0)
-                          : NAME(sum_apart)(r, x, next);
+    acc[j] += next == one ? NAME(vector_sum)(r, (const REAL *)(const void *)x, 0)
+                          : NAME(sum_strided)(r, x, next);
 }
 
-/* Squares may overflow f32 although the root of their sum does not: then in double. */
+/* Sums of squares may overflow f32 although their root does not; such sums are computed again in
+** double. */
 TARGET INLINED double NAME(squares_in_range)(REAL squares, int64_t n, const REAL *x) {
   double s = (double)squares;
   if (!(s > 1e-25 && s < 1e35))
@@ -126,7 +127,7 @@ TARGET static void NAME(squares_take)(int64_t n, int64_t r, void *scratch, const
   int64_t j = 0;
   for (; r <= SHORT_ROW && j + PER <= n; j += PER, at += PER * step) {
     const REAL *x = (const REAL *)(const void *)at;
-    const VEC s = NAME(fold_squares_rows)(r, x, step / one, 0);
+    const VEC s = NAME(vector_squares_rows)(r, x, step / one, 0);
     for (int64_t k = 0; k < PER; k++)
       acc[j + k] += NAME(squares_in_range)(s[k], r, x + k * (step / one));
   }
@@ -135,7 +136,7 @@ TARGET static void NAME(squares_take)(int64_t n, int64_t r, void *scratch, const
     double sum = 0;
     for (int64_t i = 0; i < r; i += SUM_BLOCK) {
       int64_t m = r - i < SUM_BLOCK ? r - i : SUM_BLOCK;
-      sum += NAME(squares_in_range)(NAME(fold_squares_block)(m, x + i, 0), m, x + i);
+      sum += NAME(squares_in_range)(NAME(vector_squares_block)(m, x + i, 0), m, x + i);
     }
     acc[j] += sum;
   }
@@ -174,7 +175,7 @@ TARGET static void NAME(squares_take)(int64_t n, int64_t r, void *scratch, const
       }                                                                                        \
     }                                                                                          \
   }
-EXTREME_TAKE(amax, fold_most, >)
-EXTREME_TAKE(amin, fold_least, <)
+EXTREME_TAKE(amax, vector_most, >)
+EXTREME_TAKE(amin, vector_least, <)
 #undef EXTREME_TAKE
 #undef ELEMENT

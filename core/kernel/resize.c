@@ -15,7 +15,7 @@ typedef struct job {
   taps t[2];
   int count;
   const void *x;
-  void *y, *scratch;         /* room: rows of the result's width, `each` elements for a thread */
+  void *y, *scratch;         /* scratch: rows of the result's width, `each` elements for a thread */
   int64_t from, to, each; /* elements of a plane of the image, and of the result */
 } job;
 

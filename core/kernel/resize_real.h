@@ -1,6 +1,6 @@
 /* resize_real.h -- the loops of resize.c for one REAL and one TARGET. A row of the image is
-** resampled along its width once; rows are then mixed along the height. The rows in use are stored
-** in N slots, one for each tap of an axis; N is a constant where the loops are inlined.
+** resampled along its width once; then rows are combined along the height. The rows in use are
+** stored in N slots, one for each tap of an axis. N is a constant where the loops are inlined.
 */
 #define TAPS TARGET INLINED void
 
@@ -45,7 +45,7 @@ TAPS NAME(spread_row)(const int N, const taps *right, const REAL *restrict from,
     for (int k = 0; k < N; k++) dx[right->at[k * n + i]] += w[k * n + i] * from[i];
 }
 
-/* Rows of the image are read in order, so that a row is complete when its slot is reused. */
+/* Reads rows of the image in order; a row is complete before its slot is used again. */
 TAPS NAME(scatter)(const int N, const job *j, const REAL *dy, REAL *dx, REAL *slots) {
   const taps *down = &j->t[0], *right = &j->t[1];
   const REAL *weight = down->weight;
@@ -66,7 +66,7 @@ TAPS NAME(scatter)(const int N, const job *j, const REAL *dy, REAL *dx, REAL *sl
     if (holds[slot] >= 0) NAME(spread_row)(N, right, slots + slot * n, dx + holds[slot] * wide);
 }
 
-/* One tap is a copy: avoids 0 * inf. */
+/* Copies, since one tap with weight 0 would compute 0 * inf. */
 TARGET static void NAME(copy_plane)(const job *j, const REAL *x, REAL *y) {
   const taps *down = &j->t[0], *right = &j->t[1];
   for (int64_t oy = 0; oy < down->n; oy++, y += right->n) {

@@ -1,8 +1,8 @@
 /* resize_taps.h -- the source position of each output element of a resize, and the weights of its
-** taps; for the tables of the CPU and the GPU.
+** taps. For the tables of the CPU and the GPU.
 **
 ** Positions, and the precision in which they are computed, equal PyTorch's bit by bit: half a step
-** decides which neighbor `nearest` takes.
+** decides which neighbor `nearest` uses.
 */
 #ifndef MOTH_KERNEL_RESIZE_TAPS_H
 #define MOTH_KERNEL_RESIZE_TAPS_H
@@ -11,7 +11,7 @@
 
 enum { MOTH_NEAREST, MOTH_NEAREST_EXACT, MOTH_LINEAR, MOTH_CUBIC, MOTH_MOST_TAPS = 4 };
 
-/* Products that are never contracted with a sum, so that every machine has the same bits. */
+/* Products that compilers never contract with a sum, so that all machines return the same bits. */
 MOTH_INLINE float moth_times_f32(float a, float b) {
 #ifdef __CUDA_ARCH__
   return __fmul_rn(a, b);
@@ -32,7 +32,7 @@ typedef struct moth_axis {
   int64_t in, out;
   int mode;
   bool align;   /* align_corners */
-  double scale; /* how much larger; 0: out / in */
+  double scale; /* enlargement; 0: out / in */
 } moth_axis;
 
 MOTH_INLINE int moth_taps_count(int mode) {
@@ -51,7 +51,7 @@ MOTH_INLINE int64_t moth_taps_nearest(const moth_axis *a, int64_t i) {
   const float step = (float)moth_taps_step(a);
   const float at = moth_times_f32((float)i + (a->mode == MOTH_NEAREST ? 0.0f : 0.5f), step);
   const int64_t last = a->in - 1;
-  if (!(at < 0x1p62f)) return last; /* a tiny scale: no integer is that large */
+  if (!(at < 0x1p62f)) return last; /* for a tiny scale, beyond i64 */
   const int64_t found = (int64_t)floorf(at);
   return found < last ? found : last;
 }
@@ -67,7 +67,7 @@ MOTH_INLINE void moth_taps_linear(int64_t last, double at, int64_t *to, double *
   weight[0] = 1 - weight[1];
 }
 
-/* Keys (1981), with the coefficient -0.75. */
+/* Cubic convolution (Keys 1981), with the coefficient -0.75. */
 MOTH_INLINE void moth_taps_cubic(int64_t last, double at, int64_t *to, double *weight) {
   if (at > (double)last + 2) at = (double)last + 2;
   const double A = -0.75, whole = floor(at), t = at - whole;
@@ -93,8 +93,8 @@ MOTH_INLINE double moth_taps_place(const moth_axis *a, bool single, int64_t i) {
                            : moth_times_f32((float)step, (float)i + 0.5f) - 0.5f);
 }
 
-/* The taps of element i of the result: the first moth_taps_count of to[] and weight[], which have
-** MOTH_MOST_TAPS elements. */
+/* The taps of element i of the result: to[] and weight[] have MOTH_MOST_TAPS elements, of which
+** moth_taps_count are used. */
 MOTH_INLINE void moth_taps_of(const moth_axis *a, bool single, int64_t i, int64_t *to,
                               double *weight) {
   const int64_t last = a->in - 1;

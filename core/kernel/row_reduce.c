@@ -12,7 +12,7 @@
 #include "softmax.h"
 
 int moth_rows_of(moth_rows *r, const moth_tensor *x, uint32_t mask, int dtype) {
-  moth_tensor seen = *x; /* x with its dims in another order; never leaves this function */
+  moth_tensor seen = *x; /* x with its dims in another order; it has no handle */
   int n = 0;
   r->count = r->length = 1;
   r->dtype = dtype;
@@ -67,12 +67,12 @@ int moth_rows_share(const moth_rows *r, double each, moth_work *work, const void
 
 /* -- variance: the mean, then the squares of the differences, all in f64 -- */
 
-typedef struct spread {
+typedef struct variance {
   const moth_rows *r;
   void *y;
   double by;
   bool root;
-} spread;
+} variance;
 
 static double mean_of(const moth_rows *r, const void *x) {
   const moth_reducer *fold = &moth_mean_reducers[r->dtype];
@@ -102,8 +102,8 @@ static double mean_of(const moth_rows *r, const void *x) {
     sum -= rest * rest / (double)n; /* the rounding error of the mean */                 \
     return sum < 0 ? 0 : sum;                                                            \
   }                                                                                      \
-  /* Scaled numbers, if sums or squares overflow. */                                     \
-  static double far_##name(const spread *s, const type *x) {                             \
+  /* For sums or squares that overflow: elements are scaled. */                          \
+  static double scaled_##name(const variance *s, const type *x) {                        \
     double most = 0, sum = 0, squares = 0, rest = 0;                                     \
     const int64_t n = s->r->length;                                                      \
     int power;                                                                           \
@@ -117,19 +117,19 @@ static double mean_of(const moth_rows *r, const void *x) {
       rest += d;                                                                         \
     }                                                                                    \
     squares -= rest * rest / (double)n;                                                  \
-    if (squares < 0) squares = 0; /* not fmax: NaN stays */                              \
+    if (squares < 0) squares = 0; /* unlike fmax, this keeps NaN */                      \
     const double v = squares / s->by;                                                    \
     return s->root ? ldexp(sqrt(v), power) : ldexp(v, 2 * power);                        \
   }                                                                                      \
   static void var_##name(int64_t row, int64_t end, int thread, const void *arg) {        \
-    const spread *s = arg;                                                               \
+    const variance *s = arg;                                                             \
     const int64_t n = s->r->length;                                                      \
     (void)thread;                                                                        \
     for (; row < end; row++) {                                                           \
       const type *x = (const type *)(const void *)s->r->x + row * n;                     \
       const double v = squares_##name(x, n, mean_of(s->r, x)) / s->by;                   \
       const bool near = v > LEAST_SQUARE && v < MOST_SQUARE;                             \
-      ((type *)s->y)[row] = (type)(!near ? far_##name(s, x) : s->root ? sqrt(v) : v);    \
+      ((type *)s->y)[row] = (type)(!near ? scaled_##name(s, x) : s->root ? sqrt(v) : v); \
     }                                                                                    \
   }
 MOTH_EACH_FLOAT(SQUARES)
@@ -138,7 +138,7 @@ int moth_rows_var(const moth_rows *r, char *y, double correction, bool root) {
   double by = (double)r->length - correction;
   if (by < 0) by = 0;
   return moth_rows_share(r, 0.7, r->dtype == MOTH_F32 ? var_f32 : var_f64,
-                         &(spread){r, y, by, root});
+                         &(variance){r, y, by, root});
 }
 
 int moth_rows_logsumexp(const moth_rows *r, char *y) {
@@ -187,7 +187,7 @@ typedef struct running {
   bool from_end;
 } running;
 
-/* Each sum waits for the one before it, so four rows are computed together. */
+/* Each sum depends on the previous one, so four rows are computed together. */
 #define CUMSUM(name, type, wide)                                                     \
   static void cumsum_##name(int64_t row, int64_t end, int thread, const void *arg) { \
     const running *r = arg;                                                          \

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "tensor/shape.h"
 
-/* Writes the scalar as one element of dtype (at most 8 bytes); E_DTYPE names `arg` if it does not
-** fit. */
+/* Writes the scalar as one element of dtype, at most 8 bytes. Raises E_DTYPE, with the name `arg`,
+** if it does not fit. */
 static inline int moth_scalar_to(moth_ctx *ctx, const char *arg, moth_scalar s, int dtype,
                                  void *element) {
   int from = s.type == 0 ? MOTH_F64 : MOTH_I64;
@@ -24,8 +24,8 @@ static inline int moth_scalar_to(moth_ctx *ctx, const char *arg, moth_scalar s, 
                    moth_dtype_name(dtype));
 }
 
-/* One element on the caller's stack as a 0-d tensor for moth_loop_over. It has no reference count
-** and must not reach an op. */
+/* A 0-d tensor with one element on the caller's stack, for moth_loop_over. It has no reference
+** count and must not reach an op. */
 typedef struct moth_operand {
   moth_tensor tensor;
   moth_storage storage;
@@ -46,7 +46,7 @@ static inline const moth_tensor *moth_operand_of(moth_operand *o, moth_ctx *ctx,
   return &o->tensor;
 }
 
-/* Writes 0 to every element of a packed tensor: 0 is all zero bits in every dtype. */
+/* Sets all elements of a packed tensor to 0. All bits of 0 are zero in every dtype. */
 static inline int moth_zero(moth_tensor *y) {
   moth_operand zero = {.element = 0};
   if (y->l.device) return moth_copy_into(y, moth_operand_of(&zero, y->ctx, y->l.dtype));

@@ -8,19 +8,19 @@
 
 /* i64, f32 or f64. Float results are exact to rounding even if partial products overflow. */
 int moth_rows_cumprod(const moth_rows *r, char *y);
-/* The gradient of cumprod, for rows of f64: r the factors, dy the gradient of the products. narrow:
-** the caller rounds y to f32 or a half type. */
+/* The gradient of cumprod, for rows of f64. r: the factors, dy: the gradient of the products.
+** narrow: the caller rounds y to f32 or to a half type. */
 int moth_rows_cumprod_back(const moth_rows *r, const moth_rows *dy, double *y, bool narrow);
 
-/* f32 or f64: y[i] = x[i] + factor[i] y[i - 1], the first factor of a row is not used; from_end:
-** with y[i + 1], the last factor is not used. */
+/* y[i] = x[i] + factor[i] y[i - 1], in f32 or f64; the first factor of a row is not used. from_end:
+** y[i + 1] replaces y[i - 1], and the last factor is not used. */
 int moth_rows_recur(const moth_rows *r, const moth_rows *factor, char *y, bool from_end);
 
-/* Any dtype except half types: the running maximum or minimum, and its last position; NaN
+/* The running maximum or minimum, and its last position. Any dtype except half types; NaN
 ** persists. */
 int moth_rows_cumextreme(const moth_rows *r, char *y, int64_t *position, bool least);
 
-/* f32 or f64: the p-norm of each row; p may be infinite, or 0: the count of nonzero elements. */
+/* The p-norm of each row, in f32 or f64. p may be infinite; p = 0 counts nonzero elements. */
 int moth_rows_norm(const moth_rows *r, double p, char *y);
 
 #endif

@@ -1,30 +1,31 @@
-/* small_real.h -- the loops of small.c for one type and level: REAL, TARGET, NAME(f). A mask is the
-** result of a comparison of elements: without AVX2 there is no comparison of 64-bit integers.
+/* small_real.h -- the loops of small.c for one type and level: REAL, TARGET, NAME(f). Masks come
+** from comparisons of floats, since comparing 64-bit integers needs AVX2.
 */
 typedef REAL NAME(lanes) __attribute__((vector_size(MOTH_SIDE_BYTES)));
 typedef __typeof__(__builtin_choose_expr(sizeof(REAL) == 4, (int32_t)0, (int64_t)0)) NAME(number);
-typedef NAME(number) NAME(whole) __attribute__((vector_size(MOTH_SIDE_BYTES)));
+typedef NAME(number) NAME(integers) __attribute__((vector_size(MOTH_SIDE_BYTES)));
 #define LANES NAME(lanes)
-#define WHOLE NAME(whole)
+#define INTEGERS NAME(integers)
 #define COUNT ((int)(MOTH_SIDE_BYTES / sizeof(REAL)))
-#define CHOSEN(mask, p, q) ((LANES)(((mask) & (WHOLE)(p)) | (~(mask) & (WHOLE)(q))))
+#define CHOSEN(mask, p, q) ((LANES)(((mask) & (INTEGERS)(p)) | (~(mask) & (INTEGERS)(q))))
 #define ALL(number) ((LANES){0} + (REAL)(number))
-#define SIZE(v) ((LANES)((WHOLE)(v) & ~(WHOLE)(-(LANES){0})))
+#define SIZE(v) ((LANES)((INTEGERS)(v) & ~(INTEGERS)(-(LANES){0})))
 
-/* Where a lane's mask is set, those of p and q change places. */
-TARGET INLINED void NAME(exchange)(const WHOLE *mask, LANES *p, LANES *q) {
-  const WHOLE d = *mask & ((WHOLE)*p ^ (WHOLE)*q);
-  *p = (LANES)((WHOLE)*p ^ d);
-  *q = (LANES)((WHOLE)*q ^ d);
+/* Swaps p and q in the lanes whose mask is set. */
+TARGET INLINED void NAME(exchange)(const INTEGERS *mask, LANES *p, LANES *q) {
+  const INTEGERS d = *mask & ((INTEGERS)*p ^ (INTEGERS)*q);
+  *p = (LANES)((INTEGERS)*p ^ d);
+  *q = (LANES)((INTEGERS)*q ^ d);
 }
 
-/* The row from k on with each lane's largest in column k, and that. */
+/* *pivot := for each lane the row, from k on, with the largest element of column k; *most := the
+** size of that element. */
 TARGET INLINED void NAME(pivot)(int n, int k, const LANES *x, LANES *pivot, LANES *most) {
   LANES at = ALL(k);
   *most = SIZE(x[k * n + k]);
   for (int r = k + 1; r < n; r++) {
     const LANES v = SIZE(x[r * n + k]);
-    const WHOLE more = v > *most;
+    const INTEGERS more = v > *most;
     *most = CHOSEN(more, v, *most);
     at = CHOSEN(more, ALL(r), at);
   }
@@ -36,11 +37,11 @@ TARGET static void NAME(lu)(int n, void *matrices, void *pivots, void *sign, voi
   for (int k = 0; k < n; k++) {
     NAME(pivot)(n, k, x, &p[k], &most);
     for (int r = k + 1; r < n; r++) {
-      const WHOLE here = p[k] == (REAL)r;
+      const INTEGERS here = p[k] == (REAL)r;
       for (int c = 0; c < n; c++) NAME(exchange)(&here, &x[k * n + c], &x[r * n + c]);
     }
     parity = CHOSEN(p[k] == (REAL)k, parity, -parity);
-    const WHOLE gone = most == (REAL)0;
+    const INTEGERS gone = most == (REAL)0;
     broken = CHOSEN(gone & (broken == (REAL)0), ALL(k + 1), broken);
     const LANES v = CHOSEN(gone, ALL(1), x[k * n + k]);
     for (int r = k + 1; r < n; r++) {
@@ -57,7 +58,7 @@ TARGET static void NAME(swap)(int n, int k, const void *pivots, void *sides) {
   LANES *y = sides;
   for (int i = 0; i < n; i++)
     for (int r = i + 1; r < n; r++) {
-      const WHOLE here = p[i] == (REAL)r;
+      const INTEGERS here = p[i] == (REAL)r;
       for (int c = 0; c < k; c++) NAME(exchange)(&here, &y[i * k + c], &y[r * k + c]);
     }
 }
@@ -104,7 +105,7 @@ TARGET static void NAME(cholesky)(int n, void *matrices, void *info) {
 static const moth_small NAME(small) = {NAME(lu), NAME(swap), NAME(substitute), NAME(cholesky)};
 
 #undef LANES
-#undef WHOLE
+#undef INTEGERS
 #undef COUNT
 #undef CHOSEN
 #undef SIZE

@@ -1,7 +1,7 @@
 /* softmax_real.h -- the loops of softmax.c for one REAL and one TARGET, the attribute that chooses
-** instructions. A lane is one row along n. A block is up to COLUMNS neighboring lanes, whose
-** elements are `step` apart along n. If inner == 1 the row functions, which read along the lane,
-** are used.
+** instructions. A lane has the n elements of one (outer, inner). If inner == 1, lanes are
+** contiguous rows; else a block has up to COLUMNS neighboring lanes, whose elements are `step`
+** apart along n.
 */
 
 #include "sums_real.h"
@@ -9,14 +9,14 @@
 VECTOR_EXTREME(largest, >, -INFINITY)
 VECTOR_SUM(plain_sum, v)
 
-/* Writes exp(x - m) for up to COLUMNS elements and returns the sum. */
+/* y := exp(x - m) for up to COLUMNS elements. Returns the sum. */
 TARGET INLINED REAL NAME(exp_block)(int64_t n, const REAL *restrict x, REAL m, REAL *restrict y) {
   for (int64_t i = 0; i < n; i++) y[i] = MATH(row_exp)(x[i] - m);
   return NAME(plain_sum_block)(n, y, 0);
 }
 
-/* The sum of exp(x - m), m being the maximum, returned in *most. The search for the maximum skips
-** NaN; the sum is NaN then. */
+/* The sum of exp(x - m), where m is the maximum, returned in *most. The search for the maximum
+** skips NaN; the sum is NaN then. */
 TARGET INLINED REAL NAME(exp_sum)(int64_t n, const REAL *x, REAL *most) {
   bool nan;
   REAL m = NAME(largest)(n, x, &nan), block[COLUMNS];
@@ -38,12 +38,12 @@ TARGET static void NAME(row)(int64_t n, const REAL *x, REAL *restrict y) {
 }
 
 /* -- rows of up to COLUMNS elements: the vector results of SHORT_ROWS rows are transposed, so that
-** one vector has one element of each row. Few rows are computed one by one, in the same order.
-** -- */
+** one vector has one element of each row. Fewer rows are computed one by one, with the same order
+** of additions. -- */
 
 #define EACH (VECTOR_BYTES / sizeof(REAL))
 
-/* Which elements of a row's last vector no other vector has */
+/* The mask of the elements of a row's last vector that no other vector has. */
 TARGET INLINED VMASK NAME(fresh)(int64_t n) {
   NAME(word) a[EACH];
   VMASK fresh;
@@ -52,7 +52,7 @@ TARGET INLINED VMASK NAME(fresh)(int64_t n) {
   return fresh;
 }
 
-/* The last vector of a row, filled with -inf; `room` elements can be read. */
+/* The last vector of a row, filled with -inf; `readable` elements can be read. */
 TARGET INLINED VEC NAME(ending)(int64_t n, const REAL *x, int64_t readable, const VMASK *fresh) {
   const VEC none = (VEC){0} - (REAL)INFINITY;
   REAL a[EACH];
@@ -63,7 +63,7 @@ TARGET INLINED VEC NAME(ending)(int64_t n, const REAL *x, int64_t readable, cons
   return VEC_AT(a);
 }
 
-/* (Written out, these would be single steps: GCC does not find the vector in them.) */
+/* A loop, because GCC does not vectorize the unrolled exponentials. */
 TARGET INLINED VEC NAME(exps)(const VEC *v, REAL m) {
   REAL a[EACH];
   memcpy(a, v, VECTOR_BYTES);
@@ -81,7 +81,7 @@ TARGET INLINED void NAME(largest_part)(int64_t n, const REAL *x, int64_t readabl
   memcpy(part, &m, VECTOR_BYTES);
 }
 
-/* Writes the exponentials to y if not NULL. The elements behind a row are overwritten by the next
+/* Writes the exponentials to y if y is not NULL. Elements after a row are overwritten by the next
 ** row. */
 TARGET INLINED void NAME(sum_part)(int64_t n, const REAL *x, int64_t readable, const VMASK *fresh,
                                    REAL m, REAL *part, REAL *y) {
@@ -103,7 +103,7 @@ TARGET INLINED void NAME(sum_part)(int64_t n, const REAL *x, int64_t readable, c
   memcpy(part, &sum, VECTOR_BYTES);
 }
 
-/* all[0 .. rows - 1] := the sum, or the largest, of each row of a vector's elements */
+/* all[0 .. rows - 1] := the sum, or the maximum, of the vector elements of each row. */
 TARGET INLINED void NAME(join_rows)(int64_t rows, bool adds, REAL *part, REAL *all) {
   REAL transposed[EACH * SHORT_ROWS];
   if (rows < 4 || sizeof(REAL) != sizeof(float)) {
@@ -128,7 +128,7 @@ TARGET INLINED void NAME(join_rows)(int64_t rows, bool adds, REAL *part, REAL *a
   for (int64_t k = 0; k < rows; k++) all[k] = transposed[k];
 }
 
-/* Of rows up to SHORT_ROWS, the largest and the sums of exp(x - largest). */
+/* The maximum and the sum of exp(x - maximum), for up to SHORT_ROWS rows. */
 TARGET static void NAME(short_sums)(int64_t rows, int64_t n, const REAL *x, REAL *most, REAL *sum,
                                     REAL *y) {
   REAL part[SHORT_ROWS * EACH] = {0};
@@ -161,7 +161,7 @@ TARGET static void NAME(rows)(int64_t rows, int64_t n, const REAL *x, REAL *rest
   }
 }
 
-/* The logarithms of SHORT_ROWS rows are one vector. */
+/* The logarithms of SHORT_ROWS rows are computed as one vector. */
 TARGET static void NAME(log_rows)(int64_t rows, int64_t n, const REAL *x, REAL *restrict y) {
   while (rows > 0) {
     int64_t some = rows < SHORT_ROWS ? rows : SHORT_ROWS;
@@ -244,7 +244,7 @@ TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool 
     }
 }
 
-/* Items: whole lanes if inner == 1, else blocks of COLUMNS lanes. */
+/* Items are lanes if inner == 1, else blocks of COLUMNS lanes. */
 TARGET static void NAME(lanes)(int64_t first, int64_t last, int thread, const void *arg) {
   const softmax_job *j = arg;
   const int64_t n = j->n, inner = j->inner, blocks = (inner + COLUMNS - 1) / COLUMNS;
@@ -309,7 +309,7 @@ TARGET static void NAME(parts)(int64_t first, int64_t last, int thread, const vo
   }
 }
 
-/* dx = factor (softmax - [target]); ignored cases get zeros, whatever x is. */
+/* dx = factor (softmax - [target]). Ignored cases get zeros, even if x is not finite. */
 TARGET static void NAME(row_entropy)(int64_t n, const REAL *x, REAL m, REAL r, REAL f,
                                      REAL *restrict dx) {
   for (int64_t i = 0; i < n; i++) dx[i] = MATH(row_exp)((x[i] - m) - r) * f;

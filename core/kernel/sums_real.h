@@ -1,6 +1,6 @@
 /* sums_real.h -- sums and extremes of contiguous elements in explicit vectors, for one REAL and one
-** TARGET. Loops of each_level.h include it. Compilers do not reorder float sums: here four vectors
-** sum up to SUM_BLOCK elements, and block sums are added in double.
+** TARGET. The headers of loops include it. Compilers do not reorder float sums, so these loops have
+** four accumulator vectors for blocks of up to SUM_BLOCK elements; block sums are added in double.
 */
 typedef REAL NAME(vec) __attribute__((vector_size(VECTOR_BYTES)));
 typedef REAL NAME(loose)
@@ -10,12 +10,13 @@ typedef NAME(word) NAME(vmask) __attribute__((vector_size(VECTOR_BYTES)));
 
 #ifndef SUM_BLOCK
 #define SUM_BLOCK 2048
-#define SHORT_ROW 128 /* elements; longer rows gain nothing from being summed together */
+#define SHORT_ROW 128 /* elements; for longer rows, summing several rows together is no faster */
 #define VEC NAME(vec)
 #define VMASK NAME(vmask)
 #define VEC_AT(p) (*(const NAME(loose) *)(const void *)(p))
 #define PER ((int64_t)(VECTOR_BYTES / sizeof(REAL)))
-/* a[0] := all of them; k and k + h are joined. Halves of constant length become vectors. */
+/* a[0] := all elements joined: k with k + h. Halves of constant length become vector
+** instructions. */
 #define HALVE(a, JOIN)                                                       \
   if (PER >= 16) { enum { h = 8 }; for (int k = 0; k < h; k++) a[k % PER] = JOIN; } \
   if (PER >= 8) { enum { h = 4 }; for (int k = 0; k < h; k++) a[k % PER] = JOIN; }  \
@@ -32,7 +33,7 @@ TARGET INLINED REAL NAME(total)(const VEC *v) {
   return s[0];
 }
 
-/* Elements of a and b, counted on from a to b. */
+/* Elements of a and b by number; b continues the count of a. */
 TARGET INLINED VEC NAME(of_two)(VEC a, VEC b, VMASK at) {
 #ifdef __clang__
   VEC y;
@@ -43,8 +44,8 @@ TARGET INLINED VEC NAME(of_two)(VEC a, VEC b, VMASK at) {
 #endif
 }
 
-/* The sums of PER vectors' elements each, as `total` has them: halves of several stand side by
-** side in one. They end in v[0]. */
+/* v[k] of v[0] := the sum of the elements of vector k, for PER vectors, with the same order of
+** additions as `total`. */
 TARGET INLINED void NAME(totals)(VEC *v) {
 #define STEP(h)                                                                            \
   if (PER > h) {                                                                           \
@@ -59,8 +60,8 @@ TARGET INLINED void NAME(totals)(VEC *v) {
 #undef STEP
 }
 
-/* f(n, x, m): the sum of TERM, which may use v, an element, and m. f_rows: of PER rows, `step`
-** elements apart, each of SUM_BLOCK elements at most; with the same bits. */
+/* f(n, x, m): the sum of TERM, which may use m and v, an element. f_rows: the sums of PER rows,
+** `step` elements apart, of at most SUM_BLOCK elements each; with the same bits as f. */
 #define VECTOR_SUM(f, TERM)                                                              \
   TARGET INLINED VEC NAME(f##_part)(int64_t n, const REAL *x, const REAL m, REAL *left) { \
     VEC s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};                                          \
@@ -100,8 +101,8 @@ TARGET INLINED void NAME(totals)(VEC *v) {
     return sum;                                                                          \
   }
 
-/* f(n, x): the extreme of n elements by BETTER, > or <, WORST if there are none. NaNs are passed
-** over, but *nan is set if there were any. */
+/* f(n, x): the extreme of n elements by BETTER (> or <); WORST if n is 0. Skips NaN, and sets *nan
+** if there is one. */
 #define VECTOR_EXTREME(f, BETTER, WORST)                                                 \
   TARGET INLINED REAL NAME(f)(int64_t n, const REAL *x, bool *nan) {                     \
     VEC m0 = (VEC){0} + (REAL)(WORST), m1 = m0, m2 = m0, m3 = m0;                        \

@@ -82,21 +82,21 @@
 #undef ROUNDS
 #endif
 
-typedef void turning(const char *x, int64_t x_step, char *y, int64_t y_step);
+typedef void square_transpose(const char *x, int64_t x_step, char *y, int64_t y_step);
 
 void moth_transpose_block(int64_t rows, int64_t cols, const char *x, int64_t x_step, char *y,
                int64_t y_step) {
-  turning *turn = turn_plain;
+  square_transpose *run = transpose_square_plain;
   int64_t lanes = 4;
 #if MOTH_HAS_LEVELS
   const int level = moth_level();
-  if (level == MOTH_LEVEL_AVX512) turn = turn_avx512, lanes = 16;
-  else if (level == MOTH_LEVEL_AVX2) turn = turn_avx2, lanes = 8;
+  if (level == MOTH_LEVEL_AVX512) run = transpose_square_avx512, lanes = 16;
+  else if (level == MOTH_LEVEL_AVX2) run = transpose_square_avx2, lanes = 8;
 #endif
   const int64_t whole_rows = rows - rows % lanes, whole_cols = cols - cols % lanes;
   for (int64_t i = 0; i < whole_rows; i += lanes)
     for (int64_t j = 0; j < whole_cols; j += lanes)
-      turn(x + j * x_step + i * 4, x_step, y + i * y_step + j * 4, y_step);
+      run(x + j * x_step + i * 4, x_step, y + i * y_step + j * 4, y_step);
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = i < whole_rows ? whole_cols : 0; j < cols; j++)
       memcpy(y + i * y_step + j * 4, x + j * x_step + i * 4, 4);

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* y(i, j) := x(j, i), i below rows, j below cols. Rows of y and columns of x are contiguous; the
-** steps between rows of y, and of x, are in bytes. */
+/* y(i, j) := x(j, i) for i < rows, j < cols. Rows of y and columns of x are contiguous; the steps
+** between rows of y, and of x, are in bytes. */
 void moth_transpose_block(int64_t rows, int64_t cols, const char *x, int64_t x_step, char *y,
                int64_t y_step);
 
