@@ -1,9 +1,10 @@
--- Calls that PyTorch accepts and that once raised here: results, dtypes, gradients are PyTorch's.
+-- Calls that PyTorch accepts and that once raised here: results, dtypes and gradients are
+-- PyTorch's.
 
 local moth = require "moth"
 local T, F = moth.tensor, moth.nn.functional
 
-describe("the form in place of", function()
+describe("the in-place form of", function()
   it("squeeze, unsqueeze, t, transpose and others changes the shape of the tensor", function()
     local x = moth.arange(6):view(2, 3):clone()
     for _, row in ipairs {
@@ -19,7 +20,7 @@ describe("the form in place of", function()
     assert.are.same({{0, 3}, {1, 4}, {2, 5}}, x:tolist())
   end)
 
-  it("t keeps the history, and views of the tensor theirs", function()
+  it("t keeps the history; views of the tensor keep theirs", function()
     local w = T({{1, 2, 3}, {4, 5, 6}}):requires_grad_()
     local y = w * 2
     local row = y[1]
@@ -33,7 +34,7 @@ describe("the form in place of", function()
     assert.are.same({{3, 6, 9}, {12, 15, 18}}, v:tolist())
   end)
 
-  it("t is refused where a history or a replay would not fit", function()
+  it("t raises if a history or a replay does not allow it", function()
     local w = moth.randn(2, 3):requires_grad_()
     assert.has_error_like(function() w:t_() end, "'input' to 't_' %(a leaf that requires grad")
     assert.has_error_like(function() w[1]:unsqueeze_(1) end, "a view of a leaf")
@@ -76,7 +77,7 @@ describe("the form in place of", function()
   end)
 end)
 
-describe("functions of complex numbers take real ones:", function()
+describe("functions of complex numbers accept real numbers:", function()
   it("angle", function()
     local y = moth.angle(T{-1, 0, 2, 0 / 0})
     assert.is_near(math.pi, y[1]:item(), 1e-6)
@@ -95,7 +96,7 @@ describe("functions of complex numbers take real ones:", function()
 end)
 
 describe("rsub", function()
-  it("subtracts the input from the other one", function()
+  it("subtracts the input from the other argument", function()
     assert.are.same({2, 1}, moth.rsub(T{1, 2}, 3):tolist())
     assert.are.same({3, 1}, T{1, 2}:rsub(T{5, 5}, {alpha = 2}):tolist())
     local x = T{1, 2}:requires_grad_()
@@ -116,7 +117,7 @@ local function same(wanted, y)
   end
 end
 
-describe("a 0-d tensor is one element to", function()
+describe("a 0-d tensor counts as one element for", function()
   local x = T(3)
 
   it("index_select", function()
@@ -174,7 +175,7 @@ describe("a 0-d tensor is one element to", function()
   end)
 end)
 
-describe("no elements are fine for", function()
+describe("no elements are valid for", function()
   it("gather and scatter: the result has the shape of the positions, of any shape", function()
     local none = moth.zeros(2, 0, {dtype = moth.int64})
     for _, x in ipairs {T(3), moth.ones(3), moth.ones(3, 4), moth.ones(1, 5), moth.ones(1, 3, 4)} do
@@ -197,7 +198,7 @@ describe("no elements are fine for", function()
   end)
 end)
 
-describe("a vector without a batch is taken by", function()
+describe("a vector without a batch is accepted by", function()
   it("feature_alpha_dropout outside training", function()
     same({1, 2}, F.feature_alpha_dropout(T{1, 2}, 0.5, false))
     assert.has_error_like(function() return F.feature_alpha_dropout(T{1, 2}, 0.5, true) end,
@@ -222,7 +223,7 @@ end)
 
 -- ---- arguments ----
 
-describe("std, var, std_mean and var_mean take", function()
+describe("std, var, std_mean and var_mean accept", function()
   local x = T{1, 2, 4}
 
   it("unbiased by position", function()
@@ -249,7 +250,7 @@ describe("std, var, std_mean and var_mean take", function()
     end
   end)
 
-  it("dimensions in a list and out", function()
+  it("dimensions in a list", function()
     same(2.5, T{{1, 2}, {4, 5}}:var({1, 2}, 0))
     local y = moth.zeros(2)
     assert.is_true(moth.var(T{{1, 2}, {4, 5}}, {dim = 1, out = y}) == y)
@@ -259,7 +260,7 @@ describe("std, var, std_mean and var_mean take", function()
   end)
 end)
 
-describe("a 0-d tensor in the place of a number:", function()
+describe("a 0-d tensor is accepted as a number:", function()
   it("the value of masked_fill, with its gradient", function()
     local x, v = moth.ones(3):requires_grad_(), T(5):requires_grad_()
     local y = x:masked_fill(T{true, false, true}, v)
@@ -296,7 +297,7 @@ describe("a 0-d tensor in the place of a number:", function()
     same({3, 3}, moth.full({2}, T(3)))
   end)
 
-  it("lr of every optimizer, in its options and in a group's", function()
+  it("the lr of every optimizer, in its options and in a group's", function()
     for name in ("SGD Adam AdamW RMSprop Adagrad Adadelta Rprop LBFGS NAdam RAdam Adamax ASGD "
       .. "Adafactor Muon"):gmatch "%S+" do
       local w = moth.ones(2, 2):requires_grad_()
@@ -319,7 +320,7 @@ describe("a 0-d tensor in the place of a number:", function()
       "'atol' to 'pinv'")
   end)
 
-  it("and nowhere else: it may be a second result that was passed on", function()
+  it("but not in other arguments: it may be a second result passed on by mistake", function()
     assert.has_error_like(function() return moth.ones(2):softmax(T(1LL)) end, "second result")
     assert.has_error_like(function() return moth.add(T{1}, 1, {alpha = T(1)}) end, "second result")
     assert.has_error_like(function() return moth.full({2}, T(1):requires_grad_()) end, "fill_value")
@@ -374,7 +375,7 @@ describe("arguments of PyTorch:", function()
     same({3, 2}, w.grad)
   end)
 
-  it("a list of one for several sizes", function()
+  it("a list of one number for several sizes", function()
     assert.are.same({1, 1, 3, 3}, {unpack(F.avg_pool2d(moth.ones(1, 1, 4, 4), {2},
       {padding = {1}}).shape)})
     assert.are.same({1, 1, 2, 2}, {unpack(F.conv2d(moth.ones(1, 1, 4, 4), moth.ones(1, 1, 3, 3),
@@ -394,7 +395,7 @@ describe("arguments of PyTorch:", function()
     assert.are.same({1}, {unpack(moth.atleast_1d {input = T(1)}.shape)})
   end)
 
-  it("weights of several places to linear_cross_entropy", function()
+  it("weights with several dimensions for linear_cross_entropy", function()
     local x, w = moth.arange(6):view(2, 3):float(), moth.arange(60):view(4, 5, 3) / 50
     local target = T{{1LL, 2LL, 3LL, 4LL, 1LL}, {4LL, 3LL, 2LL, 1LL, 2LL}}
     assert.is_near(3.9509, F.linear_cross_entropy(x, w, target):item(), 1e-4)
@@ -415,7 +416,7 @@ end)
 
 -- ---- dtypes ----
 
-describe("bools are taken by", function()
+describe("bools are accepted by", function()
   local b = T{true, false}
 
   local function gives(dtype, wanted, y)
@@ -467,7 +468,7 @@ describe("bools are taken by", function()
   end)
 end)
 
-describe("integers are taken, and give exact integers, by", function()
+describe("integers have exact integer results in", function()
   local x = moth.arange(16):view(1, 1, 4, 4)
 
   it("conv1d, conv2d and conv3d", function()
@@ -516,7 +517,7 @@ describe("integers are taken, and give exact integers, by", function()
     same(1, F.margin_ranking_loss(T{1LL, 3LL}, T{2LL, 1LL}, T{1LL, -1LL}, {margin = -.5}))
   end)
 
-  it("l1_loss, dist and addr beside floats", function()
+  it("l1_loss, dist and addr together with floats", function()
     same({1, 2}, F.l1_loss(T{1LL, 2LL}, T{2LL, 4LL}, "none"))
     same(5, moth.dist(T{0LL, 0LL}, T{3, 4}))
     same({{1, 3}}, moth.addr(T{{1LL, 1LL}}, T{1}, T{0, 2}))
@@ -536,7 +537,7 @@ describe("integers are taken, and give exact integers, by", function()
     same({{{{75}}}}, F.interpolate(image, {1, 1}, {mode = "bilinear", antialias = true}))
   end)
 
-  it("forms in place and out", function()
+  it("in-place forms and out", function()
     local b = T{true, false}
     assert.is_true(b:sign_() == b)
     local out = moth.zeros(2, {dtype = moth.int64})
@@ -545,7 +546,7 @@ describe("integers are taken, and give exact integers, by", function()
   end)
 end)
 
-describe("half types are taken by", function()
+describe("half types are accepted by", function()
   it("nextafter: the neighbours in their own grid", function()
     for _, row in ipairs {
       {moth.float16, {1.0009765625, -1.9990234375, 2 ^ -24, -2 ^ -24, math.huge, 65504,
@@ -595,7 +596,7 @@ end)
 describe("a net that transposes in place", function()
   local nn = moth.nn
 
-  it("is exported as it computes", function()
+  it("is exported with the same results", function()
     local Net = nn.class("Net", nn.Module)
     function Net:init() self.fc = nn.Linear(3, 4) end
     function Net:forward(x)
@@ -612,7 +613,7 @@ describe("a net that transposes in place", function()
     for k = 1, 2 do assert.is_true(moth.allclose(wanted[k], found[k], 1e-5, 1e-6)) end
   end)
 
-  it("and its input is refused", function()
+  it("raises if it transposes its input", function()
     local path = os.tmpname()
     assert.has_error_like(function()
       moth.onnx.export(function(x) return x:t_() + 1 end, moth.randn(2, 3), path)

@@ -1,5 +1,5 @@
--- Arguments that cannot be: sizes beyond memory are refused before anything is counted to them,
--- messages name the function and the argument that the user wrote, and nothing is changed.
+-- Invalid arguments: sizes beyond the memory raise before any allocation, messages name the
+-- function and the argument that the user wrote, and nothing is changed.
 
 local moth = require "moth"
 local nn, L = moth.nn, moth.linalg
@@ -24,10 +24,10 @@ local function quickly(f)
   assert(os.clock() - before < 1, "it took " .. os.clock() - before .. " s")
 end
 
-describe("a length beyond memory", function()
+describe("a length beyond the memory", function()
   for _, name in ipairs { "hann_window", "hamming_window", "blackman_window", "bartlett_window",
                           "kaiser_window" } do
-    it("is refused at once by " .. name, function()
+    it("raises at once in " .. name, function()
       quickly(function()
         says(name, moth[name], 2 ^ 52)
         says(name, moth[name], 2 ^ 45)
@@ -36,7 +36,7 @@ describe("a length beyond memory", function()
   end
 
   for _, name in ipairs { "fftfreq", "rfftfreq" } do
-    it("is refused at once by " .. name, function()
+    it("raises at once in " .. name, function()
       quickly(function()
         says(name, moth.fft[name], 2 ^ 52)
         says(name, moth.fft[name], 2 ^ 45)
@@ -44,14 +44,14 @@ describe("a length beyond memory", function()
     end)
   end
 
-  it("is refused at once by moth.signal.windows", function()
+  it("raises at once in moth.signal.windows", function()
     quickly(function()
       says("hann", moth.signal.windows.hann, 2 ^ 45)
       says("kaiser", moth.signal.windows.kaiser, 2 ^ 45)
     end)
   end)
 
-  it("or a count of parts, is refused before it is reached", function()
+  it("or a number of parts raises before the parts are made", function()
     quickly(function()
       says("bad argument 'indices_or_sections' to 'tensor_split'", moth.tensor_split,
         moth.rand(3), 2 ^ 40)
@@ -61,7 +61,7 @@ describe("a length beyond memory", function()
     end)
   end)
 
-  it("leaves usual ones as they were", function()
+  it("does not affect usual lengths", function()
     local list = moth.hann_window(5, { dtype = moth.float64 }):tolist()
     for k, wanted in ipairs { 0, 0.3454915028125263, 0.9045084971874737, 0.9045084971874737,
                               0.3454915028125263 } do
@@ -79,8 +79,8 @@ describe("a length beyond memory", function()
   end)
 end)
 
-describe("a layer beyond memory", function()
-  it("is named with its arguments and what it would take", function()
+describe("a layer beyond the memory", function()
+  it("is named with its arguments and its size", function()
     local why = says("bad arguments to 'Linear'", nn.Linear, 2 ^ 31, 2 ^ 31)
     for _, text in ipairs { "in_features = 2147483648", "out_features = 2147483648",
                             "18446744073709551616 bytes" } do
@@ -94,26 +94,26 @@ describe("a layer beyond memory", function()
     says("bad arguments to 'TransformerEncoderLayer'", nn.TransformerEncoderLayer, 2 ^ 40, 1)
   end)
 
-  it("is named, not one of the user's around it", function()
+  it("is named, not the user's module around it", function()
     local Net = nn.class("Net", nn.Module)
     function Net:init(n) self.part = nn.Linear(n, n) end
     says("bad arguments to 'Linear'", Net, 2 ^ 31)
   end)
 
-  it("is told of where a limit is set", function()
+  it("raises at a memory limit, too", function()
     moth.set_memory_limit(moth.memory().live_bytes + 2 ^ 20)
     local ok, why = pcall(nn.Linear, 1024, 1024)
     moth.set_memory_limit(0)
     assert(not ok and why:find("bad arguments to 'Linear' (in_features = 1024", 1, true), why)
   end)
 
-  it("of a tensor keeps its own words", function()
+  it("whose argument is a tensor has the tensor's message", function()
     says("bad argument 'size' to 'empty'", moth.empty, 2 ^ 40, 2 ^ 40)
   end)
 end)
 
-describe("a write that memory has no place for", function()
-  it("leaves the version of the tensor as it was", function()
+describe("a write without memory for its result", function()
+  it("does not change the version of the tensor", function()
     local x = moth.zeros(100, 100)
     local at = { moth.randint(1, 101, { 50000 }), moth.randint(1, 101, { 50000 }) }
     local values, square = moth.rand(50000), moth.rand(100, 100)
@@ -140,8 +140,8 @@ describe("a write that memory has no place for", function()
   end)
 end)
 
-describe("an argument of another kind", function()
-  it("is an argument's error", function()
+describe("an argument of another type", function()
+  it("raises an error about the argument", function()
     says("bad argument 'B' to 'tensorsolve'", L.tensorsolve, T(1), moth.ones(2, 2):bool(), 3)
     says("bad argument 'dims' to 'tensorsolve'", L.tensorsolve, moth.eye(3), moth.ones(3), 4)
     says("bad argument 'n' to 'laguerre_polynomial_l'", moth.special.laguerre_polynomial_l,
@@ -152,7 +152,7 @@ describe("an argument of another kind", function()
     assert(math.abs(y:item() + 0.125) < 1e-6)
   end)
 
-  it("is refused in the words of the function", function()
+  it("raises with the name of the function", function()
     local x = moth.rand(2, 3)
     says("bad argument 'range' to 'histogram'", moth.histogram, x, 4, { range = true })
     says("bad argument 'range' to 'histogram'", moth.histogram, x, 4, { range = 3 })
@@ -170,7 +170,7 @@ describe("an argument of another kind", function()
       { dtype = moth.float64 }):tolist())
   end)
 
-  it("makes a window of Kaiser's, not an endless loop", function()
+  it("makes a Kaiser window, not an endless loop", function()
     says("bad argument 'beta' to 'kaiser_window'", moth.kaiser_window, 4, { beta = 0 / 0 })
     says("bad argument 'beta' to 'kaiser_window'", moth.kaiser_window, 4, { beta = math.huge })
     local list = moth.kaiser_window(5, false, { beta = 1e6, dtype = moth.float64 }):tolist()
@@ -191,7 +191,7 @@ describe("an argument of another kind", function()
     says("bad argument 'args' to 'define'", moth.define, { name = "mine", args = 3 })
   end)
 
-  it("in the place of a dimension is named before what is missing behind it", function()
+  it("in the place of a dimension is named before a missing later argument", function()
     local x = moth.rand(2)
     says("bad argument 'dim' to 'gather'", x.gather, x, "x")
     says("bad argument 'dim' to 'index_select'", x.index_select, x, "x", T { 1LL })
@@ -204,7 +204,7 @@ describe("an argument of another kind", function()
 end)
 
 describe("named arguments", function()
-  it("behind a state dict in one table are told where they belong", function()
+  it("after a state dict in one table raise and name their right place", function()
     local net = nn.Linear(2, 2)
     local why = says("bad argument 'state_dict' to 'load_state_dict'", function()
       net:load_state_dict { net:state_dict(), strict = false }
@@ -214,7 +214,7 @@ describe("named arguments", function()
     assert.equal(4, net.weight:sum():item())
   end)
 
-  it("beside one list of data are told where they belong", function()
+  it("after one list of data raise and name their right place", function()
     local why = says("bad argument 'data' to 'tensor'", function()
       return moth.tensor { { 1, 2 }, dtype = moth.float64 }
     end)

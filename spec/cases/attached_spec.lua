@@ -1,5 +1,5 @@
--- A result that follows from an input keeps it in its history whatever the numbers and sizes are:
--- an exponent of 0, one row, nothing at all. Every function with examples, by program.
+-- A result that depends on an input has a history for any numbers and sizes: an exponent of 0, one
+-- row, no elements. A program checks every function with examples.
 
 local moth = require "moth"
 local lib = require "moth.binding.lib"
@@ -14,7 +14,7 @@ local function functions()
     end
   end
   for name, f in pairs(coverage.functions()) do
-    if not name:find "^new_" and not name:find "_$" then -- which write, or take a shape alone
+    if not name:find "^new_" and not name:find "_$" then -- which write, or use only a shape
       list[#list + 1] = { name = name, fn = f.fn, source = f.sig.examples }
     end
   end
@@ -29,8 +29,8 @@ local function floats(values, list)
   return list
 end
 
--- Which results are attached where the i-th float tensor wants a gradient, and what is wrong with
--- a backward pass; nil where the call is refused.
+-- The results with a history if the i-th float tensor requires a gradient, and the error of a
+-- backward pass; nil if the call raises.
 local function attached(fn, arguments, i)
   local order, at, target = registry.tensors(arguments), 0, nil
   for j, x in ipairs(order) do
@@ -58,7 +58,7 @@ local function attached(fn, arguments, i)
   return flags, why
 end
 
--- Other numbers and sizes for a call: each(arguments, what) with the arguments changed.
+-- Other numbers and sizes for a call: calls each(arguments, what) with changed arguments.
 local function variants(arguments, each)
   local function numbers(t)
     for key, value in pairs(t) do
@@ -113,8 +113,8 @@ local function troubles(f)
   return list
 end
 
-describe("a result knows what it follows from", function()
-  it("whatever the numbers and sizes are", function()
+describe("a result has a history", function()
+  it("for any numbers and sizes", function()
     local all, count = {}, 0
     for _, f in ipairs(functions()) do
       count = count + 1
@@ -124,7 +124,7 @@ describe("a result knows what it follows from", function()
     assert.same({}, all)
   end)
 
-  it("where the factor of the input is 0", function()
+  it("if the factor of the input is 0", function()
     local x, a, b = moth.full({ 2, 4 }, 0 / 0):requires_grad_(), moth.rand(2, 3), moth.rand(3, 4)
     local y = moth.addmm(x, a, b, { beta = 0 })
     y:sum():backward()

@@ -1,6 +1,6 @@
---- Cases: inputs at the boundary between what is taken and what is refused: entries of files that
--- overlap by one byte, NaN as a bound, the second of two symmetric arguments, and captured steps
--- whose operands overlap in part.
+--- Cases: inputs at the boundary between valid and invalid: entries of files that overlap by one
+-- byte, NaN as a bound, the second of two symmetric arguments, and captured steps whose operands
+-- overlap in part.
 
 local moth = require "moth"
 local files = require "spec.support.files"
@@ -44,7 +44,7 @@ describe("entries of a safetensors file", function()
     {"that end one byte before the data", {{"a", 0, 3}, {"b", 3, 5}}, 6, "the last 1 byte"},
   }
   for _, case in ipairs(cases) do
-    it(case[1] .. " are refused", function()
+    it(case[1] .. " raise", function()
       local path = files.write("overlap.safetensors", safetensors(case[2], case[3]))
       refuses(function() return moth.load(path) end, case[4])
     end)
@@ -57,7 +57,7 @@ describe("entries of a safetensors file", function()
 end)
 
 describe("NaN", function()
-  it("is refused for each number of an op for which -1 is refused", function()
+  it("raises for each number of an op for which -1 raises", function()
     local taken = {}
     for _, op in ipairs(registry.ops()) do
       for _, arg in ipairs(op.args) do
@@ -111,7 +111,7 @@ describe("NaN", function()
   end
 end)
 
-describe("the second of two symmetric arguments is checked as the first:", function()
+describe("the second of two symmetric arguments is checked like the first:", function()
   local cell, layer = nn.LSTMCell(2, 3), nn.LSTM(2, 3)
   local x, h = moth.ones(4, 2), moth.ones(4, 3)
   for name, c in pairs {["another batch"] = moth.ones(5, 3), ["another size"] = moth.ones(4, 2),
@@ -153,7 +153,7 @@ describe("the second of two symmetric arguments is checked as the first:", funct
 end)
 
 describe("a checkpointed function that raises", function()
-  it("leaves modes, memory and the generator's stream as they were, 20 times in a row", function()
+  it("does not change modes, memory or the random stream, 20 times in a row", function()
     local x = moth.randn(64, 64):requires_grad_()
     local second, fail = false, true
     local function fn(y)
@@ -196,8 +196,8 @@ describe("a checkpointed function that raises", function()
   end)
 end)
 
-describe("a captured operand that overlaps what its group computed, without coinciding,", function()
-  -- Views of a buffer of 4,000 elements, and a step in which one is written and others are read.
+describe("a captured operand that overlaps a result of its group, without coinciding,", function()
+  -- Views of a buffer of 4,000 elements, and a step that writes one view and reads others.
   local function parts(b)
     return {low = b[{{1, 3000}}], high = b[{{2, 3001}}], far = b[{{601, 3600}}],
       rows = b[{{1, 3600}}]:view(60, 60), all = b}
@@ -252,7 +252,7 @@ describe("a captured operand that overlaps what its group computed, without coin
   end
 end)
 
-describe("sizes and handles that are nothing:", function()
+describe("empty sizes and freed handles:", function()
   it("a constant of an ONNX file without elements is read", function()
     local models = require "spec.support.onnx_models"
     local x = moth.ones(2, 3)
@@ -263,7 +263,7 @@ describe("sizes and handles that are nothing:", function()
     end
   end)
 
-  it("a tensor that was released cannot be kept, and is left alone", function()
+  it("moth.keep raises for a freed tensor", function()
     local x = moth.ones(2)
     x:free()
     local function keep() moth.scope(function() moth.keep(x) end) end
@@ -274,10 +274,10 @@ describe("sizes and handles that are nothing:", function()
   end)
 end)
 
-describe("without memory", function()
+describe("out of memory", function()
   local lib = require "moth.binding.lib"
 
-  it("a Function raises in its own name, and leaves no node, wherever memory ends", function()
+  it("a Function raises with its own name and leaves no node, at any allocation", function()
     local Twice = nn.class("Twice", moth.autograd.Function)
     function Twice.forward(ctx, x)
       ctx:save_for_backward(x)
@@ -286,7 +286,7 @@ describe("without memory", function()
     function Twice.backward(_, dy) return dy * 2 end
     local x = moth.ones(3):requires_grad_()
     local own, done = 0, 0
-    for after = 1, 12 do -- some allocations are tried again
+    for after = 1, 12 do -- the core repeats some allocations
       moth.scope(function()
         lib.C.moth_fail_allocation(lib.ctx, after)
         local ok, y = pcall(Twice.apply, x)

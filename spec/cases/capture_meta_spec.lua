@@ -1,12 +1,12 @@
--- Cases of captured steps that read through metatables: metamethods, raw reads of objects, and
--- metatables that come, go or change after the step was recorded.
+-- Captured steps that read through metatables: metamethods, raw reads of objects, and metatables
+-- that are added, removed or changed after the recording.
 
 local moth = require "moth"
 local support = require "spec.support.bits"
 
 local x = moth.tensor {1, 2}
 
--- A check of a captured step against its function, in three calls.
+-- Compares a captured step with its function, in three calls.
 local function pair(fn)
   local step = moth.capture(fn, {verify = 0})
   return step, function(value)
@@ -18,8 +18,8 @@ local function pair(fn)
   end
 end
 
-describe("a captured step sees what metatables do", function()
-  -- x * read(C), while C._s goes from 5 to 6.
+describe("a captured step sees changes through metatables", function()
+  -- x * read(C), and C._s changes from 5 to 6.
   local function follows(index, read)
     local C = setmetatable({_s = 5}, {__index = index})
     local _, check = pair(function(input) return input * read(C) end)
@@ -95,7 +95,7 @@ describe("a captured step sees what metatables do", function()
     end
   end)
 
-  it("positions of an object that is a list, by ipairs and unpack", function()
+  it("elements of an object that is a list, by ipairs and unpack", function()
     local list = setmetatable({1, 2}, {})
     local function sum(t)
       local total = 0
@@ -163,7 +163,7 @@ describe("a captured step sees what metatables do", function()
     check "6 12"
   end)
 
-  it("a metatable that a table gets later", function()
+  it("a metatable that is set later", function()
     local key = "k"
     for _, read in ipairs {
       function(t) return t.k or 2 end,
@@ -193,7 +193,7 @@ describe("a captured step sees what metatables do", function()
     check "3 6"
   end)
 
-  it("is recorded once where only positions are read and other fields are assigned", function()
+  it("is recorded once if it reads only elements and other fields are assigned", function()
     local agent = setmetatable({list = {1, 2}, last = 0}, {__index = {}})
     local n = 0
     local function run(self, input)

@@ -1,5 +1,5 @@
--- Cases of captured steps: what the step reads from outside is watched, whatever its type, or the
--- step is refused when it is recorded; a replay never gives what the step itself would not.
+-- Captured steps: values that a step reads from outside are watched, or the recording raises an
+-- error. A replay never has other results than the step itself.
 
 local moth = require "moth"
 local support = require "spec.support.bits"
@@ -7,8 +7,8 @@ local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
 local x = moth.tensor {1, 2}
 
--- A captured step, and a check of it against the function: three calls each, since the first are
--- compared with the function anyway.
+-- A captured step, and a function that compares it with the plain function: three calls each, since
+-- the step itself compares only the first two.
 local function pair(fn)
   local step = moth.capture(fn, {verify = 0})
   return step, function(value)
@@ -22,7 +22,7 @@ end
 
 local function recordings(step) return tonumber(tostring(step):match "%((%d+)") end
 
--- An object of the user's: a class by metatable.
+-- A user's object: a class by metatable.
 local function class_of(methods)
   methods.__index = methods
   return function(fields) return setmetatable(fields, methods) end
@@ -116,7 +116,7 @@ describe("a captured step sees the fields of objects", function()
   end)
 end)
 
-describe("a captured step sees what was nil", function()
+describe("a captured step sees values that were nil", function()
   it("an upvalue, a global, a field of a table", function()
     local teacher, cfg = nil, {}
     local env = setmetatable({}, {__index = _G})
@@ -138,7 +138,7 @@ describe("a captured step sees what was nil", function()
     check "1 2"
   end)
 
-  it("a part of a module that ran", function()
+  it("a submodule of a module that ran", function()
     local Net = nn.class("Net", nn.Module)
     function Net:forward(input)
       if self.aux then input = self.aux(input) end
@@ -242,7 +242,7 @@ describe("a captured step sees lists", function()
   end)
 end)
 
-describe("a captured step sees what is replaced", function()
+describe("a captured step sees replacements of", function()
   it("a module, an optimizer, a function in a variable", function()
     local net, other = nn.Linear(2, 2, false), nn.Linear(2, 2, false)
     net.weight.data, other.weight.data = moth.eye(2), moth.eye(2) * 2
@@ -281,7 +281,7 @@ describe("a captured step sees what is replaced", function()
     check "6 12"
   end)
 
-  it("fields of tables in a module, and what its forward takes from outside", function()
+  it("fields of tables in a module, and values that its forward reads from outside", function()
     local by = 1
     local Net = nn.class("Net", nn.Module)
     function Net:init() self.cfg = {beta = 1, inner = {1}} end
@@ -299,7 +299,7 @@ describe("a captured step sees what is replaced", function()
     check "1 2"
   end)
 
-  it("what Functions and hooks take from outside", function()
+  it("values that Functions and hooks read from outside", function()
     local by, more = 2, 0
     local Scale = nn.class("Scale", moth.autograd.Function)
     function Scale.forward(_, input) return input * by end
@@ -325,7 +325,7 @@ describe("a captured step sees what is replaced", function()
     check(8, 16)
   end)
 
-  it("functions inside functions, and those that moth.func makes", function()
+  it("functions inside functions, and functions that moth.func makes", function()
     local by = 1
     local function inner(v) return (v * by):sum() end
     local grad = moth.func.grad(inner)
@@ -378,8 +378,8 @@ describe("a captured step sees what is replaced", function()
   end)
 end)
 
-describe("a captured step that assigns what it reads", function()
-  it("is an error that says to write into the tensor", function()
+describe("a captured step that assigns a value that it reads", function()
+  it("raises an error that says to write into the tensor", function()
     local e = moth.ones(1)
     local step = moth.capture(function(input)
       e = e * 0.5 + input
@@ -394,7 +394,7 @@ describe("a captured step that assigns what it reads", function()
     end
   end)
 
-  it("also where only the variable has the result, and in fields of objects and modules", function()
+  it("also raises if only the variable has the result, and for fields", function()
     local e = moth.ones(1)
     local only = moth.capture(function(input) e = e * 0.5 + input end)
     assert.has_error_like(function() only(moth.ones(1)) end, "assigns 'e'")
@@ -416,7 +416,7 @@ describe("a captured step that assigns what it reads", function()
     assert.has_error_like(function() run(moth.ones(1)) end, "assigns 'net.h'")
   end)
 
-  it("is an error for numbers and lists, after runs that are right", function()
+  it("raises for numbers and lists, after correct plain calls", function()
     local n, list = 0, {}
     local counted = moth.capture(function(input)
       n = n + 1
@@ -434,7 +434,7 @@ describe("a captured step that assigns what it reads", function()
     assert.has_error_like(function() grown(x) end, "'list")
   end)
 
-  it("is good where it only counts, logs or keeps what it made", function()
+  it("is accepted if it only counts, logs or stores its results", function()
     local n, log, holder, last = 0, {}, {calls = 0}, nil
     local step = moth.capture(function(input)
       n = n + 1
@@ -449,7 +449,7 @@ describe("a captured step that assigns what it reads", function()
     assert.is_truthy(last)
   end)
 
-  it("is good where a value is made once, or made before it is read", function()
+  it("is accepted if a value is made once, or assigned before it is read", function()
     local Net = nn.class("Net", nn.Module)
     function Net:forward(input)
       if not self.factor then self.factor = 3 end
@@ -466,8 +466,8 @@ describe("a captured step that assigns what it reads", function()
   end)
 end)
 
-describe("what a captured step cannot watch", function()
-  it("is an error that names it when the step is recorded", function()
+describe("a read that a captured step cannot watch", function()
+  it("is an error with its name during recording", function()
     local ffi = require "ffi"
     local numbers = ffi.new("double[2]", {1, 2})
     local thread = coroutine.create(function() coroutine.yield(1) end)
@@ -492,7 +492,7 @@ describe("what a captured step cannot watch", function()
   end)
 end)
 
-describe("what a captured step watches", function()
+describe("a value that a captured step watches", function()
   -- A step that multiplies by s, a variable that `through` hides.
   local function follows(through)
     local s = 2
@@ -503,7 +503,7 @@ describe("what a captured step watches", function()
     assert.equal(5, step(moth.ones(1)):item())
   end
 
-  it("is found through any number of Moth's functions around a user's", function()
+  it("is found through any number of Moth's functions around a user's function", function()
     for depth = 1, 7 do
       follows(function(f)
         local shape = {1}
@@ -542,7 +542,7 @@ describe("what a captured step watches", function()
       assert.is_true(#message < 500, message)
     end)
 
-  it("names the step in an error", function()
+  it("is named together with the step in an error", function()
     local large = {}
     for i = 1, 30000 do large[i] = i end
     local step = moth.capture(function(v) return v * #large end)
@@ -553,7 +553,7 @@ end)
 
 describe("verify", function()
   it("compares the first two replays by default", function()
-    local step = moth.capture(function(v) return v * os.clock() end) -- which no watch can see
+    local step = moth.capture(function(v) return v * os.clock() end) -- which the step cannot watch
     step(x)
     assert.has_error_like(function()
       local t = os.clock()
@@ -563,7 +563,7 @@ describe("verify", function()
     end, "is another after a replay than after the step itself")
   end)
 
-  it("does nothing twice: parameters, states, counters, modules, random numbers", function()
+  it("repeats no effect: parameters, states, counters, modules, random numbers", function()
     local function train(verify)
       moth.manual_seed(5)
       local net = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Dropout(0.5),
@@ -586,11 +586,11 @@ describe("verify", function()
     for _, verify in ipairs {0, 1, 2, 5} do
       local text, calls = train(verify)
       assert.are.equal(plain, text)
-      assert.are.equal(2, calls) -- the run that makes Adam's state, and the recording
+      assert.are.equal(2, calls) -- the call that makes Adam's state, and the recording
     end
   end)
 
-  it("takes back what the step assigns, so that it is what replays write into", function()
+  it("restores assigned values, so that replays write to the same tensors", function()
     local kept
     local step = moth.capture(function(v)
       kept = v * 2
@@ -602,7 +602,7 @@ describe("verify", function()
     end
   end)
 
-  it("is not asked of a call that no recording fits", function()
+  it("does not apply to a call that no recording fits", function()
     local runs = 0
     local step = moth.capture(function(v)
       runs = runs + 1
@@ -613,8 +613,8 @@ describe("verify", function()
   end)
 end)
 
-describe("checks written in Lua hold in replays", function()
-  -- good and bad: arguments that are allowed, and those that are not.
+describe("checks written in Lua run in replays", function()
+  -- good and bad: valid and invalid arguments.
   local function raises(text, fn, good, bad)
     local step = moth.capture(fn)
     for _ = 1, 4 do step(unpack(good)) end
@@ -660,7 +660,7 @@ describe("checks written in Lua hold in replays", function()
     end, {moth.tensor {1LL, 3LL}}, {moth.tensor {1LL, 4LL}})
   end)
 
-  it("of one_hot without a count: as many classes as when it was recorded", function()
+  it("of one_hot without num_classes: as many classes as in the recording", function()
     local T = moth.tensor
     local function one_hot(at) return F.one_hot(at) * 1 end
     local step = moth.capture(one_hot)
@@ -724,7 +724,7 @@ describe("checks written in Lua hold in replays", function()
   end)
 end)
 
-describe("a function of string that is replaced", function()
+describe("a replaced function of string", function()
   local rep = string.rep
   after_each(function() string.rep = rep end) -- luacheck: ignore 122
 
@@ -733,7 +733,7 @@ describe("a function of string that is replaced", function()
     ["called as a method"] = function(text) return #text:rep(3) end,
     ["called on a literal"] = function() return #("a"):rep(3) end,
   } do
-    it("is seen where it is " .. name, function()
+    it("is seen if it is " .. name, function()
       local text = "a"
       local step, check = pair(function(v) return v * count(text) end)
       check()
@@ -747,7 +747,7 @@ end)
 describe("pack_padded_sequence in a captured step", function()
   local pack = nn.utils.rnn.pack_padded_sequence
 
-  it("takes lengths as a list, and is recorded again for others", function()
+  it("accepts lengths as a list, and is recorded again for other lengths", function()
     local step = moth.capture(function(input, lengths) return pack(input, lengths).data * 1 end)
     local input = moth.arange(6):view(3, 2, 1)
     for _ = 1, 4 do assert.are.equal(5, step(input, {3, 2}):size(1)) end
@@ -755,7 +755,7 @@ describe("pack_padded_sequence in a captured step", function()
     assert.are.same({0, 1, 2, 3, 4}, step(input, {3, 2}):flatten():tolist())
   end)
 
-  it("refuses a tensor of lengths, on which the shape of the result depends", function()
+  it("raises for a tensor of lengths, since the shape of the result depends on them", function()
     local step = moth.capture(function(input, lengths) return pack(input, lengths).data end)
     assert.has_error_like(function() step(moth.ones(3, 2, 1), moth.tensor {3LL, 2LL}) end,
       "bad argument 'lengths' to 'pack_padded_sequence' %(the shape of the result depends on them: "

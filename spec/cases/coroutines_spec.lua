@@ -1,4 +1,4 @@
--- Modes and scopes in coroutines that take turns: each coroutine has its own.
+-- Modes and scopes of coroutines that run in turn: each coroutine has its own.
 
 local moth = require "moth"
 local process = require "spec.support.process"
@@ -10,7 +10,7 @@ local function on() return moth.is_grad_enabled() end
 
 local function alive(x) return lib.C.moth_alive(lib.ctx, x) == 1 end
 
--- A coroutine that sleeps inside enter(f), and is over at its second turn.
+-- A coroutine that sleeps inside enter(f), and ends when it is resumed again.
 local function sleeper(enter)
   local turn = coroutine.wrap(function()
     enter(function() coroutine.yield() end)
@@ -27,7 +27,7 @@ describe("a coroutine that sleeps", function()
     assert.is_false(moth.autograd.is_anomaly_enabled())
   end)
 
-  it("inside no_grad leaves recording on for others", function()
+  it("inside no_grad does not switch recording off for others", function()
     local w = moth.ones(3):requires_grad_()
     local turn = sleeper(moth.no_grad)
     assert.is_true((w * 2).requires_grad)
@@ -35,7 +35,7 @@ describe("a coroutine that sleeps", function()
     assert.is_true((w * 2).requires_grad)
   end)
 
-  it("finds its own mode when it runs on", function()
+  it("has its own mode when it continues", function()
     local seen = {}
     local turn = coroutine.wrap(function()
       moth.no_grad(function()
@@ -60,7 +60,7 @@ describe("a coroutine that sleeps", function()
     assert.same({false, true, false, false, true}, seen)
   end)
 
-  it("inside enable_grad leaves recording off for the no_grad around its resume", function()
+  it("inside enable_grad does not switch recording on for the no_grad around its resume", function()
     moth.no_grad(function()
       local turn = sleeper(moth.enable_grad)
       assert.is_false(on())
@@ -69,13 +69,13 @@ describe("a coroutine that sleeps", function()
     end)
   end)
 
-  it("inside set_grad_enabled(false, f) leaves recording on for others", function()
+  it("inside set_grad_enabled(false, f) does not switch recording off for others", function()
     local turn = sleeper(function(f) moth.set_grad_enabled(false, f) end)
     assert.is_true(on())
     assert.equal("over", turn())
   end)
 
-  it("after set_grad_enabled(false) leaves recording on for others", function()
+  it("after set_grad_enabled(false) does not switch recording off for others", function()
     local inner
     local turn = coroutine.wrap(function()
       moth.set_grad_enabled(false)
@@ -89,14 +89,14 @@ describe("a coroutine that sleeps", function()
     moth.collect()
   end)
 
-  it("inside inference_mode leaves recording on for others", function()
+  it("inside inference_mode does not switch recording off for others", function()
     if not moth.inference_mode then return end
     local turn = sleeper(function(f) moth.inference_mode(f) end)
     assert.is_true(on())
     assert.equal("over", turn())
   end)
 
-  it("inside autocast leaves products of others at float32", function()
+  it("inside autocast does not change products of others", function()
     local a = moth.ones(4, 4)
     local turn = sleeper(function(f) moth.autocast("cpu", f) end)
     assert.is_false(moth.is_autocast_enabled())
@@ -105,7 +105,7 @@ describe("a coroutine that sleeps", function()
     assert.equal(moth.float32, (a:matmul(a)).dtype)
   end)
 
-  it("between enter and exit of autocast leaves products of others at float32", function()
+  it("between enter and exit of autocast does not change products of others", function()
     local a, inside = moth.ones(4, 4), nil
     local turn = coroutine.wrap(function()
       local region = moth.autocast("cpu"):enter()
@@ -120,7 +120,7 @@ describe("a coroutine that sleeps", function()
     assert.equal(moth.float32, (a:matmul(a)).dtype)
   end)
 
-  it("inside detect_anomaly leaves gradients of others unchecked", function()
+  it("inside detect_anomaly does not check gradients of others", function()
     local turn = sleeper(moth.autograd.detect_anomaly)
     local x = moth.zeros(1):requires_grad_()
     moth.sqrt(x * 0):backward()
@@ -136,14 +136,14 @@ describe("a coroutine that sleeps", function()
     assert.is_false((failing()))
   end)
 
-  it("inside a scope leaves tensors of others alone", function()
+  it("inside a scope frees no tensors of others", function()
     local turn = sleeper(moth.scope)
     local mine = moth.ones(3)
     turn()
     assert.same({2, 2, 2}, (mine + 1):tolist())
   end)
 
-  it("keeps the tensors of its own scope until that ends", function()
+  it("keeps the tensors of its own scope until the scope ends", function()
     local x
     local turn = coroutine.wrap(function()
       moth.scope(function()
@@ -163,7 +163,7 @@ describe("a coroutine that sleeps", function()
     assert.is_false(alive(x))
   end)
 
-  it("inside a module's call under no_grad changes no training step of others", function()
+  it("inside a module's call under no_grad does not change training steps of others", function()
     local net = moth.nn.Linear(2, 1)
     local turn = sleeper(function(f) moth.no_grad(function() net(moth.ones(1, 2)) f() end) end)
     net(moth.ones(1, 2)):sum():backward()
@@ -171,7 +171,7 @@ describe("a coroutine that sleeps", function()
     turn()
   end)
 
-  it("in a hook leaves create_graph to its own pass", function()
+  it("in a hook keeps create_graph in its own pass", function()
     local x = moth.ones(2):requires_grad_()
     local y = x * x
     local inside = {}
@@ -188,7 +188,7 @@ describe("a coroutine that sleeps", function()
     assert.same({2, 2}, x.grad:tolist())
   end)
 
-  it("in the forward of a Function, which is not recorded, leaves recording on", function()
+  it("in the unrecorded forward of a Function does not switch recording off", function()
     local Slow = moth.nn.class("Slow", moth.autograd.Function)
     function Slow.forward(_, x)
       coroutine.yield()
@@ -204,7 +204,7 @@ describe("a coroutine that sleeps", function()
     assert.same({2, 2}, x.grad:tolist())
   end)
 
-  it("in an optimizer's closure leaves modes alone", function()
+  it("in an optimizer's closure does not change modes", function()
     local p = moth.ones(1):requires_grad_()
     local opt = moth.optim.LBFGS({p}, {lr = 0.1, max_iter = 2})
     local turn = coroutine.wrap(function()
@@ -226,7 +226,7 @@ describe("a coroutine that sleeps", function()
     assert.is_true(p:item() < 1)
   end)
 
-  it("shares settings that no function ends: the default dtype", function()
+  it("shares settings without an end: the default dtype", function()
     local dtype
     local turn = coroutine.wrap(function()
       moth.no_grad(function()
@@ -242,8 +242,8 @@ describe("a coroutine that sleeps", function()
   end)
 end)
 
-describe("a coroutine that never comes back", function()
-  it("leaves recording on", function()
+describe("a coroutine that is never resumed", function()
+  it("does not switch recording off", function()
     do
       local lost = coroutine.wrap(function() moth.no_grad(function() coroutine.yield() end) end)
       lost()
@@ -253,7 +253,7 @@ describe("a coroutine that never comes back", function()
     assert.is_true(on())
   end)
 
-  it("gives back what it held, and disturbs no new coroutine in its place", function()
+  it("is freed with its tensors, and does not affect a new coroutine at its address", function()
     local w = moth.ones(2):requires_grad_()
     assert.is_true((w * 2).requires_grad)
     local before = intact.counts()
@@ -281,7 +281,7 @@ describe("a coroutine that never comes back", function()
     assert.same(before, intact.counts())
   end)
 
-  it("leaves tensors that it gave away alive", function()
+  it("does not free tensors that it passed on", function()
     local given
     do
       local lost = coroutine.wrap(function()
@@ -298,7 +298,7 @@ describe("a coroutine that never comes back", function()
     assert.same({1, 1, 1}, given:tolist())
   end)
 
-  it("by an error inside leaves nothing behind", function()
+  it("leaves no mode after an error inside", function()
     local co = coroutine.create(function()
       moth.autocast("cpu", function()
         moth.no_grad(function()
@@ -318,8 +318,8 @@ describe("a coroutine that never comes back", function()
   end)
 end)
 
-describe("a coroutine that another one resumes", function()
-  it("runs under the modes of that one, except for those that it has set itself", function()
+describe("a coroutine that another coroutine resumes", function()
+  it("runs under the resumer's modes, except for the modes that it has set itself", function()
     local seen = {}
     local inner = coroutine.wrap(function()
       seen[1] = {on(), moth.is_autocast_enabled()}
@@ -344,7 +344,7 @@ describe("a coroutine that another one resumes", function()
     assert.same({{false, false}, {true, true}, {true, false}, {false, false}}, seen)
   end)
 
-  it("makes tensors in the scope of that one", function()
+  it("makes tensors in the resumer's scope", function()
     local made
     local inner = coroutine.wrap(function()
       for k = 1, 3 do
@@ -362,7 +362,7 @@ describe("a coroutine that another one resumes", function()
     assert.is_true(outer())
   end)
 
-  it("meets the right one of three on the stack", function()
+  it("uses the right mode of three on the stack", function()
     local seen = {}
     local third = coroutine.wrap(function()
       while true do
@@ -381,15 +381,15 @@ describe("a coroutine that another one resumes", function()
     end)
     second() -- sleeps inside enable_grad
     local first = coroutine.wrap(function() moth.no_grad(function() second() third() end) end)
-    first()  -- no_grad is younger, enable_grad is nearer
+    first()  -- no_grad is newer, enable_grad is nearer
     moth.no_grad(third)
     third()
     assert.same({true, false, false, true}, seen)
   end)
 end)
 
-describe("where modes cannot belong to a coroutine", function()
-  it("functional_call, which puts parameters into the module, refuses a yield", function()
+describe("if modes cannot belong to a coroutine", function()
+  it("functional_call, which puts parameters into the module, raises for a yield", function()
     local net = moth.nn.Sequential(moth.nn.Linear(2, 1))
     function net:forward(x) -- luacheck: ignore 212
       coroutine.yield()
@@ -403,7 +403,7 @@ describe("where modes cannot belong to a coroutine", function()
     assert.matches("functional_call cannot yield", text)
   end)
 
-  it("an unknown Lua raises where a function under a mode yields", function()
+  it("an unknown Lua raises if a function under a mode yields", function()
     local text = process.lua [[
       jit.version_num = 99999
       local moth = require "moth"
@@ -425,9 +425,9 @@ describe("where modes cannot belong to a coroutine", function()
   end)
 end)
 
--- ---- any schedule, against a model ----
+-- ---- any schedule, compared with a model ----
 
--- What each coroutine has set: a stack of {mode, value}. The model knows who resumed whom.
+-- The modes of each coroutine: a stack of {mode, value}. The model knows each resumer.
 local Model = {}
 Model.__index = Model
 
@@ -549,7 +549,7 @@ describe("coroutines in any order", function()
     return checks
   end
 
-  it("see what a model of them sees", function()
+  it("have the modes of a model of them", function()
     local checks = 0
     for seed = 1, 60 do
       local ok, result = pcall(play, seed, 120)
@@ -561,7 +561,7 @@ describe("coroutines in any order", function()
     assert.is_true(checks > 5000, checks)
   end)
 
-  it("leave nothing in the engine", function()
+  it("leave no state in the context", function()
     local before = intact.counts()
     play(7, 300)
     moth.collect()

@@ -1,6 +1,6 @@
--- Means, deviations, norms, losses and layers of numbers near the ends of the range: the value is
--- right wherever the dtype can hold it, though sums and squares on the way overflow. Strided
--- layouts, half types, captured steps and the GPU have the same.
+-- Means, deviations, norms, losses and layers of numbers near the ends of the range. The value is
+-- right if the dtype can hold it, although intermediate sums and squares overflow. Strided layouts,
+-- half types, captured steps and the GPU have the same values.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -33,7 +33,7 @@ describe("near the end of the range", function()
     local name = tostring(dtype)
     local X = T({{most, most}, {most, -most}, {most, most / 2}}, dtype)
 
-    it("means and sums are what they are: " .. name, function()
+    it("means and sums are right: " .. name, function()
       near({most, 0, most * 0.75}, X:mean(2), digits)
       near({most, most / 6}, X:mean(1), digits)
       near({most, 0, most * 0.75}, X:t():mean(1), digits)
@@ -45,7 +45,7 @@ describe("near the end of the range", function()
       near({0.5, 0.5}, gradient(function(x) return x:mean() end, T({most, most}, dtype)))
     end)
 
-    it("of many elements too: " .. name, function()
+    it("means and sums of many elements are right: " .. name, function()
       local x = moth.full({5, 3001}, most, dtype)
       near(most, x:mean(), digits * 100)
       near(moth.full({3001}, most, f64), x:mean(1), digits * 100)
@@ -53,13 +53,13 @@ describe("near the end of the range", function()
       near(moth.full({5}, most, f64), x:t():contiguous():mean(1), digits * 100)
     end)
 
-    it("infinities and NaN stay: " .. name, function()
+    it("infinities and NaN are kept: " .. name, function()
       assert.equal(inf, T({inf, most}, dtype):mean():item())
       local y = T({{inf, -inf}, {0 / 0, 1}, {most, most}}, dtype):mean(2):tolist()
       assert.is_true(y[1] ~= y[1] and y[2] ~= y[2] and y[3] < inf)
     end)
 
-    it("deviations are right, and 0 of equal numbers: " .. name, function()
+    it("deviations are right, and 0 for equal numbers: " .. name, function()
       near(most / 2 / math.sqrt(3), T({most, most / 2, most}, dtype):std(), digits * 3)
       near({most / 4, 1}, T({{most / 2, 1}, {most, 3}}, dtype):std(1, 0), digits * 3)
       near(0, T({most, most, most}, dtype):std())
@@ -69,7 +69,7 @@ describe("near the end of the range", function()
         T({most, most / 2, most}, dtype)), 2e-2)
     end)
 
-    it("losses and pools keep their means: " .. name, function()
+    it("losses and pools have the right means: " .. name, function()
       if dtype ~= f64 then
         near(most, F.l1_loss(T({most, most}, dtype), T({0, 0}, dtype)), digits)
         local root = math.sqrt(most)
@@ -82,7 +82,7 @@ describe("near the end of the range", function()
       near(moth.full({1, 2, 3, 3}, most, f64), F.adaptive_avg_pool2d(x, 3), digits)
     end)
 
-    it("a captured step has the same: " .. name, function()
+    it("a captured step has the same values: " .. name, function()
       local function f(x) return (x * 1):mean(2), (x * 1):mean(), x:std(2), F.avg_pool1d(x, 2) end
       local step = moth.capture(f)
       for _ = 1, 3 do
@@ -116,7 +116,7 @@ describe("rows of large numbers", function()
     end)
   end
 
-  it("have gradients when they are normalized", function()
+  it("have gradients after normalization", function()
     local w = T({1, 2, 4}, f64)
     local at1 = gradient(function(x) return F.layer_norm(x, {3}) * w end, T({1, 2, 5}, f64))
     local rms = gradient(function(x) return F.rms_norm(x, {3}) * w end, T({1, 2, 5}, f64))
@@ -129,7 +129,7 @@ describe("rows of large numbers", function()
     near(rms, gradient(function(v) return F.rms_norm(v, {3}) * w32 end, x) * 3e37, 1e-3)
   end)
 
-  it("that are all alike are normalized to 0", function()
+  it("of equal numbers are normalized to 0", function()
     for _, b in ipairs {0.1, 1e20, -1e30, 3e37} do
       for _, dtype in ipairs {f32, f64} do
         near({{0, 0, 0, 0, 0, 0, 0}}, F.layer_norm(moth.full({1, 7}, b, dtype), {7}))
@@ -139,8 +139,8 @@ describe("rows of large numbers", function()
   end)
 end)
 
-describe("ranges of their own", function()
-  it("has each window of lp_pool", function()
+describe("a separate range", function()
+  it("exists for each window of lp_pool", function()
     local x = T {{{1e20, 2e20, 1, 2, 0, 0, 1e-30, 2e-30}}}
     local r = math.sqrt(5)
     near({{{r * 1e20, r, 0, r * 1e-30}}}, F.lp_pool1d(x, 2, 2))
@@ -149,7 +149,7 @@ describe("ranges of their own", function()
     near({{{6000 * r, r}}}, F.lp_pool1d(T({{{6000, 12000, 1, 2}}}, f16), 2, 2), 1e-3)
   end)
 
-  it("has each matrix of matrix_exp", function()
+  it("exists for each matrix of matrix_exp", function()
     local a = moth.stack {T {{0, 1}, {-1, 0}}, moth.eye(2) * -1e20, moth.full({2, 2}, inf),
                           T {{0, 7}, {-7, 0}}}
     local y = moth.linalg.matrix_exp(a)
@@ -160,14 +160,14 @@ describe("ranges of their own", function()
     near({{c, s}, {-s, c}}, y[4])
   end)
 
-  it("have the squares of local_response_norm", function()
+  it("exists for the squares of local_response_norm", function()
     near({{{1.6817928e-07}, {1.0058926e-07}}}, F.local_response_norm(T {{{1e20}, {2e20}}}, 2), 1e-4)
     near({{{300 / (1 + 1e-4 * 45000) ^ 0.75}}}, F.local_response_norm(T({{{300}}}, f16), 2), 1e-3)
   end)
 end)
 
 describe("ctc_loss of huge log-probabilities", function()
-  it("shares each step's gradient out", function()
+  it("has gradients that sum to -1 in each step", function()
     for _, size in ipairs {1, 1e10, 1e20, 1e29} do
       local x = T {{{-3, -1, -2}}, {{-1, -4, -3}}, {{-2, -3, -1}}, {{-4, -2, -1}}} * size
       for _, again in ipairs {false, true} do
@@ -175,7 +175,7 @@ describe("ctc_loss of huge log-probabilities", function()
         local loss = F.ctc_loss(v, T({{2, 3}}, moth.int64), {4}, {2}, {reduction = "sum"})
         local g = moth.autograd.grad(loss, {v}, {create_graph = again})
         near({{-1}, {-1}, {-1}, {-1}}, g:detach():sum(3), 1e-5)
-        if size > 1e9 then -- the likeliest way alone counts: 2, 1, 3, 3
+        if size > 1e9 then -- only the most likely path counts: 2, 1, 3, 3
           near({{{0, -1, 0}}, {{-1, 0, 0}}, {{0, 0, -1}}, {{0, 0, -1}}}, g:detach(), 1e-5)
         end
       end
@@ -185,7 +185,7 @@ end)
 
 describe("saturated gates", function()
   for _, device in ipairs {"cpu", "cuda"} do
-    it("have the gradient 0 where their sums are infinite: " .. device, function()
+    it("have the gradient 0 if their sums are infinite: " .. device, function()
       if device == "cuda" and not cuda.here then return pending(cuda.why) end
       for _, again in ipairs {false, true} do
         local list = {}
@@ -216,7 +216,7 @@ describe("second derivatives", function()
     assert.is_true(moth.logaddexp2(T {0 / 0, 1}, T {1, 0 / 0}):isnan():all():item())
   end)
 
-  it("of poisson_nll_loss are numbers for counts of 0", function()
+  it("of poisson_nll_loss are finite for counts of 0", function()
     local t = T {0, 1e-40, 5}
     local x = T {1, 2, 3}:requires_grad_()
     t:requires_grad_()

@@ -1,5 +1,5 @@
--- Faults: an error in the middle of a first use leaves nothing half loaded, and NULL in the C ABI
--- is an error code.
+-- Errors in the middle of a first use leave no module half loaded, and NULL in the C ABI is an
+-- error code.
 --
 -- MOTH_FAULTS=600 tries that many positions of each first use in place of a few.
 
@@ -7,7 +7,7 @@ local process = require "spec.support.process"
 
 local POSITIONS = tonumber(os.getenv "MOTH_FAULTS") or 12
 
--- Uses Lua states of their own, in which a debug hook raises once.
+-- Uses separate Lua states, in which a debug hook raises once.
 local SWEEP = [=[
 local ffi = require "ffi"
 ffi.cdef [[
@@ -22,7 +22,7 @@ void lua_pushstring(lua_State *L, const char *text);
 void lua_close(lua_State *L);
 ]]
 
--- Raises once, n instructions into the use, then uses it again.
+-- Raises once, n instructions after the start of the use, then uses it again.
 local STATE = [[
   local path, cpath, use, at, from = ...
   jit.off()
@@ -61,7 +61,7 @@ local function try(use, at, from)
   return text
 end
 
--- How many instructions a use takes, about.
+-- The approximate number of instructions of a use.
 local function length(use, from)
   local low, high = 1, 1024
   local whole = try(use, 2^30, from)
@@ -201,7 +201,7 @@ describe("after a stack overflow", function()
 end)
 
 describe("NULL in the C ABI", function()
-  it("in the place of each pointer is E_ARG, 0 or NULL, never the end of the process", function()
+  it("for each pointer is E_ARG, 0 or NULL, and never a crash", function()
     local text = process.lua [=[
 local lib = require "moth.binding.lib"
 local ffi = require "ffi"
@@ -209,7 +209,7 @@ local C = lib.C
 local text = ffi.string(C.moth_header())
 for part in text:gmatch "@(%a+)" do lib.declare(part) end
 
--- What may be NULL: an owner, gradients of scalars, rows that are not wanted, no gradient.
+-- May be NULL: an owner, gradients of scalars, unused output rows, a missing gradient.
 local OPTIONAL = { ["moth_task_begin grads"] = true, ["moth_profile_take events"] = true,
   ["moth_profile_take sizes"] = true, ["moth_profile_stop info"] = true,
   ["moth_set_grad grad"] = true, ["moth_task_put grad"] = true,

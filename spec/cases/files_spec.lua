@@ -23,21 +23,21 @@ local function saved(value)
 end
 
 describe("moth.load", function()
-  it("takes map_location and weights_only", function()
+  it("accepts map_location and weights_only", function()
     local path = saved { w = moth.ones(2) }
     local state = moth.load { path, map_location = "cpu", weights_only = true }
     assert.same({ 1, 1 }, state.w:tolist())
     assert.same({ 1, 1 }, moth.load(path, { weights_only = false }).w:tolist())
   end)
 
-  it("takes a string of bytes", function()
+  it("accepts a string of bytes", function()
     local bytes = files.read(saved { w = moth.ones(2), epoch = 3 })
     local state = moth.load { bytes = bytes }
     assert.same({ 1, 1 }, state.w:tolist())
     assert.equal(3, state.epoch)
   end)
 
-  it("takes an array of the FFI's and a uint8 tensor", function()
+  it("accepts an array of the FFI and a uint8 tensor", function()
     local bytes = files.read(saved(moth.ones(2)))
     local array = ffi.new("uint8_t[?]", #bytes)
     ffi.copy(array, bytes, #bytes)
@@ -45,13 +45,13 @@ describe("moth.load", function()
     assert.same({ 1, 1 }, moth.load({ bytes = moth.frombuffer(bytes, moth.uint8) }):tolist())
   end)
 
-  it("takes the bytes of other formats", function()
+  it("accepts the bytes of other formats", function()
     assert.is_table(moth.load { bytes = files.read "spec/support/torch.pth" })
     assert.is_table(moth.load { bytes = files.read "spec/support/torch_old.pth" })
     assert.is_table(moth.load { bytes = files.read "spec/support/tiny.gguf" })
   end)
 
-  it("names bytes where they are wrong", function()
+  it("names the argument bytes in errors", function()
     assert.has_error_like(function() moth.load { bytes = 3 } end,
       "bad argument 'bytes' to 'load' %(a string, .* is needed, got 3%)")
     local bytes = files.read(saved(moth.ones(2)))
@@ -64,7 +64,7 @@ describe("moth.load", function()
       "there are bytes as well")
   end)
 
-  it("keeps tensors when the bytes are gone", function()
+  it("keeps tensors after the bytes are freed", function()
     local bytes = files.read(saved(moth.ones(1000)))
     local x = moth.load { bytes = bytes }
     bytes = nil -- luacheck: ignore 311
@@ -92,7 +92,7 @@ describe("moth.load", function()
     end)
   end
 
-  it("sends an ONNX model to moth.onnx.load", function()
+  it("refers to moth.onnx.load for an ONNX model", function()
     local path = files.path "net.onnx"
     moth.onnx.export(moth.nn.Linear(2, 1), moth.ones(1, 2), path)
     assert.has_error_like(function() moth.load(path) end, "is an ONNX model; use moth.onnx.load")
@@ -101,7 +101,7 @@ end)
 
 describe("moth.save", function()
   for ending in ("npz npy pt pth t7 gguf onnx h5"):gmatch "%S+" do
-    it("refuses to write safetensors under ." .. ending, function()
+    it("raises for safetensors with the extension ." .. ending, function()
       local path = files.path("a." .. ending)
       assert.has_error_like(function() moth.save(moth.ones(1), path) end,
         "bad argument 'path' to 'save' %(safetensors are written")
@@ -109,7 +109,7 @@ describe("moth.save", function()
     end)
   end
 
-  it("uses the file again that a killed save left, and leaves none", function()
+  it("uses the temporary file of a killed save again, and leaves none", function()
     local path = files.path "often.safetensors"
     local big = { w = moth.ones(2 ^ 21) }
     moth.save { big, path, durable = false }
@@ -121,7 +121,7 @@ describe("moth.save", function()
     assert.equal(2 ^ 21, moth.load(path).w:sum():item())
   end)
 
-  it("lets several processes save one path at a time", function()
+  it("lets several processes save to one path at the same time", function()
     local path = files.path "shared.safetensors"
     local script = files.write("save.lua", ([[
       local moth = require "moth"
@@ -161,7 +161,7 @@ describe("a safetensors file", function()
     end)
   end
 
-  it("loads beside a tensor that nothing holds, which says what it was", function()
+  it("is loaded although Moth cannot hold a tensor of it, which is reported", function()
     local state = moth.load(one("U64", "[1]", ("\255"):rep(8)))
     assert.same({ 7 }, state.ok:tolist())
     assert.equal("<not loaded: tensor 'w' of dtype U64, with numbers beyond int64>",
@@ -176,7 +176,7 @@ describe("a .pth file", function()
   local state
   before_each(function() state = moth.load "spec/support/torch_kinds.pth" end)
 
-  it("has its unsigned integers and floats of 8 bits converted", function()
+  it("has 8-bit floats and unsigned integers converted", function()
     assert.same({ 1, 65535 }, state.uint16:double():tolist())
     assert.same({ { 1 }, { 4294967295 } }, state.uint32:double():tolist())
     assert.is_true(state.uint64:eq(9223372036854775807LL):all():item())
@@ -185,20 +185,20 @@ describe("a .pth file", function()
     assert.matches("a tensor of uint16 is loaded as int32", told[1])
   end)
 
-  it("has its complex numbers as pairs", function()
+  it("has complex numbers as pairs", function()
     assert.same({ { { 1, 2 }, { 0, 0 } }, { { 3, -1 }, { 0, 1 } } }, state.complex:tolist())
     assert.same({ { 1, -2 } }, state.conjugated:tolist())
     assert.same({ 1, 2 }, state.scalar)
   end)
 
-  it("has its arrays of NumPy as tensors", function()
+  it("has NumPy arrays as tensors", function()
     assert.same({ { 0, 1, 2 }, { 3, 4, 5 } }, state.array:tolist())
     assert.equal(moth.float32, state.array.dtype)
     assert.same({ { 0, 1, 2 }, { 3, 4, 5 } }, state.fortran:double():tolist())
     assert.is_true(state.fortran:is_contiguous())
   end)
 
-  it("loads beside what nothing holds, which says what it was", function()
+  it("is loaded although Moth cannot hold values of it, which is reported", function()
     assert.same({ { 0, 1 }, { 2, 3 } }, state.weight:tolist())
     assert.equal("<not loaded: an integer of more than 64 bits, 1180591620717411303424>",
       tostring(state.large))
@@ -215,7 +215,7 @@ describe("a .pth file", function()
 end)
 
 describe("a GGUF file", function()
-  -- One key of one kind, no tensors.
+  -- One key of one type, no tensors.
   local function gguf(key, kind, bytes)
     return files.write("one.gguf", "GGUF" .. files.le8(3):sub(1, 4) .. files.le8(0) .. files.le8(1)
       .. files.le8(#key) .. key .. files.le8(kind):sub(1, 4) .. bytes)
@@ -237,7 +237,7 @@ describe("a GGUF file", function()
   end)
 end)
 
-it("a pickle that is malformed is refused", function()
+it("a malformed pickle raises", function()
   for code, text in pairs {
     ["K\1K\2."] = "leaves values behind", ["K\1\128\2."] = "begins twice",
     ["q\1K\1."] = "keeps a value that is not there",

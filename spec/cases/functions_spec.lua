@@ -1,5 +1,5 @@
--- Functions of one and two numbers in float64: values, first and second derivatives are mpmath's at
--- ordinary and extreme arguments, as spec/golden/functions.py wrote them to functions.json.
+-- Functions of one and two numbers in float64: values, first and second derivatives equal mpmath's
+-- at ordinary and extreme arguments. spec/golden/functions.py writes them to functions.json.
 
 local moth = require "moth"
 local json = require "moth.json"
@@ -7,10 +7,10 @@ local json = require "moth.json"
 local S, F = moth.special, moth.nn.functional
 local LEVELS = {0, 1, 2}          -- the order of each list of a row: of one argument,
 local PAIRS = {0, 1, 1, 2, 2, 2}  -- ... of two: value, x, y, xx, xy, yy
-local ULPS = 8     -- units in the last place that a number may be off
+local ULPS = 8     -- the allowed error in units in the last place
 local LEAST = 2.3e-308 -- smaller numbers have fewer digits, and may be 0
 
--- Where the bound is another: {pattern, from which order, ulps, absolute bound, reason}.
+-- Other bounds: {pattern, lowest order, ulps, absolute bound, reason}.
 local SAVED = "computed from the result, whose rounding error is absolute"
 local SQUARE = "the argument of exp is rounded, up to 745 of its units"
 local SUMS = "terms of both signs: the bound is in units of the largest"
@@ -60,7 +60,7 @@ local function all_null(list)
   return true
 end
 
--- The bound of a row's numbers of an order: ulps, absolute.
+-- The bound for a row's numbers of an order: ulps, absolute.
 local function bound_of(lua, order)
   local ulps, absolute = ULPS, LEAST
   for _, row in ipairs(BOUNDS) do
@@ -71,8 +71,8 @@ local function bound_of(lua, order)
   return ulps, absolute
 end
 
--- Whether a number is near enough to mpmath's. Derivatives that are infinite there are beyond
--- float64, or at a pole.
+-- True if a number is near enough to mpmath's. Infinite derivatives are beyond float64, or at a
+-- pole.
 local function right(got, want, order, ulps, absolute)
   if got == want or want ~= want and got ~= got then return true end
   if order > 0 and math.abs(want) == math.huge then return true end
@@ -81,7 +81,7 @@ local function right(got, want, order, ulps, absolute)
   return math.abs(got - want) <= math.max(absolute, ulps * 2 ^ math.max(e - 53, -1074))
 end
 
--- Value and derivatives of a row, as lists; false: not there.
+-- Value and derivatives of a row, as lists; false if there are none.
 local function computed(row)
   local x, y = column(row.at[1]), row.at[2] and column(row.at[2])
   local leaves = {}
@@ -102,7 +102,7 @@ local function computed(row)
   return {value, by_x, by_y, slope(by_x, leaves.x), slope(by_x, leaves.y), slope(by_y, leaves.y)}
 end
 
--- What is wrong of a row, in words, and how many numbers were compared.
+-- The error of a row as text, and the count of compared numbers.
 local function faults(row)
   local n, wrong, orders = 0, {}, row.at[2] and PAIRS or LEVELS
   for k, tensor in ipairs(computed(row)) do
@@ -123,7 +123,7 @@ end
 
 describe("a function's value and derivatives in float64", function()
   for _, row in ipairs(golden()) do
-    it("are mpmath's: " .. row.lua, function()
+    it("equal mpmath's: " .. row.lua, function()
       local wrong, n = faults(row)
       assert.is_true(n >= 30)
       assert(#wrong == 0, table.concat(wrong, "\n"))

@@ -1,6 +1,5 @@
--- Values and derivatives at the ends of the range: where parts of them overflow, underflow, cancel
--- or are infinite, and where the results themselves are ordinary numbers. Right values are exact,
--- or from mpmath.
+-- Values and derivatives at the ends of the range: their parts overflow, underflow, cancel or are
+-- infinite, but the results are ordinary numbers. Expected values are exact, or from mpmath.
 
 local moth = require "moth"
 
@@ -17,7 +16,7 @@ local function numbers(x)
   return (x:detach():double():flatten():tolist())
 end
 
--- Each number within a relative tolerance of what is wanted; NaN and infinities are themselves.
+-- Each number is within a relative tolerance of the expected one; NaN and infinities must be equal.
 local function near(wanted, got, tolerance)
   wanted, got, tolerance = numbers(wanted), numbers(got), tolerance or 2e-6
   assert.equal(#wanted, #got)
@@ -50,13 +49,13 @@ end
 describe("the gradient of a product", function()
   local function prod(x) return x:prod() end
 
-  it("is y / x where products of fewer factors leave the range", function()
+  it("is y / x if products of fewer factors leave the range", function()
     near({1e25, 1e25, 1e-25, 1e-25}, gradient(prod, {1e-25, 1e-25, 1e25, 1e25}))
     near({1e250, 1e250, 1e-250, 1e-250},
       gradient(prod, {1e-250, 1e-250, 1e250, 1e250}, "float64"), 1e-12)
   end)
 
-  it("is right of 50 times 0.1 and 50 times 10, and of 100 times 1e-30 and 1e30", function()
+  it("is right for 50 times 0.1 and 50 times 10, and for 100 times 1e-30 and 1e30", function()
     local x = moth.cat{moth.full({50}, 0.1), moth.full({50}, 10)}
     near(moth.cat{moth.full({50}, 10), moth.full({50}, 0.1)}, gradient(prod, x:tolist()), 1e-5)
     x = moth.cat{moth.full({100}, 1e-30), moth.full({100}, 1e30)}:requires_grad_()
@@ -83,14 +82,14 @@ describe("the gradient of a product", function()
     near({1e25, 1e25, 1e-25, 1e-25}, gradient(prod, {1e-25, 1e-25, 1e25, 1e25}, "bfloat16"), 2e-2)
   end)
 
-  it("has derivatives that are right too", function()
+  it("has the right second derivatives, too", function()
     local x = leaf{1e-25, 1e-25, 1e25, 1e25}
     local g = moth.autograd.grad(x:prod(), x, {create_graph = true})
     near({0, inf, 1, 1}, moth.autograd.grad(g[1], x, {retain_graph = true}))
     near({1, 1, 0, 0}, moth.autograd.grad(g[3], x))
   end)
 
-  it("is the same with and without a graph of its own, along any dimension", function()
+  it("is the same with and without create_graph, along any dimension", function()
     local far = {moth.full({40, 3}, 1e-9), moth.full({40, 3}, 1e9)}
     local rows = moth.cat({moth.rand(40, 70) + 0.5, far[1], far[2]}, 2)
     rows[2][5], rows[3][5], rows[3][60], rows[4][1] = 0, 0, 0, 1e-40
@@ -131,18 +130,18 @@ describe("a product", function()
       {dtype = moth.float64}):prod(1), 1e-12)
   end)
 
-  it("of denormal parts keeps its digits", function()
+  it("of denormal partial products keeps its digits", function()
     near(1.23456789e-8 * 1.5, T({1.23456789e-8, 1e-310, 1.5e155, 1e155},
       {dtype = moth.float64}):prod(), 1e-9)
   end)
 
-  it("that runs along a row comes back from beyond the range", function()
+  it("along a row returns from beyond the range", function()
     near({1e-250, 0, 1e-250, 1}, T({1e-250, 1e-250, 1e250, 1e250},
       {dtype = moth.float64}):cumprod(1), 1e-12)
     near({1e30, inf, 1e30, 1}, T{1e30, 1e30, 1e-30, 1e-30}:cumprod(1))
   end)
 
-  it("of many factors is right in rows of any length and across them", function()
+  it("of many factors is right in rows and columns of any length", function()
     for _, n in ipairs{1, 3, 9, 40, 130, 3000} do
       for _, dtype in ipairs{"float32", "float64"} do
         local x = (moth.rand(13, n) + 0.5):to(moth[dtype])
@@ -158,7 +157,7 @@ describe("a product", function()
     end
   end)
 
-  it("is 0, infinite and NaN as its factors say", function()
+  it("is 0, infinite or NaN according to its factors", function()
     near({0, inf, nan}, T{{0, 5}, {inf, 2}, {0, inf}}:prod(2))
   end)
 end)
@@ -166,19 +165,19 @@ end)
 describe("the gradient of cumprod", function()
   local function cumprod(x) return x:cumprod(1) end
 
-  it("is right where running products leave the range", function()
+  it("is right if running products leave the range", function()
     near({1e25, 1e25, 1e-25, 1e-25}, gradient(cumprod, {1e-25, 1e-25, 1e25, 1e25}))
     near({1e250, 1e250, 1e-250, 1e-250},
       gradient(cumprod, {1e-250, 1e-250, 1e250, 1e250}, "float64"), 1e-12)
     near({16, 10, 6}, gradient(cumprod, {2, 3, 4}))
   end)
 
-  it("is right behind a zero", function()
+  it("is right after a zero", function()
     near({2, 0, 0, 0, 0}, gradient(cumprod, {0, 1e-25, 1e-25, 1e25, 1e25}))
     near({1, 0, 0}, gradient(cumprod, {0, 0, 3}))
   end)
 
-  it("is the same with and without a graph of its own, along any dimension", function()
+  it("is the same with and without create_graph, along any dimension", function()
     local far = {moth.full({9, 3}, 1e-9), moth.full({9, 3}, 1e9)}
     local rows = moth.cat({moth.rand(9, 70) + 0.5, far[1], far[2], moth.rand(9, 20) + 0.5}, 2)
     rows[2][5], rows[3][5], rows[3][60], rows[4][1], rows[9][40] = 0, 0, 0, 1e-40, -1e30
@@ -194,7 +193,7 @@ describe("the gradient of cumprod", function()
     end
   end)
 
-  it("passes the check of derivatives with zeros", function()
+  it("passes gradcheck with zeros", function()
     local x = leaf({{0, 2, 0}, {0, 1, 3}}, "float64")
     for _, f in ipairs{function(v) return v:cumprod(2) end, function(v) return v:prod{1} end} do
       assert.is_true(moth.autograd.gradcheck(f, {x}))
@@ -204,14 +203,14 @@ describe("the gradient of cumprod", function()
 end)
 
 describe("logarithms of sums of exponentials", function()
-  it("give their gradient to an infinite element", function()
+  it("pass their gradient to an infinite element", function()
     near({1, 0}, gradient(function(x) return x:logsumexp(1) end, {inf, 1}))
     near({0, 1}, gradient(function(x) return x:logsumexp(1) end, {-inf, 1}))
     near({0, 0}, gradient(function(x) return x:logsumexp(1) end, {-inf, -inf}))
     near({1, 0}, gradient(function(x) return x:logsumexp(1) end, {inf, 1}, "float64"))
   end)
 
-  it("of two infinite operands share it", function()
+  it("of two infinite operands divide it between both", function()
     local a, b = leaf{inf, 1, inf, -inf}, leaf{1, inf, inf, 0}
     moth.logaddexp(a, b):sum():backward()
     near({1, 0, 0.5, 0}, a.grad)
@@ -255,7 +254,7 @@ describe("derivatives near a removable singularity", function()
     end
   end)
 
-  it("of the scaled ones take the side they are on", function()
+  it("of the scaled functions are one-sided", function()
     near({1, -1, 1.5, -2.5}, derivatives(special.i0e, 1e-12, 3, "float64"), 1e-9)
     near({5e-13, 0.5, -1, 1.875}, derivatives(special.i1e, 1e-12, 3, "float64"), 1e-9)
   end)
@@ -291,14 +290,14 @@ describe("derivatives near a removable singularity", function()
     k1e = special.scaled_modified_bessel_k1, erfcx = special.erfcx, log_ndtr = special.log_ndtr,
   }
   for _, row in ipairs(FAR) do
-    it(("are mpmath's to the third: %s at %g"):format(row[1], row[2]), function()
+    it(("equal mpmath's to the third order: %s at %g"):format(row[1], row[2]), function()
       near(row[3], derivatives(NAMES[row[1]], row[2], 3, "float64"), 1e-11)
-      local x = T(row[2]):item() -- as f32 has it
+      local x = T(row[2]):item() -- the value as f32
       if x == row[2] then near(row[3], derivatives(NAMES[row[1]], x, 3), 2e-6) end
     end)
   end
 
-  it("of log_ndtr are 0 far up, and keep their digits far down", function()
+  it("of log_ndtr are 0 far above 0, and keep their digits far below 0", function()
     near({0, 0, 0, 0}, derivatives(special.log_ndtr, 40, 3))
     local got = derivatives(special.log_ndtr, 15, 2)
     assert.is_true(got[3] == 0)
@@ -308,13 +307,13 @@ describe("derivatives near a removable singularity", function()
     near({1e4, -1}, {got[2], got[3]}, 1e-6)
   end)
 
-  it("of erfcx keep their digits far out", function()
+  it("of erfcx keep their digits for large arguments", function()
     -- -1 / (sqrt(pi) x^2) and so on, at 1000
     local r = 1 / math.sqrt(math.pi)
     near({r / 1000, -r / 1e6, 2 * r / 1e9}, derivatives(special.erfcx, 1000, 2), 1e-5)
   end)
 
-  it("of scaled Bessel functions keep their digits far out", function()
+  it("of scaled Bessel functions keep their digits for large arguments", function()
     local got = derivatives(special.i0e, 1e20, 1)
     near({3.9894228e-11, -1.9947114e-31}, got, 1e-5)
   end)
@@ -323,7 +322,7 @@ end)
 describe("a maximum that is NaN", function()
   local X = {1, nan, 3}
 
-  it("of all has the gradient 1 at the NaN", function()
+  it("of all elements has the gradient 1 at the NaN", function()
     near({0, 1, 0}, gradient(function(x) return x:max() end, X))
     near({0, 1, 0}, gradient(function(x) return x:min() end, X))
     near({0, 0.5, 0.5}, gradient(function(x) return x:max() end, {1, nan, nan}))
@@ -336,7 +335,7 @@ describe("a maximum that is NaN", function()
     near({0, 1, 0}, gradient(function(x) return x:median() end, X))
   end)
 
-  it("by amax, amin and aminmax has a gradient that is NaN", function()
+  it("by amax, amin and aminmax has a NaN gradient", function()
     near({nan, nan, nan}, gradient(function(x) return x:amax() end, X))
     near({nan, nan, nan}, gradient(function(x) return x:amin() end, X))
     near({nan, nan, nan}, gradient(function(x)
@@ -347,13 +346,13 @@ describe("a maximum that is NaN", function()
       {1, 2, 3, 3, nan, 1}) * T{0, 0, 1, 1, 1, 1})
   end)
 
-  it("by quantile and nanquantile has it at the element that was taken", function()
+  it("by quantile and nanquantile has the gradient at the selected element", function()
     near({0, 1, 0}, gradient(function(x) return moth.quantile(x, 0.5) end, X))
     near({0.5, 0, 0.5}, gradient(function(x) return moth.nanquantile(x, 0.5) end, X))
     near({1, 0, 0}, gradient(function(x) return moth.nanmedian(x) end, X))
   end)
 
-  it("of windows and of pairs has it where it came from", function()
+  it("of windows and of pairs has the gradient at the selected element", function()
     near({0, 1, 0, 1}, gradient(function(x) return F.max_pool1d(x:view(1, 1, 4), 2) end,
       {1, nan, 3, 4}))
     near({0, 1, 0, 1}, gradient(function(x) return F.adaptive_max_pool1d(x:view(1, 1, 4), 2) end,
@@ -389,7 +388,7 @@ describe("norms", function()
     end)
   end
 
-  it("are finite where their powers are not", function()
+  it("are finite although their powers are not", function()
     near(2 ^ (1 / 20) * 1e20, T{1e20, 1e20}:norm(20))
     near({2 ^ 0.5 * 1e200, 2 ^ (1 / 3) * 1e-200}, {
       T({1e200, 1e200}, {dtype = moth.float64}):norm():item(),
@@ -415,7 +414,7 @@ describe("norms", function()
     near({0.6, 0.8}, F.normalize(T{3e-20, 4e-20}, {dim = 1, eps = 0}))
   end)
 
-  it("bound gradients and rows", function()
+  it("are right in clipping of gradients and in renorm", function()
     local p = leaf{0, 0}
     p.grad = T{3e20, 4e20}
     near(5e20, moth.nn.utils.clip_grad_norm_({p}, 1))
@@ -423,7 +422,7 @@ describe("norms", function()
     near({0.6, 0.8}, T{{3e20, 4e20}}:renorm(2, 1, 1), 1e-5)
   end)
 
-  it("by windows and by a product of matrices stay in the range", function()
+  it("of windows and of a matrix product stay in the range", function()
     near({5e20}, F.lp_pool1d(T{{{3e20, 4e20}}}, 2, 2))
     near({0.6, 0.8}, gradient(function(x) return F.lp_pool1d(x:view(1, 1, 2), 2, 2) end,
       {3e-30, 4e-30}))
@@ -445,7 +444,7 @@ describe("norms", function()
   end)
 end)
 
-describe("activations at the ends", function()
+describe("activations at the ends of the range", function()
   -- value, first and second derivative at 1e20, -1e20, -100
   local ENDS = {
     gelu = {F.gelu, {1e20, 1, 0}, {0, 0, 0}, {0, 0, 0}},
@@ -475,7 +474,7 @@ describe("activations at the ends", function()
     end)
   end
 
-  it("tend to their limits at infinity", function()
+  it("approach their limits at infinity", function()
     for _, name in ipairs{"gelu", "silu", "mish", "hardswish"} do
       near({inf, 1, 0}, derivatives(F[name], inf, 2))
       near({0, 0, 0}, derivatives(F[name], -inf, 2))
@@ -533,7 +532,7 @@ describe("derivatives whose squares leave the range", function()
     near(moth.corrcoef(T{{1, 2, 4}, {3, 1, 1}}), moth.corrcoef(T{{1e30, 2e30, 4e30}, {3, 1, 1}}))
   end)
 
-  it("of logit with bounds are 0 beyond them, twice", function()
+  it("of logit with bounds are 0 beyond the bounds, also the second", function()
     near({0, 0}, {unpack(derivatives(function(x) return moth.logit(x, 0.3) end, 1e-30, 2), 2)})
   end)
 end)

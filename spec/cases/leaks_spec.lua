@@ -1,5 +1,5 @@
---- Cases: no op keeps memory that its results do not need, whether it computes, differentiates or
--- raises.
+--- Cases: no op keeps memory that its results do not need, after a call, a backward pass or an
+-- error.
 
 local moth = require "moth"
 local mistakes = require "spec.support.wrong_values"
@@ -15,7 +15,7 @@ local function live()
 end
 
 -- Runs a function often enough to fill the caches, then four times more. Returns the counters
--- before and after the last four. A generator keeps its state until Lua collects it, so a
+-- before and after these four runs. A generator keeps its state until Lua collects it, so a
 -- difference is measured again between two collections.
 local function grown(fn)
   for _ = 1, 3 do moth.scope(fn) end
@@ -30,7 +30,7 @@ local function grown(fn)
   return before, live()
 end
 
--- The op's results in a list; none if the op refuses the arguments.
+-- The op's results in a list; none if the op raises for the arguments.
 local function results(op, arguments)
   local got = {pcall(op.fn, unpack(arguments, 1, arguments.n))}
   if not table.remove(got, 1) then return {} end
@@ -49,7 +49,7 @@ local function differentiated(op, example)
   end
 end
 
--- Each argument in turn replaced by the first mistake of its kind.
+-- Each argument in turn replaced by the first wrong value of its kind.
 local function raising(op, example)
   local calls = {}
   for i, argument in ipairs(op.args) do
@@ -81,7 +81,7 @@ local function leaks(make)
   return table.concat(list, "\n")
 end
 
-describe("every op of the registry, called four times more in a scope,", function()
+describe("every op of the registry, called four times in a scope,", function()
   it("leaves as many bytes, tensors, nodes and handles as before", function()
     assert.equal("", leaks(function(op, example)
       return function() results(op, example.arguments()) end

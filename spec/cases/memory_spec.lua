@@ -1,4 +1,4 @@
---- Cases: how much memory the process keeps, with and without a limit.
+--- Cases: the memory that the process keeps, with and without a limit.
 
 local moth = require "moth"
 local files = require "spec.support.files"
@@ -10,7 +10,7 @@ local MIB = 2 ^ 20
 local plain = not process.sanitized and io.open "/proc/self/status"
 if plain then plain:close() end
 
--- The first lines of each child: status(name) and mib(counter) in MiB; page faults without a disk
+-- The first lines of each child: status(name) and mib(counter) in MiB; page faults without disk
 -- access.
 local HEAD = [[
 local moth = require "moth"
@@ -28,7 +28,7 @@ local function faults()
 end
 local MIB = 2 ^ 20
 local function mib(name) return moth.memory()[name] / MIB end
--- So many tensors of zeros live at once, and are freed.
+-- Makes this many tensors of zeros, which live at once, and frees them.
 local function fill(count, n)
   moth.scope(function()
     local all = {}
@@ -43,7 +43,7 @@ local start = status "VmRSS"
 setup(files.setup)
 teardown(files.teardown)
 
--- Runs the code in a process of its own and returns the numbers that it prints.
+-- Runs the code in a separate process and returns the numbers that it prints.
 local function numbers(code)
   local out = process.lua(HEAD .. code):gsub("rc=0%s*$", "")
   local list = {}
@@ -54,7 +54,7 @@ end
 describe("a loop of tensors of random sizes", function()
   if not plain then return end
 
-  it("keeps memory near what lives, not a block of each size", function()
+  it("keeps memory near the live bytes, not a block of each size", function()
     local grown, peak = numbers [[
       for _ = 1, 60 do
         moth.scope(function() return moth.zeros(math.random(1, 50) * MIB):numel() end)
@@ -80,7 +80,7 @@ describe("a loop of tensors of random sizes", function()
     assert.is_true(grown <= 200 + 32, grown .. " MiB grown")
   end)
 
-  it("stays below the limit however often blocks of other sizes follow each other", function()
+  it("stays below the limit for any sequence of block sizes", function()
     local grown, refused = numbers [[
       moth.set_memory_limit(100 * MIB)
       local refused = 0
@@ -99,7 +99,7 @@ describe("a loop of tensors of random sizes", function()
     assert.is_true(grown <= 100 + 25, grown .. " MiB grown")
   end)
 
-  it("keeps little of small tensors, too", function()
+  it("keeps little memory of small tensors, too", function()
     local grown, peak = numbers [[
       for round = 1, 30, 3 do
         moth.scope(function()
@@ -113,7 +113,7 @@ describe("a loop of tensors of random sizes", function()
     assert.is_true(grown <= 1.3 * peak + 64, grown .. " MiB for " .. peak)
   end)
 
-  it("whose gradients are taken keeps memory near what lives", function()
+  it("with gradients keeps memory near the live bytes", function()
     local grown, peak = numbers [[
       local w = moth.ones(1):requires_grad_()
       for _ = 1, 40 do
@@ -155,7 +155,7 @@ describe("the block cache", function()
     assert.is_true(faulted < 10 * steps, faulted .. " page faults")
   end)
 
-  it("keeps the blocks of a steady loop when a rare larger one comes between", function()
+  it("keeps the blocks of a steady loop after a rare larger block", function()
     local made = numbers [[
       local function step()
         moth.scope(function()
@@ -172,7 +172,7 @@ describe("the block cache", function()
     assert.is_true(made < 60, made .. " blocks")
   end)
 
-  it("shrinks after a peak, when less has lived for a while", function()
+  it("shrinks after a peak, after some time with fewer live bytes", function()
     local peak, after, resident = numbers [[
       fill(40, 2 * MIB)
       local peak = mib "cached_bytes"
@@ -184,7 +184,7 @@ describe("the block cache", function()
     assert.is_true(resident < 64, resident .. " MiB resident")
   end)
 
-  it("shrinks after a peak when only small tensors follow and Lua collects", function()
+  it("shrinks after a peak if only small tensors follow and Lua collects", function()
     local after, resident = numbers [[
       fill(40, 2 * MIB)
       for _ = 1, 64 do
@@ -197,7 +197,7 @@ describe("the block cache", function()
     assert.is_true(resident < 64, resident .. " MiB resident")
   end)
 
-  it("goes at once where a limit is set below what is held", function()
+  it("is freed at once if a limit below the held memory is set", function()
     local before, after, resident = numbers [[
       fill(40, 2 * MIB)
       local before = mib "cached_bytes"
@@ -209,7 +209,7 @@ describe("the block cache", function()
     assert.is_true(resident < 132, resident .. " MiB resident")
   end)
 
-  it("gives way to a tensor that the limit has place for", function()
+  it("is freed for a tensor that fits the limit", function()
     local n = numbers [[
       moth.set_memory_limit(100 * MIB)
       fill(9, 2.5 * MIB)
@@ -229,7 +229,7 @@ describe("the block cache", function()
     assert.is_true(resident < 16, resident .. " MiB resident")
   end)
 
-  it("counts blocks that tokens carry to another state or back", function()
+  it("counts blocks that tokens pass to another state or back", function()
     local cached, resident = numbers [[
       for i = 1, 200 do
         moth.scope(function()
@@ -248,8 +248,8 @@ end)
 describe("moth.gguf.load", function()
   if not plain then return end
 
-  -- A file of `count` tensors of type Q8_0, 1024 by a number of rows that differs from one to the
-  -- next.
+  -- A file of `count` tensors of type Q8_0, 1024 by a number of rows that differs from tensor to
+  -- tensor.
   local function model(count)
     local function u32(n) return string.char(n % 256, math.floor(n / 256) % 256,
       math.floor(n / 65536) % 256, math.floor(n / 16777216)) end
@@ -265,7 +265,7 @@ describe("moth.gguf.load", function()
     return files.write("model.gguf", head .. ("\0"):rep(offset))
   end
 
-  it("keeps little beside the tensors", function()
+  it("keeps little memory in addition to the tensors", function()
     local live, cached, resident = numbers(([[
       local tensors = moth.gguf.load(%q)
       print(mib "live_bytes", mib "cached_bytes", status "RssAnon" - start, tensors.t01:numel())
@@ -279,7 +279,7 @@ end)
 describe("batches of workers", function()
   if not plain then return end
 
-  it("go back to the system once they were used", function()
+  it("return their memory to the system after use", function()
     local cached, grown = numbers [[
       local set = moth.data.TensorDataset(moth.zeros(16, MIB))
       start = status "VmRSS"
@@ -295,7 +295,7 @@ describe("batches of workers", function()
 end)
 
 describe("moth.memory", function()
-  it("counts live and cached bytes of blocks that come and go", function()
+  it("counts live and cached bytes of blocks that are allocated and freed", function()
     moth.collect()
     moth.empty_cache()
     local before = moth.memory()

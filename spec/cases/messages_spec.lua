@@ -1,5 +1,5 @@
--- Claims on messages: the function that was called and its argument are named, positions count from
--- 1, and tracebacks show the user's frames.
+-- Error messages: they name the called function and its argument, positions count from 1, and
+-- tracebacks show the user's frames.
 
 local moth = require "moth"
 local process = require "spec.support.process"
@@ -15,7 +15,7 @@ local function says(fn, ...)
   return text
 end
 
-describe("a function made of others answers in its own name:", function()
+describe("a composite function raises with its own name:", function()
   local function answers(name, fn, ...)
     local wanted = { ... }
     it(name, function() says(fn, unpack(wanted)) end)
@@ -66,12 +66,12 @@ describe("a function made of others answers in its own name:", function()
   answers("normal", function() return (moth.normal(moth.ones(2), moth.ones(2):bool())) end,
     "bad argument 'std' to 'normal'")
 
-  it("an op within a module, by the module's path", function()
+  it("an op within a module, with the module's path", function()
     says(function() return (nn.Sequential(nn.Linear(3, 2))(moth.ones(4))) end, "[1]: bad argument "
       .. "'input' to 'linear'")
   end)
 
-  it("an op in a function of the user's, at the user's line", function()
+  it("an op in a user's function, with the user's line", function()
     local text = says(function()
       return (moth.func.vmap(function(x) return (x:add(moth.ones(7))) end)(moth.ones(2, 3)))
     end, "'other' to 'add'")
@@ -98,7 +98,7 @@ describe("a message", function()
     says(function() return (mask:neg()) end, "logical_not")
   end)
 
-  it("tells a cell and a recurrent net the features of the input", function()
+  it("names the feature count that a cell or a recurrent net needs", function()
     for _, name in ipairs { "GRUCell", "LSTMCell", "RNNCell", "GRU", "LSTM", "RNN" } do
       local x = name:find "Cell" and moth.ones(3, 11) or moth.ones(4, 3, 11)
       says(function() return (nn[name](10, 20)(x)) end, "in " .. name .. ": bad argument 'input'",
@@ -114,13 +114,13 @@ describe("a message", function()
     end
   end)
 
-  it("has one dimension in the singular", function()
+  it("has the singular for one dimension", function()
     says(function() return (moth.hsplit(T(1), 2)) end, "at least 1 dimension is needed")
     says(function() return (moth.ones(7)[{ 1, 1 }]) end, "with 1 dimension")
   end)
 end)
 
-describe("a layer names its input, and the shape that it needs:", function()
+describe("a layer names its input, and the needed shape:", function()
   local function layer(name, fn, ...)
     local wanted = { ... }
     it(name, function() says(fn, unpack(wanted)) end)
@@ -175,7 +175,7 @@ describe("a layer names its input, and the shape that it needs:", function()
     return y
   end, "in net[2]: bad argument 'input' to 'LayerNorm' ((..., 4) is needed, got f32 (2, 2))")
 
-  it("a setting that does not fit stays the setting's", function()
+  it("an invalid setting is named, not the input", function()
     says(function() return (nn.MaxPool2d(9)(moth.ones(2, 3, 8, 8))) end,
       "in MaxPool2d: bad argument 'kernel_size' to 'max_pool2d'")
   end)
@@ -255,7 +255,7 @@ describe("a message names the argument", function()
   names("p of cond, also a tensor", function() return (L.cond(moth.eye(3), T(2))) end,
     "bad argument 'p' to 'cond' (of matrices there are")
 
-  it("only tensor of a function whose message has no argument", function()
+  it("the only tensor of a function is the argument, if the message has none", function()
     says(function() return (F.alpha_dropout(moth.ones(3):long(), 0.5, true)) end,
       "bad argument 'input' to 'alpha_dropout' (a floating dtype is needed")
   end)
@@ -267,13 +267,13 @@ it("help shows defaults that are lists", function()
   assert.truthy(text:find("betas = {0.9, 0.999}", 1, true))
 end)
 
--- What no argument of a user's leads to: shifts of positions, and parts of gradients.
+-- Ops that no user's argument reaches: shifts of positions, and parts of gradients.
 local INTERNAL = " bessel_of binomial_of bounded chance_loss chance cell count_from_one "
   .. "distance frexp_of from_index fused gamma logit_loss outer_sum outer_sum_rows "
   .. "outer_sums positions polynomial_of positions_there quantile_of recur recurrent "
   .. "row_pick row_place shrink standard_gamma to_index unscale_ "
 
-it("hidden ops are told under a name that users know", function()
+it("hidden ops have a public name in messages", function()
   local registry, blame = require "spec.support.registry", require "moth.error.blame"
   for _, op in ipairs(registry.ops()) do
     local name = blame.public(op.name)
@@ -302,7 +302,7 @@ describe("the traceback of an uncaught error", function()
     assert.is_nil(text:find("[C]", 1, true), text)
   end)
 
-  it("shows all with MOTH_TRACEBACK=full", function()
+  it("shows all frames with MOTH_TRACEBACK=full", function()
     local text = run("MOTH_TRACEBACK=full")
     assert.truthy(text:find("lua/moth", 1, true), text)
     assert.truthy(text:find("[C]", 1, true), text)
@@ -310,7 +310,7 @@ describe("the traceback of an uncaught error", function()
 end)
 
 describe("an error in a replay", function()
-  it("names the function that the step called, not an op that it is made of", function()
+  it("names the function that the step called, not one of its ops", function()
     local embedding, y = nn.Embedding(5, 3), T { 1LL, 2LL }
     local step = moth.capture(function(tokens, target)
       local loss = F.cross_entropy(embedding(tokens), target)
@@ -325,7 +325,7 @@ describe("an error in a replay", function()
   end)
 end)
 
-it("plain Lua is told that Moth needs LuaJIT", function()
+it("plain Lua says that Moth needs LuaJIT", function()
   local root = require("moth.error").root
   local env = { _VERSION = "Lua 5.4", rawget = rawget, error = error }
   env._G = env

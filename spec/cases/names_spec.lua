@@ -15,7 +15,7 @@ end
 
 local sparse = moth.sparse_coo_tensor({ { 1 } }, moth.ones(1), { 2 }):coalesce()
 
--- Does a dotted name lead to something? `root` is a namespace, a module or a tensor.
+-- True if a dotted name exists; `root` is a namespace, a module or a tensor.
 local function resolves(root, path)
   local value = root
   if moth.is_tensor(root) then
@@ -46,7 +46,7 @@ end)
 describe("a hint", function()
   local rows = instead.all()
 
-  it("names only what exists", function()
+  it("names only existing functions", function()
     local x, wrong = moth.eye(2), {}
     local roots = { moth = moth, nn = nn, F = F, optim = optim, x = x, module = nn.Linear(1, 1) }
     for _, row in ipairs(rows) do
@@ -84,7 +84,7 @@ describe("a hint", function()
       message(moth.backends, "mkl"))
   end)
 
-  it("follows from the name for forms in place, copies and functions of other "
+  it("follows from the name for in-place forms, copies and functions of other "
     .. "namespaces", function()
     assert.matches("'rms_norm_'; rms_norm has no form in place; write x = moth.rms_norm%(x%)",
       message(moth, "rms_norm_"))
@@ -97,8 +97,8 @@ describe("a hint", function()
   end)
 end)
 
-describe("a guess at a misspelt name", function()
-  it("is made where one letter in four differs, and not where more do", function()
+describe("a suggestion for a misspelt name", function()
+  it("is made if one letter in four differs, and not if more differ", function()
     assert.matches("did you mean 'mode'", message(moth, "modez"))
     assert.matches("did you mean 'Linear'", message(nn, "Lineer"))
     assert.matches("did you mean 'max_pool2d'", message(F, "max_pol2d"))

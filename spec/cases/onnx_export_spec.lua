@@ -1,4 +1,4 @@
---- Cases: nets whose exported file must give what the net gives.
+--- Cases: exported ONNX files must have the results of the net.
 
 local moth = require "moth"
 local files = require "spec.support.files"
@@ -10,7 +10,7 @@ teardown(files.teardown)
 
 local function L(list) return moth.tensor(list, { dtype = moth.int64 }) end
 
---- What the exported net gives for x.
+--- The result of the exported net for x.
 local function exported(net, x, options)
   local path = files.path "net.onnx"
   options = options or {}
@@ -23,7 +23,7 @@ local function assert_values(wanted, net, x, options)
   assert.same(wanted, exported(net, x, options)(x):tolist())
 end
 
-describe("positions that a net holds or makes", function()
+describe("positions that a net stores or computes", function()
   local x = moth.arange(12):float():view(3, 4)
   local rows = L { { 1 }, { 2 }, { 3 } }
 
@@ -66,14 +66,14 @@ describe("positions that a net holds or makes", function()
     end, x)
   end)
 
-  it("may be int32, which keeps the net's own numbers as they are", function()
+  it("may be int32, and the net's own numbers do not change", function()
     local short = rows:int()
     assert_values({ { 0 }, { 5 }, { 10 } }, function(y) return y:gather(2, short) end, x)
     assert.same({ { 1 }, { 2 }, { 3 } }, short:tolist())
   end)
 end)
 
-it("attention gives 0 for a row that is hidden as a whole", function()
+it("attention is 0 for a fully masked row", function()
   local x = moth.ones(1, 2, 3)
   local mask = moth.tensor { { true, true }, { false, false } }
   local function net(y) return F.scaled_dot_product_attention(y, y, y, { attn_mask = mask }) end
@@ -101,7 +101,7 @@ describe("dynamic axes", function()
     return moth.cat({ y, F.interpolate(F.max_pool2d(y, 2), { scale_factor = 2 }) }, 2)
   end
 
-  it("may take multiples alone, as a U-Net's do", function()
+  it("may allow only multiples, as in a U-Net", function()
     local net = exported(unet, moth.ones(1, 1, 8, 8),
       { dynamic_axes = { input = { [3] = "high", [4] = "wide" } } })
     local x = moth.randn(1, 1, 4, 6)
@@ -148,7 +148,7 @@ describe("an exported file has", function()
     end, x)
   end)
 
-  it("index_put, which may add up", function()
+  it("index_put, also with accumulate", function()
     assert_values({ { 2, 1, 2 }, { 3, 4, 5 } }, function(y)
       return y:index_put({ L { 1, 1 }, L { 1, 1 } }, moth.ones(2), true)
     end, x)
@@ -190,7 +190,7 @@ describe("an exported file has", function()
       function(y) return y:unfold(2, 2, 1) end, x)
   end)
 
-  it("cross_entropy and nll_loss, which leave the ignored class out", function()
+  it("cross_entropy and nll_loss with ignore_index", function()
     local classes = L { 2, -100 }
     local net = exported(function(y, t)
       return F.cross_entropy(y, t), F.nll_loss(y, classes, { reduction = "none" })
@@ -200,7 +200,7 @@ describe("an exported file has", function()
     assert.same({ -1, 0 }, each:tolist())
   end)
 
-  it("adaptive pools that do not divide", function()
+  it("adaptive pools of sizes that do not divide", function()
     assert_values({ { { 0.5, 2, 3.5 } } },
       function(y) return F.adaptive_avg_pool1d(y, 3) end, moth.arange(5):float():view(1, 1, 5))
     assert_values({ { { 1, 3, 4 } } },
@@ -217,7 +217,7 @@ describe("an exported file has", function()
   end)
 end)
 
-it("takes PyTorch's options of its exporter", function()
+it("accepts PyTorch's exporter options", function()
   local net = exported(nn.Linear(2, 1), moth.ones(1, 2),
     { export_params = true, do_constant_folding = true, opset_version = 17 })
   assert.equal(1, net(moth.ones(1, 2)):size(2))

@@ -1,5 +1,5 @@
--- Loading ONNX: forms of ops, options and dtypes that once were refused or gave other numbers. The
--- values are those of onnx's reference implementation and of onnxruntime.
+-- Loading ONNX: forms of ops, options and dtypes that once raised or had wrong results. The
+-- expected values are those of onnx's reference implementation and of onnxruntime.
 
 local lfs = require "lfs"
 local moth = require "moth"
@@ -24,7 +24,7 @@ local function same(wanted, y)
     tostring(y))
 end
 
--- What is claimed, the op, its attributes, the opset, operands (false: absent), results.
+-- A claim, the op, its attributes, the opset, operands (false: absent), results.
 local ROWS = {
   -- nearest Resize
   { "nearest takes the lower of two equally near elements by default", "Resize", {}, 19,
@@ -525,7 +525,7 @@ describe("a sequence", function()
     same(f32 { { 3 } }, list[3])
   end)
 
-  it("can be gathered by a loop", function()
+  it("can be collected by a loop", function()
     local body = graph({ node("SequenceInsert", "s i", "t"), node("Identity", "c", "c2") },
       "i c s", "c2 t")
     local net = load(graph({ node("SequenceEmpty", "", "e", { dtype = 7 }),
@@ -536,7 +536,7 @@ describe("a sequence", function()
 end)
 
 describe("control flow", function()
-  it("runs the branch that a condition chooses, which reads values around it", function()
+  it("runs the branch of a condition, which reads outer values", function()
     local branches = {
       then_branch = graph({ node("Add", "x w", "t") }, "", "t", { w = f32 { 10, 20 } }),
       else_branch = graph({ node("Neg", "x", "e") }, "", "e"),
@@ -547,7 +547,7 @@ describe("control flow", function()
     same(f32 { -1, -2 }, net(bool(false), f32 { 1, 2 }))
   end)
 
-  it("trains parameters that are in a branch", function()
+  it("trains parameters in a branch", function()
     local branches = {
       then_branch = graph({ node("Mul", "x w", "t") }, "", "t", { w = f32 { 10, 20 } }),
       else_branch = graph({ node("Neg", "x", "e") }, "", "e"),
@@ -558,7 +558,7 @@ describe("control flow", function()
     same(f32 { 3, 4 }, net.w.grad)
   end)
 
-  -- y doubles until it is above the limit; s gathers it.
+  -- y doubles until it is above the limit; s collects it.
   local function doubling()
     local body = graph({ node("Add", "v v", "w"), node("ReduceSum", "w", "sum", { keepdims = 0 }),
       node("Less", "sum limit", "going") }, "i c v", "going w w")
@@ -566,13 +566,13 @@ describe("control flow", function()
       { i64(1), bool(true), f32 { 1 }, f32(1) })
   end
 
-  it("loops while a condition holds, and gathers what each step gives", function()
+  it("loops while a condition holds, and collects the results of each step", function()
     local y, s = doubling()(i64(10), bool(true), f32 { 1 }, f32(7))
     same(f32 { 8 }, y)
     same(f32 { { 2 }, { 4 }, { 8 } }, s)
   end)
 
-  it("loops as often as it is told, or not at all", function()
+  it("loops for the given count, or not at all", function()
     local net = doubling()
     same(f32 { 4, 8 }, (net(i64(2), bool(true), f32 { 1, 2 }, f32(99))))
     local y, s = net(i64(0), bool(true), f32 { 1, 2 }, f32(99))
@@ -601,7 +601,7 @@ describe("control flow", function()
     end
   end)
 
-  it("nests: a branch in a loop reads values of both graphs around it", function()
+  it("nests: a branch in a loop reads values of both outer graphs", function()
     local branches = {
       then_branch = graph({ node("Add", "v k", "t") }, "", "t"),
       else_branch = graph({ node("Sub", "v k", "e") }, "", "e"),
@@ -627,14 +627,14 @@ end)
 -- ---- shapes ----
 
 describe("a shape", function()
-  it("that follows from values is not that of an earlier call", function()
+  it("that depends on values is computed in each call", function()
     local net = load(graph({ node("NonZero", "x", "at"), node("Shape", "at", "y") }, "x", "y"),
       { f32 { 1 } })
     same(i64 { 1, 1 }, net(f32 { 0, 5, 0 }))
     same(i64 { 1, 3 }, net(f32 { 1, 5, 2 }))
   end)
 
-  it("of a loop's value is that of the step", function()
+  it("of a value in a loop is the shape in that step", function()
     local body = graph({ node("Concat", "v v", "w", { axis = 0 }), node("Shape", "v", "n"),
       node("Identity", "c", "c2") }, "i c v", "c2 w n")
     local net = load(graph({ node("Loop", "n - x", "y s", { body = body }) }, "n x", "y s"),
@@ -644,7 +644,7 @@ describe("a shape", function()
     same(i64 { { 1 }, { 2 }, { 4 } }, s)
   end)
 
-  it("of an input is free where the file has -1 or a name", function()
+  it("of an input is free if the file has -1 or a name", function()
     local g = graph({ node("Neg", "x", "y") }, "", "y")
     g.input[1] = models.info("x", 1, { -1, "n", 2 })
     local net = load(g, {})
@@ -656,7 +656,7 @@ end)
 -- ---- training mode ----
 
 describe("training mode", function()
-  it("of Dropout keeps a share of the elements, and says which", function()
+  it("of Dropout keeps a share of the elements, and returns the mask", function()
     moth.manual_seed(3)
     local x = moth.ones(4000)
     local y, mask = models.run("Dropout", {}, { x, f32(0.25), bool(true) }, 13, 2)
@@ -665,7 +665,7 @@ describe("training mode", function()
     same(mask:float() / 0.75, y)
   end)
 
-  it("of Dropout is off where the file says nothing", function()
+  it("of Dropout is off if the file does not set it", function()
     same(f32 { 1, 2 }, (models.run("Dropout", {}, { f32 { 1, 2 } }, 13)))
   end)
 end)
@@ -673,7 +673,7 @@ end)
 -- ---- outputs that are absent ----
 
 describe("a recurrent net", function()
-  it("may give its last state alone", function()
+  it("may return only its last state", function()
     local x, w, r = f32 { { { 1 } }, { { 2 } } }, f32 { { { 0.5 } } }, f32 { { { 0.25 } } }
     local net = load(graph({ node("RNN", "x w r", "- h", { hidden_size = 1 }) }, "x w r", "h"),
       { x, w, r })
@@ -690,16 +690,16 @@ describe("a recurrent net", function()
   end)
 end)
 
--- ---- what is refused ----
+-- ---- unsupported files ----
 
-describe("what is not read", function()
+describe("an unsupported file", function()
   local function problem(f, ...)
     local ok, text = pcall(f, ...)
     assert.is_false(ok)
     return text
   end
 
-  it("is named with the reason", function()
+  it("raises with the reason", function()
     for op, reason in pairs { Optional = "no optional values", RandomNormalLike = "other numbers",
       StringSplit = "no tensors of strings", ImageDecoder = "images are decoded outside",
       Adagrad = "training is done by moth.optim", Momentum = "training is done by moth.optim",
@@ -710,17 +710,17 @@ describe("what is not read", function()
     end
   end)
 
-  it("is a position beyond a sequence", function()
+  it("raises for a position beyond a sequence", function()
     local net = load(graph({ node("SequenceConstruct", "x x", "s"), node("SequenceAt", "s at", "y")
       }, "x", "y", { at = i64(2) }), { f32 { 1 } })
     assert.is_truthy(problem(net, f32 { 1 }):find "position 2 %(from 0%) is out of range")
   end)
 
-  it("is an opset that there is none of", function()
+  it("raises for an unknown opset", function()
     assert.is_truthy(problem(models.run, "Neg", {}, { f32 { 1 } }, 99):find "opset 99; 7 to 28")
   end)
 
-  it("is a mode of an op that there is none of", function()
+  it("raises for an unknown mode of an op", function()
     for op, operands in pairs { SpaceToDepth = { moth.ones(1, 1, 2, 2) },
                                 Pad = { f32 { 1 }, i64 { 1, 1 } } } do
       local text = problem(models.run, op, { mode = "none", blocksize = op ~= "Pad" and 2 or nil },
@@ -729,15 +729,15 @@ describe("what is not read", function()
     end
   end)
 
-  it("is an element type that Moth lacks, by its name", function()
+  it("raises for an element type that Moth lacks, with its name", function()
     local text = problem(models.run, "Cast", { to = 14 }, { f32 { 1 } })
     assert.is_truthy(text:find("complex64", 1, true), text)
   end)
 end)
 
--- ---- data in files of its own ----
+-- ---- data in separate files ----
 
-describe("data in a file of its own", function()
+describe("data in a separate file", function()
   local function model(name)
     local entries = { { key = "location", value = "w.data" } }
     local g = graph({ node("Add", "x w", "y") }, "x", "y")
@@ -748,7 +748,7 @@ describe("data in a file of its own", function()
   local one = ("\0\0\128\63"):rep(2)
 
   if jit.os ~= "Windows" then
-    it("is refused where a symbolic or hard link leads out of the folder", function()
+    it("raises if a symbolic or hard link leaves the folder", function()
       lfs.mkdir(files.path "net")
       files.write("secret", one)
       for _, symbolic in ipairs { true, false } do
@@ -759,7 +759,7 @@ describe("data in a file of its own", function()
       end
     end)
 
-    it("is read where a link stays in the folder, or leads where the model's does", function()
+    it("is read if a link stays in the folder, or in the folder of a linked model", function()
       lfs.mkdir(files.path "kept")
       files.write("kept/real", one)
       lfs.link("real", files.path "kept/w.data", true)
@@ -779,7 +779,7 @@ end)
 -- ---- steps ----
 
 describe("a net of these ops", function()
-  it("can be captured where no value decides on shapes", function()
+  it("can be captured if no value decides on shapes", function()
     local net = load(graph({ node("Resize", "x - s", "a", { mode = "cubic", antialias = 1 }),
       node("LpPool", "a", "y", { kernel_shape = { 2, 2 } }) }, "x", "y",
       { s = f32 { 1, 1, 0.6, 0.6 } }), { moth.ones(1, 1, 5, 5) })

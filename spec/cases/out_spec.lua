@@ -1,5 +1,5 @@
--- `out`: every function of PyTorch's whose signature has it writes its results there; a tensor that
--- cannot take them is an error that names `out`. The lists are PyTorch 2.15's, of what is here.
+-- `out`: every function with `out` in PyTorch writes its results there; a tensor that does not fit
+-- raises an error that names `out`. The lists are PyTorch 2.15's, for functions that exist here.
 
 local moth = require "moth"
 local bind = require "moth.binding.bind"
@@ -49,8 +49,8 @@ local LISTS = {
     .. "softshrink"},
 }
 
--- An example of a function as a call with `out`: the results without, the tensors that were given
--- and the results with them.
+-- An example of a function as a call with `out`: the results without `out`, the tensors passed as
+-- `out`, and the results with `out`.
 local function written(fn, example)
   local function call(out)
     moth.manual_seed(3)
@@ -98,7 +98,7 @@ end)
 describe("out", function()
   local x = moth.randn(3, 4)
 
-  it("of several results is a list, one tensor for each", function()
+  it("of several results is a list with one tensor for each", function()
     local values, indices = moth.empty(3, 4), moth.empty(3, 4, {dtype = moth.int64})
     local v, i = moth.sort(x, {out = {values, indices}})
     assert.is_true(v == values and i == indices)
@@ -115,7 +115,7 @@ describe("out", function()
       "'out' to 'sort' %(results 1 and 2 have the same tensor")
   end)
 
-  it("of the wrong shape, dtype or kind is an error that names it", function()
+  it("of the wrong shape, dtype or kind raises an error that names it", function()
     local a = moth.eye(3)
     for _, case in ipairs {
       {moth.linalg.inv, a, moth.zeros(2),
@@ -136,7 +136,7 @@ describe("out", function()
     end
   end)
 
-  it("is refused where gradients would have to flow through it", function()
+  it("raises if gradients would flow through it", function()
     local a = moth.eye(3):requires_grad_()
     local text = "gradients cannot flow through `out`; use no_grad"
     assert.has_error_like(function() moth.linalg.inv(a, {out = moth.zeros(3, 3)}) end, text)
@@ -147,7 +147,7 @@ describe("out", function()
     assert.are.same(moth.eye(3):tolist(), y:tolist())
   end)
 
-  it("says the dtype of what is made from nothing", function()
+  it("determines the dtype of creation functions", function()
     local y = moth.arange(0, 1, 0.25, {out = moth.empty(4, {dtype = moth.float64})})
     assert.are.equal(moth.float64, y.dtype)
     assert.are.same({0, 0.25, 0.5, 0.75}, y:tolist())
@@ -164,7 +164,7 @@ describe("out", function()
     assert.are.same({{0.5, 0}, {0, 0.25}}, a:tolist())
   end)
 
-  it("is written by captured steps too", function()
+  it("is also written by captured steps", function()
     local y = moth.zeros(2, 2)
     local step = moth.capture(function(a)
       moth.linalg.inv(a, {out = y})

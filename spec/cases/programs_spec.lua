@@ -1,5 +1,5 @@
--- Claims on what ordinary programs meet: results passed on, Python's words, layouts, dropout,
--- checkpoints, misspelt names, batched gradients.
+-- Ordinary programs: results passed on, Python's words, layouts, dropout, checkpoints, misspelt
+-- names, batched gradients.
 
 local moth = require "moth"
 
@@ -39,7 +39,7 @@ describe("out", function()
     assert.same({ 1, 1 }, state:tolist())
   end)
 
-  it("is no position of any function", function()
+  it("is no positional argument of any function", function()
     local bind = require "moth.binding.bind"
     local counted = 0
     for _, name in ipairs(bind.names()) do
@@ -55,7 +55,7 @@ describe("out", function()
     assert.same({ 1, 1 }, state:tolist())
   end)
 
-  it("is given by name", function()
+  it("is passed by name", function()
     moth.no_grad(function()
       local y = moth.zeros(2)
       assert.equal(y, moth.exp(moth.zeros(2), { out = y }))
@@ -74,7 +74,7 @@ describe("Python's words", function()
     return process.shell(process.program .. " -e '" .. code .. "'")
   end
 
-  it("raise with Lua's own in what ./moth runs", function()
+  it("raise with Lua's own word in scripts of ./moth", function()
     assert.truthy(run("nn.Linear{3, 4, bias = False}")
       :find("(command line):1: 'False' is no word of Lua; write false", 1, true))
     assert.truthy(run("return True"):find("'True' is no word of Lua; write true", 1, true))
@@ -84,7 +84,7 @@ describe("Python's words", function()
     assert.equal("1\nrc=0\n", run("True = 1 print(True)"))
   end)
 
-  it("raise where a host asks for it, and other names are found as before", function()
+  it("raise if a host requests it; other names are found as before", function()
     local text = run("setmetatable(_G, {__index = {known = 5}}) moth.strict() print(known, rest) "
       .. "print(pcall(function() return None end))")
     assert.truthy(text:find("5\tnil\n", 1, true), text)
@@ -113,7 +113,7 @@ end)
 describe("checkpoint", function()
   local checkpoint = moth.utils.checkpoint.checkpoint
 
-  it("takes its arguments by name", function()
+  it("accepts its arguments by name", function()
     local x = moth.randn(3):requires_grad_()
     checkpoint { moth.exp, x }:sum():backward()
     local wanted = x.grad
@@ -122,7 +122,7 @@ describe("checkpoint", function()
     assert.is_true(moth.equal(wanted, x.grad))
   end)
 
-  it("refuses an unknown name", function()
+  it("raises for an unknown name", function()
     says(function() return (checkpoint(moth.exp, moth.ones(2), { foo = false })) end,
       "'checkpoint' has no argument 'foo'")
     says(function() return (checkpoint { moth.exp, moth.ones(2), use_reentrent = false }) end,
@@ -136,12 +136,12 @@ describe("a misspelt name", function()
     return process.shell(process.program .. " -e '" .. code .. "'")
   end
 
-  it("of a method is answered with the nearest", function()
+  it("of a method raises with the nearest name", function()
     assert.truthy(run("local net = nn.Linear(2, 3) net:paramters()")
       :find("did you mean 'parameters'?", 1, true))
   end)
 
-  it("of a field of self in forward too", function()
+  it("of a field of self in forward raises, too", function()
     local net = "local N = nn.class(\"N\", nn.Module) function N:init() self.fc1 = nn.Linear(2, 3) "
       .. "end "
     assert.truthy(run(net .. "function N:forward(x) local y = self.fc_1(x) return y end "
@@ -150,7 +150,7 @@ describe("a misspelt name", function()
       .. "local n = N() n(moth.ones(2))"):find("did you mean 'fc1'?", 1, true))
   end)
 
-  it("of a method called by '.' is told to be so", function()
+  it("of a method called with '.' raises and says so", function()
     says(function() return moth.ones(2).sum() end,
       "got nothing; called by '.'? a method is called with ':', as x:sum()")
     says(function() return moth.ones(2).exp() end,
@@ -158,14 +158,14 @@ describe("a misspelt name", function()
   end)
 end)
 
-describe("a module of the user's own", function()
+describe("a user's module", function()
   local nn = moth.nn
   local Layer = nn.class("Layer", nn.Module)
   function Layer:forward(x, inverse) -- luacheck: ignore 212
     return inverse and -x or x
   end
 
-  it("that declares its arguments takes them by name", function()
+  it("that declares its arguments accepts them by name", function()
     local Named = nn.class("Named", Layer)
     Named.forward_args = { "x", "inverse" }
     local layer, x = Named(), moth.ones(2)
@@ -178,13 +178,13 @@ describe("a module of the user's own", function()
     says(function() return (layer { x, x = x }) end, "given twice")
   end)
 
-  it("that does not says so at the call", function()
+  it("that does not declare them raises at the call", function()
     says(function() return (Layer() { moth.ones(2), inverse = true }) end,
       [[Layer takes its arguments by position; for names declare Layer.forward_args = {"x", ]]
       .. [["inverse"}]])
   end)
 
-  it("gets a table that is a value as it is", function()
+  it("receives a table unchanged if it is a value", function()
     local Batch = nn.class("Batch", nn.Module)
     function Batch:forward(batch) return batch.x + batch.y end -- luacheck: ignore 212
     assert.same({ 2, 2 }, Batch() { x = moth.ones(2), y = 1 }:tolist())
@@ -192,7 +192,7 @@ describe("a module of the user's own", function()
 end)
 
 describe("vmap", function()
-  it("calls a function of ops that batch once, and each sample's gradient is its own", function()
+  it("calls a function of batchable ops once, and each sample has its own gradient", function()
     local calls, w = 0, moth.tensor {1, -2, 0.5}
     local function loss(p, x, y)
       calls = calls + 1
@@ -208,14 +208,14 @@ end)
 describe("autograd.grad{is_grads_batched}", function()
   local grad = moth.autograd.grad
 
-  it("gives a batch of gradients", function()
+  it("returns a batch of gradients", function()
     local x = T { 1, 2, 3 }:requires_grad_()
     local y = x * x
     local got = grad { y, x, grad_outputs = moth.eye(3), is_grads_batched = true }
     assert.same({ { 2, 0, 0 }, { 0, 4, 0 }, { 0, 0, 6 } }, got:tolist())
   end)
 
-  it("for several inputs, of a second order, and for an empty batch", function()
+  it("works for several inputs, second derivatives, and an empty batch", function()
     local x, w = T { 1, 2 }:requires_grad_(), T { 3, 4 }:requires_grad_()
     local y = x * x * w
     local gx, gw = grad { y, { x, w }, grad_outputs = moth.eye(2), is_grads_batched = true,
@@ -228,7 +228,7 @@ describe("autograd.grad{is_grads_batched}", function()
     assert.same({ 0, 2 }, { none:size(1), none:size(2) })
   end)
 
-  it("wants a batch", function()
+  it("needs a batch", function()
     local x = T { 1, 2 }:requires_grad_()
     says(function()
       return (grad { x * x, x, grad_outputs = moth.ones(2), is_grads_batched = true })

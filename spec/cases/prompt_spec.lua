@@ -1,4 +1,4 @@
---- Cases: the prompt, the command line, forked processes, where the library is found.
+--- Cases: the prompt, the command line, forked processes, and the search for the library.
 
 local moth = require "moth"
 local complete = require "moth.repl.complete"
@@ -14,12 +14,12 @@ teardown(files.teardown)
 local function command(words) return process.shell(process.program .. " " .. words) end
 
 describe("the prompt", function()
-  it("shows tables in tables", function()
+  it("shows nested tables", function()
     assert.equal("{{1, 2}, {3, 4}}", show.value { { 1, 2 }, { 3, 4 } })
     assert.equal("{a = {b = {1}}, list = {}}", show.value { a = { b = { 1 } }, list = {} })
   end)
 
-  it("closes tables that are long, deep or in themselves", function()
+  it("shortens tables that are long, deep or contain themselves", function()
     local long = {}
     for i = 1, 200 do long[i] = i end
     assert.matches("^{{%.%.%.200}, 1}$", show.value { long, 1 })
@@ -29,7 +29,7 @@ describe("the prompt", function()
     assert.equal("{1, own = {...2}}", show.value(own))
   end)
 
-  it("runs statements and shows the expression behind the last semicolon", function()
+  it("runs statements and shows the expression after the last semicolon", function()
     local seen
     local chunk, shown = evaluate.compile("prompt_t = {5}; prompt_t", "[1]")
     assert.is_true(shown)
@@ -42,7 +42,7 @@ describe("the prompt", function()
     rawset(_G, "prompt_u", nil)
   end)
 
-  it("waits for more where a statement is not complete", function()
+  it("reads more lines if a statement is not complete", function()
     for _, text in ipairs { "t =", "f(1,", "a = 1; b =", "if x then y = 1;", "t = {1; 2" } do
       local chunk, _, more = evaluate.compile(text, "[1]")
       assert.is_nil(chunk)
@@ -50,7 +50,7 @@ describe("the prompt", function()
     end
   end)
 
-  it("offers a text's methods behind a text", function()
+  it("offers string methods after a string", function()
     local _, list = complete.find '("abc"):up'
     assert.same({ "upper" }, list)
     _, list = complete.find 'f("abc"):argma'
@@ -70,7 +70,7 @@ describe("the prompt", function()
 end)
 
 describe("the command", function()
-  it("tells of a name behind help", function()
+  it("accepts a name after help", function()
     local text = command "help nn.Conv2d"
     assert.matches("kernel_size", text)
     assert.matches("rc=0", text)
@@ -80,7 +80,7 @@ describe("the command", function()
     assert.matches("moth test", (command "help"))
   end)
 
-  it("runs the code of several -e in turn", function()
+  it("runs the code of several -e in order", function()
     assert.equal("1\n2\t3\nrc=0\n", command "-e 'x = 1 print(x)' -e 'print(x + 1, ...)' 3")
     assert.matches("%-e needs a line of code", (command "-e 'x = 1' -e"))
   end)
@@ -129,7 +129,7 @@ describe("a forked process", function()
     assert.is_true(drawn[1] ~= drawn[2] and drawn[2] ~= drawn[3] and drawn[1] ~= drawn[3])
   end)
 
-  it("draws again what it drew once its state is put back", function()
+  it("draws the same numbers again after its state is restored", function()
     local again = [[local s = moth.get_rng_state()
       local first = moth.rand(3)
       moth.set_rng_state(s)
@@ -138,7 +138,7 @@ describe("a forked process", function()
     assert.equal(2, select(2, text:gsub("true", "")))
   end)
 
-  it("draws what its seed says once it is seeded", function()
+  it("draws the numbers of its seed after manual_seed", function()
     local drawn = {}
     for line in process.lua((code:gsub("SEED", "moth.manual_seed(7)"))):gmatch "0%.%d+" do
       drawn[#drawn + 1] = line

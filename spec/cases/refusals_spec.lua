@@ -1,5 +1,5 @@
--- Inputs that mean nothing and were computed all the same: each is refused, where a layer is made
--- as at its first call, by the name of the function and of the argument.
+-- Invalid inputs that once had results: each raises an error with the names of the function and the
+-- argument, when a layer is made and when a function is called.
 
 local moth = require "moth"
 local nn, F, L = moth.nn, moth.nn.functional, moth.linalg
@@ -41,8 +41,8 @@ describe("eps of a normalization", function()
   end)
 end)
 
-describe("a border from the other side", function()
-  it("is for as many dimensions as its name says, and one more", function()
+describe("circular padding", function()
+  it("accepts inputs with channels, with and without a batch", function()
     for n = 1, 3 do
       local name = "CircularPad" .. n .. "d"
       local pad = nn[name](1)
@@ -56,7 +56,7 @@ describe("a border from the other side", function()
 end)
 
 describe("ignore_index", function()
-  it("names no class where the targets are probabilities", function()
+  it("raises if the targets are probabilities", function()
     local x, probs = moth.rand(2, 3), moth.rand(2, 3)
     refused("cross_entropy", "ignore_index", F.cross_entropy, x, probs, { ignore_index = 2 })
     refused("cross_entropy", "ignore_index", nn.CrossEntropyLoss { ignore_index = 1 }, x, probs)
@@ -68,7 +68,7 @@ describe("ignore_index", function()
 end)
 
 describe("nn.LinearCrossEntropyLoss", function()
-  it("checks its weights and its smoothing where it is made", function()
+  it("checks its weights and its label smoothing in the constructor", function()
     refused("LinearCrossEntropyLoss", "weight", nn.LinearCrossEntropyLoss, 3, 2,
       { weight = moth.ones(3) })
     for _, value in ipairs { 2, -1, NAN } do
@@ -82,31 +82,31 @@ end)
 describe("weights of cov", function()
   local x = moth.rand(2, 2)
 
-  it("are not negative, nor NaN", function()
+  it("cannot be negative or NaN", function()
     refused("cov", "fweights", moth.cov, x, { fweights = T { -1LL, 1LL } })
     refused("cov", "aweights", moth.cov, x, { aweights = T { -1, 1 } })
     refused("cov", "aweights", moth.cov, x, { aweights = T { NAN, 1 } })
   end)
 
-  it("are integers where they count, and floats where they weigh", function()
+  it("are integers as fweights, and floats as aweights", function()
     refused("cov", "fweights", moth.cov, x, { fweights = T { 1, 1 } })
     refused("cov", "aweights", moth.cov, x, { aweights = T { 1LL, 1LL } })
   end)
 end)
 
 describe("dimensions", function()
-  it("are named once in gradient", function()
+  it("cannot repeat in gradient", function()
     refused("gradient", "dim", moth.gradient, moth.rand(3, 3), { dim = { 2, 2 } })
     refused("gradient", "dim", moth.gradient, moth.rand(3, 3), { dim = { 2, -1 } })
   end)
 
-  it("are as many in both operands of cross", function()
+  it("must be equal in both operands of cross", function()
     refused("cross", "other", L.cross, moth.ones(5, 5, 3), moth.ones(5, 3))
     refused("cross", "other", moth.cross, moth.ones(5, 3), moth.ones(3))
     assert(L.cross(moth.ones(5, 5, 3), moth.ones(1, 5, 3)))
   end)
 
-  it("are there where roll moves along one", function()
+  it("must exist in roll", function()
     refused("roll", "dims", moth.roll, T(1), 0, 1)
     refused("roll", "dims", moth.roll, T(1), 1, 1)
     assert.equal(1, moth.roll(T(1), 1):item())
@@ -114,14 +114,14 @@ describe("dimensions", function()
 end)
 
 describe("channels of group_norm", function()
-  it("are one at least", function()
+  it("must be at least one", function()
     refused("group_norm", "input", F.group_norm, moth.rand(1, 0, 2), 1)
     assert.same({ 0, 2, 2 }, { unpack(F.group_norm(moth.rand(0, 2, 2), 1).shape) })
   end)
 end)
 
 describe("windows of max_unpool", function()
-  it("have a step and a size from 1 on", function()
+  it("have a stride and a size of at least 1", function()
     for n = 1, 3 do
       local name, one = "max_unpool" .. n .. "d", { 1, 1, 2, 2, 2 }
       local x = moth.rand { unpack(one, 1, n + 2) }
@@ -133,8 +133,8 @@ describe("windows of max_unpool", function()
   end)
 end)
 
-describe("the spread of random numbers", function()
-  it("is above 0", function()
+describe("parameters of random numbers", function()
+  it("such as scales must be above 0", function()
     for _, value in ipairs { 0, -1, NAN } do
       refused("cauchy_", "sigma", moth.zeros(2).cauchy_, moth.zeros(2), 0, value)
       refused("log_normal_", "std", moth.zeros(2).log_normal_, moth.zeros(2), 0, value)
@@ -145,7 +145,7 @@ describe("the spread of random numbers", function()
     assert.equal(0, moth.zeros(1):normal_(0, 0):item())
   end)
 
-  it("of others lies within its bounds, NaN not", function()
+  it("such as probabilities must be in their range and not NaN", function()
     for _, value in ipairs { 0, 2, -1, NAN } do
       refused("geometric_", "p", moth.zeros(2).geometric_, moth.zeros(2), value)
     end
@@ -156,7 +156,7 @@ describe("the spread of random numbers", function()
 end)
 
 describe("softshrink", function()
-  it("draws towards 0, not away", function()
+  it("raises for a negative or NaN lambd", function()
     for _, value in ipairs { -0.5, NAN } do
       refused("softshrink", "lambd", F.softshrink, moth.rand(2), { lambd = value })
     end
@@ -164,8 +164,8 @@ describe("softshrink", function()
   end)
 end)
 
-describe("what a function refuses at its first call", function()
-  it("is refused where its layer is made", function()
+describe("an argument that a function refuses", function()
+  it("is refused by the constructor of its layer", function()
     for _, bad in ipairs { -0.5, NAN } do
       refused("CrossEntropyLoss", "label_smoothing", nn.CrossEntropyLoss,
         { label_smoothing = bad })
@@ -201,7 +201,7 @@ describe("what a function refuses at its first call", function()
 end)
 
 describe("the power of distances", function()
-  it("is not negative, nor NaN", function()
+  it("cannot be negative or NaN", function()
     for _, p in ipairs { -0.5, NAN } do
       refused("pdist", "p", F.pdist, moth.rand(3, 2), p)
       refused("cdist", "p", moth.cdist, moth.rand(3, 2), moth.rand(3, 2), p)
@@ -211,7 +211,7 @@ describe("the power of distances", function()
 end)
 
 describe("bounds that are NaN", function()
-  it("are no bounds", function()
+  it("raise", function()
     refused("hardtanh", "min_val", F.hardtanh, moth.rand(2), 1, NAN)
     refused("hardtanh", "min_val", F.hardtanh, moth.rand(2), NAN, 1)
     refused("normal", "std", moth.normal, 0, NAN, { 2 })

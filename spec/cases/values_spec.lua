@@ -1,5 +1,5 @@
--- Values and gradients of inputs that once gave another number, or an error: in-place reductions,
--- half-precision optimizers, log-probabilities of large counts, results that follow from nothing.
+-- Values and gradients of inputs that once had wrong results or raised: in-place reductions,
+-- half-precision optimizers, log-probabilities of large counts, results without an input.
 
 local moth = require "moth"
 local nn, F, L = moth.nn, moth.nn.functional, moth.linalg
@@ -13,7 +13,7 @@ local function near(wanted, x, tolerance)
 end
 
 describe("scatter_reduce_ in place", function()
-  local grads = { -- by reduction: with the input's own values, without
+  local grads = { -- by reduction: include_self = true, false
     sum = { { 1, 1, 1 }, { 1, 1, 1 } }, mean = { { 1 / 3, 1 / 3, .5 }, { .5, .5, 1 } },
     prod = { { 6, 3, 3 }, { 2, 1, 1 } }, amax = { { 0, 0, 0 }, { 0, 1, 1 } },
     amin = { { 1, 0, 1 }, { 1, 0, 1 } },
@@ -50,7 +50,7 @@ describe("scatter_reduce_ in place", function()
     end)
   end
 
-  it("has them through a view", function()
+  it("has gradients through a view", function()
     local s = T { 1, 2 }:requires_grad_()
     local y = moth.zeros(2, 3)
     y[2]:scatter_reduce_(1, T { 1LL, 1LL }, s, "sum");
@@ -59,8 +59,8 @@ describe("scatter_reduce_ in place", function()
   end)
 end)
 
-describe("functions that return more beside a gradient", function()
-  it("hand it on without a history", function()
+describe("functions with an auxiliary result", function()
+  it("return it without a history", function()
     local function f(x) return (x * x):sum(), x * 2, { again = x * 3 } end
     for _, name in ipairs { "grad", "grad_and_value", "jacrev", "jacfwd" } do
       local list = { moth.func[name](f, { has_aux = true })(T { 1, 2 }) }
@@ -82,7 +82,7 @@ describe("functions that return more beside a gradient", function()
 end)
 
 describe("quantile", function()
-  it("has a gradient for the share", function()
+  it("has a gradient for q", function()
     local q = T(.4):requires_grad_()
     moth.quantile(T { 1, 2, 3, 4 }, q):backward()
     near(3, q.grad)
@@ -91,7 +91,7 @@ describe("quantile", function()
     near({ 3 + 3, 3 + 3, 0 }, several.grad)
   end)
 
-  it("of what is not NaN has it too", function()
+  it("that skips NaN has it too", function()
     local q = T(.4):requires_grad_()
     moth.nanquantile(T { 1, 2, 0 / 0, 3, 4 }, q):backward()
     near(3, q.grad)
@@ -120,7 +120,7 @@ describe("lu and lu_factor", function()
     near({ { -12.66667, 6 }, { -29.66667, 15 }, { 24, -11 } }, A.grad)
   end)
 
-  it("have second ones, of stacks too", function()
+  it("have second derivatives, also in batches", function()
     for _, shape in ipairs { { 2, 3, 5 }, { 2, 5, 3 }, { 4, 1 }, { 1, 4 }, { 3, 3 } } do
       local x = moth.randn(shape, { dtype = moth.float64 }):requires_grad_()
       local function f(a) return (L.lu_factor(a)) end
@@ -129,7 +129,7 @@ describe("lu and lu_factor", function()
     end
   end)
 
-  it("of nothing have the gradient of nothing", function()
+  it("of an empty matrix have an empty gradient", function()
     for _, shape in ipairs { { 0, 3 }, { 3, 0 } } do
       local x = moth.randn(shape):requires_grad_()
       L.lu_factor(x):sum():backward()
@@ -139,18 +139,18 @@ describe("lu and lu_factor", function()
 end)
 
 describe("a result", function()
-  it("of diff with n = 0 is the input, whatever stands before and after", function()
+  it("of diff with n = 0 is the input, with any prepend and append", function()
     near({ 1, 2, 4 }, moth.diff(T { 1, 2, 4 }, 0, 1, T { 0 }))
     near({ 1, 2, 4 }, moth.diff(T { 1, 2, 4 }, 0, 1, T { 0 }, T { 9 }))
   end)
 
-  it("of squeeze with no dimensions named is the input", function()
+  it("of squeeze with an empty list of dims is the input", function()
     assert.same({ 1, 2, 1 }, { unpack(moth.squeeze(moth.ones(1, 2, 1), {}).shape) })
     assert.same({ 1, 2, 1 }, { unpack(moth.ones(1, 2, 1):squeeze({}).shape) })
     assert.same({ 2 }, { unpack(moth.ones(1, 2, 1):squeeze().shape) })
   end)
 
-  it("of cov has the dtype of what takes part", function()
+  it("of cov has the promoted dtype of its arguments", function()
     local x = T({ 1, 2 }, { dtype = moth.bfloat16 })
     local y = moth.cov(x, { aweights = T { 1, 2 } })
     assert.equal(moth.float32, y.dtype)
@@ -169,7 +169,7 @@ describe("a result", function()
     assert.equal(moth.bool, T { true, true }:sum_to_size({ 2 }).dtype)
   end)
 
-  it("of lstsq that the driver does not make is empty", function()
+  it("of lstsq that the driver does not compute is empty", function()
     for _, batch in ipairs { {}, { 3 } } do
       local A = moth.eye(2):expand(#batch > 0 and { 3, 2, 2 } or { 2, 2 })
       local B = moth.ones(#batch > 0 and { 3, 2, 1 } or { 2, 1 })
@@ -203,8 +203,8 @@ describe("products of a few long rows", function()
   end
 end)
 
-describe("products of half types with something added", function()
-  -- The error of the root mean square against the same in f64, rounded once, is the least there is.
+describe("half-type products with an addend", function()
+  -- The root mean square error against f64 is minimal for the f64 result rounded once.
   local function once(f, args)
     local wide = {}
     for i, x in ipairs(args) do wide[i] = type(x) == "cdata" and x:double() or x end
@@ -225,7 +225,7 @@ describe("products of half types with something added", function()
     once(moth.addr, { half { 32, 16 }, half { 32 }, half { 16 } })
   end)
 
-  it("name the dtypes that came where they do not fit", function()
+  it("name both dtypes if they do not match", function()
     assert.has_error(function() moth.addmm(half { 2, 2 }, half { 2, 3 }, half { 2, 2 }) end,
       nil)
     local _, why = pcall(moth.addmm, half { 2, 2 }, half { 2, 3 }, half { 2, 2 })
@@ -249,8 +249,8 @@ describe("products of half types with something added", function()
   end)
 end)
 
-describe("what follows from nothing", function()
-  it("is attached, and has gradients of zeros", function()
+describe("a result that does not depend on its input", function()
+  it("has a history, and zero gradients", function()
     local x = moth.rand(2, 2):requires_grad_()
     L.matrix_power(x, 0):sum():backward()
     near({ { 0, 0 }, { 0, 0 } }, x.grad)
@@ -277,7 +277,7 @@ describe("attention with weights", function()
     return x.grad, w, y:detach()
   end
 
-  it("of a row that is masked as a whole has gradients that are numbers", function()
+  it("has finite gradients for a fully masked row", function()
     local grad, weights, y = run(true)
     local wanted, _, same = run(false)
     near(wanted, grad)
@@ -294,12 +294,12 @@ describe("pinv of symmetric matrices", function()
     near({ { -0.16, -0.08 }, { -0.08, -0.04 } }, A.grad)
   end)
 
-  it("reads the lower triangle alone", function()
+  it("reads only the lower triangle", function()
     near(L.inv(T { { 2, 1 }, { 1, 3 } }), L.pinv(T { { 2, 77 }, { 1, 3 } }, { hermitian = true }))
   end)
 end)
 
--- ---- distributions, beside mpmath's numbers for the same float32 parameters ----
+-- ---- distributions: mpmath's numbers for the same float32 parameters ----
 
 local D = moth.distributions
 
@@ -404,7 +404,7 @@ describe("gradients of log_prob", function()
     slope(-4.99712540406e-5, function(p) return D.Beta(p, 1e7) end, 10001000, 0.5)
   end)
 
-  it("are numbers where a branch that is not taken is infinite", function()
+  it("are finite if an unused branch is infinite", function()
     for _, total in ipairs { 4, 1e6 } do
       for _, value in ipairs { 0, 4 } do
         local p = T { 0.25, 0.5, 0 }:requires_grad_()
@@ -460,7 +460,7 @@ describe("log_prob", function()
     assert.equal(0, D.Multinomial(0, T { 0.5, 0.5 }):log_prob(T { 0, 0 }):item())
   end)
 
-  it("is the same in a captured step, which cannot look at its numbers", function()
+  it("is the same in a captured step, which cannot read values", function()
     for _, f in ipairs {
       function(a, x) return D.Gamma(a, a, false):log_prob(x) end,
       function(a, x) return D.Beta(a, a, false):log_prob(x) end,
@@ -503,7 +503,7 @@ describe("an optimizer of half-precision parameters", function()
     Muon = { lr = 1e-4 },
   }
 
-  -- Steps with small gradients that alternate a little; all that an optimizer keeps.
+  -- Steps with small gradients that alternate a little; all values that an optimizer keeps.
   local function run(name, dtype, count, more)
     local p = nn.Parameter(moth.full({ 4, 3 }, 0.125, { dtype = dtype }))
     local given = { lr = OPTIONS[name].lr }
@@ -518,7 +518,7 @@ describe("an optimizer of half-precision parameters", function()
     return p, o
   end
 
-  it("moves as far as it should, step by step", function()
+  it("makes steps of the right size", function()
     local p = nn.Parameter(moth.zeros({ 4 }, { dtype = moth.float16 }))
     local o = optim.Adam({ p }, { lr = 1e-4 })
     for _ = 1, 400 do
@@ -530,7 +530,7 @@ describe("an optimizer of half-precision parameters", function()
   end)
 
   for name in pairs(OPTIONS) do
-    it("keeps what it knows in float32: " .. name, function()
+    it("keeps its state in float32: " .. name, function()
       for _, dtype in ipairs { moth.float16, moth.bfloat16 } do
         local p, o = run(name, dtype, 3)
         assert.equal(dtype, p.dtype)
@@ -545,7 +545,7 @@ describe("an optimizer of half-precision parameters", function()
       end
     end)
 
-    it("goes where one of float32 goes: " .. name, function()
+    it("follows the path of float32: " .. name, function()
       local p, o = run(name, moth.float16, 60)
       local q, exact = run(name, moth.float32, 60)
       for key, x in pairs(o.state[p]) do
@@ -558,7 +558,7 @@ describe("an optimizer of half-precision parameters", function()
       assert(off <= 0.05 * moved + 60 * 0x1p-14, ("%g beside %g"):format(off, moved))
     end)
 
-    it("comes back from a state dict, PyTorch's half-precision ones too: " .. name, function()
+    it("is restored from a state dict, also one of PyTorch: " .. name, function()
       local p, o = run(name, moth.float16, 3)
       local saved = o:state_dict()
       for _, own in pairs(saved.state) do
@@ -646,7 +646,7 @@ describe("an optimizer of half-precision parameters", function()
 end)
 
 describe("frexp", function()
-  it("has the parts of the least and the largest numbers, and leaves what is not finite", function()
+  it("has the parts of the smallest and largest numbers; infinities and NaN stay", function()
     local inf = math.huge
     local m, e = moth.frexp(T { 1, -3, 0, 1e-45, 3e38, inf, -inf })
     assert.same({ 0.5, -0.75, 0, 0.5 }, m:narrow(1, 1, 4):tolist())
