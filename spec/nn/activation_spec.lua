@@ -1,9 +1,9 @@
--- Layers without weights are their functions: same results, PyTorch's arguments and printed form.
+-- Layers without weights equal their functions: same results, PyTorch's arguments and printed form.
 
 local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
 
--- the layer as written, the function with the same arguments, how it prints
+-- the layer as written, the function with the same arguments, its printed form
 local layers = {
   {"nn.Tanh()", "tanh(x)", "Tanh()"},
   {"nn.Sigmoid()", "sigmoid(x)", "Sigmoid()"},
@@ -42,7 +42,7 @@ end
 
 describe("the layer", function()
   for _, row in ipairs(layers) do
-    it(row[1] .. " is its function", function()
+    it(row[1] .. " equals its function", function()
       local x = moth.randn(2, 4, 3, 6)
       local layer = value(row[1])
       local y = layer(x)
@@ -53,7 +53,7 @@ describe("the layer", function()
     end)
   end
 
-  it("writes its input where inplace = true", function()
+  it("writes to its input if inplace = true", function()
     for name in INPLACE:gmatch "%S+" do
       local x = moth.randn(3, 4)
       local wanted = nn[name]()(x)
@@ -64,7 +64,7 @@ describe("the layer", function()
     end
   end)
 
-  it("PReLU learns its slope, one for all or one a channel", function()
+  it("PReLU learns its slope, one for all channels or one for each", function()
     local one, each = nn.PReLU(), nn.PReLU{num_parameters = 3, init = 0.5}
     local x = moth.tensor{{-1, 2, -3}}
     assert.same({{-0.25, 2, -0.75}}, one(x):tolist())
@@ -74,7 +74,7 @@ describe("the layer", function()
     assert.equal("PReLU(num_parameters=3)", tostring(each))
   end)
 
-  it("refuses arguments of the wrong kind by name", function()
+  it("raises for arguments of the wrong kind, with their names", function()
     assert.error_matches(function() nn.ELU{alhpa = 1} end, "did you mean 'alpha'")
     assert.error_matches(function() nn.GELU("erf") end, "approximate")
     assert.error_matches(function() nn.Softmax() end, "bad argument 'dim' to 'Softmax'")
@@ -84,7 +84,7 @@ end)
 describe("the loss", function()
   local x, t = moth.rand(3, 4), moth.rand(3, 4)
 
-  it("of pairs of numbers is its function with its options", function()
+  it("of pairs of numbers equals its function with its options", function()
     local w = moth.rand(4)
     local rows = {
       {nn.MSELoss(), F.mse_loss(x, t)},
@@ -103,7 +103,7 @@ describe("the loss", function()
     end
   end)
 
-  it("keeps its weights as buffers, outside the parameters", function()
+  it("keeps its weights as buffers, not as parameters", function()
     local loss = nn.BCEWithLogitsLoss{weight = moth.ones(4), pos_weight = moth.ones(4)}
     assert.equal(2, #loss:buffers())
     assert.same({}, loss:parameters())

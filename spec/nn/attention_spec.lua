@@ -1,4 +1,4 @@
--- Attention as a user meets it: masks, blocks, heads that are shared, and the layer.
+-- Attention: masks, blocks, shared heads, and the layer.
 
 local moth = require "moth"
 
@@ -9,7 +9,7 @@ local function list(x) return x:flatten():tolist() end
 
 local function draw(...) return moth.randn({...}, {dtype = moth.float64}) end
 
--- The same by its formula.
+-- Attention by its formula.
 local function plain(q, k, v, bias)
   local s = q:matmul(k:transpose(-2, -1)) / math.sqrt(q:size(-1))
   if bias then s = s + bias end
@@ -17,7 +17,7 @@ local function plain(q, k, v, bias)
 end
 
 describe("scaled_dot_product_attention", function()
-  it("agrees with its formula across blocks of queries and keys", function()
+  it("equals its formula across blocks of queries and keys", function()
     local q, k, v = draw(2, 70, 8) * 3, draw(2, 600, 8), draw(2, 600, 5)
     assert.close(list(plain(q, k, v)), list(sdpa(q, k, v)), 1e-12)
     local one = moth.ones(70, 600, {dtype = moth.float64})
@@ -27,7 +27,7 @@ describe("scaled_dot_product_attention", function()
     assert.close(list(plain(q, k, v, bias)), list(sdpa(q, k, v, seen)), 1e-12)
   end)
 
-  it("takes any number of keys in f32, whose rows then begin anywhere", function()
+  it("accepts any number of keys in f32, also with unaligned rows", function()
     for _, keys in ipairs { 17, 33, 37, 101 } do
       local q, k, v = draw(2, 5, 8), draw(2, keys, 8), draw(2, keys, 3)
       local y = sdpa(q:to(moth.float32), k:to(moth.float32), v:to(moth.float32))
@@ -35,7 +35,7 @@ describe("scaled_dot_product_attention", function()
     end
   end)
 
-  it("has the same gradients fused as written with ops", function()
+  it("has the same gradients in one op as written with ops", function()
     local q, k, v = draw(3, 70, 4), draw(300, 4), draw(3, 300, 2)
     local inputs = {q:requires_grad_(), k:requires_grad_(), v:requires_grad_()}
     for _, causal in ipairs{false, true} do
@@ -48,7 +48,7 @@ describe("scaled_dot_product_attention", function()
     end
   end)
 
-  it("lays its result out as the query is: joining heads that were split off rows copies nothing",
+  it("returns the layout of the query: joining heads that were split needs no copy",
     function()
       local rows = draw(2, 70, 3, 4):requires_grad_() -- (batch, row, head, size)
       local q = rows:transpose(2, 3)
@@ -65,7 +65,7 @@ describe("scaled_dot_product_attention", function()
       end
     end)
 
-  it("gives a result of its own, which may be written in place, without gradients too", function()
+  it("returns a new tensor, which may be written in place, also without gradients", function()
     local q, k = moth.randn(2, 5, 3, 4):transpose(2, 3), moth.randn(2, 3, 6, 4)
     local by = moth.randn(1):requires_grad_()
     local y = moth.no_grad(function() return sdpa(q, k, k) end)
@@ -73,7 +73,7 @@ describe("scaled_dot_product_attention", function()
     assert.close(wanted, list(y:mul_(by)), 1e-6)
   end)
 
-  it("gives 0 to a query that may see no key, and no NaN backward", function()
+  it("is 0 for a fully masked query, without NaN in the backward pass", function()
     local q, k, v = draw(2, 3):requires_grad_(), draw(4, 3), draw(4, 1)
     local seen = moth.tensor{{true, true, false, true}, {false, false, false, false}}
     for _, p in ipairs{0, 0.5} do
@@ -85,13 +85,13 @@ describe("scaled_dot_product_attention", function()
     assert.same({0, 0, 0}, list(q.grad[2]))
   end)
 
-  it("lets causal queries see keys up to their own position, whatever the lengths", function()
+  it("lets causal queries see keys up to their own position, for any lengths", function()
     local v = moth.eye(4)
     local y = sdpa(moth.zeros(2, 3), moth.zeros(4, 3), v, {is_causal = true})
     assert.close({1, 0, 0, 0, 0.5, 0.5, 0, 0}, list(y))
   end)
 
-  it("shares heads of key and value", function()
+  it("supports shared heads of key and value", function()
     local q, k, v = draw(2, 6, 3, 4), draw(2, 2, 5, 4), draw(2, 2, 5, 4)
     local wanted = sdpa(q, k:repeat_interleave(3, 2), v:repeat_interleave(3, 2))
     assert.close(list(wanted), list(sdpa(q, k, v, {enable_gqa = true})), 1e-12)
@@ -100,12 +100,12 @@ describe("scaled_dot_product_attention", function()
     end, "'key'.*6 heads")
   end)
 
-  it("gives 0 where there are no keys, and nothing for no queries", function()
+  it("is 0 without keys, and empty without queries", function()
     assert.same({0, 0}, list(sdpa(moth.ones(1, 3), moth.ones(0, 3), moth.ones(0, 2))))
     assert.equal("(0, 2)", tostring(sdpa(moth.ones(0, 3), moth.ones(4, 3), moth.ones(4, 2)).shape))
   end)
 
-  it("names what does not fit", function()
+  it("names the wrong argument", function()
     local q, k, v = moth.ones(2, 3), moth.ones(4, 3), moth.ones(4, 3)
     assert.has_error_like(function() sdpa(q, moth.ones(4, 2), v) end, "'key'")
     assert.has_error_like(function() sdpa(q, k, moth.ones(5, 3)) end, "'value'")
@@ -118,7 +118,7 @@ describe("scaled_dot_product_attention", function()
 end)
 
 describe("MultiheadAttention", function()
-  it("calls true in a mask what takes no part", function()
+  it("ignores the positions where a mask is true", function()
     local layer = nn.MultiheadAttention(4, 2, {batch_first = true})
     local x = moth.randn(1, 3, 4)
     local padding = moth.tensor{{false, false, true}}
@@ -143,7 +143,7 @@ describe("MultiheadAttention", function()
       names(nn.MultiheadAttention{4, 2, kdim = 3, add_bias_kv = true}))
   end)
 
-  it("takes a sample without a batch", function()
+  it("accepts a sample without a batch", function()
     local layer = nn.MultiheadAttention(4, 2)
     local q, k = moth.randn(3, 4), moth.randn(5, 4)
     local y, weights = layer(q, k, k)
@@ -153,7 +153,7 @@ describe("MultiheadAttention", function()
     assert.close(list(y), list(batch), 1e-5)
   end)
 
-  it("names what does not fit", function()
+  it("names the wrong argument", function()
     assert.has_error_like(function() nn.MultiheadAttention(5, 2) end, "'num_heads'")
     local layer = nn.MultiheadAttention(4, 2)
     local x = moth.randn(3, 1, 4)
@@ -165,7 +165,7 @@ describe("MultiheadAttention", function()
 end)
 
 describe("an option of attention", function()
-  it("that puts the heads last transposes the result and its gradients, of any rank", function()
+  it("that puts the heads last transposes the result and its gradients, for any rank", function()
     local attention = require("moth.binding.bind").ops.attention
     for _, lead in ipairs { { 3 }, { 2, 3 }, { 2, 2, 3 } } do
       local x = {}
@@ -199,7 +199,7 @@ describe("TransformerEncoder", function()
     return nn.TransformerEncoderLayer(options)
   end
 
-  it("repeats a layer with its values, in parameters of its own", function()
+  it("repeats a layer with its values, in new parameters", function()
     local layer = small{}
     local encoder = nn.TransformerEncoder(layer, 2)
     local x = moth.randn(3, 1, 4)
@@ -208,7 +208,7 @@ describe("TransformerEncoder", function()
     assert.is_not_nil(encoder:state_dict()["layers.1.self_attn.in_proj_weight"])
   end)
 
-  it("hides what its mask calls true", function()
+  it("ignores the positions where its mask is true", function()
     local layer = small{batch_first = true, norm_first = true}
     local causal = moth.ones(3, 3):triu(1):gt(0)
     local x = moth.randn(1, 3, 4)

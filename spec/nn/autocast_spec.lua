@@ -1,4 +1,4 @@
--- Mixed precision: what is cast, what is not, and where gradients arrive.
+-- Mixed precision: the dtype of each op, and the gradients.
 
 local moth = require "moth"
 local nn = moth.nn
@@ -7,7 +7,7 @@ local F = nn.functional
 local function inside(f, ...) return moth.autocast("cpu", moth.bfloat16, f, ...) end
 
 describe("autocast", function()
-  it("lowers products and raises what is delicate", function()
+  it("computes products in the half type and sensitive ops in f32", function()
     local x, w, b = moth.randn(4, 6), moth.randn(5, 6), moth.randn(5)
     inside(function()
       local y = F.linear(x, w, b)
@@ -25,7 +25,7 @@ describe("autocast", function()
     assert.equal(moth.float32, F.linear(x, w, b).dtype)
   end)
 
-  it("raises sums, powers and exponentials, which leave the range of float16", function()
+  it("computes sums, powers and exponentials in f32: they leave the range of float16", function()
     local w = moth.full({2, 4}, 3):requires_grad_()
     moth.autocast("cpu", moth.float16, function()
       local y = F.linear(moth.full({3, 4}, 25), w) -- of 300
@@ -44,7 +44,7 @@ describe("autocast", function()
     assert.equal(moth.float32, w.grad.dtype)
   end)
 
-  it("leaves distances exact that go through a product of matrices", function()
+  it("computes distances exactly that use a matrix product", function()
     local x = moth.randn(30, 4):requires_grad_()
     local wanted = moth.cdist(x, x * 2)
     inside(function()
@@ -57,7 +57,7 @@ describe("autocast", function()
     assert.equal(moth.float32, x.grad.dtype)
   end)
 
-  it("does not ask plain numbers what dtype a result has", function()
+  it("ignores plain numbers in the choice of a result's dtype", function()
     local one = moth.tensor{1LL}
     for _, dtype in ipairs {moth.float32, moth.bfloat16} do
       local x = moth.zeros(2, 2, {dtype = dtype})
@@ -69,7 +69,7 @@ describe("autocast", function()
     end
   end)
 
-  it("raises what knows no half types", function()
+  it("computes ops without half-type kernels in f32", function()
     inside(function()
       local x = moth.eye(3):to(moth.bfloat16) * 2
       assert.equal(moth.float32, moth.linalg.inv(x).dtype)
@@ -78,7 +78,7 @@ describe("autocast", function()
     end)
   end)
 
-  it("makes an f32 loss of short scores, as of their f32 copy, but without making one", function()
+  it("computes the f32 loss of half-type scores, without an f32 copy of the scores", function()
     local labels, half = moth.randint(1, 51, { 64 }), moth.randn(64, 50):to(moth.bfloat16)
     for _, options in ipairs { { reduction = "mean" }, { reduction = "none" },
       { label_smoothing = 0.1 }, { weight = moth.rand(50) }, { ignore_index = 3 } } do
@@ -110,7 +110,7 @@ describe("autocast", function()
     assert.is_true(y:item() > 0)
   end)
 
-  it("leaves images short in batch_norm, whose weights and statistics stay f32", function()
+  it("keeps images in the half type in batch_norm; its weights and statistics stay f32", function()
     moth.manual_seed(2)
     local x, target, wanted = moth.randn(6, 3, 4, 4), moth.randn(6, 5, 2, 2), nil
     for _, short in ipairs { false, true } do
@@ -133,7 +133,7 @@ describe("autocast", function()
     end
   end)
 
-  it("gives f32 gradients near those of f32, whether backward runs inside or not", function()
+  it("has f32 gradients near those of f32, with backward inside and outside", function()
     moth.manual_seed(1)
     local net = nn.Sequential(nn.Linear(20, 30), nn.LayerNorm(30), nn.ReLU(), nn.Linear(30, 3))
     local x, y = moth.randn(16, 20), moth.randint(1, 4, { 16 })
@@ -151,7 +151,7 @@ describe("autocast", function()
     inside(function()
       loss():backward()
       local first = gradient()
-      loss():backward() -- the kept cast of the weight has been used up
+      loss():backward() -- the cached copy of the weight was used
       assert.is_true(moth.equal(first, gradient()))
       assert.is_true(moth.equal(first, outer))
     end)
@@ -159,7 +159,7 @@ describe("autocast", function()
     assert.is_false(moth.equal(want, outer))
   end)
 
-  it("sees a weight that was changed inside the region", function()
+  it("uses the new value of a weight that was changed inside the region", function()
     local w = moth.ones(2, 2):requires_grad_()
     inside(function()
       assert.equal(2, F.linear(moth.ones(2), w)[1]:item())
@@ -184,7 +184,7 @@ describe("autocast", function()
     assert.has_error_like(function() moth.autocast("cpu", moth.int32) end, "dtype")
   end)
 
-  it("takes its arguments by name, and a function in place of the dtype", function()
+  it("accepts its arguments by name, and a function in place of the dtype", function()
     local x = moth.ones(2, 2)
     local function dtype_of(...) return moth.autocast(...).dtype end
     local half = { device_type = "cpu", dtype = moth.float16 }

@@ -1,5 +1,5 @@
--- Bags of tokens: what their vectors become, where bags begin and end, and what is refused; the
--- values and gradients of PyTorch are in spec/golden/.
+-- Bags of tokens: reductions, the bounds of bags, and errors. PyTorch's values and gradients are in
+-- spec/golden/.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -12,14 +12,14 @@ local function refuses(text, f) assert.has_error_like(f, text) end
 describe("embedding_bag", function()
   local weight = moth.tensor { { 1, 8 }, { 2, 4 }, { 4, 2 } }
 
-  it("takes tokens from 1 on, and offsets as counts of what lies before", function()
+  it("accepts tokens from 1 on; an offset is the number of tokens before the bag", function()
     local bags = F.embedding_bag(ints { 1, 2, 3, 3 }, weight, ints { 0, 2 }, { mode = "sum" })
     assert.same({ { 3, 12 }, { 8, 4 } }, bags:tolist())
     assert.same({ { 1.5, 6 } }, F.embedding_bag(ints { { 1, 2 } }, weight):tolist())
     assert.same({ { 4, 8 } }, F.embedding_bag(ints { { 1, 3 } }, weight, { mode = "max" }):tolist())
   end)
 
-  it("makes zeros of an empty bag and of padding alone", function()
+  it("returns zeros for an empty bag and for padding only", function()
     for _, mode in ipairs { "sum", "mean", "max" } do
       local y = F.embedding_bag(ints { 1, 2, 2 }, -weight, ints { 0, 0, 1, 3 },
         { mode = mode, padding_idx = 2 })
@@ -29,13 +29,13 @@ describe("embedding_bag", function()
     end
   end)
 
-  it("ends where the last offset says", function()
+  it("ends at the last offset if include_last_offset is set", function()
     local y = F.embedding_bag(ints { 1, 2, 3 }, weight, ints { 0, 1, 2 },
       { mode = "sum", include_last_offset = true })
     assert.same({ { 1, 8 }, { 2, 4 } }, y:tolist())
   end)
 
-  it("gives the gradient of a largest value to the first token that has it, as PyTorch does",
+  it("passes the gradient of a maximum to the first token that has it, as PyTorch does",
   function()
     local tokens = { 2, 1, 3, 4 }
     for _, form in ipairs { { ints { tokens } }, { ints(tokens), ints { 0 } },
@@ -46,13 +46,13 @@ describe("embedding_bag", function()
     end
   end)
 
-  it("counts tokens beyond what the dtype of the offsets holds", function()
+  it("counts tokens beyond the range of the offsets' dtype", function()
     local offsets = moth.tensor({ 0, 100 }, { dtype = moth.uint8 })
     local y = F.embedding_bag(moth.ones(300):long(), weight, offsets, { mode = "sum" })
     assert.same({ { 100, 800 }, { 200, 1600 } }, y:tolist())
   end)
 
-  it("makes no bags of no offsets", function()
+  it("returns no bags for no offsets", function()
     for _, list in ipairs { {}, { 0 } } do
       local offsets = moth.tensor(list):long()
       for _, mode in ipairs { "sum", "mean", "max" } do
@@ -80,7 +80,7 @@ describe("embedding_bag", function()
     end
   end)
 
-  it("says what it cannot do", function()
+  it("raises for unsupported options", function()
     refuses("'offsets' to 'embedding_bag' %(a value is needed for concatenated tokens",
       function() return (F.embedding_bag(ints { 1 }, weight)) end)
     refuses("'offsets' to 'embedding_bag' %(the first must be 0, got 1",
@@ -117,7 +117,7 @@ describe("embedding_bag", function()
     pending("on a GPU is the CPU's: " .. cuda.why)
     return
   end
-  it("on a GPU is the CPU's, and so is its gradient", function()
+  it("on a GPU equals the CPU, and so does its gradient", function()
     local tokens, offsets = moth.randint(1, 8, { 30 }), ints { 0, 4, 4, 11, 29 }
     for _, mode in ipairs { "sum", "mean", "max" } do
       local here = moth.randn(7, 5):requires_grad_()
@@ -135,7 +135,7 @@ describe("embedding_bag", function()
 end)
 
 describe("EmbeddingBag", function()
-  it("has PyTorch's parameter, and padding that begins as 0", function()
+  it("has PyTorch's parameter, and padding that is 0 at first", function()
     local bag = nn.EmbeddingBag { 5, 3, mode = "sum", padding_idx = -1 }
     assert.equal("EmbeddingBag(5, 3, mode='sum', padding_idx=5)", tostring(bag))
     assert.equal(0, bag.weight[5]:abs():sum():item())
@@ -144,7 +144,7 @@ describe("EmbeddingBag", function()
     assert.is_true(bag(ints { 5, 2 }, ints { 0 }):equal(y))
   end)
 
-  it("takes vectors that exist", function()
+  it("accepts existing vectors", function()
     local vectors = moth.randn(4, 2)
     local bag = nn.EmbeddingBag { 4, 2, _weight = vectors }
     assert.is_true(bag(ints { { 1, 2, 3, 4 } }):allclose(vectors:mean { 1, keepdim = true }))

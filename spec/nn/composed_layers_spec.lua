@@ -1,5 +1,5 @@
--- Layers made of others: pools by norms and back, norms and orders of channels, losses of several
--- classes and of triplets. PyTorch's values and gradients of their functions are in spec/golden/.
+-- Composite layers: LPPool and MaxUnpool, norms and shuffles of channels, losses of several classes
+-- and of triplets. PyTorch's values and gradients are in spec/golden/.
 
 local moth = require "moth"
 
@@ -9,7 +9,7 @@ local function refuses(text, f) assert.has_error_like(f, text) end
 local function shape(x) return tostring(x.shape) end
 
 describe("max_unpool", function()
-  it("puts back what max pooling took, among zeros", function()
+  it("writes pooled values back to their positions, and zeros elsewhere", function()
     for n, size in ipairs { { 6 }, { 6, 4 }, { 4, 6, 2 } } do
       local pool = nn["MaxPool" .. n .. "d"] { 2, return_indices = true }
       local back = nn["MaxUnpool" .. n .. "d"](2)
@@ -23,7 +23,7 @@ describe("max_unpool", function()
     end
   end)
 
-  it("reaches the size that was pooled, if that is told", function()
+  it("has the size of the pooled input, if output_size is given", function()
     local y, at = F.max_pool2d(moth.randn(1, 1, 5, 7), 2, { return_indices = true })
     local back = nn.MaxUnpool2d(2)
     assert.equal("(1, 1, 4, 6)", shape(back(F.max_pool2d(moth.randn(1, 1, 4, 6), 2,
@@ -50,7 +50,7 @@ describe("lp_pool", function()
       tostring(nn.LPPool2d(2, { 3, 2 }, { 2, 1 })))
   end)
 
-  it("has no gradient where a window is 0", function()
+  it("has a zero gradient if a window is 0", function()
     local x = moth.zeros(1, 1, 4, 4):requires_grad_()
     F.lp_pool2d(x, 2, 2):sum():backward()
     assert.equal(0, x.grad:abs():sum():item())
@@ -68,7 +68,7 @@ describe("across channels", function()
       function() return (F.local_response_norm(moth.ones(2, 3), 3)) end)
   end)
 
-  it("ChannelShuffle lets groups meet", function()
+  it("ChannelShuffle mixes groups", function()
     local x = moth.arange(6):view(1, 6, 1)
     assert.same({ 0, 3, 1, 4, 2, 5 }, nn.ChannelShuffle(2)(x):flatten():tolist())
     refuses("'groups' to 'channel_shuffle' %(6 channels cannot be divided into 4 groups",
@@ -77,7 +77,7 @@ describe("across channels", function()
 end)
 
 describe("losses of several classes", function()
-  it("ask a margin of the target over all others", function()
+  it("need a margin of the target over all other classes", function()
     local x, target = moth.tensor { { 0.5, 2, 1 } }, moth.tensor({ 2 }, { dtype = moth.int64 })
     assert.is_true(math.abs(nn.MultiMarginLoss()(x, target):item()) < 1e-7)
     local wide = nn.MultiMarginLoss { margin = 2, weight = moth.tensor { 1, 3, 1 } }
@@ -93,7 +93,7 @@ describe("losses of several classes", function()
       function() return (F.multi_margin_loss(x, target[1])) end)
   end)
 
-  it("of many labels end where a target lies below 1", function()
+  it("of many labels end at the first target below 1", function()
     local x = moth.tensor { 0.1, 0.2, 0.4, 0.8 }
     local target = moth.tensor({ 4, 1, 0, 2 }, { dtype = moth.int64 }) -- PyTorch's own example
     assert.is_true(math.abs(nn.MultiLabelMarginLoss()(x, target):item() - 0.85) < 1e-6)
@@ -105,7 +105,7 @@ describe("losses of several classes", function()
     assert.is_true(nn.MultiLabelSoftMarginLoss()(x, right):allclose(mean))
   end)
 
-  it("of triplets take any distance", function()
+  it("of triplets accept any distance function", function()
     local a, p, n = moth.randn(5, 3), moth.randn(5, 3), moth.randn(5, 3)
     local default = nn.TripletMarginWithDistanceLoss { margin = 2, swap = true }
     assert.is_true(default(a, p, n):allclose(F.triplet_margin_loss(a, p, n,

@@ -1,5 +1,5 @@
--- Sequential, ModuleList and ModuleDict; constructors' arguments; and where in a network an error
--- says that it happened.
+-- Sequential, ModuleList and ModuleDict; arguments of constructors; and the module path in error
+-- messages.
 
 local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
@@ -11,17 +11,17 @@ local function names_of(iterator)
 end
 
 describe("Sequential", function()
-  it("runs its modules in turn", function()
+  it("runs its modules in order", function()
     local seq = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     local x = moth.randn(4, 2)
     assert.close(seq[3](F.relu(seq[1](x))):tolist(), seq(x):tolist())
   end)
 
-  it("is its input when empty", function()
+  it("returns its input if it is empty", function()
     assert.equal(5, nn.Sequential()(moth.tensor(5)):item())
   end)
 
-  it("takes modules, a list of them, names with them, or a table by names", function()
+  it("accepts modules, a list of them, names with them, or a table by names", function()
     assert.equal(2, #nn.Sequential(nn.ReLU(), nn.Tanh()))
     assert.equal(2, #nn.Sequential {nn.ReLU(), nn.Tanh()})
     local named = nn.Sequential {{"lin", nn.Linear(2, 3)}, {"act", nn.ReLU()}}
@@ -31,7 +31,7 @@ describe("Sequential", function()
       :named_children()))
   end)
 
-  it("are lists: without names in a table, gaps, or an element 0", function()
+  it("raises for lists without names in a table, gaps, or an element 0", function()
     local relu, tanh = nn.ReLU(), nn.Tanh()
     local function refused(make, pattern)
       assert.has_error_like(make, pattern)
@@ -46,14 +46,14 @@ describe("Sequential", function()
     refused(function() nn.Sequential(relu, nil, tanh) end, "element 2 is nil")
   end)
 
-  it("passes on the first value only", function()
+  it("passes on only the first value", function()
     local Two = nn.class("Two", nn.Module)
     function Two:forward(x) return x + 1, "state" end
     assert.equal(3, nn.Sequential(Two(), Two())(moth.tensor(1)):item())
     assert.equal(1, select("#", nn.Sequential(Two())(moth.tensor(1))))
   end)
 
-  it("notices modules that are replaced, added and removed between calls", function()
+  it("sees modules that are replaced, added and removed between calls", function()
     local Add = nn.class("Add", nn.Module)
     function Add:init(by) self.by = by end
     function Add:forward(x) return x + self.by end
@@ -67,7 +67,7 @@ describe("Sequential", function()
     assert.equal(110, seq(x):item())
   end)
 
-  it("works with as many modules as are written out, and with more", function()
+  it("works with as many modules as the generated code has, and with more", function()
     for _, n in ipairs {50, 56, 60, 64, 70} do
       local seq = nn.Sequential()
       for _ = 1, n do seq:append(nn.Identity()) end
@@ -77,14 +77,14 @@ describe("Sequential", function()
       assert.equal(0, tanh(moth.tensor(0)):item())
       local passes = tanh[nn.Module.store_key].passes
       tanh(moth.tensor(0))
-      assert.equal(passes, tanh[nn.Module.store_key].passes) -- not looked at again
+      assert.equal(passes, tanh[nn.Module.store_key].passes) -- not checked again
       tanh[n] = nn.Identity()
       tanh[1] = nn.Linear(1, 1)
       assert.is_truthy(tanh(moth.ones(1)).grad_fn)
     end
   end)
 
-  -- Calls net twice; before the second call its Tanhs begin to keep what they are given.
+  -- Calls net twice; before the second call its Tanhs begin to store their inputs.
   local function inputs_kept(net, x)
     local kept, forward = {}, nn.Tanh.forward
     net(x)
@@ -98,7 +98,7 @@ describe("Sequential", function()
     return kept
   end
 
-  it("leaves alone what a forward keeps that its class was given after a first call", function()
+  it("frees no tensors that a forward stores, if its class got it after a first call", function()
     local linear, x = nn.Linear(2, 3), moth.randn(4, 2)
     local inner = nn.Sequential(linear, nn.Tanh())
     for _, net in ipairs {inner, nn.Sequential(nn.Identity(), nn.Sequential(inner))} do
@@ -108,19 +108,19 @@ describe("Sequential", function()
     end
   end)
 
-  it("gives a range of its modules as a Sequential", function()
+  it("returns a range of its modules as a Sequential", function()
     local net, x = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 3)), moth.randn(2, 2)
     assert.is_true(net(x):equal(net[{2, 3}](net[{1, 1}](x))))
   end)
 
-  it("keeps names in such a part, as PyTorch, and gives none twice", function()
+  it("keeps names in a range, as PyTorch does, and uses none twice", function()
     local part = nn.Sequential(nn.ReLU(), nn.Linear(1, 1), nn.Linear(1, 1))[{2, 3}]
     part:append(nn.Linear(1, 1))
     assert.same({"1.weight", "1.bias", "2.weight", "2.bias", "3.weight", "3.bias"},
       part:state_dict():keys())
   end)
 
-  it("names what is no module", function()
+  it("names an argument that is no module", function()
     assert.has_error_like(function() nn.Sequential(nn.ReLU(), 3) end,
       "element 2 is 3, not a module")
     assert.has_error_like(function() nn.Sequential {{"a", nn.ReLU()}, {"a", nn.ReLU()}} end,
@@ -150,7 +150,7 @@ describe("ModuleList", function()
       Net():state_dict():keys())
   end)
 
-  it("grows, shrinks and takes other modules", function()
+  it("grows, shrinks and accepts other modules", function()
     local l = nn.ModuleList()
     assert.equal(l, l:append(nn.ReLU()))
     l:extend {nn.Tanh(), nn.Identity()}
@@ -166,7 +166,7 @@ describe("ModuleList", function()
     assert.equal("Softmax", nn.typename(l:pop()))
   end)
 
-  it("gives a range of its modules as a list", function()
+  it("returns a range of its modules as a list", function()
     local l = list()
     assert.equal("ModuleList", nn.typename(l[{2, 3}]))
     assert.is_true(#l[{2, -1}] == 2 and l[{2, -1}][1] == l[2] and #l[{1, 3, 2}] == 2)
@@ -177,7 +177,7 @@ describe("ModuleList", function()
     assert.has_error_like(function() return l[{}] end, "range {} must hold integers")
   end)
 
-  it("says which positions there are", function()
+  it("names the valid positions", function()
     local l = list()
     assert.has_error_like(function() l[7] = nn.ReLU() end,
       "ModuleList%[7%]: positions are 1 to 4")
@@ -188,7 +188,7 @@ describe("ModuleList", function()
     assert.equal(3, #l)
   end)
 
-  it("says so when a module was taken out of its middle by nil", function()
+  it("raises if nil was assigned to a module in its middle", function()
     local l = list()
     l[1] = nil
     assert.has_error_like(function() l:parameters() end,
@@ -199,20 +199,20 @@ describe("ModuleList", function()
     assert.equal(3, #l:modules())
   end)
 
-  it("has no forward of its own", function()
+  it("has no forward", function()
     assert.has_error_like(function() list()(moth.ones(1)) end,
       "class 'ModuleList' has no method ':forward%(%.%.%.%)'")
   end)
 end)
 
 describe("ModuleDict", function()
-  it("registers a table's modules in sorted order, pairs in theirs", function()
+  it("registers a table's modules in sorted order, and pairs in their order", function()
     assert.same({"alpha", "mid", "zeta"},
       nn.ModuleDict {zeta = nn.ReLU(), alpha = nn.ReLU(), mid = nn.ReLU()}:keys())
     assert.same({"zeta", "alpha"}, nn.ModuleDict {{"zeta", nn.ReLU()}, {"alpha", nn.ReLU()}}:keys())
   end)
 
-  it("reads, sets, asks and removes by name", function()
+  it("reads, assigns, queries and removes by name", function()
     local d = nn.ModuleDict {fc = nn.Linear(1, 1)}
     d.act = nn.ReLU()
     assert.is_true(d:contains "act")
@@ -227,7 +227,7 @@ describe("ModuleDict", function()
     assert.equal(0, d:len())
   end)
 
-  it("refuses names that are methods, and what is no module", function()
+  it("raises for names that are methods, and for values that are no modules", function()
     assert.has_error_like(function() nn.ModuleDict {forward = nn.ReLU()} end,
       "a field or method of that name")
     assert.has_error_like(function() nn.ModuleDict {a = 3} end, "a module is needed, got 3")
@@ -271,7 +271,7 @@ describe("an error inside a network", function()
     assert.is_truthy(message:find("f32 (1, 5)", 1, true))
   end)
 
-  it("finds the way through containers in containers", function()
+  it("has the path through nested containers", function()
     local net = Net()
     assert.has_error_like(function() local y = net(moth.randn(1, 2)) return y and 1 end,
       "in net%.layers%[2%]%[2%]: bad argument 'input' to 'linear'")
@@ -279,12 +279,12 @@ describe("an error inside a network", function()
       "in net%.head%.out: ")
   end)
 
-  it("names the class when the network has no variable's name", function()
+  it("names the class if the network is in no variable", function()
     assert.has_error_like(function() local y = Net()(moth.randn(1, 5)) return y and 1 end,
       "in Net%.layers%[1%]: ")
   end)
 
-  it("says so of a network's own call to a function too", function()
+  it("also has the path for a network's own call of a function", function()
     local Bad = nn.class("Bad", nn.Module)
     function Bad:forward(x)
       local y = F.max_pool2d(x, 9)
@@ -295,14 +295,14 @@ describe("an error inside a network", function()
       "in bad: bad argument 'kernel_size' to 'max_pool2d' %({9, 9} does not fit f32 %(2, 3, 8, 8%)")
   end)
 
-  it("leaves the network usable, and the path of the next error right", function()
+  it("does not affect the network or the path of the next error", function()
     local net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     pcall(function() net(moth.ones(1, 3)) end)
     assert.equal(2, net(moth.ones(1, 2)):size(2))
     assert.has_error_like(function() moth.ones(2):view(3) end, "containers_spec%.lua:%d+: bad")
   end)
 
-  it("names a forward that is missing or misspelt", function()
+  it("names a missing or misspelt forward", function()
     local Typo = nn.class("Typo", nn.Module)
     function Typo:foward(x) return x end
     assert.has_error_like(function() Typo()(1) end,
@@ -311,7 +311,7 @@ describe("an error inside a network", function()
 end)
 
 describe("a constructor", function()
-  it("takes arguments in order, by name, or mixed", function()
+  it("accepts arguments in order, by name, or mixed", function()
     for _, m in ipairs {nn.Conv2d(1, 10, 5), nn.Conv2d {1, 10, kernel_size = 5},
                         nn.Conv2d {in_channels = 1, out_channels = 10, kernel_size = 5},
                         nn.Conv2d(1, 10, {kernel_size = 5})} do
@@ -321,13 +321,13 @@ describe("a constructor", function()
     assert.same({5, 3}, nn.Conv2d(1, 10, {5, 3}).kernel_size)
   end)
 
-  it("names the nearest argument for an unknown one", function()
+  it("suggests the nearest argument for an unknown one", function()
     assert.has_error_like(function() nn.Conv2d {1, 2, kernel_sise = 3} end,
       "'Conv2d' has no argument 'kernel_sise'; did you mean 'kernel_size'%?")
     assert.has_error_like(function() nn.Dropout {prob = 0.5} end, "'Dropout' has no argument 'prob")
   end)
 
-  it("names a missing argument and one of a wrong kind, at the user's line", function()
+  it("names a missing argument and an argument of a wrong kind, at the user's line", function()
     local line = debug.getinfo(1, "l").currentline + 1
     assert.has_error_like(function() nn.Conv2d(1) end, "containers_spec%.lua:" .. line ..
       ": bad argument 'out_channels' to 'Conv2d' %(an integer is needed, got nothing%)")
@@ -347,7 +347,7 @@ describe("a constructor", function()
       "one of 'mean', 'sum', 'none' is needed, got 'avg'")
   end)
 
-  it("does not exist under a misspelt name, which is corrected", function()
+  it("with a misspelt name raises an error that suggests the right name", function()
     assert.has_error_like(function() return nn.Lineer end,
       "moth%.nn has no 'Lineer'; did you mean 'Linear'%?")
     assert.has_error_like(function() return F.max_pol2d end, "did you mean 'max_pool2d'%?")
@@ -358,7 +358,7 @@ describe("a constructor", function()
 end)
 
 describe("help", function()
-  -- What a function writes to the standard output.
+  -- The standard output of a function.
   local function printed(fn)
     local path, old = os.tmpname(), io.output()
     io.output(path)
@@ -380,7 +380,7 @@ describe("help", function()
     end
   end)
 
-  it("of a function shows its arguments and where it is", function()
+  it("of a function shows its arguments and its source line", function()
     local text = printed(function() moth.help(F.conv2d) end)
     for _, wanted in ipairs {"conv2d", "weight", "dilation", "core/op/conv.c"} do
       assert.is_truthy(text:find(wanted, 1, true), wanted .. " is not in\n" .. text)

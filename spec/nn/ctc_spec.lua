@@ -1,5 +1,5 @@
--- ctc_loss from the user's side: lengths in any form, what reaches scores through log_softmax, what
--- it refuses. PyTorch's values and slopes are in spec/golden/.
+-- ctc_loss: forms of the lengths, gradients of scores through log_softmax, and errors. PyTorch's
+-- values and derivatives are in spec/golden/.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -16,13 +16,13 @@ local DEVICES = cuda.here and { "cpu", "cuda" } or { "cpu" }
 describe("ctc_loss", function()
   before_each(function() moth.manual_seed(4) end)
 
-  it("is that of the only way, where there is one", function()
+  it("is the negative log-probability of the path, if there is only one", function()
     local x = scores { 2, 1, 3 }:log_softmax(3)
     local y = F.ctc_loss(x, moth.tensor { { 2LL, 3LL } }, { 2 }, { 2 }, { reduction = "sum" })
     assert.near(-(x[{ 1, 1, 2 }]:item() + x[{ 2, 1, 3 }]:item()), y:item(), 1e-12)
   end)
 
-  it("takes lengths as lists and tensors, targets in rows and one after another", function()
+  it("accepts lengths as lists and tensors, targets in rows and concatenated", function()
     local x = scores { 7, 2, 4 }:log_softmax(3)
     local t = moth.tensor(TARGETS)
     local y = F.ctc_loss(x, t, { 7, 5 }, { 3, 2 })
@@ -35,14 +35,14 @@ describe("ctc_loss", function()
     assert.equal("()", tostring(F.ctc_loss(x[{ {}, 1 }], { 2, 3, 2 }, 7, 3).shape))
   end)
 
-  it("gives scores the gradient that is 1 in sum with the softmax", function()
+  it("has gradients of scores that sum to 0", function()
     for _, device in ipairs(DEVICES) do
       local x = scores { 6, 2, 4 }:to(device):requires_grad_()
       local y = F.ctc_loss(x:log_softmax(3), moth.tensor(TARGETS), { 6, 5 }, { 3, 2 },
         { reduction = "sum" })
       y:backward()
       assert.is_true(x.grad:sum(3):abs():max():item() < 1e-12)
-      assert.equal(0, x.grad[{ 6, 2 }]:abs():sum():item()) -- behind its length
+      assert.equal(0, x.grad[{ 6, 2 }]:abs():sum():item()) -- after its length
       assert.is_true(x.grad[{ 1 }]:abs():min():item() > 0)
     end
   end)
@@ -62,7 +62,7 @@ describe("ctc_loss", function()
     end
   end)
 
-  it("is differentiated twice in float32 too", function()
+  it("has second derivatives, also in float32", function()
     local x = scores { 6, 2, 4 }:float():log_softmax(3):requires_grad_()
     local function slope(create_graph)
       local y = F.ctc_loss(x, moth.tensor(TARGETS), { 6, 5 }, { 3, 2 })
@@ -72,7 +72,7 @@ describe("ctc_loss", function()
     assert.is_true(slope(true):detach():allclose(slope(false), 1e-4, 1e-6))
   end)
 
-  it("without a way is infinite, or 0 and without a gradient if asked", function()
+  it("without a path is infinite, or 0 with a zero gradient if zero_infinity is set", function()
     for _, device in ipairs(DEVICES) do
       local x = scores { 3, 2, 3 }:log_softmax(3):to(device):requires_grad_()
       local t = moth.tensor { { 2LL, 2LL }, { 2LL, 3LL } }
@@ -127,7 +127,7 @@ describe("ctc_loss", function()
     end
   end)
 
-  it("tells of lengths that do not fit on a GPU as well, when it is waited for", function()
+  it("raises for wrong lengths also on a GPU, at the next synchronization", function()
     if not cuda.here then return pending(cuda.why) end
     local x, t = scores { 7, 2, 4 }:cuda(), moth.tensor(TARGETS):cuda()
     assert.has_error_like(function()
@@ -139,7 +139,7 @@ describe("ctc_loss", function()
     assert.equal("E_SHAPE", moth.errcode())
   end)
 
-  it("refuses lengths and classes that do not fit", function()
+  it("raises for wrong lengths and classes", function()
     local x, t = scores { 7, 2, 4 }, moth.tensor(TARGETS)
     local function loss(...) return F.ctc_loss(...) end
     refuses("'input_lengths' to 'ctc_loss' %(sequence 2 has 8 steps, but 0 to 7 are possible",

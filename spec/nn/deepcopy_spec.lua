@@ -8,7 +8,7 @@ local function network()
 end
 
 describe("a copy of a network", function()
-  it("has tensors of its own, alike in values, kind and requires_grad", function()
+  it("has new tensors, equal in values, kind and requires_grad", function()
     local net = network()
     net[4].weight.requires_grad = false
     net(moth.randn(4, 2)):sum():backward()
@@ -27,7 +27,7 @@ describe("a copy of a network", function()
     assert.is_true(net[1].weight:abs():sum():item() > 0)
   end)
 
-  it("keeps ties, hooks, plain fields and itself", function()
+  it("keeps ties, hooks, plain fields and references to itself", function()
     local net, calls = nn.Module(), 0
     net.a, net.b = nn.Linear(2, 2), nn.Linear(2, 2)
     net.b.weight = net.a.weight
@@ -42,13 +42,13 @@ describe("a copy of a network", function()
     assert.equal(1, calls)
   end)
 
-  it("outlives the scope that it was made in", function()
+  it("outlives the scope in which it was made", function()
     local net, copy = network(), nil
     moth.scope(function() copy = net:deepcopy() end)
     assert.is_true(copy[1].weight:equal(net[1].weight))
   end)
 
-  it("follows as a moving average", function()
+  it("can be updated as a moving average", function()
     local net = network()
     local ema = net:deepcopy():requires_grad_(false)
     moth.no_grad(function()
@@ -60,7 +60,7 @@ describe("a copy of a network", function()
 end)
 
 describe("a copy of tensors", function()
-  it("is of leaves and tables of them, with their gradients", function()
+  it("copies leaves and tables of leaves, with their gradients", function()
     local x = moth.ones(2):requires_grad_()
     ;(x * 2):sum():backward()
     local t = moth.deepcopy{x = x, list = {x, 3}}
@@ -70,7 +70,7 @@ describe("a copy of tensors", function()
     assert.same({1, 1}, moth.deepcopy(x):tolist())
   end)
 
-  it("refuses a tensor with a history, and says where it stands", function()
+  it("raises for a tensor with a history, with its path", function()
     local x = moth.ones(2):requires_grad_()
     assert.error_matches(function() moth.deepcopy{a = {x * 2}} end,
       "deepcopy: a[1], f32 (2) was computed and has a history; copy x:detach()", 1, true)

@@ -1,5 +1,5 @@
--- Hooks of modules: which run when and in which order, what they may change, how they go again,
--- and what an error inside one leaves behind.
+-- Hooks of modules: their order, the changes that they may make, their removal, and errors inside
+-- them.
 
 local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
@@ -29,7 +29,7 @@ local function linear()
 end
 
 describe("forward hooks", function()
-  it("run all modules' before the own, before and after forward, in order of registration",
+  it("run global hooks before the module's own, before and after forward, in order of registration",
     function()
       local m = linear()
       m:register_forward_pre_hook(function() note "pre1" end)
@@ -42,7 +42,7 @@ describe("forward hooks", function()
       assert.equal("all-pre pre1 pre2 all-post post1 post2", notes())
     end)
 
-  it("can be put before the others", function()
+  it("can be registered before the others", function()
     local m = linear()
     m:register_forward_pre_hook(function() note "a" end)
     m:register_forward_pre_hook(function() note "b" end, {prepend = true})
@@ -50,7 +50,7 @@ describe("forward hooks", function()
     assert.equal("b a", notes())
   end)
 
-  it("get the module, the arguments as a list and the output itself", function()
+  it("receive the module, the arguments as a list and the output itself", function()
     local m, x = linear(), moth.ones(1, 2)
     local seen
     m:register_forward_hook(function(module, args, output) seen = {module, args, output} end)
@@ -61,7 +61,7 @@ describe("forward hooks", function()
     assert.equal(y, seen[3])
   end)
 
-  it("get a list of outputs when forward returns several, and may replace it", function()
+  it("receive a list if forward returns several outputs, and may replace it", function()
     local Two = nn.class("Two", nn.Module)
     function Two:forward(x) return x, x * 2 end
     local m = Two()
@@ -71,7 +71,7 @@ describe("forward hooks", function()
     assert.equal(1, b:item())
   end)
 
-  it("change the arguments and the output by what they return", function()
+  it("replace the arguments and the output by their results", function()
     local m = linear()
     m:register_forward_pre_hook(function(_, args) return args[1] * 2 end)
     m:register_forward_hook(function(_, _, output) return output + 1 end)
@@ -95,13 +95,13 @@ describe("forward hooks", function()
     assert.equal(3, select("#", m(1, nil, nil)))
   end)
 
-  it("see the values that the hook before them made", function()
+  it("see the results of the previous hook", function()
     local m = nn.Identity()
     for _ = 1, 3 do m:register_forward_hook(function(_, _, y) return y * 2 end) end
     assert.equal(8, m(moth.tensor(1)):item())
   end)
 
-  it("go by remove, also twice, also by one that runs", function()
+  it("are removed by remove, also twice, also by a running hook", function()
     local m = linear()
     local first
     first = m:register_forward_hook(function() note "once" first:remove() end)
@@ -113,7 +113,7 @@ describe("forward hooks", function()
     assert.equal("once always always always", notes())
   end)
 
-  it("refuse options that they do not have", function()
+  it("raise for unknown options", function()
     local m, ran = linear(), {}
     local function mark(name) return function() ran[#ran + 1] = name end end
     local function refuses(wanted, name, ...)
@@ -139,14 +139,14 @@ describe("forward hooks", function()
     assert.same({"before", "first", "second"}, ran)
   end)
 
-  it("want functions", function()
+  it("must be functions", function()
     assert.has_error_like(function() linear():register_forward_hook(3) end,
       "bad argument 'hook' to 'register_forward_hook' %(a function is needed, got 3%)")
   end)
 end)
 
 describe("an error in a hook", function()
-  it("comes out as it is, with the hook's line, and the module works afterwards", function()
+  it("is passed on unchanged, with the hook's line, and the module works afterwards", function()
     local m = linear()
     local line = debug.getinfo(1, "l").currentline + 1
     local handle = m:register_forward_pre_hook(function() error "no luck" end)
@@ -156,7 +156,7 @@ describe("an error in a hook", function()
     assert.close({{13, 27}}, m(moth.ones(1, 2)):tolist())
   end)
 
-  it("in backward passes through and leaves the next backward whole", function()
+  it("in backward is passed on, and the next backward works", function()
     local m, fail = linear(), true
     m:register_full_backward_hook(function() if fail then error "no luck back there" end end)
     local x = moth.ones(1, 2):requires_grad_()
@@ -171,7 +171,7 @@ describe("an error in a hook", function()
 end)
 
 describe("full backward hooks", function()
-  it("get the gradients of inputs and outputs; the pre hook comes first", function()
+  it("receive the gradients of inputs and outputs; the pre hook runs first", function()
     local m, x = linear(), moth.ones(1, 2):requires_grad_()
     m:register_full_backward_hook(function(module, grad_input, grad_output)
       note "back"
@@ -188,7 +188,7 @@ describe("full backward hooks", function()
     assert.equal("pre back", notes())
   end)
 
-  it("replace the gradient on its way in and out", function()
+  it("replace the gradient of the output and of the input", function()
     local m, x = linear(), moth.ones(1, 2):requires_grad_()
     m:register_full_backward_pre_hook(function(_, grad_output) return {grad_output[1] * 2} end)
     m:register_full_backward_hook(function(_, grad_input) return {grad_input[1] * 10} end)
@@ -197,7 +197,7 @@ describe("full backward hooks", function()
     assert.close({2, 2}, m.bias.grad:tolist())
   end)
 
-  it("run when no input wants a gradient, with the place empty", function()
+  it("run if no input needs a gradient, with nil in its place", function()
     local m = linear()
     m:register_full_backward_hook(function(_, grad_input, grad_output)
       note "back"
@@ -216,21 +216,21 @@ describe("full backward hooks", function()
     assert.equal("pre-Tanh back-Tanh pre-Linear back-Linear", notes())
   end)
 
-  it("stay quiet without gradients", function()
+  it("do not run without gradients", function()
     local m = linear()
     m:register_full_backward_hook(function() note "back" end)
     moth.no_grad(function() m(moth.ones(1, 2)) end)
     assert.equal("", notes())
   end)
 
-  it("refuse what is no list of gradients", function()
+  it("raise for a result that is no list of gradients", function()
     local m, x = linear(), moth.ones(1, 2):requires_grad_()
     m:register_full_backward_hook(function() return 3 end)
     assert.has_error_like(function() m(x):sum():backward() end,
       "a list of gradients or nothing is needed from a backward hook of Linear, got 3")
   end)
 
-  it("do not change gradients by being there", function()
+  it("do not change gradients by their presence", function()
     local m = nn.Sequential(linear(), nn.Tanh(), linear())
     local x = moth.randn(3, 2):requires_grad_()
     m(x):sum():backward()
@@ -262,7 +262,7 @@ describe("hooks on registration", function()
     assert.equal(7, m.mean:item())
   end)
 
-  it("go again", function()
+  it("can be removed", function()
     local handle = nn.register_module_module_registration_hook(function() note "seen" end)
     handle:remove()
     nn.Module().act = nn.ReLU()
@@ -286,7 +286,7 @@ describe("state dict hooks", function()
     assert.equal("pre[1.]false post[1.]", notes())
   end)
 
-  it("rename before loading, and correct what is said after", function()
+  it("rename keys before loading, and change the result afterwards", function()
     local m = linear()
     m:register_load_state_dict_pre_hook(function(_, state_dict, prefix)
       state_dict[prefix .. "weight"] = state_dict[prefix .. "w"]

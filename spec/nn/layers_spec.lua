@@ -1,6 +1,5 @@
--- Layers and losses as a user meets them: what they compute by hand-made numbers, how they begin,
--- dropout, and what they say to wrong input. golden_spec.lua compares the functions below them
--- with PyTorch's numbers.
+-- Layers and losses: values by hand-made numbers, initial values, dropout, and errors for wrong
+-- input. golden_spec.lua compares their functions with PyTorch's numbers.
 
 local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
@@ -16,7 +15,7 @@ describe("nn.Linear", function()
     assert.equal("(5, 4, 2)", tostring(m(moth.ones(5, 4, 2)).shape))
   end)
 
-  it("begins within 1 / sqrt(in_features), all over it", function()
+  it("has initial values over all of +-1 / sqrt(in_features)", function()
     local w = nn.Linear(100, 1000).weight
     assert.is_true(w:amax():item() <= 0.1 and w:amax():item() > 0.0999)
     assert.is_true(w:amin():item() >= -0.1 and w:amin():item() < -0.0999)
@@ -25,7 +24,7 @@ describe("nn.Linear", function()
     assert.is_true(nn.Linear(100, 1000).bias:abs():amax():item() <= 0.1)
   end)
 
-  it("begins alike with one seed", function()
+  it("has the same initial values with the same seed", function()
     moth.manual_seed(5)
     local a = nn.Linear(3, 3).weight:tolist()
     moth.manual_seed(5)
@@ -33,7 +32,7 @@ describe("nn.Linear", function()
     assert.are_not.same(a, nn.Linear(3, 3).weight:tolist())
   end)
 
-  it("takes no inputs, of which the bias is left", function()
+  it("returns the bias for no input features", function()
     for _, m in ipairs {nn.Linear(0, 3), nn.LazyLinear(3)} do
       local y = m(moth.zeros(2, 0))
       assert.same({{0, 0, 0}, {0, 0, 0}}, y:tolist())
@@ -44,13 +43,13 @@ describe("nn.Linear", function()
     end
   end)
 
-  it("takes a dtype", function()
+  it("accepts a dtype", function()
     assert.equal(moth.float64, nn.Linear(2, 2, {dtype = moth.float64}).bias.dtype)
   end)
 end)
 
 describe("nn.Conv2d", function()
-  it("begins within 1 / sqrt(fan in)", function()
+  it("has initial values within 1 / sqrt(fan in)", function()
     local w = nn.Conv2d {4, 64, kernel_size = 5}.weight
     assert.is_true(w:abs():amax():item() <= 0.1 and w:abs():amax():item() > 0.099)
     local grouped = nn.Conv2d {4, 64, kernel_size = 5, groups = 4}
@@ -76,7 +75,7 @@ describe("nn.Conv2d", function()
     end, "'same' needs stride 1")
   end)
 
-  it("puts the odd row of 'same' at the far edge, as PyTorch", function()
+  it("puts the extra row of 'same' at the end, as PyTorch does", function()
     local m = nn.Conv2d {1, 1, kernel_size = 2, padding = "same", bias = false}
     moth.no_grad(function() m.weight:fill_(1) end)
     assert.same({{{10, 6}, {7, 4}}}, m(moth.tensor {{{1.0, 2}, {3, 4}}}):tolist())
@@ -99,7 +98,7 @@ describe("nn.Conv2d", function()
 end)
 
 describe("convolution and pooling", function()
-  it("say what does not fit", function()
+  it("name the wrong argument", function()
     local x, w = moth.ones(2, 3, 8, 8), moth.ones(4, 3, 3, 3)
     assert.has_error_like(function() F.conv2d(x, moth.ones(4, 2, 3, 3)) end, "to 'conv2d'")
     assert.has_error_like(function() F.conv2d(x, moth.ones(4, 3, 9, 9)) end, "to 'conv2d'")
@@ -128,7 +127,7 @@ describe("convolution and pooling", function()
     assert.close(copy.grad:tolist(), x.grad:tolist(), 1e-5)
   end)
 
-  it("take batches of none", function()
+  it("accept empty batches", function()
     local x = moth.zeros(0, 3, 8, 8):requires_grad_()
     local w = moth.ones(4, 3, 3, 3):requires_grad_()
     local y = F.max_pool2d(F.conv2d(x, w), 2)
@@ -137,13 +136,13 @@ describe("convolution and pooling", function()
     assert.equal(0, w.grad:abs():sum():item())
   end)
 
-  it("let NaN win in a window", function()
+  it("return NaN for a window with NaN", function()
     local x = moth.tensor {{{1.0, 0 / 0}, {2, 3}}}
     local y = F.max_pool2d(x, 2):item()
     assert.is_true(y ~= y)
   end)
 
-  it("give the gradient to the first of equal maxima", function()
+  it("pass the gradient to the first of equal maxima", function()
     local x = moth.ones(1, 2, 2):requires_grad_()
     F.max_pool2d(x, 2):sum():backward()
     assert.same({{{1, 0}, {0, 0}}}, x.grad:tolist())
@@ -158,14 +157,14 @@ describe("convolution and pooling", function()
 end)
 
 describe("nn.Flatten", function()
-  it("keeps the first dimension, or what it is told", function()
+  it("keeps the first dimension, or the given ones", function()
     assert.equal("(2, 12)", tostring(nn.Flatten()(moth.ones(2, 3, 4)).shape))
     assert.equal("(6, 4)", tostring(nn.Flatten(1, 2)(moth.ones(2, 3, 4)).shape))
   end)
 end)
 
 describe("nn.ReLU", function()
-  it("cuts below 0, in place if wanted", function()
+  it("is 0 for negative numbers, in place if requested", function()
     local x = moth.tensor {-1.0, 0, 2}
     assert.same({0, 0, 2}, nn.ReLU()(x):tolist())
     assert.same({-1, 0, 2}, x:tolist())
@@ -173,7 +172,7 @@ describe("nn.ReLU", function()
     assert.same({0, 0, 2}, x:tolist())
   end)
 
-  it("has no gradient at 0 and below", function()
+  it("has the gradient 0 at 0 and below", function()
     local x = moth.tensor {-1.0, 0, 2}:requires_grad_()
     F.relu(x):sum():backward()
     assert.same({0, 0, 1}, x.grad:tolist())
@@ -188,7 +187,7 @@ describe("dropout", function()
     assert.close(1, y:mean():item(), 0.03)
   end)
 
-  it("draws again each time, and alike with one seed", function()
+  it("draws other masks in each call, and the same with the same seed", function()
     local x = moth.ones(1000)
     moth.manual_seed(7)
     local a, b = F.dropout(x), F.dropout(x)
@@ -227,7 +226,7 @@ describe("dropout", function()
     end
   end)
 
-  it("writes the input itself when it is told so", function()
+  it("writes to its input if inplace is set", function()
     local x = moth.ones(10)
     assert.equal(x, nn.Dropout(0.5, true)(x))
     assert.equal(0, fraction(x:eq(1)))
@@ -249,7 +248,7 @@ describe("dropout", function()
     assert.same(y:tolist(), x.grad:tolist())
   end)
 
-  it("wants a probability", function()
+  it("raises for an invalid probability", function()
     for _, p in ipairs {-0.1, 1.1, 0 / 0} do
       assert.has_error_like(function() F.dropout(moth.ones(1), p) end, "'p' to 'dropout'")
       assert.has_error_like(function() nn.Dropout(p) end, "'p' to 'Dropout'")
@@ -267,7 +266,7 @@ describe("class targets", function()
     assert.equal(2, F.nll_loss(x, {2}):item())
   end)
 
-  it("of 0, below, or above the classes are an error that says so", function()
+  it("of 0, below, or above the classes raise an error that says so", function()
     for _, name in ipairs {"nll_loss", "cross_entropy"} do
       local loss = F[name]
       local start = "layers_spec%.lua:%d+: bad argument 'target' to '" .. name .. "' "
@@ -280,7 +279,7 @@ describe("class targets", function()
     end
   end)
 
-  it("leave nothing changed by the error", function()
+  it("change nothing after an error", function()
     local x = moth.zeros(2, 10):requires_grad_()
     pcall(F.nll_loss, x, {11, 3})
     F.nll_loss(x, {1, 2}):backward()
@@ -295,7 +294,7 @@ describe("class targets", function()
       "'weight' to 'nll_loss'")
   end)
 
-  it("of -100 are ignored, and others by ignore_index", function()
+  it("of -100 are ignored, others by ignore_index", function()
     local x = moth.tensor {{-1.0, -2}, {-3, -4}}
     assert.equal(4, F.nll_loss(x, {-100, 2}):item())
     assert.equal(1, F.nll_loss(x, {1, 2}, {ignore_index = 2}):item())
@@ -304,7 +303,7 @@ describe("class targets", function()
     assert.is_true(all ~= all)
   end)
 
-  it("of 0 are ignored if ignore_index says so", function()
+  it("of 0 are ignored if ignore_index is 0", function()
     local x = moth.randn(4, 3, {requires_grad = true})
     local weight = moth.tensor {1.0, 2, 3}
     local by = {F.cross_entropy, F.nll_loss}
@@ -366,7 +365,7 @@ describe("losses as layers", function()
 end)
 
 describe("nn.init", function()
-  it("fills tensors and gives them back, unrecorded", function()
+  it("fills tensors and returns them, unrecorded", function()
     local p = nn.Parameter(moth.empty(3, 2))
     assert.equal(p, nn.init.zeros_(p))
     assert.same({{0, 0}, {0, 0}, {0, 0}}, p:tolist())
@@ -375,7 +374,7 @@ describe("nn.init", function()
     assert.is_true(p.is_leaf)
   end)
 
-  it("draws Xavier's and Kaiming's bounds", function()
+  it("uses the bounds of Xavier's and Kaiming's methods", function()
     local w = moth.empty(200, 300)
     nn.init.xavier_uniform_(w)
     local bound = math.sqrt(6 / 500)
@@ -389,7 +388,7 @@ describe("nn.init", function()
 end)
 
 describe("the classic network", function()
-  it("has gradients in all its parameters, twice the same", function()
+  it("has gradients for all its parameters, twice the same", function()
     local net = nn.Sequential(nn.Conv2d {1, 10, kernel_size = 5}, nn.MaxPool2d(2), nn.ReLU(),
       nn.Conv2d {10, 20, kernel_size = 5}, nn.Dropout2d(), nn.MaxPool2d(2), nn.ReLU(),
       nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Dropout(), nn.Linear(50, 10),
@@ -410,7 +409,7 @@ describe("the classic network", function()
     for name, grad in pairs(first) do assert.is_true(grad:equal(second[name]), name) end
   end)
 
-  it("leaves no tensors behind, step after step", function()
+  it("leaks no tensors in any step", function()
     local net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
     local opt = moth.optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.5})
     local x = moth.randn(4, 1, 8, 8)

@@ -1,4 +1,4 @@
--- Layers that learn the size of their input from the first one that they see.
+-- Layers that get the size of their input from the first input.
 
 local moth = require "moth"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
@@ -12,7 +12,7 @@ local function shapes(net)
   return list
 end
 
-describe("a lazy layer becomes the plain one, with its numbers:", function()
+describe("a lazy layer becomes the plain one, with the same numbers:", function()
   local rows = {
     LazyLinear = {function(L) return L(4) end, {2, 3}, function() return nn.Linear(3, 4) end},
     LazyBatchNorm1d = {function(L) return L() end, {2, 3}, function() return nn.BatchNorm1d(3) end},
@@ -25,7 +25,7 @@ describe("a lazy layer becomes the plain one, with its numbers:", function()
     rows["LazyConvTranspose" .. name] = {function(L) return L {4, kernel_size = 2} end, shape,
       function() return nn["ConvTranspose" .. name](3, 4, 2) end}
     rows["LazyInstanceNorm" .. name] = {
-      function(L) return L() end, shape, -- unlike those of a known size, as in PyTorch
+      function(L) return L() end, shape, -- unlike layers of a known size, as in PyTorch
       function()
         return nn["InstanceNorm" .. name](3, {affine = true, track_running_stats = true})
       end}
@@ -58,7 +58,7 @@ describe("a network of lazy layers", function()
       nn.LazyLinear(2))
   end
 
-  it("is trained by an optimizer that had its parameters before they had a size", function()
+  it("is trained by an optimizer that had its parameters before their sizes were known", function()
     local net = network()
     local opt = optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.5})
     local p = net[5].weight
@@ -76,7 +76,7 @@ describe("a network of lazy layers", function()
     assert.same({2, 36}, sizes(p))
   end)
 
-  it("lies where it was sent, in the dtype that it was given", function()
+  it("keeps the device and the dtype that were set before", function()
     local net = network():double()
     local y = net(moth.randn(2, 1, 5, 5, {dtype = moth.float64}))
     assert.equal(moth.float64, y.dtype)
@@ -84,7 +84,7 @@ describe("a network of lazy layers", function()
     assert.equal(moth.float16, nn.LazyLinear(2, {dtype = moth.float16}):deepcopy().weight.dtype)
   end)
 
-  it("learns its sizes from a state dict as well, and gives one", function()
+  it("also gets its sizes from a state dict, and returns one", function()
     local net, other = network(), network()
     local x = moth.randn(2, 1, 5, 5)
     net(x)
@@ -117,7 +117,7 @@ describe("a network of lazy layers", function()
     assert.is_false(layer.weight.requires_grad)
   end)
 
-  it("refuses to have parameters made of others before it has any", function()
+  it("raises for a parametrization before its size is known", function()
     local utils, layer = nn.utils, nn.LazyLinear(3)
     for _, make in ipairs {
       utils.weight_norm, utils.spectral_norm, utils.parametrizations.weight_norm,
@@ -132,7 +132,7 @@ describe("a network of lazy layers", function()
     assert.same({2, 3}, sizes(utils.weight_norm(layer)(moth.ones(2, 4))))
   end)
 
-  it("says what it needs", function()
+  it("names what it needs", function()
     assert.has_error_like(function() nn.LazyConv2d(2, 3)(moth.ones(3)) end,
       "bad argument 'input' to 'LazyConv2d' %(a tensor of 3 or 4 dimensions is needed, got f32")
     assert.has_error_like(function() nn.LazyLinear() end, "'out_features' to 'LazyLinear'")
@@ -148,7 +148,7 @@ describe("an uninitialized parameter", function()
   local UNTIL = "uninitialized until its layer's first call; run the net once before this: "
     .. "'weight' of LazyLinear"
 
-  it("is refused, with its layer's name, by whatever asks for its shape or values", function()
+  it("raises, with its layer's name, if its shape or values are needed", function()
     local w = nn.LazyLinear(3).weight
     for name, f in pairs {
       sum = function() return w:sum() end, add = function() return w + 1 end,
@@ -167,7 +167,7 @@ describe("an uninitialized parameter", function()
     end
   end)
 
-  it("does not lose what nn.init writes in silence", function()
+  it("raises in nn.init, whose values would be lost", function()
     local net = nn.Sequential(nn.LazyLinear(3))
     for _, init in ipairs {nn.init.zeros_, nn.init.xavier_uniform_, nn.init.kaiming_normal_} do
       assert.has_error_like(function()
@@ -178,7 +178,7 @@ describe("an uninitialized parameter", function()
     assert.equal(0, nn.init.zeros_(net[1].weight):sum():item())
   end)
 
-  it("tells what is known of it, and is passed over by optimizers and norms", function()
+  it("prints its known properties, and is skipped by optimizers and norms", function()
     local layer = nn.LazyLinear(3, {dtype = moth.float64})
     local w = layer.weight
     assert.equal(moth.float64, w.dtype)
@@ -197,7 +197,7 @@ describe("an uninitialized parameter", function()
     assert.equal(0, nn.utils.clip_grad_norm_(layer:parameters(), 1):item())
   end)
 
-  it("is no parameter to load into another, nor to load from", function()
+  it("raises if it is loaded into another, or loaded from", function()
     local lazy, plain = nn.LazyLinear(3), nn.Linear(2, 3)
     assert.equal("<All keys matched>",
       tostring(nn.LazyLinear(3):load_state_dict(lazy:state_dict())))
@@ -208,7 +208,7 @@ describe("an uninitialized parameter", function()
     end, "'bias' is uninitialized in the module")
   end)
 
-  it("serves layers of one's own, and becomes a plain one", function()
+  it("works in a user's layer, and becomes a plain one", function()
     local Scale = nn.class("Scale", nn.Module)
     function Scale:init()
       self.weight = nn.UninitializedParameter()
@@ -236,13 +236,13 @@ describe("an uninitialized parameter", function()
     assert.has_error_like(function() nn.UninitializedParameter():materialize(2.5) end, "'shape'")
   end)
 
-  it("is copied as one", function()
+  it("is copied as an uninitialized one", function()
     local copy = nn.LazyLinear(3):deepcopy()
     assert.has_error_like(function() return copy.weight:sum() end, "uninitialized")
     assert.same({3, 2}, sizes(copy(moth.ones(1, 2)) and copy.weight))
   end)
 
-  it("name themselves in errors", function()
+  it("raises errors with its name", function()
     assert.error_matches(function() nn.UninitializedParameter { dtype = moth.int64 } end,
       "UninitializedParameter: only floating tensors", 1, true)
     for _, name in ipairs { "xavier_uniform_", "ones_", "zeros_", "normal_", "uniform_",

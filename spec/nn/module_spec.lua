@@ -1,4 +1,4 @@
--- nn.Module: what assignment registers, the walks over it, modes, casts and printing. Hooks:
+-- nn.Module: registration by assignment, iterators, modes, casts and printing. Hooks:
 -- hooks_spec.lua; state dicts: state_spec.lua; containers and errors: containers_spec.lua.
 
 local moth = require "moth"
@@ -18,7 +18,7 @@ local function made(init, forward)
   return Made()
 end
 
--- The warnings that fn gives.
+-- The warnings of fn.
 local function warnings(fn)
   local list, old = {}, moth.warn
   moth.warn = function(text) list[#list + 1] = text end
@@ -29,7 +29,7 @@ local function warnings(fn)
 end
 
 describe("assigning to a field of a module", function()
-  it("registers modules, Parameters and buffers, and leaves the rest plain", function()
+  it("registers modules, Parameters and buffers; other values are plain fields", function()
     local m = made(function(self)
       self.fc = nn.Linear(2, 3)
       self.w = nn.Parameter(moth.ones(2))
@@ -52,7 +52,7 @@ describe("assigning to a field of a module", function()
     assert.equal("zeta alpha mid beta", names_of(m:named_children()))
   end)
 
-  it("keeps the place of a field that is assigned again, and replaces its value", function()
+  it("keeps the position of a field that is assigned again, and replaces its value", function()
     local m = made(function(self)
       self.a = nn.Linear(1, 1)
       self.b = nn.Linear(2, 2)
@@ -65,7 +65,7 @@ describe("assigning to a field of a module", function()
     assert.equal(4, #m:parameters())
   end)
 
-  it("unregisters by nil; assigned once more it stands at the end", function()
+  it("unregisters by nil; a new assignment is at the end", function()
     local m = made(function(self)
       self.a = nn.ReLU()
       self.b = nn.ReLU()
@@ -86,7 +86,7 @@ describe("assigning to a field of a module", function()
     assert.equal(0, #m:children())
   end)
 
-  it("takes another tensor for a buffer, which stays a buffer", function()
+  it("replaces the tensor of a buffer, which stays a buffer", function()
     local m = nn.Module()
     m:register_buffer("mean", moth.zeros(2))
     m.mean = moth.ones(3)
@@ -95,7 +95,7 @@ describe("assigning to a field of a module", function()
     assert.equal(0, #m:buffers())
   end)
 
-  it("refuses to put a plain value over a registered one, and says what it was", function()
+  it("raises for a plain value in place of a registered one, and names the old value", function()
     local m = made(function(self)
       self.fc, self.w = nn.Linear(1, 1), nn.Parameter(moth.ones(2))
       self:register_buffer("mean", moth.zeros(2))
@@ -121,7 +121,7 @@ describe("assigning to a field of a module", function()
 end)
 
 describe("a plain table that holds modules", function()
-  it("is warned of once, with its path and the cure", function()
+  it("causes one warning, with its path and the remedy", function()
     local m
     local list = warnings(function()
       m = made(function(self) self.layers = {nn.Linear(1, 1), nn.Linear(1, 1)} end)
@@ -135,7 +135,7 @@ describe("a plain table that holds modules", function()
     assert.equal(0, #m:parameters())
   end)
 
-  it("is noticed when it is filled later, and when modules lie deeper", function()
+  it("is found if it is filled later, and if modules are nested deeper", function()
     local m = made(function(self) self.blocks = {} end, function(_, x) return x end)
     local list = warnings(function()
       m.blocks.first = {inner = nn.ReLU()}
@@ -145,14 +145,14 @@ describe("a plain table that holds modules", function()
     assert.is_truthy(list[1]:find("Made.blocks.first.inner is a ReLU", 1, true))
   end)
 
-  it("is warned of when it holds Parameters", function()
+  it("causes a warning if it holds Parameters", function()
     local list = warnings(function()
       made(function(self) self.list = {nn.Parameter(moth.ones(1))} end):parameters()
     end)
     assert.is_truthy(list[1]:find("Made.list[1] is a Parameter", 1, true))
   end)
 
-  it("is left alone when it holds none", function()
+  it("causes none otherwise", function()
     local list = warnings(function()
       made(function(self) self.sizes = {1, {2, "x"}, moth.ones(1)} end):parameters()
     end)
@@ -161,7 +161,7 @@ describe("a plain table that holds modules", function()
 end)
 
 describe("registering by name", function()
-  it("does what assignment does", function()
+  it("equals assignment", function()
     local m = nn.Module()
     m:add_module("a", nn.ReLU())
     m:register_module("b", nn.ReLU())
@@ -183,7 +183,7 @@ describe("registering by name", function()
     assert.same({"kept"}, m:state_dict():keys())
   end)
 
-  it("refuses names that would hide a method or field, and impossible ones", function()
+  it("raises for names that would hide a method or field, and for invalid names", function()
     local m = made(function(self) self.size = 3 end)
     assert.has_error_like(function() m:add_module("forward", nn.ReLU()) end,
       "cannot register the module 'forward': Made already has a field or method of that name")
@@ -195,7 +195,7 @@ describe("registering by name", function()
     assert.has_error_like(function() m:add_module(1, nn.ReLU()) end, "cannot register under 1")
   end)
 
-  it("refuses values of another kind", function()
+  it("raises for values of another kind", function()
     local m = nn.Module()
     assert.has_error_like(function() m:add_module("a", 3) end, "a module is needed, got 3")
     assert.has_error_like(function() m:register_parameter("a", moth.ones(2)) end,
@@ -205,7 +205,7 @@ describe("registering by name", function()
       "is an nn%.Parameter; pass its detach%(%)")
   end)
 
-  it("keeps what is assigned out of the reach of scopes", function()
+  it("keeps assigned tensors at the end of scopes", function()
     local m = nn.Module()
     moth.scope(function()
       m.plain = moth.ones(2)
@@ -232,7 +232,7 @@ describe("registering by name", function()
     assert.equal("ReLU", nn.typename(net.head))
   end)
 
-  it("names the nearest one when there is none at a path", function()
+  it("suggests the nearest name for an unknown path", function()
     local net = made(function(self) self.fc = nn.Linear(1, 1) end)
     assert.has_error_like(function() net:get_submodule("fcc") end,
       "Made has no submodule 'fcc'; did you mean 'fc'%?")
@@ -242,7 +242,7 @@ describe("registering by name", function()
   end)
 end)
 
-describe("walking over a module", function()
+describe("iteration over a module", function()
   local function nested()
     return made(function(self)
       self.body = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
@@ -250,7 +250,7 @@ describe("walking over a module", function()
     end)
   end
 
-  it("names parameters by path, as PyTorch", function()
+  it("names parameters by path, as PyTorch does", function()
     assert.equal("body.0.weight body.0.bias head.weight head.bias",
       names_of(nested():named_parameters()))
     assert.equal("net.head.weight net.head.bias",
@@ -258,7 +258,7 @@ describe("walking over a module", function()
     assert.equal("", names_of(nested():named_parameters {recurse = false}))
   end)
 
-  it("gives plain lists", function()
+  it("returns plain lists", function()
     local net = nested()
     assert.equal(4, #net:parameters())
     assert.is_nil(getmetatable(net:parameters()))
@@ -273,7 +273,7 @@ describe("walking over a module", function()
     assert.equal(" body body.0 body.1 head", names_of(nested():named_modules()))
   end)
 
-  it("comes to a tied parameter and a shared module once", function()
+  it("visits a tied parameter and a shared module once", function()
     local net = made(function(self)
       self.a = nn.Linear(3, 3, false)
       self.b = nn.Linear(3, 3, false)
@@ -288,7 +288,7 @@ describe("walking over a module", function()
     assert.same({"a.weight", "b.weight", "c.weight"}, net:state_dict():keys())
   end)
 
-  it("counts a tied weight's gradient from both places, and steps it once", function()
+  it("adds a tied weight's gradients from both places, and steps it once", function()
     local net = made(function(self)
       self.a, self.b = nn.Linear(2, 2, false), nn.Linear(2, 2, false)
       self.b.weight = self.a.weight
@@ -300,7 +300,7 @@ describe("walking over a module", function()
     assert.close({{0, -1}, {-1, 0}}, net.a.weight:tolist())
   end)
 
-  it("walks a snapshot: children may be added and removed meanwhile", function()
+  it("uses a snapshot: children may be added and removed meanwhile", function()
     local seq, seen = nn.Sequential(nn.ReLU(), nn.ReLU()), 0
     for _ in seq:named_modules() do
       seen = seen + 1
@@ -324,7 +324,7 @@ describe("walking over a module", function()
 end)
 
 describe("modes", function()
-  it("train and eval reach all modules below and give the module back", function()
+  it("train and eval set all modules below and return the module", function()
     local net = nn.Sequential(nn.Dropout(), nn.Sequential(nn.Dropout()))
     assert.is_true(net.training)
     assert.equal(net, net:eval())
@@ -337,7 +337,7 @@ describe("modes", function()
       "bad argument 'mode' to 'train' %(true or false is needed, got 3%)")
   end)
 
-  it("train asks modules that have a train of their own", function()
+  it("train calls a module's own train", function()
     local Frozen = nn.class("Frozen", nn.Sequential)
     function Frozen:train() return (nn.Sequential.train(self, false)) end
     local net = nn.Sequential(nn.Dropout(), nn.Sequential(Frozen(nn.Dropout())))
@@ -347,7 +347,7 @@ describe("modes", function()
     assert.is_false(net[2][1][1].training)
   end)
 
-  it("requires_grad_ freezes and thaws", function()
+  it("requires_grad_ freezes and unfreezes", function()
     local net = nn.Linear(2, 2)
     net:requires_grad_(false)
     assert.is_false(net.weight.requires_grad)
@@ -367,7 +367,7 @@ describe("modes", function()
 end)
 
 describe("casts", function()
-  it("change the dtype and keep the tensors, so that an optimizer goes on", function()
+  it("change the dtype and keep the tensors, so that an optimizer continues", function()
     local net = nn.Linear(2, 1)
     local opt, weight = optim.SGD(net:parameters(), {lr = 0.5, momentum = 0.9}), net.weight
     net:double()
@@ -400,7 +400,7 @@ describe("casts", function()
     assert.has_error_like(function() net:to("cuda:99") end, "bad argument 'device'")
   end)
 
-  it("to_empty gives new storage of the same shapes", function()
+  it("to_empty returns new storage of the same shapes", function()
     local net = nn.Linear(2, 3)
     local weight = net.weight
     local before = weight:detach()
@@ -414,7 +414,7 @@ describe("casts", function()
     assert.has_error_like(function() net:cuda(99) end, "bad argument 'device'")
   end)
 
-  it("refuse to make integers of what wants gradients, and change nothing", function()
+  it("raise for integer dtypes if gradients are needed, and change nothing", function()
     local net = nn.Linear(2, 3)
     assert.has_error_like(function() net:to(moth.int64) end, "i64")
     assert.has_error_like(function() net:type(moth.int64) end, "i64")
@@ -422,7 +422,7 @@ describe("casts", function()
     assert.equal(moth.float32, net.bias.dtype)
   end)
 
-  it("leave integer buffers alone, except type", function()
+  it("keep integer buffers, except type", function()
     local m = nn.Module()
     m:register_buffer("count", moth.tensor(3LL))
     m:register_buffer("mean", moth.zeros(2))
@@ -442,7 +442,7 @@ describe("casts", function()
   end)
 end)
 
-describe("asking what a module is", function()
+describe("type queries", function()
   it("isinstance knows subclasses, typename the class", function()
     local My = nn.class("My", nn.Linear)
     local m = My(1, 1)
@@ -490,7 +490,7 @@ Net(
 )]], tostring(Net()))
   end)
 
-  it("takes a user's extra_repr", function()
+  it("uses a user's extra_repr", function()
     local Scale = nn.class("Scale", nn.Module)
     function Scale:init(by) self.by = by end
     function Scale:extra_repr() return "by=" .. self.by end
@@ -507,7 +507,7 @@ Net(
     assert.is_false(m.child.training)
   end)
 
-  it("shows what differs from the defaults of layers", function()
+  it("shows arguments that are not a layer's defaults", function()
     assert.equal("Conv2d(4, 2, kernel_size=(3, 1), stride=(2, 2), padding=(1, 0), dilation=(2, 2), "
       .. "groups=2, bias=false)", tostring(nn.Conv2d {4, 2, {3, 1}, stride = 2, padding = {1, 0},
       dilation = 2, groups = 2, bias = false}))
@@ -519,7 +519,7 @@ Net(
 end)
 
 describe("inheritance of modules", function()
-  it("goes three levels deep, with super calls and metamethods", function()
+  it("works over three levels, with super calls and metamethods", function()
     local Base = nn.class("Base", nn.Module)
     function Base:init(n) self.fc = nn.Linear(n, n) end
     function Base:forward(x) return self.fc(x) end

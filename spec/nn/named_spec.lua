@@ -1,5 +1,5 @@
---- named_spec.lua -- layers of Moth's own take their arguments by name, as ops do; a net of the
--- user's own gets what it is called with.
+--- named_spec.lua -- Moth's layers accept named arguments, as ops do; a user's net receives its
+-- arguments unchanged.
 
 local moth = require "moth"
 local class = require "moth.base.class"
@@ -16,7 +16,7 @@ end
 describe("a layer called with names", function()
   local x = moth.randn(5, 3, 4)
 
-  it("takes a state", function()
+  it("accepts a state", function()
     local h, c = moth.randn(1, 3, 6), moth.randn(1, 3, 6)
     local lstm, gru = nn.LSTM(4, 6), nn.GRU(4, 6)
     same((lstm(x, {h, c})), (lstm{x, {h, c}}), (lstm{x, hx = {h, c}}), (lstm(x, {hx = {h, c}})),
@@ -28,7 +28,7 @@ describe("a layer called with names", function()
     same(wanted, got)
   end)
 
-  it("takes offsets, sizes and targets", function()
+  it("accepts offsets, sizes and targets", function()
     local tokens, offsets = moth.tensor{1LL, 2LL, 3LL}, moth.tensor{0LL, 2LL}
     local bag = nn.EmbeddingBag{10, 3, mode = "sum"}
     local w = moth.rand(3)
@@ -52,7 +52,7 @@ describe("a layer called with names", function()
     same(triplet(x, x * 2, x - 1), triplet{x, negative = x - 1, positive = x * 2})
   end)
 
-  it("takes all that a layer with one argument takes", function()
+  it("accepts all arguments of a layer with one argument", function()
     local known = 0
     for _, name in ipairs(nn.names()) do
       local layer = nn[name]
@@ -67,11 +67,11 @@ describe("a layer called with names", function()
     end
     assert.is_true(known > 60)
     same(nn.ReLU()(x), nn.ReLU(){input = x}, nn.ReLU(){x})
-    local words = nn.Embedding(4, 2) -- to which a list is a value
+    local words = nn.Embedding(4, 2) -- for which a list is a value
     same(words({1, 3}), words{input = {1, 3}}, words{input = moth.tensor{1LL, 3LL}})
   end)
 
-  it("takes them also where it learns its size first", function()
+  it("accepts them also if it is a lazy layer", function()
     local linear, up = nn.LazyLinear(3), nn.LazyConvTranspose2d(1, 3, {stride = 2})
     assert.same({5, 3, 3}, {unpack(linear{input = x}.shape)})
     assert.same({5, 3, 3}, {unpack(linear{input = x}.shape)})
@@ -82,14 +82,14 @@ describe("a layer called with names", function()
     refuses(function() return (linear{inputs = x}) end, "'Linear' has no argument 'inputs'")
   end)
 
-  it("takes a list of no names behind what it needs, and so does a function", function()
+  it("accepts a list without names after the required arguments, and so does a function", function()
     local layer = nn.TransformerDecoderLayer(4, 2, 8, {dropout = 0})
     same(layer(x, x), layer(x, x, {}))
     same(F.linear(x, moth.ones(2, 4)), F.linear(x, moth.ones(2, 4), {}))
     refuses(function() return (layer(x, {})) end, "'memory' to 'TransformerDecoderLayer")
   end)
 
-  it("refuses what it does not know, twice the same, and too much", function()
+  it("raises for unknown, repeated and too many arguments", function()
     local lstm, relu = nn.LSTM(4, 6), nn.ReLU()
     refuses(function() return (lstm{x, h0 = x}) end,
       "'LSTM' has no argument 'h0'; did you mean 'hx'")
@@ -101,7 +101,7 @@ describe("a layer called with names", function()
     refuses(function() return (nn.Linear(4, 2){}) end, "'input' to 'linear'")
   end)
 
-  it("shows its hooks each argument in its place", function()
+  it("passes each argument to its hooks in its place", function()
     local lstm, seen = nn.LSTM(4, 6), nil
     local attention = nn.MultiheadAttention(4, 2)
     local function hook(_, args) seen = args end
@@ -122,15 +122,15 @@ describe("a layer called with names", function()
     same(input.grad, grads[1])
   end)
 
-  it("is told of by help", function()
+  it("is described by help", function()
     local text = help.text(nn.EmbeddingBag)
     assert.is_truthy(text:find("net(input, offsets = none, per_sample_weights = none)", 1, true))
     assert.is_truthy(help.text(nn.CosineSimilarity):find("net(x1, x2)", 1, true))
   end)
 end)
 
-describe("a net of the user's own", function()
-  it("gets tables as they are", function()
+describe("a user's net", function()
+  it("receives tables unchanged", function()
     local Net = nn.class("Net", nn.Module)
     local got
     function Net:forward(...) -- luacheck: ignore 212

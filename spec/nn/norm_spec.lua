@@ -1,5 +1,4 @@
--- Normalisation as a user meets it: running statistics, second gradients, what is refused; and the
--- layers' buffers.
+-- Normalization: running statistics, second derivatives, errors, and the layers' buffers.
 
 local moth = require "moth"
 local lib = require "moth.binding.lib"
@@ -11,26 +10,26 @@ local function list(x) return x:flatten():tolist() end
 describe("batch_norm", function()
   local x = moth.tensor{{1, 2}, {3, 4}, {5, 12}}
 
-  it("moves the running statistics in place, with the unbiased variance", function()
+  it("updates the running statistics in place, with the unbiased variance", function()
     local mean, var = moth.zeros(2), moth.ones(2)
     F.batch_norm(x, mean, var, {training = true, momentum = 0.5})
     assert.close({1.5, 3}, list(mean))
     assert.close({2.5, 14.5}, list(var))
   end)
 
-  it("leaves them alone outside training, and uses them", function()
+  it("does not change them outside training, and uses them", function()
     local mean, var = moth.tensor{1, 2}, moth.tensor{4, 1}
     local y = F.batch_norm(x, mean, var, {eps = 0})
     assert.close({0, 0, 1, 2, 2, 10}, list(y))
     assert.same({1, 2}, list(mean))
   end)
 
-  it("leaves one node for the gradient", function()
+  it("records one node", function()
     local y = F.batch_norm(x:clone():requires_grad_(), {training = true})
     assert.matches("ChannelNorm", tostring(y))
   end)
 
-  it("gives the same gradient fused as written with ops", function()
+  it("has the same gradient in one op as written with ops", function()
     local a = moth.randn(4, 3, 5, {dtype = moth.float64}):requires_grad_()
     local w = moth.randn(3, {dtype = moth.float64}):requires_grad_()
     local function slopes(create)
@@ -41,7 +40,7 @@ describe("batch_norm", function()
     for i = 1, 2 do assert.close(list(p[i]), list(q[i]), 1e-12) end
   end)
 
-  it("has a weight without a bias where a layer is told so", function()
+  it("has a weight without a bias if a layer is so configured", function()
     local images = moth.randn(2, 4, 3, 3)
     for _, made in ipairs {nn.BatchNorm2d {4, bias = false}, nn.GroupNorm {2, 4, bias = false},
       nn.InstanceNorm2d {4, affine = true, bias = false}, nn.LayerNorm {3, bias = false}} do
@@ -53,7 +52,7 @@ describe("batch_norm", function()
     end
   end)
 
-  it("refuses one value per channel, half of the statistics, and the wrong number", function()
+  it("raises for one value per channel, one of the two statistics, and the wrong number", function()
     assert.has_error_like(function() F.batch_norm(moth.ones(1, 3), {training = true}) end,
       "'input' to 'batch_norm'.*more than one value per channel")
     assert.has_error_like(function() F.batch_norm(x, moth.zeros(2)) end, "'running_var'")
@@ -65,7 +64,7 @@ describe("batch_norm", function()
     assert.same({0, 0}, list(mean))
   end)
 
-  it("moves both statistics or, where memory ends, neither", function()
+  it("updates both statistics or, if memory runs out, none", function()
     local collect = lib.collect -- a failed allocation is tried again after a collection
     local planes, done = moth.randn(3, 2, 4), 0
     for k = 1, 200 do
@@ -85,7 +84,7 @@ describe("batch_norm", function()
     assert.is_true(done > 10 and done < 190)
   end)
 
-  it("refuses running statistics that need a gradient", function()
+  it("raises for running statistics that need a gradient", function()
     local mean = moth.zeros(2):requires_grad_()
     assert.has_error_like(function()
       F.batch_norm(x, mean, moth.ones(2), {training = true})
@@ -94,23 +93,23 @@ describe("batch_norm", function()
 end)
 
 describe("layer_norm, rms_norm and group_norm", function()
-  it("makes 0 of rows without spread", function()
+  it("are 0 for rows of equal numbers", function()
     assert.same({0, 0, 0}, list(F.layer_norm(moth.ones(1, 3), {3})))
     assert.same({0, 0, 0, 0}, list(F.group_norm(moth.ones(1, 4) * 7, 2)))
   end)
 
-  it("keeps small spreads beside a large mean", function()
+  it("keep small deviations from a large mean", function()
     local y = F.layer_norm(moth.tensor{10000, 10001, 10002}, {3})
     assert.close({-1.2247, 0, 1.2247}, list(y), 1e-3)
   end)
 
-  it("computes half types in f32", function()
+  it("compute half types in f32", function()
     local x = moth.tensor{300, -300, 300, -300}:to(moth.float16) -- squares overflow f16
     assert.close({1, -1, 1, -1}, list(F.rms_norm(x, {4})), 1e-3)
     assert.equal(moth.float16, F.layer_norm(x, {4}).dtype)
   end)
 
-  it("says how the input ends", function()
+  it("name the needed last dimensions of the input", function()
     assert.has_error_like(function() F.layer_norm(moth.ones(2, 3), {4}) end,
       "'normalized_shape' to 'layer_norm' %({4} are not the last sizes of f32 %(2, 3%)%)")
     assert.has_error_like(function() F.group_norm(moth.ones(2, 3), 2) end, "'num_groups'")
@@ -121,7 +120,7 @@ describe("layer_norm, rms_norm and group_norm", function()
 end)
 
 describe("normalising layers", function()
-  it("count batches, and average them all without momentum", function()
+  it("count batches, and average all of them without momentum", function()
     local layer = nn.BatchNorm1d(2, {momentum = moth.none})
     layer(moth.tensor{{1, 1}, {3, 3}})
     layer(moth.tensor{{5, 5}, {7, 7}})
@@ -129,14 +128,14 @@ describe("normalising layers", function()
     assert.close({4, 4}, list(layer.running_mean))
   end)
 
-  it("of instances move by the unbiased variance of each sample", function()
+  it("of instances use the unbiased variance of each sample", function()
     local layer = nn.InstanceNorm1d(1, {track_running_stats = true, momentum = 1})
     layer(moth.tensor{{{1, 3}}, {{0, 4}}})
     assert.close({2}, list(layer.running_mean))
     assert.close({5}, list(layer.running_var))
   end)
 
-  it("count no batch that was refused", function()
+  it("do not count a batch that raised", function()
     local layer = nn.BatchNorm1d(2)
     assert.is_false(pcall(layer, moth.ones(1, 2)))
     assert.equal(0, tonumber(layer.num_batches_tracked:item()))
@@ -157,7 +156,7 @@ describe("normalising layers", function()
     assert.is_nil(layer.running_mean)
   end)
 
-  it("take a sample without a batch where PyTorch does", function()
+  it("accept a sample without a batch if PyTorch does", function()
     assert.equal("(3, 5)", tostring(nn.InstanceNorm1d(3)(moth.randn(3, 5)).shape))
     assert.has_error_like(function() nn.BatchNorm2d(3)(moth.randn(3, 5)) end,
       "'input' to 'BatchNorm2d' %(4 dimensions are needed")
@@ -165,20 +164,20 @@ describe("normalising layers", function()
 end)
 
 describe("embedding", function()
-  it("gives padding no gradient, and adds up repeated tokens", function()
+  it("has no gradient for padding, and adds those of repeated tokens", function()
     local w = moth.ones(3, 2):requires_grad_()
     F.embedding({2, 1, 2}, w, {padding_idx = 1}):sum():backward()
     assert.same({0, 0, 2, 2, 0, 0}, list(w.grad))
   end)
 
-  it("shortens long rows in place, of the tokens it sees", function()
+  it("renormalizes long rows in place, for the tokens in its input", function()
     local w = moth.tensor{{3, 4}, {6, 8}}
     local y = F.embedding({1}, w, {max_norm = 1})
     assert.close({0.6, 0.8}, list(y))
     assert.close({0.6, 0.8, 6, 8}, list(w))
   end)
 
-  it("shortens nothing when the call is refused", function()
+  it("renormalizes no row if the call raises", function()
     local w = moth.tensor{{3, 4}, {6, 8}}
     assert.has_error_like(function()
       F.embedding({1}, w, {max_norm = 1, padding_idx = 9})
@@ -186,7 +185,7 @@ describe("embedding", function()
     assert.same({3, 4, 6, 8}, list(w))
   end)
 
-  it("names the token and how many there are", function()
+  it("names the token and the number of rows", function()
     local layer = nn.Embedding(3, 2, {padding_idx = -1})
     assert.equal(3, layer.padding_idx)
     assert.same({0, 0}, list(layer({3})))
@@ -194,7 +193,7 @@ describe("embedding", function()
     assert.has_error_like(function() nn.Embedding(3, 2, 4) end, "'padding_idx'")
   end)
 
-  it("shares vectors that exist", function()
+  it("accepts existing vectors", function()
     local vectors = moth.tensor{{1, 2}, {3, 4}}
     local bag = nn.EmbeddingBag.from_pretrained(vectors, {mode = "sum", padding_idx = 1})
     assert.same("sum", bag.mode)

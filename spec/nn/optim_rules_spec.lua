@@ -1,5 +1,5 @@
--- Rprop, ASGD, Adafactor, Muon and LBFGS: what they promise beside PyTorch's numbers, which
--- optim_state_spec.lua compares, and what they refuse.
+-- Rprop, ASGD, Adafactor, Muon and LBFGS: properties and errors. optim_state_spec.lua compares
+-- their steps with PyTorch's.
 
 local moth = require "moth"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
@@ -8,7 +8,7 @@ local function parameter(values, dtype)
   return nn.Parameter(moth.tensor(values or {1.0, 2.0}, {dtype = dtype}))
 end
 
--- A closure for a fit of a line, and the layer.
+-- A closure that fits a line, and the layer.
 local function line(make)
   moth.manual_seed(3)
   local x = moth.randn(64, 2)
@@ -27,7 +27,7 @@ describe("a line is found by", function()
   local makers = {
     Rprop = {function(p) return optim.Rprop(p) end, 200},
     ASGD = {function(p) return optim.ASGD(p, {lr = 0.2}) end, 300},
-    Adafactor = {function(p) return optim.Adafactor(p, {lr = 0.1}) end, 2000, 5e-3}, -- it swings
+    Adafactor = {function(p) return optim.Adafactor(p, {lr = 0.1}) end, 2000, 5e-3}, -- oscillates
     LBFGS = {function(p) return optim.LBFGS(p) end, 3},
     ["LBFGS that searches along its lines"] = {function(p)
       return optim.LBFGS(p, {line_search_fn = "strong_wolfe"})
@@ -43,7 +43,7 @@ describe("a line is found by", function()
 end)
 
 describe("Rprop, ASGD and Adafactor", function()
-  it("take parameters of all float dtypes, of no element, of one, and in any order", function()
+  it("accept parameters of all float dtypes, of no element, of one, and in any order", function()
     for _, name in ipairs {"Rprop", "ASGD", "Adafactor"} do
       for _, dtype in ipairs {moth.float64, moth.float32, moth.float16, moth.bfloat16} do
         local turned = moth.ones(3, 2, {dtype = dtype}):t():detach():requires_grad_()
@@ -65,7 +65,7 @@ describe("Rprop, ASGD and Adafactor", function()
     end
   end)
 
-  it("refuse options out of their range", function()
+  it("raise for options out of their range", function()
     local p = moth.zeros(2)
     assert.has_error_like(function() optim.Rprop({p}, {etas = {0.5, 0.9}}) end,
       "bad argument 'etas' to 'Rprop' %(two numbers, between 0 and 1 and above 1, are needed")
@@ -77,7 +77,7 @@ describe("Rprop, ASGD and Adafactor", function()
     assert.has_error_like(function() optim.Adafactor({p}, {eps = 1e-3}) end, "'eps' to 'Adafactor'")
   end)
 
-  it("refuse a state of another shape", function()
+  it("raise for a state of another shape", function()
     local opt = optim.Adafactor {parameter {{1.0, 2.0}}}
     opt.param_groups[1].params[1].grad = moth.ones(1, 2)
     opt:step()
@@ -89,7 +89,7 @@ describe("Rprop, ASGD and Adafactor", function()
 end)
 
 describe("Muon", function()
-  it("makes steps with singular values near 1, whatever the gradient's", function()
+  it("makes steps with singular values near 1, for any gradient", function()
     for _, shape in ipairs {{9, 5}, {5, 9}, {6, 6}} do
       local p = nn.Parameter(moth.zeros(shape))
       local opt = optim.Muon {{p}, lr = 1, weight_decay = 0, adjust_lr_fn = "spectral_unclamped"}
@@ -105,7 +105,7 @@ describe("Muon", function()
     end
   end)
 
-  it("takes matrices alone", function()
+  it("accepts only matrices", function()
     assert.has_error_like(function() optim.Muon(nn.Linear(2, 3):parameters()) end,
       "matrices are needed, but element 2 is f32 %(3%)")
     assert.has_error_like(function() optim.Muon({moth.zeros(2, 2)}, {adjust_lr_fn = "orig"}) end,
@@ -114,7 +114,7 @@ describe("Muon", function()
       "'ns_steps' to 'Muon'")
   end)
 
-  it("takes half types", function()
+  it("accepts half types", function()
     for _, dtype in ipairs {moth.float16, moth.bfloat16} do
       local p = nn.Parameter(moth.ones(4, 3, {dtype = dtype}))
       p.grad = moth.full_like(p, 1)
@@ -126,7 +126,7 @@ describe("Muon", function()
 end)
 
 describe("LBFGS", function()
-  it("returns the loss of the first call, and calls the closure no more than max_eval", function()
+  it("returns the loss of the first call, and calls the closure at most max_eval times", function()
     local closure, opt = line(function(p)
       return (optim.LBFGS(p, {max_iter = 50, max_eval = 7}))
     end)
@@ -142,7 +142,7 @@ describe("LBFGS", function()
     assert.equal(calls, opt:state_dict().state["0"].func_evals)
   end)
 
-  it("climbs", function()
+  it("maximizes", function()
     local p = parameter()
     local opt = optim.LBFGS({p}, {maximize = true, line_search_fn = "strong_wolfe"})
     for _ = 1, 3 do
@@ -156,7 +156,7 @@ describe("LBFGS", function()
     assert.close({3, 3}, p:tolist(), 1e-4)
   end)
 
-  it("counts a parameter that the loss does not touch as one of gradient 0", function()
+  it("uses the gradient 0 for a parameter without influence on the loss", function()
     local p, q = parameter(), parameter {5.0}
     local opt = optim.LBFGS {p, q}
     opt:step(function()
@@ -169,7 +169,7 @@ describe("LBFGS", function()
     assert.close({5}, q:tolist())
   end)
 
-  it("asks for a closure that returns the loss", function()
+  it("needs a closure that returns the loss", function()
     local p = parameter()
     local opt = optim.LBFGS {p}
     assert.has_error_like(function() opt:step() end, "bad argument 'closure' to 'step'")
@@ -180,7 +180,7 @@ describe("LBFGS", function()
     assert.is_true(moth.is_grad_enabled())
   end)
 
-  it("puts parameters back when the closure fails in a search", function()
+  it("restores parameters when the closure fails in a line search", function()
     local p = parameter()
     local opt = optim.LBFGS({p}, {line_search_fn = "strong_wolfe"})
     local calls = 0
@@ -197,7 +197,7 @@ describe("LBFGS", function()
     assert.close({1, 2}, p:tolist())
   end)
 
-  it("runs hooks, works in a scope, and does not replay", function()
+  it("runs hooks, works in a scope, and cannot be captured", function()
     local closure, opt = line(function(p) return (optim.LBFGS(p)) end)
     local log = {}
     opt:register_step_pre_hook(function() log[#log + 1] = "before" end)
@@ -209,7 +209,7 @@ describe("LBFGS", function()
     assert.has_error_like(function() step() end, "a step of LBFGS.*cannot run while moth.capture")
   end)
 
-  it("has no groups", function()
+  it("has one group", function()
     assert.has_error_like(function()
       optim.LBFGS {{params = {moth.zeros(2)}}, {params = {moth.zeros(3)}}}
     end, "it has no groups of parameters")

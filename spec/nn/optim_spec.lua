@@ -1,11 +1,10 @@
--- Optimizers: the same steps as PyTorch's, groups, closures, gradients that are missing, and what
--- they refuse.
+-- Optimizers: PyTorch's steps, groups, closures, missing gradients, and errors.
 
 local moth = require "moth"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
--- Two parameters under the loss sum(p^3), from the third step on + sum(q^2): so q has no gradient
--- at first. Gives the parameters after steps 1, 3 and 5.
+-- Two parameters; the loss is sum(p^3), from the third step on + sum(q^2), so q has no gradient at
+-- first. Returns the parameters after steps 1, 3 and 5.
 local function trace(make, dtype)
   local p = nn.Parameter(moth.tensor({0.5, -1.5, 2.0}, {dtype = dtype}))
   local q = nn.Parameter(moth.tensor({{0.25, 1.0}}, {dtype = dtype}))
@@ -21,7 +20,7 @@ local function trace(make, dtype)
   return rows
 end
 
--- What PyTorch 2.15 gives for the same in float64.
+-- PyTorch 2.15's results in float64.
 local cases = {
   {"SGD", function(p, q) return optim.SGD({p, q}, {lr = 0.0625}) end, {
     {0.453125, -1.921875, 1.25, 0.25, 1.0},
@@ -153,7 +152,7 @@ describe("an optimizer", function()
     opt:zero_grad()
   end)
 
-  it("writes zeros into the gradients that are there, which may lie in one buffer", function()
+  it("writes zeros into existing gradients, which may share one buffer", function()
     local net, flat = nn.Linear(2, 2), moth.zeros(6)
     net.weight.grad, net.bias.grad = flat[{{1, 4}}]:view(2, 2), flat[{{5, 6}}]
     for _, owner in ipairs {optim.SGD(net:parameters()), net} do
@@ -166,7 +165,7 @@ describe("an optimizer", function()
     end
   end)
 
-  it("cuts the gradients that it fills with zeros from what made them", function()
+  it("detaches the gradients that it fills with zeros", function()
     local p = parameter()
     local opt = optim.SGD {p}
     p:square():sum():backward {create_graph = true}
@@ -210,7 +209,7 @@ describe("an optimizer", function()
     assert.is_true(moth.is_grad_enabled())
   end)
 
-  it("moves nothing where memory ends before the state of all parameters is there", function()
+  it("changes no parameter if memory runs out before all states exist", function()
     for name, options in pairs {SGD = {momentum = 0.5}, Adam = {lr = 0.5}, RMSprop = {lr = 0.5}} do
       local p, q = parameter(), nn.Parameter(moth.ones(2 ^ 18))
       local opt = optim[name]({p, q}, options)
@@ -239,7 +238,7 @@ describe("an optimizer", function()
     assert.is_false(opt.state[p].momentum_buffer.requires_grad)
   end)
 
-  it("makes a saved value's gradient an error after its step, not a wrong number", function()
+  it("raises for a backward pass that needs a value overwritten by its step", function()
     local p = parameter()
     local loss = (p * p):sum()
     loss:backward {retain_graph = true}
@@ -247,7 +246,7 @@ describe("an optimizer", function()
     assert.has_error_like(function() loss:backward() end, "version")
   end)
 
-  it("takes groups with options of their own, also later", function()
+  it("accepts groups with their own options, also later", function()
     local p, q, r = parameter(), parameter(), parameter()
     local opt = optim.SGD({{params = {p}, lr = 1}, {params = q}}, {lr = 0.5})
     opt:add_param_group {params = {r}, lr = 0.25}
@@ -258,7 +257,7 @@ describe("an optimizer", function()
       "element 1 of a group stands in an earlier group too")
   end)
 
-  it("keeps its state through scopes", function()
+  it("keeps its state when scopes end", function()
     local p = parameter()
     local opt
     moth.scope(function()
@@ -276,7 +275,7 @@ describe("an optimizer", function()
     assert.is_truthy(text:find("lr: 0.5", 1, true))
   end)
 
-  it("can be a user's own", function()
+  it("can be written by the user", function()
     local Plain = nn.class("Plain", optim.Optimizer)
     function Plain:init(params, lr) optim.Optimizer.init(self, params, {lr = lr}) end
     function Plain:update(group)
@@ -292,7 +291,7 @@ describe("an optimizer", function()
     assert.has_error_like(function() Lazy({p}):step() end, "has no method ':update%(group%)'")
   end)
 
-  describe("of the user's with a step of its own, as in PyTorch,", function()
+  describe("with a user's step, as in PyTorch,", function()
     local function owner(count)
       local Own = nn.class("Own", optim.Optimizer)
       function Own:init(params, lr) optim.Optimizer.init(self, params, {lr = lr}) end
@@ -335,13 +334,13 @@ describe("an optimizer", function()
     end
     local function plainly(step) return step end
 
-    it("keeps what it notes beyond a scope", function()
+    it("keeps the state that it stores beyond a scope", function()
       assert.same(losses(plainly), losses(function(step)
         return function() return (moth.scope(step)) end
       end))
     end)
 
-    it("is captured as any other, or refused", function()
+    it("is captured like others, or raises", function()
       assert.same(losses(plainly), losses(moth.capture))
       for _, count in ipairs {
         function(_, own)
@@ -358,7 +357,7 @@ describe("an optimizer", function()
       end
     end)
 
-    it("has hooks, once also where it calls its base's step", function()
+    it("runs hooks once, also if it calls its base's step", function()
       local p, seen = parameter(), {}
       local function note(word)
         return function()
@@ -379,10 +378,10 @@ describe("an optimizer", function()
   end)
 end)
 
-describe("an optimizer refuses", function()
+describe("an optimizer raises for", function()
   local p = moth.zeros(2)
 
-  it("parameters that are none", function()
+  it("parameters that are no leaf tensors", function()
     assert.has_error_like(function() optim.SGD {} end, "a list of tensors is needed, got an empty")
     assert.has_error_like(function() optim.SGD(p) end, "'params' to 'SGD'")
     assert.has_error_like(function() optim.SGD({p, 3}) end, "element 2 is 3, not a tensor")
@@ -406,14 +405,14 @@ describe("an optimizer refuses", function()
     assert.has_error_like(function() optim.SGD({{params = {p}, lr = "fast"}}) end, "got .*'fast'")
   end)
 
-  it("options it does not have, and names the nearest", function()
+  it("unknown options, and suggests the nearest", function()
     assert.has_error_like(function() optim.SGD({p}, {lrr = 1}) end,
       "'SGD' has no argument 'lrr'; did you mean 'lr'%?")
     assert.has_error_like(function() optim.SGD({{params = {p}, momentun = 1}}) end,
       "SGD has no option 'momentun'; did you mean 'momentum'%?")
   end)
 
-  it("but not fields of one's own in a group, which it keeps and saves", function()
+  it("but not for a user's fields in a group, which it keeps and saves", function()
     local function make()
       return optim.SGD({{params = {p}, name = "head", lr_scale = 0.5}}, {lr = 0.1})
     end

@@ -1,5 +1,5 @@
--- Optimizers step as PyTorch's do, keep the same state under the same names, and go on from a
--- state dict of PyTorch's; hooks, and classes of one's own with state of their own.
+-- Optimizers make PyTorch's steps, keep the same state under the same names, and continue from a
+-- state dict of PyTorch; hooks, and a user's optimizers with their own state.
 
 local moth = require "moth"
 local golden = require "spec.support.golden"
@@ -7,7 +7,7 @@ local nn, optim = moth.nn, moth.optim
 
 local function T(values) return (moth.tensor(values, {dtype = moth.float64})) end
 
--- JSON as Lua and Moth have it: tensors, none, and the numbers of parameters as keys.
+-- JSON values as Lua's and Moth's: tensors, none, and the numbers of parameters as keys.
 local function restored(value)
   if value == golden.null then return moth.none end
   if type(value) ~= "table" then return value end
@@ -74,10 +74,10 @@ end
 
 local function number(x) return type(x) == "number" and x or tonumber(x:item()) end
 
--- What is scratch in PyTorch's state.
+-- Temporary values in PyTorch's state.
 local scratch = {al = true}
 
--- A value of a state: tensors and numbers, where PyTorch has both for numbers, and lists of them.
+-- A value of a state: tensors and numbers (PyTorch has both for numbers), and lists of them.
 local function same_state(wanted, got, tolerance)
   if type(wanted) == "table" then
     assert.equal(#wanted, #got)
@@ -96,7 +96,7 @@ for k, case in ipairs(cases) do
   describe(("%s, options %d,"):format(case.optimizer, k), function()
     local loose, halfway, last = LOOSE[case.optimizer], case.marks[2], case.marks[3]
 
-    it("takes PyTorch's steps", function()
+    it("makes PyTorch's steps", function()
       assert.close(case.rows, trace(case, moth.float64), loose or 1e-11)
       assert.close(case.rows, trace(case, moth.float32), loose or 2e-4)
     end)
@@ -119,7 +119,7 @@ for k, case in ipairs(cases) do
       end
     end)
 
-    it("goes on from PyTorch's state dict", function()
+    it("continues from PyTorch's state dict", function()
       local p, q = parameters(case.rows[2], nil, case.optimizer)
       local opt = optim[case.optimizer] {p, q}
       opt:load_state_dict(case.state)
@@ -127,7 +127,7 @@ for k, case in ipairs(cases) do
       assert.close(case.rows[3], row_of(p, q), loose or 1e-11)
     end)
 
-    it("goes on from its own state dict, saved to a file, bit for bit", function()
+    it("continues from its own state dict, saved to a file, bit for bit", function()
       local rows = trace(case, moth.float32)
       local p, q = parameters(nil, moth.float32, case.optimizer)
       local opt = make(case, p, q)
@@ -146,7 +146,7 @@ end
 describe("loading an optimizer's state", function()
   local function made() return (optim.SGD({(parameters())}, {lr = 0.5, momentum = 0.5})) end
 
-  it("refuses an option it does not know, and takes nothing", function()
+  it("raises for an unknown option, and loads nothing", function()
     local opt = made()
     local state = made():state_dict()
     state.param_groups[1].lr = 0.25
@@ -159,7 +159,7 @@ describe("loading an optimizer's state", function()
       "which is unknown")
   end)
 
-  it("refuses options out of range and tensors of another shape", function()
+  it("raises for options out of range and tensors of another shape", function()
     local opt = made()
     local state = made():state_dict()
     state.param_groups[1].lr = -1
@@ -170,7 +170,7 @@ describe("loading an optimizer's state", function()
       "'momentum_buffer' is f32 %(4%), its parameter is f64 %(3%)")
   end)
 
-  it("takes what a schedule noted in the groups", function()
+  it("accepts fields that a schedule stored in the groups", function()
     local opt = made()
     optim.lr_scheduler.OneCycleLR(opt, {max_lr = 1, total_steps = 5})
     local new = made()
@@ -193,7 +193,7 @@ describe("an optimizer", function()
     assert.equal(3, #log)
   end)
 
-  it("of one's own on top of SGD keeps state of its own through scopes", function()
+  it("of a user on top of SGD keeps its own state when scopes end", function()
     local Slow = nn.class("Slow", optim.SGD)
     function Slow:update(group)
       optim.SGD.update(self, group)
@@ -211,7 +211,7 @@ describe("an optimizer", function()
     assert.equal(2, #opt.state[p].momentum_buffer:tolist())
   end)
 
-  it("reads strided and half parameters", function()
+  it("reads strided and half-type parameters", function()
     for _, dtype in ipairs {moth.float16, moth.bfloat16, moth.float32} do
       for _, name in ipairs {"Adam", "RMSprop", "NAdam", "RAdam", "Adamax", "Adagrad",
                              "Rprop", "ASGD"} do
@@ -235,7 +235,7 @@ describe("an optimizer of named parameters", function()
   local function net() return nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)) end
   local names = {"0.weight", "0.bias", "1.weight", "1.bias"}
 
-  it("takes named_parameters() and lists of {name, tensor}, and saves the names", function()
+  it("accepts named_parameters() and lists of {name, tensor}, and saves the names", function()
     local n = net()
     local list = {}
     for name, p in n:named_parameters() do list[#list + 1] = {name, p} end
@@ -253,7 +253,7 @@ describe("an optimizer of named parameters", function()
     assert.is_nil(optim.SGD(n:parameters(), {lr = 0.1}):state_dict().param_groups[1].param_names)
   end)
 
-  it("has the names of a state dict once it is loaded, or keeps its own", function()
+  it("has the names of a loaded state dict, or keeps its own", function()
     local n = net()
     local function names_after(from, to)
       to:load_state_dict(from:state_dict())
@@ -287,7 +287,7 @@ describe("an optimizer of named parameters", function()
     assert.equal("captured step (1 recording)", tostring(captured))
   end)
 
-  it("refuses names for some parameters, or some groups, alone", function()
+  it("raises for names of only some parameters or groups", function()
     local a, b = nn.Parameter(moth.ones(1)), nn.Parameter(moth.ones(1))
     assert.has_error_like(function() return optim.SGD({{"a", a}, b}, {lr = 1}) end,
       "element 2 has no name")
@@ -327,7 +327,7 @@ describe("hooks of an optimizer's state dict", function()
     assert.same({"saving", "saving", 2}, log)
   end)
 
-  it("are refused where they are no functions, or return no state dict", function()
+  it("raise if they are no functions, or return no state dict", function()
     local opt = optim.SGD({nn.Parameter(moth.ones(1))}, {lr = 0.5})
     assert.has_error_like(function() opt:register_state_dict_post_hook(3) end,
       "'hook' to 'register_state_dict_post_hook'")

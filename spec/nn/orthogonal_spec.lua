@@ -1,5 +1,5 @@
 --- orthogonal_spec.lua -- nn.utils.parametrizations.orthogonal: PyTorch's numbers and names; the
--- weight stays orthonormal while it is trained, saved, moved, captured and taken apart.
+-- weight stays orthonormal when it is trained, saved, cast, captured and made plain.
 
 local moth = require "moth"
 local golden = require "spec.support.golden"
@@ -15,7 +15,7 @@ local function tensor(list, ...)
   return moth.tensor(list, {dtype = moth.float64}):view(...)
 end
 
--- How far rows or columns, whichever are fewer, are from orthonormal.
+-- The distance of rows or columns, whichever are fewer, from orthonormal.
 local function off(w)
   if w:size(-2) < w:size(-1) then w = w.mT end
   return (w.mT:matmul(w) - moth.eye(w:size(-1), {dtype = w.dtype, device = w.device})):abs():max()
@@ -49,7 +49,7 @@ describe("an orthogonal weight", function()
     end)
   end
 
-  it("stays so in a captured step, saved, copied, assigned and made plain", function()
+  it("stays orthonormal in a captured step, saved, copied, assigned and made plain", function()
     for _, map in ipairs {"matrix_exp", "cayley", "householder"} do
       local net = orthogonal(nn.Linear(3, 5), {orthogonal_map = map})
       local opt = optim.Adam(net:parameters(), {lr = 0.1, weight_decay = 0.1})
@@ -60,7 +60,7 @@ describe("an orthogonal weight", function()
         opt:step()
         return loss
       end
-      if map ~= "matrix_exp" then step = moth.capture(step) end -- that one reads how large x is
+      if map ~= "matrix_exp" then step = moth.capture(step) end -- the other map reads values
       local first = step(moth.ones(4, 3)):item()
       for _ = 1, 20 do step(moth.ones(4, 3)) end
       assert.is_true(step(moth.ones(4, 3)):item() < first)
@@ -77,7 +77,7 @@ describe("an orthogonal weight", function()
     end
   end)
 
-  it("may be a stack of matrices, and lie on a GPU", function()
+  it("may be a batch of matrices, and be on a GPU", function()
     local net = nn.Module()
     net.w = nn.Parameter(moth.randn(2, 4, 3))
     assert.is_true(off(orthogonal(net, "w").w) < 1e-5)
@@ -88,7 +88,7 @@ describe("an orthogonal weight", function()
     assert.is_true(off(orthogonal(nn.Linear(3, 4):to("cuda")).weight) < 1e-5)
   end)
 
-  it("is refused of vectors and by maps that there are not", function()
+  it("raises for vectors and unknown maps", function()
     assert.has_error_like(function() orthogonal(nn.Linear(3, 2), "bias") end,
       "'module' to 'orthogonal' %(a weight of two dimensions or more is needed, got f32 %(2%)")
     assert.has_error_like(function() orthogonal(nn.Linear(3, 2), {orthogonal_map = "qr"}) end,

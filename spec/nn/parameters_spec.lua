@@ -1,4 +1,4 @@
--- Lists and dictionaries of parameters belong to the module that holds them.
+-- ParameterList and ParameterDict register their parameters in their module.
 
 local moth = require "moth"
 local nn = moth.nn
@@ -43,7 +43,7 @@ describe("ParameterList", function()
     assert.equal(to.weights[1], to:get_parameter("weights.0"))
   end)
 
-  it("refuses what is no tensor, and positions beyond its end", function()
+  it("raises for values that are no tensors, and positions beyond its end", function()
     assert.error_matches(function() nn.ParameterList{1} end, "a list of tensors is needed, got 1")
     local list = Net().weights
     assert.error_matches(function() list[4] = moth.ones(1) end, "positions are 1 to 3")
@@ -53,12 +53,12 @@ describe("ParameterList", function()
 end)
 
 describe("ParameterDict", function()
-  it("registers a table in sorted order, pairs in theirs", function()
+  it("registers a table in sorted order, pairs in their order", function()
     assert.same({"a", "b"}, names(nn.ParameterDict{b = moth.ones(1), a = moth.ones(2)}))
     assert.same({"b", "a"}, names(nn.ParameterDict{{"b", moth.ones(1)}, {"a", moth.ones(2)}}))
   end)
 
-  it("reads, sets, takes out and clears", function()
+  it("reads, assigns, removes and clears", function()
     local dict = nn.ParameterDict{a = moth.ones(2)}
     dict.center = moth.ones(3)
     assert.same({"a", "center"}, dict:keys())
@@ -70,7 +70,7 @@ describe("ParameterDict", function()
     assert.equal(0, dict:len())
   end)
 
-  it("hands out a parameter under each of its names", function()
+  it("returns a parameter under each of its names", function()
     local p = nn.Parameter(moth.ones(2))
     local dict = nn.ParameterDict{{"a", p}, {"b", p}}
     local found = {}

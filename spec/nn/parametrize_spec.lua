@@ -1,5 +1,5 @@
--- nn.utils: weights made of others (weight_norm, spectral_norm, parametrize) and weights of which a
--- part is kept at 0 (prune): PyTorch's numbers and names, and what holds beside them.
+-- nn.utils: parametrized weights (weight_norm, spectral_norm, parametrize) and pruned weights
+-- (prune): PyTorch's numbers and names, and other properties.
 
 local moth = require "moth"
 local golden = require "spec.support.golden"
@@ -52,7 +52,7 @@ local function same_tensors(wanted, got)
   end
 end
 
-describe("a weight made of others has PyTorch's values, gradients and names:", function()
+describe("a parametrized weight has PyTorch's values, gradients and names:", function()
   for _, case in ipairs(golden.cases "reparametrize") do
     it(case.name .. " of a " .. case.layer, function()
       local net, x = made(case.layer)
@@ -73,14 +73,14 @@ describe("a weight made of others has PyTorch's values, gradients and names:", f
   end
 end)
 
-describe("a weight by its norm", function()
+describe("weight_norm", function()
   local ways = {
     older = {U.weight_norm, U.remove_weight_norm},
     newer = {U.parametrizations.weight_norm,
       function(net) return (parametrize.remove_parametrizations(net, "weight")) end},
   }
   for name, way in pairs(ways) do
-    it("trains, is copied, saved, moved and made plain again, by the " .. name .. " way", function()
+    it("trains, is copied, saved, cast and made plain again, by the " .. name .. " way", function()
       local net = way[1](nn.Linear(3, 2))
       local x, y = moth.randn(16, 3), moth.randn(16, 2)
       local opt = optim.SGD(net:parameters(), {lr = 0.1})
@@ -107,7 +107,7 @@ describe("a weight by its norm", function()
       assert.is_true(net.weight.is_leaf and net.weight.requires_grad)
     end)
 
-    it("has one length for all where dim is -1, as PyTorch's, by the " .. name .. " way", function()
+    it("has one norm for all rows if dim is -1, by the " .. name .. " way", function()
       for _, dim in ipairs {-1, moth.none, 2} do
         local net, lengths = way[1](nn.Linear(3, 2), {dim = dim}), {}
         for _, p in ipairs(net:parameters()) do lengths[p:numel()] = true end
@@ -115,7 +115,7 @@ describe("a weight by its norm", function()
       end
     end)
 
-    it("goes into a captured step, by the " .. name .. " way", function()
+    it("works in a captured step, by the " .. name .. " way", function()
       local function losses(captured)
         moth.manual_seed(5)
         local net = way[1](nn.Linear(3, 2))
@@ -144,7 +144,7 @@ describe("a weight by its norm", function()
     assert.equal(2, #net.bias_v.grad:tolist())
   end)
 
-  it("refuses what is no parameter, and dimensions that are none", function()
+  it("raises for fields that are no parameters, and for invalid dimensions", function()
     local net = nn.Linear(3, 2)
     assert.has_error_like(function() U.weight_norm(net, "weigth") end,
       "Linear has no parameter or buffer 'weigth'; did you mean 'weight'%?")
@@ -166,8 +166,8 @@ describe("a weight by its norm", function()
   end)
 end)
 
-describe("a weight by its largest singular value", function()
-  it("stretches nothing by more than 1, and stays as it is in evaluation", function()
+describe("spectral_norm", function()
+  it("has a largest singular value of 1, and does not change in evaluation", function()
     for _, norm in ipairs {U.spectral_norm, U.parametrizations.spectral_norm} do
       local net = norm(nn.Linear(6, 5, {bias = false}))
       for _ = 1, 50 do net(moth.randn(2, 6)) end
@@ -181,7 +181,7 @@ describe("a weight by its largest singular value", function()
     end
   end)
 
-  it("is divided along the outputs of transposed convolutions, which are dimension 2", function()
+  it("divides along the outputs of transposed convolutions, which are dimension 2", function()
     local net = U.spectral_norm(nn.ConvTranspose2d(2, 3, 2))
     assert.equal(3, net.weight_u:numel())
   end)
@@ -207,7 +207,7 @@ describe("register_parametrization", function()
   function Twice:forward(x) return x * 2 end -- luacheck: ignore self
   function Twice:right_inverse(x) return x / 2 end -- luacheck: ignore self
 
-  it("makes a parameter by a module, keeps its value by right_inverse, and adds up", function()
+  it("computes a parameter by modules, and keeps its value by right_inverse", function()
     local net = nn.Linear(3, 3)
     local p = net.weight
     parametrize.register_parametrization(net, "weight", Symmetric())
@@ -224,7 +224,7 @@ describe("register_parametrization", function()
     assert.same({3, 3}, {unpack(p.grad.shape)})
   end)
 
-  it("takes assignments, by right_inverse", function()
+  it("accepts assignments, by right_inverse", function()
     local net = nn.Linear(3, 3)
     parametrize.register_parametrization(net, "weight", Twice())
     net.weight = moth.ones(3, 3)
@@ -233,7 +233,7 @@ describe("register_parametrization", function()
     assert.has_error_like(function() net.weight = 3 end, "Linear.weight is parametrized")
   end)
 
-  it("puts the original back, or the value", function()
+  it("restores the original, or stores the value", function()
     for _, leave in ipairs {true, false} do
       local net = nn.Linear(3, 3)
       local was = net.weight:tolist()
@@ -262,7 +262,7 @@ describe("register_parametrization", function()
     assert.equal(2, count)
   end)
 
-  it("refuses a module that changes the shape, and changes nothing", function()
+  it("raises for a module that changes the shape, and changes nothing", function()
     local Cut = nn.class("Cut", nn.Module)
     function Cut:forward(x) return x[1] end -- luacheck: ignore self
     local net = nn.Linear(3, 2)
@@ -282,7 +282,7 @@ describe("register_parametrization", function()
 end)
 
 describe("pruning", function()
-  it("keeps zeros at zero while the rest is trained, and adds up", function()
+  it("keeps zeros at zero while the rest is trained, and accumulates", function()
     local net = nn.Linear(8, 4)
     P.l1_unstructured(net, "weight", 0.5)
     assert.equal(16, net.weight_mask:sum():item())
@@ -302,7 +302,7 @@ describe("pruning", function()
     assert.same({"bias", "weight"}, keys(net:state_dict()))
   end)
 
-  it("takes slices, drawn or by the norm, of those that are left", function()
+  it("removes slices, at random or by norm, of the remaining ones", function()
     local net = nn.Linear(6, 4)
     P.random_structured(net, "weight", 0.5, 1)
     assert.equal(2, net.weight_mask:sum(2):eq(0):sum():item())
@@ -310,7 +310,7 @@ describe("pruning", function()
     assert.equal(3, net.weight_mask:sum(2):eq(0):sum():item())
   end)
 
-  it("compares slices by what an earlier pruning has left of them", function()
+  it("compares slices by their remaining elements", function()
     local net = nn.Linear(2, 2, false)
     moth.no_grad(function() net.weight:copy_(moth.tensor {{3, 1}, {2, 2}}) end)
     P.custom_from_mask(net, "weight", moth.tensor {{0, 1}, {1, 1}})
@@ -318,7 +318,7 @@ describe("pruning", function()
     assert.same({{0, 0}, {1, 1}}, net.weight_mask:tolist())
   end)
 
-  it("takes masks and scores of the user's", function()
+  it("accepts masks and scores of the user", function()
     local net = nn.Linear(3, 2)
     P.custom_from_mask(net, "bias", moth.tensor {1, 0})
     assert.equal(0, net.bias[2]:item())
@@ -336,7 +336,7 @@ describe("pruning", function()
     assert.equal(5, (net[1].weight_mask:sum() + net[2].weight_mask:sum()):item())
   end)
 
-  it("refuses amounts and names that mean nothing", function()
+  it("raises for invalid amounts and names", function()
     local net = nn.Linear(3, 2)
     assert.has_error_like(function() P.l1_unstructured(net, "weight", -1) end,
       "bad argument 'amount' to 'l1_unstructured'")

@@ -1,4 +1,4 @@
--- nn.LSTM{proj_size = p}: held to numbers that PyTorch 2.15 gave for the same weights and inputs.
+-- nn.LSTM{proj_size = p}, compared with PyTorch 2.15's numbers for the same weights and inputs.
 
 local moth = require "moth"
 local nn = moth.nn
@@ -26,8 +26,8 @@ end
 
 local function squares(x) return (x * x):sum():item() end
 
--- L, N, I, H, P, layers, bidirectional, bias, batch_first, are states given?, lengths; then output
--- and h by position, squares of c, and of gradients: parameters, input, h.
+-- L, N, I, H, P, layers, bidirectional, bias, batch_first, states given (boolean), lengths; then
+-- weighted sums of output and h, squares of c, and of gradients: parameters, input, h.
 local ROWS = {
   {4, 2, 3, 5, 2, 1, false, true, false, false, false,
     4.0080731287, 0.1955408047, 1.5767982972, 22.6927458924, 0.2009822279, 0},
@@ -41,8 +41,8 @@ local ROWS = {
     -11.8750730419, -5.6031097254, 6.8409603392, 82.3291140514, 0.6742275147, 0.0858473269},
 }
 
-describe("an LSTM whose state is projected", function()
-  it("gives PyTorch's values and gradients, packed or not, in layers and directions", function()
+describe("an LSTM with projected states", function()
+  it("has PyTorch's values and gradients, packed or not, in layers and directions", function()
     for _, row in ipairs(ROWS) do
       local steps, n, inputs, hidden, proj, layers, both, bias, first, given, lengths = unpack(row)
       local lstm = filled(nn.LSTM {inputs, hidden, layers, bias = bias, batch_first = first,
@@ -67,7 +67,7 @@ describe("an LSTM whose state is projected", function()
     end
   end)
 
-  it("has PyTorch's parameters, and is printed with its size", function()
+  it("has PyTorch's parameters, and prints its size", function()
     local lstm = nn.LSTM {3, 4, 2, bidirectional = true, proj_size = 2}
     assert.are.same({2, 4}, {unpack(lstm.weight_hr_l1_reverse.shape)})
     assert.are.same({16, 2}, {unpack(lstm.weight_hh_l0.shape)})
@@ -77,7 +77,7 @@ describe("an LSTM whose state is projected", function()
     assert.is_nil(nn.LSTM(3, 4).weight_hr_l0)
   end)
 
-  it("runs without a batch, without grad mode, captured, and is differentiated twice", function()
+  it("runs without a batch, without grad mode, captured, and has second derivatives", function()
     local lstm = filled(nn.LSTM {3, 4, proj_size = 2, dtype = moth.float64})
     local x, h, c = moth.randn(5, 3, f64), moth.randn(1, 2, f64), moth.randn(1, 4, f64)
     local y, last = lstm(x, {h, c})
@@ -93,7 +93,7 @@ describe("an LSTM whose state is projected", function()
     end, {x}))
   end)
 
-  it("refuses sizes and states that do not fit", function()
+  it("raises for wrong sizes and states", function()
     assert.has_error_like(function() nn.LSTM {3, 4, proj_size = 4} end,
       "'proj_size' to 'LSTM' %(0 to hidden_size %- 1, 3, is needed, got 4")
     assert.has_error_like(function() nn.LSTM {3, 4, proj_size = -1} end, "proj_size")

@@ -1,5 +1,5 @@
--- Layers that few networks want: AdaptiveLogSoftmaxWithLoss, FractionalMaxPool2d and 3d, RReLU and
--- FeatureAlphaDropout. Where numbers stand, PyTorch 2.15 gives them for the same in float64.
+-- Rare layers: AdaptiveLogSoftmaxWithLoss, FractionalMaxPool2d and 3d, RReLU and
+-- FeatureAlphaDropout. Numbers are PyTorch 2.15's in float64.
 
 local moth = require "moth"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
@@ -20,7 +20,7 @@ describe("AdaptiveLogSoftmaxWithLoss", function()
     return layer, sines({4, 6}, 50):requires_grad_()
   end
 
-  it("gives PyTorch's log-probabilities, loss and gradients", function()
+  it("has PyTorch's log-probabilities, loss and gradients", function()
     local layer, x = made()
     local output, loss = layer(x, moth.tensor {1LL, 4LL, 7LL, 3LL})
     assert.close({-1.830697097908, -4.046850102277, -2.138092601086, -5.134245057307},
@@ -43,7 +43,7 @@ describe("AdaptiveLogSoftmaxWithLoss", function()
       "tail.1.0.weight", "tail.1.1.weight"}, names)
   end)
 
-  it("takes one row, lists of classes, and classes of one cluster alone", function()
+  it("accepts one row, lists of classes, and classes of only one cluster", function()
     local layer, x = made()
     local output, loss = layer(x[2], 4)
     assert.equal(0, output:dim())
@@ -68,7 +68,7 @@ describe("AdaptiveLogSoftmaxWithLoss", function()
     assert.is_true(layer:predict(x):eq(y):float():mean():item() > 0.7)
   end)
 
-  it("refuses classes, cutoffs and shapes that do not fit", function()
+  it("raises for wrong classes, cutoffs and shapes", function()
     local layer, x = made()
     assert.has_error_like(function() layer(x, {1, 2, 3, 8}) end, "classes from 1 to 7 are needed")
     assert.has_error_like(function() layer(x, {1, 2, 3, 0}) end, "classes from 1 to 7 are needed")
@@ -88,7 +88,7 @@ end)
 describe("fractional_max_pool2d", function()
   local draws = moth.tensor({{{0.25, 0.75}, {0.9, 0.1}}}, {dtype = moth.float64})
 
-  it("takes the largest of windows where PyTorch's lie", function()
+  it("returns the maxima of PyTorch's windows", function()
     local x = sines({1, 2, 6, 7}):requires_grad_()
     local y, indices = F.fractional_max_pool2d(x, {2, 3}, {output_size = {3, 4},
       return_indices = true, _random_samples = draws})
@@ -105,7 +105,7 @@ describe("fractional_max_pool2d", function()
       39, 40, 35}, other:view(-1):tolist())
   end)
 
-  it("does so of volumes", function()
+  it("does so for volumes", function()
     local x = (moth.arange(420) * 37):remainder(101):view(1, 2, 5, 6, 7):double()
     local _, at = F.fractional_max_pool3d(x, {2, 3, 2}, {output_size = {3, 2, 4},
       return_indices = true,
@@ -117,7 +117,7 @@ describe("fractional_max_pool2d", function()
       x[1]).shape)})
   end)
 
-  it("draws again, by the seed, as a layer, without a batch and for half types", function()
+  it("draws by the seed, as a layer, without a batch and for half types", function()
     local x = moth.randn(3, 20, 20)
     local pool = nn.FractionalMaxPool2d(3, {output_ratio = 0.5})
     local function drawn(seed)
@@ -131,7 +131,7 @@ describe("fractional_max_pool2d", function()
     assert.same({0, 3, 5, 5}, {unpack(F.fractional_max_pool2d(moth.ones(0, 3, 8, 8), 2, 5).shape)})
   end)
 
-  it("refuses sizes that do not fit, and two sizes at once", function()
+  it("raises for wrong sizes, and for both size arguments at once", function()
     local x = moth.ones(1, 1, 6, 6)
     assert.has_error_like(function() F.fractional_max_pool2d(x, 3, 5) end,
       "5 windows of 3 do not fit a side of 6")
@@ -147,7 +147,7 @@ describe("fractional_max_pool2d", function()
 end)
 
 describe("RReLU", function()
-  it("has the mean slope in evaluation, and drawn ones in training", function()
+  it("has the mean slope in evaluation, and random slopes in training", function()
     local x = moth.tensor {-12, 3, 0, -24}
     assert.close({-12 * 11 / 48, 3, 0, -24 * 11 / 48}, nn.RReLU():eval()(x):tolist(), 1e-6)
     local y = nn.RReLU(0.2, 0.4)(moth.full({20000}, -1)):neg()
@@ -156,7 +156,7 @@ describe("RReLU", function()
     assert.is_true(y:std():item() > 0.05)
   end)
 
-  it("gives the slope as gradient, and writes its input where asked to", function()
+  it("has the slope as gradient, and writes to its input if inplace is set", function()
     local x = moth.tensor({-1, 2}):requires_grad_()
     local y = F.rrelu(x, {training = true})
     y:sum():backward()
@@ -169,7 +169,7 @@ describe("RReLU", function()
 end)
 
 describe("feature_alpha_dropout", function()
-  it("drops whole channels, and keeps mean and variance of all", function()
+  it("drops whole channels, and keeps the mean and variance", function()
     local x = moth.randn(200, 100, 4)
     local y = F.feature_alpha_dropout(x, 0.3, true)
     local dropped = y:var(3):lt(1e-9)
@@ -178,7 +178,7 @@ describe("feature_alpha_dropout", function()
     assert.close(1, y:std():item(), 0.05)
   end)
 
-  it("does nothing in evaluation, as a layer", function()
+  it("is the identity in evaluation, as a layer", function()
     local x = moth.randn(2, 3, 4)
     local layer = nn.FeatureAlphaDropout(0.5)
     assert.equal(x, layer:eval()(x))

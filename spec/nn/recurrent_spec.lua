@@ -1,4 +1,4 @@
--- Recurrent modules: what they take and give, beside what the registry already checks of their ops.
+-- Recurrent modules: arguments, results and states. The registry's specs check their ops.
 
 local moth = require "moth"
 local process = require "spec.support.process"
@@ -41,7 +41,7 @@ describe("a recurrent module", function()
   end)
 
   for name, states in pairs(kinds) do
-    it("gives output and last state: " .. name, function()
+    it("returns output and last state: " .. name, function()
       local net = nn[name](3, 5, {num_layers = 2})
       local out, last = net(moth.randn(4, 2, 3))
       assert.equal("(4, 2, 5)", tostring(out.shape))
@@ -50,7 +50,7 @@ describe("a recurrent module", function()
       end
     end)
 
-    it("goes on where it stopped: " .. name, function()
+    it("continues from a state: " .. name, function()
       local net, x = nn[name](3, 5, {num_layers = 2}), moth.randn(6, 2, 3)
       local whole = net(x)
       local first, state = net(x:narrow(1, 1, 2))
@@ -58,7 +58,7 @@ describe("a recurrent module", function()
       near(moth.cat({first, second}, 1), whole)
     end)
 
-    it("does what its cell does step by step: " .. name, function()
+    it("equals its cell step by step: " .. name, function()
       local net, cell, x = nn[name](3, 5), nn[name .. "Cell"](3, 5), moth.randn(4, 2, 3)
       for _, part in ipairs {"weight_ih", "weight_hh", "bias_ih", "bias_hh"} do
         cell[part] = net[part .. "_l0"]
@@ -73,7 +73,7 @@ describe("a recurrent module", function()
       near(h, out[1][1])
     end)
 
-    it("takes a sequence without a batch, and batches first: " .. name, function()
+    it("accepts a sequence without a batch, and batches first: " .. name, function()
       local net, x = nn[name]{3, 5, bidirectional = true}, moth.randn(4, 3)
       local out, state = net(x)
       local batched = net(x:unsqueeze(2))
@@ -84,7 +84,7 @@ describe("a recurrent module", function()
       near((net(x:unsqueeze(1)):squeeze(1)), out)
     end)
 
-    it("has the gradient of its steps where they take turns in the cache: " .. name, function()
+    it("has the right gradient if its steps exceed the cache: " .. name, function()
       local net = nn[name]{6, 128, bidirectional = true, dtype = moth.float64}
       local x = {}
       for i = 1, 32 do x[i] = moth.randn(42 + i % 7, 6, {dtype = moth.float64}) end
@@ -99,7 +99,7 @@ describe("a recurrent module", function()
       for i, y in ipairs(replayed) do near(fused[i], y, 1e-12 * y:abs():max():item()) end
     end)
 
-    it("takes a packed sequence of many steps: " .. name, function()
+    it("accepts a packed sequence of many steps: " .. name, function()
       local rnn = nn.utils.rnn
       local net = nn[name](2, 3)
       local x = {moth.randn(150, 2), moth.randn(70, 2)}
@@ -107,7 +107,7 @@ describe("a recurrent module", function()
       for i = 1, 2 do near(out:select(2, i):narrow(1, 1, #x[i]), net(x[i]), 1e-6) end
     end)
 
-    it("sees no padding in a packed sequence: " .. name, function()
+    it("ignores padding in a packed sequence: " .. name, function()
       local rnn = nn.utils.rnn
       local net = nn[name](3, 5, {num_layers = 2, bidirectional = true, dtype = moth.float64})
       local x = {moth.randn(2, 3):double(), moth.randn(4, 3):double(), moth.randn(3, 3):double()}
@@ -130,7 +130,7 @@ describe("a recurrent module", function()
     end)
   end
 
-  it("drops between layers while training, and repeatably", function()
+  it("applies dropout between layers in training, repeatably", function()
     local net, x = nn.GRU{3, 5, num_layers = 2, dropout = 0.5}, moth.randn(4, 2, 3)
     local function run()
       moth.manual_seed(3)
@@ -150,7 +150,7 @@ describe("a recurrent module", function()
     assert.is_true(net.weight_hh_l1.grad:abs():sum():item() > 0)
   end)
 
-  it("can be differentiated again where its state depends on its input", function()
+  it("has second derivatives if its state depends on its input", function()
     local lstm = nn.LSTM{2, 2, bidirectional = true, dtype = moth.float64}
     local x = moth.randn(2, 3, 2):double():transpose(1, 2):requires_grad_()
     local function f(y)
@@ -161,7 +161,7 @@ describe("a recurrent module", function()
     moth.autograd.gradgradcheck(f, {x})
   end)
 
-  it("takes no sequences in a batch, and no sequence without a step", function()
+  it("accepts an empty batch, and raises for a sequence without steps", function()
     local net = nn.LSTM(3, 5)
     local out = net(moth.randn(4, 0, 3))
     assert.equal("(4, 0, 5)", tostring(out.shape))
@@ -182,7 +182,7 @@ describe("a recurrent module", function()
     assert.equal(moth.float16, net.weight_ih_l0.grad.dtype)
   end)
 
-  it("says what does not fit", function()
+  it("names the wrong argument", function()
     local lstm = nn.LSTM(3, 5)
     local x = moth.randn(4, 2, 3)
     refuses(function() lstm(moth.randn(4, 2, 7)) end, "3 features are needed")
@@ -213,7 +213,7 @@ describe("recurrent results", function()
       local text = process.lua(([[
         local ffi = require "ffi"
         ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
-        ffi.C.setenv("MOTH_SPLIT", "1", 1) -- before anything is computed
+        ffi.C.setenv("MOTH_SPLIT", "1", 1) -- before any op
         if "%s" ~= "" then ffi.C.setenv("MOTH_ISA", "%s", 1) end
         local moth = require "moth"
         local function results(net, x)
@@ -247,7 +247,7 @@ describe("recurrent results", function()
 end)
 
 describe("a state that is moth.none", function()
-  it("is the state of zeros, in layers and cells", function()
+  it("is the zero state, in layers and cells", function()
     local x = moth.randn(2, 1, 3)
     for _, kind in ipairs {"RNN", "LSTM", "GRU"} do
       local layer, cell = nn[kind](3, 4), nn[kind .. "Cell"](3, 4)
@@ -260,7 +260,7 @@ describe("a state that is moth.none", function()
     end
   end)
 
-  it("is no part of a state, whose parts are counted where they are refused", function()
+  it("does not count as a part of a state in errors", function()
     local lstm, x, h = nn.LSTM(3, 4), moth.randn(2, 1, 3), moth.zeros(1, 1, 4)
     assert.has_error_like(function() lstm {x, hx = {h}} end,
       "two tensors, {h, c}, is needed, got a table of 1, {")
@@ -274,7 +274,7 @@ describe("a state that is moth.none", function()
 end)
 
 describe("padding", function()
-  it("makes one tensor of sequences and takes it apart again", function()
+  it("makes one tensor of sequences and splits it again", function()
     local rnn = nn.utils.rnn
     local x = {moth.ones(2, 2), moth.ones(3, 2)}
     local padded = rnn.pad_sequence(x, {batch_first = true, padding_value = -1})

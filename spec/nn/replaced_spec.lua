@@ -1,9 +1,9 @@
--- A user's function in moth.nn.functional in place of a built-in: layers of that name call it.
+-- A user's function in moth.nn.functional that replaces a built-in: layers of that name call it.
 
 local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
 
--- Calls f while other stands for a function, and once more as it was.
+-- Calls f while `other` replaces a function, and once more with the original.
 local function with(name, other, f)
   local own = F[name]
   F[name] = other
@@ -13,7 +13,7 @@ local function with(name, other, f)
 end
 
 describe("a function in place of a built-in", function()
-  it("is what layers made before and after call", function()
+  it("is called by layers made before and after the replacement", function()
     local x, before = moth.ones(2), nn.GELU()
     with("gelu", moth.kernel(function(a) return a * 3 end), function()
       assert.are.same({3, 3}, before(x):tolist())
@@ -22,7 +22,7 @@ describe("a function in place of a built-in", function()
     assert.are.equal(F.gelu(x)[1]:item(), before(x)[1]:item())
   end)
 
-  it("leaves a class that is used first afterwards as it was", function()
+  it("does not change a class that is used first after it was removed", function()
     local lines = {
       'local moth = require "moth"',
       'local nn, F = moth.nn, moth.nn.functional',
@@ -41,7 +41,7 @@ describe("a function in place of a built-in", function()
     assert.is_true(status == 0 or status == true)
   end)
 
-  it("gets the settings that are off their defaults, and those before them", function()
+  it("receives the settings that differ from their defaults, and those before them", function()
     local got
     local x, target = moth.ones(2, 3), moth.tensor {1LL, 2LL}
     with("cross_entropy", function(...) got = {n = select("#", ...), ...}; return x end, function()
@@ -65,7 +65,7 @@ describe("a function in place of a built-in", function()
     end
   end)
 
-  it("that does not take such a setting is refused by name", function()
+  it("that does not accept such a setting raises with its name", function()
     local x = moth.ones(2)
     for _, other in ipairs {function(a) return a end, moth.kernel(function(a) return a * 1 end)} do
       with("gelu", other, function()
@@ -79,7 +79,7 @@ describe("a function in place of a built-in", function()
     end)
   end)
 
-  it("is called where relu is otherwise part of the layer before it", function()
+  it("is called where relu is otherwise joined with the layer before it", function()
     local function triple(x) return x * 3 end
     for _, first in ipairs {nn.Linear(2, 2), nn.BatchNorm1d(2):eval()} do
       local net, x = nn.Sequential(first, nn.ReLU()), moth.randn(4, 2)

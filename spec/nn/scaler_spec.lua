@@ -1,4 +1,4 @@
--- moth.GradScaler: what happens to losses, gradients and steps, and to the scale.
+-- moth.GradScaler: losses, gradients and steps, and the scale.
 
 local moth = require "moth"
 local nn = moth.nn
@@ -10,7 +10,7 @@ local function setup(options)
 end
 
 describe("GradScaler", function()
-  it("makes the step that would be made without it", function()
+  it("makes the same step as without it", function()
     local p, optimizer, scaler = setup()
     local loss = scaler:scale((p * moth.tensor { 0.5, -1 }):sum())
     assert.equal(4 * -1.5, loss:item())
@@ -23,7 +23,7 @@ describe("GradScaler", function()
     assert.equal(4, scaler:get_scale())
   end)
 
-  it("leaves out a step whose gradients are not finite, in any dtype, and backs off", function()
+  it("skips a step whose gradients are not finite, in any dtype, and lowers the scale", function()
     for _, dtype in ipairs { moth.float32, moth.float64, moth.float16, moth.bfloat16 } do
       for _, bad in ipairs { 1 / 0, -1 / 0, 0 / 0 } do
         local p = nn.Parameter(moth.ones(1001, dtype))
@@ -38,7 +38,7 @@ describe("GradScaler", function()
     end
   end)
 
-  it("grows after so many good steps in a row", function()
+  it("raises the scale after the given number of good steps", function()
     local p, optimizer, scaler = setup { init_scale = 8, growth_interval = 2, growth_factor = 4 }
     local scales = {}
     for i = 1, 5 do
@@ -56,7 +56,7 @@ describe("GradScaler", function()
     assert.equal(1, other:state_dict()._growth_tracker)
   end)
 
-  it("lets gradients be clipped between unscale_ and step", function()
+  it("allows clipping between unscale_ and step", function()
     local p, optimizer, scaler = setup()
     scaler:scale((p * moth.tensor { 3, 4 }):sum()):backward()
     scaler:unscale_(optimizer)
@@ -69,7 +69,7 @@ describe("GradScaler", function()
     assert.has_error_like(function() scaler:update() end, "no step")
   end)
 
-  it("does nothing where it is not enabled", function()
+  it("does nothing if it is not enabled", function()
     local p, optimizer, scaler = setup { enabled = false }
     local loss = p:sum()
     assert.equal(loss, scaler:scale(loss))
@@ -100,7 +100,7 @@ describe("GradScaler", function()
     assert.is_true(last < 0.01 * first)
   end)
 
-  -- Two nets alike, one trained step by step and one by replays; inputs(i) of both.
+  -- Two equal nets, one trained step by step and one by replays; inputs(i) of both.
   local function race(inputs, make, steps, clip)
     local sides = {}
     for side = 1, 2 do
@@ -139,20 +139,20 @@ describe("GradScaler", function()
     return moth.full({ 4, 3 }, i % 5 == 0 and 1e18 or i % 7 == 0 and 1e30 or 0.1 * i)
   end
 
-  it("takes part in a captured step, which skips and adapts as the step itself does", function()
+  it("works in a captured step, which skips and adapts as the step itself does", function()
     local adam = race(wild, function(p) return moth.optim.Adam(p, { lr = 0.1 }) end, 40)
     assert.equal("captured step (1 recording)", tostring(adam.step))
     race(wild, function(p) return moth.optim.SGD(p, { lr = 0.1, momentum = 0.9 }) end, 40)
     race(wild, function(p) return moth.optim.SGD(p, { lr = 0.1 }) end, 40, true)
   end)
 
-  it("may skip any number of steps before one can be recorded", function()
+  it("may skip any number of steps before a recording is possible", function()
     local side = race(function(i) return moth.full({ 4, 3 }, i < 9 and 1e30 or 1) end,
       function(p) return moth.optim.Adam(p, { lr = 0.1 }) end, 20)
     assert.equal("captured step (1 recording)", tostring(side.step))
   end)
 
-  it("keeps the captured step from scaling after its update", function()
+  it("raises if a captured step scales after its update", function()
     local p, optimizer, scaler = setup()
     local step = moth.capture(function()
       optimizer:zero_grad()
@@ -169,7 +169,7 @@ describe("GradScaler", function()
     end, "scale after update")
   end)
 
-  it("looks at what unscale_ found where no step follows", function()
+  it("uses the result of unscale_ if no step follows", function()
     local p, optimizer, scaler = setup { init_scale = 8 }
     scaler:scale((p * (1 / 0)):sum()):backward()
     scaler:unscale_(optimizer)
@@ -188,7 +188,7 @@ describe("GradScaler", function()
     assert.equal(4, scaler:get_scale())
   end)
 
-  it("takes a float16 loss to float32, where its product fits", function()
+  it("converts a float16 loss to float32, whose range holds the product", function()
     local loss = moth.tensor({ 3 }, { dtype = moth.float16, requires_grad = true }):sum()
     local scaled = moth.GradScaler():scale(loss)
     assert.equal(3 * 65536, scaled:item())
@@ -212,7 +212,7 @@ describe("GradScaler", function()
     assert.equal(0.5, scaler:get_scale())
   end)
 
-  it("is refused where replays would look at what an earlier unscale_ found", function()
+  it("raises if replays would use the result of an earlier unscale_", function()
     local p, optimizer, scaler = setup()
     local step = moth.capture(function() scaler:step(optimizer) end)
     scaler:scale(p:sum()):backward()
@@ -220,7 +220,7 @@ describe("GradScaler", function()
     assert.has_error_like(step, "outside of it")
   end)
 
-  it("may be updated outside of a captured step, also one that is verified", function()
+  it("may be updated outside of a captured step, also while the step verifies", function()
     local p, optimizer, scaler = setup { init_scale = 8 }
     local step = moth.capture(function(x)
       optimizer:zero_grad()
@@ -235,12 +235,12 @@ describe("GradScaler", function()
     assert.equal("captured step (1 recording)", tostring(step))
   end)
 
-  it("has scales that float32 has, on the CPU whatever the default device", function()
+  it("has scales in float32, on the CPU for any default device", function()
     assert.has_error_like(function() moth.GradScaler { init_scale = 1e39 } end, "float32")
     assert.has_error_like(function() moth.GradScaler():update(1e39) end, "float32")
   end)
 
-  it("says what is wrong with its arguments", function()
+  it("names its wrong argument", function()
     assert.has_error_like(function() moth.GradScaler { growth_factor = 1 } end, "growth_factor")
     assert.has_error_like(function() moth.GradScaler():scale(3) end, "outputs")
     local _, optimizer, scaler = setup()
@@ -249,7 +249,7 @@ describe("GradScaler", function()
     assert.has_error_like(function() scaler:load_state_dict {} end, "state_dict")
   end)
 
-  it("takes a device first, as PyTorch's does", function()
+  it("accepts a device first, as PyTorch's does", function()
     assert.equal(65536, moth.amp.GradScaler("cpu"):get_scale())
     assert.equal(8, moth.amp.GradScaler("cpu", 8):get_scale())
     assert.equal(8, moth.amp.GradScaler(moth.device "cpu", { init_scale = 8 }):get_scale())

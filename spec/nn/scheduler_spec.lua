@@ -1,5 +1,4 @@
--- Schedules of the learning rate: PyTorch's numbers, going on from a saved state, a schedule of
--- one's own, and what they refuse.
+-- Learning rate schedules: PyTorch's numbers, resumed states, a user's schedule, and errors.
 
 local moth = require "moth"
 local nn, optim = moth.nn, moth.optim
@@ -14,7 +13,7 @@ local function optimizer(kind)
   return (optim.SGD(groups, {lr = 0.5, momentum = 0.9}))
 end
 
--- The same losses as golden/schedules.py has.
+-- The losses of golden/schedules.py.
 local function measure(i)
   return ({3, 2, 1.5, 1.5, 1.5, 1.5, 1.7, 1.6, 1.5, 1.25})[i % 10 + 1] - (i > 30 and 0.5 or 0)
 end
@@ -35,7 +34,7 @@ end
 
 local cases = require("spec.support.golden").cases "schedules"
 
-describe("fifty steps give PyTorch's rates with", function()
+describe("fifty steps have PyTorch's rates with", function()
   for _, case in ipairs(cases) do
     it(case.name, function()
       local o = optimizer(case.optimizer)
@@ -57,7 +56,7 @@ describe("fifty steps give PyTorch's rates with", function()
   end
 end)
 
-describe("a state saved after 20 steps and loaded goes on as if nothing had been:", function()
+describe("a state saved after 20 steps continues without a difference:", function()
   for _, case in ipairs(cases) do
     it(case.name, function()
       local path = os.tmpname()
@@ -82,7 +81,7 @@ describe("a state saved after 20 steps and loaded goes on as if nothing had been
 end)
 
 describe("a schedule", function()
-  -- The warnings that fn gives.
+  -- The warnings of fn.
   local function warnings(fn)
     local list, old = {}, moth.warn
     moth.warn = function(text) list[#list + 1] = text end
@@ -92,7 +91,7 @@ describe("a schedule", function()
     return list
   end
 
-  it("goes on from last_epoch with an optimizer that was one's", function()
+  it("continues from last_epoch with an optimizer of an earlier schedule", function()
     local o = optimizer()
     local old = S.StepLR(o, 3)
     for _ = 1, 4 do o:step() old:step() end
@@ -104,7 +103,7 @@ describe("a schedule", function()
       "group 1 has no 'initial_lr'; load the optimizer's state dict first")
   end)
 
-  it("can be one's own", function()
+  it("can be written by the user", function()
     local Warm = nn.class("Warm", S.LRScheduler)
     function Warm:init(opt, steps)
       self.steps = steps
@@ -129,7 +128,7 @@ describe("a schedule", function()
     assert.has_error_like(function() Lazy(o) end, "has no method ':get_lr%(%)'")
   end)
 
-  it("warns once when it steps before the optimizer does", function()
+  it("warns once if it steps before the optimizer does", function()
     local list = warnings(function()
       local schedule = S.ExponentialLR(optimizer(), 0.5)
       for _ = 1, 3 do schedule:step() end
@@ -143,14 +142,14 @@ describe("a schedule", function()
     end))
   end)
 
-  it("takes the loss as a tensor", function()
+  it("accepts the loss as a tensor", function()
     local schedule = S.ReduceLROnPlateau(optimizer(), {patience = 0})
     schedule:step(moth.tensor(1.5))
     schedule:step(moth.tensor(1.5))
     assert.close({0.05, 0.075}, schedule:get_last_lr(), 1e-15)
   end)
 
-  it("goes on from what PyTorch saved, its own functions kept", function()
+  it("continues from a state of PyTorch, and keeps its own functions", function()
     local o = optim.SGD({nn.Parameter(moth.ones(1))}, {lr = 0.1, momentum = 0.9})
     local lambda = S.LambdaLR(o, function(epoch) return 0.5 ^ epoch end)
     lambda:load_state_dict {last_epoch = 3, base_lrs = {0.1}, lr_lambdas = {}, _last_lr = {0.1}}
@@ -166,7 +165,7 @@ describe("a schedule", function()
     assert.near(1, o.param_groups[1].lr, 1e-9)
   end)
 
-  it("refuses what does not go together", function()
+  it("raises for arguments that contradict each other", function()
     local o = optimizer()
     assert.has_error_like(function() S.StepLR(nn.Linear(1, 1), 3) end,
       "bad argument 'optimizer' to 'StepLR' %(an optimizer is needed")
@@ -193,7 +192,7 @@ describe("a schedule", function()
     assert.has_error_like(function() return S.CosineLR end, "no 'CosineLR'")
   end)
 
-  it("ends with its last step when it has one", function()
+  it("ends with its last step if it has one", function()
     local o = optimizer()
     local schedule = S.OneCycleLR(o, {max_lr = 1, total_steps = 2})
     for _ = 1, 2 do o:step() schedule:step() end

@@ -1,5 +1,5 @@
--- State dicts: PyTorch's names, loading that does all or nothing, extra state, files, and the
--- state of optimizers.
+-- State dicts: PyTorch's names, loading of all tensors or none, extra state, files, and the state
+-- of optimizers.
 
 local moth = require "moth"
 local files = require "spec.support.files"
@@ -22,8 +22,8 @@ describe("a state dict", function()
       "fc1.bias", "fc2.weight", "fc2.bias"}, Net():state_dict():keys())
   end)
 
-  -- The list is what PyTorch 2.15 gives for the same module.
-  it("has them in containers, for buffers and tied weights too", function()
+  -- PyTorch 2.15's list for the same module.
+  it("has them in containers, also for buffers and tied weights", function()
     local Deep = nn.class("Deep", nn.Module)
     function Deep:init()
       self.embed = nn.Parameter(moth.zeros(2))
@@ -42,7 +42,7 @@ describe("a state dict", function()
       "tied.weight", "tied.bias"}, Deep():state_dict():keys())
   end)
 
-  it("holds detached tensors that share the module's values", function()
+  it("contains detached tensors that share the module's values", function()
     local m = nn.Linear(1, 1)
     local sd = m:state_dict()
     assert.is_false(sd.weight.requires_grad)
@@ -51,7 +51,7 @@ describe("a state dict", function()
     assert.equal(m.weight, m:state_dict {keep_vars = true}.weight)
   end)
 
-  it("is read by name, walked in order, counted and printed", function()
+  it("is indexed by name, iterated in order, counted and printed", function()
     local sd = nn.Linear(3, 2):state_dict()
     assert.equal(2, sd:len())
     local seen = {}
@@ -61,7 +61,7 @@ describe("a state dict", function()
     assert.is_truthy(tostring(sd):find("weight: f32 (2, 3)", 1, true))
   end)
 
-  it("takes a prefix and adds to another one", function()
+  it("accepts a prefix and adds to another one", function()
     local sd = nn.Linear(1, 1):state_dict {prefix = "a."}
     nn.Linear(1, 1):state_dict {destination = sd, prefix = "b."}
     assert.same({"a.weight", "a.bias", "b.weight", "b.bias"}, sd:keys())
@@ -81,7 +81,7 @@ describe("load_state_dict", function()
     assert.are_not.equal(0, b.weight[1][1]:item())
   end)
 
-  it("lists everything that is wrong in one error, and changes nothing", function()
+  it("lists all mistakes in one error, and changes nothing", function()
     local net = Net()
     local before = values(net)
     local sd = Net():state_dict()
@@ -100,7 +100,7 @@ describe("load_state_dict", function()
     assert.same(before, values(net))
   end)
 
-  it("returns what is missing and unexpected when it is not strict", function()
+  it("returns missing and unexpected keys if it is not strict", function()
     local m = nn.Linear(2, 2)
     local keys = m:load_state_dict({weight = moth.zeros(2, 2), other = moth.zeros(1)},
       {strict = false})
@@ -110,7 +110,7 @@ describe("load_state_dict", function()
     assert.same({missing_keys = {}, unexpected_keys = {}}, m:load_state_dict(m:state_dict()))
   end)
 
-  it("refuses wrong shapes also when it is not strict", function()
+  it("raises for wrong shapes also if it is not strict", function()
     local m = nn.Linear(2, 2)
     assert.has_error_like(function()
       m:load_state_dict({weight = moth.zeros(3)}, {strict = false})
@@ -126,7 +126,7 @@ describe("load_state_dict", function()
     assert.equal(4, m.bias:item())
   end)
 
-  it("takes the tensors themselves with assign", function()
+  it("stores the tensors themselves with assign", function()
     local a, b = nn.Linear(2, 2):double(), nn.Linear(2, 2)
     b:load_state_dict(a:state_dict(), {assign = true})
     assert.equal(moth.float64, b.weight.dtype)
@@ -151,12 +151,12 @@ describe("load_state_dict", function()
     assert.is_true(m.weight.is_leaf)
   end)
 
-  it("says what it wants instead of other things", function()
+  it("raises for other values and says what it needs", function()
     assert.has_error_like(function() nn.Linear(1, 1):load_state_dict(3) end,
       "bad argument 'state_dict' to 'load_state_dict'")
   end)
 
-  it("finds a module that contains itself", function()
+  it("works for a module that contains itself", function()
     local seq = nn.Sequential()
     seq:append(seq)
     assert.has_error_like(function() seq:state_dict() end, "Sequential contains itself, at '0%.0")
@@ -172,7 +172,7 @@ describe("extra state", function()
   function Counter:get_extra_state() return {steps = self.steps} end
   function Counter:set_extra_state(state) self.steps = state.steps end
 
-  it("stands under _extra_state and comes back", function()
+  it("has the key _extra_state and is restored", function()
     local a, b = nn.Sequential(Counter()), nn.Sequential(Counter())
     a[1].steps = 7
     local sd = a:state_dict()
@@ -181,14 +181,14 @@ describe("extra state", function()
     assert.equal(7, b[1].steps)
   end)
 
-  it("is missed when it is not there, and nothing is loaded", function()
+  it("is reported if it is missing, and nothing is loaded", function()
     local m = Counter()
     assert.has_error_like(function() m:load_state_dict {w = moth.zeros(1)} end,
       "missing: '_extra_state'")
     assert.equal(1, m.w:item())
   end)
 
-  it("goes through a file", function()
+  it("is saved to a file", function()
     local a, b = Counter(), Counter()
     a.steps = 3
     moth.save(a:state_dict(), files.path("extra.safetensors"))
@@ -198,7 +198,7 @@ describe("extra state", function()
 end)
 
 describe("a network", function()
-  it("comes back from a file with the same answers", function()
+  it("is loaded from a file with the same results", function()
     local net, again = Net():eval(), Net():eval()
     local x = moth.randn(3, 1, 28, 28)
     moth.save(net:state_dict(), files.path("net.safetensors"))
@@ -206,7 +206,7 @@ describe("a network", function()
     assert.same(net(x):tolist(), again(x):tolist())
   end)
 
-  it("goes on training from a checkpoint as if it had not stopped", function()
+  it("continues training from a checkpoint without a difference", function()
     local x, y = moth.randn(8, 4), moth.randn(8, 2)
     local function step(net, opt)
       opt:zero_grad()
@@ -264,7 +264,7 @@ describe("an optimizer's state dict", function()
     end
   end)
 
-  it("brings state and options back, copied", function()
+  it("restores state and options, as copies", function()
     local opt = stepped()
     local a, b, other = pair()
     local sd = opt:state_dict()
@@ -277,7 +277,7 @@ describe("an optimizer's state dict", function()
     assert.close({1}, other.state[b].momentum_buffer:tolist())
   end)
 
-  it("takes what PyTorch writes: integers as keys, further options, steps as tensors",
+  it("accepts PyTorch's form: integers as keys, further options, steps as tensors",
     function()
       local p = nn.Parameter(moth.zeros(2))
       local opt = optim.Adam({p})
@@ -294,7 +294,7 @@ describe("an optimizer's state dict", function()
       assert.equal(5, opt.state[p].step)
     end)
 
-  it("is refused as a whole when it does not fit", function()
+  it("is refused as a whole if it does not match", function()
     local opt, a = stepped()
     local function refused(change, text)
       local sd = opt:state_dict()
@@ -317,7 +317,7 @@ describe("an optimizer's state dict", function()
     refused(function(sd) sd.state = nil end, "{state = %.%.%., param_groups = %.%.%.} is needed")
   end)
 
-  it("follows a parameter that was cast", function()
+  it("is cast with its parameter", function()
     local p = nn.Parameter(moth.ones(1, {dtype = moth.float64}))
     local opt = optim.SGD({p}, {momentum = 0.9})
     opt:load_state_dict {state = {["0"] = {momentum_buffer = moth.ones(1)}},

@@ -1,5 +1,5 @@
---- stateless_spec.lua -- moth.func.functional_call: a module is called with tensors that are not
--- its own, gradients reach those, and the module is as it was afterwards, also after an error.
+--- stateless_spec.lua -- moth.func.functional_call: a module runs with other tensors, which get the
+-- gradients. The module is unchanged afterwards, also after an error.
 
 local moth = require "moth"
 local intact = require "spec.support.intact"
@@ -13,7 +13,7 @@ describe("functional_call", function()
   local net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
   local x = moth.randn(5, 2)
 
-  it("computes with what is given, and leaves the module as it was", function()
+  it("computes with the given tensors, and does not change the module", function()
     local w = moth.randn(3, 2, {requires_grad = true})
     local own, mine = net(x), net[1].weight
     local y = call(net, {["0.weight"] = w}, x)
@@ -31,7 +31,7 @@ describe("functional_call", function()
     end)())
   end)
 
-  it("carries second derivatives through an inner step, as in MAML", function()
+  it("has second derivatives through an inner step, as in MAML", function()
     local layer = nn.Linear(1, 1):double()
     layer:load_state_dict{weight = moth.tensor({{3}}, {dtype = moth.float64}),
                           bias = moth.zeros(1, {dtype = moth.float64})}
@@ -43,7 +43,7 @@ describe("functional_call", function()
     assert.near(3.84, layer.weight.grad:item(), 1e-12)
   end)
 
-  it("takes several tables, lists of arguments, named arguments, and gives all results", function()
+  it("accepts several tables, lists of arguments, named arguments; returns all results", function()
     local Two = nn.class("Two", nn.Module)
     function Two:init() self.a = nn.Parameter(moth.ones(1)); self.b = nn.Parameter(moth.ones(1)) end
     function Two:forward(u, v, with) return self.a * u * with.scale, self.b * v end
@@ -53,7 +53,7 @@ describe("functional_call", function()
     refuses(function() return (call(two, {given[1], given[1]}, {})) end, "'a' is given twice")
   end)
 
-  it("is recorded once in a captured function, whatever it is given there", function()
+  it("is recorded once in a captured function, for all given tensors", function()
     local w = moth.randn(3, 2)
     local step = moth.capture(function(u, scale)
       return call(net, {["0.weight"] = w * scale}, u) + net(u)
@@ -69,7 +69,7 @@ describe("functional_call", function()
     assert.is_truthy(step.why:find("'weight' of Linear is not what it was", 1, true))
   end)
 
-  it("writes the buffers that are given, not the module's", function()
+  it("writes to the given buffers, not to the module's", function()
     local norm = nn.BatchNorm1d(2)
     local mean = moth.zeros(2)
     call(norm, {running_mean = mean}, x + 3)
@@ -77,7 +77,7 @@ describe("functional_call", function()
     assert.same({0, 0}, norm.running_mean:tolist())
   end)
 
-  it("replaces tied tensors under each name, unless told not to", function()
+  it("replaces tied tensors under each name, unless tie_weights is false", function()
     local tied = nn.Sequential(nn.Linear(2, 2, {bias = false}), nn.Linear(2, 2, {bias = false}))
     tied[2].weight = tied[1].weight
     local w, eye = moth.randn(2, 2), tied[1].weight
@@ -89,14 +89,14 @@ describe("functional_call", function()
     assert.equal(tied[1].weight, tied[2].weight)
   end)
 
-  it("gives the module its tensors back after an error", function()
+  it("restores the module's tensors after an error", function()
     local own = net[1].weight
     refuses(function() return (call(net, {["0.weight"] = moth.randn(3, 9)}, x)) end,
       "in Sequential[1]: bad argument")
     assert.equal(own, net[1].weight)
   end)
 
-  it("tells a wrong name, value, module, and what strict misses", function()
+  it("names a wrong name, value or module, and missing names if strict is set", function()
     refuses(function() return (call(net, {["0.wieght"] = x}, x)) end, "did you mean '0.weight'")
     refuses(function() return (call(net, {["0.weight"] = 3}, x)) end, "got 3 under '0.weight'")
     refuses(function() return (call(F.relu, {}, x)) end, "a module is needed")

@@ -1,4 +1,4 @@
--- moth.summary: one line a module, totals, and a network left as it was.
+-- moth.summary: one line for each module, totals, and an unchanged network.
 
 local moth = require "moth"
 local nn = moth.nn
@@ -42,7 +42,7 @@ describe("moth.help.summary", function()
     assert.is_truthy(text:find("unused       Linear      not called", 1, true))
   end)
 
-  it("leaves modes, hooks, gradients and random numbers alone, also on an error", function()
+  it("does not change modes, hooks, gradients and random numbers, also after an error", function()
     local net = Net()
     net.head:eval()
     local random = moth.get_rng_state():tolist()
@@ -57,7 +57,7 @@ describe("moth.help.summary", function()
     assert.is_true(norm(moth.ones(3, 2)).requires_grad)
   end)
 
-  it("shows results in tables, down to four of them", function()
+  it("shows results in tables, up to four of them", function()
     local Nested = nn.class("Nested", nn.Module)
     function Nested:init() self.fc = nn.Linear(2, 3) end
     function Nested:forward(x)
@@ -69,13 +69,13 @@ describe("moth.help.summary", function()
     assert.truthy(text:find("36 bytes", 1, true), text)
   end)
 
-  it("counts a parameter once that two modules share", function()
+  it("counts a parameter once if two modules share it", function()
     local a, b = nn.Linear(3, 3), nn.Linear(3, 3)
     b.weight = a.weight
     assert.equal(9 + 3 + 3, moth.summary(nn.Sequential {a, b}).parameters)
   end)
 
-  it("does without an input, and says what it needs", function()
+  it("works without an input, and says what it needs", function()
     assert.is_truthy(tostring(moth.summary(nn.Linear(3, 4))):find("16 parameters", 1, true))
     assert.has_error_like(function() moth.summary(3) end, "a module is needed, got 3")
     assert.has_error_like(function() moth.summary(Net(), "x") end,

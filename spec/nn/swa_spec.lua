@@ -1,5 +1,5 @@
--- optim.swa_utils: averages of a network's weights, BatchNorms that follow them; SWALR's rates are
--- in scheduler_spec.lua.
+-- optim.swa_utils: averages of a network's weights, and their BatchNorm statistics. SWALR's rates
+-- are in scheduler_spec.lua.
 
 local moth = require "moth"
 local nn, optim, data = moth.nn, moth.optim, moth.data
@@ -14,7 +14,7 @@ end
 local function small() return (nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))) end
 
 describe("an AveragedModel", function()
-  it("begins as a copy, and is the mean of what it was given", function()
+  it("is a copy at first, and then the mean of its updates", function()
     local net = nn.Linear(2, 1)
     local average = swa.AveragedModel(net)
     local x = moth.randn(4, 2)
@@ -29,7 +29,7 @@ describe("an AveragedModel", function()
     assert.is_true(average.module.weight.requires_grad)
   end)
 
-  it("takes running means, of all tensors or of each", function()
+  it("supports running means, of all tensors or of each", function()
     local makers = {
       function(net)
         return (swa.AveragedModel(net, {multi_avg_fn = swa.get_ema_multi_avg_fn(0.75)}))
@@ -50,7 +50,7 @@ describe("an AveragedModel", function()
     end
   end)
 
-  it("gives avg_fn how many updates there were, which the mean by shares needs", function()
+  it("passes the number of updates to avg_fn", function()
     local net = nn.Linear(2, 1)
     local average = swa.AveragedModel(net, {avg_fn = swa.get_swa_avg_fn()})
     for _, value in ipairs {1, 2, 6} do
@@ -75,7 +75,7 @@ describe("an AveragedModel", function()
     end
   end)
 
-  it("keeps weights of half types in theirs", function()
+  it("keeps weights of half types in half types", function()
     local net = nn.Linear(2, 1):to(moth.bfloat16)
     local average = swa.AveragedModel(net)
     fill(net, 1)
@@ -86,7 +86,7 @@ describe("an AveragedModel", function()
     assert.close({{1.5, 1.5}}, average.module.weight:tolist())
   end)
 
-  it("has PyTorch's names in its state dict, and goes on from one", function()
+  it("has PyTorch's names in its state dict, and continues from one", function()
     local net = nn.Linear(2, 1)
     local average = swa.AveragedModel(net)
     fill(net, 1)
@@ -102,7 +102,7 @@ describe("an AveragedModel", function()
     assert.close({{2, 2}}, other.module.weight:tolist())
   end)
 
-  it("refuses other networks, and both functions at once", function()
+  it("raises for other networks, and for both functions at once", function()
     local average = swa.AveragedModel(nn.Linear(2, 1))
     assert.has_error_like(function() average:update_parameters(nn.Linear(3, 1)) end,
       "its tensor 1 is .*f32 %(1, 3%).*, but the average is .*f32 %(1, 2%)")
@@ -116,7 +116,7 @@ describe("an AveragedModel", function()
 end)
 
 describe("update_bn", function()
-  it("gives the statistics of the whole data, and leaves the network as it was", function()
+  it("computes the statistics of the whole data, and changes nothing else", function()
     local x = moth.randn(12, 3) * 2 + 5
     local net = nn.Sequential(nn.BatchNorm1d(3, {momentum = 0.5}), nn.Dropout(0.5))
     net:eval()
@@ -127,7 +127,7 @@ describe("update_bn", function()
     assert.equal(3, tonumber(net[1].num_batches_tracked:item()))
   end)
 
-  it("puts the momentum back when a batch fails", function()
+  it("restores the momentum if a batch fails", function()
     local net = nn.Sequential(nn.BatchNorm1d(3, {momentum = 0.5}))
     net:eval()
     assert.has_error_like(function()
@@ -137,7 +137,7 @@ describe("update_bn", function()
     assert.is_false(net.training)
   end)
 
-  it("takes a list of batches, and says what else it takes", function()
+  it("accepts a list of batches, and names its other inputs in errors", function()
     local x, net = moth.randn(12, 3) * 2 + 5, small()
     net[1] = nn.Identity()
     swa.update_bn({x:narrow(1, 1, 6), x:narrow(1, 7, 6)}, net)
@@ -152,7 +152,7 @@ describe("update_bn", function()
     end
   end)
 
-  it("leaves a network without BatchNorm alone", function()
+  it("does not change a network without BatchNorm", function()
     swa.update_bn(function() error "no batch is asked for" end, nn.Linear(2, 1))
   end)
 end)

@@ -1,4 +1,4 @@
--- nn.Transformer and its decoder: names, masks, and layers of one's own.
+-- nn.Transformer and its decoder: names, masks, and a user's layers.
 
 local moth = require "moth"
 local nn = moth.nn
@@ -21,7 +21,7 @@ describe("nn.Transformer", function()
     assert.equal("decoder.norm.bias", names[#names])
   end)
 
-  it("does not see what a causal mask hides, nor padding", function()
+  it("ignores positions of a causal mask and padding", function()
     for _, norm_first in ipairs{true, false} do
       local net = small{batch_first = true, norm_first = norm_first}
       local mask = nn.Transformer.generate_square_subsequent_mask(4)
@@ -46,7 +46,7 @@ describe("nn.Transformer", function()
     for name, p in net:named_parameters() do assert(p.grad, name) end
   end)
 
-  it("says which features it wants", function()
+  it("names the number of features that it needs", function()
     assert.error_matches(function() small()(moth.randn(3, 2, 8), moth.randn(3, 2, 7)) end,
       "bad argument 'tgt' to 'Transformer' (8 features", 1, true)
   end)
@@ -84,7 +84,7 @@ describe("a transformer's layer", function()
 end)
 
 describe("nn.TransformerEncoder", function()
-  it("repeats any layer, with values of its own", function()
+  it("repeats any layer, with its own values", function()
     local Layer = nn.class("Layer", nn.Module)
     function Layer:init() self.fc = nn.Linear(8, 8) end
     function Layer:forward(x) return (self.fc(x)) end
@@ -95,7 +95,7 @@ describe("nn.TransformerEncoder", function()
     assert.not_equal(net.layers[1].fc.weight, net.layers[2].fc.weight)
   end)
 
-  it("leaves alone what a forward keeps that its layers' class was given after a first call",
+  it("does not free tensors that a forward stores, if its class got it after a first call",
     function()
       local layer, x = nn.TransformerEncoderLayer(8, 2, 16, 0), moth.randn(3, 2, 8)
       local kept, forward = {}, nn.Linear.forward

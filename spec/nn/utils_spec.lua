@@ -1,4 +1,4 @@
--- nn.utils clips gradients as PyTorch does; nn.init fills as its names say.
+-- nn.utils clips gradients as PyTorch does; nn.init fills tensors.
 
 local moth = require "moth"
 local nn = moth.nn
@@ -15,7 +15,7 @@ local function parameters(dtype)
 end
 
 describe("clip_grad_norm_", function()
-  it("scales all gradients to the norm and gives the norm before", function()
+  it("scales all gradients to the norm and returns the norm before", function()
     for _, dtype in ipairs {moth.float32, moth.float64, moth.float16, moth.bfloat16} do
       local list = parameters(dtype)
       assert.close(13, utils.clip_grad_norm_(list, 6.5):item(), 1e-5)
@@ -24,7 +24,7 @@ describe("clip_grad_norm_", function()
     end
   end)
 
-  it("knows the orders of PyTorch", function()
+  it("supports PyTorch's orders of norms", function()
     local orders = {[1] = 19, [2] = 13, [3] = 12.20705700, [math.huge] = 12, [-math.huge] = 0,
                     [0] = 2, [0.5] = 51.78461457}
     for order, wanted in pairs(orders) do
@@ -32,7 +32,7 @@ describe("clip_grad_norm_", function()
     end
   end)
 
-  it("leaves short gradients alone, and does with NaN what PyTorch does", function()
+  it("does not change short gradients, and handles NaN as PyTorch does", function()
     local list = parameters()
     local version = list[1].grad._version
     utils.clip_grad_norm_(list, 100)
@@ -47,7 +47,7 @@ describe("clip_grad_norm_", function()
     assert.is_true(list[1].grad:isnan():all():item())
   end)
 
-  it("takes one tensor, and no gradients at all", function()
+  it("accepts one tensor, and no gradients", function()
     local list = parameters()
     assert.close(5, utils.clip_grad_norm_(list[1], 1):item())
     assert.equal(0, utils.clip_grad_norm_(nn.Linear(2, 2):parameters(), 1):item())
@@ -56,7 +56,7 @@ describe("clip_grad_norm_", function()
     assert.has_error_like(function() return utils.clip_grad_nrm_ end, "did you mean")
   end)
 
-  it("is get_total_norm and clip_grads_with_norm_", function()
+  it("equals get_total_norm and clip_grads_with_norm_", function()
     local list = parameters()
     local total = utils.get_total_norm {list[1].grad, list[2].grad}
     assert.close(13, total:item(), 1e-5)
@@ -87,7 +87,7 @@ describe("nn.utils", function()
 end)
 
 describe("nn.init", function()
-  it("fills between bounds by trunc_normal_, wherever they lie", function()
+  it("fills between any bounds by trunc_normal_", function()
     for _, c in ipairs {{0, 1, -2, 2}, {1, 2, 0.5, 3}, {0, 1, 2, 3}, {0, 1, -0.1, 0.1}} do
       local x = init.trunc_normal_(moth.empty(2000), unpack(c))
       assert.is_true(x:min():item() >= c[3] - 1e-6 and x:max():item() <= c[4] + 1e-6)
@@ -134,7 +134,7 @@ describe("nn.init", function()
     assert.is_true(x:abs():max():item() < 0.1)
   end)
 
-  it("draws from the generator it is given", function()
+  it("uses the given generator", function()
     local g = moth.Generator {seed = 5}
     local a = init.orthogonal_(moth.empty(3, 3), {generator = g})
     local b = init.orthogonal_(moth.empty(3, 3), {generator = moth.Generator {seed = 5}})
@@ -145,7 +145,7 @@ end)
 describe("a batch_norm fused into the layer before it", function()
   local F = nn.functional
 
-  -- A BatchNorm that has seen something, in eval mode.
+  -- A BatchNorm with running statistics, in eval mode.
   local function seen(bn)
     bn.running_mean:normal_()
     bn.running_var:uniform_(0.5, 2)
@@ -165,7 +165,7 @@ describe("a batch_norm fused into the layer before it", function()
 
   local double = {dtype = moth.float64}
 
-  it("gives the same results", function()
+  it("has the same results", function()
     for _, bias in ipairs {true, false} do
       for _, groups in ipairs {1, 2} do
         local options = {bias = bias, groups = groups, stride = 2, dtype = moth.float64}
@@ -181,7 +181,7 @@ describe("a batch_norm fused into the layer before it", function()
     end
   end)
 
-  it("leaves both layers, and keeps a frozen weight frozen", function()
+  it("does not change both layers, and keeps a frozen weight frozen", function()
     local conv, bn = nn.Conv2d(3, 4, 2):eval(), seen(nn.BatchNorm2d(4))
     conv.weight.requires_grad = false
     local before = conv.weight:clone()
@@ -196,7 +196,7 @@ describe("a batch_norm fused into the layer before it", function()
     assert.close(0, (F.conv2d(x, w, b) - bn(conv(x))):abs():max():item(), 1e-5)
   end)
 
-  it("asks for eval mode, for statistics and for layers that fit", function()
+  it("needs eval mode, statistics and matching layers", function()
     local conv, bn = nn.Conv2d(3, 4, 2):eval(), seen(nn.BatchNorm2d(4))
     for text, pair in pairs {
       ["'conv' to 'fuse_conv_bn_eval' %(is in training mode"] = {nn.Conv2d(3, 4, 2), bn},
@@ -212,7 +212,7 @@ describe("a batch_norm fused into the layer before it", function()
 end)
 
 describe("skip_init", function()
-  it("makes a module and draws nothing", function()
+  it("makes a module and draws no random numbers", function()
     local before = moth.get_rng_state()
     local net = utils.skip_init(nn.LSTM, 20, 30, {num_layers = 2})
     utils.skip_init(nn.Transformer, {d_model = 8, nhead = 2, num_encoder_layers = 1,
