@@ -1,4 +1,4 @@
-/* abi.c -- what the library says about itself: version, header text, configuration. */
+/* abi.c -- version, header text and configuration of the library. */
 #include "vendor/blas.h"
 #include "context.h"
 #include "kernel/level.h"

@@ -1,15 +1,16 @@
-/* alloc.c -- the block cache: fresh pages cost more than arithmetic, so blocks are kept.
+/* alloc.c -- the block cache. Freed blocks are kept, since fresh pages cost more than arithmetic.
 **
-** Sizes are rounded up to classes, eight to an octave; each class has a chain of free blocks in
-** the context. A block may be freed in another context than it was made in. Under AddressSanitizer
-** nothing is kept, so that a use after free is seen, nor with what looks on at kernels of a GPU.
-** The limit and the failures that tests ask for are here, too.
+** Sizes are rounded up to classes, eight per power of two. Each class has a chain of free blocks in
+** the context. A block may be freed in another context than the one that allocated it. Nothing is
+** kept under AddressSanitizer, so that it detects a use after free, and under tools that check a
+** GPU's kernels. The memory limit and the allocation failures for tests are here, too.
 **
-** Blocks in use and free blocks together are bounded by the most bytes in use lately, a quarter of
-** that and SPARE bytes, and by the memory limit. "Lately" is the current period and the one before
-** it; a period ends when PERIOD times that many bytes were handed out. Only the calls that leave
-** the inline functions count and check: a loop that finds all of its blocks pays nothing. Above the
-** bound the large class that was used least recently loses a block first.
+** The cache has a bound for the bytes of blocks in use and free blocks together: 5/4 of the most
+** bytes in use recently, plus SPARE, and at most the memory limit. "Recently" is the current period
+** and the last one. A period ends when the bytes handed out reach PERIOD times that maximum. Only
+** the calls that leave the inline functions count and check, so a loop that finds all its blocks in
+** the cache pays nothing. Above the bound, the large class that was used least recently loses a
+** block first.
 */
 #include <stdlib.h>
 
@@ -31,16 +32,16 @@
 
 #define HUGE_PAGE ((int64_t)2 << 20)
 #define LARGEST ((int64_t)1 << 37)
-#define SMALL_CLASSES 113         /* those of sizes up to MOTH_INLINE_BLOCK */
-#define PAGED ((int64_t)1 << 16)  /* the least block whose pages are given back one by one */
-#define SPARE ((int64_t)32 << 20) /* bytes that may be cached whatever is in use */
+#define SMALL_CLASSES 113         /* sizes up to MOTH_INLINE_BLOCK */
+#define PAGED ((int64_t)1 << 16)  /* the smallest block whose pages are returned separately */
+#define SPARE ((int64_t)32 << 20) /* bytes that may be cached in any case */
 #define PERIOD 8
 
 _Static_assert((SMALL_CLASSES - 1) % 8 == 0 &&
                  MOTH_INLINE_BLOCK == (uint64_t)MOTH_ALIGN << (SMALL_CLASSES - 1) / 8,
                "the last small class is that of MOTH_INLINE_BLOCK");
 
-/* The size that blocks of a class have. */
+/* The size of the blocks of a class. */
 static int64_t class_size(uint32_t c) {
   if (c == 0) return MOTH_ALIGN;
   uint32_t k = 6 + (c - 1) / 8;
@@ -53,7 +54,8 @@ static void *block_new(int64_t size) {
   return moth_aligned_new(MOTH_ALIGN, (size_t)size);
 }
 
-/* The bytes that a block for so many has. Without a cache every byte too many is seen. */
+/* The size of a block for nbytes. Without a cache it is exact, so that every overrun is
+** detected. */
 static int64_t block_size(int64_t nbytes) {
   return KEEP_BLOCKS ? class_size(moth_class_of(nbytes)) : nbytes;
 }
@@ -64,7 +66,7 @@ void moth_block_free(void *block, int64_t nbytes) {
     moth_pages_free(block, size);
     return;
   }
-  /* The C library may keep a freed block: its pages go back to the system first. */
+  /* The C library may keep a freed block, so its pages are returned to the system first. */
   if (KEEP_BLOCKS && size >= PAGED) moth_aligned_drop(block, size);
   moth_aligned_free(block);
 }
@@ -116,7 +118,7 @@ void moth_empty_cache(moth_ctx *ctx) {
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Frees the same share of each small class, about so many bytes in all. */
+/* Frees the same share of each small class, about `bytes` in all. */
 static void trim_small(moth_ctx *ctx, int64_t bytes) {
   const double share = (double)bytes / (double)larger(ctx->cache.small, 1);
   for (uint32_t c = 0; c < SMALL_CLASSES; c++) {
@@ -127,7 +129,7 @@ static void trim_small(moth_ctx *ctx, int64_t bytes) {
   if (bytes >= SPARE / 4) moth_aligned_trim();
 }
 
-/* Frees a block of the large class that was used least recently; false: there is none. */
+/* Frees a block of the large class that was used least recently. Returns false if there is none. */
 static bool trim_large(moth_ctx *ctx) {
   uint32_t oldest = 0;
   if (!ctx->cache.large) return false;
@@ -139,7 +141,7 @@ static bool trim_large(moth_ctx *ctx) {
   return block != NULL;
 }
 
-/* Frees blocks until at most so many bytes are held, in use or not, as far as there are any. */
+/* Frees blocks until at most `most` bytes are held, or no free block is left. */
 static void trim(moth_ctx *ctx, int64_t most) {
   moth_cache *k = &ctx->cache;
   int64_t over = k->held - most, more = count_small(ctx) - k->large;
@@ -148,14 +150,14 @@ static void trim(moth_ctx *ctx, int64_t most) {
   if (k->held > most && k->small) trim_small(ctx, k->held - most);
 }
 
-/* What may be held when so many bytes more are in use. */
+/* The most bytes that the context may hold now, in use or free. */
 static int64_t bound(const moth_ctx *ctx) {
   const int64_t high = larger(ctx->cache.high, ctx->cache.last), limit = ctx->mem.limit_bytes;
   const int64_t most = high + high / 4 + SPARE;
   return limit > 0 && limit < most ? limit : most;
 }
 
-/* Notes the bytes in use, of which `more` are yet to come from the system. */
+/* Updates the maximum of bytes in use. `more` bytes are about to be allocated from the system. */
 static void note_use(moth_ctx *ctx, int64_t more) {
   moth_cache *k = &ctx->cache;
   const int64_t now = k->held + more - k->large - k->small;
@@ -168,7 +170,7 @@ static void note_use(moth_ctx *ctx, int64_t more) {
   if (k->held + more > bound(ctx)) trim(ctx, bound(ctx) - more);
 }
 
-/* Before a block of so many bytes is asked of the system. */
+/* Called before a block of `size` bytes is allocated from the system. */
 static void make_room(moth_ctx *ctx, int64_t size) {
   moth_cache *k = &ctx->cache;
   k->passed += size;

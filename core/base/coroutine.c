@@ -1,20 +1,21 @@
-/* coroutine.c -- a coroutine has its own modes: grad mode, autocast, anomaly mode, the GPU that is
-** meant, and scopes.
+/* coroutine.c -- each coroutine has its own modes and scopes. Modes: grad mode, autocast, anomaly
+** mode, the GPU that "cuda" means.
 **
-** What a function such as no_grad sets belongs to the coroutine that called it, and holds while
-** that coroutine is on the C stack: where it runs, and where it waits for one that it resumed. Of
-** several, the innermost holds; below all are the modes of the main coroutine. While it sleeps
-** others run as if it had set nothing. (As PEP 568 proposes for generators of Python.)
+** A mode that no_grad and other functions set belongs to the coroutine that called them. It holds
+** while that coroutine is on the C stack: while it runs, and while it waits for a coroutine that it
+** resumed. If several set a mode, the innermost one holds; the modes of the main coroutine come
+** last. While a coroutine sleeps, its modes have no effect on others. (PEP 568 proposes this for
+** generators of Python.)
 **
-** Coroutines may be resumed from C, as by a web server's event loop, so no function of Lua sees
-** each switch. The engine looks instead: a LuaJIT state keeps its running coroutine in its global
-** state (`cur_L`), which is found once by how it changes between coroutines that are known. Looks
-** are needed only while a coroutine other than the main one has set something; until then every
-** entry point tests one number.
+** C code may resume coroutines (a web server's event loop does), so no Lua function sees each
+** switch. Instead the core reads the running coroutine from LuaJIT's global state (`cur_L`). A
+** search finds the offset of that field once: the core reads the state in several known coroutines.
+** The field is read only while a coroutine other than the main one has set a mode or a scope.
+** Otherwise every entry point tests one number.
 **
-** A coroutine may be collected, or reset and used for other code (lua_resetthread), inside such a
-** function. Its address says nothing then. So its record comes with a probe, an upvalue of Lua's
-** that is open, and holds a token, as long as that call of the function is on its stack.
+** A coroutine may be collected, or reset and used for other code (lua_resetthread), inside no_grad.
+** Then its address identifies nothing. So its record has a probe: an open upvalue of Lua that holds
+** a token while that call of no_grad is on the coroutine's stack.
 */
 #include "coroutine.h"
 #include "error.h"
@@ -25,28 +26,28 @@
 
 typedef struct moth_coroutine {
   const char *state;      /* its lua_State */
-  const char *probe;      /* a GCupval that is open while the record holds; NULL: none is needed */
-  uint64_t token;         /* what the upvalue holds, in bits */
-  bool held;              /* the host keeps the coroutine, and says when it is gone */
+  const char *probe;      /* a GCupval, open while the record is valid; NULL: not needed */
+  uint64_t token;         /* the value of the upvalue, as bits */
+  bool held;              /* the host keeps the coroutine and reports its end */
   int32_t own[MOTH_MODES];
-  uint32_t scope;         /* the innermost of its own, or 0 */
+  uint32_t scope;         /* its own innermost scope, or 0 */
 } moth_coroutine;
 
-#define MOST_OFFSETS 96 /* of global_State, in words: cur_L is at 47 to 60 */
+#define MOST_OFFSETS 96 /* searched words of global_State: cur_L is at 47 to 60 */
 
 struct moth_coroutines {
   moth_coroutine *at;
   uint32_t room;
-  bool known;             /* the places below are found */
+  bool known;             /* the fields below are found */
   bool wide;              /* GC64: references have 8 bytes, else 4 */
   const char *global;     /* global_State */
   const char *main;       /* the main coroutine */
   uint32_t current;       /* offset of cur_L in global_State */
-  uint8_t turns;          /* looks taken; while the place is searched: */
+  uint8_t turns;          /* states seen by the search */
   bool out[2 * MOST_OFFSETS];
 };
 
-/* -- reading LuaJIT's structs. Their heads are the same in all of LuaJIT 2.1. -- */
+/* -- reading LuaJIT's structs. Their first fields are the same in all of LuaJIT 2.1. -- */
 
 static uintptr_t read_word(const char *at) {
   uintptr_t v;
@@ -65,7 +66,8 @@ static const char *global_of(const char *state, bool wide) {
   return (const char *)read_reference(state + (wide ? 16 : 8), wide);
 }
 
-/* Where the coroutine is on the C stack; 0: it sleeps, or has ended. Inner ones are lower. */
+/* The address of the coroutine's frame on the C stack. 0: it sleeps or has ended. Inner frames have
+** lower addresses. */
 static uintptr_t frame_of(const char *state, bool wide) {
   return read_word(state + (wide ? 80 : 48)) & ~(uintptr_t)3;
 }
@@ -86,7 +88,8 @@ static const char *running(const struct moth_coroutines *c) {
 
 enum { SEARCH_TURNS = 6 };
 
-/* The main coroutine is stored before the global state, in one block, and is named in it. */
+/* LuaJIT allocates the main coroutine and the global state in one block, in this order, and stores
+** a reference to the main coroutine in the global state. */
 static const char *find_main(const char *global, bool wide) {
   const size_t step = wide ? 8 : 4;
   for (size_t i = 0; i < (wide ? 1 : 2) * MOST_OFFSETS; i++) {
@@ -103,7 +106,7 @@ static bool on_this_stack(uintptr_t frame) {
   return here == 0 && frame > at && frame - at < ((uintptr_t)1 << 20);
 }
 
-/* What a look must find: `state` runs and is the innermost on the stack, `sleeper` sleeps. */
+/* Checks that `state` runs and is the innermost on the stack, and that `sleeper` sleeps. */
 static bool looks_right(const struct moth_coroutines *c, const char *state, const char *sleeper,
                         const char *outer) {
   const uintptr_t frame = frame_of(state, c->wide);
@@ -184,7 +187,7 @@ static bool is_empty(const moth_coroutine *r) {
   return !r->scope && !r->probe && !r->held;
 }
 
-/* The record of the running coroutine, which may be new; NULL: error set. */
+/* Finds or adds the record of the running coroutine. Returns NULL with an error set. */
 static moth_coroutine *need(moth_ctx *ctx) {
   struct moth_coroutines *c = ctx->coroutines;
   const char *state = running(c);
@@ -212,9 +215,9 @@ void moth_coroutines_free(moth_ctx *ctx) {
   ctx->ncoroutines = 0;
 }
 
-/* -- what holds for the running coroutine -- */
+/* -- modes and scopes of the running coroutine -- */
 
-/* The innermost record on the C stack outside of `frame`, which becomes that record's. */
+/* The innermost record on the C stack outside of `frame`; sets *frame to the record's frame. */
 static const moth_coroutine *outward(const moth_ctx *ctx, uintptr_t *frame) {
   const struct moth_coroutines *c = ctx->coroutines;
   const moth_coroutine *found = NULL;
@@ -236,7 +239,7 @@ static void load(moth_ctx *ctx, const int32_t *modes) {
   ctx->gpu = modes[MOTH_MODE_GPU];
 }
 
-/* The only record, if it is that of the running coroutine: the usual case. */
+/* Returns the only record if it belongs to the running coroutine, the usual case; else NULL. */
 static const moth_coroutine *alone(const moth_ctx *ctx) {
   const struct moth_coroutines *c = ctx->coroutines;
   const moth_coroutine *r = c->at;
@@ -292,7 +295,7 @@ uint32_t *moth_own_scope(moth_ctx *ctx) {
   return r ? &r->scope : NULL;
 }
 
-/* -- what the host calls -- */
+/* -- functions of moth_lua.h -- */
 
 static int32_t is_inside(moth_ctx *ctx) {
   if (!ctx->ncoroutines) return 0;
@@ -356,7 +359,7 @@ void moth_coroutine_leave(moth_ctx *ctx) {
   moth_coroutine *r = ctx->ncoroutines ? find(ctx, running(ctx->coroutines)) : NULL;
   if (!r) return;
   if (r->held) r->probe = NULL;
-  else drop(ctx, r); /* with what was set in the function and not set back */
+  else drop(ctx, r); /* drops its modes, even if the function did not restore them */
   if (ctx->ncoroutines) moth_coroutines_settle_now(ctx);
   else load(ctx, ctx->base.modes);
 }
@@ -381,7 +384,7 @@ void moth_coroutine_forget(moth_ctx *ctx, const void *state) {
 int32_t moth_coroutine_sweep(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
   if (!ctx->ncoroutines) return 0;
-  moth_coroutines_settle_now(ctx); /* drops the dead ones */
+  moth_coroutines_settle_now(ctx); /* drops records of dead coroutines */
   if (!ctx->ncoroutines) load(ctx, ctx->base.modes);
   return (int32_t)ctx->ncoroutines;
 }

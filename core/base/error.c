@@ -1,7 +1,7 @@
 /* error.c -- statuses, messages, and the cancel flags.
 **
-** A message may hold positions. They are kept 0-based between two marks and rendered in the
-** reader's base when asked for, so that the engine never needs to know who reads.
+** Positions in a message are stored 0-based between two marks. moth_error renders them in the
+** reader's base, so the core need not know who reads.
 */
 #include <math.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static bool in_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* printf writes NaN with a sign, which means nothing to a reader. */
+/* printf writes NaN with a sign that has no meaning. */
 static void drop_sign_of_nan(char *text) {
   for (char *at = text; (at = strstr(at, "-nan")) != NULL; at += 3)
     if (!in_word(at[4]) && (at == text || !in_word(at[-1]))) memmove(at, at + 1, strlen(at));
@@ -70,8 +70,8 @@ int moth_fail_null(moth_ctx *ctx) {
   return moth_fail(ctx, MOTH_E_ARG, NULL, "a pointer is NULL that must not be");
 }
 
-/* Renders the text with positions counting from base. Negative ones count from the end as they
-** are. */
+/* Renders the text with positions that count from base. Negative positions count from the end and
+** do not change. */
 const char *moth_error(moth_ctx *ctx, int32_t base) {
   if (!ctx) return "no context";
   char *to = ctx->error.shown, *const end = to + sizeof ctx->error.shown - 32;
@@ -110,7 +110,7 @@ uint64_t moth_error_storage(moth_ctx *ctx, uint32_t *version) {
 
 /* -- cancelling -- */
 
-static atomic_int interrupts_taken; /* how many have become an error somewhere */
+static atomic_int interrupts_taken; /* interrupts that were turned into an error by some context */
 
 void moth_interrupt(void) { atomic_fetch_add(&moth_interrupts, 1); }
 
@@ -118,7 +118,7 @@ int32_t moth_interrupt_pending(void) {
   return atomic_load(&moth_interrupts) > atomic_load(&interrupts_taken);
 }
 
-/* Not what another context has taken meanwhile. */
+/* Does not withdraw interrupts that another context has handled in the meantime. */
 void moth_interrupt_withdraw(void) {
   int now = atomic_load(&moth_interrupts);
   while (now > atomic_load(&interrupts_taken) &&
@@ -136,7 +136,7 @@ int32_t moth_interrupted(moth_ctx *ctx) {
   int mine = atomic_exchange(&ctx->cancel, 0), now = atomic_load(&moth_interrupts);
   if (now != ctx->interrupts) {
     mine = 1;
-    if (!moth_on_worker) atomic_store(&interrupts_taken, now); /* it was meant for the host */
+    if (!moth_on_worker) atomic_store(&interrupts_taken, now); /* the host handled it */
   }
   ctx->interrupts = now;
   return mine;
@@ -151,7 +151,7 @@ int moth_stopped(moth_ctx *ctx) {
   return moth_fail(ctx, MOTH_E_INTERRUPT, NULL, "interrupted");
 }
 
-/* -- the NaN that stands for an argument not given -- */
+/* -- the NaN that marks an absent argument -- */
 
 static const uint64_t absent_bits = 0x7ffadeadbeef0001u;
 

@@ -1,6 +1,6 @@
-/* error.h -- errors: a function sets the message and returns the code. `arg` may be NULL. Positions
-** go in by MOTH_POS. And interrupts.
- */
+/* error.h -- errors and interrupts. A function that fails sets the message and returns the code.
+** `arg` may be NULL. Messages format positions with MOTH_POS.
+*/
 #ifndef MOTH_ERROR_H
 #define MOTH_ERROR_H
 
@@ -14,12 +14,14 @@
 
 #define MOTH_POS "\1%lld\2"
 int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...) MOTH_FORMAT(4, 5);
-int moth_fail_null(moth_ctx *ctx); /* E_ARG; the context may be the NULL */
+int moth_fail_null(moth_ctx *ctx); /* E_ARG; ctx may be NULL */
 void moth_error_clear(moth_ctx *ctx);
-void moth_error_blame(moth_ctx *ctx, const char *op); /* who failed; the text outlives all */
+void moth_error_blame(moth_ctx *ctx, const char *op); /* the op that failed; text that is never
+                                                      ** freed */
 void moth_error_blame_copy(moth_ctx *ctx, const char *op);
 
-/* Of an op that another one is made of: its argument `from` is `to` there. Returns the status. */
+/* For an op that calls another op: renames the argument `from` of the inner op's error to `to`.
+** Returns the status. */
 int moth_error_as(moth_ctx *ctx, int status, const char *from, const char *to);
 
 /* The first line of each public function that takes pointers: returns `value` if the context or a
@@ -32,18 +34,19 @@ int moth_error_as(moth_ctx *ctx, int status, const char *from, const char *to);
     }                                                 \
   } while (0)
 
-extern atomic_int moth_interrupts; /* counted, so that every context sees each of them */
+extern atomic_int moth_interrupts; /* a counter, so that every context sees each interrupt */
 
-/* A cancel is asked for: polled at op entry and inside long loops. */
+/* Returns true if a cancel is requested. Ops call it at their start and inside long loops. */
 static inline bool moth_cancelled(moth_ctx *ctx) {
   return atomic_load_explicit(&ctx->cancel, memory_order_relaxed) |
          (atomic_load_explicit(&moth_interrupts, memory_order_relaxed) != ctx->interrupts);
 }
-/* E_INTERRUPT, of whoever has seen a cancel and left work undone: it may be withdrawn by now. */
+/* Returns E_INTERRUPT. For code that saw a cancel and left work undone, even if the cancel was
+** withdrawn since. */
 int moth_stopped(moth_ctx *ctx);
 static inline int moth_poll(moth_ctx *ctx) {
   return moth_cancelled(ctx) ? moth_stopped(ctx) : MOTH_OK;
 }
-int moth_fail_closed(moth_ctx *ctx); /* the error of whoever uses a context after its end */
+int moth_fail_closed(moth_ctx *ctx); /* the error for calls with a closed context */
 
 #endif

@@ -1,4 +1,4 @@
-/* open.c -- opens and closes a context (context.h), its memory report, modes and generator. */
+/* open.c -- opens and closes a context (context.h); its memory report, modes and generator. */
 #include "capture/capture.h"
 #include "coroutine.h"
 #include "device/device.h"
@@ -23,7 +23,7 @@
 /* -- opening and closing -- */
 
 static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
-  if (!ctx || !moth_op_count()) return NULL; /* asking reads the registry, which all else needs */
+  if (!ctx || !moth_op_count()) return NULL; /* this also reads the registry */
   memset(ctx, 0, sizeof *ctx);
   ctx->lent = lent;
   atomic_init(&ctx->cancel, 0);
@@ -87,7 +87,7 @@ void moth_close(moth_ctx *ctx) {
   moth_call_log_free(ctx);
   moth_captures_free(ctx);
   moth_tasks_free(ctx);
-  while (ctx->leaves) { /* a gradient made under create_graph leads back to its leaf */
+  while (ctx->leaves) { /* a gradient from create_graph may refer to its leaf */
     moth_node *leaf = moth_node_retain(ctx->leaves);
     moth_leaf_set(leaf, NULL);
     moth_node_release(leaf);
@@ -109,7 +109,7 @@ void moth_close(moth_ctx *ctx) {
   moth_workers_close(ctx);
   moth_devices_close(ctx);
   moth_empty_cache(ctx);
-  /* A finalizer may still ask: no handle is live, and every allocation is refused. */
+  /* Finalizers may still call: no handle is live, and every allocation fails. */
   ctx->slots = NULL;
   ctx->scopes = NULL;
   ctx->generator = NULL;

@@ -1,4 +1,4 @@
-/* random.c -- Philox4x32-10 and the generators that hand out its blocks. */
+/* random.c -- Philox4x32-10, and the generators that hand out its blocks. */
 #include "random.h"
 #include "tensor/shape.h"
 #include "error.h"
@@ -13,7 +13,7 @@
 #define ROUND_B 0xcd9e8d57u
 #define KEY_A 0x9e3779b9u
 #define KEY_B 0xbb67ae85u
-#define LANES 64 /* counters side by side, so that compilers vectorise the rounds */
+#define LANES 64 /* independent counters, so that compilers vectorise the rounds */
 
 #if defined(__GNUC__)
 #define INLINE __attribute__((always_inline))
@@ -21,7 +21,7 @@
 #define INLINE
 #endif
 
-/* After Salmon and others, "Parallel random numbers: as easy as 1, 2, 3". */
+/* Salmon and others, "Parallel random numbers: as easy as 1, 2, 3". */
 static void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
   uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
   uint32_t k0 = key[0], k1 = key[1];
@@ -35,8 +35,8 @@ static void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
   out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* LANES blocks from `block` on; built for several levels of instructions. The two halves of a
-** product stand apart, which compilers vectorise best. */
+/* Computes LANES blocks from `block` on; compiled for several instruction levels. Separate high and
+** low halves of the products vectorise best. */
 static inline INLINE void lanes(uint64_t seed, uint64_t block, uint32_t *restrict out) {
   uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES];
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -116,7 +116,7 @@ moth_tensor *moth_generator_own(moth_ctx *ctx) {
   if (ctx->forks == forks || !ctx->generator) return ctx->generator;
   uint64_t state[2];
   memcpy(state, moth_at(ctx->generator), sizeof state);
-  state[0] = mixed(state[0] + 0x9e3779b97f4a7c15u * ((uint64_t)getpid() + 1)) >> 11; /* a seed */
+  state[0] = mixed(state[0] + 0x9e3779b97f4a7c15u * ((uint64_t)getpid() + 1)) >> 11;
   memcpy(moth_at(ctx->generator), state, sizeof state);
   moth_storage_bump(ctx->generator->storage);
   ctx->forks = forks;

@@ -1,4 +1,4 @@
-/* system.c -- what the engine asks of the operating system: POSIX, with Linux's futex. */
+/* system.c -- the operating system's functions: POSIX, with Linux's futex. */
 #include "system.h"
 
 #include <dlfcn.h>
@@ -28,7 +28,7 @@
 
 void *moth_library_open(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
 
-/* A library that it needs may be missing as well, and is then the one that is named. */
+/* If a dependency of the library is missing, the message of dlerror names the dependency. */
 const char *moth_library_trouble(const char *path) {
   const char *why = dlerror();
   const size_t n = strlen(path);
@@ -40,8 +40,8 @@ void *moth_library_symbol(void *library, const char *name) { return dlsym(librar
 
 void moth_library_close(void *library) { dlclose(library); }
 
-/* For that moment the environment is another array, so that no other thread sees a change half
-** done; it is kept for ever, since one may still be reading it. */
+/* The environment is replaced by another array during the call, so that no other thread sees a
+** partial change. That array is never freed, since another thread may still read it. */
 void *moth_library_open_alone(const char *path, const char *core) {
   static char one[] = "OPENBLAS_NUM_THREADS=1", kernels[64];
   char **old = environ, **with = NULL;
@@ -118,7 +118,8 @@ static char *map_pages(size_t size) {
   return at == MAP_FAILED ? NULL : at;
 }
 
-/* Linux aligns a mapping of this size from 6.7 on; elsewhere a larger one is mapped and cut. */
+/* Linux aligns a mapping of this size from 6.7 on. Older kernels map a larger size, which is
+** cut. */
 void *moth_pages_new(size_t align, size_t size) {
   size = whole_pages(size);
   char *at = map_pages(size);
@@ -165,7 +166,7 @@ int moth_disk_open(const char *path) {
   return fd;
 }
 
-/* Whether fd is a file of this user that has no other name and that `path` still names. */
+/* Is fd a regular file of this user with no other name, and does `path` still name it? */
 static bool is_ours(int fd, const char *path) {
   struct stat here, there;
   return !fstat(fd, &here) && !lstat(path, &there) && here.st_ino == there.st_ino &&
@@ -173,8 +174,8 @@ static bool is_ours(int fd, const char *path) {
          S_ISREG(here.st_mode);
 }
 
-/* The lock goes with the process that holds it: a file that can be locked is nobody's. It is made
-** again, with the permissions that a new one has. */
+/* The process that writes the file holds a lock on it, which ends with the process. A file that can
+** be locked has no owner: it is removed and created again, with the permissions of a new file. */
 int moth_disk_temporary(const char *path, int mode) {
   const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   const int old = open(path, flags);
@@ -186,7 +187,7 @@ int moth_disk_temporary(const char *path, int mode) {
   }
   const int fd = open(path, flags | O_CREAT | O_EXCL, 0666);
   if (fd < 0) return -1;
-  if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) { /* else: no locks there */
+  if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) { /* others: no lock support */
     close(fd);
     errno = EEXIST;
     return -1;
@@ -228,7 +229,7 @@ int moth_disk_sync(int fd) { return fsync(fd); }
 
 int moth_disk_replace(const char *from, const char *to) { return rename(from, to); }
 
-/* Removed first: once it is closed, another process may have taken it. */
+/* The file is removed first: once it is closed, another process may lock it. */
 void moth_disk_discard(int fd, const char *path) {
   unlink(path);
   if (fd >= 0) close(fd);
@@ -241,7 +242,8 @@ char *moth_disk_link(const char *path) {
   const ssize_t n = readlink(path, name, sizeof name - 1);
   if (n < 0) return NULL;
   name[n] = 0;
-  const char *slash = name[0] == '/' ? NULL : strrchr(path, '/'); /* or from its own folder on */
+  const char *slash = name[0] == '/' ? NULL : strrchr(path, '/'); /* relative to the link's
+                                                                  ** folder */
   const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
   char *to = malloc(folder + (size_t)n + 1);
   if (!to) return NULL;
@@ -252,7 +254,7 @@ char *moth_disk_link(const char *path) {
 
 int moth_folder_sync(const char *path) {
   const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return 0; /* one may write in a directory without reading it */
+  if (fd < 0) return 0; /* a directory may be writable but not readable */
   const int code = fsync(fd) && errno != EINVAL && errno != ENOTSUP ? errno : 0;
   close(fd);
   errno = code;
@@ -311,7 +313,7 @@ int moth_processors(void) {
 }
 
 bool moth_thread_start(void *(*run)(void *arg), void *arg, size_t stack) {
-  /* A fault reaches the host's handler only where it is not blocked. */
+  /* The host's signal handler gets a fault only if the thread does not block it. */
   static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
   sigset_t all, old;
   pthread_attr_t attr;

@@ -1,5 +1,5 @@
-/* system.h -- what the engine asks of the operating system beside C and POSIX threads: system.c has
-** it for POSIX, system_windows.c for Windows. (The clocks are declared in moth.h.)
+/* system.h -- functions of the operating system beyond C and POSIX threads. system.c is for POSIX,
+** system_windows.c for Windows. (moth.h declares the clocks.)
 */
 #ifndef MOTH_SYSTEM_H
 #define MOTH_SYSTEM_H
@@ -11,8 +11,8 @@
 
 #ifdef _WIN32
 #define MOTH_SLASHES "/\\:"
-#define MOTH_LIBRARIES "?.dll" /* how they are called */
-#define MOTH_BLAS_LIBRARIES "libopenblas.dll" /* the first that is found */
+#define MOTH_LIBRARIES "?.dll" /* pattern of library names */
+#define MOTH_BLAS_LIBRARIES "libopenblas.dll" /* tried in this order */
 typedef int moth_signals;
 #else
 #include <signal.h>
@@ -23,91 +23,92 @@ typedef int moth_signals;
 typedef sigset_t moth_signals;
 #endif
 
-#define MOTH_PATH_ROOM 4096 /* bytes of the longest path, and its end */
+#define MOTH_PATH_ROOM 4096 /* size of a buffer for any path */
 
 /* -- libraries, by paths in UTF-8 -- */
 
-void *moth_library_open(const char *path); /* NULL: it cannot be used */
-/* Why the last one of this thread, by this path, was not opened; NULL: there is none there. */
+void *moth_library_open(const char *path); /* NULL on failure */
+/* Why this thread's last moth_library_open of this path failed. NULL: there is no such file. */
 const char *moth_library_trouble(const char *path);
 void *moth_library_symbol(void *library, const char *name);
 void moth_library_close(void *library);
-/* OpenBLAS, which starts its threads while it is being loaded unless the environment says one: for
-** that moment it does, and names the processor whose kernels are to be taken, unless core is NULL.
-** What the user says there holds. */
+/* Opens OpenBLAS. It starts its threads while it loads, so the environment sets one thread during
+** the call, and the processor type whose kernels it uses unless core is NULL. Variables that the
+** user has set keep their values. */
 void *moth_library_open_alone(const char *path, const char *core);
-/* The folder that the library with this function of its own lies in. */
+/* The folder of the library that contains this function. */
 bool moth_library_folder(void (*inside)(void), char folder[MOTH_PATH_ROOM]);
-bool moth_program_path(char path[MOTH_PATH_ROOM]); /* of the program that runs */
+bool moth_program_path(char path[MOTH_PATH_ROOM]); /* of the running program */
 
 /* -- memory: blocks that begin at multiples of a power of 2 -- */
 
 void *moth_aligned_new(size_t align, size_t size);
 void moth_aligned_free(void *block);
-void moth_aligned_drop(void *block, size_t size); /* its pages go; what it holds is lost */
-void moth_aligned_trim(void); /* gives back the pages of small blocks that were freed */
+void moth_aligned_drop(void *block, size_t size); /* drops its pages and contents */
+void moth_aligned_trim(void); /* returns the pages of freed small blocks to the system */
 
-/* Whole pages of the system, which go back to it when they are freed. From a heap, the gaps between
-** blocks would become large pages too: a write of 16 bytes there takes 2 MiB. NULL: no memory */
+/* Pages from the system, which return to it when they are freed. In a heap, the gaps between blocks
+** would become huge pages too, and a write of 16 bytes there would take 2 MiB. NULL: no memory. */
 void *moth_pages_new(size_t align, size_t size);
 void moth_pages_free(void *block, size_t size);
 
-/* -- files, by paths in UTF-8; what fails sets errno -- */
+/* -- files, by paths in UTF-8; errors set errno -- */
 
 enum { MOTH_OF_NOTHING, MOTH_OF_FILE, MOTH_OF_FOLDER, MOTH_OF_DEVICE };
 
 typedef struct moth_disk_info {
-  int kind; /* one of those; MOTH_OF_NOTHING: there is none, or it cannot be looked at */
-  int mode; /* its permissions */
+  int kind; /* MOTH_OF_...; MOTH_OF_NOTHING: no file, or no permission to look */
+  int mode; /* permissions */
   int64_t size;
-  int64_t links; /* names that it has: more than one where it is linked */
+  int64_t links; /* hard links */
 } moth_disk_info;
 
 moth_disk_info moth_disk_stat(const char *path);
 moth_disk_info moth_disk_fstat(int fd);
-int moth_disk_open(const char *path); /* to read; a pipe does not make us wait; -1: it fails */
-/* To write an empty file of our own: a new one, or one that a process left which has ended (not on
-** Windows). mode 0: any. EEXIST: somebody else has it. */
+int moth_disk_open(const char *path); /* to read; does not wait for a pipe; -1: error */
+/* Creates an empty file to write. An existing file is replaced if it is a leftover of a process
+** that has ended (not on Windows). mode: permissions; 0: the default. EEXIST: another process uses
+** the name. */
 int moth_disk_temporary(const char *path, int mode);
-/* A second descriptor, to keep such a file until it has its name; -1: there is none. */
+/* A second descriptor, which keeps the lock of a temporary file until it is renamed; -1: none. */
 int moth_disk_hold(int fd);
-int moth_disk_rewrite(const char *path); /* to write, where there is one; EACCES if one may not */
+int moth_disk_rewrite(const char *path); /* to write; EACCES: not permitted */
 bool moth_disk_writable(const char *path);
 int64_t moth_disk_read(int fd, void *to, size_t size, int64_t from);
 int64_t moth_disk_write(int fd, const void *bytes, size_t size);
 int moth_disk_close(int fd);
-void *moth_disk_map(int fd, int64_t size); /* private to us; NULL: it cannot be mapped */
+void *moth_disk_map(int fd, int64_t size); /* a private mapping; NULL: error */
 void moth_disk_unmap(void *map, int64_t size);
-/* Blocks for the whole file at once, where the file system can: it writes faster and lies in one
-** piece. If there is no room, writing will say so. */
+/* Allocates blocks for the whole file at once, if the file system supports it: writing is faster
+** and the file is contiguous. A full disk is reported by the write. */
 void moth_disk_reserve(int fd, int64_t size);
-void moth_disk_send(int fd, int64_t from, int64_t size); /* on their way to the disk */
+void moth_disk_send(int fd, int64_t from, int64_t size); /* starts writing this range to the disk */
 int moth_disk_sync(int fd);
 int moth_disk_replace(const char *from, const char *to);
 void moth_disk_discard(int fd, const char *path); /* closes and removes a temporary file */
-char *moth_disk_real(const char *path); /* what links lead to, to be freed */
-/* What a link names, to be freed; NULL: it is none, or errno is ENOMEM. */
+char *moth_disk_real(const char *path); /* resolves links; the caller frees it */
+/* The target of a symbolic link; the caller frees it. NULL: not a link, or errno is ENOMEM. */
 char *moth_disk_link(const char *path);
 int moth_folder_sync(const char *path);
 const char *moth_errno_text(int code, char *text, size_t size);
 
-/* A file-size limit or a closed pipe would end the process by a signal; held back, they are
-** ordinary errors of write. */
+/* Writes above a file-size limit or to a closed pipe raise a signal that would end the process.
+** While signals are held, these writes fail with an ordinary error. */
 void moth_signals_hold(moth_signals *held);
-void moth_signals_release(const moth_signals *held, bool failed); /* failed: they may wait */
+void moth_signals_release(const moth_signals *held, bool failed); /* failed: may be pending */
 
-/* What Ctrl-C calls, on whatever thread; `restarts`: what waits for input meanwhile waits on. */
+/* Sets the handler of Ctrl-C, which runs on any thread. restarts: interrupted reads continue. */
 void moth_interrupts_to(void (*handler)(int number), bool restarts);
 
 /* -- threads and processes -- */
 
-int moth_processors(void); /* that this process may use */
-/* A thread that ends by itself and hears no signals; stack 0: the system's size. */
+int moth_processors(void); /* processors that this process may use */
+/* Starts a detached thread that blocks all signals except faults. stack 0: the system's size. */
 bool moth_thread_start(void *(*run)(void *arg), void *arg, size_t stack);
-/* Parks this thread until the word is woken, unless it has another value than `seen`. */
+/* Parks this thread until the word is woken. Returns at once if the word is not `seen`. */
 void moth_word_wait(_Atomic uint32_t *word, uint32_t seen);
-void moth_word_wake(_Atomic uint32_t *word); /* all that wait for it */
-/* What runs around a fork, in the parent before and after it and in the child; NULL: nothing. */
+void moth_word_wake(_Atomic uint32_t *word); /* wakes all waiting threads */
+/* Sets functions for forks: in the parent before and after it, and in the child. NULL: none. */
 void moth_at_fork(void (*before)(void), void (*after)(void), void (*child)(void));
 
 #endif

@@ -1,5 +1,5 @@
-/* system_windows.c -- what the engine asks of the operating system: Windows 8 or later, by
-** MinGW-w64, whose POSIX threads are linked in.
+/* system_windows.c -- the operating system's functions on Windows 8 or later, built by MinGW-w64
+** with its POSIX threads.
 */
 #include "system.h"
 
@@ -30,7 +30,7 @@ static bool narrow(const wchar_t *path, char *to, int room) {
   return WideCharToMultiByte(CP_UTF8, 0, path, -1, to, room, NULL, NULL) > 0;
 }
 
-/* errno := what the system said last; -1. */
+/* Sets errno from the system's last error. Returns -1. */
 static int set_errno(void) {
   switch (GetLastError()) {
     case ERROR_FILE_NOT_FOUND:
@@ -66,7 +66,7 @@ void *moth_library_open(const char *path) {
   return library;
 }
 
-/* What is missing, itself or what it needs, is not told. */
+/* Windows does not report which library is missing. */
 const char *moth_library_trouble(const char *path) {
   (void)path;
   return trouble[0] ? trouble : NULL;
@@ -98,7 +98,7 @@ static bool path_of(HMODULE module, char path[MOTH_PATH_ROOM]) {
   const DWORD n = GetModuleFileNameW(module, name, MOTH_PATH_ROOM);
   if (!n || n == MOTH_PATH_ROOM || !narrow(name, path, MOTH_PATH_ROOM)) return false;
   for (char *at = path; *at; at++)
-    if (*at == '\\') *at = '/'; /* both are heard */
+    if (*at == '\\') *at = '/'; /* Windows accepts both separators */
   return true;
 }
 
@@ -168,7 +168,7 @@ static int open_as(const char *path, int flags) {
 int moth_disk_open(const char *path) { return open_as(path, _O_RDONLY); }
 
 int moth_disk_temporary(const char *path, int mode) {
-  (void)mode; /* it takes its folder's */
+  (void)mode; /* the file inherits its folder's permissions */
   return open_as(path, _O_WRONLY | _O_CREAT | _O_EXCL);
 }
 
@@ -183,7 +183,7 @@ bool moth_disk_writable(const char *path) {
   return can;
 }
 
-/* With its own place in the file, as pread has. */
+/* Reads at an offset of its own, as pread does. */
 int64_t moth_disk_read(int fd, void *to, size_t size, int64_t from) {
   OVERLAPPED at = {.Offset = (DWORD)from, .OffsetHigh = (DWORD)(from >> 32)};
   DWORD n = 0;
@@ -197,8 +197,8 @@ int64_t moth_disk_write(int fd, const void *bytes, size_t size) {
 
 int moth_disk_close(int fd) { return _close(fd); }
 
-/* Files are read: one that is mapped cannot be replaced there, as a checkpoint that was loaded and
-** is saved again must be. */
+/* Reads the file instead of mapping it: Windows cannot replace a mapped file, and a checkpoint file
+** that was loaded may be saved again. */
 void *moth_disk_map(int fd, int64_t size) {
   (void)fd, (void)size;
   return NULL;
@@ -212,7 +212,7 @@ void moth_disk_send(int fd, int64_t from, int64_t size) { (void)fd, (void)from, 
 
 int moth_disk_sync(int fd) { return _commit(fd); }
 
-/* A file that someone has mapped or open stays: EACCES. */
+/* EACCES if another process has mapped or opened the file. */
 int moth_disk_replace(const char *from, const char *to) {
   wchar_t *old = wide(from), *new = wide(to);
   const DWORD how = MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH;
@@ -231,11 +231,11 @@ void moth_disk_discard(int fd, const char *path) {
   free(name);
 }
 
-char *moth_disk_real(const char *path) { return _strdup(path); } /* links are rare there */
+char *moth_disk_real(const char *path) { return _strdup(path); } /* links are rare on Windows */
 char *moth_disk_link(const char *path) { return (void)path, NULL; }
 
 int moth_folder_sync(const char *path) {
-  (void)path; /* MOVEFILE_WRITE_THROUGH has */
+  (void)path; /* MOVEFILE_WRITE_THROUGH has written it */
   return 0;
 }
 
@@ -243,7 +243,7 @@ const char *moth_errno_text(int code, char *text, size_t size) {
   return strerror_s(text, size, code) ? "unknown error" : text;
 }
 
-void moth_signals_hold(moth_signals *held) { *held = 0; } /* there are none */
+void moth_signals_hold(moth_signals *held) { *held = 0; } /* Windows has no such signals */
 
 void moth_signals_release(const moth_signals *held, bool waiting) { (void)held, (void)waiting; }
 
@@ -261,7 +261,7 @@ double moth_seconds(void) {
   return (double)now.QuadPart / (double)second.QuadPart;
 }
 
-/* The system counts a thread's time in ticks of 15 ms; a clock is nearer the truth. */
+/* Windows counts a thread's time in ticks of 15 ms; the clock is more precise. */
 double moth_thread_seconds(void) { return moth_seconds(); }
 
 /* -- threads and processes -- */
@@ -290,5 +290,5 @@ void moth_word_wait(_Atomic uint32_t *word, uint32_t seen) {
 void moth_word_wake(_Atomic uint32_t *word) { WakeByAddressAll((void *)word); }
 
 void moth_at_fork(void (*before)(void), void (*after)(void), void (*child)(void)) {
-  (void)before, (void)after, (void)child; /* a process there is never split in two */
+  (void)before, (void)after, (void)child; /* Windows has no fork */
 }

@@ -1,15 +1,16 @@
-/* threads.c -- a small pool of threads for the whole process.
+/* threads.c -- a small thread pool for the whole process.
 **
-** A job is one 64-bit word, (its number, the threads it has scratch for, pieces left), from which
-** the caller and the workers take pieces by compare-and-swap; a count of finished pieces ends it.
-** Workers that found nothing look on for some 50 us, since a thread that is awake starts a job in
-** 0.3 us and a parked one in 15, then park on a futex: an idle process uses no processor. They are
-** woken for one long job or for many short ones in a row. Threads are started by the first job that
-** is worth them and are gone, like all others, in a forked child, which starts its own.
+** A job is one 64-bit word: (its number, its number of threads, the pieces left). The caller and
+** the workers take pieces by compare-and-swap. A count of finished pieces ends the job. A worker
+** without work spins for about 50 us and then parks on a futex, so an idle process uses no
+** processor. A spinning thread starts a job in 0.3 us, a parked one in 15 us. Parked workers are
+** woken for one long job, or for many short jobs in a row. The first job that is long enough starts
+** the threads. A forked child has no workers and starts its own.
 **
-** A worker that is not running (another process has its processor) may hold up the end of a job
-** for milliseconds. Where that happened, jobs stay on the calling thread for a while, each time for
-** twice as long, so that a busy machine costs little more than one thread does.
+** If the system has suspended a worker (another process uses its processor), the end of a job may
+** be delayed by milliseconds. After such a delay, jobs run on the calling thread only, for a time
+** that doubles with each further delay. So a busy machine costs little more than a single thread
+** would.
 */
 #include "threads.h"
 #include "error.h"
@@ -20,18 +21,18 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define LINGER 50e3      /* ns a worker looks for a next job before it parks */
-#define WORTH_AWAKE 3e3  /* ns of work that are worth sharing with a worker that is awake, */
-#define WORTH_WAKING 6e4 /* ... and with one that must be woken */
-#define LEAST_PIECE 1e3  /* ns; shorter pieces cost more to take than they are worth */
-#define MOST_PIECE 1e6   /* ns; a cancel is heard between pieces */
-#define PER_THREAD 4     /* pieces for each thread: those that are slower take fewer */
-#define PATIENCE 1e5     /* ns of waiting for the last piece that are still no sign of trouble */
-#define LEAST_REST 2e6   /* ns without workers after that, */
-#define MOST_REST 1e8    /* ... at most */
-#define STACK ((size_t)1 << 20) /* bytes of a worker's */
-#define PIECES_BITS 24   /* of a job's word, */
-#define LANES_BITS 8     /* ... and above them; the rest is its number */
+#define LINGER 50e3      /* ns that a worker spins before it parks */
+#define WORTH_AWAKE 3e3  /* ns of work that justify sharing with a spinning worker */
+#define WORTH_WAKING 6e4 /* ns of work that justify waking a worker */
+#define LEAST_PIECE 1e3  /* ns; taking shorter pieces would cost more than they save */
+#define MOST_PIECE 1e6   /* ns; a cancel is checked between pieces */
+#define PER_THREAD 4     /* pieces per thread: slower threads take fewer */
+#define PATIENCE 1e5     /* ns to wait for the last piece before a worker counts as suspended */
+#define LEAST_REST 2e6   /* ns without workers after that */
+#define MOST_REST 1e8    /* the longest such time */
+#define STACK ((size_t)1 << 20) /* bytes of a worker's stack */
+#define PIECES_BITS 24   /* low bits of a job's word: pieces left */
+#define LANES_BITS 8     /* bits above: threads; the rest is the job's number */
 #define MOST_PIECES ((UINT32_C(1) << PIECES_BITS) - 1)
 
 typedef struct job {
@@ -42,17 +43,17 @@ typedef struct job {
 } job;
 
 static struct {
-  pthread_mutex_t busy; /* held while a job runs: whoever finds it held runs alone */
-  job now;              /* stable while one of its pieces is taken and not finished */
-  _Atomic uint64_t left; /* number of the job, its lanes, pieces nobody has taken */
+  pthread_mutex_t busy; /* held while a job runs; a second job runs alone */
+  job now;              /* stable while a taken piece is not finished */
+  _Atomic uint64_t left; /* job number, number of threads, pieces not taken */
   _Atomic uint32_t done; /* pieces finished */
-  _Atomic uint32_t wake; /* the futex: grows when parked workers are wanted */
-  atomic_int awake;      /* workers that look for a job */
-  atomic_bool eager;     /* MOTH_SPLIT=1, for tests: every job is cut and shared */
+  _Atomic uint32_t wake; /* the futex: incremented to wake parked workers */
+  atomic_int awake;      /* spinning workers */
+  atomic_bool eager;     /* MOTH_SPLIT=1, for tests: every job is split and shared */
   int workers;           /* threads that were started */
-  uint32_t number;       /* of the last job */
+  uint32_t number;       /* number of the last job */
   double rest_until, rest;
-  double missed, last_missed; /* ns of work done alone while workers are parked, and until when */
+  double missed, last_missed; /* ns of work done alone with parked workers; when that work ended */
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER};
 
 atomic_int moth_pool_lanes; /* 0: not decided yet */
@@ -70,7 +71,7 @@ static double now_ns(void) { return moth_seconds() * 1e9; }
 
 /* -- how many -- */
 
-/* MOTH_NUM_THREADS, OMP_NUM_THREADS, or the processors that this process may use. */
+/* Reads MOTH_NUM_THREADS or OMP_NUM_THREADS; by default the processors of this process. */
 static int default_lanes(void) {
   static const char *const names[] = {"MOTH_NUM_THREADS", "OMP_NUM_THREADS"};
   for (int i = 0; i < 2; i++) {
@@ -106,13 +107,13 @@ static uint64_t word_of(uint32_t number, int lanes, uint32_t pieces) {
   return (uint64_t)number << 32 | (uint64_t)lanes << PIECES_BITS | pieces;
 }
 
-/* Whether a job has a piece for this lane. */
+/* Does the job have a piece for this thread? */
 static bool has(uint64_t left, int lane) {
   return (left & MOST_PIECES) && lane < (int)(left >> PIECES_BITS & ((1 << LANES_BITS) - 1));
 }
 
-/* Takes one piece of job `number`, or whichever runs if that is 0; false when none is left. What
-** pool.now holds is read only after a piece was taken: until it is finished the job stays. */
+/* Takes a piece of job `number`; 0: of any job. Returns false if none is left. pool.now may be read
+** only between taking a piece and finishing it: it is stable then. */
 static bool take(uint32_t number, int lane, uint32_t *piece) {
   uint64_t left = atomic_load_explicit(&pool.left, memory_order_acquire);
   while (has(left, lane) && (!number || left >> 32 == number))
@@ -174,7 +175,7 @@ void moth_forks_watch(void) {
   pthread_once(&once, watch_forks);
 }
 
-/* Starts what workers are missing; fewer than wanted will do. */
+/* Starts the missing workers. Fewer than `lanes` - 1 may start. */
 static void start(int lanes) {
   moth_forks_watch();
   for (; pool.workers < lanes - 1; pool.workers++)
@@ -183,7 +184,7 @@ static void start(int lanes) {
 
 /* -- jobs -- */
 
-/* Waits for the pieces that workers have taken. A long wait means that one of them does not run. */
+/* Waits for the pieces that workers have taken. A long wait means that a worker is suspended. */
 static void finish(double piece_ns) {
   const job *j = &pool.now;
   double since = 0, now = 0;
@@ -226,7 +227,7 @@ static int together(moth_ctx *ctx, const job *j, int lanes, bool wake, double pi
     run_piece(piece, 0);
     cancelled = moth_cancelled(ctx);
   }
-  if (cancelled) { /* what nobody took stays undone */
+  if (cancelled) { /* pieces that nobody took are not done */
     uint64_t left = atomic_exchange(&pool.left, word_of(number, 0, 0));
     atomic_fetch_add(&pool.done, (uint32_t)(left & MOST_PIECES));
   }
@@ -241,7 +242,8 @@ static int64_t piece_of(int64_t n, int64_t grain, double cost, double ns) {
   return (grains > 0 ? grains : 1) * grain;
 }
 
-/* Whether workers should take part in a job of `all` ns: they are awake, or worth waking. */
+/* Should workers take part in a job of `all` ns? Yes if they are awake or the job justifies
+** waking. */
 static bool worth(double all, bool eager) {
   if (eager) return true;
   bool awake = atomic_load_explicit(&pool.awake, memory_order_relaxed) > 0;
