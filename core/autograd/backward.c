@@ -1,5 +1,5 @@
-/* backward.c -- a backward pass as a task: it can stop at a node that is Lua's, and go on. What it
-** keeps meanwhile is in backward_pass.c.
+/* backward.c -- runs a backward pass. A pass is an object (a task): it can stop at a hook or a
+** Function of Lua, and go on. backward_pass.c keeps its state.
 */
 #include "backward_parts.h"
 #include "capture/capture.h"
@@ -33,9 +33,10 @@ static void drop_entry(moth_task *t, task_entry *e) {
   e->node = NULL;
 }
 
-/* -- gradients arrive -- */
+/* -- accumulation -- */
 
-/* A gradient that came in a half type (moth_flow_uncast), before others are added to it. */
+/* Casts a gradient that arrived in a half type (moth_flow_uncast), before others are added to
+** it. */
 static int widen(moth_tensor **at, int dtype) {
   moth_tensor *wide = NULL;
   if ((*at)->l.dtype == dtype) return MOTH_OK;
@@ -61,7 +62,7 @@ static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
   return status;
 }
 
-/* gather_leaf where dy or what is there is sparse. */
+/* gather_leaf for a sparse dy or a sparse .grad. */
 static int gather_sparse(moth_node *leaf, moth_tensor **dy) {
   moth_ctx *ctx = leaf->ctx;
   moth_tensor *y = leaf->grad;
@@ -84,7 +85,8 @@ static int gather_sparse(moth_node *leaf, moth_tensor **dy) {
   return MOTH_OK;
 }
 
-/* A leaf's first gradient has the order of dimensions of a dense leaf, else is contiguous. */
+/* Can dy become the first gradient of a leaf? It must have the strides of a dense leaf; for other
+** leaves it must be contiguous. */
 static bool fits_leaf(const moth_layout *leaf, const moth_layout *dy) {
   if (moth_layout_contiguous(leaf)) return moth_layout_contiguous(dy);
   moth_layout l = *leaf;
@@ -106,7 +108,8 @@ static int copy_for_leaf(const moth_layout *leaf, moth_tensor *dy, moth_tensor *
   return status;
 }
 
-/* Adds dy to a leaf's .grad: taken over if nobody else has it, added in place after. */
+/* Adds dy to a leaf's .grad. Takes the tensor over if nothing else refers to it; later gradients
+** are added in place. */
 static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   moth_ctx *ctx = leaf->ctx;
   moth_tensor *y = NULL;
@@ -133,7 +136,7 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   return status;
 }
 
-/* -- beginning -- */
+/* -- begin -- */
 
 static int add_requested(moth_task *t, moth_tensor *x, uint32_t i) {
   moth_ctx *ctx = t->ctx;
@@ -147,9 +150,9 @@ static int add_requested(moth_task *t, moth_tensor *x, uint32_t i) {
   return MOTH_OK;
 }
 
-/* What a pass begins with that was given no gradient: 1. On a device, where that is a launch, its
-** bytes are kept and taken again. A recording has one of its own, which replays make again only
-** where something writes to it. */
+/* Makes the root gradient, 1, of a pass that was given none. On a device that is a kernel launch,
+** so the tensor is kept for the next pass. A captured step has its own, which replays compute again
+** only if something writes to it. */
 static int ones_like(moth_ctx *ctx, const moth_tensor *x, moth_tensor **y) {
   moth_ones *kept = x->l.device && !x->l.ndim ? moth_ones_of(ctx) : NULL;
   if (kept && (*y = moth_ones_again(kept->one, x->l.device, x->l.dtype))) return MOTH_OK;
@@ -253,7 +256,7 @@ void moth_tasks_free(moth_ctx *ctx) {
   while (ctx->tasks) free_task(ctx->tasks);
 }
 
-/* -- walking -- */
+/* -- the walk -- */
 
 static int hand_to_requested(moth_task *t) {
   moth_node *n = t->current.node;
@@ -275,7 +278,7 @@ static int hand_to_requested(moth_task *t) {
   return MOTH_OK;
 }
 
-/* Sends what a node's gradient gave along its edges; dxs is emptied even on error. */
+/* Passes the gradients of a node's inputs along its edges. dxs is emptied even on error. */
 static int pass_on(moth_task *t, moth_node *n, moth_tensor **dxs) {
   int status = MOTH_OK;
   for (uint32_t i = 0; i < n->nin; i++) {
@@ -297,7 +300,7 @@ static int run_op(moth_task *t) {
   int64_t bytes = n->nin * (int64_t)sizeof *dxs;
   const bool after = n->flags & MOTH_N_AFTER;
   if (n->nin > DXS_ROOM || after) {
-    if (after) bytes += 8; /* end_function gives it back */
+    if (after) bytes += 8; /* end_function frees it */
     dxs = moth_alloc(t->ctx, bytes);
     if (!dxs) return t->ctx->error.code;
     memset(dxs, 0, (size_t)bytes);
@@ -309,7 +312,8 @@ static int run_op(moth_task *t) {
     t->dxs = dxs;
     return MOTH_TASK_AFTER;
   }
-  /* What arrived here is used up: let gradients that pass through be taken over. */
+  /* These gradients are used; releasing them lets the next nodes overwrite gradients passed
+  ** through. */
   for (uint32_t k = 0; k < n->nout; k++) {
     moth_tensor_release(t->current.dys[k]);
     t->current.dys[k] = NULL;
@@ -332,7 +336,7 @@ static bool any_gradient(const task_entry *e) {
   return false;
 }
 
-/* Runs the node at hand; a status above 0 if something is for Lua to do. */
+/* Runs the current node. Returns a status above 0 if Lua must act. */
 static int run_current(moth_task *t) {
   moth_node *n = t->current.node;
   const bool runs = moth_task_runs(t, n);
@@ -361,14 +365,14 @@ static int run_current(moth_task *t) {
   return status;
 }
 
-/* Lua has seen the leaf at hand, which has its gradient. */
+/* Lua has run the hooks of the current leaf, whose gradient is complete. */
 static int end_leaf(moth_task *t) {
   t->gathered = false;
   finish_node(t);
   return MOTH_OK;
 }
 
-/* Lua has run the Function at hand and put its gradients. */
+/* Lua has run the current Function and set its gradients. */
 static int end_function(moth_task *t) {
   moth_node *n = t->current.node;
   int status = pass_on(t, n, t->dxs);
@@ -387,7 +391,7 @@ static int walk(moth_task *t) {
   while (status == MOTH_OK && t->nheap) {
     if ((status = moth_poll(t->ctx)) != MOTH_OK) break;
     moth_task_next(t);
-    if (!moth_task_useful(t, t->current.node)) { /* a root that leads to no requested input */
+    if (!moth_task_useful(t, t->current.node)) { /* a root in no path to a requested input */
       drop_entry(t, &t->current);
       continue;
     }
@@ -399,7 +403,7 @@ static int walk(moth_task *t) {
   }
   t->stopped = status > 0;
   if (status <= 0) return status;
-  int failed = moth_deferred_add_all(t); /* Lua may change what they are made of */
+  int failed = moth_deferred_add_all(t); /* Lua may change their operands */
   return failed ? failed : status;
 }
 
@@ -412,7 +416,7 @@ int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *n
   moth_error_blame(ctx, "backward");
   moth_task *t = moth_task_find(ctx, task);
   if (!t) return ctx->error.code;
-  moth_modes modes = ctx->modes; /* gradients have the dtypes of what they flow to */
+  moth_modes modes = ctx->modes; /* gradients have the dtypes of their tensors */
   ctx->modes = (moth_modes){.grad_mode = (t->flags & MOTH_CREATE_GRAPH) != 0, .autocast = -1};
   int status = walk(t);
   ctx->modes = modes;
@@ -427,7 +431,7 @@ int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *n
   return status;
 }
 
-/* Fills in the gradients of all inputs, or frees the handles that it has made. */
+/* Fills in the gradients of all inputs. After an error frees the handles made so far. */
 static int hand_out_results(moth_task *t, moth_handle *results) {
   int status = MOTH_OK;
   uint32_t n = 0;

@@ -1,5 +1,5 @@
-/* backward_lua.c -- what Lua asks of a backward pass that has stopped at a hook or a Function, and
-** of one that has ended.
+/* backward_lua.c -- functions by which Lua reads and sets gradients while a backward pass has
+** stopped at a hook or a Function, and reads the results of a finished one.
 */
 #include "backward_parts.h"
 #include "tensor/shape.h"

@@ -1,9 +1,9 @@
-/* backward_pass.c -- what a backward pass keeps: gradients that have arrived but are not yet
-** passed on, one entry per node met, in a heap by falling id, which is a topological order
-** (tape.h).
+/* backward_pass.c -- the state of a backward pass: gradients that have arrived and are not yet
+** passed on. Each node that the pass reached has one entry. Entries are in a heap by descending id,
+** which is a topological order (tape.h).
 **
-** Tasks nest and interleave freely; a node only caches where the last task that met it keeps its
-** entry, and a task whose node was taken over by another one so searches from then on.
+** Tasks may nest and interleave. A node caches the index of its entry in the last task that reached
+** it. A task whose cached index was overwritten by another task searches its heap from then on.
 */
 #include "backward_parts.h"
 #include "tensor/sparse.h"
@@ -15,7 +15,7 @@
 
 #define TASK_ROOM 32
 
-/* -- room -- */
+/* -- memory -- */
 
 static int64_t pool_bytes(uint32_t room) {
   return room * (int64_t)(sizeof(task_entry) + 2 * sizeof(uint32_t));
@@ -36,7 +36,7 @@ static int grow(moth_task *t) {
   memcpy(t->entries, old.entries, old.nentries * sizeof *t->entries);
   memcpy(t->heap, old.heap, old.nheap * sizeof *t->heap);
   memcpy(t->free, old.free, old.nfree * sizeof *t->free);
-  for (uint32_t i = 0; i < t->nentries; i++) /* single gradients lie in the entry itself */
+  for (uint32_t i = 0; i < t->nentries; i++) /* a single gradient is stored in the entry itself */
     if (t->entries[i].dys == &old.entries[i].one) t->entries[i].dys = &t->entries[i].one;
   moth_dealloc(t->ctx, old.entries, pool_bytes(old.room));
   return MOTH_OK;
@@ -74,8 +74,8 @@ static uint32_t pop(moth_task *t) {
 
 /* -- entries -- */
 
-/* Where the task keeps the node's gradients, or UINT32_MAX. The cached place is right unless
-** another task met the node since, which has then told this one. */
+/* The index of the node's entry in the task, or UINT32_MAX. The cached index is valid unless
+** another task has overwritten it, which set t->strays. */
 static uint32_t find(const moth_task *t, const moth_node *n) {
   if (n->task == t->id) return n->entry;
   if (!t->strays) return UINT32_MAX;
@@ -84,7 +84,8 @@ static uint32_t find(const moth_task *t, const moth_node *n) {
   return UINT32_MAX;
 }
 
-/* Tells the task whose entry the node caches, if it lives, that it must search from now on. */
+/* Before the node's cached index is overwritten: makes its task, if it still exists, search from
+** now on. */
 static void take_over(const moth_task *t, const moth_node *n) {
   for (moth_task *other = n->task ? t->ctx->tasks : NULL; other; other = other->next)
     if (other->id == n->task) other->strays = true;
@@ -126,7 +127,7 @@ task_entry *moth_task_entry(const moth_task *t, const moth_node *n) {
   return i == UINT32_MAX ? NULL : &t->entries[i];
 }
 
-/* -- the next one -- */
+/* -- the next entry -- */
 
 void moth_task_next(moth_task *t) {
   uint32_t i = pop(t);
@@ -138,7 +139,7 @@ void moth_task_next(moth_task *t) {
   if (t->current.node->task == t->id) t->current.node->task = 0;
 }
 
-/* -- gradients that meet -- */
+/* -- sums -- */
 
 int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take) {
   int status;
@@ -185,7 +186,7 @@ moth_task *moth_task_new(moth_ctx *ctx, uint32_t nrequested, uint32_t flags) {
     moth_dealloc(ctx, t, sizeof *t);
     return NULL;
   }
-  if (++ctx->task_ids == 0) ctx->task_ids = 1; /* 0 marks nodes that no task holds */
+  if (++ctx->task_ids == 0) ctx->task_ids = 1; /* 0 marks nodes without a task */
   t->id = ctx->task_ids;
   t->next = ctx->tasks;
   ctx->tasks = t;

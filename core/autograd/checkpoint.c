@@ -1,16 +1,16 @@
-/* checkpoint.c -- activation checkpoints: parts of the graph whose nodes keep nothing (Chen et al.
+/* checkpoint.c -- activation checkpoints: parts of the graph whose nodes save nothing (Chen et al.
 ** 2016, "Training deep nets with sublinear memory cost").
 **
-** A checkpoint is a node of its own, which no pass walks: it saves the inputs of the call, and
-** lists the nodes that are made during the call, in order. At its end these drop what they saved.
-** The first of them that a backward pass comes to stops the pass; the host runs the call again, in
-** a checkpoint whose nodes are counted, and what the k-th of these saved becomes the k-th's of the
-** first run. So the graph is that of a plain run, whoever walks it, and how often it is
-** differentiated.
+** A checkpoint is a node that no pass walks. It saves the inputs of the call and lists the nodes
+** made during the call, its members, in order. When it ends, the members drop the tensors that they
+** saved. A backward pass stops at the first member that it reaches. The host then runs the call
+** again in a second checkpoint, whose members are counted, and the k-th member of the first run
+** gets the saved tensors of the k-th of the second. So the graph is the same as without
+** checkpoints, for every walk and every order of differentiation.
 **
-** Nodes of the first run are listed, not counted: they take their names off the list when they go,
-** and hold the checkpoint meanwhile. A checkpoint inside another one is emptied as other nodes are:
-** its inputs come back when the one around it runs again.
+** Members of the first run are listed but not counted. They remove themselves from the list when
+** they are freed, and until then they retain the checkpoint. A nested checkpoint is emptied as
+** other nodes are: its inputs are restored when the outer one runs again.
 */
 #include "backward_parts.h"
 #include "base/coroutine.h"
@@ -29,7 +29,7 @@ moth_node *moth_checkpoint_needed(const moth_node *n) {
   return at;
 }
 
-/* -- what nodes saved -- */
+/* -- saved tensors -- */
 
 static uint32_t saved_count(const moth_node *n) { return n->nin + n->nsaved + n->nout; }
 
@@ -53,7 +53,7 @@ static bool same_shape(const moth_saved *a, const moth_saved *b) {
 
 static const char *name_of(const moth_node *n) { return n->op ? n->op->name : n->name; }
 
-/* Whether `again` saved what n did, made of the same things. */
+/* Checks that `again` is the same op as n and has saved tensors of the same shapes and versions. */
 static int check_same(const moth_node *n, const moth_node *again) {
   moth_ctx *ctx = n->ctx;
   const uint32_t count = saved_count(n);
@@ -96,7 +96,7 @@ static void move(moth_node *n, moth_node *again) {
   moth_checkpoint_leave(n);
 }
 
-/* What the nodes of one checkpoint saved becomes that of another's. */
+/* Moves the saved tensors of one checkpoint's members to those of another. */
 static int give(const moth_checkpoint *from, const moth_checkpoint *to) {
   const uint32_t n = to->n;
   for (uint32_t i = 0; i < n; i++) {
@@ -139,7 +139,7 @@ int32_t moth_checkpoint_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t
     moth_node_release(n);
     return status;
   }
-  moth_autocast_forget(ctx); /* casts are made inside it, both times */
+  moth_autocast_forget(ctx); /* both runs must make their own casts */
   ctx->checkpoint = n;
   *id = n->id;
   return MOTH_OK;
@@ -157,7 +157,7 @@ static int end(moth_ctx *ctx, int how, moth_task *t) {
     status = give(r, checkpoint_of(to));
     moth_node_release(to);
   }
-  for (uint32_t i = r->packs ? 0 : r->n; i-- > 0;) { /* those that are packed stay members */
+  for (uint32_t i = r->packs ? 0 : r->n; i-- > 0;) { /* packed members stay in the list */
     if (!r->members[i]) continue;
     if (how == MOTH_CHECKPOINT_EMPTY) empty(r->members[i]);
     else moth_checkpoint_leave(r->members[i]);
@@ -186,11 +186,10 @@ int32_t moth_checkpoint_end(moth_ctx *ctx, uint64_t id, int32_t how, uint32_t ta
   return status ? status : ended;
 }
 
-/* -- packed tensors: the host holds what the nodes of a checkpoint saved, in a form of its own.
-** Nothing is run again: a pass that comes to such a node stops, and the host puts the tensors
-** back. -- */
+/* -- packed tensors: the host stores the saved tensors of a checkpoint's members in its own form.
+** No call runs again: a pass stops at such a member, and the host puts the tensors back. -- */
 
-/* Takes the next saved tensor of member n, from *slot on, out of it; NULL: n has none left. */
+/* Takes the next saved tensor, from *slot on, out of member n. Returns NULL if there is none. */
 static moth_tensor *take_saved(moth_node *n, uint32_t *slot) {
   const uint32_t count = saved_count(n);
   for (; *slot < count; ++*slot) {
@@ -230,7 +229,7 @@ int32_t moth_checkpoint_pack(moth_ctx *ctx, uint64_t id, uint64_t *node, uint32_
   return MOTH_OK;
 }
 
-/* The node where a pass waits for packed tensors: the one at hand, or the checkpoint around it. */
+/* The node whose packed tensors a pass needs: the current node, or its outer checkpoint. */
 static moth_node *packed_node(moth_ctx *ctx, uint32_t task) {
   moth_task *t = moth_task_find(ctx, task);
   moth_node *n = t && t->stopped ? t->current.node : NULL;
@@ -266,7 +265,7 @@ int32_t moth_task_unpack(moth_ctx *ctx, uint32_t task, uint32_t slot, const moth
   if (y->l.dtype != l.dtype || y->l.device != l.device || !moth_shape_same(&y->l, &l))
     return moth_fail(ctx, MOTH_E_SHAPE, NULL, "the unpack hook returned %s where %s %s was saved",
                      moth_str(y), moth_dtype_name(l.dtype), moth_str_shape(ctx, l.ndim, l.shape));
-  const int16_t from = s->from; /* where its history goes on */
+  const int16_t from = s->from; /* keeps the source of its history */
   moth_save(s, y, true);
   s->from = from;
   for (uint32_t k = 0; k < saved_count(n); k++)

@@ -1,8 +1,8 @@
-/* deferred_gradients.c -- deferred weight gradients. A weight that many small steps share, each of
-** few rows, would be read and written once for each of them; gathered, they are one product. The
-** operands that wait take less memory than the gradient, which is not made meanwhile. So do the
-** rows that a bias next to such a weight sums; moth_flow_both does not wait: on a GPU weight and
-** bias get theirs in one product.
+/* deferred_gradients.c -- deferred weight gradients. If many small steps with few rows each share a
+** weight, each step would read and write its gradient once. The operands of these products are kept
+** instead and multiplied in one product. They take less memory than the gradient, which does not
+** exist until then. The rows that such a layer's bias sums are deferred too. moth_flow_both does
+** not defer: on a GPU one product computes the gradients of weight and bias.
 */
 #include "backward_parts.h"
 #include "call/registry.h"
@@ -14,12 +14,13 @@
 #include "op/matmul.h"
 #include "op/reduce.h"
 
-/* Products that wait; a weight is SMALL times its operands or more. */
+/* MOST: deferred products of a weight. A weight has at least SMALL times the elements of its
+** operands. */
 enum { MOST = 64, SMALL = 8 };
 
 struct deferred {
   uint32_t n;
-  int64_t numel; /* of all operands, b's of a bias excepted: it has none */
+  int64_t numel; /* of all operands; a bias has only `a` */
   moth_tensor *a[MOST], *b[MOST];
 };
 
@@ -39,7 +40,7 @@ void moth_deferred_drop(moth_task *t, task_entry *e) {
   t->ndeferred--;
 }
 
-/* The sum of all rows that wait for a bias. */
+/* The sum of all deferred rows of a bias. */
 static int add_rows(moth_ctx *ctx, struct deferred *w, moth_tensor **y) {
   moth_tensor *rows = NULL;
   int status = MOTH_CALL(ctx, &rows, cat, .tensors = {w->a, w->n}, .dim = 0);
@@ -49,7 +50,7 @@ static int add_rows(moth_ctx *ctx, struct deferred *w, moth_tensor **y) {
   return status;
 }
 
-/* Multiplies what waits. */
+/* Computes the deferred products and adds them to the gradient. */
 static int add(moth_task *t, task_entry *e) {
   struct deferred *w = e->deferred;
   moth_tensor *y = NULL;
@@ -80,20 +81,20 @@ int moth_deferred_add_all(moth_task *t) {
   return status;
 }
 
-/* Whether the operand is worth keeping until the others have come. */
+/* Is the operand small enough to be kept? */
 static bool is_small(const moth_tensor *x, const moth_tensor *weight) {
   int64_t bytes = weight->l.numel * moth_dtype_size[weight->l.dtype];
   return x->l.dtype == weight->l.dtype && x->l.ndim > 0 && x->storage->nbytes <= bytes &&
          x->l.numel <= weight->l.numel / (2 * SMALL);
 }
 
-/* Whether products that end in `input` may be put off at all. */
+/* May products for the gradient of `input` be deferred at all? */
 static bool may_wait(const moth_grad *g, const moth_tensor *input) {
   const moth_edge *to = &g->edges[input->arg];
   return !g->ctx->grad_mode && !g->ctx->anomaly && to->node->nout == 1 && !g->dx[input->arg];
 }
 
-/* Puts a and b off until more have come, as many as the weight has elements. */
+/* Defers the product of a and b, until the operands have more than `most` elements. */
 static int put_off(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b,
                    int64_t most) {
   moth_task *t = g->task;
@@ -119,7 +120,7 @@ static int put_off(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_
   return MOTH_OK;
 }
 
-/* Whether the outer products of a and b are put off for a weight. */
+/* Is the product of a and b, for a weight, deferred? */
 static bool waits(const moth_grad *g, const moth_tensor *weight, const moth_tensor *a,
                   const moth_tensor *b) {
   const moth_layout *w = &weight->l;

@@ -1,4 +1,4 @@
-/* function.c -- records a Function that is written in Lua: its node, inputs, results. */
+/* function.c -- records a Function that is written in Lua: its node, inputs and results. */
 #include "base/alloc.h"
 #include "base/coroutine.h"
 #include "base/error.h"
@@ -35,8 +35,8 @@ int moth_node_function(moth_ctx *ctx, const char *name, moth_tensor **in, uint32
   return MOTH_OK;
 }
 
-/* Output i. One that is an input was written in place: its history is rewritten. Any other that
-** has a history is handed on as an alias with a history of its own. */
+/* Connects output i to the node. An output that is an input was written in place: its history
+** changes. Another output with a history is replaced by an alias with a new history. */
 static int tie_output(moth_ctx *ctx, moth_node *n, uint32_t i, moth_handle *h, moth_tensor *y,
                       bool is_input) {
   moth_save(moth_node_out(n, i), y, false);
@@ -69,8 +69,9 @@ static int resolve_all(moth_ctx *ctx, const moth_handle *h, uint32_t n, moth_ten
 }
 
 #define FUNCTION_ROOM 63
-#define FRESH (UINT64_C(1) << FUNCTION_ROOM) /* in nondiff: the outputs share bytes with nothing, so
-                                             ** that they may be written as those of an op may */
+#define FRESH (UINT64_C(1) << FUNCTION_ROOM) /* in nondiff: the outputs share no bytes with other
+                                             ** tensors, so they may be written in place as results
+                                             ** of ops */
 
 int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs, uint32_t ninputs,
                       moth_handle *outputs, uint32_t noutputs, uint64_t nondiff,

@@ -1,5 +1,5 @@
-/* gradient.c -- running one node's gradient: opening what it saved, the helpers that formulas use
-** (GRAD, moth_flow), and collecting what comes out.
+/* gradient.c -- runs the gradient of one node: opens the tensors that it saved, has the functions
+** that gradient formulas call (GRAD, moth_flow), and collects the results.
 */
 #include "backward_parts.h"
 #include "device/device.h"
@@ -21,7 +21,7 @@
 #include "op/unary.h"
 #include "op/view.h"
 
-/* -- inside a formula -- */
+/* -- functions for formulas -- */
 
 moth_tensor *moth_grad_own(moth_grad *g, moth_tensor *take) {
   if (!take) {
@@ -80,9 +80,9 @@ moth_tensor *moth_grad_number(moth_grad *g, double value) {
   return moth_grad_own(g, x);
 }
 
-/* One zero that is seen everywhere; the CPU's is a number, which has any dtype. */
+/* A single zero, broadcast. On the CPU it is a number operand, which fits any dtype. */
 moth_tensor *moth_grad_zeros(moth_grad *g, const moth_tensor *x) {
-  if (g->status) return NULL; /* x may be what could not be made */
+  if (g->status) return NULL; /* x may be NULL after an error */
   moth_tensor *zero = x->l.device ? GRAD(g, zeros, .size = {x->l.shape, 0}, .dtype = x->l.dtype,
                                          .device = moth_device_of(x))
                                   : moth_grad_number(g, 0);
@@ -94,8 +94,8 @@ moth_tensor *moth_grad_real(moth_grad *g, moth_tensor *x) {
   return GRAD(g, cast, .input = x, .dtype = moth_compute_dtype(x->l.dtype));
 }
 
-/* The share of the 1 that a pass began with is kept for the next pass; what is spread from that 1
-** has its storage, but another shape. */
+/* The quotient of the root gradient 1 is kept for the next pass. Broadcasts of the root gradient
+** share its storage but have another shape. */
 moth_tensor *moth_grad_share(moth_grad *g, moth_tensor *dy, double n) {
   const int dtype = dy->l.dtype;
   moth_ones *k = dy->l.device && !g->ctx->grad_mode ? moth_ones_of(g->ctx) : NULL;
@@ -114,20 +114,20 @@ moth_tensor *moth_grad_share(moth_grad *g, moth_tensor *dy, double n) {
   return part;
 }
 
-/* Sums dx over the dimensions that broadcasting gave it beyond `input`. */
+/* Sums dx over the dimensions that broadcasting added to `input`. */
 static moth_tensor *sum_to(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
   int64_t dims[MOTH_MAX_DIMS], n = 0;
   int more = dx->l.ndim - input->l.ndim;
   for (int d = 0; d < dx->l.ndim; d++)
     if (d < more || (input->l.shape[d - more] == 1 && dx->l.shape[d] != 1)) dims[n++] = d;
   if (n == 0) return dx;
-  const bool drops = n == more; /* all of them: no view of the sum is needed, so it can be kept */
+  const bool drops = n == more; /* no view of the sum is needed, so it can be kept */
   dx = GRAD(g, sum, .input = dx, .dim = {dims, n}, .keepdim = !drops, .dtype = -1);
   if (!dx || more <= 0 || drops) return dx;
   return GRAD(g, view, .input = dx, .shape = {input->l.shape, input->l.ndim});
 }
 
-/* -- gradients that were made in two dtypes -- */
+/* -- gradients in two dtypes -- */
 
 int moth_flow_half(const moth_grad *g, const moth_tensor *input) {
   if (!moth_wants(g, input) || !g->task || g->ctx->grad_mode || input->l.dtype != MOTH_F32 ||
@@ -176,7 +176,7 @@ int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
   return MOTH_OK;
 }
 
-/* Whether nobody sees the gradient but the op that made input, which widens it itself. */
+/* Does only the op that made input, which casts the gradient itself, read the gradient? */
 static bool goes_uncast(const moth_grad *g, const moth_tensor *input, const moth_tensor *dx) {
   const moth_node *n = g->edges[input->arg].node;
   if (g->ctx->grad_mode || g->ctx->anomaly || !moth_is_half(dx->l.dtype) ||
@@ -198,7 +198,7 @@ int moth_flow_uncast(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
 
 /* -- opening a node -- */
 
-/* The tensors that a gradient sees carry their history only when it is to be recorded itself. */
+/* Opens a saved tensor. It has a history only if the gradient itself is recorded. */
 static moth_tensor *open_saved(moth_grad *g, moth_node *n, const moth_saved *s, const char *what,
                                moth_node *history, uint32_t output) {
   moth_tensor *x = moth_grad_own(g, moth_saved_open(n, s, what));
@@ -237,7 +237,7 @@ static void grad_close(moth_grad *g, int64_t list_bytes, void *list) {
   moth_dealloc(g->ctx, list, list_bytes);
 }
 
-/* Points the list arguments of `args` at room for their tensors. */
+/* Points the list arguments of `args` to memory for their tensors. */
 static void spread_lists(const moth_op *op, void *args, moth_tensor **room) {
   for (uint32_t i = 0; i < op->nrows; i++)
     if (moth_kind_is_list(op->kinds[i])) {
@@ -247,7 +247,7 @@ static void spread_lists(const moth_op *op, void *args, moth_tensor **room) {
     }
 }
 
-/* Anomaly mode: a gradient that holds a NaN is an error at the op it came from. */
+/* In anomaly mode: fails at the node's op if a gradient contains NaN. */
 static int refuse_nan(moth_node *n, moth_tensor **dxs) {
   moth_ctx *ctx = n->ctx;
   for (uint32_t i = 0; i < n->nin; i++) {
@@ -278,7 +278,7 @@ int moth_node_run(moth_node *n, moth_task *task, moth_tensor **dys, moth_tensor 
     moth_ctx *ctx;
     char bytes[sizeof(moth_ctx *) + MOTH_MAX_SLOTS * sizeof(moth_slot)];
   } args;
-  /* room for list arguments and, behind it, for what is wanted */
+  /* memory for list arguments, then for `wants` */
   int64_t bytes = n->nin * (int64_t)(sizeof(moth_tensor *) + sizeof(bool)) + 16;
   moth_tensor **list = moth_alloc(ctx, bytes);
   if (!list) return ctx->error.code;

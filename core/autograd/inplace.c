@@ -1,4 +1,4 @@
-/* inplace.c -- writes in place: what they check and how they rewrite histories: tape.h explains. */
+/* inplace.c -- in-place writes: their checks, and how they change histories (tape.h). */
 #include "tensor/loop.h"
 #include "call/observer.h"
 #include "tensor/sparse.h"
@@ -24,7 +24,7 @@ static moth_ints stride_of(const moth_layout *l) { return (moth_ints){l->stride,
   .base_size = shape_of(b), .base_stride = stride_of(b), .base_offset = (b)->offset, \
   .size = shape_of(v), .stride = stride_of(v), .offset = (v)->offset
 
-/* The history of a view whose base was written: what the view now sees of the base. */
+/* Makes a new history for a view whose base was written: the view of the base's new value. */
 static int refresh(moth_tensor *x) {
   moth_tensor *base = x->base;
   moth_edge edge;
@@ -91,7 +91,7 @@ static bool leaf_needs_grad(const moth_tensor *x) {
   return !x->node && (x->flags & MOTH_T_REQUIRES);
 }
 
-/* Whether the history of x may be rewritten. */
+/* May the history of x be changed? */
 static int check_history(moth_tensor *x, const char *arg, bool recorded) {
   moth_ctx *ctx = x->ctx;
   if (!ctx->grad_mode) return MOTH_OK;
@@ -146,8 +146,8 @@ int moth_check_become(moth_tensor *x, const char *arg, bool other) {
 void moth_become_view(moth_tensor *x, moth_tensor *y) {
   x->l = y->l;
   if (y->node) moth_history_set(x, moth_node_retain(y->node), y->output);
-  if (x->leaf) moth_node_release(x->leaf); /* older graphs keep theirs, of the old shape */
+  if (x->leaf) moth_node_release(x->leaf); /* older graphs keep the leaf of the old shape */
   x->leaf = NULL;
 }
 
-/* -- what a user asks of a tensor -- */
+/* -- functions for tensors of the user -- */

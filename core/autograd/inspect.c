@@ -1,4 +1,4 @@
-/* inspect.c -- nodes of the graph as Lua reads them (grad_fn), and their hooks. */
+/* inspect.c -- nodes of the graph for Lua (grad_fn), and their hooks. */
 #include "base/error.h"
 #include "call/observer.h"
 #include "tape.h"

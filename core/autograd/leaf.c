@@ -9,7 +9,7 @@
 #include "tensor/shape.h"
 #include "tensor/tensor.h"
 
-/* What may still wait for its shape. */
+/* Resolves a handle; the tensor may have no shape yet. */
 static moth_tensor *resolve_leaf(moth_ctx *ctx, const moth_handle *h) {
   moth_tensor *x = moth_resolve_any(ctx, h, NULL);
   return x && x->flags & MOTH_T_SHAPELESS ? x : moth_resolve(ctx, h, NULL);
@@ -45,7 +45,7 @@ int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *h) {
   if (!edge.node)
     return moth_fail(ctx, MOTH_E_GRAPH, NULL, "%s does not require grad", moth_str(x));
   moth_node *n = x->node;
-  if (!n) return MOTH_OK; /* leaves do so anyway */
+  if (!n) return MOTH_OK; /* leaves keep it in any case */
   if (!n->retains) {
     int64_t bytes = n->nout * (int64_t)sizeof *n->retains;
     n->retains = moth_alloc(ctx, bytes);
@@ -112,7 +112,7 @@ int32_t moth_get_data(moth_ctx *ctx, const moth_handle *h, moth_handle *data) {
   return y ? moth_hand_out(ctx, y, data) : ctx->error.code;
 }
 
-/* x has bytes of its own from now on. */
+/* Makes x independent of its base: it has its own bytes now. */
 static void leave_base(moth_tensor *x) {
   moth_tensor *base = x->base;
   x->base = NULL;
@@ -170,7 +170,7 @@ int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data
   x->storage = s;
   x->l = v->l;
   leave_base(x);
-  if (x->leaf) moth_node_release(x->leaf); /* older graphs keep theirs */
+  if (x->leaf) moth_node_release(x->leaf); /* older graphs keep their leaf */
   x->leaf = NULL;
   x->flags &= ~(uint32_t)MOTH_T_SHAPELESS;
   return MOTH_NOTICE(ctx, SHARE, .x = x);
@@ -190,7 +190,7 @@ int32_t moth_shapeless(moth_ctx *ctx, const moth_handle *h) {
 int32_t moth_detach(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
   MOTH_NEED(ctx, h && out, MOTH_E_ARG);
   moth_tensor *x = moth_resolve_any(ctx, h, NULL);
-  if (x && x->flags & MOTH_T_SHAPELESS) x = moth_resolve(ctx, h, NULL); /* says so */
+  if (x && x->flags & MOTH_T_SHAPELESS) x = moth_resolve(ctx, h, NULL); /* sets the error */
   if (!x) return ctx->error.code;
   moth_tensor *y = MOTH_NOTICE(ctx, SHARE, .x = x) ? NULL : moth_tensor_alias(x);
   if (y) MOTH_NOTICE(ctx, DETACH, .x = x, .y = y);
@@ -204,7 +204,7 @@ int32_t moth_detach_(moth_ctx *ctx, const moth_handle *h) {
   if (!x) return ctx->error.code;
   if (moth_base(x))
     return moth_fail(ctx, MOTH_E_GRAPH, NULL, "a view cannot be detached in place; use detach()");
-  moth_history_set(x, NULL, 0); /* views made before keep theirs */
+  moth_history_set(x, NULL, 0); /* views made earlier keep their history */
   x->flags &= ~(uint32_t)MOTH_T_REQUIRES;
   return MOTH_OK;
 }

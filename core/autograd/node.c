@@ -1,5 +1,5 @@
-/* node.c -- nodes of the graph: how they are made, what they save and how it is opened again,
-** leaves, and how all of it goes away.
+/* node.c -- nodes of the graph: creation, saved tensors and how they are opened again, leaves, and
+** release.
 */
 #include "call/registry.h"
 #include "tape.h"
@@ -8,9 +8,9 @@
 #include "base/alloc.h"
 #include "tensor/tensor.h"
 
-/* -- checkpoints: each lists the nodes made in it (checkpoint.c) -- */
+/* -- checkpoints: a checkpoint lists the nodes made in it (checkpoint.c) -- */
 
-/* n was made in the checkpoint under way. */
+/* Adds n to the running checkpoint. */
 static int add_to_checkpoint(moth_node *n) {
   moth_ctx *ctx = n->ctx;
   moth_checkpoint *r = ctx->checkpoint->args;
@@ -19,7 +19,7 @@ static int add_to_checkpoint(moth_node *n) {
   n->checkpoint = moth_node_retain(ctx->checkpoint);
   n->place = r->n;
   r->members[r->n++] = r->again ? moth_node_retain(n) : n;
-  if (r->packs) ctx->want = true; /* the host is called after this op */
+  if (r->packs) ctx->want = true; /* calls the host after this op */
   return MOTH_OK;
 }
 
@@ -32,9 +32,10 @@ void moth_checkpoint_leave(moth_node *n) {
   moth_node_release(at);
 }
 
-/* -- making and counting nodes -- */
+/* -- creating and counting nodes -- */
 
-/* One block: the node, its edges, what it saves, its args. Zeroed but for the saved layouts. */
+/* Allocates one block for the node, its edges, its saved tensors and its args. All are cleared
+** except the saved layouts. */
 moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t nout, int32_t ndim,
                          int64_t nargs) {
   const uint32_t count = nin + nsaved + nout;
@@ -44,7 +45,7 @@ moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t 
   char *block = moth_alloc(ctx, bytes);
   if (!block) return NULL;
   moth_node *n = (moth_node *)(void *)block;
-  n->refs = 1; /* field by field: the compiler clears a struct of this size by a slow `rep stos` */
+  n->refs = 1; /* by field: for a struct of this size compilers emit a slow `rep stos` */
   n->flags = n->task = n->entry = 0;
   n->op = NULL;
   n->name = NULL;
@@ -87,7 +88,7 @@ void moth_node_forget(moth_node *n) {
   if (!(n->flags & MOTH_N_LEAF) && n->checkpoint) moth_checkpoint_leave(n);
 }
 
-/* Lua keeps values under the id of a node it knows: it hears of the death at its next sweep. */
+/* Lua keeps values under the ids of nodes that it knows. Lists the id for Lua's next sweep. */
 static void list_dead(moth_ctx *ctx, uint64_t id) {
   const int32_t code = ctx->error.code;
   if (!moth_grow(ctx, &ctx->dead_ids, ctx->ndead_ids, &ctx->dead_room, sizeof id))
@@ -128,7 +129,7 @@ void moth_node_end(moth_node *n) {
   moth_ctx *ctx = n->ctx;
   n->next_dead = ctx->dead_nodes;
   ctx->dead_nodes = n;
-  if (ctx->burying) return; /* the loop below, further up the stack, takes it from here */
+  if (ctx->burying) return; /* the loop below, in an outer call, frees it */
   ctx->burying = true;
   while ((n = ctx->dead_nodes) != NULL) {
     ctx->dead_nodes = n->next_dead;
@@ -170,7 +171,7 @@ void moth_leaf_set(moth_node *leaf, moth_tensor *take) {
   moth_tensor_release(old);
 }
 
-/* -- saving -- */
+/* -- saved tensors -- */
 
 void moth_saved_set(moth_saved *s, const moth_layout *l) {
   const int32_t ndim = l->ndim;
@@ -239,9 +240,9 @@ void moth_saved_tie(moth_tensor *x, moth_node *history, uint32_t output) {
   }
 }
 
-/* -- nodes for op(args), which no edge leads from yet -- */
+/* -- nodes for op(args), without edges -- */
 
-/* How many there are, and the dimensions of the one that has most, or ndim. */
+/* Counts the inputs. *ndim := the largest number of dimensions among them, or *ndim if larger. */
 static uint32_t count_inputs(const moth_op *op, const void *args, int32_t *ndim) {
   moth_cursor c = {.op = op, .args = (void *)(uintptr_t)args};
   while (moth_next_input(&c))
@@ -249,7 +250,7 @@ static uint32_t count_inputs(const moth_op *op, const void *args, int32_t *ndim)
   return c.count;
 }
 
-/* A copy of the args in the node; lists of integers become its own. */
+/* Copies the args into the node. Lists of integers are copied too. */
 static int copy_args(moth_node *n, const void *args) {
   const moth_op *op = n->op;
   memcpy(n->args, args, op->size);

@@ -1,8 +1,9 @@
-/* requested_inputs.c -- a backward pass for the gradients of some inputs: which nodes lead to
-** those. The pass runs no other, and leaves what others saved to passes to come.
+/* requested_inputs.c -- a backward pass for the gradients of some inputs: finds the nodes in paths
+** to these inputs. The pass runs only these, and leaves the saved tensors of others to later
+** passes.
 **
-** These nodes are known before the walk begins: their ids are sorted in the task. Marks in the
-** nodes themselves would not outlive another task that a Function begins.
+** The nodes are found before the walk, and their sorted ids are stored in the task. Marks in the
+** nodes themselves would be lost if a Function began another task.
 */
 #include "backward_parts.h"
 #include "base/alloc.h"
@@ -33,8 +34,8 @@ static bool leads(const moth_node *n) {
   return false;
 }
 
-/* All nodes, by rising ids, that the heap's entries lead to and that may be a requested input or
-** lead to one. */
+/* Collects, by ascending id, all nodes that the heap's entries lead to and whose ids are not below
+** those of all requested inputs. */
 static int collect(moth_task *t, seen_list *seen) {
   int status = MOTH_OK;
   for (uint32_t i = 0; !status && i < t->nheap; i++)
@@ -55,7 +56,7 @@ int moth_requested_find(moth_task *t) {
   for (uint32_t i = 0; i < t->nrequested; i++) t->requested[i].node->flags |= MOTH_N_USEFUL;
   uint64_t *path = status ? NULL : moth_alloc(t->ctx, (seen.n + 1) * (int64_t)sizeof *path);
   if (!path && !status) status = t->ctx->error.code;
-  for (int64_t i = 0; i < seen.n; i++) { /* what a node leads to lies before it */
+  for (int64_t i = 0; i < seen.n; i++) { /* a node's edges lead to nodes before it in the list */
     moth_node *n = seen.at[i];
     if (leads(n)) n->flags |= MOTH_N_USEFUL;
     if (path && n->flags & MOTH_N_USEFUL) path[t->npath++] = n->id;

@@ -1,7 +1,7 @@
-/* slice_gradients.c -- slice gradients that meet: views of one tensor, each of which gives the
-** gradient of its own elements. Ranges of one dimension (select, narrow, split, unbind) are
-** written side by side into a tensor that nothing else was written to; what no range has come for
-** is set to 0 when the sum is needed. All else is added to what is there.
+/* slice_gradients.c -- sums of slice gradients: several views of one tensor have gradients for
+** their own elements only. Ranges along one dimension (select, narrow, split, unbind) are written
+** into a tensor without initial values. The ranges that remain are set to 0 when the sum is needed.
+** All other gradients are added to the sum.
 */
 #include "backward_parts.h"
 #include "call/registry.h"
@@ -15,13 +15,13 @@
 #include "op/create.h"
 
 enum { MOST = 16 };
-#define WORTH_SLICES ((int64_t)64 << 10) /* bytes on the CPU, where calls cost more than zeros */
+#define WORTH_SLICES ((int64_t)64 << 10) /* bytes; on the CPU calls for less cost more than zeros */
 
 typedef struct range {
   int64_t from, to;
 } range;
 
-struct moth_slices { /* of an entry's gradient: what is written, in order and apart */
+struct moth_slices { /* the written ranges of an entry's gradient, sorted and disjoint */
   int32_t dim;
   uint32_t n;
   range of[MOST];
@@ -43,7 +43,7 @@ void moth_slices_drop(moth_task *t, task_entry *e) {
 
 /* -- ranges -- */
 
-/* Whether `part` is a range of dimension d of `whole`. */
+/* Is `part` a range along dimension d of `whole`? */
 static bool is_range(const moth_layout *whole, const moth_layout *part, int32_t d, range *r) {
   const bool selects = part->ndim == whole->ndim - 1;
   const int64_t step = whole->stride[d], offset = part->offset - whole->offset;
@@ -59,7 +59,7 @@ static bool is_range(const moth_layout *whole, const moth_layout *part, int32_t 
   return r->from < r->to && r->to <= whole->shape[d];
 }
 
-/* Adds r; false: some of it is there, or there is no room. */
+/* Adds r. Returns false if a part of r is already written or the list is full. */
 static bool join(struct moth_slices *p, range r) {
   uint32_t i = 0;
   while (i < p->n && p->of[i].to <= r.from) i++;
@@ -81,7 +81,7 @@ static bool join(struct moth_slices *p, range r) {
   return true;
 }
 
-/* A range of the sum's dimension, as a tensor. Owned. */
+/* A range along the sum's dimension as a tensor. Owned. */
 static moth_tensor *range_of(const moth_tensor *sum, int32_t dim, range r) {
   moth_layout l = sum->l;
   l.offset += r.from * l.stride[dim];
@@ -113,9 +113,9 @@ int moth_slices_fill(moth_task *t, task_entry *e) {
   return status;
 }
 
-/* -- the first part, and those that follow -- */
+/* -- the first part, and later parts -- */
 
-/* sum's elements at `part` := dy. */
+/* Copies dy to sum's elements at `part`. */
 static int put(moth_tensor *sum, const moth_layout *part, moth_tensor *dy) {
   moth_tensor *at = moth_tensor_like(sum->ctx, part, sum->storage), *done = NULL;
   if (!at) return sum->ctx->error.code;
@@ -125,7 +125,7 @@ static int put(moth_tensor *sum, const moth_layout *part, moth_tensor *dy) {
   return status;
 }
 
-/* A tensor that lies like `whole`, of any values. Owned. */
+/* An uninitialized tensor with the layout `whole`. Owned. */
 static int make(moth_grad *g, const moth_layout *whole, moth_tensor **y) {
   moth_tensor *row = NULL;
   moth_layout l = *whole;
@@ -140,7 +140,7 @@ static int make(moth_grad *g, const moth_layout *whole, moth_tensor **y) {
   return *y ? MOTH_OK : g->ctx->error.code;
 }
 
-/* Lays dy into a new tensor, of which nothing else is written yet. */
+/* Writes dy into a new tensor, as its first part. */
 static int begin(moth_grad *g, const moth_edge *to, const moth_layout *whole,
                  const moth_layout *part, bool *done) {
   moth_task *t = g->task;
@@ -165,7 +165,7 @@ static int begin(moth_grad *g, const moth_edge *to, const moth_layout *whole,
   return status;
 }
 
-/* Whether x lies like `whole`, but for its offset. */
+/* Does x have the shape and strides of `whole`? */
 static bool lies_like(const moth_tensor *x, const moth_layout *whole) {
   if (!moth_shape_same(&x->l, whole)) return false;
   for (int32_t d = 0; d < whole->ndim; d++)

@@ -1,4 +1,4 @@
-/* tape.c -- recording: the nodes that ops and writes in place leave behind. */
+/* tape.c -- recording: makes the nodes of ops and of in-place writes. */
 #include "base/error.h"
 
 #include "tensor/loop.h"
@@ -15,13 +15,13 @@ bool moth_records(const moth_op *op, const void *args) {
   return false;
 }
 
-/* Without this no edge leads to x. A view may have fallen behind its base, which needs one. */
+/* Can x need a gradient? An outdated view may need one through its base. */
 static inline bool may_need_grad(const moth_tensor *x) {
   return moth_is_float(x->l.dtype) && (x->node || x->base || (x->flags & MOTH_T_REQUIRES));
 }
 
-/* Edges to whatever needs a gradient; which arguments do, as a mask over the op's rows. Saves the
-** layouts on the way. */
+/* Adds edges to the inputs that need a gradient, and saves the layouts of all inputs. *wanting := a
+** mask of the op's rows with such inputs. */
 static int add_edges(moth_node *n, const void *args, moth_tensor *before, uint64_t *wanting) {
   moth_cursor c = {.op = n->op, .args = (void *)(uintptr_t)args};
   *wanting = 0;
@@ -40,7 +40,7 @@ static int add_edges(moth_node *n, const void *args, moth_tensor *before, uint64
   return MOTH_OK;
 }
 
-/* The bytes of the inputs that the gradients of the arguments `wanting` read. */
+/* Saves the bytes of the inputs that the gradients of the arguments `wanting` read. */
 static void save_inputs(moth_node *n, const void *args, uint64_t wanting, moth_tensor *before) {
   const moth_op *op = n->op;
   bool any = false;
@@ -52,8 +52,8 @@ static void save_inputs(moth_node *n, const void *args, uint64_t wanting, moth_t
       moth_save(moth_node_in(n, c.arg), before && c.arg == 0 ? before : *c.at, true);
 }
 
-/* Whether a gradient reads result i: one of the arguments `wanting` it does, or it is read where an
-** argument is not the first of its choices. */
+/* Does a gradient read result i? Yes if the gradient of an argument in `wanting` reads it, or if
+** `saves` names it with an enum argument that is not its first choice. */
 static bool reads_result(const moth_op *op, const void *args, uint32_t i, uint64_t wanting) {
   const uint64_t readers = op->save_out[i];
   if (!readers || readers & wanting) return readers != 0;
@@ -63,7 +63,7 @@ static bool reads_result(const moth_op *op, const void *args, uint32_t i, uint64
   return false;
 }
 
-/* The node for op(args) = out, tied to nothing yet; NULL after an error. */
+/* Makes the node for op(args) = out, without connecting it. Returns NULL after an error. */
 static moth_node *make_node(const moth_op *op, const void *args, moth_tensor **out,
                             moth_tensor *before, uint64_t *wanting) {
   moth_ctx *ctx = *(moth_ctx *const *)args;
@@ -78,7 +78,7 @@ static moth_node *make_node(const moth_op *op, const void *args, moth_tensor **o
     ctx->error.code = code;
     return NULL;
   }
-  n->id = ++ctx->ids; /* after its edges: a leaf met here for the first time got a smaller one */
+  n->id = ++ctx->ids; /* after its edges: a leaf node that add_edges made has a smaller id */
   save_inputs(n, args, *wanting, before);
   for (uint32_t i = 0; out && i < n->nout && out[i]; i++)
     moth_save(moth_node_out(n, i), out[i], reads_result(op, args, i, *wanting));
@@ -92,7 +92,7 @@ int moth_record(const moth_op *op, const void *args, moth_tensor **out) {
   if (!n) return (*(moth_ctx *const *)args)->error.code;
   for (uint32_t i = 0; i < op->nout; i++) {
     if (!moth_is_float(out[i]->l.dtype)) continue;
-    moth_node_release(out[i]->node); /* of a view made of a view: none yet */
+    moth_node_release(out[i]->node); /* for a view of a view it is NULL */
     out[i]->node = moth_node_retain(n);
     out[i]->output = i;
   }

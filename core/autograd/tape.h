@@ -1,15 +1,15 @@
-/* tape.h -- the graph that a backward pass walks.
+/* tape.h -- the graph for backward passes.
 **
-** A node is what one recorded op leaves behind: its arguments as (storage, layout, version), the
-** edges to what made them, and the op whose gradient runs. An output owns its node, a node its
-** saved bytes and edges; there is no global tape. Ids grow, and a node's edges lead to smaller
-** ids, so walking by falling id is a topological order.
+** A node records one op: its arguments as (storage, layout, version), edges to the nodes that made
+** them, and the op, whose gradient a pass runs. A result owns its node, and a node owns its saved
+** bytes and its edges; there is no global tape. Ids ascend, and the edges of a node lead to smaller
+** ids, so descending ids are a topological order.
 **
-** Writing in place. A tensor's history is (node, output). In place on a tensor that is no view,
-** the new node takes the old history as its input and becomes the tensor's history. Through a
-** view v of base b, two nodes are made: the op's on v, and `strided_put` which puts v's new value
-** into b's; b's epoch grows, and v and every other view of b whose base_epoch is behind gets a
-** fresh `strided_get` of b when its history is next asked for (moth_edge_of).
+** In-place writes. The history of a tensor is (node, output). For a tensor that is not a view, the
+** new node has the old history as its input and becomes the tensor's history. A write through a
+** view v of a base b makes two nodes: the op's node on v, and a `strided_put` that puts v's new
+** value into b's. b's epoch is incremented. v and every other view of b with an older base_epoch is
+** outdated: it gets a new `strided_get` of b when its history is next read (moth_edge_of).
 */
 #ifndef MOTH_TAPE_H
 #define MOTH_TAPE_H
@@ -20,17 +20,17 @@
 typedef struct moth_task moth_task;
 
 typedef struct moth_edge {
-  moth_node *node; /* counted; NULL: no gradient goes this way */
+  moth_node *node; /* counted; NULL: no gradient needed */
   uint32_t output;
 } moth_edge;
 
-/* A tensor that a node saved. Its layout takes no more than its dimensions need: recorded ops are
-** slower the more memory their nodes fill. */
+/* A tensor that a node saved. The struct has only as many sizes and strides as the tensor: the more
+** memory nodes take, the slower are recorded ops. */
 typedef struct moth_saved {
-  moth_storage *storage; /* counted; NULL: only the layout was saved, or no tensor was given */
+  moth_storage *storage; /* counted; NULL: only the layout was saved, or the tensor is absent */
   uint32_t version;
-  uint8_t present; /* 0: no tensor was given; 1: its layout; 2: its bytes too */
-  int16_t from;    /* what a Function saved: its input from - 1, its output -from - 1, 0 neither */
+  uint8_t present; /* 0: absent; 1: layout saved; 2: bytes saved too */
+  int16_t from;    /* in a Function: its input from - 1, its output -from - 1; 0: neither */
   int32_t ndim;
   uint8_t dtype, device, index_base;
   int64_t numel, offset;
@@ -38,44 +38,44 @@ typedef struct moth_saved {
 } moth_saved;
 
 enum { MOTH_N_LEAF = 1, MOTH_N_LUA = 2, MOTH_N_HOOKED = 4, MOTH_N_KNOWN = 8, MOTH_N_RELEASED = 16,
-       MOTH_N_YOUNG = 32, /* of a tensor that was made in the recording that made this leaf */
+       MOTH_N_YOUNG = 32, /* leaf of a tensor made in the running capture */
        MOTH_N_CHECKPOINT = 64, /* represents a checkpoint; no pass walks it */
-       MOTH_N_EMPTIED = 128, /* what it saved comes back when its checkpoint is run again */
-       MOTH_N_SEEN = 256, MOTH_N_USEFUL = 512, /* while requested_inputs.c looks */
-       MOTH_N_PACKED = 1024, /* the host has what it saved, in a form of its own (checkpoint.c) */
-       MOTH_N_AFTER = 2048 /* a pass stops once its gradients are known: hooks of the host */ };
+       MOTH_N_EMPTIED = 128, /* its saved tensors are restored when its checkpoint runs again */
+       MOTH_N_SEEN = 256, MOTH_N_USEFUL = 512, /* used in requested_inputs.c */
+       MOTH_N_PACKED = 1024, /* the host stores its saved tensors in its own form (checkpoint.c) */
+       MOTH_N_AFTER = 2048 /* a pass stops after its gradients: hooks of the host */ };
 
 struct moth_node {
   uint32_t refs, flags;
   uint64_t id;
   moth_ctx *ctx;
-  const moth_op *op;      /* NULL for leaves and Lua's Functions */
+  const moth_op *op;      /* NULL for leaves and Functions of Lua */
   char *name;             /* a Function's, owned */
-  void *args;             /* the op's arguments; tensor fields are not used, lists are owned */
+  void *args;             /* the op's arguments; tensor fields are unused, lists owned */
   uint32_t nin, nout, nsaved;
   uint32_t room;          /* bytes of each moth_saved */
-  moth_edge *edges;       /* nin */
-  char *saved;            /* nin + nsaved + nout of moth_saved, see moth_node_in */
-  moth_node **retains;    /* nout leaves that gather .grad of results, or NULL */
-  moth_tensor *grad;      /* of a leaf */
+  moth_edge *edges;       /* nin edges */
+  char *saved;            /* nin + nsaved + nout structs moth_saved, see moth_node_in */
+  moth_node **retains;    /* nout leaves with the .grad of results, or NULL */
+  moth_tensor *grad;      /* for a leaf */
   moth_node *next_dead;
   union {
     struct {
-      moth_node *next, *prev; /* of the context's leaves, while this one has a grad */
+      moth_node *next, *prev; /* the context's leaves that have a grad */
     };
-    struct { /* not of leaves: */
-      moth_node *checkpoint;      /* counted; the one it was made in, see checkpoint.c, or NULL */
-      uint64_t place;         /* how many were made before it there */
+    struct { /* for other nodes: */
+      moth_node *checkpoint;      /* counted; the one it was made in (checkpoint.c), or NULL */
+      uint64_t place;         /* its index among the members */
     };
   };
-  uint32_t task, entry;   /* where the last task that met it keeps its gradients */
-  int64_t bytes;          /* of this block */
+  uint32_t task, entry;   /* the last task that reached it, and its entry there */
+  int64_t bytes;          /* of this memory block */
 };
 
 /* -- nodes (node.c) -- */
 
-/* What a node saved: its inputs, then a Function's nsaved more; its results. Of a leaf the result
-** says what its gradient must look like. */
+/* The saved tensors of a node: its inputs, the nsaved others of a Function, its results. The result
+** of a leaf is the layout of its gradient. */
 static inline moth_saved *moth_node_saved(const moth_node *n, uint32_t k) {
   return (moth_saved *)(void *)(n->saved + (size_t)k * n->room);
 }
@@ -86,86 +86,87 @@ static inline moth_saved *moth_node_out(const moth_node *n, uint32_t i) {
   return moth_node_saved(n, n->nin + n->nsaved + i);
 }
 
-/* Tied to nothing; nargs bytes of args are not filled. What it saves has `ndim` dimensions at most.
-** NULL: error set. */
+/* Makes a node without edges, with nargs uninitialized bytes of args. Its saved tensors have at
+** most `ndim` dimensions. Returns NULL with the error set. */
 moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t nout, int32_t ndim,
                          int64_t nargs);
 static inline moth_node *moth_node_retain(moth_node *n) {
   n->refs++;
   return n;
 }
-void moth_node_end(moth_node *n); /* which nobody refers to any more */
-static inline void moth_node_release(moth_node *n) { /* iterative: a chain of any length */
+void moth_node_end(moth_node *n); /* frees a node without references */
+static inline void moth_node_release(moth_node *n) { /* without recursion: for long chains */
   if (n && --n->refs == 0) moth_node_end(n);
 }
-/* Frees what a node saved; a second backward through it is then an error. */
+/* Frees the saved tensors of a node. A second backward through it is then an error. */
 void moth_node_forget(moth_node *n);
 
-/* The history of x as an edge (borrowed node); made again first if x is a view that fell behind.
-** The node is NULL if x needs no gradient. */
+/* The history of x as an edge; the node is borrowed. Updates it first if x is an outdated view. The
+** node is NULL if x needs no gradient. */
 int moth_edge_of(moth_tensor *x, moth_edge *edge);
-/* x is output `output` of the node `take` (counted) from now on. */
+/* Sets the history of x: result `output` of the node `take` (counted). */
 void moth_history_set(moth_tensor *x, moth_node *take, uint32_t output);
-/* A view that fell behind goes by its base, which is no view. */
+/* For an outdated view checks its base, which is not a view. */
 static inline bool moth_needs_grad(const moth_tensor *x) {
   const moth_tensor *base = moth_base(x);
   if (base && x->base_epoch != base->epoch) x = base;
   return x->node || (x->flags & MOTH_T_REQUIRES);
 }
-moth_node *moth_leaf_of(moth_tensor *x); /* where its .grad gathers; borrowed */
-void moth_leaf_set(moth_node *leaf, moth_tensor *take); /* its .grad; NULL clears it */
+moth_node *moth_leaf_of(moth_tensor *x); /* the node that holds its .grad; borrowed */
+void moth_leaf_set(moth_node *leaf, moth_tensor *take); /* sets its .grad; NULL clears it */
 
 /* Records op(args) = out if grad mode is on and an input needs it. */
 int moth_record(const moth_op *op, const void *args, moth_tensor **out);
 
-/* An in-place write under way. Its nodes are made before the kernel runs, so that nothing can fail
-** once bytes have changed: plan, run, then done or drop. */
+/* A running in-place write. Its nodes are made before the kernel runs, so that nothing can fail
+** after bytes have changed. Call plan, run the kernel, then call done or drop. */
 typedef struct moth_write {
-  moth_node *node; /* the op's, owned; NULL: nothing is recorded */
-  moth_node *put;  /* for a view: what puts its value into the base, owned */
-  uint32_t output; /* which result of node the target becomes */
+  moth_node *node; /* the op's node, owned; NULL: the write is not recorded */
+  moth_node *put;  /* for a view: the node that puts its value into the base, owned */
+  uint32_t output; /* the number of the target among the results of node */
   bool keeps;      /* the gradient reads the result */
 } moth_write;
-/* Plans to make `output` of node (taken) the value of target. */
+/* Plans the write whose value is `output` of node `take`, which it takes. */
 int moth_write_plan(moth_tensor *target, moth_node *take, uint32_t output, moth_write *w);
-/* The same for op(args) written into its first input; `before` is the target's value from before
-** if the gradient reads that, else NULL. */
+/* The same for op(args) written into its first input. `before`: the old value of the target if the
+** gradient reads it, else NULL. */
 int moth_record_write(const moth_op *op, const void *args, moth_tensor *target,
                       moth_tensor *before, moth_write *w);
-void moth_write_done(moth_tensor *target, moth_write *w); /* rewrites the histories */
+void moth_write_done(moth_tensor *target, moth_write *w); /* changes the histories */
 void moth_write_drop(moth_write *w);
-/* The node of a Function of Lua's, with room for nargs bytes: in *made also after an error. */
+/* Makes the node of a Function of Lua with nargs bytes of args. *made is set even after an
+** error. */
 int moth_node_function(moth_ctx *ctx, const char *name, moth_tensor **in, uint32_t nin,
                        moth_tensor **saved, uint32_t nsaved, uint32_t nout, int64_t nargs,
                        moth_node **made);
-/* Without edges; what it saves has `ndim` dimensions at most, or as many as an argument. NULL: an
-** error is set. */
+/* Makes a node without edges. Its saved tensors have at most `ndim` dimensions, or those of an
+** argument. Returns NULL with the error set. */
 moth_node *moth_node_for(const moth_op *op, const void *args, int32_t ndim);
-/* A node for op(args) with these edges, when nothing ran: for histories that are rewritten. */
+/* Makes a node for op(args) with these edges without running the op, for changed histories. */
 moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *edges,
                         const moth_layout *out);
-/* Whether op(args) would be recorded. */
+/* Would op(args) be recorded? */
 bool moth_records(const moth_op *op, const void *args);
-/* Before an in-place write: is it allowed? */
+/* Checks that an in-place write is allowed. */
 int moth_check_write(moth_tensor *target, const char *arg, bool recorded);
-/* Whether x may become a view of itself, `t_` and the like; with other elements of its storage if
-** `other`. Brings its history up to date. */
+/* Checks that x may become a view of itself, as in `t_`; `other`: with other elements of its
+** storage. Updates its history. */
 int moth_check_become(moth_tensor *x, const char *arg, bool other);
-/* x takes the layout and the history of y, a view of it. */
+/* Gives x the layout and the history of y, a view of it. */
 void moth_become_view(moth_tensor *x, moth_tensor *y);
 
-/* Visits the tensor arguments of an args struct in order, lists element by element: inputs. The
-** cursor starts as {op, args}; next returns false at the end. */
+/* Visits the tensor arguments of an args struct, including the elements of lists, in order. These
+** are the inputs. The cursor starts as {op, args}. next returns false at the end. */
 typedef struct moth_cursor {
   const moth_op *op;
   void *args;
-  uint32_t next;     /* of op->inputs: where to look next */
+  uint32_t next;     /* index in op->inputs of the next */
   int64_t item;
-  uint32_t count;    /* inputs seen */
-  moth_tensor **at;  /* the input: where its pointer lies, */
-  uint32_t arg;      /* its number among the inputs, */
-  uint32_t from;     /* the row it belongs to, */
-  bool value;        /* and whether the record governs its dtype */
+  uint32_t count;    /* inputs visited */
+  moth_tensor **at;  /* address of the input's pointer */
+  uint32_t arg;      /* its number among the inputs */
+  uint32_t from;     /* its row */
+  bool value;        /* does the record's `dtypes` apply to it? */
 } moth_cursor;
 
 static inline bool moth_next_input(moth_cursor *c) {
@@ -188,47 +189,48 @@ static inline bool moth_next_input(moth_cursor *c) {
   return false;
 }
 
-/* -- checkpoints: node.c keeps the lists, checkpoint.c says what they are for -- */
+/* -- checkpoints: node.c updates the lists, checkpoint.c explains them -- */
 
 typedef struct moth_checkpoint { /* args of a node with MOTH_N_CHECKPOINT */
-  moth_node *outer;    /* under way around it, counted; matters until it ends */
-  moth_node **members; /* NULL: gone, or has all it saved */
+  moth_node *outer;    /* the enclosing checkpoint, counted; used until this one ends */
+  moth_node **members; /* NULL: freed, or not emptied */
   uint32_t n, room;
-  bool again;          /* run again: members are counted */
-  bool packs;          /* the host packs what members save, one after the other: */
-  uint32_t packed, slot; /* the member and the saved tensor that come next */
+  bool again;          /* the second run: members are counted */
+  bool packs;          /* the host packs the saved tensors in order: */
+  uint32_t packed, slot; /* the next member and its next saved tensor */
 } moth_checkpoint;
-void moth_checkpoint_repack(moth_node *n); /* n has run; its tensors stay packed for a next pass */
-void moth_checkpoint_leave(moth_node *n); /* it needs nothing of its checkpoint any more */
+void moth_checkpoint_repack(moth_node *n); /* keeps n's tensors packed after it ran */
+void moth_checkpoint_leave(moth_node *n); /* n no longer needs its checkpoint */
 
-/* The checkpoint that is to run again so that an emptied node, or one around it, has what it saved;
-** borrowed. */
+/* The checkpoint that must run again to restore an emptied node: the innermost one that is not
+** itself emptied. Borrowed. */
 moth_node *moth_checkpoint_needed(const moth_node *n);
 
 /* -- gradients (gradient.c) and passes within the graph (backward.c) -- */
 
-/* Runs the gradient of n in a backward pass. dys are the gradients of its results; dxs (nin,
-** zeroed) receives owned tensors where an edge leads on. Recorded if grad mode is on. */
+/* Runs the gradient of n in a backward pass. dys are the gradients of its results. Fills dxs (nin,
+** zeroed) with owned tensors for inputs with an edge. Recorded if grad mode is on. */
 int moth_node_run(moth_node *n, moth_task *task, moth_tensor **dys, moth_tensor **dxs);
 /* Runs an op of a backward pass. */
 int moth_run_gradient(const moth_op *op, const void *args, moth_tensor **out);
-/* The gradients of roots, which arrived as dys (NULL: none), towards inputs, all in the graph and
-** recorded. What made the inputs is left out, so ends of a graph must be made before the rest of it
-** and after all else. dxs (ninputs) receives owned tensors, NULL where none arrived. */
+/* Computes the gradients of inputs from the gradients dys of the roots (NULL: none), all within
+** the graph and recorded. The walk does not go past the inputs, so inputs must be made before
+** the other nodes of that part of the graph. dxs (ninputs) receives owned tensors, NULL where
+** none arrived. */
 int moth_gradients(moth_ctx *ctx, moth_tensor *const *roots, moth_tensor *const *dys,
                    uint32_t nroots, moth_tensor *const *inputs, uint32_t ninputs,
                    moth_tensor **dxs);
 
-/* -- what a node saves (node.c) -- */
+/* -- saved tensors (node.c) -- */
 
-void moth_save(moth_saved *s, const moth_tensor *x, bool bytes); /* or the layout alone */
+void moth_save(moth_saved *s, const moth_tensor *x, bool bytes); /* false: layout only */
 void moth_saved_set(moth_saved *s, const moth_layout *l);
 void moth_saved_layout(const moth_saved *s, moth_layout *l);
-/* A tensor over saved bytes, after the version check; what names it in the error. */
+/* Makes a tensor over saved bytes after the version check. `what` names it in the error. */
 moth_tensor *moth_saved_open(moth_node *n, const moth_saved *s, const char *what);
-/* Gives an opened tensor its history again: a leaf, or a node's output. */
+/* Restores the history of an opened tensor: a leaf, or a result of a node. */
 void moth_saved_tie(moth_tensor *x, moth_node *history, uint32_t output);
 
-void moth_tasks_free(moth_ctx *ctx); /* every backward pass under way */
+void moth_tasks_free(moth_ctx *ctx); /* frees every backward pass of the context */
 
 #endif

@@ -346,7 +346,7 @@ int32_t moth_coroutine_enter(moth_ctx *ctx, const void *probe, double token) {
   if (ctx->closed) return moth_fail_closed(ctx);
   if (!ctx->coroutines || !ctx->coroutines->known || in_main(ctx) ||
       !moth_coroutine_probe(ctx, probe, token))
-    return moth_fail(ctx, MOTH_E_STATE, NULL, "this coroutine cannot be told from others");
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "this coroutine cannot be identified");
   moth_coroutine *r = need(ctx);
   if (!r) return ctx->error.code;
   r->probe = probe;

@@ -1,5 +1,5 @@
-/* args.c -- from the slots that a caller laid out to an op's arguments: handles become tensors,
-** lists are copied, plain values checked, defaults filled in. Also the frame that holds them.
+/* args.c -- converts a caller's slots to an op's arguments: resolves handles, copies lists, checks
+** values, fills in defaults. Also the frame that holds the arguments.
 */
 #include "device/device.h"
 #include "frame.h"
@@ -18,7 +18,7 @@ void moth_frame_open(moth_call_frame *f, moth_ctx *ctx) {
   f->args.ctx = ctx;
 }
 
-/* Keeps an owned tensor until the call ends; the first MOTH_TEMPS of them cost nothing. */
+/* Keeps an owned tensor until the call ends. The first MOTH_TEMPS need no allocation. */
 moth_tensor *moth_frame_keep(moth_call_frame *f, moth_tensor *take) {
   moth_results *t = &f->temps;
   if (!take) return NULL;
@@ -99,7 +99,7 @@ static int read_tensor(moth_ctx *ctx, const moth_op *op, uint32_t row, const mot
   return to->pointer ? MOTH_OK : ctx->error.code;
 }
 
-/* Values that are used as sizes, counts or table places later must be sound by then. */
+/* Checks values that are used as sizes, counts or table indices later. */
 static int check_plain(moth_ctx *ctx, const moth_op *op, uint32_t row, const moth_slot *v) {
   int kind = op->kinds[row];
   bool good = true;
@@ -113,10 +113,10 @@ static int check_plain(moth_ctx *ctx, const moth_op *op, uint32_t row, const mot
   else if (kind == MOTH_KIND_device) good = v->integer == 0;
   else if (moth_kind_is_scalar(kind)) good = v->integer >= 0 && v->integer <= 2;
   if (good) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_ARG, op->rows[row].name, "this is no %s", op->rows[row].kind);
+  return moth_fail(ctx, MOTH_E_ARG, op->rows[row].name, "not a valid %s", op->rows[row].kind);
 }
 
-/* A value has one slot, or two: not worth a call of memcpy. */
+/* A value has one slot or two, so memcpy is not worth its call. */
 static inline void copy_slots(moth_slot *to, const moth_slot *from, uint32_t n) {
   to[0] = from[0];
   for (uint32_t i = 1; i < n; i++) to[i] = from[i];

@@ -1,9 +1,9 @@
-/* autocast.c -- mixed precision: inside a region the records of ops say what each is computed in
-** (`.autocast`, as PyTorch's lists for CUDA): products in the region's dtype, and ops that lose
-** digits or leave the range of f16 in f32. All other ops take their tensors at the widest dtype
-** among them. Casts are recorded, so gradients flow back to f32 leaves. A leaf's cast is kept until
-** the outermost region ends, since weights are used again and again. The result that a norm gives
-** to products is written in both dtypes at once.
+/* autocast.c -- mixed precision. Inside an autocast region the field `.autocast` of an op's record
+** (as PyTorch's lists for CUDA) selects the dtype: products compute in the region's dtype, ops that
+** lose digits or leave the range of f16 in f32, and all others in the widest dtype of their
+** tensors. Casts are recorded, so gradients reach f32 leaves. The cast of a leaf is kept until the
+** outermost region ends, since weights are used many times. A normalization writes its result in
+** both dtypes at once.
 */
 #include "autograd/backward_parts.h"
 #include "base/coroutine.h"
@@ -16,10 +16,10 @@
 #include "op/copy.h"
 
 struct moth_cast {
-  moth_tensor *x, *y; /* counted: a leaf and its cast, */
-  const moth_storage *storage; /* ... made of this one, which .data may replace, */
+  moth_tensor *x, *y; /* counted: a leaf and its cast */
+  const moth_storage *storage; /* the leaf's storage at the cast, which .data may replace */
   uint64_t id;
-  uint32_t version;   /* ... of this version */
+  uint32_t version;   /* the storage's version at the cast */
   bool recorded;
 };
 
@@ -46,19 +46,19 @@ int32_t moth_autocast(moth_ctx *ctx, int32_t dtype) {
   return old;
 }
 
-/* Also ops that know no half type, such as linear algebra. */
+/* True also for ops without half types, such as linear algebra. */
 static bool computes_in_f32(const moth_op *op) {
   const uint32_t halves = MOTH_BIT(MOTH_F16) | MOTH_BIT(MOTH_BF16);
   return op->autocast == MOTH_AUTOCAST_F32 ||
          (op->dtypes & MOTH_BIT(MOTH_F32) && !(op->dtypes & halves));
 }
 
-/* f64 stays what it is. */
+/* f64 tensors are not cast. */
 static bool eligible(const moth_tensor *x) {
   return moth_is_float(x->l.dtype) && x->l.dtype != MOTH_F64 && !(x->flags & MOTH_T_NUMBER);
 }
 
-/* The widest dtype of tensors of floats, if they differ and the op does not promote by itself. */
+/* The widest dtype of the float tensors, if they differ and the op does not promote them itself. */
 static int widest(const moth_op *op, moth_cursor c) {
   int dtype = MOTH_NO_DTYPE;
   bool mixed = false;
@@ -74,7 +74,7 @@ static int widest(const moth_op *op, moth_cursor c) {
   return mixed ? dtype : MOTH_NO_DTYPE;
 }
 
-/* -- casts of leaves, kept -- */
+/* -- kept casts of leaves -- */
 
 static bool worth_keeping(const moth_tensor *x, int dtype) {
   return dtype == x->ctx->autocast && x->flags & MOTH_T_REQUIRES && !moth_base(x);
@@ -98,7 +98,7 @@ static moth_tensor *kept_cast(const moth_tensor *x, int dtype) {
   return NULL;
 }
 
-/* Without memory for it the cast is not kept. */
+/* Keeps a cast, unless memory runs out. */
 static void keep_cast(moth_tensor *x, moth_tensor *y) {
   moth_ctx *ctx = x->ctx;
   if (moth_grow(ctx, &ctx->casts, ctx->ncasts, &ctx->cast_room, sizeof *ctx->casts)) {
@@ -111,8 +111,9 @@ static void keep_cast(moth_tensor *x, moth_tensor *y) {
     .recorded = ctx->grad_mode};
 }
 
-/* -- norms: on a device they write f32 and the region's dtype in one pass. The latter is kept until
-** the next one comes, for products of the f32 result, whose casts need no pass then -- */
+/* -- normalizations. On a device they write f32 and the region's dtype in one pass. The second
+** result is kept until the next normalization, so that products of the f32 result need no cast
+** -- */
 
 void moth_half_copy_keep(moth_half_copy *b, const moth_tensor *x, moth_tensor *y) {
   moth_tensor_release(b->y);
@@ -135,7 +136,8 @@ void moth_autocast_result(const moth_op *op, moth_tensor **out) {
     moth_half_copy_keep(&out[0]->ctx->half_copy, out[0], moth_tensor_retain(out[at]));
 }
 
-/* x, or the view of a norm's result that it is, as that was written in dtype; else *y is NULL. */
+/* If x is the result of the last normalization or a view of it: sets *y to the same view of the
+** half-precision copy. Otherwise *y is NULL. */
 static int cast_known(moth_tensor *x, int dtype, moth_tensor **y) {
   moth_ctx *ctx = x->ctx;
   const moth_tensor *half_copy = moth_half_copy_find(&ctx->half_copy, x, dtype);

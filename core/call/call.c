@@ -1,8 +1,8 @@
-/* call.c -- the path of a call: slots to arguments, dtypes, shape, memory, kernel, graph, handles.
+/* call.c -- the steps of a call: slots to arguments, dtypes, shape, memory, kernel, graph, handles.
 **
-** moth_call reads what the caller laid out and fills in defaults; moth_run is the same path for C,
-** from a filled args struct on. Nothing is recorded or handed out unless every step went well.
-** Captures, call logs, profiles and traces observe the path (observer.h).
+** moth_call reads the caller's slots and fills in defaults. moth_run does the same for C code,
+** which passes a filled args struct. Nodes and handles are made only if every step succeeded.
+** Captures, call logs, profiles and traces observe the calls (observer.h).
 */
 #include "base/coroutine.h"
 #include "device/device.h"
@@ -21,7 +21,7 @@
 #include "op/copy.h"
 #include "op/view.h"
 
-/* -- fresh results -- */
+/* -- new results -- */
 
 static moth_tensor *first_tensor(const moth_op *op, const void *args) {
   moth_cursor c = {.op = op, .args = (void *)(uintptr_t)args};
@@ -35,7 +35,7 @@ static void release_all(moth_tensor **at, uint32_t n) {
   }
 }
 
-/* Whether moth_order_result would leave y as it is, for most calls. */
+/* Returns true if moth_order_result would not change y, as in most calls. */
 static inline bool is_ordered(const moth_call_frame *f, const moth_op *op, const moth_layout *y) {
   if (y->ndim < 2 || !(op->flags & (MOTH_OP_STRIDED | MOTH_OP_CHANNELS_LAST))) return true;
   if (op->format || op->flags & MOTH_OP_CHANNELS_LAST) return false;
@@ -51,14 +51,14 @@ static int shapes_of(moth_call_frame *f, const moth_op *op, int dtype, moth_layo
     y[i].dtype = (uint8_t)(dtype == MOTH_NO_DTYPE ? f->temps.ctx->default_dtype : dtype);
     if (op->position >> i & 1u) y[i].dtype = MOTH_I64;
   }
-  f->temps.ctx->quiet++; /* what a shape rule looks at is no part of a recording */
+  f->temps.ctx->quiet++; /* a capture does not record ops of a shape rule */
   int status = op->shape(&f->args, y);
   f->temps.ctx->quiet--;
   if (!status && op->format) status = moth_check_format(f->temps.ctx, op, &f->args, y);
   return status;
 }
 
-/* What runs on a device beside the CPU; moth_prepare has seen that there is one. */
+/* The kernel for a device other than the CPU. moth_prepare has checked that it exists. */
 static moth_kernel kernel_there(const moth_op *op) {
   if (op->device) return op->device;
   return op->compose ? op->compose : op->cpu;
@@ -72,7 +72,7 @@ static __attribute__((noinline)) int observe_kernel(moth_call_frame *f, const mo
   return moth_observe(f->args.ctx->observer, &run);
 }
 
-/* here: the kernel on the CPU. nout of the results exist, which were allocated now if `fresh`. */
+/* here: the kernel on the CPU. `nout` results exist; `fresh`: they were allocated for this run. */
 static int run_kernel(moth_call_frame *f, const moth_op *op, moth_kernel here, moth_tensor **out,
                       uint32_t nout, bool fresh) {
   const moth_kernel kernel = f->device ? kernel_there(op) : here;
@@ -80,7 +80,7 @@ static int run_kernel(moth_call_frame *f, const moth_op *op, moth_kernel here, m
   return kernel(&f->args, out);
 }
 
-/* Allocates the results; none after an error. */
+/* Allocates the results. After an error none is allocated. */
 static int allocate(moth_call_frame *f, const moth_op *op, const moth_layout *y,
                     moth_tensor **out) {
   moth_ctx *ctx = f->temps.ctx;
@@ -135,7 +135,7 @@ static int run_view(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   return status;
 }
 
-/* -- into a tensor that exists -- */
+/* -- writing to an existing tensor -- */
 
 static bool may_overlap(const moth_tensor *a, const moth_tensor *b) {
   if (moth_storage_root(a->storage) != moth_storage_root(b->storage)) return false;
@@ -146,9 +146,10 @@ static bool may_overlap(const moth_tensor *a, const moth_tensor *b) {
          blo * moth_dtype_size[b->l.dtype] < ahi * moth_dtype_size[a->l.dtype];
 }
 
-/* Replaces inputs that the write would change under the kernel's or the gradient's feet by copies:
-** those that overlap the target and are not the very same elements, or that positions move about,
-** and, if the call is recorded, those that the gradient reads and that share the storage. */
+/* Copies inputs that the write would change before the kernel or the gradient reads them: inputs
+** that overlap the target but are not the same elements, or that the op reads at other
+** positions. If the call is recorded, also inputs that the gradient reads and that share the
+** target's storage. */
 static int untangle(moth_call_frame *f, const moth_op *op, const moth_tensor *target,
                     bool in_place, bool recorded) {
   moth_cursor c = {.op = op, .args = &f->args};
@@ -183,7 +184,7 @@ static int check_target(const moth_op *op, const moth_tensor *target, const moth
   return MOTH_OK;
 }
 
-/* The value of the target from before, if the op's gradient reads it. */
+/* Copies the target before the write, if the op's gradient reads its old value. */
 static int save_before(const moth_op *op, moth_tensor *target, bool recorded,
                        moth_tensor **before) {
   *before = NULL;
@@ -206,8 +207,8 @@ static int run_direct(moth_call_frame *f, const moth_op *op, moth_tensor *target
   moth_tensor_release(before);
   if (!status && target->l.numel) {
     status = run_kernel(f, op, op->cpu, out, 1, false);
-    /* Kernels check what they read before they write; only an interrupt comes in the middle, and
-    ** on a device a want of memory, which here they meet before. */
+    /* Kernels check their inputs before they write. Only an interrupt can stop a write that has
+    ** begun, and on a device a lack of memory. */
     if (!status || status == MOTH_E_INTERRUPT || (status == MOTH_E_MEM && target->l.device))
       moth_storage_bump(target->storage);
   }
@@ -225,8 +226,8 @@ static int write_result(moth_tensor *target, moth_tensor *y) {
 
 static int run_op(const moth_op *op, const void *args, moth_tensor **out);
 
-/* Runs an op on a copy of the target: its gradient reads the value that the write replaces. The
-** copy is recorded, so that the gradient reaches the target's history. */
+/* Runs an op on a copy of the target, because its gradient reads the value that the write replaces.
+** The copy is recorded, so the gradient reaches the target's history. */
 static int run_on_copy(const moth_op *op, const void *args, moth_tensor *target,
                        moth_tensor **fresh) {
   moth_args own;
@@ -242,8 +243,8 @@ static int run_on_copy(const moth_op *op, const void *args, moth_tensor *target,
   return status;
 }
 
-/* moth_run_into without the frame. `add_` has come down to `add`. arg: the argument that messages
-** name where the target is also the first input. */
+/* moth_run_into without the frame; op is `add` for `add_`. arg: the argument that messages name if
+** the target is also the first input. */
 static int run_into(moth_call_frame *f, const moth_op *op, const void *args, moth_tensor *target,
                     const char *arg) {
   moth_ctx *ctx = target->ctx;
@@ -275,7 +276,7 @@ static int run_into(moth_call_frame *f, const moth_op *op, const void *args, mot
   return status;
 }
 
-/* An op that only writes: copy_, fill_, index_put_. */
+/* Runs an op that only writes: copy_, fill_, index_put_. */
 static int run_writer(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   moth_tensor *target = first_tensor(op, &f->args);
   bool recorded = moth_records(op, &f->args);
@@ -287,9 +288,10 @@ static int run_writer(moth_call_frame *f, const moth_op *op, moth_tensor **out) 
   return status;
 }
 
-/* -- the two entrances -- */
+/* -- the entry points -- */
 
-/* `t_` from `t`: the first tensor becomes what the view of it would be, with the view's history. */
+/* Runs `t_` by means of the view `t`: the first tensor becomes that view, with the view's
+** history. */
 static int run_view_in_place(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   moth_tensor *x = first_tensor(op, &f->args), *y = NULL;
   moth_ctx *ctx = x->ctx;
@@ -299,7 +301,7 @@ static int run_view_in_place(moth_call_frame *f, const moth_op *op, moth_tensor 
   if (!status) status = MOTH_NOTICE(ctx, RESHAPE, .x = x, .what = op->rows[0].name);
   if (status < 0) return status;
   const bool stays = status > 0;
-  ctx->grad_mode = x->node != NULL; /* under no_grad, too: a history must fit its tensor */
+  ctx->grad_mode = x->node != NULL; /* also in no_grad mode: a history must match its tensor */
   status = run_view(f, op, &y);
   ctx->grad_mode = mode;
   if (status) return status;
@@ -320,7 +322,7 @@ static int run_frame(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   if (op->origin && op->view) return run_view_in_place(f, op->origin, out);
   if (op->origin) {
     moth_tensor *target = first_tensor(op, &f->args);
-    moth_args args = f->args; /* prepare may replace inputs; the fallback needs the user's */
+    moth_args args = f->args; /* prepare may replace inputs; the fallback needs the originals */
     status = run_into(f, op->origin, &args, target, op->origin->rows[0].name);
     if (!status) out[0] = moth_tensor_retain(target);
     return status;
@@ -346,7 +348,7 @@ static int run_op(const moth_op *op, const void *args, moth_tensor **out) {
   return status;
 }
 
-/* The same into out[0]. */
+/* Runs an op with out[0] as its target. */
 static int write_op(const moth_op *op, const void *args, moth_tensor **out) {
   moth_call_frame f;
   moth_frame_open(&f, out[0]->ctx);
@@ -378,8 +380,8 @@ int moth_run_gradient(const moth_op *op, const void *args, moth_tensor **out) {
   return observe(MOTH_RUN_GRADIENT, op, args, out, moth_run);
 }
 
-/* Where the result goes, by the slot behind the op's own: the `out` that was given, the first
-** tensor if `inplace` is true, else NULL. */
+/* Finds the target in the slot after the op's own slots: the tensor `out`, or the first tensor if
+** `inplace` is true; NULL if neither. */
 static int given_target(moth_call_frame *f, const moth_op *op, const moth_slot *slots,
                         uint32_t nslots, uint64_t given, moth_tensor **target) {
   moth_ctx *ctx = f->temps.ctx;
@@ -424,7 +426,8 @@ static __attribute__((noinline)) int observe_call(moth_call_frame *f, const moth
   return observe(MOTH_RUN_CALL, op, &f->args, out, run_observed);
 }
 
-/* Handles for the first nout results, the others into ctx->results; after an error, none. */
+/* Makes handles for the first nout results and keeps the others in ctx->results. After an error it
+** makes none. */
 static int give_results(moth_ctx *ctx, const moth_op *op, const void *args, int status,
                         moth_tensor **y, moth_handle *out, uint32_t nout) {
   uint32_t handed = 0, given = op->nout;

@@ -1,5 +1,5 @@
-/* memory_format.c -- the order of dimensions that fresh results have in memory: the one that an
-** argument `memory_format` names, or that of the inputs; channels_last among them.
+/* memory_format.c -- the memory order of the dimensions of new results, including channels_last:
+** from the argument `memory_format`, or from the inputs.
 */
 #include "memory_format.h"
 #include "tensor/shape.h"
@@ -31,7 +31,7 @@ static bool broadcasts(const moth_layout *x, const moth_layout *y) {
   return true;
 }
 
-/* y keeps the order of dimensions that the inputs have in memory. */
+/* Sets the strides of y to the memory order of the inputs' dimensions. */
 static void follow_inputs(moth_call_frame *f, const moth_op *op, moth_layout *y) {
   const moth_layout *from[MOTH_LOOP_OPERANDS];
   int n = 0;

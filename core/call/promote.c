@@ -1,5 +1,5 @@
-/* promote.c -- which dtype a call computes in, and the casts that follow. PyTorch's rule: tensors
-** with dims decide, 0-d tensors and then numbers only lift the category.
+/* promote.c -- selects the dtype of a call and casts the inputs. PyTorch's rule: tensors with dims
+** decide; 0-d tensors, and then numbers, only raise the category.
 */
 #include "device/device.h"
 #include "frame.h"
@@ -14,8 +14,8 @@
 #include "op/position.h"
 
 typedef struct dtype_votes {
-  int dims, zero, number; /* the dtype of each rank of voters */
-  bool plain;             /* among the numbers is one of Lua's own, which may be 2 or 2.0 */
+  int dims, zero, number; /* the dtypes by rank: tensors with dims, 0-d tensors, numbers */
+  bool plain;             /* one of the numbers is Lua's, which may be 2 or 2.0 */
 } dtype_votes;
 
 static int lift(int higher, int lower) {
@@ -56,8 +56,8 @@ static int check_dtype(const moth_op *op, moth_ctx *ctx, int dtype, const char *
                    whole ? "; convert with :float()" : "");
 }
 
-/* Replaces *at by its cast to dtype; a cast of a real tensor is recorded. A number that a float
-** type cannot hold is infinite there. */
+/* Replaces *at by its cast to dtype. The cast of a tensor is recorded. A number above the range of
+** a float dtype becomes infinite. */
 static int cast_input(moth_call_frame *f, const char *arg, moth_tensor **at, int dtype) {
   moth_tensor *x = *at, *y = NULL;
   if (x->l.dtype == dtype && !(x->flags & MOTH_T_NUMBER)) return MOTH_OK;
@@ -82,7 +82,7 @@ static int cast_input(moth_call_frame *f, const char *arg, moth_tensor **at, int
   return *at ? MOTH_OK : x->ctx->error.code;
 }
 
-/* Without promotion all tensors must agree; the first one sets the tone. */
+/* Without promotion all tensors must have the dtype of the first. */
 static int same_dtypes(const moth_op *op, moth_cursor c, int *dtype) {
   const moth_tensor *first = NULL;
   const char *its_name = NULL;
@@ -101,9 +101,9 @@ static int same_dtypes(const moth_op *op, moth_cursor c, int *dtype) {
   return MOTH_OK;
 }
 
-/* What an operand is cast to: the common dtype, but for single elements that the kernel takes in
-** the type it computes in, which need not be rounded, nor fit, the half type beside them. Plugins'
-** kernels of ops that take mixed types read half types beside f32 as they are. */
+/* The dtype to which an operand is cast: the common dtype, with two exceptions. Some kernels take a
+** 0-d operand in their compute dtype, so it need not be rounded to a half type or fit it. Plugins'
+** kernels of ops with mixed dtypes read half types together with f32. */
 static int operand_dtype(const moth_call_frame *f, const moth_op *op, const moth_tensor *x,
                          int dtype) {
   if (op->flags & MOTH_OP_MIXED && f->device > 0 && dtype == MOTH_F32 && x->l.device > 0 &&
@@ -144,7 +144,7 @@ static int promote(moth_call_frame *f, const moth_op *op, int *dtype) {
   return status;
 }
 
-/* Positions that count from 1 become those that an op reads. */
+/* Converts positions that count from 1 to those that the op reads. */
 static int count_from_zero(moth_call_frame *f, const moth_op *op, const moth_cursor *c) {
   moth_tensor *y = NULL;
   const bool there = (*c->at)->l.device != 0, goes = !there && f->device > 0;
@@ -160,7 +160,7 @@ static int count_from_zero(moth_call_frame *f, const moth_op *op, const moth_cur
   return *c->at ? MOTH_OK : f->temps.ctx->error.code;
 }
 
-/* Other kinds of tensor have one dtype each. */
+/* Tensors of other kinds have one dtype each. */
 static int check_kinds(moth_call_frame *f, const moth_op *op) {
   moth_cursor c = {.op = op, .args = &f->args};
   while (moth_next_input(&c)) {
@@ -188,7 +188,7 @@ static int check_kinds(moth_call_frame *f, const moth_op *op) {
   return MOTH_OK;
 }
 
-/* The dtype that all inputs have, if the op takes it as it is: then nothing is left to do. */
+/* The dtype of all inputs if they agree and the op accepts it: then there is nothing to do. */
 static int common(const moth_op *op, moth_cursor c) {
   int dtype = MOTH_NO_DTYPE;
   while (moth_next_input(&c)) {
@@ -202,9 +202,9 @@ static int common(const moth_op *op, moth_cursor c) {
                                                                                    : MOTH_NO_DTYPE;
 }
 
-/* -- devices: where the tensors lie. Numbers, 0-d tensors and positions go from the CPU to any. */
+/* -- devices. Numbers, 0-d tensors and positions of the CPU may be used with tensors of any. -- */
 
-static bool goes_anywhere(const moth_op *op, const moth_cursor *c) {
+static bool any_device(const moth_op *op, const moth_cursor *c) {
   const moth_tensor *x = *c->at;
   const int kind = op->kinds[c->from];
   const bool positions = kind == MOTH_KIND_index || kind == MOTH_KIND_maybe_index ||
@@ -213,10 +213,11 @@ static bool goes_anywhere(const moth_op *op, const moth_cursor *c) {
          (x->l.device == 0 && (positions || (x->l.ndim == 0 && moth_kind_is_value(kind))));
 }
 
-#define MOTH_NOWHERE (-1) /* no tensor says where */
+#define MOTH_NOWHERE (-1) /* no tensor has a device */
 
-/* The input at c lies elsewhere than `y`, an earlier one; a list's are told by their numbers. */
-static int lies_elsewhere(const moth_op *op, const moth_cursor *c, const moth_tensor *y) {
+/* Fails because the input at c is on another device than `y`, an earlier input. The message names
+** tensors of a list by number. */
+static int wrong_device(const moth_op *op, const moth_cursor *c, const moth_tensor *y) {
   const moth_tensor *x = *c->at;
   moth_cursor first = {.op = op, .args = c->args};
   char here[24], there[24], which[40] = "it", other[80];
@@ -227,7 +228,7 @@ static int lies_elsewhere(const moth_op *op, const moth_cursor *c, const moth_te
   else
     snprintf(other, sizeof other, "'%s'", op->rows[first.from].name);
   return moth_fail(x->ctx, MOTH_E_DEVICE, op->rows[c->from].name,
-                   "%s lies on %s, but %s on %s; move one of them with :to()", which,
+                   "%s is on %s, but %s on %s; move one of them with :to()", which,
                    moth_device_name(x->l.device, here), other,
                    moth_device_name(y->l.device, there));
 }
@@ -237,17 +238,17 @@ static int check_devices(moth_call_frame *f, const moth_op *op) {
   const moth_tensor *first = NULL;
   while (moth_next_input(&c)) {
     const moth_tensor *x = *c.at;
-    if (!x || goes_anywhere(op, &c)) continue;
+    if (!x || any_device(op, &c)) continue;
     if (first && x->l.device != first->l.device && !(op->flags & MOTH_OP_ACROSS))
-      return lies_elsewhere(op, &c, first);
+      return wrong_device(op, &c, first);
     if (!first || x->l.device) first = x;
   }
   f->device = first ? first->l.device : MOTH_NOWHERE;
   return MOTH_OK;
 }
 
-/* An argument `device` has the last word on where results lie; where it is absent and no tensor
-** says it, the default has. */
+/* Sets the device of the results: the argument `device`; without it the device of the tensors;
+** without tensors the default. */
 static void read_device(moth_call_frame *f, const moth_op *op) {
   bool asked = false;
   for (uint32_t i = 0; i < op->nrows; i++) {
@@ -259,11 +260,11 @@ static void read_device(moth_call_frame *f, const moth_op *op) {
   if (f->device == MOTH_NOWHERE) f->device = asked ? moth_device_fallback(f->temps.ctx) : 0;
 }
 
-/* Kernels that follow addresses want what goes anywhere where the others are. An op of mixed types
-** casts its numbers itself and sees them as they came. */
-static int bring_scalars(moth_call_frame *f, const moth_op *op) {
+/* Copies numbers, 0-d tensors and positions to the device, for kernels that use addresses. An op
+** with mixed dtypes casts numbers itself. */
+static int copy_scalars(moth_call_frame *f, const moth_op *op) {
   moth_cursor c = {.op = op, .args = &f->args};
-  const bool whole = op->flags & MOTH_OP_WHOLE; /* may write its tensors: positions alone move */
+  const bool whole = op->flags & MOTH_OP_WHOLE; /* may write its tensors: only positions */
   if (op->flags & (MOTH_OP_PORTABLE | MOTH_OP_ACROSS) || (op->compose && !whole) || op->list ||
       op->view)
     return MOTH_OK;
@@ -280,7 +281,7 @@ static int bring_scalars(moth_call_frame *f, const moth_op *op) {
   return MOTH_OK;
 }
 
-/* What runs on a device must be there before a shape rule looks at values. */
+/* Checks that the device has a kernel, before a shape rule reads values. */
 static int check_kernel(const moth_call_frame *f, const moth_op *op) {
   const bool made_of_ops = op->view || op->list || (op->compose && !(op->flags & MOTH_OP_WHOLE));
   if (made_of_ops || op->device || op->flags & MOTH_OP_PORTABLE) return MOTH_OK;
@@ -293,7 +294,7 @@ int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype) {
   if (!f->temps.ctx->devices) return prepare_dtypes(f, op, dtype);
   int status = check_devices(f, op);
   if (!status) status = prepare_dtypes(f, op, dtype);
-  if (!status && f->device > 0) status = bring_scalars(f, op);
+  if (!status && f->device > 0) status = copy_scalars(f, op);
   if (!status) read_device(f, op);
   if (!status && f->device) status = check_kernel(f, op);
   if (!status && f->device) status = moth_index_prepare(f, op);
@@ -307,7 +308,7 @@ static int prepare_dtypes(moth_call_frame *f, const moth_op *op, int *dtype) {
   if (status) return status;
   *dtype = common(op, c);
   if (*dtype != MOTH_NO_DTYPE) return MOTH_OK;
-  if (op->compose || op->list) { /* what it is made of checks for itself */
+  if (op->compose || op->list) { /* the ops that it calls check their inputs */
     *dtype = MOTH_NO_DTYPE;
     return same_dtypes(op, c, dtype);
   }

@@ -1,4 +1,4 @@
-/* registry.c -- every op of the engine, by family; and what follows from their records.
+/* registry.c -- the table of all ops, by family, and the fields derived from their records.
 **
 ** A new family is one row of FAMILIES. At first use each record is read once: slots are counted,
 ** `saves` and `outputs` are parsed, and the forms `name_` are derived.
@@ -10,35 +10,35 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What each one holds; a file named behind it is a further room of the same family. */
+/* The contents of each family. Files named after a colon belong to the same family. */
 #define FAMILIES(F) \
   F(copy)       /* copies, conversions, fills */ \
   F(create)     /* tensors from a shape; triangles of matrices */ \
   F(random)     /* random numbers; further distributions: sampling.c, rejection.c */ \
-  F(view)       /* other shapes of the same elements; some of them: part.c */ \
-  F(strided)    /* reading and writing through the geometry of a view */ \
+  F(view)       /* other shapes of the same elements; parts of them: part.c */\
+  F(strided)    /* reads and writes by the strides of a view */          \
   F(position)   /* positions that count from 1, converted */ \
-  F(arith)      /* + - * / and what belongs to them */ \
+  F(arith)      /* + - * / and related functions */    \
   F(unary)      /* functions of one tensor, element by element */ \
-  F(special)    /* functions of probability: lgamma, erfinv, i0, igamma and relatives */ \
-  F(binary)     /* further functions of two tensors and three */ \
+  F(special)    /* functions of probability: lgamma, erfinv, i0, igamma */               \
+  F(binary)     /* more functions of two or three tensors */     \
   F(compare)    /* comparisons and logic */ \
   F(fused)      /* several functions of these families in one pass */ \
   F(reduce)     /* sum, mean, all, max: reduce.c; var, norms: rows.c; counts: histogram.c */ \
   F(scan)       /* running sums, products and extremes; differences */ \
-  F(sort)       /* orders: sort.c; equals and searches: unique.c */ \
+  F(sort)       /* sort.c; unique values and searches: unique.c */  \
   F(matmul)     /* matrix products */ \
-  F(outer)      /* gradients of weights that many steps share */ \
+  F(outer)      /* weight gradients that many steps share */     \
   F(product)    /* matrix products with a sum; inner, kron */ \
   F(factor)     /* factorizations: factor.c; by singular values: singular.c */ \
   F(solve)      /* linear equations, inverses, determinants */ \
   F(index)      /* index tensors: index.c; along a dimension: gather.c, place.c */ \
   F(join)       /* cat and stack */ \
-  F(distance)   /* distances of all pairs of rows */ \
+  F(distance)   /* distances between all pairs of rows */\
   F(rearrange)  /* flips, rolls, repeats; grids, stacks, diagonals: rearrange_composed.c */ \
   F(fft)        /* Fourier transforms */ \
   F(clip)       /* the norm of many tensors, for optimizers */ \
-  F(activation) /* what stands between layers */ \
+  F(activation) /* activation functions */       \
   F(softmax)    /* softmax, log_softmax */ \
   F(dropout)    /* dropout, of elements and of channels */ \
   F(conv)       /* convolutions and their transposes */ \
@@ -46,19 +46,19 @@
   F(columns)    /* windows as columns: unfold, fold */ \
   F(pool)       /* pooling by windows */ \
   F(adaptive)   /* pooling to a given size */ \
-  F(pool3d)     /* both, of volumes */ \
-  F(grid)       /* grid_sample: images at the places of a grid */ \
+  F(pool3d)     /* both pools for volumes */\
+  F(grid)       /* grid_sample: images sampled at the points of a grid */\
   F(pad)        /* borders */ \
   F(resize)     /* interpolate, pixel_shuffle */ \
   F(norm)       /* layer_norm, rms_norm and group_norm; batch_norm.c */ \
   F(embedding)  /* rows of a table */ \
-  F(bag)        /* sums of them */ \
+  F(bag)        /* sums of such rows */\
   F(attention)  /* scaled_dot_product_attention */ \
   F(recurrent)  /* RNN, LSTM, GRU: recurrent.c, recurrent_cell.c, recurrent_gradient.c */ \
-  F(loss)       /* losses of classes */ \
+  F(loss)       /* losses of class scores */\
   F(ctc)        /* ctc_loss: sequences without an alignment */ \
-  F(pointloss)  /* losses of numbers and probabilities, each element by itself */ \
-  F(detect)     /* which boxes of a detector stay */ \
+  F(pointloss)  /* elementwise losses of numbers and probabilities */             \
+  F(detect)     /* non-maximum suppression of boxes */\
   F(optim)      /* steps of the optimizers */
 
 #define DECLARE(family) extern const moth_op *const moth_##family##_ops[];
@@ -91,7 +91,8 @@ static int kind_of(const char *text) {
   return -1;
 }
 
-/* Takes the next word, up to a space or one of `stops`, off *text; its length, 0 at the end. */
+/* Takes the next word, up to a space or one of `stops`, from *text. Returns its length; 0 at the
+** end. */
 static size_t word(const char **text, const char **start, const char *stops) {
   *start = *text + strspn(*text, " ,");
   size_t n = strcspn(*start, stops);
@@ -109,8 +110,8 @@ static int row_named(const moth_op *op, const char *text, size_t n) {
   return -1;
 }
 
-/* "values, indices: position": counts results and remembers which hold positions, and which is
-** handed out only where a bool argument asks for it: "y, indices: return_indices". */
+/* Parses "values, indices: position" and "y, indices: return_indices": counts results, and finds
+** the results with positions and the one that is returned only if a bool argument is true. */
 static void read_outputs(moth_op *op) {
   const char *text = op->outputs ? op->outputs : "y", *name;
   while (word(&text, &name, ":,")) {
@@ -129,7 +130,7 @@ static void read_outputs(moth_op *op) {
   }
 }
 
-/* The place of a result's name among the results, or -1. */
+/* The index of a result by its name, or -1. */
 static int output_named(const moth_op *op, const char *text, size_t n) {
   const char *rest = op->outputs ? op->outputs : "y", *name;
   for (int i = 0;; i++) {
@@ -140,8 +141,8 @@ static int output_named(const moth_op *op, const char *text, size_t n) {
   }
 }
 
-/* "input:other y": input is read by other's gradient, the result y by every one; "y:mode" of an
-** enum: by every one where it is not the first choice. */
+/* Parses `saves`. "input:other y": the gradient of `other` reads input, all gradients read the
+** result y. "y:mode" for an enum: all gradients read y unless `mode` is the first choice. */
 static void read_saves(moth_op *op) {
   const char *text = op->saves ? op->saves : "", *name;
   for (size_t n; (n = word(&text, &name, " :")) > 0;) {
@@ -226,7 +227,7 @@ static void read_defaults(moth_op *op) {
   op->defaults = d;
 }
 
-/* -- what callers see -- */
+/* -- the description for callers -- */
 
 static const char *short_path(const char *file) {
   const char *at = strstr(file, "core/op/");
@@ -242,7 +243,7 @@ static uint32_t public_flags(const moth_op *op) {
   return flags;
 }
 
-/* The rows that callers see: with `out` or `inplace` at the end where the op takes it. */
+/* The rows for callers: with `out` or `inplace` at the end if the op has them. */
 static moth_arg *public_rows(moth_op *op) {
   static const moth_arg out = {"out", "out?", "none", "tensor that receives the result", 0, 1};
   static const moth_arg inplace = {"inplace", "bool", "false", "write the input itself", 0, 1};
@@ -284,7 +285,7 @@ static char *name_in_place(const char *name) {
   return y;
 }
 
-/* `add_` from `add`. */
+/* Derives `add_` from `add`. */
 static moth_op *derive_in_place(const moth_op *op) {
   moth_op *y = malloc(sizeof *y);
   char *name = name_in_place(op->name);
@@ -298,7 +299,7 @@ static moth_op *derive_in_place(const moth_op *op) {
   y->origin = op;
   y->flags &= ~(uint32_t)(MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_TAKES_INPLACE);
   y->flags |= MOTH_OP_MUTATES;
-  y->autocast = MOTH_AUTOCAST_WIDEST; /* it writes the tensor that it was given */
+  y->autocast = MOTH_AUTOCAST_WIDEST; /* its result has the dtype of the written tensor */
   y->info.flags = public_flags(y);
   y->info.args = y->rows;
   y->info.nargs = y->nrows;
@@ -318,7 +319,7 @@ static void read_all(void) {
   if (!table) return;
   for (size_t f = 0; f < sizeof families / sizeof *families; f++)
     for (const moth_op *const *at = families[f].ops; *at; at++) {
-      moth_op *op = (moth_op *)(uintptr_t)*at; /* the records are writable until now */
+      moth_op *op = (moth_op *)(uintptr_t)*at; /* the records are writable until here */
       read_record(op, families[f].name);
       table[count++] = op;
       if (!(op->flags & MOTH_OP_INPLACE)) continue;
@@ -328,7 +329,7 @@ static void read_all(void) {
   qsort(table, count, sizeof *table, by_name);
 }
 
-/* -- asking -- */
+/* -- lookup -- */
 
 uint32_t moth_op_count(void) {
   pthread_once(&once, read_all);

@@ -1,4 +1,4 @@
-/* registry.h -- what the registry works out about the kinds and the arguments of ops. */
+/* registry.h -- properties of the kinds of arguments, and access to arguments. */
 #ifndef MOTH_REGISTRY_H
 #define MOTH_REGISTRY_H
 
@@ -8,14 +8,14 @@ static inline bool moth_kind_is_tensor(int kind) { /* one tensor in one slot */
   return kind == MOTH_KIND_tensor || kind == MOTH_KIND_maybe_tensor || kind == MOTH_KIND_mask ||
          kind == MOTH_KIND_index || kind == MOTH_KIND_maybe_index || kind == MOTH_KIND_generator;
 }
-static inline bool moth_kind_is_list(int kind) { /* a moth_tensors in two */
+static inline bool moth_kind_is_list(int kind) { /* a moth_tensors in two slots */
   return kind == MOTH_KIND_tensors || kind == MOTH_KIND_indices;
 }
-static inline bool moth_kind_is_ints(int kind) { /* a moth_ints or moth_floats in two */
+static inline bool moth_kind_is_ints(int kind) { /* a moth_ints or moth_floats in two slots */
   return kind == MOTH_KIND_ints || kind == MOTH_KIND_shape || kind == MOTH_KIND_dims ||
          kind == MOTH_KIND_floats;
 }
-/* A number or several, or one of `choices` names: the choice comes in the first slot. */
+/* Numbers or one of `choices` names. The first slot holds the choice. */
 static inline bool moth_kind_is_choice(int kind) {
   return kind == MOTH_KIND_enum || kind == MOTH_KIND_int1_or_enum ||
          kind == MOTH_KIND_int2_or_enum || kind == MOTH_KIND_int3_or_enum;
@@ -23,19 +23,19 @@ static inline bool moth_kind_is_choice(int kind) {
 static inline bool moth_kind_is_scalar(int kind) { /* a moth_scalar in two slots */
   return kind == MOTH_KIND_scalar || kind == MOTH_KIND_element;
 }
-/* Kinds whose dtype the record's `dtypes` governs. */
+/* Kinds to which the record's `dtypes` applies. */
 static inline bool moth_kind_is_value(int kind) {
   return kind == MOTH_KIND_tensor || kind == MOTH_KIND_maybe_tensor || kind == MOTH_KIND_tensors;
 }
 
-/* What an argument is when it was not given: as moth_call lays it out. */
+/* The value of an absent argument, in the slots of moth_call. */
 typedef struct moth_default {
   enum { MOTH_REQUIRED, MOTH_LITERAL, MOTH_EARLIER } type;
-  uint32_t earlier; /* the argument whose value it takes */
-  uint32_t choices; /* how many an enum has; numbers are one */
+  uint32_t earlier; /* the argument whose value it copies */
+  uint32_t choices; /* how many choices an enum has; numbers count as one */
   moth_slot value[4];
 } moth_default;
-/* The args struct seen as slots: argument `row` starts at index at(row). */
+/* The slots of the argument `row` in the args struct. */
 static inline moth_slot *moth_arg_at(const moth_op *op, const void *args, uint32_t row) {
   return (moth_slot *)((char *)(uintptr_t)args + sizeof(moth_ctx *)) + op->rows[row].slot;
 }

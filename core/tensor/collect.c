@@ -1,21 +1,23 @@
-/* collect.c -- when Lua is asked to collect its garbage and sweep the slots.
+/* collect.c -- decides when Lua should collect its garbage and sweep the slots.
 **
-** Lua's collector sees 16 bytes where a tensor holds megabytes, so the engine says when: an op
-** returns MOTH_WANT, and Lua collects, sweeps and tells what that took (moth_swept).
+** Lua's collector sees 16 bytes where a tensor has megabytes, so the core decides: an op returns
+** MOTH_WANT, and Lua collects, sweeps and reports the cost (moth_swept).
 **
-** Live bytes or handles past their goal ask for a collection, which is made if it fits into
-** TIME_SHARE of the time: what passes between collections is credited to the next ones, a few of
-** them at most. Garbage pays for its collection too: results that walk through it instead of the
-** few blocks that are in the caches are slower by COLD_SECONDS a byte, and by COLD_HANDLE a tensor
-** for its header and its history. Where it does not fit, the goal moves on, up to a limit where
-** none is asked.
-** Programs rise to the same height again and again, as steps of training do, and garbage costs
-** nothing but there: far below what was lately live after a collection none is asked for.
-** A backward pass and a moth.scope ask by the same rules.
+** A collection is due when live bytes or handles are above their goals and a budget allows it. The
+** budget is TIME_SHARE of the time that passes, at most a few collections. Garbage adds to the
+** budget: results that walk through garbage, instead of the few blocks that are in the CPU caches,
+** are slower by COLD_SECONDS per byte, and by COLD_HANDLE per tensor for its header and its
+** history. If the budget is too small, the goal rises, up to a limit above which a collection is
+** always due.
 **
-** On an ordinary heap, where a collection takes 0.2 to 2 ms, a step so needs 1 to 1.13 times the
-** bytes that counting references would. Beside a million live tables, where one takes 25 to 60 ms,
-** collections stay below a twentieth of the time, at the price of up to 430 MiB of garbage.
+** Programs such as training steps reach the same height (live bytes after a collection) again and
+** again, and only the garbage at the height costs memory. So far below the recent height no
+** collection is due. A backward pass and a moth.scope use the same rules.
+**
+** On an ordinary heap a collection takes 0.2 to 2 ms. A step then needs 1 to 1.13 times the bytes
+** that reference counting would need. With a million live tables a collection takes 25 to 60 ms.
+** Then collections take less than a twentieth of the time, at the price of up to 430 MiB of
+** garbage.
 */
 #include "base/context.h"
 #include "device/device.h"
@@ -24,23 +26,24 @@
 #include "collect.h"
 
 #define TIME_SHARE 0.04
-#define MOST_CREDIT 8         /* collections */
-#define COLD_SECONDS 8e-12    /* a byte; what memory out of the caches costs, at least */
-#define COLD_HANDLE 40e-9     /* a tensor: some lines of the cache, one miss each */
-#define NEAR 16               /* part of the height below which none is asked for, at its top */
-#define FADES 8               /* part of what the height stands above, lost at each collection */
-#define LOOKS 32              /* at the clock, between the first goal and the limit */
-#define LEAST_LIMIT 15        /* floors of bytes; with what lives on meanwhile, 16 MiB */
-#define MOST_SLOTS 8          /* floors of handles */
-#define MOST_FLOOR ((int64_t)1 << 52) /* which never collects, and leaves room for sums */
-#define HEAP_LIMIT 4          /* times what Lua holds */
+#define MOST_CREDIT 8         /* collections that the budget may hold */
+#define COLD_SECONDS 8e-12    /* per byte: the least cost of memory outside the CPU caches */
+#define COLD_HANDLE 40e-9     /* per tensor: a few cache lines with one miss each */
+#define NEAR 16               /* no collection below the height less 1/NEAR of it */
+#define FADES 8               /* 1/FADES of the excess of the height is lost per collection */
+#define LOOKS 32              /* clock reads between the first goal and the limit */
+#define LEAST_LIMIT 15        /* times the floor of bytes; with new live bytes, 16 MiB */
+#define MOST_SLOTS 8          /* times the floor of handles */
+#define MOST_FLOOR ((int64_t)1 << 52) /* never collects; sums do not overflow */
+#define HEAP_LIMIT 4          /* times the bytes of Lua's heap */
 #define MOST_LIMIT ((double)((int64_t)1 << 30))
-#define FREE_SECONDS 20e-9    /* what Lua takes to free a handle, whenever it happens */
+#define FREE_SECONDS 20e-9    /* Lua's time to free a handle, in any collection */
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The less credit there is, the farther apart collections are: some is left for the height. */
+/* The smaller the budget, the larger the distance between collections: the rest is for the
+** height. */
 static int64_t next_goal(const moth_ctx *ctx) {
   int64_t live = ctx->mem.live_bytes, some = larger(ctx->floor_bytes, live / 64);
   double left = ctx->cost > 0 ? ctx->credit / ctx->cost : MOST_CREDIT;
@@ -54,7 +57,7 @@ static int64_t next_slots(const moth_ctx *ctx) {
   return slots + larger(ctx->floor_slots, slots / 4);
 }
 
-/* Lua has ended a cycle of its own: where tensors are small, their number begins to grow again. */
+/* Lua has finished a garbage collection cycle. Small tensors are counted from here again. */
 static void lower_slots(moth_ctx *ctx) {
   const int64_t goal = next_slots(ctx);
   ctx->after_slots = smaller(ctx->after_slots, ctx->live_slots);
@@ -63,7 +66,7 @@ static void lower_slots(moth_ctx *ctx) {
 
 static void set_goals(moth_ctx *ctx, double heap) {
   int64_t live = ctx->mem.live_bytes, slots = ctx->live_slots, high = ctx->high_bytes;
-  if (ctx->found_bytes - live > live) high = live; /* it was mostly garbage */
+  if (ctx->found_bytes - live > live) high = live; /* most of it was garbage */
   ctx->high_bytes = larger(live, high - (high - live) / FADES);
   double beside = HEAP_LIMIT * heap < MOST_LIMIT ? HEAP_LIMIT * heap : MOST_LIMIT;
   ctx->after_bytes = live;
@@ -94,7 +97,7 @@ static void add_credit(moth_ctx *ctx) {
   ctx->looked = now;
 }
 
-/* What the caches would save if so many bytes and handles were collected. */
+/* The seconds that the caches would save if so many bytes and handles were collected. */
 static double saved_by(int64_t bytes, int64_t slots) {
   return COLD_SECONDS * (double)larger(bytes, 0) + COLD_HANDLE * (double)larger(slots, 0);
 }
@@ -143,6 +146,6 @@ void moth_swept(moth_ctx *ctx, int32_t collected, double seconds, double sweepin
   ctx->cost = cost > 0 ? cost : 0;
   double saved = saved_by(ctx->found_bytes - ctx->mem.live_bytes, dropped);
   if (saved < ctx->cost) ctx->credit -= ctx->cost - saved;
-  if (ctx->credit < -ctx->cost) ctx->credit = -ctx->cost; /* one that was made at the limit */
+  if (ctx->credit < -ctx->cost) ctx->credit = -ctx->cost; /* after a collection at the limit */
   set_goals(ctx, heap);
 }

@@ -1,7 +1,7 @@
-/* data.c -- bytes in and out of tensors, and what a handle tells about its tensor.
+/* data.c -- copies bytes into and out of tensors, and describes tensors (moth_inspect).
 **
-** Numbers leave the engine through moth_read alone. A NaN read through LuaJIT's FFI could be a
-** forged Lua value, so each one is replaced by the quiet NaN, by a test on bits.
+** Lua reads numbers only through moth_read. A NaN read through LuaJIT's FFI could be a forged Lua
+** value, so a test on bits replaces each NaN by the quiet NaN.
 */
 #include "device/device.h"
 #include "loop.h"
@@ -43,7 +43,7 @@ int32_t moth_inspect(moth_ctx *ctx, const moth_handle *h, moth_tensor_info *info
   return MOTH_OK;
 }
 
-/* A packed layout for what the caller describes. */
+/* Makes a packed layout from the caller's shape. */
 int moth_layout_given(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_t ndim,
                       moth_layout *l) {
   if (ndim < 0 || (ndim > 0 && !shape))
@@ -96,7 +96,7 @@ int32_t moth_from_bytes(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int3
   moth_tensor *x = moth_tensor_new(ctx, &l);
   if (!x) return ctx->error.code;
   if (size) memcpy(moth_at(x), bytes, size);
-  if (dtype == MOTH_BOOL) /* kernels count on 0 and 1 */
+  if (dtype == MOTH_BOOL) /* kernels need 0 or 1 */
     for (int64_t i = 0; i < wanted; i++) moth_at(x)[i] = moth_at(x)[i] != 0;
   MOTH_NOTICE(ctx, DATA, .x = x);
   status = moth_hand_out(ctx, x, out);
@@ -120,7 +120,7 @@ int32_t moth_from_memory(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int
   if (!s) return ctx->error.code;
   moth_tensor *x = moth_tensor_like(ctx, &l, s);
   status = x ? moth_hand_out(ctx, x, out) : ctx->error.code;
-  if (status) s->deleter = NULL; /* the caller still owns it */
+  if (status) s->deleter = NULL; /* the caller still owns the memory */
   moth_storage_release(ctx, s);
   return status;
 }
@@ -160,7 +160,7 @@ static int read_values(moth_ctx *ctx, const moth_tensor *x, int64_t first, int64
   return MOTH_OK;
 }
 
-/* What lies on a device is fetched as a whole. */
+/* Copies all elements from the device first. */
 static int read_device(moth_ctx *ctx, const moth_tensor *x, int64_t first, int64_t count,
                        moth_slot *values) {
   moth_tensor *here = moth_to_host(x);
@@ -230,7 +230,7 @@ bool moth_value_fits(int from, const void *value, int to) {
     if (!(v >= -9223372036854775808.0 && v < 9223372036854775808.0)) return false;
     return v == (double)(int64_t)v && int_fits((int64_t)v, to);
   }
-  double size = v < 0 ? -v : v; /* infinities and NaN are values of every float dtype */
+  double size = v < 0 ? -v : v; /* infinity and NaN fit every float dtype */
   if (!(size <= 1.7976931348623157e308)) return true;
   return to == MOTH_F64 || size <= (to == MOTH_F16 ? 65519.99 : 3.4028235677973366e38);
 }

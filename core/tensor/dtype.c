@@ -1,6 +1,6 @@
 /* dtype.c -- the ten element types: names, sizes, promotion, and conversion between any two.
 **
-** Conversion loops exist for the eight types that C has; f16 and bf16 pass through f32 in blocks.
+** The eight types of C have conversion loops; f16 and bf16 are converted through f32 in blocks.
 */
 #include "dtype.h"
 
@@ -45,7 +45,7 @@ const char *moth_dtypes_str(uint32_t set, char *buf) {
   return buf;
 }
 
-/* -- one element, from each kind of type to each -- */
+/* -- one element, from each class of types to each -- */
 
 #define SATURATE(name, type, least, most, above)                    \
   static inline type name(double v) {                               \
@@ -58,7 +58,7 @@ SATURATE(real_to_i16, int16_t, -32768.0, INT16_MAX, 32767.0)
 SATURATE(real_to_i32, int32_t, -2147483648.0, INT32_MAX, 2147483647.0)
 SATURATE(real_to_i64, int64_t, -0x1p63, INT64_MAX, 0x1p63)
 
-/* X(to, type of to, from an integer v, from a float v) */
+/* X(target, C type of target, value from an integer v, value from a float v) */
 #define TO_LIST(X)                                         \
   X(bool, uint8_t, v != 0, v != 0)                         \
   X(u8, uint8_t, (uint8_t)v, real_to_u8((double)v))        \
@@ -115,7 +115,7 @@ LOOP(copy_16, uint16_t, uint16_t, v)
 LOOP(copy_32, uint32_t, uint32_t, v)
 LOOP(copy_64, uint64_t, uint64_t, v)
 
-/* -- contiguous ones at higher levels of instructions, where that pays -- */
+/* -- contiguous loops at higher instruction levels, where they are faster -- */
 
 #if MOTH_HAS_LEVELS
 #define QUICK(target, name, from, to, expression)                                   \
@@ -136,8 +136,8 @@ QUICK_BOTH(quick_bf16_f32, uint16_t, float, moth_widen_bf16(v))
 QUICK_BOTH(quick_f32_bf16, float, uint16_t, moth_narrow_bf16(v))
 QUICK_BOTH(quick_f32_f64, float, double, (double)v)
 QUICK_BOTH(quick_f64_f32, double, float, (float)v)
-/* Clamped before they are cut, so that no cast is out of range and none needs a branch. NaN fails
-** every comparison. One choice a step, of one width throughout, else gcc makes poor vectors. */
+/* Values are clamped before the cast, so that every cast is in range and needs no branch. NaN fails
+** every comparison. Each step has one choice and one width; otherwise gcc vectorises badly. */
 #define WITHIN(v, least, most) ((v) < least ? least : (v) > most ? most : (v))
 #define NEAR(name, real, whole, least, above, below, most)                           \
   MOTH_INLINE whole name(real v) {                                                   \
@@ -158,7 +158,7 @@ QUICK_BOTH(quick_f64_i64, double, int64_t, near_i64(v))
 QUICK_BOTH(quick_f64_i32, double, int32_t, wide_to_i32(v))
 QUICK_BOTH(quick_f64_bool, double, uint8_t, v != 0)
 
-/* Of integers: those of more bits wrap, truths are 0 or 1. */
+/* From integers and bools. Longer integers wrap. */
 #define FROM_WHOLE(name, type, value)                    \
   QUICK_BOTH(quick_##name##_bool, type, uint8_t, v != 0) \
   QUICK_BOTH(quick_##name##_u8, type, uint8_t, (uint8_t)(value)) \
@@ -175,7 +175,7 @@ FROM_WHOLE(i16, int16_t, v)
 FROM_WHOLE(i32, int32_t, v)
 FROM_WHOLE(i64, int64_t, v)
 
-/* Floats to short integers: by way of i32, in steps of one width. NaN becomes 0. */
+/* Floats to short integers through i32, in steps of one width. NaN becomes 0. */
 #define CUT(name, least, most)                                                            \
   MOTH_INLINE int32_t name(double v) {                                                    \
     const double high = v > least ? v : least, within = high < most ? high : most;        \
@@ -214,7 +214,7 @@ SHORTEN(avx512, u8, uint8_t, 0, 255)
 SHORTEN(avx512, i8, int8_t, -128, 127)
 SHORTEN(avx512, i16, int16_t, -32768, 32767)
 
-/* AVX-512 has instructions for f16 that compilers do not find. */
+/* AVX-512 instructions for f16, which compilers do not find. */
 MOTH_AVX512 static void quick_f16_f32_avx512(int64_t n, const char *x, char *y) {
   for (; n >= 16; n -= 16, x += 32, y += 64)
     _mm512_storeu_ps(y, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)x)));
@@ -273,7 +273,7 @@ static converter *const table[MOTH_DTYPES][MOTH_DTYPES] = {
   [MOTH_F32][MOTH_F16] = f32_to_f16, [MOTH_F32][MOTH_BF16] = f32_to_bf16,
 };
 
-/* A half type, and another than f32: block by block through f32. */
+/* Converts between a half type and a type other than f32, in blocks through f32. */
 static void convert_half(int64_t n, int from, const char *x, int64_t x_step, int to, char *y,
                          int64_t y_step) {
   enum { BLOCK = 1024 };

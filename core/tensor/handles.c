@@ -1,9 +1,9 @@
-/* handles.c -- handles, scopes and sweeps: how tensors are kept for Lua and let go.
+/* handles.c -- handles, scopes and sweeps: how Lua keeps and frees tensors.
 **
-** The slot table owns one reference per live handle. A slot belongs to the scope that was open
-** when it was filled, chained so that closing a scope is one walk. Slots 1 to MOTH_NUMBER_SLOTS
-** hold numbers as operands and are never handed out. Results of ops that have any number of them
-** wait at the end of this file until they are taken.
+** The slot table owns one reference per live handle. A slot belongs to the scope that was open when
+** it was filled. The slots of a scope are chained, so closing a scope is one walk. Slots 1 to
+** MOTH_NUMBER_SLOTS hold numbers as operands and are never handed out. The end of this file keeps
+** the results of ops with any number of results until the caller takes them.
 */
 #include "base/coroutine.h"
 #include "device/device.h"
@@ -40,7 +40,7 @@ static void unchain(moth_ctx *ctx, uint32_t i) {
 }
 
 int moth_hand_out(moth_ctx *ctx, moth_tensor *take, moth_handle *h) {
-  if (take->slot) { /* it has a handle: that one again */
+  if (take->slot) { /* return its handle */
     *h = (moth_handle){take->slot, ctx->slots[take->slot].gen};
     moth_tensor_release(take);
     return MOTH_OK;
@@ -187,7 +187,7 @@ static void free_scope(moth_ctx *ctx, uint32_t k) {
   ctx->free_scope = k;
 }
 
-/* What stays: the gradients of live leaves, which move to the scope around. */
+/* Frees the tensors of scope k. Gradients of live leaves move to the scope `around`. */
 static void close_scope(moth_ctx *ctx, uint32_t k, uint32_t around) {
   uint32_t id = ctx->scopes[k].id, i = ctx->scopes[k].first;
   while (i) {
@@ -208,7 +208,7 @@ int32_t moth_scope_close(moth_ctx *ctx, uint32_t scope) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
   uint32_t *top = moth_own_scope(ctx), k = top ? *top : 0;
   while (k && ctx->scopes[k].id != scope) k = ctx->scopes[k].outer;
-  if (!k && top && top != &ctx->base.scope) { /* opened before coroutines could be told apart */
+  if (!k && top && top != &ctx->base.scope) { /* opened before coroutines were distinguished */
     top = &ctx->base.scope;
     for (k = *top; k && ctx->scopes[k].id != scope;) k = ctx->scopes[k].outer;
   }
@@ -245,7 +245,7 @@ int32_t moth_keep(moth_ctx *ctx, const moth_handle *x) {
   MOTH_NEED(ctx, x, MOTH_E_ARG);
   if (!moth_resolve_any(ctx, x, NULL)) return ctx->error.code;
   uint32_t scope = ctx->slots[x->_slot].scope;
-  /* only out of the scope now open: one around it keeps its own */
+  /* only from the innermost scope; a tensor of an outer scope stays there */
   return scope && scope == moth_current_scope(ctx)
            ? move_to(ctx, x, moth_scope_around(ctx, scope)) : MOTH_OK;
 }
@@ -267,7 +267,8 @@ int32_t moth_slot_used(moth_ctx *ctx, uint32_t slot) {
   return slot > MOTH_NUMBER_SLOTS && slot < ctx->nslots && ctx->slots[slot].tensor != NULL;
 }
 
-/* A sweep drops slots in a row, their tensors long out of the cache: it asks for those to come. */
+/* A sweep drops consecutive slots. Their tensors are no longer in the CPU caches, so the next ones
+** are prefetched. */
 #define AHEAD 8
 
 void moth_drop(moth_ctx *ctx, uint32_t slot) {
@@ -297,7 +298,7 @@ uint32_t moth_dead_ids(moth_ctx *ctx, uint64_t *ids, uint32_t max) {
   return n;
 }
 
-/* -- results of ops with any number of them -- */
+/* -- results of ops with any number of results -- */
 
 int moth_results_push(moth_results *r, moth_tensor *take) {
   if (!take) return r->ctx->error.code;

@@ -1,7 +1,7 @@
-/* loop.c -- walking several tensors at once, and the copies that are built on it, to the CPU too.
+/* loop.c -- loops over several tensors, and the copies that use them, also from a GPU to the CPU.
 **
-** Operands of one dense layout, the common case, are found first and become one run; everything
-** else has its dimensions sorted by stride and merged where two of them step as one.
+** The common case, all operands in one dense layout, is tested first and becomes one run. Otherwise
+** the dimensions are sorted by stride, and two dimensions that step as one are merged.
 */
 #include "device/device.h"
 #include "call/observer.h"
@@ -13,15 +13,15 @@
 #include "kernel/transpose.h"
 #include "base/threads.h"
 
-#define POLL_RUN (1 << 20)  /* elements of one run between two looks at the cancel flag */
-#define POLL_RUNS (1 << 14) /* runs between two looks */
-#define ALONE 1e3           /* ns of work below which the pool is not asked */
-#define GRAIN 256           /* elements: pieces on several threads begin at multiples */
+#define POLL_RUN (1 << 20)  /* elements of a run between two cancel checks */
+#define POLL_RUNS (1 << 14) /* runs between two cancel checks */
+#define ALONE 1e3           /* ns; shorter work does not use the thread pool */
+#define GRAIN 256           /* elements: pieces of threads begin at multiples */
 
 /* -- setting up -- */
 
-/* All operands have one dense layout, or are one element: a single run. An operand broadcasts to
-** `over`, so with as many elements and dimensions it has the same shape. */
+/* Returns true if all operands have one dense layout or one element: a single run. Operands
+** broadcast to `over`: one with as many elements and dimensions has the same shape. */
 static bool flat(moth_loop *loop, const moth_layout *over, int n,
                  const moth_tensor *const *operands) {
   const moth_layout *first = NULL;
@@ -43,7 +43,7 @@ static bool flat(moth_loop *loop, const moth_layout *over, int n,
   return true;
 }
 
-/* Whether dim b should run inside dim a: the first operand that tells them apart decides. */
+/* Should dim b be inside dim a? The first operand with different steps decides. */
 static bool inside(const moth_loop *loop, int b, int a) {
   for (int k = 0; k < loop->noperands; k++) {
     int64_t p = loop->step[a][k], q = loop->step[b][k];
@@ -111,7 +111,7 @@ void moth_loop_over(moth_loop *loop, moth_ctx *ctx, const moth_layout *over, int
 
 /* -- running -- */
 
-/* One long run in pieces, so that a cancel is heard. */
+/* Runs one long run in pieces, with cancel checks between them. */
 static int long_run(const moth_loop *loop, char **at, moth_inner inner, const void *arg) {
   int64_t n = loop->size[0];
   while (n > 0) {
@@ -150,7 +150,7 @@ int moth_loop_run(const moth_loop *loop, moth_inner inner, const void *arg) {
   }
 }
 
-/* Elements first to last - 1 of the loop: part of a row, whole rows, part of a row. */
+/* Runs elements first to last - 1 of the loop: a part of a row, full rows, a part of a row. */
 typedef struct shared_run {
   const moth_loop *loop;
   moth_inner inner;
@@ -217,7 +217,7 @@ int moth_loop_share_across(const moth_loop *loop, int d, moth_inner inner, const
                            double cost) {
   for (int k = 0; k < loop->ndim; k++)
     if (k != d) cost *= (double)loop->size[k];
-  const int64_t grain = d ? 1 : 64; /* pieces of the innermost do not share lines of the cache */
+  const int64_t grain = d ? 1 : 64; /* pieces of the innermost dim share no cache line */
   const across_run run = {loop, d, inner, arg};
   return moth_parallel(loop->ctx, loop->size[d], grain, cost, run_across, &run);
 }
@@ -226,8 +226,8 @@ int moth_loop_share_across(const moth_loop *loop, int d, moth_inner inner, const
 
 typedef struct copy_plan {
   int from, to;
-  int64_t rows, y_step, x_step; /* of a tile's other dimension, bytes */
-  int64_t bands;                /* of tiles among the rows */
+  int64_t rows, y_step, x_step; /* of the tile's other dimension, in bytes */
+  int64_t bands;                /* the number of tiles in `rows` */
   const moth_loop *loop;
 } copy_plan;
 
@@ -243,7 +243,7 @@ static void copy_run(int64_t n, char *const *at, const int64_t *step, const void
   moth_convert(n, plan->from, at[1], step[1], plan->to, at[0], step[0]);
 }
 
-/* Rows that are short and lie in one piece, or repeat one element: first to last - 1. */
+/* Copies rows first to last - 1. A row is short, and contiguous or one repeated element. */
 static void copy_rows(int64_t first, int64_t last, int lane, const void *arg) {
   const copy_plan *plan = arg;
   const moth_loop *loop = plan->loop;
@@ -279,7 +279,8 @@ static bool in_rows(const moth_loop *loop, const copy_plan *plan) {
 
 enum { TILE = 64 };
 
-/* A transposed copy: y runs along n, x along the rows. Blocks keep both in cache. */
+/* A transposed copy: y is contiguous along n, x along the rows. Tiles keep both in the CPU
+** cache. */
 static void copy_tiles(int64_t n, char *const *at, const int64_t *step, const copy_plan *plan,
                        int64_t first, int64_t last) {
   const int64_t size = moth_dtype_size[plan->to];
@@ -297,7 +298,7 @@ static void copy_tiles(int64_t n, char *const *at, const int64_t *step, const co
   }
 }
 
-/* Bands of tiles, first to last - 1: each is TILE rows of one place of the outer dimensions. */
+/* Copies bands first to last - 1. A band is TILE rows at one index of the outer dimensions. */
 static void run_tiles(int64_t first, int64_t last, int lane, const void *arg) {
   const copy_plan *plan = arg;
   const moth_loop *loop = plan->loop;
@@ -315,7 +316,8 @@ static void run_tiles(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* If x's shortest step is in another dimension than y's, that one becomes the tile's rows. */
+/* If the smallest step of x is in another dimension than that of y, that dimension becomes the
+** tile's rows. */
 static bool plan_tiles(moth_loop *loop, copy_plan *plan, int64_t size) {
   if (loop->step[0][1] == size || loop->step[0][1] == 0) return false;
   for (int d = 1; d < loop->ndim; d++) {
@@ -361,7 +363,7 @@ moth_tensor *moth_packed(const moth_tensor *x) {
   return moth_cast(x, x->l.dtype);
 }
 
-/* x's elements in `take`, a fresh tensor or NULL, which is given back. */
+/* Copies x's elements into `take`, a new tensor or NULL, and returns it. */
 static moth_tensor *filled(moth_tensor *take, const moth_tensor *x) {
   if (!take) return NULL;
   take->l.index_base = x->l.index_base;

@@ -1,4 +1,4 @@
-/* shape.c -- layouts: packing, broadcasting, overlap; dims from the user; shapes as text. */
+/* shape.c -- layouts: packing, broadcasting, overlap; checks of dims; shapes as text. */
 #include "base/context.h"
 #include "shape.h"
 #include "base/error.h"
@@ -16,11 +16,11 @@ bool moth_layout_pack(moth_layout *l) {
     if (moth_mul_overflow(numel, n, &numel)) return false;
   }
   l->numel = numel;
-  int64_t bytes; /* also when a zero-sized dim hides an absurd one: step has all the others */
+  int64_t bytes; /* also if a zero size hides an overflow: step is the product of the other sizes */
   return !moth_mul_overflow(step, 8, &bytes);
 }
 
-/* The i-th dimension of (N, C, H, W) or (N, C, D, H, W), from the innermost on. */
+/* The i-th dimension of (N, C, H, W) or (N, C, D, H, W) in memory, from the innermost on. */
 static int channels_last_dim(const moth_layout *l, int i) {
   return i == 0 ? 1 : i == l->ndim - 1 ? 0 : l->ndim - i;
 }
@@ -59,14 +59,15 @@ bool moth_layout_contiguous(const moth_layout *l) {
   return true;
 }
 
-/* How x, which broadcasts to y, steps along dimension d of y; 0: not at all. */
+/* The step of x along dimension d of y, to which it broadcasts; 0: x has size 1 there. */
 static int64_t step_along(const moth_layout *x, const moth_layout *y, int d) {
   const int at = d + x->ndim - y->ndim;
   if (at < 0 || (x->shape[at] == 1 && y->shape[d] != 1)) return 0;
   return x->stride[at] < 0 ? -x->stride[at] : x->stride[at];
 }
 
-/* Whether the inputs have dimension a of y inside b (below 0), b inside a (above 0); 0: neither. */
+/* Compares dimensions of y by the inputs' layouts. Below 0: a is inside b; above 0: b is inside a;
+** 0: no input decides. */
 static int compare_dims(const moth_layout *y, int n, const moth_layout *const *inputs, int a,
                         int b) {
   for (int k = 0; k < n; k++) {
@@ -98,8 +99,8 @@ void moth_layout_follow(moth_layout *y, int n, const moth_layout *const *inputs)
   }
 }
 
-/* Sorted by stride, each dim must step over all that the smaller ones reach. Sufficient, and exact
-** for everything views can make but exotic as_strided geometries, which count as overlapping. */
+/* In order of strides, each dim must step over the extent of all smaller ones. The test is exact
+** for all views that ops make. Some as_strided layouts without overlap count as overlapping. */
 bool moth_layout_overlaps(const moth_layout *l) {
   int64_t stride[MOTH_MAX_DIMS], shape[MOTH_MAX_DIMS], reach = 0;
   int n = 0;
@@ -166,7 +167,7 @@ bool moth_layout_broadcast(moth_layout *y, const moth_layout *x) {
 /* -- helpers for shape rules -- */
 
 int moth_dim(moth_ctx *ctx, const char *arg, int64_t dim, int32_t ndim, int32_t *out) {
-  int32_t n = ndim > 0 ? ndim : 1; /* a 0-d tensor is treated as 1-d here, as in PyTorch */
+  int32_t n = ndim > 0 ? ndim : 1; /* a 0-d tensor counts as 1-d here, as in PyTorch */
   if (dim < -n || dim >= n)
     return moth_fail(ctx, MOTH_E_INDEX, arg,
                      "dim " MOTH_POS " is out of range: wanted " MOTH_POS " to " MOTH_POS
@@ -241,7 +242,7 @@ int moth_shape_of(moth_ctx *ctx, const char *arg, moth_ints sizes, moth_layout *
 
 static char *ring(moth_ctx *ctx) { return ctx->str[ctx->str_next++ % MOTH_STR_RING]; }
 
-/* Writes open, the numbers and close into buf, "..." for what does not fit. */
+/* Writes `open`, the numbers and `close` into buf; "..." replaces numbers that do not fit. */
 static void list_text(char *buf, size_t room, char open, char close, bool positions, int64_t n,
                       const int64_t *at) {
   size_t used = 0;

@@ -1,4 +1,4 @@
-/* sparse.c -- sparse tensors: making them, adding them up, and what a host asks of them. */
+/* sparse.c -- sparse tensors: creation, addition, and the functions for hosts. */
 #include "sparse.h"
 #include "shape.h"
 #include "base/error.h"
@@ -49,9 +49,9 @@ moth_tensor *moth_sparse_clone(moth_tensor *x) {
   return y;
 }
 
-/* -- adding up -- */
+/* -- addition -- */
 
-/* The sum of values that `inverse` gives one of n places each. */
+/* The sums of `values` by place: `inverse` has the place, below n, of each value. */
 static int sum_values(moth_tensor *values, moth_tensor *inverse, int64_t n, moth_tensor **y) {
   moth_ctx *ctx = values->ctx;
   moth_layout l = values->l;
@@ -64,7 +64,7 @@ static int sum_values(moth_tensor *values, moth_tensor *inverse, int64_t n, moth
   return moth_run_into(&moth_op_index_add, &args, *y);
 }
 
-/* The same with each row once, in order. */
+/* Adds up repeated rows and sorts the rows. */
 static int coalesce(moth_tensor *x, moth_tensor **y) {
   enum { ROWS, INVERSE, COUNTS, ALL };
   moth_tensor *found[ALL] = {NULL}, *values = moth_sparse_values(x), *sum = NULL;
@@ -84,8 +84,8 @@ static int cat(moth_tensor *a, moth_tensor *b, moth_tensor **y) {
   return MOTH_CALL(a->ctx, y, cat, .tensors = {pair, 2}, .dim = 0);
 }
 
-/* Rows behind each other; added up once there are more than the whole has, but not in a recording,
-** where it would have to be known how many that gives. */
+/* Concatenates the rows of a and b. The result is coalesced if it has more rows than the dense
+** tensor, but not in a captured step, where the number of rows must not depend on values. */
 static int joined(moth_tensor *a, moth_tensor *b, moth_tensor **y) {
   moth_tensor *va = moth_sparse_values(a), *vb = va ? moth_sparse_values(b) : NULL;
   moth_tensor *rows = NULL, *values = NULL;
@@ -125,7 +125,7 @@ int moth_sparse_add(moth_tensor **at, moth_tensor *x, bool over) {
   return MOTH_OK;
 }
 
-/* -- what a host asks -- */
+/* -- functions for hosts -- */
 
 int32_t moth_sparse_make(moth_ctx *ctx, const moth_handle *rows, const moth_handle *values,
                          int64_t size, int32_t coalesced, moth_handle *out) {
@@ -141,7 +141,7 @@ int32_t moth_sparse_make(moth_ctx *ctx, const moth_handle *rows, const moth_hand
                      moth_str(r));
   if (ctx->grad_mode && moth_needs_grad(v))
     return moth_fail(ctx, MOTH_E_GRAPH, "values",
-                     "%s needs a gradient, which sparse tensors do not hand on; detach it",
+                     "%s needs a gradient, which sparse tensors do not pass on; detach it",
                      moth_str(v));
   moth_layout l = v->l;
   l.shape[0] = size;

@@ -1,11 +1,11 @@
-/* sparse.h -- sparse tensors: the gradients of tables of vectors, of which a step used few.
+/* sparse.h -- sparse tensors: gradients of embedding tables, of which a step uses few rows.
 **
-** A sparse tensor has the layout of the whole, with strides of 0. Its storage holds some of the
-** slices along the first dimension, its values, and `rows` says which, counted from 0: a 1-d tensor
-** that nothing else writes. What stands there twice is added up; what does not stand there is 0.
-** It has no history and is no view. Only the functions below, and those that call
-** moth_resolve_any, ever meet one: all else gets its tensors from moth_resolve, which refuses it.
-** In a backward pass gradients are sparse at leaves alone, where they are gathered.
+** A sparse tensor has the shape of the dense tensor, with strides of 0. Its storage holds some of
+** the slices along the first dimension, its values. `rows` is a 1-d tensor with the index, from 0,
+** of each slice; nothing else writes it. Slices of the same row are added; absent rows are 0. It
+** has no history and is not a view. Only the functions below and callers of moth_resolve_any handle
+** sparse tensors. All other code gets its tensors from moth_resolve, which refuses them. In a
+** backward pass only gradients of leaves are sparse, where they are accumulated.
 */
 #ifndef MOTH_SPARSE_H
 #define MOTH_SPARSE_H
@@ -14,13 +14,13 @@
 
 static inline bool moth_sparse(const moth_tensor *x) { return x->flags & MOTH_T_SPARSE; }
 
-/* Owned, or NULL with the error set. rows (n) and values (n, ...) are packed, and shared. */
+/* Owned, or NULL with the error set. rows (n) and values (n, ...) are packed. Both are shared. */
 moth_tensor *moth_sparse_new(const moth_layout *whole, moth_tensor *rows, moth_tensor *values);
 moth_tensor *moth_sparse_values(moth_tensor *x); /* a tensor over the same storage */
-moth_tensor *moth_sparse_clone(moth_tensor *x);  /* with values of its own */
+moth_tensor *moth_sparse_clone(moth_tensor *x);  /* with a copy of the values */
 
-/* *at := *at + x, of which one is sparse at least: only then is the sum. A dense *at is written
-** where `over` allows it, else replaced. */
+/* *at := *at + x, where at least one is sparse. The sum is sparse only if both are. A dense *at is
+** overwritten if `over` allows it, else replaced. */
 int moth_sparse_add(moth_tensor **at, moth_tensor *x, bool over);
 
 #endif

@@ -1,4 +1,4 @@
-/* tensor.c -- storages and tensors: making them, counting them, letting them go. */
+/* tensor.c -- storages and tensors: creation, reference counts, release. */
 #include <stdlib.h>
 
 #include "device/device.h"
@@ -9,9 +9,7 @@
 #include "base/alloc.h"
 #include "tensor.h"
 
-/* -- storages --
-** refs and version are plain until the storage is shared; then they are touched only through
-** these atomic built-ins. */
+/* -- storages. Only these atomic functions access refs and version of a shared storage -- */
 
 static int64_t shared_bytes; /* of all contexts; atomic */
 
@@ -20,7 +18,7 @@ static uint32_t add_fetch(moth_storage *s, uint32_t *count, uint32_t by) {
   return *count += by;
 }
 
-/* One that needs a block of nbytes on a device, which an observer may have given it. */
+/* Makes a storage for a block of nbytes on a device. An observer may have set its block. */
 static moth_storage *storage_raw(moth_ctx *ctx, int64_t more, int device, int64_t nbytes) {
   moth_storage *s = moth_alloc(ctx, (int64_t)sizeof *s + more);
   if (!s) return NULL;
@@ -33,7 +31,7 @@ static moth_storage *storage_raw(moth_ctx *ctx, int64_t more, int device, int64_
   return s;
 }
 
-/* Few bytes lie in the storage's own block. */
+/* Up to so many bytes are stored in the block of the storage itself. */
 #define FEW_BYTES 1024
 _Static_assert(sizeof(moth_storage) % MOTH_ALIGN == 0, "data behind it lies aligned");
 
@@ -67,7 +65,7 @@ moth_storage *moth_storage_new(moth_ctx *ctx, int device, int64_t nbytes) {
   return NULL;
 }
 
-/* Blocks of a shared storage go back to the system: it may be dropped where there is no context. */
+/* Blocks of a shared storage return to the system, since its last user may have no context. */
 static void free_shared(moth_storage *s) {
   const bool own = !s->root && !s->foreign, few = s->data == (char *)(s + 1);
   if (own) {
@@ -78,7 +76,8 @@ static void free_shared(moth_storage *s) {
   moth_block_free(s, (int64_t)sizeof *s + (own && few ? s->nbytes : 0));
 }
 
-/* Not into the cache: that of a context that only receives would hold all that came. */
+/* The block is not cached: the cache of a context that only receives tensors would keep them
+** all. */
 static void free_received(moth_ctx *ctx, moth_storage *s) {
   moth_block_left(ctx, s->nbytes);
   moth_block_free(s->data, s->nbytes);
@@ -142,7 +141,7 @@ void moth_storage_release(moth_ctx *ctx, moth_storage *s) {
 
 void moth_storage_share(moth_ctx *ctx, moth_storage *s) {
   if (s->shared) return;
-  s->shared = true; /* from here on it is counted as no context's own */
+  s->shared = true; /* from here on it counts for no context */
   ctx->mem.live_storages--;
   const bool own = !s->root && !s->foreign, few = s->data == (char *)(s + 1);
   moth_block_left(ctx, (int64_t)sizeof *s + (own && few ? s->nbytes : 0));
@@ -265,7 +264,7 @@ moth_tensor *moth_tensor_alias(moth_tensor *x) {
 void moth_tensor_end(moth_tensor *x) {
   do {
     moth_ctx *ctx = x->ctx;
-    moth_tensor *base = x->base; /* a base is no view: at most one more turn */
+    moth_tensor *base = x->base; /* a base is not a view: at most one more iteration */
     if (x->flags & MOTH_T_SPARSE) moth_tensor_release(x->rows);
     moth_storage_release(ctx, x->storage);
     moth_node_release(x->node);

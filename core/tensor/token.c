@@ -1,8 +1,9 @@
-/* token.c -- tensors on their way between contexts and threads.
+/* token.c -- moves tensors between contexts and threads.
 **
-** A token is a number for an entry in one table behind a lock; it opens once. Making one turns the
-** storage's counts atomic, so that both sides may hold it; where nobody but the token holds it, its
-** bytes move to the context that opens it. What comes out has neither history nor gradient.
+** A token is a number for an entry in one table with a lock; it can be opened once. Making a token
+** makes the storage's counts atomic, so that both contexts may use it. If only the token holds the
+** storage, its bytes move to the context that opens it. The opened tensor has neither history nor
+** gradient.
 */
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #include "tensor.h"
 
 typedef struct token_entry {
-  moth_storage *storage; /* counted; NULL: free */
+  moth_storage *storage; /* counted; NULL: a free entry */
   moth_layout layout;
   uint32_t gen;
   bool held; /* being opened: not free yet */
@@ -53,8 +54,8 @@ int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
   }
   if (moth_storage_root(x->storage)->stands)
     return moth_fail(ctx, MOTH_E_TYPE, NULL,
-                     "a tensor is needed, got what stands for a stream, an event or workers, which "
-                     "belong to one state");
+                     "a tensor is needed, got a stream, an event or workers, which belong to one "
+                     "state");
   moth_storage_share(ctx, x->storage);
   moth_storage_retain(x->storage);
   moth_workers_can_fork();
@@ -71,7 +72,7 @@ int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
   return moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory for tokens");
 }
 
-/* Takes the entry out of the table; its reference goes to the caller. */
+/* Takes the entry out of the table. The caller gets its reference. */
 static moth_storage *take(uint64_t token, moth_layout *l) {
   uint32_t i = (uint32_t)token - 1;
   moth_storage *s = NULL;
@@ -87,7 +88,7 @@ static moth_storage *take(uint64_t token, moth_layout *l) {
   return s;
 }
 
-/* Puts back what could not be opened for want of memory. */
+/* Restores an entry that could not be opened because memory ran out. */
 static void put_back(uint64_t token, moth_storage *s, const moth_layout *l) {
   uint32_t i = (uint32_t)token - 1;
   pthread_mutex_lock(&lock);

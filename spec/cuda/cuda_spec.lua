@@ -53,15 +53,15 @@ describe("a tensor on a GPU", function()
     assert.same({ 3, 6 }, (x * 3):tolist())
     assert.same({ 1.5, 2.5 }, (x + moth.tensor(0.5)):tolist())
     assert.has_error_like(function() return x + moth.ones(2) end,
-      "bad argument 'other' to 'add' %(it lies on cpu, but 'input' on cuda:0; move one of")
+      "bad argument 'other' to 'add' %(it is on cpu, but 'input' on cuda:0; move one of")
     local weight = moth.ones(3, 2)
     assert.has_error_like(function() return F.linear(x, weight) end,
-      "bad argument 'weight' to 'linear' %(it lies on cpu, but 'input' on cuda:0; move one of")
+      "bad argument 'weight' to 'linear' %(it is on cpu, but 'input' on cuda:0; move one of")
     local three = { moth.ones(2), moth.ones(2), x }
     assert.has_error_like(function() return moth.cat(three) end,
-      "bad argument 'tensors' to 'cat' %(number 3 lies on cuda:0, but number 1 on cpu; move one of")
+      "bad argument 'tensors' to 'cat' %(number 3 is on cuda:0, but number 1 on cpu; move one of")
     assert.has_error_like(function() return F.linear(x:cpu(), weight:cuda()) end,
-      "bad argument 'weight' to 'linear' %(it lies on cuda:0, but 'input' on cpu; move one of")
+      "bad argument 'weight' to 'linear' %(it is on cuda:0, but 'input' on cpu; move one of")
     assert.equal("E_DEVICE", moth.errcode())
   end)
 

@@ -220,7 +220,7 @@ describe("a sparse tensor", function()
       make(moth.ones(1, 1), moth.ones(1, 2), {4, 2}))
     refuses("row 5 is out of range for 4", make({{5}}, moth.ones(1, 2), {4, 2}))
     refuses("only the first dimension can be sparse", make({{1}, {1}}, moth.ones(1), {4, 2}))
-    refuses("which sparse tensors do not hand on; detach it",
+    refuses("which sparse tensors do not pass on; detach it",
       make({{1}}, moth.ones(1, 2):requires_grad_(), {4, 2}))
     refuses("bad argument 'size'", make({{1}}, moth.ones(1, 2), {4, 3}))
     refuses("bad argument 'indices'", make({{1, 2}}, moth.ones(1, 2), {4, 2}))
