@@ -73,7 +73,7 @@ static int gather_sparse(moth_node *leaf, moth_tensor **dy) {
   } else {
     if (moth_sparse(y) && ctx->capture && y->capture != ctx->capture_id)
       return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
-                       "a sparse gradient from before grows in each call, so moth.capture cannot "
+                       "an existing sparse gradient grows in each call, so moth.capture cannot "
                        "record this; clear it in the captured function first");
     moth_tensor_retain(y);
     int status = moth_sparse_add(&y, *dy, !ctx->grad_mode && !moth_layout_overlaps(&y->l));

@@ -13,7 +13,7 @@
 static moth_task *stopped_task(moth_ctx *ctx, uint32_t task) {
   moth_task *t = moth_task_find(ctx, task);
   if (t && t->stopped) return t;
-  if (t) moth_fail(ctx, MOTH_E_STATE, NULL, "this backward pass stands at no node");
+  if (t) moth_fail(ctx, MOTH_E_STATE, NULL, "this backward pass has not stopped at a node");
   return NULL;
 }
 
@@ -114,6 +114,6 @@ int32_t moth_task_result(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *
   if (dx) return moth_hand_out(ctx, moth_tensor_retain(dx), grad);
   if (t->flags & MOTH_ALLOW_UNUSED) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_GRAPH, "inputs",
-                   "input " MOTH_POS " was not used in the graph; allow_unused = true gives nil",
+                   "input " MOTH_POS " was not used in the graph; allow_unused = true returns nil",
                    (long long)i);
 }

@@ -164,7 +164,7 @@ int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
   if (dx && dx->l.dtype != input->l.dtype) dx = cast_to(g, dx, input->l.dtype);
   if (!dx) return g->status;
   if (!moth_shape_same(&dx->l, &input->l))
-    return g->status = moth_fail(g->ctx, MOTH_E_SHAPE, NULL, "a gradient of %s came out as %s",
+    return g->status = moth_fail(g->ctx, MOTH_E_SHAPE, NULL, "a gradient of %s has the shape of %s",
                                  moth_str(input), moth_str(dx));
   moth_tensor **at = &g->dx[input->arg];
   if (*at) {

@@ -1,8 +1,8 @@
-/* call_log.c -- the call log: each op that the host calls, with its arguments and its results, so
-** that a host can write in another form, such as ONNX, what a function of its own did.
+/* call_log.c -- the call log: a list of the ops that the host calls, with their arguments and
+** results. From it a host can write a function in another form, such as ONNX.
 **
-** Only what enters by moth_call is an entry, not the ops that others are made of. Arguments are
-** kept as they were passed, before casts. Tensors are held, so that their handles tell them apart.
+** Only calls by moth_call are entries, not the ops that other ops call. Arguments are logged as
+** they were passed, before casts. Tensors are retained, so that their handles identify them.
 */
 #include "call_log.h"
 #include "tensor/tensor.h"
@@ -15,15 +15,15 @@
 
 typedef struct call {
   const moth_op *op;
-  moth_slot *slots; /* and behind them the elements of lists of numbers */
+  moth_slot *slots; /* followed by the elements of lists of numbers */
   int64_t bytes;
-  uint32_t first, nresults; /* its tensors begin there; the results come last */
+  uint32_t first, nresults; /* index of its first tensor; the results come last */
   bool writes, recorded;
   uint8_t event;
 } call;
 
 typedef struct held {
-  moth_tensor *x; /* counted, or NULL: a list may have none there */
+  moth_tensor *x; /* counted; NULL: an empty place in a list */
   uint32_t version;
 } held;
 
@@ -34,13 +34,13 @@ typedef struct moth_call_log {
   uint32_t nheld, held_room;
   call *at;
   uint32_t n, room, flags;
-  bool lost;  /* an entry is missing, for want of memory */
+  bool lost;  /* an entry is missing because memory ran out */
   bool inside; /* an op of a backward pass runs, which is one entry */
-  bool ended; /* it is only read any more */
-  struct moth_call_log *outer, *outer_active; /* the log around this one; NULL: it was paused */
+  bool ended; /* the log can only be read */
+  struct moth_call_log *outer, *outer_active; /* the enclosing log; NULL if it was paused */
 } moth_call_log;
 
-/* A number as operand is another with the next call. */
+/* Copies a number operand, whose tensor the next call changes; retains other tensors. */
 static moth_tensor *lasting(const moth_call_log *c, moth_tensor *x) {
   if (!x || !(x->flags & MOTH_T_NUMBER)) return x ? moth_tensor_retain(x) : NULL;
   const moth_layout l = {.numel = 1, .dtype = x->l.dtype};
@@ -65,11 +65,11 @@ static bool writes(const moth_op *op, const moth_slot *slots, uint32_t nslots, u
   if (op->flags & MOTH_OP_MUTATES) return true;
   if (op->info.nargs == op->nrows || !(given >> op->nrows & 1u)) return false;
   const uint32_t at = op->info.args[op->nrows].slot;
-  return at < nslots && slots[at].integer != 0; /* `out`, or `inplace` */
+  return at < nslots && slots[at].integer != 0; /* `out` or `inplace` */
 }
 
-/* The position of row in the slots of args; tensors become their numbers, lists are copied
-** behind. */
+/* Fills in the slots of one argument. Tensors are replaced by their numbers; lists are copied to
+** *end. */
 static int add_row(moth_call_log *c, call *to, const moth_args *args, uint32_t row,
                    moth_slot **end) {
   const moth_arg *arg = &to->op->rows[row];
@@ -138,7 +138,7 @@ static void add_other(moth_call_log *c) {
   if (c->flags) add_event(c, &(moth_notice){.kind = MOTH_NOTICE_OTHER});
 }
 
-/* Runs what the last entry is about, and holds its results; those of a list are in ctx->results. */
+/* Runs the op of the last entry and retains its results. Results of a list are in ctx->results. */
 static int run_logged(moth_call_log *c, const moth_observed *run, bool lists) {
   int status = moth_observe(c->observer.next, run);
   call *last = &c->at[c->n - 1];
@@ -163,7 +163,7 @@ static int run_call(moth_observer *o, const moth_observed *run) {
   const uint32_t n = c->n;
   if (ctx->autocast != MOTH_NO_DTYPE && !c->flags)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "the casts of autocast cannot be exported");
-  const bool reshapes = op->origin && op->view; /* `t_`: its result is another tensor than x was */
+  const bool reshapes = op->origin && op->view; /* `t_`: its result is another tensor than x */
   if (ctx->autocast != MOTH_NO_DTYPE || reshapes) add_other(c);
   moth_frame_open(&f, ctx);
   int status = moth_read_args(&f, op, from->slots, from->nslots, from->given);
@@ -190,7 +190,7 @@ static int run_gradient(moth_observer *o, const moth_observed *run) {
   return status;
 }
 
-/* Whether x is a result of a call in the log. */
+/* Is x a result of a call in the log? */
 static bool made(const moth_call_log *c, const moth_tensor *x) {
   for (uint32_t i = 0; i < c->n; i++) {
     const uint32_t end = i + 1 < c->n ? c->at[i + 1].first : c->nheld;
@@ -203,11 +203,11 @@ static bool made(const moth_call_log *c, const moth_tensor *x) {
 static int notice(moth_observer *o, const moth_notice *e) {
   moth_call_log *c = (moth_call_log *)o;
   if (c->inside) return MOTH_OK;
-  if (e->kind == MOTH_NOTICE_RESHAPE) { /* the entries hold x as it was */
+  if (e->kind == MOTH_NOTICE_RESHAPE) { /* the entries refer to the old x */
     if (c->flags || made(c, e->x)) return e->x->slot != 0;
     return moth_fail(c->ctx, MOTH_E_UNSUPPORTED, e->what,
-                     "a net that is exported cannot give another shape to a tensor from outside "
-                     "of it; clone it first");
+                     "an exported net cannot change the shape of a tensor from outside of it; "
+                     "clone it first");
   }
   const bool read = e->kind == MOTH_NOTICE_READ;
   if (c->flags && e->kind <= MOTH_NOTICE_OTHER && (e->x || !read)) add_event(c, e);
@@ -228,7 +228,7 @@ int moth_call_log_refuse(moth_ctx *ctx, const char *why) {
   return MOTH_OK;
 }
 
-/* -- from outside -- */
+/* -- functions of moth_lua.h -- */
 
 int32_t moth_call_log_begin(moth_ctx *ctx, uint32_t flags) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
@@ -236,7 +236,7 @@ int32_t moth_call_log_begin(moth_ctx *ctx, uint32_t flags) {
   if (ctx->closed) return moth_fail_closed(ctx);
   const bool nests = ctx->last_log && flags && ctx->last_log->flags;
   if ((ctx->last_log && !nests) || ctx->capture || moth_traces(ctx))
-    return moth_fail(ctx, MOTH_E_STATE, NULL, "a function is being read or recorded already");
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "a function is being traced or logged already");
   moth_call_log *c = moth_alloc(ctx, sizeof *c);
   if (!c) return ctx->error.code;
   *c = (moth_call_log){.ctx = ctx, .flags = flags, .outer = ctx->last_log,

@@ -1,10 +1,11 @@
-/* call_log.h -- the call log: an observer of what the host calls, see moth_call_log_begin. */
+/* call_log.h -- the call log: an observer of the host's calls, see moth_call_log_begin. */
 #ifndef MOTH_NOTED_H
 #define MOTH_NOTED_H
 
 #include "base/context.h"
 
-/* For what no entry can describe: ends the log's entries, if it has EVENTS; else an error. */
+/* Called for an event that no entry can describe. A log with EVENTS gets no more entries; otherwise
+** an error. */
 int moth_call_log_refuse(moth_ctx *ctx, const char *why);
 
 #endif

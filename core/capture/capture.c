@@ -1,5 +1,5 @@
-/* capture.c -- recording a step: instructions and frozen tensors. capture.h tells how it works,
-** capture_bytes.c holds the memory, capture_run.c and capture_graph.c run what was recorded.
+/* capture.c -- records the instructions and frozen tensors of a captured step (capture.h).
+** capture_bytes.c has its memory, capture_run.c and capture_graph.c run it.
 */
 #include "capture_parts.h"
 #include "tensor/shape.h"
@@ -15,7 +15,7 @@
 
 /* -- storages -- */
 
-/* A storage that an instruction uses. One from before is held from now on. */
+/* Registers a storage that an instruction uses. A storage from before the capture is retained. */
 static int touch(moth_capture *c, moth_storage *s) {
   if (s->capture == c->id) return MOTH_OK;
   if (s->root) {
@@ -45,7 +45,7 @@ static int watch(moth_capture *c, moth_tensor *x) {
   return status;
 }
 
-/* A number is a constant, and its bytes soon hold another. */
+/* A number operand is a constant: its bytes are copied, since the next call changes them. */
 static moth_storage *number_of(moth_capture *c, const moth_tensor *x) {
   moth_storage *s = moth_capture_room(c, sizeof *s + 8);
   if (!s) return NULL;
@@ -77,7 +77,7 @@ static moth_tensor *freeze(moth_capture *c, moth_tensor *x) {
   return y;
 }
 
-/* A copy of args with frozen tensors and lists of its own. */
+/* Copies args, with frozen tensors and its own lists. */
 static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
   char *copy = moth_capture_room(c, op->size);
   if (!copy) return NULL;
@@ -109,8 +109,8 @@ static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
 
 /* -- instructions -- */
 
-/* Notes that y is written. fresh: it was made for that. What no op made is put back before each
-** replay even where it is written whole: it may have been read before. */
+/* Records that an instruction writes y. fresh: y was allocated for it. A storage that no op made is
+** restored before each replay, even if it is completely written: it may have been read before. */
 static int note_write(moth_capture *c, const moth_tensor *y, bool fresh) {
   moth_storage *s = y->storage;
   int status = fresh ? MOTH_OK : moth_capture_initial(c, moth_storage_root(s));
@@ -120,7 +120,7 @@ static int note_write(moth_capture *c, const moth_tensor *y, bool fresh) {
   return MOTH_OK;
 }
 
-/* An op that is recorded whole may write each of its tensors, and sees to their versions. */
+/* An op with MOTH_OP_WHOLE may write each of its tensors, and updates their versions itself. */
 static int note_whole(moth_capture *c, const moth_op *op, void *args) {
   moth_cursor cursor = {.op = op, .args = args};
   while (moth_next_input(&cursor)) {
@@ -134,7 +134,7 @@ static int note_whole(moth_capture *c, const moth_op *op, void *args) {
   return MOTH_OK;
 }
 
-/* A generator that was made here goes on where numbers are drawn from it. */
+/* A generator that was made during the capture is advanced by instructions that draw numbers. */
 static int note_drawn(moth_capture *c, const moth_op *op, void *args) {
   moth_cursor cursor = {.op = op, .args = args};
   int status = MOTH_OK;
@@ -145,7 +145,7 @@ static int note_drawn(moth_capture *c, const moth_op *op, void *args) {
   return status;
 }
 
-/* Whether the op gives the same each time. */
+/* Does the op return the same result in each replay? */
 static bool is_constant(const moth_op *op, const void *args) {
   moth_cursor cursor = {.op = op, .args = (void *)(uintptr_t)args};
   while (moth_next_input(&cursor))
@@ -195,7 +195,7 @@ static int run_kernel(moth_observer *o, const moth_observed *run) {
 
 /* -- guards -- */
 
-static const moth_op guard_op = {.name = "step"}; /* what an error in it is blamed on */
+static const moth_op guard_op = {.name = "step"}; /* the op that errors in a guard name */
 
 static int add_guard(moth_capture *c, moth_tensor *const *found, uint32_t n) {
   moth_guard *guard = moth_capture_room(c, sizeof *guard);
@@ -218,14 +218,14 @@ int32_t moth_capture_guard(moth_ctx *ctx, const moth_handle *found, uint32_t nfo
   moth_capture *c = ctx->capture;
   moth_error_clear(ctx);
   if (nfound > MOTH_MAX_DEVICES + 1)
-    return moth_fail(ctx, MOTH_E_SHAPE, NULL, "a guard looks at one tensor of each device");
+    return moth_fail(ctx, MOTH_E_SHAPE, NULL, "a guard reads one tensor of each device");
   if (c && c->guards && !c->guards->closed)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a guard is open already");
   for (uint32_t i = 0; i < nfound; i++) {
     x[i] = moth_resolve(ctx, &found[i], NULL);
     if (!x[i]) return ctx->error.code;
     if (x[i]->l.numel != 1)
-      return moth_fail(ctx, MOTH_E_SHAPE, NULL, "a guard looks at single elements");
+      return moth_fail(ctx, MOTH_E_SHAPE, NULL, "a guard reads single elements");
   }
   int status = c ? add_guard(c, x, nfound) : MOTH_OK;
   return status ? status : moth_guard_look(ctx, x, nfound);
@@ -239,15 +239,15 @@ void moth_capture_guard_end(moth_ctx *ctx) {
   c->guards->past = c->ncode;
 }
 
-/* What small results without inputs hold is the same in every replay: they are no part of the pool,
-** and unless something else writes them, of the replay either. */
+/* Small results of ops without inputs are the same in every replay. They use no pooled blocks, and
+** replays do not compute them unless another instruction writes them. */
 static void results(moth_observer *o, const moth_op *op, const void *args, bool on) {
   moth_capture *c = (moth_capture *)o;
   if (!moth_capture_records(c)) return;
   c->fresh = !on ? 0 : is_constant(op, args) ? MOTH_FRESH_LARGE : MOTH_FRESH_ALL;
 }
 
-/* -- what else a recording notices -- */
+/* -- notices -- */
 
 static int meet_leaf(moth_capture *c, moth_node *leaf, bool set) {
   if (!leaf) return c->ctx->error.code;
@@ -272,19 +272,19 @@ static int notice(moth_observer *o, const moth_notice *n) {
     case MOTH_NOTICE_READ_GRAD:
     case MOTH_NOTICE_SET_GRAD:
       return meet_leaf(c, n->leaf ? n->leaf : moth_leaf_of(n->x), n->kind == MOTH_NOTICE_SET_GRAD);
-    case MOTH_NOTICE_SHARE: /* replays use its bytes as long as x has them */
+    case MOTH_NOTICE_SHARE: /* replays use its bytes as long as x does */
       status = records ? touch(c, n->x->storage) : MOTH_OK;
       return status || !records ? status : watch(c, n->x);
     case MOTH_NOTICE_RESHAPE:
       if (!records || n->x->storage->capture == c->id) return MOTH_OK;
       return moth_fail(c->ctx, MOTH_E_UNSUPPORTED, n->what,
-                       "a captured step cannot give another shape to a tensor from outside of it: "
+                       "a captured step cannot change the shape of a tensor from outside of it: "
                        "replays would not do it again");
     case MOTH_NOTICE_READ:
       if (!records) return MOTH_OK;
       return moth_fail(c->ctx, MOTH_E_UNSUPPORTED, NULL,
-                       "%s while moth.capture records the step: what it finds would be a constant "
-                       "of every replay; do this outside of the captured function", n->what);
+                       "%s while moth.capture records the step: the values would be constants in "
+                       "every replay; do this outside of the captured function", n->what);
     default: return MOTH_OK;
   }
 }
@@ -304,10 +304,10 @@ void moth_capture_detach(moth_capture *c) {
 }
 
 int moth_capture_refuse_shape(moth_ctx *ctx, const char *op) {
-  if (!ctx->capture || ctx->quiet > 1) return MOTH_OK; /* a shape rule itself is quiet */
+  if (!ctx->capture || ctx->quiet > 1) return MOTH_OK; /* a shape rule is quiet itself */
   return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
-                   "the shape of what '%s' gives depends on values, so moth.capture cannot record "
-                   "it; do this outside of the captured function", op);
+                   "the shape of the result of '%s' depends on values, so moth.capture cannot "
+                   "record it; do this outside of the captured function", op);
 }
 
 int32_t moth_capture_uses(moth_ctx *ctx, const moth_handle *x) {

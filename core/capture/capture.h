@@ -1,21 +1,23 @@
-/* capture.h -- recordings: the kernel calls of one training or inference step, replayed in a row.
+/* capture.h -- captured steps: the kernel calls of one training or inference step, for replays.
 **
-** A capture is an observer. While ctx->capture is set, each kernel leaves an instruction behind:
-** the function, a copy of its arguments, its outputs. Tensors in it are frozen: headers of the
-** recording's own, over the storages that were used. Views, shape rules, the tape and handles leave
+** A capture is an observer. While ctx->capture is set, each kernel adds an instruction: the
+** function, a copy of its arguments, its outputs. The tensors in it are frozen: the capture's own
+** tensor structs over the storages that were used. Views, shape rules, the tape and handles add
 ** nothing.
 **
-** Three sorts of storage. Those from before the recording are held by it. Those that an op made
-** (pooled) hand their block on to later results when they die, so that a replay, which runs in the
-** same order, needs no more memory than the step did. All others made meanwhile hold constants of
-** the recording and keep their bytes; if an instruction writes one, each replay restores it first.
+** There are three kinds of storages. Storages from before the capture are retained by it. Pooled
+** storages are those that an op made: when one is freed, a later result uses its block. So a
+** replay, which runs in the same order, needs no more memory than the step did. All other storages
+** made during the capture hold constants and keep their bytes. If an instruction writes one, each
+** replay restores it first.
 **
-** At the end instructions that one kernel can do are joined (capture_fuse.c, and
-** capture_elementwise.c for elementwise ones in a row). On devices other than the CPU, runs of
-** instructions become graphs there (capture_graph.c), each asked for by one request; what a graph
-** cannot hold runs between them.
+** At the end, instructions that one kernel can run are fused (capture_fuse.c; capture_elementwise.c
+** for consecutive elementwise instructions). On devices other than the CPU, consecutive
+** instructions become graphs of the device (capture_graph.c), each launched by one call.
+** Instructions that a graph cannot contain run between the graphs.
 **
-** ctx->quiet counts what is recorded as a whole (a kernel, a shape rule): inside it nothing is.
+** ctx->quiet counts the running calls that are recorded as one (a kernel, a shape rule). Nothing
+** inside them is recorded.
 */
 #ifndef MOTH_CAPTURE_H
 #define MOTH_CAPTURE_H
@@ -25,20 +27,20 @@
 
 typedef struct moth_capture moth_capture;
 
-/* -- put aside -- */
+/* -- suspending -- */
 
-/* What runs until the recording is taken up again is no part of it, but storages stay its own.
-** NULL: none is under way. */
+/* Suspends the capture: until moth_capture_take_up nothing is recorded, but its storages stay
+** registered. Returns NULL if no capture is running. */
 moth_capture *moth_capture_put_aside(moth_ctx *ctx);
-void moth_capture_take_up(moth_ctx *ctx, moth_capture *c); /* which may be NULL */
+void moth_capture_take_up(moth_ctx *ctx, moth_capture *c); /* c may be NULL */
 
-/* -- what a recording must notice -- */
+/* -- functions for ops -- */
 
-/* For shape rules and ops made of others, where a shape depends on values: an error while
-** recording, else OK. */
+/* For shape rules and composed ops whose result shape depends on values: fails during a capture. */
 int moth_capture_refuse_shape(moth_ctx *ctx, const char *op);
-/* Asked by an op on a device behind the kernels whose numbers differ from call to call, which come
-** first: 1 says that all else is in a graph and it may return; 0 or an error. */
+/* For ops on a device. An op first runs the kernels whose numbers differ in each replay, then calls
+** this. Returns 1 if the rest of its kernels is in the graph already, so the op may return; 0; or
+** an error. */
 int moth_capture_settles(moth_ctx *ctx);
 void moth_captures_free(moth_ctx *ctx);
 

@@ -1,13 +1,13 @@
-/* capture_bytes.c -- the memory of a recording: rooms and lists of its own, the storages that it
-** met, blocks that results use one after another. tensor.c asks here while a step is recorded.
+/* capture_bytes.c -- the memory of a capture: its chunks and lists, the storages that it
+** registered, and the pool of blocks for results. tensor.c calls it during a capture.
 */
 #include "capture_parts.h"
 #include "base/alloc.h"
 
 #define CHUNK ((int64_t)16 << 10)
-#define SMALL 4096 /* bytes of a constant result that is kept rather than computed again */
+#define SMALL 4096 /* bytes; smaller constant results are kept instead of computed again */
 
-/* -- room -- */
+/* -- chunks -- */
 
 void *moth_capture_room(moth_capture *c, int64_t n) {
   n = (n + 15) / 16 * 16;
@@ -61,12 +61,13 @@ bool moth_capture_constant(moth_observer *o, const moth_tensor *x) {
 
 /* -- blocks -- */
 
-/* Whether a block for n bytes has room for m; where none are kept, every byte too many is seen. */
+/* Can a block for n bytes hold m bytes? Without a cache sizes must be equal, so that overruns are
+** detected. */
 static bool same_block(const moth_ctx *ctx, int64_t n, int64_t m) {
   return ctx->keeps_blocks ? moth_class_of(n) == moth_class_of(m) : n == m;
 }
 
-/* Gives s, a result, the block of one that died, if there is one that fits. */
+/* Gives s, a result, a block of the pool if one fits. */
 static void reuse_block(moth_capture *c, moth_storage *s, int device, int64_t nbytes) {
   moth_ctx *ctx = c->ctx;
   s->held |= MOTH_C_POOLED;
@@ -99,7 +100,7 @@ bool moth_capture_died(moth_observer *o, moth_storage *s) {
   s->refs = 1;
   s->held |= MOTH_C_BURIED;
   if (!(s->held & MOTH_C_POOLED) || !s->data) return true;
-  /* Without room for the note the block simply is not used again. */
+  /* If memory for the list runs out, the block is not used again. */
   int64_t after = ctx->fail_after;
   ctx->fail_after = 0;
   moth_error_state error = ctx->error;
@@ -107,7 +108,7 @@ bool moth_capture_died(moth_observer *o, moth_storage *s) {
     c->pool[c->npool++] = (moth_spare){s->data, s->owner, s->nbytes, s->device};
   } else {
     ctx->error = error;
-    s->held &= (uint8_t)~MOTH_C_POOLED; /* it stays this storage's, and goes with it */
+    s->held &= (uint8_t)~MOTH_C_POOLED; /* the block stays with this storage and is freed with it */
   }
   ctx->fail_after = after;
   return true;

@@ -1,12 +1,12 @@
-/* capture_elementwise.c -- elementwise instructions in a row become one, `fused`, which runs them
-** in one pass over memory, a block of elements at a time. capture.h tells how recordings work.
+/* capture_elementwise.c -- fuses consecutive elementwise instructions of a captured step into one,
+** `fused`, which runs them in one pass over memory, a block of elements at a time (capture.h).
 **
-** What each of them does is learnt from itself (capture_list.h). A group is instructions in a row
-** whose results have one shape and layout; it grows as long as each value can be told by where it
-** lies: an operand either is the very elements that an instruction of the group has written, or
-** touches nothing that the group writes. So it does not matter that a block of the first
-** instruction's elements comes behind the last one's of the block before. Results that nobody else
-** reads are not written any more, and their blocks go back to the allocator.
+** The functions of each instruction are found by running its kernel for an observer
+** (capture_list.h). A group is a number of consecutive instructions whose results have one shape
+** and layout. An instruction can join if each operand either is exactly the elements of a result of
+** the group or overlaps no result. Then it does not matter that the group computes a block of
+** elements of all its instructions before the next block. Results that no other instruction reads
+** are not written any more, and their blocks are freed.
 */
 #include "capture_list.h"
 #include "tensor/shape.h"
@@ -18,30 +18,30 @@
 
 enum {
   MADE = FUSED_RESULTS + FUSED_ROOMS,
-  SHORT = 64 /* rows of fewer elements are better run over by each function alone */
+  SHORT = 64 /* elements of a row; for shorter rows separate functions are faster */
 };
 
-typedef struct input { /* from outside the group */
+typedef struct input { /* an operand from outside the group */
   const moth_tensor *x; /* NULL: a number, of dtype */
   uint64_t element;
   uint8_t dtype;
 } input;
 
 typedef struct made {
-  moth_tensor *y; /* NULL: it was never in memory for others to see */
+  moth_tensor *y; /* NULL: a value that is not stored */
   uint8_t dtype;
-  bool over;      /* a later one lies in its place */
+  bool over;      /* a later result overwrites it */
 } made;
 
-typedef struct step { /* which gives the made value of the same number */
+typedef struct step { /* computes the made value of the same index */
   const moth_loops *loops;
   int dtype, n;
-  int value[MOTH_MAP_OPERANDS]; /* from 1 on: inputs from 0, made ones from -1 down */
+  int value[MOTH_MAP_OPERANDS]; /* from 1 on: input k as k, made value k as -1 - k */
   double numbers[3];
 } step;
 
 typedef struct group {
-  uint32_t first, last; /* instructions */
+  uint32_t first, last; /* first and last instruction */
   int ninputs, nmade, ninstructions;
   input input[FUSED_INPUTS];
   made made[MADE];
@@ -53,9 +53,9 @@ typedef struct joiner {
   moth_uses uses;
 } joiner;
 
-/* -- where values lie -- */
+/* -- memory of values -- */
 
-/* Whether nobody but the group has to do with s: what it holds then need not be written. */
+/* Is s used only inside the group? Then its contents need not be written. */
 static bool is_own(const joiner *j, const group *g, const moth_storage *s) {
   const uint8_t dead = MOTH_C_INSIDE | MOTH_C_BURIED;
   const moth_use *u = moth_use_of(&j->uses, s);
@@ -88,7 +88,7 @@ static bool overlap(const moth_tensor *a, const moth_tensor *b) {
          b->storage->data + b_low * n < a->storage->data + a_high * m;
 }
 
-/* -- a group grows -- */
+/* -- growing a group -- */
 
 static const int NONE = -1 - MADE;
 
@@ -105,7 +105,7 @@ static int outside(group *g, const input *from) {
   return g->ninputs++;
 }
 
-/* The value of an operand, or NONE. own: those of the instruction's functions so far. */
+/* The value of an operand, or NONE. own: the values of the instruction's previous functions. */
 static int value_of(const joiner *j, group *g, const moth_listed_operand *o, const int *own) {
   input from = {.x = o->x, .element = o->element, .dtype = o->dtype};
   if (o->made >= 0) return own[o->made];
@@ -122,7 +122,7 @@ static int value_of(const joiner *j, group *g, const moth_listed_operand *o, con
   return outside(g, &from);
 }
 
-/* A result comes to lie at y: over an earlier one, or beside all that there is. */
+/* Checks that a result can be written to y: over exactly an earlier value, or without overlap. */
 static bool find_place(group *g, const moth_tensor *y) {
   for (int k = 0; k < g->nmade; k++) {
     made *m = &g->made[k];
@@ -150,7 +150,8 @@ static bool add_step(const joiner *j, group *g, const moth_listed *f, moth_tenso
   return true;
 }
 
-/* Whether the CPU gains: rows are long, and no operand runs across them. */
+/* Is the group faster on the CPU? It is if rows are long and every operand is contiguous along
+** them. */
 static bool runs_well(const group *g, const moth_tensor *y) {
   const moth_tensor *operands[1 + FUSED_INPUTS] = {y};
   int n = 1;
@@ -164,12 +165,12 @@ static bool runs_well(const group *g, const moth_tensor *y) {
   return loop.ndim == 1 || loop.size[0] >= SHORT;
 }
 
-/* Of one device; single elements may be the CPU's. */
+/* Is x on y's device? A single element may be on the CPU. */
 static bool goes_with(const moth_tensor *y, const moth_tensor *x) {
   return x->l.device == y->l.device || (x->l.device == 0 && x->l.ndim == 0);
 }
 
-/* Whether instruction i could join; if not, g is left in between. */
+/* Adds instruction i to the group. Returns false if it cannot join; g is then invalid. */
 static bool add(const joiner *j, group *g, uint32_t i) {
   const moth_instruction *in = &j->c->code[i];
   moth_listed list[MOTH_LISTED];
@@ -199,14 +200,14 @@ static int results_of(const joiner *j, const group *g) {
   return n;
 }
 
-/* A guard may leave instructions out, up to this one. */
+/* Does instruction i follow the instructions of a guard, which may be skipped? */
 static bool is_past(const moth_capture *c, uint32_t i) {
   for (const moth_guard *guard = c->guards; guard; guard = guard->next)
     if (guard->past == i) return true;
   return false;
 }
 
-/* The longest group that begins at g->first and is a program; how far was looked. */
+/* Finds the longest group from g->first on that `fused` can run. */
 static void grow_from(const joiner *j, group *best) {
   group now = *best;
   for (uint32_t i = now.first; i < j->c->ncode; i++) {
@@ -219,7 +220,7 @@ static void grow_from(const joiner *j, group *best) {
   }
 }
 
-/* -- a group becomes an instruction -- */
+/* -- replacing a group by an instruction -- */
 
 static moth_tensor *number_tensor(moth_capture *c, const input *in) {
   struct {
@@ -235,7 +236,7 @@ static moth_tensor *number_tensor(moth_capture *c, const input *in) {
   return &at->x;
 }
 
-/* The numbers that values have in the program: inputs, results, and what lies between. */
+/* Numbers the values for the program: inputs, results, then values that are not stored. */
 static void number_values(const joiner *j, const group *g, int nres, int *number) {
   int result = g->ninputs, between = g->ninputs + nres;
   for (int k = 0; k < g->nmade; k++)
@@ -258,7 +259,7 @@ static void write_program(const group *g, const int *number, int64_t *words, int
   }
 }
 
-/* NULL: error set. */
+/* Returns NULL with the error set. */
 static fused_args *program_of(moth_capture *c, const group *g, const int *number, int nres) {
   fused_args *a = moth_capture_room(c, (int64_t)moth_fused_bytes(g->nmade));
   moth_tensor **inputs = moth_capture_room(c, (int64_t)sizeof(moth_tensor *) * g->ninputs);
@@ -278,7 +279,7 @@ static fused_args *program_of(moth_capture *c, const group *g, const int *number
   return a;
 }
 
-/* Blocks of what is not written any more. */
+/* Frees the blocks of results that are not written any more. */
 static void drop_blocks(const joiner *j, const group *g) {
   for (int k = 0; k < g->nmade; k++) {
     moth_storage *s = g->made[k].y ? g->made[k].y->storage : NULL;
@@ -287,7 +288,7 @@ static void drop_blocks(const joiner *j, const group *g) {
   }
 }
 
-/* What runs the program, or NULL: it stays several instructions. */
+/* The kernel that runs the program. NULL: the instructions stay separate. */
 static moth_kernel kernel_of(fused_args *a, int device) {
   bool there = false;
   for (int64_t k = 0; k < a->input.n; k++) there |= a->input.at[k]->l.device == device;

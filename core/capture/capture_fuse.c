@@ -1,17 +1,16 @@
-/* capture_fuse.c -- instructions of a captured step that one kernel can do. Where b alone reads the
-** result of a, the kernel of one of them does both, as the record of that op says (`.fuses_with`).
-** And a norm does not write its f32 result where only products read it, in their dtype. capture.h
-** describes captured steps.
+/* capture_fuse.c -- fuses pairs of instructions of a captured step (capture.h). If only b reads the
+** result of a, one kernel may run both, by a rule in the record of its op (`.fuses_with`). A
+** normalization does not write its f32 result if only products read it, in their dtype.
 **
-** The step itself ran both, and a replay gives the same bits. The result between them is no longer
-** computed, and its block goes back to the allocator unless another result used it too.
+** The step itself ran both, and a replay returns the same bits. The intermediate result is not
+** computed any more. Its block is freed unless another result uses it too.
 */
 #include "capture_fuse.h"
 #include "tensor/shape.h"
 
 #include "call/frame.h"
 
-/* -- readers and writers of the instructions between -- */
+/* -- reads and writes of other instructions -- */
 
 static bool reads(const moth_instruction *in, const moth_storage *s) {
   const moth_guard *guard = moth_guard_of(in);
@@ -59,7 +58,7 @@ bool moth_storages_overlap(const moth_storage *a, const moth_storage *b) {
   return a->device == b->device && p < q + b->nbytes && q < p + a->nbytes;
 }
 
-/* Whether an instruction writes bytes of x, or reads them where `any`. */
+/* Does an instruction write bytes of x, or with `any` read them? */
 static bool touches(const moth_instruction *in, const moth_tensor *x, bool any) {
   if (in->joined) return false;
   for (int i = 0; i < MOTH_MAX_OUTPUTS && in->out[i]; i++)
@@ -78,7 +77,7 @@ bool moth_capture_touches(const moth_capture *c, uint32_t from, uint32_t to, con
   return false;
 }
 
-/* -- how tensors lie -- */
+/* -- comparing tensors -- */
 
 bool moth_same_elements(const moth_tensor *a, const moth_tensor *b) {
   return a->l.dtype == b->l.dtype && a->l.numel == b->l.numel && moth_contiguous(a) &&
@@ -96,13 +95,13 @@ bool moth_same_bytes(const moth_tensor *a, const moth_tensor *b) {
          (moth_same_elements(a, b) || moth_lie_alike(a, b));
 }
 
-/* What a reads, and its further results, may have died before b's result was made, which then got
+/* a's inputs and further results may have been freed before b's result was made, which may use
 ** their block. */
 bool moth_pair_early(const moth_pair *p, bool over_input) {
   const moth_instruction *first = p->first;
   const moth_tensor *y = p->next->out[0], *x = first->out[0];
   if (moth_capture_touches(p->c, p->a + 1, p->b, y, true)) return false;
-  if (y->storage == x->storage) return y->l.offset == x->l.offset; /* in place: nobody saw it */
+  if (y->storage == x->storage) return y->l.offset == x->l.offset; /* in place */
   if (!moth_capture_only_reader(p->c, p->a, p->b, x->storage)) return false;
   for (int i = 1; i < MOTH_MAX_OUTPUTS && first->out[i]; i++)
     if (moth_storages_overlap(first->out[i]->storage, y->storage)) return false;
@@ -116,9 +115,9 @@ bool moth_pair_early(const moth_pair *p, bool over_input) {
   return true;
 }
 
-/* -- the instructions -- */
+/* -- instructions -- */
 
-/* Whether nothing else may happen between a and b: neither is in what a guard leaves out alone. */
+/* Do a and b always run together? Not if a guard can skip one of them. */
 static bool is_straight(const moth_capture *c, uint32_t a, uint32_t b) {
   for (uint32_t k = a + 1; k < b; k++)
     if (moth_guard_of(&c->code[k])) return false;
@@ -127,14 +126,14 @@ static bool is_straight(const moth_capture *c, uint32_t a, uint32_t b) {
   return true;
 }
 
-/* The instruction that reads the result of a next; ncode: there is none. */
+/* The next instruction that reads the result of a; ncode: none. */
 static uint32_t reader_of(const moth_capture *c, uint32_t a) {
   uint32_t b = a + 1;
   while (b < c->ncode && !reads(&c->code[b], c->code[a].out[0]->storage)) b++;
   return b;
 }
 
-/* The block of a result that is not made any more, unless it holds another one too. */
+/* Frees the block of a result that no instruction makes any more, unless another result uses it. */
 void moth_capture_drop_block(moth_capture *c, moth_storage *s) {
   for (uint32_t k = 0; k < c->ncode; k++)
     if (writes(&c->code[k], s)) return;
@@ -152,7 +151,7 @@ void moth_capture_drop_block(moth_capture *c, moth_storage *s) {
   }
 }
 
-/* The kernel of a norm writes no f32 result where both results are one tensor. */
+/* If both results of a normalization are one tensor, its kernel does not write the f32 result. */
 static void skip_result(moth_capture *c, uint32_t i) {
   moth_instruction *in = &c->code[i];
   const int half_copy = in->run ? moth_autocast_half_copy(in->op) : 0;
@@ -164,7 +163,7 @@ static void skip_result(moth_capture *c, uint32_t i) {
   moth_capture_drop_block(c, unread);
 }
 
-/* The rule by which one kernel does both, unless it refuses; NULL: none does. */
+/* The rule by which one kernel runs both instructions, if it accepts them; else NULL. */
 static const moth_fusion *rule_of(const moth_pair *p, const moth_op *stays, const moth_op *goes,
                                   bool before) {
   for (const moth_fusion *rule = stays->fuses_with; rule && rule->with; rule++)
@@ -178,7 +177,7 @@ static const moth_tensor *first_input(const moth_instruction *in) {
   return *cursor.at;
 }
 
-/* Lets one kernel do instruction a and the one that reads its result, if it can. */
+/* Fuses instruction a with the instruction that reads its result, if a rule allows it. */
 static bool fuse(moth_capture *c, uint32_t a) {
   const uint32_t b = c->code[a].run && c->code[a].out[0] ? reader_of(c, a) : c->ncode;
   if (b == c->ncode || !c->code[b].run || !is_straight(c, a, b)) return false;

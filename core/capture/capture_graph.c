@@ -1,12 +1,12 @@
-/* capture_graph.c -- a recording on a device beside the CPU: runs of its instructions become graphs
-** there, which a replay asks for by one request each. capture.h tells how recordings work.
+/* capture_graph.c -- captured steps on devices other than the CPU: consecutive instructions become
+** graphs of the device, and a replay launches each graph by one call (capture.h).
 **
-** What an instruction did when it was recorded decides whether a graph can hold it: all its tensors
-** lie on one device, and it neither waited for that nor moved bytes between it and the CPU. One
-** whose numbers are others in each replay (an optimizer's step, random numbers) runs again before
-** the launch, and instead of being launched its kernels get those numbers as their arguments; this
-** works for kernels of the plugin's own. An op may do that part of its work first: then the rest is
-** not asked for again, and may hold anything.
+** The first run of an instruction decides whether a graph can contain it: all its tensors must be
+** on one device, and it must not have waited for the device or copied bytes to or from the CPU. An
+** instruction whose numbers differ in each replay (an optimizer's step, random numbers) runs again
+** before the launch. Its kernels are then not launched: their arguments in the graph are updated.
+** This works only for the plugin's own kernels. An op may run that part first and call
+** moth_capture_settles; the rest does not run again and may use any kernels.
 */
 #include "capture_parts.h"
 #include "call/frame.h"
@@ -16,15 +16,15 @@
 #include "base/error.h"
 #include "base/alloc.h"
 
-#define FEW 4 /* launches below which a graph gains nothing */
+#define FEW 4 /* launches below which a graph is not faster */
 
-/* NULL: error set. */
+/* Returns NULL with the error set. */
 static const moth_graph_functions *graphs_of(moth_ctx *ctx) {
   const moth_backend *b = moth_backend_load(ctx);
   return b ? b->graphs : NULL;
 }
 
-/* -- what is recorded -- */
+/* -- recording -- */
 
 static bool joins(int *device, const moth_tensor *x) {
   if (*device && x->l.device != *device) return false;
@@ -32,8 +32,8 @@ static bool joins(int *device, const moth_tensor *x) {
   return *device != 0;
 }
 
-/* The device that all tensors of an instruction lie on; 0: there is none. Generators are the CPU's,
-** and single elements there go along with a kernel; but an op recorded whole may write them. */
+/* The device of all tensors of an instruction; 0: there is none. Generators are on the CPU, and
+** kernels take single elements of the CPU, but an op with MOTH_OP_WHOLE may write them. */
 static int device_of(const moth_instruction *in) {
   moth_cursor cursor = {.op = in->op, .args = in->args};
   int device = 0;
@@ -95,8 +95,8 @@ int moth_capture_settles(moth_ctx *ctx) {
            : ctx->error.code;
 }
 
-/* Whether a graph can hold it. Elements of the CPU that it reads may be others in each replay; a
-** generator of the user's own could not be put back where a graph fails. */
+/* Can a graph contain the instruction? Elements of the CPU that it reads may differ in each replay.
+** The state of a user's generator could not be restored if the graph fails. */
 static bool can_join(moth_instruction *in) {
   const bool settles = in->facts & MOTH_I_SETTLES;
   if (!in->device || in->facts & MOTH_I_WAITED) return false;
@@ -124,7 +124,7 @@ static int add_segment(moth_capture *c, uint32_t first, uint32_t last, int devic
   return status;
 }
 
-/* A graph ends where a guard's instructions do. */
+/* A graph ends where the instructions of a guard end. */
 int moth_capture_segments(moth_capture *c) {
   bool any = false;
   int status = MOTH_OK;
@@ -156,7 +156,7 @@ static int run_guard(moth_capture *c, moth_guard *guard) {
   return MOTH_OK;
 }
 
-/* An instruction, as an event of the profile. */
+/* Runs an instruction as an event of the profile. */
 static int profile_run(moth_ctx *ctx, moth_instruction *in) {
   const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_OP, in->op->name, false);
   const uint32_t span = in->device ? moth_profile_device_begin(ctx, in->device) : 0;
@@ -169,7 +169,7 @@ static int profile_run(moth_ctx *ctx, moth_instruction *in) {
 
 int moth_capture_run_each(moth_capture *c, uint32_t first, uint32_t last) {
   moth_ctx *ctx = c->ctx;
-  const bool named = ctx->devices != NULL; /* errors there come late, and name the op */
+  const bool named = ctx->devices != NULL; /* errors of devices come late and name the op */
   const bool seen = ctx->profile != NULL;
   for (uint32_t i = first; i < last; i++) {
     moth_instruction *in = &c->code[i];
@@ -186,8 +186,8 @@ int moth_capture_run_each(moth_capture *c, uint32_t first, uint32_t last) {
   return MOTH_OK;
 }
 
-/* Makes the graph, or changes what varies in it; then asks for it. Each instruction has two parts:
-** what is behind moth_capture_settles is the second. */
+/* Makes the graph, or updates the instructions that vary, and launches it. Each instruction has two
+** parts; the second begins at moth_capture_settles. */
 static int launch(moth_capture *c, moth_segment *s, const moth_graph_functions *f) {
   moth_ctx *ctx = c->ctx;
   int status = MOTH_OK;
@@ -206,7 +206,7 @@ static int launch(moth_capture *c, moth_segment *s, const moth_graph_functions *
   return status ? status : f->launch(ctx, s->graph);
 }
 
-/* The same as one event of the profile, since its ops are no calls any more. */
+/* The same as one event of the profile, since a launch calls no ops. */
 static int profile_launch(moth_capture *c, moth_segment *s, const moth_graph_functions *f) {
   moth_ctx *ctx = c->ctx;
   struct moth_profile *profile = ctx->profile;
@@ -225,7 +225,7 @@ static void drop_graph(moth_ctx *ctx, const moth_graph_functions *f, moth_segmen
   s->graph = NULL;
 }
 
-/* Whether there may be room for the graph next time. */
+/* Frees memory after a graph ran out of it. Returns true if the graph should be tried again. */
 static bool make_room(moth_ctx *ctx, moth_segment *s, int status) {
   const moth_backend *b = moth_backend_load(ctx);
   if (status != MOTH_E_MEM || s->short_once || !b) return false;
@@ -234,8 +234,9 @@ static bool make_room(moth_ctx *ctx, moth_segment *s, int status) {
   return true;
 }
 
-/* Where the graph fails nothing of it was done: its instructions run one after the other, and if
-** these go well they do so from now on; but memory may have been short for once. */
+/* If a graph fails, none of its work was done. Then its instructions run separately, and if they
+** succeed, all later replays run them separately. After a lack of memory the graph is tried once
+** more. */
 static int run_graph(moth_capture *c, moth_segment *s) {
   moth_ctx *ctx = c->ctx;
   const moth_graph_functions *f = graphs_of(ctx);
@@ -268,7 +269,7 @@ int moth_capture_run_segments(moth_capture *c) {
   return status;
 }
 
-/* -- in order -- */
+/* -- streams -- */
 
 void moth_capture_note_streams(moth_capture *c) {
   const moth_backend *b = c->ctx->devices ? moth_backend_load(c->ctx) : NULL;

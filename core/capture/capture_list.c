@@ -1,7 +1,7 @@
-/* capture_list.c -- what elementwise instructions of a recording do, learnt from their kernels, and
-** who uses which storage. Only those kernels are asked that are written with moth_map or a variant
-** alone (MOTH_OP_PORTABLE) and write any layout, as no others of these do: they do nothing but
-** tell.
+/* capture_list.c -- finds the elementwise functions of instructions by running their kernels for an
+** observer, and which instructions use a storage. Only kernels are run that use nothing but
+** moth_map and its variants (MOTH_OP_PORTABLE) and write any layout: with the observer they compute
+** nothing.
 */
 #include "capture_list.h"
 #include "tensor/shape.h"
@@ -18,7 +18,7 @@ typedef struct reading {
   moth_observer observer;
   const moth_instruction *in;
   moth_listed *list;
-  const moth_tensor *result[MOTH_LISTED]; /* of each function */
+  const moth_tensor *result[MOTH_LISTED]; /* the result of each function */
   int n;
   bool odd;
 } reading;
@@ -30,8 +30,8 @@ static bool is_input(const moth_instruction *in, const moth_tensor *x) {
   return false;
 }
 
-/* An operand is a tensor of the instruction's, one that its kernel made and gave a value, or a
-** number on its stack. */
+/* An operand is a tensor of the instruction, a tensor that its kernel made and wrote, or a number
+** on the kernel's stack. */
 static bool read_operand(reading *r, const moth_tensor *x, moth_listed_operand *to) {
   *to = (moth_listed_operand){.made = -1, .dtype = x->l.dtype};
   for (int i = r->n; i-- > 0;)
@@ -48,7 +48,7 @@ static bool read_operand(reading *r, const moth_tensor *x, moth_listed_operand *
   return true;
 }
 
-/* Numbers come in the type that is computed in; as f64 they must be the same. */
+/* Numbers are in the compute dtype. They must be exact as f64. */
 static bool read_numbers(moth_listed *f, const void *arg) {
   const int real = moth_compute_dtype(f->dtype);
   const int64_t size = moth_dtype_size[real];
@@ -59,7 +59,7 @@ static bool read_numbers(moth_listed *f, const void *arg) {
   return !memcmp(again, arg, (size_t)(3 * size));
 }
 
-/* Integers are looked at before they are divided. */
+/* Does the function read values first? Integer division does. */
 static bool looks(const moth_loops *loops, int dtype) {
   return !moth_is_float(dtype) && (loops == moth_arith.div || loops == moth_arith.div_trunc ||
                                    loops == moth_arith.div_floor || loops == moth_arith.remainder ||
@@ -95,7 +95,7 @@ bool moth_capture_number(const moth_capture *c, const moth_tensor *x) {
           (s->held & (dead | MOTH_C_POOLED | MOTH_C_WRITTEN | MOTH_C_AGAIN)) == dead);
 }
 
-/* Which function it is depends on an element that it reads, as pow's exponent. */
+/* Does the value of an element select the function, as pow's exponent does? */
 static bool chooses(const moth_capture *c, const moth_instruction *in) {
   if (!in->op->chooser) return false;
   const moth_tensor *x = moth_arg_at(in->op, in->args, in->op->chooser - 1)->pointer;
@@ -111,7 +111,7 @@ int moth_capture_list(moth_capture *c, const moth_instruction *in, moth_listed *
       in->op->flags & MOTH_OP_WHOLE || in->op->lists || in->facts & MOTH_I_VARIES ||
       y[0]->l.numel == 0 || chooses(c, in) || (y[0]->l.device && in->op->device))
     return 0;
-  moth_capture_put_aside(ctx); /* what it makes on the way is no part of the recording */
+  moth_capture_put_aside(ctx); /* tensors made by the kernel are not recorded */
   moth_observer_add(ctx, &r.observer);
   const int status = in->op->cpu(in->args, y);
   moth_observer_remove(ctx, &r.observer);
@@ -120,7 +120,7 @@ int moth_capture_list(moth_capture *c, const moth_instruction *in, moth_listed *
   return status || r.odd || !r.n || r.result[r.n - 1] != y[0] ? 0 : r.n;
 }
 
-/* -- who uses which storage -- */
+/* -- uses of storages -- */
 
 static int by_address(const void *a, const void *b) {
   const uintptr_t p = (uintptr_t)((const moth_use *)a)->s, q = (uintptr_t)((const moth_use *)b)->s;

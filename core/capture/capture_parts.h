@@ -1,6 +1,6 @@
-/* capture_parts.h -- what a recording is made of; for capture.c, which records, capture_run.c,
-** which begins, ends, replays and frees, capture_fuse.c and capture_elementwise.c, which make fewer
-** instructions of it, and capture_graph.c. capture.h tells how it works.
+/* capture_parts.h -- declarations shared by the files of captured steps: capture.c records,
+** capture_run.c begins, ends, replays and frees, capture_fuse.c and capture_elementwise.c fuse
+** instructions, capture_graph.c makes graphs. capture.h describes the whole.
 */
 #ifndef MOTH_CAPTURE_PARTS_H
 #define MOTH_CAPTURE_PARTS_H
@@ -8,30 +8,30 @@
 #include "capture.h"
 #include "device/device.h"
 
-#define MOTH_FROZEN 64 /* headers that are looked through for one that is the same */
+#define MOTH_FROZEN 64 /* frozen tensors that are searched for an equal one */
 
-enum {                /* moth_storage.held, in the recording that it names */
-  MOTH_C_INSIDE = 1,  /* made meanwhile */
-  MOTH_C_POOLED = 2,  /* a result: its block may be used again when it dies */
-  MOTH_C_WRITTEN = 4, /* by an instruction */
-  MOTH_C_AGAIN = 8,   /* by two of them, or in a way that is not known */
-  MOTH_C_BURIED = 16, /* died meanwhile: only the recording knows it */
-  MOTH_C_UNMADE = 32  /* no instruction gives it any more */
+enum {                /* moth_storage.held, for the capture in moth_storage.capture */
+  MOTH_C_INSIDE = 1,  /* made during the capture */
+  MOTH_C_POOLED = 2,  /* a result: its block may be used again after it is freed */
+  MOTH_C_WRITTEN = 4, /* written by an instruction */
+  MOTH_C_AGAIN = 8,   /* written by two, or in an unknown way */
+  MOTH_C_BURIED = 16, /* freed during the capture: only the capture refers to it */
+  MOTH_C_UNMADE = 32  /* no instruction makes it any more */
 };
 
-enum {                /* moth_instruction.facts: what it did when it was recorded, or will do */
-  MOTH_I_VARIES = 1,  /* replays tell the device other numbers */
-  MOTH_I_OTHERS = 2,  /* not only kernels of the plugin's own ran there */
-  MOTH_I_WAITED = 4,  /* for the device, or bytes went between it and the CPU */
-  MOTH_I_SETTLES = 8  /* what comes behind moth_capture_settles is the same each time */
+enum {                /* moth_instruction.facts: properties found in its first run */
+  MOTH_I_VARIES = 1,  /* its numbers differ in each replay */
+  MOTH_I_OTHERS = 2,  /* it ran kernels other than the plugin's own */
+  MOTH_I_WAITED = 4,  /* it waited for the device, or copied bytes to or from the CPU */
+  MOTH_I_SETTLES = 8  /* the work after moth_capture_settles is the same in each replay */
 };
 
-typedef struct moth_guard { /* the args of an instruction that has no kernel */
-  struct moth_guard *next; /* the one recorded before */
+typedef struct moth_guard { /* the args of an instruction without a kernel */
+  struct moth_guard *next; /* the previous guard */
   moth_tensor **found;
   uint32_t nfound, number;
-  uint32_t past;           /* the instruction after the last that it may leave out */
-  bool closed, skipped;    /* skipped: the last replay left them out */
+  uint32_t past;           /* the first instruction after those that it may skip */
+  bool closed, skipped;    /* skipped: the last replay skipped them */
 } moth_guard;
 
 typedef struct moth_instruction {
@@ -39,34 +39,34 @@ typedef struct moth_instruction {
   void *args;
   moth_tensor *out[MOTH_MAX_OUTPUTS];
   const moth_op *op;
-  bool once;         /* it gives the same each time */
-  bool joined;       /* the one before does its work as well */
-  uint8_t device;    /* that its tensors lie on, single elements aside; 0: there is none */
+  bool once;         /* its result is the same in each replay */
+  bool joined;       /* fused into an earlier instruction */
+  uint8_t device;    /* the device of its tensors, except single elements; 0: none */
   uint8_t facts;     /* MOTH_I_... */
-  uint16_t launches; /* asked of the device, or as many as this can hold */
+  uint16_t launches; /* launches on the device, at most UINT16_MAX */
 } moth_instruction;
 
-typedef struct moth_segment { /* instructions in a row: a graph, or run one after the other */
+typedef struct moth_segment { /* consecutive instructions: a graph, or run separately */
   uint32_t first, last;       /* up to last - 1 */
-  int device;                 /* of the graph; 0: it is none */
+  int device;                 /* the graph's device; 0: no graph */
   bool failed;                /* the graph could not be made */
-  bool short_once;            /* of memory, and the cache was emptied since */
+  bool short_once;            /* memory ran out once, and the cache was emptied since */
   moth_graph *graph;          /* NULL until the first replay */
 } moth_segment;
 
 typedef struct moth_held {
   moth_storage *s;
   enum { MOTH_HELD_NOT, MOTH_HELD_COUNTED, MOTH_HELD_BURIED } how;
-  bool inside; /* made meanwhile: another recording may have met it since, and marked it again */
+  bool inside; /* made during this capture; `held` may belong to another one by now */
 } moth_held;
 
-typedef struct moth_spare { /* a block that may be used again */
-  void *block, *owner; /* owner: of a device's block */
+typedef struct moth_spare { /* a block for later results */
+  void *block, *owner; /* owner: for a device's block */
   int64_t nbytes;
   uint8_t device;
 } moth_spare;
 
-typedef struct moth_watched { /* a tensor from before: these must stay */
+typedef struct moth_watched { /* a tensor from before the capture; replays need these unchanged: */
   moth_tensor *tensor;        /* counted */
   moth_storage *storage;
   uint32_t requires;          /* MOTH_T_REQUIRES or 0 */
@@ -74,20 +74,20 @@ typedef struct moth_watched { /* a tensor from before: these must stay */
 
 typedef struct moth_leaf_state {
   moth_node *leaf;            /* counted */
-  moth_tensor *before;        /* its .grad when the step began, counted; matters if `asked` */
-  moth_tensor *after;         /* and at the end, counted */
-  bool asked, hooked;         /* hooked: so it was when it was met; whose list is Lua's matter */
-  moth_tensor *kept; /* while a replay is compared with the step: of the other run, counted */
+  moth_tensor *before;        /* its .grad at the begin, counted; used if `asked` */
+  moth_tensor *after;         /* its .grad at the end, counted */
+  bool asked, hooked;         /* asked: the step read its .grad first; hooked: it had hooks then */
+  moth_tensor *kept; /* during a comparison: the .grad of the other run, counted */
 } moth_leaf_state;
 
-typedef struct moth_kept { /* bytes of a storage, behind this header, while two runs are compared */
+typedef struct moth_kept { /* a storage's bytes, after this header, during a comparison */
   struct moth_kept *next;
   moth_storage *s;
   int64_t nbytes;
   bool inside;
 } moth_kept;
 
-typedef struct moth_initial { /* what a storage holds when a replay begins */
+typedef struct moth_initial { /* the contents of a storage at the begin of a replay */
   struct moth_initial *next;
   moth_storage *s;
   void *bytes, *owner;
@@ -105,21 +105,21 @@ struct moth_capture {
   moth_capture *next;
   moth_ctx *ctx;
   uint32_t id;
-  moth_instruction *observed; /* the one that is recorded on a device now, or NULL */
-  moth_segment *running;      /* whose graph is made now, or changed; or NULL */
-  uint32_t at;                /* for which instruction */
+  moth_instruction *observed; /* the instruction that is recorded on a device, or NULL */
+  moth_segment *running;      /* the segment whose graph is made or updated, or NULL */
+  uint32_t at;                /* the index of its instruction */
   bool changes;
-  uint64_t first;        /* nodes made meanwhile have greater ids */
-  bool grad_mode, empty; /* empty: the step will not go the same way again */
+  uint64_t first;        /* later nodes have greater ids */
+  bool grad_mode, empty; /* empty: the step cannot be replayed */
   int32_t default_dtype, autocast, float32_precision;
   uint32_t cudnn;
   bool deterministic;
-  int stream[MOTH_MAX_DEVICES + 1]; /* of each device, that it ran on last, and 1; 0: it did not */
-  uint8_t fresh;         /* MOTH_FRESH_: which storages made now are results; 0: none */
+  int stream[MOTH_MAX_DEVICES + 1]; /* per device: 1 + the stream of its last run; 0: not used */
+  uint8_t fresh;         /* MOTH_FRESH_: which new storages are results; 0: none */
 
   moth_instruction *code;
   uint32_t ncode, code_room;
-  moth_segment *segments; /* of all the code, if any of it is a graph */
+  moth_segment *segments; /* all instructions, if a part of them is a graph */
   uint32_t nsegments, segment_room;
   moth_held *stores;
   uint32_t nstores, store_room;
@@ -129,18 +129,18 @@ struct moth_capture {
   uint32_t nwatched, watch_room;
   moth_leaf_state *leaves;
   uint32_t nleaves, leaf_room;
-  moth_storage **written; /* by instructions, and others may see them: their versions grow */
+  moth_storage **written; /* storages that are visible outside: their versions grow */
   uint32_t nwritten, written_room;
   moth_tensor **inputs;   /* counted */
   uint32_t ninputs, input_room;
   moth_initial *initial;
   moth_kept *kept;
-  bool comparing; /* the step itself runs, for a replay to be compared with it */
+  bool comparing; /* the step itself runs, for a comparison with a replay */
   moth_chunk *chunks;
   moth_guard *guards;
-  const char *stale;     /* what kept the last replay from being one, or NULL */
-  const moth_tensor *blamed; /* ... of which of the watched, or NULL */
-  uint32_t resume;       /* of a replay: the instruction that a guard sent it to */
+  const char *stale;     /* why the last replay was refused, or NULL */
+  const moth_tensor *blamed; /* ... the watched tensor that caused it, or NULL */
+  uint32_t resume;       /* in a replay: the instruction at which a guard continues */
   moth_tensor *frozen[MOTH_FROZEN];
   uint32_t nfrozen;
 };
@@ -149,32 +149,32 @@ static inline moth_guard *moth_guard_of(const moth_instruction *in) {
   return in->run ? NULL : in->args;
 }
 
-static inline bool moth_capture_records(const moth_capture *c) { /* it is not put aside */
+static inline bool moth_capture_records(const moth_capture *c) { /* it is not suspended */
   return c->ctx->capture == c && !c->ctx->quiet;
 }
 
 /* -- capture.c -- */
 
-void moth_capture_attach(moth_capture *c); /* c records from now on */
+void moth_capture_attach(moth_capture *c); /* c records from here on */
 void moth_capture_detach(moth_capture *c);
 
 /* -- capture_bytes.c -- */
 
-/* n bytes that live as long as the recording; NULL: error set. */
+/* n bytes that live as long as the capture. Returns NULL with the error set. */
 void *moth_capture_room(moth_capture *c, int64_t n);
-/* Takes s into the storages that the recording knows; it is not counted by that. */
+/* Registers s with the capture, without a reference. */
 int moth_capture_adopt(moth_capture *c, moth_storage *s, uint8_t held);
 int moth_capture_born(moth_observer *o, moth_storage *s, int device, int64_t nbytes);
 bool moth_capture_died(moth_observer *o, moth_storage *s);
 bool moth_capture_constant(moth_observer *o, const moth_tensor *x); /* the same in each replay */
-bool moth_capture_inside(const moth_capture *c, const moth_storage *s); /* made while recording */
+bool moth_capture_inside(const moth_capture *c, const moth_storage *s); /* made in the capture */
 void moth_capture_free_block(moth_ctx *ctx, const moth_spare *block);
-/* If no instruction wrote the bytes of s and no op made them, each replay is to begin with those
-** that it has now: they are about to change, or others may change them. */
+/* If no op made the bytes of s and no instruction has written them, saves them, to restore them
+** before each replay: an instruction, or code outside the step, may change them. */
 int moth_capture_initial(moth_capture *c, moth_storage *s);
 
-/* Whether replays do without it: another does its work, or it gives the same each time and nobody
-** wrote that since. */
+/* Do replays skip the instruction? They do if it was fused into another, or if its result is
+** constant and no other instruction writes it. */
 static inline bool moth_capture_left_out(const moth_instruction *in) {
   const uint8_t held = in->out[0] ? in->out[0]->storage->held : 0;
   return in->joined || (in->once && held & MOTH_C_BURIED && !(held & MOTH_C_AGAIN));
@@ -182,31 +182,31 @@ static inline bool moth_capture_left_out(const moth_instruction *in) {
 
 /* -- capture_fuse.c -- */
 
-void moth_capture_fuse(moth_capture *c); /* all is recorded: marks those that are joined */
-void moth_capture_drop_block(moth_capture *c, moth_storage *s); /* s is made no more */
+void moth_capture_fuse(moth_capture *c); /* at the end: marks fused instructions */
+void moth_capture_drop_block(moth_capture *c, moth_storage *s); /* s is not made any more */
 
 /* -- capture_elementwise.c -- */
 
-int moth_capture_join(moth_capture *c); /* the same of elementwise instructions in a row */
+int moth_capture_join(moth_capture *c); /* the same for consecutive elementwise instructions */
 
 /* -- capture_graph.c -- */
 
-/* 1 if an element is not 0, 0, or a status. */
+/* Returns 1 if an element is not 0, 0 if all are, or a status. */
 int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n);
-/* The first run of an instruction; counts the work that it gives a device. */
+/* Runs an instruction for the first time, and counts its work on a device. */
 int moth_capture_first_run(moth_instruction *in, const void *args, moth_tensor **out);
-int moth_capture_segments(moth_capture *c); /* all is recorded: what becomes a graph */
+int moth_capture_segments(moth_capture *c); /* at the end: chooses the graphs */
 int moth_capture_run_segments(moth_capture *c);
 int moth_capture_run_each(moth_capture *c, uint32_t first, uint32_t last);
 void moth_capture_drop_graphs(moth_capture *c);
-/* The streams that are the current ones run it for the first time. */
+/* Records the current streams as those of the first run. */
 void moth_capture_note_streams(moth_capture *c);
-/* All runs of a recording work in the same memory: where another stream is the current one now, it
-** waits for the one of the last run. */
+/* All runs of a captured step use the same memory. So if another stream is current, it waits for
+** the stream of the last run. */
 int moth_capture_follow_last(moth_capture *c);
 
-/* Whether the step itself runs now, for a replay to be compared with it: what a recording does
-** whatever the values are is done so then. */
+/* Does the step itself run, for a comparison with a replay? Then code that behaves differently in a
+** capture must behave as in a capture. */
 bool moth_capture_comparing(const moth_ctx *ctx);
 
 #endif

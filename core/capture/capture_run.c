@@ -1,5 +1,5 @@
-/* capture_run.c -- recordings from outside: begin, end, replay, compare, free. capture.h tells how
-** they work.
+/* capture_run.c -- functions of moth_lua.h for captured steps: begin, end, replay, compare, free
+** (capture.h).
 */
 #include <stdatomic.h>
 
@@ -29,7 +29,7 @@ static void release_stores(moth_capture *c) {
     if (c->stores[i].how == MOTH_HELD_COUNTED) {
       moth_storage_release(ctx, s);
     } else if (c->stores[i].how == MOTH_HELD_BURIED) {
-      /* the block is the pool's, or an alias's root's, or its own */
+      /* the block belongs to the pool, to an alias's root, or to s */
       bool own = !s->root && !(s->held & MOTH_C_POOLED);
       s->root = NULL;
       if (own) {
@@ -75,7 +75,7 @@ static void drop_kept(moth_capture *c) {
   }
 }
 
-/* c is in no list any more. */
+/* Frees c, which is in no list. */
 static void destroy(moth_capture *c) {
   moth_ctx *ctx = c->ctx;
   moth_capture_drop_graphs(c);
@@ -95,7 +95,8 @@ static void destroy(moth_capture *c) {
   moth_dealloc(ctx, c, sizeof *c);
 }
 
-/* Which storages died while it was recorded is known now. */
+/* At the end: retains the storages that were not freed during the capture (`hold`), and marks the
+** others. */
 static void settle(moth_capture *c, bool hold) {
   for (uint32_t i = 0; i < c->nstores; i++) {
     moth_held *at = &c->stores[i];
@@ -153,7 +154,7 @@ static int add_input(moth_capture *c, moth_tensor *x) {
 int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs,
                            uint32_t *capture) {
   MOTH_NEED(ctx, (inputs || !ninputs) && capture, MOTH_E_ARG);
-  static atomic_uint ids; /* of the process: storages may pass between contexts */
+  static atomic_uint ids; /* of the process: storages may move between contexts */
   moth_error_clear(ctx);
   moth_settle_modes(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
@@ -162,7 +163,7 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
   if (moth_call_log_refuse(ctx, "a captured step cannot be exported")) return ctx->error.code;
   if (ctx->anomaly)
     return moth_fail(ctx, MOTH_E_STATE, NULL,
-                     "anomaly mode looks at values; a step cannot be recorded in it");
+                     "anomaly mode reads values, so a step cannot be captured in it");
   moth_capture *c = moth_alloc(ctx, sizeof *c);
   if (!c) return ctx->error.code;
   memset(c, 0, sizeof *c);
@@ -173,7 +174,7 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
   c->float32_precision = ctx->float32_precision;
   c->cudnn = ctx->cudnn;
   c->deterministic = ctx->deterministic;
-  moth_autocast_forget(ctx); /* casts that were kept: replays must make their own */
+  moth_autocast_forget(ctx); /* kept casts: replays must make their own */
   c->first = ctx->ids;
   while (c->id == 0) c->id = atomic_fetch_add(&ids, 1) + 1;
   int status = MOTH_OK;
@@ -188,11 +189,10 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
   return MOTH_OK;
 }
 
-/* Leaves out what gives the same each time or is done by another, and lists whose versions must
-** grow. */
+/* Removes skipped instructions, and lists the storages whose versions replays increment. */
 static int finish_code(moth_capture *c) {
   uint32_t n = 0;
-  moth_guard *guard = NULL; /* the last one met */
+  moth_guard *guard = NULL; /* the last guard */
   moth_capture_guard_end(c->ctx);
   for (uint32_t i = 0; i < c->ncode; i++) {
     const moth_instruction *in = &c->code[i];
@@ -213,7 +213,7 @@ static int finish_code(moth_capture *c) {
   return MOTH_OK;
 }
 
-/* The results without their history, which a replay would not go on. */
+/* Replaces the results by tensors without history, which replays do not extend. */
 static int plain_results(moth_ctx *ctx, moth_handle *results, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     moth_tensor *x = moth_resolve(ctx, &results[i], NULL);
@@ -227,8 +227,8 @@ static int plain_results(moth_ctx *ctx, moth_handle *results, uint32_t n) {
   return MOTH_OK;
 }
 
-/* An argument that counts the steps is a constant like any other, unless the host asked where it
-** lies. A choice that was not taken counts nothing. */
+/* An argument that counts steps is a constant too, unless the host called moth_capture_slots. A
+** bool argument that is false counts nothing. */
 static int check_counts(const moth_capture *c) {
   for (uint32_t i = 0; i < c->ncode; i++) {
     const moth_op *op = c->code[i].op;
@@ -239,8 +239,8 @@ static int check_counts(const moth_capture *c) {
       continue;
     moth_error_blame(c->ctx, op->name);
     return moth_fail(c->ctx, MOTH_E_UNSUPPORTED, op->counts,
-                     "every replay would use the value recorded; ask moth_capture_slots for the "
-                     "op's arguments after its call, and write there what is next");
+                     "every replay would use the recorded value; call moth_capture_slots after "
+                     "the op and write the next value to the slots that it returns");
   }
   return MOTH_OK;
 }
@@ -256,10 +256,10 @@ int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults)
   if (!status) status = moth_capture_join(c);
   if (!status) status = finish_code(c);
   if (!status && ctx->devices) status = moth_capture_segments(c);
-  ctx->quiet++; /* new tensors over old storages are no part of it */
+  ctx->quiet++; /* new tensors over old storages are not recorded */
   if (!status) status = plain_results(ctx, results, nresults);
   ctx->quiet--;
-  for (uint32_t i = 0; i < c->nwatched; i++) /* given other data by the step itself */
+  for (uint32_t i = 0; i < c->nwatched; i++) /* x.data was set by the step */
     if (c->watched[i].tensor->storage != c->watched[i].storage) c->empty = true;
   if (status || c->empty) {
     moth_capture_abort(ctx);
@@ -283,7 +283,7 @@ static bool fits(const moth_tensor *to, const moth_tensor *x) {
   return x->l.dtype == to->l.dtype && x->l.device == to->l.device && moth_shape_same(&x->l, &to->l);
 }
 
-/* The setting that is another than when it was recorded, or NULL. */
+/* The name of a setting that has changed since the capture, or NULL. */
 static const char *other_setting(const moth_capture *c) {
   const moth_ctx *ctx = c->ctx;
   if (ctx->grad_mode != c->grad_mode) return "the grad mode";
@@ -295,7 +295,7 @@ static const char *other_setting(const moth_capture *c) {
   return ctx->anomaly ? "anomaly mode" : NULL;
 }
 
-/* Whether the step would go another way now, by other inputs, modes, parameters or gradients: then
+/* Would the step take another path now, because of its inputs, modes, parameters or gradients? Then
 ** c->stale says which. */
 static bool is_stale(moth_capture *c, moth_tensor *const *x) {
   const moth_ctx *ctx = c->ctx;
@@ -339,8 +339,8 @@ static bool same_bytes_of(const moth_tensor *x, const moth_tensor *y) {
   return moth_storage_root(x->storage) == moth_storage_root(y->storage);
 }
 
-/* An input of this replay may be a result of the last one that lies in the recording's own inputs:
-** it is copied elsewhere before those are filled. */
+/* An input of this replay may share memory with the capture's own inputs, if it is a result of the
+** last replay. It is copied before those are filled. */
 static int set_aside(const moth_capture *c, moth_tensor **x, moth_tensor **aside) {
   for (uint32_t i = 0; i < c->ninputs; i++) {
     bool overwritten = false;
@@ -383,7 +383,7 @@ static int run_code(moth_capture *c) {
   return c->nsegments ? moth_capture_run_segments(c) : moth_capture_run_each(c, 0, c->ncode);
 }
 
-/* Others see that what the step wrote has changed, and the gradients where the step leaves them. */
+/* Increments the versions of written storages, and sets the gradients that the step leaves. */
 static void show(moth_capture *c, bool done) {
   for (uint32_t i = 0; i < c->nwritten; i++) moth_storage_bump(c->written[i]);
   for (uint32_t i = 0; done && i < c->nleaves; i++) {
@@ -393,7 +393,7 @@ static void show(moth_capture *c, bool done) {
   }
 }
 
-/* Finds the recording and its inputs; CAPTURE_STALE if it does not fit them. */
+/* Finds the captured step and resolves the inputs. CAPTURE_STALE if they do not fit. */
 static int begin_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                         uint32_t ninputs, moth_capture **found, moth_tensor **x) {
   moth_error_clear(ctx);
@@ -488,7 +488,7 @@ int32_t moth_capture_keep(moth_ctx *ctx, uint32_t capture) {
   return status;
 }
 
-/* Puts the kept bytes back, and keeps those that were there. */
+/* Exchanges the kept bytes and the current bytes. */
 static int swap_bytes(moth_ctx *ctx, moth_kept *kept) {
   moth_storage *s = kept->s;
   void *now = moth_alloc(ctx, s->nbytes);
@@ -511,13 +511,13 @@ int32_t moth_capture_swap(moth_ctx *ctx, uint32_t capture) {
   for (uint32_t i = 0; !status && i < c->nleaves; i++) {
     moth_leaf_state *at = &c->leaves[i];
     moth_tensor *now = at->leaf->grad ? moth_tensor_retain(at->leaf->grad) : NULL;
-    moth_leaf_set(at->leaf, at->kept); /* takes it */
+    moth_leaf_set(at->leaf, at->kept); /* takes the reference */
     at->kept = now;
   }
   return status;
 }
 
-/* 1 or 0, or a status. */
+/* Returns 1, 0, or a status. */
 static int same_bytes(moth_tensor *x, moth_tensor *y) {
   if (!x || !y) return x == y;
   if (moth_sparse(x) != moth_sparse(y)) return 0;
@@ -538,7 +538,7 @@ static int same_bytes(moth_tensor *x, moth_tensor *y) {
   return same;
 }
 
-/* The same of what was kept. */
+/* The same for a storage and its kept bytes. */
 static int as_kept(moth_ctx *ctx, const moth_kept *kept) {
   const moth_storage *s = kept->s;
   if (!s->device) return !memcmp(s->data, kept + 1, (size_t)kept->nbytes);

@@ -1,14 +1,13 @@
-/* profile.c -- what runs, as events: which op, when, inside which other, and what it took.
+/* profile.c -- records ops as events: their name, time, outer event, and memory.
 **
-** Time belongs to the event that began last and has not ended: at each begin and end, what has
-** passed since the one before is added to the `self` of the event on top. So the selves of all
-** events never sum to more than the time that has passed, also where coroutines end their ranges in
-** another order than they began. Bytes are shared out in the same way.
+** Time belongs to the innermost running event: each begin and end adds the time since the last one
+** to the `self` of the event on top. So the sum of all selves is never above the elapsed time, even
+** if coroutines end their ranges in another order. Bytes are counted in the same way.
 **
-** Devices work behind the CPU. Two of their own events stand around each kernel, in the order of
-** its stream; their times are read when all is over, or when they are many and the first are.
+** Devices run asynchronously. Each kernel is between two events of the device, in its stream. Their
+** times are read at the end, or when many events are pending and the first have completed.
 **
-** Events are malloc's, so that a profile does not count itself.
+** Events are allocated by malloc, so that a profile does not count itself.
 */
 #include "profile.h"
 #include "base/error.h"
@@ -23,20 +22,20 @@
 
 #define CHUNK 1024               /* events */
 #define MOST ((int64_t)1 << 26)  /* events */
-#define MOST_TENSORS 64          /* whose shapes an event has */
-#define MOST_SPANS 1024          /* that wait to be read, where the first of them are over */
+#define MOST_TENSORS 64          /* tensors whose shapes an event records */
+#define MOST_SPANS 1024          /* pending spans above which finished ones are read */
 #define NONE (-1)
 
 typedef struct row {
   moth_profile_event e;
-  int64_t below; /* the one that had begun before it and not ended; NONE */
+  int64_t below; /* the running event below it in the stack; NONE */
   bool open;
 } row;
 
-typedef struct span { /* a kernel of a device, or several */
+typedef struct span { /* one or more kernels of a device */
   void *start, *end;  /* the device's events */
   int64_t event;
-  uint32_t around;    /* the span that it lies in, counted from 1; 0: none */
+  uint32_t around;    /* the outer span, counted from 1; 0: none */
   uint8_t device;
   bool ended;
 } span;
@@ -46,16 +45,16 @@ typedef struct moth_profile {
   uint32_t serial, flags;
   int64_t n, most, dropped;
   row **chunks;
-  int64_t top, host;       /* the last that has not ended; the last that the host began; NONE */
-  double start, last;      /* seconds; last: when `self` was last added to */
-  int64_t live, device_live; /* then */
-  int64_t peak;            /* of the context before the profile; at its end the profile's own */
+  int64_t top, host;       /* the innermost running event; the host's last call; NONE */
+  double start, last;      /* seconds; last: when `self` was last updated */
+  int64_t live, device_live; /* at that time */
+  int64_t peak;            /* of the context before the profile; at the end of the profile */
   int64_t *sizes;
   int64_t nsizes, size_room;
   span *spans;
-  uint32_t nspans, span_room, nread; /* the first nread are, and their events are gone */
-  uint32_t inside;         /* the span that has begun and not ended, counted from 1 */
-  uint32_t first[MOTH_MAX_DEVICES + 1]; /* of each device, its first span, counted from 1 */
+  uint32_t nspans, span_room, nread; /* the first nread spans are read */
+  uint32_t inside;         /* the running span, counted from 1 */
+  uint32_t first[MOTH_MAX_DEVICES + 1]; /* per device: its first span, counted from 1 */
 } moth_profile;
 
 static row *row_at(const moth_profile *p, int64_t i) { return &p->chunks[i / CHUNK][i % CHUNK]; }
@@ -68,7 +67,7 @@ static int64_t device_live(const moth_ctx *ctx, const moth_profile *p) {
   return ctx->devices && p->flags & MOTH_PROFILE_DEVICES ? moth_devices_live(ctx) : 0;
 }
 
-/* Adds what has passed since the last time to the event on top. */
+/* Adds the time and bytes since the last update to the event on top. */
 static void settle(const moth_ctx *ctx, moth_profile *p, double now) {
   const int64_t live = ctx->mem.live_bytes, there = device_live(ctx, p);
   if (p->top != NONE) {
@@ -91,7 +90,7 @@ static bool has_room(moth_profile *p) {
 
 uint64_t moth_profile_enter(moth_ctx *ctx, int kind, const char *name, bool host) {
   moth_profile *p = ctx->profile;
-  if (p->dropped || !has_room(p)) { /* once there is none, none of those inside is kept either */
+  if (p->dropped || !has_room(p)) { /* no event inside a dropped one is recorded */
     p->dropped++;
     if (host) p->host = NONE;
     return 0;
@@ -108,14 +107,14 @@ uint64_t moth_profile_enter(moth_ctx *ctx, int kind, const char *name, bool host
   return (uint64_t)p->serial << 32 | (uint64_t)p->n;
 }
 
-/* The number of an event of this profile that has not ended, or NONE. */
+/* The number of a running event of this profile, or NONE. */
 static int64_t number_of(const moth_profile *p, uint64_t event) {
   const int64_t i = (int64_t)(event & UINT32_MAX) - 1;
   const bool ours = p && event >> 32 == p->serial && i >= 0 && i < p->n;
   return ours && row_at(p, i)->open ? i : NONE;
 }
 
-/* Takes it out of the chain of those that have not ended. */
+/* Removes a row from the chain of running events. */
 static void unlink_row(moth_profile *p, int64_t i) {
   int64_t *at = &p->top;
   while (*at != i) at = &row_at(p, *at)->below;
@@ -205,8 +204,8 @@ static int record(moth_ctx *ctx, const moth_stream_functions *f, void *event, in
   return stream < 0 ? stream : f->record(ctx, event, device, stream);
 }
 
-/* The time of a span, without those inside it, goes to its event. A device's clock is the CPU's
-** from its first span on. */
+/* Adds the time of a span, without its inner spans, to its event. The device's clock is aligned
+** with the CPU's at the device's first span. */
 static int read_span(moth_ctx *ctx, const moth_profile *p, const moth_backend *b, const span *s) {
   const span *first = &p->spans[p->first[s->device] - 1];
   moth_profile_event *e = &row_at(p, s->event)->e;
@@ -232,7 +231,7 @@ static void drop_events(const moth_backend *b, span *s, bool keep_start) {
   s->end = NULL;
 }
 
-/* Where many spans are unread, reads the first of them, as far as their devices are done. */
+/* If many spans are pending, reads those whose devices have finished them. */
 static void read_some(moth_ctx *ctx, moth_profile *p, const moth_backend *b) {
   while (p->nspans - p->nread >= MOST_SPANS) {
     span *s = &p->spans[p->nread];
@@ -289,7 +288,7 @@ static int read_spans(moth_ctx *ctx, const moth_profile *p) {
   return status;
 }
 
-/* -- ops and their kernels, as an observer -- */
+/* -- ops and kernels: the observer -- */
 
 static int run_op(moth_observer *o, const moth_observed *run) {
   moth_ctx *ctx = ((const moth_args *)run->args)->ctx;
@@ -297,7 +296,7 @@ static int run_op(moth_observer *o, const moth_observed *run) {
   const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_OP, run->op->name, host);
   const int status = moth_observe(o->next, run);
   if (!host || !status) moth_profile_inputs(ctx, event, run->op, run->args);
-  /* casts and the like are no part of what it added */
+  /* temporaries such as casts do not count as its memory */
   if (host) moth_results_clear(&((moth_call_frame *)(uintptr_t)run->args)->temps);
   moth_profile_leave(ctx, event, status);
   return status;
@@ -317,7 +316,7 @@ void moth_profile_attach(moth_ctx *ctx, struct moth_profile *p) {
   ctx->profile = p;
 }
 
-/* -- from outside -- */
+/* -- functions of moth_lua.h -- */
 
 static void free_profile(moth_profile *p) {
   if (!p) return;
@@ -349,7 +348,7 @@ int32_t moth_profile_start(moth_ctx *ctx, uint32_t flags, int64_t most) {
     free_profile(p);
     return moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory");
   }
-  static atomic_uint serials; /* of the process, so that no range is taken for another's */
+  static atomic_uint serials; /* of the process, so that ranges of different profiles differ */
   while (p->serial == 0) p->serial = atomic_fetch_add(&serials, 1) + 1;
   p->flags = flags;
   p->top = p->host = NONE;

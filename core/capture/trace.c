@@ -1,9 +1,10 @@
-/* trace.c -- reading a function of elements: the host's code runs once, on small tensors that stand
-** for its arguments, and each function of their elements becomes a step. moth.kernel makes programs
-** of the steps, for the op `fused`.
+/* trace.c -- traces a function of elements for moth.kernel: the host's code runs once on small
+** tensors in place of its arguments, and each elementwise function becomes a step. moth.kernel
+** makes programs of the steps, for the op `fused`.
 **
-** A value is known by its storage, and by when that was written last. What is made meanwhile by no
-** op at all holds a number of the host's code: a constant, and so is all that is made of constants.
+** A value is identified by its storage and the last write to it. A tensor that is made during the
+** trace without an op holds a number of the host's code. It is a constant, and so are all results
+** of constants.
 */
 #include <math.h>
 
@@ -24,22 +25,22 @@
 #include "op/reduce.h"
 
 typedef struct trace_value {
-  uint64_t id;           /* of its storage */
-  moth_tensor *constant; /* counted, 0-d; NULL: it depends on the inputs */
+  uint64_t id;           /* id of its storage */
+  moth_tensor *constant; /* counted, 0-d; NULL: depends on the inputs */
   moth_layout l;
 } trace_value;
 
 typedef struct moth_trace {
   moth_observer observer;
-  uint64_t began;        /* storages made by the kernel that runs have greater ids; 0: none runs */
+  uint64_t began;        /* the kernel's own storages have greater ids; 0: none runs */
   moth_ctx *ctx;
-  moth_capture *capture; /* that was under way, or NULL */
-  uint64_t first;        /* storages made meanwhile have greater ids */
-  bool open, reads, backward; /* reads: the inputs are known, and it observes */
-  uint32_t notes;        /* functions that the op under way asked for, */
-  bool changing;         /* ... some of them of what depends on the inputs */
-  uint32_t values_before, steps_before; /* when it began */
-  int status;            /* of a step that could not be added: its op fails */
+  moth_capture *capture; /* the suspended capture, or NULL */
+  uint64_t first;        /* storages made during the trace have greater ids */
+  bool open, reads, backward; /* reads: the inputs are known, and the trace observes */
+  uint32_t notes;        /* functions that the current op has run, */
+  bool changing;         /* ... at least one of them on values that depend on the inputs */
+  uint32_t values_before, steps_before; /* counts at the begin of the op */
+  int status;            /* error of a step that could not be added: its op fails */
   const char *why;
   trace_value *values;
   uint32_t nvalues, value_room;
@@ -49,12 +50,12 @@ typedef struct moth_trace {
 
 /* -- values -- */
 
-/* 0: it is there for a moment only, and what lies in it is a number of the host's code. */
+/* 0: a number operand, whose storage has no lasting value. */
 static uint64_t id_of(const moth_tensor *x) {
   return x->flags & MOTH_T_NUMBER ? 0 : moth_storage_root(x->storage)->id;
 }
 
-/* What lies in the storage of x now; -1: it is not known. */
+/* The value in the storage of x; -1: unknown. */
 static int find(const moth_trace *t, const moth_tensor *x) {
   const uint64_t id = id_of(x);
   for (uint32_t i = id ? t->nvalues : 0; i-- > 0;)
@@ -62,13 +63,13 @@ static int find(const moth_trace *t, const moth_tensor *x) {
   return -1;
 }
 
-/* The storage of x holds something else from now on, which is looked at when it is read. */
+/* The storage of x was changed without a step. Its new value is found when it is read. */
 static void forget(moth_trace *t, const moth_tensor *x) {
   for (uint32_t i = 0; i < t->nvalues; i++)
     if (t->values[i].id == id_of(x)) t->values[i].id = 0;
 }
 
-/* x is a value from now on; its number, or a status. */
+/* Adds x as a value. Returns its number, or a status. */
 static int add(moth_trace *t, const moth_tensor *x, moth_tensor *constant) {
   const int status = moth_grow(t->ctx, &t->values, t->nvalues, &t->value_room, sizeof *t->values);
   if (status) return status;
@@ -79,7 +80,7 @@ static int add(moth_trace *t, const moth_tensor *x, moth_tensor *constant) {
   return (int)t->nvalues++;
 }
 
-/* One element, copied: the tensor itself may change, or be the engine's for a moment. */
+/* Copies one element: the tensor may change, or be temporary. */
 static moth_tensor *single(const moth_tensor *x) {
   const moth_layout l = {.numel = 1, .dtype = x->l.dtype};
   moth_tensor *y = moth_tensor_new(x->ctx, &l);
@@ -94,13 +95,13 @@ static int add_constant(moth_trace *t, const moth_tensor *x) {
   return v;
 }
 
-static bool all_one(const moth_tensor *x) { /* every index leads to one element */
+static bool all_one(const moth_tensor *x) { /* every index has the same element */
   for (int d = 0; d < x->l.ndim; d++)
     if (x->l.shape[d] != 1 && x->l.stride[d] != 0) return false;
   return x->l.numel > 0;
 }
 
-static bool all_same(const moth_tensor *x) { /* or to elements with the same bits */
+static bool all_same(const moth_tensor *x) { /* every index has the same bits */
   const int64_t size = moth_dtype_size[x->l.dtype];
   if (all_one(x)) return true;
   if (!x->l.numel || !moth_dense(x)) return false;
@@ -114,7 +115,7 @@ static int refused(moth_trace *t, const char *why) {
   return MOTH_E_UNSUPPORTED;
 }
 
-/* The number of x, which a function reads, or a status. */
+/* The number of the value x, an operand of a function, or a status. */
 static int value_of(moth_trace *t, const moth_tensor *x) {
   const int v = find(t, x);
   if (v < 0) {
@@ -122,7 +123,7 @@ static int value_of(moth_trace *t, const moth_tensor *x) {
       return refused(t, "it reads a tensor that is no argument of the kernel: pass it as one");
     const bool own = t->began && id_of(x) > t->began;
     if (own || !all_same(x))
-      return refused(t, "it reads a tensor that was not made of the arguments");
+      return refused(t, "it reads a tensor that does not depend on the arguments");
     return add_constant(t, x);
   }
   const trace_value *at = &t->values[v];
@@ -134,19 +135,19 @@ static int value_of(moth_trace *t, const moth_tensor *x) {
 
 /* -- steps -- */
 
-/* Functions whose results do not follow from the elements alone: integers that are divided are
-** looked at first, and so is a single exponent. */
-static const char *beyond(const moth_trace *t, const moth_loops *loops, int dtype,
+/* Functions whose results depend on more than the elements: integer division reads values first,
+** and so does pow for a single exponent. */
+static const char *refusal(const moth_trace *t, const moth_loops *loops, int dtype,
                           const moth_tensor *const *operands) {
   const bool whole = !moth_is_float(dtype);
   if (whole && (loops == moth_arith.div_trunc || loops == moth_arith.div_floor ||
                 loops == moth_arith.remainder || loops == moth_arith.fmod))
-    return "integers are divided, which looks at values first";
+    return "integers are divided, which reads values first";
   if (loops != moth_arith.pow) return NULL;
-  if (whole) return "integers are raised to a power, which looks at values first";
+  if (whole) return "integers are raised to a power, which reads values first";
   const int v = find(t, operands[2]);
   if (operands[2]->l.ndim == 0 && operands[1]->l.ndim > 0 && v >= 0 && !t->values[v].constant)
-    return "an exponent that is a single tensor decides how powers are taken; pass it as a number";
+    return "a single tensor as exponent selects the function; pass it as a number";
   return NULL;
 }
 
@@ -164,11 +165,11 @@ static int write_step(moth_trace *t, moth_traced *s, const moth_loops *loops, in
                       const moth_tensor *const *operands, const void *arg) {
   bool constant = true;
   const int64_t number = loops ? moth_map_number(loops) : FUSED_CONVERT;
-  if (loops && number < 0) return refused(t, "it is of no family of functions");
+  if (loops && number < 0) return refused(t, "it has no number for `fused`");
   s->name = loops ? loops->name : "convert";
   s->function = (int32_t)number;
   s->nvalues = n;
-  if (read_numbers(s, arg)) return refused(t, "a number is beyond 2^53");
+  if (read_numbers(s, arg)) return refused(t, "a number is above 2^53");
   for (int k = n - 1; k >= 0; k--) {
     s->dtypes[k] = operands[k]->l.dtype;
     if (k == 0) break;
@@ -194,7 +195,7 @@ static int write_step(moth_trace *t, moth_traced *s, const moth_loops *loops, in
 static bool note(moth_observer *o, const struct moth_loops *loops, int dtype, int n,
                  const moth_tensor *const *operands, const void *arg) {
   moth_trace *t = (moth_trace *)o;
-  const char *why = loops ? beyond(t, loops, dtype, operands) : NULL;
+  const char *why = loops ? refusal(t, loops, dtype, operands) : NULL;
   t->notes++;
   if (t->status) return false;
   if (why) t->status = refused(t, why);
@@ -209,8 +210,8 @@ static bool note(moth_observer *o, const struct moth_loops *loops, int dtype, in
 
 /* -- ops -- */
 
-/* Inputs of one dimension less get their gradients summed: the sum is put off to the end, since
-** what a pass does with a gradient is linear. */
+/* An input with one dimension less gets the sum of its gradient. The sum is deferred to the end,
+** since a backward pass is linear in its gradients. */
 static int put_off(moth_trace *t, const void *args, const moth_tensor *y) {
   const int v = value_of(t, ((const sum_args *)args)->input);
   if (v < 0 || t->values[v].constant) return refused(t, "it sums");
@@ -228,8 +229,8 @@ static int put_off(moth_trace *t, const void *args, const moth_tensor *y) {
   return MOTH_OK;
 }
 
-/* An op that made no step does not read the inputs' elements: it makes a constant, which is looked
-** at when it is read. */
+/* Does the op make a constant? An op without steps does not read the inputs' elements; its result
+** is read when it is used. */
 static bool fills(const moth_trace *t, const moth_op *op, const void *args) {
   moth_cursor c = {.op = op, .args = (void *)(uintptr_t)args};
   if (op->flags & MOTH_OP_RANDOM) return false;
@@ -242,14 +243,14 @@ static bool fills(const moth_trace *t, const moth_op *op, const void *args) {
   return true;
 }
 
-/* Whether all that an op gave is what its steps wrote last, or was made of constants alone. */
+/* Are all results of an op written by its last steps, or made only of constants? */
 static bool known(const moth_trace *t, moth_tensor **out, uint32_t nout) {
   for (uint32_t i = 0; i < nout && t->changing; i++)
     if (out[i] && find(t, out[i]) < (int)t->values_before) return false;
   return t->notes > 0;
 }
 
-/* After an op of whole tensors has run. */
+/* Called after an op has run. */
 static int ran(moth_trace *t, const moth_op *op, const void *args, moth_tensor **out,
                uint32_t nout) {
   int status = t->status;
@@ -261,8 +262,8 @@ static int ran(moth_trace *t, const moth_op *op, const void *args, moth_tensor *
     else if (op->flags & MOTH_OP_RANDOM)
       status = refused(t, "it draws random numbers; pass them as an argument");
     else
-      status = refused(t, "it has a kernel of its own, or does not give each element from those at "
-                          "its place alone");
+      status = refused(t, "it has its own kernel, or an element of its result depends on more than "
+                          "the elements at its position");
   }
   t->status = MOTH_OK;
   t->notes = 0;
@@ -287,7 +288,7 @@ static int run_kernel(moth_observer *o, const moth_observed *run) {
 static int notice(moth_observer *o, const moth_notice *n) {
   if (n->kind != MOTH_NOTICE_READ) return MOTH_OK;
   return moth_fail(((moth_trace *)o)->ctx, MOTH_E_UNSUPPORTED, NULL,
-                   "%s inside a moth.kernel, which is read once for all values; choose by "
+                   "%s inside a moth.kernel, which is traced once for all values; use "
                    "moth.where", n->what);
 }
 
@@ -297,7 +298,7 @@ static bool constant(moth_observer *o, const moth_tensor *x) {
   return v < 0 ? !id_of(x) || id_of(x) > t->first : t->values[v].constant != NULL;
 }
 
-/* -- from outside -- */
+/* -- functions of moth_lua.h -- */
 
 bool moth_traces(const moth_ctx *ctx) { return ctx->trace && ctx->trace->reads; }
 
@@ -328,7 +329,7 @@ int32_t moth_trace_begin(moth_ctx *ctx) {
   moth_settle_modes(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (ctx->trace)
-    return moth_fail(ctx, MOTH_E_STATE, NULL, "a function is being read already");
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "a function is being traced already");
   moth_trace *t = moth_alloc(ctx, sizeof *t);
   if (!t) return ctx->error.code;
   memset(t, 0, sizeof *t);
@@ -336,14 +337,14 @@ int32_t moth_trace_begin(moth_ctx *ctx) {
   t->open = true;
   t->observer = (moth_observer){.rank = MOTH_TRACES, .run = {[MOTH_RUN_KERNEL] = run_kernel},
                                 .function = note, .constant = constant, .notice = notice};
-  t->capture = moth_capture_put_aside(ctx); /* what stands for arguments is no part of it */
+  t->capture = moth_capture_put_aside(ctx); /* tensors in place of arguments are not recorded */
   ctx->trace = t;
   return MOTH_OK;
 }
 
 static moth_trace *under_way(moth_ctx *ctx) {
   moth_error_clear(ctx);
-  if (!ctx->trace) moth_fail(ctx, MOTH_E_STATE, NULL, "no function was read");
+  if (!ctx->trace) moth_fail(ctx, MOTH_E_STATE, NULL, "no function was traced");
   return ctx->trace;
 }
 
@@ -374,7 +375,7 @@ int32_t moth_trace_value(moth_ctx *ctx, const moth_handle *h) {
   if (!x) return ctx->error.code;
   const int v = value_of(t, x);
   if (v != MOTH_E_UNSUPPORTED) return v;
-  return moth_fail(ctx, v, NULL, "moth.kernel cannot give a result back: %s", t->why);
+  return moth_fail(ctx, v, NULL, "moth.kernel cannot return a result: %s", t->why);
 }
 
 int32_t moth_trace_step(moth_ctx *ctx, uint32_t i, moth_traced *step) {

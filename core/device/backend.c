@@ -1,5 +1,5 @@
-/* backend.c -- the plugin that computes on devices beside the CPU: it is found, checked and loaded
-** at the first use of one, and given what the engine lends. Then device.c speaks with it.
+/* backend.c -- finds, checks and loads the plugin for devices other than the CPU at the first use
+** of a device, and passes it the core's functions. device.c calls the plugin.
 */
 #include "device.h"
 #include "tensor/shape.h"
@@ -18,7 +18,7 @@
 
 #define PLUGIN "libmoth_cuda.so"
 
-/* -- what the engine lends -- */
+/* -- the functions for plugins -- */
 
 static void **plugin_state(moth_ctx *ctx) {
   moth_devices *d = moth_devices_of(ctx);
@@ -59,7 +59,7 @@ static const moth_host lent = {
   .cudnn = cudnn, .alloc = host_alloc, .dealloc = host_dealloc, .map_name = map_name,
 };
 
-/* -- loading: once a process; what went wrong is kept as a message -- */
+/* -- loading: once per process; a failure is kept as a message -- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char trouble[512];
@@ -76,8 +76,8 @@ static void *open_in(const char *folder, size_t length) {
   return NULL;
 }
 
-/* MOTH_BACKEND_PATH's folders and no others, if it is set; else that of libmoth, then the
-** system's. */
+/* Searches the folders of MOTH_BACKEND_PATH, if it is set. Otherwise searches libmoth's folder,
+** then the system's. */
 static void *open_plugin(void) {
   const char *at = getenv("MOTH_BACKEND_PATH");
   char folder[MOTH_PATH_ROOM];
@@ -162,7 +162,7 @@ moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *like) {
   data = moth_plugin->pin(ctx, nbytes, &owner);
   moth_storage *s =
     data ? moth_storage_foreign(ctx, data, nbytes, moth_plugin->unpin, owner) : NULL;
-  if (s) s->foreign = false; /* counted as any other, and given back in its own way */
+  if (s) s->foreign = false; /* counted as others, but freed by its deleter */
   else ctx->mem.live_bytes -= nbytes;
   if (!s && data) moth_plugin->unpin(owner);
   moth_tensor *x = s ? moth_tensor_like(ctx, &l, s) : NULL;
@@ -170,7 +170,7 @@ moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *like) {
   return x;
 }
 
-/* -- what hosts ask -- */
+/* -- functions of moth.h and moth_lua.h -- */
 
 int32_t moth_device_report(moth_ctx *ctx, char *text, int64_t room) {
   MOTH_NEED(ctx, (text || !room), MOTH_E_ARG);

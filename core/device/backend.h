@@ -1,15 +1,15 @@
-/* backend.h -- the table between the engine and a plugin that computes on other devices.
+/* backend.h -- the tables of functions between the core and a plugin for other devices.
 **
-** A plugin, libmoth_cuda.so, exports one function, moth_backend_init. It is given what the engine
-** lends (moth_host) and answers with what it can do (moth_backend); neither side has any other way
-** to the other. Both sides read this header, the plugin as C++.
+** A plugin, libmoth_cuda.so, exports one function, moth_backend_init. It receives the core's
+** functions (moth_host) and returns its own (moth_backend). The two call each other only through
+** these tables. Both include this header, the plugin as C++.
 **
-** A tensor's `device` is 0 on the CPU and 1 + i on the plugin's i-th device; there its storage's
-** `data` is an address that only the plugin may follow. An op runs there by the first of these:
-**   - a kernel of the plugin's under the op's own name (op->device, found when the plugin loads)
-**   - its `_cpu` function, if the record says MOTH_OP_PORTABLE: it is written with moth_map,
-**     moth_copy_into and their variants alone, which look at the device themselves
-** and otherwise raises E_UNSUPPORTED.
+** A tensor's `device` is 0 on the CPU and 1 + i on the plugin's i-th device. On a device its
+** storage's `data` is an address that only the plugin may use. An op runs there by the first of:
+**   - a kernel of the plugin with the op's name (op->device, found when the plugin is loaded)
+**   - its `_cpu` function, if the record has MOTH_OP_PORTABLE: it only calls moth_map,
+**     moth_copy_into and their variants, which run on any device
+** Otherwise it fails with E_UNSUPPORTED.
 */
 #ifndef MOTH_BACKEND_H
 #define MOTH_BACKEND_H
@@ -20,49 +20,50 @@
 #define MOTH_BACKEND_VERSION 5
 #define MOTH_MAX_DEVICES 16
 
-/* A kernel for an op, with the arguments of its `_cpu` function. */
+/* A kernel of an op, with the arguments of its `_cpu` function. */
 typedef int (*moth_device_run)(const void *args, moth_tensor **out);
-/* A kernel for one row of a family of elementwise functions, with the arguments of moth_map. */
+/* A kernel of one elementwise function, with the arguments of moth_map. */
 typedef int (*moth_device_map_run)(moth_ctx *ctx, int dtype, int noperands,
                             const moth_tensor *const *operands, const void *arg);
 
-typedef struct moth_device_kernel { /* one of the two, by the op's or the row's name */
+typedef struct moth_device_kernel { /* one of the two, with the name of the op or the function */
   const char *name;
   moth_device_run run;
   moth_device_map_run map;
 } moth_device_kernel;
 
-/* Streams of a context on a device, by their numbers: 0 is what all begins on. Functions that give
-** a number or a bool give a negative status where they fail. */
+/* Streams of a context on a device, by number; 0 is the first. Functions that return a number or a
+** bool return a negative status on failure. */
 typedef struct moth_stream_functions {
-  int (*take)(moth_ctx *ctx, int device, int priority, void **stream); /* its number */
+  int (*take)(moth_ctx *ctx, int device, int priority, void **stream); /* returns its number */
   void (*drop)(void *stream);
-  int (*use)(moth_ctx *ctx, int device, int number); /* from here on; -1: as it is. The old one */
+  int (*use)(moth_ctx *ctx, int device, int number); /* sets it; -1: no change. Returns the old */
   int (*wait)(moth_ctx *ctx, int device, int number);
-  int (*query)(moth_ctx *ctx, int device, int number); /* 1: nothing is under way */
+  int (*query)(moth_ctx *ctx, int device, int number); /* 1: all its work is done */
   int (*join)(moth_ctx *ctx, int device, int number, int other_device, int other);
   int (*take_event)(moth_ctx *ctx, bool timed, void **event);
   void (*drop_event)(void *event);
   int (*record)(moth_ctx *ctx, void *event, int device, int number);
-  int (*wait_event)(moth_ctx *ctx, void *event, int device, int number); /* device 0: the CPU */
+  int (*wait_event)(moth_ctx *ctx, void *event, int device, int number); /* device 0: the CPU
+                                                                         ** waits */
   int (*query_event)(moth_ctx *ctx, void *event);
   int (*elapsed)(moth_ctx *ctx, void *start, void *end, double *ms);
 } moth_stream_functions;
 
-/* What a context has asked of a device so far. */
+/* The work that a context has given a device so far. */
 typedef struct moth_device_work {
-  uint64_t kernels; /* of the plugin's own */
-  uint64_t others;  /* copies on the device, and what libraries did */
-  uint64_t waits;   /* waits for it, and copies from and to the CPU */
+  uint64_t kernels; /* launches of the plugin's own kernels */
+  uint64_t others;  /* copies on the device, and work of libraries */
+  uint64_t waits;   /* waits for the device, and copies from and to the CPU */
 } moth_device_work;
 
-typedef struct moth_graph moth_graph; /* the plugin's */
+typedef struct moth_graph moth_graph; /* defined by the plugin */
 
-/* Graphs: what was asked for once and is then run by one request. From begin on nothing of what a
-** context asks of the device is done: it becomes the graph's, in parts; before each of them stands
-** a call of `part`. The first launch ends that. Before later ones, parts that vary may be asked for
-** again: then their kernels get the arguments of this time. After an error nothing was run, and the
-** graph is to be freed. What comes late of earlier errors is told by `ready`. */
+/* Graphs: work that is recorded once and launched many times by one call. After `begin`, work for
+** the device is not run but becomes the graph, in parts; a call of `part` comes before each. The
+** first `launch` ends the recording. Before later launches, parts that vary may run again: their
+** kernels then get new arguments in the graph. After an error nothing was run, and the graph must
+** be dropped. `ready` returns late errors of earlier work. */
 typedef struct moth_graph_functions {
   void (*work)(moth_ctx *ctx, int device, moth_device_work *so_far);
   int (*ready)(moth_ctx *ctx, int device);
@@ -77,37 +78,37 @@ typedef struct moth_backend {
   const char *name;       /* "cuda" */
   const moth_device_kernel *const *kernels;
   uint32_t nkernels;
-  /* How many devices there are, or a status, with what is missing as its message. */
+  /* The number of devices, or a status whose message says what is missing. */
   int32_t (*count)(moth_ctx *ctx);
-  /* Both in the order of what was asked of the device before. NULL: E_MEM is set. */
+  /* Both are in order with the device's work so far. alloc returns NULL with E_MEM. */
   void *(*alloc)(moth_ctx *ctx, int device, int64_t nbytes, void **owner);
   void (*dealloc)(void *owner);
-  /* Page-locked memory of the CPU; unpin may be called on any thread. */
+  /* Page-locked memory of the CPU. unpin may be called on any thread. */
   void *(*pin)(moth_ctx *ctx, int64_t nbytes, void **owner);
   void (*unpin)(void *owner);
-  /* y := x, converted and broadcast; either may be on the CPU if the other is not. It may return
-  ** before the bytes have gone unless `wait`, if what lies on the CPU is page-locked. */
+  /* y := x, converted and broadcast. At least one is on a device. If the other is in page-locked
+  ** memory of the CPU, it may return before the copy is done, unless `wait`. */
   int (*copy)(moth_tensor *y, const moth_tensor *x, bool wait);
-  /* One product, or all of a batch. */
+  /* One product, or all products of a batch. */
   int (*multiply)(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
   const moth_stream_functions *streams;
   const moth_graph_functions *graphs;
-  int (*synchronize)(moth_ctx *ctx, int device); /* all streams; also tells of late errors */
+  int (*synchronize)(moth_ctx *ctx, int device); /* waits for all streams; returns late errors */
   int (*memory)(moth_ctx *ctx, int device, moth_device_info *info);
   void (*empty_cache)(moth_ctx *ctx, int device);
-  /* What was found, a line each: "cuBLASLt\t13.0.2 (libcublasLt.so.13)". */
+  /* What was found, in lines: "cuBLASLt\t13.0.2 (libcublasLt.so.13)". */
   void (*report)(moth_ctx *ctx, char *text, size_t room);
-  void (*close)(moth_ctx *ctx); /* the context ends: everything of it goes */
+  void (*close)(moth_ctx *ctx); /* the context closes: frees all that belongs to it */
 } moth_backend;
 
 typedef struct moth_host {
   uint32_t version, size; /* MOTH_BACKEND_VERSION, bytes of this struct */
-  uint32_t tensor_size, op_size; /* a plugin that was built from other headers must refuse */
+  uint32_t tensor_size, op_size; /* a plugin built from other headers must refuse */
   const uint8_t *dtype_size;
-  void **(*state)(moth_ctx *ctx); /* a place for what the plugin keeps of a context */
+  void **(*state)(moth_ctx *ctx); /* a pointer for the plugin's state of a context */
   int (*fail)(moth_ctx *ctx, int code, const char *arg, const char *format, ...);
-  int (*status)(const moth_ctx *ctx); /* of the last failure */
-  const char *(*op_under_way)(const moth_ctx *ctx); /* that the user called, for late errors */
+  int (*status)(const moth_ctx *ctx); /* status of the last failure */
+  const char *(*op_under_way)(const moth_ctx *ctx); /* called by the user; for late errors */
   const char *(*str)(const moth_tensor *x);
   const char *(*dtype_name)(int32_t dtype);
   moth_tensor *(*tensor_new)(moth_ctx *ctx, const moth_layout *l);
@@ -133,10 +134,10 @@ typedef struct moth_host {
   void (*storage_bump)(moth_storage *s);
   int (*float32_precision)(const moth_ctx *ctx);
   bool (*deterministic)(const moth_ctx *ctx);
-  bool (*cudnn)(const moth_ctx *ctx, int what); /* MOTH_CUDNN_: none is timed if all must repeat */
-  void *(*alloc)(moth_ctx *ctx, int64_t nbytes); /* of the CPU's memory */
+  bool (*cudnn)(const moth_ctx *ctx, int what); /* no BENCHMARK if deterministic */
+  void *(*alloc)(moth_ctx *ctx, int64_t nbytes); /* memory of the CPU */
   void (*dealloc)(moth_ctx *ctx, void *block, int64_t nbytes);
-  const char *(*map_name)(int64_t number); /* of an elementwise function (kernel/math/maps.h) */
+  const char *(*map_name)(int64_t number); /* of a function (kernel/math/maps.h) */
 } moth_host;
 
 typedef const moth_backend *(*moth_backend_init_fn)(const moth_host *host);

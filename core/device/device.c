@@ -1,6 +1,5 @@
-/* device.c -- devices beside the CPU, once their plugin is loaded: memory there is counted, kernels
-** are found by name, and what the engine asks of a device is handed on. What finds and loads the
-** plugin is backend.c.
+/* device.c -- devices other than the CPU, after backend.c has loaded their plugin: counts their
+** memory, finds kernels by name, and calls the plugin.
 */
 #include "device.h"
 #include "tensor/tensor.h"
@@ -8,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define DEVICE_FLOOR ((int64_t)256 << 20) /* bytes of garbage there before a collection */
+#define DEVICE_FLOOR ((int64_t)256 << 20) /* bytes of garbage on a device before a collection */
 
 const moth_backend *moth_plugin;
 
@@ -20,10 +19,10 @@ moth_devices *moth_devices_of(moth_ctx *ctx) {
   return ctx->devices;
 }
 
-/* -- kernels by their names -- */
+/* -- kernels by name -- */
 
-/* Open addressing, at most half full. Ops hold theirs themselves, but the rows of a family of
-** elementwise functions lie in read-only memory. A name may stand for an op's kernel and a row's.
+/* A hash table with open addressing, at most half full. Ops have a pointer to their kernel, but the
+** tables of elementwise functions are read-only. An op and a function may have the same name.
 */
 static const moth_device_kernel **by_name;
 static uint32_t name_mask;
@@ -91,14 +90,14 @@ void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes, void **owner)
 }
 
 void moth_device_free(moth_ctx *ctx, int device, void *owner, int64_t nbytes) {
-  if (!ctx->devices) return; /* the context has ended, and its memory with it */
+  if (!ctx->devices) return; /* the context is closed, and its memory freed */
   ctx->devices->of[device].live -= nbytes;
   moth_plugin->dealloc(owner);
 }
 
 bool moth_is_pinned_storage(const moth_storage *s) {
   const moth_storage *root = s->root ? s->root : s;
-  const moth_backend *b = __atomic_load_n(&moth_plugin, __ATOMIC_ACQUIRE); /* of any context */
+  const moth_backend *b = __atomic_load_n(&moth_plugin, __ATOMIC_ACQUIRE); /* loaded by any */
   return b && root->deleter == b->unpin;
 }
 

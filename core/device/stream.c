@@ -1,8 +1,8 @@
-/* stream.c -- streams and events of devices, and page-locked memory, as hosts ask for them. What
-** they do is the plugin's; here handles are made and looked at.
+/* stream.c -- handles of streams and events of devices, and page-locked memory. The plugin does the
+** work.
 **
-** A handle, an empty tensor, stands for each stream and each event: it keeps it as a file's handle
-** keeps the file, and goes with the sweep.
+** A handle, an empty tensor, owns each stream and each event, as a file's handle owns the file. A
+** sweep frees it.
 */
 #include "device.h"
 #include "call/observer.h"
@@ -11,7 +11,7 @@
 #include "tensor/handles.h"
 #include "tensor/tensor.h"
 
-/* Hands out a handle that drops what it stands for when it goes. */
+/* Hands out a handle that calls drop(owner) when it is freed. */
 static int keep(moth_ctx *ctx, void *owner, void (*drop)(void *), moth_handle *out) {
   moth_tensor *x = moth_tensor_standing(ctx, owner, drop);
   if (!x) drop(owner);
@@ -45,7 +45,7 @@ int32_t moth_stream_use(moth_ctx *ctx, int32_t device, int32_t number) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
   int status;
   const moth_stream_functions *f = functions(ctx, device, &status);
-  if (number >= 0) moth_ones_forget(ctx); /* another stream would not wait for it */
+  if (number >= 0) moth_ones_forget(ctx); /* another stream would not wait for them */
   return f ? f->use(ctx, device, number) : status;
 }
 
@@ -83,7 +83,7 @@ int32_t moth_event_take(moth_ctx *ctx, int32_t timed, moth_handle *out) {
   return status ? status : keep(ctx, event, f->drop_event, out);
 }
 
-/* What a handle stands for; the first device must be there, or nobody has made an event. */
+/* The owner of an event's handle. A plugin must be loaded, or there are no events. */
 static void *event_of(moth_ctx *ctx, const moth_handle *h, const char *arg,
                       const moth_stream_functions **f) {
   int status;
@@ -144,7 +144,7 @@ int32_t moth_pin_memory(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
   if (!x || MOTH_NOTICE(ctx, READ, .what = "memory is page-locked")) return ctx->error.code;
   if (x->l.device) {
     char name[24];
-    return moth_fail(ctx, MOTH_E_DEVICE, NULL, "memory of the CPU can be page-locked, but %s lies "
+    return moth_fail(ctx, MOTH_E_DEVICE, NULL, "memory of the CPU can be page-locked, but %s is "
                      "on %s", moth_str(x), moth_device_name(x->l.device, name));
   }
   int status = moth_device_check(ctx, NULL, 1);

@@ -1,4 +1,4 @@
-/* file.c -- files, mapped, read, or written atomically. */
+/* file.c -- files: mapped, read, or written atomically. */
 #include "file.h"
 #include "base/error.h"
 
@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CHUNK ((int64_t)16 << 20) /* between two looks at the cancel flag */
-#define FIXED_NAMES 8u            /* then names that nobody can take beforehand */
-#define SEND ((int64_t)8 << 20)   /* bytes that are worth sending to the disk on their own */
+#define CHUNK ((int64_t)16 << 20) /* bytes between two cancel checks */
+#define FIXED_NAMES 8u            /* after these, random names */
+#define SEND ((int64_t)8 << 20)   /* bytes that are worth an early write to the disk */
 
-/* A C string of the path, to be freed; NULL: E_ARG is set. */
+/* The path as a C string, which the caller frees. Returns NULL with E_ARG or E_MEM. */
 static char *path_of(moth_ctx *ctx, const moth_text *path) {
   if (!path || !path->at || path->size == 0) {
     moth_fail(ctx, MOTH_E_ARG, "path", "an empty path");
@@ -30,7 +30,7 @@ static char *path_of(moth_ctx *ctx, const moth_text *path) {
   return copy;
 }
 
-/* A path as messages show it: of a long one the end. */
+/* The path for messages: quoted, and only the end of a long one. */
 static void show(moth_text path, char to[MOTH_SHOWN]) {
   const size_t most = MOTH_SHOWN - 16;
   const bool cut = path.size > most;
@@ -39,7 +39,7 @@ static void show(moth_text path, char to[MOTH_SHOWN]) {
     for (path.size = most; path.size && (*path.at & 0xc0) == 0x80; path.size--) path.at++;
   }
   moth_quote(path, cut ? to + 3 : to, cut ? MOTH_SHOWN - 3 : MOTH_SHOWN);
-  if (cut) memcpy(to, "'...", 4); /* over its quote */
+  if (cut) memcpy(to, "'...", 4); /* over the opening quote */
 }
 
 static int io_error(moth_ctx *ctx, const char *what, const char *shown, int code) {
@@ -62,7 +62,7 @@ int moth_source_open(moth_ctx *ctx, const moth_text *path, moth_source *s) {
   show(*path, s->shown);
   moth_disk_info info = moth_disk_stat(name);
   int code = 0, status;
-  if (info.kind < MOTH_OF_FOLDER) { /* not every system opens those */
+  if (info.kind < MOTH_OF_FOLDER) { /* some systems do not open others */
     s->fd = moth_disk_open(name);
     if (s->fd >= 0) info = moth_disk_fstat(s->fd);
     code = errno;
@@ -80,20 +80,20 @@ int moth_source_open(moth_ctx *ctx, const moth_text *path, moth_source *s) {
 
 static bool ends_part(char c) { return c == '/' || !c; }
 
-/* Cuts a path down to its folder. */
+/* Cuts a path to its folder. */
 static void to_folder(char *path) {
   size_t n = strlen(path);
   while (n && !ends_part(path[n - 1])) n--;
   path[n > 1 ? n - 1 : n] = 0;
 }
 
-/* Is a file below the folder of a path? Both without links. */
+/* Is a file below a folder? Both paths have no links. */
 static bool below(const char *file, const char *folder) {
   const size_t n = folder ? strlen(folder) : 0;
   return n && strncmp(file, folder, n) == 0 && (ends_part(file[n]) || ends_part(folder[n - 1]));
 }
 
-/* The folder that a path names, and the one where links from it lead; freed by the caller. */
+/* The folder of a path, and the folder of the file that it links to. The caller frees both. */
 static void folders_of(char *path, char *folders[2]) {
   folders[1] = moth_disk_real(path);
   if (folders[1]) to_folder(folders[1]);
@@ -173,7 +173,7 @@ void moth_source_close(moth_source *s) {
 
 /* -- writing -- */
 
-/* The directory part of a path, with its slash; "" for a bare name. */
+/* The size of the directory part of a path, with its slash; 0 for a bare name. */
 static size_t directory_size(const char *path) {
   size_t size = 0;
   for (size_t i = 0; path[i]; i++)
@@ -188,8 +188,9 @@ static uint64_t hash_of(const char *name) {
   return hash;
 }
 
-/* Creates a file in the target's folder, under a name that follows from the target's: one that a
-** killed save left is used again. Saves of one path at a time take further names. */
+/* Creates a file in the target's folder, with a name that depends on the target's name. A leftover
+** of a killed save has the same name and is replaced. Concurrent saves to one path use further
+** names. */
 static int open_temporary(moth_sink *s, int mode) {
   size_t dir = directory_size(s->path), room = dir + 64;
   const uint64_t hash = hash_of(s->path + dir);
@@ -200,7 +201,7 @@ static int open_temporary(moth_sink *s, int mode) {
     uint64_t name = hash;
     if (attempt >= FIXED_NAMES) name ^= (uint64_t)(moth_seconds() * 1e9) << 20 ^ (uint64_t)getpid();
     snprintf(s->temp + dir, room - dir, ".moth-%016llx-%u.tmp", (unsigned long long)name, attempt);
-    s->fd = moth_disk_temporary(s->temp, mode); /* the mode of the file it will replace */
+    s->fd = moth_disk_temporary(s->temp, mode); /* mode of the replaced file */
     if (s->fd >= 0) return 0;
     if (errno != EEXIST && errno != EINTR) break;
   }
@@ -210,7 +211,8 @@ static int open_temporary(moth_sink *s, int mode) {
   return code;
 }
 
-/* Where there is nothing; but what stands there may be a link to nothing, which stays one. */
+/* Creates a file that does not exist. The path may be a link to a missing file: then the target of
+** the link is created. */
 static int open_new(moth_sink *s) {
   for (int hops = 0; hops < 40; hops++) {
     char *to = moth_disk_link(s->path);
@@ -231,7 +233,7 @@ static int open_target(moth_sink *s) {
     s->fd = moth_disk_rewrite(s->path);
     return s->fd < 0 ? errno : 0;
   }
-  char *real = moth_disk_real(s->path); /* what a link names is replaced, not the link */
+  char *real = moth_disk_real(s->path); /* replaces the target of a link, not the link */
   if (!real) return errno;
   free(s->path);
   s->path = real;
@@ -240,7 +242,7 @@ static int open_target(moth_sink *s) {
   return code;
 }
 
-/* Lets the disk begin while the rest is still being copied: fsync then waits for little. */
+/* Starts writing to the disk while later bytes are still copied, so that fsync takes less time. */
 static void send_off(moth_sink *s) {
   if (!s->durable || !s->temp || s->written - s->sent < SEND) return;
   moth_disk_send(s->fd, s->sent, s->written - s->sent);
@@ -255,7 +257,7 @@ int moth_sink_open(moth_ctx *ctx, const moth_text *path, int64_t size, bool dura
   int code = open_target(s);
   if (code) {
     free(s->path);
-    return io_error(ctx, s->alone ? "make a file beside" : "write", s->shown, code);
+    return io_error(ctx, s->alone ? "make a file next to" : "write", s->shown, code);
   }
   moth_signals_hold(&s->held);
   if (s->temp && size > 0) moth_disk_reserve(s->fd, size);
@@ -277,7 +279,7 @@ int moth_sink_write(moth_sink *s, const char *bytes, int64_t size) {
   return MOTH_OK;
 }
 
-/* The rename itself is durable only once the directory is. */
+/* The rename is durable only after the directory is synced. */
 static int sync_directory(moth_sink *s) {
   size_t dir = directory_size(s->path);
   if (dir) s->path[dir] = 0;
@@ -294,7 +296,7 @@ static int commit(moth_sink *s) {
     return io_error(s->ctx, "write", s->shown, errno);
   int fd = s->fd;
   errno = 0;
-  s->fd = regular ? moth_disk_hold(fd) : -1; /* until it is renamed nobody else may take it */
+  s->fd = regular ? moth_disk_hold(fd) : -1; /* keeps the lock until the rename */
   if (regular && s->fd < 0 && errno) {
     s->fd = fd;
     return io_error(s->ctx, "write", s->shown, errno);

@@ -1,4 +1,4 @@
-/* json.c -- the JSON of file headers: scanner, writer, and the UTF-8 that both insist on. */
+/* json.c -- the JSON of file headers: scanner, writer, and UTF-8 checks for both. */
 #include "json.h"
 
 #include <stdio.h>
@@ -7,8 +7,8 @@
 
 /* -- UTF-8 -- */
 
-/* Length of the well-formed sequence at `at`, or 0: no overlong forms, no surrogates, nothing
-** above U+10FFFF. */
+/* The length of the well-formed UTF-8 sequence at `at`, or 0. Overlong forms, surrogates and code
+** points above U+10FFFF are malformed. */
 static size_t utf8_length(const char *at, const char *end) {
   const unsigned char *s = (const unsigned char *)at;
   size_t left = (size_t)(end - at);
@@ -48,14 +48,14 @@ static size_t utf8_write(uint32_t code, char *to) {
 }
 
 const char *moth_quote(moth_text text, char *to, size_t room) {
-  char *at = to, *end = to + room - 8; /* one more character, "..." and the closing quote */
+  char *at = to, *end = to + room - 8; /* space for one character, "..." and the quote */
   *at++ = '\'';
   const char *from = text.at, *stop = text.at + text.size;
   while (from < stop) {
     size_t n = utf8_length(from, stop);
     if (at + (n > 4 || n == 0 ? 4 : n) > end) break;
     const unsigned char c = (unsigned char)*from;
-    const bool second = n == 2 && c == 0xc2 && (unsigned char)from[1] < 0xa0; /* ISO 6429's C1 */
+    const bool second = n == 2 && c == 0xc2 && (unsigned char)from[1] < 0xa0; /* C1 controls */
     if (n == 0 || second || (n == 1 && (c < 0x20 || c == 0x7f))) {
       at += snprintf(at, 5, "\\x%02x", (unsigned char)*from++);
     } else {
@@ -105,7 +105,7 @@ static int hex_digit(char c) {
   return -1;
 }
 
-/* The four digits after \u, or -1. */
+/* The value of the four hex digits after \u, or -1. */
 static int32_t hex4(const char *at, const char *end) {
   int32_t value = 0;
   if (end - at < 4) return -1;
@@ -117,8 +117,8 @@ static int32_t hex4(const char *at, const char *end) {
   return value;
 }
 
-/* Reads one character, escaped or not, at `at`. Returns how many bytes it takes there, 0 when it
-** is malformed; its UTF-8 goes to `to` (4 bytes), the length of that to *n. */
+/* Reads one character at `at`, escaped or not. Returns the number of bytes read, 0 if malformed.
+** Writes its UTF-8 to `to` (4 bytes) and the number of these bytes to *n. */
 static size_t one_character(const char *at, const char *end, char *to, size_t *n) {
   if (*at != '\\') {
     *n = (unsigned char)*at < 0x20 ? 0 : utf8_length(at, end);

@@ -1,5 +1,5 @@
-/* mapped.c -- files of any format as bytes, and parts of these as tensors: what the readers that
-** are written in Lua stand on.
+/* mapped.c -- files of any format as tensors of bytes, and parts of these as tensors, for the
+** readers written in Lua.
 */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 #include "tensor/handles.h"
 #include "tensor/tensor.h"
 
-typedef struct mapping { /* a mapped file; it closes with the last storage over its pages */
+typedef struct mapping { /* a mapped file; closed with the last storage over its pages */
   moth_source source;
   uint32_t refs;
 } mapping;
@@ -24,8 +24,8 @@ static void drop(void *owner) {
   free(m);
 }
 
-/* A tensor over bytes of the file, with a storage of its own: who keeps or copies that takes these
-** bytes alone. */
+/* A tensor over bytes of the file, with its own storage: keeping or copying it takes only these
+** bytes. */
 static moth_tensor *part(moth_ctx *ctx, mapping *m, const moth_layout *l, char *data,
                          int64_t nbytes) {
   __atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
@@ -39,7 +39,7 @@ static moth_tensor *part(moth_ctx *ctx, mapping *m, const moth_layout *l, char *
   return x;
 }
 
-/* Takes the source over unless that fails. */
+/* Takes the source over, except on failure. */
 static moth_tensor *mapped(moth_ctx *ctx, const moth_source *s, const moth_layout *l) {
   mapping *m = malloc(sizeof *m);
   if (!m) {
@@ -69,7 +69,7 @@ int32_t moth_file_open(moth_ctx *ctx, const moth_text *path, int32_t map, moth_h
   return status;
 }
 
-/* A tensor over bytes that were read, with a version of its own. */
+/* A tensor over bytes that were read, with its own version. */
 static moth_tensor *within(moth_ctx *ctx, moth_storage *of, moth_layout *l, const char *at) {
   moth_storage *s = moth_storage_alias(ctx, of);
   if (!s) return NULL;
@@ -100,7 +100,7 @@ int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, 
   if (dtype == MOTH_BOOL || (at - x->storage->data) % size ||
       (uintptr_t)x->storage->data % (uintptr_t)size)
     return moth_from_bytes(ctx, dtype, shape, ndim, at, (size_t)nbytes, out);
-  moth_tensor *y = x->storage->deleter == drop /* a mapped file */
+  moth_tensor *y = x->storage->deleter == drop /* x is a mapped file */
                      ? part(ctx, x->storage->owner, &l, at, nbytes)
                      : within(ctx, x->storage, &l, at);
   return y ? moth_hand_out(ctx, y, out) : ctx->error.code;

@@ -1,8 +1,8 @@
-/* safetensors.c -- reading safetensors: a file is checked as a whole before a tensor is made.
+/* safetensors.c -- reads safetensors files. The whole file is checked before a tensor is made.
 **
-** The header is gone over twice. The first round allocates nothing: syntax, dtypes, shapes and
-** offsets are checked there and tensors counted. The second fills an index of exactly that size;
-** then sorting shows overlaps, holes and duplicate names. What remains is trusted.
+** The header is parsed twice. The first pass allocates nothing: it checks syntax, dtypes, shapes
+** and offsets, and counts the tensors. The second fills an index of exactly that size. Sorting the
+** index finds overlaps, holes and duplicate names. After that the header is trusted.
 */
 #include "save.h"
 #include "tensor/shape.h"
@@ -18,7 +18,7 @@ const char *const moth_safetensors_dtypes[MOTH_DTYPES] = {
 
 static const struct {
   const char *name;
-  int8_t dtype; /* -1: valid in a file, but Moth has no such type */
+  int8_t dtype; /* -1: valid in a file, but no dtype of Moth */
   uint8_t bits;
 } dtypes[] = {
     {"BOOL", MOTH_BOOL, 8}, {"U8", MOTH_U8, 8},       {"I8", MOTH_I8, 8},
@@ -35,7 +35,7 @@ typedef struct stored {
   moth_text name;
   const int64_t *shape;
   int64_t start, nbytes; /* relative to the data */
-  uint8_t kind, ndim;    /* kind: a row of dtypes */
+  uint8_t kind, ndim;    /* kind: index in dtypes */
 } stored;
 
 typedef struct pair {
@@ -43,7 +43,7 @@ typedef struct pair {
 } pair;
 
 typedef struct moth_file {
-  uint32_t refs; /* atomic: tensors in any context hold it */
+  uint32_t refs; /* atomic: tensors of any context retain it */
   moth_source source;
   char *header;
   int64_t header_size, data_size;
@@ -65,15 +65,15 @@ static void file_drop(void *owner) {
   free(f);
 }
 
-/* -- complaints -- */
+/* -- errors -- */
 
 typedef struct reader {
   moth_ctx *ctx;
   moth_file *file;
   moth_json json;
-  bool fill; /* the second round */
+  bool fill; /* is this the second pass? */
   uint32_t ntensors, nmetadata, nshapes;
-  char name[96]; /* of the tensor at hand, quoted */
+  char name[96]; /* quoted name of the current tensor */
 } reader;
 
 /* The argument that messages name. */
@@ -96,7 +96,7 @@ static int malformed(reader *r) {
 
 /* -- the header -- */
 
-/* Second round: a raw string becomes what it stands for, in place. */
+/* In the second pass decodes a raw string in place. */
 static moth_text decoded(reader *r, moth_text raw) {
   char *at = r->file->header + (raw.at - r->file->header);
   return (moth_text){at, moth_json_decode(raw, at)};
@@ -160,8 +160,8 @@ static int read_offsets(reader *r, stored *t) {
   return MOTH_OK;
 }
 
-/* Shape x dtype in bytes, by checked steps. Strides must fit too, so an empty dimension counts as
-** one in the test for size. */
+/* The size in bytes of a shape of a dtype, by checked multiplications. Strides must not overflow
+** either, so empty dimensions count as 1 in that check. */
 static int check_size(reader *r, const stored *t, const int64_t *shape) {
   int64_t extent = dtypes[t->kind].bits;
   bool empty = false, overflow = false;
@@ -395,7 +395,7 @@ static moth_file *new_file(moth_ctx *ctx) {
   return f;
 }
 
-/* The handle of a file that was read with that status; lets go of f. */
+/* Returns the handle of a file that was read with `status`. Releases f. */
 static int hand_out_file(moth_ctx *ctx, moth_file *f, int status, moth_handle *out) {
   const moth_layout none = {.ndim = 1, .dtype = MOTH_U8, .stride = {1}};
   if (!status) status = hand_out_mapped(ctx, f, &none, f->header, 0, out);
@@ -411,7 +411,7 @@ int32_t moth_safetensors_open(moth_ctx *ctx, const moth_text *path, int32_t map,
   if (!f) return ctx->error.code;
   int status = moth_source_open(ctx, path, &f->source);
   if (!status) status = read_file(ctx, f);
-  if (!status && map) (void)!moth_source_map(&f->source); /* else it is read */
+  if (!status && map) (void)!moth_source_map(&f->source); /* if it cannot be mapped, it is read */
   return hand_out_file(ctx, f, status, file);
 }
 
@@ -425,7 +425,7 @@ int32_t moth_safetensors_open_bytes(moth_ctx *ctx, const moth_text *bytes, moth_
   return hand_out_file(ctx, f, status, file);
 }
 
-/* -- what is in it -- */
+/* -- functions of moth.h -- */
 
 static moth_file *file_of(moth_ctx *ctx, const moth_handle *h) {
   moth_error_clear(ctx);
@@ -499,7 +499,7 @@ int32_t moth_safetensors_metadata(moth_ctx *ctx, const moth_handle *file, int64_
   return MOTH_OK;
 }
 
-/* Any byte but 0 is true; the engine counts on 1. */
+/* In a file any byte except 0 is true; kernels need 1. */
 static bool only_bits(const char *bytes, int64_t n) {
   for (int64_t i = 0; i < n; i++)
     if ((unsigned char)bytes[i] > 1) return false;

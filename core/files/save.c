@@ -1,5 +1,5 @@
-/* save.c -- writing safetensors: the header is planned in memory, then bytes go straight from the
-** tensors into a file that appears whole or not at all.
+/* save.c -- writes safetensors files: plans the header in memory, then writes bytes from the
+** tensors to a file that appears complete or not at all.
 */
 #include "device/device.h"
 #include "call/observer.h"
@@ -11,19 +11,19 @@
 
 #include <stdlib.h>
 
-#define PACK_ROOM ((size_t)256 << 10) /* strided tensors are packed through this much */
+#define PACK_ROOM ((size_t)256 << 10) /* size of the buffer for strided tensors */
 #define TIED "moth.tied"
 
 typedef struct item {
   moth_text name;
   const moth_tensor *x;
   int64_t nbytes;
-  struct item *tied; /* the one that is written in its place */
+  struct item *tied; /* the item that is written in its place */
 } item;
 
 typedef struct saver {
   moth_ctx *ctx;
-  item *items, **order; /* order: as written; while ties are looked for, by address */
+  item *items, **order; /* order: as written; sorted by address while find_ties runs */
   uint32_t n, ntied, nmeta;
   int64_t nbytes; /* of all values */
   bool durable;
@@ -36,7 +36,7 @@ static const char *quoted(saver *s, moth_text text) {
   return moth_quote(text, s->shown, sizeof s->shown);
 }
 
-/* -- orders -- */
+/* -- sort orders -- */
 
 static int by_name(const void *a, const void *b) {
   return moth_text_order(&(*(item *const *)a)->name, &(*(item *const *)b)->name);
@@ -54,7 +54,7 @@ static int by_address(const void *a, const void *b) {
   return x != y ? (x < y ? -1 : 1) : by_name(a, b);
 }
 
-/* -- what was asked for -- */
+/* -- checks -- */
 
 static int take_tensors(saver *s, const moth_text *names, const moth_handle *tensors) {
   for (uint32_t i = 0; i < s->n; i++) {
@@ -63,7 +63,7 @@ static int take_tensors(saver *s, const moth_text *names, const moth_handle *ten
     if (!moth_utf8(names[i]))
       return moth_fail(s->ctx, MOTH_E_ARG, "names", "%s is not UTF-8", quoted(s, names[i]));
     if (names[i].size == 12 && memcmp(names[i].at, "__metadata__", 12) == 0)
-      return moth_fail(s->ctx, MOTH_E_ARG, "names", "'__metadata__' has a meaning of its own");
+      return moth_fail(s->ctx, MOTH_E_ARG, "names", "'__metadata__' is a reserved name");
     s->items[i] = (item){names[i], x, x->l.numel * moth_dtype_size[x->l.dtype], NULL};
     s->order[i] = &s->items[i];
   }
@@ -84,13 +84,13 @@ static int check_metadata(saver *s) {
       return moth_fail(s->ctx, MOTH_E_ARG, "metadata", "'" TIED "' is written by Moth alone");
     for (uint32_t k = 0; k < i; k++)
       if (moth_text_order(&s->keys[k], &s->keys[i]) == 0)
-        return moth_fail(s->ctx, MOTH_E_ARG, "metadata", "%s stands there twice",
+        return moth_fail(s->ctx, MOTH_E_ARG, "metadata", "%s is there twice",
                          quoted(s, s->keys[i]));
   }
   return MOTH_OK;
 }
 
-/* The same elements of the same storage, in the same order. */
+/* Have a and b the same elements of the same storage, in the same order? */
 static bool same_bytes(const moth_tensor *a, const moth_tensor *b) {
   if (moth_storage_root(a->storage) != moth_storage_root(b->storage)) return false;
   if (a->l.dtype != b->l.dtype || a->l.ndim != b->l.ndim || a->l.numel == 0) return false;
@@ -101,7 +101,7 @@ static bool same_bytes(const moth_tensor *a, const moth_tensor *b) {
   return true;
 }
 
-/* Of several names for the same bytes the first in the alphabet keeps them. */
+/* Of several names for the same bytes, the alphabetically first one is written. */
 static void find_ties(saver *s) {
   qsort(s->order, s->n, sizeof *s->order, by_address);
   for (uint32_t i = 1; i < s->n; i++) {
@@ -192,7 +192,8 @@ static int put_header(saver *s) {
 
 /* -- the values -- */
 
-/* Row-major through a buffer: the last dimension in the inner loop, an odometer for the others. */
+/* Copies elements row-major through a buffer: the last dimension in the inner loop, an odometer for
+** the others. */
 static int write_strided(moth_sink *sink, const moth_tensor *x) {
   int64_t size = moth_dtype_size[x->l.dtype], index[MOTH_MAX_DIMS] = {0};
   int last = x->l.ndim - 1, status = MOTH_OK;
@@ -223,7 +224,7 @@ static int write_strided(moth_sink *sink, const moth_tensor *x) {
 }
 
 static int write_tensor(moth_sink *sink, const moth_tensor *given) {
-  moth_tensor *here = given->l.device ? moth_to_host(given) : NULL; /* one at a time */
+  moth_tensor *here = given->l.device ? moth_to_host(given) : NULL; /* one tensor at a time */
   const moth_tensor *x = here ? here : given;
   const int64_t nbytes = x->l.numel * moth_dtype_size[x->l.dtype];
   int status = MOTH_OK;

@@ -1,12 +1,13 @@
 /* launcher.c -- the program build/moth: LuaJIT with Moth on its paths.
 **
-** Runs a script, a line of code, standard input or one of Moth's own commands, and turns Ctrl-C
-** into an ordinary Lua error: the first one cancels the op that runs (or stops the interpreter
-** between two instructions), a second one that comes before the first was heard ends the process.
-** One that follows a heard one at once insists: every instruction of the script's raises then, so
-** that no `while true do pcall(step) end` swallows it.
-** The work of the commands and of the prompt is done in Lua (lua/moth/cli.lua, lua/moth/repl/):
-** here is what only C can do.
+** Runs a script, a line of code, standard input or one of Moth's commands, and turns Ctrl-C into a
+** Lua error. The first Ctrl-C cancels the running op, or stops the interpreter between two
+** instructions. A second one before the first took effect ends the process. If a second one follows
+** quickly after the first took effect, every later instruction of the script raises, so that
+** `while true do pcall(step) end` ends too.
+**
+** The commands and the prompt are written in Lua (lua/moth/cli.lua, lua/moth/repl/). This file has
+** only the parts that need C.
 */
 #include "moth_lua.h"
 #include "base/system.h"
@@ -25,7 +26,8 @@
 #include <luajit.h>
 #include <lualib.h>
 
-/* From the directory of an installed program to the Lua files and the library: the build says. */
+/* From the directory of an installed program to the Lua files and the library; the build sets
+** them. */
 #ifndef MOTH_TO_LUA
 #define MOTH_TO_LUA "../share/lua/5.1"
 #endif
@@ -33,24 +35,24 @@
 #define MOTH_TO_LIB "../lib"
 #endif
 
-typedef struct places { /* where things lie */
+typedef struct places { /* paths of the program and its files */
   char program[MOTH_PATH_ROOM]; /* this program */
   char home[MOTH_PATH_ROOM];    /* its directory */
-  char root[MOTH_PATH_ROOM];    /* the checkout, or "" when installed */
+  char root[MOTH_PATH_ROOM];    /* the checkout; "": installed */
   char path[4 * MOTH_PATH_ROOM], cpath[4 * MOTH_PATH_ROOM];
 } places;
 
-/* What the signal handler needs, set before it is installed. */
+/* For the signal handler; set before it is installed. */
 static lua_State *main_state;
 static void (*cancel_ops)(void);        /* moth_interrupt */
 static int32_t (*cancel_pending)(void); /* moth_interrupt_pending */
 static void (*cancel_withdraw)(void);   /* moth_interrupt_withdraw */
 static volatile sig_atomic_t interrupts;
-static volatile sig_atomic_t unheard; /* the last one has stopped nothing yet; without a library */
-static volatile sig_atomic_t insists; /* two came in a row: until the script has ended */
-static double last_interrupt;         /* when, in seconds; the handler's */
+static volatile sig_atomic_t unheard; /* without a library: the last Ctrl-C has not taken effect */
+static volatile sig_atomic_t insists; /* two came quickly: set until the script ends */
+static double last_interrupt;         /* its time in seconds; used in the handler */
 
-/* ---- places ---- */
+/* ---- paths ---- */
 
 static bool exists(const char *format, const char *directory) {
   char path[MOTH_PATH_ROOM + 64];
@@ -63,7 +65,7 @@ static void cut_last_name(char *path) {
   if (slash) *slash = '\0';
 }
 
-/* A build tree beside the sources has them one level up; one elsewhere names them in `.root`. */
+/* A build folder inside the checkout has the root one level up; any other names it in `.root`. */
 static void find_root(places *at) {
   memcpy(at->root, at->home, sizeof at->root);
   cut_last_name(at->root);
@@ -99,7 +101,7 @@ static bool find_places(places *at) {
          (size_t)cwrote < sizeof at->cpath;
 }
 
-/* Puts `front` before package[field]; what LUA_PATH named stays behind it. */
+/* Puts `front` before package[field]; entries of LUA_PATH stay after it. */
 static void prepend(lua_State *L, const char *field, const char *front) {
   lua_getglobal(L, "package");
   lua_pushstring(L, front);
@@ -109,7 +111,7 @@ static void prepend(lua_State *L, const char *field, const char *front) {
   lua_pop(L, 1);
 }
 
-/* Modules beside a script in another folder are found last of all. */
+/* Adds the folder of a script at the end of package.path. */
 static void find_beside(lua_State *L, const char *script) {
   size_t n = strlen(script);
   while (n > 0 && !strchr(MOTH_SLASHES, script[n - 1])) n--;
@@ -128,8 +130,8 @@ static void find_beside(lua_State *L, const char *script) {
 
 /* ---- Ctrl-C ---- */
 
-/* Whether the function that runs is Moth's own or C: an error in the middle of those would leave
-** their work half done. */
+/* Is the running function a C function or one of Moth's? An error in the middle of these would
+** leave their work incomplete. */
 static bool is_own(lua_State *L, lua_Debug *record) {
   int top = lua_gettop(L);
   bool own = false;
@@ -149,48 +151,48 @@ static void watch(lua_State *L) {
   lua_sethook(L, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
-/* Stops user code that calls no op. Where an op was stopped already, once is enough, unless the
-** user insists. */
+/* Stops user code that calls no op. If an op was stopped already, this is not needed, except when
+** `insists` is set. */
 static void stop_hook(lua_State *L, lua_Debug *record) {
   if (cancel_pending && !cancel_pending() && !insists) {
     lua_sethook(L, NULL, 0, 0);
-    if (cancel_pending()) watch(L); /* one that came between the two */
+    if (cancel_pending()) watch(L); /* another came in between */
     return;
   }
-  if (is_own(L, record)) return; /* later, when it is the user's turn */
+  if (is_own(L, record)) return; /* tried again in user code */
   if (!insists) lua_sethook(L, NULL, 0, 0);
   unheard = 0;
   if (cancel_withdraw) cancel_withdraw();
   luaL_error(L, "interrupted!");
 }
 
-#define IN_A_ROW 0.4 /* seconds between two that insist */
+#define IN_A_ROW 0.4 /* seconds between two that count as quick */
 
-/* Does this one follow another at once? */
+/* Does this Ctrl-C follow another one quickly? */
 static bool in_a_row(void) {
   const double before = last_interrupt;
   last_interrupt = moth_seconds();
   return before > 0 && last_interrupt - before < IN_A_ROW;
 }
 
-/* Cancels the op that runs or the next one, and the interpreter at its next instruction, whichever
-** comes first. Where the one before was not heard, as in a compiled loop that calls no op, nothing
-** but the process's end will help; where a script caught its error, this one is a first again. */
+/* Cancels the current or next op, or stops the interpreter at its next instruction, whichever is
+** first. If the last Ctrl-C had no effect, as in a compiled loop without ops, ends the process. If
+** a script caught the error of the last one, this one counts as the first. */
 static void on_interrupt(int number) {
   if (cancel_pending ? cancel_pending() : unheard) {
     moth_interrupts_to(SIG_DFL, true);
     raise(number);
     return;
   }
-  moth_interrupts_to(on_interrupt, true); /* some systems forget it */
+  moth_interrupts_to(on_interrupt, true); /* some systems reset it */
   interrupts = unheard = 1;
   if (in_a_row()) insists = 1;
   if (cancel_ops) cancel_ops();
   watch(main_state);
 }
 
-/* libmoth.so is opened here already, so that the handler holds an address and need not search for
-** one. The Lua side's ffi.load of the same file gives the same library. */
+/* Opens libmoth.so now, so that the handler has the addresses. The Lua side's ffi.load of the same
+** file returns the same library. */
 static void find_cancel(lua_State *L) {
   const char *file = getenv("MOTH_LIB");
   int top = lua_gettop(L);
@@ -203,7 +205,7 @@ static void find_cancel(lua_State *L) {
     file = lua_tostring(L, -1);
   }
   void *library = file ? moth_library_open(file) : NULL;
-  if (library) { /* memcpy, since C has no cast from object to function */
+  if (library) { /* memcpy: C has no cast from object to function */
     void *found = moth_library_symbol(library, "moth_interrupt");
     memcpy(&cancel_ops, &found, sizeof cancel_ops);
     found = moth_library_symbol(library, "moth_interrupt_pending");
@@ -216,7 +218,7 @@ static void find_cancel(lua_State *L) {
 
 /* ---- running ---- */
 
-/* Lets Moth, if it is loaded, add to the message at index 1 (lua/moth/error/hint.lua). A script
+/* Calls Moth, if it is loaded, to extend the message at index 1 (lua/moth/error/hint.lua). A script
 ** that uses `moth` without `require` has not loaded it. */
 static void add_hint(lua_State *L) {
   const char *absent = strstr(lua_tostring(L, 1), "global 'moth' (a nil value)");
@@ -234,7 +236,7 @@ static void add_hint(lua_State *L) {
   lua_settop(L, 1);
 }
 
-/* Appends the line of a frame to the text on top of the stack, as luaL_traceback writes it. */
+/* Appends the line of a frame to the text on top of the stack, in luaL_traceback's format. */
 static void add_frame(lua_State *L, const lua_Debug *frame) {
   lua_pushfstring(L, "\n\t%s:", frame->short_src);
   if (frame->currentline > 0) lua_pushfstring(L, "%d:", frame->currentline);
@@ -245,8 +247,8 @@ static void add_frame(lua_State *L, const lua_Debug *frame) {
   lua_concat(L, 4);
 }
 
-/* Appends a traceback of the user's own frames to the message on top of the stack: neither those of
-** C nor of Moth's files. MOTH_TRACEBACK=full shows all. */
+/* Appends a traceback to the message on top of the stack, without C functions and Moth's own files.
+** MOTH_TRACEBACK=full shows all. */
 static void add_traceback(lua_State *L) {
   enum { MOST = 22, DEPTH = 300 }; /* lines, levels */
   const char *wanted = getenv("MOTH_TRACEBACK");
@@ -273,7 +275,7 @@ static void add_traceback(lua_State *L) {
 }
 
 static int with_traceback(lua_State *L) {
-  if (!lua_isstring(L, 1)) { /* an error value of the user's own */
+  if (!lua_isstring(L, 1)) { /* a user's error value */
     if (lua_isnoneornil(L, 1) || !luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1)) {
       lua_pushfstring(L, "(the error is a %s value)", luaL_typename(L, 1));
     }
@@ -286,7 +288,7 @@ static int with_traceback(lua_State *L) {
   return 1;
 }
 
-/* Calls the function below its n arguments, under Ctrl-C's rule, with errors as text. */
+/* Calls the function below its n arguments. Ctrl-C stops it, and errors become text. */
 static int guarded(lua_State *L, int n) {
   int base = lua_gettop(L) - n;
   lua_pushcfunction(L, with_traceback);
@@ -303,7 +305,7 @@ static int guarded(lua_State *L, int n) {
   return status;
 }
 
-static volatile sig_atomic_t reads_line; /* and ends with an error if Ctrl-C comes */
+static volatile sig_atomic_t reads_line; /* reading a line, which Ctrl-C ends with an error */
 
 static void note_interrupt(int number) {
   (void)number;
@@ -311,8 +313,8 @@ static void note_interrupt(int number) {
   moth_interrupts_to(note_interrupt, !reads_line);
 }
 
-/* For the prompt: moth_guarded(f, ...) runs f as a script runs, gives true or false, message.
-** Behind it Ctrl-C is but noted: pressed once too often, it must not end the prompt. */
+/* For the prompt: moth_guarded(f, ...) runs f as a script runs. Returns true or false, message.
+** After it Ctrl-C is only recorded, so that one too many does not end the prompt. */
 static int guarded_call(lua_State *L) {
   luaL_checkany(L, 1);
   interrupts = 0;
@@ -323,8 +325,8 @@ static int guarded_call(lua_State *L) {
   return status == 0 ? 1 : 2;
 }
 
-/* For the prompt: a line of standard input; nothing at its end, false if Ctrl-C came instead. The
-** handler does not restart the read, so that it ends with an error. */
+/* For the prompt: reads a line of standard input. Returns nothing at its end, false after Ctrl-C.
+** The handler does not restart the read, so that it ends with an error. */
 static int read_line(lua_State *L) {
   luaL_Buffer line;
   int c = 0;
@@ -356,12 +358,12 @@ static int report(lua_State *L, int status) {
   const char *text = lua_tostring(L, -1);
   fflush(stdout);
   fprintf(stderr, "%s\n", text ? text : "moth: not enough memory");
-  /* not where an earlier one was caught, and this is another error */
+  /* not if it was caught earlier and this is another error */
   return interrupts && text && strstr(text, "interrupted") ? 128 + SIGINT : EXIT_FAILURE;
 }
 
-/* The global `arg` as the stand-alone interpreter makes it: arg[0] is argv[script]. Pushes the
-** values behind it and returns how many, or -1 where they are more than Lua's stack takes. */
+/* Sets the global `arg` as the stand-alone interpreter does: arg[0] is argv[script]. Pushes the
+** later arguments and returns their number, or -1 if Lua's stack cannot hold them. */
 static int push_arguments(lua_State *L, int argc, char **argv, int script) {
   lua_createtable(L, argc, 1);
   for (int i = 0; i < argc; i++) {
@@ -376,20 +378,20 @@ static int push_arguments(lua_State *L, int argc, char **argv, int script) {
   return n;
 }
 
-/* Calls the function below the n arguments that push_arguments gave. */
+/* Calls the function below the n arguments that push_arguments pushed. */
 static int run_with(lua_State *L, int n) {
   if (n >= 0) return report(L, guarded(L, n));
   fprintf(stderr, "moth: too many arguments\n");
   return EXIT_FAILURE;
 }
 
-/* Runs the chunk that a load function left on the stack with the arguments behind argv[script]. */
+/* Runs the chunk on the stack, if it was loaded, with the arguments after argv[script]. */
 static int run_chunk(lua_State *L, int loaded, int argc, char **argv, int script) {
   if (loaded != 0) return report(L, loaded);
   return run_with(L, push_arguments(L, argc, argv, script));
 }
 
-/* require(module)(argv[from], ...): Moth's own commands. */
+/* Runs require(module)(argv[from], ...), one of Moth's commands. */
 static int run_module(lua_State *L, const char *module, int argc, char **argv, int script) {
   lua_getglobal(L, "require");
   lua_pushstring(L, module);
@@ -402,7 +404,7 @@ static int run_module(lua_State *L, const char *module, int argc, char **argv, i
   return run_with(L, push_arguments(L, argc, argv, script));
 }
 
-/* The lines of code behind each -e at the front; arguments of the script follow the last one. */
+/* Runs the lines of code after each -e. Arguments of the script follow the last one. */
 static int run_lines(lua_State *L, int argc, char **argv) {
   lua_getglobal(L, "require");
   lua_pushliteral(L, "moth.repl.preload");
@@ -454,8 +456,8 @@ static int run(lua_State *L, int argc, char **argv) {
 
 /* ---- start ---- */
 
-/* Under AddressSanitizer each Lua object is a block of its own, so that a write past a buffer that
-** Lua lent to the engine is seen. */
+/* Under AddressSanitizer each Lua object is a separate block, so that overruns of buffers that Lua
+** passes to the core are detected. */
 #if defined(__SANITIZE_ADDRESS__)
 static void *allocate(void *unused, void *block, size_t old_size, size_t new_size) {
   (void)unused;
@@ -470,7 +472,8 @@ static lua_State *new_state(void) { return lua_newstate(allocate, NULL); }
 static lua_State *new_state(void) { return luaL_newstate(); }
 #endif
 
-/* __index of _G: Python's words would be nil in silence. lua/moth/base/strict.lua does the same. */
+/* __index of _G: without it True, False and None would be nil without an error.
+** lua/moth/base/strict.lua does the same. */
 static int undefined_global(lua_State *L) {
   static const char *const words[][2] = {
       {"True", "true"}, {"False", "false"}, {"None", "nil, or moth.none in a list of arguments"}};
@@ -497,7 +500,7 @@ static int prepare(lua_State *L) {
   prepend(L, "cpath", at->cpath);
   watch_globals(L);
 
-  /* What Moth's own commands know about the program they run in. */
+  /* paths for Moth's commands */
   lua_createtable(L, 0, 4);
   lua_pushstring(L, at->program);
   lua_setfield(L, -2, "program");

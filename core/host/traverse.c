@@ -1,9 +1,9 @@
 /* traverse.c -- Lua's next() as a plain C function, which LuaJIT does not compile.
 **
-** LuaJIT 2.1 beta 3 as Debian 12 has it (and any of September 2021 to April 2022) may cut a pointer
-** to 32 bits in a compiled traversal by pairs() or next(), and the process ends (LuaJIT issue 829).
-** lua/moth/base/traverse.lua puts this in their place there. The engine links no Lua: these
-** functions are the host's, and where it hides them nothing is put anywhere.
+** LuaJIT 2.1 beta 3 of Debian 12 (and versions of September 2021 to April 2022) may cut a pointer
+** to 32 bits in a compiled loop over pairs() or next(), which crashes the process (LuaJIT issue
+** 829). There lua/moth/base/traverse.lua replaces both by this function. The core links no Lua: the
+** Lua functions are the host's. If the host does not export them, nothing is replaced.
 */
 #include <stddef.h>
 

@@ -1,13 +1,13 @@
-/* workers.c -- Lua states on threads of their own, and the messages between them and the host.
+/* workers.c -- Lua states on their own threads, and the messages between them and the host.
 **
-** A message is a text, which Lua writes and reads, and the tokens of the tensors in it. The host
-** sends tasks, whichever worker is free takes the next one, and the host waits for the answer with
-** the number that it wants. How many are under way is the host's to bound.
+** A message is a text, which Lua writes and reads, and the tokens of its tensors. The host sends
+** tasks, the first free worker takes the next task, and the host waits for the answer with the
+** number that it needs. The host limits the number of pending tasks.
 **
-** The host holds a crew by a handle, which goes with the sweep. Then the crew is stopped: workers
-** that wait end at once, those in an op when that has heard a cancel, others when they next ask for
-** a task. Nobody waits for them but the end of the host's context and of the process, and those not
-** for long. One lock guards all; it is held for moments, and across a fork, behind which the child
+** A handle owns a crew, the workers of one moth_workers_start; a sweep frees it. Then the crew is
+** stopped: waiting workers end at once, workers in an op when it is cancelled, others when they ask
+** for the next task. Only the end of the host's context and the end of the process wait for them,
+** for a limited time. One lock guards all state. It is held briefly, and during a fork; the child
 ** has no workers.
 */
 #include "workers.h"
@@ -27,11 +27,11 @@
 #include "call/observer.h"
 #include "base/system.h"
 
-#define PATIENCE 2.0 /* seconds that an end waits for workers, */
-#define STACK_PAUSE 0.05 /* seconds after which a thread's stack is free again */
-#define LOOK 0.02    /* ... and between two looks of a waiting host at its cancel flag */
+#define PATIENCE 2.0 /* seconds that an end waits for workers */
+#define STACK_PAUSE 0.05 /* seconds until the system has freed a thread's stack */
+#define LOOK 0.02    /* seconds between two cancel checks of a waiting host */
 
-/* moth_lua, as what it points to. */
+/* moth_lua with the types of its functions. */
 typedef struct lua_State lua_State;
 typedef struct lua_functions {
   lua_State *(*newstate)(void);
@@ -44,7 +44,7 @@ typedef struct lua_functions {
 } lua_functions;
 _Static_assert(sizeof(lua_functions) == sizeof(moth_lua), "both are pointers in the same order");
 
-typedef struct letter { /* a message on its way; its text stands behind the tokens */
+typedef struct letter { /* a message; its text is stored after the tokens */
   struct letter *next;
   uint64_t number;
   size_t size;
@@ -59,21 +59,21 @@ typedef struct queue {
 typedef struct worker {
   struct crew *crew;
   moth_ctx *ctx;   /* open on its thread, or NULL */
-  letter *program, *held; /* held: what it received last */
+  letter *program, *held; /* held: the last message it received */
 } worker;
 
 typedef struct crew {
-  struct crew *next; /* of all whose threads run */
-  moth_ctx *host;    /* to compare with: it may be gone */
+  struct crew *next; /* the list of crews with running threads */
+  moth_ctx *host;    /* only compared: it may be freed */
   lua_functions lua;
   pthread_cond_t sent, answered;
   queue tasks, answers;
-  letter *held;      /* what the host received last */
-  uint64_t first;    /* answers below are not wanted */
-  uint32_t running;  /* threads */
+  letter *held;      /* the last message that the host received */
+  uint64_t first;    /* answers with smaller numbers are dropped */
+  uint32_t running;  /* running threads */
   uint32_t refs;     /* of the handle and of each thread */
   bool stopped;
-  bool late;         /* an end has waited long enough for it */
+  bool late;         /* an end has waited for it for the full time */
   char problem[960]; /* why a worker failed */
   pid_t process;
   uint32_t n;
@@ -81,8 +81,8 @@ typedef struct crew {
 } crew;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t ended; /* a thread has */
-static crew *crews;          /* that run */
+static pthread_cond_t ended; /* signaled when a thread ends */
+static crew *crews;          /* crews with running threads */
 static _Thread_local worker *here;
 
 /* -- letters -- */
@@ -111,7 +111,7 @@ static void push(queue *q, letter *l) {
   q->last = l;
 }
 
-/* Takes those out that are (or, below: that are below) this number, as a chain. */
+/* Removes the letters with this number, or below it, and returns them as a chain. */
 static letter *cut(queue *q, uint64_t number, bool below) {
   letter *out = NULL, *last = NULL;
   for (letter **at = &q->first; *at;) {
@@ -161,10 +161,10 @@ static void cond_init(pthread_cond_t *cond) {
   pthread_condattr_destroy(&attr);
 }
 
-/* -- the ends -- */
+/* -- stopping -- */
 
-/* Of workers that have no thread. Without the lock, as all letters: a tensor in them may have a
-** host's deleter. */
+/* Drops the programs of workers without a thread. Called without the lock, as for all letters: a
+** deleter of the host may run. */
 static void programs_drop(crew *c, uint32_t first) {
   for (uint32_t i = first; i < c->n; i++) letters_drop(c->workers[i].program);
 }
@@ -176,7 +176,7 @@ static void unref(crew *c) {
   free(c);
 }
 
-/* Tells a crew to end. What waited comes back, to be dropped without the lock. */
+/* Stops a crew. Returns its pending letters, which the caller drops without the lock. */
 static letter *stop(crew *c) {
   c->stopped = true;
   for (uint32_t i = 0; i < c->n; i++)
@@ -188,7 +188,7 @@ static letter *stop(crew *c) {
   return l;
 }
 
-/* The deleter of the handle. A child leaves the memory of a crew that it has no threads of. */
+/* The deleter of the handle. A forked child does not free a crew of its parent. */
 static void drop(void *at) {
   crew *c = at;
   if (c->process != getpid()) return;
@@ -201,8 +201,8 @@ static void drop(void *at) {
   letters_drop(held);
 }
 
-/* Waits for the threads of a host's crews, or of all; those that sit in code of others for longer
-** end later, or with the process. */
+/* Waits for the threads of a host's crews, or of all. Threads that run other code for longer end
+** later, or with the process. */
 static void wait_for(const moth_ctx *host) {
   const struct timespec until = after(PATIENCE);
   bool late = false;
@@ -217,12 +217,12 @@ static void wait_for(const moth_ctx *host) {
       continue;
     }
     late = pthread_cond_timedwait(&ended, &lock, &until) == ETIMEDOUT;
-    c = crews; /* the one that was waited for may be gone */
+    c = crews; /* the list may have changed */
   }
   pthread_mutex_unlock(&lock);
 }
 
-/* The system frees the stack of a thread a moment after the thread has left its crew. */
+/* The system frees the stack of a thread shortly after the thread has ended. */
 static void pause_for_stacks(void) {
   const struct timespec until = after(STACK_PAUSE);
   pthread_mutex_lock(&lock);
@@ -240,7 +240,7 @@ void moth_workers_close(moth_ctx *ctx) {
   if (__atomic_load_n(&crews, __ATOMIC_ACQUIRE)) wait_for(ctx);
 }
 
-/* A process that ends takes libraries down; threads that still use them would fall. */
+/* The process unloads libraries when it ends; threads that still used them would crash. */
 static void at_exit(void) {
   letter *all = NULL;
   if (here || !__atomic_load_n(&crews, __ATOMIC_ACQUIRE)) return;
@@ -333,11 +333,11 @@ static void *thread(void *at) {
   moth_on_worker = true;
   crew *c = w->crew;
   run(w);
-  if (!here) return NULL; /* a forked child's, which has no crews */
+  if (!here) return NULL; /* in a forked child, which has no crews */
   letters_drop(w->program);
   letters_drop(w->held);
   pthread_mutex_lock(&lock);
-  if (--c->running == 0) { /* out of the list of those that run */
+  if (--c->running == 0) { /* remove it from the list of crews */
     crew **in = &crews;
     while (*in != c) in = &(*in)->next;
     __atomic_store_n(in, c->next, __ATOMIC_RELEASE);
@@ -373,7 +373,7 @@ static crew *crew_new(moth_ctx *ctx, const moth_lua *lua, const moth_message *pr
   return c;
 }
 
-/* Starts the threads; false if not all of them. */
+/* Starts the threads. Returns false if some could not be started. */
 static bool start(crew *c) {
   uint32_t started = 0;
   pthread_mutex_lock(&lock);
@@ -474,7 +474,7 @@ static int32_t next_task(worker *w, moth_message *message) {
   return 1;
 }
 
-/* A look at the answers: 1, 0 or a status. */
+/* Checks the answers. Returns 1, 0 or a status. */
 static int32_t look(moth_ctx *ctx, crew *c, moth_message *message) {
   c->held = cut(&c->answers, message->number, false);
   if (c->held) {

@@ -1,18 +1,18 @@
-/* workers.h -- what the rest of the engine must know of workers, and of what they send. */
+/* workers.h -- functions of workers and tokens for the rest of the core. */
 #ifndef MOTH_WORKERS_H
 #define MOTH_WORKERS_H
 
 #include "moth_lua.h"
 
 
-/* A context was opened on this thread, or is about to end: workers of its own are waited for. */
+/* A context was opened on this thread; a context closes: waits for its workers. */
 void moth_workers_opened(moth_ctx *ctx);
 void moth_workers_close(moth_ctx *ctx);
-void moth_workers_can_fork(void); /* from here on a fork waits for these locks and the tokens' */
+void moth_workers_can_fork(void); /* from here on a fork takes these locks and the tokens' */
 
 /* -- tokens (token.c) -- */
 
-void moth_token_discard(uint64_t token); /* one that may have been opened */
+void moth_token_discard(uint64_t token); /* drops a token that may have been opened */
 void moth_token_lock(void);              /* around a fork */
 void moth_token_unlock(void);
 

@@ -1,8 +1,8 @@
-/* blas.c -- finds a BLAS, and sends each matrix product where it is computed best: f32 to tiles of
-** our own where they are compiled for this processor, f64 and other processors' f32 to the library.
+/* blas.c -- finds a BLAS and chooses the code for each matrix product: Moth's own tiles for f32 if
+** they are compiled for this processor, otherwise the library, as for f64.
 **
-** The library is process-wide and opened once, whichever context needs it first; that is the only
-** state here, and it never changes after.
+** The library is opened once per process, by the first context that needs it. It is the only state
+** in this file and does not change afterwards.
 */
 #include "blas.h"
 #include "tensor/shape.h"
@@ -21,9 +21,9 @@
 #include "base/system.h"
 #include "base/threads.h"
 
-#define SMALL 1024       /* m n k up to which a call costs more than it saves */
-#define BLOCK 128        /* rows or columns that are one call of a large product */
-#define BLAS_PER_NS 30.0 /* multiplications and additions of a library, roughly */
+#define SMALL 1024       /* products up to this m n k are faster without a call */
+#define BLOCK 128        /* rows or columns per call of a large product */
+#define BLAS_PER_NS 30.0 /* multiply-adds per ns of a library, roughly */
 
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 
@@ -48,7 +48,7 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int opened;
 
-/* -- finding it -- */
+/* -- finding the library -- */
 
 static bool symbol(void *library, const char *name, void *function) {
   void *at = moth_library_symbol(library, name);
@@ -56,8 +56,8 @@ static bool symbol(void *library, const char *name, void *function) {
   return at != NULL;
 }
 
-/* OpenBLAS takes a processor younger than itself for a Prescott of 2004, at a seventh of the speed:
-** it is then opened again with the kernels of this processor's level. */
+/* OpenBLAS treats a processor newer than itself as a Prescott of 2004, at a seventh of the speed.
+** It is then opened again with the kernels of this processor's instruction level. */
 static void *open_at_best(const char *path) {
   void *library = moth_library_open_alone(path, NULL);
   const char *better = moth_level() == MOTH_LEVEL_AVX512 ? "SkylakeX"
@@ -117,12 +117,12 @@ void *moth_blas_library(void) {
   return blas.library;
 }
 
-/* -- operands as BLAS wants them -- */
+/* -- operands for BLAS -- */
 
 typedef struct matrix {
   const char *data;
   int order, step; /* PLAIN or TRANSPOSED, and the leading dimension */
-  void *block;     /* a packed copy, if one was needed */
+  void *block;     /* a packed copy, or NULL */
   int64_t bytes;
 } matrix;
 
@@ -148,13 +148,13 @@ static bool fits(int64_t n) { return n <= INT_MAX; }
 static int describe(moth_ctx *ctx, matrix *x, int dtype, const char *data, int64_t rows,
                     int64_t cols, int64_t rs, int64_t cs) {
   *x = (matrix){.data = data, .order = PLAIN};
-  if (rows == 1) rs = cols > 1 ? cols : 1; /* a step that is never taken */
+  if (rows == 1) rs = cols > 1 ? cols : 1; /* there is no next row */
   if (cols == 1) cs = 1;
   if (cs == 1 && rs >= cols && fits(rs)) {
     x->step = (int)rs;
     return MOTH_OK;
   }
-  if (cols == 1) cs = rows; /* likewise, seen from the other side */
+  if (cols == 1) cs = rows; /* there is no next column */
   if ((rows == 1 || rs == 1) && cs >= rows && fits(cs)) {
     x->order = TRANSPOSED;
     x->step = (int)cs;
@@ -172,10 +172,10 @@ static void forget(moth_ctx *ctx, matrix *x) {
 
 static int flip(int order) { return order == PLAIN ? TRANSPOSED : PLAIN; }
 
-/* y (rows) := M x, M being rows by cols as described. */
+/* y (rows) := M x, where M has rows by cols elements. */
 static void call_gemv(const moth_product *p, const matrix *m, int64_t rows, int64_t cols, int order,
                       const char *x, int64_t x_step, char *y, int64_t y_step) {
-  bool stored = order == PLAIN; /* M itself lies there, or its transpose */
+  bool stored = order == PLAIN; /* is M stored, or its transpose? */
   int r = (int)(stored ? rows : cols), c = (int)(stored ? cols : rows);
   if (p->dtype == MOTH_F32)
     blas.sgemv(ROW_MAJOR, order, r, c, 1, (const float *)(const void *)m->data, m->step,
@@ -199,8 +199,8 @@ static void call_gemm(const moth_product *p, const matrix *a, const matrix *b) {
                (double *)(void *)p->c, (int)p->ldc);
 }
 
-/* The product with one row or one column as matrix times vector: both libraries and loops are
-** several times slower when they take it for a matrix. */
+/* A product with one row or one column as matrix times vector. Libraries and loops are several
+** times slower if it is a matrix product. */
 static int blas_vector(moth_ctx *ctx, const moth_product *p) {
   bool row = p->m == 1;
   matrix m, v = {.data = row ? p->a : p->b};
@@ -220,8 +220,8 @@ static int blas_vector(moth_ctx *ctx, const moth_product *p) {
   return status;
 }
 
-/* A large product is cut into blocks that are the same for any number of threads: a library may
-** add in another order where a block begins. */
+/* A large product is split into blocks that do not depend on the number of threads, since a library
+** may sum in another order at the edge of a block. */
 typedef struct blocks {
   const moth_product *p;
   const matrix *a, *b;
@@ -261,7 +261,7 @@ static int blas_matrix(moth_ctx *ctx, const moth_product *p) {
   return status;
 }
 
-/* Plain loops over any number of rows, a few at a time so that a cancel is heard. */
+/* Plain loops over all rows, a few at a time, with cancel checks between. */
 static int plain(moth_ctx *ctx, const moth_product *p) {
   int64_t work = p->n * p->k, size = moth_dtype_size[p->dtype];
   int64_t rows = work < 1 << 22 ? (1 << 22) / (work + 1) + 1 : 1;
@@ -285,7 +285,7 @@ static int real_product(moth_ctx *ctx, const moth_product *p) {
   return moth_gemm_tiled(ctx, p);
 }
 
-/* Half types: operands widened into blocks, the result narrowed from one. */
+/* Half types: widens operands into blocks, and rounds the result from a block. */
 static int half_product(moth_ctx *ctx, const moth_product *p) {
   matrix a = {.data = p->a}, b = {.data = p->b}, c = {.data = p->c};
   bool ready = pack(ctx, &a, p->dtype, MOTH_F32, p->m, p->k, p->rs_a, p->cs_a) &&
@@ -336,7 +336,7 @@ int moth_multiply(moth_ctx *ctx, const moth_product *p) {
   return without_bias(ctx, &q);
 }
 
-/* As BLAS takes it where it lies; order 0 where it does not. */
+/* The operand without a copy, if BLAS can read its layout; else its `order` is 0. */
 static matrix seen(const char *data, int64_t rows, int64_t cols, int64_t rs, int64_t cs) {
   matrix x = {.data = data};
   if (cs == 1 && rs >= cols && fits(rs)) x.order = PLAIN, x.step = (int)rs;

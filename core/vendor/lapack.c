@@ -1,5 +1,5 @@
-/* lapack.c -- finds LAPACK, and gives it the matrices of a stack one by one, on several threads
-** where there are many. lapack.h tells what for.
+/* lapack.c -- finds LAPACK and calls it for each matrix of a stack (lapack.h), on several threads
+** if there are many.
 */
 #include "lapack.h"
 #include "tensor/shape.h"
@@ -19,14 +19,14 @@
 #include "autograd/tape.h"
 #include "base/threads.h"
 
-#define BLOCK 16          /* elements to a side of what is turned at a time */
-#define LEAST 16383       /* of the smaller size: its square, twice, must be an int */
-#define LARGEST (1 << 28) /* of the larger one */
+#define BLOCK 16          /* side of the blocks in a transposition */
+#define LEAST 16383       /* limit of the smaller size: twice its square must fit an int */
+#define LARGEST (1 << 28) /* limit of the larger size */
 
-/* -- the library: that of BLAS if it has LAPACK in it, as OpenBLAS does; else one beside it -- */
+/* -- the library: BLAS if it has LAPACK in it, as OpenBLAS does; else liblapack -- */
 
 static moth_lapack lapack;
-static const char *missing; /* the first function that was not found, NULL: all are there */
+static const char *missing; /* the first function that was not found; NULL: none */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool look_up(void *library, const char *name, int wide, void *function) {
@@ -53,7 +53,7 @@ static void find(void) {
   void *library = moth_blas_library();
   if (library && take(library)) return;
   const char *first = library ? missing : "";
-  const char *wanted = getenv("MOTH_BLAS"); /* whoever chooses one means it */
+  const char *wanted = getenv("MOTH_BLAS"); /* a BLAS that the user chose */
   for (size_t i = 0; !(wanted && *wanted) && i < sizeof candidates / sizeof *candidates; i++) {
     library = moth_library_open(candidates[i]);
     if (library && take(library)) return;
@@ -76,7 +76,7 @@ static const moth_lapack *open_library(moth_ctx *ctx) {
   return NULL;
 }
 
-/* -- a stack -- */
+/* -- stacks -- */
 
 int moth_stack_open(moth_stack *s, const void *args, const moth_tensor *first,
                     const moth_tensor *second, moth_tensor **out, int32_t vector) {
@@ -89,7 +89,7 @@ int moth_stack_open(moth_stack *s, const void *args, const moth_tensor *first,
   s->inner[1] = vector ? 1 : 2;
   s->over = *l;
   s->over.ndim = s->batch = l->ndim - 2;
-  if (second) { /* the shape rule has seen that they fit */
+  if (second) { /* the shape rule has checked that they fit */
     moth_layout other = second->l;
     other.ndim -= s->inner[1];
     moth_layout_broadcast(&s->over, &other);
@@ -161,9 +161,9 @@ int moth_stack_run(moth_stack *s, moth_stack_work *each, double flops, int64_t *
   return status;
 }
 
-/* -- where things lie -- */
+/* -- addresses -- */
 
-/* The number of x's matrix that stands beside the i-th of the stack. */
+/* The index of x's matrix that belongs to matrix i of the stack, by broadcasting. */
 static int64_t beside(const moth_stack *s, const moth_tensor *x, int32_t leading, int64_t i) {
   int64_t at = 0, step = 1;
   if (leading == s->batch && memcmp(x->l.shape, s->over.shape,
@@ -328,10 +328,10 @@ void moth_stack_identity(const moth_stack *s, int which) {
   }
 }
 
-/* -- side by side -- */
+/* -- many small matrices -- */
 
-#define MANY 4   /* matrices from which it pays */
-#define SMALL 16 /* rows, and right sides, up to which */
+#define MANY 4   /* fewer matrices are not faster */
+#define SMALL 16 /* largest number of rows and of right sides */
 
 bool moth_side_open(moth_stack *s, moth_side_work *side, int nrhs) {
   if (s->m != s->n || s->n > SMALL || nrhs > SMALL || s->count < MANY) return false;
@@ -404,7 +404,7 @@ int moth_check_matrices(moth_ctx *ctx, const char *arg, const moth_tensor *x, bo
   const int64_t least = inner[0] < inner[1] ? inner[0] : inner[1];
   const int64_t most = inner[0] < inner[1] ? inner[1] : inner[0];
   if (least <= LEAST && most <= LARGEST) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_LIMIT, arg, "%s is beyond what LAPACK can count: %d by %d is",
+  return moth_fail(ctx, MOTH_E_LIMIT, arg, "%s is too large for LAPACK: %d by %d is",
                    moth_str(x), LEAST + 1, LARGEST);
 }
 
@@ -443,7 +443,7 @@ int moth_on_host(const moth_op *op, const void *args, moth_tensor **out) {
     else *c.at = held[n++];
   }
   for (; !status && made < op->nout + op->nhidden; made++) {
-    if (!out[made]) continue; /* a hidden result that this call leaves out */
+    if (!out[made]) continue; /* a hidden result that this call does not have */
     moth_layout l = out[made]->l;
     l.device = 0;
     here[made] = moth_tensor_new(ctx, &l);

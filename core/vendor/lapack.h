@@ -1,8 +1,8 @@
-/* lapack.h -- what the ops of linear algebra share: LAPACK, found at run time, and the walk over a
-** stack of matrices, each of which one thread gives to it.
+/* lapack.h -- shared by the ops of linear algebra: LAPACK, found at run time, and loops over stacks
+** of matrices, in which one thread calls LAPACK for each matrix.
 **
-** LAPACK counts elements down the columns, Moth along the rows: what lies here as A is A' there.
-** Most ops turn that to account instead of turning matrices.
+** LAPACK's matrices are column-major, Moth's are row-major: a matrix A of Moth is A' for LAPACK.
+** Most ops use that instead of transposing matrices.
 */
 #ifndef MOTH_LAPACK_H
 #define MOTH_LAPACK_H
@@ -14,7 +14,7 @@
 
 #define IN const int *
 #define TEXT const char *
-#define LENGTH size_t /* of a text, as Fortran's compilers pass it: behind all arguments */
+#define LENGTH size_t /* of a text; Fortran compilers pass it after all arguments */
 #define MOTH_LAPACK_LIST(X) \
   X(potrf, (TEXT uplo, IN n, void *a, IN lda, int *info, LENGTH)) \
   X(getrf, (IN m, IN n, void *a, IN lda, int *pivots, int *info)) \
@@ -38,7 +38,7 @@
   X(gelsd, (IN m, IN n, IN nrhs, void *a, IN lda, void *b, IN ldb, void *s, const void *rcond, \
             int *rank, void *work, IN lwork, int *iwork, int *info))
 
-#define MOTH_LAPACK_FIELD(name, arguments) void (*name[2]) arguments; /* of floats, of doubles */
+#define MOTH_LAPACK_FIELD(name, arguments) void (*name[2]) arguments; /* for floats, for doubles */
 typedef struct moth_lapack { MOTH_LAPACK_LIST(MOTH_LAPACK_FIELD) } moth_lapack;
 #undef IN
 #undef TEXT
@@ -48,111 +48,116 @@ typedef struct moth_lapack { MOTH_LAPACK_LIST(MOTH_LAPACK_FIELD) } moth_lapack;
 
 typedef struct moth_stack moth_stack;
 
-/* Works on the i-th matrix; returns LAPACK's info, or MOTH_NOT_FINITE. `scratch` is this lane's. */
+/* Computes matrix i. Returns LAPACK's info, or MOTH_NOT_FINITE. `scratch` belongs to the thread. */
 typedef int moth_stack_work(const moth_stack *s, int64_t i, char *scratch);
 
-/* Works on as many as lie side by side, from the i-th on; their infos go to s->info. */
+/* Computes several interleaved matrices, from matrix i on. Sets their s->info. */
 typedef void moth_side_work(const moth_stack *s, int64_t i, char *scratch);
 
-#define MOTH_NOT_FINITE INT32_MIN /* it has infinities or NaN, which LAPACK may never return from */
+#define MOTH_NOT_FINITE INT32_MIN /* infinity or NaN, for which LAPACK may never return */
 
 struct moth_stack {
   moth_ctx *ctx;
-  const void *args;       /* the op's */
+  const void *args;       /* the op's arguments */
   const moth_lapack *lapack;
   int wide;               /* 0: f32, 1: f64 */
   int64_t size;           /* bytes of an element */
-  int m, n, k, nrhs;      /* rows, columns, the smaller of both; right sides */
-  moth_layout over;       /* its leading dimensions, `batch` of them, are those of the stack */
+  int m, n, k, nrhs;      /* rows, columns, min(m, n); right sides */
+  moth_layout over;       /* its first `batch` dimensions are those of the stack */
   int32_t batch;
   int64_t count;          /* matrices */
-  const moth_tensor *x[2]; /* what is read, packed */
-  int32_t inner[2];       /* dimensions of a single one: 2, or 1 of a vector */
+  const moth_tensor *x[2]; /* inputs, packed */
+  int32_t inner[2];       /* dimensions of one element of the stack: 2; 1 for a vector */
   moth_tensor **y;        /* results, packed */
-  int lwork;              /* elements of LAPACK's own memory */
-  int job;                /* which results are wanted, as the op counts them */
-  int64_t a, b, tau, integers, work; /* where in the scratch parts begin, in bytes */
-  int64_t room;           /* bytes of scratch for each lane */
+  int lwork;              /* elements of LAPACK's work array */
+  int job;                /* which results are needed; its meaning depends on the op */
+  int64_t a, b, tau, integers, work; /* offsets of the parts of scratch, in bytes */
+  int64_t room;           /* bytes of scratch per thread */
   moth_stack_work *each;
-  moth_side_work *side;   /* instead of it, where matrices are small and many */
-  int *info;              /* of each, while it runs */
-  int32_t *codes;         /* where they go instead of being failures, or NULL */
-  int failure;            /* that of the first which failed */
+  moth_side_work *side;   /* instead of `each` for many small matrices */
+  int *info;              /* per matrix, while it runs */
+  int32_t *codes;         /* receives the infos, which are then no errors; or NULL */
+  int failure;            /* info of the first matrix that failed */
 };
 
 #define LAPACK(s, name) ((s)->lapack->name[(s)->wide])
 
-/* Packs what is read and finds LAPACK; `first` gives m and n. After this, and after errors of it
-** too, comes moth_stack_close. */
+/* Packs the inputs and finds LAPACK; m and n are those of `first`. moth_stack_close must follow,
+** even after an error. */
 int moth_stack_open(moth_stack *s, const void *args, const moth_tensor *first,
                     const moth_tensor *second, moth_tensor **out, int32_t vector);
-/* Reserves n elements of scratch, or ints; the bytes before them. */
+/* Reserves n elements of `size` bytes in scratch. Returns their offset. */
 int64_t moth_stack_reserve(moth_stack *s, int64_t n, int64_t size);
-/* What LAPACK has answered to the question for its own memory, which floats may round down. */
+/* The size of the work array that LAPACK returned in `answer`. A float may be rounded down. */
 int moth_stack_asked(const moth_stack *s, const char *answer);
-/* Runs `each` over all matrices, of about `flops` operations; *failed is the first of those whose
-** info is not 0, or -1. With s->codes none is: there they stand, MOTH_NOT_FINITE as 1. */
+/* Runs `each` for all matrices; one takes about `flops` operations. *failed is the first matrix
+** whose info is not 0, or -1. If s->codes is set, it receives the infos, MOTH_NOT_FINITE as 1, and
+** none counts as failed. */
 int moth_stack_run(moth_stack *s, moth_stack_work *each, double flops, int64_t *failed);
 void moth_stack_close(moth_stack *s);
 
-/* -- small ones, side by side, which takes a tenth of LAPACK's time: kernel/small.h -- */
+/* -- many small matrices, interleaved: takes a tenth of LAPACK's time, see kernel/small.h -- */
 
-/* Lets `side` do what `each` would, of square matrices and `nrhs` right sides, if that is faster.
-** It reserves s->a and s->b for matrices and right sides, and the rest of what `lu` writes. */
+/* Uses `side` instead of `each` for square matrices and `nrhs` right sides, if that is faster.
+** Reserves s->a and s->b for matrices and right sides, and the other parts that `lu` writes. */
 bool moth_side_open(moth_stack *s, moth_side_work *side, int nrhs);
-int moth_side_lanes(const moth_stack *s, int64_t i); /* of them in use */
+int moth_side_lanes(const moth_stack *s, int64_t i); /* how many matrices it has */
 enum { MOTH_ALL, MOTH_LOWER, MOTH_UPPER };
-/* y := that part of what is read, or turned; bits tell which ones are not finite. */
+/* Interleaves that part of the inputs into y, or its transpose. Sets a bit for each matrix with
+** infinity or NaN. */
 uint32_t moth_side_load(const moth_stack *s, int which, int64_t i, int part, bool turned, char *y);
-/* The first result := x, or turned; NaN where there is an info, or the bit of `bad` is set. */
+/* Writes x, or its transpose, to the first result. A matrix with an info or a bit of `bad` becomes
+** NaN. */
 void moth_side_store(const moth_stack *s, int64_t i, bool turned, const char *x, uint32_t bad);
 
-/* Where the i-th of what is read, or of the results, begins. */
+/* The address of matrix i of an input, or of a result. */
 const char *moth_stack_x(const moth_stack *s, int which, int64_t i);
 char *moth_stack_y(const moth_stack *s, int which, int64_t i);
 
-/* y := x of rows by cols, and whether all of it is finite; or x turned: y of cols by rows, of which
-** `step` elements lead from one to the next. */
+/* y := x of rows by cols. Returns false if an element is infinite or NaN. moth_stack_turn
+** transposes: y of cols by rows, with `step` elements between its rows. */
 bool moth_stack_load(const moth_stack *s, const char *x, int64_t rows, int64_t cols, char *y);
 bool moth_stack_turn(const moth_stack *s, const char *x, int64_t rows, int64_t cols, char *y,
                      int64_t step);
 void moth_stack_fill(const moth_stack *s, char *y, int64_t n, double value);
-void moth_stack_identity(const moth_stack *s, int which); /* all of that result */
-/* Swaps n elements, `step` apart. */
+void moth_stack_identity(const moth_stack *s, int which); /* every matrix of that result */
+/* Swaps n elements that are `step` apart. */
 void moth_stack_swap(const moth_stack *s, char *x, char *y, int64_t n, int64_t step);
-/* Whether the first of n elements above a tenth of the largest is negative: vectors that are
-** unique up to their sign are given with that one positive. And -y. */
+/* Is the first of n elements above a tenth of the largest negative? Vectors that are unique up to
+** their sign are returned with that element positive. moth_stack_negate negates a vector. */
 bool moth_stack_turns(const moth_stack *s, const char *x, int64_t n, int64_t step);
 void moth_stack_negate(const moth_stack *s, char *y, int64_t n, int64_t step);
-/* x := the LU factors of the i-th matrix, of which LAPACK takes rows for columns unless it is
-** `turned`, and its pivots; their info, or MOTH_NOT_FINITE. solve.c has it. */
+/* x := the LU factors of matrix i and its pivots, with rows and columns exchanged unless `turned`.
+** Returns its info, or MOTH_NOT_FINITE. Defined in solve.c. */
 int moth_stack_factor(const moth_stack *s, int64_t i, bool turned, char *x, int *pivots);
-/* One element. */
+/* Reads or writes one element. */
 double moth_stack_get(const moth_stack *s, const char *x, int64_t i);
 void moth_stack_put(const moth_stack *s, char *y, int64_t i, double value);
 
-/* "matrix 3 of f32 (5, 2, 2)", or "f32 (2, 2)", in the context's own memory. */
+/* "matrix 3 of f32 (5, 2, 2)", or "f32 (2, 2)". Uses the context's text buffers. */
 const char *moth_stack_name(const moth_stack *s, int64_t i, char text[160]);
-/* E_DOMAIN: the i-th matrix has infinities or NaN; or that, or its iteration does not end. */
+/* Fails with E_DOMAIN: matrix i has infinity or NaN; moth_stack_not_converged: that, or LAPACK's
+** iteration did not converge. */
 int moth_stack_not_finite(const moth_stack *s, int64_t i);
 int moth_stack_not_converged(const moth_stack *s, int64_t i);
 
 /* -- shape rules -- */
 
-/* Whether x is (..., M, N), or with `square` (..., N, N), of sizes that LAPACK can count. */
+/* Checks that x is (..., M, N), or with `square` (..., N, N), with sizes that LAPACK can count. */
 int moth_check_matrices(moth_ctx *ctx, const char *arg, const moth_tensor *x, bool square);
-/* Whether B is a stack of vectors beside A, by PyTorch's rule. */
+/* Is B a stack of vectors for A, by PyTorch's rule? */
 bool moth_vectors(const moth_tensor *a, const moth_tensor *b);
-/* y := the leading dimensions of both, broadcast; `inner` dimensions of B are its matrix. */
+/* y := the leading dimensions of both, broadcast. The last `inner` dimensions of B are its
+** matrix. */
 int moth_stack_shape(moth_ctx *ctx, const moth_tensor *a, const moth_tensor *b, int32_t inner,
                      moth_layout *y);
 
 /* -- devices -- */
 
-/* An op's `_cpu` for tensors on a device: on copies, for which it waits. */
+/* Runs an op's `_cpu` for tensors on a device, on copies. Waits for the device. */
 int moth_on_host(const moth_op *op, const void *args, moth_tensor **out);
 
-/* MOTH_OP for an op that LAPACK computes, wherever its tensors lie. */
+/* MOTH_OP for an op that LAPACK computes, on any device. */
 #define MOTH_LAPACK_OP(op, LIST, ...)                                   \
   static int op##_there(const void *args, moth_tensor **out) {          \
     return moth_on_host(&moth_op_##op, args, out);                      \

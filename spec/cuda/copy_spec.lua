@@ -33,7 +33,7 @@ describe("pinned memory", function()
     local x = moth.ones(2, { device = "cuda" })
     assert.is_false(x:is_pinned())
     assert.has_error_like(function() x:pin_memory() end,
-      "memory of the CPU can be page%-locked, but f32 %(2%) lies on cuda:0")
+      "memory of the CPU can be page%-locked, but f32 %(2%) is on cuda:0")
   end)
 
   it("is counted as any other, and comes back", function()

@@ -262,7 +262,7 @@ describe("an unsupported net", function()
     { "an export in an export", function(y)
       moth.onnx.export(lin, y, P)
       return y
-    end, x, nil, "a function is being read or recorded already" },
+    end, x, nil, "a function is being traced or logged already" },
   }
   for _, case in ipairs(bad) do
     it(case[1] .. " is told", function()

@@ -465,7 +465,7 @@ describe("steps by sparse gradients", function()
         end)(ints {1, 2})
       end)
     end
-    refuses("a sparse gradient from before grows in each call", function()
+    refuses("an existing sparse gradient grows in each call", function()
       moth.capture(function(x) a(x):sum():backward() end)(ints {1, 2})
     end)
   end)
