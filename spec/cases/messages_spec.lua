@@ -253,7 +253,7 @@ describe("a message names the argument", function()
     return (moth.ops.StochasticDepth(2, "row"))
   end, "bad argument 'p' to 'StochasticDepth' (a number from 0 to 1 is needed, got 2)")
   names("p of cond, also a tensor", function() return (L.cond(moth.eye(3), T(2))) end,
-    "bad argument 'p' to 'cond' (of matrices there are")
+    "bad argument 'p' to 'cond' (the norms of matrices are")
 
   it("the only tensor of a function is the argument, if the message has none", function()
     says(function() return (F.alpha_dropout(moth.ones(3):long(), 0.5, true)) end,

@@ -36,13 +36,13 @@ local ROWS = [=[
   moth.ones(3):fill_diagonal_(1)
     bad argument 'input' to 'fill_diagonal_' (at least 2 dimensions are needed, got f32 (3))
   moth.tensordot(moth.ones(2, 3), moth.ones(3, 2), 1.5)
-    bad argument 'dims' to 'tensordot' (a count of dimensions of both tensors is needed, got 1.5
+    bad argument 'dims' to 'tensordot' (a number of dimensions of both tensors is needed, got 1.
   moth.tensordot(moth.ones(2, 3), moth.ones(3, 2), -1)
-    bad argument 'dims' to 'tensordot' (a count of dimensions of both tensors is needed, got -1)
+    bad argument 'dims' to 'tensordot' (a number of dimensions of both tensors is needed, got -1
   moth.tensordot(moth.ones(2, 3), moth.ones(3, 2), "x")
-    bad argument 'dims' to 'tensordot' (a count or a pair of lists of dimensions is needed, got
+    bad argument 'dims' to 'tensordot' (a number or two lists of dimensions are needed, got a st
   moth.tensordot(moth.ones(2, 2), moth.ones(2, 2), { { 1, 1 }, { 1, 2 } })
-    bad argument 'dims' to 'tensordot' (dimension 1 stands twice)
+    bad argument 'dims' to 'tensordot' (dimension 1 occurs twice)
   moth.tensor{ 1, print }
     bad argument 'data' to 'tensor' (data[2] is a function; numbers, booleans, int64s, tensors o
   data.Subset(list, 3)
@@ -316,7 +316,7 @@ local ROWS = [=[
   moth.logcumsumexp(moth.tensor{ 1LL }, 1)
     bad argument 'input' to 'logcumsumexp' (a float tensor is needed, got i64 (1))
   moth.gradient(moth.ones(3, 3), { spacing = { 1 } })
-    bad argument 'spacing' to 'gradient' (2 of them are needed, got 1)
+    bad argument 'spacing' to 'gradient' (2 are needed, one for each dimension, got 1)
   moth.gradient(moth.ones(3, 3), { spacing = { moth.ones(2), 1 } })
     bad argument 'spacing' to 'gradient' ((3) is needed for dimension 1, got f32 (2))
   moth.gradient(moth.ones(3, 3), { spacing = { "x", 1 } })
@@ -368,13 +368,13 @@ local ROWS = [=[
   moth.broadcast_shapes({ 2 }, { 3 })
     bad argument 'shapes' to 'broadcast_shapes' (sizes that can be broadcast with (2) are needed
   moth.tensor_split(moth.ones(4), "x")
-    bad argument 'indices_or_sections' to 'tensor_split' (a number or a list of them is needed,
+    bad argument 'indices_or_sections' to 'tensor_split' (a number or a list of numbers is neede
   moth.tensor_split(moth.ones(4), { 1.5 })
     bad argument 'indices_or_sections' to 'tensor_split' (integers are needed, got 1.5)
   moth.normal(0, 1)
-    bad argument 'size' to 'normal' (is needed with two numbers)
+    bad argument 'size' to 'normal' (is needed if mean and std are numbers)
   moth.normal(moth.ones(2), 1, { 2 })
-    bad argument 'size' to 'normal' (the tensors have one)
+    bad argument 'size' to 'normal' (is only for numbers; mean or std is a tensor)
   moth.GradScaler("cpu", { enabled = true }):update(-1)
     bad argument 'new_scale' to 'update' (a number above 0 that float32 has is needed, got -1)
   moth.GradScaler("cpu", { enabled = true }):load_state_dict({})

@@ -71,7 +71,7 @@ describe("a function in place of a built-in", function()
       with("gelu", other, function()
         local layer = nn.GELU("tanh")
         assert.has_error_like(function() layer(x) end, "moth.nn.functional.gelu was replaced by "
-          .. "what takes 1 argument, and approximate = a string %('tanh'%) would be argument 2")
+          .. "a function of 1 argument, and approximate = a string %('tanh'%) would be argument 2")
       end)
     end
     with("gelu", function(...) return (...) end, function()

@@ -54,7 +54,8 @@ describe("fill_diagonal_", function()
     assert.same({{1, 0}, {0, 1}, {0, 0}, {1, 0}, {0, 1}},
       moth.zeros(5, 2):fill_diagonal_(1, {wrap = true}):tolist())
     assert.equal(3, moth.zeros(3, 3, 3):fill_diagonal_(1):sum():item())
-    assert.error_matches(function() moth.zeros(2, 3, 2):fill_diagonal_(1) end, "the same", 1, true)
+    assert.error_matches(function() moth.zeros(2, 3, 2):fill_diagonal_(1) end,
+      "all sizes must be equal", 1, true)
   end)
 end)
 

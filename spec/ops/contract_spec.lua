@@ -44,13 +44,13 @@ describe("einsum", function()
       local arguments = {...}
       assert.has_error_like(function() return (moth.einsum(unpack(arguments))) end, text)
     end
-    refuses("label 'j' has size 2 in operand 2 and 3 before", "ij,jk->ik", a, a)
-    refuses("label 'z' of the result stands in no operand", "ij->iz", a)
-    refuses("label 'i' stands twice in the result", "ij->ii", a)
+    refuses("label 'j' has size 2 in operand 2 and 3 in an earlier one", "ij,jk->ik", a, a)
+    refuses("label 'z' of the result is in no operand", "ij->iz", a)
+    refuses("label 'i' occurs twice in the result", "ij->ii", a)
     refuses("label 'i' has size 3 in operand 1 and 2 before", "ii", a)
     refuses("operand 1 has 2 dimensions, the equation gives it 3 labels", "ijk", a)
     refuses("is of 2, got 1", "ij,jk", a)
-    refuses("is no label", "i1->i", a)
+    refuses("is not a label", "i1->i", a)
   end)
 end)
 
@@ -65,7 +65,8 @@ describe("tensordot", function()
   it("names what does not fit", function()
     local a = moth.randn(2, 3)
     assert.has_error_like(function() return (moth.tensordot(a, a, 1)) end, "'dims' to 'tensordot'")
-    assert.has_error_like(function() return (moth.tensordot(a, a, {{1}, {1, 2}})) end, "lists of 1")
+    assert.has_error_like(function() return (moth.tensordot(a, a, {{1}, {1, 2}})) end,
+      "different lengths, 1")
   end)
 end)
 

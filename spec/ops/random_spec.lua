@@ -228,7 +228,7 @@ describe("normal", function()
   it("takes a dtype and a device with two numbers", function()
     assert.equal(moth.float64, moth.normal(0, 1, { 2 }, { dtype = moth.float64 }).dtype)
     intact.refuses(function() return (moth.normal(moth.ones(2), 1, { device = "cpu" })) end,
-      "'device' to 'normal' (the tensors have one)")
+      "'device' to 'normal' (is only for numbers")
   end)
 end)
 

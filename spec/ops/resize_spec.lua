@@ -30,7 +30,7 @@ describe("convolution", function()
     local m = nn.ConvTranspose2d(1, 2, 3, {stride = 2, padding = 1})
     assert.equal("(1, 2, 7, 7)", shape(m(moth.ones(1, 1, 4, 4))))
     assert.equal("(1, 2, 8, 7)", shape(m(moth.ones(1, 1, 4, 4), {8, 7})))
-    refuses("'output_size' to 'ConvTranspose2d' %(7 to 8 is what f32 %(1, 1, 4, 4%) can become",
+    refuses("'output_size' to 'ConvTranspose2d' %(7 to 8 are possible for f32 %(1, 1, 4, 4%)",
       function() return (m(moth.ones(1, 1, 4, 4), 9)) end)
   end)
 
@@ -128,7 +128,7 @@ end)
 describe("interpolate", function()
   it("says what antialias goes with, and which argument is wrong", function()
     local x, options = moth.ones(2, 1, 4, 4), {mode = "bicubic", antialias = true}
-    refuses("'antialias' to 'interpolate' %(goes with the modes 'bilinear' and 'bicubic'",
+    refuses("'antialias' to 'interpolate' %(is for the modes 'bilinear' and 'bicubic' only",
       function() return (F.interpolate(x, 2, {antialias = true})) end)
     refuses("'size' to 'interpolate' %(.- f32 %(2, 1, 4, 4%), got 3",
       function() return (F.interpolate(x, {1, 2, 3}, options)) end)

@@ -15,7 +15,7 @@ local function refuse(fname, arg, wanted, got, code)
   errors.refuse(fname, arg, wanted, got, code or "E_SHAPE")
 end
 
--- What half types are computed in, and back.
+-- Calls fn with x converted from a half type to float32, and converts the result back.
 local function widely(x, fn)
   local dtype = x.dtype
   if not x:is_floating_point() then return (fn(x:to(require("moth").get_default_dtype()))) end
@@ -31,13 +31,13 @@ end
 --- moth.trapezoid(y, x, dx, dim): the area under y.
 calculus.trapezoid = define {
   name = "trapezoid",
-  doc = "The area under values along a dimension, by straight lines between neighbours.",
+  doc = "The integral of values along a dimension, by the trapezoidal rule.",
   examples = "moth.randn(2, 4)\nmoth.randn(2, 4), moth.randn(4)\n"
     .. "moth.randn(4, 2), {dx = 0.5, dim = 1}",
   args = { { "tensor", "y", "values" },
-           { "tensor", "x", "where they are: a vector, or of y's shape", optional = true },
-           { "float", "dx", "distance of neighbours, without x", default = 1 },
-           { "dim", "dim", "dimension of the values", default = -1 } },
+           { "tensor", "x", "positions of the values: a vector, or y's shape", optional = true },
+           { "float", "dx", "distance between values, without x", default = 1 },
+           { "dim", "dim", "dimension of the vectors", default = -1 } },
   scoped = true,
   run = function(y, x, dx, dim)
     dim = errors.dim("trapezoid", "dim", dim, math.max(y:dim(), 1))
@@ -49,7 +49,7 @@ calculus.trapezoid = define {
       x = x:reshape(lib.filled(y:dim(), 1, dim, x:size(1)))
     end
     if x:dim() < dim or x:size(dim) ~= y:size(dim) then
-      refuse("trapezoid", "x", ("%d of them are needed"):format(y:size(dim)), x)
+      refuse("trapezoid", "x", ("%d positions are needed"):format(y:size(dim)), x)
     end
     return ((mean_of_neighbours(y, dim) * x:diff(1, dim)):sum(dim))
   end,
@@ -60,17 +60,17 @@ local function along(x, dim, ndim)
   return (x:reshape(lib.filled(ndim, 1, dim, x:size(1))))
 end
 
---- moth.cumulative_trapezoid(y, x, dx, dim): the area under y up to each value but the first.
+--- moth.cumulative_trapezoid(y, x, dx, dim): the area under y up to each value, except the first.
 calculus.cumulative_trapezoid = define {
   name = "cumulative_trapezoid",
-  doc = "The area under values along a dimension up to each of them but the first, by straight "
-    .. "lines between neighbours.",
+  doc = "The integral of values along a dimension up to each value, except the first, by the "
+    .. "trapezoidal rule.",
   examples = "moth.randn(2, 4)\nmoth.randn(2, 4), moth.randn(4)\n"
     .. "moth.randn(4, 2), {dx = 0.5, dim = 1}",
   args = { { "tensor", "y", "values" },
-           { "tensor", "x", "where they are: a vector, or of y's shape", optional = true },
-           { "float", "dx", "distance of neighbours, without x", default = 1 },
-           { "dim", "dim", "dimension of the values", default = -1 } },
+           { "tensor", "x", "positions of the values: a vector, or y's shape", optional = true },
+           { "float", "dx", "distance between values, without x", default = 1 },
+           { "dim", "dim", "dimension of the vectors", default = -1 } },
   scoped = true,
   run = function(y, x, dx, dim)
     local n = y:size(dim)
@@ -80,13 +80,13 @@ calculus.cumulative_trapezoid = define {
     if dim < 0 then dim = dim + y:dim() + 1 end
     if x:dim() == 1 and y:dim() > 1 then x = along(x, dim, y:dim()) end
     if x:dim() ~= y:dim() or x:size(dim) ~= n then
-      refuse("cumulative_trapezoid", "x", ("%d of them are needed"):format(n), x)
+      refuse("cumulative_trapezoid", "x", ("%d positions are needed"):format(n), x)
     end
     return ((heights * x:diff(1, dim)):cumsum(dim))
   end,
 }
 
--- The derivatives of x along dim at the places `at`, a vector; or at distance `step`.
+-- The derivatives of x along dim, for values at the positions `at` (a vector), or `step` apart.
 local function derivative(x, dim, step, at, edge_order)
   local n = x:size(dim)
   local function part(first, count) return (x:narrow(dim, first, count)) end
@@ -106,7 +106,7 @@ local function derivative(x, dim, step, at, edge_order)
     inside = (steep * right + after * left) / (left + right)
   end
   local first, last = rise(1), rise(n - 1)
-  if edge_order == 2 then -- a parabola through three
+  if edge_order == 2 then -- the derivative of the parabola through three values
     local l, r, k, m = gap(1, 1), gap(2, 1), gap(n - 2, 1), gap(n - 1, 1)
     first = first + (first - rise(2)) * l / (l + r)
     last = last + (last - rise(n - 2)) * m / (k + m)
@@ -117,17 +117,18 @@ end
 --- moth.gradient(x, spacing, dim, edge_order): a list of the derivatives along each dimension.
 calculus.gradient = define {
   name = "gradient",
-  doc = "The derivatives of values on a grid, along each dimension: from both neighbours, "
-    .. "exact for parabolas, and at the edges from one side.",
+  doc = "The derivatives of values on a grid along each dimension: central differences, exact for "
+    .. "parabolas, and one-sided differences at the edges.",
   examples = "moth.randn(4, 5)\n"
     .. "moth.randn(4, 5), {spacing = 0.5, dim = 2, edge_order = 2}\n"
     .. "moth.randn(3, 3), {spacing = {moth.tensor{0, 1, 3}, moth.tensor{0, 2, 3}}}",
   outputs = "list",
   args = { { "tensor", "input", "values" },
-           { "any", "spacing", "distance of neighbours, a number or one for each dimension; or a "
-             .. "list of vectors: their places", default = 1 },
-           { "dims", "dim", "which dimensions; all of them when absent", optional = true },
-           { "int", "edge_order", "1, or 2: edges from three values", default = 1 } },
+           { "any", "spacing", "distance between values, a number or a list for the dimensions; "
+             .. "or a "
+             .. "list of vectors of positions", default = 1 },
+           { "dims", "dim", "dimensions; default: all", optional = true },
+           { "int", "edge_order", "1, or 2: use three values at the edges", default = 1 } },
   run = function(input, spacing, dim, edge_order)
     local n, list = input:dim(), {}
     if edge_order ~= 1 and edge_order ~= 2 then
@@ -140,7 +141,8 @@ calculus.gradient = define {
     end
     if type(spacing) ~= "table" then spacing = lib.filled(#dim, spacing) end
     if #spacing ~= #dim then
-      refuse("gradient", "spacing", ("%d of them are needed"):format(#dim), #spacing, "E_ARG")
+      refuse("gradient", "spacing", ("%d are needed, one for each dimension"):format(#dim),
+        #spacing, "E_ARG")
     end
     local seen = {}
     for i, d in ipairs(dim) do
@@ -166,15 +168,15 @@ calculus.gradient = define {
   end,
 }
 
--- cumsum of one element or none is the input, and checks `dim`.
+-- For one element or none the result is the input: cumsum returns a copy and checks `dim`.
 local checked_copy = bind.as("cumsum", "logcumsumexp")
 
---- x:logcumsumexp(dim): the logarithms of running sums of exp(x). With the largest so far, m, taken
--- out, they follow s[i] = exp(x[i] - m[i]) + exp(m[i - 1] - m[i]) s[i - 1].
+--- x:logcumsumexp(dim): the logarithms of running sums of exp(x). Let m[i] be the maximum up to
+-- x[i], and s[i] the sum of exp(x - m[i]) up to x[i]. Then s[i] = exp(x[i] - m[i]) + exp(m[i - 1] -
+-- m[i]) s[i - 1], and the result is m[i] + log s[i].
 calculus.logcumsumexp = define {
   name = "logcumsumexp",
-  doc = "The logarithm of the sum of exp(x) of each element and all before it along a dimension, "
-    .. "without overflow.",
+  doc = "The logarithm of the running sum of exp(x) along a dimension, computed without overflow.",
   examples = "moth.randn(2, 3), 2\nmoth.randn(3, 2), 1",
   args = { { "tensor", "input", "float tensor of any shape" },
            { "dim", "dim", "dimension of the running sum" } },
@@ -186,7 +188,7 @@ calculus.logcumsumexp = define {
     if input:numel() == 0 or input:dim() == 0 then return (checked_copy(input, dim)) end
     return (widely(input, function(x)
       local largest = require("moth").finfo(x.dtype).max
-      local most = x:detach():cummax(dim):clamp(-largest, largest) -- infinities have no difference
+      local most = x:detach():cummax(dim):clamp(-largest, largest) -- finite, for differences
       local n = x:size(dim)
       local before = most:narrow(dim, 1, n - 1)
       before = ops.cat({ most:narrow(dim, 1, 1), before }, dim)

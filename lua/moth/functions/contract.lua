@@ -1,5 +1,5 @@
---- contract.lua -- sums of products over named dimensions: einsum and tensordot, composed of
--- views, mul and matmul.
+--- contract.lua -- einsum and tensordot: sums of products over named dimensions, composed of views,
+-- mul and matmul.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -10,11 +10,11 @@ local contract = {}
 
 local function bad(text, code) errors.argument("einsum", "equation", text, code or "E_ARG") end
 
--- ---- reading an equation ----
+-- ---- parsing an equation ----
 
 local ELLIPSIS = "..."
 
--- "ij...k" -> {"i", "j", "...", "k"}
+-- Splits "ij...k" into {"i", "j", "...", "k"}.
 local function labels_of(text, equation)
   local list, dots, at = {}, false, 1
   while at <= #text do
@@ -23,7 +23,7 @@ local function labels_of(text, equation)
       if dots then bad(("'%s' has two ellipses in one operand"):format(equation)) end
       dots, c, at = true, ELLIPSIS, at + 2
     elseif not c:match("%a") then
-      bad(("'%s' in '%s' is no label; labels are letters"):format(c, equation))
+      bad(("'%s' in '%s' is not a label; labels are letters"):format(c, equation))
     end
     list[#list + 1] = c
     at = at + 1
@@ -31,7 +31,8 @@ local function labels_of(text, equation)
   return list
 end
 
--- "ij,jk->ik" -> lists of labels of the operands, those of the result (nil if left out)
+-- Parses "ij,jk->ik": returns a list of labels for each operand, and the result's labels (nil if
+-- omitted).
 local function parse(equation)
   local text = equation:gsub("%s", "")
   local left, right = text:match("^(.-)%->(.*)$")
@@ -42,13 +43,13 @@ local function parse(equation)
   return inputs, output
 end
 
--- Labels for each dimension: those of an ellipsis count from its end, "...1" being the last.
-local function spread(labels, x, k)
+-- Returns a label for each dimension: an ellipsis becomes "...k" to "...1", numbered from its end.
+local function number_ellipsis(labels, x, k)
   local dots, ndim = false, x:dim()
   for _, c in ipairs(labels) do dots = dots or c == ELLIPSIS end
   local more = ndim - #labels + (dots and 1 or 0)
   if more < 0 or (more > 0 and not dots) then
-    bad(("operand %d has %d dimensions, the equation gives it %s%d labels"):format(k, ndim,
+    bad(("operand %d has %d dimensions, but %s%d labels in the equation"):format(k, ndim,
       dots and "at least " or "", #labels - (dots and 1 or 0)), "E_SHAPE")
   end
   local list = {}
@@ -62,7 +63,8 @@ local function spread(labels, x, k)
   return list
 end
 
--- The result's labels: the ellipsis' dimensions, then what stands once, in the alphabet's order.
+-- Returns the result's default labels: the ellipsis' dimensions, then labels that occur once,
+-- sorted.
 local function implicit(inputs, most)
   local count, output = {}, {}
   for _, labels in ipairs(inputs) do
@@ -86,20 +88,21 @@ local function ellipsis_of(inputs)
   return most
 end
 
--- The labels of all operands and of the result, with the ellipses spread out.
+-- Returns the labels of all operands and of the result, with numbered ellipsis labels.
 local function plan(equation, operands)
   local inputs, output = parse(equation)
   if #inputs ~= #operands then
-    errors.argument("einsum", "operands", ("'%s' is of %d, got %d"):format(equation, #inputs,
+    errors.argument("einsum", "operands", ("'%s' has %d, got %d"):format(equation, #inputs,
       #operands), "E_SHAPE")
   end
   local size, seen = {}, {}
   for k, x in ipairs(operands) do
-    inputs[k] = spread(inputs[k], x, k)
+    inputs[k] = number_ellipsis(inputs[k], x, k)
     for d, c in ipairs(inputs[k]) do
       local n = x:size(d)
       if size[c] and size[c] ~= n and size[c] ~= 1 and n ~= 1 then
-        bad(("label '%s' has size %d in operand %d and %d before"):format(c, n, k, size[c]),
+        bad(("label '%s' has size %d in operand %d and %d in an earlier one"):format(c, n, k,
+          size[c]),
           "E_SHAPE")
       end
       if not size[c] or size[c] == 1 then size[c] = n end
@@ -109,20 +112,20 @@ local function plan(equation, operands)
   if not output then return inputs, implicit(inputs, most) end
   local result = {}
   for _, c in ipairs(output) do
-    if seen[c] then bad(("label '%s' stands twice in the result"):format(c)) end
+    if seen[c] then bad(("label '%s' occurs twice in the result"):format(c)) end
     seen[c] = true
     if c == ELLIPSIS then
       for d = most, 1, -1 do result[#result + 1] = ELLIPSIS .. d end
     elseif size[c] then
       result[#result + 1] = c
     else
-      bad(("label '%s' of the result stands in no operand"):format(c))
+      bad(("label '%s' of the result is in no operand"):format(c))
     end
   end
   return inputs, result
 end
 
--- ---- running it: an operand is {x = tensor, labels = one for each dimension} ----
+-- ---- computing: an operand is {x = tensor, labels = a label for each dimension} ----
 
 local function set(list)
   local s = {}
@@ -130,7 +133,7 @@ local function set(list)
   return s
 end
 
--- A label that stands twice: the diagonal.
+-- Replaces two dimensions with the same label by their diagonal.
 local function diagonals(x, labels, k)
   local first, d = {}, 1
   while d <= #labels do
@@ -138,7 +141,7 @@ local function diagonals(x, labels, k)
     local e = first[c]
     if e then
       if x:size(e) ~= x:size(d) then
-        bad(("label '%s' stands twice in operand %d, with sizes %d and %d"):format(c, k,
+        bad(("label '%s' occurs twice in operand %d, with sizes %d and %d"):format(c, k,
           x:size(e), x:size(d)), "E_SHAPE")
       end
       x = x:diagonal(0, e, d)
@@ -154,7 +157,7 @@ local function diagonals(x, labels, k)
   return { x = x, labels = labels }
 end
 
--- Sums over the labels that `keep` has not.
+-- Sums over the labels that are not in `keep`.
 local function sum_lone(operand, keep)
   local dims, left = {}, {}
   for d, c in ipairs(operand.labels) do
@@ -164,7 +167,7 @@ local function sum_lone(operand, keep)
   return { x = operand.x:sum(dims), labels = left }
 end
 
--- Drops a shared label where it has size 1 in `a` only: the other's size is the result's.
+-- Removes a shared label that has size 1 only in `a`: the result has the other operand's size.
 local function drop_ones(a, b)
   local other = set(b.labels)
   for d = #a.labels, 1, -1 do
@@ -178,7 +181,7 @@ local function drop_ones(a, b)
   return a
 end
 
--- x with its dimensions in the order of the groups of labels.
+-- Permutes the dimensions of x to the order of the groups of labels.
 local function arrange(operand, groups)
   local at, order = set(operand.labels), {}
   for _, group in ipairs(groups) do
@@ -189,7 +192,7 @@ local function arrange(operand, groups)
   return same and operand.x or operand.x:permute(order)
 end
 
--- How many elements a group of labels spans, and its sizes.
+-- Returns the number of elements that a group of labels spans, and its sizes.
 local function extent(operand, group)
   local at, n, sizes = set(operand.labels), 1, {}
   for i, c in ipairs(group) do
@@ -207,7 +210,7 @@ local function join(...)
   return list
 end
 
--- The product of two operands, summed over the labels of both that `keep` has not.
+-- Returns the product of two operands, summed over the shared labels that are not in `keep`.
 local function pair(a, b, keep)
   a, b = drop_ones(a, b), drop_ones(b, a)
   local in_a, in_b = set(a.labels), set(b.labels)
@@ -242,7 +245,7 @@ local function run(equation, operands)
   local inputs, output = plan(equation, operands)
   local keep = set(output)
   local needed, after = {}, setmetatable({}, { __index = keep })
-  for k = #inputs, 1, -1 do -- needed[k]: what the result or an operand behind k has
+  for k = #inputs, 1, -1 do -- needed[k]: the labels of the result and of operands after k
     needed[k] = after
     after = setmetatable(set(inputs[k]), { __index = after })
   end
@@ -255,16 +258,17 @@ end
 
 local fixed = define {
   name = "einsum",
-  doc = "Sums of products over dimensions named by letters: letters on the left of -> only are "
-    .. "summed over. A letter twice in one operand is its diagonal, ... is any leading "
-    .. "dimensions, which broadcast; without -> the result has the letters that occur once. "
-    .. "Operands are multiplied from the left on.",
+  doc = "Sums of products over dimensions named by letters. Letters that are only on the left of "
+    .. "-> are summed over. A letter twice in one operand selects its diagonal. ... means any "
+    .. "leading dimensions, which broadcast. Without -> the result has the letters that occur "
+    .. "once. Operands are multiplied from left to right.",
   examples = "'ij,jk->ik', moth.randn(2, 3), moth.randn(3, 4)\n"
     .. "'...ij,...jk', {moth.randn(5, 2, 3), moth.randn(3, 4)}\n"
     .. "'ii->i', moth.randn(3, 3)",
   args = {
-    { "string", "equation", "labels of each operand, separated by commas, and of the result" },
-    { "tensors", "operands", "the operands, in a row or in a list" },
+    { "string", "equation", "labels of each operand, separated by commas, then -> and the "
+      .. "result's" },
+    { "tensors", "operands", "the operands, as arguments or in a list" },
   },
   scoped = true,
   run = run,
@@ -283,19 +287,20 @@ bind.register(contract.einsum, bind.signature(fixed))
 
 -- ---- tensordot ----
 
--- dims as two lists of positions from the front: the last n of a and the first n of b, or as given.
+-- Converts dims to two lists of positions: the last n of a and the first n of b, or the given
+-- lists.
 local function read_dims(a, b, dims)
   local function wrong(text, code) errors.argument("tensordot", "dims", text, code) end
   local p, q = {}, {}
   if type(dims) == "number" then
     if dims % 1 ~= 0 or dims < 0 or dims > a:dim() or dims > b:dim() then
-      wrong(("a count of dimensions of both tensors is needed, got %g"):format(dims), "E_ARG")
+      wrong(("a number of dimensions of both tensors is needed, got %g"):format(dims), "E_ARG")
     end
     for i = 1, dims do p[i], q[i] = a:dim() - dims + i, i end
     return p, q
   end
   if not lib.is_plain(dims) or #dims ~= 2 then
-    wrong("a count or a pair of lists of dimensions is needed, got " .. errors.describe(dims),
+    wrong("a number or two lists of dimensions are needed, got " .. errors.describe(dims),
       "E_TYPE")
   end
   for side, x in ipairs { a, b } do
@@ -303,14 +308,15 @@ local function read_dims(a, b, dims)
     local given = type(dims[side]) == "table" and dims[side] or { dims[side] }
     for i, d in ipairs(given) do
       if type(d) ~= "number" or d % 1 ~= 0 or d == 0 or math.abs(d) > x:dim() then
-        wrong(("%s is no dimension of %s"):format(tostring(d), errors.describe(x)), "E_INDEX")
+        wrong(("%s is not a dimension of %s"):format(tostring(d), errors.describe(x)), "E_INDEX")
       end
       list[i] = d < 0 and x:dim() + 1 + d or d
-      if seen[list[i]] then wrong(("dimension %d stands twice"):format(list[i]), "E_ARG") end
+      if seen[list[i]] then wrong(("dimension %d occurs twice"):format(list[i]), "E_ARG") end
       seen[list[i]] = true
     end
   end
-  if #p ~= #q then wrong(("lists of %d and of %d dimensions"):format(#p, #q), "E_SHAPE") end
+  if #p ~= #q then wrong(("the lists have different lengths, %d and %d"):format(#p, #q),
+    "E_SHAPE") end
   return p, q
 end
 
@@ -326,8 +332,8 @@ local function labels_except(x, dims, letter)
   return { x = x, labels = labels }, free
 end
 
--- The product of two matrices where the dimensions are the last ones of `a` and the first of `b`,
--- in order and of the same sizes; else nil.
+-- Returns the product as a product of two matrices, if the summed dimensions are the last of `a`
+-- and the first of `b`, in the same order and with the same sizes; else nil.
 local function matrices(a, b, p, q)
   local rows, inner, columns, shape = 1, 1, 1, {}
   local before = a:dim() - #p
@@ -352,13 +358,14 @@ end
 --- moth.tensordot(a, b, dims): sums over the last `dims` dimensions of a and the first of b.
 contract.tensordot = define {
   name = "tensordot",
-  doc = "Products summed over dimensions of both tensors; what is left of `a` comes first.",
+  doc = "Products summed over dimensions of both tensors. The result has the other dimensions of "
+    .. "`a`, then those of `b`.",
   examples = "moth.randn(2, 3, 4), moth.randn(3, 4, 5)\n"
     .. "moth.randn(2, 3), moth.randn(4, 2), {dims = {{1}, {2}}}",
   args = {
     { "tensor", "a", "first tensor" },
     { "tensor", "b", "second tensor" },
-    { "any", "dims", "how many: the last of `a`, the first of `b`; or {dims of a, dims of b}",
+    { "any", "dims", "a number: the last of `a`, the first of `b`; or {dims of a, dims of b}",
       default = 2 },
   },
   scoped = true,

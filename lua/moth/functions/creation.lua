@@ -13,9 +13,9 @@ local function refuse(fname, arg, wanted, got, code)
 end
 
 local WHERE = {
-  { "dtype", "dtype", "element type; the default one when absent", optional = true },
-  { "device", "device", "where the elements live", optional = true },
-  { "bool", "requires_grad", "gather gradients for it", default = false },
+  { "dtype", "dtype", "element type; default: the default dtype", optional = true },
+  { "device", "device", "the result's device", optional = true },
+  { "bool", "requires_grad", "does the result require a gradient?", default = false },
 }
 
 --- moth.logspace(start, stop, steps, base): from base^start to base^stop.
@@ -26,7 +26,7 @@ creation.logspace = define {
   args = {
     { "float", "start", "first exponent", single = true },
     { "float", "stop", "last exponent", single = true },
-    { "int", "steps", "how many values" },
+    { "int", "steps", "number of values" },
     { "float", "base", "base of the powers", default = 10 },
     WHERE[1], WHERE[2], WHERE[3],
   },
@@ -50,9 +50,10 @@ local function triangle(name, upper, which)
     args = {
       { "int", "row", "rows of the matrix" },
       { "int", "col", "columns" },
-      { "int", "offset", "which diagonal bounds it: above the main one if positive", default = 0 },
-      { "dtype", "dtype", "element type; i64 when absent", optional = true },
-      { "device", "device", "where the elements live", optional = true },
+      { "int", "offset", "the diagonal that bounds it: above the main diagonal if positive",
+        default = 0 },
+      { "dtype", "dtype", "element type; default: int64", optional = true },
+      { "device", "device", "the result's device", optional = true },
     },
     scoped = true,
     run = function(row, col, offset, dtype, device)
@@ -72,8 +73,8 @@ creation.vander = define {
   examples = "moth.rand(3)  -- domain: positive\n"
     .. "moth.rand(3), {N = 4, increasing = true}  -- domain: positive",
   args = { { "tensor", "x", "a vector" },
-           { "int", "N", "how many powers; as many as elements when absent", optional = true },
-           { "bool", "increasing", "from the power 0 on?", default = false } },
+           { "int", "N", "number of powers; default: the number of elements", optional = true },
+           { "bool", "increasing", "increasing powers?", default = false } },
   run = function(x, count, increasing)
     if x:dim() ~= 1 then refuse("vander", "x", "a vector is needed", x) end
     local powers = require("moth.linalg.matfun").vander(x, count)
@@ -87,7 +88,7 @@ creation.diagflat = define {
   doc = "A matrix of zeros with all elements of a tensor, in order, on a diagonal.",
   examples = "moth.randn(3)\nmoth.randn(2, 2), {offset = -1}",
   args = { { "tensor", "input", "tensor of any shape" },
-           { "int", "offset", "which diagonal: above the main one if positive", default = 0 } },
+           { "int", "offset", "the diagonal; positive: above the main diagonal", default = 0 } },
   run = function(input, offset) return (input:flatten():diag(offset)) end,
 }
 

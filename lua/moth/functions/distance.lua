@@ -13,28 +13,29 @@ local function refuse(fname, arg, wanted, got, code)
   errors.refuse(fname, arg, wanted, got, code or "E_SHAPE")
 end
 
-local PRODUCT_ROWS = 25 -- from this count of rows on, a matrix product is faster
-local SHORT = 64 -- up to this length of rows a kernel is faster still
+local PRODUCT_ROWS = 25 -- with at least so many rows, a matrix product is faster
+local SHORT = 64 -- for rows up to this length a kernel is faster than the matrix product
 local under_cdist = bind.under "cdist"
 
--- Does the gradient mode ask for the history of what is made of a and b?
+-- Returns true if the autograd graph records the results of a and b.
 local function recorded(a, b)
   return require("moth.autograd").is_grad_enabled() and (a.requires_grad or b.requires_grad)
 end
 
 local function squares(x) return x:square():sum(-1, { keepdim = true }) end
 
--- Are these sums of squares far from both ends of the range? Only a CPU answers without waiting.
+-- Returns true if these sums of squares can neither overflow nor underflow. On a GPU the check
+-- would synchronize, so that it returns false there.
 local function ordinary(p, q)
   if p.device.type ~= "cpu" or lib.capture or p:numel() * q:numel() == 0 then return false end
   local sum = p:detach():max():item() + q:detach():max():item()
   return sum > 1e-24 and sum < 1e30
 end
 
--- sqrt(|a|^2 + |b|^2 - 2 a b), with derivative 0 where it is 0. One product adds three terms: of
--- (-2 a, |a|^2, 1) and (b, 1, |b|^2).
+-- sqrt(|a|^2 + |b|^2 - 2 a b), with derivative 0 where the distance is 0. One matrix product adds
+-- all three terms: the product of (-2 a, |a|^2, 1) and (b, 1, |b|^2).
 local function euclidean(a, b)
-  local most -- the largest element if squares of such would leave the range, by which they stay
+  local most -- divides the elements if their squares would overflow or underflow
   local p, q = squares(a), squares(b)
   if a:numel() > 0 and b:numel() > 0 and not ordinary(p, q) then
     most = ops.maximum(a:detach():abs():max(), b:detach():abs():max())
@@ -59,8 +60,8 @@ local differences = scope.inside(function(a, b, p)
   return ((a:unsqueeze(-2) - b:unsqueeze(-3)):norm(p, -1))
 end)
 
--- The same, a few rows of a at a time where no gradient wants the differences again: all of them
--- are many times as large as a and b.
+-- The same for any p. Without gradients it computes a few rows of a at a time: the tensor of all
+-- differences is many times as large as a and b.
 local function by_slices(a, b, p)
   local grads = recorded(a, b)
   local rows, each = a:size(-2), b:size(-2) * b:size(-1)
@@ -77,7 +78,7 @@ local function by_slices(a, b, p)
   return (ops.cat(parts, -2))
 end
 
---- Whether the kernel for distances of all pairs of rows takes x.
+--- Returns true if the kernel for distances of all pairs of rows supports x.
 function distance.has_kernel(x, p)
   local name = x.dtype.name
   return (p == 1 or p == 2) and (name == "float32" or name == "float64") and x.device.type == "cpu"
@@ -89,7 +90,7 @@ local function one_kernel(a, b, p)
     and distance.has_kernel(a, p) and b.device.type == "cpu"
 end
 
--- f(a, b) as it is outside autocast, whose products would leave nothing of small differences.
+-- Calls f(a, b) without autocast: products in half types would lose small differences.
 local function exactly(f, a, b)
   local autocast = require "moth.amp.autocast"
   if not autocast.is_autocast_enabled() then return (f(a, b)) end
@@ -100,7 +101,7 @@ end
 --- moth.cdist(x1, x2, p): x1 (..., P, M), x2 (..., R, M) -> (..., P, R).
 distance.cdist = define {
   name = "cdist",
-  doc = "The p-norm distances of all pairs of rows of two matrices, or of stacks of them.",
+  doc = "The p-norm distances between all pairs of rows of two matrices, or batches of matrices.",
   examples = "moth.randn(3, 2), moth.randn(4, 2)\n"
     .. "moth.randn(2, 3, 2), moth.randn(4, 2), {p = 1}\n"
     .. "moth.randn(3, 2), moth.randn(4, 2), "
@@ -108,8 +109,8 @@ distance.cdist = define {
   args = {
     { "tensor", "x1", "rows, (..., P, M)" },
     { "tensor", "x2", "rows, (..., R, M)" },
-    { "float", "p", "the power of the norm", default = 2 },
-    { "enum", "compute_mode", "whether p = 2 uses a matrix product, which is faster and less "
+    { "float", "p", "the order of the norm", default = 2 },
+    { "enum", "compute_mode", "does p = 2 use a matrix product, which is faster and less "
       .. "exact", choices = { "use_mm_for_euclid_dist_if_necessary",
       "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist" } },
   },
@@ -129,20 +130,20 @@ distance.cdist = define {
       return (under_cdist.distances(x1, x2, p))
     end
     if p == 2 and product then return (exactly(euclidean, x1, x2)) end
-    if x1:size(-1) == 0 then p = 2 end -- nothing is far from nothing by any norm
+    if x1:size(-1) == 0 then p = 2 end -- all distances are 0; p = 2 supports empty rows
     return (by_slices(x1, x2, p))
   end,
 }
 
-local MOST_DIFFERENCES = 1e6 -- larger differences of all pairs are not stored at once
+local MOST_DIFFERENCES = 1e6 -- larger tensors of differences are computed in slices
 
---- moth.pdist(x, p): the distances of all pairs of rows.
+--- moth.pdist(x, p): the distances between all pairs of rows.
 distance.pdist = define {
   name = "pdist",
-  doc = "The p-norm distances of all pairs of rows of a matrix: of 1 and 2, 1 and 3, ...",
+  doc = "The p-norm distances between all pairs of rows of a matrix: 1 and 2, 1 and 3, ...",
   examples = "moth.randn(4, 3)\nmoth.randn(3, 2), {p = 3}",
   args = { { "tensor", "input", "rows, (N, M)" },
-           { "float", "p", "the power of the norm", default = 2 } },
+           { "float", "p", "the order of the norm", default = 2 } },
   scoped = true,
   run = function(input, p)
     if input:dim() ~= 2 then refuse("pdist", "input", "(N, M) is needed", input) end
@@ -169,17 +170,17 @@ distance.pdist = define {
   end,
 }
 
---- moth.renorm(x, p, dim, maxnorm): slices along dim that are longer are shortened.
+--- moth.renorm(x, p, dim, maxnorm): scales slices along dim with a larger norm to maxnorm.
 local function renormed(name)
   return define {
     name = name,
-    doc = "The tensor with each slice along `dim` whose p-norm is above `maxnorm` scaled down to it"
+    doc = "Scales each slice along `dim` whose p-norm is above `maxnorm` to that norm"
       .. (name == "renorm_" and ", in place." or "."),
     examples = "moth.randn(2, 3), 2, 1, 0.5",
     args = { { "tensor", "input", "tensor of any shape" },
-             { "float", "p", "the power of the norm, above 0" },
-             { "dim", "dim", "which slices: its positions" },
-             { "float", "maxnorm", "the largest norm that is left alone" } },
+             { "float", "p", "the order of the norm, above 0" },
+             { "dim", "dim", "each position of this dimension is a slice" },
+             { "float", "maxnorm", "the largest norm that is not scaled" } },
     scoped = true,
     run = function(input, p, dim, maxnorm)
       local n, others = input:dim(), {}

@@ -15,27 +15,28 @@ local function refuse(fname, arg, wanted, got, code)
 end
 
 local INPUT = { "tensor", "input", "tensor of any shape" }
-local DIM = { "dim", "dim", "dimension that the positions are along" }
+local DIM = { "dim", "dim", "the dimension of the positions" }
 
 -- ---- nonzero, where ----
 
--- One list of positions for each dimension: what indexes x to give its elements that are not zero.
+-- Returns a list of position vectors, one for each dimension: as an index they select the nonzero
+-- elements.
 local function as_tuple(x)
   if x:dim() == 0 then x = x:view(1) end
   return (bind.ops.nonzero(x):unbind(2))
 end
 
---- moth.nonzero(x), one row for each element; with {as_tuple = true} a list with one vector for
--- each dimension.
+--- moth.nonzero(x): one row of positions for each element; with {as_tuple = true} a list with one
+-- vector for each dimension.
 indexing.nonzero = define {
   name = "nonzero",
-  doc = "The positions of all elements that are not zero: a row each, or, as a tuple, one vector "
-    .. "for each dimension.",
+  doc = "The positions of all elements that are not zero: one row for each; with as_tuple one "
+    .. "vector for each dimension.",
   examples = "moth.tensor{{0, 1}, {2, 0}}\nmoth.tensor{{0, 1}, {2, 0}}, {as_tuple = true}",
   outputs = "positions",
   args = {
     { "tensor", "input", "tensor to search" },
-    { "bool", "as_tuple", "a list with one vector for each dimension", default = false },
+    { "bool", "as_tuple", "return a list with one vector for each dimension", default = false },
   },
   run = function(input, tuple)
     if tuple then
@@ -45,18 +46,18 @@ indexing.nonzero = define {
   end,
 }
 
---- moth.where(condition, input, other); moth.where(condition) is nonzero as a tuple.
+--- moth.where(condition, input, other); moth.where(condition) is nonzero with as_tuple.
 indexing.where = define {
   name = "where",
-  doc = "Elements of one tensor where a condition holds, of another elsewhere. With a condition "
-    .. "alone, where it holds: a list with one vector of positions for each dimension.",
+  doc = "Elements of one tensor where a condition is true, of another elsewhere. With only a "
+    .. "condition: the positions where it is true, a list with one vector for each dimension.",
   examples = "moth.tensor{true, false}, moth.randn(2), 0\nmoth.tensor{true, false}",
   args = {
-    { "tensor", "condition", "where to take from `input`: a bool tensor" },
-    { "tensor", "input", "values where the condition holds", numbers = true, optional = true },
+    { "tensor", "condition", "true where the result is `input`: a bool tensor" },
+    { "tensor", "input", "values where the condition is true", numbers = true, optional = true },
     { "tensor", "other", "values elsewhere; all three are broadcast", numbers = true,
       optional = true },
-    { "tensor", "out", "tensor that receives the result", optional = true },
+    { "tensor", "out", "tensor for the result", optional = true },
   },
   run = function(condition, input, other, out)
     if type(input) == "nil" and type(other) == "nil" then
@@ -70,10 +71,10 @@ indexing.where = define {
 --- x:where(condition, other): x where the condition holds.
 indexing.where_method = define {
   name = "where",
-  doc = "The elements of the input where a condition holds, of another tensor elsewhere.",
+  doc = "The elements of the input where a condition is true, of another tensor elsewhere.",
   examples = "moth.randn(2), moth.tensor{true, false}, 0",
   args = {
-    { "tensor", "input", "values where the condition holds" },
+    { "tensor", "input", "values where the condition is true" },
     { "tensor", "condition", "a bool tensor" },
     { "tensor", "other", "values elsewhere; all three are broadcast", numbers = true },
   },
@@ -84,16 +85,16 @@ indexing.where_method = define {
 
 local unfold = bind.under "unfold"
 
---- x:unfold(dimension, size, step): a view. (F.unfold is something else: images as columns.)
+--- x:unfold(dimension, size, step): a view. (F.unfold is im2col.)
 indexing.unfold_method = define {
   name = "unfold",
-  doc = "Windows of a dimension, as a view: their positions become the last dimension.",
+  doc = "A view of the windows of a dimension; the last dimension is the position in a window.",
   examples = "moth.randn(2, 7), 2, 3, 2\nmoth.randn(4, 3), 1, 2, 1",
   args = {
     { "tensor", "input", "tensor of any shape" },
-    { "dim", "dimension", "dimension to cut into windows" },
+    { "dim", "dimension", "dimension of the windows" },
     { "int", "size", "positions in a window" },
-    { "int", "step", "positions from one window to the next" },
+    { "int", "step", "distance between windows" },
   },
   run = function(input, dimension, size, step)
     return (unfold.unfold_dim(input, dimension, size, step))
@@ -103,8 +104,7 @@ indexing.unfold_method = define {
 --- moth.unravel_index(indices, shape): a list of positions along each dimension.
 indexing.unravel_index = define {
   name = "unravel_index",
-  doc = "The positions along each dimension of elements whose positions in the tensor as a vector "
-    .. "are given.",
+  doc = "Converts positions in a flattened tensor to positions along each dimension of the tensor.",
   examples = "moth.tensor{1LL, 6LL}, {2, 3}",
   outputs = "list",
   args = { { "tensor", "indices", "positions, an integer tensor of any shape" },
@@ -129,20 +129,20 @@ indexing.unravel_index = define {
   end,
 }
 
---- x:narrow_copy(dim, start, length): a copy of what narrow gives.
+--- x:narrow_copy(dim, start, length): a copy of narrow's result.
 indexing.narrow_copy = define {
   name = "narrow_copy",
   doc = "A copy of the positions from `start` on along a dimension.",
   examples = "moth.randn(2, 5), 2, 2, 3",
   args = { INPUT, { "dim", "dim", "dimension" }, { "position", "start", "first position" },
-           { "int", "length", "how many positions" } },
+           { "int", "length", "number of positions" } },
   run = function(input, dim, start, length) return (input:narrow(dim, start, length):clone()) end,
 }
 
--- ---- write ----
+-- ---- writing by position ----
 
--- name and name_, of which the second writes the input itself. run(name, write, ...): write(y)
--- takes what the result is.
+-- Defines `name` and its in-place form name_. run(name, write, ...) computes the result in the
+-- tensor `write`.
 local function both(name, doc, examples, args, run)
   for _, shown in ipairs { name, name .. "_" } do
     local inplace = shown ~= name
@@ -152,21 +152,22 @@ local function both(name, doc, examples, args, run)
       name = shown, doc = doc .. (inplace and ", in place." or "."), examples = examples,
       args = args, scoped = true,
       run = function(input, ...)
-        local y = run(shown, inplace and input:clone() or input, ...) -- which gradients read
+        local y = run(shown, inplace and input:clone() or input, ...) -- gradients read the input
         return (write(input, y))
       end,
     }
   end
 end
 
-both("index_reduce", "The slices at positions along a dimension, reduced with those of another "
+both("index_reduce", "The slices at positions along a dimension, reduced with the slices of "
+  .. "another "
   .. "tensor", "moth.ones(3, 2), 1, moth.tensor{1LL, 3LL, 1LL}, moth.rand(3, 2), 'prod'"
   .. "  -- domain: positive\n"
   .. "moth.ones(2, 3), 2, moth.tensor{3LL, 1LL}, moth.rand(2, 2), 'mean', {include_self = false}"
   .. "  -- domain: positive", {
     INPUT, DIM, { "tensor", "index", "positions, a vector" },
     { "tensor", "source", "a slice for each position, along the same dimension" },
-    { "enum", "reduce", "how they are reduced", choices = { "prod", "mean", "amax", "amin" },
+    { "enum", "reduce", "the reduction", choices = { "prod", "mean", "amax", "amin" },
       required = true },
     { "bool", "include_self", "include the old values in the reduction?", default = true },
   }, function(name, input, dim, index, source, reduce, include_self)
@@ -198,7 +199,8 @@ for _, name in ipairs { "scatter", "scatter_" } do
   --- x:scatter(dim, index, src, reduce), x:scatter_(...).
   indexing[name] = define {
     name = name,
-    doc = "The input with values at positions along a dimension" .. (under == "_" and ", in place."
+    doc = "The input with values written at positions along a dimension" .. (under == "_" and ", "
+      .. "in place."
       or "."),
     examples = "moth.randn(3, 4), 2, moth.tensor{{1LL}, {4LL}, {2LL}}, moth.randn(3, 1)\n"
       .. "moth.randn(3, 4), -2, {{1, 2, 3, 1}}, 0.5\n"
@@ -206,13 +208,13 @@ for _, name in ipairs { "scatter", "scatter_" } do
       .. "moth.randn(3), 1, {2}, {value = 2, reduce = 'multiply'}",
     args = {
       { "tensor", "input", "tensor to change" },
-      { "dim", "dim", "dimension the positions belong to" },
+      { "dim", "dim", "the dimension of the positions" },
       { "index", "index", "positions" },
       { "tensor", "src", "values, at least as large as `index`; or one number", numbers = true,
         optional = true },
-      { "enum", "reduce", "what the values at one position become, with the input's; when absent "
-        .. "one of them replaces it", choices = { "add", "multiply" }, optional = true },
-      { "tensor", "value", "one number, in the place of src", numbers = true, optional = true },
+      { "enum", "reduce", "combine the values with the input's element; default: "
+        .. "one value replaces it", choices = { "add", "multiply" }, optional = true },
+      { "tensor", "value", "one number, instead of src", numbers = true, optional = true },
     },
     run = function(input, dim, index, src, reduce, value)
       if type(src) == "nil" then src = value end
@@ -237,11 +239,11 @@ for _, name in ipairs { "put", "put_" } do
   placed[name] = bind.as("index_put", name, { indices = "index", values = "source" })
 end
 
-both("put", "Elements at positions of the tensor as if it were a vector, replaced",
+both("put", "Elements at positions of the flattened tensor, replaced",
   "moth.zeros(2, 3), moth.tensor{1LL, 6LL}, moth.randn(2)\n"
   .. "moth.zeros(2, 3), moth.tensor{5LL, 5LL}, moth.randn(2), {accumulate = true}", {
     INPUT, { "tensor", "index", "positions" },
-    { "tensor", "source", "a number for each" },
+    { "tensor", "source", "a number for each position" },
     { "bool", "accumulate", "add to the old value?", default = false },
   }, function(name, input, index, source, accumulate)
     if source:numel() ~= index:numel() then
@@ -255,18 +257,18 @@ both("put", "Elements at positions of the tensor as if it were a vector, replace
     return (flat:reshape(input.shape))
   end)
 
---- x:slice_scatter(src, dim, start, stop, step): x with src in place of a range.
+--- x:slice_scatter(src, dim, start, stop, step): a copy of x with src in a range.
 indexing.slice_scatter = define {
   name = "slice_scatter",
-  doc = "The input with another tensor in place of a range of positions along a dimension.",
+  doc = "A copy of the input in which another tensor replaces a range of positions of a dimension.",
   examples = "moth.zeros(4, 3), moth.randn(2, 3), {start = 2, stop = 3}\n"
     .. "moth.zeros(2, 5), moth.randn(2, 3), 2, 1, 5, 2",
-  args = { INPUT, { "tensor", "src", "tensor that replaces it" },
-           { "dim", "dim", "dimension along which the range is", default = 1 },
+  args = { INPUT, { "tensor", "src", "the replacement" },
+           { "dim", "dim", "the range's dimension", default = 1 },
            { "position", "start", "its first position", default = 1 },
-           { "position", "stop", "its last position; that of the dimension when absent",
+           { "position", "stop", "its last position; default: the dimension's last",
              optional = true },
-           { "int", "step", "distance of its positions", default = 1 } },
+           { "int", "step", "distance between its positions", default = 1 } },
   run = function(input, src, dim, start, stop, step)
     local d = errors.dim("slice_scatter", "dim", dim, input:dim())
     local n = input:size(d)
@@ -293,7 +295,7 @@ indexing.slice_scatter = define {
   end,
 }
 
--- A copy of input, of which src replaces a part.
+-- Returns a copy of input in which src replaces a part.
 local function replaced(name, input, src, part)
   local y = input:clone()
   local view = part(y)
@@ -304,28 +306,28 @@ local function replaced(name, input, src, part)
   return y
 end
 
---- moth.select_scatter(x, src, dim, index): x with src in place of x:select(dim, index).
+--- moth.select_scatter(x, src, dim, index): a copy of x with src at x:select(dim, index).
 indexing.select_scatter = define {
   name = "select_scatter",
-  doc = "The input with another tensor in place of one position of a dimension.",
+  doc = "A copy of the input in which another tensor replaces one position of a dimension.",
   examples = "moth.randn(2, 3), moth.randn(2), 2, 1\nmoth.randn(2, 3), moth.randn(3), 1, -1",
   args = { { "tensor", "input", "tensor of any shape" },
-           { "tensor", "src", "tensor that replaces it" },
+           { "tensor", "src", "the replacement" },
            { "dim", "dim", "dimension to select from" }, { "position", "index", "position" } },
   run = function(input, src, dim, index)
     return (replaced("select_scatter", input, src, function(y) return (y:select(dim, index)) end))
   end,
 }
 
---- moth.diagonal_scatter(x, src, offset, dim1, dim2): x with src as its diagonal.
+--- moth.diagonal_scatter(x, src, offset, dim1, dim2): a copy of x with src as its diagonal.
 indexing.diagonal_scatter = define {
   name = "diagonal_scatter",
-  doc = "The input with another tensor in place of a diagonal.",
+  doc = "A copy of the input in which another tensor replaces a diagonal.",
   examples = "moth.randn(3, 3), moth.randn(3)\n"
     .. "moth.randn(2, 3, 4), moth.randn(3, 2), {offset = 1, dim1 = 1, dim2 = 3}",
   args = { { "tensor", "input", "tensor of two dimensions or more" },
-           { "tensor", "src", "tensor that replaces it" },
-           { "int", "offset", "which diagonal: above the main one if positive", default = 0 },
+           { "tensor", "src", "the replacement" },
+           { "int", "offset", "the diagonal; positive: above the main diagonal", default = 0 },
            { "dim", "dim1", "dimension of its rows", default = 1 },
            { "dim", "dim2", "dimension of its columns", default = 2 } },
   run = function(input, src, offset, dim1, dim2)
@@ -334,7 +336,7 @@ indexing.diagonal_scatter = define {
   end,
 }
 
---- x:fill_diagonal_(value, wrap): writes the main diagonal. @return x
+--- x:fill_diagonal_(value, wrap): fills the main diagonal. @return x
 indexing.fill_diagonal_ = define {
   name = "fill_diagonal_",
   doc = "Writes one value along the main diagonal.",
@@ -353,7 +355,8 @@ indexing.fill_diagonal_ = define {
     for d = 1, ndim do
       local n = input:size(d)
       if ndim > 2 and n ~= input:size(1) then
-        errors.refuse("fill_diagonal_", "input", "beyond matrices all sizes are the same", input,
+        errors.refuse("fill_diagonal_", "input",
+          "with more than 2 dimensions all sizes must be equal", input,
           "E_SHAPE")
       end
       least, step = math.min(least, n), step + input:stride(d)

@@ -1,7 +1,7 @@
 --- integral.lua -- ops of float kernels on integers and bools, and nextafter on half types.
 --
--- The core refuses these dtypes; bind.lua then calls `instead` for a result. A call with floats
--- does not reach this file. Results are exact: they are not computed in floats.
+-- The core refuses these dtypes; bind.lua then calls `instead` for a result. Calls with floats do
+-- not reach this file. Results are exact: they are not computed in floats.
 
 local bind = require "moth.binding.bind"
 local dtype = require "moth.tensor.dtype"
@@ -23,7 +23,8 @@ local function list_of(v, n, default)
   return #v == 1 and lib.filled(n, v[1]) or v
 end
 
--- x with `value` around its last n dimensions: before[d] and after[d] of it, none where negative.
+-- Pads the last n dimensions of x with `value`: before[d] and after[d] elements; negative counts
+-- pad nothing.
 local function padded(x, n, before, after, value)
   local sides = {}
   for d = 1, n do
@@ -32,7 +33,7 @@ local function padded(x, n, before, after, value)
   return (ops.pad(x, sides, "constant", value))
 end
 
--- Views of the windows of the last n dimensions: (..., o1, ..., on, k1, ..., kn).
+-- Returns a view of the windows of the last n dimensions: (..., o1, ..., on, k1, ..., kn).
 local function windows(x, n, k, stride, dilation)
   local first = x:dim() - n
   for d = 1, n do
@@ -54,7 +55,8 @@ local function convolved(x, w, n, stride, dilation, groups)
   for g = 1, groups do
     local part = x:narrow(2, (g - 1) * w:size(2) + 1, w:size(2))
     local filters = w:narrow(1, (g - 1) * channels + 1, channels):reshape(channels, -1)
-    local seen = windows(part, n, k, stride, dilation):movedim(2, n + 2) -- channels by the filter
+    local seen = windows(part, n, k, stride, dilation):movedim(2,
+      n + 2) -- channels, then the filter
     local shape = { unpack(seen.shape, 1, n + 1) }
     seen = seen:reshape(-1, filters:size(2)):matmul(filters:t())
     shape[#shape + 1] = channels
@@ -63,14 +65,14 @@ local function convolved(x, w, n, stride, dilation, groups)
   return groups == 1 and y[1]:contiguous() or ops.cat(y, 2)
 end
 
--- Whether filters and bias go with x.
+-- Returns true if weight and bias have the dtype and dimensions that x needs.
 local function filters_fit(n, x, w, bias)
   return is_int(x) and istensor(w) and w.dtype == x.dtype and w:dim() == n + 2
     and (x:dim() == n + 2 or x:dim() == n + 1) and (bias == nil or bias == lib.none
     or istensor(bias) and bias.dtype == x.dtype)
 end
 
--- x as a batch, and what makes a result as x is again.
+-- Returns x with a batch dimension, and a function that removes it from a result.
 local function batch_of(n, x, bias)
   local single = x:dim() == n + 1
   return single and x:unsqueeze(1) or x, function(y)
@@ -121,7 +123,7 @@ local function conv_transpose(sig, x, w, bias, stride, padding, output_padding, 
   end
   local apart = ops.zeros(shape, x.dtype, x.device)
   apart[key] = x
-  local parts, channels = {}, w:size(1) / groups -- filters from out to in, turned
+  local parts, channels = {}, w:size(1) / groups -- filters from out to in, flipped
   for g = 1, groups do
     parts[g] = w:narrow(1, (g - 1) * channels + 1, channels):transpose(1, 2)
   end
@@ -132,7 +134,7 @@ end
 
 -- ---- pooling ----
 
--- The sizes of a pooled result and the border that its windows need behind.
+-- Returns the sizes of a pooled result and the padding that its windows need at the end.
 local function pooled_sizes(x, n, k, stride, padding, dilation, ceil_mode)
   local out, after = {}, {}
   for d = 1, n do
@@ -209,11 +211,11 @@ local function max_pool(sig, input, kernel, step, border, dilation, ceil_mode, r
   return y, (places:expand(of_each):gather(-1, at:unsqueeze(-1)):squeeze(-1))
 end
 
--- ---- bools ----
+-- ---- bool ----
 
 local BYTE = types.uint8
 
--- The op on bytes, and its result as bools.
+-- Runs the op on bytes and converts its result to bool.
 local function through_bytes(sig, x, ...)
   if not is_bool(x) then return nil end
   local rest, n = { ... }, select("#", ...)
@@ -224,7 +226,7 @@ local function through_bytes(sig, x, ...)
   return (ops[sig.op_name](x:to(BYTE), unpack(rest, 1, n)):ne(0))
 end
 
--- Windows move elements: integers up to 2^24 are exact in float32.
+-- Runs the op in float32: it only moves elements, and integers up to 2^24 are exact.
 local function through_floats(sig, x, ...)
   if not is_bool(x) then return nil end
   return (ops[sig.op_name](x:float(), ...):ne(0))
@@ -232,7 +234,7 @@ end
 
 local function itself(_, x) return is_bool(x) and x:clone() or nil end
 
--- The op of tensors of one dtype.
+-- Returns a function that runs the op after type promotion of its tensors.
 local function promoted(least)
   return function(sig, x, y, ...)
     if not istensor(x) or not istensor(y) or x.dtype == y.dtype then return nil end
@@ -254,9 +256,9 @@ local function kron(sig, x, y, ...)
   return (promoted()(sig, x, y, ...))
 end
 
-local function whole(v) return type(v) ~= "number" or v % 1 == 0 end
+local function is_integer(v) return type(v) ~= "number" or v % 1 == 0 end
 
--- Bounds decide the dtype: integers, or floats.
+-- Promotes the input to a float type if a bound is a float.
 local function clamp(sig, x, low, high)
   if not is_bool(x) then return nil end
   local to = types.bool
@@ -264,7 +266,7 @@ local function clamp(sig, x, low, high)
     if istensor(v) then
       to = require("moth.tensor.types").promote_types(to, v.dtype)
     elseif type(v) ~= "boolean" and not to.is_floating_point then
-      to = whole(v) and types.int64 or require("moth").get_default_dtype()
+      to = is_integer(v) and types.int64 or require("moth").get_default_dtype()
     end
   end
   if to == types.bool then return (through_bytes(sig, x, low, high)) end
@@ -292,7 +294,7 @@ local function scatter_reduce(_, x, dim, index, src, reduce, include_self)
   return (ops.scatter_reduce(x:to(wide), dim, index, src:to(wide), reduce, include_self):ne(0))
 end
 
--- ---- others ----
+-- ---- other ops ----
 
 local function embedding(_, index, weight, ...)
   local max_norm = select(2, ...)
@@ -315,18 +317,19 @@ end
 
 local BYTE_MODES = { nearest = true, ["nearest-exact"] = true, bilinear = true, bicubic = true }
 
--- A mean of bytes is a byte.
+-- Averages of bytes are bytes.
 local function interpolate(_, x, size, scale_factor, mode, ...)
   if not istensor(x) or x.dtype ~= BYTE or mode ~= nil and not BYTE_MODES[mode] then return nil end
   return (ops.interpolate(x:float(), size, scale_factor, mode, ...):add(0.5):floor()
     :clamp(0, 255):to(BYTE))
 end
 
--- Bits of a fraction with its leading one, the least number and the largest one.
+-- Of each half type: the bits of the significand with its leading 1, the smallest number and the
+-- largest number.
 local HALVES = { [types.float16] = { 11, 2 ^ -24, 65504 },
                  [types.bfloat16] = { 8, 2 ^ -133, (2 - 2 ^ -7) * 2 ^ 127 } }
 
--- The neighbours of half types, worked out in float64.
+-- Computes the neighbours of half types in float64.
 local function nextafter(_, x, y)
   if not istensor(x) or not istensor(y) then return nil end
   local common = require("moth.tensor.types").promote_types(x.dtype, y.dtype)
@@ -359,10 +362,11 @@ local ROWS = {
   embedding = embedding, l1_loss = l1_loss, interpolate = interpolate,
 }
 
---- Whether an op has a meaning for integers, bools or several dtypes that its record does not have.
+--- Returns true if an op supports integers, bools or mixed dtypes in this file, although its record
+-- does not.
 function integral.takes(name) return ROWS[name] ~= nil or ROWS[name:gsub("_$", "")] ~= nil end
 
--- A form in place: the input gets the result, of its dtype.
+-- The in-place form: converts the result to the input's dtype and writes it to the input.
 local function in_place(sig, x, ...)
   local bare = sig.op_name:match "^(.*[^_])_$"
   if not ROWS[bare] then return nil end
@@ -371,7 +375,7 @@ local function in_place(sig, x, ...)
   return x:copy_(y)
 end
 
---- The results of an op for integers or bools that the core refuses; nothing where there is none.
+--- Returns the results of an op for integers or bools that the core refuses; nil if there are none.
 -- @param sig  the op's signature
 -- @param ...  its arguments in position
 function integral.instead(sig, ...)

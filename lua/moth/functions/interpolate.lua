@@ -1,8 +1,8 @@
 --- interpolate.lua -- moth.interpolate, F.interpolate and x:interpolate(), with `antialias`: each
 -- element of a smaller image averages all elements that it covers.
 --
--- The triangle or the cubic (a = -1/2) is as wide as an element of the result. Rows and columns are
--- each multiplied by a matrix of weights, as in PIL and PyTorch.
+-- The triangle or cubic filter (a = -1/2) is scaled to the width of an element of the result. Rows
+-- and columns are each multiplied by a matrix of weights, as in PIL and PyTorch.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -11,8 +11,8 @@ local scope = require "moth.tensor.scope"
 
 local own, ops = bind.under "interpolate", bind.ops
 
--- The weights of `from` elements in each of `to`, (to, from) of the dtype of x, where one of the
--- result is as wide as `scale` of them.
+-- Returns the weights of `from` input elements in each of `to` result elements, (to, from), of x's
+-- dtype. An element of the result is as wide as `scale` input elements.
 local function weights(x, from, to, scale, cubic)
   local f64 = require("moth").float64
   local function middles(n)
@@ -31,10 +31,10 @@ end
 
 local function smooth(input, size, scale_factor, mode, align_corners, recompute)
   if mode ~= "bilinear" and mode ~= "bicubic" then
-    errors.argument("interpolate", "antialias", "goes with the modes 'bilinear' and 'bicubic', "
+    errors.argument("interpolate", "antialias", "is for the modes 'bilinear' and 'bicubic' only, "
       .. "got '" .. mode .. "'")
   end
-  local function sizes_of(x) -- of the result of none of the images, or what is wrong
+  local function sizes_of(x) -- the result's sizes for an empty batch, or the error
     return (own.interpolate(x:detach():narrow(1, 1, 0), size, scale_factor, mode, align_corners,
       recompute))
   end
@@ -57,7 +57,7 @@ end
 --- F.interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
 return { interpolate = define {
   name = "interpolate",
-  doc = "Sequences, images or volumes of another size, given by `size` or by `scale_factor`.",
+  doc = "Resizes sequences, images or volumes to `size`, or by `scale_factor`.",
   examples = "moth.randn(2, 3, 4, 5), {scale_factor = 2}\n"
     .. "moth.randn(2, 3, 4, 5), {6, 4}, {mode = 'bilinear', align_corners = true}\n"
     .. "moth.randn(2, 3, 5), {scale_factor = 1.5, mode = 'linear', "
@@ -66,17 +66,18 @@ return { interpolate = define {
   args = {
     { "tensor", "input", "sequences, (N, C, L), images, (N, C, H, W), or volumes, "
       .. "(N, C, D, H, W)" },
-    { "ints", "size", "sizes of the result: one for all sides, or one for each", optional = true },
-    { "floats", "scale_factor", "how much larger it is, for all sides or for each; or `size`",
+    { "ints", "size", "sizes of the result: a number for all dimensions, or a list",
       optional = true },
-    { "enum", "mode", "how values between the elements are found; linear for sequences, bilinear "
+    { "floats", "scale_factor", "instead of `size`: the result's size divided by the input's",
+      optional = true },
+    { "enum", "mode", "the interpolation: linear for sequences, bilinear "
       .. "and bicubic for images, trilinear for volumes", choices = { "nearest", "linear",
       "bilinear", "bicubic", "area", "nearest-exact", "trilinear" } },
-    { "bool", "align_corners", "align corner elements with corner elements, else corners with "
-      .. "corners; for linear, bilinear, bicubic, trilinear", default = false },
-    { "bool", "recompute_scale_factor", "elements are placed by the sizes, not by the factors "
-      .. "that gave them", default = false },
-    { "bool", "antialias", "is each element of a smaller image made of all that it covers? for "
+    { "bool", "align_corners", "align the centres of the corner elements, not the corners? "
+      .. "for linear, bilinear, bicubic, trilinear", default = false },
+    { "bool", "recompute_scale_factor", "compute positions from the sizes, not from the "
+      .. "factors?", default = false },
+    { "bool", "antialias", "average all elements that an element of a smaller image covers? for "
       .. "bilinear, bicubic", default = false },
   },
   run = function(input, size, scale_factor, mode, align_corners, recompute, antialias)

@@ -14,7 +14,7 @@ local function refuse(fname, arg, wanted, got, code)
   errors.refuse(fname, arg, wanted, got, code or "E_SHAPE")
 end
 
--- ---- more dimensions ----
+-- ---- adding dimensions ----
 
 local WIDER = {
   function(x) return x:dim() == 0 and x:reshape(1) or x end,
@@ -28,11 +28,12 @@ local WIDER = {
 
 for n, wider in ipairs(WIDER) do
   local name = ("atleast_%dd"):format(n)
-  --- moth.atleast_1d(x) and so on: a view with that many dimensions; of several tensors a list.
+  --- moth.atleast_1d(x) and so on: a view with at least so many dimensions; for several tensors a
+  -- list.
   local one = define {
     name = name,
-    doc = ("The tensor as a view with at least %d dimension%s; of a list of tensors, or of several "
-      .. "in a row, a list."):format(n, n > 1 and "s" or ""),
+    doc = ("A view of the tensor with at least %d dimension%s; for a list of tensors, or several "
+      .. "tensors, a list of views."):format(n, n > 1 and "s" or ""),
     examples = "moth.randn(3)\nmoth.randn(2, 3)",
     args = { { "tensor", "input", "tensor of any shape" } },
     run = function(input)
@@ -49,14 +50,14 @@ for n, wider in ipairs(WIDER) do
   bind.register(joining[name], bind.signature(one))
 end
 
--- ---- join ----
+-- ---- joining ----
 
-local TENSORS = { "tensors", "tensors", "tensors, in a row or in a list" }
+local TENSORS = { "tensors", "tensors", "tensors, as arguments or in a list" }
 
---- moth.column_stack(a, b, ...): vectors become columns.
+--- moth.column_stack(a, b, ...): a matrix whose columns are the vectors.
 joining.column_stack = define {
   name = "column_stack",
-  doc = "Tensors side by side, of which vectors become columns.",
+  doc = "Tensors side by side; vectors are columns.",
   examples = "moth.randn(3), moth.randn(3, 2)\n{moth.randn(2), moth.randn(2)}",
   args = { TENSORS },
   run = function(tensors)
@@ -66,10 +67,10 @@ joining.column_stack = define {
   end,
 }
 
---- moth.block_diag(a, b, ...): matrices along the diagonal of one.
+--- moth.block_diag(a, b, ...): a matrix with the given matrices along its diagonal.
 joining.block_diag = define {
   name = "block_diag",
-  doc = "A matrix of zeros with the tensors along its diagonal; vectors are rows.",
+  doc = "A matrix with the tensors along its diagonal, else 0; vectors are rows.",
   examples = "moth.randn(2, 3), moth.randn(2)\n{moth.randn(1, 1), moth.randn(2, 2)}",
   args = { TENSORS },
   scoped = true,
@@ -88,7 +89,7 @@ joining.block_diag = define {
   end,
 }
 
--- An op on a list of tensors that PyTorch also calls with them in a row.
+-- Defines an op on a list of tensors that PyTorch also accepts as separate arguments.
 local function in_a_row(name)
   local op = bind.ops[name]
   local function call(first, ...)
@@ -112,7 +113,7 @@ joining.meshgrid = in_a_row("meshgrid")
 --- moth.broadcast_tensors(a, b, ...) or moth.broadcast_tensors {a, b, ...} -> a list.
 joining.broadcast_tensors = in_a_row("broadcast_tensors")
 
---- moth.broadcast_shapes(a, b, ...): the sizes they have together.
+--- moth.broadcast_shapes(a, b, ...): the shape to which all shapes broadcast.
 function joining.broadcast_shapes(...)
   local sizes, tools = require "moth.tensor.size", require("moth.distributions.distribution").tools
   local y = sizes.wrap {}
@@ -136,10 +137,10 @@ local function vectors(fname, tensors)
   end
 end
 
---- moth.cartesian_prod(a, b, ...): every choice of one element of each.
+--- moth.cartesian_prod(a, b, ...): all combinations of one element of each vector.
 joining.cartesian_prod = define {
   name = "cartesian_prod",
-  doc = "Rows with an element of each vector, in all ways; the last one changes fastest.",
+  doc = "All combinations of one element of each vector, as rows; the last vector changes fastest.",
   examples = "moth.randn(2), moth.randn(3)\n{moth.randn(2), moth.randn(1), moth.randn(2)}",
   args = { TENSORS },
   scoped = true,
@@ -153,7 +154,7 @@ joining.cartesian_prod = define {
   end,
 }
 
--- Adds all ways to choose `left` more positions from `first` to n.
+-- Appends all selections of `left` more positions from `first` to n.
 local function choose(found, row, first, n, left, again)
   if left == 0 then
     found[#found + 1] = { unpack(row) }
@@ -166,7 +167,7 @@ local function choose(found, row, first, n, left, again)
   end
 end
 
--- How many ways there are, as a number that may be rounded or infinite.
+-- Returns the number of selections; it may be rounded or infinite.
 local function ways(n, r, again)
   local count = 1
   if again then n = n + r - 1 end
@@ -174,22 +175,23 @@ local function ways(n, r, again)
   return n < r and 0 or count
 end
 
-local MOST_CHOSEN = 1e8 -- numbers: they are listed in Lua first
+local MOST_CHOSEN = 1e8 -- elements of the result, which is first listed in Lua
 
---- moth.combinations(x, r, with_replacement): every choice of r elements.
+--- moth.combinations(x, r, with_replacement): all selections of r elements.
 joining.combinations = define {
   name = "combinations",
-  doc = "Rows of r elements of a vector, chosen in all ways, in their order.",
+  doc = "All selections of r elements of a vector, as rows, in the vector's order.",
   examples = "moth.randn(4)\nmoth.randn(3), {r = 2, with_replacement = true}",
   args = { { "tensor", "input", "a vector" },
-           { "int", "r", "how many are chosen", default = 2 },
-           { "bool", "with_replacement", "may an element be chosen again?", default = false } },
+           { "int", "r", "the number of selected elements", default = 2 },
+           { "bool", "with_replacement", "may an element be selected several times?",
+             default = false } },
   scoped = true,
   run = function(input, r, again)
     if input:dim() ~= 1 then refuse("combinations", "input", "a vector is needed", input) end
     if r < 0 then refuse("combinations", "r", "a number from 0 on is needed", r, "E_DOMAIN") end
     if r == 0 then return (input:narrow(1, 1, 0)) end
-    if r == 2 and not lib.capture then -- whose sizes would be read
+    if r == 2 and not lib.capture then -- in a captured step the sizes cannot be read
       local n = input:size(1)
       local at = require("moth.functions.creation").triu_indices(n, n, again and 0 or 1,
                                                        { device = input.device })
@@ -197,7 +199,7 @@ joining.combinations = define {
     end
     local rows = ways(input:size(1), r, again)
     if rows * r > MOST_CHOSEN then
-      refuse("combinations", "r", ("at most %d elements are listed, these are %.3g rows of %d")
+      refuse("combinations", "r", ("the result may have at most %d elements, not %.3g rows of %d")
         :format(MOST_CHOSEN, rows, r), r, "E_DOMAIN")
     end
     local found = {}
@@ -209,11 +211,12 @@ joining.combinations = define {
   end,
 }
 
--- ---- split ----
+-- ---- splitting ----
 
-local MOST_PIECES = 2 ^ 20 -- as of split and chunk
+local MOST_PIECES = 2 ^ 20 -- the limit of split and chunk too
 
--- Ends of the pieces: n about equal ones, the larger first, or those given, as Python clips them.
+-- Returns the ends of the pieces: n of about equal size, the larger ones first, or the given ends,
+-- clamped as in Python.
 local function ends_of(sections, size)
   local ends = {}
   if type(sections) == "number" then
@@ -221,7 +224,7 @@ local function ends_of(sections, size)
       errors.argument("tensor_split", "indices_or_sections", "at least one piece is needed, got "
         .. sections)
     elseif sections > MOST_PIECES then
-      errors.argument("tensor_split", "indices_or_sections", ("%d pieces are asked for, at most %d "
+      errors.argument("tensor_split", "indices_or_sections", ("%d pieces are requested, at most %d "
         .. "are possible"):format(sections, MOST_PIECES), "E_LIMIT")
     end
     local piece, larger = math.floor(size / sections), size % sections
@@ -229,7 +232,8 @@ local function ends_of(sections, size)
     return ends
   end
   if not lib.is_plain(sections) then
-    errors.argument("tensor_split", "indices_or_sections", "a number or a list of them is needed, "
+    errors.argument("tensor_split", "indices_or_sections",
+      "a number or a list of numbers is needed, "
       .. "got " .. errors.describe(sections), "E_TYPE")
   end
   for i, stop in ipairs(sections) do
@@ -247,15 +251,15 @@ end
 --- moth.tensor_split(x, 3), moth.tensor_split(x, {2, 5}): a list of views.
 joining.tensor_split = define {
   name = "tensor_split",
-  doc = "Pieces of a dimension: so many of about one size, or cut behind the counts given, as "
-    .. "{2, 5} cuts behind the second and the fifth position.",
+  doc = "Splits a dimension into a number of pieces of about equal size, or at the given "
+    .. "positions: {2, 5} splits after the second and the fifth position.",
   examples = "moth.randn(5, 2), 3\nmoth.randn(2, 6), {2, 5}, {dim = 2}",
   outputs = "list",
   args = {
-    { "tensor", "input", "tensor to take apart" },
-    { "any", "indices_or_sections", "how many pieces, or a list, or tensor, of how far "
-      .. "each goes" },
-    { "int", "dim", "dimension to cut", default = 1 },
+    { "tensor", "input", "the tensor to split" },
+    { "any", "indices_or_sections", "number of pieces, or a list or tensor of the last "
+      .. "positions of the pieces, except the last piece" },
+    { "int", "dim", "dimension to split", default = 1 },
   },
   run = function(input, sections, dim)
     local list, start = {}, 0
@@ -271,18 +275,19 @@ joining.tensor_split = define {
   end,
 }
 
--- How many dimensions are needed, and which one is cut.
+-- The number of dimensions that each function needs, and the dimension that it splits.
 local CUTS = { hsplit = { 1, 2 }, vsplit = { 2, 1 }, dsplit = { 3, 3 } }
 for name, cut in pairs(CUTS) do
   --- moth.hsplit(x, 3), x:vsplit{2, 5}: a list of views.
   joining[name] = define {
     name = name,
-    doc = ("Pieces of dimension %d%s: as many as given, or cut behind the given positions."):format(
+    doc = ("Splits dimension %d%s into a number of pieces, or after the given positions."):format(
       cut[2], name == "hsplit" and ", or of a vector" or ""),
     examples = "moth.randn(4, 4, 4), 2\nmoth.randn(4, 4, 4), {1, 3}",
     outputs = "list",
-    args = { { "tensor", "input", "tensor to take apart" },
-             { "any", "indices_or_sections", "count, or a list of their last positions" } },
+    args = { { "tensor", "input", "the tensor to split" },
+             { "any", "indices_or_sections", "number of pieces, or a list of their last "
+               .. "positions" } },
     run = function(input, sections)
       if input:dim() < cut[1] then
         refuse(name, "input", ("at least %d dimensions are needed"):format(cut[1]), input)
@@ -300,16 +305,16 @@ end
 --- x:split_with_sizes(sizes, dim): a list of views.
 joining.split_with_sizes = define {
   name = "split_with_sizes",
-  doc = "Pieces of the given sizes along a dimension, as views.",
+  doc = "Splits a dimension into pieces of the given sizes, as views.",
   examples = "moth.randn(5, 2), {2, 3}\nmoth.randn(2, 4), {1, 3}, {dim = 2}",
   outputs = "list",
   args = { { "tensor", "input", "tensor of any shape" },
-           { "ints", "split_sizes", "the sizes, which add up to the dimension's" },
-           { "dim", "dim", "dimension to cut", default = 1 } },
+           { "ints", "split_sizes", "the sizes, whose sum is the dimension's size" },
+           { "dim", "dim", "dimension to split", default = 1 } },
   run = function(input, sizes, dim)
     local total = 0
     for _, size in ipairs(sizes) do total = total + size end
-    if #sizes == 1 and total ~= input:size(dim) then -- `split` would cut pieces of that size
+    if #sizes == 1 and total ~= input:size(dim) then -- `split` would split it into several
       refuse("split_with_sizes", "split_sizes", ("sizes that add up to %d are needed"):format(
         input:size(dim)), sizes)
     end

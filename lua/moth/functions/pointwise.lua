@@ -30,10 +30,10 @@ pointwise.ldexp = define {
   end,
 }
 
---- moth.isreal(x): all true, for there are no complex dtypes.
+--- moth.isreal(x): all true, since there are no complex dtypes.
 pointwise.isreal = define {
   name = "isreal",
-  doc = "Whether each element is real, which all are.",
+  doc = "True for each real element: all are real.",
   examples = "moth.randn(2, 3)",
   args = { INPUT },
   run = function(input) return (ops.ones_like(input, require("moth").bool)) end,
@@ -52,7 +52,7 @@ pointwise.rsub = define {
   end,
 }
 
--- x 2^n in two steps, for neither 2^n nor its inverse may be a number.
+-- x 2^n in two steps: 2^n or its inverse may overflow.
 local function scaled(x, n)
   local half = (n * 0.5):floor()
   return x * half:to(x.dtype):exp2() * (n - half):to(x.dtype):exp2()
@@ -63,8 +63,8 @@ local frexp_of = bind.as("frexp_of", "frexp")
 --- moth.frexp(x) -> mantissa, exponent: x is mantissa 2^exponent.
 pointwise.frexp = define {
   name = "frexp",
-  doc = "Parts whose product mantissa * 2^exponent is the input, the mantissa being from 1/2 up to "
-    .. "1, or 0; the exponent is int32. A value that is not finite is its own mantissa.",
+  doc = "Splits the input into mantissa * 2^exponent. The mantissa is 0, or from 1/2 up to, but "
+    .. "not including, 1; the exponent is int32. A value that is not finite is its own mantissa.",
   examples = "moth.randn(2, 3)  -- domain: positive",
   outputs = "mantissa, exponent",
   args = { { "tensor", "input", "float tensor of any shape" } },
@@ -82,7 +82,7 @@ pointwise.frexp = define {
     if x:element_size() < 4 then x = x:float() end
     local plain = x:isfinite():logical_and(x:ne(0))
     local n = ops.where(plain, x:abs():log2():floor() + 1, 0)
-    local m = scaled(x, -n):abs() -- rounding of log2 may have gone one too far
+    local m = scaled(x, -n):abs() -- log2 may be rounded up or down by one
     n = n + ops.where(plain, m:ge(1):to(n.dtype) - m:lt(0.5):to(n.dtype), 0)
     return (scaled(input, (-n):to(input.dtype))), (n:to(require("moth").int32))
   end,
@@ -109,7 +109,7 @@ end
 --- moth.float_power(x, exponent): a power, in float64.
 pointwise.float_power = define {
   name = "float_power",
-  doc = "A power computed in float64, whatever the dtypes are.",
+  doc = "A power computed in float64, for all dtypes.",
   examples = "moth.rand(2, 3), 1.5  -- domain: positive\n"
     .. "moth.rand(3), moth.rand(2, 3)  -- domain: positive",
   args = { { "tensor", "input", "the base, a number or a tensor", numbers = true },
@@ -132,7 +132,8 @@ pointwise.polygamma = define {
   name = "polygamma",
   doc = "The n-th derivative of digamma.",
   examples = "1, moth.rand(2, 3)  -- domain: positive",
-  args = { { "int", "n", "from 0 on" }, { "tensor", "input", "tensor of any shape" } },
+  args = { { "int", "n", "the order of the derivative, from 0 on" }, { "tensor", "input",
+    "tensor of any shape" } },
   run = function(n, input) return (ops.polygamma_of(input, n)) end,
 }
 
@@ -141,11 +142,12 @@ pointwise.polygamma_method = define {
   name = "polygamma",
   doc = "The n-th derivative of digamma.",
   examples = "moth.rand(2, 3), 1  -- domain: positive",
-  args = { { "tensor", "input", "tensor of any shape" }, { "int", "n", "from 0 on" } },
+  args = { { "tensor", "input", "tensor of any shape" }, { "int", "n",
+    "the order of the derivative, from 0 on" } },
   run = function(input, n) return (ops.polygamma_of(input, n)) end,
 }
 
--- One bound of clamp, as an op of its own; also in place.
+-- Defines clamp with one bound as a function, or its in-place form.
 local function bounded(name, bound, beyond, inplace)
   local own, clamp = bind.under(name), inplace and "clamp_" or "clamp"
   return define {
@@ -166,7 +168,7 @@ local function bounded(name, bound, beyond, inplace)
   }
 end
 
---- x:clamp_min(min), x:clamp_max(max) and in place: clamp with one bound, which is needed.
+--- x:clamp_min(min), x:clamp_max(max) and in place: clamp with one bound, which is required.
 pointwise.clamp_min = bounded("clamp_min", "min", "below")
 pointwise.clamp_max = bounded("clamp_max", "max", "above")
 pointwise.clamp_min_ = bounded("clamp_min_", "min", "below", true)

@@ -1,9 +1,9 @@
 --- quantize.lua -- fake_quantize_per_tensor_affine and fake_quantize_per_channel_affine: round
 -- floats to a few quantization levels, for quantization-aware training.
 --
--- q = round(x / scale) + zero_point, kept from quant_min to quant_max; the result is
--- (q - zero_point) scale. The gradient passes where q needed no clamping, and is 0 elsewhere
--- (straight through: Jacob and others, 2018).
+-- q = round(x / scale) + zero_point, clamped to [quant_min, quant_max]; the result is (q -
+-- zero_point) scale. The gradient is 1 where q was not clamped, and 0 elsewhere (the
+-- straight-through estimator: Jacob et al., 2018).
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -28,7 +28,7 @@ end
 
 function Fake.backward(ctx, dy) return dy * ctx.saved_tensors[1], nil, nil end
 
--- x quantized by tensors of a float type, in that of x.
+-- Quantizes x by scale and zero_point tensors of a float type; returns x's dtype.
 local function run(fname, x, scale, zero, low, high)
   local dtype = x.dtype
   local narrow = dtype == moth().float16 or dtype == moth().bfloat16
@@ -42,7 +42,7 @@ local function run(fname, x, scale, zero, low, high)
   return narrow and y:to(dtype) or y
 end
 
--- Raises for points outside of the limits, where a look at them costs no waiting.
+-- Raises for zero points out of range, if the check needs no synchronization.
 local function check_points(fname, zero, low, high)
   if zero.dtype == moth().bool then
     errors.refuse(fname, "zero_point", "numbers are needed", zero, "E_DTYPE")
@@ -55,7 +55,8 @@ local function check_points(fname, zero, low, high)
   end)
 end
 
--- A number, or a tensor of one element, as a float tensor. A number is rounded as PyTorch does it.
+-- Converts a number, or a tensor of one element, to a float tensor. Numbers are rounded as in
+-- PyTorch.
 local function one(fname, name, value, x)
   if istensor(value) and value:numel() == 1 then return (value:detach():reshape({}):float()) end
   if type(value) ~= "number" then
@@ -65,22 +66,22 @@ local function one(fname, name, value, x)
 end
 
 local LIMITS = {
-  {"int", "quant_min", "the least integer there is"},
-  {"int", "quant_max", "the largest one"},
+  {"int", "quant_min", "the smallest quantized integer"},
+  {"int", "quant_max", "the largest quantized integer"},
 }
 
 quantize.fake_quantize_per_tensor_affine = define {
   name = "fake_quantize_per_tensor_affine",
-  doc = "Each element rounded to a quantization level: round(x / scale) + "
-    .. "zero_point, kept from quant_min to quant_max, and back. Halves go to the even integer. "
-    .. "The gradient is 1 where nothing was clamped, else 0.",
+  doc = "Rounds each element to a quantization level: computes round(x / scale) + zero_point, "
+    .. "clamps it to [quant_min, quant_max] and converts it back. Halves are rounded to the even "
+    .. "integer. The gradient is 1 where nothing was clamped, else 0.",
   examples = "moth.randn(2, 3), 0.1, 10, 0, 255\n"
     .. "moth.randn(2, 3), moth.tensor(0.1), moth.tensor(3LL), -128, 127",
   args = {
     {"tensor", "input", "floats of any shape"},
-    {"any", "scale", "distance of neighbours: a number above 0, or a tensor of one"},
+    {"any", "scale", "distance between levels: a number above 0, or a tensor of one element"},
     {"any", "zero_point", "the integer that represents 0, from quant_min to quant_max: a "
-      .. "number, or a tensor of one, checked only on the CPU and outside of captured steps"},
+      .. "number, or a tensor of one element, checked on the CPU outside captured steps"},
     unpack(LIMITS),
   },
   outputs = "output",
@@ -101,7 +102,7 @@ quantize.fake_quantize_per_tensor_affine = define {
 
 quantize.fake_quantize_per_channel_affine = define {
   name = "fake_quantize_per_channel_affine",
-  doc = "As fake_quantize_per_tensor_affine, with a scale and a zero_point for each position of a "
+  doc = "As fake_quantize_per_tensor_affine, with one scale and zero_point for each position of a "
     .. "dimension. Scales are not checked, a zero_point only on the CPU and outside of captured "
     .. "steps.",
   examples = "moth.randn(2, 3), moth.tensor{0.1, 0.2}, moth.tensor{0LL, 1LL}, 1, 0, 255",

@@ -16,7 +16,7 @@ end
 
 -- ---- standard deviation and variance ----
 
--- PyTorch's functions take `unbiased` in the place of the dimension or of the correction.
+-- PyTorch's functions accept `unbiased` at the position of `dim` or of `correction`.
 for name, row in pairs {
   std = { "The standard deviation along dimensions.", "std" },
   var = { "The variance along dimensions.", "var" },
@@ -31,12 +31,12 @@ for name, row in pairs {
       .. "moth.randn(2, 3), {unbiased = false}\nmoth.randn(2, 3), 1, false",
     args = {
       { "tensor", "input", "float tensor of any shape" },
-      { "any", "dim", "dimensions to reduce; all of them when absent; or `unbiased`",
+      { "any", "dim", "dimensions to reduce; default: all; or `unbiased`",
         optional = true },
-      { "any", "correction", "the sum of squares is divided by the count less this; or `unbiased`",
+      { "any", "correction", "the divisor is the count minus this number; or `unbiased`",
         optional = true },
-      { "bool", "keepdim", "keep them as dimensions of size 1", default = false },
-      { "bool", "unbiased", "false is a correction of 0", optional = true },
+      { "bool", "keepdim", "keep reduced dimensions with size 1", default = false },
+      { "bool", "unbiased", "false means correction 0", optional = true },
     },
     run = function(input, dim, correction, keepdim, unbiased)
       if type(dim) == "boolean" and unbiased == nil then dim, unbiased = nil, dim end
@@ -58,8 +58,8 @@ local median = bind.under "median"
 --- moth.median(x), moth.median(x, dim, keepdim) -> values, indices.
 reduction.median = define {
   name = "median",
-  doc = "The element in the middle, the lower of two; with `dim` that of each slice along it, and "
-    .. "its position. NaN wins.",
+  doc = "The median, the lower of two middle elements; with `dim` the median of each slice along "
+    .. "it, and its position. NaN if an element is NaN.",
   examples = "moth.randn(2, 3)  -- domain: distinct\n"
     .. "moth.randn(2, 3), {dim = 2, keepdim = true}  -- domain: distinct",
   outputs = "values, indices",
@@ -82,7 +82,7 @@ reduction.median = define {
 local quantile_of = bind.as("quantile_of", "quantile")
 local median_of = bind.as("quantile_of", "nanmedian")
 
--- x with the dimension last, or all of it as one; and where results get a 1 with keepdim.
+-- Returns x with the dimension last, or x flattened.
 local function rows_of(x, dim)
   if dim == nil then return x:reshape(-1) end
   if x:dim() == 0 then return x:reshape(1) end
@@ -96,11 +96,11 @@ local function keep(y, x, dim, keepdim)
 end
 
 local FIND = {
-  { "int", "dim", "dimension to search; all of them when absent", optional = true },
-  { "bool", "keepdim", "keep it as a dimension of size 1", default = false },
+  { "int", "dim", "dimension to search; default: all", optional = true },
+  { "bool", "keepdim", "keep the dimension with size 1", default = false },
 }
 
--- The value between two neighbours, by the name of the interpolation.
+-- The interpolations by name: each returns the value between two neighbours.
 local PICKS = {
   linear = function(low, high, part) return low + (high - low) * part end,
   lower = function(low) return low end,
@@ -108,9 +108,9 @@ local PICKS = {
   midpoint = function(low, high) return low + (high - low) * 0.5 end,
 }
 
--- The value of rows at that share of their length n: exact where it meets an element. In order,
--- pick(k, above) is element k, which is that of the share or the one above. slack is 0, with a
--- gradient to the share, or nil.
+-- Returns the quantile of rows of length n: the value at the position q (n - 1), exact if this is a
+-- position of an element. pick(k, above) returns the sorted element k, or the next one if `above`.
+-- slack is a 0 whose gradient is q's, or nil.
 local function place(pick, q, n, how, slack)
   local at = q * (n - 1)
   local floor = math.floor(at)
@@ -118,13 +118,13 @@ local function place(pick, q, n, how, slack)
   if part == 0 then return slack and low + slack:to(low.dtype) * 0 or low end
   if slack and how == "linear" then part = slack:to(low.dtype) * (n - 1) + part end
   local high = pick(floor + 2, true)
-  if how == "nearest" then -- the even one of two as near
+  if how == "nearest" then -- of two equally near elements, the one at the even position
     return (part > 0.5 or (part == 0.5 and floor % 2 == 1)) and high or low
   end
   return (PICKS[how](low, high, part))
 end
 
--- Of a tensor of shares that wants a gradient: 0, with that gradient.
+-- Returns a 0 that passes the gradient to q, for a tensor q that requires one; else nil.
 local function slack_of(q)
   if istensor(q) and q.requires_grad and require("moth.autograd").is_grad_enabled() then
     return q - q:detach()
@@ -138,20 +138,20 @@ local function checked_q(q)
   return q
 end
 
---- moth.quantile(x, q, dim, keepdim, interpolation): q a number, or several, which then are the
+--- moth.quantile(x, q, dim, keepdim, interpolation): q is a number, or several, which become the
 -- first dimension of the result.
 reduction.quantile = define {
   name = "quantile",
-  doc = "The value that a share `q` of the elements along a dimension does not exceed, between "
-    .. "neighbours as `interpolation` says. NaN wins.",
+  doc = "The quantile `q` of the elements along a dimension; `interpolation` defines values "
+    .. "between two elements. NaN if an element is NaN.",
   examples = "moth.randn(2, 5), 0.3  -- domain: distinct\n"
     .. "moth.randn(2, 5), {0.25, 0.5}, {dim = 2, keepdim = true, interpolation = 'midpoint'}"
     .. "  -- domain: distinct",
   args = {
     { "tensor", "input", "float tensor of any shape" },
-    { "any", "q", "a number from 0 to 1, or a list or 1-d tensor of them" },
+    { "any", "q", "a number from 0 to 1, or a list or 1-d tensor of numbers" },
     FIND[1], FIND[2],
-    { "enum", "interpolation", "value between two elements",
+    { "enum", "interpolation", "the value between two elements",
       choices = { "linear", "lower", "higher", "midpoint", "nearest" } },
   },
   scoped = true,
@@ -162,7 +162,7 @@ reduction.quantile = define {
     local x = rows_of(input, dim)
     local n = x:size(-1)
     if n == 0 then
-      errors.argument("quantile", "input", "has no elements to choose from", "E_SHAPE")
+      errors.argument("quantile", "input", "has no elements", "E_SHAPE")
     end
     local slack = slack_of(q)
     if istensor(q) then q = q:tolist() end
@@ -173,7 +173,8 @@ reduction.quantile = define {
       return (keep(place(chosen, checked_q(q), n, how, slack), input, dim, keepdim))
     end
     local sorted = x:sort(-1)
-    -- NaN is sorted to the end: a row with one gives it, and has its gradient
+    -- NaN is sorted to the end: the result of a row with a NaN is NaN, and the NaN gets the
+    -- gradient
     local last = sorted:narrow(-1, n, 1)
     sorted = ops.where(last:isnan(), last, sorted)
     local function pick(k) return (sorted:select(-1, k)) end
@@ -191,8 +192,8 @@ reduction.quantile = define {
 --- moth.nanmedian(x), moth.nanmedian(x, dim, keepdim) -> values, indices.
 reduction.nanmedian = define {
   name = "nanmedian",
-  doc = "The element in the middle of those that are not NaN, the lower of two; with `dim` that of "
-    .. "each slice along it, and its position.",
+  doc = "The median of the elements that are not NaN, the lower of two middle elements; with `dim` "
+    .. "of each slice along it, and its position.",
   examples = "moth.randn(2, 3)  -- domain: distinct\n"
     .. "moth.randn(2, 3), {dim = 2, keepdim = true}  -- domain: distinct",
   outputs = "values, indices",
@@ -202,7 +203,7 @@ reduction.nanmedian = define {
     if dim ~= nil then errors.dim("nanmedian", "dim", dim, math.max(input:dim(), 1)) end
     local x = rows_of(input, dim)
     if dim ~= nil and x:size(-1) == 0 then
-      errors.refuse("nanmedian", "input", "elements to choose from are needed", input, "E_SHAPE")
+      errors.refuse("nanmedian", "input", "at least one element is needed", input, "E_SHAPE")
     end
     if x:size(-1) == 0 then
       return (require("moth.autograd.attach").attach(ops.full({}, 0 / 0, input.dtype,
@@ -228,14 +229,14 @@ reduction.nanmedian = define {
 --- x:mode(dim, keepdim) -> values, indices.
 reduction.mode = define {
   name = "mode",
-  doc = "The most frequent element of each slice along a dimension, the least of several, and its "
-    .. "last position.",
+  doc = "The most frequent element of each slice along a dimension, the smallest of several, and "
+    .. "its last position.",
   examples = "moth.randn(2, 3)  -- domain: distinct\n"
     .. "moth.randn(3, 2), {dim = 1, keepdim = true}  -- domain: distinct",
   outputs = "values, indices",
   args = { { "tensor", "input", "tensor of any shape" },
            { "dim", "dim", "dimension to search", default = -1 },
-           { "bool", "keepdim", "keep it as a dimension of size 1", default = false } },
+           { "bool", "keepdim", "keep the dimension with size 1", default = false } },
   scoped = true,
   run = function(input, dim, keepdim)
     if input:dim() == 0 then return input:clone(), (ops.ones({}, require("moth").int64)) end
@@ -243,7 +244,7 @@ reduction.mode = define {
     if n == 0 then refuse("mode", "input", "elements along the dimension are needed", input) end
     local sorted, order = input:detach():movedim(dim, -1):sort { -1, stable = true }
     local at = require("moth").arange(n, { device = input.device }):expand_as(sorted)
-    local first = ops.ones_like(sorted, { dtype = require("moth").bool }) -- of a run of equals
+    local first = ops.ones_like(sorted, { dtype = require("moth").bool }) -- starts of runs
     first:narrow(-1, 2, n - 1):copy_(sorted:narrow(-1, 2, n - 1):ne(sorted:narrow(-1, 1, n - 1)))
     local run = at - ops.where(first, at, 0):cummax(-1)
     local index = order:gather(-1, run:argmax(-1, true)):movedim(-1, dim)
@@ -253,8 +254,9 @@ reduction.mode = define {
   end,
 }
 
--- Of rows the values at the share q of the elements that are not NaN, so many as `good` says:
--- pick(at, above) gives them at that position, from 0 on, or the whole one above.
+-- Returns the values of rows at the share q of their elements that are not NaN; `good` has the
+-- number of these elements. pick(at, above) returns the element at a position from 0 on, rounded
+-- down, or up if `above`.
 local function share(pick, good, q, how)
   local at = (good - 1):clamp(0):double() * q
   local low = at:detach():floor()
@@ -271,16 +273,15 @@ local nanquantile_of = bind.as("quantile_of", "nanquantile")
 --- moth.nanquantile(x, q, dim, keepdim, interpolation).
 reduction.nanquantile = define {
   name = "nanquantile",
-  doc = "The value that a share `q` of the elements that are not NaN does not exceed; NaN where "
-    .. "all are.",
+  doc = "The quantile `q` of the elements that are not NaN; NaN if all are NaN.",
   examples = "moth.randn(2, 5), 0.3  -- domain: distinct\n"
     .. "moth.randn(2, 5), {0.25, 0.5}, {dim = 2, keepdim = true, interpolation = 'midpoint'}"
     .. "  -- domain: distinct",
   args = { { "tensor", "input", "float tensor of any shape" },
-           { "any", "q", "a number from 0 to 1, or a list or 1-d tensor of them" },
-           { "int", "dim", "dimension to search; all of them when absent", optional = true },
-           { "bool", "keepdim", "keep it as a dimension of size 1", default = false },
-           { "enum", "interpolation", "value between two elements",
+           { "any", "q", "a number from 0 to 1, or a list or 1-d tensor of numbers" },
+           { "int", "dim", "dimension to search; default: all", optional = true },
+           { "bool", "keepdim", "keep the dimension with size 1", default = false },
+           { "enum", "interpolation", "the value between two elements",
              choices = { "linear", "lower", "higher", "midpoint", "nearest" } } },
   scoped = true,
   run = function(input, q, dim, keepdim, how)
@@ -334,23 +335,23 @@ end
 local all, runs = unique_of "unique", unique_of "unique_consecutive"
 
 local RETURNS = {
-  { "bool", "return_inverse", "a further result: which of the values each element is",
+  { "bool", "return_inverse", "also return the position of each element's value?",
     default = false },
-  { "bool", "return_counts", "a further result: how often each value occurs", default = false },
-  { "int", "dim", "compare the slices along it; when absent the elements", optional = true },
+  { "bool", "return_counts", "also return the number of occurrences?", default = false },
+  { "int", "dim", "compare the slices along it; default: the elements", optional = true },
 }
 
 --- moth.unique(x, {sorted, return_inverse, return_counts, dim}) -> values[, inverse][, counts].
 reduction.unique = define {
   name = "unique",
-  doc = "The different elements, or slices along a dimension, in order.",
+  doc = "The distinct elements, or slices along a dimension, sorted.",
   examples = "moth.tensor{3LL, 1LL, 3LL}\n"
     .. "moth.tensor{{3LL, 1LL}, {3LL, 1LL}}, {dim = 1, return_inverse = true, "
     .. "return_counts = true}",
   outputs = "values, inverse, counts",
   args = {
     { "tensor", "input", "tensor of any shape" },
-    { "bool", "sorted", "in order: they always are", default = true },
+    { "bool", "sorted", "no effect: the values are always sorted", default = true },
     RETURNS[1], RETURNS[2], RETURNS[3],
   },
   run = function(input, _, return_inverse, return_counts, dim)
@@ -362,7 +363,7 @@ reduction.unique = define {
 --- moth.unique_consecutive(x, {return_inverse, return_counts, dim}).
 reduction.unique_consecutive = define {
   name = "unique_consecutive",
-  doc = "The elements, or slices along a dimension, without those equal to the one before.",
+  doc = "The elements, or slices along a dimension, without repetitions of the previous one.",
   examples = "moth.tensor{1LL, 1LL, 2LL, 1LL}\n"
     .. "moth.tensor{1LL, 1LL, 2LL}, {return_inverse = true, return_counts = true}",
   outputs = "values, inverse, counts",
@@ -375,10 +376,10 @@ reduction.unique_consecutive = define {
 
 -- ---- sum_to_size ----
 
---- x:sum_to_size(size): the sum over what broadcasting added to that size.
+--- x:sum_to_size(size): sums over the dimensions that broadcasting from that size adds.
 reduction.sum_to_size = define {
   name = "sum_to_size",
-  doc = "The tensor summed to sizes from which it could be broadcast.",
+  doc = "Sums the tensor to a shape that broadcasts to the tensor's shape.",
   examples = "moth.randn(2, 3), {1, 3}\nmoth.randn(4, 2, 3), {3}",
   args = { { "tensor", "input", "tensor of any shape" }, { "shape", "size", "the sizes" } },
   run = function(input, size)
@@ -392,7 +393,8 @@ reduction.sum_to_size = define {
           .. " are needed", size)
       end
     end
-    if n < 0 then refuse("sum_to_size", "size", "no more dimensions than the input's", size) end
+    if n < 0 then refuse("sum_to_size", "size", "at most as many dimensions as the input has",
+      size) end
     local y = #over > 0 and input:sum(over, true) or input
     return (y:reshape(size))
   end,

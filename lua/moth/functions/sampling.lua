@@ -8,33 +8,34 @@ local lib = require "moth.binding.lib"
 local ops = bind.ops
 local sampling = {}
 
-local GENERATOR = { "generator", "generator", "source of the numbers; the default one when absent",
+local GENERATOR = { "generator", "generator", "random generator; default: the default generator",
                     optional = true }
 
---- moth.normal(mean, std, size): numbers drawn from normal distributions, one for each element of
--- mean and std, or `size` of one.
+--- moth.normal(mean, std, size): random numbers of normal distributions, one for each element of
+-- mean and std, or a tensor of the shape `size` for two numbers.
 sampling.normal = define {
   name = "normal",
-  doc = "Numbers drawn from normal distributions: one for each mean and deviation, or `size` of "
-    .. "one.",
+  doc = "Random numbers of normal distributions: one for each mean and deviation, or a tensor of "
+    .. "`size` of one.",
   examples = "moth.tensor{1, 2}, moth.tensor{0.1, 0.2}\n0, 2, {size = {2, 3}, "
     .. "dtype = moth.float64, device = 'cpu'}\nmoth.tensor{1, 2}, {generator = moth.Generator()}",
   args = {
     { "tensor", "mean", "means, a number or a tensor", numbers = true },
     { "tensor", "std", "standard deviations, a number or a tensor", numbers = true, default = 1 },
-    { "shape", "size", "sizes, for two numbers", optional = true },
-    { "generator", "generator", "source of the numbers; the default one when absent",
+    { "shape", "size", "the result's shape, if mean and std are numbers", optional = true },
+    { "generator", "generator", "random generator; default: the default generator",
       optional = true },
-    { "dtype", "dtype", "element type, with `size`; the default one when absent", optional = true },
-    { "device", "device", "where the elements live, with `size`", optional = true },
+    { "dtype", "dtype", "element type, with `size`; default: the default dtype", optional = true },
+    { "device", "device", "the device, with `size`", optional = true },
   },
   run = function(mean, std, size, generator, dtype, device)
     local many = lib.istensor(mean) and mean or lib.istensor(std) and std or nil
     if (many == nil) == (size == nil) then
-      errors.argument("normal", "size", many and "the tensors have one"
-        or "is needed with two numbers")
+      errors.argument("normal", "size", many and "is only for numbers; mean or std is a tensor"
+        or "is needed if mean and std are numbers")
     elseif many and (dtype or device) then
-      errors.argument("normal", dtype and "dtype" or "device", "the tensors have one")
+      errors.argument("normal", dtype and "dtype" or "device",
+        "is only for numbers; mean or std is a tensor")
     end
     for name, value in pairs { mean = mean, std = std } do
       if type(value) == "boolean" then
@@ -72,16 +73,16 @@ sampling.normal = define {
 
 local binomial_of = bind.as("binomial_of", "binomial")
 
---- moth.binomial(count, prob, generator): how many of count trials succeed.
+--- moth.binomial(count, prob, generator): the number of successes in `count` trials.
 sampling.binomial = define {
   name = "binomial",
-  doc = "Numbers drawn from binomial distributions: how many of `count` trials succeed, each with "
-    .. "probability `prob`.",
+  doc = "Random numbers of binomial distributions: the number of successes in `count` trials, each "
+    .. "with probability `prob`.",
   examples = "moth.full({2, 3}, 8), moth.rand(3)  -- domain: prob\n"
     .. "moth.full({2}, 8), moth.rand(2), {generator = moth.Generator()}  -- domain: prob",
-  args = { { "tensor", "count", "how many trials, a float tensor" },
-           { "tensor", "prob", "probability of success, broadcast with it" },
-           { "generator", "generator", "source of the numbers; the default one when absent",
+  args = { { "tensor", "count", "number of trials, a float tensor" },
+           { "tensor", "prob", "probability of success, broadcast with count" },
+           { "generator", "generator", "random generator; default: the default generator",
              optional = true } },
   scoped = true,
   run = function(count, prob, generator)
@@ -95,21 +96,21 @@ local function need_spread(fname, name, value)
   errors.argument(fname, name, "a number above 0 is needed, got " .. value, "E_DOMAIN")
 end
 
--- Writes what fn makes of an unrecorded tensor like x, so that x forgets its history at once.
+-- Writes the result of fn, of a tensor like x without gradients, to x: x loses its history.
 local function overwrite(x, fn)
   local drawn = require("moth.autograd").no_grad(function() return fn(ops.empty_like(x)) end)
   return (ops.copy_(x, drawn))
 end
 
---- x:log_normal_(mean, std): exp of numbers drawn from a normal distribution. @return x
+--- x:log_normal_(mean, std): fills with exp of normally distributed numbers. @return x
 sampling.log_normal_ = define {
   name = "log_normal_",
-  doc = "Fills with numbers whose logarithms are normally distributed.",
+  doc = "Fills with random numbers whose logarithms are normally distributed.",
   examples = "moth.zeros(3)\nmoth.zeros(3), {mean = 0, std = 0.5, generator = moth.Generator()}",
   args = {
     { "tensor", "input", "float tensor to fill" },
     { "float", "mean", "mean of the logarithms", default = 1 },
-    { "float", "std", "their standard deviation", default = 2 },
+    { "float", "std", "standard deviation of the logarithms", default = 2 },
     GENERATOR,
   },
   run = function(input, mean, std, generator)
@@ -118,16 +119,16 @@ sampling.log_normal_ = define {
   end,
 }
 
---- x:cauchy_(median, sigma): numbers drawn from a Cauchy distribution. @return x
+--- x:cauchy_(median, sigma): fills with numbers of a Cauchy distribution. @return x
 sampling.cauchy_ = define {
   name = "cauchy_",
-  doc = "Fills with numbers drawn from a Cauchy distribution.",
+  doc = "Fills with random numbers of a Cauchy distribution.",
   examples = "moth.zeros(3)\nmoth.zeros(3), {median = 1, sigma = 0.5, "
     .. "generator = moth.Generator()}",
   args = {
     { "tensor", "input", "float tensor to fill" },
-    { "float", "median", "the middle", default = 0 },
-    { "float", "sigma", "half of the width at half height", default = 1 },
+    { "float", "median", "the median", default = 0 },
+    { "float", "sigma", "half the width at half the maximum", default = 1 },
     GENERATOR,
   },
   run = function(input, median, sigma, generator)

@@ -13,20 +13,20 @@ local function narrowed(y, out_int32) return out_int32 and y:to(require("moth").
 --- moth.searchsorted(sorted_sequence, input, right, side, {out_int32, sorter}).
 search.searchsorted = define {
   name = "searchsorted",
-  doc = "Where values would have to be put in for a sorted row to stay sorted: 1 is before all n, "
-    .. "n + 1 behind them.",
+  doc = "The positions at which to insert values into a sorted row so that it stays sorted: 1 is "
+    .. "before all n elements, n + 1 after them.",
   examples = "moth.tensor{1, 3, 5}, moth.tensor{{0, 3}, {4, 9}}\n"
     .. "moth.tensor{1, 3, 5}, 3, {right = true, side = 'right', out_int32 = true}\n"
     .. "moth.tensor{5, 1, 3}, moth.tensor{2}, {sorter = moth.tensor{2LL, 3LL, 1LL}}",
   outputs = "positions",
   args = {
     { "tensor", "sorted_sequence", "(n), or (..., n): sorted along the last dimension" },
-    { "tensor", "input", "values, any shape; for (..., n) of as many rows: (..., m)",
+    { "tensor", "input", "values, any shape; for (..., n) with the same leading sizes: (..., m)",
       numbers = true },
-    { "bool", "right", "behind equals instead of before them", default = false },
-    { "enum", "side", "the same in another word", choices = { "left", "right" } },
-    { "bool", "out_int32", "int32 positions instead of int64", default = false },
-    { "tensor", "sorter", "the positions that sort the rows, where they are not sorted: argsort's",
+    { "bool", "right", "insert after equal elements instead of before them", default = false },
+    { "enum", "side", "'right' is the same as right = true", choices = { "left", "right" } },
+    { "bool", "out_int32", "return int32 instead of int64?", default = false },
+    { "tensor", "sorter", "argsort of the rows, if they are not sorted",
       optional = true },
   },
   run = function(sequence, input, right, side, out_int32, sorter)
@@ -44,15 +44,15 @@ search.searchsorted = define {
 --- moth.bucketize(input, boundaries, right, {out_int32}), x:bucketize(boundaries).
 search.bucketize = define {
   name = "bucketize",
-  doc = "Between which boundaries values lie: 1 is below the first of n, n + 1 above the last.",
+  doc = "The bin of each value: 1 is below the first of n boundaries, n + 1 above the last.",
   examples = "moth.tensor{{0LL, 3LL}, {4LL, 9LL}}, moth.tensor{1LL, 3LL, 5LL}\n"
     .. "moth.tensor{3LL}, moth.tensor{1LL, 3LL}, {right = true, out_int32 = true}",
   outputs = "positions",
   args = {
     { "tensor", "input", "values, any shape", numbers = true },
     { "tensor", "boundaries", "sorted values, (n)" },
-    { "bool", "right", "a value at a boundary belongs to what is above it", default = false },
-    { "bool", "out_int32", "int32 positions instead of int64", default = false },
+    { "bool", "right", "does a value at a boundary belong to the bin above it?", default = false },
+    { "bool", "out_int32", "return int32 instead of int64?", default = false },
   },
   run = function(input, boundaries, right, out_int32)
     return (narrowed(bucketized.bucketize(input, boundaries, right), out_int32))

@@ -1,23 +1,23 @@
 --- series.lua -- vectors whose elements are functions of their positions: windows of signals,
--- frequencies. Memory is allocated first, so a length that is too large raises at once.
+-- frequencies. Memory is allocated first, so that a too large length raises at once.
 
 local bind = require "moth.binding.bind"
 local errors = require "moth.error"
 
 local series = {}
 
-local MANY = 2 ^ 15 -- elements that are computed at a time: they stay in the cache
+local MANY = 2 ^ 15 -- elements computed at a time: they fit into the cache
 
-local empty = {} -- a function's name -> the op empty, whose messages name that function
+local empty = {} -- a function's name -> the op empty, whose messages name this function
 
---- A vector of n elements.
+--- Returns a vector of n elements.
 -- @param fname         the function that the user called
--- @param argname       its argument that says n
--- @param f             function(k) -> the elements at positions k, a tensor of f64 that counts from
--- 0 and that f may overwrite
--- @param requires_grad  record gradients for it
--- @param mirror        the sum of the positions of any two elements that are equal, n - 1 or n, if
--- there is one: then f computes the first half
+-- @param argname       the name of its argument n
+-- @param f             function(k) -> the elements at positions k, an f64 tensor that counts from 0
+-- and that f may overwrite
+-- @param requires_grad  does the result require a gradient?
+-- @param mirror        if the vector is symmetric: the sum of the positions of two equal elements,
+-- n - 1 or n; f is then called for the first half only
 function series.of(fname, argname, n, f, dtype, device, requires_grad, mirror)
   local moth = require "moth"
   local f64 = moth.float64
@@ -45,10 +45,10 @@ function series.of(fname, argname, n, f, dtype, device, requires_grad, mirror)
   return y
 end
 
--- Longer ones are computed in two steps, whose error does not grow with the length.
+-- Longer vectors are computed in two steps, whose error does not grow with the length.
 local ONE_STEP = 2 ^ 20
 
---- A vector of the `before` numbers 0, 1, ... and of the `behind` numbers in front of 0, each
+--- Returns a vector of `before` numbers 0, 1, ..., followed by the `behind` numbers up to -1, each
 -- divided by `by`.
 function series.steps(fname, argname, before, behind, by, dtype, device, requires_grad)
   local moth = require "moth"
@@ -73,11 +73,11 @@ function series.steps(fname, argname, before, behind, by, dtype, device, require
   return y
 end
 
---- cos(factor k), in the place of k.
+--- cos(factor k), which overwrites k.
 function series.cos(k, factor) return k:mul_(factor):cos_() end
 
---- I0(x) / I0(y), which may overwrite x, for 0 <= x <= y; I0 is the modified Bessel function of
--- order 0.
+--- I0(x) / I0(y) for 0 <= x <= y; it may overwrite x. I0 is the modified Bessel function of order
+-- 0.
 function series.bessel_ratio(x, y)
   local i0e = bind.ops.special_i0e
   local last = i0e(bind.ops.full({ 1 }, y, require("moth").float64, "cpu")):item()

@@ -1,5 +1,5 @@
 --- single.lua -- 0-d tensors in ops that need dimensions: they are treated as tensors of one
--- element; and ops of positions without any position.
+-- element. Also ops without any positions.
 --
 -- The core refuses such a call by its shapes; bind.lua then calls `instead` for a result.
 
@@ -13,10 +13,10 @@ local single = {}
 
 local function is_single(x) return istensor(x) and x:dim() == 0 end
 
--- x as a tensor of one dimension, if it is not more.
+-- Returns a 0-d tensor as a vector of one element; other tensors unchanged.
 local function flat(x) return is_single(x) and x:reshape(1) or x end
 
--- Positions as the user gave them, a tensor or a list.
+-- Returns positions as a vector, from a tensor or a list.
 local function positions(index)
   if lib.is_plain(index) then index = require("moth.tensor.create").integers(index, "index",
     "index") end
@@ -25,7 +25,7 @@ end
 
 local function first_dim(dim) return dim == 1 or dim == -1 end
 
--- The op of a tensor of one element, with the shape of x again; in place it writes x.
+-- Runs the op on x as a vector, and returns a 0-d result; the in-place form writes to x.
 local function again(name, x, ...)
   local y = ops[name](x:reshape(1), ...)
   return name:sub(-1) == "_" and x or y:reshape {}
@@ -38,7 +38,7 @@ local function index_select(_, x, dim, index)
   return (again("index_select", x, dim, index))
 end
 
--- index_add, index_copy: a source of one element.
+-- index_add, index_copy: with a source of one element.
 local function with_source(sig, x, dim, index, source, ...)
   if not is_single(x) or not first_dim(dim) or not istensor(source) or source:numel() ~= 1
     or source:dim() > 1 then
@@ -79,7 +79,7 @@ local function scatter(sig, x, dim, index, src, ...)
   return inplace and x or y:reshape(x.shape)
 end
 
--- A vector as the weight gives one number for each row.
+-- linear for a weight that is a vector: it returns one number for each row.
 local function linear(_, x, weight, bias)
   if not istensor(x) or not istensor(weight) or weight:dim() ~= 1 or x:dim() == 0
     or x:size(-1) ~= weight:size(1) or istensor(bias) and bias:dim() ~= 0 then
@@ -89,7 +89,7 @@ local function linear(_, x, weight, bias)
   return istensor(bias) and y + bias or y
 end
 
--- Of nothing.
+-- batch_norm of an empty tensor.
 local function batch_norm(_, x)
   return istensor(x) and x:dim() == 1 and x:size(1) == 0 and x:clone() or nil
 end
@@ -102,7 +102,7 @@ for name, row in pairs { index_add = with_source, index_copy = with_source,
   ROWS[name], ROWS[name .. "_"] = row, row
 end
 
---- The result of an op for 0-d tensors that the core refuses; nil where there is none.
+--- Returns the result of an op for 0-d tensors that the core refuses; nil if there is none.
 -- @param sig  the op's signature
 -- @param ...  its arguments in position
 function single.instead(sig, ...)

@@ -20,7 +20,7 @@ local function weights_of(name, w, n)
   return w
 end
 
--- Counts are integers, weights floats, and neither is negative.
+-- Raises unless fweights are integers, aweights are floats, and neither are negative.
 local function check_weights(f, w)
   if f ~= nil and (f:is_floating_point() or f.dtype == require("moth").bool) then
     refuse("cov", "fweights", "integers are needed", f, "E_DTYPE")
@@ -38,14 +38,14 @@ end
 --- moth.cov(x, correction, fweights, aweights): rows are variables, columns observations.
 statistics.cov = define {
   name = "cov",
-  doc = "The covariances of variables, the rows, from observations, the columns.",
+  doc = "The covariance matrix of variables (rows) from observations (columns).",
   examples = "moth.randn(3, 5)\nmoth.randn(5), {correction = 0}\n"
     .. "moth.randn(2, 3), {fweights = moth.tensor{1LL, 3LL, 2LL}, aweights = moth.rand(3)}"
     .. "  -- domain: positive",
   args = { { "tensor", "input", "(variables, observations), or a single variable" },
            { "int", "correction", "subtracted from the number of observations", default = 1 },
-           { "tensor", "fweights", "how often each was observed", optional = true },
-           { "tensor", "aweights", "how much each counts", optional = true } },
+           { "tensor", "fweights", "number of times each observation occurred", optional = true },
+           { "tensor", "aweights", "weight of each observation", optional = true } },
   scoped = true,
   run = function(input, correction, fweights, aweights)
     if input:dim() > 2 then refuse("cov", "input", "a matrix or a vector is needed", input) end
@@ -71,15 +71,15 @@ statistics.cov = define {
   end,
 }
 
---- moth.corrcoef(x): covariances divided by the deviations.
+--- moth.corrcoef(x): covariances divided by the standard deviations.
 statistics.corrcoef = define {
   name = "corrcoef",
-  doc = "The correlations of variables, the rows, from observations, the columns: from -1 to 1.",
+  doc = "The correlation matrix of variables (rows) from observations (columns), from -1 to 1.",
   examples = "moth.randn(3, 5)",
   args = { { "tensor", "input", "(variables, observations), or a single variable" } },
   scoped = true,
   run = function(input)
-    if input:is_floating_point() and input:numel() > 0 then -- squares stay in the range
+    if input:is_floating_point() and input:numel() > 0 then -- scale: squares must not overflow
       local most = input:detach():abs():amax { -1, keepdim = true }
       input = input / ops.where(most:gt(0):logical_and(most:isfinite()), most, 1)
     end
@@ -93,17 +93,17 @@ statistics.corrcoef = define {
 --- moth.histogram(x, bins, range, weight, density) -> hist, bin_edges.
 statistics.histogram = define {
   name = "histogram",
-  doc = "How many elements are in each bin, and the edges of the bins. The last bin includes its "
+  doc = "The number of elements in each bin, and the edges of the bins. The last bin includes its "
     .. "end; elements outside all bins are not counted.",
   examples = "moth.randn(20), 4, {range = {-1, 2}, density = true}\n"
     .. "moth.randn(3), moth.tensor{-1, 0, 2}, {weight = moth.rand(3)}",
   outputs = "hist, bin_edges",
   args = { { "tensor", "input", "float tensor of any shape" },
-           { "any", "bins", "how many of one width, or a vector of their ends", default = 100 },
-           { "any", "range", "{first, last} end; the least and largest element when absent",
+           { "any", "bins", "number of bins of equal width, or a vector of edges", default = 100 },
+           { "any", "range", "{first, last} edge; default: the minimum and maximum",
              optional = true },
            { "tensor", "weight", "weight of each element, of the input's shape", optional = true },
-           { "bool", "density", "divide by the total and by the widths?", default = false } },
+           { "bool", "density", "divide by the total and by the bins' widths?", default = false } },
   scoped = true,
   run = function(input, bins, range, weight, density)
     if not input:is_floating_point() then
@@ -138,7 +138,7 @@ statistics.histogram = define {
       refuse("histogram", "bins", "a vector of at least two ends is needed", bins)
     end
     local n = edges:size(1) - 1
-    local at = ops.searchsorted(edges, x, { right = true }) -- 1: below all, n + 2: beyond or NaN
+    local at = ops.searchsorted(edges, x, { right = true }) -- 1: below all, n + 2: above or NaN
     local y
     local last = x:eq(edges[n + 1])
     if weight == nil and not lib.capture then
@@ -149,7 +149,7 @@ statistics.histogram = define {
       y = ops.zeros({ n + 2 }, x.dtype, x.device):index_add(1, at, each):narrow(1, 2, n)
       last = ops.where(last, each, 0):sum()
     end
-    y:narrow(1, n, 1):add_(last) -- the last bin has its end too
+    y:narrow(1, n, 1):add_(last) -- the last bin includes its end
     if density then y = y / y:sum() / edges:diff() end
     return y, edges
   end,

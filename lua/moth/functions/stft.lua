@@ -1,6 +1,6 @@
---- stft.lua -- spectrograms: moth.stft cuts a signal into overlapping frames and transforms each,
--- moth.istft puts a signal together again (Griffin and Lim 1984: frames by windows, over the sum
--- of their squares).
+--- stft.lua -- spectrograms: moth.stft splits a signal into overlapping frames and transforms each;
+-- moth.istft reconstructs the signal (Griffin and Lim 1984: it divides the sum of the windowed
+-- frames by the sum of the squared windows).
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -13,18 +13,18 @@ local function refuse(fname, arg, text, code)
   errors.argument(fname, arg, text, code or "E_SHAPE")
 end
 
--- What is in both argument lists.
-local HOP = { "int", "hop_length", "step between frames; a quarter of n_fft when absent",
+-- Arguments of both functions.
+local HOP = { "int", "hop_length", "step between frames; default: n_fft / 4",
               optional = true }
-local LENGTH = { "int", "win_length", "length of the window, in the middle of a frame; n_fft when "
+local LENGTH = { "int", "win_length", "length of the window, centred in a frame; default: n_fft"
   .. "absent", optional = true }
-local WINDOW = { "tensor", "window", "factors of the elements of a frame; ones when absent",
+local WINDOW = { "tensor", "window", "factors of the elements of a frame; default: ones",
                  optional = true }
-local NORMALIZED = { "bool", "normalized", "divide by the root of n_fft", default = false }
-local COMPLEX = { "bool", "return_complex", "not there: there are no complex dtypes",
+local NORMALIZED = { "bool", "normalized", "divide by the square root of n_fft?", default = false }
+local COMPLEX = { "bool", "return_complex", "not supported: there are no complex dtypes",
                   default = false }
 
--- Raises unless frames can be cut so.
+-- Raises for invalid frame arguments.
 local function check(fname, n_fft, hop, length, window)
   if n_fft < 1 then refuse(fname, "n_fft", "a length from 1 on is needed, got " .. n_fft) end
   if hop < 1 then refuse(fname, "hop_length", "a step from 1 on is needed, got " .. hop) end
@@ -38,7 +38,7 @@ local function check(fname, n_fft, hop, length, window)
   end
 end
 
--- hop_length, and the window as long as a frame; none: nil.
+-- Returns hop_length, and the window padded to the length of a frame, or nil.
 local function framing(fname, x, n_fft, hop, length, window)
   hop, length = hop or math.floor(n_fft / 4), length or n_fft
   check(fname, n_fft, hop, length, window)
@@ -61,9 +61,9 @@ local complex = bind.as("fft_c2c", "stft")
 --- moth.stft(x, n_fft, ...), x:stft(...): (..., freqs, frames, 2).
 stft.stft = define {
   name = "stft",
-  doc = "The short-time Fourier transform: the signal is cut into frames of n_fft numbers, "
-    .. "hop_length apart, and each, times the window, is transformed: (..., freqs, frames, 2), "
-    .. "pairs of real and imaginary part.",
+  doc = "The short-time Fourier transform: splits the signal into frames of n_fft numbers, "
+    .. "hop_length apart, multiplies each by the window and transforms it: (..., freqs, frames, "
+    .. "2), pairs of a real and an imaginary part.",
   examples = "moth.randn(40), 8, {window = moth.hann_window(8)}\n"
     .. "moth.randn(2, 30), 8, 3, 6, moth.rand(6), {center = false, normalized = true}\n"
     .. "moth.randn(20), 6, {pad_mode = 'constant', onesided = false, return_complex = false}",
@@ -71,12 +71,12 @@ stft.stft = define {
     { "tensor", "input", "real signals, (..., n)" },
     { "int", "n_fft", "length of a frame" },
     HOP, LENGTH, WINDOW,
-    { "bool", "center", "frame k is around number k hop_length: the signal is padded on both "
+    { "bool", "center", "is frame k centred at k hop_length? then the signal is padded on both "
       .. "sides", default = true },
-    { "enum", "pad_mode", "kind of padding",
+    { "enum", "pad_mode", "the padding",
       choices = { "reflect", "constant", "replicate", "circular" } },
     NORMALIZED,
-    { "bool", "onesided", "without the frequencies that are mirror images", default = true },
+    { "bool", "onesided", "omit the frequencies that mirror others?", default = true },
     COMPLEX,
   },
   scoped = true,
@@ -110,7 +110,7 @@ stft.stft = define {
 local signals = bind.as("fft_c2r", "istft")
 local covered = bind.as("fft_covered", "istft", { input = "window" })
 
--- Frames, (batch, n, length), added up where they overlap: (batch, all).
+-- Adds overlapping frames, (batch, n, length) -> (batch, all).
 local function overlapped(frames, hop)
   local batch, n, length = unpack(frames.shape)
   local all = length + hop * (n - 1)
@@ -121,9 +121,9 @@ end
 --- moth.istft(x, n_fft, ...), x:istft(...): (..., n).
 stft.istft = define {
   name = "istft",
-  doc = "The signals of spectrograms: what stft undoes, with the same arguments, and the closest "
-    .. "signal where there is none that has it. Windows must overlap so that the sum of their "
-    .. "squares is nowhere 0.",
+  doc = "Computes signals from spectrograms: the inverse of stft with the same arguments; if there "
+    .. "is no exact signal, the closest one. Windows must overlap so that the sum of their squares "
+    .. "is nowhere 0.",
   examples = "moth.randn(5, 9, 2), 8, {window = moth.hann_window(8)}  -- domain: positive\n"
     .. "moth.randn(2, 5, 6, 2), 8, 3, 6, moth.rand(6) + 1, {length = 16, normalized = true}"
     .. "  -- domain: positive\n"
@@ -132,11 +132,12 @@ stft.istft = define {
     { "tensor", "input", "spectrograms, (..., freqs, frames, 2)" },
     { "int", "n_fft", "length of a frame" },
     HOP, LENGTH, WINDOW,
-    { "bool", "center", "the signals were padded on both sides", default = true },
+    { "bool", "center", "were the signals padded on both sides?", default = true },
     NORMALIZED,
-    { "bool", "onesided", "are those frequencies left out that are mirror images, and are not "
-      .. "read? when absent, as their number says", optional = true },
-    { "int", "length", "length of the signals: cut, or zeros behind", optional = true },
+    { "bool", "onesided", "does the input omit the frequencies that mirror "
+      .. "others? default: by their number", optional = true },
+    { "int", "length", "length of the signals: cut or padded with zeros at the end",
+      optional = true },
     COMPLEX,
   },
   scoped = true,
@@ -164,7 +165,7 @@ stft.istft = define {
     local last = want and first + want or center and all - first or all
     local some = math.min(last, all) - first
     if some < 1 or want and want < 1 then
-      refuse("istft", want and "length" or "input", "nothing is left of the signals")
+      refuse("istft", want and "length" or "input", "the signals would be empty")
     end
     y = y:narrow(2, first + 1, some) / covered(sums:narrow(2, first + 1, some))
     if last > all then y = ops.pad(y, { 0, last - all }) end

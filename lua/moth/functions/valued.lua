@@ -1,4 +1,4 @@
---- valued.lua -- masked_fill, index_fill and fill_ with a 0-d tensor as their value, which gets a
+--- valued.lua -- masked_fill, index_fill and fill_ with a 0-d tensor as the value, which gets a
 -- gradient.
 
 local bind = require "moth.binding.bind"
@@ -7,12 +7,12 @@ local lib = require "moth.binding.lib"
 
 local valued = {}
 
--- The value as an element of x.
+-- Returns the value as an element of x's dtype.
 local function element(sig, x, v)
   if lib.inspect(v, sig.name, "value").ndim ~= 0 then
     errors.refuse(sig.name, "value", "a number or a 0-d tensor is needed", v, "E_SHAPE")
   end
-  if not lib.istensor(x) then return v end -- the op says so
+  if not lib.istensor(x) then return v end -- the op raises
   local to, from = x.dtype, v.dtype
   if from.is_floating_point and not to.is_floating_point then
     errors.argument(sig.name, "value", ("%s cannot be written into %s"):format(errors.describe(v),
@@ -28,7 +28,7 @@ local function as(op, sig, args)
   return bound[key]
 end
 
--- y written into x where the form is in place.
+-- For an in-place form: writes y to x.
 local function done(sig, x, y)
   if sig.op_name:sub(-1) ~= "_" then return y end
   if not (y.shape == x.shape) then

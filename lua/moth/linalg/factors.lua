@@ -1,5 +1,5 @@
---- factors.lua -- linear algebra that reports singular matrices instead of raising (solve_ex,
--- lu_factor_ex), matrix_sqrth; orgqr, ormqr, lu_unpack.
+--- factors.lua -- linear algebra: solve_ex and lu_factor_ex, which report singular matrices instead
+-- of raising; matrix_sqrth; orgqr, ormqr, lu_unpack.
 
 local attach = require("moth.autograd.attach").attach
 local bind = require "moth.binding.bind"
@@ -11,19 +11,19 @@ local lu = require "moth.linalg.lu"
 local ops = bind.ops
 local factors = {}
 
-local CHECK = { "bool", "check_errors", "raise an error for a singular matrix", default = false }
+local CHECK = { "bool", "check_errors", "raise for a singular matrix?", default = false }
 
 local function like(x) return { dtype = x.dtype, device = x.device } end
 
--- One number for each matrix of x next to `inner` dimensions more.
-local function beside(y, inner)
+-- Adds `inner` dimensions of size 1 to y, which has one number for each matrix of x.
+local function with_inner_dims(y, inner)
   for _ = 1, inner do y = y:unsqueeze(-1) end
   return y
 end
 
 local solve, inverse = bind.as("linalg_solve", "solve_ex"), bind.as("linalg_inv_ex", "solve_ex")
 
--- Is b a stack of vectors next to x?
+-- Returns true if b is a stack of vectors for the matrices x.
 local function vectors(x, b)
   if b:dim() ~= 1 and b:dim() ~= x:dim() - 1 then return false end
   for d = 1, b:dim() > 1 and b:dim() or 0 do
@@ -35,8 +35,8 @@ end
 --- moth.linalg.solve_ex(A, B, left, check_errors) -> result, info.
 factors.solve_ex = define {
   name = "solve_ex",
-  doc = "As solve, but where A is singular the result is NaN and info the first pivot that is 0, "
-    .. "from 1; elsewhere info is 0.",
+  doc = "As solve, but for a singular A the result is NaN and info the first pivot that is 0, "
+    .. "counted from 1; otherwise info is 0.",
   examples = "moth.eye(2) * 2, moth.ones(2, 1)  -- domain: matrix\n"
     .. "moth.eye(2), moth.ones(1, 2), {left = false, check_errors = true}  -- domain: matrix",
   outputs = "result, info",
@@ -48,16 +48,16 @@ factors.solve_ex = define {
   },
   scoped = true,
   run = function(x, b, left, check)
-    if x.device.type == "cpu" and not lib.capture then -- few are singular: one factorization
+    if x.device.type == "cpu" and not lib.capture then -- try one factorization
       local ok, y = pcall(solve, x, b, left)
       local batch = ok and { unpack(x.shape, 1, x:dim() - 2) }
       if ok then return y, ops.zeros(batch, { dtype = require("moth").int32 }) end
     end
     local _, info = inverse(x:detach(), check)
     local gone = info:ne(0)
-    local safe = ops.where(beside(gone, 2), ops.eye(x:size(-1), like(x)), x)
+    local safe = ops.where(with_inner_dims(gone, 2), ops.eye(x:size(-1), like(x)), x)
     local y = solve(safe, b, left)
-    return ops.where(beside(gone, vectors(x, b) and 1 or 2), 0 / 0, y), info
+    return ops.where(with_inner_dims(gone, vectors(x, b) and 1 or 2), 0 / 0, y), info
   end,
 }
 
@@ -66,7 +66,7 @@ local factor = bind.as("linalg_lu_factor", "lu_factor_ex")
 --- moth.linalg.lu_factor_ex(A, check_errors) -> LU, pivots, info.
 factors.lu_factor_ex = define {
   name = "lu_factor_ex",
-  doc = "As lu_factor, and of each matrix the first 0 on the diagonal of U, from 1, or 0.",
+  doc = "As lu_factor; info is the position of the first 0 on the diagonal of U, from 1, or 0.",
   examples = "moth.eye(3) * 2  -- domain: matrix\n"
     .. "moth.eye(3) * 2, {check_errors = true, pivot = true}  -- domain: matrix",
   outputs = "LU, pivots, info",
@@ -78,7 +78,7 @@ factors.lu_factor_ex = define {
     local zero = y:detach():diagonal(0, -2, -1):eq(0)
     if x.device.type == "cpu" and not lib.capture and not zero:any():item() then
       return y, pivots, ops.zeros({ unpack(x.shape, 1, x:dim() - 2) },
-        { dtype = require("moth").int32 }) -- as most are
+        { dtype = require("moth").int32 }) -- no zero on a diagonal: info is 0
     end
     local info = zero:sum(-1):mul(0):int() -- 0 for each matrix
     if zero:size(-1) > 0 then
@@ -94,11 +94,11 @@ factors.lu_factor_ex = define {
 
 local eigh = bind.as("linalg_eigh", "matrix_sqrth")
 
---- moth.linalg.matrix_sqrth(A): the symmetric root of a symmetric matrix.
+--- moth.linalg.matrix_sqrth(A): the symmetric square root of a symmetric matrix.
 factors.matrix_sqrth = define {
   name = "matrix_sqrth",
-  doc = "The symmetric positive-definite X with X X = A. Only the lower triangle of A is read; "
-    .. "NaN where A has negative eigenvalues.",
+  doc = "The symmetric positive-definite X with X X = A. Only the lower triangle of A is read; NaN "
+    .. "if A has negative eigenvalues.",
   examples = "moth.eye(3) * 2  -- domain: symmetric",
   args = { { "tensor", "A", "symmetric positive-definite matrices, (..., N, N)" } },
   scoped = true,
@@ -112,7 +112,7 @@ factors.matrix_sqrth = define {
 
 local REFLECTIONS = { "tensor", "tau", "factors of the reflections, (..., K)" }
 
--- Raises unless tau has a factor for columns of x.
+-- Raises unless tau has one factor for each of the first columns of x.
 local function check_reflections(fname, x, tau)
   if x:dim() < 2 or tau:dim() ~= x:dim() - 1 or tau:size(-1) > x:size(-1)
     or x:size(-1) > x:size(-2) then
@@ -125,9 +125,9 @@ end
 --- moth.orgqr(input, tau), x:orgqr(tau): linalg.householder_product.
 factors.orgqr = define {
   name = "orgqr",
-  doc = "The first N columns of the product of reflections, see linalg.householder_product.",
+  doc = "The first N columns of a product of Householder reflections: linalg.householder_product.",
   examples = "moth.randn(4, 3), moth.rand(2)",
-  args = { { "tensor", "input", "their vectors, (..., M, N)" }, REFLECTIONS },
+  args = { { "tensor", "input", "the vectors of the reflections, (..., M, N)" }, REFLECTIONS },
   run = function(x, tau)
     check_reflections("orgqr", x, tau)
     local y = require("moth").linalg.householder_product(x, tau)
@@ -144,7 +144,7 @@ factors.ormqr = define {
   args = {
     { "tensor", "input", "the vectors of the reflections, (..., M, N)" }, REFLECTIONS,
     { "tensor", "other", "matrices, (..., M, K); (..., K, M) without `left`" },
-    { "bool", "left", "Q is on the left", default = true },
+    { "bool", "left", "is Q on the left?", default = true },
     { "bool", "transpose", "Q transposed", default = false },
   },
   scoped = true,
@@ -155,10 +155,10 @@ factors.ormqr = define {
       errors.argument("ormqr", "other", ("%d %s are needed for the reflections %s, got %s"):format(
         m, left and "rows" or "columns", errors.describe(x), errors.describe(y)), "E_SHAPE")
     end
-    if not left then y, transpose = y:transpose(-1, -2), not transpose end -- Q' Y'
+    if not left then y, transpose = y:transpose(-1, -2), not transpose end -- Y Q = (Q' Y')'
     y = require("moth.linalg.matfun").reflected("ormqr", x, tau, y, transpose)
     if not left then y = y:transpose(-1, -2) end
-    y = y * 1 -- without reflections it is `other` itself
+    y = y * 1 -- without reflections y is `other` itself
     if k == 0 then y = attach(attach(y, x), tau) end
     return y
   end,
@@ -176,7 +176,7 @@ factors.lu_unpack = define {
   outputs = "P, L, U",
   args = {
     { "tensor", "LU_data", "factors, (..., M, N)" },
-    { "index", "LU_pivots", "with which row each one was swapped, (..., K)" },
+    { "index", "LU_pivots", "the row with which each row was swapped, (..., K)" },
     { "bool", "unpack_data", "return L and U", default = true },
     { "bool", "unpack_pivots", "return P", default = true },
   },

@@ -1,11 +1,11 @@
---- init.lua -- moth.linalg: factorizations, systems of equations, norms of matrices.
+--- init.lua -- moth.linalg: factorizations, linear systems, matrix norms.
 --
 --     local L = moth.linalg.cholesky(A)
 --     local U, S, Vh = moth.linalg.svd(A, {full_matrices = false})
 --
--- Every function takes batches of matrices, (..., M, N). LAPACK computes them on the CPU. On a GPU
--- cholesky, cholesky_ex and solve_triangular have kernels; the others copy their tensors to the CPU
--- and back, which synchronizes. This file has the functions composed of several ops.
+-- Every function accepts batches of matrices, (..., M, N). LAPACK computes them on the CPU. On a
+-- GPU cholesky, cholesky_ex and solve_triangular have kernels; the others copy their tensors to the
+-- CPU and back, which synchronizes. This file has the functions composed of several ops.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -19,13 +19,13 @@ local huge = math.huge
 
 local linalg = {}
 
--- Ops that are functions of this namespace as they are.
+-- Ops that are functions of this namespace without changes.
 local OPS = {}
 for name in ("cholesky cholesky_ex det eigh eigvalsh inv inv_ex qr slogdet solve solve_triangular "
   .. "svd svdvals eig eigvals"):gmatch "%S+" do OPS[name] = "linalg_" .. name end
 OPS.matmul = "matmul"
 
--- An op whose errors name the function that calls it, and arguments by what `args` calls them.
+-- Ops whose errors name the calling function; `args` renames their arguments.
 local bound = {}
 local function as(op, name, args)
   local key = op .. " " .. name
@@ -40,15 +40,15 @@ end
 local function need_matrices(fname, x, square)
   local n = x:dim()
   if n < 2 or square and x:size(n) ~= x:size(n - 1) then
-    errors.argument(fname, "A", (square and "a square matrix or a stack of them, (..., N, N), "
-      or "a matrix or a stack of them, (..., M, N), ") .. "is needed, got " .. errors.describe(x),
+    errors.argument(fname, "A", (square and "a square matrix or a batch, (..., N, N), "
+      or "a matrix or a batch, (..., M, N), ") .. "is needed, got " .. errors.describe(x),
       "E_SHAPE")
   end
 end
 
 local EPS = { [8] = 2 ^ -52, [4] = 2 ^ -23 }
 
--- What of singular values counts as 0 next to the largest, where it is not said.
+-- The default relative tolerance: smaller singular values count as 0.
 local function usual(x)
   return (EPS[x:element_size()] or 2 ^ -23) * math.max(x:size(-1), x:size(-2))
 end
@@ -76,7 +76,7 @@ end
 local WORDS = { fro = true, nuc = true }
 local ORDERS = { [1] = true, [-1] = true, [2] = true, [-2] = true, [huge] = true, [-huge] = true }
 
--- y, a number for each matrix, with the two dimensions of x that are gone as 1 again.
+-- Restores the two reduced dimensions of x, with size 1, in y.
 local function kept(y, x, dims)
   local n, ones = x:dim(), {}
   for d = 1, n do ones[d] = x:size(d) end
@@ -84,10 +84,10 @@ local function kept(y, x, dims)
   return (y:reshape(ones))
 end
 
--- The largest along the last dimension; 0 of none.
+-- The maximum along the last dimension; 0 if it is empty.
 local function largest(x) return x:size(-1) == 0 and x:sum(-1) or x:amax(-1) end
 
--- The smallest, for the matrices `of`.
+-- The minimum along the last dimension; `of` are the matrices, for messages.
 local function smallest(fname, x, of)
   if x:size(-1) == 0 then
     errors.refuse(fname, "A", "matrices without elements have no smallest sum or singular value",
@@ -98,8 +98,8 @@ end
 
 local function check_order(fname, argname, ord)
   if WORDS[ord] or ORDERS[ord] then return end
-  errors.argument(fname, argname, "of matrices there are 'fro', 'nuc', math.huge, 1, 2 and the "
-    .. "negative of those three, got " .. errors.describe(ord), "E_ARG")
+  errors.argument(fname, argname, "the norms of matrices are 'fro', 'nuc', math.huge, 1, 2, "
+    .. "-math.huge, -1 and -2, got " .. errors.describe(ord), "E_ARG")
 end
 
 local function matrix_norm(fname, x, ord, dims, keepdim, dtype)
@@ -130,13 +130,13 @@ end
 linalg.vector_norm = define {
   name = "vector_norm",
   doc = "The ord-norm of the elements along dimensions: the ord-th root of the sum of |x|^ord. "
-    .. "math.huge gives the largest |x|, 0 counts what is not 0.",
+    .. "math.huge: the largest |x|; 0: the number of elements that are not 0.",
   examples = "moth.randn(2, 3)\n"
     .. "moth.randn(2, 3), 1, {dim = 2, keepdim = true, dtype = moth.float64}",
   args = {
     { "tensor", "x", "tensor of any shape" },
-    { "float", "ord", "the power", default = 2 },
-    { "dims", "dim", "dimensions to reduce; all of them when absent", optional = true },
+    { "float", "ord", "the order of the norm", default = 2 },
+    { "dims", "dim", "dimensions to reduce; default: all", optional = true },
     REDUCE[1], REDUCE[2],
   },
   run = function(x, ord, dim, keepdim, dtype)
@@ -147,15 +147,15 @@ linalg.vector_norm = define {
 --- moth.linalg.matrix_norm(A, ord, dim, keepdim): 'fro', 'nuc', math.huge, 1, 2 and negatives.
 linalg.matrix_norm = define {
   name = "matrix_norm",
-  doc = "A norm of matrices: 'fro' of the elements, 'nuc' the sum of the singular values, 2 the "
-    .. "largest of them, 1 and math.huge the largest sum of |A| down a column or along a row; "
-    .. "with -2, -1, -math.huge the smallest.",
+  doc = "A norm of matrices: 'fro' the norm of the elements, 'nuc' the sum of the singular values, "
+    .. "2 the largest singular value, 1 the largest sum of |A| of a column, math.huge of a row; "
+    .. "-2, -1 and -math.huge the smallest.",
   examples = "moth.randn(2, 3)\n"
     .. "moth.randn(2, 3, 4), 1, {dim = {1, 3}, keepdim = true, dtype = moth.float64}",
   args = {
     { "tensor", "A", "matrices, (..., M, N)" },
-    { "any", "ord", "which norm", default = "fro" },
-    { "dims", "dim", "dimensions of the rows and the columns; the last two when absent",
+    { "any", "ord", "the norm", default = "fro" },
+    { "dims", "dim", "dimensions of the rows and the columns; default: the last two",
       optional = true },
     REDUCE[1], REDUCE[2],
   },
@@ -165,17 +165,17 @@ linalg.matrix_norm = define {
   end,
 }
 
---- moth.linalg.norm(A, ord, dim, keepdim): a vector_norm along one dimension, a matrix_norm of two.
+--- moth.linalg.norm(A, ord, dim, keepdim): vector_norm along one dimension, matrix_norm along two.
 linalg.norm = define {
   name = "norm",
   doc = "A norm of vectors along one dimension, or of matrices along two: see vector_norm and "
-    .. "matrix_norm. Without `ord` it is that of all elements.",
+    .. "matrix_norm. Without `ord` it is the 2-norm of all elements.",
   examples = "moth.randn(2, 3)\nmoth.randn(2, 3), 'nuc'  -- domain: matrix\n"
     .. "moth.randn(2, 3), 1, {dim = 2, keepdim = true, dtype = moth.float64}",
   args = {
     { "tensor", "A", "tensor of any shape; a vector or a matrix with `ord` and without `dim`" },
-    { "any", "ord", "which norm; 2, or 'fro', when absent", optional = true },
-    { "dims", "dim", "one dimension, or two; all of them when absent", optional = true },
+    { "any", "ord", "the norm; default: 2, or 'fro'", optional = true },
+    { "dims", "dim", "one dimension, or two; default: all", optional = true },
     REDUCE[1], REDUCE[2],
   },
   scoped = true,
@@ -192,11 +192,12 @@ linalg.norm = define {
   end,
 }
 
---- moth.linalg.cond(A, p): how much errors of a solution may exceed those of the equations.
+--- moth.linalg.cond(A, p): the condition number, the largest ratio of the relative errors of a
+-- solution and of the right side.
 linalg.cond = define {
   name = "cond",
-  doc = "The condition number: the norm of A times that of its inverse; infinite for a singular "
-    .. "one. For p = 2 and -2 by singular values, of matrices of any shape.",
+  doc = "The condition number: the norm of A times the norm of its inverse; infinite for a "
+    .. "singular A. For p = 2 and -2 it uses singular values, and A may have any shape.",
   examples = "moth.eye(3) * 2  -- domain: matrix\nmoth.eye(3), {p = 'fro'}  -- domain: matrix",
   args = {
     { "tensor", "A", "matrices, (..., M, N); square ones unless p is 2 or -2" },
@@ -225,11 +226,11 @@ linalg.cond = define {
 
 -- ---- ranks, pseudoinverses ----
 
-local HERMITIAN = { "bool", "hermitian", "A is symmetric, and only its lower triangle is read",
+local HERMITIAN = { "bool", "hermitian", "is A symmetric? only its lower triangle is read",
                     default = false }
 
--- The whole of symmetric matrices, of which the lower triangle is read. The gradient is symmetric.
-local function whole(x)
+-- Symmetric matrices from their lower triangles. The gradient is symmetric too.
+local function symmetric(x)
   local y = x:detach()
   y = y:tril() + y:tril(-1):transpose(-1, -2)
   if not x.requires_grad then return y end
@@ -240,15 +241,15 @@ end
 --- moth.linalg.matrix_rank(A, atol, rtol, hermitian).
 linalg.matrix_rank = define {
   name = "matrix_rank",
-  doc = "How many singular values of a matrix are above `atol` and above the part `rtol` of the "
-    .. "largest; that is, when absent and where `atol` is not above 0, the larger size times the "
+  doc = "The number of singular values of a matrix above `atol` and above `rtol` times the "
+    .. "largest. The default of `rtol`, unless `atol` is above 0, is the larger size times the "
     .. "dtype's precision.",
   examples = "moth.eye(3)\nmoth.eye(3), {atol = 0.1, rtol = 0.01, hermitian = true}",
   args = {
     { "tensor", "A", "matrices, (..., M, N)" },
-    { "tensor", "atol", "least singular value that counts, one or one of each matrix",
+    { "tensor", "atol", "lower bound: a number, or one for each matrix",
       numbers = true, optional = true },
-    { "tensor", "rtol", "the same as a part of the largest", numbers = true, optional = true },
+    { "tensor", "rtol", "lower bound, relative to the largest", numbers = true, optional = true },
     HERMITIAN,
   },
   scoped = true,
@@ -272,7 +273,7 @@ linalg.matrix_rank = define {
   end,
 }
 
--- Tolerances in a tensor as numbers for n matrices of the batch.
+-- Returns tolerances in a tensor as numbers for the n matrices of a batch.
 local function tolerances(name, v, batch, n)
   if type(v) ~= "cdata" then return lib.filled(n, v) end
   local fits, list = pcall(function() return v:detach():expand(batch):reshape(-1):tolist() end)
@@ -282,7 +283,7 @@ local function tolerances(name, v, batch, n)
   return list
 end
 
--- The pseudoinverses of matrices, each with tolerances of its own.
+-- Computes the pseudoinverses of matrices with a separate tolerance for each matrix.
 local function pinv_each(x, atol, rtol)
   local pinv, batch, n = as("linalg_pinv", "pinv"), { unpack(x.shape, 1, x:dim() - 2) }, 1
   for _, size in ipairs(batch) do n = n * size end
@@ -297,21 +298,21 @@ end
 --- moth.linalg.pinv(A, atol, rtol, hermitian).
 linalg.pinv = define {
   name = "pinv",
-  doc = "The pseudoinverse of a matrix, by its singular values: those up to `atol`, or up to the "
-    .. "part `rtol` of the largest, count as 0.",
+  doc = "The pseudoinverse of a matrix. Singular values up to `atol`, or up to `rtol` times the "
+    .. "largest, count as 0.",
   examples = "moth.eye(2, 3)  -- domain: matrix\n"
     .. "moth.eye(3), {atol = 0.1, rtol = 0.01, hermitian = true}  -- domain: symmetric",
   args = {
     { "tensor", "A", "matrices, (..., M, N)" },
-    { "tensor", "atol", "singular values up to it count as 0: a number, or one for each matrix",
+    { "tensor", "atol", "singular values up to atol count as 0: a number, or one for each matrix",
       numbers = true, default = 0 },
-    { "tensor", "rtol", "and up to that part of the largest; when absent, and atol 0, the larger "
+    { "tensor", "rtol", "relative tolerance; default, if atol is 0: the larger "
       .. "size times the dtype's precision", numbers = true, optional = true },
     HERMITIAN,
   },
   run = function(x, atol, rtol, hermitian)
     need_matrices("pinv", x, hermitian)
-    if hermitian then x = whole(x) end
+    if hermitian then x = symmetric(x) end
     if type(atol) == "cdata" or type(rtol) == "cdata" then return (pinv_each(x, atol, rtol)) end
     return (as("linalg_pinv", "pinv")(x, atol, rtol))
   end,
@@ -319,14 +320,14 @@ linalg.pinv = define {
 
 -- ---- products ----
 
---- moth.linalg.matrix_power(A, n): by squaring.
+--- moth.linalg.matrix_power(A, n): by repeated squaring.
 linalg.matrix_power = define {
   name = "matrix_power",
-  doc = "The n-th power of a square matrix, of its inverse if n is negative.",
+  doc = "The n-th power of a square matrix; for a negative n a power of its inverse.",
   examples = "moth.eye(2) * 2, 3\nmoth.eye(2) * 2, -2  -- domain: matrix",
   args = {
     { "tensor", "A", "matrices, (..., N, N)" },
-    { "int", "n", "how often it is a factor" },
+    { "int", "n", "the exponent" },
   },
   scoped = true,
   run = function(x, n)
@@ -347,8 +348,8 @@ linalg.matrix_power = define {
   end,
 }
 
--- Where to cut the product of matrices i to j so that it takes the fewest multiplications: after
--- cut[i][j]. sizes[i] are the rows of the i-th, sizes[i + 1] its columns.
+-- Finds the order of products with the fewest multiplications: the product of matrices i to j is
+-- split after cut[i][j]. Matrix i has sizes[i] rows and sizes[i + 1] columns.
 local function cuts(sizes)
   local n, cost, cut = #sizes - 1, {}, {}
   for i = 1, n do cost[i], cut[i] = { [i] = 0 }, {} end
@@ -367,10 +368,10 @@ end
 --- moth.linalg.multi_dot{A, B, C}: the product of several matrices.
 linalg.multi_dot = define {
   name = "multi_dot",
-  doc = "The product of two matrices or more, in the order that takes the fewest multiplications. "
+  doc = "The product of two or more matrices, in the order that needs the fewest multiplications. "
     .. "The first and the last may be vectors.",
   examples = "{moth.randn(2, 3), moth.randn(3, 4), moth.randn(4)}",
-  args = { { "tensors", "tensors", "matrices that fit each other" } },
+  args = { { "tensors", "tensors", "matrices of matching sizes" } },
   scoped = true,
   run = function(list)
     local n, sizes, given = #list, {}, {}
@@ -380,12 +381,12 @@ linalg.multi_dot = define {
     for i, x in ipairs(list) do
       local vector = x:dim() == 1 and (i == 1 or i == n)
       if not vector and x:dim() ~= 2 then
-        errors.argument("multi_dot", "tensors", ("number %d should be a matrix, got %s"):format(i,
+        errors.argument("multi_dot", "tensors", ("element %d should be a matrix, got %s"):format(i,
           errors.describe(x)), "E_SHAPE")
       end
       given[i] = vector and x:unsqueeze(i == 1 and 1 or 2) or x
       if sizes[i] and sizes[i] ~= given[i]:size(1) then
-        errors.argument("multi_dot", "tensors", ("number %d, %s, should have %d rows"):format(i,
+        errors.argument("multi_dot", "tensors", ("element %d, %s, should have %d rows"):format(i,
           errors.describe(x), sizes[i]), "E_SHAPE")
       end
       sizes[i], sizes[i + 1] = given[i]:size(1), given[i]:size(2)
@@ -409,13 +410,13 @@ linalg.cross = define {
   examples = "moth.randn(2, 3), moth.randn(2, 3)\nmoth.randn(3, 2), moth.randn(3, 2), {dim = 1}",
   args = {
     { "tensor", "input", "vectors of 3 numbers" },
-    { "tensor", "other", "as many, of as many dimensions; sizes of 1 are broadcast" },
-    { "dim", "dim", "dimension of the values", default = -1 },
+    { "tensor", "other", "vectors of 3 numbers, with the same number of dimensions; broadcast" },
+    { "dim", "dim", "dimension of the vectors", default = -1 },
   },
   scoped = true,
   run = function(a, b, dim)
     if a:dim() ~= b:dim() then
-      errors.argument("cross", "other", ("as many dimensions as the input has are needed, got %s "
+      errors.argument("cross", "other", ("the input's number of dimensions is needed, got %s "
         .. "for %s"):format(errors.describe(b), errors.describe(a)), "E_SHAPE")
     end
     for name, x in pairs { input = a, other = b } do
@@ -437,8 +438,8 @@ linalg.vecdot = define {
   examples = "moth.randn(2, 3), moth.randn(2, 3)\nmoth.randn(2, 3), moth.randn(3), {dim = -1}",
   args = {
     { "tensor", "x", "vectors" },
-    { "tensor", "y", "as many, or broadcast" },
-    { "dim", "dim", "dimension of the values", default = -1 },
+    { "tensor", "y", "vectors of the same length; broadcast" },
+    { "dim", "dim", "dimension of the vectors", default = -1 },
   },
   scoped = true,
   run = function(x, y, dim)
@@ -452,20 +453,20 @@ linalg.vecdot = define {
     end
     if x.dtype == y.dtype and x:is_floating_point() and x:element_size() > 2
       and math.max(x:dim(), y:dim()) > 1 then
-      return ((x * y):sum(dim)) -- 2 times as fast as the product of 80 rows by 80 columns of 120
+      return ((x * y):sum(dim)) -- twice as fast as a batched product of vectors of length 120
     end
     local row, column = x:movedim(dim, -1):unsqueeze(-2), y:movedim(dim, -1):unsqueeze(-1)
     return (row:matmul(column):squeeze(-1):squeeze(-1))
   end,
 }
 
---- moth.linalg.diagonal(A, offset, dim1, dim2): a view, of the last two dimensions.
+--- moth.linalg.diagonal(A, offset, dim1, dim2): a view; by default of the last two dimensions.
 linalg.diagonal = define {
   name = "diagonal",
-  doc = "The diagonals of matrices as a view, whose last dimension they are.",
+  doc = "A view of the diagonals of matrices, which become the last dimension.",
   examples = "moth.randn(3, 3)\nmoth.randn(2, 3, 4), {offset = 1, dim1 = 1, dim2 = 3}",
   args = { { "tensor", "A", "matrices" },
-           { "int", "offset", "which diagonal: above the main one if positive", default = 0 },
+           { "int", "offset", "the diagonal; positive: above the main diagonal", default = 0 },
            { "dim", "dim1", "dimension of the rows", default = -2 },
            { "dim", "dim2", "dimension of the columns", default = -1 } },
   run = function(x, offset, dim1, dim2) return (ops.diagonal(x, offset, dim1, dim2)) end,

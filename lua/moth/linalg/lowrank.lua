@@ -11,9 +11,9 @@ local function refuse(fname, arg, wanted, got, code)
   errors.refuse(fname, arg, wanted, got, code or "E_SHAPE")
 end
 
--- ---- matrices of low rank: Halko, Martinsson and Tropp, "Finding structure with randomness" ----
+-- ---- Halko, Martinsson and Tropp, "Finding structure with randomness" (2011) ----
 
--- Rows that span most of what A gives: q columns, orthogonal.
+-- Returns q orthonormal columns that nearly span the range of A.
 local function range_of(A, q, niter)
   local linalg = require("moth").linalg
   local sizes = { unpack(A.shape) }
@@ -39,17 +39,18 @@ local function low_rank(name, A, q, niter)
   return Q:matmul(U), S, (Vh:transpose(-1, -2))
 end
 
-local NITER = { "int", "niter", "how often the columns are multiplied by A again", default = 2 }
+local NITER = { "int", "niter", "number of additional multiplications by A", default = 2 }
 
---- moth.svd_lowrank(A, q, niter, M) -> U, S, V: A - M is nearly U diag(S) V^T.
+--- moth.svd_lowrank(A, q, niter, M) -> U, S, V: A - M is approximately U diag(S) V^T.
 lowrank.svd_lowrank = define {
   name = "svd_lowrank",
-  doc = "The q largest singular values of matrices and their vectors, by random projections: "
-    .. "nearly right where the others are small.",
+  doc = "The q largest singular values of matrices and their vectors, by random projections. They "
+    .. "are accurate if the other singular values are small.",
   examples = "moth.randn(5, 4), 2\nmoth.randn(5, 4), {q = 4, niter = 1, M = moth.randn(1, 4)}",
   outputs = "U, S, V",
   args = { { "tensor", "A", "matrices, (..., M, N)" },
-           { "int", "q", "how many; or as many as there are", default = 6 }, NITER,
+           { "int", "q", "number of singular values; at most the smaller size", default = 6 },
+             NITER,
            { "tensor", "M", "subtracted from A first, broadcast with it", optional = true } },
   scoped = true,
   run = function(A, q, niter, M)
@@ -61,12 +62,12 @@ lowrank.svd_lowrank = define {
 --- moth.pca_lowrank(A, q, center, niter) -> U, S, V: V's columns are the principal directions.
 lowrank.pca_lowrank = define {
   name = "pca_lowrank",
-  doc = "The q first principal components of rows of observations: V has their directions as "
-    .. "columns, and A:matmul(V) the observations in them.",
+  doc = "The first q principal components of observations (rows): V's columns are their "
+    .. "directions, and A:matmul(V) are the projected observations.",
   examples = "moth.randn(5, 4), {q = 2}\nmoth.randn(5, 4), {q = 3, center = false, niter = 1}",
   outputs = "U, S, V",
   args = { { "tensor", "A", "observations, (..., M, N)" },
-           { "int", "q", "how many; 6, or as many as there are, when absent", optional = true },
+           { "int", "q", "number of components; default: 6, or the smaller size", optional = true },
            { "bool", "center", "subtract the mean of each column?", default = true }, NITER },
   scoped = true,
   run = function(A, q, center, niter)

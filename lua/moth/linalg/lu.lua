@@ -1,4 +1,4 @@
---- lu.lua -- of moth.linalg: lu, lu_factor, lu_solve, lstsq.
+--- lu.lua -- moth.linalg.lu, lu_factor, lu_solve, lstsq.
 
 local attach = require("moth.autograd.attach").attach
 local bind = require "moth.binding.bind"
@@ -10,10 +10,10 @@ local ops = bind.ops
 local lu = {}
 
 local A = { "tensor", "A", "matrices, (..., M, N)" }
-local PIVOT = { "bool", "pivot", "swap rows? it must be true: without, small numbers divide",
+local PIVOT = { "bool", "pivot", "swap rows? must be true, since small pivots are inaccurate",
                 default = true }
 
--- Raises for factors without swapped rows.
+-- Raises if row swaps are disabled.
 local function need_pivot(name, pivot)
   if pivot then return end
   errors.argument(name, "pivot", "factors without swapped rows are not supported, got false",
@@ -26,8 +26,8 @@ local factor = bind.as("linalg_lu_factor", "lu_factor")
 --- moth.linalg.lu_factor(A) -> LU, pivots.
 lu.lu_factor = define {
   name = "lu_factor",
-  doc = "Triangular factors of A with some rows swapped, both in one matrix: L below the "
-    .. "diagonal, its own ones left out, and U. lu_solve takes them.",
+  doc = "The triangular factors of A with swapped rows, both in one matrix: L, without its "
+    .. "diagonal of ones, below the diagonal, and U. lu_solve uses them.",
   examples = "moth.eye(3) * 2  -- domain: matrix\nmoth.eye(3) * 2, {pivot = true}"
     .. "  -- domain: matrix",
   outputs = "LU, pivots",
@@ -44,8 +44,8 @@ local factor_lu = bind.as("linalg_lu_factor", "lu")
 --- moth.linalg.lu(A) -> P, L, U.
 lu.lu = define {
   name = "lu",
-  doc = "A = P L U: a matrix that swaps rows, a lower triangular one with ones on the diagonal, "
-    .. "and an upper triangular one.",
+  doc = "A = P L U: a permutation matrix, a lower triangular matrix with ones on the diagonal, and "
+    .. "an upper triangular matrix.",
   examples = "moth.eye(3) * 2  -- domain: matrix\nmoth.eye(3) * 2, {pivot = true}"
     .. "  -- domain: matrix",
   outputs = "P, L, U",
@@ -67,12 +67,12 @@ lu.lu = define {
   end,
 }
 
--- Rows of x in the order `at`, (..., N).
+-- Reorders the rows of x by positions `at`, (..., N).
 local function rows_at(x, at)
   local shape, batch = {}, at:dim() - 1
   local n = math.max(x:dim(), batch + 2)
   for d = 1, n do shape[d] = d > n - x:dim() and x:size(d - n + x:dim()) or 1 end
-  for d = 1, batch do -- of the leading dimensions, counted from the right
+  for d = 1, batch do -- for each leading dimension, counted from the right
     local own = at:size(batch + 1 - d)
     local place = n - 1 - d
     if shape[place] == 1 then shape[place] = own end
@@ -80,7 +80,7 @@ local function rows_at(x, at)
   return (x:expand(shape):gather(-2, at:unsqueeze(-1):expand(shape)))
 end
 
--- How many pivots there are for each matrix, of a tensor or of lists.
+-- Returns the number of pivots of each matrix, from a tensor or from lists.
 local function pivots_of(x)
   if lib.istensor(x) then return x:dim() > 0 and x:size(-1) or 0 end
   while type(x[1]) == "table" do x = x[1] end
@@ -90,19 +90,19 @@ end
 local solve = bind.as("linalg_solve_triangular", "lu_solve")
 local order = bind.as("linalg_lu_order", "lu_solve")
 
---- moth.linalg.lu_solve(LU, pivots, B): what lu_factor gave, used again.
+--- moth.linalg.lu_solve(LU, pivots, B): solves with the factors of lu_factor.
 lu.lu_solve = define {
   name = "lu_solve",
-  doc = "The X of A X = B, for the A whose factors lu_factor gave.",
+  doc = "Solves A X = B with the factors of A from lu_factor.",
   examples = "moth.eye(2), moth.tensor{1LL, 2LL}, moth.ones(2, 1)  -- domain: matrix\n"
     .. "moth.eye(2), moth.tensor{2LL, 2LL}, moth.ones(1, 2), {left = false, adjoint = true}"
     .. "  -- domain: matrix",
   args = {
     { "tensor", "LU", "factors, (..., N, N)" },
-    { "index", "pivots", "with which row each one was swapped, (..., N)" },
+    { "index", "pivots", "the row with which each row was swapped, (..., N)" },
     { "tensor", "B", "right sides, (..., N, K); (..., K, N) without `left`" },
     { "bool", "left", "A X = B, not X A = B", default = true },
-    { "bool", "adjoint", "the equations of A transposed", default = false },
+    { "bool", "adjoint", "solve with A transposed?", default = false },
   },
   scoped = true,
   run = function(factors, pivots, b, left, adjoint)
@@ -139,7 +139,7 @@ lu.lu_solve = define {
 
 local least = bind.as("linalg_lstsq_solve", "lstsq")
 
--- Is b a stack of vectors next to x?
+-- Returns true if b is a stack of vectors for the matrices x.
 local function vectors(x, b)
   if b:dim() == 1 then return true end
   if b:dim() ~= x:dim() - 1 then return false end
@@ -152,19 +152,20 @@ end
 --- moth.linalg.lstsq(A, B) -> solution, residuals, rank, singular_values.
 lu.lstsq = define {
   name = "lstsq",
-  doc = "The X that brings A X nearest to B, of those the smallest; the squared distances that "
-    .. "are left, if M > N and every A has full rank; the ranks, but of the driver gels, which has "
-    .. "none; and the singular values, if the driver makes them.",
+  doc = "The X that minimizes |A X - B|, the smallest if there are several; the squared residuals, "
+    .. "if M > N and every A has full rank; the ranks, except with the driver gels; and the "
+    .. "singular values, if the driver computes them.",
   examples = "moth.randn(4, 2), moth.randn(4, 1)  -- domain: matrix\n"
     .. "moth.randn(4, 2), moth.randn(4), {rcond = 1e-4, driver = 'gelsd'}  -- domain: matrix",
   outputs = "solution, residuals, rank, singular_values",
   args = {
     A,
     { "tensor", "B", "right sides, (..., M, K) or (..., M)" },
-    { "float", "rcond", "singular values up to that part of the largest count as 0; the larger "
-      .. "size times the dtype's precision when absent", optional = true },
-    { "enum", "driver", "LAPACK's way: by QR with swaps of columns, by QR for matrices of full "
-      .. "rank, by singular values", choices = { "gelsy", "gels", "gelsd", "gelss" } },
+    { "float", "rcond", "relative tolerance: smaller singular values count as 0; default: the "
+      .. "larger "
+      .. "size times the dtype's precision", optional = true },
+    { "enum", "driver", "LAPACK's driver: QR with column pivoting, QR for matrices of full "
+      .. "rank, singular values (two)", choices = { "gelsy", "gels", "gelsd", "gelss" } },
   },
   scoped = true,
   run = function(x, b, rcond, driver)

@@ -1,4 +1,5 @@
---- matfun.lua -- of moth.linalg: matrix_exp, vander, tensorinv, tensorsolve.
+--- matfun.lua -- moth.linalg.matrix_exp, vander, tensorinv, tensorsolve, polar,
+-- householder_product.
 
 local bind = require "moth.binding.bind"
 local attach = require("moth.autograd.attach").attach
@@ -11,17 +12,17 @@ local matfun = {}
 
 -- ---- matrix_exp ----
 
--- Of the numerator of the Pade approximant of degree 13, by powers from 0; the denominator's are
--- the same with the signs of odd ones turned.
+-- The coefficients of the numerator of the Pade approximant of degree 13, from power 0 on. In the
+-- denominator the odd coefficients have the opposite sign.
 local PADE = { 64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800,
   129060195264000, 10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960,
   16380, 182, 1 }
-local REACH = 5.37 -- the norm up to which it is exact to all digits of f64
+local REACH = 5.37 -- the norm up to which the approximant has full f64 precision
 
 local solve = bind.as("linalg_solve", "matrix_exp")
 
--- Whether one scale serves all matrices of a stack: squares beyond those that a matrix needs cost
--- it digits.
+-- Returns true if one scale is good for all matrices of a stack: more squarings than a matrix needs
+-- lose precision.
 local function alike(norms)
   local least, most = norms:aminmax()
   return most:item() <= math.max(least:item(), REACH) * 2 ^ 6
@@ -43,7 +44,7 @@ matfun.matrix_exp = define {
   run = function(x)
     local n = x:dim()
     if n < 2 or x:size(n) ~= x:size(n - 1) then
-      errors.refuse("matrix_exp", "A", "a square matrix or a stack of them, (..., N, N), is needed",
+      errors.refuse("matrix_exp", "A", "a square matrix or a batch, (..., N, N), is needed",
         x, "E_SHAPE")
     end
     if not x:is_floating_point() then
@@ -60,7 +61,7 @@ matfun.matrix_exp = define {
     local x2 = x:matmul(x)
     local x4 = x2:matmul(x2)
     local x6 = x2:matmul(x4)
-    -- the powers of one parity from `first` on: c0 + c2 x2 + c4 x4 + x6 (c6 + c8 x2 + ...)
+    -- Returns every second term, from `first` on: c0 + c2 x2 + c4 x4 + x6 (c6 + c8 x2 + ...).
     local function terms(first)
       local function c(k) return PADE[first + k + 1] / PADE[1] end
       local high = x2 * c(8) + x4 * c(10) + x6 * c(12)
@@ -75,21 +76,21 @@ matfun.matrix_exp = define {
 
 -- ---- vander ----
 
---- moth.linalg.vander(x, N): the powers of each number from 0 on.
+--- moth.linalg.vander(x, N): the powers of each number, starting with 0.
 matfun.vander = define {
   name = "vander",
-  doc = "The powers of each number, from 0 to N - 1, as a row.",
+  doc = "The powers of each number, from 0 to N - 1, as rows.",
   examples = "moth.randn(3)\nmoth.randn(2, 3), {N = 2}",
   args = {
     { "tensor", "x", "numbers, (..., M)" },
-    { "int", "N", "how many powers; M when absent", optional = true },
+    { "int", "N", "number of powers; default: M", optional = true },
   },
   scoped = true,
   run = function(x, count)
     if x:dim() == 0 then x = x:reshape(1) end
     count = count or x:size(-1)
     if count < 0 then
-      errors.argument("vander", "N", "a count is not negative, got " .. count, "E_ARG")
+      errors.argument("vander", "N", "a number from 0 on is needed, got " .. count, "E_ARG")
     end
     if not x:is_floating_point() then x = x:long() end
     x = x:unsqueeze(-1)
@@ -119,12 +120,12 @@ local invert = bind.as("linalg_inv", "tensorinv")
 --- moth.linalg.tensorinv(A, ind): the inverse for tensordot over `ind` dimensions.
 matfun.tensorinv = define {
   name = "tensorinv",
-  doc = "The inverse of a tensor as a matrix, whose rows are the first `ind` dimensions.",
+  doc = "The inverse of a tensor as a matrix: the first `ind` dimensions are the matrix's rows.",
   examples = "moth.eye(3):reshape(1, 3, 3)  -- domain: matrix\n"
     .. "moth.eye(3), {ind = 1}  -- domain: matrix",
   args = {
-    { "tensor", "A", "tensor; the sizes on both sides have the same product" },
-    { "int", "ind", "how many dimensions are the rows", default = 2 },
+    { "tensor", "A", "the products of the first `ind` sizes and of the others must be equal" },
+    { "int", "ind", "number of dimensions of the rows", default = 2 },
   },
   scoped = true,
   run = function(x, ind)
@@ -135,7 +136,7 @@ matfun.tensorinv = define {
     end
     local rows, columns = product(sizes, 1, ind), product(sizes, ind + 1, #sizes)
     if rows ~= columns then
-      errors.argument("tensorinv", "A", ("%s is no square matrix: %d rows, %d columns"):format(
+      errors.argument("tensorinv", "A", ("%s is not a square matrix: %d rows, %d columns"):format(
         errors.describe(x), rows, columns), "E_SHAPE")
     end
     local shape = {}
@@ -154,9 +155,9 @@ matfun.tensorsolve = define {
   examples = "moth.eye(3):reshape(1, 3, 3), moth.ones(1, 3)  -- domain: matrix\n"
     .. "moth.eye(3), moth.ones(3), {dims = {1}}  -- domain: matrix",
   args = {
-    { "tensor", "A", "the sizes of B, then those of X; or `dims` elsewhere" },
+    { "tensor", "A", "a tensor with the sizes of B, then of X, after `dims` are moved" },
     { "tensor", "B", "right side" },
-    { "dims", "dims", "dimensions of A that are moved to the end first", optional = true },
+    { "dims", "dims", "dimensions of A to move to the end first", optional = true },
   },
   scoped = true,
   run = function(x, b, dims)
@@ -186,15 +187,15 @@ matfun.tensorsolve = define {
 --- moth.linalg.polar(A) -> U, H: A = U H.
 matfun.polar = define {
   name = "polar",
-  doc = "A = U H: the matrix with orthonormal columns that is nearest to A, and a symmetric one "
-    .. "without negative eigenvalues.",
+  doc = "A = U H: the nearest matrix to A with orthonormal columns, and a symmetric matrix without "
+    .. "negative eigenvalues.",
   examples = "moth.eye(3, 2)  -- domain: matrix",
   outputs = "U, H",
-  args = { { "tensor", "A", "matrices, (..., M, N), M not below N" } },
+  args = { { "tensor", "A", "matrices, (..., M, N) with M >= N" } },
   scoped = true,
   run = function(x)
     if x:dim() < 2 or x:size(-2) < x:size(-1) then
-      errors.refuse("polar", "A", "matrices with no more columns than rows are needed", x,
+      errors.refuse("polar", "A", "matrices with at least as many rows as columns are needed", x,
         "E_SHAPE")
     end
     local W, S, Vh = require("moth").linalg.svd(x, { full_matrices = false })
@@ -204,10 +205,11 @@ matfun.polar = define {
 
 local triangular = {} -- a function's name -> linalg_solve_triangular, whose messages name it
 
---- The product of the reflections of matrices x (..., M, N) with factors tau (..., K), times y, or
--- its transpose times y. It is 1 - V T V', V being the reflections' vectors and T the inverse of an
--- upper triangle: 1 / tau on the diagonal, above it V' V (Schreiber and Van Loan, 1989).
--- @param name  of the function that the user called
+--- Returns the product of reflections and y, or its transpose times y. The matrices x (..., M, N)
+-- contain the reflections' vectors, tau (..., K) their factors. The product is 1 - V T V', where V
+-- contains the vectors, and the inverse of T is upper triangular: 1 / tau on the diagonal, V' V
+-- above it (Schreiber and Van Loan, 1989).
+-- @param name  the function that the user called
 function matfun.reflected(name, x, tau, y, transpose)
   local m, n, k = x:size(-2), x:size(-1), tau:size(-1)
   if k == 0 then return y end
@@ -225,14 +227,14 @@ function matfun.reflected(name, x, tau, y, transpose)
   return y - v:matmul(inner)
 end
 
---- moth.linalg.householder_product(A, tau): the matrix Q that reflections make.
+--- moth.linalg.householder_product(A, tau): the matrix Q of the reflections.
 matfun.householder_product = define {
   name = "householder_product",
-  doc = "The first N columns of the product of the reflections 1 - tau[i] b b^T, b being column i "
-    .. "of A from the diagonal on, with 1 there.",
+  doc = "The first N columns of the product of the reflections 1 - tau[i] b b^T, where b is column "
+    .. "i of A below the diagonal, and 1 on the diagonal.",
   examples = "moth.randn(4, 3), moth.rand(2)\nmoth.randn(2, 3, 3), moth.rand(2, 3)",
-  args = { { "tensor", "A", "matrices, (..., M, N), M not below N" },
-           { "tensor", "tau", "(..., K), K not above N" } },
+  args = { { "tensor", "A", "matrices, (..., M, N) with M >= N" },
+           { "tensor", "tau", "(..., K) with K <= N" } },
   scoped = true,
   run = function(x, tau)
     local m, n, k = x:dim() > 1 and x:size(-2) or 0, x:dim() > 0 and x:size(-1) or 0,

@@ -25,7 +25,7 @@ local slogdet = bind.as("linalg_slogdet", "logdet")
 --- moth.logdet(A), x:logdet().
 matrices.logdet = define {
   name = "logdet",
-  doc = "The logarithm of the determinant of a matrix: -inf of a singular one, NaN where the "
+  doc = "The logarithm of the determinant of a matrix: -inf if it is singular, NaN if the "
     .. "determinant is negative.",
   examples = "moth.eye(3) * 2  -- domain: matrix",
   args = { { "tensor", "A", "matrices, (..., N, N)" } },
@@ -38,7 +38,7 @@ matrices.logdet = define {
 
 local pinv = bind.as("linalg_pinv", "pinverse")
 
---- moth.pinverse(x, rcond), x:pinverse(): linalg.pinv with another threshold.
+--- moth.pinverse(x, rcond), x:pinverse(): linalg.pinv with a relative tolerance.
 matrices.pinverse = define {
   name = "pinverse",
   doc = "The pseudoinverse of a matrix, see linalg.pinv.",
@@ -46,7 +46,7 @@ matrices.pinverse = define {
     .. "moth.eye(2, 3), {rcond = 1e-3}  -- domain: matrix",
   args = {
     MATRICES,
-    { "float", "rcond", "singular values up to that part of the largest count as 0",
+    { "float", "rcond", "relative tolerance: smaller singular values count as 0",
       default = 1e-15 },
   },
   run = function(x, rcond)
@@ -56,14 +56,14 @@ matrices.pinverse = define {
 
 local factor = bind.as("linalg_qr", "qr")
 
---- moth.qr(x, some), x:qr(): linalg.qr; without `some` a complete Q.
+--- moth.qr(x, some), x:qr(): linalg.qr; Q is complete if `some` is false.
 matrices.qr = define {
   name = "qr",
   doc = "Q with orthonormal columns and upper triangular R, input = Q times R; see linalg.qr.",
   examples = "moth.randn(3, 2)  -- domain: matrix\n"
     .. "moth.randn(3, 3), {some = false}  -- domain: matrix",
   outputs = "Q, R",
-  args = { MATRICES, { "bool", "some", "as many columns in Q as R needs", default = true } },
+  args = { MATRICES, { "bool", "some", "reduced form? if false, Q is square", default = true } },
   run = function(x, some)
     local q, r = factor(x, some and "reduced" or "complete")
     return q, r
@@ -73,18 +73,19 @@ matrices.qr = define {
 local decompose = bind.as("linalg_svd", "svd")
 local values_of = bind.as("linalg_svdvals", "svd")
 
---- moth.svd(x, some, compute_uv), x:svd() -> U, S, V, with V as columns: linalg.svd gives rows.
+--- moth.svd(x, some, compute_uv), x:svd() -> U, S, V: V's columns are the vectors; linalg.svd
+-- returns V transposed.
 matrices.svd = define {
   name = "svd",
-  doc = "input = U times diag(S) times V transposed. linalg.svd returns V transposed, and "
-    .. "all vectors by default.",
+  doc = "input = U times diag(S) times V transposed. linalg.svd returns V transposed, and all "
+    .. "vectors by default.",
   examples = "moth.randn(3, 2)  -- domain: matrix\n"
     .. "moth.randn(3, 2), {some = false, compute_uv = false}  -- domain: matrix",
   outputs = "U, S, V",
   args = {
     MATRICES,
-    { "bool", "some", "as many vectors as there are values", default = true },
-    { "bool", "compute_uv", "if false, U and V are zeros", default = true },
+    { "bool", "some", "only as many vectors as singular values?", default = true },
+    { "bool", "compute_uv", "compute U and V? if false, they are zeros", default = true },
   },
   scoped = true,
   run = function(x, some, compute_uv)
@@ -104,15 +105,16 @@ matrices.svd = define {
 
 local cross = linalg.cross
 
---- moth.cross(input, other, dim), x:cross(): linalg.cross; dim is the first of size 3 when absent.
+--- moth.cross(input, other, dim), x:cross(): linalg.cross; by default dim is the first dimension of
+-- size 3.
 matrices.cross = define {
   name = "cross",
   doc = "The cross product of vectors of three numbers along `dim`.",
   examples = "moth.randn(3, 2), moth.randn(3, 2)\nmoth.randn(2, 3), moth.randn(2, 3), {dim = 2}",
   args = {
     { "tensor", "input", "vectors of 3 numbers" },
-    { "tensor", "other", "as many, or broadcast" },
-    { "dim", "dim", "dimension of the vectors; the first of size 3 when absent",
+    { "tensor", "other", "vectors of the same length; broadcast" },
+    { "dim", "dim", "dimension of the vectors; default: the first of size 3",
       optional = true },
   },
   run = function(a, b, dim)
@@ -138,16 +140,17 @@ end
 
 local triangular = bind.as("linalg_solve_triangular", "cholesky_solve")
 
---- moth.cholesky_solve(B, L, upper), B:cholesky_solve(L): the X of A X = B by the factor of A.
+--- moth.cholesky_solve(B, L, upper), B:cholesky_solve(L): solves A X = B with the Cholesky factor
+-- of A.
 matrices.cholesky_solve = define {
   name = "cholesky_solve",
-  doc = "The X of A X = B, for the A whose factor cholesky gave.",
+  doc = "Solves A X = B with the factor of A from cholesky.",
   examples = "moth.ones(2, 1), moth.eye(2)  -- domain: matrix\n"
     .. "moth.ones(2, 1), moth.eye(2), {upper = true}  -- domain: matrix",
   args = {
     { "tensor", "B", "right sides, (..., N, K)" },
     { "tensor", "L", "factors, (..., N, N)" },
-    { "bool", "upper", "they are the upper ones", default = false },
+    { "bool", "upper", "are the factors upper triangular?", default = false },
   },
   scoped = true,
   run = function(b, l, upper)
@@ -161,15 +164,16 @@ matrices.cholesky_solve = define {
 
 local invert = bind.as("linalg_solve_triangular", "cholesky_inverse")
 
---- moth.cholesky_inverse(L, upper), L:cholesky_inverse(): the inverse of A by its factor.
+--- moth.cholesky_inverse(L, upper), L:cholesky_inverse(): the inverse of A from its Cholesky
+-- factor.
 matrices.cholesky_inverse = define {
   name = "cholesky_inverse",
-  doc = "The inverse of the A whose factor cholesky gave.",
+  doc = "The inverse of A, from the factor of A that cholesky returned.",
   examples = "moth.eye(2) * 2  -- domain: matrix\n"
     .. "moth.eye(2) * 2, {upper = true}  -- domain: matrix",
   args = {
     { "tensor", "L", "factors, (..., N, N)" },
-    { "bool", "upper", "they are the upper ones", default = false },
+    { "bool", "upper", "are the factors upper triangular?", default = false },
   },
   scoped = true,
   run = function(l, upper)
@@ -181,15 +185,16 @@ matrices.cholesky_inverse = define {
   end,
 }
 
---- moth.lu_solve(B, LU, pivots), B:lu_solve(LU, pivots): linalg.lu_solve with B in front.
+--- moth.lu_solve(B, LU, pivots), B:lu_solve(LU, pivots): linalg.lu_solve with B as the first
+-- argument.
 matrices.lu_solve = define {
   name = "lu_solve",
-  doc = "The X of A X = B, for the A whose factors linalg.lu_factor gave.",
+  doc = "Solves A X = B with the factors of A from linalg.lu_factor.",
   examples = "moth.ones(2, 1), moth.eye(2), moth.tensor{1LL, 2LL}  -- domain: matrix",
   args = {
     { "tensor", "B", "right sides, (..., N, K)" },
     { "tensor", "LU", "factors, (..., N, N)" },
-    { "index", "pivots", "with which row each one was swapped, (..., N)" },
+    { "index", "pivots", "the row with which each row was swapped, (..., N)" },
   },
   run = function(b, factors, pivots)
     return (linalg.lu_solve(factors, pivots, b))

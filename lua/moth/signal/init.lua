@@ -1,4 +1,4 @@
---- init.lua -- moth.signal: holds moth.signal.windows, as torch.signal.
+--- init.lua -- moth.signal: contains moth.signal.windows, as torch.signal.
 
 local lazy = require "moth.base.lazy"
 

@@ -12,13 +12,13 @@ local cos, pi = series.cos, math.pi
 
 local windows = {}
 
-local LENGTH = { "int", "M", "how many elements" }
-local SYM = { "bool", "sym", "symmetric, or the first elements of a window of one element more",
+local LENGTH = { "int", "M", "number of elements" }
+local SYM = { "bool", "sym", "symmetric? if false, the first M elements of a window of M + 1",
               default = true }
 local WHERE = {
-  { "dtype", "dtype", "element type; the default one when absent", optional = true },
-  { "device", "device", "where the elements live", optional = true },
-  { "bool", "requires_grad", "record gradients for it", default = false },
+  { "dtype", "dtype", "element type; default: the default dtype", optional = true },
+  { "device", "device", "the result's device", optional = true },
+  { "bool", "requires_grad", "does the result require a gradient?", default = false },
 }
 
 local function above(name, argument, value, least, strict)
@@ -27,9 +27,9 @@ local function above(name, argument, value, least, strict)
     strict and "above" or "from", least, value), "E_DOMAIN")
 end
 
--- Makes a window. terms(n, sym, ...) returns the function of the elements' positions, a tensor from
--- 0 on that it may overwrite; `...` are the values of the arguments in `more`. mirrored: the window
--- is symmetric, and the function is called for its first half.
+-- Defines a window. terms(n, sym, ...) returns a function of the elements' positions; the positions
+-- are a tensor from 0 on that it may overwrite, `...` are the values of the arguments in `more`.
+-- mirrored: the window is symmetric, and the function is called for its first half only.
 local function make(name, doc, more, terms, examples, mirrored)
   local args = { LENGTH }
   for _, row in ipairs(more) do args[#args + 1] = row end
@@ -52,7 +52,7 @@ local function make(name, doc, more, terms, examples, mirrored)
   }
 end
 
--- The step of a period over n elements.
+-- The period of a window of n elements.
 local function period(n, sym) return sym and n - 1 or n end
 
 local function one(k) return k:fill_(1) end
@@ -81,23 +81,23 @@ make("blackman", "A sum of two cosines, 0 at its ends.", {}, function(n, sym)
   return cosines(n, sym, { 0.42, 0.5, 0.08 })
 end, nil, true)
 
-make("cosine", "Half a wave of a sine.", {}, function(n, sym)
+make("cosine", "Half a period of a sine.", {}, function(n, sym)
   local last = not sym and n > 1 and n + 1 or n
   return function(k) return k:add_(0.5):mul_(pi):div_(last):sin_() end
 end, nil, true)
 
 make("exponential", "exp(-|n - center| / tau).", {
-  { "float", "center", "the position of the largest element, from 0; the middle when absent",
+  { "float", "center", "the position of the maximum, from 0; default: the middle",
     optional = true },
-  { "float", "tau", "how slowly it falls", default = 1 },
+  { "float", "tau", "a larger tau makes it wider", default = 1 },
 }, function(n, sym, center, tau)
   above("exponential", "tau", tau, 0, true)
   center = center or (not sym and n > 1 and n or n - 1) / 2
   return function(k) return k:sub_(center):abs_():div_(-tau):exp_() end
 end, "5\n5, {center = 1, tau = 2}")
 
-make("gaussian", "A normal distribution's curve, 1 at its middle.", {
-  { "float", "std", "its standard deviation, in elements", default = 1 },
+make("gaussian", "The density of a normal distribution, scaled to 1 at the middle.", {
+  { "float", "std", "the standard deviation, in elements", default = 1 },
 }, function(n, sym, std)
   above("gaussian", "std", std, 0, true)
   local middle = (not sym and n > 1 and n or n - 1) / 2
@@ -105,7 +105,7 @@ make("gaussian", "A normal distribution's curve, 1 at its middle.", {
 end, "5\n5, {std = 0.9}")
 
 make("general_cosine", "A sum of cosines: a[1] - a[2] cos(t) + a[3] cos(2 t) - ...", {
-  { "floats", "a", "the factors" },
+  { "floats", "a", "the coefficients" },
 }, function(n, sym, a)
   if type(a) == "number" then a = { a } end
   if #a == 0 then errors.argument("general_cosine", "a", "at least one factor is "
@@ -122,12 +122,12 @@ make("hamming", "0.54 - 0.46 times a cosine.", {}, function(n, sym)
   return cosines(n, sym, { 0.54, 0.46 })
 end, nil, true)
 
-make("hann", "A cosine's wave from 0 to 1 and back.", {}, function(n, sym)
+make("hann", "One period of a cosine, from 0 to 1 and back.", {}, function(n, sym)
   return cosines(n, sym, { 0.5, 0.5 })
 end, nil, true)
 
-make("kaiser", "A Bessel function, the steeper the larger beta is.", {
-  { "float", "beta", "how steep it is", default = 12 },
+make("kaiser", "A Bessel function; a larger beta makes it narrower.", {
+  { "float", "beta", "a larger beta makes the window narrower", default = 12 },
 }, function(n, sym, beta)
   above("kaiser", "beta", beta, 0)
   if n == 1 then return one end
@@ -138,7 +138,7 @@ make("kaiser", "A Bessel function, the steeper the larger beta is.", {
   end
 end, "5\n5, {beta = 3}", true)
 
-make("nuttall", "A sum of three cosines whose side lobes are low.", {}, function(n, sym)
+make("nuttall", "A sum of three cosines with low side lobes.", {}, function(n, sym)
   return cosines(n, sym, { 0.3635819, 0.4891775, 0.1365995, 0.0106411 })
 end, nil, true)
 

@@ -1,8 +1,8 @@
---- init.lua -- moth.special: functions of probability and analysis, element by element.
+--- init.lua -- moth.special: elementwise functions of probability and analysis.
 --
 --     moth.special.entr(p):sum()      moth.special.ndtri(moth.rand(3))
 --
--- Most are ops of the core; this file has those composed of several ops.
+-- Most are ops of the core; this file has the functions composed of several ops.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -12,7 +12,7 @@ local lazy = require "moth.base.lazy"
 local ops, istensor = bind.ops, require("moth.binding.lib").istensor
 local special = {}
 
--- The ops, by their names here: those that are the same, and others.
+-- The ops, by their names here; most names are the same.
 local OPS = { expit = "sigmoid", gammaln = "lgamma", psi = "digamma", gammainc = "igamma",
               gammaincc = "igammac", modified_bessel_i0 = "i0",
               modified_bessel_i1 = "special_i1" }
@@ -22,8 +22,8 @@ for name in ("erfcx i0e i1 i1e log_ndtr ndtri"):gmatch "%S+" do OPS[name] = "spe
 
 local INPUT = { "tensor", "input", "tensor of any shape" }
 
--- A number as a tensor that computes in floats with x.
-local function beside(number, x)
+-- Converts a number to a float tensor for x.
+local function as_tensor(number, x)
   local dtype = x:is_floating_point() and x.dtype or require("moth").get_default_dtype()
   return (ops.full({}, number, dtype, x.device))
 end
@@ -31,23 +31,23 @@ end
 --- moth.special.entr(p): -p log p.
 special.entr = define {
   name = "entr",
-  doc = "-input * log(input): what an event of that probability adds to an entropy; 0 at 0, "
-    .. "-math.huge below it.",
+  doc = "-input * log(input), the summand of the entropy for this probability; 0 at 0, -math.huge "
+    .. "below 0.",
   examples = "moth.rand(2, 3)  -- domain: positive",
   args = { INPUT },
   scoped = true,
   run = function(x)
-    local zero = x:eq(0) -- where a root is as steep
+    local zero = x:eq(0) -- log 0 is infinite, and so is the derivative of sqrt at 0
     local some = ops.where(zero, 1, x)
-    local value = ops.where(zero, (x + 0):sqrt(), -ops.xlogy(some, some)) -- -0 + 0 is 0
+    local value = ops.where(zero, (x + 0):sqrt(), -ops.xlogy(some, some)) -- + 0: -0 becomes 0
     return (ops.where(x:lt(0), -math.huge, value))
   end,
 }
 
---- moth.special.ndtr(x): the standard normal distribution up to x.
+--- moth.special.ndtr(x): the distribution function of the standard normal distribution.
 special.ndtr = define {
   name = "ndtr",
-  doc = "The standard normal distribution up to x.",
+  doc = "The distribution function of the standard normal distribution.",
   examples = "moth.randn(2, 3)",
   args = { INPUT },
   scoped = true,
@@ -67,44 +67,44 @@ special.xlog1py = define {
       errors.argument("xlog1py", "input", "at least one tensor is needed, got "
         .. errors.describe(x))
     end
-    if not istensor(y) then y = beside(y, x) end
-    if not istensor(x) then x = beside(x, y) end
+    if not istensor(y) then y = as_tensor(y, x) end
+    if not istensor(x) then x = as_tensor(x, y) end
     local none = x:eq(0):logical_and(y:isnan():logical_not())
     return (ops.where(none, 0, x * ops.where(none, 0, y:log1p())))
   end,
 }
 
---- moth.special.zeta(s, q): Hurwitz's zeta.
+--- moth.special.zeta(s, q): Hurwitz's zeta function.
 special.zeta = define {
   name = "zeta",
-  doc = "Hurwitz's zeta, the sum of (other + k)^-input over k from 0 on. No gradient reaches "
+  doc = "Hurwitz's zeta function, the sum of (other + k)^-input over k from 0 on. No gradient for "
     .. "`input`.",
   examples = "3, moth.rand(2, 3)  -- domain: positive",
-  args = { { "tensor", "input", "the power, a number or a tensor", numbers = true },
-           { "tensor", "other", "where the sum begins, a number or a tensor", numbers = true } },
+  args = { { "tensor", "input", "the exponent, a number or a tensor", numbers = true },
+           { "tensor", "other", "the start of the sum, a number or a tensor", numbers = true } },
   run = function(x, q)
     if not istensor(x) and not istensor(q) then
       errors.argument("zeta", "input", "at least one tensor is needed, got " .. errors.describe(x))
     end
-    if not istensor(q) then q = beside(q, x) end
-    if not istensor(x) then x = beside(x, q) end
+    if not istensor(q) then q = as_tensor(q, x) end
+    if not istensor(x) then x = as_tensor(x, q) end
     return (ops.special_zeta(x, q))
   end,
 }
 
--- What bessel_of calls it, what it is, where it is.
+-- Name -> the function's name in bessel_of, and its doc.
 local BESSEL = {
   bessel_j0 = { "j0", "The Bessel function of the first kind of order 0." },
   bessel_j1 = { "j1", "The Bessel function of the first kind of order 1." },
-  bessel_y0 = { "y0", "The Bessel function of the second kind of order 0, of numbers above 0." },
-  bessel_y1 = { "y1", "The Bessel function of the second kind of order 1, of numbers above 0." },
-  modified_bessel_k0 = { "k0", "The modified Bessel function of the second kind of order 0, of "
+  bessel_y0 = { "y0", "The Bessel function of the second kind of order 0, for numbers above 0." },
+  bessel_y1 = { "y1", "The Bessel function of the second kind of order 1, for numbers above 0." },
+  modified_bessel_k0 = { "k0", "The modified Bessel function of the second kind of order 0, for "
     .. "numbers above 0." },
-  modified_bessel_k1 = { "k1", "The modified Bessel function of the second kind of order 1, of "
+  modified_bessel_k1 = { "k1", "The modified Bessel function of the second kind of order 1, for "
     .. "numbers above 0." },
   scaled_modified_bessel_k0 = { "scaled_k0", "exp(input) times modified_bessel_k0." },
   scaled_modified_bessel_k1 = { "scaled_k1", "exp(input) times modified_bessel_k1." },
-  airy_ai = { "airy", "Airy's function Ai; in float64 its digits get fewer as |input|^1.5 grows." },
+  airy_ai = { "airy", "Airy's function Ai; float64 results lose precision as |input|^1.5 grows." },
 }
 for name, row in pairs(BESSEL) do
   special[name] = define {

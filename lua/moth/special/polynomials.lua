@@ -11,11 +11,10 @@ local lib = require "moth.binding.lib"
 local ops, istensor = bind.ops, lib.istensor
 local polynomials = {}
 
-local MOST = 1e5 -- the highest degree: with a gradient it takes a second, far beyond it hangs
+local MOST = 1e5 -- the highest degree: with a gradient it takes a second
 
--- The first two are 1 and a x + b, the one after the k-th is (a x + b) times it less c times the
--- one before: a row gives a, b of degree 1, and a function of k that gives a, b, c of degree
--- k + 1.
+-- P0 = 1, P1 = a x + b, P(k + 1) = (a x + b) P(k) - c P(k - 1). A row contains a and b of degree 1,
+-- and a function of k that returns a, b, c of degree k + 1.
 local function chebyshev(a, b) return { a, b, function() return 2, 0, 1 end } end
 local ROWS = {
   chebyshev_polynomial_t = chebyshev(1, 0), chebyshev_polynomial_u = chebyshev(2, 0),
@@ -28,17 +27,18 @@ local ROWS = {
   legendre_polynomial_p = { 1, 0, function(k) return (2 * k + 1) / (k + 1), 0, k / (k + 1) end },
 }
 
--- a x + b, or x itself.
+-- Returns a x + b, or x itself.
 local function linear(x, a, b)
   if a == 1 then return b == 0 and x or x + b end
   local y = x * a
   return b == 0 and y or y:add_(b)
 end
 
--- The polynomials of x from degree 0, which is the number 1, to the most, given to each(k, value).
+-- Computes the polynomials of x from degree 0, which is the number 1, to `most`, and calls each(k,
+-- value).
 local function walk(row, x, most, each)
   local before, now = 1, linear(x, row[1], row[2])
-  local line, slope, start -- slope x + start
+  local line, slope, start -- line = slope x + start
   each(0, before)
   for k = 1, most do
     each(k, now)
@@ -67,7 +67,7 @@ end
 local function of_tensor(name, row, x, n)
   if lib.capture then
     errors.argument(name, "n",
-      "a recorded step needs a number: a tensor of degrees would have to be read")
+      "a captured step needs a number: it cannot read a tensor of degrees")
   end
   if not n:is_floating_point() then n = n:to(x.dtype) else n = n:trunc() end
   local both = require("moth.functions.joining").broadcast_tensors(x, n)
@@ -79,7 +79,7 @@ local function of_tensor(name, row, x, n)
   return y
 end
 
--- Whether the kernel can compute it: it has no gradient, and is for the CPU alone.
+-- Returns true if the kernel supports the input: it has no gradient, and only runs on the CPU.
 local function has_kernel(input)
   local trace = package.loaded["moth.kernel.trace"]
   return input:is_floating_point() and input.device.type == "cpu" and not (trace and trace.reading)
@@ -99,15 +99,15 @@ local function made(name, row, shifted)
       name:match("(%l+)_polynomial"):gsub("^%l", string.upper), name:match("%l+$"):upper(),
       shifted and " at 2 input - 1" or ""),
     examples = "moth.rand(2, 3), 3\nmoth.rand(2, 3), moth.tensor{0LL, 2LL, 5LL}",
-    args = { { "tensor", "input", "a tensor, or a number where n is one", numbers = true },
-             { "tensor", "n", "the degree, an integer or a tensor of them; the time grows "
-               .. "with the largest", numbers = true } },
+    args = { { "tensor", "input", "a tensor, or a number if n is a tensor", numbers = true },
+             { "tensor", "n", "the degree, an integer or a tensor of integers; the time grows "
+               .. "with the largest degree", numbers = true } },
     scoped = true,
     run = function(input, n)
       local moth = require "moth"
       if type(n) == "boolean" then refuse_boolean(name, "n", n) end
       if type(input) == "boolean" then refuse_boolean(name, "input", input) end
-      if not istensor(n) then n = tonumber(n) end -- of an int64 too
+      if not istensor(n) then n = tonumber(n) end -- n may be an int64
       if not istensor(input) then
         if not istensor(n) then
           errors.argument(name, "input", "at least one tensor is needed, got "
