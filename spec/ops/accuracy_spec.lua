@@ -1,12 +1,12 @@
--- Errors of f32 sums, products and what is made of them, against the same in f64. Bounds are about
--- twice what PyTorch's kernels have (or what these have, where that is less): rms and largest
--- error in units of the last place of the largest result. isa_spec.lua has the functions.
+-- Errors of f32 sums, products and composite functions, compared with f64. Bounds are about twice
+-- the errors of PyTorch's kernels (or of these kernels, if smaller): rms and largest error in
+-- units of the last place of the largest result. isa_spec.lua checks single functions.
 
 local moth = require "moth"
 local F = moth.nn.functional
 local nn = moth.nn
 
--- {largest error, rms} of f(inputs) and of its gradients, the worst of them all.
+-- {largest error, rms} of f(inputs) and of its gradients, the largest of all.
 local function off(f, ...)
   local results = {}
   local inputs, weight = {...}, nil
@@ -34,7 +34,7 @@ local function within(most, rms, f, ...)
   assert.is_true(m <= most and r <= rms, ("%.2f at most, %.2f rms"):format(m, r))
 end
 
--- Without tiles of Moth's own, products are OpenBLAS's or plain loops: one long chain.
+-- Without Moth's own tiles, products use OpenBLAS or plain loops: one long sum.
 local function product_within(most, rms, ...)
   local tiles = jit.arch == "x64" and os.getenv "MOTH_ISA" ~= "plain"
   local room = tiles and 1 or 12
@@ -73,7 +73,7 @@ describe("errors of f32 stay small", function()
     end
   end)
 
-  it("in softmax of rows of any length and number, each as if it stood alone", function()
+  it("in softmax of rows of any length and number, each as if computed alone", function()
     for _, n in ipairs {1, 3, 8, 10, 16, 17, 33, 64, 255, 257} do
       for _, rows in ipairs {1, 3, 5, 16, 17} do
         local x = moth.randn(rows, n) * 3
@@ -87,9 +87,9 @@ describe("errors of f32 stay small", function()
     end
   end)
 
-  it("in sums and norms of rows of any length and number, each as if it stood alone", function()
+  it("in sums and norms of rows of any length and number, each as if computed alone", function()
     for _, n in ipairs {1, 3, 15, 16, 17, 33, 64, 127, 128, 129} do
-      local x = moth.randn(37, n) * (20 * moth.randn(37, 1)):exp() -- squares beyond f32 among them
+      local x = moth.randn(37, n) * (20 * moth.randn(37, 1)):exp() -- some with squares beyond f32
       local sums, norms = x:sum(2), x:norm(2, 2)
       for i = 1, 37 do
         assert.equal(x[i]:sum():item(), sums[i]:item())
@@ -98,7 +98,7 @@ describe("errors of f32 stay small", function()
     end
   end)
 
-  it("in products, however long their sums", function()
+  it("in products with sums of any length", function()
     for k, bounds in pairs {
       [64] = {9, 2}, [200] = {8, 1.3}, [300] = {10, 2.4}, [1000] = {10, 2.4}, [5000] = {12, 3},
     } do
@@ -113,13 +113,13 @@ describe("errors of f32 stay small", function()
     within(2, 2, moth.trace, moth.rand(1000, 1000) - 0.4)
   end)
 
-  it("in products of three", function()
+  it("in products of three matrices", function()
     product_within(9, 1.7, F.bilinear, moth.rand(64, 40), moth.rand(64, 50), moth.rand(30, 40, 50))
     product_within(9, 1.7, F.bilinear, moth.rand(200, 20), moth.rand(200, 20),
                    moth.rand(10, 20, 20))
   end)
 
-  it("in what is repeated", function()
+  it("in repeated elements", function()
     within(3, 1.5, function(x) return x:repeat_interleave(1000, 1) end, moth.rand(20))
     within(3, 1.5, function(x) return x:expand(1000, 20) end, moth.rand(1, 20))
   end)
@@ -149,7 +149,7 @@ describe("errors of f32 stay small", function()
            q(), q(), q())
   end)
 
-  it("in normalisations", function()
+  it("in normalization", function()
     within(9, 3, function(x, w) return (F.layer_norm(x, {1000}, w)) end,
            moth.randn(64, 1000) + 5, moth.rand(1000) + 0.5)
     within(9, 3, function(x, w) return (F.rms_norm(x, {1000}, w)) end,
@@ -187,7 +187,7 @@ end)
 describe("gradients of half types", function()
   local halves = {moth.float16, moth.bfloat16}
 
-  it("are rounded once where a mean is shared out, however many share it", function()
+  it("are rounded once for a mean of any number of elements", function()
     for _, dtype in ipairs(halves) do
       for _, n in ipairs {1000, 70001} do
         local x = moth.ones(n, {dtype = dtype}):requires_grad_()
@@ -239,8 +239,8 @@ describe("gradients of half types", function()
   end)
 end)
 
-describe("hard curves", function()
-  it("turn where PyTorch's turn", function()
+describe("piecewise functions", function()
+  it("change at PyTorch's points", function()
     local x = moth.tensor({-3, 3}):requires_grad_()
     F.hardswish(x):sum():backward()
     assert.are.same({0, 1}, {x.grad[1]:item(), x.grad[2]:item()})
@@ -248,7 +248,7 @@ describe("hard curves", function()
 end)
 
 describe("Bessel's functions of f32", function()
-  it("are those of f64, rounded, as are their derivatives", function()
+  it("equal those of f64, rounded, and so do their derivatives", function()
     local size = moth.cat {moth.linspace(1e-3, 30, 4001), moth.tensor {1e-18, 2.4048255, 7.9999995,
       8.000001, 100, 12345.6, 1e5, 3e7}}
     for name in ("i0 i1 i0e i1e bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai "
@@ -271,7 +271,7 @@ describe("Bessel's functions of f32", function()
     end
   end)
 
-  it("have the limits of those of f64 at 0, infinity and NaN", function()
+  it("have the limits of the f64 functions at 0, infinity and NaN", function()
     local x = moth.tensor {0, -1, math.huge, -math.huge, 0 / 0}
     for name in ("i0 i1 i0e i1e bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai "
       .. "spherical_bessel_j0"):gmatch "%S+" do
@@ -293,7 +293,7 @@ describe("special values", function()
   local values = moth.tensor {0, -1, math.huge, -math.huge, 0 / 0}
   values[{2}] = moth.tensor(0):neg()
 
-  it("of curves are their limits", function()
+  it("of activations are their limits", function()
     for name, want in pairs {
       elu = "0 -0 inf -1 nan", celu = "0 -0 inf -1 nan", hardswish = "0 -0 inf 0 nan",
       softshrink = "0 -0 inf -inf nan", logsigmoid = "-0.693147 -0.693147 0 -inf nan",
@@ -313,7 +313,7 @@ describe("special values", function()
 end)
 
 describe("powers of small integers", function()
-  it("are products, in place too, whatever the dtype", function()
+  it("are products, in place too, for any dtype", function()
     for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16", "int64", "int8"} do
       local x = (moth.randn(50) * 5):to(moth[dtype])
       local cube = dtype:find "16" and (x:float() * x:float() * x:float()):to(x.dtype) or x * x * x
@@ -323,7 +323,7 @@ describe("powers of small integers", function()
     end
   end)
 
-  it("below 0 are quotients", function()
+  it("are quotients for negative exponents", function()
     local x = moth.tensor {2, -4, 0, math.huge}
     assert.is_true(moth.equal(moth.tensor {0.5, -0.25, math.huge, 0}, x:pow(-1)))
     assert.is_true(moth.equal(moth.tensor {0.25, 0.0625, math.huge, 0}, x:pow(-2)))
@@ -334,12 +334,12 @@ describe("powers of small integers", function()
 end)
 
 describe("remainders of f32", function()
-  it("are C's, whichever way their block goes", function()
+  it("equal C's, for both methods of their loop", function()
     moth.manual_seed(3)
     for e = -10, 27 do
       local y = moth.randn(600)
       for _, x in ipairs { moth.randn(600) * 2 ^ e, y * (moth.rand(600) * 2 ^ e):round() } do
-        local beside = moth.stack({ y, moth.full({ 600 }, math.huge) }, 2):view(-1) -- C's way
+        local beside = moth.stack({ y, moth.full({ 600 }, math.huge) }, 2):view(-1) -- C's method
         for _, name in ipairs { "fmod", "remainder", "floor_divide" } do
           local near = moth[name](x, y)
           local far = moth[name](moth.stack({ x, x }, 2):view(-1), beside):view(-1, 2):select(2, 1)
@@ -352,8 +352,8 @@ describe("remainders of f32", function()
 end)
 
 describe("products of elements", function()
-  -- Each is held to a loop in Lua, whose numbers are doubles.
-  it("are rounded once, of whatever length and wherever they lie", function()
+  -- Each is compared with a loop in Lua, whose numbers are doubles.
+  it("are rounded once, for any length and alignment", function()
     moth.manual_seed(4)
     for _, dtype in ipairs {moth.float32, moth.float64} do
       for _, n in ipairs {1, 3, 4, 7, 8, 31, 64, 131} do
@@ -382,8 +382,8 @@ describe("products of elements", function()
   end)
 end)
 
-describe("functions of f32 against those of f64", function()
-  -- Units in the last place of the result that y is off, the most.
+describe("functions of f32 compared with those of f64", function()
+  -- The largest error of y in units in the last place of the result.
   local function units(y, want)
     want = want:double()
     local unit = (want:abs():clamp(2 ^ -126):log2():floor() - 23):exp2()
@@ -394,7 +394,7 @@ describe("functions of f32 against those of f64", function()
     assert.is_true(most <= bound, ("%s: %.3f units"):format(name, most))
   end
 
-  it("are right next to their zeros, ends and poles", function()
+  it("are right near their zeros, ends and poles", function()
     local little = moth.logspace(-44, -1, 5001, {dtype = moth.float64}):float()
     local both = moth.cat {little, -little}
     local about = both:double():float() * 0.5 + 1 -- both sides of 1
@@ -420,7 +420,7 @@ describe("functions of f32 against those of f64", function()
     near("erfcx", 0.6, moth.special.erfcx, moth.linspace(-9, 200, 5001))
   end)
 
-  it("are exact where their results are numbers of few bits", function()
+  it("are exact if their results have few bits", function()
     local k = moth.arange(-149, 128)
     assert.is_true(moth.equal(k, k:double():exp2():float():log2()))
     assert.is_true(moth.equal(moth.arange(0, 11), moth.pow(10, moth.arange(0, 11)):log10()))
@@ -430,7 +430,7 @@ describe("functions of f32 against those of f64", function()
     assert.equal(0, x:acos()[2]:item())
   end)
 
-  it("have first derivatives that are no worse", function()
+  it("have first derivatives of the same accuracy", function()
     local x = moth.cat {moth.linspace(-9, 60, 5001), moth.linspace(-0.2, 0.2, 1001)}
     for name, f in pairs {sinc = moth.sinc, erfcx = moth.special.erfcx, atan = moth.atan,
                           log_ndtr = moth.special.log_ndtr} do
@@ -443,7 +443,7 @@ describe("functions of f32 against those of f64", function()
     end
   end)
 
-  it("have a gradient of logit that ends where its clamp does", function()
+  it("have a gradient of logit that is 0 outside of its eps", function()
     local x = moth.tensor {-0.5, 0.0625, 0.25, 0.5, 0.9375, 1.5}
     for _, dtype in ipairs {moth.float32, moth.float64, moth.bfloat16} do
       for _, again in ipairs {false, true} do
@@ -461,7 +461,7 @@ describe("functions of f32 against those of f64", function()
 end)
 
 describe("signs of half types", function()
-  it("turn as bits, whatever the layout, and in place", function()
+  it("are changed as bits, in any layout, and in place", function()
     for _, dtype in ipairs {moth.float16, moth.bfloat16} do
       local x = moth.randn(40, 30):to(dtype)
       x[1][1], x[1][2], x[1][3], x[1][4] = 0, -math.huge, math.huge, 0 / 0
@@ -481,8 +481,8 @@ describe("signs of half types", function()
   end)
 end)
 
-describe("operands that are one number", function()
-  it("count as if they were spread, in functions of three", function()
+describe("operands of one element", function()
+  it("are broadcast, in functions of three operands", function()
     moth.manual_seed(5)
     for _, dtype in ipairs {moth.float32, moth.float64, moth.bfloat16} do
       local x, y = moth.randn(37, 29):to(dtype), (moth.rand(37, 29) + 0.5):to(dtype)
@@ -507,9 +507,9 @@ describe("errors of f64 stay small", function()
       return (x < 0 and e or 1) / (1 + e)
     end,
   }
-  local units = {exp = 1.6, tanh = 4, sigmoid = 4} -- C's tanh itself is 2 off
+  local units = {exp = 1.6, tanh = 4, sigmoid = 4} -- C's tanh has an error of 2
 
-  it("in exp, tanh and sigmoid, in a row and apart, as C's", function()
+  it("in exp, tanh and sigmoid, contiguous and strided, as C's", function()
     moth.manual_seed(5)
     for name, f in pairs(functions) do
       for _, size in ipairs {0.01, 1, 5, 50, 700} do
@@ -527,7 +527,7 @@ describe("errors of f64 stay small", function()
     end
   end)
 
-  it("at the ends of their range, and they pass NaN", function()
+  it("at the ends of their range, and they keep NaN", function()
     local edges = {0, -0, 1e-300, -1e-300, 709.78, -708.5, 710, -740, -745.2, -747, 1e300, -1e300,
                    math.huge, -math.huge, 19.06, -37.5, 0.625, -0.625}
     local x = moth.tensor(edges, {dtype = moth.float64})
@@ -544,7 +544,7 @@ describe("errors of f64 stay small", function()
   end)
 end)
 
-describe("functions with loops of their own on the CPU", function()
+describe("functions with their own loops on the CPU", function()
   it("are captured with the bits of the op, in a chain of other functions", function()
     local special = moth.special
     local function chain(x)
@@ -560,7 +560,7 @@ describe("functions with loops of their own on the CPU", function()
     end
   end)
 
-  it("are taken by moth.kernel", function()
+  it("are accepted by moth.kernel", function()
     local x = moth.randn(3000) * 4
     for _, name in ipairs {"bessel_j0", "bessel_y1", "airy_ai", "spherical_bessel_j0", "i1e"} do
       local f = moth.special[name]

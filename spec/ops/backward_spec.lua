@@ -1,12 +1,12 @@
--- Gradients that are one pass over what they are made of: they take its place where nobody else
--- holds it, and nowhere else; those of losses give what their formulas give.
+-- Gradients computed in one pass. They overwrite the gradient of the result if it has no other
+-- reference, and only then. Gradients of losses equal their formulas.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
 
 local F = moth.nn.functional
 
--- Functions whose gradient is the last that reads the gradient of their result.
+-- Functions whose gradient is the last reader of the gradient of their result.
 local MAPS = {
   exp = moth.exp, log = moth.log, sqrt = moth.sqrt, sin = moth.sin, cos = moth.cos,
   neg = moth.neg, square = moth.square, reciprocal = moth.reciprocal, tanh = moth.tanh,
@@ -21,13 +21,13 @@ local MAPS = {
 
 local function leaf() return (moth.rand(30, 40) + 0.5):requires_grad_() end
 
--- The gradient of f(x) by x as create_graph gives it, which overwrites nothing.
+-- The gradient of f(x) with create_graph, which overwrites nothing.
 local function wanted(f, x, dy)
   local options = {grad_outputs = {dy}, create_graph = true}
   return (moth.autograd.grad(f(x), {x}, options)):detach()
 end
 
--- Each map between two others, so that the gradient that reaches it is the pass's own.
+-- Each function between two others, so that only the backward pass refers to its gradient.
 local function each(check)
   moth.manual_seed(5)
   for name, map in pairs(MAPS) do
@@ -35,8 +35,8 @@ local function each(check)
   end
 end
 
-describe("a gradient in the place of another", function()
-  it("is what it is beside it", function()
+describe("a gradient written over another", function()
+  it("equals the one in new memory", function()
     each(function(f, name)
       local x, dy = leaf(), moth.randn(30, 40)
       local want = wanted(f, x, dy)
@@ -45,7 +45,7 @@ describe("a gradient in the place of another", function()
     end)
   end)
 
-  it("spares what backward was given", function()
+  it("does not overwrite the argument of backward", function()
     each(function(_, name, map)
       local dy = moth.randn(30, 40)
       local copy = dy:clone()
@@ -54,14 +54,14 @@ describe("a gradient in the place of another", function()
     end)
   end)
 
-  it("spares what a hook keeps, a result retains and another branch gets", function()
+  it("does not overwrite gradients of hooks, of retain_grad and of other branches", function()
     each(function(_, name, map)
       local x, dy, kept, copy = leaf(), moth.randn(30, 40), nil, nil
       local middle = x:neg()
       middle:register_hook(function(g) kept, copy = g, g:clone() end)
       local retained = map(middle:neg())
       retained:retain_grad()
-      local both = retained:neg() + middle -- what arrives passes through to both
+      local both = retained:neg() + middle -- the gradient passes through to both
       local want = -dy
       both:backward(dy)
       assert.is_true(moth.equal(want, retained.grad), name)
@@ -70,7 +70,7 @@ describe("a gradient in the place of another", function()
     end)
   end)
 
-  it("spares the other branch of a sum, seen through a view too", function()
+  it("does not overwrite the other branch of a sum, also through a view", function()
     each(function(_, name, map)
       local function f(x) return map(x:neg():neg()):view(40, 30) + x:sin():view(40, 30) end
       local x, dy = leaf(), moth.randn(40, 30)
@@ -80,7 +80,7 @@ describe("a gradient in the place of another", function()
     end)
   end)
 
-  it("leaves a retained graph able to give the same again", function()
+  it("leaves a retained graph with the same results", function()
     each(function(f, name)
       local x, dy = leaf(), moth.randn(30, 40)
       local y = f(x)
@@ -109,7 +109,7 @@ describe("a gradient in the place of another", function()
     end)
   end)
 
-  it("lays the gradients of parts of what was turned where they belong", function()
+  it("writes gradients of slices of a transposed tensor to their places", function()
     local function parts(x)
       local q, k, v = unpack(x:view(4, 5, 3, 2, 3):permute(3, 1, 4, 2, 5):unbind(1))
       return q * k + v * 2 + k[2]:sum()
@@ -127,7 +127,7 @@ describe("a gradient in the place of another", function()
     for _ = 1, 3 do assert.is_true(moth.allclose(want, step(dy), 1e-6, 1e-6)) end
   end)
 
-  it("packs the gradient of a part for those who look at it", function()
+  it("is contiguous for a hook of a slice", function()
     local x = moth.randn(2, 3, 4):requires_grad_()
     local p, seen = x:permute(3, 1, 2), nil
     p:register_hook(function(g) seen = g:view(-1):size(1) end)
@@ -137,7 +137,7 @@ describe("a gradient in the place of another", function()
     assert.is_true(moth.autograd.grad(p[2]:sum(), p):is_contiguous())
   end)
 
-  it("takes no room of its own", function()
+  it("needs no memory of its own", function()
     local n = 1e6
     local x = moth.rand(n):requires_grad_()
     local y = x
@@ -147,7 +147,7 @@ describe("a gradient in the place of another", function()
     moth.reset_peak_memory()
     y:backward(dy)
     local more = (moth.memory().peak_bytes - before) / (4 * n)
-    assert.is_true(more <= 1.5, ("%.1f tensors more"):format(more)) -- the first is not the pass's
+    assert.is_true(more <= 1.5, ("%.1f tensors more"):format(more)) -- the first is the caller's
   end)
 end)
 
@@ -173,7 +173,7 @@ describe("the gradient of a loss in one pass", function()
     return x:to(dtype), t:to(dtype)
   end
 
-  it("is that of its formula, with and without a gradient of the target", function()
+  it("equals its formula, with and without a gradient of the target", function()
     for _, dtype in ipairs {moth.float32, moth.float64, moth.float16} do
       each_loss(function(f, name)
         local a, t = inputs(dtype)
@@ -190,9 +190,9 @@ describe("the gradient of a loss in one pass", function()
     end
   end)
 
-  it("is NaN where an element is", function()
+  it("is NaN where an element is NaN", function()
     each_loss(function(f, name)
-      if name:find "^binary_cross_entropy," then return end -- refuses it
+      if name:find "^binary_cross_entropy," then return end -- raises for it
       local x, t = inputs(moth.float32)
       x[{2, 3}] = 0 / 0
       x:requires_grad_()
@@ -202,7 +202,7 @@ describe("the gradient of a loss in one pass", function()
     end)
   end)
 
-  it("is the CPU's on a GPU", function()
+  it("on a GPU equals the CPU's", function()
     if not cuda.here then return pending(cuda.why) end
     each_loss(function(f, name)
       local x, t = inputs(moth.float32)

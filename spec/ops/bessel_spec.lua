@@ -1,5 +1,5 @@
--- moth.special's Bessel, Airy and orthogonal functions: exact where PyTorch's are coarse, and with
--- the gradients that PyTorch's lack.
+-- moth.special's Bessel, Airy and orthogonal functions: more exact than PyTorch's, and with
+-- gradients that PyTorch lacks.
 
 local moth = require "moth"
 local special = moth.special
@@ -56,7 +56,7 @@ describe("moth.special", function()
     end)
   end
 
-  it("polynomials of a tensor of degrees are those of each", function()
+  it("polynomials with a tensor of degrees equal those of each degree", function()
     local x, n = moth.rand(4, { dtype = moth.float64 }), moth.tensor { -3LL, 0LL, 5LL, 12LL }
     for _, name in ipairs { "hermite_polynomial_he", "laguerre_polynomial_l",
         "shifted_chebyshev_polynomial_w" } do
@@ -91,7 +91,7 @@ describe("moth.special", function()
     end
   end)
 
-  it("takes a number for either argument", function()
+  it("accepts a number for either argument", function()
     local n = moth.tensor { 0LL, 2LL, 3LL }
     assert.is_true(special.legendre_polynomial_p(0.3, n):allclose(moth.tensor {1, -0.365, -0.3825}))
     assert.is_true(special.shifted_chebyshev_polynomial_t(0.3, n):allclose(
@@ -102,7 +102,7 @@ describe("moth.special", function()
       "'input' to 'zeta' %(at least one tensor is needed, got 2")
   end)
 
-  it("entr is steep at 0 and has no slope below", function()
+  it("entr has an infinite derivative at 0, and the derivative 0 below", function()
     local p = moth.tensor { -1, 0, 0.5, 2 }:requires_grad_(true)
     special.entr(p):sum():backward()
     local slope = p.grad:tolist()
@@ -111,7 +111,7 @@ describe("moth.special", function()
     assert.is_true(p.grad[{ { 3, 4 } }]:allclose(-1 - p.detach(p)[{ { 3, 4 } }]:log()))
   end)
 
-  it("has values down to the least number", function()
+  it("has values down to the smallest number", function()
     local least = f64(2 ^ -1074)
     assert.close(-473.999073423004, special.bessel_y0(least):item(), 1e-10)
     assert.equal(-math.huge, special.bessel_y1(least):item())
@@ -119,7 +119,7 @@ describe("moth.special", function()
     assert.equal(math.huge, special.modified_bessel_k1(least):item())
   end)
 
-  it("scaled_modified_bessel_k0 and k1 fall without bound at 0", function()
+  it("scaled_modified_bessel_k0 and k1 are infinite at 0", function()
     for _, name in ipairs { "scaled_modified_bessel_k0", "scaled_modified_bessel_k1" } do
       local x = f64 { 0, 1 }:requires_grad_()
       special[name](x):sum():backward()
@@ -128,7 +128,7 @@ describe("moth.special", function()
     end
   end)
 
-  it("says what it cannot take", function()
+  it("raises for unsupported arguments", function()
     local x = moth.rand(3)
     assert.has_error_like(function() special.bessel_j0("x") end, "'input' to 'bessel_j0'")
     assert.has_error_like(function() special.bessel_j2(x) end, "has no 'bessel_j2'; did you mean")

@@ -1,14 +1,14 @@
--- Functions made of a few ops each, where golden values do not reach: views, writes, positions.
+-- Composite functions, in forms that golden values do not have: views, writes, positions.
 
 local moth = require "moth"
 
 describe("x:unfold", function()
-  it("refuses more elements than can be counted", function()
+  it("raises for more elements than int64 can count", function()
     local wide = moth.zeros(1):expand(2 ^ 52)
     assert.has_error_like(function() wide:unfold(1, 2 ^ 51, 1) end, "than can be addressed")
   end)
 
-  it("is a view of windows, through which gradients are added up", function()
+  it("is a view of windows, and gradients are added through it", function()
     local x = moth.arange(7):double():requires_grad_()
     local y = x:unfold(1, 3, 2)
     assert.same({{0, 1, 2}, {2, 3, 4}, {4, 5, 6}}, y:tolist())
@@ -19,7 +19,7 @@ describe("x:unfold", function()
       {moth.rand(2, 4, {dtype = moth.float64}):requires_grad_()}))
   end)
 
-  it("says which sizes and steps there are", function()
+  it("names the valid sizes and steps", function()
     assert.error_matches(function() moth.ones(3):unfold(1, 4, 1) end,
       "bad argument 'size' to 'unfold' (0 to 3 are possible in f32 (3), got 4)", 1, true)
     assert.error_matches(function() moth.ones(3):unfold(1, 2, 0) end, "'step'", 1, true)
@@ -27,7 +27,7 @@ describe("x:unfold", function()
 end)
 
 describe("where", function()
-  it("takes plain numbers as moth.tensor does, whatever their values", function()
+  it("accepts plain numbers as moth.tensor does, of any value", function()
     local mask = moth.tensor{true, false}
     assert.equal(moth.float32, moth.where(mask, 2, 1).dtype)
     assert.equal(moth.float32, moth.where(mask, 0.5, 1).dtype)
@@ -39,7 +39,7 @@ describe("where", function()
 end)
 
 describe("x:where", function()
-  it("takes from x where the condition holds", function()
+  it("returns elements of x where the condition is true", function()
     local x = moth.tensor{1, 2, 3}
     assert.same({0, 2, 3}, x:where(x:gt(1), 0):tolist())
     assert.same({0, 2, 3}, x:where{condition = x:gt(1), other = 0}:tolist())
@@ -47,7 +47,7 @@ describe("x:where", function()
 end)
 
 describe("fill_diagonal_", function()
-  it("writes the main diagonal, of a tall matrix once or again and again", function()
+  it("writes the main diagonal of a tall matrix, once or repeatedly", function()
     local x = moth.zeros(5, 2)
     assert.equal(x, x:fill_diagonal_(1))
     assert.same({{1, 0}, {0, 1}, {0, 0}, {0, 0}, {0, 0}}, x:tolist())
@@ -68,7 +68,7 @@ describe("positions of triangles", function()
 end)
 
 describe("log_normal_ and cauchy_", function()
-  it("leave nothing of what they overwrite, nor of how they draw, to the gradient", function()
+  it("have a zero gradient for the overwritten values", function()
     for _, name in ipairs {"log_normal_", "cauchy_"} do
       local x = moth.ones(3, {requires_grad = true})
       local y = x * 2

@@ -1,4 +1,4 @@
--- What the registry does not say of products: einsum, tensordot, and what beta = 0 leaves out.
+-- Products beyond the registry's examples: einsum, tensordot, and beta = 0.
 
 local moth = require "moth"
 
@@ -15,12 +15,12 @@ describe("einsum", function()
     assert.same(a:matmul(b):matmul(a):tolist(), moth.einsum("ij,jk,kl->il", a, b, a):tolist())
   end)
 
-  it("sorts what it is not told: ba is the transpose", function()
+  it("sorts the letters without an output: ba is the transpose", function()
     assert.same(a:t():tolist(), moth.einsum("ba", a):tolist())
     assert.same(a:matmul(b):tolist(), moth.einsum("ij,jk", a, b):tolist())
   end)
 
-  it("takes a repeated letter for the diagonal", function()
+  it("uses a repeated letter for the diagonal", function()
     local square = t{{1, 2}, {3, 4}}
     assert.same({1, 4}, moth.einsum("ii->i", square):tolist())
     assert.equal(5, moth.einsum("ii", square):item())
@@ -31,7 +31,7 @@ describe("einsum", function()
     assert.same({5, 4, 2, 2}, {unpack(moth.einsum("...ij,...jk->...ik", x, y).shape)})
   end)
 
-  it("differentiates twice", function()
+  it("has second derivatives", function()
     local x = moth.randn(2, 3, 3, {dtype = moth.float64}):requires_grad_()
     local y = moth.randn(3, 2, {dtype = moth.float64}):requires_grad_()
     local function f(p, q) return moth.einsum("bii,ib->b", p, q) end
@@ -39,7 +39,7 @@ describe("einsum", function()
     moth.autograd.gradgradcheck(f, {x, y})
   end)
 
-  it("names the label and the sizes that do not fit", function()
+  it("names the label and the sizes that do not match", function()
     local function refuses(text, ...)
       local arguments = {...}
       assert.has_error_like(function() return (moth.einsum(unpack(arguments))) end, text)
@@ -55,14 +55,14 @@ describe("einsum", function()
 end)
 
 describe("tensordot", function()
-  it("sums over the last of one and the first of the other, or as told", function()
+  it("sums over the last dims of one and the first of the other, or over the given dims", function()
     local a, b = moth.randn(2, 3, 4), moth.randn(3, 4, 5)
     local want = a:reshape(2, 12):matmul(b:reshape(12, 5)):tolist()
     assert.same(want, moth.tensordot(a, b):tolist())
     assert.same(want, moth.tensordot(a, b, {{2, 3}, {1, 2}}):tolist())
     assert.same({2, 3, 4, 3, 4, 5}, {unpack(moth.tensordot(a, b, 0).shape)})
   end)
-  it("names what does not fit", function()
+  it("names the wrong argument", function()
     local a = moth.randn(2, 3)
     assert.has_error_like(function() return (moth.tensordot(a, a, 1)) end, "'dims' to 'tensordot'")
     assert.has_error_like(function() return (moth.tensordot(a, a, {{1}, {1, 2}})) end,
@@ -70,19 +70,19 @@ describe("tensordot", function()
   end)
 end)
 
-describe("products with something added", function()
+describe("products with an addend", function()
   local nan = moth.full({2, 2}, 0 / 0)
   local one = moth.ones(2, 2)
 
-  it("do not read their input when beta is 0", function()
+  it("do not read the addend if beta is 0", function()
     assert.same({{2, 2}, {2, 2}}, moth.addmm(nan, one, one, {beta = 0}):tolist())
   end)
-  it("broadcast the input to the product, never the product to the input", function()
+  it("broadcast the addend to the product, never the product to the addend", function()
     assert.same({{3, 4}, {3, 4}}, moth.addmm(t{1, 2}:float(), one, one):tolist())
     assert.has_error_like(function() return (moth.addmm(moth.ones(3, 2), moth.ones(1, 2), one)) end,
       "'input' to 'addmm' %(f32 %(3, 2%) does not broadcast")
   end)
-  it("take integers, and only whole factors then", function()
+  it("accept integers, with integer factors only", function()
     local i = moth.tensor{{1LL, 2LL}, {3LL, 4LL}}
     assert.same({{15, 22}, {33, 48}}, moth.addmm(i, i, i, {beta = 1, alpha = 2}):sub(i * 0)
       :float():tolist())

@@ -1,12 +1,12 @@
--- Convolution of volumes: as sums of convolutions of slices, by every way that it is computed, for
--- any number of threads; what it refuses; and its modules.
+-- 3-D convolution equals sums of 2-D convolutions of slices, for each method and any number of
+-- threads; errors; and its modules.
 
 local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
 local ops = require("moth.binding.bind").ops
 local refuses = require("spec.support.intact").refuses
 
--- The definition: at each depth, a sum of convolutions of the slices that the taps see.
+-- The definition: at each depth, a sum of convolutions of the slices under the filter.
 local function by_slices(x, w, c)
   local padded = F.pad(x, { 0, 0, 0, 0, c.padding[1], c.padding[1] })
   local reach = c.dilation[1] * (w:size(3) - 1) + 1
@@ -38,7 +38,7 @@ local function all(x, w, dy, c)
            ops.conv3d_weight(x, dy, { w:size(3), w:size(4), w:size(5) }, rest) }
 end
 
--- A shape in all dtypes, by one thread and by two.
+-- A shape in all dtypes, on one thread and on two.
 local function check(c)
   c.stride, c.padding = three(c.stride or 1), three(c.padding or 0)
   c.dilation, c.groups = three(c.dilation or 1), c.groups or 1
@@ -64,28 +64,28 @@ local function check(c)
   end
 end
 
-describe("convolution of volumes is that of their slices, summed", function()
+describe("3-D convolution equals the summed convolutions of slices", function()
   before_each(function() moth.manual_seed(6) end)
 
-  it("for filters of three sizes, with borders and without", function()
+  it("for filters of three sizes, with padding and without", function()
     check { 5, 7, 8, channels = 3, filters = 4, kernel = { 3, 3, 3 }, padding = 1 }
     check { 4, 5, 6, channels = 1, filters = 5, kernel = { 2, 3, 1 } }
     check { 3, 4, 5, channels = 4, filters = 2, kernel = { 2, 2, 3 }, padding = { 3, 0, 2 } }
   end)
 
-  it("for steps and holes along each side", function()
+  it("for stride and dilation along each side", function()
     check { 7, 9, 6, channels = 3, filters = 5, kernel = { 3, 2, 3 }, stride = { 2, 1, 3 } }
     check { 9, 6, 7, channels = 2, filters = 4, kernel = { 3, 3, 2 }, dilation = { 2, 1, 3 },
             stride = { 3, 2, 1 }, padding = { 2, 1, 1 } }
     check { 9, 5, 5, channels = 2, filters = 3, kernel = { 2, 3, 3 }, stride = { 4, 1, 1 } }
   end)
 
-  it("for groups, and for channels that are groups of their own", function()
+  it("for groups, and for depthwise filters", function()
     check { 4, 6, 6, channels = 6, filters = 9, kernel = { 3, 3, 3 }, groups = 3, padding = 1 }
     check { 4, 6, 6, channels = 5, filters = 5, kernel = { 3, 3, 3 }, groups = 5, padding = 1 }
   end)
 
-  it("for filters along the depth only, which see volumes as images", function()
+  it("for filters along the depth only, which treat volumes as images", function()
     check { 6, 4, 5, channels = 3, filters = 4, kernel = { 3, 1, 1 }, padding = { 1, 0, 0 } }
     check { 7, 4, 5, channels = 3, filters = 4, kernel = { 2, 1, 1 }, stride = { 2, 1, 1 } }
     check { 6, 4, 5, channels = 8, filters = 7, kernel = { 1, 1, 1 } }
@@ -107,7 +107,7 @@ describe("convolution of volumes is that of their slices, summed", function()
 end)
 
 describe("conv3d", function()
-  it("refuses what does not fit, and says what would", function()
+  it("raises for shapes that do not fit, and names the right ones", function()
     local x, w = moth.ones(1, 2, 4, 5, 6), moth.ones(3, 2, 3, 3, 3)
     local function refused(text, ...)
       local arguments, n = { ... }, select("#", ...)
@@ -172,10 +172,10 @@ describe("nn.Conv3d and nn.ConvTranspose3d", function()
     end
   end)
 
-  it("transposed, may be asked for more than a step reaches, if the filter is spread", function()
+  it("transposed, accept an output_size beyond a stride, if the filter is dilated", function()
     local x, w, b = moth.randn(1, 2, 4, 3), moth.randn(2, 3, 2, 2), moth.randn(3)
     local function made(options) return F.conv_transpose2d(x, w, b, options) end
-    -- beyond the last step lies the bias alone; a border cuts all around
+    -- beyond the last step the result is the bias; padding removes elements on all sides
     local whole = F.pad(F.conv_transpose2d(x, w, { dilation = 3 }), { 0, 2, 0, 1 })
     whole = whole + b:view(3, 1, 1)
     local got = made { dilation = 3, output_padding = { 1, 2 } }
@@ -188,7 +188,7 @@ describe("nn.Conv3d and nn.ConvTranspose3d", function()
       F.conv_transpose3d(v, u, { dilation = { 1, 3, 1 }, output_padding = { 0, 2, 0 } })))
   end)
 
-  it("transposed, reaches the size it is asked for", function()
+  it("transposed, have the requested output_size", function()
     local m = nn.ConvTranspose3d(1, 2, 3, { stride = 2, padding = 1 })
     assert.equal("(1, 2, 7, 8, 7)", tostring(m(moth.ones(1, 1, 4, 4, 4), { 7, 8, 7 }).shape))
     refuses(function() return (m(moth.ones(1, 1, 4, 4, 4), 9)) end,

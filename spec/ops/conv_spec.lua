@@ -1,11 +1,11 @@
--- Convolution in f32, which has fast paths of many kinds, against f64, which is columns times
--- filters; that threads change no bit of it; and bf16 against f32.
+-- Convolution in f32, with several fast methods, compared with f64, which uses im2col; the same
+-- bits for any number of threads; and bf16 compared with f32.
 
 local moth = require "moth"
 local conv2d = moth.nn.functional.conv2d
 local ops = require("moth.binding.bind").ops
 
---- The three of one shape: result, gradient of images, gradient of filters.
+--- Three tensors for a shape: result, gradient of images, gradient of filters.
 local function all(x, w, b, dy, c)
   local size = { x:size(3), x:size(4) }
   local kernel = { w:size(3), w:size(4) }
@@ -18,7 +18,7 @@ local function far(got, wanted)
   return (got:double() - wanted):abs():max():item() / (wanted:abs():max():item() + 1e-30)
 end
 
---- Whether a shape is computed as in f64, and the same by one thread and by two.
+--- Checks that a shape has the results of f64, and the same on one thread and on two.
 local function check(c)
   c.stride, c.padding, c.dilation = c.stride or 1, c.padding or 0, c.dilation or 1
   c.groups = c.groups or 1
@@ -40,7 +40,7 @@ local function check(c)
   end
 end
 
-describe("convolution in f32 is that in f64", function()
+describe("convolution in f32 equals that in f64", function()
   before_each(function() moth.manual_seed(4) end)
 
   it("for results of every width", function()
@@ -55,13 +55,13 @@ describe("convolution in f32 is that in f64", function()
     end
   end)
 
-  it("for more taps than are added in one go", function()
+  it("for more products than are summed at a time", function()
     check { 9, 11, n = 3, channels = 290, filters = 20, kernel = { 3, 3 }, padding = 1 }
     check { 4, 4, n = 5, channels = 300, filters = 33, kernel = { 3, 3 }, padding = 1 }
     check { 40, 130, n = 1, channels = 70, filters = 17, kernel = { 3, 3 }, padding = 1 }
   end)
 
-  it("for steps, also wider than the kernel", function()
+  it("for strides, also wider than the kernel", function()
     for stride = 2, 4 do
       check { 13, 22, channels = 8, filters = 12, kernel = { 3, 3 }, stride = stride, padding = 1 }
       check { 12, 21, channels = 9, filters = 7, kernel = { 2, 1 }, stride = { stride, 3 } }
@@ -70,7 +70,7 @@ describe("convolution in f32 is that in f64", function()
     check { 9, 17, channels = 16, filters = 24, kernel = { 1, 1 }, stride = 2 }
   end)
 
-  it("for kernels with holes and borders larger than them", function()
+  it("for dilated kernels and for padding larger than them", function()
     check { 15, 18, channels = 5, filters = 6, kernel = { 3, 3 }, dilation = 2, padding = 2 }
     check { 15, 18, channels = 5, filters = 6, kernel = { 3, 2 }, dilation = { 3, 2 },
             stride = { 2, 3 }, padding = { 4, 1 } }
@@ -78,7 +78,7 @@ describe("convolution in f32 is that in f64", function()
     check { 3, 3, channels = 8, filters = 9, kernel = { 5, 5 }, padding = 3 }
   end)
 
-  it("for groups, and for channels that are groups of their own", function()
+  it("for groups, and for depthwise filters", function()
     check { 10, 19, channels = 12, filters = 18, kernel = { 3, 3 }, groups = 3, padding = 1 }
     for _, width in ipairs { 1, 7, 16, 17, 33, 40 } do
       for stride = 1, 3 do
@@ -98,7 +98,7 @@ describe("convolution in f32 is that in f64", function()
     check { 4, 5, n = 7, channels = 6, filters = 10, kernel = { 4, 5 }, groups = 2 }
   end)
 
-  it("for patches of 4x4, wherever images and bunches of patches end", function()
+  it("for tiles of 4x4, at all ends of images and of groups of tiles", function()
     for width = 1, 40, 3 do
       check { 7, width, n = 13, channels = 19, filters = 23, kernel = { 3, 3 }, padding = 1 }
       check { 8, width + 2, n = 13, channels = 16, filters = 16, kernel = { 3, 3 } }
@@ -112,7 +112,7 @@ describe("convolution in f32 is that in f64", function()
     check { 4, 4, n = 32, channels = 300, filters = 20, kernel = { 3, 3 }, padding = 1 }
   end)
 
-  it("for small images side by side, with borders and without", function()
+  it("for small images together, with padding and without", function()
     for side = 4, 9 do
       for border = 0, 1 do
         for stride = 1, 2 do
@@ -124,7 +124,7 @@ describe("convolution in f32 is that in f64", function()
     check { 5, 5, n = 17, channels = 200, filters = 70, kernel = { 3, 3 }, stride = 2 }
   end)
 
-  it("for one large image, which threads share", function()
+  it("for one large image, which threads divide", function()
     check { 64, 64, n = 1, channels = 16, filters = 16, kernel = { 3, 3 }, padding = 1 }
     check { 8, 8, n = 1, channels = 128, filters = 128, kernel = { 3, 3 }, padding = 1 }
     check { 1, 300, channels = 24, filters = 30, kernel = { 1, 5 }, padding = { 0, 2 } }
@@ -165,7 +165,7 @@ describe("convolution in bf16", function()
     return x, w, b, moth.randn(y:size()):bfloat16()
   end
 
-  it("is that in f32 of the same numbers, rounded, by any number of threads", function()
+  it("equals that in f32 of the same numbers, rounded, for any number of threads", function()
     local threads = moth.get_num_threads()
     for _, c in ipairs(shapes) do
       local x, w, b, dy = drawn(c)
@@ -183,7 +183,7 @@ describe("convolution in bf16", function()
     end
   end)
 
-  it("takes nothing from numbers that it does not see", function()
+  it("is not affected by numbers outside of its window", function()
     for _, c in ipairs(shapes) do
       local x, w, b, dy = drawn(c)
       local before = { all(x, w, b, dy, c) }

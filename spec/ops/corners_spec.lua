@@ -1,5 +1,5 @@
--- What functions do with arguments that are rare together: a fraction beside integers, a dimension
--- that only one operand has, bounds that meet, nothing along a dimension. Numbers are PyTorch's.
+-- Rare combinations of arguments: a fraction with integers, a dimension of only one operand, equal
+-- bounds, an empty dimension. Numbers are PyTorch's.
 
 local moth = require "moth"
 local intact = require "spec.support.intact"
@@ -11,23 +11,23 @@ local function gives(wanted, x)
   assert(moth.allclose(x, wanted, {rtol = 1e-5}), ("%s\n%s"):format(wanted, x))
 end
 
-describe("a fraction beside integers", function()
+describe("a fraction with integers", function()
   local whole = moth.tensor({1, 2}, {dtype = moth.int32})
 
-  it("stays one in special.xlog1py", function()
+  it("is kept in special.xlog1py", function()
     gives(moth.tensor {0.4054651, 0.8109302}, moth.special.xlog1py(whole, 0.5))
     gives(moth.tensor {0.4054651, 0}, moth.special.xlog1py(moth.tensor {true, false}, 0.5))
     gives(moth.tensor {0.3465736, 0.5493061}, moth.special.xlog1py(0.5, whole))
   end)
 
-  it("stays one in special.zeta", function()
+  it("is kept in special.zeta", function()
     gives(moth.tensor {0.9348022, 0.4143983}, moth.special.zeta(whole + 1, 1.5))
     gives(moth.tensor {2.6123753, 1.6123753}, moth.special.zeta(1.5, whole))
   end)
 end)
 
 describe("the dtype", function()
-  it("of ldexp is that of the floats which take part", function()
+  it("of ldexp is the dtype of the float operands", function()
     local half = moth.ones {1, dtype = moth.float16}
     assert.equal(moth.float16, moth.ldexp(moth.tensor {3LL}, half).dtype)
     assert.equal(moth.float16, moth.ldexp(half, moth.tensor {3LL}).dtype)
@@ -42,7 +42,7 @@ describe("the dtype", function()
 end)
 
 describe("vander", function()
-  it("refuses more powers than memory can hold, at once", function()
+  it("raises at once for more powers than memory can hold", function()
     assert.has_error_like(function() moth.vander(moth.ones(2), 2 ^ 53) end, "out of memory")
     assert.same({{1}, {1}}, moth.vander(moth.tensor {2, 3}, 1):tolist())
     assert.same({2, 0}, {unpack(moth.vander(moth.tensor {2, 3}, 0).shape)})
@@ -50,7 +50,7 @@ describe("vander", function()
 end)
 
 describe("a single variable", function()
-  it("has a number for its cov and corrcoef, as a row too", function()
+  it("has a scalar cov and corrcoef, also as a row", function()
     local x = moth.tensor {{1, 2, 6}}
     gives(moth.tensor(7), moth.cov(x))
     gives(moth.tensor(1), moth.corrcoef(x))
@@ -59,18 +59,18 @@ describe("a single variable", function()
 end)
 
 describe("a dimension", function()
-  it("that only one operand of cosine_similarity has counts in both lengths", function()
+  it("of only one operand of cosine_similarity counts in both norms", function()
     local a, b = moth.tensor {{1, 2}, {3, 4}}, moth.tensor {{5, 6}}
     gives(moth.tensor {0.8944272, 0.9486833}, F.cosine_similarity(a, b, {dim = 1}))
     gives(moth.tensor {0.8944272, 0.9486833}, F.cosine_similarity(b, a, {dim = 1}))
   end)
 
-  it("out of range is refused of an empty tensor too", function()
+  it("out of range raises for an empty tensor too", function()
     intact.refuses(function() moth.logcumsumexp(moth.zeros(2, 0), 3) end, "'dim'")
     intact.refuses(function() moth.nanmedian(moth.zeros(2, 0), 3) end, "'dim'")
   end)
 
-  it("in which slices of index_reduce's source are too short is refused", function()
+  it("of too short slices of index_reduce's source raises", function()
     local at = moth.tensor {1LL, 2LL}
     for _, rows in ipairs {2, 4} do
       intact.refuses(function()
@@ -84,7 +84,7 @@ describe("a dimension", function()
     gives(moth.zeros(0), moth.nanmedian(moth.zeros(0, 3), 2))
   end)
 
-  it("that has elements is reduced to nothing where another has none", function()
+  it("with elements is reduced to an empty result if another is empty", function()
     local x = moth.zeros(0, 3)
     for name, f in pairs {
       argmax = moth.argmax, argmin = moth.argmin, max = moth.max, min = moth.min,
@@ -118,7 +118,7 @@ describe("a dimension", function()
 end)
 
 describe("entr", function()
-  it("of -0 is that of 0, with its slope", function()
+  it("of -0 equals that of 0, and so does its derivative", function()
     local x = moth.tensor({-0.0}, {requires_grad = true})
     local y = moth.special.entr(x)
     assert.equal(math.huge, 1 / y:item())
@@ -128,7 +128,7 @@ describe("entr", function()
 end)
 
 describe("losses", function()
-  it("of labels refuse a target of another shape", function()
+  it("of labels raise for a target of another shape", function()
     intact.refuses(function()
       F.multilabel_soft_margin_loss(moth.zeros(1, 1), moth.ones(1, 2))
     end, "'target' to 'multilabel_soft_margin_loss'")
@@ -136,7 +136,7 @@ describe("losses", function()
 end)
 
 describe("clamp between tensors", function()
-  it("gives an input that both bounds meet the whole gradient", function()
+  it("passes the whole gradient to an input that equals both bounds", function()
     local x = moth.tensor({0, 1, 2, 1, 3, 1}, {requires_grad = true})
     local low = moth.tensor({1, 1, 1, 1, 1, 3}, {requires_grad = true})
     local high = moth.tensor({1, 1, 1, 3, 3, 1}, {requires_grad = true})
@@ -147,15 +147,15 @@ describe("clamp between tensors", function()
   end)
 end)
 
--- Dims that are counted from the end and from the front are the same for one rank alone: each
--- function with leading dimensions is compared with itself on their elements, for two ranks.
+-- Dims counted from the end and from the front are the same only for one rank. So each function
+-- with leading dimensions is compared with its results for single elements, for two ranks.
 describe("leading dimensions", function()
   local fft, linalg = moth.fft, moth.linalg
 
   local function draw(...) return moth.randn({ ... }, { dtype = moth.float64 }) end
   local function positive(x) return x:matmul(x:transpose(-1, -2)) + 2 * moth.eye(3):double() end
 
-  -- The function, and the sizes that one element of its leading dimensions has.
+  -- The function, and the sizes of one element of its leading dimensions.
   local cases = {
     { "stft, one-sided", function(x) return moth.stft(x, 8, { hop_length = 4 }) end, 24 },
     { "stft, two-sided",

@@ -1,5 +1,5 @@
--- Nothing is left out: every op has golden values and, if it has a gradient, a gradcheck; the
--- functions written in Lua are differentiated by their examples here, as ops are in ops_spec.
+-- Coverage: every op has golden values and, if it has a gradient, a gradcheck. Functions written in
+-- Lua are differentiated by their examples here, as ops are in ops_spec.
 
 local moth = require "moth"
 local coverage = require "spec.support.coverage"
@@ -20,15 +20,15 @@ local function floats(results)
   return kept
 end
 
-describe("what is checked", function()
+describe("coverage", function()
   local ungolden, unchecked, exempt = coverage.missing()
 
-  it("leaves no op out", function()
+  it("includes every op", function()
     assert.same({}, ungolden)
     assert.same({}, unchecked)
   end)
 
-  it("has at least six samples for each", function()
+  it("has at least six samples for each op", function()
     local few = {}
     for _, shard in ipairs(golden.all()) do
       for name, samples in pairs(shard.ops) do
@@ -54,7 +54,7 @@ describe("what is checked", function()
           local function call(...)
             for k, x in ipairs{...} do order[at[k]] = registry.inside(x, example.domain) end
             if name:find "_$" then order[1] = order[1]:clone() end -- it is written
-            moth.manual_seed(1) -- what draws draws the same
+            moth.manual_seed(1) -- random ops draw the same numbers
             local list = registry.replace(arguments, order)
             return unpack(floats{f.fn(unpack(list, 1, list.n))})
           end

@@ -8,7 +8,7 @@ local floats = { moth.float16, moth.bfloat16, moth.float32, moth.float64 }
 local integers = { moth.uint8, moth.int8, moth.int16, moth.int32, moth.int64 }
 
 describe("moth.tensor", function()
-  it("gives numbers the default dtype, whatever their values", function()
+  it("gives numbers the default dtype, for any values", function()
     assert.equal(moth.float32, moth.tensor(3).dtype)
     assert.equal(moth.float32, moth.tensor{ 1, 2, 3 }.dtype)
     assert.equal(moth.float32, moth.tensor{ { 1.5 } }.dtype)
@@ -40,7 +40,7 @@ describe("moth.tensor", function()
     assert.equal(moth.float32, moth.get_default_dtype())
   end)
 
-  it("goes to tables and back in every dtype", function()
+  it("converts to tables and back in every dtype", function()
     for _, dtype in ipairs(floats) do
       local t = { { 1, -2.5 }, { 0, 1024 } }
       assert.same(t, moth.tensor(t, { dtype = dtype }):tolist())
@@ -90,7 +90,7 @@ describe("moth.tensor", function()
     refuses(function() return (moth.tensor({ 1LL }, { requires_grad = true })) end, "requires_grad")
   end)
 
-  it("says where a table is ragged or holds something else", function()
+  it("names the position of a ragged row or a wrong value", function()
     refuses(function() return (moth.tensor{ { 1, 2 }, { 3 } }) end,
       "row 2 has 1 element where row 1 has 2")
     refuses(function() return (moth.tensor{ { { 1 } }, { { 2, 3 } } }) end,
@@ -109,7 +109,7 @@ describe("moth.tensor", function()
     refuses(function() return (moth.tensor(deep)) end, "more than 8")
   end)
 
-  it("takes none of a table that contains itself", function()
+  it("raises for a table that contains itself", function()
     local t = {}
     t[1] = t
     refuses(function() return (moth.tensor(t)) end, "more than 8")
@@ -117,7 +117,7 @@ describe("moth.tensor", function()
 end)
 
 describe("item and tolist", function()
-  it("canonicalise NaN of any bits", function()
+  it("return the canonical NaN for NaN of any bits", function()
     local nan = string.char(0xff, 0xff, 0xff, 0xff, 0, 0, 0xf0, 0xff)
     local x = moth.frombuffer(nan, { dtype = moth.float32 })
     for _, v in ipairs(x:tolist()) do
@@ -137,7 +137,7 @@ describe("item and tolist", function()
     assert.equal("nan [moth.float64]", tostring(d[1]))
   end)
 
-  it("want one element, any number", function()
+  it("need one element; tolist accepts any number", function()
     assert.equal(3, moth.tensor{ { 3 } }:item())
     refuses(function() return (moth.ones(2):item()) end, "only a tensor with one element")
     refuses(function() return (moth.ones(0):item()) end, "only a tensor with one element")
@@ -165,7 +165,7 @@ describe("moth.frombuffer", function()
     assert.same({ 0 }, { unpack(moth.frombuffer("", { dtype = moth.uint8 }).shape) })
   end)
 
-  it("refuses what does not fit", function()
+  it("raises for a size that does not match", function()
     refuses(function() return (moth.frombuffer("\1\2\3", { dtype = moth.int16 })) end,
       "3 bytes are no multiple of int16 elements")
     refuses(function() return (moth.frombuffer("\1\2", { dtype = moth.uint8, offset = 3 })) end,
@@ -181,7 +181,7 @@ describe("moth.frombuffer", function()
 end)
 
 describe("arange and range", function()
-  it("leave out and take in their ends", function()
+  it("exclude and include their ends", function()
     assert.same({ 0, 1, 2 }, moth.arange(3):tolist())
     assert.same({ 1, 2, 3 }, moth.arange(1, 4):tolist())
     assert.same({ 5, 3, 1 }, moth.arange(5, 0, -2):tolist())
@@ -195,7 +195,7 @@ describe("arange and range", function()
     assert.equal(11, moth.range(0, 1, 0.1):numel())
   end)
 
-  it("give int64 if all is whole, else the default dtype", function()
+  it("return int64 if all arguments are integers, else the default dtype", function()
     assert.equal(moth.int64, moth.arange(3).dtype)
     assert.equal(moth.int64, moth.range(1, 3).dtype)
     assert.equal(moth.float32, moth.arange(0, 3, 0.5).dtype)
@@ -205,7 +205,7 @@ describe("arange and range", function()
     assert.equal(moth.int32, moth.range(1, 3, { dtype = moth.int32 }).dtype)
   end)
 
-  it("refuse steps that lead nowhere", function()
+  it("raise for steps in the wrong direction", function()
     refuses(function() return (moth.arange(0, 3, 0)) end, "'step' to 'arange'")
     refuses(function() return (moth.range(0, 3, 0)) end, "'step' to 'range'")
     refuses(function() return (moth.arange(0, 3, -1)) end, "arange")
@@ -217,7 +217,7 @@ describe("arange and range", function()
 end)
 
 describe("the creation functions", function()
-  it("give what they say", function()
+  it("have the right values", function()
     assert.same({ { 0, 0 }, { 0, 0 } }, moth.zeros(2, 2):tolist())
     assert.same({ 1, 1 }, moth.ones(2):tolist())
     assert.same({ 7, 7 }, moth.full({ 2 }, 7):tolist())
@@ -227,7 +227,7 @@ describe("the creation functions", function()
     assert.same({ { 1, 0, 0 }, { 0, 1, 0 } }, moth.eye(2, 3):tolist())
     assert.same({ 0, 0.25, 0.5, 0.75, 1 }, moth.linspace(0, 1, 5):tolist())
     assert.same({ 3 }, moth.linspace(3, 9, 1):tolist())
-    for _, n in ipairs { 255, 256, 257, 513, 1000 } do -- half of them from either end
+    for _, n in ipairs { 255, 256, 257, 513, 1000 } do -- half of them from each end
       local list, step = moth.linspace(-1, 2, n, { dtype = moth.float64 }):tolist(), 3 / (n - 1)
       for i = 1, n do
         assert.equal(i <= math.ceil(n / 2) and -1 + step * (i - 1) or 2 - step * (n - i), list[i])
@@ -248,7 +248,7 @@ describe("the creation functions", function()
     assert.equal(moth.bool, x:new_ones{ 2, dtype = moth.bool }.dtype)
   end)
 
-  it("convert: saturating, NaN to 0, between all dtypes", function()
+  it("convert between all dtypes: values saturate, NaN becomes 0", function()
     local x = moth.tensor{ 1.9, -1.9, 300, -300, 0 / 0, math.huge, -math.huge }
     assert.same({ 1, -1, 300, -300, 0, 32767, -32768 }, x:to(moth.int16):tolist())
     assert.same({ 1, 0, 255, 0, 0, 255, 0 }, x:to(moth.uint8):tolist())
@@ -272,7 +272,7 @@ end)
 describe("new tensors like another", function()
   local x = moth.ones(2, {dtype = moth.float64})
 
-  it("have its dtype, whatever form the call has", function()
+  it("have its dtype, in every form of the call", function()
     for _, y in ipairs{x:new_zeros(2, 3), x:new_ones{2, 3}, x:new_full({2, 3}, 7),
         x:new_full{{2, 3}, 7, requires_grad = true}, x:new_empty({2, 3})} do
       assert.equal("moth.float64 (2, 3)", ("%s %s"):format(y.dtype, y.shape))
@@ -282,14 +282,14 @@ describe("new tensors like another", function()
     assert.is_true(x:new_ones(2, {requires_grad = true}).requires_grad)
   end)
 
-  it("refuse names that they have not", function()
+  it("raise for unknown names", function()
     assert.error_matches(function() x:new_zeros(2, {dtpe = moth.int32}) end,
       "'new_zeros' has no argument 'dtpe'; did you mean 'dtype'?", 1, true)
   end)
 end)
 
 describe("size and stride", function()
-  it("take dim by name and refuse what they do not know", function()
+  it("accept dim by name and raise for unknown names", function()
     local x = moth.ones(2, 3)
     assert.equal(3, x:size{dim = 2})
     assert.equal(3, x:stride{dim = 1})

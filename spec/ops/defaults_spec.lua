@@ -1,12 +1,12 @@
---- The defaults of arguments are PyTorch's: those that help shows against spec/names/defaults.txt,
--- for every name and argument that both have.
+--- The defaults of arguments are PyTorch's: help's defaults are compared with
+-- spec/names/defaults.txt, for every common name and argument.
 
 local moth = require "moth"
 local help = require "moth.help"
 
 local FILE = "spec/names/defaults.txt"
 
--- What None means there: the value that is the default here, by the name of the argument.
+-- PyTorch's None for these arguments means the default value here, by the name of the argument.
 local NONE = {
   stride = "kernel_size", norm = '"backward"', device = '"cpu"', align_corners = "false",
   memory_format = '"preserve_format"', recompute_scale_factor = "false", ignore_index = "-100",
@@ -14,11 +14,11 @@ local NONE = {
   indexing = '"ij"', atol = "0", nan = "0",
 }
 
--- Numbers of PyTorch's C++ for what has a name.
+-- Numbers of PyTorch's C++ constants.
 local NAMED = { reduction = { ["1"] = '"mean"' }, mode = { ["0"] = '"mean"' },
   dtype = { ["4"] = "none" } }
 
--- Where the two differ on purpose, or say the same in other words: function and argument.
+-- Intended differences, or other forms of the same default: function and argument.
 local OTHER = {}
 for line in ([[
   GradScaler device: "cpu", a GPU is optional
@@ -80,7 +80,7 @@ local function defaults(text)
   return set
 end
 
--- A list of equal numbers is that number: {1,1} is 1.
+-- A list of equal numbers equals that number: {1,1} is 1.
 local function plain(text)
   local first = text:match "^{([^,{}]+)"
   if not first then return text end
@@ -112,7 +112,7 @@ end
 
 local function index(t, name) return t[name] end
 
--- What a path leads to, nil where it leads to nothing.
+-- The value at a path, or nil.
 local function reached(place, name)
   local value = moth
   for part in (place:gsub("^moth%.?", "") .. "." .. name):gmatch "[%w_]+" do

@@ -1,5 +1,5 @@
--- moth.ops from the user's side: boxes, how far they overlap, and which of them stay. Values are
--- held to torchvision's definitions by spec/golden/samples/detection.py.
+-- moth.ops: boxes, their overlaps, and nms. spec/golden/samples/detection.py compares values with
+-- torchvision's definitions.
 
 local cuda = require "spec.support.cuda"
 local moth = require "moth"
@@ -12,7 +12,7 @@ local function drawn(n, options)
   return ops.box_convert(boxes, "xywh", "xyxy"), moth.rand(n)
 end
 
--- What nms does, written down plainly.
+-- nms as a plain loop.
 local function stay(boxes, scores, idxs, threshold)
   local iou, list, keep = ops.box_iou(boxes, boxes):tolist(), scores:tolist(), {}
   local order = {}
@@ -33,7 +33,7 @@ local function refuses(text, f)
 end
 
 describe("nms", function()
-  it("keeps what a plain loop keeps, best first, counted from 1", function()
+  it("keeps the same boxes as a plain loop, best first, counted from 1", function()
     for _, n in ipairs {1, 2, 17, 300} do
       local boxes, scores = drawn(n)
       local classes = moth.randint(-1, 2, {n})
@@ -43,7 +43,7 @@ describe("nms", function()
     end
   end)
 
-  it("keeps the same on a GPU, where the positions then are", function()
+  it("keeps the same on a GPU, with the positions on the GPU", function()
     if not cuda.here then return pending(cuda.why) end
     for _, n in ipairs {0, 1, 64, 65, 300} do
       for _, dtype in ipairs {moth.float16, moth.float32, moth.float64} do
@@ -59,7 +59,7 @@ describe("nms", function()
     end
   end)
 
-  it("takes boxes of any layout and float dtype, and none", function()
+  it("accepts boxes of any layout and float dtype, and none", function()
     local boxes, scores = drawn(50, {dtype = moth.float64})
     local keep = ops.nms(boxes, scores, 0.2):tolist()
     assert.same(keep, ops.nms(boxes:t():contiguous():t(), scores, 0.2):tolist())
@@ -70,7 +70,7 @@ describe("nms", function()
     assert.equal(moth.int64, ops.nms(boxes, scores, 0.2).dtype)
   end)
 
-  it("lets equal boxes, which share everything, go only above the threshold", function()
+  it("removes equal boxes only above the threshold", function()
     local boxes = moth.tensor{{0, 0, 2, 2}, {0, 0, 2, 2}, {0, 0, 2, 1}}
     local scores = moth.tensor{0.5, 0.5, 0.4}
     assert.same({1, 2, 3}, ops.nms(boxes, scores, 1):tolist())
@@ -79,7 +79,7 @@ describe("nms", function()
     assert.same({1, 2}, ops.nms(moth.zeros(2, 4), moth.ones(2), 0):tolist()) -- 0 / 0
   end)
 
-  it("needs no gradient of boxes and leaves them as they are", function()
+  it("records no gradient and does not change the boxes", function()
     local boxes, scores = drawn(20)
     local before = boxes:tolist()
     local keep = ops.nms(boxes:requires_grad_(), scores, 0.2)
@@ -88,7 +88,7 @@ describe("nms", function()
     assert.same(before, boxes:tolist())
   end)
 
-  it("refuses what is no list of boxes, in words", function()
+  it("raises for other arguments, with a text", function()
     local boxes, scores = drawn(3)
     refuses("bad argument 'boxes' to 'nms' ((N, 4) is needed, got f32 (3, 5))", function()
       ops.nms(moth.ones(3, 5), scores, 0.5)
@@ -110,15 +110,15 @@ describe("nms", function()
     refuses("moth.ops has no 'nsm'; did you mean 'nms'?", function() return ops.nsm end)
   end)
 
-  it("is refused in a captured step, since how many stay depends on the values", function()
+  it("raises in a captured step, since the number of results depends on the values", function()
     local boxes, scores = drawn(5)
     local step = moth.capture(function(b, s) return ops.nms(b, s, 0.5) end)
     assert.has_error(function() for _ = 1, 3 do step(boxes, scores) end end)
   end)
 end)
 
-describe("boxes of narrow numbers", function()
-  it("are widened before they are multiplied: their areas fit no such number", function()
+describe("boxes of small integer dtypes", function()
+  it("are converted before the products: their areas would overflow", function()
     local a, b = {{0, 0, 20, 20}}, {{0, 0, 20, 10}}
     for _, dtype in ipairs {"uint8", "int8", "int16", "int32", "int64"} do
       local one, two = moth.tensor(a, {dtype = moth[dtype]}), moth.tensor(b, {dtype = moth[dtype]})
@@ -140,7 +140,7 @@ describe("boxes of narrow numbers", function()
 end)
 
 describe("losses of boxes", function()
-  it("are 0 for the same box, and differentiated twice", function()
+  it("are 0 for the same box, and have second derivatives", function()
     local a, b = (drawn(4, {dtype = moth.float64})), (drawn(4, {dtype = moth.float64}))
     for _, name in ipairs {"generalized", "distance", "complete"} do
       local loss = ops[name .. "_box_iou_loss"]
@@ -167,7 +167,7 @@ describe("losses of boxes", function()
     assert.is_true(ops.box_iou(box, truth):item() > 0.9)
   end)
 
-  it("sigmoid_focal_loss is refused a wrong alpha", function()
+  it("sigmoid_focal_loss raises for a wrong alpha", function()
     refuses("'alpha' to 'sigmoid_focal_loss' (0 to 1 or -1 is needed, got 2)", function()
       ops.sigmoid_focal_loss(moth.ones(2), moth.ones(2), 2)
     end)
@@ -175,7 +175,7 @@ describe("losses of boxes", function()
 end)
 
 describe("box_convert, clip_boxes_to_image", function()
-  it("go there and back in every form", function()
+  it("convert to every form and back", function()
     local boxes = (drawn(6))
     for _, form in ipairs {"xyxy", "xywh", "cxcywh"} do
       local there = ops.box_convert(boxes, {in_fmt = "xyxy", out_fmt = form})
@@ -202,7 +202,7 @@ describe("box_convert, clip_boxes_to_image", function()
     end
   end)
 
-  it("name themselves in errors, not what they are made of", function()
+  it("use their own names in errors, not those of inner ops", function()
     assert.error_matches(function()
       ops.sigmoid_focal_loss(moth.tensor {1, 2}, moth.tensor {1, 0, 1})
     end, "bad argument 'targets' to 'sigmoid_focal_loss' (the shape of f32 (2) is needed", 1, true)

@@ -1,4 +1,4 @@
--- Drawing: distributions have their means, positions their weights, a seed gives the same again.
+-- Random draws: distributions have their means, positions their weights, and seeds repeat.
 
 local moth = require "moth"
 
@@ -34,8 +34,8 @@ describe("a draw", function()
     assert.same({ 1, 3, 4 }, first[5]:sort():tolist())
   end)
 
-  it("of few positions of many weights are those of many positions", function()
-    local weights = (moth.rand(301, 1000) - 0.3):relu():t() -- with zeros, and turned
+  it("of few positions from many weights equal the first of many positions", function()
+    local weights = (moth.rand(301, 1000) - 0.3):relu():t() -- with zeros, and transposed
     local function draw(k, row)
       moth.manual_seed(5)
       return moth.multinomial(row, k, { replacement = true })
@@ -53,7 +53,7 @@ describe("a draw", function()
     assert.has_error_like(function() draw(5, moth.zeros(3000)) end, "only 0 weights of row 1")
   end)
 
-  it("that are refused leave the generator as it was", function()
+  it("that raises does not change the generator", function()
     for _, n in ipairs { 100, 3000 } do
       moth.manual_seed(5)
       local next_number = moth.rand(1):item()
@@ -63,13 +63,13 @@ describe("a draw", function()
     end
   end)
 
-  it("refuses a deviation below 0", function()
+  it("raises for a deviation below 0", function()
     local spread = moth.tensor { 1, -1 }
     assert.has_error_like(function() moth.normal(0, -1, { 2 }) end, "cannot be negative")
     assert.has_error_like(function() moth.normal(0, spread) end, "cannot be negative")
   end)
 
-  it("refuses weights that are none, and more positions than there are", function()
+  it("raises for invalid weights, and for more positions than there are", function()
     assert.has_error(function() moth.multinomial(moth.tensor { 1, -1 }, 1) end)
     assert.has_error(function() moth.multinomial(moth.tensor { 0, 0 }, 1) end)
     assert.has_error(function() moth.multinomial(moth.tensor { 1, 0 / 0 }, 1) end)
@@ -77,7 +77,7 @@ describe("a draw", function()
     assert.has_error(function() moth.multinomial(moth.tensor { 1, 2 }, 3) end)
   end)
 
-  it("is the same again from the same seed, whatever the layout", function()
+  it("repeats with the same seed, in any layout", function()
     local function all()
       moth.manual_seed(5)
       local x = moth.zeros(3, 4)

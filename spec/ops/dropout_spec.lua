@@ -1,10 +1,10 @@
--- Functions that draw: rates, scales and gradients of dropout in its forms, and gumbel_softmax.
+-- Dropout in its forms: rates, scales and gradients; gumbel_softmax.
 
 local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
 
 describe("dropout of channels", function()
-  it("takes whole rows and volumes, and scales up the rest", function()
+  it("drops whole rows and volumes, and scales the others", function()
     moth.manual_seed(1)
     for name, shape in pairs{dropout1d = {50, 40, 3}, dropout3d = {50, 40, 2, 1, 3}} do
       local y = F[name](moth.ones(shape), 0.25):flatten(3)
@@ -17,7 +17,7 @@ describe("dropout of channels", function()
     assert.error_matches(function() F.dropout1d(moth.ones(2)) end, "(N, C, L)", 1, true)
   end)
 
-  it("keeps or drops runs of every length, also where the input is no number", function()
+  it("keeps or drops rows of every length, also with NaN in the input", function()
     for length = 1, 70 do
       moth.manual_seed(length)
       local x = moth.full({4, 5, 1, length}, 3)
@@ -30,7 +30,7 @@ describe("dropout of channels", function()
     end
   end)
 
-  it("passes gradients to what stayed", function()
+  it("passes gradients to the kept elements", function()
     local x = moth.ones(8, 8, 2):requires_grad_()
     local y = F.dropout1d(x, 0.5)
     y:sum():backward()
@@ -39,7 +39,7 @@ describe("dropout of channels", function()
 end)
 
 describe("dropout in place", function()
-  it("writes its input", function()
+  it("writes to its input", function()
     local x = moth.ones(100)
     assert.equal(x, F.dropout(x, 0.5, {inplace = true}))
     assert.is_true(x:eq(0):any():item())
@@ -68,7 +68,7 @@ describe("gumbel_softmax", function()
     assert.is_true(y:mean(1):allclose(p, {atol = 0.02}))
   end)
 
-  it("has the gradient of the soft result when it is hard", function()
+  it("has the gradient of the soft result if hard is set", function()
     local x = moth.randn(4, 3):requires_grad_()
     moth.manual_seed(4)
     ;(F.gumbel_softmax(x, {hard = true}) * moth.tensor{1, 2, 3}):sum():backward()
@@ -81,7 +81,7 @@ describe("gumbel_softmax", function()
 end)
 
 describe("a layer of dropout", function()
-  it("gives its input back outside training", function()
+  it("returns its input outside training", function()
     local x = moth.randn(2, 3, 4, 4)
     for _, name in ipairs{"Dropout", "Dropout2d", "AlphaDropout"} do
       assert.equal(x, nn[name]():eval()(x))
@@ -109,7 +109,7 @@ describe("layers of functions", function()
     assert.is_true(m(x, y):allclose(wanted, {atol = 1e-5}))
   end)
 
-  it("warn of dropout that has no layers to lie between", function()
+  it("warn of dropout if there is only one layer", function()
     local old, heard = moth.warn, nil
     moth.warn = function(text) heard = text end
     nn.LSTM{2, 3, dropout = 0.5}

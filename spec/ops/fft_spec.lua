@@ -1,6 +1,5 @@
--- moth.fft, stft and istft from the user's side: every length is right at every level of
--- instructions, in any layout, on any number of threads; spectrograms come back as the signals they
--- were made of. PyTorch's values are in spec/golden/.
+-- moth.fft, stft and istft: every length, at every instruction level, in any layout, on any number
+-- of threads; istft restores the signals of stft. PyTorch's values are in spec/golden/.
 
 local ffi = require "ffi"
 local cuda = require "spec.support.cuda"
@@ -16,7 +15,7 @@ local function refuses(text, f) assert.has_error_like(f, (text:gsub("%p", "%%%0"
 
 local function furthest(a, b) return (a:double() - b:double()):abs():max():item() end
 
--- Prints what is further from the sums of the definition than rounding explains.
+-- Prints the results that differ from the definition's sums by more than rounding.
 local AGAINST_SUMS = [[
 local moth = require "moth"
 local fft = moth.fft
@@ -63,7 +62,7 @@ describe("Fourier transforms", function()
   before_each(function() moth.manual_seed(5) end)
 
   for _, level in ipairs {"plain", "avx2", "avx512"} do
-    it("are the sums of their definition, of any length, at " .. level, function()
+    it("equal the sums of their definition, for any length, at " .. level, function()
       ffi.C.setenv("MOTH_ISA", level, 1)
       local ok, text = pcall(process.lua, AGAINST_SUMS)
       ffi.C.unsetenv("MOTH_ISA")
@@ -72,7 +71,7 @@ describe("Fourier transforms", function()
     end)
   end
 
-  it("take any layout, and leave their input as it was", function()
+  it("accept any layout, and do not change their input", function()
     local x = moth.randn(6, 5, 8)
     local turned = x:transpose(1, 3)
     local before = x:clone()
@@ -83,7 +82,7 @@ describe("Fourier transforms", function()
     assert.is_true(x:equal(before))
   end)
 
-  it("are the same bits for any number of threads", function()
+  it("have the same bits for any number of threads", function()
     local before, x = moth.get_num_threads(), moth.randn(300, 400)
     local z, wide = moth.randn(64, 1000, 2), moth.randn(60, 1031)
     moth.set_num_threads(1)
@@ -94,7 +93,7 @@ describe("Fourier transforms", function()
     for k = 1, 4 do assert.is_true(one[k]:equal(four[k])) end
   end)
 
-  it("go forth and back in one, two and more dimensions", function()
+  it("have inverses in one, two and more dimensions", function()
     local x = moth.randn(3, 10, 7):double()
     assert.is_true(furthest(x, fft.irfft(fft.rfft(x), 7)) < 1e-14)
     assert.is_true(furthest(x, fft.irfft2(fft.rfft2(x), {10, 7})) < 1e-14)
@@ -106,7 +105,7 @@ describe("Fourier transforms", function()
     assert.is_true(furthest(z, fft.ifftshift(fft.fftshift(z))) == 0)
   end)
 
-  it("turn products into convolutions", function()
+  it("make convolutions of products", function()
     local a, b = moth.randn(50):double(), moth.randn(9):double()
     local y = fft.irfft(fft.mul(fft.rfft(a, 58), fft.rfft(b, 58)), 58)
     local want = moth.nn.functional.conv1d(a:reshape(1, 1, 50), b:flip(1):reshape(1, 1, 9),
@@ -116,7 +115,7 @@ describe("Fourier transforms", function()
     assert.is_true(furthest(fft.polar(fft.abs(z), fft.angle(z)), z) < 1e-13)
   end)
 
-  it("differentiate what is made of them, twice", function()
+  it("have second derivatives", function()
     local x = moth.randn(2, 9):double():requires_grad_()
     local function power(v) return fft.rfft(v, 12, -1, "ortho"):square():sum(-1) end
     assert.is_true(moth.autograd.gradcheck(power, {x}))
@@ -136,14 +135,14 @@ describe("Fourier transforms", function()
     end
   end)
 
-  it("take integers, and compute in float32 under autocast", function()
+  it("accept integers, and compute in float32 under autocast", function()
     assert.equal(moth.float32, fft.rfft(moth.arange(6)).dtype)
     moth.autocast("cpu", moth.bfloat16, function()
       assert.equal(moth.float32, fft.rfft(moth.randn(8):bfloat16()).dtype)
     end)
   end)
 
-  it("say what is wrong", function()
+  it("name the wrong argument", function()
     local x = moth.randn(4, 8)
     refuses("bad argument 'input' to 'fft' (complex numbers are needed, pairs in a last "
       .. "dimension of 2, got f32 (4, 8); real signals: moth.fft.rfft)", function() fft.fft(x) end)
@@ -161,7 +160,7 @@ describe("Fourier transforms", function()
   end)
 
   if cuda.here then
-    it("are the same on a GPU, where they do not fit into shared memory too", function()
+    it("equal the CPU's on a GPU, also if they do not fit into shared memory", function()
       for _, n in ipairs {16, 37, 400, 1021, 8192, 20000} do
         local x, z = moth.randn(2, n), moth.randn(2, n, 2)
         assert.is_true(furthest(fft.rfft(x:cuda()):cpu(), fft.rfft(x)) < 2e-6 * n ^ 0.5 * 4)
@@ -179,16 +178,16 @@ end)
 describe("spectrograms", function()
   before_each(function() moth.manual_seed(6) end)
 
-  it("show a tone where its frequency is", function()
+  it("show a tone at its frequency", function()
     local t = moth.arange(16000) / 16000
     local s = moth.stft((t * (2 * math.pi * 1000)):sin(), 400,
       {hop_length = 160, window = moth.hann_window(400)})
     assert.equal("(201, 101, 2)", tostring(s.shape))
-    local loudest = fft.abs(s):argmax(1)[{{3, 98}}] -- edges are mirrored
+    local loudest = fft.abs(s):argmax(1)[{{3, 98}}] -- edges are reflected
     assert.is_true(loudest:eq(1000 / 16000 * 400 + 1):all():item())
   end)
 
-  it("come back as the signals they were made of", function()
+  it("are converted back to the signals", function()
     for _, o in ipairs {
       {n_fft = 400, hop_length = 160, window = moth.hann_window(400)},
       {n_fft = 512, hop_length = 128, win_length = 400, window = moth.hamming_window(400)},
@@ -205,7 +204,7 @@ describe("spectrograms", function()
     end
   end)
 
-  it("are methods, and differentiable", function()
+  it("are methods, and have gradients", function()
     local x = moth.randn(200):double():requires_grad_()
     local y = x:stft(32, {window = moth.hann_window(32):double()}):istft(32,
       {window = moth.hann_window(32):double()})
@@ -213,7 +212,7 @@ describe("spectrograms", function()
     assert.is_true(furthest(x.grad[{{1, 192}}], moth.ones(192)) < 1e-9)
   end)
 
-  it("say what is wrong", function()
+  it("name the wrong argument", function()
     local x, ones = moth.randn(100), moth.ones(16)
     refuses("bad argument 'return_complex' to 'stft' (there are no complex dtypes",
       function() moth.stft(x, 16, {return_complex = true}) end)

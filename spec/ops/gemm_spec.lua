@@ -1,5 +1,6 @@
--- Matrix products of f32 and of half types: our own tiles against f64, over shapes that no tile
--- fits, at every level of instructions, with the same bits for any number of threads.
+-- Matrix products of f32 and of half types: Moth's own kernels compared with f64, for shapes that
+-- are no multiples of a tile, at every instruction level, with the same bits for any number of
+-- threads.
 
 local ffi = require "ffi"
 
@@ -8,7 +9,7 @@ local moth = require "moth"
 local gemm = require "spec.support.gemm"
 local process = require "spec.support.process"
 
--- What f returns with one number of threads and with another.
+-- The results of f with one number of threads and with another.
 local function on_threads(one, other, f)
   local threads, seen = moth.get_num_threads(), {}
   for i, n in ipairs { one, other } do
@@ -33,7 +34,7 @@ describe("an f32 product", function()
     assert.equal("right", gemm.every_shape())
   end)
 
-  it("is the start, or nothing, where there is nothing to add", function()
+  it("is the addend, or zero, if the inner dimension is empty", function()
     assert.same({ { 0, 0 } }, moth.zeros(1, 0):matmul(moth.zeros(0, 2)):tolist())
     assert.same({ 0, 2 }, moth.zeros(0, 3):matmul(moth.zeros(3, 2)).shape)
     local y = moth.nn.functional.linear(moth.zeros(2, 0), moth.zeros(3, 0), moth.tensor { 1, 2, 3 })
@@ -53,7 +54,7 @@ describe("an f32 product", function()
     end
   end)
 
-  it("lets NaN and infinity through", function()
+  it("keeps NaN and infinity", function()
     local a, b = moth.ones(20, 40), moth.ones(40, 30)
     a[3][7], a[5][1] = 0 / 0, math.huge
     local y = a:matmul(b)
@@ -67,7 +68,7 @@ describe("an f32 product", function()
     assert.equal(one, three)
   end)
 
-  it("has the same bits for a row whichever others there are", function()
+  it("has the same bits for a row with any other rows", function()
     local engine = ffi.string(lib.C.moth_config(lib.ctx))
     if engine:find("loops plain", 1, true) then return pending("a library multiplies here") end
     for _, k in ipairs { 5, 31 } do
@@ -94,13 +95,13 @@ describe("a product of half types", function()
     assert.equal("right", gemm.every_half())
   end)
 
-  it("is that at every level of instructions", function()
+  it("is so at every instruction level", function()
     for _, level in ipairs { "plain", "avx2" } do
       assert.equal("right\nrc=0\n", at_level(level, "every_half"), level)
     end
   end)
 
-  it("lets NaN and infinity through, and no further", function()
+  it("keeps NaN and infinity in their rows and columns only", function()
     for _, dtype in ipairs { moth.bfloat16, moth.float16 } do
       local a, b = moth.ones(20, 41):to(dtype), moth.ones(41, 30):to(dtype)
       a[3][41], a[5][1], b[2][30] = 0 / 0, math.huge, -math.huge
@@ -114,7 +115,7 @@ describe("a product of half types", function()
     end
   end)
 
-  it("is the start, or nothing, where there is nothing to add", function()
+  it("is the addend, or zero, if the inner dimension is empty", function()
     local bias = moth.tensor({ 1, 2, 3 }, moth.bfloat16)
     local y = moth.nn.functional.linear(moth.zeros(2, 0):bfloat16(), moth.zeros(3, 0):bfloat16(),
       bias)
@@ -130,7 +131,7 @@ describe("a product of half types", function()
 end)
 
 describe("a product of integers", function()
-  it("is right for every type, shape and layout, at every level of instructions", function()
+  it("is right for every type, shape and layout, at every instruction level", function()
     assert.equal("right", gemm.every_integer())
     for _, level in ipairs { "plain", "avx2" } do
       assert.equal("right\nrc=0\n", at_level(level, "every_integer"), level)

@@ -1,7 +1,7 @@
--- Arguments that PyTorch refuses are refused by name, and those that it takes give results of its
--- sizes: spec/golden/refusals.json holds 10,000 changes to the samples of golden values, one
--- argument at a time (a dimension more, an element less, a number below 0, NaN).
--- MOTH_SPEC_OP=PATTERN looks at some ops alone.
+-- Arguments for which PyTorch raises also raise here; for others the results have PyTorch's sizes.
+-- spec/golden/refusals.json has 10,000 changes to the samples of golden values, one argument at a
+-- time (a dimension more, an element less, a number below 0, NaN). MOTH_SPEC_OP=PATTERN selects
+-- ops.
 
 local moth = require "moth"
 local golden = require "spec.support.golden"
@@ -9,7 +9,7 @@ local run = require "spec.support.golden_run"
 
 local only = os.getenv "MOTH_SPEC_OP"
 
--- What is refused here, and why, though PyTorch takes it: OP: ARGUMENT CHANGES; ...
+-- Changes that raise here although PyTorch accepts them, and why: OP: ARGUMENT CHANGES; ...
 local STRICTER = [[
 only the batch may be empty, and there is one batch dimension
   adaptive_avg_pool1d: input empty
@@ -75,7 +75,7 @@ a number of dimensions is no position: the change is another one here
   tensordot: dims is=1
 ]]
 
--- What is taken here, and why, though PyTorch refuses it or gives other sizes.
+-- Changes that are accepted here, and why, although PyTorch raises or returns other sizes.
 local LENIENT = [[
 a list of one number stands for all dimensions
   fold: output_size shorter
@@ -119,7 +119,7 @@ the sample's own function refuses it in PyTorch
   linalg.lu_factor: A short
 ]]
 
--- "OP ARGUMENT CHANGE" -> false, and true once it was met.
+-- "OP ARGUMENT CHANGE" -> false, and true after its first use.
 local function exceptions(text)
   local set = {}
   for op, rest in text:gmatch "\n  ([%w_.]+): ([^\n]+)" do
@@ -186,7 +186,7 @@ local function is_message(message, op)
   return message:find("bad argument '", 1, true) and message:find("to '" .. name .. "'", 1, true)
 end
 
--- What is wrong with a trial of a sample, or nil.
+-- The mistake in a trial of a sample, or nil.
 local function judge(case, trial, fn, named)
   local argument, how, value, wanted = unpack(trial)
   local spelled = how .. (how == "is" and "=" .. tostring(value) or "")
@@ -206,7 +206,7 @@ local function judge(case, trial, fn, named)
   end
 end
 
-describe("arguments that were changed", function()
+describe("changed arguments", function()
   local shards, by_op, names = {}, {}, {}
   for _, case in ipairs(golden.cases "refusals") do
     if not by_op[case.op] then
@@ -240,7 +240,7 @@ describe("arguments that were changed", function()
     end
   end
 
-  it("have exceptions that are needed", function()
+  it("have exceptions that are all used", function()
     if only then return end
     for _, set in ipairs { stricter, lenient } do
       for key, met in pairs(set) do assert(met, key) end

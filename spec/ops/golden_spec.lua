@@ -1,6 +1,6 @@
--- The ops give PyTorch's values, gradients and second derivatives: spec/golden/data holds them,
--- made once by spec/golden/make.py. One claim for each op and dtype; a failure names the sample,
--- what was compared and the first wrong element. MOTH_SPEC_OP=PATTERN looks at some ops alone.
+-- The ops have PyTorch's values, gradients and second derivatives. spec/golden/make.py writes them
+-- to spec/golden/data. One claim for each op and dtype; a failure names the sample, the compared
+-- part and the first wrong element. MOTH_SPEC_OP=PATTERN selects ops.
 
 local moth = require "moth"
 local golden = require "spec.support.golden"
@@ -10,7 +10,7 @@ local only = os.getenv "MOTH_SPEC_OP"
 
 local DTYPES = {"float64", "float32", "float16", "bfloat16"}
 
--- Held until the last claim here: what stays would slow down every later collection.
+-- Kept until the last claim here: live data would slow down every later collection.
 local shards = golden.all()
 local families = {}
 for _, shard in ipairs(shards) do families[shard.family] = shard end
@@ -53,9 +53,9 @@ describe("golden values", function()
   end
 end)
 
--- A golden that is off by more than its tolerance must be noticed: one value in each of many cases.
+-- The comparison must find a golden value that is wrong: one changed value in each of many cases.
 describe("the comparison", function()
-  it("fails where a golden value is changed", function()
+  it("fails if a golden value is changed", function()
     local seen, missed = 0, {}
     for _, shard in ipairs(shards) do
       for name, samples in pairs(shard.ops) do

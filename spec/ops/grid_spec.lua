@@ -1,5 +1,4 @@
--- grid_sample and affine_grid from the user's side. PyTorch's values and slopes are in
--- spec/golden/.
+-- grid_sample and affine_grid. PyTorch's values and derivatives are in spec/golden/.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -19,7 +18,7 @@ local function slopes(x, grid, options, create_graph)
 end
 
 describe("affine_grid", function()
-  it("of the identity shows grid_sample every element where it is", function()
+  it("with the identity makes grid_sample return the input", function()
     for _, align in ipairs { true, false } do
       local x = moth.randn(2, 3, 4, 5, { dtype = moth.float64 })
       local eye = moth.eye(2, 3, { dtype = moth.float64 }):expand(2, 2, 3)
@@ -35,14 +34,14 @@ describe("affine_grid", function()
     assert.is_true(F.grid_sample(volume, grid):allclose(volume, 1e-4, 1e-5))
   end)
 
-  it("turns images as the matrix says", function()
+  it("rotates images by the matrix", function()
     local x = moth.range(1, 4):view(1, 1, 2, 2)
     local turn = moth.tensor { { { 0, -1, 0 }, { 1, 0, 0 } } }
     local y = F.grid_sample(x, F.affine_grid(turn, { 1, 1, 2, 2 }))
     assert.is_true(y:allclose(moth.tensor { { { { 2, 4 }, { 1, 3 } } } }))
   end)
 
-  it("refuses matrices and sizes that do not fit", function()
+  it("raises for wrong matrices and sizes", function()
     refuses("'theta' to 'affine_grid' %(%(2, 2, 3%) is needed, got f32 %(2, 3, 3%)",
       function() F.affine_grid(moth.ones(2, 3, 3), { 2, 1, 4, 4 }) end)
     refuses("'size' to 'affine_grid' %(%(N, C, H, W%)",
@@ -53,7 +52,7 @@ end)
 describe("grid_sample", function()
   before_each(function() moth.manual_seed(2) end)
 
-  it("has the same gradients in one pass as written with ops", function()
+  it("has the same gradients in one op as written with ops", function()
     local x = moth.randn(2, 20, 5, 6, { dtype = moth.float64 })
     local grid = moth.randn(2, 7, 11, 2, { dtype = moth.float64 })
     for _, device in ipairs(DEVICES) do
@@ -69,7 +68,7 @@ describe("grid_sample", function()
     end
   end)
 
-  it("is differentiated twice in any dtype", function()
+  it("has second derivatives in any dtype", function()
     for _, dtype in ipairs { moth.float32, moth.bfloat16 } do
       local x, grid = moth.randn(1, 2, 3, 4):to(dtype), (moth.rand(1, 2, 3, 2)):to(dtype)
       local dx, dgrid = slopes(x, grid, {}, true)
@@ -78,7 +77,7 @@ describe("grid_sample", function()
     end
   end)
 
-  it("gives the same bits for any number of threads", function()
+  it("has the same bits for any number of threads", function()
     local x, grid = moth.randn(3, 40, 30, 30), moth.rand(3, 50, 50, 2) * 2 - 1
     local before, found = moth.get_num_threads(), {}
     for k = 1, 2 do
@@ -90,18 +89,18 @@ describe("grid_sample", function()
     for i = 1, 3 do assert.is_true(found[1][i]:equal(found[2][i])) end
   end)
 
-  it("gives the same gradient of images twice on a GPU", function()
+  it("has the same gradient of images twice on a GPU", function()
     if not cuda.here then return pending(cuda.why) end
     local x = moth.randn(1, 3, 8, 8):to "cuda"
     local grid = (moth.rand(1, 30, 30, 2) * 2 - 1):to "cuda"
     assert.is_true((slopes(x, grid, {})):equal((slopes(x, grid, {}))))
   end)
 
-  describe("beside what lies outside of the image", function()
+  describe("near elements outside of the image", function()
     local inf, nan = math.huge, 0 / 0
     local MODES = { "bilinear", "nearest", "bicubic" }
 
-    -- Calls f(put, mode, create_graph), put(list) being a tensor on a device that needs a gradient.
+    -- Calls f(put, mode, create_graph); put(list) makes a tensor on a device with a gradient.
     local function everywhere(f)
       for _, device in ipairs(DEVICES) do
         for _, mode in ipairs(MODES) do
@@ -114,7 +113,7 @@ describe("grid_sample", function()
       end
     end
 
-    it("takes no gradient from there to elements inside, infinite ones either", function()
+    it("no gradient passes from outside to elements inside, also not an infinite one", function()
       local plane = {}
       for i = 1, 4 do plane[i] = { i, 2, 3, i } end
       everywhere(function(put, mode, create_graph)
@@ -128,7 +127,7 @@ describe("grid_sample", function()
       end)
     end)
 
-    it("gives places there no gradient, whatever the first element is", function()
+    it("grid positions outside have no gradient, for any first element", function()
       everywhere(function(put, mode, create_graph)
         local x, grid = put { { { { nan, 1 }, { 1, 1 } } } }, put { { { { 5, 5 }, { -9, 0 } } } }
         local dgrid = moth.autograd.grad(F.grid_sample(x, grid, mode):sum(), grid,
@@ -138,7 +137,7 @@ describe("grid_sample", function()
       end)
     end)
 
-    it("elements inside of which a place takes nothing are still read", function()
+    it("elements inside with the weight 0 are still read", function()
       local eye = moth.eye(2, 3):unsqueeze(1)
       local grid = F.affine_grid(eye, { 1, 1, 2, 3 }, true)
       for _, device in ipairs(DEVICES) do
@@ -159,7 +158,7 @@ describe("grid_sample", function()
     end)
   end)
 
-  it("has the gradients of the CPU on a GPU, of many places at one element too", function()
+  it("gradients on a GPU equal the CPU's, also for many positions at one element", function()
     if not cuda.here then return pending(cuda.why) end
     for _, shape in ipairs { { 2, 11, 5, 6 }, { 2, 3, 3, 4, 5 } } do
       local x, n = moth.randn(shape, { dtype = moth.float64 }), #shape - 2
@@ -177,7 +176,7 @@ describe("grid_sample", function()
     end
   end)
 
-  it("needs little memory for its gradients on a GPU, however many the channels", function()
+  it("gradients on a GPU need little memory, for any number of channels", function()
     if not cuda.here then return pending(cuda.why) end
     local x = moth.randn(1, 64, 16, 16, { device = "cuda" }):requires_grad_()
     local grid = (moth.rand(1, 64, 64, 2, { device = "cuda" }) * 2 - 1):requires_grad_()
@@ -192,7 +191,7 @@ describe("grid_sample", function()
     assert.equal("(1, 64, 16, 16)", tostring(x.grad.shape))
   end)
 
-  it("takes inputs that lie anyhow, and half types", function()
+  it("inputs may have any layout and half types", function()
     local x, grid = moth.randn(2, 3, 6, 5), moth.rand(2, 4, 3, 2) * 2 - 1
     local y = F.grid_sample(x, grid)
     local turned = x:transpose(3, 4):contiguous():transpose(3, 4)
@@ -212,7 +211,7 @@ describe("grid_sample", function()
     end
   end)
 
-  it("of a place that is NaN is NaN, of one that is infinite nothing", function()
+  it("a NaN position has a NaN result, an infinite position has none", function()
     local x = moth.ones(1, 1, 3, 3)
     for _, mode in ipairs { "bilinear", "nearest", "bicubic" } do
       local y = F.grid_sample(x, moth.tensor { { { { 0 / 0, 0 }, { math.huge, 0 } } } }, mode)
@@ -221,7 +220,7 @@ describe("grid_sample", function()
     end
   end)
 
-  it("refuses grids and images that do not fit", function()
+  it("wrong grids and images raise", function()
     refuses("'grid' to 'grid_sample' %(%(N, OH, OW, 2%) is needed, got f32 %(1, 2, 2, 3%)",
       function() F.grid_sample(moth.ones(1, 1, 3, 3), moth.ones(1, 2, 2, 3)) end)
     refuses("'input' to 'grid_sample' %(%(N, C, H, W%) or %(N, C, D, H, W%) is needed",
@@ -230,7 +229,7 @@ describe("grid_sample", function()
       function() F.grid_sample(moth.ones(1, 1, 3, 3), moth.ones(2, 2, 2, 2)) end)
     refuses("'mode' to 'grid_sample'",
       function() F.grid_sample(moth.ones(1, 1, 3, 3), moth.ones(1, 2, 2, 2), "cubic") end)
-    for _, side in ipairs { 0, 2 ^ 53 } do -- what its gradients are made of
+    for _, side in ipairs { 0, 2 ^ 53 } do -- the ops of its gradient
       refuses("'size' to 'grid_positions'", function()
         require("moth.binding.bind").ops.grid_positions(moth.ones(1, 2, 2, 2), { 2 ^ 31 - 1, side })
       end)

@@ -1,4 +1,4 @@
--- Brackets, read and written, against plain Lua tables; and their derivatives.
+-- Brackets, read and written, compared with plain Lua tables; and their derivatives.
 
 local moth = require "moth"
 local intact = require "spec.support.intact"
@@ -13,7 +13,7 @@ local function table_of() return reference.make(SIZES, function(k) return k + 0.
 local function tensor_of() return moth.tensor(table_of(), { dtype = f64 }) end
 local function integers(list) return moth.tensor(list, { dtype = i64 }) end
 
--- Index tables, and the positions they stand for in each dimension of a 4 x 5 x 6 tensor.
+-- Index tables, and their positions in each dimension of a 4 x 5 x 6 tensor.
 local basic = {
   { "a position", { 2 }, { 2 } },
   { "a negative position", { -1 }, { 4 } },
@@ -41,7 +41,7 @@ local basic = {
   { "dots alone", { "..." }, {} },
 }
 
--- Where lists of positions are among the items: the same, since each names one dimension.
+-- The same for items with lists of positions, since each names one dimension.
 local advanced = {
   { "an integer tensor", { integers{ 4, 1, 1 } }, { { 4, 1, 1 } } },
   { "negative positions in a tensor", { integers{ -1, -4 } }, { { 4, 1 } } },
@@ -71,7 +71,7 @@ end
 local function value(k) return 1000 + k end
 
 for _, group in ipairs{ basic, advanced } do
-  it("scatters values of the tensor's own dtype alone, and any number", function()
+  it("scatters only values of the tensor's own dtype, and any number", function()
     local z, at = moth.zeros(2), moth.tensor {1LL}
     assert.has_error_like(function() z:scatter(1, at, moth.ones(1, {dtype = moth.float64})) end,
       "'src' to 'scatter' %(f64 %(1%) and 'input', f32 %(2%), have different dtypes; convert")
@@ -79,13 +79,13 @@ for _, group in ipairs{ basic, advanced } do
   end)
 
   describe("scatter_reduce", function()
-  it("takes one tensor as the input and as what is put there", function()
+  it("accepts one tensor as input and as source", function()
     local x = moth.tensor{{1, 2}, {3, 4}}
     local y = x:scatter_reduce(1, moth.tensor{{1LL, 1LL}, {1LL, 1LL}}, x, "sum")
     assert.same({{5, 8}, {3, 4}}, y:tolist())
   end)
 
-  it("joins the rows that an expanded list names as it joins elements", function()
+  it("reduces the rows of an expanded index as it reduces elements", function()
     local x, rows = moth.randn(7, 5), moth.randn(40, 5)
     rows[3][2] = 0 / 0
     local list = moth.randint(1, 8, {40}):unsqueeze(2)
@@ -152,7 +152,7 @@ describe(group == basic and "x[{...}] with" or "x[{...}] by", function()
         end
         local repeated = name == "an integer tensor" or name == "a list of positions"
           or name == "a range and positions"
-        if repeated then return end -- which write is the last is not said
+        if repeated then return end -- the order of writes is undefined
         assert.is_true(moth.autograd.gradcheck(write, { x, v }))
         assert.is_true(moth.autograd.gradcheck(function(a, b)
           local y = write(a, b:sum())
@@ -164,7 +164,7 @@ describe(group == basic and "x[{...}] with" or "x[{...}] by", function()
 end
 
 describe("x[i]", function()
-  it("is a row, x[i][j] of that a row, down to a 0-d tensor", function()
+  it("is a row, x[i][j] is a row of it, down to a 0-d tensor", function()
     local sizes = { 2, 3, 4, 5, 6 }
     local t = reference.make(sizes, function(k) return k end)
     local data = moth.tensor(t)
@@ -191,7 +191,7 @@ describe("x[i]", function()
     assert.equal(9, x[{ 1, 1 }]:item())
   end)
 
-  it("takes a value with more dims, if those in front are of size 1", function()
+  it("accepts a value with more dims, if the first ones have size 1", function()
     local x, row = moth.zeros(3, 4), moth.tensor{{{1, 2, 3, 4}}}:requires_grad_()
     x[1] = row
     x[{2, {1, 2}}] = row[{{}, {}, {1, 2}}]
@@ -206,7 +206,7 @@ describe("x[i]", function()
     assert.has_error(function() x[1] = moth.ones(1, 2, 4) end)
   end)
 
-  it("takes a tensor with another dtype or fewer dims as a value", function()
+  it("accepts a tensor with another dtype or fewer dims as a value", function()
     local x = moth.zeros(2, 3)
     x[1] = moth.tensor({ 1, 2, 3 }, { dtype = f64 })
     x[2] = moth.tensor(4)
@@ -225,7 +225,7 @@ describe("x[i]", function()
 end)
 
 describe("moth.newaxis", function()
-  it("adds a dim of size 1 where it stands", function()
+  it("adds a dim of size 1 at its place", function()
     local x = tensor_of()
     assert.same({ 1, 4, 5, 6 }, { unpack(x[{ newaxis }].shape) })
     assert.same({ 1, 4, 5, 6 }, { unpack(x[newaxis].shape) })
@@ -235,7 +235,7 @@ describe("moth.newaxis", function()
     assert.same({ { table_of()[2] } }, x[{ newaxis, { 2, 2 } }]:tolist())
   end)
 
-  it("stands in writes too", function()
+  it("is also valid in writes", function()
     local x = moth.zeros(2, 2)
     x[{ {}, newaxis, 1 }] = moth.tensor{ { 3 }, { 4 } }
     assert.same({ { 3, 0 }, { 4, 0 } }, x:tolist())
@@ -245,14 +245,14 @@ end)
 describe("a mask", function()
   local mask3 = reference.make(SIZES, function(k) return k % 7 == 2 end)
 
-  it("of the tensor's shape picks elements in order", function()
+  it("of the tensor's shape selects elements in order", function()
     local x = tensor_of()
     assert.same(reference.masked(table_of(), mask3), x[moth.tensor(mask3)]:tolist())
     assert.same(reference.masked(table_of(), mask3), x[{ moth.tensor(mask3) }]:tolist())
     assert.same({ 0 }, { unpack(x[x:lt(0)].shape) })
   end)
 
-  it("of fewer dims picks rows", function()
+  it("of fewer dims selects rows", function()
     local x, t = tensor_of(), table_of()
     local rows = moth.tensor{ true, false, false, true }
     assert.same({ t[1], t[4] }, x[rows]:tolist())
@@ -310,7 +310,7 @@ describe("a mask", function()
     end, { x, r }))
   end)
 
-  it("of another dtype or shape is refused", function()
+  it("of another dtype or shape raises", function()
     local x = moth.zeros(2, 3)
     intact.refuses(function() return (x[moth.ones(2, 3)]) end, "f32 (2, 3)", { x })
     local short = moth.ones(3, { dtype = moth.bool })
@@ -324,7 +324,7 @@ end)
 describe("several tensors of positions", function()
   local rows, columns = integers{ 1, 4, 2 }, integers{ 5, 1, -1 }
 
-  it("are taken pairwise", function()
+  it("are used in pairs", function()
     local x, t = tensor_of(), table_of()
     assert.same({ t[1][5], t[4][1], t[2][5] }, x[{ rows, columns }]:tolist())
     assert.same({ t[1][5][3], t[4][1][3], t[2][5][3] }, x[{ rows, columns, 3 }]:tolist())
@@ -341,14 +341,14 @@ describe("several tensors of positions", function()
       { x })
   end)
 
-  it("with a range between them lead the result's dims", function()
+  it("with a range between them have their dims first in the result", function()
     local x, t = tensor_of(), table_of()
     local got = x[{ rows, {}, integers{ 1, 2, 3 } }]
     assert.same({ 3, 5 }, { unpack(got.shape) })
     assert.same(pick(t, { 4, all(5), 2 }), got[2]:tolist())
   end)
 
-  it("apart from each other count a 0-d one as a number, as PyTorch does", function()
+  it("apart from each other treat a 0-d tensor as a number, as PyTorch does", function()
     local x, one, two = tensor_of(), moth.tensor(2LL), integers{ 1, 2 }
     for _, items in ipairs{ { {}, two }, { "...", two }, { { 2, 3 }, two } } do
       assert.is_true(x[{ one, unpack(items) }]:equal(x[{ 2, unpack(items) }]))
@@ -359,7 +359,7 @@ describe("several tensors of positions", function()
     intact.refuses(function() return (x[{ one:double(), {}, two }]) end, "integers are needed")
   end)
 
-  it("are written pairwise", function()
+  it("are written in pairs", function()
     local x, t = tensor_of(), table_of()
     x[{ rows, columns, 2 }] = moth.tensor({ 10, 20, 30 }, { dtype = f64 })
     t[1][5][2], t[4][1][2], t[2][5][2] = 10, 20, 30
@@ -373,16 +373,16 @@ describe("several tensors of positions", function()
     end, { base, v }))
   end)
 
-  it("of more dims give their shape", function()
+  it("of more dims give the result their shape", function()
     local x = moth.arange(5):mul(10)
     assert.same({ { 0, 10 }, { 40, 30 } }, x[integers{ { 1, 2 }, { 5, -2 } }]:tolist())
   end)
 end)
 
-describe("what leaves the tensor", function()
+describe("an index outside of the tensor", function()
   local x = tensor_of()
 
-  it("is an error with position, dim and size, not clipped", function()
+  it("raises with position, dim and size, and is not clipped", function()
     local cases = {
       { { 5 }, "position 5 is out of range for dim 1 of f64 (4, 5, 6), which has size 4" },
       { { 0 }, "positions count from 1, got 0" },
@@ -417,7 +417,7 @@ describe("what leaves the tensor", function()
     end
   end)
 
-  it("is refused of a 0-d tensor as well", function()
+  it("raises for a 0-d tensor as well", function()
     local s = moth.tensor(3)
     intact.refuses(function() return (s[1]) end, "f32 ()", { s })
     intact.refuses(function() s[1] = 1 end, "f32 ()", { s })
@@ -428,7 +428,7 @@ describe("what leaves the tensor", function()
     assert.equal(5, s:item())
   end)
 
-  it("is refused for keys of other types", function()
+  it("raises for keys of other types", function()
     for _, key in ipairs{ true, print, setmetatable({}, {}) } do
       intact.message(function() return (x[key]) end, { x })
       intact.message(function() x[key] = 1 end, { x })

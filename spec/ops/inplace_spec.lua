@@ -1,4 +1,4 @@
--- Writing in place, through views and views of views: histories, versions, and what is refused.
+-- In-place writes, through views and views of views: history, versions, and errors.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -17,7 +17,7 @@ describe("an in-place op", function()
     assert.same({6, 6, 6}, x.grad:tolist())
   end)
 
-  it("differentiates to both factors although one was overwritten", function()
+  it("has gradients for both factors although one was overwritten", function()
     local x, w = leaf{1, 2}, leaf{5, 7}
     local y = x * 1
     y:mul_(w)
@@ -26,7 +26,7 @@ describe("an in-place op", function()
     assert.same({1, 2}, w.grad:tolist())
   end)
 
-  it("through a view reaches the base, and siblings see it", function()
+  it("through a view changes the base and its other views", function()
     local x = leaf{{1, 2}, {3, 4}}
     local b = x * 1
     local row, sibling = b[1], b:t()
@@ -44,7 +44,7 @@ describe("an in-place op", function()
     assert.same({{1, 1, 1}, {10, 10, 1}}, x.grad:tolist())
   end)
 
-  it("writes by index, differentiable to base and value", function()
+  it("writes by index, with gradients for base and value", function()
     local x, v = leaf{1, 2, 3, 4}, leaf{10, 20}
     local b = x * 2
     b[{{2, 3}}] = v
@@ -53,7 +53,7 @@ describe("an in-place op", function()
     assert.same({20, 40}, v.grad:tolist())
   end)
 
-  it("writes to a transposed view, twice differentiable", function()
+  it("writes to a transposed view, with second derivatives", function()
     local function f(x, v)
       local b = x * x
       b:t()[2] = v * v
@@ -66,7 +66,7 @@ describe("an in-place op", function()
     assert.is_true(moth.autograd.gradgradcheck(f, {x, v}))
   end)
 
-  it("makes a view made before the base needed gradients need them too", function()
+  it("makes older views require gradients if the base does so now", function()
     local b = moth.zeros(3, {dtype = moth.float64})
     local view = b[{{2, 3}}]
     local w = leaf{1, 2, 3}
@@ -90,7 +90,7 @@ describe("an in-place op", function()
     assert.matches("version 1", message)
   end)
 
-  it("on an index that a gradient reads is seen, or comes too late", function()
+  it("on an index that a gradient reads raises in the backward pass", function()
     local function slope(f)
       local x, index = moth.randn(2, 3):requires_grad_(), moth.ones(2, 3):long()
       local y = f(x, index)
@@ -116,7 +116,7 @@ describe("an in-place op", function()
     assert.equal(v, x._version)
   end)
 
-  it("whose source overlaps the target goes through a copy", function()
+  it("copies a source that overlaps the target", function()
     local x = moth.arange(6)
     x[{{2, 6}}] = x[{{1, 5}}]
     assert.same({0, 0, 1, 2, 3, 4}, x:tolist())
@@ -125,7 +125,7 @@ describe("an in-place op", function()
     assert.same({{2, 5}, {5, 8}}, m:tolist())
   end)
 
-  it("may write a tensor into itself, elsewhere", function()
+  it("may write a tensor to another part of itself", function()
     for _, device in ipairs(cuda.here and {"cpu", "cuda"} or {"cpu"}) do
       local at = moth.tensor{{2LL, 3LL, 1LL}}:to(device)
       local function written(name, index)
@@ -139,7 +139,7 @@ describe("an in-place op", function()
     end
   end)
 
-  it("writes into a dtype of the same kind and refuses a lesser kind", function()
+  it("writes to a dtype of the same kind and raises for a lower kind", function()
     local x = moth.ones(2)
     x:add_(moth.ones(2, {dtype = moth.float64}))
     assert.same({2, 2}, x:tolist())
@@ -151,7 +151,7 @@ describe("an in-place op", function()
 end)
 
 describe("under grad mode", function()
-  it("a leaf that needs a gradient is not written, nor any view of it", function()
+  it("a leaf that needs a gradient cannot be written, and neither can its views", function()
     local x = leaf{1, 2}
     assert.has_error_like(function() x:add_(1) end, "leaf")
     assert.has_error_like(function() x[1] = 3 end, "leaf")
@@ -160,7 +160,7 @@ describe("under grad mode", function()
     assert.same({2, 3}, x:tolist())
   end)
 
-  it("overlapping elements are not written in any mode", function()
+  it("overlapping elements cannot be written in any mode", function()
     local x = moth.zeros(1):expand(3)
     assert.has_error_like(function() x:add_(1) end, "overlap")
     moth.no_grad(function()
@@ -168,19 +168,19 @@ describe("under grad mode", function()
     end)
   end)
 
-  it("one of several views is not written", function()
+  it("one of several views of an op cannot be written", function()
     local b = leaf{{1, 2}, {3, 4}} * 1
     local rows = b:unbind()
     assert.has_error_like(function() rows[1]:add_(1) end, "several views")
   end)
 
-  it("a view made under no_grad is not written", function()
+  it("a view made under no_grad cannot be written", function()
     local b = leaf{1, 2} * 1
     local view = moth.no_grad(function() return b[{{1, 1}}] end)
     assert.has_error_like(function() view:add_(1) end, "no_grad")
   end)
 
-  it("an output of a Function is not written", function()
+  it("an output of a Function cannot be written", function()
     local Same = moth.nn.class("Same", moth.autograd.Function)
     function Same.forward(_, x) return x * 1 end
     function Same.backward(_, dy) return dy end
@@ -192,7 +192,7 @@ end)
 describe("inplace = true", function()
   local F = moth.nn.functional
 
-  it("writes the input, returns it and differentiates as the plain call does", function()
+  it("writes the input, returns it and has the gradient of the plain call", function()
     local x, plain = leaf{-1, 0.5, 2}, leaf{-1, 0.5, 2}
     local y = x * 1
     assert.is_true(rawequal(F.silu(y, {inplace = true}), y))
@@ -202,7 +202,7 @@ describe("inplace = true", function()
     assert.same(plain.grad:tolist(), x.grad:tolist())
   end)
 
-  it("is the argument behind the others", function()
+  it("is the argument after the others", function()
     local x = moth.tensor{-2, 3}
     F.leaky_relu(x, 0.5, true)
     assert.same({-1, 3}, x:tolist())
@@ -210,7 +210,7 @@ describe("inplace = true", function()
     assert.same({-1, 3}, x:tolist())
   end)
 
-  it("refuses a leaf that needs a gradient", function()
+  it("raises for a leaf that needs a gradient", function()
     assert.has_error_like(function() F.relu(leaf{1, 2}, true) end, "leaf")
   end)
 end)
@@ -223,14 +223,14 @@ describe("out", function()
     assert.same({2, 2}, y:tolist())
   end)
 
-  it("of the wrong shape or kind is refused and left alone", function()
+  it("of the wrong shape or kind raises and is not changed", function()
     local y = moth.zeros(3)
     local x = moth.ones(2)
     assert.has_error_like(function() moth.add(x, x, {out = y}) end, "does not fit")
     assert.same({0, 0, 0}, y:tolist())
   end)
 
-  it("that overlaps any input, the first one too, receives what it would have elsewhere", function()
+  it("that overlaps any input receives the same values as elsewhere", function()
     local x = moth.arange(6)
     moth.add(x:narrow(1, 1, 5), 10, {out = x:narrow(1, 2, 5)})
     assert.same({0, 10, 11, 12, 13, 14}, x:tolist())
@@ -239,7 +239,7 @@ describe("out", function()
     assert.same({{-1, -3}, {-2, -4}}, m:tolist())
   end)
 
-  it("does not take part in gradients", function()
+  it("has no gradients", function()
     local x = leaf{1, 2}
     assert.has_error_like(function()
       moth.add(x, x, {out = moth.zeros(2, {dtype = moth.float64})})

@@ -1,4 +1,4 @@
--- Convolutions and pools of integers give the numbers that they give of floats, with every option.
+-- Convolutions and pools of integers equal those of floats, with every option.
 
 local moth = require "moth"
 local F = moth.nn.functional
@@ -28,7 +28,7 @@ local function filters(n, ...)
   return draw(unpack(sizes))
 end
 
--- f of the tensors, and of them as float64.
+-- f of the tensors, and of their float64 copies.
 local function agree(f, ...)
   local floats = {}
   for i = 1, select("#", ...) do

@@ -1,4 +1,4 @@
--- Memory formats: PyTorch's names for how images lie in memory, and what keeps them so.
+-- Memory formats: PyTorch's names for layouts of images, and the ops that keep a layout.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -24,7 +24,7 @@ end
 before_each(function() moth.manual_seed(1) end)
 
 describe("channels_last", function()
-  it("is the order of strides that PyTorch gives, with the same shape and values", function()
+  it("has PyTorch's strides, with the same shape and values", function()
     local x = moth.arange(0, 120):view(2, 3, 4, 5)
     local y = x:to { memory_format = LAST }
     assert.same({ 60, 1, 15, 3 }, strides(y))
@@ -37,7 +37,7 @@ describe("channels_last", function()
     assert.same({ 60, 1, 15, 3 }, strides(x:to { copy = true, memory_format = LAST }))
   end)
 
-  it("is called channels_last_3d of volumes", function()
+  it("is called channels_last_3d for volumes", function()
     local x = moth.arange(0, 720):view(2, 3, 4, 5, 6)
     local y = x:to { memory_format = LAST_3D }
     assert.same({ 360, 1, 90, 18, 3 }, strides(y))
@@ -60,7 +60,7 @@ describe("channels_last", function()
     assert.same((x * 2):tolist(), leaf.grad:tolist())
   end)
 
-  it("is asked for by is_contiguous, and is both where sizes of 1 are all that differs", function()
+  it("is recognized by is_contiguous, also together with contiguous for sizes of 1", function()
     local x = images(2, 3, 4, 5)
     assert.is_true(is_last(x))
     assert.is_true(x:is_contiguous(LAST))
@@ -73,13 +73,13 @@ describe("channels_last", function()
     end
   end)
 
-  it("is the tensor itself where it lies so", function()
+  it("returns the tensor itself if it has that layout", function()
     local x = images(2, 3, 4, 5)
     assert.equal(x, x:to { memory_format = LAST })
     assert.equal(x, x:contiguous { memory_format = LAST })
   end)
 
-  it("is refused for other than four dimensions, and other formats by name", function()
+  it("raises for other than four dimensions, and for other formats by name", function()
     for _, copy in ipairs { false, true } do
       assert.has_error_like(function()
         moth.ones(2, 3):to { copy = copy, dtype = moth.float64, memory_format = LAST }
@@ -103,7 +103,7 @@ describe("channels_last", function()
       "channels_last")
   end)
 
-  it("is kept by functions of single elements, copies and casts", function()
+  it("is kept by elementwise functions, copies and casts", function()
     local x, y = images(2, 3, 4, 5), images(2, 3, 4, 5)
     for name, z in pairs { relu = F.relu(x), sum = x + y, number = x * 2, more = x:gt(0),
       cast = x:double(), clone = x:clone(), zeros = moth.zeros_like(x), randn = moth.randn_like(x),
@@ -112,7 +112,7 @@ describe("channels_last", function()
     end
   end)
 
-  it("is not where the first of two is contiguous, nor where a format is named", function()
+  it("is not kept if the first of two operands is contiguous, or if a format is given", function()
     local x = images(2, 3, 4, 5)
     assert.is_true((moth.randn(2, 3, 4, 5) + x):is_contiguous())
     assert.is_true(x:clone { memory_format = moth.contiguous_format }:is_contiguous())
@@ -120,14 +120,14 @@ describe("channels_last", function()
     assert.is_true(is_last(moth.ones_like(x:contiguous(), { memory_format = LAST })))
   end)
 
-  it("is what view refuses and reshape copies", function()
+  it("makes view raise and reshape copy", function()
     local x = images(2, 3, 4, 5)
     assert.has_error_like(function() x:view(2, 60) end, "without a copy")
     assert.same(x:contiguous():view(2, 60):tolist(), x:reshape(2, 60):tolist())
     assert.same(x:contiguous():view(2, 60):tolist(), x:flatten(2):tolist())
   end)
 
-  it("is written in place, through views too", function()
+  it("can be written in place, through views too", function()
     local x = images(2, 3, 4, 5)
     local y = x:contiguous()
     for _, z in ipairs { x, y } do
@@ -140,9 +140,9 @@ describe("channels_last", function()
   end)
 end)
 
-describe("functions of single elements", function()
+describe("elementwise functions", function()
   local base = moth.arange(0, 120):view(2, 3, 4, 5):float()
-  --- By name: a tensor, and the strides of results, which are PyTorch's.
+  --- By name: a tensor, and PyTorch's strides of the results.
   local layouts = {
     permuted = { base:permute(2, 3, 1, 4), { 20, 5, 60, 1 } },
     transposed = { base:transpose(3, 4), { 60, 20, 1, 5 } },
@@ -172,7 +172,7 @@ describe("functions of single elements", function()
     power = function(x) return x:pow(x * 0.01) end,
   }
 
-  it("keep the order in memory of the input's dimensions, and the bits of the values", function()
+  it("keep the memory order of the input's dimensions, and the bits of the values", function()
     for layout, case in pairs(layouts) do
       for name, f in pairs(ops) do
         local x, wanted = unpack(case)
@@ -185,7 +185,7 @@ describe("functions of single elements", function()
     end
   end)
 
-  it("take the order from the first input that tells two dimensions apart", function()
+  it("use the order of the first input with different strides", function()
     local x, c = layouts.permuted[1], moth.rand(3, 4, 2, 5)
     local own, rows = { 20, 5, 60, 1 }, { 40, 10, 5, 1 }
     for _, case in ipairs { { x + c, own }, { c + x, rows }, { moth.rand(5) + x, own },
@@ -200,7 +200,7 @@ describe("functions of single elements", function()
     end
   end)
 
-  it("are right on many elements in short rows, and in two orders", function()
+  it("are right for many elements in short rows, and for two orders", function()
     local x = moth.rand(40, 12, 10, 6)
     for name, y in pairs { permuted = x:permute(2, 3, 1, 4), narrowed = x:narrow(4, 2, 3),
       reversed = x:permute(4, 3, 2, 1), stepped = x[{ {}, {}, {}, { 1, -1, 2 } }] } do
@@ -217,14 +217,14 @@ describe("functions of single elements", function()
     end
   end)
 
-  it("give results that view refuses and names reshape for, and that reshape copies", function()
+  it("return results for which view raises and suggests reshape", function()
     local x = moth.rand(2, 3, 4)
     local y = x:transpose(2, 3):exp()
     assert.has_error_like(function() y:view(-1) end, "without a copy.*use reshape")
     assert.is_true(y:reshape(-1):equal(x:transpose(2, 3):contiguous():exp():view(-1)))
   end)
 
-  it("give a dense leaf a gradient in its order, other leaves a contiguous one", function()
+  it("give a dense leaf a gradient in its order, and other leaves a contiguous one", function()
     local function gradient(p, f, options)
       p = p:requires_grad_()
       f(p):sum():backward(options)
@@ -254,7 +254,7 @@ describe("functions of single elements", function()
     end, { moth.rand(3, 2):double():requires_grad_(), moth.rand(2, 3):double():requires_grad_() }))
   end)
 
-  it("are replayed by a captured step, fused too, and recomputed by a checkpoint", function()
+  it("are replayed by a captured step, joined too, and recomputed by a checkpoint", function()
     local function f(x)
       local y = x:permute(2, 3, 1)
       return ((y * 2 + 1):tanh() - y:mean(3, true)):exp()
@@ -273,7 +273,7 @@ describe("functions of single elements", function()
     assert.is_true(a:equal(b))
   end)
 
-  it("are reduced, multiplied, saved and loaded as contiguous ones", function()
+  it("are reduced, multiplied, saved and loaded like contiguous tensors", function()
     local x = moth.rand(4, 5, 6):permute(3, 1, 2):exp()
     local c = x:contiguous()
     for d = 1, 3 do
@@ -299,7 +299,7 @@ describe("net:to{memory_format}", function()
       nn.Conv2d(6, 4, 2), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 2))
   end
 
-  it("turns parameters of volumes by the name of theirs alone", function()
+  it("converts parameters of volumes only for channels_last_3d", function()
     local both = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv3d(3, 4, 3))
     local weight = both[2].weight
     both:to { memory_format = LAST_3D }
@@ -310,7 +310,7 @@ describe("net:to{memory_format}", function()
     assert.is_true(is_last(both[1].weight))
   end)
 
-  it("turns parameters of four dimensions, which stay the same ones", function()
+  it("converts parameters of four dimensions in place", function()
     local model = net()
     local weight = model[1].weight
     assert.equal(model, model:to { memory_format = LAST })
@@ -322,7 +322,7 @@ describe("net:to{memory_format}", function()
     assert.is_true(model:to { memory_format = moth.contiguous_format }[1].weight:is_contiguous())
   end)
 
-  it("leaves results and gradients as they are, which lie as their parameters", function()
+  it("does not change results and gradients; gradients have the parameters' layout", function()
     local x = moth.randn(2, 3, 12, 12)
     local a, b = net(), net():to { memory_format = LAST }
     for _, each in ipairs { { a, x }, { b, x:to { memory_format = LAST } } } do
@@ -335,7 +335,7 @@ describe("net:to{memory_format}", function()
     end
   end)
 
-  it("trains as before, momentum and all", function()
+  it("trains as before, also with momentum", function()
     local x, y = moth.randn(4, 3, 12, 12), moth.randn(4, 2)
     local a, b = net(), net():to { memory_format = LAST }
     for _, model in ipairs { a, b } do
@@ -356,13 +356,13 @@ end)
 describe("channels_last on a GPU", function()
   if not cuda.here then return pending("is computed with: " .. cuda.why) end
 
-  --- Images and volumes as this says, the rest as it is.
+  --- Converts images and volumes to the format, and returns other values unchanged.
   local function as_last(x)
     if x:dim() == 5 then return x:to { memory_format = LAST_3D } end
     return x:dim() == 4 and x:to { memory_format = LAST } or x
   end
 
-  --- What f gives, and the gradients of its inputs, on the GPU: contiguous, or channels_last.
+  --- The results of f, and the gradients of its inputs, on the GPU: contiguous, or channels_last.
   local function both_ways(f, inputs, last)
     local leaves = {}
     for i, x in ipairs(inputs) do
@@ -404,7 +404,7 @@ describe("channels_last on a GPU", function()
     agrees(conv { padding = 1 }, { r(2, 5, 7, 6), r(4, 5, 3, 3), r(4) }, moth.bfloat16, 0.02)
   end)
 
-  it("is kept by what volumes go through", function()
+  it("is kept by ops of volumes", function()
     local function conv(options)
       return function(x, w, b) return F.conv3d(x, w, b, options) end
     end
@@ -439,7 +439,7 @@ describe("channels_last on a GPU", function()
     assert.is_true(close(y, F.conv3d(x, w), 1e-5))
   end)
 
-  it("is what one of images and filters brings to the other", function()
+  it("passes from images or filters to the result", function()
     local x, w = r(2, 5, 7, 6):cuda(), r(4, 5, 3, 3):cuda()
     for _, pair in ipairs { { x:to { memory_format = LAST }, w },
       { x, w:to { memory_format = LAST } } } do
@@ -485,7 +485,7 @@ describe("channels_last on a GPU", function()
     assert.is_true(is_last(y) and close(y:cpu(), F.group_norm(x, 4, w), 1e-5))
   end)
 
-  it("comes to layer_norm, which normalises what it is told", function()
+  it("is an input of layer_norm, which normalizes the given dims", function()
     local x, w = r(2, 4, 3, 5):cuda(), r(3, 5):cuda()
     local function grads(input)
       local leaf = input:detach():requires_grad_()
@@ -515,7 +515,7 @@ describe("channels_last on a GPU", function()
     assert.same(where:tolist(), at:tolist())
   end)
 
-  it("is kept by dropout, which draws the CPU's mask of it", function()
+  it("is kept by dropout, which draws the CPU's mask", function()
     for name, drop in pairs { dropout = F.dropout, dropout2d = F.dropout2d } do
       for _, sizes in ipairs { { 2, 5, 3, 3 }, { 3, 4, 4, 2 }, { 1, 70, 5, 5 } } do
         local function seeded(x)

@@ -1,5 +1,5 @@
--- moth.linalg from its users' side: what is refused and how, what is singular or not finite, signs,
--- threads, a machine without LAPACK. Values and gradients are held by golden_spec and ops_spec.
+-- moth.linalg: errors, singular and infinite matrices, signs, threads, a machine without LAPACK.
+-- golden_spec and ops_spec check values and gradients.
 
 local moth = require "moth"
 local process = require "spec.support.process"
@@ -15,7 +15,7 @@ end
 describe("a singular matrix", function()
   local stack = moth.stack {moth.eye(2), moth.tensor{{1, 2}, {2, 4}}, moth.zeros(2, 2)}
 
-  it("is named, with the op and its place in the stack", function()
+  it("is named, with the op and its position in the batch", function()
     refuses(function() linalg.inv(stack) end,
       "bad argument 'A' to 'inv' (matrix 2 of f32 (3, 2, 2) is singular", "E_DOMAIN")
     refuses(function() return (stack:inverse()) end, "to 'inverse' (matrix 2 of", "E_DOMAIN")
@@ -32,7 +32,7 @@ describe("a singular matrix", function()
       "'gels' needs", "E_DOMAIN")
   end)
 
-  it("is no error of inv_ex and cholesky_ex, which say which one it is", function()
+  it("is no error in inv_ex and cholesky_ex, which return its position", function()
     local y, info = linalg.inv_ex(stack)
     assert.same({0, 2, 1}, info:tolist())
     assert.equal(moth.int32, info.dtype)
@@ -50,7 +50,7 @@ describe("a singular matrix", function()
     assert.equal(1, codes:item())
   end)
 
-  it("has a determinant, whose gradient are its cofactors", function()
+  it("has a determinant, with the cofactors as gradient", function()
     assert.same({1, 0, 0}, linalg.det(stack):tolist())
     local sign, log = linalg.slogdet(stack)
     assert.same({{1, 0, 0}, {0, -math.huge, -math.huge}}, {sign:tolist(), log:tolist()})
@@ -64,7 +64,7 @@ describe("a singular matrix", function()
     assert.same({2, 1, 0}, linalg.matrix_rank(stack):tolist())
   end)
 
-  it("is told of under the function's own name, also in a replay; as is a backward", function()
+  it("raises with the function's own name, also in a replay and in backward", function()
     local step = moth.capture(function(x) return linalg.inv(x) end)
     step(moth.eye(2))
     step(moth.eye(2))
@@ -76,7 +76,7 @@ describe("a singular matrix", function()
 end)
 
 describe("the second derivative of a determinant", function()
-  -- Of the sum of its squared cofactors: d/dA by PyTorch, whose own ends with rank 1.
+  -- Of the sum of its squared cofactors: d/dA by PyTorch, which cannot differentiate below rank 1.
   local function slope(rows, options)
     local x = moth.tensor(rows, options):requires_grad_()
     local g = moth.autograd.grad(linalg.det(x):sum(), x, {create_graph = true})
@@ -85,7 +85,7 @@ describe("the second derivative of a determinant", function()
     return x.grad:tolist()
   end
 
-  it("is there for singular matrices, whatever their rank", function()
+  it("exists for singular matrices, of any rank", function()
     assert.close({{2, 4}, {4, 8}}, slope {{1, 2}, {2, 4}}, 1e-5)
     assert.close({{-414, -36, 342}, {-108, 0, 108}, {198, 36, -126}},
       slope({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, f64), 1e-9)
@@ -95,7 +95,7 @@ describe("the second derivative of a determinant", function()
     assert.same({{0}}, slope {{3}})
   end)
 
-  it("is that of differences where rank is lost twice", function()
+  it("equals finite differences if the rank is lower by two", function()
     local x, w = moth.zeros(3, 3, f64), moth.randn(3, 3, f64)
     x[{1, 2}] = 2
     x:requires_grad_()
@@ -118,8 +118,8 @@ describe("the second derivative of a determinant", function()
   end)
 end)
 
-describe("a stack of small matrices", function()
-  -- One by one LAPACK computes them, many side by side kernels of our own.
+describe("a batch of small matrices", function()
+  -- LAPACK computes single matrices; Moth's own kernels compute many together.
   local function alike(fn, ...)
     local all = {fn(...)}
     for i = 1, 21 do
@@ -132,7 +132,7 @@ describe("a stack of small matrices", function()
     end
   end
 
-  it("is given what each of them alone is given", function()
+  it("has the results of each matrix alone", function()
     moth.manual_seed(5)
     for _, dtype in ipairs {moth.float32, moth.float64} do
       for _, n in ipairs {1, 2, 3, 5, 16, 17} do
@@ -174,7 +174,7 @@ describe("a stack of small matrices", function()
     end
   end)
 
-  it("names the first singular one, wherever it lies", function()
+  it("names the first singular one, at any position", function()
     local x = moth.eye(3):expand(70, 3, 3):clone()
     x[{70, 2, 2}] = 0
     refuses(function() linalg.inv(x) end, "matrix 70 of f32 (70, 3, 3) is singular", "E_DOMAIN")
@@ -192,7 +192,7 @@ describe("infinities and NaN", function()
     return x
   end
 
-  it("are refused where LAPACK might never come back", function()
+  it("raise if LAPACK might not return", function()
     for _, bad in ipairs {0 / 0, math.huge, -math.huge} do
       local x = stack(bad)
       for name, fn in pairs {eigh = linalg.eigh, eigvalsh = linalg.eigvalsh, svd = linalg.svd,
@@ -210,7 +210,7 @@ describe("infinities and NaN", function()
     end
   end)
 
-  it("in the right sides of lstsq are told of those", function()
+  it("in the right sides of lstsq raise with their name", function()
     for _, driver in ipairs {"gelsy", "gels", "gelsd", "gelss"} do
       refuses(function()
         linalg.lstsq(moth.eye(3), stack(0 / 0)[2], {driver = driver})
@@ -218,7 +218,7 @@ describe("infinities and NaN", function()
     end
   end)
 
-  it("are nothing to what does not read their triangle", function()
+  it("have no effect outside of the triangle that is read", function()
     local x = stack(0)[2]
     for _, bad in ipairs {0 / 0, math.huge} do
       local y = stack(bad)[2]
@@ -234,7 +234,7 @@ describe("infinities and NaN", function()
     end
   end)
 
-  it("stay in their matrix elsewhere, as NaN", function()
+  it("make only their own matrix NaN in other functions", function()
     local x = stack(math.huge)
     local function numbers(y)
       local list = {}
@@ -250,7 +250,7 @@ describe("infinities and NaN", function()
 end)
 
 describe("linear algebra", function()
-  it("goes on where some matrices are singular, for those who ask", function()
+  it("continues with singular matrices in the _ex functions", function()
     local x = moth.stack {moth.eye(2) * 2, moth.tensor{{1, 2}, {2, 4}}}
     local y, info = linalg.solve_ex(x, moth.ones(2, 2))
     assert.same({{0, 2}, {0.5, 0.5}}, {info:tolist(), y[1]:tolist()})
@@ -264,7 +264,7 @@ describe("linear algebra", function()
     assert.close({{-0.25, -0.25}, {-0.25, -0.25}}, x.grad:tolist(), 1e-6)
   end)
 
-  it("says which shapes and dtypes it takes", function()
+  it("names the shapes and dtypes that it accepts", function()
     refuses(function() linalg.inv(moth.ones(2, 3)) end,
       "bad argument 'A' to 'inv' (a square matrix or a stack of them, (..., N, N), is needed, got "
       .. "f32 (2, 3))", "E_SHAPE")
@@ -322,7 +322,7 @@ describe("linear algebra", function()
     end
   end)
 
-  it("gives the same bits for any number of threads", function()
+  it("has the same bits for any number of threads", function()
     moth.manual_seed(4)
     local x, threads, seen = moth.randn(200, 24, 24), moth.get_num_threads(), {}
     local b = moth.randn(200, 24, 3)
@@ -337,7 +337,7 @@ describe("linear algebra", function()
     for k, y in ipairs(seen[1]) do assert.is_true(moth.equal(y, seen[2][k]), "result " .. k) end
   end)
 
-  it("finds complex eigenvalues, and vectors for them", function()
+  it("computes complex eigenvalues and vectors", function()
     moth.manual_seed(6)
     local a = moth.randn(5, 6, 6, f64)
     local values, v = linalg.eig(a)
@@ -350,7 +350,7 @@ describe("linear algebra", function()
     assert.is_true(linalg.eigvals(a):allclose(values))
   end)
 
-  it("has exact gradients of complex eigenvectors, twice", function()
+  it("has exact first and second derivatives of complex eigenvectors", function()
     moth.manual_seed(7)
     local a = moth.tensor({{1, 2, 0.5}, {-3, 1, 0.2}, {0.3, 0.1, 4}}, f64):requires_grad_()
     local w, u = moth.randn(3, 2, f64), moth.randn(3, 3, 2, f64)
@@ -363,7 +363,7 @@ describe("linear algebra", function()
     assert.is_true(moth.autograd.gradcheck(function(x) return linalg.eigvals(x) end, {a}))
   end)
 
-  it("stops between two matrices when it is interrupted", function()
+  it("stops between two matrices after an interrupt", function()
     local lib = require "moth.binding.lib"
     lib.C.moth_cancel(lib.ctx, 1)
     refuses(function() linalg.inv(moth.eye(3)) end, "interrupt", "E_INTERRUPT")
@@ -388,7 +388,7 @@ describe("linear algebra", function()
     assert.close(x:matmul(x):tolist(), x:matrix_power(2):tolist(), 1e-12)
   end)
 
-  it("takes sizes of 0 and of 1", function()
+  it("accepts sizes of 0 and of 1", function()
     assert.equal(1, linalg.det(moth.zeros(0, 0)):item())
     assert.same({0, 2, 2}, linalg.inv(moth.zeros(0, 2, 2)).shape)
     assert.same({3, 2}, linalg.lstsq(moth.zeros(0, 3), moth.zeros(0, 2)).shape)
@@ -398,7 +398,7 @@ describe("linear algebra", function()
     assert.same({{0}, {0, 0}}, {s.shape, vh.shape})
   end)
 
-  it("tells of A what it is where there are no right sides", function()
+  it("returns the properties of A without right sides", function()
     local x = moth.tensor{{3, 0}, {0, 4}, {0, 0}}
     for _, driver in ipairs {"gelsd", "gelss"} do
       local y, _, rank, values = linalg.lstsq(x:expand(5, 3, 2), moth.zeros(3, 0),
@@ -421,17 +421,17 @@ describe("linear algebra", function()
     assert.equal(1, linalg.matrix_rank(x, {atol = 0, hermitian = true}):item())
   end)
 
-  it("tells the pivot that is 0, of one matrix as of many, small and large", function()
+  it("names the zero pivot, of one matrix and of many, small and large", function()
     for _, n in ipairs {2, 40, 100} do
       local x = moth.eye(n) + moth.eye(n):roll(1, 2)
-      x[1] = 0                                  -- of A the last pivot is 0, of A' the first one
+      x[1] = 0                                  -- the last pivot of A is 0, the first of A'
       assert.equal(n, select(2, linalg.inv_ex(x)):item())
       assert.equal(n, select(2, linalg.solve_ex(x, moth.ones(n))):item())
       assert.equal(n, select(2, linalg.inv_ex(x:expand(70, n, n)))[70]:item())
     end
   end)
 
-  it("factors subnormal numbers by quotients, also wide and tall", function()
+  it("factors subnormal numbers by quotients, also in wide and tall matrices", function()
     for dtype, v in pairs {[moth.float32] = 1e-41, [moth.float64] = 1e-312} do
       for _, shape in ipairs {{2, 2}, {3, 2}, {2, 3}, {70, 2, 2}, {70, 50}} do
         local x = moth.rand(shape, {dtype = dtype}):add(moth.eye(shape[#shape - 1], shape[#shape],
@@ -455,7 +455,7 @@ describe("linear algebra", function()
     end
   end)
 
-  it("says what is missing where there is no LAPACK", function()
+  it("says what is missing without LAPACK", function()
     local text = process.lua [[
       local ffi = require "ffi"
       ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"

@@ -1,5 +1,5 @@
--- F.linear_cross_entropy cuts its rows without a trace in values or gradients, and needs less
--- memory than all results take.
+-- F.linear_cross_entropy computes pieces of its rows, with the same values and gradients, and needs
+-- less memory than all results of the linear layer.
 
 local moth = require "moth"
 local F = moth.nn.functional
@@ -8,7 +8,7 @@ describe("linear_cross_entropy", function()
   local function drawn(...) return (moth.randn(...):double():requires_grad_()) end
 
   for _, reduction in ipairs {"mean", "sum", "none"} do
-    it("is what linear and cross_entropy give, for rows of any number, by " .. reduction, function()
+    it("equals linear and cross_entropy, for any number of rows, by " .. reduction, function()
       local x, w, b, t = drawn(7, 4), drawn(5, 4), drawn(5), moth.randint(1, 6, {7})
       local dy = reduction == "none" and moth.randn(7):double() or moth.tensor(0.7):double()
       local wanted = F.cross_entropy(F.linear(x, w, b), t, {reduction = reduction})
@@ -31,7 +31,7 @@ describe("linear_cross_entropy", function()
     end)
   end
 
-  it("is a module with the layer in it, as PyTorch has them", function()
+  it("is a module that contains the layer, as in PyTorch", function()
     local loss = moth.nn.LinearCrossEntropyLoss{4, 5, weight = moth.arange(1, 6):float(),
       bias = true, label_smoothing = 0.1, reduction = "sum", ignore_index = 2}
     local names = {}
@@ -52,7 +52,7 @@ describe("linear_cross_entropy", function()
     assert.same({{-300}, {300}}, w.grad:tolist()) -- 256 and 1/2 are 256 in bfloat16
   end)
 
-  it("gives a mean of half types whose sum they cannot have", function()
+  it("has a mean of half types whose sum would overflow", function()
     local t = moth.arange(30000):remainder(100):long() + 1
     local x, w = moth.randn(30000, 4):half(), moth.randn(100, 4):half()
     assert.is_true(F.linear_cross_entropy(x, w, t):allclose(F.cross_entropy(F.linear(x, w), t)))
@@ -72,7 +72,7 @@ describe("linear_cross_entropy", function()
     end
   end)
 
-  it("notices a target or class weight that was changed before its gradient", function()
+  it("raises if a target or class weight changes before the backward pass", function()
     for _, reduction in ipairs {"mean", "none"} do
       for _, create_graph in ipairs {false, true} do
         for at = 1, 2 do
@@ -88,7 +88,7 @@ describe("linear_cross_entropy", function()
     end
   end)
 
-  it("takes less memory than all results", function()
+  it("needs less memory than all results of the linear layer", function()
     local n, d, classes = 2048, 8, 4096
     local x, w = moth.randn(n, d):requires_grad_(), moth.randn(classes, d):requires_grad_()
     local t = moth.randint(1, classes + 1, {n})
@@ -101,7 +101,7 @@ describe("linear_cross_entropy", function()
     assert.is_true(moth.memory().peak_bytes - before < n * classes * 4 / 2)
   end)
 
-  it("is recorded as a step, with its gradients", function()
+  it("is recorded by capture, with its gradients", function()
     local w = moth.randn(5, 4):requires_grad_()
     local step = moth.capture(function(x, t)
       w.grad = nil
@@ -118,7 +118,7 @@ describe("linear_cross_entropy", function()
     end
   end)
 
-  it("is what cross_entropy is of no rows: nan, 0, none", function()
+  it("equals cross_entropy for no rows: nan, 0, none", function()
     local x, w, b = moth.randn(0, 4):requires_grad_(), drawn(5, 4):float(), moth.randn(5)
     local t = moth.zeros(0):long()
     local function of(reduction)
@@ -136,7 +136,7 @@ describe("linear_cross_entropy", function()
     assert.equal("(0, 4)", tostring(x.grad.shape))
   end)
 
-  it("names what does not fit", function()
+  it("names the wrong argument", function()
     local x, w, t = moth.randn(3, 4), moth.randn(5, 4), moth.tensor {1LL, 2LL, 3LL}
     local function refuses(f, text) assert.error_matches(f, text, 1, true) end
     refuses(function() F.linear_cross_entropy(x, w:t(), t) end,

@@ -1,5 +1,5 @@
--- Lists that users give count from 1 and have no gaps: what stands in element 0, or behind a nil,
--- would be left out in silence.
+-- Lists of a call count from 1 and have no gaps: element 0, or elements after a nil, would be
+-- ignored silently.
 
 local moth = require "moth"
 
@@ -33,7 +33,7 @@ describe("a list that counts from 0", function()
     SGD = function() optim.SGD({ [0] = a, b }, { lr = 1 }) end,
   }
   for name, take in pairs(takers) do
-    it("is refused by " .. name, function()
+    it("raises in " .. name, function()
       assert.has_error_like(take, FROM_ZERO)
     end)
   end
@@ -60,20 +60,20 @@ describe("a nil in a list", function()
     end,
   }
   for name, take in pairs(takers) do
-    it("is refused by " .. name, function()
+    it("raises in " .. name, function()
       assert.has_error_like(take, "value 2 is nil")
     end)
   end
 end)
 
-describe("a name beside a list", function()
-  it("is refused by TensorDataset, whose samples have none", function()
+describe("a name in a list", function()
+  it("raises in TensorDataset, whose samples have no names", function()
     assert.has_error_like(function() data.TensorDataset { a, y = b } end, "no names, got 'y'")
   end)
 end)
 
 describe("arguments in braces without names", function()
-  it("may begin with an object, which no list of arguments is", function()
+  it("may begin with an object, which cannot be a list of arguments", function()
     local optimizer = optim.SGD({ a }, { lr = 1 })
     assert.equal(3, optim.lr_scheduler.StepLR { optimizer, 3 }.step_size)
     assert.equal(2, #nn.TransformerEncoder { nn.TransformerEncoderLayer { 8, 2 }, 2 }.layers)
@@ -87,7 +87,7 @@ end)
 describe("a list of numbers as an operand", function()
   local x = moth.ones(2, 2)
 
-  it("is refused where the second would be taken for alpha, or for one too many", function()
+  it("raises if the second list would become alpha, or an extra argument", function()
     local lists = { sub = { 0.5, 0.2 }, add = { 1, 2 }, mul = { 1, 2 }, eq = { 1, 2, 3 } }
     for name, list in pairs(lists) do
       assert.has_error_like(function() x[name](x, list) end,
@@ -96,7 +96,7 @@ describe("a list of numbers as an operand", function()
     end
   end)
 
-  it("is two operands where two are wanted, and braces take one or names", function()
+  it("is accepted as each of two operands; braces take one operand or names", function()
     assert.equal(0.5, x:clamp { 0, 0.5 }:max():item())
     assert.equal(2, x:add { 1 }:max():item())
     assert.equal(3, x:add { x, alpha = 2 }:max():item())

@@ -1,4 +1,4 @@
--- Losses composed in Lua: values of PyTorch, computed in float64, and gradients; targets of whole
+-- Composite losses: PyTorch's values in float64, gradients, and integer targets.
 -- numbers.
 
 local moth = require "moth"
@@ -7,7 +7,7 @@ local F = moth.nn.functional
 local function f64(values) return moth.tensor(values, {dtype = moth.float64}) end
 
 describe("gaussian_nll_loss", function()
-  it("takes one number as the variance of all", function()
+  it("accepts one number as the variance of all", function()
     local x, y = moth.randn(4, 3), moth.randn(4, 3)
     assert.equal(F.gaussian_nll_loss(x, y, moth.ones(4, 3) * 0.5):item(),
       F.gaussian_nll_loss(x, y, 0.5):item())
@@ -31,7 +31,7 @@ describe("the composed losses", function()
     near(4 - 1 + 1, F.triplet_margin_loss(f64{{0, 0}}, f64{{4, 0}}, f64{{0, 1}}, {eps = 0}))
   end)
 
-  it("refuse shapes that would be compared each with all others", function()
+  it("raise for shapes that would be broadcast against each other", function()
     local column, row = f64{{1}, {2}, {3}}, f64{3, 2, 1}
     local vectors = moth.eye(3, {dtype = moth.float64})
     local class = moth.tensor({1}, {dtype = moth.int64})
@@ -53,14 +53,14 @@ describe("the composed losses", function()
     assert.equal(1, F.margin_ranking_loss(row, row, moth.ones(1), {margin = 1}):item())
   end)
 
-  it("refuse triplets without a margin, where nothing would be learned", function()
+  it("raise for triplets without a margin, which could not be learned", function()
     for _, name in ipairs {"triplet_margin_loss", "triplet_margin_with_distance_loss"} do
       assert.has_error_like(function() F[name](x, y, y, {margin = 0}) end,
         "bad argument 'margin' to '" .. name .. "' %(a number above 0 is needed, got 0%)")
     end
   end)
 
-  it("have the right gradients, twice", function()
+  it("have the right first and second derivatives", function()
     for _, f in ipairs {
       function(a, b) return (F.cosine_similarity(a, b)) end,
       function(a, b) return (F.cosine_embedding_loss(a, b, sign, {margin = -2})) end,
@@ -73,7 +73,7 @@ describe("the composed losses", function()
     end
   end)
 
-  it("take a variance for each row, or for each element, in gaussian_nll_loss", function()
+  it("accept a variance for each row, or for each element, in gaussian_nll_loss", function()
     local rows = F.gaussian_nll_loss(x, y, f64{0.5, 4}, {reduction = "none"})
     assert.same(F.gaussian_nll_loss(x, y, f64{{0.5, 0.5}, {4, 4}}, {reduction = "none"}):tolist(),
       rows:tolist())
@@ -85,7 +85,7 @@ describe("the composed losses", function()
     end
   end)
 
-  it("refuse a negative variance in gaussian_nll_loss", function()
+  it("raise for a negative variance in gaussian_nll_loss", function()
     for _, var in ipairs {f64{-0.5, 4}, f64{{1, 1}, {1, -1e-9}}} do
       assert.has_error_like(function() F.gaussian_nll_loss(x, y, var) end,
         "'var' to 'gaussian_nll_loss' %(no variance may be negative")
@@ -98,7 +98,7 @@ describe("the composed losses", function()
     end
   end)
 
-  it("take probabilities of classes in cross_entropy", function()
+  it("accept class probabilities in cross_entropy", function()
     local hot = f64{{0, 1}, {1, 0}}
     assert.is_true(moth.allclose(F.cross_entropy(x, hot), F.cross_entropy(x, {2, 1})))
     local p = x:clone():requires_grad_()
@@ -108,7 +108,7 @@ describe("the composed losses", function()
   end)
 end)
 
-describe("the losses of a difference take targets of integers, as PyTorch does:", function()
+describe("elementwise losses accept integer targets, as PyTorch does:", function()
   for _, name in ipairs {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"} do
     local loss = F[name]
 
@@ -166,12 +166,12 @@ describe("the losses of a difference take targets of integers, as PyTorch does:"
   end
 end)
 
-describe("weights of the losses of a difference", function()
+describe("weights of elementwise losses", function()
   local x = {{1, -2, 0.5}, {0.25, 3, -1}}
   local t = moth.tensor {{0, 1, 0.25}, {2, -0.5, -1}}
   local w = moth.tensor {{1, 2, 0.5}, {3, 0.25, 4}}
 
-  -- Of PyTorch 2.15: the mean and the sum, and the mean's gradients by input and weights.
+  -- PyTorch 2.15's mean and sum, and the mean's gradients for input and weights.
   for name, wanted in pairs {
     mse_loss = {2.909883737564087, 31.28125,
       {0.1860465109348297, -1.116279125213623, 0.023255813866853714, -0.9767442345619202,

@@ -1,4 +1,4 @@
--- Elements that are only moved or chosen, at sizes around those of vectors: against plain Lua.
+-- Ops that copy or select elements, at sizes around those of vectors, compared with plain Lua.
 
 local moth = require "moth"
 
@@ -17,7 +17,7 @@ local function each(f)
 end
 
 describe("a mask", function()
-  it("chooses between tensors, between their slices, and numbers", function()
+  it("selects between tensors, between their slices, and numbers", function()
     each(function(n, dtype)
       local p, q = numbers(n, dtype, 1), numbers(2 * n, dtype, 40)[{ { 1, -1, 2 } }]
       local mask = (moth.arange(n) * 7 % 5):lt(2)
@@ -36,7 +36,7 @@ describe("a mask", function()
     end)
   end)
 
-  it("takes NaN and zeros as they are", function()
+  it("keeps NaN and zeros unchanged", function()
     local nan, mask = moth.full({ 40 }, 0 / 0), moth.arange(40):lt(20)
     assert.equal(20, nan:masked_fill(mask, -1 / math.huge):isnan():sum():item())
     assert.equal(-math.huge, (1 / nan:masked_fill(mask, -1 / math.huge))[1]:item())
@@ -44,7 +44,7 @@ describe("a mask", function()
 end)
 
 describe("flip", function()
-  it("turns rows of every type and length around", function()
+  it("reverses rows of every type and length", function()
     each(function(n, dtype)
       local x = numbers(2 * n, dtype, 3):view(2, n)
       local rows = x:tolist()
@@ -62,7 +62,7 @@ end)
 local WRONG = { [0] = "count from 1", [10] = "out of range", [-1] = "got %-1" }
 
 describe("positions", function()
-  it("are refused wherever in a long list the bad one stands", function()
+  it("raise for a bad one at any place of a long list", function()
     local x = moth.randn(9, 2)
     for _, n in ipairs { 1, 37, 20011 } do
       for _, at in ipairs { 1, math.ceil(n / 2), n } do
@@ -79,7 +79,7 @@ describe("positions", function()
 end)
 
 describe("one position for each element", function()
-  -- What gather, take and the scatters do with them, by hand.
+  -- gather, take and the scatters by hand.
   local function gathered(x, index)
     local y = {}
     for i, row in ipairs(index:tolist()) do
@@ -89,7 +89,7 @@ describe("one position for each element", function()
     return y
   end
 
-  it("is read where it lies, in any layout and integer type", function()
+  it("is read in any layout and integer type", function()
     local x = moth.arange(3 * 50):view(3, 50)
     local index = moth.randint(1, 51, { 3, 2100 })
     local wanted = gathered(x, index)
@@ -106,7 +106,7 @@ describe("one position for each element", function()
     assert.same({ 2, 0 }, moth.arange(3):gather(1, { 3, 1 }):tolist())
   end)
 
-  it("adds up as often as it comes, in every dimension", function()
+  it("adds repeated positions, in every dimension", function()
     for dim = 1, 3 do
       local index = moth.randint(1, 4, { 4, 5, 6 })
       local values = moth.arange(4 * 5 * 6):view(4, 5, 6)
@@ -129,7 +129,7 @@ describe("one position for each element", function()
     end
   end)
 
-  it("is refused wherever the bad one stands, before anything is written", function()
+  it("raises for a bad one at any place, before any write", function()
     for _, n in ipairs { 1, 37, 20011 } do
       for _, at in ipairs { 1, math.ceil(n / 2), n } do
         local x, index = moth.zeros(2, 9), moth.ones(2, n):long()
@@ -152,14 +152,14 @@ describe("one position for each element", function()
     assert.error_matches(function() return moth.zeros(0):gather(1, { 1 }) end, "out of range")
   end)
 
-  it("may lie in the tensor that is written", function()
+  it("may be in the written tensor", function()
     local x = moth.tensor { 3LL, 1LL, 2LL }
     assert.same({ 1, 2, 3 }, x:clone():scatter_(1, x, x):tolist())
     x:scatter_(1, x, x)
     assert.same({ 1, 2, 3 }, x:tolist())
   end)
 
-  it("must be the same when the gradient is computed", function()
+  it("must not change before the gradient is computed", function()
     local x, index = moth.randn(3):requires_grad_(), moth.tensor { 1LL, 3LL }
     local y = x:gather(1, index):sum()
     index[1] = 2
@@ -168,7 +168,7 @@ describe("one position for each element", function()
 end)
 
 describe("index_add_", function()
-  it("reads a source that lies in the tensor as it was before", function()
+  it("reads the old values of a source that is a part of the tensor", function()
     local x = moth.tensor { { 1, 2 }, { 10, 20 }, { 100, 200 } }
     x:index_add_(1, { 2, 3, 2 }, x)
     assert.same({ { 1, 2 }, { 111, 222 }, { 110, 220 } }, x:tolist())
@@ -176,7 +176,7 @@ describe("index_add_", function()
 end)
 
 describe("a sum over few rows", function()
-  it("adds them up for any number of columns", function()
+  it("is right for any number of columns", function()
     for _, n in ipairs(SIZES) do
       for _, r in ipairs { 2, 4, 10, 17, 70 } do
         local x = (moth.arange(3 * r * n) * 7 % 101 - 50):view(3, r, n)
@@ -190,7 +190,7 @@ describe("a sum over few rows", function()
 end)
 
 describe("cumsum", function()
-  it("gives each row of any number of rows its own sums, in place as well", function()
+  it("computes separate sums for each row, in place as well", function()
     for _, rows in ipairs { 1, 3, 4, 6, 9 } do
       for _, dtype in ipairs { "float32", "float64", "int64", "int16" } do
         local x = (moth.arange(rows * 5) * 7 % 11 - 4):to(moth[dtype]):view(rows, 5)
@@ -207,8 +207,8 @@ describe("cumsum", function()
   end)
 end)
 
-describe("an index that was expanded", function()
-  it("gathers and scatters what its copy does, errors included", function()
+describe("an expanded index", function()
+  it("gathers and scatters as its copy does, also in errors", function()
     for _, dtype in ipairs { "float32", "float64", "bfloat16", "int16", "int64" } do
       local x = numbers(6 * 5 * 4, dtype, 3):view(6, 5, 4)
       for dim = 1, 3 do
@@ -223,7 +223,7 @@ describe("an index that was expanded", function()
         assert.is_true(x:scatter(dim, copy, 7):equal(x:scatter(dim, index, 7)))
         assert.is_true(x:scatter_add(dim, copy, src):equal(x:scatter_add(dim, index, src)))
         local last = list:clone()
-        last[1] = 2 -- no position twice: then it is known which value stays
+        last[1] = 2 -- no position twice: else the result is undefined
         index = last:view(shape):expand(wide)
         assert.is_true(x:scatter(dim, index:contiguous(), src):equal(x:scatter(dim, index, src)))
         last[2] = 7
@@ -238,7 +238,7 @@ describe("an index that was expanded", function()
     end
   end)
 
-  it("gives the gradients that its copy gives", function()
+  it("has the gradients of its copy", function()
     local index = moth.tensor { 3LL, 1LL, 3LL }:view(3, 1):expand(3, 4)
     local grads = {}
     for k, at in ipairs { index, index:contiguous() } do
@@ -254,7 +254,7 @@ describe("an index that was expanded", function()
 end)
 
 describe("repeat_interleave", function()
-  it("puts elements of every type side by side as often as said, from views too", function()
+  it("repeats elements of every type, from views too", function()
     each(function(n, dtype)
       for _, by in ipairs { 2, 3, 17 } do
         local x = numbers(2 * n, dtype, 1):view(n, 2)
@@ -274,8 +274,8 @@ describe("repeat_interleave", function()
   end)
 end)
 
-describe("extremes of integers", function()
-  it("are found along rows, columns and views, beyond 32 bits too", function()
+describe("extreme integers", function()
+  it("are found along rows, columns and views, also beyond 32 bits", function()
     for _, dtype in ipairs { "uint8", "int8", "int16", "int32", "int64" } do
       for _, n in ipairs(SIZES) do
         local by = dtype == "int64" and 0x100000001LL or 1LL
@@ -299,7 +299,7 @@ describe("extremes of integers", function()
 end)
 
 describe("cummax and cummin", function()
-  it("keep the last of equals and the last NaN, in rows of any length", function()
+  it("return the last of equal elements and the last NaN, in rows of any length", function()
     local nan = 0 / 0
     for _, dtype in ipairs { "float32", "float64", "int64", "int8" } do
       for _, n in ipairs { 1, 15, 16, 17, 100 } do
@@ -329,7 +329,7 @@ describe("cummax and cummin", function()
 end)
 
 describe("floats", function()
-  it("become the same integers in long rows as alone", function()
+  it("are converted to the same integers in long rows as alone", function()
     local ends = { 0 / 0, 1 / 0, -1 / 0, 1e30, -1e30, 0.5, -0.5, 1.9, -1.9, 254.9, 255, 256 }
     for _, e in ipairs { 31, 63 } do
       for _, by in ipairs { 1, 1 - 2^-24, 1 - 2^-53, 1 + 2^-23 } do
@@ -350,7 +350,7 @@ describe("floats", function()
 end)
 
 describe("joining", function()
-  it("puts shares of every type and length side by side, packed or not", function()
+  it("copies parts of every type and length, contiguous or not", function()
     each(function(n, dtype)
       local p, q = numbers(3 * n, dtype, 1):view(3, n), numbers(6, dtype, 40):view(3, 2)
       local a, b, both, above = p:tolist(), q:tolist(), {}, {}

@@ -1,12 +1,12 @@
--- Functions of numbers and of positions made of a few ops, where golden values do not reach: writes
--- in place, random projections, errors.
+-- Composite functions of numbers and of positions, in forms that golden values do not have:
+-- in-place writes, random projections, errors.
 
 local moth = require "moth"
 
 local function refuses(f, text) assert.error_matches(f, text, 1, true) end
 
 describe("functions of numbers", function()
-  it("write in place what they would return", function()
+  it("write the same values in place", function()
     local x = moth.tensor{{3, 4}, {0.3, 0.4}}
     local wanted = x:renorm(2, 1, 1)
     assert.equal(x, x:renorm_(2, 1, 1))
@@ -19,10 +19,10 @@ describe("functions of numbers", function()
     local z = leaf * 2
     z:renorm_(2, 1, 1)
     z:sum():backward()
-    assert.is_true(leaf.grad:abs():max():item() < 1e-5) -- a row of equals keeps its length
+    assert.is_true(leaf.grad:abs():max():item() < 1e-5) -- a row of equal numbers keeps its length
   end)
 
-  it("find the large parts of a matrix", function()
+  it("find the large singular values of a matrix", function()
     moth.manual_seed(3)
     local A = moth.randn(30, 3):double():matmul(moth.randn(3, 20):double()) + 5
     local U, S, V = moth.svd_lowrank(A, 4)
@@ -33,7 +33,7 @@ describe("functions of numbers", function()
     assert.equal("(30, 3)", tostring(P.shape))
   end)
 
-  it("have PyTorch's other names", function()
+  it("have PyTorch's aliases", function()
     local a, b = moth.randn(2, 3), moth.randn(3, 4)
     assert.is_true(moth.chain_matmul(a, b):allclose(a:matmul(b)))
     assert.equal(moth.trapezoid, moth.trapz)
@@ -72,7 +72,7 @@ describe("functions of numbers", function()
       special.polygamma(40, moth.full({}, 10, {dtype = moth.float64})):item(), 1e-5)
   end)
 
-  it("say what they cannot take", function()
+  it("raise for unsupported arguments", function()
     local x = moth.ones(2, 3)
     refuses(function() x:slice_scatter(moth.ones(1, 3), 1, 2, 3) end,
       "bad argument 'stop' to 'slice_scatter' (a range of 1 to 2")
@@ -91,7 +91,7 @@ describe("functions of numbers", function()
     refuses(function() moth.igamma(a, moth.ones(2)):sum():backward() end, "no gradient")
   end)
 
-  it("name themselves in errors, not what they are made of", function()
+  it("use their own names in errors, not those of inner ops", function()
     local function names(text, f) assert.error_matches(f, text, 1, true) end
     names("bad argument 'count' to 'binomial'", function()
       moth.binomial(moth.tensor {-1}, moth.tensor {0.5})

@@ -1,12 +1,12 @@
--- Whatever a public function is called with, what it raises is an error of Moth's own: it speaks of
--- the user's line and of arguments, not of variables and lines within Moth.
+-- Errors of public functions for unusual arguments are Moth's own: they name the user's line and
+-- arguments, not variables and lines within Moth.
 
 local moth = require "moth"
 local places = require "moth.help.places"
 
 local nn = moth.nn
 
--- What each is called with; made again each time, since some functions keep or write it.
+-- The arguments; made again for each call, since some functions keep or write them.
 local function odd()
   return {
     ["()"] = {n = 0}, ["(nil, nil)"] = {n = 2}, ["({})"] = {{}, n = 1}, ['("x")'] = {"x", n = 1},
@@ -21,7 +21,7 @@ end
 local INNER = {"attempt to %a+", "%a+ expected, got", "lua/moth/[%w_/]+%.lua:",
   "/?nn/[%w_/]+%.lua:"}
 
--- What settles something for all, or ends what is under way.
+-- Functions that change a setting for all, or end something that is open.
 local SETTLES = {}
 for name in ([[seed manual_seed set_printoptions set_default_dtype set_default_device help warn
   set_memory_limit set_memory_floor set_num_threads set_detect_anomaly set_grad_enabled collect
@@ -56,19 +56,19 @@ describe("odd arguments", function()
     end)
   end
 
-  it("were given to functions, not to names that lead nowhere", function()
+  it("are passed to existing functions", function()
     assert.is_true(tried > 5000, tried .. " calls")
   end)
 end)
 
 describe("a warning", function()
-  it("is a text", function()
+  it("has a text", function()
     assert.has_error_like(function() moth.warn({}) end, "'text' to 'warn' %(a string is needed")
   end)
 end)
 
 describe("a module, a schedule or a transform", function()
-  it("that is given no tensor, or no number, says so", function()
+  it("without a tensor or a number raises an error that says so", function()
     local optimizer = moth.optim.SGD(nn.Linear(1, 1):parameters(), {lr = 1})
     local schedule = moth.optim.lr_scheduler.StepLR(optimizer, 1)
     for text, f in pairs {

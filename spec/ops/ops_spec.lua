@@ -1,5 +1,5 @@
--- Every op of the registry, checked by what its record says: no list by hand, so that a new op is
--- tested before anyone writes a test for it.
+-- Every op of the registry, checked by its record: there is no list of ops, so a new op is tested
+-- without a new spec.
 
 local moth = require "moth"
 local integral = require "moth.functions.integral"
@@ -12,7 +12,7 @@ local function call(op, arguments) return op.fn(unpack(arguments, 1, arguments.n
 
 local function isplain(v) return type(v) == "table" and getmetatable(v) == nil end
 
--- Generators among the arguments, one level deep as well, start again.
+-- Seeds generators among the arguments again, also one level deep.
 local function reseed(arguments)
   moth.manual_seed(7)
   for i = 1, arguments.n do
@@ -22,7 +22,7 @@ local function reseed(arguments)
   end
 end
 
--- The arguments of an example by name; nil if a shape was given in a row.
+-- The arguments of an example by name; nil if the sizes of a shape are separate arguments.
 local function named(op, arguments)
   local names = {}
   for k = 1, arguments.n do
@@ -38,7 +38,7 @@ local function named(op, arguments)
   return names
 end
 
--- Results as one list, whatever their form; of an op without results, what it may have written.
+-- Results as one list, for any form of results; for an op without results, the written tensors.
 local function results(op, arguments)
   reseed(arguments)
   local got = {call(op, arguments)}
@@ -101,7 +101,7 @@ local function of_leaves(op, example)
   end, inputs
 end
 
--- What each of some leaves adds to the sum of f's results; nothing of those that add none.
+-- The contribution of each leaf to the gradient of the sum of f's results; nil for those without.
 local function slopes(f, given, leaves)
   local total
   for _, y in ipairs{f(unpack(given))} do
@@ -136,7 +136,7 @@ local layouts = {
   end,
 }
 
--- A value of the wrong type for each kind, and what is right in all kinds of it.
+-- A value of the wrong type for each kind of argument.
 local WRONG = {
   tensor = "text", ["tensor?"] = "text", tensors = 3, mask = "text", index = "text",
   ["index?"] = "text", indices = 3, scalar = "text", int = 1.5, ["int?"] = "text", int1 = "text",
@@ -148,7 +148,7 @@ local WRONG = {
   dtype = "nonsense", device = 3, generator = "text",
 }
 
-local only = os.getenv "MOTH_SPEC_OP" -- a pattern, for a look at some ops alone
+local only = os.getenv "MOTH_SPEC_OP" -- a pattern that selects ops
 
 if only then
   it("finds ops by MOTH_SPEC_OP", function()
@@ -168,7 +168,7 @@ for _, op in ipairs(registry.ops()) do
       each_example(op, function(example) results(op, example.arguments()) end)
     end)
 
-    it("sets every argument off its default in some example", function()
+    it("has an example with another value for each argument with a default", function()
       local missing = {}
       for i, arg in ipairs(op.args) do
         local set = arg.name == "out" or arg.name == "inplace" or arg.kind == "device"
@@ -187,7 +187,7 @@ for _, op in ipairs(registry.ops()) do
     end)
 
     if op.grad and not op.derived then
-      it("has the right gradient, twice", function()
+      it("has the right first and second derivatives", function()
         each_example(op, function(example)
           local f, inputs = of_leaves(op, example)
           if #inputs == 0 or f(unpack(inputs)) == nil then return end
@@ -196,7 +196,7 @@ for _, op in ipairs(registry.ops()) do
         end)
       end)
 
-      it("has it where one input alone needs one", function()
+      it("has them if only one input needs a gradient", function()
         each_example(op, function(example)
           local f, inputs = of_leaves(op, example)
           local wanted = #inputs > 1 and slopes(f, inputs, inputs) or {}
@@ -210,7 +210,7 @@ for _, op in ipairs(registry.ops()) do
       end)
     end
 
-    it("takes the dtypes it declares and refuses the others by name", function()
+    it("accepts the dtypes in its record and raises for others by name", function()
       local example = op.examples[1]
       local values = false
       for _, arg in ipairs(op.args) do
@@ -228,7 +228,7 @@ for _, op in ipairs(registry.ops()) do
         local any = false
         for _, x in ipairs(registry.tensors(arguments)) do any = any or x.dtype == DTYPES[d] end
         local ok, message = pcall(results, op, arguments)
-        -- an example's 0.5 does not fit an integer, nor a float result an integer target
+        -- 0.5 does not fit an integer, and a float result does not fit an integer target
         local excused = not ok and (message:match "does not fit" or message:match "floating dtype"
           or message:match "say {dtype" or op.derived and message:match "cannot be written")
         if not ok and any and declared and not excused then
@@ -241,7 +241,7 @@ for _, op in ipairs(registry.ops()) do
       end
     end)
 
-    it("does not care how its inputs lie in memory", function()
+    it("has the same results for all memory layouts of its inputs", function()
       each_example(op, function(example)
         local arguments = example.arguments()
         local order = registry.tensors(arguments)
@@ -277,9 +277,9 @@ for _, op in ipairs(registry.ops()) do
       end)
     end)
 
-    it("gives the same with one input of a wider type, or refuses it", function()
+    it("has the same results with one input of a wider type, or raises", function()
       if op.mutates or op.outputs == "" or op.random or op.name:match "^empty"
-        or op.name:match "^nan_to_num" then return end -- whose constants are its dtype's own
+        or op.name:match "^nan_to_num" then return end -- its constants depend on the dtype
       each_example(op, function(example)
         local arguments = example.arguments()
         local order = registry.tensors(arguments)
@@ -299,7 +299,7 @@ for _, op in ipairs(registry.ops()) do
       end)
     end)
 
-    it("names the argument of a wrong type, a nil, an unknown name", function()
+    it("names an argument of a wrong type, a nil, an unknown name", function()
       local first = op.examples[1].arguments()
       for i, arg in ipairs(op.args) do
         local wrong = WRONG[arg.kind]
@@ -312,7 +312,7 @@ for _, op in ipairs(registry.ops()) do
         assert.matches(op.name:gsub("%p", "%%%0"), message)
         if arg.fallback == "" and arg.kind ~= "shape" and i <= first.n then
           names[arg.name] = nil
-          if next(names) == nil then names = nil end -- {} would be a value of many kinds
+          if next(names) == nil then names = nil end -- {} would be valid for many kinds
           ok, message = pcall(op.fn, names)
           assert.is_false(ok, arg.name .. " was not missed")
           assert.matches("'" .. arg.name .. "'", message, 1, true)
@@ -331,7 +331,7 @@ for _, op in ipairs(registry.ops()) do
       assert.matches("nonsense_name", message, 1, true)
     end)
 
-    it("gives the same by names as by place", function()
+    it("has the same results by name and by position", function()
       each_example(op, function(example)
         local arguments = example.arguments()
         local names = named(op, arguments)

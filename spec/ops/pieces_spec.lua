@@ -1,12 +1,12 @@
--- Tensors put together and taken apart, from the user's side: views, errors, how they are called.
--- Values and gradients are in spec/golden/ and coverage_spec.
+-- Functions that join and split tensors: views, errors, forms of the call. Values and gradients are
+-- in spec/golden/ and coverage_spec.
 
 local moth = require "moth"
 
 local function refuses(text, f) assert.has_error_like(f, text) end
 
 describe("diagflat", function()
-  it("puts all elements on a diagonal, as a method too", function()
+  it("writes all elements to a diagonal, as a method too", function()
     local x = moth.tensor{ { 1, 2 }, { 3, 4 } }
     assert.same({ { 1, 0, 0, 0 }, { 0, 2, 0, 0 }, { 0, 0, 3, 0 }, { 0, 0, 0, 4 } },
       moth.diagflat(x):tolist())
@@ -14,8 +14,8 @@ describe("diagflat", function()
   end)
 end)
 
-describe("pieces of tensors", function()
-  it("are views where nothing is put together", function()
+describe("parts of tensors", function()
+  it("are views if nothing is joined", function()
     local x = moth.zeros(4, 4, 4)
     x:hsplit(2)[1]:fill_(1)
     moth.atleast_3d(x[1][1])[{ {}, 1, {} }]:add_(1)
@@ -23,14 +23,14 @@ describe("pieces of tensors", function()
     assert.equal("(1, 3, 1)", tostring(moth.atleast_3d(moth.zeros(3)).shape))
   end)
 
-  it("are taken in a row or in a list", function()
+  it("are accepted as arguments or as a list", function()
     local a, b = moth.ones(2), moth.zeros(2)
     assert.is_true(moth.column_stack(a, b):equal(moth.column_stack { a, b }))
     assert.same({ { 1, 1, 0, 0 }, { 0, 0, 0, 0 } }, moth.block_diag(a, b):tolist())
     assert.equal("(4, 2)", tostring(moth.cartesian_prod(a, b).shape))
   end)
 
-  it("are replaced in a copy, with gradients to both", function()
+  it("are replaced in a copy, with gradients for both", function()
     local x, y = moth.zeros(2, 3):requires_grad_(), moth.ones(3):requires_grad_()
     local z = x:select_scatter(y, 1, -1)
     assert.same({ { 0, 0, 0 }, { 1, 1, 1 } }, z:tolist())
@@ -41,7 +41,7 @@ describe("pieces of tensors", function()
     assert.same({ 2, 2, 2 }, y.grad:tolist())
   end)
 
-  it("name what does not fit", function()
+  it("name the wrong argument", function()
     local x = moth.zeros(4, 3)
     refuses("'indices_or_sections' to 'hsplit' %(a divisor of 3 is needed, got 2",
       function() x:hsplit(2) end)
@@ -58,18 +58,18 @@ describe("pieces of tensors", function()
       function() moth.combinations(moth.arange(100), 50) end)
   end)
 
-  it("chosen nearly all are found without trying what cannot be completed", function()
+  it("are combined nearly completely without a search of impossible combinations", function()
     assert.same({ 30, 29 }, { unpack(moth.combinations(moth.arange(30), 29).shape) })
     assert.same({ 0, 40 }, { unpack(moth.combinations(moth.arange(39), 40).shape) })
   end)
 
-  it("of a signal are weighed by windows that add up", function()
+  it("of a signal are weighted by windows that sum to one", function()
     local w = moth.hann_window(8, { dtype = moth.float64 })
     assert.is_true((w + w:roll(4, 1)):allclose(moth.ones(8, { dtype = moth.float64 })))
     assert.is_true(moth.hamming_window(7, false):equal(moth.hamming_window(7, false):flip(1)))
   end)
 
-  it("far apart are measured two by two, with no room for all pairs at once", function()
+  it("have pairwise distances without memory for all differences", function()
     moth.manual_seed(1)
     local x = moth.randn(200, 100):requires_grad_()
     local at = moth.triu_indices(200, 200, 1)
@@ -90,7 +90,7 @@ describe("pieces of tensors", function()
 end)
 
 describe("distances of all pairs of rows", function()
-  it("are those of the differences, as their gradients are, in rows of any length", function()
+  it("equal the norms of differences, also in gradients, for rows of any length", function()
     moth.manual_seed(3)
     local function near(x, y)
       local most = x.dtype == moth.float64 and 1e-12 or 1e-5
@@ -127,7 +127,7 @@ describe("distances of all pairs of rows", function()
     end
   end)
 
-  it("stay in the range, and let NaN and infinity through", function()
+  it("stay in the range, and keep NaN and infinity", function()
     local x = moth.tensor { { 1e-30, 0 }, { 0, 0 }, { 3e25, 4e25 }, { 0 / 0, 1 }, { math.huge, 0 } }
     local want = moth.tensor { 1e-30, 5e25, 0 / 0, math.huge, 5e25, 0 / 0, math.huge, 0 / 0,
       math.huge, 0 / 0 }

@@ -1,9 +1,9 @@
---- pool_spec.lua -- windows of many sizes, beside sums over what unfold cuts out.
+--- pool_spec.lua -- pooling with windows of many sizes, compared with reductions of unfold.
 
 local moth = require "moth"
 local F, ops = moth.nn.functional, require("moth.binding.bind").ops
 
--- The taps of each window of x, (N, C, taps, windows); outside of the image stands `edge`.
+-- The elements of each window of x, (N, C, taps, windows); outside of the image they are `edge`.
 local function windows(x, k, stride, padding, dilation, edge)
   local n, c = x:size(1), x:size(2)
   local wide = F.pad(x, { padding, padding, padding, padding }, "constant", edge)
@@ -28,7 +28,7 @@ local function each_geometry(run)
 end
 
 describe("pooling", function()
-  it("finds the largest of each window, whatever its size", function()
+  it("finds the largest of each window, of any size", function()
     each_geometry(function(x, k, stride, padding, dilation)
       local how = { stride = stride, padding = padding, dilation = dilation,
         return_indices = true }
@@ -40,7 +40,7 @@ describe("pooling", function()
     end)
   end)
 
-  it("takes the mean of each window, whatever its size", function()
+  it("computes the mean of each window, of any size", function()
     each_geometry(function(x, k, stride, padding, dilation)
       if dilation > 1 then return end
       local y = F.avg_pool2d(x, k, { stride = stride, padding = padding })
@@ -49,7 +49,7 @@ describe("pooling", function()
     end)
   end)
 
-  it("sends a gradient back to the largest and to all of a mean, whatever the size", function()
+  it("passes the gradient to the largest element, or to all of a mean, for any size", function()
     each_geometry(function(x, k, stride, padding, dilation)
       local z = x:clone():requires_grad_()
       x:requires_grad_()
@@ -68,7 +68,7 @@ describe("pooling", function()
     end)
   end)
 
-  it("names the first of equals and the last NaN in a window", function()
+  it("names the first of equal elements and the last NaN in a window", function()
     local x = moth.zeros(1, 1, 2, 32)
     local y, at = F.max_pool2d(x, 2, { return_indices = true })
     assert.are.equal(0, y:sum():item())
@@ -81,7 +81,7 @@ describe("pooling", function()
     assert.are.equal(52, at[{ 1, 1, 1, 10 }]:item())
   end)
 
-  it("shares an image out evenly", function()
+  it("divides an image evenly", function()
     for _, width in ipairs { 4, 13, 64, 300 } do
       for _, size in ipairs { 1, 2, 3, 5 } do
         local x = moth.randn(2, 2, 9, width):requires_grad_()
@@ -101,8 +101,8 @@ describe("pooling", function()
   end)
 end)
 
-describe("pools that give nothing", function()
-  it("have a gradient of zeros", function()
+describe("pools with empty results", function()
+  it("have a zero gradient", function()
     for _, size in ipairs { { 0, 1 }, { 1, 0 }, { 0, 0 } } do
       local x = moth.ones(1, 2, 3, 4):requires_grad_()
       F.adaptive_avg_pool2d(x, size):sum():backward()
@@ -116,15 +116,15 @@ describe("pools that give nothing", function()
   end)
 end)
 
-describe("positions in planes", function()
-  it("are refused where they lie outside, and skipped where there is none", function()
+describe("positions of max_unpool", function()
+  it("raise if they are outside, and are skipped if there is none", function()
     local function positions(at) return moth.tensor({{at}}, {dtype = moth.int64}) end
     for n = 2, 40 do
       local at = {}
       for i = 1, n do at[i] = i end
       local x = moth.randn(1, 1, n)
       assert.is_true(ops.max_pool2d_back(x, positions(at), {1, n}):equal(x))
-      at[n] = -1 -- a window that lies in the padding
+      at[n] = -1 -- a window in the padding
       assert.equal(0, ops.max_pool2d_back(x, positions(at), {1, n})[{1, 1, n}]:item())
       for _, wrong in ipairs{n + 1, 2 ^ 40, -2 ^ 40} do
         at[n] = wrong

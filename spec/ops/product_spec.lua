@@ -1,4 +1,4 @@
--- Products where a factor is zero, norms where all is zero: gradients that division would spoil.
+-- Products with a zero factor, norms of zeros: gradients that a division would make NaN.
 
 local moth = require "moth"
 
@@ -10,7 +10,7 @@ local function grads(f, x)
 end
 
 describe("a product with zeros", function()
-  it("has the gradient of the other factors, twice", function()
+  it("has the gradient of the other factors, also in second derivatives", function()
     local first, second = grads(function(x) return x:prod() end, moth.tensor { 2, 0, 3 })
     assert.same({ 0, 6, 0 }, first)
     assert.same({ 36, 0, 24 }, second)
@@ -21,12 +21,12 @@ describe("a product with zeros", function()
   end)
 end)
 
-describe("a product with factors", function()
-  it("of half types is rounded once, and its factors not at all", function()
+describe("a product with alpha or beta", function()
+  it("of half types is rounded once, and its factors are not rounded", function()
     for _, dtype in ipairs { moth.float16, moth.bfloat16 } do
       local x = moth.tensor({ { 0.7 } }, { dtype = dtype })
       local exact = x:double() * -4.775 + x:double() * x:double() * 2.0315
-      local product = (x:double() * x:double()):to(dtype):double() -- which matmul gives
+      local product = (x:double() * x:double()):to(dtype):double() -- the result of matmul
       local wanted = (x:double() * -4.775 + product * 2.0315):to(dtype)
       local y = moth.addmm(x, x, x, { beta = -4.775, alpha = 2.0315 })
       assert.equal(dtype, y.dtype)
@@ -57,7 +57,7 @@ describe("a norm", function()
     assert.same({ 0, 0, 0 }, second)
   end)
 
-  it("takes 'fro', infinities, several dims, and says what else it is given", function()
+  it("accepts 'fro', infinities, several dims, and names invalid orders", function()
     local x = moth.tensor { { 3, -4 }, { 0, 12 } }
     assert.equal(13, x:norm("fro"):item())
     assert.equal(12, x:norm(math.huge):item())
@@ -69,7 +69,7 @@ describe("a norm", function()
 end)
 
 describe("small products", function()
-  it("are sums of every type, for any number of columns", function()
+  it("are exact sums for every type and any number of columns", function()
     for _, dtype in ipairs { "float32", "float64", "int64", "int16" } do
       for n = 1, 17 do
         local a = (moth.arange(2 * 3 * 5) % 7 - 3):to(moth[dtype]):view(2, 3, 5)

@@ -1,5 +1,5 @@
---- quantize_spec.lua -- fake quantization per tensor and per channel: values are
--- PyTorch's, gradients pass where nothing was clamped.
+--- quantize_spec.lua -- fake quantization per tensor and per channel: values are PyTorch's, and
+-- gradients pass through elements that were not clamped.
 
 local moth = require "moth"
 local intact = require "spec.support.intact"
@@ -10,7 +10,7 @@ local refuses = intact.refuses
 describe("fake_quantize_per_tensor_affine", function()
   local x = {-1.3, -0.25, 0, 0.25, 0.74, 0.75, 1.6, 300}
 
-  it("gives what the integers say, halves going to the even one", function()
+  it("has the values of the integers, with halves rounded to even", function()
     -- torch.fake_quantize_per_tensor_affine(x, 0.5, 2, 0, 5)
     assert.same({-1, 0, 0, 0, 0.5, 1, 1.5, 1.5}, whole(moth.tensor(x), 0.5, 2, 0, 5):tolist())
     assert.same({-1, 0, 0, 0, 0.5, 1, 1.5, 1.5}, whole(moth.tensor(x), moth.tensor(0.5),
@@ -19,7 +19,7 @@ describe("fake_quantize_per_tensor_affine", function()
       127):tolist())
   end)
 
-  it("lets the gradient through where nothing was clamped, also of higher order", function()
+  it("passes the gradient of elements that were not clamped, also of higher order", function()
     local v = moth.tensor(x, {requires_grad = true})
     local g = moth.autograd.grad((whole(v, 0.5, 2, 0, 5) ^ 2):sum(), v, {create_graph = true})
     assert.same({0, 0, 0, 0, 1, 2, 3, 0}, g:tolist())
@@ -27,7 +27,7 @@ describe("fake_quantize_per_tensor_affine", function()
     assert.same({0, 2, 2, 2, 2, 2, 2, 0}, v.grad:tolist())
   end)
 
-  it("keeps the type of halves and doubles, and takes transposed tensors", function()
+  it("keeps half types and float64, and accepts transposed tensors", function()
     for _, dtype in ipairs {moth.float16, moth.bfloat16, moth.float64} do
       local v = moth.tensor({{0.25, 0.75}, {1.6, -9}}, {dtype = dtype}):t():requires_grad_()
       local y = whole(v, 0.5, 2, 0, 5)
@@ -48,7 +48,7 @@ describe("fake_quantize_per_tensor_affine", function()
     end
   end)
 
-  it("refuses integers, impossible scales and points, and limits the wrong way round", function()
+  it("raises for integers, invalid scales and zero points, and limits in wrong order", function()
     refuses(function() return (whole(moth.tensor{1LL}, 0.5, 0, 0, 5)) end, "'input'")
     refuses(function() return (whole(moth.ones(1), 0, 0, 0, 5)) end, "'scale'")
     refuses(function() return (whole(moth.ones(1), moth.ones(2), 0, 0, 5)) end, "'scale'")
@@ -67,7 +67,7 @@ end)
 describe("fake_quantize_per_channel_affine", function()
   local scale, zero = moth.tensor{0.5, 0.25}, moth.tensor({0, 1}, {dtype = moth.int32})
 
-  it("has a scale and a point for each position of the axis", function()
+  it("has a scale and a zero point for each position of the axis", function()
     local x = moth.tensor({{0.3, 0.3, 9}, {0.3, -0.3, -9}}, {requires_grad = true})
     local y = each(x, scale, zero, 1, 0, 7)
     assert.same({{0.5, 0.5, 3.5}, {0.25, -0.25, -0.25}}, y:tolist())
@@ -77,7 +77,7 @@ describe("fake_quantize_per_channel_affine", function()
     assert.is_true(moth.equal(turned, y:t()))
   end)
 
-  it("refuses an axis that is not there, and another number of channels", function()
+  it("raises for an unknown axis, and for another number of channels", function()
     refuses(function() return (each(moth.ones(2, 3), scale, zero, 3, 0, 7)) end, "'axis'")
     refuses(function() return (each(moth.ones(2, 3), scale, zero, 2, 0, 7)) end, "of 3 elements")
   end)

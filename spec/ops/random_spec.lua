@@ -1,4 +1,4 @@
--- Random numbers: Philox, seeds, states, and what the distributions promise.
+-- Random numbers: Philox, seeds, states, and properties of distributions.
 
 local ffi = require "ffi"
 local moth = require "moth"
@@ -26,7 +26,7 @@ local function philox(counter, key)
 end
 
 describe("Philox", function()
-  it("in Lua gives the published words", function()
+  it("in Lua has the published numbers", function()
     assert.same({ 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 },
       philox({ 0, 0, 0, 0 }, { 0, 0 }))
     local f = 0xffffffff
@@ -36,7 +36,7 @@ describe("Philox", function()
       philox({ 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344 }, { 0xa4093822, 0x299f31d0 }))
   end)
 
-  it("is what the engine draws from", function()
+  it("is the generator of the core", function()
     -- rand is the upper 24 bits of a word
     for _, seed in ipairs{ 0, 1, 1234567 } do
       local x = moth.rand(600, { generator = moth.Generator{ seed = seed } }):tolist()
@@ -57,7 +57,7 @@ describe("a seed", function()
       moth.rand(3):bernoulli():tolist() }
   end
 
-  it("gives the same numbers again", function()
+  it("repeats the same numbers", function()
     moth.manual_seed(5)
     local first = draw()
     moth.manual_seed(5)
@@ -77,7 +77,7 @@ describe("a seed", function()
     intact.refuses(function() moth.manual_seed(nil) end, "got nothing")
   end)
 
-  it("taken from the clock differs and is told", function()
+  it("from the clock differs and is returned", function()
     local seed = moth.seed()
     assert.equal(seed, moth.initial_seed())
   end)
@@ -95,7 +95,7 @@ describe("the state", function()
     intact.refuses(function() moth.set_rng_state(3) end, "'state' to 'set_rng_state'")
   end)
 
-  it("of a generator is its own", function()
+  it("of a generator is separate", function()
     local a, b = moth.Generator{ seed = 3, device = "cpu" }, moth.Generator(3)
     moth.manual_seed(3)
     local x = moth.randn(4, { generator = a })
@@ -111,7 +111,7 @@ describe("the state", function()
     assert.equal("Generator{seed = 3}", tostring(a))
   end)
 
-  it("does not depend on the number of threads, nor the numbers", function()
+  it("does not depend on the number of threads, and neither do the numbers", function()
     local threads = moth.get_num_threads()
     local function draw(n)
       moth.set_num_threads(n)
@@ -124,7 +124,7 @@ describe("the state", function()
     for i = 1, #one do assert.is_true(moth.equal(one[i], two[i])) end
   end)
 
-  it("goes on alike however the draws are split into blocks", function()
+  it("is the same for any division of draws into blocks", function()
     local function first(n, total)
       local g = moth.Generator{ seed = 11 }
       local x = moth.rand(n, { generator = g })
@@ -135,7 +135,7 @@ describe("the state", function()
     for _, n in ipairs{ 4, 8, 256, 260, 512, 1020 } do
       assert.is_true(moth.equal(whole, first(n, 1024)), n .. " numbers first")
     end
-    -- the start of a longer draw is the shorter draw
+    -- a longer draw begins with the shorter draw
     for _, n in ipairs{ 1, 3, 255, 257, 1000 } do
       local short = moth.rand(n, { generator = moth.Generator{ seed = 11 } })
       assert.is_true(moth.equal(whole[{ { 1, n } }], short))
@@ -144,7 +144,7 @@ describe("the state", function()
 end)
 
 describe("the distributions", function()
-  it("keep their mean, spread and bounds", function()
+  it("have their mean, deviation and bounds", function()
     moth.manual_seed(2)
     local n = 200000
     local u, z = moth.rand(n), moth.randn(n)
@@ -173,7 +173,7 @@ describe("the distributions", function()
     assert.close(3, v:std():item(), 0.02)
   end)
 
-  it("have PyTorch's bounds, means and shares where none are given", function()
+  it("have PyTorch's default bounds, means and probabilities", function()
     local function drawn(f, ...)
       moth.manual_seed(11)
       return (f(moth.zeros(50, { dtype = moth.float64 }), ...))
@@ -196,7 +196,7 @@ describe("the distributions", function()
     end
   end)
 
-  it("never reach the open bound, in half types neither", function()
+  it("never return the open bound, also not in half types", function()
     for _, dtype in ipairs{ moth.float16, moth.bfloat16, moth.float32, moth.float64 } do
       local x = moth.rand(100000, { dtype = dtype })
       assert.is_true(x:lt(1):all():item(), tostring(dtype))
@@ -204,7 +204,7 @@ describe("the distributions", function()
     end
   end)
 
-  it("are refused bounds in the wrong order", function()
+  it("raise for bounds in the wrong order", function()
     intact.refuses(function() return (moth.randint(5, 5, { 2 })) end, "randint")
     intact.refuses(function() return (moth.randint(0, { 2 })) end, "randint")
     intact.refuses(function() return (moth.randint(0, 300, { 2 }, { dtype = moth.uint8 })) end,
@@ -215,7 +215,7 @@ describe("the distributions", function()
     intact.refuses(function() return (moth.full({ 2 }, 1.5):bernoulli()) end, "from 0 to 1")
   end)
 
-  it("take randint's forms", function()
+  it("support the forms of randint", function()
     for _, x in ipairs{ moth.randint(10, { 2, 3 }), moth.randint(0, 10, { 2, 3 }),
       moth.randint{ 10, { 2, 3 } }, moth.randint{ low = 0, high = 10, size = { 2, 3 } } } do
       assert.same({ 2, 3 }, { unpack(x.shape) })
@@ -225,7 +225,7 @@ describe("the distributions", function()
 end)
 
 describe("normal", function()
-  it("takes a dtype and a device with two numbers", function()
+  it("accepts a dtype and a device with two numbers", function()
     assert.equal(moth.float64, moth.normal(0, 1, { 2 }, { dtype = moth.float64 }).dtype)
     intact.refuses(function() return (moth.normal(moth.ones(2), 1, { device = "cpu" })) end,
       "'device' to 'normal' (is only for numbers")
@@ -247,14 +247,14 @@ describe("randperm", function()
     intact.refuses(function() return (moth.randperm(-1)) end, "'n' to 'randperm'")
   end)
 
-  it("comes in any dtype", function()
+  it("supports any dtype", function()
     moth.manual_seed(3)
     local p = moth.randperm(5)
     moth.manual_seed(3)
     assert.is_true(moth.randperm(5, { dtype = moth.float32 }):equal(p:float()))
   end)
 
-  it("puts every value at every place alike", function()
+  it("has each value at each place with equal probability", function()
     moth.manual_seed(4)
     local counts = {}
     for i = 1, 3 do counts[i] = { 0, 0, 0 } end
@@ -268,7 +268,7 @@ describe("randperm", function()
 end)
 
 describe("dropout", function()
-  it("keeps the expectation and the share of zeros", function()
+  it("has the right mean and share of zeros", function()
     moth.manual_seed(8)
     local x = moth.ones(200000)
     local y = F.dropout(x, 0.3)
@@ -281,14 +281,14 @@ describe("dropout", function()
     assert.is_true(moth.equal(x, F.dropout(x, 0)))
   end)
 
-  it("sends gradients only through what it kept", function()
+  it("passes gradients only through kept elements", function()
     local x = moth.ones(1000):requires_grad_()
     local y = F.dropout(x, 0.5)
     y:sum():backward()
     assert.is_true(moth.equal(x.grad, y:detach()))
   end)
 
-  it("draws like another tensor what it draws by shape", function()
+  it("draws the same numbers like a tensor and by shape", function()
     local x = moth.zeros(3, 4, {dtype = moth.float64})
     for _, name in ipairs {"rand", "randn"} do
       moth.manual_seed(5)
@@ -305,7 +305,7 @@ describe("dropout", function()
     assert.is_true(sums:eq(0):any():item() and sums:eq(40):any():item())
   end)
 
-  it("refuses a probability that is none", function()
+  it("raises for an invalid probability", function()
     local x = moth.ones(2)
     for _, p in ipairs{ -0.1, 1.1, 0 / 0 } do
       intact.refuses(function() return (F.dropout(x, p)) end, "'p' to 'dropout'", { x })

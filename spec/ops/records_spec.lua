@@ -1,5 +1,5 @@
---- Ops and functions say about themselves what the rest of Moth needs to know about them: no other
--- file lists them by name.
+--- The records of ops and functions contain all facts that the rest of Moth needs: no other file
+-- lists ops by name.
 
 local moth = require "moth"
 local bind = require "moth.binding.bind"
@@ -11,7 +11,7 @@ local registry = require "moth.binding.registry"
 local C = lib.C
 local F = moth.nn.functional
 
--- Lines of files that a pattern of grep fits, without comments.
+-- Lines of files that match a pattern of grep, without comments.
 local function lines_with(pattern, files)
   local list = {}
   local pipe = assert(io.popen(("grep -rnE '%s' %s"):format(pattern, files)))
@@ -23,8 +23,8 @@ local function lines_with(pattern, files)
 end
 
 describe("the record of an op", function()
-  it("is asked for what the engine does with the op", function()
-    local known = { -- a view that may give a tensor any geometry; the last step of a kernel's pass
+  it("has flags for the treatment of an op in the core", function()
+    local known = { -- a view with arbitrary strides; the last step of a kernel's pass
       ["op == &moth_op_as_strided"] = true, ["op == &moth_op_sum"] = true,
     }
     local found = {}
@@ -37,12 +37,12 @@ describe("the record of an op", function()
     assert.same({}, found)
   end)
 
-  it("says it by names of flags, whose numbers Lua does not copy", function()
+  it("has names of flags, whose numbers Lua does not copy", function()
     assert.same({}, lines_with("0x[0-9]+.*MOTH_OP_|= [0-9]+ -- MOTH_OP", "lua nn"))
     assert.equal(C.MOTH_OP_STRIDED, 0x10000)
   end)
 
-  it("says what an argument is by its kind", function()
+  it("describes an argument by its kind", function()
     local loss = registry.describe "nll_loss"
     assert.equal("ignored", loss.args[loss.ignored].row.name)
     assert.equal("ignore_index", loss.args[loss.ignored].name)
@@ -56,7 +56,7 @@ describe("the record of an op", function()
     assert.is_nil(add.args[add.index.out].number)
   end)
 
-  it("says which ops make a tensor that may ask for gradients", function()
+  it("has the flag of ops that accept requires_grad", function()
     local makes = {}
     for i = 0, C.moth_op_count() - 1 do
       local name = require("ffi").string(C.moth_op_describe(C.moth_op_at(i)).name)
@@ -69,7 +69,7 @@ describe("the record of an op", function()
 end)
 
 describe("a function that is written in Lua", function()
-  it("is found where the list of the namespace says", function()
+  it("is in the file that the namespace's list names", function()
     local seen = 0
     local function check(mark, find)
       lazy.each(bind.written, function(name, module)
@@ -89,7 +89,7 @@ describe("a function that is written in Lua", function()
     assert.is_true(seen > 250, tostring(seen))
   end)
 
-  it("is in that list when its module is", function()
+  it("is in that list if its module is", function()
     local listed, modules = {}, {}
     for _, mark in ipairs {"", ":"} do
       lazy.each(bind.written, function(name, module)
@@ -117,7 +117,7 @@ describe("a function that is written in Lua", function()
     assert.same({}, missing)
   end)
 
-  it("is named in no other list", function()
+  it("is in no other list", function()
     local listed, again = {}, {}
     lazy.each(bind.written, function(name) listed[name] = true end)
     local rows = lines_with("lazy[.]from", "lua/moth/binding/bind.lua nn/functional/init.lua")
@@ -132,7 +132,7 @@ describe("a function that is written in Lua", function()
 end)
 
 describe("a module of Moth", function()
-  it("keeps what a program puts there", function()
+  it("keeps fields that a program assigns", function()
     local names = {"moth.binding.forms", "moth.binding.kinds", "moth.binding.registry",
       "moth.binding.writer", "moth.error.instead",
       "moth.error.instead.nn"}

@@ -1,4 +1,4 @@
--- Regions of feature maps, deformable convolution and layers of detectors: torchvision's values.
+-- Regions of feature maps, deformable convolution and detector layers: torchvision's values.
 
 local moth = require "moth"
 local nn, ops = moth.nn, moth.ops
@@ -105,7 +105,7 @@ describe("regions of feature maps", function()
     end)
   end
 
-  it("refuse what does not fit, in words", function()
+  it("raise for wrong arguments, with a text", function()
     local x = moth.zeros(2, 3, 5, 5)
     bad("bad argument 'boxes' to 'roi_align' (positions of images from 1 to 2 are needed, got 3)",
       function() ops.roi_align(x, moth.tensor { { 3, 0, 0, 1, 1 } }, 2) end)
@@ -124,7 +124,7 @@ describe("regions of feature maps", function()
       function() ops.roi_align(moth.ones(3), moth.tensor { { 1, 0, 0, 1, 1 } }, 2) end)
   end)
 
-  it("are layers too", function()
+  it("also exist as layers", function()
     local x = wave { 2, 4, 5, 4 }
     assert.is_true(ops.RoIAlign(2, 0.6, 2, true)(x, BOXES):equal(ops.roi_align(x, BOXES, 2,
       { spatial_scale = 0.6, sampling_ratio = 2, aligned = true })))
@@ -178,7 +178,7 @@ describe("deform_conv2d", function()
     end
   end)
 
-  it("is differentiated twice", function()
+  it("has second derivatives", function()
     local inputs, f = arguments(CASES[2])
     moth.autograd.gradcheck(f, inputs)
     moth.autograd.gradgradcheck(f, inputs)
@@ -197,7 +197,7 @@ describe("deform_conv2d", function()
     assert.same({ 2, 6, y:size(3), y:size(4) }, sizes(layer(x:float(), offset:float())))
   end)
 
-  it("refuses what does not fit, in words", function()
+  it("raises for wrong arguments, with a text", function()
     local x, weight = moth.zeros(1, 2, 4, 4), moth.zeros(3, 2, 2, 2)
     bad("bad argument 'offset' to 'deform_conv2d' ((1, groups * 8, 3, 3) is needed, got f32 (1, "
       .. "7, 3",
@@ -214,7 +214,7 @@ describe("deform_conv2d", function()
 end)
 
 describe("overlaps of boxes", function()
-  it("less distances and ratios are torchvision's", function()
+  it("with penalties for distance and aspect ratio are torchvision's", function()
     local a = moth.tensor({ { 0, 0, 2, 3 }, { 1, 1, 4, 2.5 } }, F64)
     local b = moth.tensor({ { 1, 0, 3, 3.5 }, { 5, 5, 6, 7 }, { 0, 0, 2, 3 } }, F64)
     near({
@@ -227,7 +227,7 @@ describe("overlaps of boxes", function()
       function() ops.complete_box_iou(a, b:narrow(2, 1, 3):narrow(1, 1, 2)) end)
   end)
 
-  it("masks have boxes around them, of numbers from 0", function()
+  it("masks have bounding boxes, in coordinates from 0", function()
     local masks = moth.zeros(3, 5, 6)
     masks[{ 1, { 2, 3 }, { 3, 5 } }] = 1
     masks[{ 3, 5, 1 }] = -1
@@ -248,7 +248,7 @@ local function filled(module)
   return module
 end
 
-describe("layers of detectors have torchvision's values:", function()
+describe("detector layers have torchvision's values:", function()
   it("FeaturePyramidNetwork", function()
     local fpn = filled(ops.FeaturePyramidNetwork({ 2, 3 }, 2,
       { extra_blocks = ops.LastLevelMaxPool() }))
@@ -346,7 +346,7 @@ describe("layers of detectors have torchvision's values:", function()
 end)
 
 describe("noise of training", function()
-  it("stochastic_depth drops the batch or rows, and scales what stays", function()
+  it("stochastic_depth drops the batch or rows, and scales the others", function()
     moth.manual_seed(5)
     local rows = ops.stochastic_depth(moth.ones(1000, 3), 0.25, "row")
     assert.near(0.75, rows:gt(0):float():mean():item(), 0.06)

@@ -1,5 +1,5 @@
--- Convolution and pooling in PyTorch's corners, borders, other sizes, and the layers made of them.
--- Numbers are PyTorch's or worked out by hand.
+-- Convolution and pooling with PyTorch's special cases, padding, interpolation, and their layers.
+-- Numbers are PyTorch's or computed by hand.
 
 local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
@@ -13,7 +13,7 @@ end
 local function shape(x) return tostring(x.shape) end
 
 describe("convolution", function()
-  it("takes its padding by name; an odd border has its larger side at the end", function()
+  it("accepts its padding by name; odd padding has its larger side at the end", function()
     local x, w = moth.ones(1, 1, 2, 2), moth.ones(1, 1, 2, 2)
     assert.same({{{{4, 2}, {2, 1}}}}, F.conv2d(x, w, {padding = "same"}):tolist())
     assert.same({{{{4}}}}, F.conv2d(x, w, {padding = "valid"}):tolist())
@@ -26,7 +26,7 @@ describe("convolution", function()
       function() return (F.conv2d(x, w, {padding = "sane"})) end)
   end)
 
-  it("transposed, reaches the size it is asked for", function()
+  it("transposed, has the requested output_size", function()
     local m = nn.ConvTranspose2d(1, 2, 3, {stride = 2, padding = 1})
     assert.equal("(1, 2, 7, 7)", shape(m(moth.ones(1, 1, 4, 4))))
     assert.equal("(1, 2, 8, 7)", shape(m(moth.ones(1, 1, 4, 4), {8, 7})))
@@ -45,7 +45,7 @@ describe("convolution", function()
 end)
 
 describe("pooling", function()
-  it("gives flat positions from 1 on when asked", function()
+  it("returns flat positions from 1 on if requested", function()
     local x = moth.tensor {{{1, 5, 2}, {4, 3, 6}}}
     local y, at = F.max_pool2d(x, 2, 1, {return_indices = true})
     assert.same({{{5, 6}}}, y:tolist())
@@ -56,13 +56,13 @@ describe("pooling", function()
     assert.same({{{2, 4}}}, where:tolist())
   end)
 
-  it("in ceil mode drops the windows that begin in the far border", function()
+  it("in ceil mode drops windows that begin in the padding at the end", function()
     assert.same({{{1.5, 3}}}, F.avg_pool1d(row(1, 2, 3), 2, {ceil_mode = true}):tolist())
     assert.same({{{2}}}, F.max_pool1d(row(1, 2), 4, {ceil_mode = true}):tolist())
     assert.equal("(1, 1, 1)", shape(F.max_pool1d(row(1, 2, 3), 2, 4, {ceil_mode = true})))
   end)
 
-  it("to a given size shares the input out; a side that is none stays", function()
+  it("to a given size divides the input; a side of none stays", function()
     assert.same({{{1.5, 3, 4.5}}}, F.adaptive_avg_pool1d(row(1, 2, 3, 4, 5), 3):tolist())
     local y, at = F.adaptive_max_pool1d(row(1, 7, 3, 4, 5), 2, {return_indices = true})
     assert.same({{{7, 5}}}, y:tolist())
@@ -78,20 +78,20 @@ end)
 describe("pad", function()
   local x = moth.tensor {{1, 2, 3}, {4, 5, 6}}
 
-  it("counts its pairs from the last dimension on; a negative one cuts off", function()
+  it("counts its pairs from the last dimension; a negative number removes elements", function()
     assert.same({{0, 1, 2, 3}, {0, 4, 5, 6}}, F.pad(x, {1, 0}):tolist())
     assert.same({{2, 3, 9}, {5, 6, 9}, {9, 9, 9}},
       F.pad(x, {-1, 1, 0, 1}, {value = 9}):tolist())
   end)
 
-  it("mirrors, repeats or wraps", function()
+  it("reflects, replicates or wraps", function()
     local r = row(1, 2, 3)
     assert.same({{{3, 2, 1, 2, 3, 2}}}, F.pad(r, {2, 1}, "reflect"):tolist())
     assert.same({{{1, 1, 1, 2, 3, 3}}}, F.pad(r, {2, 1}, "replicate"):tolist())
     assert.same({{{2, 3, 1, 2, 3, 1}}}, F.pad(r, {2, 1}, "circular"):tolist())
   end)
 
-  it("wraps what a negative pair leaves, as PyTorch does", function()
+  it("wraps the elements that a negative pair leaves, as PyTorch does", function()
     local r = row(0, 1, 2, 3, 4, 5):requires_grad_()
     local after, before = F.pad(r, {-1, 2}, "circular"), F.pad(r, {4, -2}, "circular")
     assert.same({{{1, 2, 3, 4, 5, 1, 2}}}, after:tolist())
@@ -105,7 +105,7 @@ describe("pad", function()
       function() return (F.pad(r, {5, -2}, "circular")) end)
   end)
 
-  it("says what it cannot do", function()
+  it("raises for unsupported arguments", function()
     refuses("'pad' to 'pad' %(an even number of integers", function() return (F.pad(x, {1, 2, 3})) end)
     refuses("'pad' to 'pad' %(3 pairs are more",
       function() return (F.pad(x, {1, 1, 1, 1, 1, 1})) end)
@@ -126,7 +126,7 @@ describe("pad", function()
 end)
 
 describe("interpolate", function()
-  it("says what antialias goes with, and which argument is wrong", function()
+  it("names the modes for antialias, and the wrong argument", function()
     local x, options = moth.ones(2, 1, 4, 4), {mode = "bicubic", antialias = true}
     refuses("'antialias' to 'interpolate' %(is for the modes 'bilinear' and 'bicubic' only",
       function() return (F.interpolate(x, 2, {antialias = true})) end)
@@ -135,7 +135,7 @@ describe("interpolate", function()
     refuses("'mode' to 'interpolate'", function() return (F.interpolate(x[1], 2, options)) end)
   end)
 
-  it("repeats the nearest, or lies between with corners on corners or not", function()
+  it("repeats the nearest element, or interpolates with aligned corners or not", function()
     local x = row(1, 2, 4)
     assert.same({{{1, 1, 2, 2, 4, 4}}}, F.interpolate(x, {scale_factor = 2}):tolist())
     assert.same({{{1, 1.5, 2, 3, 4}}},
@@ -145,8 +145,8 @@ describe("interpolate", function()
     assert.same({{{1.5, 3}}}, F.interpolate(x, 2, {mode = "area"}):tolist())
   end)
 
-  it("stays inside the image whatever the scale, and counts channels that can be", function()
-    local resize = require("moth.binding.bind").ops.resize -- what interpolate and C hosts call
+  it("stays inside the image for any scale, and raises for sizes that overflow", function()
+    local resize = require("moth.binding.bind").ops.resize -- the op of interpolate and of C hosts
     local x = moth.arange(9):float():view(1, 1, 3, 3)
     for _, mode in ipairs {"nearest", "nearest_exact", "linear", "cubic"} do
       local y = resize(x, {1, 2}, {mode = mode, scale_h = 1e-300, scale_w = 1e-300})
@@ -156,7 +156,7 @@ describe("interpolate", function()
       function() return (F.pixel_unshuffle(moth.zeros(16, 0, 0), 2 ^ 30)) end)
   end)
 
-  it("takes windows apart and together again", function()
+  it("unfolds windows and folds them again", function()
     local x = moth.arange(6):float():view(1, 1, 2, 3)
     local columns = nn.Unfold(2)(x)
     assert.same({{{0, 1}, {1, 2}, {3, 4}, {4, 5}}}, columns:tolist())
@@ -168,7 +168,7 @@ describe("interpolate", function()
       function() return (F.fold(moth.ones(4, 4), {4, 4}, {2 ^ 40, 2 ^ 40})) end)
   end)
 
-  it("takes sizes or factors, one for all sides or one for each", function()
+  it("accepts sizes or factors, one for all sides or one for each", function()
     local x = moth.randn(1, 1, 4, 6)
     assert.equal("(1, 1, 2, 9)", shape(F.interpolate(x, {scale_factor = {0.5, 1.5}})))
     assert.equal("(1, 1, 3, 3)", shape(nn.Upsample(3)(x)))
@@ -184,7 +184,7 @@ describe("interpolate", function()
       function() return (F.interpolate(x, 2, {align_corners = true})) end)
   end)
 
-  it("makes channels of pixels and pixels of channels", function()
+  it("converts pixels to channels and channels to pixels", function()
     local x = moth.arange(8):view(1, 4, 1, 2)
     local y = nn.PixelShuffle(2)(x)
     assert.same({{{{0, 2, 1, 3}, {4, 6, 5, 7}}}}, y:tolist())

@@ -55,7 +55,7 @@ local function near(list, y)
 end
 
 describe("moth.signal.windows", function()
-  it("are their own mirror images, to the last bit", function()
+  it("are symmetric, to the last bit", function()
     for _, name in ipairs {"bartlett", "blackman", "cosine", "hamming", "hann", "kaiser",
                            "nuttall"} do
       for _, n in ipairs {2, 3, 64, 65, 70001} do
@@ -81,21 +81,21 @@ describe("moth.signal.windows", function()
     end)
   end
 
-  it("exponential takes its center, from 0", function()
+  it("exponential accepts its center, counted from 0", function()
     near({ 0.6065307, 1, 0.6065307, 0.3678794, 0.2231302 },
       windows.exponential(5, { center = 1, tau = 2 }))
     near({ 0.6065307, 1, 0.6065307, 0.3678794, 0.2231302 },
       windows.exponential(5, { center = 1, tau = 2, sym = false }))
   end)
 
-  it("takes dtype and requires_grad, and arguments by position", function()
+  it("accepts dtype and requires_grad, and arguments by position", function()
     local y = windows.gaussian(4, 2, true, moth.float64, nil, true)
     assert.equal(moth.float64, y.dtype)
     assert.is_true(y.requires_grad)
     assert.equal(moth.float32, windows.hann(4).dtype)
   end)
 
-  it("refuses what is out of range", function()
+  it("raises for values out of range", function()
     assert.error_matches(function() windows.hann(-1) end,
       "bad argument 'M' to 'hann' (a number from 0 is needed, got -1)", 1, true)
     assert.error_matches(function() windows.gaussian(4, 0) end,

@@ -1,11 +1,11 @@
--- Order: sorting large and small rows, ties, NaN, and what is found in sorted ones.
+-- Sorting of large and small rows, ties, NaN, and searches in sorted rows.
 
 local moth = require "moth"
 
 local NAN = 0 / 0
 
 describe("sort", function()
-  it("orders rows of every size, and says where the elements stood", function()
+  it("sorts rows of every size, and returns the positions", function()
     for _, n in ipairs { 1, 2, 15, 16, 17, 100, 192, 193, 1000, 5000 } do
       for _, dtype in ipairs { moth.float32, moth.float64, moth.int64, moth.int8 } do
         local x = (moth.randn(3, n, { dtype = moth.float64 }) * 40):to(dtype)
@@ -26,7 +26,7 @@ describe("sort", function()
     end
   end)
 
-  it("has the ends of int64 where they belong, beside what lies on both sides of 0", function()
+  it("sorts the ends of int64 together with numbers on both sides of 0", function()
     local least = -9223372036854775807LL - 1
     for _, n in ipairs { 3, 100, 1000 } do
       local x = moth.arange(n) - math.floor(n / 2)
@@ -43,7 +43,7 @@ describe("sort", function()
     end
   end)
 
-  it("keeps the order of equals in both directions", function()
+  it("keeps the order of equal elements in both directions", function()
     local x = moth.arange(1000) % 3
     local _, up = x:sort()
     local _, down = x:sort { descending = true }
@@ -52,13 +52,13 @@ describe("sort", function()
     assert.same({ 1, 4, 7 }, down[{ { 668 - 1, 670 - 1 } }]:tolist())
   end)
 
-  it("counts NaN as the greatest and -0 as 0", function()
+  it("treats NaN as the greatest and -0 as 0", function()
     local x = moth.tensor { NAN, 1, math.huge, -0.0, 0 }
     assert.same({ 4, 5, 2, 3, 1 }, x:argsort():tolist())
     assert.same({ 1, 3, 2, 4, 5 }, x:argsort { descending = true }:tolist())
   end)
 
-  it("sends the gradient where the values came from", function()
+  it("passes the gradient to the positions of the values", function()
     local x = moth.tensor({ 3, 1, 2 }, { requires_grad = true })
     local y = x:sort();
     (y * moth.tensor { 1, 10, 100 }):sum():backward()
@@ -67,7 +67,7 @@ describe("sort", function()
 end)
 
 describe("unique", function()
-  it("gives values, inverse and counts, of which the first two rebuild the input", function()
+  it("returns values, inverse and counts; the first two rebuild the input", function()
     local x = moth.randint(0, 20, { 7, 30 })
     local values, inverse, counts = x:unique { return_inverse = true, return_counts = true }
     assert.is_true(moth.equal(values:index_select(1, inverse:flatten()):view(7, 30), x))
@@ -78,7 +78,7 @@ describe("unique", function()
     assert.is_true(moth.equal(second, counts))
   end)
 
-  it("counts runs of slices, of any width, and NaN as one of its own", function()
+  it("counts runs of slices, of any width, and each NaN separately", function()
     local rows = moth.tensor { { 1, 1, 0, 1, 1, 1, 1 }, { 5, 5, 5, 5, 5, NAN, NAN } }:t()
     local function runs(x, dim)
       local values, inverse, counts = moth.unique_consecutive { x, dim = dim,
@@ -98,7 +98,7 @@ describe("unique", function()
 end)
 
 describe("searchsorted", function()
-  it("gives positions from 1 on, n + 1 behind all", function()
+  it("returns positions from 1, and n + 1 after the last element", function()
     local edges = moth.tensor { 1, 3, 5 }
     assert.same({ 1, 1, 2, 4 }, moth.searchsorted(edges, moth.tensor { 0, 1, 2, 9 }):tolist())
     assert.same({ 1, 2, 2, 4 },
@@ -106,14 +106,14 @@ describe("searchsorted", function()
   end)
 end)
 
-describe("a size that comes from values", function()
+describe("a size that depends on values", function()
   local function refused(text, f)
     local ok, message = pcall(f)
     assert.is_false(ok)
     assert.matches(text, message)
   end
 
-  it("is refused before any memory is asked for", function()
+  it("raises before memory is allocated", function()
     local huge, most = moth.tensor { 10LL ^ 15 }, moth.tensor { 2LL ^ 62 + (2LL ^ 62 - 1) }
     refused("out of memory", function() huge:bincount() end)
     refused("more elements than can be addressed", function() most:bincount() end)
@@ -125,28 +125,28 @@ describe("a size that comes from values", function()
     refused("out of memory", function() moth.ones(3):histc(1e15) end)
   end)
 
-  it("is not counted one by one where all are the same", function()
+  it("is not counted element by element if all are the same", function()
     local wide = moth.ones(1):expand(2 ^ 52)
     refused("out of memory", function() wide:repeat_interleave(1, 1) end)
     assert.equal(0, wide:repeat_interleave(0, 1):numel())
   end)
 end)
 
-describe("what is empty", function()
-  it("has a median, NaN, and no different slices", function()
+describe("an empty tensor", function()
+  it("has the median NaN, and no unique slices", function()
     assert.equal("nan", tostring(math.abs(moth.zeros(0):median():item())))
     assert.equal("(0, 1099511627776)", tostring(moth.zeros(0, 2 ^ 40):unique { dim = 1 }.shape))
   end)
 end)
 
 describe("histc", function()
-  it("has a class for every number of a range, however wide or narrow", function()
+  it("has a bin for every number of a range, of any width", function()
     local wide = moth.tensor({ -1e308, 0, 1e308 }, { dtype = moth.float64 })
     assert.same({ 1, 0, 1, 1 }, wide:histc(4):tolist())
     assert.same({ 0, 0, 1, 0 }, moth.tensor { 1e20 }:histc(4):tolist())
   end)
 
-  it("finds one quantile as it finds several, with NaN and ties, and so their gradients", function()
+  it("has the same quantiles and gradients for one q as for several, with NaN and ties", function()
     local x = moth.randn(6, 41)
     x[2][7], x[3][1], x[3][40], x[5][3] = 0 / 0, 0 / 0, 0 / 0, x[5][9]:item()
     x[6]:fill_(0 / 0)

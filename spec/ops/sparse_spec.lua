@@ -1,5 +1,5 @@
--- Sparse gradients: what a table of vectors gets from backward, what may be done with it, and that
--- optimizers make of it what PyTorch's do.
+-- Sparse gradients: the gradient of an embedding table, the ops that accept it, and the steps of
+-- optimizers, compared with PyTorch's.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -9,7 +9,7 @@ local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
 local function ints(list) return moth.tensor(list, {dtype = moth.int64}) end
 
--- A table of n vectors of 2 that is looked up, and what it got.
+-- A table of n vectors of 2 elements, its lookup, and its gradient.
 local function looked_up(list, options, weight)
   weight = weight or moth.arange(8):float():view(4, 2):requires_grad_()
   options = options or {}
@@ -22,8 +22,8 @@ local function refuses(text, f)
   assert.has_error_like(f, (text:gsub("%p", "%%%0")))
 end
 
-describe("the gradient of a table that is looked up with sparse = true", function()
-  it("holds the rows that were used and no others", function()
+describe("the gradient of a table with sparse = true", function()
+  it("contains only the rows that were used", function()
     local grad = looked_up {3, 1, 3}
     assert.is_true(grad.is_sparse)
     assert.equal(moth.sparse_coo, grad.layout)
@@ -34,7 +34,7 @@ describe("the gradient of a table that is looked up with sparse = true", functio
     assert.same({{1, 1}, {0, 0}, {2, 2}, {0, 0}}, grad:to_dense():tolist())
   end)
 
-  it("is added up by row when coalesced", function()
+  it("is summed by row when coalesced", function()
     local grad = looked_up {3, 1, 3}
     assert.is_false(grad:is_coalesced())
     local sum = grad:coalesce()
@@ -51,7 +51,7 @@ describe("the gradient of a table that is looked up with sparse = true", functio
     assert.same({{1, 1}, {0, 0}, {0, 0}, {0, 0}}, grad:to_dense():tolist())
   end)
 
-  it("gathers: rows behind each other, and added up once there are more than the table has",
+  it("accumulates: rows are appended, and summed when there are more than the table has",
   function()
     local _, w = looked_up {3, 1}
     local grad = looked_up({1}, nil, w)
@@ -62,7 +62,7 @@ describe("the gradient of a table that is looked up with sparse = true", functio
     assert.same({{2, 2}, {1, 1}, {2, 2}}, grad:values():tolist())
   end)
 
-  it("becomes dense beside a dense one, in whichever order they come", function()
+  it("becomes dense together with a dense one, in either order", function()
     for _, first in ipairs {"sparse", "dense"} do
       local w = moth.ones(4, 2):requires_grad_()
       local function dense() w:sum():backward() end
@@ -74,7 +74,7 @@ describe("the gradient of a table that is looked up with sparse = true", functio
     end
   end)
 
-  it("is right where the table is also the weight of a layer", function()
+  it("is right if the table is also the weight of a layer", function()
     local w = moth.randn(4, 2):requires_grad_()
     local v = w:detach():clone():requires_grad_()
     F.linear(F.embedding({1, 3}, w, {sparse = true}), w):sum():backward()
@@ -82,7 +82,7 @@ describe("the gradient of a table that is looked up with sparse = true", functio
     assert.is_true(moth.allclose(w.grad, v.grad))
   end)
 
-  it("is dense where it flows on, and under create_graph, where it has a gradient itself",
+  it("is dense if it flows on, and under create_graph, where it has a gradient itself",
   function()
     local w = moth.randn(4, 2):requires_grad_()
     F.embedding({1, 3}, w * 2, {sparse = true}):sum():backward()
@@ -95,7 +95,7 @@ describe("the gradient of a table that is looked up with sparse = true", functio
     assert.is_true(moth.autograd.grad(cubes(), w).is_sparse)
   end)
 
-  it("goes through hooks as it is, and a hook may give another", function()
+  it("passes through hooks, and a hook may replace it", function()
     local w, seen = moth.ones(4, 2):requires_grad_(), nil
     w:register_hook(function(grad)
       seen = grad.is_sparse
@@ -106,7 +106,7 @@ describe("the gradient of a table that is looked up with sparse = true", functio
     assert.same({{3, 3}}, grad:_values():tolist())
   end)
 
-  it("may come from a Function, but to a leaf alone", function()
+  it("may come from a Function, but only for a leaf", function()
     local Rows = nn.class("Rows", moth.autograd.Function)
     function Rows.forward(_, x) return x * 1 end
     function Rows.backward() return moth.sparse_coo_tensor({{2}}, moth.ones(1, 2), {4, 2}) end
@@ -123,7 +123,7 @@ describe("the gradient of a table that is looked up with sparse = true", functio
     assert.same({{1, 2}}, w.grad:_indices():tolist())
   end)
 
-  it("may be of no token, or of a table in a half type", function()
+  it("may be without tokens, or of a table in a half type", function()
     local grad = looked_up {}
     assert.equal(0, grad:_nnz())
     assert.same({0, 2}, {unpack(grad:coalesce():values().shape)})
@@ -131,7 +131,7 @@ describe("the gradient of a table that is looked up with sparse = true", functio
     assert.same({{2, 2}}, grad:coalesce():values():tolist())
   end)
 
-  it("outlives the scope of its backward", function()
+  it("outlives the scope of its backward pass", function()
     local w = moth.ones(4, 2):requires_grad_()
     moth.scope(function() looked_up({2}, nil, w) end)
     assert.same({{2}}, w.grad:_indices():tolist())
@@ -139,13 +139,13 @@ describe("the gradient of a table that is looked up with sparse = true", functio
     assert.is_nil(w.grad)
   end)
 
-  it("does not go with scale_grad_by_freq", function()
+  it("raises together with scale_grad_by_freq", function()
     refuses("bad argument 'scale_grad_by_freq' to 'embedding'", function()
       looked_up({1}, {scale_grad_by_freq = true})
     end)
   end)
 
-  it("has NaN found in it by anomaly mode", function()
+  it("is checked for NaN by anomaly mode", function()
     local w = moth.full({4, 2}, math.huge):requires_grad_()
     refuses("holds NaN", function()
       moth.autograd.detect_anomaly(function()
@@ -159,7 +159,7 @@ describe("a sparse tensor", function()
   local function some() return moth.sparse_coo_tensor({{3, 1, 3}}, moth.ones(3, 2), {4, 2}) end
   local whole = {{1, 1}, {0, 0}, {2, 2}, {0, 0}}
 
-  it("is refused by what takes dense ones, by name and with the cure", function()
+  it("raises in ops of dense tensors, with its name and the remedy", function()
     refuses("bad argument 'input' to 'relu' (a dense tensor is needed, got sparse f32 (4, 2); "
       .. "convert with :to_dense())", function() return some():relu() end)
     for _, f in ipairs {function(x) return x[1] end, function(x) return x:tolist() end,
@@ -207,7 +207,7 @@ describe("a sparse tensor", function()
     assert.equal(0, moth.zeros_like(x):_nnz())
   end)
 
-  it("is made of positions from 1 and rows, checked", function()
+  it("is made of positions from 1 and rows, which are checked", function()
     assert.same(whole, some():to_dense():tolist())
     assert.same({{1, 1}, {0, 0}, {2, 2}},
       moth.sparse_coo_tensor(ints {{3, 1, 3}}, moth.ones(3, 2)):to_dense():tolist())
@@ -232,7 +232,7 @@ describe("a sparse tensor", function()
       .. "[moth.float32 of size 1x2]\n[sparse moth.float32 of size 4x2, nnz=1]", text)
   end)
 
-  it("fits a parameter as its gradient if the whole does", function()
+  it("is valid as a parameter's gradient if its size is the parameter's", function()
     local w = nn.Parameter(moth.ones(4, 2))
     w.grad = some()
     assert.is_true(w.grad.is_sparse)
@@ -241,7 +241,7 @@ describe("a sparse tensor", function()
     end)
   end)
 
-  it("moves with its parameter", function()
+  it("is converted with its parameter", function()
     local net = nn.Embedding {4, 2, sparse = true}
     net {3, 1, 3}:sum():backward()
     net:double()
@@ -254,7 +254,7 @@ describe("a sparse tensor", function()
     assert.same({{3, 1, 3, 4}}, net.weight.grad:_indices():cpu():tolist())
   end)
 
-  it("comes out of a checkpointed call", function()
+  it("is a gradient of a checkpointed call, too", function()
     local w = moth.ones(4, 2):requires_grad_()
     moth.utils.checkpoint.checkpoint(function(x)
       return F.embedding(x, w, {sparse = true}):square()
@@ -283,7 +283,7 @@ describe("a sparse tensor", function()
   end)
 end)
 
-describe("steps by sparse gradients", function()
+describe("steps with sparse gradients", function()
   local function restored(value)
     if value == golden.null then return moth.none end
     if type(value) ~= "table" then return value end
@@ -370,7 +370,7 @@ describe("steps by sparse gradients", function()
     end)
   end
 
-  it("leave the rows of the table and of the state that were not used as they are", function()
+  it("do not change unused rows of the table and of the state", function()
     local net = nn.Embedding {5, 3, sparse = true}
     local opt = optim.SparseAdam(net:parameters(), {lr = 0.5})
     local function go(...)
@@ -388,7 +388,7 @@ describe("steps by sparse gradients", function()
     end
   end)
 
-  it("may stand beside dense ones, in one group", function()
+  it("may be mixed with dense ones in one group", function()
     for _, name in ipairs {"SGD", "Adagrad"} do
       local a, b = nn.Embedding {5, 3, sparse = true}, nn.Linear(3, 1)
       local c, d = moth.deepcopy(a), moth.deepcopy(b)
@@ -406,7 +406,7 @@ describe("steps by sparse gradients", function()
     end
   end)
 
-  it("are refused, with the reason, where they would have to touch all rows", function()
+  it("raise, with the reason, if they would have to change all rows", function()
     local w = nn.Parameter(moth.ones(4, 2))
     looked_up({1}, nil, w)
     for _, name in ipairs {"Adam", "AdamW", "RMSprop", "Adadelta", "NAdam", "Muon"} do
@@ -428,7 +428,7 @@ describe("steps by sparse gradients", function()
     assert.is_true(moth.equal(w, moth.ones(4, 2)))
   end)
 
-  it("can be captured where no row need be added up before, and are refused else", function()
+  it("can be captured if no rows are summed before, and raise otherwise", function()
     local a = nn.Embedding {9, 3, sparse = true, padding_idx = 2}
     local b, steps, groups = moth.deepcopy(a), {}, {}
     for i, net in ipairs {a, b} do
@@ -447,7 +447,7 @@ describe("steps by sparse gradients", function()
       if i == 5 then
         for _, group in ipairs(groups) do group.lr = 0.3 end
       end
-      local x = moth.randint(1, 10, {4}) -- with the second look-up fewer than the table has
+      local x = moth.randint(1, 10, {4}) -- together with the second lookup fewer than the table has
       assert.equal(steps[2](x):item(), captured(x):item())
       assert.is_true(moth.equal(a.weight, b.weight))
       assert.is_true(moth.equal(a.weight.grad:to_dense(), b.weight.grad:to_dense()))

@@ -1,11 +1,11 @@
--- Gamma, Poisson and binomial numbers have the right distribution and gradient, and depend on the
--- generator and their place alone.
+-- Gamma, Poisson and binomial numbers have the right distribution and gradient, and depend only on
+-- the generator and their position.
 
 local moth = require "moth"
 
 local N = 40000
 
--- Mean and variance of x, given what they should be: within five deviations of the mean's own.
+-- Compares mean and variance of x with the expected ones: within five standard errors of the mean.
 local function has(x, mean, variance, label)
   x = x:double()
   local m, v = x:mean():item(), x:var():item()
@@ -19,7 +19,7 @@ local function gamma(shape, options)
   return (require("moth.binding.bind").ops.standard_gamma(moth.full({N}, shape, options or {})))
 end
 
-describe("numbers found by trial", function()
+describe("numbers drawn by rejection sampling", function()
   before_each(function() moth.manual_seed(5) end)
 
   it("of gamma distributions have their mean and variance", function()
@@ -29,7 +29,7 @@ describe("numbers found by trial", function()
     assert.is_true(gamma(1e-3):gt(0):all():item())
   end)
 
-  it("of Poisson distributions too, and are whole", function()
+  it("of Poisson distributions too, and are integers", function()
     for _, rate in ipairs {0.2, 3, 9.9, 10.1, 35, 4000} do
       local x = moth.poisson(moth.full({N}, rate))
       has(x, rate, rate, "poisson " .. rate)
@@ -38,7 +38,7 @@ describe("numbers found by trial", function()
     assert.equal(0, moth.poisson(moth.zeros(9)):sum():item())
   end)
 
-  it("of binomial distributions too, and keep to the number of trials", function()
+  it("of binomial distributions too, and are at most the number of trials", function()
     for _, p in ipairs {{1, 0.3}, {10, 0.5}, {40, 0.9}, {300, 0.02}, {1000, 0.4}, {5, 1}, {5, 0}} do
       local n, chance = p[1], p[2]
       local x = moth.binomial(moth.full({N}, n), moth.tensor(chance))
@@ -49,7 +49,7 @@ describe("numbers found by trial", function()
     end
   end)
 
-  it("are the same for the same generator, wherever a tensor is cut", function()
+  it("are the same for the same generator, for any split of a tensor", function()
     local rates = moth.rand(600) * 40
     local a = moth.poisson(rates, moth.Generator():manual_seed(7))
     assert.is_true(a:equal(moth.poisson(rates, moth.Generator():manual_seed(7))))
@@ -60,8 +60,8 @@ describe("numbers found by trial", function()
     assert.is_false(a:equal(moth.poisson(rates, moth.Generator():manual_seed(8))))
   end)
 
-  it("grow with the shape as the quantiles do", function()
-    -- where igamma(a, x) is kept, dx/da is what gamma_slope says
+  it("increase with the shape as the quantiles do", function()
+    -- for constant igamma(a, x), dx/da is the result of gamma_slope
     local slope = require("moth.binding.bind").ops.gamma_slope
     local h = 1e-4
     for _, a in ipairs {0.2, 1.5, 12, 90, 900, 1100} do
@@ -80,7 +80,7 @@ describe("numbers found by trial", function()
     end
   end)
 
-  it("refuse what is no distribution", function()
+  it("raise for invalid parameters", function()
     assert.error_matches(function() moth.poisson(moth.tensor {1, -1}) end,
       "bad argument 'input' to 'poisson' (finite numbers from 0 on are needed", 1, true)
     assert.error_matches(function() moth.poisson(moth.tensor {0 / 0}) end, "'poisson'", 1, true)

@@ -1,4 +1,4 @@
---- types_spec.lua -- what an element type holds, and which type results of two.
+--- types_spec.lua -- limits of dtypes, and type promotion.
 
 local moth = require "moth"
 local dtypes = require "moth.tensor.dtype"
@@ -7,7 +7,7 @@ local intact = require "spec.support.intact"
 local refuses = intact.refuses
 
 describe("finfo and iinfo", function()
-  it("are the limits that tensors have", function()
+  it("are the limits of tensors", function()
     for _, name in ipairs { "float16", "bfloat16", "float32", "float64" } do
       local dtype = moth[name]
       local limits = moth.finfo(dtype)
@@ -42,7 +42,7 @@ describe("finfo and iinfo", function()
       tostring(moth.iinfo{ dtype = moth.int64 }))
   end)
 
-  it("are asked for the right sort", function()
+  it("raise for the other sort of dtype", function()
     assert.equal("float32", moth.finfo().dtype)
     refuses(function() return (moth.finfo(moth.int32)) end, "moth.iinfo is for integers")
     refuses(function() return (moth.iinfo(moth.float32)) end, "moth.finfo is for floats")
@@ -51,8 +51,8 @@ describe("finfo and iinfo", function()
   end)
 end)
 
-describe("the type of a result", function()
-  it("is what ops give, for all pairs of types", function()
+describe("the dtype of a result", function()
+  it("is the ops' dtype, for all pairs of dtypes", function()
     for a = 0, 9 do
       for b = 0, 9 do
         local x = moth.ones(2, { dtype = dtypes.by_code[a] })
@@ -78,7 +78,7 @@ describe("the type of a result", function()
     refuses(function() return (moth.promote_types(moth.half)) end, "'type2' to 'promote_types'")
   end)
 
-  it("may be written where can_cast says so", function()
+  it("may be written if can_cast says so", function()
     for a = 0, 9 do
       for b = 0, 9 do
         local from, to = dtypes.by_code[a], dtypes.by_code[b]
@@ -99,7 +99,7 @@ describe("get_device", function()
 end)
 
 describe("a comparison in place", function()
-  it("keeps the type of what it writes", function()
+  it("keeps the dtype of its target", function()
     local x = moth.tensor{ 1, 2, 3 }
     assert.equal(x, x:ge_(2))
     assert.same({ 0, 1, 1 }, x:tolist())
@@ -119,7 +119,7 @@ describe("a comparison in place", function()
     assert.same({}, moth.zeros(0):le_(1):tolist())
   end)
 
-  it("ends the history of what it writes, and leaves leaves alone", function()
+  it("ends the history of its target, and raises for leaves", function()
     local w = moth.ones(3, { requires_grad = true })
     refuses(function() w:eq_(1) end, "'input' to 'eq_' (a leaf that requires grad")
     local y = w * 2
@@ -131,7 +131,7 @@ describe("a comparison in place", function()
 end)
 
 describe("a cast", function()
-  it("cuts floats to integers as it does one by one, and to the ends of what these hold", function()
+  it("converts floats to integers as it does for single elements, and saturates", function()
     local edges = { 0 / 0, 1 / 0, -1 / 0, 1e30, -1e30, -0.9, 0.9, 254.7, 255, 256, 127.9, 128,
                     -128.9, -129, 32767.9, 32768, -32768.9, -32769, 2147483648, -2147483904 }
     for _, from in ipairs { moth.float32, moth.float64, moth.float16, moth.bfloat16 } do

@@ -1,5 +1,5 @@
--- Volumes: pools of many windows beside a walk over each, borders, resampling, the layers made of
--- them, and those of images that take volumes too. spec/golden/ compares them with PyTorch.
+-- Volumes: pools with many window shapes compared with loops, padding, resampling, their layers,
+-- and layers of images that also accept volumes. spec/golden/ compares them with PyTorch.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -44,7 +44,7 @@ local GEOMETRIES = {
 describe("pooling of volumes", function()
   for i, g in ipairs(GEOMETRIES) do
     local k, stride, padding, dilation = unpack(g)
-    it("finds the largest of each window and where it stands: geometry " .. i, function()
+    it("finds the largest of each window and its position: geometry " .. i, function()
       local x = moth.randn(2, 3, 6, 5, 7)
       local all, out = windows(x, k, stride, padding, dilation, -math.huge)
       local y, at = F.max_pool3d(x, k, stride, padding, dilation, false, true)
@@ -53,7 +53,7 @@ describe("pooling of volumes", function()
       assert.is_true(x:flatten(3):gather(3, at:flatten(3)):equal(y:flatten(3)))
     end)
 
-    it("sends gradients to the largest and to all of a mean: geometry " .. i, function()
+    it("passes gradients to the largest element and to all of a mean: geometry " .. i, function()
       local x = moth.randn(2, 3, 6, 5, 7)
       local z = x:clone():requires_grad_()
       x:requires_grad_()
@@ -76,7 +76,7 @@ describe("pooling of volumes", function()
     end)
   end
 
-  it("names the first of equals and the last NaN, in the order of the volume", function()
+  it("names the first of equal elements and the last NaN, in the order of the volume", function()
     local x = moth.zeros(1, 1, 4, 4, 4)
     local _, at = F.max_pool3d(x, 2, { return_indices = true })
     assert.same({ 1, 3, 9, 11, 33, 35, 41, 43 }, at:flatten():tolist())
@@ -89,7 +89,7 @@ describe("pooling of volumes", function()
     assert.equal(18, at:item())
   end)
 
-  it("leaves out windows that lie between the elements", function()
+  it("skips windows that are between the elements", function()
     local x = moth.randn(1, 1, 2, 2, 3):requires_grad_()
     local how = { padding = 1, dilation = { 3, 1, 1 }, return_indices = true }
     local y, at = F.max_pool3d(x, 2, 1, how)
@@ -108,7 +108,7 @@ describe("pooling of volumes", function()
     assert.equal(2000, F.avg_pool3d(large, 8, { divisor_override = 512 }):item())
   end)
 
-  it("to a given size keeps a side that is none, and may leave nothing", function()
+  it("to a given size keeps a side of none, and may be empty", function()
     local x = moth.randn(2, 3, 4, 5, 6)
     assert.equal("(2, 3, 2, 5, 6)", shape(nn.AdaptiveAvgPool3d { 2, moth.none, moth.none }(x)))
     assert.equal("(2, 3, 4, 1, 3)", shape(nn.AdaptiveMaxPool3d { moth.none, 1, 3 }(x)))
@@ -118,7 +118,7 @@ describe("pooling of volumes", function()
     assert.equal("(3, 1, 1, 1)", shape(F.adaptive_avg_pool3d(x[1], 1)))
   end)
 
-  it("says what it cannot do", function()
+  it("raises for unsupported arguments", function()
     local x = moth.randn(1, 2, 4, 4, 4)
     refuses("'input' to 'max_pool3d' %(%(N, C, D, H, W%) or %(C, D, H, W%) is needed",
       function() return (F.max_pool3d(x[{ 1, 1 }], 2)) end)
@@ -145,7 +145,7 @@ describe("pooling of volumes", function()
   end)
 end)
 
-describe("borders of volumes", function()
+describe("padding of volumes", function()
   it("as layers", function()
     local x = moth.arange(8):float():view(1, 1, 2, 2, 2)
     assert.equal("(1, 1, 5, 3, 4)", shape(nn.ZeroPad3d { 1, 1, 0, 1, 2, 1 }(x)))
@@ -159,7 +159,7 @@ describe("borders of volumes", function()
 end)
 
 describe("interpolate of volumes", function()
-  it("repeats the nearest, or lies between them", function()
+  it("repeats the nearest element, or interpolates", function()
     local x = moth.tensor { 1, 2, 4 }:view(1, 1, 3, 1, 1)
     local function deep(y) return y:flatten():tolist() end
     assert.same({ 1, 1, 2, 2, 4, 4 }, deep(F.interpolate(x, { 6, 1, 1 })))
@@ -173,7 +173,7 @@ describe("interpolate of volumes", function()
     assert.is_true(up(x):eq(x):all():item())
   end)
 
-  it("says which mode is for what", function()
+  it("names the modes for each rank", function()
     refuses("'trilinear' needs %(N, C, D, H, W%), got f32 %(1, 1, 2, 2%)",
       function() return (F.interpolate(moth.ones(1, 1, 2, 2), 2, { mode = "trilinear" })) end)
     local x = moth.ones(1, 1, 2, 2, 2)
@@ -185,7 +185,7 @@ describe("interpolate of volumes", function()
   end)
 end)
 
--- Volumes (N, C, D, H, W) beside images (N, C, D H, W), where that is the same.
+-- Volumes (N, C, D, H, W) compared with images (N, C, D H, W), where both are equal.
 local function on(device)
   local x
   before_each(function()
@@ -194,7 +194,7 @@ local function on(device)
   end)
 
   for kind, arguments in pairs { BatchNorm = { 4 }, InstanceNorm = { 4, { affine = true } } } do
-    it("are normalised by " .. kind .. "3d", function()
+    it("are normalized by " .. kind .. "3d", function()
       local three, two = nn[kind .. "3d"](unpack(arguments)), nn[kind .. "2d"](unpack(arguments))
       three:to(device)
       two:to(device)
@@ -208,7 +208,7 @@ local function on(device)
     end)
   end
 
-  it("go through GroupNorm, PReLU and softmax as images do", function()
+  it("work in GroupNorm, PReLU and softmax as images do", function()
     local group, prelu = nn.GroupNorm(2, 4):to(device), nn.PReLU(4):to(device)
     local flat = x:flatten(3, 4)
     assert.is_true(group(x):allclose(group(flat):view_as(x)))
@@ -221,7 +221,7 @@ local function on(device)
     assert.is_true((kept:eq(0) + kept:eq(1)):all():item())
   end)
 
-  it("have classes", function()
+  it("have classes in cross_entropy", function()
     local target, weight = moth.randint(1, 5, { 2, 3, 4, 5 }):to(device), moth.rand(4):to(device)
     local how = { weight = weight, label_smoothing = 0.1 }
     local a, b = x:clone():requires_grad_(), x:clone():requires_grad_()
@@ -234,7 +234,7 @@ local function on(device)
     assert.is_true(F.nll_loss(F.log_softmax(x, 2), target):allclose(F.cross_entropy(x, target)))
   end)
 
-  it("put their channels last and become rows", function()
+  it("are permuted and flattened", function()
     local rows = x:permute(1, 3, 4, 5, 2):contiguous():view(-1, 4)
     assert.is_true(rows[{ 60 + 7 }]:equal(x[{ 2, {}, 1, 2, 2 }]))
   end)
