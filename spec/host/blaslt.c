@@ -1,9 +1,9 @@
-/* blaslt.c -- what stands for cuBLASLt in specs: it holds every attribute to its size and every
-** matrix to its layout, and multiplies floats of all four types on the CPU.
+/* blaslt.c -- a mock of cuBLASLt for specs: it checks the size of every attribute and the layout of
+** every matrix, and multiplies floats of all four types on the CPU.
 **
-** Built as a shared library by spec/cuda/libraries_spec.lua and opened through MOTH_CUBLASLT. At
-** its end it says on standard output what was asked of it. LT_REFUSES: so many products do not run.
-** LT_ALIGNED: lines have to begin at multiples of 16 bytes.
+** spec/cuda/libraries_spec.lua builds it as a shared library, and MOTH_CUBLASLT opens it. At exit
+** it prints the numbers of its calls. LT_REFUSES: this many products fail.
+** LT_ALIGNED: rows must begin at multiples of 16 bytes.
 */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -27,7 +27,7 @@ typedef struct layout {
 typedef struct product {
   int scale, turned[2];
   uint32_t epilogue;
-  char *bias; /* or where the sums of B go */
+  char *bias; /* or the address for the sums of B */
 } product;
 
 typedef struct found {
@@ -39,7 +39,7 @@ typedef struct found {
 } found;
 
 static int products, asked, left, refuses, summed;
-static uint32_t aligned[4], sums; /* as the preference said */
+static uint32_t aligned[4], sums; /* from the preference */
 
 static void say(void) {
   printf("products=%d heuristics=%d left=%d sums=%u", products, asked, left, sums);
@@ -129,7 +129,7 @@ int cublasLtMatmulPreferenceSetAttribute(void *p, int name, const void *from, si
   return a == 0 || (a & (a - 1)) ? wrong("an alignment", (int)a) : 0;
 }
 
-/* There is nothing that follows a product in float64, as in NVIDIA's. */
+/* No epilogue in float64, as in NVIDIA's library. */
 int cublasLtMatmulAlgoGetHeuristic(void *h, void *desc, void *a, void *b, void *c, void *d,
                                    void *preference, int wanted, found *to, int *count) {
   const product *p = desc;

@@ -1,4 +1,4 @@
-/* cancels.c -- a host that asks ops to stop from another thread, and thinks better of it at once.
+/* cancels.c -- a host that cancels ops from another thread, and withdraws the cancel at once.
 **
 ** Usage: cancels ROOT LIBDIR [rounds]. Built and run by spec/core/threads_spec.lua.
 */
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-static int armed, over; /* whether ops may be stopped; whether all is done */
+static int armed, over; /* true while ops may be cancelled; true at the end */
 static void (*cancel)(void *, int32_t);
 static void *context;
 
@@ -52,7 +52,7 @@ static const char work[] =
     "print(failures .. ' failures')\n"
     "return stopped\n";
 
-/* arm(function, context), once; arm(true), and arm(false) when nothing is to be stopped. */
+/* arm(function, context), once; arm(true), and arm(false) when no op must be cancelled. */
 static int arm(lua_State *L) {
   if (lua_isnumber(L, 1)) {
     context = (void *)(uintptr_t)lua_tonumber(L, 2);
@@ -79,7 +79,7 @@ static void *cancels(void *unused) {
       pause_for(2000);
       cancel(context, 0);
     } else {
-      __atomic_store_n(&armed, 2, __ATOMIC_SEQ_CST); /* seen: nothing is stopped any more */
+      __atomic_store_n(&armed, 2, __ATOMIC_SEQ_CST); /* acknowledged: no more cancels */
     }
   }
   return unused;

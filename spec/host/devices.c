@@ -1,5 +1,5 @@
-/* devices.c -- a host whose Lua states use a GPU at the same time, each on a thread of its own, and
-** hand each other page-locked memory.
+/* devices.c -- a host whose Lua states use a GPU at the same time, each on its own thread, and pass
+** page-locked memory to each other.
 **
 ** Usage: devices ROOT LIBDIR [rounds]. Built and run by spec/core/threads_spec.lua.
 */
@@ -16,7 +16,7 @@ enum { THREADS = 3 };
 static const char *root, *libdir;
 static int rounds = 10, failures;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char token[64]; /* of a tensor that a state has left for the next one */
+static char token[64]; /* of a tensor that a state passes to the next one */
 
 static const char work[] =
     "local root, libdir, rounds, swap = ...\n"
@@ -55,7 +55,7 @@ static const char work[] =
     "  moth.collect()\n"
     "end\n";
 
-/* Leaves a token and takes the one that lay there. */
+/* Stores a token and returns the previous one. */
 static int swap(lua_State *L) {
   char old[sizeof token];
   pthread_mutex_lock(&lock);

@@ -1,10 +1,10 @@
-/* dnn.c -- what stands for cuDNN's graph interface in specs: it holds every attribute to its type,
-** names engines with notes, and computes on the CPU: convolutions of float32 and float64, and
-** graphs of the form in which its fused kernels know attention, step by step.
+/* dnn.c -- a mock of cuDNN's graph interface for specs: it checks the type of every attribute,
+** offers engines with notes, and computes on the CPU: convolutions of float32 and float64, and the
+** graphs that cuDNN's fused attention accepts, step by step.
 **
-** Built as a shared library by spec/cuda/libraries_spec.lua and opened through MOTH_CUDNN. At its
-** end it says on standard output what was asked of it. DNN_REFUSES: so many plans do not run.
-** DNN_VERSION: what it says that it is.
+** spec/cuda/libraries_spec.lua builds it as a shared library, and MOTH_CUDNN opens it. At exit it
+** prints the numbers of its calls. DNN_REFUSES: this many plans fail.
+** DNN_VERSION: the version that it returns.
 */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -32,7 +32,7 @@ typedef struct attribute {
 
 typedef struct descriptor {
   int kind, final, engine, count;
-  struct descriptor *graph; /* of a configuration */
+  struct descriptor *graph; /* of an engine configuration */
   attribute set[MOST];
 } descriptor;
 
@@ -129,8 +129,8 @@ int cudnnBackendFinalize(void *desc) {
   return 0;
 }
 
-/* Mode A names three engines, the first of which does not repeat itself and the second of which
-** has tensor cores; the other mode names the third. */
+/* Heuristic mode A returns three engines: the first is not deterministic, the second has tensor
+** cores. The other mode returns the third. */
 int cudnnBackendGetAttribute(void *desc, int name, int type, int64_t most, int64_t *n, void *to) {
   descriptor *d = desc, **list = to;
   if (name == 202 && type == IS_DESCRIPTOR) {
@@ -253,7 +253,7 @@ static double as_type(double x, int type) {
   return f;
 }
 
-/* Copies a tensor from or to the device, wherever its elements lie. */
+/* Copies a tensor from or to the device, with any strides. */
 static void carry(descriptor *t, descriptor *variant, double *at, int out) {
   const int64_t *n = shape(t), *step = of(t, 903)->to.number;
   const int type = of(t, 901)->to.whole, size = type ? 2 : 4;
@@ -317,8 +317,8 @@ static void keep(descriptor *t, descriptor *variant) {
   if (!is_set(t, 907)) carry(t, variant, at, 1);
 }
 
-/* Of element i of a tensor of shape n: its place in one of shape m, of which a size may be 1 or, of
-** heads, a divisor. */
+/* The index in a tensor of shape m for element i of a tensor of shape n. A size of m may be 1 or,
+** for heads, a divisor. */
 static int64_t spread(int64_t i, const int64_t *n, const int64_t *m) {
   int64_t at = 0, step = 1;
   for (int d = 3; d >= 0; d--) {
@@ -418,7 +418,7 @@ static char run_reshape(descriptor *o, descriptor *variant) {
   return 'R';
 }
 
-/* Runs a graph, if it has one of the forms in which attention is known. */
+/* Runs a graph, if it has one of the forms of attention. */
 static void run_graph(const attribute *all, descriptor *variant) {
   static const char *const forms[] = {
     "P*^-e+la/P", "P*iigs^-e+la/P", "*+*P*-eRPP-**RPRP=", "*+*P*iigs-eRPP-**RPRP=",

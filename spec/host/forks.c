@@ -1,5 +1,5 @@
-/* forks.c -- a host whose threads, of a Lua state each, pass tensors by token while it forks: a
-** child must find no lock held that nobody is there to give back.
+/* forks.c -- a host that forks while its threads, each with a Lua state, pass tensors by token. A
+** child must find no lock that another thread held.
 **
 ** Usage: forks ROOT LIBDIR. Built and run by spec/core/context_spec.lua.
 */

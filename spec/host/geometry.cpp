@@ -1,5 +1,5 @@
-/* geometry.cpp -- how launches are cut, and where their kernels find elements, for tensors that no
-** machine of the specs can hold: the plugin's own functions, with sizes beyond 32 bits.
+/* geometry.cpp -- the division of launches into blocks, and the addresses of elements, for tensors
+** too large for the specs' machine: the plugin's own functions, with sizes beyond 32 bits.
 **
 ** Built on cuda/emulator and run by spec/cuda/geometry_spec.lua.
 */
@@ -46,7 +46,7 @@ static void grids() {
   HOLDS(teams_for(false, 8, 1024, 4).x == 1, "a warp for each of eight");
 }
 
-/* Places that are likely to go wrong, below n. */
+/* Positions below n where mistakes are likely. */
 static int64_t some_place(int64_t n, int k) {
   static const int64_t near[6] = {0, INT32_MAX, (int64_t)UINT32_MAX, BILLIONS - 1, BILLIONS / 2, 1};
   const int64_t i = k < 18 ? near[k % 6] + k / 6 - 1
@@ -63,7 +63,7 @@ static void quotients_of_all() {
       }
 }
 
-/* Eight dimensions, all but one of them the reverse of the packed order. */
+/* Eight dimensions, all except one in the reverse of the packed order. */
 static void walks() {
   static const int64_t sizes[8] = {5, 3, 1024, 7, 2, 1 << 14, 3, 2};
   walk<1> w = {};

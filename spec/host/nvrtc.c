@@ -1,9 +1,9 @@
-/* nvrtc.c -- what stands for NVRTC in specs: it holds its options to the interface, and has a C++
-** compiler make a shared object of the source, for kernels that run on the CPU (cuda/emulator/).
+/* nvrtc.c -- a mock of NVRTC for specs: it checks its options, and compiles the source with a C++
+** compiler to a shared object, for kernels that run on the CPU (cuda/emulator/).
 **
-** Built as a shared library by spec/cuda/fused_spec.lua and opened through MOTH_NVRTC. At its end
-** it says on standard output how often it was asked. NVRTC_OLDEST: it compiles for no older GPUs.
-** NVRTC_REFUSES: it finds every source wrong.
+** spec/cuda/fused_spec.lua builds it as a shared library, and MOTH_NVRTC opens it. At exit it
+** prints the number of its calls. NVRTC_OLDEST: the oldest GPU that it compiles for.
+** NVRTC_REFUSES: compilation of every source fails.
 */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -101,7 +101,7 @@ int nvrtcCompileProgram(program *p, int n, const char *const *options) {
 int nvrtcGetProgramLogSize(program *p, size_t *size) { return *size = strlen(p->log) + 1, 0; }
 int nvrtcGetProgramLog(program *p, char *log) { return strcpy(log, p->log), 0; }
 
-/* The code is the object's name: who opens it also deletes it. */
+/* The code is the object's file name; the caller that opens the file also deletes it. */
 int nvrtcGetCUBINSize(program *p, size_t *size) { return *size = strlen(p->path) + 1, 0; }
 int nvrtcGetCUBIN(program *p, char *code) { return strcpy(code, p->path), 0; }
 int nvrtcGetPTXSize(program *p, size_t *size) { return nvrtcGetCUBINSize(p, size); }

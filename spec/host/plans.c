@@ -1,10 +1,9 @@
-/* plans.c -- cuDNN itself, asked for plans on a machine without a GPU: it takes the properties of
-** one as text, to compile for other machines. All calls go to the library that PLANS_CUDNN names,
-** with the properties that PLANS_CARD holds in place of a handle; plans are made, but not run.
+/* plans.c -- asks the real cuDNN for plans on a machine without a GPU: cuDNN accepts the properties
+** of a GPU as text, to compile for other machines. All calls go to the library in PLANS_CUDNN, with
+** the properties in PLANS_CARD instead of a handle. Plans are made, but not run.
 **
-** Built as a shared library by spec/cuda/plans_spec.lua and opened through MOTH_CUDNN. At its end
-** it says on standard output how many graphs there were, how many of them had a plan that was
-** taken, and what was refused.
+** spec/cuda/plans_spec.lua builds it as a shared library, and MOTH_CUDNN opens it. At exit it
+** prints the number of graphs, the number of graphs with an accepted plan, and the refused calls.
 */
 #define _GNU_SOURCE
 #include <dlfcn.h>

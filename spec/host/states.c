@@ -1,5 +1,5 @@
-/* states.c -- a host with two Lua states in one thread: each has a context of its own, and a
-** handle of one is nothing to the other.
+/* states.c -- a host with two Lua states in one thread: each has its own context, and a handle of
+** one is invalid in the other.
 **
 ** Usage: states ROOT LIBDIR. Built and run by spec/core/context_spec.lua.
 */
@@ -29,7 +29,7 @@ static const char setup[] =
     "  return h\n"
     "end\n";
 
-/* In the second state: a handle with the numbers of one that only the first has. */
+/* In the second state: a handle with the numbers of a handle of the first. */
 static const char foreign[] =
     "local slot, gen = ...\n"
     "local x = forge(slot, gen)\n"
@@ -89,7 +89,7 @@ int main(int argc, char **argv) {
   lua_pushnumber(b, h.gen);
   check(b, lua_pcall(b, 2, 0, 0), "foreign");
 
-  /* Neither modes nor seeds nor limits nor memory are shared. */
+  /* Modes, seeds, limits and memory are not shared. */
   run(a, "moth.set_grad_enabled(false) moth.set_default_dtype(moth.float64)\n"
          "moth.manual_seed(1) first = moth.rand(3) moth.set_memory_limit(2^30)\n"
          "moth.autograd.set_detect_anomaly(true)");
@@ -101,7 +101,7 @@ int main(int argc, char **argv) {
          "assert(moth.memory().live_bytes - live >= 4000000)");
   run(a, "assert(moth.memory().live_bytes < 2000000) assert(kept:sum():item() == 21)");
 
-  /* A token passes bytes; closing its maker leaves them. */
+  /* A token passes bytes; closing the context that made it keeps them. */
   run(a, "shared = moth.arange(5) token = moth.token(shared)");
   lua_getglobal(a, "token");
   lua_pushstring(b, lua_tostring(a, -1));

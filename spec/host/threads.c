@@ -1,4 +1,4 @@
-/* threads.c -- a host with one Lua state a thread: tensors cross by token, and counts hold.
+/* threads.c -- a host with one Lua state a thread: tensors pass by token, and counts are right.
 **
 ** Usage: threads ROOT LIBDIR [rounds]. Built and run by spec/core/threads_spec.lua.
 */
@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
   }
   for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, thread, tokens[i]);
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-  lua_close(L); /* the last owner goes in any order */
+  lua_close(L); /* the last owner may be any of them */
   printf("%d failures\n", failures);
   return failures != 0;
 }

@@ -1,5 +1,5 @@
-/* tiles.c -- what instructions of tiles compute, and which of their uses are a fault, held against
-** Intel's manual: of the processor, or of what stands in for it. Compiled with kernel/level.c.
+/* tiles.c -- the results of AMX tile instructions, and the uses that fault, compared with Intel's
+** manual: on the processor itself, or with the emulation. Compiled with kernel/level.c.
 */
 #include "kernel/gemm/amx_emulated.c"
 
@@ -25,7 +25,7 @@ static void expect(const char *what, float got, float wanted) {
   wrong = 1;
 }
 
-/* c[0][0] += the first numbers of a row by those of a column. */
+/* c[0][0] += a row times a column. */
 AMX_TARGET static float sum(float start, int n, const float (*x)[2], const float (*y)[2]) {
   memset(a, 0, sizeof a);
   memset(b, 0, sizeof b);

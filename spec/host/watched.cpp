@@ -1,5 +1,5 @@
-/* watched.cpp -- kernels with mistakes that must be seen (cuda/emulator/watch.cpp), and such as
-** make none: `watched NAME` runs one and says what came out.
+/* watched.cpp -- kernels with mistakes that the watch must report (cuda/emulator/watch.cpp), and
+** correct kernels: `watched NAME` runs one and prints the report.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 enum { N = 64 };
 
-/* Each thread of a block writes a number and reads its neighbour's. */
+/* Each thread of a block writes a number and reads its neighbour's number. */
 template <bool BARRIER> static __global__ void neighbour(int *y) {
   __shared__ int room[N];
   room[threadIdx.x] = (int)threadIdx.x;
@@ -16,7 +16,7 @@ template <bool BARRIER> static __global__ void neighbour(int *y) {
   y[blockIdx.x * N + threadIdx.x] = room[(threadIdx.x + 32) % N];
 }
 
-/* The same within a warp, by a shuffle or a __syncwarp between. */
+/* The same within a warp, with a shuffle or a __syncwarp between. */
 template <bool ORDERS> static __global__ void lanes(int *y) {
   __shared__ int room[N];
   room[threadIdx.x] = (int)threadIdx.x;
@@ -25,7 +25,7 @@ template <bool ORDERS> static __global__ void lanes(int *y) {
   y[threadIdx.x] = room[threadIdx.x ^ 1u];
 }
 
-/* A tile that is written again while others may still read it. */
+/* A tile that is written again while other threads may still read it. */
 static __global__ void again(int *y) {
   __shared__ int room[N];
   for (int i = 0; i < 2; i++) {
@@ -35,7 +35,7 @@ static __global__ void again(int *y) {
   }
 }
 
-/* Two halves that come to two barriers. */
+/* Two halves of a block that wait at different barriers. */
 static __global__ void apart(int *y) {
   if (threadIdx.x < 32) {
     __syncthreads();
@@ -89,7 +89,7 @@ template <bool AWAITED> static __global__ void later(int *y, const int *x) {
   moth_await_copies(0);
 }
 
-/* Sums of blocks, which the block that comes last adds up. */
+/* Sums of blocks, which the last block adds. */
 template <bool FENCE, bool COUNTS>
 static __global__ void last_block(int *y, int *part, int *count) {
   __shared__ bool last;

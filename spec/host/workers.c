@@ -1,8 +1,8 @@
-/* workers.c -- a host whose scripts use DataLoaders with workers: states end in the middle of a
-** pass, and leave no thread behind.
+/* workers.c -- a host whose scripts use DataLoaders with workers: states are closed in the middle
+** of a pass, and no thread may remain.
 **
 ** Usage: workers ROOT LIBDIR [rounds]. Built and run by spec/core/workers_spec.lua, also with a
-** LuaJIT in the program itself, which libraries cannot find: there a loader refuses workers.
+** LuaJIT in the program itself, which libraries cannot find: there a loader raises for workers.
 */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
     }
     int during = threads();
     lua_close(L);
-    for (int k = 0; k < 200 && threads() > 1; k++) /* the system buries them a little later */
+    for (int k = 0; k < 200 && threads() > 1; k++) /* the system removes them a little later */
       nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     if (threads() > 1 || during < 1) {
       fprintf(stderr, "%d threads, %d after\n", during, threads());

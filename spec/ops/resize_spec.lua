@@ -106,7 +106,9 @@ describe("pad", function()
   end)
 
   it("raises for unsupported arguments", function()
-    refuses("'pad' to 'pad' %(an even number of integers", function() return (F.pad(x, {1, 2, 3})) end)
+    refuses("'pad' to 'pad' %(an even number of integers", function()
+      return (F.pad(x, {1, 2, 3}))
+    end)
     refuses("'pad' to 'pad' %(3 pairs are more",
       function() return (F.pad(x, {1, 1, 1, 1, 1, 1})) end)
     refuses("3 in mode 'reflect' is too large for a dimension of 3",
