@@ -8,13 +8,13 @@ end
 
 local moth = require "moth"
 
--- Each spec draws the same random numbers, whichever others run.
+-- Each spec draws the same random numbers, independent of other specs.
 require("busted").subscribe({ "test", "start" }, function()
   moth.manual_seed(1)
   return nil, true
 end)
 
--- Compiled code may hold a tensor as a constant: specs that want memory back let go of that too.
+-- Compiled code may keep a tensor alive as a constant: specs that measure memory flush it.
 local collect = moth.collect
 function moth.collect()
   jit.flush()

@@ -1,5 +1,5 @@
-/* safetensors.c -- a libFuzzer target: no file may crash the reader, leak, or hand out a tensor
-** that reaches beyond it. Not part of the build; from the top of the checkout
+/* safetensors.c -- a libFuzzer target: no file may crash the reader, leak memory, or result in a
+** tensor that exceeds the file. Not part of the build; from the top of the checkout
 **
 **   clang -std=c11 -D_GNU_SOURCE -O1 -g -fno-strict-aliasing -fsanitize=fuzzer,address,undefined \
 **     -fno-sanitize-recover=all -Icore -Ibuild/generated -DMOTH_VERSION='"fuzz"' -o fuzz \
@@ -7,8 +7,8 @@
 **     | grep -vE 'launcher|windows|amx_emulated') -lm -ldl -lpthread
 **   mkdir -p corpus && ./fuzz -max_len=4096 -max_total_time=120 corpus
 **
-** The mutator knows the format: it swaps words and numbers in the header and mends the length in
-** front of it, so that inputs get past the first check.
+** The mutator knows the format: it replaces words and numbers in the header and corrects the length
+** before it, so that inputs pass the first check.
 */
 #include <fcntl.h>
 #include <stdio.h>
@@ -109,7 +109,7 @@ static const char *const seeds[] = {
     "\"F8_E5M2\",\"shape\":[2],\"data_offsets\":[0,2]}}\1\2"};
 #define PICK(list) list[(unsigned)rand_r(&seed) % (sizeof list / sizeof list[0])]
 
-/* Where the header ends: at the last brace. */
+/* The end of the header: the last brace. */
 static size_t mend(uint8_t *data, size_t size) {
   uint64_t n = 0;
   for (size_t i = 8; i < size; i++)
@@ -138,12 +138,12 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned
   }
   size_t at = 8 + (unsigned)rand_r(&seed) % (size - 8), to = at;
   switch (rand_r(&seed) % 4) {
-  case 0: /* a number where one stands */
+  case 0: /* replaces a number */
     while (at < size && (data[at] < '0' || data[at] > '9')) at++;
     for (to = at; to < size && data[to] >= '0' && data[to] <= '9';) to++;
     size = replace(data, size, room, at, to, PICK(numbers));
     break;
-  case 1: /* a word in the place of another, or between two */
+  case 1: /* replaces a word, or inserts one */
     while (to < size && rand_r(&seed) % 8 && data[to] != ',' && data[to] != '}') to++;
     size = replace(data, size, room, at, to, PICK(words));
     break;

@@ -41,7 +41,8 @@ local function tensor_with(name)
     and moth.sparse_coo_tensor({ { 1 } }, moth.ones(1), { 2 }):coalesce() or dense
 end
 
---- What one name does: "present", "told" with the line, or "silent" with the message.
+--- The state of a name: "present", "told" (an error says what to write) with the line, or "silent"
+-- with the message.
 -- @param path  the namespace, as PyTorch calls it
 function count.outcome(path, name)
   local place = count.place(path)

@@ -14,7 +14,7 @@ local COARSE = { [moth.float16] = 2e-3, [moth.bfloat16] = 2e-2 }
 
 local function shape_of(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
--- What differs between a result and what is wanted, or nil.
+-- The difference between a result and the expected one as text, or nil.
 local function difference(got, wanted, rtol, atol)
   if got == nil then return "no result" end
   if got.dtype ~= wanted.dtype then

@@ -4,9 +4,9 @@
 
 PYTHON needs onnx and numpy; the project needs neither, and CI does not run this. Each case has a
 model, inputs and outputs. conformance.lua loads the models, runs them and compares, in one process
-(another one continues if it ends). The script prints the cases that fail with the reason, how
-many cases have which outcome, and what is out of scope and why. It exits with 1 if a case gives
-wrong numbers, or less than 95 % of the scope agree.
+(another process continues after a crash). The script prints the failed cases with the reason, the
+number of cases for each outcome, and the cases out of scope with the reason. It exits with 1 if a
+case has wrong numbers, or if less than 95 % of the cases in scope agree.
 
 The scope: the default domain at opset 13 and later; tensors of floats, integers and booleans; no
 ops of training, strings, sequences, optional values and random numbers; no element types that Moth

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""PyTorch's side of `moth bench`: told on standard input what to time, answers on standard output.
+"""PyTorch's side of `moth bench`: reads requests from standard input, answers on standard output.
 
-The conversation is that of spec/bench/side.lua, the timing that of spec/bench/timing.lua.
+spec/bench/side.lua explains the protocol, spec/bench/timing.lua the timing.
     python spec/bench/peer [THREADS] [wall|cpu] [cpu|cuda]
 """
 import gc
@@ -26,7 +26,7 @@ RECORD = workloads.Row("record", "", "op", "")
 CLOCK = time.process_time if sys.argv[2:3] == ["cpu"] else time.perf_counter
 CYCLES, MOST = 10, 20  # as in side.lua and timing.lua
 DEVICE = sys.argv[3] if len(sys.argv) > 3 else "cpu"
-if DEVICE != "cpu":  # everything is made there, and a batch ends when the GPU is done
+if DEVICE != "cpu":  # all tensors are on the GPU, and a batch ends with a synchronization
     torch.set_default_device(DEVICE)
     torch.backends.cudnn.benchmark = True
 
@@ -45,12 +45,12 @@ def setup_of(row):
 
 
 def collections():
-    """The cycles that Python's collector has finished."""
+    """The number of finished cycles of Python's garbage collector."""
     return sum(generation["collections"] for generation in gc.get_stats())
 
 
 class Side:
-    """The workload that is set up."""
+    """The current workload."""
 
     def __init__(self):
         self.row = self.step = self.batch = self.calls = None
@@ -78,9 +78,9 @@ class Side:
             self.calls *= 2
 
     def mean(self, seconds, cycles):
-        """Microseconds per call of a run of batches, as timing.mean of spec/bench/timing.lua.
+        """Microseconds per call: the mean of a run of batches, like timing.mean of timing.lua.
 
-        References are counted: objects that are free again start no cycle of the collector.
+        With reference counting, freed objects start no cycle of the collector.
         """
         before = collections()
         total = n = 0
@@ -108,14 +108,14 @@ class Side:
 
 def main():
     warnings.simplefilter("ignore")
-    gc.freeze()  # what the modules made is not searched between two rows
+    gc.freeze()  # the collector does not traverse objects of the modules
     torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
     side = Side()
     for line in sys.stdin:
         command, *words = line.split()
         try:
             print("done", getattr(side, command)(*words) or "", flush=True)
-        except Exception as error:  # a row that fails is a row of the table
+        except Exception as error:  # a failed row is reported
             print("error", " ".join(f"{type(error).__name__}: {error}".split()), flush=True)
 
 

@@ -42,7 +42,7 @@ def functions(row):
 
 
 def content(row):
-    """The state, the function that saves, the one that loads, and a path."""
+    """The state, the functions that save and load it, and a path."""
     handle, path = tempfile.mkstemp()
     os.close(handle)
     atexit.register(os.remove, path)

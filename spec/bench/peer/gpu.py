@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""PyTorch's side of `moth bench cuda --peer PYTHON`: one line of JSON a workload.
+"""PyTorch's side of `moth bench cuda --peer PYTHON`: one line of JSON for each workload.
 
     python gpu.py [--names FILE] [--seconds S] [--list] [--dry]
 
 The rows have the names and the fields of spec/bench/gpu/main.lua, measured the same way. A row that
-fails has `error`, and the others go on.
+fails has `error`, and the other rows still run.
 """
 import argparse
 import gc
@@ -19,14 +19,14 @@ from gpu_rows import DEVICE, TABLE, cap
 import gpu_ops  # noqa: F401 (fills the table)
 import gpu_train  # noqa: F401
 
-# an amount -> the field of what is done a second, and its unit
+# an amount -> the field for its rate, and the unit
 RATES = {"flop": ("tflop_s", 1e6), "mfu": ("mfu", 989e6), "bytes": ("gb_s", 1e3),
          "images": ("images_s", 1e-6), "tokens": ("tokens_s", 1e-6)}
 GROUPS = ("launch", "gemm", "memory", "conv", "attention", "train", "process")
 
 
 def part_rows(name, parts):
-    """What a workload of fresh processes gave: a row for each figure."""
+    """The results of a workload of new processes: a row for each figure."""
     return [{"name": f"{name}/{suffix}", "unit": unit,
              "median": round(statistics.median(values), 3), "min": round(min(values), 3),
              "n": len(values)} for suffix, (unit, values) in parts.items()]
@@ -44,7 +44,7 @@ def run(name, seconds):
     GPU.reset_peak_memory_stats()
     before = GPU.memory_allocated()
     with row.context():
-        # a default device costs each call that runs under it: it is for the setup alone
+        # a default device slows each call under it, so it is set only for the setup
         with torch.device(DEVICE):
             step, amounts = row.setup()
         if not step:
@@ -85,7 +85,7 @@ def main():
     for name in chosen:
         try:
             rows = run(name, 0 if options.dry else options.seconds)
-        except Exception as error:  # no memory, no compiler: the other workloads go on
+        except Exception as error:  # no memory, no compiler: the other workloads still run
             failed, text = failed + 1, " ".join(f"{type(error).__name__}: {error}".split())
             rows = [{"name": name, "error": text[:300]}]
         for row in rows:

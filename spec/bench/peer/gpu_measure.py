@@ -1,6 +1,6 @@
 """The timing fields of a row of `moth bench cuda` on PyTorch's side.
 
-They are measured as spec/bench/gpu/measure.lua does, whose head says what each one means.
+They are measured as in spec/bench/gpu/measure.lua, which explains each field.
 """
 import ctypes
 import statistics
@@ -15,7 +15,7 @@ now = time.perf_counter
 
 
 class Nothing:
-    """Stands for torch.cuda in a dry run: a device that is the host, and done at once."""
+    """Replaces torch.cuda in a dry run: the CPU, without asynchronous work."""
 
     class Event:
         def __init__(self, **_):
@@ -37,7 +37,7 @@ GPU = Nothing if DRY else torch.cuda
 
 
 def clock():
-    """MHz of the multiprocessors, by the driver's NVML; None without it."""
+    """The clock of the multiprocessors in MHz, from the driver's NVML; None without NVML."""
     try:
         nvml, card, mhz = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), ctypes.c_uint()
     except OSError:
@@ -48,23 +48,23 @@ def clock():
 
 
 def captured(step):
-    """The step as a CUDA graph: recorded once, replayed by each call."""
+    """The step as a CUDA graph: captured once, replayed by each call."""
     if DRY:
         return step
     graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(3):  # lazy states and plans are made before it is recorded
+        for _ in range(3):  # creates lazy states and plans before the capture
             step()
     side.synchronize()
     with torch.cuda.graph(graph, stream=side):
         step()
-    graph.of = step  # the tensors that it reads live as long
+    graph.of = step  # keeps the tensors that the graph reads alive
     return graph.replay
 
 
 def gather(sample, seconds):
-    """The columns of what sample() gives in so many seconds, at least five (dry: one)."""
+    """Calls sample() for some seconds, at least five times (dry: once). Returns the columns."""
     samples, end = [], now() + seconds
     while len(samples) < (5 if seconds else 1) or now() < end:
         samples.append(sample())
@@ -72,7 +72,7 @@ def gather(sample, seconds):
 
 
 def samplers(step, flush):
-    """issue(calls); batch(calls), device, wall and host time of a call; alone(), one by itself."""
+    """issue(calls); batch(calls): device, wall and host time of a call; alone(): a single call."""
     issue = timeit.Timer(step, "import gc; gc.enable()").timeit
     start, finish = (GPU.Event(enable_timing=True) for _ in range(2))
 

@@ -1,6 +1,6 @@
-"""The single calls of `moth bench cuda` on PyTorch's side: those of spec/bench/gpu/ops.lua.
+"""The single calls of `moth bench cuda` on PyTorch's side, as in spec/bench/gpu/ops.lua.
 
-Two rows more have the attention kernels that can be asked for by name.
+Two additional rows have attention kernels that are selected by name.
 """
 import operator
 from contextlib import nullcontext
@@ -42,7 +42,7 @@ product("gemm/linear_gelu_8192x1024x4096", "gelu, exact (erf), of x @ w.t() + b"
 # ---- memory: bound by memory, L2 cold ----
 
 def passes(n):
-    """Bytes of so many of the result."""
+    """Bytes of n passes over the result."""
     return lambda xs, results: {"bytes": n * results[0].nbytes}
 
 
@@ -104,7 +104,7 @@ add("memory/host_copy", "Blocking copy of 256 MiB to or from the device.", host_
 # ---- conv: L2 warm ----
 
 def conv(name, x, weight, fn=F.conv2d, **options):
-    """x and weight are sizes; the bias is as long as there are channels."""
+    """x and weight are sizes; the bias has an element for each channel."""
     transposed = fn is F.conv_transpose2d
     bias = weight.split(",")[1 if transposed else 0]
     if "groups" in options:
@@ -131,7 +131,7 @@ conv("3d_8x16x32x64x64_k3", "8,16,32,64,64", "32,16,3,3,3", F.conv3d, padding=1)
 # ---- attention: L2 warm ----
 
 def attention_flop(xs, results):
-    """Of the causal half."""
+    """Only the causal half counts."""
     return {"flop": 2 * results[0].numel() * xs[0].shape[2]}
 
 

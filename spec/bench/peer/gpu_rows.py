@@ -1,7 +1,7 @@
-"""What `moth bench cuda` times, on PyTorch's side: the table, and the words to fill it with.
+"""The table of the workloads of `moth bench cuda` on PyTorch's side, and functions to fill it.
 
-Names, inputs and amounts are those of spec/bench/gpu/rows.lua. A dry run makes everything small
-and puts it on the CPU.
+Names, inputs and amounts are the same as in spec/bench/gpu/rows.lua. A dry run uses small tensors
+on the CPU.
 """
 import re
 import sys
@@ -20,7 +20,7 @@ DEVICE = "cpu" if DRY else "cuda"
 
 @dataclass
 class Row:
-    """setup() gives the step and what a call of it does: {"flop": n, "bytes": n, "images": n,
+    """setup() returns the step and the work of a call: {"flop": n, "bytes": n, "images": n,
     "tokens": n, "mfu": n}; or no step, and {suffix: (unit, samples)}. The row is measured inside
     context()."""
     text: str
@@ -33,7 +33,7 @@ TABLE = {}  # name -> Row, in order
 
 
 def add(name, text, setup, l2="warm", modes=None, context=nullcontext):
-    """Adds a row; setup(mode), for each of the modes if there are any."""
+    """Adds a row; setup(mode) for each mode, if there are modes."""
     for mode in modes or ():
         TABLE[f"{name}/{mode}"] = Row(text, partial(setup, mode), l2, context)
     if not modes:
@@ -41,7 +41,7 @@ def add(name, text, setup, l2="warm", modes=None, context=nullcontext):
 
 
 def cap(n, most=16):
-    """A size: n, but in a dry run no more than `most`."""
+    """A size: n, but at most `most` in a dry run."""
     return min(n, most) if DRY else n
 
 
@@ -51,7 +51,7 @@ def channels_last(x):
 
 
 def shrunk(spec, fixed):
-    """The spec of a dry run; `fixed` (by a network): only the first dimension is smaller."""
+    """The spec of a dry run; with `fixed` (input of a network) only the first dimension shrinks."""
     sizes, bound = re.search(r"\[(.*)\](?:<(\d+))?", spec).groups()
     sizes = [int(size) for size in sizes.split(",") if size]
     small = [cap(n) for n in sizes]
@@ -77,7 +77,7 @@ def traffic(inputs, results):
 
 
 def both_ways(fn, xs, result):
-    """The step of forward and backward, from a fixed gradient; those of the call before go."""
+    """Forward and backward from a fixed gradient; first clears the gradients of the last call."""
     leaves, out_grad = [x for x in xs if x.requires_grad], torch.randn_like(result)
 
     def step():
@@ -89,8 +89,8 @@ def both_ways(fn, xs, result):
 
 def op(name, text, inputs, fn, variant="", l2="cold", work=traffic, both=0,
        context=nullcontext):
-    """Adds NAME/VARIANT or, if an input takes a gradient, that /fwd and /fwdbwd. work(inputs,
-    results) is what a forward call does; forward and backward do `both` times as much."""
+    """Adds NAME/VARIANT or, if an input requires a gradient, NAME/VARIANT/fwd and /fwdbwd.
+    work(inputs, results) is the work of a forward call; fwdbwd has `both` times as much."""
     def setup(mode="fwd"):
         xs = [tensor(spec, mode == "fwdbwd", variant) for spec in inputs.split()]
         with torch.no_grad():

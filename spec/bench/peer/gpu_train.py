@@ -1,4 +1,4 @@
-"""The whole steps of `moth bench cuda` on PyTorch's side: those of spec/bench/gpu/train.lua.
+"""The whole steps of `moth bench cuda` on PyTorch's side, as in spec/bench/gpu/train.lua.
 
 More modes than Moth's show PyTorch at its best: `compile` (forward and loss by torch.compile),
 `fused` and `foreach` (the optimizer), and a fused optimizer under `graph` (a CUDA graph).
@@ -18,7 +18,7 @@ from gpu_rows import DEVICE, DRY, add, cap, channels_last, tensor
 from train import dcgan_step, every_token, lstmcell_loop, trainer
 
 EAGER_AND_GRAPH = ("eager", "graph")
-# What a mode gives an Adam; a recorded one keeps its count of steps on the device.
+# Adam's options in a mode; a captured Adam keeps its step count on the device.
 ADAM = {"eager": {}, "compile": {}, "fused": {"fused": True},
         "graph": {"fused": True, "capturable": not DRY}}
 
@@ -80,7 +80,7 @@ add("launch/lstmcell_loop", "LSTMCell 64-64, batch 1, 32 steps in a loop of Pyth
     modes=EAGER_AND_GRAPH)
 
 
-# ---- a GPT whose head is the table of its tokens ----
+# ---- a GPT whose head shares the weights of its embedding ----
 
 class TiedGpt(nets.Gpt):
     def __init__(self, vocabulary, context, width, heads, layers):
@@ -97,7 +97,7 @@ class TiedGpt(nets.Gpt):
 
 
 def gpt_flop(net):
-    """Per token: 6 a parameter (positions aside), 12 * layers * width * T for attention (T x T)."""
+    """Flop per token: 6 a parameter (without positions), 12 * layers * width * T for attention."""
     size, places = sum(p.numel() for p in net.parameters()), net.place.weight.numel()
     return 6 * (size - places) + 12 * len(net.blocks) * places
 
@@ -165,7 +165,7 @@ CALLS = {"add": "x + 1", "matmul": "x @ x", "conv": "F.conv2d(x, x[:, :, :3, :3]
 
 
 def fresh(call):
-    """Of one fresh process: start to exit, what it printed, and what it took of the device."""
+    """One new process: seconds from start to exit, its output, and its peak of device memory."""
     code = CHILD.replace("DEVICE", repr(DEVICE)).replace("CALL", CALLS[call])
     free, begin = GPU.mem_get_info()[0] / 2**20, now()
     out = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout

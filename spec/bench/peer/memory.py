@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The program of the memory rows: memory.py train/mlp784 STEPS, in a process of its own.
+"""The program of the memory rows: memory.py train/mlp784 STEPS, in a separate process.
 
-Prints JSON. peak_tensors is the sum of what the profiler saw allocated and freed in one run of
-the steps; peak_rss is of another run, without the profiler.
+Prints JSON. peak_tensors is the peak of the allocations and frees that the profiler saw in one run
+of the steps; peak_rss is from another run, without the profiler.
 """
 import json
 import os
@@ -16,7 +16,7 @@ import workloads
 
 
 def status(key):
-    """Kilobytes that the process has or had at most."""
+    """The current or the peak memory of the process in kilobytes."""
     with open("/proc/self/status", encoding="ascii") as file:
         return next(int(line.split()[1]) for line in file if line.startswith(key + ":"))
 
@@ -45,7 +45,7 @@ def in_tensors(step):
 def main():
     torch.manual_seed(0)
     row = workloads.read()[sys.argv[1]]
-    pid = os.fork()  # each measurement finds a fresh process
+    pid = os.fork()  # each measurement has a new process
     if pid == 0:
         peak = resident(train.train(row), int(sys.argv[2]))
         print(json.dumps({"peak_rss": ("MiB", peak)})[:-1], end=", ", flush=True)

@@ -1,4 +1,4 @@
-"""The networks of workloads.txt, as spec/bench/nets.lua has them."""
+"""The networks of workloads.txt, as in spec/bench/nets.lua."""
 import torch
 import torch.nn.functional as F
 from torch import nn

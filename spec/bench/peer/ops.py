@@ -1,4 +1,4 @@
-"""The single operations of workloads.txt: what `fn` stands for on PyTorch's side."""
+"""The single operations of workloads.txt: the meaning of `fn` on PyTorch's side."""
 import re
 
 import torch
@@ -86,7 +86,7 @@ def function_of(row):
 
 
 def call(row):
-    """One call; nothing is recorded unless an input takes a gradient."""
+    """One call; nothing is recorded unless an input requires a gradient."""
     fn, xs = function_of(row), inputs(row, row.kind == "graph")
     return lambda: fn(*xs)
 

@@ -1,5 +1,5 @@
-"""PyTorch's side of the rows that are made from Moth's records: spec/bench/records.lua writes the
-call as JSON, spec/bench/values.lua says what its descriptions of tensors mean."""
+"""PyTorch's side of the rows that are generated from Moth's records: spec/bench/records.lua writes
+the call as JSON, spec/bench/values.lua explains the descriptions of tensors."""
 import json
 
 import torch
@@ -45,7 +45,7 @@ def drawn(v, leaves):
 
 
 def decoded(v, leaves):
-    """A value of the call; tensors that take a gradient are added to the leaves."""
+    """A value of the call; tensors that require a gradient are added to the leaves."""
     if isinstance(v, list):
         return [decoded(part, leaves) for part in v]
     if isinstance(v, dict):
@@ -57,7 +57,7 @@ def decoded(v, leaves):
     return v
 
 
-# ---- functions that are written otherwise in Python ----
+# ---- functions with another form in Python ----
 
 def index_put(x, indices, values, accumulate=False):
     return x.index_put(tuple(indices), values, accumulate)
@@ -86,7 +86,7 @@ OWN = {
 
 
 def function_of(path):
-    """torch.nn.functional's function of that name, else torch's, else the method."""
+    """The function of that name in torch.nn.functional, else in torch, else the method."""
     if path in OWN:
         return OWN[path]
     name = path.split(".")[-1]
@@ -115,7 +115,7 @@ def record(text):
     args = [decoded(v, leaves) for v in row["args"]]
     named = {name: decoded(v, leaves) for name, v in row["named"].items()}
     if not row["backward"]:
-        fn(*args, **named)  # errors belong to the row's setting up
+        fn(*args, **named)  # errors are raised during the setup
         return lambda: fn(*args, **named)
     first = fn(*args, **named)
     grads = [torch.randn_like(y) for y in outputs(first)]

@@ -1,4 +1,4 @@
-"""Training and inference on PyTorch's side: `train` and `infer` rows and the steps by name."""
+"""Training and inference on PyTorch's side: `train` and `infer` rows and the named steps."""
 import os
 
 import torch
@@ -90,7 +90,7 @@ def dcgan(_):
 
 
 def dcgan_step(n, width, **options):
-    """A step of both nets on n images; width is their ngf and ndf; options are of the Adams."""
+    """A step of both nets on n images; width is their ngf and ndf; options are Adam's."""
     generator, judge = nets.generator(width), nets.discriminator(width)
     of_generator, of_judge = (adam(net, lr=2e-4, betas=(0.5, 0.999), **options)
                               for net in (generator, judge))

@@ -1,6 +1,6 @@
-"""Workloads of fresh processes on PyTorch's side: start, size, a whole program, peak memory.
+"""Workloads of new processes on PyTorch's side: start, size, a whole program, peak memory.
 
-Each gives a function of the round, which gives {part: (unit, value)}.
+Each returns a function of the round, which returns {part: (unit, value)}.
 """
 import json
 import pathlib
@@ -16,7 +16,7 @@ IMPORT = "import torch; torch.ones(1) + 1; print(open('/proc/self/status').read(
 
 
 def child(*words, **options):
-    """Starts this Python on some words."""
+    """Starts this Python with some arguments."""
     words = [sys.executable, *map(str, words)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, **options)
 
@@ -40,7 +40,7 @@ def disk(_):
 
 
 def fashion_mnist(_):
-    """The first round trains three epochs, the others one."""
+    """The first round trains three epochs, later rounds one."""
     def program(round_):
         parts, start = {}, time.perf_counter()
         process = child(HERE / "fashion_mnist.py", round_, 3 if round_ == 1 else 1)

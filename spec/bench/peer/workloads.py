@@ -1,4 +1,4 @@
-"""Reads ../workloads.txt, the table of what is timed (it says what its lines mean)."""
+"""Reads ../workloads.txt, the table of workloads (its header explains the format)."""
 import pathlib
 import re
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ TABLE = pathlib.Path(__file__).parent.parent / "workloads.txt"
 
 @dataclass
 class Row:
-    """A workload; `backward` is for the two that an `op` line gives."""
+    """A workload; `backward` distinguishes the two workloads of an `op` line."""
     kind: str
     name: str
     group: str
@@ -19,7 +19,7 @@ class Row:
 
 
 def number(text):
-    """The number that a text is, else the text."""
+    """The text as a number if it is one, else the text."""
     for convert in (int, float):
         try:
             return convert(text)
